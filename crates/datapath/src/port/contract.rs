@@ -1,0 +1,119 @@
+//! The traits that every kind of port implements.
+
+use std::{io, os::fd::BorrowedFd};
+
+use crate::{Packet, Pool};
+
+/// A port of the datapath, as the control thread holds it.
+pub trait Port: Send {
+    /// What it can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Makes the queues of `threads` packet threads: one pair each.
+    ///
+    /// # Errors
+    ///
+    /// When the device refuses, with the system's own reason.
+    fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError>;
+
+    /// Whether its link is up.
+    fn link_up(&self) -> bool;
+
+    /// Hardware address; a locally administered one where the port has no device.
+    fn mac(&self) -> [u8; 6];
+
+    /// What the device itself counted, beyond what packet threads count.
+    fn counters(&self) -> PortCounters;
+}
+
+/// The two ends of one port that one packet thread owns.
+pub struct Queues {
+    /// Where packets come from; `None` where this thread receives nothing from the port.
+    pub rx: Option<Box<dyn RxQueue>>,
+    /// Where packets go.
+    pub tx: Box<dyn TxQueue>,
+}
+
+/// Where packets come from.
+pub trait RxQueue: Send {
+    /// Appends at most [`BURST`](crate::BURST) packets to `burst`; never blocks. Their `ingress` is
+    /// set by the caller.
+    ///
+    /// # Errors
+    ///
+    /// When the device is gone or broken: the queue gives nothing from then on, and the control
+    /// thread opens the port anew.
+    fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError>;
+
+    /// A descriptor that becomes readable when there is something to receive; `None`: poll.
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// What one receive did besides appending packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RxReport {
+    /// Frames that were not taken: longer than the port's limit, cut by the system, or with an
+    /// offload descriptor that contradicts the frame.
+    pub refused: u32,
+    /// Nothing will ever come again (a file replayed once).
+    pub exhausted: bool,
+}
+
+/// Where packets go.
+pub trait TxQueue: Send {
+    /// Sends packets from the front; answers how many it took. The caller keeps the buffers, and
+    /// drops and counts what was not taken.
+    fn tx(&mut self, packets: &[Packet]) -> usize;
+
+    /// Pushes out what is pending; called on every turn, idle ones too.
+    fn flush(&mut self);
+}
+
+/// What a port can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Takes packets whose transport checksum is still to be made.
+    pub tx_checksum: bool,
+    /// Takes TCP packets still to be segmented.
+    pub tx_segmentation: bool,
+    /// Longest frame, Ethernet header included.
+    pub frame_max: usize,
+    /// Whether every receive queue has a [`RxQueue::wait_fd`].
+    pub can_wait: bool,
+}
+
+/// What a device counted by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortCounters {
+    /// Packets that the device dropped before they were received.
+    pub rx_dropped: u64,
+    /// Packets that the device refused to send.
+    pub tx_dropped: u64,
+}
+
+/// Why a port does not work.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PortError {
+    /// The system refused.
+    #[error("cannot {doing} {name}")]
+    System {
+        /// What was tried, as a verb.
+        doing: &'static str,
+        /// The device or file.
+        name: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The file is not what it should be.
+    #[error("{name} is not a capture file: {what}")]
+    NotPcap {
+        /// The file.
+        name: String,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+}

@@ -1,0 +1,214 @@
+//! What is known of a field.
+
+use crate::{FieldId, layout::Slot};
+
+/// What is known of one field: a row of the field table.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldInfo {
+    /// Names in `ovs-fields(7)`: the name first, then aliases.
+    pub names: &'static [&'static str],
+    /// Width of the field in bits, without padding.
+    pub width: u8,
+    /// Where the field lies in a flow key.
+    pub slot: Slot,
+    /// How people write its values.
+    pub format: Format,
+    /// What a match must contain before this field means anything.
+    pub prerequisite: Prerequisite,
+    /// Whether a match may look at single bits.
+    pub maskable: Maskable,
+    /// Whether an action may write it.
+    pub access: Access,
+    /// Its numbers on the wire: the one that `ovs-ofctl` prints first.
+    pub oxms: &'static [Oxm],
+}
+
+/// One number of a field on the wire: an OXM or NXM header (OpenFlow 1.3.5, 7.2.3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Oxm {
+    /// Name in the standard's header file, as `load` and `move` spell fields.
+    pub name: &'static str,
+    /// The class.
+    pub class: OxmClass,
+    /// The field number within the class: 0 to 127.
+    pub number: u8,
+    /// Width of the value on the wire in bits; a multiple of eight. Zero: the field's, rounded up.
+    pub wire_bits: u8,
+}
+
+/// The class of an OXM header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OxmClass {
+    /// `OFPXMC_NXM_0`.
+    Nxm0,
+    /// `OFPXMC_NXM_1`.
+    Nxm1,
+    /// `OFPXMC_OPENFLOW_BASIC`.
+    Basic,
+    /// `OFPXMC_PACKET_REGS`.
+    PacketRegs,
+    /// `OFPXMC_EXPERIMENTER` with the ONF's experimenter id.
+    Onf,
+    /// `OFPXMC_EXPERIMENTER` with Nicira's experimenter id.
+    Nicira,
+}
+
+impl OxmClass {
+    /// The 16-bit class on the wire.
+    #[must_use]
+    pub const fn number(self) -> u16 {
+        match self {
+            Self::Nxm0 => 0x0000,
+            Self::Nxm1 => 0x0001,
+            Self::Basic => 0x8000,
+            Self::PacketRegs => 0x8001,
+            Self::Onf | Self::Nicira => 0xffff,
+        }
+    }
+
+    /// The experimenter id that follows the header, if the class has one.
+    #[must_use]
+    pub const fn experimenter(self) -> Option<u32> {
+        match self {
+            Self::Onf => Some(0x4f4e_4600),
+            Self::Nicira => Some(0x0000_2320),
+            Self::Nxm0 | Self::Nxm1 | Self::Basic | Self::PacketRegs => None,
+        }
+    }
+}
+
+/// How people write the values of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A decimal number; masked as hexadecimal.
+    Decimal,
+    /// A hexadecimal number.
+    Hex,
+    /// Six octets with colons.
+    Ethernet,
+    /// Dotted quad, with a prefix length or a mask.
+    Ipv4,
+    /// RFC 5952, with a prefix length or a mask.
+    Ipv6,
+    /// A port number or a reserved name.
+    Port,
+    /// `no`, `yes`, `first`, `later`, `not_later`.
+    Frag,
+    /// Names of TCP flags.
+    TcpFlags,
+    /// Names of tunnel flags.
+    TunFlags,
+    /// Names of connection states.
+    CtState,
+    /// Name space and type, with a comma.
+    PacketType,
+}
+
+/// Whether a match may look at single bits of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Maskable {
+    /// Any mask.
+    Maskable,
+    /// All bits or none.
+    Exact,
+}
+
+/// Whether an action may write a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Set-field, load, move and learn may write it.
+    ReadWrite,
+    /// It can only be matched and read.
+    ReadOnly,
+}
+
+/// What a match must contain before a field means anything (OpenFlow 1.3.5, table 12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prerequisite {
+    /// Nothing.
+    Any,
+    /// The packet type is Ethernet (which every packet is so far).
+    Ethernet,
+    /// A VLAN tag is present: `vlan_vid` has its present bit set.
+    VlanVid,
+    /// `eth_type` is 0x8847 or 0x8848.
+    Mpls,
+    /// `eth_type` is 0x88e7.
+    Pbb,
+    /// `eth_type` is 0x0800.
+    Ipv4,
+    /// `eth_type` is 0x86dd.
+    Ipv6,
+    /// `eth_type` is 0x0800 or 0x86dd.
+    Ip,
+    /// `eth_type` is 0x0806 or 0x8035.
+    Arp,
+    /// IPv4 or IPv6 with `ip_proto` 6.
+    Tcp,
+    /// IPv4 or IPv6 with `ip_proto` 17.
+    Udp,
+    /// IPv4 or IPv6 with `ip_proto` 132.
+    Sctp,
+    /// IPv4 with `ip_proto` 1.
+    Icmp,
+    /// IPv6 with `ip_proto` 58.
+    Icmpv6,
+    /// `icmpv6_type` is 135 or 136 and `icmpv6_code` is 0.
+    Nd,
+    /// `icmpv6_type` is 135 and `icmpv6_code` is 0.
+    NdSolicit,
+    /// `icmpv6_type` is 136 and `icmpv6_code` is 0.
+    NdAdvert,
+    /// The packet was tracked: `ct_state` has `trk` set.
+    Ct,
+}
+
+impl FieldId {
+    /// The name: the first spelling of `ovs-fields(7)`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.info().names[0]
+    }
+
+    /// Where the field lies in a flow key.
+    #[must_use]
+    pub const fn slot(self) -> Slot {
+        self.info().slot
+    }
+
+    /// Width in bits.
+    #[must_use]
+    pub const fn width(self) -> u8 {
+        self.info().width
+    }
+
+    /// All bits of the field, as a value.
+    #[must_use]
+    pub const fn value_max(self) -> u128 {
+        self.info().slot.value_max()
+    }
+
+    /// The field of a name or an alias, in any case.
+    #[must_use]
+    pub fn find(name: &str) -> Option<Self> {
+        let named = |id: &Self| id.info().names.iter().any(|own| own.eq_ignore_ascii_case(name));
+        Self::all().find(named)
+    }
+
+    /// The field with a name of the OXM or NXM header files, such as `NXM_NX_REG0`.
+    #[must_use]
+    pub fn find_oxm_name(name: &str) -> Option<Self> {
+        Self::all().find(|id| id.info().oxms.iter().any(|oxm| oxm.name == name))
+    }
+}
+
+impl Oxm {
+    /// The same number with a value of `bits` bits on the wire.
+    pub(super) const fn bits(self, bits: u8) -> Self {
+        Self { wire_bits: bits, ..self }
+    }
+
+    pub(super) const fn of(class: OxmClass, name: &'static str, number: u8) -> Self {
+        Self { name, class, number, wire_bits: 0 }
+    }
+}

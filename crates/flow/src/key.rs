@@ -1,0 +1,97 @@
+//! Flow keys: all header and metadata fields of one packet at one moment.
+
+use std::fmt;
+
+use crate::{FieldId, FlowMask, PortNo, layout::FLOW_WORDS};
+
+/// All header and metadata fields of one packet at one moment.
+///
+/// The layout is that of [`crate::layout`]; [`FieldId::slot`] says where a field lies.
+#[derive(Clone, PartialEq, Eq, Hash)]
+#[repr(C, align(64))]
+pub struct FlowKey {
+    words: [u64; FLOW_WORDS],
+}
+
+impl FlowKey {
+    /// The key without any field: every word is zero.
+    pub const ZERO: Self = Self { words: [0; FLOW_WORDS] };
+
+    /// The words, in the order of [`crate::layout`].
+    #[must_use]
+    pub const fn words(&self) -> &[u64; FLOW_WORDS] {
+        &self.words
+    }
+
+    /// The words, to write.
+    #[must_use]
+    pub const fn words_mut(&mut self) -> &mut [u64; FLOW_WORDS] {
+        &mut self.words
+    }
+
+    /// The value of a field, right-aligned.
+    #[must_use]
+    pub fn field(&self, field: FieldId) -> u128 {
+        field.slot().read(&self.words)
+    }
+
+    /// Sets a field; bits of `value` beyond its width are ignored.
+    pub fn set_field(&mut self, field: FieldId, value: u128) {
+        self.set_field_masked(field, value, u128::MAX);
+    }
+
+    /// Sets those bits of a field that are set in `mask`.
+    pub fn set_field_masked(&mut self, field: FieldId, value: u128, mask: u128) {
+        field.slot().write(&mut self.words, value, mask);
+    }
+
+    /// The port that the packet came in by.
+    #[must_use]
+    pub fn in_port(&self) -> PortNo {
+        PortNo::new((self.words[usize::from(crate::layout::word::IN_PORT)] >> 32) as u32)
+    }
+
+    /// Sets the port that the packet came in by.
+    pub fn set_in_port(&mut self, port: PortNo) {
+        self.set_field(FieldId::InPort, u128::from(port.number()));
+    }
+
+    /// The number of the bridge whose tables the packet enters.
+    #[must_use]
+    pub const fn bridge(&self) -> u64 {
+        self.words[crate::layout::word::BRIDGE as usize]
+    }
+
+    /// Sets the number of the bridge whose tables the packet enters.
+    pub const fn set_bridge(&mut self, bridge: u64) {
+        self.words[crate::layout::word::BRIDGE as usize] = bridge;
+    }
+
+    /// Whether both keys agree in every bit of `mask`.
+    #[must_use]
+    pub fn agrees_with(&self, other: &Self, mask: &FlowMask) -> bool {
+        let words = self.words.iter().zip(&other.words).zip(mask.words());
+        words.fold(0, |differing, ((a, b), mask)| differing | (a ^ b) & mask) == 0
+    }
+
+    /// This key with every bit outside `mask` zero.
+    #[must_use]
+    pub fn masked(&self, mask: &FlowMask) -> Self {
+        let mut masked = self.clone();
+        masked.words.iter_mut().zip(mask.words()).for_each(|(word, mask)| *word &= mask);
+        masked
+    }
+}
+
+impl Default for FlowKey {
+    fn default() -> Self {
+        Self::ZERO
+    }
+}
+
+impl fmt::Debug for FlowKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = self.words.iter().enumerate().filter(|(_, word)| **word != 0);
+        f.debug_map().entries(words.map(|(index, word)| (index, format!("{word:016x}")))).finish()
+    }
+}

@@ -1,0 +1,200 @@
+//! Where each field lives: the fixed layout of a flow key in 64-bit words, by layer.
+//!
+//! A [`FlowKey`](crate::FlowKey) is [`FLOW_WORDS`] words.
+//! Words are grouped into four [`Stage`]s in the order in which a packet reveals them: what the
+//! switch knows without the packet, Ethernet, network, transport.
+//! A staged lookup reads one stage after another and stops at the first that excludes a rule, so
+//! that bits of later layers stay out of the mask.
+//!
+//! ```text
+//!  0..64  hidden   registers, metadata, tunnel, connection state (zero, or one constant per port)
+//!     64  ingress  in_port, packet_type
+//! 65..70  link     MACs, Ethernet type, two VLAN tags, three MPLS labels, PBB
+//! 70..80  network  IPv4 or ARP addresses, IPv6 addresses, ToS, TTL, protocol, ND, ARP hardware
+//!     80  transport  ports or ICMP type and code, TCP flags
+//! ```
+//!
+//! What a packet does not have is zero, so two keys are equal if and only if their words are.
+//! Values are in host order: bit 0 of a word is its least significant bit, and the first bit on the
+//! wire of a field is the highest bit of its [`Slot`].
+
+use std::ops::Range;
+
+/// Number of 64-bit words of a flow key.
+pub const FLOW_WORDS: usize = 81;
+
+/// First word that header extraction writes; the words below it are hidden state.
+pub const HEADER_START: usize = 64;
+
+/// The words that header extraction writes.
+pub const HEADER_WORDS: Range<usize> = HEADER_START..FLOW_WORDS;
+
+/// The four groups of words that a staged lookup reads in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stage {
+    /// Hidden state and ingress: known before the packet is looked at.
+    Metadata,
+    /// Ethernet, VLAN and MPLS.
+    Link,
+    /// IPv4, IPv6, ARP and neighbour discovery.
+    Network,
+    /// TCP, UDP, SCTP, ICMP.
+    Transport,
+}
+
+impl Stage {
+    /// All stages, in the order of a lookup.
+    pub const ALL: [Self; 4] = [Self::Metadata, Self::Link, Self::Network, Self::Transport];
+
+    /// The words of this stage.
+    #[must_use]
+    pub const fn words(self) -> Range<usize> {
+        match self {
+            Self::Metadata => 0..65,
+            Self::Link => 65..70,
+            Self::Network => 70..80,
+            Self::Transport => 80..FLOW_WORDS,
+        }
+    }
+}
+
+/// The place of a field inside a flow key.
+///
+/// A field of up to 64 bits lies inside one word; a wider one (96 or 128 bits never straddle
+/// otherwise) fills `word` (its high half) and `word + 1` (its low half), with `shift` 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slot {
+    /// Index of the word, or of the first of two.
+    pub word: u8,
+    /// Distance of the field's lowest bit from bit 0 of the word.
+    pub shift: u8,
+    /// Width in bits: 1 to 64, or 128.
+    pub width: u8,
+}
+
+impl Slot {
+    /// A slot of `width` bits at bit `shift` of `word`.
+    ///
+    /// # Panics
+    ///
+    /// When the slot would straddle words or leave the key; slots are constants, so at compile time.
+    #[must_use]
+    pub const fn new(word: u8, shift: u8, width: u8) -> Self {
+        assert!((width >= 1 && shift + width <= 64) || (width == 128 && shift == 0));
+        assert!((word as usize) + (width as usize).div_ceil(64) <= FLOW_WORDS);
+        Self { word, shift, width }
+    }
+
+    /// All bits of the field, as a value.
+    #[must_use]
+    pub const fn value_max(self) -> u128 {
+        if self.width == 128 { u128::MAX } else { (1 << self.width) - 1 }
+    }
+
+    /// Reads the field out of `words`.
+    #[must_use]
+    pub fn read(self, words: &[u64; FLOW_WORDS]) -> u128 {
+        let word = usize::from(self.word);
+        if self.width == 128 {
+            u128::from(words[word]) << 64 | u128::from(words[word + 1])
+        } else {
+            u128::from(words[word] >> self.shift) & self.value_max()
+        }
+    }
+
+    /// Writes those bits of the field that are set in `mask`; the others keep their value.
+    pub fn write(self, words: &mut [u64; FLOW_WORDS], value: u128, mask: u128) {
+        let word = usize::from(self.word);
+        let mask = mask & self.value_max();
+        let (value_high, value_low) = halves(value & mask);
+        let (mask_high, mask_low) = halves(mask);
+        if self.width == 128 {
+            words[word] = words[word] & !mask_high | value_high;
+            words[word + 1] = words[word + 1] & !mask_low | value_low;
+        } else {
+            words[word] = words[word] & !(mask_low << self.shift) | value_low << self.shift;
+        }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the two halves are what is asked for")]
+const fn halves(value: u128) -> (u64, u64) {
+    ((value >> 64) as u64, value as u64)
+}
+
+/// Word indices by name, for code that works on whole words.
+pub mod word {
+    /// 32 words of tunnel option bytes (`tun_metadata`), in the order of the option table.
+    pub const TUN_METADATA: u8 = 0;
+    /// One bit per `tun_metadata` field that the packet carried.
+    pub const TUN_METADATA_PRESENT: u8 = 32;
+    /// Tunnel key.
+    pub const TUN_ID: u8 = 33;
+    /// Outer IPv6 source, two words.
+    pub const TUN_IPV6_SRC: u8 = 34;
+    /// Outer IPv6 destination, two words.
+    pub const TUN_IPV6_DST: u8 = 36;
+    /// Outer IPv4 source and destination.
+    pub const TUN_IPV4: u8 = 38;
+    /// Tunnel flags, ToS, TTL, group policy id and flags.
+    pub const TUN_MISC: u8 = 39;
+    /// ERSPAN and GTP-U fields.
+    pub const TUN_PROTOCOL: u8 = 40;
+    /// OpenFlow metadata.
+    pub const METADATA: u8 = 41;
+    /// Eight words of sixteen 32-bit registers; the even register is the high half.
+    pub const REGS: u8 = 42;
+    /// Connection state, zone, protocol.
+    pub const CT_STATE: u8 = 50;
+    /// Connection mark and ports.
+    pub const CT_MARK: u8 = 51;
+    /// Connection label, two words.
+    pub const CT_LABEL: u8 = 52;
+    /// Original IPv4 addresses of the connection.
+    pub const CT_IPV4: u8 = 54;
+    /// Original IPv6 source of the connection, two words.
+    pub const CT_IPV6_SRC: u8 = 55;
+    /// Original IPv6 destination of the connection, two words.
+    pub const CT_IPV6_DST: u8 = 57;
+    /// Packet mark and priority.
+    pub const PKT_MARK: u8 = 59;
+    /// Datapath hash and recirculation id.
+    pub const RECIRC: u8 = 60;
+    /// Output port of the action set, conjunction id.
+    pub const ACTSET_OUTPUT: u8 = 61;
+    /// Physical ingress port.
+    pub const IN_PHY_PORT: u8 = 62;
+    /// The bridge whose tables the packet enters: caches of all bridges are one, no field names it.
+    pub const BRIDGE: u8 = 63;
+    /// Ingress port (high half) and packet type (low half).
+    pub const IN_PORT: u8 = 64;
+    /// Ethernet destination and type.
+    pub const ETH_DST: u8 = 65;
+    /// Ethernet source (high 48 bits).
+    pub const ETH_SRC: u8 = 66;
+    /// Outer TPID, outer TCI, inner TPID, inner TCI.
+    pub const VLAN: u8 = 67;
+    /// First and second MPLS label stack entries.
+    pub const MPLS: u8 = 68;
+    /// Third MPLS label stack entry, PBB service id.
+    pub const MPLS_PBB: u8 = 69;
+    /// IPv4 or ARP protocol addresses.
+    pub const IPV4: u8 = 70;
+    /// IPv6 source, two words.
+    pub const IPV6_SRC: u8 = 71;
+    /// IPv6 destination, two words.
+    pub const IPV6_DST: u8 = 73;
+    /// Flow label, fragment, TTL, ToS, protocol or ARP operation.
+    pub const IP_MISC: u8 = 75;
+    /// Neighbour discovery target, two words.
+    pub const ND_TARGET: u8 = 76;
+    /// ARP source hardware address or ND source link-layer address; IPv6 extension headers.
+    pub const ARP_SHA: u8 = 78;
+    /// ARP target hardware address or ND target link-layer address.
+    pub const ARP_THA: u8 = 79;
+    /// Transport ports or ICMP type and code, TCP flags.
+    pub const TRANSPORT: u8 = 80;
+}
+
+const _: () = assert!(FLOW_WORDS <= 128, "a WordMap has one bit per word");
+const _: () = assert!(word::IN_PORT as usize == HEADER_START);

@@ -1,0 +1,104 @@
+//! Flow masks: one bit per bit of a flow key.
+
+use std::fmt;
+
+use crate::{FieldId, SparseMask, layout::FLOW_WORDS};
+
+/// One bit per bit of a [`FlowKey`](crate::FlowKey): set where a decision looked.
+#[derive(Clone, PartialEq, Eq, Hash)]
+#[repr(C, align(64))]
+pub struct FlowMask {
+    words: [u64; FLOW_WORDS],
+}
+
+impl FlowMask {
+    /// The mask that looks at nothing.
+    pub const EMPTY: Self = Self { words: [0; FLOW_WORDS] };
+
+    /// The words, in the order of [`crate::layout`].
+    #[must_use]
+    pub const fn words(&self) -> &[u64; FLOW_WORDS] {
+        &self.words
+    }
+
+    /// The words, to write.
+    #[must_use]
+    pub const fn words_mut(&mut self) -> &mut [u64; FLOW_WORDS] {
+        &mut self.words
+    }
+
+    /// The bits of a field that are set, right-aligned.
+    #[must_use]
+    pub fn field(&self, field: FieldId) -> u128 {
+        field.slot().read(&self.words)
+    }
+
+    /// Adds every bit of a field.
+    pub fn add_field(&mut self, field: FieldId) {
+        self.add_bits(field, u128::MAX);
+    }
+
+    /// Adds those bits of a field that are set in `bits`.
+    pub fn add_bits(&mut self, field: FieldId, bits: u128) {
+        field.slot().write(&mut self.words, u128::MAX, bits);
+    }
+
+    /// Removes those bits of a field that are set in `bits`.
+    pub fn remove_bits(&mut self, field: FieldId, bits: u128) {
+        field.slot().write(&mut self.words, 0, bits);
+    }
+
+    /// Adds every bit of `other`.
+    pub fn add(&mut self, other: &Self) {
+        self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word |= other);
+    }
+
+    /// Adds every bit of a sparse mask.
+    pub fn add_sparse(&mut self, other: &SparseMask) {
+        other.iter().for_each(|(index, bits)| self.words[index] |= bits);
+    }
+
+    /// Removes every bit of `other`.
+    pub fn remove(&mut self, other: &Self) {
+        self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word &= !other);
+    }
+
+    /// Whether every bit of this mask is also in `other`.
+    #[must_use]
+    pub fn is_subset_of(&self, other: &Self) -> bool {
+        self.words.iter().zip(&other.words).all(|(word, other)| word & !other == 0)
+    }
+
+    /// Whether no bit is set.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|word| *word == 0)
+    }
+
+    /// Number of bits that are set.
+    #[must_use]
+    pub fn bits_count(&self) -> u32 {
+        self.words.iter().map(|word| word.count_ones()).sum()
+    }
+}
+
+impl Default for FlowMask {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+impl From<&SparseMask> for FlowMask {
+    fn from(sparse: &SparseMask) -> Self {
+        let mut mask = Self::EMPTY;
+        mask.add_sparse(sparse);
+        mask
+    }
+}
+
+impl fmt::Debug for FlowMask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = self.words.iter().enumerate().filter(|(_, word)| **word != 0);
+        f.debug_map().entries(words.map(|(index, word)| (index, format!("{word:016x}")))).finish()
+    }
+}

@@ -1,0 +1,103 @@
+//! Port numbers as OpenFlow counts them.
+
+use std::fmt;
+
+/// An OpenFlow port number (OpenFlow 1.3.5, 4.1): a port of the switch or a reserved one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortNo(u32);
+
+impl PortNo {
+    /// Highest number that a port of the switch may have (`OFPP_MAX`).
+    pub const MAX: Self = Self(0xffff_ff00);
+    /// Back out of the ingress port (`OFPP_IN_PORT`).
+    pub const IN_PORT: Self = Self(0xffff_fff8);
+    /// Submit to the first table (`OFPP_TABLE`); only in packet-outs.
+    pub const TABLE: Self = Self(0xffff_fff9);
+    /// Forward as a learning switch would (`OFPP_NORMAL`).
+    pub const NORMAL: Self = Self(0xffff_fffa);
+    /// All ports but the ingress and those set not to flood (`OFPP_FLOOD`).
+    pub const FLOOD: Self = Self(0xffff_fffb);
+    /// All ports but the ingress (`OFPP_ALL`).
+    pub const ALL: Self = Self(0xffff_fffc);
+    /// To the controllers (`OFPP_CONTROLLER`).
+    pub const CONTROLLER: Self = Self(0xffff_fffd);
+    /// The port of the bridge itself (`OFPP_LOCAL`).
+    pub const LOCAL: Self = Self(0xffff_fffe);
+    /// No port, or any port where one may be asked for (`OFPP_ANY`).
+    pub const ANY: Self = Self(0xffff_ffff);
+    /// The value of `in_port` before a port is known.
+    pub const NONE: Self = Self::ANY;
+
+    /// A port number from its 32 bits on the wire; every value is a port number.
+    #[must_use]
+    pub const fn new(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// The 32 bits on the wire.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    /// Whether a port of the switch can have this number: 1 to [`Self::MAX`], or [`Self::LOCAL`].
+    #[must_use]
+    pub const fn is_physical(self) -> bool {
+        (self.0 >= 1 && self.0 <= Self::MAX.0) || self.0 == Self::LOCAL.0
+    }
+
+    /// The name of a reserved port, as `ovs-ofctl` prints it.
+    #[must_use]
+    pub const fn reserved_name(self) -> Option<&'static str> {
+        Some(match self {
+            Self::IN_PORT => "IN_PORT",
+            Self::TABLE => "TABLE",
+            Self::NORMAL => "NORMAL",
+            Self::FLOOD => "FLOOD",
+            Self::ALL => "ALL",
+            Self::CONTROLLER => "CONTROLLER",
+            Self::LOCAL => "LOCAL",
+            Self::ANY => "ANY",
+            _ => return None,
+        })
+    }
+
+    /// Reads a port as `ovs-ofctl` does: a number, or a reserved name in any case.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let named = [
+            Self::IN_PORT,
+            Self::TABLE,
+            Self::NORMAL,
+            Self::FLOOD,
+            Self::ALL,
+            Self::CONTROLLER,
+            Self::LOCAL,
+            Self::ANY,
+        ];
+        let by_name = named
+            .into_iter()
+            .find(|port| port.reserved_name().is_some_and(|name| name.eq_ignore_ascii_case(text)));
+        by_name.or_else(|| text.eq_ignore_ascii_case("NONE").then_some(Self::NONE)).or_else(|| {
+            match text.strip_prefix("0x") {
+                Some(hex) => u32::from_str_radix(hex, 16).ok().map(Self),
+                None => text.parse().ok().map(Self::widened),
+            }
+        })
+    }
+
+    /// A port number whose reserved values may be written in 16 bits, as OpenFlow 1.0 does.
+    #[must_use]
+    pub const fn widened(number: u32) -> Self {
+        if number >= 0xfff8 && number <= 0xffff { Self(number | 0xffff_0000) } else { Self(number) }
+    }
+}
+
+impl fmt::Display for PortNo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.reserved_name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}

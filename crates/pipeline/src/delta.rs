@@ -1,0 +1,56 @@
+//! Deltas: what a version changed.
+
+use std::sync::Arc;
+
+use crate::{BridgeId, Rule};
+
+/// One thing that a version changed.
+#[derive(Clone, Debug)]
+pub enum Delta {
+    /// A rule was added, removed or changed.
+    Rule(RuleDelta),
+    /// An object that is not a rule changed.
+    Changed(Object),
+}
+
+/// A rule added, removed or changed.
+#[derive(Clone, Debug)]
+pub struct RuleDelta {
+    /// The rule: as it is now, or as it was if it is gone.
+    pub rule: Arc<Rule>,
+    /// What happened to it.
+    pub change: RuleChange,
+}
+
+/// What happened to a rule.
+#[derive(Clone, Debug)]
+pub enum RuleChange {
+    /// It is new.
+    Added,
+    /// It is gone.
+    Removed(RemovedReason),
+    /// Its instructions or its cookie changed; this is what it was.
+    Modified(Arc<Rule>),
+}
+
+/// Why a rule is gone (`ofp_flow_removed_reason`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemovedReason {
+    /// No hit within its idle timeout.
+    IdleTimeout,
+    /// Its hard timeout passed.
+    HardTimeout,
+    /// A controller deleted it.
+    Delete,
+    /// An ADD replaced it; nobody is told.
+    Replaced,
+}
+
+/// Something besides rules that a translation consults, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Object {
+    /// The ports of a bridge: which there are, their settings, their links.
+    Ports(BridgeId),
+    /// The settings of a bridge itself.
+    Bridge(BridgeId),
+}

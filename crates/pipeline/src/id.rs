@@ -1,0 +1,87 @@
+//! Numbers that must not be mistaken for one another.
+
+use std::fmt;
+
+/// A table of a bridge: 0 to 253 for rules of controllers, 254 for the switch itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableId(u8);
+
+impl TableId {
+    /// The first table, where every packet begins.
+    pub const FIRST: Self = Self(0);
+    /// The highest table that controllers may use (`n_tables` - 1).
+    pub const MAX: Self = Self(253);
+    /// Number of tables that controllers may use.
+    pub const COUNT: u8 = Self::MAX.0 + 1;
+
+    /// The table of a number; `None` above [`Self::MAX`].
+    #[must_use]
+    pub const fn new(number: u8) -> Option<Self> {
+        if number <= Self::MAX.0 { Some(Self(number)) } else { None }
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+
+    /// The number, to index with.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident($inner:ty), $format:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name($inner);
+
+        impl $name {
+            /// From the number; every number is legal.
+            #[must_use]
+            pub const fn new(number: $inner) -> Self {
+                Self(number)
+            }
+
+            /// The number.
+            #[must_use]
+            pub const fn number(self) -> $inner {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, $format, self.0)
+            }
+        }
+    };
+}
+
+number! {
+    /// A controller's own label on a rule; the switch never interprets it.
+    Cookie(u64), "{:#x}"
+}
+number! {
+    /// Identity of a rule, and its age: numbers grow in the order of addition, over all tables.
+    ///
+    /// A rule that is modified keeps its number; one that an ADD replaces does not.
+    RuleId(u64), "{}"
+}
+number! {
+    /// A bridge of the daemon. Never 0, which is what a flow key outside any bridge has.
+    BridgeId(u16), "{}"
+}
+number! {
+    /// A port of the daemon, whichever bridge it belongs to.
+    DatapathPort(u32), "{}"
+}
+
+impl fmt::Display for TableId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}

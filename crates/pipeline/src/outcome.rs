@@ -1,0 +1,72 @@
+//! What a translation decided: the few simple actions that a packet thread executes.
+
+use std::sync::Arc;
+
+use shunt_flow::Match;
+
+use crate::{BridgeId, Cookie, DatapathPort, PacketInReason, TableId};
+
+/// One step of what happens to a packet, free of tables and of everything that must be looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DatapathAction {
+    /// Write these bits of these header fields; checksums follow.
+    SetHeader(Match),
+    /// Insert a VLAN tag behind the MAC addresses.
+    PushVlan {
+        /// Its Ethernet type.
+        tpid: u16,
+        /// Priority, present bit and VLAN id.
+        tci: u16,
+    },
+    /// Remove the outermost VLAN tag.
+    PopVlan,
+    /// Send a copy of the packet as it is now.
+    Output {
+        /// Where to.
+        port: DatapathPort,
+        /// Not if the packet came in by this very port.
+        unless_ingress: bool,
+        /// Length to cut the copy to.
+        max_len: Option<u32>,
+    },
+    /// Send a copy back out of the port that it came in by.
+    OutputIngress {
+        /// Length to cut the copy to.
+        max_len: Option<u32>,
+    },
+    /// Send a copy to the controllers of a bridge.
+    Punt(Arc<Punt>),
+    /// Parse the packet as it is now and look it up again, in the same bridge, with this hidden
+    /// state: a pop uncovered headers that were not parsed.
+    Recirculate(Match),
+}
+
+/// What a packet-in says besides the packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Punt {
+    /// Whose controllers hear of it.
+    pub bridge: BridgeId,
+    /// Why.
+    pub reason: PacketInReason,
+    /// The table of the rule that sent it.
+    pub table: TableId,
+    /// The cookie of that rule; all ones for none.
+    pub cookie: Cookie,
+    /// Only controllers with this id.
+    pub controller_id: u16,
+    /// Bytes of the packet that were asked for.
+    pub max_len: u16,
+    /// Bytes from the rule.
+    pub userdata: Box<[u8]>,
+    /// Pipeline fields of the packet at this point (in_port, metadata, registers, tunnel).
+    pub metadata: Match,
+}
+
+/// A packet on its way to the controllers.
+#[derive(Clone, Debug)]
+pub struct PacketIn {
+    /// What was said of it.
+    pub punt: Arc<Punt>,
+    /// The frame, as it was at that point.
+    pub frame: Vec<u8>,
+}
