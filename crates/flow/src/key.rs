@@ -32,7 +32,7 @@ impl FlowKey {
     /// The value of a field, right-aligned.
     #[must_use]
     pub fn field(&self, field: FieldId) -> u128 {
-        field.slot().read(&self.words)
+        field.slot().read(&self.words) & field.value_max()
     }
 
     /// Sets a field; bits of `value` beyond its width are ignored.
@@ -42,7 +42,7 @@ impl FlowKey {
 
     /// Sets those bits of a field that are set in `mask`.
     pub fn set_field_masked(&mut self, field: FieldId, value: u128, mask: u128) {
-        field.slot().write(&mut self.words, value, mask);
+        field.slot().write(&mut self.words, value, mask & field.value_max());
     }
 
     /// The port that the packet came in by.

@@ -30,7 +30,7 @@ impl FlowMask {
     /// The bits of a field that are set, right-aligned.
     #[must_use]
     pub fn field(&self, field: FieldId) -> u128 {
-        field.slot().read(&self.words)
+        field.slot().read(&self.words) & field.value_max()
     }
 
     /// Adds every bit of a field.
@@ -40,12 +40,12 @@ impl FlowMask {
 
     /// Adds those bits of a field that are set in `bits`.
     pub fn add_bits(&mut self, field: FieldId, bits: u128) {
-        field.slot().write(&mut self.words, u128::MAX, bits);
+        field.slot().write(&mut self.words, u128::MAX, bits & field.value_max());
     }
 
     /// Removes those bits of a field that are set in `bits`.
     pub fn remove_bits(&mut self, field: FieldId, bits: u128) {
-        field.slot().write(&mut self.words, 0, bits);
+        field.slot().write(&mut self.words, 0, bits & field.value_max());
     }
 
     /// Adds every bit of `other`.

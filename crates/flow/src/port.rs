@@ -97,7 +97,22 @@ impl fmt::Display for PortNo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.reserved_name() {
             Some(name) => f.write_str(name),
+            // In decimal it would read back as the reserved port.
+            None if Self::widened(self.0) != *self => write!(f, "{:#x}", self.0),
             None => write!(f, "{}", self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_port_reads_back_from_its_text() {
+        for number in (0..0x2_0000).chain(0xfffe_0000..=u32::MAX) {
+            let port = PortNo::new(number);
+            assert_eq!(PortNo::parse(&port.to_string()), Some(port), "{port}");
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What is known of a field.
 
+use std::fmt;
+
 use crate::{FieldId, layout::Slot};
 
 /// What is known of one field: a row of the field table.
@@ -7,7 +9,7 @@ use crate::{FieldId, layout::Slot};
 pub struct FieldInfo {
     /// Names in `ovs-fields(7)`: the name first, then aliases.
     pub names: &'static [&'static str],
-    /// Width of the field in bits, without padding.
+    /// Width of the field in bits: those that can be set, without padding.
     pub width: u8,
     /// Where the field lies in a flow key.
     pub slot: Slot,
@@ -129,6 +131,8 @@ pub enum Prerequisite {
     Any,
     /// The packet type is Ethernet (which every packet is so far).
     Ethernet,
+    /// `in_port` is given.
+    InPort,
     /// A VLAN tag is present: `vlan_vid` has its present bit set.
     VlanVid,
     /// `eth_type` is 0x8847 or 0x8848.
@@ -163,6 +167,33 @@ pub enum Prerequisite {
     Ct,
 }
 
+/// What to write in a match, as text.
+impl fmt::Display for Prerequisite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Any => "nothing",
+            Self::Ethernet => "packet_type=(0,0)",
+            Self::InPort => "in_port",
+            Self::VlanVid => "vlan_vid with its presence bit, 0x1000",
+            Self::Mpls => "mpls or mplsm",
+            Self::Pbb => "dl_type=0x88e7",
+            Self::Ipv4 => "ip",
+            Self::Ipv6 => "ipv6",
+            Self::Ip => "ip or ipv6",
+            Self::Arp => "arp or rarp",
+            Self::Tcp => "tcp or tcp6, and no later fragments",
+            Self::Udp => "udp or udp6, and no later fragments",
+            Self::Sctp => "sctp or sctp6, and no later fragments",
+            Self::Icmp => "icmp",
+            Self::Icmpv6 => "icmp6",
+            Self::Nd => "icmp6, icmpv6_type=135 or 136, icmpv6_code=0",
+            Self::NdSolicit => "icmp6, icmpv6_type=135, icmpv6_code=0",
+            Self::NdAdvert => "icmp6, icmpv6_type=136, icmpv6_code=0",
+            Self::Ct => "ct_state that only valid tracked packets have, such as +trk-inv",
+        })
+    }
+}
+
 impl FieldId {
     /// The name: the first spelling of `ovs-fields(7)`.
     #[must_use]
@@ -183,15 +214,21 @@ impl FieldId {
     }
 
     /// All bits of the field, as a value.
+    ///
+    /// `nw_tos` is a byte of which only the upper six bits belong to the field: the other two are
+    /// `nw_ecn`, and writing the one leaves the other alone.
     #[must_use]
     pub const fn value_max(self) -> u128 {
-        self.info().slot.value_max()
+        match self {
+            Self::NwTos => 0xfc,
+            _ => self.info().slot.value_max(),
+        }
     }
 
-    /// The field of a name or an alias, in any case.
+    /// The field of a name or an alias, as `ovs-fields(7)` spells them.
     #[must_use]
     pub fn find(name: &str) -> Option<Self> {
-        let named = |id: &Self| id.info().names.iter().any(|own| own.eq_ignore_ascii_case(name));
+        let named = |id: &Self| id.info().names.contains(&name);
         Self::all().find(named)
     }
 
@@ -206,6 +243,13 @@ impl Oxm {
     /// The same number with a value of `bits` bits on the wire.
     pub(super) const fn bits(self, bits: u8) -> Self {
         Self { wire_bits: bits, ..self }
+    }
+
+    /// Bytes of a value on the wire, for a field of `width` bits.
+    #[must_use]
+    pub const fn wire_len(self, width: u8) -> usize {
+        let bits = if self.wire_bits == 0 { width } else { self.wire_bits };
+        bits.div_ceil(8) as usize
     }
 
     pub(super) const fn of(class: OxmClass, name: &'static str, number: u8) -> Self {

@@ -1,11 +1,12 @@
 //! Fields: the single source of their names, widths, places, numbers and rules.
 //!
-//! [`table`] holds one row per field; everything that reads or writes fields (match text, OXM
+//! One table holds a row per field; everything that reads or writes fields (match text, OXM
 //! and NXM headers, prerequisites, traces, documentation) goes through [`FieldId::info`].
 //! Names are the spellings of `ovs-fields(7)`.
 
 mod info;
 mod table;
+pub(crate) mod vlan;
 
 pub use info::{Access, FieldInfo, Format, Maskable, Oxm, OxmClass, Prerequisite};
 pub use table::FieldId;

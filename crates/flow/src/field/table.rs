@@ -2,7 +2,8 @@
 //!
 //! Columns: names; width in bits; place in the flow key (word, shift, width); how values are
 //! written; prerequisite; whether it can be masked; whether actions may write it; numbers on the
-//! wire. Fields that share bits (`vlan_tci` and `vlan_vid`, `arp_spa` and `ip_src`, the ports of
+//! wire. The width counts the bits that can be set; the number says when the wire has more.
+//! Fields that share bits (`vlan_tci` and `vlan_vid`, `arp_spa` and `ip_src`, the ports of
 //! the transport protocols, registers of 32, 64 and 128 bits) are rows of their own over one place.
 
 use super::info::{
@@ -108,8 +109,8 @@ fields! {
     TunIpv6Dst { ["tun_ipv6_dst"], 128, at(TUN_IPV6_DST, 0, 128), Ipv6, Any, Masked, ReadWrite, [
         nxm1("NXM_NX_TUN_IPV6_DST", 110)
     ] }
-    TunFlags { ["tun_flags"], 16, at(TUN_MISC, 48, 16), TunFlags, Any, Masked, ReadWrite, [
-        nxm1("NXM_NX_TUN_FLAGS", 104)
+    TunFlags { ["tun_flags"], 1, at(TUN_MISC, 48, 1), TunFlags, Any, Masked, ReadWrite, [
+        nxm1("NXM_NX_TUN_FLAGS", 104).bits(16)
     ] }
     TunTtl { ["tun_ttl"], 8, at(TUN_MISC, 40, 8), Decimal, Any, Exact, ReadOnly, [] }
     TunTos { ["tun_tos"], 8, at(TUN_MISC, 32, 8), Decimal, Any, Exact, ReadOnly, [] }
@@ -119,19 +120,19 @@ fields! {
     TunGbpFlags { ["tun_gbp_flags"], 8, at(TUN_MISC, 8, 8), Hex, Any, Masked, ReadWrite, [
         nxm1("NXM_NX_TUN_GBP_FLAGS", 39)
     ] }
-    TunErspanVer { ["tun_erspan_ver"], 8, at(TUN_PROTOCOL, 56, 8), Decimal, Any, Masked, ReadWrite, [
+    TunErspanVer { ["tun_erspan_ver"], 4, at(TUN_PROTOCOL, 56, 4), Decimal, Any, Masked, ReadWrite, [
         nicira("NXOXM_ET_ERSPAN_VER", 12)
     ] }
-    TunErspanDir { ["tun_erspan_dir"], 8, at(TUN_PROTOCOL, 48, 8), Decimal, Any, Masked, ReadWrite, [
+    TunErspanDir { ["tun_erspan_dir"], 1, at(TUN_PROTOCOL, 48, 1), Decimal, Any, Masked, ReadWrite, [
         nicira("NXOXM_ET_ERSPAN_DIR", 13)
     ] }
-    TunErspanIdx { ["tun_erspan_idx"], 32, at(TUN_PROTOCOL, 0, 32), Hex, Any, Masked, ReadWrite, [
-        nicira("NXOXM_ET_ERSPAN_IDX", 11)
+    TunErspanIdx { ["tun_erspan_idx"], 20, at(TUN_PROTOCOL, 0, 20), Hex, Any, Masked, ReadWrite, [
+        nicira("NXOXM_ET_ERSPAN_IDX", 11).bits(32)
     ] }
-    TunErspanHwid { ["tun_erspan_hwid"], 8, at(TUN_PROTOCOL, 40, 8), Hex, Any, Masked, ReadWrite, [
+    TunErspanHwid { ["tun_erspan_hwid"], 6, at(TUN_PROTOCOL, 40, 6), Hex, Any, Masked, ReadWrite, [
         nicira("NXOXM_ET_ERSPAN_HWID", 14)
     ] }
-    TunGtpuFlags { ["tun_gtpu_flags"], 8, at(TUN_PROTOCOL, 32, 8), Hex, Any, Masked, ReadWrite, [
+    TunGtpuFlags { ["tun_gtpu_flags"], 8, at(TUN_PROTOCOL, 32, 8), Hex, Any, Masked, ReadOnly, [
         nicira("NXOXM_ET_GTPU_FLAGS", 15)
     ] }
     TunGtpuMsgtype { ["tun_gtpu_msgtype"], 8, at(TUN_MISC, 0, 8), Decimal, Any, Masked, ReadOnly, [
@@ -143,17 +144,17 @@ fields! {
     InPort { ["in_port", "in_port_oxm"], 32, at(IN_PORT, 32, 32), Port, Any, Exact, ReadWrite, [
         nxm0("NXM_OF_IN_PORT", 0).bits(16), oxm("OXM_OF_IN_PORT", 0)
     ] }
-    InPhyPort { ["in_phy_port"], 32, at(IN_PHY_PORT, 0, 32), Port, Any, Exact, ReadOnly, [
+    InPhyPort { ["in_phy_port"], 32, at(IN_PHY_PORT, 0, 32), Port, InPort, Exact, ReadOnly, [
         oxm("OXM_OF_IN_PHY_PORT", 1)
     ] }
     SkbPriority { ["skb_priority"], 32, at(PKT_MARK, 0, 32), Hex, Any, Exact, ReadOnly, [] }
     PktMark { ["pkt_mark"], 32, at(PKT_MARK, 32, 32), Hex, Any, Masked, ReadWrite, [
         nxm1("NXM_NX_PKT_MARK", 33)
     ] }
-    CtState { ["ct_state"], 32, at(CT_STATE, 32, 32), CtState, Any, Masked, ReadOnly, [
-        nxm1("NXM_NX_CT_STATE", 105)
+    CtState { ["ct_state"], 8, at(CT_STATE, 32, 8), CtState, Any, Masked, ReadOnly, [
+        nxm1("NXM_NX_CT_STATE", 105).bits(32)
     ] }
-    CtZone { ["ct_zone"], 16, at(CT_STATE, 16, 16), Decimal, Any, Exact, ReadOnly, [
+    CtZone { ["ct_zone"], 16, at(CT_STATE, 16, 16), Hex, Any, Exact, ReadOnly, [
         nxm1("NXM_NX_CT_ZONE", 106)
     ] }
     CtMark { ["ct_mark"], 32, at(CT_MARK, 32, 32), Hex, Any, Masked, ReadWrite, [
@@ -276,7 +277,7 @@ fields! {
     EthDst { ["eth_dst", "dl_dst"], 48, at(ETH_DST, 16, 48), Ethernet, Ethernet, Masked, ReadWrite, [
         nxm0("NXM_OF_ETH_DST", 1), oxm("OXM_OF_ETH_DST", 3)
     ] }
-    EthType { ["eth_type", "dl_type"], 16, at(ETH_DST, 0, 16), Hex, Any, Exact, ReadOnly, [
+    EthType { ["eth_type", "dl_type"], 16, at(ETH_DST, 0, 16), Hex, Ethernet, Exact, ReadOnly, [
         nxm0("NXM_OF_ETH_TYPE", 3), oxm("OXM_OF_ETH_TYPE", 5)
     ] }
     VlanTci { ["vlan_tci"], 16, at(VLAN, 32, 16), Hex, Ethernet, Masked, ReadWrite, [
@@ -294,7 +295,7 @@ fields! {
     VlanTci1 { ["vlan_tci1"], 16, at(VLAN, 0, 16), Hex, Ethernet, Masked, ReadOnly, [] }
     VlanTpid1 { ["vlan_tpid1"], 16, at(VLAN, 16, 16), Hex, Ethernet, Exact, ReadOnly, [] }
     MplsLabel { ["mpls_label"], 20, at(MPLS, 44, 20), Decimal, Mpls, Exact, ReadWrite, [
-        oxm("OXM_OF_MPLS_LABEL", 34)
+        oxm("OXM_OF_MPLS_LABEL", 34).bits(32)
     ] }
     MplsTc { ["mpls_tc"], 3, at(MPLS, 41, 3), Decimal, Mpls, Exact, ReadWrite, [
         oxm("OXM_OF_MPLS_TC", 35)
@@ -343,7 +344,7 @@ fields! {
     NwTtl { ["nw_ttl"], 8, at(IP_MISC, 24, 8), Decimal, Ip, Exact, ReadWrite, [
         nxm1("NXM_NX_IP_TTL", 29)
     ] }
-    NwFrag { ["nw_frag", "ip_frag"], 8, at(IP_MISC, 32, 8), Frag, Ip, Masked, ReadOnly, [
+    NwFrag { ["ip_frag", "nw_frag"], 2, at(IP_MISC, 32, 2), Frag, Ip, Masked, ReadOnly, [
         nxm1("NXM_NX_IP_FRAG", 26)
     ] }
     Ipv6Exthdr { ["ipv6_exthdr"], 9, at(ARP_SHA, 0, 9), Hex, Ipv6, Masked, ReadOnly, [
@@ -364,14 +365,15 @@ fields! {
     ArpTha { ["arp_tha"], 48, at(ARP_THA, 16, 48), Ethernet, Arp, Masked, ReadWrite, [
         nxm1("NXM_NX_ARP_THA", 18), oxm("OXM_OF_ARP_THA", 25)
     ] }
-    TcpSrc { ["tcp_src"], 16, at(TRANSPORT, 48, 16), Decimal, Tcp, Masked, ReadWrite, [
+    TcpSrc { ["tcp_src", "tp_src"], 16, at(TRANSPORT, 48, 16), Decimal, Tcp, Masked, ReadWrite, [
         nxm0("NXM_OF_TCP_SRC", 9), oxm("OXM_OF_TCP_SRC", 13)
     ] }
-    TcpDst { ["tcp_dst"], 16, at(TRANSPORT, 32, 16), Decimal, Tcp, Masked, ReadWrite, [
+    TcpDst { ["tcp_dst", "tp_dst"], 16, at(TRANSPORT, 32, 16), Decimal, Tcp, Masked, ReadWrite, [
         nxm0("NXM_OF_TCP_DST", 10), oxm("OXM_OF_TCP_DST", 14)
     ] }
     TcpFlags { ["tcp_flags"], 12, at(TRANSPORT, 16, 12), TcpFlags, Tcp, Masked, ReadOnly, [
-        nxm1("NXM_NX_TCP_FLAGS", 34).bits(16), onf("ONFOXM_ET_TCP_FLAGS", 42).bits(16), oxm("OXM_OF_TCP_FLAGS", 42).bits(16)
+        nxm1("NXM_NX_TCP_FLAGS", 34).bits(16), onf("ONFOXM_ET_TCP_FLAGS", 42).bits(16),
+        oxm("OXM_OF_TCP_FLAGS", 42).bits(16)
     ] }
     UdpSrc { ["udp_src"], 16, at(TRANSPORT, 48, 16), Decimal, Udp, Masked, ReadWrite, [
         nxm0("NXM_OF_UDP_SRC", 11), oxm("OXM_OF_UDP_SRC", 15)

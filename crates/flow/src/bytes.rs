@@ -1,0 +1,30 @@
+//! Numbers out of headers: big-endian reads at places that are checked when this is compiled.
+//!
+//! Each is one load and one byte swap: a sum of shifted bytes is not made into one by the compiler.
+
+#![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+/// The eight bytes at `AT` of a header of `N` bytes.
+#[inline]
+pub(crate) fn be64<const AT: usize, const N: usize>(header: &[u8; N]) -> u64 {
+    u64::from_be_bytes(part::<AT, 8, N>(header))
+}
+
+/// The four bytes at `AT` of a header of `N` bytes.
+#[inline]
+pub(crate) fn be32<const AT: usize, const N: usize>(header: &[u8; N]) -> u32 {
+    u32::from_be_bytes(part::<AT, 4, N>(header))
+}
+
+/// The two bytes at `AT` of a header of `N` bytes.
+#[inline]
+pub(crate) fn be16<const AT: usize, const N: usize>(header: &[u8; N]) -> u16 {
+    u16::from_be_bytes(part::<AT, 2, N>(header))
+}
+
+#[inline]
+fn part<const AT: usize, const LEN: usize, const N: usize>(header: &[u8; N]) -> [u8; LEN] {
+    const { assert!(AT <= N && LEN <= N - AT, "the field lies within the header") };
+    let part = header.get(AT..).and_then(|rest| rest.first_chunk());
+    part.copied().unwrap_or([0; LEN])
+}

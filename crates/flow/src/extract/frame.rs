@@ -1,0 +1,112 @@
+//! The parser: a frame, what of it is still to be read, and the key that it becomes.
+
+use crate::{
+    FlowKey, Layers,
+    layout::{FLOW_WORDS, HEADER_START, word},
+};
+
+/// How many VLAN tags of a frame become part of its key; those behind them are its payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum VlanLimit {
+    /// The outermost tag.
+    #[default]
+    One,
+    /// The outermost two.
+    Two,
+}
+
+/// Extracts the headers of `frame` into the header words of `key`.
+///
+/// Every header word is written, with zero where the frame has nothing, and so is the packet type;
+/// the ingress port and the hidden words keep their values.
+pub fn extract(frame: &[u8], vlan_limit: VlanLimit, key: &mut FlowKey) -> Layers {
+    let words = key.words_mut();
+    clear(words);
+    let mut parser = Parser { frame, rest: frame, words };
+    // What a frame lacks stays zero: there is nothing else to do when a layer ends early.
+    parser.layers(vlan_limit).unwrap_or_default()
+}
+
+/// One frame on its way into a key.
+pub(super) struct Parser<'a> {
+    /// The frame, up to where the innermost length field says that it ends.
+    frame: &'a [u8],
+    /// What of it is still to be read.
+    pub(super) rest: &'a [u8],
+    words: &'a mut [u64; FLOW_WORDS],
+}
+
+impl<'a> Parser<'a> {
+    /// The next `N` bytes, without taking them.
+    pub(super) fn peek<const N: usize>(&self) -> Option<&'a [u8; N]> {
+        self.rest.first_chunk()
+    }
+
+    /// Takes the next `N` bytes.
+    pub(super) fn take<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
+        let (taken, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(taken)
+    }
+
+    /// Steps over the next `length` bytes.
+    pub(super) fn skip(&mut self, length: usize) -> Option<()> {
+        self.rest = self.rest.get(length..)?;
+        Some(())
+    }
+
+    /// Drops the last `length` bytes.
+    pub(super) fn drop_last(&mut self, length: usize) -> Option<()> {
+        self.rest = self.rest.get(..self.rest.len().checked_sub(length)?)?;
+        self.frame = self.frame.get(..self.frame.len().checked_sub(length)?)?;
+        Some(())
+    }
+
+    /// Where the rest begins in the frame.
+    pub(super) const fn offset(&self) -> usize {
+        self.frame.len().saturating_sub(self.rest.len())
+    }
+
+    /// Where the packet ends in the frame.
+    pub(super) const fn end(&self) -> usize {
+        self.frame.len()
+    }
+
+    /// Sets one word of the key.
+    #[expect(clippy::indexing_slicing, reason = "the assertion bounds the index at compile time")]
+    pub(super) const fn set<const WORD: u8>(&mut self, value: u64) {
+        const { assert!((WORD as usize) > HEADER_START && (WORD as usize) < FLOW_WORDS) };
+        self.words[WORD as usize] = value;
+    }
+
+    /// Adds bits to one word of the key.
+    #[expect(clippy::indexing_slicing, reason = "the assertion bounds the index at compile time")]
+    pub(super) const fn add<const WORD: u8>(&mut self, bits: u64) {
+        const { assert!((WORD as usize) > HEADER_START && (WORD as usize) < FLOW_WORDS) };
+        self.words[WORD as usize] |= bits;
+    }
+
+    fn layers(&mut self, vlan_limit: VlanLimit) -> Option<Layers> {
+        let packet = match self.ethernet(vlan_limit)? {
+            0x0800 => self.ipv4()?,
+            0x86dd => self.ipv6()?,
+            0x0806 | 0x8035 => return self.arp(),
+            0x8847 | 0x8848 => return self.mpls(),
+            0x88e7 => return self.provider_backbone(),
+            _ => return None,
+        };
+        Some(self.transport(&packet))
+    }
+}
+
+/// Empties what extraction writes: the low half of the ingress word, and all words behind it.
+fn clear(words: &mut [u64; FLOW_WORDS]) {
+    const PACKET_TYPE: u64 = 0xffff_ffff;
+    let (ingress, headers) = words.split_at_mut(HEADER_START + 1);
+    headers.fill(0);
+    if let Some(ingress) = ingress.last_mut() {
+        *ingress &= !PACKET_TYPE;
+    }
+}
+
+const _: () = assert!(word::IN_PORT as usize == HEADER_START, "the first header word is in_port's");

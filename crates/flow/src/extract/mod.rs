@@ -1,0 +1,41 @@
+//! Header extraction: from the bytes of a frame to the header words of a [`FlowKey`].
+//!
+//! One pass, no allocation, and no failure: a frame is what can be read of it. Whatever is absent,
+//! cut short or contradicts itself is zero in the key, layer by layer, in the way of Open vSwitch
+//! 3.1, whose recorded keys are the oracle of `tests/extracted_keys.rs`:
+//!
+//! | frame | key |
+//! | --- | --- |
+//! | shorter than 14 bytes | nothing |
+//! | cut within a VLAN tag, or tagged beyond the limit | `eth_type` is that of the tag |
+//! | 802.3 length field | `eth_type` of the SNAP header if there is one, else 0x05ff |
+//! | MPLS | three label stack entries, nothing behind them |
+//! | IPv4 whose lengths disagree with the frame | nothing from IPv4 on |
+//! | IPv6 longer than the frame | nothing from IPv6 on |
+//! | IPv6 with extension headers cut short | the addresses |
+//! | later fragment | no transport header; `nw_proto` is 44 in IPv6 |
+//! | transport header cut short, or TCP data offset out of range | its words are zero |
+//! | ARP not for Ethernet and IPv4 | nothing of ARP |
+//! | ARP operation above 255 | operation 0 |
+//! | neighbour discovery with an option twice | nothing behind type and code |
+//!
+//! Version fields and checksums are not looked at, and an IP packet ends where its length says,
+//! so padding is never taken for a header. Loops over labels, extension headers and options end
+//! with the frame, of which every step takes at least four bytes.
+//!
+//! [`FlowKey`]: crate::FlowKey
+
+#![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+mod extension;
+mod frame;
+mod link;
+mod neighbour;
+mod network;
+mod transport;
+
+pub use frame::{VlanLimit, extract};
+pub(crate) use neighbour::{Options, SOURCE_OPTION, TARGET_OPTION};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! IPv4, IPv6 and ARP (RFC 791, RFC 8200, RFC 826).
+
+use super::{extension::ExtensionSet, frame::Parser, link::MAC};
+use crate::{
+    Layers,
+    bytes::{be16, be32, be64},
+    layers::Route,
+    layout::word,
+};
+
+/// Most bytes that may follow an IP packet in its frame.
+const PADDING_MAX: usize = 0xffff;
+
+/// An IP packet whose addresses are in the key.
+pub(super) struct Packet {
+    /// Where it begins in the frame.
+    pub(super) offset: usize,
+    pub(super) route: Route,
+    /// The rest of its header, unless its extension headers are cut short.
+    pub(super) misc: Option<Misc>,
+}
+
+/// Fields of an IP header that share a word.
+#[derive(Clone, Copy)]
+pub(super) struct Misc {
+    pub(super) label: u32,
+    pub(super) fragment: Fragment,
+    pub(super) ttl: u8,
+    pub(super) tos: u8,
+    pub(super) protocol: u8,
+}
+
+/// The values of `nw_frag`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Fragment {
+    /// A whole packet.
+    No = 0,
+    /// The fragment at offset zero.
+    First = 1,
+    /// A fragment at another offset.
+    Later = 3,
+}
+
+impl Misc {
+    pub(super) const fn word(self) -> u64 {
+        (self.label as u64) << 44
+            | (self.fragment as u64) << 32
+            | (self.ttl as u64) << 24
+            | (self.tos as u64) << 16
+            | self.protocol as u64
+    }
+}
+
+impl Parser<'_> {
+    pub(super) fn ipv4(&mut self) -> Option<Packet> {
+        let header: &[u8; 20] = self.peek()?;
+        let header_length = usize::from(header[0] & 0x0f) * 4;
+        let total_length = usize::from(be16::<2, _>(header));
+        if header_length < header.len() || header_length > total_length {
+            return None;
+        }
+        let offset = self.offset();
+        self.cut(total_length)?;
+        self.skip(header_length)?;
+        self.set::<{ word::IPV4 }>(be64::<12, _>(header));
+        let fragment = match be16::<6, _>(header) & 0x3fff {
+            0 => Fragment::No,
+            0x2000 => Fragment::First,
+            _ => Fragment::Later,
+        };
+        let (tos, ttl, protocol) = (header[1], header[8], header[9]);
+        let misc = Misc { label: 0, fragment, ttl, tos, protocol };
+        Some(Packet { offset, route: Route::Final, misc: Some(misc) })
+    }
+
+    pub(super) fn ipv6(&mut self) -> Option<Packet> {
+        let offset = self.offset();
+        let header: &[u8; 40] = self.take()?;
+        self.cut(usize::from(be16::<4, _>(header)))?;
+        self.set::<{ word::IPV6_SRC }>(be64::<8, _>(header));
+        self.set::<{ word::IPV6_SRC + 1 }>(be64::<16, _>(header));
+        self.set::<{ word::IPV6_DST }>(be64::<24, _>(header));
+        self.set::<{ word::IPV6_DST + 1 }>(be64::<32, _>(header));
+        let [first, second, third, fourth, _, _, protocol, ttl, ..] = *header;
+        let misc = Misc {
+            label: u32::from_be_bytes([0, second & 0x0f, third, fourth]),
+            fragment: Fragment::No,
+            ttl,
+            tos: first << 4 | second >> 4,
+            protocol,
+        };
+        Some(if ExtensionSet::knows(protocol) {
+            self.extensions(offset, misc)
+        } else {
+            Packet { offset, route: Route::Final, misc: Some(misc) }
+        })
+    }
+
+    /// Takes the extension headers, of which the last names the protocol behind them.
+    #[inline(never)] // Most packets have none, and are parsed in registers alone.
+    fn extensions(&mut self, offset: usize, mut misc: Misc) -> Packet {
+        let mut seen = ExtensionSet::default();
+        let mut route = Route::Final;
+        while misc.fragment != Fragment::Later && seen.add(misc.protocol) {
+            match self.extension(&mut misc) {
+                None => return Packet { offset, route, misc: None },
+                Some(Route::Via) => route = Route::Via,
+                Some(Route::Final) => {}
+            }
+        }
+        self.set::<{ word::ARP_SHA }>(seen.bits());
+        Packet { offset, route, misc: Some(misc) }
+    }
+
+    /// Takes one extension header, all of which have eight bytes at least.
+    fn extension(&mut self, misc: &mut Misc) -> Option<Route> {
+        let [next, length, third, fourth, ..]: [u8; 8] = *self.peek()?;
+        let mut route = Route::Final;
+        match misc.protocol {
+            ExtensionSet::AUTHENTICATION => self.skip(octets(length, 2, 4))?,
+            ExtensionSet::FRAGMENT => {
+                self.skip(8)?;
+                match u16::from_be_bytes([third, fourth]) {
+                    0 => {}
+                    1..8 => misc.fragment = Fragment::First,
+                    8.. => {
+                        // What follows is payload, of a protocol that only the reader of the
+                        // whole packet needs; Open vSwitch shows the fragment header's own number.
+                        misc.fragment = Fragment::Later;
+                        return Some(route);
+                    }
+                }
+            }
+            ExtensionSet::ROUTING => {
+                self.skip(octets(length, 1, 8))?;
+                route = if fourth > 0 { Route::Via } else { Route::Final };
+            }
+            _ => self.skip(octets(length, 1, 8))?,
+        }
+        misc.protocol = next;
+        Some(route)
+    }
+
+    /// Ends the packet `length` bytes from here: what is behind it is padding.
+    fn cut(&mut self, length: usize) -> Option<()> {
+        let padding = self.rest.len().checked_sub(length)?;
+        if padding > PADDING_MAX {
+            return None;
+        }
+        self.drop_last(padding)
+    }
+
+    pub(super) fn arp(&mut self) -> Option<Layers> {
+        let offset = self.offset();
+        let packet: &[u8; 28] = self.take()?;
+        let [0, 1, 0x08, 0x00, 6, 4, operation_high, operation_low, ..] = *packet else {
+            return None;
+        };
+        if operation_high == 0 {
+            self.set::<{ word::IP_MISC }>(u64::from(operation_low));
+        }
+        self.set::<{ word::ARP_SHA }>(be64::<8, _>(packet) & MAC);
+        self.set::<{ word::IPV4 }>(
+            u64::from(be32::<14, _>(packet)) << 32 | u64::from(be32::<24, _>(packet)),
+        );
+        self.set::<{ word::ARP_THA }>(be64::<18, _>(packet) & MAC);
+        Some(Layers::with_network(offset))
+    }
+}
+
+/// The length in bytes of a header whose length field counts units, less the first few.
+#[expect(clippy::arithmetic_side_effects, reason = "three small numbers")]
+fn octets(field: u8, less: u8, unit: u8) -> usize {
+    (usize::from(field) + usize::from(less)) * usize::from(unit)
+}

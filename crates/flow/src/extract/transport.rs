@@ -1,0 +1,56 @@
+//! TCP, UDP, SCTP, ICMP and IGMP: the first bytes of what IP carries.
+
+use super::{
+    frame::Parser,
+    network::{Fragment, Packet},
+};
+use crate::{
+    Layers,
+    bytes::{be16, be32},
+    layout::word,
+};
+
+impl Parser<'_> {
+    /// Reads the transport header, if the packet has the whole of it.
+    pub(super) fn transport(&mut self, packet: &Packet) -> Layers {
+        let layers = Layers::with_network(packet.offset);
+        let Some(misc) = packet.misc else { return layers };
+        let layers = layers.and_transport(self.offset(), self.end(), packet.route);
+        self.set::<{ word::IP_MISC }>(misc.word());
+        if misc.fragment == Fragment::Later {
+            return layers;
+        }
+        let header = match misc.protocol {
+            6 => self.tcp(),
+            17 => self.peek::<8>().map(|udp| u64::from(be32::<0, _>(udp)) << 32),
+            132 => self.peek::<12>().map(|sctp| u64::from(be32::<0, _>(sctp)) << 32),
+            1 | 2 => self.peek::<8>().map(|icmp| type_and_code(icmp[0], icmp[1])),
+            58 => self.icmpv6(),
+            _ => None,
+        };
+        self.set::<{ word::TRANSPORT }>(header.unwrap_or(0));
+        layers
+    }
+
+    fn tcp(&self) -> Option<u64> {
+        let header: &[u8; 20] = self.peek()?;
+        let data_offset = usize::from(header[12] >> 4) * 4;
+        let is_whole = data_offset >= header.len() && data_offset <= self.rest.len();
+        let flags = u64::from(be16::<12, _>(header)) & 0x0fff;
+        is_whole.then_some(u64::from(be32::<0, _>(header)) << 32 | flags << 16)
+    }
+
+    fn icmpv6(&mut self) -> Option<u64> {
+        let header: &[u8; 8] = self.take()?;
+        if matches!(header, [135 | 136, 0, ..]) {
+            // Type and code are there even where the message behind them is cut short.
+            let _ = self.neighbour();
+        }
+        Some(type_and_code(header[0], header[1]))
+    }
+}
+
+/// ICMP type and code, each in the low byte of a port's place.
+fn type_and_code(kind: u8, code: u8) -> u64 {
+    u64::from(kind) << 48 | u64::from(code) << 32
+}

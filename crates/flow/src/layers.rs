@@ -1,0 +1,121 @@
+//! Where the headers of a frame lie: what one parse leaves for everything that comes after it.
+//!
+//! [`extract`](crate::extract::extract) finds the layers, [`rewrite`](crate::rewrite) writes into
+//! them, and a push or a pop in front of them only shifts them, so that no layer is parsed twice.
+
+use std::num::{NonZeroU16, NonZeroU32};
+
+/// Offsets of the headers of a frame, counted from its first byte.
+///
+/// A header that is absent, or that is not sane, has no offset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Layers {
+    mpls: Option<NonZeroU16>,
+    network: Option<NonZeroU16>,
+    transport: Option<NonZeroU32>,
+    end: Option<NonZeroU32>,
+    route: Route,
+}
+
+/// Whether the IPv6 destination address of a frame is its final one.
+///
+/// On the way to another, named by a routing header, it is not the address that the transport
+/// checksum covers (RFC 8200, 8.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// The destination address is final.
+    #[default]
+    Final,
+    /// A routing header has segments left.
+    Via,
+}
+
+impl Layers {
+    /// Offset of the outermost MPLS label stack entry.
+    #[must_use]
+    pub fn mpls(&self) -> Option<usize> {
+        Some(usize::from(self.mpls?.get()))
+    }
+
+    /// Offset of the IPv4, IPv6 or ARP header.
+    #[must_use]
+    pub fn network(&self) -> Option<usize> {
+        Some(usize::from(self.network?.get()))
+    }
+
+    /// Offset of what the IP headers carry, in a later fragment too.
+    #[must_use]
+    pub fn transport(&self) -> Option<usize> {
+        usize::try_from(self.transport?.get()).ok()
+    }
+
+    /// Offset of the first byte behind the IP packet; Ethernet padding begins there.
+    #[must_use]
+    pub fn end(&self) -> Option<usize> {
+        usize::try_from(self.end?.get()).ok()
+    }
+
+    /// The layers after the frame grew by `bytes` behind its MAC addresses, or shrank if negative.
+    #[must_use]
+    pub fn shifted(self, bytes: i16) -> Self {
+        let near =
+            |offset: NonZeroU16| offset.get().checked_add_signed(bytes).and_then(NonZeroU16::new);
+        let far = |offset: NonZeroU32| {
+            offset.get().checked_add_signed(bytes.into()).and_then(NonZeroU32::new)
+        };
+        Self {
+            mpls: self.mpls.and_then(near),
+            network: self.network.and_then(near),
+            transport: self.transport.and_then(far),
+            end: self.end.and_then(far),
+            route: self.route,
+        }
+    }
+
+    pub(crate) const fn route(&self) -> Route {
+        self.route
+    }
+
+    /// The layers of a frame with a label stack at `offset`.
+    pub(crate) fn with_mpls(offset: usize) -> Self {
+        Self { mpls: near(offset), ..Self::default() }
+    }
+
+    /// The layers of a frame with a network header at `offset`.
+    pub(crate) fn with_network(offset: usize) -> Self {
+        Self { network: near(offset), ..Self::default() }
+    }
+
+    /// These layers with what the network header carries: from `offset` to `end`.
+    pub(crate) fn and_transport(self, offset: usize, end: usize, route: Route) -> Self {
+        Self { transport: far(offset), end: far(end), route, ..self }
+    }
+}
+
+/// No header begins at offset 0, and none lies where its number of bits does not reach.
+fn near(offset: usize) -> Option<NonZeroU16> {
+    u16::try_from(offset).ok().and_then(NonZeroU16::new)
+}
+
+/// As [`near`], behind headers of any length.
+fn far(offset: usize) -> Option<NonZeroU32> {
+    u32::try_from(offset).ok().and_then(NonZeroU32::new)
+}
+
+const _: () = assert!(size_of::<Layers>() == 16, "layers are passed in two registers");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pushed_tag_shifts_every_layer_that_there_is_and_a_pop_undoes_it() {
+        let layers = Layers::with_network(14).and_transport(34, 60, Route::Via);
+        let pushed = layers.shifted(4);
+        assert_eq!(pushed.mpls(), None);
+        assert_eq!(pushed.network(), Some(18));
+        assert_eq!(pushed.transport(), Some(38));
+        assert_eq!(pushed.end(), Some(64));
+        assert_eq!(pushed.shifted(-4), layers);
+    }
+}

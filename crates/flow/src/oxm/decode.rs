@@ -1,0 +1,110 @@
+//! From bytes to a match.
+
+#![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use super::{OxmError, OxmHeader};
+use crate::{
+    FieldId, Match, PortNo, draft,
+    draft::Draft,
+    field::{Maskable, OxmClass},
+};
+
+/// One entry: a field, its value, and the bits of the value that count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OxmField {
+    /// The field.
+    pub field: FieldId,
+    /// The value, right-aligned; zero outside `mask`.
+    pub value: u128,
+    /// The bits that count; all of the field's without a mask on the wire.
+    pub mask: u128,
+    /// Whether the entry carried a mask.
+    pub has_mask: bool,
+}
+
+/// Reads a sequence of entries.
+///
+/// # Errors
+///
+/// The first thing wrong with the first entry that is wrong.
+pub fn decode_match(tlvs: &[u8]) -> Result<Match, OxmError> {
+    let mut draft = Draft::default();
+    let mut fields = Vec::new();
+    let mut rest = tlvs;
+    while !rest.is_empty() {
+        let (entry, length) = decode_field(rest)?;
+        rest = rest.get(length..).unwrap_or_default();
+        if !draft.meets(entry.field) {
+            return Err(OxmError::BadPrereq(entry.field));
+        }
+        if draft.asks(entry.field) {
+            return Err(OxmError::DupField(entry.field));
+        }
+        draft.add(entry.field, entry.value, entry.mask);
+        if entry.mask != 0 {
+            fields.push(entry.field);
+        }
+    }
+    match fields.into_iter().find(|field| !draft.meets(*field)) {
+        Some(field) => Err(OxmError::BadPrereq(field)),
+        None => Ok(draft.finish()),
+    }
+}
+
+/// Reads the entry at the start of `bytes`, and says how many bytes it took.
+///
+/// Everything is checked that one entry can tell: prerequisites and duplicates are not.
+///
+/// # Errors
+///
+/// The first that holds of: [`OxmError::BadLength`], [`OxmError::BadWildcards`],
+/// [`OxmError::BadField`], [`OxmError::BadMask`], [`OxmError::BadValue`].
+pub fn decode_field(bytes: &[u8]) -> Result<(OxmField, usize), OxmError> {
+    let header = OxmHeader::read(bytes)?;
+    let length = header.entry_len();
+    let body = bytes.get(header.header_len()..length);
+    let body = body.ok_or(OxmError::BadLength { needed: length, present: bytes.len() })?;
+    let (value, mask) = body.split_at(header.value_len());
+    if header.has_mask() && value.iter().zip(mask).any(|(value, mask)| value & !mask != 0) {
+        return Err(OxmError::BadWildcards(header));
+    }
+    let field = header.find_field().ok_or(OxmError::BadField(header))?;
+    let mask = if header.has_mask() { checked_mask(field, mask)? } else { field.value_max() };
+    let value = checked_value(field, &header, number(value), mask)?;
+    Ok((OxmField { field, value, mask, has_mask: header.has_mask() }, length))
+}
+
+/// The mask without bits beyond the field, which Open vSwitch ignores; a field that cannot be
+/// masked takes all bits of the wire or none.
+fn checked_mask(field: FieldId, mask: &[u8]) -> Result<u128, OxmError> {
+    let uniform = mask.iter().all(|byte| *byte == 0) || mask.iter().all(|byte| *byte == 0xff);
+    let mask = number(mask);
+    if !uniform && field.info().maskable == Maskable::Exact {
+        return Err(OxmError::BadMask { field, mask });
+    }
+    Ok(mask & field.value_max())
+}
+
+fn checked_value(
+    field: FieldId,
+    header: &OxmHeader,
+    value: u128,
+    mask: u128,
+) -> Result<u128, OxmError> {
+    // The port of NXM has 16 bits, whose reserved values lie at the end of those.
+    let short_port = header.word() >> 16 == u32::from(OxmClass::Nxm0.number());
+    let value = match (field, u32::try_from(value)) {
+        (FieldId::InPort, Ok(port)) if short_port => u128::from(PortNo::widened(port).number()),
+        _ => value,
+    };
+    if draft::is_legal(field, value, mask) {
+        Ok(value)
+    } else {
+        Err(OxmError::BadValue { field, value })
+    }
+}
+
+/// A number of up to 16 bytes in network order.
+fn number(bytes: &[u8]) -> u128 {
+    bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
+}

@@ -1,0 +1,77 @@
+//! From a match to bytes.
+
+use super::header::{OxmHeader, preferred};
+use crate::{FieldId, FlowKey, FlowMask, Match, field::vlan, prerequisite};
+
+/// Appends a match to `out`: its entries without the header and padding of `ofp_match`.
+///
+/// Every bit of a legal match is in some entry (see [`prerequisite::is_legal`]), and
+/// [`decode_match`](super::decode_match) gives the same match back.
+pub fn encode_match(matching: &Match, out: &mut Vec<u8>) {
+    let (key, mask) = (matching.key(), FlowMask::from(matching.mask()));
+    let is_standard = has_standard_vlan(&key, &mask);
+    for field in ORDER.iter().copied() {
+        let speaks = match field {
+            FieldId::VlanTci => !is_standard,
+            FieldId::VlanVid | FieldId::VlanPcp => is_standard,
+            _ => prerequisite::is_met(field, &key, &mask),
+        };
+        let bits = mask.field(field);
+        if speaks && bits != 0 {
+            encode_field(field, key.field(field), Some(bits), out);
+        }
+    }
+}
+
+/// Appends one entry to `out`, under the number of [`header`](super::header); answers whether the
+/// field has one.
+///
+/// Value bits outside the mask are sent as zero. No mask is sent for `None` and for a mask of all
+/// bits of the field.
+pub fn encode_field(field: FieldId, value: u128, mask: Option<u128>, out: &mut Vec<u8>) -> bool {
+    let Some(oxm) = preferred(field) else { return false };
+    let whole = field.value_max();
+    let mask = mask.map_or(whole, |mask| mask & whole);
+    let header = OxmHeader::of(oxm, field, mask != whole);
+    header.write(out);
+    write_number(value & mask, header.value_len(), out);
+    if header.has_mask() {
+        write_number(mask, header.value_len(), out);
+    }
+    true
+}
+
+fn write_number(number: u128, length: usize, out: &mut Vec<u8>) {
+    let bytes = number.to_be_bytes();
+    out.extend_from_slice(&bytes[bytes.len() - length..]);
+}
+
+/// Whether `vlan_vid` and `vlan_pcp` can say all that the match asks of the tag: the priority
+/// whole, and only together with the presence of a tag.
+fn has_standard_vlan(key: &FlowKey, mask: &FlowMask) -> bool {
+    let asked = mask.field(FieldId::VlanTci);
+    let tagged = key.field(FieldId::VlanTci) & asked & vlan::PRESENT != 0;
+    match asked & vlan::PCP {
+        0 => true,
+        vlan::PCP => tagged,
+        _ => false,
+    }
+}
+
+/// The order in which Open vSwitch emits fields, ours that it does not know beside their kin.
+#[rustfmt::skip]
+const ORDER: &[FieldId] = {
+    use FieldId::*;
+    &[
+        PacketType, DpHash, RecircId, ConjId, InPort, InPhyPort, ActsetOutput, EthSrc, EthDst,
+        EthType, VlanTci, VlanVid, VlanPcp, MplsTc, MplsBos, MplsTtl, MplsLabel, PbbIsid, PbbUca,
+        Ipv4Src, Ipv4Dst, Ipv6Src, Ipv6Dst, NwFrag, IpDscp, IpEcn, NwTtl, Ipv6Label, Ipv6Exthdr,
+        IpProto, TcpSrc, TcpDst, TcpFlags, UdpSrc, UdpDst, SctpSrc, SctpDst, IcmpType, IcmpCode,
+        Icmpv6Type, Icmpv6Code, NdTarget, NdSll, NdTll, ArpOp, ArpSpa, ArpTpa, ArpSha, ArpTha,
+        TunId, TunFlags, TunSrc, TunDst, TunIpv6Src, TunIpv6Dst, TunGbpId, TunGbpFlags,
+        TunErspanIdx, TunErspanVer, TunErspanDir, TunErspanHwid, TunGtpuFlags, TunGtpuMsgtype,
+        Reg0, Reg1, Reg2, Reg3, Reg4, Reg5, Reg6, Reg7, Reg8, Reg9, Reg10, Reg11, Reg12, Reg13,
+        Reg14, Reg15, PktMark, CtState, CtZone, CtMark, CtLabel, CtNwSrc, CtIpv6Src, CtNwDst,
+        CtIpv6Dst, CtNwProto, CtTpSrc, CtTpDst, Metadata,
+    ]
+};

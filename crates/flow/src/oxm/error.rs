@@ -1,0 +1,64 @@
+//! What is wrong with a match on the wire, by the codes of `OFPET_BAD_MATCH`.
+
+use thiserror::Error;
+
+use super::OxmHeader;
+use crate::{FieldId, draft::value_bits};
+
+/// Why a match was refused; each variant is one code of `OFPET_BAD_MATCH` (OpenFlow 1.3.5, 7.4.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum OxmError {
+    /// The bytes end inside an entry (`OFPBMC_BAD_LEN`).
+    #[error("an entry needs {needed} bytes, {present} are left")]
+    BadLength {
+        /// Bytes that the entry needs.
+        needed: usize,
+        /// Bytes that are left.
+        present: usize,
+    },
+    /// A value has bits that its mask leaves out (`OFPBMC_BAD_WILDCARDS`).
+    #[error("{0} has value bits outside its mask")]
+    BadWildcards(OxmHeader),
+    /// No field has this number and length (`OFPBMC_BAD_FIELD`).
+    #[error("{0} is no field that can be matched")]
+    BadField(OxmHeader),
+    /// The field has no such value (`OFPBMC_BAD_VALUE`).
+    #[error("{} cannot be {value:#x}: its bits are {:#x}", .field.name(), value_bits(*.field))]
+    BadValue {
+        /// The field.
+        field: FieldId,
+        /// The value on the wire.
+        value: u128,
+    },
+    /// The field can only be matched whole (`OFPBMC_BAD_MASK`).
+    #[error("{} can only be matched whole, not under {mask:#x}", .field.name())]
+    BadMask {
+        /// The field.
+        field: FieldId,
+        /// The mask on the wire.
+        mask: u128,
+    },
+    /// The match does not say what the field needs (`OFPBMC_BAD_PREREQ`).
+    #[error("{} needs {}", .0.name(), .0.info().prerequisite)]
+    BadPrereq(FieldId),
+    /// The field was given before (`OFPBMC_DUP_FIELD`).
+    #[error("{} is given twice", .0.name())]
+    DupField(FieldId),
+}
+
+impl OxmError {
+    /// The code under `OFPET_BAD_MATCH`, as OpenFlow 1.2 and later number it.
+    #[must_use]
+    pub const fn code(&self) -> u16 {
+        match self {
+            Self::BadLength { .. } => 1,
+            Self::BadWildcards(_) => 5,
+            Self::BadField(_) => 6,
+            Self::BadValue { .. } => 7,
+            Self::BadMask { .. } => 8,
+            Self::BadPrereq(_) => 9,
+            Self::DupField(_) => 10,
+        }
+    }
+}

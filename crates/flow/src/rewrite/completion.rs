@@ -1,0 +1,37 @@
+//! Completing the checksum of a packet that was handed over without one.
+
+use crate::checksum::sum;
+
+/// The place of a checksum is not in the frame, so nothing was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("checksum at {start} + {offset} is outside of the frame of {length} bytes")]
+pub struct ChecksumOutside {
+    start: usize,
+    offset: usize,
+    length: usize,
+}
+
+/// Completes a [partial](super::ChecksumState::Partial) checksum in software: adds the bytes from
+/// `start` to the end of the frame to the sum at `start + offset`, and writes the checksum there.
+///
+/// A checksum of zero becomes 0xffff, which is the same number and also right for UDP.
+///
+/// # Errors
+///
+/// [`ChecksumOutside`] when the frame has no two bytes at `start + offset`: the place is named by
+/// the sender of the packet.
+pub fn complete_checksum(
+    frame: &mut [u8],
+    start: usize,
+    offset: usize,
+) -> Result<(), ChecksumOutside> {
+    let outside = ChecksumOutside { start, offset, length: frame.len() };
+    let covered = frame.get_mut(start..).ok_or(outside)?;
+    let completed = match !sum(covered) {
+        0 => 0xffff,
+        checksum => checksum,
+    };
+    let place = covered.get_mut(offset..).and_then(|place| place.first_chunk_mut());
+    *place.ok_or(outside)? = completed.to_be_bytes();
+    Ok(())
+}

@@ -1,0 +1,229 @@
+//! Setting header fields: each word of the key goes into the bytes that it came from.
+
+use super::{
+    transport::{ChecksumState, Transport},
+    writer::{Bits, replace, update},
+};
+use crate::{
+    FieldId, FlowKey, Layers, Match,
+    checksum::Difference,
+    extract::{SOURCE_OPTION, TARGET_OPTION},
+    layers::Route,
+    layout::word,
+};
+
+/// Writes the header bits that `set` names into `frame`, lets the checksums follow, and updates
+/// `key`.
+///
+/// `layers` and `key` are what extraction made of the frame, followed through every rewrite since.
+/// `set` names writable fields; other bits of it, such as `ip_proto`, change the key alone.
+///
+/// The key takes the bits of `set` whether or not the frame has room for them, which is what the
+/// translation that decided on the set assumed. So for a whole packet the key is again what
+/// extraction would yield; a header that is cut short, and the fields that a changed ICMPv6 type
+/// brings or takes away, make the exceptions.
+///
+/// The present bit of a VLAN tag is no bit on the wire: tags come and go by [`push_vlan`] and
+/// [`pop_vlan`].
+///
+/// [`push_vlan`]: super::push_vlan
+/// [`pop_vlan`]: super::pop_vlan
+pub fn set_header(
+    frame: &mut [u8],
+    layers: &Layers,
+    key: &mut FlowKey,
+    set: &Match,
+    checksum: ChecksumState,
+) {
+    let mut headers = Headers::new(frame, layers, key);
+    for ((index, mask), value) in set.mask().iter().zip(set.value()) {
+        let bits = Bits { mask, value: *value };
+        headers.set_word(index, bits);
+        if let Some(word) = key.words_mut().get_mut(index) {
+            *word = bits.write(*word);
+        }
+    }
+    headers.update_checksums(checksum);
+}
+
+/// The headers of one frame while they are written.
+struct Headers<'a> {
+    frame: &'a mut [u8],
+    tag: Tag,
+    mpls: Option<usize>,
+    network: Network,
+    transport: Option<Transport>,
+    route: Route,
+    /// What changed of the IPv4 header.
+    ip_header: Difference,
+    /// What changed of the pseudo-header of the transport checksum.
+    pseudo_header: Difference,
+}
+
+/// Whether the frame has a VLAN tag.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tag {
+    Absent,
+    Present,
+}
+
+/// The network header, and where it begins.
+#[derive(Clone, Copy)]
+pub(super) enum Network {
+    Absent,
+    Ipv4(usize),
+    Ipv6(usize),
+    Arp(usize),
+}
+
+impl Network {
+    fn new(layers: &Layers, key: &FlowKey) -> Self {
+        match (layers.network(), key.field(FieldId::EthType)) {
+            (Some(offset), 0x0800) => Self::Ipv4(offset),
+            (Some(offset), 0x86dd) => Self::Ipv6(offset),
+            (Some(offset), 0x0806 | 0x8035) => Self::Arp(offset),
+            _ => Self::Absent,
+        }
+    }
+}
+
+impl<'a> Headers<'a> {
+    fn new(frame: &'a mut [u8], layers: &Layers, key: &FlowKey) -> Self {
+        let tagged = key.field(FieldId::VlanTci) & 0x1000 != 0;
+        let network = Network::new(layers, key);
+        Self {
+            frame,
+            tag: if tagged { Tag::Present } else { Tag::Absent },
+            mpls: layers.mpls(),
+            network,
+            transport: Transport::new(network, layers, key),
+            route: layers.route(),
+            ip_header: Difference::default(),
+            pseudo_header: Difference::default(),
+        }
+    }
+
+    /// Writes those bits of one word of the key that lie in the frame.
+    fn set_word(&mut self, index: usize, bits: Bits) {
+        const IPV6_SRC_LOW: u8 = word::IPV6_SRC + 1;
+        const IPV6_DST_LOW: u8 = word::IPV6_DST + 1;
+        const ND_TARGET_LOW: u8 = word::ND_TARGET + 1;
+        let Ok(index) = u8::try_from(index) else { return };
+        match index {
+            word::ETH_DST => self.link::<6>(0, bits.part(16, 48)),
+            word::ETH_SRC => self.link::<6>(6, bits.part(16, 48)),
+            word::VLAN => self.tag(bits.part(32, 16)),
+            word::MPLS => self.label(bits.part(32, 32)),
+            word::IPV4 => self.ipv4_addresses(bits),
+            word::IPV6_SRC => self.ipv6_address(8, bits),
+            IPV6_SRC_LOW => self.ipv6_address(16, bits),
+            word::IPV6_DST => self.ipv6_address(24, bits),
+            IPV6_DST_LOW => self.ipv6_address(32, bits),
+            word::IP_MISC => self.misc(bits),
+            word::ND_TARGET => self.target(8, bits),
+            ND_TARGET_LOW => self.target(16, bits),
+            word::ARP_SHA => self.hardware(8, SOURCE_OPTION, bits.part(16, 48)),
+            word::ARP_THA => self.hardware(18, TARGET_OPTION, bits.part(16, 48)),
+            word::TRANSPORT => self.first(bits),
+            _ => {}
+        }
+    }
+
+    fn link<const N: usize>(&mut self, offset: usize, bits: Bits) {
+        replace::<N>(self.frame, 0, offset, bits);
+    }
+
+    /// Priority and id of the outermost tag; its drop-eligible bit stays.
+    fn tag(&mut self, bits: Bits) {
+        const TAG_PRESENT: u64 = 0x1000;
+        if self.tag == Tag::Present {
+            self.link::<2>(14, Bits { mask: bits.mask & !TAG_PRESENT, ..bits });
+        }
+    }
+
+    /// Label, traffic class and TTL of the outermost entry; the bottom of the stack stays.
+    fn label(&mut self, bits: Bits) {
+        const BOTTOM: u64 = 0x100;
+        if let Some(offset) = self.mpls {
+            replace::<4>(self.frame, offset, 0, Bits { mask: bits.mask & !BOTTOM, ..bits });
+        }
+    }
+
+    fn ipv4_addresses(&mut self, bits: Bits) {
+        match self.network {
+            Network::Ipv4(header) => {
+                let change = replace::<8>(self.frame, header, 12, bits);
+                self.ip_header.combine(change.into());
+                self.pseudo_header.combine(change.into());
+            }
+            Network::Arp(header) => {
+                replace::<4>(self.frame, header, 14, bits.part(32, 32));
+                replace::<4>(self.frame, header, 24, bits.part(0, 32));
+            }
+            Network::Ipv6(_) | Network::Absent => {}
+        }
+    }
+
+    /// Half of an IPv6 address: the eight bytes at `offset` of the header.
+    fn ipv6_address(&mut self, offset: usize, bits: Bits) {
+        let Network::Ipv6(header) = self.network else { return };
+        let change = replace::<8>(self.frame, header, offset, bits);
+        let is_destination = offset >= 24;
+        if !(is_destination && self.route == Route::Via) {
+            self.pseudo_header.combine(change.into());
+        }
+    }
+
+    /// ToS, TTL and flow label, or the operation of ARP.
+    fn misc(&mut self, bits: Bits) {
+        let (tos, ttl, label) = (bits.part(16, 8), bits.part(24, 8), bits.part(44, 20));
+        match self.network {
+            Network::Ipv4(header) => {
+                let tos = replace::<2>(self.frame, header, 0, tos);
+                let ttl = replace::<2>(self.frame, header, 8, ttl.beside(8, Bits::NONE));
+                self.ip_header.combine(tos.into());
+                self.ip_header.combine(ttl.into());
+            }
+            Network::Ipv6(header) => {
+                replace::<4>(self.frame, header, 0, tos.beside(20, label));
+                replace::<1>(self.frame, header, 7, ttl);
+            }
+            Network::Arp(header) => {
+                replace::<2>(self.frame, header, 6, bits.part(0, 16));
+            }
+            Network::Absent => {}
+        }
+    }
+
+    /// A hardware address: at `offset` of ARP, or in the neighbour discovery option `option`.
+    fn hardware(&mut self, offset: usize, option: u8, bits: Bits) {
+        if let Network::Arp(header) = self.network {
+            replace::<6>(self.frame, header, offset, bits);
+        } else if let Some(transport) = &mut self.transport {
+            transport.set_option(self.frame, option, bits);
+        }
+    }
+
+    /// The eight bytes at `offset` of a neighbour discovery message.
+    fn target(&mut self, offset: usize, bits: Bits) {
+        if let Some(transport) = &mut self.transport {
+            transport.set_target(self.frame, offset, bits);
+        }
+    }
+
+    /// Ports, or ICMP type and code.
+    fn first(&mut self, bits: Bits) {
+        if let Some(transport) = &mut self.transport {
+            transport.set_first(self.frame, bits);
+        }
+    }
+
+    fn update_checksums(&mut self, state: ChecksumState) {
+        if let Network::Ipv4(header) = self.network {
+            update(self.frame, header, 10, |checksum| self.ip_header.update(checksum));
+        }
+        if let Some(transport) = &self.transport {
+            transport.update_checksum(self.frame, self.pseudo_header, state);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Rewriting against building the packet anew.
+
+#![expect(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "a test that panics has failed"
+)]
+
+use proptest::prelude::*;
+
+use super::{ChecksumState, complete_checksum, pop_vlan, push_vlan, set_header};
+use crate::{
+    FieldId, FlowKey, FlowMask, Layers, Match,
+    extract::{VlanLimit, extract},
+    testing::packet::{
+        Checksums, PacketBuilder, fuzz_rewrite, header_sets, hostile_frames, internet_sum, packets,
+    },
+};
+
+fn key_of(frame: &[u8]) -> (FlowKey, Layers) {
+    let mut key = FlowKey::ZERO;
+    let layers = extract(frame, VlanLimit::One, &mut key);
+    (key, layers)
+}
+
+/// The frame and the key after a set.
+fn written(mut frame: Vec<u8>, set: &Match, state: ChecksumState) -> (Vec<u8>, FlowKey) {
+    let (mut key, layers) = key_of(&frame);
+    set_header(&mut frame, &layers, &mut key, set, state);
+    (frame, key)
+}
+
+fn set_of(field: FieldId, value: u128) -> Match {
+    let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
+    key.set_field(field, value);
+    mask.add_field(field);
+    Match::new(&key, &mask)
+}
+
+/// The offset of the checksum over the transport header that a frame has.
+fn checksum_offset(frame: &[u8]) -> Option<usize> {
+    let (key, layers) = key_of(frame);
+    let offset = match (key.field(FieldId::NwFrag), key.field(FieldId::IpProto)) {
+        (0 | 1, 6) => 16,
+        (0 | 1, 17) => 6,
+        (0 | 1, 1 | 58) => 2,
+        _ => return None,
+    };
+    Some(layers.transport()? + offset)
+}
+
+fn checksum(frame: &[u8], offset: usize) -> u16 {
+    u16::from_be_bytes([frame[offset], frame[offset + 1]])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn a_rewritten_frame_is_the_frame_of_the_rewritten_packet(
+        (packet, set, after) in header_sets(),
+    ) {
+        let (frame, _) = written(packet.build(), &set, ChecksumState::Complete);
+        prop_assert_eq!(frame, after.build());
+    }
+
+    #[test]
+    fn extracting_a_rewritten_frame_yields_the_updated_key((packet, set, _) in header_sets()) {
+        let (frame, key) = written(packet.build(), &set, ChecksumState::Complete);
+        prop_assert_eq!(key_of(&frame).0, key);
+    }
+
+    #[test]
+    fn a_partial_checksum_follows_the_pseudo_header_and_nothing_else(
+        (packet, set, after) in header_sets(),
+    ) {
+        let frame = packet.checksums(Checksums::Partial).build();
+        if key_of(&frame).0.field(FieldId::IpProto) == 132 {
+            return Ok(()); // The CRC32c of SCTP has no partial form.
+        }
+        let (frame, _) = written(frame, &set, ChecksumState::Partial);
+        prop_assert_eq!(frame, after.checksums(Checksums::Partial).build());
+    }
+
+    #[test]
+    fn a_corrupt_packet_stays_as_corrupt_as_it_was(
+        (packet, set, after) in header_sets(), error in 1..0xffff_u16,
+    ) {
+        let mut corrupt = packet.checksums(Checksums::Complete).build();
+        let Some(offset) = checksum_offset(&corrupt) else { return Ok(()) };
+        let add = |checksum: u16| internet_sum(&[checksum.to_be_bytes(), error.to_be_bytes()].concat());
+        let wrong = add(checksum(&corrupt, offset));
+        corrupt[offset..offset + 2].copy_from_slice(&wrong.to_be_bytes());
+        let (corrupt, _) = written(corrupt, &set, ChecksumState::Complete);
+        let right = after.checksums(Checksums::Complete).build();
+        let expected = add(checksum(&right, offset));
+        prop_assert_eq!(checksum(&corrupt, offset) % 0xffff, expected % 0xffff);
+    }
+
+    #[test]
+    fn a_corrupt_crc_stays_as_corrupt_as_it_was(ports in any::<[u16; 4]>(), error in any::<u32>()) {
+        let packet = |a, b| PacketBuilder::ipv4([1; 4], [2; 4]).sctp(a, b).payload([3; 100]).build();
+        let mut corrupt = packet(ports[0], ports[1]);
+        let mut right = packet(ports[2], ports[3]);
+        for frame in [&mut corrupt, &mut right] {
+            frame[42..46].iter_mut().zip(error.to_be_bytes()).for_each(|(byte, bits)| *byte ^= bits);
+        }
+        let (corrupt, _) =
+            written(corrupt, &set_of(FieldId::SctpSrc, ports[2].into()), ChecksumState::Complete);
+        let (corrupt, _) =
+            written(corrupt, &set_of(FieldId::SctpDst, ports[3].into()), ChecksumState::Complete);
+        prop_assert_eq!(corrupt, right);
+    }
+
+    #[test]
+    fn no_frame_makes_rewriting_fail(choice in any::<[u8; 24]>(), frame in hostile_frames()) {
+        fuzz_rewrite(&[choice.as_slice(), &frame].concat());
+    }
+
+    #[test]
+    fn a_pushed_tag_is_the_outermost_and_a_pop_removes_it(packet in packets(), tci in any::<u16>()) {
+        let frame = packet.build();
+        let mut buffer = [&[0; 4], frame.as_slice()].concat();
+        push_vlan(&mut buffer, 0x88a8, tci);
+        let (key, _) = key_of(&buffer);
+        prop_assert_eq!(key.field(FieldId::VlanTci), u128::from(tci | 0x1000));
+        prop_assert_eq!(key.field(FieldId::VlanTpid), 0x88a8);
+        pop_vlan(&mut buffer);
+        prop_assert_eq!(&buffer[4..], frame.as_slice());
+    }
+
+    #[test]
+    fn layers_follow_a_pushed_tag(packet in packets(), tci in any::<u16>()) {
+        let frame = packet.build();
+        let mut buffer = [&[0; 4], frame.as_slice()].concat();
+        push_vlan(&mut buffer, 0x8100, tci);
+        let (mut key, mut pushed) = (FlowKey::ZERO, FlowKey::ZERO);
+        let layers = extract(&frame, VlanLimit::One, &mut key);
+        if key.field(FieldId::VlanTci) == 0 {
+            let expected = extract(&buffer, VlanLimit::One, &mut pushed);
+            prop_assert_eq!(layers.shifted(4), expected);
+            prop_assert_eq!(expected.shifted(-4), layers);
+        }
+    }
+
+    #[test]
+    fn a_completed_checksum_is_the_one_of_the_whole_packet(packet in packets()) {
+        let packet = packet.padded(0);
+        let complete = packet.clone().checksums(Checksums::Complete).build();
+        let mut partial = packet.checksums(Checksums::Partial).build();
+        let Some(place) = checksum_offset(&partial) else { return Ok(()) };
+        let start = key_of(&partial).1.transport().unwrap();
+        complete_checksum(&mut partial, start, place - start).unwrap();
+        let (completed, expected) = (checksum(&partial, place), checksum(&complete, place));
+        prop_assert_eq!(completed % 0xffff, expected % 0xffff);
+        prop_assert_ne!(completed, 0);
+    }
+}
+
+#[test]
+fn a_udp_checksum_of_zero_stays_zero() {
+    let packet = PacketBuilder::ipv4([1; 4], [2; 4]).udp(3, 4).checksums(Checksums::Absent);
+    let set = set_of(FieldId::Ipv4Dst, 0x0a00_0001);
+    let (frame, _) = written(packet.build(), &set, ChecksumState::Complete);
+    assert_eq!(checksum(&frame, 40), 0);
+}
+
+#[test]
+fn a_udp_checksum_that_comes_out_as_zero_is_written_as_its_other_name() {
+    let frame = PacketBuilder::ipv4([1; 4], [2; 4]).udp(0, 4).build();
+    let set = set_of(FieldId::UdpSrc, checksum(&frame, 40).into());
+    let (frame, _) = written(frame, &set, ChecksumState::Complete);
+    assert_eq!(checksum(&frame, 40), 0xffff);
+}
+
+#[test]
+fn what_is_no_field_to_write_stays() {
+    let labels = PacketBuilder::ethernet(0).mpls(16, 0, 64).build();
+    let set = set_of(FieldId::MplsBos, 0);
+    assert_eq!(written(labels.clone(), &set, ChecksumState::Complete).0, labels);
+    let tcp = PacketBuilder::ipv4([1; 4], [2; 4]).tcp(1, 2).build();
+    for field in [FieldId::IpProto, FieldId::NwFrag, FieldId::TcpFlags, FieldId::EthType] {
+        let set = set_of(field, 0);
+        assert_eq!(written(tcp.clone(), &set, ChecksumState::Complete).0, tcp);
+    }
+}
+
+#[test]
+fn tcp_options_beyond_the_packet_leave_no_ports_to_read_or_to_write() {
+    let mut frame = PacketBuilder::ipv4([1; 4], [2; 4]).tcp(1, 2).build();
+    frame[46] = 0x60;
+    assert_eq!(key_of(&frame).0.field(FieldId::TcpDst), 0);
+    let set = set_of(FieldId::TcpDst, 80);
+    assert_eq!(written(frame.clone(), &set, ChecksumState::Complete).0, frame);
+}
+
+#[test]
+fn a_later_fragment_keeps_its_payload() {
+    let packet = PacketBuilder::ipv4([1; 4], [2; 4]).udp(3, 4).fragment(5).payload([9; 30]);
+    let frame = packet.build();
+    let set = set_of(FieldId::Ipv4Dst, 0x0a00_0001);
+    let (rewritten, _) = written(frame.clone(), &set, ChecksumState::Complete);
+    assert_eq!(rewritten[34..], frame[34..]);
+    assert_ne!(rewritten[..34], frame[..34]);
+}
+
+#[test]
+fn a_header_that_is_cut_short_changes_in_the_key_alone() {
+    let frame = PacketBuilder::ipv4([1; 4], [2; 4]).protocol(6).payload([0; 10]).build();
+    let (rewritten, key) =
+        written(frame.clone(), &set_of(FieldId::TcpDst, 80), ChecksumState::Complete);
+    assert_eq!(rewritten, frame);
+    assert_eq!(key.field(FieldId::TcpDst), 80);
+}
+
+#[test]
+fn a_checksum_outside_of_the_frame_is_refused() {
+    let mut frame = [1; 20];
+    let refused = complete_checksum(&mut frame, 10, 9).unwrap_err();
+    assert_eq!(refused.to_string(), "checksum at 10 + 9 is outside of the frame of 20 bytes");
+    assert!(complete_checksum(&mut frame, usize::MAX, usize::MAX).is_err());
+    assert_eq!(frame, [1; 20]);
+}

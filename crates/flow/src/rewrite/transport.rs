@@ -1,0 +1,185 @@
+//! Transport headers: ports, ICMP types, neighbour discovery, and the checksum over them.
+
+use super::{
+    header::Network,
+    writer::{Bits, Change, replace, update},
+};
+use crate::{
+    FieldId, FlowKey, Layers,
+    checksum::{Difference, crc32c_difference},
+    extract::Options,
+};
+
+/// What the checksum field of a transport header holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChecksumState {
+    /// The checksum, as on a wire.
+    Complete,
+    /// The sum of the pseudo-header alone, not complemented; the rest is added when the packet is
+    /// sent (virtio's `NEEDS_CSUM`). Only a change of the pseudo-header changes it.
+    Partial,
+}
+
+/// The transport header of a packet, and what was changed of it.
+pub(super) struct Transport {
+    kind: Kind,
+    header: usize,
+    /// Bytes from the header to the end of the packet.
+    length: usize,
+    change: Difference,
+    crc_change: u32,
+}
+
+/// Where the options of a neighbour discovery message begin.
+const OPTIONS: usize = 24;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Tcp,
+    Udp,
+    Sctp,
+    Icmp,
+    Icmpv6,
+    /// ICMPv6 with a target address and options.
+    Neighbour,
+}
+
+impl Transport {
+    /// The transport header of the packet, if the whole of it is there and fields name it.
+    pub(super) fn new(network: Network, layers: &Layers, key: &FlowKey) -> Option<Self> {
+        const LATER_FRAGMENT: u128 = 2;
+        let header = layers.transport()?;
+        let length = layers.end()?.checked_sub(header)?;
+        if key.field(FieldId::NwFrag) & LATER_FRAGMENT != 0 {
+            return None;
+        }
+        let (kind, length_min) = match (network, key.field(FieldId::IpProto)) {
+            (Network::Ipv4(_) | Network::Ipv6(_), 6) => (Kind::Tcp, 20),
+            (Network::Ipv4(_) | Network::Ipv6(_), 17) => (Kind::Udp, 8),
+            (Network::Ipv4(_) | Network::Ipv6(_), 132) => (Kind::Sctp, 12),
+            (Network::Ipv4(_), 1) => (Kind::Icmp, 8),
+            (Network::Ipv6(_), 58) => (Self::icmpv6_kind(key), 8),
+            _ => return None,
+        };
+        (length >= length_min).then_some(Self {
+            kind,
+            header,
+            length,
+            change: Difference::default(),
+            crc_change: 0,
+        })
+    }
+
+    fn icmpv6_kind(key: &FlowKey) -> Kind {
+        match (key.field(FieldId::Icmpv6Type), key.field(FieldId::Icmpv6Code)) {
+            (135 | 136, 0) => Kind::Neighbour,
+            _ => Kind::Icmpv6,
+        }
+    }
+
+    /// Writes the first word: ports, or ICMP type and code.
+    pub(super) fn set_first(&mut self, frame: &mut [u8], bits: Bits) {
+        let ports = bits.part(32, 32);
+        match self.kind {
+            Kind::Tcp if !self.is_whole_tcp(frame) => {}
+            Kind::Tcp | Kind::Udp => {
+                let change = replace::<4>(frame, self.header, 0, ports);
+                self.change.combine(change.into());
+            }
+            Kind::Sctp => {
+                let change = replace::<4>(frame, self.header, 0, ports);
+                self.crc_change ^= crc_change(change, self.length);
+            }
+            Kind::Icmp | Kind::Icmpv6 | Kind::Neighbour => {
+                let type_and_code = bits.part(48, 8).beside(8, bits.part(32, 8));
+                let change = replace::<2>(frame, self.header, 0, type_and_code);
+                self.change.combine(change.into());
+            }
+        }
+    }
+
+    /// Writes eight bytes of the target address, at `offset` of the header.
+    pub(super) fn set_target(&mut self, frame: &mut [u8], offset: usize, bits: Bits) {
+        if self.kind == Kind::Neighbour && self.length >= OPTIONS {
+            let change = replace::<8>(frame, self.header, offset, bits);
+            self.change.combine(change.into());
+        }
+    }
+
+    /// Writes the link-layer address in the first option of type `kind`.
+    pub(super) fn set_option(&mut self, frame: &mut [u8], kind: u8, bits: Bits) {
+        if self.kind != Kind::Neighbour {
+            return;
+        }
+        let packet = frame.get(self.header..).and_then(|packet| packet.get(..self.length));
+        let Some(options) = packet.and_then(|packet| packet.get(OPTIONS..)) else { return };
+        let is_sought = |option: &(usize, &[u8; 8])| option.1.starts_with(&[kind, 1]);
+        let Some((offset, _)) = Options::new(options).find(is_sought) else { return };
+        let address = OPTIONS.saturating_add(offset).saturating_add(2);
+        let change = replace::<6>(frame, self.header, address, bits);
+        self.change.combine(change.into());
+    }
+
+    /// Lets the checksum follow what changed.
+    pub(super) fn update_checksum(
+        &self,
+        frame: &mut [u8],
+        pseudo_header: Difference,
+        state: ChecksumState,
+    ) {
+        let offset = match self.kind {
+            Kind::Tcp => 16,
+            Kind::Udp => 6,
+            Kind::Icmp | Kind::Icmpv6 | Kind::Neighbour => 2,
+            Kind::Sctp => return self.update_crc(frame, state),
+        };
+        let mut change =
+            if self.kind == Kind::Icmp { Difference::default() } else { pseudo_header };
+        match state {
+            ChecksumState::Partial => {
+                update(frame, self.header, offset, |sum| change.update_partial(sum));
+            }
+            ChecksumState::Complete => {
+                change.combine(self.change);
+                update(frame, self.header, offset, |checksum| match self.kind {
+                    Kind::Udp => update_udp(checksum, change),
+                    _ => change.update(checksum),
+                });
+            }
+        }
+    }
+
+    fn update_crc(&self, frame: &mut [u8], state: ChecksumState) {
+        const CRC: usize = 8;
+        let header = frame.get_mut(self.header..).and_then(|header| header.get_mut(CRC..));
+        if state == ChecksumState::Complete
+            && let Some(crc) = header.and_then(|crc| crc.first_chunk_mut())
+        {
+            *crc = (u32::from_le_bytes(*crc) ^ self.crc_change).to_le_bytes();
+        }
+    }
+
+    /// Whether the TCP header with its options fits into the packet; its ports are fields only then.
+    fn is_whole_tcp(&self, frame: &[u8]) -> bool {
+        const DATA_OFFSET: usize = 12;
+        let data_offset = frame.get(self.header..).and_then(|header| header.get(DATA_OFFSET));
+        data_offset.is_some_and(|byte| (20..=self.length).contains(&(usize::from(byte >> 4) << 2)))
+    }
+}
+
+/// A UDP checksum of zero says that there is none; one that comes out as zero is sent as its other
+/// name (RFC 768).
+const fn update_udp(checksum: u16, change: Difference) -> u16 {
+    match (checksum, change.update(checksum)) {
+        (0, _) => 0,
+        (_, 0) => 0xffff,
+        (_, updated) => updated,
+    }
+}
+
+/// The change of the CRC of a packet of `length` bytes whose first four changed.
+#[expect(clippy::cast_possible_truncation, reason = "four bytes were written")]
+const fn crc_change(change: Change, length: usize) -> u32 {
+    let (old, new) = ((change.old as u32).to_be_bytes(), (change.new as u32).to_be_bytes());
+    crc32c_difference(old, new, length.saturating_sub(4))
+}

@@ -1,0 +1,91 @@
+//! Masked writes into a frame, and what each of them changed.
+
+use crate::checksum::Difference;
+
+/// Bits to write, right-aligned, and the value that they take.
+#[derive(Clone, Copy)]
+pub(super) struct Bits {
+    pub(super) mask: u64,
+    pub(super) value: u64,
+}
+
+impl Bits {
+    /// No bit at all.
+    pub(super) const NONE: Self = Self { mask: 0, value: 0 };
+
+    /// The `width` bits that begin at bit `shift`.
+    pub(super) const fn part(self, shift: u32, width: u32) -> Self {
+        let ones = u64::MAX.unbounded_shr(u64::BITS.saturating_sub(width));
+        Self {
+            mask: self.mask.unbounded_shr(shift) & ones,
+            value: self.value.unbounded_shr(shift) & ones,
+        }
+    }
+
+    /// These bits, `shift` bits further left, and those of `other`.
+    pub(super) const fn beside(self, shift: u32, other: Self) -> Self {
+        Self {
+            mask: self.mask.unbounded_shl(shift) | other.mask,
+            value: self.value.unbounded_shl(shift) | other.value,
+        }
+    }
+
+    /// `word` with these bits written.
+    pub(super) const fn write(self, word: u64) -> u64 {
+        word & !self.mask | self.value & self.mask
+    }
+}
+
+/// The bytes of one write, before and after it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Change {
+    pub(super) old: u64,
+    pub(super) new: u64,
+}
+
+impl From<Change> for Difference {
+    fn from(change: Change) -> Self {
+        let mut difference = Self::default();
+        difference.add(change.old, change.new);
+        difference
+    }
+}
+
+/// Writes into the `N` bytes at `offset` of the header that begins at `header`.
+///
+/// Where the frame has no such bytes nothing is written, and nothing changed.
+pub(super) fn replace<const N: usize>(
+    frame: &mut [u8],
+    header: usize,
+    offset: usize,
+    bits: Bits,
+) -> Change {
+    const { assert!(N <= 8, "a word holds the bytes") };
+    if bits.mask == 0 {
+        return Change::default();
+    }
+    let place = frame.get_mut(header..).and_then(|header| header.get_mut(offset..));
+    let Some(bytes) = place.and_then(|place| place.first_chunk_mut::<N>()) else {
+        return Change::default();
+    };
+    let mut old = [0; 8];
+    old.iter_mut().rev().zip(bytes.iter().rev()).for_each(|(old, byte)| *old = *byte);
+    let old = u64::from_be_bytes(old);
+    let new = bits.write(old);
+    let written = new.to_be_bytes();
+    bytes.iter_mut().rev().zip(written.iter().rev()).for_each(|(byte, new)| *byte = *new);
+    Change { old, new }
+}
+
+/// Changes the 16-bit checksum at `offset` of the header that begins at `header`, if there is one.
+pub(super) fn update(
+    frame: &mut [u8],
+    header: usize,
+    offset: usize,
+    updated: impl FnOnce(u16) -> u16,
+) {
+    let place = frame.get_mut(header..).and_then(|header| header.get_mut(offset..));
+    if let Some(checksum) = place.and_then(|place| place.first_chunk_mut()) {
+        *checksum = updated(u16::from_be_bytes(*checksum)).to_be_bytes();
+    }
+}

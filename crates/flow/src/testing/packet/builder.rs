@@ -1,0 +1,532 @@
+//! A packet by its fields, and the frame that it is.
+
+use super::{crc32c, internet_sum};
+
+/// A packet described by its fields.
+///
+/// Begin with what an Ethernet frame carries ([`ipv4`](Self::ipv4), [`ipv6`](Self::ipv6),
+/// [`arp`](Self::arp), [`ethernet`](Self::ethernet)), add to it, and [`build`](Self::build).
+/// Everything has a fixed default, so the same calls always build the same frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PacketBuilder {
+    pub(super) destination: [u8; 6],
+    pub(super) source: [u8; 6],
+    /// TPID and TCI, outermost first.
+    pub(super) tags: Vec<(u16, u16)>,
+    pub(super) encapsulation: Encapsulation,
+    /// Label stack entries, outermost first; the bottom of the stack is set when built.
+    pub(super) labels: Vec<u32>,
+    pub(super) network: Network,
+    pub(super) transport: Transport,
+    pub(super) payload: Vec<u8>,
+    pub(super) checksums: Checksums,
+    length_min: usize,
+}
+
+/// How a frame says what it carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Encapsulation {
+    Ethernet,
+    Snap,
+}
+
+/// What the checksum field of the transport header holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksums {
+    /// The right checksum.
+    Complete,
+    /// The sum of the pseudo-header only: it is to be completed on transmission.
+    Partial,
+    /// Zero, which in UDP says that there is none.
+    Absent,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Network {
+    Raw { ether_type: u16 },
+    Arp(Arp),
+    Ipv4(Ipv4),
+    Ipv6(Ipv6),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Arp {
+    pub(super) operation: u16,
+    pub(super) sender: ([u8; 6], [u8; 4]),
+    pub(super) target: ([u8; 6], [u8; 4]),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Ipv4 {
+    pub(super) source: [u8; 4],
+    pub(super) destination: [u8; 4],
+    pub(super) tos: u8,
+    pub(super) ttl: u8,
+    /// More fragments (0x2000) and the offset in units of eight bytes.
+    pub(super) fragment: u16,
+    pub(super) options: Vec<u8>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Ipv6 {
+    pub(super) source: [u8; 16],
+    pub(super) destination: [u8; 16],
+    pub(super) tos: u8,
+    pub(super) ttl: u8,
+    pub(super) label: u32,
+    /// Protocol number, and what is behind the next header and length bytes.
+    pub(super) extensions: Vec<(u8, Vec<u8>)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Transport {
+    Raw { protocol: u8 },
+    Tcp { ports: [u16; 2], flags: u16, options: usize },
+    Udp { ports: [u16; 2] },
+    Sctp { ports: [u16; 2] },
+    Icmp { kind: u8, code: u8 },
+    Neighbour(Neighbour),
+}
+
+/// A neighbour solicitation (type 135) or advertisement (136).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// The ICMPv6 type.
+    pub kind: u8,
+    /// Whom it is about.
+    pub target: [u8; 16],
+    /// The source link-layer address option.
+    pub source: Option<[u8; 6]>,
+    /// The target link-layer address option.
+    pub destination: Option<[u8; 6]>,
+}
+
+impl PacketBuilder {
+    /// A frame of this Ethernet type with an opaque payload.
+    #[must_use]
+    pub fn ethernet(ether_type: u16) -> Self {
+        Self::of(Network::Raw { ether_type })
+    }
+
+    /// An IPv4 packet of protocol 253, which is for experiments, until told otherwise.
+    #[must_use]
+    pub fn ipv4(source: [u8; 4], destination: [u8; 4]) -> Self {
+        let options = Vec::new();
+        Self::of(Network::Ipv4(Ipv4 { source, destination, tos: 0, ttl: 64, fragment: 0, options }))
+    }
+
+    /// An IPv6 packet of protocol 253, which is for experiments, until told otherwise.
+    #[must_use]
+    pub fn ipv6(source: [u8; 16], destination: [u8; 16]) -> Self {
+        let (tos, ttl, label, extensions) = (0, 64, 0, Vec::new());
+        Self::of(Network::Ipv6(Ipv6 { source, destination, tos, ttl, label, extensions }))
+    }
+
+    /// An ARP packet: sender and target each by MAC and IPv4 address.
+    #[must_use]
+    pub fn arp(operation: u16, sender: ([u8; 6], [u8; 4]), target: ([u8; 6], [u8; 4])) -> Self {
+        Self::of(Network::Arp(Arp { operation, sender, target }))
+    }
+
+    fn of(network: Network) -> Self {
+        Self {
+            destination: [2, 0, 0, 0, 0, 2],
+            source: [2, 0, 0, 0, 0, 1],
+            tags: Vec::new(),
+            encapsulation: Encapsulation::Ethernet,
+            labels: Vec::new(),
+            network,
+            transport: Transport::Raw { protocol: 253 },
+            payload: Vec::new(),
+            checksums: Checksums::Complete,
+            length_min: 0,
+        }
+    }
+
+    /// With these MAC addresses; else 02:00:00:00:00:01 to 02:00:00:00:00:02.
+    #[must_use]
+    pub fn macs(mut self, source: [u8; 6], destination: [u8; 6]) -> Self {
+        (self.source, self.destination) = (source, destination);
+        self
+    }
+
+    /// With a VLAN tag behind those that it has.
+    #[must_use]
+    pub fn tag(mut self, tpid: u16, tci: u16) -> Self {
+        self.tags.push((tpid, tci & !0x1000));
+        self
+    }
+
+    /// In an 802.3 frame with a SNAP header.
+    #[must_use]
+    pub fn snap(mut self) -> Self {
+        self.encapsulation = Encapsulation::Snap;
+        self
+    }
+
+    /// With an MPLS label stack entry behind those that it has.
+    #[must_use]
+    pub fn mpls(mut self, label: u32, class: u8, ttl: u8) -> Self {
+        self.labels.push(label << 12 | u32::from(class) << 9 | u32::from(ttl));
+        self
+    }
+
+    /// With this type of service or traffic class, if it is an IP packet.
+    #[must_use]
+    pub fn tos(mut self, value: u8) -> Self {
+        match &mut self.network {
+            Network::Ipv4(Ipv4 { tos, .. }) | Network::Ipv6(Ipv6 { tos, .. }) => *tos = value,
+            Network::Raw { .. } | Network::Arp(_) => {}
+        }
+        self
+    }
+
+    /// With this time to live or hop limit, if it is an IP packet.
+    #[must_use]
+    pub fn ttl(mut self, value: u8) -> Self {
+        match &mut self.network {
+            Network::Ipv4(Ipv4 { ttl, .. }) | Network::Ipv6(Ipv6 { ttl, .. }) => *ttl = value,
+            Network::Raw { .. } | Network::Arp(_) => {}
+        }
+        self
+    }
+
+    /// With this flow label, if it is an IPv6 packet.
+    #[must_use]
+    pub fn flow_label(mut self, value: u32) -> Self {
+        if let Network::Ipv6(Ipv6 { label, .. }) = &mut self.network {
+            *label = value & 0x000f_ffff;
+        }
+        self
+    }
+
+    /// With these options, if it is an IPv4 packet; at most forty bytes.
+    #[must_use]
+    pub fn ipv4_options(mut self, bytes: &[u8]) -> Self {
+        if let Network::Ipv4(Ipv4 { options, .. }) = &mut self.network {
+            options.extend(bytes);
+            options.resize(options.len().next_multiple_of(4).min(40), 0);
+        }
+        self
+    }
+
+    /// With an IPv6 extension header behind those that it has, if it is an IPv6 packet; `content`
+    /// is what follows its next header and length bytes.
+    #[must_use]
+    pub fn extension(mut self, protocol: u8, content: &[u8]) -> Self {
+        if let Network::Ipv6(Ipv6 { extensions, .. }) = &mut self.network {
+            let mut content = content.to_vec();
+            content.resize((content.len() + 2).next_multiple_of(8) - 2, 0);
+            extensions.push((protocol, content));
+        }
+        self
+    }
+
+    /// As a fragment: its offset in units of eight bytes, with the more-fragments bit 0x2000.
+    #[must_use]
+    pub fn fragment(mut self, value: u16) -> Self {
+        match &mut self.network {
+            Network::Ipv4(Ipv4 { fragment, .. }) => *fragment = value,
+            Network::Ipv6(_) => {
+                let [high, low] = (value << 3 | value >> 13 & 1).to_be_bytes();
+                return self.extension(44, &[high, low, 0, 0, 0, 77]);
+            }
+            Network::Raw { .. } | Network::Arp(_) => {}
+        }
+        self
+    }
+
+    /// As this IP protocol with an opaque payload.
+    #[must_use]
+    pub fn protocol(mut self, protocol: u8) -> Self {
+        self.transport = Transport::Raw { protocol };
+        self
+    }
+
+    /// As a TCP acknowledgement.
+    #[must_use]
+    pub fn tcp(mut self, source: u16, destination: u16) -> Self {
+        self.transport = Transport::Tcp { ports: [source, destination], flags: 0x10, options: 0 };
+        self
+    }
+
+    /// With these flags, if it is TCP.
+    #[must_use]
+    pub fn tcp_flags(mut self, value: u16) -> Self {
+        if let Transport::Tcp { flags, .. } = &mut self.transport {
+            *flags = value & 0x0fff;
+        }
+        self
+    }
+
+    /// With so many words of options, if it is TCP; at most ten.
+    #[must_use]
+    pub fn tcp_options(mut self, words: usize) -> Self {
+        if let Transport::Tcp { options, .. } = &mut self.transport {
+            *options = if words < 10 { words } else { 10 };
+        }
+        self
+    }
+
+    /// As UDP.
+    #[must_use]
+    pub fn udp(mut self, source: u16, destination: u16) -> Self {
+        self.transport = Transport::Udp { ports: [source, destination] };
+        self
+    }
+
+    /// As SCTP.
+    #[must_use]
+    pub fn sctp(mut self, source: u16, destination: u16) -> Self {
+        self.transport = Transport::Sctp { ports: [source, destination] };
+        self
+    }
+
+    /// As ICMP, or ICMPv6 if it is an IPv6 packet.
+    #[must_use]
+    pub fn icmp(mut self, kind: u8, code: u8) -> Self {
+        self.transport = Transport::Icmp { kind, code };
+        self
+    }
+
+    /// As neighbour discovery, if it is an IPv6 packet.
+    #[must_use]
+    pub fn neighbour(mut self, message: Neighbour) -> Self {
+        if matches!(self.network, Network::Ipv6(_)) {
+            self.transport = Transport::Neighbour(message);
+        }
+        self
+    }
+
+    /// With this payload.
+    #[must_use]
+    pub fn payload(mut self, payload: impl Into<Vec<u8>>) -> Self {
+        self.payload = payload.into();
+        self
+    }
+
+    /// With transport checksums in this state.
+    #[must_use]
+    pub fn checksums(mut self, checksums: Checksums) -> Self {
+        self.checksums = checksums;
+        self
+    }
+
+    /// Padded to at least so many bytes. The padding is not zero, so that who takes it for a
+    /// header or for payload is found out.
+    #[must_use]
+    pub fn padded(mut self, length_min: usize) -> Self {
+        self.length_min = length_min;
+        self
+    }
+
+    /// The frame.
+    ///
+    /// # Panics
+    ///
+    /// When the packet is longer than its length fields can say.
+    #[must_use]
+    pub fn build(&self) -> Vec<u8> {
+        let (network_type, packet) = self.packet();
+        let ether_type = if self.labels.is_empty() { network_type } else { 0x8847 };
+        let mut body = self.label_stack();
+        body.extend(packet);
+        let mut frame = [self.destination, self.source].concat();
+        for (tpid, tci) in &self.tags {
+            frame.extend([tpid.to_be_bytes(), tci.to_be_bytes()].concat());
+        }
+        if self.encapsulation == Encapsulation::Snap {
+            frame.extend(length_field(body.len() + 8));
+            frame.extend([0xaa, 0xaa, 3, 0, 0, 0]);
+        }
+        frame.extend(ether_type.to_be_bytes());
+        frame.extend(body);
+        frame.resize(frame.len().max(self.length_min), 0x5a);
+        frame
+    }
+
+    /// Whether the packet begins in the middle of a transport packet: its transport header is then
+    /// opaque payload.
+    pub(super) fn is_later_fragment(&self) -> bool {
+        match &self.network {
+            Network::Raw { .. } | Network::Arp(_) => false,
+            Network::Ipv4(ip) => ip.fragment & 0x1fff != 0,
+            Network::Ipv6(ip) => ip.extensions.iter().any(|(protocol, content)| {
+                *protocol == 44 && u16::from_be_bytes([content[0], content[1]]) & 0xfff8 != 0
+            }),
+        }
+    }
+
+    fn label_stack(&self) -> Vec<u8> {
+        let last = self.labels.len().saturating_sub(1);
+        let entry = |(index, label): (usize, &u32)| label | u32::from(index == last) << 8;
+        self.labels.iter().enumerate().map(entry).flat_map(u32::to_be_bytes).collect()
+    }
+
+    /// The Ethernet type of the network layer, and its packet.
+    fn packet(&self) -> (u16, Vec<u8>) {
+        match &self.network {
+            Network::Raw { ether_type } => (*ether_type, self.payload.clone()),
+            Network::Arp(arp) => (0x0806, arp.packet()),
+            Network::Ipv4(ip) => {
+                let pseudo_header = [ip.source, ip.destination].concat();
+                let (protocol, segment) = self.segment(1, &pseudo_header);
+                (0x0800, ip.packet(protocol, &segment))
+            }
+            Network::Ipv6(ip) => {
+                let pseudo_header = [ip.source, ip.final_destination()].concat();
+                let (protocol, segment) = self.segment(58, &pseudo_header);
+                (0x86dd, ip.packet(protocol, &segment))
+            }
+        }
+    }
+
+    /// The protocol, and the transport header with its payload; `icmp` is the number of ICMP.
+    fn segment(&self, icmp: u8, addresses: &[u8]) -> (u8, Vec<u8>) {
+        let (protocol, header, checksum) = match &self.transport {
+            Transport::Raw { protocol } => (*protocol, Vec::new(), None),
+            Transport::Tcp { ports, flags, options } => {
+                (6, tcp_header(*ports, *flags, *options), Some(16))
+            }
+            Transport::Udp { ports } => (17, udp_header(*ports, self.payload.len()), Some(6)),
+            Transport::Sctp { ports } => {
+                (132, [port_bytes(*ports).as_slice(), &[0, 0, 0, 9, 0, 0, 0, 0]].concat(), None)
+            }
+            Transport::Icmp { kind, code } => (icmp, vec![*kind, *code, 0, 0, 0, 1, 0, 1], Some(2)),
+            Transport::Neighbour(message) => (58, message.header(), Some(2)),
+        };
+        let mut segment = [header.as_slice(), &self.payload].concat();
+        if self.is_later_fragment() {
+            return (protocol, segment);
+        }
+        if let Some(offset) = checksum {
+            let checksum = self.checksum(protocol, addresses, &segment);
+            segment[offset..offset + 2].copy_from_slice(&checksum.to_be_bytes());
+        }
+        if protocol == 132 && header.len() == 12 {
+            let crc = crc32c(&segment);
+            segment[8..12].copy_from_slice(&crc.to_le_bytes());
+        }
+        (protocol, segment)
+    }
+
+    fn checksum(&self, protocol: u8, addresses: &[u8], segment: &[u8]) -> u16 {
+        let pseudo_header = match protocol {
+            1 => Vec::new(),
+            _ => [addresses, &[0, protocol], &length_field(segment.len())].concat(),
+        };
+        match self.checksums {
+            Checksums::Partial => internet_sum(&pseudo_header),
+            Checksums::Absent if protocol == 17 => 0,
+            Checksums::Complete | Checksums::Absent => {
+                match !internet_sum(&[pseudo_header.as_slice(), segment].concat()) {
+                    0 if protocol == 17 => 0xffff,
+                    checksum => checksum,
+                }
+            }
+        }
+    }
+}
+
+impl Arp {
+    fn packet(&self) -> Vec<u8> {
+        let mut packet = vec![0, 1, 8, 0, 6, 4];
+        packet.extend(self.operation.to_be_bytes());
+        for (mac, address) in [self.sender, self.target] {
+            packet.extend(mac);
+            packet.extend(address);
+        }
+        packet
+    }
+}
+
+impl Ipv4 {
+    fn packet(&self, protocol: u8, segment: &[u8]) -> Vec<u8> {
+        let length = 20 + self.options.len();
+        let words = u8::try_from(length / 4).expect("at most 60 bytes");
+        let mut header = vec![0x40 | words, self.tos];
+        header.extend(length_field(length + segment.len()));
+        header.extend([0x12, 0x34]);
+        header.extend(self.fragment.to_be_bytes());
+        header.extend([self.ttl, protocol, 0, 0]);
+        header.extend([self.source, self.destination].concat());
+        header.extend(&self.options);
+        let checksum = !internet_sum(&header);
+        header[10..12].copy_from_slice(&checksum.to_be_bytes());
+        header.extend(segment);
+        header
+    }
+}
+
+impl Ipv6 {
+    fn packet(&self, protocol: u8, segment: &[u8]) -> Vec<u8> {
+        let mut payload = segment.to_vec();
+        let mut next = protocol;
+        for (protocol, content) in self.extensions.iter().rev() {
+            let length = match *protocol {
+                44 => 0,
+                51 => (content.len() + 2) / 4 - 2,
+                _ => (content.len() + 2) / 8 - 1,
+            };
+            let mut header = vec![next, u8::try_from(length).expect("a short extension header")];
+            header.extend(content);
+            payload.splice(0..0, header);
+            next = *protocol;
+        }
+        let first = 6 << 28 | u32::from(self.tos) << 20 | self.label;
+        let mut packet = first.to_be_bytes().to_vec();
+        packet.extend(length_field(payload.len()));
+        packet.extend([next, self.ttl]);
+        packet.extend([self.source, self.destination].concat());
+        packet.extend(payload);
+        packet
+    }
+
+    /// The address that the transport checksum covers: the last of a routing header that has
+    /// segments left, of type 0.
+    fn final_destination(&self) -> [u8; 16] {
+        let route = self.extensions.iter().find(|(protocol, content)| {
+            *protocol == 43 && content.get(1).is_some_and(|segments_left| *segments_left > 0)
+        });
+        route.and_then(|(_, content)| content.last_chunk()).copied().unwrap_or(self.destination)
+    }
+}
+
+impl Neighbour {
+    fn header(&self) -> Vec<u8> {
+        let mut header = vec![self.kind, 0, 0, 0, 0, 0, 0, 0];
+        header.extend(self.target);
+        // An option that is neither of the two, in front of them.
+        header.extend([5, 1, 0, 0, 0, 0, 5, 220]);
+        for (kind, address) in [(1, self.source), (2, self.destination)] {
+            if let Some(address) = address {
+                header.extend([kind, 1]);
+                header.extend(address);
+            }
+        }
+        header
+    }
+}
+
+fn tcp_header(ports: [u16; 2], flags: u16, options: usize) -> Vec<u8> {
+    let mut header = port_bytes(ports).to_vec();
+    header.extend([0, 0, 0, 1, 0, 0, 0, 2]);
+    let words = u16::try_from(5 + options).expect("at most 15 words");
+    header.extend((words << 12 | flags).to_be_bytes());
+    header.extend([0x20, 0, 0, 0, 0, 0]);
+    header.resize(20 + options * 4, 1);
+    header
+}
+
+fn udp_header(ports: [u16; 2], payload_length: usize) -> Vec<u8> {
+    [port_bytes(ports).as_slice(), &length_field(8 + payload_length), &[0, 0]].concat()
+}
+
+const fn port_bytes(ports: [u16; 2]) -> [u8; 4] {
+    let ([a, b], [c, d]) = (ports[0].to_be_bytes(), ports[1].to_be_bytes());
+    [a, b, c, d]
+}
+
+fn length_field(length: usize) -> [u8; 2] {
+    u16::try_from(length).expect("a packet of at most 64 KiB").to_be_bytes()
+}

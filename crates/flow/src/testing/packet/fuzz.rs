@@ -1,0 +1,116 @@
+//! What must hold for every frame whatsoever: entry points of the fuzz targets.
+
+use crate::{
+    FieldId, FlowKey, FlowMask, Layers, Match, PortNo,
+    extract::{VlanLimit, extract},
+    layout::HEADER_WORDS,
+    rewrite::{ChecksumState, complete_checksum, pop_vlan, push_vlan, set_header},
+};
+
+/// Extracts the headers of any frame, and checks what holds for all of them.
+///
+/// # Panics
+///
+/// When something does not hold.
+pub fn fuzz_extract(frame: &[u8]) {
+    for limit in [VlanLimit::One, VlanLimit::Two] {
+        let mut key = filled_key(u64::MAX);
+        let layers = extract(frame, limit, &mut key);
+        let mut other = filled_key(0);
+        other.set_in_port(PortNo::new(u32::MAX));
+        assert_eq!(extract(frame, limit, &mut other), layers, "the old key plays no part");
+        assert_eq!(key.words()[HEADER_WORDS], other.words()[HEADER_WORDS]);
+        assert!(key.words()[..HEADER_WORDS.start].iter().all(|word| *word == u64::MAX));
+        check_layers(&layers, frame.len());
+    }
+}
+
+/// Writes into any frame what `data` says, and checks what holds for all of them.
+///
+/// # Panics
+///
+/// When something does not hold.
+pub fn fuzz_rewrite(data: &[u8]) {
+    let Some((choice, frame)) = data.split_first_chunk::<24>() else { return };
+    let set = writes(choice);
+    let state = [ChecksumState::Complete, ChecksumState::Partial][usize::from(choice[0] & 1)];
+    let mut key = FlowKey::ZERO;
+    let layers = extract(frame, VlanLimit::One, &mut key);
+    let mut expected = key.clone();
+    let words = expected.words_mut();
+    let set_words = set.mask().iter().zip(set.value());
+    set_words.for_each(|((word, mask), value)| words[word] = words[word] & !mask | value);
+    let mut written = frame.to_vec();
+    set_header(&mut written, &layers, &mut key, &set, state);
+    assert_eq!(key, expected, "the key takes exactly the bits of the set");
+    assert_eq!(written.len(), frame.len());
+    if let Some(end) = layers.end() {
+        assert_eq!(written[end..], frame[end..], "padding is not touched");
+    }
+    check_tags(frame);
+    // Any place is legal to ask for; whether it is in the frame is the answer.
+    let (start, offset) = (usize::from(choice[1]), usize::from(choice[2]));
+    let completed = complete_checksum(&mut written, start, offset);
+    assert_eq!(completed.is_ok(), start + offset + 2 <= frame.len());
+}
+
+fn filled_key(word: u64) -> FlowKey {
+    let mut key = FlowKey::ZERO;
+    key.words_mut().fill(word);
+    key
+}
+
+fn check_layers(layers: &Layers, length: usize) {
+    let offsets = [layers.mpls().or_else(|| layers.network()), layers.transport(), layers.end()];
+    let offsets: Vec<usize> = offsets.into_iter().flatten().collect();
+    assert!(offsets.is_sorted() && offsets.iter().all(|offset| *offset <= length));
+}
+
+fn check_tags(frame: &[u8]) {
+    let mut buffer = [&[0; 4], frame].concat();
+    push_vlan(&mut buffer, 0x8100, 0x2005);
+    if frame.len() >= 12 {
+        assert_eq!(buffer[12..16], [0x81, 0x00, 0x20, 0x05]);
+        pop_vlan(&mut buffer);
+    }
+    assert_eq!(&buffer[4..], frame, "what was pushed is popped");
+}
+
+/// A set of writable fields: which ones by the bits of the first eight bytes, and of the rest their
+/// values.
+fn writes(choice: &[u8; 24]) -> Match {
+    let (chosen, seed) = choice.split_at(8);
+    let chosen = chosen.iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
+    let seed = seed.iter().fold(0, |bits, byte| bits << 8 | u128::from(*byte));
+    let (mut value, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
+    for (index, field) in (0_u32..).zip(HEADER_FIELDS) {
+        if chosen >> index & 1 == 1 {
+            value.set_field(field, seed.rotate_left(index));
+            mask.add_field(field);
+        }
+    }
+    Match::new(&value, &mask)
+}
+
+const HEADER_FIELDS: [FieldId; 20] = [
+    FieldId::EthSrc,
+    FieldId::EthDst,
+    FieldId::VlanTci,
+    FieldId::MplsLabel,
+    FieldId::MplsTc,
+    FieldId::MplsTtl,
+    FieldId::Ipv4Src,
+    FieldId::Ipv4Dst,
+    FieldId::Ipv6Src,
+    FieldId::Ipv6Dst,
+    FieldId::Ipv6Label,
+    FieldId::NwTos,
+    FieldId::NwTtl,
+    FieldId::ArpOp,
+    FieldId::ArpSha,
+    FieldId::ArpTha,
+    FieldId::TcpSrc,
+    FieldId::TcpDst,
+    FieldId::NdTarget,
+    FieldId::Metadata,
+];

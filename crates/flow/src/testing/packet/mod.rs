@@ -1,0 +1,30 @@
+//! Frames for tests: built by hand, generated, and broken on purpose.
+//!
+//! [`PacketBuilder`] describes a packet by its fields and builds the frame with every length and
+//! checksum right. Because it knows the fields, it is also the oracle of extraction
+//! ([`PacketBuilder::key`]) and of rewriting ([`PacketBuilder::set`], then build again): it shares no
+//! code with either.
+//!
+//! ```
+//! use shunt_flow::testing::packet::PacketBuilder;
+//!
+//! let frame = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1000, 53).tag(0x8100, 5).build();
+//! assert_eq!(frame.len(), 14 + 4 + 20 + 8);
+//! ```
+
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that asks for what cannot be built is wrong, and stops"
+)]
+
+mod builder;
+mod fuzz;
+mod model;
+mod strategy;
+mod sums;
+
+pub use builder::{Checksums, Neighbour, PacketBuilder};
+pub use fuzz::{fuzz_extract, fuzz_rewrite};
+pub use strategy::{header_sets, hostile_frames, packets};
+pub use sums::{crc32c, internet_sum};

@@ -1,0 +1,22 @@
+//! Inputs of fuzz targets, run once more.
+
+use std::{fs, path::Path};
+
+/// Gives every file of `folder` to a fuzz function: the inputs that fuzzing started from, and what
+/// it found.
+///
+/// # Panics
+///
+/// When the function does, or when there is no input.
+#[expect(clippy::print_stdout, reason = "the last input named is the one that failed")]
+#[expect(clippy::expect_used, reason = "a folder that cannot be read is a failure of the test")]
+pub fn replay(folder: &Path, fuzz: fn(&[u8])) {
+    let mut inputs = 0;
+    for entry in fs::read_dir(folder).expect("the folder of inputs is there") {
+        let path = entry.expect("its entries can be read").path();
+        println!("{}", path.display());
+        fuzz(&fs::read(path).expect("an input is a file"));
+        inputs += 1;
+    }
+    assert!(inputs > 0, "no input in {}", folder.display());
+}

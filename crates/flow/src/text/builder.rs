@@ -1,0 +1,218 @@
+//! From text to a match, item by item.
+
+#![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use super::{
+    error::MatchError,
+    items,
+    ports::PortNames,
+    protocol::Shorthand,
+    value::{Called, integer, parse_called},
+};
+use crate::{FieldId, Match, draft, draft::Draft};
+
+/// Reads a match such as `tcp,nw_dst=10.0.0.0/8,tp_dst=80`; the empty text matches everything.
+///
+/// # Errors
+///
+/// What is wrong with the first item that is wrong.
+pub fn parse_match(text: &str, ports: &dyn PortNames) -> Result<Match, MatchError> {
+    let mut builder = MatchBuilder::new(ports);
+    for (name, value) in items(text) {
+        if !builder.set_item(name, value)? {
+            return Err(MatchError::unknown(name));
+        }
+    }
+    builder.finish()
+}
+
+/// A match that is read from text, item by item.
+///
+/// The order of items does not matter: which field `tp_dst` is, and whether it may be named at
+/// all, is decided when the list has ended.
+///
+/// ```
+/// use shunt_flow::{FieldId, text::{MatchBuilder, NoPortNames}};
+///
+/// let mut builder = MatchBuilder::new(&NoPortNames);
+/// assert!(builder.set_item("tp_dst", Some("80"))?);
+/// assert!(builder.set_item("tcp", None)?);
+/// assert!(!builder.set_item("priority", Some("5"))?, "no match field");
+/// let matching = builder.finish()?;
+/// assert_eq!(matching.key().field(FieldId::TcpDst), 80);
+/// # Ok::<(), shunt_flow::text::MatchError>(())
+/// ```
+pub struct MatchBuilder<'a> {
+    ports: &'a dyn PortNames,
+    items: Vec<Item>,
+}
+
+/// What one item asks for.
+#[derive(Clone, Debug)]
+struct Item {
+    text: String,
+    field: FieldId,
+    value: u128,
+    mask: u128,
+}
+
+impl<'a> MatchBuilder<'a> {
+    /// A match of everything, on a bridge whose ports are called as `ports` knows.
+    #[must_use]
+    pub const fn new(ports: &'a dyn PortNames) -> Self {
+        Self { ports, items: Vec::new() }
+    }
+
+    /// Takes one item; answers whether its name is a match field or a shorthand.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the value.
+    pub fn set_item(&mut self, name: &str, value: Option<&str>) -> Result<bool, MatchError> {
+        if let Some(shorthand) = Shorthand::find(name) {
+            self.refuse_value(shorthand.name, value)?;
+            self.push(name, None, FieldId::EthType, exact(shorthand.eth_type));
+            if let Some(protocol) = shorthand.ip_proto {
+                self.push(name, None, FieldId::IpProto, exact(protocol));
+            }
+            return Ok(true);
+        }
+        if name == "eth" {
+            // Every packet is Ethernet.
+            return self.refuse_value("eth", value).map(|()| true);
+        }
+        let Some(called) = called(name) else { return Ok(false) };
+        let field = called.field;
+        let is_alias = matches!(field, FieldId::DlVlan | FieldId::DlVlanPcp);
+        if field.info().oxms.is_empty() && !is_alias {
+            return Err(MatchError::Unmatchable(called.name));
+        }
+        let text = value.filter(|text| !text.is_empty());
+        let text = text.ok_or_else(|| MatchError::missing_value(called))?;
+        let (field, asked) = match (field, integer(text)) {
+            (FieldId::DlVlan, Some(NO_VLAN)) => (FieldId::VlanVid, exact(0)),
+            // The manual of `ovs-ofctl` lets a match give the whole byte, and ignores the ECN bits.
+            (FieldId::NwTos, Some(byte @ 0..=0xff)) => (field, exact(byte & field.value_max())),
+            _ => (field, parse_called(called, text, self.ports)?),
+        };
+        self.push(name, value, field, asked);
+        Ok(true)
+    }
+
+    /// The match, once all items are taken.
+    ///
+    /// # Errors
+    ///
+    /// Items that contradict each other, or a field without its prerequisite.
+    pub fn finish(self) -> Result<Match, MatchError> {
+        let mut draft = Draft::default();
+        let mut taken: Vec<Item> = Vec::new();
+        let mut waiting = self.items;
+        // Each pass takes every item whose prerequisites the passes before it have met; no chain of
+        // prerequisites is longer than packet type, Ethernet type, protocol, ICMP type, ND.
+        while !waiting.is_empty() {
+            let (ready, rest): (Vec<_>, Vec<_>) =
+                waiting.into_iter().partition(|item| item.meant_by(&draft).is_some());
+            if let Some(item) = rest.first().filter(|_| ready.is_empty()) {
+                return Err(item.unmet());
+            }
+            for item in ready {
+                let Some(field) = item.meant_by(&draft) else { return Err(item.unmet()) };
+                let item = item.into_field(field)?;
+                if draft.contradicts(field, item.value, item.mask) {
+                    return Err(contradiction(&taken, item));
+                }
+                draft.add(field, item.value, item.mask);
+                taken.push(item);
+            }
+            waiting = rest;
+        }
+        match taken.iter().find(|item| !draft.meets(item.field)) {
+            Some(item) => Err(item.unmet()),
+            None => Ok(draft.finish()),
+        }
+    }
+
+    fn refuse_value(&self, name: &'static str, value: Option<&str>) -> Result<(), MatchError> {
+        value.map_or(Ok(()), |_| Err(MatchError::UnexpectedValue(name)))
+    }
+
+    fn push(
+        &mut self,
+        name: &str,
+        value: Option<&str>,
+        field: FieldId,
+        (value_bits, mask): (u128, u128),
+    ) {
+        if mask == 0 {
+            return;
+        }
+        let text = value.map_or_else(|| name.to_owned(), |value| format!("{name}={value}"));
+        self.items.push(Item { text, field, value: value_bits, mask: mask & field.value_max() });
+    }
+}
+
+impl Item {
+    /// The field that this item means beside what `draft` says: its own, or one of the same bits;
+    /// none as long as the prerequisites of all of them are missing.
+    fn meant_by(&self, draft: &Draft) -> Option<FieldId> {
+        kin(self.field).find(|field| draft.meets(*field) || is_always_met(*field))
+    }
+
+    /// This item on a field of the same bits, which may be narrower (`tp_src` for `icmp_type`).
+    fn into_field(self, field: FieldId) -> Result<Self, MatchError> {
+        let whole = self.mask == self.field.value_max();
+        let mask = if whole { field.value_max() } else { self.mask };
+        if !draft::is_legal(field, self.value, mask) {
+            let (name, bits) = (field.name(), draft::value_bits(field));
+            return Err(MatchError::OutOfRange { name, text: self.text, bits });
+        }
+        Ok(Self { field, mask, ..self })
+    }
+
+    fn unmet(&self) -> MatchError {
+        let mut needs = kin(self.field).map(|field| field.info().prerequisite.to_string());
+        let first = needs.next().unwrap_or_default();
+        let needs = needs.fold(first, |all, one| format!("{all}; or {one}"));
+        MatchError::Unmet { name: self.text.clone(), needs }
+    }
+}
+
+/// The field of a name, under that name.
+fn called(name: &str) -> Option<Called> {
+    let field = FieldId::find(name)?;
+    let own = field.info().names.iter().find(|own| **own == name)?;
+    Some(Called { field, name: own })
+}
+
+/// A field, then those that are the same bits of a key under another protocol.
+fn kin(field: FieldId) -> impl Iterator<Item = FieldId> {
+    let place = |field: FieldId| (field.slot().word, field.slot().shift);
+    let differs = move |other: FieldId| other.info().prerequisite != field.info().prerequisite;
+    let is_kin = move |other: &FieldId| {
+        place(*other) == place(field) && differs(*other) && !other.info().oxms.is_empty()
+    };
+    std::iter::once(field).chain(FieldId::all().filter(is_kin))
+}
+
+/// Whether text may name the field in any match: asking for a priority asks for a tag.
+const fn is_always_met(field: FieldId) -> bool {
+    matches!(field, FieldId::VlanPcp | FieldId::DlVlanPcp)
+}
+
+fn contradiction(taken: &[Item], second: Item) -> MatchError {
+    let clashes = |first: &&Item| {
+        let mut alone = Draft::default();
+        alone.add(first.field, first.value, first.mask);
+        alone.contradicts(second.field, second.value, second.mask)
+    };
+    let first = taken.iter().find(clashes).map_or_else(String::new, |first| first.text.clone());
+    MatchError::Contradiction { first, second: second.text }
+}
+
+const fn exact(value: u128) -> (u128, u128) {
+    (value, u128::MAX)
+}
+
+/// The value of `dl_vlan` that asks for no tag (`OFP_VLAN_NONE`).
+const NO_VLAN: u128 = 0xffff;

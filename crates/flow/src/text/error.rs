@@ -1,0 +1,160 @@
+//! What is wrong with a match as text, and how to mend it.
+
+use thiserror::Error;
+
+use super::{protocol::Shorthand, value::Called};
+use crate::{FieldId, field::Format};
+
+/// Why a match was refused: each message names the item and says how to mend it.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum MatchError {
+    /// No field and no shorthand has this name.
+    #[error("no field is called `{name}`{}", .nearest.map_or_else(String::new, |nearest| format!(": is it `{nearest}`?")))]
+    UnknownField {
+        /// The name as written.
+        name: String,
+        /// The name that looks most like it, if one does.
+        nearest: Option<&'static str>,
+    },
+    /// The field exists in packets, but no match can name it.
+    #[error("`{0}` can be shown, but not matched")]
+    Unmatchable(&'static str),
+    /// A field without a value.
+    #[error("`{0}` needs a value: write `{0}=` and {1}")]
+    MissingValue(&'static str, &'static str),
+    /// A shorthand with a value.
+    #[error("`{0}` stands alone: it takes no value")]
+    UnexpectedValue(&'static str),
+    /// A value that is not written as the field's values are.
+    #[error("`{text}` is no value of `{name}`: write {expected}")]
+    BadValue {
+        /// The field.
+        name: &'static str,
+        /// The value as written.
+        text: String,
+        /// What values of the field look like.
+        expected: &'static str,
+    },
+    /// A number that does not fit the field.
+    #[error("`{text}` does not fit `{name}`: only the bits {bits:#x} may be set")]
+    OutOfRange {
+        /// The field.
+        name: &'static str,
+        /// The value as written.
+        text: String,
+        /// The bits of the field.
+        bits: u128,
+    },
+    /// A mask on a field that can only be matched whole.
+    #[error("`{0}` can only be matched whole: leave out the mask")]
+    Unmaskable(&'static str),
+    /// A flag that the field does not have.
+    #[error("`{flag}` is no flag of `{name}`: it has {known}")]
+    UnknownFlag {
+        /// The field.
+        name: &'static str,
+        /// The flag as written.
+        flag: String,
+        /// The flags of the field.
+        known: String,
+    },
+    /// A flag that was given twice.
+    #[error("`{flag}` is given twice in `{name}`: give each flag once")]
+    RepeatedFlag {
+        /// The field.
+        name: &'static str,
+        /// The flag.
+        flag: String,
+    },
+    /// Two items ask for different values of the same bits.
+    #[error("`{second}` contradicts `{first}`: leave out one of them")]
+    Contradiction {
+        /// The item that was taken first.
+        first: String,
+        /// The item that does not agree.
+        second: String,
+    },
+    /// A field without what makes it exist.
+    #[error("`{name}` means nothing without {needs}: add that to the match")]
+    Unmet {
+        /// The item as written.
+        name: String,
+        /// What the match must say.
+        needs: String,
+    },
+}
+
+impl MatchError {
+    /// The error for a name that is no field and no shorthand.
+    #[must_use]
+    pub fn unknown(name: &str) -> Self {
+        Self::UnknownField { name: name.to_owned(), nearest: nearest(name) }
+    }
+
+    pub(super) fn bad_value(called: Called, text: &str) -> Self {
+        let expected = expected(called.field.info().format);
+        Self::BadValue { name: called.name, text: text.to_owned(), expected }
+    }
+
+    pub(super) fn missing_value(called: Called) -> Self {
+        Self::MissingValue(called.name, expected(called.field.info().format))
+    }
+}
+
+/// What values look like, for people.
+const fn expected(format: Format) -> &'static str {
+    match format {
+        Format::Decimal | Format::Hex => "a number, or number/mask: 80, 0x50, 0x50/0xfff0",
+        Format::Ethernet => "an address, or address/mask: 00:11:22:33:44:55",
+        Format::Ipv4 => "an address, address/length or address/mask: 10.0.0.0/8",
+        Format::Ipv6 => "an address, address/length or address/mask: 2001:db8::/32",
+        Format::Port => "a port's number or name: 1, LOCAL",
+        Format::Frag => "no, yes, first, later or not_later",
+        Format::TcpFlags => "flags: +syn-ack, syn|ack, 0x2/0x12",
+        Format::TunFlags => "flags: +oam, -oam",
+        Format::CtState => "flags: +trk-new, est|trk, 0x21/0x21",
+        Format::PacketType => "name space and type in parentheses: (1,0x800)",
+    }
+}
+
+/// The name of a field or shorthand that is at most two slips away from `name`.
+fn nearest(name: &str) -> Option<&'static str> {
+    let names = FieldId::all().flat_map(|field| field.info().names.iter().copied());
+    nearest_of(name, names.chain(Shorthand::names()))
+}
+
+/// The one of `known` that is nearest to `name`, and at most two slips away from it.
+#[must_use]
+pub fn nearest_of(
+    name: &str,
+    known: impl IntoIterator<Item = &'static str>,
+) -> Option<&'static str> {
+    let slips_max = if name.len() < 4 { 1 } else { 2 };
+    let scored = known.into_iter().map(|known| (slips(name, known), known));
+    scored.filter(|(slips, _)| *slips <= slips_max).min_by_key(|(slips, _)| *slips).map(|(_, n)| n)
+}
+
+/// How many letters must be put in, left out, replaced or swapped to get from one word to the
+/// other (optimal string alignment); words of very different length are far apart.
+fn slips(a: &str, b: &str) -> usize {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    if a.len().abs_diff(b.len()) > 2 {
+        return usize::MAX;
+    }
+    let (mut before, mut above) = (Vec::new(), (0..=b.len()).collect::<Vec<_>>());
+    for i in 0..a.len() {
+        let mut row = vec![i + 1];
+        for j in 0..b.len() {
+            let replaced = above[j] + usize::from(a[i] != b[j]);
+            let mut least = replaced.min(above[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
+                let before: &[usize] = &before;
+                least = least.min(before[j - 1] + 1);
+            }
+            row.push(least);
+        }
+        before = std::mem::replace(&mut above, row);
+    }
+    above[b.len()]
+}

@@ -1,0 +1,240 @@
+//! From a match or a packet's fields to text, in the order and words of `ovs-ofctl dump-flows`.
+
+use super::{
+    ports::PortNames,
+    protocol::Shorthand,
+    value::{format_value_with, hex},
+};
+use crate::{
+    FieldId, FlowKey, FlowMask, Match,
+    field::{Format, vlan},
+    layout::HEADER_START,
+    prerequisite,
+};
+
+/// Writes a match as Open vSwitch prints it, without spaces: `tcp,nw_dst=10.0.0.0/8,tp_dst=80`.
+///
+/// [`parse_match`](super::parse_match) gives a legal match back; the match of everything is empty.
+#[must_use]
+pub fn format_match(matching: &Match, ports: &dyn PortNames) -> String {
+    Writer::new(matching.key(), FlowMask::from(matching.mask()), ports).finish()
+}
+
+/// Writes the fields of a packet as Open vSwitch prints a flow.
+///
+/// Header fields that the packet has are written whatever their value; what is not a header only
+/// where it is not zero.
+#[must_use]
+pub fn format_key(key: &FlowKey, ports: &dyn PortNames) -> String {
+    Writer::new(key.clone(), present(key), ports).finish()
+}
+
+/// The bits of a packet that are worth showing.
+fn present(key: &FlowKey) -> FlowMask {
+    let mut all = FlowMask::EMPTY;
+    all.words_mut().fill(u64::MAX);
+    let labels = mpls_labels(key);
+    let is_tagged = key.field(FieldId::VlanTci) & vlan::PRESENT != 0;
+    let is_present = |field: &FieldId| match field {
+        // Open vSwitch has no word for these.
+        FieldId::InPhyPort | FieldId::PbbIsid | FieldId::PbbUca | FieldId::Ipv6Exthdr => false,
+        FieldId::MplsLse1 if labels < 2 => false,
+        FieldId::MplsLse2 if labels < 3 => false,
+        FieldId::VlanTci1 => is_tagged,
+        _ => {
+            let is_header = usize::from(field.slot().word) > HEADER_START;
+            (is_header || key.field(*field) != 0) && is_shown(*field, key, &all)
+        }
+    };
+    let fields = ORDER.iter().map(|part| match part {
+        Part::Field(field, _) | Part::Tag(Tag { field, .. }) => *field,
+        Part::Protocol => FieldId::EthType,
+    });
+    let mut mask = FlowMask::EMPTY;
+    fields.filter(is_present).for_each(|field| mask.add_field(field));
+    mask
+}
+
+/// How many label stack entries the packet has, as far as a key has room for them.
+fn mpls_labels(key: &FlowKey) -> u32 {
+    let is_last = |entry: u128| entry & 0x100 != 0;
+    if key.field(FieldId::MplsBos) != 0 {
+        1
+    } else if is_last(key.field(FieldId::MplsLse1)) {
+        2
+    } else {
+        3
+    }
+}
+
+/// Whether a field is to be shown where it is asked for.
+fn is_shown(field: FieldId, key: &FlowKey, mask: &FlowMask) -> bool {
+    match field {
+        // Open vSwitch shows both addresses of a neighbour message, whichever it can carry.
+        FieldId::NdSll | FieldId::NdTll => prerequisite::is_met(FieldId::NdTarget, key, mask),
+        _ => prerequisite::is_met(field, key, mask),
+    }
+}
+
+/// Text that grows by items.
+struct Writer<'a> {
+    key: FlowKey,
+    mask: FlowMask,
+    ports: &'a dyn PortNames,
+    text: String,
+}
+
+impl<'a> Writer<'a> {
+    const fn new(key: FlowKey, mask: FlowMask, ports: &'a dyn PortNames) -> Self {
+        Self { key, mask, ports, text: String::new() }
+    }
+
+    fn finish(mut self) -> String {
+        let shorthand = Shorthand::of(&self.key, &self.mask);
+        for part in ORDER {
+            match part {
+                Part::Protocol => shorthand.into_iter().for_each(|said| self.word(said.name)),
+                Part::Tag(tag) => self.tag(tag),
+                Part::Field(FieldId::EthType, _) if shorthand.is_some() => {}
+                Part::Field(FieldId::IpProto, _)
+                    if shorthand.is_some_and(|said| said.ip_proto.is_some()) => {}
+                Part::Field(field, name) => self.field(*field, name),
+            }
+        }
+        self.text
+    }
+
+    fn field(&mut self, field: FieldId, name: &str) {
+        let mask = self.mask.field(field);
+        if mask != 0 && is_shown(field, &self.key, &self.mask) {
+            let value = format_asked(field, self.key.field(field) & mask, mask, self.ports);
+            self.item(name, &value);
+        }
+    }
+
+    /// A VLAN tag as id and priority where those are asked for whole, as bits otherwise.
+    fn tag(&mut self, tag: &Tag) {
+        let mask = self.mask.field(tag.field);
+        let value = self.key.field(tag.field) & mask;
+        let (vid, pcp) = (mask & vlan::VID, mask & vlan::PCP);
+        let by_parts = value & vlan::PRESENT != 0
+            && (vid == 0 || vid == vlan::VID)
+            && (pcp == 0 || pcp == vlan::PCP)
+            && (vid | pcp != 0);
+        if by_parts {
+            if vid != 0 {
+                self.item(tag.vid, &(value & vlan::VID).to_string());
+            }
+            if pcp != 0 {
+                self.item(tag.pcp, &(value >> 13).to_string());
+            }
+        } else if mask == 0xffff {
+            self.item(tag.tci, &format!("{value:#06x}"));
+        } else if mask != 0 {
+            self.item(tag.tci, &format!("{value:#06x}/{mask:#06x}"));
+        }
+    }
+
+    fn item(&mut self, name: &str, value: &str) {
+        self.word(name);
+        self.text.push('=');
+        self.text.push_str(value);
+    }
+
+    fn word(&mut self, word: &str) {
+        if !self.text.is_empty() {
+            self.text.push(',');
+        }
+        self.text.push_str(word);
+    }
+}
+
+/// A value as it is written in a match, which for some fields is not as in an action.
+fn format_asked(field: FieldId, value: u128, mask: u128, ports: &dyn PortNames) -> String {
+    let exact = mask == field.value_max();
+    match field {
+        FieldId::EthType => format!("{value:#06x}"),
+        FieldId::Ipv6Label if exact => format!("{value:#07x}"),
+        FieldId::Ipv6Label => format!("{value:#07x}/{mask:#07x}"),
+        FieldId::CtZone => value.to_string(),
+        FieldId::TunFlags if value == 0 => "-oam".to_owned(),
+        FieldId::TunFlags => "+oam".to_owned(),
+        _ if field.info().format == Format::Decimal && !exact => {
+            let value = if value == 0 { "0x0".to_owned() } else { hex(value) };
+            format!("{value}/{}", hex(mask))
+        }
+        _ => format_value_with(field, value, mask, ports),
+    }
+}
+
+/// A part of the text.
+enum Part {
+    /// A field, under the name that is printed.
+    Field(FieldId, &'static str),
+    /// The shorthand for Ethernet type and protocol.
+    Protocol,
+    /// A VLAN tag.
+    Tag(Tag),
+}
+
+/// The words for the parts of a VLAN tag.
+struct Tag {
+    field: FieldId,
+    vid: &'static str,
+    pcp: &'static str,
+    tci: &'static str,
+}
+
+const TAG: Tag =
+    Tag { field: FieldId::VlanTci, vid: "dl_vlan", pcp: "dl_vlan_pcp", tci: "vlan_tci" };
+const TAG1: Tag =
+    Tag { field: FieldId::VlanTci1, vid: "dl_vlan1", pcp: "dl_vlan_pcp1", tci: "vlan_tci1" };
+
+/// The order in which Open vSwitch prints, ours that it does not know beside their kin.
+#[rustfmt::skip]
+const ORDER: &[Part] = {
+    use FieldId::*;
+    use Part::{Field, Protocol};
+    &[
+        Field(PktMark, "pkt_mark"), Field(RecircId, "recirc_id"), Field(DpHash, "dp_hash"),
+        Field(ConjId, "conj_id"), Field(ActsetOutput, "actset_output"),
+        Field(CtState, "ct_state"), Field(CtZone, "ct_zone"), Field(CtMark, "ct_mark"),
+        Field(CtLabel, "ct_label"), Field(CtNwSrc, "ct_nw_src"), Field(CtIpv6Src, "ct_ipv6_src"),
+        Field(CtNwDst, "ct_nw_dst"), Field(CtIpv6Dst, "ct_ipv6_dst"),
+        Field(CtNwProto, "ct_nw_proto"), Field(CtTpSrc, "ct_tp_src"), Field(CtTpDst, "ct_tp_dst"),
+        Field(PacketType, "packet_type"),
+        Protocol,
+        Field(Reg0, "reg0"), Field(Reg1, "reg1"), Field(Reg2, "reg2"), Field(Reg3, "reg3"),
+        Field(Reg4, "reg4"), Field(Reg5, "reg5"), Field(Reg6, "reg6"), Field(Reg7, "reg7"),
+        Field(Reg8, "reg8"), Field(Reg9, "reg9"), Field(Reg10, "reg10"), Field(Reg11, "reg11"),
+        Field(Reg12, "reg12"), Field(Reg13, "reg13"), Field(Reg14, "reg14"), Field(Reg15, "reg15"),
+        Field(TunId, "tun_id"), Field(TunSrc, "tun_src"), Field(TunDst, "tun_dst"),
+        Field(TunIpv6Src, "tun_ipv6_src"), Field(TunIpv6Dst, "tun_ipv6_dst"),
+        Field(TunGbpId, "tun_gbp_id"), Field(TunGbpFlags, "tun_gbp_flags"),
+        Field(TunErspanVer, "tun_erspan_ver"), Field(TunErspanIdx, "tun_erspan_idx"),
+        Field(TunErspanDir, "tun_erspan_dir"), Field(TunErspanHwid, "tun_erspan_hwid"),
+        Field(TunGtpuFlags, "tun_gtpu_flags"), Field(TunGtpuMsgtype, "tun_gtpu_msgtype"),
+        Field(TunFlags, "tun_flags"), Field(Metadata, "metadata"), Field(InPort, "in_port"),
+        Field(InPhyPort, "in_phy_port"),
+        Part::Tag(TAG), Part::Tag(TAG1),
+        Field(EthSrc, "dl_src"), Field(EthDst, "dl_dst"), Field(EthType, "dl_type"),
+        Field(PbbIsid, "pbb_isid"), Field(PbbUca, "pbb_uca"),
+        Field(Ipv6Src, "ipv6_src"), Field(Ipv6Dst, "ipv6_dst"), Field(Ipv6Label, "ipv6_label"),
+        Field(ArpSpa, "arp_spa"), Field(ArpTpa, "arp_tpa"),
+        Field(Ipv4Src, "nw_src"), Field(Ipv4Dst, "nw_dst"),
+        Field(IpProto, "nw_proto"), Field(ArpOp, "arp_op"),
+        Field(ArpSha, "arp_sha"), Field(ArpTha, "arp_tha"),
+        Field(NwTos, "nw_tos"), Field(IpEcn, "nw_ecn"), Field(NwTtl, "nw_ttl"),
+        Field(Ipv6Exthdr, "ipv6_exthdr"),
+        Field(MplsLabel, "mpls_label"), Field(MplsTc, "mpls_tc"), Field(MplsTtl, "mpls_ttl"),
+        Field(MplsBos, "mpls_bos"), Field(MplsLse1, "mpls_lse1"), Field(MplsLse2, "mpls_lse2"),
+        Field(NwFrag, "nw_frag"),
+        Field(IcmpType, "icmp_type"), Field(IcmpCode, "icmp_code"),
+        Field(Icmpv6Type, "icmp_type"), Field(Icmpv6Code, "icmp_code"),
+        Field(NdTarget, "nd_target"), Field(NdSll, "nd_sll"), Field(NdTll, "nd_tll"),
+        Field(TcpSrc, "tp_src"), Field(TcpDst, "tp_dst"),
+        Field(UdpSrc, "tp_src"), Field(UdpDst, "tp_dst"),
+        Field(SctpSrc, "tp_src"), Field(SctpDst, "tp_dst"),
+        Field(TcpFlags, "tcp_flags"),
+    ]
+};

@@ -1,0 +1,63 @@
+//! Shorthands for Ethernet types and IP protocols, and which of them a match is printed with.
+
+use crate::{FieldId, FlowKey, FlowMask};
+
+/// A word for an Ethernet type, and for an IP protocol over it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shorthand {
+    pub(super) name: &'static str,
+    pub(super) eth_type: u128,
+    pub(super) ip_proto: Option<u128>,
+}
+
+impl Shorthand {
+    /// The shorthand of a name.
+    pub(super) fn find(name: &str) -> Option<&'static Self> {
+        SHORTHANDS.iter().find(|shorthand| shorthand.name == name)
+    }
+
+    /// All names.
+    pub(super) fn names() -> impl Iterator<Item = &'static str> {
+        SHORTHANDS.iter().map(|shorthand| shorthand.name)
+    }
+
+    /// The shorthand that says most of the type and protocol that a match asks for.
+    pub(super) fn of(key: &FlowKey, mask: &FlowMask) -> Option<&'static Self> {
+        let asked = |field: FieldId| mask.field(field) == field.value_max();
+        let says = |shorthand: &&Self| {
+            key.field(FieldId::EthType) == shorthand.eth_type
+                && shorthand.ip_proto.is_none_or(|protocol| {
+                    asked(FieldId::IpProto) && key.field(FieldId::IpProto) == protocol
+                })
+        };
+        asked(FieldId::EthType).then(|| SHORTHANDS.iter().find(says)).flatten()
+    }
+}
+
+const fn shorthand(name: &'static str, eth_type: u128, ip_proto: Option<u128>) -> Shorthand {
+    Shorthand { name, eth_type, ip_proto }
+}
+
+/// Those that say more come first, and among equals the one that is printed.
+const SHORTHANDS: &[Shorthand] = &[
+    shorthand("icmp", IPV4, Some(1)),
+    shorthand("tcp", IPV4, Some(6)),
+    shorthand("udp", IPV4, Some(17)),
+    shorthand("sctp", IPV4, Some(132)),
+    shorthand("icmp6", IPV6, Some(58)),
+    shorthand("tcp6", IPV6, Some(6)),
+    shorthand("udp6", IPV6, Some(17)),
+    shorthand("sctp6", IPV6, Some(132)),
+    shorthand("ip", IPV4, None),
+    shorthand("ipv4", IPV4, None),
+    shorthand("ip4", IPV4, None),
+    shorthand("ipv6", IPV6, None),
+    shorthand("ip6", IPV6, None),
+    shorthand("arp", 0x0806, None),
+    shorthand("rarp", 0x8035, None),
+    shorthand("mpls", 0x8847, None),
+    shorthand("mplsm", 0x8848, None),
+];
+
+const IPV4: u128 = 0x0800;
+const IPV6: u128 = 0x86dd;

@@ -1,0 +1,215 @@
+//! Properties of the text form, and what its errors say; recorded text is in `tests/recorded.rs`.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    FieldId, Match, PortNo,
+    testing::{any_match, field_bits, fuzz_match_text, matching::assert_survives},
+};
+
+struct TwoPorts;
+
+impl PortNames for TwoPorts {
+    fn number(&self, name: &str) -> Option<PortNo> {
+        [("p1", 1), ("to the left", 2)]
+            .iter()
+            .find_map(|(known, number)| (*known == name).then(|| PortNo::new(*number)))
+    }
+
+    fn name(&self, port: PortNo) -> Option<String> {
+        match port.number() {
+            1 => Some("p1".to_owned()),
+            2 => Some("to the left".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+fn read(text: &str) -> Result<Match, MatchError> {
+    parse_match(text, &NoPortNames)
+}
+
+fn canonical(text: &str) -> String {
+    match read(text) {
+        Ok(matching) => {
+            assert_survives(&matching);
+            format_match(&matching, &NoPortNames)
+        }
+        Err(error) => panic!("{text}: {error}"),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn every_legal_match_survives_the_text(matching in any_match()) {
+        let text = format_match(&matching, &NoPortNames);
+        prop_assert_eq!(read(&text), Ok(matching), "through {}", text);
+    }
+
+    #[test]
+    fn the_order_of_items_does_not_matter(matching in any_match(), seed in any::<u64>()) {
+        let text = format_match(&matching, &NoPortNames);
+        let mut items: Vec<_> = items(&text).collect();
+        items.sort_by_key(|item| (item.0.len() as u64).wrapping_mul(seed | 1));
+        let mut builder = MatchBuilder::new(&NoPortNames);
+        for (name, value) in items {
+            prop_assert_eq!(builder.set_item(name, value), Ok(true));
+        }
+        prop_assert_eq!(builder.finish(), Ok(matching));
+    }
+
+    #[test]
+    fn no_text_makes_parsing_panic(text in "[a-z_0-9=/.:+|,()*\\- ]{0,40}") {
+        fuzz_match_text(text.as_bytes());
+    }
+
+    #[test]
+    fn no_value_makes_parsing_panic(
+        field in prop::sample::select(FieldId::all().collect::<Vec<_>>()),
+        value in "[-+|0-9a-fx:./*()]{1,20}|\\PC{1,8}",
+    ) {
+        fuzz_match_text(format!("{}={value}", field.name()).as_bytes());
+        let _ = parse_value(field, &value);
+    }
+
+    #[test]
+    fn every_value_survives_alone(
+        (field, (value, mask)) in prop::sample::select(FieldId::all().collect::<Vec<_>>())
+            .prop_filter("frag and flags are canonical in matches", |field| *field != FieldId::NwFrag)
+            .prop_flat_map(|field| (Just(field), field_bits(field))),
+    ) {
+        let text = format_value(field, value, mask);
+        prop_assert_eq!(parse_value(field, &text), Ok((value, mask)), "through {}", text);
+    }
+}
+
+#[test]
+fn names_of_the_same_bits_mean_what_the_protocol_says() {
+    for (text, expected) in [
+        ("arp,nw_src=1.1.1.1,nw_proto=1", "arp,arp_spa=1.1.1.1,arp_op=1"),
+        ("ip,arp_spa=1.1.1.1", "ip,nw_src=1.1.1.1"),
+        ("udp,tcp_dst=80", "udp,tp_dst=80"),
+        ("ip,nw_tos=33", "ip,nw_tos=32"),
+        ("tp_dst=80,sctp6", "sctp6,tp_dst=80"),
+        ("icmp,tp_src=8,tp_dst=0", "icmp,icmp_type=8,icmp_code=0"),
+        (
+            "icmp6,icmp_type=135,icmp_code=0,nd_target=::1",
+            "icmp6,icmp_type=135,icmp_code=0,nd_target=::1",
+        ),
+    ] {
+        assert_eq!(canonical(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_match_that_asks_nothing_is_empty() {
+    for text in
+        ["", " , ", "eth", "packet_type=(0,0)", "reg0=*", "dl_src=*,tcp_dst=*", "tun_id=5/0"]
+    {
+        assert_eq!(read(text), Ok(Match::any()), "{text}");
+        assert_eq!(canonical(text), "", "{text}");
+    }
+}
+
+#[test]
+fn forms_of_the_same_tag_are_one_match() {
+    let same = |a: &str, b: &str| assert_eq!(read(a), read(b), "{a} and {b}");
+    same("dl_vlan=0xffff", "vlan_tci=0x0000");
+    same("dl_vlan=65535", "vlan_vid=0");
+    same("vlan_tci=0x0000/0xf000", "vlan_tci=0/0x1000");
+    same("dl_vlan_pcp=3", "vlan_vid=0x1000/0x1000,vlan_pcp=3");
+    same("dl_vlan=5,dl_vlan_pcp=3", "vlan_tci=0x7005");
+    same("ip,nw_frag=no", "ip_frag=no,ip");
+}
+
+#[test]
+fn ports_go_by_their_names() {
+    let matching = parse_match("in_port=\"to the left\"", &TwoPorts).expect("a known port");
+    assert_eq!(matching, read("in_port=2").expect("a number"));
+    assert_eq!(format_match(&matching, &TwoPorts), "in_port=\"to the left\"");
+    let matching = parse_match("in_port=p1,actset_output=p1", &TwoPorts).expect("a known port");
+    assert_eq!(format_match(&matching, &TwoPorts), "actset_output=p1,in_port=p1");
+    assert_eq!(format_match(&matching, &NoPortNames), "actset_output=1,in_port=1");
+}
+
+#[test]
+fn errors_say_how_to_mend_the_match() {
+    for (text, expected) in [
+        ("nw_dts=1.1.1.1", "no field is called `nw_dts`: is it `nw_dst`?"),
+        ("tpc", "no field is called `tpc`: is it `tcp`?"),
+        ("reg16=1", "no field is called `reg16`: is it `reg1`?"),
+        ("frobnicate=1", "no field is called `frobnicate`"),
+        ("skb_priority=1", "`skb_priority` can be shown, but not matched"),
+        (
+            "ip,nw_dst",
+            "`nw_dst` needs a value: write `nw_dst=` and an address, address/length or address/mask: 10.0.0.0/8",
+        ),
+        ("tcp=6", "`tcp` stands alone: it takes no value"),
+        (
+            "ip,nw_dst=10.0.0",
+            "`10.0.0` is no value of `nw_dst`: write an address, address/length or address/mask: 10.0.0.0/8",
+        ),
+        (
+            "ip,nw_dst=10.0.0.0/33",
+            "`10.0.0.0/33` is no value of `nw_dst`: write an address, address/length or address/mask: 10.0.0.0/8",
+        ),
+        (
+            "reg0=0x100000000",
+            "`0x100000000` does not fit `reg0`: only the bits 0xffffffff may be set",
+        ),
+        ("ip,nw_tos=256", "`256` does not fit `nw_tos`: only the bits 0xfc may be set"),
+        ("arp,arp_op=256", "`256` does not fit `arp_op`: only the bits 0xff may be set"),
+        ("dl_type=0x800/0xff00", "`dl_type` can only be matched whole: leave out the mask"),
+        (
+            "tcp,tcp_flags=+syn+foo",
+            "`foo` is no flag of `tcp_flags`: it has fin, syn, rst, psh, ack, urg, ece, cwr, ns, [200], [400], [800]",
+        ),
+        ("ct_state=+trk-trk", "`trk` is given twice in `ct_state`: give each flag once"),
+        ("tcp,udp", "`udp` contradicts `tcp`: leave out one of them"),
+        ("dl_vlan=5,dl_vlan=6", "`dl_vlan=6` contradicts `dl_vlan=5`: leave out one of them"),
+        (
+            "nw_src=1.1.1.1",
+            "`nw_src=1.1.1.1` means nothing without ip; or arp or rarp: add that to the match",
+        ),
+        (
+            "nw_frag=later,tcp,tp_dst=80",
+            "`tp_dst=80` means nothing without tcp or tcp6, and no later fragments; or udp or udp6, and no later fragments; or sctp or sctp6, and no later fragments; or icmp; or icmp6: add that to the match",
+        ),
+        ("icmp,tp_src=300", "`tp_src=300` does not fit `icmp_type`: only the bits 0xff may be set"),
+        ("in_port=p1", "`p1` is no value of `in_port`: write a port's number or name: 1, LOCAL"),
+    ] {
+        let error = read(text).expect_err(text);
+        assert_eq!(error.to_string(), expected, "{text}");
+    }
+}
+
+#[test]
+fn values_in_actions_are_written_as_open_vswitch_writes_them() {
+    // `ovs-ofctl -O OpenFlow15 parse-flow 'tcp,actions=set_field:VALUE->FIELD'`, Open vSwitch 3.1.
+    for (field, text, expected) in [
+        (FieldId::Reg0, "5", "0x5"),
+        (FieldId::Reg0, "0", "0"),
+        (FieldId::Reg0, "5/7", "0x5/0x7"),
+        (FieldId::Reg0, "0/7", "0/0x7"),
+        (FieldId::Reg0, "0x10/0xf", "0/0xf"),
+        (FieldId::TcpSrc, "80/0xff", "80/0xff"),
+        (FieldId::Ipv4Src, "10.0.0.0/8", "10.0.0.0/8"),
+        (FieldId::Ipv4Src, "10.0.0.1/255.0.0.255", "10.0.0.1/255.0.0.255"),
+        (FieldId::EthSrc, "0:1:2:3:4:5/ff:ff:0:0:0:0", "00:01:00:00:00:00/ff:ff:00:00:00:00"),
+        (FieldId::VlanVid, "4101", "4101"),
+        (FieldId::VlanTci, "0x5", "0x5"),
+        (FieldId::InPort, "LOCAL", "LOCAL"),
+        (FieldId::IpDscp, "010", "8"),
+        (FieldId::TunFlags, "+oam", "oam"),
+        (FieldId::Ipv6Label, "5/0xf", "0x5/0xf"),
+        (FieldId::Ipv6Src, "::1/64", "::/64"),
+        (FieldId::Xxreg0, "0x12345", "0x12345"),
+    ] {
+        let (value, mask) = parse_value(field, text).expect(text);
+        assert_eq!(format_value(field, value, mask), expected, "{text}");
+    }
+    assert_eq!(format_value(FieldId::Reg0, 5, 0), "ANY");
+}
