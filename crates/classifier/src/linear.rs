@@ -1,0 +1,96 @@
+//! The oracle: a list of rules, each lookup looks at all of them.
+//!
+//! It exists to be obviously right, and is what the other classifiers are compared with.
+
+use shunt_flow::{FlowKey, FlowMask, Match};
+
+use crate::{Classifier, Lifetime, Priority, Rank, Version};
+
+/// A classifier that scans a list of rules.
+///
+/// Every operation takes time proportional to the number of rules.
+#[derive(Clone, Debug)]
+pub struct Linear<R> {
+    rules: Vec<Listed<R>>,
+}
+
+#[derive(Clone, Debug)]
+struct Listed<R> {
+    matching: Match,
+    rank: Rank,
+    lifetime: Lifetime,
+    rule: R,
+}
+
+impl<R> Linear<R> {
+    /// A table without rules.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { rules: Vec::new() }
+    }
+
+    fn visible(&self, version: Version) -> impl Iterator<Item = &Listed<R>> {
+        self.rules.iter().filter(move |listed| listed.lifetime.is_visible(version))
+    }
+
+    fn best(&self, key: &FlowKey, version: Version) -> Option<&Listed<R>> {
+        let matching = self.visible(version).filter(|listed| listed.matching.matches(key));
+        matching.max_by_key(|listed| listed.rank)
+    }
+}
+
+impl<R> Default for Linear<R> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<R: Clone> Classifier<R> for Linear<R> {
+    fn insert(&mut self, matching: Match, rank: Rank, added: Version, rule: R) {
+        self.rules.push(Listed { matching, rank, lifetime: Lifetime::since(added), rule });
+    }
+
+    fn remove(&mut self, matching: &Match, rank: Rank, removed: Version) -> Option<R> {
+        let listed = self.rules.iter_mut().find(|listed| {
+            listed.lifetime.removed.is_none() && listed.rank == rank && listed.matching == *matching
+        })?;
+        listed.lifetime.removed = Some(removed);
+        Some(listed.rule.clone())
+    }
+
+    fn reclaim(&mut self, oldest: Version) {
+        self.rules.retain(|listed| !listed.lifetime.is_over(oldest));
+    }
+
+    fn find_exact(&self, matching: &Match, priority: Priority, version: Version) -> Option<&R> {
+        let same =
+            |listed: &&Listed<R>| listed.rank.priority == priority && listed.matching == *matching;
+        self.visible(version).filter(same).max_by_key(|listed| listed.rank).map(|l| &l.rule)
+    }
+
+    fn lookup(&self, key: &FlowKey, version: Version) -> Option<&R> {
+        self.best(key, version).map(|listed| &listed.rule)
+    }
+
+    /// Adds the masks of all rules that rank at or above the answer: whether each of these
+    /// matches is all that the answer depends on.
+    fn lookup_masked(&self, key: &FlowKey, version: Version, mask: &mut FlowMask) -> Option<&R> {
+        let best = self.best(key, version);
+        let rank = best.map(|listed| listed.rank);
+        self.visible(version)
+            .filter(|listed| rank.is_none_or(|rank| listed.rank >= rank))
+            .for_each(|listed| mask.add_sparse(listed.matching.mask()));
+        best.map(|listed| &listed.rule)
+    }
+
+    fn rules<'a>(&'a self, version: Version) -> impl Iterator<Item = (&'a Match, Rank, &'a R)>
+    where
+        R: 'a,
+    {
+        self.visible(version).map(|listed| (&listed.matching, listed.rank, &listed.rule))
+    }
+
+    fn len(&self) -> usize {
+        self.rules.len()
+    }
+}

@@ -1,0 +1,162 @@
+//! Generators of rules, keys and the lives of tables, for property tests.
+//!
+//! Values come from small sets and masks from few shapes, so that rules overlap, share subtables,
+//! nest in the tries and differ in single bits, and keys meet them.
+
+use proptest::{prelude::*, sample::Index, sample::select};
+use shunt_flow::{
+    FieldId::{self, *},
+    FlowKey, FlowMask, Match,
+};
+
+use crate::Priority;
+
+/// One step in the life of a table.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// A rule is added, the youngest of all.
+    Insert(Match, Priority),
+    /// The life of one of the living rules ends.
+    Remove(Index),
+    /// One of the living rules is replaced by another with its match and rank.
+    Modify(Index),
+    /// What was done so far is published: what follows belongs to the next version.
+    Publish,
+    /// The versions that are this far behind the newest are reclaimed, and all before them.
+    Reclaim(u64),
+}
+
+/// Lives of tables of up to `length_max` steps.
+pub fn ops(length_max: usize) -> impl Strategy<Value = Vec<Op>> {
+    let op = prop_oneof![
+        8 => (matching(), priority()).prop_map(|(matching, priority)| Op::Insert(matching, priority)),
+        3 => any::<Index>().prop_map(Op::Remove),
+        1 => any::<Index>().prop_map(Op::Modify),
+        3 => Just(Op::Publish),
+        1 => (0u64..4).prop_map(Op::Reclaim),
+    ];
+    prop::collection::vec(op, 0..=length_max)
+}
+
+/// Few priorities, both ends among them.
+pub fn priority() -> impl Strategy<Value = Priority> {
+    select(vec![0, 1, 2, 3, u16::MAX]).prop_map(Priority::new)
+}
+
+/// Matches whose values are those of [`key`] and whose masks have one of few shapes.
+pub fn matching() -> impl Strategy<Value = Match> {
+    (key(), mask()).prop_map(|(key, mask)| Match::new(&key, &mask))
+}
+
+/// Keys of packets and of what no packet has, with few values in each field.
+pub fn key() -> impl Strategy<Value = FlowKey> {
+    let fields: Vec<_> = VALUES
+        .iter()
+        .map(|(field, values)| select(*values).prop_map(move |value| (*field, value)))
+        .collect();
+    fields.prop_map(|fields| {
+        let mut key = FlowKey::ZERO;
+        fields.into_iter().for_each(|(field, value)| key.set_field(field, value));
+        key
+    })
+}
+
+/// Keys with any bit set.
+pub fn noise() -> impl Strategy<Value = FlowKey> {
+    any::<[u64; 27]>().prop_map(|words| {
+        let mut key = FlowKey::ZERO;
+        key.words_mut().iter_mut().zip(words.iter().cycle()).for_each(|(to, from)| *to = *from);
+        key
+    })
+}
+
+/// Masks of few shapes: fields in full, prefixes, masks with holes.
+fn mask() -> impl Strategy<Value = FlowMask> {
+    let bits = prop_oneof![
+        4 => select(vec![0, 1, 7, 8, 9, 16, 24, 31, 32]).prop_map(Bits::Prefix),
+        1 => Just(Bits::Holes),
+    ];
+    (select(SHAPES), bits.clone(), bits).prop_map(|(shape, first, second)| {
+        let mut mask = FlowMask::EMPTY;
+        shape.full.iter().for_each(|field| mask.add_field(*field));
+        shape.partial.iter().zip([first, second]).for_each(|(field, bits)| {
+            mask.add_bits(*field, bits.of(*field));
+        });
+        mask
+    })
+}
+
+/// Which bits of a field a mask has.
+#[derive(Clone, Copy, Debug)]
+enum Bits {
+    /// As many leading bits as there are in so many 32nds of the field.
+    Prefix(u32),
+    Holes,
+}
+
+impl Bits {
+    fn of(self, field: FieldId) -> u128 {
+        let width = u32::from(field.width());
+        match self {
+            Self::Prefix(length) => {
+                let rest = u128::MAX.checked_shr(128 - width + width * length / 32).unwrap_or(0);
+                field.value_max() & !rest
+            }
+            Self::Holes => 0xc000_00c0_0000_0000_8000_0000_c000_8081 & field.value_max(),
+        }
+    }
+}
+
+/// The fields that a mask has: in full, and in part.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    full: &'static [FieldId],
+    partial: &'static [FieldId],
+}
+
+const SHAPES: &[Shape] = &[
+    Shape { full: &[], partial: &[] },
+    Shape { full: &[InPort], partial: &[] },
+    Shape { full: &[Reg0, Metadata], partial: &[] },
+    Shape { full: &[Reg0, InPort, EthType, IpProto], partial: &[] },
+    Shape { full: &[EthDst, VlanTci], partial: &[] },
+    Shape { full: &[EthType], partial: &[Ipv4Src] },
+    Shape { full: &[EthType], partial: &[Ipv4Dst, Ipv4Src] },
+    Shape { full: &[EthType, IpProto], partial: &[Ipv4Dst, TcpDst] },
+    Shape { full: &[EthType, IpProto], partial: &[TcpSrc, TcpDst] },
+    Shape { full: &[EthType, TcpFlags], partial: &[TcpDst] },
+    Shape { full: &[InPort, EthType], partial: &[Ipv4Dst] },
+    Shape { full: &[EthType, ArpOp], partial: &[ArpSpa, ArpTpa] },
+    Shape { full: &[EthType], partial: &[Ipv6Src, Ipv6Dst] },
+    Shape { full: &[EthType, IpProto, TcpDst], partial: &[Ipv6Dst] },
+    Shape { full: &[], partial: &[Ipv4Dst, Ipv6Dst] },
+    Shape { full: &[TcpFlags], partial: &[] },
+];
+
+const IPV4: &[u128] =
+    &[0, 0x0a00_0001, 0x0a00_0002, 0x0a01_0001, 0x0a80_0001, 0xc0a8_0001, 0xc0a8_0081];
+
+const IPV6: &[u128] = &[
+    0,
+    0xfd00_0000_0000_0000_0000_0000_0000_0001,
+    0xfd00_0000_0000_0000_0000_0000_0000_0002,
+    0xfd00_0001_0000_0000_0000_0000_0000_0001,
+    0x2001_0db8_0000_0000_8000_0000_0000_0001,
+];
+
+const VALUES: &[(FieldId, &[u128])] = &[
+    (InPort, &[1, 2]),
+    (Reg0, &[0, 1]),
+    (Metadata, &[0, 1]),
+    (EthDst, &[0, 0x0200_0000_0001]),
+    (EthType, &[0x0800, 0x0806, 0x86dd, 0x88cc]),
+    (VlanTci, &[0, 0x1001]),
+    (Ipv4Src, IPV4),
+    (Ipv4Dst, IPV4),
+    (Ipv6Src, IPV6),
+    (Ipv6Dst, IPV6),
+    (IpProto, &[6, 17]),
+    (TcpSrc, &[0, 80, 0x8050, 1024]),
+    (TcpDst, &[0, 80, 81, 443]),
+    (TcpFlags, &[0, 2]),
+];

@@ -1,0 +1,327 @@
+//! A binary prefix trie that says which lengths of prefix a value has in a set, and why not others.
+//!
+//! A classifier asks it: "the packet's address is 10.1.2.3; can a rule with a `/16` match?"
+//! The answer for all lengths comes from one walk, and with it the number of leading bits of the
+//! address that prove it, so that a cache entry made of the answer needs those bits only.
+//!
+//! # Shape
+//!
+//! Chains of nodes with one child are one node (Morrison, *PATRICIA: Practical Algorithm To
+//! Retrieve Information Coded in Alphanumeric*, 1968).
+//! Invariants:
+//!
+//! 1. a child's prefix starts with its parent's prefix, and is longer;
+//! 2. child `b` goes on with bit `b`;
+//! 3. every node but the root holds a prefix of the set (`count > 0`) or has two children.
+//!
+//! By the third there are fewer than twice as many nodes as distinct prefixes.
+//! Nodes live in one array and name each other by index; node 0 is the root, so 0 also says
+//! "no child".
+//!
+//! # Walk
+//!
+//! The set `{10.0.0.0/8, 10.1.0.0/16, 192.168.0.0/16}` and the value 10.2.0.1:
+//!
+//! ```text
+//! root /0 ──0──► 10.0.0.0/8 ──0──► 10.1.0.0/16      10.1. = 00001010 00000001
+//!    └────1──► 192.168.0.0/16                       10.2. = 00001010 00000010
+//! ```
+//!
+//! The walk passes `10.0.0.0/8`, which is held: length 8 matches.
+//! It leaves the tree in `10.1.0.0/16`, whose prefix differs from the value at the 15th bit.
+//! No value with these 15 leading bits has more prefixes in the set, so 15 bits prove that no
+//! `/16` matches; that no `/12` does is proved by 12 bits, as there is none of that length on
+//! the way.
+
+/// The root's index; as no node's child is the root, also the mark of an absent child.
+const ROOT: u32 = 0;
+const ABSENT: u32 = ROOT;
+
+/// Bits of the longest prefix.
+const WIDTH: u8 = 128;
+
+/// A multiset of prefixes of up to 128 bits.
+///
+/// Values are left-aligned: the first bit of a prefix is bit 127. Operations take time
+/// proportional to the number of nodes on a path, at most the length of the prefix.
+#[derive(Clone, Debug)]
+pub(crate) struct Trie {
+    nodes: Vec<Node>,
+    free: Vec<u32>,
+}
+
+#[derive(Clone, Debug)]
+struct Node {
+    /// Bits beyond `length` are zero.
+    prefix: u128,
+    length: u8,
+    /// How often the set holds this prefix.
+    count: u32,
+    children: [u32; 2],
+}
+
+/// Which prefixes of a value a [`Trie`] holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Prefixes {
+    /// Bit `i` is set when the set holds the value's prefix of `i + 1` bits.
+    held: u128,
+    /// Every value that shares this many leading bits has the same prefixes in the set.
+    proof_bits: u8,
+}
+
+impl Trie {
+    pub(crate) fn new() -> Self {
+        let root = Node { prefix: 0, length: 0, count: 0, children: [ABSENT; 2] };
+        Self { nodes: vec![root], free: Vec::new() }
+    }
+
+    /// Adds the first `length` bits of `value`.
+    pub(crate) fn insert(&mut self, value: u128, length: u8) {
+        debug_assert!(length <= WIDTH);
+        let prefix = truncate(value, length);
+        let mut at = ROOT;
+        while self.node(at).length < length {
+            let side = side(prefix, self.node(at).length);
+            let child = self.node(at).children[side];
+            let below = if child == ABSENT {
+                self.allocate(Node { prefix, length, count: 0, children: [ABSENT; 2] })
+            } else {
+                self.fork(child, prefix, length)
+            };
+            self.node_mut(at).children[side] = below;
+            at = below;
+        }
+        self.node_mut(at).count += 1;
+    }
+
+    /// Takes one copy of the first `length` bits of `value` out of the set. There must be one.
+    pub(crate) fn remove(&mut self, value: u128, length: u8) {
+        let prefix = truncate(value, length);
+        let (mut grandparent, mut parent, mut at) = (ROOT, ROOT, ROOT);
+        while self.node(at).length < length {
+            (grandparent, parent) = (parent, at);
+            at = self.node(at).children[side(prefix, self.node(at).length)];
+            if at == ABSENT {
+                debug_assert!(false, "a prefix that is removed is held");
+                return;
+            }
+        }
+        debug_assert_eq!((self.node(at).prefix, self.node(at).length), (prefix, length));
+        self.node_mut(at).count -= 1;
+        self.tidy(at, parent);
+        self.tidy(parent, grandparent);
+    }
+
+    /// The prefixes of `value` that the set holds.
+    pub(crate) fn prefixes(&self, value: u128) -> Prefixes {
+        let mut held = 0;
+        let mut node = &self.nodes[ROOT as usize];
+        let proof_bits = loop {
+            if node.count > 0 && node.length > 0 {
+                held |= 1 << (node.length - 1);
+            }
+            if node.length == WIDTH || node.children == [ABSENT; 2] {
+                break node.length;
+            }
+            let child = node.children[side(value, node.length)];
+            if child == ABSENT {
+                break node.length + 1;
+            }
+            node = &self.nodes[child as usize];
+            let common = common_bits(value, node.prefix);
+            if common < node.length {
+                break common + 1;
+            }
+        };
+        Prefixes { held, proof_bits }
+    }
+
+    /// A node on the way to `child` where `prefix` can go on: `child` itself if its prefix is
+    /// one of `prefix`, else a new node at the bit where the two part.
+    fn fork(&mut self, child: u32, prefix: u128, length: u8) -> u32 {
+        let below = self.node(child);
+        let common = common_bits(prefix, below.prefix).min(below.length).min(length);
+        if common == below.length {
+            return child;
+        }
+        let mut children = [ABSENT; 2];
+        children[side(below.prefix, common)] = child;
+        self.allocate(Node { prefix: truncate(prefix, common), length: common, count: 0, children })
+    }
+
+    /// Takes `at` out if the invariants no longer have a place for it.
+    fn tidy(&mut self, at: u32, parent: u32) {
+        let node = self.node(at);
+        let ([ABSENT, heir] | [heir, ABSENT]) = node.children else { return };
+        if at == ROOT || node.count > 0 {
+            return;
+        }
+        let side = side(node.prefix, self.node(parent).length);
+        self.node_mut(parent).children[side] = heir;
+        self.free.push(at);
+    }
+
+    fn allocate(&mut self, node: Node) -> u32 {
+        if let Some(index) = self.free.pop() {
+            *self.node_mut(index) = node;
+            return index;
+        }
+        #[expect(clippy::expect_used, reason = "that many nodes would fill 128 GiB")]
+        let index = u32::try_from(self.nodes.len()).expect("a trie has fewer than 2^32 nodes");
+        self.nodes.push(node);
+        index
+    }
+
+    fn node(&self, index: u32) -> &Node {
+        &self.nodes[index as usize]
+    }
+
+    fn node_mut(&mut self, index: u32) -> &mut Node {
+        &mut self.nodes[index as usize]
+    }
+}
+
+impl Prefixes {
+    /// If the set does not hold the value's prefix of `length` bits (at least 1): how many
+    /// leading bits of the value prove that.
+    pub(crate) fn absence(self, length: u8) -> Option<u8> {
+        let is_held = self.held >> (length - 1) & 1 == 1;
+        (!is_held).then(|| self.proof_bits.min(length))
+    }
+}
+
+/// `value` without the bits beyond `length`.
+fn truncate(value: u128, length: u8) -> u128 {
+    value & leading_ones(length)
+}
+
+/// The mask of the first `count` bits.
+pub(crate) fn leading_ones(count: u8) -> u128 {
+    !u128::MAX.checked_shr(u32::from(count)).unwrap_or(0)
+}
+
+/// The bit that follows the first `length`.
+fn side(value: u128, length: u8) -> usize {
+    usize::from(value >> (WIDTH - 1 - length) & 1 == 1)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "at most 128")]
+fn common_bits(a: u128, b: u128) -> u8 {
+    (a ^ b).leading_zeros() as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ip(text: &str) -> u128 {
+        u128::from(u32::from(text.parse::<std::net::Ipv4Addr>().unwrap())) << 96
+    }
+
+    fn trie(prefixes: &[(&str, u8)]) -> Trie {
+        let mut trie = Trie::new();
+        prefixes.iter().for_each(|(address, length)| trie.insert(ip(address), *length));
+        trie
+    }
+
+    #[test]
+    fn an_empty_set_is_proved_without_a_bit() {
+        assert_eq!(Trie::new().prefixes(ip("10.0.0.1")), Prefixes { held: 0, proof_bits: 0 });
+    }
+
+    #[test]
+    fn the_walk_of_the_essay_holds() {
+        let trie = trie(&[("10.0.0.0", 8), ("10.1.0.0", 16), ("192.168.0.0", 16)]);
+        let found = trie.prefixes(ip("10.2.0.1"));
+        assert_eq!(found, Prefixes { held: 1 << 7, proof_bits: 15 });
+        assert_eq!(found.absence(8), None);
+        assert_eq!(found.absence(12), Some(12));
+        assert_eq!(found.absence(16), Some(15));
+    }
+
+    #[test]
+    fn an_address_on_the_other_side_of_the_only_prefix_is_excluded_by_one_bit() {
+        let trie = trie(&[("192.248.2.0", 24)]);
+        assert_eq!(trie.prefixes(ip("10.231.0.166")).absence(24), Some(1));
+    }
+
+    #[test]
+    fn whole_addresses_are_prefixes_too() {
+        let mut trie = Trie::new();
+        trie.insert(7, 128);
+        assert_eq!(trie.prefixes(7).absence(128), None);
+        assert_eq!(trie.prefixes(6).absence(128), Some(128));
+    }
+
+    #[test]
+    fn removing_what_was_added_leaves_no_nodes() {
+        let prefixes = [("10.0.0.0", 8), ("10.1.0.0", 16), ("10.1.2.3", 32), ("10.1.0.0", 16)];
+        let mut trie = trie(&prefixes);
+        for (address, length) in prefixes {
+            trie.remove(ip(address), length);
+        }
+        assert_eq!(trie.nodes.len() - trie.free.len(), 1);
+    }
+
+    /// Prefixes crowded around few values, so that they nest and part at every depth.
+    fn prefix() -> impl Strategy<Value = (u128, u8)> {
+        let value =
+            (0u128..4, 0u32..120, 0u128..16).prop_map(|(top, at, low)| top << 126 | low << at);
+        (value, prop_oneof![Just(0), Just(1), 0u8..=128, Just(32), Just(127), Just(128)])
+    }
+
+    fn check_invariants(trie: &Trie) {
+        let mut stack = vec![ROOT];
+        let mut seen = 0;
+        while let Some(index) = stack.pop() {
+            let node = trie.node(index);
+            seen += 1;
+            assert_eq!(truncate(node.prefix, node.length), node.prefix);
+            let children = node.children.iter().filter(|child| **child != ABSENT).count();
+            assert!(index == ROOT || node.count > 0 || children == 2);
+            for (bit, child) in node.children.iter().enumerate().filter(|(_, c)| **c != ABSENT) {
+                let below = trie.node(*child);
+                assert!(below.length > node.length);
+                assert_eq!(truncate(below.prefix, node.length), node.prefix);
+                assert_eq!(side(below.prefix, node.length), bit);
+                stack.push(*child);
+            }
+        }
+        assert_eq!(seen, trie.nodes.len() - trie.free.len());
+    }
+
+    proptest! {
+        #[test]
+        fn every_length_is_answered_as_a_list_would(
+            set in prop::collection::vec((prefix(), any::<bool>()), 0..40),
+            values in prop::collection::vec((prefix(), any::<u128>()), 1..20),
+        ) {
+            let mut trie = Trie::new();
+            set.iter().for_each(|((value, length), _)| trie.insert(*value, *length));
+            check_invariants(&trie);
+            for ((value, length), _) in set.iter().filter(|(_, stays)| !stays) {
+                trie.remove(*value, *length);
+                check_invariants(&trie);
+            }
+            let list: Vec<_> = set.iter().filter(|(_, stays)| *stays).map(|(p, _)| *p).collect();
+            let holds = |value: u128, length: u8| {
+                list.iter().any(|(held, l)| *l == length && (held ^ value) & leading_ones(length) == 0)
+            };
+            for ((value, _), noise) in values {
+                let found = trie.prefixes(value);
+                for length in 1..=WIDTH {
+                    let absence = found.absence(length);
+                    prop_assert_eq!(absence.is_none(), holds(value, length));
+                    // Whatever the bits that are not part of the proof are, it still holds.
+                    if let Some(bits) = absence {
+                        prop_assert!(bits <= length);
+                        let proof = leading_ones(bits);
+                        prop_assert!(!holds(value & proof | noise & !proof, length));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Tuple space search judged by the oracle, over random lives of tables.
+
+use proptest::prelude::*;
+use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
+
+use super::TupleSpace;
+use crate::{
+    Classifier, Lifetime, Linear, Rank, Version,
+    testing::{self, Op},
+};
+
+/// A table, its oracle, and every rule that neither has been told to forget.
+struct Life {
+    table: TupleSpace<u64>,
+    oracle: Linear<u64>,
+    rules: Vec<(Match, Rank, Lifetime)>,
+    version: Version,
+    oldest: Version,
+    rules_made: u64,
+}
+
+impl Life {
+    fn of(ops: &[Op]) -> Self {
+        let mut life = Self {
+            table: TupleSpace::new(7),
+            oracle: Linear::new(),
+            rules: Vec::new(),
+            version: Version::ZERO,
+            oldest: Version::ZERO,
+            rules_made: 0,
+        };
+        ops.iter().for_each(|op| life.apply(op));
+        life
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match op {
+            Op::Insert(matching, priority) => {
+                let rank = Rank { priority: *priority, age: self.rules_made };
+                self.insert(matching.clone(), rank);
+            }
+            Op::Remove(index) => {
+                self.remove(index);
+            }
+            Op::Modify(index) => {
+                if let Some((matching, rank)) = self.remove(index) {
+                    self.insert(matching, rank);
+                }
+            }
+            Op::Publish => self.version = self.version.next(),
+            Op::Reclaim(behind) => {
+                let oldest = Version::new(self.version.number().saturating_sub(*behind));
+                self.oldest = self.oldest.max(oldest);
+                self.table.reclaim(oldest);
+                self.oracle.reclaim(oldest);
+                self.rules.retain(|(_, _, lifetime)| !lifetime.is_over(oldest));
+            }
+        }
+        assert_eq!(self.table.len(), self.oracle.len());
+    }
+
+    fn insert(&mut self, matching: Match, rank: Rank) {
+        let rule = self.rules_made;
+        self.rules_made += 1;
+        self.table.insert(matching.clone(), rank, self.version, rule);
+        self.oracle.insert(matching.clone(), rank, self.version, rule);
+        self.rules.push((matching, rank, Lifetime::since(self.version)));
+    }
+
+    fn remove(&mut self, index: &prop::sample::Index) -> Option<(Match, Rank)> {
+        let living = self.living();
+        (!living.is_empty()).then(|| self.end(*index.get(&living)))
+    }
+
+    fn living(&self) -> Vec<usize> {
+        let is_living = |position: &usize| self.rules[*position].2.removed.is_none();
+        (0..self.rules.len()).filter(is_living).collect()
+    }
+
+    fn end(&mut self, position: usize) -> (Match, Rank) {
+        let (matching, rank, lifetime) = &mut self.rules[position];
+        lifetime.removed = Some(self.version);
+        let removed = self.table.remove(matching, *rank, self.version);
+        assert_eq!(removed, self.oracle.remove(matching, *rank, self.version));
+        assert!(removed.is_some());
+        (matching.clone(), *rank)
+    }
+
+    /// The versions that a thread may still be at.
+    fn versions(&self) -> impl Iterator<Item = Version> + use<> {
+        (self.oldest.number()..=self.version.number()).map(Version::new)
+    }
+
+    /// The masks of all rules held that rank at or above `rank`, and the Ethernet type.
+    fn mask_widest(&self, rank: Option<Rank>) -> FlowMask {
+        let mut mask = FlowMask::EMPTY;
+        mask.add_field(FieldId::EthType);
+        let ranking = self.rules.iter().filter(|(_, r, _)| rank.is_none_or(|rank| *r >= rank));
+        ranking.for_each(|(matching, _, _)| mask.add_sparse(matching.mask()));
+        mask
+    }
+
+    fn rank(&self, rule: u64, version: Version) -> Rank {
+        self.oracle.rules(version).find(|(_, _, r)| **r == rule).unwrap().1
+    }
+}
+
+/// `key` under `mask`, `other` elsewhere.
+fn outside(key: &FlowKey, mask: &FlowMask, other: &FlowKey) -> FlowKey {
+    let mut mixed = other.clone();
+    let words = mixed.words_mut().iter_mut().zip(key.words()).zip(mask.words());
+    words.for_each(|((to, key), mask)| *to = key & mask | *to & !mask);
+    mixed
+}
+
+fn keys() -> impl Strategy<Value = Vec<FlowKey>> {
+    prop::collection::vec(testing::key(), 1..12)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
+    #[test]
+    fn every_answer_is_the_oracles(ops in testing::ops(60), keys in keys()) {
+        let life = Life::of(&ops);
+        for version in life.versions() {
+            for key in &keys {
+                let answer = life.oracle.lookup(key, version);
+                prop_assert_eq!(life.table.lookup(key, version), answer);
+                let mut mask = FlowMask::EMPTY;
+                prop_assert_eq!(life.table.lookup_masked(key, version, &mut mask), answer);
+            }
+        }
+    }
+
+    #[test]
+    fn keys_that_agree_under_the_mask_get_one_answer(
+        ops in testing::ops(60),
+        keys in keys(),
+        noise in testing::noise(),
+    ) {
+        let life = Life::of(&ops);
+        for version in life.versions() {
+            for key in &keys {
+                let mut mask = FlowMask::EMPTY;
+                let answer = life.table.lookup_masked(key, version, &mut mask);
+                for other in keys.iter().chain([&noise]) {
+                    let other = outside(key, &mask, other);
+                    prop_assert_eq!(life.oracle.lookup(&other, version), answer);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_oracles_mask_is_uniform_too(ops in testing::ops(40), keys in keys()) {
+        let life = Life::of(&ops);
+        for version in life.versions() {
+            for key in &keys {
+                let mut mask = FlowMask::EMPTY;
+                let answer = life.oracle.lookup_masked(key, version, &mut mask);
+                for other in &keys {
+                    let other = outside(key, &mask, other);
+                    prop_assert_eq!(life.oracle.lookup(&other, version), answer);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_mask_has_bits_beyond_those_of_the_rules_that_rank_at_or_above_the_answer(
+        ops in testing::ops(60),
+        keys in keys(),
+    ) {
+        let life = Life::of(&ops);
+        for version in life.versions() {
+            for key in &keys {
+                let mut mask = FlowMask::EMPTY;
+                let answer = life.table.lookup_masked(key, version, &mut mask);
+                let rank = answer.map(|rule| life.rank(*rule, version));
+                prop_assert!(mask.is_subset_of(&life.mask_widest(rank)));
+            }
+        }
+    }
+
+    #[test]
+    fn strict_find_and_listing_are_the_oracles(ops in testing::ops(60)) {
+        let life = Life::of(&ops);
+        for version in life.versions() {
+            for (matching, rank, _) in &life.rules {
+                let found = life.table.find_exact(matching, rank.priority, version);
+                prop_assert_eq!(found, life.oracle.find_exact(matching, rank.priority, version));
+            }
+            let mut listed: Vec<_> = life.table.rules(version).map(|(m, r, id)| (id, r, m)).collect();
+            let mut expected: Vec<_> = life.oracle.rules(version).map(|(m, r, id)| (id, r, m)).collect();
+            listed.sort_by_key(|(id, ..)| **id);
+            expected.sort_by_key(|(id, ..)| **id);
+            prop_assert_eq!(listed, expected);
+        }
+    }
+
+    #[test]
+    fn what_is_reclaimed_leaves_no_trace(ops in testing::ops(60), keys in keys()) {
+        let mut life = Life::of(&ops);
+        life.apply(&Op::Reclaim(0));
+        let mut fresh = TupleSpace::new(7);
+        for (matching, rank, rule) in life.oracle.rules(life.version) {
+            fresh.insert(matching.clone(), rank, life.version, *rule);
+        }
+        for key in &keys {
+            let (mut mask, mut expected) = (FlowMask::EMPTY, FlowMask::EMPTY);
+            let answer = life.table.lookup_masked(key, life.version, &mut mask);
+            prop_assert_eq!(answer, fresh.lookup_masked(key, life.version, &mut expected));
+            prop_assert_eq!(mask, expected);
+        }
+    }
+}
