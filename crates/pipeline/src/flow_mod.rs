@@ -5,7 +5,7 @@ use std::time::Duration;
 use shunt_classifier::Priority;
 use shunt_flow::{Match, PortNo};
 
-use crate::{Cookie, FlowFlags, Instructions, TableId};
+use crate::{BridgeId, Cookie, FlowFlags, Instructions, TableId};
 
 /// A request to add, modify or delete rules (`OFPT_FLOW_MOD`), whatever the version on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub enum FlowModCommand {
 pub enum TableSelector {
     /// One table.
     One(TableId),
-    /// All tables (`OFPTT_ALL`); only to delete.
+    /// All tables (`OFPTT_ALL`); not to add.
     All,
 }
 
@@ -83,4 +83,7 @@ pub enum FlowModError {
     /// `OFPFMFC_TABLE_FULL`.
     #[error("the table holds {0} rules, its limit")]
     TableFull(usize),
+    /// The bridge was removed meanwhile.
+    #[error("there is no bridge {0}")]
+    NoSuchBridge(BridgeId),
 }

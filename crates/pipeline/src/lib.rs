@@ -1,24 +1,96 @@
 //! OpenFlow tables, rules and their translation into traversals.
+//!
+//! A [`Pipeline`] holds the bridges of a daemon: their ports and their tables of [`Rule`]s.
+//! Controllers change it by [`FlowMod`]s; each change is a [`Version`] of its own, and answers with
+//! [`Delta`]s. Packet threads ask what becomes of a packet: [`Pipeline::translate`] answers with a
+//! [`Traversal`], which holds the [`DatapathAction`]s to execute, and every bit and every
+//! [`Object`] that this depended on. So it can be cached for all packets that agree with this one
+//! under its mask, until an [`Evictor`] says that a version made it stale.
+//!
+//! This crate knows nothing of sockets, threads and caches. Time is passed in.
+//!
+//! ```
+//! use shunt_flow::{FieldId, FlowKey, PortNo, text::NoPortNames};
+//! use shunt_pipeline::{
+//!     BridgeId, BridgeSettings, DatapathAction, DatapathPort, FlowModCommand, Pipeline,
+//!     PortConfig, PortInfo, PortKind, Time, text::parse_rule,
+//! };
+//!
+//! let (pipeline, bridge) = (Pipeline::new(1), BridgeId::new(1));
+//! pipeline.add_bridge(bridge, BridgeSettings::default());
+//! let port = |number| PortInfo {
+//!     number: PortNo::new(number),
+//!     name: format!("p{number}"),
+//!     kind: PortKind::Datapath(DatapathPort::new(number)),
+//!     config: PortConfig::default(),
+//!     link_up: true,
+//!     mac: [2, 0, 0, 0, 0, 1],
+//! };
+//! pipeline.set_ports(bridge, vec![port(1), port(2)])?;
+//!
+//! let rules = ["ip,actions=dec_ttl,goto_table:1", "table=1,ip,nw_dst=10.0.0.0/8,actions=output:2"]
+//!     .map(|rule| parse_rule(FlowModCommand::Add, rule, &NoPortNames).expect("a legal rule"));
+//! pipeline.apply(bridge, &rules, Time::ZERO)?;
+//!
+//! let mut packet = FlowKey::ZERO;
+//! packet.set_bridge(bridge.number().into());
+//! packet.set_in_port(PortNo::new(1));
+//! packet.set_field(FieldId::EthType, 0x0800);
+//! packet.set_field(FieldId::Ipv4Dst, 0x0a01_0203);
+//! packet.set_field(FieldId::NwTtl, 64);
+//! let traversal = pipeline.translate(&packet, pipeline.version());
+//!
+//! let [DatapathAction::SetHeader(ttl), DatapathAction::Output { port, .. }] = &*traversal.actions
+//! else { panic!("the packet leaves with another TTL") };
+//! assert_eq!((ttl.key().field(FieldId::NwTtl), port.number()), (63, 2));
+//!
+//! // Any packet to 10.0.0.0/8 with this TTL fares like this one, whichever port it came in by.
+//! assert_eq!(traversal.visits.len(), 2);
+//! assert_eq!(traversal.mask.field(FieldId::Ipv4Dst), 0xff00_0000);
+//! assert_eq!(traversal.mask.field(FieldId::InPort), 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod action;
+mod apply;
+mod bridge;
 mod delta;
+mod error;
 mod evictor;
+mod expiry;
+mod filter;
 mod flow_mod;
+mod history;
 mod id;
+mod iterative;
 mod outcome;
+mod pipeline;
 mod port;
+mod port_table;
 mod rule;
+mod settings;
+mod table;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod text;
 mod time;
+mod translate;
 mod traversal;
 
 pub use action::{Action, ControllerAction, PacketInReason, Subfield};
 pub use delta::{Delta, Object, RemovedReason, RuleChange, RuleDelta};
+pub use error::{NoSuchBridge, RejectedMod};
 pub use evictor::{EntryId, Evictor, InstallNo, Installed, OwnerId};
+pub use filter::RuleFilter;
 pub use flow_mod::{FlowMod, FlowModCommand, FlowModError, TableSelector};
 pub use id::{BridgeId, Cookie, DatapathPort, RuleId, TableId};
+pub use iterative::Iterative;
 pub use outcome::{DatapathAction, PacketIn, Punt};
+pub use pipeline::{Change, Pipeline};
 pub use port::{PortConfig, PortInfo, PortKind};
 pub use rule::{FlowFlags, Instructions, Rule, RuleStats, RuleTotals};
+pub use settings::BridgeSettings;
 pub use shunt_classifier::{Lifetime, Priority, Rank, Version};
+pub use table::TableTotals;
 pub use time::Time;
 pub use traversal::{Refresh, Traversal, TraversalError, Visit};

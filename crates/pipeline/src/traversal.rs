@@ -53,10 +53,13 @@ pub enum TraversalError {
     /// Resubmits or patch ports nested deeper than the bound.
     #[error("resubmits and patch ports are nested deeper than {0}")]
     TooDeep(u16),
-    /// More table lookups than the bound.
+    /// More table lookups by resubmit, goto or patch ports than the bound.
     #[error("more than {0} resubmits")]
     TooManyResubmits(u16),
     /// The packet came in by a port that no bridge has.
     #[error("the packet came in by a port that no bridge has")]
     NoSuchPort,
+    /// More steps than a packet thread is given.
+    #[error("more than {0} outputs and rewrites")]
+    TooManyActions(usize),
 }

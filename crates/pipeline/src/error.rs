@@ -1,0 +1,19 @@
+//! What can be wrong with a request to a pipeline.
+
+use crate::{BridgeId, FlowModError};
+
+/// A request names a bridge that the daemon does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no bridge {0}")]
+pub struct NoSuchBridge(pub BridgeId);
+
+/// One request of a batch was refused, so none of the batch was applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("flow-mod {index} of the batch: {error}")]
+pub struct RejectedMod {
+    /// Which one, from 0.
+    pub index: usize,
+    /// What is wrong with it.
+    #[source]
+    pub error: FlowModError,
+}

@@ -1,0 +1,71 @@
+//! A value that changes with versions, and all of its values that a version may still see.
+//!
+//! The newest value is at the end; few versions are alive at a time, so a search from the end is
+//! short.
+
+use std::sync::Arc;
+
+use shunt_classifier::{Lifetime, Version};
+
+/// The values of one thing, oldest first.
+#[derive(Debug)]
+pub(crate) struct History<T: ?Sized> {
+    values: Vec<(Lifetime, Arc<T>)>,
+}
+
+impl<T: ?Sized> History<T> {
+    /// A thing that has never had a value.
+    pub(crate) const fn new() -> Self {
+        Self { values: Vec::new() }
+    }
+
+    /// The value that `version` sees.
+    pub(crate) fn at(&self, version: Version) -> Option<&Arc<T>> {
+        let visible = |(lifetime, _): &&(Lifetime, _)| lifetime.is_visible(version);
+        self.values.iter().rev().find(visible).map(|(_, value)| value)
+    }
+
+    /// Replaces the value from `version` on.
+    pub(crate) fn set(&mut self, value: Arc<T>, version: Version) {
+        self.end(version);
+        self.values.push((Lifetime::since(version), value));
+    }
+
+    /// Takes the value away from `version` on.
+    pub(crate) fn end(&mut self, version: Version) {
+        if let Some((lifetime, _)) = self.values.last_mut() {
+            lifetime.removed.get_or_insert(version);
+        }
+    }
+
+    /// Forgets the values that no version from `oldest` on sees.
+    pub(crate) fn reclaim(&mut self, oldest: Version) {
+        self.values.retain(|(lifetime, _)| !lifetime.is_over(oldest));
+    }
+
+    /// Whether no value is held.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_version_sees_the_value_of_its_time() {
+        let mut history = History::new();
+        history.set(Arc::new('a'), Version::new(2));
+        history.set(Arc::new('b'), Version::new(4));
+        history.end(Version::new(6));
+        let seen = |history: &History<char>, number| history.at(Version::new(number)).map(|v| **v);
+        let all: Vec<_> = (1..8).map(|number| seen(&history, number)).collect();
+        let (a, b) = (Some('a'), Some('b'));
+        assert_eq!(all, [None, a, a, b, b, None, None]);
+        history.reclaim(Version::new(4));
+        assert_eq!((seen(&history, 3), seen(&history, 4)), (None, b));
+        history.reclaim(Version::new(6));
+        assert!(history.is_empty());
+    }
+}

@@ -1,0 +1,175 @@
+//! The iterative eviction engine: after every version, translate every entry anew.
+//!
+//! This is what Open vSwitch's revalidator does. It costs a translation per entry and version, and
+//! it is hard to get wrong: the other engines are measured against it, and tested by it.
+//!
+//! An entry stays if translating its packet again gives the same actions, by the same rules, from
+//! the same things consulted, and looks at no bit that the entry leaves open. Then every other
+//! packet of the entry's region fares like that one.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use shunt_classifier::Version;
+
+use crate::{Delta, EntryId, Evictor, Installed, Pipeline, Rule, Traversal, Visit};
+
+/// Watches entries by keeping their traversals.
+pub struct Iterative {
+    pipeline: Arc<Pipeline>,
+    version: Version,
+    entries: BTreeMap<EntryId, Arc<Traversal>>,
+}
+
+impl Iterative {
+    /// An engine without entries, at the pipeline's newest version.
+    #[must_use]
+    pub fn new(pipeline: Arc<Pipeline>) -> Self {
+        let version = pipeline.version();
+        Self { pipeline, version, entries: BTreeMap::new() }
+    }
+}
+
+impl Evictor for Iterative {
+    fn installed(&mut self, entry: EntryId, traversal: &Arc<Traversal>) -> Installed {
+        if traversal.version < self.version {
+            return Installed::Late;
+        }
+        self.entries.insert(entry, Arc::clone(traversal));
+        Installed::Recorded
+    }
+
+    fn removed(&mut self, entry: EntryId) {
+        self.entries.remove(&entry);
+    }
+
+    fn apply(&mut self, _deltas: &[Delta], version: Version) -> Vec<EntryId> {
+        self.version = version;
+        let pipeline = &self.pipeline;
+        let is_stale = |traversal: &Traversal| {
+            !still_holds(traversal, &pipeline.translate(&traversal.key, version))
+        };
+        self.entries.extract_if(.., |_, traversal| is_stale(traversal)).map(|(id, _)| id).collect()
+    }
+
+    fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+/// Whether an entry made of `old` is still right where its packet's traversal is now `new`.
+fn still_holds(old: &Traversal, new: &Traversal) -> bool {
+    old.actions == new.actions
+        && old.error == new.error
+        && old.reads == new.reads
+        && new.mask.is_subset_of(&old.mask)
+        && old.visits.len() == new.visits.len()
+        && old.visits.iter().zip(&new.visits).all(|(old, new)| same_answer(old, new))
+}
+
+fn same_answer(old: &Visit, new: &Visit) -> bool {
+    let revision = |rule: &Arc<Rule>| (rule.id, rule.revision);
+    old.bridge == new.bridge
+        && old.table == new.table
+        && old.rule.as_ref().map(revision) == new.rule.as_ref().map(revision)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use shunt_flow::FlowKey;
+
+    use super::*;
+    use crate::{
+        OwnerId,
+        testing::{Twin, cases, draw, generate, runner},
+    };
+
+    fn entry(slot: usize) -> EntryId {
+        let slot = u32::try_from(slot).expect("few entries");
+        EntryId { owner: OwnerId(0), slot, generation: 0 }
+    }
+
+    /// An engine with an entry for each packet.
+    fn install(twin: &Twin, packets: &[FlowKey]) -> (Iterative, BTreeMap<EntryId, Arc<Traversal>>) {
+        let mut engine = Iterative::new(Arc::clone(&twin.pipeline));
+        let mut entries = BTreeMap::new();
+        for (slot, key) in packets.iter().enumerate() {
+            let traversal = Arc::new(twin.translate(key));
+            assert_eq!(engine.installed(entry(slot), &traversal), Installed::Recorded);
+            entries.insert(entry(slot), traversal);
+        }
+        (engine, entries)
+    }
+
+    proptest! {
+        #![proptest_config(cases(150))]
+
+        #[test]
+        fn what_survives_a_change_is_right_for_its_whole_region(
+            world in generate::world(),
+            packets in prop::collection::vec(generate::packet(), 8),
+            ops in prop::collection::vec(generate::op(), 1..6),
+        ) {
+            let mut twin = Twin::new(&world);
+            let (mut engine, mut entries) = install(&twin, &packets);
+            let mut runner = runner();
+            for op in &ops {
+                let Some(change) = twin.apply(op) else { continue };
+                for evicted in engine.apply(&change.deltas, change.version) {
+                    prop_assert!(entries.remove(&evicted).is_some());
+                }
+                prop_assert_eq!(engine.len(), entries.len());
+                for traversal in entries.values() {
+                    let sibling = generate::sibling(&traversal.key, &traversal.mask);
+                    let key = draw(&mut runner, &sibling);
+                    prop_assert_eq!(twin.fate(traversal, &key), twin.world.translate(&key));
+                }
+            }
+        }
+
+        #[test]
+        fn a_change_of_nothing_evicts_nothing(
+            world in generate::world(),
+            packets in prop::collection::vec(generate::packet(), 4),
+        ) {
+            let twin = Twin::new(&world);
+            let (mut engine, entries) = install(&twin, &packets);
+            prop_assert!(engine.apply(&[], twin.pipeline.version()).is_empty());
+            prop_assert_eq!(engine.len(), entries.len());
+        }
+    }
+
+    #[test]
+    fn an_install_of_an_older_version_is_late() {
+        let twin = Twin::new(&[]);
+        let mut engine = Iterative::new(Arc::clone(&twin.pipeline));
+        let late = Arc::new(twin.translate(&FlowKey::ZERO));
+        engine.apply(&[], late.version.next());
+        assert_eq!(engine.installed(entry(0), &late), Installed::Late);
+        assert!(engine.is_empty());
+    }
+
+    #[test]
+    fn an_entry_that_its_owner_lost_is_not_evicted() {
+        let twin = Twin::new(&[]);
+        let mut key = FlowKey::ZERO;
+        key.set_bridge(1);
+        let (mut engine, _) = install(&twin, &[key]);
+        engine.removed(entry(0));
+        let change = twin.pipeline.remove_bridge(generate::BRIDGES[0]);
+        assert!(engine.apply(&change.deltas, change.version).is_empty());
+    }
+
+    #[test]
+    fn a_bridge_that_goes_takes_its_entries_with_it() {
+        let twin = Twin::new(&[]);
+        let keys = generate::BRIDGES.map(|id| {
+            let mut key = FlowKey::ZERO;
+            key.set_bridge(id.number().into());
+            key
+        });
+        let (mut engine, _) = install(&twin, &keys);
+        let change = twin.pipeline.remove_bridge(generate::BRIDGES[0]);
+        assert_eq!(engine.apply(&change.deltas, change.version), [entry(0)]);
+    }
+}

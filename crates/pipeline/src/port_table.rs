@@ -1,0 +1,50 @@
+//! The ports of a bridge at one version.
+
+use std::sync::Arc;
+
+use shunt_flow::PortNo;
+
+use crate::PortInfo;
+
+/// The ports of a bridge, by number, and what holds for all of them.
+#[derive(Debug)]
+pub(crate) struct PortTable {
+    ports: Arc<[PortInfo]>,
+    /// Some port drops what it receives: the ingress port decides.
+    pub(crate) filters_ingress: bool,
+    /// Some port drops what goes out of it.
+    pub(crate) filters_egress: bool,
+}
+
+impl PortTable {
+    pub(crate) fn new(mut ports: Vec<PortInfo>) -> Self {
+        ports.sort_by_key(|port| port.number);
+        Self {
+            filters_ingress: ports.iter().any(|port| !port.may_receive()),
+            filters_egress: ports.iter().any(|port| !port.may_send()),
+            ports: ports.into(),
+        }
+    }
+
+    pub(crate) const fn ports(&self) -> &Arc<[PortInfo]> {
+        &self.ports
+    }
+
+    /// The port with a number.
+    pub(crate) fn find(&self, number: PortNo) -> Option<&PortInfo> {
+        let index = self.ports.binary_search_by_key(&number, |port| port.number).ok()?;
+        self.ports.get(index)
+    }
+}
+
+impl PortInfo {
+    /// Whether what comes in by this port goes through the tables.
+    pub(crate) const fn may_receive(&self) -> bool {
+        !self.config.no_recv && !self.config.port_down
+    }
+
+    /// Whether packets go out of this port.
+    pub(crate) const fn may_send(&self) -> bool {
+        !self.config.no_fwd && !self.config.port_down
+    }
+}

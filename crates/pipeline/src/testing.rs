@@ -1,0 +1,51 @@
+//! Worlds of bridges for property tests: generators, a model, and the oracle of translation.
+//!
+//! * [`generate`]: rules, flow-mods, ports and packets over few values, so that rules collide.
+//! * [`World`]: bridges as plain lists; applies flow-mods in the obvious way.
+//! * [`World::translate`]: what becomes of one concrete packet, by linear scans and recursion. It
+//!   shares no code with the translation that it judges.
+//! * [`execute`]: what datapath actions do to one concrete packet.
+//! * [`Twin`]: a pipeline and a world that go through the same changes.
+
+mod execute;
+pub mod generate;
+mod oracle;
+mod twin;
+mod world;
+
+pub use execute::execute;
+pub use oracle::{Fate, Outcome, Punted, Visited};
+pub use twin::Twin;
+pub use world::{World, WorldBridge};
+
+#[cfg(test)]
+pub(crate) use drawing::{cases, draw, runner};
+
+/// Values drawn in the middle of a test.
+#[cfg(test)]
+mod drawing {
+    use std::fmt::Debug;
+
+    use proptest::{
+        strategy::{Strategy, ValueTree},
+        test_runner::{Config, TestRunner},
+    };
+
+    /// How often a property is tried; nothing is written into the source tree.
+    pub(crate) fn cases(cases: u32) -> Config {
+        Config { cases, failure_persistence: None, ..Config::default() }
+    }
+
+    /// A source of values that are the same in every run.
+    pub(crate) fn runner() -> TestRunner {
+        TestRunner::deterministic()
+    }
+
+    /// A value of a strategy.
+    pub(crate) fn draw<T: Debug>(
+        runner: &mut TestRunner,
+        strategy: &impl Strategy<Value = T>,
+    ) -> T {
+        strategy.new_tree(runner).expect("the strategy rejects nothing").current()
+    }
+}

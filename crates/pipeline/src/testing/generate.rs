@@ -1,0 +1,388 @@
+//! Generators: few tables, few fields, few values, so that everything meets everything.
+
+use std::time::Duration;
+
+use proptest::{
+    collection::vec,
+    option,
+    prelude::*,
+    sample::{Index, select},
+};
+use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, layout::word};
+
+use crate::{
+    Action, BridgeId, ControllerAction, Cookie, DatapathPort, FlowFlags, FlowMod, FlowModCommand,
+    Instructions, PacketInReason, PortConfig, PortInfo, PortKind, Priority, RuleFilter, Subfield,
+    TableId, TableSelector,
+};
+
+/// The bridges of generated worlds: both have ports, and patches to each other.
+pub const BRIDGES: [BridgeId; 2] = [BridgeId::new(1), BridgeId::new(2)];
+
+/// Something that changes a world.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// Flow-mods, as one version.
+    Apply(BridgeId, Vec<FlowMod>),
+    /// A bridge gets these ports.
+    SetPorts(BridgeId, Vec<PortInfo>),
+    /// What only older versions see is forgotten.
+    Reclaim,
+}
+
+/// What builds a world: ports of both bridges, then additions of rules.
+pub fn world() -> impl Strategy<Value = Vec<Op>> {
+    let rules = |id| vec(add(), 0..24).prop_map(move |mods| Op::Apply(id, mods));
+    let [one, two] = BRIDGES;
+    let ports = (ports(one), ports(two));
+    (ports, rules(one), rules(two)).prop_map(move |((first, second), rules, others)| {
+        vec![Op::SetPorts(one, first), Op::SetPorts(two, second), rules, others]
+    })
+}
+
+/// A change of a world.
+pub fn op() -> impl Strategy<Value = Op> {
+    let mods = (select(&BRIDGES[..]), vec(flow_mod(), 1..4));
+    let new_ports = select(&BRIDGES[..]).prop_flat_map(|id| (Just(id), ports(id)));
+    prop_oneof![
+        8 => mods.prop_map(|(id, mods)| Op::Apply(id, mods)),
+        1 => new_ports.prop_map(|(id, ports)| Op::SetPorts(id, ports)),
+        1 => Just(Op::Reclaim),
+    ]
+}
+
+/// The ports of a bridge: always 1 to 3 and LOCAL of the datapath; a patch or two; settings vary.
+pub fn ports(id: BridgeId) -> impl Strategy<Value = Vec<PortInfo>> {
+    let kinds = move |(number, patch): (u32, PortKind)| {
+        let datapath = DatapathPort::new(u32::from(id.number()) * 100 + number % 100);
+        if number <= 3 || number == PortNo::LOCAL.number() {
+            PortKind::Datapath(datapath)
+        } else {
+            patch
+        }
+    };
+    let port = move |number| {
+        let to = select(&BRIDGES[..]);
+        let to_patch = (to, 4u32..7)
+            .prop_map(|(bridge, port)| PortKind::Patch { bridge, port: PortNo::new(port) });
+        let kind = prop_oneof![5 => to_patch, 1 => Just(PortKind::Unbound)];
+        (Just(number), kind, config()).prop_map(move |(number, kind, config)| PortInfo {
+            number: PortNo::new(number),
+            name: format!("p{number}"),
+            kind: kinds((number, kind)),
+            config,
+            link_up: true,
+            mac: [2, 0, 0, 0, 0, 1],
+        })
+    };
+    (1u32..=4).prop_flat_map(move |last| {
+        let numbers = (1..=last.max(3)).chain((last > 3).then_some(5));
+        numbers.chain([PortNo::LOCAL.number()]).map(port).collect::<Vec<_>>()
+    })
+}
+
+fn config() -> impl Strategy<Value = PortConfig> {
+    let rarely = || prop::bool::weighted(0.04);
+    let flags = (rarely(), rarely(), rarely(), rarely(), prop::bool::weighted(0.2));
+    flags.prop_map(|(port_down, no_recv, no_fwd, no_packet_in, no_flood)| PortConfig {
+        port_down,
+        no_recv,
+        no_fwd,
+        no_packet_in,
+        no_flood,
+    })
+}
+
+/// A packet as it comes in by a port of the datapath.
+pub fn packet() -> impl Strategy<Value = FlowKey> {
+    let headers: Vec<_> = HEADERS
+        .iter()
+        .map(|(field, values)| select(*values).prop_map(move |value| (*field, value)))
+        .collect();
+    let tags = vec((select(vec![0x8100u64, 0x88a8]), select(&TCIS[..])), 0..=2);
+    (select(&BRIDGES[..]), 1u32..=3, headers, tags).prop_map(|(bridge, port, headers, tags)| {
+        let mut key = FlowKey::ZERO;
+        headers.into_iter().for_each(|(field, value)| key.set_field(field, value));
+        key.words_mut()[usize::from(word::VLAN)] = tags
+            .iter()
+            .zip([32, 0])
+            .fold(0, |word, ((tpid, tci), shift)| word | (tpid << 16 | tci) << shift);
+        key.set_bridge(bridge.number().into());
+        key.set_in_port(PortNo::new(port));
+        key
+    })
+}
+
+/// A packet that agrees with `key` under `mask` and is as different as it can be otherwise, but
+/// still one that can come in: by a port of the datapath, with nothing where a tag is missing.
+pub fn sibling(key: &FlowKey, mask: &FlowMask) -> impl Strategy<Value = FlowKey> + use<> {
+    let (key, mask) = (key.clone(), mask.clone());
+    (vec(noise_word(), key.words().len()), 1u32..=3).prop_map(move |(noise, port)| {
+        let mut other = FlowKey::ZERO;
+        let words = key.words().iter().zip(mask.words()).zip(noise);
+        for (word, ((own, mask), noise)) in other.words_mut().iter_mut().zip(words) {
+            *word = own & mask | noise & !mask;
+        }
+        other.set_bridge(key.bridge());
+        let (tags, own) = (usize::from(word::VLAN), key.words()[usize::from(word::VLAN)]);
+        other.words_mut()[tags] = without_ghosts(other.words()[tags]);
+        if (other.words()[tags] ^ own) & mask.words()[tags] != 0 {
+            other.words_mut()[tags] = own;
+        }
+        other.set_in_port(PortNo::new(port));
+        if !other.agrees_with(&key, &mask) {
+            other.set_in_port(key.in_port());
+        }
+        other
+    })
+}
+
+/// Tags whose present bit is not set are zero, and so is what lies below them.
+const fn without_ghosts(tags: u64) -> u64 {
+    if tags & 0x1000 << 32 == 0 {
+        0
+    } else if tags & 0x1000 == 0 {
+        tags & 0xffff_ffff_0000_0000
+    } else {
+        tags
+    }
+}
+
+fn noise_word() -> impl Strategy<Value = u64> {
+    prop_oneof![2 => Just(0), 3 => any::<u64>(), 1 => Just(u64::MAX), 1 => Just(0x1000 << 32 | 5)]
+}
+
+/// A flow-mod.
+pub fn flow_mod() -> impl Strategy<Value = FlowMod> {
+    let command = select(vec![
+        FlowModCommand::Modify,
+        FlowModCommand::ModifyStrict,
+        FlowModCommand::Delete,
+        FlowModCommand::DeleteStrict,
+    ]);
+    let cookie = (0u64..4, select(vec![0, 0, 0, 1, u64::MAX]));
+    let out_port = prop_oneof![3 => Just(PortNo::ANY), 1 => (1u32..4).prop_map(PortNo::new)];
+    let changed = (add(), command, cookie, out_port, prop::bool::weighted(0.2)).prop_map(
+        |(request, command, (cookie, cookie_mask), out_port, all)| {
+            let table = if all { TableSelector::All } else { request.table };
+            let cookie = Cookie::new(cookie);
+            FlowMod { command, cookie, cookie_mask, out_port, table, ..request }
+        },
+    );
+    prop_oneof![3 => add(), 2 => changed]
+}
+
+/// A flow-mod that adds a rule.
+pub fn add() -> impl Strategy<Value = FlowMod> {
+    let timeouts = (select(vec![0u64, 0, 2, 5]), select(vec![0u64, 0, 3, 7]));
+    let flags = (prop::bool::weighted(0.1), prop::bool::weighted(0.1));
+    let place = (table(), 0u16..4, matching());
+    (place, 0u64..4, timeouts, flags, any::<Index>()).prop_flat_map(
+        |((table, priority, matching), cookie, (idle, hard), (check_overlap, reset_counts), _)| {
+            instructions(table).prop_map(move |instructions| FlowMod {
+                command: FlowModCommand::Add,
+                table: TableSelector::One(table),
+                matching: matching.clone(),
+                priority: Priority::new(priority),
+                cookie: Cookie::new(cookie),
+                cookie_mask: 0,
+                idle_timeout: Duration::from_secs(idle),
+                hard_timeout: Duration::from_secs(hard),
+                importance: 0,
+                flags: FlowFlags { check_overlap, reset_counts, ..FlowFlags::default() },
+                out_port: PortNo::ANY,
+                out_group: RuleFilter::GROUP_ANY,
+                instructions,
+            })
+        },
+    )
+}
+
+/// A match on up to three fields, whole or in part.
+pub fn matching() -> impl Strategy<Value = Match> {
+    let part = prop_oneof![4 => Just(u128::MAX), 1 => Just(0x1000), 1 => Just(0xffff_0000)];
+    vec((select(MATCHED), any::<Index>(), part), 0..=3).prop_map(|parts| {
+        let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
+        for ((field, values), index, part) in parts {
+            let part = if field == FieldId::InPort { u128::MAX } else { part };
+            key.set_field_masked(field, *index.get(values), part);
+            mask.add_bits(field, part);
+        }
+        Match::new(&key, &mask)
+    })
+}
+
+/// Instructions of a rule in a table.
+pub fn instructions(table: TableId) -> impl Strategy<Value = Instructions> {
+    let apply = vec(action(), 0..5);
+    let write = prop_oneof![2 => Just(Vec::new()), 1 => vec(action(), 1..4)];
+    let metadata = option::weighted(0.2, (0u64..3, select(vec![u64::MAX, 1, 3])));
+    let goto = option::weighted(0.4, (table.number() + 1)..=4);
+    let parts = (apply, prop::bool::weighted(0.1), write, metadata, goto);
+    parts.prop_map(|(apply, clear, write, metadata, goto)| Instructions {
+        apply: apply.into(),
+        clear,
+        write: write.into(),
+        metadata: metadata.map(|(value, mask)| (value & mask, mask)),
+        goto: goto.filter(|table| *table < 4).and_then(TableId::new),
+    })
+}
+
+/// An action; clones nest three deep.
+pub fn action() -> impl Strategy<Value = Action> {
+    leaf().prop_recursive(3, 12, 4, |inner| {
+        prop_oneof![
+            6 => inner.clone(),
+            1 => vec(inner, 0..4).prop_map(|list| Action::Clone(list.into())),
+        ]
+    })
+}
+
+fn leaf() -> impl Strategy<Value = Action> {
+    let output = (any_port(), select(vec![0u16, 128]));
+    let output_field = select(vec![FieldId::Reg0, FieldId::Reg1, FieldId::InPort, FieldId::Xxreg0]);
+    let resubmit = (option::weighted(0.3, any_port()), option::weighted(0.8, table()));
+    prop_oneof![
+        8 => output.prop_map(|(port, max_len)| Action::Output { port, max_len }),
+        1 => output_field.prop_map(|field| Action::OutputField {
+            source: Subfield::whole(field),
+            max_len: 64,
+        }),
+        1 => (any_port(), 14u32..99)
+            .prop_map(|(port, max_len)| Action::OutputTruncated { port, max_len }),
+        1 => controller().prop_map(|asked| Action::Controller(Box::new(asked))),
+        6 => set_field(),
+        2 => load(),
+        4 => move_bits(),
+        2 => select(vec![0x8100, 0x88a8]).prop_map(|ethertype| Action::PushVlan { ethertype }),
+        2 => Just(Action::PopVlan),
+        2 => vec(0u16..2, 0..=2)
+            .prop_map(|ids| Action::DecTtl { controllers: ids.into() }),
+        3 => resubmit.prop_map(|(port, table)| Action::Resubmit { port, table }),
+        1 => Just(Action::SetQueue(7)),
+        1 => Just(Action::PopQueue),
+        1 => Just(Action::Note(Box::new([1, 2]))),
+        1 => Just(Action::Exit),
+    ]
+}
+
+fn controller() -> impl Strategy<Value = ControllerAction> {
+    let reason = select(vec![PacketInReason::Action, PacketInReason::InvalidTtl]);
+    (reason, 0u16..2).prop_map(|(reason, controller_id)| ControllerAction {
+        max_len: 99,
+        controller_id,
+        reason,
+        userdata: Box::new([7]),
+    })
+}
+
+fn set_field() -> impl Strategy<Value = Action> {
+    let part = prop_oneof![4 => Just(u128::MAX), 1 => Just(0x10ff), 1 => Just(0x0f0f)];
+    (select(WRITTEN), any::<Index>(), part).prop_map(|((field, values), index, part)| {
+        let mask = part & field.value_max();
+        Action::SetField { field, value: index.get(values) & mask, mask }
+    })
+}
+
+fn load() -> impl Strategy<Value = Action> {
+    (subfield(), 0u64..8).prop_map(|(target, value)| {
+        let value = if target.width < 3 { value & 1 } else { value };
+        Action::Load { target, value }
+    })
+}
+
+fn move_bits() -> impl Strategy<Value = Action> {
+    (subfield(), subfield()).prop_map(|(source, target)| {
+        let width = source.width.min(target.width);
+        Action::Move { source: Subfield { width, ..source }, target: Subfield { width, ..target } }
+    })
+}
+
+fn subfield() -> impl Strategy<Value = Subfield> {
+    let fields = select(WRITTEN).prop_map(|(field, _)| field);
+    (fields, any::<Index>(), any::<Index>()).prop_map(|(field, offset, width)| {
+        let offset = offset.index(usize::from(field.width()));
+        let width = 1 + width.index((usize::from(field.width()) - offset).min(48));
+        let small = |number: usize| u8::try_from(number).unwrap_or(0);
+        Subfield { field, offset: small(offset), width: small(width) }
+    })
+}
+
+fn any_port() -> impl Strategy<Value = PortNo> {
+    let reserved = vec![
+        PortNo::IN_PORT,
+        PortNo::FLOOD,
+        PortNo::ALL,
+        PortNo::CONTROLLER,
+        PortNo::LOCAL,
+        PortNo::TABLE,
+        PortNo::new(77),
+    ];
+    prop_oneof![3 => (1u32..=6).prop_map(PortNo::new), 1 => select(reserved)]
+}
+
+fn table() -> impl Strategy<Value = TableId> {
+    (0u8..4).prop_filter_map("a table", TableId::new)
+}
+
+const TCIS: [u64; 3] = [0x1000, 0x1005, 0x3005];
+const MACS: &[u128] = &[0x0200_0000_0001, 0x0200_0000_0002];
+const ADDRESSES: &[u128] = &[0x0a00_0001, 0x0a00_0002, 0x0a01_0001];
+const SMALL: &[u128] = &[0, 1, 2, 3];
+const PORTS: &[u128] = &[1, 2, 80];
+
+/// Fields of packets, with their values.
+const HEADERS: &[(FieldId, &[u128])] = &[
+    (FieldId::EthType, &[0x0800, 0x0800, 0x0800, 0x0806, 0x88cc]),
+    (FieldId::EthDst, MACS),
+    (FieldId::EthSrc, MACS),
+    (FieldId::Ipv4Src, ADDRESSES),
+    (FieldId::Ipv4Dst, ADDRESSES),
+    (FieldId::IpProto, &[6, 17]),
+    (FieldId::NwTtl, &[0, 1, 2, 64]),
+    (FieldId::NwFrag, &[0, 0, 0, 1, 3]),
+    (FieldId::TcpSrc, PORTS),
+    (FieldId::TcpDst, PORTS),
+];
+
+/// Fields that rules match, with values that packets have.
+const MATCHED: &[(FieldId, &[u128])] = &[
+    (FieldId::InPort, &[1, 2, 3, 4]),
+    (FieldId::EthType, &[0x0800, 0x0806]),
+    (FieldId::EthDst, MACS),
+    (FieldId::VlanTci, &[0, 0x1000, 0x1005, 0x3005]),
+    (FieldId::VlanVid, &[0, 0x1005]),
+    (FieldId::Ipv4Src, ADDRESSES),
+    (FieldId::Ipv4Dst, ADDRESSES),
+    (FieldId::IpProto, &[6, 17]),
+    (FieldId::NwTtl, &[1, 2, 63]),
+    (FieldId::TcpDst, PORTS),
+    (FieldId::Reg0, SMALL),
+    (FieldId::Reg1, SMALL),
+    (FieldId::Metadata, SMALL),
+];
+
+/// Fields that actions write, with values.
+const WRITTEN: &[(FieldId, &[u128])] = &[
+    (FieldId::InPort, &[0, 1, 2, 4]),
+    (FieldId::EthDst, MACS),
+    (FieldId::EthSrc, MACS),
+    (FieldId::VlanTci, &[0, 0x1000, 0x1005, 0x0005]),
+    (FieldId::VlanVid, &[0, 0x1005, 0x1007]),
+    (FieldId::VlanPcp, &[0, 5]),
+    (FieldId::DlVlan, &[5, 7]),
+    (FieldId::DlVlanPcp, &[0, 5]),
+    (FieldId::Ipv4Src, ADDRESSES),
+    (FieldId::Ipv4Dst, ADDRESSES),
+    (FieldId::NwTtl, &[0, 1, 2]),
+    (FieldId::IpDscp, &[0, 9]),
+    (FieldId::TcpSrc, PORTS),
+    (FieldId::TcpDst, PORTS),
+    (FieldId::UdpDst, PORTS),
+    (FieldId::ArpTpa, ADDRESSES),
+    (FieldId::Reg0, SMALL),
+    (FieldId::Reg1, SMALL),
+    (FieldId::Xreg0, SMALL),
+    (FieldId::Xxreg0, SMALL),
+    (FieldId::Metadata, SMALL),
+];

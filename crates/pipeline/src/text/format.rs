@@ -1,0 +1,187 @@
+//! Rules and actions as `ovs-ofctl dump-flows` prints them.
+
+use std::fmt::Write;
+
+use shunt_flow::{
+    FieldId, PortNo,
+    text::{PortNames, format_match, format_port, format_value, hex},
+};
+
+use super::{
+    argument::{REASONS, WHOLE_PACKET},
+    number::dotted_hex,
+    subfield,
+};
+use crate::{
+    Action, ControllerAction, FlowFlags, Instructions, PacketInReason, Priority, Rule, Time,
+};
+
+/// How a rule is printed.
+#[derive(Clone, Copy)]
+pub struct RuleFormat<'a> {
+    /// Names of ports; [`NoPortNames`](shunt_flow::text::NoPortNames) prints numbers.
+    pub ports: &'a dyn PortNames,
+    /// The moment at which age and counters are told; `None` leaves them out (`--no-stats`).
+    pub stats_at: Option<Time>,
+}
+
+impl std::fmt::Debug for RuleFormat<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RuleFormat").field("stats_at", &self.stats_at).finish_non_exhaustive()
+    }
+}
+
+/// Prints a rule as `ovs-ofctl dump-flows` does.
+#[must_use]
+pub fn format_rule(rule: &Rule, format: RuleFormat<'_>) -> String {
+    let mut items = Vec::new();
+    let stats = format.stats_at;
+    if stats.is_some() || rule.cookie.number() != 0 {
+        items.push(format!("cookie=0x{:x}", rule.cookie.number()));
+    }
+    if let Some(now) = stats {
+        items.push(format!("duration={}", duration(now.since(rule.created))));
+    }
+    if stats.is_some() || rule.table.number() != 0 {
+        items.push(format!("table={}", rule.table));
+    }
+    if stats.is_some() {
+        let totals = rule.stats.totals();
+        items.push(format!("n_packets={}, n_bytes={}", totals.packets, totals.bytes));
+    }
+    if !rule.idle_timeout.is_zero() {
+        items.push(format!("idle_timeout={}", rule.idle_timeout.as_secs()));
+    }
+    if !rule.hard_timeout.is_zero() {
+        items.push(format!("hard_timeout={}", rule.hard_timeout.as_secs()));
+    }
+    let mut text = items.iter().fold(String::new(), |text, item| text + item + ", ");
+    push_flags(&mut text, rule.flags);
+    if rule.importance != 0 {
+        let _ = write!(text, "importance={}, ", rule.importance);
+    }
+    text += &matched(rule, format.ports);
+    text + "actions=" + &format_actions(&rule.instructions, format.ports)
+}
+
+/// Prints what stands behind `actions=`.
+#[must_use]
+pub fn format_actions(instructions: &Instructions, ports: &dyn PortNames) -> String {
+    let mut items: Vec<String> =
+        instructions.apply.iter().map(|action| format_action(action, ports)).collect();
+    if instructions.clear {
+        items.push("clear_actions".to_owned());
+    }
+    if !instructions.write.is_empty() {
+        items.push(format!("write_actions({})", list(&instructions.write, ports)));
+    }
+    match instructions.metadata {
+        Some((value, u64::MAX)) => items.push(format!("write_metadata:{}", hex(value.into()))),
+        Some((value, mask)) => {
+            items.push(format!("write_metadata:{}/{}", hex(value.into()), hex(mask.into())));
+        }
+        None => {}
+    }
+    if let Some(table) = instructions.goto {
+        items.push(format!("goto_table:{table}"));
+    }
+    if items.is_empty() { "drop".to_owned() } else { items.join(",") }
+}
+
+fn list(actions: &[Action], ports: &dyn PortNames) -> String {
+    if actions.is_empty() {
+        return "drop".to_owned();
+    }
+    actions.iter().map(|action| format_action(action, ports)).collect::<Vec<_>>().join(",")
+}
+
+fn format_action(action: &Action, ports: &dyn PortNames) -> String {
+    match action {
+        Action::Output { port: PortNo::CONTROLLER, max_len } => format!("CONTROLLER:{max_len}"),
+        Action::Output { port, .. } if port.reserved_name().is_some() => port.to_string(),
+        Action::Output { port, .. } => format!("output:{}", format_port(*port, ports)),
+        Action::OutputField { source, .. } => format!("output:{}", subfield::format(*source)),
+        Action::OutputTruncated { port, max_len } => {
+            format!("output(port={},max_len={max_len})", format_port(*port, ports))
+        }
+        Action::Controller(action) => controller(action),
+        Action::SetField { field: FieldId::NwTtl, value, .. } => format!("mod_nw_ttl:{value}"),
+        Action::SetField { field, value, mask } => {
+            format!("set_field:{}->{}", format_value(*field, *value, *mask), field.name())
+        }
+        Action::Load { target, value } => {
+            format!("load:{}->{}", hex((*value).into()), subfield::format(*target))
+        }
+        Action::Move { source, target } => {
+            format!("move:{}->{}", subfield::format(*source), subfield::format(*target))
+        }
+        Action::PushVlan { ethertype } => format!("push_vlan:{ethertype:#06x}"),
+        Action::PopVlan => "pop_vlan".to_owned(),
+        Action::DecTtl { controllers } if **controllers == [0] => "dec_ttl".to_owned(),
+        Action::DecTtl { controllers } => {
+            let ids: Vec<String> = controllers.iter().map(u16::to_string).collect();
+            format!("dec_ttl({})", ids.join(","))
+        }
+        Action::Resubmit { port: Some(port), table: None } => {
+            format!("resubmit:{}", format_port(*port, ports))
+        }
+        Action::Resubmit { port, table } => {
+            let port = port.map_or_else(String::new, |port| format_port(port, ports));
+            let table = table.map_or_else(String::new, |table| table.to_string());
+            format!("resubmit({port},{table})")
+        }
+        Action::SetQueue(queue) => format!("set_queue:{queue}"),
+        Action::PopQueue => "pop_queue".to_owned(),
+        Action::Clone(actions) => format!("clone({})", list(actions, ports)),
+        Action::Note(bytes) => format!("note:{}", dotted_hex(bytes)),
+        Action::Exit => "exit".to_owned(),
+    }
+}
+
+fn controller(action: &ControllerAction) -> String {
+    let mut items = Vec::new();
+    if action.reason != PacketInReason::Action {
+        let name = REASONS.into_iter().find(|(_, reason)| *reason == action.reason);
+        items.extend(name.map(|(name, _)| format!("reason={name}")));
+    }
+    if action.max_len != WHOLE_PACKET {
+        items.push(format!("max_len={}", action.max_len));
+    }
+    if action.controller_id != 0 {
+        items.push(format!("id={}", action.controller_id));
+    }
+    if !action.userdata.is_empty() {
+        items.push(format!("userdata={}", dotted_hex(&action.userdata)));
+    }
+    format!("controller({})", items.join(","))
+}
+
+/// Priority and match, and a space if there is any of them.
+fn matched(rule: &Rule, ports: &dyn PortNames) -> String {
+    let priority =
+        (rule.priority != Priority::DEFAULT).then(|| format!("priority={}", rule.priority));
+    let matching = Some(format_match(&rule.matching, ports)).filter(|text| !text.is_empty());
+    let items: Vec<String> = priority.into_iter().chain(matching).collect();
+    if items.is_empty() { String::new() } else { items.join(",") + " " }
+}
+
+fn push_flags(text: &mut String, flags: FlowFlags) {
+    let names = [
+        (flags.send_flow_removed, "send_flow_rem "),
+        (flags.check_overlap, "check_overlap "),
+        (flags.reset_counts, "reset_counts "),
+        (flags.no_packet_counts, "no_packet_counts "),
+        (flags.no_byte_counts, "no_byte_counts "),
+    ];
+    text.extend(names.into_iter().filter(|(set, _)| *set).map(|(_, name)| name));
+}
+
+/// Seconds, with three decimals or nine if the clock was that fine.
+fn duration(duration: std::time::Duration) -> String {
+    let (seconds, nanoseconds) = (duration.as_secs(), duration.subsec_nanos());
+    match nanoseconds {
+        0 => format!("{seconds}s"),
+        _ if nanoseconds % 1_000_000 == 0 => format!("{seconds}.{:03}s", nanoseconds / 1_000_000),
+        _ => format!("{seconds}.{nanoseconds:09}s"),
+    }
+}

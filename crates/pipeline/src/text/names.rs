@@ -1,0 +1,111 @@
+//! Names of items and actions: those that are, and those that are not yet.
+
+/// Actions and instructions that rules may have.
+pub(super) const ACTIONS: &[&str] = &[
+    "output",
+    "controller",
+    "enqueue",
+    "set_queue",
+    "pop_queue",
+    "resubmit",
+    "clone",
+    "exit",
+    "note",
+    "drop",
+    "in_port",
+    "flood",
+    "all",
+    "local",
+    "set_field",
+    "load",
+    "move",
+    "push_vlan",
+    "pop_vlan",
+    "strip_vlan",
+    "mod_vlan_vid",
+    "mod_vlan_pcp",
+    "set_vlan_vid",
+    "set_vlan_pcp",
+    "mod_dl_src",
+    "mod_dl_dst",
+    "mod_nw_src",
+    "mod_nw_dst",
+    "mod_nw_tos",
+    "mod_nw_ecn",
+    "mod_nw_ttl",
+    "set_nw_ttl",
+    "mod_tp_src",
+    "mod_tp_dst",
+    "dec_ttl",
+    "set_tunnel",
+    "set_tunnel64",
+    "set_mpls_label",
+    "set_mpls_tc",
+    "apply_actions",
+    "clear_actions",
+    "write_actions",
+    "write_metadata",
+    "goto_table",
+];
+
+/// Actions of OpenFlow and of its extensions that this switch does not have yet.
+const LATER: &[&str] = &[
+    "normal",
+    "group",
+    "meter",
+    "ct",
+    "ct_clear",
+    "nat",
+    "learn",
+    "conjunction",
+    "bundle",
+    "bundle_load",
+    "multipath",
+    "push",
+    "pop",
+    "push_mpls",
+    "pop_mpls",
+    "set_mpls_ttl",
+    "dec_mpls_ttl",
+    "fin_timeout",
+    "sample",
+    "check_pkt_larger",
+    "encap",
+    "decap",
+    "dec_nsh_ttl",
+    "delete_field",
+];
+
+/// Items of a rule other than its match.
+pub(super) const ITEMS: &[&str] = &[
+    "table",
+    "priority",
+    "cookie",
+    "idle_timeout",
+    "hard_timeout",
+    "importance",
+    "send_flow_rem",
+    "check_overlap",
+    "reset_counts",
+    "no_packet_counts",
+    "no_byte_counts",
+    "out_port",
+    "out_group",
+    "actions",
+];
+
+/// The action of this name that does not exist yet.
+pub(super) fn find_later(name: &str) -> Option<&'static str> {
+    LATER.iter().copied().find(|later| later.eq_ignore_ascii_case(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_action_is_both_there_and_not_yet() {
+        assert!(ACTIONS.iter().all(|name| find_later(name).is_none()));
+        assert_eq!(find_later("NORMAL"), Some("normal"));
+    }
+}

@@ -1,0 +1,59 @@
+//! Numbers and bytes as `ovs-ofctl` reads and prints them.
+
+use shunt_flow::text::integer;
+
+use super::{RuleTextError, RuleTextProblem, piece::Piece};
+
+/// Reads a number that must fit into `T`; `of` says whose number it is.
+pub(super) fn parse_as<T: TryFrom<u128>>(
+    piece: Piece<'_>,
+    of: &'static str,
+    max: T,
+) -> Result<T, RuleTextError>
+where
+    u128: From<T>,
+{
+    let value = integer(piece.text()).and_then(|value| T::try_from(value).ok());
+    value.ok_or_else(|| {
+        let text = piece.text().to_owned();
+        piece.error(RuleTextProblem::BadNumber { of, text, max: u128::from(max) })
+    })
+}
+
+/// Bytes as `01.02.03`, as notes and user data are printed.
+pub(super) fn dotted_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(".")
+}
+
+/// Reads bytes of two hexadecimal digits each, with dots between them or without.
+pub(super) fn parse_dotted_hex(piece: Piece<'_>) -> Result<Box<[u8]>, RuleTextError> {
+    let bad = || piece.error(RuleTextProblem::BadHex { text: piece.text().to_owned() });
+    let mut digits = piece.text();
+    let mut bytes = Vec::new();
+    while !digits.is_empty() {
+        let (byte, rest) = digits.split_at_checked(2).ok_or_else(bad)?;
+        if !byte.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return Err(bad());
+        }
+        bytes.push(u8::from_str_radix(byte, 16).map_err(|_| bad())?);
+        digits = rest.strip_prefix('.').unwrap_or(rest);
+    }
+    Ok(bytes.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_read_as_they_are_printed() {
+        let piece = Piece::whole("01.ff.a0");
+        let bytes = parse_dotted_hex(piece).unwrap();
+        assert_eq!(&*bytes, [1, 0xff, 0xa0]);
+        assert_eq!(dotted_hex(&bytes), piece.text());
+        assert_eq!(parse_dotted_hex(Piece::whole("01ffa0")).unwrap(), bytes);
+        for text in ["1", "0g", "01.2", "+1", "0ü"] {
+            assert!(parse_dotted_hex(Piece::whole(text)).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Pieces of a rule's text that know where they stand in it.
+//!
+//! Items are separated by commas or white space. A name ends at `:`, `=` or `(`; after `:` and
+//! `=` the argument runs to the next separator outside parentheses, after `(` to its `)`.
+//! What stands in double quotes, such as the name of a port, has no separators or parentheses.
+
+use std::ops::Range;
+
+use super::{RuleTextError, RuleTextProblem};
+
+/// A piece of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece<'a> {
+    text: &'a str,
+    start: usize,
+}
+
+/// A name and what is said of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Item<'a> {
+    /// What stands before the delimiter.
+    pub(super) name: Piece<'a>,
+    /// What stands behind it; `None` where there is no delimiter.
+    pub(super) argument: Option<Piece<'a>>,
+}
+
+impl<'a> Piece<'a> {
+    /// The whole text.
+    pub(super) const fn whole(text: &'a str) -> Self {
+        Self { text, start: 0 }
+    }
+
+    pub(super) const fn text(self) -> &'a str {
+        self.text
+    }
+
+    pub(super) const fn is_empty(self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// Its bytes in the whole text.
+    pub(super) const fn span(self) -> Range<usize> {
+        self.start..self.end()
+    }
+
+    /// That this piece is wrong, and how.
+    pub(super) fn error(self, problem: RuleTextProblem) -> RuleTextError {
+        RuleTextError { span: self.span(), problem }
+    }
+
+    /// What stands before and behind the first `mark`.
+    pub(super) fn split_once(self, mark: &str) -> Option<(Self, Self)> {
+        let (before, behind) = self.text.split_once(mark)?;
+        let start = self.end() - behind.len();
+        Some((Self { text: before, start: self.start }, Self { text: behind, start }))
+    }
+
+    /// The items in it, each with what is wrong with its parentheses.
+    pub(super) const fn items(self) -> Items<'a> {
+        Items { rest: self }
+    }
+
+    /// The pieces between commas.
+    pub(super) fn list(self) -> impl Iterator<Item = Self> {
+        let mut rest = Some(self);
+        std::iter::from_fn(move || {
+            let piece = rest?;
+            let comma = unquoted(piece.text).find(|(_, c)| *c == ',');
+            let (first, behind) = piece.split_at(comma.map_or(piece.text.len(), |(at, _)| at));
+            rest = comma.map(|_| behind.split_first().1);
+            Some(first)
+        })
+    }
+
+    /// The empty piece at its end.
+    pub(super) fn tail(self) -> Self {
+        self.split_at(self.text.len()).1
+    }
+
+    /// The first `length` bytes, and the rest.
+    fn split_at(self, length: usize) -> (Self, Self) {
+        let (head, tail) = self.text.split_at_checked(length).unwrap_or((self.text, ""));
+        let start = self.end() - tail.len();
+        (Self { text: head, start: self.start }, Self { text: tail, start })
+    }
+
+    /// The first character, and the rest.
+    fn split_first(self) -> (Option<char>, Self) {
+        let first = self.text.chars().next();
+        (first, self.split_at(first.map_or(0, char::len_utf8)).1)
+    }
+
+    fn without_separators(self) -> Self {
+        let text = self.text.trim_start_matches(is_separator);
+        self.split_at(self.text.len() - text.len()).1
+    }
+
+    const fn end(self) -> usize {
+        self.start + self.text.len()
+    }
+}
+
+impl<'a> Item<'a> {
+    /// The argument; the empty piece behind the name where there is none.
+    pub(super) fn argument_or_end(self) -> Piece<'a> {
+        self.argument.unwrap_or_else(|| self.name.tail())
+    }
+
+    /// Refuses an argument.
+    pub(super) fn no_argument(self, name: &'static str) -> Result<(), RuleTextError> {
+        match self.argument {
+            Some(argument) if !argument.is_empty() => {
+                Err(argument.error(RuleTextProblem::NoArgument { name }))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Iterator over the items of a [`Piece`].
+#[derive(Debug)]
+pub(super) struct Items<'a> {
+    rest: Piece<'a>,
+}
+
+impl<'a> Iterator for Items<'a> {
+    type Item = Result<Item<'a>, RuleTextError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let item = self.rest.without_separators();
+        if item.is_empty() {
+            return None;
+        }
+        let ends_name = |c| matches!(c, ':' | '=' | '(') || is_separator(c);
+        let name_end = unquoted(item.text).find(|(_, c)| ends_name(*c));
+        let (name, behind) = item.split_at(name_end.map_or(item.text.len(), |(at, _)| at));
+        let (delimiter, behind) = behind.split_first();
+        let Some(opening) = delimiter.filter(|c| !is_separator(*c)) else {
+            self.rest = behind;
+            return Some(Ok(Item { name, argument: None }));
+        };
+        let Some(length) = argument_length(behind.text, opening) else {
+            self.rest = behind.tail();
+            return Some(Err(item.error(RuleTextProblem::Unclosed)));
+        };
+        let (argument, behind) = behind.split_at(length);
+        self.rest = behind.split_first().1;
+        Some(Ok(Item { name, argument: Some(argument) }))
+    }
+}
+
+/// Bytes until what ends the argument that `opening` begins; `None` if a parenthesis stays open.
+fn argument_length(text: &str, opening: char) -> Option<usize> {
+    let parenthesized = opening == '(';
+    let mut depth = usize::from(parenthesized);
+    for (at, c) in unquoted(text) {
+        match c {
+            '(' => depth += 1,
+            ')' if depth > 0 => depth -= 1,
+            _ => {}
+        }
+        let ends = if parenthesized { c == ')' } else { is_separator(c) };
+        if depth == 0 && ends {
+            return Some(at);
+        }
+    }
+    (depth == 0).then_some(text.len())
+}
+
+/// The characters that are not within double quotes.
+fn unquoted(text: &str) -> impl Iterator<Item = (usize, char)> {
+    let mut quoted = false;
+    text.char_indices().filter(move |(_, c)| {
+        quoted ^= *c == '"';
+        !quoted
+    })
+}
+
+fn is_separator(c: char) -> bool {
+    matches!(c, ',' | ' ' | '\t' | '\r' | '\n')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn items(text: &str) -> Vec<(&str, Option<&str>)> {
+        let items = Piece::whole(text).items().map(Result::unwrap);
+        items.map(|item| (item.name.text(), item.argument.map(Piece::text))).collect()
+    }
+
+    #[test]
+    fn items_end_at_separators_outside_parentheses() {
+        let text = " a, b=1\tc:2=3 d(e(f),g=h),i:j(k,l)m,,n,o:\"p,(\",\"q: r\"";
+        let expected = [
+            ("a", None),
+            ("b", Some("1")),
+            ("c", Some("2=3")),
+            ("d", Some("e(f),g=h")),
+            ("i", Some("j(k,l)m")),
+            ("n", None),
+            ("o", Some("\"p,(\"")),
+            ("\"q: r\"", None),
+        ];
+        assert_eq!(items(text), expected);
+    }
+
+    #[test]
+    fn lists_end_at_commas_outside_quotes() {
+        let pieces: Vec<_> = Piece::whole("a,,\"b,c\" d,").list().map(Piece::text).collect();
+        assert_eq!(pieces, ["a", "", "\"b,c\" d", ""]);
+    }
+
+    #[test]
+    fn a_parenthesis_that_stays_open_is_found() {
+        for text in ["a(b", "a:(b,c", "a((b)"] {
+            let error = Piece::whole(text).items().next().unwrap().unwrap_err();
+            assert_eq!(error.problem, RuleTextProblem::Unclosed, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_piece_knows_its_place() {
+        let text = "ä=1, bc(d->e)";
+        for item in Piece::whole(text).items() {
+            let item = item.unwrap();
+            assert_eq!(&text[item.name.span()], item.name.text());
+            let argument = item.argument.unwrap();
+            assert_eq!(&text[argument.span()], argument.text());
+            if let Some((before, behind)) = argument.split_once("->") {
+                assert_eq!((&text[before.span()], &text[behind.span()]), ("d", "e"));
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Whole rules, as `ovs-ofctl` takes them.
+
+use std::time::Duration;
+
+use shunt_flow::{
+    Match, PortNo,
+    text::{MatchBuilder, MatchError, PortNames, nearest_of},
+};
+
+use super::{
+    RuleTextError, RuleTextProblem,
+    argument::table,
+    instructions::parse_instructions,
+    names::ITEMS,
+    number::parse_as,
+    piece::{Item, Piece},
+    scope::Scope,
+};
+use crate::{
+    Cookie, FlowFlags, FlowMod,
+    FlowModCommand::{self, Add, Delete, DeleteStrict, Modify, ModifyStrict},
+    Instructions, Priority, TableId, TableSelector,
+};
+
+/// Reads a rule, or what chooses the rules to modify or delete, as `ovs-ofctl` does.
+///
+/// Without `table=` a rule is added to the first table, and rules are modified or deleted in all.
+/// What `dump-flows` prints besides, such as counters, is skipped.
+///
+/// ```
+/// use shunt_flow::text::NoPortNames;
+/// use shunt_pipeline::{FlowModCommand, text};
+///
+/// let line = "table=2,priority=5,tcp,nw_dst=10.0.0.0/8,actions=dec_ttl,output:3";
+/// let rule = text::parse_rule(FlowModCommand::Add, line, &NoPortNames)?;
+/// assert_eq!(text::format_actions(&rule.instructions, &NoPortNames), "dec_ttl,output:3");
+///
+/// let error = text::parse_rule(FlowModCommand::Add, "ip,actions=ouptut:3", &NoPortNames);
+/// let error = error.unwrap_err();
+/// assert_eq!(error.span, 11..17);
+/// assert_eq!(error.to_string(), "unknown action or port `ouptut`: is `output` meant?");
+/// # Ok::<(), text::RuleTextError>(())
+/// ```
+///
+/// # Errors
+///
+/// What is wrong, and where in `text`.
+pub fn parse_rule(
+    command: FlowModCommand,
+    text: &str,
+    ports: &dyn PortNames,
+) -> Result<FlowMod, RuleTextError> {
+    let whole = Piece::whole(text);
+    let (items, actions) = match command {
+        Add | Modify | ModifyStrict => {
+            let (items, actions) = split_actions(whole)
+                .ok_or_else(|| whole.tail().error(RuleTextProblem::ActionsMissing))?;
+            (items, Some(actions))
+        }
+        Delete | DeleteStrict => (whole, None),
+    };
+    let mut draft = Draft { rule: blank(command), matching: MatchBuilder::new(ports), ports };
+    items.items().try_for_each(|item| draft.add(item?))?;
+    draft.finish(items, actions)
+}
+
+/// A rule of which some items have been read.
+struct Draft<'a> {
+    rule: FlowMod,
+    matching: MatchBuilder<'a>,
+    ports: &'a dyn PortNames,
+}
+
+impl Draft<'_> {
+    fn add(&mut self, item: Item<'_>) -> Result<(), RuleTextError> {
+        let name = item.name.text();
+        let command = self.rule.command;
+        if !is_useful(name, command) {
+            let name = name.to_owned();
+            return Err(item.name.error(RuleTextProblem::UselessItem { name, command }));
+        }
+        if let Some(flag) = self.flag(name) {
+            *flag = true;
+            return match item.argument {
+                None => Ok(()),
+                Some(value) => {
+                    Err(value.error(RuleTextProblem::ValueOfFlag { name: name.to_owned() }))
+                }
+            };
+        }
+        let value = item.argument.map(Piece::text);
+        let at = item.argument.unwrap_or(item.name);
+        match self.matching.set_item(name, value) {
+            Ok(true) => Ok(()),
+            Ok(false) => self.setting(item),
+            Err(error) => Err(at.error(error.into())),
+        }
+    }
+
+    fn flag(&mut self, name: &str) -> Option<&mut bool> {
+        let flags = &mut self.rule.flags;
+        Some(match name {
+            "send_flow_rem" => &mut flags.send_flow_removed,
+            "check_overlap" => &mut flags.check_overlap,
+            "reset_counts" => &mut flags.reset_counts,
+            "no_packet_counts" => &mut flags.no_packet_counts,
+            "no_byte_counts" => &mut flags.no_byte_counts,
+            _ => return None,
+        })
+    }
+
+    /// An item with a value that is not part of the match.
+    fn setting(&mut self, item: Item<'_>) -> Result<(), RuleTextError> {
+        let name = item.name.text();
+        let missing = || RuleTextProblem::ValueMissing { name: name.to_owned() };
+        let known = ITEMS.contains(&name) || is_counter(name);
+        let value = match item.argument.filter(|value| !value.is_empty()) {
+            Some(value) => value,
+            None if known => return Err(item.name.error(missing())),
+            None => return Err(unknown(item.name)),
+        };
+        let rule = &mut self.rule;
+        match name {
+            "table" => rule.table = selector(value, rule.table)?,
+            "priority" => {
+                rule.priority = Priority::new(parse_as(value, "a priority", u16::MAX)?);
+            }
+            "idle_timeout" => rule.idle_timeout = seconds(value)?,
+            "hard_timeout" => rule.hard_timeout = seconds(value)?,
+            "importance" => rule.importance = parse_as(value, "an importance", u16::MAX)?,
+            "out_port" => rule.out_port = Scope::of_packet_out(self.ports).port(value)?,
+            "out_group" => rule.out_group = group(value)?,
+            "cookie" => {
+                (rule.cookie, rule.cookie_mask) = cookie(value, rule.command)?;
+            }
+            _ if is_counter(name) => {}
+            _ => return Err(unknown(item.name)),
+        }
+        Ok(())
+    }
+
+    fn finish(
+        self,
+        items: Piece<'_>,
+        actions: Option<Piece<'_>>,
+    ) -> Result<FlowMod, RuleTextError> {
+        let mut rule = self.rule;
+        rule.matching = self.matching.finish().map_err(|error| items.error(error.into()))?;
+        let Some(actions) = actions else { return Ok(rule) };
+        let scope = Scope::of_rule(&rule.matching, self.ports);
+        rule.instructions = parse_instructions(actions, scope)?;
+        match (rule.table, rule.instructions.goto) {
+            (TableSelector::One(table), Some(target)) if target <= table => {
+                Err(actions.error(RuleTextProblem::GotoNotUp { table, target }))
+            }
+            _ => Ok(rule),
+        }
+    }
+}
+
+/// A request that names nothing.
+fn blank(command: FlowModCommand) -> FlowMod {
+    FlowMod {
+        command,
+        table: match command {
+            Add => TableSelector::One(TableId::FIRST),
+            Modify | ModifyStrict | Delete | DeleteStrict => TableSelector::All,
+        },
+        matching: Match::any(),
+        priority: Priority::DEFAULT,
+        cookie: Cookie::default(),
+        cookie_mask: 0,
+        idle_timeout: Duration::ZERO,
+        hard_timeout: Duration::ZERO,
+        importance: 0,
+        flags: FlowFlags::default(),
+        out_port: PortNo::ANY,
+        out_group: GROUP_ANY,
+        instructions: Instructions::default(),
+    }
+}
+
+/// What stands before `actions=`, and behind it.
+fn split_actions(text: Piece<'_>) -> Option<(Piece<'_>, Piece<'_>)> {
+    let (items, behind) = text.split_once("action")?;
+    let (_, actions) = behind.split_once("=")?;
+    Some((items, actions))
+}
+
+/// Whether a command can use an item.
+fn is_useful(name: &str, command: FlowModCommand) -> bool {
+    match name {
+        "importance" => command == Add,
+        "out_port" | "out_group" => matches!(command, Delete | DeleteStrict),
+        "priority" => command != Delete,
+        "idle_timeout" | "hard_timeout" | "send_flow_rem" | "check_overlap" | "reset_counts"
+        | "no_packet_counts" | "no_byte_counts" | "action" | "actions" => {
+            matches!(command, Add | Modify | ModifyStrict)
+        }
+        _ => true,
+    }
+}
+
+/// Whether `dump-flows` prints an item that is not part of the rule.
+fn is_counter(name: &str) -> bool {
+    matches!(name, "duration" | "n_packets" | "n_bytes" | "idle_age" | "hard_age")
+}
+
+/// The error for a name that is no item and no field.
+fn unknown(name: Piece<'_>) -> RuleTextError {
+    let text = name.text();
+    name.error(match nearest_of(text, ITEMS.iter().copied()) {
+        Some(nearest) => RuleTextProblem::UnknownItem { name: text.to_owned(), nearest },
+        None => MatchError::unknown(text).into(),
+    })
+}
+
+/// 255 stands for what would be chosen without the item.
+fn selector(value: Piece<'_>, default: TableSelector) -> Result<TableSelector, RuleTextError> {
+    if value.text() == "255" { Ok(default) } else { table(value).map(TableSelector::One) }
+}
+
+fn seconds(value: Piece<'_>) -> Result<Duration, RuleTextError> {
+    parse_as(value, "a number of seconds", u16::MAX)
+        .map(|seconds| Duration::from_secs(seconds.into()))
+}
+
+fn group(value: Piece<'_>) -> Result<u32, RuleTextError> {
+    match value.text() {
+        "any" | "ANY" => Ok(GROUP_ANY),
+        _ => parse_as(value, "a group", u32::MAX),
+    }
+}
+
+/// Value and mask: a new rule gets a cookie, rules to delete are chosen by one.
+fn cookie(value: Piece<'_>, command: FlowModCommand) -> Result<(Cookie, u64), RuleTextError> {
+    let number = |piece: Piece<'_>| match piece.text() {
+        "-1" => Ok(u64::MAX),
+        _ => parse_as(piece, "a cookie", u64::MAX),
+    };
+    match (value.split_once("/"), command) {
+        (Some(_), Add) => Err(value.error(RuleTextProblem::MaskedCookie)),
+        (None, Delete | DeleteStrict) => Err(value.error(RuleTextProblem::UnmaskedCookie)),
+        (Some((value, mask)), _) => Ok((Cookie::new(number(value)?), number(mask)?)),
+        (None, _) => Ok((Cookie::new(number(value)?), 0)),
+    }
+}
+
+/// `OFPG_ANY`.
+const GROUP_ANY: u32 = u32::MAX;

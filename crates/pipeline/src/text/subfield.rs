@@ -1,0 +1,159 @@
+//! Bits of fields: `NXM_NX_REG0[0..15]`.
+//!
+//! Two fields are wider in a flow key than this text shows them. `vlan_vid` is 13 bits, with the
+//! one that says that there is a tag; `vlan_vid[]` is the 12 of the number. `in_port` is 32 bits;
+//! `in_port[]` (`NXM_OF_IN_PORT`) is the 16 that OpenFlow 1.0 knew, and `in_port_oxm[]`
+//! (`OXM_OF_IN_PORT`) is all of them.
+
+use shunt_flow::{
+    FieldId,
+    field::Access,
+    text::{integer, nearest_of},
+};
+
+use super::{RuleTextError, RuleTextProblem, piece::Piece};
+use crate::Subfield;
+
+/// Reads bits that an action reads.
+pub(super) fn parse(piece: Piece<'_>) -> Result<Subfield, RuleTextError> {
+    let (name, bits) = match piece.split_once("[") {
+        Some((name, bits)) => (name, Some(bits)),
+        None => (piece, None),
+    };
+    let field = named(name)?;
+    if field.info().oxms.is_empty() {
+        return Err(name.error(RuleTextProblem::MatchOnly(field)));
+    }
+    let width = shown_width(field, name.text());
+    let Some(bits) = bits else { return Ok(Subfield { field, offset: 0, width }) };
+    let inner = bits.text().strip_suffix(']');
+    range(inner, width).and_then(|(offset, width)| Subfield::new(field, offset, width)).ok_or_else(
+        || {
+            let text = format!("[{}", bits.text());
+            bits.error(RuleTextProblem::BadBits { text, field, last: field.width() - 1 })
+        },
+    )
+}
+
+/// Reads bits that an action writes.
+pub(super) fn parse_target(piece: Piece<'_>) -> Result<Subfield, RuleTextError> {
+    let target = parse(piece)?;
+    writable(target.field).map_err(|problem| piece.error(problem))?;
+    Ok(target)
+}
+
+/// Refuses a field that actions cannot write.
+pub(super) fn writable(field: FieldId) -> Result<(), RuleTextProblem> {
+    match field {
+        // Only the `ct` action writes them.
+        FieldId::CtMark | FieldId::CtLabel => Err(RuleTextProblem::NotYet("ct")),
+        _ if field.info().access == Access::ReadOnly => Err(RuleTextProblem::ReadOnly(field)),
+        _ if field.info().oxms.is_empty() => Err(RuleTextProblem::MatchOnly(field)),
+        _ => Ok(()),
+    }
+}
+
+/// The error for a field that there is none of.
+pub(super) fn unknown_field(piece: Piece<'_>) -> RuleTextError {
+    let names = FieldId::all().flat_map(|field| field.info().names.iter().copied());
+    let nearest = nearest_of(piece.text(), names);
+    piece.error(RuleTextProblem::UnknownField { name: piece.text().to_owned(), nearest })
+}
+
+/// Prints bits of a field.
+pub(super) fn format(subfield: Subfield) -> String {
+    let Subfield { field, offset, width } = subfield;
+    let end = offset.saturating_add(width);
+    let oxms = field.info().oxms;
+    // Only in_port has a first number that is too small for some of its bits.
+    let oxm = oxms.iter().find(|oxm| field != FieldId::InPort || end <= oxm.wire_bits);
+    let name = oxm.or_else(|| oxms.last()).map_or_else(|| field.name(), |oxm| oxm.name);
+    let last = end.saturating_sub(1);
+    match width {
+        _ if offset == 0 && width == shown_width(field, name) => format!("{name}[]"),
+        1 => format!("{name}[{offset}]"),
+        _ => format!("{name}[{offset}..{last}]"),
+    }
+}
+
+fn named(name: Piece<'_>) -> Result<FieldId, RuleTextError> {
+    let text = name.text();
+    let field = FieldId::find(text).or_else(|| FieldId::find_oxm_name(text));
+    field.ok_or_else(|| unknown_field(name))
+}
+
+/// Offset and width of what stands between brackets.
+fn range(inner: Option<&str>, width: u8) -> Option<(u8, u8)> {
+    let bit = |text: &str| u8::try_from(integer(text)?).ok();
+    match inner? {
+        "" => Some((0, width)),
+        bits => match bits.split_once("..") {
+            Some((first, last)) => {
+                let (first, last) = (bit(first)?, bit(last)?);
+                Some((first, last.checked_sub(first)?.checked_add(1)?))
+            }
+            None => Some((bit(bits)?, 1)),
+        },
+    }
+}
+
+/// Bits of a field of this name when none are named.
+fn shown_width(field: FieldId, name: &str) -> u8 {
+    match field {
+        FieldId::VlanVid => 12,
+        FieldId::InPort if name.eq_ignore_ascii_case("in_port") || name == "NXM_OF_IN_PORT" => 16,
+        _ => field.width(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(text: &str) -> Result<String, RuleTextProblem> {
+        parse(Piece::whole(text)).map(format).map_err(|error| error.problem)
+    }
+
+    #[test]
+    fn bits_are_printed_with_the_name_of_the_wire() {
+        let cases = [
+            ("reg0", "NXM_NX_REG0[]"),
+            ("reg0[]", "NXM_NX_REG0[]"),
+            ("reg0[0..31]", "NXM_NX_REG0[]"),
+            ("NXM_NX_REG0[3]", "NXM_NX_REG0[3]"),
+            ("xreg1[3..20]", "OXM_OF_PKT_REG1[3..20]"),
+            ("OXM_OF_ETH_SRC[]", "NXM_OF_ETH_SRC[]"),
+            ("vlan_vid[]", "OXM_OF_VLAN_VID[]"),
+            ("vlan_vid[0..12]", "OXM_OF_VLAN_VID[0..12]"),
+            ("in_port", "NXM_OF_IN_PORT[]"),
+            ("in_port[8..15]", "NXM_OF_IN_PORT[8..15]"),
+            ("in_port_oxm[]", "OXM_OF_IN_PORT[]"),
+            ("OXM_OF_IN_PORT[8..31]", "OXM_OF_IN_PORT[8..31]"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(printed(text).as_deref(), Ok(expected), "{text}");
+            assert_eq!(printed(expected).as_deref(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_readable_bit_range_is_read_as_it_is_printed() {
+        for field in FieldId::all().filter(|field| !field.info().oxms.is_empty()) {
+            for (offset, width) in [(0, field.width()), (0, 1), (field.width() - 1, 1)] {
+                let subfield = Subfield::new(field, offset, width).unwrap();
+                let text = format(subfield);
+                assert_eq!(parse(Piece::whole(&text)), Ok(subfield), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn bits_outside_the_field_are_refused() {
+        for text in ["reg0[32]", "reg0[5..3]", "reg0[0..32]", "reg0[", "reg0[0", "reg0[0..]"] {
+            assert!(matches!(printed(text), Err(RuleTextProblem::BadBits { .. })), "{text}");
+        }
+        let unknown = RuleTextProblem::UnknownField { name: "rge0".into(), nearest: Some("reg0") };
+        assert_eq!(printed("rge0[]"), Err(unknown));
+        assert_eq!(printed("dl_vlan[]"), Err(RuleTextProblem::MatchOnly(FieldId::DlVlan)));
+    }
+}

@@ -1,0 +1,167 @@
+//! What is printed reads back; what is wrong is refused; nothing panics.
+
+use proptest::{collection::vec, prelude::*, sample::select};
+use shunt_flow::{
+    FieldId, PortNo,
+    text::{NoPortNames, PortNames},
+};
+
+use super::{
+    RuleTextProblem, format_actions,
+    instructions::CLONE_DEPTH_MAX,
+    names::ACTIONS,
+    parse_actions, parse_rule,
+    testing::{any_instructions, assert_reads_back, fuzz_rule_text},
+};
+use crate::{Action, Cookie, FlowMod, FlowModCommand, Instructions, TableId, TableSelector};
+
+/// Ports whose names need quotes, look like numbers, or are words of the language.
+struct OddNames;
+
+const ODD: [&str; 6] = ["eth0", "a,b", "7", "drop", "x (1)", "in_port"];
+
+impl PortNames for OddNames {
+    fn number(&self, name: &str) -> Option<PortNo> {
+        let index = ODD.iter().position(|odd| *odd == name)?;
+        u32::try_from(index).ok().map(PortNo::new)
+    }
+
+    fn name(&self, port: PortNo) -> Option<String> {
+        let index = usize::try_from(port.number()).ok()?;
+        ODD.get(index).map(|name| (*name).to_owned())
+    }
+}
+
+proptest! {
+    #[test]
+    fn instructions_read_back_as_they_were_printed(instructions in any_instructions()) {
+        assert_reads_back(&instructions);
+    }
+
+    #[test]
+    fn ports_of_any_name_read_back(ports in vec(0..8_u32, 1..8)) {
+        let output = |port: &u32| Action::Output { port: PortNo::new(*port), max_len: 0 };
+        let truncated =
+            |port: &u32| Action::OutputTruncated { port: PortNo::new(*port), max_len: 64 };
+        let resubmit =
+            |port: &u32| Action::Resubmit { port: Some(PortNo::new(*port)), table: None };
+        let actions = ports.iter().flat_map(|port| [output(port), truncated(port), resubmit(port)]);
+        let instructions = Instructions { apply: actions.collect(), ..Instructions::default() };
+        let text = format_actions(&instructions, &OddNames);
+        prop_assert_eq!(parse_actions(&text, &OddNames), Ok(instructions), "{}", text);
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(data in vec(any::<u8>(), 0..64)) {
+        fuzz_rule_text(&data);
+    }
+
+    #[test]
+    fn any_words_are_read_or_refused(words in vec(select(words()), 0..24)) {
+        fuzz_rule_text(words.concat().as_bytes());
+    }
+}
+
+/// Words and marks of the language.
+fn words() -> Vec<&'static str> {
+    let marks = [
+        ",",
+        ",",
+        ",",
+        ":",
+        "=",
+        "(",
+        ")",
+        "->",
+        "[",
+        "]",
+        "..",
+        "/",
+        "0",
+        "1",
+        "5",
+        "0x1f",
+        "-1",
+        "ä",
+        "\"",
+        " ",
+        "actions=",
+        "ip,actions=",
+        "tcp,",
+        "table=",
+        "priority=",
+        "cookie=",
+        "port=",
+        "max_len=",
+        "userdata=",
+        "1.2.3.4",
+        "01.02",
+    ];
+    let fields = FieldId::all().map(FieldId::name);
+    marks.into_iter().chain(ACTIONS.iter().copied()).chain(fields).collect()
+}
+
+fn problem(command: FlowModCommand, text: &str) -> RuleTextProblem {
+    parse_rule(command, text, &NoPortNames).unwrap_err().problem
+}
+
+fn parsed(command: FlowModCommand, text: &str) -> FlowMod {
+    parse_rule(command, text, &NoPortNames).unwrap()
+}
+
+#[test]
+fn clones_nest_as_deep_as_the_bound_and_no_deeper() {
+    let nested = |depth: usize| "clone(".repeat(depth) + "output:1" + &")".repeat(depth);
+    assert!(parse_actions(&nested(CLONE_DEPTH_MAX), &NoPortNames).is_ok());
+    let error = parse_actions(&nested(CLONE_DEPTH_MAX + 1), &NoPortNames).unwrap_err();
+    assert_eq!(error.problem, RuleTextProblem::TooDeep { max: CLONE_DEPTH_MAX });
+    assert_eq!(error.span, CLONE_DEPTH_MAX * 6..CLONE_DEPTH_MAX * 6 + 5);
+    assert!(parse_actions(&nested(100_000), &NoPortNames).is_err());
+}
+
+#[test]
+fn a_command_takes_the_items_that_it_can_use() {
+    use FlowModCommand::{Add, Delete, DeleteStrict, Modify, ModifyStrict};
+    let useless = |command, text| {
+        assert!(matches!(problem(command, text), RuleTextProblem::UselessItem { .. }), "{text}");
+    };
+    useless(Add, "out_port=3,actions=drop");
+    useless(Modify, "importance=3,actions=drop");
+    useless(Delete, "priority=3");
+    useless(Delete, "ip,actions=drop");
+    useless(DeleteStrict, "idle_timeout=3");
+    assert_eq!(problem(Add, "ip"), RuleTextProblem::ActionsMissing);
+    assert_eq!(problem(ModifyStrict, "ip,actions"), RuleTextProblem::ActionsMissing);
+    assert_eq!(parsed(DeleteStrict, "priority=3").priority.number(), 3);
+    let delete = parsed(Delete, "out_port=LOCAL,out_group=7,table=3,ip");
+    assert_eq!((delete.out_port, delete.out_group), (PortNo::LOCAL, 7));
+    assert_eq!(delete.table, TableSelector::One(TableId::new(3).unwrap()));
+}
+
+#[test]
+fn without_a_table_a_rule_is_added_to_the_first_and_chosen_from_all() {
+    use FlowModCommand::{Add, Delete, Modify};
+    let first = TableSelector::One(TableId::FIRST);
+    assert_eq!(parsed(Add, "actions=drop").table, first);
+    assert_eq!(parsed(Add, "table=255,actions=drop").table, first);
+    assert_eq!(parsed(Modify, "actions=drop").table, TableSelector::All);
+    assert_eq!(parsed(Delete, "").table, TableSelector::All);
+    assert_eq!(parsed(Delete, "table=255").table, TableSelector::All);
+    let reserved = RuleTextProblem::BadNumber { text: "254".into(), of: "a table", max: 253 };
+    assert_eq!(problem(Delete, "table=254"), reserved);
+}
+
+#[test]
+fn a_cookie_is_given_to_a_new_rule_and_chooses_old_ones() {
+    use FlowModCommand::{Add, Delete, Modify};
+    let cookie = |command, text| {
+        let rule = parsed(command, text);
+        (rule.cookie, rule.cookie_mask)
+    };
+    assert_eq!(cookie(Add, "cookie=0x5,actions=drop"), (Cookie::new(5), 0));
+    assert_eq!(cookie(Modify, "cookie=5,actions=drop"), (Cookie::new(5), 0));
+    assert_eq!(cookie(Modify, "cookie=5/-1,actions=drop"), (Cookie::new(5), u64::MAX));
+    assert_eq!(cookie(Delete, "cookie=5/0xff"), (Cookie::new(5), 0xff));
+    assert_eq!(problem(Add, "cookie=5/1,actions=drop"), RuleTextProblem::MaskedCookie);
+    assert_eq!(problem(Delete, "cookie=5"), RuleTextProblem::UnmaskedCookie);
+}

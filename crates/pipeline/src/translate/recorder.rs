@@ -1,0 +1,212 @@
+//! Which bits a translation consulted: the one place where masks grow.
+//!
+//! Every use of a bit of the packet is a call here. The recorder answers two questions with it.
+//!
+//! * Which bits of the packet *as it came in* did anything depend on? That is the mask of the
+//!   cache entry. A bit that was rewritten before it was consulted does not count: its value is a
+//!   constant of the entry.
+//! * Which bits of the packet *as it entered a table* did the lookup there and the actions of its
+//!   rule depend on? That is the mask of the visit. Here a bit does not count if it was rewritten
+//!   since the packet entered, by that rule or by whatever it resubmitted to.
+//!
+//! So the invariant: a value that was written is a function of bits consulted before. `move` keeps
+//! it by consulting its source.
+//!
+//! `resubmit(PORT,..)` looks up with another `in_port` and then goes on with the packet's own, and
+//! a fragment is looked up without its ports. Within such a visit these bits of the packet are
+//! *foreign*: no bits of the key that entered. So the visit around it pays for them.
+
+use std::sync::Arc;
+
+use shunt_flow::{FieldId, FlowKey, FlowMask, layout::word};
+
+use crate::{BridgeId, Object, Rule, TableId, Visit};
+
+/// What a translation consulted so far.
+pub(super) struct Recorder {
+    /// Bits of the packet as it came in.
+    mask: FlowMask,
+    /// Bits that are not any more what came in.
+    written: FlowMask,
+    /// The visits whose actions are being run, each inside the one before it.
+    frames: Vec<Frame>,
+    visits: Vec<Visit>,
+    reads: Vec<Object>,
+}
+
+/// A visit that has not ended.
+struct Frame {
+    visit: usize,
+    /// Bits that are not any more what entered the table.
+    written: FlowMask,
+    foreign: Foreign,
+}
+
+/// Bits that a lookup did not take from the packet.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Foreign {
+    /// [`IN_PORT_BITS`] or none.
+    pub(super) in_port: u64,
+    /// [`PORTS_BITS`] or none.
+    pub(super) ports: u64,
+}
+
+/// Which bits are rewritten: what a clone puts back.
+pub(super) struct Written {
+    since_ingress: FlowMask,
+    since_visit: Option<FlowMask>,
+}
+
+/// Where and with what a lookup is made.
+pub(super) struct Entering {
+    pub(super) bridge: BridgeId,
+    pub(super) table: TableId,
+    pub(super) key: FlowKey,
+    pub(super) foreign: Foreign,
+}
+
+/// Visits that most packets do not make more of: they are large to move.
+const VISITS_USUAL: usize = 16;
+const IN_PORT: usize = word::IN_PORT as usize;
+const TRANSPORT: usize = word::TRANSPORT as usize;
+/// The bits of `in_port` in its word.
+pub(super) const IN_PORT_BITS: u64 = 0xffff_ffff_0000_0000;
+/// The bits of transport ports, or of ICMP type and code, in their word.
+pub(super) const PORTS_BITS: u64 = 0xffff_ffff_0000_0000;
+
+impl Recorder {
+    pub(super) fn new() -> Self {
+        Self {
+            mask: FlowMask::EMPTY,
+            written: FlowMask::EMPTY,
+            frames: Vec::new(),
+            visits: Vec::with_capacity(VISITS_USUAL),
+            reads: Vec::new(),
+        }
+    }
+
+    /// An object was consulted.
+    pub(super) fn read(&mut self, object: Object) {
+        if !self.reads.contains(&object) {
+            self.reads.push(object);
+        }
+    }
+
+    /// Bits of a field were consulted.
+    pub(super) fn consult(&mut self, field: FieldId, bits: u128) {
+        words(field, bits).for_each(|(word, bits)| self.consult_word(word, bits));
+    }
+
+    /// The bits of a mask were consulted.
+    pub(super) fn consult_mask(&mut self, mask: &FlowMask) {
+        let words = mask.words().iter().enumerate().filter(|(_, bits)| **bits != 0);
+        words.for_each(|(word, bits)| self.consult_word(word, *bits));
+    }
+
+    /// Bits of a word were consulted.
+    pub(super) fn consult_word(&mut self, word: usize, bits: u64) {
+        self.mask.words_mut()[word] |= bits & !self.written.words()[word];
+        let mut bits = bits;
+        for frame in self.frames.iter().rev() {
+            bits &= !frame.written.words()[word];
+            let foreign = bits & frame.foreign.bits(word);
+            self.visits[frame.visit].mask.words_mut()[word] |= bits & !foreign;
+            bits = foreign;
+            if bits == 0 {
+                break;
+            }
+        }
+    }
+
+    /// Bits of a word were overwritten, by a value that depends on nothing but consulted bits.
+    pub(super) fn wrote_word(&mut self, word: usize, bits: u64) {
+        self.written.words_mut()[word] |= bits;
+        if let Some(frame) = self.frames.last_mut() {
+            frame.written.words_mut()[word] |= bits;
+        }
+    }
+
+    /// Whether some bit of a field is no longer what came in.
+    pub(super) fn is_rewritten(&self, field: FieldId) -> bool {
+        self.written.field(field) != 0
+    }
+
+    /// Whether a visit's actions are being run.
+    pub(super) const fn is_visiting(&self) -> bool {
+        !self.frames.is_empty()
+    }
+
+    /// A packet enters a table: `look_up` adds the bits that its answer depends on.
+    pub(super) fn visit<'a>(
+        &mut self,
+        entering: Entering,
+        look_up: impl FnOnce(&FlowKey, &mut FlowMask) -> Option<&'a Arc<Rule>>,
+    ) -> Option<&'a Arc<Rule>> {
+        let Entering { bridge, table, key, foreign } = entering;
+        let mut mask = FlowMask::EMPTY;
+        mask.words_mut()[usize::from(word::BRIDGE)] = u64::MAX;
+        let rule = look_up(&key, &mut mask);
+        let mut own = mask.clone();
+        own.words_mut()[IN_PORT] &= !foreign.in_port;
+        own.words_mut()[TRANSPORT] &= !foreign.ports;
+        own.remove(&self.written);
+        self.mask.add(&own);
+        let frame = Frame { visit: self.visits.len(), written: FlowMask::EMPTY, foreign };
+        self.frames.push(frame);
+        self.visits.push(Visit { bridge, table, key, mask, rule: rule.cloned() });
+        rule
+    }
+
+    /// The actions of the innermost visit have been run.
+    pub(super) fn end_visit(&mut self) {
+        let ended = self.frames.pop();
+        if let (Some(ended), Some(outer)) = (ended, self.frames.last_mut()) {
+            outer.written.add(&ended.written);
+        }
+    }
+
+    /// Which bits are rewritten now.
+    pub(super) fn save(&self) -> Written {
+        Written {
+            since_ingress: self.written.clone(),
+            since_visit: self.frames.last().map(|frame| frame.written.clone()),
+        }
+    }
+
+    /// The packet is again as it was when this was saved, in the same visit.
+    pub(super) fn restore(&mut self, saved: Written) {
+        self.written = saved.since_ingress;
+        if let (Some(frame), Some(written)) = (self.frames.last_mut(), saved.since_visit) {
+            frame.written = written;
+        }
+    }
+
+    /// The mask, the visits and the reads.
+    pub(super) fn finish(self) -> (FlowMask, Vec<Visit>, Vec<Object>) {
+        (self.mask, self.visits, self.reads)
+    }
+}
+
+/// The words that a field lies in, with those of its bits that are set in `bits`.
+#[expect(clippy::cast_possible_truncation, reason = "the two halves are what is asked for")]
+pub(super) fn words(field: FieldId, bits: u128) -> impl Iterator<Item = (usize, u64)> {
+    let slot = field.slot();
+    let bits = bits & slot.value_max();
+    let index = usize::from(slot.word);
+    let pair = if slot.width == 128 {
+        [(index, (bits >> 64) as u64), (index + 1, bits as u64)]
+    } else {
+        [(index, (bits as u64) << slot.shift), (index, 0)]
+    };
+    pair.into_iter().filter(|(_, bits)| *bits != 0)
+}
+
+impl Foreign {
+    const fn bits(self, word: usize) -> u64 {
+        match word {
+            IN_PORT => self.in_port,
+            TRANSPORT => self.ports,
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! What tables do to packets, and controllers to tables, claim by claim.
+
+#![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod expiry;
+mod flow_mods;
+mod outputs;
+mod patches;
+mod rewrites;
+mod switch;
+mod tables;
+mod tags;
+mod versions;

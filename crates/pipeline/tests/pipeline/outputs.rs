@@ -1,0 +1,148 @@
+//! Outputs to ports, floods and controllers.
+
+use shunt_flow::{FieldId, PortNo};
+use shunt_pipeline::{DatapathAction, Object, PortConfig};
+
+use crate::switch::{BRIDGE, Switch};
+
+#[test]
+fn outputs_happen_in_order() {
+    let switch = Switch::new(&["actions=output:3,output:2,output:LOCAL"]);
+    assert_eq!(switch.run("in_port=1"), "3 2 100");
+}
+
+#[test]
+fn an_output_to_a_missing_port_is_left_out() {
+    let switch = Switch::new(&["actions=output:77,output:2,output:65000"]);
+    assert_eq!(switch.run("in_port=1"), "2");
+}
+
+#[test]
+fn the_ingress_port_is_left_to_whoever_executes() {
+    let switch = Switch::new(&["actions=output:1,output:2"]);
+    let traversal = switch.translate("in_port=1");
+    assert_eq!(switch.run("in_port=1"), "1 2");
+    assert_eq!(traversal.mask.field(FieldId::InPort), 0);
+    assert_eq!(switch.run("in_port=2"), "1 2");
+}
+
+#[test]
+fn a_rewritten_in_port_is_compared_in_translation() {
+    let switch = Switch::new(&["actions=output:1,output:2,load:0->NXM_OF_IN_PORT[],output:1"]);
+    assert_eq!(switch.run("in_port=1"), "1 2 1!");
+    let switch = Switch::new(&["actions=load:2->NXM_OF_IN_PORT[],output:2,output:3,in_port"]);
+    assert_eq!(switch.run("in_port=1"), "3! 2!");
+}
+
+#[test]
+fn in_port_goes_back_without_asking_which_port_it_is() {
+    let switch = Switch::new(&["actions=in_port"]);
+    let traversal = switch.translate("in_port=1");
+    assert_eq!(switch.run("in_port=1"), "back");
+    assert_eq!(traversal.mask.field(FieldId::InPort), 0);
+    switch.configure(2, PortConfig { no_fwd: true, ..PortConfig::default() });
+    assert_eq!(switch.run("in_port=1"), "1!");
+    assert_eq!(switch.run("in_port=2"), "");
+}
+
+#[test]
+fn a_flood_leaves_out_what_is_set_not_to_flood_and_all_does_not() {
+    let switch = Switch::new(&["in_port=1,actions=flood", "in_port=2,actions=all"]);
+    switch.configure(3, PortConfig { no_flood: true, ..PortConfig::default() });
+    assert_eq!(switch.run("in_port=1"), "1 2 4 100");
+    assert_eq!(switch.run("in_port=2"), "1 2 3 4 100");
+    assert!(switch.translate("in_port=1").reads.contains(&Object::Ports(BRIDGE)));
+}
+
+#[test]
+fn ports_that_are_down_or_forward_nothing_are_left_out() {
+    let switch = Switch::new(&["actions=output:2,output:3,all"]);
+    switch.configure(2, PortConfig { no_fwd: true, ..PortConfig::default() });
+    switch.configure(3, PortConfig { port_down: true, ..PortConfig::default() });
+    assert_eq!(switch.run("in_port=1"), "1 4 100");
+}
+
+#[test]
+fn what_comes_in_by_a_port_that_receives_nothing_is_dropped() {
+    let switch = Switch::new(&["actions=output:3"]);
+    switch.configure(1, PortConfig { no_recv: true, ..PortConfig::default() });
+    switch.configure(2, PortConfig { port_down: true, ..PortConfig::default() });
+    assert_eq!(switch.run("in_port=1"), "");
+    assert_eq!(switch.run("in_port=2"), "");
+    assert_eq!(switch.run("in_port=4"), "3");
+    assert!(switch.translate("in_port=1").visits.is_empty());
+    assert_eq!(switch.translate("in_port=4").mask.field(FieldId::InPort), 0xffff_ffff);
+}
+
+#[test]
+fn a_field_can_name_the_port() {
+    let switch = Switch::new(&[
+        "in_port=1,actions=load:3->NXM_NX_REG0[0..15],output:NXM_NX_REG0[0..15]",
+        "in_port=2,actions=load:0xfffe->NXM_NX_REG0[0..15],output:NXM_NX_REG0[0..15]",
+        "in_port=3,actions=output:NXM_NX_REG0[]",
+    ]);
+    assert_eq!(switch.run("in_port=1"), "3");
+    assert_eq!(switch.run("in_port=2"), "100");
+    assert_eq!(switch.translate("in_port=3").mask.field(FieldId::Reg0), 0xffff_ffff);
+}
+
+#[test]
+fn only_ports_of_the_datapath_cut() {
+    let switch =
+        Switch::new(&["actions=output(port=2,max_len=64),output(port=IN_PORT,max_len=20)"]);
+    assert_eq!(switch.run("in_port=1"), "2/64 back/20");
+}
+
+#[test]
+fn a_table_miss_rule_says_no_match_and_another_says_action() {
+    let switch = Switch::new(&[
+        "cookie=1,priority=0,actions=controller",
+        "cookie=2,in_port=2,actions=controller",
+        "cookie=3,priority=0,in_port=3,actions=controller",
+    ]);
+    assert_eq!(switch.run("in_port=1"), "punt(NoMatch,table=0,cookie=0x1)");
+    assert_eq!(switch.run("in_port=2"), "punt(Action,table=0,cookie=0x2)");
+    let beside_it = "punt(NoMatch,table=0,cookie=0x1)";
+    assert!([beside_it, "punt(Action,table=0,cookie=0x3)"].contains(&&*switch.run("in_port=3")));
+}
+
+#[test]
+fn a_port_without_packet_ins_sends_no_table_misses() {
+    let switch =
+        Switch::new(&["priority=0,actions=controller,output:2", "cookie=2,ip,actions=controller"]);
+    switch.configure(1, PortConfig { no_packet_in: true, ..PortConfig::default() });
+    assert_eq!(switch.run("arp,in_port=1"), "2");
+    assert_eq!(switch.run("ip,in_port=1"), "punt(Action,table=0,cookie=0x2)");
+}
+
+#[test]
+fn a_packet_in_tells_the_hidden_state() {
+    let switch = Switch::new(&[
+        "actions=load:7->NXM_NX_REG3[],write_metadata:5,goto_table:2",
+        "table=2,actions=controller(userdata=01.02,id=9,max_len=77)",
+    ]);
+    let traversal = switch.translate("in_port=2");
+    let [DatapathAction::Punt(punt)] = &*traversal.actions else { panic!("one packet-in") };
+    let told = punt.metadata.key();
+    assert_eq!(told.in_port(), PortNo::new(2));
+    assert_eq!((told.field(FieldId::Reg3), told.field(FieldId::Metadata)), (7, 5));
+    assert_eq!((punt.controller_id, punt.max_len, &*punt.userdata), (9, 77, &[1, 2][..]));
+    assert_eq!(punt.table.number(), 2);
+    assert_eq!(traversal.mask.field(FieldId::InPort), 0xffff_ffff);
+}
+
+#[test]
+fn a_packet_out_compares_with_the_port_that_it_names() {
+    let switch = Switch::new(&["priority=0,actions=output:1,output:2"]);
+    assert_eq!(switch.packet_out("in_port=2", "output:1,output:2,in_port"), "1! 2!");
+    assert_eq!(switch.packet_out("in_port=CONTROLLER", "all"), "1! 2! 3! 4! 100!");
+    assert_eq!(switch.packet_out("in_port=2", "output:TABLE"), "1!");
+}
+
+#[test]
+fn only_a_packet_out_goes_through_the_tables() {
+    let switch =
+        Switch::new(&["actions=load:0xfff9->NXM_NX_REG0[0..15],output:NXM_NX_REG0[0..15]"]);
+    assert_eq!(switch.run("in_port=1"), "");
+    assert_eq!(switch.translate("in_port=1").visits.len(), 1);
+}

@@ -1,0 +1,98 @@
+//! Patch ports: one translation through several bridges.
+
+use shunt_flow::{FieldId, PortNo};
+use shunt_pipeline::{
+    BridgeId, BridgeSettings, DatapathPort, FlowModCommand, Object, PortConfig, PortInfo, PortKind,
+    Time,
+};
+
+use crate::switch::{BRIDGE, Switch, port, ports, request};
+
+const PEER: BridgeId = BridgeId::new(2);
+
+/// Port 5 of the bridge leads to port 1 of its peer, which has a port 2 of number 22.
+fn pair(rules: &[&str], peer_rules: &[&str]) -> Switch {
+    let switch = Switch::new(rules);
+    let patch = |bridge, port| PortKind::Patch { bridge, port: PortNo::new(port) };
+    let mut own = ports();
+    own.push(port(5, patch(PEER, 1)));
+    switch.set_ports(own);
+    switch.pipeline.add_bridge(PEER, BridgeSettings::default());
+    set_peer_ports(&switch, port(1, patch(BRIDGE, 5)));
+    let mods: Vec<_> = peer_rules.iter().map(|rule| request(FlowModCommand::Add, rule)).collect();
+    switch.pipeline.apply(PEER, &mods, Time::ZERO).expect("the rules are legal");
+    switch
+}
+
+fn set_peer_ports(switch: &Switch, first: PortInfo) {
+    let ports = vec![first, port(2, PortKind::Datapath(DatapathPort::new(22)))];
+    switch.pipeline.set_ports(PEER, ports).expect("the bridge is there");
+}
+
+#[test]
+fn a_packet_comes_in_at_the_peer_and_is_put_back_afterwards() {
+    let switch = pair(
+        &["actions=load:7->NXM_NX_REG0[],output:5,output:NXM_NX_REG1[],output:2"],
+        &["in_port=1,reg0=0,actions=set_field:02:00:00:00:00:01->eth_dst,\
+           load:3->NXM_NX_REG1[],output:2"],
+    );
+    assert_eq!(
+        switch.run("in_port=1,dl_dst=02:00:00:00:00:05"),
+        "set(eth_dst=20000000001) 22! set(eth_dst=20000000005) 2"
+    );
+    let traversal = switch.translate("in_port=1");
+    assert_eq!(traversal.visits[1].bridge, PEER);
+    assert_eq!(traversal.visits[1].key.bridge(), 2);
+    assert_eq!(traversal.visits[1].key.field(FieldId::Reg0), 0);
+    for object in [BRIDGE, PEER].map(Object::Ports) {
+        assert!(traversal.reads.contains(&object));
+    }
+}
+
+#[test]
+fn the_action_sets_of_both_bridges_are_apart() {
+    let switch = pair(
+        &["actions=write_actions(output:3),goto_table:1", "table=1,actions=output:5"],
+        &["actions=write_actions(output:2)"],
+    );
+    assert_eq!(switch.run("in_port=1"), "22! 3");
+}
+
+#[test]
+fn exit_in_the_peer_does_not_end_the_outer_bridge() {
+    let switch = pair(
+        &["actions=output:5,output:2"],
+        &["actions=resubmit(,1),output:2", "table=1,actions=clone(exit)"],
+    );
+    assert_eq!(switch.run("in_port=1"), "2");
+}
+
+#[test]
+fn a_flood_goes_on_after_a_patch() {
+    let switch = pair(&["actions=flood"], &["actions=flood"]);
+    assert_eq!(switch.run("in_port=1"), "1 2 3 4 22! 100");
+}
+
+#[test]
+fn a_peer_port_that_receives_nothing_drops() {
+    let switch = pair(&["actions=output:5,output:2"], &["actions=output:2"]);
+    let config = PortConfig { no_recv: true, ..PortConfig::default() };
+    let patch = PortKind::Patch { bridge: BRIDGE, port: PortNo::new(5) };
+    set_peer_ports(&switch, PortInfo { config, ..port(1, patch) });
+    assert_eq!(switch.run("in_port=1"), "2");
+}
+
+#[test]
+fn a_patch_without_a_peer_drops() {
+    let switch = pair(&["actions=output:5,output:2"], &["actions=output:2"]);
+    switch.pipeline.remove_bridge(PEER);
+    assert_eq!(switch.run("in_port=1"), "2");
+    assert!(switch.translate("in_port=1").reads.contains(&Object::Bridge(PEER)));
+}
+
+#[test]
+fn bridges_that_send_to_each_other_for_ever_are_stopped() {
+    let bounce = "in_port=5,actions=output:2,in_port";
+    let switch = pair(&["priority=1,actions=output:5", bounce], &["actions=in_port"]);
+    assert_eq!(switch.run("in_port=1"), "resubmits and patch ports are nested deeper than 64");
+}

@@ -1,0 +1,110 @@
+//! Actions that write fields.
+
+use shunt_flow::{FieldId, FlowKey, PortNo};
+use shunt_pipeline::Action;
+
+use crate::switch::Switch;
+
+#[test]
+fn a_rewrite_reaches_the_packet_when_it_leaves() {
+    let switch = Switch::new(&["actions=output:2,set_field:02:00:00:00:00:01->eth_dst,\
+         set_field:02:00:00:00:00:02->eth_dst,output:3,set_field:02:00:00:00:00:03->eth_src"]);
+    assert_eq!(switch.run("in_port=1"), "2 set(eth_dst=20000000002) 3");
+}
+
+#[test]
+fn a_rewrite_is_emitted_even_where_it_changes_nothing() {
+    let switch = Switch::new(&["actions=set_field:02:00:00:00:00:01->eth_dst,output:2"]);
+    let traversal = switch.translate("in_port=1,dl_dst=02:00:00:00:00:01");
+    assert_eq!(traversal.mask.field(FieldId::EthDst), 0);
+    assert_eq!(traversal.actions.len(), 2);
+}
+
+#[test]
+fn a_field_that_the_packet_lacks_is_not_written() {
+    let mask = FieldId::Ipv4Dst.value_max();
+    let rewrite = Action::SetField { field: FieldId::Ipv4Dst, value: 1, mask };
+    let output = Action::Output { port: PortNo::new(2), max_len: 0 };
+    let switch = Switch::of_actions(&[rewrite, output]);
+    assert_eq!(switch.run("arp,in_port=1"), "2");
+    assert_eq!(switch.run("ip,in_port=1"), "set(ip_dst=1) 2");
+    let traversal = switch.translate("arp,in_port=1");
+    assert_eq!(traversal.mask.field(FieldId::EthType), 0xffff);
+}
+
+#[test]
+fn a_later_fragment_has_no_ports_to_write() {
+    let switch = Switch::new(&["udp,actions=set_field:5->udp_dst,output:2"]);
+    assert_eq!(switch.translate("udp,nw_frag=later").actions.len(), 1);
+    assert_eq!(switch.translate("udp,nw_frag=first").actions.len(), 2);
+}
+
+#[test]
+fn a_move_consults_its_source_and_makes_its_target_a_constant() {
+    let switch = Switch::new(&[
+        "actions=move:NXM_OF_ETH_SRC[0..15]->NXM_NX_REG0[0..15],goto_table:1",
+        "table=1,reg0=5,actions=output:2",
+    ]);
+    let traversal = switch.translate("in_port=1,dl_src=02:00:00:00:00:05");
+    assert_eq!(traversal.actions.len(), 1);
+    assert_eq!(traversal.mask.field(FieldId::EthSrc), 0xffff);
+    assert_eq!(traversal.mask.field(FieldId::Reg0), 0xffff_0000, "the half that is not written");
+}
+
+#[test]
+fn a_bit_that_was_overwritten_is_not_consulted() {
+    let switch = Switch::new(&[
+        "actions=set_field:02:00:00:00:00:05->eth_src,move:NXM_OF_ETH_SRC[]->NXM_OF_ETH_DST[],\
+         output:2",
+    ]);
+    let traversal = switch.translate("in_port=1");
+    assert_eq!(traversal.mask.field(FieldId::EthSrc), 0);
+    assert_eq!(traversal.visits[0].mask.field(FieldId::EthSrc), 0);
+    assert_eq!(switch.run("in_port=1"), "set(eth_src=20000000005,eth_dst=20000000005) 2");
+}
+
+#[test]
+fn a_register_never_reaches_the_packet() {
+    let switch = Switch::new(&["actions=load:5->NXM_NX_REG0[],set_queue:3,pop_queue,output:2"]);
+    assert_eq!(switch.run("in_port=1"), "2");
+}
+
+#[test]
+fn dec_ttl_counts_down_and_consults() {
+    let switch = Switch::new(&["ip,actions=dec_ttl,output:2"]);
+    assert_eq!(switch.run("ip,in_port=1,nw_ttl=64"), "set(nw_ttl=3f) 2");
+    let traversal = switch.translate("ip,in_port=1,nw_ttl=64");
+    assert_eq!(traversal.mask.field(FieldId::NwTtl), 0xff);
+}
+
+#[test]
+fn a_ttl_that_is_used_up_leaves_the_rest_of_the_rule_and_not_the_action_set() {
+    let switch = Switch::new(&[
+        "cookie=1,actions=write_actions(output:4),goto_table:1",
+        "cookie=2,table=1,ip,actions=dec_ttl(3,5),output:2,goto_table:2",
+        "cookie=3,table=2,actions=output:3",
+    ]);
+    for ttl in [0, 1] {
+        let packet = format!("ip,in_port=1,nw_ttl={ttl}");
+        let punt = "punt(InvalidTtl,table=1,cookie=0x2)";
+        assert_eq!(switch.run(&packet), format!("{punt} {punt} 4"));
+    }
+}
+
+#[test]
+fn a_ttl_that_is_used_up_in_a_clone_leaves_the_clone() {
+    let switch = Switch::new(&["ip,actions=clone(dec_ttl(7),output:2),output:3"]);
+    assert_eq!(switch.run("ip,in_port=1,nw_ttl=1"), "punt(InvalidTtl,table=0,cookie=0x0) 3");
+}
+
+#[test]
+fn the_mask_always_holds_the_bridge() {
+    let switch = Switch::new(&["actions=output:2"]);
+    let traversal = switch.translate("in_port=1");
+    let bridge = usize::from(shunt_flow::layout::word::BRIDGE);
+    assert_eq!(traversal.mask.words()[bridge], u64::MAX);
+    assert_eq!(traversal.mask.bits_count(), 64);
+    let mut other = FlowKey::ZERO;
+    other.set_bridge(1);
+    assert!(other.agrees_with(&traversal.key, &traversal.mask));
+}

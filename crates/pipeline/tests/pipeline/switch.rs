@@ -1,0 +1,155 @@
+//! A bridge to try rules on.
+
+use std::sync::Arc;
+
+use shunt_flow::{
+    FieldId, FlowKey, Match, PortNo,
+    text::{NoPortNames, parse_match},
+};
+use shunt_pipeline::{
+    Action, BridgeId, BridgeSettings, Change, DatapathAction, DatapathPort, FlowMod,
+    FlowModCommand, FlowModError, Pipeline, PortConfig, PortInfo, PortKind, RuleFilter, Time,
+    Traversal,
+    text::{parse_actions, parse_rule},
+};
+
+/// The bridge that packets come in by.
+pub(crate) const BRIDGE: BridgeId = BridgeId::new(1);
+
+/// A pipeline whose bridge has ports 1 to 4, of the same numbers in the datapath, and LOCAL, 100.
+pub(crate) struct Switch {
+    pub(crate) pipeline: Arc<Pipeline>,
+}
+
+impl Switch {
+    /// A switch with these rules.
+    pub(crate) fn new(rules: &[&str]) -> Self {
+        let switch = Self { pipeline: Arc::new(Pipeline::new(1)) };
+        switch.pipeline.add_bridge(BRIDGE, BridgeSettings::default());
+        switch.set_ports(ports());
+        switch.add(rules);
+        switch
+    }
+
+    /// A switch that does this with every packet; text would ask for more of a match.
+    pub(crate) fn of_actions(actions: &[Action]) -> Self {
+        let mut rule = request(FlowModCommand::Add, "actions=drop");
+        rule.instructions.apply = actions.into();
+        let switch = Self::new(&[]);
+        switch.pipeline.apply(BRIDGE, &[rule], Time::ZERO).expect("the rule is legal");
+        switch
+    }
+
+    pub(crate) fn set_ports(&self, ports: Vec<PortInfo>) {
+        self.pipeline.set_ports(BRIDGE, ports).expect("the bridge is there");
+    }
+
+    /// Changes the settings of a port.
+    pub(crate) fn configure(&self, number: u32, config: PortConfig) {
+        let mut ports = self.pipeline.ports(BRIDGE).expect("the bridge is there").to_vec();
+        let port = ports.iter_mut().find(|port| port.number == PortNo::new(number));
+        port.expect("the port is there").config = config;
+        self.set_ports(ports);
+    }
+
+    /// Adds rules, as one version.
+    pub(crate) fn add(&self, rules: &[&str]) -> Change {
+        let mods: Vec<_> = rules.iter().map(|rule| request(FlowModCommand::Add, rule)).collect();
+        self.pipeline.apply(BRIDGE, &mods, Time::ZERO).expect("the rules are legal")
+    }
+
+    /// Sends one request.
+    pub(crate) fn send(&self, command: FlowModCommand, rule: &str) -> Result<Change, FlowModError> {
+        let request = request(command, rule);
+        self.pipeline.apply(BRIDGE, &[request], Time::ZERO).map_err(|rejected| rejected.error)
+    }
+
+    pub(crate) fn translate(&self, packet: &str) -> Traversal {
+        self.pipeline.translate(&key(packet), self.pipeline.version())
+    }
+
+    /// What happens to a packet.
+    pub(crate) fn run(&self, packet: &str) -> String {
+        let traversal = self.translate(packet);
+        match traversal.error {
+            Some(error) => error.to_string(),
+            None => describe(&traversal.actions),
+        }
+    }
+
+    /// What happens to a packet that a packet-out brings.
+    pub(crate) fn packet_out(&self, packet: &str, actions: &str) -> String {
+        let actions = parse_actions(actions, &NoPortNames).expect("the actions are legal");
+        let version = self.pipeline.version();
+        describe(&self.pipeline.translate_actions(&key(packet), &actions.apply, version).actions)
+    }
+
+    /// The cookies of the rules that there are, by table and age.
+    pub(crate) fn cookies(&self) -> Vec<u64> {
+        let rules = self.pipeline.rules(BRIDGE, &RuleFilter::all());
+        rules.iter().map(|rule| rule.cookie.number()).collect()
+    }
+}
+
+/// A request, as `ovs-ofctl` reads it.
+pub(crate) fn request(command: FlowModCommand, rule: &str) -> FlowMod {
+    parse_rule(command, rule, &NoPortNames).unwrap_or_else(|error| panic!("{rule}: {error}"))
+}
+
+/// A packet with these fields.
+pub(crate) fn key(packet: &str) -> FlowKey {
+    let matching = parse_match(packet, &NoPortNames).expect("the packet is well described");
+    let mut key = matching.key();
+    key.set_bridge(BRIDGE.number().into());
+    if key.in_port() == PortNo::new(0) {
+        key.set_in_port(PortNo::new(1));
+    }
+    key
+}
+
+/// Ports 1 to 4 and LOCAL.
+pub(crate) fn ports() -> Vec<PortInfo> {
+    let numbers = (1..=4).map(|number| (number, number)).chain([(PortNo::LOCAL.number(), 100)]);
+    let kind = |port| PortKind::Datapath(DatapathPort::new(port));
+    numbers.map(|(number, own)| port(number, kind(own))).collect()
+}
+
+pub(crate) fn port(number: u32, kind: PortKind) -> PortInfo {
+    PortInfo {
+        number: PortNo::new(number),
+        name: format!("p{number}"),
+        kind,
+        config: PortConfig::default(),
+        link_up: true,
+        mac: [2, 0, 0, 0, 0, 1],
+    }
+}
+
+/// Actions in few words: ports by number, with `!` where the ingress port gets it too.
+pub(crate) fn describe(actions: &[DatapathAction]) -> String {
+    let cut = |max_len: &Option<u32>| max_len.map_or_else(String::new, |len| format!("/{len}"));
+    let describe = |action: &DatapathAction| match action {
+        DatapathAction::SetHeader(set) => format!("set({})", describe_fields(set)),
+        DatapathAction::PushVlan { tpid, tci } => format!("push({tpid:x},{tci:x})"),
+        DatapathAction::PopVlan => "pop".to_owned(),
+        DatapathAction::Output { port, unless_ingress, max_len } => {
+            format!("{port}{}{}", if *unless_ingress { "" } else { "!" }, cut(max_len))
+        }
+        DatapathAction::OutputIngress { max_len } => format!("back{}", cut(max_len)),
+        DatapathAction::Punt(punt) => {
+            format!("punt({:?},table={},cookie={})", punt.reason, punt.table, punt.cookie)
+        }
+        DatapathAction::Recirculate(_) => "recirculate".to_owned(),
+    };
+    actions.iter().map(describe).collect::<Vec<_>>().join(" ")
+}
+
+fn describe_fields(set: &Match) -> String {
+    let fields =
+        [FieldId::EthSrc, FieldId::EthDst, FieldId::VlanTci, FieldId::Ipv4Dst, FieldId::NwTtl];
+    let key = set.key();
+    let mask = shunt_flow::FlowMask::from(set.mask());
+    let named = fields.iter().filter(|field| mask.field(**field) != 0);
+    let text = |field: &FieldId| format!("{}={:x}", field.name(), key.field(*field));
+    named.map(text).collect::<Vec<_>>().join(",")
+}

@@ -1,0 +1,218 @@
+//! Tables, metadata, action sets, resubmits, clones, bounds.
+
+use shunt_flow::FieldId;
+use shunt_pipeline::TraversalError;
+
+use crate::switch::Switch;
+
+#[test]
+fn a_table_miss_drops() {
+    let switch = Switch::new(&["arp,actions=output:2"]);
+    let traversal = switch.translate("ip,in_port=1");
+    assert!(traversal.actions.is_empty() && traversal.error.is_none());
+    assert!(traversal.visits[0].rule.is_none());
+}
+
+#[test]
+fn a_fragment_is_looked_up_without_ports_the_first_one_too() {
+    let switch = Switch::new(&[
+        "priority=3,tcp,tp_dst=80,actions=output:2",
+        "priority=2,tcp,tp_dst=0,actions=output:3,move:NXM_OF_TCP_DST[]->NXM_NX_REG0[0..15],\
+         output:NXM_NX_REG0[0..15]",
+    ]);
+    assert_eq!(switch.run("tcp,tp_dst=80"), "2");
+    assert_eq!(switch.run("tcp,tp_dst=4,nw_frag=first"), "3 4", "actions see the ports");
+    assert_eq!(switch.run("tcp,nw_frag=later"), "3");
+    let mask = |packet| switch.translate(packet).mask.field(FieldId::NwFrag);
+    assert_eq!(mask("tcp,tp_dst=80") & 1, 1);
+    assert_eq!(mask("udp,tp_dst=80"), 0, "no rule looks at ports of UDP");
+}
+
+#[test]
+fn a_bridge_that_is_not_there_has_no_port() {
+    let switch = Switch::new(&[]);
+    let mut key = crate::switch::key("in_port=1");
+    key.set_bridge(9);
+    let traversal = switch.pipeline.translate(&key, switch.pipeline.version());
+    assert_eq!(traversal.error, Some(TraversalError::NoSuchPort));
+}
+
+#[test]
+fn metadata_is_matched_in_the_next_table() {
+    let switch = Switch::new(&[
+        "actions=write_metadata:0x12/0xff,goto_table:1",
+        "table=1,metadata=0x12/0xff,actions=output:2",
+    ]);
+    assert_eq!(switch.run("in_port=1"), "2");
+    let traversal = switch.translate("in_port=1");
+    assert_eq!(traversal.mask.field(FieldId::Metadata), 0, "what was written is a constant");
+    assert_eq!(traversal.visits[1].mask.field(FieldId::Metadata) & 0xff, 0xff);
+}
+
+#[test]
+fn the_action_set_runs_in_the_order_of_the_standard() {
+    let switch = Switch::new(&[
+        "priority=2,ip,actions=write_actions(output:3,set_field:02:00:00:00:00:09->eth_dst,\
+         dec_ttl,push_vlan:0x8100),goto_table:1",
+    ]);
+    assert_eq!(
+        switch.run("ip,in_port=1,nw_ttl=9"),
+        "push(8100,1000) set(eth_dst=20000000009,nw_ttl=8) 3"
+    );
+}
+
+#[test]
+fn an_action_set_has_one_action_of_each_kind() {
+    let switch = Switch::new(&[
+        "actions=write_actions(output:2,set_field:02:00:00:00:00:01->eth_dst),goto_table:1",
+        "table=1,actions=write_actions(output:3,set_field:02:00:00:00:00:02->eth_dst)",
+    ]);
+    assert_eq!(switch.run("in_port=1"), "set(eth_dst=20000000002) 3");
+}
+
+#[test]
+fn clear_actions_empties_the_set_before_more_is_written() {
+    let switch = Switch::new(&[
+        "actions=write_actions(output:2,set_field:02:00:00:00:00:01->eth_dst),goto_table:1",
+        "table=1,actions=clear_actions,write_actions(output:3)",
+    ]);
+    assert_eq!(switch.run("in_port=1"), "3");
+}
+
+#[test]
+fn goto_into_an_empty_table_still_runs_the_set() {
+    let switch = Switch::new(&["actions=output:2,write_actions(output:3),goto_table:9"]);
+    assert_eq!(switch.run("in_port=1"), "2 3");
+}
+
+#[test]
+fn what_the_action_set_reads_belongs_to_the_last_visit() {
+    let switch = Switch::new(&[
+        "ip,actions=write_actions(dec_ttl,output:2),goto_table:1",
+        "table=1,actions=drop",
+    ]);
+    let traversal = switch.translate("ip,in_port=1,nw_ttl=9");
+    let ttl = |visit: usize| traversal.visits[visit].mask.field(FieldId::NwTtl);
+    assert_eq!((ttl(0), ttl(1)), (0, 0xff));
+}
+
+#[test]
+fn resubmit_comes_back_and_registers_stay_changed() {
+    let switch = Switch::new(&[
+        "actions=resubmit(,1),output:NXM_NX_REG0[],output:2",
+        "table=1,actions=load:3->NXM_NX_REG0[],goto_table:2",
+        "table=2,actions=output:4",
+    ]);
+    assert_eq!(switch.run("in_port=1"), "4 3 2");
+}
+
+#[test]
+fn resubmit_looks_up_with_another_port_and_goes_on_with_its_own() {
+    let switch = Switch::new(&[
+        "in_port=1,actions=resubmit(2,1),output:3",
+        "table=1,in_port=2,actions=output:1,output:4,in_port",
+    ]);
+    let traversal = switch.translate("in_port=1");
+    assert_eq!(switch.run("in_port=1"), "1 4 back 3");
+    assert_eq!(traversal.visits[1].key.field(FieldId::InPort), 2);
+    assert_eq!(traversal.visits[1].mask.field(FieldId::InPort), 0xffff_ffff);
+}
+
+#[test]
+fn a_foreign_port_costs_the_entry_nothing_and_the_own_one_costs_the_visit_around() {
+    let switch = Switch::new(&[
+        "actions=resubmit(2,1)",
+        "table=1,in_port=2,actions=move:NXM_OF_IN_PORT[]->NXM_NX_REG0[0..15]",
+    ]);
+    let traversal = switch.translate("in_port=1");
+    let in_port = |visit: usize| traversal.visits[visit].mask.field(FieldId::InPort);
+    assert_eq!(traversal.mask.field(FieldId::InPort), 0xffff);
+    assert_eq!((in_port(0), in_port(1)), (0xffff, 0xffff_ffff));
+}
+
+#[test]
+fn a_clone_changes_nothing_for_what_follows() {
+    let switch = Switch::new(&[
+        "tcp,actions=load:7->NXM_NX_REG0[],clone(load:9->NXM_NX_REG0[],dec_ttl,push_vlan:0x8100,\
+         output:2,resubmit(,1)),resubmit(,1),output:3",
+        "table=1,reg0=9,actions=output:4",
+        "table=1,reg0=7,actions=output:LOCAL,exit,output:1",
+    ]);
+    assert_eq!(
+        switch.run("tcp,in_port=1,nw_ttl=64"),
+        "push(8100,1000) set(nw_ttl=3f) 2 4 pop set(nw_ttl=40) 100"
+    );
+}
+
+#[test]
+fn a_clone_executes_its_copy_of_the_action_set() {
+    let switch = Switch::new(&[
+        "actions=write_actions(output:4),goto_table:1",
+        "table=1,actions=clone(set_field:02:00:00:00:00:01->eth_dst,output:2),output:3",
+    ]);
+    assert_eq!(
+        switch.run("in_port=1,dl_dst=02:00:00:00:00:05"),
+        "set(eth_dst=20000000001) 2 4 set(eth_dst=20000000005) 3 4"
+    );
+}
+
+#[test]
+fn what_a_clone_puts_back_is_consulted_only_if_it_leaves_again() {
+    let rewrites = "clone(set_field:02:00:00:00:00:01->eth_dst,output:2)";
+    let consulted = |actions: String| {
+        let switch = Switch::new(&[&format!("actions={actions}")]);
+        switch.translate("in_port=1").mask.field(FieldId::EthDst)
+    };
+    assert_eq!(consulted(rewrites.to_owned()), 0);
+    assert_eq!(consulted(format!("{rewrites},output:3")), 0xffff_ffff_ffff);
+}
+
+#[test]
+fn exit_ends_everything_the_action_set_too() {
+    let switch = Switch::new(&[
+        "actions=write_actions(output:4),goto_table:1",
+        "table=1,actions=resubmit(,2),output:3",
+        "table=2,actions=output:2,clone(exit),output:1",
+    ]);
+    assert_eq!(switch.run("in_port=1"), "2");
+}
+
+#[test]
+fn resubmits_to_the_same_table_have_a_depth() {
+    let switch = Switch::new(&["actions=output:2,resubmit(,0)"]);
+    assert_eq!(switch.run("in_port=1"), "resubmits and patch ports are nested deeper than 64");
+    assert!(switch.translate("in_port=1").actions.is_empty());
+}
+
+#[test]
+fn resubmits_to_higher_tables_do_not_deepen() {
+    let rules: Vec<_> =
+        (0..200).map(|table| format!("table={table},actions=resubmit(,{})", table + 1)).collect();
+    let mut rules: Vec<_> = rules.iter().map(String::as_str).collect();
+    rules.push("table=200,actions=output:2");
+    assert_eq!(Switch::new(&rules).run("in_port=1"), "2");
+}
+
+#[test]
+fn resubmits_have_a_number() {
+    let many = |table: u8| vec![format!("resubmit(,{table})"); 16].join(",");
+    let rules: Vec<_> =
+        (0..4).map(|table| format!("table={table},actions=output:2,{}", many(table + 1))).collect();
+    let rules: Vec<_> = rules.iter().map(String::as_str).collect();
+    assert_eq!(Switch::new(&rules).run("in_port=1"), "more than 4096 resubmits");
+}
+
+#[test]
+fn clones_nest_as_deep_as_a_rule_says() {
+    let depth = 500;
+    let actions = format!("{}output:2{}", "clone(".repeat(depth), ")".repeat(depth));
+    let parsed = shunt_pipeline::text::parse_actions(&actions, &shunt_flow::text::NoPortNames);
+    if parsed.is_ok() {
+        assert_eq!(Switch::new(&[]).packet_out("in_port=1", &actions), "2!");
+    }
+}
+
+#[test]
+fn a_note_does_nothing() {
+    assert_eq!(Switch::new(&["actions=note:01.02,output:2"]).run("in_port=1"), "2");
+}

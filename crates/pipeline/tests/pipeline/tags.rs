@@ -1,0 +1,115 @@
+//! VLAN tags.
+
+use shunt_flow::{FieldId, PortNo, layout::word};
+use shunt_pipeline::Action;
+
+use crate::switch::{Switch, describe, key};
+
+/// What happens to a packet with these tags, the outer one first.
+fn run(switch: &Switch, tags: u64) -> String {
+    let mut key = key("in_port=1");
+    key.words_mut()[usize::from(word::VLAN)] = tags;
+    let traversal = switch.pipeline.translate(&key, switch.pipeline.version());
+    match traversal.error {
+        Some(error) => error.to_string(),
+        None => describe(&traversal.actions),
+    }
+}
+
+const ONE: u64 = 0x8100_3005_0000_0000;
+const TWO: u64 = 0x88a8_3005_8100_1007;
+
+#[test]
+fn a_new_tag_has_id_and_priority_zero_also_on_a_tagged_packet() {
+    let switch = Switch::new(&["actions=push_vlan:0x88a8,output:2"]);
+    assert_eq!(run(&switch, 0), "push(88a8,1000) 2");
+    assert_eq!(run(&switch, ONE), "push(88a8,1000) 2");
+}
+
+#[test]
+fn a_tag_is_pushed_as_it_is_when_the_packet_leaves() {
+    let switch =
+        Switch::new(&["dl_vlan=5,actions=push_vlan:0x8100,set_field:4103->vlan_vid,output:2"]);
+    assert_eq!(run(&switch, ONE), "push(8100,1007) 2");
+}
+
+#[test]
+fn a_third_tag_takes_the_place_of_the_innermost() {
+    let switch = Switch::new(&["actions=output:2,push_vlan:0x8100,output:3"]);
+    assert_eq!(run(&switch, TWO), "2 pop pop push(88a8,3005) push(8100,1000) 3");
+    let switch = Switch::new(&["actions=push_vlan:0x8100,output:2,push_vlan:0x88a8,output:3"]);
+    assert_eq!(run(&switch, ONE), "push(8100,1000) 2 pop pop push(8100,1000) push(88a8,1000) 3");
+}
+
+#[test]
+fn a_pop_takes_one_tag_and_none_from_an_untagged_packet() {
+    let output = |port| Action::Output { port: PortNo::new(port), max_len: 0 };
+    let switch = Switch::of_actions(&[Action::PopVlan, output(2), Action::PopVlan, output(3)]);
+    assert_eq!(run(&switch, TWO), "pop 2 pop 3");
+    assert_eq!(run(&switch, ONE), "pop 2 3");
+    assert_eq!(run(&switch, 0), "2 3");
+}
+
+#[test]
+fn a_push_and_a_pop_come_to_nothing() {
+    let switch = Switch::new(&["actions=push_vlan:0x8100,pop_vlan,output:2"]);
+    assert_eq!(run(&switch, ONE), "2");
+}
+
+#[test]
+fn a_rewritten_id_is_set_in_place_and_asks_only_whether_there_is_a_tag() {
+    let switch = Switch::new(&["vlan_tci=0x1000/0x1000,actions=set_field:4103->vlan_vid,output:2"]);
+    assert_eq!(run(&switch, ONE), "set(vlan_tci=1007) 2");
+    let mut key = key("in_port=1");
+    key.words_mut()[usize::from(word::VLAN)] = ONE;
+    let traversal = switch.pipeline.translate(&key, switch.pipeline.version());
+    assert_eq!(traversal.mask.words()[usize::from(word::VLAN)], 0x1000 << 32);
+}
+
+#[test]
+fn vlan_vid_does_nothing_without_a_tag_and_vlan_tci_makes_and_takes_one() {
+    let vid = Action::SetField { field: FieldId::VlanVid, value: 0x1005, mask: 0x1fff };
+    let output = Action::Output { port: PortNo::new(2), max_len: 0 };
+    let vid = Switch::of_actions(&[vid, output]);
+    assert_eq!(run(&vid, 0), "2");
+    let made = Switch::new(&["actions=load:0x1005->NXM_OF_VLAN_TCI[],output:2"]);
+    assert_eq!(run(&made, 0), "push(8100,1005) 2");
+    let taken = Switch::new(&["actions=load:0->NXM_OF_VLAN_TCI[],output:2"]);
+    assert_eq!(run(&taken, TWO), "pop 2");
+    assert_eq!(run(&taken, 0), "2");
+}
+
+#[test]
+fn a_tag_that_a_clone_took_is_put_back_whole() {
+    let switch = Switch::new(&["vlan_tci=0x1000/0x1000,actions=clone(pop_vlan,output:2),output:3"]);
+    assert_eq!(run(&switch, ONE), "pop 2 push(8100,3005) 3");
+    assert_eq!(run(&switch, TWO), "pop 2 push(88a8,3005) 3");
+}
+
+#[test]
+fn a_tag_that_a_clone_rewrote_is_put_back_whole() {
+    let switch = Switch::new(&[
+        "vlan_tci=0x1000/0x1000,actions=clone(set_field:4103->vlan_vid,output:2),output:3",
+    ]);
+    assert_eq!(run(&switch, ONE), "set(vlan_tci=1007) 2 pop push(8100,3005) 3");
+}
+
+#[test]
+fn a_tag_pushed_before_a_clone_and_rewritten_inside_is_put_back() {
+    let switch = Switch::new(&[
+        "actions=push_vlan:0x8100,clone(load:0x1005->NXM_OF_VLAN_TCI[],output:2),output:3",
+    ]);
+    assert_eq!(run(&switch, 0), "push(8100,1005) 2 pop push(8100,1000) 3");
+}
+
+#[test]
+fn a_pop_that_uncovers_an_unparsed_tag_goes_on_with_what_was_parsed() {
+    let switch = Switch::new(&[
+        "vlan_tci=0x1000/0x1000,actions=pop_vlan,output:2,resubmit(,1)",
+        "table=1,dl_type=0x8100,actions=output:3",
+    ]);
+    let mut key = key("in_port=1,dl_type=0x8100");
+    key.words_mut()[usize::from(word::VLAN)] = ONE;
+    let traversal = switch.pipeline.translate(&key, switch.pipeline.version());
+    assert_eq!(describe(&traversal.actions), "pop 2 3");
+}

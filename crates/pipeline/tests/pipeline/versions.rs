@@ -1,0 +1,77 @@
+//! Versions: who sees what, and until when.
+
+use shunt_pipeline::{BridgeSettings, Delta, FlowModCommand, Object, Version};
+
+use crate::switch::{BRIDGE, Switch, describe, key};
+
+fn run_at(switch: &Switch, version: Version) -> String {
+    describe(&switch.pipeline.translate(&key("in_port=1"), version).actions)
+}
+
+#[test]
+fn a_version_sees_the_rules_of_its_time() {
+    let switch = Switch::new(&["actions=output:2"]);
+    let old = switch.pipeline.version();
+    let new = switch.send(FlowModCommand::Modify, "actions=output:3").expect("legal").version;
+    let gone = switch.send(FlowModCommand::Delete, "").expect("legal").version;
+    let seen = [old, new, gone].map(|version| run_at(&switch, version));
+    assert_eq!(seen, ["2", "3", ""]);
+}
+
+#[test]
+fn a_version_sees_the_ports_of_its_time() {
+    let switch = Switch::new(&["actions=output:2"]);
+    let old = switch.pipeline.version();
+    switch.set_ports(Vec::new());
+    assert_eq!((&*run_at(&switch, old), &*switch.run("in_port=1")), ("2", ""));
+    switch.pipeline.reclaim(switch.pipeline.version());
+    assert_eq!(switch.run("in_port=1"), "");
+}
+
+#[test]
+fn what_is_reclaimed_no_newer_version_misses() {
+    let switch = Switch::new(&["actions=output:2"]);
+    for port in [3, 4, 2] {
+        let rule = format!("actions=output:{port}");
+        switch.send(FlowModCommand::Modify, &rule).expect("legal");
+        switch.pipeline.reclaim(switch.pipeline.version());
+        assert_eq!(switch.run("in_port=1"), port.to_string());
+    }
+}
+
+#[test]
+fn versions_count_up_one_by_one() {
+    let switch = Switch::new(&["actions=output:2"]);
+    let before = switch.pipeline.version();
+    let changes = [
+        switch.send(FlowModCommand::Modify, "actions=output:3").expect("legal"),
+        switch.pipeline.set_settings(BRIDGE, BridgeSettings::default()).expect("it is there"),
+        switch.pipeline.remove_bridge(BRIDGE),
+        switch.pipeline.add_bridge(BRIDGE, BridgeSettings::default()),
+    ];
+    let mut expected = before;
+    for change in changes {
+        expected = expected.next();
+        assert_eq!(change.version, expected);
+    }
+    assert_eq!(switch.pipeline.version(), expected);
+}
+
+#[test]
+fn a_bridge_that_goes_takes_its_rules_and_ports() {
+    let switch = Switch::new(&["actions=output:2", "table=3,actions=output:2"]);
+    let old = switch.pipeline.version();
+    let change = switch.pipeline.remove_bridge(BRIDGE);
+    let objects = change.deltas.iter().filter_map(|delta| match delta {
+        Delta::Changed(object) => Some(*object),
+        Delta::Rule(_) => None,
+    });
+    assert_eq!(objects.collect::<Vec<_>>(), [Object::Ports(BRIDGE), Object::Bridge(BRIDGE)]);
+    assert_eq!(change.deltas.len(), 4);
+    assert!(switch.pipeline.settings(BRIDGE).is_none() && switch.pipeline.ports(BRIDGE).is_none());
+    assert_eq!(run_at(&switch, old), "2");
+    switch.pipeline.reclaim(change.version);
+    switch.pipeline.add_bridge(BRIDGE, BridgeSettings::default());
+    assert!(switch.cookies().is_empty());
+    assert!(switch.pipeline.remove_bridge(BRIDGE).deltas.len() == 2);
+}

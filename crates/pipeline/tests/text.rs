@@ -1,0 +1,119 @@
+//! The text of rules against what Open vSwitch 3.1 printed for the same text.
+//!
+//! `data/rule-texts.json` says how it was made.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics has failed")]
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::Value;
+use shunt_flow::text::NoPortNames;
+use shunt_pipeline::{
+    BridgeId, FlowMod, FlowModCommand, Rule, RuleId, RuleStats, TableSelector, Time,
+    text::{RuleFormat, format_rule, parse_rule},
+};
+
+fn recorded(list: &str) -> Vec<Value> {
+    let text = include_str!("data/rule-texts.json");
+    let data: Value = serde_json::from_str(text).unwrap();
+    data[list].as_array().unwrap().clone()
+}
+
+fn rule(request: FlowMod) -> Rule {
+    let TableSelector::One(table) = request.table else { panic!("a rule has a table") };
+    Rule {
+        id: RuleId::new(1),
+        revision: 0,
+        bridge: BridgeId::new(1),
+        table,
+        matching: request.matching,
+        priority: request.priority,
+        cookie: request.cookie,
+        idle_timeout: request.idle_timeout,
+        hard_timeout: request.hard_timeout,
+        importance: request.importance,
+        flags: request.flags,
+        instructions: Arc::new(request.instructions),
+        modified: Time::ZERO,
+        created: Time::ZERO,
+        stats: Arc::new(RuleStats::default()),
+    }
+}
+
+fn parsed(text: &str) -> Rule {
+    let request = parse_rule(FlowModCommand::Add, text, &NoPortNames);
+    rule(request.unwrap_or_else(|error| panic!("{text}: {error} at {:?}", error.span)))
+}
+
+fn printed(rule: &Rule) -> String {
+    format_rule(rule, RuleFormat { ports: &NoPortNames, stats_at: None })
+}
+
+fn check(input: &str, expected: &str) {
+    let rule = parsed(input);
+    assert_eq!(printed(&rule), expected, "{input}");
+    let again = parsed(expected);
+    assert_eq!(again.matching, rule.matching, "{expected}");
+    assert_eq!(again.instructions, rule.instructions, "{expected}");
+    assert_eq!(printed(&again), expected);
+}
+
+#[test]
+fn rules_are_printed_as_open_vswitch_prints_them() {
+    for pair in recorded("same") {
+        check(pair["input"].as_str().unwrap(), pair["canonical"].as_str().unwrap());
+    }
+}
+
+#[test]
+fn rules_that_are_printed_otherwise_are_known() {
+    for pair in recorded("different") {
+        assert_ne!(pair["canonical"], pair["ours"], "a difference is one");
+        check(pair["input"].as_str().unwrap(), pair["ours"].as_str().unwrap());
+    }
+}
+
+fn check_refused(list: &str) {
+    for pair in recorded(list) {
+        let input = pair["input"].as_str().unwrap();
+        let error = parse_rule(FlowModCommand::Add, input, &NoPortNames).unwrap_err();
+        assert_eq!(error.to_string(), pair["reason"].as_str().unwrap(), "{input}");
+        assert_eq!(&input[error.span], pair["at"].as_str().unwrap(), "{input}");
+    }
+}
+
+#[test]
+fn what_is_not_built_yet_is_refused_by_name() {
+    check_refused("refused");
+}
+
+#[test]
+fn what_open_vswitch_refuses_is_refused_and_the_place_is_named() {
+    check_refused("wrong");
+}
+
+#[test]
+fn what_open_vswitch_overlooks_is_refused() {
+    check_refused("stricter");
+}
+
+#[test]
+fn a_dumped_line_shows_age_and_counters() {
+    let input = "cookie=0x2a,table=3,idle_timeout=5,send_flow_rem,priority=7,actions=output:2";
+    let rule = parsed(input);
+    rule.stats.credit(3, 180, Time::ZERO);
+    let at = |age| {
+        let stats_at = Some(Time::ZERO.after(age));
+        format_rule(&rule, RuleFormat { ports: &NoPortNames, stats_at })
+    };
+    let line = |age: &str| {
+        format!(
+            "cookie=0x2a, duration={age}, table=3, n_packets=3, n_bytes=180, idle_timeout=5, \
+             send_flow_rem priority=7 actions=output:2"
+        )
+    };
+    assert_eq!(at(Duration::from_secs(12)), line("12s"));
+    assert_eq!(at(Duration::from_millis(12_034)), line("12.034s"));
+    assert_eq!(at(Duration::from_nanos(1_000_000_001)), line("1.000000001s"));
+    assert_eq!(parsed(&line("12s")).instructions, rule.instructions);
+}
