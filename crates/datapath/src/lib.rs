@@ -1,7 +1,38 @@
 //! Ports, packet threads, caches and the execution of actions.
 
+pub mod offload;
 mod packet;
 pub mod port;
+pub mod segment;
 
-pub use packet::{BURST, Offload, Packet, Pool};
+pub mod cache;
+pub mod capture;
+pub mod command;
+#[cfg(not(loom))]
+mod execute;
+mod link;
+pub mod mailbox;
+pub mod metrics;
+pub mod owner;
+mod sleep;
+mod sync;
+
+pub mod desk;
+#[cfg(not(loom))]
+pub mod thread;
+
+#[cfg(feature = "testing")]
+pub mod testing;
+
+pub use command::{Command, DATAPATH_PORT_MAX, NO_INGRESS};
+pub use desk::{ChangeSender, DeskEnds, DeskTotals, EvictionDesk};
+pub use link::Link;
+pub use mailbox::{Advance, Mailbox};
+pub use metrics::{DropReason, ThreadCounters};
+pub use offload::Offload;
+pub use owner::{Dropped, InstallError, Owner, Report};
+pub use packet::{BURST, Packet, Pool};
 pub use port::{Port, PortError, RxQueue, TxQueue};
+pub use sleep::Waker;
+#[cfg(not(loom))]
+pub use thread::{PacketThread, ThreadConfig, Turn};

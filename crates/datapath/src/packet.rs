@@ -1,8 +1,18 @@
 //! Packets, and the pool that their buffers come from and go back to.
+//!
+//! A packet is a frame somewhere in a buffer, with room in front for tags and encapsulation, so that
+//! a header is added or removed by moving one offset. Buffers have two sizes: almost every frame fits
+//! the small one, packets that are still to be segmented need the large one.
+//!
+//! A pool belongs to one thread and needs no lock. Its free lists are stacks, because the buffer
+//! that was given back last is the one still in the cache. Starts of buffers are spread over the
+//! cache sets by their size: 2176 bytes and what the allocator adds are no multiple of a page.
 
 use std::fmt;
 
 use shunt_pipeline::DatapathPort;
+
+use crate::Offload;
 
 /// Packets handled together: between two of these a thread takes messages.
 ///
@@ -21,26 +31,8 @@ pub struct Packet {
     pub offload: Offload,
 }
 
-/// What is still to be done to a packet before it is on a wire: `struct virtio_net_hdr`, decoded
-/// (Virtual I/O Device 1.2, 5.1.6).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Offload {
-    /// The transport checksum is only the sum of the pseudo-header; from `checksum_start` on the
-    /// rest is to be added and stored at `checksum_start + checksum_offset`.
-    pub needs_checksum: bool,
-    /// The checksums were verified by whoever handed the packet over.
-    pub data_valid: bool,
-    /// `gso_type` as on the wire of virtio; 0: the packet is one segment.
-    pub gso_type: u8,
-    /// Payload bytes of each segment.
-    pub gso_size: u16,
-    /// Length of the headers that each segment repeats.
-    pub header_length: u16,
-    /// Where the checksummed part begins.
-    pub checksum_start: u16,
-    /// Where in it the checksum lies.
-    pub checksum_offset: u16,
-}
+// A burst of packets is 32 lines of the cache, no more.
+const _: () = assert!(size_of::<Packet>() <= 64);
 
 impl Packet {
     /// Bytes kept free in front of a received frame, for tags and encapsulation.
@@ -71,6 +63,55 @@ impl Packet {
     pub const fn is_empty(&self) -> bool {
         self.length == 0
     }
+
+    /// Length of the longest frame that this packet becomes on a wire: itself, or its first segment.
+    #[must_use]
+    pub const fn wire_len(&self) -> usize {
+        if self.offload.is_segmented() {
+            self.offload.header_length as usize + self.offload.gso_size as usize
+        } else {
+            self.len()
+        }
+    }
+
+    /// Lets the frame begin `count` bytes earlier; what is there now is unspecified. The offsets of
+    /// [`Self::offload`] move along. `false`, and nothing is changed, where the headroom is shorter.
+    #[must_use]
+    pub fn push_front(&mut self, count: usize) -> bool {
+        if count > self.start as usize {
+            return false;
+        }
+        let Ok(bytes) = u16::try_from(count) else { return false };
+        self.start -= u32::from(bytes);
+        self.length += u32::from(bytes);
+        self.offload.moved_back(bytes);
+        true
+    }
+
+    /// Lets the frame begin `count` bytes later, at most at its end. The offsets of
+    /// [`Self::offload`] move along; a checksum whose place is cut off is no longer due.
+    pub fn pop_front(&mut self, count: usize) {
+        debug_assert!(count <= self.len(), "a frame of {} bytes loses {count}", self.len());
+        let count = count.min(self.len());
+        #[expect(clippy::cast_possible_truncation, reason = "at most the length, a u32")]
+        let bytes = count as u32;
+        self.start += bytes;
+        self.length -= bytes;
+        self.offload.moved_forward(count);
+    }
+
+    /// Cuts the frame to its first `length` bytes; does nothing if it is not longer.
+    ///
+    /// What is left of a cut frame is a sample of it: its checksum cannot be made any more, nor its
+    /// segments, so nothing is left to be done to it.
+    pub fn truncate(&mut self, length: usize) {
+        if length < self.len() {
+            #[expect(clippy::cast_possible_truncation, reason = "less than the length, a u32")]
+            let length = length as u32;
+            self.length = length;
+            self.offload = Offload::default();
+        }
+    }
 }
 
 impl fmt::Debug for Packet {
@@ -84,10 +125,16 @@ impl fmt::Debug for Packet {
 }
 
 /// Free buffers of one thread, in two sizes. Taking and giving back allocate nothing once warm.
-#[derive(Debug, Default)]
+///
+/// At most [`Self::SMALL_MAX`] and [`Self::LARGE_MAX`] buffers are out at a time: a thread that
+/// holds on to packets runs out of buffers, not the machine out of memory.
+///
+/// Whoever keeps a buffer beyond its thread gives another of the same size for it, so that the
+/// counts of both threads stay true.
+#[derive(Debug)]
 pub struct Pool {
-    small: Vec<Box<[u8]>>,
-    large: Vec<Box<[u8]>>,
+    small: FreeList,
+    large: FreeList,
 }
 
 impl Pool {
@@ -95,22 +142,33 @@ impl Pool {
     pub const SMALL: usize = 2048;
     /// Longest frame at all: a segmented packet of 64 KiB and its headers.
     pub const LARGE: usize = 65536 + 256;
+    /// Small buffers that may be out at a time: 17 MiB.
+    pub const SMALL_MAX: usize = 8192;
+    /// Large buffers that may be out at a time: 16 MiB.
+    pub const LARGE_MAX: usize = 256;
+
+    /// A pool that has no buffer yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            small: FreeList::new(Self::SMALL, Self::SMALL_MAX),
+            large: FreeList::new(Self::LARGE, Self::LARGE_MAX),
+        }
+    }
 
     /// A packet with a frame of `length` bytes of unspecified content; `None` above
-    /// [`Self::LARGE`].
+    /// [`Self::LARGE`], and when too many buffers of that size are out.
     pub fn take(&mut self, length: usize, ingress: DatapathPort) -> Option<Packet> {
-        let (list, size) = if length <= Self::SMALL {
-            (&mut self.small, Self::SMALL)
+        let list = if length <= Self::SMALL {
+            &mut self.small
         } else if length <= Self::LARGE {
-            (&mut self.large, Self::LARGE)
+            &mut self.large
         } else {
             return None;
         };
-        let buffer =
-            list.pop().unwrap_or_else(|| vec![0; Packet::HEADROOM + size].into_boxed_slice());
         #[expect(clippy::cast_possible_truncation, reason = "at most LARGE")]
         Some(Packet {
-            buffer,
+            buffer: list.take()?,
             start: Packet::HEADROOM as u32,
             length: length as u32,
             ingress,
@@ -118,13 +176,191 @@ impl Pool {
         })
     }
 
+    /// A packet with the same frame, or its first `max_len` bytes, in a buffer of its own; `None`
+    /// when too many buffers are out.
+    pub fn copy(&mut self, packet: &Packet, max_len: Option<usize>) -> Option<Packet> {
+        let length = max_len.map_or(packet.len(), |max| packet.len().min(max));
+        let mut copy = self.take(length, packet.ingress)?;
+        copy.frame_mut().copy_from_slice(&packet.frame()[..length]);
+        if length == packet.len() {
+            copy.offload = packet.offload;
+        }
+        Some(copy)
+    }
+
     /// Takes a packet's buffer back.
     pub fn give(&mut self, packet: Packet) {
-        let list = if packet.buffer.len() == Packet::HEADROOM + Self::SMALL {
-            &mut self.small
-        } else {
-            &mut self.large
+        let list =
+            if packet.buffer.len() == self.small.size { &mut self.small } else { &mut self.large };
+        list.give(packet.buffer);
+    }
+
+    /// How many packets are out: taken, and not yet given back.
+    #[must_use]
+    pub const fn out(&self) -> usize {
+        self.small.out + self.large.out
+    }
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Buffers of one size: a stack of free ones, and how many are out.
+struct FreeList {
+    free: Vec<Box<[u8]>>,
+    /// Length of each buffer.
+    size: usize,
+    /// Buffers taken and not given back.
+    out: usize,
+    /// Most buffers that may be out.
+    max: usize,
+}
+
+impl FreeList {
+    const fn new(frame: usize, max: usize) -> Self {
+        Self { free: Vec::new(), size: Packet::HEADROOM + frame, out: 0, max }
+    }
+
+    fn take(&mut self) -> Option<Box<[u8]>> {
+        if self.out == self.max {
+            return None;
+        }
+        self.out += 1;
+        Some(self.free.pop().unwrap_or_else(|| vec![0; self.size].into_boxed_slice()))
+    }
+
+    fn give(&mut self, buffer: Box<[u8]>) {
+        self.out = self.out.saturating_sub(1);
+        if self.free.len() < self.max {
+            self.free.push(buffer);
+        }
+    }
+}
+
+impl fmt::Debug for FreeList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FreeList")
+            .field("free", &self.free.len())
+            .field("out", &self.out)
+            .field("max", &self.max)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PORT: DatapathPort = DatapathPort::new(7);
+
+    fn packet(pool: &mut Pool, frame: &[u8]) -> Packet {
+        let mut packet = pool.take(frame.len(), PORT).unwrap();
+        packet.frame_mut().copy_from_slice(frame);
+        packet
+    }
+
+    fn partial(start: u16) -> Offload {
+        Offload {
+            needs_checksum: true,
+            checksum_start: start,
+            checksum_offset: 16,
+            ..Offload::default()
+        }
+    }
+
+    #[test]
+    fn a_warm_pool_gives_the_buffer_that_came_back_last() {
+        let mut pool = Pool::new();
+        for length in [60, Pool::SMALL, Pool::SMALL + 1, Pool::LARGE] {
+            let (first, second) =
+                (pool.take(length, PORT).unwrap(), pool.take(length, PORT).unwrap());
+            let address = second.buffer.as_ptr();
+            pool.give(first);
+            pool.give(second);
+            let warm = pool.take(length, PORT).unwrap();
+            assert_eq!(warm.buffer.as_ptr(), address);
+            assert_eq!(warm.len(), length);
+            pool.give(warm);
+        }
+        assert_eq!(pool.out(), 0);
+    }
+
+    #[test]
+    fn a_pool_hands_out_no_more_than_its_maximum() {
+        let mut pool = Pool::new();
+        let mut out: Vec<_> =
+            (0..Pool::LARGE_MAX).map(|_| pool.take(Pool::LARGE, PORT).unwrap()).collect();
+        assert!(pool.take(Pool::LARGE, PORT).is_none());
+        assert!(pool.take(60, PORT).is_some(), "the other size has a maximum of its own");
+        pool.give(out.pop().unwrap());
+        assert!(pool.take(Pool::LARGE, PORT).is_some());
+        assert!(pool.take(Pool::LARGE + 1, PORT).is_none());
+    }
+
+    #[test]
+    fn a_frame_grows_into_its_headroom_and_no_further() {
+        let mut pool = Pool::new();
+        let mut tagged = packet(&mut pool, b"frame");
+        assert!(tagged.push_front(4));
+        assert_eq!((tagged.len(), &tagged.frame()[4..]), (9, &b"frame"[..]));
+        assert!(!tagged.push_front(Packet::HEADROOM - 3));
+        assert_eq!(tagged.len(), 9, "nothing is changed");
+        assert!(tagged.push_front(Packet::HEADROOM - 4));
+        tagged.pop_front(Packet::HEADROOM);
+        assert_eq!(tagged.frame(), b"frame");
+        tagged.pop_front(5);
+        assert!(tagged.is_empty());
+    }
+
+    #[test]
+    fn a_pushed_header_moves_the_checksum_along() {
+        let mut pool = Pool::new();
+        let mut pushed = packet(&mut pool, &[0; 60]);
+        pushed.offload = Offload {
+            gso_type: Offload::GSO_TCPV4,
+            gso_size: 10,
+            header_length: 54,
+            ..partial(34)
         };
-        list.push(packet.buffer);
+        assert!(pushed.push_front(4));
+        assert_eq!((pushed.offload.checksum_start, pushed.offload.header_length), (38, 58));
+        assert_eq!(pushed.wire_len(), 68);
+        pushed.pop_front(4);
+        assert_eq!((pushed.offload.checksum_start, pushed.offload.header_length), (34, 54));
+    }
+
+    #[test]
+    fn a_checksum_that_is_cut_off_is_no_longer_due() {
+        let mut pool = Pool::new();
+        let mut popped = packet(&mut pool, &[0; 60]);
+        popped.offload = partial(34);
+        popped.pop_front(35);
+        assert_eq!(popped.offload, Offload::default());
+
+        let mut cut = packet(&mut pool, &[0; 60]);
+        cut.offload = partial(34);
+        cut.truncate(60);
+        assert_eq!(cut.offload, partial(34), "nothing was cut");
+        cut.truncate(59);
+        assert_eq!((cut.len(), cut.offload), (59, Offload::default()));
+    }
+
+    #[test]
+    fn a_copy_is_the_frame_or_its_beginning() {
+        let mut pool = Pool::new();
+        let mut original = packet(&mut pool, b"twelve bytes");
+        original.offload = partial(2);
+        let whole = pool.copy(&original, None).unwrap();
+        assert_eq!(
+            (whole.frame(), whole.offload, whole.ingress),
+            (original.frame(), partial(2), PORT)
+        );
+        let cut = pool.copy(&original, Some(6)).unwrap();
+        assert_eq!((cut.frame(), cut.offload), (&b"twelve"[..], Offload::default()));
+        let same = pool.copy(&original, Some(100)).unwrap();
+        assert_eq!(same.frame(), original.frame());
     }
 }

@@ -1,7 +1,8 @@
 //! The traits that every kind of port implements.
 
-use std::{io, os::fd::BorrowedFd};
+use std::os::fd::BorrowedFd;
 
+use super::PortError;
 use crate::{Packet, Pool};
 
 /// A port of the datapath, as the control thread holds it.
@@ -9,11 +10,12 @@ pub trait Port: Send {
     /// What it can do.
     fn capabilities(&self) -> Capabilities;
 
-    /// Makes the queues of `threads` packet threads: one pair each.
+    /// Makes the queues of `threads` packet threads: one pair each. They are made once: to spread a
+    /// port over another number of threads, it is opened anew.
     ///
     /// # Errors
     ///
-    /// When the device refuses, with the system's own reason.
+    /// When the device refuses, with the system's own reason, and the second time.
     fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError>;
 
     /// Whether its link is up.
@@ -54,8 +56,8 @@ pub trait RxQueue: Send {
 /// What one receive did besides appending packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RxReport {
-    /// Frames that were not taken: longer than the port's limit, cut by the system, or with an
-    /// offload descriptor that contradicts the frame.
+    /// Frames that were not taken: longer than the port's limit, cut by the system, with an offload
+    /// descriptor that contradicts the frame, or received while the pool was empty.
     pub refused: u32,
     /// Nothing will ever come again (a file replayed once).
     pub exhausted: bool,
@@ -65,6 +67,9 @@ pub struct RxReport {
 pub trait TxQueue: Send {
     /// Sends packets from the front; answers how many it took. The caller keeps the buffers, and
     /// drops and counts what was not taken.
+    ///
+    /// A packet that the device will never send (longer than its MTU, say) is taken and counted in
+    /// [`PortCounters::tx_dropped`], so that it does not stand in the way of those behind it.
     fn tx(&mut self, packets: &[Packet]) -> usize;
 
     /// Pushes out what is pending; called on every turn, idle ones too.
@@ -76,9 +81,9 @@ pub trait TxQueue: Send {
 pub struct Capabilities {
     /// Takes packets whose transport checksum is still to be made.
     pub tx_checksum: bool,
-    /// Takes TCP packets still to be segmented.
+    /// Takes TCP and UDP packets still to be segmented.
     pub tx_segmentation: bool,
-    /// Longest frame, Ethernet header included.
+    /// Longest frame, Ethernet header included; the device itself may refuse shorter ones.
     pub frame_max: usize,
     /// Whether every receive queue has a [`RxQueue::wait_fd`].
     pub can_wait: bool,
@@ -91,29 +96,4 @@ pub struct PortCounters {
     pub rx_dropped: u64,
     /// Packets that the device refused to send.
     pub tx_dropped: u64,
-}
-
-/// Why a port does not work.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PortError {
-    /// The system refused.
-    #[error("cannot {doing} {name}")]
-    System {
-        /// What was tried, as a verb.
-        doing: &'static str,
-        /// The device or file.
-        name: String,
-        /// What the system said.
-        #[source]
-        source: io::Error,
-    },
-    /// The file is not what it should be.
-    #[error("{name} is not a capture file: {what}")]
-    NotPcap {
-        /// The file.
-        name: String,
-        /// What is wrong with it.
-        what: &'static str,
-    },
 }

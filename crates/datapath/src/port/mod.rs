@@ -2,9 +2,26 @@
 //!
 //! A port is opened on the control thread and split into queues, which move to packet threads; the
 //! port stays behind for its settings, link and counters. Dispatch is once per burst.
+//!
+//! | kind | packets | offloads | needs |
+//! | --- | --- | --- | --- |
+//! | [`null`] | swallowed | taken | |
+//! | [`pair`] | to the other end, in this process | carried | |
+//! | [`pcap`] | from and to files | | |
+//! | [`af_packet`] | of a network device | carried | `CAP_NET_RAW` |
+//! | [`tap`] | to and from the host's own stack | carried | `CAP_NET_ADMIN` |
 
 mod contract;
+mod error;
+mod spec;
 
-pub use contract::{
-    Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxQueue,
-};
+pub mod af_packet;
+pub mod null;
+pub mod pair;
+pub mod pcap;
+mod sys;
+pub mod tap;
+
+pub use contract::{Capabilities, Port, PortCounters, Queues, RxQueue, RxReport, TxQueue};
+pub use error::PortError;
+pub use spec::{PortSpec, Repeat, open};

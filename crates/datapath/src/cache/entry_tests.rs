@@ -1,0 +1,159 @@
+//! The slab of entries against a plain map.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use shunt_classifier::Version;
+use shunt_flow::{FieldId, FlowKey, FlowMask};
+
+use super::*;
+
+/// A traversal that can be told from others.
+fn traversal(number: u64) -> Arc<Traversal> {
+    let mut key = FlowKey::ZERO;
+    key.set_field(FieldId::Metadata, u128::from(number));
+    Arc::new(Traversal {
+        version: Version::ZERO,
+        key,
+        mask: FlowMask::EMPTY,
+        visits: Vec::new(),
+        reads: Vec::new(),
+        refreshes: Vec::new(),
+        actions: Arc::new([]),
+        error: None,
+    })
+}
+
+fn number_of(traversal: &Traversal) -> u64 {
+    u64::try_from(traversal.key.field(FieldId::Metadata)).unwrap()
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Insert,
+    Kill(usize),
+    Hit(usize, u64),
+    CreditOne,
+    Bury,
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let op = prop_oneof![
+        4 => Just(Op::Insert),
+        2 => (0..16_usize).prop_map(Op::Kill),
+        6 => (0..16_usize, 60..1500_u64).prop_map(|(which, bytes)| Op::Hit(which, bytes)),
+        2 => Just(Op::CreditOne),
+        1 => Just(Op::Bury),
+    ];
+    prop::collection::vec(op, 0..200)
+}
+
+/// The slab, and what is known of every entry ever made, by install number.
+struct Model {
+    entries: Entries,
+    live: BTreeMap<u64, EntryRef>,
+    dead: Vec<EntryRef>,
+    hits: BTreeMap<u64, (u64, u64)>,
+    credited: BTreeMap<u64, (u64, u64)>,
+    made: u64,
+    now: u64,
+}
+
+const LIMIT: usize = 6;
+
+impl Model {
+    fn credit(credited: &mut BTreeMap<u64, (u64, u64)>, traversal: &Traversal, credit: Credit) {
+        let own = credited.entry(number_of(traversal)).or_default();
+        own.0 += credit.packets;
+        own.1 += credit.bytes;
+    }
+
+    fn run(&mut self, op: Op) {
+        self.now += 1;
+        let now = Time::from_nanoseconds(self.now);
+        let nth = |live: &BTreeMap<u64, EntryRef>, which: usize| {
+            live.iter().nth(which % live.len().max(1)).map(|(number, entry)| (*number, *entry))
+        };
+        match op {
+            Op::Insert => {
+                let number = self.made + 1;
+                let made = self.entries.insert(InstallNo(number), traversal(number), now);
+                let graves = self.entries.graves();
+                assert_eq!(made.is_some(), self.live.len() + graves < LIMIT);
+                if let Some(entry) = made {
+                    assert!(self.live.values().all(|own| own.slot != entry.slot));
+                    assert!(!self.dead.contains(&entry), "a name is used once");
+                    self.made = number;
+                    self.live.insert(number, entry);
+                }
+            }
+            Op::Kill(which) => {
+                if let Some((number, entry)) = nth(&self.live, which) {
+                    assert!(self.entries.kill(entry) && !self.entries.kill(entry));
+                    self.live.remove(&number);
+                    self.dead.push(entry);
+                }
+            }
+            Op::Hit(which, bytes) => {
+                if let Some((number, entry)) = nth(&self.live, which) {
+                    self.entries.hit(entry.slot, bytes, now);
+                    let own = self.hits.entry(number).or_default();
+                    own.0 += 1;
+                    own.1 += bytes;
+                    assert_eq!(self.entries.used_at(entry.slot), Some((entry, now)));
+                }
+            }
+            Op::CreditOne => {
+                let credited = &mut self.credited;
+                self.entries.credit_one(|own, credit| Self::credit(credited, own, credit));
+            }
+            Op::Bury => {
+                if let Some(buried) = self.entries.bury()
+                    && let Some(credit) = buried.credit
+                {
+                    Self::credit(&mut self.credited, &buried.traversal, credit);
+                }
+            }
+        }
+    }
+
+    fn check(&self) {
+        let entries = &self.entries;
+        assert_eq!(entries.len(), self.live.len());
+        assert!(self.live.values().all(|entry| entries.is_live(*entry)));
+        assert!(!self.dead.iter().any(|entry| entries.is_live(*entry)));
+        let ends =
+            |end: Option<(EntryRef, InstallNo)>| end.map(|(entry, number)| (number.0, entry));
+        let (first, last) = (self.live.first_key_value(), self.live.last_key_value());
+        assert_eq!(ends(entries.oldest()), first.map(|(number, entry)| (*number, *entry)));
+        assert_eq!(ends(entries.newest()), last.map(|(number, entry)| (*number, *entry)));
+        for (number, entry) in &self.live {
+            let (packets, bytes) = self.hits.get(number).copied().unwrap_or_default();
+            let totals = entries.totals(entry.slot);
+            assert_eq!((totals.packets, totals.bytes), (packets, bytes));
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_hit_is_credited_once_to_what_was_hit(ops in ops()) {
+        let mut model = Model {
+            entries: Entries::new(LIMIT),
+            live: BTreeMap::new(),
+            dead: Vec::new(),
+            hits: BTreeMap::new(),
+            credited: BTreeMap::new(),
+            made: 0,
+            now: 0,
+        };
+        for op in ops {
+            model.run(op);
+            model.check();
+        }
+        while model.entries.dirty() > 0 {
+            model.run(Op::CreditOne);
+        }
+        prop_assert_eq!(model.hits, model.credited);
+    }
+}

@@ -1,0 +1,511 @@
+//! The wildcard cache: entries by the bits that their decision depended on.
+//!
+//! Entries with one mask form a subtable, a hash table of masked words. A lookup asks subtable
+//! after subtable until one answers. There are no priorities: entries that overlap agree (law 1),
+//! so the first answer is the answer.
+//!
+//! A burst goes through a subtable in step: all hashes, all slots of the [`Index`], all rows, all
+//! entries. Each pass is a loop of loads that do not wait for each other, so a cache that does not
+//! fit the processor's costs a burst four times the latency of memory, not 4 x 32 times. What was not
+//! found goes on to the next subtable. Subtables are asked in the order of how much they found of
+//! late (as Open vSwitch's `dpcls` does per port), which is what keeps the average number of probes
+//! near one.
+//!
+//! A row is the masked words and the [`EntryRef`], in whole cache lines.
+
+use hashbrown::HashMap;
+use shunt_flow::{FlowKey, SparseMask};
+
+use super::{
+    EntryRef, KeyHasher,
+    hash::MaskWord,
+    index::{Index, NO_ROW},
+};
+use crate::BURST;
+
+/// Where an entry lies in the wildcard cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Home {
+    subtable: u32,
+    row: u32,
+}
+
+/// The wildcard cache of one packet thread.
+#[derive(Debug)]
+pub struct MegaflowCache {
+    hasher: KeyHasher,
+    /// By number; a number is used again when its subtable has become empty.
+    subtables: Vec<Subtable>,
+    unused: Vec<u32>,
+    numbers: HashMap<SparseMask, u32, foldhash::fast::FixedState>,
+    /// The numbers of all subtables that are not empty, those that find most first.
+    order: Vec<u32>,
+    probes: u32,
+}
+
+/// All entries of one mask.
+#[derive(Debug)]
+struct Subtable {
+    mask: Box<[MaskWord]>,
+    index: Index,
+    /// As many for each row as its words and its entry need.
+    lines: Vec<Line>,
+    lines_per_row: usize,
+    free: Vec<u32>,
+    hits: u32,
+}
+
+/// A part of a row.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Line([u64; WORDS_PER_LINE]);
+
+const WORDS_PER_LINE: usize = 8;
+
+/// Packets of a burst that no cache has answered for yet, by their places in the burst.
+#[derive(Clone, Debug, Default)]
+pub struct Missing {
+    places: [u8; BURST],
+    count: usize,
+}
+
+/// Probes of subtables after which these are put in order.
+const PROBES_PER_ORDERING: u32 = 1 << 16;
+
+impl MegaflowCache {
+    /// An empty cache.
+    #[must_use]
+    pub fn new(hasher: KeyHasher, seed: u64) -> Self {
+        Self {
+            hasher,
+            subtables: Vec::new(),
+            unused: Vec::new(),
+            numbers: HashMap::with_hasher(foldhash::fast::FixedState::with_seed(seed)),
+            order: Vec::new(),
+            probes: 0,
+        }
+    }
+
+    /// Number of masks in use.
+    #[must_use]
+    pub fn subtables(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Looks up the packets of `missing` among `keys`; those that are found leave `missing`, and
+    /// `found` says at their place which slot they have. Answers how many subtables were asked in
+    /// all, once per packet.
+    ///
+    /// An entry counts only if `is_live` says so.
+    pub fn find_burst(
+        &mut self,
+        keys: &[FlowKey],
+        missing: &mut Missing,
+        found: &mut [u32; BURST],
+        is_live: impl Fn(EntryRef) -> bool,
+    ) -> u32 {
+        let mut probes = 0;
+        for &number in &self.order {
+            if missing.is_empty() {
+                break;
+            }
+            let subtable = &mut self.subtables[number as usize];
+            let asked = missing.count;
+            subtable.find_burst(&self.hasher, keys, missing, |place, entry| {
+                let hit = is_live(entry);
+                if hit {
+                    found[place] = entry.slot;
+                }
+                hit
+            });
+            probes += asked;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "subtables times BURST")]
+        let probes = probes as u32;
+        self.probes = self.probes.wrapping_add(probes);
+        if self.probes >= PROBES_PER_ORDERING {
+            self.put_in_order();
+        }
+        probes
+    }
+
+    /// The live entry that covers `key`.
+    #[must_use]
+    pub fn find(&self, key: &FlowKey, is_live: impl Fn(EntryRef) -> bool) -> Option<EntryRef> {
+        let covering = self
+            .order
+            .iter()
+            .filter_map(|number| self.subtables[*number as usize].find(&self.hasher, key));
+        covering.into_iter().find(|entry| is_live(*entry))
+    }
+
+    /// Adds an entry for every key that agrees with `key` under `mask`. A dead entry with the same
+    /// bits gives up its row.
+    pub fn insert(&mut self, key: &FlowKey, mask: &SparseMask, entry: EntryRef) -> Home {
+        let subtable = match self.numbers.get(mask) {
+            Some(number) => *number,
+            None => self.add_subtable(mask),
+        };
+        let row = self.subtables[subtable as usize].insert(&self.hasher, key, entry);
+        Home { subtable, row }
+    }
+
+    /// Takes out a dead entry; nothing happens if its row already belongs to another.
+    pub fn remove(&mut self, home: Home, entry: EntryRef) {
+        let Some(subtable) = self.subtables.get_mut(home.subtable as usize) else { return };
+        subtable.remove(&self.hasher, home.row, entry);
+        if subtable.index.is_empty() && self.order.contains(&home.subtable) {
+            self.order.retain(|number| *number != home.subtable);
+            self.numbers.retain(|_, number| *number != home.subtable);
+            self.unused.push(home.subtable);
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "indices of words, and of subtables")]
+    fn add_subtable(&mut self, mask: &SparseMask) -> u32 {
+        let words = mask.iter().map(|(index, bits)| MaskWord { index: index as u8, bits });
+        let subtable = Subtable {
+            mask: words.collect(),
+            index: Index::new(),
+            lines: Vec::new(),
+            lines_per_row: (mask.words().len() + 1).div_ceil(WORDS_PER_LINE),
+            free: Vec::new(),
+            hits: 0,
+        };
+        let number = match self.unused.pop() {
+            Some(number) => {
+                self.subtables[number as usize] = subtable;
+                number
+            }
+            None => {
+                self.subtables.push(subtable);
+                self.subtables.len() as u32 - 1
+            }
+        };
+        self.numbers.insert(mask.clone(), number);
+        self.order.push(number);
+        number
+    }
+
+    fn put_in_order(&mut self) {
+        self.probes = 0;
+        let subtables = &mut self.subtables;
+        self.order
+            .sort_unstable_by_key(|number| std::cmp::Reverse(subtables[*number as usize].hits));
+        // What was long ago counts less and less.
+        subtables.iter_mut().for_each(|subtable| subtable.hits /= 2);
+    }
+}
+
+impl Subtable {
+    fn find_burst(
+        &mut self,
+        hasher: &KeyHasher,
+        keys: &[FlowKey],
+        missing: &mut Missing,
+        mut is_hit: impl FnMut(usize, EntryRef) -> bool,
+    ) {
+        let mut tags = [0; BURST];
+        for (tag, place) in tags.iter_mut().zip(missing.places()) {
+            *tag = Index::tag(hasher.hash_masked(keys[place].words(), &self.mask));
+        }
+        let mut rows = [NO_ROW; BURST];
+        for (row, tag) in rows.iter_mut().zip(&tags).take(missing.count) {
+            *row = self.index.candidate(*tag);
+        }
+        let mut entries = [None; BURST];
+        for (turn, place) in missing.places().enumerate() {
+            entries[turn] = self.entry_of(rows[turn], tags[turn], &keys[place]);
+        }
+        let mut left = 0;
+        for (turn, entry) in entries.into_iter().enumerate().take(missing.count) {
+            let place = missing.places[turn];
+            if !entry.is_some_and(|entry| is_hit(usize::from(place), entry)) {
+                missing.places[left] = place;
+                left += 1;
+            }
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "at most BURST")]
+        let hits = (missing.count - left) as u32;
+        self.hits = self.hits.saturating_add(hits);
+        missing.count = left;
+    }
+
+    fn find(&self, hasher: &KeyHasher, key: &FlowKey) -> Option<EntryRef> {
+        let tag = Index::tag(hasher.hash_masked(key.words(), &self.mask));
+        self.entry_of(self.index.candidate(tag), tag, key)
+    }
+
+    /// The entry of `key`, where `candidate` is the first row with its tag.
+    #[inline]
+    fn entry_of(&self, candidate: u32, tag: u32, key: &FlowKey) -> Option<EntryRef> {
+        if candidate == NO_ROW {
+            return None;
+        }
+        if self.row_is(candidate, key) {
+            return Some(self.entry(candidate));
+        }
+        // Two rows of one tag: one in thousands, even of a large table.
+        self.index.find(tag, |row| self.row_is(row, key)).map(|row| self.entry(row))
+    }
+
+    #[inline]
+    fn row_is(&self, row: u32, key: &FlowKey) -> bool {
+        let start = row as usize * self.lines_per_row;
+        let mut words = self.mask.iter();
+        let mut differing = 0;
+        for line in &self.lines[start..start + self.lines_per_row] {
+            for (own, word) in line.0.iter().zip(words.by_ref()) {
+                differing |= own ^ word.of(key.words());
+            }
+        }
+        differing == 0
+    }
+
+    #[inline]
+    fn entry(&self, row: u32) -> EntryRef {
+        let (line, word) = self.entry_place(row);
+        unpacked(self.lines[line].0[word])
+    }
+
+    fn set_entry(&mut self, row: u32, entry: EntryRef) {
+        let (line, word) = self.entry_place(row);
+        self.lines[line].0[word] = packed(entry);
+    }
+
+    /// Where in a row the entry lies: behind the masked words.
+    #[inline]
+    const fn entry_place(&self, row: u32) -> (usize, usize) {
+        let count = self.mask.len();
+        (row as usize * self.lines_per_row + count / WORDS_PER_LINE, count % WORDS_PER_LINE)
+    }
+
+    fn insert(&mut self, hasher: &KeyHasher, key: &FlowKey, entry: EntryRef) -> u32 {
+        let tag = Index::tag(hasher.hash_masked(key.words(), &self.mask));
+        let same = self.index.find(tag, |row| self.row_is(row, key));
+        let row = same.unwrap_or_else(|| {
+            let row = self.new_row(key);
+            self.index.insert(tag, row);
+            row
+        });
+        self.set_entry(row, entry);
+        row
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "rows are counted in u32")]
+    fn new_row(&mut self, key: &FlowKey) -> u32 {
+        let row = self.free.pop().unwrap_or_else(|| {
+            let row = self.lines.len() / self.lines_per_row;
+            let zero = Line([0; WORDS_PER_LINE]);
+            self.lines.resize(self.lines.len() + self.lines_per_row, zero);
+            row as u32
+        });
+        let start = row as usize * self.lines_per_row;
+        let own = self.lines[start..].iter_mut().flat_map(|line| &mut line.0);
+        own.zip(&self.mask).for_each(|(own, word)| *own = word.of(key.words()));
+        row
+    }
+
+    fn remove(&mut self, hasher: &KeyHasher, row: u32, entry: EntryRef) {
+        let start = row as usize * self.lines_per_row;
+        if self.lines.len() < start + self.lines_per_row || self.entry(row) != entry {
+            return;
+        }
+        let words = self.lines[start..].iter().flat_map(|line| line.0);
+        let words: Vec<u64> = words.take(self.mask.len()).collect();
+        if self.index.remove(Index::tag(hasher.hash(&words)), row) {
+            self.free.push(row);
+        }
+    }
+}
+
+impl Missing {
+    /// Nobody is missing.
+    pub const fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    /// Adds the packet at a place of the burst.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "a burst has fewer than 256 places")]
+    pub const fn push(&mut self, place: usize) {
+        self.places[self.count] = place as u8;
+        self.count += 1;
+    }
+
+    /// Whether everybody was found.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Number of packets missing.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Their places, ascending.
+    pub fn places(&self) -> impl Iterator<Item = usize> + '_ {
+        self.places[..self.count].iter().map(|place| usize::from(*place))
+    }
+}
+
+const _: () = assert!(BURST <= 256, "a place in a burst is a byte");
+
+const fn packed(entry: EntryRef) -> u64 {
+    (entry.generation as u64) << 32 | entry.slot as u64
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the two halves are what is asked for")]
+const fn unpacked(word: u64) -> EntryRef {
+    EntryRef { slot: word as u32, generation: (word >> 32) as u32 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use shunt_flow::{FieldId, FlowMask};
+
+    fn entry(slot: u32) -> EntryRef {
+        EntryRef { slot, generation: 0 }
+    }
+
+    /// A key of two small fields and one of the masks over them.
+    fn key(source: u8, target: u8) -> FlowKey {
+        let mut key = FlowKey::ZERO;
+        key.set_field(FieldId::Ipv4Src, u128::from(source));
+        key.set_field(FieldId::TcpDst, u128::from(target));
+        key
+    }
+
+    fn mask(source: u8, target: u8) -> FlowMask {
+        let mut mask = FlowMask::EMPTY;
+        mask.add_bits(FieldId::Ipv4Src, u128::from(source));
+        mask.add_bits(FieldId::TcpDst, u128::from(target));
+        mask
+    }
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        Insert { key: (u8, u8), mask: (u8, u8) },
+        Kill { which: usize },
+        Bury,
+        Find { key: (u8, u8) },
+    }
+
+    fn ops() -> impl Strategy<Value = Vec<Op>> {
+        let masks = || prop::sample::select(vec![0_u8, 1, 6, 7]);
+        let insert = ((0..8_u8, 0..8_u8), (masks(), masks()));
+        let op = prop_oneof![
+            3 => insert.prop_map(|(key, mask)| Op::Insert { key, mask }),
+            2 => (0..64_usize).prop_map(|which| Op::Kill { which }),
+            1 => Just(Op::Bury),
+            4 => (0..8_u8, 0..8_u8).prop_map(|key| Op::Find { key }),
+        ];
+        prop::collection::vec(op, 1..120)
+    }
+
+    struct Model {
+        cache: MegaflowCache,
+        /// Every entry ever made: key, mask, home, whether it lives.
+        entries: Vec<(FlowKey, FlowMask, Home, bool)>,
+    }
+
+    impl Model {
+        fn covering(&self, key: &FlowKey) -> Vec<u32> {
+            let covers = |(_, (own, mask, _, live)): &(usize, &(FlowKey, FlowMask, Home, bool))| {
+                *live && own.agrees_with(key, mask)
+            };
+            let all = self.entries.iter().enumerate().filter(covers);
+            all.map(|(slot, _)| u32::try_from(slot).unwrap()).collect()
+        }
+
+        fn check(&mut self, key: &FlowKey) {
+            let entries = &self.entries;
+            let is_live = |entry: EntryRef| entries[entry.slot as usize].3;
+            let single = self.cache.find(key, is_live);
+            let mut missing = Missing::default();
+            missing.push(0);
+            let mut found = [u32::MAX; BURST];
+            let keys = [key.clone()];
+            self.cache.find_burst(&keys, &mut missing, &mut found, is_live);
+            let covering = self.covering(key);
+            let single = single.map_or(u32::MAX, |entry| entry.slot);
+            for found in [single, found[0]] {
+                assert_eq!(found == u32::MAX, covering.is_empty());
+                assert!(found == u32::MAX || covering.contains(&found));
+            }
+            assert_eq!(missing.is_empty(), !covering.is_empty());
+        }
+
+        fn run(&mut self, op: &Op) {
+            match *op {
+                Op::Insert { key: (a, b), mask: (c, d) } => {
+                    let (key, mask) = (key(a, b), mask(c, d));
+                    // A thread inserts only after a miss.
+                    if self.covering(&key).is_empty() {
+                        let slot = u32::try_from(self.entries.len()).unwrap();
+                        let home = self.cache.insert(&key, &SparseMask::from(&mask), entry(slot));
+                        self.entries.push((key, mask, home, true));
+                    }
+                }
+                Op::Kill { which } => {
+                    let count = self.entries.len();
+                    if let Some(dead) = self.entries.get_mut(which % count.max(1)) {
+                        dead.3 = false;
+                    }
+                }
+                Op::Bury => {
+                    for (slot, (_, _, home, live)) in self.entries.iter().enumerate() {
+                        if !live {
+                            self.cache.remove(*home, entry(u32::try_from(slot).unwrap()));
+                        }
+                    }
+                }
+                Op::Find { key: (a, b) } => self.check(&key(a, b)),
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_finds_an_entry_exactly_where_a_live_one_covers_the_key(ops in ops(), seed: u64) {
+            let cache = MegaflowCache::new(KeyHasher::new(seed), seed);
+            let mut model = Model { cache, entries: Vec::new() };
+            ops.iter().for_each(|op| model.run(op));
+            for a in 0..8 {
+                for b in 0..8 {
+                    model.check(&key(a, b));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_subtable_that_became_empty_is_asked_no_more() {
+        let mut cache = MegaflowCache::new(KeyHasher::new(1), 1);
+        let home = cache.insert(&key(1, 1), &SparseMask::from(&mask(7, 0)), entry(0));
+        cache.insert(&key(1, 1), &SparseMask::from(&mask(7, 7)), entry(1));
+        assert_eq!(cache.subtables(), 2);
+        cache.remove(home, entry(0));
+        assert_eq!(cache.subtables(), 1);
+        assert_eq!(cache.find(&key(1, 1), |_| true), Some(entry(1)));
+    }
+
+    #[test]
+    fn the_subtable_that_finds_most_is_asked_first() {
+        let mut cache = MegaflowCache::new(KeyHasher::new(1), 1);
+        cache.insert(&key(1, 0), &SparseMask::from(&mask(7, 0)), entry(0));
+        cache.insert(&key(0, 2), &SparseMask::from(&mask(0, 7)), entry(1));
+        let keys = vec![key(0, 2); BURST];
+        let mut probes = 0;
+        for _ in 0..PROBES_PER_ORDERING / 32 {
+            let mut missing = Missing::default();
+            (0..BURST).for_each(|place| missing.push(place));
+            probes = cache.find_burst(&keys, &mut missing, &mut [0; BURST], |_| true);
+        }
+        assert_eq!(probes, 32, "one subtable for each packet");
+    }
+}

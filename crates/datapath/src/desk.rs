@@ -1,0 +1,234 @@
+//! The eviction desk: the engine's side of the protocol of [`crate::owner`].
+//!
+//! One thread owns the [`EvictionDesk`], and with it the engine. Reports of owners and the changes
+//! of versions reach it; advances leave it. For each change it first takes in what owners have
+//! reported (rule 6: else an update would drop a backlog of installs by the rule of `seq`, and they
+//! would come back as misses), then asks the engine, then posts an advance to *every* owner, also
+//! to those without an eviction: all must answer the version.
+
+use std::sync::{
+    Arc,
+    mpsc::{self, TrySendError},
+};
+
+use rtrb::Consumer;
+use shunt_classifier::Version;
+use shunt_pipeline::{Change, Delta, EntryId, Evictor, InstallNo, Installed, OwnerId};
+
+use crate::{link::Link, mailbox::Advance, owner::Report, sleep::Waker};
+
+/// The desk's end of what joins it with one owner.
+#[derive(Debug)]
+pub struct DeskEnds {
+    owner: OwnerId,
+    reports: Consumer<Report>,
+    link: Arc<Link>,
+}
+
+/// The engine, with all that reaches it and leaves it.
+pub struct EvictionDesk {
+    evictor: Box<dyn Evictor>,
+    version: Version,
+    owners: Vec<Lane>,
+    changes: mpsc::Receiver<Change>,
+    waker: Arc<Waker>,
+    totals: DeskTotals,
+}
+
+/// Where control hands in changes.
+#[derive(Clone, Debug)]
+pub struct ChangeSender {
+    changes: mpsc::SyncSender<Change>,
+    waker: Arc<Waker>,
+}
+
+/// What a desk has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeskTotals {
+    /// Entries that owners made.
+    pub installed: u64,
+    /// Of these, those that were made under a version older than the engine's.
+    pub late: u64,
+    /// Entries that owners lost of their own accord.
+    pub removed: u64,
+    /// Entries that changes made stale.
+    pub evicted: u64,
+    /// Changes applied.
+    pub changes: u64,
+}
+
+/// One owner, as the desk sees it.
+struct Lane {
+    ends: DeskEnds,
+    /// The last install that the engine has taken in (rule 1).
+    seq: InstallNo,
+    /// Evictions of the change at hand.
+    evictions: Vec<EntryId>,
+}
+
+/// Changes that may wait for the desk; what comes then is refused, and control waits.
+pub const CHANGES_MAX: usize = 4096;
+
+/// Changes applied in a turn: so often, at least, whoever waits for answers hears of them.
+const CHANGES_PER_TURN: usize = 256;
+
+impl DeskEnds {
+    /// The desk's end of the joint with an owner that reports into `reports`.
+    #[must_use]
+    pub const fn new(owner: OwnerId, reports: Consumer<Report>, link: Arc<Link>) -> Self {
+        Self { owner, reports, link }
+    }
+}
+
+impl EvictionDesk {
+    /// A desk at `version`, at which its owners begin too. `waker` is the one that the owners'
+    /// ends were made with.
+    #[must_use]
+    pub fn new(
+        evictor: Box<dyn Evictor>,
+        version: Version,
+        owners: Vec<DeskEnds>,
+        waker: Arc<Waker>,
+    ) -> (Self, ChangeSender) {
+        let (sender, changes) = mpsc::sync_channel(CHANGES_MAX);
+        let lane = |ends| Lane { ends, seq: InstallNo(0), evictions: Vec::new() };
+        let owners = owners.into_iter().map(lane).collect();
+        let sender = ChangeSender { changes: sender, waker: Arc::clone(&waker) };
+        let totals = DeskTotals::default();
+        (Self { evictor, version, owners, changes, waker, totals }, sender)
+    }
+
+    /// Applies changes that wait, then takes in what was reported. Answers whether there was
+    /// anything to do.
+    pub fn turn(&mut self) -> bool {
+        // Changes that wait together are applied together: an engine's pass over its entries, and
+        // an advance of every owner, are paid once for all of them.
+        let (mut newest, mut deltas) = (self.version, Vec::new());
+        let mut worked = false;
+        for _ in 0..CHANGES_PER_TURN {
+            let Ok(change) = self.changes.try_recv() else { break };
+            newest = newest.max(change.version);
+            deltas.extend(change.deltas);
+            worked = true;
+        }
+        // What changed nothing has no version of its own.
+        if newest > self.version {
+            self.take_in();
+            self.apply(newest, &deltas);
+        }
+        self.take_in() > 0 || worked
+    }
+
+    /// Takes in what owners have reported so far; answers how much.
+    pub fn take_in(&mut self) -> usize {
+        let mut taken = 0;
+        for index in 0..self.owners.len() {
+            // Bounded by what is there now: an owner that reports without end starves nobody.
+            for _ in 0..self.owners[index].ends.reports.slots() {
+                taken += usize::from(self.take_one(index));
+            }
+        }
+        taken
+    }
+
+    /// Takes in the next report of the owner at `index`; answers whether there was one.
+    pub fn take_one(&mut self, index: usize) -> bool {
+        let Some(lane) = self.owners.get_mut(index) else { return false };
+        let Ok(report) = lane.ends.reports.pop() else { return false };
+        match report {
+            Report::Installed { entry, number, traversal } => {
+                self.totals.installed += 1;
+                match self.evictor.installed(entry, &traversal) {
+                    Installed::Recorded => {}
+                    // Rule 2. The advance of the engine's version was computed before this
+                    // install came in, so its `seq` is lower and takes the entry.
+                    Installed::Late => self.totals.late += 1,
+                }
+                lane.seq = number;
+            }
+            Report::Removed(entry) => {
+                self.totals.removed += 1;
+                self.evictor.removed(entry);
+            }
+        }
+        true
+    }
+
+    /// Applies one change to the engine and tells every owner.
+    pub fn apply(&mut self, version: Version, deltas: &[Delta]) {
+        debug_assert!(self.version < version, "versions only grow");
+        let evictions = self.evictor.apply(deltas, version);
+        self.version = version;
+        self.totals.changes += 1;
+        self.totals.evicted += evictions.len() as u64;
+        for entry in evictions {
+            let lane = self.owners.iter_mut().find(|lane| lane.ends.owner == entry.owner);
+            debug_assert!(lane.is_some(), "the engine knows only entries of these owners");
+            if let Some(lane) = lane {
+                lane.evictions.push(entry);
+            }
+        }
+        for lane in &mut self.owners {
+            let evictions = std::mem::take(&mut lane.evictions);
+            let evictions = if evictions.is_empty() { Vec::new() } else { vec![evictions] };
+            lane.ends.link.mailbox().post(Advance { version, evictions, seq: lane.seq });
+            lane.ends.link.waker().wake();
+        }
+    }
+
+    /// The version that every owner has answered: no owner can hit what an older one made stale.
+    #[must_use]
+    pub fn answered(&self) -> Version {
+        let answers = self.owners.iter().map(|lane| lane.ends.link.answered());
+        answers.min().unwrap_or(self.version)
+    }
+
+    /// The engine's version.
+    #[must_use]
+    pub const fn version(&self) -> Version {
+        self.version
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub const fn totals(&self) -> DeskTotals {
+        self.totals
+    }
+
+    /// Number of entries that the engine watches.
+    #[must_use]
+    pub fn watched(&self) -> usize {
+        self.evictor.len()
+    }
+
+    /// Where others wake the thread that turns this desk.
+    #[must_use]
+    pub const fn waker(&self) -> &Arc<Waker> {
+        &self.waker
+    }
+}
+
+impl ChangeSender {
+    /// Hands in a change. Versions must grow from change to change.
+    ///
+    /// # Errors
+    ///
+    /// Gives the change back when [`CHANGES_MAX`] are waiting, or the desk is gone.
+    pub fn send(&self, change: Change) -> Result<(), Change> {
+        let sent = self.changes.try_send(change);
+        self.waker.wake();
+        sent.map_err(|refused| match refused {
+            TrySendError::Full(change) | TrySendError::Disconnected(change) => change,
+        })
+    }
+}
+
+impl std::fmt::Debug for EvictionDesk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EvictionDesk")
+            .field("version", &self.version)
+            .field("watched", &self.evictor.len())
+            .field("totals", &self.totals)
+            .finish_non_exhaustive()
+    }
+}

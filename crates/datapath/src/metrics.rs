@@ -1,0 +1,224 @@
+//! Counters of packet threads: one writer each, relaxed, summed when read.
+//!
+//! Every packet has one end, and it is counted. With R received, I injected by a controller and C
+//! copied (a packet that goes to three ports is copied twice; the last output takes the original):
+//!
+//! ```text
+//!   R + I + C  =  sent + punted + dropped (by reason) + held
+//! ```
+//!
+//! where *sent* was taken by a transmit queue, *punted* by the queue to the controllers, *dropped*
+//! has one [`DropReason`], and *held* waits for a translation or in a batch for a transmit queue.
+//! *Forwarded* counts original packets with at least one output or punt, whatever became of the
+//! copies.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A counter that one thread adds to and any thread reads.
+///
+/// Adding is a load and a store, not an atomic addition: twenty times cheaper, and right because
+/// there is one writer.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds; only the one writer may.
+    #[inline]
+    pub fn add(&self, count: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+    }
+
+    /// Sets; only the one writer may.
+    #[inline]
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// The value.
+    #[must_use]
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! drop_reasons {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// Why a packet was dropped.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum DropReason {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl DropReason {
+            /// All reasons.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+            /// Number of reasons.
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// The name in metrics and dumps.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                }
+            }
+        }
+    };
+}
+
+drop_reasons! {
+    /// The rules say so: no action sends it anywhere.
+    Policy = "policy",
+    /// All outputs were to the port that it came in by.
+    Hairpin = "hairpin",
+    /// Its translation ended at a bound: resubmits, patch ports, tags, actions.
+    TranslationBound = "translation_bound",
+    /// It came in by a port that no bridge has.
+    NoBridge = "no_bridge",
+    /// Too many packets of its port wait for a translation.
+    WaitingFull = "waiting_full",
+    /// It was recirculated too often.
+    RecirculatedTooOften = "recirculated_too_often",
+    /// It was recirculated, missed, and the translations of the turn were used up.
+    RecirculatedLate = "recirculated_late",
+    /// Its output port has no queue on this thread.
+    NoPort = "no_port",
+    /// It is longer than the output port takes.
+    TooLong = "too_long",
+    /// It has segments still to be made, and the output port cannot make them.
+    Unsegmented = "unsegmented",
+    /// The transmit queue was full.
+    TxFull = "tx_full",
+    /// The queue to the controllers was full.
+    PacketInFull = "packet_in_full",
+    /// A tag did not fit, or was not there.
+    Malformed = "malformed",
+    /// No buffer was left for a copy.
+    NoBuffer = "no_buffer",
+    /// It waited on a port that was removed.
+    PortRemoved = "port_removed",
+}
+
+/// What one packet thread counts. Two threads never write to one cache line, nor to two that the
+/// processor fetches together.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct ThreadCounters {
+    /// Packets received on all ports.
+    pub received: Counter,
+    /// Packets that controllers sent out.
+    pub injected: Counter,
+    /// Copies made.
+    pub copied: Counter,
+    /// Packets, not copies, with at least one output or punt.
+    pub forwarded: Counter,
+    /// Packets that transmit queues took.
+    pub sent: Counter,
+    /// Packets that the queue to the controllers took.
+    pub punted: Counter,
+    /// Packets that wait for a translation or a transmit queue, at the end of the last turn.
+    pub held: Counter,
+    /// Packets dropped, by [`DropReason`].
+    pub dropped: [Counter; DropReason::COUNT],
+    /// The exact-match cache.
+    pub exact: CacheCounters,
+    /// The wildcard cache.
+    pub megaflow: CacheCounters,
+    /// Subtables of the wildcard cache asked, once per packet.
+    pub probes: Counter,
+    /// Masks in the wildcard cache.
+    pub masks: Counter,
+    /// Packets translated.
+    pub upcalls: Counter,
+    /// Entries live.
+    pub entries: Counter,
+    /// Entries not made because no slot was free.
+    pub refused_full: Counter,
+    /// Entries not made because their report did not fit.
+    pub refused_ring: Counter,
+    /// Entries that advances named.
+    pub evicted: Counter,
+    /// Entries that advances dropped because nobody had looked at them.
+    pub raced: Counter,
+    /// Entries that were idle for too long.
+    pub expired: Counter,
+    /// Turns, idle ones too.
+    pub turns: Counter,
+}
+
+/// What one cache counts.
+#[derive(Debug, Default)]
+pub struct CacheCounters {
+    /// Packets that it answered for.
+    pub hits: Counter,
+    /// Packets that it was asked for in vain.
+    pub misses: Counter,
+    /// Entries put in.
+    pub inserts: Counter,
+}
+
+/// What one packet thread counts of one port; on cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct PortTraffic {
+    /// Packets received.
+    pub rx_packets: Counter,
+    /// Their bytes.
+    pub rx_bytes: Counter,
+    /// Frames that the queue could not take: too long, or cut.
+    pub rx_refused: Counter,
+    /// Whether the receive queue is broken: 1, else 0.
+    pub rx_broken: Counter,
+    /// Packets sent.
+    pub tx_packets: Counter,
+    /// Their bytes.
+    pub tx_bytes: Counter,
+    /// Packets that were to be sent and were dropped.
+    pub tx_dropped: Counter,
+}
+
+impl ThreadCounters {
+    /// Counts a dropped packet.
+    #[inline]
+    pub fn drop(&self, reason: DropReason) {
+        self.drop_many(reason, 1);
+    }
+
+    /// Counts dropped packets.
+    #[inline]
+    pub fn drop_many(&self, reason: DropReason, count: u64) {
+        self.dropped[reason as usize].add(count);
+    }
+
+    /// Packets dropped, whatever the reason.
+    #[must_use]
+    pub fn dropped_total(&self) -> u64 {
+        self.dropped.iter().map(Counter::get).sum()
+    }
+
+    /// What came in or was made, less what has come to its end or is held: zero between turns.
+    #[must_use]
+    pub fn unaccounted(&self) -> i128 {
+        let came = self.received.get() + self.injected.get() + self.copied.get();
+        let went = self.sent.get() + self.punted.get() + self.dropped_total() + self.held.get();
+        i128::from(came) - i128::from(went)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_a_counter_and_a_name_of_its_own() {
+        let counters = ThreadCounters::default();
+        let mut names: Vec<&str> = DropReason::ALL.iter().map(|reason| reason.name()).collect();
+        DropReason::ALL.iter().for_each(|reason| counters.drop(*reason));
+        assert!(counters.dropped.iter().all(|counter| counter.get() == 1));
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), DropReason::COUNT);
+    }
+}

@@ -1,0 +1,392 @@
+//! What is still to be done to a packet before it is on a wire, and doing it.
+//!
+//! Kernels and guests hand over packets whose transport checksum is not made yet and that are to be
+//! cut into segments later; a switch that ignored this would forward nothing but broken TCP. So
+//! every packet carries the descriptor that virtio defined for it, and ports that understand it
+//! translate it one to one. For the others [`finish`] does the work in software.
+//!
+//! A descriptor comes from outside and may say anything: [`Offload::receive`] judges it against the
+//! frame, and what it lets through no later step needs to doubt.
+//!
+//! Source: Virtual I/O Device 1.2, 5.1.6 (`struct virtio_net_hdr`); Linux takes the legacy layout,
+//! in the byte order of the machine.
+
+use crate::{Packet, Pool, port::Capabilities, segment};
+
+/// What is still to be done to a packet before it is on a wire: `struct virtio_net_hdr`, decoded
+/// (Virtual I/O Device 1.2, 5.1.6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offload {
+    /// The transport checksum is only the sum of the pseudo-header; from `checksum_start` on the
+    /// rest is to be added and stored at `checksum_start + checksum_offset`.
+    pub needs_checksum: bool,
+    /// The checksums were verified by whoever handed the packet over.
+    pub data_valid: bool,
+    /// `gso_type` as on the wire of virtio; 0: the packet is one segment.
+    pub gso_type: u8,
+    /// Payload bytes of each segment.
+    pub gso_size: u16,
+    /// Length of the headers that each segment repeats.
+    pub header_length: u16,
+    /// Where the checksummed part begins.
+    pub checksum_start: u16,
+    /// Where in it the checksum lies.
+    pub checksum_offset: u16,
+}
+
+/// Why a descriptor was refused: it contradicts its frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadOffload {
+    /// The checksum would lie behind the end.
+    #[error("the checksum at {start} + {offset} lies outside a frame of {length} bytes")]
+    ChecksumOutside {
+        /// `checksum_start`.
+        start: u16,
+        /// `checksum_offset`.
+        offset: u16,
+        /// Length of the frame.
+        length: usize,
+    },
+    /// A way to segment that this switch does not know.
+    #[error("segmentation type {0:#04x} is not known")]
+    UnknownSegmentation(u8),
+    /// Segments without payload, or longer than the frame.
+    #[error("segments of {size} bytes cannot be made of a frame of {length} bytes")]
+    SegmentSize {
+        /// `gso_size`.
+        size: u16,
+        /// Length of the frame.
+        length: usize,
+    },
+    /// The frame does not carry the protocol that it is to be segmented by, or not there.
+    #[error("the frame is not what it is to be segmented as")]
+    Protocol,
+    /// It is to be segmented, but nobody vouches for its checksum: segments would get right ones.
+    #[error("the frame is to be segmented and its checksum is neither due nor verified")]
+    Unverified,
+}
+
+impl Offload {
+    /// Bytes of the descriptor on a packet socket.
+    pub const ENCODED: usize = 10;
+    /// Bytes of the descriptor with the number of buffers that follow it, as on a TAP.
+    pub const ENCODED_WITH_BUFFERS: usize = 12;
+
+    /// TCP over IPv4 (`VIRTIO_NET_HDR_GSO_TCPV4`).
+    pub const GSO_TCPV4: u8 = 1;
+    /// TCP over IPv6 (`VIRTIO_NET_HDR_GSO_TCPV6`).
+    pub const GSO_TCPV6: u8 = 4;
+    /// UDP, each segment a datagram (`VIRTIO_NET_HDR_GSO_UDP_L4`).
+    pub const GSO_UDP_L4: u8 = 5;
+    /// Beside one of TCP: the first segment carries CWR (`VIRTIO_NET_HDR_GSO_ECN`).
+    pub const GSO_ECN: u8 = 0x80;
+
+    const NEEDS_CSUM: u8 = 1;
+    const DATA_VALID: u8 = 2;
+
+    /// Whether the packet is still to be cut into segments.
+    #[must_use]
+    pub const fn is_segmented(&self) -> bool {
+        self.gso_type != 0
+    }
+
+    /// Reads a descriptor. Flags that are not known here mean nothing here.
+    #[must_use]
+    pub const fn decode(bytes: [u8; Self::ENCODED]) -> Self {
+        let [flags, gso_type, l0, l1, s0, s1, c0, c1, o0, o1] = bytes;
+        Self {
+            needs_checksum: flags & Self::NEEDS_CSUM != 0,
+            data_valid: flags & Self::DATA_VALID != 0,
+            gso_type,
+            header_length: u16::from_ne_bytes([l0, l1]),
+            gso_size: u16::from_ne_bytes([s0, s1]),
+            checksum_start: u16::from_ne_bytes([c0, c1]),
+            checksum_offset: u16::from_ne_bytes([o0, o1]),
+        }
+    }
+
+    /// Writes the descriptor.
+    #[must_use]
+    pub const fn encode(&self) -> [u8; Self::ENCODED] {
+        let mut flags = 0;
+        if self.needs_checksum {
+            flags |= Self::NEEDS_CSUM;
+        }
+        if self.data_valid {
+            flags |= Self::DATA_VALID;
+        }
+        let [l0, l1] = self.header_length.to_ne_bytes();
+        let [s0, s1] = self.gso_size.to_ne_bytes();
+        let [c0, c1] = self.checksum_start.to_ne_bytes();
+        let [o0, o1] = self.checksum_offset.to_ne_bytes();
+        [flags, self.gso_type, l0, l1, s0, s1, c0, c1, o0, o1]
+    }
+
+    /// Writes the descriptor and the number of buffers, which is for the receiver alone: 0.
+    #[must_use]
+    pub fn encode_with_buffers(&self) -> [u8; Self::ENCODED_WITH_BUFFERS] {
+        let mut bytes = [0; Self::ENCODED_WITH_BUFFERS];
+        bytes[..Self::ENCODED].copy_from_slice(&self.encode());
+        bytes
+    }
+
+    /// Reads and judges the descriptor that came with `frame`.
+    ///
+    /// What it says of a step that is not due is cleared. `header_length` is only a hint to the
+    /// receiver, and senders write what they like into it: it is replaced by what the headers say.
+    /// That parses the headers of packets still to be segmented here, before the flow key is made of
+    /// them: once in up to 64 KiB, and not at all for every other packet.
+    ///
+    /// # Errors
+    ///
+    /// When descriptor and frame contradict each other.
+    pub fn receive(bytes: [u8; Self::ENCODED], frame: &[u8]) -> Result<Self, BadOffload> {
+        let mut offload = Self::decode(bytes);
+        if offload.needs_checksum {
+            let (start, offset) = (offload.checksum_start, offload.checksum_offset);
+            if usize::from(start) + usize::from(offset) + 2 > frame.len() {
+                return Err(BadOffload::ChecksumOutside { start, offset, length: frame.len() });
+            }
+        } else {
+            (offload.checksum_start, offload.checksum_offset) = (0, 0);
+        }
+        if offload.is_segmented() {
+            offload.header_length = offload.checked_header_length(frame)?;
+        } else {
+            (offload.header_length, offload.gso_size) = (0, 0);
+        }
+        Ok(offload)
+    }
+
+    /// Length of the headers that each segment of `frame` will repeat.
+    fn checked_header_length(&self, frame: &[u8]) -> Result<u16, BadOffload> {
+        match self.gso_type & !Self::GSO_ECN {
+            Self::GSO_TCPV4 | Self::GSO_TCPV6 | Self::GSO_UDP_L4 => {}
+            _ => return Err(BadOffload::UnknownSegmentation(self.gso_type)),
+        }
+        if self.gso_size == 0 || usize::from(self.gso_size) > frame.len() {
+            return Err(BadOffload::SegmentSize { size: self.gso_size, length: frame.len() });
+        }
+        if !self.needs_checksum && !self.data_valid {
+            return Err(BadOffload::Unverified);
+        }
+        let headers = segment::Headers::parse(frame, self.gso_type).ok_or(BadOffload::Protocol)?;
+        let (start, offset) = headers.checksum();
+        let due = (usize::from(self.checksum_start), usize::from(self.checksum_offset));
+        if self.needs_checksum && due != (start, offset) {
+            return Err(BadOffload::Protocol);
+        }
+        u16::try_from(headers.length()).map_err(|_| BadOffload::Protocol)
+    }
+
+    /// The frame now begins `count` bytes earlier.
+    pub(crate) const fn moved_back(&mut self, count: u16) {
+        if self.needs_checksum {
+            self.checksum_start = self.checksum_start.saturating_add(count);
+        }
+        if self.is_segmented() {
+            self.header_length = self.header_length.saturating_add(count);
+        }
+    }
+
+    /// The frame now begins `count` bytes later.
+    pub(crate) fn moved_forward(&mut self, count: usize) {
+        let moved = |offset: u16| {
+            usize::from(offset).checked_sub(count).and_then(|o| u16::try_from(o).ok())
+        };
+        if self.needs_checksum {
+            match moved(self.checksum_start) {
+                Some(start) => self.checksum_start = start,
+                None => *self = Self { data_valid: self.data_valid, ..Self::default() },
+            }
+        }
+        if self.is_segmented() {
+            match moved(self.header_length) {
+                Some(length) => self.header_length = length,
+                None => *self = Self { data_valid: self.data_valid, ..Self::default() },
+            }
+        }
+    }
+}
+
+/// Why a port cannot send a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unsendable {
+    /// The packet, or one segment of it, is longer than the port's limit.
+    #[error("a frame of {length} bytes is longer than the port's {max}")]
+    TooLong {
+        /// Length on the wire.
+        length: usize,
+        /// The port's `frame_max`.
+        max: usize,
+    },
+    /// It could not be segmented.
+    #[error(transparent)]
+    Segment(#[from] segment::SegmentError),
+}
+
+/// Appends to `out` what a port of these capabilities can send of the packet: the packet itself,
+/// with its checksum made if the port cannot, or its segments.
+///
+/// # Errors
+///
+/// When the port cannot send it; nothing is appended, and the buffer is back in the pool.
+pub fn finish(
+    mut packet: Packet,
+    port: &Capabilities,
+    pool: &mut Pool,
+    out: &mut Vec<Packet>,
+) -> Result<(), Unsendable> {
+    let length = packet.wire_len();
+    if length > port.frame_max {
+        pool.give(packet);
+        return Err(Unsendable::TooLong { length, max: port.frame_max });
+    }
+    if packet.offload.is_segmented() && !port.tx_segmentation {
+        let made = segment::segment(&packet, pool, out);
+        pool.give(packet);
+        made?;
+        return Ok(());
+    }
+    if packet.offload.needs_checksum && !port.tx_checksum {
+        let Offload { checksum_start, checksum_offset, .. } = packet.offload;
+        complete_checksum(packet.frame_mut(), checksum_start.into(), checksum_offset.into());
+        packet.offload.needs_checksum = false;
+        (packet.offload.checksum_start, packet.offload.checksum_offset) = (0, 0);
+    }
+    out.push(packet);
+    Ok(())
+}
+
+/// Makes a transport checksum of which only the pseudo-header is summed up so far: adds everything
+/// from `start` on and stores the complement at `start + offset`, never as 0, which would mean "none"
+/// in UDP (RFC 768).
+///
+/// Does nothing where the checksum would lie outside the frame.
+pub fn complete_checksum(frame: &mut [u8], start: usize, offset: usize) {
+    let Some(part) = frame.get_mut(start..) else { return };
+    let checksum = match !folded(sum(part)) {
+        0 => u16::MAX,
+        checksum => checksum,
+    };
+    if let Some(place) = offset.checked_add(2).and_then(|end| part.get_mut(offset..end)) {
+        place.copy_from_slice(&checksum.to_be_bytes());
+    }
+}
+
+/// One's complement sum of 16-bit words, the last one padded with zero (RFC 1071), not yet folded.
+///
+/// Words of 32 bits may be added as well: 2^16 is 1 in this arithmetic.
+pub(crate) fn sum(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<4>();
+    let total: u64 = words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum();
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    total + u64::from(u32::from_be_bytes(last))
+}
+
+/// A sum in 16 bits, carries added back in.
+pub(crate) const fn folded(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "the loop ends at 16 bits")]
+    {
+        sum as u16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn offloads() -> impl Strategy<Value = Offload> {
+        any::<(bool, bool, u8, u16, u16, u16, u16)>().prop_map(
+            |(needs_checksum, data_valid, gso_type, gso_size, header_length, start, offset)| {
+                Offload {
+                    needs_checksum,
+                    data_valid,
+                    gso_type,
+                    gso_size,
+                    header_length,
+                    checksum_start: start,
+                    checksum_offset: offset,
+                }
+            },
+        )
+    }
+
+    /// RFC 1071 word by word.
+    fn slow_sum(bytes: &[u8]) -> u16 {
+        let mut sum = 0u32;
+        for pair in bytes.chunks(2) {
+            sum += u32::from(pair[0]) * 256 + u32::from(*pair.get(1).unwrap_or(&0));
+            if sum > 0xffff {
+                sum -= 0xffff;
+            }
+        }
+        u16::try_from(sum).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn a_descriptor_survives_its_encoding(offload in offloads()) {
+            prop_assert_eq!(Offload::decode(offload.encode()), offload);
+            prop_assert_eq!(&offload.encode_with_buffers()[..10], &offload.encode()[..]);
+        }
+
+        #[test]
+        fn a_completed_checksum_sums_to_ones(
+            mut bytes in prop::collection::vec(any::<u8>(), 2..200), at in any::<prop::sample::Index>(),
+        ) {
+            let offset = at.index(bytes.len() / 2) * 2;
+            let before = slow_sum(&bytes);
+            complete_checksum(&mut bytes, 0, offset);
+            let stored = u16::from_be_bytes([bytes[offset], bytes[offset + 1]]);
+            prop_assert_ne!(stored, 0);
+            // What was there is the pseudo-header's part: with the result beside it all is ones.
+            let all = u32::from(before) + u32::from(stored);
+            prop_assert!(all == 0xffff || all == 2 * 0xffff, "{before:#x} {stored:#x}");
+        }
+
+        #[test]
+        fn what_is_let_through_stays_inside_its_frame(
+            offload in offloads(), frame in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            if let Ok(taken) = Offload::receive(offload.encode(), &frame) {
+                let end = usize::from(taken.checksum_start) + usize::from(taken.checksum_offset) + 2;
+                prop_assert!(!taken.needs_checksum || end <= frame.len());
+                prop_assert!(!taken.is_segmented() || usize::from(taken.header_length) < frame.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_descriptor_that_contradicts_its_frame_is_refused() {
+        let plain = Offload::default();
+        let partial =
+            Offload { needs_checksum: true, checksum_start: 50, checksum_offset: 8, ..plain };
+        let gso = Offload { data_valid: true, gso_type: Offload::GSO_TCPV4, gso_size: 1, ..plain };
+        let cases = [
+            (plain, Ok(plain)),
+            (partial, Ok(partial)),
+            (
+                Offload { checksum_offset: 9, ..partial },
+                Err(BadOffload::ChecksumOutside { start: 50, offset: 9, length: 60 }),
+            ),
+            (Offload { gso_type: 3, ..gso }, Err(BadOffload::UnknownSegmentation(3))),
+            (Offload { gso_size: 0, ..gso }, Err(BadOffload::SegmentSize { size: 0, length: 60 })),
+            (
+                Offload { gso_size: 61, ..gso },
+                Err(BadOffload::SegmentSize { size: 61, length: 60 }),
+            ),
+            (Offload { data_valid: false, ..gso }, Err(BadOffload::Unverified)),
+            (gso, Err(BadOffload::Protocol)),
+        ];
+        for (offload, expected) in cases {
+            assert_eq!(Offload::receive(offload.encode(), &[0; 60]), expected, "{offload:?}");
+        }
+    }
+}

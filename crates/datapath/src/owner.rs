@@ -1,0 +1,197 @@
+//! What the owner of a cache keeps in order so that no race loses an eviction (law 5).
+//!
+//! The protocol, with the numbers by which tests and comments call its rules:
+//!
+//! 1. `seq` is the last install of an owner *over which the evictions of an advance were computed*.
+//! 2. An install older than the engine's version is ignored by the engine: its owner drops it, by
+//!    the rule of `seq`.
+//! 3. An owner reports `removed` for what it expires, never for what an advance took.
+//! 4. Advances merge: newest version, union of evictions, least `seq`.
+//! 5. An owner installs only what was translated under the version it is at.
+//! 6. Before it computes, the engine takes in what is queued.
+//! 7. Entry ids are (owner, slot, generation); a slot is used again only after its `removed` was
+//!    sent.
+//!
+//! [`Owner`] keeps 3, 5 and 7 and the owner's half of 1; [`crate::desk`] the rest. An example of
+//! what 1 is for:
+//!
+//! ```text
+//!   owner                          engine                      control
+//!   at version 4                   at version 4
+//!   translate, install no. 7 ──►   (on the way)                publish 5: deltas
+//!                                  evictions of 5, seq = 6  ◄──
+//!                                  no. 7 arrives, made under 4: late, ignored
+//!   advance(5, .., seq 6):  ◄──
+//!   drops the evictions and no. 7, which nobody tested against 5
+//! ```
+//!
+//! Nothing here waits: if the ring to the engine is full, an entry is not made, and one that should
+//! expire lives on until its report fits.
+
+use std::sync::Arc;
+
+use rtrb::Producer;
+use shunt_classifier::Version;
+use shunt_pipeline::{EntryId, InstallNo, OwnerId, Time, Traversal};
+
+use crate::{
+    cache::{Entries, EntryRef},
+    mailbox::Advance,
+};
+
+/// What an owner tells the engine, in order.
+#[derive(Clone, Debug)]
+pub enum Report {
+    /// It made an entry.
+    Installed {
+        /// The entry.
+        entry: EntryId,
+        /// Its number among the installs of this owner.
+        number: InstallNo,
+        /// What made it.
+        traversal: Arc<Traversal>,
+    },
+    /// It lost an entry of its own accord.
+    Removed(EntryId),
+}
+
+/// Why an entry was not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InstallError {
+    /// It was translated under another version than the owner is at (rule 5).
+    #[error("the traversal saw version {seen}, the cache is at {current}")]
+    OtherVersion {
+        /// The version that the traversal saw.
+        seen: Version,
+        /// The owner's version.
+        current: Version,
+    },
+    /// No slot is free.
+    #[error("the cache holds {0} entries, its limit")]
+    Full(usize),
+    /// The engine does not keep up with reports.
+    #[error("the ring to the eviction thread is full")]
+    RingFull,
+}
+
+/// How many entries an advance took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// Named as stale.
+    pub evicted: usize,
+    /// Installed after `seq`: the price of the race, not of the update.
+    pub raced: usize,
+}
+
+/// The entries of one owner, its version, and its end of the ring to the engine.
+#[derive(Debug)]
+pub struct Owner {
+    id: OwnerId,
+    version: Version,
+    last: InstallNo,
+    reported: u64,
+    entries: Entries,
+    reports: Producer<Report>,
+}
+
+impl Owner {
+    /// An owner without entries, at the version at which the engine knows it.
+    #[must_use]
+    pub fn new(id: OwnerId, version: Version, limit: usize, reports: Producer<Report>) -> Self {
+        Self { id, version, last: InstallNo(0), reported: 0, entries: Entries::new(limit), reports }
+    }
+
+    /// The version that it is at.
+    #[must_use]
+    pub const fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Its entries.
+    #[must_use]
+    pub const fn entries(&self) -> &Entries {
+        &self.entries
+    }
+
+    /// Its entries, to count hits, credit and bury. Killing goes through [`Self::expire`] and
+    /// [`Self::advance`] alone.
+    #[inline]
+    pub const fn entries_mut(&mut self) -> &mut Entries {
+        &mut self.entries
+    }
+
+    /// Number of reports sent so far.
+    #[must_use]
+    pub const fn reported(&self) -> u64 {
+        self.reported
+    }
+
+    /// How an entry is called outside of this owner.
+    #[must_use]
+    pub const fn name(&self, entry: EntryRef) -> EntryId {
+        EntryId { owner: self.id, slot: entry.slot, generation: entry.generation }
+    }
+
+    /// Makes an entry and reports it.
+    ///
+    /// # Errors
+    ///
+    /// When the traversal saw another version (rule 5), no slot is free, or the report does not
+    /// fit; then there is no entry and nothing was reported.
+    pub fn install(
+        &mut self,
+        traversal: Arc<Traversal>,
+        now: Time,
+    ) -> Result<EntryRef, InstallError> {
+        if traversal.version != self.version {
+            let (seen, current) = (traversal.version, self.version);
+            return Err(InstallError::OtherVersion { seen, current });
+        }
+        if self.reports.is_full() {
+            return Err(InstallError::RingFull);
+        }
+        let number = InstallNo(self.last.0 + 1);
+        let entry = self
+            .entries
+            .insert(number, Arc::clone(&traversal), now)
+            .ok_or_else(|| InstallError::Full(self.entries.len()))?;
+        self.last = number;
+        let report = Report::Installed { entry: self.name(entry), number, traversal };
+        let sent = self.reports.push(report);
+        debug_assert!(sent.is_ok(), "only this end fills the ring");
+        self.reported += 1;
+        Ok(entry)
+    }
+
+    /// Drops an entry of its own accord and reports it (rule 3). Answers `false`, and the entry
+    /// lives on, if the report does not fit now.
+    pub fn expire(&mut self, entry: EntryRef) -> bool {
+        if self.reports.is_full() || !self.entries.kill(entry) {
+            return false;
+        }
+        let sent = self.reports.push(Report::Removed(self.name(entry)));
+        debug_assert!(sent.is_ok(), "only this end fills the ring");
+        self.reported += 1;
+        true
+    }
+
+    /// Drops what an advance names and what was installed after its `seq`, and adopts its version.
+    /// Nothing is reported: the engine has forgotten the former and ignores the latter.
+    pub fn advance(&mut self, advance: &Advance) -> Dropped {
+        let mut dropped = Dropped::default();
+        for id in advance.evictions.iter().flatten() {
+            debug_assert!(id.owner == self.id, "an advance names entries of its owner");
+            let entry = EntryRef { slot: id.slot, generation: id.generation };
+            dropped.evicted += usize::from(self.entries.kill(entry));
+        }
+        while let Some((entry, number)) = self.entries.newest()
+            && number > advance.seq
+        {
+            self.entries.kill(entry);
+            dropped.raced += 1;
+        }
+        debug_assert!(self.version <= advance.version, "versions only grow");
+        self.version = advance.version;
+        dropped
+    }
+}

@@ -1,0 +1,296 @@
+//! The port of a network device, and its two queues.
+
+use std::{
+    ffi::{c_int, c_uint},
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use nix::{
+    errno::Errno,
+    net::if_::if_nametoindex,
+    sys::socket::{AddressFamily, SockFlag, SockType, getsockopt, socket, sockopt::SocketError},
+};
+use shunt_pipeline::DatapathPort;
+
+use super::ring::{Filled, Ring, Slot};
+use crate::port::{
+    Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxQueue,
+    sys::{self, DeviceName},
+};
+use crate::{BURST, Offload, Packet, Pool};
+
+/// Bytes that one socket may have on their way out: a few bursts of packets still to be segmented.
+const SEND_BUFFER: c_int = 8 << 20;
+const NEEDS: &str = "CAP_NET_RAW";
+
+/// A network device of the host.
+pub struct AfPacket {
+    device: DeviceName,
+    index: c_uint,
+    mac: [u8; 6],
+    /// Receives nothing; asks about the device, in the network namespace that it was opened in.
+    control: OwnedFd,
+    /// The sockets of the queues, once they are made.
+    sockets: Vec<Arc<Socket>>,
+}
+
+/// What both queues of a thread use.
+struct Socket {
+    fd: OwnedFd,
+    /// Frames that the device will never send.
+    tx_dropped: AtomicU64,
+    /// Frames that found the ring full, as far as they have been asked for.
+    rx_dropped: AtomicU64,
+}
+
+impl AfPacket {
+    /// Opens the device of this name.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or the daemon lacks `CAP_NET_RAW`.
+    pub fn open(device: &str) -> Result<Self, PortError> {
+        let device = DeviceName::new(device)?;
+        let failed = |source| PortError::device("open", device.as_str(), NEEDS, source);
+        let control = packet_socket().map_err(failed)?;
+        let index = if_nametoindex(device.as_str()).map_err(|errno| failed(errno.into()))?;
+        let mac = sys::hardware_address(control.as_fd(), &device).map_err(failed)?;
+        Ok(Self { device, index, mac, control, sockets: Vec::new() })
+    }
+
+    /// A socket that receives from the device into its ring.
+    fn queue(&self) -> io::Result<(Arc<Socket>, Ring)> {
+        let fd = packet_socket()?;
+        let socket = fd.as_fd();
+        let packet = |option| (libc::SOL_PACKET, option);
+        // The descriptor must be switched on before the ring is made, and the ring before the socket
+        // is bound: no frame may come any other way.
+        sys::set_option(socket, packet(libc::PACKET_VNET_HDR), &1)?;
+        sys::set_option(socket, packet(libc::PACKET_IGNORE_OUTGOING), &1)?;
+        let ring = Ring::new(socket)?;
+        let promiscuous = libc::packet_mreq {
+            mr_ifindex: self.index.cast_signed(),
+            #[expect(clippy::cast_possible_truncation, reason = "1")]
+            mr_type: libc::PACKET_MR_PROMISC as u16,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        sys::set_option(socket, packet(libc::PACKET_ADD_MEMBERSHIP), &promiscuous)?;
+        // Without CAP_NET_ADMIN the system's limit holds, and more bursts are cut short.
+        let _ = sys::set_option(socket, (libc::SOL_SOCKET, libc::SO_SNDBUFFORCE), &SEND_BUFFER);
+        sys::bind_packet(socket, self.index)?;
+        let socket = Socket { fd, tx_dropped: AtomicU64::new(0), rx_dropped: AtomicU64::new(0) };
+        Ok((Arc::new(socket), ring))
+    }
+}
+
+/// A packet socket that receives nothing until it is bound.
+fn packet_socket() -> io::Result<OwnedFd> {
+    Ok(socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None)?)
+}
+
+/// Lets the kernel deal flows among sockets that are bound to one device.
+fn deal_flows(sockets: &[Arc<Socket>]) -> io::Result<()> {
+    let Some((first, others)) = sockets.split_first() else { return Ok(()) };
+    if others.is_empty() {
+        return Ok(());
+    }
+    let join = |socket: &Socket, flags: c_uint, group: c_uint| {
+        let mode = libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING | flags;
+        sys::set_option(
+            socket.fd.as_fd(),
+            (libc::SOL_PACKET, libc::PACKET_FANOUT),
+            &(mode << 16 | group),
+        )
+    };
+    // The kernel chooses a number that nobody has.
+    join(first, libc::PACKET_FANOUT_FLAG_UNIQUEID, 0)?;
+    let group = sys::packet_option(first.fd.as_fd(), libc::PACKET_FANOUT)?.cast_unsigned() & 0xffff;
+    others.iter().try_for_each(|socket| join(socket, 0, group))
+}
+
+impl Port for AfPacket {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            tx_checksum: true,
+            tx_segmentation: true,
+            frame_max: Pool::LARGE,
+            can_wait: true,
+        }
+    }
+
+    fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError> {
+        let name = self.device.as_str();
+        if !self.sockets.is_empty() {
+            return Err(PortError::AlreadySplit { name: name.to_owned() });
+        }
+        let failed = |source| PortError::device("receive from", name, NEEDS, source);
+        let made: io::Result<Vec<_>> = (0..threads).map(|_| self.queue()).collect();
+        let (sockets, mut rings): (Vec<_>, Vec<_>) = made.map_err(failed)?.into_iter().unzip();
+        deal_flows(&sockets).map_err(failed)?;
+        // Until a socket had joined the others it received every frame, as the first one did.
+        rings.iter_mut().skip(1).for_each(Ring::clear);
+        let queues = sockets.iter().zip(rings).map(|(socket, ring)| Queues {
+            rx: Some(Box::new(PacketRx {
+                socket: Arc::clone(socket),
+                ring,
+                device: name.to_owned(),
+                empty: 0,
+            })),
+            tx: Box::new(PacketTx { socket: Arc::clone(socket) }),
+        });
+        let queues = queues.collect();
+        self.sockets = sockets;
+        Ok(queues)
+    }
+
+    fn link_up(&self) -> bool {
+        let wanted = libc::IFF_UP | libc::IFF_RUNNING;
+        sys::device_flags(self.control.as_fd(), &self.device)
+            .is_ok_and(|flags| flags & wanted == wanted)
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        self.mac
+    }
+
+    fn counters(&self) -> PortCounters {
+        let mut counters = PortCounters::default();
+        for socket in &self.sockets {
+            // The kernel forgets what it has told.
+            let more = sys::take_packet_drops(socket.fd.as_fd()).unwrap_or(0);
+            let before = socket.rx_dropped.fetch_add(more.into(), Relaxed);
+            counters.rx_dropped += before + u64::from(more);
+            counters.tx_dropped += socket.tx_dropped.load(Relaxed);
+        }
+        counters
+    }
+}
+
+/// Receives that found nothing between two looks at whether the device is still there: two system
+/// calls, spread over as many.
+const LOOK_EVERY: u32 = 64;
+
+struct PacketRx {
+    socket: Arc<Socket>,
+    ring: Ring,
+    device: String,
+    /// Receives that found nothing since the last look.
+    empty: u32,
+}
+
+impl PacketRx {
+    fn look(&mut self) -> Result<(), PortError> {
+        self.empty += 1;
+        if self.empty < LOOK_EVERY {
+            return Ok(());
+        }
+        self.empty = 0;
+        let fd = self.socket.fd.as_fd();
+        // Reading the error clears it; else a device that is down would wake the thread for ever.
+        let _ = getsockopt(&fd, SocketError);
+        match sys::bound_device(fd) {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(PortError::DeviceGone { name: self.device.clone() }),
+            Err(source) => {
+                Err(PortError::System { doing: "ask about", name: self.device.clone(), source })
+            }
+        }
+    }
+}
+
+impl RxQueue for PacketRx {
+    fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
+        let mut report = RxReport::default();
+        for received in 0..BURST {
+            let Some(slot) = self.ring.next() else {
+                if received == 0 {
+                    self.look()?;
+                }
+                break;
+            };
+            match copied(&slot, pool) {
+                Some(packet) => burst.push(packet),
+                None => report.refused += 1,
+            }
+        }
+        Ok(report)
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.fd.as_fd())
+    }
+}
+
+/// Where the tag stands in a frame: behind the addresses.
+const ADDRESSES: usize = 12;
+
+/// The frame of a slot as a packet, its tag put back.
+fn copied(slot: &Slot<'_>, pool: &mut Pool) -> Option<Packet> {
+    let Filled { descriptor, frame, tag } = slot.read()?;
+    let Some(tag) = tag else {
+        let offload = Offload::receive(descriptor, frame).ok()?;
+        let mut packet = pool.take(frame.len(), DatapathPort::default())?;
+        packet.frame_mut().copy_from_slice(frame);
+        packet.offload = offload;
+        return Some(packet);
+    };
+    let (addresses, rest) = frame.split_at_checked(ADDRESSES)?;
+    // The descriptor counts from the start of the frame without the tag.
+    let offload = Offload::receive(descriptor, frame).ok()?;
+    let mut packet = pool.take(frame.len() + tag.len(), DatapathPort::default())?;
+    let (front, back) = packet.frame_mut().split_at_mut(ADDRESSES + tag.len());
+    front[..ADDRESSES].copy_from_slice(addresses);
+    front[ADDRESSES..].copy_from_slice(&tag);
+    back.copy_from_slice(rest);
+    packet.offload = offload;
+    packet.offload.moved_back(4);
+    Some(packet)
+}
+
+struct PacketTx {
+    socket: Arc<Socket>,
+}
+
+impl TxQueue for PacketTx {
+    fn tx(&mut self, packets: &[Packet]) -> usize {
+        let mut taken = 0;
+        while let Some(rest) = packets.get(taken..).filter(|rest| !rest.is_empty()) {
+            match sys::send_packets(self.socket.fd.as_fd(), rest) {
+                Ok(0) => break,
+                Ok(sent) => taken += sent,
+                Err(error) if is_for_all(&error) => break,
+                Err(_) => {
+                    // This packet will never be sent: too long, or too short for the device.
+                    self.socket.tx_dropped.fetch_add(1, Relaxed);
+                    taken += 1;
+                }
+            }
+        }
+        taken
+    }
+
+    fn flush(&mut self) {}
+}
+
+/// Whether the next packet would fare no better: no room, or the device is down or gone.
+fn is_for_all(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    matches!(
+        errno,
+        Some(
+            Errno::EAGAIN
+                | Errno::ENOBUFS
+                | Errno::ENOMEM
+                | Errno::EINTR
+                | Errno::ENETDOWN
+                | Errno::ENXIO
+                | Errno::ENODEV
+        )
+    )
+}

@@ -1,0 +1,170 @@
+//! The memory that the kernel puts received frames into: a receive ring of `TPACKET_V2`.
+//!
+//! The ring is an array of slots. The kernel fills a slot and gives it to the reader by a bit of its
+//! status word; the reader gives it back by clearing the word. Between these two nobody writes to
+//! the slot, so a frame can be lent out as a slice; [`Slot`] gives it back when it is dropped.
+//!
+//! A slot must hold the longest packet still to be segmented, since the kernel cuts what is longer.
+//! Slots never cross the end of a block, and a block takes a power of two of pages: 15 slots to a
+//! block of 1 MiB waste less than 300 bytes of it, where a slot to itself would waste half.
+//!
+//! Source: Linux `Documentation/networking/packet_mmap.rst`.
+#![expect(unsafe_code, reason = "memory shared with the kernel")]
+
+use std::{
+    ffi::c_void,
+    io,
+    os::fd::{AsRawFd, BorrowedFd},
+    ptr::{self, NonNull},
+    slice,
+    sync::atomic::{
+        AtomicU32,
+        Ordering::{Acquire, Release},
+    },
+};
+
+use crate::{Offload, Pool, port::sys};
+
+/// Bytes of a block.
+const BLOCK: usize = 1 << 20;
+/// Slots in a block.
+const SLOTS_PER_BLOCK: usize = 15;
+/// Bytes of a slot: as many as fit, aligned as the kernel wants it.
+const SLOT: usize = BLOCK / SLOTS_PER_BLOCK / 16 * 16;
+/// Blocks of a ring: 16 MiB, 240 packets.
+const BLOCKS: usize = 16;
+const RING: usize = BLOCK * BLOCKS;
+
+/// Longest header and descriptor in front of a frame.
+const FRONT: usize = 256;
+const _: () = assert!(Pool::LARGE + FRONT <= SLOT);
+const _: () = assert!(size_of::<libc::tpacket2_hdr>() + Offload::ENCODED <= FRONT);
+
+/// A receive ring, mapped.
+pub(super) struct Ring {
+    base: NonNull<u8>,
+    /// The slot that the kernel fills next.
+    next: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone and is not bound to the thread that made it.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// Makes the ring of a packet socket whose descriptors are switched on, and maps it.
+    pub(super) fn new(socket: BorrowedFd<'_>) -> io::Result<Self> {
+        #[expect(clippy::cast_possible_truncation, reason = "all are below 2^25")]
+        let request = libc::tpacket_req {
+            tp_block_size: BLOCK as u32,
+            tp_block_nr: BLOCKS as u32,
+            tp_frame_size: SLOT as u32,
+            tp_frame_nr: (BLOCKS * SLOTS_PER_BLOCK) as u32,
+        };
+        let version = libc::tpacket_versions::TPACKET_V2 as i32;
+        sys::set_option(socket, (libc::SOL_PACKET, libc::PACKET_VERSION), &version)?;
+        sys::set_option(socket, (libc::SOL_PACKET, libc::PACKET_RX_RING), &request)?;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let (flags, fd) = (libc::MAP_SHARED | libc::MAP_POPULATE, socket.as_raw_fd());
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours.
+        let base = unsafe { libc::mmap(ptr::null_mut(), RING, protection, flags, fd, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at zero"))?;
+        Ok(Self { base, next: 0 })
+    }
+
+    /// The next slot that the kernel has filled.
+    pub(super) fn next(&mut self) -> Option<Slot<'_>> {
+        // Pairs with the kernel's barrier between filling the slot and giving it away.
+        let is_ours = self.status().load(Acquire) & libc::TP_STATUS_USER != 0;
+        is_ours.then(|| Slot { ring: self })
+    }
+
+    /// Gives back every slot that the kernel has filled so far.
+    pub(super) fn clear(&mut self) {
+        for _ in 0..BLOCKS * SLOTS_PER_BLOCK {
+            if self.next().is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Where the next slot begins.
+    fn slot(&self) -> NonNull<u8> {
+        let block = self.next / SLOTS_PER_BLOCK * BLOCK;
+        let offset = block + self.next % SLOTS_PER_BLOCK * SLOT;
+        // SAFETY: `next` is below the number of slots, so the slot lies inside the mapping.
+        unsafe { self.base.add(offset) }
+    }
+
+    /// The word that says whose the next slot is.
+    fn status(&self) -> &AtomicU32 {
+        // SAFETY: a slot begins with its status word, aligned to 16, and lives as long as the ring;
+        // both sides access the word atomically.
+        unsafe { AtomicU32::from_ptr(self.slot().as_ptr().cast()) }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: base and length are those of the mapping, and no slot outlives the ring.
+        unsafe { libc::munmap(self.base.as_ptr().cast::<c_void>(), RING) };
+    }
+}
+
+/// A slot that the kernel has filled, until it is dropped.
+pub(super) struct Slot<'a> {
+    ring: &'a mut Ring,
+}
+
+/// What the kernel says of a frame.
+pub(super) struct Filled<'a> {
+    /// The descriptor.
+    pub(super) descriptor: [u8; Offload::ENCODED],
+    /// The frame, without the tag that the kernel took out of it.
+    pub(super) frame: &'a [u8],
+    /// That tag: its TPID and its TCI.
+    pub(super) tag: Option<[u8; 4]>,
+}
+
+impl Slot<'_> {
+    /// What is in the slot; `None` where the frame was cut, or its place makes no sense.
+    pub(super) fn read(&self) -> Option<Filled<'_>> {
+        let slot = self.ring.slot();
+        // SAFETY: the slot begins with this header, written before it was given to us; the kernel
+        // leaves it alone until it is given back.
+        let header = unsafe { slot.cast::<libc::tpacket2_hdr>().read() };
+        let (start, length) = (usize::from(header.tp_mac), header.tp_snaplen as usize);
+        let front = start.checked_sub(Offload::ENCODED)?;
+        let is_inside = front >= size_of::<libc::tpacket2_hdr>() && start + length <= SLOT;
+        if !is_inside || header.tp_snaplen < header.tp_len {
+            return None;
+        }
+        // SAFETY: `front` is inside the slot.
+        let bytes = unsafe { slot.add(front) };
+        // SAFETY: descriptor and frame lie inside the slot; nobody writes there while it is ours.
+        let bytes = unsafe { slice::from_raw_parts(bytes.as_ptr(), Offload::ENCODED + length) };
+        let (descriptor, frame) = bytes.split_first_chunk()?;
+        Some(Filled { descriptor: *descriptor, frame, tag: tag(&header) })
+    }
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        // Pairs with the kernel's barrier between looking at the word and filling the slot anew.
+        self.ring.status().store(libc::TP_STATUS_KERNEL, Release);
+        self.ring.next = (self.ring.next + 1) % (BLOCKS * SLOTS_PER_BLOCK);
+    }
+}
+
+fn tag(header: &libc::tpacket2_hdr) -> Option<[u8; 4]> {
+    const TPID_CUSTOMER: u16 = 0x8100;
+    if header.tp_status & libc::TP_STATUS_VLAN_VALID == 0 {
+        return None;
+    }
+    let has_tpid = header.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+    let tpid = if has_tpid { header.tp_vlan_tpid } else { TPID_CUSTOMER };
+    let ([a, b], [c, d]) = (tpid.to_be_bytes(), header.tp_vlan_tci.to_be_bytes());
+    Some([a, b, c, d])
+}

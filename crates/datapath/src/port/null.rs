@@ -1,0 +1,57 @@
+//! A port that swallows what it is sent and never receives: the sink of benches, and a hole for
+//! policy to send things to.
+
+use super::{Capabilities, Port, PortCounters, PortError, Queues, TxQueue, spec::local_mac};
+use crate::{Packet, Pool};
+
+/// A port that swallows what it is sent.
+#[derive(Debug)]
+pub struct Null {
+    mac: [u8; 6],
+}
+
+impl Null {
+    /// A port with a hardware address made of `seed`.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self { mac: local_mac(seed) }
+    }
+}
+
+impl Port for Null {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            tx_checksum: true,
+            tx_segmentation: true,
+            frame_max: Pool::LARGE,
+            can_wait: true,
+        }
+    }
+
+    fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError> {
+        Ok((0..threads).map(|_| Queues { rx: None, tx: Box::new(NullTx) }).collect())
+    }
+
+    fn link_up(&self) -> bool {
+        true
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        self.mac
+    }
+
+    fn counters(&self) -> PortCounters {
+        PortCounters::default()
+    }
+}
+
+/// Takes everything; who sent it counts it and keeps the buffer.
+struct NullTx;
+
+impl TxQueue for NullTx {
+    fn tx(&mut self, packets: &[Packet]) -> usize {
+        packets.len()
+    }
+
+    fn flush(&mut self) {}
+}

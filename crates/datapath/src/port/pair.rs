@@ -1,0 +1,178 @@
+//! Two ports of one process that are each other's far end: what one sends, the other receives.
+//!
+//! It needs no privileges and no kernel and loses nothing that its ring has room for, so it is what
+//! tests of the whole packet path stand on; it carries offload descriptors, so they cover packets
+//! still to be segmented as well.
+//!
+//! Each end has one ring per packet thread in each direction. The sender copies a frame into a
+//! buffer of its own, because its caller keeps the packet. The receiver hands that very buffer on,
+//! and sends one of the same size from its own pool back for it: no second copy, and every pool gets
+//! back as many buffers as it gave.
+
+use std::sync::{Arc, Weak};
+
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use super::{
+    Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxQueue,
+    spec::local_mac,
+};
+use crate::{BURST, Packet, Pool};
+
+/// Packets that one ring holds.
+pub const RING: usize = 1024;
+// A sender takes back what it can before each burst. Between two of these at most a full ring and
+// the burst itself come back to it.
+const BACK: usize = RING + BURST;
+
+/// One end of a pair.
+pub struct Pair {
+    name: &'static str,
+    mac: [u8; 6],
+    threads: u16,
+    queues: Vec<Queues>,
+    /// Alive while the other end has queues.
+    peer: Weak<()>,
+}
+
+/// Two ends, each with queues for `threads` packet threads: what thread number i of one end sends,
+/// thread number i of the other receives. Their hardware addresses are made of `seed` and the number
+/// after it.
+#[must_use]
+pub fn pair(threads: u16, seed: u64) -> (Pair, Pair) {
+    let alive = [Arc::new(()), Arc::new(())];
+    let end = |index: usize, name| Pair {
+        name,
+        mac: local_mac(seed.wrapping_add(index as u64)),
+        threads,
+        queues: Vec::with_capacity(threads.into()),
+        peer: Arc::downgrade(&alive[1 - index]),
+    };
+    let (mut left, mut right) = (end(0, "the first of a pair"), end(1, "the second of a pair"));
+    for _ in 0..threads {
+        let (left_tx, right_rx) = ring(&alive[0], &alive[1]);
+        let (right_tx, left_rx) = ring(&alive[1], &alive[0]);
+        left.queues.push(Queues { rx: Some(Box::new(left_rx)), tx: Box::new(left_tx) });
+        right.queues.push(Queues { rx: Some(Box::new(right_rx)), tx: Box::new(right_tx) });
+    }
+    (left, right)
+}
+
+fn ring(sender: &Arc<()>, receiver: &Arc<()>) -> (PairTx, PairRx) {
+    let (tx, rx) = RingBuffer::new(RING);
+    let (back_tx, back_rx) = RingBuffer::new(BACK);
+    (
+        PairTx { ring: tx, back: back_rx, pool: Pool::new(), _alive: Arc::clone(sender) },
+        PairRx { ring: rx, back: back_tx, _alive: Arc::clone(receiver) },
+    )
+}
+
+impl Port for Pair {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            tx_checksum: true,
+            tx_segmentation: true,
+            frame_max: Pool::LARGE,
+            can_wait: false,
+        }
+    }
+
+    fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError> {
+        let name = || self.name.to_owned();
+        if threads != self.threads {
+            return Err(PortError::OtherThreads {
+                name: name(),
+                made: self.threads,
+                wanted: threads,
+            });
+        }
+        if self.queues.is_empty() {
+            return Err(PortError::AlreadySplit { name: name() });
+        }
+        Ok(std::mem::take(&mut self.queues))
+    }
+
+    fn link_up(&self) -> bool {
+        self.peer.strong_count() > 0
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        self.mac
+    }
+
+    fn counters(&self) -> PortCounters {
+        PortCounters::default()
+    }
+}
+
+struct PairTx {
+    ring: Producer<Packet>,
+    /// Buffers that come back for those sent.
+    back: Consumer<Packet>,
+    pool: Pool,
+    _alive: Arc<()>,
+}
+
+impl TxQueue for PairTx {
+    fn tx(&mut self, packets: &[Packet]) -> usize {
+        let mut taken = 0;
+        for burst in packets.chunks(BURST) {
+            while let Ok(buffer) = self.back.pop() {
+                self.pool.give(buffer);
+            }
+            for packet in burst {
+                if self.ring.slots() == 0 || self.ring.is_abandoned() {
+                    return taken;
+                }
+                let Some(copy) = self.pool.copy(packet, None) else { return taken };
+                if let Err(rtrb::PushError::Full(copy)) = self.ring.push(copy) {
+                    self.pool.give(copy);
+                    return taken;
+                }
+                taken += 1;
+            }
+        }
+        taken
+    }
+
+    fn flush(&mut self) {}
+}
+
+struct PairRx {
+    ring: Consumer<Packet>,
+    back: Producer<Packet>,
+    _alive: Arc<()>,
+}
+
+impl PairRx {
+    fn send_back(&mut self, buffer: Packet) {
+        // Full only when its receiver is gone, and then nobody misses the buffer.
+        let sent = self.back.push(buffer);
+        debug_assert!(sent.is_ok() || self.back.is_abandoned(), "the way back has room for all");
+    }
+}
+
+impl RxQueue for PairRx {
+    fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
+        let mut report = RxReport::default();
+        // Looked at first: what was sent before the other end went is still received.
+        let abandoned = self.ring.is_abandoned();
+        for _ in 0..BURST {
+            let Ok(packet) = self.ring.pop() else {
+                report.exhausted = abandoned;
+                break;
+            };
+            match pool.take(packet.len(), packet.ingress) {
+                Some(own) => {
+                    self.send_back(own);
+                    burst.push(packet);
+                }
+                None => {
+                    report.refused += 1;
+                    self.send_back(packet);
+                }
+            }
+        }
+        Ok(report)
+    }
+}

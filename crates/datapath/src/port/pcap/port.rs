@@ -1,0 +1,233 @@
+//! The port of capture files, and its two queues.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Write as _},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use super::{Capture, file};
+use crate::port::{
+    Capabilities, Port, PortCounters, PortError, Queues, Repeat, RxQueue, RxReport, TxQueue,
+    spec::local_mac,
+};
+use crate::{BURST, Packet, Pool};
+
+/// Longest file that is replayed: it is held in memory.
+pub const FILE_MAX: u64 = 1 << 30;
+
+/// A port of capture files.
+pub struct Pcap {
+    mac: [u8; 6],
+    name: String,
+    rx: Option<Replay>,
+    /// Whether one of its queues has to be polled.
+    receives: bool,
+    tx: Option<File>,
+    is_split: bool,
+    lost: Arc<AtomicU64>,
+}
+
+impl Pcap {
+    /// Reads the one file and creates the other.
+    ///
+    /// # Errors
+    ///
+    /// When `rx` cannot be read or is no capture of Ethernet frames, or `tx` cannot be written.
+    pub fn open(
+        rx: Option<&Path>,
+        tx: Option<&Path>,
+        repeat: Repeat,
+        seed: u64,
+    ) -> Result<Self, PortError> {
+        let name = rx.or(tx).map_or_else(|| "pcap".to_owned(), |path| path.display().to_string());
+        let rx = rx.map(|path| Ok(Replay { capture: read(path)?, next: 0, repeat })).transpose()?;
+        let tx = tx.map(create).transpose()?;
+        Ok(Self {
+            mac: local_mac(seed),
+            name,
+            receives: rx.is_some(),
+            rx,
+            tx,
+            is_split: false,
+            lost: Arc::default(),
+        })
+    }
+}
+
+fn read(path: &Path) -> Result<Capture, PortError> {
+    let name = path.display().to_string();
+    let failed = |source| PortError::System { doing: "read", name: name.clone(), source };
+    let length = std::fs::metadata(path).map_err(failed)?.len();
+    if length > FILE_MAX {
+        return Err(PortError::NotPcap { name, what: "it is longer than 1 GiB" });
+    }
+    Capture::parse(&name, std::fs::read(path).map_err(failed)?)
+}
+
+/// Replaces the file by one that holds no packet yet.
+fn create(path: &Path) -> Result<File, PortError> {
+    let failed =
+        |source| PortError::System { doing: "write", name: path.display().to_string(), source };
+    File::create(path).map_err(failed)?;
+    let mut file = OpenOptions::new().append(true).open(path).map_err(failed)?;
+    file.write_all(&file::header()).map_err(failed)?;
+    Ok(file)
+}
+
+impl Port for Pcap {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            tx_checksum: false,
+            tx_segmentation: false,
+            frame_max: Pool::LARGE,
+            can_wait: !self.receives,
+        }
+    }
+
+    fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError> {
+        if std::mem::replace(&mut self.is_split, true) {
+            return Err(PortError::AlreadySplit { name: self.name.clone() });
+        }
+        let mut queues = Vec::with_capacity(threads.into());
+        for _ in 0..threads {
+            let rx = self.rx.take().map(|replay| Box::new(replay) as Box<dyn RxQueue>);
+            let file = self.tx.as_ref().map(File::try_clone).transpose();
+            let file = file.map_err(|source| PortError::System {
+                doing: "share",
+                name: self.name.clone(),
+                source,
+            })?;
+            queues.push(Queues { rx, tx: Box::new(Writer::new(file, Arc::clone(&self.lost))) });
+        }
+        Ok(queues)
+    }
+
+    fn link_up(&self) -> bool {
+        true
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        self.mac
+    }
+
+    fn counters(&self) -> PortCounters {
+        PortCounters { rx_dropped: 0, tx_dropped: self.lost.load(Relaxed) }
+    }
+}
+
+/// The frames of a file, one after the other.
+struct Replay {
+    capture: Capture,
+    next: usize,
+    repeat: Repeat,
+}
+
+impl RxQueue for Replay {
+    fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
+        let mut report = RxReport::default();
+        for _ in 0..BURST {
+            if self.next == self.capture.len() && self.repeat == Repeat::Endless {
+                self.next = 0;
+            }
+            if self.next == self.capture.len() {
+                report.exhausted = true;
+                break;
+            }
+            let frame = self.capture.frame(self.next);
+            self.next += 1;
+            match frame.and_then(|frame| filled(pool, frame)) {
+                Some(packet) => burst.push(packet),
+                None => report.refused += 1,
+            }
+        }
+        Ok(report)
+    }
+}
+
+/// A packet with this frame.
+fn filled(pool: &mut Pool, frame: &[u8]) -> Option<Packet> {
+    let mut packet = pool.take(frame.len(), shunt_pipeline::DatapathPort::default())?;
+    packet.frame_mut().copy_from_slice(frame);
+    Some(packet)
+}
+
+/// Records collected are written when they are this long, and on every flush.
+const WRITE_AT: usize = 64 * 1024;
+
+/// Appends what one thread sends.
+struct Writer {
+    /// `None`: there is no file, or it could not be written to its end any more.
+    file: Option<File>,
+    /// Whole records that are not written yet.
+    buffer: Vec<u8>,
+    /// How many.
+    pending: u64,
+    /// Packets taken and not written, of all threads.
+    lost: Arc<AtomicU64>,
+}
+
+impl Writer {
+    fn new(file: Option<File>, lost: Arc<AtomicU64>) -> Self {
+        let room = if file.is_some() { WRITE_AT + file::RECORD + Pool::LARGE } else { 0 };
+        Self { file, buffer: Vec::with_capacity(room), pending: 0, lost }
+    }
+
+    fn write(&mut self) {
+        if self.pending == 0 {
+            return;
+        }
+        let written = match &mut self.file {
+            Some(file) => file.write_all(&self.buffer),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        };
+        if written.is_err() {
+            // Part of a record may be in the file: nothing that follows could be read.
+            self.file = None;
+            self.lost.fetch_add(self.pending, Relaxed);
+        }
+        self.buffer.clear();
+        self.pending = 0;
+    }
+}
+
+impl TxQueue for Writer {
+    fn tx(&mut self, packets: &[Packet]) -> usize {
+        let now = time_since_epoch();
+        for (taken, packet) in packets.iter().enumerate() {
+            if self.file.is_none() {
+                return taken;
+            }
+            file::append(&mut self.buffer, now, packet.frame());
+            self.pending += 1;
+            if self.buffer.len() >= WRITE_AT {
+                self.write();
+            }
+        }
+        packets.len()
+    }
+
+    fn flush(&mut self) {
+        self.write();
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.write();
+    }
+}
+
+/// The time that is written beside packets, once per burst.
+///
+/// It is for people who lay captures side by side; nothing in the switch reads it, so it need not be
+/// the clock that is passed in.
+#[expect(clippy::disallowed_methods, reason = "captures carry the time of day")]
+fn time_since_epoch() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}

@@ -1,0 +1,234 @@
+//! System calls that no safe wrapper covers: requests on network devices and TAPs, options of
+//! packet sockets, and sending several packets at once.
+//!
+//! Every function here is safe to call: it owns what the kernel writes to, and says its length.
+//!
+//! Source: netdevice(7), packet(7), Linux `Documentation/networking/tuntap.rst`.
+#![expect(unsafe_code, reason = "system calls that neither std nor nix wraps")]
+
+use std::{
+    ffi::{c_char, c_int, c_short, c_uint},
+    io,
+    mem::{size_of, zeroed},
+    os::fd::{AsRawFd, BorrowedFd},
+    ptr,
+};
+
+use super::PortError;
+use crate::{BURST, Offload, Packet};
+
+/// The name of a network device: 1 to 15 bytes.
+#[derive(Clone, Debug)]
+pub(super) struct DeviceName(String);
+
+impl DeviceName {
+    pub(super) fn new(name: &str) -> Result<Self, PortError> {
+        let is_legal = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b':';
+        let fits = !name.is_empty() && name.len() < libc::IFNAMSIZ && name != "." && name != "..";
+        // The kernel would replace a % by a number.
+        if fits && name.bytes().all(|byte| is_legal(byte) && byte != b'%') {
+            Ok(Self(name.to_owned()))
+        } else {
+            Err(PortError::BadName { name: name.to_owned() })
+        }
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn request(&self) -> libc::ifreq {
+        // SAFETY: all fields are integers, or a pointer that is not followed: zero is a value of each.
+        let mut request: libc::ifreq = unsafe { zeroed() };
+        for (target, source) in request.ifr_name.iter_mut().zip(self.0.bytes()) {
+            *target = c_char::from_ne_bytes([source]);
+        }
+        request
+    }
+}
+
+fn checked(result: c_int) -> io::Result<c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// A request that takes and answers an `ifreq`.
+fn device_request(
+    fd: BorrowedFd<'_>,
+    code: libc::Ioctl,
+    request: &mut libc::ifreq,
+) -> io::Result<()> {
+    // SAFETY: every code passed here reads and writes one `ifreq`, which is borrowed for the call.
+    checked(unsafe { libc::ioctl(fd.as_raw_fd(), code, ptr::from_mut(request)) }).map(drop)
+}
+
+/// The hardware address of a device.
+pub(super) fn hardware_address(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<[u8; 6]> {
+    let mut request = device.request();
+    device_request(fd, libc::SIOCGIFHWADDR, &mut request)?;
+    // SAFETY: the request answers in this field of the union, which was zero before.
+    let address = unsafe { request.ifr_ifru.ifru_hwaddr };
+    let mut mac = [0; 6];
+    for (target, source) in mac.iter_mut().zip(address.sa_data) {
+        [*target] = source.to_ne_bytes();
+    }
+    Ok(mac)
+}
+
+/// The flags of a device (`IFF_UP`, `IFF_RUNNING` ..).
+pub(super) fn device_flags(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<c_int> {
+    let mut request = device.request();
+    device_request(fd, libc::SIOCGIFFLAGS, &mut request)?;
+    // SAFETY: the request answers in this field of the union, which was zero before.
+    Ok(unsafe { request.ifr_ifru.ifru_flags }.into())
+}
+
+/// Sets the device's `IFF_UP`.
+pub(super) fn bring_up(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<()> {
+    let mut request = device.request();
+    request.ifr_ifru.ifru_flags = short(device_flags(fd, device)? | libc::IFF_UP);
+    device_request(fd, libc::SIOCSIFFLAGS, &mut request)
+}
+
+/// Flags as the kernel's `short` holds them.
+fn short(flags: c_int) -> c_short {
+    #[expect(clippy::cast_possible_truncation, reason = "the upper half is never set")]
+    {
+        flags as c_short
+    }
+}
+
+/// Makes an open `/dev/net/tun` a queue of `device`, which is created if need be.
+pub(super) fn attach_tun(fd: BorrowedFd<'_>, device: &DeviceName, flags: c_int) -> io::Result<()> {
+    let mut request = device.request();
+    request.ifr_ifru.ifru_flags = short(flags);
+    device_request(fd, libc::TUNSETIFF, &mut request)
+}
+
+/// Sets how many bytes of descriptor stand in front of each frame of a TAP.
+pub(super) fn set_tun_header(fd: BorrowedFd<'_>, length: c_int) -> io::Result<()> {
+    // SAFETY: the request reads one int, which is borrowed for the call.
+    let result =
+        unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETVNETHDRSZ, ptr::from_ref(&length)) };
+    checked(result).map(drop)
+}
+
+/// Says which offloads (`TUN_F_*`) the reader of a TAP understands.
+pub(super) fn set_tun_offload(fd: BorrowedFd<'_>, offloads: c_uint) -> io::Result<()> {
+    // SAFETY: the request takes its argument by value.
+    let result =
+        unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(offloads)) };
+    checked(result).map(drop)
+}
+
+/// Sets an option of a socket to a value of the type that the option has.
+pub(super) fn set_option<T: Copy>(
+    fd: BorrowedFd<'_>,
+    (level, option): (c_int, c_int),
+    value: &T,
+) -> io::Result<()> {
+    let length = length_of::<T>();
+    // SAFETY: the kernel reads at most `length` bytes from `value`, which is as long.
+    let result = unsafe {
+        libc::setsockopt(fd.as_raw_fd(), level, option, ptr::from_ref(value).cast(), length)
+    };
+    checked(result).map(drop)
+}
+
+/// Reads an integer option of packet sockets.
+pub(super) fn packet_option(fd: BorrowedFd<'_>, option: c_int) -> io::Result<c_int> {
+    let (mut value, mut length): (c_int, _) = (0, length_of::<c_int>());
+    let target = ptr::from_mut(&mut value).cast();
+    // SAFETY: the kernel writes at most `length` bytes to `value`, which is as long.
+    let result = unsafe {
+        libc::getsockopt(fd.as_raw_fd(), libc::SOL_PACKET, option, target, &raw mut length)
+    };
+    checked(result).map(|_| value)
+}
+
+/// Packets that a packet socket dropped since this was last asked.
+pub(super) fn take_packet_drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    // Packets counted, packets dropped: `struct tpacket_stats`.
+    let (mut counts, mut length) = ([0u32; 2], length_of::<[u32; 2]>());
+    let target = ptr::from_mut(&mut counts).cast();
+    let (level, option) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
+    // SAFETY: the kernel writes at most `length` bytes to `counts`, which is as long.
+    let result =
+        unsafe { libc::getsockopt(fd.as_raw_fd(), level, option, target, &raw mut length) };
+    checked(result).map(|_| counts[1])
+}
+
+/// Binds a packet socket to a device; it receives every protocol from then on.
+pub(super) fn bind_packet(fd: BorrowedFd<'_>, device: c_uint) -> io::Result<()> {
+    let mut address = no_address();
+    address.sll_protocol = ETH_P_ALL.to_be();
+    address.sll_ifindex = device.cast_signed();
+    let length = length_of::<libc::sockaddr_ll>();
+    // SAFETY: the kernel reads `length` bytes from `address`, which is as long.
+    let result = unsafe { libc::bind(fd.as_raw_fd(), ptr::from_ref(&address).cast(), length) };
+    checked(result).map(drop)
+}
+
+/// The device that a packet socket is bound to; `None` when it was removed.
+pub(super) fn bound_device(fd: BorrowedFd<'_>) -> io::Result<Option<c_uint>> {
+    let (mut address, mut length) = (no_address(), length_of::<libc::sockaddr_ll>());
+    let target = ptr::from_mut(&mut address).cast();
+    // SAFETY: the kernel writes at most `length` bytes to `address`, which is as long.
+    let result = unsafe { libc::getsockname(fd.as_raw_fd(), target, &raw mut length) };
+    checked(result).map(|_| c_uint::try_from(address.sll_ifindex).ok().filter(|index| *index > 0))
+}
+
+const ETH_P_ALL: u16 = 3;
+
+fn no_address() -> libc::sockaddr_ll {
+    libc::sockaddr_ll {
+        #[expect(clippy::cast_possible_truncation, reason = "17")]
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: 0,
+        sll_ifindex: 0,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    }
+}
+
+fn length_of<T>() -> libc::socklen_t {
+    const { assert!(size_of::<T>() <= 1024) };
+    #[expect(clippy::cast_possible_truncation, reason = "asserted")]
+    {
+        size_of::<T>() as libc::socklen_t
+    }
+}
+
+/// Sends at most [`BURST`] packets on a packet socket, each behind its descriptor; answers how many
+/// were sent, at least one.
+///
+/// # Errors
+///
+/// When the first was not sent.
+pub(super) fn send_packets(fd: BorrowedFd<'_>, packets: &[Packet]) -> io::Result<usize> {
+    let mut headers = [[0u8; Offload::ENCODED]; BURST];
+    let mut vectors = [[libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; 2]; BURST];
+    // SAFETY: all fields are integers, or pointers that nobody follows while their lengths are zero.
+    let mut messages: [libc::mmsghdr; BURST] = unsafe { zeroed() };
+    let count = packets.len().min(BURST);
+    let parts = headers.iter_mut().zip(&mut vectors).zip(&mut messages);
+    for (packet, ((header, vector), message)) in packets.iter().zip(parts) {
+        *header = packet.offload.encode();
+        let frame = packet.frame();
+        // The kernel only reads from what it sends.
+        vector[0] = libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: Offload::ENCODED };
+        vector[1] =
+            libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() };
+        message.msg_hdr.msg_iov = vector.as_mut_ptr();
+        message.msg_hdr.msg_iovlen = vector.len();
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "at most BURST")]
+    let length = count as c_uint;
+    // SAFETY: the first `length` messages each point to two vectors, and these to a header and a
+    // frame, all of which live until this function returns.
+    let sent = unsafe {
+        libc::sendmmsg(fd.as_raw_fd(), messages.as_mut_ptr(), length, libc::MSG_DONTWAIT)
+    };
+    checked(sent).map(|sent| usize::try_from(sent).unwrap_or(0))
+}

@@ -1,0 +1,308 @@
+//! A TAP device: the host's own stack is its far end.
+//!
+//! A frame is one read or one write of a file. In front of it stands the descriptor of what is still
+//! to be done to the packet, so the host hands over packets of up to 64 KiB in one read and takes
+//! them in one write, which is where a TAP gets its throughput from.
+//!
+//! How long a frame is shows only when it was read. Each read offers a small buffer and, behind it,
+//! the part of a large one that the small one does not cover: a frame that turns out to be long is
+//! made whole in the large buffer by copying its first 2 KiB.
+//!
+//! Each packet thread has a queue of the device; the host spreads flows over them. The device is made
+//! if it does not exist, and brought up. One made here goes away with its last queue; one that was
+//! made before, for the daemon's user, needs no capability and stays.
+//!
+//! Source: Linux `Documentation/networking/tuntap.rst`.
+
+use std::{
+    ffi::{c_int, c_uint},
+    fs::{File, OpenOptions},
+    io::{self, IoSlice, IoSliceMut, Read, Write},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::fs::OpenOptionsExt,
+    },
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use nix::{
+    errno::Errno,
+    sys::socket::{AddressFamily, SockFlag, SockType, socket},
+};
+use shunt_pipeline::DatapathPort;
+
+use super::{
+    Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxQueue,
+    sys::{self, DeviceName},
+};
+use crate::{BURST, Offload, Packet, Pool};
+
+const NEEDS: &str = "CAP_NET_ADMIN";
+const HEADER: usize = Offload::ENCODED_WITH_BUFFERS;
+
+/// A TAP device.
+pub struct Tap {
+    device: DeviceName,
+    mac: [u8; 6],
+    /// Asks about the device, in the network namespace that it was opened in.
+    control: OwnedFd,
+    /// The queue that made the device, until queues are handed out.
+    first: Option<File>,
+    /// Frames that the host will never take.
+    tx_dropped: Arc<AtomicU64>,
+}
+
+impl Tap {
+    /// Opens the device of this name, or makes it, and brings it up.
+    ///
+    /// # Errors
+    ///
+    /// When it exists and is no TAP with several queues, or the daemon lacks `CAP_NET_ADMIN`.
+    pub fn open(device: &str) -> Result<Self, PortError> {
+        let device = DeviceName::new(device)?;
+        let first = queue(&device)?;
+        let failed = |source| PortError::device("bring up", device.as_str(), NEEDS, source);
+        let control = socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)
+            .map_err(|errno| failed(errno.into()))?;
+        let mac = sys::hardware_address(control.as_fd(), &device).map_err(failed)?;
+        let is_up = |flags| flags & libc::IFF_UP != 0;
+        if !is_up(sys::device_flags(control.as_fd(), &device).map_err(failed)?) {
+            sys::bring_up(control.as_fd(), &device).map_err(failed)?;
+        }
+        Ok(Self { device, mac, control, first: Some(first), tx_dropped: Arc::default() })
+    }
+}
+
+/// A queue of the device, which is made if it does not exist.
+fn queue(device: &DeviceName) -> Result<File, PortError> {
+    let name = device.as_str();
+    let failed = |source| PortError::device("open", name, NEEDS, source);
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open("/dev/net/tun")
+        .map_err(|source| PortError::device("open", "/dev/net/tun", NEEDS, source))?;
+    let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_MULTI_QUEUE;
+    sys::attach_tun(file.as_fd(), device, flags).map_err(|source| {
+        match source.raw_os_error().map(Errno::from_raw) {
+            Some(Errno::EBUSY | Errno::EINVAL) => PortError::InUse { name: name.to_owned() },
+            _ => failed(source),
+        }
+    })?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "12")]
+    sys::set_tun_header(file.as_fd(), HEADER as c_int).map_err(failed)?;
+    accept_offloads(file.as_fd()).map_err(failed)?;
+    Ok(file)
+}
+
+/// What the host may leave to us, the most first: a kernel that does not know one of a set refuses
+/// the whole set.
+const OFFLOADS: [c_uint; 4] = [
+    TCP | libc::TUN_F_TSO_ECN | libc::TUN_F_USO4 | libc::TUN_F_USO6,
+    TCP | libc::TUN_F_TSO_ECN,
+    TCP,
+    libc::TUN_F_CSUM,
+];
+const TCP: c_uint = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
+
+fn accept_offloads(file: BorrowedFd<'_>) -> io::Result<()> {
+    for offloads in OFFLOADS {
+        match sys::set_tun_offload(file, offloads) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+            done => return done,
+        }
+    }
+    sys::set_tun_offload(file, 0)
+}
+
+impl Port for Tap {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            tx_checksum: true,
+            tx_segmentation: true,
+            frame_max: Pool::LARGE,
+            can_wait: true,
+        }
+    }
+
+    fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError> {
+        let name = self.device.as_str();
+        let Some(first) = self.first.take() else {
+            return Err(PortError::AlreadySplit { name: name.to_owned() });
+        };
+        let mut files = vec![first];
+        for _ in 1..threads {
+            files.push(queue(&self.device)?);
+        }
+        files.truncate(threads.into());
+        let queues = files.into_iter().map(|file| {
+            let file = Arc::new(file);
+            let rx = TapRx { file: Arc::clone(&file), device: name.to_owned() };
+            let tx = TapTx { file, dropped: Arc::clone(&self.tx_dropped) };
+            Queues { rx: Some(Box::new(rx)), tx: Box::new(tx) }
+        });
+        Ok(queues.collect())
+    }
+
+    fn link_up(&self) -> bool {
+        let wanted = libc::IFF_UP | libc::IFF_RUNNING;
+        sys::device_flags(self.control.as_fd(), &self.device)
+            .is_ok_and(|flags| flags & wanted == wanted)
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        self.mac
+    }
+
+    fn counters(&self) -> PortCounters {
+        PortCounters { rx_dropped: 0, tx_dropped: self.tx_dropped.load(Relaxed) }
+    }
+}
+
+struct TapRx {
+    file: Arc<File>,
+    device: String,
+}
+
+/// What one read gave.
+enum Received {
+    Packet(Packet),
+    Refused,
+}
+
+impl TapRx {
+    fn receive(&self, pool: &mut Pool) -> io::Result<Received> {
+        let none = DatapathPort::default();
+        let Some(mut small) = pool.take(Pool::SMALL, none) else { return self.discard() };
+        let mut large = pool.take(Pool::LARGE, none);
+        let mut header = [0; HEADER];
+        let rest = large.as_mut().map_or(&mut [][..], |l| &mut l.frame_mut()[Pool::SMALL..]);
+        let room = HEADER + Pool::SMALL + rest.len();
+        let read = (&*self.file).read_vectored(&mut [
+            IoSliceMut::new(&mut header),
+            IoSliceMut::new(small.frame_mut()),
+            IoSliceMut::new(rest),
+        ]);
+        let length = match read {
+            // What fills the buffers may be longer than they are.
+            Ok(read) if read < room => read.checked_sub(HEADER),
+            Ok(_) => None,
+            Err(error) => {
+                large.into_iter().chain([small]).for_each(|packet| pool.give(packet));
+                return Err(error);
+            }
+        };
+        Ok(match (length, large) {
+            (Some(length), Some(mut large)) if length > Pool::SMALL => {
+                large.frame_mut()[..Pool::SMALL].copy_from_slice(small.frame());
+                pool.give(small);
+                judged(large, length, header, pool)
+            }
+            (Some(length), large) => {
+                large.into_iter().for_each(|large| pool.give(large));
+                judged(small, length, header, pool)
+            }
+            (None, large) => {
+                large.into_iter().chain([small]).for_each(|packet| pool.give(packet));
+                Received::Refused
+            }
+        })
+    }
+
+    /// Takes a frame off the queue that there is no buffer for.
+    fn discard(&self) -> io::Result<Received> {
+        (&*self.file).read(&mut [0; HEADER]).map(|_| Received::Refused)
+    }
+}
+
+/// The packet of a frame that was read into a longer buffer, if its descriptor holds.
+fn judged(mut packet: Packet, length: usize, header: [u8; HEADER], pool: &mut Pool) -> Received {
+    packet.truncate(length);
+    let [descriptor @ .., _, _] = header;
+    match Offload::receive(descriptor, packet.frame()) {
+        Ok(offload) => {
+            packet.offload = offload;
+            Received::Packet(packet)
+        }
+        Err(_) => {
+            pool.give(packet);
+            Received::Refused
+        }
+    }
+}
+
+impl RxQueue for TapRx {
+    fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
+        let mut report = RxReport::default();
+        for _ in 0..BURST {
+            match self.receive(pool) {
+                Ok(Received::Packet(packet)) => burst.push(packet),
+                Ok(Received::Refused) => report.refused += 1,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => break,
+                Err(source) => return Err(self.broken(source)),
+            }
+        }
+        Ok(report)
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+}
+
+impl TapRx {
+    fn broken(&self, source: io::Error) -> PortError {
+        let name = self.device.clone();
+        match source.raw_os_error().map(Errno::from_raw) {
+            // The kernel's words for a queue whose device was removed, before and after it has let go.
+            Some(Errno::EBADFD | Errno::EFAULT) => PortError::DeviceGone { name },
+            _ => PortError::System { doing: "receive from", name, source },
+        }
+    }
+}
+
+struct TapTx {
+    file: Arc<File>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl TxQueue for TapTx {
+    fn tx(&mut self, packets: &[Packet]) -> usize {
+        for (taken, packet) in packets.iter().enumerate() {
+            let header = packet.offload.encode_with_buffers();
+            let parts = [IoSlice::new(&header), IoSlice::new(packet.frame())];
+            match (&*self.file).write_vectored(&parts) {
+                Ok(_) => {}
+                // The host has no room, is down, or has removed the device.
+                Err(error) if is_for_all(&error) => return taken,
+                Err(_) => {
+                    self.dropped.fetch_add(1, Relaxed);
+                }
+            }
+        }
+        packets.len()
+    }
+
+    fn flush(&mut self) {}
+}
+
+/// Whether the next packet would fare no better: no room, or the device is down or gone.
+fn is_for_all(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    matches!(
+        errno,
+        Some(
+            Errno::EAGAIN
+                | Errno::ENOBUFS
+                | Errno::ENOMEM
+                | Errno::EINTR
+                | Errno::EIO
+                | Errno::EBADFD
+        )
+    )
+}

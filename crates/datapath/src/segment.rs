@@ -1,0 +1,292 @@
+//! Cutting a packet into the segments that its descriptor asks for, in software.
+//!
+//! Each segment repeats the headers of the packet and carries the next `gso_size` bytes of payload.
+//! What differs from segment to segment: the lengths, the IPv4 identification (one more each time),
+//! the sequence number, FIN and PSH (on the last only), CWR (on the first only, where the kernel
+//! leaves it: RFC 3168, 6.1.2), and the checksums.
+//!
+//! Source: Linux, `Documentation/networking/segmentation-offloads.rst`; RFC 9293, 3.1; RFC 768.
+
+use crate::{
+    Offload, Packet, Pool,
+    offload::{complete_checksum, folded, sum},
+};
+
+/// Most segments that one packet becomes: 64 KiB in segments of 128 bytes.
+///
+/// A sender chooses the size of the segments, down to one byte; this bounds what it can ask for.
+pub const SEGMENTS_MAX: usize = 512;
+
+/// Why a packet was not segmented.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SegmentError {
+    /// It does not carry the protocol that its descriptor names.
+    #[error("the frame is not what it is to be segmented as")]
+    Protocol,
+    /// It would become too many packets.
+    #[error("{count} segments are more than {SEGMENTS_MAX}")]
+    TooMany {
+        /// How many.
+        count: usize,
+    },
+    /// No buffers are left.
+    #[error("no buffers are left for the segments")]
+    PoolEmpty,
+}
+
+/// Appends to `out` the segments of a packet, each with its checksums made; answers how many.
+///
+/// # Errors
+///
+/// When the packet cannot be segmented; nothing is appended.
+pub fn segment(
+    packet: &Packet,
+    pool: &mut Pool,
+    out: &mut Vec<Packet>,
+) -> Result<usize, SegmentError> {
+    let frame = packet.frame();
+    let headers = Headers::parse(frame, packet.offload.gso_type).ok_or(SegmentError::Protocol)?;
+    let size = usize::from(packet.offload.gso_size);
+    if size == 0 {
+        return Err(SegmentError::Protocol);
+    }
+    let payload = &frame[headers.payload..headers.end];
+    let count = payload.len().div_ceil(size);
+    if count > SEGMENTS_MAX {
+        return Err(SegmentError::TooMany { count });
+    }
+    let first = out.len();
+    for (index, chunk) in payload.chunks(size).enumerate() {
+        let Some(mut made) = pool.take(headers.payload + chunk.len(), packet.ingress) else {
+            out.drain(first..).for_each(|made| pool.give(made));
+            return Err(SegmentError::PoolEmpty);
+        };
+        let segment = made.frame_mut();
+        segment[..headers.payload].copy_from_slice(&frame[..headers.payload]);
+        segment[headers.payload..].copy_from_slice(chunk);
+        headers.adapt(segment, Place { index, count, size });
+        made.offload = Offload { data_valid: packet.offload.data_valid, ..Offload::default() };
+        out.push(made);
+    }
+    Ok(count)
+}
+
+/// Which segment of how many, of what size.
+struct Place {
+    index: usize,
+    count: usize,
+    size: usize,
+}
+
+/// Where the headers of a packet lie that is to be segmented.
+pub(crate) struct Headers {
+    network: usize,
+    network_kind: Network,
+    transport: usize,
+    transport_kind: Transport,
+    /// Where the payload begins.
+    payload: usize,
+    /// Where it ends; what follows is padding.
+    end: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Network {
+    Ipv4,
+    Ipv6,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Transport {
+    Tcp,
+    Udp,
+}
+
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86dd;
+const ETHERTYPES_VLAN: [u16; 2] = [0x8100, 0x88a8];
+/// Most VLAN tags in front of the network header.
+const TAGS_MAX: usize = 2;
+/// Most IPv6 extension headers in front of the transport header.
+const EXTENSIONS_MAX: usize = 8;
+/// IPv6 extension headers that leave addresses and payload as they are (RFC 8200, 4.3 and 4.6).
+const EXTENSIONS_OPTIONS: [u8; 2] = [0, 60];
+const PROTOCOL_TCP: u8 = 6;
+const PROTOCOL_UDP: u8 = 17;
+
+const TCP_FLAGS: usize = 13;
+const TCP_FIN: u8 = 0x01;
+const TCP_PSH: u8 = 0x08;
+const TCP_CWR: u8 = 0x80;
+
+impl Headers {
+    /// The headers of a frame that can be segmented as `gso_type` says; `None` where it cannot:
+    /// another protocol, a fragment, a routing header, no payload, or lengths that disagree.
+    pub(crate) fn parse(frame: &[u8], gso_type: u8) -> Option<Self> {
+        let (network, ethertype) = network(frame)?;
+        let (network_kind, protocol, transport, end) = match ethertype {
+            ETHERTYPE_IPV4 => ipv4(frame, network)?,
+            ETHERTYPE_IPV6 => ipv6(frame, network)?,
+            _ => return None,
+        };
+        let (transport_kind, length) = match (gso_type & !Offload::GSO_ECN, network_kind, protocol)
+        {
+            (Offload::GSO_TCPV4, Network::Ipv4, PROTOCOL_TCP)
+            | (Offload::GSO_TCPV6, Network::Ipv6, PROTOCOL_TCP) => {
+                let length = usize::from(*frame.get(transport + 12)? >> 4) * 4;
+                (Transport::Tcp, if length >= 20 { length } else { return None })
+            }
+            (Offload::GSO_UDP_L4, _, PROTOCOL_UDP) => (Transport::Udp, 8),
+            _ => return None,
+        };
+        let payload = transport + length;
+        let headers = Self { network, network_kind, transport, transport_kind, payload, end };
+        (payload < end).then_some(headers)
+    }
+
+    /// Length of the headers that each segment repeats.
+    pub(crate) const fn length(&self) -> usize {
+        self.payload
+    }
+
+    /// Where the checksummed part begins, and where in it the checksum lies.
+    pub(crate) const fn checksum(&self) -> (usize, usize) {
+        let offset = match self.transport_kind {
+            Transport::Tcp => 16,
+            Transport::Udp => 6,
+        };
+        (self.transport, offset)
+    }
+
+    /// Makes the headers, copied from the packet, those of one segment.
+    fn adapt(&self, segment: &mut [u8], place: Place) {
+        match self.network_kind {
+            Network::Ipv4 => self.adapt_ipv4(segment, place.index),
+            Network::Ipv6 => {
+                let length = segment.len() - self.network - 40;
+                put16(segment, self.network + 4, length);
+            }
+        }
+        match self.transport_kind {
+            Transport::Tcp => self.adapt_tcp(segment, place),
+            Transport::Udp => {
+                let length = segment.len() - self.transport;
+                put16(segment, self.transport + 4, length);
+            }
+        }
+        let (start, offset) = self.checksum();
+        let pseudo = self.pseudo_header(segment);
+        put16(segment, start + offset, pseudo.into());
+        complete_checksum(segment, start, offset);
+    }
+
+    fn adapt_ipv4(&self, segment: &mut [u8], index: usize) {
+        let (network, transport) = (self.network, self.transport);
+        let length = segment.len() - network;
+        put16(segment, network + 2, length);
+        let identification = be16(segment, network + 4).unwrap_or(0);
+        put16(segment, network + 4, usize::from(identification).wrapping_add(index));
+        put16(segment, network + 10, 0);
+        let checksum = !folded(sum(&segment[network..transport]));
+        put16(segment, network + 10, checksum.into());
+    }
+
+    fn adapt_tcp(&self, segment: &mut [u8], Place { index, count, size }: Place) {
+        let at = self.transport + 4;
+        if let Some(sequence) = segment.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<4>()) {
+            // Wraps as sequence numbers do (RFC 9293, 3.4).
+            #[expect(clippy::cast_possible_truncation, reason = "at most a frame's length")]
+            let done = (index * size) as u32;
+            *sequence = u32::from_be_bytes(*sequence).wrapping_add(done).to_be_bytes();
+        }
+        let flags = &mut segment[self.transport + TCP_FLAGS];
+        if index > 0 {
+            *flags &= !TCP_CWR;
+        }
+        if index + 1 < count {
+            *flags &= !(TCP_FIN | TCP_PSH);
+        }
+    }
+
+    /// Sum of the addresses, the protocol and the length (RFC 9293, 3.1; RFC 8200, 8.1).
+    fn pseudo_header(&self, segment: &[u8]) -> u16 {
+        let addresses = match self.network_kind {
+            Network::Ipv4 => self.network + 12..self.network + 20,
+            Network::Ipv6 => self.network + 8..self.network + 40,
+        };
+        let protocol = match self.transport_kind {
+            Transport::Tcp => PROTOCOL_TCP,
+            Transport::Udp => PROTOCOL_UDP,
+        };
+        let length = (segment.len() - self.transport) as u64;
+        folded(sum(&segment[addresses]) + u64::from(protocol) + length)
+    }
+}
+
+/// Offset and type of the network header.
+fn network(frame: &[u8]) -> Option<(usize, u16)> {
+    let mut offset = 14;
+    let mut ethertype = be16(frame, 12)?;
+    for _ in 0..TAGS_MAX {
+        if ETHERTYPES_VLAN.contains(&ethertype) {
+            ethertype = be16(frame, offset + 2)?;
+            offset += 4;
+        }
+    }
+    Some((offset, ethertype))
+}
+
+/// Protocol and offset of the transport header, and the end of the payload.
+fn ipv4(frame: &[u8], network: usize) -> Option<(Network, u8, usize, usize)> {
+    let header = frame.get(network..)?.first_chunk::<20>()?;
+    let length = usize::from(header[0] & 0x0f) * 4;
+    let fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff;
+    if header[0] >> 4 != 4 || length < 20 || fragment != 0 {
+        return None;
+    }
+    let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    let end = end(frame, network, total)?;
+    Some((Network::Ipv4, header[9], network + length, end))
+}
+
+/// The same of IPv6.
+fn ipv6(frame: &[u8], network: usize) -> Option<(Network, u8, usize, usize)> {
+    let header = frame.get(network..)?.first_chunk::<40>()?;
+    if header[0] >> 4 != 6 {
+        return None;
+    }
+    let (mut protocol, mut transport) = (header[6], network + 40);
+    for _ in 0..EXTENSIONS_MAX {
+        if !EXTENSIONS_OPTIONS.contains(&protocol) {
+            break;
+        }
+        protocol = *frame.get(transport)?;
+        transport += (usize::from(*frame.get(transport + 1)?) + 1) * 8;
+    }
+    let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    let end = end(frame, network, if length == 0 { 0 } else { 40 + length })?;
+    Some((Network::Ipv6, protocol, transport, end))
+}
+
+/// Where a network packet of `total` bytes ends; 0 says "as far as the frame goes", which is how
+/// packets are described whose length does not fit the field.
+fn end(frame: &[u8], network: usize, total: usize) -> Option<usize> {
+    let end = if total == 0 { frame.len() } else { network + total };
+    (end <= frame.len()).then_some(end)
+}
+
+fn be16(frame: &[u8], at: usize) -> Option<u16> {
+    frame.get(at..)?.first_chunk().copied().map(u16::from_be_bytes)
+}
+
+/// Writes the low 16 bits of `value`.
+fn put16(frame: &mut [u8], at: usize, value: usize) {
+    #[expect(clippy::cast_possible_truncation, reason = "the low 16 bits are wanted")]
+    let bytes = (value as u16).to_be_bytes();
+    if let Some(place) = frame.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
+        *place = bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests;

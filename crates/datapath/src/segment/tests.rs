@@ -1,0 +1,281 @@
+//! Segments, judged by putting them together again.
+//!
+//! [`reassemble`] shares no code with what it judges: it walks the frames by fixed offsets that the
+//! generator knows, and sums checksums word by word.
+
+use proptest::prelude::*;
+use shunt_pipeline::DatapathPort;
+
+use super::*;
+
+/// A packet to segment, and where its parts lie.
+#[derive(Clone, Debug)]
+struct Sample {
+    frame: Vec<u8>,
+    network: usize,
+    transport: usize,
+    payload: usize,
+    is_ipv4: bool,
+    is_tcp: bool,
+    size: u16,
+}
+
+impl Sample {
+    fn offload(&self) -> Offload {
+        Offload {
+            needs_checksum: true,
+            data_valid: false,
+            gso_type: match (self.is_tcp, self.is_ipv4) {
+                (true, true) => Offload::GSO_TCPV4,
+                (true, false) => Offload::GSO_TCPV6,
+                (false, _) => Offload::GSO_UDP_L4,
+            },
+            gso_size: self.size,
+            header_length: u16::try_from(self.payload).unwrap(),
+            checksum_start: u16::try_from(self.transport).unwrap(),
+            checksum_offset: if self.is_tcp { 16 } else { 6 },
+        }
+    }
+
+    fn packet(&self, pool: &mut Pool) -> Packet {
+        let mut packet = pool.take(self.frame.len(), DatapathPort::new(3)).unwrap();
+        packet.frame_mut().copy_from_slice(&self.frame);
+        packet.offload = Offload::receive(self.offload().encode(), &self.frame).unwrap();
+        packet
+    }
+
+    /// The frame without what segmentation may not keep: the checksum fields.
+    fn canonical(&self) -> Vec<u8> {
+        let mut frame = self.frame.clone();
+        self.clear_checksums(&mut frame);
+        frame
+    }
+
+    fn clear_checksums(&self, frame: &mut [u8]) {
+        if self.is_ipv4 {
+            frame[self.network + 10..self.network + 12].fill(0);
+        }
+        let at = self.transport + if self.is_tcp { 16 } else { 6 };
+        frame[at..at + 2].fill(0);
+    }
+}
+
+fn word(frame: &[u8], at: usize) -> usize {
+    usize::from(frame[at]) << 8 | usize::from(frame[at + 1])
+}
+
+fn ones(bytes: &[u8], mut sum: usize) -> usize {
+    for pair in bytes.chunks(2) {
+        sum += usize::from(pair[0]) << 8 | usize::from(*pair.get(1).unwrap_or(&0));
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum
+}
+
+/// The packet that these segments came from, its checksum fields cleared.
+fn reassemble(sample: &Sample, segments: &[Packet]) -> Vec<u8> {
+    let mut whole: Vec<u8> = Vec::new();
+    let first = segments[0].frame();
+    for (index, segment) in segments.iter().enumerate() {
+        let mut frame = segment.frame().to_vec();
+        let last = index + 1 == segments.len();
+        assert_eq!(segment.offload, Offload::default());
+        assert_eq!(segment.ingress, DatapathPort::new(3));
+        assert!(frame.len() - sample.payload <= sample.size.into());
+        assert!(last || frame.len() - sample.payload == usize::from(sample.size));
+
+        let (network, transport) = (sample.network, sample.transport);
+        let part = frame.len() - transport;
+        if sample.is_ipv4 {
+            assert_eq!(word(&frame, network + 2), frame.len() - network);
+            assert_eq!(ones(&frame[network..transport], 0), 0xffff, "IPv4 checksum");
+            let expected = (word(first, network + 4) + index) & 0xffff;
+            assert_eq!(word(&frame, network + 4), expected, "identification");
+            assert_eq!(
+                ones(&frame[network + 12..network + 20], 0),
+                ones(&first[network + 12..network + 20], 0)
+            );
+        } else {
+            assert_eq!(word(&frame, network + 4), frame.len() - network - 40);
+        }
+        let (addresses, protocol) = match sample.is_ipv4 {
+            true => (&frame[network + 12..network + 20], if sample.is_tcp { 6 } else { 17 }),
+            false => (&frame[network + 8..network + 40], if sample.is_tcp { 6 } else { 17 }),
+        };
+        let pseudo = ones(addresses, protocol + part);
+        assert_eq!(ones(&frame[transport..], pseudo), 0xffff, "transport checksum");
+
+        if sample.is_tcp {
+            let sequence =
+                |frame: &[u8]| word(frame, transport + 4) << 16 | word(frame, transport + 6);
+            let expected = sequence(first) + index * usize::from(sample.size);
+            assert_eq!(sequence(&frame), expected & 0xffff_ffff);
+            let original = sample.frame[transport + 13];
+            let mut flags = original;
+            if index > 0 {
+                flags &= !0x80;
+            }
+            if !last {
+                flags &= !0x09;
+            }
+            assert_eq!(frame[transport + 13], flags, "flags");
+            frame[transport + 13] = original;
+        } else {
+            assert_eq!(word(&frame, transport + 4), part);
+            assert_ne!(word(&frame, transport + 6), 0, "a UDP checksum of 0 would mean none");
+        }
+        if index == 0 {
+            whole.extend(&frame[..sample.payload]);
+        }
+        whole.extend(&frame[sample.payload..]);
+    }
+    let (length, part) = (whole.len() - sample.network, whole.len() - sample.transport);
+    let mut put = |at: usize, value: usize| {
+        whole[at..at + 2].copy_from_slice(&u16::try_from(value).unwrap().to_be_bytes());
+    };
+    if sample.is_ipv4 {
+        put(sample.network + 2, length);
+    } else {
+        put(sample.network + 4, length - 40);
+    }
+    if !sample.is_tcp {
+        put(sample.transport + 4, part);
+    }
+    if sample.is_tcp {
+        whole[sample.transport + 13] = sample.frame[sample.transport + 13];
+    }
+    sample.clear_checksums(&mut whole);
+    whole
+}
+
+/// Frames with any tags, options, extension headers and flags that can be segmented.
+fn samples() -> impl Strategy<Value = Sample> {
+    let payload = prop_oneof![
+        prop::collection::vec(any::<u8>(), 1..300),
+        (1usize..60_000, any::<u8>()).prop_map(|(length, byte)| vec![byte; length]),
+    ];
+    let shape = (0usize..3, any::<bool>(), any::<bool>(), 0usize..11, 0usize..3);
+    (shape, payload, prop::collection::vec(any::<u8>(), 200), 1u16..2000).prop_map(
+        |((tags, is_ipv4, is_tcp, options, extensions), payload, noise, size)| {
+            let mut noise = noise.into_iter();
+            let mut some = |count: usize| noise.by_ref().take(count).collect::<Vec<u8>>();
+            let mut frame = some(12);
+            for tag in 0..tags {
+                frame.extend(if tag == 0 { [0x88, 0xa8] } else { [0x81, 0x00] });
+                frame.extend(some(2));
+            }
+            let protocol = if is_tcp { 6 } else { 17 };
+            let transport_length = if is_tcp { 20 + options.min(10) * 4 } else { 8 };
+            let rest = transport_length + payload.len();
+            frame.extend(if is_ipv4 { [0x08, 0x00] } else { [0x86, 0xdd] });
+            let network = frame.len();
+            if is_ipv4 {
+                let total = u16::try_from(20 + extensions * 4 + rest).unwrap().to_be_bytes();
+                frame.push(0x45 + u8::try_from(extensions).unwrap());
+                frame.extend(some(1));
+                frame.extend(total);
+                frame.extend(some(2));
+                frame.extend([0x40, 0, 64, protocol, 0, 0]);
+                frame.extend(some(8 + extensions * 4));
+            } else {
+                let length = u16::try_from(extensions * 8 + rest).unwrap().to_be_bytes();
+                frame.extend([0x60, 0, 0, 0]);
+                frame.extend(length);
+                frame.extend([if extensions > 0 { 60 } else { protocol }, 64]);
+                frame.extend(some(32));
+                for left in (0..extensions).rev() {
+                    frame.extend([if left > 0 { 60 } else { protocol }, 0]);
+                    frame.extend(some(6));
+                }
+            }
+            let transport = frame.len();
+            if is_tcp {
+                frame.extend(some(12));
+                frame.push(u8::try_from(transport_length / 4).unwrap() << 4);
+                frame.extend(some(transport_length - 13));
+            } else {
+                frame.extend(some(4));
+                frame.extend(u16::try_from(rest).unwrap().to_be_bytes());
+                frame.extend(some(2));
+            }
+            let at = frame.len();
+            frame.extend(&payload);
+            // Not more segments than are made.
+            let least = u16::try_from(payload.len().div_ceil(SEGMENTS_MAX)).unwrap();
+            let size = size.clamp(least, u16::try_from(frame.len()).unwrap());
+            Sample { frame, network, transport, payload: at, is_ipv4, is_tcp, size }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn segments_put_together_are_the_packet(sample in samples()) {
+        let (mut pool, mut out) = (Pool::new(), Vec::new());
+        let packet = sample.packet(&mut pool);
+        let count = segment(&packet, &mut pool, &mut out).unwrap();
+        prop_assert_eq!(count, out.len());
+        prop_assert_eq!(count, (sample.frame.len() - sample.payload).div_ceil(sample.size.into()));
+        prop_assert_eq!(reassemble(&sample, &out), sample.canonical());
+        out.drain(..).chain([packet]).for_each(|packet| pool.give(packet));
+        prop_assert_eq!(pool.out(), 0);
+    }
+
+    #[test]
+    fn no_frame_makes_segmentation_panic(
+        sample in samples(), at in any::<prop::sample::Index>(), byte in any::<u8>(), gso_type in any::<u8>(),
+    ) {
+        let (mut pool, mut out) = (Pool::new(), Vec::new());
+        let mut packet = sample.packet(&mut pool);
+        let headers = sample.payload;
+        packet.frame_mut()[at.index(headers)] = byte;
+        packet.offload.gso_type = gso_type;
+        let _ = segment(&packet, &mut pool, &mut out);
+    }
+}
+
+fn tcp(payload: usize) -> Sample {
+    let mut frame = vec![0; 54 + payload];
+    frame[12] = 8;
+    frame[14] = 0x45;
+    frame[16..18].copy_from_slice(&u16::try_from(40 + payload).unwrap().to_be_bytes());
+    frame[23] = 6;
+    frame[46] = 0x50;
+    Sample { frame, network: 14, transport: 34, payload: 54, is_ipv4: true, is_tcp: true, size: 1 }
+}
+
+#[test]
+fn more_segments_than_the_bound_are_refused() {
+    let (mut pool, mut out) = (Pool::new(), Vec::new());
+    let packet = tcp(SEGMENTS_MAX + 1).packet(&mut pool);
+    let refused = segment(&packet, &mut pool, &mut out);
+    assert_eq!(refused, Err(SegmentError::TooMany { count: SEGMENTS_MAX + 1 }));
+    let packet = tcp(SEGMENTS_MAX).packet(&mut pool);
+    assert_eq!(segment(&packet, &mut pool, &mut out), Ok(SEGMENTS_MAX));
+}
+
+#[test]
+fn a_pool_that_runs_out_midway_gets_every_segment_back() {
+    let (mut pool, mut out) = (Pool::new(), Vec::new());
+    let packet = tcp(100).packet(&mut pool);
+    let held: Vec<_> = std::iter::from_fn(|| pool.take(60, DatapathPort::default())).collect();
+    held.into_iter().take(50).for_each(|packet| pool.give(packet));
+    let before = pool.out();
+    assert_eq!(segment(&packet, &mut pool, &mut out), Err(SegmentError::PoolEmpty));
+    assert_eq!((pool.out(), out.len()), (before, 0));
+}
+
+#[test]
+fn fragments_and_routing_headers_are_not_segmented() {
+    let mut fragment = tcp(100).frame;
+    fragment[20] = 0x20;
+    assert!(Headers::parse(&fragment, Offload::GSO_TCPV4).is_none());
+    let mut whole = tcp(100).frame;
+    assert!(Headers::parse(&whole, Offload::GSO_TCPV4).is_some());
+    assert!(Headers::parse(&whole, Offload::GSO_TCPV4 | Offload::GSO_ECN).is_some());
+    assert!(Headers::parse(&whole, Offload::GSO_TCPV6).is_none());
+    whole.truncate(100);
+    assert!(Headers::parse(&whole, Offload::GSO_TCPV4).is_none(), "shorter than its length says");
+}

@@ -1,0 +1,47 @@
+//! Functions for fuzz targets: they take any bytes and must not panic.
+
+use shunt_pipeline::DatapathPort;
+
+use crate::{
+    Offload, Pool,
+    offload::{Unsendable, finish},
+    port::{Capabilities, pcap::Capture},
+};
+
+/// Reads the bytes as a capture file.
+///
+/// # Panics
+///
+/// When the reader is wrong.
+pub fn fuzz_pcap(data: &[u8]) {
+    let Ok(capture) = Capture::parse("fuzz", data.to_vec()) else { return };
+    let frames = (0..capture.len()).filter_map(|index| capture.frame(index));
+    let length: usize = frames.map(<[u8]>::len).sum();
+    assert!(length <= data.len(), "frames lie in the file, none twice");
+}
+
+/// Takes the first bytes as a descriptor, the rest as its frame, and does what the descriptor asks
+/// for.
+///
+/// # Panics
+///
+/// When what was made of the packet is wrong.
+pub fn fuzz_offload(data: &[u8]) {
+    let Some((header, frame)) = data.split_first_chunk() else { return };
+    let Ok(offload) = Offload::receive(*header, frame) else { return };
+    let (mut pool, mut out) = (Pool::new(), Vec::new());
+    let Some(mut packet) = pool.take(frame.len(), DatapathPort::default()) else { return };
+    packet.frame_mut().copy_from_slice(frame);
+    packet.offload = offload;
+    let port = Capabilities {
+        tx_checksum: false,
+        tx_segmentation: false,
+        frame_max: Pool::LARGE,
+        can_wait: false,
+    };
+    match finish(packet, &port, &mut pool, &mut out) {
+        Ok(()) => assert!(out.iter().all(|made| !made.offload.needs_checksum)),
+        Err(Unsendable::TooLong { .. } | Unsendable::Segment(_)) => assert!(out.is_empty()),
+    }
+    assert_eq!(pool.out(), out.len(), "every other buffer is back");
+}

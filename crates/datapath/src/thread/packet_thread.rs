@@ -1,0 +1,200 @@
+//! The thread without the thread: what one owns, and a turn.
+
+use std::{sync::Arc, time::Duration};
+
+use rtrb::Consumer;
+use shunt_flow::{FlowKey, Layers, extract::VlanLimit};
+use shunt_pipeline::{Pipeline, Time};
+
+use super::{
+    ends::{ThreadEnds, Wakers},
+    receive::{Fate, RxPort},
+    upkeep::Jobs,
+};
+use crate::{
+    BURST, Packet, Pool,
+    cache::{CacheConfig, Caches, NOT_FOUND},
+    command::Command,
+    execute::{BATCH_MAX, Outputs},
+    link::Link,
+    metrics::ThreadCounters,
+    owner::Owner,
+};
+
+/// How a packet thread works.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadConfig {
+    /// Sizes of the caches.
+    pub caches: CacheConfig,
+    /// VLAN tags that are parsed.
+    pub vlan_limit: VlanLimit,
+    /// Seed of the hashes and of random choices.
+    pub seed: u64,
+    /// Translations that a turn makes at most, all ports together.
+    pub translations_per_turn: usize,
+    /// Packets of one port that may wait for a translation.
+    pub waiting_per_port: usize,
+    /// Time without a hit after which an entry goes.
+    pub max_idle: Duration,
+}
+
+impl Default for ThreadConfig {
+    fn default() -> Self {
+        Self {
+            caches: CacheConfig::default(),
+            vlan_limit: VlanLimit::default(),
+            seed: 0,
+            translations_per_turn: 16,
+            waiting_per_port: 256,
+            max_idle: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What a turn did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// Packets received.
+    pub received: usize,
+    /// Whether anything at all was done.
+    pub worked: bool,
+}
+
+/// A packet thread, to be turned by whoever owns it.
+pub struct PacketThread {
+    pub(super) config: ThreadConfig,
+    pub(super) pipeline: Arc<Pipeline>,
+    pub(super) caches: Caches,
+    pub(super) inputs: Vec<RxPort>,
+    pub(super) outputs: Outputs,
+    pub(super) pool: Pool,
+    pub(super) batch: Batch,
+    pub(super) jobs: Jobs,
+    /// Whose packet that waits is served first in the next turn.
+    pub(super) served_first: usize,
+    pub(super) translations_left: usize,
+    pub(super) upcalls: u64,
+    pub(super) ports_changed: u64,
+    pub(super) commands: Consumer<Command>,
+    pub(super) link: Arc<Link>,
+    pub(super) wakers: Wakers,
+    pub(super) counters: Arc<ThreadCounters>,
+    pub(super) now: Time,
+}
+
+/// Space for one burst, used again for every burst.
+pub(super) struct Batch {
+    pub(super) packets: Vec<Packet>,
+    pub(super) keys: Box<[FlowKey]>,
+    pub(super) layers: [Layers; BURST],
+    /// The slots of their entries.
+    pub(super) found: [u32; BURST],
+    pub(super) fates: [Fate; BURST],
+}
+
+impl PacketThread {
+    /// A thread without ports, at the version that its ends were made for.
+    #[must_use]
+    pub fn new(config: ThreadConfig, pipeline: Arc<Pipeline>, ends: ThreadEnds) -> Self {
+        let entries_max = config.caches.entries_max;
+        let owner = Owner::new(ends.owner, ends.version, entries_max, ends.reports);
+        Self {
+            pipeline,
+            caches: Caches::new(&config.caches, owner, config.seed),
+            inputs: Vec::new(),
+            outputs: Outputs::new(ends.packet_ins),
+            pool: Pool::default(),
+            batch: Batch {
+                packets: Vec::with_capacity(BATCH_MAX),
+                keys: vec![FlowKey::ZERO; BURST].into_boxed_slice(),
+                layers: [Layers::default(); BURST],
+                found: [NOT_FOUND; BURST],
+                fates: [Fate::Wait; BURST],
+            },
+            jobs: Jobs::default(),
+            served_first: 0,
+            translations_left: 0,
+            upcalls: 0,
+            ports_changed: 0,
+            commands: ends.commands,
+            link: ends.link,
+            wakers: ends.wakers,
+            counters: ends.counters,
+            now: Time::ZERO,
+            config,
+        }
+    }
+
+    /// Does one turn at `now`: a burst from every receive queue, and some of everything else.
+    pub fn turn(&mut self, now: Time) -> Turn {
+        self.now = now;
+        self.outputs.taps.set_time(now);
+        self.translations_left = self.config.translations_per_turn;
+        let (punted, reported) = (self.outputs.tally.punted, self.caches.owner.reported());
+        let commands = self.take_commands();
+        let mut received = 0;
+        let mut advanced = self.take_advance();
+        for input in 0..self.inputs.len() {
+            received += self.receive(input);
+            // A version waits for one burst, not for all queues.
+            advanced |= self.take_advance();
+        }
+        let served = self.serve_waiting();
+        self.outputs.flush(&mut self.pool);
+        let kept = self.keep_up(received == 0);
+        self.publish();
+        if advanced || self.caches.owner.reported() > reported {
+            self.wakers.desk.wake();
+        }
+        if self.outputs.tally.punted > punted {
+            self.wakers.control.wake();
+        }
+        Turn { received, worked: received + served + commands > 0 || advanced || kept }
+    }
+
+    /// The version that the thread is at.
+    #[must_use]
+    pub const fn version(&self) -> shunt_classifier::Version {
+        self.caches.owner.version()
+    }
+
+    /// Number of packets that wait for a translation.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.inputs.iter().map(|input| input.waiting.len()).sum()
+    }
+
+    /// What the thread counts.
+    #[must_use]
+    pub const fn counters(&self) -> &Arc<ThreadCounters> {
+        &self.counters
+    }
+
+    fn publish(&self) {
+        let (counters, caches) = (&self.counters, &self.caches);
+        self.outputs.tally.publish(counters);
+        let tally = caches.tally;
+        counters.exact.hits.set(tally.exact_hits);
+        counters.exact.misses.set(tally.exact_misses);
+        counters.exact.inserts.set(tally.exact_inserts);
+        counters.megaflow.hits.set(tally.megaflow_hits);
+        counters.megaflow.misses.set(tally.megaflow_misses);
+        counters.megaflow.inserts.set(tally.megaflow_inserts);
+        counters.probes.set(tally.probes);
+        counters.masks.set(caches.masks() as u64);
+        counters.entries.set(caches.owner.entries().len() as u64);
+        counters.upcalls.set(self.upcalls);
+        counters.held.set(self.held() as u64);
+        counters.turns.add(1);
+    }
+}
+
+impl std::fmt::Debug for PacketThread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PacketThread")
+            .field("version", &self.version())
+            .field("inputs", &self.inputs.len())
+            .field("entries", &self.caches.owner.entries().len())
+            .finish_non_exhaustive()
+    }
+}

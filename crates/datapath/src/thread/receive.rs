@@ -1,0 +1,162 @@
+//! A burst: received, parsed, looked up, executed.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use shunt_flow::{PortNo, extract::extract};
+use shunt_pipeline::{BridgeId, DatapathPort, TraversalError};
+
+use super::{Batch, PacketThread};
+use crate::{
+    DropReason, Packet, RxQueue,
+    cache::NOT_FOUND,
+    execute::{Parsed, TxPlace},
+    metrics::PortTraffic,
+};
+
+/// The receive side of one port.
+pub(super) struct RxPort {
+    pub(super) port: DatapathPort,
+    pub(super) bridge: BridgeId,
+    pub(super) number: PortNo,
+    pub(super) queue: Box<dyn RxQueue>,
+    pub(super) state: RxState,
+    pub(super) traffic: Arc<PortTraffic>,
+    /// Packets that missed, as they came in, oldest first.
+    pub(super) waiting: VecDeque<Packet>,
+}
+
+/// What is to be done with a packet of a burst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Send it as it is.
+    Forward(TxPlace),
+    /// Run the actions of its entry.
+    Execute,
+    /// No cache knows it.
+    Wait,
+}
+
+/// Whether a queue is still asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RxState {
+    Open,
+    Exhausted,
+    Broken,
+}
+
+impl PacketThread {
+    /// Takes one burst from a receive queue all the way; answers how many packets came.
+    pub(super) fn receive(&mut self, input: usize) -> usize {
+        let count = self.fill_batch(input);
+        if count > 0 {
+            self.parse_batch(input, count);
+            self.outputs.taps.at_port(self.inputs[input].port, &self.batch.packets);
+            let Batch { keys, found, .. } = &mut self.batch;
+            self.caches.find_burst(&keys[..count], found);
+            self.execute_batch(input, count);
+            self.recirculate();
+        }
+        count
+    }
+
+    fn fill_batch(&mut self, input: usize) -> usize {
+        let input = &mut self.inputs[input];
+        if input.state != RxState::Open {
+            return 0;
+        }
+        match input.queue.rx(&mut self.pool, &mut self.batch.packets) {
+            Ok(report) => {
+                if report.refused > 0 {
+                    input.traffic.rx_refused.add(u64::from(report.refused));
+                }
+                if report.exhausted {
+                    input.state = RxState::Exhausted;
+                }
+            }
+            Err(_) => {
+                input.state = RxState::Broken;
+                input.traffic.rx_broken.set(1);
+            }
+        }
+        self.batch.packets.len()
+    }
+
+    fn parse_batch(&mut self, input: usize, count: usize) {
+        let input = &self.inputs[input];
+        let Batch { packets, keys, layers, .. } = &mut self.batch;
+        let mut bytes = 0;
+        for ((packet, key), layers) in packets.iter_mut().zip(keys).zip(layers) {
+            packet.ingress = input.port;
+            bytes += packet.len();
+            *layers = extract(packet.frame(), self.config.vlan_limit, key);
+            key.set_bridge(u64::from(input.bridge.number()));
+            key.set_in_port(input.number);
+        }
+        input.traffic.rx_packets.add(count as u64);
+        input.traffic.rx_bytes.add(bytes as u64);
+        self.outputs.tally.received += count as u64;
+    }
+
+    /// Executes what was found, in the order of arrival; the rest waits.
+    fn execute_batch(&mut self, input: usize, count: usize) {
+        self.decide(count);
+        if let Fate::Forward(port) = self.batch.fates[0]
+            && self.batch.fates[1..count].iter().all(|fate| *fate == Fate::Forward(port))
+        {
+            self.outputs.forward_all(&mut self.pool, port, &mut self.batch.packets);
+            return;
+        }
+        let Batch { packets, keys, layers, found, fates } = &mut self.batch;
+        let waiting = &mut self.inputs[input].waiting;
+        for (place, packet) in packets.drain(..).enumerate() {
+            match fates[place] {
+                Fate::Forward(port) => self.outputs.forward(&mut self.pool, port, packet),
+                Fate::Execute => {
+                    let entries = self.caches.owner.entries();
+                    let actions = entries.actions(found[place]);
+                    if actions.is_empty() {
+                        let reason = drop_reason(entries.error(found[place]));
+                        self.outputs.drop(&mut self.pool, packet, reason);
+                    } else {
+                        let key = &mut keys[place];
+                        let parsed = Parsed { key, layers: layers[place], depth: 0 };
+                        self.outputs.execute(&mut self.pool, packet, actions, parsed);
+                    }
+                }
+                Fate::Wait if waiting.len() < self.config.waiting_per_port => {
+                    waiting.push_back(packet);
+                }
+                Fate::Wait => self.outputs.drop(&mut self.pool, packet, DropReason::WaitingFull),
+            }
+        }
+    }
+
+    /// Counts the hits of a burst, and says what is to be done with each packet.
+    fn decide(&mut self, count: usize) {
+        let Batch { packets, found, fates, .. } = &mut self.batch;
+        let entries = self.caches.owner.entries_mut();
+        for ((packet, slot), fate) in packets.iter().zip(found).zip(fates).take(count) {
+            if *slot == NOT_FOUND {
+                *fate = Fate::Wait;
+                continue;
+            }
+            let hit = entries.hit(*slot, packet.len() as u64, self.now);
+            let ready =
+                hit.forward(packet.ingress).and_then(|port| self.outputs.ready_port(port, packet));
+            *fate = ready.map_or(Fate::Execute, Fate::Forward);
+        }
+    }
+}
+
+/// Why a packet without actions is dropped.
+pub(super) const fn drop_reason(error: Option<TraversalError>) -> DropReason {
+    match error {
+        None => DropReason::Policy,
+        Some(TraversalError::NoSuchPort) => DropReason::NoBridge,
+        Some(
+            TraversalError::TooDeep(_)
+            | TraversalError::TooManyResubmits(_)
+            | TraversalError::TooManyActions(_),
+        ) => DropReason::TranslationBound,
+    }
+}

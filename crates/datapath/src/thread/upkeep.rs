@@ -1,0 +1,194 @@
+//! Upkeep between bursts: versions, burials, credits, expiry, dumps. Every step is bounded.
+
+use std::time::Duration;
+
+use shunt_pipeline::{Pipeline, Time};
+
+use super::PacketThread;
+use crate::{
+    cache::{Credit, EntryRef},
+    command::{DumpedEntry, Reply},
+};
+
+/// What was asked for and takes more than a turn.
+#[derive(Default)]
+pub(super) struct Jobs {
+    /// Pulls that are under way: how many dirty slots are still before each, and its answer.
+    pulls: Vec<(usize, Reply<()>)>,
+    dump: Option<Dump>,
+    dumps_waiting: Vec<Reply<Vec<DumpedEntry>>>,
+    /// The slot that is looked at next for expiry.
+    clock_hand: u32,
+}
+
+struct Dump {
+    next: u32,
+    entries: Vec<DumpedEntry>,
+    reply: Reply<Vec<DumpedEntry>>,
+}
+
+/// Dead entries buried in a turn.
+const BURIALS_PER_TURN: usize = 64;
+
+/// Entries credited in a turn in which packets come, if somebody pulls, and in one without.
+const CREDITS_PER_TURN: usize = 64;
+const CREDITS_PER_IDLE_TURN: usize = 512;
+
+/// Slots looked at for expiry in a turn in which packets come, and in one without.
+const EXPIRY_CHECKS_PER_TURN: u32 = 16;
+const EXPIRY_CHECKS_PER_IDLE_TURN: u32 = 512;
+
+/// Slots dumped in a turn.
+const DUMPED_PER_TURN: usize = 512;
+
+/// Time without a hit after which an entry goes when the cache is nearly full, as in Open vSwitch.
+const MAX_IDLE_WHEN_FULL: Duration = Duration::from_millis(100);
+
+impl Jobs {
+    /// Whether something asked for is not answered yet.
+    pub(super) fn is_idle(&self) -> bool {
+        self.pulls.is_empty() && self.dump.is_none()
+    }
+
+    /// Takes on a pull: `dirty` slots may have something to credit now.
+    pub(super) fn pull(&mut self, dirty: usize, reply: Reply<()>) {
+        self.pulls.push((dirty, reply));
+    }
+
+    /// Takes on a dump.
+    pub(super) fn dump(&mut self, reply: Reply<Vec<DumpedEntry>>) {
+        self.dumps_waiting.push(reply);
+        self.start_dump();
+    }
+
+    fn start_dump(&mut self) {
+        if self.dump.is_none()
+            && let Some(reply) = self.dumps_waiting.pop()
+        {
+            self.dump = Some(Dump { next: 0, entries: Vec::new(), reply });
+        }
+    }
+}
+
+impl PacketThread {
+    /// Adopts the version that was posted, drops what it made stale, and answers it.
+    #[inline]
+    pub(super) fn take_advance(&mut self) -> bool {
+        let Some(advance) = self.link.mailbox().take() else { return false };
+        let dropped = self.caches.owner.advance(&advance);
+        self.link.answer(advance.version);
+        self.counters.evicted.add(dropped.evicted as u64);
+        self.counters.raced.add(dropped.raced as u64);
+        true
+    }
+
+    /// Does some of each kind of upkeep; answers whether anything was done.
+    pub(super) fn keep_up(&mut self, is_idle: bool) -> bool {
+        let buried = self.bury();
+        let credited = self.credit(is_idle);
+        let expired = self.expire(is_idle);
+        let dumped = self.dump();
+        buried | credited | expired | dumped
+    }
+
+    /// Whether all counts are handed in and nothing that was asked for is under way.
+    pub(super) fn is_kept_up(&self) -> bool {
+        let entries = self.caches.owner.entries();
+        entries.dirty() == 0 && entries.graves() == 0 && self.jobs.is_idle()
+    }
+
+    fn bury(&mut self) -> bool {
+        for count in 0..BURIALS_PER_TURN {
+            let Some(buried) = self.caches.bury() else { return count > 0 };
+            if let Some(credit) = buried.credit {
+                credit_to(&self.pipeline, &buried.traversal, credit);
+            }
+        }
+        true
+    }
+
+    fn credit(&mut self, is_idle: bool) -> bool {
+        if !is_idle && self.jobs.pulls.is_empty() {
+            return false;
+        }
+        let limit = if is_idle { CREDITS_PER_IDLE_TURN } else { CREDITS_PER_TURN };
+        let entries = self.caches.owner.entries_mut();
+        let count = entries.dirty().min(limit);
+        for _ in 0..count {
+            entries.credit_one(|traversal, credit| credit_to(&self.pipeline, traversal, credit));
+        }
+        let answered = self.answer_pulls(count);
+        count > 0 || answered
+    }
+
+    /// `count` slots were credited, those first that were dirty first.
+    fn answer_pulls(&mut self, count: usize) -> bool {
+        let pulls = &mut self.jobs.pulls;
+        pulls.iter_mut().for_each(|(left, _)| *left = left.saturating_sub(count));
+        let done = pulls.extract_if(.., |(left, _)| *left == 0);
+        done.map(|(_, reply)| reply(())).count() > 0
+    }
+
+    fn expire(&mut self, is_idle: bool) -> bool {
+        let checks = if is_idle { EXPIRY_CHECKS_PER_IDLE_TURN } else { EXPIRY_CHECKS_PER_TURN };
+        let entries = self.caches.owner.entries();
+        let is_crowded = entries.len() > self.config.caches.entries_max / 8 * 7;
+        let max_idle = if is_crowded { MAX_IDLE_WHEN_FULL } else { self.config.max_idle };
+        let mut expired = 0;
+        for _ in 0..checks {
+            let entries = self.caches.owner.entries();
+            if self.jobs.clock_hand as usize >= entries.slots() {
+                self.jobs.clock_hand = 0;
+                break;
+            }
+            let found = entries.used_at(self.jobs.clock_hand);
+            if let Some(entry) = idle_entry(found, self.now, max_idle) {
+                if !self.caches.owner.expire(entry) {
+                    // The eviction thread does not keep up; the entry lives on until it does.
+                    break;
+                }
+                expired += 1;
+            }
+            self.jobs.clock_hand += 1;
+        }
+        self.counters.expired.add(expired);
+        expired > 0
+    }
+
+    fn dump(&mut self) -> bool {
+        let Some(dump) = &mut self.jobs.dump else { return false };
+        let entries = self.caches.owner.entries();
+        for _ in 0..DUMPED_PER_TURN {
+            if dump.next as usize >= entries.slots() {
+                if let Some(Dump { entries, reply, .. }) = self.jobs.dump.take() {
+                    reply(entries);
+                }
+                self.jobs.start_dump();
+                return true;
+            }
+            if let Some(entry) = entries.live_at(dump.next)
+                && let Some(traversal) = entries.traversal(dump.next)
+            {
+                let Credit { packets, bytes, used } = entries.totals(dump.next);
+                dump.entries.push(DumpedEntry {
+                    entry: self.caches.owner.name(entry),
+                    traversal: traversal.clone(),
+                    packets,
+                    bytes,
+                    used,
+                });
+            }
+            dump.next += 1;
+        }
+        true
+    }
+}
+
+fn credit_to(pipeline: &Pipeline, traversal: &shunt_pipeline::Traversal, credit: Credit) {
+    pipeline.credit(traversal, credit.packets, credit.bytes, credit.used);
+}
+
+/// The entry, if it was idle for longer than it may.
+fn idle_entry(found: Option<(EntryRef, Time)>, now: Time, max_idle: Duration) -> Option<EntryRef> {
+    found.filter(|(_, used)| now.since(*used) > max_idle).map(|(entry, _)| entry)
+}

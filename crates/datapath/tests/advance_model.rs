@@ -1,0 +1,541 @@
+//! Exhaustive model of the protocol by which versions and evictions reach the owners of caches.
+//!
+//! Everything that runs here is the code that runs in the switch: owners, reports and their rings,
+//! the desk, mailboxes and their merging. Only the interleaving is the model's: every order in
+//! which owners install, expire and take advances, and in which the desk takes in reports and
+//! applies changes, is tried, breadth first, and states that were seen before are not tried again.
+//! A state is reached by replaying its steps, since rings cannot be copied.
+//!
+//! What is checked: in no state can an owner hit an entry that its version made stale, and when all
+//! is quiet the engine watches exactly the entries that exist.
+//!
+//! Each rule of `shunt_datapath::owner` has a test here. A checker that finds nothing may be blind,
+//! so the rules are also broken, one at a time, by the engine or by the harness around the real
+//! code, and then the model must find what the rule is for.
+
+#![expect(clippy::unwrap_used, reason = "a model that cannot be set up fails")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
+    sync::{Arc, Mutex},
+};
+
+use rtrb::RingBuffer;
+use shunt_classifier::Version;
+use shunt_datapath::{
+    Advance, DeskEnds, EvictionDesk, InstallError, Link, Owner, Waker, cache::EntryRef,
+};
+use shunt_flow::{FieldId, FlowKey, FlowMask};
+use shunt_pipeline::{
+    BridgeId, Delta, EntryId, Evictor, Installed, Object, OwnerId, Time, Traversal,
+};
+
+/// How large the model is, and which rule it breaks.
+#[derive(Clone, Copy, Debug)]
+struct Model {
+    owners: usize,
+    installs: usize,
+    expires: bool,
+    broken: Option<Rule>,
+}
+
+/// A rule, by its number in `shunt_datapath::owner`, as it is broken here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    /// 1: the engine computes over what it has indexed, but `seq` counts what it has dequeued.
+    SeqCoversWhatIsNotIndexed,
+    /// 2: the engine records an install that is older than itself.
+    LateIsRecorded,
+    /// 3: an owner is silent about what it expires.
+    ExpiryIsSilent,
+    /// 4: merged advances carry the newest `seq`.
+    MergeTakesNewestSeq,
+    /// 5: a translation is installed although its owner has advanced since.
+    OldTranslationIsInstalled,
+    /// 7: ids are slots, and a slot is used again before its `removed` is there.
+    SlotIsReusedTooEarly,
+}
+
+/// Versions that change something: flow 0 is changed by version 1, flow 1 by version 2.
+const LAST: u64 = 2;
+const FLOWS: u16 = 2;
+
+fn object(flow: u16) -> Object {
+    Object::Ports(BridgeId::new(flow + 1))
+}
+
+fn changed_by(version: u64) -> u16 {
+    u16::try_from(version - 1).unwrap()
+}
+
+/// Whether what was decided for `flow` under `seen` is wrong under `current`.
+fn is_stale(flow: u16, seen: u64, current: u64) -> bool {
+    (seen + 1..=current.min(LAST)).any(|version| changed_by(version) == flow)
+}
+
+/// A traversal of `flow`, really made under `seen` (which its key tells), and labelled `label`.
+fn traversal(flow: u16, seen: u64, label: Version) -> Arc<Traversal> {
+    let mut key = FlowKey::ZERO;
+    key.set_field(FieldId::TcpSrc, u128::from(flow));
+    key.set_field(FieldId::TcpDst, u128::from(seen));
+    Arc::new(Traversal {
+        version: label,
+        key,
+        mask: FlowMask::EMPTY,
+        visits: Vec::new(),
+        reads: vec![object(flow)],
+        refreshes: Vec::new(),
+        actions: Arc::new([]),
+        error: None,
+    })
+}
+
+fn flow_and_version(traversal: &Traversal) -> (u16, u64) {
+    let field = |field| u64::try_from(traversal.key.field(field)).unwrap();
+    (u16::try_from(field(FieldId::TcpSrc)).unwrap(), field(FieldId::TcpDst))
+}
+
+/// An engine that is short enough to be seen to be right, unless it is told not to be.
+struct Engine {
+    broken: Option<Rule>,
+    rows: Arc<Mutex<Rows>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Rows {
+    version: u64,
+    /// Entry, the flow, the version that its traversal claims.
+    indexed: BTreeMap<EntryId, (u16, u64)>,
+    /// Recorded, but not considered yet; only under a broken rule 1.
+    pending: BTreeMap<EntryId, (u16, u64)>,
+    /// Removals held back; only under a broken rule 7.
+    delayed: Vec<EntryId>,
+}
+
+impl Engine {
+    fn name(&self, entry: EntryId) -> EntryId {
+        if self.broken == Some(Rule::SlotIsReusedTooEarly) {
+            EntryId { generation: 0, ..entry }
+        } else {
+            entry
+        }
+    }
+}
+
+impl Evictor for Engine {
+    fn installed(&mut self, entry: EntryId, traversal: &Arc<Traversal>) -> Installed {
+        let entry = self.name(entry);
+        let mut rows = self.rows.lock().unwrap();
+        let late = traversal.version.number() < rows.version;
+        if late && self.broken != Some(Rule::LateIsRecorded) {
+            return Installed::Late;
+        }
+        let row = (flow_and_version(traversal).0, traversal.version.number());
+        if self.broken == Some(Rule::SeqCoversWhatIsNotIndexed) {
+            rows.pending.insert(entry, row);
+        } else {
+            rows.indexed.insert(entry, row);
+        }
+        for entry in std::mem::take(&mut rows.delayed) {
+            rows.indexed.remove(&entry);
+        }
+        Installed::Recorded
+    }
+
+    fn removed(&mut self, entry: EntryId) {
+        let entry = self.name(entry);
+        let mut rows = self.rows.lock().unwrap();
+        if self.broken == Some(Rule::SlotIsReusedTooEarly) {
+            rows.delayed.push(entry);
+        } else {
+            rows.indexed.remove(&entry);
+            rows.pending.remove(&entry);
+        }
+    }
+
+    fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
+        let mut rows = self.rows.lock().unwrap();
+        rows.version = version.number();
+        let is_changed = |flow: u16| {
+            deltas.iter().any(|delta| matches!(delta, Delta::Changed(own) if *own == object(flow)))
+        };
+        let stale = rows
+            .indexed
+            .extract_if(.., |_, (flow, seen)| is_changed(*flow) && *seen < version.number());
+        stale.map(|(entry, _)| entry).collect()
+    }
+
+    fn len(&self) -> usize {
+        self.rows.lock().unwrap().indexed.len()
+    }
+}
+
+/// Owners, desk, and what lies between them.
+struct World {
+    model: Model,
+    owners: Vec<Place>,
+    desk: EvictionDesk,
+    rows: Arc<Mutex<Rows>>,
+}
+
+struct Place {
+    owner: Owner,
+    link: Arc<Link>,
+    installs: usize,
+    /// A translation that is not installed yet: flow and version; only under a broken rule 5.
+    translated: Option<(u16, u64)>,
+    /// Reports on their way, to tell states apart.
+    sent: VecDeque<(EntryId, bool)>,
+    /// Install numbers of live entries, to tell states apart.
+    numbers: BTreeMap<EntryId, usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Change,
+    TakeIn { owner: usize },
+    Index,
+    Translate { owner: usize, flow: u16 },
+    Install { owner: usize, flow: u16 },
+    Expire { owner: usize, slot: u32 },
+    Advance { owner: usize },
+}
+
+/// What tells two states apart.
+type State = (u64, Rows, Vec<PlaceState>);
+type PlaceState = (
+    u64,
+    usize,
+    Option<(u16, u64)>,
+    Vec<(EntryId, usize, u16, u64)>,
+    VecDeque<(EntryId, bool)>,
+    Option<(u64, BTreeSet<EntryId>, u64)>,
+);
+
+/// What must not be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fault {
+    /// An owner can hit an entry that its version made stale.
+    StaleHit,
+    /// All is quiet, and the engine watches an entry that does not exist.
+    PhantomRow,
+    /// All is quiet, and the engine does not watch an entry that exists.
+    UntrackedEntry,
+}
+
+impl World {
+    fn new(model: Model) -> Self {
+        let rows = Arc::default();
+        let engine = Box::new(Engine { broken: model.broken, rows: Arc::clone(&rows) });
+        let (owners, ends): (Vec<_>, Vec<_>) = (0..model.owners).map(Self::place).unzip();
+        let waker = Arc::new(Waker::new().unwrap());
+        let (desk, _) = EvictionDesk::new(engine, Version::ZERO, ends, waker);
+        Self { model, owners, desk, rows }
+    }
+
+    fn place(index: usize) -> (Place, DeskEnds) {
+        let id = OwnerId(u16::try_from(index).unwrap());
+        let (reports, receiver) = RingBuffer::new(16);
+        let link = Arc::new(Link::new(Version::ZERO).unwrap());
+        let ends = DeskEnds::new(id, receiver, Arc::clone(&link));
+        let owner = Owner::new(id, Version::ZERO, 8, reports);
+        let (sent, numbers) = (VecDeque::new(), BTreeMap::new());
+        (Place { owner, link, installs: 0, translated: None, sent, numbers }, ends)
+    }
+
+    fn replayed(model: Model, steps: &[Step]) -> Self {
+        let mut world = Self::new(model);
+        steps.iter().for_each(|step| world.run(*step));
+        world
+    }
+
+    fn run(&mut self, step: Step) {
+        match step {
+            Step::Change => self.change(),
+            Step::TakeIn { owner } => {
+                assert!(self.desk.take_one(owner));
+                self.owners[owner].sent.pop_front();
+            }
+            Step::Index => {
+                let rows = &mut *self.rows.lock().unwrap();
+                rows.indexed.append(&mut rows.pending);
+            }
+            Step::Translate { owner, flow } => {
+                let place = &mut self.owners[owner];
+                place.translated = Some((flow, place.owner.version().number()));
+            }
+            Step::Install { owner, flow } => self.owners[owner].install(flow),
+            Step::Expire { owner, slot } => {
+                let silent = self.model.broken == Some(Rule::ExpiryIsSilent);
+                self.owners[owner].expire(slot, silent);
+            }
+            Step::Advance { owner } => self.owners[owner].advance(),
+        }
+    }
+
+    fn change(&mut self) {
+        let version = self.desk.version().next();
+        let delta = Delta::Changed(object(changed_by(version.number())));
+        let breaks_merge = self.model.broken == Some(Rule::MergeTakesNewestSeq);
+        let earlier: Vec<Option<Advance>> = self
+            .owners
+            .iter()
+            .map(|place| breaks_merge.then(|| place.link.mailbox().take()).flatten())
+            .collect();
+        self.desk.apply(version, &[delta]);
+        for (place, earlier) in self.owners.iter().zip(earlier) {
+            let mailbox = place.link.mailbox();
+            if let Some(mut merged) = earlier {
+                let later = mailbox.take().unwrap();
+                let seq = later.seq;
+                merged.merge(later);
+                mailbox.post(Advance { seq, ..merged });
+            }
+        }
+    }
+
+    fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        if self.desk.version().number() < LAST {
+            steps.push(Step::Change);
+        }
+        if !self.rows.lock().unwrap().pending.is_empty() {
+            steps.push(Step::Index);
+        }
+        for (owner, place) in self.owners.iter().enumerate() {
+            if !place.sent.is_empty() {
+                steps.push(Step::TakeIn { owner });
+            }
+            if place.link.mailbox().is_flagged() {
+                steps.push(Step::Advance { owner });
+            }
+            if place.installs < self.model.installs {
+                let slow = self.model.broken == Some(Rule::OldTranslationIsInstalled);
+                steps.extend((0..FLOWS).filter_map(|flow| match place.translated {
+                    Some((own, _)) => (own == flow).then_some(Step::Install { owner, flow }),
+                    None if slow => Some(Step::Translate { owner, flow }),
+                    None => Some(Step::Install { owner, flow }),
+                }));
+            }
+            if self.model.expires {
+                let live = place.live().into_iter();
+                steps.extend(live.map(|(id, ..)| Step::Expire { owner, slot: id.slot }));
+            }
+        }
+        steps
+    }
+
+    fn state(&self) -> State {
+        let rows = self.rows.lock().unwrap().clone();
+        (self.desk.version().number(), rows, self.owners.iter().map(Place::state).collect())
+    }
+
+    fn faults(&self) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        let live: Vec<_> = self.owners.iter().flat_map(Place::live).collect();
+        for place in &self.owners {
+            let current = place.owner.version().number();
+            if place.live().iter().any(|(_, _, flow, seen)| is_stale(*flow, *seen, current)) {
+                faults.push(Fault::StaleHit);
+            }
+        }
+        let rows = self.rows.lock().unwrap();
+        let is_quiet = self.desk.version().number() == LAST
+            && rows.pending.is_empty()
+            && rows.delayed.is_empty()
+            && self
+                .owners
+                .iter()
+                .all(|place| place.sent.is_empty() && !place.link.mailbox().is_flagged());
+        if is_quiet && self.model.broken != Some(Rule::SlotIsReusedTooEarly) {
+            let watched: BTreeSet<EntryId> = rows.indexed.keys().copied().collect();
+            let exists: BTreeSet<EntryId> = live.iter().map(|(id, ..)| *id).collect();
+            faults.extend((!watched.is_subset(&exists)).then_some(Fault::PhantomRow));
+            faults.extend((!exists.is_subset(&watched)).then_some(Fault::UntrackedEntry));
+        }
+        faults
+    }
+}
+
+impl Place {
+    fn install(&mut self, flow: u16) {
+        let current = self.owner.version();
+        let (_, seen) = self.translated.take().unwrap_or_else(|| (flow, current.number()));
+        let entry = self.owner.install(traversal(flow, seen, current), Time::ZERO).unwrap();
+        self.installs += 1;
+        let id = self.owner.name(entry);
+        self.sent.push_back((id, true));
+        self.numbers.insert(id, self.installs);
+    }
+
+    fn expire(&mut self, slot: u32, silent: bool) {
+        let entry = self.owner.entries().live_at(slot).unwrap();
+        if silent {
+            assert!(self.owner.entries_mut().kill(entry));
+        } else {
+            assert!(self.owner.expire(entry));
+            self.sent.push_back((self.owner.name(entry), false));
+        }
+        self.owner.entries_mut().bury();
+    }
+
+    fn advance(&mut self) {
+        let advance = self.link.mailbox().take().unwrap();
+        let before = self.owner.reported();
+        self.owner.advance(&advance);
+        assert_eq!(self.owner.reported(), before, "rule 3: an advance is not reported");
+        self.link.answer(advance.version);
+        while self.owner.entries_mut().bury().is_some() {}
+    }
+
+    fn live(&self) -> Vec<(EntryId, usize, u16, u64)> {
+        let entries = self.owner.entries();
+        let slots = 0..u32::try_from(entries.slots()).unwrap();
+        let live = slots.filter_map(|slot| entries.live_at(slot));
+        let named = live.map(|entry: EntryRef| {
+            let id = self.owner.name(entry);
+            let (flow, seen) = flow_and_version(entries.traversal(entry.slot).unwrap());
+            (id, self.numbers[&id], flow, seen)
+        });
+        named.collect()
+    }
+
+    fn state(&self) -> PlaceState {
+        let mailbox = self.link.mailbox();
+        let pending = mailbox.take().map(|advance| {
+            let evictions = advance.evictions.iter().flatten().copied().collect();
+            let pending = (advance.version.number(), evictions, advance.seq.0);
+            mailbox.post(advance);
+            pending
+        });
+        let version = self.owner.version().number();
+        (version, self.installs, self.translated, self.live(), self.sent.clone(), pending)
+    }
+}
+
+/// Tries every interleaving; answers the number of states and the faults found, each with the
+/// shortest steps that lead to it.
+fn explore(model: Model) -> (usize, BTreeMap<Fault, Vec<Step>>) {
+    let mut seen: HashSet<State> = HashSet::new();
+    let mut faults = BTreeMap::new();
+    let start = World::new(model);
+    seen.insert(start.state());
+    let mut queue = VecDeque::from([(Vec::new(), start.steps())]);
+    while let Some((path, steps)) = queue.pop_front() {
+        for step in steps {
+            let path: Vec<Step> = path.iter().copied().chain([step]).collect();
+            let world = World::replayed(model, &path);
+            if !seen.insert(world.state()) {
+                continue;
+            }
+            for fault in world.faults() {
+                faults.entry(fault).or_insert_with(|| path.clone());
+            }
+            queue.push_back((path, world.steps()));
+        }
+    }
+    (seen.len(), faults)
+}
+
+fn check(model: Model) -> usize {
+    let (states, faults) = explore(model);
+    assert!(faults.is_empty(), "{faults:#?}");
+    states
+}
+
+fn check_broken(rule: Rule, fault: Fault) {
+    let model = Model { owners: 1, installs: 2, expires: true, broken: Some(rule) };
+    let (_, faults) = explore(model);
+    assert!(faults.contains_key(&fault), "breaking {rule:?} leads to {faults:?}");
+}
+
+#[test]
+fn one_owner_with_three_installs_is_safe_in_every_interleaving() {
+    let states = check(Model { owners: 1, installs: 3, expires: true, broken: None });
+    assert!(states > 10_000, "{states}");
+}
+
+#[test]
+fn two_owners_are_safe_in_every_interleaving() {
+    let states = check(Model { owners: 2, installs: 2, expires: false, broken: None });
+    assert!(states > 10_000, "{states}");
+}
+
+#[test]
+fn rule_1_seq_counts_only_installs_that_evictions_were_computed_over() {
+    check_broken(Rule::SeqCoversWhatIsNotIndexed, Fault::StaleHit);
+}
+
+#[test]
+fn rule_2_an_install_older_than_the_engine_is_ignored_and_dropped_by_its_owner() {
+    check_broken(Rule::LateIsRecorded, Fault::PhantomRow);
+}
+
+#[test]
+fn rule_3_an_owner_reports_what_it_expires_and_not_what_an_advance_took() {
+    // That an advance is not reported is asserted on every step of every model.
+    check_broken(Rule::ExpiryIsSilent, Fault::PhantomRow);
+}
+
+#[test]
+fn rule_4_merged_advances_carry_the_least_seq() {
+    check_broken(Rule::MergeTakesNewestSeq, Fault::StaleHit);
+}
+
+#[test]
+fn rule_5_an_owner_installs_only_what_was_translated_under_its_version() {
+    let mut place = World::place(0).0;
+    let advance = Advance {
+        version: Version::new(1),
+        evictions: Vec::new(),
+        seq: shunt_pipeline::InstallNo(0),
+    };
+    place.owner.advance(&advance);
+    for other in [Version::ZERO, Version::new(2)] {
+        let refused = place.owner.install(traversal(0, other.number(), other), Time::ZERO);
+        let current = Version::new(1);
+        assert_eq!(refused, Err(InstallError::OtherVersion { seen: other, current }));
+    }
+    assert_eq!((place.owner.entries().len(), place.owner.reported()), (0, 0));
+    check_broken(Rule::OldTranslationIsInstalled, Fault::StaleHit);
+}
+
+#[test]
+fn rule_6_the_desk_takes_in_what_is_queued_before_it_computes() {
+    let mut world = World::new(Model { owners: 1, installs: 3, expires: false, broken: None });
+    for _ in 0..3 {
+        world.owners[0].install(1);
+    }
+    world.desk.take_in();
+    world.change();
+    world.owners[0].advance();
+    assert_eq!(world.owners[0].live().len(), 3, "version 1 does not concern flow 1");
+    // Without it, the update drops installs that it has nothing to do with.
+    world.owners[0].install(0);
+    world.change();
+    world.owners[0].advance();
+    assert!(world.owners[0].live().is_empty());
+}
+
+#[test]
+fn rule_7_a_slot_is_used_again_under_another_name_and_after_its_removed() {
+    let mut place = World::place(0).0;
+    place.install(0);
+    let first = place.live()[0].0;
+    place.expire(first.slot, false);
+    place.install(0);
+    let second = place.live()[0].0;
+    assert_eq!((first.slot, first.generation + 1), (second.slot, second.generation));
+    check_broken(Rule::SlotIsReusedTooEarly, Fault::StaleHit);
+}
+
+#[test]
+fn an_owner_whose_ring_is_full_makes_no_entry_and_expires_none() {
+    let (reports, _receiver) = RingBuffer::new(1);
+    let mut owner = Owner::new(OwnerId(0), Version::ZERO, 8, reports);
+    let entry = owner.install(traversal(0, 0, Version::ZERO), Time::ZERO).unwrap();
+    let refused = owner.install(traversal(1, 0, Version::ZERO), Time::ZERO);
+    assert_eq!(refused, Err(InstallError::RingFull));
+    assert!(!owner.expire(entry) && owner.entries().is_live(entry));
+    assert_eq!(owner.entries().len(), 1);
+}

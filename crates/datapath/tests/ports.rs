@@ -1,0 +1,285 @@
+//! Ports that need no privileges: what goes in comes out, or is counted.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers outside of test functions fail the test that calls them"
+)]
+
+use std::path::Path;
+
+use shunt_datapath::{
+    BURST, Offload, Packet, Pool, PortError, RxQueue,
+    port::{
+        Port, PortSpec, Queues, Repeat, RxReport, open,
+        pair::{self, pair},
+    },
+};
+use shunt_pipeline::DatapathPort;
+
+fn packets(pool: &mut Pool, count: usize) -> Vec<Packet> {
+    let packet = |number: usize| {
+        let mut packet = pool.take(60 + number, DatapathPort::default()).unwrap();
+        packet.frame_mut().fill(u8::try_from(number % 256).unwrap());
+        packet
+    };
+    (0..count).map(packet).collect()
+}
+
+fn one(mut queues: Vec<Queues>) -> Queues {
+    assert_eq!(queues.len(), 1);
+    queues.remove(0)
+}
+
+/// Receives until a receive gives nothing; answers the frames and how many were refused.
+fn drain(rx: &mut dyn RxQueue, pool: &mut Pool) -> (Vec<Vec<u8>>, u32, bool) {
+    let (mut frames, mut refused) = (Vec::new(), 0);
+    loop {
+        let mut burst = Vec::new();
+        let report = rx.rx(pool, &mut burst).unwrap();
+        assert!(burst.len() <= BURST);
+        refused += report.refused;
+        frames.extend(burst.iter().map(|packet| packet.frame().to_vec()));
+        let received = burst.len();
+        burst.into_iter().for_each(|packet| pool.give(packet));
+        if received == 0 && report.refused == 0 {
+            return (frames, refused, report.exhausted);
+        }
+    }
+}
+
+fn give_all(pool: &mut Pool, packets: Vec<Packet>) {
+    packets.into_iter().for_each(|packet| pool.give(packet));
+}
+
+#[test]
+fn a_null_port_takes_everything_and_gives_nothing() {
+    let mut port = open(&PortSpec::Null, 1).unwrap();
+    assert_eq!((port.mac(), port.link_up()), ([2, 0, 0, 0, 0, 1], true));
+    let queues = port.split(3).unwrap();
+    assert!(queues.len() == 3 && queues.iter().all(|queues| queues.rx.is_none()));
+    let mut pool = Pool::new();
+    let sent = packets(&mut pool, 100);
+    for mut queues in queues {
+        assert_eq!(queues.tx.tx(&sent), 100);
+        queues.tx.flush();
+    }
+    give_all(&mut pool, sent);
+    assert_eq!(pool.out(), 0);
+}
+
+#[test]
+fn a_pair_carries_frames_and_descriptors_both_ways() {
+    let (mut left, mut right) = pair(1, 5);
+    assert_ne!(left.mac(), right.mac());
+    let (mut left, mut right) = (one(left.split(1).unwrap()), one(right.split(1).unwrap()));
+    let mut pool = Pool::new();
+    let mut sent = packets(&mut pool, 3);
+    sent[1].offload = Offload { needs_checksum: true, checksum_start: 34, ..Offload::default() };
+    assert_eq!(left.tx.tx(&sent), 3);
+    let mut burst = Vec::new();
+    let report = right.rx.as_mut().unwrap().rx(&mut pool, &mut burst).unwrap();
+    assert_eq!((burst.len(), report), (3, RxReport::default()));
+    for (sent, received) in sent.iter().zip(&burst) {
+        assert_eq!((sent.frame(), sent.offload), (received.frame(), received.offload));
+    }
+    assert_eq!(right.tx.tx(&burst), 3);
+    let (back, refused, _) = drain(left.rx.as_mut().unwrap().as_mut(), &mut pool);
+    assert_eq!((back.len(), refused), (3, 0));
+    give_all(&mut pool, sent);
+    give_all(&mut pool, burst);
+    assert_eq!(pool.out(), 0, "every pool gets back what it gave");
+}
+
+#[test]
+fn what_a_full_pair_does_not_take_is_left_to_the_sender() {
+    let (mut left, mut right) = pair(1, 0);
+    let (mut left, mut right) = (one(left.split(1).unwrap()), one(right.split(1).unwrap()));
+    let (mut sender, mut receiver) = (Pool::new(), Pool::new());
+    let sent = packets(&mut sender, 50);
+    let (mut taken, mut received) = (0, 0);
+    for round in 0..200 {
+        taken += left.tx.tx(&sent);
+        if round % 3 == 2 {
+            received += drain(right.rx.as_mut().unwrap().as_mut(), &mut receiver).0.len();
+        }
+        assert!(taken - received <= pair::RING);
+    }
+    assert!(taken == 200 * 50, "a ring that is drained in time takes all");
+    received += drain(right.rx.as_mut().unwrap().as_mut(), &mut receiver).0.len();
+    assert_eq!((received, receiver.out()), (taken, 0));
+
+    let full: usize = (0..100).map(|_| left.tx.tx(&sent)).sum();
+    assert_eq!(full, pair::RING);
+}
+
+#[test]
+fn a_receiver_without_buffers_counts_what_it_refuses() {
+    let (mut left, mut right) = pair(1, 0);
+    let (mut left, mut right) = (one(left.split(1).unwrap()), one(right.split(1).unwrap()));
+    let (mut sender, mut receiver) = (Pool::new(), Pool::new());
+    let held: Vec<_> = std::iter::from_fn(|| receiver.take(60, DatapathPort::default())).collect();
+    assert_eq!(held.len(), Pool::SMALL_MAX);
+    let sent = packets(&mut sender, 10);
+    assert_eq!(left.tx.tx(&sent), 10);
+    let (frames, refused, _) = drain(right.rx.as_mut().unwrap().as_mut(), &mut receiver);
+    assert_eq!((frames.len(), refused), (0, 10));
+    give_all(&mut receiver, held);
+    assert_eq!(left.tx.tx(&sent), 10, "the sender has its buffers back");
+    assert_eq!(drain(right.rx.as_mut().unwrap().as_mut(), &mut receiver).0.len(), 10);
+}
+
+#[test]
+fn an_end_notices_that_the_other_is_gone_after_the_last_packet() {
+    let (mut left_port, mut right_port) = pair(1, 0);
+    let (mut left, mut right) =
+        (one(left_port.split(1).unwrap()), one(right_port.split(1).unwrap()));
+    assert!(left_port.link_up() && right_port.link_up());
+    let mut pool = Pool::new();
+    let sent = packets(&mut pool, 1);
+    assert_eq!(left.tx.tx(&sent), 1);
+    drop(left);
+    assert!(left_port.link_up() && !right_port.link_up());
+    assert_eq!(right.tx.tx(&sent), 0);
+    let (frames, _, exhausted) = drain(right.rx.as_mut().unwrap().as_mut(), &mut pool);
+    assert_eq!((frames.len(), exhausted), (1, true));
+}
+
+#[test]
+fn a_pair_runs_across_two_threads_without_losing_a_packet() {
+    const COUNT: usize = 20_000;
+    let (mut left, mut right) = pair(1, 0);
+    let (mut left, mut right) = (one(left.split(1).unwrap()), one(right.split(1).unwrap()));
+    let sender = std::thread::spawn(move || {
+        let mut pool = Pool::new();
+        let mut sent = 0;
+        while sent < COUNT {
+            let burst = packets(&mut pool, (COUNT - sent).min(BURST));
+            let taken = left.tx.tx(&burst);
+            give_all(&mut pool, burst);
+            sent += taken;
+            if taken == 0 {
+                std::thread::yield_now();
+            }
+        }
+        left
+    });
+    let (mut pool, mut received) = (Pool::new(), 0);
+    while received < COUNT {
+        received += drain(right.rx.as_mut().unwrap().as_mut(), &mut pool).0.len();
+    }
+    assert_eq!((received, pool.out()), (COUNT, 0));
+    drop(sender.join().unwrap());
+}
+
+#[test]
+fn queues_are_handed_out_once() {
+    let (mut left, _right) = pair(2, 0);
+    assert!(matches!(left.split(1), Err(PortError::OtherThreads { made: 2, wanted: 1, .. })));
+    assert_eq!(left.split(2).unwrap().len(), 2);
+    assert!(matches!(left.split(2), Err(PortError::AlreadySplit { .. })));
+}
+
+fn pcap(rx: Option<&Path>, tx: Option<&Path>, repeat: Repeat) -> Result<Box<dyn Port>, PortError> {
+    let spec = PortSpec::Pcap { rx: rx.map(Into::into), tx: tx.map(Into::into), repeat };
+    open(&spec, 9)
+}
+
+#[test]
+fn what_is_sent_to_a_file_is_received_from_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.pcap");
+    let mut pool = Pool::new();
+    let sent = packets(&mut pool, 300);
+    let mut port = pcap(None, Some(&path), Repeat::Once).unwrap();
+    for queues in port.split(3).unwrap().iter_mut().zip(sent.chunks(100)) {
+        let (queues, sent) = queues;
+        assert!(queues.rx.is_none());
+        assert_eq!(queues.tx.tx(sent), 100);
+        queues.tx.flush();
+    }
+    drop(port);
+
+    let mut port = pcap(Some(&path), None, Repeat::Once).unwrap();
+    let mut queues = port.split(2).unwrap();
+    assert!(queues[1].rx.is_none(), "the first thread receives");
+    let (frames, refused, exhausted) = drain(queues[0].rx.as_mut().unwrap().as_mut(), &mut pool);
+    assert_eq!((refused, exhausted), (0, true));
+    assert_eq!(frames, sent.iter().map(|packet| packet.frame().to_vec()).collect::<Vec<_>>());
+    assert!(matches!(port.split(2), Err(PortError::AlreadySplit { .. })));
+}
+
+#[test]
+fn an_endless_file_begins_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.pcap");
+    let mut pool = Pool::new();
+    let sent = packets(&mut pool, 5);
+    let mut writer = one(pcap(None, Some(&path), Repeat::Once).unwrap().split(1).unwrap());
+    assert_eq!(writer.tx.tx(&sent), 5);
+    drop(writer);
+
+    let mut reader = one(pcap(Some(&path), None, Repeat::Endless).unwrap().split(1).unwrap());
+    for _ in 0..10 {
+        let mut burst = Vec::new();
+        let report = reader.rx.as_mut().unwrap().rx(&mut pool, &mut burst).unwrap();
+        assert_eq!((burst.len(), report), (BURST, RxReport::default()));
+        assert_eq!(burst[7].len(), burst[2].len());
+        give_all(&mut pool, burst);
+    }
+}
+
+#[test]
+fn an_endless_file_without_packets_is_exhausted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.pcap");
+    drop(pcap(None, Some(&path), Repeat::Once).unwrap());
+    let mut reader = one(pcap(Some(&path), None, Repeat::Endless).unwrap().split(1).unwrap());
+    let mut pool = Pool::new();
+    assert_eq!(drain(reader.rx.as_mut().unwrap().as_mut(), &mut pool), (Vec::new(), 0, true));
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("no/such/folder");
+    let message = |rx, tx| pcap(rx, tx, Repeat::Once).err().map(|error| error.to_string());
+    let name = missing.display();
+    assert_eq!(message(None, Some(&missing)), Some(format!("cannot write {name}")));
+    assert_eq!(message(Some(&missing), None), Some(format!("cannot read {name}")));
+    assert_eq!(
+        message(None, Some(Path::new("/dev/full"))),
+        Some("cannot write /dev/full".to_owned())
+    );
+}
+
+#[test]
+fn a_name_that_no_device_can_have_is_refused() {
+    for device in ["", "sixteen-bytes-xx", "a/b", "a b", "a:b", "tap%d", ".", ".."] {
+        for spec in [
+            PortSpec::Tap { device: device.to_owned() },
+            PortSpec::AfPacket { device: device.to_owned() },
+        ] {
+            assert!(matches!(open(&spec, 0), Err(PortError::BadName { .. })), "{device:?}");
+        }
+    }
+}
+
+#[cfg(feature = "testing")]
+mod fuzz {
+    use proptest::prelude::*;
+    use shunt_datapath::testing::{fuzz_offload, fuzz_pcap};
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_a_fuzz_target_panic(
+            is_capture in any::<bool>(), mut data in prop::collection::vec(any::<u8>(), 0..300),
+        ) {
+            if is_capture && data.len() >= 24 {
+                data[..8].copy_from_slice(&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0]);
+                data[20..24].copy_from_slice(&[1, 0, 0, 0]);
+            }
+            fuzz_pcap(&data);
+            fuzz_offload(&data);
+        }
+    }
+}

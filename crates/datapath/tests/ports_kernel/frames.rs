@@ -1,0 +1,385 @@
+//! Single frames: each arrives as it was sent, or is counted.
+
+use std::{collections::HashMap, fs, thread, time::Duration};
+
+use shunt_datapath::{
+    Offload, Packet, Pool, PortError,
+    port::{Port, PortSpec, Queues, open},
+};
+use shunt_pipeline::DatapathPort;
+
+use crate::{give_all, in_namespace, ip, one, packet_port, tap_port};
+
+fn has_device(name: &str) -> bool {
+    fs::read_to_string("/proc/thread-self/net/dev").unwrap().contains(&format!("{name}:"))
+}
+
+/// The two ends of a cable.
+fn veth() -> (Box<dyn Port>, Box<dyn Port>) {
+    ip("link add a0 type veth peer name b0");
+    ip("link set a0 up");
+    ip("link set b0 up");
+    (packet_port("a0"), packet_port("b0"))
+}
+
+/// Whether this becomes true: the kernel tells the state of a link up to a second later.
+fn settles(is_so: impl Fn() -> bool) -> bool {
+    (0..1000).any(|_| {
+        let now = is_so();
+        if !now {
+            thread::sleep(Duration::from_millis(2));
+        }
+        now
+    })
+}
+
+/// A frame of a protocol that no stack understands.
+fn frame(number: u8, length: usize) -> Vec<u8> {
+    let mut frame = vec![number; length.max(14)];
+    frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
+    frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+    frame.truncate(length);
+    frame
+}
+
+fn tagged(mut frame: Vec<u8>, tag: [u8; 4]) -> Vec<u8> {
+    frame.splice(12..12, tag);
+    frame
+}
+
+fn packets(pool: &mut Pool, frames: &[Vec<u8>]) -> Vec<Packet> {
+    let packet = |frame: &Vec<u8>| {
+        let mut packet = pool.take(frame.len(), DatapathPort::default()).unwrap();
+        packet.frame_mut().copy_from_slice(frame);
+        packet
+    };
+    frames.iter().map(packet).collect()
+}
+
+/// Receives until `count` frames have come, or nothing has for too long.
+fn receive(queues: &mut Queues, pool: &mut Pool, count: usize) -> Vec<Vec<u8>> {
+    let (mut frames, mut idle) = (Vec::new(), 0);
+    while frames.len() < count && idle < 2000 {
+        let mut burst = Vec::new();
+        let report = queues.rx.as_mut().unwrap().rx(pool, &mut burst).unwrap();
+        assert_eq!(report.refused, 0);
+        idle = if burst.is_empty() { idle + 1 } else { 0 };
+        if burst.is_empty() {
+            thread::yield_now();
+        }
+        frames.extend(burst.iter().map(|packet| packet.frame().to_vec()));
+        give_all(pool, burst);
+    }
+    frames
+}
+
+/// The first packets that come, if any do in time.
+fn first_burst(queues: &mut Queues, pool: &mut Pool) -> Vec<Packet> {
+    let mut burst = Vec::new();
+    for _ in 0..2000 {
+        queues.rx.as_mut().unwrap().rx(pool, &mut burst).unwrap();
+        if !burst.is_empty() {
+            break;
+        }
+        thread::yield_now();
+    }
+    burst
+}
+
+/// What `from` sends is what `to` receives, and nothing comes back.
+fn crosses(from: &mut Queues, to: &mut Queues, frames: &[Vec<u8>]) {
+    let mut pool = Pool::new();
+    let sent = packets(&mut pool, frames);
+    assert_eq!(from.tx.tx(&sent), frames.len());
+    from.tx.flush();
+    assert_eq!(receive(to, &mut pool, frames.len()), frames);
+    assert_eq!(receive(from, &mut pool, 1), Vec::<Vec<u8>>::new(), "no port hears itself");
+    give_all(&mut pool, sent);
+    assert_eq!(pool.out(), 0);
+}
+
+fn every_kind_of_frame() -> Vec<Vec<u8>> {
+    let plain = (0..100).map(|number| frame(number, 60 + usize::from(number)));
+    let customer = tagged(frame(200, 60), [0x81, 0x00, 0xe0, 0x07]);
+    let service = tagged(frame(201, 1500), [0x88, 0xa8, 0x10, 0x08]);
+    let both = tagged(tagged(frame(202, 60), [0x81, 0x00, 0x00, 0x01]), [0x88, 0xa8, 0x0f, 0xff]);
+    let priority = tagged(frame(203, 60), [0x81, 0x00, 0x60, 0x00]);
+    plain.chain([customer, service, both, priority, frame(204, 1514)]).collect()
+}
+
+#[test]
+fn frames_and_their_tags_cross_a_veth() {
+    in_namespace(|| {
+        let (mut a, mut b) = veth();
+        assert!(settles(|| a.link_up() && b.link_up()));
+        assert_ne!(a.mac(), b.mac());
+        let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
+        for _ in 0..5 {
+            crosses(&mut left, &mut right, &every_kind_of_frame());
+            crosses(&mut right, &mut left, &every_kind_of_frame());
+        }
+        assert_eq!((a.counters(), b.counters()), Default::default());
+        assert!(matches!(a.split(1), Err(PortError::AlreadySplit { .. })));
+    });
+}
+
+#[test]
+fn a_frame_that_the_device_never_sends_does_not_stop_the_others() {
+    in_namespace(|| {
+        let (mut a, mut b) = veth();
+        let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
+        let frames = [frame(1, 60), frame(2, 4000), frame(3, 60), frame(4, 10), frame(5, 60)]
+            .map(|frame| frame.to_vec());
+        let mut pool = Pool::new();
+        let sent = packets(&mut pool, &frames);
+        assert_eq!(left.tx.tx(&sent), 5);
+        let received = receive(&mut right, &mut pool, 3);
+        assert_eq!(received, [frame(1, 60), frame(3, 60), frame(5, 60)]);
+        assert_eq!(a.counters().tx_dropped, 2);
+    });
+}
+
+#[test]
+fn frames_that_find_the_ring_full_are_counted_by_the_port() {
+    in_namespace(|| {
+        let (mut a, mut b) = veth();
+        let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
+        let mut pool = Pool::new();
+        let frames: Vec<_> = (0..250).map(|number| frame(number, 60)).collect();
+        let sent = packets(&mut pool, &frames);
+        for _ in 0..4 {
+            assert_eq!(left.tx.tx(&sent), 250);
+        }
+        let received = receive(&mut right, &mut pool, 1000).len() as u64;
+        assert!(received < 1000);
+        assert_eq!(b.counters().rx_dropped, 1000 - received);
+        assert_eq!(b.counters().rx_dropped, 1000 - received, "asked for twice, counted once");
+    });
+}
+
+#[test]
+fn a_port_whose_device_vanishes_reports_it() {
+    in_namespace(|| {
+        let (mut a, mut b) = veth();
+        let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
+        crosses(&mut left, &mut right, &[frame(1, 60)]);
+        ip("link del a0");
+        let mut pool = Pool::new();
+        for (port, queues) in [(&a, &mut left), (&b, &mut right)] {
+            let sent = packets(&mut pool, &[frame(1, 60)]);
+            assert_eq!(queues.tx.tx(&sent), 0);
+            give_all(&mut pool, sent);
+            let rx = queues.rx.as_mut().unwrap();
+            let error = (0..1000).find_map(|_| rx.rx(&mut pool, &mut Vec::new()).err());
+            assert!(matches!(error, Some(PortError::DeviceGone { .. })), "{error:?}");
+            assert!(!port.link_up());
+        }
+    });
+}
+
+#[test]
+fn a_port_whose_device_was_down_goes_on() {
+    in_namespace(|| {
+        let (mut a, mut b) = veth();
+        let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
+        ip("link set b0 down");
+        assert!(settles(|| !a.link_up() && !b.link_up()));
+        let mut pool = Pool::new();
+        assert_eq!(receive(&mut right, &mut pool, 1).len(), 0);
+        ip("link set b0 up");
+        assert!(settles(|| a.link_up() && b.link_up()));
+        crosses(&mut left, &mut right, &[frame(2, 60)]);
+        crosses(&mut right, &mut left, &[frame(3, 60)]);
+        ip("link set b0 down");
+        ip("link del b0");
+        let rx = right.rx.as_mut().unwrap();
+        let error = (0..1000).find_map(|_| rx.rx(&mut pool, &mut Vec::new()).err());
+        assert!(matches!(error, Some(PortError::DeviceGone { .. })), "{error:?}");
+    });
+}
+
+#[test]
+fn a_device_that_is_not_there_is_named() {
+    in_namespace(|| {
+        let Err(error) = open(&PortSpec::AfPacket { device: "eth7".to_owned() }, 0) else {
+            panic!("it was opened")
+        };
+        assert_eq!(error.to_string(), "there is no device eth7");
+        ip("link add a0 type veth peer name b0");
+        let Err(error) = open(&PortSpec::Tap { device: "a0".to_owned() }, 0) else {
+            panic!("it was opened")
+        };
+        assert!(matches!(error, PortError::InUse { .. }), "{error:?}");
+    });
+}
+
+/// A UDP datagram of a flow; only the headers matter.
+fn datagram(flow: u8, number: u8) -> Vec<u8> {
+    let mut frame = frame(number, 60);
+    frame[12..14].copy_from_slice(&[8, 0]);
+    frame[14..34].copy_from_slice(&[
+        0x45, 0, 0, 46, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, flow, 10, 1, 0, 1,
+    ]);
+    frame[34..42].copy_from_slice(&[flow, 1, 0, 53, 0, 26, 0, 0]);
+    frame
+}
+
+#[test]
+fn threads_share_a_device_and_each_flow_has_one() {
+    in_namespace(|| {
+        let (mut a, mut b) = veth();
+        let mut left = one(a.as_mut());
+        let mut right = b.split(3).unwrap();
+        let frames: Vec<_> =
+            (0..3u8).flat_map(|number| (0..40).map(move |flow| datagram(flow, number))).collect();
+        let mut pool = Pool::new();
+        let sent = packets(&mut pool, &frames);
+        assert_eq!(left.tx.tx(&sent), frames.len());
+        let (mut owner, mut received) = (HashMap::new(), 0);
+        for (thread, queues) in right.iter_mut().enumerate() {
+            let mut numbers: HashMap<u8, Vec<u8>> = HashMap::new();
+            for frame in receive(queues, &mut pool, frames.len()) {
+                assert_eq!(*owner.entry(frame[29]).or_insert(thread), thread);
+                numbers.entry(frame[29]).or_default().push(frame[59]);
+                received += 1;
+            }
+            assert!(numbers.values().all(|numbers| numbers == &[0, 1, 2]), "in order");
+        }
+        assert_eq!(received, frames.len());
+        assert!(owner.values().any(|thread| *thread != owner[&0]), "more than one receives");
+        for queues in &mut right {
+            assert_eq!(queues.tx.tx(&sent[..1]), 1);
+        }
+        assert_eq!(receive(&mut left, &mut pool, 3).len(), 3);
+        assert!(right.iter_mut().all(|queues| receive(queues, &mut pool, 1).is_empty()));
+    });
+}
+
+#[test]
+fn frames_and_their_tags_cross_a_tap() {
+    in_namespace(|| {
+        let mut tap = tap_port("tap0");
+        assert!(settles(|| tap.link_up()));
+        let mut host = packet_port("tap0");
+        assert_eq!(tap.mac(), host.mac());
+        let (mut switch, mut host) = (one(tap.as_mut()), one(host.as_mut()));
+        for _ in 0..3 {
+            crosses(&mut switch, &mut host, &every_kind_of_frame());
+            crosses(&mut host, &mut switch, &every_kind_of_frame());
+        }
+        assert_eq!(tap.counters(), Default::default());
+    });
+}
+
+#[test]
+fn a_tap_that_was_made_here_goes_with_its_last_queue() {
+    in_namespace(|| {
+        let mut tap = tap_port("tap0");
+        let mut queues = tap.split(4).unwrap();
+        assert_eq!(queues.len(), 4);
+        assert!(matches!(tap.split(1), Err(PortError::AlreadySplit { .. })));
+        queues.truncate(1);
+        assert!(has_device("tap0"));
+        drop(queues);
+        assert!(!has_device("tap0"));
+        assert!(!tap.link_up());
+        drop(tap_port("tap0"));
+    });
+}
+
+#[test]
+fn a_tap_that_vanishes_reports_it() {
+    in_namespace(|| {
+        let mut tap = tap_port("tap0");
+        let mut queues = one(tap.as_mut());
+        let mut pool = Pool::new();
+        ip("link set tap0 down");
+        let sent = packets(&mut pool, &[frame(1, 60)]);
+        assert_eq!(queues.tx.tx(&sent), 0, "it is down");
+        assert!(!tap.link_up());
+        assert_eq!(receive(&mut queues, &mut pool, 1).len(), 0);
+        ip("link del tap0");
+        assert_eq!(queues.tx.tx(&sent), 0);
+        give_all(&mut pool, sent);
+        let error = queues.rx.as_mut().unwrap().rx(&mut pool, &mut Vec::new()).err();
+        assert!(matches!(error, Some(PortError::DeviceGone { .. })), "{error:?}");
+        assert_eq!(pool.out(), 0);
+    });
+}
+
+#[test]
+fn a_tap_without_buffers_refuses_and_goes_on() {
+    in_namespace(|| {
+        let mut tap = tap_port("tap0");
+        let mut host = packet_port("tap0");
+        let (mut switch, mut host) = (one(tap.as_mut()), one(host.as_mut()));
+        let (mut pool, mut empty) = (Pool::new(), Pool::new());
+        let held: Vec<_> = std::iter::from_fn(|| empty.take(60, DatapathPort::default())).collect();
+        let sent = packets(&mut pool, &[frame(1, 60), frame(2, 60)]);
+        assert_eq!(host.tx.tx(&sent), 2);
+        let mut burst = Vec::new();
+        let report = switch.rx.as_mut().unwrap().rx(&mut empty, &mut burst).unwrap();
+        assert_eq!((burst.len(), report.refused), (0, 2));
+        give_all(&mut empty, held);
+        crosses(&mut host, &mut switch, &[frame(3, 60)]);
+    });
+}
+
+#[test]
+fn a_checksum_left_to_the_device_is_made() {
+    in_namespace(|| {
+        let (mut a, mut b) = veth();
+        let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
+        let mut pool = Pool::new();
+        let mut sent = packets(&mut pool, &[datagram(1, 9)]);
+        sent[0].offload = Offload {
+            needs_checksum: true,
+            checksum_start: 34,
+            checksum_offset: 6,
+            ..Offload::default()
+        };
+        assert_eq!(left.tx.tx(&sent), 1);
+        let burst = first_burst(&mut right, &mut pool);
+        assert_eq!(burst[0].offload, sent[0].offload, "a veth leaves it to the receiver");
+        assert_eq!(burst[0].frame(), sent[0].frame());
+    });
+}
+
+/// A TCP packet of five segments, with a tag.
+fn tagged_segments(pool: &mut Pool) -> Packet {
+    let mut frame = tagged(frame(0, 14), [0x81, 0x00, 0x00, 0x05]);
+    frame[16..18].copy_from_slice(&[8, 0]);
+    frame.extend([0x45, 0, 0x13, 0xb0, 0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    frame.extend([0, 80, 0, 81, 0, 0, 0, 9, 0, 0, 0, 0, 0x50, 0x18, 1, 0, 0, 0, 0, 0]);
+    frame.extend((0..5000).map(|number: u32| number.to_be_bytes()[3]));
+    let mut packet = packets(pool, &[frame]).remove(0);
+    packet.offload = Offload {
+        needs_checksum: true,
+        gso_type: Offload::GSO_TCPV4,
+        gso_size: 1000,
+        header_length: 58,
+        checksum_start: 38,
+        checksum_offset: 16,
+        ..Offload::default()
+    };
+    packet
+}
+
+#[test]
+fn a_tagged_packet_still_to_be_segmented_crosses_a_veth_and_a_tap() {
+    in_namespace(|| {
+        let (mut a, mut b) = veth();
+        let (mut tap, mut host) = (tap_port("tap0"), packet_port("tap0"));
+        let (left, right) = (one(a.as_mut()), one(b.as_mut()));
+        let (switch, host) = (one(tap.as_mut()), one(host.as_mut()));
+        let mut pool = Pool::new();
+        for (mut from, mut to) in [(left, right), (switch, host)] {
+            let sent = [tagged_segments(&mut pool)];
+            assert_eq!(from.tx.tx(&sent), 1);
+            let burst = first_burst(&mut to, &mut pool);
+            assert_eq!((burst[0].frame(), burst[0].offload), (sent[0].frame(), sent[0].offload));
+            give_all(&mut pool, burst);
+            give_all(&mut pool, sent.into());
+        }
+    });
+}

@@ -1,0 +1,65 @@
+//! Ports of the kernel, against a real kernel.
+//!
+//! Each test runs on a thread of its own in a network namespace of its own, which goes away with it.
+//! Where that is not permitted the tests say so and do nothing.
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers outside of test functions fail the test that calls them"
+)]
+
+mod frames;
+mod streams;
+
+use std::{fs, panic::resume_unwind, process::Command, thread};
+
+use nix::sched::{CloneFlags, unshare};
+use shunt_datapath::{
+    Packet, Pool,
+    port::{Port, PortSpec, Queues, open},
+};
+
+/// Runs `test` in a fresh network namespace, with nothing in it that speaks unasked.
+fn in_namespace(test: impl FnOnce() + Send + 'static) {
+    let thread = thread::spawn(move || {
+        if enter_namespace() {
+            test();
+        }
+    });
+    if let Err(panic) = thread.join() {
+        resume_unwind(panic);
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+fn enter_namespace() -> bool {
+    if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
+        eprintln!("skipped: needs CAP_SYS_ADMIN and CAP_NET_ADMIN to make a namespace: {error}");
+        return false;
+    }
+    // Without IPv6 no device announces itself.
+    for which in ["all", "default"] {
+        let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1");
+    }
+    true
+}
+
+fn ip(arguments: &str) {
+    let status = Command::new("ip").args(arguments.split(' ')).status().unwrap();
+    assert!(status.success(), "ip {arguments}");
+}
+
+fn packet_port(device: &str) -> Box<dyn Port> {
+    open(&PortSpec::AfPacket { device: device.to_owned() }, 0).unwrap()
+}
+
+fn tap_port(device: &str) -> Box<dyn Port> {
+    open(&PortSpec::Tap { device: device.to_owned() }, 0).unwrap()
+}
+
+fn one(port: &mut dyn Port) -> Queues {
+    port.split(1).unwrap().remove(0)
+}
+
+fn give_all(pool: &mut Pool, packets: Vec<Packet>) {
+    packets.into_iter().for_each(|packet| pool.give(packet));
+}

@@ -1,0 +1,261 @@
+//! Streams between hosts, through a switch of two ports: what the host's own stack makes of what we
+//! forward.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream, UdpSocket},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use nix::sys::{
+    epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags},
+    socket::{setsockopt, sockopt::UdpGsoSegment},
+};
+use shunt_datapath::{
+    Pool,
+    offload::finish,
+    port::{Capabilities, Port, Queues},
+};
+
+use crate::{enter_namespace, give_all, in_namespace, ip, one, packet_port, tap_port};
+
+/// How many bytes a stream carries.
+const STREAM: usize = 8 << 20;
+
+/// A host of its own: a thread in a namespace of its own.
+struct Host {
+    go: mpsc::Sender<()>,
+    done: mpsc::Receiver<usize>,
+}
+
+impl Host {
+    /// A host with the device `name` at `address`; `attach` is told where the device belongs, and
+    /// puts it there. It begins to `run` when it is told to go.
+    fn new(
+        (name, address): (&'static str, &'static str),
+        attach: impl FnOnce(&str),
+        run: fn() -> usize,
+    ) -> Self {
+        let (place, is_at) = mpsc::channel();
+        let (attached, is_attached) = mpsc::channel::<()>();
+        let (configured, is_configured) = mpsc::channel();
+        let (go, may_go) = mpsc::channel::<()>();
+        let (finished, done) = mpsc::channel();
+        thread::spawn(move || {
+            assert!(enter_namespace());
+            let link = fs::read_link("/proc/thread-self").unwrap();
+            place.send(link.file_name().unwrap().to_str().unwrap().to_owned()).unwrap();
+            is_attached.recv().unwrap();
+            ip(&format!("addr add {address}/24 dev {name}"));
+            ip(&format!("link set {name} up"));
+            configured.send(()).unwrap();
+            may_go.recv().unwrap();
+            finished.send(run()).unwrap();
+        });
+        attach(&is_at.recv().unwrap());
+        attached.send(()).unwrap();
+        is_configured.recv().unwrap();
+        Self { go, done }
+    }
+}
+
+const SERVER: &str = "10.0.0.2:5001";
+
+fn server() -> usize {
+    let socket = TcpListener::bind(SERVER).unwrap();
+    let (mut stream, _) = socket.accept().unwrap();
+    let mut buffer = vec![0; 1 << 17];
+    let mut received = 0;
+    while let Ok(count @ 1..) = stream.read(&mut buffer) {
+        assert!(buffer[..count].iter().all(|byte| *byte == 7));
+        received += count;
+    }
+    stream.write_all(b"bye").unwrap();
+    received
+}
+
+fn client() -> usize {
+    let address = SERVER.parse().unwrap();
+    let connect = || TcpStream::connect_timeout(&address, Duration::from_secs(5));
+    // The listener may not be up yet: a refused connection is tried again.
+    let mut stream = (0..1000)
+        .find_map(|_| connect().map_err(|_| thread::sleep(Duration::from_millis(2))).ok())
+        .unwrap();
+    stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.write_all(&vec![7; STREAM]).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    stream.read_to_end(&mut Vec::new()).unwrap();
+    STREAM
+}
+
+/// What a switch of two ports saw.
+#[derive(Default, Debug)]
+struct Seen {
+    packets: usize,
+    segmented: usize,
+    refused: u32,
+    /// Answers of the hosts.
+    answers: Vec<usize>,
+}
+
+/// Forwards everything between two ports until both hosts are done; `limit` takes capabilities away.
+fn switch(
+    ports: [&mut Box<dyn Port>; 2],
+    hosts: &[Host; 2],
+    limit: impl Fn(Capabilities) -> Capabilities,
+) -> Seen {
+    let capabilities = [&ports[0], &ports[1]].map(|port| limit(port.capabilities()));
+    let mut queues = ports.map(|port| one(port.as_mut()));
+    let sleep = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).unwrap();
+    for queues in &queues {
+        let fd = queues.rx.as_ref().unwrap().wait_fd().unwrap();
+        sleep.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, 0)).unwrap();
+    }
+    hosts.iter().for_each(|host| host.go.send(()).unwrap());
+    let (mut pool, mut seen) = (Pool::new(), Seen::default());
+    let mut sleeps = 0;
+    while seen.answers.len() < 2 && sleeps < 1000 {
+        let before = seen.packets;
+        for (from, to) in [(0, 1), (1, 0)] {
+            forward(&mut queues, (from, to), &capabilities[to], &mut pool, &mut seen);
+        }
+        if seen.packets == before {
+            sleeps += 1;
+            sleep.wait(&mut [EpollEvent::empty()], 10u8).unwrap();
+        } else {
+            sleeps = 0;
+        }
+        seen.answers.extend(hosts.iter().filter_map(|host| host.done.try_recv().ok()));
+    }
+    assert_eq!(pool.out(), 0);
+    seen
+}
+
+fn forward(
+    queues: &mut [Queues; 2],
+    (from, to): (usize, usize),
+    port: &Capabilities,
+    pool: &mut Pool,
+    seen: &mut Seen,
+) {
+    let (mut burst, mut out) = (Vec::new(), Vec::new());
+    let report = queues[from].rx.as_mut().unwrap().rx(pool, &mut burst).unwrap();
+    seen.refused += report.refused;
+    for packet in burst {
+        seen.packets += 1;
+        seen.segmented += usize::from(packet.offload.is_segmented());
+        finish(packet, port, pool, &mut out).unwrap();
+    }
+    queues[to].tx.tx(&out);
+    queues[to].tx.flush();
+    give_all(pool, out);
+}
+
+fn on_a_cable(device: &'static str, port: &'static str) -> impl FnOnce(&str) {
+    move |place| {
+        ip(&format!("link add {device} netns {place} type veth peer name {port}"));
+        ip(&format!("link set {port} up"));
+    }
+}
+
+fn stream_over_two_cables(limit: impl Fn(Capabilities) -> Capabilities) -> Seen {
+    let hosts = [
+        Host::new(("g0", "10.0.0.1"), on_a_cable("g0", "p0"), client),
+        Host::new(("s0", "10.0.0.2"), on_a_cable("s0", "p1"), server),
+    ];
+    switch([&mut packet_port("p0"), &mut packet_port("p1")], &hosts, limit)
+}
+
+#[test]
+fn a_tcp_stream_crosses_two_cables_as_it_comes() {
+    in_namespace(|| {
+        let seen = stream_over_two_cables(|capabilities| capabilities);
+        assert_eq!(seen.answers, [STREAM, STREAM], "{seen:?}");
+        assert!(seen.segmented > 0 && seen.refused == 0, "{seen:?}");
+    });
+}
+
+#[test]
+fn a_tcp_stream_crosses_two_cables_segmented_in_software() {
+    in_namespace(|| {
+        let seen = stream_over_two_cables(|capabilities| Capabilities {
+            tx_checksum: false,
+            tx_segmentation: false,
+            ..capabilities
+        });
+        assert_eq!(seen.answers, [STREAM, STREAM], "{seen:?}");
+        assert!(seen.segmented > 0 && seen.refused == 0, "{seen:?}");
+    });
+}
+
+#[test]
+fn a_tcp_stream_crosses_from_a_tap_to_a_cable() {
+    in_namespace(|| {
+        let mut tap = tap_port("tap0");
+        let hosts = [
+            Host::new(
+                ("tap0", "10.0.0.1"),
+                |place| ip(&format!("link set tap0 netns {place}")),
+                client,
+            ),
+            Host::new(("s0", "10.0.0.2"), on_a_cable("s0", "p1"), server),
+        ];
+        let seen = switch([&mut tap, &mut packet_port("p1")], &hosts, |capabilities| capabilities);
+        assert_eq!(seen.answers, [STREAM, STREAM], "{seen:?}");
+        assert!(seen.segmented > 0 && seen.refused == 0, "{seen:?}");
+    });
+}
+
+const DATAGRAMS: usize = 20;
+const DATAGRAM: usize = 1000;
+
+fn udp_server() -> usize {
+    let socket = UdpSocket::bind(SERVER).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut buffer = [0; 2000];
+    (0..DATAGRAMS)
+        .map(|number| {
+            let (length, client) = socket.recv_from(&mut buffer).unwrap();
+            assert!(buffer[..length].iter().all(|byte| usize::from(*byte) == number));
+            socket.send_to(b"ack", client).unwrap();
+            length
+        })
+        .sum()
+}
+
+fn udp_client() -> usize {
+    let socket = UdpSocket::bind("10.0.0.1:0").unwrap();
+    setsockopt(&socket, UdpGsoSegment, &i32::try_from(DATAGRAM).unwrap()).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let data: Vec<_> =
+        (0..DATAGRAMS).flat_map(|number| vec![u8::try_from(number).unwrap(); DATAGRAM]).collect();
+    // The server may not be up yet: what nobody answers is sent again.
+    let mut answer = [0; 3];
+    for _ in 0..100 {
+        if socket.send_to(&data, SERVER).is_ok() && socket.recv(&mut answer).is_ok() {
+            return data.len();
+        }
+    }
+    0
+}
+
+#[test]
+fn udp_segments_made_in_software_are_the_datagrams() {
+    in_namespace(|| {
+        let hosts = [
+            Host::new(("g0", "10.0.0.1"), on_a_cable("g0", "p0"), udp_client),
+            Host::new(("s0", "10.0.0.2"), on_a_cable("s0", "p1"), udp_server),
+        ];
+        let ports = [&mut packet_port("p0"), &mut packet_port("p1")];
+        let seen = switch(ports, &hosts, |capabilities| Capabilities {
+            tx_checksum: false,
+            tx_segmentation: false,
+            ..capabilities
+        });
+        assert_eq!(seen.answers, [DATAGRAMS * DATAGRAM; 2], "{seen:?}");
+        assert!(seen.segmented > 0 && seen.refused == 0, "{seen:?}");
+    });
+}

@@ -1,0 +1,210 @@
+//! What happens to a packet: outputs, header changes, tags, punts, offloads.
+
+use shunt_datapath::{Command, DropReason, NO_INGRESS, Offload, command::Injection};
+use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, testing::packet::PacketBuilder};
+use shunt_pipeline::{Action, ControllerAction, PacketInReason};
+
+use crate::harness::{BRIDGE, Switch, output, rule};
+
+fn udp() -> PacketBuilder {
+    PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1000, 53).payload(b"payload".to_vec())
+}
+
+/// What a switch with one rule makes of a frame from port 1: frames by output port.
+fn check(actions: Vec<Action>, frame: &[u8], expected: &[(u32, Vec<u8>)]) -> Switch {
+    let mut switch = Switch::new(1, 4, Default::default());
+    switch.apply(&[rule(1, Match::any(), actions)]);
+    // By translation, then by the wildcard cache, then by the exact-match cache.
+    for round in 0..3 {
+        assert!(switch.send(0, 1, frame));
+        switch.settle();
+        for port in 1..=4 {
+            let wanted: Vec<&Vec<u8>> =
+                expected.iter().filter(|(own, _)| *own == port).map(|(_, frame)| frame).collect();
+            let came = switch.receive(0, port);
+            assert_eq!(came.iter().collect::<Vec<_>>(), wanted, "port {port} in round {round}");
+        }
+    }
+    assert_eq!(switch.counters(0).unaccounted(), 0);
+    switch
+}
+
+fn set(field: FieldId, value: u128) -> Action {
+    Action::SetField { field, value, mask: field.value_max() }
+}
+
+#[test]
+fn a_packet_goes_where_the_rule_says() {
+    let frame = udp().build();
+    let switch = check(vec![output(2)], &frame, &[(2, frame.clone())]);
+    assert_eq!(switch.counters(0).upcalls.get(), 1);
+    assert_eq!(switch.counters(0).copied.get(), 0, "a single output is a move");
+}
+
+#[test]
+fn every_output_sees_the_packet_as_it_is_at_that_point() {
+    let before = udp().build();
+    let after = PacketBuilder::ipv4([10, 0, 0, 1], [192, 0, 2, 1])
+        .udp(1000, 53)
+        .payload(b"payload".to_vec());
+    let actions = vec![output(2), set(FieldId::Ipv4Dst, 0xc000_0201), output(3), output(4)];
+    let after = after.build();
+    check(actions, &before, &[(2, before.clone()), (3, after.clone()), (4, after)]);
+}
+
+#[test]
+fn tags_are_pushed_set_and_popped() {
+    let plain = udp().build();
+    let tagged = udp().tag(0x8100, 7).build();
+    let push = [Action::PushVlan { ethertype: 0x8100 }, set(FieldId::VlanVid, 0x1007), output(2)];
+    check(push.to_vec(), &plain, &[(2, tagged.clone())]);
+    check(vec![output(3), Action::PopVlan, output(2)], &tagged, &[(3, tagged.clone()), (2, plain)]);
+}
+
+#[test]
+fn a_header_behind_a_pushed_tag_is_still_found() {
+    let plain = udp().build();
+    let changed = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2])
+        .udp(1000, 54)
+        .payload(b"payload".to_vec())
+        .tag(0x8100, 7)
+        .build();
+    let actions = vec![
+        Action::PushVlan { ethertype: 0x8100 },
+        set(FieldId::VlanVid, 0x1007),
+        set(FieldId::UdpDst, 54),
+        output(2),
+    ];
+    check(actions, &plain, &[(2, changed)]);
+}
+
+#[test]
+fn a_truncated_copy_leaves_the_packet_whole() {
+    let frame = udp().build();
+    let cut = Action::OutputTruncated { port: PortNo::new(2), max_len: 20 };
+    let expected = [(2, frame[..20].to_vec()), (3, frame.clone())];
+    check(vec![cut.clone(), output(3)], &frame, &expected);
+    check(vec![output(3), cut], &frame, &expected);
+}
+
+#[test]
+fn a_packet_does_not_go_back_where_it_came_from_unless_told_so() {
+    let frame = udp().build();
+    let switch = check(vec![output(1)], &frame, &[]);
+    assert_eq!(switch.counters(0).dropped[DropReason::Hairpin as usize].get(), 3);
+    let back = Action::Output { port: PortNo::IN_PORT, max_len: 0 };
+    check(vec![back], &frame, &[(1, frame.clone())]);
+}
+
+#[test]
+fn a_flood_reaches_all_other_ports() {
+    let frame = udp().build();
+    let flood = Action::Output { port: PortNo::FLOOD, max_len: 0 };
+    let expected: Vec<_> = (2..=4).map(|port| (port, frame.clone())).collect();
+    check(vec![flood], &frame, &expected);
+}
+
+#[test]
+fn without_actions_a_packet_is_dropped_by_policy() {
+    let switch = check(vec![], &udp().build(), &[]);
+    assert_eq!(switch.counters(0).dropped[DropReason::Policy as usize].get(), 3);
+    assert_eq!(switch.counters(0).upcalls.get(), 1, "the drop is cached");
+}
+
+#[test]
+fn a_packet_for_the_controller_says_where_it_comes_from() {
+    let frame = udp().build();
+    let controller = Action::Controller(Box::new(ControllerAction {
+        max_len: 128,
+        controller_id: 5,
+        reason: PacketInReason::Action,
+        userdata: Box::new([1, 2, 3]),
+    }));
+    let mut switch = check(vec![controller, output(2)], &frame, &[(2, frame.clone())]);
+    assert_eq!(switch.counters(0).punted.get(), 3);
+    for _ in 0..3 {
+        let packet_in = switch.controls[0].packet_ins.pop().unwrap();
+        assert_eq!(packet_in.frame, frame);
+        assert_eq!((packet_in.punt.bridge, packet_in.punt.controller_id), (BRIDGE, 5));
+        assert_eq!(&packet_in.punt.userdata[..], [1, 2, 3]);
+    }
+}
+
+#[test]
+fn a_checksum_that_is_due_stays_due_through_a_rewrite() {
+    let mut switch = Switch::new(1, 2, Default::default());
+    let actions = vec![set(FieldId::Ipv4Dst, 0xc000_0201), output(2)];
+    switch.apply(&[rule(1, Match::any(), actions)]);
+    let frame = udp().build();
+    // The field holds the folded sum of the pseudo-header.
+    let partial = |frame: &mut [u8]| {
+        let header = &frame[26..34];
+        let words = header.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
+        let sum = words.sum::<u32>() + 17 + u32::try_from(frame.len() - 34).unwrap();
+        let folded = u16::try_from(sum % 0xffff).unwrap();
+        frame[40..42].copy_from_slice(&folded.to_be_bytes());
+    };
+    let mut sent = frame.clone();
+    partial(&mut sent);
+    let offload = Offload {
+        needs_checksum: true,
+        checksum_start: 34,
+        checksum_offset: 6,
+        ..Offload::default()
+    };
+    assert!(switch.send_with(0, 1, &sent, |packet| packet.offload = offload));
+    switch.settle();
+    let mut expected = frame;
+    expected[30..34].copy_from_slice(&[192, 0, 2, 1]);
+    partial(&mut expected);
+    let came = switch.receive(0, 2).remove(0);
+    assert_eq!(came[40..42], expected[40..42]);
+}
+
+#[test]
+fn a_packet_out_runs_its_actions_without_the_caches() {
+    let mut switch = Switch::new(1, 3, Default::default());
+    let frame = udp().build();
+    let mut key = FlowKey::ZERO;
+    shunt_flow::extract::extract(&frame, Default::default(), &mut key);
+    key.set_bridge(u64::from(BRIDGE.number()));
+    key.set_in_port(PortNo::CONTROLLER);
+    let version = switch.pipeline.version();
+    let traversal = switch.pipeline.translate_actions(&key, &[output(3), output(2)], version);
+    let injection =
+        Injection { frame: frame.clone(), ingress: NO_INGRESS, traversal: traversal.into() };
+    switch.controls[0].send(Command::Inject(Box::new(injection))).unwrap();
+    switch.settle();
+    assert_eq!((switch.receive(0, 2), switch.receive(0, 3)), (vec![frame.clone()], vec![frame]));
+    let counters = switch.counters(0);
+    assert_eq!((counters.injected.get(), counters.unaccounted()), (1, 0));
+    assert_eq!(counters.entries.get(), 0);
+}
+
+#[test]
+fn a_packet_of_a_port_without_a_bridge_is_dropped() {
+    let mut switch = Switch::new(1, 2, Default::default());
+    let port = shunt_pipeline::DatapathPort::new(1);
+    let nowhere = Command::Bind(port, shunt_pipeline::BridgeId::new(9), PortNo::new(1));
+    switch.controls[0].send(nowhere).unwrap();
+    assert!(switch.send(0, 1, &udp().build()));
+    switch.settle();
+    assert_eq!(switch.counters(0).dropped[DropReason::NoBridge as usize].get(), 1);
+}
+
+#[test]
+fn entries_look_at_no_more_than_the_rule_does() {
+    let mut switch = Switch::new(1, 2, Default::default());
+    let mut key = FlowKey::ZERO;
+    let mut mask = FlowMask::EMPTY;
+    key.set_in_port(PortNo::new(1));
+    mask.add_field(FieldId::InPort);
+    switch.apply(&[rule(1, Match::new(&key, &mask), vec![output(2)])]);
+    for host in 0..50 {
+        let frame = PacketBuilder::ipv4([10, 0, 0, host], [10, 0, 1, host]).udp(1, 2).build();
+        assert!(switch.send(0, 1, &frame));
+    }
+    switch.settle();
+    assert_eq!(switch.receive(0, 2).len(), 50);
+    assert_eq!((switch.counters(0).upcalls.get(), switch.counters(0).masks.get()), (1, 1));
+}

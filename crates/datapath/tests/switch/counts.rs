@@ -1,0 +1,183 @@
+//! Counts: every packet has one end, every hit is credited once.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use shunt_datapath::{
+    Command, DropReason, ThreadConfig,
+    cache::{CacheConfig, ExactConfig},
+    thread::QueueSizes,
+};
+use shunt_flow::{FieldId, FlowKey, FlowMask, Match, testing::packet::PacketBuilder};
+use shunt_pipeline::{Action, ControllerAction, PacketInReason, RuleFilter};
+
+use crate::harness::{BRIDGE, Switch, output, rule};
+
+fn to(host: u8) -> Vec<u8> {
+    PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, host]).udp(1, 2).build()
+}
+
+fn matching(host: u8) -> Match {
+    let mut key = FlowKey::ZERO;
+    let mut mask = FlowMask::EMPTY;
+    for (field, value) in
+        [(FieldId::EthType, 0x0800), (FieldId::Ipv4Dst, 0x0a00_0000 | u128::from(host))]
+    {
+        key.set_field(field, value);
+        mask.add_field(field);
+    }
+    Match::new(&key, &mask)
+}
+
+fn controller() -> Action {
+    Action::Controller(Box::new(ControllerAction {
+        max_len: 0xffff,
+        controller_id: 0,
+        reason: PacketInReason::Action,
+        userdata: Box::new([]),
+    }))
+}
+
+#[test]
+fn what_came_in_is_sent_punted_dropped_or_held_at_the_end_of_every_turn() {
+    let config = ThreadConfig {
+        translations_per_turn: 1,
+        waiting_per_port: 4,
+        caches: CacheConfig { entries_max: 4, exact: ExactConfig { lines: 16, insert_inverse: 2 } },
+        ..ThreadConfig::default()
+    };
+    let sizes = QueueSizes { packet_ins: 8, reports: 16, ..QueueSizes::default() };
+    let mut switch = Switch::with_sizes(1, 3, config, sizes);
+    switch.apply(&[
+        rule(1, matching(1), vec![output(2), output(3)]),
+        rule(1, matching(2), vec![controller(), output(2)]),
+        rule(1, matching(3), vec![]),
+        rule(1, matching(4), vec![output(1)]),
+        rule(1, matching(5), vec![output(3)]),
+        rule(0, Match::any(), vec![Action::Output { port: shunt_flow::PortNo::FLOOD, max_len: 0 }]),
+    ]);
+    let mut held_most = 0;
+    for round in 0..400_u32 {
+        for index in 0..40 {
+            switch.send(0, 1, &to(u8::try_from((round * 7 + index * 3) % 40).unwrap()));
+        }
+        switch.turn(0);
+        let counters = switch.counters(0);
+        assert_eq!(counters.unaccounted(), 0, "after round {round}");
+        held_most = held_most.max(counters.held.get());
+        if round % 100 == 99 {
+            switch.receive(0, 2);
+        }
+    }
+    switch.settle();
+    let counters = switch.counters(0);
+    assert!(held_most > 0 && counters.held.get() == 0);
+    for reason in [
+        DropReason::Policy,
+        DropReason::Hairpin,
+        DropReason::WaitingFull,
+        DropReason::TxFull,
+        DropReason::PacketInFull,
+    ] {
+        assert!(counters.dropped[reason as usize].get() > 0, "{reason:?}");
+    }
+    assert!(counters.refused_full.get() + counters.refused_ring.get() > 0);
+    let traffic = &switch.traffic;
+    let sent: u64 = traffic.values().map(|port| port[0].tx_packets.get()).sum();
+    let received: u64 = traffic.values().map(|port| port[0].rx_packets.get()).sum();
+    assert_eq!((sent, received), (counters.sent.get(), counters.received.get()));
+}
+
+#[test]
+fn a_pull_credits_every_hit_to_its_rule_once() {
+    let mut switch = Switch::new(2, 2, ThreadConfig::default());
+    switch.apply(&[rule(1, matching(1), vec![output(2)]), rule(1, matching(2), vec![])]);
+    let frames = [to(1), to(2), to(3)];
+    for index in 0..300 {
+        assert!(switch.send(index % 2, 1, &frames[index % 3]));
+        if index % 10 == 0 {
+            switch.settle();
+            switch.receive(index % 2, 2);
+        }
+    }
+    switch.settle();
+    let (sender, answers) = mpsc::channel();
+    for control in &mut switch.controls {
+        let sender = sender.clone();
+        control.send(Command::Pull(Box::new(move |()| sender.send(()).unwrap()))).unwrap();
+    }
+    switch.settle();
+    assert_eq!(answers.try_iter().count(), 2);
+    let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
+    assert_eq!(rules.len(), 2);
+    for (rule, frame) in rules.iter().zip(&frames) {
+        let totals = rule.stats.totals();
+        assert_eq!((totals.packets, totals.bytes), (100, 100 * frame.len() as u64));
+    }
+    let table = &switch.pipeline.table_stats(BRIDGE)[0];
+    assert_eq!((table.lookups, table.matches), (300, 200));
+}
+
+#[test]
+fn a_pull_waits_for_what_was_counted_before_it() {
+    let mut switch = Switch::new(1, 2, ThreadConfig::default());
+    let rules: Vec<_> = (0..200).map(|host| rule(1, matching(host), vec![output(2)])).collect();
+    switch.apply(&rules);
+    for host in 0..200 {
+        assert!(switch.send(0, 1, &to(host)));
+        switch.turn(0);
+    }
+    // Packets keep coming, so the thread is not idle and credits only what is asked for.
+    let done = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&done);
+    let pull = Command::Pull(Box::new(move |()| flag.store(true, Ordering::Relaxed)));
+    switch.controls[0].send(pull).unwrap();
+    while !done.load(Ordering::Relaxed) {
+        assert!(switch.send(0, 1, &to(0)));
+        switch.turn(0);
+        switch.receive(0, 2);
+    }
+    for rule in switch.pipeline.rules(BRIDGE, &RuleFilter::all()) {
+        assert!(rule.stats.totals().packets >= 1);
+    }
+}
+
+#[test]
+fn what_an_expired_or_evicted_entry_counted_is_credited() {
+    let mut switch = Switch::new(1, 2, ThreadConfig::default());
+    switch.apply(&[rule(1, matching(1), vec![output(2)]), rule(1, matching(2), vec![output(2)])]);
+    let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
+    assert!(switch.send(0, 1, &to(1)) && switch.send(0, 1, &to(2)));
+    // No idle turn in between: nothing was credited before the entries go.
+    switch.turn(0);
+    switch.desk.turn();
+    switch.wait(Duration::from_secs(20));
+    assert_eq!(switch.counters(0).entries.get(), 2);
+    switch.settle();
+    assert_eq!(switch.counters(0).expired.get(), 2);
+    assert_eq!((switch.counters(0).entries.get(), switch.desk.watched()), (0, 0));
+    assert!(rules.iter().all(|rule| rule.stats.totals().packets == 1));
+}
+
+#[test]
+fn a_dump_shows_every_entry_with_all_that_it_counted() {
+    let mut switch = Switch::new(1, 2, ThreadConfig::default());
+    switch.apply(&[rule(1, matching(1), vec![output(2)])]);
+    for _ in 0..5 {
+        assert!(switch.send(0, 1, &to(1)) && switch.send(0, 1, &to(9)));
+        switch.settle();
+    }
+    let (sender, answer) = mpsc::channel();
+    let dump = Command::Dump(Box::new(move |entries| sender.send(entries).unwrap()));
+    switch.controls[0].send(dump).unwrap();
+    switch.settle();
+    let mut packets: Vec<u64> = answer.recv().unwrap().iter().map(|entry| entry.packets).collect();
+    packets.sort_unstable();
+    assert_eq!(packets, [5, 5]);
+}

@@ -1,0 +1,224 @@
+//! A switch without threads: pipeline, desk and packet threads, turned by the test, with the far
+//! ends of its ports in the test's hand.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use shunt_datapath::{
+    Command, DeskEnds, EvictionDesk, Packet, PacketThread, Pool, ThreadConfig, ThreadCounters,
+    Waker,
+    command::ThreadPort,
+    metrics::PortTraffic,
+    port::{Port, Queues, pair::pair},
+    thread::{ControlEnds, QueueSizes, Wakers, thread_ends},
+};
+use shunt_flow::{Match, PortNo};
+use shunt_pipeline::{
+    Action, BridgeId, BridgeSettings, Change, Cookie, DatapathPort, FlowFlags, FlowMod,
+    FlowModCommand, Instructions, Iterative, OwnerId, Pipeline, PortConfig, PortInfo, PortKind,
+    Priority, TableId, TableSelector, Time,
+};
+
+/// The bridge that every port is on.
+pub(crate) const BRIDGE: BridgeId = BridgeId::new(1);
+
+/// A switch whose every step is the test's.
+pub(crate) struct Switch {
+    pub(crate) pipeline: Arc<Pipeline>,
+    pub(crate) desk: EvictionDesk,
+    pub(crate) threads: Vec<PacketThread>,
+    pub(crate) controls: Vec<ControlEnds>,
+    /// What is counted of each port, by thread.
+    pub(crate) traffic: BTreeMap<u32, Vec<Arc<PortTraffic>>>,
+    /// Far ends by port, then by thread.
+    hosts: BTreeMap<u32, Vec<Queues>>,
+    pool: Pool,
+    pub(crate) now: Time,
+}
+
+impl Switch {
+    /// A switch of `threads` packet threads and ports 1 to `ports`.
+    pub(crate) fn new(threads: u16, ports: u32, config: ThreadConfig) -> Self {
+        Self::with_sizes(threads, ports, config, QueueSizes::default())
+    }
+
+    pub(crate) fn with_sizes(
+        threads: u16,
+        ports: u32,
+        config: ThreadConfig,
+        sizes: QueueSizes,
+    ) -> Self {
+        let pipeline = Arc::new(Pipeline::new(7));
+        pipeline.add_bridge(BRIDGE, BridgeSettings::default());
+        pipeline.set_ports(BRIDGE, (1..=ports).map(port_info).collect()).unwrap();
+        let mut switch = Self::over(pipeline, threads, config, sizes);
+        (1..=ports).for_each(|port| switch.add_port(port, BRIDGE, PortNo::new(port)));
+        switch.settle();
+        switch
+    }
+
+    /// A switch without ports, at the newest version of a pipeline.
+    pub(crate) fn over(
+        pipeline: Arc<Pipeline>,
+        threads: u16,
+        config: ThreadConfig,
+        sizes: QueueSizes,
+    ) -> Self {
+        let version = pipeline.version();
+        let waker = Arc::new(Waker::new().unwrap());
+        let wakers = Wakers { desk: Arc::clone(&waker), control: Arc::new(Waker::new().unwrap()) };
+        let mut ends: Vec<DeskEnds> = Vec::new();
+        let (mut own, mut controls) = (Vec::new(), Vec::new());
+        for index in 0..threads {
+            let made = thread_ends(OwnerId(index), version, sizes, wakers.clone()).unwrap();
+            own.push(PacketThread::new(config, Arc::clone(&pipeline), made.0));
+            controls.push(made.1);
+            ends.push(made.2);
+        }
+        let engine = Box::new(Iterative::new(Arc::clone(&pipeline)));
+        let (desk, _) = EvictionDesk::new(engine, version, ends, waker);
+        Self {
+            pipeline,
+            desk,
+            threads: own,
+            controls,
+            traffic: BTreeMap::new(),
+            hosts: BTreeMap::new(),
+            pool: Pool::new(),
+            now: Time::ZERO.after(Duration::from_secs(1)),
+        }
+    }
+
+    /// Gives every thread a port, which is `number` in `bridge`.
+    pub(crate) fn add_port(&mut self, port: u32, bridge: BridgeId, number: PortNo) {
+        let threads = u16::try_from(self.threads.len()).unwrap();
+        let (mut near, mut far) = pair(threads, u64::from(port) * 2);
+        let capabilities = near.capabilities();
+        let mut traffic = Vec::new();
+        for (control, queues) in self.controls.iter_mut().zip(near.split(threads).unwrap()) {
+            traffic.push(Arc::<PortTraffic>::default());
+            let added = ThreadPort {
+                port: DatapathPort::new(port),
+                bridge,
+                number,
+                capabilities,
+                queues,
+                traffic: Arc::clone(&traffic[traffic.len() - 1]),
+            };
+            control.send(Command::AddPort(Box::new(added))).unwrap();
+        }
+        self.traffic.insert(port, traffic);
+        self.hosts.insert(port, far.split(threads).unwrap());
+    }
+
+    /// Hands a change to the desk.
+    pub(crate) fn change(&mut self, change: &Change) {
+        if change.version > self.desk.version() {
+            self.desk.take_in();
+            self.desk.apply(change.version, &change.deltas);
+        }
+    }
+
+    /// Applies flow-mods, and lets every thread hear of it.
+    pub(crate) fn apply(&mut self, mods: &[FlowMod]) {
+        let change = self.pipeline.apply(BRIDGE, mods, self.now).unwrap();
+        self.change(&change);
+        self.settle();
+    }
+
+    /// Puts a frame on the wire to a port, to be received by a thread. `false`: the wire is full.
+    pub(crate) fn send(&mut self, thread: usize, port: u32, frame: &[u8]) -> bool {
+        self.send_with(thread, port, frame, |_| {})
+    }
+
+    pub(crate) fn send_with(
+        &mut self,
+        thread: usize,
+        port: u32,
+        frame: &[u8],
+        change: impl FnOnce(&mut Packet),
+    ) -> bool {
+        let mut packet = self.pool.take(frame.len(), DatapathPort::new(port)).unwrap();
+        packet.frame_mut().copy_from_slice(frame);
+        change(&mut packet);
+        let packets = [packet];
+        let sent = self.hosts.get_mut(&port).unwrap()[thread].tx.tx(&packets);
+        packets.into_iter().for_each(|packet| self.pool.give(packet));
+        sent == 1
+    }
+
+    /// Takes what a thread has sent out of a port, in order.
+    pub(crate) fn receive(&mut self, thread: usize, port: u32) -> Vec<Vec<u8>> {
+        let mut frames = Vec::new();
+        loop {
+            let mut burst = Vec::new();
+            let rx = self.hosts.get_mut(&port).unwrap()[thread].rx.as_mut().unwrap();
+            rx.rx(&mut self.pool, &mut burst).unwrap();
+            if burst.is_empty() {
+                return frames;
+            }
+            for packet in burst {
+                frames.push(packet.frame().to_vec());
+                self.pool.give(packet);
+            }
+        }
+    }
+
+    /// Turns one thread; answers whether it did anything.
+    pub(crate) fn turn(&mut self, thread: usize) -> bool {
+        self.threads[thread].turn(self.now).worked
+    }
+
+    /// Turns everything until nothing is left to do.
+    pub(crate) fn settle(&mut self) {
+        let mut worked = true;
+        while worked {
+            worked = self.desk.turn();
+            for thread in 0..self.threads.len() {
+                worked |= self.turn(thread);
+            }
+        }
+    }
+
+    pub(crate) fn counters(&self, thread: usize) -> &ThreadCounters {
+        self.threads[thread].counters()
+    }
+
+    /// Lets time pass.
+    pub(crate) fn wait(&mut self, time: Duration) {
+        self.now = self.now.after(time);
+    }
+}
+
+pub(crate) fn port_info(number: u32) -> PortInfo {
+    PortInfo {
+        number: PortNo::new(number),
+        name: format!("p{number}"),
+        kind: PortKind::Datapath(DatapathPort::new(number)),
+        config: PortConfig::default(),
+        link_up: true,
+        mac: [2, 0, 0, 0, 0, u8::try_from(number).unwrap()],
+    }
+}
+
+/// A rule of table 0.
+pub(crate) fn rule(priority: u16, matching: Match, actions: Vec<Action>) -> FlowMod {
+    FlowMod {
+        command: FlowModCommand::Add,
+        table: TableSelector::One(TableId::FIRST),
+        matching,
+        priority: Priority::new(priority),
+        cookie: Cookie::new(0),
+        cookie_mask: 0,
+        idle_timeout: Duration::ZERO,
+        hard_timeout: Duration::ZERO,
+        importance: 0,
+        flags: FlowFlags::default(),
+        out_port: PortNo::ANY,
+        out_group: 0xffff_ffff,
+        instructions: Instructions { apply: actions.into(), ..Instructions::default() },
+    }
+}
+
+pub(crate) fn output(port: u32) -> Action {
+    Action::Output { port: PortNo::new(port), max_len: 0 }
+}

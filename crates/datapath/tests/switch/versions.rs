@@ -1,0 +1,128 @@
+//! Versions: adopted between batches, answered, and nothing stale is hit afterwards.
+
+use shunt_datapath::ThreadConfig;
+use shunt_flow::{Match, testing::packet::PacketBuilder};
+use shunt_pipeline::Version;
+
+use crate::{
+    harness::{BRIDGE, Switch, output, rule},
+    waiting::{flow, per_flow},
+};
+
+fn frame() -> Vec<u8> {
+    PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2).build()
+}
+
+#[test]
+fn a_barrier_waits_for_every_thread() {
+    let mut switch = Switch::new(2, 3, ThreadConfig::default());
+    let mods = [rule(1, Match::any(), vec![output(2)])];
+    let change = switch.pipeline.apply(BRIDGE, &mods, switch.now).unwrap();
+    let before = switch.desk.answered();
+    switch.change(&change);
+    switch.turn(0);
+    assert_eq!(switch.desk.answered(), before, "the other has not answered");
+    switch.turn(1);
+    assert_eq!(switch.desk.answered(), change.version);
+    assert_eq!(switch.controls[0].answered(), change.version);
+}
+
+#[test]
+fn a_packet_fares_by_the_version_that_its_thread_is_at() {
+    let mut switch = Switch::new(2, 3, ThreadConfig::default());
+    switch.apply(&[rule(1, Match::any(), vec![output(2)])]);
+    let send = |switch: &mut Switch| {
+        for thread in 0..2 {
+            assert!(switch.send(thread, 1, &frame()));
+        }
+    };
+    send(&mut switch);
+    switch.settle();
+    assert_eq!((switch.receive(0, 2).len(), switch.receive(1, 2).len()), (1, 1));
+
+    let mods = [rule(2, Match::any(), vec![output(3)])];
+    let change = switch.pipeline.apply(BRIDGE, &mods, switch.now).unwrap();
+    // Published, but no thread has heard of it: all is as before.
+    send(&mut switch);
+    switch.turn(0);
+    switch.turn(1);
+    assert_eq!((switch.receive(0, 2).len(), switch.receive(1, 2).len()), (1, 1));
+    // One thread hears of it.
+    switch.change(&change);
+    send(&mut switch);
+    switch.turn(0);
+    assert_eq!((switch.receive(0, 2).len(), switch.receive(0, 3).len()), (0, 1));
+    switch.turn(1);
+    assert_eq!((switch.receive(1, 2).len(), switch.receive(1, 3).len()), (0, 1));
+    assert_eq!(switch.counters(0).evicted.get(), 1);
+}
+
+#[test]
+fn an_update_leaves_entries_alone_that_it_does_not_touch() {
+    let mut switch = Switch::new(1, 3, ThreadConfig::default());
+    switch.apply(&[rule(9, Match::any(), vec![output(2)])]);
+    assert!(switch.send(0, 1, &frame()));
+    switch.settle();
+    // It ranks lower than the rule that decided.
+    switch.apply(&[rule(1, Match::any(), vec![output(3)])]);
+    assert!(switch.send(0, 1, &frame()));
+    switch.settle();
+    let counters = switch.counters(0);
+    assert_eq!((counters.evicted.get(), counters.upcalls.get()), (0, 1));
+}
+
+#[test]
+fn an_install_that_nobody_has_looked_at_goes_with_the_next_version() {
+    let mut switch = Switch::new(1, 3, ThreadConfig::default());
+    switch.apply(&[rule(9, Match::any(), vec![output(2)])]);
+    assert!(switch.send(0, 1, &frame()));
+    switch.turn(0);
+    assert_eq!(switch.counters(0).entries.get(), 1);
+    // The desk computes before it has taken in the install (rule 6 is not kept by this test).
+    let mods = [rule(10, Match::any(), vec![output(3)])];
+    let change = switch.pipeline.apply(BRIDGE, &mods, switch.now).unwrap();
+    switch.desk.apply(change.version, &change.deltas);
+    switch.turn(0);
+    assert_eq!((switch.counters(0).raced.get(), switch.counters(0).evicted.get()), (1, 0));
+    assert!(switch.send(0, 1, &frame()));
+    switch.settle();
+    assert_eq!((switch.receive(0, 2).len(), switch.receive(0, 3).len()), (1, 1));
+    assert_eq!(switch.desk.totals().late, 1);
+    assert_eq!(switch.desk.watched(), 1);
+}
+
+#[test]
+fn a_packet_that_waits_is_decided_by_the_version_of_the_turn_that_serves_it() {
+    let config = ThreadConfig { translations_per_turn: 1, ..ThreadConfig::default() };
+    let mut switch = Switch::new(1, 3, config);
+    switch.apply(&[per_flow(1, 2)]);
+    assert!(switch.send(0, 1, &flow(1)) && switch.send(0, 1, &flow(2)));
+    switch.turn(0);
+    assert_eq!((switch.threads[0].held(), switch.receive(0, 2)), (1, vec![flow(1)]));
+    switch.apply(&[per_flow(2, 3)]);
+    assert_eq!((switch.receive(0, 2), switch.receive(0, 3)), (vec![], vec![flow(2)]));
+}
+
+#[test]
+fn evicted_entries_are_dropped_at_once_and_buried_a_few_a_turn() {
+    let mut switch = Switch::new(1, 2, ThreadConfig::default());
+    switch.apply(&[per_flow(1, 2)]);
+    for number in 0..2000_u16 {
+        assert!(switch.send(0, 1, &flow(number)));
+        if number % 16 == 15 {
+            switch.turn(0);
+            switch.receive(0, 2);
+        }
+    }
+    switch.settle();
+    assert_eq!(switch.counters(0).entries.get(), 2000);
+    let mods = [rule(2, Match::any(), vec![])];
+    let change = switch.pipeline.apply(BRIDGE, &mods, switch.now).unwrap();
+    switch.change(&change);
+    switch.turn(0);
+    assert_eq!(switch.counters(0).entries.get(), 0, "no entry can be hit");
+    assert_eq!(switch.controls[0].answered(), change.version);
+    assert!(switch.turn(0), "and there is still work to do");
+    assert_ne!(switch.threads[0].version(), Version::ZERO);
+    switch.settle();
+}

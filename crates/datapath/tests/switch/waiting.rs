@@ -1,0 +1,101 @@
+//! Packets that miss: bounded, in order, and fair among ports.
+
+use std::sync::mpsc;
+
+use shunt_datapath::{Command, DropReason, ThreadConfig};
+use shunt_flow::{FieldId, Match, testing::packet::PacketBuilder};
+use shunt_pipeline::{Action, DatapathPort, FlowMod, Subfield};
+
+use crate::harness::{Switch, output, rule};
+
+/// A packet of one of many flows.
+pub(crate) fn flow(number: u16) -> Vec<u8> {
+    PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(number, 53).build()
+}
+
+/// A rule that sends everything to `port`, but looks at the flow: an entry for each.
+pub(crate) fn per_flow(priority: u16, port: u32) -> FlowMod {
+    let source = Subfield::whole(FieldId::UdpSrc);
+    let target = Subfield::new(FieldId::Reg0, 0, 16).unwrap();
+    rule(priority, Match::any(), vec![Action::Move { source, target }, output(port)])
+}
+
+#[test]
+fn a_burst_of_one_new_flow_is_translated_once_and_stays_in_order() {
+    let config = ThreadConfig { translations_per_turn: 1, ..ThreadConfig::default() };
+    let mut switch = Switch::new(1, 2, config);
+    switch.apply(&[rule(1, Match::any(), vec![output(2)])]);
+    let frame = |number: u8| {
+        PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2).payload(vec![number]).build()
+    };
+    for number in 0..20 {
+        assert!(switch.send(0, 1, &frame(number)));
+    }
+    switch.turn(0);
+    assert_eq!(switch.receive(0, 2), (0..20).map(frame).collect::<Vec<_>>());
+    assert_eq!(switch.counters(0).upcalls.get(), 1);
+}
+
+#[test]
+fn a_turn_translates_no_more_than_it_may() {
+    let config = ThreadConfig { translations_per_turn: 3, ..ThreadConfig::default() };
+    let mut switch = Switch::new(1, 2, config);
+    switch.apply(&[per_flow(1, 2)]);
+    (0..10).for_each(|number| assert!(switch.send(0, 1, &flow(number))));
+    let mut came = Vec::new();
+    for held in [7, 4, 1, 0] {
+        switch.turn(0);
+        assert_eq!(switch.threads[0].held(), held);
+        assert_eq!(switch.counters(0).held.get(), held as u64);
+        came.extend(switch.receive(0, 2));
+    }
+    assert_eq!(came, (0..10).map(flow).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_port_full_of_new_flows_delays_the_miss_of_another_by_one_translation() {
+    let config = ThreadConfig { translations_per_turn: 2, ..ThreadConfig::default() };
+    let mut switch = Switch::new(1, 3, config);
+    switch.apply(&[per_flow(1, 3)]);
+    (0..30).for_each(|number| assert!(switch.send(0, 1, &flow(number))));
+    switch.turn(0);
+    assert!(switch.send(0, 2, &flow(999)));
+    switch.turn(0);
+    assert!(switch.receive(0, 3).contains(&flow(999)));
+    assert_eq!(switch.threads[0].held(), 27);
+}
+
+#[test]
+fn what_does_not_fit_is_dropped_and_counted() {
+    let config =
+        ThreadConfig { translations_per_turn: 1, waiting_per_port: 5, ..ThreadConfig::default() };
+    let mut switch = Switch::new(1, 2, config);
+    switch.apply(&[per_flow(1, 2)]);
+    (0..20).for_each(|number| assert!(switch.send(0, 1, &flow(number))));
+    switch.turn(0);
+    let counters = switch.counters(0);
+    assert_eq!(counters.dropped[DropReason::WaitingFull as usize].get(), 15);
+    assert_eq!((counters.held.get(), counters.sent.get()), (4, 1));
+    assert_eq!(counters.unaccounted(), 0);
+}
+
+#[test]
+fn what_waits_on_a_port_goes_with_it_and_the_queues_come_back() {
+    let config = ThreadConfig { translations_per_turn: 1, ..ThreadConfig::default() };
+    let mut switch = Switch::new(1, 2, config);
+    switch.apply(&[per_flow(1, 2)]);
+    (0..5).for_each(|number| assert!(switch.send(0, 1, &flow(number))));
+    switch.turn(0);
+    let (sender, queues) = mpsc::channel();
+    for port in [1, 1] {
+        let sender = sender.clone();
+        let reply = Box::new(move |queues: Option<_>| sender.send(queues.is_some()).unwrap());
+        let command = Command::RemovePort(DatapathPort::new(port), reply);
+        switch.controls[0].send(command).unwrap();
+    }
+    switch.settle();
+    assert_eq!(queues.try_iter().collect::<Vec<_>>(), [true, false]);
+    let counters = switch.counters(0);
+    assert_eq!(counters.dropped[DropReason::PortRemoved as usize].get(), 4);
+    assert_eq!((counters.held.get(), counters.unaccounted()), (0, 0));
+}
