@@ -1,0 +1,40 @@
+//! A bridge in memory behind a unix socket, to try OpenFlow clients on.
+//!
+//! ```text
+//! cargo run -p shunt-ofproto --features testing --example echo_host -- /tmp/br0.mgmt
+//! ovs-ofctl -O OpenFlow13 show unix:/tmp/br0.mgmt
+//! ```
+//!
+//! A second argument is the address of a controller to follow.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use shunt_ofproto::{
+    connection::{ConnectionConfig, ConnectionKind},
+    server::Server,
+    testing::MemoryHost,
+};
+use shunt_pipeline::Time;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let path: PathBuf = arguments.next().ok_or("name the socket to listen at")?.into();
+    let began = tokio::time::Instant::now();
+    let clock = move || Time::ZERO.after(began.elapsed());
+    let host = Arc::new(MemoryHost::new(clock));
+    let server = Server::new(Arc::clone(&host));
+    let _listener = server.listen_unix(&path).await?;
+    let _controller = arguments.next().map(|address| address.parse()).transpose()?.map(|address| {
+        let config = ConnectionConfig::new(format!("tcp:{address}"), ConnectionKind::Controller);
+        server.connect_tcp(address, config)
+    });
+    loop {
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => return Ok(()),
+            () = tokio::time::sleep(Duration::from_millis(10)) => {
+                host.take_events().into_iter().for_each(|event| server.publish(event));
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Changes that are collected and become true together (ONF EXT-230; OpenFlow 1.4.1, 7.3.9).
+//!
+//! What is wrong with one message is said when it is added, and the bundle goes on without it, as
+//! in Open vSwitch. What only the tables can tell is said at the commit: then the message's own
+//! error comes first, that the bundle failed second, and nothing has changed.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use shunt_pipeline::{FlowMod, Time, Version};
+
+use super::{Limits, requests};
+use crate::{
+    Host,
+    error::ErrorCode,
+    message::{
+        BundleAdd, BundleCommand, BundleControl, BundleFlags, BundleId, Message, PacketOut,
+        PortMod, Xid,
+    },
+};
+
+/// The bundles of one connection.
+#[derive(Debug, Default)]
+pub(super) struct Bundles {
+    open: BTreeMap<BundleId, Bundle>,
+    messages_count: usize,
+}
+
+/// A bundle that is not committed yet.
+#[derive(Debug)]
+struct Bundle {
+    flags: BundleFlags,
+    closed: bool,
+    messages: Vec<Bundled>,
+    touched: Time,
+}
+
+/// A message of a bundle.
+#[derive(Debug)]
+struct Bundled {
+    xid: Xid,
+    /// As it came, to be sent back if it fails.
+    frame: Bytes,
+    change: Change,
+}
+
+/// What a message of a bundle does.
+#[derive(Debug)]
+enum Change {
+    Flow(FlowMod),
+    Port(PortMod),
+    Packet(PacketOut),
+    /// It deletes groups, of which there are none.
+    Nothing,
+}
+
+/// The message of a bundle that failed.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) xid: Xid,
+    pub(super) frame: Bytes,
+    pub(super) code: ErrorCode,
+}
+
+impl Bundles {
+    /// Opens, closes or discards a bundle; answers what to reply.
+    pub(super) fn control(
+        &mut self,
+        control: BundleControl,
+        limits: &Limits,
+        now: Time,
+    ) -> Result<BundleCommand, ErrorCode> {
+        match control.command {
+            BundleCommand::Open => {
+                if self.open.contains_key(&control.bundle) {
+                    return Err(ErrorCode::BundleId);
+                }
+                self.create(control.bundle, control.flags, limits, now)?;
+                Ok(BundleCommand::Opened)
+            }
+            BundleCommand::Close => {
+                let bundle = self.find(control)?;
+                if bundle.closed {
+                    return Err(ErrorCode::BundleClosed);
+                }
+                bundle.closed = true;
+                bundle.touched = now;
+                Ok(BundleCommand::Closed)
+            }
+            BundleCommand::Discard => {
+                self.remove(control.bundle).ok_or(ErrorCode::BundleId)?;
+                Ok(BundleCommand::Discarded)
+            }
+            BundleCommand::Commit
+            | BundleCommand::Opened
+            | BundleCommand::Closed
+            | BundleCommand::Committed
+            | BundleCommand::Discarded => Err(ErrorCode::BundleType),
+        }
+    }
+
+    /// Adds a message, and opens the bundle if it is not.
+    pub(super) fn add(
+        &mut self,
+        add: BundleAdd,
+        frame: Bytes,
+        limits: &Limits,
+        now: Time,
+    ) -> Result<(), ErrorCode> {
+        if self.messages_count >= limits.bundle_messages_max {
+            return Err(ErrorCode::BundleMessageTooMany);
+        }
+        if !self.open.contains_key(&add.bundle) {
+            self.create(add.bundle, add.flags, limits, now)?;
+        }
+        let bundle = self.open.get_mut(&add.bundle).ok_or(ErrorCode::BundleId)?;
+        if bundle.closed {
+            return Err(ErrorCode::BundleClosed);
+        }
+        if bundle.flags != add.flags {
+            return Err(ErrorCode::BundleFlags);
+        }
+        let change = Change::new(*add.message)?;
+        bundle.messages.push(Bundled { xid: add.xid, frame, change });
+        bundle.touched = now;
+        self.messages_count += 1;
+        Ok(())
+    }
+
+    /// Makes the changes of a bundle, which is gone afterwards either way.
+    ///
+    /// The outer error is about the commit; the inner one about a message of the bundle.
+    pub(super) fn commit(
+        &mut self,
+        control: BundleControl,
+        host: &impl Host,
+    ) -> Result<Result<Option<Version>, Failure>, ErrorCode> {
+        self.find(control)?;
+        let bundle = self.remove(control.bundle).ok_or(ErrorCode::BundleId)?;
+        Ok(bundle.commit(host))
+    }
+
+    /// Forgets bundles that nothing happened to for long; answers how many.
+    pub(super) fn expire(&mut self, limits: &Limits, now: Time) -> usize {
+        let is_over = |bundle: &Bundle| now >= bundle.touched.after(limits.bundle_timeout);
+        let over: Vec<_> =
+            self.open.iter().filter(|(_, bundle)| is_over(bundle)).map(|(id, _)| *id).collect();
+        over.iter().filter(|id| self.remove(**id).is_some()).count()
+    }
+
+    /// When the next bundle expires.
+    pub(super) fn deadline(&self, limits: &Limits) -> Option<Time> {
+        self.open.values().map(|bundle| bundle.touched.after(limits.bundle_timeout)).min()
+    }
+
+    fn create(
+        &mut self,
+        id: BundleId,
+        flags: BundleFlags,
+        limits: &Limits,
+        now: Time,
+    ) -> Result<(), ErrorCode> {
+        if self.open.len() >= limits.bundles_max {
+            return Err(ErrorCode::BundleTableFull);
+        }
+        self.open.insert(id, Bundle { flags, closed: false, messages: Vec::new(), touched: now });
+        Ok(())
+    }
+
+    /// The bundle of a control message, which must know its flags.
+    fn find(&mut self, control: BundleControl) -> Result<&mut Bundle, ErrorCode> {
+        let bundle = self.open.get_mut(&control.bundle).ok_or(ErrorCode::BundleId)?;
+        if bundle.flags == control.flags { Ok(bundle) } else { Err(ErrorCode::BundleFlags) }
+    }
+
+    fn remove(&mut self, id: BundleId) -> Option<Bundle> {
+        let bundle = self.open.remove(&id)?;
+        self.messages_count -= bundle.messages.len();
+        Some(bundle)
+    }
+}
+
+impl Change {
+    fn new(message: Message) -> Result<Self, ErrorCode> {
+        Ok(match message {
+            Message::FlowMod(flow_mod) => {
+                crate::check_flow_mod(&flow_mod)?;
+                Self::Flow(flow_mod)
+            }
+            Message::PortMod(port_mod) => Self::Port(port_mod),
+            Message::PacketOut(packet) => {
+                crate::check_packet_out(&packet)?;
+                Self::Packet(packet)
+            }
+            Message::GroupMod(_) => Self::Nothing,
+            _ => return Err(ErrorCode::BundleMessageUnsupported),
+        })
+    }
+}
+
+impl Bundle {
+    /// All changes or none: what can fail is tried first, rules last of it, then the rest is done.
+    fn commit(self, host: &impl Host) -> Result<Option<Version>, Failure> {
+        let ports = host.ports();
+        let (mut flow_mods, mut flow_sources) = (Vec::new(), Vec::new());
+        let (mut port_configs, mut packets) = (Vec::new(), Vec::new());
+        for Bundled { xid, frame, change } in self.messages {
+            match change {
+                Change::Flow(flow_mod) => {
+                    flow_mods.push(flow_mod);
+                    flow_sources.push((xid, frame));
+                }
+                Change::Port(port_mod) => match requests::check_port_mod(&port_mod, &ports) {
+                    Ok(config) => port_configs.push((port_mod.port, config)),
+                    Err(code) => return Err(Failure { xid, frame, code }),
+                },
+                Change::Packet(packet) => packets.push(packet),
+                Change::Nothing => {}
+            }
+        }
+        let mut version = None;
+        if !flow_mods.is_empty() {
+            let applied = host.apply(&flow_mods).map_err(|rejected| {
+                let source = flow_sources.into_iter().nth(rejected.index);
+                let (xid, frame) = source.unwrap_or_default();
+                Failure { xid, frame, code: rejected.error.into() }
+            });
+            version = Some(applied?);
+        }
+        for (port, config) in port_configs {
+            version = Some(host.set_port_config(port, config));
+        }
+        packets.into_iter().for_each(|packet| host.packet_out(packet));
+        Ok(version)
+    }
+}

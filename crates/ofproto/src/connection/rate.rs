@@ -1,0 +1,55 @@
+//! A bound on how much one peer can make us log.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use shunt_pipeline::Time;
+
+/// Warnings that are let through in one [`WINDOW`].
+const WARNINGS_MAX: u32 = 5;
+/// The time over which warnings are counted.
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// Counts warnings about one peer, over all of its connections.
+#[derive(Debug, Default)]
+pub struct WarningRate(Mutex<Window>);
+
+#[derive(Debug, Default)]
+struct Window {
+    began: Time,
+    count: u32,
+}
+
+impl WarningRate {
+    /// Whether another warning may be logged; if so, how many were held back before it.
+    pub(crate) fn admit(&self, now: Time) -> Option<u32> {
+        let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held_back = 0;
+        if now.since(window.began) >= WINDOW {
+            held_back = window.count.saturating_sub(WARNINGS_MAX);
+            *window = Window { began: now, count: 0 };
+        }
+        window.count = window.count.saturating_add(1);
+        (window.count <= WARNINGS_MAX).then_some(held_back)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_warned_of_a_few_times_a_minute() {
+        let rate = WarningRate::default();
+        let mut admitted = 0;
+        for _ in 0..1000 {
+            admitted += u32::from(rate.admit(Time::ZERO).is_some());
+        }
+        assert_eq!(admitted, WARNINGS_MAX);
+        let later = Time::ZERO.after(WINDOW);
+        assert_eq!(rate.admit(later), Some(1000 - WARNINGS_MAX));
+        assert_eq!(rate.admit(later), Some(0));
+    }
+}

@@ -1,0 +1,171 @@
+//! What the switch says unasked, and to whom.
+
+use std::sync::Arc;
+
+use shunt_flow::{Match, PortNo};
+use shunt_pipeline::{
+    Action, BridgeId, Cookie, FlowFlags, FlowMod, FlowModCommand, PacketIn, PacketInReason, Punt,
+    TableId,
+};
+
+use super::add;
+use crate::{
+    connection::{ConnectionConfig, ConnectionKind, Event, Limits},
+    message::{
+        AsyncConfig, AsyncMasks, Generation, Message, PacketInFormat, PacketOut, RoleMessage,
+        RoleName, SwitchConfig,
+    },
+    testing::Bench,
+};
+
+fn packet_in(reason: PacketInReason, controller_id: u16, length: usize) -> Event {
+    let punt = Punt {
+        bridge: BridgeId::new(1),
+        reason,
+        table: TableId::FIRST,
+        cookie: Cookie::new(5),
+        controller_id,
+        max_len: 10,
+        userdata: Box::new([1, 2, 3]),
+        metadata: Match::any(),
+    };
+    Event::PacketIn(Arc::new(PacketIn { punt: Arc::new(punt), frame: vec![7; length] }))
+}
+
+/// Messages that a connection hears of an event.
+fn heard(bench: &mut Bench, event: &Event) -> Vec<Message> {
+    bench.notify(event);
+    bench.heard().into_iter().map(|(_, message)| message).collect()
+}
+
+fn is_heard(bench: &mut Bench, event: &Event) -> bool {
+    !heard(bench, event).is_empty()
+}
+
+#[test]
+fn a_management_client_hears_nothing_until_it_asks_for_packets() {
+    let mut bench = Bench::open(ConnectionKind::Management);
+    let event = packet_in(PacketInReason::Action, 0, 20);
+    assert!(!is_heard(&mut bench, &event));
+    bench.ask(&Message::SetConfig(SwitchConfig { miss_send_len: 1 }));
+    assert!(is_heard(&mut bench, &event));
+    bench.ask(&Message::SetConfig(SwitchConfig { miss_send_len: 0 }));
+    assert!(!is_heard(&mut bench, &event));
+}
+
+#[test]
+fn nothing_is_told_before_the_hello() {
+    let mut bench = Bench::silent(ConnectionKind::Controller);
+    bench.heard();
+    assert!(!is_heard(&mut bench, &packet_in(PacketInReason::Action, 0, 20)));
+}
+
+#[test]
+fn invalid_ttls_are_told_only_to_who_asks() {
+    let mut bench = Bench::open(ConnectionKind::Controller);
+    let invalid = packet_in(PacketInReason::InvalidTtl, 0, 20);
+    assert!(is_heard(&mut bench, &packet_in(PacketInReason::NoMatch, 0, 20)));
+    assert!(is_heard(&mut bench, &packet_in(PacketInReason::ActionSet, 0, 20)));
+    assert!(!is_heard(&mut bench, &invalid));
+    let mut config = AsyncConfig::default();
+    config.master.packet_in = 1 << 2;
+    bench.ask(&Message::SetAsync(config));
+    assert!(is_heard(&mut bench, &invalid));
+    assert!(!is_heard(&mut bench, &packet_in(PacketInReason::Action, 0, 20)));
+    assert_eq!(bench.ask(&Message::GetAsyncRequest), [Message::GetAsyncReply(config)]);
+}
+
+#[test]
+fn a_slave_hears_of_ports_only() {
+    let mut bench = Bench::open(ConnectionKind::Controller);
+    let slave = RoleMessage { role: RoleName::Slave, generation: Generation(1) };
+    bench.ask(&Message::RoleRequest(slave));
+    assert!(!is_heard(&mut bench, &packet_in(PacketInReason::Action, 0, 20)));
+    let port = crate::Host::ports(&*bench.host).remove(0);
+    crate::Host::set_port_config(&*bench.host, port.number, port.config);
+    bench.deliver_events();
+    let [(_, Message::PortStatus(status))] = &bench.heard()[..] else { panic!("a port status") };
+    assert_eq!(status.port, port);
+}
+
+#[test]
+fn a_controller_can_ask_for_silence() {
+    let mut bench = Bench::open(ConnectionKind::Controller);
+    let none = AsyncMasks { packet_in: 0, port_status: 0, flow_removed: 0 };
+    bench.ask(&Message::SetAsync(AsyncConfig { master: none, slave: none }));
+    assert!(!is_heard(&mut bench, &packet_in(PacketInReason::Action, 0, 20)));
+}
+
+#[test]
+fn a_packet_for_one_controller_is_told_to_that_one() {
+    let mut bench = Bench::open(ConnectionKind::Controller);
+    bench.ask(&Message::SetControllerId(3));
+    assert!(!is_heard(&mut bench, &packet_in(PacketInReason::Action, 0, 20)));
+    assert!(is_heard(&mut bench, &packet_in(PacketInReason::Action, 3, 20)));
+}
+
+#[test]
+fn the_whole_packet_is_told_in_the_format_that_was_asked_for() {
+    let mut bench = Bench::open(ConnectionKind::Controller);
+    let event = packet_in(PacketInReason::Action, 0, 242);
+    let [Message::PacketIn(packet)] = &heard(&mut bench, &event)[..] else { panic!("standard") };
+    assert_eq!((packet.data.len(), packet.userdata.len()), (242, 0));
+    bench.ask(&Message::SetPacketInFormat(PacketInFormat::Nicira2));
+    let [Message::PacketIn2(packet)] = &heard(&mut bench, &event)[..] else { panic!("nicira") };
+    assert_eq!((packet.data.len(), &packet.userdata[..]), (242, &[1, 2, 3][..]));
+}
+
+#[test]
+fn a_packet_that_no_message_can_hold_is_cut_and_its_length_told() {
+    let mut bench = Bench::open(ConnectionKind::Controller);
+    let event = packet_in(PacketInReason::Action, 0, 65_536);
+    let [Message::PacketIn(packet)] = &heard(&mut bench, &event)[..] else { panic!("standard") };
+    assert_eq!(packet.length, 65_535);
+    assert!(packet.data.len() > 65_000);
+    bench.ask(&Message::SetPacketInFormat(PacketInFormat::Nicira2));
+    let [Message::PacketIn2(packet)] = &heard(&mut bench, &event)[..] else { panic!("nicira") };
+    assert_eq!(packet.length, 65_536);
+    assert!(packet.data.len() > 65_000);
+}
+
+#[test]
+fn a_rule_that_asked_for_it_is_missed_aloud() {
+    let mut bench = Bench::open(ConnectionKind::Controller);
+    let flags = FlowFlags { send_flow_removed: true, ..FlowFlags::default() };
+    bench.ask(&Message::FlowMod(FlowMod { flags, ..add(1) }));
+    bench.ask(&Message::FlowMod(add(2)));
+    bench.ask(&Message::FlowMod(FlowMod { command: FlowModCommand::Delete, ..add(0) }));
+    bench.deliver_events();
+    let [(_, Message::FlowRemoved(removed))] = &bench.heard()[..] else { panic!("one rule") };
+    assert_eq!(removed.cookie, Cookie::new(1));
+}
+
+#[test]
+fn a_peer_that_does_not_read_loses_events_before_its_connection() {
+    let limits = Limits { events_max: 1000, ..Limits::default() };
+    let config =
+        ConnectionConfig { limits, ..ConnectionConfig::new("x", ConnectionKind::Controller) };
+    let mut bench = Bench::with_config(config);
+    bench.say_hello();
+    let event = packet_in(PacketInReason::Action, 0, 100);
+    for _ in 0..100 {
+        bench.notify(&event);
+    }
+    let status = bench.connection.status();
+    assert!(status.output_waiting < 1200 && status.events_dropped > 80, "{status:?}");
+    bench.send(&Message::EchoRequest(Vec::new()));
+    let told = u64::try_from(bench.heard().len() - 1).unwrap();
+    assert_eq!(told + status.events_dropped, 100);
+}
+
+#[test]
+fn a_packet_out_reaches_the_bridge_once_its_actions_fit_its_packet() {
+    let mut bench = Bench::open(ConnectionKind::Controller);
+    let actions = vec![Action::Output { port: PortNo::TABLE, max_len: 0 }];
+    let packet = PacketOut { in_port: PortNo::CONTROLLER, actions, data: vec![0; 5] };
+    assert!(bench.ask(&Message::PacketOut(packet.clone())).is_empty());
+    assert_eq!(bench.host.take_packets(), std::slice::from_ref(&packet));
+    let actions = vec![Action::DecTtl { controllers: Box::new([0]) }];
+    assert_eq!(bench.ask(&Message::PacketOut(PacketOut { actions, ..packet })).len(), 1);
+    assert!(bench.host.take_packets().is_empty());
+}

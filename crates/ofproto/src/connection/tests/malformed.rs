@@ -1,0 +1,87 @@
+//! Every class of mistake, with the answer that Open vSwitch gives or a reason for another.
+
+use crate::{
+    ErrorNumber, NICIRA_EXPERIMENTER,
+    connection::{ConnectionKind, Step},
+    message::{Message, Xid},
+    testing::Bench,
+    wire::{header::Header, v13},
+};
+
+const CASES: &str = include_str!("../../../tests/data/malformed.txt");
+
+/// The reasons for which an answer may differ, as the file explains them.
+const REASONS: [&str; 7] = ["absent", "more", "text", "range", "order", "code", "loop"];
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digit = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+    (0..hex.len()).step_by(2).map(digit).collect()
+}
+
+fn in_short(frame: &[u8]) -> String {
+    match v13::decode(frame) {
+        Ok((_, Message::Error(error))) => match error.number {
+            ErrorNumber::Standard { kind, code } => format!("E({kind},{code})"),
+            ErrorNumber::Experimenter { experimenter: NICIRA_EXPERIMENTER, code } => {
+                format!("X(NX,{code})")
+            }
+            ErrorNumber::Experimenter { code, .. } => format!("X(ONF,{code})"),
+        },
+        _ => format!("T{}", Header::parse(frame).unwrap().kind),
+    }
+}
+
+/// What a fresh connection answers.
+fn answers(messages: &[Vec<u8>]) -> String {
+    let mut bench = Bench::open(ConnectionKind::Management);
+    messages.iter().for_each(|message| bench.send_bytes(message));
+    let echo = bench.send(&Message::EchoRequest(b"end".to_vec()));
+    let frames = bench.heard_frames();
+    let is_echo = |frame: &&bytes::Bytes| Header::parse(frame).unwrap().xid == echo;
+    let mut words: Vec<_> =
+        frames.iter().take_while(|frame| !is_echo(frame)).map(|frame| in_short(frame)).collect();
+    if matches!(bench.run(), Step::Closed(_)) {
+        words.push("closed".to_owned());
+    } else {
+        assert!(frames.iter().any(|frame| is_echo(&frame)), "the echo is answered");
+    }
+    if words.is_empty() { "-".to_owned() } else { words.join(" ") }
+}
+
+#[test]
+fn mistakes_are_answered_as_open_vswitch_answers_them() {
+    let cases = CASES.lines().filter(|line| !line.starts_with('#'));
+    let mut count = 0;
+    for case in cases {
+        let columns: Vec<_> = case.split(" | ").collect();
+        let messages: Vec<_> = columns[1].split(' ').map(bytes).collect();
+        let expected = match columns.as_slice() {
+            [_, _, theirs] => theirs,
+            [_, _, theirs, ours, why] => {
+                assert!(theirs != ours && REASONS.contains(why), "{case}");
+                ours
+            }
+            _ => panic!("columns of {case}"),
+        };
+        assert_eq!(answers(&messages), *expected, "{}", columns[0]);
+        count += 1;
+    }
+    assert!(count > 350, "{count} cases");
+}
+
+#[test]
+fn the_whole_message_comes_back_with_its_error() {
+    let mut bench = Bench::open(ConnectionKind::Management);
+    let mut message =
+        Header { version: 4, kind: 99, length: 300, xid: Xid::new(9) }.emit().to_vec();
+    message.resize(300, 0xab);
+    bench.send_bytes(&message);
+    let [(xid, Message::Error(error))] = &bench.heard()[..] else { panic!("one error") };
+    assert_eq!((*xid, &error.data), (Xid::new(9), &message));
+    // Of the longest message, what fits behind the header of the error.
+    message.resize(65_535, 0xab);
+    message[2..4].copy_from_slice(&[0xff, 0xff]);
+    bench.send_bytes(&message);
+    let [(_, Message::Error(error))] = &bench.heard()[..] else { panic!("one error") };
+    assert_eq!(error.data, message[..65_535 - 12]);
+}

@@ -1,0 +1,83 @@
+//! Whole messages out of a stream of bytes.
+//!
+//! A message ends where its header says; nothing else marks it (OpenFlow 1.3.5, 7.1). The buffer
+//! holds at most one unfinished message, so it is bounded by the 16 bits of a length plus what one
+//! `push` brings.
+
+use bytes::{Bytes, BytesMut};
+
+use crate::{error::CloseReason, wire::header::Header};
+
+/// Cuts a stream into messages.
+#[derive(Debug, Default)]
+pub struct Framer {
+    buffer: BytesMut,
+}
+
+impl Framer {
+    /// Takes bytes as they came.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The header of the next message, which may not be whole.
+    #[must_use]
+    pub fn next_header(&self) -> Option<Header> {
+        Header::parse(&self.buffer)
+    }
+
+    /// The next whole message, with its header.
+    ///
+    /// # Errors
+    ///
+    /// A header whose length is less than its own: nothing after it can be framed, the connection
+    /// must end.
+    pub fn next_frame(&mut self) -> Result<Option<Bytes>, CloseReason> {
+        let Some(header) = self.next_header() else { return Ok(None) };
+        let length = usize::from(header.length);
+        if length < Header::LEN {
+            return Err(CloseReason::Framing { length: header.length });
+        }
+        let is_whole = self.buffer.len() >= length;
+        Ok(is_whole.then(|| self.buffer.split_to(length).freeze()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn echo(payload: usize) -> Vec<u8> {
+        let length = u16::try_from(Header::LEN + payload).unwrap();
+        let header = Header { version: 4, kind: 2, length, xid: crate::message::Xid::new(7) };
+        let mut frame = header.emit().to_vec();
+        frame.resize(usize::from(length), 0xaa);
+        frame
+    }
+
+    #[test]
+    fn a_message_comes_out_whole_however_its_bytes_arrive() {
+        let stream = [echo(0), echo(5), echo(65_527)].concat();
+        for step in [1, 7, 8, 9, 1000, stream.len()] {
+            let mut framer = Framer::default();
+            let mut frames = Vec::new();
+            for chunk in stream.chunks(step) {
+                framer.push(chunk);
+                while let Some(frame) = framer.next_frame().unwrap() {
+                    frames.push(frame.len());
+                }
+            }
+            assert_eq!(frames, [8, 13, 65_535], "in steps of {step}");
+        }
+    }
+
+    #[test]
+    fn a_length_below_the_headers_own_ends_the_stream() {
+        for length in 0..8 {
+            let mut framer = Framer::default();
+            framer.push(&[4, 2, 0, length, 0, 0, 0, 0]);
+            let error = CloseReason::Framing { length: u16::from(length) };
+            assert_eq!(framer.next_frame(), Err(error));
+        }
+    }
+}

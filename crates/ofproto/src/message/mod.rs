@@ -1,0 +1,131 @@
+//! Messages as values, whatever the version on the wire.
+//!
+//! A message here holds only what is meaningful: what no version can express or this switch cannot
+//! do is refused while the bytes are read ([`crate::wire`]), with an
+//! [`ErrorCode`](crate::ErrorCode).
+//! Names are those of OpenFlow 1.3.5, chapter 7.
+
+mod asynchronous;
+mod bundle;
+mod error;
+mod flow;
+mod multipart;
+mod packet;
+mod port;
+mod switch;
+
+pub use asynchronous::{AsyncConfig, AsyncMasks, Generation, RoleMessage, RoleName};
+pub use bundle::{BundleAdd, BundleCommand, BundleControl, BundleFlags, BundleId};
+pub use error::ErrorMessage;
+pub use flow::{FlowRemoved, FlowStatistics};
+pub use multipart::{
+    AggregateStatistics, Description, MultipartReply, MultipartRequest, TableStatistics,
+};
+pub use packet::{PacketIn, PacketInFormat, PacketOut};
+pub use port::{
+    LinkFeatures, PortCounters, PortDescription, PortMod, PortStatistics, PortStatus,
+    PortStatusReason, QueueFilter,
+};
+pub use switch::{Features, GroupMod, Hello, MeterMod, SwitchConfig, TableMod};
+
+use shunt_flow::PortNo;
+use shunt_pipeline::FlowMod;
+
+/// The number that ties replies to requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Xid(u32);
+
+impl Xid {
+    /// What the switch says of its own accord has no request to name.
+    pub const NONE: Self = Self(0);
+
+    /// From the number; every number is legal.
+    #[must_use]
+    pub const fn new(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+}
+
+/// One OpenFlow message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// `OFPT_HELLO`.
+    Hello(Hello),
+    /// `OFPT_ERROR`.
+    Error(ErrorMessage),
+    /// `OFPT_ECHO_REQUEST`: any bytes, to be sent back.
+    EchoRequest(Vec<u8>),
+    /// `OFPT_ECHO_REPLY`.
+    EchoReply(Vec<u8>),
+    /// `OFPT_FEATURES_REQUEST`.
+    FeaturesRequest,
+    /// `OFPT_FEATURES_REPLY`.
+    FeaturesReply(Features),
+    /// `OFPT_GET_CONFIG_REQUEST`.
+    GetConfigRequest,
+    /// `OFPT_GET_CONFIG_REPLY`.
+    GetConfigReply(SwitchConfig),
+    /// `OFPT_SET_CONFIG`.
+    SetConfig(SwitchConfig),
+    /// `OFPT_PACKET_IN`.
+    PacketIn(PacketIn),
+    /// `NXT_PACKET_IN2`.
+    PacketIn2(PacketIn),
+    /// `OFPT_FLOW_REMOVED`.
+    FlowRemoved(FlowRemoved),
+    /// `OFPT_PORT_STATUS`.
+    PortStatus(PortStatus),
+    /// `OFPT_PACKET_OUT`.
+    PacketOut(PacketOut),
+    /// `OFPT_FLOW_MOD`.
+    FlowMod(FlowMod),
+    /// `OFPT_GROUP_MOD`.
+    GroupMod(GroupMod),
+    /// `OFPT_PORT_MOD`.
+    PortMod(PortMod),
+    /// `OFPT_TABLE_MOD`.
+    TableMod(TableMod),
+    /// `OFPT_MULTIPART_REQUEST`.
+    MultipartRequest(MultipartRequest),
+    /// `OFPT_MULTIPART_REPLY`.
+    MultipartReply {
+        /// Whether another part of the same reply follows (`OFPMPF_REPLY_MORE`).
+        more: bool,
+        /// This part.
+        reply: MultipartReply,
+    },
+    /// `OFPT_BARRIER_REQUEST`.
+    BarrierRequest,
+    /// `OFPT_BARRIER_REPLY`.
+    BarrierReply,
+    /// `OFPT_QUEUE_GET_CONFIG_REQUEST`: the queues of a port, or of all ([`PortNo::ANY`]).
+    QueueConfigRequest(PortNo),
+    /// `OFPT_QUEUE_GET_CONFIG_REPLY`: the port, which has no queues.
+    QueueConfigReply(PortNo),
+    /// `OFPT_ROLE_REQUEST`.
+    RoleRequest(RoleMessage),
+    /// `OFPT_ROLE_REPLY`.
+    RoleReply(RoleMessage),
+    /// `OFPT_GET_ASYNC_REQUEST`.
+    GetAsyncRequest,
+    /// `OFPT_GET_ASYNC_REPLY`.
+    GetAsyncReply(AsyncConfig),
+    /// `OFPT_SET_ASYNC`.
+    SetAsync(AsyncConfig),
+    /// `OFPT_METER_MOD`.
+    MeterMod(MeterMod),
+    /// `ONFT_BUNDLE_CONTROL` (ONF EXT-230), both directions.
+    BundleControl(BundleControl),
+    /// `ONFT_BUNDLE_ADD_MESSAGE` (ONF EXT-230).
+    BundleAdd(BundleAdd),
+    /// `NXT_SET_PACKET_IN_FORMAT`.
+    SetPacketInFormat(PacketInFormat),
+    /// `NXT_SET_CONTROLLER_ID`.
+    SetControllerId(u16),
+}

@@ -1,0 +1,98 @@
+//! Messages about the switch as a whole.
+
+use shunt_pipeline::TableId;
+
+/// `ofp_hello`: the versions that a peer offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// The version byte of the header: the highest version offered.
+    pub version: u8,
+    /// Bit `n` stands for wire version `n` (`OFPHET_VERSIONBITMAP`); absent in plain hellos.
+    pub bitmap: Option<u32>,
+}
+
+impl Hello {
+    /// The versions offered, bit `n` for wire version `n` (OpenFlow 1.3.5, 6.3.1): those of the
+    /// bitmap, or every version up to that of the header.
+    #[must_use]
+    pub const fn versions(self) -> u32 {
+        match self.bitmap {
+            Some(bitmap) => bitmap,
+            None if self.version < 31 => (1 << (self.version + 1)) - 2,
+            None => u32::MAX - 1,
+        }
+    }
+}
+
+/// `ofp_switch_features`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// Identity of the bridge: 48 bits of a MAC address below 16 bits of choice.
+    pub datapath_id: u64,
+    /// Packets that can wait for a packet-out.
+    pub buffers_count: u32,
+    /// Number of tables.
+    pub tables_count: u8,
+    /// 0 for the main connection.
+    pub auxiliary_id: u8,
+    /// `ofp_capabilities`.
+    pub capabilities: u32,
+}
+
+impl Features {
+    /// Flow statistics (`OFPC_FLOW_STATS`).
+    pub const FLOW_STATS: u32 = 1;
+    /// Table statistics (`OFPC_TABLE_STATS`).
+    pub const TABLE_STATS: u32 = 1 << 1;
+    /// Port statistics (`OFPC_PORT_STATS`).
+    pub const PORT_STATS: u32 = 1 << 2;
+
+    /// What every bridge of this switch can do.
+    #[must_use]
+    pub const fn of_bridge(datapath_id: u64) -> Self {
+        Self {
+            datapath_id,
+            buffers_count: 0,
+            tables_count: TableId::COUNT,
+            auxiliary_id: 0,
+            capabilities: Self::FLOW_STATS | Self::TABLE_STATS | Self::PORT_STATS,
+        }
+    }
+}
+
+/// `ofp_switch_config`, of one connection.
+///
+/// Fragments are always handled as `OFPC_FRAG_NORMAL`: other policies do not exist here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SwitchConfig {
+    /// Bytes of a packet to send on a table miss. Packets are never buffered, so whole packets are
+    /// sent; but 0 silences a management connection.
+    pub miss_send_len: u16,
+}
+
+/// `ofp_group_mod`, as far as a switch without groups can obey.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupMod {
+    /// Delete a group, or all: there is none, so it is done.
+    Delete {
+        /// Which (`OFPG_ALL` for all).
+        group: u32,
+    },
+}
+
+/// `ofp_meter_mod`, as far as a switch without meters can obey.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MeterMod {
+    /// Delete a meter, or all: there is none, so it is done.
+    Delete {
+        /// Which (`OFPM_ALL` for all).
+        meter: u32,
+    },
+}
+
+/// `ofp_table_mod`: OpenFlow 1.3 has no table setting left, so there is nothing to say but which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableMod {
+    /// The table; `None`: all of them.
+    pub table: Option<TableId>,
+}

@@ -1,0 +1,163 @@
+//! Real sockets on this machine.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use shunt_pipeline::{PacketInReason, Time};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::{TcpListener, TcpStream, UnixStream},
+};
+
+use super::Server;
+use crate::{
+    Host,
+    connection::{ConnectionConfig, ConnectionKind, Event},
+    message::{
+        Hello, Message, PacketOut, PortStatus, PortStatusReason, RoleMessage, RoleName, Xid,
+    },
+    testing::MemoryHost,
+    wire::{header::Header, v13},
+};
+
+/// A client of a test.
+struct Client<S>(S);
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
+    /// A client with its hellos behind it.
+    async fn greet(stream: S) -> Self {
+        let mut client = Self(stream);
+        client.send(&Message::Hello(Hello { version: 4, bitmap: None })).await;
+        assert!(matches!(client.hear().await, Some(Message::Hello(_))));
+        client
+    }
+
+    async fn send(&mut self, message: &Message) {
+        self.0.write_all(&v13::encode(Xid::new(9), message).unwrap()).await.unwrap();
+    }
+
+    /// The next message; `None` at the end.
+    async fn hear(&mut self) -> Option<Message> {
+        let mut frame = vec![0; Header::LEN];
+        self.0.read_exact(&mut frame).await.ok()?;
+        let header = Header::parse(&frame).unwrap();
+        frame.resize(header.length.into(), 0);
+        self.0.read_exact(&mut frame[Header::LEN..]).await.ok()?;
+        Some(v13::decode(&frame).unwrap().1)
+    }
+
+    async fn ask(&mut self, message: &Message) -> Option<Message> {
+        self.send(message).await;
+        self.hear().await
+    }
+}
+
+fn bridge() -> (Arc<MemoryHost>, Server<MemoryHost>) {
+    let began = tokio::time::Instant::now();
+    let host = Arc::new(MemoryHost::new(move || Time::ZERO.after(began.elapsed())));
+    (Arc::clone(&host), Server::new(host))
+}
+
+const ANY_PORT: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+#[tokio::test]
+async fn garbage_harms_only_the_connection_that_sends_it() {
+    let (host, server) = bridge();
+    let endpoint = server.listen_tcp(ANY_PORT).await.unwrap();
+    let address = endpoint.local_address().unwrap();
+    let mut good = Client::greet(TcpStream::connect(address).await.unwrap()).await;
+    let mut bad = TcpStream::connect(address).await.unwrap();
+    bad.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    let mut rest = Vec::new();
+    // The end may come as an error, if what we sent was not read to its own end.
+    let _ = bad.read_to_end(&mut rest).await;
+    let silent = TcpStream::connect(address).await.unwrap();
+    let features = good.ask(&Message::FeaturesRequest).await;
+    assert_eq!(features, Some(Message::FeaturesReply(host.features())));
+    drop(silent);
+}
+
+#[tokio::test]
+async fn a_barrier_waits_for_the_threads_and_events_do_not() {
+    let (host, server) = bridge();
+    let endpoint = server.listen_tcp(ANY_PORT).await.unwrap();
+    let stream = TcpStream::connect(endpoint.local_address().unwrap()).await.unwrap();
+    let mut client = Client::greet(stream).await;
+    client.send(&Message::SetConfig(crate::message::SwitchConfig { miss_send_len: 100 })).await;
+    host.hold_versions();
+    let port = host.ports().remove(0);
+    let mod_ = crate::message::PortMod {
+        port: port.number,
+        mac: port.mac,
+        config: port.config,
+        mask: port.config,
+        advertise: 0,
+    };
+    client.send(&Message::PortMod(mod_)).await;
+    client.send(&Message::BarrierRequest).await;
+    let status = PortStatus { reason: PortStatusReason::Modify, port };
+    while host.take_events().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    server.publish(Event::PortStatus(Arc::new(status.clone())));
+    assert_eq!(client.hear().await, Some(Message::PortStatus(status)));
+    host.adopt();
+    assert_eq!(client.hear().await, Some(Message::BarrierReply));
+}
+
+#[tokio::test]
+async fn a_socket_that_nobody_listens_at_is_replaced_and_goes_with_its_endpoint() {
+    let path = std::env::temp_dir().join(format!("shunt-ofproto-{}.mgmt", std::process::id()));
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    assert!(path.exists(), "a dead process left it");
+    let (_, server) = bridge();
+    let endpoint = server.listen_unix(&path).await.unwrap();
+    let mut client = Client::greet(UnixStream::connect(&path).await.unwrap()).await;
+    assert!(server.listen_unix(&path).await.is_err(), "somebody listens here");
+    assert_eq!(client.ask(&Message::BarrierRequest).await, Some(Message::BarrierReply));
+    drop(endpoint);
+    assert_eq!(client.hear().await, None);
+    assert!(!path.exists());
+}
+
+#[tokio::test]
+async fn a_controller_that_goes_is_looked_for_again() {
+    let (host, server) = bridge();
+    let controller = TcpListener::bind(ANY_PORT).await.unwrap();
+    let address = controller.local_addr().unwrap();
+    let config = ConnectionConfig::new("controller", ConnectionKind::Controller);
+    let endpoint = server.connect_tcp(address, config);
+    for _ in 0..2 {
+        let (stream, _) = controller.accept().await.unwrap();
+        let mut client = Client::greet(stream).await;
+        let role =
+            RoleMessage { role: RoleName::Master, generation: crate::message::Generation(1) };
+        let granted = client.ask(&Message::RoleRequest(role)).await;
+        assert_eq!(granted, Some(Message::RoleReply(role)), "the place of the last one is free");
+        let [connection] = &server.connections()[..] else { panic!("one connection") };
+        assert!(connection.status.is_open && connection.peer == "controller");
+    }
+    drop((endpoint, host));
+}
+
+#[tokio::test]
+async fn a_packet_finds_its_way_from_one_controller_to_another() {
+    let (host, server) = bridge();
+    let endpoint = server.listen_tcp(ANY_PORT).await.unwrap();
+    let stream = TcpStream::connect(endpoint.local_address().unwrap()).await.unwrap();
+    let mut client = Client::greet(stream).await;
+    client.send(&Message::SetConfig(crate::message::SwitchConfig { miss_send_len: 100 })).await;
+    let controller = shunt_flow::PortNo::CONTROLLER;
+    let actions = vec![shunt_pipeline::Action::Output { port: controller, max_len: 9 }];
+    let packet = PacketOut { in_port: controller, actions, data: vec![0x55; 60] };
+    client.send(&Message::PacketOut(packet.clone())).await;
+    let event = loop {
+        if let Some(event) = host.take_events().pop() {
+            break event;
+        }
+        tokio::task::yield_now().await;
+    };
+    server.publish(event);
+    let Some(Message::PacketIn(heard)) = client.hear().await else { panic!("a packet-in") };
+    assert_eq!((heard.data, heard.reason), (packet.data, PacketInReason::Action));
+}

@@ -1,0 +1,187 @@
+//! Both ends of a connection, in one thread and without sockets.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use shunt_pipeline::Time;
+
+use super::MemoryHost;
+use crate::{
+    Host,
+    connection::{Connection, ConnectionConfig, ConnectionKind, Event, RoleBoard, Step, Wait},
+    framing::Framer,
+    message::{Hello, Message, Xid},
+    wire::v13,
+};
+
+/// A client that says what a test wants, a connection, and the bridge behind it.
+///
+/// Time stands still but for [`Self::pass`].
+pub struct Bench {
+    /// The bridge.
+    pub host: Arc<MemoryHost>,
+    /// The switch's end.
+    pub connection: Connection,
+    clock: Arc<AtomicU64>,
+    roles: Arc<RoleBoard>,
+    received: Framer,
+    last_xid: u32,
+}
+
+impl Bench {
+    /// A connection where nothing has been said.
+    #[must_use]
+    pub fn silent(kind: ConnectionKind) -> Self {
+        Self::with_config(ConnectionConfig::new("test", kind))
+    }
+
+    /// As [`Self::silent`], with settings of one's own.
+    #[must_use]
+    pub fn with_config(config: ConnectionConfig) -> Self {
+        let clock = Arc::new(AtomicU64::new(0));
+        let hands = Arc::clone(&clock);
+        let now = move || Time::from_nanoseconds(hands.load(Ordering::Relaxed));
+        let roles = Arc::<RoleBoard>::default();
+        Self {
+            connection: Connection::new(config, Arc::clone(&roles), now()),
+            host: Arc::new(MemoryHost::new(now)),
+            clock,
+            roles,
+            received: Framer::default(),
+            last_xid: 0,
+        }
+    }
+
+    /// A connection with its hellos behind it.
+    #[must_use]
+    pub fn open(kind: ConnectionKind) -> Self {
+        let mut bench = Self::silent(kind);
+        bench.say_hello();
+        bench
+    }
+
+    /// Another connection to the same bridge, with its hellos behind it.
+    #[must_use]
+    pub fn another(&self, kind: ConnectionKind) -> Self {
+        let config = ConnectionConfig::new("another", kind);
+        let mut bench = Self {
+            connection: Connection::new(config, Arc::clone(&self.roles), self.host.now()),
+            host: Arc::clone(&self.host),
+            clock: Arc::clone(&self.clock),
+            roles: Arc::clone(&self.roles),
+            received: Framer::default(),
+            last_xid: 0,
+        };
+        bench.say_hello();
+        bench
+    }
+
+    /// Says hello and hears the switch's.
+    pub fn say_hello(&mut self) {
+        self.send(&Message::Hello(Hello { version: v13::VERSION, bitmap: None }));
+        self.heard();
+    }
+
+    /// Sends a message under a new transaction id.
+    ///
+    /// # Panics
+    ///
+    /// When the message is too long to send.
+    #[expect(clippy::expect_used, reason = "tests choose messages that fit")]
+    pub fn send(&mut self, message: &Message) -> Xid {
+        self.last_xid += 1;
+        let xid = Xid::new(self.last_xid);
+        self.send_bytes(&v13::encode(xid, message).expect("the message fits"));
+        xid
+    }
+
+    /// Sends bytes as they are.
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
+        self.connection.receive(bytes, self.host.now());
+    }
+
+    /// Lets the switch do what it can, and awaits what the bridge has ready.
+    pub fn run(&mut self) -> Step {
+        loop {
+            let now = self.host.now();
+            let step = self.connection.process(&*self.host, now);
+            let is_ready = match step {
+                Step::Wait(Wait::Adopted(version)) => self.host.has_adopted(version),
+                Step::Wait(Wait::Counts) => true,
+                Step::Idle | Step::Full | Step::Closed(_) => return step,
+            };
+            if !is_ready {
+                return step;
+            }
+            self.connection.resume(&*self.host, now);
+        }
+    }
+
+    /// Everything that the switch says until it has nothing more to do.
+    ///
+    /// # Panics
+    ///
+    /// When the switch sends what is no message.
+    #[expect(clippy::expect_used, reason = "the switch speaks its own protocol")]
+    pub fn heard(&mut self) -> Vec<(Xid, Message)> {
+        let frames = self.heard_frames();
+        frames.iter().map(|frame| v13::decode(frame).expect("a message")).collect()
+    }
+
+    /// As [`Self::heard`], as bytes.
+    ///
+    /// # Panics
+    ///
+    /// When the switch sends what is no message.
+    #[expect(clippy::expect_used, reason = "the switch speaks its own protocol")]
+    pub fn heard_frames(&mut self) -> Vec<Bytes> {
+        let mut frames = Vec::new();
+        loop {
+            let step = self.run();
+            let mut took = false;
+            while let Some(bytes) = self.connection.poll_output() {
+                let bytes = bytes.to_vec();
+                self.received.push(&bytes);
+                self.connection.consume(bytes.len(), self.host.now());
+                took = true;
+            }
+            while let Some(frame) = self.received.next_frame().expect("framed") {
+                frames.push(frame);
+            }
+            if !took || step != Step::Full {
+                return frames;
+            }
+        }
+    }
+
+    /// Sends a message; everything that is said then.
+    pub fn ask(&mut self, message: &Message) -> Vec<Message> {
+        self.send(message);
+        self.heard().into_iter().map(|(_, message)| message).collect()
+    }
+
+    /// Tells the connection what the bridge has to tell.
+    pub fn deliver_events(&mut self) {
+        for event in self.host.take_events() {
+            self.notify(&event);
+        }
+    }
+
+    /// Tells the connection of an event.
+    pub fn notify(&mut self, event: &Event) {
+        self.connection.notify(event, self.host.now());
+    }
+
+    /// Lets time pass, and the connection look at the clock.
+    pub fn pass(&mut self, time: Duration) {
+        let now = self.host.now().after(time);
+        self.clock.store(now.nanoseconds(), Ordering::Relaxed);
+        self.connection.tick(now);
+    }
+}

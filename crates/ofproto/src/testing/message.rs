@@ -1,0 +1,465 @@
+//! Messages to test with.
+
+use std::{sync::Arc, time::Duration};
+
+use proptest::{collection::vec, option, prelude::*, sample::select};
+use shunt_flow::{FieldId, FlowMask, Match, PortNo, testing::any_match};
+use shunt_pipeline::{
+    Action, Cookie, FlowFlags, FlowMod, FlowModCommand, Instructions, PacketInReason, PortConfig,
+    Priority, RemovedReason, RuleFilter, TableId, TableSelector, text::testing as pipeline,
+};
+
+use crate::{
+    error::ErrorNumber,
+    message::{
+        AggregateStatistics, AsyncConfig, AsyncMasks, BundleAdd, BundleCommand, BundleControl,
+        BundleFlags, BundleId, Description, ErrorMessage, Features, FlowRemoved, FlowStatistics,
+        Generation, GroupMod, Hello, LinkFeatures, Message, MeterMod, MultipartReply,
+        MultipartRequest, PacketIn, PacketInFormat, PacketOut, PortCounters, PortDescription,
+        PortMod, PortStatistics, PortStatus, PortStatusReason, QueueFilter, RoleMessage, RoleName,
+        SwitchConfig, TableMod, TableStatistics, Xid,
+    },
+    wire::v13::COOKIE_UNCHANGED,
+};
+
+/// Any message, in the form in which it is written.
+pub fn any_message() -> impl Strategy<Value = Message> {
+    prop_oneof![any_plain(), any_about_packets(), any_change(), any_question(), any_answer()]
+}
+
+/// Any list of actions that OpenFlow 1.3 can say.
+pub fn any_actions() -> impl Strategy<Value = Vec<Action>> {
+    let narrow = |action: &Action| is_narrow(action);
+    pipeline::any_actions().prop_map(move |actions| actions.into_iter().filter(narrow).collect())
+}
+
+/// Whether an action has a form of its own on the wire: ports fit into its 16 bits, the width of a
+/// field to send to into its 6, the header of a field to load into its 32.
+fn is_narrow(action: &Action) -> bool {
+    let is_short = |port: PortNo| port.number() < 0xff00 || port.number() >= 0xffff_ff00;
+    match action {
+        Action::OutputTruncated { port, .. } => is_short(*port),
+        Action::Resubmit { port, .. } => port.is_none_or(is_short),
+        Action::OutputField { source, .. } => source.width <= 64,
+        Action::Load { target, .. } => {
+            target.field.info().oxms.iter().any(|oxm| oxm.class.experimenter().is_none())
+        }
+        Action::Clone(actions) => actions.iter().all(is_narrow),
+        _ => true,
+    }
+}
+
+fn any_plain() -> impl Strategy<Value = Message> {
+    let payload = || vec(any::<u8>(), 0..64);
+    let hello = (any::<u8>(), option::of(any::<u32>()))
+        .prop_map(|(version, bitmap)| Message::Hello(Hello { version, bitmap }));
+    let number = prop_oneof![
+        (0..0xffff_u16, any::<u16>()).prop_map(|(kind, code)| ErrorNumber::Standard { kind, code }),
+        (any::<u32>(), any::<u16>())
+            .prop_map(|(experimenter, code)| ErrorNumber::Experimenter { experimenter, code }),
+    ];
+    let error = (number, payload())
+        .prop_map(|(number, data)| Message::Error(ErrorMessage { number, data }));
+    let role = (
+        select(vec![RoleName::NoChange, RoleName::Equal, RoleName::Master, RoleName::Slave]),
+        any::<u64>(),
+    )
+        .prop_map(|(role, generation)| RoleMessage { role, generation: Generation(generation) });
+    let formats = vec![PacketInFormat::Standard, PacketInFormat::Nicira2];
+    prop_oneof![
+        hello,
+        error,
+        payload().prop_map(Message::EchoRequest),
+        payload().prop_map(Message::EchoReply),
+        select(vec![
+            Message::FeaturesRequest,
+            Message::GetConfigRequest,
+            Message::BarrierRequest,
+            Message::BarrierReply,
+            Message::GetAsyncRequest,
+        ]),
+        any_features().prop_map(Message::FeaturesReply),
+        any::<u16>().prop_map(|miss_send_len| Message::SetConfig(SwitchConfig { miss_send_len })),
+        role.clone().prop_map(Message::RoleRequest),
+        role.prop_map(Message::RoleReply),
+        any_async().prop_map(Message::SetAsync),
+        any_async().prop_map(Message::GetAsyncReply),
+        any::<u32>().prop_map(|port| Message::QueueConfigRequest(PortNo::new(port))),
+        any::<u32>().prop_map(|port| Message::QueueConfigReply(PortNo::new(port))),
+        select(formats).prop_map(Message::SetPacketInFormat),
+        any::<u16>().prop_map(Message::SetControllerId),
+    ]
+}
+
+fn any_features() -> impl Strategy<Value = Features> {
+    (any::<u64>(), any::<u32>(), any::<u8>(), any::<u8>(), any::<u32>()).prop_map(
+        |(datapath_id, buffers_count, tables_count, auxiliary_id, capabilities)| Features {
+            datapath_id,
+            buffers_count,
+            tables_count,
+            auxiliary_id,
+            capabilities,
+        },
+    )
+}
+
+fn any_async() -> impl Strategy<Value = AsyncConfig> {
+    let masks = |[packet_in, port_status, flow_removed]: [u32; 3]| AsyncMasks {
+        packet_in,
+        port_status,
+        flow_removed,
+    };
+    any::<([u32; 3], [u32; 3])>()
+        .prop_map(move |(master, slave)| AsyncConfig { master: masks(master), slave: masks(slave) })
+}
+
+fn any_about_packets() -> impl Strategy<Value = Message> {
+    let packet2 = (any_packet_in(), vec(any::<u8>(), 0..9), 0..100_u32);
+    prop_oneof![
+        any_packet_in().prop_map(Message::PacketIn),
+        packet2.prop_map(|(packet, userdata, cut)| {
+            let length = packet.length + cut;
+            Message::PacketIn2(PacketIn { userdata, length, ..packet })
+        }),
+        any_packet_out().prop_map(Message::PacketOut),
+    ]
+}
+
+fn any_packet_in() -> impl Strategy<Value = PacketIn> {
+    let reasons = vec![PacketInReason::NoMatch, PacketInReason::Action, PacketInReason::InvalidTtl];
+    let packet =
+        (select(reasons), any_table(), any::<u64>(), any_wire_match(), vec(any::<u8>(), 0..99));
+    packet.prop_map(|(reason, table, cookie, metadata, data)| PacketIn {
+        reason,
+        table,
+        cookie: Cookie::new(cookie),
+        metadata,
+        userdata: Vec::new(),
+        length: u32::try_from(data.len()).unwrap_or(u32::MAX),
+        data,
+    })
+}
+
+fn any_packet_out() -> impl Strategy<Value = PacketOut> {
+    let in_port = prop_oneof![
+        (0..=PortNo::MAX.number()).prop_map(PortNo::new),
+        select(vec![PortNo::LOCAL, PortNo::CONTROLLER, PortNo::ANY]),
+    ];
+    (in_port, any_actions(), vec(any::<u8>(), 0..99))
+        .prop_map(|(in_port, actions, data)| PacketOut { in_port, actions, data })
+}
+
+fn any_change() -> impl Strategy<Value = Message> {
+    prop_oneof![
+        any_bundlable(),
+        any::<u32>().prop_map(|meter| Message::MeterMod(MeterMod::Delete { meter })),
+        option::of(any_table()).prop_map(|table| Message::TableMod(TableMod { table })),
+        (any::<u32>(), select(BUNDLE_COMMANDS), any_bundle_flags()).prop_map(
+            |(bundle, command, flags)| {
+                let bundle = BundleId(bundle);
+                Message::BundleControl(BundleControl { bundle, command, flags })
+            }
+        ),
+        any_flow_removed().prop_map(Message::FlowRemoved),
+        (any_port(), select(PORT_REASONS))
+            .prop_map(|(port, reason)| Message::PortStatus(PortStatus { reason, port })),
+    ]
+}
+
+/// What a bundle can hold.
+fn any_bundlable() -> impl Strategy<Value = Message> {
+    let group = prop_oneof![0..=0xffff_ff00_u32, Just(0xffff_fffc)];
+    prop_oneof![
+        any_flow_mod().prop_map(Message::FlowMod),
+        any_packet_out().prop_map(Message::PacketOut),
+        any_port_mod().prop_map(Message::PortMod),
+        group.prop_map(|group| Message::GroupMod(GroupMod::Delete { group })),
+    ]
+}
+
+const BUNDLE_COMMANDS: &[BundleCommand] = &[
+    BundleCommand::Open,
+    BundleCommand::Opened,
+    BundleCommand::Close,
+    BundleCommand::Closed,
+    BundleCommand::Commit,
+    BundleCommand::Committed,
+    BundleCommand::Discard,
+    BundleCommand::Discarded,
+];
+
+const PORT_REASONS: &[PortStatusReason] =
+    &[PortStatusReason::Add, PortStatusReason::Delete, PortStatusReason::Modify];
+
+fn any_bundle_flags() -> impl Strategy<Value = BundleFlags> {
+    any::<(bool, bool)>().prop_map(|(atomic, ordered)| BundleFlags { atomic, ordered })
+}
+
+/// Any addition to a bundle, in a message of transaction `xid`: the message inside has the same.
+pub fn any_bundle_add(xid: Xid) -> impl Strategy<Value = BundleAdd> {
+    (any::<u32>(), any_bundle_flags(), any_bundlable()).prop_map(move |(bundle, flags, message)| {
+        BundleAdd { bundle: BundleId(bundle), flags, xid, message: Box::new(message) }
+    })
+}
+
+fn any_flow_mod() -> impl Strategy<Value = FlowMod> {
+    let cookie_mask = prop_oneof![Just(0), any::<u64>()];
+    let words = (any::<u64>(), cookie_mask, any::<u16>(), any::<u32>(), any::<u32>());
+    let commands = vec![
+        FlowModCommand::Add,
+        FlowModCommand::Modify,
+        FlowModCommand::ModifyStrict,
+        FlowModCommand::Delete,
+        FlowModCommand::DeleteStrict,
+    ];
+    let rest = (any_timeout(), any_timeout(), any_flags(), any_instructions());
+    (select(commands), option::of(any_table()), any_wire_match(), words, rest).prop_map(
+        |(command, table, matching, words, (idle_timeout, hard_timeout, flags, instructions))| {
+            let (cookie, cookie_mask, priority, out_port, out_group) = words;
+            let is_delete =
+                matches!(command, FlowModCommand::Delete | FlowModCommand::DeleteStrict);
+            let is_modify =
+                matches!(command, FlowModCommand::Modify | FlowModCommand::ModifyStrict);
+            let all = if is_delete { TableSelector::All } else { TableSelector::One(TableId::MAX) };
+            FlowMod {
+                command,
+                table: table.map_or(all, TableSelector::One),
+                matching,
+                priority: Priority::new(priority),
+                cookie: if is_modify && cookie_mask == 0 {
+                    COOKIE_UNCHANGED
+                } else {
+                    Cookie::new(cookie)
+                },
+                cookie_mask: if command == FlowModCommand::Add { 0 } else { cookie_mask },
+                idle_timeout,
+                hard_timeout,
+                importance: 0,
+                flags,
+                out_port: if is_delete { PortNo::new(out_port) } else { PortNo::ANY },
+                out_group: if is_delete { out_group } else { RuleFilter::GROUP_ANY },
+                instructions: if is_delete { Instructions::default() } else { instructions },
+            }
+        },
+    )
+}
+
+fn any_instructions() -> impl Strategy<Value = Instructions> {
+    let narrow = |actions: Box<[Action]>| actions.into_iter().filter(is_narrow).collect();
+    pipeline::any_instructions().prop_map(move |instructions| Instructions {
+        apply: narrow(instructions.apply),
+        write: narrow(instructions.write),
+        metadata: instructions.metadata.map(|(value, mask)| (value & mask, mask)),
+        ..instructions
+    })
+}
+
+/// Any match on what packets are parsed for.
+fn any_wire_match() -> impl Strategy<Value = Match> {
+    any_match().prop_filter("no provider backbone bridging", |matching| {
+        let mask = FlowMask::from(matching.mask());
+        mask.field(FieldId::PbbIsid) == 0 && mask.field(FieldId::PbbUca) == 0
+    })
+}
+
+fn any_flags() -> impl Strategy<Value = FlowFlags> {
+    any::<[bool; 5]>().prop_map(|bits| {
+        let [send_flow_removed, check_overlap, reset_counts, no_packet_counts, no_byte_counts] =
+            bits;
+        FlowFlags {
+            send_flow_removed,
+            check_overlap,
+            reset_counts,
+            no_packet_counts,
+            no_byte_counts,
+        }
+    })
+}
+
+fn any_table() -> impl Strategy<Value = TableId> {
+    (0..=TableId::MAX.number()).prop_filter_map("a table", TableId::new)
+}
+
+fn any_timeout() -> impl Strategy<Value = Duration> {
+    any::<u16>().prop_map(|seconds| Duration::from_secs(seconds.into()))
+}
+
+fn any_duration() -> impl Strategy<Value = Duration> {
+    (any::<u32>(), 0..1_000_000_000_u32)
+        .prop_map(|(seconds, nanoseconds)| Duration::new(seconds.into(), nanoseconds))
+}
+
+fn any_flow_removed() -> impl Strategy<Value = FlowRemoved> {
+    let reasons =
+        vec![RemovedReason::IdleTimeout, RemovedReason::HardTimeout, RemovedReason::Delete];
+    let times = (any_duration(), any_timeout(), any_timeout());
+    let words = any::<(u64, u64, u64, u16)>();
+    (select(reasons), any_table(), any_wire_match(), times, words).prop_map(
+        |(reason, table, matching, (duration, idle_timeout, hard_timeout), words)| {
+            let (cookie, packets, bytes, priority) = words;
+            FlowRemoved {
+                table,
+                reason,
+                duration,
+                priority: Priority::new(priority),
+                idle_timeout,
+                hard_timeout,
+                cookie: Cookie::new(cookie),
+                packets,
+                bytes,
+                matching,
+            }
+        },
+    )
+}
+
+fn any_config() -> impl Strategy<Value = PortConfig> {
+    any::<[bool; 4]>().prop_map(|[port_down, no_recv, no_fwd, no_packet_in]| PortConfig {
+        port_down,
+        no_recv,
+        no_fwd,
+        no_packet_in,
+        no_flood: false,
+    })
+}
+
+fn any_port() -> impl Strategy<Value = PortDescription> {
+    let link = any::<[u32; 6]>().prop_map(
+        |[current, advertised, supported, peer, speed_kbps, speed_max_kbps]| LinkFeatures {
+            current,
+            advertised,
+            supported,
+            peer,
+            speed_kbps,
+            speed_max_kbps,
+        },
+    );
+    (any::<u32>(), any::<[u8; 6]>(), "[a-z0-9]{0,15}", any_config(), any::<bool>(), link).prop_map(
+        |(number, mac, name, config, link_up, link)| PortDescription {
+            number: PortNo::new(number),
+            mac,
+            name,
+            config,
+            link_up,
+            link,
+        },
+    )
+}
+
+fn any_port_mod() -> impl Strategy<Value = PortMod> {
+    (any::<u32>(), any::<[u8; 6]>(), any_config(), any_config(), any::<u32>()).prop_map(
+        |(port, mac, config, mask, advertise)| PortMod {
+            port: PortNo::new(port),
+            mac,
+            config,
+            mask,
+            advertise,
+        },
+    )
+}
+
+fn any_filter() -> impl Strategy<Value = RuleFilter> {
+    let table = prop_oneof![Just(TableSelector::All), any_table().prop_map(TableSelector::One)];
+    (table, any_wire_match(), any::<(u64, u64, u32, u32)>()).prop_map(
+        |(table, matching, (cookie, cookie_mask, out_port, out_group))| RuleFilter {
+            table,
+            matching,
+            cookie: Cookie::new(cookie),
+            cookie_mask,
+            out_port: PortNo::new(out_port),
+            out_group,
+        },
+    )
+}
+
+fn any_question() -> impl Strategy<Value = Message> {
+    let meter = || option::of(0..u32::MAX);
+    let queue = (any::<u32>(), option::of(0..u32::MAX)).prop_map(|(port, queue)| {
+        MultipartRequest::Queue(QueueFilter { port: PortNo::new(port), queue })
+    });
+    let request = prop_oneof![
+        select(vec![
+            MultipartRequest::Description,
+            MultipartRequest::Table,
+            MultipartRequest::GroupDescription,
+            MultipartRequest::GroupFeatures,
+            MultipartRequest::MeterFeatures,
+            MultipartRequest::TableFeatures,
+            MultipartRequest::PortDescription,
+        ]),
+        any_filter().prop_map(MultipartRequest::Flow),
+        any_filter().prop_map(MultipartRequest::Aggregate),
+        any::<u32>().prop_map(|port| MultipartRequest::Port(PortNo::new(port))),
+        queue,
+        any::<u32>().prop_map(MultipartRequest::Group),
+        meter().prop_map(MultipartRequest::Meter),
+        meter().prop_map(MultipartRequest::MeterConfig),
+    ];
+    request.prop_map(Message::MultipartRequest)
+}
+
+fn any_answer() -> impl Strategy<Value = Message> {
+    let text = || "[ -~]{0,40}";
+    let description = (text(), text(), text(), "[0-9]{0,31}", text()).prop_map(
+        |(manufacturer, hardware, software, serial, datapath)| Description {
+            manufacturer,
+            hardware,
+            software,
+            serial,
+            datapath,
+        },
+    );
+    let table =
+        (any_table(), any::<(u32, u64, u64)>()).prop_map(|(table, (active, lookups, matches))| {
+            TableStatistics { table, active, lookups, matches }
+        });
+    let port = (any::<u32>(), any::<u64>(), any_duration()).prop_map(|(port, count, duration)| {
+        let counters = PortCounters { tx_bytes: count, collisions: !count, ..<_>::default() };
+        PortStatistics { port: PortNo::new(port), counters, duration }
+    });
+    let reply = prop_oneof![
+        description.prop_map(MultipartReply::Description),
+        vec(any_flow_statistics(), 0..4).prop_map(MultipartReply::Flow),
+        any::<(u64, u64, u32)>().prop_map(|(packets, bytes, flows)| {
+            MultipartReply::Aggregate(AggregateStatistics { packets, bytes, flows })
+        }),
+        vec(table, 0..4).prop_map(MultipartReply::Table),
+        vec(port, 0..4).prop_map(MultipartReply::Port),
+        select(vec![
+            MultipartReply::Queue,
+            MultipartReply::Group,
+            MultipartReply::GroupDescription,
+            MultipartReply::GroupFeatures,
+            MultipartReply::Meter,
+            MultipartReply::MeterConfig,
+            MultipartReply::MeterFeatures,
+        ]),
+        vec(any_table(), 0..3).prop_map(MultipartReply::TableFeatures),
+        vec(any_port(), 0..4).prop_map(MultipartReply::PortDescription),
+    ];
+    (any::<bool>(), reply).prop_map(|(more, reply)| Message::MultipartReply { more, reply })
+}
+
+fn any_flow_statistics() -> impl Strategy<Value = FlowStatistics> {
+    let times = (any_duration(), any_timeout(), any_timeout());
+    let words = any::<(u64, u64, u64, u16)>();
+    (any_table(), any_wire_match(), times, words, any_flags(), any_instructions()).prop_map(
+        |(table, matching, times, words, flags, instructions)| {
+            let (duration, idle_timeout, hard_timeout) = times;
+            let (cookie, packets, bytes, priority) = words;
+            FlowStatistics {
+                table,
+                duration,
+                priority: Priority::new(priority),
+                idle_timeout,
+                hard_timeout,
+                flags,
+                cookie: Cookie::new(cookie),
+                packets,
+                bytes,
+                matching,
+                instructions: Arc::new(instructions),
+            }
+        },
+    )
+}

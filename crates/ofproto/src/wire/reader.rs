@@ -1,0 +1,102 @@
+//! A cursor over bytes of a peer.
+
+use crate::error::ErrorCode;
+
+/// Reads a message front to back; never beyond its end.
+#[derive(Clone)]
+pub(crate) struct Reader<'a>(&'a [u8]);
+
+/// The bytes ended too early, or too late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Short;
+
+impl From<Short> for ErrorCode {
+    fn from(Short: Short) -> Self {
+        Self::BadLength
+    }
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// What has not been read yet.
+    pub(crate) const fn rest(&self) -> &'a [u8] {
+        self.0
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Short> {
+        let (array, rest) = self.0.split_first_chunk().ok_or(Short)?;
+        self.0 = rest;
+        Ok(*array)
+    }
+
+    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Short> {
+        let (bytes, rest) = self.0.split_at_checked(count).ok_or(Short)?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+
+    pub(crate) fn skip(&mut self, count: usize) -> Result<(), Short> {
+        self.bytes(count).map(|_| ())
+    }
+
+    pub(crate) fn u8(&mut self) -> Result<u8, Short> {
+        self.array().map(u8::from_be_bytes)
+    }
+
+    pub(crate) fn u16(&mut self) -> Result<u16, Short> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, Short> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, Short> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    /// A string in a field of `count` bytes: up to its first zero, which the last byte counts as.
+    /// Where it is not UTF-8, a question mark stands for every byte that is not ASCII.
+    pub(crate) fn text(&mut self, count: usize) -> Result<String, Short> {
+        let bytes = self.bytes(count)?;
+        let within = bytes.split_last().map_or(bytes, |(_, within)| within);
+        let text = within.split(|byte| *byte == 0).next().unwrap_or_default();
+        let shown = |byte: &u8| if byte.is_ascii() { char::from(*byte) } else { '?' };
+        Ok(match std::str::from_utf8(text) {
+            Ok(text) => text.to_owned(),
+            Err(_) => text.iter().map(shown).collect(),
+        })
+    }
+
+    /// Asks that nothing is left.
+    pub(crate) const fn finish(self) -> Result<(), Short> {
+        if self.0.is_empty() { Ok(()) } else { Err(Short) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_of_a_peer_end_within_their_field_and_are_text() {
+        let read = |bytes: &[u8]| Reader::new(bytes).text(4).unwrap();
+        assert_eq!(read(b"ab\0d"), "ab");
+        assert_eq!(read(b"abcd"), "abc");
+        assert_eq!(read(b"a\xff\xfe\0"), "a??");
+        assert_eq!(read("a\u{e9}\0".as_bytes()), "a\u{e9}");
+        // Cut in the middle of a letter.
+        assert_eq!(read("ab\u{e9}".as_bytes()), "ab?");
+    }
+}

@@ -1,0 +1,85 @@
+//! `controller` in its two forms: fixed, and as properties where there is more to say.
+
+use bytes::BufMut;
+use shunt_pipeline::{Action, ControllerAction, PacketInReason};
+
+use super::{list::expect_len, nicira::experimenter, number::nx};
+use crate::{
+    error::ErrorCode,
+    wire::{
+        Reader,
+        v13::{property, reason},
+    },
+};
+
+/// `nx_action_controller2_prop_type`.
+mod at {
+    pub(super) const MAX_LEN: u16 = 0;
+    pub(super) const CONTROLLER_ID: u16 = 1;
+    pub(super) const REASON: u16 = 2;
+    pub(super) const USERDATA: u16 = 3;
+}
+
+/// Reads the body of `NXAST_CONTROLLER`.
+pub(super) fn read(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+    expect_len(body, 6)?;
+    let (max_len, controller_id) = (body.u16()?, body.u16()?);
+    let reason = reason::from_action(body.u8()?)?;
+    let action = ControllerAction { max_len, controller_id, reason, userdata: Box::default() };
+    Ok(Action::Controller(Box::new(action)))
+}
+
+/// What is meant by properties that are not there.
+const DEFAULT_MAX_LEN: u16 = u16::MAX;
+const DEFAULT_CONTROLLER_ID: u16 = 0;
+const DEFAULT_REASON: PacketInReason = PacketInReason::Action;
+
+/// Reads the body of `NXAST_CONTROLLER2`. `pause` and `meter_id` do not exist yet.
+pub(super) fn read_properties(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+    if body.bytes(6).map_err(|_| ErrorCode::ActionLength)? != [0; 6] {
+        return Err(ErrorCode::MustBeZero);
+    }
+    let mut action = ControllerAction {
+        max_len: DEFAULT_MAX_LEN,
+        controller_id: DEFAULT_CONTROLLER_ID,
+        reason: DEFAULT_REASON,
+        userdata: Box::default(),
+    };
+    while !body.is_empty() {
+        let (kind, mut value) = property::read(body)?;
+        match kind {
+            at::MAX_LEN => action.max_len = property::u16(&mut value)?,
+            at::CONTROLLER_ID => action.controller_id = property::u16(&mut value)?,
+            at::REASON => action.reason = reason::from_action(property::u8(&mut value)?)?,
+            at::USERDATA => action.userdata = value.rest().into(),
+            _ => return Err(ErrorCode::PropertyType),
+        }
+    }
+    Ok(Action::Controller(Box::new(action)))
+}
+
+/// Writes the shorter form that says everything.
+pub(super) fn put(out: &mut Vec<u8>, action: &ControllerAction) {
+    let reason = reason::of_action(action.reason);
+    if action.userdata.is_empty() {
+        experimenter(out, nx::CONTROLLER, |out| {
+            out.put_u16(action.max_len);
+            out.put_u16(action.controller_id);
+            out.put_u8(reason);
+        });
+        return;
+    }
+    experimenter(out, nx::CONTROLLER2, |out| {
+        out.put_bytes(0, 6);
+        if action.max_len != DEFAULT_MAX_LEN {
+            property::put_u16(out, at::MAX_LEN, action.max_len);
+        }
+        if action.controller_id != DEFAULT_CONTROLLER_ID {
+            property::put_u16(out, at::CONTROLLER_ID, action.controller_id);
+        }
+        if action.reason != DEFAULT_REASON {
+            property::put(out, at::REASON, &[reason]);
+        }
+        property::put(out, at::USERDATA, &action.userdata);
+    });
+}

@@ -1,0 +1,32 @@
+//! Numbers of actions that this switch reads or writes (`ofp_action_type`, `nx_action_subtype`).
+
+pub(super) const OUTPUT: u16 = 0;
+pub(super) const PUSH_VLAN: u16 = 17;
+pub(super) const POP_VLAN: u16 = 18;
+pub(super) const SET_QUEUE: u16 = 21;
+pub(super) const GROUP: u16 = 22;
+pub(super) const SET_NW_TTL: u16 = 23;
+pub(super) const DEC_NW_TTL: u16 = 24;
+pub(super) const SET_FIELD: u16 = 25;
+pub(super) const EXPERIMENTER: u16 = 0xffff;
+
+/// Subtypes of Nicira.
+pub(super) mod nx {
+    pub(in crate::wire::v13::action) const RESUBMIT: u16 = 1;
+    pub(in crate::wire::v13::action) const SET_TUNNEL: u16 = 2;
+    pub(in crate::wire::v13::action) const POP_QUEUE: u16 = 5;
+    pub(in crate::wire::v13::action) const REG_MOVE: u16 = 6;
+    pub(in crate::wire::v13::action) const REG_LOAD: u16 = 7;
+    pub(in crate::wire::v13::action) const NOTE: u16 = 8;
+    pub(in crate::wire::v13::action) const SET_TUNNEL64: u16 = 9;
+    pub(in crate::wire::v13::action) const RESUBMIT_TABLE: u16 = 14;
+    pub(in crate::wire::v13::action) const OUTPUT_REG: u16 = 15;
+    pub(in crate::wire::v13::action) const EXIT: u16 = 17;
+    pub(in crate::wire::v13::action) const CONTROLLER: u16 = 20;
+    pub(in crate::wire::v13::action) const DEC_TTL_CNT_IDS: u16 = 21;
+    pub(in crate::wire::v13::action) const OUTPUT_REG2: u16 = 32;
+    pub(in crate::wire::v13::action) const REG_LOAD2: u16 = 33;
+    pub(in crate::wire::v13::action) const CONTROLLER2: u16 = 37;
+    pub(in crate::wire::v13::action) const OUTPUT_TRUNC: u16 = 39;
+    pub(in crate::wire::v13::action) const CLONE: u16 = 42;
+}

@@ -1,0 +1,177 @@
+//! Actions that read or write some bits of a field.
+
+use bytes::BufMut;
+use shunt_flow::{FieldId, PortNo, field::Access};
+use shunt_pipeline::{Action, Subfield};
+
+use super::{list::expect_len, nicira::experimenter, number::nx};
+use crate::{
+    error::ErrorCode,
+    wire::{
+        Reader,
+        v13::{
+            oxm::{put_header, read_header},
+            port_no,
+        },
+    },
+};
+
+/// The header of a field of 16 bits that shares its place with `OXM_OF_IN_PORT`.
+const NXM_OF_IN_PORT: u32 = 0x0000_0002;
+
+/// Offset and width in the sixteen bits that `ofs_nbits` has for them.
+fn bit_range(offset_width: u16) -> (u16, u16) {
+    (offset_width >> 6, (offset_width & 0x3f) + 1)
+}
+
+fn subfield(field: FieldId, offset: u16, width: u16) -> Result<Subfield, ErrorCode> {
+    let (Ok(offset), Ok(width)) = (u8::try_from(offset), u8::try_from(width)) else {
+        return Err(ErrorCode::SetFieldLength);
+    };
+    Subfield::new(field, offset, width).ok_or(ErrorCode::SetFieldLength)
+}
+
+fn writable(target: Subfield) -> Result<Subfield, ErrorCode> {
+    let is_writable = target.field.info().access == Access::ReadWrite;
+    if is_writable { Ok(target) } else { Err(ErrorCode::SetFieldArgument) }
+}
+
+/// Writes the header of the field; that of 16 bits for those of `in_port` that OpenFlow 1.0 knew,
+/// because it is the one that clients use, and what they send comes back to them as it was.
+fn put_subfield_header(out: &mut Vec<u8>, subfield: Subfield) {
+    match subfield.field {
+        FieldId::InPort if subfield.bits() <= 0xffff => out.put_u32(NXM_OF_IN_PORT),
+        field => put_header(out, field),
+    }
+}
+
+fn packed(subfield: Subfield) -> u16 {
+    u16::from(subfield.offset) << 6 | (u16::from(subfield.width) - 1) & 0x3f
+}
+
+/// Reads the body of `NXAST_REG_LOAD`.
+pub(super) fn read_load(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+    expect_len(body, 14)?;
+    let (offset, width) = bit_range(body.u16()?);
+    let field = read_header(body)?;
+    let value = body.u64()?;
+    if width < 64 && value >> width != 0 {
+        return Err(ErrorCode::ActionArgument);
+    }
+    let target = writable(subfield(field, offset, width)?)?;
+    Ok(Action::Load { target, value })
+}
+
+/// Writes `NXAST_REG_LOAD`.
+pub(super) fn put_load(out: &mut Vec<u8>, target: Subfield, value: u64) {
+    if target.field.info().oxms.iter().all(|oxm| oxm.class.experimenter().is_some()) {
+        // The header does not fit; a masked set-field does the same.
+        let value = u128::from(value) << target.offset;
+        super::nicira::put_masked_set_field(out, target.field, value, target.bits());
+        return;
+    }
+    experimenter(out, nx::REG_LOAD, |out| {
+        out.put_u16(packed(target));
+        put_subfield_header(out, target);
+        out.put_u64(value);
+    });
+}
+
+/// Reads the body of `NXAST_REG_MOVE`.
+pub(super) fn read_move(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+    let width = body.u16()?;
+    let (source_offset, target_offset) = (body.u16()?, body.u16()?);
+    let source = read_header(body)?;
+    let target = read_header(body)?;
+    if body.rest().iter().any(|byte| *byte != 0) {
+        return Err(ErrorCode::MustBeZero);
+    }
+    let source = subfield(source, source_offset, width)?;
+    let target = writable(subfield(target, target_offset, width)?)?;
+    Ok(Action::Move { source, target })
+}
+
+/// Writes `NXAST_REG_MOVE`.
+pub(super) fn put_move(out: &mut Vec<u8>, source: Subfield, target: Subfield) {
+    experimenter(out, nx::REG_MOVE, |out| {
+        out.put_u16(u16::from(source.width));
+        out.put_u16(u16::from(source.offset));
+        out.put_u16(u16::from(target.offset));
+        put_subfield_header(out, source);
+        put_subfield_header(out, target);
+    });
+}
+
+/// Reads the body of `NXAST_OUTPUT_REG`.
+pub(super) fn read_output(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+    expect_len(body, 14)?;
+    let (offset, width) = bit_range(body.u16()?);
+    let field = read_header(body)?;
+    let max_len = body.u16()?;
+    output(body, subfield(field, offset, width)?, max_len)
+}
+
+/// Reads the body of `NXAST_OUTPUT_REG2`, which has room for longer headers.
+pub(super) fn read_output2(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+    expect_len(body, 14)?;
+    let (offset, width) = bit_range(body.u16()?);
+    let max_len = body.u16()?;
+    let field = read_header(body)?;
+    output(body, subfield(field, offset, width)?, max_len)
+}
+
+fn output(rest: &Reader<'_>, source: Subfield, max_len: u16) -> Result<Action, ErrorCode> {
+    let is_padding = rest.rest().iter().all(|byte| *byte == 0);
+    let action = Action::OutputField { source, max_len };
+    if is_padding { Ok(action) } else { Err(ErrorCode::ActionArgument) }
+}
+
+/// Writes `NXAST_OUTPUT_REG`, or `NXAST_OUTPUT_REG2` where the header is long.
+pub(super) fn put_output(out: &mut Vec<u8>, source: Subfield, max_len: u16) {
+    let mut header = Vec::new();
+    put_subfield_header(&mut header, source);
+    if header.len() == 4 {
+        experimenter(out, nx::OUTPUT_REG, |out| {
+            out.put_u16(packed(source));
+            out.extend_from_slice(&header);
+            out.put_u16(max_len);
+            out.put_bytes(0, 6);
+        });
+    } else {
+        experimenter(out, nx::OUTPUT_REG2, |out| {
+            out.put_u16(packed(source));
+            out.put_u16(max_len);
+            out.extend_from_slice(&header);
+        });
+    }
+}
+
+/// Reads the body of `NXAST_RESUBMIT`.
+pub(super) fn read_resubmit(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+    expect_len(body, 6)?;
+    Ok(Action::Resubmit { port: resubmit_port(body.u16()?), table: None })
+}
+
+/// The port to look up with; the packet's own if it is `IN_PORT`.
+pub(super) fn resubmit_port(number: u16) -> Option<PortNo> {
+    Some(port_no::widen(number)).filter(|port| *port != PortNo::IN_PORT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loaded(width: u8) -> Vec<u8> {
+        let mut out = Vec::new();
+        let target = Subfield::new(FieldId::InPort, 0, width).unwrap();
+        put_load(&mut out, target, 0);
+        // What lies between the number of the action and the value.
+        out.get(10..16).unwrap().to_vec()
+    }
+
+    #[test]
+    fn the_short_in_port_travels_under_its_own_number() {
+        assert_eq!(loaded(16), [0x00, 0x0f, 0x00, 0x00, 0x00, 0x02]);
+        assert_eq!(loaded(32), [0x00, 0x1f, 0x80, 0x00, 0x00, 0x04]);
+    }
+}

@@ -1,0 +1,105 @@
+//! Bundles (ONF EXT-230): control messages, and messages inside of messages.
+
+use bytes::{BufMut, Bytes};
+
+use super::{
+    VERSION,
+    codec::{decode, encode},
+    kind,
+};
+use crate::{
+    error::ErrorCode,
+    message::{BundleAdd, BundleCommand, BundleControl, BundleFlags, BundleId, Message, Xid},
+    wire::{Reader, header::Header},
+};
+
+/// Commands in the order of their numbers.
+const COMMANDS: [BundleCommand; 8] = [
+    BundleCommand::Open,
+    BundleCommand::Opened,
+    BundleCommand::Close,
+    BundleCommand::Closed,
+    BundleCommand::Commit,
+    BundleCommand::Committed,
+    BundleCommand::Discard,
+    BundleCommand::Discarded,
+];
+
+/// Reads the body of a bundle control; properties behind it are unknown and passed over.
+pub(super) fn read_control(reader: &mut Reader<'_>) -> Result<BundleControl, ErrorCode> {
+    let bundle = BundleId(reader.u32()?);
+    let (command, flags) = (reader.u16()?, reader.u16()?);
+    *reader = Reader::new(&[]);
+    let command = COMMANDS.get(usize::from(command)).ok_or(ErrorCode::BundleType)?;
+    Ok(BundleControl { bundle, command: *command, flags: read_flags(flags)? })
+}
+
+fn read_flags(bits: u16) -> Result<BundleFlags, ErrorCode> {
+    if bits & !3 != 0 {
+        return Err(ErrorCode::BundleFlags);
+    }
+    Ok(BundleFlags { atomic: bits & 1 != 0, ordered: bits & 2 != 0 })
+}
+
+fn flags_bits(flags: BundleFlags) -> u16 {
+    u16::from(flags.atomic) | u16::from(flags.ordered) << 1
+}
+
+/// Writes the body of a bundle control.
+pub(super) fn put_control(out: &mut Vec<u8>, control: BundleControl) {
+    out.put_u32(control.bundle.0);
+    let number = COMMANDS.iter().position(|command| *command == control.command);
+    out.put_u16(number.and_then(|number| u16::try_from(number).ok()).unwrap_or(u16::MAX));
+    out.put_u16(flags_bits(control.flags));
+}
+
+/// Where the message inside begins in the frame of an addition.
+const INSIDE_AT: usize = Header::LEN + 16;
+
+/// The message inside of an addition that was read before, with its header.
+pub(crate) fn message_inside(addition: &Bytes) -> Bytes {
+    let inside = addition.slice(INSIDE_AT.min(addition.len())..);
+    let length = Header::parse(&inside).map_or(0, |header| usize::from(header.length));
+    inside.slice(..length.min(inside.len()))
+}
+
+/// Whether a bundle can hold messages of this type: packet-out, flow-mod, group-mod, port-mod.
+const fn is_bundlable(kind: u8) -> bool {
+    matches!(kind, kind::PACKET_OUT | kind::FLOW_MOD | kind::GROUP_MOD | kind::PORT_MOD)
+}
+
+/// Reads the body of an addition; properties behind the message are unknown and passed over.
+pub(super) fn read_add(xid: Xid, reader: &mut Reader<'_>) -> Result<BundleAdd, ErrorCode> {
+    let bundle = BundleId(reader.u32()?);
+    reader.skip(2)?;
+    let flags = reader.u16()?;
+    let bytes = reader.rest();
+    *reader = Reader::new(&[]);
+    let header = Header::parse(bytes).ok_or(ErrorCode::BundleMessageLength)?;
+    let length = usize::from(header.length);
+    let inside = bytes.get(..length).filter(|_| length >= Header::LEN);
+    let inside = inside.ok_or(ErrorCode::BundleMessageLength)?;
+    if header.xid != xid {
+        return Err(ErrorCode::BundleMessageXid);
+    }
+    if header.version != VERSION || !is_bundlable(header.kind) {
+        return Err(ErrorCode::BundleMessageUnsupported);
+    }
+    let flags = read_flags(flags)?;
+    let (xid, message) = decode(inside)?;
+    Ok(BundleAdd { bundle, flags, xid, message: Box::new(message) })
+}
+
+/// Writes the body of an addition. A message that cannot be in a bundle, or does not fit, leaves
+/// the body without one, which no switch accepts.
+pub(super) fn put_add(out: &mut Vec<u8>, add: &BundleAdd) {
+    out.put_u32(add.bundle.0);
+    out.put_u16(0);
+    out.put_u16(flags_bits(add.flags));
+    if matches!(*add.message, Message::BundleAdd(_)) {
+        return;
+    }
+    if let Ok(message) = encode(add.xid, &add.message) {
+        out.extend_from_slice(&message);
+    }
+}

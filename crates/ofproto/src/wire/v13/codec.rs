@@ -1,0 +1,171 @@
+//! One message by its type: what reads and what writes it.
+
+use super::{
+    VERSION, experimenter, flow_mod, flow_removed, kind, length, multipart, packet, port, role,
+    switch,
+};
+use crate::{
+    error::{ErrorCode, TooLong},
+    message::{Message, Xid},
+    wire::{Reader, header::Header},
+};
+
+/// Reads one whole message.
+///
+/// A hello may be of any version; everything else is read as OpenFlow 1.3.
+///
+/// # Errors
+///
+/// What the sender did wrong.
+pub fn decode(frame: &[u8]) -> Result<(Xid, Message), ErrorCode> {
+    let header = Header::parse(frame).ok_or(ErrorCode::BadLength)?;
+    if frame.len() != usize::from(header.length) {
+        return Err(ErrorCode::BadLength);
+    }
+    if header.version != VERSION && header.kind != kind::HELLO {
+        return Err(ErrorCode::BadVersion);
+    }
+    let mut body = Reader::new(frame.get(Header::LEN..).unwrap_or_default());
+    let message = read_body(&header, &mut body)?;
+    body.finish()?;
+    Ok((header.xid, message))
+}
+
+fn read_body(header: &Header, body: &mut Reader<'_>) -> Result<Message, ErrorCode> {
+    let mut take_all = || {
+        let bytes = body.rest().to_vec();
+        *body = Reader::new(&[]);
+        bytes
+    };
+    Ok(match header.kind {
+        kind::HELLO => Message::Hello(switch::read_hello(header.version, body)),
+        kind::ERROR => Message::Error(switch::read_error(body)?),
+        kind::ECHO_REQUEST => Message::EchoRequest(take_all()),
+        kind::ECHO_REPLY => Message::EchoReply(take_all()),
+        kind::EXPERIMENTER => experimenter::read(header.xid, body)?,
+        kind::FEATURES_REQUEST => Message::FeaturesRequest,
+        kind::FEATURES_REPLY => Message::FeaturesReply(switch::read_features(body)?),
+        kind::GET_CONFIG_REQUEST => Message::GetConfigRequest,
+        kind::GET_CONFIG_REPLY => Message::GetConfigReply(switch::read_config(body)?),
+        kind::SET_CONFIG => Message::SetConfig(switch::read_config(body)?),
+        kind::PACKET_IN => Message::PacketIn(packet::read_in(body)?),
+        kind::FLOW_REMOVED => Message::FlowRemoved(flow_removed::read(body)?),
+        kind::PORT_STATUS => Message::PortStatus(port::read_status(body)?),
+        kind::PACKET_OUT => Message::PacketOut(packet::read_out(body)?),
+        kind::FLOW_MOD => Message::FlowMod(flow_mod::read(body)?),
+        kind::GROUP_MOD => Message::GroupMod(switch::read_group_mod(body)?),
+        kind::PORT_MOD => Message::PortMod(port::read_mod(body)?),
+        kind::TABLE_MOD => Message::TableMod(switch::read_table_mod(body)?),
+        kind::MULTIPART_REQUEST => multipart::read_request_message(body)?,
+        kind::MULTIPART_REPLY => multipart::read_reply_message(body)?,
+        kind::BARRIER_REQUEST => Message::BarrierRequest,
+        kind::BARRIER_REPLY => Message::BarrierReply,
+        kind::QUEUE_GET_CONFIG_REQUEST => {
+            Message::QueueConfigRequest(port::read_queue_config(body)?)
+        }
+        kind::QUEUE_GET_CONFIG_REPLY => Message::QueueConfigReply(port::read_queue_config(body)?),
+        kind::ROLE_REQUEST => Message::RoleRequest(role::read(body)?),
+        kind::ROLE_REPLY => Message::RoleReply(role::read(body)?),
+        kind::GET_ASYNC_REQUEST => Message::GetAsyncRequest,
+        kind::GET_ASYNC_REPLY => Message::GetAsyncReply(role::read_async(body)?),
+        kind::SET_ASYNC => Message::SetAsync(role::read_async(body)?),
+        kind::METER_MOD => Message::MeterMod(switch::read_meter_mod(body)?),
+        _ => return Err(ErrorCode::BadType),
+    })
+}
+
+/// Writes one message.
+///
+/// # Errors
+///
+/// It does not fit into the 16 bits of its length. What carries packets or refused messages is cut
+/// instead, and replies in parts never come so far (see [`multipart::PartWriter`]).
+pub fn encode(xid: Xid, message: &Message) -> Result<Vec<u8>, TooLong> {
+    let mut out = length::begin(message_kind(message), xid);
+    if let Message::Hello(hello) = message
+        && let Some(version) = out.first_mut()
+    {
+        *version = hello.version;
+    }
+    put_body(&mut out, message);
+    length::finish(out)
+}
+
+const fn message_kind(message: &Message) -> u8 {
+    match message {
+        Message::Hello(_) => kind::HELLO,
+        Message::Error(_) => kind::ERROR,
+        Message::EchoRequest(_) => kind::ECHO_REQUEST,
+        Message::EchoReply(_) => kind::ECHO_REPLY,
+        Message::FeaturesRequest => kind::FEATURES_REQUEST,
+        Message::FeaturesReply(_) => kind::FEATURES_REPLY,
+        Message::GetConfigRequest => kind::GET_CONFIG_REQUEST,
+        Message::GetConfigReply(_) => kind::GET_CONFIG_REPLY,
+        Message::SetConfig(_) => kind::SET_CONFIG,
+        Message::PacketIn(_) => kind::PACKET_IN,
+        Message::FlowRemoved(_) => kind::FLOW_REMOVED,
+        Message::PortStatus(_) => kind::PORT_STATUS,
+        Message::PacketOut(_) => kind::PACKET_OUT,
+        Message::FlowMod(_) => kind::FLOW_MOD,
+        Message::GroupMod(_) => kind::GROUP_MOD,
+        Message::PortMod(_) => kind::PORT_MOD,
+        Message::TableMod(_) => kind::TABLE_MOD,
+        Message::MultipartRequest(_) => kind::MULTIPART_REQUEST,
+        Message::MultipartReply { .. } => kind::MULTIPART_REPLY,
+        Message::BarrierRequest => kind::BARRIER_REQUEST,
+        Message::BarrierReply => kind::BARRIER_REPLY,
+        Message::QueueConfigRequest(_) => kind::QUEUE_GET_CONFIG_REQUEST,
+        Message::QueueConfigReply(_) => kind::QUEUE_GET_CONFIG_REPLY,
+        Message::RoleRequest(_) => kind::ROLE_REQUEST,
+        Message::RoleReply(_) => kind::ROLE_REPLY,
+        Message::GetAsyncRequest => kind::GET_ASYNC_REQUEST,
+        Message::GetAsyncReply(_) => kind::GET_ASYNC_REPLY,
+        Message::SetAsync(_) => kind::SET_ASYNC,
+        Message::MeterMod(_) => kind::METER_MOD,
+        Message::PacketIn2(_)
+        | Message::BundleControl(_)
+        | Message::BundleAdd(_)
+        | Message::SetPacketInFormat(_)
+        | Message::SetControllerId(_) => kind::EXPERIMENTER,
+    }
+}
+
+fn put_body(out: &mut Vec<u8>, message: &Message) {
+    match message {
+        Message::FeaturesRequest
+        | Message::GetConfigRequest
+        | Message::BarrierRequest
+        | Message::BarrierReply
+        | Message::GetAsyncRequest => {}
+        Message::Hello(hello) => switch::put_hello(out, *hello),
+        Message::Error(error) => switch::put_error(out, error),
+        Message::EchoRequest(payload) | Message::EchoReply(payload) => {
+            out.extend_from_slice(payload);
+        }
+        Message::FeaturesReply(features) => switch::put_features(out, features),
+        Message::GetConfigReply(config) | Message::SetConfig(config) => {
+            switch::put_config(out, *config);
+        }
+        Message::PacketIn(packet) => packet::put_in(out, packet),
+        Message::FlowRemoved(removed) => flow_removed::put(out, removed),
+        Message::PortStatus(status) => port::put_status(out, status),
+        Message::PacketOut(packet) => packet::put_out(out, packet),
+        Message::FlowMod(flow_mod) => flow_mod::put(out, flow_mod),
+        Message::GroupMod(group_mod) => switch::put_group_mod(out, *group_mod),
+        Message::PortMod(port_mod) => port::put_mod(out, port_mod),
+        Message::TableMod(table_mod) => switch::put_table_mod(out, *table_mod),
+        Message::MultipartRequest(request) => multipart::put_request(out, request),
+        Message::MultipartReply { more, reply } => multipart::put_reply(out, *more, reply),
+        Message::QueueConfigRequest(port) | Message::QueueConfigReply(port) => {
+            port::put_queue_config(out, *port);
+        }
+        Message::RoleRequest(role) | Message::RoleReply(role) => role::put(out, *role),
+        Message::GetAsyncReply(config) | Message::SetAsync(config) => role::put_async(out, config),
+        Message::MeterMod(meter_mod) => switch::put_meter_mod(out, *meter_mod),
+        Message::PacketIn2(_)
+        | Message::BundleControl(_)
+        | Message::BundleAdd(_)
+        | Message::SetPacketInFormat(_)
+        | Message::SetControllerId(_) => experimenter::put(out, message),
+    }
+}

@@ -1,0 +1,75 @@
+//! `OFPT_FLOW_REMOVED` (OpenFlow 1.3.5, 7.4.2).
+
+use std::time::Duration;
+
+use bytes::BufMut;
+use shunt_pipeline::{Cookie, Priority, RemovedReason, TableId};
+
+use super::{
+    flow_mod::seconds,
+    oxm::{put_match, read_match},
+};
+use crate::{error::ErrorCode, message::FlowRemoved, wire::Reader};
+
+/// Reads the body.
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<FlowRemoved, ErrorCode> {
+    let cookie = Cookie::new(reader.u64()?);
+    let priority = Priority::new(reader.u16()?);
+    let (reason, table) = (reader.u8()?, reader.u8()?);
+    let duration = read_duration(reader)?;
+    let (idle_timeout, hard_timeout) = (reader.u16()?, reader.u16()?);
+    let (packets, bytes) = (reader.u64()?, reader.u64()?);
+    let matching = read_match(reader)?;
+    Ok(FlowRemoved {
+        table: TableId::new(table).ok_or(ErrorCode::BadTableId)?,
+        reason: match reason {
+            0 => RemovedReason::IdleTimeout,
+            1 => RemovedReason::HardTimeout,
+            2 => RemovedReason::Delete,
+            _ => return Err(ErrorCode::BadType),
+        },
+        duration,
+        priority,
+        idle_timeout: Duration::from_secs(idle_timeout.into()),
+        hard_timeout: Duration::from_secs(hard_timeout.into()),
+        cookie,
+        packets,
+        bytes,
+        matching,
+    })
+}
+
+/// The number of a reason, which is also its bit in masks of who hears of it.
+pub(crate) const fn reason_number(reason: RemovedReason) -> u8 {
+    match reason {
+        RemovedReason::IdleTimeout => 0,
+        RemovedReason::HardTimeout => 1,
+        RemovedReason::Delete | RemovedReason::Replaced => 2,
+    }
+}
+
+/// Writes the body.
+pub(super) fn put(out: &mut Vec<u8>, removed: &FlowRemoved) {
+    out.put_u64(removed.cookie.number());
+    out.put_u16(removed.priority.number());
+    out.put_u8(reason_number(removed.reason));
+    out.put_u8(removed.table.number());
+    put_duration(out, removed.duration);
+    out.put_u16(seconds(removed.idle_timeout));
+    out.put_u16(seconds(removed.hard_timeout));
+    out.put_u64(removed.packets);
+    out.put_u64(removed.bytes);
+    put_match(out, &removed.matching);
+}
+
+/// Writes seconds and nanoseconds.
+pub(super) fn put_duration(out: &mut Vec<u8>, duration: Duration) {
+    out.put_u32(u32::try_from(duration.as_secs()).unwrap_or(u32::MAX));
+    out.put_u32(duration.subsec_nanos());
+}
+
+/// Reads seconds and nanoseconds.
+pub(super) fn read_duration(reader: &mut Reader<'_>) -> Result<Duration, ErrorCode> {
+    let (seconds, nanoseconds) = (reader.u32()?, reader.u32()?);
+    Ok(Duration::from_secs(seconds.into()) + Duration::from_nanos(nanoseconds.into()))
+}

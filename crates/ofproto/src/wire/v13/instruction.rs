@@ -1,0 +1,155 @@
+//! Instructions of a rule (OpenFlow 1.3.5, 7.2.4).
+//!
+//! They may come in any order and each once; they are written in the order in which they are
+//! executed. An empty list of actions to apply or to write says nothing and is not written.
+
+use bytes::BufMut;
+use shunt_pipeline::{Action, Instructions, TableId};
+
+use super::{
+    action::{put_actions, read_actions},
+    length,
+};
+use crate::{
+    error::ErrorCode,
+    wire::{Reader, Short},
+};
+
+/// `ofp_instruction_type`.
+mod at {
+    pub(super) const GOTO_TABLE: u16 = 1;
+    pub(super) const WRITE_METADATA: u16 = 2;
+    pub(super) const WRITE_ACTIONS: u16 = 3;
+    pub(super) const APPLY_ACTIONS: u16 = 4;
+    pub(super) const CLEAR_ACTIONS: u16 = 5;
+    pub(super) const METER: u16 = 6;
+    pub(super) const EXPERIMENTER: u16 = 0xffff;
+}
+
+/// Reads instructions to the end of a message.
+pub(super) fn read_instructions(reader: &mut Reader<'_>) -> Result<Instructions, ErrorCode> {
+    if !reader.len().is_multiple_of(8) {
+        return Err(ErrorCode::BadLength);
+    }
+    let mut instructions = Instructions::default();
+    let mut seen = 0_u32;
+    while !reader.is_empty() {
+        let (kind, mut body) = frame(reader).map_err(|Short| ErrorCode::InstructionLength)?;
+        let bit = 1_u32.checked_shl(u32::from(kind)).unwrap_or(0);
+        if seen & bit != 0 {
+            return Err(ErrorCode::InstructionDuplicate);
+        }
+        seen |= bit;
+        read_one(kind, &mut body, &mut instructions)?;
+    }
+    Ok(instructions)
+}
+
+/// Type and body of the next instruction.
+fn frame<'a>(reader: &mut Reader<'a>) -> Result<(u16, Reader<'a>), Short> {
+    let (kind, length) = (reader.u16()?, reader.u16()?);
+    let length = usize::from(length);
+    if length < 8 || !length.is_multiple_of(8) {
+        return Err(Short);
+    }
+    Ok((kind, Reader::new(reader.bytes(length - 4)?)))
+}
+
+fn read_one(
+    kind: u16,
+    body: &mut Reader<'_>,
+    instructions: &mut Instructions,
+) -> Result<(), ErrorCode> {
+    let length = match kind {
+        at::GOTO_TABLE | at::CLEAR_ACTIONS => Some(4),
+        at::WRITE_METADATA => Some(20),
+        _ => None,
+    };
+    if length.is_some_and(|length| length != body.len()) {
+        return Err(ErrorCode::InstructionLength);
+    }
+    match kind {
+        at::GOTO_TABLE => {
+            let table = TableId::new(body.u8()?).ok_or(ErrorCode::InstructionTableId)?;
+            instructions.goto = Some(table);
+        }
+        at::WRITE_METADATA => {
+            body.skip(4)?;
+            let (value, mask) = (body.u64()?, body.u64()?);
+            instructions.metadata = Some((value & mask, mask));
+        }
+        at::WRITE_ACTIONS => {
+            body.skip(4)?;
+            instructions.write = read_action_set(body.rest())?.into();
+        }
+        at::APPLY_ACTIONS => {
+            body.skip(4)?;
+            instructions.apply = read_actions(body.rest())?.into();
+        }
+        at::CLEAR_ACTIONS => instructions.clear = true,
+        at::METER => return Err(ErrorCode::MeterInvalid),
+        at::EXPERIMENTER => return Err(ErrorCode::InstructionExperimenter),
+        _ => return Err(ErrorCode::InstructionUnknown),
+    }
+    Ok(())
+}
+
+/// Reads actions for the action set, which has no place for some.
+fn read_action_set(bytes: &[u8]) -> Result<Vec<Action>, ErrorCode> {
+    let actions = read_actions(bytes)?;
+    let has_place = |action: &Action| match action {
+        Action::Output { .. }
+        | Action::SetField { .. }
+        | Action::Load { .. }
+        | Action::Move { .. }
+        | Action::PushVlan { .. }
+        | Action::PopVlan
+        | Action::DecTtl { .. }
+        | Action::Resubmit { .. }
+        | Action::SetQueue(_) => true,
+        Action::OutputField { .. }
+        | Action::OutputTruncated { .. }
+        | Action::Controller(_)
+        | Action::PopQueue
+        | Action::Clone(_)
+        | Action::Note(_)
+        | Action::Exit => false,
+    };
+    if actions.iter().all(has_place) { Ok(actions) } else { Err(ErrorCode::ActionType) }
+}
+
+/// Writes instructions.
+pub(super) fn put_instructions(out: &mut Vec<u8>, instructions: &Instructions) {
+    let Instructions { apply, clear, write, metadata, goto } = instructions;
+    if !apply.is_empty() {
+        put_list(out, at::APPLY_ACTIONS, apply);
+    }
+    if *clear {
+        put_list(out, at::CLEAR_ACTIONS, &[]);
+    }
+    if !write.is_empty() {
+        put_list(out, at::WRITE_ACTIONS, write);
+    }
+    if let Some((value, mask)) = metadata {
+        out.put_u16(at::WRITE_METADATA);
+        out.put_u16(24);
+        out.put_u32(0);
+        out.put_u64(*value);
+        out.put_u64(*mask);
+    }
+    if let Some(table) = goto {
+        out.put_u16(at::GOTO_TABLE);
+        out.put_u16(8);
+        out.put_u8(table.number());
+        out.put_bytes(0, 3);
+    }
+}
+
+fn put_list(out: &mut Vec<u8>, kind: u16, actions: &[Action]) {
+    let start = out.len();
+    out.put_u16(kind);
+    let length_at = length::reserve(out);
+    out.put_u32(0);
+    put_actions(out, actions);
+    length::fill(out, length_at, start);
+}

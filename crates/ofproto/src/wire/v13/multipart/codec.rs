@@ -1,0 +1,238 @@
+//! Questions and parts of answers, by their kind.
+
+use bytes::BufMut;
+use shunt_flow::PortNo;
+
+use crate::{
+    error::ErrorCode,
+    message::{Message, MultipartReply, MultipartRequest},
+    wire::{Reader, v13},
+};
+
+use super::{absent, description, flow, port, table, table_features};
+
+/// `OFPMPF_REQ_MORE` and `OFPMPF_REPLY_MORE`.
+pub(crate) const MORE: u16 = 1;
+
+/// `ofp_multipart_type`.
+pub(crate) mod at {
+    pub(crate) const DESC: u16 = 0;
+    pub(crate) const FLOW: u16 = 1;
+    pub(crate) const AGGREGATE: u16 = 2;
+    pub(crate) const TABLE: u16 = 3;
+    pub(crate) const PORT_STATS: u16 = 4;
+    pub(crate) const QUEUE: u16 = 5;
+    pub(crate) const GROUP: u16 = 6;
+    pub(crate) const GROUP_DESC: u16 = 7;
+    pub(crate) const GROUP_FEATURES: u16 = 8;
+    pub(crate) const METER: u16 = 9;
+    pub(crate) const METER_CONFIG: u16 = 10;
+    pub(crate) const METER_FEATURES: u16 = 11;
+    pub(crate) const TABLE_FEATURES: u16 = 12;
+    pub(crate) const PORT_DESC: u16 = 13;
+    pub(crate) const EXPERIMENTER: u16 = 0xffff;
+}
+
+/// What stands before the body of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PartHeader {
+    pub(crate) kind: u16,
+    pub(crate) more: bool,
+}
+
+/// Reads what stands before the body of a part.
+pub(crate) fn read_part_header(reader: &mut Reader<'_>) -> Result<PartHeader, ErrorCode> {
+    let (kind, flags) = (reader.u16()?, reader.u16()?);
+    reader.skip(4)?;
+    Ok(PartHeader { kind, more: flags & MORE != 0 })
+}
+
+pub(super) fn put_part_header(out: &mut Vec<u8>, header: PartHeader) {
+    out.put_u16(header.kind);
+    out.put_u16(if header.more { MORE } else { 0 });
+    out.put_u32(0);
+}
+
+/// Reads a request that is whole in one message.
+pub(in crate::wire::v13) fn read_request_message(
+    reader: &mut Reader<'_>,
+) -> Result<Message, ErrorCode> {
+    let header = read_part_header(reader)?;
+    if header.more {
+        return Err(ErrorCode::MultipartOverflow);
+    }
+    read_request(header.kind, reader).map(Message::MultipartRequest)
+}
+
+/// Reads the body of a whole request.
+pub(crate) fn read_request(
+    kind: u16,
+    body: &mut Reader<'_>,
+) -> Result<MultipartRequest, ErrorCode> {
+    let request = match kind {
+        at::DESC => MultipartRequest::Description,
+        at::FLOW => MultipartRequest::Flow(flow::read_filter(body)?),
+        at::AGGREGATE => MultipartRequest::Aggregate(flow::read_filter(body)?),
+        at::TABLE => MultipartRequest::Table,
+        at::PORT_STATS => {
+            let port = PortNo::new(body.u32()?);
+            body.skip(4)?;
+            MultipartRequest::Port(port)
+        }
+        at::QUEUE => MultipartRequest::Queue(absent::read_queue_filter(body)?),
+        at::GROUP => {
+            let group = body.u32()?;
+            body.skip(4)?;
+            MultipartRequest::Group(group)
+        }
+        at::GROUP_DESC => MultipartRequest::GroupDescription,
+        at::GROUP_FEATURES => MultipartRequest::GroupFeatures,
+        at::METER => MultipartRequest::Meter(absent::read_meter_filter(body)?),
+        at::METER_CONFIG => MultipartRequest::MeterConfig(absent::read_meter_filter(body)?),
+        at::METER_FEATURES => MultipartRequest::MeterFeatures,
+        at::TABLE_FEATURES => {
+            table_features::check_question(body)?;
+            MultipartRequest::TableFeatures
+        }
+        at::PORT_DESC => MultipartRequest::PortDescription,
+        at::EXPERIMENTER => return Err(absent::refuse_experimenter(body)?),
+        _ => return Err(ErrorCode::BadMultipart),
+    };
+    body.clone().finish()?;
+    Ok(request)
+}
+
+/// Writes a request.
+pub(in crate::wire::v13) fn put_request(out: &mut Vec<u8>, request: &MultipartRequest) {
+    put_part_header(out, PartHeader { kind: request_kind(request), more: false });
+    match request {
+        MultipartRequest::Flow(filter) | MultipartRequest::Aggregate(filter) => {
+            flow::put_filter(out, filter);
+        }
+        MultipartRequest::Port(port) => {
+            out.put_u32(port.number());
+            out.put_u32(0);
+        }
+        MultipartRequest::Queue(filter) => absent::put_queue_filter(out, *filter),
+        MultipartRequest::Group(group) => {
+            out.put_u32(*group);
+            out.put_u32(0);
+        }
+        MultipartRequest::Meter(meter) | MultipartRequest::MeterConfig(meter) => {
+            absent::put_meter_filter(out, *meter);
+        }
+        MultipartRequest::Description
+        | MultipartRequest::Table
+        | MultipartRequest::GroupDescription
+        | MultipartRequest::GroupFeatures
+        | MultipartRequest::MeterFeatures
+        | MultipartRequest::TableFeatures
+        | MultipartRequest::PortDescription => {}
+    }
+}
+
+const fn request_kind(request: &MultipartRequest) -> u16 {
+    match request {
+        MultipartRequest::Description => at::DESC,
+        MultipartRequest::Flow(_) => at::FLOW,
+        MultipartRequest::Aggregate(_) => at::AGGREGATE,
+        MultipartRequest::Table => at::TABLE,
+        MultipartRequest::Port(_) => at::PORT_STATS,
+        MultipartRequest::Queue(_) => at::QUEUE,
+        MultipartRequest::Group(_) => at::GROUP,
+        MultipartRequest::GroupDescription => at::GROUP_DESC,
+        MultipartRequest::GroupFeatures => at::GROUP_FEATURES,
+        MultipartRequest::Meter(_) => at::METER,
+        MultipartRequest::MeterConfig(_) => at::METER_CONFIG,
+        MultipartRequest::MeterFeatures => at::METER_FEATURES,
+        MultipartRequest::TableFeatures => at::TABLE_FEATURES,
+        MultipartRequest::PortDescription => at::PORT_DESC,
+    }
+}
+
+/// Reads one part of a reply.
+pub(in crate::wire::v13) fn read_reply_message(
+    reader: &mut Reader<'_>,
+) -> Result<Message, ErrorCode> {
+    let PartHeader { kind, more } = read_part_header(reader)?;
+    let reply = match kind {
+        at::DESC => MultipartReply::Description(description::read(reader)?),
+        at::FLOW => MultipartReply::Flow(entries(reader, flow::read)?),
+        at::AGGREGATE => MultipartReply::Aggregate(flow::read_aggregate(reader)?),
+        at::TABLE => MultipartReply::Table(entries(reader, table::read)?),
+        at::PORT_STATS => MultipartReply::Port(entries(reader, port::read)?),
+        at::QUEUE => MultipartReply::Queue,
+        at::GROUP => MultipartReply::Group,
+        at::GROUP_DESC => MultipartReply::GroupDescription,
+        at::GROUP_FEATURES => {
+            reader.skip(absent::GROUP_FEATURES_LEN)?;
+            MultipartReply::GroupFeatures
+        }
+        at::METER => MultipartReply::Meter,
+        at::METER_CONFIG => MultipartReply::MeterConfig,
+        at::METER_FEATURES => {
+            reader.skip(absent::METER_FEATURES_LEN)?;
+            MultipartReply::MeterFeatures
+        }
+        at::TABLE_FEATURES => MultipartReply::TableFeatures(entries(reader, table_features::read)?),
+        at::PORT_DESC => MultipartReply::PortDescription(entries(reader, v13::port::read_port)?),
+        _ => return Err(ErrorCode::BadMultipart),
+    };
+    Ok(Message::MultipartReply { more, reply })
+}
+
+/// Reads entries to the end of a message.
+fn entries<T>(
+    reader: &mut Reader<'_>,
+    read: impl Fn(&mut Reader<'_>) -> Result<T, ErrorCode>,
+) -> Result<Vec<T>, ErrorCode> {
+    let mut entries = Vec::new();
+    while !reader.is_empty() {
+        entries.push(read(reader)?);
+    }
+    Ok(entries)
+}
+
+/// Writes one part of a reply.
+pub(in crate::wire::v13) fn put_reply(out: &mut Vec<u8>, more: bool, reply: &MultipartReply) {
+    put_part_header(out, PartHeader { kind: reply_kind(reply), more });
+    match reply {
+        MultipartReply::Description(description) => description::put(out, description),
+        MultipartReply::Flow(flows) => flows.iter().for_each(|entry| flow::put(out, entry)),
+        MultipartReply::Aggregate(totals) => flow::put_aggregate(out, totals),
+        MultipartReply::Table(tables) => tables.iter().for_each(|entry| table::put(out, entry)),
+        MultipartReply::Port(ports) => ports.iter().for_each(|entry| port::put(out, entry)),
+        MultipartReply::Queue
+        | MultipartReply::Group
+        | MultipartReply::GroupDescription
+        | MultipartReply::Meter
+        | MultipartReply::MeterConfig => {}
+        MultipartReply::GroupFeatures => out.put_bytes(0, absent::GROUP_FEATURES_LEN),
+        MultipartReply::MeterFeatures => out.put_bytes(0, absent::METER_FEATURES_LEN),
+        MultipartReply::TableFeatures(tables) => {
+            tables.iter().for_each(|table| table_features::put(out, *table));
+        }
+        MultipartReply::PortDescription(ports) => {
+            ports.iter().for_each(|port| v13::port::put_port(out, port));
+        }
+    }
+}
+
+pub(super) const fn reply_kind(reply: &MultipartReply) -> u16 {
+    match reply {
+        MultipartReply::Description(_) => at::DESC,
+        MultipartReply::Flow(_) => at::FLOW,
+        MultipartReply::Aggregate(_) => at::AGGREGATE,
+        MultipartReply::Table(_) => at::TABLE,
+        MultipartReply::Port(_) => at::PORT_STATS,
+        MultipartReply::Queue => at::QUEUE,
+        MultipartReply::Group => at::GROUP,
+        MultipartReply::GroupDescription => at::GROUP_DESC,
+        MultipartReply::GroupFeatures => at::GROUP_FEATURES,
+        MultipartReply::Meter => at::METER,
+        MultipartReply::MeterConfig => at::METER_CONFIG,
+        MultipartReply::MeterFeatures => at::METER_FEATURES,
+        MultipartReply::TableFeatures(_) => at::TABLE_FEATURES,
+        MultipartReply::PortDescription(_) => at::PORT_DESC,
+    }
+}

@@ -1,0 +1,55 @@
+//! `OFPMP_PORT_STATS` (OpenFlow 1.3.5, 7.3.5.6).
+
+use bytes::BufMut;
+use shunt_flow::PortNo;
+
+use crate::{
+    error::ErrorCode,
+    message::{PortCounters, PortStatistics},
+    wire::{
+        Reader,
+        v13::flow_removed::{put_duration, read_duration},
+    },
+};
+
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<PortStatistics, ErrorCode> {
+    let port = PortNo::new(reader.u32()?);
+    reader.skip(4)?;
+    let counters = PortCounters {
+        rx_packets: reader.u64()?,
+        tx_packets: reader.u64()?,
+        rx_bytes: reader.u64()?,
+        tx_bytes: reader.u64()?,
+        rx_dropped: reader.u64()?,
+        tx_dropped: reader.u64()?,
+        rx_errors: reader.u64()?,
+        tx_errors: reader.u64()?,
+        rx_frame_errors: reader.u64()?,
+        rx_over_errors: reader.u64()?,
+        rx_crc_errors: reader.u64()?,
+        collisions: reader.u64()?,
+    };
+    Ok(PortStatistics { port, counters, duration: read_duration(reader)? })
+}
+
+pub(super) fn put(out: &mut Vec<u8>, port: &PortStatistics) {
+    out.put_u32(port.port.number());
+    out.put_u32(0);
+    let counters = &port.counters;
+    let in_order = [
+        counters.rx_packets,
+        counters.tx_packets,
+        counters.rx_bytes,
+        counters.tx_bytes,
+        counters.rx_dropped,
+        counters.tx_dropped,
+        counters.rx_errors,
+        counters.tx_errors,
+        counters.rx_frame_errors,
+        counters.rx_over_errors,
+        counters.rx_crc_errors,
+        counters.collisions,
+    ];
+    in_order.iter().for_each(|counter| out.put_u64(*counter));
+    put_duration(out, port.duration);
+}

@@ -1,0 +1,120 @@
+//! Matches and fields, and how their mistakes are called by what holds them.
+//!
+//! The encoding of fields themselves is [`shunt_flow::oxm`]; here are the frame of a match
+//! (`ofp_match`, OpenFlow 1.3.5, 7.2.3.1), bare field headers as Nicira actions have them, and the
+//! error codes.
+
+use bytes::BufMut;
+use shunt_flow::{
+    FieldId, FlowMask, Match,
+    oxm::{self, OxmError, OxmField, OxmHeader},
+};
+
+use super::length;
+use crate::{
+    error::ErrorCode,
+    wire::{Reader, Short},
+};
+
+/// Fields that have a number, and that no packet is parsed for: a match on them would never match.
+pub(super) const UNPARSED: [FieldId; 2] = [FieldId::PbbIsid, FieldId::PbbUca];
+
+/// `OFPMT_OXM`.
+const MATCH_OXM: u16 = 1;
+
+/// Reads an `ofp_match` with its padding.
+pub(crate) fn read_match(reader: &mut Reader<'_>) -> Result<Match, ErrorCode> {
+    let (kind, tlvs) = match_frame(reader).map_err(|Short| ErrorCode::MatchLength)?;
+    if kind != MATCH_OXM {
+        return Err(ErrorCode::MatchType);
+    }
+    let matching = oxm::decode_match(tlvs).map_err(match_error)?;
+    let mask = FlowMask::from(matching.mask());
+    let is_parsed = UNPARSED.iter().all(|field| mask.field(*field) == 0);
+    if is_parsed { Ok(matching) } else { Err(ErrorCode::MatchField) }
+}
+
+fn match_frame<'a>(reader: &mut Reader<'a>) -> Result<(u16, &'a [u8]), Short> {
+    let (kind, length) = (reader.u16()?, reader.u16()?);
+    let tlvs = reader.bytes(usize::from(length).checked_sub(4).ok_or(Short)?)?;
+    reader.skip(length::padding(usize::from(length)))?;
+    Ok((kind, tlvs))
+}
+
+/// Writes an `ofp_match` with its padding.
+pub(crate) fn put_match(out: &mut Vec<u8>, matching: &Match) {
+    let start = out.len();
+    out.put_u16(MATCH_OXM);
+    let length_at = length::reserve(out);
+    oxm::encode_match(matching, out);
+    length::fill(out, length_at, start);
+    length::pad(out, start);
+}
+
+/// Reads one field with its value.
+pub(super) fn read_field(reader: &mut Reader<'_>) -> Result<OxmField, ErrorCode> {
+    let (field, length) = oxm::decode_field(reader.rest()).map_err(|error| match error {
+        OxmError::BadField(header) if header.body_len() > 0 && is_known_number(header) => {
+            ErrorCode::SetFieldLength
+        }
+        error => action_error(error),
+    })?;
+    reader.skip(length)?;
+    Ok(field)
+}
+
+/// Whether the header would be that of a field, had it another length.
+fn is_known_number(header: OxmHeader) -> bool {
+    let (class, number) = (header.word() >> 16, header.word() >> 9 & 0x7f);
+    FieldId::all().flat_map(|field| field.info().oxms).any(|oxm| {
+        u32::from(oxm.class.number()) == class
+            && u32::from(oxm.number) == number
+            && oxm.class.experimenter() == header.experimenter()
+    })
+}
+
+/// Writes one field with its value, and its mask unless that is whole.
+pub(super) fn put_field(out: &mut Vec<u8>, field: FieldId, value: u128, mask: u128) {
+    // The fields that have no number on the wire were replaced by those that do.
+    let is_written = oxm::encode_field(field, value, Some(mask), out);
+    debug_assert!(is_written, "{} cannot be sent", field.name());
+}
+
+/// Reads the header of a field without a value.
+pub(super) fn read_header(reader: &mut Reader<'_>) -> Result<FieldId, ErrorCode> {
+    let header = OxmHeader::read(reader.rest()).map_err(action_error)?;
+    reader.skip(header.header_len())?;
+    header.find_field().ok_or(ErrorCode::SetFieldType)
+}
+
+/// Writes the header of a field without a value.
+pub(super) fn put_header(out: &mut Vec<u8>, field: FieldId) {
+    if let Some(header) = oxm::header(field) {
+        header.write(out);
+    }
+}
+
+/// What a mistake in a match is called.
+const fn match_error(error: OxmError) -> ErrorCode {
+    match error {
+        OxmError::BadLength { .. } => ErrorCode::MatchLength,
+        OxmError::BadMask { .. } => ErrorCode::MatchMask,
+        OxmError::BadValue { .. } => ErrorCode::MatchValue,
+        OxmError::BadPrereq(_) => ErrorCode::MatchPrerequisite,
+        OxmError::DupField(_) => ErrorCode::MatchDuplicate,
+        OxmError::BadWildcards(_) => ErrorCode::MatchWildcards,
+        // The last of those that exist, and whatever flow keys learn to complain of.
+        _ => ErrorCode::MatchField,
+    }
+}
+
+/// What a mistake in a field of an action is called.
+const fn action_error(error: OxmError) -> ErrorCode {
+    match error {
+        OxmError::BadLength { .. } => ErrorCode::SetFieldLength,
+        OxmError::BadMask { .. } => ErrorCode::SetFieldMask,
+        OxmError::BadValue { .. } => ErrorCode::SetFieldArgument,
+        OxmError::BadWildcards(_) => ErrorCode::MatchWildcards,
+        _ => ErrorCode::SetFieldType,
+    }
+}

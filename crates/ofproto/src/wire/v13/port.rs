@@ -1,0 +1,147 @@
+//! Ports: `ofp_port`, `OFPT_PORT_STATUS`, `OFPT_PORT_MOD` (OpenFlow 1.3.5, 7.2.1, 7.4.3, 7.3.4.3).
+
+use bytes::BufMut;
+use shunt_flow::PortNo;
+use shunt_pipeline::PortConfig;
+
+use crate::{
+    error::ErrorCode,
+    message::{LinkFeatures, PortDescription, PortMod, PortStatus, PortStatusReason},
+    wire::Reader,
+};
+
+/// Bytes of a port's name with the zero at its end.
+const NAME_LEN: usize = 16;
+/// `OFPPS_LINK_DOWN`.
+const LINK_DOWN: u32 = 1;
+/// `OFPPS_LIVE`.
+const LIVE: u32 = 1 << 2;
+
+/// A bit, and the setting that it stands for.
+type Setting = (u32, fn(&mut PortConfig) -> &mut bool);
+
+/// Bits of `ofp_port_config`, with where they are kept.
+const CONFIG: [Setting; 4] = [
+    (1, |config| &mut config.port_down),
+    (1 << 2, |config| &mut config.no_recv),
+    (1 << 5, |config| &mut config.no_fwd),
+    (1 << 6, |config| &mut config.no_packet_in),
+];
+
+/// Settings out of their bits; others are no settings and are passed over, as Open vSwitch does.
+fn read_config(bits: u32) -> PortConfig {
+    let mut config = PortConfig::default();
+    for (bit, setting) in CONFIG {
+        *setting(&mut config) = bits & bit != 0;
+    }
+    config
+}
+
+fn config_bits(mut config: PortConfig) -> u32 {
+    let add = |bits, (bit, setting): &Setting| {
+        if *setting(&mut config) { bits | bit } else { bits }
+    };
+    CONFIG.iter().fold(0, add)
+}
+
+/// Reads an `ofp_port`.
+pub(super) fn read_port(reader: &mut Reader<'_>) -> Result<PortDescription, ErrorCode> {
+    let number = PortNo::new(reader.u32()?);
+    reader.skip(4)?;
+    let mac = reader.array()?;
+    reader.skip(2)?;
+    let name = reader.text(NAME_LEN)?;
+    let (config, state) = (reader.u32()?, reader.u32()?);
+    let link = LinkFeatures {
+        current: reader.u32()?,
+        advertised: reader.u32()?,
+        supported: reader.u32()?,
+        peer: reader.u32()?,
+        speed_kbps: reader.u32()?,
+        speed_max_kbps: reader.u32()?,
+    };
+    let config = read_config(config);
+    let link_up = state & LINK_DOWN == 0;
+    Ok(PortDescription { number, mac, name, config, link_up, link })
+}
+
+/// Writes an `ofp_port`.
+pub(super) fn put_port(out: &mut Vec<u8>, port: &PortDescription) {
+    out.put_u32(port.number.number());
+    out.put_u32(0);
+    out.extend_from_slice(&port.mac);
+    out.put_u16(0);
+    super::text::put_text(out, &port.name, NAME_LEN);
+    out.put_u32(config_bits(port.config));
+    out.put_u32(if port.link_up { LIVE } else { LINK_DOWN });
+    let link = &port.link;
+    let features = [link.current, link.advertised, link.supported, link.peer];
+    features.iter().for_each(|bits| out.put_u32(*bits));
+    out.put_u32(link.speed_kbps);
+    out.put_u32(link.speed_max_kbps);
+}
+
+/// Reads the body of a port-status.
+pub(super) fn read_status(reader: &mut Reader<'_>) -> Result<PortStatus, ErrorCode> {
+    let reason = match reader.u8()? {
+        0 => PortStatusReason::Add,
+        1 => PortStatusReason::Delete,
+        2 => PortStatusReason::Modify,
+        _ => return Err(ErrorCode::BadType),
+    };
+    reader.skip(7)?;
+    Ok(PortStatus { reason, port: read_port(reader)? })
+}
+
+/// The number of a reason, which is also its bit in masks of who hears of it.
+pub(crate) const fn reason_number(reason: PortStatusReason) -> u8 {
+    match reason {
+        PortStatusReason::Add => 0,
+        PortStatusReason::Delete => 1,
+        PortStatusReason::Modify => 2,
+    }
+}
+
+/// Writes the body of a port-status.
+pub(super) fn put_status(out: &mut Vec<u8>, status: &PortStatus) {
+    out.put_u8(reason_number(status.reason));
+    out.put_bytes(0, 7);
+    put_port(out, &status.port);
+}
+
+/// Reads the body of a port-mod.
+pub(super) fn read_mod(reader: &mut Reader<'_>) -> Result<PortMod, ErrorCode> {
+    let port = PortNo::new(reader.u32()?);
+    reader.skip(4)?;
+    let mac = reader.array()?;
+    reader.skip(2)?;
+    let (config, mask) = (read_config(reader.u32()?), read_config(reader.u32()?));
+    let advertise = reader.u32()?;
+    reader.skip(4)?;
+    Ok(PortMod { port, mac, config, mask, advertise })
+}
+
+/// Writes the body of a port-mod.
+pub(super) fn put_mod(out: &mut Vec<u8>, port_mod: &PortMod) {
+    out.put_u32(port_mod.port.number());
+    out.put_u32(0);
+    out.extend_from_slice(&port_mod.mac);
+    out.put_u16(0);
+    out.put_u32(config_bits(port_mod.config));
+    out.put_u32(config_bits(port_mod.mask));
+    out.put_u32(port_mod.advertise);
+    out.put_u32(0);
+}
+
+/// Reads the body of a question for the queues of a port, or of an answer that has none.
+pub(super) fn read_queue_config(reader: &mut Reader<'_>) -> Result<PortNo, ErrorCode> {
+    let port = PortNo::new(reader.u32()?);
+    reader.skip(4)?;
+    Ok(port)
+}
+
+/// Writes the body of a question for the queues of a port, or of an answer that has none.
+pub(super) fn put_queue_config(out: &mut Vec<u8>, port: PortNo) {
+    out.put_u32(port.number());
+    out.put_u32(0);
+}

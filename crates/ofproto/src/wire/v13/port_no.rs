@@ -1,0 +1,32 @@
+//! Port numbers in 16 bits, as Nicira actions write them.
+
+use shunt_flow::PortNo;
+
+/// A port of 16 bits: reserved ports begin at 0xff00.
+pub(super) fn widen(number: u16) -> PortNo {
+    let number = u32::from(number);
+    PortNo::new(if number >= 0xff00 { number | 0xffff_0000 } else { number })
+}
+
+/// A port in 16 bits; `None` if it has none.
+pub(super) fn narrow(port: PortNo) -> Option<u16> {
+    let number = port.number();
+    match number {
+        0..0xff00 => u16::try_from(number).ok(),
+        0xffff_ff00.. => u16::try_from(number & 0xffff).ok(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sixteen_bits_come_back_as_they_were() {
+        for number in 0..=u16::MAX {
+            assert_eq!(narrow(widen(number)), Some(number));
+        }
+        assert_eq!(narrow(PortNo::new(0x1_0000)), None);
+    }
+}

@@ -1,0 +1,56 @@
+//! Properties: type, length, value, zeros to a multiple of eight bytes (OpenFlow 1.4.1, 7.1.3).
+//!
+//! Of a value that is longer than its type, the first bytes count: Open vSwitch counts the padding
+//! of two bytes behind a 16-bit value as part of the property, and so do we.
+
+use bytes::BufMut;
+
+use super::length;
+use crate::{
+    error::ErrorCode,
+    wire::{Reader, Short},
+};
+
+/// Reads type and value of the next property, and its padding.
+pub(super) fn read<'a>(reader: &mut Reader<'a>) -> Result<(u16, Reader<'a>), ErrorCode> {
+    frame(reader).map_err(|Short| ErrorCode::PropertyLength)
+}
+
+fn frame<'a>(reader: &mut Reader<'a>) -> Result<(u16, Reader<'a>), Short> {
+    let (kind, length) = (reader.u16()?, reader.u16()?);
+    let value = reader.bytes(usize::from(length).checked_sub(4).ok_or(Short)?)?;
+    reader.skip(length::padding(usize::from(length)))?;
+    Ok((kind, Reader::new(value)))
+}
+
+pub(super) fn u8(value: &mut Reader<'_>) -> Result<u8, ErrorCode> {
+    value.u8().map_err(|Short| ErrorCode::PropertyLength)
+}
+
+pub(super) fn u16(value: &mut Reader<'_>) -> Result<u16, ErrorCode> {
+    value.u16().map_err(|Short| ErrorCode::PropertyLength)
+}
+
+pub(super) fn u32(value: &mut Reader<'_>) -> Result<u32, ErrorCode> {
+    value.u32().map_err(|Short| ErrorCode::PropertyLength)
+}
+
+pub(super) fn u64(value: &mut Reader<'_>) -> Result<u64, ErrorCode> {
+    value.u64().map_err(|Short| ErrorCode::PropertyLength)
+}
+
+/// Writes a property.
+pub(super) fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    let start = out.len();
+    out.put_u16(kind);
+    let length_at = length::reserve(out);
+    out.extend_from_slice(value);
+    length::fill(out, length_at, start);
+    length::pad(out, start);
+}
+
+/// Writes a property with a 16-bit value.
+pub(super) fn put_u16(out: &mut Vec<u8>, kind: u16, value: u16) {
+    let [high, low] = value.to_be_bytes();
+    put(out, kind, &[high, low, 0, 0]);
+}

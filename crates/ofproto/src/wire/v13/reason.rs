@@ -1,0 +1,52 @@
+//! Reasons of packet-ins: actions can give all of them, OpenFlow 1.3 can report three.
+
+use shunt_pipeline::PacketInReason;
+
+use crate::error::ErrorCode;
+
+/// The reason that a controller action names.
+pub(super) const fn from_action(number: u8) -> Result<PacketInReason, ErrorCode> {
+    Ok(match number {
+        0 => PacketInReason::NoMatch,
+        1 => PacketInReason::Action,
+        2 => PacketInReason::InvalidTtl,
+        3 => PacketInReason::ActionSet,
+        4 => PacketInReason::Group,
+        5 => PacketInReason::PacketOut,
+        _ => return Err(ErrorCode::ActionArgument),
+    })
+}
+
+/// The number by which a controller action names a reason.
+pub(super) const fn of_action(reason: PacketInReason) -> u8 {
+    match reason {
+        PacketInReason::NoMatch => 0,
+        PacketInReason::Action => 1,
+        PacketInReason::InvalidTtl => 2,
+        PacketInReason::ActionSet => 3,
+        PacketInReason::Group => 4,
+        PacketInReason::PacketOut => 5,
+    }
+}
+
+/// The number by which OpenFlow 1.3 reports a reason: what it has no word for is an action.
+pub(crate) const fn of_packet_in(reason: PacketInReason) -> u8 {
+    match reason {
+        PacketInReason::NoMatch => 0,
+        PacketInReason::InvalidTtl => 2,
+        PacketInReason::Action
+        | PacketInReason::ActionSet
+        | PacketInReason::Group
+        | PacketInReason::PacketOut => 1,
+    }
+}
+
+/// The reason that a packet-in of OpenFlow 1.3 reports.
+pub(super) const fn from_packet_in(number: u8) -> Result<PacketInReason, ErrorCode> {
+    Ok(match number {
+        0 => PacketInReason::NoMatch,
+        1 => PacketInReason::Action,
+        2 => PacketInReason::InvalidTtl,
+        _ => return Err(ErrorCode::BadType),
+    })
+}

@@ -1,0 +1,186 @@
+//! Hello, errors and what concerns the switch as a whole (OpenFlow 1.3.5, 7.3.1, 7.3.2, 7.5).
+
+use bytes::BufMut;
+use shunt_pipeline::TableId;
+
+use crate::{
+    error::{ErrorCode, ErrorNumber},
+    message::{ErrorMessage, Features, GroupMod, Hello, MeterMod, SwitchConfig, TableMod},
+    wire::{Reader, Short, v13::length},
+};
+
+/// `OFPHET_VERSIONBITMAP`.
+const VERSION_BITMAP: u16 = 1;
+/// `OFPET_EXPERIMENTER`.
+const ERROR_EXPERIMENTER: u16 = 0xffff;
+
+/// Reads the body of a hello. Elements that cannot be read are passed over: a hello never fails.
+pub(super) fn read_hello(version: u8, reader: &mut Reader<'_>) -> Hello {
+    let mut bitmap = None;
+    while let Ok((kind, mut body)) = hello_element(reader) {
+        if kind == VERSION_BITMAP && bitmap.is_none() {
+            bitmap = body.u32().ok();
+        }
+    }
+    *reader = Reader::new(&[]);
+    Hello { version, bitmap }
+}
+
+fn hello_element<'a>(reader: &mut Reader<'a>) -> Result<(u16, Reader<'a>), Short> {
+    let (kind, length) = (reader.u16()?, reader.u16()?);
+    let body = reader.bytes(usize::from(length).checked_sub(4).ok_or(Short)?)?;
+    // The padding of the last element is often left out.
+    let padding = length::padding(usize::from(length)).min(reader.len());
+    reader.skip(padding)?;
+    Ok((kind, Reader::new(body)))
+}
+
+/// Writes the body of a hello.
+pub(super) fn put_hello(out: &mut Vec<u8>, hello: Hello) {
+    if let Some(bitmap) = hello.bitmap {
+        out.put_u16(VERSION_BITMAP);
+        out.put_u16(8);
+        out.put_u32(bitmap);
+    }
+}
+
+/// Reads the body of an error.
+pub(super) fn read_error(reader: &mut Reader<'_>) -> Result<ErrorMessage, ErrorCode> {
+    let (kind, code) = (reader.u16()?, reader.u16()?);
+    let number = if kind == ERROR_EXPERIMENTER {
+        ErrorNumber::Experimenter { experimenter: reader.u32()?, code }
+    } else {
+        ErrorNumber::Standard { kind, code }
+    };
+    let data = reader.rest().to_vec();
+    *reader = Reader::new(&[]);
+    Ok(ErrorMessage { number, data })
+}
+
+/// Writes the body of an error; of its data, what a message has room for.
+pub(super) fn put_error(out: &mut Vec<u8>, error: &ErrorMessage) {
+    match error.number {
+        ErrorNumber::Standard { kind, code } => {
+            out.put_u16(kind);
+            out.put_u16(code);
+        }
+        ErrorNumber::Experimenter { experimenter, code } => {
+            out.put_u16(ERROR_EXPERIMENTER);
+            out.put_u16(code);
+            out.put_u32(experimenter);
+        }
+    }
+    let room = usize::from(u16::MAX).saturating_sub(out.len());
+    out.extend_from_slice(error.data.get(..room).unwrap_or(&error.data));
+}
+
+/// Reads the body of a features reply.
+pub(super) fn read_features(reader: &mut Reader<'_>) -> Result<Features, ErrorCode> {
+    let (datapath_id, buffers_count) = (reader.u64()?, reader.u32()?);
+    let (tables_count, auxiliary_id) = (reader.u8()?, reader.u8()?);
+    reader.skip(2)?;
+    let capabilities = reader.u32()?;
+    reader.skip(4)?;
+    Ok(Features { datapath_id, buffers_count, tables_count, auxiliary_id, capabilities })
+}
+
+/// Writes the body of a features reply.
+pub(super) fn put_features(out: &mut Vec<u8>, features: &Features) {
+    out.put_u64(features.datapath_id);
+    out.put_u32(features.buffers_count);
+    out.put_u8(features.tables_count);
+    out.put_u8(features.auxiliary_id);
+    out.put_u16(0);
+    out.put_u32(features.capabilities);
+    out.put_u32(0);
+}
+
+/// Reads a switch configuration. Only normal handling of fragments exists.
+pub(super) fn read_config(reader: &mut Reader<'_>) -> Result<SwitchConfig, ErrorCode> {
+    let (flags, miss_send_len) = (reader.u16()?, reader.u16()?);
+    if flags == 0 { Ok(SwitchConfig { miss_send_len }) } else { Err(ErrorCode::ConfigFlags) }
+}
+
+/// Writes a switch configuration.
+pub(super) fn put_config(out: &mut Vec<u8>, config: SwitchConfig) {
+    out.put_u16(0);
+    out.put_u16(config.miss_send_len);
+}
+
+/// The highest number of a group (`OFPG_MAX`).
+const GROUP_MAX: u32 = 0xffff_ff00;
+/// All groups (`OFPG_ALL`).
+const GROUP_ALL: u32 = 0xffff_fffc;
+
+/// Reads the body of a group-mod.
+pub(super) fn read_group_mod(reader: &mut Reader<'_>) -> Result<GroupMod, ErrorCode> {
+    let (command, kind) = (reader.u16()?, reader.u8()?);
+    reader.skip(1)?;
+    let group = reader.u32()?;
+    let has_buckets = !reader.is_empty();
+    *reader = Reader::new(&[]);
+    if kind > 3 {
+        return Err(ErrorCode::GroupType);
+    }
+    match command {
+        0 | 1 if group > GROUP_MAX => Err(ErrorCode::GroupInvalid),
+        0 => Err(ErrorCode::GroupTableFull),
+        1 => Err(ErrorCode::GroupUnknown),
+        2 if has_buckets || group > GROUP_MAX && group != GROUP_ALL => Err(ErrorCode::GroupInvalid),
+        2 => Ok(GroupMod::Delete { group }),
+        _ => Err(ErrorCode::GroupCommand),
+    }
+}
+
+/// Writes the body of a group-mod.
+pub(super) fn put_group_mod(out: &mut Vec<u8>, group_mod: GroupMod) {
+    let GroupMod::Delete { group } = group_mod;
+    out.put_u16(2);
+    out.put_u16(0);
+    out.put_u32(group);
+}
+
+/// The highest number of a meter (`OFPM_MAX`).
+const METER_MAX: u32 = 0xffff_0000;
+
+/// Reads the body of a meter-mod.
+pub(super) fn read_meter_mod(reader: &mut Reader<'_>) -> Result<MeterMod, ErrorCode> {
+    let command = reader.u16()?;
+    reader.skip(2)?;
+    let meter = reader.u32()?;
+    *reader = Reader::new(&[]);
+    match command {
+        0 | 1 if meter == 0 || meter > METER_MAX => Err(ErrorCode::MeterInvalid),
+        0 => Err(ErrorCode::MeterTableFull),
+        1 => Err(ErrorCode::MeterUnknown),
+        2 => Ok(MeterMod::Delete { meter }),
+        _ => Err(ErrorCode::MeterCommand),
+    }
+}
+
+/// Writes the body of a meter-mod.
+pub(super) fn put_meter_mod(out: &mut Vec<u8>, meter_mod: MeterMod) {
+    let MeterMod::Delete { meter } = meter_mod;
+    out.put_u16(2);
+    out.put_u16(0);
+    out.put_u32(meter);
+}
+
+/// Reads the body of a table-mod.
+pub(super) fn read_table_mod(reader: &mut Reader<'_>) -> Result<TableMod, ErrorCode> {
+    let number = reader.u8()?;
+    reader.skip(3)?;
+    // OpenFlow 1.3 knows no setting, and keeps the bits of 1.1 for old controllers.
+    reader.skip(4)?;
+    match (TableId::new(number), number) {
+        (Some(table), _) => Ok(TableMod { table: Some(table) }),
+        (None, 255) => Ok(TableMod { table: None }),
+        (None, _) => Err(ErrorCode::TableModTable),
+    }
+}
+
+/// Writes the body of a table-mod.
+pub(super) fn put_table_mod(out: &mut Vec<u8>, table_mod: TableMod) {
+    out.put_u8(table_mod.table.map_or(255, TableId::number));
+    out.put_bytes(0, 7);
+}

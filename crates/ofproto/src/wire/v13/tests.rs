@@ -1,0 +1,82 @@
+//! The codec against itself.
+
+use proptest::prelude::*;
+
+use super::{decode, encode};
+use crate::{
+    message::{Message, Xid},
+    testing::{any_message, fuzz_openflow},
+};
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
+    #[test]
+    fn what_was_written_reads_back_the_same(number in any::<u32>(), message in any_message()) {
+        let xid = Xid::new(number);
+        let bytes = encode(xid, &message).unwrap();
+        prop_assert_eq!(decode(&bytes), Ok((xid, message)));
+    }
+
+    #[test]
+    fn a_bundled_message_comes_back(
+        (xid, add) in any::<u32>().prop_map(Xid::new).prop_flat_map(|xid| {
+            (Just(xid), crate::testing::any_bundle_add(xid))
+        }),
+    ) {
+        let message = Message::BundleAdd(add);
+        let bytes = encode(xid, &message).unwrap();
+        prop_assert_eq!(decode(&bytes), Ok((xid, message)));
+    }
+
+    #[test]
+    fn a_damaged_message_is_refused_or_means_something(
+        message in any_message(),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut bytes = encode(Xid::new(7), &message).unwrap();
+        for (index, byte) in damage {
+            let index = index.index(bytes.len());
+            bytes[index] = byte;
+        }
+        let cut = cut.index(bytes.len() + 1);
+        // Cut from the end, and the header knows.
+        if cut >= 8 {
+            bytes.truncate(cut);
+            let length = u16::try_from(cut).unwrap();
+            bytes[2..4].copy_from_slice(&length.to_be_bytes());
+        }
+        fuzz_openflow(&bytes);
+    }
+
+    #[test]
+    fn garbage_harms_nothing(bytes in prop::collection::vec(any::<u8>(), 0..256)) {
+        fuzz_openflow(&bytes);
+    }
+}
+
+const RECORDED: &str = include_str!("../../../tests/data/recorded.txt");
+
+#[test]
+fn what_ovs_ofctl_says_and_hears_is_read_and_written_byte_for_byte() {
+    let mut counts = [0; 3];
+    for line in RECORDED.lines().filter(|line| !line.starts_with('#')) {
+        let (direction, hex) = line.split_once(' ').unwrap();
+        let digits = (0..hex.len()).step_by(2);
+        let bytes: Vec<_> =
+            digits.map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect();
+        match decode(&bytes) {
+            Ok((xid, message)) => {
+                assert_eq!(encode(xid, &message).unwrap(), bytes, "{message:?}");
+                counts[usize::from(direction == "<")] += 1;
+            }
+            Err(code) => {
+                assert_eq!(direction, "x", "{code}: {line}");
+                counts[2] += 1;
+            }
+        }
+    }
+    let [sent, heard, refused] = counts;
+    assert!(sent > 40 && heard > 20 && refused > 4, "{counts:?}");
+}

@@ -1,0 +1,20 @@
+//! What fuzzing started from and what it found, replayed on the stable toolchain.
+//!
+//! Each file in `data/fuzz/TARGET` is one input; `cargo xtask fuzz TARGET` starts from them.
+
+#![cfg(feature = "testing")]
+
+use std::path::Path;
+
+use shunt_flow::testing::replay;
+use shunt_ofproto::testing::fuzz_openflow;
+
+fn check(target: &str, fuzz: fn(&[u8])) {
+    let inputs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/fuzz");
+    replay(&inputs.join(target), fuzz);
+}
+
+#[test]
+fn every_stream_is_answered_or_ended() {
+    check("openflow", fuzz_openflow);
+}
