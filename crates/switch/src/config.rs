@@ -1,0 +1,196 @@
+//! What a switch is made of: bridges, ports, controllers, caches, threads.
+//!
+//! These are plain values; the daemon reads them from TOML, an embedder writes them down.
+
+use std::{path::PathBuf, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+/// A whole switch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Packet threads.
+    pub threads: Threads,
+    /// The caches of each packet thread.
+    pub caches: Caches,
+    /// How packets are read.
+    pub packets: Packets,
+    /// Bridges, each with its ports and controllers.
+    #[serde(rename = "bridge")]
+    pub bridges: Vec<Bridge>,
+}
+
+/// Packet threads.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Threads {
+    /// Number of packet threads, at least 1.
+    pub packet: u16,
+    /// CPUs to pin packet threads to, in their order; empty: they run where the system likes.
+    pub cpus: Vec<usize>,
+    /// Translations that one thread makes in one turn at most.
+    pub translations_per_turn: usize,
+}
+
+/// The caches of each packet thread.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Caches {
+    /// Entries of the exact-match cache, a power of two; 0 switches it off.
+    pub exact_entries: usize,
+    /// One of how many packets that miss the exact-match cache is put into it.
+    pub exact_insert_one_in: u32,
+    /// Entries of the megaflow cache, at least 1; every entry of the exact-match cache is one of
+    /// them.
+    pub megaflow_entries: usize,
+    /// Milliseconds without a hit after which an entry goes.
+    pub idle_ms: u64,
+}
+
+/// How packets are read.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Packets {
+    /// VLAN tags that are parsed, 1 or 2; what follows the last is the Ethernet type.
+    pub vlan_limit: u8,
+}
+
+/// A bridge.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Bridge {
+    /// Its name, also that of its local port: at most 15 bytes.
+    pub name: String,
+    /// Sixteen hexadecimal digits; made from the name if empty.
+    pub datapath_id: String,
+    /// Hardware address of the local port; made from the name if empty.
+    pub mac: String,
+    /// What stands behind the local port.
+    pub local: Local,
+    /// Controllers to connect to, as `tcp:IP:PORT`.
+    pub controllers: Vec<String>,
+    /// Addresses to listen on for controllers, as `ptcp:PORT[:IP]`.
+    pub listen: Vec<String>,
+    /// Rules that a table takes; 0: no limit.
+    pub table_rules: usize,
+    /// Its ports.
+    #[serde(rename = "port")]
+    pub ports: Vec<Port>,
+}
+
+/// What stands behind the local port of a bridge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Local {
+    /// Nothing: packets to it are dropped.
+    #[default]
+    None,
+    /// A TAP device of the bridge's name.
+    Tap,
+}
+
+/// A port of a bridge.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Port {
+    /// Its name: at most 15 bytes, unique in the daemon.
+    pub name: String,
+    /// Its OpenFlow number; 0: the lowest that is free.
+    pub number: u32,
+    /// What kind of port it is.
+    #[serde(rename = "type")]
+    pub kind: PortType,
+    /// The network device, for `af_packet` and `tap`; the port's name if empty.
+    pub device: String,
+    /// The capture to replay, for `pcap`; nothing is received if empty.
+    pub rx: PathBuf,
+    /// The capture to write, for `pcap`; what is sent is discarded if empty.
+    pub tx: PathBuf,
+    /// How often the capture is replayed, for `pcap`.
+    pub repeat: Repeat,
+    /// The port at the other end, for `patch`.
+    pub peer: String,
+}
+
+/// Kinds of ports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PortType {
+    /// Swallows what is sent, receives nothing.
+    #[default]
+    Null,
+    /// Receives from a capture file and writes to another.
+    Pcap,
+    /// One end of a cable between two bridges of this daemon.
+    Patch,
+    /// A network device, by a packet socket.
+    AfPacket,
+    /// A TAP device that the switch makes.
+    Tap,
+    /// Nothing stands behind it: a local port without a device, or one that an embedder brings.
+    Unbound,
+}
+
+impl PortType {
+    /// The name, as configuration and command line spell it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Pcap => "pcap",
+            Self::Patch => "patch",
+            Self::AfPacket => "af_packet",
+            Self::Tap => "tap",
+            Self::Unbound => "unbound",
+        }
+    }
+}
+
+/// How often a capture is replayed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Repeat {
+    /// From beginning to end, once.
+    #[default]
+    Once,
+    /// Over and over.
+    Endless,
+}
+
+impl Default for Threads {
+    fn default() -> Self {
+        Self { packet: 1, cpus: Vec::new(), translations_per_turn: 64 }
+    }
+}
+
+impl Default for Caches {
+    fn default() -> Self {
+        Self {
+            exact_entries: 8192,
+            exact_insert_one_in: 1,
+            megaflow_entries: 65_536,
+            idle_ms: 10_000,
+        }
+    }
+}
+
+impl Caches {
+    /// Time without a hit after which an entry goes.
+    #[must_use]
+    pub const fn idle(&self) -> Duration {
+        Duration::from_millis(self.idle_ms)
+    }
+}
+
+impl Default for Packets {
+    fn default() -> Self {
+        Self { vlan_limit: 1 }
+    }
+}
+
+/// Longest name of a bridge or port: what OpenFlow's 16 bytes hold beside the NUL.
+pub const NAME_BYTES_MAX: usize = 15;
+
+/// Most packet threads.
+pub const THREADS_MAX: u16 = 64;

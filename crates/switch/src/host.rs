@@ -1,0 +1,167 @@
+//! One bridge, as its controllers see it: the joint between OpenFlow and the rest of the switch.
+
+use std::{sync::Arc, time::Duration};
+
+use shunt_datapath::{Command, NO_INGRESS, command::Injection};
+use shunt_flow::{FlowKey, PortNo, extract::extract};
+use shunt_ofproto::{
+    Host,
+    message::{
+        Description, Features, LinkFeatures, PacketOut, PortCounters, PortDescription,
+        PortStatistics, TableStatistics,
+    },
+};
+use shunt_pipeline::{
+    BridgeId, FlowMod, PortConfig, PortInfo, PortKind, RejectedMod, Rule, RuleFilter, Time, Version,
+};
+use tracing::warn;
+
+use crate::{control::Control, events::Event};
+
+/// A bridge, for its OpenFlow connections.
+#[derive(Clone)]
+pub(crate) struct BridgeHost {
+    pub(crate) control: Arc<Control>,
+    pub(crate) bridge: BridgeId,
+}
+
+/// `OFPPF_10GB_FD` and `OFPPF_COPPER`: what a port without a wire of its own says, as the kernel's
+/// virtual devices do.
+const VIRTUAL_LINK: u32 = 1 << 6 | 1 << 11;
+
+/// The speed of such a link.
+const VIRTUAL_LINK_KBPS: u32 = 10_000_000;
+
+impl BridgeHost {
+    fn ports_now(&self) -> Arc<[PortInfo]> {
+        self.control.plane.pipeline.ports(self.bridge).unwrap_or_else(|| Arc::new([]))
+    }
+
+    /// A port, as controllers see it.
+    pub(crate) fn describe(port: &PortInfo) -> PortDescription {
+        let virtual_link = LinkFeatures {
+            current: VIRTUAL_LINK,
+            speed_kbps: VIRTUAL_LINK_KBPS,
+            ..LinkFeatures::default()
+        };
+        let has_link = matches!(port.kind, PortKind::Datapath(_));
+        PortDescription::of(port, if has_link { virtual_link } else { LinkFeatures::default() })
+    }
+
+    /// Where a packet that pretends to come in by a port would have come in.
+    fn ingress(&self, number: PortNo) -> shunt_pipeline::DatapathPort {
+        let ports = self.ports_now();
+        let port = ports.iter().find(|port| port.number == number);
+        match port.map(|port| port.kind) {
+            Some(PortKind::Datapath(datapath)) => datapath,
+            _ => NO_INGRESS,
+        }
+    }
+}
+
+impl Host for BridgeHost {
+    fn now(&self) -> Time {
+        self.control.plane.clock.now()
+    }
+
+    fn features(&self) -> Features {
+        let bridges = self.control.bridges.lock();
+        let bridge = bridges.by_id(self.bridge);
+        Features::of_bridge(bridge.map_or(0, |bridge| bridge.datapath_id))
+    }
+
+    fn description(&self) -> Description {
+        let bridges = self.control.bridges.lock();
+        let bridge = bridges.by_id(self.bridge);
+        Description {
+            manufacturer: "The Shunt authors".to_owned(),
+            hardware: "Shunt".to_owned(),
+            software: env!("CARGO_PKG_VERSION").to_owned(),
+            serial: "None".to_owned(),
+            datapath: bridge.map_or_else(String::new, |bridge| bridge.settings.name.clone()),
+        }
+    }
+
+    fn ports(&self) -> Vec<PortDescription> {
+        self.ports_now().iter().map(Self::describe).collect()
+    }
+
+    fn port_statistics(&self) -> Vec<PortStatistics> {
+        let statuses = self.control.port_statuses(self.bridge);
+        let counters = |status: &crate::status::PortStatus| PortCounters {
+            rx_packets: status.rx_packets,
+            tx_packets: status.tx_packets,
+            rx_bytes: status.rx_bytes,
+            tx_bytes: status.tx_bytes,
+            rx_dropped: status.rx_dropped,
+            tx_dropped: status.tx_dropped,
+            rx_errors: 0,
+            tx_errors: 0,
+            ..PortCounters::default()
+        };
+        let statistics = |(status, age): &(crate::status::PortStatus, Duration)| PortStatistics {
+            port: PortNo::new(status.number),
+            counters: counters(status),
+            duration: *age,
+        };
+        statuses.iter().map(statistics).collect()
+    }
+
+    fn table_statistics(&self) -> Vec<TableStatistics> {
+        let tables = self.control.plane.pipeline.table_stats(self.bridge);
+        let statistics = |table: &shunt_pipeline::TableTotals| TableStatistics {
+            table: table.table,
+            active: u32::try_from(table.rules_count).unwrap_or(u32::MAX),
+            lookups: table.lookups,
+            matches: table.matches,
+        };
+        tables.iter().map(statistics).collect()
+    }
+
+    fn rules(&self, filter: &RuleFilter) -> Vec<Arc<Rule>> {
+        self.control.plane.pipeline.rules(self.bridge, filter)
+    }
+
+    fn apply(&self, mods: &[FlowMod]) -> Result<Version, RejectedMod> {
+        let now = self.now();
+        let change = self.control.change(|pipeline| pipeline.apply(self.bridge, mods, now))?;
+        Ok(change.version)
+    }
+
+    fn set_port_config(&self, port: PortNo, config: PortConfig) -> Version {
+        self.control.with_port(self.bridge, port, |port| port.config = config);
+        self.control.publish_ports();
+        self.control.say(Event::PortChanged(self.bridge, port));
+        self.control.plane.pipeline.version()
+    }
+
+    fn packet_out(&self, packet: PacketOut) {
+        let mut key = FlowKey::ZERO;
+        let limit = self.control.plane.vlan_limit;
+        extract(&packet.data, limit, &mut key);
+        key.set_bridge(u64::from(self.bridge.number()));
+        key.set_in_port(packet.in_port);
+        let pipeline = &self.control.plane.pipeline;
+        let version = pipeline.version();
+        let traversal = pipeline.translate_actions(&key, &packet.actions, version);
+        let injection = Injection {
+            frame: packet.data,
+            ingress: self.ingress(packet.in_port),
+            traversal: Arc::new(traversal),
+        };
+        // Packet-outs of one bridge stay in order on one thread. A controller that sends more than
+        // a thread takes loses packets, as on a wire.
+        let refused = self.control.plane.try_send(0, Command::Inject(Box::new(injection)));
+        if refused.is_err() {
+            warn!("a packet-out was dropped: its packet thread has too many before it");
+        }
+    }
+
+    async fn adopted(&self, version: Version) {
+        self.control.plane.adopted(version).await;
+    }
+
+    async fn pull_counts(&self) {
+        self.control.plane.pull().await;
+    }
+}

@@ -1,0 +1,245 @@
+//! The switch itself: what an embedder and the daemon hold.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use shunt_datapath::port::Port;
+use shunt_flow::PortNo;
+use shunt_pipeline::{FlowMod, FlowModCommand, RuleFilter, Version, text::parse_rule};
+use tokio::task::JoinHandle;
+use tracing::error;
+
+use crate::{
+    CapturedPacket, Config, SwitchError, config,
+    control::Control,
+    names::BridgeNames,
+    openflow::OpenFlow,
+    status::{BridgeStatus, CacheStatus, DropStatus},
+    trace::{Trace, TraceError},
+};
+
+/// How often rules and ports are looked after.
+const UPKEEP_INTERVAL: Duration = Duration::from_millis(500);
+
+/// A running switch; it stops when dropped.
+pub struct Switch {
+    control: Arc<Control>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Switch {
+    /// Starts a switch: its threads, its bridges with their ports, and its OpenFlow connections.
+    ///
+    /// `run_dir` is where each bridge puts its management socket, `<bridge>.mgmt`; without it there
+    /// are none. `seed` goes into every hash: a different one for each run keeps peers from choosing
+    /// collisions. Runs on the tokio runtime of the caller.
+    ///
+    /// # Errors
+    ///
+    /// When the configuration makes no sense, or a port, socket or thread cannot be had.
+    pub async fn start(
+        config: &Config,
+        run_dir: Option<PathBuf>,
+        seed: u64,
+    ) -> Result<Self, SwitchError> {
+        let (control, news) = Control::start(config, run_dir, seed)?;
+        let openflow = OpenFlow::new(Arc::clone(&control));
+        let tasks =
+            vec![tokio::spawn(openflow.run(news)), tokio::spawn(upkeep(Arc::clone(&control)))];
+        let switch = Self { control, tasks };
+        for bridge in &config.bridges {
+            switch.add_bridge(bridge).await?;
+        }
+        Ok(switch)
+    }
+
+    /// Adds a bridge and its ports.
+    ///
+    /// # Errors
+    ///
+    /// When a name or number is taken, or a port does not open.
+    pub async fn add_bridge(&self, bridge: &config::Bridge) -> Result<(), SwitchError> {
+        self.control.add_bridge(bridge).await
+    }
+
+    /// Removes a bridge with its ports and rules.
+    ///
+    /// # Errors
+    ///
+    /// When there is none of this name.
+    pub async fn remove_bridge(&self, name: &str) -> Result<(), SwitchError> {
+        self.control.remove_bridge(name).await
+    }
+
+    /// Adds a port to a bridge.
+    ///
+    /// # Errors
+    ///
+    /// When a name or number is taken, or the port does not open.
+    pub async fn add_port(&self, bridge: &str, port: config::Port) -> Result<(), SwitchError> {
+        self.control.add_port(bridge, port).await
+    }
+
+    /// Adds a port that the caller brings; answers with its number.
+    ///
+    /// # Errors
+    ///
+    /// When the name is taken, or the port cannot be split.
+    pub async fn add_own_port(
+        &self,
+        bridge: &str,
+        name: &str,
+        port: Box<dyn Port>,
+    ) -> Result<PortNo, SwitchError> {
+        self.control.add_own_port(bridge, name, port).await
+    }
+
+    /// Removes a port.
+    ///
+    /// # Errors
+    ///
+    /// When there is none of this name, or it is a bridge's own.
+    pub async fn remove_port(&self, name: &str) -> Result<(), SwitchError> {
+        self.control.remove_port(name).await
+    }
+
+    /// Adds rules as `ovs-ofctl add-flows` reads them, as one version; returns when no packet can
+    /// meet what they replaced.
+    ///
+    /// # Errors
+    ///
+    /// When a text is not a rule, or a rule is refused; then none is added.
+    pub async fn add_rules(&self, bridge: &str, rules: &[&str]) -> Result<Version, SwitchError> {
+        let id = self.control.bridges.lock().find(bridge)?.id;
+        let names = BridgeNames::new(&self.control.plane.pipeline, id);
+        let parsed: Result<Vec<FlowMod>, _> =
+            rules.iter().map(|rule| parse_rule(FlowModCommand::Add, rule, &names)).collect();
+        self.apply(bridge, &parsed?).await
+    }
+
+    /// Applies flow-mods as one version; returns when no packet can meet what they replaced.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such bridge or one is refused; then none is applied.
+    pub async fn apply(&self, bridge: &str, mods: &[FlowMod]) -> Result<Version, SwitchError> {
+        let id = self.control.bridges.lock().find(bridge)?.id;
+        let now = self.control.plane.clock.now();
+        let change = self.control.change(|pipeline| pipeline.apply(id, mods, now))?;
+        self.control.plane.adopted(change.version).await;
+        Ok(change.version)
+    }
+
+    /// Number of rules of a bridge that a filter lets through.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such bridge.
+    pub fn rules_count(&self, bridge: &str, filter: &RuleFilter) -> Result<usize, SwitchError> {
+        let id = self.control.bridges.lock().find(bridge)?.id;
+        Ok(self.control.plane.pipeline.rules(id, filter).len())
+    }
+
+    /// Waits until every packet thread has handed in what it counted until now.
+    pub async fn pull_counts(&self) {
+        self.control.plane.pull().await;
+    }
+
+    /// The settings that [`Self::set`] can change.
+    #[must_use]
+    pub const fn settings() -> &'static [&'static str] {
+        &["caches.idle_ms", "threads.translations_per_turn"]
+    }
+
+    /// Changes a setting, as the configuration spells it, while the switch runs.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such setting, or the value is out of its range.
+    pub async fn set(&self, setting: &str, value: &str) -> Result<(), SwitchError> {
+        self.control.set(setting, value).await
+    }
+
+    /// Starts to copy packets at a port, or at `drops`; answers with the capture's number.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such port, or too many captures run.
+    pub async fn start_capture(&self, place: &str) -> Result<u64, SwitchError> {
+        self.control.start_capture(place).await
+    }
+
+    /// Takes what a capture has seen since the last time, as much as one answer holds: nothing is left
+    /// when the answer is empty. `None` without such a capture.
+    #[must_use]
+    pub fn read_capture(&self, id: u64) -> Option<Vec<CapturedPacket>> {
+        self.control.read_capture(id)
+    }
+
+    /// Ends a capture; answers how many packets found no room, or `None` without such a capture.
+    pub async fn stop_capture(&self, id: u64) -> Option<u64> {
+        self.control.stop_capture(id).await
+    }
+
+    /// Explains the fate of a packet: `flow` is a match as `ovs-ofctl` spells it, a frame in
+    /// hexadecimal, or both.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such bridge, or the text is neither.
+    pub fn trace(&self, bridge: &str, flow: &str) -> Result<Trace, TraceError> {
+        self.control.trace(bridge, flow)
+    }
+
+    /// The bridges and their ports.
+    #[must_use]
+    pub fn bridges(&self) -> Vec<BridgeStatus> {
+        self.control.bridge_status()
+    }
+
+    /// The caches, summed over packet threads.
+    #[must_use]
+    pub fn caches(&self) -> CacheStatus {
+        self.control.cache_status()
+    }
+
+    /// Where packets went, summed over packet threads.
+    #[must_use]
+    pub fn drops(&self) -> DropStatus {
+        self.control.drop_status()
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+        self.control.plane.stop();
+    }
+}
+
+impl std::fmt::Debug for Switch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Switch").field("bridges", &self.bridges()).finish_non_exhaustive()
+    }
+}
+
+/// Looks after rules that expire, versions that nobody reads any more, and ports.
+async fn upkeep(control: Arc<Control>) {
+    let mut interval = tokio::time::interval(UPKEEP_INTERVAL);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        let plane = &control.plane;
+        // A rule whose timeout passed before this moment goes only if the counts that threads hand
+        // in from now on do not credit it with a hit in time.
+        let now = plane.clock.now();
+        plane.pull().await;
+        if let Err(never) =
+            control.change(|pipeline| Ok::<_, std::convert::Infallible>(pipeline.expire(now)))
+        {
+            error!(%never, "an expiry cannot fail");
+        }
+        plane.pipeline.reclaim(plane.version());
+        control.watch_ports().await;
+        control.end_unread_captures().await;
+    }
+}
