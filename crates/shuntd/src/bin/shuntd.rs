@@ -1,0 +1,5 @@
+//! The Shunt daemon.
+
+fn main() -> std::process::ExitCode {
+    shuntd::daemon::main()
+}

@@ -1,0 +1,282 @@
+//! `shuntctl`: asks a running daemon.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    thread::sleep,
+    time::Duration,
+};
+
+use clap::{Parser, Subcommand};
+use serde_json::Value;
+
+use crate::{
+    render,
+    rpc::{CallError, Client},
+};
+
+/// Asks a running shuntd, and tells it what to do.
+///
+/// Rules are OpenFlow's business: `ovs-ofctl -O OpenFlow13 .. unix:RUN_DIR/BRIDGE.mgmt`.
+#[derive(Debug, Parser)]
+#[command(name = "shuntctl", version)]
+struct Arguments {
+    /// The run directory of the daemon.
+    #[arg(long, value_name = "DIR", default_value = "/run/shunt", global = true)]
+    run_dir: PathBuf,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Bridges, their ports and controllers.
+    Show {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Ports with their counters.
+    Ports {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Add a bridge.
+    AddBr {
+        /// Its name: at most 15 bytes.
+        name: String,
+    },
+    /// Remove a bridge with its ports and rules.
+    DelBr {
+        /// Its name.
+        name: String,
+    },
+    /// Add a port: `add-port br0 eth1`, `add-port br0 tap1 type=tap`.
+    AddPort {
+        /// The bridge.
+        bridge: String,
+        /// The name of the port: at most 15 bytes.
+        name: String,
+        /// type=af_packet|tap|pcap|patch|null, number=N, device=NAME, rx=FILE, tx=FILE,
+        /// repeat=once|endless, peer=PORT.
+        #[arg(value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+    /// Remove a port.
+    DelPort {
+        /// Its name.
+        name: String,
+    },
+    /// Change a setting: `set caches.idle_ms=5000`, `set logging.filter=debug`.
+    Set {
+        /// The setting.
+        #[arg(value_name = "KEY=VALUE")]
+        setting: String,
+    },
+    /// Hits of the caches, misses, evictions.
+    Caches {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+        /// In one line.
+        #[arg(long)]
+        line: bool,
+    },
+    /// Which rules decide the fate of a packet, and with which mask.
+    Trace {
+        /// The bridge.
+        bridge: String,
+        /// `in_port=1,tcp,nw_dst=10.0.0.1,tp_dst=80`, and a frame in hexadecimal if you like.
+        #[arg(required = true, num_args = 1..=2)]
+        flow: Vec<String>,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Where packets went, and why those that went nowhere did.
+    Drops {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Live: packets a second, hits, drops. Ends with Ctrl-C.
+    Top {
+        /// Seconds between two looks.
+        #[arg(long, default_value_t = 1)]
+        interval: u64,
+        /// Looks before it ends; 0: never.
+        #[arg(long, default_value_t = 0)]
+        count: u64,
+    },
+    /// Copy packets of a port, or those that are dropped, to a capture file or to standard output:
+    /// `shuntctl capture p1 | tcpdump -r -`.
+    Capture {
+        /// A port, or `drops`.
+        place: String,
+        /// The file; standard output if there is none.
+        file: Option<PathBuf>,
+        /// Packets before it ends; 0: until Ctrl-C.
+        #[arg(long, default_value_t = 0)]
+        count: u64,
+    },
+    /// Stop the daemon.
+    Exit,
+}
+
+/// How often a capture is fetched from the daemon.
+const CAPTURE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Runs one command.
+#[must_use]
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&error);
+            match error {
+                CallError::Refused(_) => ExitCode::FAILURE,
+                CallError::Unreachable { .. } | CallError::Broken => ExitCode::from(3),
+            }
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "a command talks to its user")]
+fn complain(error: &CallError) {
+    eprintln!("shuntctl: {error}");
+    if let CallError::Unreachable { .. } = error {
+        eprintln!("is shuntd running, and is --run-dir the one that it was started with?");
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), CallError> {
+    let mut client = Client::connect(&socket(&arguments.run_dir))?;
+    match &arguments.command {
+        Command::Show { json } => shown(&mut client, "shunt/show", &[], *json, render::show),
+        Command::Ports { json: true } => {
+            let bridges = value(&client.call("shunt/show", &[])?);
+            print(&format!("{}\n", render::ports_of(&bridges)));
+            Ok(())
+        }
+        Command::Ports { json: false } => {
+            shown(&mut client, "shunt/show", &[], false, render::ports)
+        }
+        Command::AddBr { name } => silent(&mut client, "shunt/add-bridge", &[name]),
+        Command::DelBr { name } => silent(&mut client, "shunt/del-bridge", &[name]),
+        Command::AddPort { bridge, name, settings } => {
+            let mut parameters = vec![bridge.as_str(), name];
+            parameters.extend(settings.iter().map(String::as_str));
+            silent(&mut client, "shunt/add-port", &parameters)
+        }
+        Command::DelPort { name } => silent(&mut client, "shunt/del-port", &[name]),
+        Command::Set { setting } => silent(&mut client, "shunt/set", &[setting]),
+        Command::Caches { json, line } => {
+            let table = if *line { render::caches_line } else { render::caches };
+            shown(&mut client, "shunt/caches", &[], *json, table)
+        }
+        Command::Trace { bridge, flow, json } => {
+            let mut parameters = vec![bridge.as_str()];
+            parameters.extend(flow.iter().map(String::as_str));
+            let method = if *json { "shunt/trace" } else { "ofproto/trace" };
+            print(&client.call(method, &parameters)?);
+            Ok(())
+        }
+        Command::Drops { json } => shown(&mut client, "shunt/drops", &[], *json, render::drops),
+        Command::Top { interval, count } => top(&mut client, *interval, *count),
+        Command::Capture { place, file, count } => {
+            capture(&mut client, place, file.as_deref(), *count)
+        }
+        Command::Exit => silent(&mut client, "exit", &[]),
+    }
+}
+
+/// The control socket that the daemon of a run directory says it has.
+fn socket(run_dir: &Path) -> PathBuf {
+    let id = fs::read_to_string(run_dir.join("shuntd.pid")).unwrap_or_default();
+    run_dir.join(format!("shuntd.{}.ctl", id.trim()))
+}
+
+fn silent(client: &mut Client, method: &str, parameters: &[&str]) -> Result<(), CallError> {
+    client.call(method, parameters).map(|_| ())
+}
+
+fn shown(
+    client: &mut Client,
+    method: &str,
+    parameters: &[&str],
+    json: bool,
+    table: fn(&Value) -> String,
+) -> Result<(), CallError> {
+    let text = client.call(method, parameters)?;
+    print(&if json { text } else { table(&value(&text)) });
+    Ok(())
+}
+
+fn value(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+/// Writes to standard output; a reader that went away ends the command quietly.
+fn print(text: &str) {
+    let written = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
+    if written.is_err() {
+        std::process::exit(0);
+    }
+}
+
+fn top(client: &mut Client, interval: u64, count: u64) -> Result<(), CallError> {
+    let mut before: Option<render::Snapshot> = None;
+    let mut looks = 0;
+    loop {
+        let now = render::Snapshot {
+            bridges: value(&client.call("shunt/show", &[])?),
+            caches: value(&client.call("shunt/caches", &[])?),
+            drops: value(&client.call("shunt/drops", &[])?),
+        };
+        if let Some(before) = &before {
+            print(&render::top(before, &now, interval));
+            looks += 1;
+        }
+        if count > 0 && looks >= count {
+            return Ok(());
+        }
+        before = Some(now);
+        sleep(Duration::from_secs(interval.max(1)));
+    }
+}
+
+fn capture(
+    client: &mut Client,
+    place: &str,
+    file: Option<&Path>,
+    count: u64,
+) -> Result<(), CallError> {
+    let broken = |error: io::Error| CallError::Refused(format!("cannot write: {error}"));
+    let mut output: Box<dyn Write> = match file {
+        Some(path) => Box::new(File::create(path).map_err(broken)?),
+        None => Box::new(io::stdout()),
+    };
+    let id = client.call("shunt/capture-start", &[place])?;
+    let id = id.trim();
+    output.write_all(&render::PCAP_HEADER).map_err(broken)?;
+    let mut written = 0;
+    while count == 0 || written < count {
+        let packets = value(&client.call("shunt/capture-read", &[id])?);
+        let packets = packets.as_array().map_or(&[][..], Vec::as_slice);
+        let left = usize::try_from(count - written).unwrap_or(usize::MAX);
+        let wanted = if count == 0 { packets.len() } else { packets.len().min(left) };
+        for packet in &packets[..wanted] {
+            output.write_all(&render::pcap_record(packet)).map_err(broken)?;
+            written += 1;
+        }
+        output.flush().map_err(broken)?;
+        if wanted == 0 {
+            sleep(CAPTURE_INTERVAL);
+        }
+    }
+    client.call("shunt/capture-stop", &[id]).map(|_| ())
+}

@@ -1,0 +1,191 @@
+//! `shuntd`: a switch as a service.
+
+use std::{
+    fs,
+    hash::{BuildHasher, Hasher},
+    io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+
+use clap::Parser;
+use miette::{Diagnostic, Report};
+use shunt_switch::{Switch, with_causes};
+use thiserror::Error;
+use tokio::{net::UnixListener, signal::unix, sync::Notify};
+use tracing::{info, warn};
+
+use crate::{
+    config::{self, ConfigError, File},
+    methods::DaemonMethods,
+    rpc, trace_log,
+};
+
+/// A virtual switch for hypervisors and container hosts.
+///
+/// Reads its bridges, ports and controllers from a TOML file, forwards packets until it is told to
+/// stop, and answers `shuntctl` and `ovs-appctl` on a socket in its run directory. Rules come from
+/// OpenFlow 1.3 controllers, or from `ovs-ofctl -O OpenFlow13 .. unix:RUN_DIR/BRIDGE.mgmt`.
+#[derive(Debug, Parser)]
+#[command(name = "shuntd", version)]
+struct Arguments {
+    /// The configuration. Without one the daemon starts empty, and `shuntctl add-br` fills it.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where sockets and the pid file go; made if it is not there.
+    #[arg(long, value_name = "DIR", default_value = "/run/shunt")]
+    run_dir: PathBuf,
+    /// Only check the configuration.
+    #[arg(long)]
+    check: bool,
+}
+
+/// Pause after a client that could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why the daemon does not run.
+#[derive(Debug, Error, Diagnostic)]
+enum DaemonError {
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Config(#[from] ConfigError),
+    #[error("{0}")]
+    #[diagnostic(help("docs/configuration.md explains every key"))]
+    Setting(String),
+    #[error("{0}")]
+    Switch(String),
+    #[error("another shuntd (process {process}) runs in {folder}")]
+    #[diagnostic(help(
+        "stop it with `shuntctl --run-dir {folder} exit`, or use another --run-dir"
+    ))]
+    Running { process: String, folder: String },
+    #[error("cannot {doing}: {source}")]
+    System { doing: String, source: io::Error },
+}
+
+impl DaemonError {
+    /// What the shell sees: 2 the configuration is wrong, 3 another daemon is there, 1 else.
+    fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Config(_) | Self::Setting(_) => ExitCode::from(2),
+            Self::Running { .. } => ExitCode::from(3),
+            Self::Switch(_) | Self::System { .. } => ExitCode::FAILURE,
+        }
+    }
+}
+
+/// Runs the daemon until it is told to stop.
+#[must_use]
+pub fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let code = error.exit_code();
+            complain(error);
+            code
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "why a daemon does not start is for whoever started it")]
+fn complain(error: DaemonError) {
+    eprintln!("{:?}", Report::new(error));
+}
+
+fn run(arguments: &Arguments) -> Result<(), DaemonError> {
+    let file = match &arguments.config {
+        Some(path) => config::read(path)?,
+        None => File::default(),
+    };
+    let switch = file.switch();
+    switch.check().map_err(|error| DaemonError::Setting(error.to_string()))?;
+    if arguments.check {
+        return Ok(());
+    }
+    trace_log::start(&file.logging.filter).map_err(DaemonError::Setting)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("shunt-control")
+        .enable_all()
+        .build()
+        .map_err(system("start the control threads"))?;
+    runtime.block_on(serve(&switch, &arguments.run_dir))
+}
+
+async fn serve(config: &shunt_switch::Config, run_dir: &Path) -> Result<(), DaemonError> {
+    let files = RunFiles::claim(run_dir)?;
+    // A random seed keeps peers from choosing keys that collide.
+    let seed = foldhash::quality::RandomState::default().build_hasher().finish();
+    let started = Switch::start(config, Some(run_dir.to_path_buf()), seed).await;
+    let switch = Arc::new(started.map_err(|error| DaemonError::Switch(with_causes(&error)))?);
+    let listener = UnixListener::bind(&files.socket)
+        .map_err(system(&format!("listen on {}", files.socket.display())))?;
+    let stop = Arc::new(Notify::new());
+    let methods = Arc::new(DaemonMethods::new(switch, Arc::clone(&stop)));
+    info!(socket = %files.socket.display(), "shuntd is ready");
+    let mut terminate = unix::signal(unix::SignalKind::terminate()).map_err(system("wait"))?;
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => drop(tokio::spawn(rpc::serve(stream, Arc::clone(&methods)))),
+                Err(error) => {
+                    warn!(%error, "a client was not accepted");
+                    // Without a free descriptor the next try would fail at once, and so for ever.
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+            () = stop.notified() => break,
+            _ = terminate.recv() => break,
+            _ = tokio::signal::ctrl_c() => break,
+        }
+    }
+    info!("shuntd stops");
+    Ok(())
+}
+
+/// Files of a running daemon; removed when dropped.
+struct RunFiles {
+    pid: PathBuf,
+    socket: PathBuf,
+}
+
+impl RunFiles {
+    /// Makes the run directory and writes the pid file, unless a daemon runs there.
+    fn claim(folder: &Path) -> Result<Self, DaemonError> {
+        let id = std::process::id();
+        let (pid, shown) = (folder.join("shuntd.pid"), folder.display().to_string());
+        fs::create_dir_all(folder).map_err(system(&format!("make {shown}")))?;
+        // A file with our own id was left behind: in a container ids begin anew.
+        if let Ok(other) = fs::read_to_string(&pid)
+            && other.trim() != id.to_string()
+            && is_shuntd(other.trim())
+        {
+            let process = other.trim().to_owned();
+            return Err(DaemonError::Running { process, folder: shown });
+        }
+        fs::write(&pid, format!("{id}\n")).map_err(system(&format!("write {}", pid.display())))?;
+        let socket = folder.join(format!("shuntd.{id}.ctl"));
+        // A socket of this name can only be left from a process that had the same id.
+        let _ = fs::remove_file(&socket);
+        Ok(Self { pid, socket })
+    }
+}
+
+impl Drop for RunFiles {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.socket);
+        let _ = fs::remove_file(&self.pid);
+    }
+}
+
+/// Whether a process of this id runs and is a `shuntd`.
+fn is_shuntd(id: &str) -> bool {
+    fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name.trim() == "shuntd")
+}
+
+fn system(doing: &str) -> impl FnOnce(io::Error) -> DaemonError {
+    let doing = doing.to_owned();
+    move |source| DaemonError::System { doing, source }
+}

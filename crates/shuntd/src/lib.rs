@@ -1,0 +1,15 @@
+//! The Shunt daemon and its client, as two entry points: [`daemon::main`] and [`client::main`].
+//!
+//! The daemon reads its configuration (`config`), starts a [`shunt_switch::Switch`], and answers
+//! on a control socket (`rpc`, `methods`) that `ovs-appctl` and `shuntctl` speak to.
+
+pub mod client;
+mod config;
+pub mod daemon;
+mod methods;
+mod render;
+mod rpc;
+mod setting;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod trace_log;

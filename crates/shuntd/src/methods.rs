@@ -1,0 +1,181 @@
+//! The methods of the control socket: those of `ovs-vswitchd` that clients rely on, and our own.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use shunt_switch::{Switch, SwitchError, with_causes};
+use tokio::sync::Notify;
+
+use crate::{
+    config::distance,
+    rpc::Methods,
+    setting::{self, unknown},
+    trace_log,
+};
+
+/// What the daemon answers with.
+pub(crate) struct DaemonMethods {
+    switch: Arc<Switch>,
+    stop: Arc<Notify>,
+}
+
+/// One method, as `list-commands` shows it.
+struct Method {
+    name: &'static str,
+    usage: &'static str,
+    /// Fewest and most parameters.
+    parameters: (usize, usize),
+}
+
+const fn method(name: &'static str, usage: &'static str, least: usize, most: usize) -> Method {
+    Method { name, usage, parameters: (least, most) }
+}
+
+/// Ports take this many words at most.
+const WORDS_MAX: usize = 16;
+
+const METHODS: &[Method] = &[
+    method("exit", "[--cleanup]", 0, 1),
+    method("fdb/flush", "[bridge]", 0, 1),
+    method("fdb/show", "bridge", 1, 1),
+    method("list-commands", "", 0, 0),
+    method("ofproto/trace", "bridge flow [packet]", 2, 3),
+    method("revalidator/wait", "", 0, 0),
+    method("shunt/add-bridge", "name", 1, 1),
+    method("shunt/add-port", "bridge name [key=value..]", 2, WORDS_MAX),
+    method("shunt/caches", "", 0, 0),
+    method("shunt/capture-read", "id", 1, 1),
+    method("shunt/capture-start", "port|drops", 1, 1),
+    method("shunt/capture-stop", "id", 1, 1),
+    method("shunt/del-bridge", "name", 1, 1),
+    method("shunt/del-port", "name", 1, 1),
+    method("shunt/drops", "", 0, 0),
+    method("shunt/set", "key=value", 1, 1),
+    method("shunt/show", "", 0, 0),
+    method("shunt/trace", "bridge flow [packet]", 2, 3),
+    method("version", "", 0, 0),
+    method("vlog/set", "filter", 1, 1),
+];
+
+impl DaemonMethods {
+    pub(crate) const fn new(switch: Arc<Switch>, stop: Arc<Notify>) -> Self {
+        Self { switch, stop }
+    }
+
+    async fn run(&self, method: &str, parameters: &[String]) -> Result<String, String> {
+        match (method, parameters) {
+            ("exit", _) => {
+                self.stop.notify_one();
+                Ok(String::new())
+            }
+            ("version", _) => Ok(format!("shuntd (Shunt) {}", env!("CARGO_PKG_VERSION"))),
+            ("list-commands", _) => Ok(list_commands()),
+            // No address is learned yet, and no cache entry outlives its version.
+            ("fdb/flush" | "revalidator/wait", _) => Ok(String::new()),
+            ("fdb/show", [bridge]) => {
+                self.bridge_exists(bridge)?;
+                Ok(" port  VLAN  MAC                Age".to_owned())
+            }
+            ("ofproto/trace", [bridge, flow @ ..]) => {
+                let trace = self.switch.trace(bridge, &flow.join(" "));
+                trace.map(|trace| trace.to_text()).map_err(|error| error.to_string())
+            }
+            ("shunt/trace", [bridge, flow @ ..]) => {
+                let trace = self.switch.trace(bridge, &flow.join(" "));
+                json(&trace.map_err(|error| error.to_string())?)
+            }
+            ("vlog/set", [filter]) => trace_log::set(filter).map(|()| String::new()),
+            _ => self.run_own(method, parameters).await,
+        }
+    }
+
+    async fn run_own(&self, method: &str, parameters: &[String]) -> Result<String, String> {
+        let switch = &self.switch;
+        match (method, parameters) {
+            ("shunt/show", _) => json(&switch.bridges()),
+            ("shunt/caches", _) => json(&switch.caches()),
+            ("shunt/drops", _) => json(&switch.drops()),
+            ("shunt/add-bridge", [name]) => {
+                let bridge =
+                    shunt_switch::config::Bridge { name: name.clone(), ..Default::default() };
+                done(switch.add_bridge(&bridge).await)
+            }
+            ("shunt/del-bridge", [name]) => done(switch.remove_bridge(name).await),
+            ("shunt/add-port", [bridge, name, words @ ..]) => {
+                let port = setting::port(name, words)?;
+                done(switch.add_port(bridge, port).await)
+            }
+            ("shunt/del-port", [name]) => done(switch.remove_port(name).await),
+            ("shunt/capture-start", [place]) => {
+                let id = switch.start_capture(place).await.map_err(|error| with_causes(&error))?;
+                Ok(id.to_string())
+            }
+            ("shunt/capture-read", [id]) => {
+                let id = capture_id(id)?;
+                json(&switch.read_capture(id).ok_or("there is no such capture")?)
+            }
+            ("shunt/capture-stop", [id]) => {
+                let dropped = switch.stop_capture(capture_id(id)?).await;
+                Ok(dropped.ok_or("there is no such capture")?.to_string())
+            }
+            ("shunt/set", [word]) => self.set(word).await,
+            _ => Err(format!("\"{method}\" command is not valid here")),
+        }
+    }
+
+    async fn set(&self, word: &str) -> Result<String, String> {
+        let (key, value) = setting::split(word)?;
+        if key == "logging.filter" {
+            return trace_log::set(value).map(|()| String::new());
+        }
+        let known = Switch::settings();
+        if !known.contains(&key) {
+            let mut all = known.to_vec();
+            all.push("logging.filter");
+            return Err(unknown("setting", key, &all));
+        }
+        done(self.switch.set(key, value).await)
+    }
+
+    fn bridge_exists(&self, name: &str) -> Result<(), String> {
+        let bridges = self.switch.bridges();
+        if bridges.iter().any(|bridge| bridge.name == name) {
+            return Ok(());
+        }
+        let names: Vec<&str> = bridges.iter().map(|bridge| bridge.name.as_str()).collect();
+        Err(unknown("bridge", name, &names))
+    }
+}
+
+impl Methods for DaemonMethods {
+    async fn call(&self, method: &str, parameters: Vec<String>) -> Result<String, String> {
+        let Some(known) = METHODS.iter().find(|known| known.name == method) else {
+            let nearest = METHODS.iter().min_by_key(|known| distance(method, known.name));
+            let hint = nearest.map_or("", |known| known.name);
+            return Err(format!("\"{method}\" is not a valid command; the nearest is \"{hint}\""));
+        };
+        let (least, most) = known.parameters;
+        if parameters.len() < least || parameters.len() > most {
+            let usage = known.usage;
+            return Err(format!("\"{method}\" command takes {least} to {most} arguments: {usage}"));
+        }
+        self.run(method, &parameters).await
+    }
+}
+
+fn list_commands() -> String {
+    let lines = METHODS.iter().map(|method| format!("  {:<22} {}\n", method.name, method.usage));
+    format!("The available commands are:\n{}", lines.collect::<String>())
+}
+
+fn done(result: Result<(), SwitchError>) -> Result<String, String> {
+    result.map(|()| String::new()).map_err(|error| with_causes(&error))
+}
+
+fn json(value: &impl Serialize) -> Result<String, String> {
+    serde_json::to_string(value).map_err(|error| error.to_string())
+}
+
+fn capture_id(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("`{text}` is not the number of a capture"))
+}

@@ -1,0 +1,268 @@
+//! What people see: the daemon's values as tables.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+/// The header of a capture file with nanosecond times.
+pub(crate) const PCAP_HEADER: [u8; 24] =
+    [0x4d, 0x3c, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
+
+/// A packet of a capture as a record of a capture file; `{"time_ns": .., "frame": hex}`.
+pub(crate) fn pcap_record(packet: &Value) -> Vec<u8> {
+    let time = packet["time_ns"].as_u64().unwrap_or_default();
+    let hex = packet["frame"].as_str().unwrap_or_default();
+    let byte = |at| hex.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
+    let frame: Vec<u8> = (0..hex.len()).step_by(2).filter_map(byte).collect();
+    let word = |number: u64| u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes();
+    let length = word(frame.len() as u64);
+    let seconds = word(time / 1_000_000_000);
+    let nanoseconds = word(time % 1_000_000_000);
+    [&seconds[..], &nanoseconds, &length, &length, &frame].concat()
+}
+
+/// What `top` looks at.
+pub(crate) struct Snapshot {
+    pub(crate) bridges: Value,
+    pub(crate) caches: Value,
+    pub(crate) drops: Value,
+}
+
+/// Bridges with their ports.
+pub(crate) fn show(bridges: &Value) -> String {
+    let mut text = String::new();
+    for bridge in list(bridges) {
+        let _ = writeln!(
+            text,
+            "bridge {} (datapath id {}, {} rules)",
+            word(&bridge["name"]),
+            word(&bridge["datapath_id"]),
+            bridge["rules"]
+        );
+        for controller in list(&bridge["controllers"]) {
+            let _ = writeln!(text, "    controller {}", word(controller));
+        }
+        for port in list(&bridge["ports"]) {
+            let _ = writeln!(
+                text,
+                "    port {} {} ({}, {})",
+                number(port),
+                word(&port["name"]),
+                word(&port["type"]),
+                word(&port["link"])
+            );
+        }
+    }
+    text
+}
+
+/// The ports of all bridges, as one JSON list.
+pub(crate) fn ports_of(bridges: &Value) -> Value {
+    list(bridges).iter().flat_map(|bridge| list(&bridge["ports"])).cloned().collect()
+}
+
+/// Ports with their counters.
+pub(crate) fn ports(bridges: &Value) -> String {
+    let mut rows = vec![
+        [
+            "bridge",
+            "port",
+            "name",
+            "type",
+            "rx packets",
+            "rx dropped",
+            "tx packets",
+            "tx dropped",
+            "link",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+    ];
+    for port in list(&ports_of(bridges)) {
+        rows.push(vec![
+            word(&port["bridge"]).to_owned(),
+            number(port),
+            word(&port["name"]).to_owned(),
+            word(&port["type"]).to_owned(),
+            port["rx_packets"].to_string(),
+            port["rx_dropped"].to_string(),
+            port["tx_packets"].to_string(),
+            port["tx_dropped"].to_string(),
+            word(&port["link"]).to_owned(),
+        ]);
+    }
+    table(&rows)
+}
+
+/// The caches, a line each.
+pub(crate) fn caches(caches: &Value) -> String {
+    let received = count(&caches["received"]);
+    let mut text = format!("packets       {received:>14}\n");
+    for (name, key) in
+        [("exact match", "exact_hits"), ("megaflow", "megaflow_hits"), ("translated", "upcalls")]
+    {
+        let hits = count(&caches[key]);
+        let _ = writeln!(text, "{name:<13} {hits:>14}  {}", percent(hits, received));
+    }
+    let _ = writeln!(
+        text,
+        "entries       {:>14}  under {} masks, {:.2} asked a packet",
+        count(&caches["entries"]),
+        count(&caches["masks"]),
+        caches["probes"].as_f64().unwrap_or_default()
+    );
+    for (name, key) in [
+        ("evicted", "evicted"),
+        ("raced", "raced"),
+        ("expired", "expired"),
+        ("refused: full", "refused_full"),
+        ("refused: ring", "refused_ring"),
+    ] {
+        let _ = writeln!(text, "{name:<13} {:>14}", count(&caches[key]));
+    }
+    let _ = writeln!(text, "version       {:>14}", count(&caches["version"]));
+    text
+}
+
+/// The caches in one line.
+pub(crate) fn caches_line(caches: &Value) -> String {
+    let received = count(&caches["received"]);
+    let share = |key: &str| percent(count(&caches[key]), received);
+    format!(
+        "{received:>9} packets: exact match {}, megaflow {}, translated {}; {} entries, {} evicted\n",
+        share("exact_hits"),
+        share("megaflow_hits"),
+        share("upcalls"),
+        count(&caches["entries"]),
+        count(&caches["evicted"])
+    )
+}
+
+/// Where packets went.
+pub(crate) fn drops(drops: &Value) -> String {
+    let mut text = String::new();
+    for key in ["received", "injected", "copied", "sent", "punted", "held"] {
+        let _ = writeln!(text, "{key:<24} {:>14}", count(&drops[key]));
+    }
+    let mut total = 0;
+    for pair in list(&drops["dropped"]) {
+        total += count(&pair[1]);
+        let _ = writeln!(text, "dropped: {:<15} {:>14}", word(&pair[0]), count(&pair[1]));
+    }
+    let _ = writeln!(text, "dropped: {:<15} {total:>14}", "total");
+    text
+}
+
+/// One look of `top`: the screen is cleared first.
+pub(crate) fn top(before: &Snapshot, now: &Snapshot, seconds: u64) -> String {
+    let seconds = seconds.max(1);
+    let rate = |old: &Value, new: &Value| count(new).saturating_sub(count(old)) / seconds;
+    let mut text = String::from("\x1b[2J\x1b[H");
+    text += &caches_line(&now.caches);
+    let dropped =
+        |drops: &Value| list(&drops["dropped"]).iter().map(|pair| count(&pair[1])).sum::<u64>();
+    let lost = dropped(&now.drops).saturating_sub(dropped(&before.drops)) / seconds;
+    let received = rate(&before.caches["received"], &now.caches["received"]);
+    let _ = writeln!(text, "{received} packets/s received, {lost} dropped/s\n");
+    let mut rows = vec![
+        [
+            "bridge",
+            "port",
+            "name",
+            "rx packets/s",
+            "rx bytes/s",
+            "tx packets/s",
+            "tx bytes/s",
+            "link",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+    ];
+    let old = ports_of(&before.bridges);
+    for port in list(&ports_of(&now.bridges)) {
+        let earlier = list(&old).iter().find(|own| own["name"] == port["name"]);
+        let earlier = earlier.unwrap_or(port);
+        let speed = |key: &str| rate(&earlier[key], &port[key]).to_string();
+        rows.push(vec![
+            word(&port["bridge"]).to_owned(),
+            number(port),
+            word(&port["name"]).to_owned(),
+            speed("rx_packets"),
+            speed("rx_bytes"),
+            speed("tx_packets"),
+            speed("tx_bytes"),
+            word(&port["link"]).to_owned(),
+        ]);
+    }
+    text + &table(&rows)
+}
+
+fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+fn number(port: &Value) -> String {
+    match port["number"].as_u64() {
+        Some(0xffff_fffe) => "LOCAL".to_owned(),
+        other => other.unwrap_or_default().to_string(),
+    }
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "a share for people")]
+    let share = part as f64 * 100.0 / whole.max(1) as f64;
+    format!("{share:5.1} %")
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn word(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn count(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_port_is_shown_with_its_counters_in_columns() {
+        let port = json!({"bridge": "br0", "name": "p1", "number": 1, "type": "null", "link": "up",
+            "rx_packets": 5, "rx_dropped": 0, "tx_packets": 7, "tx_dropped": 1});
+        let shown = ports(&json!([{"ports": [port]}]));
+        let expected = "\
+bridge  port  name  type  rx packets  rx dropped  tx packets  tx dropped  link
+br0     1     p1    null  5           0           7           1           up
+";
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn drops_add_up_to_their_total() {
+        let value = json!({"received": 10, "dropped": [["policy", 3], ["tx_full", 4]]});
+        assert!(drops(&value).ends_with("dropped: total                        7\n"));
+    }
+
+    #[test]
+    fn a_captured_packet_becomes_a_record() {
+        let record = pcap_record(&json!({"time_ns": 2_000_000_003_u64, "frame": "ffee01"}));
+        assert_eq!(record, [2, 0, 0, 0, 3, 0, 0, 0, 3, 0, 0, 0, 3, 0, 0, 0, 0xff, 0xee, 1]);
+    }
+}

@@ -1,0 +1,114 @@
+//! Functions for fuzz targets: they take any bytes, and check what holds for all of them.
+
+#![expect(clippy::expect_used, reason = "what fails here is a finding")]
+
+use std::{
+    future::ready,
+    pin::pin,
+    task::{Context, Poll, Waker},
+};
+
+use miette::Report;
+use serde_json::Value;
+use shunt_switch::{Config, Endpoint};
+
+use crate::{
+    config::{self, ConfigError},
+    rpc::{Methods, Parsed, answer, next_value},
+    setting,
+};
+
+/// Reads any text as a configuration: what is refused is pointed at, what is taken survives being
+/// written.
+///
+/// # Panics
+///
+/// When it does not.
+pub fn fuzz_config(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match config::parse("fuzz", text.to_owned()) {
+        Ok(file) => check_config(&file.switch()),
+        Err(error) => {
+            if let ConfigError::Text { message, span, .. } = &error {
+                let place = text.get(span.offset()..span.offset() + span.len());
+                assert!(place.is_some() && !message.is_empty(), "{error:?}");
+            }
+            assert!(!format!("{:?}", Report::new(error)).is_empty());
+        }
+    }
+}
+
+/// Sends any bytes to the control socket, in pieces as long as the first byte says: it answers each
+/// request once, the same however the bytes arrive.
+///
+/// # Panics
+///
+/// When it does not.
+pub fn fuzz_rpc(data: &[u8]) {
+    let Some((length, stream)) = data.split_first() else { return };
+    let whole = requests([stream]);
+    assert_eq!(requests(stream.chunks(usize::from(*length).max(1))), whole);
+    for request in &whole.0 {
+        let reply = answered(request);
+        assert_eq!(reply["id"], request["id"]);
+        assert_ne!(reply["result"].is_null(), reply["error"].is_null(), "{reply}");
+    }
+}
+
+fn check_config(config: &Config) {
+    let written = toml::to_string(config).expect("what TOML said, TOML can say");
+    assert_eq!(toml::from_str::<Config>(&written).as_ref(), Ok(config), "through {written}");
+    if let Err(error) = config.check() {
+        assert!(!error.to_string().is_empty());
+        return;
+    }
+    for bridge in &config.bridges {
+        let endpoints = bridge.endpoints().expect("checked");
+        for endpoint in endpoints {
+            assert_eq!(endpoint.to_string().parse::<Endpoint>(), Ok(endpoint));
+        }
+        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b':');
+        assert!(digits(&bridge.datapath_id) && digits(&bridge.mac), "{bridge:?}");
+    }
+}
+
+/// Every request of a stream that arrives in `pieces`, and whether it ended in garbage.
+fn requests<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Value>, bool) {
+    let (mut buffer, mut values) = (Vec::new(), Vec::new());
+    for piece in pieces {
+        buffer.extend_from_slice(piece);
+        loop {
+            match next_value(&mut buffer) {
+                Parsed::Value(value) => values.push(value),
+                Parsed::Incomplete => break,
+                Parsed::Garbage => return (values, true),
+            }
+        }
+    }
+    (values, false)
+}
+
+fn answered(request: &Value) -> Value {
+    let mut context = Context::from_waker(Waker::noop());
+    let Poll::Ready(reply) = pin!(answer(&Words, request)).poll(&mut context) else {
+        unreachable!("nothing here waits")
+    };
+    reply
+}
+
+/// Methods that read their parameters as the words of `add-port`.
+struct Words;
+
+impl Methods for Words {
+    fn call(
+        &self,
+        method: &str,
+        parameters: Vec<String>,
+    ) -> impl Future<Output = Result<String, String>> + Send {
+        let port = setting::port(method, &parameters);
+        ready(
+            port.and_then(|port| port.check().map_err(|error| error.to_string()))
+                .map(|()| method.to_owned()),
+        )
+    }
+}

@@ -1,0 +1,40 @@
+//! Where log events go: standard error, which a service manager collects.
+
+use std::sync::OnceLock;
+
+use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, reload, util::SubscriberInitExt};
+
+type Handle = reload::Handle<EnvFilter, tracing_subscriber::Registry>;
+
+static HANDLE: OnceLock<Handle> = OnceLock::new();
+
+/// Starts logging with a filter: a level, or `target=level` parts with commas.
+///
+/// # Errors
+///
+/// When the text is not a filter.
+pub(crate) fn start(filter: &str) -> Result<(), String> {
+    let (layer, handle) = reload::Layer::new(parse(filter)?);
+    let output = fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    // Logging starts once; a second start in one process keeps the first.
+    if tracing_subscriber::registry().with(layer).with(output).try_init().is_ok() {
+        let _ = HANDLE.set(handle);
+    }
+    Ok(())
+}
+
+/// Changes the filter of a running daemon.
+///
+/// # Errors
+///
+/// When the text is not a filter, or logging never started.
+pub(crate) fn set(filter: &str) -> Result<(), String> {
+    let filter = parse(filter)?;
+    let handle = HANDLE.get().ok_or("this daemon does not log")?;
+    handle.reload(filter).map_err(|error| error.to_string())
+}
+
+fn parse(filter: &str) -> Result<EnvFilter, String> {
+    let wrong = |error| format!("logging.filter = {filter:?}: {error}; write for example `info`");
+    EnvFilter::try_new(filter).map_err(wrong)
+}

@@ -1,0 +1,25 @@
+//! What fuzzing started from and what it found, replayed on the stable toolchain.
+//!
+//! Each file in `data/fuzz/TARGET` is one input; `cargo xtask fuzz TARGET` starts from them.
+
+#![cfg(feature = "testing")]
+
+use std::path::Path;
+
+use shunt_flow::testing::replay;
+use shuntd::testing::{fuzz_config, fuzz_rpc};
+
+fn check(target: &str, fuzz: fn(&[u8])) {
+    let inputs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/fuzz");
+    replay(&inputs.join(target), fuzz);
+}
+
+#[test]
+fn every_configuration_is_refused_or_survives() {
+    check("config", fuzz_config);
+}
+
+#[test]
+fn requests_are_answered_however_they_arrive() {
+    check("rpc", fuzz_rpc);
+}
