@@ -1,1 +1,7 @@
-//! x
+//! What the whole-switch tests share: the repository's own facts, a daemon to drive, namespaces.
+
+#![expect(clippy::panic, reason = "a test that cannot be set up has failed")]
+
+pub mod daemon;
+pub mod namespace;
+pub mod repository;

@@ -1,1 +1,108 @@
-fn main() {}
+//! The project's commands: `cargo xtask COMMAND`. Run without one to see them all.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "commands talk to their user")]
+#![expect(clippy::disallowed_methods, reason = "commands say how long they took")]
+
+mod bench;
+mod demo;
+mod fuzz;
+mod install;
+mod lint;
+mod loom;
+mod shell;
+mod soak;
+mod suite;
+mod test;
+
+use std::process::ExitCode;
+
+use shell::Failure;
+
+/// One command of `cargo xtask`.
+struct Command {
+    name: &'static str,
+    arguments: &'static str,
+    what: &'static str,
+    run: fn(&[String]) -> Result<(), Failure>,
+}
+
+const COMMANDS: &[Command] = &[
+    Command {
+        name: "demo",
+        arguments: "",
+        what: "two hosts, a policy, live caches, a rule change: the switch in a minute",
+        run: demo::run_command,
+    },
+    Command {
+        name: "test",
+        arguments: "[SUITE..] [--list]",
+        what: "all suites, or those named; installs what is missing where it may",
+        run: test::run_command,
+    },
+    Command {
+        name: "lint",
+        arguments: "",
+        what: "format, clippy, rustdoc, tidy",
+        run: lint::run_command,
+    },
+    Command { name: "ci", arguments: "", what: "lint and test: the gate", run: ci },
+    Command {
+        name: "bench",
+        arguments: "NAME [--quick] | --list",
+        what: "an experiment, beside Open vSwitch where that is installed",
+        run: bench::run_command,
+    },
+    Command {
+        name: "soak",
+        arguments: "--minutes N",
+        what: "the laws over random pipelines, for as long as you like",
+        run: soak::run_command,
+    },
+    Command {
+        name: "fuzz",
+        arguments: "[TARGET] [--seconds N] | --list",
+        what: "fuzz targets, with the nightly toolchain",
+        run: fuzz::run_command,
+    },
+    Command {
+        name: "loom",
+        arguments: "",
+        what: "the concurrency models under loom",
+        run: loom::run_command,
+    },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some((name, rest)) = arguments.split_first() else {
+        println!("{}", usage());
+        return ExitCode::SUCCESS;
+    };
+    if ["help", "--help", "-h"].contains(&name.as_str()) {
+        println!("{}", usage());
+        return ExitCode::SUCCESS;
+    }
+    let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
+        eprintln!("cargo xtask has no command `{name}`\n\n{}", usage());
+        return ExitCode::from(2);
+    };
+    match (command.run)(rest) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{name}: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn ci(_: &[String]) -> Result<(), Failure> {
+    lint::run_all()?;
+    test::run_command(&[])
+}
+
+fn usage() -> String {
+    let lines = COMMANDS.iter().map(|command| {
+        format!("  {:<6} {:<32} {}\n", command.name, command.arguments, command.what)
+    });
+    format!("usage: cargo xtask COMMAND\n\n{}", lines.collect::<String>())
+}

@@ -1,0 +1,62 @@
+//! The demo: two hosts in namespaces behind real ports, a policy of three tables loaded by
+//! `ovs-ofctl`, real traffic, caches that fill, and a rule change after which no packet takes the
+//! old way. Where namespaces are not allowed, the same policy runs over a capture file.
+
+#![expect(clippy::panic, reason = "a demo that cannot go on says why")]
+#![expect(clippy::print_stdout, reason = "it is there to be looked at")]
+
+mod capture;
+mod hosts;
+
+use std::{fs, process::Command, thread::sleep, time::Duration};
+
+use shunt_tests::{
+    daemon::{Daemon, text},
+    namespace::Namespace,
+};
+
+/// Classify, admit, forward: three tables, so that a cache has something to save.
+const POLICY: &str = "\
+table=0,priority=100,in_port=1,actions=write_metadata:1,goto_table:1
+table=0,priority=100,in_port=2,actions=write_metadata:2,goto_table:1
+table=1,priority=100,arp,actions=goto_table:2
+table=1,priority=90,ip,nw_src=10.10.0.0/24,nw_dst=10.10.0.0/24,actions=goto_table:2
+table=2,priority=10,metadata=1,actions=output:2
+table=2,priority=10,metadata=2,actions=output:1
+";
+
+fn main() {
+    let namespaces = ["a", "b", "s"].map(|label| Namespace::new(&format!("demo-{label}")));
+    match namespaces {
+        [Ok(host_a), Ok(host_b), Ok(middle)] => hosts::run(&host_a, &host_b, &middle),
+        _ => {
+            println!("Namespaces are not allowed here: the same policy runs over a capture file.");
+            capture::run();
+        }
+    }
+}
+
+/// Loads the policy with `ovs-ofctl`, in one bundle, and shows it.
+fn load_policy(daemon: &Daemon) {
+    println!("\n2. A policy of three tables, loaded by ovs-ofctl in one bundle");
+    let file = daemon.run_dir().join("policy.flows");
+    fs::write(&file, POLICY).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    text(&daemon.ovs_ofctl("br0", "add-flows", &["--bundle", &file.to_string_lossy()]));
+    print!("{}", text(&daemon.ovs_ofctl("br0", "dump-flows", &["--no-stats"])));
+}
+
+/// Shows the caches for three seconds.
+fn watch_caches(daemon: &Daemon) {
+    for _ in 0..6 {
+        sleep(Duration::from_millis(500));
+        print!("{}", text(&daemon.shuntctl(&["caches", "--line"])));
+    }
+}
+
+/// A daemon with two ports; `ports` is their part of the configuration.
+fn start(ports: &str, wrap: impl FnOnce(&std::path::Path) -> Command) -> Daemon {
+    let head = "[logging]\nfilter = \"warn\"\n\n[[bridge]]\nname = \"br0\"\n";
+    let daemon = Daemon::start_with(&format!("{head}{ports}"), wrap);
+    print!("{}", text(&daemon.shuntctl(&["show"])));
+    daemon
+}

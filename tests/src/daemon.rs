@@ -1,0 +1,196 @@
+//! A daemon for one test: started with a configuration, stopped and cleaned up when dropped.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+use crate::repository::root;
+
+/// How long anything that must happen soon may take on a busy machine.
+pub const SOON: Duration = Duration::from_secs(20);
+
+/// A running `shuntd`.
+pub struct Daemon {
+    process: Child,
+    folder: TempDir,
+}
+
+impl Daemon {
+    /// Starts a daemon and waits until it answers.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    #[must_use]
+    pub fn start(configuration: &str) -> Self {
+        Self::start_with(configuration, |program| Command::new(program))
+    }
+
+    /// As [`Self::start`]; `wrap` makes the command to start it with, such as in a namespace.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    #[must_use]
+    pub fn start_with(configuration: &str, wrap: impl FnOnce(&Path) -> Command) -> Self {
+        let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("no folder: {error}"));
+        let file = folder.path().join("shunt.toml");
+        fs::write(&file, configuration).unwrap_or_else(|error| panic!("{error}"));
+        let log = fs::File::create(folder.path().join("log")).map(Stdio::from);
+        let mut command = wrap(&binary("shuntd"));
+        command.arg("--config").arg(&file).arg("--run-dir").arg(folder.path());
+        command.stderr(log.unwrap_or_else(|error| panic!("{error}")));
+        let process = command.spawn().unwrap_or_else(|error| panic!("shuntd: {error}"));
+        let daemon = Self { process, folder };
+        let answers = || daemon.shuntctl(&["show"]).status.success();
+        assert!(until(answers), "shuntd does not answer:\n{}", daemon.log());
+        daemon
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Its run directory.
+    #[must_use]
+    pub fn run_dir(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What it has logged so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// Runs `shuntctl` against it.
+    ///
+    /// # Panics
+    ///
+    /// When `shuntctl` cannot be run.
+    #[must_use]
+    pub fn shuntctl(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(binary("shuntctl"));
+        output(command.arg("--run-dir").arg(self.run_dir()).args(arguments))
+    }
+
+    /// Runs `ovs-ofctl -O OpenFlow13 VERB <bridge's management socket> ARGUMENTS`.
+    ///
+    /// # Panics
+    ///
+    /// When `ovs-ofctl` cannot be run.
+    #[must_use]
+    pub fn ovs_ofctl(&self, bridge: &str, verb: &str, arguments: &[&str]) -> Output {
+        let socket = format!("unix:{}", self.run_dir().join(format!("{bridge}.mgmt")).display());
+        let mut command = Command::new("ovs-ofctl");
+        output(command.args(["-O", "OpenFlow13", verb, &socket]).args(arguments))
+    }
+
+    /// Runs `ovs-appctl` against its control socket.
+    ///
+    /// # Panics
+    ///
+    /// When `ovs-appctl` cannot be run.
+    #[must_use]
+    pub fn ovs_appctl(&self, arguments: &[&str]) -> Output {
+        let socket = self.run_dir().join(format!("shuntd.{}.ctl", self.daemon_id()));
+        output(Command::new("ovs-appctl").arg("-t").arg(socket).args(arguments))
+    }
+
+    /// The id that the daemon wrote into its pid file; another than [`Self::id`] where a wrapper
+    /// stands in front.
+    fn daemon_id(&self) -> String {
+        let file = self.run_dir().join("shuntd.pid");
+        fs::read_to_string(file).unwrap_or_default().trim().to_owned()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let mut stop = Command::new(binary("shuntctl"));
+        stop.arg("--run-dir").arg(self.run_dir()).arg("exit").stderr(Stdio::null());
+        if !stop.status().is_ok_and(|status| status.success()) {
+            let _ = self.process.kill();
+        }
+        let _ = self.process.wait();
+    }
+}
+
+/// A binary of this workspace; built if it is not there.
+///
+/// # Panics
+///
+/// When it cannot be built.
+#[must_use]
+pub fn binary(name: &str) -> PathBuf {
+    let own = env::current_exe().unwrap_or_default();
+    let folder = own.parent().unwrap_or_else(|| Path::new(""));
+    // A test runs from target/PROFILE/deps, the demo from target/PROFILE.
+    let is_test = folder.ends_with("deps");
+    let folder = folder.parent().filter(|_| is_test).unwrap_or(folder);
+    let path = folder.join(name);
+    if !path.exists() {
+        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let arguments = ["build", "--quiet", "--package", "shuntd", "--bins"];
+        let status = Command::new(cargo).args(arguments).current_dir(root()).status();
+        assert!(status.is_ok_and(|status| status.success()), "shuntd does not build");
+    }
+    path
+}
+
+/// Runs a program to its end.
+///
+/// # Panics
+///
+/// When it cannot be run.
+pub fn output(command: &mut Command) -> Output {
+    let output = command.stdin(Stdio::null()).output();
+    output.unwrap_or_else(|error| panic!("{}: {error}", command.get_program().display()))
+}
+
+/// What a program wrote, when it ended well.
+///
+/// # Panics
+///
+/// When it did not.
+pub fn text(output: &Output) -> String {
+    let (out, err) = (lossy(&output.stdout), lossy(&output.stderr));
+    assert!(output.status.success(), "{}: {out}{err}", output.status);
+    out
+}
+
+/// What a program complained of, when it failed.
+///
+/// # Panics
+///
+/// When it did not fail.
+pub fn complaint(output: &Output) -> String {
+    let (out, err) = (lossy(&output.stdout), lossy(&output.stderr));
+    assert!(!output.status.success(), "no complaint: {out}{err}");
+    err
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Waits until something holds, at most [`SOON`]; answers whether it does.
+pub fn until(mut holds: impl FnMut() -> bool) -> bool {
+    #[expect(clippy::disallowed_methods, reason = "real processes live in real time")]
+    let start = Instant::now();
+    while !holds() {
+        if start.elapsed() > SOON {
+            return false;
+        }
+        sleep(Duration::from_millis(20));
+    }
+    true
+}

@@ -1,0 +1,100 @@
+//! Network namespaces that a test makes, and that are gone when it ends.
+
+use std::{
+    io::{self, Write},
+    process::Command,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use crate::daemon::{output, text};
+
+/// A network namespace; removed when dropped.
+pub struct Namespace {
+    name: String,
+}
+
+impl Namespace {
+    /// Makes a namespace with its loopback up and IPv6 silent.
+    ///
+    /// # Errors
+    ///
+    /// When namespaces are not allowed here.
+    pub fn new(label: &str) -> io::Result<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("shunt-{label}-{}-{number}", std::process::id());
+        let made = Command::new("ip").args(["netns", "add", &name]).output()?;
+        if !made.status.success() {
+            return Err(io::Error::other(String::from_utf8_lossy(&made.stderr).into_owned()));
+        }
+        let namespace = Self { name };
+        namespace.run("ip", &["link", "set", "lo", "up"]);
+        for scope in ["all", "default"] {
+            let write = format!("echo 1 > /proc/sys/net/ipv6/conf/{scope}/disable_ipv6");
+            // A kernel without IPv6 has nothing to silence.
+            let _ = output(namespace.command("sh").args(["-c", &write]));
+        }
+        Ok(namespace)
+    }
+
+    /// A program that will run inside.
+    #[must_use]
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name, program]);
+        command
+    }
+
+    /// Runs a program inside, to its end; answers what it wrote.
+    ///
+    /// # Panics
+    ///
+    /// When it fails.
+    pub fn run(&self, program: &str, arguments: &[&str]) -> String {
+        text(&output(self.command(program).args(arguments)))
+    }
+
+    /// Lays a cable: `device` in this namespace, `other_device` in the other; both up.
+    pub fn connect(&self, device: &str, other: &Self, other_device: &str) {
+        let cable = ["link", "add", device, "type", "veth", "peer", "name", other_device];
+        self.run("ip", &[&cable[..], &["netns", &other.name]].concat());
+        self.run("ip", &["link", "set", device, "up"]);
+        other.run("ip", &["link", "set", other_device, "up"]);
+    }
+
+    /// Packets that a device of this namespace has received.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such device.
+    #[must_use]
+    pub fn received(&self, device: &str) -> u64 {
+        let path = format!("/sys/class/net/{device}/statistics/rx_packets");
+        let text = self.run("cat", &[&path]);
+        text.trim().parse().unwrap_or_else(|_| panic!("no packet count in `{text}`"))
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = output(Command::new("ip").args(["netns", "del", &self.name]));
+    }
+}
+
+/// A namespace, or `None` and a loud line where namespaces are not allowed.
+#[must_use]
+pub fn namespace_or_skip(label: &str) -> Option<Namespace> {
+    match Namespace::new(label) {
+        Ok(namespace) => Some(namespace),
+        Err(error) => {
+            skipped(&format!("{label} needs network namespaces: {error}"));
+            None
+        }
+    }
+}
+
+/// Says what is not tested here; the harness swallows only what passing tests *print*.
+pub fn skipped(what: &str) {
+    // Without standard error there is nobody to tell.
+    let _ = writeln!(io::stderr(), "SKIPPED: {what}");
+}

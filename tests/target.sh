@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Shunt as the switch under test of suites from outside: one script with the verbs that they call.
+# Arguments come as environment variables:
+#   TARGET_PORTS       "p1=1 p2=2": network devices of this namespace and their OpenFlow numbers
+#   TARGET_DPID        16 hexadecimal digits
+#   TARGET_VERSIONS    "1.0 1.3 ..": Shunt serves 1.3 of these
+#   TARGET_CONTROLLER  tcp:IP:PORT to connect to, or empty
+#   TARGET_LISTEN      IP:PORT to accept OpenFlow connections on, or empty
+#   TARGET_STATE       a folder of its own
+# run         starts the switch in the foreground, without rules; SIGTERM ends it
+# settle      nothing to do: a barrier reply means that no packet meets the old rules, and a
+#             statistics reply has collected the counts of every thread
+# reset       nothing to do: no MAC address and no connection is remembered yet
+# vsctl ARGS  port settings in the words of ovs-vsctl: not yet, so 2
+set -euo pipefail
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+bin=${SHUNT_BIN:-${CARGO_TARGET_DIR:-$root/target}/debug}
+
+quoted() { local list=; for word in "$@"; do list="$list\"$word\", "; done; printf '[%s]' "$list"; }
+
+configuration() {
+  local listen=()
+  [ -z "${TARGET_LISTEN:-}" ] || listen=("ptcp:${TARGET_LISTEN##*:}:${TARGET_LISTEN%:*}")
+  printf '[logging]\nfilter = "info"\n[threads]\npacket = %s\n' "${TARGET_THREADS:-1}"
+  printf '[[bridge]]\nname = "br0"\ndatapath_id = "%s"\nmac = "aa:55:aa:55:00:00"\n' "$TARGET_DPID"
+  printf 'controllers = %s\n' "$(quoted ${TARGET_CONTROLLER:-})"
+  printf 'listen = %s\n' "$(quoted "${listen[@]}")"
+  local port
+  for port in $TARGET_PORTS; do
+    printf '[[bridge.port]]\nname = "%s"\nnumber = %s\ntype = "af_packet"\n' \
+      "${port%%=*}" "${port##*=}"
+  done
+}
+
+case ${1:-} in
+run)
+  mkdir -p "$TARGET_STATE"
+  configuration >"$TARGET_STATE/shunt.toml"
+  exec "$bin/shuntd" --config "$TARGET_STATE/shunt.toml" --run-dir "$TARGET_STATE"
+  ;;
+settle | reset) ;;
+vsctl) exit 2 ;;
+*)
+  echo "usage: $0 run|settle|reset|vsctl ARGS" >&2
+  exit 2
+  ;;
+esac

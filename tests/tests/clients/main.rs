@@ -1,0 +1,21 @@
+//! Real clients against the daemon: `ovs-ofctl`, `ovs-appctl`, `shuntctl`, and peers that send
+//! garbage. No privileges are needed: all ports are null.
+
+#![expect(clippy::expect_used, reason = "a test that cannot be set up has failed")]
+
+mod appctl;
+mod bad_input;
+mod ofctl;
+mod shuntctl;
+
+use shunt_tests::daemon::Daemon;
+
+/// A daemon with bridge `br0` and four null ports `p1` to `p4`.
+fn daemon() -> Daemon {
+    let mut text = String::from("[[bridge]]\nname = \"br0\"\ndatapath_id = \"00000000000000c1\"\n");
+    for number in 1..=4 {
+        text += &format!("[[bridge.port]]\nname = \"p{number}\"\nnumber = {number}\n");
+        text += "type = \"null\"\n";
+    }
+    Daemon::start(&text)
+}

@@ -1,0 +1,75 @@
+//! The friendlier client.
+
+use shunt_tests::daemon::{complaint, text};
+
+use crate::daemon;
+
+#[test]
+fn bridges_and_ports_come_and_go_while_the_daemon_runs() {
+    let daemon = daemon();
+    text(&daemon.shuntctl(&["add-br", "br1"]));
+    text(&daemon.shuntctl(&["add-port", "br1", "x1", "type=null", "number=7"]));
+    text(&daemon.shuntctl(&["add-port", "br1", "pa", "type=patch", "peer=pb"]));
+    text(&daemon.shuntctl(&["add-port", "br0", "pb", "type=patch", "peer=pa"]));
+    let show = text(&daemon.shuntctl(&["show"]));
+    for expected in ["br0", "br1", "x1", "null", "patch"] {
+        assert!(show.contains(expected), "{show}");
+    }
+    let ports = text(&daemon.ovs_ofctl("br1", "show", &[]));
+    assert!(ports.contains("7(x1)"), "{ports}");
+    text(&daemon.ovs_ofctl("br1", "add-flow", &["actions=output:x1"]));
+    text(&daemon.ovs_ofctl("br0", "add-flow", &["in_port=p1,actions=output:pb"]));
+    let trace = text(&daemon.shuntctl(&["trace", "br0", "in_port=1,udp"]));
+    assert!(trace.contains("bridge(\"br1\")"), "a patch leads on: {trace}");
+    text(&daemon.shuntctl(&["del-port", "x1"]));
+    text(&daemon.shuntctl(&["del-br", "br1"]));
+    assert!(!text(&daemon.shuntctl(&["show"])).contains("br1"));
+    assert!(!daemon.run_dir().join("br1.mgmt").exists());
+}
+
+#[test]
+fn a_trace_can_be_read_by_programs() {
+    let daemon = daemon();
+    text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=5,tcp,actions=output:2"]));
+    let trace = text(&daemon.shuntctl(&["trace", "br0", "in_port=1,tcp,tp_dst=80", "--json"]));
+    let trace: serde_json::Value = serde_json::from_str(&trace).unwrap();
+    assert_eq!(trace["visits"][0]["table"], 0);
+    assert_eq!(trace["visits"][0]["rule"]["priority"], 5);
+    assert!(trace["actions"].as_array().is_some_and(|actions| !actions.is_empty()), "{trace}");
+}
+
+#[test]
+fn caches_drops_and_ports_are_shown() {
+    let daemon = daemon();
+    for (command, expected) in
+        [("caches", "megaflow"), ("drops", "total"), ("ports", "p3"), ("show", "p3")]
+    {
+        let shown = text(&daemon.shuntctl(&[command]));
+        assert!(shown.contains(expected), "{command}: {shown}");
+    }
+}
+
+#[test]
+fn settings_can_be_changed() {
+    let daemon = daemon();
+    text(&daemon.shuntctl(&["set", "caches.idle_ms=2000"]));
+    let words = complaint(&daemon.shuntctl(&["set", "caches.idel_ms=2000"]));
+    assert!(words.contains("idle_ms"), "the nearest setting is named: {words}");
+}
+
+#[test]
+fn mistakes_are_named_with_what_would_mend_them() {
+    let daemon = daemon();
+    for (arguments, expected) in [
+        (&["add-port", "nosuch", "x", "type=null"][..], "nosuch"),
+        (&["add-port", "br0", "p1", "type=null"], "p1"),
+        (&["add-port", "br0", "x", "type=nul"], "null"),
+        (&["add-port", "br0", "x", "type=pcap", "rx=/nonexistent.pcap"], "nonexistent"),
+        (&["add-br", "a-name-that-is-far-too-long"], "15"),
+        (&["del-port", "nosuch"], "nosuch"),
+        (&["trace", "br0", "tcp,tp_dts=80"], "tp_dst"),
+    ] {
+        let words = complaint(&daemon.shuntctl(arguments));
+        assert!(words.contains(expected), "{arguments:?}: {words}");
+    }
+}

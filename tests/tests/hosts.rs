@@ -1,0 +1,194 @@
+//! Hosts in namespaces, with the kernel's default offloads: ping, TCP, TAP, ports that vanish.
+
+#![expect(clippy::panic, reason = "a test that cannot be set up has failed")]
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+    thread::sleep,
+    time::Duration,
+};
+
+use shunt_tests::{
+    daemon::{Daemon, output, text, until},
+    namespace::{Namespace, namespace_or_skip, skipped},
+};
+
+/// Forwards between two ports, both ways.
+const CABLE: [&str; 2] = ["in_port=1,actions=output:2", "in_port=2,actions=output:1"];
+
+fn configuration(threads: u16, ports: &[(&str, &str)]) -> String {
+    let mut text = format!("[threads]\npacket = {threads}\n[[bridge]]\nname = \"br0\"\n");
+    for (number, (name, kind)) in ports.iter().enumerate() {
+        let number = number + 1;
+        text += "[[bridge.port]]\n";
+        text += &format!("name = \"{name}\"\nnumber = {number}\ntype = \"{kind}\"\n");
+    }
+    text
+}
+
+struct Hosts {
+    daemon: Daemon,
+    host_a: Namespace,
+    host_b: Namespace,
+    middle: Namespace,
+}
+
+/// Host a (10.66.1.1) and host b (10.66.1.2) on ports 1 and 2 of a switch in a third namespace.
+fn hosts(label: &str, threads: u16) -> Option<Hosts> {
+    let host_a = namespace_or_skip(label)?;
+    let host_b = namespace_or_skip(label)?;
+    let middle = namespace_or_skip(label)?;
+    host_a.connect("eth0", &middle, "p1");
+    host_b.connect("eth0", &middle, "p2");
+    host_a.run("ip", &["addr", "add", "10.66.1.1/24", "dev", "eth0"]);
+    host_b.run("ip", &["addr", "add", "10.66.1.2/24", "dev", "eth0"]);
+    let configuration = configuration(threads, &[("p1", "af_packet"), ("p2", "af_packet")]);
+    let daemon = start(&configuration, &middle);
+    Some(Hosts { daemon, host_a, host_b, middle })
+}
+
+fn start(configuration: &str, namespace: &Namespace) -> Daemon {
+    let daemon = Daemon::start_with(configuration, |program: &Path| {
+        namespace.command(&program.to_string_lossy())
+    });
+    for rule in CABLE {
+        text(&daemon.ovs_ofctl("br0", "add-flow", &[rule]));
+    }
+    daemon
+}
+
+fn ping(from: &Namespace, to: &str) -> bool {
+    let arguments = ["-q", "-i", "0.05", "-c", "5", "-W", "2", to];
+    output(from.command("ping").args(arguments)).status.success()
+}
+
+/// Runs one TCP stream of a second from `client` to `server`; answers its speed in Mbit/s.
+fn tcp_stream(client: &Namespace, server: &Namespace, address: &str) -> f64 {
+    let mut listening = server.command("iperf3");
+    let mut listening = listening
+        .args(["-s", "-1"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap_or_else(|error| panic!("iperf3: {error}"));
+    let listens = || server.run("ss", &["-ltn"]).contains(":5201");
+    assert!(until(listens), "iperf3 does not listen");
+    let arguments = ["-c", address, "-t", "1", "-J", "--connect-timeout", "5000"];
+    let report = output(client.command("iperf3").args(arguments));
+    let _ = listening.kill();
+    let _ = listening.wait();
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap_or_default();
+    report["end"]["sum_received"]["bits_per_second"].as_f64().unwrap_or_default() / 1e6
+}
+
+#[test]
+fn hosts_ping_and_stream_across_veth_with_default_offloads() {
+    for threads in [1, 3] {
+        let Some(hosts) = hosts("veth", threads) else { return };
+        assert!(ping(&hosts.host_a, "10.66.1.2"), "{}", hosts.daemon.log());
+        let megabits = tcp_stream(&hosts.host_a, &hosts.host_b, "10.66.1.2");
+        assert!(megabits > 10.0, "{megabits} Mbit/s with {threads} threads");
+        let stats = text(&hosts.daemon.ovs_ofctl("br0", "dump-flows", &["in_port=1"]));
+        assert!(!stats.contains("n_packets=0"), "{stats}");
+    }
+}
+
+#[test]
+fn a_tagged_frame_keeps_its_tag() {
+    let Some(hosts) = hosts("vlan", 1) else { return };
+    for (host, address) in [(&hosts.host_a, "10.66.2.1/24"), (&hosts.host_b, "10.66.2.2/24")] {
+        let vlan = ["link", "add", "link", "eth0", "name", "v7", "type", "vlan", "id", "7"];
+        if !output(host.command("ip").args(vlan)).status.success() {
+            skipped("this kernel has no VLAN devices");
+            return;
+        }
+        host.run("ip", &["addr", "add", address, "dev", "v7"]);
+        host.run("ip", &["link", "set", "v7", "up"]);
+    }
+    assert!(ping(&hosts.host_a, "10.66.2.2"));
+    let stats = text(&hosts.daemon.shuntctl(&["trace", "br0", "in_port=1,dl_vlan=7"]));
+    assert!(stats.contains("output"), "{stats}");
+}
+
+#[test]
+fn a_stream_passes_through_tap_ports() {
+    let Some(middle) = namespace_or_skip("tap") else { return };
+    let Some(host_b) = namespace_or_skip("tap") else { return };
+    host_b.connect("eth0", &middle, "p2");
+    host_b.run("ip", &["addr", "add", "10.66.3.2/24", "dev", "eth0"]);
+    let _daemon = start(&configuration(1, &[("tap1", "tap"), ("p2", "af_packet")]), &middle);
+    middle.run("ip", &["addr", "add", "10.66.3.1/24", "dev", "tap1"]);
+    middle.run("ip", &["link", "set", "tap1", "up"]);
+    assert!(ping(&middle, "10.66.3.2"));
+    let megabits = tcp_stream(&middle, &host_b, "10.66.3.2");
+    assert!(megabits > 10.0, "{megabits} Mbit/s");
+}
+
+#[test]
+fn a_port_that_vanishes_while_forwarding_comes_back() {
+    let Some(hosts) = hosts("gone", 1) else { return };
+    assert!(ping(&hosts.host_a, "10.66.1.2"));
+    let mut background = hosts.host_a.command("ping");
+    background.args(["-q", "-i", "0.01", "-c", "3000", "10.66.1.2"]).stdout(Stdio::null());
+    let mut background = background.spawn().unwrap_or_else(|error| panic!("ping: {error}"));
+    hosts.host_b.run("ip", &["link", "del", "eth0"]);
+    let ports = || text(&hosts.daemon.shuntctl(&["ports"]));
+    assert!(until(|| ports().contains("down")), "{}", ports());
+    sleep(Duration::from_millis(200));
+    let flows = text(&hosts.daemon.ovs_ofctl("br0", "dump-flows", &[]));
+    assert_eq!(flows.matches("actions=output").count(), 2, "no rule is lost: {flows}");
+    hosts.host_b.connect("eth0", &hosts.middle, "p2");
+    hosts.host_b.run("ip", &["addr", "add", "10.66.1.2/24", "dev", "eth0"]);
+    // The new device has a new address; host a would try the old one for half a minute.
+    hosts.host_a.run("ip", &["neigh", "flush", "dev", "eth0"]);
+    assert!(until(|| ping(&hosts.host_a, "10.66.1.2")), "{}\n{}", ports(), hosts.daemon.log());
+    let _ = background.kill();
+    let _ = background.wait();
+}
+
+#[test]
+fn no_packet_sent_after_the_barrier_reply_takes_the_old_way() {
+    let Some(hosts) = hosts("barrier", 3) else { return };
+    assert!(ping(&hosts.host_a, "10.66.1.2"));
+    let mut flood = hosts.host_a.command("ping");
+    flood.args(["-q", "-i", "0.002", "-c", "20000", "10.66.1.2"]).stdout(Stdio::null());
+    let mut flood = flood.spawn().unwrap_or_else(|error| panic!("ping: {error}"));
+    for _ in 0..5 {
+        sleep(Duration::from_millis(100));
+        text(&hosts.daemon.ovs_ofctl("br0", "add-flow", &["priority=40000,icmp,actions=drop"]));
+        let before = hosts.host_b.received("eth0");
+        sleep(Duration::from_millis(100));
+        let after = hosts.host_b.received("eth0");
+        text(&hosts.daemon.ovs_ofctl("br0", "del-flows", &["--strict", "priority=40000,icmp"]));
+        assert_eq!(before, after, "packets took the old way");
+        let flows = || hosts.host_b.received("eth0") > after;
+        assert!(until(flows), "packets flow again");
+    }
+    let _ = flood.kill();
+    let _ = flood.wait();
+}
+
+#[test]
+fn a_capture_at_the_far_host_shows_what_was_sent() {
+    let Some(hosts) = hosts("dump", 1) else { return };
+    let mut capture = hosts.host_b.command("tcpdump");
+    capture.args(["-i", "eth0", "-c", "2", "-n", "-l", "icmp"]);
+    let capture: Result<_, _> = capture.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let capture = capture.unwrap_or_else(|error| panic!("tcpdump: {error}"));
+    let sees = || {
+        let _ = ping(&hosts.host_a, "10.66.1.2");
+        !is_running(capture.id())
+    };
+    assert!(until(sees), "tcpdump saw nothing");
+    let seen = capture.wait_with_output().unwrap_or_else(|error| panic!("tcpdump: {error}"));
+    let seen = String::from_utf8_lossy(&seen.stdout).into_owned();
+    assert!(seen.contains("10.66.1.1 > 10.66.1.2: ICMP echo request"), "{seen}");
+}
+
+fn is_running(id: u32) -> bool {
+    let state = Command::new("cat").arg(format!("/proc/{id}/stat")).output();
+    state.is_ok_and(|output| {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        !text.is_empty() && !text.contains(") Z ")
+    })
+}

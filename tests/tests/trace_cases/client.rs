@@ -1,0 +1,149 @@
+//! `ovs-ofctl` as the client of a bridge: loads rules, reads them back, listens for packet-ins.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use shunt_tests::{
+    daemon::{output, text, until},
+    namespace::skipped,
+};
+
+use crate::{case::Case, rig::Rig};
+
+/// Whether the programs of Open vSwitch are there; says so aloud if not.
+pub(crate) fn is_installed() -> bool {
+    let found = Command::new("ovs-ofctl").arg("--version").stdout(Stdio::null()).status().is_ok();
+    if !found {
+        skipped("ovs-ofctl is not installed (Debian: openvswitch-common)");
+    }
+    found
+}
+
+/// A client of one bridge.
+pub(crate) struct Client {
+    socket: String,
+    folder: PathBuf,
+}
+
+/// A rule as `ovs-ofctl dump-flows` prints it.
+pub(crate) struct DumpedRule {
+    cookie: String,
+    counts: [u64; 2],
+    /// Table, match and actions.
+    pub(crate) text: String,
+}
+
+impl Client {
+    pub(crate) fn new(rig: &Rig) -> Self {
+        Self { socket: rig.socket(), folder: rig.folder().to_owned() }
+    }
+
+    /// Loads the rules of a case and sets its ports.
+    pub(crate) fn load(&self, case: &Case) {
+        let file = self.folder.join("rules");
+        fs::write(&file, case.flows.join("\n") + "\n").expect("the rules can be written");
+        self.run("add-flows", &[&file.to_string_lossy()]);
+        for [port, change] in &case.port_mods {
+            self.run("mod-port", &[port, change]);
+        }
+    }
+
+    /// All rules.
+    pub(crate) fn dump(&self) -> Vec<DumpedRule> {
+        let dump = self.run("dump-flows", &["--no-names"]);
+        let rules = dump.lines().filter(|line| line.contains("actions="));
+        rules.map(|line| DumpedRule::parse(line).expect("a line is a rule")).collect()
+    }
+
+    fn run(&self, verb: &str, arguments: &[&str]) -> String {
+        let mut command = Command::new("ovs-ofctl");
+        text(&output(command.args(["-O", "OpenFlow13", verb, &self.socket]).args(arguments)))
+    }
+}
+
+impl DumpedRule {
+    /// Reads `cookie=.., duration=.., table=.., n_packets=.., n_bytes=.., MATCH actions=..`.
+    fn parse(line: &str) -> Option<Self> {
+        let mut items = line.trim().splitn(6, ", ");
+        let mut value = |name: &str| items.next()?.strip_prefix(name)?.strip_prefix('=');
+        let cookie = value("cookie")?.to_owned();
+        value("duration")?;
+        let table = value("table")?;
+        let counts = [value("n_packets")?.parse().ok()?, value("n_bytes")?.parse().ok()?];
+        let text = format!("table={table} {}", items.next()?);
+        Some(Self { cookie, counts, text })
+    }
+}
+
+/// Packets and bytes by cookie.
+pub(crate) fn counters(rules: &[DumpedRule]) -> BTreeMap<&str, [u64; 2]> {
+    rules.iter().map(|rule| (rule.cookie.as_str(), rule.counts)).collect()
+}
+
+/// `ovs-ofctl monitor`, which receives packet-ins.
+pub(crate) struct Monitor {
+    process: Child,
+    log: PathBuf,
+}
+
+impl Monitor {
+    /// Starts listening; from now on no packet-in is missed.
+    pub(crate) fn start(client: &Client) -> Self {
+        let log = client.folder.join("packet-ins");
+        let control = client.folder.join("monitor.ctl");
+        let mut command = Command::new("ovs-ofctl");
+        command.args(["-O", "OpenFlow13", "monitor", &client.socket, "65534"]);
+        command.args(["-P", "nxt_packet_in2"]);
+        command.arg(format!("--unixctl={}", control.display()));
+        let file = File::create(&log).expect("a log can be written");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+        let process = command.spawn().expect("ovs-ofctl starts");
+        assert!(until(|| has_settled(&control)), "the monitor does not answer");
+        Self { process, log }
+    }
+
+    /// All packet-ins; waits a while for those that are expected.
+    pub(crate) fn packet_ins(&self, expected: &[String]) -> Vec<String> {
+        until(|| read(&self.log) == expected);
+        read(&self.log)
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Whether the monitor is connected and the switch has answered all that it asked.
+fn has_settled(control: &Path) -> bool {
+    let mut command = Command::new("ovs-appctl");
+    output(command.arg("-t").arg(control).arg("ofctl/barrier")).status.success()
+}
+
+/// The packet-ins in a log, each with its lines joined and without its transaction id.
+fn read(log: &Path) -> Vec<String> {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let mut messages: Vec<Vec<&str>> = Vec::new();
+    for line in text.lines() {
+        if line.contains(" (xid=") {
+            messages.push(Vec::new());
+        }
+        if let Some(message) = messages.last_mut() {
+            message.push(line.trim());
+        }
+    }
+    let packet_ins = messages.iter().filter(|lines| lines[0].contains("PACKET_IN"));
+    packet_ins.map(|lines| without_xid(&lines.join(" | "))).collect()
+}
+
+fn without_xid(text: &str) -> String {
+    let Some((head, rest)) = text.split_once(" (xid=") else { return text.to_owned() };
+    let tail = rest.split_once(')').map_or("", |(_, tail)| tail);
+    format!("{head}{tail}")
+}

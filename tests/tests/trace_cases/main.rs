@@ -1,0 +1,189 @@
+//! Recorded cases: rules, packets and what Open vSwitch did with them, played to a whole switch.
+//!
+//! `ovs-ofctl` loads the rules over OpenFlow, frames go in by one cable and come out of others.
+//! Frames, counters, packet-ins and the rules as they are printed back must be those recorded, and
+//! so must the tables and rules that each packet met. Masks are not compared for equality, because
+//! a right mask may be wider or narrower than another right one; they are tried instead.
+
+#![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot be set up has failed")]
+#![expect(clippy::print_stdout, reason = "what is only advice is said aloud")]
+
+mod case;
+mod client;
+mod masks;
+mod rig;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+};
+
+use case::{Case, Recording, missing};
+use client::{Client, Monitor, counters};
+use masks::{Tables, Widths};
+use rig::{BRIDGE, Rig};
+use shunt_switch::TraceVisit;
+
+/// Recorded cases in all, whatever they need.
+const RECORDED: usize = 200;
+
+/// What a case showed that was not recorded.
+struct Differences<'a> {
+    case: &'a Case,
+    found: Vec<String>,
+}
+
+impl<'a> Differences<'a> {
+    const fn new(case: &'a Case) -> Self {
+        Self { case, found: Vec::new() }
+    }
+
+    fn compare<T: Debug + PartialEq + ?Sized>(&mut self, what: &str, found: &T, recorded: &T) {
+        if found != recorded {
+            let id = &self.case.id;
+            self.found.push(format!("{id} {what}:\n  found    {found:?}\n  recorded {recorded:?}"));
+        }
+    }
+}
+
+fn assert_none(differences: &[String]) {
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+#[test]
+fn every_case_is_played_or_named_as_missing() {
+    let (recording, missing) = (Recording::read(), missing());
+    let played: BTreeSet<&String> = recording.cases.iter().map(|case| &case.id).collect();
+    assert!(recording.provenance.contains("Open vSwitch 3.1.0"));
+    assert_eq!(played.len(), recording.cases.len(), "an id is given twice");
+    assert_eq!(missing.keys().find(|id| played.contains(id)), None, "played, so not missing");
+    assert_eq!(played.len() + missing.len(), RECORDED);
+}
+
+#[test]
+fn cases_are_answered_as_recorded_and_again_from_filled_caches() {
+    if !client::is_installed() {
+        return;
+    }
+    let mut differences = Vec::new();
+    let mut kinds: BTreeMap<String, [u32; 2]> = BTreeMap::new();
+    for case in Recording::read().cases {
+        let found = play(&case);
+        let [passed, failed] = kinds.entry(case.kind().to_owned()).or_default();
+        *if found.is_empty() { passed } else { failed } += 1;
+        differences.extend(found);
+    }
+    for (kind, [passed, failed]) in kinds {
+        println!("{kind:<12} {passed} passed, {failed} failed");
+    }
+    assert_none(&differences);
+}
+
+/// Plays a case; what differs from what was recorded.
+fn play(case: &Case) -> Vec<String> {
+    let mut differences = Differences::new(case);
+    let mut rig = Rig::new();
+    let client = Client::new(&rig);
+    client.load(case);
+    let mut dump: Vec<String> = client.dump().into_iter().map(|rule| rule.text).collect();
+    let mut recorded: Vec<String> = case.dump.iter().map(|rule| respelled(rule)).collect();
+    dump.sort();
+    recorded.sort();
+    differences.compare("dump", &dump, &recorded);
+    let packet_ins = case.packet_ins();
+    let mut monitor = (!packet_ins.is_empty()).then(|| Monitor::start(&client));
+    for pass in 1..=if case.stateless { 2 } else { 1 } {
+        for (index, packet) in case.packets.iter().enumerate() {
+            let out = rig.send(packet.in_port, &packet.frame());
+            let what = format!("pass {pass} packet {index}");
+            differences.compare(&what, &out, &packet.expect.out);
+        }
+        if let Some(monitor) = monitor.take() {
+            differences.compare("packet-ins", &monitor.packet_ins(&packet_ins), &packet_ins);
+        }
+        let punted = pass * packet_ins.len() as u64;
+        differences.compare("number of packet-ins", &rig.punted(), &punted);
+        let dump = client.dump();
+        let counters = counters(&dump);
+        for (cookie, counts) in &case.counters {
+            let counts = counts.map(|count| count * pass);
+            let found = counters.get(cookie.as_str()).copied();
+            let what = format!("pass {pass} counters of the rule with cookie {cookie}");
+            differences.compare(&what, &found, &Some(counts));
+        }
+    }
+    differences.found
+}
+
+/// A rule as this switch prints it: a set-field of `nw_ttl` and `OFPAT_SET_NW_TTL` are one action.
+fn respelled(rule: &str) -> String {
+    let item = |item: &str| match item.split_once("->nw_ttl") {
+        Some((set, rest)) => set.replace("set_field:", "mod_nw_ttl:") + rest,
+        None => item.to_owned(),
+    };
+    rule.split(',').map(item).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn packets_meet_the_recorded_rules_in_the_recorded_order() {
+    let differences: Vec<String> = Recording::read().cases.iter().flat_map(trace).collect();
+    assert_none(&differences);
+}
+
+/// Traces the packets of a case; what differs from what was recorded.
+fn trace(case: &Case) -> Vec<String> {
+    let mut differences = Differences::new(case);
+    let rig = Rig::new();
+    rig.add_rules(&case.flows);
+    for (index, packet) in case.packets.iter().enumerate() {
+        let Some(recorded) = &packet.expect.trace else { continue };
+        let flow = format!("in_port={} {}", packet.in_port, packet.frame);
+        let trace = rig.switch.trace(BRIDGE, &flow).expect("a frame can be traced");
+        let path: Vec<String> = trace.visits.iter().map(describe).collect();
+        differences.compare(&format!("path of packet {index}"), &path, &recorded.path);
+    }
+    differences.found
+}
+
+/// A lookup as `ofproto/trace` prints it.
+fn describe(visit: &TraceVisit) -> String {
+    let table = visit.table;
+    visit.rule.as_ref().map_or_else(
+        || format!("{table}. No match."),
+        |rule| {
+            let comma = if rule.matching.is_empty() { "" } else { ", " };
+            let (matching, priority, cookie) = (&rule.matching, rule.priority, &rule.cookie);
+            format!("{table}. {matching}{comma}priority {priority}, cookie {cookie}")
+        },
+    )
+}
+
+#[test]
+fn packets_that_agree_under_a_mask_fare_alike() {
+    let mut astray = Vec::new();
+    for case in Recording::read().cases {
+        let tables = Tables::new(&case);
+        for (index, packet) in case.packets.iter().enumerate() {
+            let found = tables.find_astray(&case, packet);
+            astray.extend(found.map(|other| format!("{} packet {index}: {other}", case.id)));
+        }
+    }
+    assert_none(&astray);
+}
+
+/// Advice, printed under `--nocapture`: a right mask may well be narrower than another.
+#[test]
+fn masks_are_compared_with_those_recorded() {
+    let mut widths = Widths::default();
+    for case in Recording::read().cases {
+        let tables = Tables::new(&case);
+        for (index, packet) in case.packets.iter().enumerate() {
+            let Some(recorded) = &packet.expect.trace else { continue };
+            let traversal = tables.translate(packet);
+            if let Some(more) = tables.compare(&traversal, &recorded.megaflow, &mut widths) {
+                println!("{} packet {index} consults more, {more}: {}", case.id, recorded.megaflow);
+            }
+        }
+    }
+    println!("masks against those of Open vSwitch: {widths}");
+}

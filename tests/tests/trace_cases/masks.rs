@@ -1,0 +1,202 @@
+//! The masks of the recorded packets: whether they are right, and how wide they are.
+//!
+//! A mask is right when every packet that agrees under it fares alike. That is tried with packets
+//! near the recorded one: the others of its case, the same frame with one bit turned, the same
+//! frame on another port.
+
+use std::fmt;
+
+use shunt_flow::{
+    FieldId, FlowKey, FlowMask, Match, PortNo,
+    extract::{VlanLimit, extract},
+    layout::word,
+    text::{format_match, parse_match},
+};
+use shunt_pipeline::{
+    BridgeId, BridgeSettings, DatapathPort, FlowModCommand, Pipeline, PortConfig, PortInfo,
+    PortKind, Time, Traversal, text::parse_rule,
+};
+use shunt_switch::BridgeNames;
+
+use crate::{
+    case::{Case, RecordedPacket},
+    rig::PORTS,
+};
+
+const BRIDGE: BridgeId = BridgeId::new(1);
+/// Words of a key that no header fills.
+const HIDDEN_WORDS: usize = word::ETH_DST as usize;
+const VLAN: usize = word::VLAN as usize;
+const OUTER_TAG: u64 = 0xffff_ffff_0000_0000;
+const INNER_TAG: u64 = 0x0000_0000_ffff_ffff;
+const TPIDS: u64 = 0xffff_0000_ffff_0000;
+/// Bytes of a frame whose bits are turned.
+const TURNED_BYTES: usize = 64;
+
+/// The tables of a case, without a datapath.
+pub(crate) struct Tables {
+    pipeline: Pipeline,
+    names: BridgeNames,
+}
+
+/// How many masks compare how with those of Open vSwitch.
+#[derive(Default)]
+pub(crate) struct Widths {
+    equal: u32,
+    /// Of ours that match all that theirs match, and more.
+    wider: u32,
+    narrower: u32,
+    /// Some bits more, others less.
+    other: u32,
+}
+
+impl Tables {
+    /// Tables with the rules of a case.
+    pub(crate) fn new(case: &Case) -> Self {
+        let pipeline = Pipeline::new(1);
+        pipeline.add_bridge(BRIDGE, BridgeSettings::default());
+        let ports = (1..=PORTS).map(|number| port(number, case)).collect();
+        pipeline.set_ports(BRIDGE, ports).expect("the bridge is there");
+        let names = BridgeNames::new(&pipeline, BRIDGE);
+        let rule = |text: &String| parse_rule(FlowModCommand::Add, text, &names);
+        let rules: Result<Vec<_>, _> = case.flows.iter().map(rule).collect();
+        let rules = rules.unwrap_or_else(|error| panic!("{}: {error}", case.id));
+        pipeline.apply(BRIDGE, &rules, Time::ZERO).expect("the rules are legal");
+        Self { pipeline, names }
+    }
+
+    /// What tables do with a packet.
+    pub(crate) fn translate(&self, packet: &RecordedPacket) -> Traversal {
+        self.translate_key(&key(&packet.frame(), packet.in_port))
+    }
+
+    /// A packet near a recorded one that agrees with it under its mask and fares otherwise.
+    pub(crate) fn find_astray(&self, case: &Case, packet: &RecordedPacket) -> Option<String> {
+        let traversal = self.translate(packet);
+        let mut near = neighbours(case, packet);
+        let astray = near.find(|key| {
+            key.agrees_with(&traversal.key, &traversal.mask)
+                && !fare_alike(&traversal, &self.translate_key(key))
+        })?;
+        Some(format_match(&Match::new(&astray, &whole()), &self.names))
+    }
+
+    /// Compares a mask with the one that Open vSwitch recorded, a match; says what is narrower.
+    pub(crate) fn compare(
+        &self,
+        traversal: &Traversal,
+        recorded: &str,
+        widths: &mut Widths,
+    ) -> Option<String> {
+        let theirs = self.read_mask(recorded);
+        let mut ours = comparable(&traversal.mask, &traversal.key);
+        if theirs.field(FieldId::NwFrag) != 0 {
+            ours.add_field(FieldId::NwFrag);
+        }
+        match (ours.is_subset_of(&theirs), theirs.is_subset_of(&ours)) {
+            (true, true) => widths.equal += 1,
+            (true, false) => widths.wider += 1,
+            (false, true) => widths.narrower += 1,
+            (false, false) => widths.other += 1,
+        }
+        ours.remove(&theirs);
+        let more = || format_match(&Match::new(&traversal.key, &ours), &self.names);
+        (!ours.is_empty()).then(more)
+    }
+
+    fn read_mask(&self, recorded: &str) -> FlowMask {
+        let no_field = ["recirc_id=", "skb_priority=", "skb_mark=", "packet_type="];
+        let items =
+            recorded.split(',').filter(|item| !no_field.iter().any(|name| item.starts_with(name)));
+        let text = items.collect::<Vec<_>>().join(",");
+        let matching = parse_match(&text, &self.names);
+        let matching = matching.unwrap_or_else(|error| panic!("{text}: {error}"));
+        let mut mask = FlowMask::EMPTY;
+        mask.add_sparse(matching.mask());
+        mask
+    }
+
+    fn translate_key(&self, key: &FlowKey) -> Traversal {
+        self.pipeline.translate(key, self.pipeline.version())
+    }
+}
+
+impl fmt::Display for Widths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { equal, wider, narrower, other } = self;
+        write!(f, "{equal} equal, {wider} wider, {narrower} narrower, {other} neither")
+    }
+}
+
+/// A mask as Open vSwitch would show it.
+///
+/// It always consults the ingress port and the Ethernet types, and by these whether there is a VLAN
+/// tag. It never shows registers and metadata: they are zero in every packet that comes in.
+fn comparable(mask: &FlowMask, key: &FlowKey) -> FlowMask {
+    let mut mask = mask.clone();
+    mask.words_mut()[..HIDDEN_WORDS].fill(0);
+    mask.add_field(FieldId::InPort);
+    mask.add_field(FieldId::EthType);
+    for tag in [OUTER_TAG, INNER_TAG] {
+        let is_there = key.words()[VLAN] & tag != 0;
+        mask.words_mut()[VLAN] &= if is_there { !(tag & TPIDS) } else { !tag };
+    }
+    mask
+}
+
+fn port(number: u32, case: &Case) -> PortInfo {
+    let name = format!("p{number}");
+    let no_flood =
+        case.port_mods.iter().any(|[port, change]| *port == name && change == "no-flood");
+    PortInfo {
+        number: PortNo::new(number),
+        kind: PortKind::Datapath(DatapathPort::new(number)),
+        config: PortConfig { no_flood, ..PortConfig::default() },
+        link_up: true,
+        mac: [0; 6],
+        name,
+    }
+}
+
+fn key(frame: &[u8], in_port: u32) -> FlowKey {
+    let mut key = FlowKey::ZERO;
+    extract(frame, VlanLimit::One, &mut key);
+    key.set_in_port(PortNo::new(in_port));
+    key.set_bridge(u64::from(BRIDGE.number()));
+    key
+}
+
+/// Keys of packets near a recorded one.
+fn neighbours(case: &Case, packet: &RecordedPacket) -> impl Iterator<Item = FlowKey> {
+    let (frame, in_port) = (packet.frame(), packet.in_port);
+    let others = case.packets.iter().map(|other| key(&other.frame(), other.in_port));
+    let same = key(&frame, in_port);
+    let ports = (1..=PORTS).map(move |port| {
+        let mut moved = same.clone();
+        moved.set_in_port(PortNo::new(port));
+        moved
+    });
+    let bits = 0..frame.len().min(TURNED_BYTES) * 8;
+    let turned = bits.map(move |bit| {
+        let mut frame = frame.clone();
+        frame[bit / 8] ^= 0x80 >> (bit % 8);
+        key(&frame, in_port)
+    });
+    others.chain(ports).chain(turned)
+}
+
+/// Whether the same rules met both packets, and the same happens to them.
+fn fare_alike(one: &Traversal, other: &Traversal) -> bool {
+    let rules = |traversal: &Traversal| {
+        let rule =
+            |visit: &shunt_pipeline::Visit| (visit.table, visit.rule.as_ref().map(|rule| rule.id));
+        traversal.visits.iter().map(rule).collect::<Vec<_>>()
+    };
+    one.actions == other.actions && one.error == other.error && rules(one) == rules(other)
+}
+
+fn whole() -> FlowMask {
+    let mut mask = FlowMask::EMPTY;
+    mask.words_mut().fill(u64::MAX);
+    mask
+}

@@ -1,0 +1,143 @@
+//! A switch in this process with six ports, and the far end of the cable of each.
+
+use std::{path::Path, thread::yield_now, time::Instant};
+
+use shunt_datapath::{
+    Packet, Pool, RxQueue, TxQueue,
+    port::{Port, pair::pair},
+};
+use shunt_pipeline::DatapathPort;
+use shunt_switch::{Config, Switch, config::Bridge};
+use shunt_tests::daemon::SOON;
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::case::Frames;
+
+/// The bridge.
+pub(crate) const BRIDGE: &str = "br0";
+/// Number of ports: `p1` to `p6`, with the numbers 1 to 6.
+pub(crate) const PORTS: u32 = 6;
+/// Seed of hashes and hardware addresses.
+const SEED: u64 = 1;
+
+/// A switch and six cables.
+pub(crate) struct Rig {
+    pub(crate) switch: Switch,
+    cables: Vec<Cable>,
+    pool: Pool,
+    received: u64,
+    folder: TempDir,
+    // Declared last, so that the switch stops while its runtime is there.
+    runtime: Runtime,
+}
+
+/// The far end of a cable to a port.
+struct Cable {
+    rx: Box<dyn RxQueue>,
+    tx: Box<dyn TxQueue>,
+}
+
+impl Rig {
+    /// A switch without rules.
+    pub(crate) fn new() -> Self {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime starts");
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let bridge = Bridge {
+            name: BRIDGE.into(),
+            datapath_id: "00000000000000c1".into(),
+            mac: "aa:55:aa:55:00:00".into(),
+            ..Bridge::default()
+        };
+        let config = Config { bridges: vec![bridge], ..Config::default() };
+        let run_dir = Some(folder.path().to_owned());
+        let switch = runtime.block_on(Switch::start(&config, run_dir, SEED));
+        let switch = switch.expect("the switch starts");
+        let cables = (1..=PORTS).map(|number| plug_in(&runtime, &switch, number)).collect();
+        Self { switch, cables, pool: Pool::new(), received: 0, folder, runtime }
+    }
+
+    /// Adds rules without a client.
+    pub(crate) fn add_rules(&self, rules: &[String]) {
+        let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+        let added = self.runtime.block_on(self.switch.add_rules(BRIDGE, &rules));
+        added.unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// Sends a frame into a port; what comes out, once the switch is done with it.
+    pub(crate) fn send(&mut self, port: u32, frame: &[u8]) -> Frames {
+        let packet = self.pool.take(frame.len(), DatapathPort::new(0));
+        let mut packet = packet.expect("the pool has a buffer");
+        packet.frame_mut().copy_from_slice(frame);
+        let tx = &mut self.cables[port as usize - 1].tx;
+        assert_eq!(tx.tx(std::slice::from_ref(&packet)), 1, "the cable takes a frame");
+        tx.flush();
+        self.pool.give(packet);
+        self.received += 1;
+        self.wait_until_done();
+        self.collect()
+    }
+
+    /// Packets that went to controllers.
+    pub(crate) fn punted(&self) -> u64 {
+        self.switch.drops().punted
+    }
+
+    /// The address of the bridge's management socket.
+    pub(crate) fn socket(&self) -> String {
+        format!("unix:{}", self.folder.path().join(format!("{BRIDGE}.mgmt")).display())
+    }
+
+    /// A folder for files of this switch's clients.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Waits until every packet that came in, and every copy of one, has come to its end.
+    fn wait_until_done(&self) {
+        #[expect(clippy::disallowed_methods, reason = "packet threads live in real time")]
+        let start = Instant::now();
+        loop {
+            let fates = self.switch.drops();
+            let came = fates.received + fates.injected + fates.copied;
+            let went = fates.sent + fates.punted + fates.total();
+            if fates.received == self.received && came == went {
+                return;
+            }
+            assert!(start.elapsed() < SOON, "a packet got stuck: {fates:?}");
+            yield_now();
+        }
+    }
+
+    fn collect(&mut self) -> Frames {
+        let mut frames = Frames::new();
+        for (number, cable) in (1..).zip(&mut self.cables) {
+            let mut burst = Vec::new();
+            cable.rx.rx(&mut self.pool, &mut burst).expect("a cable does not break");
+            for packet in burst {
+                frames.entry(number).or_default().push(hex(&packet));
+                self.pool.give(packet);
+            }
+        }
+        frames
+    }
+}
+
+fn plug_in(runtime: &Runtime, switch: &Switch, number: u32) -> Cable {
+    let (near, mut far) = pair(1, u64::from(number));
+    let name = format!("p{number}");
+    let added = runtime.block_on(switch.add_own_port(BRIDGE, &name, Box::new(near)));
+    assert_eq!(
+        added.expect("the port is added").number(),
+        number,
+        "ports get their number in turn"
+    );
+    let mut queues = far.split(1).expect("a pair for one thread");
+    let queues = queues.pop().expect("a queue for one thread");
+    Cable { rx: queues.rx.expect("a cable has two directions"), tx: queues.tx }
+}
+
+fn hex(packet: &Packet) -> String {
+    packet.frame().iter().map(|octet| format!("{octet:02x}")).collect()
+}

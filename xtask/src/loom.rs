@@ -1,0 +1,12 @@
+//! `cargo xtask loom`: the concurrency models, under every interleaving that loom can see.
+
+use crate::shell::{Failure, cargo, root, run};
+
+/// Runs the models with a target folder of their own: `--cfg loom` rebuilds everything.
+pub(crate) fn run_command(_: &[String]) -> Result<(), Failure> {
+    let arguments = ["test", "--release", "--package", "shunt-datapath", "--lib"];
+    run(cargo(&arguments)
+        .env("RUSTFLAGS", "--cfg loom")
+        .env("LOOM_MAX_PREEMPTIONS", "3")
+        .env("CARGO_TARGET_DIR", root().join("target/loom")))
+}

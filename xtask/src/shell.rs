@@ -1,0 +1,97 @@
+//! Running other programs, and saying what went wrong.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Instant,
+};
+
+/// Why a command of the project failed, in a sentence for people.
+#[derive(Debug)]
+pub(crate) struct Failure(pub(crate) String);
+
+impl Failure {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// The root of the repository.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or_else(|| Path::new(".")).to_path_buf()
+}
+
+/// A cargo command in the root of the repository.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(root());
+    command
+}
+
+/// Runs a program to its end; its output goes where ours goes.
+pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
+    let status = command.status().map_err(|error| could_not(command, &error))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Failure::new(format!("`{}` ended with {status}", line(command))))
+    }
+}
+
+/// Runs a program to its end and returns what it wrote; an error carries what it complained of.
+pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
+    let output =
+        command.stdin(Stdio::null()).output().map_err(|error| could_not(command, &error))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    Err(Failure::new(format!("`{}` ended with {}: {complaint}", line(command), output.status)))
+}
+
+/// Whether a program is on the path, or where its absolute path says.
+pub(crate) fn has(program: &str) -> bool {
+    if Path::new(program).is_absolute() {
+        return Path::new(program).is_file();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let sbin = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path).chain(sbin).any(|folder| folder.join(program).is_file())
+}
+
+/// Whether this process is the superuser.
+pub(crate) fn is_root() -> bool {
+    output(Command::new("id").arg("-u")).is_ok_and(|uid| uid.trim() == "0")
+}
+
+/// Prints a headline, runs a step, and prints how long it took.
+pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    println!("\n== {name}");
+    let start = Instant::now();
+    let result = work();
+    let verdict = if result.is_ok() { "ok" } else { "FAILED" };
+    println!("== {name}: {verdict} in {:.1} s", start.elapsed().as_secs_f64());
+    result
+}
+
+fn line(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+fn could_not(command: &Command, error: &std::io::Error) -> Failure {
+    Failure::new(format!("cannot run `{}`: {error}", line(command)))
+}
