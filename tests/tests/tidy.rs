@@ -37,8 +37,8 @@ const EDGES: &[(&str, &[&str])] = &[
 const WITHOUT_RUNTIME: &[&str] =
     &["shunt-flow", "shunt-classifier", "shunt-pipeline", "shunt-datapath"];
 
-/// Words that belong to a workplace, not to a product.
-const FOREIGN_WORDS: &[&str] = &["../shared", "/tmp/wt", "/work/", "/root/"];
+/// Beginnings of paths that are somebody's own.
+const FOREIGN_WORDS: &[&str] = &["/root/", "/home/"];
 
 fn packages(metadata: &Value) -> Vec<&Value> {
     let all = metadata["packages"].as_array().unwrap();
