@@ -17,7 +17,8 @@ use shunt_classifier::Version;
 use shunt_datapath::{
     ChangeSender, Command, EvictionDesk, PacketThread, ThreadConfig, ThreadCounters, Waker,
     thread::{
-        ControlEnds, QueueSizes, RunnerConfig, Wakers, spawn_desk, spawn_packet_thread, thread_ends,
+        ControlEnds, QueueSizes, RunnerConfig, Running, Wakers, spawn_desk, spawn_packet_thread,
+        thread_ends,
     },
 };
 use shunt_flow::extract::VlanLimit;
@@ -39,7 +40,7 @@ pub(crate) struct Plane {
     counters: Vec<Arc<ThreadCounters>>,
     listener: Listener,
     adopted: Arc<watch::Sender<Version>>,
-    running: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
+    running: Mutex<Vec<Box<dyn Thread>>>,
     /// Whether the threads were told to stop.
     stopped: AtomicBool,
 }
@@ -61,7 +62,7 @@ impl Plane {
             control: Arc::new(Waker::new().map_err(system)?),
         };
         let (mut threads, mut desks) = (Vec::new(), Vec::new());
-        let mut running: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
+        let mut running: Vec<Box<dyn Thread>> = Vec::new();
         for index in 0..config.threads.packet {
             let ends = thread_ends(OwnerId(index), version, QueueSizes::default(), wakers.clone());
             let (thread, control, desk) = ends.map_err(system)?;
@@ -71,7 +72,7 @@ impl Plane {
             let cpu = config.threads.cpus.get(usize::from(index)).copied();
             let runner = RunnerConfig { index, cpu, epoch: clock.epoch() };
             let thread = spawn_packet_thread(thread, runner).map_err(system)?;
-            running.push(Box::new(move || drop(thread.stop())));
+            running.push(Box::new(thread));
             threads.push(control);
             desks.push(desk);
         }
@@ -83,7 +84,7 @@ impl Plane {
             answered.send_replace(version);
         });
         let desk = desk.map_err(system)?;
-        running.push(Box::new(move || drop(desk.stop())));
+        running.push(Box::new(desk));
         let counters = threads.iter().map(|ends| Arc::clone(&ends.counters)).collect();
         let threads = Arc::new(Mutex::new(threads));
         let listener = Listener::start(wakers.control, Arc::clone(&threads));
@@ -144,6 +145,12 @@ impl Plane {
         self.ask(|_, reply| Command::Pull(reply)).await;
     }
 
+    /// Whether a thread has ended by itself, which it does only by a panic. What waits for its
+    /// answer waits for ever.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.running.lock().iter().any(|thread| thread.has_ended())
+    }
+
     /// Number of packet threads.
     pub(crate) const fn threads_count(&self) -> u16 {
         #[expect(clippy::cast_possible_truncation, reason = "at most THREADS_MAX")]
@@ -199,7 +206,7 @@ impl Plane {
     /// Stops every thread and waits for its end.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
-        self.running.lock().drain(..).for_each(|stop| stop());
+        self.running.lock().drain(..).for_each(Thread::stop);
         self.listener.stop();
     }
 }
@@ -207,6 +214,23 @@ impl Plane {
 impl Drop for Plane {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+/// A thread of the data plane, whatever it runs.
+trait Thread: Send {
+    fn has_ended(&self) -> bool;
+    fn stop(self: Box<Self>);
+}
+
+impl<T: Send> Thread for Running<T> {
+    fn has_ended(&self) -> bool {
+        self.is_finished()
+    }
+
+    fn stop(self: Box<Self>) {
+        // What it ran around is dropped here, or was by its panic.
+        drop((*self).stop());
     }
 }
 

@@ -43,8 +43,11 @@ impl Switch {
     ) -> Result<Self, SwitchError> {
         let (control, news) = Control::start(config, run_dir, seed)?;
         let openflow = OpenFlow::new(Arc::clone(&control));
-        let tasks =
-            vec![tokio::spawn(openflow.run(news)), tokio::spawn(upkeep(Arc::clone(&control)))];
+        let tasks = vec![
+            tokio::spawn(openflow.run(news)),
+            tokio::spawn(upkeep(Arc::clone(&control))),
+            tokio::spawn(watch_threads(Arc::clone(&control))),
+        ];
         let switch = Self { control, tasks };
         for bridge in &config.bridges {
             switch.add_bridge(bridge).await?;
@@ -220,6 +223,16 @@ impl std::fmt::Debug for Switch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Switch").field("bridges", &self.bridges()).finish_non_exhaustive()
     }
+}
+
+/// Says so, once, if a thread of the data plane has ended by itself. A task of its own: whatever
+/// asks that thread would wait for ever.
+async fn watch_threads(control: Arc<Control>) {
+    let mut interval = tokio::time::interval(UPKEEP_INTERVAL);
+    while !control.plane.has_failed() {
+        interval.tick().await;
+    }
+    error!("a thread of the data plane has ended by a panic: restart the switch");
 }
 
 /// Looks after rules that expire, versions that nobody reads any more, and ports.
