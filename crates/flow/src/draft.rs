@@ -6,14 +6,16 @@
 //! - `packet_type=(0,0)` is every packet, and leaves no trace;
 //! - `vlan_pcp` and `dl_vlan_pcp` ask for a tag, `dl_vlan` is `vlan_vid` with the presence bit;
 //! - a match on the absence of a tag asks no priority bits, because an absent tag has none;
+//! - a tunnel option is asked for with its presence, even if no bit of it is;
 //! - a later fragment is a fragment, and what is no fragment is no later one.
 //!
-//! The first three are what Open vSwitch does when a match passes through OXM; the last unites
+//! All but the last are what Open vSwitch does when a match passes through OXM; that one unites
 //! forms that it prints alike.
 
 use crate::{
     FieldId, FlowKey, FlowMask, Match,
     field::{Maskable, vlan},
+    layout::word,
     prerequisite,
 };
 
@@ -29,6 +31,9 @@ impl Draft {
     pub(crate) fn add(&mut self, field: FieldId, value: u128, bits: u128) {
         let bits = bits & field.value_max();
         let value = value & bits;
+        if let Some(option) = field.tunnel_option() {
+            self.ask_for_tunnel_option(option);
+        }
         match field {
             FieldId::PacketType if value == 0 => {}
             FieldId::DlVlan if bits != 0 => {
@@ -77,6 +82,12 @@ impl Draft {
         self.mask.add_bits(field, bits);
     }
 
+    fn ask_for_tunnel_option(&mut self, option: u8) {
+        const PRESENT: usize = word::TUN_METADATA_PRESENT as usize;
+        self.key.words_mut()[PRESENT] |= 1 << option;
+        self.mask.words_mut()[PRESENT] |= 1 << option;
+    }
+
     fn drop_bits_of_an_absent_tag(&mut self) {
         let absent = self.mask.field(FieldId::VlanTci) & vlan::PRESENT != 0
             && self.key.field(FieldId::VlanTci) == 0;
@@ -96,13 +107,15 @@ pub(crate) fn is_legal(field: FieldId, value: u128, bits: u128) -> bool {
         && is_possible(field, value, bits)
 }
 
-/// The bits that a value may have: those of the field, of which an ARP operation uses the low byte.
+/// The bits that a value may have: those of the field, of which an ARP operation uses the low byte,
+/// and an NSH time to live the low six bits.
 ///
 /// A key shows the operations above 255 as zero, as Open vSwitch does, so a match on one of them
 /// would never match.
 pub(crate) const fn value_bits(field: FieldId) -> u128 {
     match field {
         FieldId::ArpOp => 0xff,
+        FieldId::NshTtl => 0x3f,
         _ => field.value_max(),
     }
 }

@@ -56,6 +56,13 @@ impl FlowKey {
         self.set_field(FieldId::InPort, u128::from(port.number()));
     }
 
+    /// The Ethernet type.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "the lowest 16 bits are the field")]
+    pub const fn eth_type(&self) -> u16 {
+        self.words[crate::layout::word::ETH_DST as usize] as u16
+    }
+
     /// The number of the bridge whose tables the packet enters.
     #[must_use]
     pub const fn bridge(&self) -> u64 {
@@ -65,6 +72,12 @@ impl FlowKey {
     /// Sets the number of the bridge whose tables the packet enters.
     pub const fn set_bridge(&mut self, bridge: u64) {
         self.words[crate::layout::word::BRIDGE as usize] = bridge;
+    }
+
+    /// The tunnel options that the packet carries: bit `n` stands for `tun_metadata` n.
+    #[must_use]
+    pub const fn tunnel_options(&self) -> u64 {
+        self.words[crate::layout::word::TUN_METADATA_PRESENT as usize]
     }
 
     /// Whether both keys agree in every bit of `mask`.

@@ -10,7 +10,7 @@ use std::num::{NonZeroU16, NonZeroU32};
 /// A header that is absent, or that is not sane, has no offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layers {
-    mpls: Option<NonZeroU16>,
+    payload: Option<NonZeroU16>,
     network: Option<NonZeroU16>,
     transport: Option<NonZeroU32>,
     end: Option<NonZeroU32>,
@@ -31,13 +31,14 @@ pub(crate) enum Route {
 }
 
 impl Layers {
-    /// Offset of the outermost MPLS label stack entry.
+    /// Offset of what the Ethernet type announces: the first byte behind it, such as that of the
+    /// outermost MPLS label stack entry. The type itself lies in the two bytes before it.
     #[must_use]
-    pub fn mpls(&self) -> Option<usize> {
-        Some(usize::from(self.mpls?.get()))
+    pub fn payload(&self) -> Option<usize> {
+        Some(usize::from(self.payload?.get()))
     }
 
-    /// Offset of the IPv4, IPv6 or ARP header.
+    /// Offset of the IPv4, IPv6, ARP or NSH header.
     #[must_use]
     pub fn network(&self) -> Option<usize> {
         Some(usize::from(self.network?.get()))
@@ -58,13 +59,24 @@ impl Layers {
     /// The layers after the frame grew by `bytes` behind its MAC addresses, or shrank if negative.
     #[must_use]
     pub fn shifted(self, bytes: i16) -> Self {
+        let payload = self
+            .payload
+            .and_then(|offset| offset.get().checked_add_signed(bytes).and_then(NonZeroU16::new));
+        Self { payload, ..self.shifted_payload(bytes) }
+    }
+
+    /// The layers after the frame grew by `bytes` behind its Ethernet type, or shrank if negative.
+    ///
+    /// What lies behind a label that came and went is found where it was.
+    #[must_use]
+    pub fn shifted_payload(self, bytes: i16) -> Self {
         let near =
             |offset: NonZeroU16| offset.get().checked_add_signed(bytes).and_then(NonZeroU16::new);
         let far = |offset: NonZeroU32| {
             offset.get().checked_add_signed(bytes.into()).and_then(NonZeroU32::new)
         };
         Self {
-            mpls: self.mpls.and_then(near),
+            payload: self.payload,
             network: self.network.and_then(near),
             transport: self.transport.and_then(far),
             end: self.end.and_then(far),
@@ -76,14 +88,14 @@ impl Layers {
         self.route
     }
 
-    /// The layers of a frame with a label stack at `offset`.
-    pub(crate) fn with_mpls(offset: usize) -> Self {
-        Self { mpls: near(offset), ..Self::default() }
+    /// The layers of a frame whose Ethernet type ends at `offset`.
+    pub(crate) fn with_payload(offset: usize) -> Self {
+        Self { payload: near(offset), ..Self::default() }
     }
 
     /// The layers of a frame with a network header at `offset`.
     pub(crate) fn with_network(offset: usize) -> Self {
-        Self { network: near(offset), ..Self::default() }
+        Self { network: near(offset), ..Self::with_payload(offset) }
     }
 
     /// These layers with what the network header carries: from `offset` to `end`.
@@ -112,10 +124,22 @@ mod tests {
     fn a_pushed_tag_shifts_every_layer_that_there_is_and_a_pop_undoes_it() {
         let layers = Layers::with_network(14).and_transport(34, 60, Route::Via);
         let pushed = layers.shifted(4);
-        assert_eq!(pushed.mpls(), None);
+        assert_eq!(pushed.payload(), Some(18));
         assert_eq!(pushed.network(), Some(18));
         assert_eq!(pushed.transport(), Some(38));
         assert_eq!(pushed.end(), Some(64));
         assert_eq!(pushed.shifted(-4), layers);
+    }
+
+    #[test]
+    fn a_pushed_label_shifts_what_lies_behind_it_and_a_pop_undoes_it() {
+        let layers = Layers::with_network(14).and_transport(34, 60, Route::Via);
+        let pushed = layers.shifted_payload(4);
+        assert_eq!(pushed.payload(), Some(14));
+        assert_eq!(
+            (pushed.network(), pushed.transport(), pushed.end()),
+            (Some(18), Some(38), Some(64))
+        );
+        assert_eq!(pushed.shifted_payload(-4), layers);
     }
 }

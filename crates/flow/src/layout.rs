@@ -14,6 +14,9 @@
 //!     80  transport  ports or ICMP type and code, TCP flags
 //! ```
 //!
+//! An NSH header lies in words that only IPv6 packets use otherwise, and what neighbour discovery has
+//! beside its addresses in that of TCP flags: no packet has both, and the key stays as short as it is.
+//!
 //! What a packet does not have is zero, so two keys are equal if and only if their words are.
 //! Values are in host order: bit 0 of a word is its least significant bit, and the first bit on the
 //! wire of a field is the highest bit of its [`Slot`].
@@ -124,9 +127,9 @@ const fn halves(value: u128) -> (u64, u64) {
 
 /// Word indices by name, for code that works on whole words.
 pub mod word {
-    /// 32 words of tunnel option bytes (`tun_metadata`), in the order of the option table.
+    /// 32 words of tunnel options (`tun_metadata`), two to a word; the even option is the high half.
     pub const TUN_METADATA: u8 = 0;
-    /// One bit per `tun_metadata` field that the packet carried.
+    /// One bit for each tunnel option, set if the packet carries it; no packet does so far.
     pub const TUN_METADATA_PRESENT: u8 = 32;
     /// Tunnel key.
     pub const TUN_ID: u8 = 33;
@@ -184,6 +187,12 @@ pub mod word {
     pub const IPV6_SRC: u8 = 71;
     /// IPv6 destination, two words.
     pub const IPV6_DST: u8 = 73;
+    /// The base header of NSH (RFC 8300, 2.2): flags, TTL, and its bytes from the third on.
+    pub const NSH: u8 = IPV6_SRC + 1;
+    /// First and second word of the fixed NSH context.
+    pub const NSH_CONTEXT_1: u8 = IPV6_DST + 1;
+    /// Third and fourth word of the fixed NSH context.
+    pub const NSH_CONTEXT_3: u8 = ND_TARGET + 1;
     /// Flow label, fragment, TTL, ToS, protocol or ARP operation.
     pub const IP_MISC: u8 = 75;
     /// Neighbour discovery target, two words.
@@ -192,7 +201,8 @@ pub mod word {
     pub const ARP_SHA: u8 = 78;
     /// ARP target hardware address or ND target link-layer address.
     pub const ARP_THA: u8 = 79;
-    /// Transport ports or ICMP type and code, TCP flags.
+    /// Transport ports or ICMP type and code, TCP flags; the reserved bits and the type of the first
+    /// option of neighbour discovery.
     pub const TRANSPORT: u8 = 80;
 }
 

@@ -12,6 +12,7 @@
 use crate::{
     FieldId, FlowKey, FlowMask, Match,
     field::{Maskable, Prerequisite, vlan},
+    layout::word,
 };
 
 /// Whether a match of `mask` and the values of `key` under it says what `field` needs.
@@ -44,10 +45,15 @@ pub fn is_met(field: FieldId, key: &FlowKey, mask: &FlowMask) -> bool {
 pub fn is_legal(matching: &Match) -> bool {
     let (key, mask) = (matching.key(), FlowMask::from(matching.mask()));
     let mut unexplained = mask.clone();
+    // That a tunnel option is there can be asked alone; that it is not, cannot.
+    let present = key.tunnel_options();
+    unexplained.words_mut()[usize::from(word::TUN_METADATA_PRESENT)] &= !present;
+    let is_asked = |option| present >> option & 1 == 1;
     for field in FieldId::all().filter(|field| !field.info().oxms.is_empty()) {
         let bits = mask.field(field);
         let whole = bits == field.value_max() || field.info().maskable == Maskable::Maskable;
-        if whole && is_met(field, &key, &mask) {
+        let exists = field.tunnel_option().is_none_or(is_asked);
+        if whole && exists && is_met(field, &key, &mask) {
             unexplained.remove_bits(field, bits);
         }
     }
@@ -101,6 +107,7 @@ fn holds(prerequisite: Prerequisite, read: &mut impl FnMut(FieldId, u128) -> u12
         Prerequisite::Ipv6 => is(FieldId::EthType, &[0x86dd]),
         Prerequisite::Ip => is(FieldId::EthType, &[0x0800, 0x86dd]),
         Prerequisite::Arp => is(FieldId::EthType, &[0x0806, 0x8035]),
+        Prerequisite::Nsh => is(FieldId::EthType, &[0x894f]),
         Prerequisite::Icmp => is(FieldId::EthType, &[0x0800]) && is(FieldId::IpProto, &[1]),
         Prerequisite::Icmpv6 => is(FieldId::EthType, &[0x86dd]) && is(FieldId::IpProto, &[58]),
         Prerequisite::Tcp => is_ip_with(6, read),
@@ -188,6 +195,7 @@ mod tests {
             Prerequisite::Ipv6 => ipv6,
             Prerequisite::Ip => ipv4 || ipv6,
             Prerequisite::Arp => eth_type == 0x0806 || eth_type == 0x8035,
+            Prerequisite::Nsh => eth_type == 0x894f,
             Prerequisite::Tcp => over_ip(6),
             Prerequisite::Udp => over_ip(17),
             Prerequisite::Sctp => over_ip(132),

@@ -87,12 +87,26 @@ impl<'a> Parser<'a> {
     }
 
     fn layers(&mut self, vlan_limit: VlanLimit) -> Option<Layers> {
-        let packet = match self.ethernet(vlan_limit)? {
+        let ether_type = self.ethernet(vlan_limit)?;
+        let payload = self.offset();
+        Some(self.packet(ether_type).unwrap_or_else(|| Layers::with_payload(payload)))
+    }
+
+    /// Reads what the Ethernet type announces; answers the layers if there are any behind it.
+    fn packet(&mut self, ether_type: u16) -> Option<Layers> {
+        let packet = match ether_type {
             0x0800 => self.ipv4()?,
             0x86dd => self.ipv6()?,
             0x0806 | 0x8035 => return self.arp(),
-            0x8847 | 0x8848 => return self.mpls(),
-            0x88e7 => return self.provider_backbone(),
+            0x8847 | 0x8848 => {
+                self.mpls();
+                return None;
+            }
+            0x88e7 => {
+                self.provider_backbone();
+                return None;
+            }
+            0x894f => return self.service(),
             _ => return None,
         };
         Some(self.transport(&packet))

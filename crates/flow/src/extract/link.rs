@@ -2,7 +2,6 @@
 
 use super::{VlanLimit, frame::Parser};
 use crate::{
-    Layers,
     bytes::{be32, be64},
     layout::word,
 };
@@ -60,9 +59,8 @@ impl Parser<'_> {
     }
 
     /// Reads up to three label stack entries; what they carry is known once they are popped.
-    pub(super) fn mpls(&mut self) -> Option<Layers> {
+    pub(super) fn mpls(&mut self) {
         const BOTTOM: u64 = 0x100;
-        let layers = Layers::with_mpls(self.offset());
         let mut entries = [0; 3];
         for entry in &mut entries {
             let Some(label) = self.take() else { break };
@@ -74,15 +72,14 @@ impl Parser<'_> {
         let [first, second, third] = entries;
         self.set::<{ word::MPLS }>(first << 32 | second);
         self.set::<{ word::MPLS_PBB }>(third << 32);
-        Some(layers)
     }
 
     /// Reads the I-TAG of a provider backbone bridge (IEEE 802.1Q, 9.7).
-    pub(super) fn provider_backbone(&mut self) -> Option<Layers> {
-        let tag = u32::from_be_bytes(*self.take()?);
+    pub(super) fn provider_backbone(&mut self) {
+        let Some(tag) = self.take() else { return };
+        let tag = u32::from_be_bytes(*tag);
         let service = u64::from(tag & 0x00ff_ffff);
         let customer_address = u64::from(tag >> 27 & 1);
         self.set::<{ word::MPLS_PBB }>(service << 8 | customer_address);
-        None
     }
 }

@@ -17,7 +17,8 @@
 //! | transport header cut short, or TCP data offset out of range | its words are zero |
 //! | ARP not for Ethernet and IPv4 | nothing of ARP |
 //! | ARP operation above 255 | operation 0 |
-//! | neighbour discovery with an option twice | nothing behind type and code |
+//! | NSH of another version or length | nothing of NSH |
+//! | neighbour discovery with an option twice | no target and no address |
 //!
 //! Version fields and checksums are not looked at, and an IP packet ends where its length says,
 //! so padding is never taken for a header. Loops over labels, extension headers and options end
@@ -32,6 +33,7 @@ mod frame;
 mod link;
 mod neighbour;
 mod network;
+mod service;
 mod transport;
 
 pub use frame::{VlanLimit, extract};

@@ -38,8 +38,17 @@ impl<'a> Iterator for Options<'a> {
 }
 
 impl Parser<'_> {
-    /// Reads the message behind the eight bytes that all of ICMPv6 begins with.
-    pub(super) fn neighbour(&mut self) -> Option<()> {
+    /// Reads the message behind the eight bytes that all of ICMPv6 begins with. Answers the type of
+    /// the first option that holds an address, and zero without one; a message that means nothing
+    /// has one all the same.
+    pub(super) fn neighbour(&mut self) -> u8 {
+        let mut first = 0;
+        // Type and code are there even where the message behind them is cut short.
+        let _ = self.addresses(&mut first);
+        first
+    }
+
+    fn addresses(&mut self, first: &mut u8) -> Option<()> {
         let target: &[u8; 16] = self.take()?;
         let mut addresses = [0_u64; 2];
         for (_, option) in Options::new(self.rest) {
@@ -49,6 +58,9 @@ impl Parser<'_> {
                 [TARGET_OPTION, 1, ..] => destination,
                 _ => continue,
             };
+            if *first == 0 {
+                *first = option[0];
+            }
             if *address != 0 {
                 // Two senders, or two targets: the message means nothing.
                 return None;

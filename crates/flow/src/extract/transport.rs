@@ -42,11 +42,12 @@ impl Parser<'_> {
 
     fn icmpv6(&mut self) -> Option<u64> {
         let header: &[u8; 8] = self.take()?;
-        if matches!(header, [135 | 136, 0, ..]) {
-            // Type and code are there even where the message behind them is cut short.
-            let _ = self.neighbour();
+        let first = type_and_code(header[0], header[1]);
+        if !matches!(header, [135 | 136, 0, ..]) {
+            return Some(first);
         }
-        Some(type_and_code(header[0], header[1]))
+        let reserved = u64::from(be32::<4, _>(header));
+        Some(first | u64::from(self.neighbour()) << 40 | reserved)
     }
 }
 

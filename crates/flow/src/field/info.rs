@@ -49,10 +49,14 @@ pub enum OxmClass {
     Basic,
     /// `OFPXMC_PACKET_REGS`.
     PacketRegs,
+    /// The class that Open vSwitch gives to Ericsson's fields.
+    Ericsson,
     /// `OFPXMC_EXPERIMENTER` with the ONF's experimenter id.
     Onf,
     /// `OFPXMC_EXPERIMENTER` with Nicira's experimenter id.
     Nicira,
+    /// `OFPXMC_EXPERIMENTER` with the experimenter id of the NSH fields.
+    Nsh,
 }
 
 impl OxmClass {
@@ -64,7 +68,8 @@ impl OxmClass {
             Self::Nxm1 => 0x0001,
             Self::Basic => 0x8000,
             Self::PacketRegs => 0x8001,
-            Self::Onf | Self::Nicira => 0xffff,
+            Self::Ericsson => 0x1000,
+            Self::Onf | Self::Nicira | Self::Nsh => 0xffff,
         }
     }
 
@@ -74,7 +79,8 @@ impl OxmClass {
         match self {
             Self::Onf => Some(0x4f4e_4600),
             Self::Nicira => Some(0x0000_2320),
-            Self::Nxm0 | Self::Nxm1 | Self::Basic | Self::PacketRegs => None,
+            Self::Nsh => Some(0x005a_d650),
+            Self::Nxm0 | Self::Nxm1 | Self::Basic | Self::PacketRegs | Self::Ericsson => None,
         }
     }
 }
@@ -147,6 +153,8 @@ pub enum Prerequisite {
     Ip,
     /// `eth_type` is 0x0806 or 0x8035.
     Arp,
+    /// `eth_type` is 0x894f.
+    Nsh,
     /// IPv4 or IPv6 with `ip_proto` 6.
     Tcp,
     /// IPv4 or IPv6 with `ip_proto` 17.
@@ -181,6 +189,7 @@ impl fmt::Display for Prerequisite {
             Self::Ipv6 => "ipv6",
             Self::Ip => "ip or ipv6",
             Self::Arp => "arp or rarp",
+            Self::Nsh => "dl_type=0x894f",
             Self::Tcp => "tcp or tcp6, and no later fragments",
             Self::Udp => "udp or udp6, and no later fragments",
             Self::Sctp => "sctp or sctp6, and no later fragments",
@@ -223,6 +232,15 @@ impl FieldId {
             Self::NwTos => 0xfc,
             _ => self.info().slot.value_max(),
         }
+    }
+
+    /// The number of a tunnel option: 0 to 63 for `tun_metadata0` to `tun_metadata63`.
+    ///
+    /// A match on one asks for its presence, too: without it the option has no value, not even zero.
+    #[must_use]
+    pub const fn tunnel_option(self) -> Option<u8> {
+        let (first, last) = (Self::TunMetadata0 as u8, Self::TunMetadata63 as u8);
+        if first <= self as u8 && self as u8 <= last { Some(self as u8 - first) } else { None }
     }
 
     /// The field of a name or an alias, as `ovs-fields(7)` spells them.

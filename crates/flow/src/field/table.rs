@@ -5,6 +5,14 @@
 //! wire. The width counts the bits that can be set; the number says when the wire has more.
 //! Fields that share bits (`vlan_tci` and `vlan_vid`, `arp_spa` and `ip_src`, the ports of
 //! the transport protocols, registers of 32, 64 and 128 bits) are rows of their own over one place.
+//!
+//! `tun_metadata0` to `tun_metadata63` are options of tunnels (RFC 8926, 3.5) by numbers that a table
+//! of the bridge gives them, which says how long each is, too. There is no such table so far: no
+//! packet has an option, a match on one in OpenFlow is refused, and actions cannot write any. In text
+//! each has 32 bits.
+//!
+//! `nd_options_type` can be written in Open vSwitch, where that turns the sender's address into the
+//! target's and leaves the key with both as they were; here it is read-only.
 
 use super::info::{
     Access::{ReadOnly, ReadWrite},
@@ -22,18 +30,19 @@ macro_rules! fields {
         [$($name:literal),+], $width:literal, at($word:expr, $shift:literal, $bits:literal),
         $format:ident, $prerequisite:ident, $maskable:ident, $access:ident,
         [$($oxm:expr),*]
-    })+) => {
+    })+ ; tunnel_options { $($option:ident $option_number:literal,)+ }) => {
         /// A field of a flow key.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum FieldId {
             $(#[doc = concat!("`", fields!(@first $($name),+), "`")] $id,)+
+            $(#[doc = concat!("`tun_metadata", $option_number, "`")] $option,)+
         }
 
         impl FieldId {
             /// Every field, in the order of the table.
             pub fn all() -> impl Iterator<Item = Self> {
-                [$(Self::$id),+].into_iter()
+                [$(Self::$id,)+ $(Self::$option),+].into_iter()
             }
 
             /// The row of this field.
@@ -52,6 +61,15 @@ macro_rules! fields {
             maskable: $maskable,
             access: $access,
             oxms: &[$($oxm),*],
+        },)+ $(FieldInfo {
+            names: &[concat!("tun_metadata", $option_number)],
+            width: 32,
+            slot: Slot::new(TUN_METADATA + $option_number / 2, 32 - $option_number % 2 * 32, 32),
+            format: Hex,
+            prerequisite: Prerequisite::Any,
+            maskable: Masked,
+            access: ReadOnly,
+            oxms: &[nxm1(concat!("NXM_NX_TUN_METADATA", $option_number), 40 + $option_number)],
         }),+];
     };
     (@first $first:literal $(, $rest:literal)*) => { $first };
@@ -79,6 +97,14 @@ const fn onf(name: &'static str, number: u8) -> Oxm {
 
 const fn nicira(name: &'static str, number: u8) -> Oxm {
     Oxm::of(OxmClass::Nicira, name, number)
+}
+
+const fn ericsson(name: &'static str, number: u8) -> Oxm {
+    Oxm::of(OxmClass::Ericsson, name, number)
+}
+
+const fn nsh(name: &'static str, number: u8) -> Oxm {
+    Oxm::of(OxmClass::Nsh, name, number)
 }
 
 fields! {
@@ -365,6 +391,36 @@ fields! {
     ArpTha { ["arp_tha"], 48, at(ARP_THA, 16, 48), Ethernet, Arp, Masked, ReadWrite, [
         nxm1("NXM_NX_ARP_THA", 18), oxm("OXM_OF_ARP_THA", 25)
     ] }
+    NshFlags { ["nsh_flags"], 8, at(NSH, 56, 8), Decimal, Nsh, Masked, ReadWrite, [
+        nsh("NXOXM_NSH_FLAGS", 1)
+    ] }
+    NshTtl { ["nsh_ttl"], 8, at(NSH, 48, 8), Decimal, Nsh, Exact, ReadWrite, [
+        nsh("NXOXM_NSH_TTL", 10)
+    ] }
+    NshMdtype { ["nsh_mdtype"], 8, at(NSH, 40, 8), Decimal, Nsh, Exact, ReadOnly, [
+        nsh("NXOXM_NSH_MDTYPE", 2)
+    ] }
+    NshNp { ["nsh_np"], 8, at(NSH, 32, 8), Decimal, Nsh, Exact, ReadOnly, [
+        nsh("NXOXM_NSH_NP", 3)
+    ] }
+    NshSpi { ["nsh_spi", "nsp"], 24, at(NSH, 8, 24), Hex, Nsh, Exact, ReadWrite, [
+        nsh("NXOXM_NSH_SPI", 4).bits(32)
+    ] }
+    NshSi { ["nsh_si", "nsi"], 8, at(NSH, 0, 8), Decimal, Nsh, Exact, ReadWrite, [
+        nsh("NXOXM_NSH_SI", 5)
+    ] }
+    NshC1 { ["nsh_c1", "nshc1"], 32, at(NSH_CONTEXT_1, 32, 32), Hex, Nsh, Masked, ReadWrite, [
+        nsh("NXOXM_NSH_C1", 6)
+    ] }
+    NshC2 { ["nsh_c2", "nshc2"], 32, at(NSH_CONTEXT_1, 0, 32), Hex, Nsh, Masked, ReadWrite, [
+        nsh("NXOXM_NSH_C2", 7)
+    ] }
+    NshC3 { ["nsh_c3", "nshc3"], 32, at(NSH_CONTEXT_3, 32, 32), Hex, Nsh, Masked, ReadWrite, [
+        nsh("NXOXM_NSH_C3", 8)
+    ] }
+    NshC4 { ["nsh_c4", "nshc4"], 32, at(NSH_CONTEXT_3, 0, 32), Hex, Nsh, Masked, ReadWrite, [
+        nsh("NXOXM_NSH_C4", 9)
+    ] }
     TcpSrc { ["tcp_src", "tp_src"], 16, at(TRANSPORT, 48, 16), Decimal, Tcp, Masked, ReadWrite, [
         nxm0("NXM_OF_TCP_SRC", 9), oxm("OXM_OF_TCP_SRC", 13)
     ] }
@@ -408,6 +464,30 @@ fields! {
     NdTll { ["nd_tll"], 48, at(ARP_THA, 16, 48), Ethernet, NdAdvert, Masked, ReadWrite, [
         nxm1("NXM_NX_ND_TLL", 25), oxm("OXM_OF_IPV6_ND_TLL", 33)
     ] }
+    NdReserved { ["nd_reserved"], 32, at(TRANSPORT, 0, 32), Decimal, Nd, Exact, ReadWrite, [
+        ericsson("ERICOXM_OF_ICMPV6_ND_RESERVED", 1)
+    ] }
+    NdOptionsType { ["nd_options_type"], 8, at(TRANSPORT, 40, 8), Decimal, Nd, Exact, ReadOnly, [
+        ericsson("ERICOXM_OF_ICMPV6_ND_OPTIONS_TYPE", 2)
+    ] }
+    ; tunnel_options {
+        TunMetadata0 0, TunMetadata1 1, TunMetadata2 2, TunMetadata3 3,
+        TunMetadata4 4, TunMetadata5 5, TunMetadata6 6, TunMetadata7 7,
+        TunMetadata8 8, TunMetadata9 9, TunMetadata10 10, TunMetadata11 11,
+        TunMetadata12 12, TunMetadata13 13, TunMetadata14 14, TunMetadata15 15,
+        TunMetadata16 16, TunMetadata17 17, TunMetadata18 18, TunMetadata19 19,
+        TunMetadata20 20, TunMetadata21 21, TunMetadata22 22, TunMetadata23 23,
+        TunMetadata24 24, TunMetadata25 25, TunMetadata26 26, TunMetadata27 27,
+        TunMetadata28 28, TunMetadata29 29, TunMetadata30 30, TunMetadata31 31,
+        TunMetadata32 32, TunMetadata33 33, TunMetadata34 34, TunMetadata35 35,
+        TunMetadata36 36, TunMetadata37 37, TunMetadata38 38, TunMetadata39 39,
+        TunMetadata40 40, TunMetadata41 41, TunMetadata42 42, TunMetadata43 43,
+        TunMetadata44 44, TunMetadata45 45, TunMetadata46 46, TunMetadata47 47,
+        TunMetadata48 48, TunMetadata49 49, TunMetadata50 50, TunMetadata51 51,
+        TunMetadata52 52, TunMetadata53 53, TunMetadata54 54, TunMetadata55 55,
+        TunMetadata56 56, TunMetadata57 57, TunMetadata58 58, TunMetadata59 59,
+        TunMetadata60 60, TunMetadata61 61, TunMetadata62 62, TunMetadata63 63,
+    }
 }
 
 const _: () = {

@@ -58,7 +58,7 @@ pub fn decode_match(tlvs: &[u8]) -> Result<Match, OxmError> {
 /// # Errors
 ///
 /// The first that holds of: [`OxmError::BadLength`], [`OxmError::BadWildcards`],
-/// [`OxmError::BadField`], [`OxmError::BadMask`], [`OxmError::BadValue`].
+/// [`OxmError::BadField`], [`OxmError::Unbound`], [`OxmError::BadMask`], [`OxmError::BadValue`].
 pub fn decode_field(bytes: &[u8]) -> Result<(OxmField, usize), OxmError> {
     let header = OxmHeader::read(bytes)?;
     let length = header.entry_len();
@@ -68,7 +68,10 @@ pub fn decode_field(bytes: &[u8]) -> Result<(OxmField, usize), OxmError> {
     if header.has_mask() && value.iter().zip(mask).any(|(value, mask)| value & !mask != 0) {
         return Err(OxmError::BadWildcards(header));
     }
-    let field = header.find_field().ok_or(OxmError::BadField(header))?;
+    let field = header.find_number().ok_or(OxmError::BadField(header))?;
+    if field.tunnel_option().is_some() {
+        return Err(OxmError::Unbound(field));
+    }
     let mask = if header.has_mask() { checked_mask(field, mask)? } else { field.value_max() };
     let value = checked_value(field, &header, number(value), mask)?;
     Ok((OxmField { field, value, mask, has_mask: header.has_mask() }, length))

@@ -10,6 +10,7 @@ use crate::{FieldId, FlowKey, FlowMask, Match, field::vlan, prerequisite};
 pub fn encode_match(matching: &Match, out: &mut Vec<u8>) {
     let (key, mask) = (matching.key(), FlowMask::from(matching.mask()));
     let is_standard = has_standard_vlan(&key, &mask);
+    let options = key.tunnel_options();
     for field in ORDER.iter().copied() {
         let speaks = match field {
             FieldId::VlanTci => !is_standard,
@@ -17,7 +18,8 @@ pub fn encode_match(matching: &Match, out: &mut Vec<u8>) {
             _ => prerequisite::is_met(field, &key, &mask),
         };
         let bits = mask.field(field);
-        if speaks && bits != 0 {
+        let is_present = field.tunnel_option().is_some_and(|option| options >> option & 1 == 1);
+        if speaks && (bits != 0 || is_present) {
             encode_field(field, key.field(field), Some(bits), out);
         }
     }
@@ -67,8 +69,21 @@ const ORDER: &[FieldId] = {
         EthType, VlanTci, VlanVid, VlanPcp, MplsTc, MplsBos, MplsTtl, MplsLabel, PbbIsid, PbbUca,
         Ipv4Src, Ipv4Dst, Ipv6Src, Ipv6Dst, NwFrag, IpDscp, IpEcn, NwTtl, Ipv6Label, Ipv6Exthdr,
         IpProto, TcpSrc, TcpDst, TcpFlags, UdpSrc, UdpDst, SctpSrc, SctpDst, IcmpType, IcmpCode,
-        Icmpv6Type, Icmpv6Code, NdTarget, NdSll, NdTll, ArpOp, ArpSpa, ArpTpa, ArpSha, ArpTha,
+        Icmpv6Type, Icmpv6Code, NdReserved, NdTarget, NdOptionsType, NdSll, NdTll,
+        ArpOp, ArpSpa, ArpTpa, ArpSha, ArpTha,
+        NshFlags, NshTtl, NshMdtype, NshNp, NshSpi, NshSi, NshC1, NshC2, NshC3, NshC4,
         TunId, TunFlags, TunSrc, TunDst, TunIpv6Src, TunIpv6Dst, TunGbpId, TunGbpFlags,
+        TunMetadata0, TunMetadata1, TunMetadata2, TunMetadata3, TunMetadata4, TunMetadata5,
+        TunMetadata6, TunMetadata7, TunMetadata8, TunMetadata9, TunMetadata10, TunMetadata11,
+        TunMetadata12, TunMetadata13, TunMetadata14, TunMetadata15, TunMetadata16, TunMetadata17,
+        TunMetadata18, TunMetadata19, TunMetadata20, TunMetadata21, TunMetadata22, TunMetadata23,
+        TunMetadata24, TunMetadata25, TunMetadata26, TunMetadata27, TunMetadata28, TunMetadata29,
+        TunMetadata30, TunMetadata31, TunMetadata32, TunMetadata33, TunMetadata34, TunMetadata35,
+        TunMetadata36, TunMetadata37, TunMetadata38, TunMetadata39, TunMetadata40, TunMetadata41,
+        TunMetadata42, TunMetadata43, TunMetadata44, TunMetadata45, TunMetadata46, TunMetadata47,
+        TunMetadata48, TunMetadata49, TunMetadata50, TunMetadata51, TunMetadata52, TunMetadata53,
+        TunMetadata54, TunMetadata55, TunMetadata56, TunMetadata57, TunMetadata58, TunMetadata59,
+        TunMetadata60, TunMetadata61, TunMetadata62, TunMetadata63,
         TunErspanIdx, TunErspanVer, TunErspanDir, TunErspanHwid, TunGtpuFlags, TunGtpuMsgtype,
         Reg0, Reg1, Reg2, Reg3, Reg4, Reg5, Reg6, Reg7, Reg8, Reg9, Reg10, Reg11, Reg12, Reg13,
         Reg14, Reg15, PktMark, CtState, CtZone, CtMark, CtLabel, CtNwSrc, CtIpv6Src, CtNwDst,

@@ -23,6 +23,10 @@ pub enum OxmError {
     /// No field has this number and length (`OFPBMC_BAD_FIELD`).
     #[error("{0} is no field that can be matched")]
     BadField(OxmHeader),
+    /// The bridge has no table that says which tunnel option this is (`OFPBMC_BAD_FIELD`; Open vSwitch
+    /// has a code of its own for it, `NXFMFC_INVALID_TLV_FIELD`).
+    #[error("{} is bound to no tunnel option", .0.name())]
+    Unbound(FieldId),
     /// The field has no such value (`OFPBMC_BAD_VALUE`).
     #[error("{} cannot be {value:#x}: its bits are {:#x}", .field.name(), value_bits(*.field))]
     BadValue {
@@ -54,7 +58,7 @@ impl OxmError {
         match self {
             Self::BadLength { .. } => 1,
             Self::BadWildcards(_) => 5,
-            Self::BadField(_) => 6,
+            Self::BadField(_) | Self::Unbound(_) => 6,
             Self::BadValue { .. } => 7,
             Self::BadMask { .. } => 8,
             Self::BadPrereq(_) => 9,

@@ -88,13 +88,21 @@ impl OxmHeader {
         if self.has_mask() { self.body_len() / 2 } else { self.body_len() }
     }
 
-    /// The field, if there is one with this number and length.
+    /// The field, if there is one with this number and length, and no table is needed to know what
+    /// it is: a tunnel option is bound by none.
     #[must_use]
     pub fn find_field(&self) -> Option<FieldId> {
+        self.find_number().filter(|field| field.tunnel_option().is_none())
+    }
+
+    /// The field with this number and length.
+    pub(super) fn find_number(&self) -> Option<FieldId> {
         let class = Class::find(self.class(), self.experimenter)?;
         let (field, value_len) =
             NUMBERS.get(class.0)?.get(usize::from(self.number())).copied()??;
-        (body_len(value_len, self.has_mask()) == self.body_len()).then_some(field)
+        // How long a tunnel option is, the table says that binds it.
+        let fits = body_len(value_len, self.has_mask()) == self.body_len();
+        (fits || field.tunnel_option().is_some()).then_some(field)
     }
 
     /// The header of `oxm` as a number of `field`.
@@ -131,7 +139,7 @@ impl OxmHeader {
 
 impl fmt::Display for OxmHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(field) = self.find_field() {
+        if let Some(field) = self.find_number() {
             return f.write_str(field.name());
         }
         let (class, number, length) = (self.class(), self.number(), self.value_len());
@@ -179,13 +187,15 @@ impl Class {
     }
 }
 
-const CLASSES: [OxmClass; 6] = [
+const CLASSES: [OxmClass; 8] = [
     OxmClass::Basic,
     OxmClass::Nxm1,
     OxmClass::Nxm0,
     OxmClass::PacketRegs,
     OxmClass::Onf,
     OxmClass::Nicira,
+    OxmClass::Nsh,
+    OxmClass::Ericsson,
 ];
 
 /// By class and number: the field, and the bytes of its value on the wire.

@@ -15,6 +15,9 @@
 //! OpenFlow 1.3 client knows. Decoding accepts every number of the field table and checks what it
 //! reads in the order of Open vSwitch, so that a broken entry gets the same error code.
 //!
+//! Tunnel options are encoded with 32 bits, and not decoded: without a table that binds them their
+//! numbers mean nothing.
+//!
 //! Where Shunt departs from Open vSwitch 3.1:
 //! `in_port` takes all 32 bits; `in_phy_port`, `pbb_isid`, `pbb_uca` and
 //! `ipv6_exthdr` are known; a tag control mask that `vlan_vid` and `vlan_pcp` cannot say is

@@ -60,6 +60,10 @@ struct Headers<'a> {
     pseudo_header: Difference,
 }
 
+fn is_mpls(key: &FlowKey) -> bool {
+    matches!(key.field(FieldId::EthType), 0x8847 | 0x8848)
+}
+
 /// Whether the frame has a VLAN tag.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tag {
@@ -74,6 +78,7 @@ pub(super) enum Network {
     Ipv4(usize),
     Ipv6(usize),
     Arp(usize),
+    Service(usize),
 }
 
 impl Network {
@@ -82,6 +87,7 @@ impl Network {
             (Some(offset), 0x0800) => Self::Ipv4(offset),
             (Some(offset), 0x86dd) => Self::Ipv6(offset),
             (Some(offset), 0x0806 | 0x8035) => Self::Arp(offset),
+            (Some(offset), 0x894f) => Self::Service(offset),
             _ => Self::Absent,
         }
     }
@@ -94,7 +100,7 @@ impl<'a> Headers<'a> {
         Self {
             frame,
             tag: if tagged { Tag::Present } else { Tag::Absent },
-            mpls: layers.mpls(),
+            mpls: layers.payload().filter(|_| is_mpls(key)),
             network,
             transport: Transport::new(network, layers, key),
             route: layers.route(),
@@ -109,6 +115,11 @@ impl<'a> Headers<'a> {
         const IPV6_DST_LOW: u8 = word::IPV6_DST + 1;
         const ND_TARGET_LOW: u8 = word::ND_TARGET + 1;
         let Ok(index) = u8::try_from(index) else { return };
+        if let Network::Service(header) = self.network
+            && index > word::MPLS_PBB
+        {
+            return self.service(header, index, bits);
+        }
         match index {
             word::ETH_DST => self.link::<6>(0, bits.part(16, 48)),
             word::ETH_SRC => self.link::<6>(6, bits.part(16, 48)),
@@ -160,7 +171,7 @@ impl<'a> Headers<'a> {
                 replace::<4>(self.frame, header, 14, bits.part(32, 32));
                 replace::<4>(self.frame, header, 24, bits.part(0, 32));
             }
-            Network::Ipv6(_) | Network::Absent => {}
+            Network::Ipv6(_) | Network::Service(_) | Network::Absent => {}
         }
     }
 
@@ -191,7 +202,28 @@ impl<'a> Headers<'a> {
             Network::Arp(header) => {
                 replace::<2>(self.frame, header, 6, bits.part(0, 16));
             }
-            Network::Absent => {}
+            Network::Service(_) | Network::Absent => {}
+        }
+    }
+
+    /// Flags, TTL and path of a service header, or the words of its fixed context.
+    fn service(&mut self, header: usize, index: u8, bits: Bits) {
+        const FIXED_CONTEXT: u8 = 1;
+        let kind = header.checked_add(2).and_then(|at| self.frame.get(at)).copied();
+        match (index, kind) {
+            (word::NSH, _) => {
+                let (flags, ttl) = (bits.part(56, 2), bits.part(48, 6));
+                let flags_and_ttl = flags.beside(12, ttl.beside(6, Bits::NONE));
+                replace::<2>(self.frame, header, 0, flags_and_ttl);
+                replace::<4>(self.frame, header, 4, bits.part(0, 32));
+            }
+            (word::NSH_CONTEXT_1, Some(FIXED_CONTEXT)) => {
+                replace::<8>(self.frame, header, 8, bits);
+            }
+            (word::NSH_CONTEXT_3, Some(FIXED_CONTEXT)) => {
+                replace::<8>(self.frame, header, 16, bits);
+            }
+            _ => {}
         }
     }
 

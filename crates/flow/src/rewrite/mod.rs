@@ -25,12 +25,14 @@
 
 mod completion;
 mod header;
+mod mpls;
 mod transport;
 mod vlan;
 mod writer;
 
 pub use completion::{ChecksumOutside, complete_checksum};
 pub use header::set_header;
+pub use mpls::{MplsHeader, TtlCopy, copy_ttl, pop_mpls, push_mpls};
 pub use transport::ChecksumState;
 pub use vlan::{pop_vlan, push_vlan};
 

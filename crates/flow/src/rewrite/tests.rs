@@ -8,7 +8,10 @@
 
 use proptest::prelude::*;
 
-use super::{ChecksumState, complete_checksum, pop_vlan, push_vlan, set_header};
+use super::{
+    ChecksumState, MplsHeader, TtlCopy, complete_checksum, copy_ttl, pop_mpls, pop_vlan, push_mpls,
+    push_vlan, set_header,
+};
 use crate::{
     FieldId, FlowKey, FlowMask, Layers, Match,
     extract::{VlanLimit, extract},
@@ -144,6 +147,51 @@ proptest! {
     }
 
     #[test]
+    fn a_pushed_label_is_the_outermost_and_a_pop_brings_back_what_was(
+        packet in packets(), entry in any::<u32>(),
+    ) {
+        let frame = packet.build();
+        let (before, layers) = key_of(&frame);
+        let payload = layers.payload().unwrap();
+        let mut buffer = [&[0; 4], frame.as_slice()].concat();
+        push_mpls(&mut buffer, payload, MplsHeader { ether_type: 0x8848, entry });
+        let (key, pushed) = key_of(&buffer);
+        prop_assert_eq!(pushed.payload(), Some(payload));
+        prop_assert_eq!(key.field(FieldId::EthType), 0x8848);
+        prop_assert_eq!(key.field(FieldId::VlanTci), before.field(FieldId::VlanTci));
+        prop_assert_eq!(key.field(FieldId::MplsLabel), u128::from(entry >> 12));
+        prop_assert_eq!(key.field(FieldId::MplsTtl), u128::from(entry & 0xff));
+        let ether_type = u16::try_from(before.field(FieldId::EthType)).unwrap();
+        pop_mpls(&mut buffer, payload, ether_type);
+        if ether_type == 0x05ff {
+            return Ok(()); // No type is a length field, of which the key does not tell the value.
+        }
+        prop_assert_eq!(&buffer[4..], frame.as_slice());
+        prop_assert_eq!(layers.shifted_payload(4).shifted_payload(-4), layers);
+    }
+
+    #[test]
+    fn a_ttl_is_copied_between_a_label_and_the_packet_behind_it(
+        packet in packets(), ttl in any::<u8>(),
+    ) {
+        let packet = packet.without_labels();
+        let (inner, _) = key_of(&packet.build());
+        let labelled = packet.clone().mpls(16, 3, ttl).build();
+        let payload = key_of(&labelled).1.payload().unwrap();
+        let own = u8::try_from(inner.field(FieldId::NwTtl)).unwrap();
+        for (copy, expected) in [
+            (TtlCopy::In, packet.clone().ttl(ttl).mpls(16, 3, ttl)),
+            (TtlCopy::Out, packet.mpls(16, 3, own)),
+        ] {
+            let mut frame = labelled.clone();
+            copy_ttl(&mut frame, payload, copy);
+            if matches!(inner.field(FieldId::EthType), 0x0800 | 0x86dd) {
+                prop_assert_eq!(frame, expected.build());
+            }
+        }
+    }
+
+    #[test]
     fn a_completed_checksum_is_the_one_of_the_whole_packet(packet in packets()) {
         let packet = packet.padded(0);
         let complete = packet.clone().checksums(Checksums::Complete).build();
@@ -220,4 +268,47 @@ fn a_checksum_outside_of_the_frame_is_refused() {
     assert_eq!(refused.to_string(), "checksum at 10 + 9 is outside of the frame of 20 bytes");
     assert!(complete_checksum(&mut frame, usize::MAX, usize::MAX).is_err());
     assert_eq!(frame, [1; 20]);
+}
+
+/// A frame with a service header and a fixed context, or one that only looks like it.
+fn service_frame(kind: u8) -> Vec<u8> {
+    let mut frame = vec![0; 12];
+    frame.extend([0x89, 0x4f, 0x0f, 0xc6, kind, 3, 0x12, 0x34, 0x56, 0xff]);
+    frame.extend(1..=16);
+    frame.extend([0xee; 20]);
+    frame
+}
+
+#[test]
+fn a_written_service_header_is_the_one_that_is_read() {
+    use FieldId::*;
+    for (field, value) in [
+        (NshFlags, 2),
+        (NshTtl, 0x15),
+        (NshSpi, 0x00ab_cdef),
+        (NshSi, 7),
+        (NshC1, 0xdead_beef),
+        (NshC2, 0),
+        (NshC3, 1),
+        (NshC4, 0xffff_ffff),
+    ] {
+        let before = service_frame(1);
+        let (frame, key) = written(before.clone(), &set_of(field, value), ChecksumState::Complete);
+        assert_eq!(key_of(&frame).0, key, "{field:?}");
+        assert_eq!(key.field(field), value, "{field:?}");
+        assert_eq!(frame[38..], before[38..], "what it carries stays");
+        let mut restored = frame;
+        let (old, layers) = key_of(&before);
+        let mut key = key_of(&restored).0;
+        let set = set_of(field, old.field(field));
+        set_header(&mut restored, &layers, &mut key, &set, ChecksumState::Complete);
+        assert_eq!(restored, before, "{field:?}");
+    }
+}
+
+#[test]
+fn options_are_not_taken_for_a_fixed_context() {
+    let set = set_of(FieldId::NshC1, 0xdead_beef);
+    let (frame, _) = written(service_frame(2), &set, ChecksumState::Complete);
+    assert_eq!(frame, service_frame(2));
 }

@@ -77,7 +77,7 @@ impl Transport {
         }
     }
 
-    /// Writes the first word: ports, or ICMP type and code.
+    /// Writes the first word: ports, or ICMP type and code, and what neighbour discovery reserves.
     pub(super) fn set_first(&mut self, frame: &mut [u8], bits: Bits) {
         let ports = bits.part(32, 32);
         match self.kind {
@@ -94,6 +94,10 @@ impl Transport {
                 let type_and_code = bits.part(48, 8).beside(8, bits.part(32, 8));
                 let change = replace::<2>(frame, self.header, 0, type_and_code);
                 self.change.combine(change.into());
+                if self.kind == Kind::Neighbour {
+                    let change = replace::<4>(frame, self.header, 4, bits.part(0, 32));
+                    self.change.combine(change.into());
+                }
             }
         }
     }

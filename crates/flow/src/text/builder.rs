@@ -7,7 +7,7 @@ use super::{
     items,
     ports::PortNames,
     protocol::Shorthand,
-    value::{Called, integer, parse_called},
+    value::{Called, integer, parse_called, parse_tos},
 };
 use crate::{FieldId, Match, draft, draft::Draft};
 
@@ -87,12 +87,15 @@ impl<'a> MatchBuilder<'a> {
         if field.info().oxms.is_empty() && !is_alias {
             return Err(MatchError::Unmatchable(called.name));
         }
-        let text = value.filter(|text| !text.is_empty());
-        let text = text.ok_or_else(|| MatchError::missing_value(called))?;
+        let text = match value.filter(|text| !text.is_empty()) {
+            Some(text) => text,
+            // Its presence is what the name alone asks for.
+            None if field.tunnel_option().is_some() => "*",
+            None => return Err(MatchError::missing_value(called)),
+        };
         let (field, asked) = match (field, integer(text)) {
             (FieldId::DlVlan, Some(NO_VLAN)) => (FieldId::VlanVid, exact(0)),
-            // The manual of `ovs-ofctl` lets a match give the whole byte, and ignores the ECN bits.
-            (FieldId::NwTos, Some(byte @ 0..=0xff)) => (field, exact(byte & field.value_max())),
+            (FieldId::NwTos, _) => (field, parse_tos(called, text)?),
             _ => (field, parse_called(called, text, self.ports)?),
         };
         self.push(name, value, field, asked);
@@ -144,7 +147,7 @@ impl<'a> MatchBuilder<'a> {
         field: FieldId,
         (value_bits, mask): (u128, u128),
     ) {
-        if mask == 0 {
+        if mask == 0 && field.tunnel_option().is_none() {
             return;
         }
         let text = value.map_or_else(|| name.to_owned(), |value| format!("{name}={value}"));

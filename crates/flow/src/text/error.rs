@@ -124,37 +124,19 @@ fn nearest(name: &str) -> Option<&'static str> {
     nearest_of(name, names.chain(Shorthand::names()))
 }
 
-/// The one of `known` that is nearest to `name`, and at most two slips away from it.
+/// The one of `known` that is nearest to `name`, and at most two slips away from it: letters put in,
+/// left out, replaced or swapped.
+///
+/// A name that is longer than any known one can be is not looked at: it may come from a peer.
 #[must_use]
-pub fn nearest_of(
-    name: &str,
-    known: impl IntoIterator<Item = &'static str>,
-) -> Option<&'static str> {
+pub fn nearest_of<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if name.len() > NAME_LEN_MAX {
+        return None;
+    }
     let slips_max = if name.len() < 4 { 1 } else { 2 };
-    let scored = known.into_iter().map(|known| (slips(name, known), known));
+    let scored = known.into_iter().map(|known| (strsim::osa_distance(name, known), known));
     scored.filter(|(slips, _)| *slips <= slips_max).min_by_key(|(slips, _)| *slips).map(|(_, n)| n)
 }
 
-/// How many letters must be put in, left out, replaced or swapped to get from one word to the
-/// other (optimal string alignment); words of very different length are far apart.
-fn slips(a: &str, b: &str) -> usize {
-    let (a, b) = (a.as_bytes(), b.as_bytes());
-    if a.len().abs_diff(b.len()) > 2 {
-        return usize::MAX;
-    }
-    let (mut before, mut above) = (Vec::new(), (0..=b.len()).collect::<Vec<_>>());
-    for i in 0..a.len() {
-        let mut row = vec![i + 1];
-        for j in 0..b.len() {
-            let replaced = above[j] + usize::from(a[i] != b[j]);
-            let mut least = replaced.min(above[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
-                let before: &[usize] = &before;
-                least = least.min(before[j - 1] + 1);
-            }
-            row.push(least);
-        }
-        before = std::mem::replace(&mut above, row);
-    }
-    above[b.len()]
-}
+/// Longest name that is compared with those known, in bytes: more than the longest of these has.
+const NAME_LEN_MAX: usize = 64;

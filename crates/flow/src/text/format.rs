@@ -36,8 +36,14 @@ fn present(key: &FlowKey) -> FlowMask {
     let labels = mpls_labels(key);
     let is_tagged = key.field(FieldId::VlanTci) & vlan::PRESENT != 0;
     let is_present = |field: &FieldId| match field {
-        // Open vSwitch has no word for these.
+        // Open vSwitch has no word for these, or says it only in a match.
         FieldId::InPhyPort | FieldId::PbbIsid | FieldId::PbbUca | FieldId::Ipv6Exthdr => false,
+        FieldId::NdReserved | FieldId::NdOptionsType => false,
+        FieldId::NshC1 | FieldId::NshC2 | FieldId::NshC3 | FieldId::NshC4
+            if key.field(FieldId::NshMdtype) != 1 =>
+        {
+            false
+        }
         FieldId::MplsLse1 if labels < 2 => false,
         FieldId::MplsLse2 if labels < 3 => false,
         FieldId::VlanTci1 => is_tagged,
@@ -46,9 +52,10 @@ fn present(key: &FlowKey) -> FlowMask {
             (is_header || key.field(*field) != 0) && is_shown(*field, key, &all)
         }
     };
-    let fields = ORDER.iter().map(|part| match part {
-        Part::Field(field, _) | Part::Tag(Tag { field, .. }) => *field,
-        Part::Protocol => FieldId::EthType,
+    let fields = ORDER.iter().filter_map(|part| match part {
+        Part::Field(field, _) | Part::Tag(Tag { field, .. }) => Some(*field),
+        Part::Protocol => Some(FieldId::EthType),
+        Part::TunnelOptions => None,
     });
     let mut mask = FlowMask::EMPTY;
     fields.filter(is_present).for_each(|field| mask.add_field(field));
@@ -93,6 +100,7 @@ impl<'a> Writer<'a> {
         let shorthand = Shorthand::of(&self.key, &self.mask);
         for part in ORDER {
             match part {
+                Part::TunnelOptions => self.tunnel_options(),
                 Part::Protocol => shorthand.into_iter().for_each(|said| self.word(said.name)),
                 Part::Tag(tag) => self.tag(tag),
                 Part::Field(FieldId::EthType, _) if shorthand.is_some() => {}
@@ -109,6 +117,22 @@ impl<'a> Writer<'a> {
         if mask != 0 && is_shown(field, &self.key, &self.mask) {
             let value = format_asked(field, self.key.field(field) & mask, mask, self.ports);
             self.item(name, &value);
+        }
+    }
+
+    /// The tunnel options that are asked for: by name alone where only their presence is.
+    fn tunnel_options(&mut self) {
+        let present = self.key.tunnel_options();
+        for field in FieldId::all() {
+            match field.tunnel_option() {
+                Some(option) if present >> option & 1 == 1 => {
+                    if self.mask.field(field) == 0 {
+                        self.word(field.name());
+                    }
+                    self.field(field, field.name());
+                }
+                _ => {}
+            }
         }
     }
 
@@ -156,6 +180,8 @@ fn format_asked(field: FieldId, value: u128, mask: u128, ports: &dyn PortNames) 
         FieldId::EthType => format!("{value:#06x}"),
         FieldId::Ipv6Label if exact => format!("{value:#07x}"),
         FieldId::Ipv6Label => format!("{value:#07x}/{mask:#07x}"),
+        FieldId::NshFlags if !exact => format!("{value:#04x}/{mask:#04x}"),
+        FieldId::NshSpi => format!("{value:#x}"),
         FieldId::CtZone => value.to_string(),
         FieldId::TunFlags if value == 0 => "-oam".to_owned(),
         FieldId::TunFlags => "+oam".to_owned(),
@@ -171,6 +197,8 @@ fn format_asked(field: FieldId, value: u128, mask: u128, ports: &dyn PortNames) 
 enum Part {
     /// A field, under the name that is printed.
     Field(FieldId, &'static str),
+    /// All `tun_metadata`.
+    TunnelOptions,
     /// The shorthand for Ethernet type and protocol.
     Protocol,
     /// A VLAN tag.
@@ -214,10 +242,14 @@ const ORDER: &[Part] = {
         Field(TunErspanVer, "tun_erspan_ver"), Field(TunErspanIdx, "tun_erspan_idx"),
         Field(TunErspanDir, "tun_erspan_dir"), Field(TunErspanHwid, "tun_erspan_hwid"),
         Field(TunGtpuFlags, "tun_gtpu_flags"), Field(TunGtpuMsgtype, "tun_gtpu_msgtype"),
-        Field(TunFlags, "tun_flags"), Field(Metadata, "metadata"), Field(InPort, "in_port"),
+        Field(TunFlags, "tun_flags"), Part::TunnelOptions, Field(Metadata, "metadata"), Field(InPort, "in_port"),
         Field(InPhyPort, "in_phy_port"),
         Part::Tag(TAG), Part::Tag(TAG1),
         Field(EthSrc, "dl_src"), Field(EthDst, "dl_dst"), Field(EthType, "dl_type"),
+        Field(NshFlags, "nsh_flags"), Field(NshTtl, "nsh_ttl"), Field(NshMdtype, "nsh_mdtype"),
+        Field(NshNp, "nsh_np"), Field(NshSpi, "nsh_spi"), Field(NshSi, "nsh_si"),
+        Field(NshC1, "nsh_c1"), Field(NshC2, "nsh_c2"),
+        Field(NshC3, "nsh_c3"), Field(NshC4, "nsh_c4"),
         Field(PbbIsid, "pbb_isid"), Field(PbbUca, "pbb_uca"),
         Field(Ipv6Src, "ipv6_src"), Field(Ipv6Dst, "ipv6_dst"), Field(Ipv6Label, "ipv6_label"),
         Field(ArpSpa, "arp_spa"), Field(ArpTpa, "arp_tpa"),
@@ -232,6 +264,7 @@ const ORDER: &[Part] = {
         Field(IcmpType, "icmp_type"), Field(IcmpCode, "icmp_code"),
         Field(Icmpv6Type, "icmp_type"), Field(Icmpv6Code, "icmp_code"),
         Field(NdTarget, "nd_target"), Field(NdSll, "nd_sll"), Field(NdTll, "nd_tll"),
+        Field(NdReserved, "nd_reserved"), Field(NdOptionsType, "nd_options_type"),
         Field(TcpSrc, "tp_src"), Field(TcpDst, "tp_dst"),
         Field(UdpSrc, "tp_src"), Field(UdpDst, "tp_dst"),
         Field(SctpSrc, "tp_src"), Field(SctpDst, "tp_dst"),

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    FieldId, Match, PortNo,
+    FieldId, FlowKey, Match, PortNo,
     testing::{any_match, field_bits, fuzz_match_text, matching::assert_survives},
 };
 
@@ -92,7 +92,6 @@ fn names_of_the_same_bits_mean_what_the_protocol_says() {
         ("arp,nw_src=1.1.1.1,nw_proto=1", "arp,arp_spa=1.1.1.1,arp_op=1"),
         ("ip,arp_spa=1.1.1.1", "ip,nw_src=1.1.1.1"),
         ("udp,tcp_dst=80", "udp,tp_dst=80"),
-        ("ip,nw_tos=33", "ip,nw_tos=32"),
         ("tp_dst=80,sctp6", "sctp6,tp_dst=80"),
         ("icmp,tp_src=8,tp_dst=0", "icmp,icmp_type=8,icmp_code=0"),
         (
@@ -102,6 +101,56 @@ fn names_of_the_same_bits_mean_what_the_protocol_says() {
     ] {
         assert_eq!(canonical(text), expected, "{text}");
     }
+}
+
+#[test]
+fn the_tos_byte_is_read_as_ovs_ofctl_reads_it() {
+    // `ovs-ofctl parse-flow 'ip,nw_tos=VALUE,actions=drop'`, Open vSwitch 3.1.
+    for (value, expected) in [
+        ("33", "ip,nw_tos=32"),
+        ("0xff", "ip,nw_tos=252"),
+        ("4", "ip,nw_tos=4"),
+        ("32/0xff", "ip,nw_tos=32"),
+        ("33/0", "ip"),
+        ("*", "ip"),
+    ] {
+        assert_eq!(canonical(&format!("ip,nw_tos={value}")), expected, "{value}");
+    }
+    for value in ["32/0xf0", "32/0xfc", "255/0xfc", "32/3"] {
+        let error = read(&format!("ip,nw_tos={value}"));
+        assert_eq!(error, Err(MatchError::Unmaskable("nw_tos")), "{value}");
+    }
+    assert!(read("ip,nw_tos=256").is_err());
+}
+
+#[test]
+fn a_tunnel_option_is_read_as_it_is_printed_and_matches_no_packet_without_it() {
+    for (text, expected) in [
+        ("tun_metadata0=0x1234/0xffff", "tun_metadata0=0x1234/0xffff"),
+        ("tun_metadata0=0", "tun_metadata0=0"),
+        ("tun_metadata63=17,tun_metadata5", "tun_metadata5,tun_metadata63=0x11"),
+        ("tun_metadata1=*", "tun_metadata1"),
+        ("tun_metadata1=5/0,metadata=1", "tun_metadata1,metadata=0x1"),
+        (
+            "tun_flags=+oam,metadata=3,tun_metadata0=1",
+            "tun_flags=+oam,tun_metadata0=0x1,metadata=0x3",
+        ),
+    ] {
+        assert_eq!(canonical(text), expected, "{text}");
+        let matching = read(text).expect("canonical read it");
+        assert!(!matching.matches(&FlowKey::ZERO), "{text}");
+    }
+    let (zero, absent) = (read("tun_metadata0=0"), read("tun_metadata0"));
+    assert!(zero.expect("legal").is_within(&absent.expect("legal")));
+    let wide = "tun_metadata0=0x11111111222222223333333344444444555555556";
+    for text in [wide, "tun_metadata0=0x100000000", "tun_metadata0=1/0x100000000"] {
+        assert!(matches!(read(text), Err(MatchError::OutOfRange { .. })), "{text}");
+    }
+    assert!(matches!(read("tun_metadata64=1"), Err(MatchError::UnknownField { .. })));
+    assert!(matches!(
+        read("tun_metadata0=1,tun_metadata0=2"),
+        Err(MatchError::Contradiction { .. })
+    ));
 }
 
 #[test]
@@ -160,7 +209,7 @@ fn errors_say_how_to_mend_the_match() {
             "reg0=0x100000000",
             "`0x100000000` does not fit `reg0`: only the bits 0xffffffff may be set",
         ),
-        ("ip,nw_tos=256", "`256` does not fit `nw_tos`: only the bits 0xfc may be set"),
+        ("ip,nw_tos=256", "`256` does not fit `nw_tos`: only the bits 0xff may be set"),
         ("arp,arp_op=256", "`256` does not fit `arp_op`: only the bits 0xff may be set"),
         ("dl_type=0x800/0xff00", "`dl_type` can only be matched whole: leave out the mask"),
         (
@@ -184,6 +233,12 @@ fn errors_say_how_to_mend_the_match() {
         let error = read(text).expect_err(text);
         assert_eq!(error.to_string(), expected, "{text}");
     }
+}
+
+#[test]
+fn a_name_of_a_megabyte_is_like_no_other() {
+    let name = "tp_dst".repeat(200_000);
+    assert_eq!(read(&name), Err(MatchError::UnknownField { name, nearest: None }));
 }
 
 #[test]

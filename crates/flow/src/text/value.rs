@@ -49,15 +49,39 @@ pub(super) fn parse_called(
     if text == "*" {
         return Ok((0, 0));
     }
-    let (value, mask) = parse_raw(called, text, ports)?;
     let (bits, whole) = (value_bits(field), field.value_max());
+    let too_wide = || MatchError::OutOfRange { name, text: text.to_owned(), bits };
+    let (value, mask) = match parse_raw(called, text, ports) {
+        Err(MatchError::BadValue { .. }) if is_wide_number(text) => return Err(too_wide()),
+        raw => raw?,
+    };
     if value & !bits != 0 || mask & !whole != 0 {
-        return Err(MatchError::OutOfRange { name, text: text.to_owned(), bits });
+        return Err(too_wide());
     }
     if field.info().maskable == Maskable::Exact && mask != whole && mask != 0 {
         return Err(MatchError::Unmaskable(name));
     }
     Ok((value & mask, mask))
+}
+
+/// Reads what a match says of `nw_tos`: the whole byte, of which the ECN bits are left out, and as
+/// its mask all of the byte or nothing.
+pub(super) fn parse_tos(called: Called, text: &str) -> Result<(u128, u128), MatchError> {
+    const BYTE: u128 = 0xff;
+    if text == "*" {
+        return Ok((0, 0));
+    }
+    let pair = parse_pair(text, BYTE, integer);
+    let (value, mask) = pair.ok_or_else(|| MatchError::bad_value(called, text))?;
+    let (name, whole) = (called.name, called.field.value_max());
+    if value > BYTE {
+        return Err(MatchError::OutOfRange { name, text: text.to_owned(), bits: BYTE });
+    }
+    match mask {
+        BYTE => Ok((value & whole, whole)),
+        0 => Ok((0, 0)),
+        _ => Err(MatchError::Unmaskable(name)),
+    }
 }
 
 pub(super) fn format_value_with(
@@ -172,6 +196,19 @@ pub fn integer(text: &str) -> Option<u128> {
     };
     let unsigned = digits.starts_with(|c: char| c.is_ascii_hexdigit());
     u128::from_str_radix(digits, radix).ok().filter(|_| unsigned)
+}
+
+/// Whether a text is a number, or a number and its mask, that 128 bits do not hold.
+fn is_wide_number(text: &str) -> bool {
+    let is_number = |part: &str| {
+        let hex = part.strip_prefix("0x").or_else(|| part.strip_prefix("0X"));
+        let is_hex = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_decimal = || part.bytes().all(|byte| byte.is_ascii_digit());
+        part.len() > 32 && hex.map_or_else(is_decimal, is_hex)
+    };
+    let (value, mask) = text.split_once('/').unwrap_or((text, text));
+    (is_number(value) || is_number(mask))
+        && [value, mask].iter().all(|part| is_number(part) || integer(part).is_some())
 }
 
 fn parse_ethernet(text: &str) -> Option<u128> {

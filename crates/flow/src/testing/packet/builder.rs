@@ -93,6 +93,8 @@ pub(super) enum Transport {
 pub struct Neighbour {
     /// The ICMPv6 type.
     pub kind: u8,
+    /// What is reserved, of which an advertisement uses three bits.
+    pub reserved: u32,
     /// Whom it is about.
     pub target: [u8; 16],
     /// The source link-layer address option.
@@ -168,6 +170,13 @@ impl PacketBuilder {
     #[must_use]
     pub fn mpls(mut self, label: u32, class: u8, ttl: u8) -> Self {
         self.labels.push(label << 12 | u32::from(class) << 9 | u32::from(ttl));
+        self
+    }
+
+    /// Without MPLS labels.
+    #[must_use]
+    pub fn without_labels(mut self) -> Self {
+        self.labels.clear();
         self
     }
 
@@ -494,7 +503,8 @@ impl Ipv6 {
 
 impl Neighbour {
     fn header(&self) -> Vec<u8> {
-        let mut header = vec![self.kind, 0, 0, 0, 0, 0, 0, 0];
+        let mut header = vec![self.kind, 0, 0, 0];
+        header.extend(self.reserved.to_be_bytes());
         header.extend(self.target);
         // An option that is neither of the two, in front of them.
         header.extend([5, 1, 0, 0, 0, 0, 5, 220]);

@@ -4,7 +4,10 @@ use crate::{
     FieldId, FlowKey, FlowMask, Layers, Match, PortNo,
     extract::{VlanLimit, extract},
     layout::HEADER_WORDS,
-    rewrite::{ChecksumState, complete_checksum, pop_vlan, push_vlan, set_header},
+    rewrite::{
+        ChecksumState, MplsHeader, complete_checksum, pop_mpls, pop_vlan, push_mpls, push_vlan,
+        set_header,
+    },
 };
 
 /// Extracts the headers of any frame, and checks what holds for all of them.
@@ -48,6 +51,7 @@ pub fn fuzz_rewrite(data: &[u8]) {
         assert_eq!(written[end..], frame[end..], "padding is not touched");
     }
     check_tags(frame);
+    check_labels(frame, &layers);
     // Any place is legal to ask for; whether it is in the frame is the answer.
     let (start, offset) = (usize::from(choice[1]), usize::from(choice[2]));
     let completed = complete_checksum(&mut written, start, offset);
@@ -61,7 +65,8 @@ fn filled_key(word: u64) -> FlowKey {
 }
 
 fn check_layers(layers: &Layers, length: usize) {
-    let offsets = [layers.mpls().or_else(|| layers.network()), layers.transport(), layers.end()];
+    assert!(layers.network().is_none() || layers.network() == layers.payload());
+    let offsets = [layers.payload(), layers.transport(), layers.end()];
     let offsets: Vec<usize> = offsets.into_iter().flatten().collect();
     assert!(offsets.is_sorted() && offsets.iter().all(|offset| *offset <= length));
 }
@@ -74,6 +79,22 @@ fn check_tags(frame: &[u8]) {
         pop_vlan(&mut buffer);
     }
     assert_eq!(&buffer[4..], frame, "what was pushed is popped");
+}
+
+fn check_labels(frame: &[u8], layers: &Layers) {
+    let Some(payload) = layers.payload() else { return };
+    let before = [frame[payload - 2], frame[payload - 1]];
+    let mut buffer = [&[0; 4], frame].concat();
+    push_mpls(&mut buffer, payload, MplsHeader { ether_type: 0x8847, entry: 0x0001_0140 });
+    assert_eq!(buffer[..payload - 2], frame[..payload - 2]);
+    assert_eq!(buffer[payload - 2..payload + 4], [0x88, 0x47, 0x00, 0x01, 0x01, 0x40]);
+    pop_mpls(&mut buffer, payload, u16::from_be_bytes(before));
+    assert_eq!(&buffer[4..], frame, "what was pushed is popped");
+    // Any place is legal to ask for.
+    for payload in [0, 1, frame.len() + 1, usize::MAX] {
+        push_mpls(&mut buffer, payload, MplsHeader { ether_type: 0x8847, entry: 0 });
+        pop_mpls(&mut buffer, payload, 0x0800);
+    }
 }
 
 /// A set of writable fields: which ones by the bits of the first eight bytes, and of the rest their

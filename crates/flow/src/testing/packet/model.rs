@@ -89,6 +89,10 @@ impl PacketBuilder {
             }
             Transport::Neighbour(message) => {
                 key.set_field(FieldId::Icmpv6Type, u128::from(message.kind));
+                key.set_field(FieldId::NdReserved, u128::from(message.reserved));
+                let first = if message.source.is_some() { 1 } else { 2 };
+                let has_option = message.source.or(message.destination).is_some();
+                key.set_field(FieldId::NdOptionsType, if has_option { first } else { 0 });
                 key.set_field(FieldId::NdTarget, number(&message.target));
                 key.set_field(FieldId::NdSll, number(&message.source.unwrap_or_default()));
                 key.set_field(FieldId::NdTll, number(&message.destination.unwrap_or_default()));
@@ -148,7 +152,7 @@ impl PacketBuilder {
             Transport::Sctp { .. } => fields.extend([FieldId::SctpSrc, FieldId::SctpDst]),
             Transport::Icmp { .. } => fields.extend([FieldId::IcmpType, FieldId::IcmpCode]),
             Transport::Neighbour(message) => {
-                fields.push(FieldId::NdTarget);
+                fields.extend([FieldId::NdTarget, FieldId::NdReserved]);
                 fields.extend(message.source.map(|_| FieldId::NdSll));
                 fields.extend(message.destination.map(|_| FieldId::NdTll));
             }
@@ -282,6 +286,7 @@ impl Transport {
             (FieldId::IcmpType, Self::Icmp { kind, .. }) => *kind = low(value),
             (FieldId::IcmpCode, Self::Icmp { code, .. }) => *code = low(value),
             (FieldId::NdTarget, Self::Neighbour(message)) => message.target = octets(value),
+            (FieldId::NdReserved, Self::Neighbour(message)) => message.reserved = low(value),
             (FieldId::NdSll, Self::Neighbour(message)) => message.source = Some(octets(value)),
             (FieldId::NdTll, Self::Neighbour(message)) => message.destination = Some(octets(value)),
             (_, transport) => panic!("no {field:?} in {transport:?}"),

@@ -103,7 +103,7 @@ fn extension_contents() -> impl Strategy<Value = Vec<u8>> {
 
 fn transports(network: BoxedStrategy<PacketBuilder>) -> impl Strategy<Value = PacketBuilder> {
     let ports = any::<(u16, u16)>();
-    let neighbour = (135..137_u8, any::<([u8; 16], Option<[u8; 6]>, Option<[u8; 6]>)>());
+    let neighbour = (135..137_u8, any::<(u32, [u8; 16], Option<[u8; 6]>, Option<[u8; 6]>)>());
     let protocols = sample::select(&[47_u8, 50, 59, 103, 253]);
     prop_oneof![
         (network.clone(), ports, 0..0x1000_u16, 0..11_usize).prop_map(
@@ -114,8 +114,9 @@ fn transports(network: BoxedStrategy<PacketBuilder>) -> impl Strategy<Value = Pa
         (network.clone(), ports).prop_map(|(packet, (a, b))| packet.udp(a, b)),
         (network.clone(), ports).prop_map(|(packet, (a, b))| packet.sctp(a, b)),
         (network.clone(), 0..135_u8, any::<u8>()).prop_map(|(packet, a, b)| packet.icmp(a, b)),
-        (network.clone(), neighbour).prop_map(|(packet, (kind, (target, source, destination)))| {
-            packet.neighbour(Neighbour { kind, target, source, destination })
+        (network.clone(), neighbour).prop_map(|(packet, (kind, message))| {
+            let (reserved, target, source, destination) = message;
+            packet.neighbour(Neighbour { kind, reserved, target, source, destination })
         }),
         (network, protocols).prop_map(|(packet, protocol)| packet.protocol(protocol)),
     ]
