@@ -1,95 +1,21 @@
-//! Lookup, lookup with a mask, and insertion over random rules of prefixes and ports.
+//! Lookup, lookup with a mask, insertion, removal and the questions of flow-mods, over large tables.
 //!
-//! Rules are IPv4 with prefixes of the lengths that access lists have and, in part, ports: up to
-//! 384 masks. 100 and 1,000 rules fit the L2 cache, 100,000 do not. Half of the keys are made to
-//! match a rule. The oracle stands beside on the small sets.
+//! Tables come from `testing::workload`. 100 and 1,000 rules over up to 100 masks fit the L2 cache,
+//! 100,000 over 600 do not. Half of the packets are made to match a rule. The oracle stands beside
+//! on the small sets; Open vSwitch stands beside in `shunt-benches --bin classifier`, which also
+//! tells the bytes that a rule takes.
 
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use shunt_classifier::{Classifier, Linear, Priority, Rank, TupleSpace, Version};
-use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
+use shunt_classifier::{
+    Classifier, Linear, TupleSpace, Version,
+    testing::workload::{self, Priorities, Rules},
+};
+use shunt_flow::FlowMask;
 
-/// SplitMix64 (Steele, Lea, Flood, *Fast Splittable Pseudorandom Number Generators*, 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())]
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        let wide = u128::from(self.next()) * limit as u128;
-        usize::try_from(wide >> 64).unwrap_or(0)
-    }
-}
-
-type Rules = Vec<(Match, Rank)>;
-
-fn random_key(random: &mut Random) -> FlowKey {
-    let mut key = FlowKey::ZERO;
-    key.set_field(FieldId::InPort, 1);
-    key.set_field(FieldId::EthType, 0x0800);
-    key.set_field(FieldId::IpProto, u128::from(random.pick(&[6u8, 17])));
-    // Real sets crowd: one address in two comes from one of 64 networks.
-    for field in [FieldId::Ipv4Src, FieldId::Ipv4Dst] {
-        let network = Random(random.next() % 64).next() << 16;
-        let anywhere = random.next();
-        let address = random.pick(&[network | anywhere & 0xffff, anywhere]);
-        key.set_field(field, address.into());
-    }
-    key.set_field(FieldId::TcpSrc, random.next().into());
-    let any = random.next();
-    key.set_field(FieldId::TcpDst, random.pick(&[22, 25, 53, 80, 443, any]).into());
-    key
-}
-
-fn random_mask(random: &mut Random) -> FlowMask {
-    let mut mask = FlowMask::EMPTY;
-    mask.add_field(FieldId::EthType);
-    mask.add_field(FieldId::IpProto);
-    for field in [FieldId::Ipv4Src, FieldId::Ipv4Dst] {
-        let length = random.pick(&[0, 8, 16, 20, 23, 24, 24, 28, 32, 32]);
-        mask.add_bits(field, u128::from(!u32::MAX.checked_shr(length).unwrap_or(0)));
-    }
-    mask.add_bits(FieldId::TcpSrc, random.pick(&[0, 0, 0, 0xffff]));
-    mask.add_bits(FieldId::TcpDst, random.pick(&[0, 0xfc00, 0xffff, 0xffff]));
-    mask
-}
-
-fn random_rules(count: u64) -> Rules {
-    let mut random = Random(count);
-    (0..count)
-        .map(|age| {
-            let matching = Match::new(&random_key(&mut random), &random_mask(&mut random));
-            let bits_count = FlowMask::from(matching.mask()).bits_count();
-            let priority = Priority::new(u16::try_from(bits_count).unwrap_or(u16::MAX));
-            (matching, Rank { priority, age })
-        })
-        .collect()
-}
-
-fn random_keys(rules: &Rules) -> Vec<FlowKey> {
-    let mut random = Random(0);
-    let key = |_| {
-        let mut key = random_key(&mut random);
-        if random.pick(&[true, false]) {
-            let (matching, _) = &rules[random.below(rules.len())];
-            let (value, mask) = (matching.key(), FlowMask::from(matching.mask()));
-            let words = key.words_mut().iter_mut().zip(value.words()).zip(mask.words());
-            words.for_each(|((key, value), mask)| *key = *key & !mask | value);
-        }
-        key
-    };
-    (0..4096).map(key).collect()
-}
+const SIZES: &[(&str, usize, usize)] =
+    &[("100", 100, 10), ("1k", 1000, 100), ("100k", 100_000, 600)];
 
 fn filled<C: Classifier<u64>>(mut table: C, rules: &Rules) -> C {
     for (matching, rank) in rules {
@@ -104,8 +30,8 @@ fn bench_lookup(
     table: &impl Classifier<u64>,
     rules: &Rules,
 ) {
-    let keys = random_keys(rules);
-    let mut next = keys.iter().cycle();
+    let packets = workload::packets(16_384, rules);
+    let mut next = packets.iter().cycle();
     let mut group = criterion.benchmark_group(name);
     group.throughput(Throughput::Elements(1));
     group.bench_function("lookup", |bencher| {
@@ -124,30 +50,65 @@ fn bench_lookup(
 }
 
 fn lookups(criterion: &mut Criterion) {
-    for (size, count) in [("100", 100), ("1k", 1000), ("100k", 100_000)] {
-        let rules = random_rules(count);
-        let table = filled(TupleSpace::new(1), &rules);
-        bench_lookup(criterion, &format!("tuple_space/{size}"), &table, &rules);
-        if count <= 1000 {
-            let table = filled(Linear::new(), &rules);
-            bench_lookup(criterion, &format!("linear/{size}"), &table, &rules);
+    for (size, rules_count, masks_count) in SIZES {
+        for priorities in [Priorities::Random, Priorities::Specific] {
+            let rules = workload::rules(*rules_count, *masks_count, priorities);
+            let table = filled(TupleSpace::new(1), &rules);
+            bench_lookup(criterion, &format!("tuple_space/{size}/{priorities:?}"), &table, &rules);
+            if *rules_count <= 1000 {
+                let table = filled(Linear::new(), &rules);
+                bench_lookup(criterion, &format!("linear/{size}/{priorities:?}"), &table, &rules);
+            }
         }
     }
 }
 
-fn inserts(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("tuple_space/insert");
-    for (size, count) in [("1k", 1000), ("100k", 100_000)] {
-        let rules = random_rules(count);
-        group.throughput(Throughput::Elements(count));
+fn changes(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("tuple_space/change");
+    for (size, rules_count, masks_count) in SIZES {
+        let rules = workload::rules(*rules_count, *masks_count, Priorities::Random);
+        group.throughput(Throughput::Elements(*rules_count as u64));
         group.sample_size(10);
-        group.bench_function(size, |bencher| {
+        group.bench_function(format!("insert/{size}"), |bencher| {
             let empty = || TupleSpace::new(1);
             bencher.iter_batched(empty, |table| filled(table, &rules), BatchSize::PerIteration);
+        });
+        group.bench_function(format!("remove/{size}"), |bencher| {
+            let full = || filled(TupleSpace::new(1), &rules);
+            let empty = |mut table: TupleSpace<u64>| {
+                for (matching, rank) in &rules {
+                    table.remove(matching, *rank, Version::ZERO);
+                }
+                table.reclaim(Version::ZERO);
+                table
+            };
+            bencher.iter_batched(full, empty, BatchSize::PerIteration);
         });
     }
     group.finish();
 }
 
-criterion_group!(benches, lookups, inserts);
+/// What a flow-mod asks of a table before it changes it, for rules that the table has.
+fn questions(criterion: &mut Criterion) {
+    let rules = workload::rules(100_000, 600, Priorities::Random);
+    let table = filled(TupleSpace::new(1), &rules);
+    let mut next = rules.iter().cycle();
+    let mut group = criterion.benchmark_group("tuple_space/question");
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("overlaps", |bencher| {
+        bencher.iter(|| {
+            let asked = next.next().map(black_box);
+            asked.map(|(matching, rank)| table.overlaps(matching, rank.priority, Version::ZERO))
+        });
+    });
+    group.bench_function("rules_within", |bencher| {
+        bencher.iter(|| {
+            let asked = next.next().map(black_box);
+            asked.map(|(matching, _)| table.rules_within(matching, Version::ZERO).count())
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, lookups, changes, questions);
 criterion_main!(benches);

@@ -88,6 +88,26 @@ pub trait Classifier<R> {
     /// Every key that agrees with `key` under the bits added gets the same answer.
     fn lookup_masked(&self, key: &FlowKey, version: Version, mask: &mut FlowMask) -> Option<&R>;
 
+    /// Every rule that `version` sees and that matches `key`, in the total order, as far as it is
+    /// asked for.
+    fn matches<'a>(&'a self, key: &FlowKey, version: Version) -> impl Matches<'a, R>
+    where
+        R: 'a;
+
+    /// Whether `version` sees a rule of this priority that matches a key that `matching` matches
+    /// too (OpenFlow's `CHECK_OVERLAP`).
+    fn overlaps(&self, matching: &Match, priority: Priority, version: Version) -> bool;
+
+    /// Every rule that `version` sees and that matches no key beyond those of `matching`, in no
+    /// particular order (OpenFlow's non-strict match).
+    fn rules_within<'a>(
+        &'a self,
+        matching: &Match,
+        version: Version,
+    ) -> impl Iterator<Item = (&'a Match, Rank, &'a R)>
+    where
+        R: 'a;
+
     /// Every rule that `version` sees, in no particular order.
     fn rules<'a>(&'a self, version: Version) -> impl Iterator<Item = (&'a Match, Rank, &'a R)>
     where
@@ -100,4 +120,18 @@ pub trait Classifier<R> {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// The rules that match one key, the highest-ranking first.
+///
+/// It is asked for one rule after another, because the caller knows only then how far it has to
+/// look: a rule that decides alone ends the search; one that is part of a conjunction asks for the
+/// others of its priority, and for no more.
+pub trait Matches<'a, R> {
+    /// The next rule, if its priority is at least `floor`; adds to `mask` bits that this depended
+    /// on.
+    ///
+    /// For every key that agrees under the bits added so far, the calls so far have the same
+    /// answers. After `None` a lower floor may find more.
+    fn next_masked(&mut self, floor: Priority, mask: &mut FlowMask) -> Option<(Rank, &'a R)>;
 }

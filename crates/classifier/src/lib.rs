@@ -56,7 +56,7 @@ mod tuple_space;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use contract::{Classifier, Priority, Rank};
+pub use contract::{Classifier, Matches, Priority, Rank};
 pub use linear::Linear;
 pub use tuple_space::TupleSpace;
 pub use version::{Lifetime, Version};

@@ -4,7 +4,7 @@
 
 use shunt_flow::{FlowKey, FlowMask, Match};
 
-use crate::{Classifier, Lifetime, Priority, Rank, Version};
+use crate::{Classifier, Lifetime, Matches, Priority, Rank, Version};
 
 /// A classifier that scans a list of rules.
 ///
@@ -83,6 +83,32 @@ impl<R: Clone> Classifier<R> for Linear<R> {
         best.map(|listed| &listed.rule)
     }
 
+    fn matches<'a>(&'a self, key: &FlowKey, version: Version) -> impl Matches<'a, R>
+    where
+        R: 'a,
+    {
+        let mut listed: Vec<_> = self.visible(version).collect();
+        listed.sort_by_key(|listed| listed.rank);
+        LinearMatches { key, listed }
+    }
+
+    fn overlaps(&self, matching: &Match, priority: Priority, version: Version) -> bool {
+        let mut same = self.visible(version).filter(|listed| listed.rank.priority == priority);
+        same.any(|listed| listed.matching.overlaps(matching))
+    }
+
+    fn rules_within<'a>(
+        &'a self,
+        matching: &Match,
+        version: Version,
+    ) -> impl Iterator<Item = (&'a Match, Rank, &'a R)>
+    where
+        R: 'a,
+    {
+        let within = self.visible(version).filter(|listed| listed.matching.is_within(matching));
+        within.map(|listed| (&listed.matching, listed.rank, &listed.rule))
+    }
+
     fn rules<'a>(&'a self, version: Version) -> impl Iterator<Item = (&'a Match, Rank, &'a R)>
     where
         R: 'a,
@@ -92,5 +118,23 @@ impl<R: Clone> Classifier<R> for Linear<R> {
 
     fn len(&self) -> usize {
         self.rules.len()
+    }
+}
+
+/// The rules that were not compared with a key yet, the highest-ranking last.
+struct LinearMatches<'a, 'k, R> {
+    key: &'k FlowKey,
+    listed: Vec<&'a Listed<R>>,
+}
+
+impl<'a, R> Matches<'a, R> for LinearMatches<'a, '_, R> {
+    fn next_masked(&mut self, floor: Priority, mask: &mut FlowMask) -> Option<(Rank, &'a R)> {
+        while let Some(listed) = self.listed.pop_if(|listed| listed.rank.priority >= floor) {
+            mask.add_sparse(listed.matching.mask());
+            if listed.matching.matches(self.key) {
+                return Some((listed.rank, &listed.rule));
+            }
+        }
+        None
     }
 }

@@ -1,6 +1,6 @@
 //! One suite of cases for every classifier.
 
-use shunt_classifier::{Classifier, Linear, Priority, Rank, TupleSpace, Version};
+use shunt_classifier::{Classifier, Linear, Matches, Priority, Rank, TupleSpace, Version};
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
 
 /// Runs every case over every implementation.
@@ -26,6 +26,10 @@ suite!(
     reclaiming_forgets_what_no_version_sees_and_nothing_else,
     versions_may_end_out_of_order,
     a_table_can_be_emptied_and_filled_again,
+    matches_come_one_after_another_down_to_a_floor,
+    a_match_that_is_not_asked_for_leaves_no_bits,
+    rules_overlap_where_a_packet_can_match_both,
+    rules_within_a_match_are_those_of_no_other_packet,
 );
 
 fn key(fields: &[(FieldId, u128)]) -> FlowKey {
@@ -232,4 +236,64 @@ fn a_table_can_be_emptied_and_filled_again(table: &mut impl Classifier<u32>) {
         assert!(table.is_empty());
         assert_eq!(answer(table, &packet_to(0x0a00_0000), V[2]), None);
     }
+}
+
+fn matches_come_one_after_another_down_to_a_floor(table: &mut impl Classifier<u32>) {
+    table.insert(prefix(0x0a01_0000, 16), rank(5, 0), V[0], 1);
+    table.insert(prefix(0x0a01_0200, 24), rank(5, 1), V[0], 2);
+    table.insert(prefix(0x0a00_0000, 8), rank(7, 2), V[0], 3);
+    table.insert(prefix(0x0b00_0000, 8), rank(6, 3), V[0], 4);
+    table.insert(Match::any(), rank(1, 4), V[0], 5);
+    table.insert(Match::any(), rank(6, 5), V[1], 6);
+    let packet = packet_to(0x0a01_0203);
+    let mut matches = table.matches(&packet, V[0]);
+    let mut mask = FlowMask::EMPTY;
+    let mut next = |floor| {
+        let found = matches.next_masked(Priority::new(floor), &mut mask);
+        found.map(|(rank, rule)| (rank.priority.number(), *rule))
+    };
+    assert_eq!([next(0), next(5), next(5)], [Some((7, 3)), Some((5, 1)), Some((5, 2))]);
+    assert_eq!([next(5), next(2), next(0), next(0)], [None, None, Some((1, 5)), None]);
+}
+
+fn a_match_that_is_not_asked_for_leaves_no_bits(table: &mut impl Classifier<u32>) {
+    table.insert(prefix(0x0a00_0000, 8), rank(7, 0), V[0], 1);
+    table.insert(prefix(0x0a01_0000, 16), rank(5, 1), V[0], 2);
+    let packet = packet_to(0x0a01_0203);
+    let mut matches = table.matches(&packet, V[0]);
+    let mut mask = FlowMask::EMPTY;
+    assert_eq!(matches.next_masked(Priority::new(0), &mut mask), Some((rank(7, 0), &1)));
+    assert_eq!(matches.next_masked(Priority::new(6), &mut mask), None);
+    assert_eq!(mask, FlowMask::from(prefix(0, 8).mask()));
+}
+
+fn rules_overlap_where_a_packet_can_match_both(table: &mut impl Classifier<u32>) {
+    table.insert(prefix(0x0a01_0000, 16), rank(5, 0), V[1], 1);
+    let overlaps = |matching: &Match, priority, version| {
+        table.overlaps(matching, Priority::new(priority), version)
+    };
+    assert!(overlaps(&prefix(0x0a01_0200, 24), 5, V[1]));
+    assert!(overlaps(&prefix(0x0a00_0000, 8), 5, V[1]));
+    assert!(overlaps(&exact(&[(FieldId::InPort, 1)]), 5, V[1]));
+    assert!(!overlaps(&prefix(0x0a02_0200, 24), 5, V[1]));
+    assert!(!overlaps(&prefix(0x0b00_0000, 8), 5, V[1]));
+    assert!(!overlaps(&prefix(0x0a01_0200, 24), 6, V[1]));
+    assert!(!overlaps(&prefix(0x0a01_0200, 24), 5, V[0]));
+}
+
+fn rules_within_a_match_are_those_of_no_other_packet(table: &mut impl Classifier<u32>) {
+    table.insert(prefix(0x0a01_0000, 16), rank(5, 0), V[0], 1);
+    table.insert(prefix(0x0a01_0200, 24), rank(6, 1), V[0], 2);
+    table.insert(prefix(0x0b01_0200, 24), rank(6, 2), V[0], 3);
+    table.insert(exact(&[(FieldId::InPort, 1)]), rank(7, 3), V[1], 4);
+    let within = |matching: &Match, version| {
+        let mut rules: Vec<_> = table.rules_within(matching, version).map(|(.., r)| *r).collect();
+        rules.sort_unstable();
+        rules
+    };
+    assert_eq!(within(&prefix(0x0a01_0000, 16), V[0]), [1, 2]);
+    assert_eq!(within(&prefix(0x0a01_0200, 24), V[0]), [2]);
+    assert_eq!(within(&prefix(0x0a01_0200, 25), V[0]), [0; 0]);
+    assert_eq!(within(&Match::any(), V[0]), [1, 2, 3]);
+    assert_eq!(within(&Match::any(), V[1]), [1, 2, 3, 4]);
 }

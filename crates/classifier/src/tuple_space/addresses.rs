@@ -7,10 +7,9 @@
 //! A rule whose mask has holes is in a trie with the leading ones of its mask: a rule that matches
 //! has that prefix, whatever else it looks at.
 
-use std::ops::Range;
-
 use shunt_flow::{FieldId, FlowKey, FlowMask, SparseMask};
 
+use super::blocks::Block;
 use crate::trie::{Prefixes, Trie, leading_ones};
 
 /// One trie per address field.
@@ -25,14 +24,17 @@ pub(super) struct AddressTries {
 pub(super) struct PrefixLengths([u8; FIELDS.len()]);
 
 /// What the tries say of one packet, asked for at most once per field.
-pub(super) struct AddressWalks<'a> {
+pub(super) struct AddressWalks<'a, 'k> {
     tries: &'a AddressTries,
-    key: &'a FlowKey,
-    fields: Range<usize>,
-    found: [Option<Prefixes>; FIELDS.len()],
-    /// For each field a number of leading bits that the lookup depends on already, so that a
-    /// proof within them is free.
-    paid_bits: [u8; FIELDS.len()],
+    key: &'k FlowKey,
+    sides: Option<[Side; 2]>,
+}
+
+/// One of the two address fields of a packet's type.
+#[derive(Clone, Copy, Debug)]
+struct Side {
+    field: usize,
+    found: Option<Prefixes>,
 }
 
 impl AddressTries {
@@ -52,85 +54,135 @@ impl AddressTries {
         }
     }
 
-    pub(super) fn walks<'a>(&'a self, key: &'a FlowKey) -> AddressWalks<'a> {
-        AddressWalks {
-            tries: self,
-            key,
-            fields: fields_present(key),
-            found: [None; FIELDS.len()],
-            paid_bits: [0; FIELDS.len()],
-        }
+    pub(super) fn walks<'a, 'k>(&'a self, key: &'k FlowKey) -> AddressWalks<'a, 'k> {
+        let side = |field| Side { field, found: None };
+        let sides = fields_present(key).map(|fields| fields.map(side));
+        AddressWalks { tries: self, key, sides }
     }
 }
 
 impl PrefixLengths {
-    #[expect(clippy::cast_possible_truncation, reason = "at most 128")]
     pub(super) fn of(mask: &SparseMask) -> Self {
         let mask = FlowMask::from(mask);
-        Self(FIELDS.map(|field| left_aligned(mask.field(field), field).leading_ones() as u8))
+        Self(FIELDS.map(|field| leading_ones_count(&mask, field)))
     }
 
-    fn used(self) -> impl Iterator<Item = (usize, u8)> {
+    /// The fields that are looked at, and how far.
+    pub(super) fn used(self) -> impl Iterator<Item = (usize, u8)> {
         self.0.into_iter().enumerate().filter(|(_, length)| *length > 0)
     }
 }
 
-impl AddressWalks<'_> {
-    /// Whether bits that are paid for prove that no rule with prefixes of these lengths matches.
-    pub(super) fn exclude_free(&mut self, lengths: PrefixLengths) -> bool {
-        self.fields.clone().any(|index| {
-            let absence = self.absence(index, lengths);
-            absence.is_some_and(|bits_count| bits_count <= self.paid_bits[index])
+impl AddressWalks<'_, '_> {
+    /// The places of a block that the tries exclude: by the source, and by the target.
+    pub(super) fn excluded(&mut self, block: &Block) -> [u64; 2] {
+        [0, 1].map(|side| self.select(block, side, |_| true))
+    }
+
+    /// The places of a block that the first `counts` bits of the addresses exclude.
+    pub(super) fn excluded_by(&mut self, block: &Block, counts: [u8; 2]) -> u64 {
+        self.select(block, 0, |count| count <= counts[0])
+            | self.select(block, 1, |count| count <= counts[1])
+    }
+
+    /// Adds the proof that a place of a block is excluded: of the addresses that exclude it, the
+    /// one that adds fewer bits.
+    pub(super) fn prove(&mut self, block: &Block, place: u64, mask: &mut FlowMask) {
+        let proofs = [0, 1].into_iter().filter_map(|side| {
+            let prefixes = self.prefixes(block, side)?;
+            let mut lengths = block.lengths(self.field(side)).iter();
+            let (length, _) = lengths.find(|(_, members)| members & place != 0)?;
+            let count = prefixes.absence(*length)?;
+            Some((self.added_bits_count(side, count, mask), side, count))
+        });
+        if let Some((_, side, count)) = proofs.min() {
+            self.add(side, count, mask);
+        }
+    }
+
+    /// How many leading bits of each address a mask has, together with the type.
+    pub(super) fn counts_in(&self, mask: &FlowMask) -> [u8; 2] {
+        let has_type = mask.field(FieldId::EthType) == FieldId::EthType.value_max();
+        let Some(sides) = self.sides.filter(|_| has_type) else { return [0; 2] };
+        sides.map(|side| leading_ones_count(mask, FIELDS[side.field]))
+    }
+
+    /// How many bits [`Self::add`] would add, besides those of the type.
+    fn added_bits_count(&self, side: usize, count: u8, mask: &FlowMask) -> u32 {
+        let field = FIELDS[self.field(side)];
+        (leading_bits(field, count) & !mask.field(field)).count_ones()
+    }
+
+    /// Adds so many leading bits of one of the addresses to a mask.
+    ///
+    /// They are a proof without the type, but an address without its type is nothing that a match
+    /// of OpenFlow, or a table in hardware, could say.
+    fn add(&self, side: usize, count: u8, mask: &mut FlowMask) {
+        let Some(sides) = self.sides.filter(|_| count > 0) else { return };
+        mask.add_field(FieldId::EthType);
+        let field = FIELDS[sides[side].field];
+        mask.add_bits(field, leading_bits(field, count));
+    }
+
+    /// The places whose prefix length the packet's address does not have, where the bits that
+    /// prove that are as many as is wanted.
+    fn select(&mut self, block: &Block, side: usize, wanted: impl Fn(u8) -> bool) -> u64 {
+        let Some(prefixes) = self.prefixes(block, side) else { return 0 };
+        let is_selected = |length| prefixes.absence(length).is_some_and(&wanted);
+        let lengths = block.lengths(self.field(side)).iter();
+        lengths.fold(0, |places, (length, members)| {
+            places | if is_selected(*length) { *members } else { 0 }
         })
     }
 
-    /// Whether the tries prove that no rule with prefixes of these lengths matches. If so, adds
-    /// the proof to `mask`: of the fields that prove it, the one that adds the fewest bits.
-    pub(super) fn exclude(&mut self, lengths: PrefixLengths, mask: &mut FlowMask) -> bool {
-        let proofs = self.fields.clone().filter_map(|index| {
-            let count = self.absence(index, lengths)?;
-            let bits = leading_bits(FIELDS[index], count);
-            let added_count = (bits & !mask.field(FIELDS[index])).count_ones();
-            Some((index, count, added_count))
-        });
-        let cheapest = proofs.min_by_key(|(_, _, added_count)| *added_count);
-        let Some((index, count, _)) = cheapest else { return false };
-        // The proof stands without the type, but an address without its type is nothing that a
-        // match of OpenFlow, or a table in hardware, could say.
-        mask.add_field(FieldId::EthType);
-        mask.add_bits(FIELDS[index], leading_bits(FIELDS[index], count));
-        self.paid_bits[index] = self.paid_bits[index].max(count);
-        true
+    /// What a trie says, if a place of the block asks for it.
+    fn prefixes(&mut self, block: &Block, side: usize) -> Option<Prefixes> {
+        let Self { tries, key, sides } = self;
+        let side = &mut sides.as_mut()?[side];
+        if block.lengths(side.field).is_empty() {
+            return None;
+        }
+        let field = FIELDS[side.field];
+        let walk = || tries.tries[side.field].prefixes(left_aligned(key.field(field), field));
+        Some(*side.found.get_or_insert_with(walk))
     }
 
-    /// If no rule of the table has the packet's prefix of the length that a mask has in a field:
-    /// how many leading bits prove that.
-    fn absence(&mut self, index: usize, lengths: PrefixLengths) -> Option<u8> {
-        let length = lengths.0[index];
-        if length == 0 { None } else { self.prefixes(index).absence(length) }
-    }
-
-    fn prefixes(&mut self, index: usize) -> Prefixes {
-        let walk = || {
-            self.tries.tries[index]
-                .prefixes(left_aligned(self.key.field(FIELDS[index]), FIELDS[index]))
-        };
-        *self.found[index].get_or_insert_with(walk)
+    fn field(&self, side: usize) -> usize {
+        self.sides.map_or(0, |sides| sides[side].field)
     }
 }
 
+/// For each address that a mask looks at: the part of the mask that does.
+pub(super) fn address_parts(mask: &SparseMask) -> impl Iterator<Item = SparseMask> + use<> {
+    let mask = FlowMask::from(mask);
+    let part = move |field| {
+        let mut part = FlowMask::EMPTY;
+        part.add_bits(field, mask.field(field));
+        SparseMask::from(&part)
+    };
+    FIELDS.into_iter().map(part).filter(|part| !part.is_empty())
+}
+
+/// Number of address fields.
+pub(super) const FIELDS_COUNT: usize = 4;
+
 /// The fields that have a trie. ARP's addresses share their places with those of IPv4, and so
 /// their tries.
-const FIELDS: [FieldId; 4] =
+const FIELDS: [FieldId; FIELDS_COUNT] =
     [FieldId::Ipv4Src, FieldId::Ipv4Dst, FieldId::Ipv6Src, FieldId::Ipv6Dst];
 
-/// Which of [`FIELDS`] a packet of this Ethernet type has.
-fn fields_present(key: &FlowKey) -> Range<usize> {
+/// Which two of [`FIELDS`] a packet of this Ethernet type has.
+fn fields_present(key: &FlowKey) -> Option<[usize; 2]> {
     match key.field(FieldId::EthType) {
-        0x0800 | 0x0806 | 0x8035 => 0..2,
-        0x86dd => 2..4,
-        _ => 0..0,
+        0x0800 | 0x0806 | 0x8035 => Some([0, 1]),
+        0x86dd => Some([2, 3]),
+        _ => None,
     }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "at most 128")]
+fn leading_ones_count(mask: &FlowMask, field: FieldId) -> u8 {
+    left_aligned(mask.field(field), field).leading_ones() as u8
 }
 
 fn left_aligned(value: u128, field: FieldId) -> u128 {

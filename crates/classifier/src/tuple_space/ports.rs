@@ -6,7 +6,6 @@
 
 use shunt_flow::{FlowKey, SparseMask, layout::word};
 
-use super::words::MaskWord;
 use crate::trie::Trie;
 
 /// The ports of the rules of a subtable whose mask looks at ports.
@@ -45,8 +44,7 @@ impl PortTrie {
     }
 
     fn value(&self, key: &FlowKey) -> u128 {
-        let ports = MaskWord { index: usize::from(word::TRANSPORT), bits: self.mask };
-        u128::from(ports.apply(key)) << 64
+        u128::from(key.words()[usize::from(word::TRANSPORT)] & self.mask) << 64
     }
 }
 

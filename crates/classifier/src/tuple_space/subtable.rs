@@ -2,31 +2,29 @@
 
 use std::collections::BTreeMap;
 
-use foldhash::fast::FixedState;
 use hashbrown::{HashTable, hash_table::Entry};
-use shunt_flow::{FlowKey, FlowMask, Match, SparseMask, layout::Stage};
+use shunt_flow::{FlowKey, FlowMask, Match, SparseMask};
 
 use super::{
-    addresses::{AddressWalks, PrefixLengths},
+    addresses::PrefixLengths,
+    gates::GateId,
     ports::{PORTS, PortTrie},
-    stage::StageIndex,
-    words::{MaskWord, Scan},
+    stages::Stages,
+    words::{Hashing, MaskWord, add_words, has_words},
 };
 use crate::{Lifetime, Priority, Rank, Version};
 
 /// All rules with one mask, by their value under it.
 ///
-/// Stages, ports and ranks cover every rule that is held, whether or not a version sees it.
+/// Ports and ranks cover every rule that is held, whether or not a version sees it.
 #[derive(Clone, Debug)]
 pub(super) struct Subtable<R> {
     words: Box<[MaskWord]>,
-    /// One index for each stage that has words, but the last: that one is `chains` itself.
-    stages: Vec<StageIndex>,
-    /// How many of the stages come before the addresses.
-    stages_before_addresses: usize,
-    prefix_lengths: PrefixLengths,
     chains: HashTable<Chain<R>>,
     ports: Option<PortTrie>,
+    stages: Stages,
+    gate: Option<GateId>,
+    prefix_lengths: PrefixLengths,
     /// How many rules hold each rank: more than one where a rule replaced another in its place.
     ranks: BTreeMap<Rank, u32>,
     mask: SparseMask,
@@ -34,7 +32,7 @@ pub(super) struct Subtable<R> {
 
 /// The rules of one value, the highest rank first; never empty.
 #[derive(Clone, Debug)]
-struct Chain<R> {
+pub(super) struct Chain<R> {
     hash: u64,
     rules: Vec<Held<R>>,
 }
@@ -48,35 +46,15 @@ pub(super) struct Held<R> {
     pub(super) rule: R,
 }
 
-/// One lookup: what it asks for, and what it has read so far.
-pub(super) struct Search<'a> {
-    pub(super) key: &'a FlowKey,
-    pub(super) version: Version,
-    pub(super) hashing: &'a FixedState,
-    pub(super) addresses: AddressWalks<'a>,
-    /// Where the bits that the answer depends on are added.
-    pub(super) mask: &'a mut FlowMask,
-}
-
 impl<R> Subtable<R> {
-    pub(super) fn new(mask: SparseMask) -> Self {
-        let words = MaskWord::all(&mask);
-        let mut ends = vec![];
-        let mut stages_before_addresses = 0;
-        for stage in [Stage::Metadata, Stage::Link, Stage::Network] {
-            let end = mask.words_until(stage);
-            if end > ends.last().copied().unwrap_or(0) && end < words.len() {
-                ends.push(end);
-                stages_before_addresses += usize::from(stage < Stage::Network);
-            }
-        }
+    pub(super) fn new(mask: SparseMask, gate: Option<GateId>, hashing: &Hashing) -> Self {
         Self {
-            words,
-            stages: ends.into_iter().map(StageIndex::new).collect(),
-            stages_before_addresses,
-            prefix_lengths: PrefixLengths::of(&mask),
+            words: hashing.words(&mask),
             chains: HashTable::new(),
             ports: PortTrie::new(&mask),
+            stages: Stages::new(&mask, hashing),
+            gate,
+            prefix_lengths: PrefixLengths::of(&mask),
             ranks: BTreeMap::new(),
             mask,
         }
@@ -84,6 +62,18 @@ impl<R> Subtable<R> {
 
     pub(super) const fn mask(&self) -> &SparseMask {
         &self.mask
+    }
+
+    pub(super) const fn words(&self) -> &[MaskWord] {
+        &self.words
+    }
+
+    pub(super) const fn stages(&self) -> &Stages {
+        &self.stages
+    }
+
+    pub(super) const fn gate(&self) -> Option<GateId> {
+        self.gate
     }
 
     pub(super) const fn prefix_lengths(&self) -> PrefixLengths {
@@ -95,64 +85,63 @@ impl<R> Subtable<R> {
         self.ranks.last_key_value().map(|(rank, _)| *rank)
     }
 
-    /// Every rule held.
-    pub(super) fn rules(&self) -> impl Iterator<Item = &Held<R>> {
-        self.chains.iter().flat_map(|chain| &chain.rules)
+    /// Whether a rule of this priority is held.
+    pub(super) fn has_priority(&self, priority: Priority) -> bool {
+        let (least, most) = (Rank { priority, age: u64::MAX }, Rank { priority, age: 0 });
+        self.ranks.range(least..=most).next().is_some()
     }
 
-    /// The highest-ranking rule for the key of a search.
-    pub(super) fn find(&self, search: &mut Search<'_>) -> Option<&Held<R>> {
-        let mut scan = Scan::new(search.key, &self.words, search.hashing);
-        let (before, after) = self.stages.split_at(self.stages_before_addresses);
-        if let Some(stage) = first_without(before, &mut scan) {
-            search.depends_on(&self.words[..stage.words_count()]);
-            return None;
-        }
-        if search.addresses.exclude(self.prefix_lengths, search.mask) {
-            return None;
-        }
-        if let Some(stage) = first_without(after, &mut scan) {
-            search.depends_on(&self.words[..stage.words_count()]);
-            return None;
-        }
-        match self.chain(search.key, scan.hash_until(self.words.len())) {
-            Some(chain) => {
-                search.depends_on(&self.words);
-                chain.rules.iter().find(|held| held.lifetime.is_visible(search.version))
-            }
-            None => {
-                self.add_absence(search);
-                None
-            }
-        }
+    /// Every rule held, by value.
+    pub(super) fn chains(&self) -> impl Iterator<Item = &Chain<R>> {
+        self.chains.iter()
     }
 
-    /// The rules of exactly this value that `version` sees with this priority, the oldest first.
-    pub(super) fn find_exact(
+    /// The rules that have the value of a key.
+    pub(super) fn chain(&self, key: &FlowKey, hashing: &Hashing) -> Option<&Chain<R>> {
+        let hash = hashing.hash(&self.words, key);
+        self.chains.find(hash, |chain| {
+            let value = self.words.iter().map(|word| word.apply(key));
+            chain.hash == hash && value.eq(chain.value().iter().copied())
+        })
+    }
+
+    /// As [`Self::chain`], and adds to a mask the bits that prove what came of it.
+    pub(super) fn chain_masked(
         &self,
-        matching: &Match,
-        priority: Priority,
-        version: Version,
-        hashing: &FixedState,
-    ) -> Option<&Held<R>> {
-        let key = matching.key();
-        let chain = self.chain(&key, self.hash(&key, hashing))?;
+        key: &FlowKey,
+        hashing: &Hashing,
+        mask: &mut FlowMask,
+    ) -> Option<&Chain<R>> {
+        if self.stages.lacking(key, hashing).is_some() {
+            self.stages.prove_lacking(key, hashing, mask);
+            return None;
+        }
+        let chain = self.chain(key, hashing);
+        if chain.is_some() {
+            add_words(mask, &self.words);
+        } else if !has_words(mask, &self.words) && !self.stages.prove_behind(key, hashing, mask) {
+            self.add_absence(key, mask);
+        }
         chain
-            .rules
-            .iter()
-            .find(|held| held.rank.priority == priority && held.lifetime.is_visible(version))
     }
 
-    pub(super) fn insert(&mut self, key: &FlowKey, held: Held<R>, hashing: &FixedState) {
-        let mut scan = Scan::new(key, &self.words, hashing);
-        for stage in &mut self.stages {
-            stage.insert(scan.hash_until(stage.words_count()));
-        }
+    /// Adds the bits that prove that no rule has the whole value of a key.
+    fn add_absence(&self, key: &FlowKey, mask: &mut FlowMask) {
+        let Some((ports, (last, words))) = self.ports.as_ref().zip(self.words.split_last()) else {
+            add_words(mask, &self.words);
+            return;
+        };
+        add_words(mask, words);
+        mask.words_mut()[last.index] |= last.bits & !PORTS | ports.proof(key);
+    }
+
+    pub(super) fn insert(&mut self, key: &FlowKey, held: Held<R>, hashing: &Hashing) {
         if let Some(ports) = &mut self.ports {
             ports.insert(key);
         }
+        self.stages.insert(key, hashing);
         *self.ranks.entry(held.rank).or_insert(0) += 1;
-        let hash = scan.hash_until(self.words.len());
+        let hash = hashing.hash(&self.words, key);
         let same = |chain: &Chain<R>| chain.hash == hash && chain.value() == held.matching.value();
         match self.chains.entry(hash, same, |chain| chain.hash) {
             Entry::Occupied(mut entry) => entry.get_mut().insert(held),
@@ -169,9 +158,9 @@ impl<R> Subtable<R> {
         matching: &Match,
         rank: Rank,
         removed: Version,
-        hashing: &FixedState,
+        hashing: &Hashing,
     ) -> Option<(&R, u64)> {
-        let hash = self.hash(&matching.key(), hashing);
+        let hash = hashing.hash(&self.words, &matching.key());
         let same = |chain: &Chain<R>| chain.hash == hash && chain.value() == matching.value();
         let chain = self.chains.find_mut(hash, same)?;
         let is_meant = |held: &&mut Held<R>| held.rank == rank && held.lifetime.removed.is_none();
@@ -185,7 +174,7 @@ impl<R> Subtable<R> {
         &mut self,
         hash: u64,
         oldest: Version,
-        hashing: &FixedState,
+        hashing: &Hashing,
     ) -> Option<Held<R>> {
         let ended =
             |chain: &Chain<R>| chain.rules.iter().position(|held| held.lifetime.is_over(oldest));
@@ -200,13 +189,17 @@ impl<R> Subtable<R> {
         Some(held)
     }
 
+    /// Gives back what the hash table grew to, once no rule is held.
+    pub(super) fn clear(&mut self, hashing: &Hashing) {
+        self.chains = HashTable::new();
+        self.stages = Stages::new(&self.mask, hashing);
+        self.ports = PortTrie::new(&self.mask);
+    }
+
     /// Takes a rule out of everything but its chain.
-    fn forget(&mut self, held: &Held<R>, hashing: &FixedState) {
+    fn forget(&mut self, held: &Held<R>, hashing: &Hashing) {
         let key = held.matching.key();
-        let mut scan = Scan::new(&key, &self.words, hashing);
-        for stage in &mut self.stages {
-            stage.remove(scan.hash_until(stage.words_count()));
-        }
+        self.stages.remove(&key, hashing);
         if let Some(ports) = &mut self.ports {
             ports.remove(&key);
         }
@@ -217,48 +210,21 @@ impl<R> Subtable<R> {
             }
         }
     }
-
-    fn hash(&self, key: &FlowKey, hashing: &FixedState) -> u64 {
-        Scan::new(key, &self.words, hashing).hash_until(self.words.len())
-    }
-
-    fn chain(&self, key: &FlowKey, hash: u64) -> Option<&Chain<R>> {
-        self.chains.find(hash, |chain| {
-            let value = self.words.iter().map(|word| word.apply(key));
-            chain.hash == hash && value.eq(chain.value().iter().copied())
-        })
-    }
-
-    /// Adds the bits that prove that no rule has the whole value of the key.
-    fn add_absence(&self, search: &mut Search<'_>) {
-        let Some((ports, (last, words))) = self.ports.as_ref().zip(self.words.split_last()) else {
-            search.depends_on(&self.words);
-            return;
-        };
-        search.depends_on(words);
-        let bits = last.bits & !PORTS | ports.proof(search.key);
-        search.depends_on(&[MaskWord { bits, ..*last }]);
-    }
 }
 
 impl<R> Chain<R> {
-    fn value(&self) -> &[u64] {
+    /// What the rules have under their mask, one word per word of it.
+    pub(super) fn value(&self) -> &[u64] {
         self.rules.first().map_or(&[], |held| held.matching.value())
+    }
+
+    /// The rules that a version sees, the highest rank first.
+    pub(super) fn visible(&self, version: Version) -> impl Iterator<Item = &Held<R>> {
+        self.rules.iter().filter(move |held| held.lifetime.is_visible(version))
     }
 
     fn insert(&mut self, held: Held<R>) {
         let position = self.rules.partition_point(|other| other.rank > held.rank);
         self.rules.insert(position, held);
     }
-}
-
-impl Search<'_> {
-    fn depends_on(&mut self, words: &[MaskWord]) {
-        words.iter().for_each(|word| self.mask.words_mut()[word.index] |= word.bits);
-    }
-}
-
-/// The first of these stages where no rule has the value that is scanned.
-fn first_without<'a>(stages: &'a [StageIndex], scan: &mut Scan<'_>) -> Option<&'a StageIndex> {
-    stages.iter().find(|stage| !stage.contains(scan.hash_until(stage.words_count())))
 }

@@ -8,9 +8,14 @@ use shunt_flow::{FlowKey, FlowMask, Match, SparseMask};
 
 use super::{
     addresses::{AddressTries, PrefixLengths},
-    subtable::{Held, Search, Subtable},
+    blocks::{self, Block},
+    gates::{GateId, Gates},
+    region::Region,
+    search::{Search, TupleMatches},
+    subtable::{Held, Subtable},
+    words::Hashing,
 };
-use crate::{Classifier, Lifetime, Priority, Rank, Version};
+use crate::{Classifier, Lifetime, Matches, Priority, Rank, Version};
 
 /// A classifier by tuple space search, with staged lookup and prefix tries.
 ///
@@ -19,14 +24,17 @@ use crate::{Classifier, Lifetime, Priority, Rank, Version};
 /// subtables by one. A lookup takes at most O(w) steps per subtable, and allocates nothing.
 #[derive(Clone, Debug)]
 pub struct TupleSpace<R> {
-    hashing: FixedState,
+    pub(super) hashing: Hashing,
     /// By [`SubtableId`]; those in `free` hold no rule and are in no order.
-    subtables: Vec<Subtable<R>>,
+    pub(super) subtables: Vec<Subtable<R>>,
     free: Vec<SubtableId>,
     by_mask: HashMap<SparseMask, SubtableId, FixedState>,
     /// The subtables that hold rules, the highest first.
-    order: Vec<Place>,
-    addresses: AddressTries,
+    pub(super) order: Vec<Place>,
+    /// The same, 64 at a time.
+    pub(super) blocks: Vec<Block>,
+    pub(super) gates: Gates,
+    pub(super) addresses: AddressTries,
     /// The rules whose lives have ended, the first to be reclaimed on top.
     ended: BinaryHeap<Reverse<Ended>>,
     rules_count: usize,
@@ -36,10 +44,11 @@ type SubtableId = usize;
 
 /// A subtable's place in the order of searching, and what can exclude it without a look at it.
 #[derive(Clone, Copy, Debug)]
-struct Place {
-    rank_max: Rank,
-    subtable: SubtableId,
-    prefix_lengths: PrefixLengths,
+pub(super) struct Place {
+    pub(super) rank_max: Rank,
+    pub(super) subtable: SubtableId,
+    pub(super) prefix_lengths: PrefixLengths,
+    pub(super) gate: Option<GateId>,
 }
 
 /// A rule that waits to be reclaimed.
@@ -57,38 +66,32 @@ impl<R> TupleSpace<R> {
     /// that collide.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        let hashing = FixedState::with_seed(seed);
+        let seed = FixedState::with_seed(seed);
         Self {
-            by_mask: HashMap::with_hasher(hashing.clone()),
-            hashing,
+            hashing: Hashing::new(&seed),
             subtables: Vec::new(),
             free: Vec::new(),
             order: Vec::new(),
+            blocks: Vec::new(),
+            gates: Gates::new(&seed),
+            by_mask: HashMap::with_hasher(seed),
             addresses: AddressTries::new(),
             ended: BinaryHeap::new(),
             rules_count: 0,
         }
     }
 
-    fn search(&self, key: &FlowKey, version: Version, mask: &mut FlowMask) -> Option<&Held<R>> {
-        let addresses = self.addresses.walks(key);
-        let mut search = Search { key, version, hashing: &self.hashing, addresses, mask };
-        let mut best: Option<&Held<R>> = None;
-        for place in &self.order {
-            if best.is_some_and(|best| best.rank >= place.rank_max) {
-                break;
-            }
-            if search.addresses.exclude_free(place.prefix_lengths) {
-                continue;
-            }
-            let found = self.subtables[place.subtable].find(&mut search);
-            best = best.into_iter().chain(found).max_by_key(|held| held.rank);
-        }
-        best
-    }
-
     fn subtable_of(&self, matching: &Match) -> Option<&Subtable<R>> {
         self.by_mask.get(matching.mask()).map(|id| &self.subtables[*id])
+    }
+
+    /// The subtables that hold rules, the highest first.
+    fn subtables(&self) -> impl Iterator<Item = &Subtable<R>> {
+        self.order.iter().map(|place| &self.subtables[place.subtable])
+    }
+
+    fn region(&self, matching: &Match) -> Region<'_> {
+        Region::new(matching, &self.hashing)
     }
 
     /// The subtable for rules with this mask, made when there is none.
@@ -96,7 +99,8 @@ impl<R> TupleSpace<R> {
         if let Some(id) = self.by_mask.get(mask) {
             return *id;
         }
-        let subtable = Subtable::new(mask.clone());
+        let gate = self.gates.acquire(mask, &self.hashing);
+        let subtable = Subtable::new(mask.clone(), gate, &self.hashing);
         let id = match self.free.pop() {
             Some(id) => {
                 self.subtables[id] = subtable;
@@ -113,21 +117,27 @@ impl<R> TupleSpace<R> {
 
     /// Moves a subtable from the place of an earlier highest rank to that of the present one.
     fn update_order(&mut self, id: SubtableId, earlier: Option<Rank>) {
-        let present = self.subtables[id].rank_max();
+        let subtable = &self.subtables[id];
+        let present = subtable.rank_max();
         if present == earlier {
             return;
         }
+        let (gate, prefix_lengths) = (subtable.gate(), subtable.prefix_lengths());
         if let Some(rank_max) = earlier {
-            self.order.remove(self.position(rank_max, id));
+            let position = self.position(rank_max, id);
+            self.order.remove(position);
+            blocks::remove(&mut self.blocks, &self.order, position);
         }
         if let Some(rank_max) = present {
-            let prefix_lengths = self.subtables[id].prefix_lengths();
-            let place = Place { rank_max, subtable: id, prefix_lengths };
-            self.order.insert(self.position(rank_max, id), place);
+            let place = Place { rank_max, subtable: id, prefix_lengths, gate };
+            let position = self.position(rank_max, id);
+            self.order.insert(position, place);
+            blocks::insert(&mut self.blocks, &self.order, position);
         } else {
             self.by_mask.remove(self.subtables[id].mask());
+            gate.into_iter().for_each(|gate| self.gates.release(gate));
             // What the hash tables grew to is given back now, not when the place is used again.
-            self.subtables[id] = Subtable::new(Match::any().mask().clone());
+            self.subtables[id].clear(&self.hashing);
             self.free.push(id);
         }
     }
@@ -143,7 +153,11 @@ impl<R> TupleSpace<R> {
             debug_assert!(false, "a rule whose life has ended is held until it is reclaimed");
             return;
         };
-        self.addresses.remove(&held.matching.key(), subtable.prefix_lengths());
+        let key = held.matching.key();
+        self.addresses.remove(&key, subtable.prefix_lengths());
+        if let Some(gate) = subtable.gate() {
+            self.gates.remove(gate, &key, &self.hashing);
+        }
         self.rules_count -= 1;
         self.update_order(ended.subtable, earlier);
     }
@@ -156,6 +170,9 @@ impl<R: Clone> Classifier<R> for TupleSpace<R> {
         let subtable = &mut self.subtables[id];
         let earlier = subtable.rank_max();
         self.addresses.insert(&key, subtable.prefix_lengths());
+        if let Some(gate) = subtable.gate() {
+            self.gates.insert(gate, &key, &self.hashing);
+        }
         let held = Held { matching, rank, lifetime: Lifetime::since(added), rule };
         subtable.insert(&key, held, &self.hashing);
         self.rules_count += 1;
@@ -179,26 +196,57 @@ impl<R: Clone> Classifier<R> for TupleSpace<R> {
     }
 
     fn find_exact(&self, matching: &Match, priority: Priority, version: Version) -> Option<&R> {
-        let subtable = self.subtable_of(matching)?;
-        subtable.find_exact(matching, priority, version, &self.hashing).map(|held| &held.rule)
+        let chain = self.subtable_of(matching)?.chain(&matching.key(), &self.hashing)?;
+        let mut rules = chain.visible(version).filter(|held| held.rank.priority == priority);
+        rules.next().map(|held| &held.rule)
     }
 
     fn lookup(&self, key: &FlowKey, version: Version) -> Option<&R> {
-        let mut mask = FlowMask::EMPTY;
-        self.lookup_masked(key, version, &mut mask)
+        Search::new(self, key).best(version, None).map(|held| &held.rule)
     }
 
     fn lookup_masked(&self, key: &FlowKey, version: Version, mask: &mut FlowMask) -> Option<&R> {
-        self.search(key, version, mask).map(|held| &held.rule)
+        Search::new(self, key).best(version, Some(mask)).map(|held| &held.rule)
+    }
+
+    fn matches<'a>(&'a self, key: &FlowKey, version: Version) -> impl Matches<'a, R>
+    where
+        R: 'a,
+    {
+        TupleMatches::new(Search::new(self, key), version)
+    }
+
+    fn overlaps(&self, matching: &Match, priority: Priority, version: Version) -> bool {
+        let region = self.region(matching);
+        let mut subtables = self.subtables().filter(|subtable| subtable.has_priority(priority));
+        subtables.any(|subtable| {
+            let mut held = region.overlapping(subtable).flat_map(|chain| chain.visible(version));
+            held.any(|held| held.rank.priority == priority)
+        })
+    }
+
+    fn rules_within<'a>(
+        &'a self,
+        matching: &Match,
+        version: Version,
+    ) -> impl Iterator<Item = (&'a Match, Rank, &'a R)>
+    where
+        R: 'a,
+    {
+        let region = self.region(matching);
+        let subtables = self.subtables().filter(|subtable| region.is_looked_at(subtable));
+        let chains: Vec<_> = subtables.flat_map(|subtable| region.overlapping(subtable)).collect();
+        let held = chains.into_iter().flat_map(move |chain| chain.visible(version));
+        held.map(|held| (&held.matching, held.rank, &held.rule))
     }
 
     fn rules<'a>(&'a self, version: Version) -> impl Iterator<Item = (&'a Match, Rank, &'a R)>
     where
         R: 'a,
     {
-        let held = self.order.iter().flat_map(|place| self.subtables[place.subtable].rules());
-        held.filter(move |held| held.lifetime.is_visible(version))
-            .map(|held| (&held.matching, held.rank, &held.rule))
+        let chains = self.subtables().flat_map(Subtable::chains);
+        let held = chains.flat_map(move |chain| chain.visible(version));
+        held.map(|held| (&held.matching, held.rank, &held.rule))
     }
 
     fn len(&self) -> usize {

@@ -3,10 +3,13 @@
 use proptest::prelude::*;
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
 
-use super::TupleSpace;
+use super::{TupleSpace, search::Search};
 use crate::{
-    Classifier, Lifetime, Linear, Rank, Version,
-    testing::{self, Op},
+    Classifier, Lifetime, Linear, Matches, Priority, Rank, Version,
+    testing::{
+        self, Op,
+        workload::{self, Priorities},
+    },
 };
 
 /// A table, its oracle, and every rule that neither has been told to forget.
@@ -113,6 +116,20 @@ fn outside(key: &FlowKey, mask: &FlowMask, other: &FlowKey) -> FlowKey {
     mixed
 }
 
+/// What is answered when matches are asked for one after another, down to these floors.
+fn answers(
+    table: &impl Classifier<u64>,
+    key: &FlowKey,
+    version: Version,
+    floors: &[Priority],
+) -> (Vec<Option<(Rank, u64)>>, FlowMask) {
+    let mut mask = FlowMask::EMPTY;
+    let mut matches = table.matches(key, version);
+    let next = |floor: &Priority| matches.next_masked(*floor, &mut mask);
+    let answers = floors.iter().map(next).map(|found| found.map(|(rank, rule)| (rank, *rule)));
+    (answers.collect(), mask)
+}
+
 fn keys() -> impl Strategy<Value = Vec<FlowKey>> {
     prop::collection::vec(testing::key(), 1..12)
 }
@@ -214,4 +231,129 @@ proptest! {
             prop_assert_eq!(mask, expected);
         }
     }
+
+    #[test]
+    fn all_matches_come_in_the_total_order(ops in testing::ops(60), keys in keys()) {
+        let life = Life::of(&ops);
+        let floors = vec![Priority::new(0); life.rules.len() + 1];
+        for version in life.versions() {
+            for key in &keys {
+                let rules = life.oracle.rules(version);
+                let mut expected: Vec<_> = rules
+                    .filter(|(matching, ..)| matching.matches(key))
+                    .map(|(_, rank, rule)| Some((rank, *rule)))
+                    .collect();
+                expected.sort_by(|a, b| b.cmp(a));
+                expected.resize(floors.len(), None);
+                prop_assert_eq!(answers(&life.table, key, version, &floors).0, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn keys_that_agree_under_the_mask_have_the_same_matches_down_to_the_same_floors(
+        ops in testing::ops(60),
+        keys in keys(),
+        floors in prop::collection::vec(testing::priority(), 1..8),
+    ) {
+        let life = Life::of(&ops);
+        for version in life.versions() {
+            for key in &keys {
+                let (found, mask) = answers(&life.table, key, version, &floors);
+                let (expected, of_oracle) = answers(&life.oracle, key, version, &floors);
+                prop_assert_eq!(&found, &expected);
+                for other in &keys {
+                    let fares = |mask| answers(&life.oracle, &outside(key, mask, other), version, &floors).0;
+                    prop_assert_eq!(&fares(&mask), &found);
+                    prop_assert_eq!(&fares(&of_oracle), &found);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn overlaps_and_rules_within_are_the_oracles(
+        ops in testing::ops(60),
+        filters in prop::collection::vec((testing::matching(), testing::priority()), 1..12),
+    ) {
+        let life = Life::of(&ops);
+        let held = life.rules.iter().map(|(matching, rank, _)| (matching, rank.priority));
+        let filters = filters.iter().map(|(matching, priority)| (matching, *priority)).chain(held);
+        for (matching, priority) in filters {
+            for version in life.versions() {
+                let overlaps = life.table.overlaps(matching, priority, version);
+                prop_assert_eq!(overlaps, life.oracle.overlaps(matching, priority, version));
+                let mut within: Vec<_> = life.table.rules_within(matching, version).collect();
+                let mut expected: Vec<_> = life.oracle.rules_within(matching, version).collect();
+                within.sort_by_key(|(.., rule)| **rule);
+                expected.sort_by_key(|(.., rule)| **rule);
+                prop_assert_eq!(within, expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_table_of_hundreds_of_masks_answers_as_the_oracle_while_it_shrinks() {
+    let rules = workload::rules(900, 300, Priorities::Random);
+    let packets = workload::packets(200, &rules);
+    let (mut table, mut oracle) = (TupleSpace::new(3), Linear::new());
+    for (matching, rank) in &rules {
+        table.insert(matching.clone(), *rank, Version::ZERO, rank.age);
+        oracle.insert(matching.clone(), *rank, Version::ZERO, rank.age);
+    }
+    for removed in rules.chunks(150) {
+        for (key, other) in packets.iter().zip(packets.iter().skip(1)) {
+            let answer = oracle.lookup(key, Version::ZERO);
+            let mut mask = FlowMask::EMPTY;
+            assert_eq!(table.lookup(key, Version::ZERO), answer);
+            assert_eq!(table.lookup_masked(key, Version::ZERO, &mut mask), answer);
+            assert_eq!(oracle.lookup(&outside(key, &mask, other), Version::ZERO), answer);
+            let floors = [Priority::new(900), Priority::new(0), Priority::new(0)];
+            let (found, mask) = answers(&table, key, Version::ZERO, &floors);
+            let sibling = outside(key, &mask, other);
+            assert_eq!(found, answers(&oracle, key, Version::ZERO, &floors).0);
+            assert_eq!(found, answers(&oracle, &sibling, Version::ZERO, &floors).0);
+        }
+        for (matching, rank) in removed {
+            table.remove(matching, *rank, Version::ZERO);
+            oracle.remove(matching, *rank, Version::ZERO);
+        }
+        table.reclaim(Version::ZERO);
+        oracle.reclaim(Version::ZERO);
+    }
+    assert!(table.is_empty());
+}
+
+/// The match of one ingress port and of a bit behind its gate, and a key that has it.
+fn behind_port(port: u128, field: FieldId) -> (FlowKey, Match) {
+    let mut key = FlowKey::ZERO;
+    key.set_field(FieldId::InPort, port);
+    let mut mask = FlowMask::EMPTY;
+    mask.add_field(FieldId::InPort);
+    mask.add_bits(field, 1);
+    let matching = Match::new(&key, &mask);
+    (key, matching)
+}
+
+#[test]
+fn a_gate_closes_behind_its_last_rule_and_is_given_back_with_its_last_subtable() {
+    let mut table = TupleSpace::new(5);
+    let rank = |age| Rank { priority: Priority::DEFAULT, age };
+    let (key, matching) = behind_port(1, FieldId::IpProto);
+    let (_, other) = behind_port(2, FieldId::IpProto);
+    table.insert(matching.clone(), rank(0), Version::ZERO, 0);
+    table.insert(other.clone(), rank(1), Version::ZERO, 1);
+    let gate = table.order[0].gate;
+    assert_eq!(Search::new(&table, &key).open(&table.blocks[0], 1), 1);
+    table.remove(&matching, rank(0), Version::ZERO);
+    table.reclaim(Version::ZERO);
+    assert_eq!(Search::new(&table, &key).open(&table.blocks[0], 1), 0);
+
+    table.remove(&other, rank(1), Version::ZERO);
+    table.reclaim(Version::ZERO);
+    let mut mask = FlowMask::from(matching.mask());
+    mask.add_field(FieldId::EthType);
+    table.insert(Match::new(&key, &mask), rank(2), Version::ZERO, 2);
+    assert_eq!(table.order[0].gate, gate);
 }

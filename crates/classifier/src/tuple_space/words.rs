@@ -1,46 +1,68 @@
-//! The words of a mask side by side, and their hash taken stage by stage.
+//! The words of a mask side by side, and the hash of a key under them.
+//!
+//! The hash is a sum over words: each is mixed with a secret of its own and multiplied, so that
+//! they do not wait for one another, and that it does not matter where a stage ends.
 
-use std::hash::{BuildHasher, Hasher};
+use std::hash::BuildHasher;
 
-use foldhash::fast::{FixedState, FoldHasher};
-use shunt_flow::{FlowKey, SparseMask};
+use foldhash::fast::FixedState;
+use shunt_flow::{FlowKey, FlowMask, SparseMask, layout::FLOW_WORDS};
 
 /// One word of a mask, with its index.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MaskWord {
     pub(super) index: usize,
     pub(super) bits: u64,
+    secret: u64,
+}
+
+/// The secrets of a table: one for each word of a key, and one for all.
+#[derive(Clone, Debug)]
+pub(super) struct Hashing {
+    secrets: Box<[u64]>,
+    factor: u64,
+}
+
+impl Hashing {
+    pub(super) fn new(seed: &FixedState) -> Self {
+        let secrets = (0..FLOW_WORDS).map(|index| seed.hash_one(index)).collect();
+        // Odd, so that no bit of a word is lost.
+        Self { secrets, factor: seed.hash_one(FLOW_WORDS) | 1 }
+    }
+
+    pub(super) fn words(&self, mask: &SparseMask) -> Box<[MaskWord]> {
+        let word = |(index, bits)| MaskWord { index, bits, secret: self.secrets[index] };
+        mask.iter().map(word).collect()
+    }
+
+    /// The hash of a key under these words.
+    pub(super) fn hash(&self, words: &[MaskWord], key: &FlowKey) -> u64 {
+        words.iter().fold(0, |sum: u64, word| {
+            let product = u128::from(word.apply(key) ^ word.secret) * u128::from(self.factor);
+            #[expect(clippy::cast_possible_truncation, reason = "the two halves are folded")]
+            let folded = (product >> 64) as u64 ^ product as u64;
+            sum.wrapping_add(folded)
+        })
+    }
 }
 
 impl MaskWord {
-    pub(super) fn all(mask: &SparseMask) -> Box<[Self]> {
-        mask.iter().map(|(index, bits)| Self { index, bits }).collect()
-    }
-
     pub(super) const fn apply(self, key: &FlowKey) -> u64 {
         key.words()[self.index] & self.bits
     }
 }
 
-/// The hash of a key under a mask: of more and more of its words, each hashed once.
-pub(super) struct Scan<'a> {
-    key: &'a FlowKey,
-    words: &'a [MaskWord],
-    hashed_count: usize,
-    hasher: FoldHasher<'static>,
+/// Adds the bits of these words to a mask.
+pub(super) fn add_words(mask: &mut FlowMask, words: &[MaskWord]) {
+    words.iter().for_each(|word| mask.words_mut()[word.index] |= word.bits);
 }
 
-impl<'a> Scan<'a> {
-    pub(super) fn new(key: &'a FlowKey, words: &'a [MaskWord], hashing: &FixedState) -> Self {
-        Self { key, words, hashed_count: 0, hasher: hashing.build_hasher() }
-    }
+/// Whether a mask has every bit of these words.
+pub(super) fn has_words(mask: &FlowMask, words: &[MaskWord]) -> bool {
+    words.iter().all(|word| word.bits & !mask.words()[word.index] == 0)
+}
 
-    /// The hash of the first `count` words; never fewer than at the call before.
-    pub(super) fn hash_until(&mut self, count: usize) -> u64 {
-        let words = &self.words[self.hashed_count..count];
-        // As 128 bits each word is one multiplication; as 64 bits they would be paired in a buffer.
-        words.iter().for_each(|word| self.hasher.write_u128(word.apply(self.key).into()));
-        self.hashed_count = count;
-        self.hasher.finish()
-    }
+/// How many bits [`add_words`] would add.
+pub(super) fn added_bits_count(mask: &FlowMask, words: &[MaskWord]) -> u32 {
+    words.iter().map(|word| (word.bits & !mask.words()[word.index]).count_ones()).sum()
 }

@@ -1,0 +1,125 @@
+//! Our classifier on a workload.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fs,
+    hint::black_box,
+};
+
+use shunt_benches::cpu;
+use shunt_classifier::{Classifier, TupleSpace, Version};
+use shunt_flow::{FlowMask, SparseMask};
+
+use crate::{Figures, workload::Workload};
+
+type Table = TupleSpace<u64>;
+
+/// Tables by which the memory of one is measured.
+const COPIES: u64 = 8;
+
+/// A table filled with the rules of a workload.
+pub(crate) struct Ours<'a> {
+    workload: &'a Workload,
+    table: Table,
+    bytes: u64,
+}
+
+impl<'a> Ours<'a> {
+    pub(crate) fn new(workload: &'a Workload) -> Self {
+        let table = filled(workload);
+        // The first one lies in what the making of the workload has left.
+        let before = resident_bytes();
+        let copies: Vec<_> = (0..COPIES).map(|_| filled(workload)).collect();
+        let bytes = resident_bytes().saturating_sub(before) / COPIES;
+        drop(copies);
+        Self { workload, table, bytes }
+    }
+
+    /// The priority of each packet's rule, -1 for none.
+    pub(crate) fn answers(&self) -> Vec<i32> {
+        let priority = |age: &u64| {
+            let index = usize::try_from(*age).unwrap_or_default();
+            i32::from(self.workload.rules[index].1.priority.number())
+        };
+        let answer = |key| self.table.lookup(key, Version::ZERO).map_or(-1, priority);
+        self.workload.packets.iter().map(answer).collect()
+    }
+
+    pub(crate) fn figures(&mut self) -> Figures {
+        let (packets, rules) = (&self.workload.packets, &self.workload.rules);
+        let each = |ns: u64, count: usize| ns as f64 / count as f64;
+        let masked_ns = timed(|| {
+            for key in packets {
+                let mut mask = FlowMask::EMPTY;
+                black_box(self.table.lookup_masked(key, Version::ZERO, &mut mask));
+                black_box(&mask);
+            }
+        });
+        let plain_ns = timed(|| {
+            for key in packets {
+                black_box(self.table.lookup(key, Version::ZERO));
+            }
+        });
+        let remove_ns = timed(|| {
+            for (matching, rank) in rules {
+                self.table.remove(matching, *rank, Version::ZERO);
+            }
+            self.table.reclaim(Version::ZERO);
+        });
+        let insert_ns = timed(|| self.table = filled(self.workload));
+        Figures {
+            masked_ns: each(masked_ns, packets.len()),
+            plain_ns: each(plain_ns, packets.len()),
+            insert_ns: each(insert_ns, rules.len()),
+            remove_ns: each(remove_ns, rules.len()),
+            bytes: each(self.bytes, rules.len()),
+        }
+    }
+
+    /// The entries that a cache without a bound makes of the packets, and their masks: a packet
+    /// that an earlier entry covers makes none.
+    pub(crate) fn megaflows(&self) -> (usize, usize) {
+        let mut entries: HashMap<SparseMask, HashSet<Vec<u64>>> = HashMap::new();
+        let mut count = 0;
+        for key in &self.workload.packets {
+            let value = |mask: &SparseMask| mask.apply(key).collect::<Vec<_>>();
+            if entries.iter().any(|(mask, values)| values.contains(&value(mask))) {
+                continue;
+            }
+            let mut mask = FlowMask::EMPTY;
+            self.table.lookup_masked(key, Version::ZERO, &mut mask);
+            let mask = SparseMask::from(&mask);
+            let value = value(&mask);
+            entries.entry(mask).or_default().insert(value);
+            count += 1;
+        }
+        (count, entries.len())
+    }
+}
+
+fn filled(workload: &Workload) -> Table {
+    let mut table = Table::new(1);
+    for (matching, rank) in &workload.rules {
+        table.insert(matching.clone(), *rank, Version::ZERO, rank.age);
+    }
+    table
+}
+
+/// Nanoseconds of CPU that this thread needs.
+fn timed(run: impl FnOnce()) -> u64 {
+    let id = std::process::id();
+    let ran = || {
+        // The account is brought up to date where the thread enters the scheduler.
+        std::thread::yield_now();
+        cpu::run_ns(id, id)
+    };
+    let start = ran();
+    run();
+    ran() - start
+}
+
+fn resident_bytes() -> u64 {
+    let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or_default() * 4096
+}

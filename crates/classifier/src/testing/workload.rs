@@ -1,0 +1,163 @@
+//! Large tables and the packets that meet them, for benches: the same for the same seed.
+//!
+//! A table is shaped like one of OpenFlow: most rules are access lists over addresses, protocol
+//! and ports, some look at the state of a pipeline besides, some at Ethernet alone.
+//! Real sets crowd, so one address in two comes from few networks, and few ports are common.
+
+use std::collections::HashSet;
+
+use shunt_flow::{FieldId, FlowKey, FlowMask, Match, SparseMask};
+
+use crate::{Priority, Rank};
+
+/// SplitMix64 (Steele, Lea, Flood, *Fast Splittable Pseudorandom Number Generators*, 2014).
+#[derive(Clone, Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next 64 bits.
+    pub const fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// One of these.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+
+    /// A number below `limit`.
+    pub fn below(&mut self, limit: usize) -> usize {
+        let wide = u128::from(self.draw()) * limit as u128;
+        usize::try_from(wide >> 64).unwrap_or(0)
+    }
+}
+
+/// How the priorities of a table fall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priorities {
+    /// At random, except that rules of few bits stay low: almost every mask has a rule near the
+    /// top, so that few lookups end early.
+    Random,
+    /// The more bits a rule looks at, the higher.
+    Specific,
+}
+
+/// Below so many bits a rule catches so much that it is a default.
+const BITS_COUNT_BROAD: usize = 48;
+
+/// Rules with their ranks, the oldest first.
+pub type Rules = Vec<(Match, Rank)>;
+
+/// A table of `rules_count` rules over `masks_count` masks, no two alike in match and priority;
+/// common masks have most of the rules.
+#[must_use]
+pub fn rules(rules_count: usize, masks_count: usize, priorities: Priorities) -> Rules {
+    let mut random = Random(rules_count as u64);
+    let masks = masks(masks_count, &mut random);
+    let mut seen = HashSet::new();
+    let mut made_count = 0;
+    let rule = || {
+        let common = random.below(masks_count).min(random.below(masks_count));
+        let mask = masks.get(made_count).unwrap_or(&masks[common]);
+        made_count += 1;
+        let bits_count = FlowMask::from(mask).bits_count() as usize;
+        let number = match priorities {
+            Priorities::Random if bits_count < BITS_COUNT_BROAD => random.below(1000),
+            Priorities::Random => random.below(60_000),
+            Priorities::Specific => bits_count,
+        };
+        let priority = Priority::new(u16::try_from(number).unwrap_or(u16::MAX));
+        (Match::with_mask(&key(&mut random), mask.clone()), priority)
+    };
+    std::iter::repeat_with(rule)
+        .filter(|rule| seen.insert(rule.clone()))
+        .take(rules_count)
+        .zip(0..)
+        .map(|((matching, priority), age)| (matching, Rank { priority, age }))
+        .collect()
+}
+
+/// Packets of which one in two is made to match a rule, though another may win.
+#[must_use]
+pub fn packets(count: usize, rules: &Rules) -> Vec<FlowKey> {
+    let mut random = Random(0);
+    let packet = |_| {
+        let mut packet = key(&mut random);
+        if random.pick(&[true, false]) {
+            match_rule(&mut packet, &rules[random.below(rules.len())].0);
+        }
+        packet
+    };
+    (0..count).map(packet).collect()
+}
+
+/// Gives a packet the values that a rule asks for.
+pub fn match_rule(packet: &mut FlowKey, matching: &Match) {
+    for ((index, bits), value) in matching.mask().iter().zip(matching.value()) {
+        let word = &mut packet.words_mut()[index];
+        *word = *word & !bits | value;
+    }
+}
+
+fn masks(count: usize, random: &mut Random) -> Vec<SparseMask> {
+    let mut seen = HashSet::new();
+    let masks = std::iter::repeat_with(|| SparseMask::from(&mask(random)));
+    masks.filter(|mask| seen.insert(mask.clone())).take(count).collect()
+}
+
+fn mask(random: &mut Random) -> FlowMask {
+    let mut mask = FlowMask::EMPTY;
+    mask.add_field(FieldId::EthType);
+    match random.below(10) {
+        0 => {
+            mask.add_bits(FieldId::VlanTci, random.pick(&[0, 0x1000, 0x1fff]));
+            mask.add_bits(FieldId::EthSrc, random.pick(&[0, 0xffff_ff00_0000, u128::MAX]));
+            mask.add_bits(FieldId::EthDst, random.pick(&[0, 0x0100_0000_0000, u128::MAX]));
+        }
+        1 | 2 => {
+            mask.add_bits(FieldId::InPort, random.pick(&[0, u128::MAX]));
+            mask.add_bits(FieldId::Metadata, random.pick(&[0, 0xffff, u128::MAX]));
+            mask.add_bits(FieldId::Reg0, random.pick(&[0, 0xff, u128::MAX]));
+            add_access(&mut mask, random);
+        }
+        _ => add_access(&mut mask, random),
+    }
+    mask
+}
+
+fn add_access(mask: &mut FlowMask, random: &mut Random) {
+    for field in [FieldId::Ipv4Src, FieldId::Ipv4Dst] {
+        let length = random.pick(&[0, 0, 8, 12, 16, 18, 20, 22, 23, 24, 24, 26, 28, 30, 32, 32]);
+        mask.add_bits(field, u128::from(!u32::MAX.checked_shr(length).unwrap_or(0)));
+    }
+    if random.below(8) > 0 {
+        mask.add_field(FieldId::IpProto);
+        mask.add_bits(FieldId::TcpSrc, random.pick(&[0, 0, 0, 0xffff]));
+        mask.add_bits(FieldId::TcpDst, random.pick(&[0, 0xfc00, 0xffff, 0xffff]));
+    }
+}
+
+fn key(random: &mut Random) -> FlowKey {
+    let mut key = FlowKey::ZERO;
+    key.set_field(FieldId::InPort, u128::from(1 + random.draw() % 16));
+    key.set_field(FieldId::Metadata, u128::from(random.draw() % 64));
+    key.set_field(FieldId::Reg0, u128::from(random.draw() % 8));
+    key.set_field(FieldId::EthSrc, u128::from(0x0200_0000_0000 + random.draw() % 4096));
+    key.set_field(FieldId::EthDst, u128::from(0x0200_0000_0000 + random.draw() % 4096));
+    key.set_field(FieldId::EthType, 0x0800);
+    key.set_field(FieldId::VlanTci, u128::from(0x1000 + random.draw() % 64));
+    key.set_field(FieldId::IpProto, u128::from(random.pick(&[6u8, 17])));
+    for field in [FieldId::Ipv4Src, FieldId::Ipv4Dst] {
+        let network = Random(random.draw() % 64).draw() << 16;
+        let anywhere = random.draw();
+        let address = random.pick(&[network | anywhere & 0xffff, anywhere]);
+        key.set_field(field, u128::from(address) & 0xffff_ffff);
+    }
+    key.set_field(FieldId::TcpSrc, u128::from(random.draw()));
+    let any = random.draw();
+    key.set_field(FieldId::TcpDst, u128::from(random.pick(&[22, 25, 53, 80, 443, any])));
+    key
+}

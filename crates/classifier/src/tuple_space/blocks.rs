@@ -1,0 +1,184 @@
+//! The order of subtables in blocks of 64, by what can exclude many of them at once.
+//!
+//! A lookup would have to look at every subtable to see that its prefix length is not one of those
+//! that the packet's address has. A block holds, for each length, the set of its 64 places that
+//! have it, as the bits of one word; so the lengths that are missing exclude their places word by
+//! word, and what is looked at one by one is what is left. Stages before the addresses likewise.
+
+use super::{addresses::FIELDS_COUNT, gates::GateId, table::Place};
+
+/// Places of a block.
+pub(super) const BLOCK_PLACES: usize = 64;
+
+/// Up to 64 places that follow one another.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Block {
+    /// For each address field the prefix lengths of the places that look at its first bit.
+    lengths: [Sets<u8>; FIELDS_COUNT],
+    gates: Sets<GateId>,
+}
+
+/// Sets of places of a block, each with what its members have in common; none is empty.
+#[derive(Clone, Debug)]
+struct Sets<K>(Vec<(K, u64)>);
+
+/// Takes into account that `order` has a new place at `position`.
+pub(super) fn insert(blocks: &mut Vec<Block>, order: &[Place], position: usize) {
+    if order.len() > blocks.len() * BLOCK_PLACES {
+        blocks.push(Block::default());
+    }
+    let mut at = position;
+    for block in &mut blocks[position / BLOCK_PLACES..] {
+        block.shift_up(at % BLOCK_PLACES);
+        block.add(&order[at], at % BLOCK_PLACES);
+        at = (at / BLOCK_PLACES + 1) * BLOCK_PLACES;
+    }
+}
+
+/// Takes into account that `order` has lost the place at `position`.
+pub(super) fn remove(blocks: &mut Vec<Block>, order: &[Place], position: usize) {
+    let mut at = position;
+    for block in &mut blocks[position / BLOCK_PLACES..] {
+        block.shift_down(at % BLOCK_PLACES);
+        at = (at / BLOCK_PLACES + 1) * BLOCK_PLACES;
+        if let Some(place) = order.get(at - 1) {
+            block.add(place, BLOCK_PLACES - 1);
+        }
+    }
+    blocks.truncate(order.len().div_ceil(BLOCK_PLACES));
+}
+
+impl Block {
+    /// The prefix lengths of a field, and the places that have each.
+    pub(super) fn lengths(&self, field: usize) -> &[(u8, u64)] {
+        &self.lengths[field].0
+    }
+
+    /// The gates, and the places behind each.
+    pub(super) fn gates(&self) -> &[(GateId, u64)] {
+        &self.gates.0
+    }
+
+    fn add(&mut self, place: &Place, bit: usize) {
+        for (field, length) in place.prefix_lengths.used() {
+            self.lengths[field].add(length, bit);
+        }
+        if let Some(gate) = place.gate {
+            self.gates.add(gate, bit);
+        }
+    }
+
+    fn shift_up(&mut self, bit: usize) {
+        self.lengths.iter_mut().for_each(|sets| sets.shift_up(bit));
+        self.gates.shift_up(bit);
+    }
+
+    fn shift_down(&mut self, bit: usize) {
+        self.lengths.iter_mut().for_each(|sets| sets.shift_down(bit));
+        self.gates.shift_down(bit);
+    }
+}
+
+impl<K: PartialEq> Sets<K> {
+    fn add(&mut self, key: K, bit: usize) {
+        match self.0.iter_mut().find(|(other, _)| *other == key) {
+            Some((_, members)) => *members |= 1 << bit,
+            None => self.0.push((key, 1 << bit)),
+        }
+    }
+
+    /// Moves the members from `bit` on by one; the last one falls out.
+    fn shift_up(&mut self, bit: usize) {
+        self.0.retain_mut(|(_, members)| {
+            let low = *members & ((1 << bit) - 1);
+            *members = (*members - low) << 1 | low;
+            *members != 0
+        });
+    }
+
+    /// Takes the member at `bit` out, and moves those behind it by one.
+    fn shift_down(&mut self, bit: usize) {
+        self.0.retain_mut(|(_, members)| {
+            let low = *members & ((1 << bit) - 1);
+            *members = (*members >> 1) & !((1 << bit) - 1) | low;
+            *members != 0
+        });
+    }
+}
+
+impl<K> Default for Sets<K> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use foldhash::fast::FixedState;
+    use proptest::{prelude::*, sample::Index};
+    use shunt_flow::{FieldId, FlowMask, SparseMask};
+
+    use super::*;
+    use crate::{
+        Priority, Rank,
+        tuple_space::{addresses::PrefixLengths, gates::Gates, words::Hashing},
+    };
+
+    /// Places of a few prefix lengths behind a few gates.
+    fn places() -> Vec<Place> {
+        let seed = FixedState::with_seed(1);
+        let (hashing, mut gates) = (Hashing::new(&seed), Gates::new(&seed));
+        let shapes = (0..4).flat_map(|port| (0..5).map(move |length| (port, length)));
+        let place = |(port, length): (u32, u32)| {
+            let mut mask = FlowMask::EMPTY;
+            mask.add_bits(FieldId::InPort, u128::from((1 << port) - 1_u32));
+            mask.add_bits(FieldId::Ipv4Dst, u128::from(!(u32::MAX >> length)));
+            let mask = SparseMask::from(&mask);
+            Place {
+                rank_max: Rank { priority: Priority::new(0), age: 0 },
+                subtable: 0,
+                prefix_lengths: PrefixLengths::of(&mask),
+                gate: gates.acquire(&mask, &hashing),
+            }
+        };
+        shapes.map(place).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn places_that_come_and_go_leave_the_sets_of_those_that_stay(
+            ops in prop::collection::vec((0..20usize, any::<Index>(), 0..3u8), 1..400),
+        ) {
+            let places = places();
+            let (mut order, mut blocks) = (Vec::new(), Vec::new());
+            for (place, index, kind) in ops {
+                if kind == 0 && !order.is_empty() {
+                    let position = index.index(order.len());
+                    order.remove(position);
+                    remove(&mut blocks, &order, position);
+                } else {
+                    let position = index.index(order.len() + 1);
+                    order.insert(position, places[place]);
+                    insert(&mut blocks, &order, position);
+                }
+            }
+            prop_assert_eq!(blocks.len(), order.len().div_ceil(BLOCK_PLACES));
+            for (block, places) in blocks.iter().zip(order.chunks(BLOCK_PLACES)) {
+                for (bit, place) in places.iter().enumerate() {
+                    let of_place = |members: u64| members >> bit & 1 == 1;
+                    let gates = block.gates().iter().filter(|(_, members)| of_place(*members));
+                    prop_assert!(gates.map(|(gate, _)| *gate).eq(place.gate));
+                    let lengths = (0..FIELDS_COUNT).flat_map(|field| {
+                        let held = block.lengths(field).iter();
+                        held.filter(|(_, m)| of_place(*m)).map(move |(length, _)| (field, *length))
+                    });
+                    prop_assert!(lengths.eq(place.prefix_lengths.used()));
+                }
+                let beyond = !(0..places.len()).fold(0_u64, |members, bit| members | 1 << bit);
+                let sets = (0..FIELDS_COUNT).flat_map(|field| block.lengths(field)).map(|set| set.1);
+                let sets = sets.chain(block.gates().iter().map(|set| set.1));
+                prop_assert!(sets.into_iter().all(|members| members & beyond == 0 && members != 0));
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The proofs of what was excluded without a look at its words.
+//!
+//! Such a subtable is excluded by leading bits of an address, or by a gate before the addresses.
+//! Which proof is taken decides how many packets share the answer, and how many masks a cache gets
+//! to search. It comes after all others, so most are proved by bits that the mask has already. For
+//! the rest, in the order of the subtables: a stage before the addresses if one can, as its values
+//! are few and other subtables need them too; else the address that adds fewer bits.
+
+use std::ops::Range;
+
+use shunt_flow::FlowMask;
+
+use super::{
+    blocks::{BLOCK_PLACES, Block},
+    search::{Bits, Search},
+};
+
+impl<R> Search<'_, '_, R> {
+    /// Adds proofs that no rule of those of these places matches that are not open.
+    pub(super) fn prove(&mut self, places: Range<usize>, mask: &mut FlowMask) {
+        let table = self.table;
+        let first = places.start / BLOCK_PLACES;
+        let blocks = table.blocks.iter().zip(table.order.chunks(BLOCK_PLACES)).enumerate();
+        let end = places.end.div_ceil(BLOCK_PLACES);
+        for (index, (block, order)) in blocks.take(end).skip(first) {
+            let closed = members(&places, index) & !self.open(block, order.len());
+            let mut rest = closed & !self.proved(block, mask);
+            while let Some(bit) = Bits(rest).next() {
+                rest &= !(1 << bit);
+                let stages = table.subtables[order[bit].subtable].stages();
+                if let Some(part) = stages.lacking_before_addresses(self.key, &table.hashing) {
+                    part.add_to(mask);
+                } else {
+                    self.addresses.prove(block, 1 << bit, mask);
+                    rest &= !self.proved(block, mask);
+                }
+            }
+        }
+    }
+
+    /// The places that bits of addresses in a mask prove not to match.
+    fn proved(&mut self, block: &Block, mask: &FlowMask) -> u64 {
+        let counts = self.addresses.counts_in(mask);
+        self.addresses.excluded_by(block, counts)
+    }
+}
+
+/// Which places of a block lie in a range.
+fn members(range: &Range<usize>, block: usize) -> u64 {
+    let bit = |place: usize| place.saturating_sub(block * BLOCK_PLACES).min(BLOCK_PLACES);
+    let from = |place| u32::try_from(bit(place)).ok().and_then(|bit| u64::MAX.checked_shl(bit));
+    from(range.start).unwrap_or(0) & !from(range.end).unwrap_or(0)
+}

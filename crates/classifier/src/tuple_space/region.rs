@@ -1,0 +1,59 @@
+//! Which rules of a subtable a match touches: those that overlap it, and those within it.
+//!
+//! A rule overlaps a match if the two agree in the bits that both look at. Where the match has all
+//! bits of the subtable's mask, only one value can, and it is looked up. Where it has those of a
+//! stage, the stage may say that no rule has it. Otherwise every value is compared, in the words of
+//! the subtable's mask and no others.
+
+use shunt_flow::{FlowKey, FlowMask, Match};
+
+use super::{
+    stages::Part,
+    subtable::{Chain, Subtable},
+    words::{Hashing, has_words},
+};
+
+/// A match to compare rules with.
+pub(super) struct Region<'a> {
+    key: FlowKey,
+    mask: FlowMask,
+    hashing: &'a Hashing,
+}
+
+impl<'a> Region<'a> {
+    pub(super) fn new(matching: &Match, hashing: &'a Hashing) -> Self {
+        let (key, mask) = (matching.key(), FlowMask::from(matching.mask()));
+        Self { key, mask, hashing }
+    }
+
+    /// Whether rules of this subtable look at every bit that the match looks at.
+    pub(super) fn is_looked_at<R>(&self, subtable: &Subtable<R>) -> bool {
+        self.mask.is_subset_of(&FlowMask::from(subtable.mask()))
+    }
+
+    /// The rules of a subtable that overlap the match.
+    pub(super) fn overlapping<'b, R>(
+        &self,
+        subtable: &'b Subtable<R>,
+    ) -> impl Iterator<Item = &'b Chain<R>> + use<'_, 'a, 'b, R> {
+        let is_one = has_words(&self.mask, subtable.words());
+        let one = is_one.then(|| subtable.chain(&self.key, self.hashing)).flatten();
+        let are_many = !is_one && !self.is_excluded(subtable);
+        let many = are_many.then(|| subtable.chains()).into_iter().flatten();
+        let words = subtable.words();
+        let agrees = move |chain: &&'b Chain<R>| {
+            words.iter().zip(chain.value()).all(|(word, value)| {
+                let mask = self.mask.words()[word.index];
+                (self.key.words()[word.index] ^ value) & word.bits & mask == 0
+            })
+        };
+        one.into_iter().chain(many.filter(agrees))
+    }
+
+    /// Whether a stage proves that no rule of a subtable overlaps the match.
+    fn is_excluded<R>(&self, subtable: &Subtable<R>) -> bool {
+        let looked_at = |part: &&Part| has_words(&self.mask, part.words());
+        let mut parts = subtable.stages().iter().filter(looked_at);
+        parts.any(|part| part.lacks(&self.key, self.hashing))
+    }
+}

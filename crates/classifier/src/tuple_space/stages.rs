@@ -1,0 +1,146 @@
+//! Which values the rules of one subtable have in parts of its words.
+//!
+//! A subtable without a rule for the packet is excluded by any part of its words in which none of
+//! its rules has the packet's value, and the fewer words the better. Two kinds of parts are kept:
+//! all words up to the end of a layer, as later layers then stay out of the mask; and where rules
+//! look at both addresses, each address alone.
+
+use shunt_flow::{FieldId, FlowKey, FlowMask, SparseMask, layout::Stage};
+
+use super::{
+    addresses::address_parts,
+    values::Values,
+    words::{Hashing, MaskWord, add_words, added_bits_count, has_words},
+};
+
+/// The parts of the words of a subtable, and the values of its rules in them.
+#[derive(Clone, Debug)]
+pub(super) struct Stages {
+    /// The words up to the end of metadata, link and network, the fewest first: where there are
+    /// more than before, and more behind.
+    stages: Vec<Part>,
+    /// How many of the stages come before the addresses.
+    before_addresses: usize,
+    /// Source and target, where there are both.
+    addresses: Vec<Part>,
+}
+
+/// Some words of a mask, and the values that rules have in them.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    words: Box<[MaskWord]>,
+    values: Values,
+}
+
+impl Stages {
+    pub(super) fn new(mask: &SparseMask, hashing: &Hashing) -> Self {
+        let words = hashing.words(mask);
+        let mut stages: Vec<Part> = Vec::new();
+        let mut before_addresses = 0;
+        for stage in [Stage::Metadata, Stage::Link, Stage::Network] {
+            let end = mask.words_until(stage);
+            if end > stages.last().map_or(0, |part| part.words.len()) && end < words.len() {
+                stages.push(Part::new(words[..end].into()));
+                before_addresses += usize::from(stage < Stage::Network);
+            }
+        }
+        let addresses = address_parts(mask).map(|part| Part::new(hashing.words(&part)));
+        let addresses: Vec<_> = addresses.collect();
+        let are_both = addresses.len() > 1;
+        let addresses = if are_both { addresses } else { Vec::new() };
+        Self { stages, before_addresses, addresses }
+    }
+
+    pub(super) fn insert(&mut self, key: &FlowKey, hashing: &Hashing) {
+        for part in self.stages.iter_mut().chain(&mut self.addresses) {
+            part.values.insert(hashing.hash(&part.words, key));
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &FlowKey, hashing: &Hashing) {
+        for part in self.stages.iter_mut().chain(&mut self.addresses) {
+            part.values.remove(hashing.hash(&part.words, key));
+        }
+    }
+
+    /// The parts of one layer after another.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Part> {
+        self.stages.iter()
+    }
+
+    /// The first stage before the addresses in which no rule has the value of a key.
+    pub(super) fn lacking_before_addresses(
+        &self,
+        key: &FlowKey,
+        hashing: &Hashing,
+    ) -> Option<&Part> {
+        self.stages[..self.before_addresses].iter().find(|part| part.lacks(key, hashing))
+    }
+
+    /// The last stage, if no rule has its value of a key.
+    pub(super) fn lacking(&self, key: &FlowKey, hashing: &Hashing) -> Option<&Part> {
+        self.stages.last().filter(|part| part.lacks(key, hashing))
+    }
+
+    /// Whether the last stage takes in the addresses.
+    const fn has_network(&self) -> bool {
+        self.stages.len() > self.before_addresses
+    }
+
+    /// Where the last stage lacks the value of a key: adds a proof that no rule has it.
+    pub(super) fn prove_lacking(&self, key: &FlowKey, hashing: &Hashing, mask: &mut FlowMask) {
+        let Some((last, before)) = self.stages.split_last() else { return };
+        if has_words(mask, &last.words) {
+            return;
+        }
+        if let Some(part) = before.iter().find(|part| part.lacks(key, hashing)) {
+            return part.add_to(mask);
+        }
+        if !(self.has_network() && self.prove_by_address(key, hashing, mask)) {
+            last.add_to(mask);
+        }
+    }
+
+    /// Where the last stage does not lack the value, but the whole mask does: adds a proof by one
+    /// address, if there is one.
+    pub(super) fn prove_behind(
+        &self,
+        key: &FlowKey,
+        hashing: &Hashing,
+        mask: &mut FlowMask,
+    ) -> bool {
+        !self.has_network() && self.prove_by_address(key, hashing, mask)
+    }
+
+    fn prove_by_address(&self, key: &FlowKey, hashing: &Hashing, mask: &mut FlowMask) -> bool {
+        let lacking = self.addresses.iter().filter(|part| part.lacks(key, hashing));
+        let Some(part) = lacking.min_by_key(|part| added_bits_count(mask, &part.words)) else {
+            return false;
+        };
+        part.add_to(mask);
+        // An address without its type is nothing that a match of OpenFlow could say.
+        mask.add_field(FieldId::EthType);
+        true
+    }
+}
+
+impl Part {
+    fn new(words: Box<[MaskWord]>) -> Self {
+        Self { words, values: Values::default() }
+    }
+
+    /// The words of the part.
+    pub(super) const fn words(&self) -> &[MaskWord] {
+        &self.words
+    }
+
+    /// Whether no rule has the value of a key.
+    pub(super) fn lacks(&self, key: &FlowKey, hashing: &Hashing) -> bool {
+        !self.values.contains(hashing.hash(&self.words, key))
+    }
+
+    /// Adds the words to a mask.
+    pub(super) fn add_to(&self, mask: &mut FlowMask) {
+        add_words(mask, &self.words);
+    }
+}
