@@ -1,41 +1,70 @@
 //! Flow-mods: how requests of controllers change the rules of a bridge (OpenFlow 1.3.5, 6.4).
 //!
-//! A [`Batch`] collects the requests of one version. Each takes effect in the tables at once, in a
+//! A [`Batch`] collects the requests of one version, those for groups and meters too. Each takes effect in the tables at once, in a
 //! version that nobody sees yet, so that later requests of the batch see what earlier ones did.
 //! When one is refused, the batch undoes what it did, newest first: nothing was visible.
 //!
 //! Where the standard leaves room, Shunt does as Open vSwitch does:
 //! * `check_overlap` does not look at the rule that the new one replaces;
 //! * a request to modify changes no cookie;
-//! * a modified rule's hard timeout begins anew.
+//! * a modified rule's hard timeout begins anew;
+//! * only rules with a timeout are evicted from a full table.
 
 use std::sync::Arc;
 
 use shunt_classifier::Version;
 
 use crate::{
-    BridgeId, Delta, FlowMod, FlowModCommand, FlowModError, RemovedReason, Rule, RuleChange,
-    RuleDelta, RuleFilter, RuleId, RuleStats, TableId, TableSelector, Time, bridge::Bridge,
-    table::Table,
+    BridgeId, Cookie, Delta, FlowMod, FlowModCommand, FlowModError, Instructions, Modification,
+    ModificationError, Object, Overflow, RemovedReason, Rule, RuleChange, RuleDelta, RuleFilter,
+    RuleId, RuleStats, TableId, TableSelector, Time, bridge::Bridge, check::check_instructions,
+    expiry::deadline, table::Table,
 };
 
-/// Changes to rules that become one version.
+/// Changes to rules, groups and meters that become one version.
 pub(crate) struct Batch {
-    version: Version,
-    now: Time,
+    pub(crate) version: Version,
+    pub(crate) now: Time,
     next_rule: RuleId,
     deltas: Vec<Delta>,
-    resets: Vec<Arc<RuleStats>>,
 }
 
 impl Batch {
     /// A batch whose changes `version` is the first to see; its first new rule is `next_rule`.
     pub(crate) const fn new(version: Version, now: Time, next_rule: RuleId) -> Self {
-        Self { version, now, next_rule, deltas: Vec::new(), resets: Vec::new() }
+        Self { version, now, next_rule, deltas: Vec::new() }
     }
 
     /// Does what one request asks for. When it fails, it has done nothing.
+    pub(crate) fn modify(
+        &mut self,
+        id: BridgeId,
+        bridge: &mut Bridge,
+        request: Modification,
+    ) -> Result<(), ModificationError> {
+        match request {
+            Modification::Flow(request) => self.apply(id, bridge, &request)?,
+            Modification::Group(request) => self.change_group(id, bridge, request)?,
+            Modification::Meter(request) => self.change_meter(id, bridge, request)?,
+        }
+        // Rules that go with their group or meter may have learned some.
+        self.remove_orphans(bridge);
+        Ok(())
+    }
+
+    /// Does what one flow-mod asks for. When it fails, it has done nothing.
     pub(crate) fn apply(
+        &mut self,
+        id: BridgeId,
+        bridge: &mut Bridge,
+        request: &FlowMod,
+    ) -> Result<(), FlowModError> {
+        self.obey(id, bridge, request)?;
+        self.remove_orphans(bridge);
+        Ok(())
+    }
+
+    fn obey(
         &mut self,
         id: BridgeId,
         bridge: &mut Bridge,
@@ -43,7 +72,9 @@ impl Batch {
     ) -> Result<(), FlowModError> {
         match request.command {
             FlowModCommand::Add => self.add(id, bridge, request),
-            FlowModCommand::Modify | FlowModCommand::ModifyStrict => self.modify(bridge, request),
+            FlowModCommand::Modify | FlowModCommand::ModifyStrict => {
+                self.modify_rules(bridge, request)
+            }
             FlowModCommand::Delete => {
                 let filter = RuleFilter::to_delete(request);
                 self.remove_all(bridge, &filter, RemovedReason::Delete);
@@ -74,34 +105,66 @@ impl Batch {
     /// Removes one rule.
     pub(crate) fn remove(&mut self, bridge: &mut Bridge, rule: Arc<Rule>, reason: RemovedReason) {
         bridge.remove(&rule, self.version);
-        self.push(rule, RuleChange::Removed(reason));
+        self.push_rule(bridge, rule, RuleChange::Removed(reason));
     }
 
-    /// Undoes everything: the tables of `bridge` are, for all versions, as they were.
+    /// Removes what was learned by rules that are gone and said so (`delete_learned`).
+    pub(crate) fn remove_orphans(&mut self, bridge: &mut Bridge) {
+        // What goes may own something itself; each is removed once, so this ends.
+        loop {
+            let orphans = bridge.take_orphans();
+            if orphans.is_empty() {
+                return;
+            }
+            for (table, cookie) in orphans {
+                let table = TableSelector::One(table);
+                let filter =
+                    RuleFilter { table, cookie, cookie_mask: u64::MAX, ..RuleFilter::all() };
+                self.remove_all(bridge, &filter, RemovedReason::Delete);
+            }
+        }
+    }
+
+    /// The version that is the first to see the batch.
+    pub(crate) const fn version(&self) -> Version {
+        self.version
+    }
+
+    /// When the batch is applied.
+    pub(crate) const fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Notes what was changed.
+    pub(crate) fn push(&mut self, delta: Delta) {
+        self.deltas.push(delta);
+    }
+
+    /// Undoes everything: the rules, groups and meters of `bridge` are, for all versions, as they were.
     ///
     /// Answers with the number of the next new rule: no number is given twice.
     pub(crate) fn roll_back(self, bridge: &mut Bridge) -> RuleId {
         for delta in self.deltas.into_iter().rev() {
-            let Delta::Rule(RuleDelta { rule, change }) = delta else { continue };
-            match change {
-                RuleChange::Added => bridge.remove(&rule, self.version),
-                RuleChange::Removed(_) => bridge.insert(rule, self.version),
-                RuleChange::Modified(old) => {
-                    bridge.remove(&rule, self.version);
-                    bridge.insert(old, self.version);
-                }
+            match delta {
+                Delta::Rule(delta) => undo_rule(bridge, delta, self.version),
+                Delta::Changed(Object::Group(_, group)) => bridge.groups.undo(group, self.version),
+                Delta::Changed(Object::Meter(_, meter)) => bridge.meters.undo(meter, self.version),
+                // No request changes these.
+                Delta::Changed(
+                    Object::Ports(_) | Object::Bridge(_) | Object::Mac(..) | Object::Learned(..),
+                ) => {}
             }
         }
+        drop(bridge.take_orphans());
         self.next_rule
     }
 
     /// The batch succeeded: answers with what changed, and with the number of the next new rule.
     pub(crate) fn finish(self) -> (Vec<Delta>, RuleId) {
-        self.resets.iter().for_each(|stats| stats.reset());
         (self.deltas, self.next_rule)
     }
 
-    fn add(
+    pub(crate) fn add(
         &mut self,
         id: BridgeId,
         bridge: &mut Bridge,
@@ -109,6 +172,7 @@ impl Batch {
     ) -> Result<(), FlowModError> {
         let TableSelector::One(table) = request.table else { return Err(FlowModError::TableAll) };
         check_goto(request, table)?;
+        check_instructions(bridge, &request.instructions, self.version)?;
         let held = bridge.table(table);
         let old = held
             .and_then(|held| held.find_exact(&request.matching, request.priority, self.version))
@@ -119,12 +183,7 @@ impl Batch {
             if request.flags.check_overlap && held.is_some_and(overlaps) {
                 return Err(FlowModError::Overlap(request.priority));
             }
-            let rules_count = held.map_or(0, Table::rules_count);
-            let rules_max =
-                bridge.settings(self.version).map_or(usize::MAX, |own| own.rules_max(table));
-            if rules_count >= rules_max {
-                return Err(FlowModError::TableFull(rules_max));
-            }
+            self.make_room(bridge, table)?;
         }
         let kept = old.as_ref().filter(|_| !request.flags.reset_counts);
         let stats = kept.map_or_else(Arc::default, |old| Arc::clone(&old.stats));
@@ -133,7 +192,37 @@ impl Batch {
         }
         let rule = Arc::new(self.new_rule(id, table, request, stats));
         bridge.insert(Arc::clone(&rule), self.version);
-        self.push(rule, RuleChange::Added);
+        self.push_rule(bridge, rule, RuleChange::Added);
+        Ok(())
+    }
+
+    /// Makes sure that a table can take one more rule: if it is full and its bridge says so, by
+    /// evicting others.
+    fn make_room(&mut self, bridge: &mut Bridge, table: TableId) -> Result<(), FlowModError> {
+        let Some(settings) = bridge.settings(self.version) else { return Ok(()) };
+        let (rules_max, overflow) = (settings.rules_max(table), settings.overflow);
+        let rules_count = bridge.table(table).map_or(0, Table::rules_count);
+        let surplus = (rules_count + 1).saturating_sub(rules_max);
+        if surplus == 0 {
+            return Ok(());
+        }
+        let mut evictable = match overflow {
+            Overflow::Refuse => Vec::new(),
+            Overflow::Evict => {
+                let table = TableSelector::One(table);
+                bridge.rules(&RuleFilter { table, ..RuleFilter::all() }, self.version)
+            }
+        };
+        evictable.retain(|rule| deadline(rule).is_some());
+        if evictable.len() < surplus || rules_max == 0 {
+            return Err(FlowModError::TableFull(rules_max));
+        }
+        let worth =
+            |rule: &Arc<Rule>| (rule.importance, deadline(rule).map(|(time, _)| time), rule.id);
+        evictable.sort_by_cached_key(worth);
+        for rule in evictable.drain(..surplus) {
+            self.remove(bridge, rule, RemovedReason::Eviction);
+        }
         Ok(())
     }
 
@@ -162,10 +251,11 @@ impl Batch {
             modified: self.now,
             created: self.now,
             stats,
+            timers: Arc::default(),
         }
     }
 
-    fn modify(&mut self, bridge: &mut Bridge, request: &FlowMod) -> Result<(), FlowModError> {
+    fn modify_rules(&mut self, bridge: &mut Bridge, request: &FlowMod) -> Result<(), FlowModError> {
         if let TableSelector::One(table) = request.table {
             check_goto(request, table)?;
         }
@@ -176,37 +266,75 @@ impl Batch {
             bridge.rules(&filter, self.version)
         };
         chosen.iter().try_for_each(|rule| check_goto(request, rule.table))?;
+        check_instructions(bridge, &request.instructions, self.version)?;
         let instructions = Arc::new(request.instructions.clone());
         for old in chosen {
-            let rule = Arc::new(Rule {
-                id: old.id,
-                revision: old.revision.wrapping_add(1),
-                bridge: old.bridge,
-                table: old.table,
-                matching: old.matching.clone(),
-                priority: old.priority,
-                cookie: old.cookie,
-                idle_timeout: old.idle_timeout,
-                hard_timeout: old.hard_timeout,
-                importance: old.importance,
-                flags: old.flags,
-                instructions: Arc::clone(&instructions),
-                modified: self.now,
-                created: old.created,
-                stats: Arc::clone(&old.stats),
-            });
-            if request.flags.reset_counts {
-                self.resets.push(Arc::clone(&rule.stats));
-            }
-            bridge.remove(&old, self.version);
-            bridge.insert(Arc::clone(&rule), self.version);
-            self.push(rule, RuleChange::Modified(old));
+            let stats = if request.flags.reset_counts {
+                Arc::new(old.stats.renewed())
+            } else {
+                Arc::clone(&old.stats)
+            };
+            let cookie = old.cookie;
+            self.revise(bridge, old, Revision { cookie, instructions: &instructions, stats });
         }
         Ok(())
     }
 
-    fn push(&mut self, rule: Arc<Rule>, change: RuleChange) {
-        self.deltas.push(Delta::Rule(RuleDelta { rule, change }));
+    /// Puts a new revision in the place of a rule.
+    pub(crate) fn revise(&mut self, bridge: &mut Bridge, old: Arc<Rule>, revision: Revision<'_>) {
+        let Revision { cookie, instructions, stats } = revision;
+        let rule = Arc::new(Rule {
+            id: old.id,
+            revision: old.revision.wrapping_add(1),
+            bridge: old.bridge,
+            table: old.table,
+            matching: old.matching.clone(),
+            priority: old.priority,
+            cookie,
+            idle_timeout: old.idle_timeout,
+            hard_timeout: old.hard_timeout,
+            importance: old.importance,
+            flags: old.flags,
+            instructions: Arc::clone(instructions),
+            modified: self.now,
+            created: old.created,
+            stats,
+            timers: Arc::clone(&old.timers),
+        });
+        bridge.remove(&old, self.version);
+        bridge.insert(Arc::clone(&rule), self.version);
+        self.push_rule(bridge, rule, RuleChange::Modified(old));
+    }
+
+    fn push_rule(&mut self, bridge: &Bridge, rule: Arc<Rule>, change: RuleChange) {
+        let objects = bridge.taught().objects(&rule);
+        if let RuleChange::Modified(old) = &change {
+            let others = bridge.taught().objects(old);
+            let others = others.into_iter().filter(|other| !objects.contains(other));
+            self.deltas.extend(others.map(Delta::Changed));
+        }
+        self.deltas.extend(objects.into_iter().map(Delta::Changed));
+        self.push(Delta::Rule(RuleDelta { rule, change }));
+    }
+}
+
+/// What a new revision of a rule does not take from the one before.
+pub(crate) struct Revision<'a> {
+    pub(crate) cookie: Cookie,
+    pub(crate) instructions: &'a Arc<Instructions>,
+    pub(crate) stats: Arc<RuleStats>,
+}
+
+/// Undoes what happened to a rule in `version`.
+fn undo_rule(bridge: &mut Bridge, delta: RuleDelta, version: Version) {
+    let RuleDelta { rule, change } = delta;
+    match change {
+        RuleChange::Added => bridge.remove(&rule, version),
+        RuleChange::Removed(_) => bridge.insert(rule, version),
+        RuleChange::Modified(old) => {
+            bridge.remove(&rule, version);
+            bridge.insert(old, version);
+        }
     }
 }
 

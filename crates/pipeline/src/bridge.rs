@@ -3,13 +3,16 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use shunt_classifier::Version;
-use shunt_flow::{FlowKey, FlowMask};
 
 use crate::{
-    BridgeId, BridgeSettings, PortInfo, Rule, RuleFilter, TableId, TableSelector, TableTotals,
+    BridgeId, BridgeSettings, Cookie, Group, GroupId, Meter, MeterId, PortInfo, Rule, RuleFilter,
+    TableId, TableSelector, TableTotals,
     history::History,
+    mac_table::MacTable,
+    numbered::Numbered,
     port_table::PortTable,
     table::{Table, TableStats},
+    taught::Taught,
 };
 
 /// All bridges of a daemon.
@@ -20,8 +23,12 @@ pub(crate) struct Bridge {
     seed: u64,
     settings: History<BridgeSettings>,
     ports: History<PortTable>,
+    pub(crate) groups: Numbered<GroupId, Group>,
+    pub(crate) meters: Numbered<MeterId, Meter>,
     tables: BTreeMap<TableId, Table>,
     stats: Box<[TableStats]>,
+    taught: Taught,
+    pub(crate) macs: MacTable,
 }
 
 impl Bridge {
@@ -30,8 +37,12 @@ impl Bridge {
             seed,
             settings: History::new(),
             ports: History::new(),
+            groups: Numbered::new(),
+            meters: Numbered::new(),
             tables: BTreeMap::new(),
             stats: Box::default(),
+            taught: Taught::new(seed),
+            macs: MacTable::default(),
         }
     }
 
@@ -49,7 +60,10 @@ impl Bridge {
     }
 
     pub(crate) fn set_ports(&mut self, ports: Vec<PortInfo>, version: Version) {
-        self.ports.set(Arc::new(PortTable::new(ports)), version);
+        let ports = PortTable::new(ports);
+        // Whoever reads where an address is reads the ports too, so this is no delta of its own.
+        self.macs.forget_if(version, |entry| ports.find(entry.port).is_none());
+        self.ports.set(Arc::new(ports), version);
     }
 
     /// Begins the bridge's life, without ports; counters begin at zero.
@@ -62,6 +76,9 @@ impl Bridge {
     pub(crate) fn end(&mut self, version: Version) {
         self.settings.end(version);
         self.ports.end(version);
+        self.groups.end_all(version);
+        self.meters.end_all(version);
+        self.macs.forget_if(version, |_| true);
     }
 
     /// A table that holds rules or has held some.
@@ -71,41 +88,61 @@ impl Bridge {
 
     pub(crate) fn insert(&mut self, rule: Arc<Rule>, added: Version) {
         let seed = self.seed;
+        self.taught.count_in(&rule, added);
+        let instructions = Arc::clone(&rule.instructions);
         let table = self.tables.entry(rule.table).or_insert_with(|| Table::new(seed));
         table.insert(rule, added);
+        for table in self.taught.add_teacher(&instructions) {
+            let rules = self.tables.get(&table).into_iter().flat_map(|table| table.rules(added));
+            rules.for_each(|rule| self.taught.count_in(rule, added));
+        }
     }
 
     pub(crate) fn remove(&mut self, rule: &Rule, removed: Version) {
         if let Some(table) = self.tables.get_mut(&rule.table) {
             table.remove(rule, removed);
         }
+        self.taught.count_out(rule, removed);
+        self.taught.remove_teacher(&rule.instructions);
     }
 
-    pub(crate) fn lookup(
-        &self,
-        table: TableId,
-        key: &FlowKey,
-        version: Version,
-        mask: &mut FlowMask,
-    ) -> Option<&Arc<Rule>> {
-        self.table(table)?.lookup(key, version, mask)
+    /// What the learning rules write.
+    pub(crate) const fn taught(&self) -> &Taught {
+        &self.taught
+    }
+
+    /// Tables and cookies whose rules nothing learns any more that would delete them.
+    pub(crate) fn take_orphans(&mut self) -> Vec<(TableId, Cookie)> {
+        self.taught.take_orphans()
+    }
+
+    /// The number of rules of a table with a cookie.
+    pub(crate) fn cookie_count(&self, table: TableId, cookie: Cookie, version: Version) -> usize {
+        self.taught.count(table, cookie, version).unwrap_or_else(|| {
+            // Nothing that stays asks: a packet-out.
+            let rules = self.table(table).into_iter().flat_map(|table| table.rules(version));
+            rules.filter(|rule| rule.cookie == cookie).count()
+        })
     }
 
     /// The rules that a filter lets through, by table and then by age.
     pub(crate) fn rules(&self, filter: &RuleFilter, version: Version) -> Vec<Arc<Rule>> {
-        let range = match filter.table {
-            TableSelector::One(table) => table..=table,
-            TableSelector::All => TableId::FIRST..=TableId::MAX,
-        };
-        let mut chosen: Vec<_> = self
-            .tables
-            .range(range)
-            .flat_map(|(_, table)| table.rules(version))
-            .filter(|rule| filter.admits(rule))
-            .cloned()
-            .collect();
-        chosen.sort_by_key(|rule| (rule.table, rule.id));
-        chosen
+        match filter.table {
+            TableSelector::One(table) => {
+                let tables = self.table(table).into_iter();
+                choose(tables, version, |rule| filter.admits(rule))
+            }
+            TableSelector::All => self.rules_with(version, |rule| filter.admits(rule)),
+        }
+    }
+
+    /// The rules that are so, by table and then by age.
+    pub(crate) fn rules_with(
+        &self,
+        version: Version,
+        is: impl Fn(&Rule) -> bool,
+    ) -> Vec<Arc<Rule>> {
+        choose(self.tables.values(), version, is)
     }
 
     pub(crate) fn tables(&self) -> impl Iterator<Item = (TableId, &Table)> {
@@ -127,13 +164,33 @@ impl Bridge {
     pub(crate) fn reclaim(&mut self, oldest: Version) {
         self.settings.reclaim(oldest);
         self.ports.reclaim(oldest);
+        self.groups.reclaim(oldest);
+        self.meters.reclaim(oldest);
+        self.taught.reclaim(oldest);
+        self.macs.reclaim(oldest);
         self.tables.values_mut().for_each(|table| table.reclaim(oldest));
     }
 
     /// Whether no version sees anything of the bridge.
     pub(crate) fn is_gone(&self) -> bool {
-        self.settings.is_empty() && self.tables.values().all(Table::is_empty)
+        self.settings.is_empty()
+            && self.groups.is_empty()
+            && self.meters.is_empty()
+            && self.macs.is_empty()
+            && self.tables.values().all(Table::is_empty)
     }
+}
+
+/// The rules of tables that are so, by table and then by age.
+fn choose<'a>(
+    tables: impl Iterator<Item = &'a Table>,
+    version: Version,
+    is: impl Fn(&Rule) -> bool,
+) -> Vec<Arc<Rule>> {
+    let rules = tables.flat_map(|table| table.rules(version));
+    let mut chosen: Vec<_> = rules.filter(|rule| is(rule)).cloned().collect();
+    chosen.sort_by_key(|rule| (rule.table, rule.id));
+    chosen
 }
 
 fn table_ids() -> impl Iterator<Item = TableId> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{BridgeId, Rule};
+use crate::{BridgeId, GroupId, MeterId, Rule, TableId};
 
 /// One thing that a version changed.
 #[derive(Clone, Debug)]
@@ -42,6 +42,12 @@ pub enum RemovedReason {
     HardTimeout,
     /// A controller deleted it.
     Delete,
+    /// A group that it named was deleted.
+    GroupDelete,
+    /// A meter that it named was deleted (OpenFlow 1.4).
+    MeterDelete,
+    /// Its table was full, and it was worth less than a new rule (OpenFlow 1.4).
+    Eviction,
     /// An ADD replaced it; nobody is told.
     Replaced,
 }
@@ -53,4 +59,13 @@ pub enum Object {
     Ports(BridgeId),
     /// The settings of a bridge itself.
     Bridge(BridgeId),
+    /// A group, or its absence.
+    Group(BridgeId, GroupId),
+    /// A meter, or its absence.
+    Meter(BridgeId, MeterId),
+    /// Where a MAC address of a VLAN was seen last, or that it was not.
+    Mac(BridgeId, u16, [u8; 6]),
+    /// The rule of a table with a match and a priority, which a `learn` adds, or its absence; or the
+    /// number of rules of a table with a cookie, where a `learn` has a limit. Named by a hash.
+    Learned(BridgeId, TableId, u64),
 }

@@ -1,6 +1,6 @@
 //! What can be wrong with a request to a pipeline.
 
-use crate::{BridgeId, FlowModError};
+use crate::{BridgeId, ModificationError};
 
 /// A request names a bridge that the daemon does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -9,11 +9,11 @@ pub struct NoSuchBridge(pub BridgeId);
 
 /// One request of a batch was refused, so none of the batch was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("flow-mod {index} of the batch: {error}")]
+#[error("request {index} of the batch: {error}")]
 pub struct RejectedMod {
     /// Which one, from 0.
     pub index: usize,
     /// What is wrong with it.
     #[source]
-    pub error: FlowModError,
+    pub error: ModificationError,
 }

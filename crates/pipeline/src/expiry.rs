@@ -1,8 +1,9 @@
 //! Timeouts of rules (OpenFlow 1.3.5, 5.5).
 //!
 //! A queue holds every rule that has a timeout, by a moment before which it cannot expire. A rule
-//! that was hit or modified since has a later deadline than the queue says; this is noticed when
-//! its turn comes, and it is queued again. So a hit costs nothing here, and a sweep looks only at
+//! that was hit, refreshed or modified since has a later deadline than the queue says; this is noticed when
+//! its turn comes, and it is queued again. One whose timeouts a packet has lowered is queued again
+//! before the next sweep. So a hit costs nothing here, and a sweep looks only at
 //! rules whose turn it is.
 //!
 //! The caller has pulled the counts of all threads before: nothing expires that was hit in time.
@@ -29,10 +30,7 @@ impl Deadlines {
             match delta.change {
                 RuleChange::Added => self.insert(&delta.rule),
                 RuleChange::Removed(_) => self.remove(delta.rule.id),
-                RuleChange::Modified(_) => {
-                    self.remove(delta.rule.id);
-                    self.insert(&delta.rule);
-                }
+                RuleChange::Modified(_) => self.requeue(&delta.rule),
             }
         }
     }
@@ -52,6 +50,12 @@ impl Deadlines {
         expired
     }
 
+    /// Gives a rule its place anew.
+    pub(crate) fn requeue(&mut self, rule: &Arc<Rule>) {
+        self.remove(rule.id);
+        self.insert(rule);
+    }
+
     fn insert(&mut self, rule: &Arc<Rule>) {
         if let Some((time, _)) = deadline(rule) {
             self.queue.insert((time, rule.id), Arc::clone(rule));
@@ -67,12 +71,12 @@ impl Deadlines {
 }
 
 /// When a rule expires if nothing hits it any more, and why.
-fn deadline(rule: &Rule) -> Option<(Time, RemovedReason)> {
+pub(crate) fn deadline(rule: &Rule) -> Option<(Time, RemovedReason)> {
     let after = |from: Time, timeout: std::time::Duration, reason| {
         (!timeout.is_zero()).then(|| (from.after(timeout), reason))
     };
     let used = rule.stats.totals().used.max(rule.created);
-    let hard = after(rule.modified, rule.hard_timeout, RemovedReason::HardTimeout);
-    let idle = after(used, rule.idle_timeout, RemovedReason::IdleTimeout);
+    let hard = after(rule.refreshed(), rule.hard_timeout_now(), RemovedReason::HardTimeout);
+    let idle = after(used, rule.idle_timeout_now(), RemovedReason::IdleTimeout);
     hard.into_iter().chain(idle).min_by_key(|(time, _)| *time)
 }

@@ -1,8 +1,10 @@
 //! Which rules a request means.
 
+use std::collections::BTreeSet;
+
 use shunt_flow::{Match, PortNo};
 
-use crate::{Action, Cookie, FlowMod, Instructions, Rule, TableSelector};
+use crate::{Action, Cookie, FlowMod, GroupId, Instructions, MeterId, Rule, TableSelector};
 
 /// Chooses rules, as the requests for flow statistics and the loose flow-mods do
 /// (OpenFlow 1.3.5, 6.4 and 7.3.5.2).
@@ -52,11 +54,11 @@ impl RuleFilter {
             TableSelector::All => true,
         };
         let differing = (rule.cookie.number() ^ self.cookie.number()) & self.cookie_mask;
-        let port = self.out_port;
+        let (port, group) = (self.out_port, self.out_group);
         in_table
             && differing == 0
-            && self.out_group == Self::GROUP_ANY
             && (port == PortNo::ANY || rule.instructions.outputs_to(port))
+            && (group == Self::GROUP_ANY || rule.instructions.names_group(group))
     }
 
     /// The rules that a request to modify means; it does not look at outputs.
@@ -78,39 +80,60 @@ impl RuleFilter {
 }
 
 impl Instructions {
+    /// Whether some action, however deep, is so.
+    pub(crate) fn any(&self, is: impl FnMut(&Action) -> bool) -> bool {
+        any_action(&[&self.apply, &self.write], is)
+    }
+
     /// Whether some action, however deep, is an output to `port`.
-    fn outputs_to(&self, port: PortNo) -> bool {
-        let mut lists = vec![&*self.apply, &*self.write];
-        while let Some(list) = lists.pop() {
-            for action in list {
-                match action {
-                    Action::Output { port: own, .. }
-                    | Action::OutputTruncated { port: own, .. } => {
-                        if *own == port {
-                            return true;
-                        }
-                    }
-                    Action::Controller(_) => {
-                        if port == PortNo::CONTROLLER {
-                            return true;
-                        }
-                    }
-                    Action::Clone(inner) => lists.push(inner),
-                    Action::OutputField { .. }
-                    | Action::SetField { .. }
-                    | Action::Load { .. }
-                    | Action::Move { .. }
-                    | Action::PushVlan { .. }
-                    | Action::PopVlan
-                    | Action::DecTtl { .. }
-                    | Action::Resubmit { .. }
-                    | Action::SetQueue(_)
-                    | Action::PopQueue
-                    | Action::Note(_)
-                    | Action::Exit => {}
-                }
+    pub(crate) fn outputs_to(&self, port: PortNo) -> bool {
+        self.any(|action| match action {
+            Action::Output { port: own, .. } | Action::OutputTruncated { port: own, .. } => {
+                *own == port
+            }
+            Action::Controller(_) => port == PortNo::CONTROLLER,
+            _ => false,
+        })
+    }
+
+    /// The groups that actions, however deep, name.
+    pub(crate) fn groups(&self) -> BTreeSet<GroupId> {
+        let mut groups = BTreeSet::new();
+        self.any(|action| {
+            groups.extend(if let Action::Group(group) = action { Some(*group) } else { None });
+            false
+        });
+        groups
+    }
+
+    /// The meters that packets pass, by instruction or action.
+    pub(crate) fn meters(&self) -> BTreeSet<MeterId> {
+        let mut meters = BTreeSet::from_iter(self.meter);
+        self.any(|action| {
+            meters.extend(if let Action::Meter(meter) = action { Some(*meter) } else { None });
+            false
+        });
+        meters
+    }
+
+    /// Whether some action, however deep, names a group.
+    fn names_group(&self, group: u32) -> bool {
+        self.any(|action| matches!(action, Action::Group(own) if own.number() == group))
+    }
+}
+
+/// Whether some action of these lists, or of those in them, is so. The order is that of a stack.
+pub(crate) fn any_action(lists: &[&[Action]], mut is: impl FnMut(&Action) -> bool) -> bool {
+    let mut lists = lists.to_vec();
+    while let Some(list) = lists.pop() {
+        for action in list {
+            if is(action) {
+                return true;
+            }
+            if let Action::Clone(inner) = action {
+                lists.push(inner);
             }
         }
-        false
     }
+    false
 }

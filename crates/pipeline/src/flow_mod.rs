@@ -5,7 +5,7 @@ use std::time::Duration;
 use shunt_classifier::Priority;
 use shunt_flow::{Match, PortNo};
 
-use crate::{BridgeId, Cookie, FlowFlags, Instructions, TableId};
+use crate::{Cookie, FlowFlags, GroupId, Instructions, MeterId, TableId};
 
 /// A request to add, modify or delete rules (`OFPT_FLOW_MOD`), whatever the version on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +83,16 @@ pub enum FlowModError {
     /// `OFPFMFC_TABLE_FULL`.
     #[error("the table holds {0} rules, its limit")]
     TableFull(usize),
-    /// The bridge was removed meanwhile.
-    #[error("there is no bridge {0}")]
-    NoSuchBridge(BridgeId),
+    /// `OFPBAC_BAD_OUT_GROUP`.
+    #[error("there is no group {0}: add it before the rules that name it")]
+    NoSuchGroup(GroupId),
+    /// `OFPMMFC_INVALID_METER`.
+    #[error("there is no meter {0}: add it before the rules that name it")]
+    NoSuchMeter(MeterId),
+    /// `NXBAC_BAD_CONJUNCTION`: beside `conjunction` only `note` may stand.
+    #[error("a rule with a conjunction has no other actions than note")]
+    MixedConjunction,
+    /// `OFPBAC_BAD_TYPE`, `OFPBAC_BAD_EXP_TYPE`: the action is known, but this switch cannot do it.
+    #[error("this switch has no action {0} yet")]
+    NotYet(&'static str),
 }

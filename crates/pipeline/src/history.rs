@@ -38,9 +38,27 @@ impl<T: ?Sized> History<T> {
         }
     }
 
+    /// Undoes everything that `version`, which nobody has seen, did.
+    pub(crate) fn undo(&mut self, version: Version) {
+        self.values.retain(|(lifetime, _)| lifetime.added < version);
+        if let Some((lifetime, _)) = self.values.last_mut() {
+            lifetime.removed = lifetime.removed.filter(|removed| *removed < version);
+        }
+    }
+
+    /// Whether the newest version, or one in the making, sees a value.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.values.last().is_some_and(|(lifetime, _)| lifetime.removed.is_none())
+    }
+
     /// Forgets the values that no version from `oldest` on sees.
     pub(crate) fn reclaim(&mut self, oldest: Version) {
         self.values.retain(|(lifetime, _)| !lifetime.is_over(oldest));
+    }
+
+    /// All values that are held, oldest first.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
+        self.values.iter().map(|(_, value)| &**value)
     }
 
     /// Whether no value is held.

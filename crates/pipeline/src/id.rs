@@ -76,6 +76,14 @@ number! {
     BridgeId(u16), "{}"
 }
 number! {
+    /// A group of a bridge: 0 to [`GroupId::MAX`].
+    GroupId(u32), "{}"
+}
+number! {
+    /// A meter of a bridge: 1 to [`MeterId::MAX`].
+    MeterId(u32), "{}"
+}
+number! {
     /// A port of the daemon, whichever bridge it belongs to.
     DatapathPort(u32), "{}"
 }
@@ -84,4 +92,18 @@ impl fmt::Display for TableId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
     }
+}
+
+impl GroupId {
+    /// The highest number of a group (`OFPG_MAX`).
+    pub const MAX: Self = Self(0xffff_ff00);
+    /// All groups (`OFPG_ALL`): no group has this number.
+    pub const ALL: Self = Self(0xffff_fffc);
+}
+
+impl MeterId {
+    /// The highest number of a meter (`OFPM_MAX`).
+    pub const MAX: Self = Self(0xffff_0000);
+    /// All meters (`OFPM_ALL`): no meter has this number.
+    pub const ALL: Self = Self(0xffff_ffff);
 }

@@ -46,7 +46,11 @@ impl Evictor for Iterative {
         self.version = version;
         let pipeline = &self.pipeline;
         let is_stale = |traversal: &Traversal| {
-            !still_holds(traversal, &pipeline.translate(&traversal.key, version))
+            let again = match &traversal.continuation {
+                None => pipeline.translate(&traversal.key, version),
+                Some(continuation) => pipeline.resume(&traversal.key, continuation, version),
+            };
+            !still_holds(traversal, &again)
         };
         self.entries.extract_if(.., |_, traversal| is_stale(traversal)).map(|(id, _)| id).collect()
     }
@@ -61,6 +65,9 @@ fn still_holds(old: &Traversal, new: &Traversal) -> bool {
     old.actions == new.actions
         && old.error == new.error
         && old.reads == new.reads
+        && old.group_hits == new.group_hits
+        && new.learnings.is_empty()
+        && old.refreshes == new.refreshes
         && new.mask.is_subset_of(&old.mask)
         && old.visits.len() == new.visits.len()
         && old.visits.iter().zip(&new.visits).all(|(old, new)| same_answer(old, new))
@@ -71,6 +78,7 @@ fn same_answer(old: &Visit, new: &Visit) -> bool {
     old.bridge == new.bridge
         && old.table == new.table
         && old.rule.as_ref().map(revision) == new.rule.as_ref().map(revision)
+        && old.clauses.iter().map(revision).eq(new.clauses.iter().map(revision))
 }
 
 #[cfg(test)]
@@ -89,12 +97,15 @@ mod tests {
         EntryId { owner: OwnerId(0), slot, generation: 0 }
     }
 
-    /// An engine with an entry for each packet.
+    /// An engine with an entry for each packet that teaches nothing.
     fn install(twin: &Twin, packets: &[FlowKey]) -> (Iterative, BTreeMap<EntryId, Arc<Traversal>>) {
         let mut engine = Iterative::new(Arc::clone(&twin.pipeline));
         let mut entries = BTreeMap::new();
         for (slot, key) in packets.iter().enumerate() {
             let traversal = Arc::new(twin.translate(key));
+            if !traversal.learnings.is_empty() {
+                continue;
+            }
             assert_eq!(engine.installed(entry(slot), &traversal), Installed::Recorded);
             entries.insert(entry(slot), traversal);
         }

@@ -13,7 +13,7 @@
 //! use shunt_flow::{FieldId, FlowKey, PortNo, text::NoPortNames};
 //! use shunt_pipeline::{
 //!     BridgeId, BridgeSettings, DatapathAction, DatapathPort, FlowModCommand, Pipeline,
-//!     PortConfig, PortInfo, PortKind, Time, text::parse_rule,
+//!     PortConfig, PortInfo, PortKind, PortVlans, Time, text::parse_rule,
 //! };
 //!
 //! let (pipeline, bridge) = (Pipeline::new(1), BridgeId::new(1));
@@ -25,6 +25,7 @@
 //!     config: PortConfig::default(),
 //!     link_up: true,
 //!     mac: [2, 0, 0, 0, 0, 1],
+//!     vlans: PortVlans::default(),
 //! };
 //! pipeline.set_ports(bridge, vec![port(1), port(2)])?;
 //!
@@ -54,22 +55,36 @@
 mod action;
 mod apply;
 mod bridge;
+mod check;
+mod conjunction;
+mod continuation;
+mod count;
 mod delta;
 mod error;
 mod evictor;
 mod expiry;
 mod filter;
 mod flow_mod;
+mod group;
+mod group_table;
 mod history;
 mod id;
 mod iterative;
+mod learning;
+mod mac_table;
+mod meter;
+mod meter_table;
+mod modification;
+mod numbered;
 mod outcome;
 mod pipeline;
 mod port;
 mod port_table;
+mod port_vlans;
 mod rule;
 mod settings;
 mod table;
+mod taught;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod text;
@@ -77,20 +92,38 @@ mod time;
 mod translate;
 mod traversal;
 
-pub use action::{Action, ControllerAction, PacketInReason, Subfield};
+pub use action::{
+    Action, BundleAction, BundleAlgorithm, CLONE_DEPTH_MAX, ControllerAction, CtAction, CtZone,
+    HashFields, LearnAction, LearnSource, LearnSpec, LearnTarget, MultipathAction,
+    MultipathAlgorithm, NatAction, NatKind, NatRange, PacketInReason, SampleAction,
+    SampleDirection, Subfield,
+};
+pub use continuation::Continuation;
+pub use count::PacketTotals;
 pub use delta::{Delta, Object, RemovedReason, RuleChange, RuleDelta};
 pub use error::{NoSuchBridge, RejectedMod};
 pub use evictor::{EntryId, Evictor, InstallNo, Installed, OwnerId};
 pub use filter::RuleFilter;
 pub use flow_mod::{FlowMod, FlowModCommand, FlowModError, TableSelector};
-pub use id::{BridgeId, Cookie, DatapathPort, RuleId, TableId};
+pub use group::{
+    Bucket, Group, GroupCommand, GroupKind, GroupMod, GroupModError, GroupStats, Selection,
+};
+pub use id::{BridgeId, Cookie, DatapathPort, GroupId, MeterId, RuleId, TableId};
 pub use iterative::Iterative;
+pub use learning::{LearnedRule, Learning};
+pub use mac_table::{MacEntry, MacSighting};
+pub use meter::{
+    Meter, MeterBand, MeterBandKind, MeterCommand, MeterConfig, MeterMod, MeterModError, MeterUnit,
+    MeterVerdict, raise_drop_precedence,
+};
+pub use modification::{Modification, ModificationError};
 pub use outcome::{DatapathAction, PacketIn, Punt};
 pub use pipeline::{Change, Pipeline};
 pub use port::{PortConfig, PortInfo, PortKind};
-pub use rule::{FlowFlags, Instructions, Rule, RuleStats, RuleTotals};
-pub use settings::BridgeSettings;
+pub use port_vlans::{PortVlans, VlanMode};
+pub use rule::{FlowFlags, Instructions, Rule, RuleStats, RuleTimers, RuleTotals};
+pub use settings::{BridgeSettings, Overflow};
 pub use shunt_classifier::{Lifetime, Priority, Rank, Version};
 pub use table::TableTotals;
 pub use time::Time;
-pub use traversal::{Refresh, Traversal, TraversalError, Visit};
+pub use traversal::{GroupHit, Refresh, Traversal, TraversalError, Visit};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use shunt_flow::Match;
 
-use crate::{BridgeId, Cookie, DatapathPort, PacketInReason, TableId};
+use crate::{BridgeId, Continuation, Cookie, DatapathPort, Meter, PacketInReason, TableId};
 
 /// One step of what happens to a packet, free of tables and of everything that must be looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,11 +34,36 @@ pub enum DatapathAction {
         /// Length to cut the copy to.
         max_len: Option<u32>,
     },
+    /// Pass a meter: the packet ends here if it comes too fast, or its DSCP changes.
+    Meter(Arc<Meter>),
+    /// Do this to a copy of the packet; at most 64 deep.
+    Copy(Arc<[Self]>),
     /// Send a copy to the controllers of a bridge.
     Punt(Arc<Punt>),
-    /// Parse the packet as it is now and look it up again, in the same bridge, with this hidden
-    /// state: a pop uncovered headers that were not parsed.
-    Recirculate(Match),
+    /// Insert an MPLS label stack entry behind the Ethernet type.
+    PushMpls {
+        /// Label, traffic class, bottom of stack, TTL.
+        lse: u32,
+        /// The Ethernet type from then on.
+        ethertype: u16,
+    },
+    /// Remove the outermost MPLS label stack entry.
+    PopMpls {
+        /// The Ethernet type from then on.
+        ethertype: u16,
+    },
+    /// Parse a copy of the packet as it is now and look it up again, to go on as this says: the
+    /// headers that decide how were not parsed so far.
+    Recirculate(Arc<Continuation>),
+    /// As [`Self::Recirculate`], in one of two ways, by the length of the frame.
+    CheckLength {
+        /// The most bytes of a frame that is not larger.
+        length: u16,
+        /// How a frame goes on that is larger.
+        larger: Arc<Continuation>,
+        /// How any other does.
+        other: Arc<Continuation>,
+    },
 }
 
 /// What a packet-in says besides the packet.

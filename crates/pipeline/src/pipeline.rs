@@ -5,22 +5,29 @@
 //! Long batches let go of the tables now and then, so that translations of older versions, which
 //! packet threads wait for, go on meanwhile.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use shunt_classifier::Version;
-use shunt_flow::FlowKey;
+use shunt_flow::{FlowKey, PortNo};
 
 use crate::{
-    Action, BridgeId, BridgeSettings, Delta, FlowMod, FlowModError, NoSuchBridge, Object, PortInfo,
-    RejectedMod, RemovedReason, Rule, RuleFilter, RuleId, TableTotals, Time, Traversal,
+    Action, BridgeId, BridgeSettings, Continuation, Delta, FlowMod, FlowModError, Group, GroupId,
+    Instructions, Learning, MacEntry, Meter, MeterId, Modification, ModificationError,
+    NoSuchBridge, Object, PortInfo, RejectedMod, RemovedReason, Rule, RuleFilter, RuleId,
+    TableTotals, Time, Traversal,
     apply::Batch,
     bridge::{Bridge, Bridges},
+    check::check_actions,
+    continuation::Continuations,
     expiry::Deadlines,
-    translate,
+    translate::{self, Tables},
 };
 
 /// All bridges of a daemon, with their tables and ports. Shared; every method takes `&self`.
@@ -28,7 +35,12 @@ pub struct Pipeline {
     seed: u64,
     published: AtomicU64,
     bridges: RwLock<Bridges>,
+    continuations: Continuations,
     control: Mutex<Control>,
+    teaches: AtomicBool,
+    learnings_refused: AtomicU64,
+    /// Rules that may expire earlier than their place among the deadlines says.
+    lowered: Mutex<Vec<Arc<Rule>>>,
 }
 
 /// What one change has to leave to the next.
@@ -46,7 +58,7 @@ pub struct Change {
     pub deltas: Vec<Delta>,
 }
 
-/// Flow-mods that one hold of the tables lets in.
+/// Requests that one hold of the tables lets in.
 const MODS_PER_HOLD: usize = 64;
 
 impl Pipeline {
@@ -58,7 +70,11 @@ impl Pipeline {
             seed,
             published: AtomicU64::new(Version::ZERO.number()),
             bridges: RwLock::new(Bridges::new()),
+            continuations: Continuations::new(seed),
             control: Mutex::new(control),
+            teaches: AtomicBool::new(false),
+            learnings_refused: AtomicU64::new(0),
+            lowered: Mutex::default(),
         }
     }
 
@@ -96,6 +112,7 @@ impl Pipeline {
             return Change { version: before, deltas: Vec::new() };
         };
         batch.remove_all(bridge, &RuleFilter::all(), RemovedReason::Delete);
+        drop(bridge.take_orphans());
         bridge.end(version);
         drop(bridges);
         let (mut deltas, _) = batch.finish();
@@ -118,8 +135,8 @@ impl Pipeline {
     /// The ports of a bridge, by number.
     #[must_use]
     pub fn ports(&self, id: BridgeId) -> Option<Arc<[PortInfo]>> {
-        let version = self.version();
-        self.bridges.read().get(&id)?.ports(version).map(|ports| Arc::clone(ports.ports()))
+        let bridges = self.bridges.read();
+        bridges.get(&id)?.ports(self.version()).map(|ports| Arc::clone(ports.ports()))
     }
 
     /// Replaces the settings of a bridge. A limit below what a table holds removes no rule.
@@ -140,37 +157,140 @@ impl Pipeline {
     /// The settings of a bridge.
     #[must_use]
     pub fn settings(&self, id: BridgeId) -> Option<BridgeSettings> {
-        let version = self.version();
-        self.bridges.read().get(&id)?.settings(version).map(|settings| (**settings).clone())
+        let bridges = self.bridges.read();
+        bridges.get(&id)?.settings(self.version()).map(|settings| (**settings).clone())
     }
 
-    /// Applies flow-mods, in order, as one version: all of them, or none.
+    /// Applies flow-mods, in order, as one version: all of them, or none. See [`Self::modify`].
     ///
     /// # Errors
     ///
-    /// The first flow-mod that is refused, and why. Then nothing was changed and no version was
-    /// published.
+    /// As [`Self::modify`].
     pub fn apply(&self, id: BridgeId, mods: &[FlowMod], now: Time) -> Result<Change, RejectedMod> {
+        self.change(id, mods, now, |batch, bridge, request| Ok(batch.apply(id, bridge, request)?))
+    }
+
+    /// Changes rules, groups and meters, in order, as one version: all of it, or nothing.
+    ///
+    /// # Errors
+    ///
+    /// The first request that is refused, and why. Then nothing was changed and no version was
+    /// published.
+    pub fn modify(
+        &self,
+        id: BridgeId,
+        mods: impl IntoIterator<Item = Modification>,
+        now: Time,
+    ) -> Result<Change, RejectedMod> {
+        self.change(id, mods, now, |batch, bridge, request| batch.modify(id, bridge, request))
+    }
+
+    /// Makes sure that actions of a packet-out name groups and meters that a bridge has, and ask
+    /// for what the switch can do.
+    ///
+    /// # Errors
+    ///
+    /// The first action that does not.
+    pub fn check_actions(&self, id: BridgeId, actions: &[Action]) -> Result<(), FlowModError> {
+        let version = self.version();
+        let bridges = self.bridges.read();
+        bridges.get(&id).map_or(Ok(()), |bridge| check_actions(bridge, &[actions], version))
+    }
+
+    /// The groups of a bridge, by number.
+    #[must_use]
+    pub fn groups(&self, id: BridgeId) -> Vec<Arc<Group>> {
+        let version = self.version();
+        let bridges = self.bridges.read();
+        let groups = bridges.get(&id).into_iter().flat_map(|bridge| bridge.groups.iter(version));
+        groups.map(|(_, group)| Arc::clone(group)).collect()
+    }
+
+    /// The meters of a bridge, by number.
+    #[must_use]
+    pub fn meters(&self, id: BridgeId) -> Vec<Arc<Meter>> {
+        let version = self.version();
+        let bridges = self.bridges.read();
+        let meters = bridges.get(&id).into_iter().flat_map(|bridge| bridge.meters.iter(version));
+        meters.map(|(_, meter)| Arc::clone(meter)).collect()
+    }
+
+    /// How many rules of a bridge name each group (`ref_count`); those that none names are left
+    /// out. It looks at every rule.
+    #[must_use]
+    pub fn group_users(&self, id: BridgeId) -> BTreeMap<GroupId, u32> {
+        self.users(id, Instructions::groups)
+    }
+
+    /// How many rules of a bridge pass each meter (`flow_count`); as [`Self::group_users`].
+    #[must_use]
+    pub fn meter_users(&self, id: BridgeId) -> BTreeMap<MeterId, u32> {
+        self.users(id, Instructions::meters)
+    }
+
+    /// Learns what packets taught, in order, as one version. What is known already is refreshed,
+    /// which changes nothing; what is refused, by a limit or because its rule is gone, is counted by
+    /// [`Self::learnings_refused`].
+    pub fn learn(&self, learnings: &[Learning], now: Time) -> Change {
         let mut control = self.control.lock();
         let before = self.version();
-        let version = before.next();
-        let mut batch = Batch::new(version, now, control.next_rule);
-        for (hold, requests) in mods.chunks(MODS_PER_HOLD).enumerate() {
-            let mut bridges = self.bridges.write();
-            let found = bridges.get_mut(&id).filter(|own| own.settings(before).is_some());
-            let Some(bridge) = found else {
-                return Err(RejectedMod { index: 0, error: FlowModError::NoSuchBridge(id) });
-            };
-            for (index, request) in requests.iter().enumerate() {
-                if let Err(error) = batch.apply(id, bridge, request) {
-                    control.next_rule = batch.roll_back(bridge);
-                    return Err(RejectedMod { index: hold * MODS_PER_HOLD + index, error });
+        let mut batch = Batch::new(before.next(), now, control.next_rule);
+        let mut bridges = self.bridges.write();
+        for learning in learnings {
+            let learned = match learning {
+                Learning::Rule(rule) => {
+                    let found = bridges.get_mut(&rule.bridge);
+                    let bridge = found.filter(|own| own.settings(before).is_some());
+                    bridge.map_or(Ok(()), |bridge| batch.learn(bridge, rule))
                 }
+                Learning::Mac(sighting) => {
+                    let bridge = bridges.get_mut(&sighting.bridge);
+                    bridge.into_iter().for_each(|bridge| batch.learn_mac(bridge, sighting));
+                    Ok(())
+                }
+            };
+            if learned.is_err() {
+                self.learnings_refused.fetch_add(1, Ordering::Relaxed);
             }
         }
+        drop(bridges);
         let (deltas, next_rule) = batch.finish();
         control.next_rule = next_rule;
-        Ok(self.publish(control, version, deltas))
+        self.publish(control, before.next(), deltas)
+    }
+
+    /// The MAC addresses that NORMAL knows in a bridge, by VLAN.
+    #[must_use]
+    pub fn macs(&self, id: BridgeId) -> Vec<Arc<MacEntry>> {
+        let bridges = self.bridges.read();
+        let version = self.version();
+        bridges.get(&id).map_or_else(Vec::new, |own| own.macs.iter(version).cloned().collect())
+    }
+
+    /// Forgets the MAC addresses of a bridge.
+    pub fn flush_macs(&self, id: BridgeId) -> Change {
+        let control = self.control.lock();
+        let version = self.version().next();
+        let mut batch = Batch::new(version, Time::ZERO, control.next_rule);
+        if let Some(bridge) = self.bridges.write().get_mut(&id) {
+            batch.flush_macs(id, bridge);
+        }
+        let (deltas, _) = batch.finish();
+        self.publish(control, version, deltas)
+    }
+
+    /// Whether a packet can teach: some rule has learned, or does. Until then the order of packets of
+    /// different flows does not matter.
+    #[must_use]
+    pub fn teaches(&self) -> bool {
+        self.teaches.load(Ordering::Relaxed)
+    }
+
+    /// How much of what packets taught was refused: by the limit of a table or of a `learn`, or
+    /// because the rule that learns was gone.
+    #[must_use]
+    pub fn learnings_refused(&self) -> u64 {
+        self.learnings_refused.load(Ordering::Relaxed)
     }
 
     /// Removes the rules whose idle or hard timeout has passed.
@@ -182,6 +302,7 @@ impl Pipeline {
         let before = self.version();
         let version = before.next();
         let mut batch = Batch::new(version, now, control.next_rule);
+        self.requeue_lowered(&mut control.deadlines, before);
         let expired = control.deadlines.expired(now);
         if !expired.is_empty() {
             let mut bridges = self.bridges.write();
@@ -190,9 +311,31 @@ impl Pipeline {
                     batch.remove(bridge, rule, reason);
                 }
             }
+            bridges.values_mut().for_each(|bridge| batch.remove_orphans(bridge));
+        }
+        for (id, bridge) in &mut *self.bridges.write() {
+            batch.expire_macs(*id, bridge);
         }
         let (deltas, _) = batch.finish();
         self.publish(control, version, deltas)
+    }
+
+    /// Finds new places among the deadlines for rules whose timeouts packets have lowered.
+    fn requeue_lowered(&self, deadlines: &mut Deadlines, version: Version) {
+        let lowered = std::mem::take(&mut *self.lowered.lock());
+        if lowered.is_empty() {
+            return;
+        }
+        let bridges = self.bridges.read();
+        for rule in lowered {
+            let table = bridges.get(&rule.bridge).and_then(|bridge| bridge.table(rule.table));
+            let found =
+                table.and_then(|held| held.find_exact(&rule.matching, rule.priority, version));
+            // Another revision, perhaps; another rule in its place has timeouts of its own.
+            if let Some(current) = found.filter(|found| found.id == rule.id) {
+                deadlines.requeue(current);
+            }
+        }
     }
 
     /// Forgets what no version from `oldest` on sees: no translation names an older one any more.
@@ -207,9 +350,8 @@ impl Pipeline {
     /// The rules of a bridge that a filter lets through, by table and then by age.
     #[must_use]
     pub fn rules(&self, id: BridgeId, filter: &RuleFilter) -> Vec<Arc<Rule>> {
-        let version = self.version();
         let bridges = self.bridges.read();
-        bridges.get(&id).map_or_else(Vec::new, |bridge| bridge.rules(filter, version))
+        bridges.get(&id).map_or_else(Vec::new, |bridge| bridge.rules(filter, self.version()))
     }
 
     /// What is counted of every table of a bridge, by number; empty without such a bridge.
@@ -223,7 +365,20 @@ impl Pipeline {
     /// The key names the bridge and the ingress port. `version` is published and not reclaimed.
     #[must_use]
     pub fn translate(&self, key: &FlowKey, version: Version) -> Traversal {
-        translate::packet(&self.bridges.read(), key, version)
+        translate::packet(self.tables(&self.bridges.read(), version), key)
+    }
+
+    /// Goes on with a packet where a traversal was cut, as `version` sees the tables.
+    ///
+    /// The key is that of the packet parsed again, by [`Continuation::enter`].
+    #[must_use]
+    pub fn resume(
+        &self,
+        key: &FlowKey,
+        continuation: &Arc<Continuation>,
+        version: Version,
+    ) -> Traversal {
+        translate::resume(self.tables(&self.bridges.read(), version), key, continuation)
     }
 
     /// Runs the actions of a packet-out on a packet.
@@ -237,13 +392,29 @@ impl Pipeline {
         actions: &[Action],
         version: Version,
     ) -> Traversal {
-        translate::packet_out(&self.bridges.read(), key, actions, version)
+        translate::packet_out(self.tables(&self.bridges.read(), version), key, actions)
     }
 
-    /// Counts hits of a traversal: for the rule of every visit, and for its table (law 7).
+    /// Takes a packet through the tables as they are now, for who stands at no version of its own:
+    /// no reclaim comes between looking which version is the newest and translating by it.
+    #[must_use]
+    pub fn translate_newest(&self, key: &FlowKey) -> Traversal {
+        let bridges = self.bridges.read();
+        translate::packet(self.tables(&bridges, self.version()), key)
+    }
+
+    /// Runs the actions of a packet-out on a packet, as [`Self::translate_newest`] does its rules.
+    #[must_use]
+    pub fn translate_actions_newest(&self, key: &FlowKey, actions: &[Action]) -> Traversal {
+        let bridges = self.bridges.read();
+        translate::packet_out(self.tables(&bridges, self.version()), key, actions)
+    }
+
+    /// Counts hits of a traversal: for the rule of every visit, for its table, and for the groups
+    /// that chose buckets; and refreshes what it refreshes (law 7).
     pub fn credit(&self, traversal: &Traversal, packets: u64, bytes: u64, used: Time) {
         let bridges = self.bridges.read();
-        for visit in &traversal.visits {
+        for visit in traversal.lookups() {
             if let Some(rule) = &visit.rule {
                 rule.stats.credit(packets, bytes, used);
             }
@@ -251,6 +422,69 @@ impl Pipeline {
                 bridge.credit(visit.table, packets, visit.rule.is_some());
             }
         }
+        for hit in &traversal.group_hits {
+            hit.credit(packets, bytes);
+        }
+        for lowered in traversal.refreshes.iter().filter_map(|refresh| refresh.touch(used)) {
+            self.lowered.lock().push(Arc::clone(lowered));
+        }
+    }
+
+    fn users<K: Ord>(
+        &self,
+        id: BridgeId,
+        named: impl Fn(&Instructions) -> BTreeSet<K>,
+    ) -> BTreeMap<K, u32> {
+        let version = self.version();
+        let bridges = self.bridges.read();
+        let mut users = BTreeMap::new();
+        let rules = bridges
+            .get(&id)
+            .into_iter()
+            .flat_map(|bridge| bridge.tables().flat_map(|(_, table)| table.rules(version)));
+        for name in rules.flat_map(|rule| named(&rule.instructions)) {
+            *users.entry(name).or_insert(0) += 1;
+        }
+        users
+    }
+
+    /// Makes requests one version.
+    fn change<T>(
+        &self,
+        id: BridgeId,
+        requests: impl IntoIterator<Item = T>,
+        now: Time,
+        apply: impl Fn(&mut Batch, &mut Bridge, T) -> Result<(), ModificationError>,
+    ) -> Result<Change, RejectedMod> {
+        let mut control = self.control.lock();
+        let before = self.version();
+        let version = before.next();
+        let mut batch = Batch::new(version, now, control.next_rule);
+        let mut requests = requests.into_iter().enumerate().peekable();
+        loop {
+            let mut bridges = self.bridges.write();
+            let found = bridges.get_mut(&id).filter(|own| own.settings(before).is_some());
+            let Some(bridge) = found else {
+                return Err(RejectedMod { index: 0, error: ModificationError::NoSuchBridge(id) });
+            };
+            for (index, request) in requests.by_ref().take(MODS_PER_HOLD) {
+                if let Err(error) = apply(&mut batch, bridge, request) {
+                    control.next_rule = batch.roll_back(bridge);
+                    return Err(RejectedMod { index, error });
+                }
+            }
+            drop(bridges);
+            if requests.peek().is_none() {
+                break;
+            }
+        }
+        let (deltas, next_rule) = batch.finish();
+        control.next_rule = next_rule;
+        Ok(self.publish(control, version, deltas))
+    }
+
+    const fn tables<'a>(&'a self, bridges: &'a Bridges, version: Version) -> Tables<'a> {
+        Tables { bridges, continuations: &self.continuations, version }
     }
 
     fn change_bridge(
@@ -280,15 +514,29 @@ impl Pipeline {
             return Change { version: self.version(), deltas };
         }
         control.deadlines.follow(&deltas);
+        if deltas.iter().any(is_teacher) {
+            // Relaxed: who adopts the version has it from whoever published it.
+            self.teaches.store(true, Ordering::Relaxed);
+        }
         self.published.store(version.number(), Ordering::Release);
         Change { version, deltas }
     }
 }
 
+/// Whether a rule came or changed that learns, or a group.
+fn is_teacher(delta: &Delta) -> bool {
+    match delta {
+        Delta::Rule(delta) => {
+            let instructions = &delta.rule.instructions;
+            instructions.learns().next().is_some() || instructions.outputs_to(PortNo::NORMAL)
+        }
+        // What its buckets do is not looked at: few bridges have groups.
+        Delta::Changed(object) => matches!(object, Object::Group(..)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use proptest::prelude::*;
 
     use super::*;

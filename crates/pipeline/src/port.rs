@@ -2,7 +2,7 @@
 
 use shunt_flow::PortNo;
 
-use crate::{BridgeId, DatapathPort};
+use crate::{BridgeId, DatapathPort, PortVlans};
 
 /// What tables know of a port of a bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct PortInfo {
     pub link_up: bool,
     /// Hardware address.
     pub mac: [u8; 6],
+    /// Its VLANs, as NORMAL sees them.
+    pub vlans: PortVlans,
 }
 
 /// What lies behind a port.

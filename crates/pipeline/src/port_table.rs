@@ -43,6 +43,11 @@ impl PortInfo {
         !self.config.no_recv && !self.config.port_down
     }
 
+    /// Whether the port carries packets: what watches it, or chooses among ports, asks this.
+    pub(crate) const fn is_live(&self) -> bool {
+        self.link_up && !self.config.port_down
+    }
+
     /// Whether packets go out of this port.
     pub(crate) const fn may_send(&self) -> bool {
         !self.config.no_fwd && !self.config.port_down

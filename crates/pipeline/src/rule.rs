@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -11,7 +11,7 @@ use std::{
 use shunt_classifier::{Priority, Rank};
 use shunt_flow::Match;
 
-use crate::{Action, BridgeId, Cookie, RuleId, TableId, Time};
+use crate::{Action, BridgeId, Cookie, MeterId, RuleId, TableId, Time};
 
 /// One revision of a rule.
 ///
@@ -32,9 +32,9 @@ pub struct Rule {
     pub priority: Priority,
     /// The controller's label.
     pub cookie: Cookie,
-    /// Time without a hit after which it goes; zero: never. Whole seconds.
+    /// Time without a hit after which it goes, as it was added; zero: never. Whole seconds.
     pub idle_timeout: Duration,
-    /// Time after which it goes; zero: never. Whole seconds.
+    /// Time after which it goes, as it was added; zero: never. Whole seconds.
     pub hard_timeout: Duration,
     /// How much it is worth keeping when a table is full (OpenFlow 1.4).
     pub importance: u16,
@@ -46,8 +46,10 @@ pub struct Rule {
     pub modified: Time,
     /// When it was added.
     pub created: Time,
-    /// Counters, shared by all revisions.
+    /// Counters, shared by all revisions since they were last reset.
     pub stats: Arc<RuleStats>,
+    /// What packets have done to its timeouts, shared by all revisions.
+    pub timers: Arc<RuleTimers>,
 }
 
 impl Rule {
@@ -56,6 +58,30 @@ impl Rule {
     pub const fn rank(&self) -> Rank {
         Rank { priority: self.priority, age: self.id.number() }
     }
+
+    /// Its idle timeout now: that of the flow-mod, or less if a packet has lowered it.
+    #[must_use]
+    pub fn idle_timeout_now(&self) -> Duration {
+        lower(self.idle_timeout, &self.timers.idle_max)
+    }
+
+    /// Its hard timeout now, as [`Self::idle_timeout_now`].
+    #[must_use]
+    pub fn hard_timeout_now(&self) -> Duration {
+        lower(self.hard_timeout, &self.timers.hard_max)
+    }
+
+    /// The moment at which its hard timeout began.
+    #[must_use]
+    pub fn refreshed(&self) -> Time {
+        self.modified.max(self.timers.refreshed())
+    }
+}
+
+/// The lesser of a timeout and a bound in seconds; zero is neither.
+fn lower(timeout: Duration, bound: &AtomicU32) -> Duration {
+    let bound = Duration::from_secs(u64::from(bound.load(Ordering::Relaxed)));
+    if timeout.is_zero() || !bound.is_zero() && bound < timeout { bound } else { timeout }
 }
 
 /// What a controller asked for when it added a rule (`ofp_flow_mod_flags`).
@@ -76,6 +102,8 @@ pub struct FlowFlags {
 /// The instructions of a rule, in the order in which they are executed (OpenFlow 1.3.5, 5.9).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Instructions {
+    /// `meter`: pass this meter first.
+    pub meter: Option<MeterId>,
     /// `apply_actions`: run now, in order.
     pub apply: Box<[Action]>,
     /// `clear_actions`: empty the action set.
@@ -90,12 +118,51 @@ pub struct Instructions {
 
 /// Counters of a rule, of all its revisions.
 ///
-/// Packet threads add to them when they hand in their counts, never per packet.
+/// Packet threads add to them when they hand in their counts, never per packet. So counters are not
+/// set back but replaced: what was counted by a revision before the reset is handed in to the
+/// counters of that revision, however late.
 #[derive(Debug, Default)]
 pub struct RuleStats {
     packets: AtomicU64,
     bytes: AtomicU64,
-    used: AtomicU64,
+    /// Of all revisions, whatever was reset: it decides when the rule expires.
+    used: Arc<AtomicU64>,
+}
+
+/// What packets have done to the timeouts of a rule: a `learn` that would add it again begins its
+/// hard timeout anew, a TCP FIN or RST lowers both (`fin_timeout`).
+#[derive(Debug, Default)]
+pub struct RuleTimers {
+    /// When it was learned again last, in nanoseconds.
+    refreshed: AtomicU64,
+    /// Bound of the idle timeout, in seconds; zero: none.
+    idle_max: AtomicU32,
+    /// Bound of the hard timeout, in seconds; zero: none.
+    hard_max: AtomicU32,
+}
+
+impl RuleTimers {
+    /// The hard timeout begins anew at `now`, if it did not begin later.
+    pub fn refresh(&self, now: Time) {
+        self.refreshed.fetch_max(now.nanoseconds(), Ordering::Relaxed);
+    }
+
+    /// When it was learned again last; the beginning of time if never.
+    #[must_use]
+    pub fn refreshed(&self) -> Time {
+        Time::from_nanoseconds(self.refreshed.load(Ordering::Relaxed))
+    }
+
+    /// Lowers the timeouts to these numbers of seconds, where they are not lower; zero: leaves one
+    /// as it is. Answers whether a bound changed.
+    pub fn lower(&self, idle: u16, hard: u16) -> bool {
+        let lower = |bound: &AtomicU32, to: u16| {
+            let to = u32::from(to);
+            let lowered = |now: u32| (to > 0 && (now == 0 || now > to)).then_some(to);
+            bound.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lowered).is_ok()
+        };
+        lower(&self.idle_max, idle) | lower(&self.hard_max, hard)
+    }
 }
 
 /// What the counters of a rule say at one moment.
@@ -127,9 +194,9 @@ impl RuleStats {
         }
     }
 
-    /// Starts packets and bytes anew; the time of the last hit stays.
-    pub fn reset(&self) {
-        self.packets.store(0, Ordering::Relaxed);
-        self.bytes.store(0, Ordering::Relaxed);
+    /// Counters that begin anew; the time of the last hit stays common to both.
+    #[must_use]
+    pub(crate) fn renewed(&self) -> Self {
+        Self { used: Arc::clone(&self.used), ..Self::default() }
     }
 }

@@ -1,14 +1,23 @@
 //! One table of a bridge: its rules, their number, its counters.
+//!
+//! Rules that are clauses of conjunctions lie apart: they decide nothing alone, so that the
+//! classifier of the others, whose first answer is the one, must not find them.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    cmp::Reverse,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
-use shunt_classifier::{Classifier, Priority, TupleSpace, Version};
+use shunt_classifier::{Classifier, Linear, Priority, Rank, TupleSpace, Version};
 use shunt_flow::{FlowKey, FlowMask, Match};
 
-use crate::{Rule, TableId};
+use crate::{
+    Rule, TableId,
+    conjunction::{self, Decision},
+};
 
 /// How the tables of this crate find rules.
 type TableClassifier = TupleSpace<Arc<Rule>>;
@@ -16,12 +25,14 @@ type TableClassifier = TupleSpace<Arc<Rule>>;
 /// The rules of one table, those included that only older versions see.
 pub(crate) struct Table {
     rules: TableClassifier,
+    /// Few, or few that matter to one packet: a lookup looks at all that rank above its rule.
+    clauses: Linear<Arc<Rule>>,
     rules_count: usize,
 }
 
 impl Table {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { rules: TableClassifier::new(seed), rules_count: 0 }
+        Self { rules: TableClassifier::new(seed), clauses: Linear::new(), rules_count: 0 }
     }
 
     /// Number of rules that the newest version sees, one in the making included.
@@ -30,12 +41,21 @@ impl Table {
     }
 
     pub(crate) fn insert(&mut self, rule: Arc<Rule>, added: Version) {
-        self.rules.insert(rule.matching.clone(), rule.rank(), added, rule);
+        let (matching, rank) = (rule.matching.clone(), rule.rank());
+        if rule.instructions.is_clause() {
+            self.clauses.insert(matching, rank, added, rule);
+        } else {
+            self.rules.insert(matching, rank, added, rule);
+        }
         self.rules_count += 1;
     }
 
     pub(crate) fn remove(&mut self, rule: &Rule, removed: Version) {
-        let found = self.rules.remove(&rule.matching, rule.rank(), removed);
+        let found = if rule.instructions.is_clause() {
+            self.clauses.remove(&rule.matching, rule.rank(), removed)
+        } else {
+            self.rules.remove(&rule.matching, rule.rank(), removed)
+        };
         debug_assert!(found.is_some(), "a rule that is removed is in its table");
         self.rules_count -= usize::from(found.is_some());
     }
@@ -46,11 +66,38 @@ impl Table {
         priority: Priority,
         version: Version,
     ) -> Option<&Arc<Rule>> {
-        self.rules.find_exact(matching, priority, version)
+        let found = self.rules.find_exact(matching, priority, version);
+        found.or_else(|| self.clauses.find_exact(matching, priority, version))
     }
 
-    /// The rule that wins for `key`; adds to `mask` the bits that this depended on.
-    pub(crate) fn lookup(
+    /// The rule that wins for `key`, or the conjunctions that come first, of priorities `below` this
+    /// one, if those of it came to nothing; adds to `mask` the bits that this depended on.
+    pub(crate) fn decide(
+        &self,
+        key: &FlowKey,
+        version: Version,
+        mask: &mut FlowMask,
+        below: Option<Priority>,
+    ) -> Decision<'_> {
+        let rule = self.find_rule(key, version, mask);
+        if self.clauses.is_empty() {
+            return Decision::Rule(rule);
+        }
+        let mut clauses: Vec<_> = self
+            .clauses
+            .rules(version)
+            .filter(|(.., clause)| rule.is_none_or(|rule| clause.priority > rule.priority))
+            .inspect(|(matching, ..)| mask.add_sparse(matching.mask()))
+            .filter(|(matching, ..)| matching.matches(key))
+            .map(|(.., clause)| clause)
+            .filter(|clause| below.is_none_or(|below| clause.priority < below))
+            .collect();
+        clauses.sort_by_key(|clause| Reverse(clause.rank()));
+        conjunction::decide(&clauses).unwrap_or(Decision::Rule(rule))
+    }
+
+    /// The rule that wins for `key` among those that are no clauses; `mask` as above.
+    pub(crate) fn find_rule(
         &self,
         key: &FlowKey,
         version: Version,
@@ -60,21 +107,26 @@ impl Table {
     }
 
     pub(crate) fn rules(&self, version: Version) -> impl Iterator<Item = &Arc<Rule>> {
-        self.rules.rules(version).map(|(_, _, rule)| rule)
+        self.listed(version).map(|(_, _, rule)| rule)
+    }
+
+    fn listed(&self, version: Version) -> impl Iterator<Item = (&Match, Rank, &Arc<Rule>)> {
+        self.rules.rules(version).chain(self.clauses.rules(version))
     }
 
     /// Whether some rule of this priority matches a packet that `matching` matches too.
     pub(crate) fn overlaps(&self, matching: &Match, priority: Priority, version: Version) -> bool {
-        let mut rules = self.rules.rules(version);
+        let mut rules = self.listed(version);
         rules.any(|(other, rank, _)| rank.priority == priority && other.overlaps(matching))
     }
 
     pub(crate) fn reclaim(&mut self, oldest: Version) {
         self.rules.reclaim(oldest);
+        self.clauses.reclaim(oldest);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.rules.is_empty()
+        self.rules.is_empty() && self.clauses.is_empty()
     }
 }
 

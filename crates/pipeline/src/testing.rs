@@ -1,7 +1,7 @@
 //! Worlds of bridges for property tests: generators, a model, and the oracle of translation.
 //!
 //! * [`generate`]: rules, flow-mods, ports and packets over few values, so that rules collide.
-//! * [`World`]: bridges as plain lists; applies flow-mods in the obvious way.
+//! * [`World`]: bridges as plain lists; applies requests in the obvious way.
 //! * [`World::translate`]: what becomes of one concrete packet, by linear scans and recursion. It
 //!   shares no code with the translation that it judges.
 //! * [`execute`]: what datapath actions do to one concrete packet.
@@ -13,8 +13,10 @@ mod oracle;
 mod twin;
 mod world;
 
-pub use execute::execute;
-pub use oracle::{Fate, Outcome, Punted, Visited};
+pub use execute::{Executed, execute};
+pub use oracle::{
+    Conjunction, Fate, Found, Outcome, Punted, Refreshed, Taught, TaughtRule, Visited,
+};
 pub use twin::Twin;
 pub use world::{World, WorldBridge};
 

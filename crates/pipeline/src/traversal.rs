@@ -2,25 +2,33 @@
 
 use std::sync::Arc;
 
-use shunt_classifier::Version;
+use shunt_classifier::{Rank, Version};
 use shunt_flow::{FlowKey, FlowMask};
 
-use crate::{BridgeId, DatapathAction, Object, Rule, TableId};
+use crate::{
+    BridgeId, Continuation, DatapathAction, Group, Learning, MacEntry, Object, Rule, TableId, Time,
+};
 
 /// All visits of one packet, its reads, and what was decided.
 #[derive(Clone, Debug)]
 pub struct Traversal {
     /// The version that it saw.
     pub version: Version,
-    /// The packet, as it came in.
+    /// The packet, as it came in or was parsed again.
     pub key: FlowKey,
+    /// Where it went on, if it was parsed again.
+    pub continuation: Option<Arc<Continuation>>,
     /// Every bit of `key` that anything depended on: a packet that agrees under it fares alike.
     pub mask: FlowMask,
     /// Lookups, in order.
     pub visits: Vec<Visit>,
     /// Everything else that was consulted, each once.
     pub reads: Vec<Object>,
-    /// What later hits must refresh.
+    /// Groups that chose buckets, in order.
+    pub group_hits: Vec<GroupHit>,
+    /// What the packet teaches: a traversal with learnings is not cached.
+    pub learnings: Vec<Learning>,
+    /// What the packet and later hits refresh.
     pub refreshes: Vec<Refresh>,
     /// What happens to the packet. Empty: it is dropped.
     pub actions: Arc<[DatapathAction]>,
@@ -28,7 +36,7 @@ pub struct Traversal {
     pub error: Option<TraversalError>,
 }
 
-/// One table lookup of a traversal.
+/// One table lookup of a traversal, or one step of it, where conjunctions are met.
 #[derive(Clone, Debug)]
 pub struct Visit {
     /// The bridge.
@@ -39,13 +47,114 @@ pub struct Visit {
     pub key: FlowKey,
     /// The bits of `key` that the lookup and the actions of the matched rule consulted.
     pub mask: FlowMask,
-    /// The rule that matched; `None`: a table miss.
+    /// The rule that matched; `None`: a table miss, or a conjunction.
     pub rule: Option<Arc<Rule>>,
+    /// The rules that met a conjunction, all of one priority: the next visit is that of the lookup
+    /// with its `conj_id`, and if that has no rule, the one after it goes on with this lookup.
+    pub clauses: Vec<Arc<Rule>>,
 }
 
-/// Something that a hit prolongs (law 7). Nothing refreshes yet: NORMAL and `learn` will.
+impl Visit {
+    /// The rank of what decided: a rule that is added and matches the packet changes the decision
+    /// only if it ranks higher. `None`: a table miss.
+    ///
+    /// A conjunction ranks below every rule of its clauses' priority: one that is added there
+    /// decides in its place, or meets another conjunction.
+    #[must_use]
+    pub fn rank(&self) -> Option<Rank> {
+        let of_clause = |clause: &Arc<Rule>| Rank { priority: clause.priority, age: u64::MAX };
+        let rule = self.rule.as_ref().map(|rule| rule.rank());
+        rule.or_else(|| self.clauses.first().map(of_clause))
+    }
+}
+
+impl Traversal {
+    /// The visits that end a lookup, with the rule that it found: of those that a lookup takes
+    /// where conjunctions are met, the last.
+    pub fn lookups(&self) -> impl Iterator<Item = &Visit> {
+        let before = std::iter::once(None).chain(self.visits.iter().map(Some));
+        let is_last = |before: Option<&Visit>, visit: &Visit| {
+            let is_second = before.is_some_and(|before| !before.clauses.is_empty());
+            visit.clauses.is_empty() && (visit.rule.is_some() || !is_second)
+        };
+        before.zip(&self.visits).filter(move |(b, v)| is_last(*b, v)).map(|(_, visit)| visit)
+    }
+}
+
+/// A group that chose a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refresh {}
+pub struct GroupHit {
+    /// The group.
+    pub group: Arc<Group>,
+    /// The bucket; `None`: all of them.
+    pub bucket: Option<usize>,
+}
+
+impl GroupHit {
+    /// Counts hits, for the group and for what it chose.
+    pub(crate) fn credit(&self, packets: u64, bytes: u64) {
+        let stats = &self.group.stats;
+        stats.credit(packets, bytes);
+        match self.bucket {
+            Some(bucket) => stats.credit_bucket(bucket, packets, bytes),
+            None => (0..self.group.buckets.len())
+                .for_each(|bucket| stats.credit_bucket(bucket, packets, bytes)),
+        }
+    }
+}
+
+/// Something that a hit prolongs (law 7): always the same object, which it neither makes nor moves.
+#[derive(Clone, Debug)]
+pub enum Refresh {
+    /// The rule that a `learn` would add again.
+    Rule(Arc<Rule>),
+    /// The MAC address that NORMAL would learn again.
+    Mac(Arc<MacEntry>),
+    /// The rule whose timeouts a TCP FIN or RST lowers.
+    FinTimeout {
+        /// The rule.
+        rule: Arc<Rule>,
+        /// Its idle timeout is not longer from then on, in seconds; 0: as it was.
+        idle: u16,
+        /// Its hard timeout, likewise.
+        hard: u16,
+    },
+}
+
+impl PartialEq for Refresh {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Rule(own), Self::Rule(other)) => own.id == other.id,
+            (Self::Mac(own), Self::Mac(other)) => Arc::ptr_eq(own, other),
+            (
+                Self::FinTimeout { rule, idle, hard },
+                Self::FinTimeout { rule: other, idle: other_idle, hard: other_hard },
+            ) => (rule.id, idle, hard) == (other.id, other_idle, other_hard),
+            (Self::Rule(_) | Self::Mac(_) | Self::FinTimeout { .. }, _) => false,
+        }
+    }
+}
+
+impl Eq for Refresh {}
+
+impl Refresh {
+    /// A packet came at `now`. Answers with the rule that may expire earlier because of it.
+    pub(crate) fn touch(&self, now: Time) -> Option<&Arc<Rule>> {
+        match self {
+            Self::Rule(rule) => {
+                rule.timers.refresh(now);
+                None
+            }
+            Self::Mac(entry) => {
+                entry.refresh(now);
+                None
+            }
+            Self::FinTimeout { rule, idle, hard } => {
+                rule.timers.lower(*idle, *hard).then_some(rule)
+            }
+        }
+    }
+}
 
 /// Why a translation was cut short; the whole packet is dropped, outputs already decided included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,9 +165,21 @@ pub enum TraversalError {
     /// More table lookups by resubmit, goto or patch ports than the bound.
     #[error("more than {0} resubmits")]
     TooManyResubmits(u16),
+    /// More MPLS labels than a key holds.
+    #[error("more than {0} MPLS labels")]
+    TooManyLabels(u8),
+    /// More bytes pushed to the stack than the bound.
+    #[error("more than {0} bytes on the stack")]
+    StackTooLarge(usize),
+    /// Parsed again, after pops of labels and checks of its length, more often than the bound.
+    #[error("more than {0} recirculations")]
+    TooManyRecirculations(u8),
     /// The packet came in by a port that no bridge has.
     #[error("the packet came in by a port that no bridge has")]
     NoSuchPort,
+    /// More learnings or refreshes than one packet may ask for.
+    #[error("more than {0} learnings")]
+    TooManyLearnings(usize),
     /// More steps than a packet thread is given.
     #[error("more than {0} outputs and rewrites")]
     TooManyActions(usize),

@@ -1,5 +1,10 @@
 //! Generators: few tables, few fields, few values, so that everything meets everything.
 
+mod conjunction;
+mod groups;
+mod learn;
+mod normal;
+
 use std::time::Duration;
 
 use proptest::{
@@ -12,8 +17,8 @@ use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, layout::word};
 
 use crate::{
     Action, BridgeId, ControllerAction, Cookie, DatapathPort, FlowFlags, FlowMod, FlowModCommand,
-    Instructions, PacketInReason, PortConfig, PortInfo, PortKind, Priority, RuleFilter, Subfield,
-    TableId, TableSelector,
+    Instructions, Modification, PacketInReason, PortConfig, PortInfo, PortKind, Priority,
+    RuleFilter, Subfield, TableId, TableSelector,
 };
 
 /// The bridges of generated worlds: both have ports, and patches to each other.
@@ -24,20 +29,29 @@ pub const BRIDGES: [BridgeId; 2] = [BridgeId::new(1), BridgeId::new(2)];
 pub enum Op {
     /// Flow-mods, as one version.
     Apply(BridgeId, Vec<FlowMod>),
+    /// Requests for rules, groups and meters, as one version.
+    Modify(BridgeId, Vec<Modification>),
     /// A bridge gets these ports.
     SetPorts(BridgeId, Vec<PortInfo>),
+    /// What this packet teaches is learned.
+    Teach(Box<FlowKey>),
     /// What only older versions see is forgotten.
     Reclaim,
 }
 
-/// What builds a world: ports of both bridges, then additions of rules.
+/// What builds a world: of both bridges the ports, then groups and meters, then rules.
 pub fn world() -> impl Strategy<Value = Vec<Op>> {
-    let rules = |id| vec(add(), 0..24).prop_map(move |mods| Op::Apply(id, mods));
+    let built = |id| {
+        let families = vec(conjunction::family(), 0..2);
+        (ports(id), groups::all(), vec(add(), 0..24), families).prop_map(
+            move |(ports, groups, rules, families)| {
+                let rules = [rules, families.concat()].concat();
+                [Op::SetPorts(id, ports), Op::Modify(id, groups), Op::Apply(id, rules)]
+            },
+        )
+    };
     let [one, two] = BRIDGES;
-    let ports = (ports(one), ports(two));
-    (ports, rules(one), rules(two)).prop_map(move |((first, second), rules, others)| {
-        vec![Op::SetPorts(one, first), Op::SetPorts(two, second), rules, others]
-    })
+    (built(one), built(two)).prop_map(|(first, second)| [first, second].concat())
 }
 
 /// A change of a world.
@@ -46,7 +60,9 @@ pub fn op() -> impl Strategy<Value = Op> {
     let new_ports = select(&BRIDGES[..]).prop_flat_map(|id| (Just(id), ports(id)));
     prop_oneof![
         8 => mods.prop_map(|(id, mods)| Op::Apply(id, mods)),
+        3 => groups::op(),
         1 => new_ports.prop_map(|(id, ports)| Op::SetPorts(id, ports)),
+        2 => packet().prop_map(|key| Op::Teach(Box::new(key))),
         1 => Just(Op::Reclaim),
     ]
 }
@@ -66,18 +82,22 @@ pub fn ports(id: BridgeId) -> impl Strategy<Value = Vec<PortInfo>> {
         let to_patch = (to, 4u32..7)
             .prop_map(|(bridge, port)| PortKind::Patch { bridge, port: PortNo::new(port) });
         let kind = prop_oneof![5 => to_patch, 1 => Just(PortKind::Unbound)];
-        (Just(number), kind, config()).prop_map(move |(number, kind, config)| PortInfo {
-            number: PortNo::new(number),
-            name: format!("p{number}"),
-            kind: kinds((number, kind)),
-            config,
-            link_up: true,
-            mac: [2, 0, 0, 0, 0, 1],
-        })
+        (Just(number), kind, config(), normal::vlans()).prop_map(
+            move |(number, kind, config, vlans)| PortInfo {
+                vlans,
+                number: PortNo::new(number),
+                name: format!("p{number}"),
+                kind: kinds((number, kind)),
+                config,
+                link_up: true,
+                mac: [2, 0, 0, 0, 0, 1],
+            },
+        )
     };
     (1u32..=4).prop_flat_map(move |last| {
         let numbers = (1..=last.max(3)).chain((last > 3).then_some(5));
-        numbers.chain([PortNo::LOCAL.number()]).map(port).collect::<Vec<_>>()
+        let ports = numbers.chain([PortNo::LOCAL.number()]).map(port).collect::<Vec<_>>();
+        ports.prop_flat_map(groups::with_links)
     })
 }
 
@@ -174,6 +194,10 @@ pub fn flow_mod() -> impl Strategy<Value = FlowMod> {
 
 /// A flow-mod that adds a rule.
 pub fn add() -> impl Strategy<Value = FlowMod> {
+    prop_oneof![7 => rule(), 1 => conjunction::clause(), 1 => conjunction::answer()]
+}
+
+fn rule() -> impl Strategy<Value = FlowMod> {
     let timeouts = (select(vec![0u64, 0, 2, 5]), select(vec![0u64, 0, 3, 7]));
     let flags = (prop::bool::weighted(0.1), prop::bool::weighted(0.1));
     let place = (table(), 0u16..4, matching());
@@ -218,8 +242,10 @@ pub fn instructions(table: TableId) -> impl Strategy<Value = Instructions> {
     let write = prop_oneof![2 => Just(Vec::new()), 1 => vec(action(), 1..4)];
     let metadata = option::weighted(0.2, (0u64..3, select(vec![u64::MAX, 1, 3])));
     let goto = option::weighted(0.4, (table.number() + 1)..=4);
-    let parts = (apply, prop::bool::weighted(0.1), write, metadata, goto);
-    parts.prop_map(|(apply, clear, write, metadata, goto)| Instructions {
+    let meter = option::weighted(0.15, groups::meter());
+    let parts = (meter, apply, prop::bool::weighted(0.1), write, metadata, goto);
+    parts.prop_map(|(meter, apply, clear, write, metadata, goto)| Instructions {
+        meter,
         apply: apply.into(),
         clear,
         write: write.into(),
@@ -239,6 +265,11 @@ pub fn action() -> impl Strategy<Value = Action> {
 }
 
 fn leaf() -> impl Strategy<Value = Action> {
+    prop_oneof![8 => plain(), 1 => groups::action()]
+}
+
+/// An action that names neither groups nor meters.
+fn plain() -> impl Strategy<Value = Action> {
     let output = (any_port(), select(vec![0u16, 128]));
     let output_field = select(vec![FieldId::Reg0, FieldId::Reg1, FieldId::InPort, FieldId::Xxreg0]);
     let resubmit = (option::weighted(0.3, any_port()), option::weighted(0.8, table()));
@@ -263,12 +294,17 @@ fn leaf() -> impl Strategy<Value = Action> {
         1 => Just(Action::PopQueue),
         1 => Just(Action::Note(Box::new([1, 2]))),
         1 => Just(Action::Exit),
+        2 => learn::learn(),
+        1 => learn::fin_timeout(),
     ]
 }
 
 fn controller() -> impl Strategy<Value = ControllerAction> {
     let reason = select(vec![PacketInReason::Action, PacketInReason::InvalidTtl]);
-    (reason, 0u16..2).prop_map(|(reason, controller_id)| ControllerAction {
+    let meter = option::weighted(0.3, groups::meter());
+    (reason, 0u16..2, meter).prop_map(|(reason, controller_id, meter)| ControllerAction {
+        meter,
+        pause: false,
         max_len: 99,
         controller_id,
         reason,
@@ -312,6 +348,8 @@ fn any_port() -> impl Strategy<Value = PortNo> {
     let reserved = vec![
         PortNo::IN_PORT,
         PortNo::FLOOD,
+        PortNo::NORMAL,
+        PortNo::NORMAL,
         PortNo::ALL,
         PortNo::CONTROLLER,
         PortNo::LOCAL,
@@ -339,10 +377,12 @@ const HEADERS: &[(FieldId, &[u128])] = &[
     (FieldId::Ipv4Src, ADDRESSES),
     (FieldId::Ipv4Dst, ADDRESSES),
     (FieldId::IpProto, &[6, 17]),
+    (FieldId::IpDscp, &[0, 10, 28]),
     (FieldId::NwTtl, &[0, 1, 2, 64]),
     (FieldId::NwFrag, &[0, 0, 0, 1, 3]),
     (FieldId::TcpSrc, PORTS),
     (FieldId::TcpDst, PORTS),
+    (FieldId::TcpFlags, &[0, 0x10, 0x11, 0x14]),
 ];
 
 /// Fields that rules match, with values that packets have.
@@ -355,6 +395,7 @@ const MATCHED: &[(FieldId, &[u128])] = &[
     (FieldId::Ipv4Src, ADDRESSES),
     (FieldId::Ipv4Dst, ADDRESSES),
     (FieldId::IpProto, &[6, 17]),
+    (FieldId::IpDscp, &[10, 12]),
     (FieldId::NwTtl, &[1, 2, 63]),
     (FieldId::TcpDst, PORTS),
     (FieldId::Reg0, SMALL),
@@ -375,7 +416,7 @@ const WRITTEN: &[(FieldId, &[u128])] = &[
     (FieldId::Ipv4Src, ADDRESSES),
     (FieldId::Ipv4Dst, ADDRESSES),
     (FieldId::NwTtl, &[0, 1, 2]),
-    (FieldId::IpDscp, &[0, 9]),
+    (FieldId::IpDscp, &[0, 9, 12]),
     (FieldId::TcpSrc, PORTS),
     (FieldId::TcpDst, PORTS),
     (FieldId::UdpDst, PORTS),

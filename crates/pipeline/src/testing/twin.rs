@@ -5,10 +5,13 @@ use std::sync::Arc;
 use shunt_flow::FlowKey;
 
 use super::{
-    Fate, Visited, World, WorldBridge, execute,
+    Fate, Refreshed, Taught, Visited, World, WorldBridge, execute,
     generate::{BRIDGES, Op},
 };
-use crate::{BridgeSettings, Change, Pipeline, Time, Traversal, Visit};
+use crate::{
+    BridgeId, BridgeSettings, Change, FlowModError, GroupHit, GroupModError, Learning,
+    Modification, ModificationError, Pipeline, RejectedMod, Time, Traversal, Visit,
+};
 
 /// A pipeline and a world that go through the same changes.
 pub struct Twin {
@@ -39,23 +42,48 @@ impl Twin {
     pub fn apply(&mut self, op: &Op) -> Option<Change> {
         match op {
             Op::Apply(id, mods) => {
-                let expected = self.world.apply(*id, mods, Time::ZERO);
                 let applied = self.pipeline.apply(*id, mods, Time::ZERO);
-                let error = applied.as_ref().err().map(|rejected| rejected.error);
-                assert_eq!(error, expected.err());
-                applied.ok()
+                let mods: Vec<_> = mods.iter().cloned().map(Modification::Flow).collect();
+                self.compare(*id, &mods, applied)
+            }
+            Op::Modify(id, mods) => {
+                let applied = self.pipeline.modify(*id, mods.clone(), Time::ZERO);
+                self.compare(*id, mods, applied)
             }
             Op::SetPorts(id, ports) => {
                 if let Some(bridge) = self.world.bridges.get_mut(id) {
                     bridge.ports.clone_from(ports);
+                    bridge.macs.retain(|_, own| ports.iter().any(|port| port.number == *own));
                 }
                 self.pipeline.set_ports(*id, ports.clone()).ok()
+            }
+            Op::Teach(key) => {
+                let learnings = self.translate(key).learnings;
+                Some(self.learn(&learnings, Time::ZERO)).filter(|change| !change.deltas.is_empty())
             }
             Op::Reclaim => {
                 self.pipeline.reclaim(self.pipeline.version());
                 None
             }
         }
+    }
+
+    fn compare(
+        &mut self,
+        id: BridgeId,
+        mods: &[Modification],
+        applied: Result<Change, RejectedMod>,
+    ) -> Option<Change> {
+        let expected = self.world.modify(id, mods, Time::ZERO);
+        let error = applied.as_ref().err().map(|rejected| rejected.error);
+        assert_eq!(error.map(kind), expected.err().map(kind));
+        applied.ok()
+    }
+
+    /// Both learn what packets taught.
+    pub fn learn(&mut self, learnings: &[Learning], now: Time) -> Change {
+        self.world.learn(&learnings.iter().map(Taught::of).collect::<Vec<_>>(), now);
+        self.pipeline.learn(learnings, now)
     }
 
     /// The pipeline's translation at its newest version.
@@ -71,10 +99,28 @@ impl Twin {
             place: (visit.bridge, visit.table),
             rule: visit.rule.as_ref().map(|rule| rule.id),
         };
+        let executed = execute(&traversal.actions, key, self.world.ingress(key));
+        let chose = |hit: &GroupHit| (hit.group.bridge, hit.group.id, hit.bucket);
         Fate {
-            outcomes: execute(&traversal.actions, key, self.world.ingress(key)),
+            groups: traversal.group_hits.iter().map(chose).collect(),
+            outcomes: executed.outcomes,
+            was_metered: executed.was_metered,
             error: traversal.error,
-            visited: traversal.visits.iter().map(visited).collect(),
+            visited: traversal.lookups().map(visited).collect(),
+            taught: traversal.learnings.iter().map(Taught::of).collect(),
+            refreshed: traversal.refreshes.iter().map(Refreshed::of).collect(),
         }
+    }
+}
+
+/// What an error says, whichever of several wrong names it found first.
+fn kind(error: ModificationError) -> String {
+    match error {
+        ModificationError::Flow(FlowModError::NoSuchGroup(_) | FlowModError::NoSuchMeter(_)) => {
+            "a name in a rule".to_owned()
+        }
+        ModificationError::Group(GroupModError::NoSuchTarget(_)) => "a name in a bucket".to_owned(),
+        ModificationError::Group(GroupModError::Invalid(..)) => "an invalid group".to_owned(),
+        other => format!("{other:?}"),
     }
 }

@@ -1,12 +1,19 @@
 //! Bridges as plain lists.
 
-use std::{collections::BTreeMap, sync::Arc};
+mod registry;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use shunt_flow::{FlowKey, PortNo};
 
+use super::Taught;
 use crate::{
-    BridgeId, Cookie, DatapathPort, FlowMod, FlowModCommand, FlowModError, PortInfo, PortKind,
-    Rule, RuleId, RuleStats, TableId, TableSelector, Time,
+    Action, BridgeId, Cookie, DatapathPort, FlowMod, FlowModCommand, FlowModError, GroupId,
+    GroupMod, Instructions, MeterConfig, MeterId, Modification, ModificationError, PortInfo,
+    PortKind, Rule, RuleId, RuleStats, TableId, TableSelector, Time,
 };
 
 /// All bridges.
@@ -25,34 +32,121 @@ pub struct WorldBridge {
     pub ports: Vec<PortInfo>,
     /// Its rules, in no order that matters.
     pub rules: Vec<Arc<Rule>>,
+    /// Its groups, as they were asked for.
+    pub groups: BTreeMap<GroupId, GroupMod>,
+    /// Its meters.
+    pub meters: BTreeMap<MeterId, MeterConfig>,
+    /// Ports of MAC addresses, by VLAN.
+    pub macs: BTreeMap<(u16, [u8; 6]), PortNo>,
+}
+
+/// What requests change of a bridge.
+struct Tables {
+    rules: Vec<Arc<Rule>>,
+    groups: BTreeMap<GroupId, GroupMod>,
+    meters: BTreeMap<MeterId, MeterConfig>,
 }
 
 impl World {
-    /// Applies flow-mods to a bridge that there is: all or none.
+    /// Changes a bridge that there is: all of it, or nothing.
     ///
     /// # Errors
     ///
-    /// Why one was refused; then nothing has changed.
-    pub fn apply(&mut self, id: BridgeId, mods: &[FlowMod], now: Time) -> Result<(), FlowModError> {
-        let mut rules = match self.bridges.get(&id) {
-            Some(bridge) => bridge.rules.clone(),
-            None => return Err(FlowModError::NoSuchBridge(id)),
+    /// Why a request was refused; then nothing has changed.
+    pub fn modify(
+        &mut self,
+        id: BridgeId,
+        mods: &[Modification],
+        now: Time,
+    ) -> Result<(), ModificationError> {
+        let Some(bridge) = self.bridges.get(&id).cloned() else {
+            return Err(ModificationError::NoSuchBridge(id));
         };
+        let WorldBridge { ports, rules, groups, meters, macs } = bridge;
+        let mut tables = Tables { rules, groups, meters };
         for request in mods {
-            match request.command {
-                FlowModCommand::Add => self.add(id, &mut rules, request, now)?,
-                FlowModCommand::Modify | FlowModCommand::ModifyStrict => {
-                    modify(&mut rules, request, now)?;
+            let owned = owned(&tables.rules);
+            match request {
+                Modification::Flow(request) => self.apply(id, &mut tables, request, now)?,
+                Modification::Group(request) => tables.change_group(request)?,
+                Modification::Meter(request) => tables.change_meter(request)?,
+            }
+            remove_orphans(&mut tables.rules, owned);
+        }
+        let Tables { rules, groups, meters } = tables;
+        self.bridges.insert(id, WorldBridge { ports, rules, groups, meters, macs });
+        Ok(())
+    }
+
+    /// Learns what packets taught, in order.
+    pub fn learn(&mut self, taught: &[Taught], now: Time) {
+        for one in taught {
+            let one = match one {
+                Taught::Rule(rule) => rule,
+                Taught::Mac(seen) => {
+                    let bridge = self.bridges.get_mut(&seen.bridge);
+                    let bridge =
+                        bridge.filter(|own| own.ports.iter().any(|port| port.number == seen.port));
+                    bridge.into_iter().for_each(|own| {
+                        own.macs.insert((seen.vlan, seen.mac), seen.port);
+                    });
+                    continue;
                 }
-                FlowModCommand::Delete | FlowModCommand::DeleteStrict => {
-                    rules.retain(|rule| !is_meant(rule, request));
+            };
+            let Some(bridge) = self.bridges.get(&one.bridge) else { continue };
+            let WorldBridge { ports, rules, groups, meters, macs } = bridge.clone();
+            let mut tables = Tables { rules, groups, meters };
+            let rules = &mut tables.rules;
+            let owned = owned(rules);
+            let is_teacher = |rule: &Arc<Rule>| Some((rule.id, rule.revision)) == one.teacher;
+            if one.teacher.is_some() && !rules.iter().any(is_teacher) {
+                continue;
+            }
+            let place = rules.iter().position(|rule| one.is_place_of(rule));
+            if let Some(place) = place
+                && one.is_nothing_new(&rules[place])
+            {
+                rules[place].timers.refresh(now);
+                continue;
+            }
+            if one.is_over(rules) {
+                continue;
+            }
+            match place {
+                Some(place) => {
+                    let mut changed = revised(&rules[place], &one.request.instructions, now);
+                    if one.request.cookie.number() != u64::MAX {
+                        changed.cookie = one.request.cookie;
+                    }
+                    rules[place] = Arc::new(changed);
+                }
+                None => {
+                    if self.add(one.bridge, &mut tables, &one.request, now).is_err() {
+                        continue;
+                    }
                 }
             }
+            remove_orphans(&mut tables.rules, owned);
+            let Tables { rules, groups, meters } = tables;
+            self.bridges.insert(one.bridge, WorldBridge { ports, rules, groups, meters, macs });
         }
-        if let Some(bridge) = self.bridges.get_mut(&id) {
-            bridge.rules = rules;
+    }
+
+    fn apply(
+        &mut self,
+        id: BridgeId,
+        tables: &mut Tables,
+        request: &FlowMod,
+        now: Time,
+    ) -> Result<(), FlowModError> {
+        match request.command {
+            FlowModCommand::Add => self.add(id, tables, request, now),
+            FlowModCommand::Modify | FlowModCommand::ModifyStrict => modify(tables, request, now),
+            FlowModCommand::Delete | FlowModCommand::DeleteStrict => {
+                tables.rules.retain(|rule| !is_meant(rule, request));
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     /// The port of the datapath that a packet came in by, as its key says.
@@ -72,23 +166,31 @@ impl World {
         self.bridges.get(&bridge)?.ports.iter().find(|port| port.number == number)
     }
 
-    /// The rule of a table that wins for a packet.
-    #[must_use]
-    pub fn look_up(&self, bridge: BridgeId, table: TableId, key: &FlowKey) -> Option<&Arc<Rule>> {
-        let rules = self.bridges.get(&bridge)?.rules.iter();
-        let matching = rules.filter(|rule| rule.table == table && rule.matching.matches(key));
-        matching.max_by_key(|rule| (rule.priority, std::cmp::Reverse(rule.id)))
+    /// The rules of a table that match a packet, the first to win first.
+    pub(super) fn matching(
+        &self,
+        bridge: BridgeId,
+        table: TableId,
+        key: &FlowKey,
+    ) -> Vec<&Arc<Rule>> {
+        let rules = self.bridges.get(&bridge).into_iter().flat_map(|bridge| &bridge.rules);
+        let matches = |rule: &&Arc<Rule>| rule.table == table && rule.matching.matches(key);
+        let mut matching: Vec<_> = rules.filter(matches).collect();
+        matching.sort_by_key(|rule| (std::cmp::Reverse(rule.priority), rule.id));
+        matching
     }
 
     fn add(
         &mut self,
         bridge: BridgeId,
-        rules: &mut Vec<Arc<Rule>>,
+        tables: &mut Tables,
         request: &FlowMod,
         now: Time,
     ) -> Result<(), FlowModError> {
         let TableSelector::One(table) = request.table else { return Err(FlowModError::TableAll) };
         leads_up(request, table)?;
+        tables.check(&request.instructions)?;
+        let rules = &mut tables.rules;
         let same = |rule: &Arc<Rule>| {
             rule.table == table
                 && rule.priority == request.priority
@@ -121,39 +223,80 @@ impl World {
             modified: now,
             created: now,
             stats: stats.unwrap_or_else(|| Arc::new(RuleStats::default())),
+            timers: Arc::default(),
         }));
         Ok(())
     }
 }
 
-fn modify(rules: &mut [Arc<Rule>], request: &FlowMod, now: Time) -> Result<(), FlowModError> {
+fn modify(tables: &mut Tables, request: &FlowMod, now: Time) -> Result<(), FlowModError> {
     if let TableSelector::One(table) = request.table {
         leads_up(request, table)?;
     }
+    let rules = &mut tables.rules;
     rules.sort_by_key(|rule| (rule.table, rule.id));
     for rule in rules.iter().filter(|rule| is_meant(rule, request)) {
         leads_up(request, rule.table)?;
     }
+    tables.check(&request.instructions)?;
+    let rules = &mut tables.rules;
     for rule in rules.iter_mut().filter(|rule| is_meant(rule, request)) {
-        *rule = Arc::new(Rule {
-            id: rule.id,
-            revision: rule.revision + 1,
-            bridge: rule.bridge,
-            table: rule.table,
-            matching: rule.matching.clone(),
-            priority: rule.priority,
-            cookie: rule.cookie,
-            idle_timeout: rule.idle_timeout,
-            hard_timeout: rule.hard_timeout,
-            importance: rule.importance,
-            flags: rule.flags,
-            instructions: Arc::new(request.instructions.clone()),
-            modified: now,
-            created: rule.created,
-            stats: Arc::clone(&rule.stats),
-        });
+        *rule = Arc::new(revised(rule, &request.instructions, now));
     }
     Ok(())
+}
+
+/// The next revision of a rule.
+fn revised(rule: &Rule, instructions: &Instructions, now: Time) -> Rule {
+    Rule {
+        id: rule.id,
+        revision: rule.revision + 1,
+        bridge: rule.bridge,
+        table: rule.table,
+        matching: rule.matching.clone(),
+        priority: rule.priority,
+        cookie: rule.cookie,
+        idle_timeout: rule.idle_timeout,
+        hard_timeout: rule.hard_timeout,
+        importance: rule.importance,
+        flags: rule.flags,
+        instructions: Arc::new(instructions.clone()),
+        modified: now,
+        created: rule.created,
+        stats: Arc::clone(&rule.stats),
+        timers: Arc::clone(&rule.timers),
+    }
+}
+
+/// What rules learn that delete it when the last of them goes.
+fn owned(rules: &[Arc<Rule>]) -> BTreeSet<(TableId, Cookie)> {
+    fn collect(actions: &[Action], owned: &mut BTreeSet<(TableId, Cookie)>) {
+        for action in actions {
+            match action {
+                Action::Learn(learn) if learn.delete_learned => {
+                    owned.insert((learn.table, learn.cookie));
+                }
+                Action::Clone(inner) => collect(inner, owned),
+                _ => {}
+            }
+        }
+    }
+    let mut owned = BTreeSet::new();
+    rules.iter().for_each(|rule| collect(&rule.instructions.apply, &mut owned));
+    owned
+}
+
+/// Removes what was owned, and is not any more, until nothing more goes.
+fn remove_orphans(rules: &mut Vec<Arc<Rule>>, mut before: BTreeSet<(TableId, Cookie)>) {
+    loop {
+        let now = owned(rules);
+        let orphans: Vec<_> = before.difference(&now).copied().collect();
+        if orphans.is_empty() {
+            return;
+        }
+        rules.retain(|rule| !orphans.contains(&(rule.table, rule.cookie)));
+        before = now;
+    }
 }
 
 fn is_meant(rule: &Rule, request: &FlowMod) -> bool {

@@ -123,10 +123,49 @@ pub enum RuleTextProblem {
         outer: &'static str,
     },
     /// An action that an action set cannot hold.
-    #[error("`{name}` cannot be part of an action set: move it out of `write_actions`")]
+    #[error("`{name}` cannot be part of an action set: move it out of `{set}`")]
     NotInActionSet {
         /// The action.
         name: String,
+        /// What makes the set.
+        set: &'static str,
+    },
+    /// An action beside a clause of a conjunction.
+    #[error("a rule with `conjunction` has nothing else but `note`: remove `{name}`")]
+    BesideConjunction {
+        /// What stands beside it.
+        name: String,
+    },
+    /// What only a connection has is named outside of `ct`.
+    #[error("`{0}` means something only inside `ct`: write `ct(commit,..)`")]
+    OutsideCt(&'static str),
+    /// What is not about a connection stands inside `ct`.
+    #[error(
+        "`{name}` cannot stand inside `ct`: it holds `nat`, and writes of ct_mark and ct_label"
+    )]
+    InsideCt {
+        /// The action or field.
+        name: String,
+    },
+    /// A connection that is not kept is to be changed.
+    #[error("`{name}` changes a connection that is not kept: add `commit`")]
+    CommitMissing {
+        /// What changes it.
+        name: String,
+    },
+    /// Several bits where one is asked for.
+    #[error("there is one bit to write: name it, as in `reg0[0]`")]
+    ManyBits,
+    /// A field whose number is too long for the action.
+    #[error("the number of {} in OpenFlow is too long for this action", .0.name())]
+    LongNumber(FieldId),
+    /// Something is missing.
+    #[error("{of} is not complete: add {missing}")]
+    Incomplete {
+        /// What is not complete.
+        of: &'static str,
+        /// What is missing.
+        missing: &'static str,
     },
     /// `clone` in `clone` in `clone` ..
     #[error("actions are nested more than {max} deep")]
@@ -205,6 +244,13 @@ pub enum RuleTextProblem {
     /// The packets that the rule matches may not have the field.
     #[error("packets that match need not have {}: match {} too", .0.name(), .0.info().prerequisite)]
     Prerequisite(FieldId),
+    /// The packets that a learned rule matches may not have the field.
+    #[error(
+        "packets of the learned rule need not have {}: before it, match {} in the learned rule too",
+        .0.name(),
+        .0.info().prerequisite
+    )]
+    PrerequisiteOfLearned(FieldId),
     /// The packets that the rule matches may not have a VLAN tag.
     #[error("packets that match need not have a VLAN tag: match vlan_tci=0x1000/0x1000 too")]
     NoVlan,

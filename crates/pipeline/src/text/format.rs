@@ -1,20 +1,11 @@
-//! Rules and actions as `ovs-ofctl dump-flows` prints them.
+//! Rules as `ovs-ofctl dump-flows` prints them.
 
 use std::fmt::Write;
 
-use shunt_flow::{
-    FieldId, PortNo,
-    text::{PortNames, format_match, format_port, format_value, hex},
-};
+use shunt_flow::text::{PortNames, format_match, hex};
 
-use super::{
-    argument::{REASONS, WHOLE_PACKET},
-    number::dotted_hex,
-    subfield,
-};
-use crate::{
-    Action, ControllerAction, FlowFlags, Instructions, PacketInReason, Priority, Rule, Time,
-};
+use super::action::{format_action, format_list};
+use crate::{FlowFlags, Instructions, Priority, Rule, Time};
 
 /// How a rule is printed.
 #[derive(Clone, Copy)]
@@ -49,11 +40,11 @@ pub fn format_rule(rule: &Rule, format: RuleFormat<'_>) -> String {
         let totals = rule.stats.totals();
         items.push(format!("n_packets={}, n_bytes={}", totals.packets, totals.bytes));
     }
-    if !rule.idle_timeout.is_zero() {
-        items.push(format!("idle_timeout={}", rule.idle_timeout.as_secs()));
+    if !rule.idle_timeout_now().is_zero() {
+        items.push(format!("idle_timeout={}", rule.idle_timeout_now().as_secs()));
     }
-    if !rule.hard_timeout.is_zero() {
-        items.push(format!("hard_timeout={}", rule.hard_timeout.as_secs()));
+    if !rule.hard_timeout_now().is_zero() {
+        items.push(format!("hard_timeout={}", rule.hard_timeout_now().as_secs()));
     }
     let mut text = items.iter().fold(String::new(), |text, item| text + item + ", ");
     push_flags(&mut text, rule.flags);
@@ -67,13 +58,14 @@ pub fn format_rule(rule: &Rule, format: RuleFormat<'_>) -> String {
 /// Prints what stands behind `actions=`.
 #[must_use]
 pub fn format_actions(instructions: &Instructions, ports: &dyn PortNames) -> String {
-    let mut items: Vec<String> =
-        instructions.apply.iter().map(|action| format_action(action, ports)).collect();
+    let mut items = Vec::new();
+    items.extend(instructions.meter.map(|meter| format!("meter:{meter}")));
+    items.extend(instructions.apply.iter().map(|action| format_action(action, ports)));
     if instructions.clear {
         items.push("clear_actions".to_owned());
     }
     if !instructions.write.is_empty() {
-        items.push(format!("write_actions({})", list(&instructions.write, ports)));
+        items.push(format!("write_actions({})", format_list(&instructions.write, ports)));
     }
     match instructions.metadata {
         Some((value, u64::MAX)) => items.push(format!("write_metadata:{}", hex(value.into()))),
@@ -86,74 +78,6 @@ pub fn format_actions(instructions: &Instructions, ports: &dyn PortNames) -> Str
         items.push(format!("goto_table:{table}"));
     }
     if items.is_empty() { "drop".to_owned() } else { items.join(",") }
-}
-
-fn list(actions: &[Action], ports: &dyn PortNames) -> String {
-    if actions.is_empty() {
-        return "drop".to_owned();
-    }
-    actions.iter().map(|action| format_action(action, ports)).collect::<Vec<_>>().join(",")
-}
-
-fn format_action(action: &Action, ports: &dyn PortNames) -> String {
-    match action {
-        Action::Output { port: PortNo::CONTROLLER, max_len } => format!("CONTROLLER:{max_len}"),
-        Action::Output { port, .. } if port.reserved_name().is_some() => port.to_string(),
-        Action::Output { port, .. } => format!("output:{}", format_port(*port, ports)),
-        Action::OutputField { source, .. } => format!("output:{}", subfield::format(*source)),
-        Action::OutputTruncated { port, max_len } => {
-            format!("output(port={},max_len={max_len})", format_port(*port, ports))
-        }
-        Action::Controller(action) => controller(action),
-        Action::SetField { field: FieldId::NwTtl, value, .. } => format!("mod_nw_ttl:{value}"),
-        Action::SetField { field, value, mask } => {
-            format!("set_field:{}->{}", format_value(*field, *value, *mask), field.name())
-        }
-        Action::Load { target, value } => {
-            format!("load:{}->{}", hex((*value).into()), subfield::format(*target))
-        }
-        Action::Move { source, target } => {
-            format!("move:{}->{}", subfield::format(*source), subfield::format(*target))
-        }
-        Action::PushVlan { ethertype } => format!("push_vlan:{ethertype:#06x}"),
-        Action::PopVlan => "pop_vlan".to_owned(),
-        Action::DecTtl { controllers } if **controllers == [0] => "dec_ttl".to_owned(),
-        Action::DecTtl { controllers } => {
-            let ids: Vec<String> = controllers.iter().map(u16::to_string).collect();
-            format!("dec_ttl({})", ids.join(","))
-        }
-        Action::Resubmit { port: Some(port), table: None } => {
-            format!("resubmit:{}", format_port(*port, ports))
-        }
-        Action::Resubmit { port, table } => {
-            let port = port.map_or_else(String::new, |port| format_port(port, ports));
-            let table = table.map_or_else(String::new, |table| table.to_string());
-            format!("resubmit({port},{table})")
-        }
-        Action::SetQueue(queue) => format!("set_queue:{queue}"),
-        Action::PopQueue => "pop_queue".to_owned(),
-        Action::Clone(actions) => format!("clone({})", list(actions, ports)),
-        Action::Note(bytes) => format!("note:{}", dotted_hex(bytes)),
-        Action::Exit => "exit".to_owned(),
-    }
-}
-
-fn controller(action: &ControllerAction) -> String {
-    let mut items = Vec::new();
-    if action.reason != PacketInReason::Action {
-        let name = REASONS.into_iter().find(|(_, reason)| *reason == action.reason);
-        items.extend(name.map(|(name, _)| format!("reason={name}")));
-    }
-    if action.max_len != WHOLE_PACKET {
-        items.push(format!("max_len={}", action.max_len));
-    }
-    if action.controller_id != 0 {
-        items.push(format!("id={}", action.controller_id));
-    }
-    if !action.userdata.is_empty() {
-        items.push(format!("userdata={}", dotted_hex(&action.userdata)));
-    }
-    format!("controller({})", items.join(","))
 }
 
 /// Priority and match, and a space if there is any of them.

@@ -3,8 +3,9 @@
 use shunt_flow::text::integer;
 
 use super::{RuleTextError, RuleTextProblem, piece::Piece};
+use crate::{GroupId, MeterId, TableId};
 
-/// Reads a number that must fit into `T`; `of` says whose number it is.
+/// Reads a number up to `max`; `of` says whose number it is.
 pub(super) fn parse_as<T: TryFrom<u128>>(
     piece: Piece<'_>,
     of: &'static str,
@@ -13,11 +14,42 @@ pub(super) fn parse_as<T: TryFrom<u128>>(
 where
     u128: From<T>,
 {
-    let value = integer(piece.text()).and_then(|value| T::try_from(value).ok());
-    value.ok_or_else(|| {
+    let max = u128::from(max);
+    let value = integer(piece.text()).filter(|value| *value <= max);
+    value.and_then(|value| T::try_from(value).ok()).ok_or_else(|| {
         let text = piece.text().to_owned();
-        piece.error(RuleTextProblem::BadNumber { of, text, max: u128::from(max) })
+        piece.error(RuleTextProblem::BadNumber { of, text, max })
     })
+}
+
+/// A table that rules may name.
+pub(super) fn table(piece: Piece<'_>) -> Result<TableId, RuleTextError> {
+    let number = integer(piece.text()).and_then(|number| u8::try_from(number).ok());
+    number.and_then(TableId::new).ok_or_else(|| {
+        let (text, max) = (piece.text().to_owned(), TableId::MAX.number().into());
+        piece.error(RuleTextProblem::BadNumber { text, of: "a table", max })
+    })
+}
+
+/// A group that can be.
+pub(super) fn group(piece: Piece<'_>) -> Result<GroupId, RuleTextError> {
+    parse_as(piece, "a group", GroupId::MAX.number()).map(GroupId::new)
+}
+
+/// A meter that can be.
+pub(super) fn meter(piece: Piece<'_>) -> Result<MeterId, RuleTextError> {
+    match parse_as(piece, "a meter", MeterId::MAX.number())? {
+        0 => Err(piece.bad("meter", "a number from 1 on")),
+        id => Ok(MeterId::new(id)),
+    }
+}
+
+/// A cookie, or bits of one: a number, or -1 for all bits.
+pub(super) fn cookie(piece: Piece<'_>) -> Result<u64, RuleTextError> {
+    match piece.text() {
+        "-1" => Ok(u64::MAX),
+        _ => parse_as(piece, "a cookie", u64::MAX),
+    }
 }
 
 /// Bytes as `01.02.03`, as notes and user data are printed.

@@ -3,6 +3,8 @@
 //! Items are separated by commas or white space. A name ends at `:`, `=` or `(`; after `:` and
 //! `=` the argument runs to the next separator outside parentheses, after `(` to its `)`.
 //! What stands in double quotes, such as the name of a port, has no separators or parentheses.
+//! An arrow behind a `)`, as in `check_pkt_larger(1500)->reg0[0]`, makes what follows part of the
+//! argument: `1500)->reg0[0]`.
 
 use std::ops::Range;
 
@@ -46,6 +48,19 @@ impl<'a> Piece<'a> {
     /// That this piece is wrong, and how.
     pub(super) fn error(self, problem: RuleTextProblem) -> RuleTextError {
         RuleTextError { span: self.span(), problem }
+    }
+
+    /// That this is not what an action takes, which is written in this form.
+    pub(super) fn bad(self, action: &'static str, form: &'static str) -> RuleTextError {
+        let text = self.text.to_owned();
+        self.error(RuleTextProblem::BadArgument { action, text, form })
+    }
+
+    /// The piece without white space around it.
+    pub(super) fn trimmed(self) -> Self {
+        let text = self.text.trim_start();
+        let start = self.end() - text.len();
+        Self { text: text.trim_end(), start }
     }
 
     /// What stands before and behind the first `mark`.
@@ -139,13 +154,23 @@ impl<'a> Iterator for Items<'a> {
             self.rest = behind;
             return Some(Ok(Item { name, argument: None }));
         };
-        let Some(length) = argument_length(behind.text, opening) else {
+        let Some(length) = length_with_arrow(behind.text, opening) else {
             self.rest = behind.tail();
             return Some(Err(item.error(RuleTextProblem::Unclosed)));
         };
         let (argument, behind) = behind.split_at(length);
         self.rest = behind.split_first().1;
         Some(Ok(Item { name, argument: Some(argument) }))
+    }
+}
+
+/// As [`argument_length`], with the arrow behind it and what this leads to.
+fn length_with_arrow(text: &str, opening: char) -> Option<usize> {
+    let length = argument_length(text, opening)?;
+    let behind = text.get(length..).and_then(|behind| behind.strip_prefix(ARROW));
+    match behind.filter(|_| opening == '(') {
+        Some(target) => Some(length + ARROW.len() + argument_length(target, ':')?),
+        None => Some(length),
     }
 }
 
@@ -180,6 +205,9 @@ fn is_separator(c: char) -> bool {
     matches!(c, ',' | ' ' | '\t' | '\r' | '\n')
 }
 
+/// An arrow behind a parenthesis.
+pub(super) const ARROW: &str = ")->";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,6 +231,19 @@ mod tests {
             ("\"q: r\"", None),
         ];
         assert_eq!(items(text), expected);
+    }
+
+    #[test]
+    fn an_arrow_behind_a_parenthesis_belongs_to_the_argument() {
+        let expected = [
+            ("a", Some("b)->c(d,e)f")),
+            ("g", None),
+            ("h", Some("i")),
+            ("->", None),
+            ("j", Some("k->l")),
+        ];
+        assert_eq!(items("a(b)->c(d,e)f,g,h(i) ->,j:k->l"), expected);
+        assert!(Piece::whole("a(b)->c(d").items().next().unwrap().is_err());
     }
 
     #[test]

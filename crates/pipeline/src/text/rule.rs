@@ -9,10 +9,9 @@ use shunt_flow::{
 
 use super::{
     RuleTextError, RuleTextProblem,
-    argument::table,
     instructions::parse_instructions,
     names::ITEMS,
-    number::parse_as,
+    number::{self, parse_as, table},
     piece::{Item, Piece},
     scope::Scope,
 };
@@ -234,15 +233,13 @@ fn group(value: Piece<'_>) -> Result<u32, RuleTextError> {
 
 /// Value and mask: a new rule gets a cookie, rules to delete are chosen by one.
 fn cookie(value: Piece<'_>, command: FlowModCommand) -> Result<(Cookie, u64), RuleTextError> {
-    let number = |piece: Piece<'_>| match piece.text() {
-        "-1" => Ok(u64::MAX),
-        _ => parse_as(piece, "a cookie", u64::MAX),
-    };
     match (value.split_once("/"), command) {
         (Some(_), Add) => Err(value.error(RuleTextProblem::MaskedCookie)),
         (None, Delete | DeleteStrict) => Err(value.error(RuleTextProblem::UnmaskedCookie)),
-        (Some((value, mask)), _) => Ok((Cookie::new(number(value)?), number(mask)?)),
-        (None, _) => Ok((Cookie::new(number(value)?), 0)),
+        (Some((value, mask)), _) => {
+            Ok((Cookie::new(number::cookie(value)?), number::cookie(mask)?))
+        }
+        (None, _) => Ok((Cookie::new(number::cookie(value)?), 0)),
     }
 }
 

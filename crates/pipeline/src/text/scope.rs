@@ -5,13 +5,15 @@
 //! popping tags changes it on the way, and what a `clone` changed is forgotten behind it.
 //! Actions alone, as of a packet-out, know nothing of their packet: there nothing is refused.
 
+use std::net::IpAddr;
+
 use shunt_flow::{
     FieldId, FlowKey, FlowMask, Match, PortNo, prerequisite,
     text::{PortNames, parse_port},
 };
 
 use super::{RuleTextError, RuleTextProblem, piece::Piece};
-use crate::Action;
+use crate::{Action, CtAction, CtZone, LearnAction, LearnSource, LearnTarget, NatAction};
 
 /// Names of ports, and what is known of the packet here.
 #[derive(Clone)]
@@ -78,33 +80,66 @@ impl<'a> Scope<'a> {
 
     /// Refuses the action where its packet may lack what it needs; notes what it changes.
     pub(super) fn admit(&mut self, action: &Action, at: Piece<'_>) -> Result<(), RuleTextError> {
+        self.admit_if(|known| known.check(action), action, at)
+    }
+
+    /// As [`Self::admit`], in an action set: what a packet is when the set runs, nobody knows here,
+    /// and an action that comes to nothing then is no mistake.
+    pub(super) fn admit_to_set(
+        &mut self,
+        action: &Action,
+        at: Piece<'_>,
+    ) -> Result<(), RuleTextError> {
+        let is_forgiven = matches!(
+            action,
+            Action::PopVlan
+                | Action::DecTtl { .. }
+                | Action::SetNwTtl(_)
+                | Action::PopMpls { .. }
+                | Action::SetMplsTtl(_)
+                | Action::DecMplsTtl
+        );
+        self.admit_if(|known| if is_forgiven { Ok(()) } else { known.check(action) }, action, at)
+    }
+
+    fn admit_if(
+        &mut self,
+        check: impl FnOnce(&Known) -> Result<(), RuleTextProblem>,
+        action: &Action,
+        at: Piece<'_>,
+    ) -> Result<(), RuleTextError> {
         let Some(known) = self.packet.as_mut() else { return Ok(()) };
-        known.admit(action).map_err(|problem| at.error(problem))
+        check(known).map_err(|problem| at.error(problem))?;
+        known.note(action);
+        Ok(())
     }
 }
 
 impl Known {
-    fn admit(&mut self, action: &Action) -> Result<(), RuleTextProblem> {
+    /// Refuses an action whose packet may lack what it needs.
+    fn check(&self, action: &Action) -> Result<(), RuleTextProblem> {
         match action {
-            Action::SetField { field, value, mask } => self.write(*field, *value, *mask),
-            Action::Load { target, value } => {
-                self.write(target.field, u128::from(*value) << target.offset, target.bits())
-            }
+            Action::SetField { field, .. } => self.check_write(*field),
+            Action::Load { target, .. } | Action::Pop(target) => self.check_write(target.field),
             Action::Move { source, target } => {
                 self.require(source.field)?;
-                self.require(target.field)
+                self.check_write(target.field)
             }
-            Action::OutputField { source, .. } => self.require(source.field),
-            Action::DecTtl { .. } => self.require(FieldId::NwTtl),
-            Action::PushVlan { .. } => {
-                self.set(FieldId::VlanTci, VLAN_PRESENT, VLAN_PRESENT);
-                Ok(())
+            Action::OutputField { source, .. } | Action::Push(source) => self.require(source.field),
+            Action::Multipath(action) => self.check_write(action.target.field),
+            Action::CheckPktLarger { target, .. } => self.check_write(target.field),
+            Action::Bundle(action) => {
+                action.target.map_or(Ok(()), |target| self.check_write(target.field))
             }
-            Action::PopVlan => {
-                self.require_tag()?;
-                self.set(FieldId::VlanTci, 0, u128::MAX);
-                Ok(())
+            Action::DecTtl { .. } | Action::SetNwTtl(_) => self.require(FieldId::NwTtl),
+            Action::PopVlan => self.require_tag(),
+            Action::PopMpls { .. } | Action::SetMplsTtl(_) | Action::DecMplsTtl => {
+                self.require(FieldId::MplsTtl)
             }
+            Action::FinTimeout { .. } => self.require(FieldId::TcpFlags),
+            Action::Learn(learn) => self.check_learn(learn),
+            Action::Ct(ct) => self.check_ct(ct),
+            Action::Nat(nat) => self.check_nat(nat),
             // Only a packet-out can go back to the first table.
             Action::Output { port: PortNo::TABLE, .. } => {
                 Err(RuleTextProblem::BadPort { port: PortNo::TABLE, action: "output" })
@@ -113,25 +148,99 @@ impl Known {
             | Action::OutputTruncated { .. }
             | Action::Controller(_)
             | Action::Resubmit { .. }
+            | Action::Group(_)
+            | Action::Meter(_)
+            | Action::PushVlan { .. }
+            | Action::PushMpls { .. }
+            // Headers without a TTL are left alone.
+            | Action::CopyTtlOut
+            | Action::CopyTtlIn
             | Action::SetQueue(_)
             | Action::PopQueue
+            | Action::Conjunction { .. }
+            | Action::CtClear
+            | Action::Sample(_)
             | Action::Clone(_)
             | Action::Note(_)
             | Action::Exit => Ok(()),
         }
     }
 
-    fn write(&mut self, field: FieldId, value: u128, bits: u128) -> Result<(), RuleTextProblem> {
-        self.require(field)?;
-        match field {
-            // It may be read without a tag, as zero.
-            FieldId::VlanVid => self.require_tag(),
-            FieldId::VlanTci => {
-                self.set(field, value, bits);
-                Ok(())
+    /// Notes what an action makes of its packet.
+    fn note(&mut self, action: &Action) {
+        match action {
+            Action::SetField { field: field @ FieldId::VlanTci, value, mask } => {
+                self.set(*field, *value, *mask);
             }
-            _ => Ok(()),
+            Action::Load { target, value } if target.field == FieldId::VlanTci => {
+                self.set(target.field, u128::from(*value) << target.offset, target.bits());
+            }
+            Action::PushVlan { .. } => self.set(FieldId::VlanTci, VLAN_PRESENT, VLAN_PRESENT),
+            Action::PopVlan => self.set(FieldId::VlanTci, 0, u128::MAX),
+            // What is behind a label, nobody knows.
+            Action::PushMpls { ethertype } => {
+                self.set(FieldId::EthType, u128::from(*ethertype), u128::MAX);
+                self.mask.remove_bits(FieldId::IpProto, u128::MAX);
+            }
+            Action::PopMpls { ethertype } => {
+                self.set(FieldId::EthType, u128::from(*ethertype), u128::MAX);
+            }
+            _ => {}
         }
+    }
+
+    /// That the rule that is learned may name what it names, and the packet has what is copied.
+    fn check_learn(&self, learn: &LearnAction) -> Result<(), RuleTextProblem> {
+        let mut learned = Self { key: FlowKey::ZERO, mask: FlowMask::EMPTY };
+        for spec in &learn.specs {
+            if let LearnSource::Field(source) = &spec.source {
+                self.require(source.field)?;
+            }
+            match (&spec.target, &spec.source) {
+                (LearnTarget::Match(target), source) => {
+                    learned.require(target.field).map_err(in_learned_rule)?;
+                    if let LearnSource::Value(value) = source {
+                        learned.set(target.field, value << target.offset, target.bits());
+                    }
+                }
+                (LearnTarget::Load(target), _) => {
+                    learned.check_write(target.field).map_err(in_learned_rule)?;
+                }
+                (LearnTarget::Output, _) => {}
+            }
+        }
+        learn.result.map_or(Ok(()), |bit| self.check_write(bit.field))
+    }
+
+    fn check_ct(&self, ct: &CtAction) -> Result<(), RuleTextProblem> {
+        self.require(FieldId::IpProto)?;
+        match ct.alg {
+            0 => {}
+            TFTP => self.require(FieldId::UdpSrc)?,
+            _ => self.require(FieldId::TcpSrc)?,
+        }
+        if let CtZone::Field(zone) = ct.zone {
+            self.require(zone.field)?;
+        }
+        ct.actions.iter().try_for_each(|action| match action {
+            Action::Nat(nat) => self.check_nat(nat),
+            Action::Move { source, .. } => self.require(source.field),
+            _ => Ok(()),
+        })
+    }
+
+    fn check_nat(&self, nat: &NatAction) -> Result<(), RuleTextProblem> {
+        match nat.range.as_ref().map(|range| range.addresses.start()) {
+            Some(IpAddr::V4(_)) => self.require(FieldId::Ipv4Src),
+            Some(IpAddr::V6(_)) => self.require(FieldId::Ipv6Src),
+            None => Ok(()),
+        }
+    }
+
+    fn check_write(&self, field: FieldId) -> Result<(), RuleTextProblem> {
+        self.require(field)?;
+        // It may be read without a tag, as zero.
+        if field == FieldId::VlanVid { self.require_tag() } else { Ok(()) }
     }
 
     fn require(&self, field: FieldId) -> Result<(), RuleTextProblem> {
@@ -157,5 +266,15 @@ impl Known {
     }
 }
 
+/// What the learned rule lacks, not the one that learns it.
+fn in_learned_rule(problem: RuleTextProblem) -> RuleTextProblem {
+    match problem {
+        RuleTextProblem::Prerequisite(field) => RuleTextProblem::PrerequisiteOfLearned(field),
+        problem => problem,
+    }
+}
+
+/// The port of TFTP, which runs over UDP.
+const TFTP: u16 = 69;
 /// The bit of `vlan_tci` that says that there is a tag.
 const VLAN_PRESENT: u128 = 0x1000;

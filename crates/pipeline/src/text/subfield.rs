@@ -35,22 +35,63 @@ pub(super) fn parse(piece: Piece<'_>) -> Result<Subfield, RuleTextError> {
     )
 }
 
+/// What an action may write, where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writes {
+    /// The packet and what goes with it.
+    Packet,
+    /// The connection, inside `ct`.
+    Connection,
+}
+
 /// Reads bits that an action writes.
-pub(super) fn parse_target(piece: Piece<'_>) -> Result<Subfield, RuleTextError> {
+pub(super) fn parse_target(piece: Piece<'_>, writes: Writes) -> Result<Subfield, RuleTextError> {
     let target = parse(piece)?;
-    writable(target.field).map_err(|problem| piece.error(problem))?;
+    writable(target.field, writes).map_err(|problem| piece.error(problem))?;
     Ok(target)
 }
 
 /// Refuses a field that actions cannot write.
-pub(super) fn writable(field: FieldId) -> Result<(), RuleTextProblem> {
+pub(super) fn writable(field: FieldId, writes: Writes) -> Result<(), RuleTextProblem> {
+    match (field, writes) {
+        (FieldId::CtMark | FieldId::CtLabel, Writes::Connection) => Ok(()),
+        (FieldId::CtMark | FieldId::CtLabel, Writes::Packet) => {
+            Err(RuleTextProblem::OutsideCt(field.name()))
+        }
+        (_, Writes::Connection) => Err(RuleTextProblem::InsideCt { name: field.name().to_owned() }),
+        _ => writable_in_packet(field),
+    }
+}
+
+fn writable_in_packet(field: FieldId) -> Result<(), RuleTextProblem> {
     match field {
-        // Only the `ct` action writes them.
-        FieldId::CtMark | FieldId::CtLabel => Err(RuleTextProblem::NotYet("ct")),
         _ if field.info().access == Access::ReadOnly => Err(RuleTextProblem::ReadOnly(field)),
         _ if field.info().oxms.is_empty() => Err(RuleTextProblem::MatchOnly(field)),
         _ => Ok(()),
     }
+}
+
+/// Refuses a field whose number does not fit into 32 bits, as some actions name fields.
+pub(super) fn short(subfield: Subfield) -> Result<Subfield, RuleTextProblem> {
+    let field = subfield.field;
+    let is_short = field.info().oxms.iter().any(|oxm| oxm.class.experimenter().is_none());
+    if is_short { Ok(subfield) } else { Err(RuleTextProblem::LongNumber(field)) }
+}
+
+/// Whether the text names a field, or bits of one.
+pub(super) fn is_named(piece: Piece<'_>) -> bool {
+    let name = piece.split_once("[").map_or(piece, |(name, _)| name).text();
+    FieldId::find(name).or_else(|| FieldId::find_oxm_name(name)).is_some()
+}
+
+/// The name that stands for just these bits, without brackets.
+pub(super) fn whole_name(subfield: Subfield) -> Option<&'static str> {
+    let Subfield { field, offset, width } = subfield;
+    let name = match field {
+        FieldId::InPort if width == field.width() => "in_port_oxm",
+        _ => field.name(),
+    };
+    (offset == 0 && width == shown_width(field, name)).then_some(name)
 }
 
 /// The error for a field that there is none of.

@@ -8,12 +8,17 @@ use shunt_flow::{
 
 use super::{
     RuleTextProblem, format_actions,
-    instructions::CLONE_DEPTH_MAX,
     names::ACTIONS,
-    parse_actions, parse_rule,
-    testing::{any_instructions, assert_reads_back, fuzz_rule_text},
+    parse_actions, parse_group_mod, parse_meter_mod, parse_rule,
+    testing::{
+        any_group_mod, any_instructions, any_meter_mod, assert_group_reads_back,
+        assert_meter_reads_back, assert_reads_back, fuzz_rule_text,
+    },
 };
-use crate::{Action, Cookie, FlowMod, FlowModCommand, Instructions, TableId, TableSelector};
+use crate::{
+    Action, CLONE_DEPTH_MAX, Cookie, FlowMod, FlowModCommand, GroupCommand, Instructions,
+    MeterCommand, TableId, TableSelector,
+};
 
 /// Ports whose names need quotes, look like numbers, or are words of the language.
 struct OddNames;
@@ -36,6 +41,16 @@ proptest! {
     #[test]
     fn instructions_read_back_as_they_were_printed(instructions in any_instructions()) {
         assert_reads_back(&instructions);
+    }
+
+    #[test]
+    fn groups_read_back_as_they_were_printed(request in any_group_mod()) {
+        assert_group_reads_back(&request);
+    }
+
+    #[test]
+    fn meters_read_back_as_they_were_printed(request in any_meter_mod()) {
+        assert_meter_reads_back(&request);
     }
 
     #[test]
@@ -96,6 +111,18 @@ fn words() -> Vec<&'static str> {
         "userdata=",
         "1.2.3.4",
         "01.02",
+        "->reg0[",
+        "ct(commit,",
+        "nat(src=",
+        "exec(",
+        "learn(",
+        "members:",
+        "eth_src,",
+        "group_id=1,type=select,",
+        "bucket=",
+        "meter=1,kbps,",
+        "bands=type=drop,",
+        "rate=",
     ];
     let fields = FieldId::all().map(FieldId::name);
     marks.into_iter().chain(ACTIONS.iter().copied()).chain(fields).collect()
@@ -164,4 +191,28 @@ fn a_cookie_is_given_to_a_new_rule_and_chooses_old_ones() {
     assert_eq!(cookie(Delete, "cookie=5/0xff"), (Cookie::new(5), 0xff));
     assert_eq!(problem(Add, "cookie=5/1,actions=drop"), RuleTextProblem::MaskedCookie);
     assert_eq!(problem(Delete, "cookie=5"), RuleTextProblem::UnmaskedCookie);
+}
+
+/// Work that grew with the square of the text would not end here.
+#[test]
+fn a_megabyte_of_anything_is_read_or_refused_at_once() {
+    let around = |before: &str, part: &str, behind: &str| {
+        let text = before.to_owned() + &part.repeat(1_000_000 / part.len()) + behind;
+        drop(parse_rule(FlowModCommand::Add, &text, &NoPortNames));
+        drop(parse_group_mod(GroupCommand::Add, &text, &NoPortNames));
+        drop(parse_meter_mod(MeterCommand::Add, &text));
+    };
+    around("actions=", "clone(", "");
+    around("actions=", "clone(output:1),", "");
+    around("actions=", "a,", "");
+    around("actions=", "a", "");
+    around("actions=", "a(b)->c", "");
+    around("actions=", "\"a,", "");
+    around("actions=learn(", "reg0=1,", ")");
+    around("ip,actions=ct(", "nat,", ")");
+    around("ip,actions=ct(commit,nat(src=", ":", "))");
+    around("actions=bundle(eth_src,0,hrw,ofport,members:", "1,", ")");
+    around("group_id=1,type=all,", "bucket=1,", "");
+    around("group_id=1,type=all,bucket=", "actions=", "");
+    around("meter=1,kbps,bands=", "type=drop,rate=1,", "");
 }

@@ -6,6 +6,7 @@ use super::{context::Translation, recorder::words};
 use crate::{PacketInReason, Subfield, TraversalError};
 
 /// Whether the rest of an action list is run.
+#[derive(Clone, Copy)]
 pub(super) enum Rest {
     Runs,
     IsLeft,
@@ -82,7 +83,8 @@ impl Translation<'_> {
         self.recorder.wrote_word(usize::from(word), u64::MAX);
     }
 
-    fn has_field(&mut self, field: FieldId) -> bool {
+    /// Whether the packet has a field; the bits that say so are consulted.
+    pub(super) fn has_field(&mut self, field: FieldId) -> bool {
         if field.info().prerequisite == Prerequisite::Any {
             return true;
         }
@@ -98,6 +100,7 @@ impl Translation<'_> {
             controller_id,
             max_len: u16::MAX,
             userdata: &[],
+            meter: None,
         })
     }
 }

@@ -11,65 +11,127 @@
 //! Actions        the rest of the actions of the rule
 //! ```
 //!
+//! Where headers are needed that were not parsed, what is on the agenda is frozen: see `cut`.
+//!
 //! `goto` ends the visit and begins the next in its place. `resubmit` puts `Return`, `EndVisit` and
 //! the found rule on top. `clone` puts `Restore` under its actions and under an execution of its
-//! copy of the action set. A patch port puts `Leave` under a walk of its own.
+//! copy of the action set. A patch port puts `Leave` under a walk of its own, a group under the
+//! actions of a bucket.
 //! `exit` throws away everything down to the nearest `Leave`.
 
 use std::{slice, sync::Arc, vec};
 
 use shunt_classifier::Version;
-use shunt_flow::{FieldId, FlowKey, PortNo, layout::word};
+use shunt_flow::{FieldId, FlowKey, PortNo, layout::word, rewrite::TtlCopy};
 
 use super::{
     action_set::ActionSet,
     actions::Rest,
     commit::{Uncommitted, Wire},
+    cut::{Headers, Spent},
+    normal::NormalFlood,
     output::{Asked, Flood},
-    recorder::{Entering, Foreign, IN_PORT_BITS, PORTS_BITS, Recorder, Written},
+    recorder::{Recorder, Written},
+    stack::Stack,
 };
 use crate::{
-    Action, BridgeId, Instructions, Object, PortInfo, Rule, TableId, Traversal, TraversalError,
+    Action, BridgeId, Bucket, Continuation, Cookie, Group, GroupHit, GroupId, Instructions,
+    Learning, Meter, MeterId, Object, PacketInReason, PortInfo, Refresh, Rule, TableId, Traversal,
+    TraversalError,
     bridge::{Bridge, Bridges},
+    continuation::Continuations,
     port_table::PortTable,
 };
 
 /// How deep resubmits to the same or a lower table, and patch ports, may nest.
 const DEPTH_MAX: u16 = 64;
-/// The bit of `nw_frag` that fragments have.
-const ANY_FRAGMENT: u128 = 1;
 /// How many lookups a translation may make after its first.
-const RESUBMITS_MAX: u16 = 4096;
+pub(super) const RESUBMITS_MAX: u16 = 4096;
+
+/// What a translation goes by.
+#[derive(Clone, Copy)]
+pub(crate) struct Tables<'a> {
+    pub(crate) bridges: &'a Bridges,
+    pub(crate) continuations: &'a Continuations,
+    pub(crate) version: Version,
+}
 
 /// A translation that is not finished.
 pub(super) struct Translation<'a> {
     bridges: &'a Bridges,
-    version: Version,
+    pub(super) continuations: &'a Continuations,
+    pub(super) version: Version,
     /// The packet as it is now.
     pub(super) key: FlowKey,
+    pub(super) headers: Headers,
     pub(super) here: Place<'a>,
-    pub(super) scope: Scope<'a>,
+    pub(super) scope: Scope,
+    /// The rule itself, unless the packet was parsed again since it was found.
+    pub(super) rule: Option<&'a Arc<Rule>>,
     pub(super) recorder: Recorder,
     pub(super) wire: Wire,
     pub(super) agenda: Vec<Step<'a>>,
-    action_set: ActionSet<'a>,
-    depth: u16,
-    resubmits: u16,
+    pub(super) action_set: ActionSet<'a>,
+    pub(super) stack: Stack,
+    pub(super) spent: Spent,
+    pub(super) group_hits: Vec<GroupHit>,
+    pub(super) learnings: Vec<Learning>,
+    pub(super) refreshes: Vec<Refresh>,
 }
 
 /// The bridge that the packet is in.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) id: BridgeId,
-    bridge: &'a Bridge,
+    pub(super) bridge: &'a Bridge,
     pub(super) ports: &'a PortTable,
 }
 
-/// The rule whose actions are run.
-#[derive(Clone, Copy)]
-pub(super) struct Scope<'a> {
+/// The rule whose actions are run, as packet-ins tell of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Scope {
     pub(super) table: TableId,
-    pub(super) rule: Option<&'a Arc<Rule>>,
+    pub(super) cookie: Cookie,
+    pub(super) origin: Origin,
+    /// The action set is being executed.
+    pub(super) in_set: bool,
+    /// The actions are those of a bucket.
+    pub(super) in_bucket: bool,
+}
+
+/// Where actions come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Origin {
+    /// A packet-out.
+    PacketOut,
+    /// A rule.
+    Rule,
+    /// The table-miss rule.
+    Miss,
+}
+
+impl Scope {
+    /// The actions of a packet-out.
+    pub(crate) const PACKET_OUT: Self = Self {
+        table: TableId::FIRST,
+        cookie: Cookie::new(u64::MAX),
+        origin: Origin::PacketOut,
+        in_set: false,
+        in_bucket: false,
+    };
+
+    /// What was found in a table from here.
+    pub(super) fn found(self, table: TableId, rule: Option<&Arc<Rule>>) -> Self {
+        let is_miss =
+            |rule: &Arc<Rule>| rule.priority.number() == 0 && rule.matching.mask().is_empty();
+        Self {
+            table,
+            cookie: rule.map_or(Cookie::new(u64::MAX), |rule| rule.cookie),
+            origin: if rule.is_some_and(is_miss) { Origin::Miss } else { Origin::Rule },
+            in_set: self.in_set,
+            in_bucket: false,
+        }
+    }
 }
 
 /// Something still to do.
@@ -81,21 +143,29 @@ pub(super) enum Step<'a> {
     /// What follows the actions of a rule.
     Instructions(&'a Instructions),
     /// Execute the action set, as this rule.
-    ActionSet(Scope<'a>),
+    ActionSet(Scope),
+    /// The rest of the buckets of a group.
+    Buckets(slice::Iter<'a, Bucket>),
     /// The rest of a flood.
     Flood(Flood<'a>),
+    /// The rest of a flood by NORMAL.
+    NormalFlood(NormalFlood<'a>),
+    /// Go through the tables from the first one.
+    Walk,
     /// The innermost visit is over.
     EndVisit,
     /// A resubmit is over.
     Return {
         /// The rule that it stood in.
-        scope: Scope<'a>,
+        scope: Scope,
+        /// The rule itself, as in [`Translation`].
+        rule: Option<&'a Arc<Rule>>,
         /// How deep it stood.
         depth: u16,
     },
     /// A clone is over.
     Restore(Box<Saved<'a>>),
-    /// The packet has been through the peer bridge.
+    /// The packet has been through the peer bridge, or through a bucket.
     Leave(Box<Saved<'a>>),
 }
 
@@ -104,15 +174,18 @@ pub(super) struct Saved<'a> {
     key: FlowKey,
     written: Written,
     uncommitted: Uncommitted,
+    headers: Headers,
     action_set: ActionSet<'a>,
+    stack: Stack,
     here: Place<'a>,
-    scope: Scope<'a>,
+    scope: Scope,
+    rule: Option<&'a Arc<Rule>>,
     depth: u16,
 }
 
 /// Translates a packet that came in.
-pub(crate) fn packet(bridges: &Bridges, key: &FlowKey, version: Version) -> Traversal {
-    translate(bridges, key, version, |translation| {
+pub(crate) fn packet(tables: Tables<'_>, key: &FlowKey) -> Traversal {
+    translate(tables, key, |translation| {
         let ports = translation.here.ports;
         if ports.filters_ingress {
             translation.recorder.consult(FieldId::InPort, u128::MAX);
@@ -121,19 +194,14 @@ pub(crate) fn packet(bridges: &Bridges, key: &FlowKey, version: Version) -> Trav
                 return Ok(());
             }
         }
-        translation.walk();
+        translation.agenda.push(Step::Walk);
         translation.run()
     })
 }
 
 /// Translates the actions of a packet-out.
-pub(crate) fn packet_out(
-    bridges: &Bridges,
-    key: &FlowKey,
-    actions: &[Action],
-    version: Version,
-) -> Traversal {
-    translate(bridges, key, version, |translation| {
+pub(crate) fn packet_out(tables: Tables<'_>, key: &FlowKey, actions: &[Action]) -> Traversal {
+    translate(tables, key, |translation| {
         // The port that it names is no port that it came in by: outputs are compared with it here.
         translation.recorder.wrote_word(usize::from(word::IN_PORT), u64::MAX);
         translation.agenda.push(Step::ActionSet(translation.scope));
@@ -142,57 +210,88 @@ pub(crate) fn packet_out(
     })
 }
 
-fn translate<'a>(
-    bridges: &'a Bridges,
+/// Goes on with a packet that was parsed again.
+pub(crate) fn resume(
+    tables: Tables<'_>,
     key: &FlowKey,
-    version: Version,
+    continuation: &Arc<Continuation>,
+) -> Traversal {
+    let traversal = translate(tables, key, |translation| {
+        translation.thaw(continuation);
+        translation.run()
+    });
+    Traversal { continuation: Some(Arc::clone(continuation)), ..traversal }
+}
+
+fn translate<'a>(
+    tables: Tables<'a>,
+    key: &FlowKey,
     run: impl FnOnce(&mut Translation<'a>) -> Result<(), TraversalError>,
 ) -> Traversal {
+    let Tables { bridges, version, .. } = tables;
     let mut recorder = Recorder::new();
     recorder.consult_word(usize::from(word::BRIDGE), u64::MAX);
+    recorder.consult(FieldId::RecircId, u128::MAX);
     let bridge = u16::try_from(key.bridge()).ok().map(BridgeId::new);
     let here = bridge.and_then(|id| Place::find(bridges, id, version, &mut recorder));
-    let (result, recorder) = match here {
+    let (result, recorder, group_hits) = match here {
         Some(here) => {
-            let mut translation = Translation::new(bridges, key, here, version, recorder);
+            let mut translation = Translation::new(tables, key, here, recorder);
             let result = run(&mut translation);
-            (result.map(|()| translation.wire.finish()), translation.recorder)
+            let Translation { wire, learnings, refreshes, recorder, group_hits, .. } = translation;
+            (result.map(|()| (wire.finish(), learnings, refreshes)), recorder, group_hits)
         }
-        None => (Err(TraversalError::NoSuchPort), recorder),
+        None => (Err(TraversalError::NoSuchPort), recorder, Vec::new()),
     };
     let (mask, visits, reads) = recorder.finish();
     let error = result.as_ref().err().copied();
-    let actions = result.unwrap_or_default().into();
-    let refreshes = Vec::new();
-    Traversal { version, key: key.clone(), mask, visits, reads, refreshes, actions, error }
+    // A packet that is dropped for an error does nothing, and teaches nothing.
+    let (actions, learnings, refreshes) = result.unwrap_or_default();
+    Traversal {
+        version,
+        key: key.clone(),
+        continuation: None,
+        mask,
+        visits,
+        reads,
+        group_hits,
+        learnings,
+        refreshes,
+        actions: actions.into(),
+        error,
+    }
 }
 
 impl<'a> Translation<'a> {
-    fn new(
-        bridges: &'a Bridges,
-        key: &FlowKey,
-        here: Place<'a>,
-        version: Version,
-        recorder: Recorder,
-    ) -> Self {
+    fn new(tables: Tables<'a>, key: &FlowKey, here: Place<'a>, recorder: Recorder) -> Self {
         Self {
-            bridges,
-            version,
+            bridges: tables.bridges,
+            continuations: tables.continuations,
+            version: tables.version,
             key: key.clone(),
+            headers: Headers::Parsed,
             here,
-            scope: Scope { table: TableId::FIRST, rule: None },
+            scope: Scope::PACKET_OUT,
+            rule: None,
             recorder,
             wire: Wire::default(),
             agenda: Vec::new(),
             action_set: ActionSet::default(),
-            depth: 0,
-            resubmits: 0,
+            stack: Stack::default(),
+            spent: Spent::default(),
+            group_hits: Vec::new(),
+            learnings: Vec::new(),
+            refreshes: Vec::new(),
         }
     }
 
     /// Does what is on the agenda until nothing is left.
     fn run(&mut self) -> Result<(), TraversalError> {
         while let Some(step) = self.agenda.pop() {
+            if self.headers == Headers::Uncovered && step.needs_headers() {
+                self.cut_before(step)?;
+                continue;
+            }
             match step {
                 Step::Actions(mut rest) => {
                     if let Some(action) = rest.next() {
@@ -208,16 +307,20 @@ impl<'a> Translation<'a> {
                 }
                 Step::Instructions(instructions) => self.finish_rule(instructions)?,
                 Step::ActionSet(scope) => {
-                    self.scope = scope;
+                    self.scope = Scope { in_set: true, ..scope };
                     self.agenda.push(Step::Set(self.action_set.take().into_iter()));
                 }
+                Step::Buckets(rest) => self.run_buckets(rest)?,
                 Step::Flood(flood) => self.flood(flood)?,
+                Step::NormalFlood(flood) => self.normal_flood(flood)?,
+                Step::Walk => self.walk()?,
                 Step::EndVisit => self.recorder.end_visit(),
-                Step::Return { scope, depth } => {
+                Step::Return { scope, rule, depth } => {
                     self.scope = scope;
-                    self.depth = depth;
+                    self.rule = rule;
+                    self.spent.depth = depth;
                 }
-                Step::Restore(saved) | Step::Leave(saved) => self.restore(*saved),
+                Step::Restore(saved) | Step::Leave(saved) => self.restore(*saved)?,
             }
         }
         Ok(())
@@ -233,6 +336,7 @@ impl<'a> Translation<'a> {
                 controller_id: asked.controller_id,
                 max_len: asked.max_len,
                 userdata: &asked.userdata,
+                meter: asked.meter,
             })?,
             Action::SetField { field, value, mask } => self.set_field(*field, *value, *mask),
             Action::Load { target, value } => {
@@ -242,26 +346,52 @@ impl<'a> Translation<'a> {
             Action::Move { source, target } => self.move_bits(*source, *target),
             Action::PushVlan { ethertype } => self.push_vlan(*ethertype),
             Action::PopVlan => self.pop_vlan(),
-            Action::DecTtl { controllers } => match self.dec_ttl(controllers)? {
-                Rest::Runs => {}
-                Rest::IsLeft => self.leave_list(),
-            },
+            Action::DecTtl { controllers } => {
+                let rest = self.dec_ttl(controllers)?;
+                self.go_on(rest);
+            }
             Action::Resubmit { port, table } => self.resubmit(*port, *table)?,
             Action::SetQueue(queue) => self.set_queue(*queue),
             Action::PopQueue => self.set_queue(0),
             Action::Clone(actions) => self.run_clone(actions),
             Action::Note(_) => {}
-            Action::Exit => self.exit(),
+            Action::Exit => self.exit()?,
+            Action::SetNwTtl(ttl) => self.set_field(FieldId::NwTtl, u128::from(*ttl), u128::MAX),
+            // Its rules decide lookups, not what happens to packets.
+            Action::Conjunction { .. } => {}
+            Action::Group(id) => self.run_group(*id)?,
+            Action::Meter(id) => self.meter(*id)?,
+            Action::CopyTtlOut => self.copy_ttl(TtlCopy::Out)?,
+            Action::CopyTtlIn => self.copy_ttl(TtlCopy::In)?,
+            Action::PushMpls { ethertype } => self.push_mpls(*ethertype)?,
+            Action::PopMpls { ethertype } => self.pop_mpls(*ethertype)?,
+            Action::SetMplsTtl(ttl) => {
+                self.set_field(FieldId::MplsTtl, u128::from(*ttl), u128::MAX);
+            }
+            Action::DecMplsTtl => {
+                let rest = self.dec_mpls_ttl()?;
+                self.go_on(rest);
+            }
+            Action::Push(source) => self.push(*source)?,
+            Action::Pop(target) => self.pop(*target),
+            Action::Learn(action) => self.learn(action)?,
+            Action::Multipath(action) => self.multipath(action),
+            Action::Bundle(action) => self.bundle(action)?,
+            Action::FinTimeout { idle, hard } => self.fin_timeout(*idle, *hard)?,
+            Action::CheckPktLarger { length, target } => self.check_length(*length, *target)?,
+            // Rules with these are refused.
+            Action::Ct(_) | Action::CtClear | Action::Nat(_) | Action::Sample(_) => {}
         }
         Ok(())
     }
 
     /// Begins a walk through the tables of a bridge.
-    fn walk(&mut self) {
+    fn walk(&mut self) -> Result<(), TraversalError> {
         self.agenda.push(Step::EndVisit);
-        let rule = self.look_up(TableId::FIRST, None);
+        self.scope.in_set = false;
+        let rule = self.look_up(TableId::FIRST, None)?;
         self.agenda.push(Step::ActionSet(self.scope));
-        self.enter(rule);
+        self.enter(rule)
     }
 
     /// Looks up in another table, and comes back.
@@ -271,13 +401,13 @@ impl<'a> Translation<'a> {
         table: Option<TableId>,
     ) -> Result<(), TraversalError> {
         let table = table.unwrap_or(self.scope.table);
-        let outer = Step::Return { scope: self.scope, depth: self.depth };
+        let (scope, rule, depth) = (self.scope, self.rule, self.spent.depth);
+        let outer = Step::Return { scope, rule, depth };
         self.spend_lookup(table <= self.scope.table)?;
         self.agenda.push(outer);
         self.agenda.push(Step::EndVisit);
-        let rule = self.look_up(table, port.filter(|port| *port != PortNo::IN_PORT));
-        self.enter(rule);
-        Ok(())
+        let rule = self.look_up(table, port.filter(|port| *port != PortNo::IN_PORT))?;
+        self.enter(rule)
     }
 
     /// Goes through a patch: the packet comes in at the peer bridge, and is put back afterwards.
@@ -292,44 +422,64 @@ impl<'a> Translation<'a> {
         self.agenda.push(Step::Leave(Box::new(saved)));
         self.here = peer;
         self.action_set.clear();
+        self.stack = Stack::default();
         (word::TUN_METADATA..word::PKT_MARK).for_each(|word| self.write_hidden(word, 0));
         self.write_hidden(word::ACTSET_OUTPUT, 0);
         self.write_hidden(word::BRIDGE, u64::from(bridge.number()));
         self.write(FieldId::InPort, u128::from(port.number()), u128::MAX);
-        self.walk();
+        self.agenda.push(Step::Walk);
+        Ok(())
+    }
+
+    /// Runs a bucket, on a copy of the packet.
+    pub(super) fn run_bucket(&mut self, bucket: &'a Bucket) -> Result<(), TraversalError> {
+        let saved = self.save();
+        self.spend_lookup(true)?;
+        self.agenda.push(Step::Leave(Box::new(saved)));
+        let mut set = ActionSet::default();
+        set.write(&bucket.actions)?;
+        self.scope.in_bucket = true;
+        self.agenda.push(Step::Set(set.take().into_iter()));
         Ok(())
     }
 
     /// Runs actions on a copy of the packet: its action set is executed too, and it is forgotten.
     fn run_clone(&mut self, actions: &'a [Action]) {
-        let saved = self.save();
-        self.agenda.push(Step::Restore(Box::new(saved)));
+        self.put_back_later();
         self.agenda.push(Step::ActionSet(self.scope));
         self.agenda.push(Step::Actions(actions.iter()));
     }
 
-    /// Ends everything, but only up to the nearest patch port.
-    fn exit(&mut self) {
+    /// Ends everything, but only up to the nearest patch port or bucket.
+    fn exit(&mut self) -> Result<(), TraversalError> {
         while let Some(step) = self.agenda.pop() {
             match step {
                 Step::EndVisit => self.recorder.end_visit(),
-                Step::Restore(saved) => self.restore(*saved),
+                Step::Restore(saved) => self.restore(*saved)?,
                 Step::Leave(saved) => {
-                    self.restore(*saved);
+                    self.restore(*saved)?;
                     break;
                 }
                 Step::Actions(_)
                 | Step::Set(_)
                 | Step::Instructions(_)
                 | Step::ActionSet(_)
+                | Step::Buckets(_)
                 | Step::Flood(_)
+                | Step::NormalFlood(_)
+                | Step::Walk
                 | Step::Return { .. } => {}
             }
         }
+        Ok(())
     }
 
-    /// Leaves the rest of the current list, and the instructions that follow it.
-    fn leave_list(&mut self) {
+    /// Leaves the rest of the current list, and the instructions that follow it, if it is to be
+    /// left.
+    fn go_on(&mut self, rest: Rest) {
+        if let Rest::Runs = rest {
+            return;
+        }
         self.agenda.pop();
         if let Some(Step::Instructions(_)) = self.agenda.last() {
             self.agenda.pop();
@@ -348,58 +498,37 @@ impl<'a> Translation<'a> {
         if let Some(table) = instructions.goto {
             self.spend_lookup(false)?;
             self.recorder.end_visit();
-            let rule = self.look_up(table, None);
-            self.enter(rule);
+            let rule = self.look_up(table, None)?;
+            self.enter(rule)?;
         }
         Ok(())
     }
 
-    /// Looks up in a table, as if the packet had come in by `port`; from now on actions are those
-    /// of what was found.
-    ///
-    /// A fragment has no transport ports to look up, the first one neither (`OFPC_FRAG_NORMAL`).
-    fn look_up(&mut self, table: TableId, port: Option<PortNo>) -> Option<&'a Arc<Rule>> {
-        let mut foreign = Foreign::default();
-        let mut key = self.key.clone();
-        if let Some(port) = port {
-            key.set_in_port(port);
-            foreign.in_port = IN_PORT_BITS;
-        }
-        if key.field(FieldId::NwFrag) & ANY_FRAGMENT != 0 {
-            key.words_mut()[usize::from(word::TRANSPORT)] &= !PORTS_BITS;
-            foreign.ports = PORTS_BITS;
-        }
-        let Place { id, bridge, .. } = self.here;
-        let entering = Entering { bridge: id, table, key, foreign };
-        let rule = self.recorder.visit(entering, |key, mask| {
-            let rule = bridge.lookup(table, key, self.version, mask);
-            if mask.words()[usize::from(word::TRANSPORT)] & PORTS_BITS != 0 {
-                mask.add_bits(FieldId::NwFrag, ANY_FRAGMENT);
-            }
-            rule
-        });
-        self.scope = Scope { table, rule };
-        rule
-    }
-
-    fn enter(&mut self, rule: Option<&'a Arc<Rule>>) {
-        if let Some(rule) = rule {
-            self.agenda.push(Step::Instructions(&rule.instructions));
-            self.agenda.push(Step::Actions(rule.instructions.apply.iter()));
-        }
+    fn enter(&mut self, rule: Option<&'a Arc<Rule>>) -> Result<(), TraversalError> {
+        let Some(rule) = rule else { return Ok(()) };
+        let instructions = &rule.instructions;
+        self.agenda.push(Step::Instructions(instructions));
+        self.agenda.push(Step::Actions(instructions.apply.iter()));
+        instructions.meter.map_or(Ok(()), |meter| self.meter(meter))
     }
 
     /// Makes sure that one more lookup is within the bounds.
     const fn spend_lookup(&mut self, deepens: bool) -> Result<(), TraversalError> {
-        if self.depth >= DEPTH_MAX {
+        if self.spent.depth >= DEPTH_MAX {
             return Err(TraversalError::TooDeep(DEPTH_MAX));
         }
-        if self.resubmits >= RESUBMITS_MAX {
+        if self.spent.resubmits >= RESUBMITS_MAX {
             return Err(TraversalError::TooManyResubmits(RESUBMITS_MAX));
         }
-        self.resubmits += 1;
-        self.depth += deepens as u16;
+        self.spent.resubmits += 1;
+        self.spent.depth += deepens as u16;
         Ok(())
+    }
+
+    /// The packet is put back as it is now after what is put on the agenda from here on.
+    pub(super) fn put_back_later(&mut self) {
+        let saved = self.save();
+        self.agenda.push(Step::Restore(Box::new(saved)));
     }
 
     fn save(&mut self) -> Saved<'a> {
@@ -407,25 +536,54 @@ impl<'a> Translation<'a> {
             key: self.key.clone(),
             written: self.recorder.save(),
             uncommitted: self.wire.save(),
+            headers: self.headers,
             action_set: self.action_set.clone(),
+            stack: self.stack.clone(),
             here: self.here,
             scope: self.scope,
-            depth: self.depth,
+            rule: self.rule,
+            depth: self.spent.depth,
         }
     }
 
-    fn restore(&mut self, saved: Saved<'a>) {
+    fn restore(&mut self, saved: Saved<'a>) -> Result<(), TraversalError> {
         self.key = saved.key;
         self.recorder.restore(saved.written);
-        self.wire.restore(saved.uncommitted);
         self.action_set = saved.action_set;
+        self.stack = saved.stack;
         self.here = saved.here;
         self.scope = saved.scope;
-        self.depth = saved.depth;
+        self.headers = saved.headers;
+        self.spent.depth = saved.depth;
+        self.rule = saved.rule;
+        self.wire.restore(saved.uncommitted)
+    }
+}
+
+impl Scope {
+    /// What a packet-in by an output to the controller gives as its reason.
+    pub(super) const fn packet_in_reason(self) -> PacketInReason {
+        if self.in_bucket {
+            PacketInReason::Group
+        } else if self.in_set {
+            PacketInReason::ActionSet
+        } else {
+            PacketInReason::Action
+        }
     }
 }
 
 impl<'a> Place<'a> {
+    /// A group of the bridge.
+    pub(super) fn group(self, id: GroupId, version: Version) -> Option<&'a Arc<Group>> {
+        self.bridge.groups.find(id, version)
+    }
+
+    /// A meter of the bridge.
+    pub(super) fn meter(self, id: MeterId, version: Version) -> Option<&'a Arc<Meter>> {
+        self.bridge.meters.find(id, version)
+    }
+
     /// The bridge of a number, if `version` sees one.
     fn find(
         bridges: &'a Bridges,

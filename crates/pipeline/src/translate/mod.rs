@@ -2,9 +2,16 @@
 //!
 //! ```text
 //! context     the agenda: visits, resubmits, clones, patch ports, bounds
+//! conjunction lookups, and the conjunctions that they meet
 //! actions     actions that write fields      vlan    actions that push and pop tags
+//! mpls        actions on labels              stack   push and pop of values
 //! output      outputs, floods, packet-ins    action_set
+//! normal      the learning switch
+//! groups      groups and meters              hash    which fields choose
+//! multipath   links by a hash                bundle  ports by a hash
+//! cut         where a translation ends for the packet to be parsed again
 //! recorder    which bits and objects were consulted, visit by visit
+//! learn       what the packet teaches        fin     timeouts after a FIN
 //! commit      what the packet on the wire still lacks
 //! ```
 //!
@@ -13,12 +20,25 @@
 
 mod action_set;
 mod actions;
+mod bundle;
 mod commit;
+mod conjunction;
 mod context;
+mod cut;
+mod fin;
+mod groups;
+mod hash;
+mod learn;
+mod mpls;
+mod multipath;
+mod normal;
 mod output;
 mod recorder;
+mod stack;
 #[cfg(test)]
 mod tests;
 mod vlan;
 
-pub(crate) use context::{packet, packet_out};
+pub(crate) use context::{Scope, Tables, packet, packet_out, resume};
+pub(crate) use cut::Spent;
+pub(crate) use stack::Stack;

@@ -8,9 +8,9 @@ use std::{slice, sync::Arc};
 
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo};
 
-use super::context::{Step, Translation};
+use super::context::{Origin, Step, Translation};
 use crate::{
-    Cookie, DatapathAction, PacketInReason, PortInfo, PortKind, Punt, Subfield, TableId,
+    Action, DatapathAction, MeterId, PacketInReason, PortInfo, PortKind, Punt, Subfield, TableId,
     TraversalError,
 };
 
@@ -21,6 +21,8 @@ pub(super) struct Asked<'a> {
     pub(super) controller_id: u16,
     pub(super) max_len: u16,
     pub(super) userdata: &'a [u8],
+    /// What packet-ins pass first.
+    pub(super) meter: Option<MeterId>,
 }
 
 /// Ports that a flood has still to go to.
@@ -28,6 +30,14 @@ pub(super) struct Flood<'a> {
     rest: slice::Iter<'a, PortInfo>,
     /// Also to ports that are set not to flood.
     to_all: bool,
+}
+
+impl Flood<'_> {
+    /// The outputs that it stands for.
+    pub(super) fn outputs(&self) -> impl Iterator<Item = Action> {
+        let reached = self.rest.clone().filter(|port| self.to_all || !port.config.no_flood);
+        reached.map(|port| Action::Output { port: port.number, max_len: 0 })
+    }
 }
 
 /// The fields that a packet-in tells besides the packet.
@@ -65,7 +75,7 @@ impl<'a> Translation<'a> {
     /// `output`, with or without a length to cut to; `max_len` is that of a packet-in.
     pub(super) fn output(&mut self, port: PortNo, max_len: u16) -> Result<(), TraversalError> {
         match port {
-            PortNo::TABLE if !self.recorder.is_visiting() => {
+            PortNo::TABLE if self.scope.origin == Origin::PacketOut => {
                 self.resubmit(None, Some(TableId::FIRST))
             }
             PortNo::FLOOD | PortNo::ALL => {
@@ -75,13 +85,15 @@ impl<'a> Translation<'a> {
                 Ok(())
             }
             PortNo::CONTROLLER => self.punt(Asked {
-                reason: PacketInReason::Action,
+                reason: self.scope.packet_in_reason(),
                 controller_id: 0,
                 max_len,
                 userdata: &[],
+                meter: None,
             }),
             PortNo::IN_PORT => self.output_ingress(None),
-            PortNo::TABLE | PortNo::NORMAL | PortNo::ANY => Ok(()),
+            PortNo::NORMAL => self.normal(),
+            PortNo::TABLE | PortNo::ANY => Ok(()),
             _ => self.output_port(port, None),
         }
     }
@@ -124,13 +136,8 @@ impl<'a> Translation<'a> {
     /// Sends the packet to controllers.
     pub(super) fn punt(&mut self, asked: Asked<'_>) -> Result<(), TraversalError> {
         METADATA.iter().for_each(|field| self.recorder.consult(*field, u128::MAX));
-        let rule = self.scope.rule;
-        let is_miss =
-            |rule: &crate::Rule| rule.priority.number() == 0 && rule.matching.mask().is_empty();
         let reason = match asked.reason {
-            PacketInReason::Action if rule.is_some_and(|rule| is_miss(rule)) => {
-                PacketInReason::NoMatch
-            }
+            PacketInReason::Action if self.scope.origin == Origin::Miss => PacketInReason::NoMatch,
             reason => reason,
         };
         let ingress = self.here.ports.find(self.key.in_port());
@@ -141,16 +148,28 @@ impl<'a> Translation<'a> {
             bridge: self.here.id,
             reason,
             table: self.scope.table,
-            cookie: rule.map_or(Cookie::new(u64::MAX), |rule| rule.cookie),
+            cookie: self.scope.cookie,
             controller_id: asked.controller_id,
             max_len: asked.max_len,
             userdata: asked.userdata.into(),
             metadata: metadata(&self.key),
         };
-        self.emit(DatapathAction::Punt(Arc::new(punt)))
+        let punt = DatapathAction::Punt(Arc::new(punt));
+        match asked.meter.and_then(|id| self.find_meter(id)) {
+            // A packet that comes too fast is only not told of.
+            Some(meter) => {
+                let metered = [DatapathAction::Meter(meter), punt];
+                self.emit(DatapathAction::Copy(metered.into()))
+            }
+            None => self.emit(punt),
+        }
     }
 
-    fn output_port(&mut self, number: PortNo, max_len: Option<u32>) -> Result<(), TraversalError> {
+    pub(super) fn output_port(
+        &mut self,
+        number: PortNo,
+        max_len: Option<u32>,
+    ) -> Result<(), TraversalError> {
         let Some(port) = self.here.ports.find(number) else { return Ok(()) };
         let is_decided = self.recorder.is_rewritten(FieldId::InPort);
         if !port.may_send() || (is_decided && self.in_port() == number) {
@@ -186,12 +205,13 @@ impl<'a> Translation<'a> {
     }
 
     /// The port that the packet came in by, as far as actions can tell.
-    fn in_port(&mut self) -> PortNo {
+    pub(super) fn in_port(&mut self) -> PortNo {
         self.recorder.consult(FieldId::InPort, u128::MAX);
         self.key.in_port()
     }
 
-    fn emit(&mut self, action: DatapathAction) -> Result<(), TraversalError> {
+    /// Does something to the packet as it is now.
+    pub(super) fn emit(&mut self, action: DatapathAction) -> Result<(), TraversalError> {
         self.wire.emit(&self.key, &mut self.recorder, action)
     }
 }

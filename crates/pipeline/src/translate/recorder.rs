@@ -12,8 +12,8 @@
 //! So the invariant: a value that was written is a function of bits consulted before. `move` keeps
 //! it by consulting its source.
 //!
-//! `resubmit(PORT,..)` looks up with another `in_port` and then goes on with the packet's own, and
-//! a fragment is looked up without its ports. Within such a visit these bits of the packet are
+//! `resubmit(PORT,..)` looks up with another `in_port` and then goes on with the packet's own, a
+//! fragment is looked up without its ports, and `conj_id` is never the packet's. Within such a visit these bits of the packet are
 //! *foreign*: no bits of the key that entered. So the visit around it pays for them.
 
 use std::sync::Arc;
@@ -49,6 +49,8 @@ pub(super) struct Foreign {
     pub(super) in_port: u64,
     /// [`PORTS_BITS`] or none.
     pub(super) ports: u64,
+    /// [`CONJ_ID_BITS`] or none.
+    pub(super) conj_id: u64,
 }
 
 /// Which bits are rewritten: what a clone puts back.
@@ -69,10 +71,13 @@ pub(super) struct Entering {
 const VISITS_USUAL: usize = 16;
 const IN_PORT: usize = word::IN_PORT as usize;
 const TRANSPORT: usize = word::TRANSPORT as usize;
+const CONJ_ID: usize = word::ACTSET_OUTPUT as usize;
 /// The bits of `in_port` in its word.
 pub(super) const IN_PORT_BITS: u64 = 0xffff_ffff_0000_0000;
 /// The bits of transport ports, or of ICMP type and code, in their word.
 pub(super) const PORTS_BITS: u64 = 0xffff_ffff_0000_0000;
+/// The bits of `conj_id` in its word.
+pub(super) const CONJ_ID_BITS: u64 = 0x0000_0000_ffff_ffff;
 
 impl Recorder {
     pub(super) fn new() -> Self {
@@ -131,30 +136,35 @@ impl Recorder {
         self.written.field(field) != 0
     }
 
-    /// Whether a visit's actions are being run.
-    pub(super) const fn is_visiting(&self) -> bool {
-        !self.frames.is_empty()
+    /// A packet enters a table: what it finds there depends on the bits of `mask`. The visit lasts
+    /// until [`Self::end_visit`].
+    pub(super) fn visit(&mut self, entering: Entering, mask: FlowMask, rule: Option<&Arc<Rule>>) {
+        let (visit, foreign) = (self.visits.len(), entering.foreign);
+        self.push(entering, mask, rule.cloned(), Vec::new());
+        self.frames.push(Frame { visit, written: FlowMask::EMPTY, foreign });
     }
 
-    /// A packet enters a table: `look_up` adds the bits that its answer depends on.
-    pub(super) fn visit<'a>(
+    /// As [`Self::visit`], of a packet that meets a conjunction: nothing is run in such a visit.
+    pub(super) fn meet(&mut self, entering: Entering, mask: FlowMask, clauses: Vec<Arc<Rule>>) {
+        self.push(entering, mask, None, clauses);
+    }
+
+    fn push(
         &mut self,
         entering: Entering,
-        look_up: impl FnOnce(&FlowKey, &mut FlowMask) -> Option<&'a Arc<Rule>>,
-    ) -> Option<&'a Arc<Rule>> {
+        mut mask: FlowMask,
+        rule: Option<Arc<Rule>>,
+        clauses: Vec<Arc<Rule>>,
+    ) {
         let Entering { bridge, table, key, foreign } = entering;
-        let mut mask = FlowMask::EMPTY;
         mask.words_mut()[usize::from(word::BRIDGE)] = u64::MAX;
-        let rule = look_up(&key, &mut mask);
         let mut own = mask.clone();
         own.words_mut()[IN_PORT] &= !foreign.in_port;
         own.words_mut()[TRANSPORT] &= !foreign.ports;
+        own.words_mut()[CONJ_ID] &= !foreign.conj_id;
         own.remove(&self.written);
         self.mask.add(&own);
-        let frame = Frame { visit: self.visits.len(), written: FlowMask::EMPTY, foreign };
-        self.frames.push(frame);
-        self.visits.push(Visit { bridge, table, key, mask, rule: rule.cloned() });
-        rule
+        self.visits.push(Visit { bridge, table, key, mask, rule, clauses });
     }
 
     /// The actions of the innermost visit have been run.
@@ -206,6 +216,7 @@ impl Foreign {
         match word {
             IN_PORT => self.in_port,
             TRANSPORT => self.ports,
+            CONJ_ID => self.conj_id,
             _ => 0,
         }
     }

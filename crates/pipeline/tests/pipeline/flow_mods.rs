@@ -3,7 +3,8 @@
 use shunt_flow::PortNo;
 use shunt_pipeline::{
     BridgeId, BridgeSettings, Cookie, Delta, FlowFlags, FlowMod, FlowModCommand, FlowModError,
-    RejectedMod, RemovedReason, Rule, RuleChange, RuleFilter, TableId, TableSelector, Time,
+    ModificationError, Overflow, RejectedMod, RemovedReason, Rule, RuleChange, RuleFilter, TableId,
+    TableSelector, Time,
 };
 
 use crate::switch::{BRIDGE, Switch, request};
@@ -154,7 +155,7 @@ fn an_overlap_is_refused_if_asked() {
     let apply = |request| switch.pipeline.apply(BRIDGE, &[request], Time::ZERO);
     let refused = apply(checked("priority=5,in_port=2,actions=output:2"));
     let priority = shunt_pipeline::Priority::new(5);
-    assert_eq!(refused.unwrap_err().error, FlowModError::Overlap(priority));
+    assert_eq!(refused.unwrap_err().error, FlowModError::Overlap(priority).into());
     assert!(apply(checked("priority=6,in_port=2,actions=output:2")).is_ok());
     assert!(apply(checked("priority=5,udp,actions=output:2")).is_ok());
     assert!(apply(checked("priority=5,tcp,actions=output:2")).is_ok(), "it replaces");
@@ -166,7 +167,7 @@ fn goto_leads_up() {
     let mut request = add("table=3,actions=goto_table:4");
     request.instructions.goto = TableId::new(3);
     let refused = switch.pipeline.apply(BRIDGE, &[request], Time::ZERO).unwrap_err();
-    assert!(matches!(refused.error, FlowModError::GotoNotUp { .. }));
+    assert!(matches!(refused.error, ModificationError::Flow(FlowModError::GotoNotUp { .. })));
 }
 
 #[test]
@@ -174,7 +175,7 @@ fn a_rule_is_added_to_one_table() {
     let switch = Switch::new(&[]);
     let request = FlowMod { table: TableSelector::All, ..add("actions=output:1") };
     let refused = switch.pipeline.apply(BRIDGE, &[request], Time::ZERO).unwrap_err();
-    assert_eq!(refused.error, FlowModError::TableAll);
+    assert_eq!(refused.error, FlowModError::TableAll.into());
 }
 
 #[test]
@@ -185,12 +186,45 @@ fn a_full_table_refuses_and_lets_replace() {
     switch.pipeline.set_settings(BRIDGE, settings).expect("the bridge is there");
     let mods = ["tcp", "udp", "arp"].map(|name| add(&format!("{name},actions=output:1")));
     let rejected = switch.pipeline.apply(BRIDGE, &mods, Time::ZERO).unwrap_err();
-    assert_eq!(rejected, RejectedMod { index: 2, error: FlowModError::TableFull(2) });
+    assert_eq!(rejected, RejectedMod { index: 2, error: FlowModError::TableFull(2).into() });
     assert!(switch.cookies().is_empty(), "all or nothing");
     switch.pipeline.apply(BRIDGE, &mods[..2], Time::ZERO).expect("there is room");
     switch.pipeline.apply(BRIDGE, &mods[..1], Time::ZERO).expect("it replaces");
     let elsewhere = add("table=1,arp,actions=output:1");
     switch.pipeline.apply(BRIDGE, &[elsewhere], Time::ZERO).expect("another table");
+}
+
+#[test]
+fn a_full_table_evicts_what_is_least_important_then_what_ends_first() {
+    let switch = Switch::new(&[]);
+    let rules_max = [(TableId::FIRST, 4)].into();
+    let overflow = Overflow::Evict;
+    let settings = BridgeSettings { rules_max, overflow, ..BridgeSettings::default() };
+    switch.pipeline.set_settings(BRIDGE, settings).expect("the bridge is there");
+    let timed = |cookie, seconds, importance| {
+        let rule =
+            format!("cookie={cookie},idle_timeout={seconds},tcp,tp_dst={cookie},actions=drop");
+        FlowMod { importance, ..add(&rule) }
+    };
+    let mods = [timed(1, 9, 5), timed(2, 20, 0), timed(3, 7, 0), add("cookie=4,udp,actions=drop")];
+    switch.pipeline.apply(BRIDGE, &mods, Time::ZERO).expect("there is room");
+    let crowd = |cookie: u32| {
+        switch.pipeline.apply(
+            BRIDGE,
+            &[add(&format!("cookie={cookie},arp,nw_dst=0.0.0.{cookie},actions=drop"))],
+            Time::ZERO,
+        )
+    };
+    let change = crowd(5).expect("a rule makes room");
+    let [Delta::Rule(evicted), _] = &change.deltas[..] else { panic!("two rules") };
+    assert!(matches!(evicted.change, RuleChange::Removed(RemovedReason::Eviction)));
+    assert_eq!(switch.cookies(), [1, 2, 4, 5]);
+    crowd(6).expect("a rule makes room");
+    assert_eq!(switch.cookies(), [1, 4, 5, 6]);
+    crowd(7).expect("a rule makes room");
+    let full: ModificationError = FlowModError::TableFull(4).into();
+    assert_eq!(crowd(8).unwrap_err().error, full, "what has no timeout stays");
+    assert_eq!(switch.cookies(), [4, 5, 6, 7]);
 }
 
 #[test]
@@ -214,7 +248,7 @@ fn a_bridge_that_is_not_there_refuses() {
     let switch = Switch::new(&[]);
     let nowhere = BridgeId::new(9);
     let rejected = switch.pipeline.apply(nowhere, &[add("actions=drop")], Time::ZERO);
-    assert_eq!(rejected.unwrap_err().error, FlowModError::NoSuchBridge(nowhere));
+    assert_eq!(rejected.unwrap_err().error, ModificationError::NoSuchBridge(nowhere));
     assert!(switch.pipeline.set_ports(nowhere, Vec::new()).is_err());
 }
 

@@ -2,8 +2,17 @@
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod build;
+mod conjunction;
+mod cuts;
 mod expiry;
 mod flow_mods;
+mod group_mods;
+mod groups;
+mod labels;
+mod learn;
+mod meters;
+mod normal;
 mod outputs;
 mod patches;
 mod rewrites;

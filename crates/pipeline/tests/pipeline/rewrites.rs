@@ -98,12 +98,13 @@ fn a_ttl_that_is_used_up_in_a_clone_leaves_the_clone() {
 }
 
 #[test]
-fn the_mask_always_holds_the_bridge() {
+fn the_mask_always_holds_the_bridge_and_the_recirculation() {
     let switch = Switch::new(&["actions=output:2"]);
     let traversal = switch.translate("in_port=1");
     let bridge = usize::from(shunt_flow::layout::word::BRIDGE);
     assert_eq!(traversal.mask.words()[bridge], u64::MAX);
-    assert_eq!(traversal.mask.bits_count(), 64);
+    assert_eq!(traversal.mask.field(FieldId::RecircId), FieldId::RecircId.value_max());
+    assert_eq!(traversal.mask.bits_count(), 64 + 32);
     let mut other = FlowKey::ZERO;
     other.set_bridge(1);
     assert!(other.agrees_with(&traversal.key, &traversal.mask));

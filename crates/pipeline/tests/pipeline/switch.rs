@@ -8,8 +8,8 @@ use shunt_flow::{
 };
 use shunt_pipeline::{
     Action, BridgeId, BridgeSettings, Change, DatapathAction, DatapathPort, FlowMod,
-    FlowModCommand, FlowModError, Pipeline, PortConfig, PortInfo, PortKind, RuleFilter, Time,
-    Traversal,
+    FlowModCommand, ModificationError, Pipeline, PortConfig, PortInfo, PortKind, PortVlans,
+    RuleFilter, Time, Traversal,
     text::{parse_actions, parse_rule},
 };
 
@@ -59,7 +59,11 @@ impl Switch {
     }
 
     /// Sends one request.
-    pub(crate) fn send(&self, command: FlowModCommand, rule: &str) -> Result<Change, FlowModError> {
+    pub(crate) fn send(
+        &self,
+        command: FlowModCommand,
+        rule: &str,
+    ) -> Result<Change, ModificationError> {
         let request = request(command, rule);
         self.pipeline.apply(BRIDGE, &[request], Time::ZERO).map_err(|rejected| rejected.error)
     }
@@ -122,13 +126,14 @@ pub(crate) fn port(number: u32, kind: PortKind) -> PortInfo {
         config: PortConfig::default(),
         link_up: true,
         mac: [2, 0, 0, 0, 0, 1],
+        vlans: PortVlans::default(),
     }
 }
 
 /// Actions in few words: ports by number, with `!` where the ingress port gets it too.
 pub(crate) fn describe(actions: &[DatapathAction]) -> String {
     let cut = |max_len: &Option<u32>| max_len.map_or_else(String::new, |len| format!("/{len}"));
-    let describe = |action: &DatapathAction| match action {
+    let say = |action: &DatapathAction| match action {
         DatapathAction::SetHeader(set) => format!("set({})", describe_fields(set)),
         DatapathAction::PushVlan { tpid, tci } => format!("push({tpid:x},{tci:x})"),
         DatapathAction::PopVlan => "pop".to_owned(),
@@ -139,9 +144,18 @@ pub(crate) fn describe(actions: &[DatapathAction]) -> String {
         DatapathAction::Punt(punt) => {
             format!("punt({:?},table={},cookie={})", punt.reason, punt.table, punt.cookie)
         }
+        DatapathAction::Meter(meter) => format!("meter({})", meter.id),
+        DatapathAction::Copy(inner) => format!("copy({})", describe(inner)),
+        DatapathAction::PushMpls { lse, ethertype } => {
+            let (label, class, ttl) = (lse >> 12, lse >> 9 & 7, lse & 0xff);
+            let bottom = if lse & 0x100 == 0 { "" } else { "." };
+            format!("push({ethertype:x},{label}/{class}/{ttl}{bottom})")
+        }
+        DatapathAction::PopMpls { ethertype } => format!("pop({ethertype:x})"),
         DatapathAction::Recirculate(_) => "recirculate".to_owned(),
+        DatapathAction::CheckLength { length, .. } => format!("larger({length})"),
     };
-    actions.iter().map(describe).collect::<Vec<_>>().join(" ")
+    actions.iter().map(say).collect::<Vec<_>>().join(" ")
 }
 
 fn describe_fields(set: &Match) -> String {

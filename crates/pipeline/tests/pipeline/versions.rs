@@ -1,6 +1,9 @@
 //! Versions: who sees what, and until when.
 
-use shunt_pipeline::{BridgeSettings, Delta, FlowModCommand, Object, Version};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use shunt_flow::PortNo;
+use shunt_pipeline::{Action, BridgeSettings, Delta, FlowModCommand, Object, RuleFilter, Version};
 
 use crate::switch::{BRIDGE, Switch, describe, key};
 
@@ -26,6 +29,30 @@ fn a_version_sees_the_ports_of_its_time() {
     assert_eq!((&*run_at(&switch, old), &*switch.run("in_port=1")), ("2", ""));
     switch.pipeline.reclaim(switch.pipeline.version());
     assert_eq!(switch.run("in_port=1"), "");
+}
+
+#[test]
+fn who_looks_at_the_newest_version_is_not_overtaken_by_a_reclaim() {
+    let switch = Switch::new(&["actions=output:2"]);
+    let (packet, done) = (key("in_port=1"), AtomicBool::new(false));
+    let table = [Action::Output { port: PortNo::TABLE, max_len: 0 }];
+    let look = || {
+        while !done.load(Ordering::Relaxed) {
+            assert_eq!(switch.pipeline.translate_newest(&packet).actions.len(), 1);
+            assert_eq!(switch.pipeline.translate_actions_newest(&packet, &table).actions.len(), 1);
+            assert_eq!(switch.pipeline.rules(BRIDGE, &RuleFilter::all()).len(), 1);
+        }
+    };
+    std::thread::scope(|scope| {
+        // More than the machine runs at a time: somebody is always stopped between two steps.
+        (0..8).for_each(|_| drop(scope.spawn(look)));
+        for port in [3, 2].repeat(5000) {
+            let rule = format!("actions=output:{port}");
+            switch.send(FlowModCommand::Modify, &rule).expect("legal");
+            switch.pipeline.reclaim(switch.pipeline.version());
+        }
+        done.store(true, Ordering::Relaxed);
+    });
 }
 
 #[test]

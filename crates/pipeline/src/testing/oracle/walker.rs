@@ -1,83 +1,18 @@
-//! The oracle of translation: one concrete packet, linear scans, recursion.
+//! The walk of one packet through tables, by linear scans and recursion.
 
 use std::sync::Arc;
 
-use shunt_flow::{
-    FieldId, FlowKey, PortNo,
-    field::Prerequisite,
-    layout::{FLOW_WORDS, word},
-};
+use shunt_flow::{FieldId, FlowKey, PortNo, layout::word};
 
-use super::World;
+use super::{
+    fate::{Fate, Outcome, Punted, Visited, state},
+    learn::{Refreshed, Taught},
+    packet::{Packet, low},
+};
 use crate::{
-    Action, BridgeId, Cookie, DatapathPort, PacketInReason, PortInfo, PortKind, Punt, Rule,
-    Subfield, TableId, TraversalError,
+    Action, BridgeId, ControllerAction, Cookie, GroupId, PacketInReason, PortInfo, PortKind, Rule,
+    Subfield, TableId, TraversalError, testing::World,
 };
-
-/// What becomes of a packet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fate {
-    /// What leaves, in order; nothing if there was an error.
-    pub outcomes: Vec<Outcome>,
-    /// Why the switch itself dropped the packet.
-    pub error: Option<TraversalError>,
-    /// The lookups, in order.
-    pub visited: Vec<Visited>,
-}
-
-/// One lookup.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Visited {
-    /// Where.
-    pub place: (BridgeId, TableId),
-    /// The rule that won.
-    pub rule: Option<crate::RuleId>,
-}
-
-/// A copy of the packet that leaves.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// To a port, cut to a length, with these header words.
-    Sent(DatapathPort, Option<u32>, Vec<u64>),
-    /// To controllers, with these header words.
-    Punted(Punted, Vec<u64>),
-}
-
-/// What a packet-in says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Punted {
-    place: (BridgeId, TableId),
-    reason: PacketInReason,
-    cookie: Cookie,
-    controller_id: u16,
-    max_len: u16,
-    userdata: Vec<u8>,
-    state: Vec<u128>,
-}
-
-impl Outcome {
-    pub(super) fn sent(port: DatapathPort, max_len: Option<u32>, key: &FlowKey) -> Self {
-        Self::Sent(port, max_len, Self::headers(key))
-    }
-
-    pub(super) fn headers(key: &FlowKey) -> Vec<u64> {
-        key.words()[usize::from(word::ETH_DST)..FLOW_WORDS].to_vec()
-    }
-}
-
-impl Punted {
-    pub(super) fn of(punt: &Punt) -> Self {
-        Self {
-            place: (punt.bridge, punt.table),
-            reason: punt.reason,
-            cookie: punt.cookie,
-            controller_id: punt.controller_id,
-            max_len: punt.max_len,
-            userdata: punt.userdata.to_vec(),
-            state: state(&punt.metadata.key()),
-        }
-    }
-}
 
 impl World {
     /// What becomes of a packet that came in.
@@ -110,110 +45,33 @@ const fn no_bridge() -> TraversalError {
     TraversalError::NoSuchPort
 }
 
-/// The hidden state that a packet-in shows.
-fn state(key: &FlowKey) -> Vec<u128> {
-    let fields = [
-        FieldId::InPort,
-        FieldId::Metadata,
-        FieldId::TunId,
-        FieldId::Xxreg0,
-        FieldId::Xxreg1,
-        FieldId::Xxreg2,
-        FieldId::Xxreg3,
-        FieldId::PktMark,
-    ];
-    fields.iter().map(|field| key.field(*field)).collect()
-}
-
-#[derive(Clone)]
-struct Packet {
-    /// All fields; those of tags are zero.
-    key: FlowKey,
-    /// Type and control information of each tag, the outermost first.
-    tags: Vec<(u16, u16)>,
-}
-
-impl Packet {
-    fn new(key: &FlowKey) -> Self {
-        let mut key = key.clone();
-        let vlan = std::mem::take(&mut key.words_mut()[usize::from(word::VLAN)]);
-        let both = [(vlan >> 48, vlan >> 32), (vlan >> 16, vlan)];
-        let tags = both.map(|(tpid, tci)| (low(tpid), low(tci)));
-        Self { key, tags: tags.into_iter().take_while(|(_, tci)| tci & 0x1000 != 0).collect() }
-    }
-
-    fn key(&self) -> FlowKey {
-        let mut key = self.key.clone();
-        let tag = |index: usize| match self.tags.get(index) {
-            Some((tpid, tci)) => u64::from(*tpid) << 16 | u64::from(*tci),
-            None => 0,
-        };
-        key.words_mut()[usize::from(word::VLAN)] = tag(0) << 32 | tag(1);
-        key
-    }
-
-    fn has(&self, field: FieldId) -> bool {
-        let key = self.key();
-        let eth = key.field(FieldId::EthType);
-        let proto = key.field(FieldId::IpProto);
-        let later = key.field(FieldId::NwFrag) & 2 != 0;
-        let (v4, v6) = (eth == 0x0800, eth == 0x86dd);
-        match field.info().prerequisite {
-            Prerequisite::Any | Prerequisite::Ethernet => true,
-            Prerequisite::VlanVid => !self.tags.is_empty(),
-            Prerequisite::Ipv4 => v4,
-            Prerequisite::Ipv6 => v6,
-            Prerequisite::Ip => v4 || v6,
-            Prerequisite::Arp => eth == 0x0806 || eth == 0x8035,
-            Prerequisite::Tcp => (v4 || v6) && proto == 6 && !later,
-            Prerequisite::Udp => (v4 || v6) && proto == 17 && !later,
-            other => unreachable!("the generators make no field that needs {other:?}"),
-        }
-    }
-
-    fn set(&mut self, field: FieldId, value: u128, mask: u128) {
-        let shift = match field {
-            FieldId::DlVlanPcp | FieldId::VlanPcp => 13,
-            _ => 0,
-        };
-        let (tci, bits) = (low(value << shift), low(mask << shift));
-        match field {
-            FieldId::VlanVid | FieldId::VlanPcp if self.tags.is_empty() => return,
-            FieldId::VlanTci if self.tags.is_empty() && tci & bits & 0x1000 == 0 => return,
-            FieldId::VlanTci | FieldId::DlVlan | FieldId::DlVlanPcp if self.tags.is_empty() => {
-                self.tags.push((0x8100, 0x1000));
-            }
-            FieldId::VlanTci
-            | FieldId::VlanVid
-            | FieldId::VlanPcp
-            | FieldId::DlVlan
-            | FieldId::DlVlanPcp => {}
-            _ => return self.key.set_field_masked(field, value, mask),
-        }
-        self.tags[0].1 = self.tags[0].1 & !bits | tci & bits;
-        if self.tags[0].1 & 0x1000 == 0 {
-            self.tags.remove(0);
-        }
-    }
-}
-
-fn low(value: impl Into<u128>) -> u16 {
-    u16::try_from(value.into() & 0xffff).unwrap_or_default()
-}
-
-struct Walker<'w> {
-    world: &'w World,
-    packet: Packet,
+pub(super) struct Walker<'w> {
+    pub(super) world: &'w World,
+    pub(super) packet: Packet,
     bridge: Option<BridgeId>,
     table: TableId,
-    rule: Option<Arc<Rule>>,
-    set: Vec<Action>,
+    pub(super) rule: Option<Arc<Rule>>,
+    pub(super) set: Vec<Action>,
     outcomes: Vec<Outcome>,
     visited: Vec<Visited>,
-    depth: u16,
+    pub(super) groups: Vec<(BridgeId, GroupId, Option<usize>)>,
+    pub(super) depth: u16,
     resubmits: u16,
-    has_exited: bool,
+    pub(super) has_exited: bool,
     takes_table: bool,
+    pub(super) taught: Vec<Taught>,
+    pub(super) refreshed: Vec<Refreshed>,
+    pub(super) role: Role,
+    /// A meter has ended this copy of the packet; tables see it all the same.
+    pub(super) is_muted: bool,
+    pub(super) was_metered: bool,
+}
+
+/// Where actions stand, as packet-ins tell.
+#[derive(Clone, Copy)]
+pub(super) struct Role {
+    pub(super) in_set: bool,
+    pub(super) in_bucket: bool,
 }
 
 impl<'w> Walker<'w> {
@@ -228,24 +86,34 @@ impl<'w> Walker<'w> {
             set: Vec::new(),
             outcomes: Vec::new(),
             visited: Vec::new(),
+            groups: Vec::new(),
             depth: 0,
             resubmits: 0,
             has_exited: false,
             takes_table: false,
+            role: Role::NONE,
+            is_muted: false,
+            was_metered: false,
+            taught: Vec::new(),
+            refreshed: Vec::new(),
         }
     }
 
     fn fate(self, result: Result<(), TraversalError>) -> Fate {
         let error = result.err();
-        let outcomes = if error.is_some() { Vec::new() } else { self.outcomes };
-        Fate { outcomes, error, visited: self.visited }
+        let visited = self.visited;
+        if error.is_some() {
+            return Fate { error, visited, groups: self.groups, ..Fate::default() };
+        }
+        let Self { outcomes, groups, was_metered, taught, refreshed, .. } = self;
+        Fate { outcomes, error, visited, groups, was_metered, taught, refreshed }
     }
 
-    fn id(&self) -> BridgeId {
+    pub(super) fn id(&self) -> BridgeId {
         self.bridge.unwrap_or_default()
     }
 
-    fn port(&self, number: PortNo) -> Option<&'w PortInfo> {
+    pub(super) fn port(&self, number: PortNo) -> Option<&'w PortInfo> {
         self.world.port(self.id(), number)
     }
 
@@ -267,22 +135,32 @@ impl<'w> Walker<'w> {
             key.set_field(FieldId::TcpSrc, 0);
             key.set_field(FieldId::TcpDst, 0);
         }
-        let rule = self.world.look_up(self.id(), table, &key).cloned();
+        let (rule, conjunctions) = self.world.look_up((self.id(), table), &key);
+        let rule = rule.cloned();
+        self.resubmits += conjunctions;
+        if self.resubmits > 4096 {
+            return Err(TraversalError::TooManyResubmits(4096));
+        }
         let id = rule.as_ref().map(|rule| rule.id);
         self.visited.push(Visited { place: (self.id(), table), rule: id });
         let outer = (self.table, self.rule.clone());
         (self.table, self.rule) = (table, rule.clone());
         let takes_table = std::mem::take(&mut self.takes_table);
+        let in_bucket = std::mem::take(&mut self.role.in_bucket);
         if let Some(rule) = rule {
             self.run_rule(&rule)?;
         }
         self.takes_table = takes_table;
+        self.role.in_bucket = in_bucket;
         (self.table, self.rule) = outer;
         Ok(())
     }
 
     fn run_rule(&mut self, rule: &Rule) -> Result<(), TraversalError> {
         let instructions = &rule.instructions;
+        if let Some(meter) = instructions.meter {
+            self.meter(meter);
+        }
         if !self.list(&instructions.apply)? || self.has_exited {
             return Ok(());
         }
@@ -302,7 +180,7 @@ impl<'w> Walker<'w> {
         }
     }
 
-    fn bound(&mut self) -> Result<(), TraversalError> {
+    pub(super) fn bound(&mut self) -> Result<(), TraversalError> {
         if self.depth >= 64 {
             return Err(TraversalError::TooDeep(64));
         }
@@ -315,7 +193,21 @@ impl<'w> Walker<'w> {
 
     fn run_set(&mut self) -> Result<(), TraversalError> {
         let set = std::mem::take(&mut self.set);
+        let in_set = std::mem::replace(&mut self.role.in_set, true);
+        self.list(&Self::ordered(&set))?;
+        self.role.in_set = in_set;
+        Ok(())
+    }
+
+    /// Actions as an action set executes them.
+    pub(super) fn ordered(set: &[Action]) -> Vec<Action> {
         let last = |is: fn(&Action) -> bool| set.iter().rev().find(|action| is(action)).cloned();
+        let Some(end) = last(|action| matches!(action, Action::Group(_)))
+            .or_else(|| last(|action| matches!(action, Action::Output { .. })))
+            .or_else(|| last(|action| matches!(action, Action::Resubmit { .. })))
+        else {
+            return Vec::new();
+        };
         let mut list = Vec::new();
         list.extend(last(|action| matches!(action, Action::PopVlan)));
         list.extend(last(|action| matches!(action, Action::PushVlan { .. })));
@@ -325,21 +217,12 @@ impl<'w> Walker<'w> {
         });
         list.extend(writes.cloned());
         list.extend(last(|action| matches!(action, Action::SetQueue(_))));
-        let output = last(|action| {
-            matches!(
-                action,
-                Action::Output { .. }
-                    | Action::OutputField { .. }
-                    | Action::OutputTruncated { .. }
-                    | Action::Controller(_)
-            )
-        });
-        list.extend(output.or_else(|| last(|action| matches!(action, Action::Resubmit { .. }))));
-        self.list(&list).map(|_| ())
+        list.push(end);
+        list
     }
 
     /// Runs a list; false if its rest is left because a TTL was used up.
-    fn list(&mut self, actions: &[Action]) -> Result<bool, TraversalError> {
+    pub(super) fn list(&mut self, actions: &[Action]) -> Result<bool, TraversalError> {
         for action in actions {
             if self.has_exited {
                 return Ok(true);
@@ -361,9 +244,7 @@ impl<'w> Walker<'w> {
                     }
                     _ => {}
                 },
-                Action::Controller(asked) => {
-                    self.punt(asked.reason, asked.controller_id, asked.max_len, &asked.userdata);
-                }
+                Action::Controller(asked) => self.controller(asked),
                 Action::SetField { field, value, mask } => self.set(*field, *value, *mask),
                 Action::Load { target, value } => {
                     self.set(target.field, u128::from(*value) << target.offset, target.bits());
@@ -390,18 +271,35 @@ impl<'w> Walker<'w> {
                 }
                 Action::Resubmit { port, table } => self.resubmit(*port, *table)?,
                 Action::Clone(inner) => {
-                    let (packet, set) = (self.packet.clone(), self.set.clone());
+                    let outer = (self.packet.clone(), self.set.clone(), self.is_muted);
                     self.list(inner)?;
                     if !self.has_exited {
                         self.run_set()?;
                     }
-                    (self.packet, self.set) = (packet, set);
+                    (self.packet, self.set, self.is_muted) = outer;
                 }
+                Action::Group(id) => self.group(*id)?,
+                Action::Meter(id) => self.meter(*id),
+                Action::Multipath(action) => self.multipath(action),
+                Action::Bundle(action) => self.bundle(action)?,
                 Action::SetQueue(_) | Action::PopQueue | Action::Note(_) => {}
                 Action::Exit => self.has_exited = true,
+                Action::Learn(action) => self.learn(action),
+                Action::FinTimeout { idle, hard } => self.fin_timeout(*idle, *hard),
+                other => unreachable!("the generators make no {other:?}"),
             }
         }
         Ok(true)
+    }
+
+    /// A packet-in, unless a meter is in its way.
+    fn controller(&mut self, asked: &ControllerAction) {
+        let (packet, was_muted) = (self.packet.clone(), self.is_muted);
+        if let Some(meter) = asked.meter.filter(|_| self.reason_told(asked.reason).is_some()) {
+            self.meter(meter);
+        }
+        self.punt(asked.reason, asked.controller_id, asked.max_len, &asked.userdata);
+        (self.packet, self.is_muted) = (packet, was_muted);
     }
 
     /// Counts the TTL down; false if it is used up.
@@ -434,12 +332,12 @@ impl<'w> Walker<'w> {
         Ok(())
     }
 
-    fn read(&self, source: Subfield) -> u128 {
+    pub(super) fn read(&self, source: Subfield) -> u128 {
         let value = self.packet.key().field(source.field) >> source.offset;
         value & (u128::MAX >> (128 - source.width))
     }
 
-    fn set(&mut self, field: FieldId, value: u128, mask: u128) {
+    pub(super) fn set(&mut self, field: FieldId, value: u128, mask: u128) {
         if !self.packet.has(field) {
             return;
         }
@@ -451,7 +349,7 @@ impl<'w> Walker<'w> {
         }
     }
 
-    fn output(&mut self, port: PortNo, max_len: u16) -> Result<(), TraversalError> {
+    pub(super) fn output(&mut self, port: PortNo, max_len: u16) -> Result<(), TraversalError> {
         let ingress = self.packet.key.in_port();
         match port {
             PortNo::TABLE if self.takes_table => self.resubmit(None, Some(TableId::FIRST))?,
@@ -465,22 +363,36 @@ impl<'w> Walker<'w> {
                     }
                 }
             }
-            PortNo::CONTROLLER => self.punt(PacketInReason::Action, 0, max_len, &[]),
+            PortNo::CONTROLLER => {
+                let reason = match self.role {
+                    Role { in_bucket: true, .. } => PacketInReason::Group,
+                    Role { in_set: true, .. } => PacketInReason::ActionSet,
+                    _ => PacketInReason::Action,
+                };
+                self.punt(reason, 0, max_len, &[]);
+            }
             PortNo::IN_PORT => self.send(ingress, None)?,
+            PortNo::NORMAL => self.normal()?,
             port if port != ingress => self.send(port, None)?,
             _ => {}
         }
         Ok(())
     }
 
-    fn send(&mut self, number: PortNo, max_len: Option<u32>) -> Result<(), TraversalError> {
+    pub(super) fn send(
+        &mut self,
+        number: PortNo,
+        max_len: Option<u32>,
+    ) -> Result<(), TraversalError> {
         let Some(port) = self.port(number) else { return Ok(()) };
         if port.config.no_fwd || port.config.port_down {
             return Ok(());
         }
         match port.kind {
             PortKind::Datapath(port) => {
-                self.outcomes.push(Outcome::sent(port, max_len, &self.packet.key()));
+                if !self.is_muted {
+                    self.outcomes.push(Outcome::sent(port, max_len, &self.packet.wire()));
+                }
                 Ok(())
             }
             PortKind::Patch { bridge, port } if max_len.is_none() => self.cross(bridge, port),
@@ -496,6 +408,7 @@ impl<'w> Walker<'w> {
         self.bound()?;
         let outer = (self.packet.clone(), std::mem::take(&mut self.set), self.bridge);
         let scope = (self.table, self.rule.clone(), std::mem::take(&mut self.takes_table));
+        let copy = (self.is_muted, std::mem::replace(&mut self.role, Role::NONE));
         let key = &mut self.packet.key;
         let kept = [FieldId::PktMark, FieldId::SkbPriority, FieldId::DpHash, FieldId::RecircId]
             .map(|field| (field, key.field(field)));
@@ -512,10 +425,12 @@ impl<'w> Walker<'w> {
         self.has_exited = false;
         (self.packet, self.set, self.bridge) = outer;
         (self.table, self.rule, self.takes_table) = scope;
+        (self.is_muted, self.role) = copy;
         Ok(())
     }
 
-    fn punt(&mut self, reason: PacketInReason, controller_id: u16, max_len: u16, userdata: &[u8]) {
+    /// The reason that a packet-in gives; `None`: there is none.
+    fn reason_told(&self, reason: PacketInReason) -> Option<PacketInReason> {
         let is_miss = self
             .rule
             .as_ref()
@@ -524,11 +439,14 @@ impl<'w> Walker<'w> {
             PacketInReason::Action if is_miss => PacketInReason::NoMatch,
             reason => reason,
         };
+        let port = self.port(self.packet.key.in_port());
+        let is_quiet = port.is_some_and(|port| port.config.no_packet_in);
+        Some(reason).filter(|reason| *reason != PacketInReason::NoMatch || !is_quiet)
+    }
+
+    fn punt(&mut self, reason: PacketInReason, controller_id: u16, max_len: u16, userdata: &[u8]) {
+        let Some(reason) = self.reason_told(reason) else { return };
         let key = self.packet.key();
-        let is_quiet = self.port(key.in_port()).is_some_and(|port| port.config.no_packet_in);
-        if reason == PacketInReason::NoMatch && is_quiet {
-            return;
-        }
         let cookie = self.rule.as_ref().map_or(Cookie::new(u64::MAX), |rule| rule.cookie);
         let punted = Punted {
             place: (self.id(), self.table),
@@ -539,6 +457,8 @@ impl<'w> Walker<'w> {
             userdata: userdata.to_vec(),
             state: state(&key),
         };
-        self.outcomes.push(Outcome::Punted(punted, Outcome::headers(&key)));
+        if !self.is_muted {
+            self.outcomes.push(Outcome::Punted(punted, Outcome::headers(&self.packet.wire())));
+        }
     }
 }

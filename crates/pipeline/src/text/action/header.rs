@@ -1,19 +1,18 @@
-//! Arguments of actions that write headers and registers.
+//! Actions that write whole headers, push them and pop them.
 
 use shunt_flow::{
     FieldId,
     text::{integer, parse_value},
 };
 
-use super::{
+use super::super::{
     RuleTextError, RuleTextProblem,
-    argument::bad,
     number::parse_as,
     piece::Piece,
     scope::{Scope, Transport},
-    subfield,
+    subfield::{self, Writes},
 };
-use crate::{Action, Subfield};
+use crate::Action;
 
 /// What to do where a packet has no VLAN tag to write to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,37 +31,13 @@ pub(super) enum End {
 }
 
 /// `set_field:VALUE[/MASK]->FIELD`.
-pub(super) fn set_field(argument: Piece<'_>) -> Result<Action, RuleTextError> {
-    let (value, name) = arrow(argument, "set_field", "set_field:VALUE[/MASK]->FIELD")?;
+pub(super) fn set_field(argument: Piece<'_>, writes: Writes) -> Result<Action, RuleTextError> {
+    let parts = argument.split_once("->");
+    let (value, name) =
+        parts.ok_or_else(|| argument.bad("set_field", "set_field:VALUE[/MASK]->FIELD"))?;
     let field = FieldId::find(name.text()).ok_or_else(|| subfield::unknown_field(name))?;
-    subfield::writable(field).map_err(|problem| name.error(problem))?;
+    subfield::writable(field, writes).map_err(|problem| name.error(problem))?;
     write(field, value)
-}
-
-/// `load:VALUE->FIELD[..]`; a field of more than 64 bits is loaded in two halves.
-pub(super) fn load(argument: Piece<'_>) -> Result<Vec<Action>, RuleTextError> {
-    let (text, target) = arrow(argument, "load", "load:VALUE->FIELD[FIRST..LAST]")?;
-    let target = subfield::parse_target(target)?;
-    let width = target.width;
-    let value = limited(text, "a value of so many bits", u128::MAX >> (128 - width))?;
-    let halves = [(0, width.min(64)), (64, width.saturating_sub(64))];
-    let part = |(offset, width): (u8, u8)| {
-        let target = Subfield::new(target.field, target.offset + offset, width)?;
-        let value = u64::try_from(value >> offset & u128::from(u64::MAX)).ok()?;
-        Some(Action::Load { target, value })
-    };
-    Ok(halves.into_iter().filter_map(part).collect())
-}
-
-/// `move:FIELD[..]->FIELD[..]`.
-pub(super) fn moved(argument: Piece<'_>) -> Result<Action, RuleTextError> {
-    let (source, target) = arrow(argument, "move", "move:FIELD[..]->FIELD[..]")?;
-    let (source, target) = (subfield::parse(source)?, subfield::parse_target(target)?);
-    if source.width != target.width {
-        let (source_width, target_width) = (source.width, target.width);
-        return Err(argument.error(RuleTextProblem::Widths { source_width, target_width }));
-    }
-    Ok(Action::Move { source, target })
 }
 
 /// The field that an action writes whole: the actions of OpenFlow 1.0 and 1.1, and `set_tunnel`.
@@ -73,7 +48,6 @@ pub(super) fn field_of(name: &str) -> Option<FieldId> {
         "mod_nw_src" => FieldId::Ipv4Src,
         "mod_nw_dst" => FieldId::Ipv4Dst,
         "mod_nw_ecn" => FieldId::IpEcn,
-        "mod_nw_ttl" | "set_nw_ttl" => FieldId::NwTtl,
         "set_tunnel" | "set_tunnel64" => FieldId::TunId,
         "set_mpls_label" => FieldId::MplsLabel,
         "set_mpls_tc" => FieldId::MplsTc,
@@ -85,7 +59,7 @@ pub(super) fn field_of(name: &str) -> Option<FieldId> {
 pub(super) fn whole(field: FieldId, argument: Piece<'_>) -> Result<Action, RuleTextError> {
     match write(field, argument)? {
         Action::SetField { mask, .. } if mask != field.value_max() => {
-            Err(argument.error(bad(argument, field.name(), "a value without a mask")))
+            Err(argument.bad(field.name(), "a value without a mask"))
         }
         action => Ok(action),
     }
@@ -131,7 +105,7 @@ pub(super) fn vlan_vid(
     scope: &Scope<'_>,
     tag: Tag,
 ) -> Result<Vec<Action>, RuleTextError> {
-    let vid = limited(argument, "a VLAN", VLAN_VID_MAX)?;
+    let vid = parse_as(argument, "a VLAN", VLAN_VID_MAX)?;
     Ok(tagged(exact(FieldId::VlanVid, vid | VLAN_PRESENT), scope, tag))
 }
 
@@ -141,7 +115,7 @@ pub(super) fn vlan_pcp(
     scope: &Scope<'_>,
     tag: Tag,
 ) -> Result<Vec<Action>, RuleTextError> {
-    let pcp = limited(argument, "a VLAN priority", VLAN_PCP_MAX)?;
+    let pcp = parse_as(argument, "a VLAN priority", VLAN_PCP_MAX)?;
     Ok(tagged(exact(FieldId::VlanPcp, pcp), scope, tag))
 }
 
@@ -151,13 +125,6 @@ fn tagged(action: Action, scope: &Scope<'_>, tag: Tag) -> Vec<Action> {
     } else {
         vec![action]
     }
-}
-
-fn limited(argument: Piece<'_>, of: &'static str, max: u128) -> Result<u128, RuleTextError> {
-    integer(argument.text()).filter(|value| *value <= max).ok_or_else(|| {
-        let text = argument.text().to_owned();
-        argument.error(RuleTextProblem::BadNumber { of, text, max })
-    })
 }
 
 fn write(field: FieldId, text: Piece<'_>) -> Result<Action, RuleTextError> {
@@ -175,12 +142,54 @@ const fn exact(field: FieldId, value: u128) -> Action {
     Action::SetField { field, value, mask: field.value_max() }
 }
 
-fn arrow<'a>(
-    argument: Piece<'a>,
-    action: &'static str,
-    form: &'static str,
-) -> Result<(Piece<'a>, Piece<'a>), RuleTextError> {
-    argument.split_once("->").ok_or_else(|| argument.error(bad(argument, action, form)))
+/// The TTL of `mod_nw_ttl:TTL` and `set_mpls_ttl:TTL`.
+pub(super) fn ttl(argument: Piece<'_>) -> Result<u8, RuleTextError> {
+    parse_as(argument, "a TTL", u8::MAX)
+}
+
+/// `dec_ttl`, `dec_ttl(ID,..)`; `dec_ttl()` tells no controller.
+pub(super) fn dec_ttl(argument: Option<Piece<'_>>) -> Result<Action, RuleTextError> {
+    let Some(argument) = argument else {
+        return Ok(Action::DecTtl { controllers: Box::new([0]) });
+    };
+    if argument.is_empty() {
+        return Ok(Action::DecTtl { controllers: Box::default() });
+    }
+    let ids = argument.list().map(|id| parse_as(id, "a controller's id", u16::MAX));
+    Ok(Action::DecTtl { controllers: ids.collect::<Result<_, _>>()? })
+}
+
+/// Prints `dec_ttl`; controllers that are the usual one need no telling.
+pub(super) fn format_dec_ttl(controllers: &[u16]) -> String {
+    if controllers == [0] {
+        return "dec_ttl".to_owned();
+    }
+    let ids: Vec<String> = controllers.iter().map(u16::to_string).collect();
+    format!("dec_ttl({})", ids.join(","))
+}
+
+/// `push_vlan:TPID`.
+pub(super) fn push_vlan(argument: Piece<'_>) -> Result<Action, RuleTextError> {
+    match integer(argument.text()) {
+        Some(0x8100) => Ok(Action::PushVlan { ethertype: 0x8100 }),
+        Some(0x88a8) => Ok(Action::PushVlan { ethertype: 0x88a8 }),
+        _ => Err(argument.bad("push_vlan", "push_vlan:0x8100 or push_vlan:0x88a8")),
+    }
+}
+
+/// `push_mpls:TYPE`.
+pub(super) fn push_mpls(argument: Piece<'_>) -> Result<Action, RuleTextError> {
+    match integer(argument.text()) {
+        Some(0x8847) => Ok(Action::PushMpls { ethertype: 0x8847 }),
+        Some(0x8848) => Ok(Action::PushMpls { ethertype: 0x8848 }),
+        _ => Err(argument.bad("push_mpls", "push_mpls:0x8847 or push_mpls:0x8848")),
+    }
+}
+
+/// `pop_mpls:TYPE`.
+pub(super) fn pop_mpls(argument: Piece<'_>) -> Result<Action, RuleTextError> {
+    let ethertype = parse_as(argument, "an Ethernet type", u16::MAX)?;
+    Ok(Action::PopMpls { ethertype })
 }
 
 const VLAN_VID_MAX: u128 = 0xfff;

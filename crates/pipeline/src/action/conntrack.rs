@@ -1,0 +1,96 @@
+//! Connection tracking, address translation and samples: what rules say of them.
+//!
+//! Rules are read, checked and printed by this; a pipeline refuses them until it can do what they
+//! say.
+
+use std::{net::IpAddr, ops::RangeInclusive};
+
+use shunt_flow::PortNo;
+
+use super::{Action, Subfield};
+use crate::TableId;
+
+/// What `ct` asks for (`nx_action_conntrack`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CtAction {
+    /// Keep the connection (`NX_CT_F_COMMIT`).
+    pub commit: bool,
+    /// Replace one of the other direction (`NX_CT_F_FORCE`).
+    pub force: bool,
+    /// Where the connection is looked up.
+    pub zone: CtZone,
+    /// The table in which the packet goes on, with its state.
+    pub table: Option<TableId>,
+    /// The application whose connections are followed: a transport port (21: FTP); 0: none.
+    pub alg: u16,
+    /// What is done to the connection: `nat` and writes of its mark and label.
+    pub actions: Box<[Action]>,
+}
+
+/// A zone of connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CtZone {
+    /// This one.
+    Number(u16),
+    /// The one that a field names.
+    Field(Subfield),
+}
+
+/// What `nat` asks for (`nx_action_nat`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NatAction {
+    /// Which address is translated; `None`: as the connection already is.
+    pub kind: Option<NatKind>,
+    /// The new addresses and ports; `None`: any.
+    pub range: Option<NatRange>,
+    /// Keep the choice over restarts (`NX_NAT_F_PERSISTENT`).
+    pub persistent: bool,
+    /// Choose a port by a hash (`NX_NAT_F_PROTO_HASH`).
+    pub hash: bool,
+    /// Choose a port at random (`NX_NAT_F_PROTO_RANDOM`).
+    pub random: bool,
+}
+
+/// Which address is translated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NatKind {
+    /// `src`.
+    Source,
+    /// `dst`.
+    Destination,
+}
+
+/// Addresses and ports to choose from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NatRange {
+    /// From the first to the last address; both of one family.
+    pub addresses: RangeInclusive<IpAddr>,
+    /// From the first to the last port.
+    pub ports: Option<RangeInclusive<u16>>,
+}
+
+/// What `sample` asks for (`nx_action_sample2`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SampleAction {
+    /// Of 65536 packets, how many.
+    pub probability: u16,
+    /// Who collects.
+    pub collector_set_id: u32,
+    /// What the collector is told of the place (`observationDomainId`).
+    pub observation_domain_id: u32,
+    /// What the collector is told of the point (`observationPointId`).
+    pub observation_point_id: u32,
+    /// The port whose tunnel is told too.
+    pub sampling_port: Option<PortNo>,
+    /// Which way the packet goes, if that is told.
+    pub direction: Option<SampleDirection>,
+}
+
+/// Which way a sampled packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SampleDirection {
+    /// It came in.
+    Ingress,
+    /// It goes out.
+    Egress,
+}

@@ -1,0 +1,38 @@
+//! Packet-ins, as actions ask for them.
+
+use crate::MeterId;
+
+/// What a `controller` action asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ControllerAction {
+    /// Bytes of the packet to send.
+    pub max_len: u16,
+    /// Which controllers: those with this id (`NXT_SET_CONTROLLER_ID`); 0 by default.
+    pub controller_id: u16,
+    /// The reason that the packet-in gives.
+    pub reason: PacketInReason,
+    /// Bytes that come back in the packet-in.
+    pub userdata: Box<[u8]>,
+    /// The meter that packet-ins pass first.
+    pub meter: Option<MeterId>,
+    /// Stop here until the controller resumes the packet: refused where rules are added, as long as
+    /// packets cannot be resumed.
+    pub pause: bool,
+}
+
+/// Why a packet goes to a controller (OpenFlow 1.3.5, 7.4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PacketInReason {
+    /// The table-miss rule sent it.
+    NoMatch,
+    /// An action sent it.
+    Action,
+    /// Its TTL was not valid.
+    InvalidTtl,
+    /// The action set sent it (OpenFlow 1.4).
+    ActionSet,
+    /// A group sent it (OpenFlow 1.4).
+    Group,
+    /// A packet-out sent it (OpenFlow 1.4).
+    PacketOut,
+}

@@ -1,0 +1,80 @@
+//! Choices by a hash of the packet.
+
+use shunt_flow::PortNo;
+
+use super::Subfield;
+
+/// The fields that a hash is made of (`nx_hash_fields`).
+///
+/// Symmetric hashes are the same for both directions of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HashFields {
+    /// `eth_src`: the source MAC address.
+    EthSrc,
+    /// `symmetric_l4`: MAC addresses, type, VLAN, addresses, and ports of TCP and SCTP.
+    SymmetricL4,
+    /// `symmetric_l3l4`: addresses, and ports of TCP and SCTP.
+    SymmetricL3L4,
+    /// `symmetric_l3l4+udp`: the same, and ports of UDP.
+    SymmetricL3L4Udp,
+    /// `nw_src`: the source address.
+    NwSrc,
+    /// `nw_dst`: the destination address.
+    NwDst,
+    /// `symmetric_l3`: addresses.
+    SymmetricL3,
+}
+
+/// What `multipath` does with its hash (`nx_action_multipath`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MultipathAction {
+    /// What is hashed.
+    pub fields: HashFields,
+    /// What the hash begins with.
+    pub basis: u16,
+    /// How a link is chosen by it.
+    pub algorithm: MultipathAlgorithm,
+    /// The highest number of a link.
+    pub link_max: u16,
+    /// The argument of `iter_hash`.
+    pub argument: u32,
+    /// Where the link's number is written.
+    pub target: Subfield,
+}
+
+/// How `multipath` chooses (`nx_mp_algorithm`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MultipathAlgorithm {
+    /// `modulo_n`.
+    ModuloN,
+    /// `hash_threshold` (RFC 2992).
+    HashThreshold,
+    /// `hrw`: highest random weight (RFC 2991).
+    HighestRandomWeight,
+    /// `iter_hash`.
+    IterativeHash,
+}
+
+/// What `bundle` and `bundle_load` do (`nx_action_bundle`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct BundleAction {
+    /// What is hashed.
+    pub fields: HashFields,
+    /// What the hash begins with.
+    pub basis: u16,
+    /// How a port is chosen.
+    pub algorithm: BundleAlgorithm,
+    /// The ports to choose from.
+    pub members: Box<[PortNo]>,
+    /// Where the port's number is written; `None`: the packet is sent there.
+    pub target: Option<Subfield>,
+}
+
+/// How `bundle` chooses among the ports whose links are up (`nx_bd_algorithm`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BundleAlgorithm {
+    /// `active_backup`: the first.
+    ActiveBackup,
+    /// `hrw`: highest random weight.
+    HighestRandomWeight,
+}

@@ -1,0 +1,213 @@
+//! Actions of OpenFlow and of the Nicira extensions, as a controller gives them.
+
+use shunt_flow::{FieldId, PortNo};
+
+use super::{
+    BundleAction, ControllerAction, CtAction, LearnAction, MultipathAction, NatAction,
+    SampleAction, Subfield,
+};
+use crate::{GroupId, MeterId, TableId};
+
+/// How deep `clone` may nest, in every form in which rules are read; Open vSwitch has no bound but
+/// its stack.
+pub const CLONE_DEPTH_MAX: usize = 32;
+
+/// One action of a rule, in the words of the standard.
+///
+/// What does not exist yet is refused with the right error, so that a rule is never accepted and
+/// ignored: by the codec and the text parser what is not here, by
+/// [`Pipeline::apply`](crate::Pipeline::apply) what says so below.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// `output`: send to a port or a reserved port (`OFPAT_OUTPUT`).
+    Output {
+        /// Where to.
+        port: PortNo,
+        /// Bytes of a packet-in when `port` is the controller; else ignored.
+        max_len: u16,
+    },
+    /// `output:FIELD[..]`: send to the port that a field names (`NXAST_OUTPUT_REG`).
+    OutputField {
+        /// Where the port number is read.
+        source: Subfield,
+        /// As for [`Action::Output`].
+        max_len: u16,
+    },
+    /// `output(port=..,max_len=..)`: send the first bytes only (`NXAST_OUTPUT_TRUNC`).
+    OutputTruncated {
+        /// Where to.
+        port: PortNo,
+        /// Length to cut to, at least 14.
+        max_len: u32,
+    },
+    /// `controller(..)`: a packet-in with more to say (`NXAST_CONTROLLER`, `NXAST_CONTROLLER2`).
+    Controller(Box<ControllerAction>),
+    /// `set_field:VALUE[/MASK]->FIELD` (`OFPAT_SET_FIELD`; with a mask `NXAST_REG_LOAD2`).
+    SetField {
+        /// What to write.
+        field: FieldId,
+        /// The value; bits outside the mask are zero.
+        value: u128,
+        /// The bits to write.
+        mask: u128,
+    },
+    /// `load:VALUE->FIELD[..]` (`NXAST_REG_LOAD`).
+    Load {
+        /// What to write.
+        target: Subfield,
+        /// The value, no wider than the target.
+        value: u64,
+    },
+    /// `move:FIELD[..]->FIELD[..]` (`NXAST_REG_MOVE`); both of one width.
+    Move {
+        /// What to read.
+        source: Subfield,
+        /// What to write.
+        target: Subfield,
+    },
+    /// `push_vlan:TPID` (`OFPAT_PUSH_VLAN`): 0x8100 or 0x88a8.
+    PushVlan {
+        /// Ethernet type of the new tag.
+        ethertype: u16,
+    },
+    /// `pop_vlan`, `strip_vlan` (`OFPAT_POP_VLAN`).
+    PopVlan,
+    /// `dec_ttl` (`OFPAT_DEC_NW_TTL`, `NXAST_DEC_TTL`, `NXAST_DEC_TTL_CNT_IDS`).
+    DecTtl {
+        /// Controllers that hear of an expired TTL; 0 alone unless the rule names others.
+        controllers: Box<[u16]>,
+    },
+    /// `resubmit(PORT,TABLE[,ct])` (`NXAST_RESUBMIT`, `NXAST_RESUBMIT_TABLE`).
+    Resubmit {
+        /// `in_port` to look up with; `None`: the one that the packet has.
+        port: Option<PortNo>,
+        /// Table to look up in; `None`: the one that the rule stands in.
+        table: Option<TableId>,
+    },
+    /// `set_queue:QUEUE` (`OFPAT_SET_QUEUE`): carried to the output.
+    SetQueue(u32),
+    /// `pop_queue` (`NXAST_POP_QUEUE`).
+    PopQueue,
+    /// `clone(..)`: run actions and put the packet back as it was (`NXAST_CLONE`).
+    Clone(Box<[Self]>),
+    /// `note:HEX`: does nothing (`NXAST_NOTE`).
+    Note(Box<[u8]>),
+    /// `exit`: ends the translation (`NXAST_EXIT`).
+    Exit,
+    /// `group:ID` (`OFPAT_GROUP`): run buckets of a group.
+    Group(GroupId),
+    /// `meter:ID` (`OFPAT_METER` of OpenFlow 1.5; in 1.3 an instruction).
+    Meter(MeterId),
+    /// `mod_nw_ttl:TTL` (`OFPAT_SET_NW_TTL`).
+    SetNwTtl(u8),
+    /// `copy_ttl_out` (`OFPAT_COPY_TTL_OUT`): from the second outermost header with a TTL to the
+    /// outermost.
+    CopyTtlOut,
+    /// `copy_ttl_in` (`OFPAT_COPY_TTL_IN`): from the outermost header with a TTL to the second.
+    CopyTtlIn,
+    /// `push_mpls:TYPE` (`OFPAT_PUSH_MPLS`): 0x8847 or 0x8848.
+    PushMpls {
+        /// Ethernet type of the packet from then on.
+        ethertype: u16,
+    },
+    /// `pop_mpls:TYPE` (`OFPAT_POP_MPLS`).
+    PopMpls {
+        /// Ethernet type of the packet once its last label is gone.
+        ethertype: u16,
+    },
+    /// `set_mpls_ttl:TTL` (`OFPAT_SET_MPLS_TTL`).
+    SetMplsTtl(u8),
+    /// `dec_mpls_ttl` (`OFPAT_DEC_MPLS_TTL`).
+    DecMplsTtl,
+    /// `push:FIELD[..]` (`NXAST_STACK_PUSH`).
+    Push(Subfield),
+    /// `pop:FIELD[..]` (`NXAST_STACK_POP`).
+    Pop(Subfield),
+    /// `learn(..)` (`NXAST_LEARN`, `NXAST_LEARN2`): add or refresh a rule made of this packet.
+    Learn(Box<LearnAction>),
+    /// `conjunction(ID,K/N)` (`NXAST_CONJUNCTION`): the rule is one clause of a conjunctive match.
+    Conjunction {
+        /// The conjunction, which `conj_id` then is.
+        id: u32,
+        /// Which clause, from 0.
+        clause: u8,
+        /// How many there are: 2 to 64.
+        clauses_count: u8,
+    },
+    /// `multipath(..)` (`NXAST_MULTIPATH`): a hash of the packet into a field.
+    Multipath(Box<MultipathAction>),
+    /// `bundle(..)`, `bundle_load(..)` (`NXAST_BUNDLE`, `NXAST_BUNDLE_LOAD`): one of several ports.
+    Bundle(Box<BundleAction>),
+    /// `fin_timeout(..)` (`NXAST_FIN_TIMEOUT`): shorter timeouts for the rule once a TCP FIN or RST
+    /// passes.
+    FinTimeout {
+        /// New idle timeout in seconds; 0: as it was.
+        idle: u16,
+        /// New hard timeout in seconds; 0: as it was.
+        hard: u16,
+    },
+    /// `check_pkt_larger(LENGTH)->FIELD[BIT]` (`NXAST_CHECK_PKT_LARGER`).
+    CheckPktLarger {
+        /// Bytes of the frame that are not larger.
+        length: u16,
+        /// The bit to set if the frame is larger, and to clear if not.
+        target: Subfield,
+    },
+    /// `ct(..)` (`NXAST_CT`): refused where rules are added, as long as there is no connection
+    /// tracking.
+    Ct(Box<CtAction>),
+    /// `ct_clear` (`NXAST_CT_CLEAR`): refused as [`Action::Ct`].
+    CtClear,
+    /// `nat(..)` (`NXAST_NAT`), inside `ct`: refused as [`Action::Ct`].
+    Nat(Box<NatAction>),
+    /// `sample(..)` (`NXAST_SAMPLE3`): refused where rules are added, as long as nothing collects
+    /// samples.
+    Sample(Box<SampleAction>),
+}
+
+impl Action {
+    /// Whether an action set can hold the action: those of OpenFlow 1.3.5, 5.10, and what Open
+    /// vSwitch adds to them.
+    #[must_use]
+    pub const fn is_settable(&self) -> bool {
+        match self {
+            Self::Output { .. }
+            | Self::Group(_)
+            | Self::SetField { .. }
+            | Self::Load { .. }
+            | Self::Move { .. }
+            | Self::SetNwTtl(_)
+            | Self::PushVlan { .. }
+            | Self::PopVlan
+            | Self::PushMpls { .. }
+            | Self::PopMpls { .. }
+            | Self::SetMplsTtl(_)
+            | Self::DecMplsTtl
+            | Self::DecTtl { .. }
+            | Self::CopyTtlOut
+            | Self::CopyTtlIn
+            | Self::Resubmit { .. }
+            | Self::Ct(_)
+            | Self::SetQueue(_) => true,
+            Self::OutputField { .. }
+            | Self::OutputTruncated { .. }
+            | Self::Controller(_)
+            | Self::PopQueue
+            | Self::Clone(_)
+            | Self::Note(_)
+            | Self::Exit
+            | Self::Meter(_)
+            | Self::Push(_)
+            | Self::Pop(_)
+            | Self::Learn(_)
+            | Self::Conjunction { .. }
+            | Self::Multipath(_)
+            | Self::Bundle(_)
+            | Self::FinTimeout { .. }
+            | Self::CheckPktLarger { .. }
+            | Self::CtClear
+            | Self::Nat(_)
+            | Self::Sample(_) => false,
+        }
+    }
+}

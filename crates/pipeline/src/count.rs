@@ -1,0 +1,33 @@
+//! Counters of packets and bytes that packet threads add to.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Packets and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketTotals {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes, without the frame check sequence.
+    pub bytes: u64,
+}
+
+/// A counter of both.
+#[derive(Debug, Default)]
+pub(crate) struct PacketCount {
+    packets: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl PacketCount {
+    pub(crate) fn credit(&self, packets: u64, bytes: u64) {
+        self.packets.fetch_add(packets, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn totals(&self) -> PacketTotals {
+        PacketTotals {
+            packets: self.packets.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! How NORMAL carries the VLANs of a port (`vlan_mode`, `tag`, `trunks` in
+//! `ovs-vswitchd.conf.db(5)`). Other actions do not look at this.
+
+use std::collections::BTreeSet;
+
+/// Which VLANs a port belongs to, and how their frames look on its wire.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortVlans {
+    /// How frames look.
+    pub mode: VlanMode,
+    /// The VLANs that a trunk carries, 0 for frames without a tag; `None`: all. An access port does
+    /// not look at it.
+    pub trunks: Option<BTreeSet<u16>>,
+}
+
+/// How the frames of its VLANs look on the wire of a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VlanMode {
+    /// With their tags.
+    #[default]
+    Trunk,
+    /// One VLAN, without a tag.
+    Access(u16),
+    /// As a trunk; frames that come in without a tag belong to this VLAN.
+    NativeTagged(u16),
+    /// As [`VlanMode::NativeTagged`], and frames of this VLAN go out without a tag.
+    NativeUntagged(u16),
+}
+
+impl PortVlans {
+    /// The VLAN of a frame that comes in with this VLAN id, 0 without a tag; `None`: the port does
+    /// not take it.
+    #[must_use]
+    pub fn admit(&self, id: u16) -> Option<u16> {
+        match self.mode {
+            VlanMode::Access(vlan) => (id == 0).then_some(vlan),
+            VlanMode::NativeTagged(vlan) | VlanMode::NativeUntagged(vlan) if id == 0 => Some(vlan),
+            VlanMode::Trunk | VlanMode::NativeTagged(_) | VlanMode::NativeUntagged(_) => {
+                self.carries(id).then_some(id)
+            }
+        }
+    }
+
+    /// Whether frames of a VLAN are flooded to the port.
+    #[must_use]
+    pub fn carries(&self, vlan: u16) -> bool {
+        let is_trunked = || self.trunks.as_ref().is_none_or(|trunks| trunks.contains(&vlan));
+        match self.mode {
+            VlanMode::Trunk => is_trunked(),
+            VlanMode::Access(own) => own == vlan,
+            VlanMode::NativeTagged(own) | VlanMode::NativeUntagged(own) => {
+                // Frames without a tag belong to the native VLAN, so VLAN 0 is none of the others.
+                own == vlan || vlan != 0 && is_trunked()
+            }
+        }
+    }
+
+    /// The VLAN id that a frame of a VLAN has on the wire; 0: it goes out without a tag, or with one
+    /// that carries a priority alone.
+    #[must_use]
+    pub fn id_on_wire(&self, vlan: u16) -> u16 {
+        match self.mode {
+            VlanMode::Access(_) => 0,
+            VlanMode::NativeUntagged(own) if own == vlan => 0,
+            VlanMode::Trunk | VlanMode::NativeTagged(_) | VlanMode::NativeUntagged(_) => vlan,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn port(mode: VlanMode) -> PortVlans {
+        PortVlans { mode, trunks: Some([0, 10, 20].into()) }
+    }
+
+    #[test]
+    fn an_access_port_takes_frames_without_a_tag_and_gives_them_its_vlan() {
+        let port = port(VlanMode::Access(7));
+        assert_eq!((port.admit(0), port.admit(7), port.admit(10)), (Some(7), None, None));
+        assert_eq!((port.carries(7), port.carries(10), port.id_on_wire(7)), (true, false, 0));
+    }
+
+    #[test]
+    fn a_trunk_takes_the_vlans_that_it_carries() {
+        let trunk = port(VlanMode::Trunk);
+        assert_eq!((trunk.admit(0), trunk.admit(20), trunk.admit(7)), (Some(0), Some(20), None));
+        assert_eq!(PortVlans::default().admit(7), Some(7));
+        assert_eq!(trunk.id_on_wire(20), 20);
+    }
+
+    #[test]
+    fn a_port_with_a_native_vlan_is_no_port_of_vlan_0() {
+        let all = |mode| PortVlans { mode, trunks: None };
+        assert!(!all(VlanMode::NativeTagged(7)).carries(0));
+        assert!(all(VlanMode::NativeUntagged(0)).carries(0) && all(VlanMode::Trunk).carries(0));
+    }
+
+    #[test]
+    fn a_native_vlan_is_that_of_frames_without_a_tag() {
+        let tagged = port(VlanMode::NativeTagged(7));
+        assert_eq!((tagged.admit(0), tagged.admit(7), tagged.id_on_wire(7)), (Some(7), Some(7), 7));
+        let untagged = port(VlanMode::NativeUntagged(7));
+        assert_eq!(
+            (untagged.admit(0), untagged.id_on_wire(7), untagged.id_on_wire(10)),
+            (Some(7), 0, 10)
+        );
+    }
+}

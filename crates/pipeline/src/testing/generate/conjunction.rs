@@ -1,0 +1,64 @@
+//! Clauses, and rules that match conjunctions: of few ids, so that clauses belong together.
+
+use proptest::{collection::vec, prelude::*};
+use shunt_flow::{FieldId, FlowMask, Match};
+
+use super::rule;
+use crate::{Action, FlowMod, Instructions, Priority, TableId, TableSelector};
+
+/// The ids that there are.
+const IDS: std::ops::Range<u32> = 0..3;
+
+/// A rule that is a clause of one or two conjunctions.
+pub(super) fn clause() -> impl Strategy<Value = FlowMod> {
+    (rule(), vec(conjunction(2..4), 1..3))
+        .prop_map(|(request, clauses)| clause_of(request, clauses))
+}
+
+/// A rule that matches a conjunction, and perhaps more.
+pub(super) fn answer() -> impl Strategy<Value = FlowMod> {
+    (rule(), IDS).prop_map(|(request, id)| answering(request, id))
+}
+
+/// Clauses of one table and priority that some packets meet, with the rule that answers; one of
+/// them may be missing.
+pub(super) fn family() -> impl Strategy<Value = Vec<FlowMod>> {
+    let clauses = vec((rule(), 0u8..2), 2..6);
+    let place = (0u8..2, 1u16..4, IDS);
+    (clauses, rule(), place).prop_map(|(clauses, answer, (table, priority, id))| {
+        let at = |request: FlowMod| FlowMod {
+            table: TableSelector::One(TableId::new(table).unwrap_or_default()),
+            instructions: Instructions {
+                goto: request.instructions.goto.filter(|goto| goto.number() > table),
+                ..request.instructions
+            },
+            ..request
+        };
+        let clause = |(request, clause): (FlowMod, u8)| {
+            let action = Action::Conjunction { id, clause, clauses_count: 2 };
+            let own = clause_of(at(request), vec![action]);
+            FlowMod { priority: Priority::new(priority), ..own }
+        };
+        let answer = at(answering(FlowMod { matching: Match::any(), ..answer }, id));
+        clauses.into_iter().map(clause).chain([answer]).collect()
+    })
+}
+
+fn conjunction(counts: std::ops::Range<u8>) -> impl Strategy<Value = Action> {
+    (IDS, counts).prop_flat_map(|(id, clauses_count)| {
+        (0..clauses_count).prop_map(move |clause| Action::Conjunction { id, clause, clauses_count })
+    })
+}
+
+fn clause_of(request: FlowMod, clauses: Vec<Action>) -> FlowMod {
+    let instructions = Instructions { apply: clauses.into(), ..Instructions::default() };
+    FlowMod { instructions, ..request }
+}
+
+fn answering(request: FlowMod, id: u32) -> FlowMod {
+    let mut key = request.matching.key();
+    let mut mask = FlowMask::from(request.matching.mask());
+    key.set_field(FieldId::ConjId, u128::from(id));
+    mask.add_field(FieldId::ConjId);
+    FlowMod { matching: Match::new(&key, &mask), ..request }
+}

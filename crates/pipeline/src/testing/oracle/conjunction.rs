@@ -1,0 +1,103 @@
+//! Conjunctions, by trying every one at every priority.
+
+use std::sync::Arc;
+
+use shunt_flow::{FieldId, FlowKey};
+
+use crate::{Action, BridgeId, Priority, Rule, TableId, testing::World};
+
+/// What the next step of a lookup comes to.
+#[derive(Clone, Copy, Debug)]
+pub enum Found<'w> {
+    /// A rule, or none.
+    Rule(Option<&'w Arc<Rule>>),
+    /// A conjunction is met.
+    Conjunction(Conjunction),
+}
+
+/// A conjunction, by what tells it apart: the priority, the id, and the number of clauses.
+pub type Conjunction = (Priority, u32, u8);
+
+impl World {
+    /// The rule that a packet finds in a table, and the number of lookups for conjunctions.
+    pub(super) fn look_up(
+        &self,
+        place: (BridgeId, TableId),
+        key: &FlowKey,
+    ) -> (Option<&Arc<Rule>>, u16) {
+        let mut passed = Vec::new();
+        loop {
+            let met = match self.decide(place, key, &passed) {
+                Found::Rule(rule) => return (rule, tried(&passed)),
+                Found::Conjunction(met) => met,
+            };
+            passed.push(met);
+            let rule = self.second(place, key, met.1);
+            if rule.is_some() {
+                return (rule, tried(&passed));
+            }
+        }
+    }
+
+    /// What decides for a packet when these conjunctions have led to nothing.
+    #[must_use]
+    pub fn decide(
+        &self,
+        (bridge, table): (BridgeId, TableId),
+        key: &FlowKey,
+        passed: &[Conjunction],
+    ) -> Found<'_> {
+        let matching = self.matching(bridge, table, &with_conj_id(key, 0));
+        let mut priorities: Vec<_> = matching.iter().map(|rule| rule.priority).collect();
+        priorities.dedup();
+        for priority in priorities {
+            let here: Vec<_> =
+                matching.iter().filter(|rule| rule.priority == priority).copied().collect();
+            if let Some(rule) = here.iter().find(|rule| clauses(rule).is_empty()) {
+                return Found::Rule(Some(rule));
+            }
+            let all: Vec<(u32, u8, u8)> = here.iter().flat_map(|rule| clauses(rule)).collect();
+            let mut ids: Vec<(u32, u8)> = all.iter().map(|(id, count, _)| (*id, *count)).collect();
+            ids.sort_unstable();
+            for (id, count) in ids {
+                let is_met = (0..count).all(|clause| all.contains(&(id, count, clause)));
+                let own = (priority, id, count);
+                if is_met && !passed.contains(&own) {
+                    return Found::Conjunction(own);
+                }
+            }
+        }
+        Found::Rule(None)
+    }
+
+    /// The rule that a packet finds with a `conj_id`, among those that are no clauses.
+    #[must_use]
+    pub fn second(
+        &self,
+        (bridge, table): (BridgeId, TableId),
+        key: &FlowKey,
+        id: u32,
+    ) -> Option<&Arc<Rule>> {
+        let matching = self.matching(bridge, table, &with_conj_id(key, id));
+        matching.into_iter().find(|rule| clauses(rule).is_empty())
+    }
+}
+
+fn tried(passed: &[Conjunction]) -> u16 {
+    u16::try_from(passed.len()).unwrap_or(u16::MAX)
+}
+
+fn with_conj_id(key: &FlowKey, id: u32) -> FlowKey {
+    let mut key = key.clone();
+    key.set_field(FieldId::ConjId, u128::from(id));
+    key
+}
+
+/// Id, number of clauses, and clause of each conjunction that a rule is part of.
+fn clauses(rule: &Rule) -> Vec<(u32, u8, u8)> {
+    let clause = |action: &Action| match action {
+        Action::Conjunction { id, clause, clauses_count } => Some((*id, *clauses_count, *clause)),
+        _ => None,
+    };
+    rule.instructions.apply.iter().filter_map(clause).collect()
+}

@@ -1,0 +1,103 @@
+//! What there is to see of a packet's way.
+
+use shunt_flow::{
+    FieldId, FlowKey,
+    layout::{FLOW_WORDS, word},
+};
+
+use super::{Refreshed, Taught};
+use crate::{
+    BridgeId, Cookie, DatapathPort, GroupId, PacketInReason, Punt, TableId, TraversalError,
+};
+
+/// What becomes of a packet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fate {
+    /// What leaves, in order; nothing if there was an error.
+    pub outcomes: Vec<Outcome>,
+    /// Why the switch itself dropped the packet.
+    pub error: Option<TraversalError>,
+    /// The lookups, in order.
+    pub visited: Vec<Visited>,
+    /// The groups that chose buckets, and which; `None`: all.
+    pub groups: Vec<(BridgeId, GroupId, Option<usize>)>,
+    /// A meter ended the packet, or a copy of it.
+    pub was_metered: bool,
+    /// The rules that the packet teaches.
+    pub taught: Vec<Taught>,
+    /// The rules that it refreshes.
+    pub refreshed: Vec<Refreshed>,
+}
+
+/// One lookup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Visited {
+    /// Where.
+    pub place: (BridgeId, TableId),
+    /// The rule that won.
+    pub rule: Option<crate::RuleId>,
+}
+
+/// A copy of the packet that leaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// To a port, cut to a length, with these header words.
+    Sent(DatapathPort, Option<u32>, Vec<u64>),
+    /// To controllers, with these header words.
+    Punted(Punted, Vec<u64>),
+}
+
+/// What a packet-in says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Punted {
+    pub(super) place: (BridgeId, TableId),
+    pub(super) reason: PacketInReason,
+    pub(super) cookie: Cookie,
+    pub(super) controller_id: u16,
+    pub(super) max_len: u16,
+    pub(super) userdata: Vec<u8>,
+    pub(super) state: Vec<u128>,
+}
+
+impl Outcome {
+    pub(in crate::testing) fn sent(
+        port: DatapathPort,
+        max_len: Option<u32>,
+        key: &FlowKey,
+    ) -> Self {
+        Self::Sent(port, max_len, Self::headers(key))
+    }
+
+    pub(in crate::testing) fn headers(key: &FlowKey) -> Vec<u64> {
+        key.words()[usize::from(word::ETH_DST)..FLOW_WORDS].to_vec()
+    }
+}
+
+impl Punted {
+    pub(in crate::testing) fn of(punt: &Punt) -> Self {
+        Self {
+            place: (punt.bridge, punt.table),
+            reason: punt.reason,
+            cookie: punt.cookie,
+            controller_id: punt.controller_id,
+            max_len: punt.max_len,
+            userdata: punt.userdata.to_vec(),
+            state: state(&punt.metadata.key()),
+        }
+    }
+}
+
+/// The hidden state that a packet-in shows.
+pub(super) fn state(key: &FlowKey) -> Vec<u128> {
+    let fields = [
+        FieldId::InPort,
+        FieldId::Metadata,
+        FieldId::TunId,
+        FieldId::Xxreg0,
+        FieldId::Xxreg1,
+        FieldId::Xxreg2,
+        FieldId::Xxreg3,
+        FieldId::PktMark,
+    ];
+    fields.iter().map(|field| key.field(*field)).collect()
+}

@@ -1,0 +1,170 @@
+//! Groups, meters and choices by a hash, by recursion.
+
+use shunt_flow::{FieldId, PortNo};
+
+use super::{
+    hash::hash,
+    packet::Packet,
+    walker::{Role, Walker},
+};
+use crate::{
+    Bucket, BundleAction, BundleAlgorithm, GroupId, GroupKind, GroupMod, MeterBandKind,
+    MeterConfig, MeterId, MeterUnit, MultipathAction, MultipathAlgorithm, Selection,
+    TraversalError,
+};
+
+impl Walker<'_> {
+    pub(super) fn group(&mut self, id: GroupId) -> Result<(), TraversalError> {
+        let Some(group) = self.find_group(id) else { return Ok(()) };
+        let chosen = match group.kind {
+            GroupKind::All | GroupKind::Indirect => {
+                self.groups.push((self.id(), id, None));
+                for bucket in &group.buckets {
+                    self.bucket(bucket)?;
+                }
+                return Ok(());
+            }
+            GroupKind::FastFailover => group.buckets.iter().position(|bucket| self.is_live(bucket)),
+            GroupKind::Select => self.select(&group),
+        };
+        let Some(chosen) = chosen else { return Ok(()) };
+        self.groups.push((self.id(), id, Some(chosen)));
+        self.bucket(&group.buckets[chosen])
+    }
+
+    fn bucket(&mut self, bucket: &Bucket) -> Result<(), TraversalError> {
+        self.bound()?;
+        let outer = (self.packet.clone(), self.set.clone(), self.is_muted, self.role);
+        self.role.in_bucket = true;
+        self.depth += 1;
+        self.list(&Self::ordered(&bucket.actions))?;
+        self.depth -= 1;
+        self.has_exited = false;
+        (self.packet, self.set, self.is_muted, self.role) = outer;
+        Ok(())
+    }
+
+    fn find_group(&self, id: GroupId) -> Option<GroupMod> {
+        self.world.bridges[&self.id()].groups.get(&id).cloned()
+    }
+
+    fn is_live(&self, bucket: &Bucket) -> bool {
+        let group_is_live = |id| {
+            let watched = self.find_group(id);
+            watched.is_some_and(|group| group.buckets.iter().any(|bucket| self.is_live(bucket)))
+        };
+        match (bucket.watch_port, bucket.watch_group) {
+            (PortNo::ANY, None) => true,
+            (port, group) => self.is_up(port) || group.is_some_and(group_is_live),
+        }
+    }
+
+    fn is_up(&self, port: PortNo) -> bool {
+        self.port(port).is_some_and(|port| port.link_up && !port.config.port_down)
+    }
+
+    /// Each bucket draws a time by a rate that is its weight; the first one to come is chosen.
+    fn select(&self, group: &GroupMod) -> Option<usize> {
+        let (basis, values) = match &group.selection {
+            Selection::Default => (0, self.packet.connection()),
+            Selection::DatapathHash { basis } => (*basis, self.packet.connection()),
+            Selection::Fields { basis, fields } => {
+                let there = fields.iter().filter(|(field, _)| self.packet.has(*field));
+                let masked = |(field, mask): &(FieldId, _)| self.packet.key().field(*field) & mask;
+                (*basis, there.map(masked).collect())
+            }
+        };
+        let time = |bucket: &Bucket| {
+            let drawn = hash(basis, &[&values[..], &[bucket.id.into()]].concat());
+            #[expect(clippy::cast_precision_loss, reason = "52 bits are what a float holds")]
+            let share = ((drawn >> 12) as f64 + 0.5) / (1_u64 << 52) as f64;
+            -share.ln() / f64::from(bucket.weight)
+        };
+        let chances = group.buckets.iter().enumerate();
+        chances
+            .filter(|(_, bucket)| bucket.weight > 0 && self.is_live(bucket))
+            .min_by(|(_, one), (_, other)| time(one).total_cmp(&time(other)))
+            .map(|(index, _)| index)
+    }
+
+    pub(super) fn multipath(&mut self, action: &MultipathAction) {
+        let values = self.packet.hashed(action.fields);
+        let whole = |more: &[u128]| hash(action.basis.into(), &[&values[..], more].concat());
+        let short = |more: &[u128]| whole(more) >> 32;
+        let count = u64::from(action.link_max) + 1;
+        let link = match action.algorithm {
+            MultipathAlgorithm::ModuloN => short(&[]) % count,
+            MultipathAlgorithm::HashThreshold => short(&[]) / (0xffff_ffff / count + 1),
+            MultipathAlgorithm::HighestRandomWeight if count > 64 => short(&[]) % count,
+            MultipathAlgorithm::HighestRandomWeight => {
+                (0..count).max_by_key(|link| whole(&[(*link).into()])).unwrap_or(0)
+            }
+            MultipathAlgorithm::IterativeHash => {
+                let argument = u64::from(action.argument);
+                let fits = count <= argument && argument / 2 <= count;
+                let modulus = if fits { argument } else { count.next_power_of_two() };
+                let mut rounds = (0..64).map(|round| short(&[round]) % modulus);
+                rounds.find(|link| *link < count).unwrap_or_else(|| short(&[]) % count)
+            }
+        };
+        let target = action.target;
+        self.set(target.field, u128::from(link) << target.offset, target.bits());
+    }
+
+    pub(super) fn bundle(&mut self, action: &BundleAction) -> Result<(), TraversalError> {
+        let members = (0_u128..).zip(&action.members).filter(|(_, port)| {
+            matches!(**port, PortNo::IN_PORT | PortNo::FLOOD | PortNo::ALL) || self.is_up(**port)
+        });
+        let values = self.packet.hashed(action.fields);
+        let weight = |place: u128| hash(action.basis.into(), &[&values[..], &[place]].concat());
+        let chosen = match action.algorithm {
+            BundleAlgorithm::ActiveBackup => members.min_by_key(|(place, _)| *place),
+            BundleAlgorithm::HighestRandomWeight => members.max_by_key(|(place, _)| weight(*place)),
+        };
+        let port = chosen.map(|(_, port)| *port);
+        match action.target {
+            Some(target) => {
+                let number = port.map_or(0xffff, |port| port.number() & 0xffff);
+                self.set(target.field, u128::from(number) << target.offset, target.bits());
+                Ok(())
+            }
+            None => port.map_or(Ok(()), |port| self.output(port, 0)),
+        }
+    }
+
+    /// Passes a meter: the packet ends here, or leaves with another DSCP, or goes on.
+    pub(super) fn meter(&mut self, id: MeterId) {
+        match self.acting(id) {
+            Some(MeterBandKind::Drop) => self.is_muted = true,
+            Some(MeterBandKind::DscpRemark { precedence }) => self.packet.remark(precedence),
+            None => {}
+        }
+        self.was_metered |= self.is_muted;
+    }
+
+    /// What the band of a meter does that all packets exceed, if there is one.
+    pub(super) fn acting(&self, id: MeterId) -> Option<MeterBandKind> {
+        let MeterConfig { unit, bands, .. } = self.world.bridges[&self.id()].meters.get(&id)?;
+        // The generators make bands that take no packet of theirs, and bands that take them all.
+        let exceeded =
+            bands.iter().filter(|band| *unit == MeterUnit::Kilobits && band.burst_size == 1);
+        exceeded.rev().max_by_key(|band| band.rate).map(|band| band.kind)
+    }
+}
+
+impl Role {
+    pub(super) const NONE: Self = Self { in_set: false, in_bucket: false };
+}
+
+impl Packet {
+    /// Raises the drop precedence that the packet leaves with; tables see it as it was.
+    fn remark(&mut self, levels: u8) {
+        let assured = [[10, 12, 14], [18, 20, 22], [26, 28, 30], [34, 36, 38]];
+        let dscp = self.dscp.unwrap_or_else(|| self.key.field(FieldId::IpDscp));
+        for class in assured {
+            if let Some(place) = class.iter().position(|own| *own == dscp) {
+                self.dscp = Some(class[(place + usize::from(levels)).min(2)]);
+            }
+        }
+    }
+}

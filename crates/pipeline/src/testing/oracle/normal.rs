@@ -1,0 +1,94 @@
+//! NORMAL, port by port.
+
+use shunt_flow::{FieldId, PortNo};
+
+use super::{
+    learn::{Refreshed, Taught},
+    packet::low,
+    walker::Walker,
+};
+use crate::{MacSighting, PortInfo, TraversalError, VlanMode};
+
+impl Walker<'_> {
+    pub(super) fn normal(&mut self) -> Result<(), TraversalError> {
+        let bridge = self.id();
+        let ingress = self.packet.key.in_port();
+        let id = self.packet.tags.first().map_or(0, |(_, tci)| tci & 0xfff);
+        let is_from_controller = ingress == PortNo::CONTROLLER || ingress == PortNo::ANY;
+        let entry = self.port(ingress);
+        let vlan = match entry.map(|port| port.vlans.mode) {
+            None if is_from_controller => id,
+            None => return Ok(()),
+            Some(VlanMode::Access(_)) if id != 0 => return Ok(()),
+            Some(VlanMode::Access(own)) => own,
+            Some(VlanMode::NativeTagged(own) | VlanMode::NativeUntagged(own)) if id == 0 => own,
+            Some(_) if entry.is_some_and(|port| belongs(port, id)) => id,
+            Some(_) => return Ok(()),
+        };
+        let [source, target] = [FieldId::EthSrc, FieldId::EthDst].map(|field| {
+            let [.., a, b, c, d, e, f] = self.packet.key.field(field).to_be_bytes();
+            [a, b, c, d, e, f]
+        });
+        if target[..5] == [0x01, 0x80, 0xc2, 0, 0] && target[5] < 16 {
+            return Ok(());
+        }
+        let macs = &self.world.bridges[&bridge].macs;
+        if !is_from_controller && source[0] & 1 == 0 {
+            if macs.get(&(vlan, source)) == Some(&ingress) {
+                self.refresh(Refreshed::Mac(bridge, vlan, source));
+            } else {
+                let sighting = MacSighting { bridge, vlan, mac: source, port: ingress };
+                self.teach(Taught::Mac(sighting));
+            }
+        }
+        let mut ports = self.world.bridges[&bridge].ports.clone();
+        ports.sort_by_key(|port| port.number);
+        let known = macs.get(&(vlan, target)).copied();
+        for port in ports {
+            let is_meant = match known {
+                Some(number) => port.number == number,
+                None => !port.config.no_flood && belongs(&port, vlan),
+            };
+            if is_meant && port.number != ingress && !self.has_exited {
+                self.send_in_vlan(&port, vlan)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn send_in_vlan(&mut self, port: &PortInfo, vlan: u16) -> Result<(), TraversalError> {
+        let id = match port.vlans.mode {
+            VlanMode::Access(_) => 0,
+            VlanMode::NativeUntagged(own) if own == vlan => 0,
+            _ => vlan,
+        };
+        let is_access = matches!(port.vlans.mode, VlanMode::Access(_));
+        let before = self.packet.tags.clone();
+        match before.first().copied() {
+            None if id != 0 => self.packet.tags.push((0x8100, low(0x1000 | u32::from(id)))),
+            Some((_, tci)) if id == 0 && (tci < 0x2000 || is_access) => {
+                self.packet.tags.remove(0);
+            }
+            Some((tpid, tci)) => self.packet.tags[0] = (tpid, tci & 0xf000 | id),
+            None => {}
+        }
+        self.send(port.number, None)?;
+        self.packet.tags = before;
+        Ok(())
+    }
+}
+
+/// Whether a port takes part in a VLAN.
+fn belongs(port: &PortInfo, vlan: u16) -> bool {
+    let is_trunked = match &port.vlans.trunks {
+        None => true,
+        Some(trunks) => trunks.iter().any(|own| *own == vlan),
+    };
+    match port.vlans.mode {
+        VlanMode::Access(own) => own == vlan,
+        VlanMode::Trunk => is_trunked,
+        VlanMode::NativeTagged(own) | VlanMode::NativeUntagged(own) => {
+            own == vlan || is_trunked && vlan != 0
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Groups and meters as plain maps.
+
+use std::collections::BTreeMap;
+
+use shunt_flow::PortNo;
+
+use super::Tables;
+use crate::{
+    Bucket, FlowModError, GroupCommand, GroupId, GroupKind, GroupMod, GroupModError, Instructions,
+    Meter, MeterCommand, MeterId, MeterMod, MeterModError,
+};
+
+impl Tables {
+    /// Makes sure that instructions name what there is.
+    pub(super) fn check(&self, instructions: &Instructions) -> Result<(), FlowModError> {
+        let (groups, meters) = (names(instructions, "Group(GroupId("), meters(instructions));
+        let group = groups.into_iter().find(|id| !self.groups.contains_key(&GroupId::new(*id)));
+        let meter = meters.into_iter().find(|id| !self.meters.contains_key(&MeterId::new(*id)));
+        match (group, meter) {
+            (Some(group), _) => Err(FlowModError::NoSuchGroup(GroupId::new(group))),
+            (None, Some(meter)) => Err(FlowModError::NoSuchMeter(MeterId::new(meter))),
+            (None, None) => Ok(()),
+        }
+    }
+
+    pub(super) fn change_group(&mut self, request: &GroupMod) -> Result<(), GroupModError> {
+        let Some(id) = request.group else {
+            self.groups.clear();
+            self.rules.retain(|rule| names(&rule.instructions, "Group(GroupId(").is_empty());
+            return Ok(());
+        };
+        let is_there = self.groups.contains_key(&id);
+        match request.command {
+            GroupCommand::Delete => {
+                if self.groups.remove(&id).is_some() {
+                    self.rules.retain(|rule| {
+                        !names(&rule.instructions, "Group(GroupId(").contains(&id.number())
+                    });
+                }
+                return Ok(());
+            }
+            GroupCommand::Add if is_there => return Err(GroupModError::Exists(id)),
+            GroupCommand::Modify if !is_there => return Err(GroupModError::Unknown(id)),
+            _ => {}
+        }
+        is_legal(request).map_err(|reason| GroupModError::Invalid(id, reason))?;
+        let named = names(&request.buckets, "Group(GroupId(");
+        if leads_to(&self.groups, request, id) {
+            return Err(GroupModError::Loop(id));
+        }
+        if let Some(missing) =
+            named.into_iter().map(GroupId::new).find(|named| !self.groups.contains_key(named))
+        {
+            return Err(GroupModError::NoSuchTarget(missing));
+        }
+        self.groups.insert(id, request.clone());
+        Ok(())
+    }
+
+    pub(super) fn change_meter(&mut self, request: &MeterMod) -> Result<(), MeterModError> {
+        let Some(id) = request.meter else {
+            self.meters.clear();
+            self.rules.retain(|rule| meters(&rule.instructions).is_empty());
+            return Ok(());
+        };
+        match (request.command, self.meters.contains_key(&id)) {
+            (MeterCommand::Delete, false) => {}
+            (MeterCommand::Delete, true) => {
+                self.meters.remove(&id);
+                self.rules.retain(|rule| !meters(&rule.instructions).contains(&id.number()));
+            }
+            (MeterCommand::Add, true) => return Err(MeterModError::Exists(id)),
+            (MeterCommand::Modify, false) => return Err(MeterModError::Unknown(id)),
+            (MeterCommand::Add, false) | (MeterCommand::Modify, true) => {
+                if request.config.bands.len() > Meter::BANDS_MAX {
+                    return Err(MeterModError::TooManyBands(request.config.bands.len()));
+                }
+                self.meters.insert(id, request.config.clone());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the buckets of a group lead, however far, to a group.
+fn leads_to(groups: &BTreeMap<GroupId, GroupMod>, from: &GroupMod, to: GroupId) -> bool {
+    let watched = from.buckets.iter().filter_map(|bucket| bucket.watch_group);
+    let named = names(&from.buckets, "Group(GroupId(").into_iter().map(GroupId::new);
+    named.chain(watched).any(|next| {
+        let found = groups.get(&next).filter(|_| next != to);
+        next == to || found.is_some_and(|found| leads_to(groups, found, to))
+    })
+}
+
+fn is_legal(request: &GroupMod) -> Result<(), &'static str> {
+    let watches =
+        |bucket: &Bucket| bucket.watch_port != PortNo::ANY || bucket.watch_group.is_some();
+    let buckets = &request.buckets;
+    let weighs_nothing = buckets.iter().all(|bucket| bucket.weight == 0);
+    let is_legal = match request.kind {
+        GroupKind::All => weighs_nothing && !buckets.iter().any(watches),
+        GroupKind::Select => true,
+        GroupKind::Indirect => weighs_nothing && buckets.len() == 1 && !buckets.iter().any(watches),
+        GroupKind::FastFailover => weighs_nothing && buckets.iter().all(watches),
+    };
+    if is_legal { Ok(()) } else { Err("the kind does not allow it") }
+}
+
+/// The meters that packets pass; packet-ins may pass others.
+fn meters(instructions: &Instructions) -> Vec<u32> {
+    let mut meters = names(instructions, " Meter(MeterId(");
+    meters.extend(names(instructions, "[Meter(MeterId("));
+    meters.extend(instructions.meter.map(MeterId::number));
+    meters
+}
+
+/// The numbers that follow a text in what a value prints as.
+fn names(value: &impl std::fmt::Debug, before: &str) -> Vec<u32> {
+    let text = format!("{value:?}");
+    let parts = text.split(before).skip(1);
+    let digits = |part: &str| part.chars().take_while(char::is_ascii_digit).collect::<String>();
+    parts.filter_map(|part| digits(part).parse().ok()).collect()
+}

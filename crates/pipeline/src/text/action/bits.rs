@@ -1,0 +1,79 @@
+//! Actions that read or write some bits of a field.
+
+use super::super::{
+    RuleTextError, RuleTextProblem,
+    number::parse_as,
+    piece::{ARROW, Piece},
+    subfield::{self, Writes},
+};
+use crate::{Action, Subfield};
+
+/// `load:VALUE->FIELD[..]`; a field of more than 64 bits is loaded in two halves.
+pub(super) fn load(argument: Piece<'_>, writes: Writes) -> Result<Vec<Action>, RuleTextError> {
+    let parts = argument.split_once("->");
+    let (text, target) =
+        parts.ok_or_else(|| argument.bad("load", "load:VALUE->FIELD[FIRST..LAST]"))?;
+    let target = subfield::parse_target(target, writes)?;
+    let value = value_for(target, text)?;
+    let width = target.width;
+    let halves = [(0, width.min(64)), (64, width.saturating_sub(64))];
+    let part = |(offset, width): (u8, u8)| {
+        let target = Subfield::new(target.field, target.offset + offset, width)?;
+        let value = u64::try_from(value >> offset & u128::from(u64::MAX)).ok()?;
+        Some(Action::Load { target, value })
+    };
+    Ok(halves.into_iter().filter_map(part).collect())
+}
+
+/// A number that fits into bits of a field.
+pub(super) fn value_for(target: Subfield, text: Piece<'_>) -> Result<u128, RuleTextError> {
+    parse_as(text, "a value of so many bits", target.bits() >> target.offset)
+}
+
+/// `move:FIELD[..]->FIELD[..]`.
+pub(super) fn moved(argument: Piece<'_>, writes: Writes) -> Result<Action, RuleTextError> {
+    let parts = argument.split_once("->");
+    let (source, target) =
+        parts.ok_or_else(|| argument.bad("move", "move:FIELD[..]->FIELD[..]"))?;
+    let (source, target) = (subfield::parse(source)?, subfield::parse_target(target, writes)?);
+    of_one_width(source, target, argument)?;
+    Ok(Action::Move { source, target })
+}
+
+/// Refuses bits of different number.
+pub(super) fn of_one_width(
+    source: Subfield,
+    target: Subfield,
+    at: Piece<'_>,
+) -> Result<(), RuleTextError> {
+    if source.width == target.width {
+        return Ok(());
+    }
+    let (source_width, target_width) = (source.width, target.width);
+    Err(at.error(RuleTextProblem::Widths { source_width, target_width }))
+}
+
+/// `push:FIELD[..]`.
+pub(super) fn push(argument: Piece<'_>) -> Result<Action, RuleTextError> {
+    subfield::parse(argument).map(Action::Push)
+}
+
+/// `pop:FIELD[..]`.
+pub(super) fn pop(argument: Piece<'_>) -> Result<Action, RuleTextError> {
+    subfield::parse_target(argument, Writes::Packet).map(Action::Pop)
+}
+
+/// `check_pkt_larger(LENGTH)->FIELD[BIT]`.
+pub(super) fn check_pkt_larger(argument: Piece<'_>) -> Result<Action, RuleTextError> {
+    let parts = argument.split_once(ARROW).or_else(|| argument.split_once("->"));
+    let form = "check_pkt_larger(LENGTH)->FIELD[BIT]";
+    let (length, target) = parts.ok_or_else(|| argument.bad("check_pkt_larger", form))?;
+    let length = parse_as(length, "a length", u16::MAX)?;
+    Ok(Action::CheckPktLarger { length, target: one_bit(target)? })
+}
+
+/// One bit that an action writes.
+pub(super) fn one_bit(piece: Piece<'_>) -> Result<Subfield, RuleTextError> {
+    let target = subfield::parse_target(piece, Writes::Packet)?;
+    if target.width == 1 { Ok(target) } else { Err(piece.error(RuleTextProblem::ManyBits)) }
+}

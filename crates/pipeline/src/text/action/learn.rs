@@ -1,0 +1,228 @@
+//! `learn`: rules made of packets.
+//!
+//! What the learned rule matches and does is a list of its own. `FIELD[..]` matches what the packet
+//! has there, `FIELD[..]=FIELD[..]` what it has elsewhere, `FIELD[..]=VALUE` a value;
+//! `load:FIELD[..]->FIELD[..]` and `load:VALUE->FIELD[..]` write, `output:FIELD[..]` sends. A value
+//! of a whole field is written as in a match, one of some of its bits as a number.
+
+use shunt_flow::{
+    PortNo,
+    field::Format,
+    text::{MatchError, format_value, hex, parse_value},
+};
+
+use super::{
+    super::{
+        RuleTextError, RuleTextProblem,
+        number::{self, parse_as},
+        piece::{Item, Piece},
+        scope::Scope,
+        subfield::{self, Writes},
+    },
+    bits::{of_one_width, one_bit, value_for},
+};
+use crate::{
+    Action, Cookie, LearnAction, LearnSource, LearnSpec, LearnTarget, Priority, Subfield, TableId,
+};
+
+/// Reads what stands in `learn(..)`.
+pub(super) fn parse(argument: Piece<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
+    let mut learn = blank().ok_or_else(|| argument.bad("learn", FORM))?;
+    let mut specs = Vec::new();
+    for item in argument.items() {
+        let item = item?;
+        let value = item.argument_or_end();
+        let seconds = || parse_as(value, "a number of seconds", u16::MAX);
+        match item.name.text() {
+            "table" => learn.table = number::table(value)?,
+            "priority" => learn.priority = Priority::new(parse_as(value, "a priority", u16::MAX)?),
+            "cookie" => learn.cookie = Cookie::new(number::cookie(value)?),
+            "idle_timeout" => learn.idle_timeout = seconds()?,
+            "hard_timeout" => learn.hard_timeout = seconds()?,
+            "fin_idle_timeout" => learn.fin_idle_timeout = seconds()?,
+            "fin_hard_timeout" => learn.fin_hard_timeout = seconds()?,
+            "send_flow_rem" => {
+                item.no_argument("send_flow_rem")?;
+                learn.send_flow_removed = true;
+            }
+            "delete_learned" => {
+                item.no_argument("delete_learned")?;
+                learn.delete_learned = true;
+            }
+            "limit" => learn.limit = parse_as(value, "a limit", u32::MAX)?,
+            "result_dst" => learn.result = Some(one_bit(value)?),
+            "load" => specs.push(load(value)?),
+            "output" => specs.push(output(value)?),
+            _ => specs.push(matched(item, scope)?),
+        }
+    }
+    learn.specs = specs.into();
+    Ok(Action::Learn(Box::new(learn)))
+}
+
+/// A rule of table 1 that matches everything and does nothing.
+fn blank() -> Option<LearnAction> {
+    Some(LearnAction {
+        idle_timeout: 0,
+        hard_timeout: 0,
+        priority: Priority::DEFAULT,
+        cookie: Cookie::new(0),
+        table: TableId::new(1)?,
+        fin_idle_timeout: 0,
+        fin_hard_timeout: 0,
+        send_flow_removed: false,
+        delete_learned: false,
+        limit: 0,
+        result: None,
+        specs: Box::default(),
+    })
+}
+
+/// `FIELD[..]`, `FIELD[..]=FIELD[..]`, `FIELD[..]=VALUE`.
+fn matched(item: Item<'_>, scope: &Scope<'_>) -> Result<LearnSpec, RuleTextError> {
+    let target = short(item.name)?;
+    let source = match item.argument {
+        None => LearnSource::Field(target),
+        Some(value) if subfield::is_named(value) => {
+            let source = short(value)?;
+            of_one_width(source, target, value)?;
+            LearnSource::Field(source)
+        }
+        Some(value) => LearnSource::Value(asked(target, value, scope)?),
+    };
+    Ok(LearnSpec { source, width: target.width, target: LearnTarget::Match(target) })
+}
+
+/// `load:FIELD[..]->FIELD[..]`, `load:VALUE->FIELD[..]`.
+fn load(argument: Piece<'_>) -> Result<LearnSpec, RuleTextError> {
+    let parts = argument.split_once("->");
+    let form = "load:VALUE->FIELD[..] or load:FIELD[..]->FIELD[..]";
+    let (value, name) = parts.ok_or_else(|| argument.bad("learn", form))?;
+    let target = subfield::parse_target(name, Writes::Packet)?;
+    subfield::short(target).map_err(|problem| name.error(problem))?;
+    let source = if subfield::is_named(value) {
+        let source = short(value)?;
+        of_one_width(source, target, argument)?;
+        LearnSource::Field(source)
+    } else {
+        LearnSource::Value(value_for(target, value)?)
+    };
+    Ok(LearnSpec { source, width: target.width, target: LearnTarget::Load(target) })
+}
+
+/// `output:FIELD[..]`.
+fn output(argument: Piece<'_>) -> Result<LearnSpec, RuleTextError> {
+    let source = short(argument)?;
+    let (width, source) = (source.width, LearnSource::Field(source));
+    Ok(LearnSpec { source, width, target: LearnTarget::Output })
+}
+
+/// Bits of a field that `learn` can name.
+fn short(piece: Piece<'_>) -> Result<Subfield, RuleTextError> {
+    let bits = subfield::parse(piece)?;
+    subfield::short(bits).map_err(|problem| piece.error(problem))
+}
+
+/// The value that a learned rule asks for.
+fn asked(target: Subfield, text: Piece<'_>, scope: &Scope<'_>) -> Result<u128, RuleTextError> {
+    let field = target.field;
+    if subfield::whole_name(target).is_none() {
+        return value_for(target, text);
+    }
+    let value = if field.info().format == Format::Port {
+        port_value(target, scope.port(text)?)
+    } else {
+        let (value, mask) =
+            parse_value(field, text.text()).map_err(|error| text.error(error.into()))?;
+        if mask != field.value_max() {
+            return Err(text.error(MatchError::Unmaskable(field.name()).into()));
+        }
+        Some(value)
+    };
+    // `vlan_vid` and `in_port` are narrower here than their values may be.
+    value.filter(|value| value & !target.bits() == 0).ok_or_else(|| {
+        let (of, max, text_found) = ("a value of so many bits", target.bits(), text.text());
+        text.error(RuleTextProblem::BadNumber { of, max, text: text_found.to_owned() })
+    })
+}
+
+/// A port in the bits of a field; reserved ports have numbers in 16 bits too (OpenFlow 1.0).
+fn port_value(target: Subfield, port: PortNo) -> Option<u128> {
+    match port.reserved_name() {
+        Some(_) => Some(u128::from(port.number()) & target.bits()),
+        None => Some(u128::from(port.number())).filter(|_| PortNo::widened(port.number()) == port),
+    }
+}
+
+/// Prints `learn`.
+pub(super) fn format(learn: &LearnAction) -> String {
+    let mut items = vec![format!("table={}", learn.table)];
+    let mut number = |name: &str, value: u16| {
+        if value != 0 {
+            items.push(format!("{name}={value}"));
+        }
+    };
+    number("idle_timeout", learn.idle_timeout);
+    number("hard_timeout", learn.hard_timeout);
+    number("fin_idle_timeout", learn.fin_idle_timeout);
+    number("fin_hard_timeout", learn.fin_hard_timeout);
+    if learn.priority != Priority::DEFAULT {
+        items.push(format!("priority={}", learn.priority));
+    }
+    if learn.send_flow_removed {
+        items.push("send_flow_rem".to_owned());
+    }
+    if learn.delete_learned {
+        items.push("delete_learned".to_owned());
+    }
+    if learn.cookie != Cookie::new(0) {
+        items.push(format!("cookie={}", learn.cookie));
+    }
+    if learn.limit != 0 {
+        items.push(format!("limit={}", learn.limit));
+    }
+    if let Some(bit) = learn.result {
+        items.push(format!("result_dst={}", subfield::format(bit)));
+    }
+    items.extend(learn.specs.iter().map(format_spec));
+    format!("learn({})", items.join(","))
+}
+
+fn format_spec(spec: &LearnSpec) -> String {
+    match (&spec.target, &spec.source) {
+        (LearnTarget::Match(target), LearnSource::Field(source)) if source == target => {
+            subfield::format(*target)
+        }
+        (LearnTarget::Match(target), LearnSource::Value(value)) => format_asked(*target, *value),
+        (LearnTarget::Match(target), source) => {
+            format!("{}={}", subfield::format(*target), format_source(source))
+        }
+        (LearnTarget::Load(target), source) => {
+            format!("load:{}->{}", format_source(source), subfield::format(*target))
+        }
+        (LearnTarget::Output, source) => format!("output:{}", format_source(source)),
+    }
+}
+
+fn format_source(source: &LearnSource) -> String {
+    match source {
+        LearnSource::Field(source) => subfield::format(*source),
+        LearnSource::Value(value) => hex(*value),
+    }
+}
+
+/// A value that a learned rule asks for: under the name of its field where it is all of that.
+fn format_asked(target: Subfield, value: u128) -> String {
+    let field = target.field;
+    let number = u32::try_from(value).ok().filter(|_| field.info().format == Format::Port);
+    match (subfield::whole_name(target), number) {
+        (None, _) => format!("{}={}", subfield::format(target), hex(value)),
+        (Some(name), None) => format!("{name}={}", format_value(field, value, field.value_max())),
+        (Some(name), Some(number)) if target.width == field.width() => {
+            format!("{name}={}", PortNo::new(number))
+        }
+        (Some(name), Some(number)) => format!("{name}={}", PortNo::widened(number)),
+    }
+}
+
+const FORM: &str = "learn(table=TABLE,FIELD[..]=VALUE,..,load:VALUE->FIELD[..],..)";

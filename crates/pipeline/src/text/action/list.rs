@@ -1,0 +1,169 @@
+//! Lists of actions, and what may stand in them.
+
+use super::{
+    super::{
+        RuleTextError, RuleTextProblem,
+        instructions::Step,
+        names::find_later,
+        piece::{Item, Piece},
+        scope::Scope,
+    },
+    named,
+};
+use crate::{Action, CLONE_DEPTH_MAX};
+
+/// Where a list of actions stands.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) enum Place {
+    /// `apply_actions`.
+    Apply,
+    /// `write_actions`, which makes an action set.
+    Set,
+    /// A bucket of a group, which is run as an action set.
+    Bucket,
+    /// `clone`.
+    Clone {
+        /// How many of them there are around the list.
+        depth: usize,
+    },
+}
+
+impl Place {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Apply => "apply_actions",
+            Self::Set => "write_actions",
+            Self::Bucket => "bucket",
+            Self::Clone { .. } => "clone",
+        }
+    }
+
+    const fn depth(self) -> usize {
+        match self {
+            Self::Apply | Self::Set | Self::Bucket => 0,
+            Self::Clone { depth } => depth,
+        }
+    }
+
+    const fn is_set(self) -> bool {
+        matches!(self, Self::Set | Self::Bucket)
+    }
+}
+
+/// Actions read so far.
+pub(in super::super) struct List<'a> {
+    place: Place,
+    scope: Scope<'a>,
+    actions: Vec<Action>,
+    dropped: Option<Piece<'a>>,
+    has_clause: bool,
+    /// The first item that cannot stand beside a clause of a conjunction.
+    beside_clauses: Option<Piece<'a>>,
+}
+
+impl<'a> List<'a> {
+    /// No actions yet.
+    pub(in super::super) const fn new(place: Place, scope: Scope<'a>) -> Self {
+        Self {
+            place,
+            scope,
+            actions: Vec::new(),
+            dropped: None,
+            has_clause: false,
+            beside_clauses: None,
+        }
+    }
+
+    /// Another list, which begins where this one ends.
+    pub(in super::super) fn followed_by(&self, place: Place) -> Self {
+        Self::new(place, self.scope.clone())
+    }
+
+    /// The `drop` in the list.
+    pub(in super::super) const fn dropped(&self) -> Option<Piece<'a>> {
+        self.dropped
+    }
+
+    /// Reads the actions of a list.
+    pub(in super::super) fn add_all(&mut self, text: Piece<'a>) -> Result<(), RuleTextError> {
+        text.items().try_for_each(|item| self.add(item?))
+    }
+
+    /// Reads one action.
+    pub(in super::super) fn add(&mut self, item: Item<'a>) -> Result<(), RuleTextError> {
+        let name = item.name.text().to_ascii_lowercase();
+        if let Some(step) = Step::find(&name) {
+            let (instruction, outer) = (step.name(), self.place.name());
+            return Err(item.name.error(RuleTextProblem::Nested { instruction, outer }));
+        }
+        if let Some(later) = find_later(&name) {
+            return Err(item.name.error(RuleTextProblem::NotYet(later)));
+        }
+        match name.as_str() {
+            "drop" => {
+                item.no_argument("drop")?;
+                self.dropped = Some(item.name);
+                Ok(())
+            }
+            "clone" => {
+                let inner = self.cloned(item)?;
+                self.push(Action::Clone(inner), item.name)
+            }
+            name => {
+                let actions = named::parse(name, item, &self.scope)?;
+                actions.into_iter().try_for_each(|action| self.push(action, item.name))
+            }
+        }
+    }
+
+    /// Notes an instruction beside the list.
+    pub(in super::super) fn add_beside(&mut self, instruction: Piece<'a>) {
+        self.beside_clauses.get_or_insert(instruction);
+    }
+
+    /// The actions inside a `clone`.
+    fn cloned(&self, item: Item<'a>) -> Result<Box<[Action]>, RuleTextError> {
+        let depth = self.place.depth() + 1;
+        if depth > CLONE_DEPTH_MAX {
+            return Err(item.name.error(RuleTextProblem::TooDeep { max: CLONE_DEPTH_MAX }));
+        }
+        let mut inner = self.followed_by(Place::Clone { depth });
+        inner.add_all(item.argument_or_end())?;
+        inner.finish()
+    }
+
+    fn push(&mut self, action: Action, at: Piece<'a>) -> Result<(), RuleTextError> {
+        if self.place.is_set() && !action.is_settable() {
+            let (name, set) = (at.text().to_owned(), self.place.name());
+            return Err(at.error(RuleTextProblem::NotInActionSet { name, set }));
+        }
+        if self.place.is_set() {
+            self.scope.admit_to_set(&action, at)?;
+        } else {
+            self.scope.admit(&action, at)?;
+        }
+        match action {
+            Action::Conjunction { .. } => self.has_clause = true,
+            Action::Note(_) => {}
+            _ => {
+                self.beside_clauses.get_or_insert(at);
+            }
+        }
+        self.actions.push(action);
+        Ok(())
+    }
+
+    /// The actions, if they may stand together.
+    pub(in super::super) fn finish(self) -> Result<Box<[Action]>, RuleTextError> {
+        if let Some(drop) = self.dropped.filter(|_| !self.actions.is_empty()) {
+            return Err(drop.error(RuleTextProblem::DropNotAlone));
+        }
+        match self.beside_clauses {
+            Some(other) if self.has_clause => {
+                let name = other.text().to_owned();
+                Err(other.error(RuleTextProblem::BesideConjunction { name }))
+            }
+            _ => Ok(self.actions.into()),
+        }
+    }
+}

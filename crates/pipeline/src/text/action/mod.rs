@@ -1,0 +1,24 @@
+//! Actions as text, by topic: each module reads and prints what it is about.
+//!
+//! ```text
+//! named      which module reads the action of a name     format     which one prints an action
+//! list       lists of actions, and what may stand there  output     ports, queues, controllers
+//! header     writes of whole headers                     bits       writes and reads of some bits
+//! learn      rules made of packets                       hash       choices by a hash
+//! conntrack  connections and their addresses             number     actions that take numbers
+//! ```
+
+mod bits;
+mod conntrack;
+mod format;
+mod hash;
+mod header;
+mod learn;
+mod list;
+mod named;
+mod number;
+mod output;
+
+pub use format::format_action;
+pub(super) use format::format_list;
+pub(super) use list::{List, Place};

@@ -1,0 +1,160 @@
+//! Hashes of the packet, which choose buckets, links and ports.
+//!
+//! A choice is a function of the fields that are hashed, and each of them is consulted: whatever
+//! else a packet says, it makes the same choice, and shares the entry.
+//!
+//! Fields are added one by one, each mixed by the finalizer of MurmurHash3 (Austin Appleby), of two
+//! ends of a connection the lower first where both directions shall agree. A field that the packet
+//! lacks adds nothing. A fragment has no ports, the first one neither: all fragments of a packet
+//! go one way. There is no seed, so that switches side by side, and a switch after a restart,
+//! choose alike; who wants another choice gives another basis.
+
+use shunt_flow::FieldId;
+
+use super::context::Translation;
+use crate::HashFields;
+
+/// A hash in the making.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hash(u64);
+
+/// The protocols that have ports, by the fields that say so.
+const TCP: FieldId = FieldId::TcpSrc;
+const UDP: FieldId = FieldId::UdpSrc;
+const SCTP: FieldId = FieldId::SctpSrc;
+/// The bit of `nw_frag` that fragments have.
+const ANY_FRAGMENT: u128 = 1;
+
+impl Hash {
+    /// A hash that begins with a parameter of the controller's.
+    pub(super) const fn of(basis: u64) -> Self {
+        Self(basis)
+    }
+
+    /// The hash, with one more value.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "the two halves are what is asked for")]
+    pub(super) const fn with(self, value: u128) -> Self {
+        Self(mix(mix(self.0 ^ (value >> 64) as u64) ^ value as u64))
+    }
+
+    /// All of its bits.
+    pub(super) const fn whole(self) -> u64 {
+        self.0
+    }
+
+    /// As many of its bits as the algorithms of `multipath` take.
+    pub(super) const fn short(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// Changes every bit of a number by every other.
+const fn mix(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ mixed >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    mixed = (mixed ^ mixed >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    mixed ^ mixed >> 33
+}
+
+impl Translation<'_> {
+    /// The hash of a transport connection, the same for both of its directions: addresses, protocol
+    /// and ports. What is not IP: MAC addresses, VLAN and type.
+    pub(super) fn hash_connection(&mut self, basis: u64) -> Hash {
+        let hash = Hash::of(basis);
+        if self.has_field(FieldId::IpProto) {
+            let hash = self.add_addresses(hash);
+            let hash = self.add(hash, FieldId::IpProto);
+            self.add_ports(hash, &[TCP, UDP, SCTP])
+        } else {
+            self.add_link(hash)
+        }
+    }
+
+    /// The hash of the fields that an action names.
+    pub(super) fn hash_fields(&mut self, fields: HashFields, basis: u16) -> Hash {
+        let hash = Hash::of(basis.into());
+        match fields {
+            HashFields::EthSrc => self.add(hash, FieldId::EthSrc),
+            HashFields::NwSrc => self.add_either(hash, FieldId::Ipv4Src, FieldId::Ipv6Src),
+            HashFields::NwDst => self.add_either(hash, FieldId::Ipv4Dst, FieldId::Ipv6Dst),
+            HashFields::SymmetricL3 => self.add_addresses(hash),
+            HashFields::SymmetricL3L4 => {
+                let hash = self.add_addresses(hash);
+                self.add_ports(hash, &[TCP, SCTP])
+            }
+            HashFields::SymmetricL3L4Udp => {
+                let hash = self.add_addresses(hash);
+                self.add_ports(hash, &[TCP, UDP, SCTP])
+            }
+            HashFields::SymmetricL4 => {
+                let hash = self.add_link(hash);
+                let hash = self.add_addresses(hash);
+                self.add_ports(hash, &[TCP, SCTP])
+            }
+        }
+    }
+
+    /// The hash of any fields, under masks.
+    pub(super) fn hash_masked(&mut self, fields: &[(FieldId, u128)], basis: u64) -> Hash {
+        fields.iter().fold(Hash::of(basis), |hash, (field, mask)| {
+            if self.has_field(*field) { self.add_masked(hash, *field, *mask) } else { hash }
+        })
+    }
+
+    /// MAC addresses, VLAN and type.
+    fn add_link(&mut self, hash: Hash) -> Hash {
+        let hash = self.add_ends(hash, FieldId::EthSrc, FieldId::EthDst);
+        let hash = self.add(hash, FieldId::VlanVid);
+        self.add(hash, FieldId::EthType)
+    }
+
+    /// The addresses of an IP packet.
+    fn add_addresses(&mut self, hash: Hash) -> Hash {
+        if self.has_field(FieldId::Ipv4Src) {
+            self.add_ends(hash, FieldId::Ipv4Src, FieldId::Ipv4Dst)
+        } else if self.has_field(FieldId::Ipv6Src) {
+            self.add_ends(hash, FieldId::Ipv6Src, FieldId::Ipv6Dst)
+        } else {
+            hash
+        }
+    }
+
+    /// The ports of a packet of some protocols, each named by the field of its source port.
+    fn add_ports(&mut self, hash: Hash, sources: &[FieldId]) -> Hash {
+        if !sources.iter().any(|source| self.has_field(*source)) {
+            return hash;
+        }
+        self.recorder.consult(FieldId::NwFrag, ANY_FRAGMENT);
+        if self.key.field(FieldId::NwFrag) & ANY_FRAGMENT != 0 {
+            return hash;
+        }
+        // The ports of all protocols are the same bits.
+        self.add_ends(hash, FieldId::TcpSrc, FieldId::TcpDst)
+    }
+
+    fn add_either(&mut self, hash: Hash, first: FieldId, second: FieldId) -> Hash {
+        match [first, second].into_iter().find(|field| self.has_field(*field)) {
+            Some(field) => self.add(hash, field),
+            None => hash,
+        }
+    }
+
+    /// Two fields of which either may come first.
+    fn add_ends(&mut self, hash: Hash, source: FieldId, target: FieldId) -> Hash {
+        let ends = [source, target].map(|field| {
+            self.recorder.consult(field, u128::MAX);
+            self.key.field(field)
+        });
+        hash.with(ends[0].min(ends[1])).with(ends[0].max(ends[1]))
+    }
+
+    fn add(&mut self, hash: Hash, field: FieldId) -> Hash {
+        self.add_masked(hash, field, u128::MAX)
+    }
+
+    fn add_masked(&mut self, hash: Hash, field: FieldId, mask: u128) -> Hash {
+        self.recorder.consult(field, mask);
+        hash.with(self.key.field(field) & mask)
+    }
+}

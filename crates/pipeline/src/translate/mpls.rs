@@ -1,0 +1,201 @@
+//! Actions on MPLS labels.
+//!
+//! A key holds three label stack entries, the outermost in the high half of its first word. How
+//! many there are is told by the Ethernet type and by the bottom-of-stack bits, so these are
+//! consulted by everything here. A push or a pop moves whole entries within the key.
+//!
+//! A push makes the network header part of the payload: the key forgets it. A pop of the last label
+//! uncovers headers that nobody has parsed: then the packet is [uncovered](Headers::Uncovered), and
+//! the first thing that asks for them cuts the entry (see `cut`).
+//!
+//! A fourth label is an error, and so is a pop where the key does not show the one that would be
+//! third afterwards: the whole packet is dropped, as in Open vSwitch. New labels are as there: the
+//! copy of the outermost one; else label 0, or 2 before IPv6 (explicit null, RFC 3032, 2.1), the
+//! traffic class from the lower half of DSCP, and the TTL of IP, 64 where there is none.
+
+use shunt_flow::{
+    FieldId,
+    layout::{FLOW_WORDS, word},
+    rewrite::TtlCopy,
+};
+
+use super::{actions::Rest, context::Translation, cut::Headers, output::Asked};
+use crate::{PacketInReason, Subfield, TraversalError};
+
+/// The most labels of a packet that the switch changes.
+const LABELS_MAX: u8 = 3;
+
+const FIRST: usize = word::MPLS as usize;
+const THIRD: usize = word::MPLS_PBB as usize;
+/// Words that the payload of an Ethernet type fills.
+const PAYLOAD: std::ops::Range<usize> = word::IPV4 as usize..FLOW_WORDS;
+
+/// The bottom-of-stack bit and the TTL of an entry.
+const BOTTOM: u32 = 0x100;
+const TTL: u32 = 0xff;
+
+const ETHER_TYPES: [u16; 2] = [0x8847, 0x8848];
+const TTL_DEFAULT: u128 = 64;
+
+impl Translation<'_> {
+    /// `push_mpls`: a new outermost label.
+    pub(super) fn push_mpls(&mut self, ether_type: u16) -> Result<(), TraversalError> {
+        let depth = self.labels();
+        if depth == LABELS_MAX {
+            return Err(TraversalError::TooManyLabels(LABELS_MAX));
+        }
+        let old = self.entries(depth);
+        let entries = if depth == 0 {
+            // What was written to the payload must be in it before it is out of reach.
+            self.wire.commit(&self.key, &mut self.recorder);
+            let new = [self.first_label(), 0, 0];
+            self.forget_payload();
+            new
+        } else {
+            self.consult_entries(depth);
+            [old[0] & !BOTTOM, old[0], old[1]]
+        };
+        self.wire.pushed_label(self.key.eth_type());
+        self.replace_labels(entries, ether_type);
+        Ok(())
+    }
+
+    /// `pop_mpls`: takes the outermost label away, if there is one.
+    pub(super) fn pop_mpls(&mut self, ether_type: u16) -> Result<(), TraversalError> {
+        let depth = self.labels();
+        if depth == 0 {
+            return Ok(());
+        }
+        let [_, second, third] = self.entries(depth);
+        if depth == LABELS_MAX && third & BOTTOM == 0 {
+            return Err(TraversalError::TooManyLabels(LABELS_MAX));
+        }
+        self.consult_entries(depth);
+        self.wire.popped_label(self.key.eth_type());
+        self.replace_labels([second, third, 0], ether_type);
+        if depth == 1 || !ETHER_TYPES.contains(&ether_type) {
+            self.headers = Headers::Uncovered;
+        }
+        Ok(())
+    }
+
+    /// `dec_mpls_ttl`: a TTL that is used up goes to controllers, and the rest of the list is left.
+    ///
+    /// Without a label the rest of the list is left too, as in Open vSwitch.
+    pub(super) fn dec_mpls_ttl(&mut self) -> Result<Rest, TraversalError> {
+        if !self.has_field(FieldId::MplsTtl) {
+            return Ok(Rest::IsLeft);
+        }
+        let ttl = self.read_bits(Subfield::whole(FieldId::MplsTtl));
+        if ttl > 1 {
+            self.write(FieldId::MplsTtl, ttl - 1, u128::MAX);
+            return Ok(Rest::Runs);
+        }
+        self.punt(Asked {
+            reason: PacketInReason::InvalidTtl,
+            controller_id: 0,
+            max_len: u16::MAX,
+            userdata: &[],
+            meter: None,
+        })?;
+        Ok(Rest::IsLeft)
+    }
+
+    /// `copy_ttl_in` and `copy_ttl_out`, between the outermost label and what is next: a label, or
+    /// the packet behind the last one, which only the datapath can reach.
+    ///
+    /// Open vSwitch refuses both; this is OpenFlow 1.3.5, 5.12. Headers of tunnels are not in
+    /// reach, so a packet without labels has no two TTLs.
+    pub(super) fn copy_ttl(&mut self, copy: TtlCopy) -> Result<(), TraversalError> {
+        match self.labels() {
+            0 => Ok(()),
+            1 => self.cut_after(copy),
+            depth => {
+                self.consult_entries(depth);
+                let [outer, next, third] = self.entries(depth);
+                let (outer, next) = match copy {
+                    TtlCopy::In => (outer, next & !TTL | outer & TTL),
+                    TtlCopy::Out => (outer & !TTL | next & TTL, next),
+                };
+                self.wire.rewrote_labels(self.key.eth_type());
+                self.set_entries([outer, next, third]);
+                Ok(())
+            }
+        }
+    }
+
+    /// How many labels the key shows: as many as it holds if the bottom is not among them.
+    fn labels(&mut self) -> u8 {
+        if !self.has_field(FieldId::MplsLabel) {
+            return 0;
+        }
+        for (depth, shift) in [(1, 32), (2, 0)] {
+            self.recorder.consult_word(FIRST, u64::from(BOTTOM) << shift);
+            if self.key.words()[FIRST] >> shift & u64::from(BOTTOM) != 0 {
+                return depth;
+            }
+        }
+        self.recorder.consult_word(THIRD, u64::from(BOTTOM) << 32);
+        LABELS_MAX
+    }
+
+    /// The entries that are there, the outermost first.
+    fn entries(&self, depth: u8) -> [u32; 3] {
+        let (first, third) = (self.key.words()[FIRST], self.key.words()[THIRD]);
+        let mut entries = [first, first << 32, third].map(high_half);
+        entries[usize::from(depth)..].fill(0);
+        entries
+    }
+
+    /// The entry of a label that is the first of its packet.
+    fn first_label(&mut self) -> u32 {
+        let label = if self.key.eth_type() == 0x86dd { 2 } else { 0 };
+        let (mut class, mut ttl) = (0, TTL_DEFAULT);
+        if self.has_field(FieldId::NwTtl) {
+            class = self.read_bits(Subfield::whole(FieldId::IpDscp)) & 7;
+            let own = self.read_bits(Subfield::whole(FieldId::NwTtl));
+            ttl = if own == 0 { TTL_DEFAULT } else { own };
+        }
+        let [class, ttl] = [class, ttl].map(low_half);
+        label << 12 | class << 9 | BOTTOM | ttl
+    }
+
+    fn forget_payload(&mut self) {
+        for index in [FIRST, THIRD].into_iter().chain(PAYLOAD) {
+            self.key.words_mut()[index] = 0;
+            self.recorder.wrote_word(index, u64::MAX);
+        }
+    }
+
+    fn replace_labels(&mut self, entries: [u32; 3], ether_type: u16) {
+        self.set_entries(entries);
+        self.key.set_field(FieldId::EthType, u128::from(ether_type));
+        self.recorder.wrote_word(usize::from(word::ETH_DST), u64::from(u16::MAX));
+    }
+
+    fn set_entries(&mut self, [first, second, third]: [u32; 3]) {
+        let words = self.key.words_mut();
+        words[FIRST] = u64::from(first) << 32 | u64::from(second);
+        words[THIRD] = u64::from(third) << 32 | words[THIRD] & u64::from(u32::MAX);
+        self.recorder.wrote_word(FIRST, u64::MAX);
+        self.recorder.wrote_word(THIRD, u64::MAX << 32);
+    }
+
+    /// The entries that are there are consulted.
+    fn consult_entries(&mut self, depth: u8) {
+        let first = if depth == 1 { u64::MAX << 32 } else { u64::MAX };
+        self.recorder.consult_word(FIRST, first);
+        if depth == LABELS_MAX {
+            self.recorder.consult_word(THIRD, u64::MAX << 32);
+        }
+    }
+}
+
+const fn high_half(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a field of at most eight bits")]
+const fn low_half(value: u128) -> u32 {
+    value as u32
+}

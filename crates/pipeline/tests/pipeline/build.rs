@@ -1,0 +1,107 @@
+//! Requests that have no text here: groups, meters, and rules that name them.
+
+use shunt_flow::PortNo;
+use shunt_pipeline::{
+    Action, Bucket, Change, FlowMod, FlowModCommand, GroupCommand, GroupId, GroupKind, GroupMod,
+    Meter, MeterBand, MeterBandKind, MeterCommand, MeterConfig, MeterId, MeterMod, MeterUnit,
+    Modification, ModificationError, Selection, Time,
+};
+
+use crate::switch::{BRIDGE, Switch, request};
+
+pub(crate) fn output(port: u32) -> Action {
+    Action::Output { port: PortNo::new(port), max_len: 0 }
+}
+
+pub(crate) fn group(number: u32) -> Action {
+    Action::Group(GroupId::new(number))
+}
+
+/// A rule that does this with what it matches.
+pub(crate) fn rule(matching: &str, actions: Vec<Action>) -> FlowMod {
+    let mut rule = request(FlowModCommand::Add, &format!("{matching},actions=drop"));
+    rule.instructions.apply = actions.into();
+    rule
+}
+
+/// A bucket that watches nothing and has no weight.
+pub(crate) fn bucket(actions: Vec<Action>) -> Bucket {
+    Bucket { id: 0, weight: 0, watch_port: PortNo::ANY, watch_group: None, actions: actions.into() }
+}
+
+/// A bucket that is live while a port is.
+pub(crate) fn watching(port: u32, actions: Vec<Action>) -> Bucket {
+    Bucket { watch_port: PortNo::new(port), ..bucket(actions) }
+}
+
+/// A bucket of a select group.
+pub(crate) fn weighted(weight: u16, actions: Vec<Action>) -> Bucket {
+    Bucket { weight, ..bucket(actions) }
+}
+
+pub(crate) fn group_mod(
+    command: GroupCommand,
+    number: u32,
+    kind: GroupKind,
+    buckets: Vec<Bucket>,
+) -> GroupMod {
+    let numbered = |(id, bucket)| Bucket { id, ..bucket };
+    GroupMod {
+        command,
+        group: Some(GroupId::new(number)),
+        kind,
+        selection: Selection::Default,
+        buckets: (0..).zip(buckets).map(numbered).collect(),
+    }
+}
+
+pub(crate) fn add_group(number: u32, kind: GroupKind, buckets: Vec<Bucket>) -> Modification {
+    group_mod(GroupCommand::Add, number, kind, buckets).into()
+}
+
+pub(crate) fn delete_group(number: u32) -> Modification {
+    group_mod(GroupCommand::Delete, number, GroupKind::All, Vec::new()).into()
+}
+
+pub(crate) fn drop_band(rate: u32, burst_size: u32) -> MeterBand {
+    MeterBand { kind: MeterBandKind::Drop, rate, burst_size }
+}
+
+pub(crate) fn config(unit: MeterUnit, bands: Vec<MeterBand>) -> MeterConfig {
+    let burst = bands.iter().any(|band| band.burst_size > 0);
+    MeterConfig { unit, burst, stats: true, bands: bands.into() }
+}
+
+pub(crate) fn meter(number: u32, config: MeterConfig) -> Meter {
+    Meter::new(MeterId::new(number), BRIDGE, config, Time::ZERO)
+}
+
+pub(crate) fn meter_mod(command: MeterCommand, number: u32, bands: Vec<MeterBand>) -> Modification {
+    let config = config(MeterUnit::Packets, bands);
+    MeterMod { command, meter: Some(MeterId::new(number)), config }.into()
+}
+
+impl Switch {
+    /// Makes requests one version.
+    pub(crate) fn modify(
+        &self,
+        mods: impl IntoIterator<Item = Modification>,
+    ) -> Result<Change, ModificationError> {
+        self.pipeline.modify(BRIDGE, mods, Time::ZERO).map_err(|rejected| rejected.error)
+    }
+
+    /// As [`Self::modify`], of requests that are legal.
+    pub(crate) fn make(&self, mods: impl IntoIterator<Item = Modification>) -> Change {
+        self.modify(mods).expect("the requests are legal")
+    }
+
+    /// The numbers of the groups that there are.
+    pub(crate) fn group_numbers(&self) -> Vec<u32> {
+        self.pipeline.groups(BRIDGE).iter().map(|group| group.id.number()).collect()
+    }
+
+    /// The numbers of the meters that there are.
+    pub(crate) fn meter_numbers(&self) -> Vec<u32> {
+        self.pipeline.meters(BRIDGE).iter().map(|meter| meter.id.number()).collect()
+    }
+}

@@ -1,0 +1,169 @@
+//! Conjunctive matches (`ovs-fields(7)`, "Conjunctive Match Fields").
+
+use shunt_flow::FieldId;
+use shunt_pipeline::{Action, FlowMod, FlowModCommand, RuleFilter, Time, Traversal};
+
+use crate::switch::{BRIDGE, Switch, key, request};
+
+/// A rule that is a clause of conjunctions: (id, clause, number of clauses).
+fn clause(matching: &str, of: &[(u32, u8, u8)]) -> FlowMod {
+    let mut request = request(FlowModCommand::Add, &format!("{matching},actions=drop"));
+    let action = |(id, clause, clauses_count): &(u32, u8, u8)| Action::Conjunction {
+        id: *id,
+        clause: *clause,
+        clauses_count: *clauses_count,
+    };
+    request.instructions.apply = of.iter().map(action).collect();
+    request
+}
+
+/// From one of two sources to one of two targets: conjunction 7, which goes to port 3.
+fn switch(rules: &[&str]) -> Switch {
+    let switch = Switch::new(&["conj_id=7,priority=12,actions=output:3"]);
+    switch.add(rules);
+    let clauses = [
+        clause("priority=10,ip,nw_src=10.0.0.1", &[(7, 0, 2)]),
+        clause("priority=10,ip,nw_src=10.0.1.0/24", &[(7, 0, 2)]),
+        clause("priority=10,ip,nw_dst=10.0.0.2", &[(7, 1, 2)]),
+        clause("priority=10,tcp,tp_dst=80", &[(7, 1, 2)]),
+    ];
+    switch.pipeline.apply(BRIDGE, &clauses, Time::ZERO).expect("the rules are legal");
+    switch
+}
+
+fn packet(source: &str, target: &str) -> String {
+    format!("tcp,in_port=1,nw_src={source},nw_dst={target},tp_dst=81")
+}
+
+fn shape(traversal: &Traversal) -> Vec<(u128, usize, bool)> {
+    let visits = traversal.visits.iter();
+    visits
+        .map(|visit| (visit.key.field(FieldId::ConjId), visit.clauses.len(), visit.rule.is_some()))
+        .collect()
+}
+
+#[test]
+fn a_packet_that_matches_every_clause_finds_the_rule_of_the_id() {
+    let switch = switch(&["priority=0,actions=output:4"]);
+    assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.2")), "3");
+    assert_eq!(switch.run(&packet("10.0.1.9", "10.0.0.2")), "3");
+    assert_eq!(switch.run("tcp,in_port=1,nw_src=10.0.0.1,nw_dst=1.1.1.1,tp_dst=80"), "3");
+    assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.3")), "4");
+    assert_eq!(switch.run(&packet("10.0.2.1", "10.0.0.2")), "4");
+}
+
+#[test]
+fn a_rule_of_the_clauses_priority_or_above_wins() {
+    for (priority, port) in [(9, "3"), (10, "4"), (11, "4")] {
+        let rule = format!("priority={priority},ip,actions=output:4");
+        let switch = switch(&[&rule]);
+        assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.2")), port, "priority {priority}");
+    }
+}
+
+#[test]
+fn without_a_rule_for_the_id_it_is_as_if_nothing_had_been_met() {
+    let switch = switch(&["priority=0,conj_id=0,actions=output:4"]);
+    switch.send(FlowModCommand::DeleteStrict, "priority=12,conj_id=7").expect("legal");
+    let traversal = switch.translate(&packet("10.0.0.1", "10.0.0.2"));
+    assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.2")), "4");
+    assert_eq!(shape(&traversal), [(0, 2, false), (7, 0, false), (0, 0, true)]);
+    // A lower priority comes after it.
+    let lower = [
+        clause("priority=5,ip", &[(8, 0, 2)]),
+        clause("priority=5,tcp", &[(8, 1, 2)]),
+        request(FlowModCommand::Add, "priority=2,conj_id=8,actions=output:2"),
+    ];
+    switch.pipeline.apply(BRIDGE, &lower, Time::ZERO).expect("legal");
+    assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.2")), "2");
+}
+
+#[test]
+fn a_rule_above_that_of_the_id_wins_in_the_second_lookup() {
+    let switch =
+        Switch::new(&["conj_id=7,priority=1,actions=output:3", "priority=9,actions=output:4"]);
+    let clauses = [clause("priority=10,ip", &[(7, 0, 2)]), clause("priority=10,tcp", &[(7, 1, 2)])];
+    switch.pipeline.apply(BRIDGE, &clauses, Time::ZERO).expect("legal");
+    assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.2")), "4");
+}
+
+#[test]
+fn the_rule_of_the_id_is_found_as_any_other_and_clauses_are_not() {
+    let switch = switch(&["priority=20,conj_id=7,ip,nw_dst=10.0.0.2,actions=output:4"]);
+    assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.2")), "4");
+    assert_eq!(switch.run("tcp,in_port=1,nw_src=10.0.0.1,nw_dst=1.1.1.1,tp_dst=80"), "3");
+}
+
+#[test]
+fn a_rule_can_be_a_clause_of_several_and_the_lowest_id_is_first() {
+    let switch = Switch::new(&["conj_id=5,actions=output:2", "conj_id=6,actions=output:3"]);
+    let clauses = [
+        clause("priority=10,ip,nw_src=10.0.0.1", &[(6, 0, 2), (5, 0, 2)]),
+        clause("priority=10,ip,nw_dst=10.0.0.1", &[(6, 1, 2)]),
+        clause("priority=10,ip,nw_dst=10.0.0.0/24", &[(5, 1, 2)]),
+    ];
+    switch.pipeline.apply(BRIDGE, &clauses, Time::ZERO).expect("legal");
+    assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.2")), "2");
+    assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.1")), "2", "both are met");
+    switch.send(FlowModCommand::Delete, "conj_id=5").expect("legal");
+    assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.1")), "3");
+}
+
+#[test]
+fn clauses_of_other_priorities_or_numbers_do_not_help() {
+    let switch = Switch::new(&["conj_id=5,actions=output:2"]);
+    let clauses = [
+        clause("priority=10,ip", &[(5, 0, 2)]),
+        clause("priority=11,tcp", &[(5, 1, 2)]),
+        clause("priority=10,tcp", &[(5, 1, 3)]),
+    ];
+    switch.pipeline.apply(BRIDGE, &clauses, Time::ZERO).expect("legal");
+    assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.2")), "");
+}
+
+#[test]
+fn no_packet_brings_a_conj_id() {
+    let switch = Switch::new(&["conj_id=7,actions=output:3", "priority=0,actions=output:4"]);
+    let mut packet = key("tcp,in_port=1");
+    packet.set_field(FieldId::ConjId, 7);
+    let traversal = switch.pipeline.translate(&packet, switch.pipeline.version());
+    assert_eq!(crate::switch::describe(&traversal.actions), "4");
+    assert_eq!(traversal.mask.field(FieldId::ConjId), 0);
+}
+
+#[test]
+fn a_conjunction_ranks_as_its_clauses_and_below_each_rule_beside_them() {
+    let switch = switch(&[]);
+    let traversal = switch.translate(&packet("10.0.0.1", "10.0.0.2"));
+    assert_eq!(shape(&traversal), [(0, 2, false), (7, 0, true)]);
+    let rank = traversal.visits[0].rank().expect("it decided");
+    assert_eq!((rank.priority.number(), rank.age), (10, u64::MAX));
+    assert_eq!(traversal.visits[1].rank(), traversal.visits[1].rule.as_ref().map(|own| own.rank()));
+}
+
+#[test]
+fn a_conjunction_is_one_lookup_and_its_clauses_count_nothing() {
+    let switch = switch(&[]);
+    let traversal = switch.translate(&packet("10.0.0.1", "10.0.0.2"));
+    switch.pipeline.credit(&traversal, 2, 120, Time::ZERO);
+    let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
+    let packets: Vec<_> = rules.iter().map(|rule| rule.stats.totals().packets).collect();
+    assert_eq!(packets, [2, 0, 0, 0, 0]);
+    let table = &switch.pipeline.table_stats(BRIDGE)[0];
+    assert_eq!((table.lookups, table.matches), (2, 2));
+}
+
+#[test]
+fn conjunctions_have_a_number() {
+    let switch = Switch::new(&[]);
+    let clauses = (0..64).flat_map(|rule: u32| {
+        let of = |clause| (0..100).map(|id| (rule * 100 + id, clause, 2)).collect::<Vec<_>>();
+        [
+            clause(&format!("priority={},ip", 100 + rule), &of(0)),
+            clause(&format!("priority={},tcp", 100 + rule), &of(1)),
+        ]
+    });
+    let clauses: Vec<_> = clauses.collect();
+    switch.pipeline.apply(BRIDGE, &clauses, Time::ZERO).expect("legal");
+    assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.2")), "more than 4096 resubmits");
+}

@@ -1,0 +1,238 @@
+//! MPLS labels.
+
+use shunt_flow::{FieldId, FlowKey, PortNo, layout::word};
+use shunt_pipeline::{Action, Subfield, TraversalError};
+
+use crate::switch::{Switch, describe, key};
+
+/// A packet with these label stack entries in sight, the outermost first.
+fn labelled(entries: [u32; 3]) -> FlowKey {
+    let mut key = key("in_port=1,dl_type=0x8847");
+    let [first, second, third] = entries.map(u64::from);
+    key.words_mut()[usize::from(word::MPLS)] = first << 32 | second;
+    key.words_mut()[usize::from(word::MPLS_PBB)] = third << 32;
+    key
+}
+
+fn lse(label: u32, class: u32, ttl: u32) -> u32 {
+    label << 12 | class << 9 | ttl
+}
+
+const BOTTOM: u32 = 0x100;
+const OUTPUT: Action = output(2);
+
+const fn output(port: u32) -> Action {
+    Action::Output { port: PortNo::new(port), max_len: 0 }
+}
+
+const fn push(ethertype: u16) -> Action {
+    Action::PushMpls { ethertype }
+}
+
+const fn pop(ethertype: u16) -> Action {
+    Action::PopMpls { ethertype }
+}
+
+fn set(field: FieldId, value: u128) -> Action {
+    Action::SetField { field, value, mask: field.value_max() }
+}
+
+fn run(actions: &[Action], key: &FlowKey) -> String {
+    let switch = Switch::of_actions(actions);
+    let traversal = switch.pipeline.translate(key, switch.pipeline.version());
+    match traversal.error {
+        Some(error) => error.to_string(),
+        None => describe(&traversal.actions),
+    }
+}
+
+/// One label, then two, then three, then more.
+fn stacks() -> [FlowKey; 4] {
+    let [one, two, three] = [lse(16, 3, 9), lse(17, 0, 8), lse(18, 1, 7)];
+    [
+        labelled([one | BOTTOM, 0, 0]),
+        labelled([one, two | BOTTOM, 0]),
+        labelled([one, two, three | BOTTOM]),
+        labelled([one, two, three]),
+    ]
+}
+
+#[test]
+fn the_first_label_takes_class_and_ttl_from_ip_and_is_explicit_null() {
+    let cases = [
+        ("ip,nw_tos=184,nw_ttl=7", "push(8847,0/6/7.) 2"),
+        ("ip,nw_tos=184,nw_ttl=0", "push(8847,0/6/64.) 2"),
+        ("ipv6,nw_tos=184,nw_ttl=7", "push(8847,2/6/7.) 2"),
+        ("arp", "push(8847,0/0/64.) 2"),
+        ("dl_type=0x88cc", "push(8847,0/0/64.) 2"),
+    ];
+    for (packet, expected) in cases {
+        assert_eq!(run(&[push(0x8847), OUTPUT], &key(packet)), expected, "{packet}");
+    }
+}
+
+#[test]
+fn a_further_label_is_a_copy_of_the_outermost_above_it() {
+    let [one, two, ..] = stacks();
+    assert_eq!(run(&[push(0x8848), OUTPUT], &one), "push(8848,16/3/9) 2");
+    assert_eq!(run(&[push(0x8847), OUTPUT], &two), "push(8847,16/3/9) 2");
+}
+
+#[test]
+fn a_fourth_label_drops_the_whole_packet() {
+    let [.., three, more] = stacks();
+    let expected = TraversalError::TooManyLabels(3).to_string();
+    assert_eq!(run(&[OUTPUT, push(0x8847)], &three), expected);
+    assert_eq!(run(&[OUTPUT, push(0x8847)], &more), expected);
+    let thrice = [push(0x8847), push(0x8847), push(0x8847), OUTPUT];
+    assert!(!run(&thrice, &key("arp")).contains("labels"));
+    assert_eq!(run(&[&thrice[..], &[push(0x8847)]].concat(), &key("arp")), expected);
+}
+
+#[test]
+fn a_pop_takes_one_label_and_none_where_there_is_none() {
+    let [one, two, three, more] = stacks();
+    assert_eq!(run(&[pop(0x0800), OUTPUT], &one), "pop(800) 2");
+    assert_eq!(run(&[pop(0x8847), OUTPUT, pop(0x0800), output(3)], &two), "pop(8847) 2 pop(800) 3");
+    assert_eq!(run(&[pop(0x8847), OUTPUT], &three), "pop(8847) 2");
+    assert_eq!(run(&[pop(0x0800), OUTPUT], &key("arp")), "2");
+    let expected = TraversalError::TooManyLabels(3).to_string();
+    assert_eq!(run(&[OUTPUT, pop(0x8847)], &more), expected, "the new third one is not in sight");
+}
+
+#[test]
+fn what_was_rewritten_is_in_the_packet_before_a_label_hides_it() {
+    let actions = [set(FieldId::NwTtl, 5), push(0x8847), OUTPUT, set(FieldId::NwTtl, 6), OUTPUT];
+    assert_eq!(run(&actions, &key("ip,nw_ttl=9")), "set(nw_ttl=5) push(8847,0/0/5.) 2 2");
+}
+
+#[test]
+fn a_label_goes_behind_the_tags_and_neither_is_in_the_way_of_the_other() {
+    let actions =
+        [Action::PushVlan { ethertype: 0x8100 }, push(0x8847), OUTPUT, Action::PopVlan, output(3)];
+    assert_eq!(run(&actions, &key("arp")), "push(8100,1000) push(8847,0/0/64.) 2 pop 3");
+}
+
+#[test]
+fn a_rewritten_label_is_set_in_place() {
+    let [one, two, ..] = stacks();
+    let switch = Switch::of_actions(&[set(FieldId::MplsLabel, 40), OUTPUT]);
+    let traversal = switch.pipeline.translate(&two, switch.pipeline.version());
+    assert_eq!(traversal.actions.len(), 2);
+    assert_eq!(traversal.mask.field(FieldId::MplsLabel), 0);
+    let actions = [set(FieldId::MplsLabel, 40), pop(0x0800), OUTPUT];
+    assert_eq!(run(&actions, &one), "pop(800) 2", "nobody sees it");
+    let actions = [set(FieldId::MplsTc, 1), push(0x8847), OUTPUT];
+    assert_eq!(run(&actions, &one), "pop(8847) push(8847,16/1/9.) push(8847,16/1/9) 2");
+}
+
+#[test]
+fn a_clone_puts_the_labels_back() {
+    let [one, two, ..] = stacks();
+    let clone = |inner: &[Action]| Action::Clone(inner.into());
+    let actions = [clone(&[pop(0x0800), OUTPUT]), output(3)];
+    assert_eq!(run(&actions, &one), "pop(800) 2 push(8847,16/3/9.) 3");
+    let actions = [clone(&[pop(0x8847), OUTPUT]), output(3)];
+    assert_eq!(run(&actions, &two), "pop(8847) 2 push(8847,16/3/9) 3");
+    let actions = [clone(&[push(0x8847), OUTPUT]), output(3)];
+    assert_eq!(run(&actions, &key("arp")), "push(8847,0/0/64.) 2 pop(806) 3");
+    let actions = [clone(&[pop(0x86dd), OUTPUT]), pop(0x0800), output(3)];
+    assert_eq!(run(&actions, &one), "pop(86dd) 2 push(8847,0/0/0) pop(800) 3");
+}
+
+#[test]
+fn a_label_ttl_counts_down_and_is_told_of_when_it_is_used_up() {
+    let dec = [Action::DecMplsTtl, OUTPUT];
+    let switch = Switch::of_actions(&dec);
+    let traversal = switch.pipeline.translate(&stacks()[1], switch.pipeline.version());
+    assert_eq!(traversal.mask.field(FieldId::MplsTtl), 0xff);
+    assert_eq!(traversal.actions.len(), 2);
+    for ttl in [0, 1] {
+        let used_up = labelled([lse(16, 0, ttl) | BOTTOM, 0, 0]);
+        assert_eq!(run(&dec, &used_up), "punt(InvalidTtl,table=0,cookie=0x0)");
+    }
+    assert_eq!(run(&dec, &key("arp")), "", "as in Open vSwitch");
+    let actions = [Action::SetMplsTtl(0), Action::DecMplsTtl, OUTPUT];
+    assert!(run(&actions, &stacks()[0]).starts_with("set() punt"));
+}
+
+#[test]
+fn a_ttl_is_copied_between_the_two_outermost_labels() {
+    let [_, two, three, _] = stacks();
+    assert_eq!(
+        run(&[Action::CopyTtlIn, OUTPUT], &two),
+        "pop(8847) pop(8847) push(8847,17/0/9.) push(8847,16/3/9) 2"
+    );
+    assert_eq!(
+        run(&[Action::CopyTtlOut, OUTPUT], &three),
+        "pop(8847) pop(8847) push(8847,17/0/8) push(8847,16/3/8) 2"
+    );
+    assert_eq!(run(&[Action::CopyTtlOut, Action::CopyTtlIn, OUTPUT], &key("ip")), "2");
+}
+
+#[test]
+fn the_action_set_pops_before_it_pushes_and_counts_down_at_the_end() {
+    let switch = Switch::of_actions(&[]);
+    let mut rule = crate::switch::request(shunt_pipeline::FlowModCommand::Add, "actions=drop");
+    rule.instructions.write = Box::new([
+        OUTPUT,
+        Action::DecMplsTtl,
+        push(0x8847),
+        set(FieldId::MplsLabel, 40),
+        pop(0x8847),
+    ]);
+    switch
+        .pipeline
+        .apply(crate::switch::BRIDGE, &[rule], shunt_pipeline::Time::ZERO)
+        .expect("the rule is legal");
+    let traversal = switch.pipeline.translate(&stacks()[1], switch.pipeline.version());
+    assert_eq!(
+        describe(&traversal.actions),
+        "pop(8847) push(8847,40/0/7) 2",
+        "{:?}",
+        traversal.actions
+    );
+}
+
+#[test]
+fn values_come_off_the_stack_in_the_order_in_which_they_were_not_pushed() {
+    let bits = |field, width| Subfield { field, offset: 0, width };
+    let actions = [
+        set(FieldId::Reg0, 0x1234),
+        Action::Push(bits(FieldId::EthSrc, 12)),
+        Action::Push(bits(FieldId::Reg0, 8)),
+        Action::Pop(Subfield::whole(FieldId::EthDst)),
+        Action::Pop(bits(FieldId::EthSrc, 8)),
+        Action::Pop(bits(FieldId::EthSrc, 48)),
+        OUTPUT,
+    ];
+    let packet = key("arp,dl_src=02:00:00:00:05:06");
+    let expected = "set(eth_src=6,eth_dst=34) 2";
+    assert_eq!(run(&actions, &packet), expected, "the lower bits; the last one finds nothing");
+    let traversal = Switch::of_actions(&actions).translate("arp");
+    assert_eq!(traversal.mask.field(FieldId::EthSrc), 0xfff);
+}
+
+#[test]
+fn a_clone_and_a_peer_bridge_leave_the_stack_as_it_was() {
+    let reg = |number| Subfield { field: number, offset: 0, width: 16 };
+    let actions = [
+        set(FieldId::Reg0, 3),
+        Action::Push(reg(FieldId::Reg0)),
+        Action::Clone(Box::new([
+            Action::Pop(reg(FieldId::Reg1)),
+            Action::Push(reg(FieldId::Reg2)),
+        ])),
+        Action::Pop(reg(FieldId::Reg3)),
+        Action::OutputField { source: Subfield::whole(FieldId::Reg3), max_len: 0 },
+    ];
+    assert_eq!(run(&actions, &key("arp")), "3");
+}
+
+#[test]
+fn a_stack_that_grows_without_end_drops_the_packet() {
+    let push = Action::Push(Subfield::whole(FieldId::Xxreg0));
+    let actions = [vec![OUTPUT], vec![push; 65536 / 17 + 1]].concat();
+    assert_eq!(run(&actions, &key("arp")), "more than 65536 bytes on the stack");
+    assert_eq!(run(&actions[..65536 / 17 + 1], &key("arp")), "2");
+}

@@ -1,0 +1,300 @@
+//! Rules that packets teach.
+
+use std::time::Duration;
+
+use shunt_classifier::Priority;
+use shunt_flow::FieldId;
+use shunt_pipeline::{
+    Action, Change, Cookie, FlowMod, FlowModCommand, LearnAction, LearnSource, LearnSpec,
+    LearnTarget, Learning, RuleFilter, Subfield, TableId, Time, Traversal,
+};
+
+use crate::switch::{BRIDGE, Switch, request};
+
+/// `learn(table=1,priority=7,cookie=5,eth_src=eth_dst,output:in_port)`, and as `change` says.
+fn learn(change: impl FnOnce(&mut LearnAction)) -> Action {
+    let field = |field| LearnSource::Field(Subfield::whole(field));
+    let matched = LearnSpec {
+        source: field(FieldId::EthDst),
+        target: LearnTarget::Match(Subfield::whole(FieldId::EthSrc)),
+        width: 48,
+    };
+    let output =
+        LearnSpec { source: field(FieldId::InPort), target: LearnTarget::Output, width: 32 };
+    let mut action = LearnAction {
+        idle_timeout: 0,
+        hard_timeout: 0,
+        priority: Priority::new(7),
+        cookie: Cookie::new(5),
+        table: TableId::new(1).expect("a table"),
+        fin_idle_timeout: 0,
+        fin_hard_timeout: 0,
+        send_flow_removed: false,
+        delete_learned: false,
+        limit: 0,
+        result: None,
+        specs: Box::new([matched, output]),
+    };
+    change(&mut action);
+    Action::Learn(Box::new(action))
+}
+
+/// A rule with these actions before its own.
+fn rule(text: &str, actions: &[Action]) -> FlowMod {
+    let mut request = request(FlowModCommand::Add, text);
+    request.instructions.apply = [actions, &request.instructions.apply].concat().into();
+    request
+}
+
+fn at(seconds: u64) -> Time {
+    Time::ZERO.after(Duration::from_secs(seconds))
+}
+
+impl Switch {
+    fn apply(&self, mods: &[FlowMod]) -> Change {
+        self.pipeline.apply(BRIDGE, mods, Time::ZERO).expect("the rules are legal")
+    }
+
+    /// A packet comes; what it teaches is learned.
+    fn receive(&self, packet: &str, now: Time) -> Traversal {
+        let traversal = self.translate(packet);
+        self.pipeline.learn(&traversal.learnings, now);
+        self.pipeline.credit(&traversal, 1, 60, now);
+        traversal
+    }
+
+    fn table(&self, table: u8) -> Vec<String> {
+        let rules = self.pipeline.rules(BRIDGE, &RuleFilter::all());
+        let rules = rules.iter().filter(|rule| rule.table.number() == table);
+        let format = shunt_pipeline::text::RuleFormat {
+            ports: &shunt_flow::text::NoPortNames,
+            stats_at: None,
+        };
+        rules.map(|rule| shunt_pipeline::text::format_rule(rule, format)).collect()
+    }
+}
+
+const PACKET: &str = "in_port=3,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02";
+const OTHER: &str = "in_port=2,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:03";
+
+#[test]
+fn the_next_packet_meets_what_a_packet_teaches_and_it_does_not_itself() {
+    let switch = Switch::new(&["table=1,priority=1,actions=output:4"]);
+    switch.apply(&[rule("actions=resubmit(,1)", &[learn(|_| {})])]);
+    let traversal = switch.receive(PACKET, Time::ZERO);
+    assert_eq!((switch.run(PACKET), traversal.learnings.len()), ("4".to_owned(), 1));
+    assert_eq!(switch.run("in_port=1,dl_src=02:00:00:00:00:02"), "3");
+}
+
+#[test]
+fn what_is_known_is_refreshed_and_no_learning() {
+    let switch = Switch::new(&[]);
+    switch.apply(&[rule("actions=output:1", &[learn(|action| action.hard_timeout = 10)])]);
+    switch.receive(PACKET, at(0));
+    let again = switch.receive(PACKET, at(6));
+    assert!(again.learnings.is_empty() && again.refreshes.len() == 1);
+    // As hits of its entry do.
+    assert!(switch.pipeline.expire(at(15)).deltas.is_empty());
+    switch.pipeline.credit(&again, 1, 60, at(15));
+    assert!(switch.pipeline.expire(at(24)).deltas.is_empty());
+    assert!(!switch.pipeline.expire(at(25)).deltas.is_empty());
+}
+
+#[test]
+fn a_learned_rule_in_the_place_of_another_changes_its_actions_and_cookie_alone() {
+    let switch =
+        Switch::new(&["table=1,priority=7,cookie=9,dl_src=02:00:00:00:00:02,idle_timeout=30,\
+                       actions=drop"]);
+    let forget = learn(|action| action.idle_timeout = 60);
+    switch.apply(&[rule("actions=output:1", &[forget])]);
+    switch.receive(PACKET, Time::ZERO);
+    let rules = switch.table(1);
+    assert!(rules[0].contains("cookie=0x5") && rules[0].contains("idle_timeout=30"), "{rules:?}");
+    assert!(rules[0].contains("actions=output:3") || rules[0].contains("actions=3"), "{rules:?}");
+    // And then it is known, whatever its timeouts.
+    assert!(switch.translate(PACKET).learnings.is_empty());
+}
+
+#[test]
+fn what_is_consulted_to_learn_is_in_the_mask() {
+    let switch = Switch::new(&[]);
+    switch.apply(&[rule("actions=output:1", &[learn(|_| {})])]);
+    let traversal = switch.translate(PACKET);
+    let mask = |field| traversal.mask.field(field);
+    assert_eq!(mask(FieldId::EthDst), 0xffff_ffff_ffff);
+    assert_eq!(mask(FieldId::InPort), 0xffff_ffff);
+    assert_eq!(mask(FieldId::EthSrc), 0);
+}
+
+#[test]
+fn a_limit_counts_the_rules_of_the_cookie_and_tells_the_packet() {
+    let switch = Switch::new(&["table=1,priority=3,cookie=5,actions=drop"]);
+    let result = Subfield::new(FieldId::Reg2, 3, 1);
+    let limited = learn(|action| (action.limit, action.result) = (2, result));
+    switch.apply(&[rule("actions=output:NXM_NX_REG2[]", &[limited])]);
+    switch.receive(PACKET, Time::ZERO);
+    let refused = switch.receive(OTHER, Time::ZERO);
+    assert!(refused.learnings.is_empty() && refused.actions.is_empty(), "{refused:?}");
+    assert_eq!(switch.table(1).len(), 2);
+    // What is there is refreshed all the same.
+    assert_eq!(switch.translate(PACKET).refreshes.len(), 1);
+    // And the count is an object: a rule of the cookie that goes makes place.
+    let change =
+        switch.send(FlowModCommand::Delete, "table=1,dl_src=02:00:00:00:00:02").expect("legal");
+    let changed = |delta: &shunt_pipeline::Delta| match delta {
+        shunt_pipeline::Delta::Changed(object) => refused.reads.contains(object),
+        shunt_pipeline::Delta::Rule(_) => false,
+    };
+    assert!(change.deltas.iter().any(changed), "{change:?}");
+}
+
+#[test]
+fn rules_are_counted_on_when_old_versions_are_forgotten() {
+    let switch = Switch::new(&[]);
+    switch.apply(&[rule("actions=output:1", &[learn(|action| action.limit = 1)])]);
+    let before = switch.pipeline.version();
+    switch.receive(PACKET, Time::ZERO);
+    switch.pipeline.reclaim(before);
+    assert!(switch.translate(OTHER).learnings.is_empty());
+    switch.pipeline.reclaim(switch.pipeline.version());
+    assert!(switch.translate(OTHER).learnings.is_empty());
+}
+
+#[test]
+fn the_limit_holds_when_two_packets_teach_at_once() {
+    let switch = Switch::new(&[]);
+    switch.apply(&[rule("actions=output:1", &[learn(|action| action.limit = 1)])]);
+    let both: Vec<Learning> =
+        [PACKET, OTHER].iter().flat_map(|packet| switch.translate(packet).learnings).collect();
+    assert_eq!(both.len(), 2);
+    switch.pipeline.learn(&both, Time::ZERO);
+    assert_eq!((switch.table(1).len(), switch.pipeline.learnings_refused()), (1, 1));
+}
+
+#[test]
+fn a_full_table_learns_nothing_and_counts_it() {
+    let switch = Switch::new(&["table=1,priority=3,actions=drop"]);
+    let mut settings = switch.pipeline.settings(BRIDGE).expect("the bridge is there");
+    settings.rules_max.insert(TableId::new(1).expect("a table"), 1);
+    switch.pipeline.set_settings(BRIDGE, settings).expect("the bridge is there");
+    switch.apply(&[rule("actions=output:1", &[learn(|_| {})])]);
+    let version = switch.pipeline.version();
+    switch.receive(PACKET, Time::ZERO);
+    assert_eq!((switch.table(1).len(), switch.pipeline.learnings_refused()), (1, 1));
+    assert_eq!(switch.pipeline.version(), version);
+}
+
+#[test]
+fn a_rule_that_is_gone_teaches_nothing_any_more() {
+    let switch = Switch::new(&[]);
+    let teacher = || rule("priority=9,actions=output:1", &[learn(|_| {})]);
+    switch.apply(&[teacher()]);
+    let learnings = switch.translate(PACKET).learnings;
+    // A controller removes it, and what it has taught, while a lesson is on its way.
+    switch.send(FlowModCommand::Delete, "").expect("legal");
+    assert!(switch.pipeline.learn(&learnings, Time::ZERO).deltas.is_empty());
+    // Another in its place is another rule.
+    switch.apply(&[teacher()]);
+    assert!(switch.pipeline.learn(&learnings, Time::ZERO).deltas.is_empty());
+    assert_eq!(switch.pipeline.learnings_refused(), 2);
+}
+
+#[test]
+fn what_the_last_owner_learned_goes_with_it() {
+    let switch = Switch::new(&[
+        "table=1,priority=3,cookie=5,actions=drop",
+        "table=1,priority=3,cookie=6,arp,actions=drop",
+    ]);
+    let owner = || learn(|action| action.delete_learned = true);
+    switch.apply(&[
+        rule("priority=1,actions=output:1", &[owner()]),
+        rule("priority=2,arp,actions=output:1", &[Action::Clone(Box::new([owner()]))]),
+    ]);
+    switch.receive(PACKET, Time::ZERO);
+    assert_eq!(switch.table(1).len(), 3);
+    switch.send(FlowModCommand::DeleteStrict, "priority=1").expect("legal");
+    assert_eq!(switch.table(1).len(), 3, "there is another owner");
+    // An owner in the place of an owner leaves nothing alone.
+    switch.apply(&[rule("priority=2,arp,actions=output:2", &[owner()])]);
+    assert_eq!(switch.table(1).len(), 3);
+    switch.send(FlowModCommand::Modify, "table=0,actions=drop").expect("legal");
+    assert_eq!(switch.table(1).len(), 1);
+}
+
+#[test]
+fn an_owner_that_expires_takes_what_it_taught_with_it() {
+    let switch = Switch::new(&[]);
+    let owner = learn(|action| (action.delete_learned, action.hard_timeout) = (true, 5));
+    switch.apply(&[rule("hard_timeout=5,actions=output:1", &[owner])]);
+    switch.receive(PACKET, Time::ZERO);
+    // Both at once: each goes once.
+    assert_eq!(switch.pipeline.expire(at(5)).deltas.iter().filter(is_rule).count(), 2);
+    assert!(switch.table(1).is_empty());
+}
+
+fn is_rule(delta: &&shunt_pipeline::Delta) -> bool {
+    matches!(delta, shunt_pipeline::Delta::Rule(_))
+}
+
+#[test]
+fn learned_rules_send_to_ports_and_to_nothing_else() {
+    let sent = |port: u128| {
+        let switch = Switch::new(&[]);
+        let output =
+            LearnSpec { source: LearnSource::Value(port), target: LearnTarget::Output, width: 16 };
+        switch.apply(&[rule("actions=drop", &[learn(|action| action.specs = Box::new([output]))])]);
+        switch.receive(PACKET, Time::ZERO);
+        let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
+        rules[1].instructions.apply.len()
+    };
+    let ports = [3, 0xfeff, 0xfff8, 0xfffb, 0xfffc, 0xfffe];
+    assert!(ports.into_iter().all(|port| sent(port) == 1));
+    let others = [0xff00, 0xfff9, 0xfffa, 0xfffd, 0xffff, 0x1_0001, 0xffff_fffe];
+    assert!(others.into_iter().all(|port| sent(port) == 0));
+}
+
+#[test]
+fn a_fin_lowers_the_timeouts_of_the_rule_that_says_so() {
+    let switch = Switch::new(&[]);
+    let fin = |idle, hard| Action::FinTimeout { idle, hard };
+    switch.apply(&[
+        rule("tcp,idle_timeout=100,actions=output:2", &[fin(10, 20)]),
+        rule("udp,idle_timeout=5,actions=output:2", &[fin(10, 0)]),
+    ]);
+    let timeouts = || {
+        let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
+        rules
+            .iter()
+            .map(|rule| (rule.idle_timeout_now().as_secs(), rule.hard_timeout_now().as_secs()))
+            .collect::<Vec<_>>()
+    };
+    switch.receive("in_port=1,udp", at(1));
+    let acknowledged = switch.receive("in_port=1,tcp,tcp_flags=ack", at(1));
+    assert_eq!(timeouts(), [(100, 0), (5, 0)]);
+    assert_eq!(acknowledged.mask.field(FieldId::TcpFlags), 0b101);
+    let reset = switch.receive("in_port=1,tcp,tcp_flags=rst", at(2));
+    assert_eq!(timeouts(), [(10, 20), (5, 0)]);
+    // Timeouts that were lowered count from where they did; cached hits lower too.
+    switch.pipeline.credit(&reset, 1, 60, at(9));
+    assert_eq!(switch.pipeline.expire(at(18)).deltas.len(), 1, "the other rule");
+    assert_eq!(switch.pipeline.expire(at(19)).deltas.len(), 1);
+}
+
+#[test]
+fn a_modified_rule_keeps_its_lowered_timeouts_and_one_in_its_place_does_not() {
+    let switch = Switch::new(&[]);
+    let own = || {
+        rule("tcp,idle_timeout=100,actions=output:2", &[Action::FinTimeout { idle: 3, hard: 0 }])
+    };
+    switch.apply(&[own()]);
+    switch.receive("in_port=1,tcp,tcp_flags=fin|ack", at(0));
+    switch.send(FlowModCommand::Modify, "tcp,actions=output:3").expect("legal");
+    let idle = || {
+        let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
+        rules[0].idle_timeout_now().as_secs()
+    };
+    assert_eq!(idle(), 3);
+    switch.apply(&[own()]);
+    assert_eq!(idle(), 100);
+    assert!(switch.pipeline.expire(at(50)).deltas.is_empty());
+}

@@ -1,0 +1,224 @@
+//! Meters: how much they let through, and where they stand in packets' ways.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::Duration,
+};
+
+use proptest::prelude::*;
+use shunt_flow::FieldId;
+use shunt_pipeline::{
+    Action, ControllerAction, GroupKind, MeterBand, MeterBandKind, MeterCommand, MeterConfig,
+    MeterId, MeterUnit, MeterVerdict, PacketInReason, Time, raise_drop_precedence,
+};
+
+use crate::{
+    build::{add_group, bucket, config, drop_band, group, meter, meter_mod, output, rule},
+    switch::Switch,
+};
+
+fn after(microseconds: u64) -> Time {
+    Time::ZERO.after(Duration::from_micros(microseconds))
+}
+
+fn remark_band(rate: u32, burst_size: u32, precedence: u8) -> MeterBand {
+    MeterBand { kind: MeterBandKind::DscpRemark { precedence }, rate, burst_size }
+}
+
+#[test]
+fn a_band_lets_its_burst_through_at_once_and_then_its_rate() {
+    let meter = meter(1, config(MeterUnit::Packets, vec![drop_band(3, 5)]));
+    let passed = |now| (0..100).filter(|_| meter.admit(now, 60) == MeterVerdict::Pass).count();
+    assert_eq!((passed(after(0)), passed(after(333_333)), passed(after(333_334))), (5, 0, 1));
+    assert_eq!(passed(after(1_400_000)), 3);
+    assert_eq!(passed(after(100_000_000)), 5, "what is full does not grow");
+}
+
+#[test]
+fn kilobits_are_a_thousand_bits_of_frames() {
+    let meter = meter(1, config(MeterUnit::Kilobits, vec![drop_band(8, 12)]));
+    let admit = |now, bytes| meter.admit(now, bytes) == MeterVerdict::Pass;
+    assert!(admit(after(0), 1000) && admit(after(0), 500) && !admit(after(0), 1));
+    assert!(!admit(after(59_000), 60) && admit(after(60_000), 60));
+}
+
+#[test]
+fn without_a_burst_a_band_takes_at_once_what_a_second_brings() {
+    let mut of_flag = config(MeterUnit::Packets, vec![drop_band(7, 2)]);
+    of_flag.burst = false;
+    for config in [of_flag, config(MeterUnit::Packets, vec![drop_band(7, 0)])] {
+        let meter = meter(1, config);
+        let passed = (0..100).filter(|_| meter.admit(Time::ZERO, 60) == MeterVerdict::Pass);
+        assert_eq!(passed.count(), 7);
+    }
+}
+
+#[test]
+fn of_several_exceeded_bands_the_one_with_the_highest_rate_acts_and_counts() {
+    let bands = vec![drop_band(1, 1), remark_band(2, 2, 1), drop_band(4, 3)];
+    let meter = meter(1, config(MeterUnit::Packets, bands));
+    let verdicts: Vec<_> = (0..4).map(|_| meter.admit(Time::ZERO, 100)).collect();
+    use MeterVerdict::{Drop, Pass, Remark};
+    assert_eq!(verdicts, [Pass, Drop, Remark(1), Drop]);
+    let acted: Vec<_> = meter.band_totals().iter().map(|band| (band.packets, band.bytes)).collect();
+    assert_eq!(acted, [(1, 100), (1, 100), (1, 100)]);
+    assert_eq!((meter.totals().packets, meter.totals().bytes), (4, 400));
+}
+
+#[test]
+fn threads_together_get_what_one_would_have_got() {
+    let meter = meter(1, config(MeterUnit::Packets, vec![drop_band(1000, 5000)]));
+    let passed = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for thread in 0..4 {
+            let (meter, passed) = (&meter, &passed);
+            scope.spawn(move || {
+                for packet in 0..10_000_u64 {
+                    // All clocks end at one second, none goes at the pace of another.
+                    let now = after(if packet == 9_999 { 1_000_000 } else { packet * 10 * thread });
+                    let is_passed = meter.admit(now, 60) == MeterVerdict::Pass;
+                    passed.fetch_add(is_passed.into(), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let mut passed = passed.into_inner();
+    while meter.admit(after(1_000_000), 60) == MeterVerdict::Pass {
+        passed += 1;
+    }
+    assert_eq!(passed, 6000);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Against a bucket of exact fractions: what a band lets through differs by a tick for each
+    /// packet at most.
+    #[test]
+    fn a_band_is_a_bucket_that_fills_at_its_rate(
+        rate in 1_u32..100_000_000,
+        burst in 1_u32..1_000_000,
+        arrivals in prop::collection::vec((0_u64..2_000_000, 60_usize..1600), 1..200),
+    ) {
+        let meter = meter(1, config(MeterUnit::Kilobits, vec![drop_band(rate, burst)]));
+        // In bits times a million: a nanosecond brings `rate` of them.
+        let full = i128::from(burst) * 1_000 * 1_000_000;
+        let (mut level, mut now, mut packets) = (full, 0_u64, 0_i128);
+        for (gap, bytes) in arrivals {
+            now += gap;
+            packets += 1;
+            level = full.min(level + i128::from(gap) * i128::from(rate));
+            let cost = i128::try_from(bytes).unwrap() * 8 * 1_000_000;
+            let slack = packets * i128::from(rate) / 32 + packets;
+            let verdict = meter.admit(Time::from_nanoseconds(now), bytes);
+            if (level - cost).abs() <= slack {
+                // Either is right, and what follows depends on it.
+                return Ok(());
+            }
+            prop_assert_eq!(verdict == MeterVerdict::Pass, level >= cost);
+            level -= if level >= cost { cost } else { 0 };
+        }
+    }
+
+    #[test]
+    fn no_meter_is_too_fast_or_too_slow_to_be_asked(
+        rate in any::<u32>(),
+        burst_size in any::<u32>(),
+        packets in any::<bool>(),
+        moments in prop::collection::vec((any::<u64>(), any::<u32>()), 1..8),
+    ) {
+        let unit = if packets { MeterUnit::Packets } else { MeterUnit::Kilobits };
+        let bands = [drop_band(rate, burst_size), remark_band(burst_size, rate, 255)].into();
+        let meter = meter(1, MeterConfig { unit, burst: true, stats: false, bands });
+        for (now, bytes) in moments {
+            meter.admit(Time::from_nanoseconds(now), bytes as usize);
+        }
+    }
+}
+
+#[test]
+fn only_assured_forwarding_has_a_drop_precedence_to_raise() {
+    let raised = |dscp, levels| raise_drop_precedence(dscp, levels);
+    assert_eq!((raised(10, 1), raised(10, 2), raised(10, 9), raised(38, 1)), (12, 14, 14, 38));
+    assert_eq!((raised(26, 0), raised(26, 1), raised(34, 1)), (26, 28, 36));
+    for other in [0, 8, 16, 11, 46, 40, 42, 48, 63] {
+        assert_eq!(raised(other, 1), other);
+    }
+}
+
+fn metered(actions: Vec<Action>) -> Switch {
+    let switch = Switch::new(&[]);
+    let add = meter_mod(MeterCommand::Add, 1, vec![drop_band(1, 0)]);
+    switch.make([add, rule("tcp", actions).into()]);
+    switch
+}
+
+fn pass() -> Action {
+    Action::Meter(MeterId::new(1))
+}
+
+fn set_ttl(ttl: u8) -> Action {
+    Action::SetField { field: FieldId::NwTtl, value: ttl.into(), mask: 0xff }
+}
+
+#[test]
+fn a_rule_passes_its_meter_before_its_actions() {
+    let switch = metered(vec![output(2), pass(), output(3)]);
+    assert_eq!(switch.run("tcp"), "2 meter(1) 3");
+    let mut instructed = rule("udp", vec![output(2)]);
+    instructed.instructions.meter = Some(MeterId::new(1));
+    switch.make([instructed.into()]);
+    assert_eq!(switch.run("udp"), "meter(1) 2");
+}
+
+#[test]
+fn a_meter_ends_only_the_copy_that_it_stands_in() {
+    let clone = Action::Clone([set_ttl(9), pass(), output(2)].into());
+    let switch = metered(vec![clone, output(3)]);
+    assert_eq!(switch.run("tcp,nw_ttl=64"), "copy(set(nw_ttl=9) meter(1) 2) 3");
+    let resubmit = Action::Resubmit { port: None, table: shunt_pipeline::TableId::new(1) };
+    switch.make([
+        add_group(1, GroupKind::All, vec![bucket(vec![resubmit]), bucket(vec![output(3)])]),
+        rule("table=1", vec![pass(), output(2)]).into(),
+        rule("udp", vec![group(1)]).into(),
+    ]);
+    assert_eq!(switch.run("udp"), "copy(meter(1) 2) 3");
+}
+
+#[test]
+fn a_dscp_that_a_clone_writes_behind_a_remark_is_left_to_a_copy() {
+    let dscp = Action::SetField { field: FieldId::IpDscp, value: 0, mask: 0x3f };
+    let clone = Action::Clone([dscp, set_ttl(9), output(2)].into());
+    let switch = metered(vec![pass(), clone, output(3)]);
+    assert_eq!(switch.run("tcp,nw_ttl=64"), "meter(1) set(nw_ttl=9) 2 set(nw_ttl=40) 3");
+    switch.make([meter_mod(MeterCommand::Modify, 1, vec![remark_band(1, 0, 1)])]);
+    assert_eq!(switch.run("tcp,nw_ttl=64"), "meter(1) copy(set(nw_ttl=9) 2) 3");
+}
+
+#[test]
+fn copies_nest_as_deep_as_the_datapath_takes_them() {
+    let nested = |depth| {
+        let inner = vec![pass(), output(2)];
+        (0..depth).fold(inner, |list, _| vec![Action::Clone(list.into()), pass()])
+    };
+    assert!(metered(nested(64)).run("tcp").starts_with("copy("));
+    let bound = "resubmits and patch ports are nested deeper than 64";
+    assert_eq!(metered(nested(65)).run("tcp"), bound);
+}
+
+#[test]
+fn a_meter_of_packet_ins_ends_no_packet() {
+    let controller = Action::Controller(Box::new(ControllerAction {
+        meter: Some(MeterId::new(1)),
+        pause: false,
+        max_len: 0xffff,
+        controller_id: 0,
+        reason: PacketInReason::Action,
+        userdata: Box::new([]),
+    }));
+    let switch = metered(vec![controller, output(2)]);
+    assert!(switch.run("tcp").starts_with("copy(meter(1) punt("));
+    switch.make([meter_mod(MeterCommand::Delete, 1, vec![])]);
+    assert!(switch.run("tcp").starts_with("punt("), "without a meter they are not limited");
+}

@@ -1,0 +1,239 @@
+//! NORMAL: learning, flooding, VLANs.
+
+use std::time::Duration;
+
+use shunt_flow::{FieldId, PortNo, layout::word};
+use shunt_pipeline::{
+    Action, BridgeSettings, Object, PortVlans, Refresh, Time, Traversal, VlanMode,
+};
+
+use crate::switch::{BRIDGE, Switch, describe, key, ports};
+
+const A_TO_B: &str = "in_port=1,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:0b";
+const B_TO_A: &str = "in_port=2,dl_src=02:00:00:00:00:0b,dl_dst=02:00:00:00:00:0a";
+
+/// A learning switch whose ports 1 to 4 have these VLANs.
+fn switch(vlans: [PortVlans; 4]) -> Switch {
+    let switch = Switch::of_actions(&[Action::Output { port: PortNo::NORMAL, max_len: 0 }]);
+    let mut all = ports();
+    all.iter_mut().zip(vlans).for_each(|(port, vlans)| port.vlans = vlans);
+    switch.set_ports(all);
+    switch
+}
+
+fn plain() -> Switch {
+    switch([(); 4].map(|()| PortVlans::default()))
+}
+
+fn mode(mode: VlanMode) -> PortVlans {
+    PortVlans { mode, trunks: None }
+}
+
+fn at(second: u64) -> Time {
+    Time::ZERO.after(Duration::from_secs(second))
+}
+
+/// Sends a packet, and lets the switch learn what it teaches.
+fn send(switch: &Switch, packet: &str, second: u64) -> String {
+    let mut key = key(packet);
+    let tags = &mut key.words_mut()[usize::from(word::VLAN)];
+    if *tags != 0 {
+        *tags |= 0x8100 << 48;
+    }
+    let traversal = switch.pipeline.translate_newest(&key);
+    switch.pipeline.learn(&traversal.learnings, at(second));
+    switch.pipeline.credit(&traversal, 1, 60, at(second));
+    describe(&traversal.actions)
+}
+
+fn known(switch: &Switch) -> Vec<(u16, u8, u32)> {
+    let macs = switch.pipeline.macs(BRIDGE);
+    macs.iter().map(|entry| (entry.vlan, entry.mac[5], entry.port.number())).collect()
+}
+
+fn tagged(packet: &str, tci: u64) -> String {
+    format!("{packet},vlan_tci={tci:#x}")
+}
+
+#[test]
+fn a_packet_to_an_unknown_address_is_flooded_and_its_source_learned() {
+    let switch = plain();
+    assert_eq!(send(&switch, A_TO_B, 1), "2 3 4 100");
+    assert_eq!(known(&switch), [(0, 0x0a, 1)]);
+    assert_eq!(send(&switch, B_TO_A, 2), "1");
+    assert_eq!(send(&switch, A_TO_B, 3), "2");
+}
+
+#[test]
+fn a_packet_that_teaches_fares_as_before_and_the_next_teaches_nothing() {
+    let switch = plain();
+    let first = switch.translate(A_TO_B);
+    assert_eq!(first.learnings.len(), 1);
+    switch.pipeline.learn(&first.learnings, at(1));
+    let second = switch.translate(A_TO_B);
+    assert!(second.learnings.is_empty() && matches!(*second.refreshes, [Refresh::Mac(_)]));
+    assert_eq!(describe(&first.actions), describe(&second.actions));
+}
+
+#[test]
+fn an_address_moves_to_the_port_where_it_was_seen_last() {
+    let switch = plain();
+    send(&switch, A_TO_B, 1);
+    send(&switch, &A_TO_B.replace("in_port=1", "in_port=3"), 2);
+    assert_eq!(known(&switch), [(0, 0x0a, 3)]);
+    assert_eq!(send(&switch, B_TO_A, 3), "3");
+}
+
+#[test]
+fn a_packet_to_its_own_port_goes_nowhere() {
+    let switch = plain();
+    send(&switch, A_TO_B, 1);
+    assert_eq!(send(&switch, &B_TO_A.replace("in_port=2", "in_port=1"), 2), "");
+}
+
+#[test]
+fn group_addresses_are_flooded_and_never_learned() {
+    let switch = plain();
+    let to_all = "in_port=1,dl_src=02:00:00:00:00:0a,dl_dst=ff:ff:ff:ff:ff:ff";
+    assert_eq!(send(&switch, to_all, 1), "2 3 4 100");
+    assert_eq!(
+        send(&switch, "in_port=2,dl_src=03:00:00:00:00:0c,dl_dst=02:00:00:00:00:0a", 2),
+        "1"
+    );
+    assert_eq!(known(&switch), [(0, 0x0a, 1)]);
+}
+
+#[test]
+fn frames_to_reserved_addresses_of_bridges_go_nowhere() {
+    let switch = plain();
+    for address in ["01:80:c2:00:00:00", "01:80:c2:00:00:0e", "01:00:0c:cc:cc:cc"] {
+        let packet = format!("in_port=1,dl_src=02:00:00:00:00:0a,dl_dst={address}");
+        assert_eq!(send(&switch, &packet, 1), "");
+    }
+    assert!(known(&switch).is_empty());
+    let packet = "in_port=1,dl_src=02:00:00:00:00:0a,dl_dst=01:80:c2:00:00:10";
+    assert_eq!(send(&switch, packet, 1), "2 3 4 100");
+}
+
+#[test]
+fn an_access_port_adds_and_takes_away_the_tag_of_its_vlan() {
+    let access = || mode(VlanMode::Access(5));
+    let other = mode(VlanMode::Access(6));
+    let switch = switch([access(), PortVlans::default(), access(), other]);
+    assert_eq!(send(&switch, A_TO_B, 1), "push(8100,1005) 2 pop 3 push(8100,1005) 100");
+    assert_eq!(known(&switch), [(5, 0x0a, 1)]);
+    assert_eq!(send(&switch, &tagged(B_TO_A, 0x1005), 2), "pop 1");
+    assert_eq!(send(&switch, &tagged(B_TO_A, 0x1006), 2), "pop 4 push(8100,1006) 100");
+}
+
+#[test]
+fn an_access_port_drops_tagged_frames() {
+    let switch = switch([5, 5, 5, 5].map(|vlan| mode(VlanMode::Access(vlan))));
+    assert_eq!(send(&switch, &tagged(A_TO_B, 0x1005), 1), "");
+    assert!(known(&switch).is_empty());
+}
+
+#[test]
+fn a_trunk_takes_and_gets_only_the_vlans_that_it_carries() {
+    let trunk = |vlan| PortVlans { mode: VlanMode::Trunk, trunks: Some([vlan].into()) };
+    let switch = switch([trunk(5), trunk(5), trunk(6), PortVlans::default()]);
+    assert_eq!(send(&switch, &tagged(A_TO_B, 0x1005), 1), "2 4 100");
+    assert_eq!(send(&switch, &tagged(A_TO_B, 0x1006), 1), "");
+    assert_eq!(send(&switch, A_TO_B, 1), "");
+}
+
+#[test]
+fn a_native_vlan_goes_without_a_tag_where_the_port_says_so() {
+    let native = [VlanMode::NativeUntagged(5), VlanMode::NativeTagged(5)].map(mode);
+    let [untagged, tagged_too] = native;
+    let switch = switch([untagged.clone(), untagged, tagged_too, mode(VlanMode::Access(5))]);
+    let actions = send(&switch, A_TO_B, 1);
+    assert_eq!(actions, "2 push(8100,1005) 3 pop 4 push(8100,1005) 100");
+}
+
+#[test]
+fn a_priority_stays_but_not_on_an_access_port() {
+    let switch = switch([
+        mode(VlanMode::Access(5)),
+        PortVlans::default(),
+        mode(VlanMode::Access(5)),
+        mode(VlanMode::Access(6)),
+    ]);
+    let out = send(&switch, &tagged(A_TO_B, 0x7000), 1);
+    assert_eq!(out, "set(vlan_tci=5) 2 pop 3 push(8100,7005) 100");
+}
+
+#[test]
+fn ports_that_are_not_flooded_still_get_what_is_for_them() {
+    let switch = plain();
+    let config = shunt_pipeline::PortConfig { no_flood: true, ..Default::default() };
+    switch.configure(2, config);
+    assert_eq!(send(&switch, A_TO_B, 1), "3 4 100");
+    send(&switch, B_TO_A, 2);
+    assert_eq!(send(&switch, A_TO_B, 3), "2");
+}
+
+#[test]
+fn what_a_controller_sends_is_flooded_to_all_and_teaches_nothing() {
+    let switch = plain();
+    let mut packet = key(A_TO_B);
+    packet.set_in_port(PortNo::CONTROLLER);
+    let normal = [Action::Output { port: PortNo::NORMAL, max_len: 0 }];
+    let traversal = switch.pipeline.translate_actions_newest(&packet, &normal);
+    assert_eq!(describe(&traversal.actions), "1! 2! 3! 4! 100!");
+    assert!(traversal.learnings.is_empty());
+}
+
+#[test]
+fn an_address_is_forgotten_when_it_ages_unless_a_hit_came_in_time() {
+    let switch = plain();
+    send(&switch, A_TO_B, 0);
+    send(&switch, B_TO_A, 0);
+    send(&switch, A_TO_B, 200);
+    let change = switch.pipeline.expire(at(300));
+    assert_eq!(known(&switch), [(0, 0x0a, 1)]);
+    assert_eq!(change.deltas.len(), 1, "{:?}", change.deltas);
+    assert!(switch.pipeline.expire(at(499)).deltas.is_empty());
+    switch.pipeline.expire(at(500));
+    assert!(known(&switch).is_empty());
+}
+
+#[test]
+fn the_addresses_of_a_port_go_with_it() {
+    let switch = plain();
+    send(&switch, A_TO_B, 0);
+    switch.set_ports(ports().into_iter().filter(|port| port.number != PortNo::new(1)).collect());
+    assert!(known(&switch).is_empty());
+}
+
+#[test]
+fn a_full_table_learns_all_the_same_and_forgets_the_oldest() {
+    let switch = plain();
+    let settings = BridgeSettings { macs_max: 1, ..BridgeSettings::default() };
+    switch.pipeline.set_settings(BRIDGE, settings).expect("the bridge is there");
+    send(&switch, A_TO_B, 1);
+    send(&switch, B_TO_A, 2);
+    assert_eq!(known(&switch), [(0, 0x0b, 2)]);
+}
+
+#[test]
+fn a_flush_forgets_all_and_tells_whose_entries_go() {
+    let switch = plain();
+    send(&switch, A_TO_B, 1);
+    assert_eq!(switch.pipeline.flush_macs(BRIDGE).deltas.len(), 1);
+    assert!(known(&switch).is_empty());
+}
+
+#[test]
+fn addresses_vlan_and_ingress_decide_and_both_addresses_are_read() {
+    let switch = plain();
+    let Traversal { mask, reads, .. } = switch.translate(A_TO_B);
+    for field in [FieldId::EthSrc, FieldId::EthDst, FieldId::VlanTci, FieldId::InPort] {
+        let whole = u128::MAX >> (128 - field.width());
+        assert_eq!(mask.field(field), whole, "{field:?}");
+    }
+    assert_eq!(mask.field(FieldId::Ipv4Src), 0);
+    for last in [0x0a, 0x0b] {
+        assert!(reads.contains(&Object::Mac(BRIDGE, 0, [2, 0, 0, 0, 0, last])), "{reads:?}");
+    }
+}

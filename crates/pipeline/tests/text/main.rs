@@ -1,0 +1,13 @@
+//! Text as `ovs-ofctl` reads and prints it, against recordings of Open vSwitch 3.1 and of OVN.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics has failed")]
+
+mod groups;
+mod ovn;
+mod rules;
+
+/// A list of recorded texts.
+fn recorded(data: &str, list: &str) -> Vec<serde_json::Value> {
+    let data: serde_json::Value = serde_json::from_str(data).unwrap();
+    data[list].as_array().unwrap().clone()
+}
