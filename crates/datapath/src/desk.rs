@@ -15,7 +15,12 @@ use rtrb::Consumer;
 use shunt_classifier::Version;
 use shunt_pipeline::{Change, Delta, EntryId, Evictor, InstallNo, Installed, OwnerId};
 
-use crate::{link::Link, mailbox::Advance, owner::Report, sleep::Waker};
+use crate::{
+    link::Link,
+    mailbox::Advance,
+    owner::{LessonNo, Report},
+    sleep::Waker,
+};
 
 /// The desk's end of what joins it with one owner.
 #[derive(Debug)]
@@ -30,7 +35,7 @@ pub struct EvictionDesk {
     evictor: Box<dyn Evictor>,
     version: Version,
     owners: Vec<Lane>,
-    changes: mpsc::Receiver<Change>,
+    changes: mpsc::Receiver<Learned>,
     waker: Arc<Waker>,
     totals: DeskTotals,
 }
@@ -38,8 +43,17 @@ pub struct EvictionDesk {
 /// Where control hands in changes.
 #[derive(Clone, Debug)]
 pub struct ChangeSender {
-    changes: mpsc::SyncSender<Change>,
+    changes: mpsc::SyncSender<Learned>,
     waker: Arc<Waker>,
+}
+
+/// A change, and the lessons that its version and those before it have learned.
+#[derive(Clone, Debug)]
+pub struct Learned {
+    /// The change; if all was known, of nothing, with the newest version there is.
+    pub change: Change,
+    /// The last lesson of each owner that is answered by it.
+    pub lessons: Vec<(OwnerId, LessonNo)>,
 }
 
 /// What a desk has done so far.
@@ -64,6 +78,8 @@ struct Lane {
     seq: InstallNo,
     /// Evictions of the change at hand.
     evictions: Vec<EntryId>,
+    /// The last lesson that the engine's version has learned (rule 9).
+    learned: LessonNo,
 }
 
 /// Changes that may wait for the desk; what comes then is refused, and control waits.
@@ -91,7 +107,8 @@ impl EvictionDesk {
         waker: Arc<Waker>,
     ) -> (Self, ChangeSender) {
         let (sender, changes) = mpsc::sync_channel(CHANGES_MAX);
-        let lane = |ends| Lane { ends, seq: InstallNo(0), evictions: Vec::new() };
+        let lane =
+            |ends| Lane { ends, seq: InstallNo(0), evictions: Vec::new(), learned: LessonNo(0) };
         let owners = owners.into_iter().map(lane).collect();
         let sender = ChangeSender { changes: sender, waker: Arc::clone(&waker) };
         let totals = DeskTotals::default();
@@ -104,17 +121,21 @@ impl EvictionDesk {
         // Changes that wait together are applied together: an engine's pass over its entries, and
         // an advance of every owner, are paid once for all of them.
         let (mut newest, mut deltas) = (self.version, Vec::new());
+        let mut lessons = Vec::new();
         let mut worked = false;
         for _ in 0..CHANGES_PER_TURN {
-            let Ok(change) = self.changes.try_recv() else { break };
-            newest = newest.max(change.version);
-            deltas.extend(change.deltas);
+            let Ok(learned) = self.changes.try_recv() else { break };
+            newest = newest.max(learned.change.version);
+            deltas.extend(learned.change.deltas);
+            lessons.extend(learned.lessons);
             worked = true;
         }
         // What changed nothing has no version of its own.
         if newest > self.version {
             self.take_in();
-            self.apply(newest, &deltas);
+            self.apply_learned(newest, &deltas, &lessons);
+        } else {
+            self.answer_lessons(&lessons);
         }
         self.take_in() > 0 || worked
     }
@@ -156,14 +177,26 @@ impl EvictionDesk {
 
     /// Applies one change to the engine and tells every owner.
     pub fn apply(&mut self, version: Version, deltas: &[Delta]) {
+        self.apply_learned(version, deltas, &[]);
+    }
+
+    /// As [`Self::apply`], of a version that has learned these lessons.
+    pub fn apply_learned(
+        &mut self,
+        version: Version,
+        deltas: &[Delta],
+        lessons: &[(OwnerId, LessonNo)],
+    ) {
+        self.note_lessons(lessons);
         debug_assert!(self.version < version, "versions only grow");
+        self.owners.retain(|lane| !lane.ends.link.is_retired());
         let evictions = self.evictor.apply(deltas, version);
         self.version = version;
         self.totals.changes += 1;
         self.totals.evicted += evictions.len() as u64;
         for entry in evictions {
+            // The engine may still watch entries of an owner that is gone: they went with it.
             let lane = self.owners.iter_mut().find(|lane| lane.ends.owner == entry.owner);
-            debug_assert!(lane.is_some(), "the engine knows only entries of these owners");
             if let Some(lane) = lane {
                 lane.evictions.push(entry);
             }
@@ -171,16 +204,42 @@ impl EvictionDesk {
         for lane in &mut self.owners {
             let evictions = std::mem::take(&mut lane.evictions);
             let evictions = if evictions.is_empty() { Vec::new() } else { vec![evictions] };
-            lane.ends.link.mailbox().post(Advance { version, evictions, seq: lane.seq });
+            let advance = Advance { version, evictions, seq: lane.seq, learned: lane.learned };
+            lane.ends.link.mailbox().post(advance);
             lane.ends.link.waker().wake();
         }
     }
 
+    /// Tells owners that the engine's version has these lessons: they changed nothing.
+    ///
+    /// Such an advance drops nothing, whatever was installed meanwhile.
+    pub fn answer_lessons(&mut self, lessons: &[(OwnerId, LessonNo)]) {
+        self.note_lessons(lessons);
+        let version = self.version;
+        for lane in &self.owners {
+            if lessons.iter().any(|(owner, _)| *owner == lane.ends.owner) {
+                let (evictions, seq) = (Vec::new(), InstallNo(u64::MAX));
+                let advance = Advance { version, evictions, seq, learned: lane.learned };
+                lane.ends.link.mailbox().post(advance);
+                lane.ends.link.waker().wake();
+            }
+        }
+    }
+
+    fn note_lessons(&mut self, lessons: &[(OwnerId, LessonNo)]) {
+        for (owner, lesson) in lessons {
+            for lane in self.owners.iter_mut().filter(|lane| lane.ends.owner == *owner) {
+                lane.learned = lane.learned.max(*lesson);
+            }
+        }
+    }
+
     /// The version that every owner has answered: no owner can hit what an older one made stale.
+    /// One that is gone holds up nobody.
     #[must_use]
     pub fn answered(&self) -> Version {
         let answers = self.owners.iter().map(|lane| lane.ends.link.answered());
-        answers.min().unwrap_or(self.version)
+        answers.min().map_or(self.version, |least| least.min(self.version))
     }
 
     /// The engine's version.
@@ -209,17 +268,28 @@ impl EvictionDesk {
 }
 
 impl ChangeSender {
-    /// Hands in a change. Versions must grow from change to change.
+    /// Hands in a change. Versions must grow from change to change. A desk that is gone takes any
+    /// number: nobody is left who would meet what they replace.
     ///
     /// # Errors
     ///
-    /// Gives the change back when [`CHANGES_MAX`] are waiting, or the desk is gone.
+    /// Gives the change back when [`CHANGES_MAX`] are waiting.
     pub fn send(&self, change: Change) -> Result<(), Change> {
-        let sent = self.changes.try_send(change);
+        self.send_learned(Learned { change, lessons: Vec::new() }).map_err(|back| back.change)
+    }
+
+    /// Hands in a change that answers lessons, also one of nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::send`].
+    pub fn send_learned(&self, learned: Learned) -> Result<(), Learned> {
+        let sent = self.changes.try_send(learned);
         self.waker.wake();
-        sent.map_err(|refused| match refused {
-            TrySendError::Full(change) | TrySendError::Disconnected(change) => change,
-        })
+        match sent {
+            Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
+            Err(TrySendError::Full(learned)) => Err(learned),
+        }
     }
 }
 

@@ -4,6 +4,9 @@
 //! itself, those before it take copies, header changes after it concern nobody. So a packet with
 //! one output, which is nearly every packet, is moved and never copied.
 //!
+//! A recirculation stops the list: what is left of it waits under the packet that goes on first, so
+//! that copies leave in the order of the actions however deep they are recirculated.
+//!
 //! Outputs collect in a batch per port; a full batch is sent at once, the rest at the end of the
 //! turn. What a port cannot do itself (checksums, segments) is done as a packet enters its batch.
 
@@ -11,16 +14,17 @@ use std::{iter, sync::Arc};
 
 use rtrb::Producer;
 use shunt_flow::{
-    FlowKey, Layers, Match,
+    FieldId, FlowKey, Layers, PortNo,
     layout::word,
-    rewrite::{self, ChecksumState},
+    rewrite::{self, ChecksumState, MplsHeader},
 };
-use shunt_pipeline::{DatapathAction, DatapathPort, PacketIn, Punt};
+use shunt_pipeline::{Continuation, DatapathAction, DatapathPort, PacketIn, Punt, Time};
 
 use crate::{
     BURST, DropReason, Packet, Pool, TxQueue,
     capture::Taps,
     command::DATAPATH_PORT_MAX,
+    meter,
     metrics::{PortTraffic, ThreadCounters},
     offload::{self, Unsendable},
     port::Capabilities,
@@ -33,8 +37,10 @@ pub(crate) struct Outputs {
     /// Place in `ports` by number of the port; [`ABSENT`] where there is none.
     places: Vec<u32>,
     packet_ins: Producer<PacketIn>,
-    /// Packets to be parsed and looked up again.
-    pub(crate) again: Vec<Again>,
+    /// What is left to do with packets that are recirculated, the next at the end.
+    pub(crate) left: Vec<Left>,
+    /// The time of this turn.
+    pub(crate) now: Time,
     pub(crate) tally: Tally,
     pub(crate) taps: Taps,
 }
@@ -65,18 +71,25 @@ pub(crate) struct Parsed<'a> {
     pub(crate) key: &'a mut FlowKey,
     /// Where its headers lie.
     pub(crate) layers: Layers,
-    /// How often it was recirculated.
-    pub(crate) depth: u8,
 }
 
-/// A packet to be parsed and looked up again.
-pub(crate) struct Again {
-    pub(crate) packet: Packet,
-    /// Bridge and ingress port, and the hidden state that it goes on with.
-    pub(crate) bridge: u64,
-    pub(crate) in_port: u64,
-    pub(crate) hidden: Match,
-    pub(crate) depth: u8,
+/// Something left to do with a packet after a recirculation.
+pub(crate) enum Left {
+    /// Parse it again, look it up and go on.
+    Again {
+        packet: Packet,
+        /// The ingress port that it was looked up with before.
+        in_port: PortNo,
+        continuation: Arc<Continuation>,
+    },
+    /// The rest of a list of actions.
+    Rest {
+        packet: Packet,
+        actions: Arc<[DatapathAction]>,
+        next: usize,
+        key: Box<FlowKey>,
+        layers: Layers,
+    },
 }
 
 /// The ends of packets, counted in plain words and published once a turn.
@@ -103,7 +116,8 @@ impl Outputs {
             ports: Vec::new(),
             places: Vec::new(),
             packet_ins,
-            again: Vec::new(),
+            left: Vec::new(),
+            now: Time::ZERO,
             tally: Tally::new(),
             taps: Taps::new(),
         }
@@ -180,60 +194,118 @@ impl Outputs {
     pub(crate) fn execute(
         &mut self,
         pool: &mut Pool,
-        mut packet: Packet,
-        actions: &[DatapathAction],
-        mut parsed: Parsed<'_>,
+        packet: Packet,
+        actions: &Arc<[DatapathAction]>,
+        parsed: Parsed<'_>,
     ) {
         let ingress = packet.ingress;
-        let Some(last) = actions.iter().rposition(|action| emits(action, ingress)) else {
-            let hairpin =
-                actions.iter().any(|action| matches!(action, DatapathAction::Output { .. }));
-            let reason = if hairpin { DropReason::Hairpin } else { DropReason::Policy };
+        if !actions.iter().any(|action| emits(action, ingress)) {
+            let is_output =
+                |action: &DatapathAction| matches!(action, DatapathAction::Output { .. });
+            let reason = if !meter::count(actions, self.now, packet.wire_len()) {
+                DropReason::Metered
+            } else if actions.iter().any(is_output) {
+                DropReason::Hairpin
+            } else {
+                DropReason::Policy
+            };
             return self.drop(pool, packet, reason);
-        };
-        self.tally.forwarded += u64::from(parsed.depth == 0);
-        for action in &actions[..last] {
-            if emits(action, ingress) {
-                match pool.copy(&packet, max_len(action)) {
-                    Some(copy) => {
-                        self.tally.copied += 1;
-                        self.emit(pool, copy, action, &parsed);
-                    }
-                    None => self.tally.drop_copy(DropReason::NoBuffer),
+        }
+        let was_recirculated = parsed.key.field(FieldId::RecircId) != 0;
+        let has_emitted = self.execute_rest(pool, packet, (actions, 0), parsed);
+        self.tally.forwarded += u64::from(has_emitted && !was_recirculated);
+    }
+
+    /// Does to a packet what is left of a list of actions; there is one among them that emits.
+    /// Answers whether something was emitted before a meter ended it.
+    pub(crate) fn execute_rest(
+        &mut self,
+        pool: &mut Pool,
+        mut packet: Packet,
+        (actions, next): (&Arc<[DatapathAction]>, usize),
+        mut parsed: Parsed<'_>,
+    ) -> bool {
+        let ingress = packet.ingress;
+        let mut has_emitted = false;
+        let last = actions.iter().rposition(|action| emits(action, ingress)).unwrap_or(next);
+        for (index, action) in actions.iter().enumerate().take(last).skip(next) {
+            if let DatapathAction::Meter(meter) = action {
+                if !meter::pass(&mut packet, meter, &mut parsed, self.now) {
+                    self.drop(pool, packet, DropReason::Metered);
+                    return has_emitted;
                 }
+            } else if emits(action, ingress) {
+                let Some(copy) = pool.copy(&packet, max_len(action)) else {
+                    self.tally.drop_copy(DropReason::NoBuffer);
+                    continue;
+                };
+                self.tally.copied += 1;
+                if is_cut(action) {
+                    let key = Box::new(parsed.key.clone());
+                    let (actions, layers) = (Arc::clone(actions), parsed.layers);
+                    self.left.push(Left::Rest { packet, actions, next: index + 1, key, layers });
+                    self.emit(pool, copy, action, &parsed);
+                    return true;
+                }
+                has_emitted |= self.emit(pool, copy, action, &parsed);
             } else if !change(&mut packet, action, &mut parsed) {
-                return self.drop(pool, packet, DropReason::Malformed);
+                self.drop(pool, packet, DropReason::Malformed);
+                return has_emitted;
             }
         }
+        // What follows sends nothing, but meters count the packet all the same.
+        meter::count(&actions[last + 1..], self.now, packet.wire_len());
         if let Some(length) = max_len(&actions[last]) {
             packet.truncate(length);
         }
-        self.emit(pool, packet, &actions[last], &parsed);
+        self.emit(pool, packet, &actions[last], &parsed) | has_emitted
     }
 
-    /// Hands a packet to where an action sends it.
+    /// Hands a packet to where an action sends it; false if a meter ended it on the way.
     fn emit(
         &mut self,
         pool: &mut Pool,
         packet: Packet,
         action: &DatapathAction,
         parsed: &Parsed<'_>,
-    ) {
+    ) -> bool {
         match action {
             DatapathAction::Output { port, .. } => self.output(pool, *port, packet),
             DatapathAction::OutputIngress { .. } => self.output(pool, packet.ingress, packet),
             DatapathAction::Punt(punt) => self.punt(pool, packet, punt),
-            DatapathAction::Recirculate(hidden) => self.again.push(Again {
-                packet,
-                bridge: parsed.key.bridge(),
-                in_port: parsed.key.words()[usize::from(word::IN_PORT)],
-                hidden: hidden.clone(),
-                depth: parsed.depth + 1,
-            }),
-            DatapathAction::SetHeader(_)
+            DatapathAction::Recirculate(continuation) => {
+                self.recirculate(packet, continuation, parsed);
+            }
+            DatapathAction::CheckLength { length, larger, other } => {
+                let is_larger = packet.wire_len() > usize::from(*length);
+                self.recirculate(packet, if is_larger { larger } else { other }, parsed);
+            }
+            DatapathAction::Copy(inner) => {
+                let parsed = Parsed { key: &mut parsed.key.clone(), layers: parsed.layers };
+                return self.execute_rest(pool, packet, (inner, 0), parsed);
+            }
+            DatapathAction::Meter(_)
+            | DatapathAction::SetHeader(_)
             | DatapathAction::PushVlan { .. }
-            | DatapathAction::PopVlan => self.drop(pool, packet, DropReason::Malformed),
+            | DatapathAction::PopVlan
+            | DatapathAction::PushMpls { .. }
+            | DatapathAction::PopMpls { .. } => self.drop(pool, packet, DropReason::Malformed),
         }
+        true
+    }
+
+    /// Lets a packet go on as a continuation says.
+    fn recirculate(
+        &mut self,
+        mut packet: Packet,
+        continuation: &Arc<Continuation>,
+        parsed: &Parsed<'_>,
+    ) {
+        if let (Some(copy), Some(payload)) = (continuation.ttl_copy(), parsed.layers.payload()) {
+            rewrite::copy_ttl(packet.frame_mut(), payload, copy);
+        }
+        let (in_port, continuation) = (parsed.key.in_port(), Arc::clone(continuation));
+        self.left.push(Left::Again { packet, in_port, continuation });
     }
 
     fn output(&mut self, pool: &mut Pool, port: DatapathPort, packet: Packet) {
@@ -372,7 +444,7 @@ impl Tally {
     }
 }
 
-/// Whether an action hands a packet on, rather than changing it or doing nothing.
+/// Whether an action hands a packet on, rather than changing it, counting it or doing nothing.
 fn emits(action: &DatapathAction, ingress: DatapathPort) -> bool {
     match action {
         DatapathAction::Output { port, unless_ingress, .. } => {
@@ -380,11 +452,26 @@ fn emits(action: &DatapathAction, ingress: DatapathPort) -> bool {
         }
         DatapathAction::OutputIngress { .. }
         | DatapathAction::Punt(_)
-        | DatapathAction::Recirculate(_) => true,
-        DatapathAction::SetHeader(_)
+        | DatapathAction::Recirculate(_)
+        | DatapathAction::CheckLength { .. } => true,
+        DatapathAction::Copy(inner) => inner.iter().any(|action| emits(action, ingress)),
+        DatapathAction::Meter(_)
+        | DatapathAction::SetHeader(_)
         | DatapathAction::PushVlan { .. }
-        | DatapathAction::PopVlan => false,
+        | DatapathAction::PopVlan
+        | DatapathAction::PushMpls { .. }
+        | DatapathAction::PopMpls { .. } => false,
     }
+}
+
+/// Whether the transport checksum of a packet still lacks the payload.
+pub(crate) const fn checksum_state(packet: &Packet) -> ChecksumState {
+    if packet.offload.needs_checksum { ChecksumState::Partial } else { ChecksumState::Complete }
+}
+
+/// Whether a packet is looked up again.
+const fn is_cut(action: &DatapathAction) -> bool {
+    matches!(action, DatapathAction::Recirculate(_) | DatapathAction::CheckLength { .. })
 }
 
 /// The length that an action cuts its packet to.
@@ -401,11 +488,7 @@ const fn max_len(action: &DatapathAction) -> Option<usize> {
 fn change(packet: &mut Packet, action: &DatapathAction, parsed: &mut Parsed<'_>) -> bool {
     match action {
         DatapathAction::SetHeader(set) => {
-            let checksum = if packet.offload.needs_checksum {
-                ChecksumState::Partial
-            } else {
-                ChecksumState::Complete
-            };
+            let checksum = checksum_state(packet);
             let layers = &parsed.layers;
             rewrite::set_header(packet.frame_mut(), layers, parsed.key, set, checksum);
             true
@@ -418,6 +501,29 @@ fn change(packet: &mut Packet, action: &DatapathAction, parsed: &mut Parsed<'_>)
             parsed.layers = parsed.layers.shifted(VLAN_TAG_SHIFT);
             let vlan = &mut parsed.key.words_mut()[usize::from(word::VLAN)];
             *vlan = u64::from(*tpid) << 48 | u64::from(*tci) << 32 | *vlan >> 32;
+            true
+        }
+        DatapathAction::PushMpls { lse, ethertype } => {
+            let Some(payload) = parsed.layers.payload() else { return false };
+            if !packet.push_front(LABEL_LEN) {
+                return false;
+            }
+            let header = MplsHeader { ether_type: *ethertype, entry: *lse };
+            rewrite::push_mpls(packet.frame_mut(), payload, header);
+            // Of labels, a rewrite asks the key no more than whether there are any.
+            parsed.key.set_field(FieldId::EthType, u128::from(*ethertype));
+            parsed.layers = parsed.layers.shifted_payload(LABEL_SHIFT);
+            true
+        }
+        DatapathAction::PopMpls { ethertype } => {
+            let Some(payload) = parsed.layers.payload() else { return false };
+            if packet.len() < payload + LABEL_LEN {
+                return false;
+            }
+            rewrite::pop_mpls(packet.frame_mut(), payload, *ethertype);
+            packet.pop_front(LABEL_LEN);
+            parsed.key.set_field(FieldId::EthType, u128::from(*ethertype));
+            parsed.layers = parsed.layers.shifted_payload(-LABEL_SHIFT);
             true
         }
         DatapathAction::PopVlan => {
@@ -434,7 +540,10 @@ fn change(packet: &mut Packet, action: &DatapathAction, parsed: &mut Parsed<'_>)
         DatapathAction::Output { .. }
         | DatapathAction::OutputIngress { .. }
         | DatapathAction::Punt(_)
-        | DatapathAction::Recirculate(_) => true,
+        | DatapathAction::Meter(_)
+        | DatapathAction::Copy(_)
+        | DatapathAction::Recirculate(_)
+        | DatapathAction::CheckLength { .. } => true,
     }
 }
 
@@ -451,6 +560,10 @@ const fn reason(refused: Unsendable) -> DropReason {
 /// Length of a VLAN tag (IEEE 802.1Q, 9.3).
 const VLAN_TAG_LEN: usize = 4;
 const VLAN_TAG_SHIFT: i16 = 4;
+
+/// Length of an MPLS label stack entry (RFC 3032, 2.1).
+const LABEL_LEN: usize = 4;
+const LABEL_SHIFT: i16 = 4;
 
 /// Length of an Ethernet header with one VLAN tag.
 const TAGGED_HEADER_LEN: usize = 18;

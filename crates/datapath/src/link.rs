@@ -19,6 +19,9 @@ pub struct Link {
     answered: CachePadded<AtomicU64>,
 }
 
+/// What a packet thread that is gone has answered.
+const RETIRED: Version = Version::new(u64::MAX);
+
 impl Link {
     /// A link to a packet thread that begins at `version`.
     ///
@@ -34,6 +37,7 @@ impl Link {
     }
 
     /// The version that the packet thread has adopted: it can hit nothing that was stale before.
+    /// Above all others once it is gone.
     #[must_use]
     pub fn answered(&self) -> Version {
         // Acquire: partner of the Release in `answer`. Who sees the answer sees what the thread
@@ -57,6 +61,18 @@ impl Link {
     pub fn answer(&self, version: Version) {
         self.answered.store(version.number(), Ordering::Release);
     }
+
+    /// The packet thread says that it is gone: it hits nothing any more, which is as good as having
+    /// adopted every version that there will be.
+    pub fn retire(&self) {
+        self.answer(RETIRED);
+    }
+
+    /// Whether the packet thread is gone.
+    #[must_use]
+    pub fn is_retired(&self) -> bool {
+        self.answered() == RETIRED
+    }
 }
 
 #[cfg(loom)]
@@ -69,7 +85,7 @@ mod tests {
     use shunt_pipeline::{EntryId, InstallNo, OwnerId};
 
     use super::*;
-    use crate::mailbox::Advance;
+    use crate::{mailbox::Advance, owner::LessonNo};
 
     fn advance(version: u64) -> Advance {
         let entry = EntryId { owner: OwnerId(0), slot: version as u32, generation: 0 };
@@ -77,6 +93,7 @@ mod tests {
             version: Version::new(version),
             evictions: vec![vec![entry]],
             seq: InstallNo(version),
+            learned: LessonNo(0),
         }
     }
 

@@ -8,7 +8,8 @@
 //! there is one [`Mailbox`] per owner with one advance in it, and posting merges: newest version,
 //! union of evictions, *least* `seq`. The least, because the evictions of the older advance were
 //! computed over fewer installs: what was installed between the two was tested against the newer
-//! version's deltas only.
+//! version's deltas only. The lessons that it has learned are those of the later one, the greatest
+//! number.
 //!
 //! **No packet thread ever waits here.** To see that nothing came costs the owner one load of a
 //! flag that nobody writes meanwhile. When the flag is set it *tries* the lock; the poster holds it
@@ -21,7 +22,10 @@ use std::sync::{PoisonError, TryLockError};
 use shunt_classifier::Version;
 use shunt_pipeline::{EntryId, InstallNo};
 
-use crate::sync::{AtomicBool, Mutex, Ordering};
+use crate::{
+    owner::LessonNo,
+    sync::{AtomicBool, Mutex, Ordering},
+};
 
 /// Adopt a version, and drop what it made stale.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,14 +37,17 @@ pub struct Advance {
     /// The last install over which the evictions were computed: the owner drops what it installed
     /// after it.
     pub seq: InstallNo,
+    /// The last lesson of the owner that the version has learned.
+    pub learned: LessonNo,
 }
 
 impl Advance {
-    /// Adds a later advance: newest version, union of evictions, least `seq`.
+    /// Adds a later advance: newest version, union of evictions, least `seq`, last lesson.
     pub fn merge(&mut self, later: Self) {
         self.version = self.version.max(later.version);
         self.evictions.extend(later.evictions);
         self.seq = self.seq.min(later.seq);
+        self.learned = self.learned.max(later.learned);
     }
 }
 
@@ -112,6 +119,7 @@ mod tests {
             version: Version::new(version),
             evictions: vec![vec![entry]],
             seq: InstallNo(seq),
+            learned: LessonNo(10 * seq),
         }
     }
 
@@ -122,7 +130,7 @@ mod tests {
         mailbox.post(advance(2, 20, 5));
         let merged = mailbox.take().unwrap();
         assert_eq!(merged.version, Version::new(2));
-        assert_eq!(merged.seq, InstallNo(3));
+        assert_eq!((merged.seq, merged.learned), (InstallNo(3), LessonNo(50)));
         let slots: Vec<u32> = merged.evictions.iter().flatten().map(|entry| entry.slot).collect();
         assert_eq!(slots, [10, 20]);
     }

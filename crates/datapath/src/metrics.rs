@@ -73,16 +73,22 @@ drop_reasons! {
     Policy = "policy",
     /// All outputs were to the port that it came in by.
     Hairpin = "hairpin",
-    /// Its translation ended at a bound: resubmits, patch ports, tags, actions.
+    /// Its translation ended at a bound: resubmits, patch ports, the stack, actions.
     TranslationBound = "translation_bound",
     /// It came in by a port that no bridge has.
     NoBridge = "no_bridge",
     /// Too many packets of its port wait for a translation.
     WaitingFull = "waiting_full",
+    /// It taught something, and the ring of lessons to control was full.
+    LessonsFull = "lessons_full",
+    /// It taught something, and its port has stood still for too long because of such packets.
+    TaughtTooMuch = "taught_too_much",
+    /// A meter ended it: it came too fast.
+    Metered = "metered",
     /// It was recirculated too often.
     RecirculatedTooOften = "recirculated_too_often",
-    /// It was recirculated, missed, and the translations of the turn were used up.
-    RecirculatedLate = "recirculated_late",
+    /// It has more MPLS labels than a key, and an action was to push or pop one.
+    TooManyLabels = "too_many_labels",
     /// Its output port has no queue on this thread.
     NoPort = "no_port",
     /// It is longer than the output port takes.
@@ -93,7 +99,7 @@ drop_reasons! {
     TxFull = "tx_full",
     /// The queue to the controllers was full.
     PacketInFull = "packet_in_full",
-    /// A tag did not fit, or was not there.
+    /// A tag or a label did not fit, or was not there.
     Malformed = "malformed",
     /// No buffer was left for a copy.
     NoBuffer = "no_buffer",

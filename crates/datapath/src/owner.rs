@@ -25,6 +25,14 @@
 //!   drops the evictions and no. 7, which nobody tested against 5
 //! ```
 //!
+//! What packets teach goes to control, which makes a version of it. An owner counts its [`Lesson`]s,
+//! and an advance says up to which of them its version has learned (or found that all was known):
+//!
+//! 8. Nothing that came behind a packet that taught is forwarded before its owner has taken an
+//!    advance that contains the lesson.
+//! 9. The number of an advance grows with its version and never before it; merged advances carry
+//!    the greatest; and a lesson that changed nothing is answered too.
+//!
 //! Nothing here waits: if the ring to the engine is full, an entry is not made, and one that should
 //! expire lives on until its report fits.
 
@@ -32,7 +40,7 @@ use std::sync::Arc;
 
 use rtrb::Producer;
 use shunt_classifier::Version;
-use shunt_pipeline::{EntryId, InstallNo, OwnerId, Time, Traversal};
+use shunt_pipeline::{EntryId, InstallNo, Learning, OwnerId, Time, Traversal};
 
 use crate::{
     cache::{Entries, EntryRef},
@@ -54,6 +62,24 @@ pub enum Report {
     /// It lost an entry of its own accord.
     Removed(EntryId),
 }
+
+/// What a packet taught, on its way to control.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lesson {
+    /// Its number among the lessons of its owner.
+    pub number: LessonNo,
+    /// What is to be learned.
+    pub learnings: Vec<Learning>,
+}
+
+/// The number of a lesson: each owner counts its own, from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LessonNo(pub u64);
+
+/// Control does not keep up with lessons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the ring of lessons to control is full")]
+pub struct LessonsFull;
 
 /// Why an entry was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -92,13 +118,32 @@ pub struct Owner {
     reported: u64,
     entries: Entries,
     reports: Producer<Report>,
+    taught: LessonNo,
+    learned: LessonNo,
+    lessons: Producer<Lesson>,
 }
 
 impl Owner {
     /// An owner without entries, at the version at which the engine knows it.
     #[must_use]
-    pub fn new(id: OwnerId, version: Version, limit: usize, reports: Producer<Report>) -> Self {
-        Self { id, version, last: InstallNo(0), reported: 0, entries: Entries::new(limit), reports }
+    pub fn new(
+        id: OwnerId,
+        version: Version,
+        limit: usize,
+        reports: Producer<Report>,
+        lessons: Producer<Lesson>,
+    ) -> Self {
+        Self {
+            id,
+            version,
+            last: InstallNo(0),
+            reported: 0,
+            entries: Entries::new(limit),
+            reports,
+            taught: LessonNo(0),
+            learned: LessonNo(0),
+            lessons,
+        }
     }
 
     /// The version that it is at.
@@ -175,6 +220,30 @@ impl Owner {
         true
     }
 
+    /// Hands on what a packet teaches. Answers with the number of the lesson, to wait for.
+    ///
+    /// # Errors
+    ///
+    /// When it does not fit; then nothing was taught.
+    pub fn teach(&mut self, learnings: Vec<Learning>) -> Result<LessonNo, LessonsFull> {
+        let number = LessonNo(self.taught.0 + 1);
+        self.lessons.push(Lesson { number, learnings }).map_err(|_| LessonsFull)?;
+        self.taught = number;
+        Ok(number)
+    }
+
+    /// The last lesson that it handed on.
+    #[must_use]
+    pub const fn taught(&self) -> LessonNo {
+        self.taught
+    }
+
+    /// Whether its version has learned a lesson (rule 8).
+    #[must_use]
+    pub fn has_learned(&self, lesson: LessonNo) -> bool {
+        lesson <= self.learned
+    }
+
     /// Drops what an advance names and what was installed after its `seq`, and adopts its version.
     /// Nothing is reported: the engine has forgotten the former and ignores the latter.
     pub fn advance(&mut self, advance: &Advance) -> Dropped {
@@ -192,6 +261,7 @@ impl Owner {
         }
         debug_assert!(self.version <= advance.version, "versions only grow");
         self.version = advance.version;
+        self.learned = self.learned.max(advance.learned);
         dropped
     }
 }

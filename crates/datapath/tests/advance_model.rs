@@ -9,25 +9,32 @@
 //! What is checked: in no state can an owner hit an entry that its version made stale, and when all
 //! is quiet the engine watches exactly the entries that exist.
 //!
+//! Packets that teach are a model of their own, over the same code: `lessons`.
+//!
 //! Each rule of `shunt_datapath::owner` has a test here. A checker that finds nothing may be blind,
 //! so the rules are also broken, one at a time, by the engine or by the harness around the real
 //! code, and then the model must find what the rule is for.
 
 #![expect(clippy::unwrap_used, reason = "a model that cannot be set up fails")]
 
+#[path = "advance_model/lessons.rs"]
+mod lessons;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
     sync::{Arc, Mutex},
 };
 
-use rtrb::RingBuffer;
+use rtrb::{Consumer, RingBuffer};
 use shunt_classifier::Version;
 use shunt_datapath::{
-    Advance, DeskEnds, EvictionDesk, InstallError, Link, Owner, Waker, cache::EntryRef,
+    Advance, DeskEnds, EvictionDesk, InstallError, Lesson, LessonNo, Link, Owner, Waker,
+    cache::EntryRef,
 };
 use shunt_flow::{FieldId, FlowKey, FlowMask};
 use shunt_pipeline::{
-    BridgeId, Delta, EntryId, Evictor, Installed, Object, OwnerId, Time, Traversal,
+    BridgeId, Delta, EntryId, Evictor, InstallNo, Installed, Learning, Object, OwnerId, Time,
+    Traversal,
 };
 
 /// How large the model is, and which rule it breaks.
@@ -81,9 +88,12 @@ fn traversal(flow: u16, seen: u64, label: Version) -> Arc<Traversal> {
     Arc::new(Traversal {
         version: label,
         key,
+        continuation: None,
         mask: FlowMask::EMPTY,
         visits: Vec::new(),
         reads: vec![object(flow)],
+        group_hits: Vec::new(),
+        learnings: Vec::new(),
         refreshes: Vec::new(),
         actions: Arc::new([]),
         error: None,
@@ -238,7 +248,7 @@ impl World {
         let (reports, receiver) = RingBuffer::new(16);
         let link = Arc::new(Link::new(Version::ZERO).unwrap());
         let ends = DeskEnds::new(id, receiver, Arc::clone(&link));
-        let owner = Owner::new(id, Version::ZERO, 8, reports);
+        let owner = Owner::new(id, Version::ZERO, 8, reports, RingBuffer::new(1).0);
         let (sent, numbers) = (VecDeque::new(), BTreeMap::new());
         (Place { owner, link, installs: 0, translated: None, sent, numbers }, ends)
     }
@@ -488,7 +498,8 @@ fn rule_5_an_owner_installs_only_what_was_translated_under_its_version() {
     let advance = Advance {
         version: Version::new(1),
         evictions: Vec::new(),
-        seq: shunt_pipeline::InstallNo(0),
+        seq: InstallNo(0),
+        learned: LessonNo(0),
     };
     place.owner.advance(&advance);
     for other in [Version::ZERO, Version::new(2)] {
@@ -532,7 +543,7 @@ fn rule_7_a_slot_is_used_again_under_another_name_and_after_its_removed() {
 #[test]
 fn an_owner_whose_ring_is_full_makes_no_entry_and_expires_none() {
     let (reports, _receiver) = RingBuffer::new(1);
-    let mut owner = Owner::new(OwnerId(0), Version::ZERO, 8, reports);
+    let mut owner = Owner::new(OwnerId(0), Version::ZERO, 8, reports, RingBuffer::new(1).0);
     let entry = owner.install(traversal(0, 0, Version::ZERO), Time::ZERO).unwrap();
     let refused = owner.install(traversal(1, 0, Version::ZERO), Time::ZERO);
     assert_eq!(refused, Err(InstallError::RingFull));

@@ -226,7 +226,7 @@ impl Entries {
 
     /// What happens to a packet that hits a live entry.
     #[must_use]
-    pub fn actions(&self, slot: u32) -> &[DatapathAction] {
+    pub fn actions(&self, slot: u32) -> &Arc<[DatapathAction]> {
         &self.hot[slot as usize].actions
     }
 

@@ -15,9 +15,12 @@ fn traversal(number: u64) -> Arc<Traversal> {
     Arc::new(Traversal {
         version: Version::ZERO,
         key,
+        continuation: None,
         mask: FlowMask::EMPTY,
         visits: Vec::new(),
         reads: Vec::new(),
+        group_hits: Vec::new(),
+        learnings: Vec::new(),
         refreshes: Vec::new(),
         actions: Arc::new([]),
         error: None,

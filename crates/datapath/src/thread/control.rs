@@ -7,6 +7,7 @@ use shunt_pipeline::DatapathPort;
 
 use super::{
     PacketThread,
+    lesson::Patience,
     receive::{RxPort, RxState},
 };
 use crate::{
@@ -65,6 +66,7 @@ impl PacketThread {
                 state: RxState::Open,
                 traffic,
                 waiting: VecDeque::with_capacity(self.config.waiting_per_port),
+                patience: Patience::new(self.config.patience, self.now),
             });
         }
         self.ports_changed += 1;
@@ -99,7 +101,7 @@ impl PacketThread {
         let layers = extract(packet.frame(), self.config.vlan_limit, &mut key);
         key.set_bridge(traversal.key.bridge());
         key.set_in_port(traversal.key.in_port());
-        let parsed = Parsed { key: &mut key, layers, depth: 0 };
+        let parsed = Parsed { key: &mut key, layers };
         self.execute_traversal(packet, traversal, parsed);
         self.recirculate();
     }

@@ -4,6 +4,7 @@
 //!             commands (bounded, refused when full)
 //!   control ────────────────────────────────────────► packet thread
 //!           ◄──────────────────────────────────────── packet-ins (bounded, dropped when full)
+//!           ◄──────────────────────────────────────── lessons (bounded, dropped when full)
 //!                                                      │  ▲
 //!             reports (bounded, entry not made when full) │ advance (merged, always fits)
 //!                                                      ▼  │
@@ -19,7 +20,11 @@ use shunt_classifier::Version;
 use shunt_pipeline::{OwnerId, PacketIn};
 
 use crate::{
-    command::Command, desk::DeskEnds, link::Link, metrics::ThreadCounters, owner::Report,
+    command::Command,
+    desk::DeskEnds,
+    link::Link,
+    metrics::ThreadCounters,
+    owner::{Lesson, Report},
     sleep::Waker,
 };
 
@@ -32,11 +37,13 @@ pub struct QueueSizes {
     pub reports: usize,
     /// Packets to the controllers.
     pub packet_ins: usize,
+    /// What packets teach, to control.
+    pub lessons: usize,
 }
 
 impl Default for QueueSizes {
     fn default() -> Self {
-        Self { commands: 1024, reports: 16_384, packet_ins: 1024 }
+        Self { commands: 1024, reports: 16_384, packet_ins: 1024, lessons: 1024 }
     }
 }
 
@@ -47,6 +54,8 @@ pub struct Wakers {
     pub desk: Arc<Waker>,
     /// The thread that takes packet-ins.
     pub control: Arc<Waker>,
+    /// The thread that makes versions of lessons.
+    pub learner: Arc<Waker>,
 }
 
 /// The packet thread's end.
@@ -57,6 +66,7 @@ pub struct ThreadEnds {
     pub(crate) commands: Consumer<Command>,
     pub(crate) reports: Producer<Report>,
     pub(crate) packet_ins: Producer<PacketIn>,
+    pub(crate) lessons: Producer<Lesson>,
     pub(crate) link: Arc<Link>,
     pub(crate) wakers: Wakers,
     pub(crate) counters: Arc<ThreadCounters>,
@@ -68,6 +78,8 @@ pub struct ControlEnds {
     commands: Producer<Command>,
     /// Packets on their way to controllers.
     pub packet_ins: Consumer<PacketIn>,
+    /// What packets taught, for whoever makes a version of it, who takes it out of here.
+    pub lessons: Option<Consumer<Lesson>>,
     /// What the thread counts.
     pub counters: Arc<ThreadCounters>,
     link: Arc<Link>,
@@ -87,17 +99,28 @@ pub fn thread_ends(
     let (command_sender, commands) = RingBuffer::new(sizes.commands);
     let (reports, report_receiver) = RingBuffer::new(sizes.reports);
     let (packet_ins, packet_in_receiver) = RingBuffer::new(sizes.packet_ins);
+    let (lessons, lesson_receiver) = RingBuffer::new(sizes.lessons);
     let link = Arc::new(Link::new(version)?);
     let counters = Arc::new(ThreadCounters::default());
     let control = ControlEnds {
         commands: command_sender,
         packet_ins: packet_in_receiver,
+        lessons: Some(lesson_receiver),
         counters: Arc::clone(&counters),
         link: Arc::clone(&link),
     };
     let desk = DeskEnds::new(owner, report_receiver, Arc::clone(&link));
-    let thread =
-        ThreadEnds { owner, version, commands, reports, packet_ins, link, wakers, counters };
+    let thread = ThreadEnds {
+        owner,
+        version,
+        commands,
+        reports,
+        packet_ins,
+        lessons,
+        link,
+        wakers,
+        counters,
+    };
     Ok((thread, control, desk))
 }
 

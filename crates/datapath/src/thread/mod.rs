@@ -9,7 +9,7 @@
 //! ```text
 //!   commands of control
 //!   for each receive queue:  advance ─ receive ─ extract ─ caches ─ execute
-//!   packets that wait:       look up again ─ translate, install ─ execute   (bounded)
+//!   packets that wait:       look up again ─ translate, install or teach ─ execute   (bounded)
 //!   flush every transmit queue
 //!   upkeep:                  bury, credit, expire, dump                     (bounded)
 //!   publish counters, wake who has something to do
@@ -21,6 +21,7 @@
 
 mod control;
 mod ends;
+mod lesson;
 mod packet_thread;
 mod receive;
 mod runner;

@@ -36,6 +36,8 @@ pub struct ThreadConfig {
     pub waiting_per_port: usize,
     /// Time without a hit after which an entry goes.
     pub max_idle: Duration,
+    /// Time that a port may stand still because its packets teach, beyond half of all time.
+    pub patience: Duration,
 }
 
 impl Default for ThreadConfig {
@@ -47,6 +49,7 @@ impl Default for ThreadConfig {
             translations_per_turn: 16,
             waiting_per_port: 256,
             max_idle: Duration::from_secs(10),
+            patience: Duration::from_millis(100),
         }
     }
 }
@@ -97,7 +100,7 @@ impl PacketThread {
     #[must_use]
     pub fn new(config: ThreadConfig, pipeline: Arc<Pipeline>, ends: ThreadEnds) -> Self {
         let entries_max = config.caches.entries_max;
-        let owner = Owner::new(ends.owner, ends.version, entries_max, ends.reports);
+        let owner = Owner::new(ends.owner, ends.version, entries_max, ends.reports, ends.lessons);
         Self {
             pipeline,
             caches: Caches::new(&config.caches, owner, config.seed),
@@ -128,9 +131,12 @@ impl PacketThread {
     /// Does one turn at `now`: a burst from every receive queue, and some of everything else.
     pub fn turn(&mut self, now: Time) -> Turn {
         self.now = now;
+        self.outputs.now = now;
         self.outputs.taps.set_time(now);
+        self.outputs.now = now;
         self.translations_left = self.config.translations_per_turn;
         let (punted, reported) = (self.outputs.tally.punted, self.caches.owner.reported());
+        let taught = self.caches.owner.taught();
         let commands = self.take_commands();
         let mut received = 0;
         let mut advanced = self.take_advance();
@@ -148,6 +154,9 @@ impl PacketThread {
         }
         if self.outputs.tally.punted > punted {
             self.wakers.control.wake();
+        }
+        if self.caches.owner.taught() > taught {
+            self.wakers.learner.wake();
         }
         Turn { received, worked: received + served + commands > 0 || advanced || kept }
     }
@@ -186,6 +195,14 @@ impl PacketThread {
         counters.upcalls.set(self.upcalls);
         counters.held.set(self.held() as u64);
         counters.turns.add(1);
+    }
+}
+
+impl Drop for PacketThread {
+    /// However it ends, by a panic too, nobody waits for a version that it would have answered.
+    fn drop(&mut self) {
+        self.link.retire();
+        self.wakers.desk.wake();
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use shunt_flow::{PortNo, extract::extract};
 use shunt_pipeline::{BridgeId, DatapathPort, TraversalError};
 
-use super::{Batch, PacketThread};
+use super::{Batch, PacketThread, lesson::Patience};
 use crate::{
     DropReason, Packet, RxQueue,
     cache::NOT_FOUND,
@@ -23,6 +23,8 @@ pub(super) struct RxPort {
     pub(super) traffic: Arc<PortTraffic>,
     /// Packets that missed, as they came in, oldest first.
     pub(super) waiting: VecDeque<Packet>,
+    /// Whether it stands still, because one of its packets has taught.
+    pub(super) patience: Patience,
 }
 
 /// What is to be done with a packet of a burst.
@@ -32,7 +34,7 @@ pub(super) enum Fate {
     Forward(TxPlace),
     /// Run the actions of its entry.
     Execute,
-    /// No cache knows it.
+    /// No cache knows it, or it is behind such a packet.
     Wait,
 }
 
@@ -54,14 +56,13 @@ impl PacketThread {
             let Batch { keys, found, .. } = &mut self.batch;
             self.caches.find_burst(&keys[..count], found);
             self.execute_batch(input, count);
-            self.recirculate();
         }
         count
     }
 
     fn fill_batch(&mut self, input: usize) -> usize {
         let input = &mut self.inputs[input];
-        if input.state != RxState::Open {
+        if input.state != RxState::Open || input.patience.is_waiting() {
             return 0;
         }
         match input.queue.rx(&mut self.pool, &mut self.batch.packets) {
@@ -71,11 +72,14 @@ impl PacketThread {
                 }
                 if report.exhausted {
                     input.state = RxState::Exhausted;
+                    self.ports_changed += 1;
                 }
             }
             Err(_) => {
+                // Its descriptor may be readable for ever: whoever waits leaves it out from now on.
                 input.state = RxState::Broken;
                 input.traffic.rx_broken.set(1);
+                self.ports_changed += 1;
             }
         }
         self.batch.packets.len()
@@ -99,44 +103,61 @@ impl PacketThread {
 
     /// Executes what was found, in the order of arrival; the rest waits.
     fn execute_batch(&mut self, input: usize, count: usize) {
-        self.decide(count);
+        self.decide(input, count);
         if let Fate::Forward(port) = self.batch.fates[0]
             && self.batch.fates[1..count].iter().all(|fate| *fate == Fate::Forward(port))
         {
             self.outputs.forward_all(&mut self.pool, port, &mut self.batch.packets);
             return;
         }
-        let Batch { packets, keys, layers, found, fates } = &mut self.batch;
-        let waiting = &mut self.inputs[input].waiting;
+        let mut packets = std::mem::take(&mut self.batch.packets);
         for (place, packet) in packets.drain(..).enumerate() {
-            match fates[place] {
+            match self.batch.fates[place] {
                 Fate::Forward(port) => self.outputs.forward(&mut self.pool, port, packet),
-                Fate::Execute => {
-                    let entries = self.caches.owner.entries();
-                    let actions = entries.actions(found[place]);
-                    if actions.is_empty() {
-                        let reason = drop_reason(entries.error(found[place]));
-                        self.outputs.drop(&mut self.pool, packet, reason);
-                    } else {
-                        let key = &mut keys[place];
-                        let parsed = Parsed { key, layers: layers[place], depth: 0 };
-                        self.outputs.execute(&mut self.pool, packet, actions, parsed);
-                    }
-                }
-                Fate::Wait if waiting.len() < self.config.waiting_per_port => {
-                    waiting.push_back(packet);
-                }
-                Fate::Wait => self.outputs.drop(&mut self.pool, packet, DropReason::WaitingFull),
+                Fate::Execute => self.execute_found(place, packet),
+                Fate::Wait => self.wait(input, packet),
             }
+        }
+        self.batch.packets = packets;
+    }
+
+    /// Executes the entry that was found for a packet of the burst, up to the end of everything
+    /// that it is recirculated for: the packets behind it come after.
+    fn execute_found(&mut self, place: usize, packet: Packet) {
+        let Batch { keys, layers, found, .. } = &mut self.batch;
+        let entries = self.caches.owner.entries();
+        let actions = entries.actions(found[place]);
+        if actions.is_empty() {
+            let reason = drop_reason(entries.error(found[place]));
+            self.outputs.drop(&mut self.pool, packet, reason);
+        } else {
+            let parsed = Parsed { key: &mut keys[place], layers: layers[place] };
+            self.outputs.execute(&mut self.pool, packet, actions, parsed);
+            self.recirculate();
+        }
+    }
+
+    fn wait(&mut self, input: usize, packet: Packet) {
+        let waiting = &mut self.inputs[input].waiting;
+        if waiting.len() < self.config.waiting_per_port {
+            waiting.push_back(packet);
+        } else {
+            self.outputs.drop(&mut self.pool, packet, DropReason::WaitingFull);
         }
     }
 
     /// Counts the hits of a burst, and says what is to be done with each packet.
-    fn decide(&mut self, count: usize) {
+    ///
+    /// A miss may turn out to teach, once it is translated: what is behind it waits too, if there
+    /// is anything to teach. Elsewhere hits overtake misses.
+    fn decide(&mut self, input: usize, count: usize) {
         let Batch { packets, found, fates, .. } = &mut self.batch;
         let entries = self.caches.owner.entries_mut();
+        let is_ordered = self.pipeline.teaches();
+        let mut waits = is_ordered && !self.inputs[input].waiting.is_empty();
         for ((packet, slot), fate) in packets.iter().zip(found).zip(fates).take(count) {
-            if *slot == NOT_FOUND {
+            if waits || *slot == NOT_FOUND {
+                waits = is_ordered;
                 *fate = Fate::Wait;
                 continue;
             }
@@ -156,7 +177,11 @@ pub(super) const fn drop_reason(error: Option<TraversalError>) -> DropReason {
         Some(
             TraversalError::TooDeep(_)
             | TraversalError::TooManyResubmits(_)
-            | TraversalError::TooManyActions(_),
+            | TraversalError::TooManyLearnings(_)
+            | TraversalError::TooManyActions(_)
+            | TraversalError::StackTooLarge(_),
         ) => DropReason::TranslationBound,
+        Some(TraversalError::TooManyLabels(_)) => DropReason::TooManyLabels,
+        Some(TraversalError::TooManyRecirculations(_)) => DropReason::RecirculatedTooOften,
     }
 }

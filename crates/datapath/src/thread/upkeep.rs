@@ -76,6 +76,7 @@ impl PacketThread {
     pub(super) fn take_advance(&mut self) -> bool {
         let Some(advance) = self.link.mailbox().take() else { return false };
         let dropped = self.caches.owner.advance(&advance);
+        self.look_at_lessons();
         self.link.answer(advance.version);
         self.counters.evicted.add(dropped.evicted as u64);
         self.counters.raced.add(dropped.raced as u64);

@@ -6,24 +6,26 @@
 //!
 //! A packet in a queue has its original headers. It is parsed and looked up anew when its turn
 //! comes: one before it may have made the entry that it needs, and the version may have moved on.
+//!
+//! A packet that is recirculated has left its original headers behind, so it cannot wait and start
+//! over: it is translated in the same turn and the same version, whatever is left of the turn's
+//! translations. There are no more of these than the packet has outputs and the pipeline lets it
+//! recirculate.
 
 use std::sync::Arc;
 
-use shunt_flow::{FlowKey, extract::extract, layout::word};
-use shunt_pipeline::{DatapathAction, Traversal};
+use shunt_flow::{FlowKey, PortNo, extract::extract};
+use shunt_pipeline::{Continuation, Traversal};
 
 use super::{PacketThread, receive::drop_reason};
 use crate::{
-    BURST, DropReason, Packet,
-    execute::{Again, Parsed},
+    BURST, Packet,
+    execute::{Left, Parsed},
     owner::InstallError,
 };
 
 /// Packets that a turn takes out of the queues at most, whether they need a translation or not.
 const SERVED_PER_TURN: usize = 4 * BURST;
-
-/// How often a packet is recirculated at most.
-const RECIRCULATIONS_MAX: u8 = 6;
 
 impl PacketThread {
     /// Serves packets that wait; answers how many have gone on.
@@ -35,7 +37,7 @@ impl PacketThread {
             let layers = extract(packet.frame(), self.config.vlan_limit, &mut key);
             key.set_bridge(u64::from(self.inputs[input].bridge.number()));
             key.set_in_port(self.inputs[input].number);
-            let parsed = Parsed { key: &mut key, layers, depth: 0 };
+            let parsed = Parsed { key: &mut key, layers };
             let refused = self.resolve(packet, parsed);
             self.batch.keys[0] = key;
             if let Some(packet) = refused {
@@ -49,62 +51,87 @@ impl PacketThread {
         served
     }
 
-    /// Parses and looks up again what was recirculated, until it has come to an end.
+    /// Does what recirculation left to do, until all of it has come to an end.
     pub(super) fn recirculate(&mut self) {
-        while let Some(again) = self.outputs.again.pop() {
-            let Again { mut packet, bridge, in_port, hidden, depth } = again;
-            if depth > RECIRCULATIONS_MAX {
-                self.outputs.drop(&mut self.pool, packet, DropReason::RecirculatedTooOften);
-                continue;
+        while let Some(left) = self.outputs.left.pop() {
+            match left {
+                Left::Again { packet, in_port, continuation } => {
+                    self.go_on(packet, in_port, &continuation);
+                }
+                Left::Rest { packet, actions, next, mut key, layers } => {
+                    let parsed = Parsed { key: &mut key, layers };
+                    self.outputs.execute_rest(&mut self.pool, packet, (&actions, next), parsed);
+                }
             }
-            let mut key = FlowKey::ZERO;
-            let layers = extract(packet.frame_mut(), self.config.vlan_limit, &mut key);
-            key.set_bridge(bridge);
-            let in_port = in_port & IN_PORT_BITS;
-            key.words_mut()[usize::from(word::IN_PORT)] |= in_port;
-            for ((index, bits), value) in hidden.mask().iter().zip(hidden.value()) {
-                let own = &mut key.words_mut()[index];
-                *own = *own & !bits | value;
-            }
-            let parsed = Parsed { key: &mut key, layers, depth };
-            // It has left its original headers behind, so it cannot wait and start over.
-            if let Some(packet) = self.resolve(packet, parsed) {
-                self.outputs.drop(&mut self.pool, packet, DropReason::RecirculatedLate);
-            }
+        }
+    }
+
+    /// Parses a packet again, and lets it go on as a continuation says.
+    fn go_on(&mut self, packet: Packet, in_port: PortNo, continuation: &Arc<Continuation>) {
+        let mut key = FlowKey::ZERO;
+        let layers = extract(packet.frame(), self.config.vlan_limit, &mut key);
+        key.set_in_port(in_port);
+        continuation.enter(&mut key);
+        let parsed = Parsed { key: &mut key, layers };
+        if let Err((packet, parsed)) = self.find_and_execute(packet, parsed) {
+            self.translations_left = self.translations_left.saturating_sub(1);
+            let version = self.caches.owner.version();
+            let traversal = self.pipeline.resume(parsed.key, continuation, version);
+            self.install_and_execute(traversal, packet, parsed);
         }
     }
 
     /// Looks a packet up and executes what was found or translated. Gives it back if it needs a
     /// translation and none is left.
     fn resolve(&mut self, packet: Packet, parsed: Parsed<'_>) -> Option<Packet> {
-        let bytes = packet.len() as u64;
-        if let Some(entry) = self.caches.find(parsed.key) {
-            let entries = self.caches.owner.entries_mut();
-            let actions = entries.hit(entry.slot, bytes, self.now).actions;
-            if actions.is_empty() {
-                let reason = drop_reason(entries.error(entry.slot));
-                self.outputs.drop(&mut self.pool, packet, reason);
-            } else {
-                self.outputs.execute(&mut self.pool, packet, actions, parsed);
-            }
-            return None;
-        }
+        let (packet, parsed) = self.find_and_execute(packet, parsed).err()?;
         if self.translations_left == 0 {
             return Some(packet);
         }
         self.translations_left -= 1;
-        let traversal = self.translate(parsed.key, bytes);
-        self.execute_traversal(packet, &traversal, parsed);
+        let traversal = self.pipeline.translate(parsed.key, self.caches.owner.version());
+        self.install_and_execute(traversal, packet, parsed);
         None
     }
 
-    /// Translates a packet, makes an entry of the traversal if there is room, and counts the packet
-    /// once: by the entry, or to the rules at once.
-    fn translate(&mut self, key: &FlowKey, bytes: u64) -> Arc<Traversal> {
+    /// Looks a packet up and executes what was found; gives it back if nothing was.
+    fn find_and_execute<'k>(
+        &mut self,
+        packet: Packet,
+        parsed: Parsed<'k>,
+    ) -> Result<(), (Packet, Parsed<'k>)> {
+        let Some(entry) = self.caches.find(parsed.key) else { return Err((packet, parsed)) };
+        let entries = self.caches.owner.entries_mut();
+        entries.hit(entry.slot, packet.len() as u64, self.now);
+        let actions = entries.actions(entry.slot);
+        if actions.is_empty() {
+            let reason = drop_reason(entries.error(entry.slot));
+            self.outputs.drop(&mut self.pool, packet, reason);
+        } else {
+            self.outputs.execute(&mut self.pool, packet, actions, parsed);
+        }
+        Ok(())
+    }
+
+    /// Makes an entry of a traversal, or hands in what it teaches, counts the packet once, and does
+    /// to it what was decided.
+    fn install_and_execute(&mut self, traversal: Traversal, packet: Packet, parsed: Parsed<'_>) {
         self.upcalls += 1;
-        let version = self.caches.owner.version();
-        let traversal = Arc::new(self.pipeline.translate(key, version));
-        match self.caches.install(&traversal, self.now) {
+        let (traversal, bytes) = (Arc::new(traversal), packet.len() as u64);
+        if traversal.learnings.is_empty() {
+            self.install(&traversal, bytes);
+        } else if let Err(reason) = self.teach(&packet, &traversal) {
+            return self.outputs.drop(&mut self.pool, packet, reason);
+        } else {
+            self.pipeline.credit(&traversal, 1, bytes, self.now);
+        }
+        self.execute_traversal(packet, &traversal, parsed);
+    }
+
+    /// Makes an entry of a traversal if there is room, and counts the packet once: by the entry, or
+    /// to the rules at once.
+    fn install(&mut self, traversal: &Arc<Traversal>, bytes: u64) {
+        match self.caches.install(traversal, self.now) {
             Ok(entry) => {
                 self.caches.owner.entries_mut().hit(entry.slot, bytes, self.now);
             }
@@ -116,10 +143,9 @@ impl PacketThread {
                         debug_assert!(false, "it was translated under the owner's version");
                     }
                 }
-                self.pipeline.credit(&traversal, 1, bytes, self.now);
+                self.pipeline.credit(traversal, 1, bytes, self.now);
             }
         }
-        traversal
     }
 
     /// Does to a packet what a traversal decided.
@@ -129,20 +155,23 @@ impl PacketThread {
         traversal: &Traversal,
         parsed: Parsed<'_>,
     ) {
-        let actions: &[DatapathAction] = &traversal.actions;
-        if actions.is_empty() {
+        if traversal.actions.is_empty() {
             self.outputs.drop(&mut self.pool, packet, drop_reason(traversal.error));
         } else {
-            self.outputs.execute(&mut self.pool, packet, actions, parsed);
+            self.outputs.execute(&mut self.pool, packet, &traversal.actions, parsed);
         }
     }
 
-    /// The next packet that waits, ports taking turns.
+    /// The next packet that waits, ports taking turns; those left out that stand still.
     fn next_waiting(&mut self) -> Option<(usize, Packet)> {
         let count = self.inputs.len();
         for step in 0..count {
             let input = (self.served_first + step) % count;
-            if let Some(packet) = self.inputs[input].waiting.pop_front() {
+            let next = &mut self.inputs[input];
+            if next.patience.is_waiting() {
+                continue;
+            }
+            if let Some(packet) = next.waiting.pop_front() {
                 self.served_first = (input + 1) % count;
                 return Some((input, packet));
             }
@@ -150,6 +179,3 @@ impl PacketThread {
         None
     }
 }
-
-/// The half of the ingress word that the ingress port fills.
-const IN_PORT_BITS: u64 = 0xffff_ffff_0000_0000;

@@ -185,6 +185,11 @@ fn a_port_whose_device_was_down_goes_on() {
         ip("link set b0 down");
         assert!(settles(|| !a.link_up() && !b.link_up()));
         let mut pool = Pool::new();
+        let sent = packets(&mut pool, &[frame(1, 60)]);
+        assert_eq!(right.tx.tx(&sent), 0, "it is down");
+        left.tx.tx(&sent);
+        left.tx.flush();
+        give_all(&mut pool, sent);
         assert_eq!(receive(&mut right, &mut pool, 1).len(), 0);
         ip("link set b0 up");
         assert!(settles(|| a.link_up() && b.link_up()));

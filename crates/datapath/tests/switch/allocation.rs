@@ -5,17 +5,19 @@
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
+    path::Path,
 };
 
 use shunt_datapath::{
     BURST, ThreadConfig,
     cache::{CacheConfig, ExactConfig},
+    port::{PortSpec, Repeat, open},
 };
-use shunt_flow::{FieldId, Match};
+use shunt_flow::{FieldId, Match, PortNo};
 use shunt_pipeline::Action;
 
 use crate::{
-    harness::{Switch, output, rule},
+    harness::{BRIDGE, Switch, output, port_info, rule},
     waiting::{flow, per_flow},
 };
 
@@ -89,6 +91,44 @@ fn check(exact: ExactConfig) {
 fn a_warm_burst_allocates_nothing_whichever_cache_answers() {
     check(ExactConfig { lines: 8192, insert_inverse: 1 });
     check(ExactConfig { lines: 8192, insert_inverse: 0 });
+}
+
+#[test]
+fn a_warm_burst_from_a_file_into_the_void_allocates_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("flows.pcap");
+    let spec = |rx: Option<&Path>, tx: Option<&Path>| PortSpec::Pcap {
+        rx: rx.map(Into::into),
+        tx: tx.map(Into::into),
+        repeat: Repeat::Endless,
+    };
+    // What port 1 sends is the file that port 2 replays to port 3.
+    let mut switch = Switch::new(1, 1, ThreadConfig::default());
+    switch.pipeline.set_ports(BRIDGE, (1..=3).map(port_info).collect()).unwrap();
+    let mut writer = open(&spec(None, Some(&path)), 0).unwrap();
+    switch.attach(2, BRIDGE, PortNo::new(2), writer.as_mut());
+    switch.apply(&[per_flow(1, 2)]);
+    (0..100).for_each(|number| assert!(switch.send(0, 1, &flow(number))));
+    switch.settle();
+    assert_eq!(switch.counters(0).sent.get(), 100);
+
+    let set =
+        Action::SetField { field: FieldId::EthSrc, value: 5, mask: FieldId::EthSrc.value_max() };
+    for actions in [vec![output(3)], vec![output(3), set, output(3)]] {
+        let mut switch = Switch::new(1, 0, ThreadConfig::default());
+        switch.pipeline.set_ports(BRIDGE, (2..=3).map(port_info).collect()).unwrap();
+        switch.apply(&[rule(1, Match::any(), actions)]);
+        let mut reader = open(&spec(Some(&path), None), 0).unwrap();
+        switch.attach(2, BRIDGE, PortNo::new(2), reader.as_mut());
+        switch.attach(3, BRIDGE, PortNo::new(3), open(&PortSpec::Null, 0).unwrap().as_mut());
+        let mut turn = |count| (0..count).for_each(|_| assert!(switch.turn(0)));
+        turn(20);
+        let allocated = allocations(|| turn(200));
+        assert_eq!(allocated, 0);
+        assert_eq!(switch.counters(0).received.get(), 220 * BURST as u64);
+        assert!(switch.counters(0).sent.get() >= 220 * BURST as u64 - 100);
+        assert_eq!(switch.counters(0).unaccounted(), 0);
+    }
 }
 
 #[test]

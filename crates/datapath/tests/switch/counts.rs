@@ -15,7 +15,9 @@ use shunt_datapath::{
     thread::QueueSizes,
 };
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, testing::packet::PacketBuilder};
-use shunt_pipeline::{Action, ControllerAction, PacketInReason, RuleFilter};
+use shunt_pipeline::{
+    Action, ControllerAction, FlowFlags, FlowMod, FlowModCommand, PacketInReason, RuleFilter,
+};
 
 use crate::harness::{BRIDGE, Switch, output, rule};
 
@@ -37,6 +39,8 @@ fn matching(host: u8) -> Match {
 
 fn controller() -> Action {
     Action::Controller(Box::new(ControllerAction {
+        meter: None,
+        pause: false,
         max_len: 0xffff,
         controller_id: 0,
         reason: PacketInReason::Action,
@@ -163,6 +167,36 @@ fn what_an_expired_or_evicted_entry_counted_is_credited() {
     assert_eq!(switch.counters(0).expired.get(), 2);
     assert_eq!((switch.counters(0).entries.get(), switch.desk.watched()), (0, 0));
     assert!(rules.iter().all(|rule| rule.stats.totals().packets == 1));
+}
+
+#[test]
+fn what_was_hit_before_a_reset_is_not_counted_after_it() {
+    let mut switch = Switch::new(2, 2, ThreadConfig::default());
+    switch.apply(&[rule(1, matching(1), vec![output(2)])]);
+    let reset = FlowMod {
+        command: FlowModCommand::Modify,
+        flags: FlowFlags { reset_counts: true, ..FlowFlags::default() },
+        ..rule(1, matching(1), vec![output(2)])
+    };
+    for _ in 0..3 {
+        for thread in [0, 0, 1] {
+            assert!(switch.send(thread, 1, &to(1)));
+        }
+        // No idle turn: the hits are still with their threads when the rule is modified. One of
+        // them meets another packet before it hears of it.
+        switch.turn(0);
+        let change = switch.pipeline.apply(BRIDGE, std::slice::from_ref(&reset), switch.now);
+        switch.turn(1);
+        switch.change(&change.unwrap());
+        switch.settle();
+        let totals = || switch.pipeline.rules(BRIDGE, &RuleFilter::all())[0].stats.totals();
+        assert_eq!((totals().packets, totals().bytes, totals().used), (0, 0, switch.now));
+        assert!(switch.send(0, 1, &to(1)) && switch.send(1, 1, &to(1)));
+        switch.settle();
+        let totals = switch.pipeline.rules(BRIDGE, &RuleFilter::all())[0].stats.totals();
+        assert_eq!((totals.packets, totals.bytes), (2, 2 * to(1).len() as u64));
+        switch.wait(Duration::from_secs(1));
+    }
 }
 
 #[test]

@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use shunt_datapath::{
-    Command, DeskEnds, EvictionDesk, Packet, PacketThread, Pool, ThreadConfig, ThreadCounters,
-    Waker,
+    Command, DeskEnds, EvictionDesk, LessonNo, Packet, PacketThread, Pool, ThreadConfig,
+    ThreadCounters, Waker,
     command::ThreadPort,
     metrics::PortTraffic,
     port::{Port, Queues, pair::pair},
@@ -14,8 +14,8 @@ use shunt_datapath::{
 use shunt_flow::{Match, PortNo};
 use shunt_pipeline::{
     Action, BridgeId, BridgeSettings, Change, Cookie, DatapathPort, FlowFlags, FlowMod,
-    FlowModCommand, Instructions, Iterative, OwnerId, Pipeline, PortConfig, PortInfo, PortKind,
-    Priority, TableId, TableSelector, Time,
+    FlowModCommand, Instructions, Iterative, Learning, Modification, OwnerId, Pipeline, PortConfig,
+    PortInfo, PortKind, PortVlans, Priority, TableId, TableSelector, Time,
 };
 
 /// The bridge that every port is on.
@@ -65,7 +65,11 @@ impl Switch {
     ) -> Self {
         let version = pipeline.version();
         let waker = Arc::new(Waker::new().unwrap());
-        let wakers = Wakers { desk: Arc::clone(&waker), control: Arc::new(Waker::new().unwrap()) };
+        let wakers = Wakers {
+            desk: Arc::clone(&waker),
+            control: Arc::new(Waker::new().unwrap()),
+            learner: Arc::new(Waker::new().unwrap()),
+        };
         let mut ends: Vec<DeskEnds> = Vec::new();
         let (mut own, mut controls) = (Vec::new(), Vec::new());
         for index in 0..threads {
@@ -92,9 +96,22 @@ impl Switch {
     pub(crate) fn add_port(&mut self, port: u32, bridge: BridgeId, number: PortNo) {
         let threads = u16::try_from(self.threads.len()).unwrap();
         let (mut near, mut far) = pair(threads, u64::from(port) * 2);
-        let capabilities = near.capabilities();
+        self.attach(port, bridge, number, &mut near);
+        self.hosts.insert(port, far.split(threads).unwrap());
+    }
+
+    /// Gives every thread a port of any kind.
+    pub(crate) fn attach(
+        &mut self,
+        port: u32,
+        bridge: BridgeId,
+        number: PortNo,
+        opened: &mut dyn Port,
+    ) {
+        let threads = u16::try_from(self.threads.len()).unwrap();
+        let capabilities = opened.capabilities();
         let mut traffic = Vec::new();
-        for (control, queues) in self.controls.iter_mut().zip(near.split(threads).unwrap()) {
+        for (control, queues) in self.controls.iter_mut().zip(opened.split(threads).unwrap()) {
             traffic.push(Arc::<PortTraffic>::default());
             let added = ThreadPort {
                 port: DatapathPort::new(port),
@@ -107,7 +124,6 @@ impl Switch {
             control.send(Command::AddPort(Box::new(added))).unwrap();
         }
         self.traffic.insert(port, traffic);
-        self.hosts.insert(port, far.split(threads).unwrap());
     }
 
     /// Hands a change to the desk.
@@ -118,9 +134,49 @@ impl Switch {
         }
     }
 
+    /// Makes a version of what was taught, as control does, and hands it to the desk. Answers whether
+    /// there was anything.
+    pub(crate) fn learn(&mut self) -> bool {
+        let (learnings, lessons) = self.take_lessons();
+        if lessons.is_empty() {
+            return false;
+        }
+        let change = self.pipeline.learn(&learnings, self.now);
+        self.desk.take_in();
+        self.hand_in(&change, &lessons);
+        true
+    }
+
+    /// What was taught, and the last lesson of each thread.
+    pub(crate) fn take_lessons(&mut self) -> (Vec<Learning>, Vec<(OwnerId, LessonNo)>) {
+        let (mut learnings, mut lessons) = (Vec::new(), Vec::new());
+        for (index, control) in self.controls.iter_mut().enumerate() {
+            let owner = OwnerId(u16::try_from(index).unwrap());
+            while let Ok(lesson) = control.lessons.as_mut().unwrap().pop() {
+                learnings.extend(lesson.learnings);
+                lessons.push((owner, lesson.number));
+            }
+        }
+        (learnings, lessons)
+    }
+
+    /// Hands a change to the desk that answers lessons.
+    pub(crate) fn hand_in(&mut self, change: &Change, lessons: &[(OwnerId, LessonNo)]) {
+        if change.deltas.is_empty() {
+            self.desk.answer_lessons(lessons);
+        } else {
+            self.desk.apply_learned(change.version, &change.deltas, lessons);
+        }
+    }
+
     /// Applies flow-mods, and lets every thread hear of it.
     pub(crate) fn apply(&mut self, mods: &[FlowMod]) {
-        let change = self.pipeline.apply(BRIDGE, mods, self.now).unwrap();
+        self.modify(mods.iter().cloned().map(Modification::Flow));
+    }
+
+    /// Changes rules, groups and meters, and lets every thread hear of it.
+    pub(crate) fn modify(&mut self, mods: impl IntoIterator<Item = Modification>) {
+        let change = self.pipeline.modify(BRIDGE, mods, self.now).unwrap();
         self.change(&change);
         self.settle();
     }
@@ -172,7 +228,7 @@ impl Switch {
     pub(crate) fn settle(&mut self) {
         let mut worked = true;
         while worked {
-            worked = self.desk.turn();
+            worked = self.desk.turn() | self.learn();
             for thread in 0..self.threads.len() {
                 worked |= self.turn(thread);
             }
@@ -197,6 +253,7 @@ pub(crate) fn port_info(number: u32) -> PortInfo {
         config: PortConfig::default(),
         link_up: true,
         mac: [2, 0, 0, 0, 0, u8::try_from(number).unwrap()],
+        vlans: PortVlans::default(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Laws 1, 5 and 7 over random worlds: every packet fares as the oracle says of the version that
 //! its thread is at, whichever cache answers, however updates, installs and evictions interleave;
-//! and every rule has counted exactly the packets that visited it.
+//! every rule has counted exactly the packets that visited it, and was refreshed by them; and no
+//! packet is forwarded by a version without what a packet before it on its queue has taught.
 //!
 //! The oracle is a linear scan over plain lists of rules (`shunt_pipeline::testing`), one for each
 //! version. Each packet carries a number behind its headers, by which all that became of it is
@@ -22,7 +23,7 @@ use proptest::{
 };
 use rtrb::{Consumer, RingBuffer};
 use shunt_datapath::{
-    Command, DropReason, ThreadConfig,
+    Command, DropReason, LessonNo, ThreadConfig,
     cache::{CacheConfig, ExactConfig},
     capture::{CapturePlace, Captured, Tap},
     thread::QueueSizes,
@@ -34,10 +35,10 @@ use shunt_flow::{
     testing::packet::PacketBuilder,
 };
 use shunt_pipeline::{
-    Action, Change, DatapathAction, DatapathPort, Delta, PacketIn, PortKind, Rule, RuleFilter,
-    RuleId, Version,
+    Action, Change, DatapathAction, DatapathPort, Delta, FlowMod, Modification, OwnerId, PacketIn,
+    PortKind, Rule, RuleFilter, RuleId, Version,
     testing::{
-        Fate, Outcome, Twin, World, execute,
+        Fate, Outcome, Refreshed, Twin, World, execute,
         generate::{self, BRIDGES, Op},
     },
 };
@@ -49,8 +50,10 @@ struct Lab {
     switch: Switch,
     twin: Twin,
     worlds: BTreeMap<Version, World>,
-    /// Published, and not yet known to the desk.
-    pending: VecDeque<Change>,
+    /// Published, and not yet known to the desk, with the lessons that it answers.
+    pending: VecDeque<(Change, Vec<(OwnerId, LessonNo)>)>,
+    /// What the next packet of a queue must meet, by thread, bridge and port.
+    taught: BTreeMap<(usize, u64, u32), Taught>,
     /// What each thread drops.
     dropped: Vec<Consumer<Captured>>,
     /// Packets on their way, by number.
@@ -60,6 +63,13 @@ struct Lab {
     /// Every rule that there ever was: the pipeline's, and the oracle's.
     rules: BTreeMap<RuleId, Arc<Rule>>,
     expected: BTreeMap<RuleId, Arc<Rule>>,
+}
+
+/// Whether what a packet has taught is part of a version.
+#[derive(Clone, Copy)]
+enum Taught {
+    NotYet,
+    Since(Version),
 }
 
 struct Flying {
@@ -95,6 +105,7 @@ impl Lab {
             translations_per_turn: draw(runner, 1..12_usize),
             waiting_per_port: 1024,
             max_idle: Duration::from_secs(10),
+            patience: Duration::MAX,
         };
         let sizes = QueueSizes { reports: 64, packet_ins: 16_384, ..QueueSizes::default() };
         let pipeline = Arc::clone(&twin.pipeline);
@@ -103,6 +114,7 @@ impl Lab {
             worlds: BTreeMap::from([(twin.pipeline.version(), twin.world.clone())]),
             twin,
             pending: VecDeque::new(),
+            taught: BTreeMap::new(),
             dropped: Vec::new(),
             flying: BTreeMap::new(),
             last: 0,
@@ -148,10 +160,26 @@ impl Lab {
             // What threads may still translate by is not reclaimed: see `reclaim`.
             return;
         }
-        let Some(change) = self.twin.apply(&op) else { return };
-        if change.deltas.is_empty() {
-            return;
+        if let Some(change) = self.twin.apply(&op) {
+            self.note(change, Vec::new());
         }
+    }
+
+    /// Control makes a version of what was taught.
+    fn learn(&mut self) -> bool {
+        let (learnings, lessons) = self.switch.take_lessons();
+        if lessons.is_empty() {
+            return false;
+        }
+        let change = self.twin.learn(&learnings, self.switch.now);
+        for taught in self.taught.values_mut().filter(|taught| matches!(taught, Taught::NotYet)) {
+            *taught = Taught::Since(change.version);
+        }
+        self.note(change, lessons);
+        true
+    }
+
+    fn note(&mut self, change: Change, lessons: Vec<(OwnerId, LessonNo)>) {
         for delta in &change.deltas {
             if let Delta::Rule(delta) = delta {
                 self.rules.insert(delta.rule.id, Arc::clone(&delta.rule));
@@ -159,7 +187,7 @@ impl Lab {
         }
         self.note_expected();
         self.worlds.insert(change.version, self.twin.world.clone());
-        self.pending.push_back(change);
+        self.pending.push_back((change, lessons));
     }
 
     fn send(&mut self, thread: usize, key: &FlowKey) {
@@ -208,6 +236,7 @@ impl Lab {
             let version = self.switch.threads[thread].version();
             let fate = self.worlds[&version].translate(&flying.key);
             self.credit(&fate, flying.length);
+            self.judge_order(&flying, &fate, version);
             if is_whole {
                 let context = format!("packet {number} at version {version}: {:?}", flying.key);
                 assert_same(&flying, &fate, &ends, &context);
@@ -217,17 +246,40 @@ impl Lab {
         worked
     }
 
+    /// Makes sure that a packet met what those before it on its queue have taught.
+    fn judge_order(&mut self, flying: &Flying, fate: &Fate, version: Version) {
+        let queue = (flying.thread, flying.key.bridge(), flying.key.in_port().number());
+        let is_met = match self.taught.get(&queue) {
+            Some(Taught::NotYet) => false,
+            Some(Taught::Since(learned)) => *learned <= version,
+            None => true,
+        };
+        assert!(is_met, "a packet overtook what was taught before it");
+        if !fate.taught.is_empty() {
+            self.taught.insert(queue, Taught::NotYet);
+        }
+    }
+
     /// Counts a packet for the oracle's rules.
     fn credit(&self, fate: &Fate, length: usize) {
         for rule in fate.visited.iter().filter_map(|visited| visited.rule) {
             self.expected[&rule].stats.credit(1, length as u64, self.switch.now);
         }
+        for refreshed in &fate.refreshed {
+            match refreshed {
+                Refreshed::Rule(rule) => self.expected[rule].timers.refresh(self.switch.now),
+                Refreshed::Lowered(rule, idle, hard) => {
+                    self.expected[rule].timers.lower(*idle, *hard);
+                }
+                Refreshed::Mac(..) => {}
+            }
+        }
     }
 
     /// The desk hears of the next version.
     fn desk_applies(&mut self) -> bool {
-        let Some(change) = self.pending.pop_front() else { return false };
-        self.switch.desk.apply(change.version, &change.deltas);
+        let Some((change, lessons)) = self.pending.pop_front() else { return false };
+        self.switch.hand_in(&change, &lessons);
         true
     }
 
@@ -236,7 +288,7 @@ impl Lab {
         let mut worked = true;
         while worked {
             self.switch.desk.take_in();
-            worked = self.desk_applies();
+            worked = self.learn() | self.desk_applies();
             for thread in 0..self.switch.threads.len() {
                 worked |= self.turn(thread);
             }
@@ -247,7 +299,12 @@ impl Lab {
         let entries: u64 = (0..self.switch.threads.len()).map(entries).sum();
         assert_eq!(self.switch.desk.watched() as u64, entries, "the engine knows what there is");
         for (id, expected) in &self.expected {
-            assert_eq!(self.rules[id].stats.totals(), expected.stats.totals(), "rule {id}");
+            let rule = &self.rules[id];
+            assert_eq!(rule.stats.totals(), expected.stats.totals(), "rule {id}");
+            let refreshed = |rule: &Rule| rule.timers.refreshed();
+            assert_eq!(refreshed(rule), refreshed(expected), "rule {id}");
+            let timeouts = |rule: &Rule| (rule.idle_timeout_now(), rule.hard_timeout_now());
+            assert_eq!(timeouts(rule), timeouts(expected), "rule {id}");
         }
     }
 
@@ -270,7 +327,10 @@ impl Lab {
             91..93 => {
                 self.switch.desk.take_in();
             }
-            93..98 => {
+            93..95 => {
+                self.learn();
+            }
+            95..98 => {
                 self.desk_applies();
             }
             98 => {
@@ -310,14 +370,16 @@ fn assert_same(flying: &Flying, fate: &Fate, ends: &Ends, context: &str) {
     }
     let came = ends.punted.iter().flat_map(|packet_in| {
         let action = DatapathAction::Punt(Arc::clone(&packet_in.punt));
-        execute(&[action], &key_of(&packet_in.frame), None)
+        execute(&[action], &key_of(&packet_in.frame), None).outcomes
     });
     assert_eq!(came.collect::<Vec<_>>(), punted, "{context}");
-    assert_eq!(ends.dropped, usize::from(fate.outcomes.is_empty()), "{context}");
+    let dropped = usize::from(fate.outcomes.is_empty());
+    // A meter ends copies too, and packets of which something was sent before.
+    assert!(ends.dropped == dropped || fate.was_metered && ends.dropped > dropped, "{context}");
 }
 
-/// Length of every frame.
-const LENGTH: usize = 120;
+/// Length of every frame: more than a kilobit, so that there are meters that let none through.
+const LENGTH: usize = 200;
 
 /// Lets nothing reset counts, so that there is one number to compare; and no copy be cut so short
 /// that the packet's own number is lost.
@@ -331,11 +393,25 @@ fn tame(op: &mut Op) {
             }
         }
     }
-    let Op::Apply(_, mods) = op else { return };
-    for request in mods {
+    fn tame_rule(request: &mut FlowMod) {
         request.flags.reset_counts = false;
         tame_all(&mut request.instructions.apply);
         tame_all(&mut request.instructions.write);
+    }
+    match op {
+        Op::Apply(_, mods) => mods.iter_mut().for_each(tame_rule),
+        Op::Modify(_, mods) => {
+            for request in mods {
+                match request {
+                    Modification::Flow(request) => tame_rule(request),
+                    Modification::Group(request) => {
+                        request.buckets.iter_mut().for_each(|own| tame_all(&mut own.actions));
+                    }
+                    Modification::Meter(_) => {}
+                }
+            }
+        }
+        Op::SetPorts(..) | Op::Teach(_) | Op::Reclaim => {}
     }
 }
 
@@ -355,8 +431,9 @@ fn frame_of(key: &FlowKey) -> Vec<u8> {
             let fragment = [0, 0x2000, 0x2000, 0x2010][usize::from(byte(FieldId::NwFrag))];
             let ports = (number(FieldId::TcpSrc), number(FieldId::TcpDst));
             let packet = PacketBuilder::ipv4(from, to).ttl(byte(FieldId::NwTtl)).fragment(fragment);
+            let packet = packet.tos(byte(FieldId::IpDscp) << 2);
             match byte(FieldId::IpProto) {
-                6 => packet.tcp(ports.0, ports.1),
+                6 => packet.tcp(ports.0, ports.1).tcp_flags(number(FieldId::TcpFlags)),
                 _ => packet.udp(ports.0, ports.1),
             }
         }

@@ -1,0 +1,385 @@
+//! Packets that teach: each owner has a queue on which a packet that is behind one that taught must
+//! meet what it taught, and no queue may stand still for ever. Control, which makes versions of
+//! lessons, is the harness's; owners, desk and mailboxes are those of the switch.
+
+use super::*;
+
+/// Which rule is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Broken {
+    /// 8: what is behind a packet that taught goes on.
+    NobodyWaits,
+    /// 9: control answers a lesson when it has taken it, before its version is published.
+    AnsweredTooEarly,
+    /// 9: merged advances carry the lesson of the earlier one.
+    MergeForgetsLessons,
+    /// 9: a lesson that changes nothing is not answered.
+    NothingIsNotAnswered,
+    /// 9: the answer to a lesson that changed nothing drops what was installed meanwhile.
+    NothingDropsInstalls,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// A packet was forwarded by a version that does not contain what the packet before it on
+    /// its queue taught.
+    Overtaken,
+    /// Nothing is under way, and a queue stands still.
+    WaitsForEver,
+    /// An entry is gone that no version made stale.
+    LostEntry,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// A change that has nothing to do with lessons.
+    Change,
+    /// Control takes what was taught, and keeps it until it is published.
+    Collect,
+    /// Control makes a version of what it took, if that is new.
+    Publish,
+    /// The desk hears of the next change.
+    Desk,
+    /// An owner forwards the next packet of its queue.
+    Forward(usize),
+    /// An owner takes its advance.
+    Advance(usize),
+}
+
+/// What the packets of a queue teach, in order.
+const QUEUE: [u64; 3] = [7, 8, 7];
+
+/// How large a model is.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    owners: usize,
+    packets: usize,
+    changes: usize,
+}
+
+const ONE: Size = Size { owners: 1, packets: 3, changes: 2 };
+const TWO: Size = Size { owners: 2, packets: 2, changes: 1 };
+
+struct World {
+    size: Size,
+    broken: Option<Broken>,
+    owners: Vec<Place>,
+    desk: EvictionDesk,
+    changes: usize,
+    /// What each published version has learned, from version 1 on.
+    published: Vec<BTreeSet<u64>>,
+    taken: Vec<(OwnerId, LessonNo, u64)>,
+    sent: VecDeque<Sent>,
+    overtaken: bool,
+}
+
+struct Place {
+    owner: Owner,
+    link: Arc<Link>,
+    lessons: Consumer<Lesson>,
+    forwarded: usize,
+    awaited: Option<LessonNo>,
+}
+
+/// On its way to the desk: a version, whether it is new, and the lessons that it answers.
+type Sent = (Version, bool, Vec<(OwnerId, LessonNo)>);
+
+/// What tells two states apart.
+type State = (
+    (usize, Vec<BTreeSet<u64>>, Vec<(OwnerId, LessonNo, u64)>, u64, bool),
+    VecDeque<Sent>,
+    Vec<(u64, usize, Option<LessonNo>, bool, usize, Option<(u64, u64, LessonNo)>)>,
+);
+
+/// An engine without entries of its own: no change makes an entry stale.
+struct Nothing;
+
+impl Evictor for Nothing {
+    fn installed(&mut self, _: EntryId, _: &Arc<Traversal>) -> Installed {
+        Installed::Recorded
+    }
+
+    fn removed(&mut self, _: EntryId) {}
+
+    fn apply(&mut self, _: &[Delta], _: Version) -> Vec<EntryId> {
+        Vec::new()
+    }
+
+    fn len(&self) -> usize {
+        0
+    }
+}
+
+impl World {
+    fn new(size: Size, broken: Option<Broken>) -> Self {
+        let (owners, ends): (Vec<_>, Vec<_>) = (0..size.owners).map(Self::place).unzip();
+        let waker = Arc::new(Waker::new().unwrap());
+        let (mut desk, _) = EvictionDesk::new(Box::new(Nothing), Version::ZERO, ends, waker);
+        desk.take_in();
+        Self {
+            size,
+            broken,
+            owners,
+            desk,
+            changes: 0,
+            published: Vec::new(),
+            taken: Vec::new(),
+            sent: VecDeque::new(),
+            overtaken: false,
+        }
+    }
+
+    fn place(index: usize) -> (Place, DeskEnds) {
+        let id = OwnerId(u16::try_from(index).unwrap());
+        let (reports, receiver) = RingBuffer::new(2);
+        let (lessons, taught) = RingBuffer::new(8);
+        let link = Arc::new(Link::new(Version::ZERO).unwrap());
+        let ends = DeskEnds::new(id, receiver, Arc::clone(&link));
+        let mut owner = Owner::new(id, Version::ZERO, 8, reports, lessons);
+        owner.install(traversal(0, 0, Version::ZERO), Time::ZERO).unwrap();
+        (Place { owner, link, lessons: taught, forwarded: 0, awaited: None }, ends)
+    }
+
+    fn known(&self, version: u64) -> BTreeSet<u64> {
+        let index = usize::try_from(version).unwrap().checked_sub(1);
+        index.map(|index| self.published[index].clone()).unwrap_or_default()
+    }
+
+    fn newest(&self) -> Version {
+        Version::new(self.published.len() as u64)
+    }
+
+    fn run(&mut self, step: Step) {
+        match step {
+            Step::Change => {
+                self.changes += 1;
+                self.publish(self.known(self.newest().number()), Vec::new());
+            }
+            Step::Collect => self.collect(),
+            Step::Publish => self.learn(),
+            Step::Desk => self.tell_desk(),
+            Step::Forward(owner) => self.forward(owner),
+            Step::Advance(owner) => {
+                let place = &mut self.owners[owner];
+                let advance = place.link.mailbox().take().unwrap();
+                place.owner.advance(&advance);
+                if place.awaited.is_some_and(|lesson| place.owner.has_learned(lesson)) {
+                    place.awaited = None;
+                }
+            }
+        }
+    }
+
+    fn publish(&mut self, known: BTreeSet<u64>, lessons: Vec<(OwnerId, LessonNo)>) {
+        self.published.push(known);
+        self.sent.push_back((self.newest(), true, lessons));
+    }
+
+    fn collect(&mut self) {
+        let mut early = Vec::new();
+        for (index, place) in self.owners.iter_mut().enumerate() {
+            let owner = OwnerId(u16::try_from(index).unwrap());
+            while let Ok(lesson) = place.lessons.pop() {
+                let fact = QUEUE[usize::try_from(lesson.number.0 - 1).unwrap()];
+                self.taken.push((owner, lesson.number, fact));
+                early.push((owner, lesson.number));
+            }
+        }
+        if self.broken == Some(Broken::AnsweredTooEarly) {
+            self.sent.push_back((self.newest(), false, early));
+        }
+    }
+
+    fn learn(&mut self) {
+        let taken = std::mem::take(&mut self.taken);
+        let lessons = taken.iter().map(|(owner, lesson, _)| (*owner, *lesson)).collect();
+        let before = self.known(self.newest().number());
+        let mut known = before.clone();
+        known.extend(taken.iter().map(|(.., fact)| *fact));
+        if known != before {
+            self.publish(known, lessons);
+        } else if self.broken != Some(Broken::NothingIsNotAnswered) {
+            self.sent.push_back((self.newest(), false, lessons));
+        }
+    }
+
+    fn tell_desk(&mut self) {
+        let (version, is_new, lessons) = self.sent.pop_front().unwrap();
+        let breaks_merge = self.broken == Some(Broken::MergeForgetsLessons);
+        let earlier: Vec<Option<Advance>> = self
+            .owners
+            .iter()
+            .map(|place| breaks_merge.then(|| place.link.mailbox().take()).flatten())
+            .collect();
+        self.desk.take_in();
+        if is_new {
+            self.desk.apply_learned(version, &[], &lessons);
+        } else {
+            self.desk.answer_lessons(&lessons);
+        }
+        for (place, earlier) in self.owners.iter().zip(earlier) {
+            let mailbox = place.link.mailbox();
+            if let Some(earlier) = earlier {
+                let learned = earlier.learned;
+                let mut merged = earlier;
+                if let Some(later) = mailbox.take() {
+                    merged.merge(later);
+                }
+                mailbox.post(Advance { learned, ..merged });
+            }
+            if self.broken == Some(Broken::NothingDropsInstalls)
+                && !is_new
+                && let Some(advance) = mailbox.take()
+            {
+                mailbox.post(Advance { seq: InstallNo(0), ..advance });
+            }
+        }
+    }
+
+    /// The next packet teaches, if its owner's version does not know its fact.
+    fn forward(&mut self, owner: usize) {
+        let at = self.owners[owner].owner.version().number();
+        let known = self.known(at);
+        let place = &mut self.owners[owner];
+        let before = &QUEUE[..place.forwarded];
+        self.overtaken |= before.iter().any(|fact| !known.contains(fact));
+        if known.contains(&QUEUE[place.forwarded]) {
+            // Lessons are numbered by packets in this model.
+            place.owner.teach(Vec::new()).unwrap();
+            drop(place.lessons.pop().unwrap());
+        } else {
+            place.awaited = Some(place.owner.teach(Vec::<Learning>::new()).unwrap());
+        }
+        place.forwarded += 1;
+    }
+
+    fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        if self.changes < self.size.changes {
+            steps.push(Step::Change);
+        }
+        if self.owners.iter().any(|place| place.lessons.slots() > 0) {
+            steps.push(Step::Collect);
+        }
+        if !self.taken.is_empty() {
+            steps.push(Step::Publish);
+        }
+        if !self.sent.is_empty() {
+            steps.push(Step::Desk);
+        }
+        for (owner, place) in self.owners.iter().enumerate() {
+            let waits = place.awaited.is_some() && self.broken != Some(Broken::NobodyWaits);
+            if place.forwarded < self.size.packets && !waits {
+                steps.push(Step::Forward(owner));
+            }
+            if place.link.mailbox().is_flagged() {
+                steps.push(Step::Advance(owner));
+            }
+        }
+        steps
+    }
+
+    fn state(&self) -> State {
+        let version = self.desk.version().number();
+        let places = self.owners.iter().map(|place| {
+            let pending = place.link.mailbox().take().map(|advance| {
+                let pending = (advance.version.number(), advance.seq.0, advance.learned);
+                place.link.mailbox().post(advance);
+                pending
+            });
+            (
+                place.owner.version().number(),
+                place.forwarded,
+                place.awaited,
+                place.owner.entries().is_empty(),
+                place.lessons.slots(),
+                pending,
+            )
+        });
+        let shared =
+            (self.changes, self.published.clone(), self.taken.clone(), version, self.overtaken);
+        (shared, self.sent.clone(), places.collect())
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        let waits = self.owners.iter().any(|place| place.awaited.is_some());
+        if self.overtaken {
+            Some(Fault::Overtaken)
+        } else if waits && self.steps().is_empty() {
+            Some(Fault::WaitsForEver)
+        } else if self.owners.iter().any(|place| place.owner.entries().is_empty()) {
+            Some(Fault::LostEntry)
+        } else {
+            None
+        }
+    }
+}
+
+/// Tries every interleaving; answers the number of states and the first fault, with the
+/// shortest steps that lead to it.
+fn explore(size: Size, broken: Option<Broken>) -> (usize, Option<(Fault, Vec<Step>)>) {
+    let mut seen: HashSet<State> = HashSet::new();
+    let start = World::new(size, broken);
+    seen.insert(start.state());
+    let mut queue = VecDeque::from([(Vec::new(), start.steps())]);
+    while let Some((path, steps)) = queue.pop_front() {
+        for step in steps {
+            let path: Vec<Step> = path.iter().copied().chain([step]).collect();
+            let mut world = World::new(size, broken);
+            path.iter().for_each(|step| world.run(*step));
+            if !seen.insert(world.state()) {
+                continue;
+            }
+            if let Some(fault) = world.fault() {
+                return (seen.len(), Some((fault, path)));
+            }
+            queue.push_back((path, world.steps()));
+        }
+    }
+    (seen.len(), None)
+}
+
+fn check(size: Size) -> usize {
+    let (states, fault) = explore(size, None);
+    assert!(fault.is_none(), "{fault:#?}");
+    states
+}
+
+fn check_broken(broken: Broken, expected: Fault) {
+    let (_, fault) = explore(TWO, Some(broken));
+    let found = fault.as_ref().map(|(fault, _)| *fault);
+    assert_eq!(found, Some(expected), "breaking {broken:?} leads to {fault:?}");
+}
+
+#[test]
+fn one_queue_of_packets_that_teach_is_safe_in_every_interleaving() {
+    let states = check(ONE);
+    assert!(states > 100, "{states}");
+}
+
+#[test]
+fn two_queues_that_teach_the_same_are_safe_in_every_interleaving() {
+    let states = check(TWO);
+    assert!(states > 1000, "{states}");
+}
+
+#[test]
+fn rule_8_what_is_behind_a_packet_that_taught_waits() {
+    check_broken(Broken::NobodyWaits, Fault::Overtaken);
+}
+
+#[test]
+fn rule_9_a_lesson_is_answered_by_the_version_that_has_learned_it() {
+    check_broken(Broken::AnsweredTooEarly, Fault::Overtaken);
+}
+
+#[test]
+fn rule_9_merged_advances_carry_the_last_lesson() {
+    check_broken(Broken::MergeForgetsLessons, Fault::WaitsForEver);
+}
+
+#[test]
+fn rule_9_a_lesson_that_changed_nothing_is_answered_and_drops_nothing() {
+    check_broken(Broken::NothingDropsInstalls, Fault::LostEntry);
+    check_broken(Broken::NothingIsNotAnswered, Fault::WaitsForEver);
+}

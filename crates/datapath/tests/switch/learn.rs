@@ -1,0 +1,214 @@
+//! Packets that teach: what is behind one on its queue meets what it taught.
+
+use std::time::Duration;
+
+use shunt_datapath::{DropReason, ThreadConfig, thread::QueueSizes};
+use shunt_flow::{FieldId, Match, testing::packet::PacketBuilder};
+use shunt_pipeline::{
+    Action, Cookie, FlowMod, LearnAction, LearnSource, LearnSpec, LearnTarget, Priority,
+    RuleFilter, Subfield, TableId, TableSelector,
+};
+
+use crate::harness::{BRIDGE, Switch, output, rule};
+
+/// A packet from one host to another.
+fn frame(from: u8, to: u8) -> Vec<u8> {
+    PacketBuilder::ipv4([10, 0, 0, from], [10, 0, 0, to])
+        .macs([2, 0, 0, 0, 0, from], [2, 0, 0, 0, 0, to])
+        .udp(1, 2)
+        .build()
+}
+
+/// Each packet teaches that what comes from the host that it goes to leaves by port 3; what nobody
+/// has taught about leaves by port 2.
+fn teachers() -> Vec<FlowMod> {
+    let matched = LearnSpec {
+        source: LearnSource::Field(Subfield::whole(FieldId::EthDst)),
+        target: LearnTarget::Match(Subfield::whole(FieldId::EthSrc)),
+        width: 48,
+    };
+    let sent = LearnSpec { source: LearnSource::Value(3), target: LearnTarget::Output, width: 16 };
+    let table = TableId::new(1).unwrap();
+    let learn = Action::Learn(Box::new(LearnAction {
+        idle_timeout: 0,
+        hard_timeout: 0,
+        priority: Priority::new(7),
+        cookie: Cookie::new(5),
+        table,
+        fin_idle_timeout: 0,
+        fin_hard_timeout: 0,
+        send_flow_removed: false,
+        delete_learned: false,
+        limit: 0,
+        result: None,
+        specs: Box::new([matched, sent]),
+    }));
+    let resubmit = Action::Resubmit { port: None, table: Some(table) };
+    let other = rule(1, Match::any(), vec![output(2)]);
+    vec![
+        rule(1, Match::any(), vec![learn, resubmit]),
+        FlowMod { table: TableSelector::One(table), ..other },
+    ]
+}
+
+fn switch(threads: u16, config: ThreadConfig, sizes: QueueSizes) -> Switch {
+    let mut switch = Switch::with_sizes(threads, 4, config, sizes);
+    switch.apply(&teachers());
+    switch
+}
+
+fn plain() -> Switch {
+    switch(1, ThreadConfig::default(), QueueSizes::default())
+}
+
+#[test]
+fn of_a_burst_of_two_the_second_meets_what_the_first_has_taught() {
+    let mut switch = plain();
+    assert!(switch.send(0, 1, &frame(1, 2)) && switch.send(0, 1, &frame(2, 9)));
+    switch.turn(0);
+    // The first does not meet it itself, and the second waits.
+    assert_eq!((switch.receive(0, 2), switch.threads[0].held()), (vec![frame(1, 2)], 1));
+    switch.turn(0);
+    assert_eq!(switch.threads[0].held(), 1);
+    switch.settle();
+    assert_eq!((switch.receive(0, 2), switch.receive(0, 3)), (vec![], vec![frame(2, 9)]));
+    assert_eq!(switch.counters(0).unaccounted(), 0);
+}
+
+#[test]
+fn what_is_behind_it_meets_what_it_taught_though_a_cache_knew_better() {
+    let mut switch = plain();
+    // The second time that it comes it teaches nothing, and makes an entry.
+    for _ in 0..2 {
+        assert!(switch.send(0, 1, &frame(2, 9)));
+        switch.settle();
+    }
+    assert_eq!((switch.receive(0, 2).len(), switch.counters(0).entries.get()), (2, 1));
+    assert!(switch.send(0, 1, &frame(1, 2)) && switch.send(0, 1, &frame(2, 9)));
+    switch.turn(0);
+    assert_eq!((switch.receive(0, 2), switch.threads[0].held()), (vec![frame(1, 2)], 1));
+    switch.settle();
+    assert_eq!(switch.receive(0, 3), [frame(2, 9)]);
+}
+
+#[test]
+fn nothing_is_received_from_a_queue_that_waits_and_other_queues_go_on() {
+    let mut switch = plain();
+    for _ in 0..2 {
+        assert!(switch.send(0, 4, &frame(4, 5)));
+        switch.settle();
+    }
+    switch.receive(0, 2);
+    assert!(switch.send(0, 1, &frame(1, 2)));
+    switch.turn(0);
+    for _ in 0..10 {
+        assert!(switch.send(0, 1, &frame(2, 9)) && switch.send(0, 4, &frame(4, 5)));
+        switch.turn(0);
+    }
+    assert_eq!((switch.receive(0, 2).len(), switch.threads[0].held()), (11, 0));
+    switch.settle();
+    assert_eq!(switch.receive(0, 3).len(), 10);
+}
+
+#[test]
+fn a_packet_that_teaches_makes_no_entry_and_one_that_refreshes_does() {
+    let mut switch = plain();
+    for entries in [0, 1, 1] {
+        assert!(switch.send(0, 1, &frame(1, 2)));
+        switch.settle();
+        assert_eq!(switch.counters(0).entries.get(), entries);
+    }
+    assert_eq!(switch.counters(0).upcalls.get(), 2);
+    let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
+    assert_eq!(rules[0].stats.totals().packets, 3, "each is counted once");
+}
+
+#[test]
+fn a_learned_rule_that_is_deleted_is_taught_again_by_the_next_packet() {
+    let mut switch = plain();
+    for _ in 0..2 {
+        assert!(switch.send(0, 1, &frame(1, 2)));
+        switch.settle();
+    }
+    let learned = |switch: &Switch| {
+        let filter =
+            RuleFilter { cookie: Cookie::new(5), cookie_mask: u64::MAX, ..RuleFilter::all() };
+        switch.pipeline.rules(BRIDGE, &filter).len()
+    };
+    assert_eq!(learned(&switch), 1);
+    let mut delete = rule(1, Match::any(), vec![]);
+    delete.command = shunt_pipeline::FlowModCommand::Delete;
+    delete.table = TableSelector::All;
+    (delete.cookie, delete.cookie_mask) = (Cookie::new(5), u64::MAX);
+    switch.apply(&[delete]);
+    assert_eq!(learned(&switch), 0);
+    assert!(switch.send(0, 1, &frame(1, 2)));
+    switch.settle();
+    assert_eq!(learned(&switch), 1);
+}
+
+#[test]
+fn a_lesson_that_all_know_is_answered_and_drops_no_entry() {
+    let mut switch = switch(2, ThreadConfig::default(), QueueSizes::default());
+    for thread in [0, 1] {
+        assert!(switch.send(thread, 1, &frame(1, 2)));
+        switch.turn(thread);
+    }
+    // The first lesson is learned before the second reaches control.
+    let (learnings, lessons) = switch.take_lessons();
+    let change = switch.pipeline.learn(&learnings[..1], switch.now);
+    switch.hand_in(&change, &lessons[..1]);
+    switch.settle();
+    let version = switch.threads[1].version();
+    assert!(switch.send(1, 4, &frame(1, 2)));
+    switch.turn(1);
+    assert_eq!(switch.counters(1).entries.get(), 1);
+    assert!(switch.send(1, 1, &frame(2, 9)));
+    switch.turn(1);
+    assert!(switch.receive(1, 3).is_empty(), "its own lesson is not answered");
+    let change = switch.pipeline.learn(&learnings[1..], switch.now);
+    assert!(change.deltas.is_empty());
+    switch.hand_in(&change, &lessons[1..]);
+    switch.turn(1);
+    assert_eq!(switch.receive(1, 3), [frame(2, 9)]);
+    assert_eq!(switch.threads[1].version(), version);
+    assert_eq!((switch.counters(1).entries.get(), switch.counters(1).raced.get()), (1, 0));
+}
+
+#[test]
+fn a_packet_whose_lesson_does_not_fit_is_dropped_and_counted() {
+    let sizes = QueueSizes { lessons: 1, ..QueueSizes::default() };
+    let mut switch = switch(1, ThreadConfig::default(), sizes);
+    assert!(switch.send(0, 1, &frame(1, 2)) && switch.send(0, 4, &frame(4, 5)));
+    switch.turn(0);
+    let counters = switch.counters(0);
+    assert_eq!(counters.dropped[DropReason::LessonsFull as usize].get(), 1);
+    assert_eq!((counters.sent.get(), counters.unaccounted()), (1, 0));
+    switch.settle();
+    let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
+    assert_eq!(rules[0].stats.totals().packets, 1, "as if the other had never come");
+}
+
+#[test]
+fn two_that_claim_one_host_do_not_starve_who_shares_a_queue_with_them() {
+    let mut switch = plain();
+    for _ in 0..2 {
+        assert!(switch.send(0, 1, &frame(7, 8)));
+        switch.settle();
+    }
+    switch.receive(0, 2);
+    let mut passed = 0;
+    for round in 0..200_u8 {
+        // Every packet of the one teaches something, and control takes its time.
+        assert!(switch.send(0, 1, &frame(1, round)) && switch.send(0, 1, &frame(7, 8)));
+        switch.turn(0);
+        switch.wait(Duration::from_millis(20));
+        switch.settle();
+        let came = [2, 3].map(|port| switch.receive(0, port)).concat();
+        passed += came.iter().filter(|own| **own == frame(7, 8)).count();
+    }
+    let counters = switch.counters(0);
+    let refused = counters.dropped[DropReason::TaughtTooMuch as usize].get();
+    assert!((80..120).contains(&refused), "{refused}");
+    assert_eq!((passed, counters.unaccounted()), (200, 0));
+}

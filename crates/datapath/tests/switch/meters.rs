@@ -1,0 +1,230 @@
+//! Meters on packet threads: what they let through, what they change, and what is counted.
+
+use std::time::Duration;
+
+use shunt_datapath::{Command, DropReason, NO_INGRESS, ThreadConfig, command::Injection};
+use shunt_flow::{FieldId, FlowKey, Match, testing::packet::PacketBuilder};
+use shunt_pipeline::{
+    Action, Bucket, ControllerAction, FlowMod, GroupCommand, GroupId, GroupKind, GroupMod,
+    MeterBand, MeterBandKind, MeterCommand, MeterConfig, MeterId, MeterMod, MeterUnit,
+    Modification, PacketInReason, RuleFilter, Selection, TableId,
+};
+
+use crate::harness::{BRIDGE, Switch, output, rule};
+
+fn udp(dscp: u8) -> Vec<u8> {
+    let packet = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tos(dscp << 2);
+    packet.udp(1000, 53).payload(vec![7; 58]).build()
+}
+
+fn meter(number: u32, kind: MeterBandKind, rate: u32) -> Modification {
+    let bands = [MeterBand { kind, rate, burst_size: 0 }].into();
+    let config = MeterConfig { unit: MeterUnit::Packets, burst: false, stats: true, bands };
+    MeterMod { command: MeterCommand::Add, meter: Some(MeterId::new(number)), config }.into()
+}
+
+fn limit(rate: u32) -> Modification {
+    meter(1, MeterBandKind::Drop, rate)
+}
+
+fn pass(number: u32) -> Action {
+    Action::Meter(MeterId::new(number))
+}
+
+fn everything(actions: Vec<Action>) -> FlowMod {
+    rule(1, Match::any(), actions)
+}
+
+/// A switch with these meters and this rule.
+fn metered(threads: u16, meters: impl IntoIterator<Item = Modification>, rule: FlowMod) -> Switch {
+    let mut switch = Switch::new(threads, 4, ThreadConfig::default());
+    switch.modify(meters.into_iter().chain([rule.into()]));
+    switch
+}
+
+fn dropped(switch: &Switch, reason: DropReason) -> u64 {
+    let counters = (0..switch.threads.len()).map(|thread| switch.counters(thread));
+    counters.map(|counters| counters.dropped[reason as usize].get()).sum()
+}
+
+fn send(switch: &mut Switch, thread: usize, frame: &[u8], count: usize) {
+    for _ in 0..count {
+        assert!(switch.send(thread, 1, frame));
+        switch.settle();
+    }
+    for thread in 0..switch.threads.len() {
+        assert_eq!(switch.counters(thread).unaccounted(), 0);
+    }
+}
+
+fn only_meter(switch: &Switch) -> (u64, u64, u64) {
+    let meter = switch.pipeline.meters(BRIDGE).remove(0);
+    let acted: u64 = meter.band_totals().iter().map(|band| band.packets).sum();
+    (meter.totals().packets, meter.totals().bytes, acted)
+}
+
+#[test]
+fn a_rate_is_kept_whichever_cache_answers_and_the_rule_counts_all() {
+    let mut switch = metered(1, [limit(5)], everything(vec![pass(1), output(2)]));
+    let frame = udp(0);
+    for (wait, expected) in [(0, 5), (200, 1), (600, 3), (5000, 5)] {
+        switch.wait(Duration::from_millis(wait));
+        send(&mut switch, 0, &frame, 10);
+        assert_eq!(switch.receive(0, 2).len(), expected, "after {wait} ms");
+    }
+    assert_eq!(dropped(&switch, DropReason::Metered), 26);
+    assert_eq!(switch.counters(0).forwarded.get(), 14);
+    assert_eq!(only_meter(&switch), (40, 40 * frame.len() as u64, 26));
+    switch.wait(Duration::from_secs(1));
+    switch.settle();
+    let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
+    assert_eq!(rules[0].stats.totals().packets, 40);
+}
+
+#[test]
+fn threads_share_a_meter() {
+    let mut switch = metered(2, [limit(6)], everything(vec![pass(1), output(2)]));
+    (0..8).for_each(|index| send(&mut switch, index % 2, &udp(0), 1));
+    assert_eq!(switch.receive(0, 2).len() + switch.receive(1, 2).len(), 6);
+    assert_eq!(dropped(&switch, DropReason::Metered), 2);
+}
+
+#[test]
+fn what_was_sent_before_a_meter_stays_sent() {
+    let actions = vec![output(2), pass(1), output(3), output(4)];
+    let mut switch = metered(1, [limit(1)], everything(actions));
+    send(&mut switch, 0, &udp(0), 3);
+    let came = [2, 3, 4].map(|port| switch.receive(0, port).len());
+    assert_eq!((came, dropped(&switch, DropReason::Metered)), ([3, 1, 1], 2));
+    assert_eq!(switch.counters(0).forwarded.get(), 3);
+}
+
+#[test]
+fn a_meter_ends_only_the_copy_that_it_stands_in() {
+    let ttl = Action::SetField { field: FieldId::NwTtl, value: 9, mask: 0xff };
+    let push = Action::PushVlan { ethertype: 0x8100 };
+    let clone = Action::Clone([ttl, push, pass(1), output(2)].into());
+    let mut switch = metered(1, [limit(1)], everything(vec![clone, output(3)]));
+    let frame = udp(0);
+    send(&mut switch, 0, &frame, 3);
+    assert_eq!(switch.receive(0, 2).len(), 1);
+    assert_eq!(switch.receive(0, 3), vec![frame; 3], "nothing of the clone is left");
+    assert_eq!(dropped(&switch, DropReason::Metered), 2);
+}
+
+#[test]
+fn a_bucket_is_limited_by_itself() {
+    let resubmit = Action::Resubmit { port: None, table: TableId::new(1) };
+    let bucket = |actions: Vec<Action>| Bucket {
+        id: 0,
+        weight: 0,
+        watch_port: shunt_flow::PortNo::ANY,
+        watch_group: None,
+        actions: actions.into(),
+    };
+    let group = GroupId::new(1);
+    let all = GroupMod {
+        command: GroupCommand::Add,
+        group: Some(group),
+        kind: GroupKind::All,
+        selection: Selection::Default,
+        buckets: [bucket(vec![resubmit]), bucket(vec![output(3)])].into(),
+    };
+    let mut inner = everything(vec![pass(1), output(2)]);
+    inner.table = shunt_pipeline::TableSelector::One(TableId::new(1).unwrap());
+    let mods = [limit(1), all.into(), inner.into()];
+    let mut switch = metered(1, mods, everything(vec![Action::Group(group)]));
+    send(&mut switch, 0, &udp(0), 3);
+    assert_eq!((switch.receive(0, 2).len(), switch.receive(0, 3).len()), (1, 3));
+    let mut stats = switch.pipeline.groups(BRIDGE);
+    switch.wait(Duration::from_secs(1));
+    switch.settle();
+    let stats = &stats.remove(0).stats;
+    assert_eq!((stats.totals().packets, stats.bucket_totals()[1].packets), (3, 3));
+}
+
+#[test]
+fn a_meter_counts_what_is_sent_nowhere_or_not_any_more() {
+    let mut switch = metered(1, [limit(1)], everything(vec![pass(1)]));
+    send(&mut switch, 0, &udp(0), 3);
+    assert_eq!(only_meter(&switch).0, 3);
+    let ends = [DropReason::Policy, DropReason::Metered].map(|reason| dropped(&switch, reason));
+    assert_eq!(ends, [1, 2]);
+    let mut switch = metered(1, [limit(1)], everything(vec![output(2), pass(1)]));
+    send(&mut switch, 0, &udp(0), 3);
+    assert_eq!((switch.receive(0, 2).len(), only_meter(&switch).0), (3, 3));
+    assert_eq!(dropped(&switch, DropReason::Metered), 0);
+}
+
+#[test]
+fn a_remark_raises_the_drop_precedence_and_keeps_the_checksum_right() {
+    let remark = meter(1, MeterBandKind::DscpRemark { precedence: 1 }, 1);
+    let mut switch = metered(1, [remark], everything(vec![pass(1), output(2), output(3)]));
+    send(&mut switch, 0, &udp(10), 2);
+    send(&mut switch, 0, &udp(46), 1);
+    let expected = vec![udp(10), udp(12), udp(46)];
+    assert_eq!((switch.receive(0, 2), switch.receive(0, 3)), (expected.clone(), expected));
+    let arp = PacketBuilder::arp(1, ([2; 6], [10, 0, 0, 1]), ([0; 6], [10, 0, 0, 2])).build();
+    send(&mut switch, 0, &arp, 1);
+    assert_eq!(switch.receive(0, 2), [arp]);
+}
+
+#[test]
+fn a_remark_before_a_clone_outlives_what_the_clone_writes() {
+    let dscp = Action::SetField { field: FieldId::IpDscp, value: 46, mask: 0x3f };
+    let clone = Action::Clone([dscp, output(2)].into());
+    let remark = meter(1, MeterBandKind::DscpRemark { precedence: 1 }, 1);
+    let mut switch = metered(1, [remark], everything(vec![pass(1), clone, output(3)]));
+    send(&mut switch, 0, &udp(10), 2);
+    assert_eq!(switch.receive(0, 2), vec![udp(46); 2]);
+    assert_eq!(switch.receive(0, 3), [udp(10), udp(12)]);
+}
+
+#[test]
+fn packet_ins_are_limited_and_packets_are_not() {
+    let controller = Action::Controller(Box::new(ControllerAction {
+        meter: Some(MeterId::new(1)),
+        pause: false,
+        max_len: 0xffff,
+        controller_id: 0,
+        reason: PacketInReason::Action,
+        userdata: Box::new([]),
+    }));
+    let mut switch = metered(1, [limit(2)], everything(vec![controller, output(2)]));
+    send(&mut switch, 0, &udp(0), 5);
+    let mut told = 0;
+    while switch.controls[0].packet_ins.pop().is_ok() {
+        told += 1;
+    }
+    assert_eq!((told, switch.receive(0, 2).len()), (2, 5));
+    assert_eq!(dropped(&switch, DropReason::Metered), 3);
+}
+
+#[test]
+fn a_packet_out_passes_meters_too() {
+    let mut switch = metered(1, [limit(1)], everything(vec![]));
+    let mut key = FlowKey::ZERO;
+    key.set_bridge(BRIDGE.number().into());
+    let version = switch.pipeline.version();
+    let traversal = switch.pipeline.translate_actions(&key, &[pass(1), output(2)], version);
+    for _ in 0..3 {
+        let injection =
+            Injection { frame: udp(0), ingress: NO_INGRESS, traversal: traversal.clone().into() };
+        switch.controls[0].send(Command::Inject(Box::new(injection))).unwrap();
+        switch.settle();
+    }
+    assert_eq!((switch.receive(0, 2).len(), dropped(&switch, DropReason::Metered)), (1, 2));
+    assert_eq!(switch.counters(0).unaccounted(), 0);
+}
+
+#[test]
+fn a_changed_meter_is_the_one_that_packets_meet() {
+    let mut switch = metered(1, [limit(1)], everything(vec![pass(1), output(2)]));
+    send(&mut switch, 0, &udp(0), 3);
+    assert_eq!(switch.receive(0, 2).len(), 1);
+    let Modification::Meter(more) = limit(4) else { unreachable!() };
+    switch.modify([MeterMod { command: MeterCommand::Modify, ..more }.into()]);
+    send(&mut switch, 0, &udp(0), 6);
+    assert_eq!(switch.receive(0, 2).len(), 4);
+    assert_eq!(only_meter(&switch).0, 6, "a changed meter counts from zero");
+}
