@@ -2,20 +2,32 @@
 //!
 //! An action on a field that a packet may lack is refused while the rule is added: the match of
 //! the rule must say that the field is there. Actions change what is there (`push_vlan` brings a
-//! tag, `pop_vlan` takes it), so the list is walked with a key that changes as a packet would.
-//! Output ports are checked here too, because what is legal depends on where the actions stand.
+//! tag, `pop_mpls` uncovers a packet of another type), so the list is walked with a key that
+//! changes as a packet would. Output ports are checked here too, because what is legal depends on
+//! where the actions stand.
+
+use std::net::IpAddr;
 
 use shunt_flow::{
-    FieldId, FlowKey, FlowMask, PortNo,
+    FieldId, FlowKey, FlowMask, Match, PortNo,
     extract::{VlanLimit, extract},
     prerequisite,
 };
-use shunt_pipeline::{Action, FlowMod, FlowModCommand, Subfield, TableSelector};
+use shunt_pipeline::{
+    Action, CtAction, CtZone, FlowMod, FlowModCommand, GroupMod, LearnAction, LearnSource,
+    LearnTarget, NatAction, Subfield, TableSelector,
+};
 
 use crate::{error::ErrorCode, message::PacketOut};
 
 /// The bit of a tag control field that says that there is a tag.
 const VLAN_PRESENT: u128 = 0x1000;
+/// Protocols of the transport layer.
+const TCP: u128 = 6;
+const UDP: u128 = 17;
+/// Ports of the applications whose connections `ct` can follow.
+const FTP: u16 = 21;
+const TFTP: u16 = 69;
 
 /// Checks the instructions that a flow-mod brings.
 ///
@@ -33,22 +45,30 @@ pub fn check_flow_mod(flow_mod: &FlowMod) -> Result<(), ErrorCode> {
     {
         return Err(ErrorCode::InstructionTableId);
     }
-    let matching = &flow_mod.matching;
-    let mask = FlowMask::from(matching.mask());
-    let mut packet = Packet { key: matching.key(), mask, place: Place::Rule };
+    let mut packet = Packet::matched(&flow_mod.matching);
     packet.walk(&instructions.apply)?;
     packet.place = Place::ActionSet;
     packet.walk(&instructions.write)
 }
 
-/// Checks the actions of a packet-out against its packet.
+/// Checks the buckets that a group-mod brings. What their packets look like, nobody knows.
 ///
 /// # Errors
 ///
 /// The first thing that does not fit.
-pub fn check_packet_out(packet_out: &PacketOut) -> Result<(), ErrorCode> {
+pub fn check_group_mod(group_mod: &GroupMod) -> Result<(), ErrorCode> {
+    let mut packet = Packet { place: Place::Bucket, ..Packet::matched(&Match::any()) };
+    group_mod.buckets.iter().try_for_each(|bucket| packet.walk(&bucket.actions))
+}
+
+/// Checks the actions of a packet-out against its packet, whose tags are parsed up to `limit`.
+///
+/// # Errors
+///
+/// The first thing that does not fit.
+pub fn check_packet_out(packet_out: &PacketOut, limit: VlanLimit) -> Result<(), ErrorCode> {
     let mut key = FlowKey::ZERO;
-    extract(&packet_out.data, VlanLimit::default(), &mut key);
+    extract(&packet_out.data, limit, &mut key);
     let mut mask = FlowMask::EMPTY;
     mask.words_mut().fill(u64::MAX);
     Packet { key, mask, place: Place::PacketOut }.walk(&packet_out.actions)
@@ -61,7 +81,11 @@ enum Place {
     /// What a packet looks like when its action set is executed, its rule cannot know; only what is
     /// written into fields is held against the match, as in Open vSwitch.
     ActionSet,
+    /// Any packet may come to a group.
+    Bucket,
     PacketOut,
+    /// Inside `ct`, where connections are written to.
+    Conntrack,
 }
 
 /// What is known of the packets that reach an action.
@@ -73,6 +97,12 @@ struct Packet {
 }
 
 impl Packet {
+    /// What a match says of the packets that it lets through.
+    fn matched(matching: &Match) -> Self {
+        let mask = FlowMask::from(matching.mask());
+        Self { key: matching.key(), mask, place: Place::Rule }
+    }
+
     fn walk(&mut self, actions: &[Action]) -> Result<(), ErrorCode> {
         actions.iter().try_for_each(|action| self.step(action))
     }
@@ -81,56 +111,117 @@ impl Packet {
         match action {
             Action::Output { port, .. } => self.check_output(*port),
             Action::OutputTruncated { port, .. } => check_truncated(*port),
-            Action::OutputField { source, .. } => self.need(source.field),
-            Action::SetField { field, value, mask } => self.write(*field, *value, *mask),
+            Action::OutputField { source, .. } | Action::Push(source) => self.read(source.field),
+            Action::SetField { field, value, mask } => self.set(*field, *value, *mask),
             Action::Load { target, value } => {
-                self.write(target.field, u128::from(*value) << target.offset, target.bits())
+                self.set(target.field, u128::from(*value) << target.offset, target.bits())
             }
-            Action::Move { source, target } => self.copy(*source, *target),
-            Action::PushVlan { .. } => {
-                self.push_vlan();
+            Action::Move { source, target } => {
+                self.read(source.field)?;
+                self.write(*target)
+            }
+            Action::PushVlan { .. } => self.push_vlan(),
+            Action::PushMpls { ethertype } => {
+                self.set_type(*ethertype);
                 Ok(())
             }
-            Action::PopVlan | Action::DecTtl { .. } if self.place == Place::ActionSet => Ok(()),
+            Action::PopMpls { ethertype } => {
+                self.need_in_list(FieldId::MplsLabel)?;
+                self.set_type(*ethertype);
+                Ok(())
+            }
+            Action::SetMplsTtl(_) | Action::DecMplsTtl | Action::CopyTtlOut | Action::CopyTtlIn => {
+                self.need_in_list(FieldId::MplsTtl)
+            }
             Action::PopVlan => self.pop_vlan(),
-            Action::DecTtl { .. } => self.need(FieldId::NwTtl),
+            Action::DecTtl { .. } | Action::SetNwTtl(_) => self.need_in_list(FieldId::NwTtl),
             // What happens inside is undone afterwards. The codec bounds how deep clones nest.
             Action::Clone(actions) => self.clone().walk(actions),
-            Action::Controller(_)
+            Action::Learn(learn) => self.check_learn(learn),
+            Action::Pop(target) | Action::CheckPktLarger { target, .. } => self.write(*target),
+            Action::Multipath(multipath) => self.write(multipath.target),
+            Action::Bundle(bundle) => {
+                bundle.members.iter().try_for_each(|port| check_member(*port))?;
+                bundle.target.map_or(Ok(()), |target| self.write(target))
+            }
+            Action::FinTimeout { .. } => self.need(FieldId::TcpFlags),
+            Action::Ct(ct) => self.check_ct(ct),
+            Action::Nat(nat) => self.check_nat(nat),
+            // Outside of rules it means nothing.
+            Action::Conjunction { .. } if self.place != Place::Rule => {
+                Err(ErrorCode::ActionConjunction)
+            }
+            // Which groups and meters there are, and what stands beside a clause, the tables know.
+            Action::Conjunction { .. }
+            | Action::Group(_)
+            | Action::Meter(_)
+            | Action::Controller(_)
             | Action::Resubmit { .. }
             | Action::SetQueue(_)
             | Action::PopQueue
             | Action::Note(_)
-            | Action::Exit => Ok(()),
+            | Action::Exit
+            | Action::CtClear
+            | Action::Sample(_) => Ok(()),
         }
     }
 
     /// Numbers that no port has yet are legal: the packet goes nowhere until one does.
     const fn check_output(&self, port: PortNo) -> Result<(), ErrorCode> {
         let is_legal = match port {
-            PortNo::IN_PORT | PortNo::FLOOD | PortNo::ALL | PortNo::CONTROLLER | PortNo::LOCAL => {
-                true
-            }
+            PortNo::IN_PORT
+            | PortNo::NORMAL
+            | PortNo::FLOOD
+            | PortNo::ALL
+            | PortNo::CONTROLLER
+            | PortNo::LOCAL => true,
             PortNo::TABLE => matches!(self.place, Place::PacketOut),
             _ => port.number() <= PortNo::MAX.number(),
         };
         if is_legal { Ok(()) } else { Err(ErrorCode::ActionOutPort) }
     }
 
-    /// Asks that packets have `field`.
-    fn need(&self, field: FieldId) -> Result<(), ErrorCode> {
-        let has_tag =
-            self.key.field(FieldId::VlanTci) & self.mask.field(FieldId::VlanTci) & VLAN_PRESENT
-                != 0;
-        let is_met = match field {
-            // A match may ask for the absence of a tag by this field; a write cannot.
-            FieldId::VlanVid | FieldId::DlVlan => has_tag,
-            _ => prerequisite::is_met(field, &self.key, &self.mask),
-        };
+    /// Asks that packets have what `field` needs.
+    fn read(&self, field: FieldId) -> Result<(), ErrorCode> {
+        let is_met =
+            self.place == Place::Bucket || prerequisite::is_met(field, &self.key, &self.mask);
         if is_met { Ok(()) } else { Err(ErrorCode::ActionInconsistent) }
     }
 
-    fn write(&mut self, field: FieldId, value: u128, mask: u128) -> Result<(), ErrorCode> {
+    /// Asks that packets have `field`, to write to it.
+    fn need(&self, field: FieldId) -> Result<(), ErrorCode> {
+        match field {
+            // A match may ask for the absence of a tag by this field; a write cannot.
+            FieldId::VlanVid | FieldId::DlVlan
+                if self.place != Place::Bucket && !self.has_tag() =>
+            {
+                Err(ErrorCode::ActionInconsistent)
+            }
+            FieldId::CtMark | FieldId::CtLabel if self.place != Place::Conntrack => {
+                Err(ErrorCode::SetFieldArgument)
+            }
+            _ if self.place == Place::Conntrack && !is_of_connection(field) => {
+                Err(ErrorCode::ActionArgument)
+            }
+            _ => self.read(field),
+        }
+    }
+
+    /// As [`Self::need`], but for what an action set does.
+    fn need_in_list(&self, field: FieldId) -> Result<(), ErrorCode> {
+        if self.place == Place::ActionSet { Ok(()) } else { self.need(field) }
+    }
+
+    fn has_tag(&self) -> bool {
+        self.known(FieldId::VlanTci) & VLAN_PRESENT != 0
+    }
+
+    /// The bits of a field that are known to be set.
+    fn known(&self, field: FieldId) -> u128 {
+        self.key.field(field) & self.mask.field(field)
+    }
+
+    fn set(&mut self, field: FieldId, value: u128, mask: u128) -> Result<(), ErrorCode> {
         self.need(field)?;
         // The one field that decides by its value whether others exist, and can be written.
         if field == FieldId::VlanTci {
@@ -140,8 +231,8 @@ impl Packet {
         Ok(())
     }
 
-    fn copy(&mut self, source: Subfield, target: Subfield) -> Result<(), ErrorCode> {
-        self.need(source.field)?;
+    /// Some bits of a field get a value that nobody knows.
+    fn write(&mut self, target: Subfield) -> Result<(), ErrorCode> {
         self.need(target.field)?;
         if target.field == FieldId::VlanTci {
             self.mask.remove_bits(FieldId::VlanTci, target.bits());
@@ -149,23 +240,200 @@ impl Packet {
         Ok(())
     }
 
-    fn push_vlan(&mut self) {
+    fn push_vlan(&mut self) -> Result<(), ErrorCode> {
+        if self.has_tag() && self.known(FieldId::VlanTci1) & VLAN_PRESENT != 0 {
+            return Err(ErrorCode::ActionTag);
+        }
         self.key.set_field(FieldId::VlanTci1, self.key.field(FieldId::VlanTci));
+        self.mask.remove_bits(FieldId::VlanTci1, FieldId::VlanTci1.value_max());
         self.mask.add_bits(FieldId::VlanTci1, self.mask.field(FieldId::VlanTci));
         self.key.set_field(FieldId::VlanTci, VLAN_PRESENT);
         self.mask.add_field(FieldId::VlanTci);
+        Ok(())
     }
 
     fn pop_vlan(&mut self) -> Result<(), ErrorCode> {
-        self.need(FieldId::VlanVid)?;
+        self.need_in_list(FieldId::VlanVid)?;
         self.key.set_field(FieldId::VlanTci, self.key.field(FieldId::VlanTci1));
+        self.mask.remove_bits(FieldId::VlanTci, FieldId::VlanTci.value_max());
+        self.mask.add_bits(FieldId::VlanTci, self.mask.field(FieldId::VlanTci1));
         self.key.set_field(FieldId::VlanTci1, 0);
+        self.mask.add_field(FieldId::VlanTci1);
         Ok(())
     }
+
+    /// The packet is of another type now, and what it carries is not known.
+    fn set_type(&mut self, ethertype: u16) {
+        self.key.set_field(FieldId::EthType, ethertype.into());
+        self.mask.add_field(FieldId::EthType);
+        self.mask.remove_bits(FieldId::IpProto, FieldId::IpProto.value_max());
+    }
+
+    fn check_learn(&self, learn: &LearnAction) -> Result<(), ErrorCode> {
+        // What the learned rule matches, as far as it is always the same.
+        let mut learned = Self::matched(&Match::any());
+        for spec in &learn.specs {
+            if let LearnSource::Field(source) = spec.source {
+                self.read(source.field)?;
+            }
+            match spec.target {
+                LearnTarget::Match(target) => {
+                    learned.read(target.field)?;
+                    if let LearnSource::Value(value) = spec.source {
+                        let (value, bits) = (value << target.offset, target.bits());
+                        learned.key.set_field_masked(target.field, value, bits);
+                        learned.mask.add_bits(target.field, bits);
+                    }
+                }
+                // Whether the packets have a tag is not asked, as in Open vSwitch.
+                LearnTarget::Load(target) if !is_of_connection(target.field) => {
+                    learned.read(target.field)?;
+                }
+                LearnTarget::Load(_) => return Err(ErrorCode::SetFieldArgument),
+                LearnTarget::Output => {}
+            }
+        }
+        learn.result.map_or(Ok(()), |result| self.need(result.field))
+    }
+
+    fn check_ct(&self, ct: &CtAction) -> Result<(), ErrorCode> {
+        self.read(FieldId::NwTtl)?;
+        let protocol = match ct.alg {
+            FTP => Some(TCP),
+            TFTP => Some(UDP),
+            _ => None,
+        };
+        let is_carried = |protocol| self.known(FieldId::IpProto) == protocol;
+        if self.place != Place::Bucket && !protocol.is_none_or(is_carried) {
+            return Err(ErrorCode::ActionInconsistent);
+        }
+        if let CtZone::Field(source) = ct.zone {
+            self.read(source.field)?;
+        }
+        Self { place: Place::Conntrack, ..self.clone() }.walk(&ct.actions)
+    }
+
+    fn check_nat(&self, nat: &NatAction) -> Result<(), ErrorCode> {
+        if self.place != Place::Conntrack {
+            return Err(ErrorCode::SetFieldArgument);
+        }
+        match nat.range.as_ref().map(|range| range.addresses.start()) {
+            None => Ok(()),
+            Some(IpAddr::V4(_)) => self.read(FieldId::Ipv4Src),
+            Some(IpAddr::V6(_)) => self.read(FieldId::Ipv6Src),
+        }
+    }
+}
+
+/// Whether the field belongs to a connection and not to a packet.
+const fn is_of_connection(field: FieldId) -> bool {
+    matches!(field, FieldId::CtMark | FieldId::CtLabel)
 }
 
 /// Only what leaves by one port can be cut.
 fn check_truncated(port: PortNo) -> Result<(), ErrorCode> {
     let is_legal = port == PortNo::IN_PORT || port.is_physical();
     if is_legal { Ok(()) } else { Err(ErrorCode::ActionOutPort) }
+}
+
+/// A bundle chooses among ports whose links it knows, and among places for no port at all.
+fn check_member(port: PortNo) -> Result<(), ErrorCode> {
+    let is_legal = matches!(port, PortNo::LOCAL | PortNo::IN_PORT | PortNo::ANY)
+        || port.number() <= PortNo::MAX.number();
+    if is_legal { Ok(()) } else { Err(ErrorCode::ActionOutPort) }
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_flow::text::{NoPortNames, parse_match};
+    use shunt_pipeline::{
+        Cookie, FlowFlags, Instructions, LearnSpec, Priority, RuleFilter, TableId,
+    };
+
+    use super::*;
+
+    fn check(matching: &str, apply: Vec<Action>) -> Result<(), ErrorCode> {
+        check_flow_mod(&FlowMod {
+            command: FlowModCommand::Add,
+            table: TableSelector::One(TableId::FIRST),
+            matching: parse_match(matching, &NoPortNames).unwrap(),
+            priority: Priority::new(1),
+            cookie: Cookie::new(0),
+            cookie_mask: 0,
+            idle_timeout: std::time::Duration::ZERO,
+            hard_timeout: std::time::Duration::ZERO,
+            importance: 0,
+            flags: FlowFlags::default(),
+            out_port: PortNo::ANY,
+            out_group: RuleFilter::GROUP_ANY,
+            instructions: Instructions { apply: apply.into(), ..Instructions::default() },
+        })
+    }
+
+    fn set(field: FieldId) -> Action {
+        Action::SetField { field, value: 1, mask: field.value_max() }
+    }
+
+    #[test]
+    fn what_an_mpls_header_hides_is_there_again_without_it_as_far_as_it_is_known() {
+        let push = || Action::PushMpls { ethertype: 0x8847 };
+        let pop = |ethertype| Action::PopMpls { ethertype };
+        let inconsistent = Err(ErrorCode::ActionInconsistent);
+        assert_eq!(check("tcp", vec![push(), set(FieldId::MplsLabel)]), Ok(()));
+        assert_eq!(check("tcp", vec![push(), set(FieldId::Ipv4Dst)]), inconsistent);
+        assert_eq!(check("tcp", vec![push(), pop(0x0800), set(FieldId::Ipv4Dst)]), Ok(()));
+        assert_eq!(check("tcp", vec![push(), pop(0x0800), set(FieldId::TcpDst)]), inconsistent);
+        assert_eq!(check("mpls", vec![pop(0x8847), pop(0x86dd), set(FieldId::Ipv6Dst)]), Ok(()));
+        assert_eq!(check("tcp", vec![pop(0x0800)]), inconsistent);
+    }
+
+    #[test]
+    fn a_packet_has_room_for_two_tags_as_far_as_its_tags_are_parsed() {
+        let push = || Action::PushVlan { ethertype: 0x8100 };
+        assert_eq!(check("", vec![push(), push()]), Ok(()));
+        assert_eq!(check("", vec![push(), push(), push()]), Err(ErrorCode::ActionTag));
+        assert_eq!(check("", vec![push(), push(), Action::PopVlan, push()]), Ok(()));
+        let mut data = vec![0; 64];
+        data[12..20].copy_from_slice(&[0x88, 0xa8, 0, 5, 0x81, 0, 0, 6]);
+        let packet = PacketOut { in_port: PortNo::ANY, actions: vec![push()], data };
+        assert_eq!(check_packet_out(&packet, VlanLimit::One), Ok(()));
+        assert_eq!(check_packet_out(&packet, VlanLimit::Two), Err(ErrorCode::ActionTag));
+    }
+
+    #[test]
+    fn a_learned_rule_needs_what_it_says_and_not_what_its_maker_matches() {
+        let whole = |field, value| LearnSpec {
+            source: LearnSource::Value(value),
+            target: LearnTarget::Match(Subfield::whole(field)),
+            width: FieldId::width(field),
+        };
+        let learn = |specs: Vec<LearnSpec>| {
+            Action::Learn(Box::new(LearnAction {
+                idle_timeout: 0,
+                hard_timeout: 0,
+                priority: Priority::new(1),
+                cookie: Cookie::new(0),
+                table: TableId::FIRST,
+                fin_idle_timeout: 0,
+                fin_hard_timeout: 0,
+                send_flow_removed: false,
+                delete_learned: false,
+                limit: 0,
+                result: None,
+                specs: specs.into(),
+            }))
+        };
+        let (ip, address) = (whole(FieldId::EthType, 0x0800), whole(FieldId::Ipv4Dst, 1));
+        let inconsistent = Err(ErrorCode::ActionInconsistent);
+        assert_eq!(check("ip", vec![learn(vec![address.clone()])]), inconsistent);
+        assert_eq!(check("", vec![learn(vec![address.clone(), ip.clone()])]), inconsistent);
+        assert_eq!(check("", vec![learn(vec![ip.clone(), address])]), Ok(()));
+        let copied = LearnSpec {
+            source: LearnSource::Field(Subfield::whole(FieldId::Ipv4Src)),
+            target: LearnTarget::Match(Subfield::whole(FieldId::Ipv4Dst)),
+            width: 32,
+        };
+        assert_eq!(check("", vec![learn(vec![ip.clone(), copied.clone()])]), inconsistent);
+        assert_eq!(check("ip", vec![learn(vec![ip, copied])]), Ok(()));
+    }
 }

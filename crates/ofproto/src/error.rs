@@ -6,7 +6,7 @@
 //! errors of the ONF or of Nicira, as they do there (OpenFlow 1.3.5, 7.4.4; ONF extensions for
 //! 1.3.x, EXT-230 and EXT-260).
 
-use shunt_pipeline::FlowModError;
+use shunt_pipeline::{FlowModError, GroupModError, MeterModError, ModificationError};
 
 /// How an error code is written on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -100,12 +100,16 @@ error_codes! {
     ActionOutGroup = standard(2, 9), "OFPBAC_BAD_OUT_GROUP", "no such group";
     ActionInconsistent = standard(2, 10), "OFPBAC_MATCH_INCONSISTENT",
         "the match lacks what an action needs";
+    ActionTag = standard(2, 12), "OFPBAC_BAD_TAG", "a packet has no room for another tag";
     SetFieldType = standard(2, 13), "OFPBAC_BAD_SET_TYPE", "unknown field of an action";
     SetFieldLength = standard(2, 14), "OFPBAC_BAD_SET_LEN",
         "the length or the bits do not fit the field of an action";
     SetFieldArgument = standard(2, 15), "OFPBAC_BAD_SET_ARGUMENT",
         "the field cannot be written, or not with this value";
     SetFieldMask = onf(4250), "OFPBAC_BAD_SET_MASK", "the field cannot be written in part";
+    ActionMustBeZero = nicira(11), "NXBAC_MUST_BE_ZERO", "reserved bits of an action are set";
+    ActionConjunction = nicira(15), "NXBAC_BAD_CONJUNCTION",
+        "a conjunction has no such clause, or does not stand alone";
     InstructionUnknown = standard(3, 0), "OFPBIC_UNKNOWN_INST", "unknown instruction";
     InstructionTableId = standard(3, 2), "OFPBIC_BAD_TABLE_ID", "goto_table must lead upwards";
     InstructionExperimenter = standard(3, 5), "OFPBIC_BAD_EXPERIMENTER",
@@ -128,11 +132,18 @@ error_codes! {
     FlowOverlap = standard(5, 3), "OFPFMFC_OVERLAP", "the rule overlaps another";
     FlowCommand = standard(5, 6), "OFPFMFC_BAD_COMMAND", "unknown flow-mod command";
     FlowFlags = standard(5, 7), "OFPFMFC_BAD_FLAGS", "unknown flow-mod flags";
+    GroupExists = standard(6, 0), "OFPGMFC_GROUP_EXISTS", "the group exists already";
     GroupInvalid = standard(6, 1), "OFPGMFC_INVALID_GROUP", "a group cannot be so";
-    GroupTableFull = standard(6, 3), "OFPGMFC_OUT_OF_GROUPS", "this switch has no groups";
+    GroupTableFull = standard(6, 3), "OFPGMFC_OUT_OF_GROUPS", "the bridge has too many groups";
+    GroupBucketsFull = standard(6, 4), "OFPGMFC_OUT_OF_BUCKETS", "the group has too many buckets";
+    GroupWatch = standard(6, 6), "OFPGMFC_WATCH_UNSUPPORTED",
+        "buckets of such a group watch nothing";
+    GroupLoop = standard(6, 7), "OFPGMFC_LOOP", "the group would lead back to itself";
     GroupUnknown = standard(6, 8), "OFPGMFC_UNKNOWN_GROUP", "no such group";
     GroupType = standard(6, 10), "OFPGMFC_BAD_TYPE", "unknown type of group";
     GroupCommand = standard(6, 11), "OFPGMFC_BAD_COMMAND", "unknown group-mod command";
+    GroupBucket = standard(6, 12), "OFPGMFC_BAD_BUCKET", "a bucket has a wrong length";
+    GroupWatchPort = standard(6, 13), "OFPGMFC_BAD_WATCH", "no port of this number can be watched";
     PortModPort = standard(7, 0), "OFPPMFC_BAD_PORT", "no such port";
     PortModAddress = standard(7, 1), "OFPPMFC_BAD_HW_ADDR",
         "the hardware address is not the port's";
@@ -144,10 +155,15 @@ error_codes! {
     ConfigFlags = standard(10, 0), "OFPSCFC_BAD_FLAGS", "unknown or unsupported configuration";
     RoleStale = standard(11, 0), "OFPRRFC_STALE", "the generation id is behind";
     RoleUnknown = standard(11, 2), "OFPRRFC_BAD_ROLE", "unknown role";
+    MeterExists = standard(12, 1), "OFPMMFC_METER_EXISTS", "the meter exists already";
     MeterInvalid = standard(12, 2), "OFPMMFC_INVALID_METER", "a meter cannot be so";
     MeterUnknown = standard(12, 3), "OFPMMFC_UNKNOWN_METER", "no such meter";
     MeterCommand = standard(12, 4), "OFPMMFC_BAD_COMMAND", "unknown meter-mod command";
-    MeterTableFull = standard(12, 10), "OFPMMFC_OUT_OF_METERS", "this switch has no meters";
+    MeterFlags = standard(12, 5), "OFPMMFC_BAD_FLAGS", "unknown or contradictory meter flags";
+    MeterRate = standard(12, 6), "OFPMMFC_BAD_RATE", "a band lets nothing through";
+    MeterBand = standard(12, 8), "OFPMMFC_BAD_BAND", "unknown type of band";
+    MeterTableFull = standard(12, 10), "OFPMMFC_OUT_OF_METERS", "the bridge has too many meters";
+    MeterBandsFull = standard(12, 11), "OFPMMFC_OUT_OF_BANDS", "the meter has too many bands";
     PropertyType = standard(13, 2), "OFPTFFC_BAD_TYPE", "unknown property";
     PropertyLength = standard(13, 3), "OFPTFFC_BAD_LEN", "a property has a wrong length";
     TableFeaturesPermission = standard(13, 5), "OFPTFFC_EPERM",
@@ -174,6 +190,50 @@ impl From<FlowModError> for ErrorCode {
             FlowModError::TableAll => Self::FlowTableId,
             FlowModError::GotoNotUp { .. } => Self::InstructionTableId,
             FlowModError::TableFull(_) => Self::FlowTableFull,
+            FlowModError::NoSuchGroup(_) => Self::ActionOutGroup,
+            FlowModError::NoSuchMeter(_) => Self::MeterInvalid,
+            FlowModError::MixedConjunction => Self::ActionConjunction,
+            FlowModError::NotYet(_) => Self::ActionExperimenterType,
+            _ => Self::FlowUnknown,
+        }
+    }
+}
+
+impl From<GroupModError> for ErrorCode {
+    fn from(error: GroupModError) -> Self {
+        match error {
+            GroupModError::Exists(_) => Self::GroupExists,
+            GroupModError::Unknown(_) => Self::GroupUnknown,
+            GroupModError::Loop(_) => Self::GroupLoop,
+            GroupModError::Unwatchable(_) => Self::GroupWatch,
+            GroupModError::NoSuchTarget(_) => Self::ActionOutGroup,
+            GroupModError::NotYet(_) => Self::ActionExperimenterType,
+            GroupModError::TooMany(_) => Self::GroupTableFull,
+            // The last of those that exist, and whatever groups learn to complain of.
+            _ => Self::GroupInvalid,
+        }
+    }
+}
+
+impl From<MeterModError> for ErrorCode {
+    fn from(error: MeterModError) -> Self {
+        match error {
+            MeterModError::Exists(_) => Self::MeterExists,
+            MeterModError::Unknown(_) => Self::MeterUnknown,
+            MeterModError::TooManyBands(_) => Self::MeterBandsFull,
+            MeterModError::TooMany(_) => Self::MeterTableFull,
+            // As for groups.
+            _ => Self::MeterInvalid,
+        }
+    }
+}
+
+impl From<ModificationError> for ErrorCode {
+    fn from(error: ModificationError) -> Self {
+        match error {
+            ModificationError::Flow(error) => error.into(),
+            ModificationError::Group(error) => error.into(),
+            ModificationError::Meter(error) => error.into(),
             _ => Self::FlowUnknown,
         }
     }
@@ -227,6 +287,9 @@ pub enum CloseReason {
         /// The limit.
         seconds: u64,
     },
+    /// The peer: it reads so slowly that it would have missed what it must hear.
+    #[error("the peer reads too slowly to be told of everything that happens")]
+    Behind,
     /// The peer closed the connection.
     #[error("the peer closed the connection")]
     PeerClosed,

@@ -44,7 +44,7 @@ pub mod server;
 pub mod testing;
 pub mod wire;
 
-pub use consistency::{check_flow_mod, check_packet_out};
+pub use consistency::{check_flow_mod, check_group_mod, check_packet_out};
 pub use error::{
     CloseReason, ErrorCode, ErrorNumber, NICIRA_EXPERIMENTER, ONF_EXPERIMENTER, TooLong,
 };

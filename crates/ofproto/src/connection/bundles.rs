@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use shunt_pipeline::{FlowMod, Time, Version};
+use shunt_pipeline::{FlowModError, GroupId, Modification, Time, Version};
 
 use super::{Limits, requests};
 use crate::{
@@ -47,11 +47,10 @@ struct Bundled {
 /// What a message of a bundle does.
 #[derive(Debug)]
 enum Change {
-    Flow(FlowMod),
+    /// It changes rules or groups.
+    Tables(Modification),
     Port(PortMod),
     Packet(PacketOut),
-    /// It deletes groups, of which there are none.
-    Nothing,
 }
 
 /// The message of a bundle that failed.
@@ -105,8 +104,9 @@ impl Bundles {
         add: BundleAdd,
         frame: Bytes,
         limits: &Limits,
-        now: Time,
+        host: &impl Host,
     ) -> Result<(), ErrorCode> {
+        let now = host.now();
         if self.messages_count >= limits.bundle_messages_max {
             return Err(ErrorCode::BundleMessageTooMany);
         }
@@ -120,7 +120,7 @@ impl Bundles {
         if bundle.flags != add.flags {
             return Err(ErrorCode::BundleFlags);
         }
-        let change = Change::new(*add.message)?;
+        let change = Change::new(*add.message, frame.len(), host)?;
         bundle.messages.push(Bundled { xid: add.xid, frame, change });
         bundle.touched = now;
         self.messages_count += 1;
@@ -181,56 +181,84 @@ impl Bundles {
 }
 
 impl Change {
-    fn new(message: Message) -> Result<Self, ErrorCode> {
+    /// What a message does that has so many bytes.
+    fn new(message: Message, length: usize, host: &impl Host) -> Result<Self, ErrorCode> {
         Ok(match message {
             Message::FlowMod(flow_mod) => {
-                crate::check_flow_mod(&flow_mod)?;
-                Self::Flow(flow_mod)
+                requests::check_flow_mod(&flow_mod, length)?;
+                Self::Tables(flow_mod.into())
+            }
+            Message::GroupMod(group_mod) => {
+                requests::check_group_mod(&group_mod)?;
+                Self::Tables(group_mod.into())
             }
             Message::PortMod(port_mod) => Self::Port(port_mod),
             Message::PacketOut(packet) => {
-                crate::check_packet_out(&packet)?;
-                Self::Packet(packet)
+                crate::check_packet_out(&packet, host.vlan_limit())?;
+                match host.check_actions(&packet.actions) {
+                    // The bundle may bring it, before the packet.
+                    Ok(()) | Err(FlowModError::NoSuchGroup(_)) => Self::Packet(packet),
+                    Err(error) => return Err(error.into()),
+                }
             }
-            Message::GroupMod(_) => Self::Nothing,
             _ => return Err(ErrorCode::BundleMessageUnsupported),
         })
     }
 }
 
 impl Bundle {
-    /// All changes or none: what can fail is tried first, rules last of it, then the rest is done.
+    /// All changes or none: what can fail is tried first, tables last of it, then the rest is done.
     fn commit(self, host: &impl Host) -> Result<Option<Version>, Failure> {
         let ports = host.ports();
-        let (mut flow_mods, mut flow_sources) = (Vec::new(), Vec::new());
+        let (mut modifications, mut sources) = (Vec::new(), Vec::new());
         let (mut port_configs, mut packets) = (Vec::new(), Vec::new());
         for Bundled { xid, frame, change } in self.messages {
             match change {
-                Change::Flow(flow_mod) => {
-                    flow_mods.push(flow_mod);
-                    flow_sources.push((xid, frame));
+                Change::Tables(modification) => {
+                    modifications.push(modification);
+                    sources.push((xid, frame));
                 }
                 Change::Port(port_mod) => match requests::check_port_mod(&port_mod, &ports) {
                     Ok(config) => port_configs.push((port_mod.port, config)),
                     Err(code) => return Err(Failure { xid, frame, code }),
                 },
-                Change::Packet(packet) => packets.push(packet),
-                Change::Nothing => {}
+                Change::Packet(packet) => match check_groups(&packet, &modifications, host) {
+                    Ok(()) => packets.push(packet),
+                    Err(code) => return Err(Failure { xid, frame, code }),
+                },
             }
         }
         let mut version = None;
-        if !flow_mods.is_empty() {
-            let applied = host.apply(&flow_mods).map_err(|rejected| {
-                let source = flow_sources.into_iter().nth(rejected.index);
+        if !modifications.is_empty() {
+            let modified = host.modify(modifications).map_err(|rejected| {
+                let source = sources.into_iter().nth(rejected.index);
                 let (xid, frame) = source.unwrap_or_default();
                 Failure { xid, frame, code: rejected.error.into() }
             });
-            version = Some(applied?);
+            version = Some(modified?);
         }
         for (port, config) in port_configs {
             version = Some(host.set_port_config(port, config));
         }
         packets.into_iter().for_each(|packet| host.packet_out(packet));
         Ok(version)
+    }
+}
+
+/// Whether a packet names groups that there are, or that the bundle brings before it.
+fn check_groups(
+    packet: &PacketOut,
+    before: &[Modification],
+    host: &impl Host,
+) -> Result<(), ErrorCode> {
+    let brings = |group: GroupId| {
+        before.iter().any(|modification| match modification {
+            Modification::Group(group_mod) => group_mod.group == Some(group),
+            Modification::Flow(_) | Modification::Meter(_) => false,
+        })
+    };
+    match host.check_actions(&packet.actions) {
+        Err(FlowModError::NoSuchGroup(group)) if brings(group) => Ok(()),
+        checked => Ok(checked?),
     }
 }

@@ -58,7 +58,8 @@ impl ConnectionConfig {
 pub struct Limits {
     /// Bytes waiting to be sent beyond which no further request is looked at.
     pub replies_max: usize,
-    /// Bytes waiting to be sent beyond which events are dropped. Less than `replies_max`.
+    /// Bytes waiting to be sent beyond which packet-ins are dropped, and what the peer must not miss
+    /// waits. Less than `replies_max`.
     pub events_max: usize,
     /// Time after which a peer that takes nothing of what waits for it is given up.
     pub stall_timeout: Duration,

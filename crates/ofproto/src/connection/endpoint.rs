@@ -43,6 +43,8 @@ pub struct Connection {
     pub(super) waiting: Option<(Wait, Waiting)>,
     /// The answer that is being written.
     pub(super) flows: Option<FlowReply>,
+    /// Whether nothing is read because the host is behind.
+    held_up: bool,
     phase: Phase,
     framer: Framer,
     probe: Probe,
@@ -78,6 +80,8 @@ pub enum Wait {
     Adopted(Version),
     /// [`Host::pull_counts`].
     Counts,
+    /// [`Host::caught_up`]; no request is looked at meanwhile.
+    CaughtUp,
 }
 
 /// A request that waits.
@@ -116,6 +120,7 @@ impl Connection {
             packets_sent: false,
             waiting: None,
             flows: None,
+            held_up: false,
             phase: Phase::Hello { since: now },
             framer: Framer::default(),
             probe: Probe::new(config.inactivity_probe, now),
@@ -149,6 +154,10 @@ impl Connection {
             if self.begins_with_no_hello() {
                 continue;
             }
+            if matches!(self.phase, Phase::Open) && host.is_behind() {
+                self.held_up = true;
+                return Step::Wait(Wait::CaughtUp);
+            }
             match self.framer.next_frame() {
                 Ok(Some(frame)) => self.take(&frame, host, now),
                 Ok(None) => return Step::Idle,
@@ -159,14 +168,29 @@ impl Connection {
 
     /// Finishes the request that waited; what it waited for has come about.
     pub fn resume<H: Host>(&mut self, host: &H, now: Time) {
+        self.held_up = false;
         if let Some((_, waiting)) = self.waiting.take() {
             self.finish(waiting, host, now);
         }
     }
 
+    /// Tells the peer of an event that it must not miss, if it wants to hear of it. Answers `false`,
+    /// and says nothing, while too much waits for it already.
+    pub fn tell(&mut self, event: &Event, now: Time) -> bool {
+        let has_room = self.output.waiting() < self.config.limits.events_max;
+        if has_room {
+            self.notify(event, now);
+        }
+        has_room || !self.wants(event)
+    }
+
+    fn wants(&self, event: &Event) -> bool {
+        matches!(self.phase, Phase::Open) && self.subscription.wants(event, self.role())
+    }
+
     /// Tells the peer of an event, if it wants to hear of it and reads what it is told.
     pub fn notify(&mut self, event: &Event, now: Time) {
-        if !matches!(self.phase, Phase::Open) || !self.subscription.wants(event, self.role()) {
+        if !self.wants(event) {
             return;
         }
         match v13::encode(Xid::NONE, &self.subscription.message(event)) {
@@ -338,6 +362,10 @@ impl Connection {
     }
 
     fn tick_probe(&mut self, now: Time) {
+        if self.held_up {
+            // Whatever it says is not read now.
+            self.probe.heard(now);
+        }
         match self.probe.tick(now) {
             Silence::Bearable => {}
             Silence::Ask => self.reply(Xid::NONE, &Message::EchoRequest(Vec::new()), now),

@@ -1,7 +1,7 @@
 //! What each request does.
 
 use bytes::Bytes;
-use shunt_pipeline::{FlowMod, PortConfig, Time};
+use shunt_pipeline::{FlowMod, GroupId, GroupMod, Modification, PortConfig, Time};
 
 use super::{
     Connection,
@@ -12,8 +12,8 @@ use crate::{
     Host,
     error::ErrorCode,
     message::{
-        BundleCommand, BundleControl, BundleFlags, FlowStatistics, Message, MultipartReply,
-        MultipartRequest, PortDescription, PortMod, RoleName, SwitchConfig, Xid,
+        BundleCommand, BundleControl, BundleFlags, FlowStatistics, GroupDescription, Message,
+        MultipartReply, MultipartRequest, PortDescription, PortMod, RoleName, SwitchConfig, Xid,
     },
     wire::{
         header::Header,
@@ -23,6 +23,9 @@ use crate::{
 
 /// Length of a flow-mod from which on it is tried whether its rule fits into a statistics reply.
 const FLOW_MOD_LONG: usize = 1 << 15;
+
+/// The most buckets of a group: their counters fit into one message.
+const BUCKETS_MAX: usize = 4000;
 
 /// A request as it came.
 struct Request<'a> {
@@ -61,9 +64,18 @@ impl Connection {
                 statistics::check_queues(port, host)?;
                 self.reply(xid, &Message::QueueConfigReply(port), now);
             }
-            Message::FlowMod(flow_mod) => self.change_rules(&flow_mod, frame, host)?,
+            Message::FlowMod(flow_mod) => {
+                check_flow_mod(&flow_mod, frame.len())?;
+                self.modify(flow_mod.into(), host)?;
+            }
+            Message::GroupMod(group_mod) => {
+                check_group_mod(&group_mod)?;
+                self.modify(group_mod.into(), host)?;
+            }
+            Message::MeterMod(meter_mod) => self.modify(meter_mod.into(), host)?,
             Message::PacketOut(packet) => {
-                crate::check_packet_out(&packet)?;
+                crate::check_packet_out(&packet, host.vlan_limit())?;
+                host.check_actions(&packet.actions)?;
                 host.packet_out(packet);
                 self.packets_sent = true;
             }
@@ -76,10 +88,10 @@ impl Connection {
             }
             Message::BundleAdd(add) => {
                 let inside = v13::message_inside(frame);
-                self.bundles.add(add, inside, &self.config.limits, now)?;
+                self.bundles.add(add, inside, &self.config.limits, host)?;
             }
-            // There is nothing to delete, and no table setting left to make.
-            Message::GroupMod(_) | Message::MeterMod(_) | Message::TableMod(_) => {}
+            // There is no table setting left to make.
+            Message::TableMod(_) => {}
             Message::BarrierRequest => self.await_barrier(xid, now),
             message => self.configure(xid, message, now)?,
         }
@@ -117,18 +129,9 @@ impl Connection {
         Ok(())
     }
 
-    fn change_rules<H: Host>(
-        &mut self,
-        flow_mod: &FlowMod,
-        frame: &Bytes,
-        host: &H,
-    ) -> Result<(), ErrorCode> {
-        crate::check_flow_mod(flow_mod)?;
-        if frame.len() > FLOW_MOD_LONG {
-            check_length(flow_mod)?;
-        }
-        let applied = host.apply(std::slice::from_ref(flow_mod));
-        self.changed = Some(applied.map_err(|rejected| rejected.error)?);
+    fn modify<H: Host>(&mut self, request: Modification, host: &H) -> Result<(), ErrorCode> {
+        let modified = host.modify(vec![request]);
+        self.changed = Some(modified.map_err(|rejected| rejected.error)?);
         Ok(())
     }
 
@@ -191,11 +194,12 @@ impl Connection {
         host: &H,
         now: Time,
     ) -> Result<(), ErrorCode> {
+        statistics::check(&request, host)?;
         if statistics::is_counted(&request) {
             self.waiting = Some((Wait::Counts, Waiting::Statistics(xid, request)));
             return Ok(());
         }
-        let reply = statistics::answer(&request, host)?;
+        let reply = statistics::answer(&request, host);
         self.reply_in_parts(xid, &reply, now);
         Ok(())
     }
@@ -208,10 +212,8 @@ impl Connection {
                 self.flows = Some(FlowReply::new(xid, host.rules(&filter), now));
             }
             Waiting::Statistics(xid, request) => {
-                // Requests that wait for counters are never refused.
-                if let Ok(reply) = statistics::answer(&request, host) {
-                    self.reply_in_parts(xid, &reply, now);
-                }
+                let reply = statistics::answer(&request, host);
+                self.reply_in_parts(xid, &reply, now);
             }
         }
     }
@@ -239,8 +241,13 @@ const fn is_change(message: &Message) -> bool {
     )
 }
 
-/// Whether a rule fits into a statistics reply, whose frame is longer than that of a flow-mod.
-fn check_length(flow_mod: &FlowMod) -> Result<(), ErrorCode> {
+/// Whether a flow-mod of so many bytes makes sense, and its rule fits into a statistics reply, whose
+/// frame is longer.
+pub(super) fn check_flow_mod(flow_mod: &FlowMod, length: usize) -> Result<(), ErrorCode> {
+    crate::check_flow_mod(flow_mod)?;
+    if length <= FLOW_MOD_LONG {
+        return Ok(());
+    }
     let entry = FlowStatistics {
         table: shunt_pipeline::TableId::FIRST,
         duration: std::time::Duration::ZERO,
@@ -256,6 +263,23 @@ fn check_length(flow_mod: &FlowMod) -> Result<(), ErrorCode> {
     };
     let reply = Message::MultipartReply { more: false, reply: MultipartReply::Flow(vec![entry]) };
     v13::encode(Xid::NONE, &reply).map_err(|_| ErrorCode::ActionTooMany)?;
+    Ok(())
+}
+
+/// Whether a group-mod makes sense, and its group fits into the replies that tell of it.
+pub(super) fn check_group_mod(group_mod: &GroupMod) -> Result<(), ErrorCode> {
+    crate::check_group_mod(group_mod)?;
+    if group_mod.buckets.len() > BUCKETS_MAX {
+        return Err(ErrorCode::GroupBucketsFull);
+    }
+    let entry = GroupDescription {
+        group: GroupId::ALL,
+        kind: group_mod.kind,
+        buckets: group_mod.buckets.clone(),
+    };
+    let reply = MultipartReply::GroupDescription(vec![entry]);
+    let reply = Message::MultipartReply { more: false, reply };
+    v13::encode(Xid::NONE, &reply).map_err(|_| ErrorCode::GroupBucketsFull)?;
     Ok(())
 }
 

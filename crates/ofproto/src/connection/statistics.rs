@@ -3,15 +3,20 @@
 use std::{sync::Arc, vec};
 
 use shunt_flow::PortNo;
-use shunt_pipeline::{Rule, RuleFilter, TableId, Time};
+use shunt_pipeline::{Group, GroupId, Meter, MeterId, Rule, RuleFilter, TableId, Time};
 
 use crate::{
     Host,
     error::{ErrorCode, TooLong},
     message::{
-        AggregateStatistics, FlowStatistics, MultipartReply, MultipartRequest, QueueFilter, Xid,
+        AggregateStatistics, FlowStatistics, GroupDescription, GroupFeatures, GroupStatistics,
+        MeterDescription, MeterFeatures, MeterStatistics, MultipartReply, MultipartRequest,
+        QueueFilter, Xid,
     },
-    wire::v13::multipart::{Entry, PartWriter},
+    wire::v13::{
+        self,
+        multipart::{Entry, PartWriter},
+    },
 };
 
 /// Whether the answer is made of counters, which must be handed in first.
@@ -22,15 +27,38 @@ pub(super) const fn is_counted(request: &MultipartRequest) -> bool {
             | MultipartRequest::Aggregate(_)
             | MultipartRequest::Table
             | MultipartRequest::Port(_)
+            | MultipartRequest::Group(_)
+            | MultipartRequest::Meter(_)
     )
 }
 
-/// The answer to a request; to one for rules see [`FlowReply`].
-pub(super) fn answer(
-    request: &MultipartRequest,
-    host: &impl Host,
-) -> Result<MultipartReply, ErrorCode> {
-    Ok(match request {
+/// Whether there is what a request asks for by name.
+pub(super) fn check(request: &MultipartRequest, host: &impl Host) -> Result<(), ErrorCode> {
+    match request {
+        MultipartRequest::Queue(filter) => check_queue(*filter, host),
+        MultipartRequest::Meter(Some(meter)) | MultipartRequest::MeterConfig(Some(meter)) => {
+            let exists = host.meters().iter().any(|own| own.id == *meter);
+            if exists { Ok(()) } else { Err(ErrorCode::MeterUnknown) }
+        }
+        MultipartRequest::Description
+        | MultipartRequest::Flow(_)
+        | MultipartRequest::Aggregate(_)
+        | MultipartRequest::Table
+        | MultipartRequest::Port(_)
+        | MultipartRequest::Group(_)
+        | MultipartRequest::GroupDescription
+        | MultipartRequest::GroupFeatures
+        | MultipartRequest::Meter(None)
+        | MultipartRequest::MeterConfig(None)
+        | MultipartRequest::MeterFeatures
+        | MultipartRequest::TableFeatures
+        | MultipartRequest::PortDescription => Ok(()),
+    }
+}
+
+/// The answer to a request that passed [`check`]; to one for rules see [`FlowReply`].
+pub(super) fn answer(request: &MultipartRequest, host: &impl Host) -> MultipartReply {
+    match request {
         MultipartRequest::Description => MultipartReply::Description(host.description()),
         MultipartRequest::Flow(_) => MultipartReply::Flow(Vec::new()),
         MultipartRequest::Aggregate(filter) => MultipartReply::Aggregate(aggregate(filter, host)),
@@ -40,22 +68,68 @@ pub(super) fn answer(
             ports.retain(|own| *port == PortNo::ANY || own.port == *port);
             MultipartReply::Port(ports)
         }
-        MultipartRequest::Queue(filter) => check_queue(*filter, host)?,
-        MultipartRequest::Group(_) => MultipartReply::Group,
-        MultipartRequest::GroupDescription => MultipartReply::GroupDescription,
-        MultipartRequest::GroupFeatures => MultipartReply::GroupFeatures,
-        MultipartRequest::Meter(Some(_)) | MultipartRequest::MeterConfig(Some(_)) => {
-            return Err(ErrorCode::MeterUnknown);
+        MultipartRequest::Queue(_) => MultipartReply::Queue,
+        MultipartRequest::Group(group) => MultipartReply::Group(groups(*group, host)),
+        MultipartRequest::GroupDescription => {
+            let groups = host.groups();
+            let groups = groups.iter().map(|group| GroupDescription::of(group));
+            MultipartReply::GroupDescription(groups.collect())
         }
-        MultipartRequest::Meter(None) => MultipartReply::Meter,
-        MultipartRequest::MeterConfig(None) => MultipartReply::MeterConfig,
-        MultipartRequest::MeterFeatures => MultipartReply::MeterFeatures,
+        MultipartRequest::GroupFeatures => MultipartReply::GroupFeatures(group_features()),
+        MultipartRequest::Meter(meter) => MultipartReply::Meter(meters(*meter, host)),
+        MultipartRequest::MeterConfig(meter) => {
+            let mut meters = host.meters();
+            meters.retain(|own| meter.is_none_or(|meter| own.id == meter));
+            let meters = meters.iter().map(|meter| MeterDescription::of(meter));
+            MultipartReply::MeterConfig(meters.collect())
+        }
+        MultipartRequest::MeterFeatures => MultipartReply::MeterFeatures(meter_features()),
         MultipartRequest::TableFeatures => {
             let tables = 0..=TableId::MAX.number();
             MultipartReply::TableFeatures(tables.filter_map(TableId::new).collect())
         }
         MultipartRequest::PortDescription => MultipartReply::PortDescription(host.ports()),
-    })
+    }
+}
+
+fn groups(group: Option<GroupId>, host: &impl Host) -> Vec<GroupStatistics> {
+    let (now, users) = (host.now(), host.group_users());
+    let mut groups = host.groups();
+    groups.retain(|own| group.is_none_or(|group| own.id == group));
+    let references = |own: &Group| users.get(&own.id).copied().unwrap_or(0);
+    groups.iter().map(|own| GroupStatistics::of(own, references(own), now)).collect()
+}
+
+fn meters(meter: Option<MeterId>, host: &impl Host) -> Vec<MeterStatistics> {
+    let (now, users) = (host.now(), host.meter_users());
+    let mut meters = host.meters();
+    meters.retain(|own| meter.is_none_or(|meter| own.id == meter));
+    let flows = |own: &Meter| users.get(&own.id).copied().unwrap_or(0);
+    meters.iter().map(|own| MeterStatistics::of(own, flows(own), now)).collect()
+}
+
+/// All types of groups can do the same.
+fn group_features() -> GroupFeatures {
+    let actions = v13::STANDARD_ACTIONS.iter().fold(0, |bits, number| bits | 1 << number);
+    GroupFeatures {
+        kinds: 0xf,
+        capabilities: GroupFeatures::SELECT_WEIGHT
+            | GroupFeatures::SELECT_LIVENESS
+            | GroupFeatures::CHAINING,
+        groups_max: [u32::try_from(Group::COUNT_MAX).unwrap_or(u32::MAX); 4],
+        actions: [actions; 4],
+    }
+}
+
+/// Both types of bands, both units, bursts and counters; packets have no colours.
+fn meter_features() -> MeterFeatures {
+    MeterFeatures {
+        meters_max: u32::try_from(Meter::COUNT_MAX).unwrap_or(u32::MAX),
+        band_kinds: 0b110,
+        capabilities: 0xf,
+        bands_max: u8::try_from(Meter::BANDS_MAX).unwrap_or(u8::MAX),
+        colors_max: 0,
+    }
 }
 
 fn aggregate(filter: &RuleFilter, host: &impl Host) -> AggregateStatistics {
@@ -73,9 +147,9 @@ fn aggregate(filter: &RuleFilter, host: &impl Host) -> AggregateStatistics {
 }
 
 /// There are no queues; asking for one by number is a mistake, asking for all is not.
-fn check_queue(filter: QueueFilter, host: &impl Host) -> Result<MultipartReply, ErrorCode> {
+fn check_queue(filter: QueueFilter, host: &impl Host) -> Result<(), ErrorCode> {
     check_queues(filter.port, host)?;
-    if filter.queue.is_some() { Err(ErrorCode::QueueUnknown) } else { Ok(MultipartReply::Queue) }
+    if filter.queue.is_some() { Err(ErrorCode::QueueUnknown) } else { Ok(()) }
 }
 
 /// Whether there is such a port to ask the queues of.

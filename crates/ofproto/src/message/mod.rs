@@ -9,6 +9,8 @@ mod asynchronous;
 mod bundle;
 mod error;
 mod flow;
+mod group;
+mod meter;
 mod multipart;
 mod packet;
 mod port;
@@ -18,6 +20,8 @@ pub use asynchronous::{AsyncConfig, AsyncMasks, Generation, RoleMessage, RoleNam
 pub use bundle::{BundleAdd, BundleCommand, BundleControl, BundleFlags, BundleId};
 pub use error::ErrorMessage;
 pub use flow::{FlowRemoved, FlowStatistics};
+pub use group::{GroupDescription, GroupFeatures, GroupStatistics};
+pub use meter::{MeterDescription, MeterFeatures, MeterStatistics};
 pub use multipart::{
     AggregateStatistics, Description, MultipartReply, MultipartRequest, TableStatistics,
 };
@@ -26,10 +30,10 @@ pub use port::{
     LinkFeatures, PortCounters, PortDescription, PortMod, PortStatistics, PortStatus,
     PortStatusReason, QueueFilter,
 };
-pub use switch::{Features, GroupMod, Hello, MeterMod, SwitchConfig, TableMod};
+pub use switch::{Features, Hello, SwitchConfig, TableMod};
 
 use shunt_flow::PortNo;
-use shunt_pipeline::FlowMod;
+use shunt_pipeline::{FlowMod, GroupMod, MeterMod};
 
 /// The number that ties replies to requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,9 +1,12 @@
 //! Questions about the state of the switch, and answers in parts (OpenFlow 1.3.5, 7.3.5).
 
 use shunt_flow::PortNo;
-use shunt_pipeline::{RuleFilter, TableId};
+use shunt_pipeline::{GroupId, MeterId, RuleFilter, TableId};
 
-use super::{FlowStatistics, PortDescription, PortStatistics, QueueFilter};
+use super::{
+    FlowStatistics, GroupDescription, GroupFeatures, GroupStatistics, MeterDescription,
+    MeterFeatures, MeterStatistics, PortDescription, PortStatistics, QueueFilter,
+};
 
 /// `ofp_multipart_request`, whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,16 +23,16 @@ pub enum MultipartRequest {
     Port(PortNo),
     /// `OFPMP_QUEUE`.
     Queue(QueueFilter),
-    /// `OFPMP_GROUP`: of one group, or of all (`OFPG_ALL`).
-    Group(u32),
+    /// `OFPMP_GROUP`: of one group, or of all (`None`).
+    Group(Option<GroupId>),
     /// `OFPMP_GROUP_DESC`.
     GroupDescription,
     /// `OFPMP_GROUP_FEATURES`.
     GroupFeatures,
     /// `OFPMP_METER`: of one meter, or of all (`None`).
-    Meter(Option<u32>),
+    Meter(Option<MeterId>),
     /// `OFPMP_METER_CONFIG`: of one meter, or of all (`None`).
-    MeterConfig(Option<u32>),
+    MeterConfig(Option<MeterId>),
     /// `OFPMP_METER_FEATURES`.
     MeterFeatures,
     /// `OFPMP_TABLE_FEATURES`, as a question.
@@ -53,18 +56,18 @@ pub enum MultipartReply {
     Port(Vec<PortStatistics>),
     /// `OFPMP_QUEUE`: there are no queues.
     Queue,
-    /// `OFPMP_GROUP`: there are no groups.
-    Group,
-    /// `OFPMP_GROUP_DESC`: there are no groups.
-    GroupDescription,
-    /// `OFPMP_GROUP_FEATURES`: there can be no groups.
-    GroupFeatures,
-    /// `OFPMP_METER`: there are no meters.
-    Meter,
-    /// `OFPMP_METER_CONFIG`: there are no meters.
-    MeterConfig,
-    /// `OFPMP_METER_FEATURES`: there can be no meters.
-    MeterFeatures,
+    /// `OFPMP_GROUP`.
+    Group(Vec<GroupStatistics>),
+    /// `OFPMP_GROUP_DESC`.
+    GroupDescription(Vec<GroupDescription>),
+    /// `OFPMP_GROUP_FEATURES`.
+    GroupFeatures(GroupFeatures),
+    /// `OFPMP_METER`.
+    Meter(Vec<MeterStatistics>),
+    /// `OFPMP_METER_CONFIG`.
+    MeterConfig(Vec<MeterDescription>),
+    /// `OFPMP_METER_FEATURES`.
+    MeterFeatures(MeterFeatures),
     /// `OFPMP_TABLE_FEATURES` of these tables; what tables can do is the same for all.
     TableFeatures(Vec<TableId>),
     /// `OFPMP_PORT_DESC`.

@@ -46,6 +46,8 @@ impl Features {
     pub const TABLE_STATS: u32 = 1 << 1;
     /// Port statistics (`OFPC_PORT_STATS`).
     pub const PORT_STATS: u32 = 1 << 2;
+    /// Group statistics (`OFPC_GROUP_STATS`).
+    pub const GROUP_STATS: u32 = 1 << 3;
 
     /// What every bridge of this switch can do.
     #[must_use]
@@ -55,7 +57,10 @@ impl Features {
             buffers_count: 0,
             tables_count: TableId::COUNT,
             auxiliary_id: 0,
-            capabilities: Self::FLOW_STATS | Self::TABLE_STATS | Self::PORT_STATS,
+            capabilities: Self::FLOW_STATS
+                | Self::TABLE_STATS
+                | Self::PORT_STATS
+                | Self::GROUP_STATS,
         }
     }
 }
@@ -68,26 +73,6 @@ pub struct SwitchConfig {
     /// Bytes of a packet to send on a table miss. Packets are never buffered, so whole packets are
     /// sent; but 0 silences a management connection.
     pub miss_send_len: u16,
-}
-
-/// `ofp_group_mod`, as far as a switch without groups can obey.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GroupMod {
-    /// Delete a group, or all: there is none, so it is done.
-    Delete {
-        /// Which (`OFPG_ALL` for all).
-        group: u32,
-    },
-}
-
-/// `ofp_meter_mod`, as far as a switch without meters can obey.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MeterMod {
-    /// Delete a meter, or all: there is none, so it is done.
-    Delete {
-        /// Which (`OFPM_ALL` for all).
-        meter: u32,
-    },
 }
 
 /// `ofp_table_mod`: OpenFlow 1.3 has no table setting left, so there is nothing to say but which.

@@ -12,6 +12,7 @@ use super::{
     ConnectionStatus,
     back_off::BackOff,
     listen::{Listener, UnixSocket, accept_all},
+    notices::Notices,
     registry::Registry,
     serve::serve,
 };
@@ -37,6 +38,7 @@ pub(super) struct Shared<H> {
     pub(super) host: Arc<H>,
     pub(super) roles: Arc<RoleBoard>,
     pub(super) events: broadcast::Sender<Event>,
+    pub(super) notices: Notices,
     pub(super) registry: Registry,
 }
 
@@ -52,14 +54,26 @@ impl<H: Host> Server<H> {
     #[must_use]
     pub fn new(host: Arc<H>) -> Self {
         let (events, _) = broadcast::channel(EVENTS_BEHIND_MAX);
-        let (roles, registry) = (Arc::default(), Registry::default());
-        Self { shared: Arc::new(Shared { host, roles, events, registry }) }
+        let (roles, notices, registry) = (Arc::default(), Notices::default(), Registry::default());
+        Self { shared: Arc::new(Shared { host, roles, events, notices, registry }) }
     }
 
-    /// Tells every connection that wants to hear it.
+    /// Tells every connection that wants to hear it; one that reads too slowly misses it.
     pub fn publish(&self, event: Event) {
         // Nobody listening is no failure.
         let _ = self.shared.events.send(event);
+    }
+
+    /// Tells every connection that wants to hear it, none of which misses it: waits for those that
+    /// read slowly, until they have read or are given up.
+    pub async fn tell(&self, event: &Event) {
+        self.shared.notices.tell(event).await;
+    }
+
+    /// Tells every connection that wants to hear it, at once: one that is too far behind for it is
+    /// closed, and learns how things are when it comes back.
+    pub fn insist(&self, event: &Event) {
+        self.shared.notices.insist(event);
     }
 
     /// The connections there are.

@@ -14,6 +14,7 @@
 mod back_off;
 mod bridge;
 mod listen;
+mod notices;
 mod registry;
 mod serve;
 #[cfg(test)]

@@ -35,6 +35,7 @@ enum Happened {
     Read(std::io::Result<usize>),
     Wrote(std::io::Result<usize>),
     Event(Result<Event, RecvError>),
+    Notice(Option<Event>),
     WaitOver,
     Time,
 }
@@ -51,6 +52,8 @@ pub(super) async fn serve<H: Host>(
     let mut entry = shared.registry.enter(&peer, connection.status());
     let (mut reader, mut writer) = tokio::io::split(stream);
     let mut events: Receiver<Event> = shared.events.subscribe();
+    let mut notices = shared.notices.subscribe();
+    let mut notice: Option<Event> = None;
     let mut buffer = vec![0; READ_LEN];
     let mut waiting: Option<Waiting<'_>> = None;
     let mut was_open = false;
@@ -63,6 +66,8 @@ pub(super) async fn serve<H: Host>(
             Step::Wait(wait) if waiting.is_none() => waiting = Some(begin(*wait, host)),
             Step::Wait(_) | Step::Idle | Step::Full => {}
         }
+        // What the peer must hear waits here until there is room for it.
+        let _told = notice.take_if(|event| connection.tell(event, host.now()));
         let output = connection.poll_output();
         let sleep = connection.poll_timeout().map_or(SLEEP_MAX, |time| time.since(host.now()));
         let happened = tokio::select! {
@@ -71,6 +76,7 @@ pub(super) async fn serve<H: Host>(
                 Happened::Wrote(wrote)
             }
             event = events.recv() => Happened::Event(event),
+            notice = notices.recv(), if notice.is_none() => Happened::Notice(notice),
             () = over(&mut waiting), if waiting.is_some() => Happened::WaitOver,
             () = tokio::time::sleep(sleep) => Happened::Time,
         };
@@ -90,6 +96,8 @@ pub(super) async fn serve<H: Host>(
             }
             // The server that publishes events is gone; its endpoints go with it.
             Happened::Event(Err(RecvError::Closed)) => break CloseReason::PeerClosed,
+            Happened::Notice(Some(event)) => notice = Some(event),
+            Happened::Notice(None) => break CloseReason::Behind,
             Happened::WaitOver => {
                 waiting = None;
                 connection.resume(host, now);
@@ -105,6 +113,7 @@ fn begin<H: Host>(wait: Wait, host: &H) -> Waiting<'_> {
     match wait {
         Wait::Adopted(version) => Box::pin(host.adopted(version)),
         Wait::Counts => Box::pin(host.pull_counts()),
+        Wait::CaughtUp => Box::pin(host.caught_up()),
     }
 }
 

@@ -114,6 +114,7 @@ impl Bench {
             let is_ready = match step {
                 Step::Wait(Wait::Adopted(version)) => self.host.has_adopted(version),
                 Step::Wait(Wait::Counts) => true,
+                Step::Wait(Wait::CaughtUp) => !self.host.is_behind(),
                 Step::Idle | Step::Full | Step::Closed(_) => return step,
             };
             if !is_ready {
@@ -176,6 +177,11 @@ impl Bench {
     /// Tells the connection of an event.
     pub fn notify(&mut self, event: &Event) {
         self.connection.notify(event, self.host.now());
+    }
+
+    /// Tells the connection of an event that its peer must not miss; answers whether it is told.
+    pub fn tell(&mut self, event: &Event) -> bool {
+        self.connection.tell(event, self.host.now())
     }
 
     /// Lets time pass, and the connection look at the clock.

@@ -1,7 +1,7 @@
 //! A bridge that has tables and ports and no packets.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -14,9 +14,9 @@ use shunt_flow::{
     extract::{VlanLimit, extract},
 };
 use shunt_pipeline::{
-    BridgeId, BridgeSettings, Change, DatapathAction, DatapathPort, Delta, FlowMod, PacketIn,
-    Pipeline, PortConfig, PortInfo, PortKind, RejectedMod, RemovedReason, Rule, RuleChange,
-    RuleFilter, Time, Version,
+    Action, BridgeId, BridgeSettings, Change, DatapathAction, DatapathPort, Delta, FlowModError,
+    Group, GroupId, Meter, MeterId, Modification, PacketIn, Pipeline, PortConfig, PortInfo,
+    PortKind, PortVlans, RejectedMod, RemovedReason, Rule, RuleChange, RuleFilter, Time, Version,
 };
 use tokio::sync::watch;
 
@@ -38,6 +38,8 @@ pub struct MemoryHost {
     clock: Box<dyn Fn() -> Time + Send + Sync>,
     /// Whether versions are adopted as soon as they are made.
     prompt: AtomicBool,
+    /// Whether there is too much to tell.
+    behind: watch::Sender<bool>,
     adopted: watch::Sender<Version>,
     events: Mutex<VecDeque<Event>>,
     packets: Mutex<Vec<PacketOut>>,
@@ -58,6 +60,7 @@ impl MemoryHost {
             pipeline,
             clock: Box::new(clock),
             prompt: AtomicBool::new(true),
+            behind: watch::Sender::new(false),
             adopted,
             events: Mutex::default(),
             packets: Mutex::default(),
@@ -72,6 +75,11 @@ impl MemoryHost {
     /// All threads have adopted the newest version.
     pub fn adopt(&self) {
         self.adopted.send_replace(self.pipeline.version());
+    }
+
+    /// From now on there is too much to tell, or not any more.
+    pub fn set_behind(&self, behind: bool) {
+        self.behind.send_replace(behind);
     }
 
     /// Whether all threads work by `version` or a later one.
@@ -161,9 +169,33 @@ impl Host for MemoryHost {
         self.pipeline.rules(BRIDGE, filter)
     }
 
-    fn apply(&self, mods: &[FlowMod]) -> Result<Version, RejectedMod> {
-        let change = self.pipeline.apply(BRIDGE, mods, self.now())?;
+    fn groups(&self) -> Vec<Arc<Group>> {
+        self.pipeline.groups(BRIDGE)
+    }
+
+    fn meters(&self) -> Vec<Arc<Meter>> {
+        self.pipeline.meters(BRIDGE)
+    }
+
+    fn group_users(&self) -> BTreeMap<GroupId, u32> {
+        self.pipeline.group_users(BRIDGE)
+    }
+
+    fn meter_users(&self) -> BTreeMap<MeterId, u32> {
+        self.pipeline.meter_users(BRIDGE)
+    }
+
+    fn modify(&self, mods: Vec<Modification>) -> Result<Version, RejectedMod> {
+        let change = self.pipeline.modify(BRIDGE, mods, self.now())?;
         Ok(self.publish(&change))
+    }
+
+    fn check_actions(&self, actions: &[Action]) -> Result<(), FlowModError> {
+        self.pipeline.check_actions(BRIDGE, actions)
+    }
+
+    fn vlan_limit(&self) -> VlanLimit {
+        VlanLimit::default()
     }
 
     fn set_port_config(&self, port: PortNo, config: PortConfig) -> Version {
@@ -202,6 +234,15 @@ impl Host for MemoryHost {
     }
 
     async fn pull_counts(&self) {}
+
+    fn is_behind(&self) -> bool {
+        *self.behind.borrow()
+    }
+
+    async fn caught_up(&self) {
+        // The sender lives as long as this host.
+        let _ = self.behind.subscribe().wait_for(|behind| !behind).await;
+    }
 }
 
 fn port((number, name): (u32, &str)) -> PortInfo {
@@ -212,5 +253,6 @@ fn port((number, name): (u32, &str)) -> PortInfo {
         config: PortConfig::default(),
         link_up: true,
         mac: [0xaa, 0x55, 0xaa, 0x55, 0, number.to_be_bytes()[3]],
+        vlans: PortVlans::default(),
     }
 }

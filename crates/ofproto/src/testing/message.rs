@@ -5,19 +5,23 @@ use std::{sync::Arc, time::Duration};
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use shunt_flow::{FieldId, FlowMask, Match, PortNo, testing::any_match};
 use shunt_pipeline::{
-    Action, Cookie, FlowFlags, FlowMod, FlowModCommand, Instructions, PacketInReason, PortConfig,
-    Priority, RemovedReason, RuleFilter, TableId, TableSelector, text::testing as pipeline,
+    Cookie, FlowFlags, FlowMod, FlowModCommand, Instructions, PacketInReason, PortConfig, Priority,
+    RemovedReason, RuleFilter, TableId, TableSelector,
 };
 
+use super::{
+    action::{any_actions, any_instructions, any_table},
+    group::{any_group, any_group_mod, any_meter, any_meter_mod, any_reply},
+};
 use crate::{
     error::ErrorNumber,
     message::{
         AggregateStatistics, AsyncConfig, AsyncMasks, BundleAdd, BundleCommand, BundleControl,
         BundleFlags, BundleId, Description, ErrorMessage, Features, FlowRemoved, FlowStatistics,
-        Generation, GroupMod, Hello, LinkFeatures, Message, MeterMod, MultipartReply,
-        MultipartRequest, PacketIn, PacketInFormat, PacketOut, PortCounters, PortDescription,
-        PortMod, PortStatistics, PortStatus, PortStatusReason, QueueFilter, RoleMessage, RoleName,
-        SwitchConfig, TableMod, TableStatistics, Xid,
+        Generation, Hello, LinkFeatures, Message, MultipartReply, MultipartRequest, PacketIn,
+        PacketInFormat, PacketOut, PortCounters, PortDescription, PortMod, PortStatistics,
+        PortStatus, PortStatusReason, QueueFilter, RoleMessage, RoleName, SwitchConfig, TableMod,
+        TableStatistics, Xid,
     },
     wire::v13::COOKIE_UNCHANGED,
 };
@@ -25,28 +29,6 @@ use crate::{
 /// Any message, in the form in which it is written.
 pub fn any_message() -> impl Strategy<Value = Message> {
     prop_oneof![any_plain(), any_about_packets(), any_change(), any_question(), any_answer()]
-}
-
-/// Any list of actions that OpenFlow 1.3 can say.
-pub fn any_actions() -> impl Strategy<Value = Vec<Action>> {
-    let narrow = |action: &Action| is_narrow(action);
-    pipeline::any_actions().prop_map(move |actions| actions.into_iter().filter(narrow).collect())
-}
-
-/// Whether an action has a form of its own on the wire: ports fit into its 16 bits, the width of a
-/// field to send to into its 6, the header of a field to load into its 32.
-fn is_narrow(action: &Action) -> bool {
-    let is_short = |port: PortNo| port.number() < 0xff00 || port.number() >= 0xffff_ff00;
-    match action {
-        Action::OutputTruncated { port, .. } => is_short(*port),
-        Action::Resubmit { port, .. } => port.is_none_or(is_short),
-        Action::OutputField { source, .. } => source.width <= 64,
-        Action::Load { target, .. } => {
-            target.field.info().oxms.iter().any(|oxm| oxm.class.experimenter().is_none())
-        }
-        Action::Clone(actions) => actions.iter().all(is_narrow),
-        _ => true,
-    }
 }
 
 fn any_plain() -> impl Strategy<Value = Message> {
@@ -152,7 +134,7 @@ fn any_packet_out() -> impl Strategy<Value = PacketOut> {
 fn any_change() -> impl Strategy<Value = Message> {
     prop_oneof![
         any_bundlable(),
-        any::<u32>().prop_map(|meter| Message::MeterMod(MeterMod::Delete { meter })),
+        any_meter_mod().prop_map(Message::MeterMod),
         option::of(any_table()).prop_map(|table| Message::TableMod(TableMod { table })),
         (any::<u32>(), select(BUNDLE_COMMANDS), any_bundle_flags()).prop_map(
             |(bundle, command, flags)| {
@@ -168,12 +150,11 @@ fn any_change() -> impl Strategy<Value = Message> {
 
 /// What a bundle can hold.
 fn any_bundlable() -> impl Strategy<Value = Message> {
-    let group = prop_oneof![0..=0xffff_ff00_u32, Just(0xffff_fffc)];
     prop_oneof![
         any_flow_mod().prop_map(Message::FlowMod),
         any_packet_out().prop_map(Message::PacketOut),
         any_port_mod().prop_map(Message::PortMod),
-        group.prop_map(|group| Message::GroupMod(GroupMod::Delete { group })),
+        any_group_mod().prop_map(Message::GroupMod),
     ]
 }
 
@@ -244,16 +225,6 @@ fn any_flow_mod() -> impl Strategy<Value = FlowMod> {
     )
 }
 
-fn any_instructions() -> impl Strategy<Value = Instructions> {
-    let narrow = |actions: Box<[Action]>| actions.into_iter().filter(is_narrow).collect();
-    pipeline::any_instructions().prop_map(move |instructions| Instructions {
-        apply: narrow(instructions.apply),
-        write: narrow(instructions.write),
-        metadata: instructions.metadata.map(|(value, mask)| (value & mask, mask)),
-        ..instructions
-    })
-}
-
 /// Any match on what packets are parsed for.
 fn any_wire_match() -> impl Strategy<Value = Match> {
     any_match().prop_filter("no provider backbone bridging", |matching| {
@@ -276,22 +247,22 @@ fn any_flags() -> impl Strategy<Value = FlowFlags> {
     })
 }
 
-fn any_table() -> impl Strategy<Value = TableId> {
-    (0..=TableId::MAX.number()).prop_filter_map("a table", TableId::new)
-}
-
 fn any_timeout() -> impl Strategy<Value = Duration> {
     any::<u16>().prop_map(|seconds| Duration::from_secs(seconds.into()))
 }
 
-fn any_duration() -> impl Strategy<Value = Duration> {
+pub(super) fn any_duration() -> impl Strategy<Value = Duration> {
     (any::<u32>(), 0..1_000_000_000_u32)
         .prop_map(|(seconds, nanoseconds)| Duration::new(seconds.into(), nanoseconds))
 }
 
 fn any_flow_removed() -> impl Strategy<Value = FlowRemoved> {
-    let reasons =
-        vec![RemovedReason::IdleTimeout, RemovedReason::HardTimeout, RemovedReason::Delete];
+    let reasons = vec![
+        RemovedReason::IdleTimeout,
+        RemovedReason::HardTimeout,
+        RemovedReason::Delete,
+        RemovedReason::GroupDelete,
+    ];
     let times = (any_duration(), any_timeout(), any_timeout());
     let words = any::<(u64, u64, u64, u16)>();
     (select(reasons), any_table(), any_wire_match(), times, words).prop_map(
@@ -373,7 +344,7 @@ fn any_filter() -> impl Strategy<Value = RuleFilter> {
 }
 
 fn any_question() -> impl Strategy<Value = Message> {
-    let meter = || option::of(0..u32::MAX);
+    let meter = || option::of(any_meter());
     let queue = (any::<u32>(), option::of(0..u32::MAX)).prop_map(|(port, queue)| {
         MultipartRequest::Queue(QueueFilter { port: PortNo::new(port), queue })
     });
@@ -391,7 +362,7 @@ fn any_question() -> impl Strategy<Value = Message> {
         any_filter().prop_map(MultipartRequest::Aggregate),
         any::<u32>().prop_map(|port| MultipartRequest::Port(PortNo::new(port))),
         queue,
-        any::<u32>().prop_map(MultipartRequest::Group),
+        option::of(any_group()).prop_map(MultipartRequest::Group),
         meter().prop_map(MultipartRequest::Meter),
         meter().prop_map(MultipartRequest::MeterConfig),
     ];
@@ -425,15 +396,8 @@ fn any_answer() -> impl Strategy<Value = Message> {
         }),
         vec(table, 0..4).prop_map(MultipartReply::Table),
         vec(port, 0..4).prop_map(MultipartReply::Port),
-        select(vec![
-            MultipartReply::Queue,
-            MultipartReply::Group,
-            MultipartReply::GroupDescription,
-            MultipartReply::GroupFeatures,
-            MultipartReply::Meter,
-            MultipartReply::MeterConfig,
-            MultipartReply::MeterFeatures,
-        ]),
+        Just(MultipartReply::Queue),
+        any_reply(),
         vec(any_table(), 0..3).prop_map(MultipartReply::TableFeatures),
         vec(any_port(), 0..4).prop_map(MultipartReply::PortDescription),
     ];

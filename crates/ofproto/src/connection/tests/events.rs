@@ -159,6 +159,24 @@ fn a_peer_that_does_not_read_loses_events_before_its_connection() {
 }
 
 #[test]
+fn what_a_peer_must_not_miss_waits_until_it_has_room() {
+    let limits = Limits { events_max: 1000, ..Limits::default() };
+    let config =
+        ConnectionConfig { limits, ..ConnectionConfig::new("x", ConnectionKind::Controller) };
+    let mut bench = Bench::with_config(config);
+    bench.say_hello();
+    let event = packet_in(PacketInReason::Action, 0, 100);
+    let told = (0..100).take_while(|_| bench.tell(&event)).count();
+    assert!((5..15).contains(&told) && !bench.tell(&event));
+    assert_eq!(bench.connection.status().events_dropped, 0);
+    // What it does not want to hear needs no room.
+    assert!(bench.tell(&packet_in(PacketInReason::Action, 7, 100)));
+    assert_eq!(bench.heard().len(), told);
+    assert!(bench.tell(&event));
+    assert_eq!(bench.heard().len(), 1);
+}
+
+#[test]
 fn a_packet_out_reaches_the_bridge_once_its_actions_fit_its_packet() {
     let mut bench = Bench::open(ConnectionKind::Controller);
     let actions = vec![Action::Output { port: PortNo::TABLE, max_len: 0 }];

@@ -2,6 +2,7 @@
 
 mod bundles;
 mod events;
+mod groups;
 mod malformed;
 mod negotiation;
 mod order;

@@ -41,6 +41,25 @@ fn a_barrier_of_a_connection_that_changed_nothing_waits_for_nobody() {
 }
 
 #[test]
+fn no_request_is_looked_at_while_there_is_too_much_to_tell() {
+    let mut bench = Bench::open(ConnectionKind::Controller);
+    bench.host.set_behind(true);
+    bench.send(&Message::FlowMod(add(1)));
+    bench.send(&Message::BarrierRequest);
+    assert_eq!(bench.run(), Step::Wait(Wait::CaughtUp));
+    for _ in 0..10 {
+        // It is not silent: it is not listened to.
+        bench.pass(std::time::Duration::from_secs(5));
+        assert_eq!((bench.run(), bench.heard()), (Step::Wait(Wait::CaughtUp), Vec::new()));
+    }
+    assert!(bench.host.rules(&RuleFilter::all()).is_empty());
+    assert!(bench.another(ConnectionKind::Controller).connection.status().is_open);
+    bench.host.set_behind(false);
+    assert_eq!(bench.heard().len(), 1);
+    assert_eq!(bench.host.rules(&RuleFilter::all()).len(), 1);
+}
+
+#[test]
 fn counters_are_handed_in_before_they_are_told() {
     let mut bench = Bench::open(ConnectionKind::Controller);
     for request in [

@@ -1,8 +1,8 @@
 //! One message by its type: what reads and what writes it.
 
 use super::{
-    VERSION, experimenter, flow_mod, flow_removed, kind, length, multipart, packet, port, role,
-    switch,
+    VERSION, experimenter, flow_mod, flow_removed, group, kind, length, meter, multipart, packet,
+    port, role, switch,
 };
 use crate::{
     error::{ErrorCode, TooLong},
@@ -53,7 +53,7 @@ fn read_body(header: &Header, body: &mut Reader<'_>) -> Result<Message, ErrorCod
         kind::PORT_STATUS => Message::PortStatus(port::read_status(body)?),
         kind::PACKET_OUT => Message::PacketOut(packet::read_out(body)?),
         kind::FLOW_MOD => Message::FlowMod(flow_mod::read(body)?),
-        kind::GROUP_MOD => Message::GroupMod(switch::read_group_mod(body)?),
+        kind::GROUP_MOD => Message::GroupMod(group::read(body)?),
         kind::PORT_MOD => Message::PortMod(port::read_mod(body)?),
         kind::TABLE_MOD => Message::TableMod(switch::read_table_mod(body)?),
         kind::MULTIPART_REQUEST => multipart::read_request_message(body)?,
@@ -69,7 +69,7 @@ fn read_body(header: &Header, body: &mut Reader<'_>) -> Result<Message, ErrorCod
         kind::GET_ASYNC_REQUEST => Message::GetAsyncRequest,
         kind::GET_ASYNC_REPLY => Message::GetAsyncReply(role::read_async(body)?),
         kind::SET_ASYNC => Message::SetAsync(role::read_async(body)?),
-        kind::METER_MOD => Message::MeterMod(switch::read_meter_mod(body)?),
+        kind::METER_MOD => Message::MeterMod(meter::read(body)?),
         _ => return Err(ErrorCode::BadType),
     })
 }
@@ -151,7 +151,7 @@ fn put_body(out: &mut Vec<u8>, message: &Message) {
         Message::PortStatus(status) => port::put_status(out, status),
         Message::PacketOut(packet) => packet::put_out(out, packet),
         Message::FlowMod(flow_mod) => flow_mod::put(out, flow_mod),
-        Message::GroupMod(group_mod) => switch::put_group_mod(out, *group_mod),
+        Message::GroupMod(group_mod) => group::put(out, group_mod),
         Message::PortMod(port_mod) => port::put_mod(out, port_mod),
         Message::TableMod(table_mod) => switch::put_table_mod(out, *table_mod),
         Message::MultipartRequest(request) => multipart::put_request(out, request),
@@ -161,7 +161,7 @@ fn put_body(out: &mut Vec<u8>, message: &Message) {
         }
         Message::RoleRequest(role) | Message::RoleReply(role) => role::put(out, *role),
         Message::GetAsyncReply(config) | Message::SetAsync(config) => role::put_async(out, config),
-        Message::MeterMod(meter_mod) => switch::put_meter_mod(out, *meter_mod),
+        Message::MeterMod(meter_mod) => meter::put(out, meter_mod),
         Message::PacketIn2(_)
         | Message::BundleControl(_)
         | Message::BundleAdd(_)

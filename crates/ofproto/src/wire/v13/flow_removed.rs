@@ -26,6 +26,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<FlowRemoved, ErrorCode> {
             0 => RemovedReason::IdleTimeout,
             1 => RemovedReason::HardTimeout,
             2 => RemovedReason::Delete,
+            3 => RemovedReason::GroupDelete,
             _ => return Err(ErrorCode::BadType),
         },
         duration,
@@ -44,7 +45,12 @@ pub(crate) const fn reason_number(reason: RemovedReason) -> u8 {
     match reason {
         RemovedReason::IdleTimeout => 0,
         RemovedReason::HardTimeout => 1,
-        RemovedReason::Delete | RemovedReason::Replaced => 2,
+        // OpenFlow 1.3 has no number for what 1.4 tells apart.
+        RemovedReason::Delete
+        | RemovedReason::MeterDelete
+        | RemovedReason::Eviction
+        | RemovedReason::Replaced => 2,
+        RemovedReason::GroupDelete => 3,
     }
 }
 
@@ -68,8 +74,12 @@ pub(super) fn put_duration(out: &mut Vec<u8>, duration: Duration) {
     out.put_u32(duration.subsec_nanos());
 }
 
+/// The most nanoseconds beside whole seconds.
+const NANOSECONDS_MAX: u32 = 999_999_999;
+
 /// Reads seconds and nanoseconds.
 pub(super) fn read_duration(reader: &mut Reader<'_>) -> Result<Duration, ErrorCode> {
     let (seconds, nanoseconds) = (reader.u32()?, reader.u32()?);
-    Ok(Duration::from_secs(seconds.into()) + Duration::from_nanos(nanoseconds.into()))
+    // More than a second of them is no number of nanoseconds, and could not be written again.
+    Ok(Duration::new(seconds.into(), nanoseconds.min(NANOSECONDS_MAX)))
 }

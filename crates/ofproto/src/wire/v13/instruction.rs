@@ -4,7 +4,7 @@
 //! executed. An empty list of actions to apply or to write says nothing and is not written.
 
 use bytes::BufMut;
-use shunt_pipeline::{Action, Instructions, TableId};
+use shunt_pipeline::{Action, Instructions, MeterId, TableId};
 
 use super::{
     action::{put_actions, read_actions},
@@ -61,7 +61,7 @@ fn read_one(
     instructions: &mut Instructions,
 ) -> Result<(), ErrorCode> {
     let length = match kind {
-        at::GOTO_TABLE | at::CLEAR_ACTIONS => Some(4),
+        at::GOTO_TABLE | at::CLEAR_ACTIONS | at::METER => Some(4),
         at::WRITE_METADATA => Some(20),
         _ => None,
     };
@@ -87,7 +87,13 @@ fn read_one(
             instructions.apply = read_actions(body.rest())?.into();
         }
         at::CLEAR_ACTIONS => instructions.clear = true,
-        at::METER => return Err(ErrorCode::MeterInvalid),
+        at::METER => {
+            let meter = MeterId::new(body.u32()?);
+            if meter.number() == 0 || meter > MeterId::MAX {
+                return Err(ErrorCode::MeterInvalid);
+            }
+            instructions.meter = Some(meter);
+        }
         at::EXPERIMENTER => return Err(ErrorCode::InstructionExperimenter),
         _ => return Err(ErrorCode::InstructionUnknown),
     }
@@ -97,30 +103,17 @@ fn read_one(
 /// Reads actions for the action set, which has no place for some.
 fn read_action_set(bytes: &[u8]) -> Result<Vec<Action>, ErrorCode> {
     let actions = read_actions(bytes)?;
-    let has_place = |action: &Action| match action {
-        Action::Output { .. }
-        | Action::SetField { .. }
-        | Action::Load { .. }
-        | Action::Move { .. }
-        | Action::PushVlan { .. }
-        | Action::PopVlan
-        | Action::DecTtl { .. }
-        | Action::Resubmit { .. }
-        | Action::SetQueue(_) => true,
-        Action::OutputField { .. }
-        | Action::OutputTruncated { .. }
-        | Action::Controller(_)
-        | Action::PopQueue
-        | Action::Clone(_)
-        | Action::Note(_)
-        | Action::Exit => false,
-    };
-    if actions.iter().all(has_place) { Ok(actions) } else { Err(ErrorCode::ActionType) }
+    if actions.iter().all(Action::is_settable) { Ok(actions) } else { Err(ErrorCode::ActionType) }
 }
 
 /// Writes instructions.
 pub(super) fn put_instructions(out: &mut Vec<u8>, instructions: &Instructions) {
-    let Instructions { apply, clear, write, metadata, goto } = instructions;
+    let Instructions { meter, apply, clear, write, metadata, goto } = instructions;
+    if let Some(meter) = meter {
+        out.put_u16(at::METER);
+        out.put_u16(8);
+        out.put_u32(meter.number());
+    }
     if !apply.is_empty() {
         put_list(out, at::APPLY_ACTIONS, apply);
     }

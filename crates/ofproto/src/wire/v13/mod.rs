@@ -6,9 +6,9 @@
 //! | means | forms |
 //! | --- | --- |
 //! | write all bits of a field | set-field; `NXAST_REG_LOAD2` with a full mask |
-//! | write the TTL | `OFPAT_SET_NW_TTL`; set-field of `NXM_NX_IP_TTL` |
 //! | write the tunnel key | set-field; `NXAST_SET_TUNNEL`, `NXAST_SET_TUNNEL64` |
 //! | decrement the TTL | `OFPAT_DEC_NW_TTL`; `NXAST_DEC_TTL_CNT_IDS` that names controller 0 |
+//! | sample | `NXAST_SAMPLE`; `NXAST_SAMPLE2`, `NXAST_SAMPLE3` that name no port and no direction |
 //! | resubmit to the same table | `NXAST_RESUBMIT_TABLE` with table 255; `NXAST_RESUBMIT` |
 //!
 //! # Departures from Open vSwitch
@@ -18,7 +18,9 @@
 //! an error from the peer is logged and never answered by an error;
 //! fragment policies other than normal are refused and not ignored;
 //! unknown flags and commands of bundles are refused, as the standard asks;
-//! a port to send to may have 32 bits, and `output:TABLE` belongs to packet-outs only.
+//! a port to send to may have 32 bits, and `output:TABLE` belongs to packet-outs only;
+//! buckets hold what action sets can hold, and nothing that would be ignored;
+//! reserved bits of `ct`, of `sample` and of the specifications of `learn` are refused.
 
 mod action;
 mod bundle;
@@ -26,9 +28,11 @@ mod codec;
 mod experimenter;
 mod flow_mod;
 mod flow_removed;
+mod group;
 mod instruction;
 mod kind;
 mod length;
+mod meter;
 pub mod multipart;
 mod oxm;
 mod packet;
@@ -42,13 +46,15 @@ mod switch;
 mod tests;
 mod text;
 
-pub use action::CLONE_DEPTH_MAX;
+pub(crate) use action::STANDARD as STANDARD_ACTIONS;
 pub(crate) use bundle::message_inside;
 pub use codec::{decode, encode};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use flow_mod::COOKIE_UNCHANGED;
 pub(crate) use flow_removed::reason_number as flow_removed_reason;
 pub(crate) use kind::{ECHO_REPLY, ECHO_REQUEST, HELLO, MULTIPART_REQUEST, is_from_switch};
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use meter::nothing as no_meter;
 pub(crate) use port::reason_number as port_status_reason;
 pub(crate) use reason::of_packet_in as packet_in_reason;
 

@@ -87,10 +87,28 @@ pub(super) fn read_header(reader: &mut Reader<'_>) -> Result<FieldId, ErrorCode>
     header.find_field().ok_or(ErrorCode::SetFieldType)
 }
 
-/// Writes the header of a field without a value.
+/// As [`read_header`], for actions that Open vSwitch reads it in as it reads matches.
+pub(super) fn pull_header(reader: &mut Reader<'_>) -> Result<FieldId, ErrorCode> {
+    let header = OxmHeader::read(reader.rest()).map_err(match_error)?;
+    reader.skip(header.header_len())?;
+    if header.has_mask() {
+        return Err(ErrorCode::MatchMask);
+    }
+    header.find_field().ok_or(ErrorCode::MatchField)
+}
+
+/// Writes the header of a field without a value, under the first of its numbers, which is that of
+/// Nicira where it has one: so Open vSwitch writes those of actions, whatever the version.
 pub(super) fn put_header(out: &mut Vec<u8>, field: FieldId) {
-    if let Some(header) = oxm::header(field) {
-        header.write(out);
+    let Some(oxm) = field.info().oxms.first() else { return };
+    let value_len = oxm.wire_len(field.width());
+    let id = oxm.class.experimenter();
+    let length = if id.is_some() { value_len + 4 } else { value_len };
+    out.put_u16(oxm.class.number());
+    out.put_u8(oxm.number << 1);
+    out.put_u8(u8::try_from(length).unwrap_or(u8::MAX));
+    if let Some(id) = id {
+        out.put_u32(id);
     }
 }
 

@@ -5,7 +5,7 @@ use shunt_pipeline::TableId;
 
 use crate::{
     error::{ErrorCode, ErrorNumber},
-    message::{ErrorMessage, Features, GroupMod, Hello, MeterMod, SwitchConfig, TableMod},
+    message::{ErrorMessage, Features, Hello, SwitchConfig, TableMod},
     wire::{Reader, Short, v13::length},
 };
 
@@ -105,65 +105,6 @@ pub(super) fn read_config(reader: &mut Reader<'_>) -> Result<SwitchConfig, Error
 pub(super) fn put_config(out: &mut Vec<u8>, config: SwitchConfig) {
     out.put_u16(0);
     out.put_u16(config.miss_send_len);
-}
-
-/// The highest number of a group (`OFPG_MAX`).
-const GROUP_MAX: u32 = 0xffff_ff00;
-/// All groups (`OFPG_ALL`).
-const GROUP_ALL: u32 = 0xffff_fffc;
-
-/// Reads the body of a group-mod.
-pub(super) fn read_group_mod(reader: &mut Reader<'_>) -> Result<GroupMod, ErrorCode> {
-    let (command, kind) = (reader.u16()?, reader.u8()?);
-    reader.skip(1)?;
-    let group = reader.u32()?;
-    let has_buckets = !reader.is_empty();
-    *reader = Reader::new(&[]);
-    if kind > 3 {
-        return Err(ErrorCode::GroupType);
-    }
-    match command {
-        0 | 1 if group > GROUP_MAX => Err(ErrorCode::GroupInvalid),
-        0 => Err(ErrorCode::GroupTableFull),
-        1 => Err(ErrorCode::GroupUnknown),
-        2 if has_buckets || group > GROUP_MAX && group != GROUP_ALL => Err(ErrorCode::GroupInvalid),
-        2 => Ok(GroupMod::Delete { group }),
-        _ => Err(ErrorCode::GroupCommand),
-    }
-}
-
-/// Writes the body of a group-mod.
-pub(super) fn put_group_mod(out: &mut Vec<u8>, group_mod: GroupMod) {
-    let GroupMod::Delete { group } = group_mod;
-    out.put_u16(2);
-    out.put_u16(0);
-    out.put_u32(group);
-}
-
-/// The highest number of a meter (`OFPM_MAX`).
-const METER_MAX: u32 = 0xffff_0000;
-
-/// Reads the body of a meter-mod.
-pub(super) fn read_meter_mod(reader: &mut Reader<'_>) -> Result<MeterMod, ErrorCode> {
-    let command = reader.u16()?;
-    reader.skip(2)?;
-    let meter = reader.u32()?;
-    *reader = Reader::new(&[]);
-    match command {
-        0 | 1 if meter == 0 || meter > METER_MAX => Err(ErrorCode::MeterInvalid),
-        0 => Err(ErrorCode::MeterTableFull),
-        1 => Err(ErrorCode::MeterUnknown),
-        2 => Ok(MeterMod::Delete { meter }),
-        _ => Err(ErrorCode::MeterCommand),
-    }
-}
-
-/// Writes the body of a meter-mod.
-pub(super) fn put_meter_mod(out: &mut Vec<u8>, meter_mod: MeterMod) {
-    let MeterMod::Delete { meter } = meter_mod;
-    out.put_u16(2);
-    out.put_u16(0);
-    out.put_u32(meter);
 }
 
 /// Reads the body of a table-mod.

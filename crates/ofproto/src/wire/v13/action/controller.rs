@@ -1,7 +1,7 @@
 //! `controller` in its two forms: fixed, and as properties where there is more to say.
 
 use bytes::BufMut;
-use shunt_pipeline::{Action, ControllerAction, PacketInReason};
+use shunt_pipeline::{Action, ControllerAction, MeterId, PacketInReason};
 
 use super::{list::expect_len, nicira::experimenter, number::nx};
 use crate::{
@@ -18,6 +18,8 @@ mod at {
     pub(super) const CONTROLLER_ID: u16 = 1;
     pub(super) const REASON: u16 = 2;
     pub(super) const USERDATA: u16 = 3;
+    pub(super) const PAUSE: u16 = 4;
+    pub(super) const METER_ID: u16 = 5;
 }
 
 /// Reads the body of `NXAST_CONTROLLER`.
@@ -25,7 +27,14 @@ pub(super) fn read(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
     expect_len(body, 6)?;
     let (max_len, controller_id) = (body.u16()?, body.u16()?);
     let reason = reason::from_action(body.u8()?)?;
-    let action = ControllerAction { max_len, controller_id, reason, userdata: Box::default() };
+    let action = ControllerAction {
+        max_len,
+        controller_id,
+        reason,
+        userdata: Box::default(),
+        meter: None,
+        pause: false,
+    };
     Ok(Action::Controller(Box::new(action)))
 }
 
@@ -33,13 +42,17 @@ pub(super) fn read(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
 const DEFAULT_MAX_LEN: u16 = u16::MAX;
 const DEFAULT_CONTROLLER_ID: u16 = 0;
 const DEFAULT_REASON: PacketInReason = PacketInReason::Action;
+/// `NX_CTLR_NO_METER`.
+const NO_METER: u32 = 0;
 
-/// Reads the body of `NXAST_CONTROLLER2`. `pause` and `meter_id` do not exist yet.
+/// Reads the body of `NXAST_CONTROLLER2`.
 pub(super) fn read_properties(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
     if body.bytes(6).map_err(|_| ErrorCode::ActionLength)? != [0; 6] {
         return Err(ErrorCode::MustBeZero);
     }
     let mut action = ControllerAction {
+        meter: None,
+        pause: false,
         max_len: DEFAULT_MAX_LEN,
         controller_id: DEFAULT_CONTROLLER_ID,
         reason: DEFAULT_REASON,
@@ -52,6 +65,11 @@ pub(super) fn read_properties(body: &mut Reader<'_>) -> Result<Action, ErrorCode
             at::CONTROLLER_ID => action.controller_id = property::u16(&mut value)?,
             at::REASON => action.reason = reason::from_action(property::u8(&mut value)?)?,
             at::USERDATA => action.userdata = value.rest().into(),
+            at::PAUSE => action.pause = true,
+            at::METER_ID => {
+                let meter = property::u32(&mut value)?;
+                action.meter = (meter != NO_METER).then_some(MeterId::new(meter));
+            }
             _ => return Err(ErrorCode::PropertyType),
         }
     }
@@ -61,7 +79,7 @@ pub(super) fn read_properties(body: &mut Reader<'_>) -> Result<Action, ErrorCode
 /// Writes the shorter form that says everything.
 pub(super) fn put(out: &mut Vec<u8>, action: &ControllerAction) {
     let reason = reason::of_action(action.reason);
-    if action.userdata.is_empty() {
+    if action.userdata.is_empty() && !action.pause && action.meter.is_none() {
         experimenter(out, nx::CONTROLLER, |out| {
             out.put_u16(action.max_len);
             out.put_u16(action.controller_id);
@@ -80,6 +98,14 @@ pub(super) fn put(out: &mut Vec<u8>, action: &ControllerAction) {
         if action.reason != DEFAULT_REASON {
             property::put(out, at::REASON, &[reason]);
         }
-        property::put(out, at::USERDATA, &action.userdata);
+        if !action.userdata.is_empty() {
+            property::put(out, at::USERDATA, &action.userdata);
+        }
+        if action.pause {
+            property::put(out, at::PAUSE, &[]);
+        }
+        if let Some(meter) = action.meter {
+            property::put(out, at::METER_ID, &meter.number().to_be_bytes());
+        }
     });
 }

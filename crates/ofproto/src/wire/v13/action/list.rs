@@ -1,17 +1,20 @@
 //! Lists of actions, and the actions of the standard.
 
 use bytes::BufMut;
-use shunt_flow::{FieldId, PortNo};
-use shunt_pipeline::Action;
+use shunt_flow::PortNo;
+use shunt_pipeline::{Action, GroupId};
 
-use super::{nicira, number as at, set_field};
+use super::{
+    conntrack, controller, hash, learn,
+    nicira::{self, experimenter},
+    number as at,
+    number::nx,
+    register, sample, set_field, stack,
+};
 use crate::{
     error::{ErrorCode, NICIRA_EXPERIMENTER, ONF_EXPERIMENTER},
     wire::{Reader, Short, v13::length},
 };
-
-/// How deep `clone` may nest; Open vSwitch has no bound but its stack.
-pub const CLONE_DEPTH_MAX: usize = 32;
 
 /// Reads a list of actions to its end.
 pub(crate) fn read_actions(bytes: &[u8]) -> Result<Vec<Action>, ErrorCode> {
@@ -56,6 +59,7 @@ fn read_standard(kind: u16, body: &mut Reader<'_>) -> Result<Action, ErrorCode> 
     match kind {
         at::OUTPUT => expect_len(body, 12)?,
         at::SET_FIELD => return set_field::read(body),
+        _ if !at::STANDARD.contains(&kind) => return Err(ErrorCode::ActionType),
         _ => expect_len(body, 4)?,
     }
     Ok(match kind {
@@ -66,9 +70,21 @@ fn read_standard(kind: u16, body: &mut Reader<'_>) -> Result<Action, ErrorCode> 
         },
         at::POP_VLAN => Action::PopVlan,
         at::SET_QUEUE => Action::SetQueue(body.u32()?),
-        at::GROUP => return Err(ErrorCode::ActionOutGroup),
-        at::SET_NW_TTL => set_field::whole(FieldId::NwTtl, u128::from(body.u8()?)),
+        at::GROUP => match GroupId::new(body.u32()?) {
+            group if group <= GroupId::MAX => Action::Group(group),
+            _ => return Err(ErrorCode::ActionOutGroup),
+        },
+        at::SET_NW_TTL => Action::SetNwTtl(body.u8()?),
         at::DEC_NW_TTL => Action::DecTtl { controllers: Box::new([0]) },
+        at::COPY_TTL_OUT => Action::CopyTtlOut,
+        at::COPY_TTL_IN => Action::CopyTtlIn,
+        at::SET_MPLS_TTL => Action::SetMplsTtl(body.u8()?),
+        at::DEC_MPLS_TTL => Action::DecMplsTtl,
+        at::PUSH_MPLS => match body.u16()? {
+            ethertype @ (0x8847 | 0x8848) => Action::PushMpls { ethertype },
+            _ => return Err(ErrorCode::ActionArgument),
+        },
+        at::POP_MPLS => Action::PopMpls { ethertype: body.u16()? },
         _ => return Err(ErrorCode::ActionType),
     })
 }
@@ -81,7 +97,7 @@ fn read_experimenter(body: &mut Reader<'_>, depth: usize) -> Result<Action, Erro
     }
 }
 
-/// Writes one action.
+/// Writes one action, in its first form.
 fn put(out: &mut Vec<u8>, action: &Action) {
     match action {
         Action::Output { port, max_len } => standard(out, at::OUTPUT, |out| {
@@ -90,26 +106,56 @@ fn put(out: &mut Vec<u8>, action: &Action) {
             out.put_bytes(0, 6);
         }),
         Action::SetField { field, value, mask } => set_field::put(out, *field, *value, *mask),
-        Action::PushVlan { ethertype } => standard(out, at::PUSH_VLAN, |out| {
-            out.put_u16(*ethertype);
-        }),
+        Action::SetNwTtl(ttl) => standard(out, at::SET_NW_TTL, |out| out.put_u8(*ttl)),
+        Action::PushVlan { ethertype } => put_u16(out, at::PUSH_VLAN, *ethertype),
         Action::PopVlan => standard(out, at::POP_VLAN, |_| {}),
+        Action::PushMpls { ethertype } => put_u16(out, at::PUSH_MPLS, *ethertype),
+        Action::PopMpls { ethertype } => put_u16(out, at::POP_MPLS, *ethertype),
+        Action::SetMplsTtl(ttl) => standard(out, at::SET_MPLS_TTL, |out| out.put_u8(*ttl)),
+        Action::DecMplsTtl => standard(out, at::DEC_MPLS_TTL, |_| {}),
+        Action::CopyTtlOut => standard(out, at::COPY_TTL_OUT, |_| {}),
+        Action::CopyTtlIn => standard(out, at::COPY_TTL_IN, |_| {}),
         Action::SetQueue(queue) => standard(out, at::SET_QUEUE, |out| out.put_u32(*queue)),
+        Action::Group(group) => standard(out, at::GROUP, |out| out.put_u32(group.number())),
         Action::DecTtl { controllers } if **controllers == [0] => {
             standard(out, at::DEC_NW_TTL, |_| {});
         }
-        Action::OutputField { .. }
-        | Action::OutputTruncated { .. }
-        | Action::Controller(_)
-        | Action::Load { .. }
-        | Action::Move { .. }
-        | Action::DecTtl { .. }
-        | Action::Resubmit { .. }
-        | Action::PopQueue
-        | Action::Clone(_)
-        | Action::Note(_)
-        | Action::Exit => nicira::put(out, action),
+        Action::DecTtl { controllers } => nicira::put_dec_ttl(out, controllers),
+        Action::OutputField { source, max_len } => register::put_output(out, *source, *max_len),
+        Action::OutputTruncated { port, max_len } => {
+            nicira::put_output_truncated(out, *port, *max_len);
+        }
+        Action::Controller(action) => controller::put(out, action),
+        Action::Load { target, value } => register::put_load(out, *target, *value),
+        Action::Move { source, target } => register::put_move(out, *source, *target),
+        Action::Resubmit { port, table } => nicira::put_resubmit(out, *port, *table),
+        Action::PopQueue => experimenter(out, nx::POP_QUEUE, |_| {}),
+        Action::Clone(actions) => nicira::put_clone(out, actions),
+        Action::Note(note) => experimenter(out, nx::NOTE, |out| out.extend_from_slice(note)),
+        Action::Exit => experimenter(out, nx::EXIT, |_| {}),
+        Action::Push(bits) => stack::put(out, nx::STACK_PUSH, *bits),
+        Action::Pop(bits) => stack::put(out, nx::STACK_POP, *bits),
+        Action::Learn(learn) => learn::put(out, learn),
+        Action::Conjunction { id, clause, clauses_count } => {
+            nicira::put_conjunction(out, *id, *clause, *clauses_count);
+        }
+        Action::Multipath(multipath) => hash::put_multipath(out, multipath),
+        Action::Bundle(bundle) => hash::put_bundle(out, bundle),
+        Action::FinTimeout { idle, hard } => nicira::put_fin_timeout(out, *idle, *hard),
+        Action::CheckPktLarger { length, target } => {
+            register::put_check_larger(out, *length, *target);
+        }
+        Action::Ct(ct) => conntrack::put(out, ct),
+        Action::CtClear => experimenter(out, nx::CT_CLEAR, |_| {}),
+        Action::Nat(nat) => conntrack::put_nat(out, nat),
+        Action::Sample(sample) => sample::put(out, sample),
+        // OpenFlow 1.3 has an instruction for it, and no action.
+        Action::Meter(_) => {}
     }
+}
+
+fn put_u16(out: &mut Vec<u8>, kind: u16, value: u16) {
+    standard(out, kind, |out| out.put_u16(value));
 }
 
 /// Writes an action of the standard: its header, its body, zeros to a multiple of eight bytes.
@@ -123,4 +169,33 @@ pub(super) fn standard(out: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<
     }
     length::pad(out, start);
     length::fill(out, length_at, start);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_features_name_is_what_is_read() {
+        let is_known =
+            |number: u8| read_actions(&[0, number, 0, 8, 0, 0, 0, 0]) != Err(ErrorCode::ActionType);
+        let known: Vec<_> =
+            (0..=u8::MAX).filter(|number| is_known(*number)).map(u16::from).collect();
+        assert_eq!(known, at::STANDARD);
+    }
+
+    #[test]
+    fn what_nests_does_so_up_to_a_bound() {
+        use shunt_pipeline::CLONE_DEPTH_MAX;
+
+        let nested =
+            |depth| (0..depth).fold(Action::Exit, |inner, _| Action::Clone(Box::new([inner])));
+        let read = |depth| {
+            let mut bytes = Vec::new();
+            put(&mut bytes, &nested(depth));
+            read_actions(&bytes)
+        };
+        assert_eq!(read(CLONE_DEPTH_MAX), Ok(vec![nested(CLONE_DEPTH_MAX)]));
+        assert_eq!(read(CLONE_DEPTH_MAX + 1), Err(ErrorCode::ActionTooMany));
+    }
 }

@@ -5,12 +5,18 @@
 //! that says so, and never accepted and ignored. Whether an action fits the match of its rule is
 //! asked later, by [`crate::consistency`].
 
+mod conntrack;
 mod controller;
+mod hash;
+mod learn;
 mod list;
 mod nicira;
 mod number;
 mod register;
+mod sample;
 mod set_field;
+mod stack;
+mod subfield;
 
-pub use list::CLONE_DEPTH_MAX;
 pub(crate) use list::{put_actions, read_actions};
+pub(crate) use number::STANDARD;

@@ -2,14 +2,16 @@
 
 use bytes::BufMut;
 use shunt_flow::{FieldId, PortNo};
-use shunt_pipeline::{Action, TableId};
+use shunt_pipeline::{Action, CLONE_DEPTH_MAX, TableId};
 
 use super::{
-    controller,
-    list::{CLONE_DEPTH_MAX, expect_len, put_actions, read_list},
+    conntrack, controller,
+    hash::{self, Bundle},
+    learn::{self, Form},
+    list::{expect_len, put_actions, read_list},
     number as at,
     number::nx,
-    register, set_field,
+    register, sample, set_field, stack, subfield,
 };
 use crate::{
     error::{ErrorCode, NICIRA_EXPERIMENTER},
@@ -53,6 +55,26 @@ pub(super) fn read(body: &mut Reader<'_>, depth: usize) -> Result<Action, ErrorC
         nx::CONTROLLER => controller::read(body)?,
         nx::CONTROLLER2 => controller::read_properties(body)?,
         nx::CLONE => read_clone(body, depth)?,
+        nx::STACK_PUSH => Action::Push(stack::read(body)?),
+        nx::STACK_POP => Action::Pop(subfield::writable(stack::read(body)?)?),
+        nx::MULTIPATH => Action::Multipath(hash::read_multipath(body)?.into()),
+        nx::BUNDLE => {
+            Action::Bundle(hash::read_bundle(body, Bundle::Output).map_err(at_fault)?.into())
+        }
+        nx::BUNDLE_LOAD => {
+            Action::Bundle(hash::read_bundle(body, Bundle::Load).map_err(at_fault)?.into())
+        }
+        nx::LEARN => Action::Learn(learn::read(body, Form::Short).map_err(at_fault)?.into()),
+        nx::LEARN2 => Action::Learn(learn::read(body, Form::Long).map_err(at_fault)?.into()),
+        nx::CONJUNCTION => read_conjunction(body)?,
+        nx::FIN_TIMEOUT => read_fin_timeout(body)?,
+        nx::CHECK_PKT_LARGER => register::read_check_larger(body)?,
+        nx::CT => Action::Ct(conntrack::read(body, depth).map_err(at_fault)?.into()),
+        nx::CT_CLEAR => expect_len(body, 6).map(|()| Action::CtClear)?,
+        nx::NAT => Action::Nat(conntrack::read_nat(body).map_err(at_fault)?.into()),
+        nx::SAMPLE | nx::SAMPLE2 | nx::SAMPLE3 => {
+            Action::Sample(sample::read(body, subtype)?.into())
+        }
         _ => return Err(ErrorCode::ActionExperimenterType),
     })
 }
@@ -105,39 +127,64 @@ fn read_clone(body: &mut Reader<'_>, depth: usize) -> Result<Action, ErrorCode> 
     Ok(Action::Clone(read_list(body.rest(), depth + 1)?.into()))
 }
 
-/// Writes an action that only Nicira has; others write nothing.
-pub(super) fn put(out: &mut Vec<u8>, action: &Action) {
-    match action {
-        Action::OutputField { source, max_len } => register::put_output(out, *source, *max_len),
-        Action::OutputTruncated { port, max_len } => experimenter(out, nx::OUTPUT_TRUNC, |out| {
-            out.put_u16(narrow(*port));
-            out.put_u32(*max_len);
-        }),
-        Action::Controller(action) => controller::put(out, action),
-        Action::Load { target, value } => register::put_load(out, *target, *value),
-        Action::Move { source, target } => register::put_move(out, *source, *target),
-        Action::DecTtl { controllers } => experimenter(out, nx::DEC_TTL_CNT_IDS, |out| {
-            out.put_u16(u16::try_from(controllers.len()).unwrap_or(u16::MAX));
-            out.put_bytes(0, 4);
-            controllers.iter().for_each(|id| out.put_u16(*id));
-        }),
-        Action::Resubmit { port, table } => put_resubmit(out, *port, *table),
-        Action::PopQueue => experimenter(out, nx::POP_QUEUE, |_| {}),
-        Action::Clone(actions) => experimenter(out, nx::CLONE, |out| {
-            out.put_bytes(0, 6);
-            put_actions(out, actions);
-        }),
-        Action::Note(note) => experimenter(out, nx::NOTE, |out| out.extend_from_slice(note)),
-        Action::Exit => experimenter(out, nx::EXIT, |_| {}),
-        Action::Output { .. }
-        | Action::SetField { .. }
-        | Action::PushVlan { .. }
-        | Action::PopVlan
-        | Action::SetQueue(_) => {}
+fn read_conjunction(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+    expect_len(body, 6)?;
+    let (clause, clauses_count, id) = (body.u8()?, body.u8()?, body.u32()?);
+    if !(2..=64).contains(&clauses_count) || clause >= clauses_count {
+        return Err(ErrorCode::ActionConjunction);
     }
+    Ok(Action::Conjunction { id, clause, clauses_count })
 }
 
-fn put_resubmit(out: &mut Vec<u8>, port: Option<PortNo>, table: Option<TableId>) {
+fn read_fin_timeout(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+    expect_len(body, 6)?;
+    Ok(Action::FinTimeout { idle: body.u16()?, hard: body.u16()? })
+}
+
+/// Writes `NXAST_OUTPUT_TRUNC`.
+pub(super) fn put_output_truncated(out: &mut Vec<u8>, port: PortNo, max_len: u32) {
+    experimenter(out, nx::OUTPUT_TRUNC, |out| {
+        out.put_u16(narrow(port));
+        out.put_u32(max_len);
+    });
+}
+
+/// Writes `NXAST_DEC_TTL_CNT_IDS`.
+pub(super) fn put_dec_ttl(out: &mut Vec<u8>, controllers: &[u16]) {
+    experimenter(out, nx::DEC_TTL_CNT_IDS, |out| {
+        out.put_u16(u16::try_from(controllers.len()).unwrap_or(u16::MAX));
+        out.put_bytes(0, 4);
+        controllers.iter().for_each(|id| out.put_u16(*id));
+    });
+}
+
+/// Writes `NXAST_CLONE`.
+pub(super) fn put_clone(out: &mut Vec<u8>, actions: &[Action]) {
+    experimenter(out, nx::CLONE, |out| {
+        out.put_bytes(0, 6);
+        put_actions(out, actions);
+    });
+}
+
+/// Writes `NXAST_CONJUNCTION`.
+pub(super) fn put_conjunction(out: &mut Vec<u8>, id: u32, clause: u8, clauses_count: u8) {
+    experimenter(out, nx::CONJUNCTION, |out| {
+        out.put_u8(clause);
+        out.put_u8(clauses_count);
+        out.put_u32(id);
+    });
+}
+
+/// Writes `NXAST_FIN_TIMEOUT`.
+pub(super) fn put_fin_timeout(out: &mut Vec<u8>, idle: u16, hard: u16) {
+    experimenter(out, nx::FIN_TIMEOUT, |out| {
+        out.put_u16(idle);
+        out.put_u16(hard);
+    });
+}
+
+/// Writes `NXAST_RESUBMIT_TABLE`.
+pub(super) fn put_resubmit(out: &mut Vec<u8>, port: Option<PortNo>, table: Option<TableId>) {
     experimenter(out, nx::RESUBMIT_TABLE, |out| {
         out.put_u16(narrow(port.unwrap_or(PortNo::IN_PORT)));
         out.put_u8(table.map_or(TABLE_SAME, TableId::number));
@@ -145,7 +192,7 @@ fn put_resubmit(out: &mut Vec<u8>, port: Option<PortNo>, table: Option<TableId>)
 }
 
 /// A port in the 16 bits that the action has; one without such a number reads as none.
-fn narrow(port: PortNo) -> u16 {
+pub(super) fn narrow(port: PortNo) -> u16 {
     port_no::narrow(port).unwrap_or(u16::MAX)
 }
 

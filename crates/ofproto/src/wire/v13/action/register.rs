@@ -1,64 +1,36 @@
 //! Actions that read or write some bits of a field.
 
 use bytes::BufMut;
-use shunt_flow::{FieldId, PortNo, field::Access};
+use shunt_flow::PortNo;
 use shunt_pipeline::{Action, Subfield};
 
-use super::{list::expect_len, nicira::experimenter, number::nx};
+use super::{
+    list::expect_len,
+    nicira::experimenter,
+    number::nx,
+    subfield::{bits, pack, put_header, unpack, writable},
+};
 use crate::{
     error::ErrorCode,
     wire::{
         Reader,
         v13::{
-            oxm::{put_header, read_header},
+            oxm::{pull_header, read_header},
             port_no,
         },
     },
 };
 
-/// The header of a field of 16 bits that shares its place with `OXM_OF_IN_PORT`.
-const NXM_OF_IN_PORT: u32 = 0x0000_0002;
-
-/// Offset and width in the sixteen bits that `ofs_nbits` has for them.
-fn bit_range(offset_width: u16) -> (u16, u16) {
-    (offset_width >> 6, (offset_width & 0x3f) + 1)
-}
-
-fn subfield(field: FieldId, offset: u16, width: u16) -> Result<Subfield, ErrorCode> {
-    let (Ok(offset), Ok(width)) = (u8::try_from(offset), u8::try_from(width)) else {
-        return Err(ErrorCode::SetFieldLength);
-    };
-    Subfield::new(field, offset, width).ok_or(ErrorCode::SetFieldLength)
-}
-
-fn writable(target: Subfield) -> Result<Subfield, ErrorCode> {
-    let is_writable = target.field.info().access == Access::ReadWrite;
-    if is_writable { Ok(target) } else { Err(ErrorCode::SetFieldArgument) }
-}
-
-/// Writes the header of the field; that of 16 bits for those of `in_port` that OpenFlow 1.0 knew,
-/// because it is the one that clients use, and what they send comes back to them as it was.
-fn put_subfield_header(out: &mut Vec<u8>, subfield: Subfield) {
-    match subfield.field {
-        FieldId::InPort if subfield.bits() <= 0xffff => out.put_u32(NXM_OF_IN_PORT),
-        field => put_header(out, field),
-    }
-}
-
-fn packed(subfield: Subfield) -> u16 {
-    u16::from(subfield.offset) << 6 | (u16::from(subfield.width) - 1) & 0x3f
-}
-
 /// Reads the body of `NXAST_REG_LOAD`.
 pub(super) fn read_load(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
     expect_len(body, 14)?;
-    let (offset, width) = bit_range(body.u16()?);
+    let (offset, width) = unpack(body.u16()?);
     let field = read_header(body)?;
     let value = body.u64()?;
     if width < 64 && value >> width != 0 {
         return Err(ErrorCode::ActionArgument);
     }
-    let target = writable(subfield(field, offset, width)?)?;
+    let target = writable(bits(field, offset, width)?)?;
     Ok(Action::Load { target, value })
 }
 
@@ -71,8 +43,8 @@ pub(super) fn put_load(out: &mut Vec<u8>, target: Subfield, value: u64) {
         return;
     }
     experimenter(out, nx::REG_LOAD, |out| {
-        out.put_u16(packed(target));
-        put_subfield_header(out, target);
+        out.put_u16(pack(target));
+        put_header(out, target);
         out.put_u64(value);
     });
 }
@@ -86,8 +58,8 @@ pub(super) fn read_move(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
     if body.rest().iter().any(|byte| *byte != 0) {
         return Err(ErrorCode::MustBeZero);
     }
-    let source = subfield(source, source_offset, width)?;
-    let target = writable(subfield(target, target_offset, width)?)?;
+    let source = bits(source, source_offset, width)?;
+    let target = writable(bits(target, target_offset, width)?)?;
     Ok(Action::Move { source, target })
 }
 
@@ -97,27 +69,27 @@ pub(super) fn put_move(out: &mut Vec<u8>, source: Subfield, target: Subfield) {
         out.put_u16(u16::from(source.width));
         out.put_u16(u16::from(source.offset));
         out.put_u16(u16::from(target.offset));
-        put_subfield_header(out, source);
-        put_subfield_header(out, target);
+        put_header(out, source);
+        put_header(out, target);
     });
 }
 
 /// Reads the body of `NXAST_OUTPUT_REG`.
 pub(super) fn read_output(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
     expect_len(body, 14)?;
-    let (offset, width) = bit_range(body.u16()?);
+    let (offset, width) = unpack(body.u16()?);
     let field = read_header(body)?;
     let max_len = body.u16()?;
-    output(body, subfield(field, offset, width)?, max_len)
+    output(body, bits(field, offset, width)?, max_len)
 }
 
 /// Reads the body of `NXAST_OUTPUT_REG2`, which has room for longer headers.
 pub(super) fn read_output2(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
     expect_len(body, 14)?;
-    let (offset, width) = bit_range(body.u16()?);
+    let (offset, width) = unpack(body.u16()?);
     let max_len = body.u16()?;
-    let field = read_header(body)?;
-    output(body, subfield(field, offset, width)?, max_len)
+    let field = pull_header(body)?;
+    output(body, bits(field, offset, width)?, max_len)
 }
 
 fn output(rest: &Reader<'_>, source: Subfield, max_len: u16) -> Result<Action, ErrorCode> {
@@ -129,21 +101,44 @@ fn output(rest: &Reader<'_>, source: Subfield, max_len: u16) -> Result<Action, E
 /// Writes `NXAST_OUTPUT_REG`, or `NXAST_OUTPUT_REG2` where the header is long.
 pub(super) fn put_output(out: &mut Vec<u8>, source: Subfield, max_len: u16) {
     let mut header = Vec::new();
-    put_subfield_header(&mut header, source);
+    put_header(&mut header, source);
     if header.len() == 4 {
         experimenter(out, nx::OUTPUT_REG, |out| {
-            out.put_u16(packed(source));
+            out.put_u16(pack(source));
             out.extend_from_slice(&header);
             out.put_u16(max_len);
             out.put_bytes(0, 6);
         });
     } else {
         experimenter(out, nx::OUTPUT_REG2, |out| {
-            out.put_u16(packed(source));
+            out.put_u16(pack(source));
             out.put_u16(max_len);
             out.extend_from_slice(&header);
         });
     }
+}
+
+/// Reads the body of `NXAST_CHECK_PKT_LARGER`.
+pub(super) fn read_check_larger(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+    if body.len() < 14 {
+        return Err(ErrorCode::ActionLength);
+    }
+    let (length, offset) = (body.u16()?, body.u16()?);
+    let field = pull_header(body)?;
+    if body.rest().iter().any(|byte| *byte != 0) {
+        return Err(ErrorCode::MustBeZero);
+    }
+    let target = writable(bits(field, offset, 1)?)?;
+    Ok(Action::CheckPktLarger { length, target })
+}
+
+/// Writes `NXAST_CHECK_PKT_LARGER`.
+pub(super) fn put_check_larger(out: &mut Vec<u8>, length: u16, target: Subfield) {
+    experimenter(out, nx::CHECK_PKT_LARGER, |out| {
+        out.put_u16(length);
+        out.put_u16(target.offset.into());
+        put_header(out, target);
+    });
 }
 
 /// Reads the body of `NXAST_RESUBMIT`.
@@ -159,6 +154,8 @@ pub(super) fn resubmit_port(number: u16) -> Option<PortNo> {
 
 #[cfg(test)]
 mod tests {
+    use shunt_flow::FieldId;
+
     use super::*;
 
     fn loaded(width: u8) -> Vec<u8> {

@@ -61,11 +61,6 @@ fn check_writable(field: FieldId) -> Result<(), ErrorCode> {
 pub(super) fn put(out: &mut Vec<u8>, field: FieldId, value: u128, mask: u128) {
     let (field, value, mask) = on_the_wire(field, value, mask);
     match field {
-        // The standard's own action; OpenFlow 1.3 has no number for the field.
-        FieldId::NwTtl if mask == field.value_max() => {
-            let [.., ttl] = value.to_be_bytes();
-            standard(out, at::SET_NW_TTL, |out| out.push(ttl));
-        }
         _ if mask == field.value_max() && field != FieldId::InPort => {
             standard(out, at::SET_FIELD, |out| put_field(out, field, value, mask));
         }

@@ -9,7 +9,7 @@ use crate::{
     wire::{Reader, v13},
 };
 
-use super::{absent, description, flow, port, table, table_features};
+use super::{absent, description, flow, group, meter, port, table, table_features};
 
 /// `OFPMPF_REQ_MORE` and `OFPMPF_REPLY_MORE`.
 pub(crate) const MORE: u16 = 1;
@@ -80,15 +80,11 @@ pub(crate) fn read_request(
             MultipartRequest::Port(port)
         }
         at::QUEUE => MultipartRequest::Queue(absent::read_queue_filter(body)?),
-        at::GROUP => {
-            let group = body.u32()?;
-            body.skip(4)?;
-            MultipartRequest::Group(group)
-        }
+        at::GROUP => MultipartRequest::Group(group::read_filter(body)?),
         at::GROUP_DESC => MultipartRequest::GroupDescription,
         at::GROUP_FEATURES => MultipartRequest::GroupFeatures,
-        at::METER => MultipartRequest::Meter(absent::read_meter_filter(body)?),
-        at::METER_CONFIG => MultipartRequest::MeterConfig(absent::read_meter_filter(body)?),
+        at::METER => MultipartRequest::Meter(meter::read_filter(body)?),
+        at::METER_CONFIG => MultipartRequest::MeterConfig(meter::read_filter(body)?),
         at::METER_FEATURES => MultipartRequest::MeterFeatures,
         at::TABLE_FEATURES => {
             table_features::check_question(body)?;
@@ -114,12 +110,9 @@ pub(in crate::wire::v13) fn put_request(out: &mut Vec<u8>, request: &MultipartRe
             out.put_u32(0);
         }
         MultipartRequest::Queue(filter) => absent::put_queue_filter(out, *filter),
-        MultipartRequest::Group(group) => {
-            out.put_u32(*group);
-            out.put_u32(0);
-        }
+        MultipartRequest::Group(group) => group::put_filter(out, *group),
         MultipartRequest::Meter(meter) | MultipartRequest::MeterConfig(meter) => {
-            absent::put_meter_filter(out, *meter);
+            meter::put_filter(out, *meter);
         }
         MultipartRequest::Description
         | MultipartRequest::Table
@@ -162,18 +155,14 @@ pub(in crate::wire::v13) fn read_reply_message(
         at::TABLE => MultipartReply::Table(entries(reader, table::read)?),
         at::PORT_STATS => MultipartReply::Port(entries(reader, port::read)?),
         at::QUEUE => MultipartReply::Queue,
-        at::GROUP => MultipartReply::Group,
-        at::GROUP_DESC => MultipartReply::GroupDescription,
-        at::GROUP_FEATURES => {
-            reader.skip(absent::GROUP_FEATURES_LEN)?;
-            MultipartReply::GroupFeatures
+        at::GROUP => MultipartReply::Group(entries(reader, group::read)?),
+        at::GROUP_DESC => {
+            MultipartReply::GroupDescription(entries(reader, group::read_description)?)
         }
-        at::METER => MultipartReply::Meter,
-        at::METER_CONFIG => MultipartReply::MeterConfig,
-        at::METER_FEATURES => {
-            reader.skip(absent::METER_FEATURES_LEN)?;
-            MultipartReply::MeterFeatures
-        }
+        at::GROUP_FEATURES => MultipartReply::GroupFeatures(group::read_features(reader)?),
+        at::METER => MultipartReply::Meter(entries(reader, meter::read)?),
+        at::METER_CONFIG => MultipartReply::MeterConfig(entries(reader, meter::read_description)?),
+        at::METER_FEATURES => MultipartReply::MeterFeatures(meter::read_features(reader)?),
         at::TABLE_FEATURES => MultipartReply::TableFeatures(entries(reader, table_features::read)?),
         at::PORT_DESC => MultipartReply::PortDescription(entries(reader, v13::port::read_port)?),
         _ => return Err(ErrorCode::BadMultipart),
@@ -202,13 +191,17 @@ pub(in crate::wire::v13) fn put_reply(out: &mut Vec<u8>, more: bool, reply: &Mul
         MultipartReply::Aggregate(totals) => flow::put_aggregate(out, totals),
         MultipartReply::Table(tables) => tables.iter().for_each(|entry| table::put(out, entry)),
         MultipartReply::Port(ports) => ports.iter().for_each(|entry| port::put(out, entry)),
-        MultipartReply::Queue
-        | MultipartReply::Group
-        | MultipartReply::GroupDescription
-        | MultipartReply::Meter
-        | MultipartReply::MeterConfig => {}
-        MultipartReply::GroupFeatures => out.put_bytes(0, absent::GROUP_FEATURES_LEN),
-        MultipartReply::MeterFeatures => out.put_bytes(0, absent::METER_FEATURES_LEN),
+        MultipartReply::Queue => {}
+        MultipartReply::Group(groups) => groups.iter().for_each(|entry| group::put(out, entry)),
+        MultipartReply::GroupDescription(groups) => {
+            groups.iter().for_each(|entry| group::put_description(out, entry));
+        }
+        MultipartReply::GroupFeatures(features) => group::put_features(out, features),
+        MultipartReply::Meter(meters) => meters.iter().for_each(|entry| meter::put(out, entry)),
+        MultipartReply::MeterConfig(meters) => {
+            meters.iter().for_each(|entry| meter::put_description(out, entry));
+        }
+        MultipartReply::MeterFeatures(features) => meter::put_features(out, features),
         MultipartReply::TableFeatures(tables) => {
             tables.iter().for_each(|table| table_features::put(out, *table));
         }
@@ -226,12 +219,12 @@ pub(super) const fn reply_kind(reply: &MultipartReply) -> u16 {
         MultipartReply::Table(_) => at::TABLE,
         MultipartReply::Port(_) => at::PORT_STATS,
         MultipartReply::Queue => at::QUEUE,
-        MultipartReply::Group => at::GROUP,
-        MultipartReply::GroupDescription => at::GROUP_DESC,
-        MultipartReply::GroupFeatures => at::GROUP_FEATURES,
-        MultipartReply::Meter => at::METER,
-        MultipartReply::MeterConfig => at::METER_CONFIG,
-        MultipartReply::MeterFeatures => at::METER_FEATURES,
+        MultipartReply::Group(_) => at::GROUP,
+        MultipartReply::GroupDescription(_) => at::GROUP_DESC,
+        MultipartReply::GroupFeatures(_) => at::GROUP_FEATURES,
+        MultipartReply::Meter(_) => at::METER,
+        MultipartReply::MeterConfig(_) => at::METER_CONFIG,
+        MultipartReply::MeterFeatures(_) => at::METER_FEATURES,
         MultipartReply::TableFeatures(_) => at::TABLE_FEATURES,
         MultipartReply::PortDescription(_) => at::PORT_DESC,
     }

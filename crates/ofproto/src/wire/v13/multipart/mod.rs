@@ -8,6 +8,8 @@ mod absent;
 mod codec;
 mod description;
 mod flow;
+mod group;
+mod meter;
 mod parts;
 mod port;
 mod table;

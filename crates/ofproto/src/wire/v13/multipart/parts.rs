@@ -4,13 +4,13 @@ use shunt_pipeline::TableId;
 
 use super::{
     codec::{MORE, PartHeader, put_part_header, reply_kind},
-    flow, port, table, table_features,
+    flow, group, meter, port, table, table_features,
 };
 use crate::{
     error::TooLong,
     message::{
-        FlowStatistics, Message, MultipartReply, PortDescription, PortStatistics, TableStatistics,
-        Xid,
+        FlowStatistics, GroupDescription, GroupStatistics, Message, MeterDescription,
+        MeterStatistics, MultipartReply, PortDescription, PortStatistics, TableStatistics, Xid,
     },
     wire::v13::{self, length},
 };
@@ -34,6 +34,14 @@ pub enum Entry<'a> {
     Table(&'a TableStatistics),
     /// Of `OFPMP_PORT_STATS`.
     Port(&'a PortStatistics),
+    /// Of `OFPMP_GROUP`.
+    Group(&'a GroupStatistics),
+    /// Of `OFPMP_GROUP_DESC`.
+    GroupDescription(&'a GroupDescription),
+    /// Of `OFPMP_METER`.
+    Meter(&'a MeterStatistics),
+    /// Of `OFPMP_METER_CONFIG`.
+    MeterConfig(&'a MeterDescription),
     /// Of `OFPMP_TABLE_FEATURES`.
     TableFeatures(TableId),
     /// Of `OFPMP_PORT_DESC`.
@@ -98,6 +106,10 @@ fn put(out: &mut Vec<u8>, entry: Entry<'_>) {
         Entry::Flow(entry) => flow::put(out, entry),
         Entry::Table(entry) => table::put(out, entry),
         Entry::Port(entry) => port::put(out, entry),
+        Entry::Group(entry) => group::put(out, entry),
+        Entry::GroupDescription(entry) => group::put_description(out, entry),
+        Entry::Meter(entry) => meter::put(out, entry),
+        Entry::MeterConfig(entry) => meter::put_description(out, entry),
         Entry::TableFeatures(table) => table_features::put(out, table),
         Entry::PortDescription(port) => v13::port::put_port(out, port),
     }
@@ -116,6 +128,14 @@ pub fn encode_reply(xid: Xid, reply: &MultipartReply) -> Result<Vec<Vec<u8>>, To
         MultipartReply::Flow(flows) => flows.iter().map(Entry::Flow).try_for_each(&mut push)?,
         MultipartReply::Table(tables) => tables.iter().map(Entry::Table).try_for_each(&mut push)?,
         MultipartReply::Port(ports) => ports.iter().map(Entry::Port).try_for_each(&mut push)?,
+        MultipartReply::Group(groups) => groups.iter().map(Entry::Group).try_for_each(&mut push)?,
+        MultipartReply::GroupDescription(groups) => {
+            groups.iter().map(Entry::GroupDescription).try_for_each(&mut push)?;
+        }
+        MultipartReply::Meter(meters) => meters.iter().map(Entry::Meter).try_for_each(&mut push)?,
+        MultipartReply::MeterConfig(meters) => {
+            meters.iter().map(Entry::MeterConfig).try_for_each(&mut push)?;
+        }
         MultipartReply::TableFeatures(tables) => {
             tables.iter().map(|table| Entry::TableFeatures(*table)).try_for_each(&mut push)?;
         }
@@ -125,12 +145,8 @@ pub fn encode_reply(xid: Xid, reply: &MultipartReply) -> Result<Vec<Vec<u8>>, To
         MultipartReply::Description(_)
         | MultipartReply::Aggregate(_)
         | MultipartReply::Queue
-        | MultipartReply::Group
-        | MultipartReply::GroupDescription
-        | MultipartReply::GroupFeatures
-        | MultipartReply::Meter
-        | MultipartReply::MeterConfig
-        | MultipartReply::MeterFeatures => {
+        | MultipartReply::GroupFeatures(_)
+        | MultipartReply::MeterFeatures(_) => {
             let message = Message::MultipartReply { more: false, reply: reply.clone() };
             return Ok(vec![v13::encode(xid, &message)?]);
         }

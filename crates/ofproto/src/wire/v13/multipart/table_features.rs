@@ -16,16 +16,14 @@ use crate::{
     error::ErrorCode,
     wire::{
         Reader, Short,
-        v13::{length, oxm::UNPARSED, text::put_text},
+        v13::{action::STANDARD, length, oxm::UNPARSED, text::put_text},
     },
 };
 
 /// Bytes of a table's name with the zero at its end.
 const NAME_LEN: usize = 32;
-/// Instructions: goto-table, write-metadata, write-actions, apply-actions, clear-actions.
-const INSTRUCTIONS: [u16; 5] = [1, 2, 3, 4, 5];
-/// Actions: output, push-vlan, pop-vlan, set-queue, set-nw-ttl, dec-nw-ttl, set-field.
-const ACTIONS: [u16; 7] = [0, 17, 18, 21, 23, 24, 25];
+/// Instructions: goto-table, write-metadata, write-actions, apply-actions, clear-actions, meter.
+const INSTRUCTIONS: [u16; 6] = [1, 2, 3, 4, 5, 6];
 
 /// `ofp_table_feature_prop_type`. Those for table-miss rules are left out, as they say the same.
 mod at {
@@ -70,11 +68,13 @@ pub(super) fn put(out: &mut Vec<u8>, table: TableId) {
     put_ids(out, at::INSTRUCTIONS, &INSTRUCTIONS);
     let next_tables = table.number() + 1..=TableId::MAX.number();
     property(out, at::NEXT_TABLES, |out| out.extend(next_tables));
-    put_ids(out, at::WRITE_ACTIONS, &ACTIONS);
-    put_ids(out, at::APPLY_ACTIONS, &ACTIONS);
+    put_ids(out, at::WRITE_ACTIONS, &STANDARD);
+    put_ids(out, at::APPLY_ACTIONS, &STANDARD);
     put_fields(out, at::MATCH, |_| true);
     put_fields(out, at::WILDCARDS, |_| true);
-    let is_writable = |field: FieldId| field.info().access == Access::ReadWrite;
+    // The standard's set-field cannot write the ingress port; Nicira's actions can.
+    let is_writable =
+        |field: FieldId| field.info().access == Access::ReadWrite && field != FieldId::InPort;
     put_fields(out, at::WRITE_SETFIELD, is_writable);
     put_fields(out, at::APPLY_SETFIELD, is_writable);
     length::fill(out, length_at, start);

@@ -1,0 +1,153 @@
+//! Groups and meters to test with.
+
+use proptest::{collection::vec, option, prelude::*, sample::select};
+use shunt_flow::PortNo;
+use shunt_pipeline::{
+    Bucket, GroupCommand, GroupId, GroupKind, GroupMod, MeterBand, MeterBandKind, MeterCommand,
+    MeterConfig, MeterId, MeterMod, MeterUnit, PacketTotals, Selection,
+};
+
+use super::{action::any_action_set, message::any_duration};
+use crate::{
+    message::{
+        GroupDescription, GroupFeatures, GroupStatistics, MeterDescription, MeterFeatures,
+        MeterStatistics, MultipartReply,
+    },
+    wire::v13,
+};
+
+/// Any group-mod, in the form in which it is written.
+pub(super) fn any_group_mod() -> impl Strategy<Value = GroupMod> {
+    let commands = vec![GroupCommand::Add, GroupCommand::Modify, GroupCommand::AddOrModify];
+    let change = (select(commands), any::<u32>(), any_kind(), any_buckets()).prop_map(
+        |(command, group, kind, buckets)| GroupMod {
+            command,
+            group: Some(GroupId::new(group)),
+            kind,
+            selection: Selection::Default,
+            buckets,
+        },
+    );
+    let delete = option::of(any_group()).prop_map(|group| GroupMod {
+        command: GroupCommand::Delete,
+        group,
+        kind: GroupKind::All,
+        selection: Selection::Default,
+        buckets: Box::default(),
+    });
+    prop_oneof![2 => change, 1 => delete]
+}
+
+/// Any number but that of all groups.
+pub(super) fn any_group() -> impl Strategy<Value = GroupId> {
+    (0..GroupId::ALL.number()).prop_map(GroupId::new)
+}
+
+fn any_kind() -> impl Strategy<Value = GroupKind> {
+    select(vec![GroupKind::All, GroupKind::Select, GroupKind::Indirect, GroupKind::FastFailover])
+}
+
+fn any_buckets() -> impl Strategy<Value = Box<[Bucket]>> {
+    let watch_port =
+        prop_oneof![Just(PortNo::ANY), Just(PortNo::LOCAL), (1..99_u32).prop_map(PortNo::new)];
+    let watch_group = option::of(any_group());
+    let bucket = (any::<u16>(), watch_port, watch_group, any_action_set());
+    vec(bucket, 0..4).prop_map(|buckets| {
+        let numbered = (0..).zip(buckets);
+        let bucket = numbered.map(|(id, (weight, watch_port, watch_group, actions))| Bucket {
+            id,
+            weight,
+            watch_port,
+            watch_group,
+            actions: actions.into(),
+        });
+        bucket.collect()
+    })
+}
+
+/// Any meter-mod, in the form in which it is written.
+pub(super) fn any_meter_mod() -> impl Strategy<Value = MeterMod> {
+    let commands = vec![MeterCommand::Add, MeterCommand::Modify];
+    let change =
+        (select(commands), any::<u32>(), any_config()).prop_map(|(command, meter, config)| {
+            MeterMod { command, meter: Some(MeterId::new(meter)), config }
+        });
+    let delete = option::of(any_meter()).prop_map(|meter| MeterMod {
+        command: MeterCommand::Delete,
+        meter,
+        config: v13::no_meter(),
+    });
+    prop_oneof![2 => change, 1 => delete]
+}
+
+/// Any number but that of all meters.
+pub(super) fn any_meter() -> impl Strategy<Value = MeterId> {
+    (0..MeterId::ALL.number()).prop_map(MeterId::new)
+}
+
+fn any_config() -> impl Strategy<Value = MeterConfig> {
+    let kind = prop_oneof![
+        Just(MeterBandKind::Drop),
+        any::<u8>().prop_map(|precedence| MeterBandKind::DscpRemark { precedence }),
+    ];
+    let band = (kind, 1..=u32::MAX, any::<u32>()).prop_map(|(kind, rate, burst_size)| MeterBand {
+        kind,
+        rate,
+        burst_size,
+    });
+    let unit = select(vec![MeterUnit::Kilobits, MeterUnit::Packets]);
+    (unit, any::<bool>(), any::<bool>(), vec(band, 0..4)).prop_map(|(unit, burst, stats, bands)| {
+        MeterConfig { unit, burst, stats, bands: bands.into() }
+    })
+}
+
+fn any_totals() -> impl Strategy<Value = PacketTotals> {
+    any::<(u64, u64)>().prop_map(|(packets, bytes)| PacketTotals { packets, bytes })
+}
+
+/// Any part of an answer that tells of groups or meters.
+pub(super) fn any_reply() -> impl Strategy<Value = MultipartReply> {
+    let numbers = (any::<(u32, u32)>(), any_duration(), any_totals(), vec(any_totals(), 0..4));
+    let group = numbers.prop_map(|((group, references), duration, total, buckets)| {
+        GroupStatistics { group: GroupId::new(group), references, duration, total, buckets }
+    });
+    let description =
+        (any::<u32>(), any_kind(), any_buckets()).prop_map(|(group, kind, buckets)| {
+            GroupDescription { group: GroupId::new(group), kind, buckets }
+        });
+    let features = any::<(u32, u32, [u32; 4], [u32; 4])>().prop_map(
+        |(kinds, capabilities, groups_max, actions)| GroupFeatures {
+            kinds,
+            capabilities,
+            groups_max,
+            actions,
+        },
+    );
+    let numbers = (any::<(u32, u32)>(), any_duration(), any_totals(), vec(any_totals(), 0..4));
+    let meter = numbers.prop_map(|((meter, flows), duration, total, bands)| MeterStatistics {
+        meter: MeterId::new(meter),
+        flows,
+        duration,
+        total,
+        bands,
+    });
+    let config = (any::<u32>(), any_config())
+        .prop_map(|(meter, config)| MeterDescription { meter: MeterId::new(meter), config });
+    let meter_features = any::<(u32, u32, u32, u8, u8)>().prop_map(
+        |(meters_max, band_kinds, capabilities, bands_max, colors_max)| MeterFeatures {
+            meters_max,
+            band_kinds,
+            capabilities,
+            bands_max,
+            colors_max,
+        },
+    );
+    prop_oneof![
+        vec(group, 0..4).prop_map(MultipartReply::Group),
+        vec(description, 0..4).prop_map(MultipartReply::GroupDescription),
+        features.prop_map(MultipartReply::GroupFeatures),
+        vec(meter, 0..4).prop_map(MultipartReply::Meter),
+        vec(config, 0..4).prop_map(MultipartReply::MeterConfig),
+        meter_features.prop_map(MultipartReply::MeterFeatures),
+    ]
+}

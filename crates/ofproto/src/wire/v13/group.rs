@@ -1,0 +1,145 @@
+//! `OFPT_GROUP_MOD` and buckets (OpenFlow 1.3.5, 7.3.4.2).
+
+use bytes::BufMut;
+use shunt_flow::PortNo;
+use shunt_pipeline::{Bucket, GroupCommand, GroupId, GroupKind, GroupMod, Selection};
+
+use super::{
+    action::{put_actions, read_actions},
+    length,
+};
+use crate::{error::ErrorCode, wire::Reader};
+
+/// Bytes of a bucket without its actions.
+const BUCKET_LEN: usize = 16;
+/// No group (`OFPG_ANY`).
+const GROUP_ANY: u32 = 0xffff_ffff;
+
+/// `ofp_group_mod_command`; the last is of Open vSwitch (`OFPGC11_ADD_OR_MOD`).
+mod command {
+    pub(super) const ADD: u16 = 0;
+    pub(super) const MODIFY: u16 = 1;
+    pub(super) const DELETE: u16 = 2;
+    pub(super) const ADD_OR_MODIFY: u16 = 0x8000;
+}
+
+/// `ofp_group_type`, in the order of their numbers.
+const KINDS: [GroupKind; 4] =
+    [GroupKind::All, GroupKind::Select, GroupKind::Indirect, GroupKind::FastFailover];
+
+/// The type of a group by its number.
+pub(super) fn read_kind(number: u8) -> Result<GroupKind, ErrorCode> {
+    KINDS.get(usize::from(number)).copied().ok_or(ErrorCode::GroupType)
+}
+
+/// The number of a type of group.
+pub(super) const fn kind_number(kind: GroupKind) -> u8 {
+    match kind {
+        GroupKind::All => 0,
+        GroupKind::Select => 1,
+        GroupKind::Indirect => 2,
+        GroupKind::FastFailover => 3,
+    }
+}
+
+/// Reads the body.
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<GroupMod, ErrorCode> {
+    let (number, kind) = (reader.u16()?, reader.u8()?);
+    reader.skip(1)?;
+    let group = GroupId::new(reader.u32()?);
+    let buckets = read_buckets(reader)?;
+    if number == command::DELETE && !buckets.is_empty() {
+        return Err(ErrorCode::GroupInvalid);
+    }
+    let kind = read_kind(kind)?;
+    let command = match number {
+        command::ADD => GroupCommand::Add,
+        command::MODIFY => GroupCommand::Modify,
+        command::DELETE => GroupCommand::Delete,
+        command::ADD_OR_MODIFY => GroupCommand::AddOrModify,
+        _ => return Err(ErrorCode::GroupCommand),
+    };
+    let is_delete = command == GroupCommand::Delete;
+    // What a command does not look at is not kept, so equal requests are equal values.
+    Ok(GroupMod {
+        command,
+        group: (!is_delete || group != GroupId::ALL).then_some(group),
+        kind: if is_delete { GroupKind::All } else { kind },
+        selection: Selection::Default,
+        buckets,
+    })
+}
+
+/// Writes the body. How a bucket is selected has no place in OpenFlow 1.3.
+pub(super) fn put(out: &mut Vec<u8>, group_mod: &GroupMod) {
+    out.put_u16(match group_mod.command {
+        GroupCommand::Add => command::ADD,
+        GroupCommand::Modify => command::MODIFY,
+        GroupCommand::Delete => command::DELETE,
+        GroupCommand::AddOrModify => command::ADD_OR_MODIFY,
+    });
+    out.put_u8(kind_number(group_mod.kind));
+    out.put_u8(0);
+    out.put_u32(group_mod.group.unwrap_or(GroupId::ALL).number());
+    put_buckets(out, &group_mod.buckets);
+}
+
+/// Reads buckets to the end.
+pub(super) fn read_buckets(reader: &mut Reader<'_>) -> Result<Box<[Bucket]>, ErrorCode> {
+    if !reader.len().is_multiple_of(8) {
+        return Err(ErrorCode::BadLength);
+    }
+    let mut buckets = Vec::new();
+    while !reader.is_empty() {
+        let id = u32::try_from(buckets.len()).unwrap_or(u32::MAX);
+        buckets.push(read_bucket(reader, id)?);
+    }
+    Ok(buckets.into())
+}
+
+fn read_bucket(reader: &mut Reader<'_>, id: u32) -> Result<Bucket, ErrorCode> {
+    let length = usize::from(reader.clone().u16()?);
+    let is_framed = (BUCKET_LEN..=reader.len()).contains(&length);
+    if !is_framed {
+        return Err(ErrorCode::GroupBucket);
+    }
+    if !length.is_multiple_of(8) {
+        return Err(ErrorCode::BadLength);
+    }
+    let mut bucket = Reader::new(reader.bytes(length)?);
+    bucket.skip(2)?;
+    let (weight, watch_port) = (bucket.u16()?, PortNo::new(bucket.u32()?));
+    let watch_group = bucket.u32()?;
+    bucket.skip(4)?;
+    let actions = read_actions(bucket.rest())?;
+    if !can_be_watched(watch_port) {
+        return Err(ErrorCode::GroupWatchPort);
+    }
+    // Buckets run as action sets do: what such a set has no place for is legal, and does nothing.
+    Ok(Bucket {
+        id,
+        weight,
+        watch_port,
+        watch_group: (watch_group != GROUP_ANY).then_some(GroupId::new(watch_group)),
+        actions: actions.into(),
+    })
+}
+
+/// A port that does not exist yet can be watched too: it is not live.
+const fn can_be_watched(port: PortNo) -> bool {
+    port.number() <= PortNo::MAX.number() || port.reserved_name().is_some()
+}
+
+/// Writes buckets, whose places are their numbers.
+pub(super) fn put_buckets(out: &mut Vec<u8>, buckets: &[Bucket]) {
+    for bucket in buckets {
+        let start = out.len();
+        let length_at = length::reserve(out);
+        out.put_u16(bucket.weight);
+        out.put_u32(bucket.watch_port.number());
+        out.put_u32(bucket.watch_group.map_or(GROUP_ANY, GroupId::number));
+        out.put_u32(0);
+        put_actions(out, &bucket.actions);
+        length::fill(out, length_at, start);
+    }
+}
