@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use shunt_classifier::Version;
+use shunt_datapath::DATAPATH_PORT_MAX;
 use shunt_flow::PortNo;
 use shunt_pipeline::{BridgeId, DatapathPort, PortInfo, PortKind};
 
 use crate::{
     SwitchError,
     config::{self, PortType},
+    numbers::Numbers,
     ports::BridgePort,
 };
 
@@ -24,12 +27,36 @@ pub(crate) struct Bridge {
 }
 
 /// All bridges.
-#[derive(Default)]
 pub(crate) struct Bridges {
     by_name: BTreeMap<String, Bridge>,
-    last_bridge: u16,
-    last_port: u32,
+    bridge_numbers: Numbers,
+    port_numbers: Numbers,
 }
+
+impl Default for Bridges {
+    fn default() -> Self {
+        Self {
+            by_name: BTreeMap::new(),
+            bridge_numbers: Numbers::new(BRIDGES_MAX.into()),
+            port_numbers: Numbers::new(DATAPATH_PORT_MAX),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Bridges {
+    /// No bridges, and at most this many of each kind.
+    pub(crate) const fn limited(max: u32) -> Self {
+        Self {
+            by_name: BTreeMap::new(),
+            bridge_numbers: Numbers::new(max),
+            port_numbers: Numbers::new(max),
+        }
+    }
+}
+
+/// Bridges that there may be at a time: packets carry their numbers in 16 bits.
+const BRIDGES_MAX: u16 = u16::MAX;
 
 impl Bridges {
     /// Adds a bridge without ports.
@@ -38,16 +65,18 @@ impl Bridges {
         if self.by_name.contains_key(&name) {
             return Err(SwitchError::BridgeExists(name));
         }
-        // Numbers are not used again: a packet under way may carry one of a bridge that is gone.
-        self.last_bridge += 1;
-        let id = BridgeId::new(self.last_bridge);
         let datapath_id = settings.datapath_id()?;
+        let number = self.bridge_numbers.take().and_then(|number| u16::try_from(number).ok());
+        let id = BridgeId::new(number.ok_or(SwitchError::NoNumber { what: "bridge" })?);
         let bridge = Bridge { id, settings, datapath_id, ports: BTreeMap::new() };
         Ok(self.by_name.entry(name).or_insert(bridge))
     }
 
-    pub(crate) fn remove(&mut self, name: &str) -> Option<Bridge> {
-        self.by_name.remove(name)
+    /// Removes a bridge; `version` is one that does not know it any more.
+    pub(crate) fn remove(&mut self, name: &str, version: Version) {
+        if let Some(bridge) = self.by_name.remove(name) {
+            self.bridge_numbers.give_back(bridge.id.number().into(), version);
+        }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Bridge> {
@@ -85,10 +114,27 @@ impl Bridges {
         })
     }
 
-    /// A number for a port of the datapath. Not used again, for the same reason as a bridge's.
-    pub(crate) fn next_datapath_port(&mut self) -> DatapathPort {
-        self.last_port += 1;
-        DatapathPort::new(self.last_port)
+    /// A number for a port of the datapath.
+    pub(crate) fn take_datapath_port(&mut self) -> Result<DatapathPort, SwitchError> {
+        let number = self.port_numbers.take().ok_or(SwitchError::NoNumber { what: "port" })?;
+        Ok(DatapathPort::new(number))
+    }
+
+    /// Gives back the number of a port that threads do not have any more; `version` is one that does
+    /// not know it either.
+    pub(crate) fn give_datapath_port_back(&mut self, port: DatapathPort, version: Version) {
+        self.port_numbers.give_back(port.number(), version);
+    }
+
+    /// Whether a number of some kind can be had only after a reclaim, if then.
+    pub(crate) fn is_short_of_numbers(&self) -> bool {
+        self.bridge_numbers.is_empty() || self.port_numbers.is_empty()
+    }
+
+    /// Takes note that what versions before `oldest` saw is reclaimed.
+    pub(crate) fn reclaim(&mut self, oldest: Version) {
+        self.bridge_numbers.reclaim(oldest);
+        self.port_numbers.reclaim(oldest);
     }
 
     /// What tables know of the ports of every bridge: each bridge with its whole list.

@@ -9,7 +9,7 @@ use shunt_datapath::{
     Command,
     capture::{CAPTURE_RING, CapturePlace, Captured, Tap},
 };
-use shunt_pipeline::Time;
+use shunt_pipeline::{DatapathPort, Time};
 
 use crate::{SwitchError, control::Control};
 
@@ -40,6 +40,7 @@ pub(crate) struct Captures {
 
 /// One capture.
 struct Running {
+    place: CapturePlace,
     readers: Vec<Consumer<Captured>>,
     /// When it was last read.
     read: Time,
@@ -48,6 +49,8 @@ struct Running {
 impl Control {
     /// Starts a capture at a port, or at `drops`; answers with its number.
     pub(crate) async fn start_capture(&self, place: &str) -> Result<u64, SwitchError> {
+        // The port stays while its capture starts.
+        let _structure = self.structure.lock().await;
         let place = self.capture_place(place)?;
         if self.captures.running.lock().len() >= CAPTURES_MAX {
             return Err(SwitchError::Range {
@@ -68,7 +71,7 @@ impl Control {
             self.plane.send(thread, Command::StartCapture(tap)).await;
             readers.push(reader);
         }
-        let running = Running { readers, read: self.plane.clock.now() };
+        let running = Running { place, readers, read: self.plane.clock.now() };
         self.captures.running.lock().insert(id, running);
         Ok(id)
     }
@@ -103,12 +106,21 @@ impl Control {
     /// Ends captures that nobody reads any more.
     pub(crate) async fn end_unread_captures(&self) {
         let now = self.plane.clock.now();
-        let unread: Vec<u64> = {
+        self.end_captures(|capture| now.since(capture.read) > UNREAD_MAX).await;
+    }
+
+    /// Ends the captures at a port that goes: its number may become another's.
+    pub(crate) async fn end_captures_at(&self, port: DatapathPort) {
+        self.end_captures(|capture| capture.place == CapturePlace::Port(port)).await;
+    }
+
+    async fn end_captures(&self, is_over: impl Fn(&Running) -> bool) {
+        let over: Vec<u64> = {
             let running = self.captures.running.lock();
-            let old = running.iter().filter(|(_, capture)| now.since(capture.read) > UNREAD_MAX);
-            old.map(|(id, _)| *id).collect()
+            let over = running.iter().filter(|(_, capture)| is_over(capture));
+            over.map(|(id, _)| *id).collect()
         };
-        for id in unread {
+        for id in over {
             self.stop_capture(id).await;
         }
     }

@@ -1,6 +1,11 @@
 //! What a configuration must fulfil beyond its grammar.
+//!
+//! A mistake is told with its place as a path (`bridges[0].ports[1].name`): whoever read the
+//! configuration out of a text knows from it where to point.
 
-use std::collections::{HashMap, HashSet};
+use std::{collections::HashMap, fmt};
+
+use thiserror::Error;
 
 use crate::{
     Config, Endpoint, SwitchError,
@@ -13,38 +18,151 @@ const EXACT_ENTRIES_MAX: usize = 1 << 24;
 /// Most entries of a megaflow cache.
 const MEGAFLOW_ENTRIES_MAX: usize = 1 << 24;
 
+/// The highest VLAN id: 12 bits.
+const VLAN_MAX: u16 = 0xfff;
+
+/// A mistake in a configuration, and its place.
+#[derive(Debug, Error)]
+#[error("{path}: {problem}")]
+pub struct ConfigError {
+    /// Where it is.
+    pub path: ConfigPath,
+    /// What is wrong.
+    pub problem: Box<SwitchError>,
+}
+
+/// A place in a configuration, from the outside in: fields of [`Config`] and of what it holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfigPath(Vec<ConfigStep>);
+
+/// One step of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfigStep {
+    /// Into a field.
+    Field(&'static str),
+    /// Into a list.
+    Index(usize),
+}
+
+impl ConfigPath {
+    /// The steps, from the outside in.
+    #[must_use]
+    pub fn steps(&self) -> &[ConfigStep] {
+        &self.0
+    }
+}
+
+impl fmt::Display for ConfigPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (depth, step) in self.0.iter().enumerate() {
+            match step {
+                ConfigStep::Field(name) if depth == 0 => f.write_str(name)?,
+                ConfigStep::Field(name) => write!(f, ".{name}")?,
+                ConfigStep::Index(index) => write!(f, "[{index}]")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ConfigError {
+    /// A problem with a field, or with a field of a field: `threads.packet`.
+    fn at(field: &'static str, problem: SwitchError) -> Self {
+        let path = ConfigPath(field.split('.').map(ConfigStep::Field).collect());
+        Self { path, problem: Box::new(problem) }
+    }
+
+    /// A problem with an element of a list.
+    fn of_element(list: &'static str, index: usize, problem: SwitchError) -> Self {
+        Self { path: ConfigPath::default(), problem: Box::new(problem) }.within(list, index)
+    }
+
+    /// This problem, of one element of a list.
+    fn within(mut self, list: &'static str, index: usize) -> Self {
+        self.path.0.splice(0..0, [ConfigStep::Field(list), ConfigStep::Index(index)]);
+        self
+    }
+}
+
 impl Config {
     /// Checks everything that can be checked without opening anything.
     ///
     /// # Errors
     ///
-    /// The first mistake, with what would mend it.
-    pub fn check(&self) -> Result<(), SwitchError> {
+    /// The first mistake, with its place and what would mend it.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.check_parts()?;
+        self.check_patches()
+    }
+
+    /// Checks all but the far ends of patches, which may belong to another configuration.
+    pub(crate) fn check_parts(&self) -> Result<(), ConfigError> {
         self.check_ranges()?;
-        let mut bridges = HashSet::new();
-        let mut ports = HashMap::new();
-        for bridge in &self.bridges {
-            check_name(&bridge.name)?;
-            if !bridges.insert(&bridge.name) {
-                return Err(SwitchError::BridgeExists(bridge.name.clone()));
+        for (index, bridge) in self.bridges.iter().enumerate() {
+            bridge.check().map_err(|error| error.within("bridges", index))?;
+        }
+        self.check_names()
+    }
+
+    /// Checks that no name is given twice: a bridge's name is that of its local port, too.
+    fn check_names(&self) -> Result<(), ConfigError> {
+        let mut taken = HashMap::new();
+        for (index, bridge) in self.bridges.iter().enumerate() {
+            let error = |problem| ConfigError::at("name", problem).within("bridges", index);
+            if let Some(problem) = is_taken(&taken, &bridge.name) {
+                return Err(error(problem));
             }
-            bridge.check_lists()?;
-            bridge.datapath_id()?;
-            bridge.mac()?;
-            for port in &bridge.ports {
-                port.check()?;
-                if let Some(other) = ports.insert(&port.name, &bridge.name) {
-                    let (name, bridge) = (port.name.clone(), other.clone());
-                    return Err(SwitchError::PortExists { name, bridge });
+            taken.insert(bridge.name.as_str(), Owner::Bridge);
+            for (at, port) in bridge.ports.iter().enumerate() {
+                if let Some(problem) = is_taken(&taken, &port.name) {
+                    let error = ConfigError::at("name", problem).within("ports", at);
+                    return Err(error.within("bridges", index));
                 }
+                taken.insert(&port.name, Owner::PortOf(&bridge.name));
             }
         }
         Ok(())
     }
 
-    fn check_ranges(&self) -> Result<(), SwitchError> {
+    /// Checks that both ends of every patch name each other.
+    fn check_patches(&self) -> Result<(), ConfigError> {
+        let ports = || self.bridges.iter().flat_map(|bridge| &bridge.ports);
+        let by_name: HashMap<&str, &Port> =
+            ports().map(|port| (port.name.as_str(), port)).collect();
+        for (index, bridge) in self.bridges.iter().enumerate() {
+            let patches = bridge.ports.iter().enumerate();
+            for (at, port) in patches.filter(|(_, port)| port.kind == PortType::Patch) {
+                let wrong = |problem| SwitchError::PortSetting { port: port.name.clone(), problem };
+                let problem = match by_name.get(port.peer.as_str()) {
+                    None => SwitchError::NoSuchPort {
+                        name: port.peer.clone(),
+                        known: ports()
+                            .map(|port| port.name.as_str())
+                            .collect::<Vec<_>>()
+                            .join(", "),
+                    },
+                    Some(peer) if peer.kind != PortType::Patch => {
+                        wrong("the port that `peer` names is no patch")
+                    }
+                    Some(peer) if peer.name == port.name => {
+                        wrong("a patch leads to another port, not to itself")
+                    }
+                    Some(peer) if peer.peer != port.name => {
+                        wrong("the port that `peer` names has another `peer`")
+                    }
+                    Some(_) => continue,
+                };
+                let error = ConfigError::at("peer", problem).within("ports", at);
+                return Err(error.within("bridges", index));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_ranges(&self) -> Result<(), ConfigError> {
         let range = |setting, value: String, ok: bool, range| {
-            if ok { Ok(()) } else { Err(SwitchError::Range { setting, value, range }) }
+            let problem = SwitchError::Range { setting, value, range };
+            if ok { Ok(()) } else { Err(ConfigError::at(setting, problem)) }
         };
         let (threads, caches) = (&self.threads, &self.caches);
         let packet = threads.packet;
@@ -66,25 +184,61 @@ impl Config {
     }
 }
 
+/// Who has a name.
+#[derive(Clone, Copy)]
+enum Owner<'a> {
+    Bridge,
+    PortOf(&'a str),
+}
+
+/// What is wrong with a name that somebody has.
+fn is_taken(taken: &HashMap<&str, Owner<'_>>, name: &str) -> Option<SwitchError> {
+    let name = name.to_owned();
+    Some(match taken.get(name.as_str())? {
+        Owner::Bridge => SwitchError::BridgeExists(name),
+        Owner::PortOf(bridge) => SwitchError::PortExists { name, bridge: (*bridge).to_owned() },
+    })
+}
+
 impl Bridge {
-    /// Checks that each address stands in the right list.
-    fn check_lists(&self) -> Result<(), SwitchError> {
-        let wrong = |setting, value: &String, range| {
-            Err(SwitchError::Range { setting, value: value.clone(), range })
-        };
-        for (index, endpoint) in self.endpoints()?.into_iter().enumerate() {
-            match (endpoint, self.controllers.get(index)) {
-                (Endpoint::Listen(_), Some(text)) => {
-                    return wrong("controllers", text, "addresses to connect to: tcp:IP:PORT");
-                }
-                (Endpoint::Connect(_), None) => {
-                    let text = &self.listen[index - self.controllers.len()];
-                    return wrong("listen", text, "addresses to listen on: ptcp:PORT:IP");
-                }
-                _ => {}
+    /// Checks what a bridge says by itself.
+    fn check(&self) -> Result<(), ConfigError> {
+        check_name(&self.name).map_err(|problem| ConfigError::at("name", problem))?;
+        self.check_addresses("controllers", &self.controllers)?;
+        self.check_addresses("listen", &self.listen)?;
+        // The id is made of the address unless it is given.
+        self.mac().map_err(|problem| ConfigError::at("mac", problem))?;
+        self.datapath_id().map_err(|problem| ConfigError::at("datapath_id", problem))?;
+        let mut numbers = HashMap::new();
+        for (index, port) in self.ports.iter().enumerate() {
+            port.mistake().map_err(|error| error.within("ports", index))?;
+            let number = port.number;
+            if let Some(other) = numbers.insert(number, &port.name).filter(|_| number > 0) {
+                let problem = SwitchError::NumberTaken { number, port: other.clone() };
+                return Err(ConfigError::at("number", problem).within("ports", index));
             }
         }
         Ok(())
+    }
+
+    /// Checks that every address of a list is one, and stands in the right list.
+    fn check_addresses(&self, list: &'static str, texts: &[String]) -> Result<(), ConfigError> {
+        for (index, text) in texts.iter().enumerate() {
+            let range = match (self.endpoint(text), list) {
+                (Err(problem), _) => return Err(ConfigError::of_element(list, index, problem)),
+                (Ok(Endpoint::Listen(_)), "controllers") => "addresses to connect to: tcp:IP:PORT",
+                (Ok(Endpoint::Connect(_)), "listen") => "addresses to listen on: ptcp:PORT:IP",
+                (Ok(_), _) => continue,
+            };
+            let problem = SwitchError::Range { setting: list, value: text.clone(), range };
+            return Err(ConfigError::of_element(list, index, problem));
+        }
+        Ok(())
+    }
+
+    fn endpoint(&self, text: &str) -> Result<Endpoint, SwitchError> {
+        let wrong = |source| SwitchError::Endpoint { bridge: self.name.clone(), source };
+        text.parse().map_err(wrong)
     }
 
     /// Controllers to connect to, then addresses to listen on.
@@ -93,9 +247,7 @@ impl Bridge {
     ///
     /// When a text is not an address.
     pub fn endpoints(&self) -> Result<Vec<Endpoint>, SwitchError> {
-        let wrong = |source| SwitchError::Endpoint { bridge: self.name.clone(), source };
-        let texts = self.controllers.iter().chain(&self.listen);
-        texts.map(|text| text.parse().map_err(wrong)).collect()
+        self.controllers.iter().chain(&self.listen).map(|text| self.endpoint(text)).collect()
     }
 
     /// The datapath id: as configured, or made of the name.
@@ -144,41 +296,55 @@ impl Port {
     ///
     /// The first that does not.
     pub fn check(&self) -> Result<(), SwitchError> {
-        check_name(&self.name)?;
-        if self.number > shunt_flow::PortNo::MAX.number() {
-            return Err(SwitchError::NumberRange(self.number));
-        }
-        let problem = self.problem();
-        let wrong = |problem| SwitchError::PortSetting { port: self.name.clone(), problem };
-        problem.map_or(Ok(()), |problem| Err(wrong(problem)))
+        self.mistake().map_err(|error| *error.problem)
     }
 
-    fn problem(&self) -> Option<&'static str> {
-        let files = !self.rx.as_os_str().is_empty() || !self.tx.as_os_str().is_empty();
-        let (device, peer) = (!self.device.is_empty(), !self.peer.is_empty());
+    /// As [`Self::check`], with the place.
+    fn mistake(&self) -> Result<(), ConfigError> {
+        check_name(&self.name).map_err(|problem| ConfigError::at("name", problem))?;
+        if self.number > shunt_flow::PortNo::MAX.number() {
+            return Err(ConfigError::at("number", SwitchError::NumberRange(self.number)));
+        }
+        let vlans = self.tag.iter().map(|tag| ("tag", *tag));
+        for (setting, vlan) in vlans.chain(self.trunks.iter().map(|vlan| ("trunks", *vlan))) {
+            if vlan > VLAN_MAX {
+                let (value, range) = (vlan.to_string(), "VLANs from 0 to 4095");
+                return Err(ConfigError::at(setting, SwitchError::Range { setting, value, range }));
+            }
+        }
+        let Some((field, problem)) = self.problem() else { return Ok(()) };
+        let port = self.name.clone();
+        Err(ConfigError::at(field, SwitchError::PortSetting { port, problem }))
+    }
+
+    /// The first field that makes no sense for the type of port, and why.
+    fn problem(&self) -> Option<(&'static str, &'static str)> {
         if self.repeat != Repeat::Once && self.kind != PortType::Pcap {
-            return Some("only a pcap port has `repeat`");
+            return Some(("repeat", "only a pcap port has `repeat`"));
         }
-        match self.kind {
-            PortType::Patch if !peer => {
-                Some("a patch port needs `peer`, the port at its other end")
+        let given = [
+            ("device", !self.device.is_empty()),
+            ("rx", !self.rx.as_os_str().is_empty()),
+            ("tx", !self.tx.as_os_str().is_empty()),
+            ("peer", !self.peer.is_empty()),
+        ];
+        let has = |field| given.contains(&(field, true));
+        let (known, excess): (&[&str], _) = match self.kind {
+            PortType::Patch if !has("peer") => {
+                return Some(("peer", "a patch port needs `peer`, the port at its other end"));
             }
-            PortType::Patch if device || files => Some("a patch port has only `peer`"),
-            PortType::Pcap if !files => Some("a pcap port needs `rx`, `tx` or both: capture files"),
-            PortType::Pcap if device || peer => Some("a pcap port has only `rx`, `tx`, `repeat`"),
-            PortType::Null | PortType::Unbound if device || peer || files => {
-                Some("a null port has no further keys")
+            PortType::Pcap if !has("rx") && !has("tx") => {
+                return Some(("rx", "a pcap port needs `rx`, `tx` or both: capture files"));
             }
-            PortType::AfPacket | PortType::Tap if peer || files => {
-                Some("a port of a device has only `device`")
+            PortType::Patch => (&["peer"], "a patch port has only `peer`"),
+            PortType::Pcap => (&["rx", "tx"], "a pcap port has only `rx`, `tx`, `repeat`"),
+            PortType::Null | PortType::Unbound => (&[], "a null port has no further keys"),
+            PortType::AfPacket | PortType::Tap => {
+                (&["device"], "a port of a device has only `device`")
             }
-            PortType::Null
-            | PortType::Pcap
-            | PortType::Patch
-            | PortType::AfPacket
-            | PortType::Tap
-            | PortType::Unbound => None,
-        }
+        };
+        let mut excessive = given.into_iter().filter(|(field, is)| *is && !known.contains(field));
+        excessive.next().map(|(field, _)| (field, excess))
     }
 
     /// The network device, for ports that have one.
@@ -262,16 +428,83 @@ mod tests {
         assert!(datapath_id.datapath_id().is_err() && mac.mac().is_err());
     }
 
+    fn bridge(name: &str, ports: &[Port]) -> Bridge {
+        Bridge { name: name.into(), ports: ports.to_vec(), ..Bridge::default() }
+    }
+
+    fn named(name: &str) -> Port {
+        Port { name: name.into(), ..Port::default() }
+    }
+
+    fn patch(name: &str, peer: &str) -> Port {
+        Port { kind: PortType::Patch, peer: peer.into(), ..named(name) }
+    }
+
+    fn mistake(bridges: &[Bridge]) -> String {
+        let config = Config { bridges: bridges.to_vec(), ..Config::default() };
+        config.check().map_or_else(|error| error.to_string(), |()| "fine".into())
+    }
+
     #[test]
-    fn two_ports_of_one_name_are_refused() {
-        let port = Port { name: "p1".into(), ..Port::default() };
-        let bridge = |name: &str| Bridge {
-            name: name.into(),
-            ports: vec![port.clone()],
-            ..Bridge::default()
-        };
-        let config = Config { bridges: vec![bridge("br0"), bridge("br1")], ..Config::default() };
-        let words = config.check().unwrap_err().to_string();
-        assert_eq!(words, "there is a port p1 already, on bridge br0");
+    fn a_name_is_given_once_in_the_daemon_to_bridge_or_port() {
+        let (p1, p2) = (named("p1"), named("p2"));
+        let again = bridge("br1", &[p2.clone(), p1.clone()]);
+        let twice = mistake(&[bridge("br0", &[p1]), again]);
+        assert_eq!(twice, "bridges[1].ports[1].name: there is a port p1 already, on bridge br0");
+        let bridges = mistake(&[bridge("br0", &[]), bridge("br0", &[])]);
+        assert_eq!(bridges, "bridges[1].name: there is a bridge br0 already");
+        let bridge_like_port = mistake(&[bridge("br0", &[p2]), bridge("p2", &[])]);
+        assert_eq!(bridge_like_port, "bridges[1].name: there is a port p2 already, on bridge br0");
+        let port_like_bridge = mistake(&[bridge("br0", &[named("br0")])]);
+        assert_eq!(port_like_bridge, "bridges[0].ports[0].name: there is a bridge br0 already");
+    }
+
+    #[test]
+    fn a_number_is_given_once_in_a_bridge() {
+        let port = |name, number| Port { number, ..named(name) };
+        let twice = mistake(&[bridge("br0", &[port("a", 3), port("b", 0), port("c", 3)])]);
+        assert!(
+            twice.starts_with("bridges[0].ports[2].number: number 3 is that of port a"),
+            "{twice}"
+        );
+        let apart = [bridge("br0", &[port("a", 3), port("b", 0)]), bridge("br1", &[port("c", 3)])];
+        assert_eq!(mistake(&apart), "fine");
+        assert_eq!(mistake(&[bridge("br0", &[port("a", 0), port("b", 0)])]), "fine");
+    }
+
+    #[test]
+    fn the_ends_of_a_patch_name_each_other() {
+        let ends = |near, far| mistake(&[bridge("br0", &[near]), bridge("br1", &[far])]);
+        assert_eq!(ends(patch("a", "b"), patch("b", "a")), "fine");
+        let unknown = "bridges[0].ports[0].peer: there is no port c; there are: a, b";
+        assert_eq!(ends(patch("a", "c"), patch("b", "a")), unknown);
+        let no_patch = ends(patch("a", "b"), named("b"));
+        assert!(no_patch.ends_with("port a: the port that `peer` names is no patch"), "{no_patch}");
+        let own = ends(patch("a", "a"), patch("b", "a"));
+        assert!(own.ends_with("port a: a patch leads to another port, not to itself"), "{own}");
+        let three = [bridge("br0", &[patch("a", "b"), patch("b", "a"), patch("c", "a")])];
+        assert!(mistake(&three).starts_with("bridges[0].ports[2].peer: port c"), "{three:?}");
+    }
+
+    #[test]
+    fn a_mistake_is_told_with_its_place() {
+        let place = |bridge: Bridge| mistake(&[Bridge { name: "br0".into(), ..bridge }]);
+        let bad = || vec!["ptcp:6653".to_owned(), "tcp:1.2.3".to_owned()];
+        let listen = place(Bridge { listen: bad(), ..Bridge::default() });
+        assert!(listen.starts_with("bridges[0].listen[1]: bridge br0: `tcp:1.2.3`"), "{listen}");
+        let controllers = place(Bridge { controllers: bad(), ..Bridge::default() });
+        assert!(controllers.starts_with("bridges[0].controllers[0]: "), "{controllers}");
+        let mac = place(Bridge { mac: "1:2".into(), ..Bridge::default() });
+        assert!(mac.starts_with("bridges[0].mac: mac = 1:2"), "{mac}");
+        let mut config = Config::default();
+        config.threads.packet = 0;
+        assert!(config.check().unwrap_err().to_string().starts_with("threads.packet: "));
+    }
+
+    #[test]
+    fn a_bridge_may_be_added_before_the_far_end_of_its_patch() {
+        let bridges = vec![bridge("br0", &[patch("a", "b")])];
+        let config = Config { bridges, ..Config::default() };
+        assert!(config.check_parts().is_ok() && config.check().is_err());
     }
 }

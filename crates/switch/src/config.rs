@@ -74,6 +74,10 @@ pub struct Bridge {
     pub listen: Vec<String>,
     /// Rules that a table takes; 0: no limit.
     pub table_rules: usize,
+    /// Seconds without a frame after which `NORMAL` forgets a MAC address; 0: 300.
+    pub mac_ageing_s: u32,
+    /// MAC addresses that `NORMAL` knows at most; 0: 8192.
+    pub mac_entries: usize,
     /// Its ports.
     #[serde(rename = "port")]
     pub ports: Vec<Port>,
@@ -111,6 +115,26 @@ pub struct Port {
     pub repeat: Repeat,
     /// The port at the other end, for `patch`.
     pub peer: String,
+    /// How frames of its VLANs look to `NORMAL`; `access` if there is only a `tag`, else `trunk`.
+    pub vlan_mode: Option<VlanMode>,
+    /// Its VLAN, for all modes but `trunk`.
+    pub tag: Option<u16>,
+    /// The VLANs that it carries, 0 for frames without a tag, for all modes but `access`; empty: all.
+    pub trunks: Vec<u16>,
+}
+
+/// How frames of its VLANs look on the wire of a port (`vlan_mode` of `ovs-vswitchd.conf.db(5)`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VlanMode {
+    /// One VLAN, without a tag.
+    Access,
+    /// With their tags.
+    Trunk,
+    /// As `trunk`; frames that come in without a tag belong to VLAN `tag`.
+    NativeTagged,
+    /// As `native-tagged`, and frames of that VLAN go out without a tag.
+    NativeUntagged,
 }
 
 /// Kinds of ports.

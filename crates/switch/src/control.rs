@@ -3,7 +3,7 @@
 //! A port that appears is handed to the packet threads first and to the tables afterwards; one that
 //! goes leaves the tables first, and the threads when no packet can be sent to it any more.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use shunt_datapath::{
@@ -12,7 +12,10 @@ use shunt_datapath::{
     port::{Port, Queues, open},
 };
 use shunt_flow::PortNo;
-use shunt_pipeline::{BridgeId, BridgeSettings, Change, PortInfo, RemovedReason, TableId};
+use shunt_pipeline::{
+    BridgeId, BridgeSettings, Change, Delta, Pipeline, PortInfo, RemovedReason, RuleChange,
+    RuleDelta, TableId,
+};
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 use tracing::{info, warn};
 
@@ -21,7 +24,7 @@ use crate::{
     bridges::Bridges,
     capture::Captures,
     config::{self, Local, PortType},
-    events::{Event, News},
+    events::{ChangedPorts, EVENTS_MAX, Event, News, Removals, Removed},
     plane::Plane,
     ports::{BridgePort, free_number},
     with_causes,
@@ -36,12 +39,24 @@ pub(crate) struct Control {
     /// Settings that can be changed while the switch runs.
     pub(crate) config: Mutex<Config>,
     pub(crate) captures: Captures,
-    /// Bridges and ports change one at a time.
-    structure: AsyncMutex<()>,
+    /// Bridges, ports and settings change one at a time: whoever changes one holds this from its
+    /// first look to its last step.
+    pub(crate) structure: AsyncMutex<()>,
     /// Lists of ports are published one at a time.
     publishing: Mutex<()>,
-    events: mpsc::UnboundedSender<Event>,
+    events: mpsc::Sender<Event>,
+    pub(crate) changed_ports: ChangedPorts,
+    pub(crate) removals: Removals,
     seed: u64,
+}
+
+/// What there is behind a port.
+#[derive(Clone, Copy)]
+enum Behind {
+    /// Something that packets go in and out of.
+    Packets,
+    /// Nothing that packet threads know of.
+    Nothing,
 }
 
 /// A port that was entered in its bridge.
@@ -60,7 +75,7 @@ impl Control {
     ) -> Result<(Arc<Self>, News), SwitchError> {
         config.check()?;
         let (plane, packet_ins) = Plane::start(config, seed)?;
-        let (events, receiver) = mpsc::unbounded_channel();
+        let (events, receiver) = mpsc::channel(EVENTS_MAX);
         let control = Self {
             plane,
             bridges: Mutex::default(),
@@ -70,6 +85,8 @@ impl Control {
             structure: AsyncMutex::default(),
             publishing: Mutex::default(),
             events,
+            changed_ports: ChangedPorts::default(),
+            removals: Removals::default(),
             seed,
         };
         Ok((Arc::new(control), News { events: receiver, packet_ins }))
@@ -78,19 +95,17 @@ impl Control {
     /// Adds a bridge with its local port, and then the ports of its configuration.
     pub(crate) async fn add_bridge(&self, settings: &config::Bridge) -> Result<(), SwitchError> {
         let whole = Config { bridges: vec![settings.clone()], ..Config::default() };
-        whole.check()?;
+        whole.check_parts().map_err(|error| *error.problem)?;
         let name = settings.name.clone();
-        let id = {
-            let _structure = self.structure.lock().await;
-            let own = config::Bridge { ports: Vec::new(), ..settings.clone() };
-            let id = self.bridges.lock().add(own)?.id;
-            let tables = bridge_settings(settings);
-            self.change(|pipeline| Ok::<_, SwitchError>(pipeline.add_bridge(id, tables)))?;
-            id
-        };
+        let _structure = self.structure.lock().await;
+        self.reclaim_if_short().await;
+        let own = config::Bridge { ports: Vec::new(), ..settings.clone() };
+        let id = self.bridges.lock().add(own)?.id;
+        let tables = bridge_settings(settings);
+        self.change(|pipeline| Ok::<_, SwitchError>(pipeline.add_bridge(id, tables)))?;
         if let Err(error) = self.fill_bridge(id, settings).await {
             // Half a bridge is none.
-            if let Err(trouble) = self.remove_bridge(&name).await {
+            if let Err(trouble) = self.take_bridge_out(&name).await {
                 warn!(bridge = name, trouble = with_causes(&trouble), "half a bridge stays behind");
             }
             return Err(error);
@@ -122,26 +137,30 @@ impl Control {
             self.add_configured_port(name, port.clone(), None).await?;
         }
         let (ready, opened) = oneshot::channel();
-        self.say(Event::BridgeAdded(id, ready));
+        self.say(Event::BridgeAdded(id, ready)).await;
         // The other end is dropped unanswered only while the switch stops.
         opened.await.unwrap_or(Ok(()))
     }
 
     /// Removes a bridge with its ports and rules.
     pub(crate) async fn remove_bridge(&self, name: &str) -> Result<(), SwitchError> {
+        let _structure = self.structure.lock().await;
+        self.take_bridge_out(name).await
+    }
+
+    async fn take_bridge_out(&self, name: &str) -> Result<(), SwitchError> {
         let (id, ports) = {
             let bridges = self.bridges.lock();
             let bridge = bridges.find(name)?;
             let names = bridge.ports.values().map(|port| port.settings.name.clone());
             (bridge.id, names.collect::<Vec<_>>())
         };
-        self.say(Event::BridgeRemoved(id));
+        self.say(Event::BridgeRemoved(id)).await;
         for port in ports {
             self.take_port_out(&port).await?;
         }
-        let _structure = self.structure.lock().await;
-        self.change(|pipeline| Ok::<_, SwitchError>(pipeline.remove_bridge(id)))?;
-        self.bridges.lock().remove(name);
+        let change = self.change(|pipeline| Ok::<_, SwitchError>(pipeline.remove_bridge(id)))?;
+        self.bridges.lock().remove(name, change.version);
         info!(bridge = name, "the bridge is gone");
         Ok(())
     }
@@ -154,6 +173,7 @@ impl Control {
     ) -> Result<(), SwitchError> {
         settings.check()?;
         let name = settings.name.clone();
+        let _structure = self.structure.lock().await;
         let entered = self.insert_port(bridge, settings, None, None).await?;
         self.must_be_open(&name, entered).await.map(|_| ())
     }
@@ -178,6 +198,7 @@ impl Control {
             ..config::Port::default()
         };
         settings.check()?;
+        let _structure = self.structure.lock().await;
         let entered = self.insert_port(bridge, settings, None, Some(port)).await?;
         self.must_be_open(name, entered).await
     }
@@ -211,21 +232,13 @@ impl Control {
         number: Option<PortNo>,
         own: Option<Box<dyn Port>>,
     ) -> Result<Entered, SwitchError> {
-        let structure = self.structure.lock().await;
         let name = settings.name.clone();
-        let has_datapath =
-            own.is_some() || !matches!(settings.kind, PortType::Patch | PortType::Unbound);
-        let (id, number) = {
-            let mut bridges = self.bridges.lock();
-            let datapath = has_datapath.then(|| bridges.next_datapath_port());
-            let (id, number) = self.enter(&mut bridges, bridge, settings, number)?;
-            if let Some(port) = bridges.by_id_mut(id).and_then(|own| own.ports.get_mut(&number)) {
-                port.datapath = datapath;
-                port.link_up = datapath.is_none();
-            }
-            (id, number)
+        let behind = match settings.kind {
+            PortType::Patch | PortType::Unbound if own.is_none() => Behind::Nothing,
+            _ => Behind::Packets,
         };
-        drop(structure);
+        self.reclaim_if_short().await;
+        let (id, number) = self.enter(bridge, settings, number, behind)?;
         let opened = match own {
             Some(port) => self.attach(&name, port).await,
             None => self.open_port(&name).await,
@@ -235,30 +248,36 @@ impl Control {
             self.with_port(id, number, |port| port.trouble = Some(with_causes(error)));
             self.publish_ports();
         }
-        self.say(Event::PortAdded(id, number));
+        self.say(Event::PortAdded(id, number)).await;
         Ok(Entered { number, trouble })
     }
 
     fn enter(
         &self,
-        bridges: &mut Bridges,
         bridge: &str,
         settings: config::Port,
         number: Option<PortNo>,
+        behind: Behind,
     ) -> Result<(BridgeId, PortNo), SwitchError> {
+        let mut bridges = self.bridges.lock();
         if let Ok((other, port)) = bridges.find_port(&settings.name) {
             let (name, bridge) = (port.settings.name.clone(), other.settings.name.clone());
             return Err(SwitchError::PortExists { name, bridge });
         }
-        let bridge = bridges.find_mut(bridge)?;
+        let ports = &bridges.find(bridge)?.ports;
         let wanted = number.or_else(|| (settings.number > 0).then(|| PortNo::new(settings.number)));
-        let number = wanted.unwrap_or_else(|| free_number(&bridge.ports));
-        if let Some(other) = bridge.ports.get(&number) {
+        let number = wanted.unwrap_or_else(|| free_number(ports));
+        if let Some(other) = ports.get(&number) {
             let port = other.settings.name.clone();
             return Err(SwitchError::NumberTaken { number: number.number(), port });
         }
-        let port =
-            BridgePort::new(settings, number, self.plane.threads_count(), self.plane.clock.now());
+        let (threads, now) = (self.plane.threads_count(), self.plane.clock.now());
+        let mut port = BridgePort::new(settings, number, threads, now);
+        match behind {
+            Behind::Packets => port.datapath = Some(bridges.take_datapath_port()?),
+            Behind::Nothing => port.link_up = true,
+        }
+        let bridge = bridges.find_mut(bridge)?;
         bridge.ports.insert(number, port);
         Ok((bridge.id, number))
     }
@@ -286,21 +305,24 @@ impl Control {
 
     /// Hands an open port to the packet threads, and then to the tables.
     async fn attach(&self, name: &str, mut port: Box<dyn Port>) -> Result<(), SwitchError> {
-        let _structure = self.structure.lock().await;
         let (id, number, datapath, traffic) = {
             let bridges = self.bridges.lock();
             let (bridge, entered) = bridges.find_port(name)?;
-            if entered.open.is_some() {
-                // Somebody else was faster.
-                return Ok(());
-            }
             (bridge.id, entered.number, entered.datapath, entered.traffic.clone())
         };
         let failed = |source| SwitchError::Port { name: name.to_owned(), source };
-        let queues = port.split(self.plane.threads_count()).map_err(failed)?;
+        let threads = self.plane.living();
+        let count = u16::try_from(threads.len()).unwrap_or(u16::MAX);
+        if count == 0 {
+            return Err(SwitchError::NoThreads);
+        }
+        let queues = port.split(count).map_err(failed)?;
         let Some(datapath) = datapath else { return Ok(()) };
         let capabilities = port.capabilities();
-        for (thread, (queues, traffic)) in queues.into_iter().zip(traffic).enumerate() {
+        let mut receivers = Vec::new();
+        for (thread, queues) in threads.into_iter().zip(queues) {
+            let Some(traffic) = traffic.get(thread).cloned() else { continue };
+            receivers.extend(queues.rx.is_some().then_some(thread));
             let added =
                 ThreadPort { port: datapath, bridge: id, number, capabilities, queues, traffic };
             self.plane.send(thread, Command::AddPort(Box::new(added))).await;
@@ -311,6 +333,7 @@ impl Control {
             entered.mac = if number == PortNo::LOCAL { entered.mac } else { port.mac() };
             entered.link_up = port.link_up();
             entered.trouble = None;
+            entered.receivers = receivers;
             entered.open = Some(port);
         });
         self.publish_ports();
@@ -319,6 +342,7 @@ impl Control {
 
     /// Removes a port.
     pub(crate) async fn remove_port(&self, name: &str) -> Result<(), SwitchError> {
+        let _structure = self.structure.lock().await;
         if self.bridges.lock().find_port(name)?.1.number == PortNo::LOCAL {
             let problem = "it is the bridge's own; remove the bridge";
             return Err(SwitchError::PortSetting { port: name.to_owned(), problem });
@@ -328,24 +352,28 @@ impl Control {
 
     async fn take_port_out(&self, name: &str) -> Result<(), SwitchError> {
         self.detach(name).await?;
-        let (id, info) = {
+        let (id, datapath, info) = {
             let mut bridges = self.bridges.lock();
             let (bridge, port) = bridges.find_port(name)?;
-            let (id, number) = (bridge.id, port.number);
+            let (id, number, datapath) = (bridge.id, port.number, port.datapath);
             let info = port.info(shunt_pipeline::PortKind::Unbound);
             if let Some(bridge) = bridges.by_id_mut(id) {
                 bridge.ports.remove(&number);
             }
-            (id, info)
+            (id, datapath, info)
         };
         self.publish_ports();
-        self.say(Event::PortRemoved(id, Box::new(info)));
+        if let Some(datapath) = datapath {
+            self.end_captures_at(datapath).await;
+            let version = self.plane.pipeline.version();
+            self.bridges.lock().give_datapath_port_back(datapath, version);
+        }
+        self.say(Event::PortRemoved(id, Box::new(info))).await;
         Ok(())
     }
 
     /// Takes a port out of the tables and then from the packet threads, and closes it.
     pub(crate) async fn detach(&self, name: &str) -> Result<(), SwitchError> {
-        let _structure = self.structure.lock().await;
         let (datapath, open) = {
             let mut bridges = self.bridges.lock();
             let (bridge, port) = bridges.find_port(name)?;
@@ -369,80 +397,38 @@ impl Control {
         Ok(())
     }
 
-    /// Looks after ports: notes links that went up or down, takes out what broke, opens what comes
-    /// back.
-    pub(crate) async fn watch_ports(&self) {
-        let (mut broken, mut closed, mut changed) = (Vec::new(), Vec::new(), Vec::new());
-        for bridge in self.bridges.lock().iter_mut() {
-            for port in bridge.ports.values_mut() {
-                let name = port.settings.name.clone();
-                if port.is_broken() {
-                    broken.push(name);
-                } else if let Some(open) = &port.open {
-                    let link_up = open.link_up();
-                    if link_up != port.link_up {
-                        port.link_up = link_up;
-                        changed.push((bridge.id, port.number));
-                    }
-                } else if port.trouble.is_some() && port.spec().is_some() {
-                    closed.push((name, bridge.id, port.number));
-                }
-            }
-        }
-        if !changed.is_empty() {
-            self.publish_ports();
-        }
-        changed.into_iter().for_each(|(id, number)| self.say(Event::PortChanged(id, number)));
-        for name in broken {
-            warn!(port = name, "the port has vanished; it stays down until it comes back");
-            if self.detach(&name).await.is_ok() {
-                self.forget_breakage(&name);
-            }
-        }
-        for (name, id, number) in closed {
-            if self.open_port(&name).await.is_ok() {
-                info!(port = name, "the port is back");
-                self.say(Event::PortChanged(id, number));
-            }
-        }
+    /// Forgets what only versions saw that every packet thread has passed.
+    pub(crate) fn reclaim(&self) {
+        let oldest = self.plane.version();
+        self.plane.pipeline.reclaim(oldest);
+        self.bridges.lock().reclaim(oldest);
     }
 
-    fn forget_breakage(&self, name: &str) {
-        let place = self.bridges.lock().find_port(name).map(|(own, port)| (own.id, port.number));
-        if let Ok((id, number)) = place {
-            self.with_port(id, number, |port| {
-                port.trouble = Some("the device has vanished".to_owned());
-                port.traffic.iter().for_each(|traffic| traffic.rx_broken.set(0));
-            });
-            self.say(Event::PortChanged(id, number));
+    /// Makes numbers that were given back fit for use, if there are no others.
+    async fn reclaim_if_short(&self) {
+        let is_short = self.bridges.lock().is_short_of_numbers();
+        if is_short {
+            self.plane.adopted(self.plane.pipeline.version()).await;
+            self.reclaim();
         }
     }
 
     /// Makes a change of tables, and says which rules it took.
     pub(crate) fn change<E>(
         &self,
-        make: impl FnOnce(&shunt_pipeline::Pipeline) -> Result<Change, E>,
+        make: impl FnOnce(&Pipeline) -> Result<Change, E>,
     ) -> Result<Change, E> {
         let change = self.plane.change(make)?;
-        let removed: Vec<_> = change
-            .deltas
-            .iter()
-            .filter_map(|delta| match delta {
-                shunt_pipeline::Delta::Rule(delta) => match delta.change {
-                    shunt_pipeline::RuleChange::Removed(reason)
-                        if delta.rule.flags.send_flow_removed
-                            && reason != RemovedReason::Replaced =>
-                    {
-                        Some((Arc::clone(&delta.rule), reason))
-                    }
-                    _ => None,
-                },
-                shunt_pipeline::Delta::Changed(_) => None,
-            })
-            .collect();
-        if !removed.is_empty() {
-            self.say(Event::RulesRemoved(change.version, removed));
-        }
+        let removed = change.deltas.iter().filter_map(|delta| match delta {
+            Delta::Rule(RuleDelta { rule, change: RuleChange::Removed(reason) })
+                if rule.flags.send_flow_removed && *reason != RemovedReason::Replaced =>
+            {
+                let (version, rule) = (change.version, Arc::clone(rule));
+                Some(Removed { version, rule, reason: *reason })
+            }
+            Delta::Rule(_) | Delta::Changed(_) => None,
+        });
+        self.removals.add(removed.collect());
         Ok(change)
     }
 
@@ -476,17 +462,107 @@ impl Control {
         bridges.by_id_mut(bridge)?.ports.get_mut(&number).map(change)
     }
 
-    pub(crate) fn say(&self, event: Event) {
+    async fn say(&self, event: Event) {
         // Nobody listens only while the switch is being dropped.
-        let _ = self.events.send(event);
+        let _ = self.events.send(event).await;
     }
 }
 
 fn bridge_settings(settings: &config::Bridge) -> BridgeSettings {
+    let defaults = BridgeSettings::default();
     let limit = settings.table_rules;
     let tables = (0..TableId::COUNT).filter_map(TableId::new).filter(|_| limit > 0);
     BridgeSettings {
         name: settings.name.clone(),
         rules_max: tables.map(|table| (table, limit)).collect(),
+        mac_ageing: match settings.mac_ageing_s {
+            0 => defaults.mac_ageing,
+            seconds => Duration::from_secs(seconds.into()),
+        },
+        macs_max: match settings.mac_entries {
+            0 => defaults.macs_max,
+            entries => entries,
+        },
+        ..defaults
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::openflow::OpenFlow;
+
+    fn bridge(name: &str) -> config::Bridge {
+        config::Bridge { name: name.to_owned(), ..config::Bridge::default() }
+    }
+
+    fn null(name: &str) -> config::Port {
+        config::Port { name: name.to_owned(), kind: PortType::Null, ..config::Port::default() }
+    }
+
+    /// A control side that has only so many numbers.
+    fn start(numbers: u32) -> Arc<Control> {
+        let (control, news) = Control::start(&Config::default(), None, 1).unwrap();
+        *control.bridges.lock() = Bridges::limited(numbers);
+        tokio::spawn(Arc::new(OpenFlow::new(Arc::clone(&control))).run(news));
+        control
+    }
+
+    #[tokio::test]
+    async fn bridges_and_ports_come_and_go_more_often_than_there_are_numbers() {
+        let control = start(3);
+        for _ in 0..20 {
+            control.add_bridge(&bridge("br0")).await.unwrap();
+            for name in ["p1", "p2"] {
+                control.add_port("br0", null(name)).await.unwrap();
+            }
+            control.remove_port("p1").await.unwrap();
+            control.remove_bridge("br0").await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_refused_takes_no_number() {
+        let control = start(2);
+        control.add_bridge(&bridge("br0")).await.unwrap();
+        control.add_port("br0", null("p1")).await.unwrap();
+        for _ in 0..10 {
+            let again = control.add_port("br0", null("p1")).await;
+            assert!(matches!(again, Err(SwitchError::PortExists { .. })), "{again:?}");
+            let nowhere = control.add_port("br9", null("p2")).await;
+            assert!(matches!(nowhere, Err(SwitchError::NoSuchBridge { .. })), "{nowhere:?}");
+            let again = control.add_bridge(&bridge("br0")).await;
+            assert!(matches!(again, Err(SwitchError::BridgeExists(_))), "{again:?}");
+        }
+        control.add_port("br0", null("p2")).await.unwrap();
+        let more = control.add_port("br0", null("p3")).await;
+        assert!(matches!(more, Err(SwitchError::NoNumber { what: "port" })), "{more:?}");
+        control.add_bridge(&bridge("br1")).await.unwrap();
+        let more = control.add_bridge(&bridge("br2")).await;
+        assert!(matches!(more, Err(SwitchError::NoNumber { what: "bridge" })), "{more:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn settings_that_change_at_the_same_time_all_change() {
+        let control = start(1);
+        let change = |setting: &'static str, read: fn(&Config) -> u64| {
+            let control = Arc::clone(&control);
+            tokio::spawn(async move {
+                for value in 1..=20_000 {
+                    control.set(setting, &value.to_string()).await.unwrap();
+                    assert_eq!(
+                        read(&control.config.lock()),
+                        value,
+                        "nobody else changes {setting}"
+                    );
+                }
+            })
+        };
+        let idle = change("caches.idle_ms", |config| config.caches.idle_ms);
+        let turn = change("threads.translations_per_turn", |config| {
+            config.threads.translations_per_turn as u64
+        });
+        idle.await.unwrap();
+        turn.await.unwrap();
     }
 }

@@ -5,12 +5,15 @@ use std::io;
 use shunt_datapath::PortError;
 use thiserror::Error;
 
-use crate::EndpointError;
+use crate::{ConfigError, EndpointError};
 
 /// Why a switch does not start, or does not do what it was asked to.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SwitchError {
+    /// The configuration has a mistake.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The operator has to choose another name.
     #[error("{0:?} cannot be a name: 1 to 15 letters, digits, `-`, `_` or `.`")]
     BadName(String),
@@ -49,6 +52,15 @@ pub enum SwitchError {
         /// Whose it is.
         port: String,
     },
+    /// All numbers that the switch has for things of this kind are in use.
+    #[error("no number is left for another {what}: 65535 are in use")]
+    NoNumber {
+        /// What was to be added.
+        what: &'static str,
+    },
+    /// Every packet thread has ended by a panic.
+    #[error("no packet thread is left to take packets: restart the switch")]
+    NoThreads,
     /// OpenFlow has no such port number.
     #[error("{0} is no port number: they run from 1 to 4294967040 (0xffffff00)")]
     NumberRange(u32),

@@ -1,9 +1,12 @@
 //! One bridge, as its controllers see it: the joint between OpenFlow and the rest of the switch.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
 use shunt_datapath::{Command, NO_INGRESS, command::Injection};
-use shunt_flow::{FlowKey, PortNo, extract::extract};
+use shunt_flow::{
+    FlowKey, PortNo,
+    extract::{VlanLimit, extract},
+};
 use shunt_ofproto::{
     Host,
     message::{
@@ -12,11 +15,12 @@ use shunt_ofproto::{
     },
 };
 use shunt_pipeline::{
-    BridgeId, FlowMod, PortConfig, PortInfo, PortKind, RejectedMod, Rule, RuleFilter, Time, Version,
+    Action, BridgeId, FlowModError, Group, GroupId, Meter, MeterId, Modification, PortConfig,
+    PortInfo, PortKind, RejectedMod, Rule, RuleFilter, Time, Version,
 };
 use tracing::warn;
 
-use crate::{control::Control, events::Event};
+use crate::control::Control;
 
 /// A bridge, for its OpenFlow connections.
 #[derive(Clone)]
@@ -122,16 +126,40 @@ impl Host for BridgeHost {
         self.control.plane.pipeline.rules(self.bridge, filter)
     }
 
-    fn apply(&self, mods: &[FlowMod]) -> Result<Version, RejectedMod> {
+    fn groups(&self) -> Vec<Arc<Group>> {
+        self.control.plane.pipeline.groups(self.bridge)
+    }
+
+    fn meters(&self) -> Vec<Arc<Meter>> {
+        self.control.plane.pipeline.meters(self.bridge)
+    }
+
+    fn group_users(&self) -> BTreeMap<GroupId, u32> {
+        self.control.plane.pipeline.group_users(self.bridge)
+    }
+
+    fn meter_users(&self) -> BTreeMap<MeterId, u32> {
+        self.control.plane.pipeline.meter_users(self.bridge)
+    }
+
+    fn modify(&self, mods: Vec<Modification>) -> Result<Version, RejectedMod> {
         let now = self.now();
-        let change = self.control.change(|pipeline| pipeline.apply(self.bridge, mods, now))?;
+        let change = self.control.change(|pipeline| pipeline.modify(self.bridge, mods, now))?;
         Ok(change.version)
+    }
+
+    fn check_actions(&self, actions: &[Action]) -> Result<(), FlowModError> {
+        self.control.plane.pipeline.check_actions(self.bridge, actions)
+    }
+
+    fn vlan_limit(&self) -> VlanLimit {
+        self.control.plane.vlan_limit
     }
 
     fn set_port_config(&self, port: PortNo, config: PortConfig) -> Version {
         self.control.with_port(self.bridge, port, |port| port.config = config);
         self.control.publish_ports();
-        self.control.say(Event::PortChanged(self.bridge, port));
+        self.control.changed_ports.add(self.bridge, port);
         self.control.plane.pipeline.version()
     }
 
@@ -142,16 +170,23 @@ impl Host for BridgeHost {
         key.set_bridge(u64::from(self.bridge.number()));
         key.set_in_port(packet.in_port);
         let pipeline = &self.control.plane.pipeline;
-        let version = pipeline.version();
-        let traversal = pipeline.translate_actions(&key, &packet.actions, version);
+        let traversal = pipeline.translate_actions_newest(&key, &packet.actions);
+        if !traversal.learnings.is_empty() {
+            let learn = |pipeline: &shunt_pipeline::Pipeline| {
+                Ok::<_, Infallible>(pipeline.learn(&traversal.learnings, self.now()))
+            };
+            let Ok(_) = self.control.change(learn);
+        }
         let injection = Injection {
             frame: packet.data,
             ingress: self.ingress(packet.in_port),
             traversal: Arc::new(traversal),
         };
-        // Packet-outs of one bridge stay in order on one thread. A controller that sends more than
-        // a thread takes loses packets, as on a wire.
-        let refused = self.control.plane.try_send(0, Command::Inject(Box::new(injection)));
+        // Packet-outs stay in order on one thread. A controller that sends more than a thread takes
+        // loses packets, as on a wire; so does one that sends when no thread is left.
+        let plane = &self.control.plane;
+        let first = plane.living().first().copied().unwrap_or_default();
+        let refused = plane.try_send(first, Command::Inject(Box::new(injection)));
         if refused.is_err() {
             warn!("a packet-out was dropped: its packet thread has too many before it");
         }
@@ -163,5 +198,13 @@ impl Host for BridgeHost {
 
     async fn pull_counts(&self) {
         self.control.plane.pull().await;
+    }
+
+    fn is_behind(&self) -> bool {
+        self.control.removals.is_behind()
+    }
+
+    async fn caught_up(&self) {
+        self.control.removals.caught_up().await;
     }
 }

@@ -38,7 +38,7 @@ impl Listener {
     /// Starts the thread; packets come out of the receiver.
     pub(crate) fn start(
         waker: Arc<Waker>,
-        threads: Arc<Mutex<Vec<ControlEnds>>>,
+        threads: Arc<Mutex<Vec<Option<ControlEnds>>>>,
     ) -> io::Result<(Self, mpsc::Receiver<PacketIn>)> {
         let (sender, receiver) = mpsc::channel(PACKET_INS_MAX);
         let (stop, dropped) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
@@ -75,7 +75,7 @@ impl Listener {
 }
 
 struct Taker {
-    threads: Arc<Mutex<Vec<ControlEnds>>>,
+    threads: Arc<Mutex<Vec<Option<ControlEnds>>>>,
     sender: mpsc::Sender<PacketIn>,
     dropped: Arc<AtomicU64>,
 }
@@ -84,7 +84,7 @@ impl Taker {
     /// Takes what there is; answers whether there was anything.
     fn take(&self) -> bool {
         let mut worked = false;
-        for ends in self.threads.lock().iter_mut() {
+        for ends in self.threads.lock().iter_mut().flatten() {
             // Bounded by what is there now: commands go through the same lock, and a flood of
             // packets must not keep them out.
             for _ in 0..ends.packet_ins.slots() {

@@ -1,34 +1,29 @@
 //! The OpenFlow side of every bridge: its server, and what its controllers hear unasked.
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
+use parking_lot::Mutex;
 use shunt_flow::PortNo;
 use shunt_ofproto::{
     connection::{ConnectionConfig, ConnectionKind, Event as Told},
     message::{FlowRemoved, PortStatus, PortStatusReason},
     server::{Endpoint as Socket, Server},
 };
-use shunt_pipeline::{BridgeId, PacketIn, PortInfo, RemovedReason, Rule, Version};
+use shunt_pipeline::{BridgeId, PacketIn, PortInfo};
 use tracing::{error, info};
 
 use crate::{
     Endpoint, SwitchError,
     control::Control,
-    events::{Event, News},
+    events::{Event, News, Removed},
     host::BridgeHost,
     with_causes,
 };
 
-/// Removed rules that are told of in one go; a connection holds several times as many.
-const REMOVED_BURST: usize = 128;
-
-/// Time for connections to take what they were told, before they are told more.
-const REMOVED_PAUSE: Duration = Duration::from_millis(2);
-
 /// The servers of all bridges.
 pub(crate) struct OpenFlow {
     control: Arc<Control>,
-    bridges: HashMap<BridgeId, BridgeSide>,
+    bridges: Mutex<HashMap<BridgeId, BridgeSide>>,
 }
 
 /// The OpenFlow side of one bridge; its sockets close when it is dropped.
@@ -40,11 +35,11 @@ struct BridgeSide {
 
 impl OpenFlow {
     pub(crate) fn new(control: Arc<Control>) -> Self {
-        Self { control, bridges: HashMap::new() }
+        Self { control, bridges: Mutex::default() }
     }
 
     /// Tells controllers what happens, for as long as the switch lives.
-    pub(crate) async fn run(mut self, mut news: News) {
+    pub(crate) async fn run(self: Arc<Self>, mut news: News) {
         loop {
             tokio::select! {
                 // What happened to bridges and ports comes before packets, which may come from them.
@@ -53,36 +48,57 @@ impl OpenFlow {
                     Some(event) => self.tell(event).await,
                     None => return,
                 },
+                ports = self.control.changed_ports.take() => {
+                    for (id, number) in ports {
+                        self.tell_port(id, number, PortStatusReason::Modify);
+                    }
+                }
                 Some(packet) = news.packet_ins.recv() => self.tell_packet(packet),
             }
         }
     }
 
-    async fn tell(&mut self, event: Event) {
+    /// Tells controllers of rules that were removed, for as long as the switch lives, once their
+    /// counters are complete: every thread has let go of its entries by then, and has handed in
+    /// what it had counted.
+    pub(crate) async fn tell_removed(self: Arc<Self>) {
+        let control = &self.control;
+        loop {
+            let removed = control.removals.take().await;
+            let newest = removed.iter().map(|removed| removed.version).max().unwrap_or_default();
+            control.plane.adopted(newest).await;
+            control.plane.pull().await;
+            for Removed { rule, reason, .. } in removed {
+                if let Some(server) = self.server(rule.bridge) {
+                    let now = control.plane.clock.now();
+                    let removed = FlowRemoved::of(&rule, reason, rule.stats.totals(), now);
+                    server.tell(&Told::FlowRemoved(Arc::new(removed))).await;
+                }
+                control.removals.told();
+            }
+        }
+    }
+
+    async fn tell(&self, event: Event) {
         match event {
             Event::BridgeAdded(id, ready) => {
                 let opened = self.open(id).await;
                 // Nobody waits for the answer only when the caller was cancelled.
                 let _ = ready.send(opened);
             }
-            Event::BridgeRemoved(id) => drop(self.bridges.remove(&id)),
+            Event::BridgeRemoved(id) => drop(self.bridges.lock().remove(&id)),
             Event::PortAdded(id, number) => self.tell_port(id, number, PortStatusReason::Add),
-            Event::PortChanged(id, number) => self.tell_port(id, number, PortStatusReason::Modify),
             Event::PortRemoved(id, port) => self.publish_port(id, &port, PortStatusReason::Delete),
-            Event::RulesRemoved(version, removed) => {
-                let (control, servers) = (Arc::clone(&self.control), self.servers());
-                tokio::spawn(tell_removed(control, servers, version, removed));
-            }
         }
     }
 
-    fn servers(&self) -> HashMap<BridgeId, Arc<Server<BridgeHost>>> {
-        self.bridges.iter().map(|(id, side)| (*id, Arc::clone(&side.server))).collect()
+    fn server(&self, id: BridgeId) -> Option<Arc<Server<BridgeHost>>> {
+        self.bridges.lock().get(&id).map(|side| Arc::clone(&side.server))
     }
 
     fn tell_packet(&self, packet: PacketIn) {
-        if let Some(side) = self.bridges.get(&packet.punt.bridge) {
-            side.server.publish(Told::PacketIn(Arc::new(packet)));
+        if let Some(server) = self.server(packet.punt.bridge) {
+            server.publish(Told::PacketIn(Arc::new(packet)));
         }
     }
 
@@ -93,14 +109,14 @@ impl OpenFlow {
     }
 
     fn publish_port(&self, id: BridgeId, port: &PortInfo, reason: PortStatusReason) {
-        if let Some(side) = self.bridges.get(&id) {
+        if let Some(server) = self.server(id) {
             let port = BridgeHost::describe(port);
-            side.server.publish(Told::PortStatus(Arc::new(PortStatus { reason, port })));
+            server.insist(&Told::PortStatus(Arc::new(PortStatus { reason, port })));
         }
     }
 
     /// Opens the sockets of a bridge: management, listeners, controllers.
-    async fn open(&mut self, id: BridgeId) -> Result<(), SwitchError> {
+    async fn open(&self, id: BridgeId) -> Result<(), SwitchError> {
         let (name, endpoints) = {
             let bridges = self.control.bridges.lock();
             let Some(bridge) = bridges.by_id(id) else { return Ok(()) };
@@ -129,7 +145,8 @@ impl OpenFlow {
                 ),
             });
         }
-        self.bridges.insert(id, BridgeSide { server, _sockets: sockets, management });
+        let side = BridgeSide { server, _sockets: sockets, management };
+        self.bridges.lock().insert(id, side);
         Ok(())
     }
 }
@@ -141,28 +158,6 @@ impl Drop for BridgeSide {
             && error.kind() != std::io::ErrorKind::NotFound
         {
             error!(socket = %path.display(), error = with_causes(&error), "a socket stays behind");
-        }
-    }
-}
-
-/// Tells of rules that a version removed, once their counters are complete: every thread has let go
-/// of its entries by then, and has handed in what it had counted.
-async fn tell_removed(
-    control: Arc<Control>,
-    servers: HashMap<BridgeId, Arc<Server<BridgeHost>>>,
-    version: Version,
-    removed: Vec<(Arc<Rule>, RemovedReason)>,
-) {
-    control.plane.adopted(version).await;
-    control.plane.pull().await;
-    for (index, (rule, reason)) in removed.into_iter().enumerate() {
-        if index % REMOVED_BURST == REMOVED_BURST - 1 {
-            tokio::time::sleep(REMOVED_PAUSE).await;
-        }
-        if let Some(server) = servers.get(&rule.bridge) {
-            let now = control.plane.clock.now();
-            let removed = FlowRemoved::of(&rule, reason, rule.stats.totals(), now);
-            server.publish(Told::FlowRemoved(Arc::new(removed)));
         }
     }
 }

@@ -3,14 +3,12 @@
 //! Every change goes the same way: it is made in the tables, which publishes a version, and handed
 //! to the eviction thread in the order of versions. It is true everywhere when every packet thread
 //! has answered its version; [`Plane::adopted`] waits for that.
+//!
+//! A thread that ends by a panic takes nobody with it who waits: it holds up no version from that
+//! moment on, and [`Plane::bury`] drops what it was asked and did not answer. Without the eviction
+//! thread nothing that is stale would go any more, so its end is that of all packet threads.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use shunt_classifier::Version;
@@ -24,25 +22,37 @@ use shunt_datapath::{
 use shunt_flow::extract::VlanLimit;
 use shunt_pipeline::{Change, Iterative, OwnerId, PacketIn, Pipeline};
 use tokio::sync::{mpsc, oneshot, watch};
+use tracing::error;
 
-use crate::{Config, SwitchError, clock::Clock, listener::Listener};
+use crate::{
+    Config, SwitchError,
+    clock::Clock,
+    learner::{Learner, Publisher},
+    listener::Listener,
+};
 
 /// Pause before a queue that was full is tried again.
-const FULL_QUEUE_PAUSE: Duration = Duration::from_micros(100);
+pub(crate) const FULL_QUEUE_PAUSE: Duration = Duration::from_micros(100);
 
 /// The data plane.
 pub(crate) struct Plane {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) clock: Clock,
     pub(crate) vlan_limit: VlanLimit,
-    changes: Mutex<ChangeSender>,
-    threads: Arc<Mutex<Vec<ControlEnds>>>,
+    changes: Arc<Mutex<ChangeSender>>,
+    /// The packet threads; `None` where one is gone.
+    threads: Arc<Mutex<Vec<Option<ControlEnds>>>>,
     counters: Vec<Arc<ThreadCounters>>,
     listener: Listener,
+    learner: Learner,
     adopted: Arc<watch::Sender<Version>>,
-    running: Mutex<Vec<Box<dyn Thread>>>,
-    /// Whether the threads were told to stop.
-    stopped: AtomicBool,
+    running: Mutex<Threads>,
+}
+
+/// The threads that run.
+struct Threads {
+    packet: Vec<Option<Running<PacketThread>>>,
+    eviction: Option<Running<EvictionDesk>>,
 }
 
 impl Plane {
@@ -60,9 +70,9 @@ impl Plane {
         let wakers = Wakers {
             desk: Arc::new(Waker::new().map_err(system)?),
             control: Arc::new(Waker::new().map_err(system)?),
+            learner: Arc::new(Waker::new().map_err(system)?),
         };
-        let (mut threads, mut desks) = (Vec::new(), Vec::new());
-        let mut running: Vec<Box<dyn Thread>> = Vec::new();
+        let (mut threads, mut desks, mut packet) = (Vec::new(), Vec::new(), Vec::new());
         for index in 0..config.threads.packet {
             let ends = thread_ends(OwnerId(index), version, QueueSizes::default(), wakers.clone());
             let (thread, control, desk) = ends.map_err(system)?;
@@ -71,8 +81,7 @@ impl Plane {
                 PacketThread::new(thread_config(config, own_seed), Arc::clone(&pipeline), thread);
             let cpu = config.threads.cpus.get(usize::from(index)).copied();
             let runner = RunnerConfig { index, cpu, epoch: clock.epoch() };
-            let thread = spawn_packet_thread(thread, runner).map_err(system)?;
-            running.push(Box::new(thread));
+            packet.push(Some(spawn_packet_thread(thread, runner).map_err(system)?));
             threads.push(control);
             desks.push(desk);
         }
@@ -80,26 +89,30 @@ impl Plane {
         let (desk, changes) = EvictionDesk::new(evictor, version, desks, Arc::clone(&wakers.desk));
         let adopted = Arc::new(watch::Sender::new(version));
         let answered = Arc::clone(&adopted);
-        let desk = spawn_desk(desk, move |version| {
+        let eviction = spawn_desk(desk, move |version| {
             answered.send_replace(version);
         });
-        let desk = desk.map_err(system)?;
-        running.push(Box::new(desk));
+        let eviction = Some(eviction.map_err(system)?);
         let counters = threads.iter().map(|ends| Arc::clone(&ends.counters)).collect();
-        let threads = Arc::new(Mutex::new(threads));
+        let changes = Arc::new(Mutex::new(changes));
+        let publisher =
+            Publisher { pipeline: Arc::clone(&pipeline), changes: Arc::clone(&changes), clock };
+        let rings = threads.iter_mut().filter_map(|ends| ends.lessons.take()).collect();
+        let learner = Learner::start(wakers.learner, rings, publisher).map_err(system)?;
+        let threads = Arc::new(Mutex::new(threads.into_iter().map(Some).collect()));
         let listener = Listener::start(wakers.control, Arc::clone(&threads));
         let (listener, packet_ins) = listener.map_err(system)?;
         let plane = Self {
             pipeline,
             clock,
             vlan_limit: vlan_limit(config),
-            changes: Mutex::new(changes),
+            changes,
             counters,
             threads,
             listener,
+            learner,
             adopted,
-            running: Mutex::new(running),
-            stopped: AtomicBool::new(false),
+            running: Mutex::new(Threads { packet, eviction }),
         };
         Ok((plane, packet_ins))
     }
@@ -117,10 +130,6 @@ impl Plane {
             let mut refused = changes.send(change.clone());
             // The queue holds thousands of versions; who makes more waits, and nobody else does.
             while let Err(back) = refused {
-                if self.stopped.load(Ordering::Relaxed) {
-                    // The eviction thread is gone, and so is who would have met the change.
-                    break;
-                }
                 std::thread::sleep(FULL_QUEUE_PAUSE);
                 refused = changes.send(back);
             }
@@ -137,7 +146,7 @@ impl Plane {
 
     /// The version that every packet thread has adopted.
     pub(crate) fn version(&self) -> Version {
-        *self.adopted.borrow()
+        (*self.adopted.borrow()).min(self.pipeline.version())
     }
 
     /// Waits until every packet thread has handed in what it counted until now.
@@ -145,13 +154,41 @@ impl Plane {
         self.ask(|_, reply| Command::Pull(reply)).await;
     }
 
-    /// Whether a thread has ended by itself, which it does only by a panic. What waits for its
-    /// answer waits for ever.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.running.lock().iter().any(|thread| thread.has_ended())
+    /// Looks for threads that have ended by a panic; answers which packet threads are gone since
+    /// the last look.
+    pub(crate) fn bury(&self) -> Vec<usize> {
+        let mut running = self.running.lock();
+        let is_over = running.eviction.as_ref().is_some_and(Running::is_finished);
+        if is_over {
+            error!(
+                "the eviction thread has ended by a panic: packet threads stop, restart the switch"
+            );
+            running.eviction = None;
+        }
+        let mut gone = Vec::new();
+        for (index, slot) in running.packet.iter_mut().enumerate() {
+            let thread = slot.take_if(|thread| is_over || thread.is_finished());
+            if let Some(thread) = thread {
+                // What it was asked and has not answered goes with its queue.
+                drop(thread.stop());
+                self.threads.lock().get_mut(index).map(Option::take);
+                gone.push(index);
+            }
+        }
+        if is_over {
+            // Nobody is left who could meet what an older version saw.
+            self.adopted.send_replace(Version::new(u64::MAX));
+        }
+        gone
     }
 
-    /// Number of packet threads.
+    /// The packet threads that are there.
+    pub(crate) fn living(&self) -> Vec<usize> {
+        let threads = self.threads.lock();
+        threads.iter().enumerate().filter(|(_, ends)| ends.is_some()).map(|(at, _)| at).collect()
+    }
+
+    /// Number of packet threads, with those that are gone.
     pub(crate) const fn threads_count(&self) -> u16 {
         #[expect(clippy::cast_possible_truncation, reason = "at most THREADS_MAX")]
         {
@@ -169,13 +206,14 @@ impl Plane {
         &self.counters
     }
 
-    /// Asks every packet thread, and waits for all answers; they are in the order of the threads.
+    /// Asks every packet thread, and waits for the answers of all that are there; they are in the
+    /// order of the threads.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         mut question: impl FnMut(usize, Box<dyn FnOnce(T) + Send>) -> Command,
     ) -> Vec<T> {
         let mut answers = Vec::new();
-        for thread in 0..self.counters.len() {
+        for thread in self.living() {
             let (sender, answer) = oneshot::channel();
             // An answer that nobody waits for any more is not missed.
             let reply = Box::new(move |value| drop(sender.send(value)));
@@ -198,39 +236,28 @@ impl Plane {
         }
     }
 
-    /// Sends a command to one packet thread, or gives it back.
+    /// Sends a command to one packet thread, or gives it back. One that is gone takes any.
     pub(crate) fn try_send(&self, thread: usize, command: Command) -> Result<(), Command> {
-        self.threads.lock().get_mut(thread).map_or(Ok(()), |ends| ends.send(command))
+        let mut threads = self.threads.lock();
+        threads.get_mut(thread).and_then(Option::as_mut).map_or(Ok(()), |ends| ends.send(command))
     }
 
     /// Stops every thread and waits for its end.
     pub(crate) fn stop(&self) {
-        self.stopped.store(true, Ordering::Relaxed);
-        self.running.lock().drain(..).for_each(Thread::stop);
+        let mut running = self.running.lock();
+        // What they ran around is dropped here, or was by a panic.
+        for thread in running.packet.iter_mut().filter_map(Option::take) {
+            drop(thread.stop());
+        }
+        drop(running.eviction.take().map(Running::stop));
         self.listener.stop();
+        self.learner.stop();
     }
 }
 
 impl Drop for Plane {
     fn drop(&mut self) {
         self.stop();
-    }
-}
-
-/// A thread of the data plane, whatever it runs.
-trait Thread: Send {
-    fn has_ended(&self) -> bool;
-    fn stop(self: Box<Self>);
-}
-
-impl<T: Send> Thread for Running<T> {
-    fn has_ended(&self) -> bool {
-        self.is_finished()
-    }
-
-    fn stop(self: Box<Self>) {
-        // What it ran around is dropped here, or was by its panic.
-        drop((*self).stop());
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) struct BridgePort {
     pub(crate) open: Option<Box<dyn Port>>,
     /// Why it is not open.
     pub(crate) trouble: Option<String>,
+    /// The packet threads that receive from it while it is open.
+    pub(crate) receivers: Vec<usize>,
     /// What each packet thread counts of it; it outlives the port's being open.
     pub(crate) traffic: Vec<Arc<PortTraffic>>,
     /// Settings of controllers.
@@ -44,6 +46,7 @@ impl BridgePort {
             datapath: None,
             open: None,
             trouble: None,
+            receivers: Vec::new(),
             traffic,
             config: PortConfig::default(),
             mac: [0; 6],
@@ -73,6 +76,17 @@ impl BridgePort {
         })
     }
 
+    /// Whether the system hands what one queue received to the others when it is closed.
+    pub(crate) const fn spreads(&self) -> bool {
+        matches!(self.settings.kind, PortType::AfPacket | PortType::Tap)
+    }
+
+    /// Whether it is opened again by itself. A capture file is not: replayed and written anew, it
+    /// would not be what it was.
+    pub(crate) const fn comes_back(&self) -> bool {
+        matches!(self.settings.kind, PortType::AfPacket | PortType::Tap | PortType::Null)
+    }
+
     /// Whether a packet thread has found the receive queue broken since the port was opened.
     pub(crate) fn is_broken(&self) -> bool {
         self.open.is_some() && self.traffic.iter().any(|traffic| traffic.rx_broken.get() > 0)
@@ -87,6 +101,7 @@ impl BridgePort {
             config: self.config,
             link_up: self.link_up,
             mac: self.mac,
+            vlans: self.settings.vlans(),
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::{Config, SwitchError, control::Control};
 impl Control {
     /// Changes a setting, as the configuration spells it.
     pub(crate) async fn set(&self, setting: &str, value: &str) -> Result<(), SwitchError> {
+        let _structure = self.structure.lock().await;
         let mut changed = self.config.lock().clone();
         match setting {
             "caches.idle_ms" => changed.caches.idle_ms = parse("caches.idle_ms", value)?,

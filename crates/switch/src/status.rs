@@ -51,6 +51,15 @@ pub struct PortStatus {
     pub tx_dropped: u64,
 }
 
+/// A packet thread.
+#[derive(Clone, Debug, Serialize)]
+pub struct ThreadStatus {
+    /// Its number.
+    pub thread: usize,
+    /// Whether it runs; one that does not has ended by a panic.
+    pub running: bool,
+}
+
 /// The caches and the slow path, summed over packet threads.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CacheStatus {
@@ -141,6 +150,13 @@ impl Control {
             (port_status(&bridge.settings.name, port), now.since(port.added))
         };
         bridge.ports.values().map(status).collect()
+    }
+
+    /// The packet threads.
+    pub(crate) fn thread_status(&self) -> Vec<ThreadStatus> {
+        let living = self.plane.living();
+        let status = |thread| ThreadStatus { thread, running: living.contains(&thread) };
+        (0..usize::from(self.plane.threads_count())).map(status).collect()
     }
 
     /// The caches, summed over threads.

@@ -9,16 +9,19 @@ use tokio::task::JoinHandle;
 use tracing::error;
 
 use crate::{
-    CapturedPacket, Config, SwitchError, config,
+    CapturedPacket, Config, MacStatus, SwitchError, config,
     control::Control,
     names::BridgeNames,
     openflow::OpenFlow,
-    status::{BridgeStatus, CacheStatus, DropStatus},
+    status::{BridgeStatus, CacheStatus, DropStatus, ThreadStatus},
     trace::{Trace, TraceError},
 };
 
 /// How often rules and ports are looked after.
 const UPKEEP_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How often threads are looked after: so long may somebody wait for one that has ended.
+const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A running switch; it stops when dropped.
 pub struct Switch {
@@ -42,11 +45,13 @@ impl Switch {
         seed: u64,
     ) -> Result<Self, SwitchError> {
         let (control, news) = Control::start(config, run_dir, seed)?;
-        let openflow = OpenFlow::new(Arc::clone(&control));
+        let openflow = Arc::new(OpenFlow::new(Arc::clone(&control)));
         let tasks = vec![
-            tokio::spawn(openflow.run(news)),
+            tokio::spawn(Arc::clone(&openflow).run(news)),
+            tokio::spawn(openflow.tell_removed()),
             tokio::spawn(upkeep(Arc::clone(&control))),
             tokio::spawn(watch_threads(Arc::clone(&control))),
+            tokio::spawn(watch_ports(Arc::clone(&control))),
         ];
         let switch = Self { control, tasks };
         for bridge in &config.bridges {
@@ -126,6 +131,7 @@ impl Switch {
     /// When there is no such bridge or one is refused; then none is applied.
     pub async fn apply(&self, bridge: &str, mods: &[FlowMod]) -> Result<Version, SwitchError> {
         let id = self.control.bridges.lock().find(bridge)?.id;
+        self.control.removals.caught_up().await;
         let now = self.control.plane.clock.now();
         let change = self.control.change(|pipeline| pipeline.apply(id, mods, now))?;
         self.control.plane.adopted(change.version).await;
@@ -145,6 +151,34 @@ impl Switch {
     /// Waits until every packet thread has handed in what it counted until now.
     pub async fn pull_counts(&self) {
         self.control.plane.pull().await;
+    }
+
+    /// Gives a port, by its name, the VLANs of `port`: `vlan_mode`, `tag` and `trunks`. Its other
+    /// settings stay. Returns when no packet meets the old ones.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such port, or no such VLAN.
+    pub async fn set_vlans(&self, port: config::Port) -> Result<(), SwitchError> {
+        self.control.set_vlans(port).await
+    }
+
+    /// The MAC addresses that `NORMAL` knows in a bridge, by VLAN.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such bridge.
+    pub async fn macs(&self, bridge: &str) -> Result<Vec<MacStatus>, SwitchError> {
+        self.control.macs(bridge).await
+    }
+
+    /// Forgets the MAC addresses of a bridge, or of all.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such bridge.
+    pub async fn flush_macs(&self, bridge: Option<&str>) -> Result<(), SwitchError> {
+        self.control.flush_macs(bridge).await
     }
 
     /// The settings that [`Self::set`] can change.
@@ -199,6 +233,12 @@ impl Switch {
         self.control.bridge_status()
     }
 
+    /// The packet threads.
+    #[must_use]
+    pub fn threads(&self) -> Vec<ThreadStatus> {
+        self.control.thread_status()
+    }
+
     /// The caches, summed over packet threads.
     #[must_use]
     pub fn caches(&self) -> CacheStatus {
@@ -225,17 +265,27 @@ impl std::fmt::Debug for Switch {
     }
 }
 
-/// Says so, once, if a thread of the data plane has ended by itself. A task of its own: whatever
-/// asks that thread would wait for ever.
+/// Looks after threads. A task of its own: others may wait for the answer of one that has ended.
 async fn watch_threads(control: Arc<Control>) {
-    let mut interval = tokio::time::interval(UPKEEP_INTERVAL);
-    while !control.plane.has_failed() {
+    let mut interval = tokio::time::interval(WATCH_INTERVAL);
+    loop {
         interval.tick().await;
+        control.watch_threads().await;
     }
-    error!("a thread of the data plane has ended by a panic: restart the switch");
 }
 
-/// Looks after rules that expire, versions that nobody reads any more, and ports.
+/// Looks after ports. A task of its own: it waits for ports that are being opened, and rules expire
+/// meanwhile.
+async fn watch_ports(control: Arc<Control>) {
+    let mut interval = tokio::time::interval(UPKEEP_INTERVAL);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        control.watch_ports().await;
+    }
+}
+
+/// Looks after rules that expire, versions that nobody sees any more, and captures that nobody reads.
 async fn upkeep(control: Arc<Control>) {
     let mut interval = tokio::time::interval(UPKEEP_INTERVAL);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -246,13 +296,14 @@ async fn upkeep(control: Arc<Control>) {
         // in from now on do not credit it with a hit in time.
         let now = plane.clock.now();
         plane.pull().await;
-        if let Err(never) =
-            control.change(|pipeline| Ok::<_, std::convert::Infallible>(pipeline.expire(now)))
+        // Nobody waits here: what has expired goes when controllers have heard of what went before.
+        if !control.removals.is_behind()
+            && let Err(never) =
+                control.change(|pipeline| Ok::<_, std::convert::Infallible>(pipeline.expire(now)))
         {
             error!(%never, "an expiry cannot fail");
         }
-        plane.pipeline.reclaim(plane.version());
-        control.watch_ports().await;
+        control.reclaim();
         control.end_unread_captures().await;
     }
 }

@@ -79,14 +79,14 @@ impl Control {
         let id = self.bridges.lock().find(bridge)?.id;
         let names = BridgeNames::new(&self.plane.pipeline, id);
         let key = read_flow(flow, &names, id, self.plane.vlan_limit)?;
-        let traversal = self.plane.pipeline.translate(&key, self.plane.pipeline.version());
+        let traversal = self.plane.pipeline.translate_newest(&key);
         Ok(self.explain(&traversal, id))
     }
 
     fn explain(&self, traversal: &Traversal, id: BridgeId) -> Trace {
         let names = BridgeNames::new(&self.plane.pipeline, id);
         let bridges = self.bridges.lock();
-        let visits = traversal.visits.iter().map(|visit| self.explain_visit(&bridges, visit));
+        let visits = traversal.lookups().map(|visit| self.explain_visit(&bridges, visit));
         let actions = traversal.actions.iter().map(|action| explain_action(&bridges, action));
         Trace {
             flow: format_key(&traversal.key, &names),
@@ -185,6 +185,10 @@ fn frame_of(word: &str) -> Option<Vec<u8>> {
 fn without_bridge(traversal: &Traversal) -> FlowMask {
     let mut mask = traversal.mask.clone();
     mask.words_mut()[usize::from(shunt_flow::layout::word::BRIDGE)] = 0;
+    if traversal.continuation.is_none() {
+        // That a packet was not parsed again goes without saying.
+        mask.remove_bits(FieldId::RecircId, u128::MAX);
+    }
     mask
 }
 
@@ -204,11 +208,27 @@ fn explain_action(bridges: &Bridges, action: &DatapathAction) -> String {
             let unless = if *unless_ingress { "" } else { "!" };
             format!("{}{name}{unless}", cut(max_len))
         }
+        DatapathAction::Meter(meter) => format!("meter({})", meter.id),
+        DatapathAction::Copy(inner) => {
+            let inner = inner.iter().map(|action| explain_action(bridges, action));
+            format!("clone({})", inner.collect::<Vec<_>>().join(","))
+        }
         DatapathAction::OutputIngress { max_len } => format!("{}in_port", cut(max_len)),
         DatapathAction::Punt(punt) => {
             format!("userspace(controller(reason={:?},max_len={}))", punt.reason, punt.max_len)
         }
-        DatapathAction::Recirculate(_) => "recirc".to_owned(),
+        DatapathAction::PushMpls { lse, ethertype } => {
+            let (label, tc, bos, ttl) = (lse >> 12, lse >> 9 & 7, lse >> 8 & 1, lse & 0xff);
+            format!(
+                "push_mpls(label={label},tc={tc},ttl={ttl},bos={bos},eth_type={ethertype:#06x})"
+            )
+        }
+        DatapathAction::PopMpls { ethertype } => format!("pop_mpls(eth_type={ethertype:#06x})"),
+        DatapathAction::Recirculate(continuation) => format!("recirc({:#x})", continuation.id()),
+        DatapathAction::CheckLength { length, larger, other } => {
+            let (larger, other) = (larger.id(), other.id());
+            format!("check_pkt_len(size={length},gt(recirc({larger:#x})),le(recirc({other:#x})))")
+        }
     }
 }
 

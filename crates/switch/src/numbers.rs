@@ -1,0 +1,111 @@
+//! Numbers of bridges and of datapath ports: given out, and given out again once that is safe.
+//!
+//! Packets, cache entries and translations under way carry them, so a number that was given back
+//! rests until every packet thread has adopted a version without it and what older versions saw is
+//! reclaimed. Numbers that were never used come first, and then those that have rested for longest:
+//! what somebody still has in hand of a bridge that is gone does not name one that has just come.
+
+use std::collections::VecDeque;
+
+use shunt_classifier::Version;
+
+/// Numbers from 1 to a highest one.
+pub(crate) struct Numbers {
+    /// The lowest that was never given out.
+    fresh: u32,
+    max: u32,
+    /// Those that were given back and are safe to use, longest first.
+    rested: VecDeque<u32>,
+    /// Those that were given back, with the first version without them, which only grow.
+    resting: VecDeque<(Version, u32)>,
+}
+
+impl Numbers {
+    /// All numbers from 1 to `max`.
+    pub(crate) const fn new(max: u32) -> Self {
+        Self { fresh: 1, max, rested: VecDeque::new(), resting: VecDeque::new() }
+    }
+
+    /// A number that nobody has; `None` if there is none.
+    pub(crate) fn take(&mut self) -> Option<u32> {
+        if self.fresh > self.max {
+            return self.rested.pop_front();
+        }
+        self.fresh += 1;
+        Some(self.fresh - 1)
+    }
+
+    /// Whether there is no number to take.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fresh > self.max && self.rested.is_empty()
+    }
+
+    /// Gives a number back; `version` is one that does not know it any more.
+    pub(crate) fn give_back(&mut self, number: u32, version: Version) {
+        let last = self.resting.back().map_or(version, |(last, _)| *last);
+        self.resting.push_back((version.max(last), number));
+    }
+
+    /// Takes note that what versions before `oldest` saw is reclaimed.
+    pub(crate) fn reclaim(&mut self, oldest: Version) {
+        while let Some((version, number)) = self.resting.front()
+            && *version <= oldest
+        {
+            self.rested.push_back(*number);
+            self.resting.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn more_numbers_come_and_go_than_there_are() {
+        let mut numbers = Numbers::new(65_535);
+        for round in 0..200_000_u64 {
+            let number = numbers.take().unwrap();
+            assert!((1..=65_535).contains(&number));
+            numbers.give_back(number, Version::new(round));
+            numbers.reclaim(Version::new(round));
+        }
+    }
+
+    #[test]
+    fn no_number_is_anybodys_twice_at_a_time_and_all_are_used() {
+        let mut numbers = Numbers::new(10);
+        let mut taken = BTreeSet::new();
+        while let Some(number) = numbers.take() {
+            assert!(taken.insert(number));
+        }
+        assert!(taken.iter().copied().eq(1..=10));
+    }
+
+    #[test]
+    fn a_number_rests_until_no_thread_is_at_a_version_that_knows_it() {
+        let mut numbers = Numbers::new(2);
+        let (first, second) = (numbers.take().unwrap(), numbers.take().unwrap());
+        numbers.give_back(second, Version::new(7));
+        numbers.give_back(first, Version::new(9));
+        numbers.reclaim(Version::new(6));
+        assert_eq!(numbers.take(), None);
+        numbers.reclaim(Version::new(8));
+        assert_eq!((numbers.take(), numbers.take()), (Some(second), None));
+        numbers.reclaim(Version::new(9));
+        assert_eq!((numbers.take(), numbers.take()), (Some(first), None));
+    }
+
+    #[test]
+    fn the_number_that_has_rested_longest_comes_first() {
+        let mut numbers = Numbers::new(3);
+        let taken: Vec<u32> = (0..3).filter_map(|_| numbers.take()).collect();
+        for number in taken.iter().rev() {
+            numbers.give_back(*number, Version::ZERO);
+        }
+        numbers.reclaim(Version::ZERO);
+        assert_eq!((0..3).filter_map(|_| numbers.take()).collect::<Vec<_>>(), [3, 2, 1]);
+    }
+}

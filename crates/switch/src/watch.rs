@@ -1,0 +1,91 @@
+//! What happens to threads and ports by itself: threads that end, links that go up or down, devices
+//! that vanish and come back.
+
+use tracing::{error, info, warn};
+
+use crate::{bridges::Bridges, control::Control};
+
+impl Control {
+    /// Takes out the packet threads that have ended by a panic, and puts down the ports whose
+    /// packets nobody receives any more.
+    pub(crate) async fn watch_threads(&self) {
+        let gone = self.plane.bury();
+        if gone.is_empty() {
+            return;
+        }
+        for thread in &gone {
+            error!(thread, "a packet thread has ended by a panic; the others go on without it");
+        }
+        let _structure = self.structure.lock().await;
+        let is_last = self.plane.living().is_empty();
+        let cut_off = cut_off(&self.bridges.lock(), &gone, is_last);
+        for (name, thread) in cut_off {
+            warn!(port = name, thread, "the port goes down with its packet thread");
+            self.put_down(&name, &format!("packet thread {thread} has ended by a panic")).await;
+        }
+    }
+
+    /// Looks after ports: notes links that went up or down, takes out what broke, opens what comes
+    /// back.
+    pub(crate) async fn watch_ports(&self) {
+        let _structure = self.structure.lock().await;
+        let has_threads = !self.plane.living().is_empty();
+        let (mut broken, mut closed, mut changed) = (Vec::new(), Vec::new(), Vec::new());
+        for bridge in self.bridges.lock().iter_mut() {
+            for port in bridge.ports.values_mut() {
+                let name = port.settings.name.clone();
+                if port.is_broken() {
+                    broken.push(name);
+                } else if let Some(open) = &port.open {
+                    let link_up = open.link_up();
+                    if link_up != port.link_up {
+                        port.link_up = link_up;
+                        changed.push((bridge.id, port.number));
+                    }
+                } else if port.trouble.is_some() && port.comes_back() && has_threads {
+                    closed.push((name, bridge.id, port.number));
+                }
+            }
+        }
+        if !changed.is_empty() {
+            self.publish_ports();
+        }
+        changed.into_iter().for_each(|(id, number)| self.changed_ports.add(id, number));
+        for name in broken {
+            warn!(port = name, "the port has vanished; it stays down until it comes back");
+            self.put_down(&name, "the device has vanished").await;
+        }
+        for (name, id, number) in closed {
+            if self.open_port(&name).await.is_ok() {
+                info!(port = name, "the port is back");
+                self.changed_ports.add(id, number);
+            }
+        }
+    }
+
+    /// Closes a port and says why; it keeps its place and its number.
+    async fn put_down(&self, name: &str, trouble: &str) {
+        let place = self.bridges.lock().find_port(name).map(|(own, port)| (own.id, port.number));
+        let Ok((id, number)) = place else { return };
+        if self.detach(name).await.is_ok() {
+            self.with_port(id, number, |port| {
+                port.trouble = Some(trouble.to_owned());
+                // No thread has its queues any more, so this is the one who writes.
+                port.traffic.iter().for_each(|traffic| traffic.rx_broken.set(0));
+            });
+            self.changed_ports.add(id, number);
+        }
+    }
+}
+
+/// The ports that nobody receives from, or not all of it, now that threads are gone: by name, each
+/// with a thread that it misses.
+fn cut_off(bridges: &Bridges, gone: &[usize], is_last: bool) -> Vec<(String, usize)> {
+    let ports = bridges.iter().flat_map(|bridge| bridge.ports.values());
+    let open = ports.filter(|port| port.open.is_some());
+    let missed = |port: &crate::ports::BridgePort| {
+        let receiver = gone.iter().find(|thread| port.receivers.contains(thread));
+        receiver.filter(|_| !port.spreads()).or_else(|| gone.first().filter(|_| is_last)).copied()
+    };
+    open.filter_map(|port| Some((port.settings.name.clone(), missed(port)?))).collect()
+}

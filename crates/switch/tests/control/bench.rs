@@ -1,0 +1,266 @@
+//! What the tests stand on: a switch, ports made of channels, a controller.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        mpsc::{Receiver, Sender, channel},
+    },
+    time::Duration,
+};
+
+use shunt_datapath::{
+    BURST, Packet, Pool, PortError, RxQueue, TxQueue,
+    port::{Capabilities, Port, PortCounters, Queues, RxReport},
+};
+use shunt_ofproto::{
+    message::{Hello, Message, SwitchConfig, Xid},
+    wire::{header::Header, v13},
+};
+use shunt_pipeline::DatapathPort;
+use shunt_switch::{Config, PortStatus, Switch, config};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::UnixStream,
+    time::{sleep, timeout},
+};
+
+/// How long may take what takes microseconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A frame that its thread does not survive.
+pub(crate) const PANIC: &[u8] = b"panic";
+
+/// A frame after which its queue is broken.
+pub(crate) const BREAK: &[u8] = b"break";
+
+/// A switch with one bridge, `br0`.
+pub(crate) struct Bench {
+    pub(crate) switch: Switch,
+    folder: TempDir,
+}
+
+impl Bench {
+    pub(crate) async fn start(threads: u16) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = Config::default();
+        config.threads.packet = threads;
+        let switch = Switch::start(&config, Some(folder.path().to_owned()), 1).await.unwrap();
+        let bench = Self { switch, folder };
+        bench.add_bridge("br0").await;
+        bench
+    }
+
+    pub(crate) async fn add_bridge(&self, name: &str) {
+        let bridge = config::Bridge { name: name.to_owned(), ..config::Bridge::default() };
+        self.switch.add_bridge(&bridge).await.unwrap();
+    }
+
+    /// Adds a port to `br0` that receives on one packet thread.
+    pub(crate) async fn add_port(&self, name: &str, receiver: usize) -> FarEnd {
+        let (port, far_end) = wire(receiver);
+        self.switch.add_own_port("br0", name, port).await.unwrap();
+        far_end
+    }
+
+    /// A controller of `br0` that hears of everything.
+    pub(crate) async fn controller(&self) -> Controller {
+        Controller::connect(&self.folder.path().join("br0.mgmt")).await
+    }
+
+    pub(crate) fn port(&self, name: &str) -> PortStatus {
+        let bridges = self.switch.bridges();
+        let mut ports = bridges.iter().flat_map(|bridge| &bridge.ports);
+        ports.find(|port| port.name == name).unwrap().clone()
+    }
+}
+
+/// Waits until something is so.
+pub(crate) async fn until(is_so: impl Fn() -> bool) {
+    let wait = async {
+        while !is_so() {
+            sleep(Duration::from_millis(2)).await;
+        }
+    };
+    timeout(PATIENCE, wait).await.unwrap();
+}
+
+/// Does something that must come to an end.
+pub(crate) async fn in_time<T>(work: impl Future<Output = T>) -> T {
+    timeout(PATIENCE, work).await.unwrap()
+}
+
+/// A frame of a protocol that nobody knows.
+pub(crate) fn frame(number: u8) -> Vec<u8> {
+    let mut frame = vec![number; 60];
+    frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
+    frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+    frame
+}
+
+/// The far end of a port.
+pub(crate) struct FarEnd {
+    to: Sender<Vec<u8>>,
+    from: Receiver<Vec<u8>>,
+    parts: Arc<()>,
+}
+
+impl FarEnd {
+    pub(crate) fn send(&self, frame: &[u8]) {
+        // Nobody may be there any more.
+        let _ = self.to.send(frame.to_vec());
+    }
+
+    /// Waits for the next frame that the port sends.
+    pub(crate) async fn hear(&self) -> Vec<u8> {
+        let wait = async {
+            loop {
+                match self.from.try_recv() {
+                    Ok(frame) => return frame,
+                    Err(_) => sleep(Duration::from_millis(1)).await,
+                }
+            }
+        };
+        in_time(wait).await
+    }
+
+    /// Takes what the port has sent.
+    pub(crate) fn heard(&self) -> Vec<Vec<u8>> {
+        self.from.try_iter().collect()
+    }
+
+    /// Whether port and queues are closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        Arc::strong_count(&self.parts) == 1
+    }
+}
+
+struct Wire {
+    receiver: usize,
+    frames: Option<Receiver<Vec<u8>>>,
+    sent: Sender<Vec<u8>>,
+    part: Arc<()>,
+}
+
+struct WireRx {
+    frames: Receiver<Vec<u8>>,
+    _part: Arc<()>,
+}
+
+struct WireTx {
+    sent: Sender<Vec<u8>>,
+    _part: Arc<()>,
+}
+
+/// A port that receives on one packet thread, and its far end.
+pub(crate) fn wire(receiver: usize) -> (Box<dyn Port>, FarEnd) {
+    let ((to, frames), (sent, from), parts) = (channel(), channel(), Arc::new(()));
+    let part = Arc::clone(&parts);
+    (Box::new(Wire { receiver, frames: Some(frames), sent, part }), FarEnd { to, from, parts })
+}
+
+impl Port for Wire {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            tx_checksum: true,
+            tx_segmentation: true,
+            frame_max: Pool::LARGE,
+            can_wait: false,
+        }
+    }
+
+    fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError> {
+        let queues = (0..usize::from(threads)).map(|thread| {
+            let frames = self.frames.take_if(|_| thread == self.receiver);
+            let rx = frames.map(|frames| WireRx { frames, _part: Arc::clone(&self.part) });
+            let tx = WireTx { sent: self.sent.clone(), _part: Arc::clone(&self.part) };
+            Queues { rx: rx.map(|rx| Box::new(rx) as Box<dyn RxQueue>), tx: Box::new(tx) }
+        });
+        Ok(queues.collect())
+    }
+
+    fn link_up(&self) -> bool {
+        true
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        [2, 0, 0, 0, 1, 1]
+    }
+
+    fn counters(&self) -> PortCounters {
+        PortCounters::default()
+    }
+}
+
+impl RxQueue for WireRx {
+    fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
+        for frame in self.frames.try_iter().take(BURST) {
+            match &*frame {
+                PANIC => panic!("as the test wants it"),
+                BREAK => return Err(PortError::DeviceGone { name: "wire".to_owned() }),
+                frame => {
+                    let mut packet = pool.take(frame.len(), DatapathPort::default()).unwrap();
+                    packet.frame_mut().copy_from_slice(frame);
+                    burst.push(packet);
+                }
+            }
+        }
+        Ok(RxReport::default())
+    }
+}
+
+impl TxQueue for WireTx {
+    fn tx(&mut self, packets: &[Packet]) -> usize {
+        packets.iter().for_each(|packet| drop(self.sent.send(packet.frame().to_vec())));
+        packets.len()
+    }
+
+    fn flush(&mut self) {}
+}
+
+/// A controller.
+pub(crate) struct Controller {
+    stream: UnixStream,
+    /// What came unasked while an answer was awaited.
+    pub(crate) events: Vec<Message>,
+}
+
+impl Controller {
+    async fn connect(path: &Path) -> Self {
+        let stream = UnixStream::connect(path).await.unwrap();
+        let mut controller = Self { stream, events: Vec::new() };
+        controller.send(&Message::Hello(Hello { version: 4, bitmap: None })).await;
+        assert!(matches!(controller.hear().await, Message::Hello(_)));
+        controller.send(&Message::SetConfig(SwitchConfig { miss_send_len: 128 })).await;
+        assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
+        controller
+    }
+
+    pub(crate) async fn send(&mut self, message: &Message) {
+        let bytes = v13::encode(Xid::new(9), message).unwrap();
+        in_time(self.stream.write_all(&bytes)).await.unwrap();
+    }
+
+    /// The next message.
+    pub(crate) async fn hear(&mut self) -> Message {
+        let mut frame = vec![0; Header::LEN];
+        in_time(self.stream.read_exact(&mut frame)).await.unwrap();
+        frame.resize(Header::parse(&frame).unwrap().length.into(), 0);
+        in_time(self.stream.read_exact(&mut frame[Header::LEN..])).await.unwrap();
+        v13::decode(&frame).unwrap().1
+    }
+
+    /// Sends a request and waits for its answer.
+    pub(crate) async fn ask(&mut self, message: &Message) -> Message {
+        self.send(message).await;
+        loop {
+            match self.hear().await {
+                event @ (Message::PortStatus(_) | Message::FlowRemoved(_)) => {
+                    self.events.push(event);
+                }
+                answer => return answer,
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What controllers hear unasked: all of it, however much and however slowly they read.
+
+use std::collections::BTreeSet;
+
+use shunt_ofproto::message::Message;
+use shunt_pipeline::{FlowMod, FlowModCommand, text::parse_rule};
+
+use crate::bench::{Bench, Controller, until};
+
+fn mods(command: FlowModCommand, count: u64) -> Vec<FlowMod> {
+    let rule = |cookie: u64| {
+        let text = format!("send_flow_rem,cookie={cookie},reg0={cookie},actions=drop");
+        parse_rule(command, &text, &shunt_flow::text::NoPortNames).unwrap()
+    };
+    (0..count).map(rule).collect()
+}
+
+/// The cookies of the next `count` rules that a controller hears went.
+async fn removed(controller: &mut Controller, count: usize) -> Vec<u64> {
+    let mut cookies = Vec::new();
+    while cookies.len() < count {
+        if let Message::FlowRemoved(removed) = controller.hear().await {
+            cookies.push(removed.cookie.number());
+        }
+    }
+    cookies
+}
+
+fn all() -> FlowMod {
+    parse_rule(FlowModCommand::Delete, "", &shunt_flow::text::NoPortNames).unwrap()
+}
+
+#[tokio::test]
+async fn every_controller_hears_of_every_rule_that_goes_however_late_it_reads() {
+    const COUNT: u64 = 30_000;
+    let bench = Bench::start(1).await;
+    let (mut early, mut late) = (bench.controller().await, bench.controller().await);
+    for _ in 0..2 {
+        bench.switch.apply("br0", &mods(FlowModCommand::Add, COUNT)).await.unwrap();
+        bench.switch.apply("br0", &[all()]).await.unwrap();
+    }
+    let expected: BTreeSet<u64> = (0..COUNT).collect();
+    // The first cannot hear all of it before the second reads: both read by turns, unevenly.
+    let (mut by_early, mut by_late) = (Vec::new(), Vec::new());
+    let read_early = async {
+        for _ in 0..2 * COUNT / 1000 {
+            by_early.extend(removed(&mut early, 1000).await);
+        }
+    };
+    let read_late = async {
+        until(|| bench.switch.rules_count("br0", &shunt_pipeline::RuleFilter::all()).unwrap() == 0)
+            .await;
+        for _ in 0..2 * COUNT / 100 {
+            by_late.extend(removed(&mut late, 100).await);
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::join!(read_early, read_late);
+    for cookies in [by_early, by_late] {
+        let (first, second) = cookies.split_at(cookies.len() / 2);
+        for half in [first, second] {
+            assert!(half.iter().copied().collect::<BTreeSet<_>>() == expected, "each once");
+        }
+    }
+}

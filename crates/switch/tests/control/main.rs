@@ -1,0 +1,12 @@
+//! A whole switch in this process: ports whose far ends are the test's, controllers on real sockets.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a switch that cannot be set up fails the test"
+)]
+
+mod bench;
+mod events;
+mod structure;
+mod threads;
