@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::{
     render,
     rpc::{CallError, Client},
+    setting,
 };
 
 /// Asks a running shuntd, and tells it what to do.
@@ -61,7 +62,7 @@ enum Command {
         /// The name of the port: at most 15 bytes.
         name: String,
         /// type=af_packet|tap|pcap|patch|null, number=N, device=NAME, rx=FILE, tx=FILE,
-        /// repeat=once|endless, peer=PORT.
+        /// repeat=once|endless, peer=PORT, vlan_mode=MODE, tag=VLAN, trunks=VLAN,VLAN..
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
@@ -69,6 +70,20 @@ enum Command {
     DelPort {
         /// Its name.
         name: String,
+    },
+    /// Give a port its VLANs, as NORMAL sees them: `set-vlans eth1 tag=10`, `set-vlans eth2
+    /// vlan_mode=trunk trunks=10,20`. What is not said is as for a new port.
+    SetVlans {
+        /// The port.
+        name: String,
+        /// vlan_mode=access|trunk|native-tagged|native-untagged, tag=VLAN, trunks=VLAN,VLAN..
+        #[arg(value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+    /// The MAC addresses that NORMAL knows in a bridge.
+    Macs {
+        /// The bridge.
+        bridge: String,
     },
     /// Change a setting: `set caches.idle_ms=5000`, `set logging.filter=debug`.
     Set {
@@ -156,7 +171,11 @@ fn complain(error: &CallError) {
 fn run(arguments: &Arguments) -> Result<(), CallError> {
     let mut client = Client::connect(&socket(&arguments.run_dir))?;
     match &arguments.command {
-        Command::Show { json } => shown(&mut client, "shunt/show", &[], *json, render::show),
+        Command::Show { json: true } => shown(&mut client, "shunt/show", &[], true, render::show),
+        Command::Show { json: false } => {
+            shown(&mut client, "shunt/show", &[], false, render::show)?;
+            shown(&mut client, "shunt/threads", &[], false, render::threads)
+        }
         Command::Ports { json: true } => {
             let bridges = value(&client.call("shunt/show", &[])?);
             print(&format!("{}\n", render::ports_of(&bridges)));
@@ -168,11 +187,22 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         Command::AddBr { name } => silent(&mut client, "shunt/add-bridge", &[name]),
         Command::DelBr { name } => silent(&mut client, "shunt/del-bridge", &[name]),
         Command::AddPort { bridge, name, settings } => {
+            let words = settings.iter().map(|word| setting::resolved(word));
+            let settings: Vec<_> = words.collect::<Result<_, _>>().map_err(CallError::Refused)?;
             let mut parameters = vec![bridge.as_str(), name];
             parameters.extend(settings.iter().map(String::as_str));
             silent(&mut client, "shunt/add-port", &parameters)
         }
         Command::DelPort { name } => silent(&mut client, "shunt/del-port", &[name]),
+        Command::SetVlans { name, settings } => {
+            let mut parameters = vec![name.as_str()];
+            parameters.extend(settings.iter().map(String::as_str));
+            silent(&mut client, "shunt/set-vlans", &parameters)
+        }
+        Command::Macs { bridge } => {
+            print(&client.call("fdb/show", &[bridge])?);
+            Ok(())
+        }
         Command::Set { setting } => silent(&mut client, "shunt/set", &[setting]),
         Command::Caches { json, line } => {
             let table = if *line { render::caches_line } else { render::caches };

@@ -1,11 +1,15 @@
 //! The configuration file: TOML, with errors that point at the place and say how to mend it.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{fs, ops::Range, path::Path, sync::Arc};
 
 use miette::{Diagnostic, NamedSource, SourceSpan};
 use serde::Deserialize;
-use shunt_switch::Config;
+use shunt_flow::text::nearest_of;
+use shunt_switch::{Config, ConfigStep};
 use thiserror::Error;
+use toml::de::{DeTable, DeValue};
+
+use crate::trace_log;
 
 /// What the file says: a switch, and how the daemon talks about itself.
 #[derive(Debug, Default, Deserialize)]
@@ -91,17 +95,69 @@ pub(crate) fn read(path: &Path) -> Result<File, ConfigError> {
 ///
 /// # Errors
 ///
-/// When it says something that no configuration says.
+/// When it says something that no configuration says, or that makes no sense.
 pub(crate) fn parse(name: &str, text: String) -> Result<File, ConfigError> {
-    toml::from_str(&text).map_err(|error| {
-        let span = error.span().unwrap_or(0..0);
-        ConfigError::Text {
-            message: error.message().lines().next().unwrap_or_default().to_owned(),
-            help: help(error.message()),
+    match understand(&text) {
+        Ok(file) => Ok(file),
+        Err(Mistake { message, help, span }) => Err(ConfigError::Text {
+            message,
+            help,
             span: (span.start, span.len()).into(),
             text: Arc::new(NamedSource::new(name, text)),
-        }
-    })
+        }),
+    }
+}
+
+/// What is wrong with a text, where, and what would mend it.
+struct Mistake {
+    message: String,
+    help: Option<String>,
+    span: Range<usize>,
+}
+
+fn understand(text: &str) -> Result<File, Mistake> {
+    let file: File = toml::from_str(text).map_err(|error| Mistake {
+        message: error.message().lines().next().unwrap_or_default().to_owned(),
+        help: help(error.message()),
+        span: error.span().unwrap_or_default(),
+    })?;
+    let senseless = |message, keys: &[ConfigStep]| Mistake {
+        message,
+        help: Some("docs/configuration.md explains every key".to_owned()),
+        span: span(text, keys).unwrap_or_default(),
+    };
+    file.switch()
+        .check()
+        .map_err(|error| senseless(error.problem.to_string(), error.path.steps()))?;
+    let filter = [ConfigStep::Field("logging"), ConfigStep::Field("filter")];
+    trace_log::check(&file.logging.filter).map_err(|message| senseless(message, &filter))?;
+    Ok(file)
+}
+
+/// The place of a value in a text, or of the innermost thing around it that the text has.
+fn span(text: &str, path: &[ConfigStep]) -> Option<Range<usize>> {
+    let document = DeTable::parse(text).ok()?;
+    let ConfigStep::Field(first) = path.first()? else { return None };
+    let mut found = document.get_ref().get(toml_key(first))?;
+    for step in &path[1..] {
+        let inner = match (step, found.get_ref()) {
+            (ConfigStep::Field(field), DeValue::Table(table)) => table.get(toml_key(field)),
+            (ConfigStep::Index(index), DeValue::Array(list)) => list.get(*index),
+            _ => None,
+        };
+        let Some(inner) = inner else { break };
+        found = inner;
+    }
+    Some(found.span())
+}
+
+/// How TOML spells a field: a list is written element by element, so its key is singular.
+fn toml_key(field: &'static str) -> &'static str {
+    match field {
+        "bridges" => "bridge",
+        "ports" => "port",
+        field => field,
+    }
 }
 
 /// The valid word nearest to the one that was not, out of serde's own list of them.
@@ -109,28 +165,10 @@ fn help(message: &str) -> Option<String> {
     let mut quoted = message.split('`').skip(1).step_by(2);
     let wrong = quoted.next()?;
     let valid: Vec<&str> = quoted.collect();
-    let nearest = valid.iter().min_by_key(|word| distance(wrong, word))?;
-    if distance(wrong, nearest) <= wrong.len().div_ceil(2) {
-        Some(format!("did you mean `{nearest}`?"))
-    } else {
-        Some(format!("valid here: {}", valid.join(", ")))
-    }
-}
-
-/// Levenshtein distance in characters: `O(a * b)`.
-pub(crate) fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = i;
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
+    Some(match nearest_of(wrong, valid.iter().copied()) {
+        Some(nearest) => format!("did you mean `{nearest}`?"),
+        None => format!("valid here: {}", valid.join(", ")),
+    })
 }
 
 #[cfg(test)]
@@ -188,6 +226,56 @@ mod tests {
         let (_, help, place) = complaint("[[bridge]]\n[[bridge.port]]\ntype = \"afpacket\"\n");
         assert_eq!(help.as_deref(), Some("did you mean `af_packet`?"));
         assert_eq!(place, "\"afpacket\"");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_pointed_at() {
+        for (text, words, place) in [
+            ("[threads]\npacket = 0\n", "from 1 to 64", "0"),
+            ("[caches]\nexact_entries = 3\n", "power of two", "3"),
+            ("[[bridge]]\nname = \"br 0\"\n", "cannot be a name", "\"br 0\""),
+            ("[[bridge]]\nname = \"sixteen-bytes-oo\"\n", "1 to 15", "\"sixteen-bytes-oo\""),
+            (
+                "[[bridge]]\nname = \"a\"\n[[bridge]]\nname = 'a'\n",
+                "there is a bridge a already",
+                "'a'",
+            ),
+            (
+                "[[bridge]]\nname = \"a\"\n[[bridge.port]]\nname = 'a'\n",
+                "there is a bridge a already",
+                "'a'",
+            ),
+            ("bridge = [{ name = 'a', mac = 'x' }]\n", "six octets", "'x'"),
+            (
+                "[[bridge]]\nname = \"a\"\nlisten = [\"ptcp:1\", \"tcp:1.2.3.4\"]\n",
+                "addresses to listen on",
+                "\"tcp:1.2.3.4\"",
+            ),
+            (
+                "[[bridge]]\nname = \"a\"\ncontrollers = [\"ssl:1.2.3.4\"]\n",
+                "begins with neither",
+                "\"ssl:1.2.3.4\"",
+            ),
+            (
+                "[[bridge]]\nname = \"a\"\n[[bridge.port]]\nname = \"p\"\n\
+                 type = \"patch\"\npeer = \"q\"\n",
+                "there is no port q",
+                "\"q\"",
+            ),
+            ("[logging]\nfilter = \"a=b=c\"\n", "logging.filter", "\"a=b=c\""),
+            // What is missing has no place of its own.
+            ("[[bridge]]\nmac = \"\"\n", "cannot be a name", "[[bridge]]"),
+            (
+                "[[bridge]]\nname = \"a\"\n[[bridge.port]]\nname = \"p\"\ntype = \"pcap\"\n",
+                "needs `rx`",
+                "[[bridge.port]]",
+            ),
+        ] {
+            let (message, help, pointed) = complaint(text);
+            assert!(message.contains(words), "{text}: {message}");
+            assert_eq!(pointed, place, "{text}");
+            assert!(help.is_some(), "{text}");
+        }
     }
 
     #[test]

@@ -52,8 +52,7 @@ enum DaemonError {
     #[diagnostic(transparent)]
     Config(#[from] ConfigError),
     #[error("{0}")]
-    #[diagnostic(help("docs/configuration.md explains every key"))]
-    Setting(String),
+    Logging(String),
     #[error("{0}")]
     Switch(String),
     #[error("another shuntd (process {process}) runs in {folder}")]
@@ -69,7 +68,7 @@ impl DaemonError {
     /// What the shell sees: 2 the configuration is wrong, 3 another daemon is there, 1 else.
     fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Config(_) | Self::Setting(_) => ExitCode::from(2),
+            Self::Config(_) | Self::Logging(_) => ExitCode::from(2),
             Self::Running { .. } => ExitCode::from(3),
             Self::Switch(_) | Self::System { .. } => ExitCode::FAILURE,
         }
@@ -99,19 +98,17 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
         Some(path) => config::read(path)?,
         None => File::default(),
     };
-    let switch = file.switch();
-    switch.check().map_err(|error| DaemonError::Setting(error.to_string()))?;
     if arguments.check {
         return Ok(());
     }
-    trace_log::start(&file.logging.filter).map_err(DaemonError::Setting)?;
+    trace_log::start(&file.logging.filter).map_err(DaemonError::Logging)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("shunt-control")
         .enable_all()
         .build()
         .map_err(system("start the control threads"))?;
-    runtime.block_on(serve(&switch, &arguments.run_dir))
+    runtime.block_on(serve(&file.switch(), &arguments.run_dir))
 }
 
 async fn serve(config: &shunt_switch::Config, run_dir: &Path) -> Result<(), DaemonError> {

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use shunt_flow::text::nearest_of;
 use shunt_switch::{Switch, SwitchError, with_causes};
 use tokio::sync::Notify;
 
 use crate::{
-    config::distance,
+    render,
     rpc::Methods,
     setting::{self, unknown},
     trace_log,
@@ -51,7 +52,9 @@ const METHODS: &[Method] = &[
     method("shunt/del-port", "name", 1, 1),
     method("shunt/drops", "", 0, 0),
     method("shunt/set", "key=value", 1, 1),
+    method("shunt/set-vlans", "port [key=value..]", 1, WORDS_MAX),
     method("shunt/show", "", 0, 0),
+    method("shunt/threads", "", 0, 0),
     method("shunt/trace", "bridge flow [packet]", 2, 3),
     method("version", "", 0, 0),
     method("vlog/set", "filter", 1, 1),
@@ -70,11 +73,16 @@ impl DaemonMethods {
             }
             ("version", _) => Ok(format!("shuntd (Shunt) {}", env!("CARGO_PKG_VERSION"))),
             ("list-commands", _) => Ok(list_commands()),
-            // No address is learned yet, and no cache entry outlives its version.
-            ("fdb/flush" | "revalidator/wait", _) => Ok(String::new()),
+            // No cache entry outlives its version.
+            ("revalidator/wait", _) => Ok(String::new()),
+            ("fdb/flush", bridge) => {
+                let bridge = bridge.first().map(String::as_str);
+                done(self.switch.flush_macs(bridge).await)
+            }
             ("fdb/show", [bridge]) => {
                 self.bridge_exists(bridge)?;
-                Ok(" port  VLAN  MAC                Age".to_owned())
+                let macs = self.switch.macs(bridge).await;
+                macs.map(|macs| render::macs(&macs)).map_err(|error| with_causes(&error))
             }
             ("ofproto/trace", [bridge, flow @ ..]) => {
                 let trace = self.switch.trace(bridge, &flow.join(" "));
@@ -93,6 +101,7 @@ impl DaemonMethods {
         let switch = &self.switch;
         match (method, parameters) {
             ("shunt/show", _) => json(&switch.bridges()),
+            ("shunt/threads", _) => json(&switch.threads()),
             ("shunt/caches", _) => json(&switch.caches()),
             ("shunt/drops", _) => json(&switch.drops()),
             ("shunt/add-bridge", [name]) => {
@@ -106,6 +115,9 @@ impl DaemonMethods {
                 done(switch.add_port(bridge, port).await)
             }
             ("shunt/del-port", [name]) => done(switch.remove_port(name).await),
+            ("shunt/set-vlans", [name, words @ ..]) => {
+                done(switch.set_vlans(setting::vlans(name, words)?).await)
+            }
             ("shunt/capture-start", [place]) => {
                 let id = switch.start_capture(place).await.map_err(|error| with_causes(&error))?;
                 Ok(id.to_string())
@@ -150,9 +162,12 @@ impl DaemonMethods {
 impl Methods for DaemonMethods {
     async fn call(&self, method: &str, parameters: Vec<String>) -> Result<String, String> {
         let Some(known) = METHODS.iter().find(|known| known.name == method) else {
-            let nearest = METHODS.iter().min_by_key(|known| distance(method, known.name));
-            let hint = nearest.map_or("", |known| known.name);
-            return Err(format!("\"{method}\" is not a valid command; the nearest is \"{hint}\""));
+            let nearest = nearest_of(method, METHODS.iter().map(|known| known.name));
+            let hint = match nearest {
+                Some(nearest) => format!("the nearest is \"{nearest}\""),
+                None => "\"list-commands\" shows all".to_owned(),
+            };
+            return Err(format!("\"{method}\" is not a valid command; {hint}"));
         };
         let (least, most) = known.parameters;
         if parameters.len() < least || parameters.len() > most {

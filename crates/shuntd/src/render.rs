@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use serde_json::Value;
+use shunt_switch::MacStatus;
 
 /// The header of a capture file with nanosecond times.
 pub(crate) const PCAP_HEADER: [u8; 24] =
@@ -54,6 +55,31 @@ pub(crate) fn show(bridges: &Value) -> String {
         }
     }
     text
+}
+
+/// MAC addresses, as `ovs-appctl fdb/show` prints them.
+pub(crate) fn macs(macs: &[MacStatus]) -> String {
+    let mut text = " port  VLAN  MAC                Age\n".to_owned();
+    for entry in macs {
+        let [a, b, c, d, e, f] = entry.mac;
+        let _ = writeln!(
+            text,
+            "{:>5}  {:>4}  {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}  {:>3}",
+            entry.port.to_string(),
+            entry.vlan,
+            entry.age.as_secs()
+        );
+    }
+    text
+}
+
+/// The packet threads that are gone; nothing where all of them run.
+pub(crate) fn threads(threads: &Value) -> String {
+    let gone = list(threads).iter().filter(|thread| thread["running"] == false);
+    let line = |thread: &Value| {
+        format!("packet thread {} has ended by a panic: restart the daemon\n", thread["thread"])
+    };
+    gone.map(line).collect()
 }
 
 /// The ports of all bridges, as one JSON list.
@@ -252,6 +278,13 @@ bridge  port  name  type  rx packets  rx dropped  tx packets  tx dropped  link
 br0     1     p1    null  5           0           7           1           up
 ";
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn a_thread_that_is_gone_is_named() {
+        let both = json!([{"thread": 0, "running": true}, {"thread": 1, "running": false}]);
+        assert_eq!(threads(&both), "packet thread 1 has ended by a panic: restart the daemon\n");
+        assert_eq!(threads(&json!([{"thread": 0, "running": true}])), "");
     }
 
     #[test]

@@ -33,9 +33,9 @@ pub(crate) trait Methods: Send + Sync + 'static {
 
 /// Serves one connection until it closes or sends what is not JSON-RPC.
 pub(crate) async fn serve(mut stream: UnixStream, methods: Arc<impl Methods>) {
-    let mut buffer = Vec::new();
+    let mut objects = Objects::default();
     loop {
-        match next_value(&mut buffer) {
+        match objects.next() {
             Parsed::Value(request) => {
                 let reply = answer(&*methods, &request).await;
                 if stream.write_all(reply.to_string().as_bytes()).await.is_err() {
@@ -43,8 +43,8 @@ pub(crate) async fn serve(mut stream: UnixStream, methods: Arc<impl Methods>) {
                 }
             }
             Parsed::Garbage => return,
-            Parsed::Incomplete if buffer.len() > REQUEST_BYTES_MAX => return,
-            Parsed::Incomplete => match stream.read_buf(&mut buffer).await {
+            Parsed::Incomplete if objects.bytes.len() > REQUEST_BYTES_MAX => return,
+            Parsed::Incomplete => match stream.read_buf(&mut objects.bytes).await {
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
             },
@@ -62,22 +62,77 @@ pub(crate) enum Parsed {
     Garbage,
 }
 
-/// Takes the first whole JSON object off the front of `buffer`.
-pub(crate) fn next_value(buffer: &mut Vec<u8>) -> Parsed {
-    // Of other values one cannot tell where they end: `1` may be the beginning of `12`.
-    if buffer.trim_ascii_start().first().is_some_and(|byte| *byte != b'{') {
-        return Parsed::Garbage;
-    }
-    let mut values = serde_json::Deserializer::from_slice(buffer).into_iter::<Value>();
-    match values.next() {
-        None => Parsed::Incomplete,
-        Some(Ok(value)) => {
-            let used = values.byte_offset();
-            buffer.drain(..used);
-            Parsed::Value(value)
+/// The JSON objects of a stream, which follow one another without framing.
+///
+/// Every byte is looked at once, however the stream is cut into pieces, and an object is parsed when
+/// the whole of it is there.
+#[derive(Default)]
+pub(crate) struct Objects {
+    /// What has arrived and is not parsed: whoever reads the stream appends to it, after
+    /// [`Parsed::Incomplete`].
+    pub(crate) bytes: Vec<u8>,
+    /// Where the object begins that is looked at.
+    start: usize,
+    /// What was looked at.
+    seen: usize,
+    /// How many braces and brackets are open.
+    depth: usize,
+    /// Where in a text the last byte was.
+    text: Text,
+}
+
+/// Whether a byte of JSON is part of a text.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Text {
+    #[default]
+    Outside,
+    Inside,
+    /// Behind a backslash: the next byte does not end the text.
+    Escaped,
+}
+
+impl Objects {
+    /// Takes the first whole object off the front.
+    pub(crate) fn next(&mut self) -> Parsed {
+        while let Some(byte) = self.bytes.get(self.seen).copied() {
+            self.seen += 1;
+            if self.depth == 0 && byte.is_ascii_whitespace() {
+                self.start = self.seen;
+                continue;
+            }
+            // Of other values one cannot tell where they end: `1` may be the beginning of `12`.
+            if self.depth == 0 && byte != b'{' {
+                return Parsed::Garbage;
+            }
+            self.step(byte);
+            if self.depth == 0 {
+                let object = serde_json::from_slice(&self.bytes[self.start..self.seen]);
+                self.start = self.seen;
+                return object.map_or(Parsed::Garbage, Parsed::Value);
+            }
         }
-        Some(Err(error)) if error.is_eof() => Parsed::Incomplete,
-        Some(Err(_)) => Parsed::Garbage,
+        // What was taken is forgotten once for every read, and not for every object.
+        self.bytes.drain(..self.start);
+        self.seen -= self.start;
+        self.start = 0;
+        Parsed::Incomplete
+    }
+
+    const fn step(&mut self, byte: u8) {
+        self.text = match (self.text, byte) {
+            (Text::Outside, b'"') | (Text::Escaped, _) => Text::Inside,
+            (Text::Outside, b'{' | b'[') => {
+                self.depth += 1;
+                Text::Outside
+            }
+            (Text::Outside, b'}' | b']') => {
+                self.depth -= 1;
+                Text::Outside
+            }
+            (Text::Inside, b'\\') => Text::Escaped,
+            (Text::Inside, b'"') => Text::Outside,
+            (text, _) => text,
+        };
     }
 }
 
@@ -131,7 +186,7 @@ pub(crate) enum CallError {
 /// A client's end of the control socket.
 pub(crate) struct Client {
     stream: BlockingStream,
-    buffer: Vec<u8>,
+    replies: Objects,
     calls: u64,
 }
 
@@ -142,7 +197,7 @@ impl Client {
             path: path.display().to_string(),
             source,
         })?;
-        Ok(Self { stream, buffer: Vec::new(), calls: 0 })
+        Ok(Self { stream, replies: Objects::default(), calls: 0 })
     }
 
     /// Calls a method and waits for its answer.
@@ -161,7 +216,7 @@ impl Client {
     fn reply(&mut self) -> Result<Value, CallError> {
         let mut chunk = [0; 65536];
         loop {
-            match next_value(&mut self.buffer) {
+            match self.replies.next() {
                 Parsed::Value(value) => return Ok(value),
                 Parsed::Garbage => return Err(CallError::Broken),
                 Parsed::Incomplete => {}
@@ -170,7 +225,7 @@ impl Client {
             if count == 0 {
                 return Err(CallError::Broken);
             }
-            self.buffer.extend_from_slice(&chunk[..count]);
+            self.replies.bytes.extend_from_slice(&chunk[..count]);
         }
     }
 }
@@ -221,6 +276,42 @@ mod tests {
     async fn a_request_may_come_in_pieces() {
         let replies = exchange(&[br#"{"method":"ec"#, br#"ho","params":["x"],"id":7}"#]).await;
         assert_eq!(replies, r#"{"error":null,"id":7,"result":"x\n"}"#);
+    }
+
+    #[test]
+    fn a_long_request_byte_by_byte_costs_no_more_than_at_once() {
+        let text =
+            "{\"method\":\"\\\\\",\"params\":[\"".to_owned() + &"}\\\"]{".repeat(50_000) + "\"]}";
+        let mut objects = Objects::default();
+        let mut found = None;
+        for byte in text.bytes() {
+            assert!(found.is_none(), "the object has not ended yet");
+            objects.bytes.push(byte);
+            if let Parsed::Value(value) = objects.next() {
+                found = Some(value);
+            }
+        }
+        assert_eq!(found, serde_json::from_str(&text).ok());
+        assert!(found.is_some());
+    }
+
+    #[test]
+    fn many_short_requests_at_once_are_all_taken() {
+        let mut objects = Objects { bytes: b" {}\n".repeat(100_000), ..Objects::default() };
+        let count = std::iter::from_fn(|| match objects.next() {
+            Parsed::Value(value) => Some(value),
+            Parsed::Incomplete | Parsed::Garbage => None,
+        });
+        assert_eq!(count.count(), 100_000);
+        assert!(matches!(objects.next(), Parsed::Incomplete) && objects.bytes.is_empty());
+    }
+
+    #[test]
+    fn what_is_open_and_closed_by_another_sign_is_garbage() {
+        for text in ["{]", "{\"a\":[}}", "]", "{{}}"] {
+            let mut objects = Objects { bytes: text.into(), ..Objects::default() };
+            assert!(matches!(objects.next(), Parsed::Garbage), "{text}");
+        }
     }
 
     #[tokio::test]

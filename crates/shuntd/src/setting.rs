@@ -1,11 +1,23 @@
 //! `key=value` words of the command line.
 
-use shunt_switch::config::{Port, PortType, Repeat};
+use std::path;
 
-use crate::config::distance;
+use shunt_flow::text::nearest_of;
+use shunt_switch::config::{Port, PortType, Repeat, VlanMode};
 
 /// Keys of a port on the command line.
-const PORT_KEYS: &[&str] = &["type", "number", "device", "rx", "tx", "repeat", "peer"];
+const PORT_KEYS: &[&str] =
+    &["type", "number", "device", "rx", "tx", "repeat", "peer", "vlan_mode", "tag", "trunks"];
+
+/// Keys of the VLANs of a port.
+const VLAN_KEYS: &[&str] = &["vlan_mode", "tag", "trunks"];
+
+const VLAN_MODES: &[(&str, VlanMode)] = &[
+    ("access", VlanMode::Access),
+    ("trunk", VlanMode::Trunk),
+    ("native-tagged", VlanMode::NativeTagged),
+    ("native-untagged", VlanMode::NativeUntagged),
+];
 
 const PORT_TYPES: &[(&str, PortType)] = &[
     ("null", PortType::Null),
@@ -35,10 +47,64 @@ pub(crate) fn port(name: &str, words: &[String]) -> Result<Port, String> {
             "tx" => port.tx = value.into(),
             "repeat" => port.repeat = repeat(value)?,
             "peer" => value.clone_into(&mut port.peer),
+            _ if set_vlan(&mut port, key, value)? => {}
             _ => return Err(unknown("key", key, PORT_KEYS)),
         }
     }
     Ok(port)
+}
+
+/// The VLANs of a port out of `name` and words like `vlan_mode=trunk trunks=10,20`.
+///
+/// # Errors
+///
+/// As [`port`].
+pub(crate) fn vlans(name: &str, words: &[String]) -> Result<Port, String> {
+    let mut port = Port { name: name.to_owned(), ..Port::default() };
+    for word in words {
+        let (key, value) = split(word)?;
+        if !set_vlan(&mut port, key, value)? {
+            return Err(unknown("key", key, VLAN_KEYS));
+        }
+    }
+    Ok(port)
+}
+
+/// Sets what a key says of the VLANs of a port; false for another key.
+fn set_vlan(port: &mut Port, key: &str, value: &str) -> Result<bool, String> {
+    let vlan = |text: &str| text.parse().map_err(|_| format!("{key}={value}: a VLAN is decimal"));
+    match key {
+        "vlan_mode" => {
+            let found = VLAN_MODES.iter().find(|(name, _)| *name == value);
+            let names: Vec<&str> = VLAN_MODES.iter().map(|(name, _)| *name).collect();
+            let found = found.ok_or_else(|| unknown("VLAN mode", value, &names))?;
+            port.vlan_mode = Some(found.1);
+        }
+        "tag" => port.tag = Some(vlan(value)?),
+        "trunks" => port.trunks = value.split(',').map(vlan).collect::<Result<_, _>>()?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Keys whose values are paths.
+const PATH_KEYS: &[&str] = &["rx", "tx"];
+
+/// A word of a port as the daemon is to read it, which has a working directory of its own: with a
+/// whole path.
+///
+/// # Errors
+///
+/// When the whole path is not known, or no text.
+pub(crate) fn resolved(word: &str) -> Result<String, String> {
+    match word.split_once('=') {
+        Some((key, path)) if PATH_KEYS.contains(&key) && !path.is_empty() => {
+            let whole = path::absolute(path).map_err(|error| format!("{word}: {error}"))?;
+            let text = whole.to_str().ok_or_else(|| format!("{} is no text", whole.display()))?;
+            Ok(format!("{key}={text}"))
+        }
+        _ => Ok(word.to_owned()),
+    }
 }
 
 /// Splits `key=value`.
@@ -48,9 +114,7 @@ pub(crate) fn split(word: &str) -> Result<(&str, &str), String> {
 
 /// What to say of a word that is none of those known.
 pub(crate) fn unknown(what: &str, word: &str, known: &[&str]) -> String {
-    let nearest = known.iter().min_by_key(|other| distance(word, other)).copied();
-    let near = nearest.filter(|other| distance(word, other) <= word.len().div_ceil(2));
-    match near {
+    match nearest_of(word, known.iter().copied()) {
         Some(nearest) => format!("unknown {what} `{word}`: did you mean `{nearest}`?"),
         None => format!("unknown {what} `{word}`: there are {}", known.join(", ")),
     }
@@ -83,6 +147,25 @@ mod tests {
         let port = port("in", &words("type=pcap rx=a.pcap repeat=endless number=4")).unwrap();
         assert_eq!((port.kind, port.repeat, port.number), (PortType::Pcap, Repeat::Endless, 4));
         assert_eq!(port.rx.to_str(), Some("a.pcap"));
+    }
+
+    #[test]
+    fn a_relative_path_is_that_of_whoever_wrote_it() {
+        let here = std::env::current_dir().unwrap();
+        let whole = |path: &str| here.join(path).to_str().unwrap().to_owned();
+        assert_eq!(resolved("rx=in.pcap"), Ok(format!("rx={}", whole("in.pcap"))));
+        assert_eq!(resolved("tx=../out.pcap"), Ok(format!("tx={}", whole("../out.pcap"))));
+        for word in ["tx=/var/out.pcap", "rx=", "device=eth0", "type=pcap", "rx", "nonsense"] {
+            assert_eq!(resolved(word).as_deref(), Ok(word));
+        }
+    }
+
+    #[test]
+    fn vlans_are_read_from_words() {
+        let port = vlans("p", &words("vlan_mode=native-untagged tag=10 trunks=20,30")).unwrap();
+        assert_eq!((port.vlan_mode, port.tag), (Some(VlanMode::NativeUntagged), Some(10)));
+        assert_eq!(port.trunks, [20, 30]);
+        assert!(vlans("p", &words("peer=q")).is_err() && vlans("p", &words("tag=x")).is_err());
     }
 
     #[test]

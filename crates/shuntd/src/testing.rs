@@ -14,12 +14,12 @@ use shunt_switch::{Config, Endpoint};
 
 use crate::{
     config::{self, ConfigError},
-    rpc::{Methods, Parsed, answer, next_value},
+    rpc::{Methods, Objects, Parsed, answer},
     setting,
 };
 
-/// Reads any text as a configuration: what is refused is pointed at, what is taken survives being
-/// written.
+/// Reads any text as a configuration: what is refused is pointed at, what is taken makes sense and
+/// survives being written.
 ///
 /// # Panics
 ///
@@ -58,10 +58,6 @@ pub fn fuzz_rpc(data: &[u8]) {
 fn check_config(config: &Config) {
     let written = toml::to_string(config).expect("what TOML said, TOML can say");
     assert_eq!(toml::from_str::<Config>(&written).as_ref(), Ok(config), "through {written}");
-    if let Err(error) = config.check() {
-        assert!(!error.to_string().is_empty());
-        return;
-    }
     for bridge in &config.bridges {
         let endpoints = bridge.endpoints().expect("checked");
         for endpoint in endpoints {
@@ -74,11 +70,11 @@ fn check_config(config: &Config) {
 
 /// Every request of a stream that arrives in `pieces`, and whether it ended in garbage.
 fn requests<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Value>, bool) {
-    let (mut buffer, mut values) = (Vec::new(), Vec::new());
+    let (mut objects, mut values) = (Objects::default(), Vec::new());
     for piece in pieces {
-        buffer.extend_from_slice(piece);
+        objects.bytes.extend_from_slice(piece);
         loop {
-            match next_value(&mut buffer) {
+            match objects.next() {
                 Parsed::Value(value) => values.push(value),
                 Parsed::Incomplete => break,
                 Parsed::Garbage => return (values, true),

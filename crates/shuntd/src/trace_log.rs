@@ -34,6 +34,15 @@ pub(crate) fn set(filter: &str) -> Result<(), String> {
     handle.reload(filter).map_err(|error| error.to_string())
 }
 
+/// Checks a filter without using it.
+///
+/// # Errors
+///
+/// When the text is not a filter.
+pub(crate) fn check(filter: &str) -> Result<(), String> {
+    parse(filter).map(|_| ())
+}
+
 fn parse(filter: &str) -> Result<EnvFilter, String> {
     let wrong = |error| format!("logging.filter = {filter:?}: {error}; write for example `info`");
     EnvFilter::try_new(filter).map_err(wrong)
