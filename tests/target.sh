@@ -10,8 +10,9 @@
 # run         starts the switch in the foreground, without rules; SIGTERM ends it
 # settle      nothing to do: a barrier reply means that no packet meets the old rules, and a
 #             statistics reply has collected the counts of every thread
-# reset       nothing to do: no MAC address and no connection is remembered yet
-# vsctl ARGS  port settings in the words of ovs-vsctl: not yet, so 2
+# reset       forgets MAC addresses; no connection is remembered yet
+# vsctl ARGS  VLANs of a port in the words of ovs-vsctl: `set port p1 tag=10 ..`, and
+#             `clear port p1 tag -- ..`, which clears them all
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -39,8 +40,15 @@ run)
   configuration >"$TARGET_STATE/shunt.toml"
   exec "$bin/shuntd" --config "$TARGET_STATE/shunt.toml" --run-dir "$TARGET_STATE"
   ;;
-settle | reset) ;;
-vsctl) exit 2 ;;
+settle) ;;
+reset) ovs-appctl -t "$TARGET_STATE/shuntd.$(cat "$TARGET_STATE/shuntd.pid").ctl" fdb/flush ;;
+vsctl)
+  case "$2 $3" in
+  "set port") "$bin/shuntctl" --run-dir "$TARGET_STATE" set-vlans "${@:4}" ;;
+  "clear port") "$bin/shuntctl" --run-dir "$TARGET_STATE" set-vlans "$4" ;;
+  *) exit 2 ;;
+  esac
+  ;;
 *)
   echo "usage: $0 run|settle|reset|vsctl ARGS" >&2
   exit 2

@@ -4,4 +4,5 @@
 
 pub mod daemon;
 pub mod namespace;
+pub mod open_vswitch;
 pub mod repository;

@@ -31,6 +31,7 @@ pub(crate) const TESTS: &[Tool] = &[
     tool("iperf3", "iperf3"),
     tool("tcpdump", "tcpdump"),
     tool("python3", "python3-venv"),
+    tool("/usr/lib/openvswitch-switch/ovs-vswitchd", "openvswitch-switch"),
 ];
 
 /// What benches compare with.
@@ -42,8 +43,22 @@ pub(crate) const RIVAL: &[Tool] = &[
     tool("ip", "iproute2"),
 ];
 
-/// The version of os-ken whose applications run against the switch: the last whose package has them.
-const OS_KEN: &str = "os-ken==1.4.1";
+/// A release of os-ken, in a Python environment of its own.
+pub(crate) struct OsKen {
+    version: &'static str,
+    /// The environment's folder in `target`.
+    folder: &'static str,
+    /// The variable that tells the tests where its Python is.
+    pub(crate) variable: &'static str,
+}
+
+/// The release whose applications run against the switch: the last whose package has them.
+pub(crate) const OS_KEN_APPLICATIONS: OsKen =
+    OsKen { version: "1.4.1", folder: "os-ken", variable: "SHUNT_OS_KEN_PYTHON" };
+
+/// The release whose switch tester judges the switch.
+pub(crate) const OS_KEN_TESTER: OsKen =
+    OsKen { version: "3.1.1", folder: "os-ken-tester", variable: "SHUNT_SWITCH_TESTER_PYTHON" };
 
 /// Makes sure that every program is there: installs what is missing where that is allowed.
 ///
@@ -75,16 +90,19 @@ fn apt(arguments: &[&str]) -> Result<(), Failure> {
 }
 
 /// Makes the Python environment that has os-ken, and answers with the path of its Python.
-pub(crate) fn ensure_os_ken() -> Result<String, Failure> {
-    let folder = root().join("target/os-ken");
+pub(crate) fn ensure_os_ken(os_ken: &OsKen) -> Result<String, Failure> {
+    let folder = root().join("target").join(os_ken.folder);
     let python = folder.join("bin/python").to_string_lossy().into_owned();
-    let check = ["-c", "import os_ken; assert os_ken.__version__ == '1.4.1'"];
+    let version = os_ken.version;
+    let check = format!("import os_ken; assert os_ken.__version__ == '{version}'");
+    let check = ["-c", check.as_str()];
     if output(Command::new(&python).args(check)).is_ok() {
         return Ok(python);
     }
-    println!("installing {OS_KEN} into {}", folder.display());
+    let package = format!("os-ken=={version}");
+    println!("installing {package} into {}", folder.display());
     run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
-    run(Command::new(&python).args(["-m", "pip", "install", "--quiet", OS_KEN]))?;
+    run(Command::new(&python).args(["-m", "pip", "install", "--quiet", &package]))?;
     output(Command::new(&python).args(check))?;
     Ok(python)
 }

@@ -2,8 +2,11 @@
 
 use std::{
     fmt,
+    io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::mpsc,
+    thread,
     time::Instant,
 };
 
@@ -44,6 +47,41 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
 /// Runs a program to its end; its output goes where ours goes.
 pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     let status = command.status().map_err(|error| could_not(command, &error))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Failure::new(format!("`{}` ended with {status}", line(command))))
+    }
+}
+
+/// Runs a program to its end and passes on each line that it writes, after `watch` has seen it.
+pub(crate) fn run_watched(
+    command: &mut Command,
+    mut watch: impl FnMut(&str),
+) -> Result<(), Failure> {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = child.map_err(|error| could_not(command, &error))?;
+    let (lines, written) = mpsc::channel();
+    let pipes: [Option<Box<dyn Read + Send>>; 2] = [
+        child.stdout.take().map(|pipe| Box::new(pipe) as _),
+        child.stderr.take().map(|pipe| Box::new(pipe) as _),
+    ];
+    for pipe in pipes.into_iter().flatten() {
+        let lines = lines.clone();
+        thread::spawn(move || {
+            let pieces = BufReader::new(pipe).split(b'\n').map_while(Result::ok);
+            for piece in pieces {
+                // The receiver is there as long as there are lines.
+                let _ = lines.send(String::from_utf8_lossy(&piece).into_owned());
+            }
+        });
+    }
+    drop(lines);
+    for text in written {
+        watch(&text);
+        println!("{text}");
+    }
+    let status = child.wait()?;
     if status.success() {
         Ok(())
     } else {

@@ -1,5 +1,7 @@
 //! The suites of `cargo xtask test`, in the order in which they run.
 
+use crate::install::{OS_KEN_APPLICATIONS, OS_KEN_TESTER, OsKen};
+
 /// One suite: a cargo test command and what it proves.
 pub(crate) struct Suite {
     /// Its name on the command line.
@@ -10,8 +12,10 @@ pub(crate) struct Suite {
     pub(crate) arguments: &'static [&'static str],
     /// Whether it drives programs of others.
     pub(crate) needs_tools: bool,
-    /// Whether it drives os-ken.
-    pub(crate) needs_os_ken: bool,
+    /// The release of os-ken that it drives, if any.
+    pub(crate) os_ken: Option<&'static OsKen>,
+    /// Whether it runs only where it is named: it takes minutes, or measures rates.
+    pub(crate) is_on_request: bool,
 }
 
 impl Suite {
@@ -20,7 +24,7 @@ impl Suite {
         what: &'static str,
         arguments: &'static [&'static str],
     ) -> Self {
-        Self { name, what, arguments, needs_tools: false, needs_os_ken: false }
+        Self { name, what, arguments, needs_tools: false, os_ken: None, is_on_request: false }
     }
 
     const fn with_tools(mut self) -> Self {
@@ -28,8 +32,13 @@ impl Suite {
         self
     }
 
-    const fn with_os_ken(mut self) -> Self {
-        self.needs_os_ken = true;
+    const fn with_os_ken(mut self, os_ken: &'static OsKen) -> Self {
+        self.os_ken = Some(os_ken);
+        self
+    }
+
+    const fn on_request(mut self) -> Self {
+        self.is_on_request = true;
         self
     }
 }
@@ -82,5 +91,30 @@ pub(crate) const SUITES: &[Suite] = &[
         &["--package", "shunt-tests", "--test", "controllers"],
     )
     .with_tools()
-    .with_os_ken(),
+    .with_os_ken(&OS_KEN_APPLICATIONS),
+    Suite::own(
+        "tester",
+        "os-ken's switch tester: 226 tests of actions, 714 of matches",
+        &["--package", "shunt-tests", "--test", "switch_tester", "--", "actions", "matches"],
+    )
+    .with_tools()
+    .with_os_ken(&OS_KEN_TESTER)
+    .on_request(),
+    Suite::own(
+        "rates",
+        "os-ken's switch tester: groups and meters, by the rates of packets that they let through",
+        &[
+            "--package",
+            "shunt-tests",
+            "--test",
+            "switch_tester",
+            "--",
+            "--test-threads=1",
+            "groups",
+            "meters",
+        ],
+    )
+    .with_tools()
+    .with_os_ken(&OS_KEN_TESTER)
+    .on_request(),
 ];

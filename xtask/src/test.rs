@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use crate::{
     install,
-    shell::{Failure, cargo, run},
+    shell::{Failure, cargo, run, run_watched},
     suite::{SUITES, Suite},
 };
 
-/// Runs all suites, or those named; `--list` says which there are.
+/// Runs all suites that need not be asked for, or those named; `--list` says which there are.
 pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
     if arguments.iter().any(|argument| argument == "--list") {
         SUITES.iter().for_each(|suite| println!("{:<12} {}", suite.name, suite.what));
@@ -24,13 +24,15 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
     for suite in suites {
         println!("\n== {}: {}", suite.name, suite.what);
         let start = Instant::now();
-        let verdict = run_suite(suite);
+        let mut tally = Tally::default();
+        let verdict = run_suite(suite, &mut tally);
         let seconds = start.elapsed().as_secs_f64();
         if let Err(failure) = &verdict {
             eprintln!("{failure}");
         }
         let word = if verdict.is_ok() { "ok" } else { "FAILED" };
-        lines.push((verdict.is_ok(), format!("{:<12} {word:<7} {seconds:>6.1} s", suite.name)));
+        let line = format!("{:<12} {word:<7} {seconds:>6.1} s  {}", suite.name, tally.words());
+        lines.push((verdict.is_ok(), line));
     }
     println!("\n== suites");
     lines.iter().for_each(|(_, line)| println!("{line}"));
@@ -41,7 +43,7 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Suite>, Failure> {
     if names.is_empty() {
-        return Ok(SUITES.iter().collect());
+        return Ok(SUITES.iter().filter(|suite| !suite.is_on_request).collect());
     }
     let find = |name: &String| {
         SUITES.iter().find(|suite| suite.name == name).ok_or_else(|| {
@@ -52,11 +54,89 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Suite>, Failure> {
     names.iter().map(find).collect()
 }
 
-fn run_suite(suite: &Suite) -> Result<(), Failure> {
+fn run_suite(suite: &Suite, tally: &mut Tally) -> Result<(), Failure> {
     let mut command = cargo(&["test", "--quiet"]);
     command.args(suite.arguments).env("PROPTEST_VERBOSE", "0").env("INSTA_UPDATE", "no");
-    if suite.needs_os_ken {
-        command.env("SHUNT_OS_KEN_PYTHON", install::ensure_os_ken()?);
+    if let Some(os_ken) = suite.os_ken {
+        command.env(os_ken.variable, install::ensure_os_ken(os_ken)?);
     }
-    run(&mut command)
+    run_watched(&mut command, |line| tally.note(line))
+}
+
+/// What the lines of a suite say: how many tests ran, and what could not be tested here.
+#[derive(Default)]
+struct Tally {
+    tests: usize,
+    /// What each skipped test said.
+    skipped: Vec<String>,
+}
+
+impl Tally {
+    /// Takes note of what a line says.
+    fn note(&mut self, line: &str) {
+        if let Some(reason) = line.strip_prefix("SKIPPED: ") {
+            self.skipped.push(reason.trim_end().to_owned());
+        } else if let Some(counts) = line.strip_prefix("test result: ") {
+            // `ok. 9 passed; 0 failed; ..`: those that failed are tests, too.
+            let words: Vec<&str> = counts.split([' ', ';']).collect();
+            let ran = words.windows(2).filter(|pair| ["passed", "failed"].contains(&pair[1]));
+            self.tests += ran.filter_map(|pair| pair[0].parse::<usize>().ok()).sum::<usize>();
+        }
+    }
+
+    /// The end of the closing line: `9 tests, 1 skipped (no 8021q module)`.
+    fn words(&self) -> String {
+        let mut parts = Vec::new();
+        match self.tests {
+            0 => {}
+            1 => parts.push("1 test".to_owned()),
+            tests => parts.push(format!("{tests} tests")),
+        }
+        if !self.skipped.is_empty() {
+            let mut reasons = self.skipped.clone();
+            reasons.sort();
+            reasons.dedup();
+            parts.push(format!("{} skipped ({})", self.skipped.len(), reasons.join("; ")));
+        }
+        parts.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    fn closing(lines: &str) -> String {
+        let mut tally = Tally::default();
+        lines.lines().for_each(|line| tally.note(line));
+        tally.words()
+    }
+
+    #[test]
+    fn a_skipped_test_is_not_counted_in_silence() {
+        let result = "test result: ok. 9 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out";
+        assert_eq!(closing(result), "9 tests");
+        let one = format!("SKIPPED: no 8021q module\n{result}");
+        assert_eq!(closing(&one), "9 tests, 1 skipped (no 8021q module)");
+        let many = format!("SKIPPED: b\nSKIPPED: a\n{result}\nSKIPPED: b\n{result}");
+        assert_eq!(closing(&many), "18 tests, 3 skipped (a; b)");
+        assert_eq!(closing("Testing slow_path\nSuccess"), "");
+    }
+
+    #[test]
+    fn tests_that_failed_are_tests() {
+        assert_eq!(closing("test result: FAILED. 2 passed; 3 failed; 1 ignored"), "5 tests");
+    }
+
+    #[test]
+    fn what_a_suite_says_on_either_stream_is_noted() {
+        let mut tally = Tally::default();
+        let words = "echo 'test result: ok. 1 passed; 0 failed'; echo 'SKIPPED: x' >&2";
+        let mut command = Command::new("sh");
+        assert!(run_watched(command.args(["-c", words]), |line| tally.note(line)).is_ok());
+        assert_eq!(tally.words(), "1 test, 1 skipped (x)");
+        assert!(run_watched(Command::new("sh").args(["-c", "exit 3"]), |_| ()).is_err());
+    }
 }

@@ -153,16 +153,40 @@ fn a_bundle_is_all_or_nothing() {
 fn what_does_not_exist_yet_is_refused_with_the_right_error() {
     let daemon = daemon();
     for (rule, code) in [
-        ("ip,actions=NORMAL", "OFPBAC_BAD_OUT_PORT"),
         ("ip,actions=group:7", "OFPBAC_BAD_OUT_GROUP"),
         ("ip,actions=ct(commit)", "OFPBAC"),
-        ("mpls,actions=push_mpls:0x8847,output:1", "OFPBAC"),
-        ("ip,actions=learn(table=1)", "OFPBAC"),
+        ("actions=sample(probability=1,collector_set_id=1)", "OFPBAC"),
     ] {
         let words = complaint(&daemon.ovs_ofctl("br0", "add-flow", &[rule]));
         assert!(words.contains(code), "{rule}: {words}");
     }
     assert!(rules(&daemon).is_empty());
+}
+
+#[test]
+fn groups_and_meters_come_back_as_they_were_given() {
+    let daemon = daemon();
+    for group in [
+        "group_id=7,type=all,bucket=output:1,bucket=push_vlan:0x8100,output:2",
+        "group_id=8,type=select,bucket=weight:5,output:1,bucket=weight:7,watch_port:2,group:7",
+    ] {
+        ofctl(&daemon, "add-group", &[group]);
+    }
+    let groups = ofctl(&daemon, "dump-groups", &[]);
+    for expected in [
+        "group_id=7,type=all,bucket=actions=output:1,bucket=actions=push_vlan:0x8100,output:2",
+        "group_id=8,type=select,bucket=weight:5,actions=output:1,bucket=weight:7,watch_port:",
+    ] {
+        assert!(groups.contains(expected), "{expected}: {groups}");
+    }
+    ofctl(&daemon, "add-meter", &["meter=5,kbps,burst,band=type=drop,rate=100,burst_size=50"]);
+    let meters = ofctl(&daemon, "dump-meters", &[]);
+    assert!(meters.contains("type=drop rate=100 burst_size=50"), "{meters}");
+    ofctl(&daemon, "add-flow", &["ip,actions=meter:5,group:8"]);
+    assert!(ofctl(&daemon, "dump-group-stats", &[]).contains("group_id=8,"));
+    assert!(ofctl(&daemon, "meter-stats", &[]).contains("flow_count:1"));
+    ofctl(&daemon, "del-groups", &[]);
+    assert!(rules(&daemon).is_empty(), "a rule goes with the group that it names");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use shunt_flow::{
 };
 use shunt_pipeline::{
     BridgeId, BridgeSettings, DatapathPort, FlowModCommand, Pipeline, PortConfig, PortInfo,
-    PortKind, Time, Traversal, text::parse_rule,
+    PortKind, PortVlans, Time, Traversal, text::parse_rule,
 };
 use shunt_switch::BridgeNames;
 
@@ -154,6 +154,7 @@ fn port(number: u32, case: &Case) -> PortInfo {
         config: PortConfig { no_flood, ..PortConfig::default() },
         link_up: true,
         mac: [0; 6],
+        vlans: PortVlans::default(),
         name,
     }
 }

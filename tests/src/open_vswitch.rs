@@ -1,0 +1,96 @@
+//! A private Open vSwitch, for tests that need a second switch that is not ours.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use tempfile::TempDir;
+
+use crate::{
+    daemon::{output, text, until},
+    namespace::{Namespace, skipped},
+};
+
+const SWITCH: &str = "/usr/lib/openvswitch-switch/ovs-vswitchd";
+const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+
+/// `ovsdb-server` and `ovs-vswitchd` inside a namespace, with all files in a folder of their own;
+/// ended when dropped.
+pub struct OpenVSwitch<'a> {
+    namespace: &'a Namespace,
+    folder: TempDir,
+}
+
+impl<'a> OpenVSwitch<'a> {
+    /// Starts one, or says loudly that it is not installed.
+    ///
+    /// # Panics
+    ///
+    /// When it is installed and does not start.
+    #[must_use]
+    pub fn start_or_skip(namespace: &'a Namespace) -> Option<Self> {
+        if !Path::new(SWITCH).exists() || !Path::new(SCHEMA).exists() {
+            skipped("Open vSwitch is not installed: apt-get install openvswitch-switch");
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("no folder: {error}"));
+        let switch = Self { namespace, folder };
+        let database = switch.path("conf.db");
+        switch.run("ovsdb-tool", &["create", &database, SCHEMA]);
+        let remote = format!("--remote=punix:{}", switch.path("db.sock"));
+        switch.run_daemon("ovsdb-server", "ovsdb-server", &[&remote, &database]);
+        switch.run("ovs-vsctl", &["--no-wait", "init"]);
+        switch.run_daemon(SWITCH, "ovs-vswitchd", &[]);
+        Some(switch)
+    }
+
+    /// Runs one of its programs against it; answers what it wrote.
+    ///
+    /// # Panics
+    ///
+    /// When the program fails.
+    pub fn run(&self, program: &str, arguments: &[&str]) -> String {
+        text(&output(self.command(program).args(arguments)))
+    }
+
+    fn run_daemon(&self, program: &str, name: &str, arguments: &[&str]) {
+        let files = [
+            format!("--pidfile={}", self.path(&format!("{name}.pid"))),
+            format!("--log-file={}", self.path(&format!("{name}.log"))),
+        ];
+        let mut command = self.command(program);
+        command.args(["--detach", "--no-chdir", "-vconsole:off", "-vsyslog:off"]);
+        // The daemon keeps what it inherits, so it must not be a pipe that somebody reads to its end.
+        command.args(files).args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
+        let status = command.status();
+        assert!(status.is_ok_and(|status| status.success()), "{name} does not start");
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = self.namespace.command(program);
+        for variable in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"] {
+            command.env(variable, self.folder.path());
+        }
+        command
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+}
+
+impl Drop for OpenVSwitch<'_> {
+    fn drop(&mut self) {
+        for name in ["ovs-vswitchd", "ovsdb-server"] {
+            let id = fs::read_to_string(self.path(&format!("{name}.pid"))).unwrap_or_default();
+            let id = id.trim();
+            if !id.is_empty() {
+                let _ = output(Command::new("kill").arg(id));
+                let process = format!("/proc/{id}");
+                let _ = until(|| !Path::new(&process).exists());
+            }
+        }
+    }
+}
