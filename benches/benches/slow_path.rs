@@ -13,7 +13,7 @@ use shunt_flow::{
 };
 use shunt_pipeline::{
     BridgeId, BridgeSettings, DatapathPort, FlowModCommand, Pipeline, PortConfig, PortInfo,
-    PortKind, Time, text::parse_rule,
+    PortKind, PortVlans, Time, text::parse_rule,
 };
 
 /// A bridge with two ports and a chain of tables, each with 100 rules of which one matches.
@@ -27,6 +27,7 @@ fn pipeline(tables: u8) -> Pipeline {
         config: PortConfig::default(),
         link_up: true,
         mac: [2, 0, 0, 0, 0, 1],
+        vlans: PortVlans::default(),
     };
     let _ = pipeline.set_ports(bridge, vec![port(1), port(2)]);
     let mut mods = Vec::new();
