@@ -67,7 +67,9 @@ fn change(daemon: &Daemon, host_a: &Namespace, host_b: &Namespace) {
     let mut ping = ping.spawn().unwrap_or_else(|error| panic!("ping: {error}"));
     sleep(Duration::from_millis(300));
     text(&daemon.ovs_ofctl("br0", "add-flow", &[CHANGE]));
-    // ovs-ofctl returned, so the barrier was answered: whatever took the old way has left.
+    // ovs-ofctl returned, so the barrier was answered: whatever took the old way has left the
+    // switch, and the kernel hands it on within moments.
+    sleep(Duration::from_millis(50));
     let before = host_b.received("eth0");
     sleep(Duration::from_millis(700));
     let after = host_b.received("eth0");
