@@ -2,8 +2,8 @@
 //!
 //! Tables come from `testing::workload`. 100 and 1,000 rules over up to 100 masks fit the L2 cache,
 //! 100,000 over 600 do not. Half of the packets are made to match a rule. The oracle stands beside
-//! on the small sets; Open vSwitch stands beside in `shunt-benches --bin classifier`, which also
-//! tells the bytes that a rule takes.
+//! on the small sets; Open vSwitch stands beside in `cargo xtask bench classifier`, which also tells
+//! the bytes that a rule takes.
 
 use std::hint::black_box;
 

@@ -128,6 +128,13 @@ pub trait Classifier<R> {
 /// look: a rule that decides alone ends the search; one that is part of a conjunction asks for the
 /// others of its priority, and for no more.
 pub trait Matches<'a, R> {
+    /// A priority that no rule to come is above; `None`: no rule is to come. It falls with each
+    /// `None` of [`Self::next_masked`] down to it, so that who asks for one priority after another
+    /// need not know which ones there are.
+    ///
+    /// For every key that agrees under the bits added so far it is the same.
+    fn priority_max(&self) -> Option<Priority>;
+
     /// The next rule, if its priority is at least `floor`; adds to `mask` bits that this depended
     /// on.
     ///

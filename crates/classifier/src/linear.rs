@@ -128,6 +128,10 @@ struct LinearMatches<'a, 'k, R> {
 }
 
 impl<'a, R> Matches<'a, R> for LinearMatches<'a, '_, R> {
+    fn priority_max(&self) -> Option<Priority> {
+        self.listed.last().map(|listed| listed.rank.priority)
+    }
+
     fn next_masked(&mut self, floor: Priority, mask: &mut FlowMask) -> Option<(Rank, &'a R)> {
         while let Some(listed) = self.listed.pop_if(|listed| listed.rank.priority >= floor) {
             mask.add_sparse(listed.matching.mask());

@@ -27,6 +27,7 @@ suite!(
     versions_may_end_out_of_order,
     a_table_can_be_emptied_and_filled_again,
     matches_come_one_after_another_down_to_a_floor,
+    matches_say_above_which_priority_none_is_to_come,
     a_match_that_is_not_asked_for_leaves_no_bits,
     rules_overlap_where_a_packet_can_match_both,
     rules_within_a_match_are_those_of_no_other_packet,
@@ -254,6 +255,26 @@ fn matches_come_one_after_another_down_to_a_floor(table: &mut impl Classifier<u3
     };
     assert_eq!([next(0), next(5), next(5)], [Some((7, 3)), Some((5, 1)), Some((5, 2))]);
     assert_eq!([next(5), next(2), next(0), next(0)], [None, None, Some((1, 5)), None]);
+}
+
+fn matches_say_above_which_priority_none_is_to_come(table: &mut impl Classifier<u32>) {
+    table.insert(prefix(0x0a01_0000, 16), rank(5, 0), V[0], 1);
+    table.insert(prefix(0x0a00_0000, 8), rank(7, 1), V[0], 2);
+    table.insert(prefix(0x0b00_0000, 8), rank(9, 2), V[0], 3);
+    table.insert(Match::any(), rank(1, 3), V[0], 4);
+    let packet = packet_to(0x0a01_0203);
+    let mut matches = table.matches(&packet, V[0]);
+    let mut mask = FlowMask::EMPTY;
+    let mut found = Vec::new();
+    while let Some(priority) = matches.priority_max() {
+        while let Some((rank, rule)) = matches.next_masked(priority, &mut mask) {
+            assert_eq!(rank.priority, priority);
+            found.push(*rule);
+        }
+        let then = matches.priority_max();
+        assert!(then.is_none_or(|then| then < priority), "it falls");
+    }
+    assert_eq!(found, [2, 1, 4]);
 }
 
 fn a_match_that_is_not_asked_for_leaves_no_bits(table: &mut impl Classifier<u32>) {

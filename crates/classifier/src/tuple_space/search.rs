@@ -112,6 +112,12 @@ impl<'a, 'k, R> TupleMatches<'a, 'k, R> {
 }
 
 impl<'a, R> Matches<'a, R> for TupleMatches<'a, '_, R> {
+    fn priority_max(&self) -> Option<Priority> {
+        let waiting = self.waiting.last().map(|held| held.rank);
+        let place = self.search.table.order.get(self.asked_count).map(|place| place.rank_max);
+        waiting.max(place).map(|rank| rank.priority)
+    }
+
     fn next_masked(&mut self, floor: Priority, mask: &mut FlowMask) -> Option<(Rank, &'a R)> {
         let order = &self.search.table.order;
         let start = self.asked_count;
