@@ -140,7 +140,8 @@ impl Batch {
         self.deltas.push(delta);
     }
 
-    /// Undoes everything: the rules, groups and meters of `bridge` are, for all versions, as they were.
+    /// Undoes everything: the rules, groups, meters and ports of `bridge` are, for all versions, as
+    /// they were.
     ///
     /// Answers with the number of the next new rule: no number is given twice.
     pub(crate) fn roll_back(self, bridge: &mut Bridge) -> RuleId {
@@ -149,10 +150,9 @@ impl Batch {
                 Delta::Rule(delta) => undo_rule(bridge, delta, self.version),
                 Delta::Changed(Object::Group(_, group)) => bridge.groups.undo(group, self.version),
                 Delta::Changed(Object::Meter(_, meter)) => bridge.meters.undo(meter, self.version),
+                Delta::Changed(Object::Ports(_)) => bridge.undo_ports(self.version),
                 // No request changes these.
-                Delta::Changed(
-                    Object::Ports(_) | Object::Bridge(_) | Object::Mac(..) | Object::Learned(..),
-                ) => {}
+                Delta::Changed(Object::Bridge(_) | Object::Mac(..) | Object::Learned(..)) => {}
             }
         }
         drop(bridge.take_orphans());
@@ -356,7 +356,7 @@ fn find_strict(
     bridge
         .tables()
         .filter_map(|(_, table)| table.find_exact(&request.matching, request.priority, version))
-        .filter(|rule| filter.admits_strictly(rule))
+        .filter(|rule| filter.admits(rule))
         .cloned()
         .collect()
 }

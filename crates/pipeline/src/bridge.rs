@@ -66,6 +66,11 @@ impl Bridge {
         self.ports.set(Arc::new(ports), version);
     }
 
+    /// Undoes what `version`, which nobody has seen, did to settings of ports.
+    pub(crate) fn undo_ports(&mut self, version: Version) {
+        self.ports.undo(version);
+    }
+
     /// Begins the bridge's life, without ports; counters begin at zero.
     pub(crate) fn begin(&mut self, version: Version) {
         self.stats = table_ids().map(|_| TableStats::default()).collect();
@@ -127,13 +132,12 @@ impl Bridge {
 
     /// The rules that a filter lets through, by table and then by age.
     pub(crate) fn rules(&self, filter: &RuleFilter, version: Version) -> Vec<Arc<Rule>> {
-        match filter.table {
-            TableSelector::One(table) => {
-                let tables = self.table(table).into_iter();
-                choose(tables, version, |rule| filter.admits(rule))
-            }
-            TableSelector::All => self.rules_with(version, |rule| filter.admits(rule)),
-        }
+        let tables = self.tables().filter(|(id, _)| match filter.table {
+            TableSelector::One(table) => *id == table,
+            TableSelector::All => true,
+        });
+        let within = tables.flat_map(|(_, table)| table.rules_within(&filter.matching, version));
+        in_order(within.filter(|rule| filter.admits(rule)))
     }
 
     /// The rules that are so, by table and then by age.
@@ -142,7 +146,8 @@ impl Bridge {
         version: Version,
         is: impl Fn(&Rule) -> bool,
     ) -> Vec<Arc<Rule>> {
-        choose(self.tables.values(), version, is)
+        let rules = self.tables.values().flat_map(|table| table.rules(version));
+        in_order(rules.filter(|rule| is(rule)))
     }
 
     pub(crate) fn tables(&self) -> impl Iterator<Item = (TableId, &Table)> {
@@ -181,16 +186,11 @@ impl Bridge {
     }
 }
 
-/// The rules of tables that are so, by table and then by age.
-fn choose<'a>(
-    tables: impl Iterator<Item = &'a Table>,
-    version: Version,
-    is: impl Fn(&Rule) -> bool,
-) -> Vec<Arc<Rule>> {
-    let rules = tables.flat_map(|table| table.rules(version));
-    let mut chosen: Vec<_> = rules.filter(|rule| is(rule)).cloned().collect();
-    chosen.sort_by_key(|rule| (rule.table, rule.id));
-    chosen
+/// These rules, by table and then by age.
+fn in_order<'a>(rules: impl Iterator<Item = &'a Arc<Rule>>) -> Vec<Arc<Rule>> {
+    let mut rules: Vec<_> = rules.cloned().collect();
+    rules.sort_by_key(|rule| (rule.table, rule.id));
+    rules
 }
 
 fn table_ids() -> impl Iterator<Item = TableId> {

@@ -48,7 +48,6 @@ pub(crate) fn check_action(
         Action::Meter(meter) if bridge.meters.find(*meter, version).is_none() => {
             Err(FlowModError::NoSuchMeter(*meter))
         }
-        Action::Controller(asked) if asked.pause => Err(FlowModError::NotYet("controller(pause)")),
         Action::Ct(_) => Err(FlowModError::NotYet("ct")),
         Action::CtClear => Err(FlowModError::NotYet("ct_clear")),
         Action::Nat(_) => Err(FlowModError::NotYet("nat")),

@@ -12,13 +12,17 @@
 //! * of several conjunctions of one priority the one with the lowest id decides, where Open vSwitch
 //!   leaves it open.
 //!
+//! Rules and clauses are asked for in turns, a priority at a time: what ranks below a decision adds
+//! nothing to its mask. Open vSwitch looks for the rule first, and its mask has both.
+//!
 //! Rules of one ID with different N, or of different priorities, belong to different conjunctions.
 //! What a conjunction decides depends on all clauses of its priority and above: its visit ranks
 //! below every rule of that priority, so that each that is added there evicts it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use shunt_classifier::Priority;
+use shunt_classifier::{Matches, Priority};
+use shunt_flow::FlowMask;
 
 use crate::{Action, Instructions, Rule};
 
@@ -26,8 +30,14 @@ use crate::{Action, Instructions, Rule};
 pub(crate) enum Decision<'a> {
     /// The rule that wins, or none.
     Rule(Option<&'a Arc<Rule>>),
-    /// Conjunctions of this priority are met, at least one.
-    Conjunctions(Priority, Vec<Met>),
+    /// Conjunctions of one priority are met, at least one, in the order in which they are tried.
+    Conjunctions(Vec<Met>),
+}
+
+/// The decisions of one lookup, the first first.
+pub(crate) struct Decisions<M> {
+    rules: M,
+    clauses: M,
 }
 
 /// A conjunction that a packet meets: it is looked up with this `conj_id` among the rules that are
@@ -55,17 +65,36 @@ impl Instructions {
     }
 }
 
-/// The conjunctions of the highest priority that clauses meet, in the order in which they are tried.
-/// The clauses all match a packet and are in the order of their priorities, the highest first.
-pub(crate) fn decide<'a>(clauses: &[&Arc<Rule>]) -> Option<Decision<'a>> {
-    clauses.chunk_by(|one, other| one.priority == other.priority).find_map(|clauses| {
-        let priority = clauses.first()?.priority;
-        let met = met(clauses);
-        (!met.is_empty()).then_some(Decision::Conjunctions(priority, met))
-    })
+impl<M> Decisions<M> {
+    /// The decisions between these rules and clauses that match a packet.
+    pub(crate) const fn new(rules: M, clauses: M) -> Self {
+        Self { rules, clauses }
+    }
+
+    /// What decides if the decisions so far came to nothing; adds to `mask` the bits that this
+    /// depended on beside those that the decisions so far did.
+    pub(crate) fn next_masked<'a>(&mut self, mask: &mut FlowMask) -> Decision<'a>
+    where
+        M: Matches<'a, Arc<Rule>>,
+    {
+        while let Some(priority) = self.clauses.priority_max() {
+            if let Some((_, rule)) = self.rules.next_masked(priority, mask) {
+                return Decision::Rule(Some(rule));
+            }
+            let mut clauses = Vec::new();
+            while let Some((_, clause)) = self.clauses.next_masked(priority, mask) {
+                clauses.push(clause);
+            }
+            let met = met(&clauses);
+            if !met.is_empty() {
+                return Decision::Conjunctions(met);
+            }
+        }
+        Decision::Rule(self.rules.next_masked(Priority::default(), mask).map(|(_, rule)| rule))
+    }
 }
 
-/// The conjunctions that clauses of one priority meet.
+/// The conjunctions that clauses of one priority meet, in the order of their ids.
 fn met(clauses: &[&Arc<Rule>]) -> Vec<Met> {
     let mut seen: BTreeMap<(u32, u8), Seen> = BTreeMap::new();
     for rule in clauses {

@@ -52,6 +52,9 @@ pub trait Evictor: Send {
     /// forgets them.
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId>;
 
+    /// An owner is gone, and its entries with it: none of them is watched any more.
+    fn forget(&mut self, owner: OwnerId);
+
     /// Number of entries watched.
     fn len(&self) -> usize;
 

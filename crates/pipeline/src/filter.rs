@@ -41,14 +41,8 @@ impl RuleFilter {
         }
     }
 
-    /// Whether the filter lets a rule through.
-    #[must_use]
-    pub fn admits(&self, rule: &Rule) -> bool {
-        self.admits_strictly(rule) && rule.matching.is_within(&self.matching)
-    }
-
-    /// As [`Self::admits`], whatever the rule's match: the caller has found it by its match.
-    pub(crate) fn admits_strictly(&self, rule: &Rule) -> bool {
+    /// Whether the filter lets a rule through that the caller has found by its match.
+    pub(crate) fn admits(&self, rule: &Rule) -> bool {
         let in_table = match self.table {
             TableSelector::One(table) => rule.table == table,
             TableSelector::All => true,

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use shunt_classifier::Version;
 
-use crate::{Delta, EntryId, Evictor, Installed, Pipeline, Rule, Traversal, Visit};
+use crate::{Delta, EntryId, Evictor, Installed, OwnerId, Pipeline, Traversal};
 
 /// Watches entries by keeping their traversals.
 pub struct Iterative {
@@ -55,6 +55,12 @@ impl Evictor for Iterative {
         self.entries.extract_if(.., |_, traversal| is_stale(traversal)).map(|(id, _)| id).collect()
     }
 
+    fn forget(&mut self, owner: OwnerId) {
+        let name = |slot, generation| EntryId { owner, slot, generation };
+        let all = name(0, 0)..=name(u32::MAX, u32::MAX);
+        self.entries.extract_if(all, |_, _| true).for_each(drop);
+    }
+
     fn len(&self) -> usize {
         self.entries.len()
     }
@@ -62,23 +68,7 @@ impl Evictor for Iterative {
 
 /// Whether an entry made of `old` is still right where its packet's traversal is now `new`.
 fn still_holds(old: &Traversal, new: &Traversal) -> bool {
-    old.actions == new.actions
-        && old.error == new.error
-        && old.reads == new.reads
-        && old.group_hits == new.group_hits
-        && new.learnings.is_empty()
-        && old.refreshes == new.refreshes
-        && new.mask.is_subset_of(&old.mask)
-        && old.visits.len() == new.visits.len()
-        && old.visits.iter().zip(&new.visits).all(|(old, new)| same_answer(old, new))
-}
-
-fn same_answer(old: &Visit, new: &Visit) -> bool {
-    let revision = |rule: &Arc<Rule>| (rule.id, rule.revision);
-    old.bridge == new.bridge
-        && old.table == new.table
-        && old.rule.as_ref().map(revision) == new.rule.as_ref().map(revision)
-        && old.clauses.iter().map(revision).eq(new.clauses.iter().map(revision))
+    old.says_as(new) && old.reads == new.reads && new.mask.is_subset_of(&old.mask)
 }
 
 #[cfg(test)]
@@ -87,10 +77,7 @@ mod tests {
     use shunt_flow::FlowKey;
 
     use super::*;
-    use crate::{
-        OwnerId,
-        testing::{Twin, cases, draw, generate, runner},
-    };
+    use crate::testing::{Twin, cases, draw, generate, runner, visible};
 
     fn entry(slot: usize) -> EntryId {
         let slot = u32::try_from(slot).expect("few entries");
@@ -139,6 +126,40 @@ mod tests {
         }
 
         #[test]
+        fn what_survives_of_packets_that_were_parsed_again_would_be_made_again(
+            world in generate::world(),
+            packets in prop::collection::vec(generate::packet(), 8),
+            ops in prop::collection::vec(generate::op(), 1..4),
+        ) {
+            let mut twin = Twin::new(&world);
+            let mut engine = Iterative::new(Arc::clone(&twin.pipeline));
+            let mut entries = BTreeMap::new();
+            let again = packets.iter().flat_map(|key| twin.traversals(key));
+            let again = again.filter(|again| again.continuation.is_some());
+            for (slot, traversal) in again.filter(|again| again.learnings.is_empty()).enumerate() {
+                let traversal = Arc::new(traversal);
+                engine.installed(entry(slot), &traversal);
+                entries.insert(entry(slot), traversal);
+            }
+            let mut runner = runner();
+            for op in &ops {
+                let Some(change) = twin.apply(op) else { continue };
+                for evicted in engine.apply(&change.deltas, change.version) {
+                    prop_assert!(entries.remove(&evicted).is_some());
+                }
+                for traversal in entries.values() {
+                    let Some(continuation) = &traversal.continuation else { continue };
+                    let sibling = generate::sibling(&traversal.key, &traversal.mask);
+                    let key = visible(&draw(&mut runner, &sibling));
+                    let now = twin.pipeline.resume(&key, continuation, change.version);
+                    prop_assert_eq!(&now.actions, &traversal.actions);
+                    prop_assert_eq!(&now.refreshes, &traversal.refreshes);
+                    prop_assert!(now.learnings.is_empty());
+                }
+            }
+        }
+
+        #[test]
         fn a_change_of_nothing_evicts_nothing(
             world in generate::world(),
             packets in prop::collection::vec(generate::packet(), 4),
@@ -169,6 +190,24 @@ mod tests {
         engine.removed(entry(0));
         let change = twin.pipeline.remove_bridge(generate::BRIDGES[0]);
         assert!(engine.apply(&change.deltas, change.version).is_empty());
+    }
+
+    #[test]
+    fn of_an_owner_that_is_gone_nothing_is_watched_and_of_others_everything() {
+        let twin = Twin::new(&[]);
+        let mut engine = Iterative::new(Arc::clone(&twin.pipeline));
+        let traversal = Arc::new(twin.translate(&FlowKey::ZERO));
+        for owner in 0..3 {
+            for (slot, generation) in [(0, 0), (7, 1), (u32::MAX, u32::MAX)] {
+                let entry = EntryId { owner: OwnerId(owner), slot, generation };
+                assert_eq!(engine.installed(entry, &traversal), Installed::Recorded);
+            }
+        }
+        engine.forget(OwnerId(1));
+        assert_eq!(engine.len(), 6);
+        assert!(engine.entries.keys().all(|entry| entry.owner != OwnerId(1)));
+        engine.forget(OwnerId(9));
+        assert_eq!(engine.len(), 6);
     }
 
     #[test]

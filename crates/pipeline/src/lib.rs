@@ -55,6 +55,7 @@
 mod action;
 mod apply;
 mod bridge;
+mod bundle;
 mod check;
 mod conjunction;
 mod continuation;
@@ -71,6 +72,7 @@ mod history;
 mod id;
 mod iterative;
 mod learning;
+mod mac_ages;
 mod mac_table;
 mod meter;
 mod meter_table;
@@ -98,6 +100,7 @@ pub use action::{
     MultipathAlgorithm, NatAction, NatKind, NatRange, PacketInReason, SampleAction,
     SampleDirection, Subfield,
 };
+pub use bundle::BundleStep;
 pub use continuation::Continuation;
 pub use count::PacketTotals;
 pub use delta::{Delta, Object, RemovedReason, RuleChange, RuleDelta};

@@ -2,7 +2,7 @@
 //!
 //! Packets teach it (see [`crate::Learning`]); the newest sighting wins. An address that was not
 //! seen for the bridge's ageing time is forgotten, and so are those of a port that goes. A full
-//! table forgets the address that was not seen for the longest time.
+//! table forgets an address of the port that has most (see [`Ages`]).
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,9 @@ use std::{
 use shunt_classifier::Version;
 use shunt_flow::PortNo;
 
-use crate::{BridgeId, Delta, Object, Time, apply::Batch, bridge::Bridge, history::History};
+use crate::{
+    BridgeId, Delta, Object, Time, apply::Batch, bridge::Bridge, history::History, mac_ages::Ages,
+};
 
 /// A MAC address of a VLAN of a bridge, by port.
 #[derive(Debug)]
@@ -72,14 +74,14 @@ impl fmt::Debug for MacSighting {
 }
 
 /// VLAN and address.
-type Place = (u16, [u8; 6]);
+pub(crate) type Place = (u16, [u8; 6]);
 
 /// The MAC addresses of a bridge, at every version that is still alive.
 #[derive(Default)]
 pub(crate) struct MacTable {
     entries: BTreeMap<Place, History<MacEntry>>,
-    /// Addresses that the newest version knows.
-    count: usize,
+    /// Those that the newest version knows.
+    ages: Ages,
 }
 
 impl MacTable {
@@ -106,20 +108,20 @@ impl MacTable {
                 known.refresh(now);
                 return Vec::new();
             }
-            Some(_) => self.count -= 1,
+            Some(_) => self.ages.remove(place),
             None => {}
         }
         let mut changed = Vec::new();
-        while self.count >= entries_max.max(1) {
-            let oldest = self.iter(version).filter(|entry| (entry.vlan, entry.mac) != place);
-            let oldest = oldest.min_by_key(|entry| entry.seen());
-            let Some(oldest) = oldest.map(|entry| (entry.vlan, entry.mac)) else { break };
+        while self.ages.len() >= entries_max.max(1) {
+            let entries = &self.entries;
+            let seen = |place| entries.get(&place)?.at(version).map(|entry| entry.seen());
+            let Some(oldest) = self.ages.oldest(seen) else { break };
             self.forget(oldest, version);
             changed.push(oldest);
         }
         let entry = Arc::new(MacEntry::new(sighting, now));
         self.entries.entry(place).or_insert_with(History::new).set(entry, version);
-        self.count += 1;
+        self.ages.add(place, sighting.port, now);
         changed.push(place);
         changed
     }
@@ -144,7 +146,7 @@ impl MacTable {
     fn forget(&mut self, place: Place, version: Version) {
         if let Some(entry) = self.entries.get_mut(&place) {
             entry.end(version);
-            self.count -= 1;
+            self.ages.remove(place);
         }
     }
 
@@ -229,6 +231,16 @@ mod tests {
         seen(&mut table, 1, 1, 3);
         assert_eq!(seen(&mut table, 3, 1, 4), 2);
         assert_eq!(known(&table, 5), [(1, 1), (3, 1)]);
+    }
+
+    #[test]
+    fn a_port_that_floods_a_table_forgets_its_own_addresses_only() {
+        let mut table = MacTable::default();
+        seen(&mut table, 1, 1, 1);
+        for last in 2..9 {
+            seen(&mut table, last, 2, last.into());
+        }
+        assert_eq!(known(&table, 10), [(1, 1), (8, 2)]);
     }
 
     #[test]

@@ -15,6 +15,10 @@
 //! rounded down to them, which lets through too much by at most a tick per packet: 0.06 % with the
 //! shortest frames at 10 Gbit/s.
 //!
+//! Threads could draw slices of a bucket and spend them by themselves. They do not: what a meter lets
+//! through and what it counts is exact as it is, at every moment and for any number of threads, and
+//! `docs/decisions/meters.md` says what that costs.
+//!
 //! As in Open vSwitch's userspace datapath, a band begins full, its burst is as much as a second
 //! brings unless it is given, all bands take from their buckets whatever the others do, and of
 //! several exceeded bands the one with the highest rate acts.

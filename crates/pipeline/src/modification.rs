@@ -1,5 +1,7 @@
 //! Requests of controllers that change what packets meet, and why they fail.
 
+use shunt_flow::PortNo;
+
 use crate::{BridgeId, FlowMod, FlowModError, GroupMod, GroupModError, MeterMod, MeterModError};
 
 /// One request to change rules, groups or meters.
@@ -29,6 +31,9 @@ pub enum ModificationError {
     /// The bridge was removed meanwhile.
     #[error("there is no bridge {0}")]
     NoSuchBridge(BridgeId),
+    /// The port was removed meanwhile.
+    #[error("there is no port {0}")]
+    NoSuchPort(PortNo),
 }
 
 impl From<FlowMod> for Modification {

@@ -85,6 +85,8 @@ pub struct Punt {
     pub userdata: Box<[u8]>,
     /// Pipeline fields of the packet at this point (in_port, metadata, registers, tunnel).
     pub metadata: Match,
+    /// How the packet goes on when a controller sends it back; `None`: it does not wait for that.
+    pub continuation: Option<Arc<Continuation>>,
 }
 
 /// A packet on its way to the controllers.

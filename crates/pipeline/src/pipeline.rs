@@ -15,7 +15,7 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use shunt_classifier::Version;
-use shunt_flow::{FlowKey, PortNo};
+use shunt_flow::{FlowKey, Match, PortNo};
 
 use crate::{
     Action, BridgeId, BridgeSettings, Continuation, Delta, FlowMod, FlowModError, Group, GroupId,
@@ -24,6 +24,7 @@ use crate::{
     TableTotals, Time, Traversal,
     apply::Batch,
     bridge::{Bridge, Bridges},
+    bundle::own,
     check::check_actions,
     continuation::Continuations,
     expiry::Deadlines,
@@ -167,7 +168,9 @@ impl Pipeline {
     ///
     /// As [`Self::modify`].
     pub fn apply(&self, id: BridgeId, mods: &[FlowMod], now: Time) -> Result<Change, RejectedMod> {
-        self.change(id, mods, now, |batch, bridge, request| Ok(batch.apply(id, bridge, request)?))
+        self.change(id, mods, now, |batch, bridges, request| {
+            Ok(batch.apply(id, own(bridges, id)?, request)?)
+        })
     }
 
     /// Changes rules, groups and meters, in order, as one version: all of it, or nothing.
@@ -182,7 +185,9 @@ impl Pipeline {
         mods: impl IntoIterator<Item = Modification>,
         now: Time,
     ) -> Result<Change, RejectedMod> {
-        self.change(id, mods, now, |batch, bridge, request| batch.modify(id, bridge, request))
+        self.change(id, mods, now, |batch, bridges, request| {
+            batch.modify(id, own(bridges, id)?, request)
+        })
     }
 
     /// Makes sure that actions of a packet-out name groups and meters that a bridge has, and ask
@@ -279,7 +284,7 @@ impl Pipeline {
         self.publish(control, version, deltas)
     }
 
-    /// Whether a packet can teach: some rule has learned, or does. Until then the order of packets of
+    /// Whether a packet can teach: some rule or bucket has learned, or does. Until then the order of packets of
     /// different flows does not matter.
     #[must_use]
     pub fn teaches(&self) -> bool {
@@ -381,6 +386,23 @@ impl Pipeline {
         translate::resume(self.tables(&self.bridges.read(), version), key, continuation)
     }
 
+    /// Goes on with a packet that a controller sends back, as tables are now: with what its packet-in
+    /// had for that ([`Punt::continuation`](crate::Punt::continuation)), and with the pipeline fields
+    /// that the controller sends. The key is that of the frame alone.
+    #[must_use]
+    pub fn resume_paused(
+        &self,
+        frame: &FlowKey,
+        continuation: &Continuation,
+        metadata: &Match,
+    ) -> Traversal {
+        let continuation = self.continuations.intern(continuation.frozen().resumed(metadata));
+        let mut key = frame.clone();
+        continuation.enter(&mut key);
+        let bridges = self.bridges.read();
+        translate::resume(self.tables(&bridges, self.version()), &key, &continuation)
+    }
+
     /// Runs the actions of a packet-out on a packet.
     ///
     /// The key names the bridge, and as ingress port the one that the packet-out names. An output
@@ -401,6 +423,13 @@ impl Pipeline {
     pub fn translate_newest(&self, key: &FlowKey) -> Traversal {
         let bridges = self.bridges.read();
         translate::packet(self.tables(&bridges, self.version()), key)
+    }
+
+    /// Goes on with a packet where a traversal was cut, as [`Self::translate_newest`] does.
+    #[must_use]
+    pub fn resume_newest(&self, key: &FlowKey, continuation: &Arc<Continuation>) -> Traversal {
+        let bridges = self.bridges.read();
+        translate::resume(self.tables(&bridges, self.version()), key, continuation)
     }
 
     /// Runs the actions of a packet-out on a packet, as [`Self::translate_newest`] does its rules.
@@ -449,12 +478,12 @@ impl Pipeline {
     }
 
     /// Makes requests one version.
-    fn change<T>(
+    pub(crate) fn change<T>(
         &self,
         id: BridgeId,
         requests: impl IntoIterator<Item = T>,
         now: Time,
-        apply: impl Fn(&mut Batch, &mut Bridge, T) -> Result<(), ModificationError>,
+        mut apply: impl FnMut(&mut Batch, &mut Bridges, T) -> Result<(), ModificationError>,
     ) -> Result<Change, RejectedMod> {
         let mut control = self.control.lock();
         let before = self.version();
@@ -463,13 +492,15 @@ impl Pipeline {
         let mut requests = requests.into_iter().enumerate().peekable();
         loop {
             let mut bridges = self.bridges.write();
-            let found = bridges.get_mut(&id).filter(|own| own.settings(before).is_some());
-            let Some(bridge) = found else {
+            let found = bridges.get(&id).filter(|own| own.settings(before).is_some());
+            if found.is_none() {
                 return Err(RejectedMod { index: 0, error: ModificationError::NoSuchBridge(id) });
-            };
+            }
             for (index, request) in requests.by_ref().take(MODS_PER_HOLD) {
-                if let Err(error) = apply(&mut batch, bridge, request) {
-                    control.next_rule = batch.roll_back(bridge);
+                if let Err(error) = apply(&mut batch, &mut bridges, request) {
+                    if let Some(bridge) = bridges.get_mut(&id) {
+                        control.next_rule = batch.roll_back(bridge);
+                    }
                     return Err(RejectedMod { index, error });
                 }
             }
@@ -481,6 +512,17 @@ impl Pipeline {
         let (deltas, next_rule) = batch.finish();
         control.next_rule = next_rule;
         Ok(self.publish(control, version, deltas))
+    }
+
+    /// Runs actions on a packet, as a version sees tables that are being changed.
+    pub(crate) fn run_actions(
+        &self,
+        bridges: &Bridges,
+        key: &FlowKey,
+        actions: &[Action],
+        version: Version,
+    ) -> Traversal {
+        translate::packet_out(self.tables(bridges, version), key, actions)
     }
 
     const fn tables<'a>(&'a self, bridges: &'a Bridges, version: Version) -> Tables<'a> {
@@ -514,27 +556,40 @@ impl Pipeline {
             return Change { version: self.version(), deltas };
         }
         control.deadlines.follow(&deltas);
-        if deltas.iter().any(is_teacher) {
+        if deltas.iter().any(|delta| self.is_teacher(delta, version)) {
             // Relaxed: who adopts the version has it from whoever published it.
             self.teaches.store(true, Ordering::Relaxed);
         }
         self.published.store(version.number(), Ordering::Release);
         Change { version, deltas }
     }
-}
 
-/// Whether a rule came or changed that learns, or a group.
-fn is_teacher(delta: &Delta) -> bool {
-    match delta {
-        Delta::Rule(delta) => {
-            let instructions = &delta.rule.instructions;
-            instructions.learns().next().is_some() || instructions.outputs_to(PortNo::NORMAL)
+    /// Whether a rule or a group came or changed that learns.
+    fn is_teacher(&self, delta: &Delta, version: Version) -> bool {
+        match delta {
+            Delta::Rule(delta) => delta.rule.instructions.any(may_teach),
+            Delta::Changed(Object::Group(bridge, group)) => {
+                let bridges = self.bridges.read();
+                let found = bridges.get(bridge).and_then(|own| own.groups.find(*group, version));
+                let mut buckets = found.into_iter().flat_map(|group| &group.buckets);
+                // Of all that teaches, a bucket runs outputs alone, and these are in no clone.
+                buckets.any(|bucket| bucket.actions.iter().any(outputs_normally))
+            }
+            Delta::Changed(_) => false,
         }
-        // What its buckets do is not looked at: few bridges have groups.
-        Delta::Changed(object) => matches!(object, Object::Group(..)),
     }
 }
 
-#[cfg(test)]
-#[path = "pipeline_tests.rs"]
-mod tests;
+/// Whether packets may teach by an action: by `learn`, or by NORMAL, which a field or the member of
+/// a bundle can name too.
+fn may_teach(action: &Action) -> bool {
+    match action {
+        Action::Learn(_) | Action::OutputField { .. } => true,
+        Action::Bundle(bundle) => bundle.members.contains(&PortNo::NORMAL),
+        action => outputs_normally(action),
+    }
+}
+
+const fn outputs_normally(action: &Action) -> bool {
+    matches!(action, Action::Output { port: PortNo::NORMAL, .. })
+}

@@ -3,21 +3,15 @@
 //! Rules that are clauses of conjunctions lie apart: they decide nothing alone, so that the
 //! classifier of the others, whose first answer is the one, must not find them.
 
-use std::{
-    cmp::Reverse,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
-use shunt_classifier::{Classifier, Linear, Priority, Rank, TupleSpace, Version};
+use shunt_classifier::{Classifier, Matches, Priority, TupleSpace, Version};
 use shunt_flow::{FlowKey, FlowMask, Match};
 
-use crate::{
-    Rule, TableId,
-    conjunction::{self, Decision},
-};
+use crate::{Rule, TableId, conjunction::Decisions};
 
 /// How the tables of this crate find rules.
 type TableClassifier = TupleSpace<Arc<Rule>>;
@@ -25,14 +19,14 @@ type TableClassifier = TupleSpace<Arc<Rule>>;
 /// The rules of one table, those included that only older versions see.
 pub(crate) struct Table {
     rules: TableClassifier,
-    /// Few, or few that matter to one packet: a lookup looks at all that rank above its rule.
-    clauses: Linear<Arc<Rule>>,
+    clauses: TableClassifier,
     rules_count: usize,
 }
 
 impl Table {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { rules: TableClassifier::new(seed), clauses: Linear::new(), rules_count: 0 }
+        let empty = || TableClassifier::new(seed);
+        Self { rules: empty(), clauses: empty(), rules_count: 0 }
     }
 
     /// Number of rules that the newest version sees, one in the making included.
@@ -70,33 +64,22 @@ impl Table {
         found.or_else(|| self.clauses.find_exact(matching, priority, version))
     }
 
-    /// The rule that wins for `key`, or the conjunctions that come first, of priorities `below` this
-    /// one, if those of it came to nothing; adds to `mask` the bits that this depended on.
-    pub(crate) fn decide(
-        &self,
-        key: &FlowKey,
-        version: Version,
-        mask: &mut FlowMask,
-        below: Option<Priority>,
-    ) -> Decision<'_> {
-        let rule = self.find_rule(key, version, mask);
-        if self.clauses.is_empty() {
-            return Decision::Rule(rule);
-        }
-        let mut clauses: Vec<_> = self
-            .clauses
-            .rules(version)
-            .filter(|(.., clause)| rule.is_none_or(|rule| clause.priority > rule.priority))
-            .inspect(|(matching, ..)| mask.add_sparse(matching.mask()))
-            .filter(|(matching, ..)| matching.matches(key))
-            .map(|(.., clause)| clause)
-            .filter(|clause| below.is_none_or(|below| clause.priority < below))
-            .collect();
-        clauses.sort_by_key(|clause| Reverse(clause.rank()));
-        conjunction::decide(&clauses).unwrap_or(Decision::Rule(rule))
+    /// Whether some rules are clauses, those included that only older versions see.
+    pub(crate) fn has_clauses(&self) -> bool {
+        !self.clauses.is_empty()
     }
 
-    /// The rule that wins for `key` among those that are no clauses; `mask` as above.
+    /// What decides for `key`, one decision after another.
+    pub(crate) fn decisions<'a>(
+        &'a self,
+        key: &FlowKey,
+        version: Version,
+    ) -> Decisions<impl Matches<'a, Arc<Rule>>> {
+        Decisions::new(self.rules.matches(key, version), self.clauses.matches(key, version))
+    }
+
+    /// The rule that wins for `key` among those that are no clauses; adds to `mask` the bits
+    /// that this depended on.
     pub(crate) fn find_rule(
         &self,
         key: &FlowKey,
@@ -107,17 +90,25 @@ impl Table {
     }
 
     pub(crate) fn rules(&self, version: Version) -> impl Iterator<Item = &Arc<Rule>> {
-        self.listed(version).map(|(_, _, rule)| rule)
+        let listed = self.rules.rules(version).chain(self.clauses.rules(version));
+        listed.map(|(_, _, rule)| rule)
     }
 
-    fn listed(&self, version: Version) -> impl Iterator<Item = (&Match, Rank, &Arc<Rule>)> {
-        self.rules.rules(version).chain(self.clauses.rules(version))
+    /// The rules that match no packet beyond those of `matching`.
+    pub(crate) fn rules_within(
+        &self,
+        matching: &Match,
+        version: Version,
+    ) -> impl Iterator<Item = &Arc<Rule>> {
+        let rules = self.rules.rules_within(matching, version);
+        let listed = rules.chain(self.clauses.rules_within(matching, version));
+        listed.map(|(_, _, rule)| rule)
     }
 
     /// Whether some rule of this priority matches a packet that `matching` matches too.
     pub(crate) fn overlaps(&self, matching: &Match, priority: Priority, version: Version) -> bool {
-        let mut rules = self.listed(version);
-        rules.any(|(other, rank, _)| rank.priority == priority && other.overlaps(matching))
+        self.rules.overlaps(matching, priority, version)
+            || self.clauses.overlaps(matching, priority, version)
     }
 
     pub(crate) fn reclaim(&mut self, oldest: Version) {

@@ -8,12 +8,14 @@
 //! * [`Twin`]: a pipeline and a world that go through the same changes.
 
 mod execute;
+mod frame;
 pub mod generate;
 mod oracle;
 mod twin;
 mod world;
 
-pub use execute::{Executed, execute};
+pub use execute::execute;
+pub use frame::{set_secret, visible};
 pub use oracle::{
     Conjunction, Fate, Found, Outcome, Punted, Refreshed, Taught, TaughtRule, Visited,
 };

@@ -55,6 +55,15 @@ pub struct Visit {
 }
 
 impl Visit {
+    /// Whether another visit found the same in the same place.
+    fn says_as(&self, again: &Self) -> bool {
+        let revision = |rule: &Arc<Rule>| (rule.id, rule.revision);
+        self.bridge == again.bridge
+            && self.table == again.table
+            && self.rule.as_ref().map(revision) == again.rule.as_ref().map(revision)
+            && self.clauses.iter().map(revision).eq(again.clauses.iter().map(revision))
+    }
+
     /// The rank of what decided: a rule that is added and matches the packet changes the decision
     /// only if it ranks higher. `None`: a table miss.
     ///
@@ -69,6 +78,19 @@ impl Visit {
 }
 
 impl Traversal {
+    /// Whether `again`, a translation of a packet of this one's region, says the same of it: the same
+    /// rules, groups and refreshes to credit, the same actions, and nothing to learn.
+    #[must_use]
+    pub fn says_as(&self, again: &Self) -> bool {
+        self.actions == again.actions
+            && self.error == again.error
+            && self.group_hits == again.group_hits
+            && again.learnings.is_empty()
+            && self.refreshes == again.refreshes
+            && self.visits.len() == again.visits.len()
+            && self.visits.iter().zip(&again.visits).all(|(own, again)| own.says_as(again))
+    }
+
     /// The visits that end a lookup, with the rule that it found: of those that a lookup takes
     /// where conjunctions are met, the last.
     pub fn lookups(&self) -> impl Iterator<Item = &Visit> {

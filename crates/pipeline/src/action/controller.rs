@@ -15,8 +15,7 @@ pub struct ControllerAction {
     pub userdata: Box<[u8]>,
     /// The meter that packet-ins pass first.
     pub meter: Option<MeterId>,
-    /// Stop here until the controller resumes the packet: refused where rules are added, as long as
-    /// packets cannot be resumed.
+    /// Stop here until a controller resumes the packet (`NXT_RESUME`).
     pub pause: bool,
 }
 

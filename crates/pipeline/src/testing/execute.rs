@@ -1,89 +1,192 @@
 //! What datapath actions do to one concrete packet.
 
-use shunt_flow::{FieldId, FlowKey, FlowMask, layout::word};
+use std::sync::Arc;
 
-use super::oracle::{Outcome, Punted};
-use crate::{DatapathAction, DatapathPort, MeterVerdict, Time, raise_drop_precedence};
+use shunt_flow::{FlowKey, FlowMask, layout::word};
 
-/// What became of a packet.
-#[derive(Debug, Default)]
-pub struct Executed {
-    /// What left, in order.
-    pub outcomes: Vec<Outcome>,
-    /// A meter ended the packet, or a copy of it.
-    pub was_metered: bool,
-}
+use super::{
+    Fate, Refreshed, Taught, Visited,
+    frame::Frame,
+    oracle::{Outcome, PARSED_MAX, Punted},
+};
+use crate::{
+    Continuation, DatapathAction, DatapathPort, GroupHit, MeterVerdict, Pipeline, Time, Traversal,
+    raise_drop_precedence,
+};
 
-/// Length of every packet for meters, in bytes.
-const LENGTH: usize = 1500;
-
-/// Executes actions on a packet that came in by `ingress`; for meters it is the beginning of time.
+/// Executes actions on a packet that came in by `ingress`: what leaves, in order.
 ///
 /// # Panics
 ///
-/// When an action pops a tag that is not there, or pushes a third one.
+/// When an action pops a tag or a label that is not there, pushes a third tag, or cuts.
 #[must_use]
 pub fn execute(
     actions: &[DatapathAction],
     key: &FlowKey,
     ingress: Option<DatapathPort>,
-) -> Executed {
-    let mut executed = Executed::default();
-    executed.run(actions, key, ingress);
-    executed
+) -> Vec<Outcome> {
+    let mut execution = Execution::new(None, ingress);
+    execution.list(actions, &mut Frame::of(key), key);
+    execution.fate.outcomes
 }
 
-impl Executed {
-    fn run(&mut self, actions: &[DatapathAction], key: &FlowKey, ingress: Option<DatapathPort>) {
-        let mut key = key.clone();
+/// A packet on its way through traversals. For meters it is the beginning of time.
+pub(super) struct Execution<'p> {
+    /// By what the packet goes on where it is cut.
+    pipeline: Option<&'p Pipeline>,
+    ingress: Option<DatapathPort>,
+    has_emitted: bool,
+    pub(super) fate: Fate,
+    /// The traversals of the packet, each time that it was parsed.
+    pub(super) traversals: Vec<Traversal>,
+}
+
+/// Whether a meter lets the rest of a list run.
+enum Rest {
+    Runs,
+    IsLeft,
+}
+
+impl<'p> Execution<'p> {
+    pub(super) fn new(pipeline: Option<&'p Pipeline>, ingress: Option<DatapathPort>) -> Self {
+        let (has_emitted, fate, traversals) = (false, Fate::default(), Vec::new());
+        Self { pipeline, ingress, has_emitted, fate, traversals }
+    }
+
+    /// Executes a traversal on a packet with this key, and those that follow it.
+    pub(super) fn run(&mut self, traversal: &Traversal, mut frame: Frame, key: &FlowKey) {
+        self.traversals.push(traversal.clone());
+        self.note(traversal, frame.len());
+        let outer = std::mem::take(&mut self.has_emitted);
+        self.list(&traversal.actions, &mut frame, key);
+        self.fate.dropped += usize::from(!self.has_emitted);
+        self.has_emitted = outer;
+    }
+
+    /// What a traversal says of itself.
+    fn note(&mut self, traversal: &Traversal, length: usize) {
+        let chose = |hit: &GroupHit| (hit.group.bridge, hit.group.id, hit.bucket);
+        let fate = &mut self.fate;
+        fate.visited.extend(traversal.lookups().map(|visit| Visited {
+            place: (visit.bridge, visit.table),
+            rule: visit.rule.as_ref().map(|rule| rule.id),
+            length,
+        }));
+        fate.groups.extend(traversal.group_hits.iter().map(chose));
+        fate.taught.extend(traversal.learnings.iter().map(Taught::of));
+        fate.refreshed.extend(traversal.refreshes.iter().map(Refreshed::of));
+        if traversal.continuation.is_none() {
+            fate.error = traversal.error;
+        } else {
+            fate.later_errors.extend(traversal.error);
+        }
+    }
+
+    fn list(&mut self, actions: &[DatapathAction], frame: &mut Frame, key: &FlowKey) {
         for action in actions {
-            let vlan = key.words()[usize::from(word::VLAN)];
-            match action {
-                DatapathAction::SetHeader(set) => {
-                    let (value, mask) = (set.key(), FlowMask::from(set.mask()));
-                    let words = value.words().iter().zip(mask.words());
-                    for (word, (value, mask)) in key.words_mut().iter_mut().zip(words) {
-                        *word = *word & !mask | value;
-                    }
-                }
-                DatapathAction::PushVlan { tpid, tci } => {
-                    assert_eq!(vlan & 0x1000, 0, "a third tag");
-                    let tag = u64::from(*tpid) << 16 | u64::from(*tci);
-                    key.words_mut()[usize::from(word::VLAN)] = tag << 32 | vlan >> 32;
-                }
-                DatapathAction::PopVlan => {
-                    assert_ne!(vlan & 0x1000 << 32, 0, "no tag to pop");
-                    key.words_mut()[usize::from(word::VLAN)] = vlan << 32;
-                }
-                DatapathAction::Output { port, unless_ingress, max_len } => {
-                    if !(*unless_ingress && ingress == Some(*port)) {
-                        self.outcomes.push(Outcome::sent(*port, *max_len, &key));
-                    }
-                }
-                DatapathAction::OutputIngress { max_len } => {
-                    if let Some(port) = ingress {
-                        self.outcomes.push(Outcome::sent(port, *max_len, &key));
-                    }
-                }
-                DatapathAction::Punt(punt) => {
-                    let headers = Outcome::headers(&key);
-                    self.outcomes.push(Outcome::Punted(Punted::of(punt), headers));
-                }
-                DatapathAction::Meter(meter) => match meter.admit(Time::ZERO, LENGTH) {
-                    MeterVerdict::Pass => {}
-                    MeterVerdict::Remark(levels) => {
-                        let dscp = u8::try_from(key.field(FieldId::IpDscp)).unwrap_or(0);
-                        let raised = raise_drop_precedence(dscp, levels);
-                        key.set_field(FieldId::IpDscp, raised.into());
-                    }
-                    MeterVerdict::Drop => {
-                        self.was_metered = true;
-                        return;
-                    }
-                },
-                DatapathAction::Copy(inner) => self.run(inner, &key, ingress),
-                other => unreachable!("the generators make no {other:?}"),
+            if let Rest::IsLeft = self.step(action, frame, key) {
+                return;
             }
         }
+    }
+
+    fn step(&mut self, action: &DatapathAction, frame: &mut Frame, key: &FlowKey) -> Rest {
+        match action {
+            DatapathAction::Output { port, unless_ingress, max_len } => {
+                if !(*unless_ingress && self.ingress == Some(*port)) {
+                    self.emit(Outcome::sent(*port, *max_len, frame));
+                }
+            }
+            DatapathAction::OutputIngress { max_len } => {
+                if let Some(port) = self.ingress {
+                    self.emit(Outcome::sent(port, *max_len, frame));
+                }
+            }
+            DatapathAction::Punt(punt) => {
+                let headers = Outcome::headers(&frame.view());
+                self.emit(Outcome::Punted(Punted::of(punt), headers));
+            }
+            DatapathAction::Meter(meter) => match meter.admit(Time::ZERO, frame.len()) {
+                MeterVerdict::Pass => {}
+                MeterVerdict::Remark(levels) => remark(frame, levels),
+                MeterVerdict::Drop => {
+                    self.fate.was_metered = true;
+                    return Rest::IsLeft;
+                }
+            },
+            DatapathAction::Copy(inner) => self.list(inner, &mut frame.clone(), key),
+            DatapathAction::Recirculate(continuation) => self.go_on(frame, key, continuation),
+            DatapathAction::CheckLength { length, larger, other } => {
+                let is_larger = frame.len() > usize::from(*length);
+                self.go_on(frame, key, if is_larger { larger } else { other });
+            }
+            DatapathAction::SetHeader(_)
+            | DatapathAction::PushVlan { .. }
+            | DatapathAction::PopVlan
+            | DatapathAction::PushMpls { .. }
+            | DatapathAction::PopMpls { .. } => change(action, frame),
+        }
+        Rest::Runs
+    }
+
+    fn emit(&mut self, outcome: Outcome) {
+        self.has_emitted = true;
+        self.fate.outcomes.push(outcome);
+    }
+
+    #[expect(clippy::expect_used, reason = "where there are no tables, nothing is cut")]
+    fn go_on(&mut self, frame: &Frame, key: &FlowKey, continuation: &Arc<Continuation>) {
+        let pipeline = self.pipeline.expect("where there are no tables, nothing is cut");
+        self.has_emitted = true;
+        if self.traversals.len() > PARSED_MAX {
+            self.fate.dropped += 1;
+            return;
+        }
+        let mut frame = frame.clone();
+        if let Some(copy) = continuation.ttl_copy() {
+            frame.copy_ttl(copy);
+        }
+        let mut parsed = frame.view();
+        parsed.set_in_port(key.in_port());
+        continuation.enter(&mut parsed);
+        let traversal = pipeline.resume(&parsed, continuation, pipeline.version());
+        self.run(&traversal, frame, &parsed);
+    }
+}
+
+fn remark(frame: &mut Frame, levels: u8) {
+    if let Some(dscp) = frame.dscp() {
+        let raised = raise_drop_precedence(u8::try_from(dscp).unwrap_or(0), levels);
+        frame.set_dscp(raised.into());
+    }
+}
+
+fn change(action: &DatapathAction, frame: &mut Frame) {
+    const VLAN: usize = word::VLAN as usize;
+    let vlan = frame.view().words()[VLAN];
+    match action {
+        DatapathAction::SetHeader(set) => {
+            let (value, mask) = (set.key(), FlowMask::from(set.mask()));
+            let words = value.words().iter().zip(mask.words()).enumerate();
+            words.for_each(|(word, (value, mask))| frame.write(word, *value, *mask));
+        }
+        DatapathAction::PushVlan { tpid, tci } => {
+            assert_eq!(vlan & 0x1000, 0, "a third tag");
+            let tag = u64::from(*tpid) << 16 | u64::from(*tci);
+            frame.write(VLAN, tag << 32 | vlan >> 32, u64::MAX);
+        }
+        DatapathAction::PopVlan => {
+            assert_ne!(vlan & 0x1000 << 32, 0, "no tag to pop");
+            frame.write(VLAN, vlan << 32, u64::MAX);
+        }
+        DatapathAction::PushMpls { lse, ethertype } => {
+            frame.labels.insert(0, *lse);
+            frame.set_ether_type(*ethertype);
+        }
+        DatapathAction::PopMpls { ethertype } => {
+            frame.labels.remove(0);
+            frame.set_ether_type(*ethertype);
+        }
+        other => unreachable!("{other:?} changes no header"),
     }
 }

@@ -2,6 +2,7 @@
 
 mod conjunction;
 mod groups;
+mod labels;
 mod learn;
 mod normal;
 
@@ -15,6 +16,7 @@ use proptest::{
 };
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, layout::word};
 
+use super::visible;
 use crate::{
     Action, BridgeId, ControllerAction, Cookie, DatapathPort, FlowFlags, FlowMod, FlowModCommand,
     Instructions, Modification, PacketInReason, PortConfig, PortInfo, PortKind, Priority,
@@ -39,13 +41,23 @@ pub enum Op {
     Reclaim,
 }
 
-/// What builds a world: of both bridges the ports, then groups and meters, then rules.
+/// What builds a world: of both bridges the ports, then groups and meters, then rules; and what
+/// packets teach it.
 pub fn world() -> impl Strategy<Value = Vec<Op>> {
+    let built = prop_oneof![1 => plain_world(), 1 => labels::world()];
+    (built, vec(packet(), 0..6)).prop_map(|(mut world, teachers)| {
+        world.extend(teachers.into_iter().map(|key| Op::Teach(Box::new(key))));
+        world
+    })
+}
+
+fn plain_world() -> impl Strategy<Value = Vec<Op>> {
     let built = |id| {
         let families = vec(conjunction::family(), 0..2);
-        (ports(id), groups::all(), vec(add(), 0..24), families).prop_map(
-            move |(ports, groups, rules, families)| {
-                let rules = [rules, families.concat()].concat();
+        let floors = (floor_of(TableId::FIRST), vec(floor(), 0..4));
+        (ports(id), groups::all(), vec(add(), 0..24), families, floors).prop_map(
+            move |(ports, groups, rules, families, (first, floors))| {
+                let rules = [rules, families.concat(), floors, vec![first]].concat();
                 [Op::SetPorts(id, ports), Op::Modify(id, groups), Op::Apply(id, rules)]
             },
         )
@@ -120,7 +132,8 @@ pub fn packet() -> impl Strategy<Value = FlowKey> {
         .map(|(field, values)| select(*values).prop_map(move |value| (*field, value)))
         .collect();
     let tags = vec((select(vec![0x8100u64, 0x88a8]), select(&TCIS[..])), 0..=2);
-    (select(&BRIDGES[..]), 1u32..=3, headers, tags).prop_map(|(bridge, port, headers, tags)| {
+    let parts = (select(&BRIDGES[..]), 1u32..=3, headers, tags);
+    let packet = parts.prop_map(|(bridge, port, headers, tags)| {
         let mut key = FlowKey::ZERO;
         headers.into_iter().for_each(|(field, value)| key.set_field(field, value));
         key.words_mut()[usize::from(word::VLAN)] = tags
@@ -130,18 +143,21 @@ pub fn packet() -> impl Strategy<Value = FlowKey> {
         key.set_bridge(bridge.number().into());
         key.set_in_port(PortNo::new(port));
         key
-    })
+    });
+    labels::labelled(packet)
 }
 
 /// A packet that agrees with `key` under `mask` and is as different as it can be otherwise, but
 /// still one that can come in: by a port of the datapath, with nothing where a tag is missing.
 pub fn sibling(key: &FlowKey, mask: &FlowMask) -> impl Strategy<Value = FlowKey> + use<> {
     let (key, mask) = (key.clone(), mask.clone());
-    (vec(noise_word(), key.words().len()), 1u32..=3).prop_map(move |(noise, port)| {
-        let mut other = FlowKey::ZERO;
+    // Values that rules name: what a rule that lost needs is a whole field, seldom met by chance.
+    let noise = vec(option::of(noise_word()), key.words().len());
+    (packet(), noise, 1u32..=3).prop_map(move |(named, noise, port)| {
+        let mut other = named;
         let words = key.words().iter().zip(mask.words()).zip(noise);
         for (word, ((own, mask), noise)) in other.words_mut().iter_mut().zip(words) {
-            *word = own & mask | noise & !mask;
+            *word = own & mask | noise.unwrap_or(*word) & !mask;
         }
         other.set_bridge(key.bridge());
         let (tags, own) = (usize::from(word::VLAN), key.words()[usize::from(word::VLAN)]);
@@ -149,11 +165,13 @@ pub fn sibling(key: &FlowKey, mask: &FlowMask) -> impl Strategy<Value = FlowKey>
         if (other.words()[tags] ^ own) & mask.words()[tags] != 0 {
             other.words_mut()[tags] = own;
         }
+        labels::exorcise(&mut other, &key, &mask);
         other.set_in_port(PortNo::new(port));
         if !other.agrees_with(&key, &mask) {
             other.set_in_port(key.in_port());
         }
-        other
+        let agrees = visible(&other).agrees_with(&visible(&key), &mask);
+        if agrees { other } else { key.clone() }
     })
 }
 
@@ -194,7 +212,26 @@ pub fn flow_mod() -> impl Strategy<Value = FlowMod> {
 
 /// A flow-mod that adds a rule.
 pub fn add() -> impl Strategy<Value = FlowMod> {
-    prop_oneof![7 => rule(), 1 => conjunction::clause(), 1 => conjunction::answer()]
+    prop_oneof![
+        14 => rule(),
+        1 => rule().prop_map(labels::popping),
+        2 => conjunction::clause(),
+        2 => conjunction::answer(),
+    ]
+}
+
+/// A rule that every packet matches which matches no other.
+fn floor() -> impl Strategy<Value = FlowMod> {
+    rule().prop_map(|request| FlowMod {
+        matching: Match::any(),
+        priority: Priority::default(),
+        ..request
+    })
+}
+
+/// One of a table below all others.
+fn floor_of(table: TableId) -> impl Strategy<Value = FlowMod> {
+    floor().prop_map(move |request| FlowMod { table: TableSelector::One(table), ..request })
 }
 
 fn rule() -> impl Strategy<Value = FlowMod> {
@@ -290,6 +327,7 @@ fn plain() -> impl Strategy<Value = Action> {
         2 => vec(0u16..2, 0..=2)
             .prop_map(|ids| Action::DecTtl { controllers: ids.into() }),
         3 => resubmit.prop_map(|(port, table)| Action::Resubmit { port, table }),
+        5 => labels::action(),
         1 => Just(Action::SetQueue(7)),
         1 => Just(Action::PopQueue),
         1 => Just(Action::Note(Box::new([1, 2]))),
@@ -388,7 +426,7 @@ const HEADERS: &[(FieldId, &[u128])] = &[
 /// Fields that rules match, with values that packets have.
 const MATCHED: &[(FieldId, &[u128])] = &[
     (FieldId::InPort, &[1, 2, 3, 4]),
-    (FieldId::EthType, &[0x0800, 0x0806]),
+    (FieldId::EthType, &[0x0800, 0x0806, 0x8847]),
     (FieldId::EthDst, MACS),
     (FieldId::VlanTci, &[0, 0x1000, 0x1005, 0x3005]),
     (FieldId::VlanVid, &[0, 0x1005]),
@@ -398,6 +436,8 @@ const MATCHED: &[(FieldId, &[u128])] = &[
     (FieldId::IpDscp, &[10, 12]),
     (FieldId::NwTtl, &[1, 2, 63]),
     (FieldId::TcpDst, PORTS),
+    (FieldId::MplsLabel, labels::LABELS),
+    (FieldId::MplsBos, &[0, 1]),
     (FieldId::Reg0, SMALL),
     (FieldId::Reg1, SMALL),
     (FieldId::Metadata, SMALL),
@@ -421,6 +461,9 @@ const WRITTEN: &[(FieldId, &[u128])] = &[
     (FieldId::TcpDst, PORTS),
     (FieldId::UdpDst, PORTS),
     (FieldId::ArpTpa, ADDRESSES),
+    (FieldId::MplsLabel, labels::LABELS),
+    (FieldId::MplsTc, &[0, 3]),
+    (FieldId::MplsTtl, &[1, 2, 9]),
     (FieldId::Reg0, SMALL),
     (FieldId::Reg1, SMALL),
     (FieldId::Xreg0, SMALL),

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use shunt_flow::FlowKey;
 
 use super::{
-    Fate, Refreshed, Taught, Visited, World, WorldBridge, execute,
+    Fate, Taught, World, WorldBridge,
+    execute::Execution,
+    frame::{Frame, visible},
     generate::{BRIDGES, Op},
 };
 use crate::{
-    BridgeId, BridgeSettings, Change, FlowModError, GroupHit, GroupModError, Learning,
-    Modification, ModificationError, Pipeline, RejectedMod, Time, Traversal, Visit,
+    BridgeId, BridgeSettings, Change, FlowModError, GroupModError, Learning, Modification,
+    ModificationError, Pipeline, RejectedMod, Time, Traversal,
 };
 
 /// A pipeline and a world that go through the same changes.
@@ -58,7 +60,8 @@ impl Twin {
                 self.pipeline.set_ports(*id, ports.clone()).ok()
             }
             Op::Teach(key) => {
-                let learnings = self.translate(key).learnings;
+                let all = self.traversals(key).into_iter();
+                let learnings: Vec<_> = all.flat_map(|traversal| traversal.learnings).collect();
                 Some(self.learn(&learnings, Time::ZERO)).filter(|change| !change.deltas.is_empty())
             }
             Op::Reclaim => {
@@ -89,27 +92,27 @@ impl Twin {
     /// The pipeline's translation at its newest version.
     #[must_use]
     pub fn translate(&self, key: &FlowKey) -> Traversal {
-        self.pipeline.translate(key, self.pipeline.version())
+        self.pipeline.translate(&visible(key), self.pipeline.version())
+    }
+
+    /// The traversals of a packet, one for each time that it is parsed.
+    #[must_use]
+    pub fn traversals(&self, key: &FlowKey) -> Vec<Traversal> {
+        self.execute(&self.translate(key), key).traversals
     }
 
     /// What a traversal, perhaps made of another packet of its region, does to a packet.
+    ///
+    /// Where it is cut, the packet goes on by the newest version.
     #[must_use]
     pub fn fate(&self, traversal: &Traversal, key: &FlowKey) -> Fate {
-        let visited = |visit: &Visit| Visited {
-            place: (visit.bridge, visit.table),
-            rule: visit.rule.as_ref().map(|rule| rule.id),
-        };
-        let executed = execute(&traversal.actions, key, self.world.ingress(key));
-        let chose = |hit: &GroupHit| (hit.group.bridge, hit.group.id, hit.bucket);
-        Fate {
-            groups: traversal.group_hits.iter().map(chose).collect(),
-            outcomes: executed.outcomes,
-            was_metered: executed.was_metered,
-            error: traversal.error,
-            visited: traversal.lookups().map(visited).collect(),
-            taught: traversal.learnings.iter().map(Taught::of).collect(),
-            refreshed: traversal.refreshes.iter().map(Refreshed::of).collect(),
-        }
+        self.execute(traversal, key).fate
+    }
+
+    fn execute(&self, traversal: &Traversal, key: &FlowKey) -> Execution<'_> {
+        let mut execution = Execution::new(Some(&self.pipeline), self.world.ingress(key));
+        execution.run(traversal, Frame::of(key), key);
+        execution
     }
 }
 

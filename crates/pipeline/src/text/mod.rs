@@ -27,6 +27,8 @@
 //!
 //! Sources: `ovs-actions(7)`, `ovs-fields(7)`, `ovs-ofctl(8)`, OpenFlow 1.3.5, 5.9.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
+
 mod action;
 mod error;
 mod format;

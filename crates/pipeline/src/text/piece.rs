@@ -59,14 +59,14 @@ impl<'a> Piece<'a> {
     /// The piece without white space around it.
     pub(super) fn trimmed(self) -> Self {
         let text = self.text.trim_start();
-        let start = self.end() - text.len();
+        let start = self.end().saturating_sub(text.len());
         Self { text: text.trim_end(), start }
     }
 
     /// What stands before and behind the first `mark`.
     pub(super) fn split_once(self, mark: &str) -> Option<(Self, Self)> {
         let (before, behind) = self.text.split_once(mark)?;
-        let start = self.end() - behind.len();
+        let start = self.end().saturating_sub(behind.len());
         Some((Self { text: before, start: self.start }, Self { text: behind, start }))
     }
 
@@ -95,7 +95,7 @@ impl<'a> Piece<'a> {
     /// The first `length` bytes, and the rest.
     fn split_at(self, length: usize) -> (Self, Self) {
         let (head, tail) = self.text.split_at_checked(length).unwrap_or((self.text, ""));
-        let start = self.end() - tail.len();
+        let start = self.end().saturating_sub(tail.len());
         (Self { text: head, start: self.start }, Self { text: tail, start })
     }
 
@@ -107,11 +107,11 @@ impl<'a> Piece<'a> {
 
     fn without_separators(self) -> Self {
         let text = self.text.trim_start_matches(is_separator);
-        self.split_at(self.text.len() - text.len()).1
+        self.split_at(self.text.len().saturating_sub(text.len())).1
     }
 
     const fn end(self) -> usize {
-        self.start + self.text.len()
+        self.start.saturating_add(self.text.len())
     }
 }
 
@@ -169,7 +169,10 @@ fn length_with_arrow(text: &str, opening: char) -> Option<usize> {
     let length = argument_length(text, opening)?;
     let behind = text.get(length..).and_then(|behind| behind.strip_prefix(ARROW));
     match behind.filter(|_| opening == '(') {
-        Some(target) => Some(length + ARROW.len() + argument_length(target, ':')?),
+        Some(target) => {
+            let behind = argument_length(target, ':')?;
+            Some(length.saturating_add(ARROW.len()).saturating_add(behind))
+        }
         None => Some(length),
     }
 }
@@ -180,8 +183,8 @@ fn argument_length(text: &str, opening: char) -> Option<usize> {
     let mut depth = usize::from(parenthesized);
     for (at, c) in unquoted(text) {
         match c {
-            '(' => depth += 1,
-            ')' if depth > 0 => depth -= 1,
+            '(' => depth = depth.saturating_add(1),
+            ')' => depth = depth.saturating_sub(1),
             _ => {}
         }
         let ends = if parenthesized { c == ')' } else { is_separator(c) };

@@ -173,7 +173,11 @@ impl Known {
                 self.set(*field, *value, *mask);
             }
             Action::Load { target, value } if target.field == FieldId::VlanTci => {
-                self.set(target.field, u128::from(*value) << target.offset, target.bits());
+                self.set(
+                    target.field,
+                    u128::from(*value).unbounded_shl(target.offset.into()),
+                    target.bits(),
+                );
             }
             Action::PushVlan { .. } => self.set(FieldId::VlanTci, VLAN_PRESENT, VLAN_PRESENT),
             Action::PopVlan => self.set(FieldId::VlanTci, 0, u128::MAX),
@@ -200,7 +204,11 @@ impl Known {
                 (LearnTarget::Match(target), source) => {
                     learned.require(target.field).map_err(in_learned_rule)?;
                     if let LearnSource::Value(value) = source {
-                        learned.set(target.field, value << target.offset, target.bits());
+                        learned.set(
+                            target.field,
+                            value.unbounded_shl(target.offset.into()),
+                            target.bits(),
+                        );
                     }
                 }
                 (LearnTarget::Load(target), _) => {

@@ -30,7 +30,8 @@ pub(super) fn parse(piece: Piece<'_>) -> Result<Subfield, RuleTextError> {
     range(inner, width).and_then(|(offset, width)| Subfield::new(field, offset, width)).ok_or_else(
         || {
             let text = format!("[{}", bits.text());
-            bits.error(RuleTextProblem::BadBits { text, field, last: field.width() - 1 })
+            let last = field.width().saturating_sub(1);
+            bits.error(RuleTextProblem::BadBits { text, field, last })
         },
     )
 }

@@ -1,5 +1,7 @@
 //! Instructions, rules, groups and meters to test with.
 
+#![expect(clippy::arithmetic_side_effects, reason = "generators choose small numbers")]
+
 mod action;
 mod choice;
 mod connection;

@@ -101,6 +101,7 @@ impl Translation<'_> {
             max_len: u16::MAX,
             userdata: &[],
             meter: None,
+            pause: false,
         })
     }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use shunt_classifier::Priority;
+use shunt_classifier::Version;
 use shunt_flow::{FieldId, FlowKey, FlowMask, PortNo, layout::word};
 
 use super::{
@@ -17,6 +17,7 @@ use crate::{
     Rule, TableId, TraversalError,
     bridge::Bridge,
     conjunction::{Decision, Met},
+    table::Table,
 };
 
 /// The bit of `nw_frag` that fragments have.
@@ -43,61 +44,52 @@ impl<'a> Translation<'a> {
             key.words_mut()[usize::from(word::TRANSPORT)] &= !PORTS_BITS;
             foreign.ports = PORTS_BITS;
         }
-        let bridge = self.here.id;
-        let entering = |key| Entering { bridge, table, key, foreign };
-        let mut below = None;
-        let rule = 'decided: loop {
-            let (decision, mask) = self.decide(table, &key, below);
-            let (priority, conjunctions) = match decision {
-                Decision::Rule(rule) => {
-                    self.recorder.visit(entering(key), mask, rule);
-                    break rule;
-                }
-                Decision::Conjunctions(priority, conjunctions) => (priority, conjunctions),
-            };
-            for Met { id, clauses } in conjunctions {
-                self.spend_conjunction()?;
-                self.recorder.meet(entering(key.clone()), mask.clone(), clauses);
-                let mut second = key.clone();
-                second.set_field(FieldId::ConjId, u128::from(id));
-                let (rule, mask) = self.find_rule(table, &second);
-                self.recorder.visit(entering(second), mask, rule);
-                if rule.is_some() {
-                    break 'decided rule;
-                }
-                self.recorder.end_visit();
+        let here: &'a Bridge = self.here.bridge;
+        let entering = Entering { bridge: self.here.id, table, key, foreign };
+        let rule = match here.table(table).filter(|table| table.has_clauses()) {
+            Some(table) => self.look_up_conjunctions(table, &entering)?,
+            None => {
+                let (rule, mask) = find_rule(here.table(table), &entering.key, self.version);
+                self.recorder.visit(entering, mask, rule);
+                rule
             }
-            below = Some(priority);
         };
         self.scope = self.scope.found(table, rule);
         self.rule = rule;
         Ok(rule)
     }
 
-    /// What decides in a table, below a priority, and the bits that this depended on.
-    fn decide(
-        &self,
-        table: TableId,
-        key: &FlowKey,
-        below: Option<Priority>,
-    ) -> (Decision<'a>, FlowMask) {
-        let bridge: &'a Bridge = self.here.bridge;
+    /// As above, in a table some of whose rules are clauses.
+    fn look_up_conjunctions(
+        &mut self,
+        table: &'a Table,
+        entering: &Entering,
+    ) -> Result<Option<&'a Arc<Rule>>, TraversalError> {
+        let mut decisions = table.decisions(&entering.key, self.version);
         let mut mask = FlowMask::EMPTY;
-        let decision = bridge.table(table).map_or(Decision::Rule(None), |table| {
-            table.decide(key, self.version, &mut mask, below)
-        });
-        look_at_fragments(&mut mask);
-        (decision, mask)
-    }
-
-    /// The rule that wins among those that are no clauses, and the bits that this depended on.
-    fn find_rule(&self, table: TableId, key: &FlowKey) -> (Option<&'a Arc<Rule>>, FlowMask) {
-        let bridge: &'a Bridge = self.here.bridge;
-        let mut mask = FlowMask::EMPTY;
-        let table = bridge.table(table);
-        let rule = table.and_then(|table| table.find_rule(key, self.version, &mut mask));
-        look_at_fragments(&mut mask);
-        (rule, mask)
+        loop {
+            let decision = decisions.next_masked(&mut mask);
+            look_at_fragments(&mut mask);
+            let conjunctions = match decision {
+                Decision::Rule(rule) => {
+                    self.recorder.visit(entering.clone(), mask, rule);
+                    return Ok(rule);
+                }
+                Decision::Conjunctions(conjunctions) => conjunctions,
+            };
+            for Met { id, clauses } in conjunctions {
+                self.spend_conjunction()?;
+                self.recorder.meet(entering.clone(), mask.clone(), clauses);
+                let mut second = entering.clone();
+                second.key.set_field(FieldId::ConjId, u128::from(id));
+                let (rule, mask) = find_rule(Some(table), &second.key, self.version);
+                self.recorder.visit(second, mask, rule);
+                if rule.is_some() {
+                    return Ok(rule);
+                }
+                self.recorder.end_visit();
+            }
+        }
     }
 
     /// Makes sure that one more lookup is within the bounds.
@@ -108,6 +100,18 @@ impl<'a> Translation<'a> {
         self.spent.resubmits += 1;
         Ok(())
     }
+}
+
+/// The rule that wins among those that are no clauses, and the bits that this depended on.
+fn find_rule<'a>(
+    table: Option<&'a Table>,
+    key: &FlowKey,
+    version: Version,
+) -> (Option<&'a Arc<Rule>>, FlowMask) {
+    let mut mask = FlowMask::EMPTY;
+    let rule = table.and_then(|table| table.find_rule(key, version, &mut mask));
+    look_at_fragments(&mut mask);
+    (rule, mask)
 }
 
 /// Whether a packet has ports to look at depends on whether it is a fragment.

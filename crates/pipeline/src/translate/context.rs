@@ -331,13 +331,7 @@ impl<'a> Translation<'a> {
             Action::Output { port, max_len } => self.output(*port, *max_len)?,
             Action::OutputField { source, max_len } => self.output_field(*source, *max_len)?,
             Action::OutputTruncated { port, max_len } => self.output_truncated(*port, *max_len)?,
-            Action::Controller(asked) => self.punt(Asked {
-                reason: asked.reason,
-                controller_id: asked.controller_id,
-                max_len: asked.max_len,
-                userdata: &asked.userdata,
-                meter: asked.meter,
-            })?,
+            Action::Controller(action) => self.punt(Asked::by(action))?,
             Action::SetField { field, value, mask } => self.set_field(*field, *value, *mask),
             Action::Load { target, value } => {
                 let value = u128::from(*value) << target.offset;

@@ -109,28 +109,38 @@ impl<'a> Translation<'a> {
     /// Hands the packet on, and goes on where what was frozen ends.
     fn end_entry(&mut self, action: DatapathAction) -> Result<(), TraversalError> {
         self.wire.emit(&self.key, &mut self.recorder, action)?;
+        self.leave_frozen();
+        Ok(())
+    }
+
+    /// Goes on where what was frozen ends.
+    pub(super) fn leave_frozen(&mut self) {
         let boundary = self.nearest_boundary();
         for step in self.agenda.drain(boundary..).rev() {
             if let Step::EndVisit = step {
                 self.recorder.end_visit();
             }
         }
-        Ok(())
     }
 
-    /// Everything that decides how the packet goes on, by value, and consulted.
+    /// As [`Self::frozen`], within the bound of a chain of cuts.
     fn freeze(&mut self, ttl_copy: Option<TtlCopy>) -> Result<Frozen, TraversalError> {
         let recirculations = self.spent.recirculations + 1;
         if recirculations > RECIRCULATIONS_MAX {
             return Err(TraversalError::TooManyRecirculations(RECIRCULATIONS_MAX));
         }
+        Ok(self.frozen(ttl_copy, Spent { recirculations, ..self.spent }))
+    }
+
+    /// Everything that decides how the packet goes on, by value, and consulted.
+    pub(super) fn frozen(&mut self, ttl_copy: Option<TtlCopy>, spent: Spent) -> Frozen {
         for index in (0..HEADER_START).filter(|index| !is_naming(*index)) {
             self.recorder.consult_word(index, u64::MAX);
         }
         let is_elsewhere = self.recorder.is_rewritten(FieldId::InPort);
         let in_port = is_elsewhere.then(|| self.in_port());
         let steps = &self.agenda[self.nearest_boundary()..];
-        Ok(Frozen {
+        Frozen {
             bridge: self.here.id,
             in_port,
             hidden: hidden(&self.key),
@@ -139,8 +149,8 @@ impl<'a> Translation<'a> {
             action_set: self.action_set.actions().cloned().collect(),
             stack: self.stack.clone(),
             scope: self.scope,
-            spent: Spent { recirculations, ..self.spent },
-        })
+            spent,
+        }
     }
 
     /// The place on the agenda above which everything concerns the packet as it is now.
@@ -181,8 +191,8 @@ fn needs_headers(action: &Action) -> bool {
         Action::Move { source, target } => {
             is_behind_link(source.field) || is_behind_link(target.field)
         }
+        Action::Controller(asked) => asked.meter.is_some(),
         Action::OutputTruncated { .. }
-        | Action::Controller(_)
         | Action::PushVlan { .. }
         | Action::PopVlan
         | Action::SetQueue(_)
@@ -190,7 +200,6 @@ fn needs_headers(action: &Action) -> bool {
         | Action::Clone(_)
         | Action::Note(_)
         | Action::Exit
-        | Action::Meter(_)
         | Action::Conjunction { .. }
         // A cut of its own.
         | Action::CheckPktLarger { .. } => false,
@@ -198,6 +207,8 @@ fn needs_headers(action: &Action) -> bool {
         | Action::DecTtl { .. }
         | Action::Resubmit { .. }
         | Action::Group(_)
+        // It may change the DSCP.
+        | Action::Meter(_)
         | Action::SetNwTtl(_)
         | Action::CopyTtlOut
         | Action::CopyTtlIn
@@ -266,7 +277,7 @@ fn thawed(step: &FrozenStep) -> Step<'_> {
 }
 
 /// The hidden words of a key, but for those that name a continuation.
-fn hidden(key: &FlowKey) -> Match {
+pub(super) fn hidden(key: &FlowKey) -> Match {
     let mut mask = FlowMask::EMPTY;
     for index in (0..HEADER_START).filter(|index| !is_naming(*index)) {
         mask.words_mut()[index] = key.words()[index];

@@ -21,6 +21,8 @@
 mod action_set;
 mod actions;
 mod bundle;
+#[cfg(test)]
+mod call_sites;
 mod commit;
 mod conjunction;
 mod context;
@@ -28,11 +30,14 @@ mod cut;
 mod fin;
 mod groups;
 mod hash;
+#[cfg(test)]
+mod laws;
 mod learn;
 mod mpls;
 mod multipath;
 mod normal;
 mod output;
+mod pause;
 mod recorder;
 mod stack;
 #[cfg(test)]

@@ -97,6 +97,7 @@ impl Translation<'_> {
             max_len: u16::MAX,
             userdata: &[],
             meter: None,
+            pause: false,
         })?;
         Ok(Rest::IsLeft)
     }

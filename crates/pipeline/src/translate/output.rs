@@ -10,8 +10,8 @@ use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo};
 
 use super::context::{Origin, Step, Translation};
 use crate::{
-    Action, DatapathAction, MeterId, PacketInReason, PortInfo, PortKind, Punt, Subfield, TableId,
-    TraversalError,
+    Action, Continuation, ControllerAction, DatapathAction, MeterId, PacketInReason, PortInfo,
+    PortKind, Punt, Subfield, TableId, TraversalError,
 };
 
 /// What a packet-in is asked to be.
@@ -23,6 +23,22 @@ pub(super) struct Asked<'a> {
     pub(super) userdata: &'a [u8],
     /// What packet-ins pass first.
     pub(super) meter: Option<MeterId>,
+    /// The packet waits until it is sent back.
+    pub(super) pause: bool,
+}
+
+impl<'a> Asked<'a> {
+    /// What an action asks for.
+    pub(super) fn by(action: &'a ControllerAction) -> Self {
+        Self {
+            reason: action.reason,
+            controller_id: action.controller_id,
+            max_len: action.max_len,
+            userdata: &action.userdata,
+            meter: action.meter,
+            pause: action.pause,
+        }
+    }
 }
 
 /// Ports that a flood has still to go to.
@@ -41,7 +57,7 @@ impl Flood<'_> {
 }
 
 /// The fields that a packet-in tells besides the packet.
-const METADATA: &[FieldId] = &[
+pub(super) const METADATA: &[FieldId] = &[
     FieldId::TunId,
     FieldId::TunSrc,
     FieldId::TunDst,
@@ -90,6 +106,7 @@ impl<'a> Translation<'a> {
                 max_len,
                 userdata: &[],
                 meter: None,
+                pause: false,
             }),
             PortNo::IN_PORT => self.output_ingress(None),
             PortNo::NORMAL => self.normal(),
@@ -133,8 +150,21 @@ impl<'a> Translation<'a> {
         if is_reached { self.output_port(port.number, None) } else { Ok(()) }
     }
 
-    /// Sends the packet to controllers.
+    /// Sends the packet to controllers; if it pauses there, nothing more is done with it here.
     pub(super) fn punt(&mut self, asked: Asked<'_>) -> Result<(), TraversalError> {
+        let continuation = asked.pause.then(|| self.pause());
+        self.tell(asked, continuation)?;
+        if asked.pause {
+            self.leave_frozen();
+        }
+        Ok(())
+    }
+
+    fn tell(
+        &mut self,
+        asked: Asked<'_>,
+        continuation: Option<Arc<Continuation>>,
+    ) -> Result<(), TraversalError> {
         METADATA.iter().for_each(|field| self.recorder.consult(*field, u128::MAX));
         let reason = match asked.reason {
             PacketInReason::Action if self.scope.origin == Origin::Miss => PacketInReason::NoMatch,
@@ -153,6 +183,7 @@ impl<'a> Translation<'a> {
             max_len: asked.max_len,
             userdata: asked.userdata.into(),
             metadata: metadata(&self.key),
+            continuation,
         };
         let punt = DatapathAction::Punt(Arc::new(punt));
         match asked.meter.and_then(|id| self.find_meter(id)) {

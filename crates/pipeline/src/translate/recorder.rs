@@ -60,6 +60,7 @@ pub(super) struct Written {
 }
 
 /// Where and with what a lookup is made.
+#[derive(Clone)]
 pub(super) struct Entering {
     pub(super) bridge: BridgeId,
     pub(super) table: TableId,
@@ -91,25 +92,42 @@ impl Recorder {
     }
 
     /// An object was consulted.
+    #[cfg_attr(test, track_caller)]
     pub(super) fn read(&mut self, object: Object) {
+        if is_disabled() {
+            return;
+        }
         if !self.reads.contains(&object) {
             self.reads.push(object);
         }
     }
 
     /// Bits of a field were consulted.
+    #[cfg_attr(test, track_caller)]
     pub(super) fn consult(&mut self, field: FieldId, bits: u128) {
-        words(field, bits).for_each(|(word, bits)| self.consult_word(word, bits));
+        if !is_disabled() {
+            words(field, bits).for_each(|(word, bits)| self.add_word(word, bits));
+        }
     }
 
     /// The bits of a mask were consulted.
+    #[cfg_attr(test, track_caller)]
     pub(super) fn consult_mask(&mut self, mask: &FlowMask) {
-        let words = mask.words().iter().enumerate().filter(|(_, bits)| **bits != 0);
-        words.for_each(|(word, bits)| self.consult_word(word, *bits));
+        if !is_disabled() {
+            let words = mask.words().iter().enumerate().filter(|(_, bits)| **bits != 0);
+            words.for_each(|(word, bits)| self.add_word(word, *bits));
+        }
     }
 
     /// Bits of a word were consulted.
+    #[cfg_attr(test, track_caller)]
     pub(super) fn consult_word(&mut self, word: usize, bits: u64) {
+        if !is_disabled() {
+            self.add_word(word, bits);
+        }
+    }
+
+    fn add_word(&mut self, word: usize, bits: u64) {
         self.mask.words_mut()[word] |= bits & !self.written.words()[word];
         let mut bits = bits;
         for frame in self.frames.iter().rev() {
@@ -138,6 +156,7 @@ impl Recorder {
 
     /// A packet enters a table: what it finds there depends on the bits of `mask`. The visit lasts
     /// until [`Self::end_visit`].
+    #[cfg_attr(test, track_caller)]
     pub(super) fn visit(&mut self, entering: Entering, mask: FlowMask, rule: Option<&Arc<Rule>>) {
         let (visit, foreign) = (self.visits.len(), entering.foreign);
         self.push(entering, mask, rule.cloned(), Vec::new());
@@ -145,10 +164,12 @@ impl Recorder {
     }
 
     /// As [`Self::visit`], of a packet that meets a conjunction: nothing is run in such a visit.
+    #[cfg_attr(test, track_caller)]
     pub(super) fn meet(&mut self, entering: Entering, mask: FlowMask, clauses: Vec<Arc<Rule>>) {
         self.push(entering, mask, None, clauses);
     }
 
+    #[cfg_attr(test, track_caller)]
     fn push(
         &mut self,
         entering: Entering,
@@ -157,6 +178,9 @@ impl Recorder {
         clauses: Vec<Arc<Rule>>,
     ) {
         let Entering { bridge, table, key, foreign } = entering;
+        if is_disabled() {
+            mask = FlowMask::EMPTY;
+        }
         mask.words_mut()[usize::from(word::BRIDGE)] = u64::MAX;
         let mut own = mask.clone();
         own.words_mut()[IN_PORT] &= !foreign.in_port;
@@ -192,7 +216,10 @@ impl Recorder {
     }
 
     /// The mask, the visits and the reads.
-    pub(super) fn finish(self) -> (FlowMask, Vec<Visit>, Vec<Object>) {
+    ///
+    /// A traversal is kept as long as its cache entry, so it keeps no room that it does not use.
+    pub(super) fn finish(mut self) -> (FlowMask, Vec<Visit>, Vec<Object>) {
+        self.visits.shrink_to_fit();
         (self.mask, self.visits, self.reads)
     }
 }
@@ -209,6 +236,19 @@ pub(super) fn words(field: FieldId, bits: u128) -> impl Iterator<Item = (usize, 
         [(index, (bits as u64) << slot.shift), (index, 0)]
     };
     pair.into_iter().filter(|(_, bits)| *bits != 0)
+}
+
+/// Whether a test has disabled the call that records something: see `call_sites`.
+#[cfg(test)]
+#[track_caller]
+fn is_disabled() -> bool {
+    super::call_sites::is_disabled(std::panic::Location::caller())
+}
+
+/// Nothing is disabled but by a test.
+#[cfg(not(test))]
+const fn is_disabled() -> bool {
+    false
 }
 
 impl Foreign {

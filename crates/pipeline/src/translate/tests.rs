@@ -1,11 +1,14 @@
 //! The laws of translation, against the oracle.
 
-use proptest::prelude::*;
-use shunt_flow::{FieldId, PortNo};
+use std::collections::{BTreeMap, BTreeSet};
 
+use proptest::prelude::*;
+use shunt_flow::PortNo;
+
+use super::laws;
 use crate::{
-    DatapathAction, Delta, Object, RuleChange, RuleDelta, Traversal, Visit,
-    testing::{Found, Twin, draw, generate, runner},
+    Action, DatapathAction, Learning, Object, Refresh, Traversal, TraversalError,
+    testing::{Twin, draw, generate, runner, visible},
 };
 
 proptest! {
@@ -28,18 +31,20 @@ proptest! {
         world in generate::world(),
         packets in prop::collection::vec(generate::packet(), 4),
     ) {
-        let twin = Twin::new(&world);
-        let mut runner = runner();
+        let (twin, mut runner) = (Twin::new(&world), runner());
         for key in &packets {
-            let traversal = twin.translate(key);
-            for _ in 0..4 {
-                let sibling = draw(&mut runner, &generate::sibling(key, &traversal.mask));
-                prop_assert!(sibling.agrees_with(key, &traversal.mask));
-                let other = twin.translate(&sibling);
-                prop_assert_eq!(&other.actions, &traversal.actions, "sibling {:?}", sibling);
-                prop_assert_eq!(&other.reads, &traversal.reads);
-                prop_assert_eq!(twin.fate(&traversal, &sibling), twin.world.translate(&sibling));
-            }
+            laws::agreeing_packets_fare_alike(&twin, key, &mut runner)?;
+        }
+    }
+
+    #[test]
+    fn packets_that_are_parsed_again_and_agree_under_the_mask_fare_alike(
+        world in generate::world(),
+        packets in prop::collection::vec(generate::packet(), 8),
+    ) {
+        let (twin, mut runner) = (Twin::new(&world), runner());
+        for key in &packets {
+            laws::agreeing_packets_go_on_alike(&twin, key, &mut runner)?;
         }
     }
 
@@ -48,37 +53,7 @@ proptest! {
         world in generate::world(),
         packet in generate::packet(),
     ) {
-        let twin = Twin::new(&world);
-        let mut runner = runner();
-        let visits = twin.translate(&packet).visits;
-        let mut passed = Vec::new();
-        for (index, visit) in visits.iter().enumerate() {
-            let sibling = draw(&mut runner, &generate::sibling(&visit.key, &visit.mask));
-            prop_assume!(sibling.agrees_with(&visit.key, &visit.mask));
-            let place = (visit.bridge, visit.table);
-            let id = visit.key.field(FieldId::ConjId);
-            let is_second = index > 0 && !visits[index - 1].clauses.is_empty();
-            let found = if is_second {
-                Found::Rule(twin.world.second(place, &sibling, u32::try_from(id).unwrap()))
-            } else {
-                twin.world.decide(place, &sibling, &passed)
-            };
-            match found {
-                Found::Rule(rule) => {
-                    prop_assert!(visit.clauses.is_empty());
-                    let own = visit.rule.as_ref().map(|rule| rule.id);
-                    prop_assert_eq!(rule.map(|rule| rule.id), own);
-                    if !is_second || rule.is_some() {
-                        passed.clear();
-                    }
-                }
-                Found::Conjunction(met) => {
-                    let next = visits[index + 1].key.field(FieldId::ConjId);
-                    prop_assert!(!visit.clauses.is_empty() && next == u128::from(met.1));
-                    passed.push(met);
-                }
-            }
-        }
+        laws::visits_are_uniform(&Twin::new(&world), &packet, &mut runner())?;
     }
 
     #[test]
@@ -89,18 +64,7 @@ proptest! {
     ) {
         let mut twin = Twin::new(&world);
         for op in &ops {
-            let before: Vec<_> = packets.iter().map(|key| twin.translate(key)).collect();
-            let Some(change) = twin.apply(op) else { continue };
-            for old in before {
-                let new = twin.translate(&old.key);
-                let is_same = new.actions == old.actions
-                    && new.error == old.error
-                    && new.learnings == old.learnings
-                    && new.refreshes == old.refreshes
-                    && new.reads == old.reads;
-                let is_named = change.deltas.iter().any(|delta| names(delta, &old));
-                prop_assert!(is_same || is_named, "{:?} becomes {:?}", old, new);
-            }
+            laws::changes_are_named(&mut twin, &packets, op)?;
         }
     }
 
@@ -114,7 +78,7 @@ proptest! {
         let twin = Twin::new(&world);
         packet.set_in_port(PortNo::new(port));
         let traversal =
-            twin.pipeline.translate_actions(&packet, &actions, twin.pipeline.version());
+            twin.pipeline.translate_actions(&visible(&packet), &actions, twin.pipeline.version());
         prop_assert_eq!(twin.fate(&traversal, &packet), twin.world.packet_out(&packet, &actions));
     }
 
@@ -126,72 +90,149 @@ proptest! {
     ) {
         let mut twin = Twin::new(&world);
         for op in &ops {
-            let before: Vec<_> = packets.iter().map(|key| twin.translate(key)).collect();
-            let Some(change) = twin.apply(op) else { continue };
-            let objects: Vec<_> = change.deltas.iter().filter_map(changed_object).collect();
-            if objects.len() < change.deltas.len() {
-                continue;
-            }
-            for old in before {
-                let new = twin.translate(&old.key);
-                if !old.reads.iter().any(|read| objects.contains(read)) {
-                    prop_assert_eq!(&new.actions, &old.actions);
-                    prop_assert_eq!(&new.group_hits, &old.group_hits);
-                    prop_assert_eq!(&new.reads, &old.reads);
-                }
-            }
+            laws::objects_not_read_change_nothing(&mut twin, &packets, op)?;
         }
     }
 }
 
-fn changed_object(delta: &Delta) -> Option<Object> {
-    match delta {
-        Delta::Changed(object) => Some(*object),
-        Delta::Rule(_) => None,
-    }
-}
-
-/// What the laws above are worth: they have met groups of every kind, and packets that meters
-/// ended, changed, and left alone.
+/// What the laws above are worth: packets of generated worlds meet everything, often enough, also
+/// after they were parsed again.
 #[test]
-fn the_generated_worlds_reach_groups_and_meters() {
+fn the_generated_worlds_reach_every_feature() {
     let mut runner = runner();
-    let mut kinds = [0; 4];
-    let (mut metered, mut copies, mut chained, mut remarks) = (0, 0, 0, 0);
-    for _ in 0..200 {
+    let mut met: BTreeMap<Feature, usize> = BTreeMap::new();
+    for _ in 0..600 {
         let twin = Twin::new(&draw(&mut runner, &generate::world()));
         for _ in 0..8 {
             let key = draw(&mut runner, &generate::packet());
-            let traversal = twin.translate(&key);
-            let fate = twin.fate(&traversal, &key);
-            traversal.group_hits.iter().for_each(|hit| kinds[hit.group.kind as usize] += 1);
-            metered += usize::from(fate.was_metered);
-            chained += usize::from(traversal.group_hits.len() > 1);
-            let is_copy = |action: &&DatapathAction| matches!(action, DatapathAction::Copy(_));
-            copies += traversal.actions.iter().filter(is_copy).count();
-            let may_remark = |action: &&DatapathAction| matches!(action, DatapathAction::Meter(meter) if meter.remarks());
-            remarks += traversal.actions.iter().filter(may_remark).count();
+            let traversals = twin.traversals(&key);
+            let features: BTreeSet<_> = traversals.iter().flat_map(features).collect();
+            features.into_iter().for_each(|feature| *met.entry(feature).or_default() += 1);
+            let fate = twin.fate(&traversals[0], &key);
+            let fates = [
+                (Feature::Metered, fate.was_metered),
+                (Feature::LaterError, !fate.later_errors.is_empty()),
+                (Feature::SixCuts, traversals.iter().any(|last| last.error == Some(TOO_MANY_CUTS))),
+            ];
+            fates.iter().filter(|(_, is_met)| *is_met).for_each(|(feature, _)| {
+                *met.entry(*feature).or_default() += 1;
+            });
         }
     }
-    let counts = [kinds.as_slice(), &[metered, chained, copies, remarks]].concat();
-    assert!(counts.iter().all(|count| *count >= 5), "{counts:?}");
+    let rare: Vec<_> = Feature::ALL
+        .iter()
+        .filter(|feature| met.get(*feature).is_none_or(|count| *count < LEAST))
+        .collect();
+    assert!(rare.is_empty(), "{rare:?} of {met:?}");
 }
 
-/// Whether a delta says of a traversal that it may be another one now, as engines understand it.
-fn names(delta: &Delta, traversal: &Traversal) -> bool {
-    let RuleDelta { rule, change } = match delta {
-        Delta::Changed(object) => return traversal.reads.contains(object),
-        Delta::Rule(delta) => delta,
+/// How many of the packets meet each feature at least.
+const LEAST: usize = 5;
+
+const TOO_MANY_CUTS: TraversalError = TraversalError::TooManyRecirculations(6);
+
+macro_rules! features {
+    ($($name:ident),* $(,)?) => {
+        /// Something that a packet meets on its way.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        enum Feature { $($name),* }
+
+        impl Feature {
+            const ALL: &'static [Self] = &[$(Self::$name),*];
+        }
     };
-    let is_there = |visit: &&Visit| (visit.bridge, visit.table) == (rule.bridge, rule.table);
-    let has_decided =
-        |visit: &Visit| visit.rule.iter().chain(&visit.clauses).any(|own| own.id == rule.id);
-    let decides_now = |visit: &Visit| {
-        rule.matching.matches(&visit.key) && visit.rank().is_none_or(|rank| rule.rank() > rank)
+}
+
+features! {
+    All, Select, Indirect, FastFailover, ChainedGroups, GroupLater,
+    Meter, Remark, Metered, MeterLater,
+    Copy, Recirculate, CheckLength, TtlCopy, TwoCuts, SixCuts, LaterError,
+    PushLabel, PopLabel, PushValue, PopValue,
+    LearnRule, KnownRule, LearnLater, Normal, LearnMac, KnownMac, NormalLater, FinTimeout,
+    Conjunction,
+}
+
+/// What a traversal met.
+fn features(traversal: &Traversal) -> Vec<Feature> {
+    use Feature as F;
+    let mut met = Vec::new();
+    let is_later = traversal.continuation.is_some();
+    let mut meet = |first: F, later: Option<F>| {
+        met.push(first);
+        met.extend(later.filter(|_| is_later));
     };
-    traversal.visits.iter().filter(is_there).any(|visit| match change {
-        RuleChange::Added => decides_now(visit),
-        RuleChange::Removed(_) => has_decided(visit),
-        RuleChange::Modified(_) => has_decided(visit) || decides_now(visit),
-    })
+    for hit in &traversal.group_hits {
+        let kinds = [F::All, F::Select, F::Indirect, F::FastFailover];
+        meet(kinds[hit.group.kind as usize], Some(F::GroupLater));
+    }
+    if traversal.group_hits.len() > 1 {
+        meet(F::ChainedGroups, None);
+    }
+    for learning in &traversal.learnings {
+        match learning {
+            Learning::Rule(_) => meet(F::LearnRule, Some(F::LearnLater)),
+            Learning::Mac(_) => meet(F::LearnMac, None),
+        }
+    }
+    for refresh in &traversal.refreshes {
+        match refresh {
+            Refresh::Rule(_) => meet(F::KnownRule, None),
+            Refresh::Mac(_) => meet(F::KnownMac, None),
+            Refresh::FinTimeout { .. } => meet(F::FinTimeout, None),
+        }
+    }
+    if traversal.reads.iter().any(|read| matches!(read, Object::Mac(..))) {
+        meet(F::Normal, Some(F::NormalLater));
+    }
+    for visit in &traversal.visits {
+        if !visit.clauses.is_empty() {
+            meet(F::Conjunction, None);
+        }
+        for action in visit.rule.iter().flat_map(|rule| &rule.instructions.apply) {
+            match action {
+                Action::Push(_) => meet(F::PushValue, None),
+                Action::Pop(_) => meet(F::PopValue, None),
+                _ => {}
+            }
+        }
+    }
+    for action in &*traversal.actions {
+        emitted(action, &mut meet);
+    }
+    if traversal.actions.iter().filter(|action| is_cut(action)).count() > 1 {
+        meet(F::TwoCuts, None);
+    }
+    met
+}
+
+fn emitted(action: &DatapathAction, meet: &mut impl FnMut(Feature, Option<Feature>)) {
+    use Feature as F;
+    match action {
+        DatapathAction::Meter(meter) => {
+            meet(F::Meter, Some(F::MeterLater));
+            if meter.remarks() {
+                meet(F::Remark, None);
+            }
+        }
+        DatapathAction::Copy(inner) => {
+            meet(F::Copy, None);
+            inner.iter().for_each(|action| emitted(action, meet));
+        }
+        DatapathAction::Recirculate(continuation) => {
+            let is_copy = continuation.ttl_copy().is_some();
+            meet(if is_copy { F::TtlCopy } else { F::Recirculate }, None);
+        }
+        DatapathAction::CheckLength { .. } => meet(F::CheckLength, None),
+        DatapathAction::PushMpls { .. } => meet(F::PushLabel, None),
+        DatapathAction::PopMpls { .. } => meet(F::PopLabel, None),
+        _ => {}
+    }
+}
+
+fn is_cut(action: &DatapathAction) -> bool {
+    match action {
+        DatapathAction::Recirculate(_) | DatapathAction::CheckLength { .. } => true,
+        DatapathAction::Copy(inner) => inner.iter().any(is_cut),
+        _ => false,
+    }
 }

@@ -1,7 +1,12 @@
 //! Conjunctive matches (`ovs-fields(7)`, "Conjunctive Match Fields").
 
-use shunt_flow::FieldId;
-use shunt_pipeline::{Action, FlowMod, FlowModCommand, RuleFilter, Time, Traversal};
+use shunt_flow::{
+    FieldId, FlowMask, Match,
+    text::{NoPortNames, format_match, parse_match},
+};
+use shunt_pipeline::{
+    Action, FlowMod, FlowModCommand, FlowModError, Priority, RuleFilter, Time, Traversal,
+};
 
 use crate::switch::{BRIDGE, Switch, key, request};
 
@@ -166,4 +171,85 @@ fn conjunctions_have_a_number() {
     let clauses: Vec<_> = clauses.collect();
     switch.pipeline.apply(BRIDGE, &clauses, Time::ZERO).expect("legal");
     assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.2")), "more than 4096 resubmits");
+}
+
+/// What a packet's fate depended on, as a match.
+fn megaflow(switch: &Switch, packet: &str) -> (Match, String) {
+    let traversal = switch.translate(packet);
+    let mut mask = traversal.mask.clone();
+    mask.remove_bits(FieldId::RecircId, u128::MAX);
+    mask.words_mut()[usize::from(shunt_flow::layout::word::BRIDGE)] = 0;
+    // A packet that is no fragment is no later one: the text has a word for both bits alone.
+    mask.add_bits(FieldId::NwFrag, 0b11);
+    let megaflow = Match::new(&traversal.key, &mask);
+    let text = format_match(&megaflow, &NoPortNames);
+    (megaflow, text)
+}
+
+/// The masks on the right are those of Open vSwitch 3.1 (`ofproto/trace`), which looks at `in_port`
+/// always.
+#[test]
+fn a_mask_is_that_of_open_vswitch_or_wider() {
+    let switch = switch(&[
+        "priority=0,actions=output:4",
+        "priority=5,udp,nw_tos=4,actions=output:2",
+        "priority=3,in_port=4,dl_src=00:00:00:00:00:05,actions=output:2",
+    ]);
+    let cases = [
+        (
+            packet("10.0.0.1", "10.0.0.2"),
+            "tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,nw_frag=no,tp_dst=81",
+            "in_port=1,tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,nw_tos=0,nw_frag=no,tp_dst=81",
+        ),
+        (
+            packet("10.0.0.1", "10.0.0.3"),
+            "tcp,in_port=1,nw_src=10.0.0.1,nw_dst=10.0.0.3,nw_tos=0,nw_frag=no,tp_dst=81",
+            "in_port=1,tcp,nw_src=10.0.0.1,nw_dst=10.0.0.3,nw_tos=0,nw_frag=no,tp_dst=81",
+        ),
+        (
+            "tcp,in_port=1,nw_src=10.0.1.9,nw_dst=1.1.1.1,tp_dst=80".to_owned(),
+            "tcp,nw_src=10.0.1.0/24,nw_dst=0.0.0.0/5,nw_frag=no,tp_dst=80",
+            "in_port=1,tcp,nw_src=10.0.1.0/24,nw_dst=0.0.0.0/5,nw_tos=0,nw_frag=no,tp_dst=80",
+        ),
+        (
+            "tcp,in_port=1,nw_src=10.9.1.9,nw_dst=1.1.1.1,tp_dst=80".to_owned(),
+            "tcp,in_port=1,nw_src=10.8.0.0/13,nw_dst=0.0.0.0/5,nw_tos=0,nw_frag=no,tp_dst=80",
+            "in_port=1,tcp,nw_src=10.8.0.0/13,nw_dst=0.0.0.0/5,nw_tos=0,nw_frag=no,tp_dst=80",
+        ),
+    ];
+    for (packet, own, rival) in cases {
+        let (megaflow, text) = megaflow(&switch, &packet);
+        assert_eq!(text, own, "{packet}");
+        let rival = parse_match(rival, &NoPortNames).expect("a match");
+        let (own, rival) = (FlowMask::from(megaflow.mask()), FlowMask::from(rival.mask()));
+        assert!(own.is_subset_of(&rival), "{packet}: {text}");
+    }
+}
+
+#[test]
+fn what_ranks_below_a_conjunction_is_not_looked_at() {
+    let switch = switch(&["priority=9,tcp,nw_tos=4,tp_src=7,actions=output:4"]);
+    let of_none = [clause("priority=8,udp,nw_ttl=7", &[(9, 0, 2)])];
+    switch.pipeline.apply(BRIDGE, &of_none, Time::ZERO).expect("legal");
+    let (_, text) = megaflow(&switch, &packet("10.0.0.1", "10.0.0.2"));
+    assert_eq!(text, "tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,nw_frag=no,tp_dst=81");
+}
+
+#[test]
+fn clauses_overlap_rules_and_are_chosen_by_their_match_as_rules_are() {
+    let switch = switch(&[]);
+    let mut overlapping =
+        request(FlowModCommand::Add, "priority=10,ip,nw_src=10.0.1.9,actions=drop");
+    overlapping.flags.check_overlap = true;
+    let refused = switch.pipeline.apply(BRIDGE, &[overlapping.clone()], Time::ZERO);
+    let error = refused.expect_err("a clause overlaps").error;
+    assert_eq!(error, FlowModError::Overlap(Priority::new(10)).into());
+    let apart = "udp,nw_src=10.9.1.9,nw_dst=10.0.0.9";
+    overlapping.matching = parse_match(apart, &NoPortNames).expect("a match");
+    switch.pipeline.apply(BRIDGE, &[overlapping], Time::ZERO).expect("nothing overlaps");
+    switch.send(FlowModCommand::Delete, "ip,nw_src=10.0.0.0/8").expect("legal");
+    let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
+    let left: Vec<_> =
+        rules.iter().map(|rule| format_match(&rule.matching, &NoPortNames)).collect();
+    assert_eq!(left, ["conj_id=7", "ip,nw_dst=10.0.0.2", "tcp,tp_dst=80"]);
 }

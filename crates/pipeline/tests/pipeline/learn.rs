@@ -3,16 +3,20 @@
 use std::time::Duration;
 
 use shunt_classifier::Priority;
-use shunt_flow::FieldId;
+use shunt_flow::{FieldId, PortNo};
 use shunt_pipeline::{
-    Action, Change, Cookie, FlowMod, FlowModCommand, LearnAction, LearnSource, LearnSpec,
-    LearnTarget, Learning, RuleFilter, Subfield, TableId, Time, Traversal,
+    Action, BundleAction, BundleAlgorithm, Change, Cookie, FlowMod, FlowModCommand, GroupKind,
+    HashFields, LearnAction, LearnSource, LearnSpec, LearnTarget, Learning, RuleFilter, Subfield,
+    TableId, Time, Traversal,
 };
 
-use crate::switch::{BRIDGE, Switch, request};
+use crate::{
+    build::{add_group, bucket, delete_group, group, output},
+    switch::{BRIDGE, Switch, request},
+};
 
 /// `learn(table=1,priority=7,cookie=5,eth_src=eth_dst,output:in_port)`, and as `change` says.
-fn learn(change: impl FnOnce(&mut LearnAction)) -> Action {
+pub(crate) fn learn(change: impl FnOnce(&mut LearnAction)) -> Action {
     let field = |field| LearnSource::Field(Subfield::whole(field));
     let matched = LearnSpec {
         source: field(FieldId::EthDst),
@@ -297,4 +301,50 @@ fn a_modified_rule_keeps_its_lowered_timeouts_and_one_in_its_place_does_not() {
     switch.apply(&[own()]);
     assert_eq!(idle(), 100);
     assert!(switch.pipeline.expire(at(50)).deltas.is_empty());
+}
+
+const NORMAL: Action = Action::Output { port: PortNo::NORMAL, max_len: 0 };
+
+#[test]
+fn in_a_bucket_normal_learns_and_a_learn_is_left_out() {
+    // As in Open vSwitch: a bucket runs what an action set can hold.
+    let switch = Switch::new(&[]);
+    let buckets = vec![bucket(vec![learn(|_| {}), output(4)]), bucket(vec![NORMAL])];
+    switch.make([add_group(1, GroupKind::All, buckets)]);
+    switch.apply(&[rule("actions=output:1", &[group(1)])]);
+    let traversal = switch.receive(PACKET, Time::ZERO);
+    assert!(matches!(&traversal.learnings[..], [Learning::Mac(_)]), "{traversal:?}");
+    assert!(switch.table(1).is_empty());
+    assert!(switch.translate(PACKET).learnings.is_empty());
+    assert_eq!(switch.run("in_port=4,dl_dst=02:00:00:00:00:01,dl_src=02:00:00:00:00:01"), "4 3 1");
+}
+
+#[test]
+fn order_matters_once_something_can_teach_and_not_before() {
+    let teaches = |request: shunt_pipeline::Modification| {
+        let switch = Switch::new(&["actions=output:1"]);
+        assert!(!switch.pipeline.teaches());
+        switch.make([request]);
+        switch.pipeline.teaches()
+    };
+    let of_group = |actions| teaches(add_group(1, GroupKind::All, vec![bucket(actions)]));
+    assert!(of_group(vec![output(2), NORMAL]));
+    assert!(!of_group(vec![output(2)]) && !of_group(vec![learn(|_| {})]));
+    assert!(!teaches(delete_group(1)));
+    let of_rule = |action: Action| teaches(rule("actions=output:2", &[action]).into());
+    let to_field = Action::OutputField { source: Subfield::whole(FieldId::Reg0), max_len: 0 };
+    let to_member = |port| {
+        Action::Bundle(Box::new(BundleAction {
+            fields: HashFields::EthSrc,
+            basis: 0,
+            algorithm: BundleAlgorithm::ActiveBackup,
+            members: [port].into(),
+            target: None,
+        }))
+    };
+    let teachers = [NORMAL, learn(|_| {}), to_field, to_member(PortNo::NORMAL)];
+    for teacher in teachers {
+        assert!(of_rule(Action::Clone([teacher.clone()].into())), "{teacher:?}");
+    }
+    assert!(!of_rule(to_member(PortNo::new(3))) && !of_rule(Action::SetQueue(3)));
 }

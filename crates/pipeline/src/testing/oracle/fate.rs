@@ -8,6 +8,7 @@ use shunt_flow::{
 use super::{Refreshed, Taught};
 use crate::{
     BridgeId, Cookie, DatapathPort, GroupId, PacketInReason, Punt, TableId, TraversalError,
+    testing::frame::Frame,
 };
 
 /// What becomes of a packet.
@@ -17,7 +18,9 @@ pub struct Fate {
     pub outcomes: Vec<Outcome>,
     /// Why the switch itself dropped the packet.
     pub error: Option<TraversalError>,
-    /// The lookups, in order.
+    /// Why it dropped copies of the packet that had been parsed again.
+    pub later_errors: Vec<TraversalError>,
+    /// The lookups, in order for each time that the packet was parsed.
     pub visited: Vec<Visited>,
     /// The groups that chose buckets, and which; `None`: all.
     pub groups: Vec<(BridgeId, GroupId, Option<usize>)>,
@@ -27,6 +30,8 @@ pub struct Fate {
     pub taught: Vec<Taught>,
     /// The rules that it refreshes.
     pub refreshed: Vec<Refreshed>,
+    /// How many copies of the packet, itself included, came to nothing. Meters may end more.
+    pub dropped: usize,
 }
 
 /// One lookup.
@@ -36,13 +41,15 @@ pub struct Visited {
     pub place: (BridgeId, TableId),
     /// The rule that won.
     pub rule: Option<crate::RuleId>,
+    /// Length of the frame when it was parsed.
+    pub length: usize,
 }
 
 /// A copy of the packet that leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// To a port, cut to a length, with these header words.
-    Sent(DatapathPort, Option<u32>, Vec<u64>),
+    /// To a port, cut to a length, with these header words; and its length before that.
+    Sent(DatapathPort, Option<u32>, Vec<u64>, usize),
     /// To controllers, with these header words.
     Punted(Punted, Vec<u64>),
 }
@@ -63,9 +70,9 @@ impl Outcome {
     pub(in crate::testing) fn sent(
         port: DatapathPort,
         max_len: Option<u32>,
-        key: &FlowKey,
+        frame: &Frame,
     ) -> Self {
-        Self::Sent(port, max_len, Self::headers(key))
+        Self::Sent(port, max_len, Self::headers(&frame.view()), frame.len())
     }
 
     pub(in crate::testing) fn headers(key: &FlowKey) -> Vec<u64> {

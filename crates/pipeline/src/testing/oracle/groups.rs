@@ -4,7 +4,6 @@ use shunt_flow::{FieldId, PortNo};
 
 use super::{
     hash::hash,
-    packet::Packet,
     walker::{Role, Walker},
 };
 use crate::{
@@ -18,7 +17,7 @@ impl Walker<'_> {
         let Some(group) = self.find_group(id) else { return Ok(()) };
         let chosen = match group.kind {
             GroupKind::All | GroupKind::Indirect => {
-                self.groups.push((self.id(), id, None));
+                self.halves.chose(self.id(), id, None);
                 for bucket in &group.buckets {
                     self.bucket(bucket)?;
                 }
@@ -28,20 +27,19 @@ impl Walker<'_> {
             GroupKind::Select => self.select(&group),
         };
         let Some(chosen) = chosen else { return Ok(()) };
-        self.groups.push((self.id(), id, Some(chosen)));
+        self.halves.chose(self.id(), id, Some(chosen));
         self.bucket(&group.buckets[chosen])
     }
 
     fn bucket(&mut self, bucket: &Bucket) -> Result<(), TraversalError> {
         self.bound()?;
-        let outer = (self.packet.clone(), self.set.clone(), self.is_muted, self.role);
-        self.role.in_bucket = true;
-        self.depth += 1;
-        self.list(&Self::ordered(&bucket.actions))?;
-        self.depth -= 1;
-        self.has_exited = false;
-        (self.packet, self.set, self.is_muted, self.role) = outer;
-        Ok(())
+        self.copy(|copy| {
+            copy.role.in_bucket = true;
+            copy.depth += 1;
+            copy.list(&Self::ordered(&bucket.actions))?;
+            copy.has_exited = false;
+            Ok(())
+        })
     }
 
     fn find_group(&self, id: GroupId) -> Option<GroupMod> {
@@ -136,10 +134,14 @@ impl Walker<'_> {
     pub(super) fn meter(&mut self, id: MeterId) {
         match self.acting(id) {
             Some(MeterBandKind::Drop) => self.is_muted = true,
-            Some(MeterBandKind::DscpRemark { precedence }) => self.packet.remark(precedence),
+            Some(MeterBandKind::DscpRemark { precedence }) => {
+                self.packet.remark(|dscp| remarked(dscp, precedence));
+            }
             None => {}
         }
-        self.was_metered |= self.is_muted;
+        if self.is_muted {
+            self.halves.metered();
+        }
     }
 
     /// What the band of a meter does that all packets exceed, if there is one.
@@ -156,15 +158,13 @@ impl Role {
     pub(super) const NONE: Self = Self { in_set: false, in_bucket: false };
 }
 
-impl Packet {
-    /// Raises the drop precedence that the packet leaves with; tables see it as it was.
-    fn remark(&mut self, levels: u8) {
-        let assured = [[10, 12, 14], [18, 20, 22], [26, 28, 30], [34, 36, 38]];
-        let dscp = self.dscp.unwrap_or_else(|| self.key.field(FieldId::IpDscp));
-        for class in assured {
-            if let Some(place) = class.iter().position(|own| *own == dscp) {
-                self.dscp = Some(class[(place + usize::from(levels)).min(2)]);
-            }
+/// A DSCP with its drop precedence raised by so many levels, if it is one of assured forwarding.
+fn remarked(dscp: u128, levels: u8) -> u128 {
+    let assured = [[10, 12, 14], [18, 20, 22], [26, 28, 30], [34, 36, 38]];
+    for class in assured {
+        if let Some(place) = class.iter().position(|own| *own == dscp) {
+            return class[(place + usize::from(levels)).min(2)];
         }
     }
+    dscp
 }

@@ -1,13 +1,11 @@
 //! `learn` and `fin_timeout`, bit by bit.
 
-use std::time::Duration;
-
-use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo};
+use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, text::NoPortNames};
 
 use super::walker::Walker;
 use crate::{
-    Action, BridgeId, FlowFlags, FlowMod, FlowModCommand, Instructions, LearnAction, LearnSource,
-    LearnTarget, Learning, MacSighting, Refresh, Rule, RuleId, Subfield, TableSelector,
+    Action, BridgeId, FlowMod, FlowModCommand, LearnAction, LearnSource, LearnTarget, Learning,
+    MacSighting, Refresh, Rule, RuleId, Subfield, TableSelector, text::parse_rule,
 };
 
 /// What a packet teaches.
@@ -92,17 +90,18 @@ impl TaughtRule {
 }
 
 impl Walker<'_> {
+    #[inline(never)]
     pub(super) fn learn(&mut self, action: &LearnAction) {
         let request = self.learned_rule(action);
-        let teacher = self.rule.as_ref().map(|rule| (rule.id, rule.revision));
+        let teacher = self.own_rule().map(|rule| (rule.id, rule.revision));
         let taught = TaughtRule { bridge: self.id(), teacher, request, limit: action.limit };
         let rules = &self.world.bridges[&self.id()].rules;
         let old = rules.iter().find(|rule| taught.is_place_of(rule));
         let known = old.filter(|rule| taught.is_nothing_new(rule)).map(|rule| rule.id);
         let is_learned = known.is_some() || !taught.is_over(rules);
         match known {
-            Some(id) => self.refresh(Refreshed::Rule(id)),
-            None if is_learned => self.teach(Taught::Rule(Box::new(taught))),
+            Some(id) => self.halves.refresh(Refreshed::Rule(id)),
+            None if is_learned => self.halves.teach(Taught::Rule(Box::new(taught))),
             None => {}
         }
         if let Some(result) = action.result {
@@ -111,88 +110,96 @@ impl Walker<'_> {
     }
 
     pub(super) fn fin_timeout(&mut self, idle: u16, hard: u16) {
-        let Some(rule) = self.rule.as_ref().map(|rule| rule.id) else { return };
+        let Some(rule) = self.own_rule().map(|rule| rule.id) else { return };
         let flags = self.packet.key.field(FieldId::TcpFlags);
         if self.packet.has(FieldId::TcpFlags) && (flags & 1 != 0 || flags & 4 != 0) {
-            self.refresh(Refreshed::Lowered(rule, idle, hard));
+            self.halves.refresh(Refreshed::Lowered(rule, idle, hard));
         }
     }
 
-    pub(super) fn teach(&mut self, taught: Taught) {
-        if !self.taught.contains(&taught) {
-            self.taught.push(taught);
-        }
-    }
-
-    pub(super) fn refresh(&mut self, refreshed: Refreshed) {
-        if !self.refreshed.contains(&refreshed) {
-            self.refreshed.push(refreshed);
-        }
-    }
-
+    /// The rule that a `learn` makes of the packet, as `ovs-actions(7)` tells it.
+    #[expect(clippy::expect_used, reason = "generated loads are short")]
     fn learned_rule(&self, action: &LearnAction) -> FlowMod {
-        let (mut key, mut mask, mut apply) = (FlowKey::ZERO, FlowMask::EMPTY, Vec::new());
-        if (action.fin_idle_timeout, action.fin_hard_timeout) != (0, 0) {
-            let (idle, hard) = (action.fin_idle_timeout, action.fin_hard_timeout);
-            apply.push(Action::FinTimeout { idle, hard });
+        let mut learned = head(action);
+        let (mut key, mut mask, mut actions) = (FlowKey::ZERO, FlowMask::EMPTY, Vec::new());
+        if action.fin_idle_timeout != 0 || action.fin_hard_timeout != 0 {
+            actions.push(Action::FinTimeout {
+                idle: action.fin_idle_timeout,
+                hard: action.fin_hard_timeout,
+            });
         }
         for spec in &action.specs {
             let value = match spec.source {
-                LearnSource::Field(source) => self.read(source),
                 LearnSource::Value(value) => value,
+                LearnSource::Field(source) => self.read(source),
             };
-            match spec.target {
-                LearnTarget::Match(Subfield { field: FieldId::InPort, .. }) => {
-                    let port = u32::try_from(value).unwrap_or_default();
-                    key.set_in_port(PortNo::widened(port));
-                    mask.add_bits(FieldId::InPort, 0xffff_ffff);
-                }
-                LearnTarget::Match(target) => {
-                    for bit in 0..target.width {
-                        let place = 1_u128 << (target.offset + bit);
-                        let is_set = value >> bit & 1 == 1;
-                        key.set_field_masked(target.field, if is_set { place } else { 0 }, place);
-                        mask.add_bits(target.field, place);
-                    }
-                    if target == Subfield::whole(FieldId::DlVlan) {
-                        key.set_field_masked(FieldId::VlanTci, 0x1000, 0x1000);
-                        mask.add_bits(FieldId::VlanTci, 0x1000);
-                    }
-                }
+            let target = match spec.target {
+                LearnTarget::Match(target) => target,
                 LearnTarget::Load(target) => {
-                    let value = u64::try_from(value).unwrap_or_default();
-                    apply.push(Action::Load { target, value });
+                    let value = u64::try_from(value).expect("generated loads are short");
+                    actions.push(Action::Load { target, value });
+                    continue;
                 }
-                LearnTarget::Output if value < 0xff00 => {
-                    let port = PortNo::new(u32::try_from(value).unwrap_or_default());
-                    apply.push(Action::Output { port, max_len: 0 });
+                LearnTarget::Output => {
+                    actions.extend(output(value));
+                    continue;
                 }
-                LearnTarget::Output => match value {
-                    0xfff8 => apply.push(Action::Output { port: PortNo::IN_PORT, max_len: 0 }),
-                    0xfffb => apply.push(Action::Output { port: PortNo::FLOOD, max_len: 0 }),
-                    0xfffc => apply.push(Action::Output { port: PortNo::ALL, max_len: 0 }),
-                    0xfffe => apply.push(Action::Output { port: PortNo::LOCAL, max_len: 0 }),
-                    _ => {}
-                },
+            };
+            for (field, bit, is_set) in wanted(target, value) {
+                let place = 1 << bit;
+                key.set_field_masked(field, if is_set { place } else { 0 }, place);
+                mask.add_bits(field, place);
             }
         }
-        FlowMod {
-            command: FlowModCommand::Add,
-            table: TableSelector::One(action.table),
-            matching: Match::new(&key, &mask),
-            priority: action.priority,
-            cookie: action.cookie,
-            cookie_mask: 0,
-            idle_timeout: Duration::from_secs(action.idle_timeout.into()),
-            hard_timeout: Duration::from_secs(action.hard_timeout.into()),
-            importance: 0,
-            flags: FlowFlags {
-                send_flow_removed: action.send_flow_removed,
-                ..FlowFlags::default()
-            },
-            out_port: PortNo::ANY,
-            out_group: 0xffff_ffff,
-            instructions: Instructions { apply: apply.into(), ..Instructions::default() },
-        }
+        learned.matching = Match::new(&key, &mask);
+        learned.instructions.apply = actions.into();
+        learned
     }
+}
+
+/// What a learned rule is, but for its match and its actions.
+#[expect(clippy::expect_used, reason = "the text is that of a rule")]
+fn head(action: &LearnAction) -> FlowMod {
+    let text = format!(
+        "table={},priority={},cookie={:#x},idle_timeout={},hard_timeout={}{},actions=drop",
+        action.table,
+        action.priority.number(),
+        action.cookie.number(),
+        action.idle_timeout,
+        action.hard_timeout,
+        if action.send_flow_removed { ",send_flow_rem" } else { "" },
+    );
+    parse_rule(FlowModCommand::Add, &text, &NoPortNames).expect("a rule without a match")
+}
+
+/// The bits that a packet must have to match a value: field, number of the bit, and what it is.
+fn wanted(target: Subfield, value: u128) -> Vec<(FieldId, u8, bool)> {
+    let bits = |field, offset: u8, width: u8, value: u128| -> Vec<_> {
+        (0..width).map(|bit| (field, offset + bit, value >> bit & 1 == 1)).collect()
+    };
+    match (target.field, target.width) {
+        // A port of 16 bits; the reserved ones have 32.
+        (FieldId::InPort, 16) => {
+            let reserved = if value >= 0xff00 { 0xffff_0000 } else { 0 };
+            bits(FieldId::InPort, 0, 32, value | reserved)
+        }
+        // The id of a tag that there is.
+        (FieldId::DlVlan, 12) => {
+            [bits(FieldId::DlVlan, 0, 12, value), vec![(FieldId::VlanTci, 12, true)]].concat()
+        }
+        (field, width) => bits(field, target.offset, width, value),
+    }
+}
+
+/// An output to a port of 16 bits; to some of the reserved ones there is none.
+fn output(value: u128) -> Option<Action> {
+    let reserved = [
+        (0xfff8, PortNo::IN_PORT),
+        (0xfffb, PortNo::FLOOD),
+        (0xfffc, PortNo::ALL),
+        (0xfffe, PortNo::LOCAL),
+    ];
+    let known = reserved.into_iter().find(|(number, _)| *number == value).map(|(_, port)| port);
+    let physical = u32::try_from(value).ok().filter(|number| *number < 0xff00).map(PortNo::new);
+    known.or(physical).map(|port| Action::Output { port, max_len: 0 })
 }

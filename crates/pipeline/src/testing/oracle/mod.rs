@@ -5,7 +5,9 @@
 mod conjunction;
 mod fate;
 mod groups;
+mod halves;
 mod hash;
+mod labels;
 mod learn;
 mod normal;
 mod packet;
@@ -13,4 +15,5 @@ mod walker;
 
 pub use conjunction::{Conjunction, Found};
 pub use fate::{Fate, Outcome, Punted, Visited};
+pub(super) use halves::PARSED_MAX;
 pub use learn::{Refreshed, Taught, TaughtRule};

@@ -35,10 +35,10 @@ impl Walker<'_> {
         let macs = &self.world.bridges[&bridge].macs;
         if !is_from_controller && source[0] & 1 == 0 {
             if macs.get(&(vlan, source)) == Some(&ingress) {
-                self.refresh(Refreshed::Mac(bridge, vlan, source));
+                self.halves.refresh(Refreshed::Mac(bridge, vlan, source));
             } else {
                 let sighting = MacSighting { bridge, vlan, mac: source, port: ingress };
-                self.teach(Taught::Mac(sighting));
+                self.halves.teach(Taught::Mac(sighting));
             }
         }
         let mut ports = self.world.bridges[&bridge].ports.clone();

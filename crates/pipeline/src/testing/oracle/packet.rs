@@ -1,44 +1,65 @@
-//! One concrete packet: its fields, and its tags as a list.
+//! One concrete packet: its fields, its tags as a list, and the frame that it is.
 
-use shunt_flow::{FieldId, FlowKey, field::Prerequisite, layout::word};
+use shunt_flow::{
+    FieldId, FlowKey,
+    field::Prerequisite,
+    layout::{FLOW_WORDS, word},
+    rewrite::TtlCopy,
+};
+
+use crate::testing::frame::{Frame, visible};
 
 #[derive(Clone)]
 pub(super) struct Packet {
-    /// All fields; those of tags are zero.
-    pub(super) key: FlowKey,
+    /// All fields as they were parsed, and what was written since; those of tags are zero.
+    pub(super) key: Box<FlowKey>,
     /// Type and control information of each tag, the outermost first.
     pub(super) tags: Vec<(u16, u16)>,
-    /// The DSCP that the packet leaves with, if a meter has changed it.
-    pub(super) dscp: Option<u128>,
+    /// What it is on the wire, but for its tags.
+    frame: Frame,
+    /// Whether there are headers that were not parsed.
+    pub(super) is_uncovered: bool,
 }
 
 impl Packet {
     pub(super) fn new(key: &FlowKey) -> Self {
-        let mut key = key.clone();
+        let frame = Frame::of(key);
+        let mut key = visible(key);
         let vlan = std::mem::take(&mut key.words_mut()[usize::from(word::VLAN)]);
         let both = [(vlan >> 48, vlan >> 32), (vlan >> 16, vlan)];
         let tags = both.map(|(tpid, tci)| (low(tpid), low(tci)));
         let tags = tags.into_iter().take_while(|(_, tci)| tci & 0x1000 != 0).collect();
-        Self { key, tags, dscp: None }
+        Self { key: Box::new(key), tags, frame, is_uncovered: false }
     }
 
     pub(super) fn key(&self) -> FlowKey {
-        let mut key = self.key.clone();
-        let tag = |index: usize| match self.tags.get(index) {
-            Some((tpid, tci)) => u64::from(*tpid) << 16 | u64::from(*tci),
-            None => 0,
-        };
-        key.words_mut()[usize::from(word::VLAN)] = tag(0) << 32 | tag(1);
+        let mut key = FlowKey::clone(&self.key);
+        key.words_mut()[usize::from(word::VLAN)] = self.vlan();
         key
     }
 
-    /// The packet as it leaves.
-    pub(super) fn wire(&self) -> FlowKey {
-        let mut key = self.key();
-        if let Some(dscp) = self.dscp {
-            key.set_field(FieldId::IpDscp, dscp);
+    /// Changes the DSCP that the packet leaves with; tables see it as it was.
+    pub(super) fn remark(&mut self, raise: impl Fn(u128) -> u128) {
+        if let Some(dscp) = self.frame.dscp() {
+            self.frame.set_dscp(raise(dscp));
         }
-        key
+    }
+
+    /// The frame that leaves now.
+    pub(super) fn frame(&self) -> Frame {
+        let mut frame = self.frame.clone();
+        frame.write(usize::from(word::VLAN), self.vlan(), u64::MAX);
+        frame
+    }
+
+    /// Parses the frame anew; what is hidden stays.
+    pub(super) fn parse_again(&mut self) {
+        let mut key = self.frame.view();
+        let hidden = usize::from(word::ETH_DST);
+        key.words_mut()[..hidden].copy_from_slice(&self.key.words()[..hidden]);
+        key.words_mut()[usize::from(word::VLAN)] = 0;
+        *self.key = key;
+        self.is_uncovered = false;
     }
 
     pub(super) fn has(&self, field: FieldId) -> bool {
@@ -50,6 +71,7 @@ impl Packet {
         match field.info().prerequisite {
             Prerequisite::Any | Prerequisite::Ethernet => true,
             Prerequisite::VlanVid => !self.tags.is_empty(),
+            Prerequisite::Mpls => self.is_mpls(),
             Prerequisite::Ipv4 => v4,
             Prerequisite::Ipv6 => v6,
             Prerequisite::Ip => v4 || v6,
@@ -78,16 +100,117 @@ impl Packet {
             | FieldId::VlanPcp
             | FieldId::DlVlan
             | FieldId::DlVlanPcp => {}
-            FieldId::IpDscp => {
-                self.dscp = self.dscp.map(|dscp| dscp & !mask | value & mask);
-                return self.key.set_field_masked(field, value, mask);
-            }
-            _ => return self.key.set_field_masked(field, value, mask),
+            _ => return self.set_field(field, value, mask),
         }
         self.tags[0].1 = self.tags[0].1 & !bits | tci & bits;
         if self.tags[0].1 & 0x1000 == 0 {
             self.tags.remove(0);
         }
+    }
+
+    pub(super) fn is_mpls(&self) -> bool {
+        matches!(self.key.eth_type(), 0x8847 | 0x8848)
+    }
+
+    /// How many labels there are in sight: three also if there are more.
+    pub(super) fn labels(&self) -> usize {
+        if !self.is_mpls() {
+            return 0;
+        }
+        let shown = self.frame.labels.iter().take(3);
+        let above = shown.take_while(|entry| *entry & 0x100 == 0).count();
+        if self.frame.labels.len() > above { (above + 1).min(3) } else { 3 }
+    }
+
+    /// False if there are too many labels.
+    pub(super) fn push_label(&mut self, ether_type: u16) -> bool {
+        let entry = match self.labels() {
+            3 => return false,
+            0 => self.first_label(),
+            _ => self.frame.labels[0] & !0x100,
+        };
+        self.frame.labels.insert(0, entry);
+        self.changed_labels(ether_type);
+        true
+    }
+
+    /// False if there are too many labels.
+    pub(super) fn pop_label(&mut self, ether_type: u16) -> bool {
+        let labels = self.labels();
+        if labels == 0 {
+            return true;
+        }
+        if labels == 3 && self.frame.labels.get(2).is_none_or(|third| third & 0x100 == 0) {
+            return false;
+        }
+        self.frame.labels.remove(0);
+        self.changed_labels(ether_type);
+        self.is_uncovered = labels == 1 || !self.is_mpls();
+        true
+    }
+
+    /// Copies a TTL between labels; false if that is between a label and what is behind it.
+    pub(super) fn copy_ttl(&mut self, copy: TtlCopy) -> bool {
+        match (self.labels(), &mut self.frame.labels[..]) {
+            (0, _) => return true,
+            (2.., [outer, next, ..]) => match copy {
+                TtlCopy::In => *next = *next & !0xff | *outer & 0xff,
+                TtlCopy::Out => *outer = *outer & !0xff | *next & 0xff,
+            },
+            _ => return false,
+        }
+        self.show_labels();
+        true
+    }
+
+    /// Copies a TTL between a label and what is behind it.
+    pub(super) fn copy_ttl_behind(&mut self, copy: TtlCopy) {
+        self.frame.copy_ttl(copy);
+    }
+
+    fn first_label(&self) -> u32 {
+        let small = |field| u32::try_from(self.key.field(field)).unwrap_or_default();
+        let label = if self.key.eth_type() == 0x86dd { 2 << 12 } else { 0 };
+        let (class, ttl) = match self.key.eth_type() {
+            0x0800 | 0x86dd => (small(FieldId::IpDscp) & 7, small(FieldId::NwTtl)),
+            _ => (0, 0),
+        };
+        label | class << 9 | 0x100 | if ttl == 0 { 64 } else { ttl }
+    }
+
+    /// Of a packet whose labels were changed nothing is known but its labels.
+    fn changed_labels(&mut self, ether_type: u16) {
+        self.frame.set_ether_type(ether_type);
+        self.key.set_field(FieldId::EthType, ether_type.into());
+        self.key.words_mut()[usize::from(word::IPV4)..FLOW_WORDS].fill(0);
+        self.show_labels();
+    }
+
+    fn show_labels(&mut self) {
+        let (first, third) = (usize::from(word::MPLS), usize::from(word::MPLS_PBB));
+        let shown = self.frame.view();
+        self.key.words_mut()[first] = shown.words()[first];
+        self.key.words_mut()[third] = shown.words()[third];
+    }
+
+    fn set_field(&mut self, field: FieldId, value: u128, mask: u128) {
+        self.key.set_field_masked(field, value, mask);
+        let (mut written, mut bits) = (FlowKey::ZERO, FlowKey::ZERO);
+        written.set_field_masked(field, value, mask);
+        bits.set_field_masked(field, u128::MAX, mask);
+        for (word, mask) in bits.words().iter().enumerate() {
+            if *mask != 0 {
+                self.frame.write(word, written.words()[word], *mask);
+            }
+        }
+    }
+
+    fn vlan(&self) -> u64 {
+        let tag = |index: usize| match self.tags.get(index) {
+            Some((tpid, tci)) => u64::from(*tpid) << 16 | u64::from(*tci),
+            None => 0,
+        };
+        tag(0) << 32 | tag(1)
     }
 }
 

@@ -1,17 +1,22 @@
 //! The walk of one packet through tables, by linear scans and recursion.
+//!
+//! Where the switch parses the packet again, a new [`Half`](super::halves::Half) of the walk begins
+//! with the same state. It ends with the clone, the bucket or the bridge that it began in, and the
+//! half before it goes on as if nothing had been.
 
 use std::sync::Arc;
 
 use shunt_flow::{FieldId, FlowKey, PortNo, layout::word};
 
 use super::{
-    fate::{Fate, Outcome, Punted, Visited, state},
-    learn::{Refreshed, Taught},
+    fate::{Fate, Outcome, Punted, state},
+    halves::Halves,
+    labels::looks_at_headers,
     packet::{Packet, low},
 };
 use crate::{
-    Action, BridgeId, ControllerAction, Cookie, GroupId, PacketInReason, PortInfo, PortKind, Rule,
-    Subfield, TableId, TraversalError, testing::World,
+    Action, BridgeId, ControllerAction, Cookie, DatapathPort, PacketInReason, PortInfo, PortKind,
+    Rule, Subfield, TableId, TraversalError, testing::World,
 };
 
 impl World {
@@ -24,7 +29,7 @@ impl World {
         if port.is_some_and(|port| port.config.no_recv || port.config.port_down) {
             return walker.fate(Ok(()));
         }
-        let result = walker.walk();
+        let result = walker.copy(Walker::walk);
         walker.fate(result)
     }
 
@@ -36,7 +41,10 @@ impl World {
             return walker.fate(Err(no_bridge()));
         }
         walker.takes_table = true;
-        let result = walker.list(actions).and_then(|_| walker.run_set());
+        let result = walker.copy(|walker| {
+            walker.list(actions)?;
+            walker.run_set()
+        });
         walker.fate(result)
     }
 }
@@ -50,21 +58,25 @@ pub(super) struct Walker<'w> {
     pub(super) packet: Packet,
     bridge: Option<BridgeId>,
     table: TableId,
-    pub(super) rule: Option<Arc<Rule>>,
+    rule: Option<Held>,
     pub(super) set: Vec<Action>,
-    outcomes: Vec<Outcome>,
-    visited: Vec<Visited>,
-    pub(super) groups: Vec<(BridgeId, GroupId, Option<usize>)>,
+    pub(super) stack: Vec<u128>,
+    pub(super) halves: Halves,
     pub(super) depth: u16,
     resubmits: u16,
     pub(super) has_exited: bool,
     takes_table: bool,
-    pub(super) taught: Vec<Taught>,
-    pub(super) refreshed: Vec<Refreshed>,
     pub(super) role: Role,
     /// A meter has ended this copy of the packet; tables see it all the same.
     pub(super) is_muted: bool,
-    pub(super) was_metered: bool,
+}
+
+/// A rule whose actions are run.
+#[derive(Clone)]
+struct Held {
+    rule: Arc<Rule>,
+    /// The half in which it was found: the later ones know no more of it than what packet-ins tell.
+    half: usize,
 }
 
 /// Where actions stand, as packet-ins tell.
@@ -84,29 +96,25 @@ impl<'w> Walker<'w> {
             table: TableId::FIRST,
             rule: None,
             set: Vec::new(),
-            outcomes: Vec::new(),
-            visited: Vec::new(),
-            groups: Vec::new(),
+            stack: Vec::new(),
+            halves: Halves::new(Packet::new(key).frame().len()),
             depth: 0,
             resubmits: 0,
             has_exited: false,
             takes_table: false,
             role: Role::NONE,
             is_muted: false,
-            was_metered: false,
-            taught: Vec::new(),
-            refreshed: Vec::new(),
         }
     }
 
     fn fate(self, result: Result<(), TraversalError>) -> Fate {
-        let error = result.err();
-        let visited = self.visited;
-        if error.is_some() {
-            return Fate { error, visited, groups: self.groups, ..Fate::default() };
-        }
-        let Self { outcomes, groups, was_metered, taught, refreshed, .. } = self;
-        Fate { outcomes, error, visited, groups, was_metered, taught, refreshed }
+        self.halves.fate(result.err())
+    }
+
+    /// The rule whose actions are run, unless the packet was parsed again since it was found.
+    pub(super) fn own_rule(&self) -> Option<&Arc<Rule>> {
+        let held = self.rule.as_ref().filter(|held| held.half == self.halves.current());
+        held.map(|held| &held.rule)
     }
 
     pub(super) fn id(&self) -> BridgeId {
@@ -118,15 +126,73 @@ impl<'w> Walker<'w> {
     }
 
     fn walk(&mut self) -> Result<(), TraversalError> {
-        let first = self.visited.len();
-        self.look_up(TableId::FIRST, None)?;
-        self.table = TableId::FIRST;
-        let rules = &self.world.bridges[&self.id()].rules;
-        self.rule = rules.iter().find(|rule| Some(rule.id) == self.visited[first].rule).cloned();
+        let first = self.look_up(TableId::FIRST, None)?;
+        (self.table, self.rule) = (TableId::FIRST, first);
         self.run_set()
     }
 
-    fn look_up(&mut self, table: TableId, port: Option<PortNo>) -> Result<(), TraversalError> {
+    /// Runs something on a copy of the packet, which is put back afterwards.
+    pub(super) fn copy(
+        &mut self,
+        run: impl FnOnce(&mut Self) -> Result<(), TraversalError>,
+    ) -> Result<(), TraversalError> {
+        let packet = (self.packet.clone(), self.set.clone(), self.stack.clone(), self.is_muted);
+        let place = (self.bridge, self.table, self.rule.clone(), self.takes_table);
+        let (role, depth) = (self.role, self.depth);
+        let outer = self.halves.begin();
+        let mut result = run(self);
+        if let Some(at_cut) = self.halves.end(outer, result.err()) {
+            (result, self.resubmits, self.has_exited) = (Ok(()), at_cut, false);
+        }
+        (self.packet, self.set, self.stack, self.is_muted) = packet;
+        (self.bridge, self.table, self.rule, self.takes_table) = place;
+        (self.role, self.depth) = (role, depth);
+        result
+    }
+
+    /// The packet is parsed again.
+    pub(super) fn cut(&mut self, change: impl FnOnce(&mut Packet)) -> Result<(), TraversalError> {
+        self.halves.cut(self.resubmits, self.is_muted)?;
+        change(&mut self.packet);
+        self.packet.parse_again();
+        self.halves.set_length(self.packet.frame().len());
+        Ok(())
+    }
+
+    /// Makes sure that the headers are parsed.
+    fn need_headers(&mut self) -> Result<(), TraversalError> {
+        if self.packet.is_uncovered { self.cut(|_| {}) } else { Ok(()) }
+    }
+
+    /// Looks up in a table and runs the rule that it finds.
+    fn look_up(
+        &mut self,
+        table: TableId,
+        port: Option<PortNo>,
+    ) -> Result<Option<Held>, TraversalError> {
+        self.need_headers()?;
+        let rule = self.find_rule(table, port)?;
+        self.halves.visited((self.id(), table), rule.as_ref().map(|rule| rule.id));
+        let held = rule.map(|rule| Held { rule, half: self.halves.current() });
+        let outer = (self.table, self.rule.clone());
+        (self.table, self.rule) = (table, held.clone());
+        let takes_table = std::mem::take(&mut self.takes_table);
+        let in_bucket = std::mem::take(&mut self.role.in_bucket);
+        if let Some(held) = &held {
+            self.run_rule(&held.rule)?;
+        }
+        self.takes_table = takes_table;
+        self.role.in_bucket = in_bucket;
+        (self.table, self.rule) = outer;
+        Ok(held)
+    }
+
+    #[inline(never)] // Keys on the stack of what recurs would fill it.
+    fn find_rule(
+        &mut self,
+        table: TableId,
+        port: Option<PortNo>,
+    ) -> Result<Option<Arc<Rule>>, TraversalError> {
         let mut key = self.packet.key();
         if let Some(port) = port {
             key.set_in_port(port);
@@ -136,24 +202,11 @@ impl<'w> Walker<'w> {
             key.set_field(FieldId::TcpDst, 0);
         }
         let (rule, conjunctions) = self.world.look_up((self.id(), table), &key);
-        let rule = rule.cloned();
         self.resubmits += conjunctions;
         if self.resubmits > 4096 {
             return Err(TraversalError::TooManyResubmits(4096));
         }
-        let id = rule.as_ref().map(|rule| rule.id);
-        self.visited.push(Visited { place: (self.id(), table), rule: id });
-        let outer = (self.table, self.rule.clone());
-        (self.table, self.rule) = (table, rule.clone());
-        let takes_table = std::mem::take(&mut self.takes_table);
-        let in_bucket = std::mem::take(&mut self.role.in_bucket);
-        if let Some(rule) = rule {
-            self.run_rule(&rule)?;
-        }
-        self.takes_table = takes_table;
-        self.role.in_bucket = in_bucket;
-        (self.table, self.rule) = outer;
-        Ok(())
+        Ok(rule.cloned())
     }
 
     fn run_rule(&mut self, rule: &Rule) -> Result<(), TraversalError> {
@@ -173,8 +226,9 @@ impl<'w> Walker<'w> {
         }
         match instructions.goto {
             Some(table) => {
+                self.need_headers()?;
                 self.bound()?;
-                self.look_up(table, None)
+                self.look_up(table, None).map(|_| ())
             }
             None => Ok(()),
         }
@@ -209,11 +263,23 @@ impl<'w> Walker<'w> {
             return Vec::new();
         };
         let mut list = Vec::new();
+        list.extend(last(|action| matches!(action, Action::CopyTtlIn)));
         list.extend(last(|action| matches!(action, Action::PopVlan)));
+        list.extend(last(|action| matches!(action, Action::PopMpls { .. })));
+        list.extend(last(|action| matches!(action, Action::PushMpls { .. })));
         list.extend(last(|action| matches!(action, Action::PushVlan { .. })));
+        list.extend(last(|action| matches!(action, Action::CopyTtlOut)));
         list.extend(last(|action| matches!(action, Action::DecTtl { .. })));
+        list.extend(last(|action| matches!(action, Action::DecMplsTtl)));
         let writes = set.iter().filter(|action| {
-            matches!(action, Action::SetField { .. } | Action::Load { .. } | Action::Move { .. })
+            matches!(
+                action,
+                Action::SetField { .. }
+                    | Action::Load { .. }
+                    | Action::Move { .. }
+                    | Action::SetNwTtl(_)
+                    | Action::SetMplsTtl(_)
+            )
         });
         list.extend(writes.cloned());
         list.extend(last(|action| matches!(action, Action::SetQueue(_))));
@@ -226,6 +292,9 @@ impl<'w> Walker<'w> {
         for action in actions {
             if self.has_exited {
                 return Ok(true);
+            }
+            if looks_at_headers(action) {
+                self.need_headers()?;
             }
             match action {
                 Action::Output { port, max_len } => self.output(*port, *max_len)?,
@@ -270,14 +339,10 @@ impl<'w> Walker<'w> {
                     }
                 }
                 Action::Resubmit { port, table } => self.resubmit(*port, *table)?,
-                Action::Clone(inner) => {
-                    let outer = (self.packet.clone(), self.set.clone(), self.is_muted);
-                    self.list(inner)?;
-                    if !self.has_exited {
-                        self.run_set()?;
-                    }
-                    (self.packet, self.set, self.is_muted) = outer;
-                }
+                Action::Clone(inner) => self.copy(|copy| {
+                    copy.list(inner)?;
+                    if copy.has_exited { Ok(()) } else { copy.run_set() }
+                })?,
                 Action::Group(id) => self.group(*id)?,
                 Action::Meter(id) => self.meter(*id),
                 Action::Multipath(action) => self.multipath(action),
@@ -286,13 +351,18 @@ impl<'w> Walker<'w> {
                 Action::Exit => self.has_exited = true,
                 Action::Learn(action) => self.learn(action),
                 Action::FinTimeout { idle, hard } => self.fin_timeout(*idle, *hard),
-                other => unreachable!("the generators make no {other:?}"),
+                other => {
+                    if !self.label(other)? {
+                        return Ok(false);
+                    }
+                }
             }
         }
         Ok(true)
     }
 
     /// A packet-in, unless a meter is in its way.
+    #[inline(never)]
     fn controller(&mut self, asked: &ControllerAction) {
         let (packet, was_muted) = (self.packet.clone(), self.is_muted);
         if let Some(meter) = asked.meter.filter(|_| self.reason_told(asked.reason).is_some()) {
@@ -303,13 +373,14 @@ impl<'w> Walker<'w> {
     }
 
     /// Counts the TTL down; false if it is used up.
+    #[inline(never)]
     fn dec_ttl(&mut self, controllers: &[u16]) -> bool {
         if !self.packet.has(FieldId::NwTtl) {
             return true;
         }
         let ttl = self.packet.key.field(FieldId::NwTtl);
         if ttl >= 2 {
-            self.packet.key.set_field(FieldId::NwTtl, ttl - 1);
+            self.packet.set(FieldId::NwTtl, ttl - 1, 0xff);
             return true;
         }
         for id in controllers {
@@ -325,6 +396,7 @@ impl<'w> Walker<'w> {
     ) -> Result<(), TraversalError> {
         let table = table.unwrap_or(self.table);
         let deepens = u16::from(table <= self.table);
+        self.need_headers()?;
         self.bound()?;
         self.depth += deepens;
         self.look_up(table, port.filter(|port| *port != PortNo::IN_PORT))?;
@@ -332,11 +404,13 @@ impl<'w> Walker<'w> {
         Ok(())
     }
 
+    #[inline(never)]
     pub(super) fn read(&self, source: Subfield) -> u128 {
         let value = self.packet.key().field(source.field) >> source.offset;
         value & (u128::MAX >> (128 - source.width))
     }
 
+    #[inline(never)]
     pub(super) fn set(&mut self, field: FieldId, value: u128, mask: u128) {
         if !self.packet.has(field) {
             return;
@@ -390,13 +464,18 @@ impl<'w> Walker<'w> {
         }
         match port.kind {
             PortKind::Datapath(port) => {
-                if !self.is_muted {
-                    self.outcomes.push(Outcome::sent(port, max_len, &self.packet.wire()));
-                }
+                self.emit(port, max_len);
                 Ok(())
             }
             PortKind::Patch { bridge, port } if max_len.is_none() => self.cross(bridge, port),
             PortKind::Patch { .. } | PortKind::Unbound => Ok(()),
+        }
+    }
+
+    #[inline(never)]
+    fn emit(&mut self, port: DatapathPort, max_len: Option<u32>) {
+        if !self.is_muted {
+            self.halves.emit(Outcome::sent(port, max_len, &self.packet.frame()));
         }
     }
 
@@ -406,9 +485,19 @@ impl<'w> Walker<'w> {
             return Ok(());
         }
         self.bound()?;
-        let outer = (self.packet.clone(), std::mem::take(&mut self.set), self.bridge);
-        let scope = (self.table, self.rule.clone(), std::mem::take(&mut self.takes_table));
-        let copy = (self.is_muted, std::mem::replace(&mut self.role, Role::NONE));
+        self.copy(|copy| {
+            copy.arrive(bridge, number);
+            copy.walk()?;
+            copy.has_exited = false;
+            Ok(())
+        })
+    }
+
+    /// The packet is that of a peer bridge now.
+    #[inline(never)]
+    fn arrive(&mut self, bridge: BridgeId, number: PortNo) {
+        (self.set, self.stack) = (Vec::new(), Vec::new());
+        (self.takes_table, self.role) = (false, Role::NONE);
         let key = &mut self.packet.key;
         let kept = [FieldId::PktMark, FieldId::SkbPriority, FieldId::DpHash, FieldId::RecircId]
             .map(|field| (field, key.field(field)));
@@ -420,13 +509,6 @@ impl<'w> Walker<'w> {
         key.set_bridge(bridge.number().into());
         self.bridge = Some(bridge);
         self.depth += 1;
-        self.walk()?;
-        self.depth -= 1;
-        self.has_exited = false;
-        (self.packet, self.set, self.bridge) = outer;
-        (self.table, self.rule, self.takes_table) = scope;
-        (self.is_muted, self.role) = copy;
-        Ok(())
     }
 
     /// The reason that a packet-in gives; `None`: there is none.
@@ -434,6 +516,7 @@ impl<'w> Walker<'w> {
         let is_miss = self
             .rule
             .as_ref()
+            .map(|held| &held.rule)
             .is_some_and(|rule| rule.priority.number() == 0 && rule.matching.mask().is_empty());
         let reason = match reason {
             PacketInReason::Action if is_miss => PacketInReason::NoMatch,
@@ -444,10 +527,17 @@ impl<'w> Walker<'w> {
         Some(reason).filter(|reason| *reason != PacketInReason::NoMatch || !is_quiet)
     }
 
-    fn punt(&mut self, reason: PacketInReason, controller_id: u16, max_len: u16, userdata: &[u8]) {
+    #[inline(never)]
+    pub(super) fn punt(
+        &mut self,
+        reason: PacketInReason,
+        controller_id: u16,
+        max_len: u16,
+        userdata: &[u8],
+    ) {
         let Some(reason) = self.reason_told(reason) else { return };
         let key = self.packet.key();
-        let cookie = self.rule.as_ref().map_or(Cookie::new(u64::MAX), |rule| rule.cookie);
+        let cookie = self.rule.as_ref().map_or(Cookie::new(u64::MAX), |held| held.rule.cookie);
         let punted = Punted {
             place: (self.id(), self.table),
             reason,
@@ -458,7 +548,8 @@ impl<'w> Walker<'w> {
             state: state(&key),
         };
         if !self.is_muted {
-            self.outcomes.push(Outcome::Punted(punted, Outcome::headers(&self.packet.wire())));
+            let headers = Outcome::headers(&self.packet.frame().view());
+            self.halves.emit(Outcome::Punted(punted, headers));
         }
     }
 }

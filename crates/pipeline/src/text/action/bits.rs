@@ -18,8 +18,9 @@ pub(super) fn load(argument: Piece<'_>, writes: Writes) -> Result<Vec<Action>, R
     let width = target.width;
     let halves = [(0, width.min(64)), (64, width.saturating_sub(64))];
     let part = |(offset, width): (u8, u8)| {
-        let target = Subfield::new(target.field, target.offset + offset, width)?;
-        let value = u64::try_from(value >> offset & u128::from(u64::MAX)).ok()?;
+        let target = Subfield::new(target.field, target.offset.checked_add(offset)?, width)?;
+        let value =
+            u64::try_from(value.unbounded_shr(offset.into()) & u128::from(u64::MAX)).ok()?;
         Some(Action::Load { target, value })
     };
     Ok(halves.into_iter().filter_map(part).collect())
@@ -27,7 +28,7 @@ pub(super) fn load(argument: Piece<'_>, writes: Writes) -> Result<Vec<Action>, R
 
 /// A number that fits into bits of a field.
 pub(super) fn value_for(target: Subfield, text: Piece<'_>) -> Result<u128, RuleTextError> {
-    parse_as(text, "a value of so many bits", target.bits() >> target.offset)
+    parse_as(text, "a value of so many bits", target.bits().unbounded_shr(target.offset.into()))
 }
 
 /// `move:FIELD[..]->FIELD[..]`.

@@ -30,7 +30,7 @@ pub(super) fn multipath(argument: Piece<'_>) -> Result<Action, RuleTextError> {
     words.end()?;
     let target = subfield::parse_target(target, Writes::Packet)
         .and_then(|bits| subfield::short(bits).map_err(|problem| target.error(problem)))?;
-    let most = if target.width < 16 { 1_u32 << target.width } else { LINKS_MAX };
+    let most = 1_u32.checked_shl(target.width.into()).unwrap_or(LINKS_MAX).min(LINKS_MAX);
     let link_max = parse_as(links, "a number of links", most)?.checked_sub(1);
     let link_max = link_max.and_then(|max| u16::try_from(max).ok());
     let link_max = link_max.ok_or_else(|| links.bad("multipath", MULTIPATH_FORM))?;
@@ -46,7 +46,7 @@ pub(super) fn format_multipath(action: &MultipathAction) -> String {
         name_of(&FIELDS, action.fields),
         action.basis,
         name_of(&MULTIPATHS, action.algorithm),
-        u32::from(action.link_max) + 1,
+        u32::from(action.link_max).saturating_add(1),
         action.argument,
         subfield::format(action.target),
     )

@@ -123,7 +123,7 @@ impl<'a> List<'a> {
 
     /// The actions inside a `clone`.
     fn cloned(&self, item: Item<'a>) -> Result<Box<[Action]>, RuleTextError> {
-        let depth = self.place.depth() + 1;
+        let depth = self.place.depth().saturating_add(1);
         if depth > CLONE_DEPTH_MAX {
             return Err(item.name.error(RuleTextProblem::TooDeep { max: CLONE_DEPTH_MAX }));
         }

@@ -120,7 +120,8 @@ pub(super) fn format_sample(action: &SampleAction, ports: &dyn PortNames) -> Str
 /// `note[:HEX]`: padded as on the wire, where an action is a multiple of eight bytes.
 pub(super) fn note(argument: Piece<'_>) -> Result<Action, RuleTextError> {
     let mut bytes = parse_dotted_hex(argument)?.into_vec();
-    let length = (bytes.len() + NOTE_HEADER).next_multiple_of(8) - NOTE_HEADER;
+    let whole = bytes.len().saturating_add(NOTE_HEADER).next_multiple_of(8);
+    let length = whole.saturating_sub(NOTE_HEADER);
     bytes.resize(length, 0);
     Ok(Action::Note(bytes.into()))
 }

@@ -1,0 +1,189 @@
+//! A frame, as far as the tests of this crate tell frames apart.
+//!
+//! A key of a test packet says more than extraction would: behind MPLS labels it still has the words
+//! of the packet that they hide, with its Ethernet type, and every key has the length of its frame.
+//! Both stand where no packet of these tests has fields, in the service id of provider backbone
+//! bridging. [`visible`] is what a switch sees of it.
+//!
+//! Where the Ethernet type does not tell what is behind it (a pop may name any), nothing is found
+//! there. Frames of the real datapath that are made like this behave so: labels and packets are not
+//! taken for one another, see `frame_of` in the tests of the datapath.
+
+use std::ops::Range;
+
+use shunt_flow::{
+    FieldId, FlowKey,
+    layout::{FLOW_WORDS, word},
+    rewrite::TtlCopy,
+};
+
+const VLAN: usize = word::VLAN as usize;
+const MPLS: usize = word::MPLS as usize;
+const SECRET: usize = word::MPLS_PBB as usize;
+const LINK: Range<usize> = word::ETH_DST as usize..VLAN + 1;
+const PAYLOAD: Range<usize> = word::IPV4 as usize..FLOW_WORDS;
+const BOTTOM: u32 = 0x100;
+
+/// Says what lies behind the labels of a test packet, if it has any, and how long its frame is.
+pub fn set_secret(key: &mut FlowKey, hidden_type: u16, length: u16) {
+    let secret = u64::from(hidden_type) << 16 | u64::from(length);
+    let word = &mut key.words_mut()[SECRET];
+    *word = *word & !0xffff_ffff | secret;
+}
+
+/// The key that a switch makes of a test packet.
+#[must_use]
+pub fn visible(key: &FlowKey) -> FlowKey {
+    let mut key = key.clone();
+    key.words_mut()[SECRET] &= !0xffff_ffff;
+    if is_mpls(key.eth_type()) {
+        key.words_mut()[PAYLOAD].fill(0);
+    }
+    key
+}
+
+const fn is_mpls(ether_type: u16) -> bool {
+    matches!(ether_type, 0x8847 | 0x8848)
+}
+
+/// A frame. Its keys are boxed for the sake of the oracle, which recurs with copies of it.
+#[derive(Clone, Debug)]
+pub(super) struct Frame {
+    /// MAC addresses, Ethernet type and tags.
+    link: Box<FlowKey>,
+    /// Label stack entries, the outermost first.
+    pub(super) labels: Vec<u32>,
+    hidden_type: u16,
+    payload: Box<FlowKey>,
+    /// Its length without tags and labels.
+    length: i64,
+}
+
+impl Frame {
+    pub(super) fn of(key: &FlowKey) -> Self {
+        let (mut link, mut payload) = (Box::<FlowKey>::default(), Box::<FlowKey>::default());
+        link.words_mut()[LINK].copy_from_slice(&key.words()[LINK]);
+        payload.words_mut()[PAYLOAD].copy_from_slice(&key.words()[PAYLOAD]);
+        let secret = key.words()[SECRET];
+        let ether_type = key.eth_type();
+        let mut frame = Self {
+            link,
+            labels: Vec::new(),
+            hidden_type: ether_type,
+            payload,
+            length: low(secret).into(),
+        };
+        if is_mpls(ether_type) {
+            let words = [key.words()[MPLS] >> 32, key.words()[MPLS], secret >> 32];
+            for entry in words.map(entry) {
+                frame.labels.push(entry);
+                if entry & BOTTOM != 0 {
+                    break;
+                }
+            }
+            frame.hidden_type = low(secret >> 16);
+        }
+        frame.length -= frame.shims();
+        frame
+    }
+
+    /// The header words that extraction makes of it.
+    pub(super) fn view(&self) -> FlowKey {
+        let mut key = FlowKey::clone(&self.link);
+        if is_mpls(self.ether_type()) {
+            let [first, second, third] = self.shown();
+            key.words_mut()[MPLS] = first << 32 | second;
+            key.words_mut()[SECRET] = third << 32;
+        } else if self.is_open() {
+            key.words_mut()[PAYLOAD].copy_from_slice(&self.payload.words()[PAYLOAD]);
+        }
+        key
+    }
+
+    pub(super) fn len(&self) -> usize {
+        usize::try_from(self.length + self.shims()).unwrap_or(0)
+    }
+
+    pub(super) fn ether_type(&self) -> u16 {
+        self.link.eth_type()
+    }
+
+    pub(super) fn set_ether_type(&mut self, ether_type: u16) {
+        self.link.set_field(FieldId::EthType, ether_type.into());
+    }
+
+    /// Writes words of the link, of the outermost label, or of the payload if it is in sight.
+    pub(super) fn write(&mut self, word: usize, value: u64, mask: u64) {
+        let target = if LINK.contains(&word) {
+            &mut self.link.words_mut()[word]
+        } else if PAYLOAD.contains(&word) && self.is_open() {
+            &mut self.payload.words_mut()[word]
+        } else if let (true, Some(label)) = (word == MPLS, self.labels.first_mut()) {
+            let (value, mask) = (entry(value >> 32), entry(mask >> 32));
+            *label = *label & !mask | value & mask;
+            return;
+        } else {
+            return;
+        };
+        *target = *target & !mask | value & mask;
+    }
+
+    /// The DSCP of an IP packet that is in sight.
+    pub(super) fn dscp(&self) -> Option<u128> {
+        let is_ip = matches!(self.ether_type(), 0x0800 | 0x86dd);
+        (is_ip && self.is_open()).then(|| self.payload.field(FieldId::IpDscp))
+    }
+
+    /// Gives the packet another DSCP.
+    pub(super) fn set_dscp(&mut self, dscp: u128) {
+        self.payload.set_field(FieldId::IpDscp, dscp);
+    }
+
+    /// Copies a TTL between the last label and the IP packet behind it.
+    pub(super) fn copy_ttl(&mut self, copy: TtlCopy) {
+        let [label] = &mut self.labels[..] else { return };
+        if !matches!(self.hidden_type, 0x0800 | 0x86dd) {
+            return;
+        }
+        match copy {
+            TtlCopy::In => self.payload.set_field(FieldId::NwTtl, u128::from(*label & 0xff)),
+            TtlCopy::Out => {
+                let ttl = u32::try_from(self.payload.field(FieldId::NwTtl)).unwrap_or(0);
+                *label = *label & !0xff | ttl;
+            }
+        }
+    }
+
+    /// Whether the payload is where the Ethernet type says that it is.
+    fn is_open(&self) -> bool {
+        self.labels.is_empty() && self.ether_type() == self.hidden_type
+    }
+
+    /// The entries that extraction shows.
+    fn shown(&self) -> [u64; 3] {
+        let mut shown = [0; 3];
+        for (shown, entry) in shown.iter_mut().zip(&self.labels) {
+            *shown = u64::from(*entry);
+            if entry & BOTTOM != 0 {
+                break;
+            }
+        }
+        shown
+    }
+
+    /// Bytes of tags and labels.
+    fn shims(&self) -> i64 {
+        let vlan = self.link.words()[VLAN];
+        let tags = i64::from(vlan & 0x1000 != 0) + i64::from(vlan & 0x1000 << 32 != 0);
+        let labels = i64::try_from(self.labels.len()).unwrap_or(0);
+        4 * (tags + labels)
+    }
+}
+
+fn low(word: u64) -> u16 {
+    u16::try_from(word & 0xffff).unwrap_or_default()
+}
+
+fn entry(word: u64) -> u32 {
+    u32::try_from(word & 0xffff_ffff).unwrap_or_default()
+}

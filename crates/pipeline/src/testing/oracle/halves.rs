@@ -1,0 +1,180 @@
+//! What happened to a packet each time that it was parsed.
+
+use super::{
+    fate::{Fate, Outcome, Visited},
+    learn::{Refreshed, Taught},
+};
+use crate::{BridgeId, GroupId, RuleId, TableId, TraversalError};
+
+/// The walk of a packet from where it was parsed to where it is parsed again, or ends.
+#[derive(Default)]
+struct Half {
+    visited: Vec<Visited>,
+    groups: Vec<(BridgeId, GroupId, Option<usize>)>,
+    taught: Vec<Taught>,
+    refreshed: Vec<Refreshed>,
+    /// Length of the frame when it was parsed.
+    length: usize,
+    has_emitted: bool,
+    was_metered: bool,
+    /// The packet is not parsed again, and nothing happens.
+    is_ghost: bool,
+    /// It is dropped instead.
+    is_spent: bool,
+    /// Outcomes and errors that there were before it began.
+    before: (usize, usize),
+}
+
+/// All halves so far, in the order in which they began.
+pub(super) struct Halves {
+    all: Vec<Half>,
+    current: usize,
+    /// How often the packet was parsed again on the way to the current half.
+    cuts: u8,
+    /// If there was a cut since the innermost copy was made: the lookups until the first one.
+    resubmits_at_cut: Option<u16>,
+    outcomes: Vec<Outcome>,
+    errors: Vec<TraversalError>,
+}
+
+/// Where a copy of the packet was made.
+#[derive(Clone, Copy)]
+pub(super) struct Outer {
+    current: usize,
+    cuts: u8,
+    resubmits_at_cut: Option<u16>,
+}
+
+const CUTS_MAX: u8 = 6;
+/// How often a packet and all of its copies are parsed again.
+pub(in crate::testing) const PARSED_MAX: usize = 4096;
+
+impl Halves {
+    pub(super) fn new(length: usize) -> Self {
+        Self {
+            all: vec![Half { length, ..Half::default() }],
+            current: 0,
+            cuts: 0,
+            resubmits_at_cut: None,
+            outcomes: Vec::new(),
+            errors: Vec::new(),
+        }
+    }
+
+    /// The half that the packet is in.
+    pub(super) const fn current(&self) -> usize {
+        self.current
+    }
+
+    /// A copy of the packet is made.
+    pub(super) const fn begin(&mut self) -> Outer {
+        let resubmits_at_cut = self.resubmits_at_cut.take();
+        Outer { current: self.current, cuts: self.cuts, resubmits_at_cut }
+    }
+
+    /// The copy has come to its end. If it was parsed again, answers how many lookups had been made
+    /// before: then an error concerns nobody else.
+    pub(super) fn end(&mut self, outer: Outer, error: Option<TraversalError>) -> Option<u16> {
+        let at_cut = self.resubmits_at_cut;
+        if let (Some(_), Some(error)) = (at_cut, error) {
+            self.undo(self.current);
+            if !self.all[self.current].is_ghost {
+                self.errors.push(error);
+            }
+        }
+        let Outer { current, cuts, resubmits_at_cut } = outer;
+        // An error that goes on is that of the half in which the copy was made.
+        (self.current, self.cuts, self.resubmits_at_cut) = (current, cuts, resubmits_at_cut);
+        at_cut
+    }
+
+    /// The packet is parsed again, after so many lookups; unless a meter has ended it, or it was
+    /// parsed too often with all of its copies: then its walk ends here.
+    pub(super) fn cut(&mut self, resubmits: u16, is_muted: bool) -> Result<(), TraversalError> {
+        if self.cuts == CUTS_MAX {
+            return Err(TraversalError::TooManyRecirculations(CUTS_MAX));
+        }
+        self.cuts += 1;
+        self.resubmits_at_cut.get_or_insert(resubmits);
+        self.all[self.current].has_emitted |= !is_muted;
+        self.current = self.all.len();
+        let before = (self.outcomes.len(), self.errors.len());
+        let parsed = self.all.iter().skip(1).filter(|half| !half.is_ghost).count();
+        let is_spent = !is_muted && parsed == PARSED_MAX;
+        let is_ghost = is_muted || is_spent;
+        self.all.push(Half { is_ghost, is_spent, before, ..Half::default() });
+        if is_ghost { Err(TraversalError::TooManyRecirculations(CUTS_MAX)) } else { Ok(()) }
+    }
+
+    pub(super) fn set_length(&mut self, length: usize) {
+        self.here().length = length;
+    }
+
+    pub(super) fn visited(&mut self, place: (BridgeId, TableId), rule: Option<RuleId>) {
+        let half = self.here();
+        half.visited.push(Visited { place, rule, length: half.length });
+    }
+
+    pub(super) fn chose(&mut self, bridge: BridgeId, group: GroupId, bucket: Option<usize>) {
+        self.here().groups.push((bridge, group, bucket));
+    }
+
+    pub(super) fn teach(&mut self, taught: Taught) {
+        let half = self.here();
+        if !half.taught.contains(&taught) {
+            half.taught.push(taught);
+        }
+    }
+
+    pub(super) fn refresh(&mut self, refreshed: Refreshed) {
+        let half = self.here();
+        if !half.refreshed.contains(&refreshed) {
+            half.refreshed.push(refreshed);
+        }
+    }
+
+    pub(super) fn metered(&mut self) {
+        self.here().was_metered = true;
+    }
+
+    pub(super) fn emit(&mut self, outcome: Outcome) {
+        self.here().has_emitted = true;
+        self.outcomes.push(outcome);
+    }
+
+    pub(super) fn fate(mut self, error: Option<TraversalError>) -> Fate {
+        if error.is_some() {
+            self.undo(0);
+        }
+        let mut fate =
+            Fate { error, outcomes: self.outcomes, later_errors: self.errors, ..Fate::default() };
+        fate.dropped += self.all.iter().filter(|half| half.is_spent).count();
+        for half in self.all.into_iter().filter(|half| !half.is_ghost) {
+            fate.visited.extend(half.visited);
+            fate.groups.extend(half.groups);
+            fate.taught.extend(half.taught);
+            fate.refreshed.extend(half.refreshed);
+            fate.was_metered |= half.was_metered;
+            fate.dropped += usize::from(!half.has_emitted);
+        }
+        fate
+    }
+
+    fn here(&mut self) -> &mut Half {
+        &mut self.all[self.current]
+    }
+
+    /// Nothing that a half decided happens, so nothing of the halves that it led to either. It has
+    /// been through its tables and groups all the same.
+    fn undo(&mut self, index: usize) {
+        let half = &mut self.all[index];
+        half.has_emitted = false;
+        half.was_metered = false;
+        half.taught.clear();
+        half.refreshed.clear();
+        let (outcomes, errors) = half.before;
+        self.all.truncate(index + 1);
+        self.outcomes.truncate(outcomes);
+        self.errors.truncate(errors);
+    }
+}

@@ -1,0 +1,132 @@
+//! Packets that pause at a controller, and go on when it sends them back.
+
+use std::sync::Arc;
+
+use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
+use shunt_pipeline::{DatapathAction, Punt, Traversal};
+
+use crate::switch::{Switch, describe, key};
+
+/// The packet-ins of a traversal.
+pub(crate) fn punts(traversal: &Traversal) -> Vec<Arc<Punt>> {
+    let punt = |action: &DatapathAction| match action {
+        DatapathAction::Punt(punt) => Some(Arc::clone(punt)),
+        _ => None,
+    };
+    traversal.actions.iter().filter_map(punt).collect()
+}
+
+/// The headers of a packet, which is all that a frame shows.
+fn frame(packet: &str) -> FlowKey {
+    let mut frame = key(packet);
+    frame.set_bridge(0);
+    frame.set_in_port(shunt_flow::PortNo::new(0));
+    frame
+}
+
+impl Switch {
+    /// Pauses a packet; answers with its packet-in.
+    fn pause(&self, packet: &str) -> Arc<Punt> {
+        punts(&self.translate(packet)).remove(0)
+    }
+
+    /// What becomes of a packet that is sent back just as it was.
+    fn resume(&self, packet: &str, punt: &Punt) -> String {
+        self.resume_as(packet, punt, &punt.metadata)
+    }
+
+    fn resume_as(&self, packet: &str, punt: &Punt, metadata: &Match) -> String {
+        let continuation = punt.continuation.as_ref().expect("the packet has paused");
+        let traversal = self.pipeline.resume_paused(&frame(packet), continuation, metadata);
+        traversal.error.map_or_else(|| describe(&traversal.actions), |error| error.to_string())
+    }
+}
+
+#[test]
+fn a_packet_that_is_sent_back_goes_on_behind_the_action_that_paused_it() {
+    let switch = Switch::new(&[
+        "table=0,actions=set_field:7->reg0,push:NXM_NX_REG0[],resubmit(,1),output:3",
+        "table=1,actions=output:4,controller(pause),set_field:2->reg1,resubmit(,2)",
+        "table=2,reg0=7,reg1=2,actions=pop:NXM_NX_REG2[],output:NXM_NX_REG1[]",
+    ]);
+    assert_eq!(switch.run("in_port=1"), "4 punt(Action,table=1,cookie=0x0)");
+    let punt = switch.pause("in_port=1");
+    // The rest of table 1, then what called it.
+    assert_eq!(switch.resume("in_port=1", &punt), "2! 3!");
+}
+
+#[test]
+fn what_is_left_is_what_it_was_whatever_has_become_of_the_rules() {
+    let switch =
+        Switch::new(&["actions=controller(pause),resubmit(,1)", "table=1,actions=output:2"]);
+    let punt = switch.pause("in_port=1");
+    switch.add(&["actions=drop", "table=1,actions=output:3"]);
+    assert_eq!(switch.resume("in_port=1", &punt), "3!", "lookups meet the rules of now");
+}
+
+#[test]
+fn pipeline_fields_count_as_they_come_back() {
+    let switch = Switch::new(&[
+        "actions=set_field:1->reg0,controller(pause),output:NXM_NX_REG0[],output:in_port",
+    ]);
+    let punt = switch.pause("in_port=4");
+    assert_eq!(switch.resume("in_port=4", &punt), "1! 4!");
+    let mut told = punt.metadata.key();
+    told.set_field(FieldId::Reg0, 2);
+    told.set_in_port(shunt_flow::PortNo::new(3));
+    let mask = FlowMask::from(punt.metadata.mask());
+    assert_eq!(switch.resume_as("in_port=4", &punt, &Match::new(&told, &mask)), "2! 3!");
+    // A field that is left out is zero, and there is no port 0.
+    assert_eq!(switch.resume_as("in_port=4", &punt, &Match::any()), "");
+}
+
+#[test]
+fn a_packet_is_sent_back_as_another_packet() {
+    let switch = Switch::new(&[
+        "actions=controller(pause),resubmit(,1)",
+        "table=1,tcp,tp_dst=80,actions=output:2",
+        "table=1,udp,actions=output:3",
+    ]);
+    let punt = switch.pause("tcp,tp_dst=80");
+    assert_eq!(switch.resume("tcp,tp_dst=80", &punt), "2!");
+    assert_eq!(switch.resume("udp,tp_dst=80", &punt), "3!");
+}
+
+#[test]
+fn a_pause_in_a_clone_stops_the_clone_alone() {
+    let switch = Switch::new(&["actions=clone(controller(pause),output:2),output:3"]);
+    assert_eq!(switch.run("in_port=1"), "punt(Action,table=0,cookie=0x0) 3");
+    let punt = switch.pause("in_port=1");
+    assert_eq!(switch.resume("in_port=1", &punt), "2!");
+}
+
+#[test]
+fn the_action_set_waits_too() {
+    let switch = Switch::new(&[
+        "actions=controller(pause),output:3,write_actions(output:2),goto_table:1",
+        "table=1,actions=output:4",
+    ]);
+    assert_eq!(switch.run("in_port=1"), "punt(Action,table=0,cookie=0x0)");
+    assert_eq!(switch.resume("in_port=1", &switch.pause("in_port=1")), "3! 4! 2!");
+}
+
+#[test]
+fn a_packet_may_pause_as_often_as_a_controller_sends_it_back() {
+    let rule = format!("actions={}output:2", "controller(pause),".repeat(20));
+    let switch = Switch::new(&[&rule]);
+    let mut punt = switch.pause("in_port=1");
+    for _ in 1..20 {
+        let continuation = punt.continuation.as_ref().expect("the packet has paused");
+        let traversal =
+            switch.pipeline.resume_paused(&frame("in_port=1"), continuation, &punt.metadata);
+        punt = punts(&traversal).remove(0);
+    }
+    assert_eq!(switch.resume("in_port=1", &punt), "2!");
+}
+
+#[test]
+fn what_is_left_decides_with_what_the_packet_was_matched_by() {
+    let switch = Switch::new(&["actions=controller(pause),output:NXM_NX_REG5[]"]);
+    let traversal = switch.translate("reg5=2");
+    assert_eq!(traversal.mask.field(FieldId::Reg5), 0xffff_ffff, "its register is in there");
+}

@@ -1,0 +1,444 @@
+//! What translations look at, kind by kind: each test fails if that one look is not told.
+//!
+//! A bit that is looked at and not in the mask makes cache entries for packets that should fare
+//! otherwise; an object that is not among the reads keeps entries alive that a change makes stale.
+
+use shunt_flow::{FieldId, FlowKey, PortNo, layout::word};
+use shunt_pipeline::{
+    Action, BundleAction, BundleAlgorithm, ControllerAction, FlowModCommand, GroupCommand, GroupId,
+    GroupKind, HashFields, MeterCommand, MeterId, MultipathAction, MultipathAlgorithm, Object,
+    PacketInReason, PortConfig, Selection, Subfield, Time, Traversal,
+};
+
+use crate::{
+    build::{
+        add_group, bucket, drop_band, group, group_mod, meter_mod, output, rule, watching, weighted,
+    },
+    learn::learn,
+    switch::{BRIDGE, Switch, key},
+};
+
+const NORMAL: Action = Action::Output { port: PortNo::NORMAL, max_len: 0 };
+
+fn set(field: FieldId, value: u128) -> Action {
+    Action::SetField { field, value, mask: field.value_max() }
+}
+
+/// A packet that meets a rule which matches everything and does this.
+fn run(actions: &[Action], packet: &str) -> Traversal {
+    Switch::of_actions(actions).translate(packet)
+}
+
+fn run_key(actions: &[Action], key: &FlowKey) -> Traversal {
+    let switch = Switch::of_actions(actions);
+    switch.pipeline.translate(key, switch.pipeline.version())
+}
+
+/// The bits of a field that the fate of every packet of the entry depends on.
+fn looked_at(traversal: &Traversal, field: FieldId) -> u128 {
+    traversal.mask.field(field)
+}
+
+#[track_caller]
+fn assert_whole(traversal: &Traversal, fields: &[FieldId]) {
+    for field in fields {
+        assert_eq!(looked_at(traversal, *field), field.value_max(), "{field:?}");
+    }
+}
+
+#[track_caller]
+fn assert_reads(traversal: &Traversal, object: Object) {
+    assert!(traversal.reads.contains(&object), "{object:?} in {:?}", traversal.reads);
+}
+
+/// A packet with these label stack entries in sight.
+fn labelled(entries: [u64; 3]) -> FlowKey {
+    let mut key = key("in_port=1,dl_type=0x8847");
+    let [first, second, third] = entries;
+    key.words_mut()[usize::from(word::MPLS)] = first << 32 | second;
+    key.words_mut()[usize::from(word::MPLS_PBB)] = third << 32;
+    key
+}
+
+const LABEL: u64 = 0x1_0040;
+const BOTTOM: u64 = 0x100;
+
+#[test]
+fn the_bridge_and_that_it_is_the_first_round() {
+    let traversal = run(&[output(2)], "in_port=1");
+    assert_eq!(traversal.mask.words()[usize::from(word::BRIDGE)], u64::MAX);
+    assert_whole(&traversal, &[FieldId::RecircId]);
+    assert_reads(&traversal, Object::Bridge(BRIDGE));
+    // Of what is not even looked up, too.
+    let switch = Switch::new(&[]);
+    switch.configure(1, PortConfig { no_recv: true, ..PortConfig::default() });
+    let traversal = switch.translate("in_port=1");
+    assert!(traversal.visits.is_empty());
+    assert_eq!(traversal.mask.words()[usize::from(word::BRIDGE)], u64::MAX);
+    assert_whole(&traversal, &[FieldId::RecircId]);
+}
+
+#[test]
+fn what_the_rule_matches() {
+    let switch = Switch::new(&["tcp,nw_src=10.0.0.0/8,tp_dst=80,actions=output:2"]);
+    let traversal = switch.translate("tcp,nw_src=10.0.0.1,tp_dst=80");
+    assert_whole(&traversal, &[FieldId::EthType, FieldId::IpProto, FieldId::TcpDst]);
+    assert_eq!(looked_at(&traversal, FieldId::Ipv4Src), 0xff00_0000);
+    let visit = &traversal.visits[0].mask;
+    assert_eq!(visit.field(FieldId::TcpDst), 0xffff);
+}
+
+#[test]
+fn what_excludes_the_rules_above() {
+    let switch = Switch::new(&[
+        "priority=3,in_port=3,actions=drop",
+        "priority=2,arp,actions=drop",
+        "priority=1,actions=output:2",
+    ]);
+    assert_whole(&switch.translate("ip,in_port=1"), &[FieldId::InPort, FieldId::EthType]);
+    let switch = Switch::new(&[
+        "priority=2,ip,nw_dst=10.0.0.0/8,actions=drop",
+        "priority=1,actions=output:2",
+    ]);
+    let traversal = switch.translate("ip,nw_dst=192.168.0.1");
+    assert_eq!(looked_at(&traversal, FieldId::Ipv4Dst), 0x8000_0000, "as little as sets it apart");
+}
+
+#[test]
+fn whether_a_packet_that_is_looked_up_by_its_ports_is_a_fragment() {
+    let switch = Switch::new(&["tcp,tp_dst=80,actions=output:2"]);
+    assert_eq!(looked_at(&switch.translate("tcp,tp_dst=80"), FieldId::NwFrag), 1);
+}
+
+#[test]
+fn the_clauses_of_conjunctions() {
+    let switch = Switch::new(&["conj_id=7,actions=output:3"]);
+    let clause = |matching: &str, clause| {
+        rule(matching, vec![Action::Conjunction { id: 7, clause, clauses_count: 2 }])
+    };
+    let clauses = [clause("priority=3,ip,nw_src=10.0.0.1", 0), clause("priority=3,in_port=1", 1)];
+    switch.pipeline.apply(BRIDGE, &clauses, Time::ZERO).expect("the rules are legal");
+    let traversal = switch.translate("ip,in_port=1,nw_src=10.0.0.1");
+    assert_whole(&traversal, &[FieldId::Ipv4Src, FieldId::InPort]);
+    let traversal = switch.translate("ip,in_port=1,nw_src=192.168.0.1");
+    assert_eq!(looked_at(&traversal, FieldId::Ipv4Src), 0x8000_0000, "as little as sets it apart");
+}
+
+#[test]
+fn prerequisites_of_a_field_that_is_written() {
+    let traversal = run(&[set(FieldId::TcpDst, 5), output(2)], "arp");
+    assert_whole(&traversal, &[FieldId::EthType]);
+    let traversal = run(&[set(FieldId::TcpDst, 5), output(2)], "udp");
+    assert_whole(&traversal, &[FieldId::EthType, FieldId::IpProto]);
+}
+
+#[test]
+fn the_source_of_a_move() {
+    let source = Subfield::new(FieldId::EthSrc, 4, 8).expect("bits");
+    let target = Subfield::new(FieldId::EthDst, 0, 8).expect("bits");
+    let traversal = run(&[Action::Move { source, target }, output(2)], "in_port=1");
+    assert_eq!(looked_at(&traversal, FieldId::EthSrc), 0xff0);
+    assert_eq!(traversal.visits[0].mask.field(FieldId::EthSrc), 0xff0);
+}
+
+#[test]
+fn what_is_pushed_to_the_stack() {
+    let source = Subfield::new(FieldId::EthSrc, 4, 8).expect("bits");
+    let traversal = run(&[Action::Push(source), output(2)], "in_port=1");
+    assert_eq!(looked_at(&traversal, FieldId::EthSrc), 0xff0);
+}
+
+#[test]
+fn the_field_that_an_output_goes_to() {
+    let to_field = Action::OutputField { source: Subfield::whole(FieldId::Reg0), max_len: 0 };
+    assert_whole(&run(&[to_field], "in_port=1"), &[FieldId::Reg0]);
+}
+
+#[test]
+fn a_ttl_that_is_checked() {
+    let dec = Action::DecTtl { controllers: [0].into() };
+    assert_whole(&run(&[dec, output(2)], "ip,nw_ttl=9"), &[FieldId::NwTtl]);
+    let traversal = run_key(&[Action::DecMplsTtl, output(2)], &labelled([LABEL | BOTTOM, 0, 0]));
+    assert_whole(&traversal, &[FieldId::MplsTtl]);
+}
+
+#[test]
+fn the_port_of_a_packet_whose_bridge_has_a_port_that_receives_nothing() {
+    let switch = Switch::of_actions(&[output(2)]);
+    switch.configure(4, PortConfig { no_recv: true, ..PortConfig::default() });
+    assert_whole(&switch.translate("in_port=1"), &[FieldId::InPort]);
+}
+
+#[test]
+fn the_port_to_compare_with_where_it_was_rewritten() {
+    let some = Action::SetField { field: FieldId::InPort, value: 3, mask: 0xff };
+    let traversal = run(&[some, output(2)], "in_port=1");
+    assert_eq!(looked_at(&traversal, FieldId::InPort), 0xffff_ff00);
+}
+
+#[test]
+fn the_ports_of_a_bridge() {
+    for port in [PortNo::FLOOD, PortNo::ALL, PortNo::new(2), PortNo::IN_PORT] {
+        let traversal = run(&[Action::Output { port, max_len: 0 }], "in_port=1");
+        assert_reads(&traversal, Object::Ports(BRIDGE));
+    }
+}
+
+#[test]
+fn what_a_packet_in_tells() {
+    let punt = Action::Controller(Box::new(ControllerAction {
+        meter: Some(MeterId::new(9)),
+        pause: false,
+        max_len: 0xffff,
+        controller_id: 0,
+        reason: PacketInReason::Action,
+        userdata: Box::new([]),
+    }));
+    let traversal = run(&[punt], "in_port=1");
+    let told = [FieldId::InPort, FieldId::Metadata, FieldId::Reg0, FieldId::Reg15, FieldId::TunId];
+    assert_whole(&traversal, &told);
+    assert_reads(&traversal, Object::Meter(BRIDGE, MeterId::new(9)));
+}
+
+#[test]
+fn tags_that_are_pushed_over_popped_and_looked_for() {
+    let pop = run(&[Action::PopVlan, output(2)], "in_port=1");
+    assert_eq!(looked_at(&pop, FieldId::VlanTci), 0x1000, "whether there is one");
+    let tagged = |tags| {
+        let mut key = key("in_port=1");
+        key.words_mut()[usize::from(word::VLAN)] = tags;
+        key
+    };
+    let one = tagged(0x8100_1007 << 32);
+    let push = run_key(&[Action::PushVlan { ethertype: 0x8100 }, output(2)], &one);
+    let tags = |traversal: &Traversal| traversal.mask.words()[usize::from(word::VLAN)];
+    assert_eq!(tags(&push) >> 32, 0xffff_ffff, "the tag that is the inner one then");
+    let two = tagged(0x88a8_1007_8100_1008);
+    let pop = run_key(&[Action::PopVlan, output(2)], &two);
+    assert_eq!(tags(&pop), 0x1000_ffff_ffff, "the tag that is the outer one then");
+}
+
+#[test]
+fn what_a_clone_has_written_and_is_put_back() {
+    let inner = [set(FieldId::EthSrc, 5), output(2)].into();
+    let traversal = run(&[Action::Clone(inner), output(3)], "in_port=1");
+    assert_whole(&traversal, &[FieldId::EthSrc]);
+}
+
+#[test]
+fn a_tag_that_a_clone_has_popped_and_is_put_back() {
+    let mut tagged = key("in_port=1");
+    tagged.words_mut()[usize::from(word::VLAN)] = 0x8100_1007 << 32;
+    let inner = [Action::PopVlan, output(2)].into();
+    let traversal = run_key(&[Action::Clone(inner), output(3)], &tagged);
+    assert_eq!(traversal.mask.words()[usize::from(word::VLAN)] >> 32, 0xffff_ffff);
+}
+
+#[test]
+fn labels_that_are_pushed_popped_and_put_back() {
+    let first = |traversal: &Traversal| traversal.mask.words()[usize::from(word::MPLS)];
+    let third = |traversal: &Traversal| traversal.mask.words()[usize::from(word::MPLS_PBB)] >> 32;
+    let (push, pop) =
+        (Action::PushMpls { ethertype: 0x8847 }, Action::PopMpls { ethertype: 0x8847 });
+    let one = labelled([LABEL | BOTTOM, 0, 0]);
+    let traversal = run_key(&[push, output(2)], &one);
+    assert_eq!(first(&traversal) >> 32, 0xffff_ffff, "the label that is copied");
+    let three = labelled([LABEL, LABEL, LABEL | BOTTOM]);
+    let traversal = run_key(&[pop.clone(), output(2)], &three);
+    assert_eq!((first(&traversal), third(&traversal)), (u64::MAX, 0xffff_ffff));
+    let back = [Action::Clone([pop, output(2)].into()), output(3)];
+    let traversal = run_key(&back, &labelled([LABEL, LABEL | BOTTOM, 0]));
+    assert_eq!(first(&traversal), u64::MAX);
+    assert_whole(&traversal, &[FieldId::EthType]);
+    let back = [Action::Clone([set(FieldId::MplsLabel, 5), output(2)].into()), output(3)];
+    let traversal = run_key(&back, &labelled([LABEL | BOTTOM, 0, 0]));
+    assert_eq!(first(&traversal) >> 32, 0xffff_ffff, "the label that a clone has rewritten");
+}
+
+#[test]
+fn how_many_labels_there_are() {
+    // The fourth is refused, whatever the others are.
+    let push = Action::PushMpls { ethertype: 0x8847 };
+    let traversal = run_key(&[push], &labelled([LABEL, LABEL, LABEL]));
+    let bottoms = [(word::MPLS, BOTTOM << 32 | BOTTOM), (word::MPLS_PBB, 0)];
+    for (word, bits) in bottoms {
+        assert_eq!(traversal.mask.words()[usize::from(word)] & bits, bits);
+    }
+    let pop = Action::PopMpls { ethertype: 0x8847 };
+    let traversal = run_key(&[pop], &labelled([LABEL, LABEL, LABEL]));
+    assert_eq!(traversal.mask.words()[usize::from(word::MPLS_PBB)], BOTTOM << 32);
+}
+
+#[test]
+fn the_group_and_each_that_its_buckets_watch() {
+    let switch = Switch::new(&[]);
+    let mut watcher = bucket(vec![output(3)]);
+    watcher.watch_group = Some(GroupId::new(2));
+    switch.make([
+        add_group(2, GroupKind::FastFailover, vec![watching(2, vec![])]),
+        add_group(1, GroupKind::FastFailover, vec![watcher]),
+        rule("", vec![group(1)]).into(),
+    ]);
+    let traversal = switch.translate("in_port=1");
+    assert_reads(&traversal, Object::Group(BRIDGE, GroupId::new(1)));
+    assert_reads(&traversal, Object::Group(BRIDGE, GroupId::new(2)));
+    assert_reads(&traversal, Object::Ports(BRIDGE));
+}
+
+#[test]
+fn the_connection_that_chooses_a_bucket() {
+    let switch = Switch::new(&[]);
+    let buckets = (2..=3).map(|port| weighted(1, vec![output(port)])).collect();
+    switch.make([add_group(1, GroupKind::Select, buckets), rule("", vec![group(1)]).into()]);
+    let traversal = switch.translate("tcp,nw_src=10.0.0.1");
+    let fields = [FieldId::Ipv4Src, FieldId::Ipv4Dst, FieldId::TcpSrc, FieldId::TcpDst];
+    assert_whole(&traversal, &fields);
+    assert_whole(&traversal, &[FieldId::IpProto]);
+    assert_eq!(looked_at(&traversal, FieldId::NwFrag) & 1, 1, "a fragment has no ports");
+    let arp = switch.translate("arp");
+    assert_whole(&arp, &[FieldId::EthSrc, FieldId::EthDst, FieldId::EthType]);
+}
+
+#[test]
+fn the_fields_that_choose_a_bucket() {
+    let switch = Switch::new(&[]);
+    let buckets = (2..=3).map(|port| weighted(1, vec![output(port)])).collect();
+    let mut request = group_mod(GroupCommand::Add, 1, GroupKind::Select, buckets);
+    request.selection = Selection::Fields { basis: 7, fields: [(FieldId::EthSrc, 0xff)].into() };
+    switch.make([request.into(), rule("", vec![group(1)]).into()]);
+    assert_eq!(looked_at(&switch.translate("in_port=1"), FieldId::EthSrc), 0xff);
+}
+
+#[test]
+fn the_fields_that_choose_a_link() {
+    let multipath = Action::Multipath(Box::new(MultipathAction {
+        fields: HashFields::EthSrc,
+        basis: 0,
+        algorithm: MultipathAlgorithm::ModuloN,
+        link_max: 3,
+        argument: 0,
+        target: Subfield::new(FieldId::Reg0, 0, 8).expect("bits"),
+    }));
+    assert_whole(&run(&[multipath, output(2)], "in_port=1"), &[FieldId::EthSrc]);
+}
+
+#[test]
+fn the_fields_and_ports_that_choose_a_member_of_a_bundle() {
+    let bundle = Action::Bundle(Box::new(BundleAction {
+        fields: HashFields::EthSrc,
+        basis: 0,
+        algorithm: BundleAlgorithm::HighestRandomWeight,
+        members: [PortNo::new(2), PortNo::new(3)].into(),
+        target: None,
+    }));
+    let traversal = run(&[bundle], "in_port=1");
+    assert_whole(&traversal, &[FieldId::EthSrc]);
+    assert_reads(&traversal, Object::Ports(BRIDGE));
+}
+
+#[test]
+fn the_meter_or_its_absence() {
+    let switch = Switch::new(&[]);
+    switch.make([
+        meter_mod(MeterCommand::Add, 1, vec![drop_band(5, 0)]),
+        rule("", vec![Action::Meter(MeterId::new(1)), output(2)]).into(),
+    ]);
+    assert_reads(&switch.translate("in_port=1"), Object::Meter(BRIDGE, MeterId::new(1)));
+}
+
+#[test]
+fn what_normal_forwards_by() {
+    let packet = "in_port=1,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:0b";
+    let traversal = run(&[NORMAL], packet);
+    assert_whole(&traversal, &[FieldId::InPort, FieldId::EthSrc, FieldId::EthDst]);
+    assert_eq!(traversal.mask.words()[usize::from(word::VLAN)], u64::MAX);
+}
+
+#[test]
+fn where_addresses_are_or_that_nobody_knows() {
+    let packet = "in_port=1,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:0b";
+    let back = "in_port=2,dl_src=02:00:00:00:00:0b,dl_dst=02:00:00:00:00:0a";
+    let switch = Switch::of_actions(&[NORMAL]);
+    let mac = |last| Object::Mac(BRIDGE, 0, [2, 0, 0, 0, 0, last]);
+    for _ in 0..2 {
+        let traversal = switch.translate(packet);
+        assert_reads(&traversal, mac(0x0a));
+        assert_reads(&traversal, mac(0x0b));
+        switch.pipeline.learn(&traversal.learnings, Time::ZERO);
+        switch.pipeline.learn(&switch.translate(back).learnings, Time::ZERO);
+    }
+    assert_eq!(switch.pipeline.macs(BRIDGE).len(), 2, "known in the second round");
+}
+
+#[test]
+fn the_sources_of_what_is_learned() {
+    let traversal = run(&[learn(|_| {})], "in_port=3,dl_dst=02:00:00:00:00:02");
+    assert_whole(&traversal, &[FieldId::EthDst, FieldId::InPort]);
+}
+
+#[test]
+fn the_learned_rule_or_its_absence() {
+    let packet = "in_port=3,dl_dst=02:00:00:00:00:02";
+    let switch = Switch::of_actions(&[learn(|_| {})]);
+    for command in [FlowModCommand::Add, FlowModCommand::Delete] {
+        let traversal = switch.translate(packet);
+        let text = "table=1,priority=7,dl_src=02:00:00:00:00:02";
+        let text = if command == FlowModCommand::Add {
+            format!("{text},cookie=5,actions=output:3")
+        } else {
+            text.replace("priority=7,", "")
+        };
+        let change = switch.send(command, &text).expect("the rule is legal");
+        let named = change.deltas.iter().any(|delta| match delta {
+            shunt_pipeline::Delta::Changed(object) => traversal.reads.contains(object),
+            shunt_pipeline::Delta::Rule(_) => false,
+        });
+        assert!(named, "{command:?} is told of by {:?}", change.deltas);
+    }
+}
+
+#[test]
+fn how_many_rules_of_a_cookie_there_are_where_that_is_limited() {
+    let switch = Switch::of_actions(&[learn(|action| action.limit = 1)]);
+    let traversal = switch.translate("in_port=3,dl_dst=02:00:00:00:00:02");
+    let change = switch.add(&["table=1,priority=9,cookie=5,in_port=4,actions=drop"]);
+    let named = change.deltas.iter().any(|delta| match delta {
+        shunt_pipeline::Delta::Changed(object) => traversal.reads.contains(object),
+        shunt_pipeline::Delta::Rule(_) => false,
+    });
+    assert!(named, "{:?} tells of {:?}", traversal.reads, change.deltas);
+}
+
+#[test]
+fn the_flags_that_end_a_connection() {
+    let fin = Action::FinTimeout { idle: 5, hard: 5 };
+    let traversal = run(&[fin, output(2)], "tcp,tcp_flags=ack");
+    assert_eq!(looked_at(&traversal, FieldId::TcpFlags), 0b101);
+}
+
+#[test]
+fn all_that_is_carried_over_a_cut() {
+    let pop = Action::PopMpls { ethertype: 0x0800 };
+    let actions = [pop, set(FieldId::NwTtl, 5), output(2)];
+    let traversal = run_key(&actions, &labelled([LABEL | BOTTOM, 0, 0]));
+    let live = [FieldId::Reg0, FieldId::Reg15, FieldId::Metadata, FieldId::TunId];
+    assert_whole(&traversal, &live);
+    assert_eq!(looked_at(&traversal, FieldId::InPort), 0, "the packet brings it along");
+}
+
+#[test]
+fn the_port_that_is_carried_over_a_cut_where_it_was_rewritten() {
+    let some = Action::SetField { field: FieldId::InPort, value: 3, mask: 0xff };
+    let pop = Action::PopMpls { ethertype: 0x0800 };
+    let actions = [some, pop, set(FieldId::NwTtl, 5)];
+    let traversal = run_key(&actions, &labelled([LABEL | BOTTOM, 0, 0]));
+    assert_eq!(looked_at(&traversal, FieldId::InPort), 0xffff_ff00);
+}
+
+#[test]
+fn all_that_is_carried_over_a_check_of_the_length() {
+    let target = Subfield::new(FieldId::Reg1, 0, 1).expect("a bit");
+    let check = Action::CheckPktLarger { length: 100, target };
+    let traversal = run(&[check, output(2)], "in_port=1");
+    assert_whole(&traversal, &[FieldId::Reg0, FieldId::Reg1, FieldId::Metadata]);
+}
