@@ -1,0 +1,138 @@
+//! `pipebench describe`: what a pipeline, a rule-set or a dump looks like.
+
+use std::{io::Write as _, path::PathBuf};
+
+use clap::Args;
+use miette::{IntoDiagnostic, miette};
+use shunt_pipebench::{
+    classbench::{BuiltinSet, Filter, PUBLISHED, PublishedSet, Statistics},
+    output::OutputFile,
+    pipeline_file::{Builtin, Description, PipelineFile, picture},
+};
+
+use crate::{
+    input::{self, FilterSource, Source},
+    table::Table,
+};
+
+/// Describes a pipeline, a rule-set, or a dump of a switch's rules.
+///
+/// Of a pipeline it prints tables, fields, paths, and where paths fall into parts that have no field
+/// in common; of filters what matters to a classifier, beside sets of the original ClassBench; of a
+/// dump its tables, masks and ways.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    pipebench describe psc\n  \
+    pipebench describe my-pipeline.json --picture my-pipeline.svg\n  \
+    pipebench describe filters.txt\n  \
+    ovs-ofctl dump-flows br-int > br-int.flows && pipebench describe br-int.flows")]
+pub(crate) struct Describe {
+    /// A pipeline of the program (`pipebench list`), or a file: a pipeline as JSON, filters or
+    /// parameters of ClassBench, rules as `ovs-ofctl dump-flows` prints them
+    what: String,
+    /// Draws the graph of a pipeline's tables into this file, as SVG
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
+}
+
+impl Describe {
+    #[expect(clippy::print_stdout, reason = "what the command is for")]
+    #[expect(clippy::print_stderr, reason = "what was left out is no part of the description")]
+    pub(crate) fn run(self) -> miette::Result<()> {
+        if let Some(builtin) = Builtin::find(&self.what) {
+            return self.pipeline(&PipelineFile::parse(builtin.json).into_diagnostic()?);
+        }
+        if let Some(set) = BuiltinSet::ALL.into_iter().find(|set| set.name() == self.what) {
+            print!("{}", set.parameters());
+            return Ok(());
+        }
+        let source = Source::read(&self.what)?;
+        let beginning = source.text.trim_start();
+        if beginning.starts_with('{') {
+            return self.pipeline(&source.pipeline()?);
+        }
+        if self.picture.is_some() {
+            return Err(miette!("only pipelines have a picture, and `{}` is none", self.what));
+        }
+        if beginning.starts_with('@') {
+            print!("{}", statistics(&source.filters()?));
+        } else if beginning.starts_with('-') {
+            let FilterSource::Parameters(parameters) = input::filter_source(&self.what)? else {
+                return Err(miette!("`{}` has no parameters", self.what));
+            };
+            print!("{parameters}");
+        } else {
+            let dump = source.dump()?;
+            print!("{dump}");
+            let left_out = dump.left_out();
+            if let Some(first) = left_out.first() {
+                eprintln!("{} rules were left out; the first: {first}", left_out.len());
+            }
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::print_stdout, reason = "what the command is for")]
+    fn pipeline(&self, pipeline: &PipelineFile) -> miette::Result<()> {
+        print!("{}", Description(pipeline));
+        if let Some(path) = &self.picture {
+            let mut file = OutputFile::create(path).into_diagnostic()?;
+            file.write_all(picture(pipeline).as_bytes()).into_diagnostic()?;
+            file.finish().into_diagnostic()?;
+        }
+        Ok(())
+    }
+}
+
+/// Statistics of filters, beside those of sets of about this size that the original generator made.
+pub(crate) fn statistics(filters: &[Filter]) -> String {
+    let statistics = Statistics::of(filters);
+    let sizes = PUBLISHED.iter().map(|set| set.requested);
+    let away = |size: u32| filters.len().abs_diff(size as usize);
+    let size = sizes.min_by_key(|size| away(*size)).unwrap_or(0);
+    let range = |family: &str, of: fn(&PublishedSet) -> f64| {
+        let sets = PUBLISHED.iter();
+        let sets = sets.filter(|set| set.requested == size && set.seed.starts_with(family));
+        let (least, most) =
+            sets.map(of).fold((f64::MAX, 0.0_f64), |(least, most), n| (least.min(n), most.max(n)));
+        let (least, most) = (short(least), short(most));
+        if least == most { least } else { format!("{least} to {most}") }
+    };
+    let size_name = format!("original of {size}:");
+    let mut table = Table::new(["", "this set", &size_name, "", ""]);
+    table.row(["", "", "acl", "fw", "ipc"]);
+    let mut line = |what: &str, ours: f64, of: fn(&PublishedSet) -> f64| {
+        let ranges = ["acl", "fw", "ipc"].map(|family| range(family, of));
+        let [acl, fw, ipc] = ranges;
+        table.row([what, &short(ours), &acl, &fw, &ipc]);
+    };
+    let count = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+    line("filters", count(statistics.rules), |set| set.rules.into());
+    line("pairs of prefix lengths", count(statistics.address_pairs), |set| {
+        set.address_pairs.into()
+    });
+    line("masks, ranges apart", count(statistics.masks), |set| set.masks.into());
+    line("masks, ranges as any", count(statistics.masks_without_ranges), |set| {
+        set.masks_without_ranges.into()
+    });
+    line("masked matches per filter", statistics.expansion, |set| set.expansion);
+    line("independent, % of filters", statistics.independent * 100.0, |set| {
+        set.independent * 100.0
+    });
+    let mut text = table.to_string();
+    text.push_str(&format!("most are independent in the {}\n", statistics.independent_in));
+    let names = ["destination", "+ source", "+ protocol", "+ destination port", "all five"];
+    for (name, recurrence) in names.iter().zip(statistics.recurrence) {
+        text.push_str(&format!("recurrence, {name}: {recurrence:.2}\n"));
+    }
+    text
+}
+
+/// A number with the digits that matter.
+fn short(number: f64) -> String {
+    if number.fract() == 0.0 && number >= 10.0 {
+        format!("{number}")
+    } else {
+        format!("{number:.2}")
+    }
+}

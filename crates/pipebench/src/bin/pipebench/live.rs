@@ -1,0 +1,74 @@
+//! `pipebench live`: the packets of a workload onto a network device.
+
+use clap::Args;
+use miette::IntoDiagnostic;
+use shunt_pipebench::{Progress, output::LivePort};
+
+use crate::workload::{NAMES, Named, make};
+
+/// Sends the packets of a workload onto a network device, at their times.
+///
+/// Needs the right to send raw frames: root, or CAP_NET_RAW. Packets of all ports go out by the one
+/// device.
+#[derive(Debug, Args)]
+#[command(after_help = NAMES)]
+#[command(after_long_help = format!("Examples:\n  \
+    pipebench live psc:high:100k --port veth0\n  \
+    pipebench live psc:high:100k --port veth0 --rate 10k --packets 300k\n\n{NAMES}"))]
+pub(crate) struct Live {
+    #[command(flatten)]
+    named: Named,
+    /// Network device to send on
+    #[arg(long, value_name = "DEVICE")]
+    port: String,
+    /// Packets in a second, in the place of what the name says: 500, 10k, 1m
+    #[arg(long)]
+    rate: Option<String>,
+    /// Packets to send, in the place of all
+    #[arg(long)]
+    packets: Option<usize>,
+}
+
+/// Packets after which progress is told.
+const STEP: u64 = 1000;
+
+impl Live {
+    #[expect(clippy::print_stdout, reason = "what the command answers")]
+    pub(crate) fn run(&self) -> miette::Result<()> {
+        let mut name = self.named.name()?;
+        if let Some(rate) = &self.rate {
+            // The key of the name reads it, and says what is wrong with it.
+            let text = format!("{}:rate={rate}", name.source);
+            let rated = Named { name: text }.name()?;
+            name.rate = rated.rate;
+        }
+        let port = LivePort::open(&self.port).into_diagnostic()?;
+        let workload = make(&name)?;
+        let count = self.packets.unwrap_or(usize::MAX);
+        let packets = workload.packets().take(count);
+        let steps = u64::try_from(packets.size_hint().0).unwrap_or(u64::MAX);
+        let progress = Progress::new("packets", steps);
+        let mut sent = 0_u64;
+        let watch = || {
+            sent += 1;
+            if sent.is_multiple_of(STEP) {
+                progress.advance(STEP);
+            }
+        };
+        let played = port.play(workload.flows(), packets, watch).into_diagnostic()?;
+        drop(progress);
+        let seconds = played.duration.as_secs_f64().max(1e-9);
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+        let rate = played.packets as f64 / seconds;
+        println!(
+            "{} packets, {} bytes in {seconds:.3} s: {rate:.0} packets/s of {} asked; {} later than 0.1 ms, \
+             {} times the device was full",
+            played.packets,
+            played.bytes,
+            name.rate_wanted(),
+            played.late,
+            played.full,
+        );
+        Ok(())
+    }
+}

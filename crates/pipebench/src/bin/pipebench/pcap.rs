@@ -1,0 +1,35 @@
+//! `pipebench pcap`: the packets of a workload as a capture file.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use miette::IntoDiagnostic;
+use shunt_pipebench::{Progress, workload::write_capture};
+
+use crate::workload::{NAMES, Named};
+
+/// Writes the packets of a workload as a capture file, with times in nanoseconds.
+///
+/// All packets are in one file, whichever port they come in by; `pipebench write` makes one for each.
+#[derive(Debug, Args)]
+#[command(after_help = NAMES)]
+#[command(after_long_help = format!("Examples:\n  \
+    pipebench pcap psc:high:100k --out psc.pcap\n  \
+    pipebench pcap ofd:low:10k:packets=1m:bytes=imix --out imix.pcap\n  \
+    tcpreplay --intf1=eth0 psc.pcap\n\n{NAMES}"))]
+pub(crate) struct Pcap {
+    #[command(flatten)]
+    named: Named,
+    /// File to write
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+impl Pcap {
+    pub(crate) fn run(&self) -> miette::Result<()> {
+        let workload = self.named.workload()?;
+        let progress = Progress::new("packets", workload.packets().left());
+        write_capture(&workload, &self.out, &progress).into_diagnostic()?;
+        Ok(())
+    }
+}

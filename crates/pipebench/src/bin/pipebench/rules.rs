@@ -1,0 +1,160 @@
+//! `pipebench rules`: filters, and rules that fill a pipeline.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
+
+use clap::{Args, ValueEnum};
+use miette::IntoDiagnostic;
+use shunt_pipebench::{
+    Progress, Seed,
+    classbench::{Filter, Request, generate},
+    output::OutputFile,
+    pipeline_file::PipelineFile,
+    populate::{Counts, Filling, Population, populate},
+};
+
+use crate::{
+    describe::statistics,
+    input::{self, FilterSource},
+    table::Table,
+};
+
+/// Makes a rule-set like those of ClassBench, or fills the tables of a pipeline from one.
+///
+/// Without `--pipeline` it writes filters, one a line, the first with the highest priority. With it,
+/// it writes OpenFlow rules that `ovs-ofctl add-flows` loads. What they are like is told on standard
+/// error.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    pipebench rules acl --count 10000 --seed 1 --out acl.filters\n  \
+    pipebench rules my_seed --count 1000 --address-scope 0.5 > my.filters\n  \
+    pipebench rules acl --pipeline psc --out psc.rules\n  \
+    pipebench rules my.filters --pipeline my-pipeline.json --traversals all > my.rules\n  \
+    ovs-ofctl -O OpenFlow13 add-flows br0 psc.rules")]
+pub(crate) struct Rules {
+    /// acl, fw or ipc; or a file: parameters of ClassBench to make filters by, or filters
+    filters: String,
+    /// Filters to make; duplicates are dropped, so there are somewhat fewer
+    #[arg(long, default_value_t = 10_000)]
+    count: u32,
+    /// Where all randomness comes from: the same seed gives the same bytes
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// By how many bits prefix lengths may differ from those of the parameters, 0 to 64
+    #[arg(long, default_value_t = 2)]
+    smoothness: u8,
+    /// From -1 for longer prefixes to 1 for shorter ones
+    #[arg(long, default_value_t = 0.5, allow_hyphen_values = true)]
+    address_scope: f64,
+    /// From -1 for narrower ports to 1 for wider ones
+    #[arg(long, default_value_t = -0.1, allow_hyphen_values = true)]
+    port_scope: f64,
+    /// Fills this pipeline: one of `pipebench list`, or a JSON file
+    #[arg(long, value_name = "PIPELINE")]
+    pipeline: Option<String>,
+    /// Which traversals of the pipeline get rules
+    #[arg(long, value_enum, default_value_t = Traversals::Forwarding)]
+    traversals: Traversals,
+    /// Writes here instead of to standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// Which traversals get rules.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Traversals {
+    /// Those that forward, as in published workloads
+    Forwarding,
+    /// Those that drop, answer or ask the controller as well
+    All,
+}
+
+impl Rules {
+    #[expect(clippy::print_stderr, reason = "rules go to standard output, words beside it")]
+    pub(crate) fn run(self) -> miette::Result<()> {
+        let seed = Seed::new(self.seed);
+        let pipeline = self.pipeline.as_deref().map(input::pipeline).transpose()?;
+        let filters = self.filters(seed)?;
+        let Some(pipeline) = pipeline else {
+            self.write(&filters)?;
+            eprint!("{}", statistics(&filters));
+            return Ok(());
+        };
+        let filling = match self.traversals {
+            Traversals::Forwarding => Filling::Forwarding,
+            Traversals::All => Filling::All,
+        };
+        let population = populate(&pipeline, &filters, filling, seed).into_diagnostic()?;
+        self.write(population.rules())?;
+        eprint!("{}", counts(&pipeline, &population, filters.len()));
+        Ok(())
+    }
+
+    #[expect(clippy::print_stderr, reason = "rules go to standard output, words beside it")]
+    fn filters(&self, seed: Seed) -> miette::Result<Vec<Filter>> {
+        let parameters = match input::filter_source(&self.filters)? {
+            FilterSource::Parameters(parameters) => parameters,
+            FilterSource::Filters(filters) => return Ok(filters),
+        };
+        let request = Request {
+            rules: self.count,
+            smoothness: self.smoothness,
+            address_scope: self.address_scope,
+            port_scope: self.port_scope,
+        };
+        let progress = Progress::new("filters", self.count.into());
+        let filters = generate(&parameters, &request, seed, &progress).into_diagnostic()?;
+        let seconds = progress.elapsed().as_secs_f64();
+        eprintln!("{} filters of {} in {seconds:.2} s", filters.len(), self.count);
+        Ok(filters)
+    }
+
+    fn write(&self, lines: &[impl std::fmt::Display]) -> miette::Result<()> {
+        match &self.out {
+            Some(path) => {
+                let mut file = OutputFile::create(path).into_diagnostic()?;
+                write_lines(&mut file, lines)
+                    .map_err(|error| file.failed(error))
+                    .into_diagnostic()?;
+                file.finish().into_diagnostic()
+            }
+            None => match write_lines(&mut io::BufWriter::new(io::stdout().lock()), lines) {
+                // Whoever reads has had enough.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+                result => result.into_diagnostic(),
+            },
+        }
+    }
+}
+
+fn write_lines(out: &mut impl Write, lines: &[impl std::fmt::Display]) -> io::Result<()> {
+    lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    out.flush()
+}
+
+/// What there is in a filled pipeline, beside what was published of it.
+fn counts(pipeline: &PipelineFile, population: &Population, filters: usize) -> String {
+    let counts: Counts = population.counts();
+    let published = pipeline.paper_table_3_1;
+    let number = |count: Option<usize>| count.map_or_else(|| "-".to_owned(), |n| n.to_string());
+    let per_filters =
+        pipeline.openflow_rules_from_10k_classbench.map(|rules| rules as usize * filters / 10_000);
+    let mut table = Table::new([&pipeline.pipeline, "here", "in the file", "published"]);
+    let mut row = |what: &str, here: usize, file: Option<usize>, published: Option<usize>| {
+        table.row([what, &here.to_string(), &number(file), &number(published)]);
+    };
+    let tables = (pipeline.tables.len(), published.map(|published| published.tables));
+    row("tables", counts.tables, Some(tables.0), tables.1);
+    let traversals = (pipeline.traversals.len(), published.map(|published| published.traversals));
+    row("traversals", counts.traversals, Some(traversals.0), traversals.1);
+    row("rules", counts.rules, None, per_filters);
+    row("unique traversals by rule", counts.whole, None, None);
+    row("unique sub-traversals by rule", counts.parts, None, None);
+    row("filters without a place", counts.rejected, None, None);
+    let mut text = table.to_string();
+    let combinations = counts.combinations;
+    text.push_str(&format!("{combinations} traversals can be put together from those parts\n"));
+    text
+}

@@ -1,0 +1,92 @@
+//! Names and workloads on the command line, for all commands that take a name.
+
+use std::{
+    io::{self, Write},
+    path::Path,
+};
+
+use clap::Args;
+use miette::{Diagnostic, IntoDiagnostic, SourceSpan, WrapErr};
+use shunt_pipebench::{NameError, Progress, name::Name, output::OutputFile, workload::Workload};
+
+/// What a name is, for `--help`.
+pub(crate) const NAMES: &str = "\
+A NAME says all of a workload: SOURCE[:LOCALITY][:FLOWS][:KEY=VALUE]..\n\
+  psc                                the PISCES pipeline, high locality, 100k flows, seed 1\n\
+  ols:low:1m:seed=7                  a million flows of low locality over OVN's pipeline\n\
+  classbench-fw:high:50k:rules=1m    one table of a million firewall rules\n\
+  coflow:coflowiness=0.25            coflows of which a quarter is predicted\n\
+  ./mine.json:filters=./mine.rules   a pipeline and filters of your own\n\
+See `pipebench names` for every source and key.";
+
+/// The name of a workload.
+#[derive(Debug, Args)]
+pub(crate) struct Named {
+    /// Name of the workload, as in psc:high:100k:seed=1
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+}
+
+impl Named {
+    /// Reads the name.
+    pub(crate) fn name(&self) -> miette::Result<Name> {
+        Ok(self.name.parse().map_err(BadName::new)?)
+    }
+
+    /// Makes the workload.
+    pub(crate) fn workload(&self) -> miette::Result<Workload> {
+        make(&self.name()?)
+    }
+}
+
+/// Makes a workload, and says that it takes time if it does.
+pub(crate) fn make(name: &Name) -> miette::Result<Workload> {
+    let progress = Progress::new("workload", 3);
+    let made = Workload::of(name, &progress).into_diagnostic();
+    made.wrap_err_with(|| format!("there is no workload {name}"))
+}
+
+/// A misspelled name, with the place of the mistake.
+#[derive(Debug, thiserror::Error, Diagnostic)]
+#[error("`{name}` is no name of a workload")]
+struct BadName {
+    #[source_code]
+    name: String,
+    #[label("{problem}")]
+    span: SourceSpan,
+    problem: String,
+    #[help]
+    help: String,
+}
+
+impl BadName {
+    fn new(error: NameError) -> Self {
+        let rest = error.name.get(error.at..).unwrap_or_default();
+        let length = rest.find([':', '=']).unwrap_or(rest.len());
+        let help = error.nearest.as_ref().map_or_else(
+            || "`pipebench names` lists all sources and keys".to_owned(),
+            |nearest| format!("is `{nearest}` meant?"),
+        );
+        let span = (error.at, length).into();
+        Self { problem: error.problem.to_string(), name: error.name, span, help }
+    }
+}
+
+/// Writes to a file that is whole or not there, or to standard output.
+pub(crate) fn write_out(
+    path: Option<&Path>,
+    content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> miette::Result<()> {
+    match path {
+        Some(path) => {
+            let mut file = OutputFile::create(path).into_diagnostic()?;
+            content(&mut file).map_err(|error| file.failed(error)).into_diagnostic()?;
+            file.finish().into_diagnostic()
+        }
+        None => match content(&mut io::BufWriter::new(io::stdout().lock())) {
+            // Whoever reads has read enough.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            done => done.into_diagnostic(),
+        },
+    }
+}

@@ -1,0 +1,40 @@
+//! `pipebench write`: a whole workload as a folder.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use miette::IntoDiagnostic;
+use shunt_pipebench::{Progress, statistics::table, workload::write_folder};
+
+use crate::workload::{NAMES, Named};
+
+/// Writes a whole workload into a folder: rules, flows, packets, updates, and what they are like.
+///
+/// The folder is made if it is not there. Each file is there whole or not at all.
+#[derive(Debug, Args)]
+#[command(after_help = NAMES)]
+#[command(after_long_help = format!("Examples:\n  \
+    pipebench write psc:high:100k --out psc\n  \
+    pipebench write ols:low:10k:packets=100k:updates=p4 --out ols\n  \
+    ovs-ofctl -O OpenFlow13 add-flows br0 psc/rules.txt\n\n{NAMES}"))]
+pub(crate) struct Write {
+    #[command(flatten)]
+    named: Named,
+    /// Folder to write into
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+}
+
+impl Write {
+    #[expect(clippy::print_stdout, reason = "what the command answers")]
+    pub(crate) fn run(&self) -> miette::Result<()> {
+        let workload = self.named.workload()?;
+        let flows = u64::try_from(workload.flows().len()).unwrap_or(u64::MAX);
+        let progress =
+            Progress::new("packets and flows", workload.packets().left().saturating_add(flows));
+        let figures = write_folder(&workload, &self.out, &progress).into_diagnostic()?;
+        drop(progress);
+        println!("{}\n\n{}", workload.name(), table(&figures));
+        Ok(())
+    }
+}

@@ -1,0 +1,168 @@
+//! Makes destination addresses: like sources, but some follow the source of their filter.
+//!
+//! From the root each filter's destination has the bits of its source, for as long as the parameters'
+//! correlation holds; where it breaks, the next bit is the opposite one, and from there on the
+//! destination branches as the others do. A destination must not run into its own source's prefix,
+//! so it also parts where that ends.
+
+use super::{
+    filter::Prefix,
+    generate::Draft,
+    parameters::Branching,
+    source::{Node, Side, at_nesting_limit, heavy},
+};
+use crate::RandomStream;
+
+/// Gives each filter a destination address of its length; sources are there already.
+pub(super) fn grow_destinations(
+    drafts: &mut [Draft],
+    branching: &Branching,
+    correlation: &[f64; 33],
+    stream: &mut RandomStream,
+) {
+    let following = (0..drafts.len()).collect();
+    let tree = &mut Tree { drafts, branching, correlation, stream };
+    tree.grow(Node::ROOT, Below { following, free: Vec::new() });
+}
+
+/// The filters below a node.
+#[derive(Debug, Default)]
+struct Below {
+    /// Those whose destination has been their source so far.
+    following: Vec<usize>,
+    /// The others.
+    free: Vec<usize>,
+}
+
+struct Tree<'a> {
+    drafts: &'a mut [Draft],
+    branching: &'a Branching,
+    correlation: &'a [f64; 33],
+    stream: &'a mut RandomStream,
+}
+
+impl Tree<'_> {
+    fn grow(&mut self, node: Node, mut below: Below) {
+        if let ([], [only]) = (&*below.following, &*below.free) {
+            let (only, length) = (*only, self.length(*only));
+            let prefix = node.alone(length, self.stream);
+            self.end(only, prefix);
+            return;
+        }
+        let before = below.following.len().saturating_add(below.free.len());
+        self.end_here(node, &mut below.following);
+        self.end_here(node, &mut below.free);
+        let after = below.following.len().saturating_add(below.free.len());
+        let nesting = node.nesting.saturating_add(u32::from(after < before));
+
+        let mut children = self.follow(node.length, nesting, &mut below);
+        self.spread(node.length, nesting, below.free, &mut children);
+        for (side, child) in Side::BOTH.into_iter().zip(children) {
+            if !(child.following.is_empty() && child.free.is_empty()) {
+                self.grow(node.child(side, nesting), child);
+            }
+        }
+    }
+
+    fn end_here(&mut self, node: Node, filters: &mut Vec<usize>) {
+        let here = Prefix::new(node.address, node.length);
+        filters.retain(|filter| {
+            let ends = self.length(*filter) == node.length;
+            if ends {
+                self.end(*filter, here);
+            }
+            !ends
+        });
+    }
+
+    /// Sends those that follow their sources to the children; some become free.
+    fn follow(&mut self, length: u8, nesting: u32, below: &mut Below) -> [Below; 2] {
+        let mut children = [Below::default(), Below::default()];
+        let following = std::mem::take(&mut below.following);
+        let next = length.saturating_add(1);
+        if at_nesting_limit(self.branching, nesting, length, following.len())
+            && following.iter().any(|filter| self.length(*filter) == next)
+        {
+            below.free.extend(following);
+            return children;
+        }
+        let holds = self.correlation.get(usize::from(next)).copied().unwrap_or(0.0);
+        for filter in following {
+            let Some(source) = self.drafts.get(filter).map(|draft| draft.source) else { continue };
+            let one = source.address().checked_shr(31_u32.saturating_sub(length.into()));
+            let side = if one.unwrap_or(0) & 1 == 1 { Side::One } else { Side::Zero };
+            if source.length() <= length {
+                below.free.push(filter);
+            } else if source.length() > next && self.stream.chance(holds) {
+                side.of(&mut children).following.push(filter);
+            } else {
+                side.other().of(&mut children).free.push(filter);
+            }
+        }
+        children
+    }
+
+    /// Sends those that are free to the children, so that with those that are there already the
+    /// two are as uneven as the parameters say.
+    fn spread(
+        &mut self,
+        length: u8,
+        nesting: u32,
+        mut free: Vec<usize>,
+        children: &mut [Below; 2],
+    ) {
+        if free.is_empty() {
+            return;
+        }
+        let [zero, one] = children.each_ref().map(|child| child.following.len() + child.free.len());
+        let random = Side::random(self.stream);
+        let side = match zero.cmp(&one) {
+            std::cmp::Ordering::Greater => Side::Zero,
+            std::cmp::Ordering::Less => Side::One,
+            std::cmp::Ordering::Equal => random,
+        };
+        let next = length.saturating_add(1);
+        if at_nesting_limit(self.branching, nesting, length, free.len())
+            && free.iter().any(|filter| self.length(*filter) == next)
+        {
+            let (ending, rest): (Vec<_>, Vec<_>) =
+                free.into_iter().partition(|filter| self.length(*filter) == next);
+            let ending_side = if ending.len() > rest.len() { side } else { side.other() };
+            give(ending_side, children, ending);
+            give(ending_side.other(), children, rest);
+            return;
+        }
+        let level = self.branching.levels.get(usize::from(length)).copied().unwrap_or_default();
+        let both_there = zero > 0 && one > 0;
+        if self.stream.chance(level.single) && !both_there {
+            // The one child that there is, or else either, is the heavier side.
+            give(side, children, free);
+            return;
+        }
+        let (heavier, lighter) = (zero.max(one), zero.min(one));
+        let total = free.len().saturating_add(zero).saturating_add(one);
+        let to_be = heavy(total, level.skew);
+        let light = total.saturating_sub(to_be).saturating_sub(lighter);
+        if heavier >= to_be && light > 0 {
+            give(side.other(), children, free);
+        } else {
+            let rest = free.split_off(light.min(free.len()));
+            give(side.other(), children, free);
+            give(side, children, rest);
+        }
+    }
+
+    fn length(&self, filter: usize) -> u8 {
+        self.drafts.get(filter).map_or(0, |draft| draft.destination.length())
+    }
+
+    fn end(&mut self, filter: usize, prefix: Prefix) {
+        if let Some(draft) = self.drafts.get_mut(filter) {
+            draft.destination = prefix;
+        }
+    }
+}
+
+fn give(side: Side, children: &mut [Below; 2], filters: Vec<usize>) {
+    side.of(children).free.splice(0..0, filters);
+}

@@ -1,0 +1,254 @@
+//! One filter of a rule-set, and the files that hold many.
+//!
+//! A line is `@source/length destination/length low : high low : high protocol/mask flags/mask`;
+//! the flags may be missing. The first line has the highest priority.
+
+use std::{fmt, net::Ipv4Addr};
+
+use super::{
+    ranges::PortRange,
+    scan::{Scan, decimal, hexadecimal},
+};
+use crate::TextError;
+
+/// Addresses that begin alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Prefix {
+    address: u32,
+    length: u8,
+}
+
+impl Prefix {
+    /// The prefix of this many bits; what the address has beyond them is ignored.
+    ///
+    /// Lengths above 32 count as 32.
+    #[must_use]
+    pub fn new(address: u32, length: u8) -> Self {
+        let length = length.min(Self::LENGTH_MAX);
+        Self { address: address & prefix_mask(length), length }
+    }
+
+    /// The longest prefix, a single address.
+    pub const LENGTH_MAX: u8 = 32;
+
+    /// The lowest address.
+    #[must_use]
+    pub const fn address(self) -> u32 {
+        self.address
+    }
+
+    /// How many bits count.
+    #[must_use]
+    pub const fn length(self) -> u8 {
+        self.length
+    }
+
+    /// Those bits.
+    #[must_use]
+    pub fn mask(self) -> u32 {
+        prefix_mask(self.length)
+    }
+
+    /// The highest address.
+    #[must_use]
+    pub fn last(self) -> u32 {
+        self.address | !self.mask()
+    }
+
+    /// Whether it has that address.
+    #[must_use]
+    pub fn contains(self, address: u32) -> bool {
+        address & self.mask() == self.address
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", Ipv4Addr::from(self.address), self.length)
+    }
+}
+
+fn prefix_mask(length: u8) -> u32 {
+    u32::MAX.checked_shl(u32::from(Prefix::LENGTH_MAX.saturating_sub(length))).unwrap_or(0)
+}
+
+/// What a filter asks of TCP flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TcpFlags {
+    value: u16,
+    mask: u16,
+}
+
+impl TcpFlags {
+    /// Nothing.
+    pub const ANY: Self = Self { value: 0, mask: 0 };
+
+    /// These values of these bits; ClassBench writes bits outside the mask too, and they stay.
+    #[must_use]
+    pub const fn new(value: u16, mask: u16) -> Self {
+        Self { value, mask }
+    }
+
+    /// The values.
+    #[must_use]
+    pub const fn value(self) -> u16 {
+        self.value
+    }
+
+    /// The bits.
+    #[must_use]
+    pub const fn mask(self) -> u16 {
+        self.mask
+    }
+}
+
+impl fmt::Display for TcpFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "0x{:04x}/0x{:04x}", self.value, self.mask)
+    }
+}
+
+/// A 5-tuple filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Filter {
+    /// Source addresses.
+    pub source: Prefix,
+    /// Destination addresses.
+    pub destination: Prefix,
+    /// Source ports.
+    pub source_ports: PortRange,
+    /// Destination ports.
+    pub destination_ports: PortRange,
+    /// The protocol above IP, or any.
+    pub protocol: Option<u8>,
+    /// TCP flags.
+    pub flags: TcpFlags,
+}
+
+impl fmt::Display for Filter {
+    /// The line of a filter file, without its end.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { source, destination, source_ports, destination_ports, protocol, flags } = self;
+        let (number, mask) = protocol.map_or((0, 0), |number| (number, 0xff));
+        write!(
+            f,
+            "@{source}\t{destination}\t{source_ports}\t{destination_ports}\t\
+             0x{number:02x}/0x{mask:02X}\t{flags}\t"
+        )
+    }
+}
+
+/// Reads the text of a filter file.
+///
+/// # Errors
+///
+/// The first place that is not as it should be, and what was expected there.
+pub fn read_filters(text: &str) -> Result<Vec<Filter>, TextError> {
+    Scan::lines(text).map(read_filter).collect()
+}
+
+fn read_filter(mut scan: Scan<'_>) -> Result<Filter, TextError> {
+    scan.mark('@', "`@`, with which each filter begins")?;
+    let source = read_prefix(&mut scan, "a source address as in `10.0.0.0/8`")?;
+    let destination = read_prefix(&mut scan, "a destination address as in `10.0.0.0/8`")?;
+    let source_ports = read_range(&mut scan)?;
+    let destination_ports = read_range(&mut scan)?;
+    let protocol = read_protocol(&mut scan)?;
+    let flags = if scan.rest().is_empty() { TcpFlags::ANY } else { read_flags(&mut scan)? };
+    scan.end()?;
+    Ok(Filter { source, destination, source_ports, destination_ports, protocol, flags })
+}
+
+fn read_prefix(scan: &mut Scan<'_>, expected: &'static str) -> Result<Prefix, TextError> {
+    let address: Ipv4Addr = scan.value(expected, |word| word.parse().ok())?;
+    scan.mark('/', "`/` and a prefix length")?;
+    let length = scan.value("a prefix length from 0 to 32", |word| {
+        decimal(word).filter(|length| *length <= Prefix::LENGTH_MAX)
+    })?;
+    Ok(Prefix::new(address.into(), length))
+}
+
+/// Reads `low : high`, as filter and parameter files have it.
+pub(super) fn read_range(scan: &mut Scan<'_>) -> Result<PortRange, TextError> {
+    let low = scan.value("a port from 0 to 65535", decimal)?;
+    scan.mark(':', "`:` between the lowest and the highest port")?;
+    scan.value("a port from the lowest to 65535", |word| PortRange::new(low, decimal(word)?))
+}
+
+fn read_protocol(scan: &mut Scan<'_>) -> Result<Option<u8>, TextError> {
+    let number = scan.value("a protocol number as in `0x06/0xFF`", byte)?;
+    scan.mark('/', "`/` and the mask of the protocol")?;
+    let mask = scan.value("`0xFF` for this protocol or `0x00` for any", |word| {
+        byte(word).filter(|mask| [0, 0xff].contains(mask))
+    })?;
+    Ok((mask == 0xff).then_some(number))
+}
+
+/// Reads `value/mask`.
+pub(super) fn read_flags(scan: &mut Scan<'_>) -> Result<TcpFlags, TextError> {
+    let value = scan.value("TCP flags as in `0x1000/0x1000`", hexadecimal)?;
+    scan.mark('/', "`/` and the mask of the flags")?;
+    let mask = scan.value("the mask of the flags as in `0x1000`", hexadecimal)?;
+    Ok(TcpFlags::new(value, mask))
+}
+
+fn byte(word: &str) -> Option<u8> {
+    hexadecimal(word).and_then(|number| u8::try_from(number).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = "@192.0.2.1/24\t0.0.0.0/0\t0 : 65535\t80 : 80\t0x06/0xFF\t0x1000/0x1000\t";
+
+    fn place(text: &str) -> (usize, usize, &'static str, String) {
+        let error = read_filters(text).unwrap_err();
+        (error.line, error.column, error.expected, error.found)
+    }
+
+    #[test]
+    fn bits_beyond_the_prefix_are_ignored() {
+        let filters = read_filters(LINE).unwrap();
+        assert_eq!(filters[0].source, Prefix::new(0xc000_0200, 24));
+        assert_eq!(filters[0].to_string(), LINE.replace("2.1/24", "2.0/24"));
+    }
+
+    #[test]
+    fn the_flags_may_be_missing() {
+        let line = LINE.replace("0x1000/0x1000\t", "");
+        assert_eq!(read_filters(&line).unwrap()[0].flags, TcpFlags::ANY);
+    }
+
+    #[test]
+    fn a_bad_line_is_told_with_place_and_expectation() {
+        let second = |bad: &str| format!("{LINE}\n{bad}\n");
+        let cases = [
+            (LINE.replace('@', ""), 1, "`@`, with which each filter begins", "192.0.2.1"),
+            (LINE.replace("/24", "/33"), 12, "a prefix length from 0 to 32", "33"),
+            (LINE.replace("80 : 80", "80 : 79"), 40, "a port from the lowest to 65535", "79"),
+            (
+                LINE.replace("80 : 80", "80 - 80"),
+                38,
+                "`:` between the lowest and the highest port",
+                "-",
+            ),
+            (
+                LINE.replace("/0xFF", "/0x0F"),
+                48,
+                "`0xFF` for this protocol or `0x00` for any",
+                "0x0F",
+            ),
+            (
+                LINE.replace("192.", "192.0."),
+                2,
+                "a source address as in `10.0.0.0/8`",
+                "192.0.0.2.1",
+            ),
+            (format!("{LINE} more"), 68, "the end of the line", "more"),
+        ];
+        for (line, column, expected, found) in cases {
+            assert_eq!(place(&second(&line)), (2, column, expected, found.to_owned()), "{line}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! How long the prefixes of a filter are: source and destination together, for each class of ports.
+
+use super::filter::Prefix;
+use crate::{RandomStream, Weighted};
+
+/// Longest prefixes, as indices.
+const LENGTH_MAX: usize = Prefix::LENGTH_MAX as usize;
+/// Most bits that source and destination have together.
+pub(super) const TOTAL_MAX: usize = 2 * LENGTH_MAX;
+
+/// More than any length is spread by.
+const SHIFT: usize = 2 * super::generate::Request::SMOOTHNESS_MAX as usize;
+
+/// The distribution of prefix lengths: of their sum, and for each sum of the source's.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Lengths {
+    totals: [f64; TOTAL_MAX + 1],
+    /// One for each sum, indexed by the source's length.
+    sources: Vec<[f64; LENGTH_MAX + 1]>,
+}
+
+impl Lengths {
+    /// None yet.
+    pub(super) fn empty() -> Self {
+        Self { totals: [0.0; TOTAL_MAX + 1], sources: vec![[0.0; LENGTH_MAX + 1]; TOTAL_MAX + 1] }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.totals.iter().all(|share| *share == 0.0)
+    }
+
+    /// Says how likely a sum is.
+    pub(super) fn set_total(&mut self, total: usize, share: f64) {
+        if let Some(slot) = self.totals.get_mut(total) {
+            *slot = share;
+        }
+    }
+
+    /// Says how likely a source length is, given the sum.
+    pub(super) fn set_source(&mut self, total: usize, source: usize, share: f64) {
+        if let Some(slot) = self.sources.get_mut(total).and_then(|row| row.get_mut(source)) {
+            *slot = share;
+        }
+    }
+
+    /// The sums that occur, with their shares and the source lengths that occur with them.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (usize, f64, Vec<(usize, f64)>)> {
+        let rows = self.totals.iter().zip(&self.sources).enumerate();
+        rows.filter(|(_, (share, _))| **share > 0.0).map(|(total, (share, sources))| {
+            let present = sources.iter().copied().enumerate().filter(|(_, share)| *share > 0.0);
+            (total, *share, present.collect())
+        })
+    }
+
+    /// Spreads each length over those that are at most `spread` bits away, source and destination
+    /// taken together, so that a set is not bound to the few lengths of its model.
+    ///
+    /// What a sum borrows from its neighbours counts by their share, what it has itself in full:
+    /// the source lengths of a sum that occurs stay nearly its own.
+    pub(super) fn smooth(&self, spread: usize) -> Self {
+        let mut smooth = Self::empty();
+        let across = binomial(spread.saturating_mul(2));
+        for (total, share, sources) in self.rows() {
+            for (step, part) in across.iter().enumerate() {
+                let moved = total.saturating_add(step).checked_sub(spread);
+                if let Some(slot) = moved.and_then(|total| smooth.totals.get_mut(total)) {
+                    *slot += share * part;
+                }
+            }
+            for (source, weight) in sources {
+                smooth.spread_source((total, source), spread, weight, share);
+            }
+        }
+        smooth.cut_impossible();
+        smooth
+    }
+
+    fn spread_source(
+        &mut self,
+        (total, source): (usize, usize),
+        spread: usize,
+        weight: f64,
+        share: f64,
+    ) {
+        let slack = spread / 2;
+        self.add((total, source + SHIFT - slack), slack * 2, weight);
+        for moved in 1..=spread {
+            let slack = (spread - moved) / 2;
+            let width = moved + slack * 2;
+            // The source is among the `moved` bits fewer, or among those more.
+            if let Some(total) = total.checked_sub(moved) {
+                self.add((total, source + SHIFT - moved - slack), width, weight * share);
+            }
+            self.add((total + moved, source + SHIFT - slack), width, weight * share);
+        }
+    }
+
+    /// Adds weight around the middle of `width` steps from a source length, given with [`SHIFT`]
+    /// added so that it cannot be negative.
+    fn add(&mut self, (total, start): (usize, usize), width: usize, weight: f64) {
+        let Some(row) = self.sources.get_mut(total) else { return };
+        for (step, part) in binomial(width).into_iter().enumerate() {
+            let source = start.saturating_add(step).checked_sub(SHIFT);
+            if let Some(slot) = source.and_then(|source| row.get_mut(source)) {
+                *slot += weight * part;
+            }
+        }
+    }
+
+    /// Neither prefix is longer than an address, nor than both together.
+    fn cut_impossible(&mut self) {
+        for (total, row) in self.sources.iter_mut().enumerate() {
+            for (source, slot) in row.iter_mut().enumerate() {
+                if source > total || total - source > LENGTH_MAX {
+                    *slot = 0.0;
+                }
+            }
+        }
+    }
+
+    /// What draws from it; nothing if it is empty.
+    pub(super) fn chooser(&self) -> Option<LengthChooser> {
+        let totals = Weighted::new(self.totals).ok()?;
+        let sources = self.sources.iter().map(|row| Weighted::new(*row).ok()).collect();
+        Some(LengthChooser { totals, sources })
+    }
+}
+
+/// Draws prefix lengths.
+#[derive(Clone, Debug)]
+pub(super) struct LengthChooser {
+    totals: Weighted,
+    sources: Vec<Option<Weighted>>,
+}
+
+impl LengthChooser {
+    /// Lengths of source and destination, the sum at this share of all sums.
+    pub(super) fn choose(&self, share: f64, stream: &mut RandomStream) -> (u8, u8) {
+        let total = self.totals.at(share);
+        let drawn = self.sources.get(total).and_then(Option::as_ref);
+        let source = drawn.map_or(total / 2, |weighted| weighted.sample(stream));
+        let byte =
+            |length: usize| u8::try_from(length.min(LENGTH_MAX)).unwrap_or(Prefix::LENGTH_MAX);
+        (byte(source), byte(total.saturating_sub(source)))
+    }
+}
+
+/// How likely each number of heads is in that many throws of a coin.
+fn binomial(throws: usize) -> Vec<f64> {
+    let throws = u32::try_from(throws).unwrap_or(u32::MAX);
+    let mut likely = (0..throws).fold(1.0, |all: f64, _| all / 2.0);
+    let mut all = Vec::new();
+    for heads in 0..=throws {
+        all.push(likely);
+        likely *= f64::from(throws - heads) / f64::from(heads + 1);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Seed;
+
+    fn spike(total: usize, source: usize) -> Lengths {
+        let mut lengths = Lengths::empty();
+        lengths.set_total(total, 1.0);
+        lengths.set_source(total, source, 1.0);
+        lengths
+    }
+
+    #[test]
+    fn a_length_is_spread_over_its_neighbours() {
+        let smooth = spike(40, 16).smooth(2);
+        let totals: Vec<_> = smooth.rows().map(|(total, share, _)| (total, share)).collect();
+        assert_eq!(totals, [(38, 0.0625), (39, 0.25), (40, 0.375), (41, 0.25), (42, 0.0625)]);
+        for (total, _, sources) in smooth.rows() {
+            for (source, _) in sources {
+                let away = source.abs_diff(16) + (total - source).abs_diff(24);
+                assert!(away <= 2, "{source} and {}", total - source);
+            }
+        }
+    }
+
+    #[test]
+    fn spreading_by_nothing_changes_nothing() {
+        assert_eq!(spike(40, 16).smooth(0), spike(40, 16));
+    }
+
+    #[test]
+    fn the_widest_spread_is_one_too() {
+        assert!(spike(0, 0).smooth(64).rows().count() > 60);
+    }
+
+    #[test]
+    fn lengths_stay_those_of_addresses() {
+        let mut stream = Seed::new(1).stream("lengths");
+        for (total, source) in [(0, 0), (64, 32), (32, 32), (32, 0), (1, 1)] {
+            let chooser = spike(total, source).smooth(8).chooser().unwrap();
+            for _ in 0..500 {
+                let share = stream.unit();
+                let (source, destination) = chooser.choose(share, &mut stream);
+                assert!(source <= 32 && destination <= 32);
+            }
+        }
+    }
+}

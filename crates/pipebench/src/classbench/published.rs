@@ -1,0 +1,63 @@
+//! What sets of the original generator look like, to compare with.
+
+use std::sync::LazyLock;
+
+/// Statistics of a set that the generator of ClassBench made from one of its parameter files.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PublishedSet {
+    /// The parameter file, as in `acl1`.
+    pub seed: &'static str,
+    /// How many filters were asked for.
+    pub requested: u32,
+    /// How many there are, after duplicates were dropped.
+    pub rules: u32,
+    /// As in [`Statistics`](super::Statistics).
+    pub address_pairs: u32,
+    /// As in [`Statistics`](super::Statistics).
+    pub masks: u32,
+    /// As in [`Statistics`](super::Statistics).
+    pub masks_without_ranges: u32,
+    /// As in [`Statistics`](super::Statistics).
+    pub expansion: f64,
+    /// As in [`Statistics`](super::Statistics).
+    pub independent: f64,
+}
+
+/// All of them.
+pub static PUBLISHED: LazyLock<Vec<PublishedSet>> =
+    LazyLock::new(|| TABLE.lines().filter_map(row).collect());
+
+/// Rows of `seed requested rules address_pairs masks masks_without_ranges expansion independent`.
+static TABLE: &str = include_str!("../../data/classbench/original-generator.tsv");
+
+fn row(line: &'static str) -> Option<PublishedSet> {
+    let mut words = line.split('\t');
+    let seed = words.next().filter(|word| !word.starts_with('#'))?;
+    let mut count = || words.next()?.parse().ok();
+    let (requested, rules, address_pairs) = (count()?, count()?, count()?);
+    let (masks, masks_without_ranges) = (count()?, count()?);
+    let mut share = || words.next()?.parse::<f64>().ok();
+    let (expansion, independent) = (share()?, share()? / 100.0);
+    Some(PublishedSet {
+        seed,
+        requested,
+        rules,
+        address_pairs,
+        masks,
+        masks_without_ranges,
+        expansion,
+        independent,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_read() {
+        let rows = TABLE.lines().filter(|line| !line.starts_with('#')).count();
+        assert_eq!(PUBLISHED.len(), rows);
+        assert!(PUBLISHED.iter().all(|set| set.rules <= set.requested && set.expansion >= 1.0));
+    }
+}

@@ -1,0 +1,155 @@
+//! Port ranges, and the masks that cover them.
+//!
+//! OpenFlow matches a port by value and mask, so a range becomes several matches: the fewest are the
+//! largest aligned blocks that fit, taken from the low end.
+
+use std::fmt;
+
+/// Ports from one to another, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortRange {
+    low: u16,
+    high: u16,
+}
+
+impl PortRange {
+    /// Every port.
+    pub const ANY: Self = Self { low: 0, high: u16::MAX };
+    /// Ports below 1024.
+    pub const LOW: Self = Self { low: 0, high: 1023 };
+    /// Ports from 1024.
+    pub const HIGH: Self = Self { low: 1024, high: u16::MAX };
+
+    /// The ports from `low` to `high`, unless they are the wrong way round.
+    #[must_use]
+    pub const fn new(low: u16, high: u16) -> Option<Self> {
+        if low <= high { Some(Self { low, high }) } else { None }
+    }
+
+    /// One port.
+    #[must_use]
+    pub const fn exact(port: u16) -> Self {
+        Self { low: port, high: port }
+    }
+
+    /// The lowest port.
+    #[must_use]
+    pub const fn low(self) -> u16 {
+        self.low
+    }
+
+    /// The highest port.
+    #[must_use]
+    pub const fn high(self) -> u16 {
+        self.high
+    }
+
+    /// How many ports there are, less one.
+    #[must_use]
+    pub const fn span(self) -> u16 {
+        self.high.saturating_sub(self.low)
+    }
+
+    /// The fewest masked values that cover the range exactly, at most 30.
+    ///
+    /// ```
+    /// use shunt_pipebench::classbench::PortRange;
+    ///
+    /// let masks: Vec<String> =
+    ///     PortRange::HIGH.masks().map(|mask| mask.to_string()).collect();
+    /// assert_eq!(masks[0], "0x0400/0xfc00");
+    /// assert_eq!(masks.len(), 6);
+    /// ```
+    pub fn masks(self) -> impl Iterator<Item = PortMask> {
+        let mut next = Some(self.low);
+        std::iter::from_fn(move || {
+            let value = next?;
+            // The block that the value is aligned to, halved until it ends within the range.
+            let mut block = if value == 0 { u16::MAX } else { low_bits(value) };
+            while value | block > self.high {
+                block >>= 1;
+            }
+            let last = value | block;
+            next = if last < self.high { last.checked_add(1) } else { None };
+            Some(PortMask { value, mask: !block })
+        })
+    }
+}
+
+/// Ones below the lowest set bit of a value that is not 0.
+const fn low_bits(value: u16) -> u16 {
+    !value & value.wrapping_sub(1)
+}
+
+impl fmt::Display for PortRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} : {}", self.low, self.high)
+    }
+}
+
+/// A value under a mask of leading ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PortMask {
+    /// The bits asked for, zero outside the mask.
+    pub value: u16,
+    /// Which bits those are.
+    pub mask: u16,
+}
+
+impl fmt::Display for PortMask {
+    /// As OpenFlow text: `80`, or `0x0400/0xfc00`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.mask == u16::MAX {
+            write!(f, "{}", self.value)
+        } else {
+            write!(f, "{:#06x}/{:#06x}", self.value, self.mask)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn covered(range: PortRange, port: u16) -> usize {
+        range.masks().filter(|mask| port & mask.mask == mask.value).count()
+    }
+
+    /// The fewest prefixes for a range, by splitting the space in half again and again.
+    fn fewest(low: u32, high: u32, from: u32, to: u32) -> usize {
+        if high < from || low > to {
+            0
+        } else if low <= from && to <= high {
+            1
+        } else {
+            let middle = from.midpoint(to);
+            fewest(low, high, from, middle) + fewest(low, high, middle + 1, to)
+        }
+    }
+
+    #[test]
+    fn masks_cover_the_ends_of_the_space() {
+        let masks = |low, high| PortRange::new(low, high).unwrap().masks().count();
+        assert_eq!(PortRange::ANY.masks().collect::<Vec<_>>(), [PortMask { value: 0, mask: 0 }]);
+        assert_eq!((masks(65_535, 65_535), masks(0, 65_534), masks(1, 65_534)), (1, 16, 30));
+    }
+
+    proptest! {
+        #[test]
+        fn masks_cover_the_range_once_and_nothing_else(a: u16, b: u16, port: u16) {
+            let range = PortRange::new(a.min(b), a.max(b)).unwrap();
+            let inside = (range.low..=range.high).contains(&port);
+            prop_assert_eq!(covered(range, port), usize::from(inside));
+            prop_assert_eq!((covered(range, range.low), covered(range, range.high)), (1, 1));
+        }
+
+        #[test]
+        fn no_fewer_masks_would_do(a: u16, b: u16) {
+            let range = PortRange::new(a.min(b), a.max(b)).unwrap();
+            let expected = fewest(range.low.into(), range.high.into(), 0, 65_535);
+            prop_assert_eq!(range.masks().count(), expected);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Words of a line of text, with the place where each stands.
+
+use crate::TextError;
+
+/// A line that is read from left to right.
+#[derive(Clone, Debug)]
+pub(crate) struct Scan<'a> {
+    line: &'a str,
+    /// Bytes of the line that were read.
+    at: usize,
+    /// Where the line begins in the text.
+    offset: usize,
+    number: usize,
+}
+
+impl<'a> Scan<'a> {
+    /// The lines of a text that are not blank, each ready to be read.
+    pub(crate) fn lines(text: &'a str) -> impl Iterator<Item = Self> {
+        let mut offset = 0;
+        let numbered = (1..).zip(text.split_inclusive('\n'));
+        let lines = numbered.map(move |(number, line)| {
+            let scan = Self { line: line.trim_end(), at: 0, offset, number };
+            offset = offset.saturating_add(line.len());
+            scan
+        });
+        lines.filter(|scan| !scan.line.trim().is_empty())
+    }
+
+    /// What is left of the line, without spaces before it.
+    pub(crate) fn rest(&self) -> &'a str {
+        self.line.get(self.at..).unwrap_or("").trim_start()
+    }
+
+    /// Goes past spaces and this punctuation mark; whether it was there.
+    pub(crate) fn skip(&mut self, mark: char) -> bool {
+        self.skip_spaces();
+        let there = self.rest().starts_with(mark);
+        if there {
+            self.at = self.at.saturating_add(mark.len_utf8());
+        }
+        there
+    }
+
+    /// Goes past this punctuation mark, which must be there.
+    pub(crate) fn mark(&mut self, mark: char, expected: &'static str) -> Result<(), TextError> {
+        if self.skip(mark) { Ok(()) } else { Err(self.error(expected)) }
+    }
+
+    /// The next word: what stands before a space or any of `:,/`.
+    pub(crate) fn word(&mut self) -> &'a str {
+        self.skip_spaces();
+        let rest = self.rest();
+        let end = rest.find(|c: char| c.is_whitespace() || ":,/".contains(c));
+        let word = rest.get(..end.unwrap_or(rest.len())).unwrap_or("");
+        self.at = self.at.saturating_add(word.len());
+        word
+    }
+
+    /// The next word as what it means.
+    pub(crate) fn value<T>(
+        &mut self,
+        expected: &'static str,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<T, TextError> {
+        self.skip_spaces();
+        let before = self.clone();
+        read(self.word()).ok_or_else(|| before.error(expected))
+    }
+
+    /// Asks that nothing is left.
+    pub(crate) fn end(&self) -> Result<(), TextError> {
+        if self.rest().is_empty() { Ok(()) } else { Err(self.error("the end of the line")) }
+    }
+
+    /// Something else than this stands here.
+    pub(crate) fn error(&self, expected: &'static str) -> TextError {
+        let mut here = self.clone();
+        here.skip_spaces();
+        let start = here.at;
+        let mut found = here.word();
+        if found.is_empty() {
+            // A mark where a word is expected, or the end of the line.
+            found = here.rest().get(..1).unwrap_or("");
+        }
+        let before = self.line.get(..start).unwrap_or("");
+        TextError {
+            line: self.number,
+            column: before.chars().count().saturating_add(1),
+            offset: self.offset.saturating_add(start),
+            length: found.len(),
+            expected,
+            found: found.chars().take(FOUND_MAX).collect(),
+        }
+    }
+
+    fn skip_spaces(&mut self) {
+        self.at = self.line.len().saturating_sub(self.rest().len());
+    }
+}
+
+/// A decimal number.
+pub(crate) fn decimal<T: std::str::FromStr>(word: &str) -> Option<T> {
+    let digits = word.bytes().all(|byte| byte.is_ascii_digit());
+    if digits { word.parse().ok() } else { None }
+}
+
+/// A hexadecimal number after `0x`, or a decimal one.
+pub(crate) fn hexadecimal(word: &str) -> Option<u16> {
+    match word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")) {
+        Some(digits) => u16::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+')),
+        None => decimal(word),
+    }
+}
+
+/// Characters of the user's text that a message repeats.
+const FOUND_MAX: usize = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_told_in_lines_and_characters() {
+        let text = "one\n\n  é , two\n";
+        let mut scan = Scan::lines(text).nth(1).unwrap();
+        assert_eq!(scan.word(), "é");
+        assert!(scan.skip(','));
+        let error = scan.value("a number", decimal::<u8>).unwrap_err();
+        assert_eq!((error.line, error.column, error.found.as_str()), (3, 7, "two"));
+        assert_eq!(&text[error.offset..error.offset + error.length], "two");
+    }
+
+    #[test]
+    fn signs_are_no_part_of_a_number() {
+        assert_eq!(
+            (decimal::<u8>("+1"), hexadecimal("0x+1"), hexadecimal("0xfF")),
+            (None, None, Some(255))
+        );
+    }
+}

@@ -1,0 +1,345 @@
+//! Three kinds of rule-sets of our own making: access lists, firewalls, chains of IP filters.
+//!
+//! The parameter files of ClassBench were measured on sets of their owners and may not be passed on.
+//! These come from no measurement: each is a [`Shape`] of a few round numbers, chosen so that the
+//! [`Statistics`](super::Statistics) of what is made from it lie among those of the twelve original
+//! files ([`PUBLISHED`](super::PUBLISHED)). A shape becomes parameters by smooth laws: prefix lengths
+//! are peaks with weights, services are ranked by Zipf's law, branching and correlation change in
+//! straight lines from the first bit of an address to the last.
+
+use std::{fmt, str::FromStr};
+
+use super::{
+    filter::TcpFlags,
+    lengths::Lengths,
+    parameters::{Branching, FlagShares, Level, PAIR_NAMES, Parameters, PortShares, ProtocolShare},
+    ranges::PortRange,
+};
+use crate::{UnknownName, nearest::nearest, real::pow};
+
+/// A kind of rule-set whose parameters come with the crate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BuiltinSet {
+    /// An access list: specific addresses, one destination port or range.
+    Acl,
+    /// A firewall: many wildcards, wide ranges of ports.
+    Firewall,
+    /// A chain of IP filters: address pairs of many lengths, some with ports.
+    Ipc,
+}
+
+impl BuiltinSet {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Acl, Self::Firewall, Self::Ipc];
+
+    /// What it is called, as ClassBench calls its like.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Acl => "acl",
+            Self::Firewall => "fw",
+            Self::Ipc => "ipc",
+        }
+    }
+
+    /// What it is.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Acl => "an access list: specific addresses, one destination port or range",
+            Self::Firewall => "a firewall: many wildcards, wide ranges of ports",
+            Self::Ipc => "a chain of IP filters: address pairs of many lengths, some with ports",
+        }
+    }
+
+    /// Its parameters.
+    #[must_use]
+    pub fn parameters(self) -> Parameters {
+        match self {
+            Self::Acl => ACL.parameters(),
+            Self::Firewall => FIREWALL.parameters(),
+            Self::Ipc => IPC.parameters(),
+        }
+    }
+}
+
+impl fmt::Display for BuiltinSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for BuiltinSet {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        let known = Self::ALL.into_iter().find(|set| set.name() == name);
+        let names = || Self::ALL.iter().map(|set| set.name());
+        known.ok_or_else(|| UnknownName::new("rule-set", name, nearest(name, names()), names()))
+    }
+}
+
+/// What a rule-set looks like, in a few numbers.
+struct Shape {
+    /// For each protocol its share, and the shares of its pairs of port classes.
+    protocols: &'static [(u8, f64, PairShares)],
+    /// How often a TCP filter asks for each of some flags; the others ask for none.
+    flags: &'static [(u16, u16, f64)],
+    /// How many of [`RANGES`] occur.
+    ranges: usize,
+    /// Lengths of source and destination prefixes that are common, with weights.
+    lengths: &'static [(usize, usize, f64)],
+    source: Branches,
+    destination: Branches,
+    /// How likely the first bit of the destination is the source's, and the last one of those that
+    /// may be.
+    correlation: Line,
+    /// The last bit that may be.
+    correlated: usize,
+}
+
+/// Pairs of port classes by name, with their shares.
+type PairShares = &'static [(&'static str, f64)];
+
+/// How addresses branch.
+struct Branches {
+    nesting: u32,
+    /// How likely all go on by one bit.
+    single: Line,
+    /// How unevenly they part.
+    skew: Line,
+}
+
+/// A number that changes evenly from the first bit of an address to the last.
+struct Line {
+    first: f64,
+    last: f64,
+}
+
+impl Line {
+    fn at(&self, length: usize, last: usize) -> f64 {
+        let part = |length: usize| f64::from(u32::try_from(length).unwrap_or(u32::MAX));
+        self.first + (self.last - self.first) * part(length) / part(last.max(1))
+    }
+}
+
+/// Well-known services, the most common first.
+const SERVICES: &[u16] = &[
+    443, 80, 22, 53, 25, 123, 161, 389, 445, 3389, 21, 1433, 3306, 5432, 8080, 8443, 110, 143, 993,
+    995, 465, 587, 636, 514, 162, 69, 179, 500, 4500, 1812, 1813, 2049, 111, 135, 88, 464, 23, 873,
+    1521, 5060, 5061, 6379, 9092, 2181, 11211, 27017, 9200, 5672, 1883, 6443,
+];
+
+/// Ranges that services use, the most common first.
+const RANGES: &[(u16, u16)] = &[
+    (137, 139),
+    (20, 21),
+    (6000, 6063),
+    (8000, 8099),
+    (49_152, 65_535),
+    (33_434, 33_534),
+    (5060, 5061),
+    (16_384, 32_767),
+    (2000, 2099),
+    (1024, 5000),
+    (30_000, 32_767),
+    (67, 68),
+];
+
+/// The set that a shape describes has this many filters.
+const SCALE: u32 = 1000;
+/// How fast services become rarer with their rank.
+const SERVICE_EXPONENT: f64 = 0.9;
+
+impl Shape {
+    fn parameters(&self) -> Parameters {
+        let services = || PortShares {
+            ranges: ranked(
+                RANGES
+                    .iter()
+                    .take(self.ranges)
+                    .filter_map(|(low, high)| PortRange::new(*low, *high)),
+            ),
+            exact: ranked(SERVICES.iter().map(|port| PortRange::exact(*port))),
+        };
+        let mut lengths = Lengths::empty();
+        let total = |sum: usize| {
+            let peaks = self.lengths.iter().filter(move |(source, other, _)| source + other == sum);
+            peaks.map(|(_, _, weight)| weight).sum::<f64>()
+        };
+        for (source, destination, weight) in self.lengths {
+            let sum = source + destination;
+            lengths.set_total(sum, total(sum));
+            lengths.set_source(sum, *source, weight / total(sum));
+        }
+        let mut correlation = [0.0; 33];
+        for (length, slot) in correlation.iter_mut().enumerate().take(self.correlated + 1).skip(1) {
+            *slot = self.correlation.at(length, self.correlated);
+        }
+        Parameters {
+            scale: SCALE,
+            protocols: self.protocols.iter().map(protocol_share).collect(),
+            flags: self.flag_shares(),
+            source_ports: services(),
+            destination_ports: services(),
+            lengths: vec![lengths; PAIR_NAMES.len()],
+            source: self.source.branching(),
+            destination: self.destination.branching(),
+            correlation,
+        }
+    }
+
+    fn flag_shares(&self) -> Vec<FlagShares> {
+        let some: f64 = self.flags.iter().map(|(_, _, share)| share).sum();
+        let asked =
+            self.flags.iter().map(|(value, mask, share)| (TcpFlags::new(*value, *mask), *share));
+        let shares = std::iter::once((TcpFlags::ANY, 1.0 - some)).chain(asked).collect();
+        vec![FlagShares { protocol: TCP, shares }]
+    }
+}
+
+impl Branches {
+    fn branching(&self) -> Branching {
+        let mut levels = [Level::default(); 33];
+        for (length, level) in levels.iter_mut().enumerate() {
+            let single = self.single.at(length, 32);
+            *level = Level { single, double: 1.0 - single, skew: self.skew.at(length, 32) };
+        }
+        Branching { nesting: self.nesting, levels }
+    }
+}
+
+fn protocol_share((protocol, share, pairs): &(u8, f64, PairShares)) -> ProtocolShare {
+    let of = |name: &str| pairs.iter().find(|(pair, _)| *pair == name).map_or(0.0, |pair| pair.1);
+    ProtocolShare { protocol: *protocol, share: *share, pairs: PAIR_NAMES.map(of) }
+}
+
+/// Gives each a share by its rank.
+fn ranked(ports: impl Iterator<Item = PortRange>) -> Vec<(PortRange, f64)> {
+    let weights: Vec<(PortRange, f64)> = ports
+        .zip(1_u32..)
+        .map(|(port, rank)| (port, pow(f64::from(rank), -SERVICE_EXPONENT)))
+        .collect();
+    let all: f64 = weights.iter().map(|(_, weight)| weight).sum();
+    weights.into_iter().map(|(port, weight)| (port, weight / all)).collect()
+}
+
+const TCP: u8 = 6;
+const SYN_ONLY: (u16, u16) = (0x0002, 0x0012);
+
+const ACL: Shape = Shape {
+    protocols: &[
+        (0, 0.10, &[("wc_wc", 1.0)]),
+        (1, 0.05, &[("wc_wc", 1.0)]),
+        (TCP, 0.65, &[("wc_wc", 0.20), ("wc_hi", 0.05), ("wc_ar", 0.10), ("wc_em", 0.65)]),
+        (17, 0.20, &[("wc_wc", 0.25), ("wc_hi", 0.05), ("wc_ar", 0.15), ("wc_em", 0.55)]),
+    ],
+    flags: &[(SYN_ONLY.0, SYN_ONLY.1, 0.05)],
+    ranges: 8,
+    lengths: &[
+        (32, 32, 0.35),
+        (24, 32, 0.14),
+        (32, 24, 0.14),
+        (28, 32, 0.08),
+        (24, 24, 0.08),
+        (32, 28, 0.06),
+        (16, 32, 0.05),
+        (32, 16, 0.03),
+        (20, 24, 0.03),
+        (0, 24, 0.02),
+        (8, 24, 0.01),
+        (30, 16, 0.01),
+        (0, 32, 0.02),
+    ],
+    source: Branches {
+        nesting: 4,
+        single: Line { first: 0.9, last: 0.4 },
+        skew: Line { first: 0.8, last: 0.4 },
+    },
+    destination: Branches {
+        nesting: 5,
+        single: Line { first: 0.7, last: 0.92 },
+        skew: Line { first: 0.8, last: 0.5 },
+    },
+    correlation: Line { first: 0.6, last: 1.0 },
+    correlated: 20,
+};
+
+const FIREWALL: Shape = Shape {
+    protocols: &[
+        (0, 0.05, &[("wc_wc", 1.0)]),
+        (1, 0.05, &[("wc_wc", 1.0)]),
+        (TCP, 0.60, &[("wc_wc", 0.15), ("hi_hi", 0.05), ("wc_ar", 0.10), ("wc_em", 0.70)]),
+        (17, 0.27, &[("wc_wc", 0.20), ("hi_hi", 0.05), ("wc_ar", 0.25), ("wc_em", 0.50)]),
+        (47, 0.03, &[("wc_wc", 1.0)]),
+    ],
+    flags: &[(SYN_ONLY.0, SYN_ONLY.1, 0.30)],
+    ranges: 1,
+    lengths: &[
+        (0, 32, 0.25),
+        (24, 32, 0.15),
+        (32, 32, 0.15),
+        (32, 0, 0.15),
+        (0, 24, 0.10),
+        (32, 24, 0.10),
+        (24, 24, 0.08),
+        (16, 16, 0.02),
+    ],
+    source: Branches {
+        nesting: 4,
+        single: Line { first: 0.6, last: 0.6 },
+        skew: Line { first: 0.7, last: 0.4 },
+    },
+    destination: Branches {
+        nesting: 4,
+        single: Line { first: 0.6, last: 0.6 },
+        skew: Line { first: 0.7, last: 0.4 },
+    },
+    correlation: Line { first: 0.5, last: 0.9 },
+    correlated: 24,
+};
+
+const IPC: Shape = Shape {
+    protocols: &[
+        (0, 0.20, &[("wc_wc", 1.0)]),
+        (1, 0.05, &[("wc_wc", 1.0)]),
+        (
+            TCP,
+            0.45,
+            &[("wc_wc", 0.25), ("wc_ar", 0.05), ("wc_em", 0.45), ("em_wc", 0.20), ("em_em", 0.05)],
+        ),
+        (
+            17,
+            0.30,
+            &[("wc_wc", 0.25), ("wc_hi", 0.02), ("wc_em", 0.38), ("em_wc", 0.20), ("em_em", 0.15)],
+        ),
+    ],
+    flags: &[(SYN_ONLY.0, SYN_ONLY.1, 0.10)],
+    ranges: 8,
+    lengths: &[
+        (32, 32, 0.25),
+        (24, 24, 0.12),
+        (32, 24, 0.10),
+        (24, 32, 0.10),
+        (28, 28, 0.08),
+        (16, 16, 0.06),
+        (16, 32, 0.06),
+        (32, 16, 0.06),
+        (20, 28, 0.06),
+        (28, 20, 0.05),
+        (0, 32, 0.03),
+        (32, 0, 0.03),
+    ],
+    source: Branches {
+        nesting: 6,
+        single: Line { first: 0.4, last: 0.7 },
+        skew: Line { first: 0.6, last: 0.5 },
+    },
+    destination: Branches {
+        nesting: 6,
+        single: Line { first: 0.4, last: 0.7 },
+        skew: Line { first: 0.6, last: 0.5 },
+    },
+    correlation: Line { first: 0.7, last: 0.9 },
+    correlated: 24,
+};

@@ -1,0 +1,192 @@
+//! What matters of a rule-set to whoever classifies by it.
+
+use std::fmt;
+
+use super::{filter::Filter, ranges::PortRange};
+
+/// A field of a filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilterField {
+    /// Source addresses.
+    Source,
+    /// Destination addresses.
+    Destination,
+    /// Source ports.
+    SourcePorts,
+    /// Destination ports.
+    DestinationPorts,
+    /// The protocol.
+    Protocol,
+}
+
+impl FilterField {
+    const ALL: [Self; 5] = [
+        Self::Source,
+        Self::Destination,
+        Self::SourcePorts,
+        Self::DestinationPorts,
+        Self::Protocol,
+    ];
+
+    /// The values that a filter accepts in the field, first and last.
+    fn range(self, filter: &Filter) -> (u32, u32) {
+        let ports = |range: PortRange| (u32::from(range.low()), u32::from(range.high()));
+        match self {
+            Self::Source => (filter.source.address(), filter.source.last()),
+            Self::Destination => (filter.destination.address(), filter.destination.last()),
+            Self::SourcePorts => ports(filter.source_ports),
+            Self::DestinationPorts => ports(filter.destination_ports),
+            Self::Protocol => {
+                filter.protocol.map_or((0, 255), |number| (number.into(), number.into()))
+            }
+        }
+    }
+}
+
+impl fmt::Display for FilterField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Source => "source address",
+            Self::Destination => "destination address",
+            Self::SourcePorts => "source port",
+            Self::DestinationPorts => "destination port",
+            Self::Protocol => "protocol",
+        })
+    }
+}
+
+/// What matters of a rule-set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Statistics {
+    /// How many filters.
+    pub rules: usize,
+    /// Different pairs of prefix lengths.
+    pub address_pairs: usize,
+    /// Different masks, if each port range is a mask of its own.
+    pub masks: usize,
+    /// Different masks, if a range of ports counts as any port; tuple spaces see these.
+    pub masks_without_ranges: usize,
+    /// Masked matches for each filter, once its port ranges are expanded.
+    pub expansion: f64,
+    /// The greatest share of filters of which no two overlap in a field.
+    pub independent: f64,
+    /// That field.
+    pub independent_in: FilterField,
+    /// How often on average each value that occurs does: of the destination; of both addresses;
+    /// with the protocol; with the destination ports; of all five fields.
+    pub recurrence: [f64; 5],
+}
+
+impl Statistics {
+    /// The statistics of these filters.
+    #[must_use]
+    pub fn of(filters: &[Filter]) -> Self {
+        let lengths = |filter: &Filter| (filter.source.length(), filter.destination.length());
+        let exact = |range: PortRange| range.span() == 0;
+        let with_ranges = |filter: &Filter| {
+            let kind = |range| if exact(range) { None } else { Some(range) };
+            (
+                lengths(filter),
+                kind(filter.source_ports),
+                kind(filter.destination_ports),
+                filter.protocol.is_some(),
+            )
+        };
+        let without_ranges = |filter: &Filter| {
+            let ports = (exact(filter.source_ports), exact(filter.destination_ports));
+            (lengths(filter), ports, filter.protocol.is_some())
+        };
+        let expanded = filters.iter().map(|filter| {
+            filter.source_ports.masks().count() * filter.destination_ports.masks().count()
+        });
+        let (independent, independent_in) = most_independent(filters);
+        Self {
+            rules: filters.len(),
+            address_pairs: different(filters, lengths),
+            masks: different(filters, with_ranges),
+            masks_without_ranges: different(filters, without_ranges),
+            expansion: ratio(expanded.sum(), filters.len()),
+            independent: ratio(independent, filters.len()),
+            independent_in,
+            recurrence: recurrences(filters),
+        }
+    }
+}
+
+fn recurrences(filters: &[Filter]) -> [f64; 5] {
+    let pair = |filter: &Filter| (filter.source, filter.destination);
+    let counts = [
+        different(filters, |filter| filter.destination),
+        different(filters, pair),
+        different(filters, |filter| (pair(filter), filter.protocol)),
+        different(filters, |filter| (pair(filter), filter.protocol, filter.destination_ports)),
+        different(filters, |filter| {
+            (pair(filter), filter.protocol, filter.destination_ports, filter.source_ports)
+        }),
+    ];
+    counts.map(|count| ratio(filters.len(), count))
+}
+
+/// How many different keys the filters have.
+fn different<K: Ord>(filters: &[Filter], key: impl Fn(&Filter) -> K) -> usize {
+    let mut keys: Vec<K> = filters.iter().map(key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys.len()
+}
+
+/// The field in which most filters do not overlap, and how many those are.
+///
+/// Taking the range that ends first, again and again, gives the most in each field.
+fn most_independent(filters: &[Filter]) -> (usize, FilterField) {
+    let counts = FilterField::ALL.map(|field| {
+        let mut ranges: Vec<(u32, u32)> = filters
+            .iter()
+            .map(|filter| field.range(filter))
+            .map(|(first, last)| (last, first))
+            .collect();
+        ranges.sort_unstable();
+        let mut end: Option<u32> = None;
+        let taken = ranges.iter().filter(|(last, first)| {
+            let free = end.is_none_or(|end| *first > end);
+            if free {
+                end = Some(*last);
+            }
+            free
+        });
+        (taken.count(), field)
+    });
+    let best = counts.into_iter().reduce(|best, other| if other.0 > best.0 { other } else { best });
+    best.unwrap_or((0, FilterField::Source))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of filters are below 2^53")]
+fn ratio(count: usize, of: usize) -> f64 {
+    if of == 0 { 0.0 } else { count as f64 / of as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classbench::read_filters;
+
+    #[test]
+    fn a_small_set_is_counted_by_hand() {
+        let text = "@10.0.0.0/8\t1.0.0.0/8\t0 : 65535\t80 : 80\t0x06/0xFF\n\
+                    @10.1.0.0/16\t1.0.0.0/8\t0 : 65535\t1024 : 65535\t0x06/0xFF\n\
+                    @10.2.0.0/16\t1.0.0.0/8\t0 : 65535\t1024 : 65535\t0x06/0xFF\n\
+                    @10.2.0.0/16\t1.0.0.0/8\t0 : 65535\t0 : 65535\t0x00/0x00\n";
+        let statistics = Statistics::of(&read_filters(text).unwrap());
+        assert_eq!((statistics.rules, statistics.address_pairs), (4, 2));
+        assert_eq!((statistics.masks, statistics.masks_without_ranges), (3, 3));
+        assert_eq!(statistics.expansion, (1.0 + 6.0 + 6.0 + 1.0) / 4.0);
+        assert_eq!((statistics.independent, statistics.independent_in), (0.5, FilterField::Source));
+        assert_eq!(statistics.recurrence[0], 4.0);
+    }
+
+    #[test]
+    fn no_filters_have_no_statistics() {
+        let statistics = Statistics::of(&[]);
+        assert_eq!((statistics.rules, statistics.expansion), (0, 0.0));
+    }
+}

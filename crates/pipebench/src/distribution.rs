@@ -1,0 +1,223 @@
+//! Distributions that workloads draw from, each reproducible to the last bit.
+//!
+//! All are drawn by inversion or by tables over [`RandomStream::unit`], with the logarithm and
+//! exponential of this crate, so that a seed means the same everywhere.
+
+use crate::{
+    DistributionError, RandomStream,
+    real::{exp, ln, pow},
+};
+
+/// Indices, each as likely as its weight says.
+#[derive(Clone, Debug)]
+pub struct Weighted {
+    /// Sums of the weights up to and with each index; the last is positive.
+    sums: Vec<f64>,
+}
+
+impl Weighted {
+    /// Indices with these weights, which are finite and not negative.
+    ///
+    /// # Errors
+    ///
+    /// A weight that is none, or no positive one.
+    pub fn new(weights: impl IntoIterator<Item = f64>) -> Result<Self, DistributionError> {
+        let mut sums = Vec::new();
+        let mut sum = 0.0;
+        for weight in weights {
+            if !(weight.is_finite() && weight >= 0.0) {
+                return Err(out_of_range("a weight", weight, "finite and not negative"));
+            }
+            sum += weight;
+            sums.push(sum);
+        }
+        if sum > 0.0 { Ok(Self { sums }) } else { Err(DistributionError::Empty) }
+    }
+
+    /// One index.
+    pub fn sample(&self, stream: &mut RandomStream) -> usize {
+        self.at(stream.unit())
+    }
+
+    /// The index at this share of the whole weight, from 0 to 1; those before it come first.
+    #[must_use]
+    pub fn at(&self, share: f64) -> usize {
+        let total = self.sums.last().copied().unwrap_or(0.0);
+        let at = share * total;
+        // An index without weight has the sum of the one before it, so it is never the first above.
+        let index = self.sums.partition_point(|sum| *sum <= at);
+        index.min(self.sums.len().saturating_sub(1))
+    }
+
+    /// How many indices there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.sums.len()
+    }
+
+    /// Never: there is at least one index.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.sums.is_empty()
+    }
+}
+
+/// Ranks from 0, the k-th with a weight of 1 / k^exponent.
+#[derive(Clone, Debug)]
+pub struct Zipf(Weighted);
+
+impl Zipf {
+    /// That many ranks; exponent 0 makes them all as likely.
+    ///
+    /// # Errors
+    ///
+    /// No rank, or an exponent that is negative or not finite.
+    pub fn new(ranks: u32, exponent: f64) -> Result<Self, DistributionError> {
+        if !(exponent.is_finite() && exponent >= 0.0) {
+            return Err(out_of_range("the exponent", exponent, "finite and not negative"));
+        }
+        Weighted::new((1..=ranks).map(|rank| pow(f64::from(rank), -exponent))).map(Self)
+    }
+
+    /// One rank, from 0.
+    pub fn sample(&self, stream: &mut RandomStream) -> usize {
+        self.0.sample(stream)
+    }
+}
+
+/// Gaps between events that have no memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Exponential {
+    mean: f64,
+}
+
+impl Exponential {
+    /// Gaps of this mean.
+    ///
+    /// # Errors
+    ///
+    /// A mean that is not positive and finite.
+    pub fn new(mean: f64) -> Result<Self, DistributionError> {
+        positive("the mean", mean).map(|mean| Self { mean })
+    }
+
+    /// One gap.
+    pub fn sample(&self, stream: &mut RandomStream) -> f64 {
+        -self.mean * ln(1.0 - stream.unit())
+    }
+}
+
+/// Numbers whose logarithm is normally distributed.
+#[derive(Clone, Copy, Debug)]
+pub struct LogNormal {
+    mu: f64,
+    sigma: f64,
+}
+
+impl LogNormal {
+    /// With this mean and deviation of the *logarithm*.
+    ///
+    /// # Errors
+    ///
+    /// A mean that is not finite, a deviation that is negative or not finite.
+    pub fn new(mu: f64, sigma: f64) -> Result<Self, DistributionError> {
+        if !mu.is_finite() {
+            return Err(out_of_range("mu", mu, "finite"));
+        }
+        if !(sigma.is_finite() && sigma >= 0.0) {
+            return Err(out_of_range("sigma", sigma, "finite and not negative"));
+        }
+        Ok(Self { mu, sigma })
+    }
+
+    /// With this mean and deviation of the numbers themselves.
+    ///
+    /// # Errors
+    ///
+    /// A mean or deviation that is not positive and finite.
+    pub fn with_mean(mean: f64, deviation: f64) -> Result<Self, DistributionError> {
+        let ratio = positive("the deviation", deviation)? / positive("the mean", mean)?;
+        let variance = ln(1.0 + ratio * ratio);
+        Self::new(ln(mean) - variance / 2.0, variance.sqrt())
+    }
+
+    /// One number.
+    pub fn sample(&self, stream: &mut RandomStream) -> f64 {
+        exp(self.mu + self.sigma * normal(stream))
+    }
+}
+
+/// A number from the standard normal distribution, by the polar method of Marsaglia.
+fn normal(stream: &mut RandomStream) -> f64 {
+    loop {
+        let (x, y) = (2.0 * stream.unit() - 1.0, 2.0 * stream.unit() - 1.0);
+        let square = x * x + y * y;
+        if square > 0.0 && square < 1.0 {
+            return x * (-2.0 * ln(square) / square).sqrt();
+        }
+    }
+}
+
+fn positive(what: &'static str, value: f64) -> Result<f64, DistributionError> {
+    let good = value.is_finite() && value > 0.0;
+    if good { Ok(value) } else { Err(out_of_range(what, value, "positive and finite")) }
+}
+
+const fn out_of_range(what: &'static str, value: f64, expected: &'static str) -> DistributionError {
+    DistributionError::Parameter { what, value, expected }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Seed;
+
+    const DRAWS: u32 = 100_000;
+
+    fn mean(mut draw: impl FnMut(&mut RandomStream) -> f64) -> f64 {
+        let mut stream = Seed::new(3).stream("mean");
+        (0..DRAWS).map(|_| draw(&mut stream)).sum::<f64>() / f64::from(DRAWS)
+    }
+
+    #[test]
+    fn an_index_is_as_likely_as_its_weight() {
+        let weighted = Weighted::new([0.0, 1.0, 0.0, 3.0, 0.0]).unwrap();
+        let mut stream = Seed::new(1).stream("weights");
+        let mut counts = [0; 5];
+        for _ in 0..40_000 {
+            counts[weighted.sample(&mut stream)] += 1;
+        }
+        assert_eq!((counts[0], counts[2], counts[4]), (0, 0, 0));
+        assert!((9_500..10_500).contains(&counts[1]), "{counts:?}");
+    }
+
+    #[test]
+    fn the_second_rank_is_half_as_likely_with_exponent_one() {
+        let zipf = Zipf::new(1000, 1.0).unwrap();
+        let share = |rank: usize| mean(|stream| f64::from(u8::from(zipf.sample(stream) == rank)));
+        let ratio = share(0) / share(1);
+        assert!((1.8..2.2).contains(&ratio), "{ratio}");
+    }
+
+    #[test]
+    fn means_are_those_asked_for() {
+        let gap = Exponential::new(5.0).unwrap();
+        let size = LogNormal::with_mean(10.0, 5.0).unwrap();
+        let (gaps, sizes) = (mean(|stream| gap.sample(stream)), mean(|stream| size.sample(stream)));
+        assert!((4.9..5.1).contains(&gaps), "{gaps}");
+        assert!((9.9..10.1).contains(&sizes), "{sizes}");
+    }
+
+    #[test]
+    fn what_describes_no_distribution_is_refused() {
+        assert_eq!(Weighted::new([]).unwrap_err(), DistributionError::Empty);
+        assert_eq!(Zipf::new(0, 1.0).unwrap_err(), DistributionError::Empty);
+        let refused = [
+            Weighted::new([1.0, -1.0]).is_err(),
+            Zipf::new(3, f64::NAN).is_err(),
+            Exponential::new(0.0).is_err(),
+            LogNormal::with_mean(1.0, f64::INFINITY).is_err(),
+        ];
+        assert_eq!(refused, [true; 4]);
+    }
+}

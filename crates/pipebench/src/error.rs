@@ -1,0 +1,354 @@
+//! What can be wrong with what a user brings: one enum for each idea that can fail.
+
+use crate::{PipelineError, PopulateError, RequestError, TextError};
+
+/// Parameters that describe no distribution.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DistributionError {
+    /// There is nothing to choose from.
+    #[error("a distribution needs at least one value of positive weight")]
+    Empty,
+    /// A weight, mean or exponent outside its range.
+    #[error("{what} is {value}, and must be {expected}")]
+    Parameter {
+        /// Which parameter.
+        what: &'static str,
+        /// What it was.
+        value: f64,
+        /// What it may be.
+        expected: &'static str,
+    },
+}
+
+/// A key that no frame can be made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FrameError {
+    /// Longer than any frame.
+    #[error("a frame of {length} bytes is too long: the most is {max}", max = crate::traffic::FRAME_MAX)]
+    TooLong {
+        /// How long it would be.
+        length: usize,
+    },
+    /// It tells of headers that are not written.
+    #[error("frames with {what} are not made")]
+    Unsupported {
+        /// Which.
+        what: &'static str,
+    },
+}
+
+/// Traffic that cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrafficError {
+    /// The rules do not tell enough flows apart.
+    #[error(
+        "the rules make {found} different flows, not {asked}: ask for fewer flows or more rules"
+    )]
+    TooFewFlows {
+        /// How many there are.
+        found: usize,
+        /// How many were asked for.
+        asked: usize,
+    },
+    /// Each flow has a packet at least, and none more than 2^32.
+    #[error("{flows} flows cannot have {packets} packets: each has one at least, and at most 2^32")]
+    Packets {
+        /// How many flows.
+        flows: usize,
+        /// How many packets were asked for.
+        packets: u64,
+    },
+    /// Nothing to draw flows from.
+    #[error(
+        "there is no traversal whose every table has a rule: there is nothing to draw flows from"
+    )]
+    NoSource,
+    /// Figures that are no distribution.
+    #[error(transparent)]
+    Distribution(#[from] DistributionError),
+}
+
+/// A file that cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {doing} {path}: {source}{}", advice(source))]
+pub struct OutputError {
+    doing: &'static str,
+    path: String,
+    source: std::io::Error,
+}
+
+impl OutputError {
+    pub(crate) fn new(doing: &'static str, path: &std::path::Path, source: std::io::Error) -> Self {
+        Self { doing, path: path.display().to_string(), source }
+    }
+}
+
+/// What the user can do about an error of a file.
+fn advice(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            ": make room or write to another disk; nothing was left behind"
+        }
+        std::io::ErrorKind::PermissionDenied => ": choose a folder that you may write to",
+        _ => "",
+    }
+}
+
+/// What is wrong with a capture file.
+#[derive(Debug, thiserror::Error)]
+pub struct PcapError {
+    /// The name of the file.
+    pub name: String,
+    /// The number of the packet, from 1; 0 before the first.
+    pub number: u64,
+    /// What is wrong.
+    pub problem: PcapProblem,
+}
+
+impl std::fmt::Display for PcapError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { name, number, problem } = self;
+        match problem {
+            PcapProblem::NoHeader => {
+                write!(f, "{name} is no capture: it is shorter than the header of one")
+            }
+            PcapProblem::NoMagic => {
+                write!(f, "{name} is no capture: it does not begin with the magic number of pcap")
+            }
+            PcapProblem::NextGeneration => {
+                write!(f, "{name} is a pcapng file: convert it with `editcap -F pcap`")
+            }
+            PcapProblem::LinkType { link } => write!(
+                f,
+                "{name} has packets of link type {link}, not Ethernet frames: \
+                 capture on an Ethernet device"
+            ),
+            PcapProblem::CheckSequences => write!(
+                f,
+                "{name} has frames with their check sequences: strip them with `editcap -C -4 -L`"
+            ),
+            PcapProblem::Cut => {
+                write!(
+                    f,
+                    "{name} ends within packet {number}: it was cut, or is still being written"
+                )
+            }
+            PcapProblem::Snapped { captured, original } => write!(
+                f,
+                "packet {number} of {name} was cut to {captured} of {original} bytes when it was \
+                 captured: capture whole packets (`tcpdump -s 0`)"
+            ),
+            PcapProblem::TooLong { length } => write!(
+                f,
+                "packet {number} of {name} says it has {length} bytes, more than 262144: \
+                 the file is damaged"
+            ),
+            PcapProblem::Unreadable(error) => write!(f, "cannot read {name}: {error}"),
+        }
+    }
+}
+
+/// What can be wrong with a capture file.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum PcapProblem {
+    /// It is shorter than a header.
+    NoHeader,
+    /// It does not begin as captures do.
+    NoMagic,
+    /// It is of the format that came after.
+    NextGeneration,
+    /// Its packets are no Ethernet frames.
+    LinkType {
+        /// What they are.
+        link: u32,
+    },
+    /// Its frames end with check sequences.
+    CheckSequences,
+    /// It ends within a packet.
+    Cut,
+    /// A packet is not there as a whole.
+    Snapped {
+        /// Bytes that are there.
+        captured: u32,
+        /// Bytes that it had.
+        original: u32,
+    },
+    /// A packet is longer than any.
+    TooLong {
+        /// What it says.
+        length: u32,
+    },
+    /// The system cannot read it.
+    Unreadable(std::io::Error),
+}
+
+/// Why nothing can be sent on a device.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LiveError {
+    /// There is none of that name.
+    #[error("there is no network device {device}: there are {known}")]
+    NoDevice {
+        /// Its name.
+        device: String,
+        /// The names of those that there are.
+        known: String,
+    },
+    /// The user may not.
+    #[error(
+        "sending on {device} needs the right to send raw frames: run it as root or with CAP_NET_RAW"
+    )]
+    NotPermitted {
+        /// The device.
+        device: String,
+    },
+    /// The device is down.
+    #[error("{device} is down: bring it up with `ip link set {device} up`")]
+    Down {
+        /// The device.
+        device: String,
+    },
+    /// The device does not take such a long frame.
+    #[error(
+        "{device} does not take {length} bytes: raise its MTU or use shorter packets (`bytes=`)"
+    )]
+    TooLong {
+        /// The device.
+        device: String,
+        /// Bytes without the check sequence.
+        length: usize,
+    },
+    /// The system refuses.
+    #[error("cannot {doing} {device}: {errno}")]
+    System {
+        /// What was tried.
+        doing: &'static str,
+        /// The device.
+        device: String,
+        /// Its reason.
+        errno: nix::errno::Errno,
+    },
+    /// A flow that no frame can be made of.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+}
+
+/// A text that is no name of a workload.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}")]
+pub struct NameError {
+    /// The text.
+    pub name: String,
+    /// The byte at which the mistake begins.
+    pub at: usize,
+    /// What is wrong.
+    pub problem: NameProblem,
+    /// The name that may be meant.
+    pub nearest: Option<String>,
+}
+
+/// What can be wrong with a name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NameProblem {
+    /// A word that is none.
+    #[error("no {what} is called `{word}`: there are {}", known.join(", "))]
+    Unknown {
+        /// What stands in this place.
+        what: &'static str,
+        /// The word.
+        word: String,
+        /// All words that can stand there.
+        known: Vec<&'static str>,
+    },
+    /// A value that the key cannot have.
+    #[error("{key}={value} is not {expected}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// The value.
+        value: String,
+        /// What it can be.
+        expected: &'static str,
+    },
+    /// A key that stands twice.
+    #[error("{key} is said twice")]
+    Repeated {
+        /// The key.
+        key: &'static str,
+    },
+    /// A key that means nothing for the source.
+    #[error("{subject} has no {key}")]
+    NotFor {
+        /// The key.
+        key: &'static str,
+        /// The source.
+        subject: String,
+    },
+}
+
+/// A workload that cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkloadError {
+    /// A file that cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A rule of the workload that is none: its maker or its reader is wrong.
+    #[error("the rule `{rule}` cannot be used: {problem}")]
+    Rule {
+        /// The rule.
+        rule: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The rules cannot all be added.
+    #[error("the rules cannot be used: {0}")]
+    Rules(String),
+    /// A filter file that cannot be read.
+    #[error("{path}: {problem}")]
+    Filters {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        problem: TextError,
+    },
+    /// A pipeline file that cannot be read.
+    #[error("{path}: {problem}")]
+    Pipeline {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        problem: PipelineError,
+    },
+    /// Tables that cannot be filled.
+    #[error(transparent)]
+    Populate(#[from] PopulateError),
+    /// Filters that cannot be made.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// No traffic for these rules.
+    #[error(transparent)]
+    Traffic(#[from] TrafficError),
+    /// A flow that no frame can be made of.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// A file that cannot be written.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+}
+
+impl WorkloadError {
+    pub(crate) fn rule(rule: &str, problem: &impl ToString) -> Self {
+        Self::Rule { rule: rule.to_owned(), problem: problem.to_string() }
+    }
+}

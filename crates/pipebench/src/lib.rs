@@ -1,0 +1,48 @@
+//! Workloads for virtual switches: rule-sets, pipelines and traffic, each reproducible from its name.
+//!
+//! A switch is measured with three things: a pipeline of tables, the rules in them, and packets.
+//! This crate makes all three from a seed, so that two people who use the same name compare the same
+//! thing. It knows nothing of any switch, and what it writes is read by the tools of others:
+//! ClassBench filter files, OpenFlow rules for `ovs-ofctl`, pcap files.
+//!
+//! Everything random comes from a [`Seed`]: the same seed gives the same bytes on every machine and
+//! with every later version.
+//!
+//! ```
+//! use shunt_pipebench::Seed;
+//!
+//! let mut ports = Seed::new(1).stream("ports");
+//! let first: Vec<u64> = (0..3).map(|_| ports.below(65_536)).collect();
+//!
+//! let mut again = Seed::new(1).stream("ports");
+//! assert!(first.iter().all(|port| *port == again.below(65_536)));
+//! ```
+
+pub mod classbench;
+mod distribution;
+mod error;
+pub mod name;
+mod nearest;
+pub mod output;
+pub mod pipeline_file;
+pub mod populate;
+mod progress;
+mod real;
+mod seed;
+pub mod statistics;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod traffic;
+pub mod workload;
+
+pub use classbench::{ParameterError, RequestError, TextError};
+pub use distribution::{Exponential, LogNormal, Weighted, Zipf};
+pub use error::{
+    DistributionError, FrameError, LiveError, NameError, NameProblem, OutputError, PcapError,
+    PcapProblem, TrafficError, WorkloadError,
+};
+pub use nearest::UnknownName;
+pub use pipeline_file::PipelineError;
+pub use populate::{DumpError, PopulateError};
+pub use progress::Progress;
+pub use seed::{RandomStream, Seed};

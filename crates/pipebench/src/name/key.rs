@@ -1,0 +1,273 @@
+//! The keys of a name: what each sets, and how it is printed.
+
+use super::{
+    number::{count, hundredths, parse_count, parse_digits, parse_hundredths, parse_time, time},
+    source::{FilterName, SourceName},
+    value::{Arrival, Name, Terminals, Updates},
+};
+use crate::traffic::{FlowSizes, Gaps, PACKET_MAX, PACKET_MIN, PacketSizes, UpdateKind};
+
+/// A key that a name can have.
+#[derive(Clone, Copy)]
+pub struct Key {
+    /// The word in front of the equals sign.
+    pub name: &'static str,
+    /// What can stand behind it, for people.
+    pub values: &'static str,
+    /// What it says, for people.
+    pub what: &'static str,
+    /// Words that can stand behind it: what a misspelled one is compared with.
+    pub(super) words: &'static [&'static str],
+    /// Whether it is printed even where it says the usual.
+    pub(super) is_always_shown: bool,
+    /// Whether it can be said of a source.
+    pub(super) is_for: fn(&SourceName) -> bool,
+    /// Sets it; `None`: the value is none.
+    pub(super) set: fn(&mut Name, &str) -> Option<()>,
+    /// Prints its value.
+    pub(super) show: fn(&Name) -> String,
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Key").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// All keys, in the order in which a name prints them.
+pub const KEYS: &[Key] = &[
+    Key {
+        is_always_shown: true,
+        set: |name, value| parse_digits(value).map(|seed| name.seed = seed),
+        show: |name| name.seed.to_string(),
+        ..key("seed", "a number", "which of all workloads that are otherwise alike")
+    },
+    Key {
+        is_for: |source| *source != SourceName::Coflow,
+        set: |name, value| positive(value, RULES_MAX).map(|rules| name.rules = rules),
+        show: |name| count(name.rules.into()),
+        ..key(
+            "rules",
+            "1 to 1m",
+            "filters that rules are made of; a file of filters is taken whole",
+        )
+    },
+    Key {
+        words: FilterName::WORDS,
+        is_for: is_pipeline,
+        set: |name, value| FilterName::find(value).map(|filters| name.filters = filters),
+        show: |name| name.filters.to_string(),
+        ..key("filters", "acl, fw, ipc or a filter file", "what those filters are like")
+    },
+    Key {
+        words: &["output", "all"],
+        is_for: is_pipeline,
+        set: |name, value| terminals(value).map(|terminals| name.terminals = terminals),
+        show: |name| match name.terminals {
+            Terminals::Output => "output".to_owned(),
+            Terminals::All => "all".to_owned(),
+        },
+        ..key("terminals", "output or all", "traversals: those that forward, or all")
+    },
+    Key {
+        set: |name, value| {
+            parse_count(value)
+                .filter(|packets| *packets > 0)
+                .map(|packets| name.packets = Some(packets))
+        },
+        show: |name| name.packets.map_or_else(String::new, count),
+        ..key("packets", "a number", "packets in all; 30 for each flow unless said")
+    },
+    Key {
+        words: SIZES,
+        set: |name, value| sizes(value).map(|sizes| name.sizes = sizes),
+        show: |name| show_sizes(name.sizes),
+        ..key(
+            "sizes",
+            "caida, mawi, campus, zipf, zipf-0.8, hadoop, search or fixed",
+            "how packets are distributed over flows",
+        )
+    },
+    Key {
+        words: &["imix", "campus"],
+        set: |name, value| bytes(value).map(|bytes| name.bytes = bytes),
+        show: |name| show_bytes(name.bytes),
+        ..key("bytes", "64 to 9018, imix or campus", "bytes of a packet on the wire")
+    },
+    Key {
+        words: GAPS,
+        set: |name, value| gaps(value).map(|gaps| name.gaps = gaps),
+        show: |name| show_gaps(name.gaps).to_owned(),
+        ..key("gaps", "caida, mawi, poisson or constant", "how the times between packets vary")
+    },
+    Key {
+        set: |name, value| positive(value, RATE_MAX).map(|rate| name.rate = Some(rate)),
+        show: |name| name.rate.map_or_else(String::new, |rate| count(rate.into())),
+        ..key("rate", "1 to 1000m", "packets in a second; that of the trace unless said")
+    },
+    Key {
+        words: &["all"],
+        set: |name, value| {
+            name.active = if value == "all" { None } else { Some(positive(value, FLOWS_MAX)?) };
+            Some(())
+        },
+        show: |name| name.active.map_or_else(|| "all".to_owned(), |active| count(active.into())),
+        ..key("active", "a number or all", "flows that are under way at a time")
+    },
+    Key {
+        is_for: |source| *source != SourceName::Coflow,
+        set: |name, value| arrival(value).map(|arrival| name.arrival = Some(arrival)),
+        show: |name| {
+            name.arrival.map_or_else(String::new, |arrival| {
+                format!("{}@{}%", count(arrival.flows.into()), arrival.percent)
+            })
+        },
+        ..key("arrival", "50k@50%", "more flows, and after which share of the packets they come")
+    },
+    Key {
+        words: UPDATES,
+        set: |name, value| updates(value).map(|updates| name.updates = Some(updates)),
+        show: |name| {
+            name.updates.map_or_else(String::new, |updates| {
+                format!("{}@{}", updates.kind, time(updates.period_ms))
+            })
+        },
+        ..key(
+            "updates",
+            "p1 to p5, flap or burst, and a period: p2@10s",
+            "rules that come and go, and how often",
+        )
+    },
+    Key {
+        is_for: |source| *source == SourceName::Coflow,
+        set: |name, value| {
+            let percent =
+                u8::try_from(parse_hundredths(value)?).ok().filter(|value| *value <= 100)?;
+            name.coflowiness = percent;
+            Some(())
+        },
+        show: |name| hundredths(name.coflowiness.into()),
+        ..key("coflowiness", "0 to 1", "share of the associated flows that are predicted")
+    },
+];
+
+/// Most flows of a workload.
+pub(super) const FLOWS_MAX: u32 = 100_000_000;
+const RULES_MAX: u32 = 1_000_000;
+const RATE_MAX: u32 = 1_000_000_000;
+/// The shortest time between two updates.
+const PERIOD_MIN_MS: u32 = 1;
+const PERIOD_MS: u32 = 1000;
+
+const SIZES: &[&str] = &["caida", "mawi", "campus", "zipf", "hadoop", "search", "fixed"];
+const GAPS: &[&str] = &["caida", "mawi", "poisson", "constant"];
+const UPDATES: &[&str] = &["p1", "p2", "p3", "p4", "p5", "flap", "burst"];
+
+/// A key that every source can have, and that neither sets nor shows anything yet.
+const fn key(name: &'static str, values: &'static str, what: &'static str) -> Key {
+    Key {
+        name,
+        values,
+        what,
+        words: &[],
+        is_always_shown: false,
+        is_for: |_| true,
+        set: |_, _| None,
+        show: |_| String::new(),
+    }
+}
+
+const fn is_pipeline(source: &SourceName) -> bool {
+    matches!(source, SourceName::Pipeline(_) | SourceName::PipelineFile(_))
+}
+
+/// Reads a count that is at least one.
+pub(super) fn positive(text: &str, max: u32) -> Option<u32> {
+    let number = u32::try_from(parse_count(text)?).ok()?;
+    (1..=max).contains(&number).then_some(number)
+}
+
+fn terminals(text: &str) -> Option<Terminals> {
+    match text {
+        "output" => Some(Terminals::Output),
+        "all" => Some(Terminals::All),
+        _ => None,
+    }
+}
+
+fn sizes(text: &str) -> Option<FlowSizes> {
+    Some(match text {
+        "caida" => FlowSizes::Caida,
+        "mawi" => FlowSizes::Mawi,
+        "campus" => FlowSizes::Campus,
+        "hadoop" => FlowSizes::Hadoop,
+        "search" => FlowSizes::Search,
+        "fixed" => FlowSizes::Fixed,
+        "zipf" => FlowSizes::Zipf { hundredths: 100 },
+        _ => FlowSizes::Zipf {
+            hundredths: parse_hundredths(text.strip_prefix("zipf-")?).filter(|e| *e <= 300)?,
+        },
+    })
+}
+
+fn show_sizes(sizes: FlowSizes) -> String {
+    match sizes {
+        FlowSizes::Caida => "caida".to_owned(),
+        FlowSizes::Mawi => "mawi".to_owned(),
+        FlowSizes::Campus => "campus".to_owned(),
+        FlowSizes::Hadoop => "hadoop".to_owned(),
+        FlowSizes::Search => "search".to_owned(),
+        FlowSizes::Fixed => "fixed".to_owned(),
+        FlowSizes::Zipf { hundredths: 100 } => "zipf".to_owned(),
+        FlowSizes::Zipf { hundredths: exponent } => format!("zipf-{}", hundredths(exponent)),
+    }
+}
+
+fn bytes(text: &str) -> Option<PacketSizes> {
+    Some(match text {
+        "imix" => PacketSizes::Imix,
+        "campus" => PacketSizes::Campus,
+        _ => {
+            let bytes = u16::try_from(parse_digits(text)?).ok()?;
+            PacketSizes::Fixed((PACKET_MIN..=PACKET_MAX).contains(&bytes).then_some(bytes)?)
+        }
+    })
+}
+
+fn show_bytes(bytes: PacketSizes) -> String {
+    match bytes {
+        PacketSizes::Imix => "imix".to_owned(),
+        PacketSizes::Campus => "campus".to_owned(),
+        PacketSizes::Fixed(bytes) => bytes.to_string(),
+    }
+}
+
+fn gaps(text: &str) -> Option<Gaps> {
+    let all = [Gaps::Caida, Gaps::Mawi, Gaps::Poisson, Gaps::Constant];
+    all.into_iter().find(|gaps| show_gaps(*gaps) == text)
+}
+
+const fn show_gaps(gaps: Gaps) -> &'static str {
+    match gaps {
+        Gaps::Caida => "caida",
+        Gaps::Mawi => "mawi",
+        Gaps::Poisson => "poisson",
+        Gaps::Constant => "constant",
+    }
+}
+
+fn arrival(text: &str) -> Option<Arrival> {
+    let (flows, percent) = text.split_once('@')?;
+    let percent = u8::try_from(parse_digits(percent.strip_suffix('%')?)?).ok()?;
+    let percent = Some(percent).filter(|percent| *percent < 100)?;
+    Some(Arrival { flows: positive(flows, FLOWS_MAX)?, percent })
+}
+
+fn updates(text: &str) -> Option<Updates> {
+    let (kind, period) = match text.split_once('@') {
+        Some((kind, period)) => (kind, parse_time(period)?),
+        None => (text, PERIOD_MS),
+    };
+    let period_ms = Some(period).filter(|period| *period >= PERIOD_MIN_MS)?;
+    Some(Updates { kind: UpdateKind::find(kind)?, period_ms })
+}

@@ -1,0 +1,95 @@
+//! Numbers in names: `100k`, `3m`, `1500ms`, `zipf-0.9`.
+
+/// A count as it is printed: in thousands or millions where it is a whole number of them.
+pub(super) fn count(number: u64) -> String {
+    match number {
+        0 => "0".to_owned(),
+        number if number % 1_000_000 == 0 => format!("{}m", number / 1_000_000),
+        number if number % 1000 == 0 => format!("{}k", number / 1000),
+        number => number.to_string(),
+    }
+}
+
+/// Reads a count.
+pub(super) fn parse_count(text: &str) -> Option<u64> {
+    let text = text.to_ascii_lowercase();
+    let (digits, unit) = match text.strip_suffix('k') {
+        Some(digits) => (digits, 1000),
+        None => match text.strip_suffix('m') {
+            Some(digits) => (digits, 1_000_000),
+            None => (text.as_str(), 1),
+        },
+    };
+    parse_digits(digits)?.checked_mul(unit)
+}
+
+/// A time as it is printed: in seconds where it is a whole number of them.
+pub(super) fn time(milliseconds: u32) -> String {
+    match milliseconds {
+        ms if ms % 1000 == 0 => format!("{}s", ms / 1000),
+        ms => format!("{ms}ms"),
+    }
+}
+
+/// Reads a time, in milliseconds.
+pub(super) fn parse_time(text: &str) -> Option<u32> {
+    let (digits, unit) = match text.strip_suffix("ms") {
+        Some(digits) => (digits, 1),
+        None => (text.strip_suffix('s')?, 1000),
+    };
+    u32::try_from(parse_digits(digits)?.checked_mul(unit)?).ok()
+}
+
+/// Hundredths as a decimal number without needless zeros.
+pub(super) fn hundredths(number: u16) -> String {
+    let text = format!("{}.{:02}", number / 100, number % 100);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Reads a decimal number with at most two places, in hundredths.
+pub(super) fn parse_hundredths(text: &str) -> Option<u16> {
+    let (whole, places) = text.split_once('.').unwrap_or((text, "0"));
+    if places.is_empty() || places.len() > 2 {
+        return None;
+    }
+    let places = parse_digits(&format!("{places:0<2}"))?;
+    u16::try_from(parse_digits(whole)?.checked_mul(100)?.checked_add(places)?).ok()
+}
+
+/// Digits alone: no sign, no blank.
+pub(super) fn parse_digits(text: &str) -> Option<u64> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    text.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn numbers_read_back(number: u64, ms: u32, places: u16) {
+            prop_assert_eq!(parse_count(&count(number)), Some(number));
+            prop_assert_eq!(parse_count(&count(number % 1000 * 1000)), Some(number % 1000 * 1000));
+            prop_assert_eq!(parse_time(&time(ms)), Some(ms));
+            prop_assert_eq!(parse_hundredths(&hundredths(places)), Some(places));
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_none() {
+        for text in ["", "k", "-1", "+1", "1 k", "1.5k", "1kk", "99999999999999999999", "1e3"] {
+            assert_eq!(parse_count(text), None, "{text}");
+        }
+        for text in ["", "1", "s", "1m", "5000000s"] {
+            assert_eq!(parse_time(text), None, "{text}");
+        }
+        for text in ["", ".", "1.", ".5", "1.234", "700", "1.-5"] {
+            assert_eq!(parse_hundredths(text), None, "{text}");
+        }
+    }
+}

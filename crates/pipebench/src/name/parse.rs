@@ -1,0 +1,144 @@
+//! Reading a name, and finding the name that a misspelled one was meant to be.
+
+use std::str::FromStr;
+
+use shunt_flow::text::nearest_of;
+
+use super::{
+    Key,
+    key::{FLOWS_MAX, KEYS, positive},
+    source::{SOURCES, SourceName},
+    value::Name,
+};
+use crate::{NameError, NameProblem, traffic::Locality};
+
+impl FromStr for Name {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        parse(text).map_err(|wrong| {
+            let nearest = repair(text);
+            NameError { name: text.to_owned(), at: wrong.at, problem: wrong.problem, nearest }
+        })
+    }
+}
+
+/// What is wrong with a name, where, and what may be meant.
+struct Wrong {
+    at: usize,
+    problem: NameProblem,
+    /// The part that is wrong, and what it may be instead.
+    instead: Option<(usize, String)>,
+}
+
+/// A part of a name, and where it begins.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    at: usize,
+    text: &'a str,
+}
+
+fn parts(text: &str) -> impl Iterator<Item = Part<'_>> {
+    text.split(':').scan(0_usize, |next, text| {
+        let at = *next;
+        *next = at.saturating_add(text.len()).saturating_add(1);
+        Some(Part { at, text })
+    })
+}
+
+fn parse(text: &str) -> Result<Name, Wrong> {
+    let mut rest = parts(text).peekable();
+    let source = rest.next().unwrap_or(Part { at: 0, text: "" });
+    let mut name = Name::of(SourceName::find(source.text).ok_or_else(|| {
+        unknown("source", source, SOURCES.iter().map(|source| source.word).collect())
+    })?);
+    let is_key = |part: &Part<'_>| part.text.contains('=');
+    if let Some(part) = rest.next_if(|part| !is_key(part) && !begins_with_digit(part.text)) {
+        name.locality = Locality::find(part.text)
+            .ok_or_else(|| unknown("locality", part, Locality::WORDS.to_vec()))?;
+    }
+    if let Some(part) = rest.next_if(|part| !is_key(part)) {
+        name.flows = positive(part.text, FLOWS_MAX).ok_or_else(|| value("flows", part, NUMBER))?;
+    }
+    let mut seen: Vec<&str> = Vec::new();
+    for part in rest {
+        let (key, value) = key_of(part)?;
+        if seen.contains(&key.name) {
+            return Err(wrong(part.at, NameProblem::Repeated { key: key.name }));
+        }
+        seen.push(key.name);
+        set(&mut name, key, value)?;
+    }
+    Ok(name)
+}
+
+fn set(name: &mut Name, key: &Key, part: Part<'_>) -> Result<(), Wrong> {
+    if !(key.is_for)(&name.source) {
+        let subject = name.source.to_string();
+        return Err(wrong(part.at, NameProblem::NotFor { key: key.name, subject }));
+    }
+    (key.set)(name, part.text).ok_or_else(|| {
+        let mut wrong = value(key.name, part, key.values);
+        let word = part.text.split('@').next().unwrap_or_default();
+        wrong.instead = near(word, key.words).map(|word| (part.at, word.to_owned()));
+        wrong
+    })
+}
+
+/// Splits a part into its key and its value.
+fn key_of(part: Part<'_>) -> Result<(&'static Key, Part<'_>), Wrong> {
+    let names = || KEYS.iter().map(|key| key.name).collect();
+    let Some((name, text)) = part.text.split_once('=') else {
+        return Err(unknown("key", part, names()));
+    };
+    let key = KEYS.iter().find(|key| key.name == name);
+    let key = key.ok_or_else(|| unknown("key", Part { at: part.at, text: name }, names()))?;
+    let at = part.at.saturating_add(name.len()).saturating_add(1);
+    Ok((key, Part { at, text }))
+}
+
+const NUMBER: &str = "a number such as 500, 100k or 1m";
+
+fn begins_with_digit(text: &str) -> bool {
+    text.starts_with(|character: char| character.is_ascii_digit())
+}
+
+const fn wrong(at: usize, problem: NameProblem) -> Wrong {
+    Wrong { at, problem, instead: None }
+}
+
+fn value(key: &'static str, part: Part<'_>, expected: &'static str) -> Wrong {
+    let problem = NameProblem::Value { key, value: part.text.to_owned(), expected };
+    wrong(part.at, problem)
+}
+
+fn unknown(what: &'static str, part: Part<'_>, known: Vec<&'static str>) -> Wrong {
+    let instead = near(part.text, &known).map(|word| (part.at, word.to_owned()));
+    let problem = NameProblem::Unknown { what, word: part.text.to_owned(), known };
+    Wrong { at: part.at, problem, instead }
+}
+
+/// The word that is most like this one, if any is.
+fn near<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    nearest_of(&word.to_lowercase(), known.iter().copied())
+}
+
+/// Corrects a name, one wrong word after the other, until it is one.
+fn repair(text: &str) -> Option<String> {
+    let mut text = text.to_owned();
+    for _ in 0..REPAIRS_MAX {
+        match parse(&text) {
+            Ok(name) => return Some(name.to_string()),
+            Err(wrong) => {
+                let (at, word) = wrong.instead?;
+                let end =
+                    text.get(at..)?.find([':', '=', '@']).map_or(text.len(), |length| at + length);
+                text.replace_range(at..end, &word);
+            }
+        }
+    }
+    None
+}
+
+/// Wrong words that are corrected in one name.
+const REPAIRS_MAX: usize = 20;

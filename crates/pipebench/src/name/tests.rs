@@ -1,0 +1,131 @@
+//! Names read back from what they print, and misspelled ones are told the nearest.
+
+use proptest::{option, prelude::*, sample::select};
+
+use super::*;
+use crate::traffic::{FlowSizes, Gaps, Locality, PacketSizes, UpdateKind};
+
+fn sources() -> impl Strategy<Value = SourceName> {
+    let words =
+        SOURCES.iter().map(|source| source.word).chain(["./own.json", "filters/mine.rules"]);
+    select(words.collect::<Vec<_>>()).prop_map(|word| SourceName::find(word).unwrap())
+}
+
+fn sizes() -> impl Strategy<Value = FlowSizes> {
+    let zipf = (0_u16..=300).prop_map(|hundredths| FlowSizes::Zipf { hundredths });
+    let words = [FlowSizes::Caida, FlowSizes::Mawi, FlowSizes::Campus, FlowSizes::Hadoop];
+    prop_oneof![select(words.to_vec()), Just(FlowSizes::Search), Just(FlowSizes::Fixed), zipf]
+}
+
+fn names() -> impl Strategy<Value = Name> {
+    let bytes = prop_oneof![
+        Just(PacketSizes::Imix),
+        Just(PacketSizes::Campus),
+        (64_u16..=9018).prop_map(PacketSizes::Fixed),
+    ];
+    let gaps = select(vec![Gaps::Caida, Gaps::Mawi, Gaps::Poisson, Gaps::Constant]);
+    let arrival =
+        (1_u32..1_000_000, 0_u8..100).prop_map(|(flows, percent)| Arrival { flows, percent });
+    let updates = (select(UpdateKind::ALL.to_vec()), 1_u32..100_000)
+        .prop_map(|(kind, period_ms)| Updates { kind, period_ms });
+    let traffic = (sizes(), bytes, gaps, option::of(1..u64::MAX), option::of(1_u32..1_000_000_000));
+    let changes = (option::of(1_u32..1000), option::of(arrival), option::of(updates));
+    let rules = (1_u32..1_000_000, select(vec!["acl", "fw", "ipc", "x/y"]), any::<bool>());
+    let base = (sources(), any::<bool>(), 1_u32..10_000_000, any::<u64>(), 0_u8..=100);
+    (base, rules, traffic, changes).prop_map(|(base, rules, traffic, changes)| {
+        let usual = Name::of(base.0);
+        let is_coflow = usual.source == SourceName::Coflow;
+        let is_pipeline =
+            matches!(usual.source, SourceName::Pipeline(_) | SourceName::PipelineFile(_));
+        Name {
+            locality: if base.1 { Locality::High } else { Locality::Low },
+            flows: base.2,
+            seed: base.3,
+            coflowiness: if is_coflow { base.4 } else { 0 },
+            rules: if is_coflow { usual.rules } else { rules.0 },
+            filters: FilterName::find(if is_pipeline { rules.1 } else { "acl" }).unwrap(),
+            terminals: if is_pipeline && rules.2 { Terminals::All } else { Terminals::Output },
+            sizes: traffic.0,
+            bytes: traffic.1,
+            gaps: traffic.2,
+            packets: traffic.3,
+            rate: traffic.4,
+            active: changes.0,
+            arrival: changes.1.filter(|_| !is_coflow),
+            updates: changes.2,
+            source: usual.source,
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_name_reads_back_from_what_it_prints(name in names()) {
+        let text = name.to_string();
+        prop_assert_eq!(text.parse::<Name>().map_err(|error| error.to_string()), Ok(name), "{}", text);
+    }
+
+    #[test]
+    fn no_text_makes_the_reader_panic(text in "[a-z0-9:=@%.-]{0,40}|\\PC{0,20}") {
+        if let Err(error) = text.parse::<Name>() {
+            prop_assert!(error.at <= text.len());
+            if let Some(nearest) = error.nearest {
+                prop_assert!(nearest.parse::<Name>().is_ok(), "{nearest}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_with_one_wrong_letter_is_told_a_name(name in names(), at: prop::sample::Index) {
+        let mut text = name.to_string();
+        let letters: Vec<usize> =
+            text.char_indices().filter(|(_, c)| c.is_ascii_lowercase()).map(|(at, _)| at).collect();
+        let at = letters[at.index(letters.len())];
+        text.replace_range(at..=at, "~");
+        if let Some(nearest) = text.parse::<Name>().err().and_then(|error| error.nearest) {
+            prop_assert!(nearest.parse::<Name>().is_ok(), "{nearest}");
+        }
+    }
+}
+
+#[test]
+fn what_is_usual_is_left_out() {
+    let cases = [
+        ("psc", "psc:high:100k:seed=1"),
+        ("psc:low", "psc:low:100k:seed=1"),
+        ("psc:5k", "psc:high:5k:seed=1"),
+        ("ols:high:100K:seed=1:rules=10k:sizes=caida", "ols:high:100k:seed=1"),
+        ("ofd:high:1m:bytes=imix:seed=7", "ofd:high:1m:seed=7:bytes=imix"),
+        ("coflow:coflowiness=0.25", "coflow:high:193k:seed=1:coflowiness=0.25"),
+        ("classbench-fw:low:1500", "classbench-fw:low:1500:seed=1"),
+        ("psc:updates=p2", "psc:high:100k:seed=1:updates=p2@1s"),
+        ("./a.json:low:sizes=zipf-1.00", "./a.json:low:100k:seed=1:sizes=zipf"),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(text.parse::<Name>().unwrap().to_string(), expected);
+    }
+}
+
+#[test]
+fn a_mistake_is_told_with_the_nearest_name() {
+    let cases = [
+        ("pcs:high:100k", "no source is called `pcs`", Some("psc:high:100k:seed=1")),
+        ("psc:hgih:100k", "no locality is called `hgih`", Some("psc:high:100k:seed=1")),
+        ("psc:high:100k:seeds=2", "no key is called `seeds`", Some("psc:high:100k:seed=2")),
+        ("psx:lwo:1k:bites=imx", "no source is called `psx`", Some("psc:low:1k:seed=1:bytes=imix")),
+        ("psc:high:100x", "flows=100x is not a number such as 500, 100k or 1m", None),
+        ("psc:seed=1:seed=2", "seed is said twice", None),
+        ("psc:bytes=20", "bytes=20 is not 64 to 9018, imix or campus", None),
+        ("psc:coflowiness=1", "psc has no coflowiness", None),
+        (
+            "psc:updates=p6",
+            "updates=p6 is not p1 to p5, flap or burst, and a period: p2@10s",
+            Some("psc:high:100k:seed=1:updates=p1@1s"),
+        ),
+    ];
+    for (text, problem, nearest) in cases {
+        let error = text.parse::<Name>().unwrap_err();
+        assert!(error.to_string().starts_with(problem), "{text}: {error}");
+        assert_eq!(error.nearest.as_deref(), nearest, "{text}");
+    }
+}

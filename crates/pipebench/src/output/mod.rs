@@ -1,0 +1,11 @@
+//! Where workloads go: capture files, memory for benches, a network device.
+
+mod file;
+mod live;
+mod pcap;
+mod trace;
+
+pub use file::{OutputFile, create_folder};
+pub use live::{LivePort, Played};
+pub use pcap::{Captured, PcapReader, PcapWriter};
+pub use trace::{Trace, TracePacket};

@@ -1,0 +1,122 @@
+//! A workload in memory, for benches: nothing is computed while it is played.
+//!
+//! Packets of one flow and length are one frame, and all frames lie in one piece of memory: a trace
+//! of many packets takes 24 bytes for each.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use crate::{
+    FrameError,
+    traffic::{Flow, Packet},
+};
+
+/// Packets in the order of their times, with their frames.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// All frames, one behind the other.
+    arena: Vec<u8>,
+    /// Where each frame lies.
+    frames: Vec<Range<usize>>,
+    packets: Vec<TracePacket>,
+}
+
+/// A packet of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TracePacket {
+    /// When it comes, from the beginning.
+    pub time_ns: u64,
+    /// The index of its flow.
+    pub flow: u32,
+    /// The index of its frame.
+    frame: u32,
+}
+
+impl Trace {
+    /// The packets of a schedule.
+    ///
+    /// # Errors
+    ///
+    /// A flow that no frame can be made of.
+    pub fn new(
+        flows: &[Flow],
+        packets: impl IntoIterator<Item = Packet>,
+    ) -> Result<Self, FrameError> {
+        let mut trace = Self::default();
+        let mut known = BTreeMap::new();
+        let mut buffer = Vec::new();
+        for packet in packets {
+            let place = (packet.flow, packet.bytes);
+            let frame = match known.get(&place) {
+                Some(frame) => *frame,
+                None => {
+                    packet.write_frame(flows, &mut buffer)?;
+                    let frame = trace.add_frame(&buffer);
+                    known.insert(place, frame);
+                    frame
+                }
+            };
+            trace.packets.push(TracePacket { time_ns: packet.time_ns, flow: packet.flow, frame });
+        }
+        Ok(trace)
+    }
+
+    fn add_frame(&mut self, bytes: &[u8]) -> u32 {
+        let start = self.arena.len();
+        self.arena.extend_from_slice(bytes);
+        let index = u32::try_from(self.frames.len()).unwrap_or(u32::MAX);
+        self.frames.push(start..self.arena.len());
+        index
+    }
+
+    /// The packets, in the order of their times.
+    #[must_use]
+    pub fn packets(&self) -> &[TracePacket] {
+        &self.packets
+    }
+
+    /// The frame of a packet of this trace.
+    #[must_use]
+    pub fn frame(&self, packet: TracePacket) -> &[u8] {
+        let range = usize::try_from(packet.frame).ok().and_then(|index| self.frames.get(index));
+        range.and_then(|range| self.arena.get(range.clone())).unwrap_or_default()
+    }
+
+    /// How many frames differ.
+    #[must_use]
+    pub fn frames(&self) -> usize {
+        self.frames.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_flow::{FieldId, FlowKey, PortNo, extract};
+
+    use super::*;
+
+    #[test]
+    fn a_trace_holds_every_packet_and_each_frame_once() {
+        let flow = |port: u16| {
+            let mut key = FlowKey::ZERO;
+            for (field, value) in [(FieldId::EthType, 0x0800), (FieldId::IpProto, 17)] {
+                key.set_field(field, value);
+            }
+            key.set_field(FieldId::UdpDst, port.into());
+            Flow::new(&key, 0)
+        };
+        let flows = [flow(1), flow(2)];
+        let packet = |time_ns, flow, bytes| Packet { time_ns, flow, bytes };
+        let packets = [packet(0, 0, 64), packet(1, 1, 64), packet(5, 0, 64), packet(9, 0, 1518)];
+        let trace = Trace::new(&flows, packets).unwrap();
+        assert_eq!((trace.packets().len(), trace.frames()), (4, 3));
+        for (packet, played) in packets.iter().zip(trace.packets()) {
+            let frame = trace.frame(*played);
+            let mut key = FlowKey::ZERO;
+            key.set_in_port(PortNo::new(0));
+            extract::extract(frame, extract::VlanLimit::One, &mut key);
+            assert_eq!((played.time_ns, played.flow), (packet.time_ns, packet.flow));
+            assert_eq!(frame.len(), usize::from(packet.bytes) - 4);
+            assert_eq!(key.field(FieldId::UdpDst), u128::from(packet.flow) + 1);
+        }
+    }
+}

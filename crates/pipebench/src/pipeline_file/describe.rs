@@ -1,0 +1,85 @@
+//! A pipeline in words: tables, fields, paths, and where a path falls into parts.
+
+use std::fmt;
+
+use super::{field::Field, model::PipelineFile};
+
+/// A pipeline, to be printed.
+#[derive(Clone, Copy, Debug)]
+pub struct Description<'a>(pub &'a PipelineFile);
+
+impl fmt::Display for Description<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pipeline = self.0;
+        writeln!(f, "{}: {}", pipeline.pipeline, pipeline.title)?;
+        write!(f, "{} tables, {} traversals", pipeline.tables.len(), pipeline.traversals.len())?;
+        if let Some(published) = pipeline.paper_table_3_1 {
+            write!(f, " (published: {}, {})", published.tables, published.traversals)?;
+        }
+        writeln!(f, "\ndriven fields: {}\n", list(&pipeline.fields8))?;
+        self.write_tables(f)?;
+        self.write_edges(f)?;
+        self.write_traversals(f)?;
+        for (what, lines) in [("from", &pipeline.provenance), ("note", &pipeline.notes)] {
+            lines.iter().try_for_each(|line| writeln!(f, "{what}: {line}"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Description<'_> {
+    fn write_tables(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "tables")?;
+        for table in &self.0.tables {
+            writeln!(
+                f,
+                "  {:>3} {:<24} matches {}",
+                table.id,
+                table.name,
+                list(&table.match_fields)
+            )?;
+            if !table.writes.is_empty() {
+                writeln!(f, "  {:>3} {:<24} writes  {}", "", "", list(&table.writes))?;
+            }
+        }
+        writeln!(f)
+    }
+
+    fn write_edges(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "edges")?;
+        for edge in &self.0.edges {
+            let condition = edge.condition.as_deref().unwrap_or("");
+            writeln!(f, "  {:>3} -> {:<3} {condition}", edge.from, edge.to)?;
+        }
+        writeln!(f)
+    }
+
+    /// `|` stands where no field decides both before and after.
+    fn write_traversals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let driven = &self.0.fields8;
+        writeln!(f, "traversals (`|`: no driven field decides both before and after)")?;
+        for traversal in &self.0.traversals {
+            let cuts = traversal.cuts(driven);
+            let mut path = String::new();
+            for (place, table) in traversal.path().enumerate() {
+                let before = if cuts.contains(&place) { " | " } else { " " };
+                path.push_str(if place == 0 { "" } else { before });
+                path.push_str(&table.to_string());
+            }
+            let (id, name) = (&traversal.id, &traversal.name);
+            writeln!(f, "  {id}: {name} [{}]", traversal.terminal.name())?;
+            writeln!(f, "      path    {path}")?;
+            let groups: Vec<String> =
+                traversal.groups(driven).iter().map(|group| list(group)).collect();
+            writeln!(f, "      disjoint {}", groups.join(" | "))?;
+        }
+        writeln!(f)
+    }
+}
+
+fn list(fields: &[Field]) -> String {
+    if fields.is_empty() {
+        return "nothing".to_owned();
+    }
+    fields.iter().map(Field::name).collect::<Vec<_>>().join(" ")
+}

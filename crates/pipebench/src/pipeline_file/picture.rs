@@ -1,0 +1,168 @@
+//! A picture of the graph of tables, as SVG.
+//!
+//! Tables are boxes in rows: each stands below all that lead to it. Ways are lines, the thicker the
+//! more traversals take them; those that skip rows bend around the boxes between.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use super::model::{Edge, PipelineFile, Table};
+
+/// Draws the graph of tables.
+#[must_use]
+pub fn picture(pipeline: &PipelineFile) -> String {
+    let places = places(pipeline);
+    let rows = places.values().map(|(row, _)| row + 1).max().unwrap_or(0);
+    let columns = places.values().map(|(_, column)| column + 1).max().unwrap_or(0);
+    let width = WIDTH_MIN.max(2 * MARGIN + columns * COLUMN);
+    let height = 2 * MARGIN + rows * ROW;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+         viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"11\">\n\
+         <defs><marker id=\"arrow\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"8\" \
+         markerHeight=\"8\" markerUnits=\"userSpaceOnUse\" orient=\"auto\">\
+         <path d=\"M0 0L8 4L0 8z\" fill=\"#456\"/></marker></defs>\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
+         <text x=\"{MARGIN}\" y=\"18\" font-size=\"14\">{}: {} ({} tables, {} traversals)</text>\n",
+        escaped(&pipeline.pipeline),
+        escaped(&pipeline.title),
+        pipeline.tables.len(),
+        pipeline.traversals.len(),
+    );
+    for edge in &pipeline.edges {
+        if let (Some(from), Some(to)) = (places.get(&edge.from), places.get(&edge.to)) {
+            draw_edge(&mut svg, edge, (*from, *to), taken(pipeline, edge));
+        }
+    }
+    for table in &pipeline.tables {
+        if let Some(place) = places.get(&table.id) {
+            draw_table(&mut svg, table, *place);
+        }
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+/// Row and column.
+type Place = (usize, usize);
+
+const MARGIN: usize = 40;
+/// The heading fits.
+const WIDTH_MIN: usize = 640;
+const COLUMN: usize = 260;
+const ROW: usize = 86;
+const BOX_WIDTH: usize = 190;
+const BOX_HEIGHT: usize = 44;
+/// Characters of a line in a box.
+const LINE_MAX: usize = 36;
+
+/// The row of a table is the longest way to it.
+fn places(pipeline: &PipelineFile) -> BTreeMap<u8, Place> {
+    let mut rows: BTreeMap<u8, usize> = pipeline.tables.iter().map(|table| (table.id, 0)).collect();
+    // There are no loops, so the longest way has fewer steps than there are tables.
+    for _ in &pipeline.tables {
+        for edge in pipeline.edges.iter().filter(|edge| edge.from != edge.to) {
+            let below = rows.get(&edge.from).map_or(0, |row| row + 1);
+            if let Some(row) = rows.get_mut(&edge.to) {
+                *row = below.max(*row);
+            }
+        }
+    }
+    let mut next: BTreeMap<usize, usize> = BTreeMap::new();
+    let place = |(table, row): (u8, usize)| {
+        let column = next.entry(row).or_default();
+        let place = (row, *column);
+        *column += 1;
+        (table, place)
+    };
+    rows.into_iter().map(place).collect()
+}
+
+/// How many traversals take a way.
+fn taken(pipeline: &PipelineFile, edge: &Edge) -> usize {
+    let takes = |path: Vec<u8>| path.windows(2).any(|step| step == [edge.from, edge.to]);
+    pipeline.traversals.iter().filter(|traversal| takes(traversal.path().collect())).count()
+}
+
+fn draw_edge(svg: &mut String, edge: &Edge, (from, to): (Place, Place), taken: usize) {
+    let middle = |(_, column): Place| MARGIN + column * COLUMN + BOX_WIDTH / 2;
+    let top = |(row, _): Place| MARGIN + row * ROW;
+    let (x, y) = (middle(from), top(from) + BOX_HEIGHT);
+    let (end_x, end_y) = (middle(to), top(to));
+    // Words stand beside the middle of the way.
+    let (mut label_x, label_y) = (x.midpoint(end_x) + 4, y.midpoint(end_y));
+    let path = if edge.from == edge.to {
+        let (right, y) = (x + BOX_WIDTH / 2, top(from) + BOX_HEIGHT / 2);
+        let aside = right + 36;
+        format!("M{right} {} C{aside} {} {aside} {} {right} {}", y - 8, y - 20, y + 20, y + 8)
+    } else if to.0 > from.0 + 1 {
+        let aside = x.max(end_x) + BOX_WIDTH / 2 + 12 * (to.0 - from.0).min(4);
+        label_x = (x.midpoint(end_x) + 3 * aside) / 4 + 6;
+        format!("M{x} {y} C{aside} {} {aside} {} {end_x} {end_y}", y + ROW / 2, end_y - ROW / 2)
+    } else {
+        format!("M{x} {y} L{end_x} {end_y}")
+    };
+    let stroke = 1 + taken.min(5);
+    let condition = escaped(edge.condition.as_deref().unwrap_or(""));
+    let dashes = if taken == 0 { " stroke-dasharray=\"4 3\"" } else { "" };
+    let _ = writeln!(
+        svg,
+        "<path d=\"{path}\" fill=\"none\" stroke=\"#456\" stroke-opacity=\"0.6\" \
+         stroke-width=\"{stroke}\"{dashes} marker-end=\"url(#arrow)\">\
+         <title>{} to {}: {taken} traversals. {condition}</title></path>",
+        edge.from, edge.to,
+    );
+    if !condition.is_empty() && edge.from != edge.to {
+        let _ = writeln!(
+            svg,
+            "<text x=\"{label_x}\" y=\"{label_y}\" fill=\"#345\" font-size=\"9\">{condition}</text>"
+        );
+    }
+}
+
+fn draw_table(svg: &mut String, table: &Table, (row, column): Place) {
+    let (x, y) = (MARGIN + column * COLUMN, MARGIN + row * ROW);
+    let fields: Vec<&str> = table.match_fields.iter().map(super::Field::name).collect();
+    let fields = fields.join(" ");
+    let short: String = fields.chars().take(LINE_MAX).collect();
+    let more = if short.len() < fields.len() { ".." } else { "" };
+    let name = escaped(&table.name);
+    let _ = writeln!(
+        svg,
+        "<g><title>{}</title>\
+         <rect x=\"{x}\" y=\"{y}\" width=\"{BOX_WIDTH}\" height=\"{BOX_HEIGHT}\" rx=\"4\" \
+         fill=\"#eef4fb\" stroke=\"#456\"/>\
+         <text x=\"{}\" y=\"{}\" font-weight=\"bold\">{} {name}</text>\
+         <text x=\"{}\" y=\"{}\" font-size=\"9\">{}{more}</text></g>",
+        escaped(&fields),
+        x + 8,
+        y + 18,
+        table.id,
+        x + 8,
+        y + 34,
+        escaped(&short),
+    );
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline_file::BUILTIN;
+
+    #[test]
+    fn every_table_stands_below_all_that_lead_to_it() {
+        for builtin in BUILTIN {
+            let pipeline = PipelineFile::parse(builtin.json).unwrap();
+            let places = places(&pipeline);
+            for edge in pipeline.edges.iter().filter(|edge| edge.from != edge.to) {
+                assert!(places[&edge.from].0 < places[&edge.to].0, "{edge:?}");
+            }
+            let svg = picture(&pipeline);
+            assert_eq!(svg.matches("<rect").count(), pipeline.tables.len() + 1);
+            assert_eq!(svg.matches("marker-end").count(), pipeline.edges.len());
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! How much there is in a populated pipeline, to be compared with what was published.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::fill::Population;
+
+/// Counts of a populated pipeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Tables that have rules.
+    pub tables: usize,
+    /// Traversals that have rules.
+    pub traversals: usize,
+    /// Rules of all tables.
+    pub rules: usize,
+    /// Rules of each table.
+    pub rules_by_table: BTreeMap<u8, usize>,
+    /// Base rules that found a place.
+    pub placed: usize,
+    /// Base rules that found none.
+    pub rejected: usize,
+    /// Different sequences of rules from the first table to the last: what a cache of whole
+    /// traversals needs.
+    pub whole: usize,
+    /// Different sequences of rules between places where a traversal can be cut: what a cache of
+    /// sub-traversals needs.
+    pub parts: usize,
+    /// Whole sequences that can be put together from those parts.
+    pub combinations: u64,
+}
+
+impl Population {
+    /// The counts.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let mut rules_by_table: BTreeMap<u8, usize> = BTreeMap::new();
+        for rule in &self.rules {
+            let count = rules_by_table.entry(rule.table).or_default();
+            *count = count.saturating_add(1);
+        }
+        let whole: BTreeSet<&[usize]> = self.chains.iter().map(|(_, chain)| &**chain).collect();
+        let mut parts = BTreeSet::new();
+        let mut of_path: BTreeMap<(usize, usize), BTreeSet<&[usize]>> = BTreeMap::new();
+        for (path, chain) in &self.chains {
+            for (place, part) in self.cut(*path, chain).into_iter().enumerate() {
+                parts.insert(part);
+                of_path.entry((*path, place)).or_default().insert(part);
+            }
+        }
+        let ways = |path: usize| {
+            let parts = of_path.range((path, 0)..(path.saturating_add(1), 0));
+            parts.fold(1_u64, |ways, (_, parts)| {
+                ways.saturating_mul(u64::try_from(parts.len()).unwrap_or(u64::MAX))
+            })
+        };
+        let used: BTreeSet<usize> = self.chains.iter().map(|(path, _)| *path).collect();
+        Counts {
+            tables: rules_by_table.len(),
+            traversals: used.len(),
+            rules: self.rules.len(),
+            rules_by_table,
+            placed: self.chains.len(),
+            rejected: self.rejected,
+            whole: whole.len(),
+            parts: parts.len(),
+            combinations: used.into_iter().map(ways).fold(0, u64::saturating_add),
+        }
+    }
+
+    fn cut<'a>(&self, path: usize, chain: &'a [usize]) -> Vec<&'a [usize]> {
+        let cuts = self.paths.get(path).map_or(&[][..], |path| &path.cuts);
+        let mut parts = Vec::new();
+        let mut rest = chain;
+        for cut in cuts.iter().rev() {
+            if let Some((before, after)) = rest.split_at_checked(*cut) {
+                parts.push(after);
+                rest = before;
+            }
+        }
+        parts.push(rest);
+        parts.reverse();
+        parts
+    }
+}

@@ -1,0 +1,49 @@
+//! What can be wrong with what a pipeline is filled from, and with dumps of rules.
+
+use crate::DistributionError;
+
+/// A pipeline that cannot be filled.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PopulateError {
+    /// There is nothing to fill it with.
+    #[error("there is no filter to fill the tables with")]
+    NoFilter,
+    /// No traversal forwards.
+    #[error("no traversal of the pipeline forwards: fill all of them instead")]
+    NothingForwards,
+    /// More tables than OpenFlow has.
+    #[error("the traversals use {tables} tables: a switch has {max}")]
+    Tables {
+        /// How many.
+        tables: usize,
+        /// The most.
+        max: usize,
+    },
+    /// Hosts cannot be drawn.
+    #[error(transparent)]
+    Distribution(#[from] DistributionError),
+}
+
+/// A text that is no dump of rules.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DumpError {
+    /// A rule that cannot be read.
+    #[error("line {line}, column {column}: {source}")]
+    Rule {
+        /// The line, from 1.
+        line: usize,
+        /// The character of the line, from 1.
+        column: usize,
+        /// The byte of the text.
+        offset: usize,
+        /// How many bytes are wrong.
+        length: usize,
+        /// What is wrong.
+        source: Box<shunt_pipeline::text::RuleTextError>,
+    },
+    /// No rule at all.
+    #[error("there is no rule in it: give what `ovs-ofctl dump-flows BRIDGE` prints")]
+    Empty,
+}

@@ -1,0 +1,360 @@
+//! Fills the tables of a pipeline from a rule-set.
+//!
+//! Each base rule goes to a traversal drawn at random, and its fields are projected into each table
+//! of it: one rule there for what that table looks at. So tables that look at few fields have few
+//! rules, shared by many base rules, and sub-traversals recur.
+//!
+//! Two things that the original leaves open are decided here. A table where some traversal decides
+//! by no driven field and which leads to several tables could not choose: its rules ask for the port
+//! as well, and each traversal has a port of its own. And where two traversals would want the same
+//! match in a table to lead to different tables, the later base rule tries another traversal, a few
+//! times.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use shunt_flow::{FieldId, text::NoPortNames};
+use shunt_pipeline::{
+    FlowMod, FlowModCommand,
+    text::{RuleTextError, parse_rule},
+};
+
+use super::{
+    base::{BaseRule, base_rules},
+    matching::{StepMatch, step_matches},
+};
+use crate::{
+    PopulateError, RandomStream, Seed,
+    classbench::Filter,
+    pipeline_file::{Field, PipelineFile, Terminal, Traversal},
+};
+
+/// Which traversals get rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filling {
+    /// Those that forward, as in published workloads.
+    Forwarding,
+    /// All of them; some drop, answer, or ask the controller.
+    All,
+}
+
+/// A rule in a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PopulatedRule {
+    /// The table, numbered from 0 in the order of the pipeline's.
+    pub table: u8,
+    /// Its priority.
+    pub priority: u16,
+    /// What it asks of packets, as OpenFlow text; empty if nothing.
+    pub matching: String,
+    /// What it does, as OpenFlow text.
+    pub actions: String,
+}
+
+impl fmt::Display for PopulatedRule {
+    /// The line that `ovs-ofctl add-flows` reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { table, priority, matching, actions } = self;
+        let comma = if matching.is_empty() { "" } else { "," };
+        write!(f, "table={table},priority={priority},{matching}{comma}actions={actions}")
+    }
+}
+
+/// A traversal that has rules.
+#[derive(Clone, Debug)]
+pub struct PopulatedPath {
+    /// The id that the pipeline's file gives it.
+    pub id: String,
+    /// What becomes of packets.
+    pub terminal: Terminal,
+    /// The port that its packets come in by.
+    pub in_port: u16,
+    /// The header fields that its rules look at, step by step.
+    pub fields: Vec<Vec<FieldId>>,
+    /// The base rules that were projected into it, as indices.
+    pub base_rules: Vec<usize>,
+    /// Where it can be cut so that no field decides before and after, as numbers of steps before.
+    pub cuts: Vec<usize>,
+}
+
+/// A pipeline with rules.
+#[derive(Clone, Debug)]
+pub struct Population {
+    pub(super) rules: Vec<PopulatedRule>,
+    pub(super) paths: Vec<PopulatedPath>,
+    pub(super) base: Vec<BaseRule>,
+    /// For each base rule that has a place: its path, and one rule for each step.
+    pub(super) chains: Vec<(usize, Vec<usize>)>,
+    pub(super) rejected: usize,
+}
+
+impl Population {
+    /// The port that forwarded packets leave by.
+    pub const OUTPUT_PORT: u16 = 2;
+
+    /// The rules, table by table, as they were made.
+    #[must_use]
+    pub fn rules(&self) -> &[PopulatedRule] {
+        &self.rules
+    }
+
+    /// The traversals.
+    #[must_use]
+    pub fn paths(&self) -> &[PopulatedPath] {
+        &self.paths
+    }
+
+    /// The filters with Ethernet addresses that the rules were made from.
+    #[must_use]
+    pub fn base(&self) -> &[BaseRule] {
+        &self.base
+    }
+
+    /// The rules as requests to a pipeline.
+    ///
+    /// # Errors
+    ///
+    /// None: the text of each rule is one that the pipeline reads.
+    pub fn flow_mods(&self) -> Result<Vec<FlowMod>, RuleTextError> {
+        let read =
+            |rule: &PopulatedRule| parse_rule(FlowModCommand::Add, &rule.to_string(), &NoPortNames);
+        self.rules.iter().map(read).collect()
+    }
+}
+
+/// Fills a pipeline with rules made from a rule-set.
+///
+/// # Errors
+///
+/// No filter, no traversal of the kind asked for, or more tables than OpenFlow has.
+pub fn populate(
+    pipeline: &PipelineFile,
+    filters: &[Filter],
+    filling: Filling,
+    seed: Seed,
+) -> Result<Population, PopulateError> {
+    if filters.is_empty() {
+        return Err(PopulateError::NoFilter);
+    }
+    let wanted = |traversal: &&Traversal| filling == Filling::All || traversal.terminal.forwards();
+    let traversals: Vec<&Traversal> = pipeline.traversals.iter().filter(wanted).collect();
+    if traversals.is_empty() {
+        return Err(PopulateError::NothingForwards);
+    }
+    let mut fill = Fill::new(pipeline, &traversals)?;
+    let mut stream = seed.stream("traversals");
+    let base = base_rules(filters, seed)?;
+    for index in 0..base.len() {
+        fill.place(&base, index, &mut stream);
+    }
+    Ok(fill.finish(base))
+}
+
+/// How many traversals a base rule tries.
+const TRIES: usize = 4;
+/// The lowest priority; what a match asks for is added.
+const PRIORITY: u16 = 100;
+
+/// A table being filled: for each match the rule, its weight and its actions.
+type Filled = BTreeMap<String, (usize, u16, String)>;
+
+struct Fill<'a> {
+    pipeline: &'a PipelineFile,
+    traversals: &'a [&'a Traversal],
+    /// New numbers of tables, the first one 0.
+    numbers: BTreeMap<u8, u8>,
+    /// Tables whose rules ask for the port.
+    by_port: BTreeSet<u8>,
+    tables: BTreeMap<u8, Filled>,
+    rules: usize,
+    paths: Vec<PopulatedPath>,
+    chains: Vec<(usize, Vec<usize>)>,
+    rejected: usize,
+}
+
+impl<'a> Fill<'a> {
+    fn new(
+        pipeline: &'a PipelineFile,
+        traversals: &'a [&'a Traversal],
+    ) -> Result<Self, PopulateError> {
+        let by_port = undecided(pipeline, traversals);
+        let own_ports = !by_port.is_empty();
+        let ports = (1..=u16::MAX).filter(|port| *port != Population::OUTPUT_PORT);
+        let paths = traversals.iter().zip(ports).map(|(traversal, port)| PopulatedPath {
+            id: traversal.id.clone(),
+            terminal: traversal.terminal,
+            in_port: if own_ports { port } else { 1 },
+            fields: looked_at(pipeline, traversal),
+            base_rules: Vec::new(),
+            cuts: traversal.cuts(&pipeline.fields8),
+        });
+        Ok(Self {
+            pipeline,
+            traversals,
+            numbers: numbers(pipeline, traversals)?,
+            by_port,
+            tables: BTreeMap::new(),
+            rules: 0,
+            paths: paths.collect(),
+            chains: Vec::new(),
+            rejected: 0,
+        })
+    }
+
+    /// Finds a traversal for a base rule and puts its rules there.
+    fn place(&mut self, base: &[BaseRule], index: usize, stream: &mut RandomStream) {
+        let Some(rule) = base.get(index) else { return };
+        for _ in 0..TRIES {
+            let number = stream.index(self.traversals.len());
+            if let Some(steps) = self.project(number, rule) {
+                let chain = steps.into_iter().map(|step| self.add(step)).collect();
+                self.chains.push((number, chain));
+                if let Some(path) = self.paths.get_mut(number) {
+                    path.base_rules.push(index);
+                }
+                return;
+            }
+        }
+        self.rejected = self.rejected.saturating_add(1);
+    }
+
+    /// What a traversal's tables need for a base rule, unless one of them does otherwise already.
+    fn project(&self, number: usize, rule: &BaseRule) -> Option<Vec<Projected>> {
+        let (traversal, path) = (self.traversals.get(number)?, self.paths.get(number)?);
+        let mut all = Vec::new();
+        for (place, step) in traversal.steps.iter().enumerate() {
+            let again =
+                traversal.steps.get(..place)?.iter().any(|before| before.table == step.table);
+            if again {
+                // One rule serves both visits: the second one is part of the first.
+                continue;
+            }
+            let later = traversal.steps.get(place..)?;
+            let next = later.iter().map(|after| after.table).find(|table| *table != step.table);
+            let actions = self.actions(step.table, next, traversal.terminal)?;
+            let fields: Vec<&Field> = step.driven(&self.pipeline.fields8).collect();
+            let asks_port = place == 0 || self.by_port.contains(&step.table);
+            let matches = step_matches(&fields, rule, asks_port.then_some(path.in_port));
+            let table = *self.numbers.get(&step.table)?;
+            let filled = self.tables.get(&table);
+            let other = |asked: &StepMatch| {
+                filled
+                    .and_then(|filled| filled.get(&asked.text))
+                    .is_some_and(|rule| rule.2 != actions)
+            };
+            if matches.iter().any(other) {
+                return None;
+            }
+            all.push(Projected { table, matches, actions });
+        }
+        Some(all)
+    }
+
+    fn actions(&self, table: u8, next: Option<u8>, terminal: Terminal) -> Option<String> {
+        let Some(next) = next else {
+            return Some(match terminal {
+                Terminal::Output | Terminal::Group => format!("output:{}", Population::OUTPUT_PORT),
+                Terminal::InPort => "in_port".to_owned(),
+                Terminal::Controller => "controller".to_owned(),
+                Terminal::Drop => "drop".to_owned(),
+            });
+        };
+        let (here, next) = (self.numbers.get(&table)?, self.numbers.get(&next)?);
+        // The standard's way on leads forward only.
+        Some(if next > here { format!("goto_table:{next}") } else { format!("resubmit(,{next})") })
+    }
+
+    /// Adds what is not there yet; the number of the first rule.
+    fn add(&mut self, step: Projected) -> usize {
+        let filled = self.tables.entry(step.table).or_default();
+        let mut first = None;
+        for StepMatch { text, weight } in step.matches {
+            let rules = &mut self.rules;
+            let rule = filled.entry(text).or_insert_with(|| {
+                let number = *rules;
+                *rules = rules.saturating_add(1);
+                (number, PRIORITY.saturating_add(weight), step.actions.clone())
+            });
+            first.get_or_insert(rule.0);
+        }
+        first.unwrap_or(0)
+    }
+
+    fn finish(self, base: Vec<BaseRule>) -> Population {
+        let mut numbered: Vec<(usize, PopulatedRule)> = Vec::with_capacity(self.rules);
+        for (table, filled) in self.tables {
+            for (matching, (number, priority, actions)) in filled {
+                numbered.push((number, PopulatedRule { table, priority, matching, actions }));
+            }
+        }
+        numbered.sort_unstable_by_key(|(number, _)| *number);
+        Population {
+            rules: numbered.into_iter().map(|(_, rule)| rule).collect(),
+            paths: self.paths,
+            base,
+            chains: self.chains,
+            rejected: self.rejected,
+        }
+    }
+}
+
+/// The rules of one table for a base rule.
+struct Projected {
+    table: u8,
+    matches: Vec<StepMatch>,
+    actions: String,
+}
+
+/// Tables where traversals decide by no driven field though they go on, or end, in several ways.
+fn undecided(pipeline: &PipelineFile, traversals: &[&Traversal]) -> BTreeSet<u8> {
+    let mut next: BTreeMap<u8, BTreeSet<Result<u8, Terminal>>> = BTreeMap::new();
+    let mut blind = BTreeSet::new();
+    for traversal in traversals {
+        for (place, step) in traversal.steps.iter().enumerate() {
+            let later = traversal.steps.iter().skip(place);
+            let after = later.map(|after| after.table).find(|table| *table != step.table);
+            let after = after.ok_or(traversal.terminal);
+            // The packets of a workload are all of IPv4, so that their type decides nothing.
+            if step.driven(&pipeline.fields8).all(|field| field.name() == "eth_type") {
+                next.entry(step.table).or_default().insert(after);
+                blind.insert(step.table);
+            }
+        }
+    }
+    blind.into_iter().filter(|table| next.get(table).is_some_and(|next| next.len() > 1)).collect()
+}
+
+/// Numbers for the tables that are used: 0 for the first one, the others in their order.
+fn numbers(
+    pipeline: &PipelineFile,
+    traversals: &[&Traversal],
+) -> Result<BTreeMap<u8, u8>, PopulateError> {
+    let start = pipeline.start();
+    let used: BTreeSet<u8> = traversals.iter().flat_map(|traversal| traversal.path()).collect();
+    let others = used.iter().copied().filter(|table| Some(*table) != start);
+    let numbers = start.into_iter().chain(others).zip(0..TABLES_MAX).collect::<BTreeMap<_, _>>();
+    if numbers.len() < used.len() {
+        return Err(PopulateError::Tables { tables: used.len(), max: TABLES_MAX.into() });
+    }
+    Ok(numbers)
+}
+
+/// Numbers that OpenFlow has for tables: 255 means all of them, and Open vSwitch hides table 254.
+const TABLES_MAX: u8 = 254;
+
+/// The header fields of each step.
+fn looked_at(pipeline: &PipelineFile, traversal: &Traversal) -> Vec<Vec<FieldId>> {
+    let fields = traversal.steps.iter().map(|step| {
+        let mut fields: Vec<FieldId> =
+            step.driven(&pipeline.fields8).filter_map(Field::driven).collect();
+        if fields.iter().any(|field| [FieldId::TcpSrc, FieldId::TcpDst].contains(field)) {
+            fields.push(FieldId::IpProto);
+        }
+        fields.sort_unstable();
+        fields.dedup();
+        fields
+    });
+    fields.collect()
+}

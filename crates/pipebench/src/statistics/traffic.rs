@@ -1,0 +1,180 @@
+//! What the packets of a workload or of a capture are like.
+
+use crate::statistics::Row;
+
+/// Collects figures of packets, one after the other; it holds a few words for each flow.
+#[derive(Clone, Debug, Default)]
+pub struct TrafficStatistics {
+    packets: u64,
+    bytes: u64,
+    last_ns: u64,
+    first_ns: u64,
+    /// Mean of the gaps so far, and the sum of the squares of what they differ from it.
+    gap_mean: f64,
+    gap_squares: f64,
+    /// Of each flow: its packets, and the number of its last one.
+    flows: Vec<Seen>,
+    /// Packets whose flow had another one among the [`WINDOW`] before.
+    near: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    packets: u32,
+    last: u64,
+}
+
+/// Packets back to which a flow counts as just seen.
+const WINDOW: u64 = 8192;
+
+impl TrafficStatistics {
+    /// Adds a packet, in the order of times; `bytes` as on the wire.
+    #[expect(clippy::cast_precision_loss, reason = "gaps and counts stay below 2^53")]
+    pub fn add(&mut self, time_ns: u64, flow: u32, bytes: u32) {
+        if self.packets == 0 {
+            self.first_ns = time_ns;
+        } else {
+            let gap = time_ns.saturating_sub(self.last_ns) as f64;
+            let before = gap - self.gap_mean;
+            self.gap_mean += before / self.packets as f64;
+            self.gap_squares += before * (gap - self.gap_mean);
+        }
+        self.last_ns = time_ns;
+        self.packets = self.packets.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(bytes.into());
+        let index = usize::try_from(flow).unwrap_or(usize::MAX);
+        if index >= self.flows.len() {
+            self.flows.resize(index.saturating_add(1), Seen::default());
+        }
+        if let Some(seen) = self.flows.get_mut(index) {
+            let distance = self.packets.saturating_sub(seen.last);
+            self.near += u64::from(seen.packets > 0 && distance <= WINDOW);
+            *seen = Seen { packets: seen.packets.saturating_add(1), last: self.packets };
+        }
+    }
+
+    /// How many packets there were.
+    #[must_use]
+    pub const fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// How many flows had one.
+    #[must_use]
+    pub fn flows(&self) -> usize {
+        self.flows.iter().filter(|seen| seen.packets > 0).count()
+    }
+
+    /// Mean number of packets of a flow.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+    pub fn flow_mean(&self) -> f64 {
+        self.packets as f64 / self.flows().max(1) as f64
+    }
+
+    /// Mean time between packets, in microseconds.
+    #[must_use]
+    pub const fn gap_mean_us(&self) -> f64 {
+        self.gap_mean / 1000.0
+    }
+
+    /// Deviation of the time between packets over its mean: 0 where they are all alike.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+    pub fn burstiness(&self) -> f64 {
+        let gaps = self.packets.saturating_sub(1).max(1) as f64;
+        if self.gap_mean > 0.0 { (self.gap_squares / gaps).sqrt() / self.gap_mean } else { 0.0 }
+    }
+
+    /// Mean bytes of a packet on the wire.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+    pub fn packet_bytes(&self) -> f64 {
+        self.bytes as f64 / self.packets.max(1) as f64
+    }
+
+    /// From the first packet to the last, in seconds.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+    pub fn seconds(&self) -> f64 {
+        self.last_ns.saturating_sub(self.first_ns) as f64 / 1e9
+    }
+
+    /// The figures; targets are for the caller to add.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+    pub fn rows(&self) -> Vec<Row> {
+        let mut sizes: Vec<u32> =
+            self.flows.iter().map(|seen| seen.packets).filter(|packets| *packets > 0).collect();
+        sizes.sort_unstable_by(|a, b| b.cmp(a));
+        let of_all = |packets: u64| 100.0 * packets as f64 / self.packets.max(1) as f64;
+        let top: u64 =
+            sizes.iter().take(sizes.len().div_ceil(100)).map(|size| u64::from(*size)).sum();
+        let single = sizes.iter().filter(|size| **size == 1).count();
+        vec![
+            Row::count("flows", sizes.len()),
+            Row::new("packets", self.packets as f64, ""),
+            Row::new("packets per flow", self.flow_mean(), ""),
+            Row::new("packets of the largest flow", sizes.first().copied().unwrap_or(0).into(), ""),
+            Row::new("flows of one packet", 100.0 * single as f64 / sizes.len().max(1) as f64, "%"),
+            Row::new("packets of the largest 1 % of flows", of_all(top), "%"),
+            Row::new("packets whose flow was among the 8192 before", of_all(self.near), "%"),
+            Row::new("bytes per packet", self.packet_bytes(), ""),
+            Row::new("duration", self.seconds(), "s"),
+            Row::new("mean gap", self.gap_mean_us(), "us"),
+            Row::new("deviation of gaps over their mean", self.burstiness(), ""),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(packets: &[(u64, u32, u32)]) -> TrafficStatistics {
+        let mut statistics = TrafficStatistics::default();
+        packets.iter().for_each(|(time, flow, bytes)| statistics.add(*time, *flow, *bytes));
+        statistics
+    }
+
+    proptest! {
+        #[test]
+        fn mean_and_deviation_are_those_of_all_gaps_at_once(
+            gaps in prop::collection::vec(0_u64..1_000_000, 1..50),
+        ) {
+            let mut time = 5;
+            let mut packets = vec![(time, 0, 64)];
+            for gap in &gaps {
+                time += gap;
+                packets.push((time, 0, 64));
+            }
+            let statistics = of(&packets);
+            let mean = gaps.iter().sum::<u64>() as f64 / gaps.len() as f64;
+            let square = gaps.iter().map(|gap| (*gap as f64 - mean).powi(2)).sum::<f64>();
+            let deviation = (square / gaps.len() as f64).sqrt();
+            prop_assert!((statistics.gap_mean_us() * 1000.0 - mean).abs() < 1e-6 * mean.max(1.0));
+            let expected = if mean > 0.0 { deviation / mean } else { 0.0 };
+            prop_assert!((statistics.burstiness() - expected).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn flows_are_counted_with_their_packets() {
+        let statistics = of(&[(0, 7, 64), (10, 7, 1518), (30, 2, 64)]);
+        assert_eq!((statistics.flows(), statistics.packets()), (2, 3));
+        let rows = statistics.rows();
+        let value = |what: &str| rows.iter().find(|row| row.what == what).unwrap().value;
+        assert_eq!(value("packets per flow"), 1.5);
+        assert_eq!(value("packets of the largest flow"), 2.0);
+        assert_eq!(value("flows of one packet"), 50.0);
+        assert!((value("packets whose flow was among the 8192 before") - 100.0 / 3.0).abs() < 1e-9);
+        assert_eq!(value("bytes per packet"), 1646.0 / 3.0);
+    }
+
+    #[test]
+    fn no_packet_is_no_trouble() {
+        assert!(of(&[]).rows().iter().all(|row| row.value == 0.0));
+    }
+}

@@ -1,0 +1,142 @@
+//! Functions for fuzz targets: they take any bytes, and check what holds for all of them.
+
+#![expect(clippy::expect_used, reason = "what fails here is a finding")]
+
+use crate::{
+    DumpError, ParameterError, PipelineError, Progress, Seed, TextError,
+    classbench::{Parameters, Request, generate, read_filters},
+    name::Name,
+    output::PcapReader,
+    pipeline_file::{Description, PipelineFile, picture},
+    populate::{Dump, Filling, populate},
+    workload::capture_statistics,
+};
+
+/// Reads any text as filters: it is refused with a place in the text, or reads back from what is
+/// printed.
+///
+/// # Panics
+///
+/// When it does not.
+pub fn fuzz_filters(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match read_filters(text) {
+        Ok(filters) => {
+            let printed: String = filters.iter().map(|filter| format!("{filter}\n")).collect();
+            assert_eq!(read_filters(&printed).expect("what is printed is read"), filters);
+        }
+        Err(error) => assert_place(text, &error),
+    }
+}
+
+/// Reads any text as parameters: they are refused with a place in the text, or make a rule-set.
+///
+/// # Panics
+///
+/// When they do not.
+pub fn fuzz_parameters(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match Parameters::parse(text) {
+        Ok(parameters) => {
+            let request = Request::new(50);
+            let filters = generate(&parameters, &request, Seed::new(1), &Progress::hidden());
+            assert!(!filters.expect("the request is legal").is_empty());
+            let printed = parameters.to_string();
+            // Shares are printed with eight digits: what is smaller is none.
+            if let Ok(again) = Parameters::parse(&printed) {
+                assert_eq!(again.to_string(), printed);
+            }
+        }
+        Err(ParameterError::Text(place) | ParameterError::Section { place, .. }) => {
+            assert_place(text, &place);
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// Reads any text as a pipeline: it is refused with what is wrong, or can be described, drawn and
+/// filled.
+///
+/// # Panics
+///
+/// When it cannot.
+pub fn fuzz_pipeline(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match PipelineFile::parse(text) {
+        Ok(pipeline) => {
+            assert!(!Description(&pipeline).to_string().is_empty());
+            assert!(picture(&pipeline).ends_with("</svg>\n"));
+            let line = "@10.0.0.0/8\t10.1.2.3/32\t0 : 65535\t80 : 81\t0x06/0xFF";
+            let filters = read_filters(line).expect("a legal filter");
+            if let Ok(population) = populate(&pipeline, &filters, Filling::All, Seed::new(1)) {
+                let rules = population.flow_mods().expect("each rule is one that a pipeline reads");
+                assert_eq!(rules.len(), population.counts().rules);
+            }
+        }
+        Err(PipelineError::Json { offset, length, .. }) => {
+            assert!(text.get(offset..offset.saturating_add(length)).is_some());
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// Reads any text as a dump: it is refused with a place in the text, or all its rules are in tables.
+///
+/// # Panics
+///
+/// When they are not.
+pub fn fuzz_dump(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match Dump::read(text) {
+        Ok(dump) => {
+            let rules: usize = dump.tables().iter().map(|table| table.rules).sum();
+            assert_eq!(rules, dump.rules().len());
+            assert!(!dump.to_string().is_empty());
+        }
+        Err(DumpError::Rule { offset, length, .. }) => {
+            assert!(text.get(offset..offset.saturating_add(length)).is_some());
+        }
+        Err(DumpError::Empty) => {}
+    }
+}
+
+fn assert_place(text: &str, error: &TextError) {
+    let place = text.get(error.offset..error.offset.saturating_add(error.length));
+    assert!(place.is_some_and(|place| place.starts_with(&error.found)), "{error:?}");
+    let line = text.split_inclusive('\n').nth(error.line.saturating_sub(1));
+    assert!(line.is_some(), "{error:?}");
+}
+
+/// Reads the bytes as a capture file, to its end or to what is wrong with it.
+///
+/// # Panics
+///
+/// When the reader is wrong.
+pub fn fuzz_capture(data: &[u8]) {
+    let mut length = 0_usize;
+    if let Ok(mut reader) = PcapReader::new("fuzz", data) {
+        while let Ok(Some(packet)) = reader.next_packet() {
+            length = length.saturating_add(packet.frame.len());
+        }
+    }
+    assert!(length <= data.len(), "frames lie in the file, none twice");
+    // Figures of what can be read are figures.
+    if let Ok(rows) = capture_statistics("fuzz", data) {
+        assert!(rows.iter().all(|row| row.value.is_finite()));
+    }
+}
+
+/// Reads the bytes as the name of a workload.
+///
+/// # Panics
+///
+/// When a name does not read back from what it prints, or what is suggested is none.
+pub fn fuzz_name(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match text.parse::<Name>() {
+        Ok(name) => assert_eq!(name.to_string().parse(), Ok(name)),
+        Err(error) => {
+            assert!(error.nearest.is_none_or(|nearest| nearest.parse::<Name>().is_ok()));
+        }
+    }
+}

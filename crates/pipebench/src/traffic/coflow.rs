@@ -1,0 +1,319 @@
+//! Flows that come together: coflows of a cluster.
+//!
+//! An application does not open one flow but many: a *base* flow, and *associated* flows that follow
+//! it to or from the same machines. A switch that knows what follows what can have its entries ready
+//! before the first packet. The workload is that of E. Ståhl, M. Chiesa, S. Ferlin and E. Chaudron,
+//! *On the Benefits of Predictable Traffic in Virtual Switches*, ANRW 2025, section 4: UDP from the
+//! machines of a cluster to services with eight pods behind each, base flows to port 2100.
+//!
+//! *Coflowiness* is the share of the associated flows of each coflow that have an endpoint in common
+//! with its base flow, and can therefore be predicted; the others share neither. The sizes of
+//! coflows were not published: here the k-th has a share of 1 / k of the flows.
+
+use std::{collections::HashSet, ops::Range};
+
+use shunt_flow::{FieldId, FlowKey, PortNo};
+
+use super::{
+    Course,
+    flow::{Flow, Role},
+    published::{Coflows, published},
+    schedule::Appearance,
+    sizes::{FlowSizes, fit},
+};
+use crate::{RandomStream, Seed, TrafficError, Zipf, traffic::Locality};
+
+/// Machines that send: those of the cluster of the trace that the published workload is made from.
+const MACHINES: u32 = 3000;
+/// 10.0.0.0: the first machine has the address after it.
+const MACHINES_FROM: u32 = 0x0a00_0000;
+/// 2.0.0.0: the first service has the address after it.
+const SERVICES_FROM: u32 = 0x0200_0000;
+/// Ports of senders.
+const SOURCE_PORTS: Range<u64> = 1024..65_536;
+/// Which part of the course of its coflow a base flow takes.
+const BASE_SHARE: u64 = 16;
+/// Which part of the course of the traffic the flows of one coflow take.
+const COFLOW_SHARE: u64 = 8;
+/// The port that clients are behind; pods are behind those that follow.
+const CLIENTS: u32 = 1;
+
+/// The rules that serve such a cluster: each service of each port is spread over all pods by the
+/// headers of the flow, so that each flow needs an entry of its own.
+#[must_use]
+pub fn coflow_rules() -> Vec<String> {
+    let Coflows { pods, ports, base_port, .. } = *published_coflows();
+    let members: Vec<String> = (1..=pods).map(|pod| (CLIENTS + pod).to_string()).collect();
+    let members = members.join(",");
+    let rule = |service: u32, port: u16| {
+        let address = std::net::Ipv4Addr::from(SERVICES_FROM + service);
+        format!(
+            "table=0,priority=100,udp,in_port={CLIENTS},nw_dst={address},tp_dst={port},\
+             actions=bundle(symmetric_l3l4+udp,0,hrw,ofport,members:{members})"
+        )
+    };
+    let of_service = |service| (0..ports).map(move |port| rule(service, base_port + port));
+    (1..=pods).flat_map(of_service).collect()
+}
+
+fn published_coflows() -> &'static Coflows {
+    &published().coflows
+}
+
+/// Makes flows in coflows: as many of them as there are in proportion to the published ones.
+///
+/// # Errors
+///
+/// When there are not that many different flows.
+pub fn coflows(
+    flows: u32,
+    coflowiness: f64,
+    locality: Locality,
+    seed: Seed,
+) -> Result<Vec<Flow>, TrafficError> {
+    let published = published_coflows();
+    let count = u64::from(flows) * u64::from(published.coflows) / u64::from(published.flows);
+    let count = usize::try_from(count).unwrap_or(usize::MAX).max(1);
+    let mut stream = seed.stream("coflows");
+    let mut sizes = FlowSizes::Zipf { hundredths: 100 }.draw(count, &mut stream)?;
+    if !fit(&mut sizes, flows.into()) {
+        return Err(TrafficError::Packets { flows: count, packets: flows.into() });
+    }
+    let machines = match locality {
+        Locality::High => Zipf::new(MACHINES, 1.0)?,
+        Locality::Low => Zipf::new(MACHINES, 0.0)?,
+    };
+    let mut maker = Maker { stream, machines, seen: HashSet::default(), wanted: flows };
+    let mut all = Vec::new();
+    for (coflow, size) in (0..).zip(sizes) {
+        maker.coflow(coflow, size, coflowiness, &mut all)?;
+    }
+    Ok(all)
+}
+
+struct Maker {
+    stream: RandomStream,
+    machines: Zipf,
+    seen: HashSet<(Endpoints, u16), foldhash::fast::FixedState>,
+    wanted: u32,
+}
+
+/// A machine, a service and its port.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Endpoints {
+    machine: u32,
+    service: u32,
+    port: u16,
+}
+
+impl Maker {
+    fn coflow(
+        &mut self,
+        coflow: u32,
+        size: u32,
+        coflowiness: f64,
+        all: &mut Vec<Flow>,
+    ) -> Result<(), TrafficError> {
+        let base = Endpoints { port: published_coflows().base_port, ..self.endpoints() };
+        all.push(self.flow(base, Role::Base { coflow })?);
+        let associated = size.saturating_sub(1);
+        let predicted = rounded(f64::from(associated) * coflowiness);
+        let mut roles: Vec<bool> = (0..associated).map(|index| index < predicted).collect();
+        self.stream.shuffle(&mut roles);
+        for predicted in roles {
+            let endpoints = if predicted { self.beside(base) } else { self.apart(base) };
+            all.push(self.flow(endpoints, Role::Associated { coflow, predicted })?);
+        }
+        Ok(())
+    }
+
+    /// Any machine, any service, and any port but that of base flows.
+    fn endpoints(&mut self) -> Endpoints {
+        let Coflows { pods, ports, base_port, .. } = *published_coflows();
+        let machine = u32::try_from(self.machines.sample(&mut self.stream)).unwrap_or(0);
+        let service = 1 + below(&mut self.stream, pods);
+        let port = base_port + 1 + below16(&mut self.stream, ports.saturating_sub(1));
+        Endpoints { machine: MACHINES_FROM + 1 + machine, service: SERVICES_FROM + service, port }
+    }
+
+    /// Endpoints of which one is one of `base`.
+    fn beside(&mut self, base: Endpoints) -> Endpoints {
+        let mut endpoints = self.endpoints();
+        if self.stream.chance(0.5) {
+            endpoints.machine = base.machine;
+        } else {
+            endpoints.service = base.service;
+        }
+        endpoints
+    }
+
+    /// Endpoints that are none of `base`.
+    fn apart(&mut self, base: Endpoints) -> Endpoints {
+        loop {
+            let endpoints = self.endpoints();
+            if endpoints.machine != base.machine && endpoints.service != base.service {
+                return endpoints;
+            }
+        }
+    }
+
+    /// A flow between these endpoints that is not there yet.
+    fn flow(&mut self, endpoints: Endpoints, role: Role) -> Result<Flow, TrafficError> {
+        let ports = SOURCE_PORTS.end - SOURCE_PORTS.start;
+        let first = self.stream.below(ports);
+        // A port that is taken is replaced by the next: there are as many as there are tries.
+        for step in 0..ports {
+            let port = SOURCE_PORTS.start + (first + step) % ports;
+            let port = u16::try_from(port).unwrap_or(u16::MAX);
+            if self.seen.insert((endpoints, port)) {
+                let mut flow = Flow::new(&key(endpoints, port), 0);
+                flow.role = role;
+                return Ok(flow);
+            }
+        }
+        let asked = usize::try_from(self.wanted).unwrap_or(usize::MAX);
+        Err(TrafficError::TooFewFlows { found: self.seen.len(), asked })
+    }
+}
+
+fn key(endpoints: Endpoints, source_port: u16) -> FlowKey {
+    let mut key = FlowKey::ZERO;
+    key.set_in_port(PortNo::new(CLIENTS));
+    for (field, value) in [
+        (FieldId::EthSrc, 0x0200_0000_0001),
+        (FieldId::EthDst, 0x0200_0000_0002),
+        (FieldId::EthType, 0x0800),
+        (FieldId::NwTtl, 64),
+        (FieldId::IpProto, 17),
+        (FieldId::Ipv4Src, endpoints.machine.into()),
+        (FieldId::Ipv4Dst, endpoints.service.into()),
+        (FieldId::UdpSrc, source_port.into()),
+        (FieldId::UdpDst, endpoints.port.into()),
+    ] {
+        key.set_field(field, value);
+    }
+    key
+}
+
+/// Places flows in the course of the traffic: each coflow somewhere, its base flow first, and the
+/// associated flows behind the first packet of the base flow.
+#[must_use]
+pub fn place_coflows(
+    flows: &[Flow],
+    packets: &[u32],
+    course: &Course,
+    seed: Seed,
+) -> Vec<Appearance> {
+    let mut stream = seed.stream("place coflows");
+    let length = course.ticks / COFLOW_SHARE;
+    let (mut begin, mut follow) = (0, 0);
+    let mut place = |(index, (flow, packets)): (u32, (&Flow, &u32))| {
+        if let Role::Base { .. } = flow.role {
+            begin = stream.below(course.ticks.saturating_sub(length).saturating_add(1));
+            let base = length / BASE_SHARE;
+            // Its first packet is within its first slot: behind that, nobody is before it.
+            follow = begin.saturating_add(base / u64::from((*packets).max(1)));
+            let until = begin.saturating_add(base);
+            return Appearance { flow: index, packets: *packets, from: begin, until };
+        }
+        let room = Course { ticks: begin.saturating_add(length), active: course.active };
+        room.place((index, *packets), follow, &mut stream)
+    };
+    (0..).zip(flows.iter().zip(packets)).map(&mut place).collect()
+}
+
+fn below(stream: &mut RandomStream, bound: u32) -> u32 {
+    u32::try_from(stream.below(bound.into())).unwrap_or(0)
+}
+
+fn below16(stream: &mut RandomStream, bound: u16) -> u16 {
+    u16::try_from(stream.below(bound.into())).unwrap_or(0)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a share of a number that fits"
+)]
+fn rounded(value: f64) -> u32 {
+    value.round() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::traffic::{Gaps, PacketSizes, Schedule};
+
+    fn made(coflowiness: f64) -> Vec<Flow> {
+        coflows(20_000, coflowiness, Locality::Low, Seed::new(1)).unwrap()
+    }
+
+    fn endpoints(flow: &Flow) -> (u128, u128) {
+        let key = flow.key();
+        (key.field(FieldId::Ipv4Src), key.field(FieldId::Ipv4Dst))
+    }
+
+    #[test]
+    fn there_are_as_many_coflows_as_in_proportion_to_the_published() {
+        let flows = made(0.5);
+        let bases = flows.iter().filter(|flow| matches!(flow.role, Role::Base { .. })).count();
+        assert_eq!((flows.len(), bases), (20_000, 54));
+        let differ: HashSet<_> = flows.iter().map(|flow| *flow.headers()).collect();
+        assert_eq!(differ.len(), 20_000);
+    }
+
+    #[test]
+    fn coflowiness_is_the_share_that_has_an_endpoint_of_the_base_flow() {
+        for coflowiness in [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0] {
+            let (mut base, mut shared, mut associated) = ((0, 0), 0, 0);
+            for flow in made(coflowiness) {
+                match flow.role {
+                    Role::Base { .. } => base = endpoints(&flow),
+                    Role::Associated { predicted, .. } => {
+                        let own = endpoints(&flow);
+                        let shares = own.0 == base.0 || own.1 == base.1;
+                        assert_eq!(shares, predicted);
+                        associated += 1;
+                        shared += u32::from(shares);
+                    }
+                    Role::Alone => panic!("every flow is in a coflow"),
+                }
+            }
+            let share = f64::from(shared) / f64::from(associated);
+            assert!((share - coflowiness).abs() < 0.002, "{share} for {coflowiness}");
+        }
+    }
+
+    #[test]
+    fn base_flows_alone_go_to_their_port() {
+        for flow in made(1.0) {
+            let is_base = flow.key().field(FieldId::UdpDst) == 2100;
+            assert_eq!(is_base, matches!(flow.role, Role::Base { .. }));
+        }
+    }
+
+    #[test]
+    fn the_base_flow_is_the_first_of_its_coflow() {
+        let flows = made(0.25);
+        let packets: Vec<u32> = (0..20_000).map(|index| 1 + index % 7).collect();
+        let course = Course::of(packets.iter().map(|count| u64::from(*count)).sum(), None);
+        let placed = place_coflows(&flows, &packets, &course, Seed::new(1));
+        let gaps = Gaps::Constant.sampler(1000).unwrap();
+        let lengths = PacketSizes::Fixed(64).sampler().unwrap();
+        let mut begun = BTreeMap::new();
+        for packet in Schedule::new(placed, gaps, lengths, Seed::new(1)) {
+            match flows[packet.flow as usize].role {
+                Role::Base { coflow } => *begun.entry(coflow).or_insert(0) += 1,
+                Role::Associated { coflow, .. } => assert!(begun.contains_key(&coflow)),
+                Role::Alone => panic!("every flow is in a coflow"),
+            }
+        }
+    }
+
+    #[test]
+    fn there_is_a_rule_for_each_service_and_port() {
+        assert_eq!(coflow_rules().len(), 8 * 9);
+    }
+}

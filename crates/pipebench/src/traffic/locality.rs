@@ -1,0 +1,428 @@
+//! Flows drawn from the rules that they are to match.
+//!
+//! A packet of a pipeline has headers for every table that it visits. A traversal's tables fall into
+//! groups of fields that some table asks for together; within a group the headers must come from one
+//! rule, across groups any combination is a flow. So ten thousand rules make millions of flows.
+//!
+//! The same rules give traffic of two kinds (A. Zulfiqar, *Rearchitecting the End Host Network for
+//! the Terabit Per Second Era*, thesis, University of Michigan, 2026, 3.6.1.4):
+//!
+//! - **low** locality: every header tuple of a group is as likely;
+//! - **high** locality: a rule is as likely as its tuple recurs among the rules of its group, and
+//!   since that many rules have the tuple, a tuple's weight is the square of its recurrence.
+
+use std::{collections::HashSet, fmt};
+
+use shunt_flow::{FieldId, FlowKey, PortNo};
+
+use crate::{RandomStream, TrafficError, Weighted, traffic::flow::Flow};
+
+/// How flows are drawn from rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Locality {
+    /// Header tuples that recur among the rules are drawn more often.
+    High,
+    /// All header tuples are as likely.
+    Low,
+}
+
+impl Locality {
+    /// The words for it.
+    pub(crate) const WORDS: &[&'static str] = &["high", "low"];
+
+    /// Reads what [`Display`](fmt::Display) prints.
+    #[must_use]
+    pub fn find(word: &str) -> Option<Self> {
+        [Self::High, Self::Low].into_iter().find(|locality| locality.to_string() == word)
+    }
+}
+
+impl fmt::Display for Locality {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::High => "high",
+            Self::Low => "low",
+        })
+    }
+}
+
+/// The values of one field that a rule takes, all that lie between two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span {
+    /// The field.
+    pub field: FieldId,
+    /// The lowest value.
+    pub low: u128,
+    /// The highest value.
+    pub high: u128,
+}
+
+/// What one rule asks of the fields of a group, ascending by field.
+pub type Tuple = Vec<Span>;
+
+/// Header tuples of fields that come from one rule.
+#[derive(Clone, Debug, Default)]
+pub struct FieldGroup {
+    tuples: Vec<Tuple>,
+    /// How many rules have each.
+    counts: Vec<u32>,
+}
+
+impl FieldGroup {
+    /// The tuples of these rules, each of them once with its recurrence.
+    #[must_use]
+    pub fn new(rules: impl IntoIterator<Item = Tuple>) -> Self {
+        let mut all: Vec<Tuple> = rules.into_iter().collect();
+        all.sort_unstable();
+        let mut group = Self::default();
+        for tuple in all {
+            if let (Some(last), Some(count)) = (group.tuples.last(), group.counts.last_mut())
+                && *last == tuple
+            {
+                *count = count.saturating_add(1);
+            } else {
+                group.tuples.push(tuple);
+                group.counts.push(1);
+            }
+        }
+        group
+    }
+
+    /// Whether no rule has these fields.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.tuples.is_empty()
+    }
+
+    /// How many tuples differ.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.tuples.len()
+    }
+
+    /// How many rules there are to a tuple, on the average.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+    pub fn recurrence(&self) -> f64 {
+        let rules: u64 = self.counts.iter().map(|count| u64::from(*count)).sum();
+        rules as f64 / self.tuples.len().max(1) as f64
+    }
+}
+
+/// Flows of one kind: those of a traversal.
+#[derive(Clone, Debug)]
+pub struct FlowClass {
+    /// What it is called.
+    pub name: String,
+    /// The port that its packets come in by.
+    pub in_port: PortNo,
+    /// Groups of fields that are drawn on their own.
+    pub groups: Vec<FieldGroup>,
+    /// Whole rules, from which the fields come that no group has.
+    pub rest: FieldGroup,
+}
+
+impl FlowClass {
+    /// The flows of a traversal: `steps` are the fields that its tables ask for, `rules` what the rules
+    /// ask for that were made for it.
+    #[must_use]
+    pub fn of_traversal(
+        name: String,
+        in_port: PortNo,
+        steps: &[Vec<FieldId>],
+        rules: &[Tuple],
+    ) -> Self {
+        let projected = |fields: &Vec<FieldId>| {
+            let of = |tuple: &Tuple| {
+                tuple.iter().filter(|span| fields.contains(&span.field)).copied().collect()
+            };
+            FieldGroup::new(rules.iter().map(of))
+        };
+        let groups = connected(steps).iter().map(projected).collect();
+        Self { name, in_port, groups, rest: FieldGroup::new(rules.iter().cloned()) }
+    }
+}
+
+/// The fields of all steps in groups: two fields are in one if some step has both, or a chain of
+/// steps leads from one to the other.
+fn connected(steps: &[Vec<FieldId>]) -> Vec<Vec<FieldId>> {
+    let mut groups: Vec<Vec<FieldId>> = Vec::new();
+    for fields in steps.iter().filter(|fields| !fields.is_empty()) {
+        let meets = |group: &Vec<FieldId>| group.iter().any(|field| fields.contains(field));
+        let (met, apart): (Vec<_>, Vec<_>) = groups.into_iter().partition(meets);
+        let mut group: Vec<FieldId> = met.into_iter().flatten().chain(fields.clone()).collect();
+        group.sort_unstable();
+        group.dedup();
+        groups = apart;
+        groups.push(group);
+    }
+    groups.sort_unstable();
+    groups
+}
+
+/// All that flows are drawn from.
+#[derive(Clone, Debug, Default)]
+pub struct FlowSource {
+    /// Each class is as likely as the others.
+    pub classes: Vec<FlowClass>,
+}
+
+/// How many times as many flows are drawn as are wanted, before one gives up finding new ones.
+const TRIES: usize = 40;
+
+impl FlowSource {
+    /// Draws flows that differ from each other.
+    ///
+    /// # Errors
+    ///
+    /// When no class has a tuple for each group, or there are not that many flows.
+    pub fn draw(
+        &self,
+        count: usize,
+        locality: Locality,
+        stream: &mut RandomStream,
+    ) -> Result<Vec<Flow>, TrafficError> {
+        let classes = self.classes.iter().enumerate();
+        let samplers =
+            classes.filter_map(|(index, class)| ClassSampler::new(index, class, locality));
+        let samplers: Vec<ClassSampler<'_>> = samplers.collect();
+        if samplers.is_empty() {
+            return Err(TrafficError::NoSource);
+        }
+        let mut seen =
+            HashSet::with_capacity_and_hasher(count, foldhash::fast::FixedState::default());
+        let mut flows = Vec::with_capacity(count);
+        for _ in 0..count.saturating_mul(TRIES) {
+            if flows.len() == count {
+                break;
+            }
+            let Some(sampler) = stream.pick(&samplers) else { break };
+            let flow = sampler.sample(stream);
+            if seen.insert(*flow.headers()) {
+                flows.push(flow);
+            }
+        }
+        if flows.len() < count {
+            return Err(TrafficError::TooFewFlows { found: flows.len(), asked: count });
+        }
+        Ok(flows)
+    }
+}
+
+/// Draws flows of one class.
+struct ClassSampler<'a> {
+    number: u16,
+    class: &'a FlowClass,
+    groups: Vec<(&'a FieldGroup, Weighted)>,
+}
+
+impl<'a> ClassSampler<'a> {
+    /// `None` when a group has no tuple.
+    fn new(index: usize, class: &'a FlowClass, locality: Locality) -> Option<Self> {
+        let weight = |count: &u32| match locality {
+            Locality::High => f64::from(*count) * f64::from(*count),
+            Locality::Low => 1.0,
+        };
+        let weighted = |group: &'a FieldGroup| {
+            Some((group, Weighted::new(group.counts.iter().map(weight)).ok()?))
+        };
+        let groups = class.groups.iter().map(weighted).collect::<Option<_>>()?;
+        Some(Self { number: u16::try_from(index).ok()?, class, groups })
+    }
+
+    fn sample(&self, stream: &mut RandomStream) -> Flow {
+        let mut key = FlowKey::ZERO;
+        key.set_in_port(self.class.in_port);
+        for (field, value) in USUAL {
+            key.set_field(*field, *value);
+        }
+        let rest = stream.index(self.class.rest.tuples.len());
+        if let Some(tuple) = self.class.rest.tuples.get(rest) {
+            set(&mut key, tuple, stream);
+        }
+        for (group, weights) in &self.groups {
+            if let Some(tuple) = group.tuples.get(weights.sample(stream)) {
+                set(&mut key, tuple, stream);
+            }
+        }
+        settle_transport(&mut key);
+        Flow::new(&key, self.number)
+    }
+}
+
+/// What a packet is where no rule says anything.
+const USUAL: &[(FieldId, u128)] = &[
+    (FieldId::EthDst, 0x0200_0000_0002),
+    (FieldId::EthSrc, 0x0200_0000_0001),
+    (FieldId::EthType, 0x0800),
+    (FieldId::NwTtl, 64),
+];
+
+const TCP: u128 = 6;
+const UDP: u128 = 17;
+const SCTP: u128 = 132;
+const ICMP: u128 = 1;
+const ECHO_REQUEST: u128 = 8;
+
+/// Sets the fields of a tuple, each to some value of its span.
+fn set(key: &mut FlowKey, tuple: &Tuple, stream: &mut RandomStream) {
+    for span in tuple {
+        let value = if span.field == FieldId::IpProto && span.low != span.high {
+            // Rules that take any protocol have ports all the same.
+            if stream.chance(0.5) { TCP } else { UDP }
+        } else {
+            between(span.low, span.high, stream)
+        };
+        key.set_field(span.field, value);
+    }
+}
+
+/// A number from `low` to `high`.
+fn between(low: u128, high: u128, stream: &mut RandomStream) -> u128 {
+    let width = high.saturating_sub(low);
+    match u64::try_from(width) {
+        Ok(u64::MAX) => low.saturating_add(stream.bits().into()),
+        Ok(width) => low.saturating_add(stream.below(width.saturating_add(1)).into()),
+        // Wider than 64 bits: prefixes of IPv6, whose width is one less than a power of two.
+        Err(_) => low | (u128::from(stream.bits()) << 64 | u128::from(stream.bits())) & width,
+    }
+}
+
+/// Gives the packet the transport header that its protocol has.
+fn settle_transport(key: &mut FlowKey) {
+    match key.field(FieldId::IpProto) {
+        // A packet without a protocol is none; those of rules that ask for none are TCP.
+        0 => key.set_field(FieldId::IpProto, TCP),
+        TCP | UDP | SCTP => {}
+        protocol => {
+            let kind = if protocol == ICMP { ECHO_REQUEST } else { 0 };
+            key.set_field(FieldId::TcpSrc, kind);
+            key.set_field(FieldId::TcpDst, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Seed;
+
+    fn exact(field: FieldId, value: u128) -> Span {
+        Span { field, low: value, high: value }
+    }
+
+    fn class(groups: Vec<FieldGroup>) -> FlowClass {
+        FlowClass {
+            name: "a".to_owned(),
+            in_port: PortNo::new(1),
+            groups,
+            rest: FieldGroup::default(),
+        }
+    }
+
+    fn drawn(
+        source: &FlowSource,
+        count: usize,
+        locality: Locality,
+    ) -> Result<Vec<Flow>, TrafficError> {
+        source.draw(count, locality, &mut Seed::new(1).stream("flows"))
+    }
+
+    /// One tuple that three rules have, and three that one has; each with many ports.
+    fn recurring() -> FlowSource {
+        let tuple = |address| {
+            let ports = Span { field: FieldId::TcpSrc, low: 0, high: 65535 };
+            vec![exact(FieldId::Ipv4Dst, address), ports]
+        };
+        let rules = [1, 2, 1, 3, 1, 4].map(tuple);
+        FlowSource { classes: vec![class(vec![FieldGroup::new(rules)])] }
+    }
+
+    fn share_of_first(locality: Locality) -> f64 {
+        let flows = drawn(&recurring(), 10_000, locality).unwrap();
+        let first = flows.iter().filter(|flow| flow.key().field(FieldId::Ipv4Dst) == 1);
+        first.count() as f64 / 10_000.0
+    }
+
+    #[test]
+    fn high_locality_weighs_a_tuple_by_the_square_of_its_recurrence() {
+        let (high, low) = (share_of_first(Locality::High), share_of_first(Locality::Low));
+        assert!((high - 9.0 / 12.0).abs() < 0.02, "{high}");
+        assert!((low - 1.0 / 4.0).abs() < 0.02, "{low}");
+    }
+
+    #[test]
+    fn groups_are_drawn_independently_of_each_other() {
+        let macs = FieldGroup::new((0..20).map(|mac| vec![exact(FieldId::EthSrc, mac)]));
+        let addresses = FieldGroup::new((0..20).map(|ip| vec![exact(FieldId::Ipv4Dst, ip)]));
+        let source = FlowSource { classes: vec![class(vec![macs, addresses])] };
+        assert_eq!(drawn(&source, 400, Locality::Low).unwrap().len(), 400);
+        let error = drawn(&source, 401, Locality::Low).unwrap_err();
+        assert_eq!(error, TrafficError::TooFewFlows { found: 400, asked: 401 });
+    }
+
+    #[test]
+    fn fields_that_tables_ask_for_together_come_from_one_rule() {
+        use FieldId::{EthDst, EthSrc, IpProto, Ipv4Dst, Ipv4Src, TcpDst};
+        let steps = [
+            vec![EthSrc],
+            vec![],
+            vec![Ipv4Dst],
+            vec![EthDst],
+            vec![Ipv4Src, Ipv4Dst],
+            vec![TcpDst, IpProto, Ipv4Src],
+        ];
+        let groups = connected(&steps);
+        assert_eq!(groups.len(), 3);
+        for expected in [vec![EthSrc], vec![EthDst], vec![IpProto, Ipv4Dst, Ipv4Src, TcpDst]] {
+            let is = |group: &&Vec<FieldId>| expected.iter().all(|field| group.contains(field));
+            assert_eq!(groups.iter().find(is).map(Vec::len), Some(expected.len()));
+        }
+        let rule =
+            |number: u128| [EthSrc, EthDst, TcpDst].map(|field| exact(field, number)).to_vec();
+        let class = FlowClass::of_traversal(
+            "x".to_owned(),
+            PortNo::new(1),
+            &[vec![EthSrc, EthDst], vec![TcpDst]],
+            &[rule(1), rule(2), rule(2)],
+        );
+        // Two pairs of addresses and two ports, in any combination.
+        let source = FlowSource { classes: vec![class] };
+        assert_eq!(drawn(&source, 4, Locality::High).unwrap().len(), 4);
+        assert!(drawn(&source, 5, Locality::High).is_err());
+    }
+
+    #[test]
+    fn a_class_without_rules_for_some_group_has_no_flows() {
+        let source = FlowSource { classes: vec![class(vec![FieldGroup::default()])] };
+        assert_eq!(drawn(&source, 1, Locality::Low).unwrap_err(), TrafficError::NoSource);
+    }
+
+    proptest! {
+        #[test]
+        fn flows_lie_within_the_rules_that_they_were_drawn_from(
+            spans in prop::collection::vec((any::<u32>(), 0_u32..=32, 0_u16.., 0_u16..), 1..20),
+            high: bool,
+        ) {
+            let tuple = |&(address, length, a, b): &(u32, u32, u16, u16)| {
+                let free = u32::MAX.checked_shr(length).unwrap_or(0);
+                let (low, high) = ((address & !free).into(), (address | free).into());
+                let ports = (u128::from(a.min(b)), u128::from(a.max(b)));
+                vec![
+                    Span { field: FieldId::Ipv4Src, low, high },
+                    exact(FieldId::IpProto, TCP),
+                    Span { field: FieldId::TcpDst, low: ports.0, high: ports.1 },
+                ]
+            };
+            let rules: Vec<Tuple> = spans.iter().map(tuple).collect();
+            let source = FlowSource { classes: vec![class(vec![FieldGroup::new(rules.clone())])] };
+            let locality = if high { Locality::High } else { Locality::Low };
+            for flow in drawn(&source, 1, locality).unwrap() {
+                let inside = |span: &Span| (span.low..=span.high).contains(&flow.key().field(span.field));
+                prop_assert!(rules.iter().any(|tuple| tuple.iter().all(inside)));
+            }
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Rules that come and go while packets are forwarded.
+//!
+//! The kinds P1 to P5 are those of A. Zulfiqar, *Rearchitecting the End Host Network for the
+//! Terabit Per Second Era*, Table 4.3, and are made as there: a table that has more rules than the
+//! update is chosen, that many of its rules are taken out of the rule-set, and then they are added
+//! as one batch, deleted as one batch, and so on. Beside them there are *flapping*, one rule that
+//! comes and goes, and *bursts*, many rules that come one by one without a pause.
+
+use std::{fmt, time::Duration};
+
+use crate::{RandomStream, traffic::published::published};
+
+/// What changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum UpdateKind {
+    /// P1: access lists change.
+    Security,
+    /// P2: redundant rules are cleaned up.
+    Pruning,
+    /// P3: a link fails and routes change.
+    Recovery,
+    /// P4: the members of a service change.
+    Elasticity,
+    /// P5: rules that watch traffic for a while.
+    Telemetry,
+    /// One rule comes and goes.
+    Flapping,
+    /// Many rules come one by one, then go one by one.
+    Burst,
+}
+
+/// Rules of a burst, if the rule-set has as many to spare.
+const BURST_RULES: u32 = 1000;
+/// Time between two rules of a burst.
+const BURST_GAP: Duration = Duration::from_micros(10);
+/// Most batches of a workload: beyond that the last periods have none.
+pub const BATCHES_MAX: usize = 100_000;
+
+impl UpdateKind {
+    /// All kinds.
+    pub const ALL: [Self; 7] = [
+        Self::Security,
+        Self::Pruning,
+        Self::Recovery,
+        Self::Elasticity,
+        Self::Telemetry,
+        Self::Flapping,
+        Self::Burst,
+    ];
+
+    /// Reads what [`Display`](fmt::Display) prints.
+    #[must_use]
+    pub fn find(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Security => "p1",
+            Self::Pruning => "p2",
+            Self::Recovery => "p3",
+            Self::Elasticity => "p4",
+            Self::Telemetry => "p5",
+            Self::Flapping => "flap",
+            Self::Burst => "burst",
+        }
+    }
+
+    /// How many rules of a rule-set of so many change.
+    #[must_use]
+    pub fn rules(self, total: usize) -> usize {
+        let total = u64::try_from(total).unwrap_or(u64::MAX);
+        let published = published().updates.kinds.iter().find(|size| size.kind == self.word());
+        let rules = match published {
+            Some(size) => match size.percent {
+                Some(percent) => (total * u64::from(percent)).div_ceil(100),
+                None => size.rules.unwrap_or(1).into(),
+            },
+            None if self == Self::Burst => BURST_RULES.into(),
+            None => 1,
+        };
+        usize::try_from(rules).unwrap_or(usize::MAX)
+    }
+}
+
+impl fmt::Display for UpdateKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// The changes of a rule-set, of which each rule is told by its index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpdatePlan {
+    /// Rules that come and go: they are not there in the beginning. Ascending.
+    pub changing: Vec<usize>,
+    /// The changes, in the order of their times.
+    pub batches: Vec<Batch>,
+}
+
+/// Changes that are made at once, or not at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// When, from the beginning of the traffic.
+    pub at: Duration,
+    /// Whether rules are added or deleted.
+    pub change: Change,
+    /// Which.
+    pub rules: Vec<usize>,
+}
+
+/// What is done with the rules of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// They are added.
+    Add,
+    /// They are deleted.
+    Delete,
+}
+
+impl UpdatePlan {
+    /// Changes of a rule-set for as long as the traffic lasts; `tables` tells the table of each rule.
+    #[must_use]
+    pub fn new(
+        kind: UpdateKind,
+        period: Duration,
+        tables: &[u8],
+        lasts: Duration,
+        stream: &mut RandomStream,
+    ) -> Self {
+        let changing = choose(kind.rules(tables.len()), tables, stream);
+        let mut batches = Vec::new();
+        let mut at = period;
+        let mut change = Change::Add;
+        while at <= lasts.max(period) && !period.is_zero() && batches.len() < BATCHES_MAX {
+            if kind == UpdateKind::Burst {
+                let room = BATCHES_MAX.saturating_sub(batches.len());
+                let times = (0..).map(|step| at.saturating_add(BURST_GAP.saturating_mul(step)));
+                let one = |(rule, at): (&usize, _)| Batch { at, change, rules: vec![*rule] };
+                batches.extend(changing.iter().zip(times).map(one).take(room));
+            } else {
+                batches.push(Batch { at, change, rules: changing.clone() });
+            }
+            at = at.saturating_add(period);
+            change = change.opposite();
+        }
+        batches.sort_by_key(|batch| batch.at);
+        Self { changing, batches }
+    }
+}
+
+impl Change {
+    const fn opposite(self) -> Self {
+        match self {
+            Self::Add => Self::Delete,
+            Self::Delete => Self::Add,
+        }
+    }
+}
+
+/// Chooses rules of one table that has more than so many; if none has, of the largest as many as
+/// leave it one.
+fn choose(count: usize, tables: &[u8], stream: &mut RandomStream) -> Vec<usize> {
+    let mut sizes = [0_usize; 256];
+    for table in tables {
+        sizes[usize::from(*table)] += 1;
+    }
+    let large: Vec<u8> = (0..=u8::MAX).filter(|table| sizes[usize::from(*table)] > count).collect();
+    let largest = || (0..=u8::MAX).max_by_key(|table| sizes[usize::from(*table)]);
+    let Some(table) = stream.pick(&large).copied().or_else(largest) else { return Vec::new() };
+    let mut rules: Vec<usize> =
+        tables.iter().enumerate().filter(|(_, of)| **of == table).map(|(rule, _)| rule).collect();
+    stream.shuffle(&mut rules);
+    rules.truncate(count.min(rules.len().saturating_sub(1)));
+    rules.sort_unstable();
+    rules
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Seed;
+
+    fn plan(kind: UpdateKind, period_ms: u64, tables: &[u8], lasts_ms: u64) -> UpdatePlan {
+        let mut stream = Seed::new(1).stream("updates");
+        let times = [period_ms, lasts_ms].map(Duration::from_millis);
+        UpdatePlan::new(kind, times[0], tables, times[1], &mut stream)
+    }
+
+    #[test]
+    fn updates_have_the_published_sizes() {
+        let sizes = |total| [0, 1, 2, 3, 4].map(|kind: usize| UpdateKind::ALL[kind].rules(total));
+        // The rule-sets that Table 4.3 implies, and what it says of them but for its rounding.
+        assert_eq!(sizes(14_000), [840, 1400, 300, 110, 500]);
+        assert_eq!(sizes(29_000), [1740, 2900, 300, 110, 500]);
+    }
+
+    #[test]
+    fn a_burst_adds_one_rule_after_the_other() {
+        let plan = plan(UpdateKind::Burst, 100, &[3; 2000], 200);
+        assert_eq!((plan.changing.len(), plan.batches.len()), (1000, 2000));
+        assert!(plan.batches.iter().all(|batch| batch.rules.len() == 1));
+        assert_eq!(plan.batches[1].at - plan.batches[0].at, BURST_GAP);
+        assert_eq!(plan.batches[1000].change, Change::Delete);
+    }
+
+    #[test]
+    fn a_period_of_nothing_or_a_set_of_nothing_ends() {
+        assert_eq!(plan(UpdateKind::Flapping, 0, &[1, 1], 1000).batches, []);
+        assert!(plan(UpdateKind::Pruning, 1, &[], 5).changing.is_empty());
+        assert_eq!(plan(UpdateKind::Flapping, 1, &[1, 1], 10_000_000).batches.len(), BATCHES_MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn rules_of_one_table_are_added_and_deleted_in_turn(
+            tables in prop::collection::vec(0_u8..4, 1..3000), kind in 0_usize..7, batches in 1_u64..9,
+        ) {
+            let plan = plan(UpdateKind::ALL[kind], 50, &tables, 50 * batches);
+            let chosen: std::collections::BTreeSet<u8> =
+                plan.changing.iter().map(|rule| tables[*rule]).collect();
+            prop_assert!(chosen.len() <= 1);
+            prop_assert!(plan.batches.is_sorted_by_key(|batch| batch.at));
+            let mut there = vec![false; tables.len()];
+            for batch in &plan.batches {
+                for rule in &batch.rules {
+                    prop_assert_eq!(there[*rule], batch.change == Change::Delete);
+                    there[*rule] = batch.change == Change::Add;
+                }
+            }
+        }
+    }
+}

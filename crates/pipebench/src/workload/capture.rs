@@ -1,0 +1,57 @@
+//! What a capture of any origin is like.
+
+use std::{collections::HashMap, io::Read};
+
+use shunt_flow::{
+    FlowKey,
+    extract::{VlanLimit, extract},
+};
+
+use crate::{
+    PcapError,
+    output::PcapReader,
+    statistics::{Row, TrafficStatistics},
+    traffic::{CHECK_SEQUENCE, Flow, published},
+};
+
+/// The figures of a capture, beside those of CAIDA's trace; `name` is what errors call it.
+///
+/// Packets are of one flow if all their headers are alike but for those that change from packet to
+/// packet: TTL, TCP flags, type of service.
+///
+/// # Errors
+///
+/// What is wrong with the capture.
+pub fn capture_statistics(name: &str, source: impl Read) -> Result<Vec<Row>, PcapError> {
+    let mut reader = PcapReader::new(name, source)?;
+    let mut statistics = TrafficStatistics::default();
+    let mut flows: HashMap<Flow, u32, foldhash::fast::FixedState> = HashMap::default();
+    while let Some(packet) = reader.next_packet()? {
+        let next = u32::try_from(flows.len()).unwrap_or(u32::MAX);
+        let flow = *flows.entry(flow_of(packet.frame)).or_insert(next);
+        let bytes = packet.frame.len().saturating_add(CHECK_SEQUENCE);
+        statistics.add(packet.time_ns, flow, u32::try_from(bytes).unwrap_or(u32::MAX));
+    }
+    let caida = &published().traces.caida;
+    let rows = statistics.rows().into_iter();
+    Ok(rows
+        .map(|row| match row.what.as_str() {
+            "packets per flow" => row.against(caida.flow_mean(), "CAIDA"),
+            "mean gap" => row.against(caida.gap_mean_us, "CAIDA"),
+            "deviation of gaps over their mean" => {
+                row.against(caida.gap_deviation_us / caida.gap_mean_us, "CAIDA")
+            }
+            _ => row,
+        })
+        .collect())
+}
+
+fn flow_of(frame: &[u8]) -> Flow {
+    use shunt_flow::FieldId::{IpDscp, IpEcn, Ipv6Label, NwTtl, TcpFlags};
+    let mut key = FlowKey::ZERO;
+    extract(frame, VlanLimit::Two, &mut key);
+    for field in [NwTtl, TcpFlags, IpDscp, IpEcn, Ipv6Label] {
+        key.set_field(field, 0);
+    }
+    Flow::new(&key, 0)
+}

@@ -1,0 +1,181 @@
+//! A workload as a folder of files that other tools read.
+
+use std::{
+    collections::BTreeMap,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use super::Workload;
+use crate::{
+    Progress, WorkloadError,
+    output::{OutputFile, PcapWriter, create_folder},
+    statistics::{Row, TrafficStatistics, table},
+};
+
+/// The file of packets, if all come in by one port.
+pub const PACKETS_FILE: &str = "packets.pcap";
+const RULES_FILE: &str = "rules.txt";
+const FLOWS_FILE: &str = "flows.csv";
+const UPDATES_FILE: &str = "updates.txt";
+const MANIFEST_FILE: &str = "manifest.json";
+const README_FILE: &str = "README.md";
+/// Packets after which progress is told.
+const STEP: u64 = 1000;
+
+/// What a folder holds, for programs.
+#[derive(Serialize)]
+struct Manifest<'a> {
+    name: String,
+    generator: &'static str,
+    files: Vec<String>,
+    /// The port that the packets of each capture come in by.
+    ports: BTreeMap<String, u32>,
+    statistics: &'a [Row],
+}
+
+/// Writes rules, flows, packets and updates into a folder, which is made if it is not there; answers
+/// the figures.
+///
+/// # Errors
+///
+/// When a file cannot be written: then it is not there, and those before it are.
+pub fn write_folder(
+    workload: &Workload,
+    folder: &Path,
+    progress: &Progress,
+) -> Result<Vec<Row>, WorkloadError> {
+    create_folder(folder)?;
+    write(&folder.join(RULES_FILE), |out| workload.write_rules(out))?;
+    write(&folder.join(FLOWS_FILE), |out| workload.write_flows(out))?;
+    write(&folder.join(UPDATES_FILE), |out| workload.write_updates(out))?;
+    let (ports, statistics) = write_captures(workload, folder, progress)?;
+    let figures = workload.figures(&statistics, progress)?;
+    let text = [RULES_FILE, FLOWS_FILE, UPDATES_FILE].map(str::to_owned);
+    let manifest = Manifest {
+        name: workload.name().to_string(),
+        generator: concat!("pipebench ", env!("CARGO_PKG_VERSION")),
+        files: text.into_iter().chain(ports.keys().cloned()).collect(),
+        ports,
+        statistics: &figures,
+    };
+    write(&folder.join(MANIFEST_FILE), |out| {
+        serde_json::to_writer_pretty(&mut *out, &manifest)?;
+        out.write_all(b"\n")
+    })?;
+    write(&folder.join(README_FILE), |out| out.write_all(readme(workload, &figures).as_bytes()))?;
+    Ok(figures)
+}
+
+/// Writes the packets as one capture; answers what they are like.
+///
+/// # Errors
+///
+/// When it cannot be written: then it is not there.
+pub fn write_capture(
+    workload: &Workload,
+    path: &Path,
+    progress: &Progress,
+) -> Result<TrafficStatistics, WorkloadError> {
+    let capture = Capture::create(path)?;
+    write_packets(workload, vec![capture], |_| 0, progress)
+}
+
+/// Captures for each port that packets come in by: file names with ports, and what the packets are
+/// like.
+fn write_captures(
+    workload: &Workload,
+    folder: &Path,
+    progress: &Progress,
+) -> Result<(BTreeMap<String, u32>, TrafficStatistics), WorkloadError> {
+    let mut numbers: Vec<u32> =
+        workload.flows().iter().map(|flow| flow.in_port().number()).collect();
+    let of_flow = numbers.clone();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let name = |port: &u32| match numbers.as_slice() {
+        [_] => PACKETS_FILE.to_owned(),
+        _ => format!("packets-{port}.pcap"),
+    };
+    let ports: BTreeMap<String, u32> = numbers.iter().map(|port| (name(port), *port)).collect();
+    let captures = numbers.iter().map(|port| Capture::create(&folder.join(name(port))));
+    let captures = captures.collect::<Result<Vec<_>, _>>()?;
+    let place = |flow: u32| {
+        let port = usize::try_from(flow).ok().and_then(|flow| of_flow.get(flow));
+        port.and_then(|port| numbers.binary_search(port).ok()).unwrap_or(0)
+    };
+    let statistics = write_packets(workload, captures, place, progress)?;
+    Ok((ports, statistics))
+}
+
+/// A capture that is being written.
+struct Capture {
+    path: PathBuf,
+    writer: PcapWriter<OutputFile>,
+}
+
+impl Capture {
+    fn create(path: &Path) -> Result<Self, WorkloadError> {
+        let file = OutputFile::create(path)?;
+        let writer =
+            PcapWriter::new(file).map_err(|error| crate::OutputError::new("write", path, error))?;
+        Ok(Self { path: path.to_owned(), writer })
+    }
+}
+
+/// Writes each packet into the capture that `place` chooses for its flow.
+fn write_packets(
+    workload: &Workload,
+    mut captures: Vec<Capture>,
+    place: impl Fn(u32) -> usize,
+    progress: &Progress,
+) -> Result<TrafficStatistics, WorkloadError> {
+    let mut statistics = TrafficStatistics::default();
+    let mut frame = Vec::new();
+    for packet in workload.packets() {
+        packet.write_frame(workload.flows(), &mut frame)?;
+        statistics.add(packet.time_ns, packet.flow, packet.bytes.into());
+        if let Some(capture) = captures.get_mut(place(packet.flow)) {
+            capture
+                .writer
+                .write(packet.time_ns, &frame)
+                .map_err(|error| crate::OutputError::new("write", &capture.path, error))?;
+        }
+        if statistics.packets().is_multiple_of(STEP) {
+            progress.advance(STEP);
+        }
+    }
+    for capture in captures {
+        capture.writer.into_inner().finish()?;
+    }
+    Ok(statistics)
+}
+
+fn write(
+    path: &Path,
+    content: impl FnOnce(&mut OutputFile) -> std::io::Result<()>,
+) -> Result<(), WorkloadError> {
+    let mut file = OutputFile::create(path)?;
+    content(&mut file).map_err(|error| file.failed(error))?;
+    Ok(file.finish()?)
+}
+
+fn readme(workload: &Workload, figures: &[Row]) -> String {
+    format!(
+        "# {name}\n\n\
+         A workload for virtual switches, made by `pipebench write {name}`: the same name makes the \
+         same bytes.\n\n\
+         - `{RULES_FILE}`: the rules, for `ovs-ofctl -O OpenFlow13 add-flows BRIDGE {RULES_FILE}`\n\
+         - `{FLOWS_FILE}`: the flows, one on each line\n\
+         - `{PACKETS_FILE}` (or one `packets-PORT.pcap` for each port that packets come in by): the \
+         packets with times in nanoseconds, for `tcpreplay`\n\
+         - `{UPDATES_FILE}`: rules that come and go, in batches whose times are in comments, for \
+         `ovs-ofctl -O OpenFlow14 --bundle add-flows`\n\
+         - `{MANIFEST_FILE}`: this for programs\n\n\
+         ```text\n{table}```\n",
+        name = workload.name(),
+        table = table(figures),
+    )
+}

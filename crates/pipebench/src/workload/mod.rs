@@ -1,0 +1,14 @@
+//! From a name to all that it says: rules, flows, packets and updates.
+
+mod capture;
+mod filters;
+mod folder;
+mod material;
+mod report;
+mod text;
+mod whole;
+
+pub use capture::capture_statistics;
+pub use folder::{PACKETS_FILE, write_capture, write_folder};
+pub use text::RuleLine;
+pub use whole::Workload;

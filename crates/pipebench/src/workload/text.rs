@@ -1,0 +1,141 @@
+//! Rules and flows as text.
+
+use std::{fmt, io};
+
+use shunt_flow::FieldId;
+
+use super::Workload;
+use crate::traffic::{Batch, Change, Role};
+
+/// A rule as `ovs-ofctl add-flows` reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleLine {
+    /// Its table.
+    pub table: u8,
+    /// The whole rule.
+    pub text: String,
+}
+
+impl RuleLine {
+    /// The rule without its actions: what `delete_strict` asks for.
+    #[must_use]
+    pub fn strict(&self) -> &str {
+        let asked = self.text.split("actions=").next().unwrap_or_default();
+        asked.trim_end_matches([',', ' '])
+    }
+}
+
+impl fmt::Display for RuleLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Workload {
+    /// Writes the rules that are there in the beginning, as `ovs-ofctl add-flows` reads them.
+    ///
+    /// # Errors
+    ///
+    /// Those of the writer.
+    pub fn write_rules(&self, out: &mut impl io::Write) -> io::Result<()> {
+        writeln!(out, "# {}", self.name())?;
+        self.base_rules().try_for_each(|rule| writeln!(out, "{rule}"))
+    }
+
+    /// Writes the changes of rules, as `ovs-ofctl --bundle add-flows` reads them; a comment in front
+    /// of each batch tells its time.
+    ///
+    /// # Errors
+    ///
+    /// Those of the writer.
+    pub fn write_updates(&self, out: &mut impl io::Write) -> io::Result<()> {
+        writeln!(out, "# {}", self.name())?;
+        let batches = &self.updates().batches;
+        (1..).zip(batches).try_for_each(|(number, batch)| self.write_batch(number, batch, out))
+    }
+
+    fn write_batch(
+        &self,
+        number: usize,
+        batch: &Batch,
+        out: &mut impl io::Write,
+    ) -> io::Result<()> {
+        let (done, command) = match batch.change {
+            Change::Add => ("added", "add"),
+            Change::Delete => ("deleted", "delete_strict"),
+        };
+        let rules = batch.rules.len();
+        let seconds = batch.at.as_secs();
+        let rest = batch.at.subsec_nanos();
+        writeln!(out, "# batch {number} at {seconds}.{rest:09} s: {rules} {done}")?;
+        for rule in batch.rules.iter().filter_map(|rule| self.rules().get(*rule)) {
+            match batch.change {
+                Change::Add => writeln!(out, "{command} {rule}")?,
+                Change::Delete => writeln!(out, "{command} {}", rule.strict())?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the flows as comma-separated values, with a line that names them.
+    ///
+    /// # Errors
+    ///
+    /// Those of the writer.
+    pub fn write_flows(&self, out: &mut impl io::Write) -> io::Result<()> {
+        writeln!(
+            out,
+            "flow,class,role,coflow,packets,in_port,eth_src,eth_dst,ip_proto,ip_src,ip_dst,tp_src,tp_dst"
+        )?;
+        for ((index, flow), packets) in (0_u32..).zip(self.flows()).zip(self.packets_of_flows()) {
+            let class = self.classes().get(usize::from(flow.class)).map_or("", String::as_str);
+            let (role, coflow) = match flow.role {
+                Role::Alone => ("alone", String::new()),
+                Role::Base { coflow } => ("base", coflow.to_string()),
+                Role::Associated { coflow, predicted: true } => ("predicted", coflow.to_string()),
+                Role::Associated { coflow, predicted: false } => ("associated", coflow.to_string()),
+            };
+            let key = flow.key();
+            let number = |field| key.field(field);
+            writeln!(
+                out,
+                "{index},{class},{role},{coflow},{packets},{},{},{},{},{},{},{},{}",
+                flow.in_port(),
+                mac(number(FieldId::EthSrc)),
+                mac(number(FieldId::EthDst)),
+                number(FieldId::IpProto),
+                address(number(FieldId::Ipv4Src)),
+                address(number(FieldId::Ipv4Dst)),
+                number(FieldId::TcpSrc),
+                number(FieldId::TcpDst),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn mac(value: u128) -> String {
+    let bytes = value.to_be_bytes();
+    let bytes = bytes.last_chunk::<6>().copied().unwrap_or_default();
+    bytes.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+fn address(value: u128) -> std::net::Ipv4Addr {
+    let bytes = value.to_be_bytes();
+    bytes.last_chunk::<4>().copied().unwrap_or_default().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_is_deleted_by_its_match_and_priority() {
+        let strict = |text: &str| RuleLine { table: 0, text: text.to_owned() }.strict().to_owned();
+        assert_eq!(
+            strict("table=1,priority=5,tcp,tp_dst=80,actions=drop"),
+            "table=1,priority=5,tcp,tp_dst=80"
+        );
+        assert_eq!(strict("table=1,priority=5 actions=output:1"), "table=1,priority=5");
+    }
+}

@@ -1,0 +1,60 @@
+//! Packets onto a device, in a network namespace that the test makes.
+
+use std::process::Command;
+
+use crate::{PROGRAM, errors, pipebench, skipped};
+
+/// Runs a script in a new network namespace; `None`, and a loud line, where that is not allowed.
+fn in_namespace(script: &str) -> Option<(String, String)> {
+    let output = Command::new("unshare").args(["--net", "sh", "-ec", script]).output();
+    match output {
+        Ok(output) if output.status.success() => {
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            Some((text, errors(&output)))
+        }
+        Ok(output) => {
+            skipped(&format!("a device needs root: {}", errors(&output)));
+            None
+        }
+        Err(error) => {
+            skipped(&format!("unshare cannot be run: {error}"));
+            None
+        }
+    }
+}
+
+/// A pair of devices that nobody speaks on unasked.
+const CABLE: &str = "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6 || true; \
+    ip link add left type veth peer name right; ip link set left up; ip link set right up;";
+
+#[test]
+fn every_packet_arrives_at_the_other_end() {
+    let script = format!(
+        "{CABLE} {PROGRAM} live coflow:low:100 --port left --packets 500 --rate 100k; \
+         awk '/right:/ {{ print $3 }}' /proc/net/dev"
+    );
+    let Some((text, _)) = in_namespace(&script) else { return };
+    let mut lines = text.lines();
+    let told = lines.next().unwrap_or_default();
+    assert!(told.starts_with("500 packets, 759000 bytes in "), "{told}");
+    assert_eq!(lines.next(), Some("500"));
+}
+
+#[test]
+fn a_device_that_is_down_or_not_there_is_named() {
+    let script = format!(
+        "{CABLE} ip link set left down; {PROGRAM} live coflow:low:100 --port left --packets 1 || true; \
+         {PROGRAM} live coflow:low:100 --port none --packets 1 || true"
+    );
+    let Some((_, told)) = in_namespace(&script) else { return };
+    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("ip link set left up"), "{told}");
+    assert!(told.contains("there is no network device none"), "{told}");
+}
+
+#[test]
+fn a_rate_that_is_none_is_refused_before_anything_is_sent() {
+    let output = pipebench(&["live", "coflow:low:100", "--port", "lo", "--rate", "fast"]);
+    assert!(!output.status.success());
+    assert!(errors(&output).contains("rate=fast"), "{}", errors(&output));
+}

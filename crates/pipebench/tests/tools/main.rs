@@ -1,0 +1,66 @@
+//! The program as its users run it, and what other people's tools make of its files.
+//!
+//! A test that needs a tool or a right that is not there says so, and judges nothing.
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers outside of test functions fail the test that calls them"
+)]
+
+mod files;
+mod live;
+
+use std::{
+    fs,
+    io::Write,
+    path::Path,
+    process::{Command, Output},
+};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_pipebench");
+
+/// Runs the program to its end.
+fn pipebench(arguments: &[&str]) -> Output {
+    Command::new(PROGRAM).args(arguments).output().unwrap()
+}
+
+/// What the program wrote; it must have succeeded.
+fn answer(arguments: &[&str]) -> String {
+    let output = pipebench(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", errors(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Writes a workload into a folder.
+fn write(name: &str, folder: &Path) {
+    answer(&["write", name, "--out", folder.to_str().unwrap()]);
+}
+
+/// The names of the files of a folder, in order.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Runs another program to its end; `None`, and a loud line, if it is not installed.
+fn tool(program: &str, arguments: &[&str]) -> Option<Output> {
+    match Command::new(program).args(arguments).output() {
+        Ok(output) => Some(output),
+        Err(error) => {
+            skipped(&format!("{program} cannot be run: {error}"));
+            None
+        }
+    }
+}
+
+/// Says what is not judged; the harness swallows only what passing tests *print*.
+fn skipped(what: &str) {
+    // Without standard error there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {what}");
+}
