@@ -1,0 +1,112 @@
+//! What it takes to cut one way: 30 steps, 4 stages, as long as the longest pipelines.
+//!
+//! Stages are one hash table from piece to stages, as a cache would keep it, with 32,000 entries (it
+//! does not fit the L2 cache); the ways that are cut find the pieces of the ways before them.
+
+use std::hint::black_box;
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use hashbrown::HashTable;
+use shunt_gigaflow::{
+    partition::{Policy, PolicyName, StageId, StageSet, Stages},
+    way::{Candidate, Coupling, Cut, FieldSet, Step, Way},
+};
+
+const STAGES_COUNT: u8 = 4;
+const ENTRIES_COUNT: usize = 32_000;
+const WAYS_COUNT: u64 = 256;
+
+/// Stages that know pieces by their identities.
+struct Held {
+    pieces: HashTable<(u64, StageSet)>,
+}
+
+impl Stages for Held {
+    fn count(&self) -> u8 {
+        STAGES_COUNT
+    }
+
+    fn holders(&self, piece: &Candidate) -> StageSet {
+        let found = self.pieces.find(piece.identity, |(identity, _)| *identity == piece.identity);
+        found.map_or(StageSet::EMPTY, |(_, stages)| *stages)
+    }
+
+    fn room(&self) -> StageSet {
+        StageSet::first_of(STAGES_COUNT)
+    }
+}
+
+/// Ways of so many steps, whose fields change every three to five of them; a third of the steps look
+/// at none.
+fn ways(steps_count: u32) -> Vec<Way> {
+    let fields = |step: u32| match (step % 3, step / 4 % 4) {
+        (2, _) => FieldSet::EMPTY,
+        (_, 0) => FieldSet::of(&[Coupling::EthSrc, Coupling::EthDst]),
+        (_, 1) => FieldSet::of(&[Coupling::EthDst, Coupling::IpDst]),
+        (_, 2) => FieldSet::of(&[Coupling::IpSrc, Coupling::IpDst]),
+        _ => FieldSet::of(&[Coupling::IpProto, Coupling::TpDst]),
+    };
+    let way = |number: u64| {
+        let mut way = Way::new();
+        way.begin(Cut::new(0));
+        for step in 0..steps_count {
+            way.cut(Cut::new(step));
+            let identity = (number >> (step % 8)) << 32 | u64::from(step);
+            way.step(Step { fields: fields(step), identity });
+        }
+        way
+    };
+    (0..WAYS_COUNT).map(way).collect()
+}
+
+/// Stages that hold the pieces of every other way, as this policy cuts them, and others to the brim.
+fn held(ways: &[Way], policy: &mut impl Policy) -> Held {
+    let mut held = Held { pieces: HashTable::with_capacity(ENTRIES_COUNT) };
+    for way in ways.iter().step_by(2) {
+        let pieces = policy.partition(way, &held).to_vec();
+        for piece in pieces {
+            if let Some(candidate) = way.pieces().find(|other| other.steps == piece.steps) {
+                held.insert(candidate.identity, piece.stage);
+            }
+        }
+    }
+    let mut word = 1_u64;
+    while held.pieces.len() < ENTRIES_COUNT {
+        word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        let stage = StageId::new((word >> 62) as u8);
+        stage.into_iter().for_each(|stage| held.insert(word, stage));
+    }
+    held
+}
+
+impl Held {
+    fn insert(&mut self, identity: u64, stage: StageId) {
+        let same = |entry: &(u64, StageSet)| entry.0 == identity;
+        let entry = self.pieces.entry(identity, same, |entry| entry.0);
+        let mut entry = entry.or_insert((identity, StageSet::EMPTY));
+        let stages = &mut entry.get_mut().1;
+        *stages = stages.with(stage);
+    }
+}
+
+fn partition(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("partition");
+    for steps_count in [8, 22, 30] {
+        let ways = ways(steps_count);
+        for name in PolicyName::ALL {
+            let mut policy = name.policy(1);
+            let held = held(&ways, &mut policy);
+            let mut next = ways.iter().cycle();
+            group.bench_function(BenchmarkId::new(name.as_str(), steps_count), |bencher| {
+                bencher.iter(|| {
+                    let way = next.next().map(black_box)?;
+                    Some(black_box(policy.partition(way, &held).len()))
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, partition);
+criterion_main!(benches);

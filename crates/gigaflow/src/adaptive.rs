@@ -1,0 +1,303 @@
+//! Whether cutting pays: a duel between pieces and whole ways.
+//!
+//! Where flows share little, pieces take more room than they save. No count of unseen pieces tells
+//! when: it begins high wherever a cache is empty. So both ways of caching are tried on the same
+//! traffic, without caching anything: two directories of hashes, one filled with pieces and one
+//! with whole ways, each as large as the cache. Every missed way enters both. A sampled way, whether
+//! its packet hit or not, is first looked for in each, and each keeps its score.
+//!
+//! # Where it is decided, and how firmly
+//!
+//! For each start tag by itself: a short piece would take packets past a whole way that begins
+//! alike, so the two never mix under one start. After [`ROUND`] samples of a start the kind that it
+//! uses is changed if the other scored better by [`LEAD`]; in between stands what was. The directories
+//! are one for all starts, as the cache is.
+//!
+//! # What the caller does
+//!
+//! - It samples packets (one in 32 is plenty) and finds their ways; hits among them are translated
+//!   for this alone.
+//! - When [`Adaptive::grain`] has changed, entries of the other kind are the first to be evicted, and
+//!   what begins at the same start and would shadow a new whole entry goes at once. Any subset of
+//!   entries may be evicted at any time, so that is a matter of hits alone.
+//!
+//! # Seasons
+//!
+//! A directory never evicts: what is old in a directory is not what is old in the cache, since the
+//! directory sees few of the hits. Instead both begin anew every [`SEASON`] rounds, and what was
+//! decided stands. As long as neither of them was full in a season, no score counts: pieces fill up
+//! faster, which is no merit where there is room for everything.
+
+use hashbrown::HashTable;
+
+use crate::{
+    partition::{Piece, Policy, STAGES_MAX, StageId, StageSet, Stages, Whole},
+    way::{Candidate, Cut, Way, fold},
+};
+
+/// A policy that falls back to whole ways where pieces lose: see the [module](self).
+#[derive(Clone, Debug)]
+pub struct Adaptive<P> {
+    policy: P,
+    whole: Whole,
+    /// The policy once more: what it learns from the directory is not what the cache teaches.
+    pieces: Side<P>,
+    wholes: Side<Whole>,
+    duels: HashTable<Duel>,
+    samples_count: u32,
+}
+
+/// What ways are cached as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Grain {
+    /// As the pieces of the policy.
+    #[default]
+    Pieces,
+    /// Each as one entry.
+    Whole,
+}
+
+/// Why a way is shown to [`Adaptive::witness`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// Its packet was drawn, whatever became of it.
+    Sampled,
+    /// Its packet missed, and was not drawn.
+    Missed,
+}
+
+/// How large the cache is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// How many stages it has, at most [`STAGES_MAX`].
+    pub stages_count: u8,
+    /// How many entries each of them holds.
+    pub stage_entries_max: usize,
+}
+
+impl<P: Policy + Clone> Adaptive<P> {
+    /// The duel of this policy with whole ways, for a cache of this size.
+    #[must_use]
+    pub fn new(policy: P, capacity: Capacity) -> Self {
+        let stages_count = capacity.stages_count.min(STAGES_MAX);
+        let entries_max = capacity.stage_entries_max.saturating_mul(stages_count.into());
+        let one = Capacity { stages_count: 1, stage_entries_max: entries_max };
+        Self {
+            pieces: Side::new(policy.clone(), Capacity { stages_count, ..capacity }),
+            wholes: Side::new(Whole::default(), one),
+            policy,
+            whole: Whole::default(),
+            duels: HashTable::new(),
+            samples_count: 0,
+        }
+    }
+
+    /// Learns from a way, before it is partitioned.
+    pub fn witness(&mut self, way: &Way, sight: Sight) {
+        let (pieces, wholes) = (self.pieces.meets(way), self.wholes.meets(way));
+        if sight == Sight::Missed {
+            return;
+        }
+        let counts = self.pieces.directory.was_full || self.wholes.directory.was_full;
+        if let Some(duel) = self.duel(way.start()).filter(|_| counts) {
+            duel.score(pieces, wholes);
+        }
+        self.samples_count += 1;
+        if self.samples_count == ROUND * SEASON {
+            self.samples_count = 0;
+            self.pieces.directory.clear();
+            self.wholes.directory.clear();
+            self.duels.iter_mut().for_each(Duel::restart);
+        }
+    }
+
+    /// What ways that begin here are cached as.
+    #[must_use]
+    pub fn grain(&self, start: Cut) -> Grain {
+        let duel = self.duels.find(hash(start), |duel| duel.start == start);
+        duel.map_or(Grain::Pieces, |duel| duel.grain)
+    }
+
+    fn duel(&mut self, start: Cut) -> Option<&mut Duel> {
+        let full = self.duels.len() >= DUELS_MAX;
+        match self.duels.entry(hash(start), |duel| duel.start == start, |duel| hash(duel.start)) {
+            hashbrown::hash_table::Entry::Occupied(duel) => Some(duel.into_mut()),
+            hashbrown::hash_table::Entry::Vacant(_) if full => None,
+            hashbrown::hash_table::Entry::Vacant(place) => {
+                Some(place.insert(Duel { start, ..Duel::default() }).into_mut())
+            }
+        }
+    }
+}
+
+impl<P: Policy + Clone> Policy for Adaptive<P> {
+    fn partition(&mut self, way: &Way, stages: &impl Stages) -> &[Piece] {
+        match self.grain(way.start()) {
+            Grain::Pieces => self.policy.partition(way, stages),
+            Grain::Whole => self.whole.partition(way, stages),
+        }
+    }
+}
+
+/// The score of one start in this round.
+#[derive(Clone, Copy, Debug)]
+struct Duel {
+    start: Cut,
+    grain: Grain,
+    samples: u32,
+    pieces: u32,
+    wholes: u32,
+}
+
+impl Default for Duel {
+    fn default() -> Self {
+        Self { start: Cut::END, grain: Grain::Pieces, samples: 0, pieces: 0, wholes: 0 }
+    }
+}
+
+impl Duel {
+    fn score(&mut self, pieces: bool, wholes: bool) {
+        self.samples += 1;
+        self.pieces += u32::from(pieces);
+        self.wholes += u32::from(wholes);
+        if self.samples == ROUND {
+            let (used, other) = match self.grain {
+                Grain::Pieces => (self.pieces, self.wholes),
+                Grain::Whole => (self.wholes, self.pieces),
+            };
+            if other > used + LEAD {
+                self.grain = self.grain.other();
+            }
+            self.restart();
+        }
+    }
+
+    const fn restart(&mut self) {
+        (self.samples, self.pieces, self.wholes) = (0, 0, 0);
+    }
+}
+
+impl Grain {
+    const fn other(self) -> Self {
+        match self {
+            Self::Pieces => Self::Whole,
+            Self::Whole => Self::Pieces,
+        }
+    }
+}
+
+/// A cache of hashes alone, and the policy that fills it.
+#[derive(Clone, Debug)]
+struct Side<P> {
+    policy: P,
+    directory: Directory,
+}
+
+impl<P: Policy> Side<P> {
+    fn new(policy: P, capacity: Capacity) -> Self {
+        Self { policy, directory: Directory::new(capacity) }
+    }
+
+    /// Whether a packet on this way would hit; if not, it will from now on.
+    fn meets(&mut self, way: &Way) -> bool {
+        let found = self.directory.walk(way);
+        if !found {
+            let pieces = self.policy.partition(way, &self.directory);
+            self.directory.was_full |= pieces.is_empty();
+            for piece in pieces {
+                if let Some(candidate) = way.pieces().find(|other| other.steps == piece.steps) {
+                    self.directory.put(candidate.identity, piece.stage);
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Which pieces are in which stages, by identity.
+#[derive(Clone, Debug)]
+struct Directory {
+    entries: HashTable<Entry>,
+    capacity: Capacity,
+    counts: [usize; STAGES_MAX as usize],
+    was_full: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    identity: u64,
+    stages: StageSet,
+}
+
+impl Directory {
+    fn new(capacity: Capacity) -> Self {
+        let counts = [0; STAGES_MAX as usize];
+        Self { entries: HashTable::new(), capacity, counts, was_full: false }
+    }
+
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.counts = [0; STAGES_MAX as usize];
+        self.was_full = false;
+    }
+
+    /// Whether a packet finds its way from the first stage to the end, the longest piece first in
+    /// each.
+    fn walk(&self, way: &Way) -> bool {
+        let (mut first, legs_count) = (0, way.legs_count());
+        for stage in (0..self.capacity.stages_count).filter_map(StageId::new) {
+            let held = way.candidates(first).map(|piece| self.holders(&piece).contains(stage));
+            let longest = held.zip(first + 1..).filter(|(held, _)| *held).last();
+            first = longest.map_or(first, |(_, end)| end);
+            if first == legs_count {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn put(&mut self, identity: u64, stage: StageId) {
+        let same = |entry: &Entry| entry.identity == identity;
+        let fresh = Entry { identity, stages: StageSet::EMPTY };
+        let mut entry = self.entries.entry(identity, same, |entry| entry.identity).or_insert(fresh);
+        let stages = &mut entry.get_mut().stages;
+        if !stages.contains(stage) {
+            *stages = stages.with(stage);
+            self.counts[stage.index()] += 1;
+        }
+    }
+}
+
+impl Stages for Directory {
+    fn count(&self) -> u8 {
+        self.capacity.stages_count
+    }
+
+    fn holders(&self, piece: &Candidate) -> StageSet {
+        let entry = self.entries.find(piece.identity, |entry| entry.identity == piece.identity);
+        entry.map_or(StageSet::EMPTY, |entry| entry.stages)
+    }
+
+    fn room(&self) -> StageSet {
+        let stages = (0..self.capacity.stages_count).filter_map(StageId::new);
+        let with_room =
+            stages.filter(|stage| self.counts[stage.index()] < self.capacity.stage_entries_max);
+        with_room.fold(StageSet::EMPTY, StageSet::with)
+    }
+}
+
+fn hash(start: Cut) -> u64 {
+    fold(0, start.number().into())
+}
+
+/// Samples of a start after which its scores are compared.
+pub const ROUND: u32 = 512;
+
+/// By how many hits of [`ROUND`] samples the other kind must lead: two in a hundred.
+pub const LEAD: u32 = ROUND / 50;
+
+/// Rounds, of all starts together, after which the directories begin anew.
+pub const SEASON: u32 = 64;
+
+/// Starts that have a duel; all others are cut.
+const DUELS_MAX: usize = 1024;

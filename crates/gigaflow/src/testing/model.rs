@@ -1,0 +1,231 @@
+//! A chain of stages without time and eviction: what hits, what misses, what is kept.
+//!
+//! Entries are exact: the steps that a piece covers, by number. A packet walks as it would walk the
+//! stages themselves: in each the longest piece that it finds, and on.
+
+use std::{
+    collections::{HashMap, VecDeque, hash_map::DefaultHasher},
+    hash::BuildHasherDefault,
+    ops::Range,
+};
+
+use super::workload::Workload;
+use crate::{
+    adaptive::{Adaptive, Capacity, Grain, Sight},
+    partition::{Piece, Policy, StageId, StageSet, Stages},
+    way::{Candidate, Cut, Way},
+};
+
+type Hasher = BuildHasherDefault<DefaultHasher>;
+
+/// What a replay counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// For each packet, whether it hit.
+    pub hits: Vec<bool>,
+    /// Entries at the end, by stage.
+    pub entries: Vec<usize>,
+    /// Entries that were written.
+    pub written: usize,
+    /// Pieces that were there already when they should have been written.
+    pub shared: usize,
+}
+
+impl Counts {
+    /// Packets that missed.
+    #[must_use]
+    pub fn misses(&self) -> usize {
+        self.hits.iter().filter(|hit| !**hit).count()
+    }
+
+    fn note(&mut self, put: Put) {
+        match put {
+            Put::Fresh => self.written += 1,
+            Put::Shared => self.shared += 1,
+            Put::Full => {}
+        }
+    }
+}
+
+/// Stages of exact entries.
+#[derive(Clone, Debug)]
+pub struct Chain {
+    capacity: Capacity,
+    entries: HashMap<Box<[u32]>, StageSet, Hasher>,
+    /// The entries of each stage, oldest first; also those that were removed since.
+    written: Vec<VecDeque<Box<[u32]>>>,
+    counts: Vec<usize>,
+}
+
+#[derive(Clone, Copy)]
+enum Put {
+    Fresh,
+    Shared,
+    Full,
+}
+
+impl Chain {
+    /// Empty stages.
+    #[must_use]
+    pub fn new(capacity: Capacity) -> Self {
+        let stages_count = usize::from(capacity.stages_count);
+        Self {
+            capacity,
+            entries: HashMap::default(),
+            written: vec![VecDeque::new(); stages_count],
+            counts: vec![0; stages_count],
+        }
+    }
+
+    /// Whether a packet on this path finds its way to the end.
+    #[must_use]
+    pub fn hits(&self, path: &[u32]) -> bool {
+        let mut rest = path;
+        for stage in self.stages() {
+            let holds = |length: &usize| self.holders(&rest[..*length]).contains(stage);
+            let longest = (1..=rest.len()).rev().find(holds).unwrap_or(0);
+            rest = &rest[longest..];
+        }
+        rest.is_empty()
+    }
+
+    fn stages(&self) -> impl Iterator<Item = StageId> + use<> {
+        (0..self.capacity.stages_count).filter_map(StageId::new)
+    }
+
+    fn holders(&self, steps: &[u32]) -> StageSet {
+        self.entries.get(steps).copied().unwrap_or_default()
+    }
+
+    fn is_full(&self, stage: StageId) -> bool {
+        self.counts[stage.index()] >= self.capacity.stage_entries_max
+    }
+
+    fn put(&mut self, steps: &[u32], stage: StageId) -> Put {
+        if self.holders(steps).contains(stage) {
+            return Put::Shared;
+        }
+        if self.is_full(stage) {
+            return Put::Full;
+        }
+        let stages = self.entries.entry(steps.into()).or_default();
+        *stages = stages.with(stage);
+        self.counts[stage.index()] += 1;
+        self.written[stage.index()].push_back(steps.into());
+        Put::Fresh
+    }
+
+    fn remove(&mut self, steps: &[u32], stages: StageSet) {
+        let Some(held) = self.entries.get_mut(steps) else { return };
+        let gone = held.intersection(stages);
+        *held = held.without(gone);
+        gone.iter().for_each(|stage| self.counts[stage.index()] -= 1);
+    }
+
+    /// Evicts the oldest of `old` from a stage until it has room, or there is no more of them.
+    fn make_room(&mut self, stage: StageId, old: &mut [VecDeque<Box<[u32]>>]) {
+        while self.is_full(stage) {
+            let Some(steps) = old[stage.index()].pop_front() else { return };
+            self.remove(&steps, StageSet::EMPTY.with(stage));
+        }
+    }
+}
+
+/// What a policy sees of the chain while it partitions one path.
+struct View<'a> {
+    chain: &'a Chain,
+    path: &'a [u32],
+}
+
+impl Stages for View<'_> {
+    fn count(&self) -> u8 {
+        self.chain.capacity.stages_count
+    }
+
+    fn holders(&self, piece: &Candidate) -> StageSet {
+        self.chain.holders(slice(self.path, &piece.steps))
+    }
+
+    fn room(&self) -> StageSet {
+        let with_room = self.chain.stages().filter(|stage| !self.chain.is_full(*stage));
+        with_room.fold(StageSet::EMPTY, StageSet::with)
+    }
+}
+
+fn slice<'a>(path: &'a [u32], steps: &Range<u16>) -> &'a [u32] {
+    &path[usize::from(steps.start)..usize::from(steps.end)]
+}
+
+/// Sends all packets of a workload through stages that a policy fills.
+pub fn replay(workload: &Workload, capacity: Capacity, policy: &mut impl Policy) -> Counts {
+    let (mut chain, mut counts) = (Chain::new(capacity), Counts::default());
+    let mut way = Way::new();
+    for path in workload.packets() {
+        let hit = chain.hits(path);
+        counts.hits.push(hit);
+        if !hit {
+            workload.way(path, &mut way);
+            let pieces = policy.partition(&way, &View { chain: &chain, path }).to_vec();
+            install(&mut chain, path, &pieces, &mut counts);
+        }
+    }
+    counts.entries = chain.counts;
+    counts
+}
+
+fn install(chain: &mut Chain, path: &[u32], pieces: &[Piece], counts: &mut Counts) {
+    for piece in pieces {
+        counts.note(chain.put(slice(path, &piece.steps), piece.stage));
+    }
+}
+
+/// As [`replay`], with the duel: one packet in `sample_every` is drawn. Once a start has changed its
+/// grain, entries that were there by then make room for new ones, oldest first, and shorter pieces
+/// do not stay in front of a whole way.
+pub fn replay_adaptive<P: Policy + Clone>(
+    workload: &Workload,
+    capacity: Capacity,
+    policy: P,
+    sample_every: usize,
+) -> Counts {
+    let mut adaptive = Adaptive::new(policy, capacity);
+    let (mut chain, mut counts) = (Chain::new(capacity), Counts::default());
+    let mut way = Way::new();
+    let mut grains: HashMap<Cut, Grain, Hasher> = HashMap::default();
+    let mut old = vec![VecDeque::new(); capacity.stages_count.into()];
+    for (at, path) in workload.packets().enumerate() {
+        let (hit, drawn) = (chain.hits(path), at % sample_every == 0);
+        counts.hits.push(hit);
+        if hit && !drawn {
+            continue;
+        }
+        workload.way(path, &mut way);
+        adaptive.witness(&way, if drawn { Sight::Sampled } else { Sight::Missed });
+        let grain = adaptive.grain(way.start());
+        if grains.insert(way.start(), grain).unwrap_or_default() != grain {
+            old.clone_from(&chain.written);
+        }
+        if !hit {
+            clear_the_way(&mut chain, path, grain, &mut old);
+            let pieces = adaptive.partition(&way, &View { chain: &chain, path }).to_vec();
+            install(&mut chain, path, &pieces, &mut counts);
+        }
+    }
+    counts.entries = chain.counts;
+    counts
+}
+
+/// Evicts what a new entry of this grain replaces.
+fn clear_the_way(chain: &mut Chain, path: &[u32], grain: Grain, old: &mut [VecDeque<Box<[u32]>>]) {
+    let all = StageSet::first_of(chain.capacity.stages_count);
+    match grain {
+        Grain::Pieces => chain.stages().for_each(|stage| chain.make_room(stage, old)),
+        Grain::Whole => {
+            (1..path.len()).for_each(|length| chain.remove(&path[..length], all));
+            if chain.stages().all(|stage| chain.is_full(stage)) {
+                let stage = chain.stages().find(|stage| !old[stage.index()].is_empty());
+                stage.into_iter().for_each(|stage| chain.make_room(stage, old));
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Ways and stages for property tests: plain values, and what a policy sees of them.
+
+use std::ops::Range;
+
+use proptest::{collection::vec, prelude::*};
+
+use crate::{
+    partition::{StageId, StageSet, Stages},
+    way::{Candidate, Coupling, Cut, FieldSet, Step, Way},
+};
+
+/// A way as data: for each step, whether the boundary in front of it is open, and its fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlainWay(pub Vec<(bool, FieldSet)>);
+
+impl PlainWay {
+    /// A way whose boundaries are all open.
+    #[must_use]
+    pub fn open(fields: &[FieldSet]) -> Self {
+        Self(fields.iter().map(|fields| (true, *fields)).collect())
+    }
+
+    /// What a policy sees of it; steps of one number and fields are the same in every way.
+    #[must_use]
+    pub fn way(&self) -> Way {
+        let mut way = Way::new();
+        way.begin(Cut::new(0));
+        for ((open, fields), number) in self.0.iter().zip(0_u32..) {
+            if *open {
+                way.cut(Cut::new(number));
+            }
+            way.step(Step { fields: *fields, identity: number.into() });
+        }
+        way
+    }
+
+    /// The fields of each step.
+    #[must_use]
+    pub fn fields(&self) -> Vec<FieldSet> {
+        self.0.iter().map(|(_, fields)| *fields).collect()
+    }
+
+    /// The steps that a piece may begin with.
+    ///
+    /// The first step is one of them, whatever is said of the boundary in front of it.
+    #[must_use]
+    pub fn starts(&self) -> Vec<u16> {
+        let open = self.0.iter().zip(0_u16..).filter(|((open, _), at)| *open || *at == 0);
+        open.map(|(_, at)| at).collect()
+    }
+}
+
+/// Stages as data: for each its room, and the ranges of steps that it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlainStages(pub Vec<(bool, Vec<Range<u16>>)>);
+
+impl PlainStages {
+    /// Stages that are empty.
+    #[must_use]
+    pub fn empty(count: u8) -> Self {
+        Self(vec![(true, Vec::new()); count.into()])
+    }
+
+    fn those(&self, mut which: impl FnMut(&(bool, Vec<Range<u16>>)) -> bool) -> StageSet {
+        let numbered = self.0.iter().zip(0_u8..).filter(|(stage, _)| which(stage));
+        numbered
+            .filter_map(|(_, number)| StageId::new(number))
+            .fold(StageSet::EMPTY, StageSet::with)
+    }
+}
+
+impl Stages for PlainStages {
+    fn count(&self) -> u8 {
+        u8::try_from(self.0.len()).unwrap_or(u8::MAX)
+    }
+
+    fn holders(&self, piece: &Candidate) -> StageSet {
+        self.those(|(_, held)| held.contains(&piece.steps))
+    }
+
+    fn room(&self) -> StageSet {
+        self.those(|(room, _)| *room)
+    }
+}
+
+/// Sets of up to three of the first four coupling fields, often empty, so that there are ties.
+pub fn fields() -> impl Strategy<Value = FieldSet> {
+    vec(0..4_usize, 0..3).prop_map(|numbers| {
+        numbers.iter().fold(FieldSet::EMPTY, |set, number| set.with(Coupling::ALL[*number]))
+    })
+}
+
+/// Ways of up to `steps_max` steps; one boundary in eight is closed.
+pub fn way(steps_max: usize) -> impl Strategy<Value = PlainWay> {
+    vec((prop::bool::weighted(0.875), fields()), 1..=steps_max).prop_map(PlainWay)
+}
+
+/// Up to `count_max` stages, three of four with room, which hold some ranges of up to `steps_max`.
+pub fn stages(count_max: usize, steps_max: u16) -> impl Strategy<Value = PlainStages> {
+    let held = (0..steps_max).prop_flat_map(move |start| (Just(start), start + 1..=steps_max));
+    let held = held.prop_map(|(start, end)| start..end);
+    vec((prop::bool::weighted(0.75), vec(held, 0..8)), 1..=count_max).prop_map(PlainStages)
+}

@@ -1,0 +1,108 @@
+//! Recorded workloads: which steps packets made, in the order of the packets.
+//!
+//! A file has one section for each kind of thing, begun by its name; what follows `#` is a comment.
+//!
+//! ```text
+//! steps                a step a line: its table, and its coupling fields as initials
+//! 0 -
+//! 1 es,ed
+//! paths                a path a line: the numbers of its steps
+//! 0 1
+//! packets              paths of the packets, in their order
+//! 0 0 0
+//! ```
+
+use crate::way::{Coupling, Cut, FieldSet, Step, Way};
+
+/// Packets as the steps they made.
+#[derive(Clone, Debug, Default)]
+pub struct Workload {
+    steps: Vec<(u32, FieldSet)>,
+    paths: Vec<Vec<u32>>,
+    packets: Vec<usize>,
+    expected: Vec<(String, Vec<String>)>,
+}
+
+impl Workload {
+    /// Reads a workload; none if the text is not one.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut workload = Self::default();
+        let mut section = "";
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            match line {
+                "steps" | "paths" | "packets" | "expected" => section = line,
+                _ => workload.add(section, line)?,
+            }
+        }
+        let in_paths = workload.paths.iter().flatten();
+        let whole = in_paths.copied().all(|step| (step as usize) < workload.steps.len())
+            && workload.packets.iter().all(|path| *path < workload.paths.len());
+        whole.then_some(workload)
+    }
+
+    fn add(&mut self, section: &str, line: &str) -> Option<()> {
+        let mut words = line.split_whitespace();
+        match section {
+            "steps" => {
+                let table = words.next()?.parse().ok()?;
+                self.steps.push((table, fields(words.next()?)?));
+            }
+            "paths" => {
+                self.paths.push(words.map(str::parse).collect::<Result<_, _>>().ok()?);
+            }
+            "packets" => {
+                for word in words {
+                    self.packets.push(word.parse().ok()?);
+                }
+            }
+            _ => {
+                let name = words.next()?.to_owned();
+                self.expected.push((name, words.map(str::to_owned).collect()));
+            }
+        }
+        Some(())
+    }
+
+    /// The steps of each packet.
+    pub fn packets(&self) -> impl Iterator<Item = &[u32]> {
+        self.packets.iter().map(|path| self.paths[*path].as_slice())
+    }
+
+    /// The words behind this name in the section `expected`.
+    #[must_use]
+    pub fn expected(&self, name: &str) -> Option<&[String]> {
+        let entry = self.expected.iter().find(|(other, _)| other == name)?;
+        Some(&entry.1)
+    }
+
+    /// What a policy sees of a path.
+    pub fn way(&self, path: &[u32], way: &mut Way) {
+        for (at, number) in path.iter().enumerate() {
+            let (table, fields) = self.steps[*number as usize];
+            match at {
+                0 => way.begin(Cut::new(table)),
+                _ => way.cut(Cut::new(table)),
+            }
+            way.step(Step { fields, identity: (*number).into() });
+        }
+    }
+}
+
+fn fields(text: &str) -> Option<FieldSet> {
+    let names = text.split(',').filter(|name| *name != "-");
+    names.map(field).try_fold(FieldSet::EMPTY, |set, field| Some(set.with(field?)))
+}
+
+fn field(name: &str) -> Option<Coupling> {
+    Some(match name {
+        "es" => Coupling::EthSrc,
+        "ed" => Coupling::EthDst,
+        "is" => Coupling::IpSrc,
+        "id" => Coupling::IpDst,
+        "pr" => Coupling::IpProto,
+        "ts" => Coupling::TpSrc,
+        "td" => Coupling::TpDst,
+        _ => return None,
+    })
+}

@@ -1,0 +1,115 @@
+//! The duel: it takes the kind that hits more, changes rarely, and comes back.
+
+use shunt_gigaflow::{
+    adaptive::{Adaptive, Capacity, Grain, LEAD, ROUND, SEASON, Sight},
+    partition::{Joint, Policy},
+    testing::{ways::PlainStages, workload::Workload},
+    way::{Coupling, Cut, FieldSet, Step, Way},
+};
+
+const CAPACITY: Capacity = Capacity { stages_count: 4, stage_entries_max: 50 };
+
+/// A way of an Ethernet and an IP step that saw these.
+fn way(start: u32, ethernet: u64, ip: u64) -> Way {
+    let mut way = Way::new();
+    way.begin(Cut::new(start));
+    way.step(Step { fields: FieldSet::of(&[Coupling::EthDst]), identity: ethernet << 32 });
+    way.cut(Cut::new(start + 1));
+    way.step(Step { fields: FieldSet::of(&[Coupling::IpDst]), identity: ip });
+    way
+}
+
+/// Numbers without a pattern, the same for the same seed.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// Draws of ways that recombine 40 steps with 40 others: pieces fit, whole ways do not.
+fn recombine(adaptive: &mut Adaptive<Joint>, start: u32, draws: u32) {
+    let mut numbers = Numbers(1);
+    for _ in 0..draws {
+        let way = way(start, numbers.below(40), numbers.below(40));
+        adaptive.witness(&way, Sight::Sampled);
+    }
+}
+
+/// Draws of 190 ways that share no step: 380 pieces do not fit where 190 whole ways do.
+fn part(adaptive: &mut Adaptive<Joint>, start: u32, draws: u32) {
+    let mut numbers = Numbers(2);
+    for _ in 0..draws {
+        let number = 1000 + numbers.below(190);
+        adaptive.witness(&way(start, number, number), Sight::Sampled);
+    }
+}
+
+#[test]
+fn flows_that_share_stay_in_pieces() {
+    let mut adaptive = Adaptive::new(Joint::default(), CAPACITY);
+    recombine(&mut adaptive, 0, 20 * ROUND);
+    assert_eq!(adaptive.grain(Cut::new(0)), Grain::Pieces);
+    assert_eq!(adaptive.partition(&way(0, 1, 2), &PlainStages::empty(4)).len(), 2);
+}
+
+#[test]
+fn flows_that_share_nothing_become_whole() {
+    let mut adaptive = Adaptive::new(Joint::default(), CAPACITY);
+    part(&mut adaptive, 0, 4 * ROUND);
+    assert_eq!(adaptive.grain(Cut::new(0)), Grain::Whole);
+    assert_eq!(adaptive.partition(&way(0, 1, 2), &PlainStages::empty(4)).len(), 1);
+}
+
+#[test]
+fn what_changed_once_changes_back_with_the_traffic() {
+    let mut adaptive = Adaptive::new(Joint::default(), CAPACITY);
+    part(&mut adaptive, 0, 8 * ROUND);
+    assert_eq!(adaptive.grain(Cut::new(0)), Grain::Whole);
+    recombine(&mut adaptive, 0, (SEASON + 8) * ROUND);
+    assert_eq!(adaptive.grain(Cut::new(0)), Grain::Pieces);
+}
+
+#[test]
+fn each_start_is_decided_by_itself() {
+    let mut adaptive = Adaptive::new(Joint::default(), CAPACITY);
+    part(&mut adaptive, 0, 6 * ROUND);
+    recombine(&mut adaptive, 10, (SEASON + 8) * ROUND);
+    assert_eq!(adaptive.grain(Cut::new(0)), Grain::Whole);
+    assert_eq!(adaptive.grain(Cut::new(10)), Grain::Pieces);
+}
+
+#[test]
+fn misses_fill_but_never_decide() {
+    let mut adaptive = Adaptive::new(Joint::default(), CAPACITY);
+    for number in 0..100 * u64::from(ROUND) {
+        adaptive.witness(&way(0, number, number), Sight::Missed);
+    }
+    assert_eq!(adaptive.grain(Cut::new(0)), Grain::Pieces);
+}
+
+#[test]
+fn a_tie_changes_nothing() {
+    // Everything fits either way: both score alike, round after round.
+    let roomy = Capacity { stages_count: 4, stage_entries_max: 10_000 };
+    let mut adaptive = Adaptive::new(Joint::default(), roomy);
+    let mut changes = 0;
+    let mut grain = Grain::Pieces;
+    for round in 0..10 {
+        part(&mut adaptive, 0, ROUND);
+        let now = adaptive.grain(Cut::new(0));
+        changes += u32::from(now != grain);
+        grain = now;
+        assert_eq!(changes, 0, "in round {round}");
+    }
+    const { assert!(LEAD > 0 && LEAD < ROUND / 10) };
+}
+
+#[test]
+fn a_text_that_is_no_workload_is_refused() {
+    for text in ["steps\n0 xx", "paths\n7", "packets\n0", "steps\nno -", "expected\n\n"] {
+        assert!(Workload::parse(text).is_none(), "{text:?}");
+    }
+}

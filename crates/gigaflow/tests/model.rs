@@ -1,0 +1,94 @@
+//! The same packets through the same stages as in a model written twice: packet for packet.
+
+#![expect(clippy::unwrap_used, reason = "recorded data is what it says it is")]
+
+use shunt_gigaflow::{
+    adaptive::Capacity,
+    partition::{Disjoint, Joint, Score, Ties, Whole},
+    testing::{
+        model::{Counts, replay, replay_adaptive},
+        workload::Workload,
+    },
+};
+
+const WORKLOADS: [(&str, &str); 4] = [
+    ("psc-high", include_str!("data/psc-high.txt")),
+    ("otl-low", include_str!("data/otl-low.txt")),
+    ("ofd-low", include_str!("data/ofd-low.txt")),
+    ("ant-high", include_str!("data/ant-high.txt")),
+];
+
+fn capacity(workload: &Workload) -> Capacity {
+    let words = workload.expected("capacity").unwrap();
+    Capacity {
+        stages_count: words[0].parse().unwrap(),
+        stage_entries_max: words[1].parse().unwrap(),
+    }
+}
+
+/// One stage with room for as much as all of them.
+fn one_stage(capacity: Capacity) -> Capacity {
+    let stage_entries_max = capacity.stage_entries_max * usize::from(capacity.stages_count);
+    Capacity { stages_count: 1, stage_entries_max }
+}
+
+/// What the model counted, in the form in which this does.
+fn expected(workload: &Workload, name: &str) -> Counts {
+    let words = workload.expected(name).unwrap();
+    let nibble = |digit: char| digit.to_digit(16).unwrap();
+    let bits =
+        words[3].chars().map(nibble).flat_map(|digit| [8, 4, 2, 1].map(|bit| digit & bit != 0));
+    Counts {
+        hits: bits.take(workload.packets().count()).collect(),
+        entries: words[2].split(',').map(|count| count.parse().unwrap()).collect(),
+        written: words[0].parse().unwrap(),
+        shared: words[1].parse().unwrap(),
+    }
+}
+
+fn check(name: &str, run: impl Fn(&Workload, Capacity) -> Counts) {
+    for (workload_name, text) in WORKLOADS {
+        let workload = Workload::parse(text).unwrap();
+        let counts = run(&workload, capacity(&workload));
+        let expected = expected(&workload, name);
+        let differs =
+            counts.hits.iter().zip(&expected.hits).position(|(ours, model)| ours != model);
+        assert_eq!(differs, None, "{workload_name}: the first packet that {name} treats otherwise");
+        assert_eq!(counts, expected, "{workload_name}, {name}");
+    }
+}
+
+#[test]
+fn megaflow_counts_what_the_model_counts() {
+    check("megaflow", |workload, capacity| {
+        replay(workload, one_stage(capacity), &mut Whole::default())
+    });
+}
+
+#[test]
+fn disjoint_counts_what_the_model_counts() {
+    check("disjoint", |workload, capacity| {
+        replay(workload, capacity, &mut Disjoint::new(Score::Length, Ties::Canonical))
+    });
+}
+
+#[test]
+fn joint_counts_what_the_model_counts() {
+    check("joint", |workload, capacity| replay(workload, capacity, &mut Joint::default()));
+}
+
+#[test]
+fn the_duel_leaves_pieces_alone_where_they_win() {
+    for (name, text) in WORKLOADS {
+        let workload = Workload::parse(text).unwrap();
+        let capacity = capacity(&workload);
+        let (joint, whole) = (
+            replay(&workload, capacity, &mut Joint::default()),
+            replay(&workload, one_stage(capacity), &mut Whole::default()),
+        );
+        if joint.misses() < whole.misses() {
+            let adaptive = replay_adaptive(&workload, capacity, Joint::default(), 8);
+            assert_eq!(adaptive, joint, "{name}");
+        }
+    }
+}

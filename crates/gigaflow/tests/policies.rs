@@ -1,0 +1,252 @@
+//! What every policy keeps, and what each of them finds, beside all partitions there are.
+
+use proptest::prelude::*;
+use shunt_gigaflow::{
+    partition::{
+        Disjoint, FirstFit, Joint, Piece, Policy, PolicyName, STAGES_MAX, Score, StageId, StageSet,
+        Stages, Ties,
+    },
+    testing::{
+        brute,
+        ways::{self, PlainStages, PlainWay},
+    },
+    way::{Candidate, Coupling, FieldSet},
+};
+
+const SCORES: [Score; 2] = [Score::Length, Score::Joins];
+
+fn pieces(policy: &mut impl Policy, way: &PlainWay, stages: &impl Stages) -> Vec<Piece> {
+    policy.partition(&way.way(), stages).to_vec()
+}
+
+/// The pieces are a legal answer, and there is one if a stage has room.
+fn check_legal(way: &PlainWay, stages: &PlainStages, pieces: &[Piece]) {
+    if pieces.is_empty() {
+        let full = stages.0.iter().all(|(room, _)| !room);
+        assert!(full, "no entries for {way:?} in {stages:?}");
+        return;
+    }
+    assert!(
+        brute::partitions(way, stages).iter().any(|other| other == pieces),
+        "{pieces:?} is no partition of {way:?} in {stages:?}"
+    );
+}
+
+fn check_joint(way: &PlainWay, stages: &PlainStages) {
+    for score in SCORES {
+        let found = pieces(&mut Joint::new(score), way, stages);
+        check_legal(way, stages, &found);
+        let value = brute::joint_value(way, stages, &found, score);
+        let best = brute::joint(way, stages, score);
+        assert_eq!((!found.is_empty()).then_some(value), best, "{way:?} in {stages:?}: {found:?}");
+    }
+}
+
+fn check_disjoint(way: &PlainWay, stages: &PlainStages) {
+    for score in SCORES {
+        for (ties, cached) in [(Ties::Cached, true), (Ties::Canonical, false)] {
+            let found = pieces(&mut Disjoint::new(score, ties), way, stages);
+            let best = brute::disjoint(way, stages, score, cached);
+            assert_eq!(found, best, "{way:?} in {stages:?}");
+        }
+    }
+}
+
+/// All ways of so many steps that look at nothing, one of three fields, or two of them.
+fn all_ways(steps_count: u32) -> impl Iterator<Item = PlainWay> {
+    let [a, b, c] = [Coupling::EthSrc, Coupling::IpSrc, Coupling::TpDst];
+    let kinds = [&[][..], &[a], &[b], &[a, b], &[c]].map(FieldSet::of);
+    let base = kinds.len();
+    (0..base.pow(steps_count)).map(move |number| {
+        let kind = |at| kinds[number / base.pow(at) % base];
+        PlainWay::open(&(0..steps_count).map(kind).collect::<Vec<_>>())
+    })
+}
+
+#[test]
+fn all_short_ways_are_cut_as_by_brute_force() {
+    for steps_count in 1..=4 {
+        for way in all_ways(steps_count) {
+            for stages_count in 1..=3 {
+                let stages = PlainStages::empty(stages_count);
+                check_joint(&way, &stages);
+                check_disjoint(&way, &stages);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn joint_is_the_best_of_all_partitions_in_all_stages(
+        way in ways::way(8),
+        stages in ways::stages(5, 8),
+    ) {
+        check_joint(&way, &stages);
+    }
+
+    #[test]
+    fn disjoint_is_the_best_of_all_partitions_that_end_in_the_last_stages(
+        way in ways::way(8),
+        stages in ways::stages(5, 8),
+    ) {
+        check_disjoint(&way, &stages);
+    }
+
+    #[test]
+    fn every_policy_finds_entries_while_there_is_room(
+        ways in prop::collection::vec(ways::way(7), 1..4),
+        stages in ways::stages(5, 7),
+    ) {
+        for name in PolicyName::ALL {
+            let mut policy = name.policy(7);
+            for way in &ways {
+                check_legal(way, &stages, &pieces(&mut policy, way, &stages));
+            }
+        }
+    }
+
+    #[test]
+    fn equal_prefixes_are_cut_alike(
+        prefix in ways::way(5),
+        rests in (ways::way(4), ways::way(4)),
+        stages_count in 1_u8..=5,
+    ) {
+        let join = |rest: &PlainWay| PlainWay([prefix.0.clone(), rest.0.clone()].concat());
+        let ways = (join(&rests.0), join(&rests.1));
+        let end = u16::try_from(prefix.0.len()).unwrap();
+        let stages = PlainStages::empty(stages_count);
+        for policy in [PolicyName::Disjoint, PolicyName::Joint, PolicyName::FirstFit] {
+            let cut = |way: &PlainWay| {
+                let found = pieces(&mut policy.policy(0), way, &stages);
+                let inside = found.iter().map(|piece| piece.steps.clone());
+                inside.take_while(|steps| steps.end <= end).collect::<Vec<_>>()
+            };
+            let (one, other) = (cut(&ways.0), cut(&ways.1));
+            let reaches = |cut: &[std::ops::Range<u16>]| cut.last().is_some_and(|last| last.end == end);
+            if reaches(&one) && reaches(&other) && one.len() == other.len() {
+                prop_assert_eq!(one, other);
+            }
+        }
+    }
+
+    #[test]
+    fn first_fit_cuts_by_score_alone_while_no_stage_is_full(
+        way in ways::way(8),
+        stages_count in 1_u8..=5,
+    ) {
+        let stages = PlainStages::empty(stages_count);
+        let steps = |pieces: Vec<Piece>| pieces.into_iter().map(|piece| piece.steps).collect::<Vec<_>>();
+        let found = pieces(&mut FirstFit::default(), &way, &stages);
+        let stages_used: Vec<u8> = found.iter().map(|piece| piece.stage.number()).collect();
+        prop_assert_eq!(&stages_used, &(0..).take(found.len()).collect::<Vec<u8>>());
+        prop_assert_eq!(steps(found), steps(brute::disjoint(&way, &stages, Score::Length, false)));
+    }
+
+    #[test]
+    fn a_piece_is_coupled_if_its_fields_are_connected(way in ways::way(8)) {
+        let fields = way.fields();
+        for piece in way.way().pieces() {
+            let steps = usize::from(piece.steps.start)..usize::from(piece.steps.end);
+            prop_assert_eq!(piece.coupled, brute::coupled(&fields[steps]), "{:?}", piece.steps);
+        }
+    }
+}
+
+#[test]
+fn the_order_of_tables_does_not_decide_what_is_coupled() {
+    let [a, b] = [Coupling::EthSrc, Coupling::EthDst];
+    let order = |kinds: [&[Coupling]; 3]| PlainWay::open(&kinds.map(FieldSet::of));
+    for way in [order([&[a], &[b], &[a, b]]), order([&[a], &[a, b], &[b]])] {
+        assert!(way.way().pieces().any(|piece| piece.steps == (0..3) && piece.coupled));
+        assert_eq!(pieces(&mut Joint::default(), &way, &PlainStages::empty(4)).len(), 1);
+    }
+}
+
+#[test]
+fn a_full_stage_goes_on_sharing_what_it_holds() {
+    let [a, b] = [Coupling::EthSrc, Coupling::IpDst].map(|field| FieldSet::of(&[field]));
+    let way = PlainWay::open(&[a, a, b, b]);
+    let stages = PlainStages(vec![(false, std::iter::once(0..2).collect()), (true, Vec::new())]);
+    let stage = |number| StageId::new(number).unwrap();
+    let expected = [Piece { steps: 0..2, stage: stage(0) }, Piece { steps: 2..4, stage: stage(1) }];
+    assert_eq!(pieces(&mut Joint::default(), &way, &stages), expected);
+    // The paper's alignment gives the stage up.
+    let whole = [Piece { steps: 0..4, stage: stage(1) }];
+    assert_eq!(pieces(&mut Disjoint::default(), &way, &stages), whole);
+}
+
+#[test]
+fn a_piece_never_begins_at_a_closed_boundary() {
+    let field = |field| FieldSet::of(&[field]);
+    let way = PlainWay(vec![
+        (true, field(Coupling::EthSrc)),
+        (false, field(Coupling::IpDst)),
+        (true, field(Coupling::TpDst)),
+    ]);
+    for name in PolicyName::ALL {
+        let found = pieces(&mut name.policy(1), &way, &PlainStages::empty(4));
+        assert!(found.iter().all(|piece| piece.steps.start != 1), "{name}: {found:?}");
+    }
+}
+
+#[test]
+fn random_cuts_are_of_every_number_and_at_every_boundary() {
+    let way = PlainWay::open(&[FieldSet::EMPTY; 6]);
+    let mut policy = PolicyName::Random.policy(3);
+    let (mut counts, mut starts) = ([0; 5], [0; 6]);
+    for _ in 0..1000 {
+        let found = pieces(&mut policy, &way, &PlainStages::empty(4));
+        counts[found.len()] += 1;
+        found.iter().for_each(|piece| starts[usize::from(piece.steps.start)] += 1);
+    }
+    assert!(counts[1..].iter().all(|count| *count > 150), "{counts:?}");
+    assert!(starts.iter().all(|count| *count > 150), "{starts:?}");
+}
+
+#[test]
+fn a_way_without_steps_has_no_pieces() {
+    for name in PolicyName::ALL {
+        let way = PlainWay(Vec::new());
+        assert_eq!(pieces(&mut name.policy(1), &way, &PlainStages::empty(4)), []);
+        let way = PlainWay::open(&[FieldSet::EMPTY; 3]);
+        assert_eq!(pieces(&mut name.policy(1), &way, &PlainStages::empty(0)), []);
+    }
+}
+
+/// Stages that have room, and hold every piece of an even number of steps in the stage of its parity.
+struct Many(u8);
+
+impl Stages for Many {
+    fn count(&self) -> u8 {
+        self.0
+    }
+
+    fn holders(&self, piece: &Candidate) -> StageSet {
+        let stage = u8::try_from(piece.steps.start % u16::from(self.0)).ok().and_then(StageId::new);
+        stage.map_or(StageSet::EMPTY, |stage| StageSet::EMPTY.with(stage))
+    }
+
+    fn room(&self) -> StageSet {
+        StageSet::first_of(self.0)
+    }
+}
+
+#[test]
+fn a_traversal_of_4096_visits_in_64_stages_is_covered() {
+    let fields = [Coupling::EthSrc, Coupling::IpDst].map(|field| FieldSet::of(&[field]));
+    let fields: Vec<FieldSet> = (0..4096).map(|step| fields[step / 100 % 2]).collect();
+    let way = PlainWay::open(&fields);
+    for name in PolicyName::ALL {
+        let found = pieces(&mut name.policy(1), &way, &Many(STAGES_MAX));
+        let mut next = 0;
+        for piece in &found {
+            assert_eq!(piece.steps.start, next, "{name}");
+            next = piece.steps.end;
+        }
+        assert_eq!(next, 4096, "{name}");
+        assert!(found.is_sorted_by(|one, other| one.stage < other.stage), "{name}");
+    }
+}
