@@ -53,6 +53,8 @@ pub struct Tuning {
     pub max_idle: Duration,
     /// Translations that a turn makes at most.
     pub translations_per_turn: usize,
+    /// One hit of so many is translated anew and compared; 0: none.
+    pub verify_one_in: u32,
 }
 
 impl fmt::Debug for Command {

@@ -122,7 +122,7 @@ impl EvictionDesk {
         // an advance of every owner, are paid once for all of them.
         let (mut newest, mut deltas) = (self.version, Vec::new());
         let mut lessons = Vec::new();
-        let mut worked = false;
+        let mut worked = self.forget_retired();
         for _ in 0..CHANGES_PER_TURN {
             let Ok(learned) = self.changes.try_recv() else { break };
             newest = newest.max(learned.change.version);
@@ -138,6 +138,13 @@ impl EvictionDesk {
             self.answer_lessons(&lessons);
         }
         self.take_in() > 0 || worked
+    }
+
+    /// Forgets owners that are gone: their entries went with them, and so does what they reported
+    /// and nobody has taken in. Answers whether there was one.
+    pub fn forget_retired(&mut self) -> bool {
+        let gone = self.owners.extract_if(.., |lane| lane.ends.link.is_retired());
+        gone.map(|lane| self.evictor.forget(lane.ends.owner)).count() > 0
     }
 
     /// Takes in what owners have reported so far; answers how much.
@@ -189,13 +196,11 @@ impl EvictionDesk {
     ) {
         self.note_lessons(lessons);
         debug_assert!(self.version < version, "versions only grow");
-        self.owners.retain(|lane| !lane.ends.link.is_retired());
         let evictions = self.evictor.apply(deltas, version);
         self.version = version;
         self.totals.changes += 1;
         self.totals.evicted += evictions.len() as u64;
         for entry in evictions {
-            // The engine may still watch entries of an owner that is gone: they went with it.
             let lane = self.owners.iter_mut().find(|lane| lane.ends.owner == entry.owner);
             if let Some(lane) = lane {
                 lane.evictions.push(entry);

@@ -27,7 +27,7 @@ use crate::{
     meter,
     metrics::{PortTraffic, ThreadCounters},
     offload::{self, Unsendable},
-    port::Capabilities,
+    port::{Capabilities, TxEnd},
     segment::SegmentError,
 };
 
@@ -39,6 +39,8 @@ pub(crate) struct Outputs {
     packet_ins: Producer<PacketIn>,
     /// What is left to do with packets that are recirculated, the next at the end.
     pub(crate) left: Vec<Left>,
+    /// What a packet for the controllers becomes on a wire; empty in between.
+    wire: Vec<Packet>,
     /// The time of this turn.
     pub(crate) now: Time,
     pub(crate) tally: Tally,
@@ -74,6 +76,7 @@ pub(crate) struct Parsed<'a> {
 }
 
 /// Something left to do with a packet after a recirculation.
+#[expect(clippy::large_enum_variant, reason = "the list of them keeps its memory, a box does not")]
 pub(crate) enum Left {
     /// Parse it again, look it up and go on.
     Again {
@@ -87,7 +90,7 @@ pub(crate) enum Left {
         packet: Packet,
         actions: Arc<[DatapathAction]>,
         next: usize,
-        key: Box<FlowKey>,
+        key: FlowKey,
         layers: Layers,
     },
 }
@@ -117,6 +120,7 @@ impl Outputs {
             places: Vec::new(),
             packet_ins,
             left: Vec::new(),
+            wire: Vec::new(),
             now: Time::ZERO,
             tally: Tally::new(),
             taps: Taps::new(),
@@ -202,7 +206,7 @@ impl Outputs {
         if !actions.iter().any(|action| emits(action, ingress)) {
             let is_output =
                 |action: &DatapathAction| matches!(action, DatapathAction::Output { .. });
-            let reason = if !meter::count(actions, self.now, packet.wire_len()) {
+            let reason = if !meter::count(actions, self.now, packet.len()) {
                 DropReason::Metered
             } else if actions.iter().any(is_output) {
                 DropReason::Hairpin
@@ -241,20 +245,22 @@ impl Outputs {
                 };
                 self.tally.copied += 1;
                 if is_cut(action) {
-                    let key = Box::new(parsed.key.clone());
-                    let (actions, layers) = (Arc::clone(actions), parsed.layers);
-                    self.left.push(Left::Rest { packet, actions, next: index + 1, key, layers });
+                    let (actions, next) = (Arc::clone(actions), index + 1);
+                    let (key, layers) = (parsed.key.clone(), parsed.layers);
+                    self.left.push(Left::Rest { packet, actions, next, key, layers });
                     self.emit(pool, copy, action, &parsed);
                     return true;
                 }
                 has_emitted |= self.emit(pool, copy, action, &parsed);
+            } else if let DatapathAction::Copy(inner) = action {
+                meter::count(inner, self.now, packet.len());
             } else if !change(&mut packet, action, &mut parsed) {
                 self.drop(pool, packet, DropReason::Malformed);
                 return has_emitted;
             }
         }
         // What follows sends nothing, but meters count the packet all the same.
-        meter::count(&actions[last + 1..], self.now, packet.wire_len());
+        meter::count(&actions[last + 1..], self.now, packet.len());
         if let Some(length) = max_len(&actions[last]) {
             packet.truncate(length);
         }
@@ -314,41 +320,32 @@ impl Outputs {
         };
         let tx = &mut self.ports[place.index()];
         let before = tx.batch.len();
-        match offload::finish(packet, &tx.capabilities, pool, &mut tx.batch) {
-            Ok(()) => {
-                // Segments are copies of the packet that they were made of, less one. A packet
-                // without payload has no segment: it is gone.
-                let made = (tx.batch.len() - before) as u64;
-                self.tally.copied += made.saturating_sub(1);
-                if made == 0 {
-                    self.tally.dropped[DropReason::Malformed as usize] += 1;
-                }
-            }
-            Err(refused) => {
-                tx.traffic.tx_dropped.add(1);
-                self.tally.dropped[reason(refused) as usize] += 1;
-            }
+        let finished = offload::finish(packet, &tx.capabilities, pool, &mut tx.batch);
+        if !self.tally.finish(finished, tx.batch.len() - before) {
+            tx.traffic.tx_dropped.add(1);
         }
         if tx.batch.len() >= BURST {
             tx.send(pool, &mut self.tally, &mut self.taps);
         }
     }
 
-    fn punt(&mut self, pool: &mut Pool, mut packet: Packet, punt: &Arc<Punt>) {
+    /// Hands a packet to the controllers, as it would be on a wire.
+    fn punt(&mut self, pool: &mut Pool, packet: Packet, punt: &Arc<Punt>) {
         if self.packet_ins.is_full() {
             return self.drop(pool, packet, DropReason::PacketInFull);
         }
-        if packet.offload.needs_checksum {
-            // A controller gets the packet as it would be on a wire.
-            let (start, offset) = (packet.offload.checksum_start, packet.offload.checksum_offset);
-            offload::complete_checksum(packet.frame_mut(), start.into(), offset.into());
+        let finished = offload::finish(packet, &Capabilities::WIRE, pool, &mut self.wire);
+        self.tally.finish(finished, self.wire.len());
+        for packet in self.wire.drain(..) {
+            let message = PacketIn { punt: Arc::clone(punt), frame: packet.frame().to_vec() };
+            match self.packet_ins.push(message) {
+                Ok(()) => self.tally.punted += 1,
+                Err(rtrb::PushError::Full(_)) => {
+                    self.tally.dropped[DropReason::PacketInFull as usize] += 1;
+                }
+            }
+            pool.give(packet);
         }
-        let sent = self
-            .packet_ins
-            .push(PacketIn { punt: Arc::clone(punt), frame: packet.frame().to_vec() });
-        debug_assert!(sent.is_ok(), "only this end fills the ring");
-        self.tally.punted += 1;
-        pool.give(packet);
     }
 
     /// Ends a packet.
@@ -394,18 +391,31 @@ impl TxPort {
     }
 
     fn send(&mut self, pool: &mut Pool, tally: &mut Tally, taps: &mut Taps) {
-        let count = self.batch.len();
-        let sent = self.queue.tx(&self.batch).min(count);
-        taps.at_port(self.port, &self.batch[..sent]);
-        let bytes: usize = self.batch[..sent].iter().map(Packet::len).sum();
-        self.traffic.tx_packets.add(sent as u64);
-        self.traffic.tx_bytes.add(bytes as u64);
-        tally.sent += sent as u64;
-        if sent < count {
-            let refused = (count - sent) as u64;
-            self.traffic.tx_dropped.add(refused);
-            tally.dropped[DropReason::TxFull as usize] += refused;
-            taps.at_drop(&self.batch[sent..]);
+        let mut rest = self.batch.as_slice();
+        let mut was_crowded = false;
+        while !rest.is_empty() {
+            let taken = self.queue.tx(rest).min(rest.len());
+            let (sent, left) = rest.split_at(taken);
+            taps.at_port(self.port, sent);
+            let bytes: usize = sent.iter().map(Packet::len).sum();
+            self.traffic.tx_packets.add(sent.len() as u64);
+            self.traffic.tx_bytes.add(bytes as u64);
+            tally.sent += sent.len() as u64;
+            if left.is_empty() {
+                break;
+            }
+            // Where there was no room for two in a row, there is none for the rest.
+            let (dropped, reason) = match self.queue.tx_end() {
+                TxEnd::Refused => (1, DropReason::Refused),
+                TxEnd::Crowded if taken > 0 || !was_crowded => (1, DropReason::TxFull),
+                TxEnd::Crowded | TxEnd::Full => (left.len(), DropReason::TxFull),
+            };
+            was_crowded = self.queue.tx_end() == TxEnd::Crowded;
+            let (dropped, behind) = left.split_at(dropped);
+            self.traffic.tx_dropped.add(dropped.len() as u64);
+            tally.dropped[reason as usize] += dropped.len() as u64;
+            taps.at_drop(dropped);
+            rest = behind;
         }
         self.batch.drain(..).for_each(|packet| pool.give(packet));
     }
@@ -422,6 +432,18 @@ impl Tally {
             punted: 0,
             dropped: [0; DropReason::COUNT],
         }
+    }
+
+    /// A packet was made what can be sent, in so many pieces; false if that was refused. Segments
+    /// are copies of the packet that they were made of, less one. A packet without payload has no
+    /// segment: it is gone.
+    const fn finish(&mut self, finished: Result<(), Unsendable>, pieces: usize) -> bool {
+        match finished {
+            Ok(()) if pieces == 0 => self.dropped[DropReason::Malformed as usize] += 1,
+            Ok(()) => self.copied += pieces as u64 - 1,
+            Err(refused) => self.dropped[reason(refused) as usize] += 1,
+        }
+        finished.is_ok()
     }
 
     /// A copy that could not be made: it counts as made and dropped.
@@ -469,9 +491,14 @@ pub(crate) const fn checksum_state(packet: &Packet) -> ChecksumState {
     if packet.offload.needs_checksum { ChecksumState::Partial } else { ChecksumState::Complete }
 }
 
-/// Whether a packet is looked up again.
-const fn is_cut(action: &DatapathAction) -> bool {
-    matches!(action, DatapathAction::Recirculate(_) | DatapathAction::CheckLength { .. })
+/// Whether a packet, or a copy of it, is looked up again.
+pub(crate) fn is_cut(action: &DatapathAction) -> bool {
+    match action {
+        DatapathAction::Recirculate(_) | DatapathAction::CheckLength { .. } => true,
+        // Copies are at most 64 deep.
+        DatapathAction::Copy(inner) => inner.iter().any(is_cut),
+        _ => false,
+    }
 }
 
 /// The length that an action cuts its packet to.

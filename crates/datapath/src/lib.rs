@@ -33,7 +33,7 @@ pub use metrics::{DropReason, ThreadCounters};
 pub use offload::Offload;
 pub use owner::{Dropped, InstallError, Lesson, LessonNo, LessonsFull, Owner, Report};
 pub use packet::{BURST, Packet, Pool};
-pub use port::{Port, PortError, RxQueue, TxQueue};
+pub use port::{Port, PortError, RxQueue, TxEnd, TxQueue};
 pub use sleep::Waker;
 #[cfg(not(loom))]
 pub use thread::{PacketThread, ThreadConfig, Turn};

@@ -1,6 +1,8 @@
 //! Meters on the way of a packet (OpenFlow 1.3.5, 5.7).
 
-use shunt_flow::{FieldId, FlowMask, Match, rewrite};
+use std::sync::LazyLock;
+
+use shunt_flow::{FieldId, FlowKey, FlowMask, Match, rewrite};
 use shunt_pipeline::{DatapathAction, Meter, MeterVerdict, Time, raise_drop_precedence};
 
 use crate::{
@@ -8,9 +10,10 @@ use crate::{
     execute::{Parsed, checksum_state},
 };
 
-/// Passes a meter; answers whether the packet goes on, perhaps with another DSCP.
+/// Passes a meter as one packet of all its bytes, as the rules count it, still to be segmented or
+/// not; answers whether the packet goes on, perhaps with another DSCP.
 pub(crate) fn pass(packet: &mut Packet, meter: &Meter, parsed: &mut Parsed<'_>, now: Time) -> bool {
-    match meter.admit(now, packet.wire_len()) {
+    match meter.admit(now, packet.len()) {
         MeterVerdict::Pass => true,
         MeterVerdict::Drop => false,
         MeterVerdict::Remark(levels) => {
@@ -38,17 +41,26 @@ pub(crate) fn count(actions: &[DatapathAction], now: Time, length: usize) -> boo
     true
 }
 
+/// What writes each DSCP, by its number: made once, so that whoever remarks allocates nothing.
+static REMARKS: LazyLock<Vec<Match>> = LazyLock::new(|| {
+    let mut mask = FlowMask::EMPTY;
+    mask.add_field(FieldId::IpDscp);
+    let remark = |dscp| {
+        let mut key = FlowKey::ZERO;
+        key.set_field(FieldId::IpDscp, dscp);
+        Match::new(&key, &mask)
+    };
+    (0..=FieldId::IpDscp.value_max()).map(remark).collect()
+});
+
 /// Raises the drop precedence of an IP packet by so many levels; others have none.
 fn remark(packet: &mut Packet, parsed: &mut Parsed<'_>, levels: u8) {
     if !matches!(parsed.key.eth_type(), 0x0800 | 0x86dd) {
         return;
     }
     let dscp = u8::try_from(parsed.key.field(FieldId::IpDscp)).unwrap_or_default();
-    let mut raised = parsed.key.clone();
-    raised.set_field(FieldId::IpDscp, raise_drop_precedence(dscp, levels).into());
-    let mut mask = FlowMask::EMPTY;
-    mask.add_field(FieldId::IpDscp);
-    let set = Match::new(&raised, &mask);
+    let raised = raise_drop_precedence(dscp, levels);
+    let Some(set) = REMARKS.get(usize::from(raised)).filter(|_| raised != dscp) else { return };
     let checksum = checksum_state(packet);
-    rewrite::set_header(packet.frame_mut(), &parsed.layers, parsed.key, &set, checksum);
+    rewrite::set_header(packet.frame_mut(), &parsed.layers, parsed.key, set, checksum);
 }

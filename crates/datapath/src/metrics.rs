@@ -87,6 +87,8 @@ drop_reasons! {
     Metered = "metered",
     /// It was recirculated too often.
     RecirculatedTooOften = "recirculated_too_often",
+    /// It was a copy of a packet that had been recirculated too often, all copies together.
+    RecirculationsSpent = "recirculations_spent",
     /// It has more MPLS labels than a key, and an action was to push or pop one.
     TooManyLabels = "too_many_labels",
     /// Its output port has no queue on this thread.
@@ -97,6 +99,8 @@ drop_reasons! {
     Unsegmented = "unsegmented",
     /// The transmit queue was full.
     TxFull = "tx_full",
+    /// The device of the output port never sends such a frame: its MTU is less, say.
+    Refused = "refused",
     /// The queue to the controllers was full.
     PacketInFull = "packet_in_full",
     /// A tag or a label did not fit, or was not there.
@@ -150,6 +154,12 @@ pub struct ThreadCounters {
     pub raced: Counter,
     /// Entries that were idle for too long.
     pub expired: Counter,
+    /// Lessons handed to control.
+    pub taught: Counter,
+    /// Hits that were translated anew, to see whether the cache was right.
+    pub verified: Counter,
+    /// Of these, those of which the tables said something else.
+    pub differences: Counter,
     /// Turns, idle ones too.
     pub turns: Counter,
 }

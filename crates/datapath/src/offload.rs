@@ -11,6 +11,8 @@
 //! Source: Virtual I/O Device 1.2, 5.1.6 (`struct virtio_net_hdr`); Linux takes the legacy layout,
 //! in the byte order of the machine.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
+
 use crate::{Packet, Pool, port::Capabilities, segment};
 
 /// What is still to be done to a packet before it is on a wire: `struct virtio_net_hdr`, decoded
@@ -126,7 +128,9 @@ impl Offload {
     #[must_use]
     pub fn encode_with_buffers(&self) -> [u8; Self::ENCODED_WITH_BUFFERS] {
         let mut bytes = [0; Self::ENCODED_WITH_BUFFERS];
-        bytes[..Self::ENCODED].copy_from_slice(&self.encode());
+        if let Some(own) = bytes.first_chunk_mut() {
+            *own = self.encode();
+        }
         bytes
     }
 
@@ -144,7 +148,7 @@ impl Offload {
         let mut offload = Self::decode(bytes);
         if offload.needs_checksum {
             let (start, offset) = (offload.checksum_start, offload.checksum_offset);
-            if usize::from(start) + usize::from(offset) + 2 > frame.len() {
+            if usize::from(start).saturating_add(offset.into()).saturating_add(2) > frame.len() {
                 return Err(BadOffload::ChecksumOutside { start, offset, length: frame.len() });
             }
         } else {
@@ -242,7 +246,8 @@ pub fn finish(
         pool.give(packet);
         return Err(Unsendable::TooLong { length, max: port.frame_max });
     }
-    if packet.offload.is_segmented() && !port.tx_segmentation {
+    let is_made_here = !port.tx_segmentation || segment::is_labelled(packet.frame());
+    if packet.offload.is_segmented() && is_made_here {
         let made = segment::segment(&packet, pool, out);
         pool.give(packet);
         made?;
@@ -281,14 +286,16 @@ pub(crate) fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
     let total: u64 = words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum();
     let mut last = [0; 4];
-    last[..rest.len()].copy_from_slice(rest);
-    total + u64::from(u32::from_be_bytes(last))
+    for (byte, own) in last.iter_mut().zip(rest) {
+        *byte = *own;
+    }
+    total.wrapping_add(u64::from(u32::from_be_bytes(last)))
 }
 
 /// A sum in 16 bits, carries added back in.
 pub(crate) const fn folded(mut sum: u64) -> u16 {
     while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
+        sum = (sum & 0xffff).wrapping_add(sum >> 16);
     }
     #[expect(clippy::cast_possible_truncation, reason = "the loop ends at 16 bits")]
     {

@@ -7,6 +7,8 @@
 //!
 //! Source: Linux, `Documentation/networking/segmentation-offloads.rst`; RFC 9293, 3.1; RFC 768.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
+
 use crate::{
     Offload, Packet, Pool,
     offload::{complete_checksum, folded, sum},
@@ -50,20 +52,23 @@ pub fn segment(
     if size == 0 {
         return Err(SegmentError::Protocol);
     }
-    let payload = &frame[headers.payload..headers.end];
+    let payload = frame.get(headers.payload..headers.end).ok_or(SegmentError::Protocol)?;
+    let repeated = frame.get(..headers.payload).ok_or(SegmentError::Protocol)?;
     let count = payload.len().div_ceil(size);
     if count > SEGMENTS_MAX {
         return Err(SegmentError::TooMany { count });
     }
     let first = out.len();
     for (index, chunk) in payload.chunks(size).enumerate() {
-        let Some(mut made) = pool.take(headers.payload + chunk.len(), packet.ingress) else {
+        let Some(mut made) = pool.take(repeated.len().saturating_add(chunk.len()), packet.ingress)
+        else {
             out.drain(first..).for_each(|made| pool.give(made));
             return Err(SegmentError::PoolEmpty);
         };
         let segment = made.frame_mut();
-        segment[..headers.payload].copy_from_slice(&frame[..headers.payload]);
-        segment[headers.payload..].copy_from_slice(chunk);
+        let (head, body) = segment.split_at_mut(repeated.len());
+        head.copy_from_slice(repeated);
+        body.copy_from_slice(chunk);
         headers.adapt(segment, Place { index, count, size });
         made.offload = Offload { data_valid: packet.offload.data_valid, ..Offload::default() };
         out.push(made);
@@ -105,8 +110,11 @@ enum Transport {
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
 const ETHERTYPES_VLAN: [u16; 2] = [0x8100, 0x88a8];
+const ETHERTYPES_MPLS: [u16; 2] = [0x8847, 0x8848];
 /// Most VLAN tags in front of the network header.
 const TAGS_MAX: usize = 2;
+/// Most MPLS labels in front of the network header.
+const LABELS_MAX: usize = 8;
 /// Most IPv6 extension headers in front of the transport header.
 const EXTENSIONS_MAX: usize = 8;
 /// IPv6 extension headers that leave addresses and payload as they are (RFC 8200, 4.3 and 4.6).
@@ -133,13 +141,14 @@ impl Headers {
         {
             (Offload::GSO_TCPV4, Network::Ipv4, PROTOCOL_TCP)
             | (Offload::GSO_TCPV6, Network::Ipv6, PROTOCOL_TCP) => {
-                let length = usize::from(*frame.get(transport + 12)? >> 4) * 4;
+                let words = *frame.get(transport.checked_add(12)?)? >> 4;
+                let length = usize::from(words).checked_mul(4)?;
                 (Transport::Tcp, if length >= 20 { length } else { return None })
             }
             (Offload::GSO_UDP_L4, _, PROTOCOL_UDP) => (Transport::Udp, 8),
             _ => return None,
         };
-        let payload = transport + length;
+        let payload = transport.checked_add(length)?;
         let headers = Self { network, network_kind, transport, transport_kind, payload, end };
         (payload < end).then_some(headers)
     }
@@ -159,6 +168,10 @@ impl Headers {
     }
 
     /// Makes the headers, copied from the packet, those of one segment.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "the segment begins with the headers that `parse` has found in its frame"
+    )]
     fn adapt(&self, segment: &mut [u8], place: Place) {
         match self.network_kind {
             Network::Ipv4 => self.adapt_ipv4(segment, place.index),
@@ -180,6 +193,11 @@ impl Headers {
         complete_checksum(segment, start, offset);
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects,
+        reason = "the segment begins with the headers that `parse` has found in its frame"
+    )]
     fn adapt_ipv4(&self, segment: &mut [u8], index: usize) {
         let (network, transport) = (self.network, self.transport);
         let length = segment.len() - network;
@@ -191,6 +209,11 @@ impl Headers {
         put16(segment, network + 10, checksum.into());
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects,
+        reason = "the segment begins with the headers that `parse` has found in its frame"
+    )]
     fn adapt_tcp(&self, segment: &mut [u8], Place { index, count, size }: Place) {
         let at = self.transport + 4;
         if let Some(sequence) = segment.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<4>()) {
@@ -209,6 +232,11 @@ impl Headers {
     }
 
     /// Sum of the addresses, the protocol and the length (RFC 9293, 3.1; RFC 8200, 8.1).
+    #[expect(
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects,
+        reason = "the segment begins with the headers that `parse` has found in its frame"
+    )]
     fn pseudo_header(&self, segment: &[u8]) -> u16 {
         let addresses = match self.network_kind {
             Network::Ipv4 => self.network + 12..self.network + 20,
@@ -223,55 +251,84 @@ impl Headers {
     }
 }
 
-/// Offset and type of the network header.
-fn network(frame: &[u8]) -> Option<(usize, u16)> {
-    let mut offset = 14;
+/// Whether MPLS labels lie in front of the network header, where no kernel looks for segments.
+pub(crate) fn is_labelled(frame: &[u8]) -> bool {
+    payload(frame).is_some_and(|(_, ethertype)| ETHERTYPES_MPLS.contains(&ethertype))
+}
+
+/// Offset and type of what is behind the VLAN tags.
+fn payload(frame: &[u8]) -> Option<(usize, u16)> {
+    let mut offset = 14_usize;
     let mut ethertype = be16(frame, 12)?;
     for _ in 0..TAGS_MAX {
         if ETHERTYPES_VLAN.contains(&ethertype) {
-            ethertype = be16(frame, offset + 2)?;
-            offset += 4;
+            ethertype = be16(frame, offset.checked_add(2)?)?;
+            offset = offset.checked_add(4)?;
         }
     }
     Some((offset, ethertype))
 }
 
+/// Offset and type of the network header; behind labels its version tells the type.
+fn network(frame: &[u8]) -> Option<(usize, u16)> {
+    let (mut offset, ethertype) = payload(frame)?;
+    if !ETHERTYPES_MPLS.contains(&ethertype) {
+        return Some((offset, ethertype));
+    }
+    for _ in 0..LABELS_MAX {
+        let is_bottom = frame.get(offset.checked_add(2)?)? & 1 != 0;
+        offset = offset.checked_add(4)?;
+        if is_bottom {
+            return match frame.get(offset)? >> 4 {
+                4 => Some((offset, ETHERTYPE_IPV4)),
+                6 => Some((offset, ETHERTYPE_IPV6)),
+                _ => None,
+            };
+        }
+    }
+    None
+}
+
 /// Protocol and offset of the transport header, and the end of the payload.
 fn ipv4(frame: &[u8], network: usize) -> Option<(Network, u8, usize, usize)> {
-    let header = frame.get(network..)?.first_chunk::<20>()?;
-    let length = usize::from(header[0] & 0x0f) * 4;
-    let fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff;
-    if header[0] >> 4 != 4 || length < 20 || fragment != 0 {
+    let [first, _, t0, t1, _, _, f0, f1, _, protocol, ..] =
+        *frame.get(network..)?.first_chunk::<20>()?;
+    let length = usize::from(first & 0x0f).checked_mul(4)?;
+    let fragment = u16::from_be_bytes([f0, f1]) & 0x3fff;
+    if first >> 4 != 4 || length < 20 || fragment != 0 {
         return None;
     }
-    let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
-    let end = end(frame, network, total)?;
-    Some((Network::Ipv4, header[9], network + length, end))
+    let end = end(frame, network, usize::from(u16::from_be_bytes([t0, t1])))?;
+    Some((Network::Ipv4, protocol, network.checked_add(length)?, end))
 }
 
 /// The same of IPv6.
 fn ipv6(frame: &[u8], network: usize) -> Option<(Network, u8, usize, usize)> {
-    let header = frame.get(network..)?.first_chunk::<40>()?;
-    if header[0] >> 4 != 6 {
+    let [first, _, _, _, l0, l1, next, ..] = *frame.get(network..)?.first_chunk::<40>()?;
+    if first >> 4 != 6 {
         return None;
     }
-    let (mut protocol, mut transport) = (header[6], network + 40);
+    let (mut protocol, mut transport) = (next, network.checked_add(40)?);
     for _ in 0..EXTENSIONS_MAX {
         if !EXTENSIONS_OPTIONS.contains(&protocol) {
             break;
         }
         protocol = *frame.get(transport)?;
-        transport += (usize::from(*frame.get(transport + 1)?) + 1) * 8;
+        let more = usize::from(*frame.get(transport.checked_add(1)?)?);
+        transport = more.checked_add(1)?.checked_mul(8)?.checked_add(transport)?;
     }
-    let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
-    let end = end(frame, network, if length == 0 { 0 } else { 40 + length })?;
+    let total = match u16::from_be_bytes([l0, l1]) {
+        0 => 0,
+        length => usize::from(length).checked_add(40)?,
+    };
+    let end = end(frame, network, total)?;
     Some((Network::Ipv6, protocol, transport, end))
 }
 
 /// Where a network packet of `total` bytes ends; 0 says "as far as the frame goes", which is how
 /// packets are described whose length does not fit the field.
 fn end(frame: &[u8], network: usize, total: usize) -> Option<usize> {
-    let end = if total == 0 { frame.len() } else { network + total };
+    let end = if total == 0 { frame.len() } else { network.checked_add(total)? };
     (end <= frame.len()).then_some(end)
 }
 

@@ -152,6 +152,10 @@ impl Evictor for Engine {
         Installed::Recorded
     }
 
+    fn forget(&mut self, owner: OwnerId) {
+        self.rows.lock().unwrap().indexed.retain(|entry, _| entry.owner != owner);
+    }
+
     fn removed(&mut self, entry: EntryId) {
         let entry = self.name(entry);
         let mut rows = self.rows.lock().unwrap();

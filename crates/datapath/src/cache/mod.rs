@@ -20,5 +20,6 @@ pub use caches::CacheConfig;
 pub(crate) use caches::{Caches, NOT_FOUND};
 pub use entry::{Buried, Credit, Entries, EntryRef, Hit};
 pub use exact::{ExactCache, ExactConfig, INGRESS_WORDS, ingress_words};
+pub(crate) use hash::split_mix;
 pub use hash::{KeyHasher, MaskWord};
 pub use megaflow::{Home, MegaflowCache, Missing};

@@ -67,13 +67,27 @@ pub struct RxReport {
 pub trait TxQueue: Send {
     /// Sends packets from the front; answers how many it took. The caller keeps the buffers, and
     /// drops and counts what was not taken.
-    ///
-    /// A packet that the device will never send (longer than its MTU, say) is taken and counted in
-    /// [`PortCounters::tx_dropped`], so that it does not stand in the way of those behind it.
     fn tx(&mut self, packets: &[Packet]) -> usize;
+
+    /// Why the last [`Self::tx`] took no more, if it left something.
+    fn tx_end(&self) -> TxEnd {
+        TxEnd::Full
+    }
 
     /// Pushes out what is pending; called on every turn, idle ones too.
     fn flush(&mut self);
+}
+
+/// Why a transmit queue took no more packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TxEnd {
+    /// There is no room, or the device is down or gone: none of those left would be sent.
+    Full,
+    /// There was no room for the first of those left. There may be for the next one: what is full
+    /// may be a queue that only some packets go to.
+    Crowded,
+    /// The device will never send the first of those left: it is longer than its MTU, say.
+    Refused,
 }
 
 /// What a port can do.
@@ -89,11 +103,17 @@ pub struct Capabilities {
     pub can_wait: bool,
 }
 
+impl Capabilities {
+    /// What a wire takes: whole frames, nothing of which is still to be made.
+    pub(crate) const WIRE: Self =
+        Self { tx_checksum: false, tx_segmentation: false, frame_max: usize::MAX, can_wait: false };
+}
+
 /// What a device counted by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
     /// Packets that the device dropped before they were received.
     pub rx_dropped: u64,
-    /// Packets that the device refused to send.
+    /// Packets that were taken and could not be sent.
     pub tx_dropped: u64,
 }

@@ -22,6 +22,6 @@ pub mod pcap;
 mod sys;
 pub mod tap;
 
-pub use contract::{Capabilities, Port, PortCounters, Queues, RxQueue, RxReport, TxQueue};
+pub use contract::{Capabilities, Port, PortCounters, Queues, RxQueue, RxReport, TxEnd, TxQueue};
 pub use error::PortError;
 pub use spec::{PortSpec, Repeat, open};

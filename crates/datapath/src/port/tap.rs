@@ -22,10 +22,7 @@ use std::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::fs::OpenOptionsExt,
     },
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::Arc,
 };
 
 use nix::{
@@ -35,7 +32,7 @@ use nix::{
 use shunt_pipeline::DatapathPort;
 
 use super::{
-    Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxQueue,
+    Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
     sys::{self, DeviceName},
 };
 use crate::{BURST, Offload, Packet, Pool};
@@ -51,8 +48,6 @@ pub struct Tap {
     control: OwnedFd,
     /// The queue that made the device, until queues are handed out.
     first: Option<File>,
-    /// Frames that the host will never take.
-    tx_dropped: Arc<AtomicU64>,
 }
 
 impl Tap {
@@ -72,7 +67,7 @@ impl Tap {
         if !is_up(sys::device_flags(control.as_fd(), &device).map_err(failed)?) {
             sys::bring_up(control.as_fd(), &device).map_err(failed)?;
         }
-        Ok(Self { device, mac, control, first: Some(first), tx_dropped: Arc::default() })
+        Ok(Self { device, mac, control, first: Some(first) })
     }
 }
 
@@ -142,7 +137,7 @@ impl Port for Tap {
         let queues = files.into_iter().map(|file| {
             let file = Arc::new(file);
             let rx = TapRx { file: Arc::clone(&file), device: name.to_owned() };
-            let tx = TapTx { file, dropped: Arc::clone(&self.tx_dropped) };
+            let tx = TapTx { file, end: TxEnd::Full };
             Queues { rx: Some(Box::new(rx)), tx: Box::new(tx) }
         });
         Ok(queues.collect())
@@ -159,7 +154,7 @@ impl Port for Tap {
     }
 
     fn counters(&self) -> PortCounters {
-        PortCounters { rx_dropped: 0, tx_dropped: self.tx_dropped.load(Relaxed) }
+        PortCounters::default()
     }
 }
 
@@ -268,7 +263,7 @@ impl TapRx {
 
 struct TapTx {
     file: Arc<File>,
-    dropped: Arc<AtomicU64>,
+    end: TxEnd,
 }
 
 impl TxQueue for TapTx {
@@ -276,33 +271,33 @@ impl TxQueue for TapTx {
         for (taken, packet) in packets.iter().enumerate() {
             let header = packet.offload.encode_with_buffers();
             let parts = [IoSlice::new(&header), IoSlice::new(packet.frame())];
-            match (&*self.file).write_vectored(&parts) {
-                Ok(_) => {}
-                // The host has no room, is down, or has removed the device.
-                Err(error) if is_for_all(&error) => return taken,
-                Err(_) => {
-                    self.dropped.fetch_add(1, Relaxed);
-                }
+            if let Err(error) = (&*self.file).write_vectored(&parts) {
+                self.end = end(&error);
+                return taken;
             }
         }
         packets.len()
     }
 
+    fn tx_end(&self) -> TxEnd {
+        self.end
+    }
+
     fn flush(&mut self) {}
 }
 
-/// Whether the next packet would fare no better: no room, or the device is down or gone.
-fn is_for_all(error: &io::Error) -> bool {
-    let errno = error.raw_os_error().map(Errno::from_raw);
-    matches!(
-        errno,
+/// What an error says of the packet that met it, and of those behind it.
+fn end(error: &io::Error) -> TxEnd {
+    match error.raw_os_error().map(Errno::from_raw) {
+        // The host has no room, is down, or has removed the device.
         Some(
             Errno::EAGAIN
-                | Errno::ENOBUFS
-                | Errno::ENOMEM
-                | Errno::EINTR
-                | Errno::EIO
-                | Errno::EBADFD
-        )
-    )
+            | Errno::ENOBUFS
+            | Errno::ENOMEM
+            | Errno::EINTR
+            | Errno::EIO
+            | Errno::EBADFD,
+        ) => TxEnd::Full,
+        _ => TxEnd::Refused,
+    }
 }

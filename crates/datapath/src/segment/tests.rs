@@ -148,15 +148,16 @@ fn reassemble(sample: &Sample, segments: &[Packet]) -> Vec<u8> {
     whole
 }
 
-/// Frames with any tags, options, extension headers and flags that can be segmented.
+/// Frames with any tags, labels, options, extension headers and flags that can be segmented.
 fn samples() -> impl Strategy<Value = Sample> {
     let payload = prop_oneof![
         prop::collection::vec(any::<u8>(), 1..300),
         (1usize..60_000, any::<u8>()).prop_map(|(length, byte)| vec![byte; length]),
     ];
-    let shape = (0usize..3, any::<bool>(), any::<bool>(), 0usize..11, 0usize..3);
+    let shims = (0usize..3, prop_oneof![3 => Just(0u32), 1 => 1..4u32]);
+    let shape = (shims, any::<bool>(), any::<bool>(), 0usize..11, 0usize..3);
     (shape, payload, prop::collection::vec(any::<u8>(), 200), 1u16..2000).prop_map(
-        |((tags, is_ipv4, is_tcp, options, extensions), payload, noise, size)| {
+        |(((tags, labels), is_ipv4, is_tcp, options, extensions), payload, noise, size)| {
             let mut noise = noise.into_iter();
             let mut some = |count: usize| noise.by_ref().take(count).collect::<Vec<u8>>();
             let mut frame = some(12);
@@ -167,7 +168,14 @@ fn samples() -> impl Strategy<Value = Sample> {
             let protocol = if is_tcp { 6 } else { 17 };
             let transport_length = if is_tcp { 20 + options.min(10) * 4 } else { 8 };
             let rest = transport_length + payload.len();
-            frame.extend(if is_ipv4 { [0x08, 0x00] } else { [0x86, 0xdd] });
+            frame.extend(match (labels, is_ipv4) {
+                (0, true) => [0x08, 0x00],
+                (0, false) => [0x86, 0xdd],
+                _ => [0x88, 0x47],
+            });
+            for left in (0..labels).rev() {
+                frame.extend((16 << 12 | u32::from(left == 0) << 8 | 64).to_be_bytes());
+            }
             let network = frame.len();
             if is_ipv4 {
                 let total = u16::try_from(20 + extensions * 4 + rest).unwrap().to_be_bytes();

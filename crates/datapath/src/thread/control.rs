@@ -45,6 +45,7 @@ impl PacketThread {
             Command::Tune(tuning) => {
                 self.config.max_idle = tuning.max_idle;
                 self.config.translations_per_turn = tuning.translations_per_turn;
+                self.verifier.one_in = tuning.verify_one_in;
             }
             Command::StartCapture(tap) => self.outputs.taps.add(tap),
             Command::StopCapture(id, reply) => reply(self.outputs.taps.remove(id)),

@@ -5,6 +5,7 @@
 //!   control ────────────────────────────────────────► packet thread
 //!           ◄──────────────────────────────────────── packet-ins (bounded, dropped when full)
 //!           ◄──────────────────────────────────────── lessons (bounded, dropped when full)
+//!           ◄──────────────────────────────────────── differences (bounded, dropped when full)
 //!                                                      │  ▲
 //!             reports (bounded, entry not made when full) │ advance (merged, always fits)
 //!                                                      ▼  │
@@ -19,6 +20,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use shunt_classifier::Version;
 use shunt_pipeline::{OwnerId, PacketIn};
 
+use super::Difference;
 use crate::{
     command::Command,
     desk::DeskEnds,
@@ -27,6 +29,9 @@ use crate::{
     owner::{Lesson, Report},
     sleep::Waker,
 };
+
+/// Differences that wait to be told of: each of them says the same, that something is wrong.
+const DIFFERENCES_MAX: usize = 16;
 
 /// Sizes of the queues of one packet thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +72,7 @@ pub struct ThreadEnds {
     pub(crate) reports: Producer<Report>,
     pub(crate) packet_ins: Producer<PacketIn>,
     pub(crate) lessons: Producer<Lesson>,
+    pub(crate) differences: Producer<Difference>,
     pub(crate) link: Arc<Link>,
     pub(crate) wakers: Wakers,
     pub(crate) counters: Arc<ThreadCounters>,
@@ -80,6 +86,8 @@ pub struct ControlEnds {
     pub packet_ins: Consumer<PacketIn>,
     /// What packets taught, for whoever makes a version of it, who takes it out of here.
     pub lessons: Option<Consumer<Lesson>>,
+    /// Hits of which the tables said something else; what found no room here is counted only.
+    pub differences: Consumer<Difference>,
     /// What the thread counts.
     pub counters: Arc<ThreadCounters>,
     link: Arc<Link>,
@@ -100,12 +108,14 @@ pub fn thread_ends(
     let (reports, report_receiver) = RingBuffer::new(sizes.reports);
     let (packet_ins, packet_in_receiver) = RingBuffer::new(sizes.packet_ins);
     let (lessons, lesson_receiver) = RingBuffer::new(sizes.lessons);
+    let (differences, difference_receiver) = RingBuffer::new(DIFFERENCES_MAX);
     let link = Arc::new(Link::new(version)?);
     let counters = Arc::new(ThreadCounters::default());
     let control = ControlEnds {
         commands: command_sender,
         packet_ins: packet_in_receiver,
         lessons: Some(lesson_receiver),
+        differences: difference_receiver,
         counters: Arc::clone(&counters),
         link: Arc::clone(&link),
     };
@@ -117,6 +127,7 @@ pub fn thread_ends(
         reports,
         packet_ins,
         lessons,
+        differences,
         link,
         wakers,
         counters,

@@ -89,6 +89,7 @@ impl PacketThread {
         }
         let taught = self.caches.owner.teach(traversal.learnings.clone());
         let lesson = taught.map_err(|_| DropReason::LessonsFull)?;
+        self.counters.taught.add(1);
         if let Some(input) = input {
             input.patience.wait_for(lesson, self.now);
         }

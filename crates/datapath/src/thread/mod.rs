@@ -26,9 +26,11 @@ mod packet_thread;
 mod receive;
 mod runner;
 mod upkeep;
+mod verify;
 mod waiting;
 
 pub use ends::{ControlEnds, QueueSizes, ThreadEnds, Wakers, thread_ends};
 use packet_thread::Batch;
 pub use packet_thread::{PacketThread, ThreadConfig, Turn};
 pub use runner::{RunnerConfig, Running, spawn_desk, spawn_packet_thread};
+pub use verify::Difference;

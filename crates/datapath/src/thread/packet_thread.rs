@@ -10,6 +10,7 @@ use super::{
     ends::{ThreadEnds, Wakers},
     receive::{Fate, RxPort},
     upkeep::Jobs,
+    verify::Verifier,
 };
 use crate::{
     BURST, Packet, Pool,
@@ -36,6 +37,8 @@ pub struct ThreadConfig {
     pub waiting_per_port: usize,
     /// Time without a hit after which an entry goes.
     pub max_idle: Duration,
+    /// One hit of so many is translated anew and compared, chosen at random; 0: none.
+    pub verify_one_in: u32,
     /// Time that a port may stand still because its packets teach, beyond half of all time.
     pub patience: Duration,
 }
@@ -49,6 +52,7 @@ impl Default for ThreadConfig {
             translations_per_turn: 16,
             waiting_per_port: 256,
             max_idle: Duration::from_secs(10),
+            verify_one_in: 0,
             patience: Duration::from_millis(100),
         }
     }
@@ -77,6 +81,7 @@ pub struct PacketThread {
     pub(super) served_first: usize,
     pub(super) translations_left: usize,
     pub(super) upcalls: u64,
+    pub(super) verifier: Verifier,
     pub(super) ports_changed: u64,
     pub(super) commands: Consumer<Command>,
     pub(super) link: Arc<Link>,
@@ -118,6 +123,7 @@ impl PacketThread {
             served_first: 0,
             translations_left: 0,
             upcalls: 0,
+            verifier: Verifier::new(config.verify_one_in, config.seed, ends.differences),
             ports_changed: 0,
             commands: ends.commands,
             link: ends.link,

@@ -9,7 +9,7 @@ use super::{Batch, PacketThread, lesson::Patience};
 use crate::{
     DropReason, Packet, RxQueue,
     cache::NOT_FOUND,
-    execute::{Parsed, TxPlace},
+    execute::{Parsed, TxPlace, is_cut},
     metrics::PortTraffic,
 };
 
@@ -55,6 +55,9 @@ impl PacketThread {
             self.outputs.taps.at_port(self.inputs[input].port, &self.batch.packets);
             let Batch { keys, found, .. } = &mut self.batch;
             self.caches.find_burst(&keys[..count], found);
+            if self.verifier.one_in > 0 {
+                self.verify_burst(count);
+            }
             self.execute_batch(input, count);
         }
         count
@@ -149,7 +152,8 @@ impl PacketThread {
     /// Counts the hits of a burst, and says what is to be done with each packet.
     ///
     /// A miss may turn out to teach, once it is translated: what is behind it waits too, if there
-    /// is anything to teach. Elsewhere hits overtake misses.
+    /// is anything to teach; and so may a hit whose packet is recirculated. Elsewhere hits overtake
+    /// misses.
     fn decide(&mut self, input: usize, count: usize) {
         let Batch { packets, found, fates, .. } = &mut self.batch;
         let entries = self.caches.owner.entries_mut();
@@ -165,6 +169,7 @@ impl PacketThread {
             let ready =
                 hit.forward(packet.ingress).and_then(|port| self.outputs.ready_port(port, packet));
             *fate = ready.map_or(Fate::Execute, Fate::Forward);
+            waits = is_ordered && ready.is_none() && entries.actions(*slot).iter().any(is_cut);
         }
     }
 }

@@ -9,8 +9,8 @@
 //!
 //! A packet that is recirculated has left its original headers behind, so it cannot wait and start
 //! over: it is translated in the same turn and the same version, whatever is left of the turn's
-//! translations. There are no more of these than the packet has outputs and the pipeline lets it
-//! recirculate.
+//! translations. How deep a packet is recirculated the pipeline bounds, how often with all of its
+//! copies is bounded here.
 
 use std::sync::Arc;
 
@@ -19,13 +19,16 @@ use shunt_pipeline::{Continuation, Traversal};
 
 use super::{PacketThread, receive::drop_reason};
 use crate::{
-    BURST, Packet,
+    BURST, DropReason, Packet,
     execute::{Left, Parsed},
     owner::InstallError,
 };
 
 /// Packets that a turn takes out of the queues at most, whether they need a translation or not.
 const SERVED_PER_TURN: usize = 4 * BURST;
+
+/// How often a packet and all of its copies are recirculated at most.
+const RECIRCULATIONS_MAX: usize = 4096;
 
 impl PacketThread {
     /// Serves packets that wait; answers how many have gone on.
@@ -53,9 +56,14 @@ impl PacketThread {
 
     /// Does what recirculation left to do, until all of it has come to an end.
     pub(super) fn recirculate(&mut self) {
+        let mut count = 0;
         while let Some(left) = self.outputs.left.pop() {
             match left {
+                Left::Again { packet, .. } if count == RECIRCULATIONS_MAX => {
+                    self.outputs.drop(&mut self.pool, packet, DropReason::RecirculationsSpent);
+                }
                 Left::Again { packet, in_port, continuation } => {
+                    count += 1;
                     self.go_on(packet, in_port, &continuation);
                 }
                 Left::Rest { packet, actions, next, mut key, layers } => {
@@ -101,6 +109,9 @@ impl PacketThread {
         parsed: Parsed<'k>,
     ) -> Result<(), (Packet, Parsed<'k>)> {
         let Some(entry) = self.caches.find(parsed.key) else { return Err((packet, parsed)) };
+        if self.verifier.chooses() && !self.is_right(entry.slot, parsed.key) {
+            return Err((packet, parsed));
+        }
         let entries = self.caches.owner.entries_mut();
         entries.hit(entry.slot, packet.len() as u64, self.now);
         let actions = entries.actions(entry.slot);

@@ -95,6 +95,8 @@ type State = (
 struct Nothing;
 
 impl Evictor for Nothing {
+    fn forget(&mut self, _: OwnerId) {}
+
     fn installed(&mut self, _: EntryId, _: &Arc<Traversal>) -> Installed {
         Installed::Recorded
     }

@@ -13,8 +13,11 @@ use shunt_datapath::{
     cache::{CacheConfig, ExactConfig},
     port::{PortSpec, Repeat, open},
 };
-use shunt_flow::{FieldId, Match, PortNo};
-use shunt_pipeline::Action;
+use shunt_flow::{FieldId, Match, PortNo, testing::packet::PacketBuilder};
+use shunt_pipeline::{
+    Action, Bucket, GroupCommand, GroupId, GroupKind, GroupMod, MeterBand, MeterBandKind,
+    MeterCommand, MeterConfig, MeterId, MeterMod, MeterUnit, Modification, Selection, Subfield,
+};
 
 use crate::{
     harness::{BRIDGE, Switch, output, port_info, rule},
@@ -69,8 +72,13 @@ fn check(exact: ExactConfig) {
     let set =
         Action::SetField { field: FieldId::EthSrc, value: 5, mask: FieldId::EthSrc.value_max() };
     let rewritten = rule(2, Match::any(), vec![output(2), set, output(3), output(4)]);
+    let target = Subfield { field: FieldId::Reg0, offset: 0, width: 1 };
+    let check = Action::CheckPktLarger { length: 9, target };
+    let push = Action::PushMpls { ethertype: 0x8847 };
+    let cut = Action::Clone(Box::new([check, push, output(2)]));
+    let recirculated = rule(3, Match::any(), vec![cut, output(3)]);
     switch.apply(&[per_flow(1, 2)]);
-    for mods in [None, Some(rewritten)] {
+    for mods in [None, Some(rewritten), Some(recirculated)] {
         mods.into_iter().for_each(|changed| switch.apply(&[changed]));
         for warm in [false, true] {
             for _ in 0..20 {
@@ -128,6 +136,93 @@ fn a_warm_burst_from_a_file_into_the_void_allocates_nothing() {
         assert_eq!(switch.counters(0).received.get(), 220 * BURST as u64);
         assert!(switch.counters(0).sent.get() >= 220 * BURST as u64 - 100);
         assert_eq!(switch.counters(0).unaccounted(), 0);
+    }
+}
+
+fn group(number: u32, kind: GroupKind, buckets: [Vec<Action>; 2]) -> Modification {
+    let watch_port = PortNo::ANY;
+    let bucket = |(id, actions): (u32, Vec<Action>)| {
+        let weight = u16::from(kind == GroupKind::Select);
+        Bucket { id, weight, watch_port, watch_group: None, actions: actions.into() }
+    };
+    let request = GroupMod {
+        command: GroupCommand::Add,
+        group: Some(GroupId::new(number)),
+        kind,
+        selection: Selection::Default,
+        buckets: (0..).zip(buckets).map(bucket).collect(),
+    };
+    request.into()
+}
+
+fn meter(number: u32, kind: MeterBandKind) -> Modification {
+    let bands = [MeterBand { kind, rate: 1, burst_size: 0 }].into();
+    let config = MeterConfig { unit: MeterUnit::Packets, burst: false, stats: true, bands };
+    MeterMod { command: MeterCommand::Add, meter: Some(MeterId::new(number)), config }.into()
+}
+
+/// Lists of actions that need more than headers and ports; the packets have a label or none.
+fn elaborate() -> Vec<(&'static str, Option<u32>, Vec<Action>)> {
+    let set = |field: FieldId| Action::SetField { field, value: 5, mask: field.value_max() };
+    let group = |number| Action::Group(GroupId::new(number));
+    let pass = |number| Action::Meter(MeterId::new(number));
+    let (push, pop) =
+        (Action::PushMpls { ethertype: 0x8847 }, Action::PopMpls { ethertype: 0x0800 });
+    let uncovered = [pop.clone(), set(FieldId::NwTtl), output(2)];
+    let target = Subfield::new(FieldId::Reg0, 0, 1).unwrap();
+    vec![
+        ("a group of all", None, vec![group(1), output(4)]),
+        ("a group of one", None, vec![group(2)]),
+        ("a meter that drops", None, vec![pass(1), output(2)]),
+        ("a meter that remarks", None, vec![pass(2), output(2), output(3)]),
+        ("a meter in a clone", None, vec![Action::Clone([pass(2), output(2)].into()), output(3)]),
+        ("a label more", None, vec![push.clone(), set(FieldId::MplsLabel), output(2)]),
+        ("a label less", Some(7), vec![pop, output(2)]),
+        ("another label", Some(7), vec![push, set(FieldId::MplsTc), output(2), output(3)]),
+        ("what a pop uncovers", Some(7), uncovered.to_vec()),
+        ("two that recirculate", Some(7), {
+            let both = [Action::Clone(uncovered.into()), group(3), output(4)];
+            both.to_vec()
+        }),
+        ("a length", None, vec![Action::CheckPktLarger { length: 70, target }, output(2)]),
+    ]
+}
+
+#[test]
+fn a_warm_burst_allocates_nothing_whatever_is_done_to_it() {
+    let set = |field: FieldId| Action::SetField { field, value: 9, mask: field.value_max() };
+    let uncovered = || vec![Action::PopMpls { ethertype: 0x0800 }, set(FieldId::NwTtl), output(3)];
+    for (name, label, actions) in elaborate() {
+        let mut switch = Switch::new(1, 4, ThreadConfig::default());
+        switch.modify([
+            group(1, GroupKind::All, [vec![set(FieldId::EthSrc), output(2)], vec![output(3)]]),
+            group(2, GroupKind::Select, [vec![output(2)], vec![output(3)]]),
+            group(3, GroupKind::All, [uncovered(), uncovered()]),
+            meter(1, MeterBandKind::Drop),
+            meter(2, MeterBandKind::DscpRemark { precedence: 1 }),
+            rule(1, Match::any(), actions).into(),
+        ]);
+        for warm in [false, true] {
+            for _ in 0..5 {
+                for number in 0..BURST {
+                    let source = 1000 + u16::try_from(number).unwrap();
+                    let packet = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tos(10 << 2);
+                    let packet = packet.udp(source, 53);
+                    let packet = match label {
+                        Some(label) => packet.mpls(label, 0, 64),
+                        None => packet,
+                    };
+                    assert!(switch.send(0, 1, &packet.build()));
+                }
+                let allocated = allocations(|| while switch.turn(0) {});
+                assert!(!warm || allocated == 0, "{allocated} allocations in {name}");
+                (2..=4).for_each(|port| drop(switch.receive(0, port)));
+                switch.desk.turn();
+            }
+        }
+        let counters = switch.counters(0);
+        assert!(counters.sent.get() > 0 || name.contains("drops"), "{name}");
+        assert_eq!(counters.unaccounted(), 0, "{name}");
     }
 }
 

@@ -13,13 +13,20 @@ use shunt_datapath::{
 };
 use shunt_flow::{Match, PortNo};
 use shunt_pipeline::{
-    Action, BridgeId, BridgeSettings, Change, Cookie, DatapathPort, FlowFlags, FlowMod,
+    Action, BridgeId, BridgeSettings, Change, Cookie, DatapathPort, Evictor, FlowFlags, FlowMod,
     FlowModCommand, Instructions, Iterative, Learning, Modification, OwnerId, Pipeline, PortConfig,
     PortInfo, PortKind, PortVlans, Priority, TableId, TableSelector, Time,
 };
 
 /// The bridge that every port is on.
 pub(crate) const BRIDGE: BridgeId = BridgeId::new(1);
+
+/// What makes an eviction engine.
+pub(crate) type Engine = fn(&Arc<Pipeline>) -> Box<dyn Evictor>;
+
+fn iterative(pipeline: &Arc<Pipeline>) -> Box<dyn Evictor> {
+    Box::new(Iterative::new(Arc::clone(pipeline)))
+}
 
 /// A switch whose every step is the test's.
 pub(crate) struct Switch {
@@ -47,10 +54,21 @@ impl Switch {
         config: ThreadConfig,
         sizes: QueueSizes,
     ) -> Self {
+        Self::with_engine(threads, ports, config, sizes, iterative)
+    }
+
+    /// As [`Self::with_sizes`], with another engine than the iterative one.
+    pub(crate) fn with_engine(
+        threads: u16,
+        ports: u32,
+        config: ThreadConfig,
+        sizes: QueueSizes,
+        engine: Engine,
+    ) -> Self {
         let pipeline = Arc::new(Pipeline::new(7));
         pipeline.add_bridge(BRIDGE, BridgeSettings::default());
         pipeline.set_ports(BRIDGE, (1..=ports).map(port_info).collect()).unwrap();
-        let mut switch = Self::over(pipeline, threads, config, sizes);
+        let mut switch = Self::wired(pipeline, threads, config, sizes, engine);
         (1..=ports).for_each(|port| switch.add_port(port, BRIDGE, PortNo::new(port)));
         switch.settle();
         switch
@@ -62,6 +80,16 @@ impl Switch {
         threads: u16,
         config: ThreadConfig,
         sizes: QueueSizes,
+    ) -> Self {
+        Self::wired(pipeline, threads, config, sizes, iterative)
+    }
+
+    fn wired(
+        pipeline: Arc<Pipeline>,
+        threads: u16,
+        config: ThreadConfig,
+        sizes: QueueSizes,
+        engine: Engine,
     ) -> Self {
         let version = pipeline.version();
         let waker = Arc::new(Waker::new().unwrap());
@@ -78,7 +106,7 @@ impl Switch {
             controls.push(made.1);
             ends.push(made.2);
         }
-        let engine = Box::new(Iterative::new(Arc::clone(&pipeline)));
+        let engine = engine(&pipeline);
         let (desk, _) = EvictionDesk::new(engine, version, ends, waker);
         Self {
             pipeline,

@@ -32,6 +32,7 @@ use shunt_flow::{
     FieldId, FlowKey,
     extract::{VlanLimit, extract},
     layout::word,
+    rewrite,
     testing::packet::PacketBuilder,
 };
 use shunt_pipeline::{
@@ -40,6 +41,7 @@ use shunt_pipeline::{
     testing::{
         Fate, Outcome, Refreshed, Twin, World, execute,
         generate::{self, BRIDGES, Op},
+        set_secret, visible,
     },
 };
 
@@ -74,8 +76,8 @@ enum Taught {
 
 struct Flying {
     thread: usize,
+    /// What the oracle is told of it.
     key: FlowKey,
-    length: usize,
 }
 
 /// All that became of one packet in one turn.
@@ -105,6 +107,7 @@ impl Lab {
             translations_per_turn: draw(runner, 1..12_usize),
             waiting_per_port: 1024,
             max_idle: Duration::from_secs(10),
+            verify_one_in: draw(runner, 0..4_u32),
             patience: Duration::MAX,
         };
         let sizes = QueueSizes { reports: 64, packet_ins: 16_384, ..QueueSizes::default() };
@@ -197,14 +200,10 @@ impl Lab {
         frame.extend(b"#N");
         frame.extend(number.to_be_bytes());
         frame.extend(b"N#");
-        frame.resize(LENGTH, 0);
-        let mut extracted = FlowKey::ZERO;
-        extract(&frame, VlanLimit::Two, &mut extracted);
-        extracted.set_bridge(key.bridge());
-        extracted.set_in_port(key.in_port());
+        frame.resize(length(key), 0);
         let port = u32::try_from(key.bridge()).unwrap() * 100 + key.in_port().number();
         if self.switch.send(thread, port, &frame) {
-            let flying = Flying { thread, key: extracted, length: frame.len() };
+            let flying = Flying { thread, key: with_hidden(key, &frame) };
             self.flying.insert(number, flying);
         }
     }
@@ -235,11 +234,11 @@ impl Lab {
             assert_eq!(flying.thread, thread);
             let version = self.switch.threads[thread].version();
             let fate = self.worlds[&version].translate(&flying.key);
-            self.credit(&fate, flying.length);
+            self.credit(&fate);
             self.judge_order(&flying, &fate, version);
             if is_whole {
                 let context = format!("packet {number} at version {version}: {:?}", flying.key);
-                assert_same(&flying, &fate, &ends, &context);
+                assert_same(&fate, &ends, &context);
             }
         }
         assert_eq!(self.switch.counters(thread).unaccounted(), 0);
@@ -261,9 +260,11 @@ impl Lab {
     }
 
     /// Counts a packet for the oracle's rules.
-    fn credit(&self, fate: &Fate, length: usize) {
-        for rule in fate.visited.iter().filter_map(|visited| visited.rule) {
-            self.expected[&rule].stats.credit(1, length as u64, self.switch.now);
+    fn credit(&self, fate: &Fate) {
+        for visited in &fate.visited {
+            if let Some(rule) = visited.rule {
+                self.expected[&rule].stats.credit(1, visited.length as u64, self.switch.now);
+            }
         }
         for refreshed in &fate.refreshed {
             match refreshed {
@@ -298,6 +299,8 @@ impl Lab {
         let entries = |thread| self.switch.counters(thread).entries.get();
         let entries: u64 = (0..self.switch.threads.len()).map(entries).sum();
         assert_eq!(self.switch.desk.watched() as u64, entries, "the engine knows what there is");
+        let differences = |thread| self.switch.counters(thread).differences.get();
+        assert_eq!((0..self.switch.threads.len()).map(differences).sum::<u64>(), 0);
         for (id, expected) in &self.expected {
             let rule = &self.rules[id];
             assert_eq!(rule.stats.totals(), expected.stats.totals(), "rule {id}");
@@ -344,15 +347,18 @@ impl Lab {
     }
 }
 
+/// A frame that is to be sent: its length, what it is cut to, its header words.
+type Wanted<'a> = (usize, usize, &'a [u64]);
+
 /// Compares what became of a packet with what the oracle says.
-fn assert_same(flying: &Flying, fate: &Fate, ends: &Ends, context: &str) {
-    let mut sent: BTreeMap<DatapathPort, Vec<(usize, &[u64])>> = BTreeMap::new();
+fn assert_same(fate: &Fate, ends: &Ends, context: &str) {
+    let mut sent: BTreeMap<DatapathPort, Vec<Wanted<'_>>> = BTreeMap::new();
     let mut punted = Vec::new();
     for outcome in &fate.outcomes {
         match outcome {
-            Outcome::Sent(port, max_len, words) => {
+            Outcome::Sent(port, max_len, words, length) => {
                 let max_len = max_len.map_or(usize::MAX, |length| length as usize);
-                sent.entry(*port).or_default().push((max_len, words));
+                sent.entry(*port).or_default().push((*length, max_len, words));
             }
             Outcome::Punted(..) => punted.push(outcome.clone()),
         }
@@ -360,26 +366,75 @@ fn assert_same(flying: &Flying, fate: &Fate, ends: &Ends, context: &str) {
     assert!(sent.keys().eq(ends.sent.keys()), "{context}");
     for (expected, came) in sent.values().zip(ends.sent.values()) {
         assert_eq!(expected.len(), came.len(), "{context}");
-        for ((max_len, words), frame) in expected.iter().zip(came) {
-            let length = flying.length + 4 * tags(words) - 4 * tags(headers(&flying.key));
-            assert_eq!(frame.len(), length.min(*max_len), "{context}");
-            if *max_len >= length {
+        for ((length, max_len, words), frame) in expected.iter().zip(came) {
+            assert_eq!(frame.len(), *length.min(max_len), "{context}");
+            if max_len >= length {
                 assert_eq!(headers(&key_of(frame)), *words, "{context}");
             }
         }
     }
     let came = ends.punted.iter().flat_map(|packet_in| {
         let action = DatapathAction::Punt(Arc::clone(&packet_in.punt));
-        execute(&[action], &key_of(&packet_in.frame), None).outcomes
+        execute(&[action], &key_of(&packet_in.frame), None)
     });
     assert_eq!(came.collect::<Vec<_>>(), punted, "{context}");
-    let dropped = usize::from(fate.outcomes.is_empty());
     // A meter ends copies too, and packets of which something was sent before.
-    assert!(ends.dropped == dropped || fate.was_metered && ends.dropped > dropped, "{context}");
+    let is_more = fate.was_metered && ends.dropped > fate.dropped;
+    assert!(ends.dropped == fate.dropped || is_more, "{context}");
 }
 
-/// Length of every frame: more than a kilobit, so that there are meters that let none through.
-const LENGTH: usize = 200;
+/// Length of the frame of a generated packet.
+fn length(key: &FlowKey) -> usize {
+    usize::try_from(key.words()[usize::from(word::MPLS_PBB)] & 0xffff).unwrap()
+}
+
+/// What the oracle is told of a frame: the fields that are seen, and what lies behind the labels.
+fn with_hidden(key: &FlowKey, frame: &[u8]) -> FlowKey {
+    let extract_behind = |labels: usize| {
+        let mut bare = frame.to_vec();
+        let mut layers = extract(&bare, VlanLimit::Two, &mut FlowKey::default());
+        for _ in 0..labels {
+            let payload = layers.payload().unwrap();
+            rewrite::pop_mpls(&mut bare, payload, hidden_type(key));
+            bare.drain(..4);
+            layers = layers.shifted_payload(-4);
+        }
+        key_of(&bare)
+    };
+    let mut told = visible(&key_of(frame));
+    if is_mpls(key) {
+        let hidden = extract_behind(labels(key).len());
+        let network = usize::from(word::IPV4);
+        told.words_mut()[network..].copy_from_slice(&hidden.words()[network..]);
+    }
+    set_secret(&mut told, hidden_type(key), u16::try_from(frame.len()).unwrap());
+    told.set_bridge(key.bridge());
+    told.set_in_port(key.in_port());
+    told
+}
+
+/// The Ethernet type of what lies behind the labels of a generated packet.
+fn hidden_type(key: &FlowKey) -> u16 {
+    u16::try_from(key.words()[usize::from(word::MPLS_PBB)] >> 16 & 0xffff).unwrap()
+}
+
+fn is_mpls(key: &FlowKey) -> bool {
+    matches!(key.eth_type(), 0x8847 | 0x8848)
+}
+
+/// The label stack of a generated packet; the key shows three entries of it.
+fn labels(key: &FlowKey) -> Vec<u32> {
+    if !is_mpls(key) {
+        return Vec::new();
+    }
+    let words = [word::MPLS, word::MPLS_PBB].map(|word| key.words()[usize::from(word)]);
+    let shown = [words[0] >> 32, words[0] & 0xffff_ffff, words[1] >> 32];
+    let shown = shown.map(|entry| u32::try_from(entry).unwrap());
+    match shown.iter().position(|entry| entry & 0x100 != 0) {
+        Some(bottom) => shown[..=bottom].to_vec(),
+        None => [shown.as_slice(), &[16 << 12 | 0x140]].concat(),
+    }
+}
 
 /// Lets nothing reset counts, so that there is one number to compare; and no copy be cut so short
 /// that the packet's own number is lost.
@@ -426,7 +481,7 @@ fn frame_of(key: &FlowKey) -> Vec<u8> {
     };
     let (source, target) = (mac(FieldId::EthSrc), mac(FieldId::EthDst));
     let (from, to) = (address(FieldId::Ipv4Src), address(FieldId::Ipv4Dst));
-    let packet = match number(FieldId::EthType) {
+    let packet = match hidden_type(key) {
         0x0800 => {
             let fragment = [0, 0x2000, 0x2000, 0x2010][usize::from(byte(FieldId::NwFrag))];
             let ports = (number(FieldId::TcpSrc), number(FieldId::TcpDst));
@@ -440,6 +495,10 @@ fn frame_of(key: &FlowKey) -> Vec<u8> {
         0x0806 => PacketBuilder::arp(1, (source, from), ([0; 6], to)),
         other => PacketBuilder::ethernet(other),
     };
+    let packet = labels(key).iter().fold(packet, |packet, entry| {
+        let [class, ttl] = [entry >> 9 & 7, entry & 0xff].map(|part| u8::try_from(part).unwrap());
+        packet.mpls(entry >> 12, class, ttl)
+    });
     let vlan = key.words()[usize::from(word::VLAN)].to_be_bytes();
     let tags = vlan.chunks(4).filter(|tag| tag[2] & 0x10 != 0);
     tags.fold(packet, |packet, tag| {
@@ -458,12 +517,6 @@ fn key_of(frame: &[u8]) -> FlowKey {
 
 fn headers(key: &FlowKey) -> &[u64] {
     &key.words()[usize::from(word::ETH_DST)..]
-}
-
-/// Number of tags, of header words.
-fn tags(headers: &[u64]) -> usize {
-    let vlan = headers[usize::from(word::VLAN - word::ETH_DST)];
-    usize::from(vlan & 0x1000 != 0) + usize::from(vlan & 0x1000 << 32 != 0)
 }
 
 fn number_of(frame: &[u8]) -> u32 {

@@ -92,6 +92,27 @@ fn what_is_behind_it_meets_what_it_taught_though_a_cache_knew_better() {
 }
 
 #[test]
+fn what_is_behind_it_meets_what_it_taught_after_it_was_recirculated() {
+    let mut rules = teachers();
+    let target = Subfield { field: FieldId::Reg0, offset: 0, width: 1 };
+    let check = Action::CheckPktLarger { length: 9, target };
+    let actions = std::mem::take(&mut rules[0].instructions.apply);
+    rules[0].instructions.apply = std::iter::once(check).chain(actions).collect();
+    let mut switch = Switch::new(1, 4, ThreadConfig::default());
+    switch.apply(&rules);
+    for _ in 0..2 {
+        assert!(switch.send(0, 1, &frame(2, 9)));
+        switch.settle();
+    }
+    assert_eq!((switch.receive(0, 2).len(), switch.counters(0).entries.get()), (2, 2));
+    assert!(switch.send(0, 1, &frame(1, 2)) && switch.send(0, 1, &frame(2, 9)));
+    switch.turn(0);
+    assert_eq!((switch.receive(0, 2), switch.threads[0].held()), (vec![frame(1, 2)], 1));
+    switch.settle();
+    assert_eq!(switch.receive(0, 3), [frame(2, 9)]);
+}
+
+#[test]
 fn nothing_is_received_from_a_queue_that_waits_and_other_queues_go_on() {
     let mut switch = plain();
     for _ in 0..2 {

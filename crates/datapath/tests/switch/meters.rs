@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use shunt_datapath::{Command, DropReason, NO_INGRESS, ThreadConfig, command::Injection};
+use shunt_datapath::{Command, DropReason, NO_INGRESS, Offload, ThreadConfig, command::Injection};
 use shunt_flow::{FieldId, FlowKey, Match, testing::packet::PacketBuilder};
 use shunt_pipeline::{
     Action, Bucket, ControllerAction, FlowMod, GroupCommand, GroupId, GroupKind, GroupMod,
     MeterBand, MeterBandKind, MeterCommand, MeterConfig, MeterId, MeterMod, MeterUnit,
-    Modification, PacketInReason, RuleFilter, Selection, TableId,
+    Modification, PacketInReason, RuleFilter, Selection, Subfield, TableId,
 };
 
 use crate::harness::{BRIDGE, Switch, output, rule};
@@ -79,6 +79,64 @@ fn a_rate_is_kept_whichever_cache_answers_and_the_rule_counts_all() {
     switch.settle();
     let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
     assert_eq!(rules[0].stats.totals().packets, 40);
+}
+
+/// A packet that leaves as twenty datagrams, and how its sender describes it.
+fn segments() -> (Vec<u8>, Offload) {
+    let packet = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
+    let offload = Offload {
+        needs_checksum: true,
+        gso_type: Offload::GSO_UDP_L4,
+        gso_size: 1000,
+        header_length: 42,
+        checksum_start: 34,
+        checksum_offset: 6,
+        ..Offload::default()
+    };
+    (packet.udp(1000, 53).payload(vec![7; 20_000]).build(), offload)
+}
+
+#[test]
+fn a_packet_still_to_be_segmented_is_metered_as_one_of_all_its_bytes() {
+    let (frame, offload) = segments();
+    let rate = u32::try_from(frame.len()).unwrap() * 8 * 5 / 2 / 1000;
+    let bands = [MeterBand { kind: MeterBandKind::Drop, rate, burst_size: 0 }].into();
+    let config = MeterConfig { unit: MeterUnit::Kilobits, burst: false, stats: true, bands };
+    let meter = MeterMod { command: MeterCommand::Add, meter: Some(MeterId::new(1)), config };
+    let rule = everything(vec![pass(1), output(2)]);
+    let mut switch = metered(1, [meter.into()], rule);
+    for _ in 0..10 {
+        assert!(switch.send_with(0, 1, &frame, |packet| packet.offload = offload));
+        switch.settle();
+    }
+    assert_eq!(only_meter(&switch), (10, 10 * frame.len() as u64, 8));
+    assert_eq!(dropped(&switch, DropReason::Metered), 8);
+    assert_eq!(
+        switch.receive(0, 2).iter().map(|segment| segment.len() - 42).sum::<usize>(),
+        40_000
+    );
+}
+
+#[test]
+fn controllers_get_the_segments_that_a_wire_would() {
+    let (frame, offload) = segments();
+    let mut switch = Switch::new(1, 4, ThreadConfig::default());
+    switch.apply(&[everything(vec![Action::Controller(Box::new(ControllerAction {
+        meter: None,
+        pause: false,
+        max_len: 0xffff,
+        controller_id: 0,
+        reason: PacketInReason::Action,
+        userdata: Box::new([]),
+    }))])]);
+    assert!(switch.send_with(0, 1, &frame, |packet| packet.offload = offload));
+    switch.settle();
+    let mut told = Vec::new();
+    while let Ok(message) = switch.controls[0].packet_ins.pop() {
+        told.push(message.frame.len());
+    }
+    assert_eq!(told, [1042; 20]);
+    assert_eq!(switch.counters(0).unaccounted(), 0);
 }
 
 #[test]
@@ -154,6 +212,10 @@ fn a_meter_counts_what_is_sent_nowhere_or_not_any_more() {
     send(&mut switch, 0, &udp(0), 3);
     assert_eq!((switch.receive(0, 2).len(), only_meter(&switch).0), (3, 3));
     assert_eq!(dropped(&switch, DropReason::Metered), 0);
+    let clone = Action::Clone([pass(1)].into());
+    let mut switch = metered(1, [limit(1)], everything(vec![clone, output(2)]));
+    send(&mut switch, 0, &udp(0), 3);
+    assert_eq!((switch.receive(0, 2).len(), only_meter(&switch).0), (3, 3));
 }
 
 #[test]
@@ -227,4 +289,30 @@ fn a_changed_meter_is_the_one_that_packets_meet() {
     send(&mut switch, 0, &udp(0), 6);
     assert_eq!(switch.receive(0, 2).len(), 4);
     assert_eq!(only_meter(&switch).0, 6, "a changed meter counts from zero");
+}
+
+#[test]
+fn a_meter_behind_a_pop_changes_the_packet_that_it_uncovered() {
+    let remark = meter(1, MeterBandKind::DscpRemark { precedence: 1 }, 1);
+    let pop = Action::PopMpls { ethertype: 0x0800 };
+    let mut switch = metered(1, [remark], everything(vec![pop, pass(1), output(2)]));
+    let packet = |dscp: u8| PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tos(dscp << 2);
+    let frame = packet(10).udp(1000, 53).mpls(16, 0, 3).build();
+    send(&mut switch, 0, &frame, 3);
+    let expected = [10, 12, 12].map(|dscp| packet(dscp).udp(1000, 53).build());
+    assert_eq!(switch.receive(0, 2), expected);
+}
+
+#[test]
+fn a_metered_copy_that_is_recirculated_leaves_before_what_follows_it() {
+    let ttl = Action::SetField { field: FieldId::NwTtl, value: 9, mask: 0xff };
+    let target = Subfield { field: FieldId::Reg0, offset: 0, width: 1 };
+    let check = Action::CheckPktLarger { length: 9, target };
+    let clone = Action::Clone([pass(1), check, ttl, output(2)].into());
+    let mut switch = metered(1, [limit(1000)], everything(vec![clone, output(2)]));
+    let packet = |ttl| PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).ttl(ttl).udp(1, 2).build();
+    for _ in 0..3 {
+        send(&mut switch, 0, &packet(64), 1);
+        assert_eq!(switch.receive(0, 2), [packet(9), packet(64)]);
+    }
 }

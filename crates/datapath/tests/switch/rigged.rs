@@ -6,14 +6,14 @@ use std::{
 };
 
 use shunt_datapath::{
-    Packet, Pool, PortError, RxQueue, ThreadConfig, TxQueue, Waker,
+    DropReason, Packet, Pool, PortError, RxQueue, ThreadConfig, TxEnd, TxQueue, Waker,
     command::ThreadPort,
     port::{Capabilities, Queues, RxReport},
 };
-use shunt_flow::PortNo;
+use shunt_flow::{Match, PortNo};
 use shunt_pipeline::DatapathPort;
 
-use crate::harness::{BRIDGE, Switch};
+use crate::harness::{BRIDGE, Switch, output, rule};
 
 /// What a receive queue does when it is asked.
 pub(crate) type Trick = fn() -> Result<RxReport, PortError>;
@@ -45,8 +45,43 @@ impl TxQueue for NoTx {
     fn flush(&mut self) {}
 }
 
+/// A transmit queue that stops at frames of certain lengths.
+struct PickyTx {
+    end: TxEnd,
+}
+
+/// Frames that a picky queue has no room for.
+const CROWDED: usize = 61;
+/// Frames that it will never send.
+const REFUSED: usize = 62;
+/// Frames at which it is full.
+const FULL: usize = 63;
+
+impl TxQueue for PickyTx {
+    fn tx(&mut self, packets: &[Packet]) -> usize {
+        let place = packets.iter().position(|packet| (CROWDED..=FULL).contains(&packet.len()));
+        let Some(place) = place else { return packets.len() };
+        self.end = match packets[place].len() {
+            CROWDED => TxEnd::Crowded,
+            REFUSED => TxEnd::Refused,
+            _ => TxEnd::Full,
+        };
+        place
+    }
+
+    fn tx_end(&self) -> TxEnd {
+        self.end
+    }
+
+    fn flush(&mut self) {}
+}
+
 /// A port whose receive queue does this.
 pub(crate) fn rigged(port: u32, trick: Trick) -> ThreadPort {
+    rigged_with(port, trick, Box::new(NoTx))
+}
+
+fn rigged_with(port: u32, trick: Trick, tx: Box<dyn TxQueue>) -> ThreadPort {
     let event = Waker::new().unwrap();
     // A signal that nobody clears: the descriptor is readable for ever.
     event.doze();
@@ -61,7 +96,7 @@ pub(crate) fn rigged(port: u32, trick: Trick) -> ThreadPort {
             frame_max: Pool::LARGE,
             can_wait: true,
         },
-        queues: Queues { rx: Some(Box::new(RiggedRx { trick, event })), tx: Box::new(NoTx) },
+        queues: Queues { rx: Some(Box::new(RiggedRx { trick, event })), tx },
         traffic: Arc::default(),
     }
 }
@@ -89,5 +124,38 @@ fn a_queue_that_gives_nothing_any_more_wakes_nobody() {
         assert_eq!(thread.ports_changed(), before + 2, "whoever waits hears of both");
         assert_eq!(traffic.rx_broken.get(), u64::from(trick().is_err()));
         assert!(thread.prepare_sleep());
+    }
+}
+
+#[test]
+fn a_frame_that_cannot_be_sent_is_dropped_alone_unless_nothing_else_could_be_sent() {
+    // Lengths of the frames, and how many are sent, refused and found the queue full.
+    let cases: [(&[usize], [u64; 3]); 6] = [
+        (&[60, 64, 65], [3, 0, 0]),
+        (&[60, REFUSED, 60, REFUSED], [2, 2, 0]),
+        (&[CROWDED, 60, CROWDED, 60], [2, 0, 2]),
+        (&[60, CROWDED, CROWDED, 60, 60], [1, 0, 4]),
+        (&[CROWDED, REFUSED, 60], [1, 1, 1]),
+        (&[60, FULL, 60], [1, 0, 2]),
+    ];
+    for (lengths, expected) in cases {
+        let mut switch = Switch::new(1, 2, ThreadConfig::default());
+        let picky = Box::new(PickyTx { end: TxEnd::Full });
+        let port = rigged_with(2, finished, picky);
+        let traffic = Arc::clone(&port.traffic);
+        switch.controls[0].send(shunt_datapath::Command::AddPort(Box::new(port))).unwrap();
+        switch.apply(&[rule(1, Match::any(), vec![output(2)])]);
+        for length in lengths {
+            assert!(switch.send(0, 1, &vec![0x22; *length]));
+        }
+        switch.settle();
+        let counters = switch.counters(0);
+        let dropped = |reason: DropReason| counters.dropped[reason as usize].get();
+        let seen = [counters.sent.get(), dropped(DropReason::Refused), dropped(DropReason::TxFull)];
+        assert_eq!((seen, counters.unaccounted()), (expected, 0), "{lengths:?}");
+        assert_eq!(
+            (traffic.tx_packets.get(), traffic.tx_dropped.get()),
+            (seen[0], seen[1] + seen[2])
+        );
     }
 }

@@ -28,6 +28,27 @@ fn a_barrier_waits_for_every_thread() {
 }
 
 #[test]
+fn of_a_thread_that_is_gone_the_engine_watches_nothing() {
+    let mut switch = Switch::new(2, 3, ThreadConfig::default());
+    switch.apply(&[rule(1, Match::any(), vec![output(2)])]);
+    for thread in 0..2 {
+        assert!(switch.send(thread, 1, &frame()));
+    }
+    switch.settle();
+    assert_eq!(switch.desk.watched(), 2);
+    // One report is still on its way when its thread goes.
+    assert!(switch.send(1, 2, &frame()));
+    switch.turn(1);
+    drop(switch.threads.pop());
+    assert!(switch.desk.turn());
+    assert_eq!(switch.desk.watched(), 1);
+    switch.settle();
+    switch.apply(&[rule(2, Match::any(), vec![output(3)])]);
+    assert_eq!(switch.desk.answered(), switch.pipeline.version());
+    assert_eq!(switch.counters(0).evicted.get(), 1);
+}
+
+#[test]
 fn a_packet_fares_by_the_version_that_its_thread_is_at() {
     let mut switch = Switch::new(2, 3, ThreadConfig::default());
     switch.apply(&[rule(1, Match::any(), vec![output(2)])]);

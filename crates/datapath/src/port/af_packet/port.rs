@@ -19,7 +19,7 @@ use shunt_pipeline::DatapathPort;
 
 use super::ring::{Filled, Ring, Slot};
 use crate::port::{
-    Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxQueue,
+    Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
     sys::{self, DeviceName},
 };
 use crate::{BURST, Offload, Packet, Pool};
@@ -42,8 +42,6 @@ pub struct AfPacket {
 /// What both queues of a thread use.
 struct Socket {
     fd: OwnedFd,
-    /// Frames that the device will never send.
-    tx_dropped: AtomicU64,
     /// Frames that found the ring full, as far as they have been asked for.
     rx_dropped: AtomicU64,
 }
@@ -84,7 +82,7 @@ impl AfPacket {
         // Without CAP_NET_ADMIN the system's limit holds, and more bursts are cut short.
         let _ = sys::set_option(socket, (libc::SOL_SOCKET, libc::SO_SNDBUFFORCE), &SEND_BUFFER);
         sys::bind_packet(socket, self.index)?;
-        let socket = Socket { fd, tx_dropped: AtomicU64::new(0), rx_dropped: AtomicU64::new(0) };
+        let socket = Socket { fd, rx_dropped: AtomicU64::new(0) };
         Ok((Arc::new(socket), ring))
     }
 }
@@ -142,7 +140,7 @@ impl Port for AfPacket {
                 device: name.to_owned(),
                 empty: 0,
             })),
-            tx: Box::new(PacketTx { socket: Arc::clone(socket) }),
+            tx: Box::new(PacketTx { socket: Arc::clone(socket), end: TxEnd::Full }),
         });
         let queues = queues.collect();
         self.sockets = sockets;
@@ -166,7 +164,6 @@ impl Port for AfPacket {
             let more = sys::take_packet_drops(socket.fd.as_fd()).unwrap_or(0);
             let before = socket.rx_dropped.fetch_add(more.into(), Relaxed);
             counters.rx_dropped += before + u64::from(more);
-            counters.tx_dropped += socket.tx_dropped.load(Relaxed);
         }
         counters
     }
@@ -255,6 +252,7 @@ fn copied(slot: &Slot<'_>, pool: &mut Pool) -> Option<Packet> {
 
 struct PacketTx {
     socket: Arc<Socket>,
+    end: TxEnd,
 }
 
 impl TxQueue for PacketTx {
@@ -262,35 +260,40 @@ impl TxQueue for PacketTx {
         let mut taken = 0;
         while let Some(rest) = packets.get(taken..).filter(|rest| !rest.is_empty()) {
             match sys::send_packets(self.socket.fd.as_fd(), rest) {
-                Ok(0) => break,
+                Ok(0) => {
+                    self.end = TxEnd::Full;
+                    break;
+                }
                 Ok(sent) => taken += sent,
-                Err(error) if is_for_all(&error) => break,
-                Err(_) => {
-                    // This packet will never be sent: too long, or too short for the device.
-                    self.socket.tx_dropped.fetch_add(1, Relaxed);
-                    taken += 1;
+                Err(error) => {
+                    self.end = end(&error);
+                    break;
                 }
             }
         }
         taken
     }
 
+    fn tx_end(&self) -> TxEnd {
+        self.end
+    }
+
     fn flush(&mut self) {}
 }
 
-/// Whether the next packet would fare no better: no room, or the device is down or gone.
-fn is_for_all(error: &io::Error) -> bool {
-    let errno = error.raw_os_error().map(Errno::from_raw);
-    matches!(
-        errno,
+/// What an error says of the packet that met it, and of those behind it.
+fn end(error: &io::Error) -> TxEnd {
+    match error.raw_os_error().map(Errno::from_raw) {
         Some(
             Errno::EAGAIN
-                | Errno::ENOBUFS
-                | Errno::ENOMEM
-                | Errno::EINTR
-                | Errno::ENETDOWN
-                | Errno::ENXIO
-                | Errno::ENODEV
-        )
-    )
+            | Errno::ENOMEM
+            | Errno::EINTR
+            | Errno::ENETDOWN
+            | Errno::ENXIO
+            | Errno::ENODEV,
+        ) => TxEnd::Full,
+        // The queueing discipline or the driver dropped this one.
+        Some(Errno::ENOBUFS) => TxEnd::Crowded,
+        _ => TxEnd::Refused,
+    }
 }

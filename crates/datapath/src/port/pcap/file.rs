@@ -4,6 +4,8 @@
 //! wrote them; the magic number says which, and whether fractions of a second are micro- or
 //! nanoseconds. Source: draft-ietf-opsawg-pcap (PCAP Capture File Format), sections 4 and 5.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
+
 use std::{ops::Range, time::Duration};
 
 use crate::Pool;
@@ -44,7 +46,7 @@ impl Capture {
         while at < bytes.len() {
             let frame = record(&bytes, at, order).map_err(|what| PortError::BadRecord {
                 name: name.to_owned(),
-                number: frames.len() + 1,
+                number: frames.len().saturating_add(1),
                 what,
             })?;
             at = frame.range.end;
@@ -121,9 +123,10 @@ struct Record {
 
 fn record(bytes: &[u8], at: usize, order: Order) -> Result<Record, &'static str> {
     const CUT: &str = "the file ends within it";
-    let captured = word(bytes, at + 8, order).ok_or(CUT)?;
-    let original = word(bytes, at + 12, order).ok_or(CUT)?;
-    let start = at + RECORD;
+    let field = |offset| word(bytes, at.checked_add(offset)?, order);
+    let captured = field(8).ok_or(CUT)?;
+    let original = field(12).ok_or(CUT)?;
+    let start = at.checked_add(RECORD).ok_or(CUT)?;
     let end = usize::try_from(captured).ok().and_then(|length| start.checked_add(length));
     match end {
         Some(end) if end <= bytes.len() => {

@@ -1,0 +1,218 @@
+//! Labels on the wire, and packets that are parsed again.
+
+use shunt_datapath::{DropReason, ThreadConfig};
+use shunt_flow::{FieldId, Match, PortNo, testing::packet::PacketBuilder};
+use shunt_pipeline::{Action, FlowMod, Subfield, TableId, TableSelector};
+
+use crate::harness::{Switch, output, rule};
+
+const PUSH: Action = Action::PushMpls { ethertype: 0x8847 };
+const POP: Action = Action::PopMpls { ethertype: 0x0800 };
+
+fn packet(ttl: u8) -> PacketBuilder {
+    PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(7, 53).ttl(ttl).payload(*b"payload")
+}
+
+fn dec_ttl() -> Action {
+    Action::DecTtl { controllers: Box::new([]) }
+}
+
+fn larger(length: u16) -> Action {
+    let target = Subfield { field: FieldId::Reg0, offset: 0, width: 1 };
+    Action::CheckPktLarger { length, target }
+}
+
+fn resubmit(table: u8) -> Action {
+    Action::Resubmit { port: Some(PortNo::IN_PORT), table: TableId::new(table) }
+}
+
+fn clone(actions: &[Action]) -> Action {
+    Action::Clone(actions.into())
+}
+
+fn in_table(table: u8, matching: Match, actions: Vec<Action>) -> FlowMod {
+    let table = TableSelector::One(TableId::new(table).unwrap());
+    FlowMod { table, ..rule(1, matching, actions) }
+}
+
+/// What a switch makes of a frame from port 1, however it comes to know: frames by output port.
+fn check(rules: &[FlowMod], frame: &[u8], expected: &[(u32, &[u8])]) -> Switch {
+    let mut switch = Switch::new(1, 4, ThreadConfig::default());
+    switch.apply(rules);
+    for round in 0..3 {
+        assert!(switch.send(0, 1, frame));
+        switch.settle();
+        for port in 1..=4 {
+            let wanted: Vec<&[u8]> =
+                expected.iter().filter(|(own, _)| *own == port).map(|(_, frame)| *frame).collect();
+            assert_eq!(switch.receive(0, port), wanted, "port {port} in round {round}");
+        }
+    }
+    assert_eq!(switch.counters(0).unaccounted(), 0);
+    switch
+}
+
+fn of(actions: Vec<Action>) -> [FlowMod; 1] {
+    [rule(1, Match::any(), actions)]
+}
+
+#[test]
+fn labels_go_between_the_tags_and_the_packet() {
+    let plain = packet(9).tag(0x8100, 5);
+    let one = plain.clone().mpls(0, 0, 9).build();
+    let two = plain.clone().mpls(40, 0, 9).mpls(0, 0, 9).build();
+    let label = Action::SetField { field: FieldId::MplsLabel, value: 40, mask: 0xfffff };
+    let actions = vec![PUSH, output(2), PUSH, label, output(3)];
+    check(&of(actions), &plain.build(), &[(2, &one), (3, &two)]);
+    let pops = vec![Action::PopMpls { ethertype: 0x8847 }, output(2), POP, output(3)];
+    check(&of(pops), &two, &[(2, &one), (3, &plain.build())]);
+}
+
+#[test]
+fn a_packet_behind_a_label_that_came_and_went_is_found_again() {
+    let (labelled, counted) = (packet(9).mpls(0, 0, 9).build(), packet(8).build());
+    let actions = vec![clone(&[PUSH, output(2)]), dec_ttl(), output(3)];
+    check(&of(actions), &packet(9).build(), &[(2, &labelled), (3, &counted)]);
+}
+
+#[test]
+fn what_a_pop_uncovers_is_parsed_and_rewritten() {
+    let (labelled, plain, counted) =
+        (packet(9).mpls(16, 0, 3).build(), packet(9).build(), packet(8).build());
+    let actions = vec![POP, output(2), dec_ttl(), output(3)];
+    let switch = check(&of(actions), &labelled, &[(2, &plain), (3, &counted)]);
+    assert_eq!(switch.counters(0).upcalls.get(), 2, "one for each time that it is parsed");
+}
+
+#[test]
+fn a_ttl_is_copied_between_the_last_label_and_the_packet() {
+    for (action, expected) in [
+        (Action::CopyTtlIn, packet(3).mpls(16, 5, 3)),
+        (Action::CopyTtlOut, packet(9).mpls(16, 5, 9)),
+    ] {
+        let frame = packet(9).mpls(16, 5, 3).build();
+        check(&of(vec![action, output(2)]), &frame, &[(2, &expected.build())]);
+    }
+}
+
+#[test]
+fn a_frame_is_larger_from_one_byte_more_on() {
+    let frame = packet(9).build();
+    let length = u16::try_from(frame.len()).unwrap();
+    let port = Action::OutputField { source: Subfield::whole(FieldId::Reg0), max_len: 0 };
+    let at = |limit| {
+        let two = Action::SetField { field: FieldId::Reg0, value: 2, mask: 0xffff_ffff };
+        of(vec![two, larger(limit), port.clone()])
+    };
+    check(&at(length), &frame, &[(2, &frame)]);
+    check(&at(length - 1), &frame, &[(3, &frame)]);
+    let grown = packet(9).mpls(0, 0, 9).build();
+    let actions = vec![PUSH, larger(length), clone(&[output(2)]), port];
+    check(&of(actions), &frame, &[(2, &grown)]);
+}
+
+#[test]
+fn copies_leave_in_the_order_of_the_actions_however_deep_they_are_recirculated() {
+    let ttl = |ttl| packet(ttl).build();
+    let set = |ttl| Action::SetNwTtl(ttl);
+    let inner = clone(&[larger(9), set(3), output(2), larger(9), set(4), output(2)]);
+    let actions = vec![
+        set(1),
+        output(2),
+        clone(&[larger(9), set(2), output(2), inner, set(5), output(2)]),
+        set(6),
+        output(2),
+    ];
+    let frames = [1, 2, 3, 4, 5, 6].map(ttl);
+    let expected: Vec<(u32, &[u8])> = frames.iter().map(|frame| (2, frame.as_slice())).collect();
+    check(&of(actions), &ttl(9), &expected);
+}
+
+#[test]
+fn packets_of_a_burst_stay_in_order_through_a_recirculation() {
+    let mut switch = Switch::new(1, 2, ThreadConfig::default());
+    switch.apply(&of(vec![POP, dec_ttl(), output(2)]));
+    let send = |switch: &mut Switch| {
+        for number in 0..20 {
+            let frame = packet(9).payload([number]).mpls(16, 0, 3).build();
+            assert!(switch.send(0, 1, &frame));
+        }
+        switch.settle();
+        let numbers = switch.receive(0, 2).iter().map(|frame| *frame.last().unwrap()).collect();
+        let numbers: Vec<u8> = numbers;
+        assert_eq!(numbers, (0..20).collect::<Vec<_>>());
+    };
+    send(&mut switch);
+    send(&mut switch);
+}
+
+#[test]
+fn a_recirculated_packet_does_not_wait_for_a_translation() {
+    let config = ThreadConfig { translations_per_turn: 1, ..ThreadConfig::default() };
+    let mut switch = Switch::new(1, 2, config);
+    switch.apply(&of(vec![larger(9), larger(10), POP, dec_ttl(), output(2)]));
+    assert!(switch.send(0, 1, &packet(9).mpls(16, 0, 3).build()));
+    switch.turn(0);
+    assert_eq!(switch.receive(0, 2), [packet(8).build()]);
+    assert_eq!(switch.counters(0).upcalls.get(), 4);
+}
+
+#[test]
+fn lookups_behind_a_cut_know_by_which_way_the_packet_came() {
+    let mut reg = shunt_flow::FlowMask::EMPTY;
+    reg.add_bits(FieldId::Reg0, 1);
+    let with_bit = |value| {
+        let mut key = shunt_flow::FlowKey::ZERO;
+        key.set_field(FieldId::Reg0, value);
+        Match::new(&key, &reg)
+    };
+    let mut switch = Switch::new(1, 4, ThreadConfig::default());
+    switch.apply(&[
+        rule(1, Match::any(), vec![larger(100), resubmit(1)]),
+        in_table(1, with_bit(1), vec![output(2)]),
+        in_table(1, with_bit(0), vec![output(3)]),
+    ]);
+    let (short, long) = (packet(9).padded(100).build(), packet(9).padded(101).build());
+    for _ in 0..3 {
+        assert!(switch.send(0, 1, &short) && switch.send(0, 1, &long));
+        switch.settle();
+        assert_eq!(
+            (switch.receive(0, 2), switch.receive(0, 3)),
+            (vec![long.clone()], vec![short.clone()])
+        );
+    }
+    assert_eq!(switch.counters(0).upcalls.get(), 3);
+}
+
+#[test]
+fn copies_that_are_recirculated_without_end_come_to_one() {
+    let mut switch = Switch::new(1, 2, ThreadConfig::default());
+    let copy = clone(&[larger(9), resubmit(0)]);
+    switch.apply(&of(vec![
+        copy.clone(),
+        copy.clone(),
+        copy.clone(),
+        copy.clone(),
+        copy,
+        output(2),
+    ]));
+    assert!(switch.send(0, 1, &packet(9).build()));
+    switch.settle();
+    let counters = switch.counters(0);
+    assert!(counters.dropped[DropReason::RecirculationsSpent as usize].get() > 0);
+    assert_eq!(counters.unaccounted(), 0);
+}
+
+#[test]
+fn a_packet_that_ends_at_a_bound_is_dropped_and_the_reason_counted() {
+    let deep = packet(9).mpls(1, 0, 1).mpls(2, 0, 2).mpls(3, 0, 3).mpls(4, 0, 4).build();
+    let cases = [
+        (vec![output(2), POP], DropReason::TooManyLabels),
+        (vec![output(2), PUSH], DropReason::TooManyLabels),
+        (vec![larger(9), resubmit(0)], DropReason::RecirculatedTooOften),
+    ];
+    for (actions, reason) in cases {
+        let switch = check(&of(actions), &deep, &[]);
+        assert_eq!(switch.counters(0).dropped[reason as usize].get(), 3);
+    }
+}

@@ -1,0 +1,108 @@
+//! Hits that are compared with the tables: an entry that is wrong is found out and goes.
+
+use std::sync::Arc;
+
+use shunt_classifier::Version;
+use shunt_datapath::{ThreadConfig, cache::CacheConfig, cache::ExactConfig, thread::QueueSizes};
+use shunt_flow::{Match, testing::packet::PacketBuilder};
+use shunt_pipeline::{
+    Action, Delta, EntryId, Evictor, FlowMod, Installed, OwnerId, RuleFilter, Traversal,
+};
+
+use crate::harness::{BRIDGE, Switch, output, rule};
+
+/// An engine that finds nothing stale: every change poisons the entries that it should evict.
+struct Blind;
+
+impl Evictor for Blind {
+    fn installed(&mut self, _: EntryId, _: &Arc<Traversal>) -> Installed {
+        Installed::Recorded
+    }
+
+    fn removed(&mut self, _: EntryId) {}
+
+    fn apply(&mut self, _: &[Delta], _: Version) -> Vec<EntryId> {
+        Vec::new()
+    }
+
+    fn forget(&mut self, _: OwnerId) {}
+
+    fn len(&self) -> usize {
+        0
+    }
+}
+
+fn config(verify_one_in: u32, insert_inverse: u32) -> ThreadConfig {
+    let exact = ExactConfig { lines: 64, insert_inverse };
+    let caches = CacheConfig { entries_max: 64, exact };
+    ThreadConfig { caches, verify_one_in, ..ThreadConfig::default() }
+}
+
+fn blind(config: ThreadConfig) -> Switch {
+    Switch::with_engine(1, 3, config, QueueSizes::default(), |_| Box::new(Blind))
+}
+
+fn all(actions: Vec<Action>) -> FlowMod {
+    rule(1, Match::any(), actions)
+}
+
+/// Sends packets of one flow in one burst; how many came out of ports 2 and 3.
+fn send(switch: &mut Switch, packets: usize) -> (usize, usize) {
+    let frame = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2).build();
+    for _ in 0..packets {
+        assert!(switch.send(0, 1, &frame));
+    }
+    switch.settle();
+    (switch.receive(0, 2).len(), switch.receive(0, 3).len())
+}
+
+#[test]
+fn a_poisoned_entry_is_found_out_dropped_and_told_of() {
+    for insert_inverse in [0, 1] {
+        let mut switch = blind(config(1, insert_inverse));
+        switch.apply(&[all(vec![output(2)])]);
+        // The second burst is the first that an exact-match cache can answer.
+        assert_eq!((send(&mut switch, 3), send(&mut switch, 3)), ((3, 0), (3, 0)));
+        let right = switch.counters(0).verified.get();
+        assert!(right > 0 && switch.counters(0).differences.get() == 0);
+
+        switch.apply(&[all(vec![output(3)])]);
+        assert_eq!(send(&mut switch, 3), (0, 3), "packets go by the tables");
+        assert_eq!(switch.counters(0).differences.get(), 1);
+        assert_eq!(switch.counters(0).entries.get(), 1, "the wrong one is gone");
+        let told = switch.controls[0].differences.pop().unwrap();
+        assert_ne!(told.cached.actions, told.fresh.actions);
+        assert_eq!(told.fresh.key.in_port().number(), 1);
+        assert!(switch.controls[0].differences.is_empty());
+
+        assert_eq!(send(&mut switch, 3), (0, 3));
+        assert_eq!(switch.counters(0).differences.get(), 1, "its successor is right");
+        assert_eq!(switch.counters(0).unaccounted(), 0);
+    }
+}
+
+#[test]
+fn an_entry_that_credits_the_wrong_rule_is_wrong_though_packets_fare_alike() {
+    let mut switch = blind(config(1, 0));
+    switch.apply(&[all(vec![output(2)])]);
+    send(&mut switch, 1);
+    switch.apply(&[rule(2, Match::any(), vec![output(2)])]);
+    assert_eq!(send(&mut switch, 1), (1, 0));
+    assert_eq!(switch.counters(0).differences.get(), 1);
+    let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
+    let packets = |rule: &Arc<shunt_pipeline::Rule>| rule.stats.totals().packets;
+    assert_eq!(rules.iter().map(packets).collect::<Vec<_>>(), [1, 1]);
+}
+
+#[test]
+fn one_hit_in_so_many_is_compared_and_without_the_setting_none() {
+    for (one_in, range) in [(0, 0..1), (8, 300..700)] {
+        let mut switch = blind(config(one_in, 0));
+        switch.apply(&[all(vec![output(2)])]);
+        for _ in 0..200 {
+            assert_eq!(send(&mut switch, 20), (20, 0));
+        }
+        let verified = switch.counters(0).verified.get();
+        assert!(range.contains(&verified), "{verified}");
+    }
+}
