@@ -87,7 +87,11 @@ error_codes! {
     BadPort = standard(1, 11), "OFPBRC_BAD_PORT", "no packet can come from this port";
     MultipartOverflow = standard(1, 13), "OFPBRC_MULTIPART_BUFFER_OVERFLOW",
         "the parts of the request are too many to keep";
+    MultipartTimeout = onf(2640), "OFPBRC_MULTIPART_REQUEST_TIMEOUT",
+        "the rest of the request did not come";
     MustBeZero = nicira(4), "NXBRC_MUST_BE_ZERO", "reserved bits are set";
+    ResumeStale = nicira(35), "NXR_STALE",
+        "the packet did not pause here, or too long ago";
     ActionType = standard(2, 0), "OFPBAC_BAD_TYPE", "this switch has no such action";
     ActionLength = standard(2, 1), "OFPBAC_BAD_LEN", "the length does not fit the action's type";
     ActionExperimenter = standard(2, 2), "OFPBAC_BAD_EXPERIMENTER",
@@ -234,6 +238,7 @@ impl From<ModificationError> for ErrorCode {
             ModificationError::Flow(error) => error.into(),
             ModificationError::Group(error) => error.into(),
             ModificationError::Meter(error) => error.into(),
+            ModificationError::NoSuchPort(_) => Self::PortModPort,
             _ => Self::FlowUnknown,
         }
     }
@@ -282,7 +287,7 @@ pub enum CloseReason {
         seconds: u64,
     },
     /// The peer: it does not read what it is sent.
-    #[error("the peer took nothing of what it was sent for {seconds} s")]
+    #[error("the peer took next to nothing of what it was sent for {seconds} s")]
     Stalled {
         /// The limit.
         seconds: u64,

@@ -4,6 +4,8 @@
 //! holds at most one unfinished message, so it is bounded by the 16 bits of a length plus what one
 //! `push` brings.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
+
 use bytes::{Bytes, BytesMut};
 
 use crate::{error::CloseReason, wire::header::Header};

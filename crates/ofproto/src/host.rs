@@ -2,9 +2,8 @@
 //!
 //! A connection never reaches for tables, ports or threads itself: it asks its [`Host`]. Calls are
 //! made on the control thread and return at once; the things that take time (that every packet
-//! thread has adopted a version, or has handed in its counts, or that the switch has caught up with
-//! what it has to tell) are futures, which the server
-//! awaits while the connection stands still, so that its replies keep the order of its requests.
+//! thread has adopted a version, or has handed in its counts) are futures, which the server awaits
+//! while the connection stands still, so that its replies keep the order of its requests.
 
 use std::{collections::BTreeMap, future::Future, sync::Arc};
 
@@ -14,9 +13,24 @@ use shunt_pipeline::{
     Rule, RuleFilter, Time, Version,
 };
 
-use crate::message::{
-    Description, Features, PacketOut, PortDescription, PortStatistics, TableStatistics,
+use crate::{
+    ErrorCode,
+    message::{
+        Description, Features, PacketIn, PacketOut, PortDescription, PortStatistics,
+        TableStatistics,
+    },
 };
+
+/// One step of a bundle.
+#[derive(Clone, Debug)]
+pub enum HostStep {
+    /// [`Host::modify`].
+    Modify(Modification),
+    /// [`Host::set_port_config`].
+    Port(PortNo, PortConfig),
+    /// [`Host::packet_out`].
+    Packet(PacketOut),
+}
 
 /// One bridge, as its controllers see it.
 pub trait Host: Send + Sync + 'static {
@@ -60,6 +74,14 @@ pub trait Host: Send + Sync + 'static {
     /// The first change that cannot be made; then none was.
     fn modify(&self, mods: Vec<Modification>) -> Result<Version, RejectedMod>;
 
+    /// Does what a bundle asks for, in order, all of it or none, as one version: what a packet meets
+    /// is what stands before it in the bundle.
+    ///
+    /// # Errors
+    ///
+    /// The first step that cannot be made; then none was.
+    fn commit(&self, steps: Vec<HostStep>) -> Result<Version, RejectedMod>;
+
     /// Whether the groups and meters that actions of a packet-out name exist, and the switch can
     /// do what they ask for.
     ///
@@ -77,19 +99,16 @@ pub trait Host: Send + Sync + 'static {
     /// Sends a packet of a controller on its way.
     fn packet_out(&self, packet: PacketOut);
 
+    /// Lets a packet go on that has paused at a controller, as the controller sends it back.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::ResumeStale`] when it did not pause here, or too long ago.
+    fn resume(&self, packet: PacketIn) -> Result<(), ErrorCode>;
+
     /// Waits until every thread and target works by `version` or a later one.
     fn adopted(&self, version: Version) -> impl Future<Output = ()> + Send;
 
     /// Waits until every thread has handed in what it counted before this call.
     fn pull_counts(&self) -> impl Future<Output = ()> + Send;
-
-    /// Whether controllers have still so much to hear of earlier changes that none should be added.
-    fn is_behind(&self) -> bool {
-        false
-    }
-
-    /// Waits until [`Self::is_behind`] is over.
-    fn caught_up(&self) -> impl Future<Output = ()> + Send {
-        std::future::ready(())
-    }
 }

@@ -39,6 +39,7 @@ mod error;
 pub mod framing;
 mod host;
 pub mod message;
+mod paused;
 pub mod server;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -48,4 +49,5 @@ pub use consistency::{check_flow_mod, check_group_mod, check_packet_out};
 pub use error::{
     CloseReason, ErrorCode, ErrorNumber, NICIRA_EXPERIMENTER, ONF_EXPERIMENTER, TooLong,
 };
-pub use host::Host;
+pub use host::{Host, HostStep};
+pub use paused::{PAUSED_MAX, PauseToken, Paused};

@@ -1,6 +1,12 @@
 //! Multipart requests in several messages (OpenFlow 1.3.5, 7.3.5).
+//!
+//! One whose next part does not come is forgotten, and its first part is answered by the error that
+//! says so (OpenFlow 1.4.1, 7.3.5; ONF extensions for 1.3.x, EXT-264).
 
 use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use shunt_pipeline::Time;
 
 use super::Limits;
 use crate::{
@@ -8,9 +14,13 @@ use crate::{
     message::{MultipartRequest, Xid},
     wire::{
         Reader,
+        header::Header,
         v13::multipart::{PartHeader, read_part_header, read_request},
     },
 };
+
+/// Bytes of a message that an error quotes at least (OpenFlow 1.3.5, 7.4.4).
+const QUOTE_LEN: usize = 64;
 
 /// Requests that are half here, by transaction.
 #[derive(Debug, Default)]
@@ -20,21 +30,29 @@ pub(super) struct Assemblies(BTreeMap<Xid, Assembly>);
 struct Assembly {
     kind: u16,
     body: Vec<u8>,
+    /// The first part, as much of it as an error quotes.
+    quote: Bytes,
+    /// When the last part came.
+    touched: Time,
 }
 
 impl Assemblies {
-    /// Takes the body of a message; answers with the request once it is whole.
+    /// Takes a message; answers with the request once it is whole.
     pub(super) fn take(
         &mut self,
         xid: Xid,
-        body: &[u8],
+        frame: &Bytes,
         limits: &Limits,
+        now: Time,
     ) -> Result<Option<MultipartRequest>, ErrorCode> {
-        let mut reader = Reader::new(body);
+        let mut reader = Reader::new(frame.get(Header::LEN..).unwrap_or_default());
         let PartHeader { kind, more } = read_part_header(&mut reader)?;
         let Some(mut assembly) = self.0.remove(&xid) else {
             if more {
-                return self.begin(xid, kind, reader.rest(), limits).map(|()| None);
+                let quote = Bytes::copy_from_slice(frame.get(..QUOTE_LEN).unwrap_or(frame));
+                let body = reader.rest().to_vec();
+                let begun = Assembly { kind, body, quote, touched: now };
+                return self.begin(xid, begun, limits).map(|()| None);
             }
             return read_request(kind, &mut reader).map(Some);
         };
@@ -45,6 +63,7 @@ impl Assemblies {
             return Err(ErrorCode::MultipartOverflow);
         }
         assembly.body.extend_from_slice(reader.rest());
+        assembly.touched = now;
         if more {
             self.0.insert(xid, assembly);
             return Ok(None);
@@ -52,17 +71,23 @@ impl Assemblies {
         read_request(kind, &mut Reader::new(&assembly.body)).map(Some)
     }
 
-    fn begin(
-        &mut self,
-        xid: Xid,
-        kind: u16,
-        body: &[u8],
-        limits: &Limits,
-    ) -> Result<(), ErrorCode> {
+    /// Forgets requests whose next part has not come; answers with their first parts.
+    pub(super) fn expire(&mut self, limits: &Limits, now: Time) -> Vec<(Xid, Bytes)> {
+        let is_over = |part: &Assembly| now >= part.touched.after(limits.assembly_timeout);
+        let over = self.0.extract_if(.., |_, assembly| is_over(assembly));
+        over.map(|(xid, assembly)| (xid, assembly.quote)).collect()
+    }
+
+    /// When the next request is forgotten.
+    pub(super) fn deadline(&self, limits: &Limits) -> Option<Time> {
+        self.0.values().map(|assembly| assembly.touched.after(limits.assembly_timeout)).min()
+    }
+
+    fn begin(&mut self, xid: Xid, begun: Assembly, limits: &Limits) -> Result<(), ErrorCode> {
         if self.0.len() >= limits.assemblies_max {
             return Err(ErrorCode::MultipartOverflow);
         }
-        self.0.insert(xid, Assembly { kind, body: body.to_vec() });
+        self.0.insert(xid, begun);
         Ok(())
     }
 }

@@ -3,27 +3,35 @@
 //! What is wrong with one message is said when it is added, and the bundle goes on without it, as
 //! in Open vSwitch. What only the tables can tell is said at the commit: then the message's own
 //! error comes first, that the bundle failed second, and nothing has changed.
+//!
+//! Whatever flags a bundle has, it is ordered and becomes one version. A packet-out is translated by
+//! what stands before it, as in Open vSwitch, and is sent when all of the bundle has gone well. Settings
+//! of ports are part of the version; in Open vSwitch they are not, and it refuses them in a bundle
+//! that has to be atomic.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
-use shunt_pipeline::{FlowModError, GroupId, Modification, Time, Version};
+use shunt_pipeline::{FlowModError, Modification, Time, Version};
 
-use super::{Limits, requests};
+use super::{BundleSpace, Limits, requests};
 use crate::{
-    Host,
+    Host, HostStep,
     error::ErrorCode,
     message::{
         BundleAdd, BundleCommand, BundleControl, BundleFlags, BundleId, Message, PacketOut,
-        PortMod, Xid,
+        PortDescription, PortMod, Xid,
     },
 };
 
 /// The bundles of one connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Bundles {
     open: BTreeMap<BundleId, Bundle>,
     messages_count: usize,
+    /// Of all messages together.
+    bytes: usize,
+    space: Arc<BundleSpace>,
 }
 
 /// A bundle that is not committed yet.
@@ -62,6 +70,10 @@ pub(super) struct Failure {
 }
 
 impl Bundles {
+    pub(super) const fn new(space: Arc<BundleSpace>) -> Self {
+        Self { open: BTreeMap::new(), messages_count: 0, bytes: 0, space }
+    }
+
     /// Opens, closes or discards a bundle; answers what to reply.
     pub(super) fn control(
         &mut self,
@@ -107,7 +119,8 @@ impl Bundles {
         host: &impl Host,
     ) -> Result<(), ErrorCode> {
         let now = host.now();
-        if self.messages_count >= limits.bundle_messages_max {
+        let bytes = self.bytes.saturating_add(frame.len());
+        if self.messages_count >= limits.bundle_messages_max || bytes > limits.bundle_bytes_max {
             return Err(ErrorCode::BundleMessageTooMany);
         }
         if !self.open.contains_key(&add.bundle) {
@@ -121,9 +134,13 @@ impl Bundles {
             return Err(ErrorCode::BundleFlags);
         }
         let change = Change::new(*add.message, frame.len(), host)?;
+        if !self.space.take(frame.len()) {
+            return Err(ErrorCode::BundleMessageTooMany);
+        }
         bundle.messages.push(Bundled { xid: add.xid, frame, change });
         bundle.touched = now;
         self.messages_count += 1;
+        self.bytes = bytes;
         Ok(())
     }
 
@@ -176,7 +193,16 @@ impl Bundles {
     fn remove(&mut self, id: BundleId) -> Option<Bundle> {
         let bundle = self.open.remove(&id)?;
         self.messages_count -= bundle.messages.len();
+        let bytes = bundle.messages.iter().map(|message| message.frame.len()).sum::<usize>();
+        self.bytes -= bytes;
+        self.space.give(bytes);
         Some(bundle)
+    }
+}
+
+impl Drop for Bundles {
+    fn drop(&mut self) {
+        self.space.give(self.bytes);
     }
 }
 
@@ -204,61 +230,42 @@ impl Change {
             _ => return Err(ErrorCode::BundleMessageUnsupported),
         })
     }
-}
 
-impl Bundle {
-    /// All changes or none: what can fail is tried first, tables last of it, then the rest is done.
-    fn commit(self, host: &impl Host) -> Result<Option<Version>, Failure> {
-        let ports = host.ports();
-        let (mut modifications, mut sources) = (Vec::new(), Vec::new());
-        let (mut port_configs, mut packets) = (Vec::new(), Vec::new());
-        for Bundled { xid, frame, change } in self.messages {
-            match change {
-                Change::Tables(modification) => {
-                    modifications.push(modification);
-                    sources.push((xid, frame));
-                }
-                Change::Port(port_mod) => match requests::check_port_mod(&port_mod, &ports) {
-                    Ok(config) => port_configs.push((port_mod.port, config)),
-                    Err(code) => return Err(Failure { xid, frame, code }),
-                },
-                Change::Packet(packet) => match check_groups(&packet, &modifications, host) {
-                    Ok(()) => packets.push(packet),
-                    Err(code) => return Err(Failure { xid, frame, code }),
-                },
+    /// What the bridge is asked for, with its ports as what stands before leaves them.
+    fn step(self, ports: &mut [PortDescription]) -> Result<HostStep, ErrorCode> {
+        match self {
+            Self::Tables(modification) => Ok(HostStep::Modify(modification)),
+            Self::Packet(packet) => Ok(HostStep::Packet(packet)),
+            Self::Port(port_mod) => {
+                let config = requests::check_port_mod(&port_mod, ports)?;
+                let own = ports.iter_mut().find(|own| own.number == port_mod.port);
+                own.ok_or(ErrorCode::PortModPort)?.config = config;
+                Ok(HostStep::Port(port_mod.port, config))
             }
         }
-        let mut version = None;
-        if !modifications.is_empty() {
-            let modified = host.modify(modifications).map_err(|rejected| {
-                let source = sources.into_iter().nth(rejected.index);
-                let (xid, frame) = source.unwrap_or_default();
-                Failure { xid, frame, code: rejected.error.into() }
-            });
-            version = Some(modified?);
-        }
-        for (port, config) in port_configs {
-            version = Some(host.set_port_config(port, config));
-        }
-        packets.into_iter().for_each(|packet| host.packet_out(packet));
-        Ok(version)
     }
 }
 
-/// Whether a packet names groups that there are, or that the bundle brings before it.
-fn check_groups(
-    packet: &PacketOut,
-    before: &[Modification],
-    host: &impl Host,
-) -> Result<(), ErrorCode> {
-    let brings = |group: GroupId| {
-        before.iter().any(|modification| match modification {
-            Modification::Group(group_mod) => group_mod.group == Some(group),
-            Modification::Flow(_) | Modification::Meter(_) => false,
+impl Bundle {
+    /// All changes or none.
+    fn commit(self, host: &impl Host) -> Result<Option<Version>, Failure> {
+        let mut ports = host.ports();
+        let (mut steps, mut sources) = (Vec::new(), Vec::new());
+        for Bundled { xid, frame, change } in self.messages {
+            match change.step(&mut ports) {
+                Ok(step) => {
+                    steps.push(step);
+                    sources.push((xid, frame));
+                }
+                Err(code) => return Err(Failure { xid, frame, code }),
+            }
+        }
+        if steps.is_empty() {
+            return Ok(None);
+        }
+        host.commit(steps).map(Some).map_err(|rejected| {
+            let (xid, frame) = sources.into_iter().nth(rejected.index).unwrap_or_default();
+            Failure { xid, frame, code: rejected.error.into() }
         })
-    };
-    match host.check_actions(&packet.actions) {
-        Err(FlowModError::NoSuchGroup(group)) if brings(group) => Ok(()),
-        checked => Ok(checked?),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::WarningRate;
+use super::{BundleSpace, WarningRate};
 
 /// Who is at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub struct ConnectionConfig {
     pub limits: Limits,
     /// How much may be logged about the peer; shared by all of its connections.
     pub warnings: Arc<WarningRate>,
+    /// What its bundles may take, together with those of others.
+    pub bundle_space: Arc<BundleSpace>,
 }
 
 impl ConnectionConfig {
@@ -48,8 +50,14 @@ impl ConnectionConfig {
             ConnectionKind::Controller => Duration::from_secs(5),
             ConnectionKind::Management => Duration::ZERO,
         };
-        let (limits, warnings) = (Limits::default(), Arc::default());
-        Self { peer: peer.into(), kind, inactivity_probe, limits, warnings }
+        Self {
+            peer: peer.into(),
+            kind,
+            inactivity_probe,
+            limits: Limits::default(),
+            warnings: Arc::default(),
+            bundle_space: Arc::default(),
+        }
     }
 }
 
@@ -61,7 +69,8 @@ pub struct Limits {
     /// Bytes waiting to be sent beyond which packet-ins are dropped, and what the peer must not miss
     /// waits. Less than `replies_max`.
     pub events_max: usize,
-    /// Time after which a peer that takes nothing of what waits for it is given up.
+    /// Time after which a peer that takes next to nothing of what waits for it is given up: neither
+    /// all that waited at first, nor 64 KiB of it.
     pub stall_timeout: Duration,
     /// Time within which a peer must say hello.
     pub hello_timeout: Duration,
@@ -69,12 +78,16 @@ pub struct Limits {
     pub bundles_max: usize,
     /// Messages in all open bundles together.
     pub bundle_messages_max: usize,
+    /// Bytes of these messages, as they came.
+    pub bundle_bytes_max: usize,
     /// Time after which a bundle that nothing was added to is forgotten.
     pub bundle_timeout: Duration,
     /// Multipart requests that are half here.
     pub assemblies_max: usize,
     /// Bytes of a multipart request in parts.
     pub assembly_len_max: usize,
+    /// Time within which the next part of a multipart request must come.
+    pub assembly_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -86,9 +99,11 @@ impl Default for Limits {
             hello_timeout: Duration::from_secs(10),
             bundles_max: 64,
             bundle_messages_max: 1 << 20,
+            bundle_bytes_max: 1 << 26,
             bundle_timeout: Duration::from_secs(10),
             assemblies_max: 8,
             assembly_len_max: 1 << 20,
+            assembly_timeout: Duration::from_secs(1),
         }
     }
 }

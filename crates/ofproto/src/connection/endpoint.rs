@@ -43,8 +43,6 @@ pub struct Connection {
     pub(super) waiting: Option<(Wait, Waiting)>,
     /// The answer that is being written.
     pub(super) flows: Option<FlowReply>,
-    /// Whether nothing is read because the host is behind.
-    held_up: bool,
     phase: Phase,
     framer: Framer,
     probe: Probe,
@@ -80,8 +78,6 @@ pub enum Wait {
     Adopted(Version),
     /// [`Host::pull_counts`].
     Counts,
-    /// [`Host::caught_up`]; no request is looked at meanwhile.
-    CaughtUp,
 }
 
 /// A request that waits.
@@ -113,14 +109,13 @@ impl Connection {
             roles,
             wish: Wish::default(),
             subscription: Subscription::new(config.kind),
-            bundles: Bundles::default(),
+            bundles: Bundles::new(Arc::clone(&config.bundle_space)),
             assemblies: Assemblies::default(),
             output: Output::new(now),
             changed: None,
             packets_sent: false,
             waiting: None,
             flows: None,
-            held_up: false,
             phase: Phase::Hello { since: now },
             framer: Framer::default(),
             probe: Probe::new(config.inactivity_probe, now),
@@ -154,10 +149,6 @@ impl Connection {
             if self.begins_with_no_hello() {
                 continue;
             }
-            if matches!(self.phase, Phase::Open) && host.is_behind() {
-                self.held_up = true;
-                return Step::Wait(Wait::CaughtUp);
-            }
             match self.framer.next_frame() {
                 Ok(Some(frame)) => self.take(&frame, host, now),
                 Ok(None) => return Step::Idle,
@@ -168,7 +159,6 @@ impl Connection {
 
     /// Finishes the request that waited; what it waited for has come about.
     pub fn resume<H: Host>(&mut self, host: &H, now: Time) {
-        self.held_up = false;
         if let Some((_, waiting)) = self.waiting.take() {
             self.finish(waiting, host, now);
         }
@@ -222,7 +212,8 @@ impl Connection {
             Phase::Closed(_) => None,
         };
         let stall = self.output.stalled_since().map(|since| since.after(limits.stall_timeout));
-        [hello, stall, self.bundles.deadline(limits)].into_iter().flatten().min()
+        let halves = [self.bundles.deadline(limits), self.assemblies.deadline(limits)];
+        [hello, stall].into_iter().chain(halves).flatten().min()
     }
 
     /// Looks at the clock.
@@ -238,6 +229,9 @@ impl Connection {
             }
             Phase::Open => self.tick_probe(now),
             Phase::Hello { .. } | Phase::Closed(_) => {}
+        }
+        for (xid, quote) in self.assemblies.expire(&limits, now) {
+            self.refuse(xid, ErrorCode::MultipartTimeout, &quote, now);
         }
         let expired = self.bundles.expire(&limits, now);
         if expired > 0 {
@@ -362,10 +356,6 @@ impl Connection {
     }
 
     fn tick_probe(&mut self, now: Time) {
-        if self.held_up {
-            // Whatever it says is not read now.
-            self.probe.heard(now);
-        }
         match self.probe.tick(now) {
             Silence::Bearable => {}
             Silence::Ask => self.reply(Xid::NONE, &Message::EchoRequest(Vec::new()), now),

@@ -6,6 +6,7 @@ use shunt_pipeline::PacketIn;
 
 use super::ConnectionKind;
 use crate::{
+    PauseToken,
     message::{self, AsyncConfig, FlowRemoved, Message, PacketInFormat, PortStatus, RoleName},
     wire::v13,
 };
@@ -13,8 +14,8 @@ use crate::{
 /// Something that connections may want to hear of.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A packet for controllers.
-    PacketIn(Arc<PacketIn>),
+    /// A packet for controllers; with what lets it go on if it pauses there.
+    PacketIn(Arc<PacketIn>, Option<PauseToken>),
     /// A port came, went or changed.
     PortStatus(Arc<PortStatus>),
     /// A rule went that asked for it. Its counters are complete.
@@ -52,7 +53,7 @@ impl Subscription {
             RoleName::NoChange | RoleName::Equal | RoleName::Master => self.config.master,
         };
         let (mask, reason) = match event {
-            Event::PacketIn(packet) => {
+            Event::PacketIn(packet, _) => {
                 if packet.punt.controller_id != self.controller_id {
                     return false;
                 }
@@ -71,8 +72,8 @@ impl Subscription {
     /// The message that tells of `event`.
     pub(super) fn message(&self, event: &Event) -> Message {
         match event {
-            Event::PacketIn(packet) => {
-                let packet = packet_in(packet);
+            Event::PacketIn(packet, token) => {
+                let packet = packet_in(packet, token.as_ref());
                 match self.format {
                     PacketInFormat::Standard => Message::PacketIn(packet),
                     PacketInFormat::Nicira2 => Message::PacketIn2(packet),
@@ -85,7 +86,7 @@ impl Subscription {
 }
 
 /// The whole packet is sent: `max_len` is for switches that keep the rest in a buffer.
-fn packet_in(packet: &PacketIn) -> message::PacketIn {
+fn packet_in(packet: &PacketIn, token: Option<&PauseToken>) -> message::PacketIn {
     let PacketIn { punt, frame } = packet;
     message::PacketIn {
         reason: punt.reason,
@@ -93,6 +94,7 @@ fn packet_in(packet: &PacketIn) -> message::PacketIn {
         cookie: punt.cookie,
         metadata: punt.metadata.clone(),
         userdata: punt.userdata.to_vec(),
+        continuation: token.map_or_else(Vec::new, |token| token.bytes().to_vec()),
         length: u32::try_from(frame.len()).unwrap_or(u32::MAX),
         data: frame.clone(),
     }

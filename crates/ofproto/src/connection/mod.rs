@@ -23,7 +23,7 @@
 //!
 //! A peer that does not read makes its own connection stand still: requests are not looked at
 //! while more than [`Limits::replies_max`] bytes wait to be sent, events are dropped beyond
-//! [`Limits::events_max`] and counted, and the connection ends when nothing was taken for
+//! [`Limits::events_max`] and counted, and the connection ends when next to nothing was taken for
 //! [`Limits::stall_timeout`].
 
 mod assembly;
@@ -37,6 +37,7 @@ mod probe;
 mod rate;
 mod requests;
 mod role;
+mod space;
 mod statistics;
 #[cfg(test)]
 mod tests;
@@ -46,3 +47,4 @@ pub use endpoint::{Connection, Status, Step, Wait};
 pub use event::Event;
 pub use rate::WarningRate;
 pub use role::{ConnectionId, RoleBoard};
+pub use space::BundleSpace;

@@ -7,6 +7,10 @@ use shunt_pipeline::Time;
 /// Bytes up to which messages are sent together.
 const CHUNK: usize = 1 << 14;
 
+/// Bytes that a peer has to take within the time that it is given, where so many wait for it: one
+/// that takes a byte now and then does not read.
+const PIECE: usize = 1 << 16;
+
 /// A queue of messages towards the peer.
 ///
 /// Replies always fit: the connection makes none while the queue is long. Events do not, and are
@@ -18,22 +22,31 @@ pub(super) struct Output {
     sent: usize,
     /// Bytes that are not.
     waiting: usize,
-    /// When the peer last took something, or had nothing to take.
+    /// When the peer was last given a piece to take.
     progress: Time,
+    /// Bytes of that piece that it has not taken.
+    owed: usize,
     events_dropped: u64,
 }
 
 impl Output {
     pub(super) const fn new(now: Time) -> Self {
-        Self { messages: VecDeque::new(), sent: 0, waiting: 0, progress: now, events_dropped: 0 }
+        Self {
+            messages: VecDeque::new(),
+            sent: 0,
+            waiting: 0,
+            progress: now,
+            owed: 0,
+            events_dropped: 0,
+        }
     }
 
     /// Queues a message that must arrive.
     pub(super) fn send(&mut self, message: Vec<u8>, now: Time) {
-        if self.waiting == 0 {
-            self.progress = now;
-        }
         self.waiting += message.len();
+        if self.owed == 0 {
+            self.give_piece(now);
+        }
         match self.messages.back_mut() {
             Some(last) if last.len() < CHUNK => last.extend_from_slice(&message),
             _ => self.messages.push_back(message),
@@ -56,9 +69,12 @@ impl Output {
 
     /// Takes note that the peer took `count` bytes of [`Self::front`].
     pub(super) fn consume(&mut self, count: usize, now: Time) {
-        self.progress = now;
         self.sent += count;
         self.waiting = self.waiting.saturating_sub(count);
+        self.owed = self.owed.saturating_sub(count);
+        if self.owed == 0 {
+            self.give_piece(now);
+        }
         if self.messages.front().is_some_and(|message| message.len() <= self.sent) {
             self.messages.pop_front();
             self.sent = 0;
@@ -70,7 +86,12 @@ impl Output {
         self.waiting
     }
 
-    /// Since when the peer has taken nothing of what waits for it.
+    const fn give_piece(&mut self, now: Time) {
+        self.owed = if self.waiting < PIECE { self.waiting } else { PIECE };
+        self.progress = now;
+    }
+
+    /// Since when the peer owes it to take what waits for it, or a good piece of that.
     pub(super) fn stalled_since(&self) -> Option<Time> {
         (self.waiting > 0).then_some(self.progress)
     }

@@ -47,8 +47,7 @@ impl Connection {
             return Err(ErrorCode::BadType);
         }
         if header.kind == v13::MULTIPART_REQUEST {
-            let body = frame.get(Header::LEN..).unwrap_or_default();
-            let whole = self.assemblies.take(header.xid, body, &self.config.limits)?;
+            let whole = self.assemblies.take(header.xid, frame, &self.config.limits, now)?;
             return whole.map_or(Ok(()), |request| self.ask(header.xid, request, host, now));
         }
         let (xid, message) = v13::decode(frame)?;
@@ -77,6 +76,10 @@ impl Connection {
                 crate::check_packet_out(&packet, host.vlan_limit())?;
                 host.check_actions(&packet.actions)?;
                 host.packet_out(packet);
+                self.packets_sent = true;
+            }
+            Message::Resume(packet) => {
+                host.resume(packet)?;
                 self.packets_sent = true;
             }
             Message::PortMod(port_mod) => {
@@ -231,6 +234,7 @@ const fn is_change(message: &Message) -> bool {
     matches!(
         message,
         Message::PacketOut(_)
+            | Message::Resume(_)
             | Message::FlowMod(_)
             | Message::GroupMod(_)
             | Message::PortMod(_)

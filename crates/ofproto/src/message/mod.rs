@@ -81,6 +81,8 @@ pub enum Message {
     PacketIn(PacketIn),
     /// `NXT_PACKET_IN2`.
     PacketIn2(PacketIn),
+    /// `NXT_RESUME`: a packet-in that paused comes back.
+    Resume(PacketIn),
     /// `OFPT_FLOW_REMOVED`.
     FlowRemoved(FlowRemoved),
     /// `OFPT_PORT_STATUS`.

@@ -16,6 +16,8 @@ pub struct PacketIn {
     pub metadata: Match,
     /// Bytes from the rule (`NXT_PACKET_IN2` only).
     pub userdata: Vec<u8>,
+    /// What lets the packet go on when it is sent back (`NXT_PACKET_IN2` only); empty: nothing does.
+    pub continuation: Vec<u8>,
     /// Length of the packet before it was cut to fit the message.
     pub length: u32,
     /// The packet.

@@ -64,16 +64,10 @@ impl<H: Host> Server<H> {
         let _ = self.shared.events.send(event);
     }
 
-    /// Tells every connection that wants to hear it, none of which misses it: waits for those that
-    /// read slowly, until they have read or are given up.
-    pub async fn tell(&self, event: &Event) {
-        self.shared.notices.tell(event).await;
-    }
-
-    /// Tells every connection that wants to hear it, at once: one that is too far behind for it is
+    /// Tells every connection of events that none of them may miss. One that is too far behind is
     /// closed, and learns how things are when it comes back.
-    pub fn insist(&self, event: &Event) {
-        self.shared.notices.insist(event);
+    pub fn insist(&self, events: &[Event]) {
+        self.shared.notices.insist(events);
     }
 
     /// The connections there are.

@@ -19,7 +19,7 @@ use tokio::{
 use super::{bridge::Shared, serve::serve};
 use crate::{
     Host,
-    connection::{ConnectionConfig, ConnectionKind, WarningRate},
+    connection::{BundleSpace, ConnectionConfig, ConnectionKind, WarningRate},
     error::CloseReason,
 };
 
@@ -98,7 +98,7 @@ impl Drop for UnixSocket {
 /// Serves whoever connects, until the task is aborted; then its connections end too.
 pub(super) async fn accept_all<H: Host>(listener: Listener, shared: Arc<Shared<H>>) {
     let mut connections = JoinSet::new();
-    let warnings = Arc::<WarningRate>::default();
+    let (warnings, bundle_space) = (Arc::<WarningRate>::default(), Arc::<BundleSpace>::default());
     let warn = |log: &dyn Fn(u32)| {
         if let Some(held_back) = warnings.admit(shared.host.now()) {
             log(held_back);
@@ -113,6 +113,7 @@ pub(super) async fn accept_all<H: Host>(listener: Listener, shared: Arc<Shared<H
                 Ok((stream, peer)) => {
                     let mut config = ConnectionConfig::new(&*peer, ConnectionKind::Management);
                     config.warnings = Arc::clone(&warnings);
+                    config.bundle_space = Arc::clone(&bundle_space);
                     let shared = Arc::clone(&shared);
                     connections.spawn(async move { (peer, serve(stream, config, &shared).await) });
                 }

@@ -1,66 +1,108 @@
 //! What no connection may miss: that a port came, went or changed, that a rule went.
 //!
-//! Each connection has a bounded queue of its own, out of which it takes as much as its peer has
-//! room for. Who tells of many things waits for the slowest peer; a peer that takes nothing at all is
-//! given up by its connection, so nobody waits for ever. A part of each queue is kept free for what
-//! cannot wait.
+//! Each connection has a queue of its own, out of which it takes as much as its peer has room for.
+//! So nobody waits for a peer: not who tells, and no other connection. A peer that lets too much
+//! pile up is behind. Its connection ends at once, and it learns how things are when it comes back.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
 
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 
 use crate::connection::Event;
 
-/// Events that may lie before one connection.
-const NOTICES_MAX: usize = 1024;
-
-/// Of these, places that only [`Notices::insist`] takes.
-const KEPT_FREE: usize = 256;
+/// Events that may lie before one connection when more come; of those there may be any number, for
+/// one request can take every rule.
+const NOTICES_MAX: usize = 1 << 17;
 
 /// The queues of all connections of a bridge.
 #[derive(Debug, Default)]
-pub(super) struct Notices(Mutex<Vec<mpsc::Sender<Event>>>);
+pub(super) struct Notices(Mutex<Vec<Weak<Queue>>>);
+
+/// What lies before one connection.
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    came: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    events: VecDeque<Event>,
+    /// Too much lay here; nothing does any more.
+    is_behind: bool,
+}
+
+/// A connection's end of its queue.
+#[derive(Debug)]
+pub(super) struct Inbox(Arc<Queue>);
+
+/// The connection is too far behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Behind;
 
 impl Notices {
-    /// The queue of a new connection; it ends when the connection is too far behind.
-    pub(super) fn subscribe(&self) -> mpsc::Receiver<Event> {
-        let (sender, receiver) = mpsc::channel(NOTICES_MAX);
-        self.lock().push(sender);
-        receiver
+    /// The queue of a new connection.
+    pub(super) fn subscribe(&self) -> Inbox {
+        let queue = Arc::<Queue>::default();
+        lock(&self.0).push(Arc::downgrade(&queue));
+        Inbox(queue)
     }
 
-    /// Puts an event into every queue, and waits for room.
-    pub(super) async fn tell(&self, event: &Event) {
-        let queues = self.lock().clone();
-        for queue in queues {
-            // A connection that ended meanwhile needs to hear nothing.
-            if let Ok(mut places) = queue.reserve_many(KEPT_FREE + 1).await
-                && let Some(place) = places.next()
-            {
-                place.send(event.clone());
+    /// Puts events into every queue; one that is too long already is ended.
+    pub(super) fn insist(&self, events: &[Event]) {
+        lock(&self.0).retain(|queue| queue.upgrade().is_some_and(|queue| queue.put(events)));
+    }
+}
+
+impl Queue {
+    /// Adds events; answers whether the connection is not behind.
+    fn put(&self, events: &[Event]) -> bool {
+        let mut waiting = lock(&self.waiting);
+        if waiting.events.len() > NOTICES_MAX {
+            *waiting = Waiting { events: VecDeque::new(), is_behind: true };
+        } else {
+            waiting.events.extend(events.iter().cloned());
+        }
+        self.came.notify_one();
+        !waiting.is_behind
+    }
+}
+
+impl Inbox {
+    /// Waits for the next event, unless `wants_more` is false, or for the connection to be behind.
+    /// Whoever stops waiting has taken nothing.
+    pub(super) async fn next(&self, wants_more: bool) -> Result<Event, Behind> {
+        loop {
+            // What comes after this look leaves a mark, which ends the wait.
+            if let Some(found) = self.look(wants_more) {
+                return found;
             }
+            self.0.came.notified().await;
         }
     }
 
-    /// Puts an event into every queue; one without room is ended.
-    pub(super) fn insist(&self, event: &Event) {
-        self.lock().retain(|queue| queue.try_send(event.clone()).is_ok());
+    fn look(&self, wants_more: bool) -> Option<Result<Event, Behind>> {
+        let mut waiting = lock(&self.0.waiting);
+        if waiting.is_behind {
+            return Some(Err(Behind));
+        }
+        waiting.events.pop_front_if(|_| wants_more).map(Ok)
     }
+}
 
-    /// Every change leaves the list whole. Queues of connections that have ended go with the next.
-    fn lock(&self) -> MutexGuard<'_, Vec<mpsc::Sender<Event>>> {
-        let mut queues = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        queues.retain(|queue| !queue.is_closed());
-        queues
-    }
+/// Every change leaves what is locked whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
     use std::{
         future::Future,
-        pin::{Pin, pin},
-        sync::Arc,
+        pin::pin,
         task::{Context, Poll, Waker},
     };
 
@@ -77,55 +119,56 @@ mod tests {
         Event::PortStatus(Arc::new(PortStatus { reason: PortStatusReason::Modify, port }))
     }
 
-    fn is_done(future: &mut Pin<&mut impl Future<Output = ()>>) -> bool {
-        future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    fn poll<T>(future: impl Future<Output = T>) -> Poll<T> {
+        pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    /// How many events come out until there are no more.
+    fn drained(inbox: &Inbox) -> usize {
+        let next = || matches!(poll(inbox.next(true)), Poll::Ready(Ok(_)));
+        std::iter::repeat_with(next).take_while(|came| *came).count()
     }
 
     #[test]
-    fn who_tells_waits_for_the_slowest_and_loses_nothing() {
+    fn a_connection_that_reads_hears_everything_whatever_another_does() {
         let (notices, event) = (Notices::default(), event());
-        let (mut quick, mut slow) = (notices.subscribe(), notices.subscribe());
-        let told = NOTICES_MAX - KEPT_FREE;
-        for _ in 0..told {
-            assert!(is_done(&mut pin!(notices.tell(&event))));
-            assert!(quick.try_recv().is_ok());
+        let (quick, deaf) = (notices.subscribe(), notices.subscribe());
+        let burst = vec![event; 1000];
+        for _ in 0..3 * NOTICES_MAX / burst.len() {
+            notices.insist(&burst);
+            assert_eq!(drained(&quick), burst.len());
         }
-        let mut next = pin!(notices.tell(&event));
-        assert!(!is_done(&mut next), "the other has read nothing");
-        assert!(slow.try_recv().is_ok());
-        assert!(is_done(&mut next));
-        assert_eq!((slow.len(), quick.len()), (told, 1));
+        assert!(matches!(poll(deaf.next(true)), Poll::Ready(Err(Behind))));
+        assert!(lock(&deaf.0.waiting).events.is_empty(), "what it did not read takes no room");
     }
 
     #[test]
-    fn who_tells_does_not_wait_for_a_connection_that_has_ended() {
+    fn one_request_may_take_any_number_of_rules() {
         let (notices, event) = (Notices::default(), event());
-        let gone = notices.subscribe();
-        for _ in 0..NOTICES_MAX - KEPT_FREE {
-            assert!(is_done(&mut pin!(notices.tell(&event))));
-        }
-        let mut next = pin!(notices.tell(&event));
-        assert!(!is_done(&mut next));
-        drop(gone);
-        assert!(is_done(&mut next));
+        let inbox = notices.subscribe();
+        notices.insist(&vec![event.clone(); 3 * NOTICES_MAX]);
+        assert_eq!(drained(&inbox), 3 * NOTICES_MAX);
+        notices.insist(&vec![event; 3 * NOTICES_MAX]);
+        assert_eq!(drained(&inbox), 3 * NOTICES_MAX);
     }
 
     #[test]
-    fn what_cannot_wait_finds_room_and_ends_who_has_none() {
+    fn a_connection_without_room_takes_nothing_and_hears_that_it_is_behind() {
         let (notices, event) = (Notices::default(), event());
-        let (mut quick, mut slow) = (notices.subscribe(), notices.subscribe());
-        for _ in 0..NOTICES_MAX - KEPT_FREE {
-            assert!(is_done(&mut pin!(notices.tell(&event))));
-            assert!(quick.try_recv().is_ok());
-        }
-        (0..KEPT_FREE).for_each(|_| notices.insist(&event));
-        assert_eq!((slow.len(), slow.is_closed()), (NOTICES_MAX, false));
-        notices.insist(&event);
-        assert_eq!(quick.len(), KEPT_FREE + 1);
+        let inbox = notices.subscribe();
+        let mut next = pin!(inbox.next(false));
         let mut context = Context::from_waker(Waker::noop());
-        for _ in 0..NOTICES_MAX {
-            assert!(matches!(slow.poll_recv(&mut context), Poll::Ready(Some(_))));
-        }
-        assert!(matches!(slow.poll_recv(&mut context), Poll::Ready(None)), "and is then closed");
+        notices.insist(&vec![event.clone(); NOTICES_MAX + 1]);
+        assert!(next.as_mut().poll(&mut context).is_pending());
+        notices.insist(&[event]);
+        assert!(matches!(next.as_mut().poll(&mut context), Poll::Ready(Err(Behind))));
+    }
+
+    #[test]
+    fn a_connection_that_has_ended_takes_no_room() {
+        let (notices, event) = (Notices::default(), event());
+        drop(notices.subscribe());
+        notices.insist(&[event]);
+        assert!(lock(&notices.0).is_empty());
     }
 }

@@ -7,7 +7,7 @@ use tokio::{
     sync::broadcast::{Receiver, error::RecvError},
 };
 
-use super::bridge::Shared;
+use super::{bridge::Shared, notices::Behind};
 use crate::{
     Host,
     connection::{Connection, ConnectionConfig, Event, Step, Wait},
@@ -35,7 +35,7 @@ enum Happened {
     Read(std::io::Result<usize>),
     Wrote(std::io::Result<usize>),
     Event(Result<Event, RecvError>),
-    Notice(Option<Event>),
+    Notice(Result<Event, Behind>),
     WaitOver,
     Time,
 }
@@ -52,7 +52,7 @@ pub(super) async fn serve<H: Host>(
     let mut entry = shared.registry.enter(&peer, connection.status());
     let (mut reader, mut writer) = tokio::io::split(stream);
     let mut events: Receiver<Event> = shared.events.subscribe();
-    let mut notices = shared.notices.subscribe();
+    let notices = shared.notices.subscribe();
     let mut notice: Option<Event> = None;
     let mut buffer = vec![0; READ_LEN];
     let mut waiting: Option<Waiting<'_>> = None;
@@ -76,7 +76,7 @@ pub(super) async fn serve<H: Host>(
                 Happened::Wrote(wrote)
             }
             event = events.recv() => Happened::Event(event),
-            notice = notices.recv(), if notice.is_none() => Happened::Notice(notice),
+            notice = notices.next(notice.is_none()) => Happened::Notice(notice),
             () = over(&mut waiting), if waiting.is_some() => Happened::WaitOver,
             () = tokio::time::sleep(sleep) => Happened::Time,
         };
@@ -96,8 +96,8 @@ pub(super) async fn serve<H: Host>(
             }
             // The server that publishes events is gone; its endpoints go with it.
             Happened::Event(Err(RecvError::Closed)) => break CloseReason::PeerClosed,
-            Happened::Notice(Some(event)) => notice = Some(event),
-            Happened::Notice(None) => break CloseReason::Behind,
+            Happened::Notice(Ok(event)) => notice = Some(event),
+            Happened::Notice(Err(Behind)) => break CloseReason::Behind,
             Happened::WaitOver => {
                 waiting = None;
                 connection.resume(host, now);
@@ -113,7 +113,6 @@ fn begin<H: Host>(wait: Wait, host: &H) -> Waiting<'_> {
     match wait {
         Wait::Adopted(version) => Box::pin(host.adopted(version)),
         Wait::Counts => Box::pin(host.pull_counts()),
-        Wait::CaughtUp => Box::pin(host.caught_up()),
     }
 }
 

@@ -114,7 +114,6 @@ impl Bench {
             let is_ready = match step {
                 Step::Wait(Wait::Adopted(version)) => self.host.has_adopted(version),
                 Step::Wait(Wait::Counts) => true,
-                Step::Wait(Wait::CaughtUp) => !self.host.is_behind(),
                 Step::Idle | Step::Full | Step::Closed(_) => return step,
             };
             if !is_ready {

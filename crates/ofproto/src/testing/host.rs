@@ -14,18 +14,19 @@ use shunt_flow::{
     extract::{VlanLimit, extract},
 };
 use shunt_pipeline::{
-    Action, BridgeId, BridgeSettings, Change, DatapathAction, DatapathPort, Delta, FlowModError,
-    Group, GroupId, Meter, MeterId, Modification, PacketIn, Pipeline, PortConfig, PortInfo,
-    PortKind, PortVlans, RejectedMod, RemovedReason, Rule, RuleChange, RuleFilter, Time, Version,
+    Action, BridgeId, BridgeSettings, BundleStep, Change, DatapathAction, DatapathPort, Delta,
+    FlowModError, Group, GroupId, Meter, MeterId, Modification, PacketIn, Pipeline, PortConfig,
+    PortInfo, PortKind, PortVlans, RejectedMod, RemovedReason, Rule, RuleChange, RuleFilter, Time,
+    Traversal, Version,
 };
 use tokio::sync::watch;
 
 use crate::{
-    Host,
+    ErrorCode, Host, HostStep, Paused,
     connection::Event,
     message::{
-        Description, Features, FlowRemoved, LinkFeatures, PacketOut, PortCounters, PortDescription,
-        PortStatistics, PortStatus, PortStatusReason, TableStatistics,
+        self, Description, Features, FlowRemoved, LinkFeatures, PacketOut, PortCounters,
+        PortDescription, PortStatistics, PortStatus, PortStatusReason, TableStatistics,
     },
 };
 
@@ -38,11 +39,11 @@ pub struct MemoryHost {
     clock: Box<dyn Fn() -> Time + Send + Sync>,
     /// Whether versions are adopted as soon as they are made.
     prompt: AtomicBool,
-    /// Whether there is too much to tell.
-    behind: watch::Sender<bool>,
     adopted: watch::Sender<Version>,
     events: Mutex<VecDeque<Event>>,
+    paused: Paused,
     packets: Mutex<Vec<PacketOut>>,
+    outcomes: Mutex<Vec<Arc<[DatapathAction]>>>,
 }
 
 impl MemoryHost {
@@ -60,10 +61,11 @@ impl MemoryHost {
             pipeline,
             clock: Box::new(clock),
             prompt: AtomicBool::new(true),
-            behind: watch::Sender::new(false),
             adopted,
             events: Mutex::default(),
+            paused: Paused::default(),
             packets: Mutex::default(),
+            outcomes: Mutex::default(),
         }
     }
 
@@ -75,11 +77,6 @@ impl MemoryHost {
     /// All threads have adopted the newest version.
     pub fn adopt(&self) {
         self.adopted.send_replace(self.pipeline.version());
-    }
-
-    /// From now on there is too much to tell, or not any more.
-    pub fn set_behind(&self, behind: bool) {
-        self.behind.send_replace(behind);
     }
 
     /// Whether all threads work by `version` or a later one.
@@ -96,6 +93,17 @@ impl MemoryHost {
     /// The packets that controllers sent, since this was asked last.
     pub fn take_packets(&self) -> Vec<PacketOut> {
         std::mem::take(&mut *self.packets.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What became of these packets, since this was asked last.
+    pub fn take_outcomes(&self) -> Vec<Arc<[DatapathAction]>> {
+        std::mem::take(&mut *self.outcomes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Its tables.
+    #[must_use]
+    pub const fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
     }
 
     fn report(&self, event: Event) {
@@ -116,6 +124,21 @@ impl MemoryHost {
             }
         }
         change.version
+    }
+
+    /// Does what becomes of a packet.
+    fn send(&self, packet: PacketOut, traversal: &Traversal) {
+        self.pipeline.credit(traversal, 1, packet.data.len() as u64, self.now());
+        for action in traversal.actions.iter() {
+            if let DatapathAction::Punt(punt) = action {
+                let token = punt.continuation.as_ref().map(|own| self.paused.hold(own));
+                let packet = PacketIn { punt: Arc::clone(punt), frame: packet.data.clone() };
+                self.report(Event::PacketIn(Arc::new(packet), token));
+            }
+        }
+        let outcome = Arc::clone(&traversal.actions);
+        self.outcomes.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
+        self.packets.lock().unwrap_or_else(PoisonError::into_inner).push(packet);
     }
 
     fn port_infos(&self) -> Vec<PortInfo> {
@@ -210,21 +233,40 @@ impl Host for MemoryHost {
         changed.map_or_else(|_| self.pipeline.version(), |change| self.publish(&change))
     }
 
-    fn packet_out(&self, packet: PacketOut) {
-        let mut key = FlowKey::ZERO;
-        extract(&packet.data, VlanLimit::default(), &mut key);
-        key.set_bridge(BRIDGE.number().into());
-        key.set_in_port(packet.in_port);
-        let version = self.pipeline.version();
-        let traversal = self.pipeline.translate_actions(&key, &packet.actions, version);
-        self.pipeline.credit(&traversal, 1, packet.data.len() as u64, self.now());
-        for action in traversal.actions.iter() {
-            if let DatapathAction::Punt(punt) = action {
-                let packet = PacketIn { punt: Arc::clone(punt), frame: packet.data.clone() };
-                self.report(Event::PacketIn(Arc::new(packet)));
-            }
+    fn commit(&self, steps: Vec<HostStep>) -> Result<Version, RejectedMod> {
+        let (mut packets, mut bundle) = (Vec::new(), Vec::new());
+        for step in steps {
+            bundle.push(match step {
+                HostStep::Modify(modification) => BundleStep::Modify(modification),
+                HostStep::Port(port, config) => BundleStep::Port(port, config),
+                HostStep::Packet(packet) => {
+                    let (key, actions) = (Box::new(key(&packet)), packet.actions.clone());
+                    packets.push(packet);
+                    BundleStep::Packet { key, actions }
+                }
+            });
         }
-        self.packets.lock().unwrap_or_else(PoisonError::into_inner).push(packet);
+        let (change, traversals) = self.pipeline.commit(BRIDGE, bundle, self.now())?;
+        for (packet, traversal) in packets.into_iter().zip(traversals) {
+            self.send(packet, &traversal);
+        }
+        Ok(self.publish(&change))
+    }
+
+    fn packet_out(&self, packet: PacketOut) {
+        let version = self.pipeline.version();
+        let traversal = self.pipeline.translate_actions(&key(&packet), &packet.actions, version);
+        self.send(packet, &traversal);
+    }
+
+    fn resume(&self, packet: message::PacketIn) -> Result<(), ErrorCode> {
+        let message::PacketIn { metadata, continuation, data, .. } = packet;
+        let paused = self.paused.find(&continuation).ok_or(ErrorCode::ResumeStale)?;
+        let (in_port, actions) = (metadata.key().in_port(), Vec::new());
+        let packet = PacketOut { in_port, actions, data };
+        let traversal = self.pipeline.resume_paused(&key(&packet), &paused, &metadata);
+        self.send(packet, &traversal);
+        Ok(())
     }
 
     async fn adopted(&self, version: Version) {
@@ -234,15 +276,15 @@ impl Host for MemoryHost {
     }
 
     async fn pull_counts(&self) {}
+}
 
-    fn is_behind(&self) -> bool {
-        *self.behind.borrow()
-    }
-
-    async fn caught_up(&self) {
-        // The sender lives as long as this host.
-        let _ = self.behind.subscribe().wait_for(|behind| !behind).await;
-    }
+/// A packet of a controller, as tables see it.
+fn key(packet: &PacketOut) -> FlowKey {
+    let mut key = FlowKey::ZERO;
+    extract(&packet.data, VlanLimit::default(), &mut key);
+    key.set_bridge(BRIDGE.number().into());
+    key.set_in_port(packet.in_port);
+    key
 }
 
 fn port((number, name): (u32, &str)) -> PortInfo {

@@ -96,13 +96,10 @@ fn any_async() -> impl Strategy<Value = AsyncConfig> {
 }
 
 fn any_about_packets() -> impl Strategy<Value = Message> {
-    let packet2 = (any_packet_in(), vec(any::<u8>(), 0..9), 0..100_u32);
     prop_oneof![
         any_packet_in().prop_map(Message::PacketIn),
-        packet2.prop_map(|(packet, userdata, cut)| {
-            let length = packet.length + cut;
-            Message::PacketIn2(PacketIn { userdata, length, ..packet })
-        }),
+        any_packet_in2().prop_map(Message::PacketIn2),
+        any_packet_in2().prop_map(Message::Resume),
         any_packet_out().prop_map(Message::PacketOut),
     ]
 }
@@ -117,8 +114,18 @@ fn any_packet_in() -> impl Strategy<Value = PacketIn> {
         cookie: Cookie::new(cookie),
         metadata,
         userdata: Vec::new(),
+        continuation: Vec::new(),
         length: u32::try_from(data.len()).unwrap_or(u32::MAX),
         data,
+    })
+}
+
+fn any_packet_in2() -> impl Strategy<Value = PacketIn> {
+    let few = || vec(any::<u8>(), 0..9);
+    let packet = (any_packet_in(), few(), few(), 0..100_u32);
+    packet.prop_map(|(packet, userdata, continuation, cut)| {
+        let length = packet.length + cut;
+        PacketIn { userdata, continuation, length, ..packet }
     })
 }
 

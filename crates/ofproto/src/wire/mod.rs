@@ -9,6 +9,8 @@
 //! | [`header`] | the eight bytes that all versions share |
 //! | [`v13`] | OpenFlow 1.3.5 with the extensions that its clients use |
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
+
 pub mod header;
 mod reader;
 pub mod v13;

@@ -1,14 +1,17 @@
 //! Several changes that become true together.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use shunt_flow::PortNo;
-use shunt_pipeline::{Action, FlowFlags, FlowMod, PortConfig, RuleFilter};
+use shunt_pipeline::{
+    Action, Cookie, FlowFlags, FlowMod, GroupCommand, GroupId, GroupKind, GroupMod, Instructions,
+    PortConfig, RuleFilter, Selection,
+};
 
 use super::{add, code};
 use crate::{
     ErrorCode, Host,
-    connection::{ConnectionConfig, ConnectionKind, Limits, Step, Wait},
+    connection::{BundleSpace, ConnectionConfig, ConnectionKind, Event, Limits, Step, Wait},
     message::{
         BundleAdd, BundleCommand, BundleControl, BundleFlags, BundleId, Message, PacketOut,
         PortMod, Xid,
@@ -145,4 +148,147 @@ fn bundles_are_bounded_in_number_length_and_time() {
     bench.pass(Duration::from_secs(10));
     let commit = bench.ask(&control(BundleCommand::Commit));
     assert_eq!(code(&commit[0]), Some(ErrorCode::BundleId), "forgotten after ten seconds");
+}
+
+#[test]
+fn connections_share_what_bundles_may_take_and_give_it_back() {
+    let space = Arc::new(BundleSpace::new(1000));
+    let bench = || {
+        let config = ConnectionConfig::new("x", ConnectionKind::Management);
+        let mut bench =
+            Bench::with_config(ConnectionConfig { bundle_space: Arc::clone(&space), ..config });
+        bench.say_hello();
+        bench
+    };
+    let (mut one, mut two) = (bench(), bench());
+    let long = || Message::FlowMod(super::add_long(1, 598));
+    assert!(add_to(&mut one, 1, long()).is_empty());
+    let refused = add_to(&mut two, 1, long()).first().and_then(code);
+    assert_eq!(refused, Some(ErrorCode::BundleMessageTooMany));
+    drop(one);
+    assert!(add_to(&mut two, 2, long()).is_empty());
+    assert_eq!(two.ask(&control(BundleCommand::Commit)), [reply(BundleCommand::Committed)]);
+    assert!(add_to(&mut two, 3, long()).is_empty());
+}
+
+/// A packet-out that goes through the tables.
+fn through_tables() -> PacketOut {
+    let actions = vec![Action::Output { port: PortNo::TABLE, max_len: 0 }];
+    PacketOut { in_port: PortNo::CONTROLLER, actions, data: vec![0; 60] }
+}
+
+/// Sends what comes to controllers.
+fn to_controller(cookie: u16) -> FlowMod {
+    let output = Action::Output { port: PortNo::CONTROLLER, max_len: u16::MAX };
+    let instructions = Instructions { apply: Box::new([output]), ..Instructions::default() };
+    FlowMod { cookie: Cookie::new(cookie.into()), instructions, ..add(1) }
+}
+
+/// The cookies of the rules that sent packets to controllers.
+fn punted(bench: &Bench) -> Vec<u64> {
+    let cookie = |event: Event| match event {
+        Event::PacketIn(packet, _) => Some(packet.punt.cookie.number()),
+        Event::PortStatus(_) | Event::FlowRemoved(_) => None,
+    };
+    bench.host.take_events().into_iter().filter_map(cookie).collect()
+}
+
+#[test]
+fn a_packet_meets_the_rules_that_stand_before_it_in_the_bundle() {
+    let mut bench = Bench::open(ConnectionKind::Management);
+    bench.ask(&Message::FlowMod(to_controller(1)));
+    add_to(&mut bench, 1, Message::PacketOut(through_tables()));
+    add_to(&mut bench, 2, Message::FlowMod(to_controller(2)));
+    add_to(&mut bench, 3, Message::PacketOut(through_tables()));
+    add_to(&mut bench, 4, Message::FlowMod(to_controller(3)));
+    let before = bench.host.pipeline().version();
+    assert_eq!(bench.ask(&control(BundleCommand::Commit)), [reply(BundleCommand::Committed)]);
+    assert_eq!(punted(&bench), [1, 2]);
+    assert_eq!(bench.host.pipeline().version(), before.next());
+}
+
+#[test]
+fn a_packet_meets_the_ports_that_stand_before_it_in_the_bundle() {
+    let mut bench = Bench::open(ConnectionKind::Management);
+    bench.ask(&Message::FlowMod(to_controller(1)));
+    let port = bench.host.ports().remove(0);
+    let set = |config: PortConfig, mask: PortConfig| {
+        Message::PortMod(PortMod { port: port.number, mac: port.mac, config, mask, advertise: 0 })
+    };
+    let deaf = PortConfig { no_recv: true, ..PortConfig::default() };
+    let dumb = PortConfig { no_fwd: true, ..PortConfig::default() };
+    let actions = vec![Action::Output { port: port.number, max_len: 0 }];
+    let packet = PacketOut { actions, ..through_tables() };
+    let before = bench.host.pipeline().version();
+    add_to(&mut bench, 1, set(deaf, deaf));
+    add_to(&mut bench, 2, Message::PacketOut(packet.clone()));
+    add_to(&mut bench, 3, set(dumb, dumb));
+    add_to(&mut bench, 4, Message::PacketOut(packet));
+    assert_eq!(bench.ask(&control(BundleCommand::Commit)), [reply(BundleCommand::Committed)]);
+    let sent: Vec<_> = bench.host.take_outcomes().iter().map(|own| own.len()).collect();
+    assert_eq!(sent, [1, 0], "the second one meets a port that sends nothing");
+    let both = PortConfig { no_recv: true, no_fwd: true, ..PortConfig::default() };
+    assert_eq!(bench.host.ports()[0].config, both, "the second adds to the first");
+    assert_eq!(bench.host.pipeline().version(), before.next());
+}
+
+#[test]
+fn a_bundle_that_fails_late_changes_no_port_and_sends_no_packet() {
+    let mut bench = Bench::open(ConnectionKind::Management);
+    let port = bench.host.ports().remove(0);
+    let down = PortConfig { port_down: true, ..PortConfig::default() };
+    let port_mod =
+        PortMod { port: port.number, mac: port.mac, config: down, mask: down, advertise: 0 };
+    let overlapping = FlowMod {
+        matching: shunt_flow::text::parse_match("tcp", &shunt_flow::text::NoPortNames).unwrap(),
+        flags: FlowFlags { check_overlap: true, ..FlowFlags::default() },
+        ..add(7)
+    };
+    add_to(&mut bench, 1, Message::PortMod(port_mod));
+    add_to(&mut bench, 2, Message::FlowMod(add(7)));
+    add_to(&mut bench, 3, Message::PacketOut(through_tables()));
+    add_to(&mut bench, 4, Message::FlowMod(overlapping));
+    let codes: Vec<_> = bench.ask(&control(BundleCommand::Commit)).iter().map(code).collect();
+    assert_eq!(codes, [Some(ErrorCode::FlowOverlap), Some(ErrorCode::BundleMessageFailed)]);
+    assert_eq!((rules_count(&bench), bench.host.ports()[0].config), (0, PortConfig::default()));
+    assert!(bench.host.take_packets().is_empty());
+    // Nor is anything left for the version that takes the number.
+    bench.ask(&Message::FlowMod(add(1)));
+    assert_eq!(bench.host.ports()[0].config, PortConfig::default());
+}
+
+#[test]
+fn a_group_may_be_named_behind_the_message_that_brings_it_and_not_before() {
+    let mut bench = Bench::open(ConnectionKind::Management);
+    let group = GroupId::new(1);
+    let group_mod = GroupMod {
+        command: GroupCommand::Add,
+        group: Some(group),
+        kind: GroupKind::All,
+        selection: Selection::default(),
+        buckets: Box::default(),
+    };
+    let packet = PacketOut { actions: vec![Action::Group(group)], ..through_tables() };
+    add_to(&mut bench, 1, Message::PacketOut(packet.clone()));
+    add_to(&mut bench, 2, Message::GroupMod(group_mod.clone()));
+    let codes: Vec<_> = bench.ask(&control(BundleCommand::Commit)).iter().map(code).collect();
+    assert_eq!(codes, [Some(ErrorCode::ActionOutGroup), Some(ErrorCode::BundleMessageFailed)]);
+    add_to(&mut bench, 1, Message::GroupMod(group_mod));
+    add_to(&mut bench, 2, Message::PacketOut(packet));
+    assert_eq!(bench.ask(&control(BundleCommand::Commit)), [reply(BundleCommand::Committed)]);
+}
+
+#[test]
+fn bundles_are_bounded_in_bytes() {
+    let limits = Limits { bundle_bytes_max: 1000, ..Limits::default() };
+    let config =
+        ConnectionConfig { limits, ..ConnectionConfig::new("x", ConnectionKind::Management) };
+    let mut bench = Bench::with_config(config);
+    bench.say_hello();
+    let long = || Message::FlowMod(super::add_long(1, 598));
+    assert!(add_to(&mut bench, 1, long()).is_empty());
+    let refused = add_to(&mut bench, 2, long()).first().and_then(code);
+    assert_eq!(refused, Some(ErrorCode::BundleMessageTooMany));
+    assert_eq!(bench.ask(&control(BundleCommand::Discard)), [reply(BundleCommand::Discarded)]);
+    assert!(add_to(&mut bench, 3, long()).is_empty(), "what is gone takes no room");
 }

@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use shunt_flow::{Match, PortNo};
+use shunt_flow::{FieldId, FlowMask, Match, PortNo};
 use shunt_pipeline::{
-    Action, BridgeId, Cookie, FlowFlags, FlowMod, FlowModCommand, PacketIn, PacketInReason, Punt,
-    TableId,
+    Action, BridgeId, ControllerAction, Cookie, DatapathAction, FlowFlags, FlowMod, FlowModCommand,
+    Instructions, PacketIn, PacketInReason, Punt, TableId,
 };
 
-use super::add;
+use super::{add, code};
 use crate::{
+    ErrorCode,
     connection::{ConnectionConfig, ConnectionKind, Event, Limits},
     message::{
-        AsyncConfig, AsyncMasks, Generation, Message, PacketInFormat, PacketOut, RoleMessage,
+        self, AsyncConfig, AsyncMasks, Generation, Message, PacketInFormat, PacketOut, RoleMessage,
         RoleName, SwitchConfig,
     },
     testing::Bench,
@@ -28,8 +29,9 @@ fn packet_in(reason: PacketInReason, controller_id: u16, length: usize) -> Event
         max_len: 10,
         userdata: Box::new([1, 2, 3]),
         metadata: Match::any(),
+        continuation: None,
     };
-    Event::PacketIn(Arc::new(PacketIn { punt: Arc::new(punt), frame: vec![7; length] }))
+    Event::PacketIn(Arc::new(PacketIn { punt: Arc::new(punt), frame: vec![7; length] }), None)
 }
 
 /// Messages that a connection hears of an event.
@@ -186,4 +188,73 @@ fn a_packet_out_reaches_the_bridge_once_its_actions_fit_its_packet() {
     let actions = vec![Action::DecTtl { controllers: Box::new([0]) }];
     assert_eq!(bench.ask(&Message::PacketOut(PacketOut { actions, ..packet })).len(), 1);
     assert!(bench.host.take_packets().is_empty());
+}
+
+/// A bridge whose rule pauses packets before it sends them to port 2, and what a client hears.
+fn paused(bench: &mut Bench) -> message::PacketIn {
+    bench.ask(&Message::SetPacketInFormat(PacketInFormat::Nicira2));
+    let pause = Action::Controller(Box::new(ControllerAction {
+        max_len: u16::MAX,
+        controller_id: 0,
+        reason: PacketInReason::Action,
+        userdata: Box::default(),
+        meter: None,
+        pause: true,
+    }));
+    let reg0 = shunt_pipeline::Subfield::whole(FieldId::Reg0);
+    let sent = Action::OutputField { source: reg0, max_len: 0 };
+    let set = |value| Action::Load { target: reg0, value };
+    let apply = Box::new([set(1), pause, sent]);
+    let instructions = Instructions { apply, ..Instructions::default() };
+    bench.ask(&Message::FlowMod(FlowMod { instructions, ..add(1) }));
+    let actions = vec![Action::Output { port: PortNo::TABLE, max_len: 0 }];
+    bench.send(&Message::PacketOut(PacketOut {
+        in_port: PortNo::CONTROLLER,
+        actions,
+        data: vec![0; 60],
+    }));
+    bench.run();
+    bench.deliver_events();
+    bench.host.take_outcomes();
+    let heard = bench.heard().pop();
+    let Some((_, Message::PacketIn2(packet))) = heard else { panic!("{heard:?}") };
+    packet
+}
+
+/// Where the packets went that were sent since this was asked last.
+fn sent_to(bench: &Bench) -> Vec<u32> {
+    let outcomes = bench.host.take_outcomes();
+    let port = |action: &DatapathAction| match action {
+        DatapathAction::Output { port, .. } => Some(port.number()),
+        _ => None,
+    };
+    outcomes.iter().flat_map(|actions| actions.iter().filter_map(port)).collect()
+}
+
+#[test]
+fn a_paused_packet_goes_on_as_it_comes_back() {
+    let mut bench = Bench::open(ConnectionKind::Controller);
+    let packet = paused(&mut bench);
+    assert_eq!(packet.metadata.key().field(FieldId::Reg0), 1);
+    assert!(bench.ask(&Message::Resume(packet.clone())).is_empty());
+    assert_eq!(sent_to(&bench), [1]);
+    let mut key = packet.metadata.key();
+    key.set_field(FieldId::Reg0, 2);
+    let metadata = Match::new(&key, &FlowMask::from(packet.metadata.mask()));
+    bench.ask(&Message::Resume(message::PacketIn { metadata, data: vec![1; 70], ..packet }));
+    assert_eq!(sent_to(&bench), [2]);
+    assert_eq!(bench.host.take_packets().pop().map(|packet| packet.data), Some(vec![1; 70]));
+}
+
+#[test]
+fn a_packet_that_did_not_pause_here_is_stale() {
+    let mut bench = Bench::open(ConnectionKind::Controller);
+    let packet = paused(&mut bench);
+    let mut forged = packet.clone();
+    *forged.continuation.last_mut().unwrap() ^= 1;
+    for stale in [forged, message::PacketIn { continuation: Vec::new(), ..packet }] {
+        let refused = bench.ask(&Message::Resume(stale)).first().and_then(code);
+        assert_eq!(refused, Some(ErrorCode::ResumeStale));
+    }
+    assert!(sent_to(&bench).is_empty());
 }

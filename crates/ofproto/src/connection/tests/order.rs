@@ -5,7 +5,7 @@ use shunt_pipeline::{RuleFilter, TableId};
 
 use super::{add, add_long, code};
 use crate::{
-    ErrorCode, Host,
+    CloseReason, ErrorCode, Host,
     connection::{ConnectionConfig, ConnectionKind, Limits, Step, Wait},
     message::{Message, MultipartReply, MultipartRequest, Xid},
     testing::Bench,
@@ -38,25 +38,6 @@ fn a_barrier_of_a_connection_that_changed_nothing_waits_for_nobody() {
     other.send(&Message::FlowMod(add(1)));
     other.run();
     assert_eq!(bench.ask(&Message::BarrierRequest), [Message::BarrierReply]);
-}
-
-#[test]
-fn no_request_is_looked_at_while_there_is_too_much_to_tell() {
-    let mut bench = Bench::open(ConnectionKind::Controller);
-    bench.host.set_behind(true);
-    bench.send(&Message::FlowMod(add(1)));
-    bench.send(&Message::BarrierRequest);
-    assert_eq!(bench.run(), Step::Wait(Wait::CaughtUp));
-    for _ in 0..10 {
-        // It is not silent: it is not listened to.
-        bench.pass(std::time::Duration::from_secs(5));
-        assert_eq!((bench.run(), bench.heard()), (Step::Wait(Wait::CaughtUp), Vec::new()));
-    }
-    assert!(bench.host.rules(&RuleFilter::all()).is_empty());
-    assert!(bench.another(ConnectionKind::Controller).connection.status().is_open);
-    bench.host.set_behind(false);
-    assert_eq!(bench.heard().len(), 1);
-    assert_eq!(bench.host.rules(&RuleFilter::all()).len(), 1);
 }
 
 #[test]
@@ -130,6 +111,31 @@ fn requests_stand_still_while_the_peer_does_not_read() {
     assert_eq!(bench.run(), Step::Full);
     assert!(bench.connection.status().output_waiting < 2000);
     assert_eq!(bench.heard().len(), 100, "and go on when it does");
+}
+
+#[test]
+fn a_peer_that_takes_a_byte_now_and_then_is_given_up() {
+    let second = std::time::Duration::from_secs(1);
+    let mut bench = Bench::open(ConnectionKind::Management);
+    for _ in 0..4 {
+        bench.send(&Message::EchoRequest(vec![1; 50_000]));
+    }
+    assert_eq!(bench.run(), Step::Idle);
+    for _ in 0..29 {
+        bench.pass(second);
+        bench.connection.consume(1, bench.host.now());
+        assert_eq!(bench.run(), Step::Idle);
+    }
+    // Who takes a good piece of what waits, reads slowly.
+    bench.connection.consume(50_000, bench.host.now());
+    bench.connection.consume(20_000, bench.host.now());
+    for _ in 0..29 {
+        bench.pass(second);
+        bench.connection.consume(1, bench.host.now());
+        assert_eq!(bench.run(), Step::Idle);
+    }
+    bench.pass(second);
+    assert_eq!(bench.run(), Step::Closed(CloseReason::Stalled { seconds: 30 }));
 }
 
 #[test]
@@ -211,4 +217,22 @@ fn half_requests_are_bounded_in_number_and_size() {
     bench.send_bytes(&part(0, 65_528));
     let errors: Vec<_> = bench.heard().iter().map(|(_, message)| code(message)).collect();
     assert_eq!(errors, [Some(ErrorCode::MultipartOverflow)]);
+}
+
+#[test]
+fn a_request_whose_rest_does_not_come_is_forgotten_and_said_so() {
+    let mut bench = Bench::open(ConnectionKind::Controller);
+    for round in 0..2 {
+        for xid in 0..8 {
+            let header = Header { version: 4, kind: 18, length: 16, xid: Xid::new(xid) };
+            bench.send_bytes(&[&header.emit()[..], &[0, 12, 0, 1, 0, 0, 0, 0]].concat());
+        }
+        assert!(bench.heard().is_empty(), "there is room in round {round}");
+        bench.pass(std::time::Duration::from_secs(1));
+        let heard = bench.heard();
+        let xids: Vec<_> = heard.iter().map(|(xid, _)| xid.number()).collect();
+        assert_eq!(xids, (0..8).collect::<Vec<_>>());
+        let timeout = Some(ErrorCode::MultipartTimeout);
+        assert!(heard.iter().all(|(_, message)| code(message) == timeout));
+    }
 }

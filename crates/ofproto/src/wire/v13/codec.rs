@@ -123,6 +123,7 @@ const fn message_kind(message: &Message) -> u8 {
         Message::SetAsync(_) => kind::SET_ASYNC,
         Message::MeterMod(_) => kind::METER_MOD,
         Message::PacketIn2(_)
+        | Message::Resume(_)
         | Message::BundleControl(_)
         | Message::BundleAdd(_)
         | Message::SetPacketInFormat(_)
@@ -163,6 +164,7 @@ fn put_body(out: &mut Vec<u8>, message: &Message) {
         Message::GetAsyncReply(config) | Message::SetAsync(config) => role::put_async(out, config),
         Message::MeterMod(meter_mod) => meter::put(out, meter_mod),
         Message::PacketIn2(_)
+        | Message::Resume(_)
         | Message::BundleControl(_)
         | Message::BundleAdd(_)
         | Message::SetPacketInFormat(_)

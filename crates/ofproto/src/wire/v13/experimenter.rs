@@ -19,6 +19,7 @@ mod onf {
 mod nicira {
     pub(super) const SET_PACKET_IN_FORMAT: u32 = 16;
     pub(super) const SET_CONTROLLER_ID: u32 = 20;
+    pub(super) const RESUME: u32 = 28;
     pub(super) const PACKET_IN2: u32 = 30;
 }
 
@@ -44,6 +45,7 @@ pub(super) fn read(xid: Xid, reader: &mut Reader<'_>) -> Result<Message, ErrorCo
         (NICIRA_EXPERIMENTER, nicira::PACKET_IN2) => {
             packet::read_in2(reader).map(Message::PacketIn2)
         }
+        (NICIRA_EXPERIMENTER, nicira::RESUME) => packet::read_in2(reader).map(Message::Resume),
         (ONF_EXPERIMENTER | NICIRA_EXPERIMENTER, _) => Err(ErrorCode::BadExperimenterType),
         _ => Err(ErrorCode::BadExperimenter),
     }
@@ -78,6 +80,10 @@ pub(super) fn put(out: &mut Vec<u8>, message: &Message) {
         }
         Message::PacketIn2(packet) => {
             begin(NICIRA_EXPERIMENTER, nicira::PACKET_IN2);
+            packet::put_in2(out, packet);
+        }
+        Message::Resume(packet) => {
+            begin(NICIRA_EXPERIMENTER, nicira::RESUME);
             packet::put_in2(out, packet);
         }
         _ => {}

@@ -52,7 +52,7 @@ fn frame<'a>(reader: &mut Reader<'a>) -> Result<(u16, Reader<'a>), Short> {
     if length < 8 || !length.is_multiple_of(8) {
         return Err(Short);
     }
-    Ok((kind, Reader::new(reader.bytes(length - 4)?)))
+    Ok((kind, Reader::new(reader.bytes(length.saturating_sub(4))?)))
 }
 
 fn read_one(

@@ -19,7 +19,6 @@
 //! fragment policies other than normal are refused and not ignored;
 //! unknown flags and commands of bundles are refused, as the standard asks;
 //! a port to send to may have 32 bits, and `output:TABLE` belongs to packet-outs only;
-//! buckets hold what action sets can hold, and nothing that would be ignored;
 //! reserved bits of `ct`, of `sample` and of the specifications of `learn` are refused.
 
 mod action;

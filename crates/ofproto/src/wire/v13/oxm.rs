@@ -103,7 +103,7 @@ pub(super) fn put_header(out: &mut Vec<u8>, field: FieldId) {
     let Some(oxm) = field.info().oxms.first() else { return };
     let value_len = oxm.wire_len(field.width());
     let id = oxm.class.experimenter();
-    let length = if id.is_some() { value_len + 4 } else { value_len };
+    let length = if id.is_some() { value_len.saturating_add(4) } else { value_len };
     out.put_u16(oxm.class.number());
     out.put_u8(oxm.number << 1);
     out.put_u8(u8::try_from(length).unwrap_or(u8::MAX));

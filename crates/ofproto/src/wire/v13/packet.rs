@@ -1,4 +1,4 @@
-//! `OFPT_PACKET_IN`, `NXT_PACKET_IN2`, `OFPT_PACKET_OUT` (OpenFlow 1.3.5, 7.4.1, 7.3.7).
+//! `OFPT_PACKET_IN`, `NXT_PACKET_IN2`, `NXT_RESUME`, `OFPT_PACKET_OUT` (OpenFlow 1.3.5, 7.4.1, 7.3.7).
 //!
 //! Packets are never buffered: a packet-in carries the whole packet, whatever `max_len` its action
 //! named, and only what does not fit into a message is cut. A packet-out that names a buffer is
@@ -33,6 +33,7 @@ mod at {
     pub(super) const REASON: u16 = 5;
     pub(super) const METADATA: u16 = 6;
     pub(super) const USERDATA: u16 = 7;
+    pub(super) const CONTINUATION: u16 = 8;
 }
 
 /// Reads the body of a packet-in.
@@ -48,6 +49,7 @@ pub(super) fn read_in(reader: &mut Reader<'_>) -> Result<PacketIn, ErrorCode> {
         cookie,
         metadata,
         userdata: Vec::new(),
+        continuation: Vec::new(),
         length: length.into(),
         data: take_rest(reader),
     })
@@ -66,7 +68,7 @@ pub(super) fn put_in(out: &mut Vec<u8>, packet: &PacketIn) {
     out.extend_from_slice(packet.data.get(..room).unwrap_or(&packet.data));
 }
 
-/// Reads the properties of a `NXT_PACKET_IN2`.
+/// Reads the properties of a `NXT_PACKET_IN2`, or of a `NXT_RESUME`.
 pub(super) fn read_in2(reader: &mut Reader<'_>) -> Result<PacketIn, ErrorCode> {
     let mut packet = PacketIn {
         reason: PacketInReason::Action,
@@ -74,6 +76,7 @@ pub(super) fn read_in2(reader: &mut Reader<'_>) -> Result<PacketIn, ErrorCode> {
         cookie: NO_COOKIE,
         metadata: Match::any(),
         userdata: Vec::new(),
+        continuation: Vec::new(),
         length: 0,
         data: Vec::new(),
     };
@@ -97,6 +100,10 @@ pub(super) fn read_in2(reader: &mut Reader<'_>) -> Result<PacketIn, ErrorCode> {
                 packet.metadata = decoded.map_err(|_| ErrorCode::MatchField)?;
             }
             at::USERDATA => packet.userdata = value.rest().to_vec(),
+            at::CONTINUATION => {
+                value.skip(4).map_err(|_| ErrorCode::PropertyLength)?;
+                packet.continuation = value.rest().to_vec();
+            }
             _ => return Err(ErrorCode::PropertyType),
         }
     }
@@ -104,7 +111,7 @@ pub(super) fn read_in2(reader: &mut Reader<'_>) -> Result<PacketIn, ErrorCode> {
     Ok(packet)
 }
 
-/// Writes a `NXT_PACKET_IN2` as properties; of the packet, what a message has room for.
+/// Writes a `NXT_PACKET_IN2`, or a `NXT_RESUME`, as properties; of the packet, what a message has room for.
 pub(super) fn put_in2(out: &mut Vec<u8>, packet: &PacketIn) {
     let mut rest = Vec::new();
     property::put(&mut rest, at::TABLE_ID, &[packet.table.number()]);
@@ -120,8 +127,13 @@ pub(super) fn put_in2(out: &mut Vec<u8>, packet: &PacketIn) {
     if !packet.userdata.is_empty() {
         property::put(&mut rest, at::USERDATA, &packet.userdata);
     }
+    if !packet.continuation.is_empty() {
+        // Properties inside a property begin at a multiple of eight bytes.
+        let padded = [&[0; 4], &*packet.continuation].concat();
+        property::put(&mut rest, at::CONTINUATION, &padded);
+    }
     // The header of the packet's property and its padding, and the property with its full length.
-    let around = out.len() + rest.len() + 4 + 7 + 8;
+    let around = out.len().saturating_add(rest.len()).saturating_add(4 + 7 + 8);
     let room = usize::from(u16::MAX).saturating_sub(around);
     let data = packet.data.get(..room).unwrap_or(&packet.data);
     property::put(out, at::PACKET, data);

@@ -55,7 +55,7 @@ pub(super) fn read(body: &mut Reader<'_>, depth: usize) -> Result<CtAction, Erro
     if depth >= CLONE_DEPTH_MAX {
         return Err(ErrorCode::ActionTooMany);
     }
-    let actions: Box<[Action]> = read_list(body.rest(), depth + 1)?.into();
+    let actions: Box<[Action]> = read_list(body.rest(), depth.saturating_add(1))?.into();
     // Only a connection that is kept can be written to.
     let is_legal = |action: &Action| match action {
         Action::Nat(nat) => commit || nat.kind.is_none(),

@@ -133,7 +133,8 @@ fn read_spec(body: &mut Reader<'_>, header: u16) -> Result<LearnSpec, ErrorCode>
     let source = if is_value {
         let bytes = body.bytes(value_len(bits))?;
         let value = bytes.iter().fold(0_u128, |value, byte| value << 8 | u128::from(*byte));
-        LearnSource::Value(value & u128::MAX >> (128 - u32::from(width.unwrap_or(128))))
+        let beyond = 128_u32.saturating_sub(u32::from(width.unwrap_or(128)));
+        LearnSource::Value(value & u128::MAX.unbounded_shr(beyond))
     } else {
         LearnSource::Field(read_in_place(body, bits)?)
     };
@@ -147,7 +148,7 @@ fn read_spec(body: &mut Reader<'_>, header: u16) -> Result<LearnSpec, ErrorCode>
 
 /// Bytes of a value of so many bits.
 fn value_len(bits: u16) -> usize {
-    usize::from(bits.div_ceil(16)) * 2
+    usize::from(bits.div_ceil(16)).saturating_mul(2)
 }
 
 /// Writes the shorter form that says everything.

@@ -47,7 +47,7 @@ fn frame<'a>(reader: &mut Reader<'a>) -> Result<(u16, Reader<'a>), Short> {
     if length < 8 || !length.is_multiple_of(8) {
         return Err(Short);
     }
-    Ok((kind, Reader::new(reader.bytes(length - 4)?)))
+    Ok((kind, Reader::new(reader.bytes(length.saturating_sub(4))?)))
 }
 
 /// Asks that the body has this length.
@@ -164,9 +164,8 @@ pub(super) fn standard(out: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<
     out.put_u16(kind);
     let length_at = length::reserve(out);
     body(out);
-    if out.len() < start + 8 {
-        out.put_bytes(0, start + 8 - out.len());
-    }
+    let written = out.len().saturating_sub(start);
+    out.put_bytes(0, 8_usize.saturating_sub(written));
     length::pad(out, start);
     length::fill(out, length_at, start);
 }

@@ -124,7 +124,7 @@ fn read_clone(body: &mut Reader<'_>, depth: usize) -> Result<Action, ErrorCode> 
     if depth >= CLONE_DEPTH_MAX {
         return Err(ErrorCode::ActionTooMany);
     }
-    Ok(Action::Clone(read_list(body.rest(), depth + 1)?.into()))
+    Ok(Action::Clone(read_list(body.rest(), depth.saturating_add(1))?.into()))
 }
 
 fn read_conjunction(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {

@@ -27,7 +27,7 @@ pub(super) fn read_load(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
     let (offset, width) = unpack(body.u16()?);
     let field = read_header(body)?;
     let value = body.u64()?;
-    if width < 64 && value >> width != 0 {
+    if value.unbounded_shr(width.into()) != 0 {
         return Err(ErrorCode::ActionArgument);
     }
     let target = writable(bits(field, offset, width)?)?;
@@ -38,7 +38,7 @@ pub(super) fn read_load(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
 pub(super) fn put_load(out: &mut Vec<u8>, target: Subfield, value: u64) {
     if target.field.info().oxms.iter().all(|oxm| oxm.class.experimenter().is_some()) {
         // The header does not fit; a masked set-field does the same.
-        let value = u128::from(value) << target.offset;
+        let value = u128::from(value).unbounded_shl(target.offset.into());
         super::nicira::put_masked_set_field(out, target.field, value, target.bits());
         return;
     }

@@ -30,12 +30,12 @@ pub(super) fn writable(target: Subfield) -> Result<Subfield, ErrorCode> {
 
 /// Offset and width in the sixteen bits that `ofs_nbits` has for them.
 pub(super) fn unpack(offset_width: u16) -> (u16, u16) {
-    (offset_width >> 6, (offset_width & 0x3f) + 1)
+    (offset_width >> 6, (offset_width & 0x3f).saturating_add(1))
 }
 
 /// Offset and width as `ofs_nbits`.
 pub(super) fn pack(subfield: Subfield) -> u16 {
-    u16::from(subfield.offset) << 6 | (u16::from(subfield.width) - 1) & 0x3f
+    u16::from(subfield.offset) << 6 | u16::from(subfield.width).wrapping_sub(1) & 0x3f
 }
 
 /// Reads bits that `ofs_nbits` gave, of the field whose header comes next.

@@ -73,7 +73,7 @@ impl PartWriter {
         }
         let entry = self.part.split_off(start);
         let mut next = Self::begin(self.xid, self.kind);
-        let length = next.len() + entry.len();
+        let length = next.len().saturating_add(entry.len());
         if length > usize::from(u16::MAX) {
             return Err(TooLong { length });
         }

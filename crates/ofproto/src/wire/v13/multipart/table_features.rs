@@ -43,7 +43,8 @@ pub(super) fn check_question(body: &mut Reader<'_>) -> Result<(), ErrorCode> {
         return Ok(());
     }
     let length = usize::from(body.u16().map_err(|Short| ErrorCode::PropertyLength)?);
-    let is_framed = length >= 64 && length.is_multiple_of(8) && length <= body.len() + 2;
+    let is_framed =
+        length >= 64 && length.is_multiple_of(8) && length <= body.len().saturating_add(2);
     Err(if is_framed { ErrorCode::TableFeaturesPermission } else { ErrorCode::PropertyLength })
 }
 
@@ -66,7 +67,7 @@ pub(super) fn put(out: &mut Vec<u8>, table: TableId) {
     out.put_u32(0);
     out.put_u32(u32::MAX);
     put_ids(out, at::INSTRUCTIONS, &INSTRUCTIONS);
-    let next_tables = table.number() + 1..=TableId::MAX.number();
+    let next_tables = table.number().saturating_add(1)..=TableId::MAX.number();
     property(out, at::NEXT_TABLES, |out| out.extend(next_tables));
     put_ids(out, at::WRITE_ACTIONS, &STANDARD);
     put_ids(out, at::APPLY_ACTIONS, &STANDARD);
@@ -116,7 +117,7 @@ fn put_fields(out: &mut Vec<u8>, kind: u16, choose: impl Fn(FieldId) -> bool) {
             let value_len = bits.div_ceil(8);
             out.put_u16(oxm.class.number());
             out.put_u8(oxm.number << 1 | u8::from(has_mask));
-            out.put_u8(if has_mask { value_len * 2 } else { value_len });
+            out.put_u8(if has_mask { value_len.saturating_mul(2) } else { value_len });
         }
     });
 }
