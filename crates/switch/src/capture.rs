@@ -56,7 +56,7 @@ impl Control {
             return Err(SwitchError::Range {
                 setting: "captures",
                 value: (CAPTURES_MAX + 1).to_string(),
-                range: "16 at a time; stop one first",
+                range: "at most 16 at a time: stop one first",
             });
         }
         let id = {

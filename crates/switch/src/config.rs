@@ -46,6 +46,8 @@ pub struct Caches {
     pub megaflow_entries: usize,
     /// Milliseconds without a hit after which an entry goes.
     pub idle_ms: u64,
+    /// One of how many hits is translated anew, to compare the two; 0: none.
+    pub verify_one_in: u32,
 }
 
 /// How packets are read.
@@ -74,6 +76,8 @@ pub struct Bridge {
     pub listen: Vec<String>,
     /// Rules that a table takes; 0: no limit.
     pub table_rules: usize,
+    /// What happens to a rule that is added to a full table.
+    pub table_overflow: Overflow,
     /// Seconds without a frame after which `NORMAL` forgets a MAC address; 0: 300.
     pub mac_ageing_s: u32,
     /// MAC addresses that `NORMAL` knows at most; 0: 8192.
@@ -92,6 +96,18 @@ pub enum Local {
     None,
     /// A TAP device of the bridge's name.
     Tap,
+}
+
+/// What happens to a rule that is added to a full table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Overflow {
+    /// It is refused.
+    #[default]
+    Refuse,
+    /// A rule that has a timeout makes room for it: the least important, then the one that would
+    /// expire first.
+    Evict,
 }
 
 /// A port of a bridge.
@@ -195,6 +211,7 @@ impl Default for Caches {
             exact_insert_one_in: 1,
             megaflow_entries: 65_536,
             idle_ms: 10_000,
+            verify_one_in: 0,
         }
     }
 }

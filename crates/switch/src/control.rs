@@ -13,8 +13,7 @@ use shunt_datapath::{
 };
 use shunt_flow::PortNo;
 use shunt_pipeline::{
-    BridgeId, BridgeSettings, Change, Delta, Pipeline, PortInfo, RemovedReason, RuleChange,
-    RuleDelta, TableId,
+    BridgeId, BridgeSettings, Change, Overflow, Pipeline, PortConfig, PortInfo, TableId,
 };
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 use tracing::{info, warn};
@@ -24,8 +23,8 @@ use crate::{
     bridges::Bridges,
     capture::Captures,
     config::{self, Local, PortType},
-    events::{ChangedPorts, EVENTS_MAX, Event, News, Removals, Removed},
-    plane::Plane,
+    events::{ChangedPorts, EVENTS_MAX, Event, News},
+    plane::{EngineMaker, Plane},
     ports::{BridgePort, free_number},
     with_causes,
 };
@@ -46,7 +45,6 @@ pub(crate) struct Control {
     publishing: Mutex<()>,
     events: mpsc::Sender<Event>,
     pub(crate) changed_ports: ChangedPorts,
-    pub(crate) removals: Removals,
     seed: u64,
 }
 
@@ -72,9 +70,10 @@ impl Control {
         config: &Config,
         run_dir: Option<PathBuf>,
         seed: u64,
+        engine: EngineMaker,
     ) -> Result<(Arc<Self>, News), SwitchError> {
         config.check()?;
-        let (plane, packet_ins) = Plane::start(config, seed)?;
+        let (plane, packet_ins) = Plane::start(config, seed, engine)?;
         let (events, receiver) = mpsc::channel(EVENTS_MAX);
         let control = Self {
             plane,
@@ -86,7 +85,6 @@ impl Control {
             publishing: Mutex::default(),
             events,
             changed_ports: ChangedPorts::default(),
-            removals: Removals::default(),
             seed,
         };
         Ok((Arc::new(control), News { events: receiver, packet_ins }))
@@ -413,23 +411,12 @@ impl Control {
         }
     }
 
-    /// Makes a change of tables, and says which rules it took.
+    /// Makes a change of tables.
     pub(crate) fn change<E>(
         &self,
         make: impl FnOnce(&Pipeline) -> Result<Change, E>,
     ) -> Result<Change, E> {
-        let change = self.plane.change(make)?;
-        let removed = change.deltas.iter().filter_map(|delta| match delta {
-            Delta::Rule(RuleDelta { rule, change: RuleChange::Removed(reason) })
-                if rule.flags.send_flow_removed && *reason != RemovedReason::Replaced =>
-            {
-                let (version, rule) = (change.version, Arc::clone(rule));
-                Some(Removed { version, rule, reason: *reason })
-            }
-            Delta::Rule(_) | Delta::Changed(_) => None,
-        });
-        self.removals.add(removed.collect());
-        Ok(change)
+        self.plane.change(make)
     }
 
     /// Tells the tables of all ports as they are now.
@@ -443,6 +430,23 @@ impl Control {
                 warn!(%error, "ports of a bridge that is gone");
             }
         }
+    }
+
+    /// Makes a change of tables that sets what controllers can set of ports, in order.
+    pub(crate) fn change_ports<E>(
+        &self,
+        id: BridgeId,
+        configs: &[(PortNo, PortConfig)],
+        make: impl FnOnce(&Pipeline) -> Result<Change, E>,
+    ) -> Result<Change, E> {
+        // What is noted of ports is published by others too, and not between these.
+        let _publishing = self.publishing.lock();
+        let change = self.change(make)?;
+        for (number, config) in configs {
+            self.with_port(id, *number, |port| port.config = *config);
+            self.changed_ports.add(id, *number);
+        }
+        Ok(change)
     }
 
     /// What tables know of a port.
@@ -475,6 +479,10 @@ fn bridge_settings(settings: &config::Bridge) -> BridgeSettings {
     BridgeSettings {
         name: settings.name.clone(),
         rules_max: tables.map(|table| (table, limit)).collect(),
+        overflow: match settings.table_overflow {
+            config::Overflow::Refuse => Overflow::Refuse,
+            config::Overflow::Evict => Overflow::Evict,
+        },
         mac_ageing: match settings.mac_ageing_s {
             0 => defaults.mac_ageing,
             seconds => Duration::from_secs(seconds.into()),
@@ -483,12 +491,13 @@ fn bridge_settings(settings: &config::Bridge) -> BridgeSettings {
             0 => defaults.macs_max,
             entries => entries,
         },
-        ..defaults
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use shunt_pipeline::Iterative;
+
     use super::*;
     use crate::openflow::OpenFlow;
 
@@ -502,7 +511,8 @@ mod tests {
 
     /// A control side that has only so many numbers.
     fn start(numbers: u32) -> Arc<Control> {
-        let (control, news) = Control::start(&Config::default(), None, 1).unwrap();
+        let engine: EngineMaker = Box::new(|pipeline| Box::new(Iterative::new(pipeline)));
+        let (control, news) = Control::start(&Config::default(), None, 1, engine).unwrap();
         *control.bridges.lock() = Bridges::limited(numbers);
         tokio::spawn(Arc::new(OpenFlow::new(Arc::clone(&control))).run(news));
         control

@@ -73,7 +73,7 @@ pub enum SwitchError {
         problem: &'static str,
     },
     /// A value is outside its range.
-    #[error("{setting} = {value}: {range}")]
+    #[error("{setting} = {value}: it must be {range}")]
     Range {
         /// The setting, as the configuration spells it.
         setting: &'static str,

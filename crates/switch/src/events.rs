@@ -1,11 +1,12 @@
 //! What happens on the control side that controllers may want to hear of.
 //!
-//! Nothing of it is lost, and everything has a bound:
+//! Nothing of it is lost, nobody waits for a controller, and everything has a bound:
 //!
 //! * bridges and ports come and go one at a time, and whoever makes them come and go waits for room;
 //! * of a port that changes again before controllers heard of it, they hear once, how it is then;
-//! * removed rules lie in [`Removals`] until controllers have taken them, and while there are many,
-//!   connections look at no further request: who removes rules waits.
+//! * removed rules lie in [`Removals`] until every thread has let go of them, of which so many
+//!   versions can wait as the eviction thread takes; then they go to the queues of connections, each
+//!   of which has a bound of its own.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -13,7 +14,7 @@ use parking_lot::Mutex;
 use shunt_classifier::Version;
 use shunt_flow::PortNo;
 use shunt_pipeline::{BridgeId, PacketIn, PortInfo, RemovedReason, Rule};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::SwitchError;
 
@@ -51,8 +52,7 @@ pub(crate) struct ChangedPorts {
 #[derive(Default)]
 pub(crate) struct Removals {
     waiting: Mutex<Vec<Removed>>,
-    /// How many wait or are being told.
-    count: watch::Sender<usize>,
+    came: Notify,
 }
 
 /// A rule that was removed.
@@ -62,9 +62,6 @@ pub(crate) struct Removed {
     pub(crate) rule: Arc<Rule>,
     pub(crate) reason: RemovedReason,
 }
-
-/// Removed rules beyond which none should be added; one change more may be.
-const REMOVALS_MAX: usize = 65_536;
 
 impl ChangedPorts {
     pub(crate) fn add(&self, bridge: BridgeId, port: PortNo) {
@@ -86,34 +83,21 @@ impl ChangedPorts {
 
 impl Removals {
     pub(crate) fn add(&self, removed: Vec<Removed>) {
-        let more = removed.len();
-        self.waiting.lock().extend(removed);
-        self.count.send_if_modified(|count| {
-            *count += more;
-            more > 0
-        });
+        if !removed.is_empty() {
+            self.waiting.lock().extend(removed);
+            self.came.notify_one();
+        }
     }
 
-    /// Waits until there are some, and takes them; each is [`Self::told`] afterwards.
+    /// Waits until there are some, and takes them. Whoever stops waiting has taken none.
     pub(crate) async fn take(&self) -> Vec<Removed> {
-        // The sender is a part of `self`, so this ends by the count alone.
-        let _ = self.count.subscribe().wait_for(|count| *count > 0).await;
-        std::mem::take(&mut *self.waiting.lock())
-    }
-
-    /// Controllers have taken one.
-    pub(crate) fn told(&self) {
-        self.count.send_modify(|count| *count = count.saturating_sub(1));
-    }
-
-    /// Whether controllers have so much to hear that nothing should be added.
-    pub(crate) fn is_behind(&self) -> bool {
-        *self.count.borrow() > REMOVALS_MAX
-    }
-
-    /// Waits until [`Self::is_behind`] is over.
-    pub(crate) async fn caught_up(&self) {
-        let _ = self.count.subscribe().wait_for(|count| *count <= REMOVALS_MAX).await;
+        loop {
+            let removed = std::mem::take(&mut *self.waiting.lock());
+            if !removed.is_empty() {
+                return removed;
+            }
+            self.came.notified().await;
+        }
     }
 }
 
@@ -124,43 +108,10 @@ mod tests {
         task::{Context, Poll, Waker},
     };
 
-    use shunt_pipeline::{
-        BridgeSettings, FlowModCommand, Pipeline, RuleFilter, Time, text::parse_rule,
-    };
-
     use super::*;
 
     fn poll<T>(future: impl Future<Output = T>) -> Poll<T> {
         pin!(future).poll(&mut Context::from_waker(Waker::noop()))
-    }
-
-    fn rule() -> Arc<Rule> {
-        let (pipeline, bridge) = (Pipeline::new(1), BridgeId::new(1));
-        pipeline.add_bridge(bridge, BridgeSettings::default());
-        let names = shunt_flow::text::NoPortNames;
-        let request = parse_rule(FlowModCommand::Add, "actions=drop", &names).unwrap();
-        pipeline.apply(bridge, &[request], Time::ZERO).unwrap();
-        pipeline.rules(bridge, &RuleFilter::all()).remove(0)
-    }
-
-    #[test]
-    fn who_removes_rules_waits_while_controllers_have_too_much_to_hear() {
-        let (removals, rule) = (Removals::default(), rule());
-        let removed = |count: usize| {
-            let (version, reason) = (Version::ZERO, RemovedReason::Delete);
-            let removed = || Removed { version, rule: Arc::clone(&rule), reason };
-            std::iter::repeat_with(removed).take(count).collect()
-        };
-        assert!(poll(removals.take()).is_pending());
-        removals.add(removed(REMOVALS_MAX));
-        assert!(!removals.is_behind() && poll(removals.caught_up()).is_ready());
-        removals.add(removed(2));
-        assert!(removals.is_behind() && poll(removals.caught_up()).is_pending());
-        let Poll::Ready(taken) = poll(removals.take()) else { panic!("there are some") };
-        assert_eq!(taken.len(), REMOVALS_MAX + 2);
-        assert!(removals.is_behind(), "taken is not told");
-        (0..2).for_each(|_| removals.told());
-        assert!(!removals.is_behind() && poll(removals.caught_up()).is_ready());
     }
 
     #[test]

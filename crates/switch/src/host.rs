@@ -8,15 +8,16 @@ use shunt_flow::{
     extract::{VlanLimit, extract},
 };
 use shunt_ofproto::{
-    Host,
+    ErrorCode, Host, HostStep, Paused,
     message::{
-        Description, Features, LinkFeatures, PacketOut, PortCounters, PortDescription,
+        Description, Features, LinkFeatures, PacketIn, PacketOut, PortCounters, PortDescription,
         PortStatistics, TableStatistics,
     },
 };
 use shunt_pipeline::{
-    Action, BridgeId, FlowModError, Group, GroupId, Meter, MeterId, Modification, PortConfig,
-    PortInfo, PortKind, RejectedMod, Rule, RuleFilter, Time, Version,
+    Action, BridgeId, BundleStep, FlowModError, Group, GroupId, Meter, MeterId, Modification,
+    Pipeline, PortConfig, PortInfo, PortKind, RejectedMod, Rule, RuleFilter, Time, Traversal,
+    Version,
 };
 use tracing::warn;
 
@@ -27,6 +28,7 @@ use crate::control::Control;
 pub(crate) struct BridgeHost {
     pub(crate) control: Arc<Control>,
     pub(crate) bridge: BridgeId,
+    pub(crate) paused: Arc<Paused>,
 }
 
 /// `OFPPF_10GB_FD` and `OFPPF_COPPER`: what a port without a wire of its own says, as the kernel's
@@ -59,6 +61,40 @@ impl BridgeHost {
         match port.map(|port| port.kind) {
             Some(PortKind::Datapath(datapath)) => datapath,
             _ => NO_INGRESS,
+        }
+    }
+}
+
+impl BridgeHost {
+    /// A packet of a controller, as tables see it.
+    fn key(&self, packet: &PacketOut) -> FlowKey {
+        let mut key = FlowKey::ZERO;
+        extract(&packet.data, self.control.plane.vlan_limit, &mut key);
+        key.set_bridge(u64::from(self.bridge.number()));
+        key.set_in_port(packet.in_port);
+        key
+    }
+
+    /// Has a packet thread do what becomes of a packet.
+    fn inject(&self, packet: PacketOut, traversal: Traversal) {
+        if !traversal.learnings.is_empty() {
+            let learn = |pipeline: &Pipeline| {
+                Ok::<_, Infallible>(pipeline.learn(&traversal.learnings, self.now()))
+            };
+            let Ok(_) = self.control.change(learn);
+        }
+        let injection = Injection {
+            frame: packet.data,
+            ingress: self.ingress(packet.in_port),
+            traversal: Arc::new(traversal),
+        };
+        // Packet-outs stay in order on one thread. A controller that sends more than a thread takes
+        // loses packets, as on a wire; so does one that sends when no thread is left.
+        let plane = &self.control.plane;
+        let first = plane.living().first().copied().unwrap_or_default();
+        let refused = plane.try_send(first, Command::Inject(Box::new(injection)));
+        if refused.is_err() {
+            warn!("a packet-out was dropped: its packet thread has too many before it");
         }
     }
 }
@@ -163,33 +199,50 @@ impl Host for BridgeHost {
         self.control.plane.pipeline.version()
     }
 
+    fn commit(&self, steps: Vec<HostStep>) -> Result<Version, RejectedMod> {
+        let (mut bundle, mut configs, mut packets) = (Vec::new(), Vec::new(), Vec::new());
+        for step in steps {
+            bundle.push(match step {
+                HostStep::Modify(modification) => BundleStep::Modify(modification),
+                HostStep::Port(port, config) => {
+                    configs.push((port, config));
+                    BundleStep::Port(port, config)
+                }
+                HostStep::Packet(packet) => {
+                    let (key, actions) = (Box::new(self.key(&packet)), packet.actions.clone());
+                    packets.push(packet);
+                    BundleStep::Packet { key, actions }
+                }
+            });
+        }
+        let now = self.now();
+        let mut traversals = Vec::new();
+        let change = self.control.change_ports(self.bridge, &configs, |pipeline| {
+            let (change, translated) = pipeline.commit(self.bridge, bundle, now)?;
+            traversals = translated;
+            Ok::<_, RejectedMod>(change)
+        })?;
+        for (packet, traversal) in packets.into_iter().zip(traversals) {
+            self.inject(packet, traversal);
+        }
+        Ok(change.version)
+    }
+
     fn packet_out(&self, packet: PacketOut) {
-        let mut key = FlowKey::ZERO;
-        let limit = self.control.plane.vlan_limit;
-        extract(&packet.data, limit, &mut key);
-        key.set_bridge(u64::from(self.bridge.number()));
-        key.set_in_port(packet.in_port);
         let pipeline = &self.control.plane.pipeline;
-        let traversal = pipeline.translate_actions_newest(&key, &packet.actions);
-        if !traversal.learnings.is_empty() {
-            let learn = |pipeline: &shunt_pipeline::Pipeline| {
-                Ok::<_, Infallible>(pipeline.learn(&traversal.learnings, self.now()))
-            };
-            let Ok(_) = self.control.change(learn);
-        }
-        let injection = Injection {
-            frame: packet.data,
-            ingress: self.ingress(packet.in_port),
-            traversal: Arc::new(traversal),
-        };
-        // Packet-outs stay in order on one thread. A controller that sends more than a thread takes
-        // loses packets, as on a wire; so does one that sends when no thread is left.
-        let plane = &self.control.plane;
-        let first = plane.living().first().copied().unwrap_or_default();
-        let refused = plane.try_send(first, Command::Inject(Box::new(injection)));
-        if refused.is_err() {
-            warn!("a packet-out was dropped: its packet thread has too many before it");
-        }
+        let traversal = pipeline.translate_actions_newest(&self.key(&packet), &packet.actions);
+        self.inject(packet, traversal);
+    }
+
+    fn resume(&self, packet: PacketIn) -> Result<(), ErrorCode> {
+        let PacketIn { metadata, continuation, data, .. } = packet;
+        let paused = self.paused.find(&continuation).ok_or(ErrorCode::ResumeStale)?;
+        let (in_port, actions) = (metadata.key().in_port(), Vec::new());
+        let packet = PacketOut { in_port, actions, data };
+        let pipeline = &self.control.plane.pipeline;
+        let traversal = pipeline.resume_paused(&self.key(&packet), &paused, &metadata);
+        self.inject(packet, traversal);
+        Ok(())
     }
 
     async fn adopted(&self, version: Version) {
@@ -198,13 +251,5 @@ impl Host for BridgeHost {
 
     async fn pull_counts(&self) {
         self.control.plane.pull().await;
-    }
-
-    fn is_behind(&self) -> bool {
-        self.control.removals.is_behind()
-    }
-
-    async fn caught_up(&self) {
-        self.control.removals.caught_up().await;
     }
 }

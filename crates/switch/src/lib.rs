@@ -33,12 +33,16 @@ mod numbers;
 mod openflow;
 mod plane;
 mod ports;
+mod publisher;
 mod setting;
 mod status;
 mod switch;
 mod trace;
+mod trace_actions;
+mod traced;
 mod vlans;
 mod watch;
+mod worker;
 
 pub use capture::CapturedPacket;
 pub use check::{ConfigError, ConfigPath, ConfigStep};
@@ -46,7 +50,10 @@ pub use config::Config;
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::{SwitchError, with_causes};
 pub use names::BridgeNames;
-pub use status::{BridgeStatus, CacheStatus, DropStatus, PortStatus, ThreadStatus};
+pub use plane::EngineMaker;
+pub use status::{BridgeStatus, CacheStatus, DropStatus, PortStatus, ThreadState, ThreadStatus};
 pub use switch::Switch;
-pub use trace::{Trace, TraceError, TraceRule, TraceVisit};
+pub use trace::{
+    Trace, TraceConjunction, TraceError, TraceGroup, TraceRecirculation, TraceRule, TraceVisit,
+};
 pub use vlans::MacStatus;

@@ -6,32 +6,26 @@
 
 use std::{
     io,
-    os::fd::AsFd,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
-    thread::{Builder, JoinHandle},
 };
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
 use shunt_datapath::{Waker, thread::ControlEnds};
 use shunt_pipeline::PacketIn;
 use tokio::sync::mpsc;
 
+use crate::worker::Worker;
+
 /// Packets that may wait for controllers' connections, all bridges together.
 const PACKET_INS_MAX: usize = 4096;
 
-/// Longest sleep, so that a stop is never missed.
-const SLEEP_MAX_MS: u16 = 500;
-
 /// The thread, and what it shares with control.
 pub(crate) struct Listener {
-    stop: Arc<AtomicBool>,
-    waker: Arc<Waker>,
+    pub(crate) worker: Worker,
     dropped: Arc<AtomicU64>,
-    handle: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Listener {
@@ -41,36 +35,15 @@ impl Listener {
         threads: Arc<Mutex<Vec<Option<ControlEnds>>>>,
     ) -> io::Result<(Self, mpsc::Receiver<PacketIn>)> {
         let (sender, receiver) = mpsc::channel(PACKET_INS_MAX);
-        let (stop, dropped) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let dropped = Arc::new(AtomicU64::new(0));
         let taker = Taker { threads, sender, dropped: Arc::clone(&dropped) };
-        let (stopped, own_waker) = (Arc::clone(&stop), Arc::clone(&waker));
-        let handle = Builder::new().name("shunt-listener".to_owned()).spawn(move || {
-            while !stopped.load(Ordering::Relaxed) {
-                own_waker.doze();
-                if !taker.take() && !stopped.load(Ordering::Relaxed) {
-                    let mut fds = [PollFd::new(own_waker.as_fd(), PollFlags::POLLIN)];
-                    // Interrupted or woken, it looks again either way.
-                    let _ = poll(&mut fds, PollTimeout::from(SLEEP_MAX_MS));
-                }
-                own_waker.rise();
-            }
-        })?;
-        Ok((Self { stop, waker, dropped, handle: Mutex::new(Some(handle)) }, receiver))
+        let worker = Worker::start("shunt-listener", waker, move || taker.take())?;
+        Ok((Self { worker, dropped }, receiver))
     }
 
     /// Packets that found no room on their way to controllers.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
-    }
-
-    /// Stops the thread and waits for its end.
-    pub(crate) fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.waker.wake();
-        if let Some(handle) = self.handle.lock().take() {
-            // A thread that panicked has ended too.
-            let _ = handle.join();
-        }
     }
 }
 

@@ -1,10 +1,15 @@
 //! The OpenFlow side of every bridge: its server, and what its controllers hear unasked.
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use parking_lot::Mutex;
 use shunt_flow::PortNo;
 use shunt_ofproto::{
+    Paused,
     connection::{ConnectionConfig, ConnectionKind, Event as Told},
     message::{FlowRemoved, PortStatus, PortStatusReason},
     server::{Endpoint as Socket, Server},
@@ -20,6 +25,9 @@ use crate::{
     with_causes,
 };
 
+/// Removed rules that are looked at before other tasks get a turn.
+const REMOVED_PER_TURN: usize = 256;
+
 /// The servers of all bridges.
 pub(crate) struct OpenFlow {
     control: Arc<Control>,
@@ -29,6 +37,7 @@ pub(crate) struct OpenFlow {
 /// The OpenFlow side of one bridge; its sockets close when it is dropped.
 struct BridgeSide {
     server: Arc<Server<BridgeHost>>,
+    paused: Arc<Paused>,
     _sockets: Vec<Socket>,
     management: Option<PathBuf>,
 }
@@ -64,19 +73,31 @@ impl OpenFlow {
     pub(crate) async fn tell_removed(self: Arc<Self>) {
         let control = &self.control;
         loop {
-            let removed = control.removals.take().await;
+            let removed = control.plane.removals().take().await;
             let newest = removed.iter().map(|removed| removed.version).max().unwrap_or_default();
             control.plane.adopted(newest).await;
             control.plane.pull().await;
-            for Removed { rule, reason, .. } in removed {
-                if let Some(server) = self.server(rule.bridge) {
-                    let now = control.plane.clock.now();
-                    let removed = FlowRemoved::of(&rule, reason, rule.stats.totals(), now);
-                    server.tell(&Told::FlowRemoved(Arc::new(removed))).await;
+            for (bridge, events) in self.by_bridge(removed).await {
+                if let Some(server) = self.server(bridge) {
+                    server.insist(&events);
                 }
-                control.removals.told();
             }
         }
+    }
+
+    /// What there is to tell of rules that were removed. There may be very many: others that run on
+    /// this thread get their turns.
+    async fn by_bridge(&self, removed: Vec<Removed>) -> BTreeMap<BridgeId, Vec<Told>> {
+        let now = self.control.plane.clock.now();
+        let mut events = BTreeMap::<_, Vec<_>>::new();
+        for (count, Removed { rule, reason, .. }) in (1..).zip(removed) {
+            let removed = FlowRemoved::of(&rule, reason, rule.stats.totals(), now);
+            events.entry(rule.bridge).or_default().push(Told::FlowRemoved(Arc::new(removed)));
+            if count % REMOVED_PER_TURN == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        events
     }
 
     async fn tell(&self, event: Event) {
@@ -97,8 +118,12 @@ impl OpenFlow {
     }
 
     fn tell_packet(&self, packet: PacketIn) {
-        if let Some(server) = self.server(packet.punt.bridge) {
-            server.publish(Told::PacketIn(Arc::new(packet)));
+        let id = packet.punt.bridge;
+        let side =
+            self.bridges.lock().get(&id).map(|side| (side.server.clone(), side.paused.clone()));
+        if let Some((server, paused)) = side {
+            let token = packet.punt.continuation.as_ref().map(|own| paused.hold(own));
+            server.publish(Told::PacketIn(Arc::new(packet), token));
         }
     }
 
@@ -111,7 +136,7 @@ impl OpenFlow {
     fn publish_port(&self, id: BridgeId, port: &PortInfo, reason: PortStatusReason) {
         if let Some(server) = self.server(id) {
             let port = BridgeHost::describe(port);
-            server.insist(&Told::PortStatus(Arc::new(PortStatus { reason, port })));
+            server.insist(&[Told::PortStatus(Arc::new(PortStatus { reason, port }))]);
         }
     }
 
@@ -122,7 +147,8 @@ impl OpenFlow {
             let Some(bridge) = bridges.by_id(id) else { return Ok(()) };
             (bridge.settings.name.clone(), bridge.settings.endpoints()?)
         };
-        let host = BridgeHost { control: Arc::clone(&self.control), bridge: id };
+        let (control, paused) = (Arc::clone(&self.control), Arc::<Paused>::default());
+        let host = BridgeHost { control, bridge: id, paused: Arc::clone(&paused) };
         let server = Arc::new(Server::new(Arc::new(host)));
         let mut sockets = Vec::new();
         let management = self.control.run_dir.as_ref().map(|dir| dir.join(format!("{name}.mgmt")));
@@ -145,7 +171,7 @@ impl OpenFlow {
                 ),
             });
         }
-        let side = BridgeSide { server, _sockets: sockets, management };
+        let side = BridgeSide { server, paused, _sockets: sockets, management };
         self.bridges.lock().insert(id, side);
         Ok(())
     }

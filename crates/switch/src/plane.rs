@@ -6,54 +6,81 @@
 //!
 //! A thread that ends by a panic takes nobody with it who waits: it holds up no version from that
 //! moment on, and [`Plane::bury`] drops what it was asked and did not answer. Without the eviction
-//! thread nothing that is stale would go any more, so its end is that of all packet threads.
+//! thread nothing that is stale would go any more, and without the learner every queue that has taught
+//! would stand still: the end of either is that of all packet threads.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use shunt_classifier::Version;
 use shunt_datapath::{
-    ChangeSender, Command, EvictionDesk, PacketThread, ThreadConfig, ThreadCounters, Waker,
+    Command, EvictionDesk, PacketThread, ThreadConfig, ThreadCounters, Waker,
     thread::{
-        ControlEnds, QueueSizes, RunnerConfig, Running, Wakers, spawn_desk, spawn_packet_thread,
-        thread_ends,
+        ControlEnds, Difference, QueueSizes, RunnerConfig, Running, Wakers, spawn_desk,
+        spawn_packet_thread, thread_ends,
     },
 };
 use shunt_flow::extract::VlanLimit;
-use shunt_pipeline::{Change, Iterative, OwnerId, PacketIn, Pipeline};
+use shunt_pipeline::{Change, Evictor, OwnerId, PacketIn, Pipeline};
 use tokio::sync::{mpsc, oneshot, watch};
-use tracing::error;
 
 use crate::{
-    Config, SwitchError,
+    Config, SwitchError, ThreadState, ThreadStatus,
     clock::Clock,
-    learner::{Learner, Publisher},
+    events::Removals,
+    learner,
     listener::Listener,
+    publisher::{FULL_QUEUE_PAUSE, Publisher},
+    worker::Worker,
 };
-
-/// Pause before a queue that was full is tried again.
-pub(crate) const FULL_QUEUE_PAUSE: Duration = Duration::from_micros(100);
 
 /// The data plane.
 pub(crate) struct Plane {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) clock: Clock,
     pub(crate) vlan_limit: VlanLimit,
-    changes: Arc<Mutex<ChangeSender>>,
+    publisher: Arc<Publisher>,
     /// The packet threads; `None` where one is gone.
     threads: Arc<Mutex<Vec<Option<ControlEnds>>>>,
     counters: Vec<Arc<ThreadCounters>>,
     listener: Listener,
-    learner: Learner,
+    learner: Worker,
     adopted: Arc<watch::Sender<Version>>,
     running: Mutex<Threads>,
 }
 
-/// The threads that run.
+/// The threads of the data plane.
 struct Threads {
-    packet: Vec<Option<Running<PacketThread>>>,
-    eviction: Option<Running<EvictionDesk>>,
+    packet: Vec<Slot<PacketThread>>,
+    eviction: Slot<EvictionDesk>,
 }
+
+/// The place of a thread.
+enum Slot<T> {
+    Running(Running<T>),
+    /// It has ended by a panic.
+    Panicked,
+    /// It was stopped.
+    Stopped,
+}
+
+/// Threads that have ended since the last look.
+#[derive(Default)]
+pub(crate) struct Gone {
+    /// A thread without which no packet thread goes on.
+    pub(crate) vital: Option<&'static str>,
+    /// Whether the listener has: controllers hear of no packet any more.
+    pub(crate) listener: bool,
+    /// The packet threads.
+    pub(crate) packet: Vec<usize>,
+}
+
+const EVICTION: &str = "eviction thread";
+const LEARNER: &str = "learner thread";
+const LISTENER: &str = "listener thread";
+
+/// What makes the eviction engine of a pipeline.
+pub type EngineMaker = Box<dyn FnOnce(Arc<Pipeline>) -> Box<dyn Evictor> + Send>;
 
 impl Plane {
     /// Starts the threads of a configuration, without bridges and ports.
@@ -62,6 +89,7 @@ impl Plane {
     pub(crate) fn start(
         config: &Config,
         seed: u64,
+        engine: EngineMaker,
     ) -> Result<(Self, mpsc::Receiver<PacketIn>), SwitchError> {
         let system = |source| SwitchError::System { doing: "start the threads".into(), source };
         let clock = Clock::start();
@@ -81,24 +109,23 @@ impl Plane {
                 PacketThread::new(thread_config(config, own_seed), Arc::clone(&pipeline), thread);
             let cpu = config.threads.cpus.get(usize::from(index)).copied();
             let runner = RunnerConfig { index, cpu, epoch: clock.epoch() };
-            packet.push(Some(spawn_packet_thread(thread, runner).map_err(system)?));
+            packet.push(Slot::Running(spawn_packet_thread(thread, runner).map_err(system)?));
             threads.push(control);
             desks.push(desk);
         }
-        let evictor = Box::new(Iterative::new(Arc::clone(&pipeline)));
+        let evictor = engine(Arc::clone(&pipeline));
         let (desk, changes) = EvictionDesk::new(evictor, version, desks, Arc::clone(&wakers.desk));
         let adopted = Arc::new(watch::Sender::new(version));
         let answered = Arc::clone(&adopted);
         let eviction = spawn_desk(desk, move |version| {
             answered.send_replace(version);
         });
-        let eviction = Some(eviction.map_err(system)?);
+        let eviction = Slot::Running(eviction.map_err(system)?);
         let counters = threads.iter().map(|ends| Arc::clone(&ends.counters)).collect();
-        let changes = Arc::new(Mutex::new(changes));
-        let publisher =
-            Publisher { pipeline: Arc::clone(&pipeline), changes: Arc::clone(&changes), clock };
+        let publisher = Arc::new(Publisher::new(Arc::clone(&pipeline), changes, clock));
         let rings = threads.iter_mut().filter_map(|ends| ends.lessons.take()).collect();
-        let learner = Learner::start(wakers.learner, rings, publisher).map_err(system)?;
+        let learner =
+            learner::start(wakers.learner, rings, Arc::clone(&publisher)).map_err(system)?;
         let threads = Arc::new(Mutex::new(threads.into_iter().map(Some).collect()));
         let listener = Listener::start(wakers.control, Arc::clone(&threads));
         let (listener, packet_ins) = listener.map_err(system)?;
@@ -106,7 +133,7 @@ impl Plane {
             pipeline,
             clock,
             vlan_limit: vlan_limit(config),
-            changes,
+            publisher,
             counters,
             threads,
             listener,
@@ -118,23 +145,16 @@ impl Plane {
     }
 
     /// Makes a change and hands it on; answers with it.
-    ///
-    /// Changes are made one at a time, so that the eviction thread hears of versions in their order.
     pub(crate) fn change<E>(
         &self,
         make: impl FnOnce(&Pipeline) -> Result<Change, E>,
     ) -> Result<Change, E> {
-        let changes = self.changes.lock();
-        let change = make(&self.pipeline)?;
-        if !change.deltas.is_empty() {
-            let mut refused = changes.send(change.clone());
-            // The queue holds thousands of versions; who makes more waits, and nobody else does.
-            while let Err(back) = refused {
-                std::thread::sleep(FULL_QUEUE_PAUSE);
-                refused = changes.send(back);
-            }
-        }
-        Ok(change)
+        self.publisher.change(make)
+    }
+
+    /// Rules that were removed, for controllers.
+    pub(crate) fn removals(&self) -> &Removals {
+        &self.publisher.removals
     }
 
     /// Waits until every packet thread has adopted `version`: no packet meets what it replaced.
@@ -149,37 +169,59 @@ impl Plane {
         (*self.adopted.borrow()).min(self.pipeline.version())
     }
 
+    /// Waits until all that packets have taught so far is true on every packet thread.
+    pub(crate) async fn learned(&self) {
+        // Once they have answered, their counts of lessons hold all that came before.
+        self.pull().await;
+        let taught: u64 = self.counters.iter().map(|counters| counters.taught.get()).sum();
+        while self.publisher.learned() < taught && self.learner.state() == ThreadState::Running {
+            tokio::time::sleep(FULL_QUEUE_PAUSE).await;
+        }
+        self.adopted(self.pipeline.version()).await;
+    }
+
     /// Waits until every packet thread has handed in what it counted until now.
     pub(crate) async fn pull(&self) {
         self.ask(|_, reply| Command::Pull(reply)).await;
     }
 
-    /// Looks for threads that have ended by a panic; answers which packet threads are gone since
-    /// the last look.
-    pub(crate) fn bury(&self) -> Vec<usize> {
+    /// Looks for threads that have ended by a panic; answers which are gone since the last look.
+    pub(crate) fn bury(&self) -> Gone {
         let mut running = self.running.lock();
-        let is_over = running.eviction.as_ref().is_some_and(Running::is_finished);
-        if is_over {
-            error!(
-                "the eviction thread has ended by a panic: packet threads stop, restart the switch"
-            );
-            running.eviction = None;
+        let mut gone = Gone { listener: self.listener.worker.has_panicked(), ..Gone::default() };
+        if self.learner.has_panicked() {
+            gone.vital = Some(LEARNER);
         }
-        let mut gone = Vec::new();
+        let is_unkept = running.eviction.has_panicked();
+        if is_unkept {
+            gone.vital = Some(EVICTION);
+        }
         for (index, slot) in running.packet.iter_mut().enumerate() {
-            let thread = slot.take_if(|thread| is_over || thread.is_finished());
-            if let Some(thread) = thread {
+            if slot.has_panicked() || gone.vital.is_some() && slot.stop() {
                 // What it was asked and has not answered goes with its queue.
-                drop(thread.stop());
                 self.threads.lock().get_mut(index).map(Option::take);
-                gone.push(index);
+                gone.packet.push(index);
             }
         }
-        if is_over {
+        if is_unkept {
             // Nobody is left who could meet what an older version saw.
             self.adopted.send_replace(Version::new(u64::MAX));
         }
         gone
+    }
+
+    /// How the threads are: those of packets, then the one of evictions, the learner, the listener.
+    pub(crate) fn thread_states(&self) -> Vec<ThreadStatus> {
+        let running = self.running.lock();
+        let packet = running.packet.iter().enumerate();
+        let status = |name: String, state| ThreadStatus { name, state };
+        let packet = packet.map(|(at, slot)| status(format!("packet thread {at}"), slot.state()));
+        let others = [
+            (EVICTION, running.eviction.state()),
+            (LEARNER, self.learner.state()),
+            (LISTENER, self.listener.worker.state()),
+        ];
+        packet.chain(others.map(|(name, state)| status(name.to_owned(), state))).collect()
     }
 
     /// The packet threads that are there.
@@ -204,6 +246,13 @@ impl Plane {
     /// What each packet thread counts.
     pub(crate) fn counters(&self) -> &[Arc<ThreadCounters>] {
         &self.counters
+    }
+
+    /// Hits of which the tables said something else than the cache, since the last look.
+    pub(crate) fn take_differences(&self) -> Vec<Difference> {
+        let mut threads = self.threads.lock();
+        let rings = threads.iter_mut().flatten().map(|ends| &mut ends.differences);
+        rings.flat_map(|ring| std::iter::from_fn(|| ring.pop().ok())).collect()
     }
 
     /// Asks every packet thread, and waits for the answers of all that are there; they are in the
@@ -246,12 +295,47 @@ impl Plane {
     pub(crate) fn stop(&self) {
         let mut running = self.running.lock();
         // What they ran around is dropped here, or was by a panic.
-        for thread in running.packet.iter_mut().filter_map(Option::take) {
-            drop(thread.stop());
+        for slot in &mut running.packet {
+            slot.stop();
         }
-        drop(running.eviction.take().map(Running::stop));
-        self.listener.stop();
+        running.eviction.stop();
+        self.listener.worker.stop();
         self.learner.stop();
+    }
+}
+
+impl<T> Slot<T> {
+    /// Whether it was running at the last look and has ended since, by a panic.
+    fn has_panicked(&mut self) -> bool {
+        let is_over = matches!(self, Self::Running(thread) if thread.is_finished());
+        if is_over {
+            *self = Self::Panicked;
+        }
+        is_over
+    }
+
+    /// Stops it, and waits for its end; answers whether it was there.
+    fn stop(&mut self) -> bool {
+        match std::mem::replace(self, Self::Stopped) {
+            Self::Running(thread) => {
+                if thread.stop().is_none() {
+                    *self = Self::Panicked;
+                }
+                true
+            }
+            over => {
+                *self = over;
+                false
+            }
+        }
+    }
+
+    const fn state(&self) -> ThreadState {
+        match self {
+            Self::Running(_) => ThreadState::Running,
+            Self::Panicked => ThreadState::Panicked,
+            Self::Stopped => ThreadState::Stopped,
+        }
     }
 }
 
@@ -267,6 +351,7 @@ fn thread_config(config: &Config, seed: u64) -> ThreadConfig {
         seed,
         translations_per_turn: config.threads.translations_per_turn,
         max_idle: config.caches.idle(),
+        verify_one_in: config.caches.verify_one_in,
         ..ThreadConfig::default()
     };
     thread.caches.entries_max = config.caches.megaflow_entries;
@@ -279,4 +364,54 @@ fn thread_config(config: &Config, seed: u64) -> ThreadConfig {
 
 fn vlan_limit(config: &Config) -> VlanLimit {
     if config.packets.vlan_limit == 2 { VlanLimit::Two } else { VlanLimit::One }
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_pipeline::Iterative;
+
+    use super::*;
+
+    /// A plane, and a thread that is dying.
+    fn plane() -> (Plane, Worker) {
+        let engine: EngineMaker = Box::new(|pipeline| Box::new(Iterative::new(pipeline)));
+        let (plane, _packet_ins) = Plane::start(&Config::default(), 1, engine).unwrap();
+        let waker = Arc::new(Waker::new().unwrap());
+        let doomed = Worker::start("doomed", waker, || panic!("as the test wants it")).unwrap();
+        (plane, doomed)
+    }
+
+    /// Looks until something is gone.
+    fn gone(plane: &Plane) -> Gone {
+        loop {
+            let gone = plane.bury();
+            if gone.vital.is_some() || gone.listener {
+                return gone;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    #[tokio::test]
+    async fn without_the_learner_no_packet_thread_goes_on_and_nobody_waits_for_it() {
+        let (mut plane, doomed) = plane();
+        std::mem::replace(&mut plane.learner, doomed).stop();
+        let gone = gone(&plane);
+        assert_eq!((gone.vital, gone.packet), (Some(LEARNER), vec![0]));
+        assert!(plane.living().is_empty());
+        plane.learned().await;
+        let states = plane.thread_states();
+        let panicked = states.iter().filter(|own| own.state == ThreadState::Panicked);
+        assert_eq!(panicked.map(|own| &*own.name).collect::<Vec<_>>(), [LEARNER]);
+    }
+
+    #[tokio::test]
+    async fn without_the_listener_packets_go_on() {
+        let (mut plane, doomed) = plane();
+        std::mem::replace(&mut plane.listener.worker, doomed).stop();
+        let gone = gone(&plane);
+        assert!(gone.listener && gone.vital.is_none() && gone.packet.is_empty());
+        assert_eq!(plane.living(), [0]);
+        plane.pull().await;
+    }
 }

@@ -13,6 +13,9 @@ impl Control {
         let mut changed = self.config.lock().clone();
         match setting {
             "caches.idle_ms" => changed.caches.idle_ms = parse("caches.idle_ms", value)?,
+            "caches.verify_one_in" => {
+                changed.caches.verify_one_in = parse("caches.verify_one_in", value)?;
+            }
             "threads.translations_per_turn" => {
                 let turn = parse("threads.translations_per_turn", value)?;
                 changed.threads.translations_per_turn = turn;
@@ -38,6 +41,7 @@ impl Control {
 const fn tuning(config: &Config) -> Tuning {
     Tuning {
         max_idle: config.caches.idle(),
+        verify_one_in: config.caches.verify_one_in,
         translations_per_turn: config.threads.translations_per_turn,
     }
 }

@@ -51,13 +51,25 @@ pub struct PortStatus {
     pub tx_dropped: u64,
 }
 
-/// A packet thread.
-#[derive(Clone, Debug, Serialize)]
+/// A thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ThreadStatus {
-    /// Its number.
-    pub thread: usize,
-    /// Whether it runs; one that does not has ended by a panic.
-    pub running: bool,
+    /// What it is called: `packet thread 0`, `eviction thread`.
+    pub name: String,
+    /// How it is.
+    pub state: ThreadState,
+}
+
+/// How a thread is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThreadState {
+    /// It runs.
+    Running,
+    /// It has ended by a panic, which is a bug.
+    Panicked,
+    /// It was stopped: no packet thread goes on without the eviction thread.
+    Stopped,
 }
 
 /// The caches and the slow path, summed over packet threads.
@@ -79,6 +91,10 @@ pub struct CacheStatus {
     pub masks: u64,
     /// Subtables asked for one packet, on average.
     pub probes: f64,
+    /// Hits that were translated anew, to see whether the cache was right.
+    pub verified: u64,
+    /// Of these, those of which the tables said something else.
+    pub differences: u64,
     /// Entries that a change of rules made stale.
     pub evicted: u64,
     /// Entries that were idle for too long.
@@ -152,13 +168,6 @@ impl Control {
         bridge.ports.values().map(status).collect()
     }
 
-    /// The packet threads.
-    pub(crate) fn thread_status(&self) -> Vec<ThreadStatus> {
-        let living = self.plane.living();
-        let status = |thread| ThreadStatus { thread, running: living.contains(&thread) };
-        (0..usize::from(self.plane.threads_count())).map(status).collect()
-    }
-
     /// The caches, summed over threads.
     pub(crate) fn cache_status(&self) -> CacheStatus {
         let sum = |field: fn(&ThreadCounters) -> u64| -> u64 {
@@ -176,6 +185,8 @@ impl Control {
             entries: sum(|c| c.entries.get()),
             masks: sum(|c| c.masks.get()),
             probes,
+            verified: sum(|c| c.verified.get()),
+            differences: sum(|c| c.differences.get()),
             evicted: sum(|c| c.evicted.get()),
             expired: sum(|c| c.expired.get()),
             raced: sum(|c| c.raced.get()),

@@ -1,18 +1,21 @@
 //! The switch itself: what an embedder and the daemon hold.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{convert::Infallible, path::PathBuf, sync::Arc, time::Duration};
 
 use shunt_datapath::port::Port;
 use shunt_flow::PortNo;
-use shunt_pipeline::{FlowMod, FlowModCommand, RuleFilter, Version, text::parse_rule};
+use shunt_pipeline::{
+    FlowMod, FlowModCommand, Iterative, Modification, Pipeline, RuleFilter, Version,
+    text::parse_rule,
+};
 use tokio::task::JoinHandle;
-use tracing::error;
 
 use crate::{
     CapturedPacket, Config, MacStatus, SwitchError, config,
     control::Control,
     names::BridgeNames,
     openflow::OpenFlow,
+    plane::EngineMaker,
     status::{BridgeStatus, CacheStatus, DropStatus, ThreadStatus},
     trace::{Trace, TraceError},
 };
@@ -44,7 +47,23 @@ impl Switch {
         run_dir: Option<PathBuf>,
         seed: u64,
     ) -> Result<Self, SwitchError> {
-        let (control, news) = Control::start(config, run_dir, seed)?;
+        let engine: EngineMaker = Box::new(|pipeline| Box::new(Iterative::new(pipeline)));
+        Self::start_with(config, run_dir, seed, engine).await
+    }
+
+    /// As [`Self::start`], with an eviction engine of the caller's, made of the tables that it is to
+    /// watch.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::start`].
+    pub async fn start_with(
+        config: &Config,
+        run_dir: Option<PathBuf>,
+        seed: u64,
+        engine: EngineMaker,
+    ) -> Result<Self, SwitchError> {
+        let (control, news) = Control::start(config, run_dir, seed, engine)?;
         let openflow = Arc::new(OpenFlow::new(Arc::clone(&control)));
         let tasks = vec![
             tokio::spawn(Arc::clone(&openflow).run(news)),
@@ -130,10 +149,23 @@ impl Switch {
     ///
     /// When there is no such bridge or one is refused; then none is applied.
     pub async fn apply(&self, bridge: &str, mods: &[FlowMod]) -> Result<Version, SwitchError> {
+        self.modify(bridge, mods.iter().cloned().map(Modification::Flow).collect()).await
+    }
+
+    /// Changes rules, groups and meters as one version; returns when no packet can meet what they
+    /// replaced.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such bridge or one is refused; then none is applied.
+    pub async fn modify(
+        &self,
+        bridge: &str,
+        mods: Vec<Modification>,
+    ) -> Result<Version, SwitchError> {
         let id = self.control.bridges.lock().find(bridge)?.id;
-        self.control.removals.caught_up().await;
         let now = self.control.plane.clock.now();
-        let change = self.control.change(|pipeline| pipeline.apply(id, mods, now))?;
+        let change = self.control.change(|pipeline| pipeline.modify(id, mods, now))?;
         self.control.plane.adopted(change.version).await;
         Ok(change.version)
     }
@@ -151,6 +183,12 @@ impl Switch {
     /// Waits until every packet thread has handed in what it counted until now.
     pub async fn pull_counts(&self) {
         self.control.plane.pull().await;
+    }
+
+    /// Waits until all that packets have taught so far (rules, by `learn`, and MAC addresses) is true
+    /// on every packet thread.
+    pub async fn learned(&self) {
+        self.control.plane.learned().await;
     }
 
     /// Gives a port, by its name, the VLANs of `port`: `vlan_mode`, `tag` and `trunks`. Its other
@@ -184,7 +222,7 @@ impl Switch {
     /// The settings that [`Self::set`] can change.
     #[must_use]
     pub const fn settings() -> &'static [&'static str] {
-        &["caches.idle_ms", "threads.translations_per_turn"]
+        &["caches.idle_ms", "caches.verify_one_in", "threads.translations_per_turn"]
     }
 
     /// Changes a setting, as the configuration spells it, while the switch runs.
@@ -233,10 +271,10 @@ impl Switch {
         self.control.bridge_status()
     }
 
-    /// The packet threads.
+    /// The threads: those of packets, then the one of evictions, the learner, the listener.
     #[must_use]
     pub fn threads(&self) -> Vec<ThreadStatus> {
-        self.control.thread_status()
+        self.control.plane.thread_states()
     }
 
     /// The caches, summed over packet threads.
@@ -285,7 +323,8 @@ async fn watch_ports(control: Arc<Control>) {
     }
 }
 
-/// Looks after rules that expire, versions that nobody sees any more, and captures that nobody reads.
+/// Looks after rules that expire, versions that nobody sees any more, captures that nobody reads, and
+/// cache entries that were wrong.
 async fn upkeep(control: Arc<Control>) {
     let mut interval = tokio::time::interval(UPKEEP_INTERVAL);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -296,14 +335,10 @@ async fn upkeep(control: Arc<Control>) {
         // in from now on do not credit it with a hit in time.
         let now = plane.clock.now();
         plane.pull().await;
-        // Nobody waits here: what has expired goes when controllers have heard of what went before.
-        if !control.removals.is_behind()
-            && let Err(never) =
-                control.change(|pipeline| Ok::<_, std::convert::Infallible>(pipeline.expire(now)))
-        {
-            error!(%never, "an expiry cannot fail");
-        }
+        let expire = |pipeline: &Pipeline| Ok::<_, Infallible>(pipeline.expire(now));
+        let Ok(_) = control.change(expire);
         control.reclaim();
         control.end_unread_captures().await;
+        control.tell_differences();
     }
 }

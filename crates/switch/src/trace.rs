@@ -1,33 +1,75 @@
 //! The fate of one packet, explained: which rules decided, under which mask, with what result.
+//!
+//! Where a translation is cut, the trace goes on with the packet as it is parsed again there; a packet
+//! of which no frame is given goes on both ways where its length decides.
+
+use std::collections::VecDeque;
 
 use serde::Serialize;
 use shunt_flow::{
     FieldId, FlowKey, FlowMask, Match,
-    extract::{VlanLimit, extract},
-    field::Access,
-    text::{PortNames, format_key, format_match, format_value, parse_match},
+    extract::VlanLimit,
+    text::{PortNames, format_key, format_match, parse_match},
 };
 use shunt_pipeline::{
-    BridgeId, DatapathAction, DatapathPort, Traversal, Visit, text::format_actions,
+    BridgeId, GroupHit, Learning, Meter, Rule, TableSelector, Traversal, Visit,
+    text::{format_actions, format_meter},
 };
 
-use crate::{SwitchError, bridges::Bridges, control::Control, names::BridgeNames};
+use crate::{
+    SwitchError,
+    bridges::Bridges,
+    control::Control,
+    names::BridgeNames,
+    trace_actions::{Actions, Resumed},
+    traced::TracedPacket,
+};
 
 /// A packet's way, for programs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Trace {
-    /// The packet's fields at ingress.
+    /// Why the packet was parsed again, and where it goes on; `None`: it came in.
+    pub recirculation: Option<TraceRecirculation>,
+    /// The packet's fields at ingress, or as it was parsed again.
     pub flow: String,
     /// The version of the tables that decided.
     pub version: u64,
     /// Lookups, in order.
     pub visits: Vec<TraceVisit>,
+    /// Groups that chose buckets, in order.
+    pub groups: Vec<TraceGroup>,
+    /// Meters that the packet has to pass, in order, as `ovs-ofctl dump-meters` prints them.
+    pub meters: Vec<String>,
+    /// What the packet would teach the switch: rules to add, and where MAC addresses are.
+    pub learnings: Vec<String>,
     /// The mask under which every packet fares alike, as a match.
     pub megaflow: String,
     /// What happens to the packet; empty: it is dropped.
     pub actions: Vec<String>,
     /// Why the switch itself dropped it, if it did.
     pub error: Option<String>,
+    /// How it goes on, each time that it is parsed again; only in the trace of a packet that came in.
+    pub resumed: Vec<Self>,
+}
+
+/// A packet that is parsed again.
+#[derive(Clone, Debug, Serialize)]
+pub struct TraceRecirculation {
+    /// The number behind `recirc` in the actions before.
+    pub id: u32,
+    /// Why it is parsed again.
+    pub why: String,
+}
+
+/// A group that chose buckets.
+#[derive(Clone, Debug, Serialize)]
+pub struct TraceGroup {
+    /// The bridge.
+    pub bridge: String,
+    /// The group.
+    pub group: u32,
+    /// The bucket that it chose; `None`: all of them.
+    pub bucket: Option<u32>,
 }
 
 /// One lookup.
@@ -37,10 +79,22 @@ pub struct TraceVisit {
     pub bridge: String,
     /// The table.
     pub table: u8,
+    /// Conjunctions that the packet met on the way to the rule, in the order in which they were
+    /// tried; all but the last came to nothing.
+    pub conjunctions: Vec<TraceConjunction>,
     /// The rule that matched; `None`: a table miss.
     pub rule: Option<TraceRule>,
     /// The bits of the packet, as it entered this table, that the lookup and the actions consulted.
     pub consulted: String,
+}
+
+/// A conjunction that a packet met.
+#[derive(Clone, Debug, Serialize)]
+pub struct TraceConjunction {
+    /// The `conj_id` that the packet was looked up with.
+    pub conj_id: u128,
+    /// The rules that are its clauses for this packet.
+    pub clauses: Vec<TraceRule>,
 }
 
 /// The rule of a lookup.
@@ -72,46 +126,128 @@ pub enum TraceError {
     Packet,
 }
 
+/// How often a trace goes on with packets that are parsed again.
+const RESUMED_MAX: usize = 64;
+
 impl Control {
     /// Traces a packet through a bridge: `flow` is a match as `ovs-ofctl` spells it, or a frame in
     /// hexadecimal, or both (the match then says where the frame comes in).
     pub(crate) fn trace(&self, bridge: &str, flow: &str) -> Result<Trace, TraceError> {
         let id = self.bridges.lock().find(bridge)?.id;
-        let names = BridgeNames::new(&self.plane.pipeline, id);
-        let key = read_flow(flow, &names, id, self.plane.vlan_limit)?;
-        let traversal = self.plane.pipeline.translate_newest(&key);
-        Ok(self.explain(&traversal, id))
+        let pipeline = &self.plane.pipeline;
+        let names = BridgeNames::new(pipeline, id);
+        let packet = read_flow(flow, &names, id, self.plane.vlan_limit)?;
+        let traversal = pipeline.translate_newest(&packet.key);
+        let mut ahead = VecDeque::new();
+        let mut trace = self.explain(&traversal, packet, id, &mut ahead);
+        while trace.resumed.len() < RESUMED_MAX
+            && let Some(Resumed { packet, continuation, why }) = ahead.pop_front()
+        {
+            let packet = packet.entering(&continuation);
+            let bridge = u16::try_from(packet.key.bridge()).map_or(id, BridgeId::new);
+            let traversal = pipeline.resume_newest(&packet.key, &continuation);
+            let recirculation = Some(TraceRecirculation { id: continuation.id(), why });
+            let resumed = self.explain(&traversal, packet, bridge, &mut ahead);
+            trace.resumed.push(Trace { recirculation, ..resumed });
+        }
+        Ok(trace)
     }
 
-    fn explain(&self, traversal: &Traversal, id: BridgeId) -> Trace {
+    /// Describes a traversal by itself, without what comes behind its cuts.
+    pub(crate) fn explain_alone(&self, traversal: &Traversal, id: BridgeId) -> Trace {
+        let packet = TracedPacket::new(traversal.key.clone(), None, self.plane.vlan_limit);
+        self.explain(traversal, packet, id, &mut VecDeque::new())
+    }
+
+    fn explain(
+        &self,
+        traversal: &Traversal,
+        packet: TracedPacket,
+        id: BridgeId,
+        ahead: &mut VecDeque<Resumed>,
+    ) -> Trace {
         let names = BridgeNames::new(&self.plane.pipeline, id);
         let bridges = self.bridges.lock();
-        let visits = traversal.lookups().map(|visit| self.explain_visit(&bridges, visit));
-        let actions = traversal.actions.iter().map(|action| explain_action(&bridges, action));
+        let mut actions = Actions::new(&bridges, ahead);
+        let described = actions.describe(&traversal.actions, packet);
+        let meters = actions.meters();
         Trace {
+            recirculation: None,
             flow: format_key(&traversal.key, &names),
             version: traversal.version.number(),
-            visits: visits.collect(),
-            megaflow: format_match(&Match::new(&traversal.key, &without_bridge(traversal)), &names),
-            actions: actions.collect(),
+            visits: self.explain_visits(&bridges, traversal),
+            groups: traversal.group_hits.iter().map(|hit| explain_group(&bridges, hit)).collect(),
+            meters: meters.iter().map(|meter| explain_meter(meter)).collect(),
+            learnings: traversal.learnings.iter().map(|own| self.explain_learning(own)).collect(),
+            megaflow: describe(&traversal.key, without_bridge(traversal), &names),
+            actions: described,
             error: traversal.error.map(|error| error.to_string()),
+            resumed: Vec::new(),
         }
     }
 
-    fn explain_visit(&self, bridges: &Bridges, visit: &Visit) -> TraceVisit {
+    /// The visits that end a lookup, each with the conjunctions that were met before it.
+    fn explain_visits(&self, bridges: &Bridges, traversal: &Traversal) -> Vec<TraceVisit> {
+        let (mut visits, mut conjunctions) = (Vec::new(), Vec::new());
+        let mut all = traversal.visits.iter().peekable();
+        while let Some(visit) = all.next() {
+            if visit.clauses.is_empty() {
+                let conjunctions = std::mem::take(&mut conjunctions);
+                visits.push(self.explain_visit(bridges, visit, conjunctions));
+                continue;
+            }
+            let names = BridgeNames::new(&self.plane.pipeline, visit.bridge);
+            let second = all.peek().map(|second| second.key.field(FieldId::ConjId));
+            conjunctions.push(TraceConjunction {
+                conj_id: second.unwrap_or_default(),
+                clauses: visit.clauses.iter().map(|rule| explain_rule(rule, &names)).collect(),
+            });
+            // A second lookup that finds nothing is not the end of it.
+            all.next_if(|second| second.rule.is_none());
+        }
+        visits
+    }
+
+    fn explain_visit(
+        &self,
+        bridges: &Bridges,
+        visit: &Visit,
+        conjunctions: Vec<TraceConjunction>,
+    ) -> TraceVisit {
         let names = BridgeNames::new(&self.plane.pipeline, visit.bridge);
-        let bridge = bridges.by_id(visit.bridge).map(|own| own.settings.name.clone());
-        let rule = visit.rule.as_ref().map(|rule| TraceRule {
-            matching: format_match(&rule.matching, &names),
-            priority: rule.priority.number(),
-            cookie: rule.cookie.to_string(),
-            actions: format_actions(&rule.instructions, &names),
-        });
         TraceVisit {
-            bridge: bridge.unwrap_or_default(),
+            bridge: bridge_name(bridges, visit.bridge),
             table: visit.table.number(),
-            rule,
-            consulted: format_match(&Match::new(&visit.key, &visit.mask), &names),
+            conjunctions,
+            rule: visit.rule.as_ref().map(|rule| explain_rule(rule, &names)),
+            consulted: describe(&visit.key, visit.mask.clone(), &names),
+        }
+    }
+
+    fn explain_learning(&self, learning: &Learning) -> String {
+        let names = |bridge| BridgeNames::new(&self.plane.pipeline, bridge);
+        match learning {
+            Learning::Rule(learned) => {
+                let (request, names) = (&learned.request, names(learned.bridge));
+                let mut items = Vec::new();
+                if let TableSelector::One(table) = request.table {
+                    items.push(format!("table={table}"));
+                }
+                items.push(format!("priority={}", request.priority.number()));
+                let timeouts = [("idle", request.idle_timeout), ("hard", request.hard_timeout)];
+                let given = timeouts.into_iter().filter(|(_, timeout)| !timeout.is_zero());
+                items.extend(given.map(|(name, own)| format!("{name}_timeout={}", own.as_secs())));
+                items.push(format_match(&request.matching, &names));
+                items.retain(|item| !item.is_empty());
+                let actions = format_actions(&request.instructions, &names);
+                format!("{} actions={actions}", items.join(","))
+            }
+            Learning::Mac(sighting) => {
+                let mac = sighting.mac.map(|byte| format!("{byte:02x}")).join(":");
+                let name = names(sighting.bridge).name(sighting.port);
+                let port = name.unwrap_or_else(|| sighting.port.to_string());
+                format!("{mac} is at port {port} in VLAN {}", sighting.vlan)
+            }
         }
     }
 }
@@ -120,6 +256,18 @@ impl Trace {
     /// The trace as `ovs-appctl ofproto/trace` shows one.
     #[must_use]
     pub fn to_text(&self) -> String {
+        let mut text = self.own_text();
+        for resumed in &self.resumed {
+            let line = "=".repeat(72);
+            let title = resumed.recirculation.as_ref();
+            let title = title.map(|own| format!("recirc({:#x}) - {}", own.id, own.why));
+            text += &format!("\n{line}\n{}\n{line}\n", title.unwrap_or_default());
+            text += &resumed.own_text();
+        }
+        text
+    }
+
+    fn own_text(&self) -> String {
         let mut text = format!("Flow: {}\n", self.flow);
         let mut bridge = "";
         for visit in &self.visits {
@@ -128,19 +276,17 @@ impl Trace {
                 let title = format!("bridge(\"{bridge}\")");
                 text += &format!("\n{title}\n{}\n", "-".repeat(title.len()));
             }
-            let table = visit.table;
-            text += &match &visit.rule {
-                Some(TraceRule { matching, priority, cookie, actions }) => {
-                    let comma = if matching.is_empty() { "" } else { ", " };
-                    format!(
-                        "{table:>2}. {matching}{comma}priority {priority}, cookie {cookie}\n    {actions}\n"
-                    )
-                }
-                None => format!("{table:>2}. No match.\n    drop\n"),
-            };
+            text += &visit.to_text();
         }
+        text += "\n";
+        for TraceGroup { bridge, group, bucket } in &self.groups {
+            let bucket = bucket.map_or("all buckets".to_owned(), |own| format!("bucket {own}"));
+            text += &format!("Group {group} of {bridge}: {bucket}\n");
+        }
+        text.extend(self.meters.iter().map(|meter| format!("Passes: {meter}\n")));
+        text.extend(self.learnings.iter().map(|learning| format!("Learns: {learning}\n")));
         let actions = if self.actions.is_empty() { "drop".into() } else { self.actions.join(",") };
-        text += &format!("\nMegaflow: {}\nDatapath actions: {actions}\n", self.megaflow);
+        text += &format!("Megaflow: {}\nDatapath actions: {actions}\n", self.megaflow);
         if let Some(error) = &self.error {
             text += &format!("Dropped: {error}\n");
         }
@@ -148,29 +294,79 @@ impl Trace {
     }
 }
 
+impl TraceVisit {
+    fn to_text(&self) -> String {
+        let mut text = format!("{:>2}. ", self.table);
+        for TraceConjunction { conj_id, clauses } in &self.conjunctions {
+            text += &format!("conj_id {conj_id} is met by\n");
+            text.extend(clauses.iter().map(|clause| format!("        {}\n", clause.to_text())));
+            text += "    ";
+        }
+        text + &match &self.rule {
+            Some(rule) => format!("{}\n    {}\n", rule.to_text(), rule.actions),
+            None => "No match.\n    drop\n".to_owned(),
+        }
+    }
+}
+
+impl TraceRule {
+    fn to_text(&self) -> String {
+        let Self { matching, priority, cookie, .. } = self;
+        let comma = if matching.is_empty() { "" } else { ", " };
+        format!("{matching}{comma}priority {priority}, cookie {cookie}")
+    }
+}
+
+fn explain_rule(rule: &Rule, names: &BridgeNames) -> TraceRule {
+    TraceRule {
+        matching: format_match(&rule.matching, names),
+        priority: rule.priority.number(),
+        cookie: rule.cookie.to_string(),
+        actions: format_actions(&rule.instructions, names),
+    }
+}
+
+fn explain_group(bridges: &Bridges, hit: &GroupHit) -> TraceGroup {
+    let bucket = hit.bucket.and_then(|place| hit.group.buckets.get(place));
+    TraceGroup {
+        bridge: bridge_name(bridges, hit.group.bridge),
+        group: hit.group.id.number(),
+        bucket: bucket.map(|bucket| bucket.id),
+    }
+}
+
+fn explain_meter(meter: &Meter) -> String {
+    // A dump has a line for each band.
+    format_meter(meter.id, &meter.config).replace("=\n", "=").replace('\n', " ")
+}
+
+fn bridge_name(bridges: &Bridges, id: BridgeId) -> String {
+    bridges.by_id(id).map(|own| own.settings.name.clone()).unwrap_or_default()
+}
+
 fn read_flow(
     text: &str,
     names: &dyn PortNames,
     id: BridgeId,
     limit: VlanLimit,
-) -> Result<FlowKey, TraceError> {
-    let mut key = FlowKey::ZERO;
+) -> Result<TracedPacket, TraceError> {
     let mut words: Vec<&str> = text.split_whitespace().collect();
     let frame = words.last().and_then(|word| frame_of(word));
     if frame.is_some() {
         words.pop();
     }
     let matching = parse_match(&words.join(","), names)?;
-    match frame {
+    let mut key = matching.key();
+    match &frame {
         Some(frame) if frame.len() < 14 => return Err(TraceError::Packet),
-        Some(frame) => {
-            extract(&frame, limit, &mut key);
+        Some(_) => {
+            key = FlowKey::ZERO;
             key.set_in_port(matching.key().in_port());
         }
-        None => key = matching.key(),
+        None => {}
     }
     key.set_bridge(u64::from(id.number()));
-    Ok(key)
+    Ok(TracedPacket::new(key, frame, limit))
 }
 
 /// A word of hexadecimal digits that is long enough to be nothing but a frame.
@@ -192,63 +388,14 @@ fn without_bridge(traversal: &Traversal) -> FlowMask {
     mask
 }
 
-fn explain_action(bridges: &Bridges, action: &DatapathAction) -> String {
-    let cut = |len: &Option<u32>| len.map_or_else(String::new, |len| format!("trunc({len}),"));
-    match action {
-        DatapathAction::SetHeader(set) => {
-            format!("set({})", explain_set(set))
-        }
-        DatapathAction::PushVlan { tpid, tci } => {
-            let (vid, pcp) = (tci & 0xfff, tci >> 13);
-            format!("push_vlan(tpid={tpid:#06x},vid={vid},pcp={pcp})")
-        }
-        DatapathAction::PopVlan => "pop_vlan".to_owned(),
-        DatapathAction::Output { port, unless_ingress, max_len } => {
-            let name = port_name(bridges, *port);
-            let unless = if *unless_ingress { "" } else { "!" };
-            format!("{}{name}{unless}", cut(max_len))
-        }
-        DatapathAction::Meter(meter) => format!("meter({})", meter.id),
-        DatapathAction::Copy(inner) => {
-            let inner = inner.iter().map(|action| explain_action(bridges, action));
-            format!("clone({})", inner.collect::<Vec<_>>().join(","))
-        }
-        DatapathAction::OutputIngress { max_len } => format!("{}in_port", cut(max_len)),
-        DatapathAction::Punt(punt) => {
-            format!("userspace(controller(reason={:?},max_len={}))", punt.reason, punt.max_len)
-        }
-        DatapathAction::PushMpls { lse, ethertype } => {
-            let (label, tc, bos, ttl) = (lse >> 12, lse >> 9 & 7, lse >> 8 & 1, lse & 0xff);
-            format!(
-                "push_mpls(label={label},tc={tc},ttl={ttl},bos={bos},eth_type={ethertype:#06x})"
-            )
-        }
-        DatapathAction::PopMpls { ethertype } => format!("pop_mpls(eth_type={ethertype:#06x})"),
-        DatapathAction::Recirculate(continuation) => format!("recirc({:#x})", continuation.id()),
-        DatapathAction::CheckLength { length, larger, other } => {
-            let (larger, other) = (larger.id(), other.id());
-            format!("check_pkt_len(size={length},gt(recirc({larger:#x})),le(recirc({other:#x})))")
-        }
+/// The bits of a packet that were consulted, as a match.
+fn describe(key: &FlowKey, mut mask: FlowMask, names: &BridgeNames) -> String {
+    if mask.field(FieldId::NwFrag) & !key.field(FieldId::NwFrag) & ANY_FRAGMENT != 0 {
+        // What is no fragment is no later one: the text has a word for the two bits together.
+        mask.add_bits(FieldId::NwFrag, u128::MAX);
     }
+    format_match(&Match::new(key, &mask), names)
 }
 
-/// The fields that a header change writes, whole where no narrower field says it.
-fn explain_set(set: &Match) -> String {
-    let (key, mut rest) = (set.key(), FlowMask::from(set.mask()));
-    let mut parts = Vec::new();
-    for field in FieldId::all() {
-        let bits = rest.field(field);
-        if bits != 0 && field.info().access == Access::ReadWrite {
-            rest.remove_bits(field, bits);
-            let value = format_value(field, key.field(field) & bits, bits);
-            parts.push(format!("{}={value}", field.name()));
-        }
-    }
-    parts.join(",")
-}
-
-fn port_name(bridges: &Bridges, datapath: DatapathPort) -> String {
-    let ports = bridges.iter().flat_map(|bridge| bridge.ports.values());
-    let mut named = ports.filter(|port| port.datapath == Some(datapath));
-    named.next().map_or_else(|| datapath.to_string(), |port| port.settings.name.clone())
-}
+/// The bit of `nw_frag` that fragments have.
+const ANY_FRAGMENT: u128 = 1;

@@ -1,27 +1,39 @@
 //! What happens to threads and ports by itself: threads that end, links that go up or down, devices
 //! that vanish and come back.
 
+use shunt_datapath::thread::Difference;
+use shunt_pipeline::BridgeId;
 use tracing::{error, info, warn};
 
-use crate::{bridges::Bridges, control::Control};
+use crate::{Trace, TraceVisit, bridges::Bridges, control::Control};
 
 impl Control {
-    /// Takes out the packet threads that have ended by a panic, and puts down the ports whose
-    /// packets nobody receives any more.
+    /// Takes out the threads that have ended by a panic, and puts down the ports whose packets nobody
+    /// receives any more.
     pub(crate) async fn watch_threads(&self) {
         let gone = self.plane.bury();
-        if gone.is_empty() {
-            return;
+        if gone.listener {
+            error!(
+                "the listener thread has ended by a panic: controllers hear of no packet any more"
+            );
         }
-        for thread in &gone {
-            error!(thread, "a packet thread has ended by a panic; the others go on without it");
+        if let Some(thread) = gone.vital {
+            error!(thread, "it has ended by a panic: packet threads stop, restart the switch");
+        } else {
+            for thread in &gone.packet {
+                error!(thread, "a packet thread has ended by a panic; the others go on without it");
+            }
         }
         let _structure = self.structure.lock().await;
         let is_last = self.plane.living().is_empty();
-        let cut_off = cut_off(&self.bridges.lock(), &gone, is_last);
+        let cut_off = cut_off(&self.bridges.lock(), &gone.packet, is_last);
         for (name, thread) in cut_off {
-            warn!(port = name, thread, "the port goes down with its packet thread");
-            self.put_down(&name, &format!("packet thread {thread} has ended by a panic")).await;
+            let trouble = match gone.vital {
+                Some(thread) => format!("the {thread} has ended by a panic"),
+                None => format!("packet thread {thread} has ended by a panic"),
+            };
+            warn!(port = name, trouble, "the port goes down");
+            self.put_down(&name, &trouble).await;
         }
     }
 
@@ -63,6 +75,24 @@ impl Control {
         }
     }
 
+    /// Says which cached answers were wrong, of many at once the first.
+    pub(crate) fn tell_differences(&self) {
+        let found = self.plane.take_differences();
+        let Some(Difference { cached, fresh }) = found.first() else { return };
+        let bridge = BridgeId::new(u16::try_from(fresh.key.bridge()).unwrap_or_default());
+        let explain = |traversal| self.explain_alone(traversal, bridge);
+        let (cached, fresh) = (explain(cached), explain(fresh));
+        let count = self.cache_status().differences;
+        warn!(
+            flow = fresh.flow,
+            cached = answer(&cached),
+            tables = answer(&fresh),
+            version = fresh.version,
+            count,
+            "a cache entry was wrong and is dropped: this is a bug"
+        );
+    }
+
     /// Closes a port and says why; it keeps its place and its number.
     async fn put_down(&self, name: &str, trouble: &str) {
         let place = self.bridges.lock().find_port(name).map(|(own, port)| (own.id, port.number));
@@ -76,6 +106,18 @@ impl Control {
             self.changed_ports.add(id, number);
         }
     }
+}
+
+/// What a trace comes to, in a line: rules by table, then actions.
+fn answer(trace: &Trace) -> String {
+    let rule = |visit: &TraceVisit| match &visit.rule {
+        Some(rule) => {
+            format!("{}. priority {}, cookie {}; ", visit.table, rule.priority, rule.cookie)
+        }
+        None => format!("{}. No match; ", visit.table),
+    };
+    let actions = if trace.actions.is_empty() { "drop".into() } else { trace.actions.join(",") };
+    trace.visits.iter().map(rule).collect::<String>() + &actions
 }
 
 /// The ports that nobody receives from, or not all of it, now that threads are gone: by name, each

@@ -17,8 +17,8 @@ use shunt_ofproto::{
     message::{Hello, Message, SwitchConfig, Xid},
     wire::{header::Header, v13},
 };
-use shunt_pipeline::DatapathPort;
-use shunt_switch::{Config, PortStatus, Switch, config};
+use shunt_pipeline::{DatapathPort, Iterative};
+use shunt_switch::{Config, EngineMaker, PortStatus, Switch, ThreadState, config};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -43,13 +43,21 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) async fn start(threads: u16) -> Self {
+        let engine: EngineMaker = Box::new(|pipeline| Box::new(Iterative::new(pipeline)));
+        let bench = Self::without_bridge(threads, engine).await;
+        bench.add_bridge("br0").await;
+        bench
+    }
+
+    /// A switch without a bridge, with an eviction engine of the test's.
+    pub(crate) async fn without_bridge(threads: u16, engine: EngineMaker) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut config = Config::default();
         config.threads.packet = threads;
-        let switch = Switch::start(&config, Some(folder.path().to_owned()), 1).await.unwrap();
-        let bench = Self { switch, folder };
-        bench.add_bridge("br0").await;
-        bench
+        config.caches.verify_one_in = 1;
+        let run_dir = Some(folder.path().to_owned());
+        let switch = Switch::start_with(&config, run_dir, 1, engine).await.unwrap();
+        Self { switch, folder }
     }
 
     pub(crate) async fn add_bridge(&self, name: &str) {
@@ -67,6 +75,11 @@ impl Bench {
     /// A controller of `br0` that hears of everything.
     pub(crate) async fn controller(&self) -> Controller {
         Controller::connect(&self.folder.path().join("br0.mgmt")).await
+    }
+
+    /// How its threads are: those of packets, evictions, learner, listener.
+    pub(crate) fn threads(&self) -> Vec<ThreadState> {
+        self.switch.threads().iter().map(|thread| thread.state).collect()
     }
 
     pub(crate) fn port(&self, name: &str) -> PortStatus {

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use shunt_ofproto::message::Message;
-use shunt_pipeline::{FlowMod, FlowModCommand, text::parse_rule};
+use shunt_ofproto::message::{Message, SwitchConfig};
+use shunt_pipeline::{FlowMod, FlowModCommand, Iterative, text::parse_rule};
+use shunt_switch::config::{Bridge, Overflow};
 
-use crate::bench::{Bench, Controller, until};
+use crate::bench::{Bench, Controller, frame, until};
 
 fn mods(command: FlowModCommand, count: u64) -> Vec<FlowMod> {
     let rule = |cookie: u64| {
@@ -62,4 +63,48 @@ async fn every_controller_hears_of_every_rule_that_goes_however_late_it_reads() 
             assert!(half.iter().copied().collect::<BTreeSet<_>>() == expected, "each once");
         }
     }
+}
+
+#[tokio::test]
+async fn a_controller_that_does_not_read_holds_up_nobody() {
+    const COUNT: u64 = 80_000;
+    let bench = Bench::start(1).await;
+    let (_deaf, mut reader) = (bench.controller().await, bench.controller().await);
+    let mut other = bench.controller().await;
+    other.send(&Message::SetConfig(SwitchConfig { miss_send_len: 0 })).await;
+    bench.switch.apply("br0", &mods(FlowModCommand::Add, COUNT)).await.unwrap();
+    bench.switch.apply("br0", &[all()]).await.unwrap();
+    bench.switch.add_rules("br0", &["hard_timeout=1,actions=drop"]).await.unwrap();
+    let echo = other.ask(&Message::EchoRequest(vec![7])).await;
+    assert_eq!(echo, Message::EchoReply(vec![7]));
+    until(|| bench.switch.rules_count("br0", &shunt_pipeline::RuleFilter::all()).unwrap() == 0)
+        .await;
+    let heard: BTreeSet<u64> = removed(&mut reader, 80_000).await.into_iter().collect();
+    assert!(heard == (0..COUNT).collect(), "who reads hears of all of them");
+}
+
+#[tokio::test]
+async fn a_learned_rule_that_gives_way_to_another_is_told_of() {
+    let bench = Bench::without_bridge(1, Box::new(|own| Box::new(Iterative::new(own)))).await;
+    let full = Bridge {
+        name: "br0".into(),
+        table_rules: 2,
+        table_overflow: Overflow::Evict,
+        ..Bridge::default()
+    };
+    bench.switch.add_bridge(&full).await.unwrap();
+    let port = bench.add_port("p1", 0).await;
+    let mut controller = bench.controller().await;
+    let teacher = "actions=learn(table=1,hard_timeout=100,send_flow_rem,delete_learned,\
+                   cookie=7,NXM_OF_ETH_SRC[])";
+    bench.switch.add_rules("br0", &[teacher]).await.unwrap();
+    for host in 1..=4 {
+        let mut frame = frame(1);
+        frame[11] = host;
+        port.send(&frame);
+    }
+    assert_eq!(removed(&mut controller, 2).await, [7, 7]);
+    // The two that are left go with the rule that taught them.
+    bench.switch.apply("br0", &[all()]).await.unwrap();
+    assert_eq!(removed(&mut controller, 2).await, [7, 7]);
 }

@@ -10,3 +10,5 @@ mod bench;
 mod events;
 mod structure;
 mod threads;
+mod trace;
+mod verify;

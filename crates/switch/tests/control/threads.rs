@@ -1,8 +1,18 @@
-//! Packet threads that panic: nobody waits for them, and everybody hears of it.
+//! Threads that panic: nobody waits for them, and everybody hears of it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use shunt_ofproto::message::{Message, MultipartReply, MultipartRequest, PortStatusReason};
-use shunt_pipeline::RuleFilter;
-use shunt_switch::SwitchError;
+use shunt_pipeline::{
+    Delta, EntryId, Evictor, Installed, Iterative, OwnerId, RuleFilter, Traversal, Version,
+};
+use shunt_switch::{
+    SwitchError,
+    ThreadState::{Panicked, Running, Stopped},
+};
 
 use crate::bench::{BREAK, Bench, Controller, PANIC, frame, until};
 
@@ -39,8 +49,7 @@ async fn a_thread_that_panics_takes_its_ports_down_and_nobody_waits_for_it() {
     doomed.send(PANIC);
     until(|| bench.port("p1").link == "down: packet thread 0 has ended by a panic").await;
     assert!(doomed.is_closed());
-    let running: Vec<bool> = bench.switch.threads().iter().map(|own| own.running).collect();
-    assert_eq!(running, [false, true]);
+    assert_eq!(bench.threads(), [Panicked, Running, Running, Running, Running]);
     assert_eq!(bench.port("p2").link, "up");
 
     bench.switch.add_rules("br0", &["in_port=p2,actions=output:p3,output:p3"]).await.unwrap();
@@ -52,6 +61,70 @@ async fn a_thread_that_panics_takes_its_ports_down_and_nobody_waits_for_it() {
     bench.switch.remove_port("p1").await.unwrap();
     bench.switch.remove_port("p2").await.unwrap();
     assert!(from.is_closed());
+}
+
+/// An engine that does not survive the next change once it is doomed.
+struct Mortal {
+    inner: Iterative,
+    doom: Arc<AtomicBool>,
+}
+
+impl Evictor for Mortal {
+    fn installed(&mut self, entry: EntryId, traversal: &Arc<Traversal>) -> Installed {
+        self.inner.installed(entry, traversal)
+    }
+
+    fn removed(&mut self, entry: EntryId) {
+        self.inner.removed(entry);
+    }
+
+    fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
+        assert!(!self.doom.load(Ordering::Relaxed), "as the test wants it");
+        self.inner.apply(deltas, version)
+    }
+
+    fn forget(&mut self, owner: OwnerId) {
+        self.inner.forget(owner);
+    }
+
+    fn len(&self) -> usize {
+        self.inner.len()
+    }
+}
+
+#[tokio::test]
+async fn without_the_eviction_thread_no_packet_takes_the_old_way_and_barriers_are_answered() {
+    let doom = Arc::new(AtomicBool::new(false));
+    let own = Arc::clone(&doom);
+    let engine = move |pipeline| -> Box<dyn Evictor> {
+        Box::new(Mortal { inner: Iterative::new(pipeline), doom: own })
+    };
+    let bench = Bench::without_bridge(2, Box::new(engine)).await;
+    bench.add_bridge("br0").await;
+    let (from, to) = (bench.add_port("p1", 0).await, bench.add_port("p2", 1).await);
+    let mut controller = bench.controller().await;
+    bench.switch.add_rules("br0", &["in_port=p1,actions=output:p2"]).await.unwrap();
+    from.send(&frame(1));
+    assert_eq!(to.hear().await, frame(1));
+    assert_eq!(counted(&mut controller).await, 1);
+    assert_eq!(bench.threads(), [Running; 5]);
+
+    doom.store(true, Ordering::Relaxed);
+    bench.switch.add_rules("br0", &["in_port=p1,actions=drop"]).await.unwrap();
+    assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
+    from.send(&frame(2));
+    let trouble = "down: the eviction thread has ended by a panic";
+    until(|| ["p1", "p2"].iter().all(|port| bench.port(port).link == trouble)).await;
+    assert!(from.is_closed() && to.heard().is_empty());
+    assert_eq!(bench.threads(), [Stopped, Stopped, Panicked, Running, Running]);
+
+    assert_eq!(counted(&mut controller).await, 1);
+    bench.switch.add_rules("br0", &["actions=drop"]).await.unwrap();
+    assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
+    while !controller.events.iter().any(|event| is_down(event, "p1")) {
+        let event = controller.hear().await;
+        controller.events.push(event);
+    }
 }
 
 #[tokio::test]
@@ -97,8 +170,7 @@ async fn a_port_that_breaks_goes_down_and_its_number_stays() {
     until(|| bench.port("p1").link == "down: the device has vanished").await;
     assert!(broken.is_closed());
     assert_eq!(bench.port("p1").number, number);
-    let running: Vec<bool> = bench.switch.threads().iter().map(|own| own.running).collect();
-    assert_eq!(running, [true, true]);
+    assert_eq!(bench.threads(), [Running; 5]);
     assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
     assert!(controller.events.iter().any(|event| is_down(event, "p1")));
 }

@@ -1,0 +1,100 @@
+//! Where versions are made: in the tables, and then for the eviction thread, in one order.
+//!
+//! Control and the thread that learns from packets both make versions. One lock keeps them in order
+//! on their way to the eviction thread, and here is noted which rules each of them took: whoever took
+//! them, controllers hear of it.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use shunt_datapath::{ChangeSender, Learned, LessonNo};
+use shunt_pipeline::{
+    Change, Delta, Learning, OwnerId, Pipeline, RemovedReason, RuleChange, RuleDelta,
+};
+
+use crate::{
+    clock::Clock,
+    events::{Removals, Removed},
+};
+
+/// Pause before a queue that was full is tried again.
+pub(crate) const FULL_QUEUE_PAUSE: Duration = Duration::from_micros(100);
+
+/// Makes versions, one at a time.
+pub(crate) struct Publisher {
+    pipeline: Arc<Pipeline>,
+    changes: Mutex<ChangeSender>,
+    pub(crate) removals: Removals,
+    /// Lessons that versions have learned, of all packet threads together.
+    learned: AtomicU64,
+    clock: Clock,
+}
+
+impl Publisher {
+    pub(crate) fn new(pipeline: Arc<Pipeline>, changes: ChangeSender, clock: Clock) -> Self {
+        let (changes, removals) = (Mutex::new(changes), Removals::default());
+        Self { pipeline, changes, removals, learned: AtomicU64::new(0), clock }
+    }
+
+    /// Makes a change and hands it on; answers with it.
+    pub(crate) fn change<E>(
+        &self,
+        make: impl FnOnce(&Pipeline) -> Result<Change, E>,
+    ) -> Result<Change, E> {
+        let changes = self.changes.lock();
+        let change = make(&self.pipeline)?;
+        if !change.deltas.is_empty() {
+            self.hand_on(&changes, Learned { change: change.clone(), lessons: Vec::new() });
+        }
+        Ok(change)
+    }
+
+    /// Makes a version of what `count` lessons teach, and answers them, also where all was known:
+    /// `lessons` names the last of each thread.
+    pub(crate) fn learn(
+        &self,
+        learnings: &[Learning],
+        lessons: Vec<(OwnerId, LessonNo)>,
+        count: u64,
+    ) {
+        let changes = self.changes.lock();
+        let change = self.pipeline.learn(learnings, self.clock.now());
+        self.hand_on(&changes, Learned { change, lessons });
+        // Release: who sees the number finds the version published.
+        self.learned.fetch_add(count, Ordering::Release);
+    }
+
+    /// Number of lessons that versions have learned, of all packet threads together.
+    pub(crate) fn learned(&self) -> u64 {
+        self.learned.load(Ordering::Acquire)
+    }
+
+    /// The queue holds thousands of versions; who makes more waits, and nobody else does.
+    fn hand_on(&self, changes: &ChangeSender, learned: Learned) {
+        self.removals.add(removed(&learned.change));
+        let mut refused = changes.send_learned(learned);
+        while let Err(back) = refused {
+            std::thread::sleep(FULL_QUEUE_PAUSE);
+            refused = changes.send_learned(back);
+        }
+    }
+}
+
+/// The rules that a change took and of which controllers want to hear.
+fn removed(change: &Change) -> Vec<Removed> {
+    let removed = change.deltas.iter().filter_map(|delta| match delta {
+        Delta::Rule(RuleDelta { rule, change: RuleChange::Removed(reason) })
+            if rule.flags.send_flow_removed && *reason != RemovedReason::Replaced =>
+        {
+            Some(Removed { version: change.version, rule: Arc::clone(rule), reason: *reason })
+        }
+        Delta::Rule(_) | Delta::Changed(_) => None,
+    });
+    removed.collect()
+}

@@ -1,0 +1,145 @@
+//! The packet of a trace, as its actions change it.
+//!
+//! If the trace was given a frame, actions change the frame, which is parsed again after each, as
+//! slow and as sure as that is. If it was given fields alone, actions change the key, and labels
+//! that a pop removes uncover what the fields say.
+
+use shunt_flow::{
+    FieldId, FlowKey, FlowMask,
+    extract::{VlanLimit, extract},
+    layout::word,
+    rewrite::{self, ChecksumState, MplsHeader},
+};
+use shunt_pipeline::{Continuation, DatapathAction};
+
+/// A packet on its way.
+#[derive(Clone)]
+pub(crate) struct TracedPacket {
+    pub(crate) key: FlowKey,
+    frame: Option<Vec<u8>>,
+    limit: VlanLimit,
+}
+
+/// Length of a VLAN tag, and of an MPLS label.
+const SHIM: usize = 4;
+/// Length of an Ethernet header with one VLAN tag.
+const TAGGED_HEADER: usize = 18;
+const VLAN: usize = word::VLAN as usize;
+const MPLS: usize = word::MPLS as usize;
+const MPLS_THIRD: usize = word::MPLS_PBB as usize;
+const UPPER: u64 = 0xffff_ffff_0000_0000;
+
+impl TracedPacket {
+    /// A packet of which these fields are known; with a frame, its headers are what that has.
+    pub(crate) fn new(key: FlowKey, frame: Option<Vec<u8>>, limit: VlanLimit) -> Self {
+        let mut packet = Self { key, frame, limit };
+        packet.parse();
+        packet
+    }
+
+    /// The length of the frame.
+    pub(crate) fn length(&self) -> Option<usize> {
+        self.frame.as_ref().map(Vec::len)
+    }
+
+    /// Does to the packet what an action does to it; `false` if its headers do not allow it.
+    pub(crate) fn change(&mut self, action: &DatapathAction) -> bool {
+        let is_done = match &mut self.frame {
+            Some(frame) => change_frame(frame, &mut self.key, self.limit, action),
+            None => {
+                change_key(&mut self.key, action);
+                true
+            }
+        };
+        self.parse();
+        is_done
+    }
+
+    /// The packet as it goes on where a continuation says.
+    pub(crate) fn entering(&self, continuation: &Continuation) -> Self {
+        let mut packet = self.clone();
+        if let (Some(frame), Some(copy)) = (&mut packet.frame, continuation.ttl_copy()) {
+            let layers = extract(frame, self.limit, &mut packet.key);
+            if let Some(payload) = layers.payload() {
+                rewrite::copy_ttl(frame, payload, copy);
+            }
+        }
+        packet.parse();
+        continuation.enter(&mut packet.key);
+        packet
+    }
+
+    fn parse(&mut self) {
+        if let Some(frame) = &self.frame {
+            extract(frame, self.limit, &mut self.key);
+        }
+    }
+}
+
+fn change_frame(
+    frame: &mut Vec<u8>,
+    key: &mut FlowKey,
+    limit: VlanLimit,
+    action: &DatapathAction,
+) -> bool {
+    let layers = extract(frame, limit, key);
+    match action {
+        DatapathAction::SetHeader(set) => {
+            rewrite::set_header(frame, &layers, key, set, ChecksumState::Complete);
+        }
+        DatapathAction::PushVlan { tpid, tci } => {
+            frame.splice(..0, [0; SHIM]);
+            rewrite::push_vlan(frame, *tpid, *tci);
+        }
+        DatapathAction::PopVlan => {
+            if frame.len() < TAGGED_HEADER {
+                return false;
+            }
+            rewrite::pop_vlan(frame);
+            frame.drain(..SHIM);
+        }
+        DatapathAction::PushMpls { lse, ethertype } => {
+            let Some(payload) = layers.payload() else { return false };
+            frame.splice(..0, [0; SHIM]);
+            rewrite::push_mpls(frame, payload, MplsHeader { ether_type: *ethertype, entry: *lse });
+        }
+        DatapathAction::PopMpls { ethertype } => {
+            let payload = layers.payload().filter(|payload| payload + SHIM <= frame.len());
+            let Some(payload) = payload else { return false };
+            rewrite::pop_mpls(frame, payload, *ethertype);
+            frame.drain(..SHIM);
+        }
+        _ => {}
+    }
+    true
+}
+
+fn change_key(key: &mut FlowKey, action: &DatapathAction) {
+    match action {
+        DatapathAction::SetHeader(set) => {
+            let (value, mask) = (set.key(), FlowMask::from(set.mask()));
+            let words = value.words().iter().zip(mask.words());
+            for (word, (value, mask)) in key.words_mut().iter_mut().zip(words) {
+                *word = *word & !mask | value;
+            }
+        }
+        DatapathAction::PushVlan { tpid, tci } => {
+            let tags = &mut key.words_mut()[VLAN];
+            *tags = u64::from(*tpid) << 48 | u64::from(*tci) << 32 | *tags >> 32;
+        }
+        DatapathAction::PopVlan => key.words_mut()[VLAN] <<= 32,
+        DatapathAction::PushMpls { lse, ethertype } => {
+            let words = key.words_mut();
+            words[MPLS_THIRD] = words[MPLS] << 32 | words[MPLS_THIRD] & !UPPER;
+            words[MPLS] = u64::from(*lse) << 32 | words[MPLS] >> 32;
+            key.set_field(FieldId::EthType, u128::from(*ethertype));
+        }
+        DatapathAction::PopMpls { ethertype } => {
+            let words = key.words_mut();
+            words[MPLS] = words[MPLS] << 32 | words[MPLS_THIRD] >> 32;
+            words[MPLS_THIRD] &= !UPPER;
+            key.set_field(FieldId::EthType, u128::from(*ethertype));
+        }
+        _ => {}
+    }
+}

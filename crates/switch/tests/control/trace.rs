@@ -1,0 +1,194 @@
+//! Traces, as people read them.
+
+use shunt_flow::{testing::packet::PacketBuilder, text::NoPortNames};
+use shunt_ofproto::message::Message;
+use shunt_pipeline::{
+    GroupCommand, MeterCommand,
+    text::{parse_group_mod, parse_meter_mod},
+};
+use shunt_switch::Trace;
+
+use crate::bench::Bench;
+
+/// A bridge with ports p1 to p3, numbered so, and these rules.
+async fn bench(rules: &[&str]) -> Bench {
+    let bench = Bench::start(1).await;
+    for name in ["p1", "p2", "p3"] {
+        bench.add_port(name, 0).await;
+    }
+    bench.switch.add_rules("br0", rules).await.unwrap();
+    bench
+}
+
+/// The trace of a packet.
+fn trace(bench: &Bench, flow: &str) -> String {
+    shown(&bench.switch.trace("br0", flow).unwrap())
+}
+
+/// A trace as text, without the lines that repeat the packet's fields and the bridge.
+fn shown(trace: &Trace) -> String {
+    let text = trace.to_text();
+    let lines = text.lines().filter(|line| !line.starts_with("Flow: "));
+    let text: String = lines.map(|line| format!("{line}\n")).collect();
+    text.replace("\nbridge(\"br0\")\n-------------\n", "")
+}
+
+fn digits(frame: &[u8]) -> String {
+    frame.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[tokio::test]
+async fn a_trace_shows_which_clauses_met_which_conjunction() {
+    let bench = bench(&[
+        "priority=10,ip,nw_src=10.0.0.1,actions=conjunction(7,1/2)",
+        "priority=10,tcp,tp_dst=80,actions=conjunction(7,2/2)",
+        "priority=5,ip,conj_id=7,actions=output:p2",
+    ])
+    .await;
+    let text = trace(&bench, "in_port=p1,tcp,nw_src=10.0.0.1,tp_dst=80");
+    assert_eq!(
+        text,
+        " 0. conj_id 7 is met by
+        ip,nw_src=10.0.0.1, priority 10, cookie 0x0
+        tcp,tp_dst=80, priority 10, cookie 0x0
+    conj_id=7,ip, priority 5, cookie 0x0
+    output:p2
+
+Megaflow: tcp,nw_src=10.0.0.1,nw_frag=no,tp_dst=80
+Datapath actions: p2
+"
+    );
+    let trace = bench.switch.trace("br0", "in_port=p1,tcp,nw_src=10.0.0.1,tp_dst=80").unwrap();
+    assert_eq!((trace.visits.len(), trace.visits[0].conjunctions[0].conj_id), (1, 7));
+    // One that leads to nothing is shown before what decides instead.
+    let more =
+        ["priority=12,ip,actions=conjunction(9,1/2)", "priority=12,tcp,actions=conjunction(9,2/2)"];
+    bench.switch.add_rules("br0", &more).await.unwrap();
+    let trace = bench.switch.trace("br0", "in_port=p1,tcp,nw_src=10.0.0.1,tp_dst=80").unwrap();
+    let ids: Vec<_> = trace.visits[0].conjunctions.iter().map(|own| own.conj_id).collect();
+    assert_eq!((ids, trace.visits.len()), (vec![9, 7], 1));
+}
+
+#[tokio::test]
+async fn a_trace_shows_what_the_packet_would_teach() {
+    let learn = "learn(table=1,priority=7,idle_timeout=60,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],\
+                 output:NXM_OF_IN_PORT[])";
+    let bench = bench(&[&format!("actions={learn},NORMAL")]).await;
+    let text = trace(&bench, "in_port=p1,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02");
+    let lines: Vec<_> = text.lines().filter(|line| line.starts_with("Learns: ")).collect();
+    let expected = [
+        "Learns: table=1,priority=7,idle_timeout=60,dl_dst=02:00:00:00:00:01 actions=output:p1",
+        "Learns: 02:00:00:00:00:01 is at port p1 in VLAN 0",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[tokio::test]
+async fn a_trace_shows_the_bucket_of_a_group_and_the_meters() {
+    let bench = bench(&[]).await;
+    let mut controller = bench.controller().await;
+    let select = "group_id=1,type=select,bucket=weight:0,actions=output:2,\
+                  bucket=weight:5,actions=group:2";
+    for text in ["group_id=2,type=all,bucket=actions=output:2,bucket=actions=output:3", select] {
+        let request = parse_group_mod(GroupCommand::Add, text, &NoPortNames).unwrap();
+        controller.send(&Message::GroupMod(request)).await;
+    }
+    let text = "meter=3 pktps bands=type=drop rate=100";
+    let request = parse_meter_mod(MeterCommand::Add, text).unwrap();
+    controller.send(&Message::MeterMod(request)).await;
+    assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
+    bench.switch.add_rules("br0", &["actions=meter:3,group:1"]).await.unwrap();
+    assert_eq!(
+        trace(&bench, "in_port=p1"),
+        " 0. priority 32768, cookie 0x0
+    meter:3,group:1
+
+Group 1 of br0: bucket 1
+Group 2 of br0: all buckets
+Passes: meter=3 pktps bands=type=drop rate=100
+Megaflow: vlan_tci=0x0000/0x1fff,dl_src=00:00:00:00:00:00,dl_dst=00:00:00:00:00:00,dl_type=0x0000
+Datapath actions: meter(3),p2,p3
+"
+    );
+}
+
+#[tokio::test]
+async fn a_trace_goes_on_with_what_a_pop_uncovers() {
+    let bench = bench(&[
+        "mpls,actions=pop_mpls:0x0800,resubmit(,1)",
+        "table=1,udp,tp_dst=53,actions=dec_ttl,output:p2",
+    ])
+    .await;
+    let packet = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1000, 53).mpls(7, 0, 64);
+    let flow = format!("in_port=p1 {}", digits(&packet.build()));
+    let trace = bench.switch.trace("br0", &flow).unwrap();
+    // All that the packet could carry on: registers, metadata, tunnels.
+    let text = shown(&trace).replace(&trace.megaflow, "CARRIED");
+    let line = "=".repeat(72);
+    assert_eq!(
+        text,
+        format!(
+            " 0. mpls, priority 32768, cookie 0x0
+    pop_mpls:0x0800,resubmit(,1)
+
+Megaflow: CARRIED
+Datapath actions: pop_mpls(eth_type=0x0800),recirc(0x1)
+
+{line}
+recirc(0x1) - parsed again
+{line}
+ 1. udp,tp_dst=53, priority 32768, cookie 0x0
+    dec_ttl,output:p2
+
+Megaflow: recirc_id=1,udp,nw_ttl=64,nw_frag=no,tp_dst=53
+Datapath actions: set(nw_ttl=63),p2
+"
+        )
+    );
+}
+
+#[tokio::test]
+async fn a_trace_goes_the_way_of_the_length_or_both_ways_without_a_frame() {
+    let bench = bench(&[
+        "actions=check_pkt_larger(100)->NXM_NX_REG0[0],resubmit(,1)",
+        "table=1,reg0=1,actions=output:p2",
+        "table=1,reg0=0,actions=output:p3",
+    ])
+    .await;
+    let ways = |flow: &str| {
+        let trace = bench.switch.trace("br0", flow).unwrap();
+        let way =
+            |own: &Trace| (own.recirculation.as_ref().unwrap().why.clone(), own.actions.join(","));
+        trace.resumed.iter().map(way).collect::<Vec<_>>()
+    };
+    let larger = ("longer than 100 bytes".to_owned(), "p2".to_owned());
+    let other = ("not longer than 100 bytes".to_owned(), "p3".to_owned());
+    assert_eq!(ways("in_port=p1"), [larger.clone(), other.clone()]);
+    let frame = |length| format!("in_port=p1 {}", digits(&vec![2; length]));
+    assert_eq!((ways(&frame(101)), ways(&frame(100))), (vec![larger], vec![other]));
+}
+
+#[tokio::test]
+async fn a_field_is_named_by_what_the_packet_is() {
+    let bench = bench(&[
+        "in_port=p1,dl_type=0x894f,actions=set_field:9->nsh_ttl,output:p2",
+        "in_port=p1,udp,actions=set_field:9->udp_dst,output:p2",
+        "in_port=p1,tcp,actions=set_field:9->tcp_dst,output:p2",
+    ])
+    .await;
+    for (packet, written) in
+        [("dl_type=0x894f", "nsh_ttl=9"), ("udp", "udp_dst=9"), ("tcp", "tcp_dst=9")]
+    {
+        let trace = bench.switch.trace("br0", &format!("in_port=p1,{packet}")).unwrap();
+        assert_eq!(trace.actions, [&format!("set({written})"), "p2"], "{packet}");
+    }
+}
+
+#[tokio::test]
+async fn a_copy_changes_nothing_of_the_packet_behind_it() {
+    let bench =
+        bench(&["actions=clone(push_vlan:0x8100,set_field:4103->vlan_vid,output:p2),output:p3"])
+            .await;
+    let trace = bench.switch.trace("br0", "in_port=p1").unwrap();
+    assert_eq!(trace.actions, ["push_vlan(tpid=0x8100,vid=7,pcp=0)", "p2", "pop_vlan", "p3"]);
+}

@@ -1,0 +1,84 @@
+//! Cache entries that are wrong: counted, told of, and gone.
+
+use std::{
+    io,
+    sync::{Arc, Mutex},
+};
+
+use shunt_pipeline::{Delta, EntryId, Evictor, Installed, OwnerId, Traversal, Version};
+use tracing::subscriber::set_default;
+
+use crate::bench::{Bench, frame, until};
+
+/// An engine that finds nothing stale.
+struct Blind;
+
+impl Evictor for Blind {
+    fn installed(&mut self, _: EntryId, _: &Arc<Traversal>) -> Installed {
+        Installed::Recorded
+    }
+
+    fn removed(&mut self, _: EntryId) {}
+
+    fn apply(&mut self, _: &[Delta], _: Version) -> Vec<EntryId> {
+        Vec::new()
+    }
+
+    fn forget(&mut self, _: OwnerId) {}
+
+    fn len(&self) -> usize {
+        0
+    }
+}
+
+/// What was logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    fn lines_with(&self, words: &str) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        text.lines().filter(|line| line.contains(words)).map(str::to_owned).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_cache_entry_that_is_wrong_is_counted_told_of_and_gone() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
+    let _guard = set_default(subscriber.finish());
+    let bench = Bench::without_bridge(1, Box::new(|_| Box::new(Blind))).await;
+    bench.add_bridge("br0").await;
+    let from = bench.add_port("p1", 0).await;
+    let (old, new) = (bench.add_port("p2", 0).await, bench.add_port("p3", 0).await);
+    bench.switch.add_rules("br0", &["in_port=p1,cookie=1,actions=output:p2"]).await.unwrap();
+    from.send(&frame(1));
+    assert_eq!(old.hear().await, frame(1));
+    from.send(&frame(1));
+    assert_eq!(old.hear().await, frame(1));
+    assert_eq!((bench.switch.caches().verified, bench.switch.caches().differences), (1, 0));
+
+    bench.switch.add_rules("br0", &["in_port=p1,cookie=2,actions=output:p3"]).await.unwrap();
+    for _ in 0..3 {
+        from.send(&frame(1));
+        assert_eq!(new.hear().await, frame(1));
+    }
+    assert_eq!(bench.switch.caches().differences, 1);
+    assert!(old.heard().is_empty());
+    until(|| !log.lines_with("a cache entry was wrong").is_empty()).await;
+    let lines = log.lines_with("a cache entry was wrong");
+    let parts = ["flow=\"in_port=p1", "cookie 0x1; p2", "cookie 0x2; p3", "count=1"];
+    assert!(parts.iter().all(|part| lines[0].contains(part)), "{lines:?}");
+    assert_eq!(lines.len(), 1);
+}
