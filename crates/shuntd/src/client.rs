@@ -72,7 +72,8 @@ enum Command {
         name: String,
     },
     /// Give a port its VLANs, as NORMAL sees them: `set-vlans eth1 tag=10`, `set-vlans eth2
-    /// vlan_mode=trunk trunks=10,20`. What is not said is as for a new port.
+    /// vlan_mode=trunk trunks=10,20`. What is not said is as for a new port; so without any word the
+    /// port is a trunk of all VLANs again.
     SetVlans {
         /// The port.
         name: String,
@@ -85,9 +86,9 @@ enum Command {
         /// The bridge.
         bridge: String,
     },
-    /// Change a setting: `set caches.idle_ms=5000`, `set logging.filter=debug`.
+    /// Change a setting while the daemon runs: `set caches.idle_ms=5000`, `set logging.filter=debug`.
     Set {
-        /// The setting.
+        /// caches.idle_ms=MILLISECONDS, threads.translations_per_turn=COUNT, logging.filter=FILTER.
         #[arg(value_name = "KEY=VALUE")]
         setting: String,
     },

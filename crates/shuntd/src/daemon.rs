@@ -14,7 +14,11 @@ use clap::Parser;
 use miette::{Diagnostic, Report};
 use shunt_switch::{Switch, with_causes};
 use thiserror::Error;
-use tokio::{net::UnixListener, signal::unix, sync::Notify};
+use tokio::{
+    net::UnixListener,
+    signal::unix,
+    sync::{Notify, Semaphore},
+};
 use tracing::{info, warn};
 
 use crate::{
@@ -41,6 +45,9 @@ struct Arguments {
     #[arg(long)]
     check: bool,
 }
+
+/// Clients of the control socket that are served at a time; others are closed at once.
+const CLIENTS_MAX: usize = 64;
 
 /// Pause after a client that could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -122,11 +129,21 @@ async fn serve(config: &shunt_switch::Config, run_dir: &Path) -> Result<(), Daem
     let stop = Arc::new(Notify::new());
     let methods = Arc::new(DaemonMethods::new(switch, Arc::clone(&stop)));
     info!(socket = %files.socket.display(), "shuntd is ready");
+    let places = Arc::new(Semaphore::new(CLIENTS_MAX));
     let mut terminate = unix::signal(unix::SignalKind::terminate()).map_err(system("wait"))?;
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => drop(tokio::spawn(rpc::serve(stream, Arc::clone(&methods)))),
+                Ok((stream, _)) => match Arc::clone(&places).try_acquire_owned() {
+                    Ok(place) => {
+                        let methods = Arc::clone(&methods);
+                        tokio::spawn(async move {
+                            rpc::serve(stream, methods).await;
+                            drop(place);
+                        });
+                    }
+                    Err(_) => warn!(max = CLIENTS_MAX, "too many clients at the control socket"),
+                },
                 Err(error) => {
                     warn!(%error, "a client was not accepted");
                     // Without a free descriptor the next try would fail at once, and so for ever.

@@ -73,11 +73,11 @@ pub(crate) fn macs(macs: &[MacStatus]) -> String {
     text
 }
 
-/// The packet threads that are gone; nothing where all of them run.
+/// The threads that are gone by themselves; nothing where none is.
 pub(crate) fn threads(threads: &Value) -> String {
-    let gone = list(threads).iter().filter(|thread| thread["running"] == false);
+    let gone = list(threads).iter().filter(|thread| thread["state"] == "panicked");
     let line = |thread: &Value| {
-        format!("packet thread {} has ended by a panic: restart the daemon\n", thread["thread"])
+        format!("{} has ended by a panic: restart the daemon\n", word(&thread["name"]))
     };
     gone.map(line).collect()
 }
@@ -145,6 +145,11 @@ pub(crate) fn caches(caches: &Value) -> String {
         ("refused: ring", "refused_ring"),
     ] {
         let _ = writeln!(text, "{name:<13} {:>14}", count(&caches[key]));
+    }
+    let verified = count(&caches["verified"]);
+    if verified > 0 {
+        let wrong = count(&caches["differences"]);
+        let _ = writeln!(text, "verified      {verified:>14}  {wrong} of them wrong");
     }
     let _ = writeln!(text, "version       {:>14}", count(&caches["version"]));
     text
@@ -282,9 +287,13 @@ br0     1     p1    null  5           0           7           1           up
 
     #[test]
     fn a_thread_that_is_gone_is_named() {
-        let both = json!([{"thread": 0, "running": true}, {"thread": 1, "running": false}]);
+        let thread = |name, state| json!({"name": name, "state": state});
+        let (one, two) = ("packet thread 0", "packet thread 1");
+        let both = json!([thread(one, "running"), thread(two, "panicked")]);
         assert_eq!(threads(&both), "packet thread 1 has ended by a panic: restart the daemon\n");
-        assert_eq!(threads(&json!([{"thread": 0, "running": true}])), "");
+        let end = json!([thread(one, "stopped"), thread("eviction thread", "panicked")]);
+        assert_eq!(threads(&end), "eviction thread has ended by a panic: restart the daemon\n");
+        assert_eq!(threads(&json!([thread(one, "running")])), "");
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! `{"method": .., "params": [text, ..], "id": ..}`; its reply carries the same id and either a
 //! `result` text or an `error` text, never both.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
+
 use std::{
     io::{Read, Write},
     os::unix::net::UnixStream as BlockingStream,
@@ -95,7 +97,7 @@ impl Objects {
     /// Takes the first whole object off the front.
     pub(crate) fn next(&mut self) -> Parsed {
         while let Some(byte) = self.bytes.get(self.seen).copied() {
-            self.seen += 1;
+            self.seen = self.seen.saturating_add(1);
             if self.depth == 0 && byte.is_ascii_whitespace() {
                 self.start = self.seen;
                 continue;
@@ -106,14 +108,15 @@ impl Objects {
             }
             self.step(byte);
             if self.depth == 0 {
-                let object = serde_json::from_slice(&self.bytes[self.start..self.seen]);
+                let object = self.bytes.get(self.start..self.seen).unwrap_or_default();
+                let object = serde_json::from_slice(object);
                 self.start = self.seen;
                 return object.map_or(Parsed::Garbage, Parsed::Value);
             }
         }
         // What was taken is forgotten once for every read, and not for every object.
         self.bytes.drain(..self.start);
-        self.seen -= self.start;
+        self.seen = self.seen.saturating_sub(self.start);
         self.start = 0;
         Parsed::Incomplete
     }
@@ -122,11 +125,11 @@ impl Objects {
         self.text = match (self.text, byte) {
             (Text::Outside, b'"') | (Text::Escaped, _) => Text::Inside,
             (Text::Outside, b'{' | b'[') => {
-                self.depth += 1;
+                self.depth = self.depth.saturating_add(1);
                 Text::Outside
             }
             (Text::Outside, b'}' | b']') => {
-                self.depth -= 1;
+                self.depth = self.depth.saturating_sub(1);
                 Text::Outside
             }
             (Text::Inside, b'\\') => Text::Escaped,
@@ -202,15 +205,16 @@ impl Client {
 
     /// Calls a method and waits for its answer.
     pub(crate) fn call(&mut self, method: &str, parameters: &[&str]) -> Result<String, CallError> {
-        self.calls += 1;
+        self.calls = self.calls.wrapping_add(1);
         let request = json!({"method": method, "params": parameters, "id": self.calls});
         let sent = self.stream.write_all(request.to_string().as_bytes());
         sent.map_err(|_| CallError::Broken)?;
         let reply = self.reply()?;
-        if let Some(error) = reply["error"].as_str() {
+        if let Some(error) = reply.get("error").and_then(Value::as_str) {
             return Err(CallError::Refused(error.trim_end().to_owned()));
         }
-        reply["result"].as_str().map(str::to_owned).ok_or(CallError::Broken)
+        let result = reply.get("result").and_then(Value::as_str);
+        result.map(str::to_owned).ok_or(CallError::Broken)
     }
 
     fn reply(&mut self) -> Result<Value, CallError> {
@@ -225,7 +229,7 @@ impl Client {
             if count == 0 {
                 return Err(CallError::Broken);
             }
-            self.replies.bytes.extend_from_slice(&chunk[..count]);
+            self.replies.bytes.extend_from_slice(chunk.get(..count).unwrap_or(&chunk));
         }
     }
 }
