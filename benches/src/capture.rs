@@ -27,14 +27,21 @@ pub fn write_udp_flows(path: &Path, packets: usize, flows: u32) -> io::Result<()
 /// A UDP datagram of flow number `flow`, without a UDP checksum.
 #[must_use]
 pub fn frame(flow: u32) -> [u8; FRAME_BYTES] {
+    let port = u16::try_from(1024 + flow % 60_000).unwrap_or_default();
+    let source = 0x0a00_0000 | flow & 0x00ff_ffff;
+    udp_frame(source.to_be_bytes(), [192, 168, 7, 9], [port, 2000])
+}
+
+/// A UDP datagram between two addresses and ports, without a UDP checksum.
+#[must_use]
+pub fn udp_frame(source: [u8; 4], target: [u8; 4], ports: [u16; 2]) -> [u8; FRAME_BYTES] {
     let mut frame = [0; FRAME_BYTES];
     frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0]);
     frame[14..24].copy_from_slice(&[0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17]);
-    frame[26..30].copy_from_slice(&(0x0a00_0000 | flow & 0x00ff_ffff).to_be_bytes());
-    frame[30..34].copy_from_slice(&[192, 168, 7, 9]);
-    let port = u16::try_from(1024 + flow % 60_000).unwrap_or_default();
-    frame[34..36].copy_from_slice(&port.to_be_bytes());
-    frame[36..38].copy_from_slice(&2000_u16.to_be_bytes());
+    frame[26..30].copy_from_slice(&source);
+    frame[30..34].copy_from_slice(&target);
+    frame[34..36].copy_from_slice(&ports[0].to_be_bytes());
+    frame[36..38].copy_from_slice(&ports[1].to_be_bytes());
     frame[38..40].copy_from_slice(&26_u16.to_be_bytes());
     let sum = checksum(&frame[14..34]);
     frame[24..26].copy_from_slice(&sum.to_be_bytes());

@@ -1,12 +1,17 @@
-//! The share of a CPU that one thread of a process had, from the scheduler's own account.
+//! The share of a CPU that a thread or a process had, from the scheduler's own account.
 
-use std::fs;
+use std::{fs, time::Instant};
+
+/// The threads of a process.
+fn threads(id: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten();
+    tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
 
 /// The id of the thread of process `id` whose name begins with `name`.
 #[must_use]
 pub fn find_thread(id: u32, name: &str) -> Option<u32> {
-    let tasks = fs::read_dir(format!("/proc/{id}/task")).ok()?;
-    tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok()).find(|task: &u32| {
+    threads(id).into_iter().find(|task| {
         fs::read_to_string(format!("/proc/{id}/task/{task}/comm"))
             .is_ok_and(|comm| comm.starts_with(name))
     })
@@ -19,7 +24,75 @@ pub fn find_thread(id: u32, name: &str) -> Option<u32> {
 /// When there is no such thread.
 #[must_use]
 pub fn run_ns(id: u32, thread: u32) -> u64 {
-    let path = format!("/proc/{id}/task/{thread}/schedstat");
-    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    text.split_whitespace().next().and_then(|field| field.parse().ok()).unwrap_or_default()
+    find_run_ns(id, thread).unwrap_or_else(|| panic!("process {id} has no thread {thread}"))
+}
+
+fn find_run_ns(id: u32, thread: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{id}/task/{thread}/schedstat")).ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
+
+/// Nanoseconds of CPU that this thread needs for `run`.
+pub fn timed(run: impl FnOnce()) -> u64 {
+    let id = std::process::id();
+    let ran = || {
+        // The account is brought up to date where the thread enters the scheduler.
+        std::thread::yield_now();
+        run_ns(id, id)
+    };
+    let start = ran();
+    run();
+    ran() - start
+}
+
+/// What all threads of a process used since some moment.
+#[derive(Debug)]
+pub struct Account {
+    id: u32,
+    run_ns: u64,
+    since: Instant,
+}
+
+/// CPU and time that passed.
+#[derive(Clone, Copy, Debug)]
+pub struct Spent {
+    /// Nanoseconds that the threads ran.
+    pub run_ns: f64,
+    /// Seconds of wall time.
+    pub seconds: f64,
+}
+
+impl Spent {
+    /// The share of one CPU, in percent.
+    #[must_use]
+    pub fn share(self) -> f64 {
+        self.run_ns / self.seconds / 1e7
+    }
+}
+
+impl Account {
+    /// Opens the account of a process.
+    #[must_use]
+    pub fn open(id: u32) -> Self {
+        Self { id, run_ns: process_ns(id), since: Instant::now() }
+    }
+
+    /// What was spent since it was opened.
+    #[must_use]
+    pub fn spent(&self) -> Spent {
+        let seconds = self.since.elapsed().as_secs_f64();
+        Spent { run_ns: process_ns(self.id).saturating_sub(self.run_ns) as f64, seconds }
+    }
+}
+
+fn process_ns(id: u32) -> u64 {
+    threads(id).into_iter().filter_map(|thread| find_run_ns(id, thread)).sum()
+}
+
+/// Bytes of memory that a process has.
+#[must_use]
+pub fn resident_bytes(id: u32) -> f64 {
+    let text = fs::read_to_string(format!("/proc/{id}/statm")).unwrap_or_default();
+    let pages = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<f64>().ok());
+    pages.unwrap_or_default() * 4096.0
 }

@@ -13,7 +13,7 @@ use shunt_flow::{
     text::{NoPortNames, format_match},
 };
 
-use crate::workload::Workload;
+use super::workload::Workload;
 
 /// The fields that a packet of a workload may have; the rival's have zero elsewhere, as ours do.
 const FIELDS: &[FieldId] = &[

@@ -2,15 +2,14 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    fs,
     hint::black_box,
 };
 
-use shunt_benches::cpu;
 use shunt_classifier::{Classifier, TupleSpace, Version};
 use shunt_flow::{FlowMask, SparseMask};
 
-use crate::{Figures, workload::Workload};
+use super::{Workload, measure::Figures};
+use crate::cpu;
 
 type Table = TupleSpace<u64>;
 
@@ -21,16 +20,16 @@ const COPIES: u64 = 8;
 pub(crate) struct Ours<'a> {
     workload: &'a Workload,
     table: Table,
-    bytes: u64,
+    bytes: f64,
 }
 
 impl<'a> Ours<'a> {
     pub(crate) fn new(workload: &'a Workload) -> Self {
         let table = filled(workload);
         // The first one lies in what the making of the workload has left.
-        let before = resident_bytes();
+        let before = cpu::resident_bytes(std::process::id());
         let copies: Vec<_> = (0..COPIES).map(|_| filled(workload)).collect();
-        let bytes = resident_bytes().saturating_sub(before) / COPIES;
+        let bytes = (cpu::resident_bytes(std::process::id()) - before).max(0.0) / COPIES as f64;
         drop(copies);
         Self { workload, table, bytes }
     }
@@ -48,32 +47,32 @@ impl<'a> Ours<'a> {
     pub(crate) fn figures(&mut self) -> Figures {
         let (packets, rules) = (&self.workload.packets, &self.workload.rules);
         let each = |ns: u64, count: usize| ns as f64 / count as f64;
-        let masked_ns = timed(|| {
+        let masked_ns = cpu::timed(|| {
             for key in packets {
                 let mut mask = FlowMask::EMPTY;
                 black_box(self.table.lookup_masked(key, Version::ZERO, &mut mask));
                 black_box(&mask);
             }
         });
-        let plain_ns = timed(|| {
+        let plain_ns = cpu::timed(|| {
             for key in packets {
                 black_box(self.table.lookup(key, Version::ZERO));
             }
         });
-        let remove_ns = timed(|| {
+        let remove_ns = cpu::timed(|| {
             for (matching, rank) in rules {
                 self.table.remove(matching, *rank, Version::ZERO);
             }
             self.table.reclaim(Version::ZERO);
         });
-        let insert_ns = timed(|| self.table = filled(self.workload));
-        Figures {
-            masked_ns: each(masked_ns, packets.len()),
-            plain_ns: each(plain_ns, packets.len()),
-            insert_ns: each(insert_ns, rules.len()),
-            remove_ns: each(remove_ns, rules.len()),
-            bytes: each(self.bytes, rules.len()),
-        }
+        let insert_ns = cpu::timed(|| self.table = filled(self.workload));
+        [
+            each(masked_ns, packets.len()),
+            each(plain_ns, packets.len()),
+            each(insert_ns, rules.len()),
+            each(remove_ns, rules.len()),
+            self.bytes / rules.len() as f64,
+        ]
     }
 
     /// The entries that a cache without a bound makes of the packets, and their masks: a packet
@@ -103,23 +102,4 @@ fn filled(workload: &Workload) -> Table {
         table.insert(matching.clone(), *rank, Version::ZERO, rank.age);
     }
     table
-}
-
-/// Nanoseconds of CPU that this thread needs.
-fn timed(run: impl FnOnce()) -> u64 {
-    let id = std::process::id();
-    let ran = || {
-        // The account is brought up to date where the thread enters the scheduler.
-        std::thread::yield_now();
-        cpu::run_ns(id, id)
-    };
-    let start = ran();
-    run();
-    ran() - start
-}
-
-fn resident_bytes() -> u64 {
-    let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
-    pages.unwrap_or_default() * 4096
 }

@@ -21,7 +21,16 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    pub(crate) fn masks_count(&self) -> usize {
+    /// `acl1_10k: 13K rules/424 masks`: what plots have room for.
+    pub(crate) fn title(&self) -> String {
+        let rules = match self.rules.len() {
+            count if count >= 10_000 => format!("{}K", count / 1000),
+            count => count.to_string(),
+        };
+        format!("{}: {rules} rules/{} masks", self.name, self.masks_count())
+    }
+
+    fn masks_count(&self) -> usize {
         let masks = self.rules.iter().map(|(matching, _)| matching.mask());
         masks.collect::<std::collections::HashSet<_>>().len()
     }
@@ -36,7 +45,7 @@ pub(crate) fn synthetic(
 ) -> Workload {
     let rules = rules(rules_count, masks_count, priorities);
     let packets = packets(packets_count, &rules);
-    let name = format!("synthetic, {} priorities", format!("{priorities:?}").to_lowercase());
+    let name = format!("{priorities:?}").to_lowercase();
     Workload { name, rules, packets }
 }
 

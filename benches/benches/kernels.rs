@@ -1,0 +1,19 @@
+//! The hot functions: extraction, a hit in each cache, translation through one to sixteen tables.
+//!
+//! Extraction is the yardstick in the same run: ratios travel between machines, nanoseconds do not.
+//! Everything fits the caches of the CPU. Lookups in tables of every size are a bench of the
+//! classifier's own.
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use shunt_benches::kernels;
+
+fn all(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("kernels");
+    for mut kernel in kernels::kernels() {
+        group.bench_function(kernel.name, |bencher| bencher.iter(|| (kernel.call)()));
+    }
+    group.finish();
+}
+
+criterion_group!(benches, all);
+criterion_main!(benches);

@@ -1,0 +1,12 @@
+//! What machine this is, in a line.
+
+use std::fs;
+
+/// The CPUs of this machine.
+#[must_use]
+pub fn machine() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let count = text.lines().filter(|line| line.starts_with("processor")).count();
+    format!("{count} x {}", model.map_or("unknown CPU", |(_, name)| name))
+}

@@ -1,0 +1,22 @@
+//! The instrument: experiments by name, what they measure, and what is written of it.
+
+mod command;
+mod machine;
+mod plot;
+mod progress;
+mod registry;
+mod report;
+mod row;
+mod run;
+mod table;
+
+pub use command::run_command;
+pub(crate) use command::target;
+pub use machine::machine;
+pub use plot::plot;
+pub use progress::Progress;
+pub use registry::{EXPERIMENTS, Experiment, find};
+pub use report::{Form, Report};
+pub use row::{Better, Ratio, Row, Samples, Verdict};
+pub use run::Run;
+pub use table::table;

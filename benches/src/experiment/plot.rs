@@ -1,0 +1,282 @@
+//! The figures as a picture: a panel of horizontal bars for each metric, ours above the rival's.
+//!
+//! Bars begin at zero and whiskers reach from the least to the most of the rounds, so that what is
+//! noise looks like noise. The picture is written by hand as SVG: it is rectangles and text.
+
+use std::fmt::Write as _;
+
+use super::{Better, Experiment, Row, Samples, Verdict, machine, table::number};
+
+const WIDTH: f64 = 1000.0;
+const MARGIN: f64 = 28.0;
+/// Where bars begin and end; names stand to the left, ratios to the right.
+const BARS_LEFT: f64 = 290.0;
+const BARS_RIGHT: f64 = 760.0;
+const BAR_HEIGHT: f64 = 15.0;
+const BAR_GAP: f64 = 13.0;
+const PANEL_HEAD: f64 = 62.0;
+const PANEL_FOOT: f64 = 44.0;
+
+/// Characters of a name that are surely not wider than the room for them.
+const NAME_LENGTH: usize = 38;
+
+const OURS: &str = "#0b7285";
+const RIVAL: &str = "#e8a33d";
+const INK: &str = "#212529";
+const GREY: &str = "#868e96";
+const GRID: &str = "#e9ecef";
+const GOOD: &str = "#2b8a3e";
+const BAD: &str = "#c92a2a";
+
+/// A drawing with a pen that goes down the page.
+struct Drawing {
+    body: String,
+    y: f64,
+}
+
+/// Where a text hangs on its point.
+#[derive(Clone, Copy)]
+enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+/// How a text looks.
+#[derive(Clone, Copy)]
+struct Font {
+    size: u32,
+    is_bold: bool,
+    color: &'static str,
+    anchor: Anchor,
+}
+
+const TITLE: Font = Font { size: 23, is_bold: true, color: INK, anchor: Anchor::Start };
+const HEAD: Font = Font { size: 16, ..TITLE };
+const PLAIN: Font = Font { size: 13, is_bold: false, ..TITLE };
+const FAINT: Font = Font { color: GREY, ..PLAIN };
+const NAME: Font = Font { anchor: Anchor::End, ..PLAIN };
+const TICK: Font = Font { size: 11, anchor: Anchor::Middle, ..FAINT };
+const VALUE: Font = Font { size: 12, ..PLAIN };
+const RATIO: Font = Font { size: 15, is_bold: true, anchor: Anchor::End, ..PLAIN };
+
+/// Draws all rows that are better or worse than something, a panel for each metric.
+#[must_use]
+pub fn plot(experiment: &Experiment, rows: &[Row]) -> String {
+    let mut drawing = Drawing { body: String::new(), y: MARGIN };
+    drawing.head(experiment, rows);
+    let rows: Vec<&Row> = rows.iter().filter(|row| row.better != Better::Neither).collect();
+    let mut metrics: Vec<&str> = rows.iter().map(|row| row.metric).collect();
+    let mut seen = std::collections::HashSet::new();
+    metrics.retain(|metric| seen.insert(*metric));
+    for metric in metrics {
+        let panel: Vec<&Row> = rows.iter().filter(|row| row.metric == metric).copied().collect();
+        drawing.panel(&panel);
+    }
+    drawing.finish()
+}
+
+impl Drawing {
+    fn text(&mut self, (x, y): (f64, f64), font: Font, text: &str) {
+        let anchor = match font.anchor {
+            Anchor::Start => "start",
+            Anchor::Middle => "middle",
+            Anchor::End => "end",
+        };
+        let weight = if font.is_bold { "bold" } else { "normal" };
+        let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        let _ = writeln!(
+            self.body,
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{}\" font-weight=\"{weight}\" \
+             fill=\"{}\" text-anchor=\"{anchor}\">{text}</text>",
+            font.size, font.color,
+        );
+    }
+
+    fn rectangle(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), color: &str) {
+        let _ = writeln!(
+            self.body,
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
+             rx=\"2\" fill=\"{color}\"/>",
+        );
+    }
+
+    fn line(&mut self, (x1, y1): (f64, f64), (x2, y2): (f64, f64), color: &str) {
+        let _ = writeln!(
+            self.body,
+            "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" \
+             stroke=\"{color}\"/>",
+        );
+    }
+
+    /// Title, what it is, and who is who.
+    fn head(&mut self, experiment: &Experiment, rows: &[Row]) {
+        self.text((MARGIN, self.y + 16.0), TITLE, experiment.title);
+        self.text((MARGIN, self.y + 40.0), PLAIN, experiment.what);
+        let source = format!("{}; {}", experiment.source, machine());
+        self.text((MARGIN, self.y + 60.0), FAINT, &source);
+        let y = self.y + 78.0;
+        let mut x = MARGIN;
+        let rival = rows.iter().find_map(|row| row.rival.as_ref().map(|(name, _)| name.as_str()));
+        let legend = [("Shunt", OURS)].into_iter().chain(rival.map(|name| (name, RIVAL)));
+        for (name, color) in legend {
+            self.rectangle((x, y), (14.0, 14.0), color);
+            self.text((x + 20.0, y + 12.0), PLAIN, name);
+            x += 48.0 + 7.6 * name.chars().count() as f64;
+        }
+        self.text((x, y + 12.0), FAINT, "whiskers: least and most of the rounds");
+        self.y = y + 22.0;
+    }
+
+    /// All rows of one metric.
+    fn panel(&mut self, rows: &[&Row]) {
+        let Some(first) = rows.first() else { return };
+        let head = (MARGIN, self.y + 30.0);
+        self.text(head, HEAD, &format!("{} ({})", first.metric, first.unit));
+        let faint = Font { anchor: Anchor::End, ..FAINT };
+        self.text((BARS_RIGHT, head.1), faint, first.better.words());
+        let has_ratios = rows.iter().any(|row| row.ratio().is_some());
+        if has_ratios {
+            let x = WIDTH - MARGIN;
+            self.text((x, head.1 - 8.0), faint, "how many times");
+            self.text((x, head.1 + 8.0), faint, "better Shunt is");
+        }
+        let top = self.y + PANEL_HEAD - 14.0;
+        self.y += PANEL_HEAD;
+        let most = most_of(rows);
+        let step = tick_step(most);
+        let end = step * (most / step).ceil().max(1.0);
+        let height: f64 = rows.iter().map(|row| row_height(row)).sum();
+        self.axis(step, end, (top, self.y + height));
+        for row in rows {
+            self.row(row, end);
+        }
+        self.y += PANEL_FOOT;
+    }
+
+    /// Grid and ticks from zero to `end`.
+    fn axis(&mut self, step: f64, end: f64, (top, bottom): (f64, f64)) {
+        let mut tick = 0.0;
+        while tick <= end * 1.000_001 {
+            let x = place(tick, end);
+            self.line((x, top), (x, bottom), if tick == 0.0 { GREY } else { GRID });
+            self.text((x, bottom + 15.0), TICK, &short(tick, step));
+            tick += step;
+        }
+    }
+
+    fn row(&mut self, row: &Row, end: f64) {
+        let middle = self.y + (row_height(row) - BAR_GAP) / 2.0;
+        let is_long = row.name.chars().count() > NAME_LENGTH;
+        let font = if is_long { Font { size: 10, ..NAME } } else { NAME };
+        self.text((BARS_LEFT - 12.0, middle + 4.5), font, &row.name);
+        if let Some(ratio) = row.ratio() {
+            let (color, text) = match ratio.verdict() {
+                Verdict::Better => (GOOD, format!("{:.2} ×", ratio.middle)),
+                Verdict::Worse => (BAD, format!("{:.2} ×", ratio.middle)),
+                Verdict::Noise => (GREY, format!("{:.2} × (noise)", ratio.middle)),
+                Verdict::Unsure => (GREY, format!("{:.2} × (?)", ratio.middle)),
+            };
+            self.text((WIDTH - MARGIN, middle + 5.0), Font { color, ..RATIO }, &text);
+        }
+        self.bar(&row.ours, end, OURS);
+        if let Some((_, samples)) = &row.rival {
+            self.y += 2.0;
+            self.bar(samples, end, RIVAL);
+        }
+        self.y += BAR_GAP;
+    }
+
+    fn bar(&mut self, samples: &Samples, end: f64, color: &str) {
+        let right = place(samples.median(), end);
+        self.rectangle((BARS_LEFT, self.y), ((right - BARS_LEFT).max(1.0), BAR_HEIGHT), color);
+        let (least, most) = (place(samples.least(), end), place(samples.most(), end));
+        if most - least > 1.0 {
+            let middle = self.y + BAR_HEIGHT / 2.0;
+            self.line((least, middle), (most, middle), INK);
+            for x in [least, most] {
+                self.line((x, middle - 3.5), (x, middle + 3.5), INK);
+            }
+        }
+        let text = number(samples.median());
+        self.text((right.max(most) + 7.0, self.y + BAR_HEIGHT - 3.0), VALUE, &text);
+        self.y += BAR_HEIGHT;
+    }
+
+    fn finish(self) -> String {
+        let height = self.y + MARGIN / 2.0;
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height:.0}\" \
+             viewBox=\"0 0 {WIDTH} {height:.0}\" \
+             font-family=\"DejaVu Sans, Helvetica, Arial, sans-serif\">\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n{}</svg>\n",
+            self.body
+        )
+    }
+}
+
+/// The greatest value in a panel.
+fn most_of(rows: &[&Row]) -> f64 {
+    let of = |row: &&Row| {
+        let rival = row.rival.as_ref().map_or(0.0, |(_, samples)| samples.most());
+        row.ours.most().max(rival)
+    };
+    rows.iter().map(of).fold(0.0, f64::max)
+}
+
+fn row_height(row: &Row) -> f64 {
+    let bars = if row.rival.is_some() { 2.0 * BAR_HEIGHT + 2.0 } else { BAR_HEIGHT };
+    bars + BAR_GAP
+}
+
+/// Where a value lies on an axis that ends at `end`.
+fn place(value: f64, end: f64) -> f64 {
+    BARS_LEFT + (BARS_RIGHT - BARS_LEFT) * (value / end).clamp(0.0, 1.0)
+}
+
+/// A round number of which four to ten reach `most`.
+fn tick_step(most: f64) -> f64 {
+    if most <= 0.0 {
+        return 1.0;
+    }
+    let power = 10f64.powf((most / 4.0).log10().floor());
+    let steps = [5.0, 2.0, 1.0].map(|digit| digit * power);
+    steps.into_iter().find(|step| most / step >= 4.0).unwrap_or(power)
+}
+
+/// A tick in as few characters as tell it from its neighbours.
+fn short(tick: f64, step: f64) -> String {
+    let (divisor, suffix) = match step {
+        step if step >= 1e6 => (1e6, " M"),
+        step if step >= 1e3 => (1e3, " K"),
+        _ => (1.0, ""),
+    };
+    let digits = if step / divisor >= 1.0 { 0 } else { 2 };
+    if tick == 0.0 { "0".to_owned() } else { format!("{:.digits$}{suffix}", tick / divisor) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::EXPERIMENTS;
+
+    #[test]
+    fn ticks_are_round_and_not_many() {
+        for (most, step) in [(1.0, 0.2), (149.0, 20.0), (349.0, 50.0), (40_000.0, 10_000.0)] {
+            assert_eq!(tick_step(most), step, "{most}");
+        }
+        assert_eq!(short(150_000.0, 50_000.0), "150 K");
+        assert_eq!(short(0.4, 0.2), "0.40");
+    }
+
+    #[test]
+    fn a_picture_says_who_is_who_and_what_is_better() {
+        let rival = Some(("A & B".to_owned(), Samples(vec![20.0])));
+        let row = Row { ours: Samples(vec![10.0]), rival, ..Row::new("one", "time", "ns") };
+        let text = plot(&EXPERIMENTS[0], &[row]);
+        for words in [">Shunt<", ">A &amp; B<", ">time (ns)<", ">less is better<", ">2.00 ×<"] {
+            assert!(text.contains(words), "{words}");
+        }
+        assert_eq!(text.matches('<').count(), text.matches('>').count());
+    }
+}

@@ -1,0 +1,106 @@
+//! The experiments by name.
+
+use super::{Row, Run};
+use crate::experiments::{classifier, forwarding, megaflows, pipeline};
+
+/// One experiment.
+#[derive(Debug)]
+pub struct Experiment {
+    /// Its name on the command line and in the names of files.
+    pub name: &'static str,
+    /// The title of its plot.
+    pub title: &'static str,
+    /// What it measures, in a line.
+    pub what: &'static str,
+    /// The figure or table of a paper, or that it is our own.
+    pub source: &'static str,
+    /// Gets what the experiment needs from the network, before it is cut off.
+    pub prepare: fn(),
+    /// Measures.
+    pub run: fn(&mut Run) -> Vec<Row>,
+    /// Measures one part of it, in a process of its own, and prints what `run` reads.
+    pub run_part: fn(&mut Run, &str),
+}
+
+const NOTHING: fn() = || ();
+const NO_PARTS: fn(&mut Run, &str) = |_, part| panic!("there is no part {part}");
+
+/// All experiments.
+pub const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "spine",
+        title: "Forwarding on one core",
+        what: "Capture in, one rule that looks at L4, null out, on one core, beside OVS-DPDK",
+        source: "our own, against the rival",
+        prepare: NOTHING,
+        run: forwarding::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
+        name: "pipeline",
+        title: "The pipeline: misses, and changes of rules",
+        what: "Translations, set-up of flows, flow-mods and memory, by tables, actions and sizes",
+        source: "our own, against the rival",
+        prepare: NOTHING,
+        run: pipeline::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
+        name: "classifier",
+        title: "The classifier alone",
+        what: "Lookups, insertion and removal in tables of 100K rules and many masks",
+        source: "our own, against the rival's library",
+        prepare: classifier::prepare,
+        run: classifier::run,
+        run_part: classifier::run_part,
+    },
+    Experiment {
+        name: "megaflows",
+        title: "Cache entries that masks make",
+        what: "Entries and masks of an unbounded cache after 30,000 packets",
+        source: "our own, against the rival's library",
+        prepare: classifier::prepare,
+        run: megaflows::run,
+        run_part: megaflows::run_part,
+    },
+];
+
+/// The experiment of this name.
+///
+/// # Errors
+///
+/// With the nearest name, where there is none.
+pub fn find(name: &str) -> Result<&'static Experiment, String> {
+    EXPERIMENTS.iter().find(|experiment| experiment.name == name).ok_or_else(|| {
+        let near = |other: &&str| strsim::damerau_levenshtein(name, other);
+        let nearest = EXPERIMENTS.iter().map(|experiment| experiment.name).min_by_key(near);
+        let nearest = nearest.filter(|other| near(other) <= other.len().div_ceil(2));
+        let advice = nearest.map_or_else(
+            || "--list shows all".to_owned(),
+            |other| format!("did you mean `{other}`?"),
+        );
+        format!("no experiment is called `{name}`: {advice}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_a_typo_is_answered_by_the_nearest() {
+        assert!(find("piepline").unwrap_err().contains("`pipeline`"));
+        assert!(find("spines").unwrap_err().contains("`spine`"));
+        assert!(find("xyzzyplugh").unwrap_err().contains("--list"));
+        assert_eq!(find("spine").unwrap().name, "spine");
+    }
+
+    #[test]
+    fn names_are_unique_and_lines_are_short() {
+        let mut names: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), EXPERIMENTS.len());
+        assert!(EXPERIMENTS.iter().all(|experiment| experiment.what.len() <= 100));
+    }
+}

@@ -1,0 +1,177 @@
+//! What is written of an experiment: JSON for programs, a table and a plot for people.
+//!
+//! Each file is written beside its place and then renamed, so a full disk leaves the old one whole.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use serde_json::{Value, json};
+
+use super::{Experiment, Row, machine, plot, table};
+
+/// How much was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As published in `docs/results`.
+    Full,
+    /// A look: kept out of `docs/results`.
+    Quick,
+}
+
+/// An experiment with its figures.
+#[derive(Debug)]
+pub struct Report<'a> {
+    /// The experiment.
+    pub experiment: &'a Experiment,
+    /// Its figures.
+    pub rows: &'a [Row],
+    /// How much was measured.
+    pub form: Form,
+    /// The options of the experiment that were given, without their values: these are paths.
+    pub options: Vec<String>,
+}
+
+impl Report<'_> {
+    /// Writes all files into a folder, and answers with what was written.
+    ///
+    /// # Errors
+    ///
+    /// With the path and what to do, when one cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, String> {
+        fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
+        let json = serde_json::to_string_pretty(&self.json()).unwrap_or_default() + "\n";
+        let drawn = plot(self.experiment, self.rows);
+        let mut written = Vec::new();
+        for (ending, text) in [("json", json), ("md", self.page()), ("svg", drawn)] {
+            let path = folder.join(format!("{}.{ending}", self.experiment.name));
+            replace(&path, |temporary| fs::write(temporary, text.as_bytes()))?;
+            written.push(path);
+        }
+        let picture = folder.join(format!("{}.png", self.experiment.name));
+        let drawing = folder.join(format!("{}.svg", self.experiment.name));
+        match replace(&picture, |temporary| rasterize(&drawing, temporary)) {
+            Ok(()) => written.push(picture),
+            Err(error) => println!("no PNG: {error} (Debian has rsvg-convert in librsvg2-bin)"),
+        }
+        Ok(written)
+    }
+
+    /// The command that makes this report.
+    #[must_use]
+    pub fn command(&self) -> String {
+        let options = self.options.iter().map(|option| format!(" {option} .."));
+        let quick = if self.form == Form::Quick { " --quick" } else { "" };
+        format!("cargo xtask bench {}{}{quick}", self.experiment.name, options.collect::<String>())
+    }
+
+    fn json(&self) -> Value {
+        let rows = self.rows.iter().map(|row| {
+            let rival = row.rival.as_ref();
+            json!({
+                "name": row.name,
+                "metric": row.metric,
+                "unit": row.unit,
+                "value": rounded(row.ours.median()),
+                "rival": rival.map(|(name, _)| name),
+                "rival_value": rival.map(|(_, samples)| rounded(samples.median())),
+                "ratio": row.ratio().map(|ratio| rounded(ratio.middle)),
+                "published": row.published,
+            })
+        });
+        json!({
+            "experiment": self.experiment.name,
+            "source": self.experiment.source,
+            "command": self.command(),
+            "machine": machine(),
+            "rows": rows.collect::<Vec<_>>(),
+        })
+    }
+
+    fn page(&self) -> String {
+        let name = self.experiment.name;
+        format!(
+            "# {}\n\n{}.\nSource: {}.\nCommand: `{}`, on {}.\n\n![plot]({name}.svg)\n\n\
+             Medians, and in parentheses the least and the most of the rounds.\n\
+             A ratio above 1 means that Shunt is the better one; its parentheses are those of rounds.\n\n{}",
+            self.experiment.title,
+            self.experiment.what,
+            self.experiment.source,
+            self.command(),
+            machine(),
+            table(self.rows),
+        )
+    }
+}
+
+/// Four significant digits: more are noise.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.3e}").parse().unwrap_or(value)
+}
+
+fn rasterize(drawing: &Path, picture: &Path) -> io::Result<()> {
+    let mut command = Command::new("rsvg-convert");
+    command.args(["--zoom=2", "--background-color=white", "--output"]).arg(picture).arg(drawing);
+    let status = command.stdin(Stdio::null()).status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("rsvg-convert: {status}"))) }
+}
+
+/// Makes a file beside its place and moves it there.
+fn replace(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), String> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".partial");
+    let temporary = path.with_file_name(name);
+    let moved = make(&temporary).and_then(|()| fs::rename(&temporary, path));
+    moved.map_err(|error| {
+        let _ = fs::remove_file(&temporary);
+        failed(path, &error)
+    })
+}
+
+fn failed(path: &Path, error: &io::Error) -> String {
+    let advice = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room and run it again",
+        io::ErrorKind::PermissionDenied => "run it as a user who may write there",
+        _ => "the old file, if there was one, is as it was",
+    };
+    format!("{} was not written: {error}; {advice}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{EXPERIMENTS, Samples};
+
+    #[test]
+    fn a_file_that_cannot_be_made_leaves_the_old_one_and_nothing_besides() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.json");
+        fs::write(&path, "old").unwrap();
+        let failure = replace(&path, |temporary| {
+            fs::write(temporary, "half")?;
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        assert!(failure.unwrap_err().contains("make room"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn the_json_has_the_fields_that_others_read() {
+        let rival = Some(("R".to_owned(), Samples(vec![20.0])));
+        let row = Row { ours: Samples(vec![10.0]), rival, ..Row::new("a", "time", "ns") };
+        let options = vec!["--from".to_owned()];
+        let report =
+            Report { experiment: &EXPERIMENTS[0], rows: &[row], form: Form::Full, options };
+        let expected = json!({
+            "name": "a", "metric": "time", "unit": "ns", "value": 10.0,
+            "rival": "R", "rival_value": 20.0, "ratio": 2.0, "published": null,
+        });
+        assert_eq!(report.json()["rows"][0], expected);
+        assert!(report.command().ends_with(" --from .."));
+        let keys: Vec<String> = report.json().as_object().unwrap().keys().cloned().collect();
+        assert_eq!(keys, ["command", "experiment", "machine", "rows", "source"]);
+    }
+}

@@ -1,0 +1,232 @@
+//! One figure of an experiment, with its spread, beside a rival's.
+//!
+//! Both are measured in alternating rounds, so each round has a ratio of its own: what else the
+//! machine does at that moment weighs on both. The spread of these ratios is the noise.
+
+/// What was measured in several rounds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Samples(pub Vec<f64>);
+
+impl Samples {
+    /// The middle one; zero where nothing was measured.
+    #[must_use]
+    pub fn median(&self) -> f64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        let middle = sorted.len() / 2;
+        let upper = sorted.get(middle).copied().unwrap_or_default();
+        let lower = sorted.get(middle.saturating_sub(1)).copied().unwrap_or_default();
+        if sorted.len().is_multiple_of(2) { f64::midpoint(lower, upper) } else { upper }
+    }
+
+    /// The least one.
+    #[must_use]
+    pub fn least(&self) -> f64 {
+        self.0.iter().copied().min_by(f64::total_cmp).unwrap_or_default()
+    }
+
+    /// The greatest one.
+    #[must_use]
+    pub fn most(&self) -> f64 {
+        self.0.iter().copied().max_by(f64::total_cmp).unwrap_or_default()
+    }
+}
+
+impl From<f64> for Samples {
+    fn from(value: f64) -> Self {
+        Self(vec![value])
+    }
+}
+
+/// Which end of a metric is the good one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// Times, bytes.
+    Less,
+    /// Rates.
+    More,
+    /// Neither: a circumstance, such as the share of a CPU.
+    Neither,
+}
+
+impl Better {
+    /// As a plot says it.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Less => "less is better",
+            Self::More => "more is better",
+            Self::Neither => "a circumstance of the run",
+        }
+    }
+}
+
+/// One figure.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What it was measured of.
+    pub name: String,
+    /// What was measured.
+    pub metric: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// Which end is the good one.
+    pub better: Better,
+    /// Ours, a sample each round.
+    pub ours: Samples,
+    /// Who it is compared with, and its samples of the same rounds.
+    pub rival: Option<(String, Samples)>,
+    /// What a paper says of the same thing.
+    pub published: Option<f64>,
+    /// Why it differs from what was published, or from the rival's.
+    pub why: &'static str,
+}
+
+impl Row {
+    /// A figure without a rival.
+    #[must_use]
+    pub fn new(name: impl Into<String>, metric: &'static str, unit: &'static str) -> Self {
+        let (better, ours) = (Better::Less, Samples::default());
+        Self {
+            name: name.into(),
+            metric,
+            unit,
+            better,
+            ours,
+            rival: None,
+            published: None,
+            why: "",
+        }
+    }
+
+    /// How many times better ours is; `None` without a rival that measured something.
+    #[must_use]
+    pub fn ratio(&self) -> Option<Ratio> {
+        let (_, rival) = self.rival.as_ref().filter(|_| self.better != Better::Neither)?;
+        let over = |ours: f64, rival: f64| match self.better {
+            Better::More => ours / rival,
+            Better::Less | Better::Neither => rival / ours,
+        };
+        let rounds = self.ours.0.iter().zip(&rival.0).map(|(ours, rival)| over(*ours, *rival));
+        let rounds = Samples(rounds.filter(|ratio| ratio.is_finite()).collect());
+        let middle = over(self.ours.median(), rival.median());
+        let is_known = middle.is_finite() && !rounds.0.is_empty();
+        let is_apart = self.ours.most() < rival.least() || rival.most() < self.ours.least();
+        is_known.then(|| Ratio {
+            middle,
+            least: rounds.least(),
+            most: rounds.most(),
+            rounds: rounds.0.len(),
+            is_apart,
+        })
+    }
+}
+
+/// How many times better ours is than the rival's, with the spread of the rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ratio {
+    /// Of the medians.
+    pub middle: f64,
+    /// Of the round that was worst for us.
+    pub least: f64,
+    /// Of the round that was best for us.
+    pub most: f64,
+    /// How many rounds there were.
+    pub rounds: usize,
+    /// Whether all of our samples lie on one side of all of the rival's.
+    pub is_apart: bool,
+}
+
+/// What a ratio says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Ours is better.
+    Better,
+    /// Ours is worse.
+    Worse,
+    /// The rounds do not agree, or it is less than two in a hundred.
+    Noise,
+    /// There were two rounds: they agree by chance in every other row.
+    Unsure,
+}
+
+/// Differences below this are noise, whatever the rounds say: a build's layout alone makes as much.
+const NOISE: f64 = 0.02;
+
+impl Ratio {
+    /// What it says.
+    ///
+    /// Five rounds that agree do so by chance in one row of sixteen, three that are apart in one of
+    /// ten; and a count that is always the same needs no second round.
+    #[must_use]
+    pub fn verdict(self) -> Verdict {
+        let agrees = self.least > 1.0 || self.most < 1.0;
+        match self.rounds {
+            2 => Verdict::Unsure,
+            3 | 4 if !self.is_apart => Verdict::Noise,
+            _ if !agrees => Verdict::Noise,
+            _ if self.middle > 1.0 + NOISE => Verdict::Better,
+            _ if self.middle < 1.0 - NOISE => Verdict::Worse,
+            _ => Verdict::Noise,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(better: Better, ours: &[f64], rival: &[f64]) -> Row {
+        let rival = Some(("rival".to_owned(), Samples(rival.to_vec())));
+        Row { better, ours: Samples(ours.to_vec()), rival, ..Row::new("x", "time", "ns") }
+    }
+
+    #[test]
+    fn a_ratio_above_one_is_good_for_us_whatever_the_metric() {
+        let half = row(Better::Less, &[50.0], &[100.0]).ratio().unwrap();
+        let twice = row(Better::More, &[100.0], &[50.0]).ratio().unwrap();
+        assert_eq!((half.middle, twice.middle), (2.0, 2.0));
+        assert_eq!(half.verdict(), Verdict::Better);
+        assert_eq!(row(Better::Neither, &[1.0], &[2.0]).ratio(), None);
+    }
+
+    #[test]
+    fn rounds_that_do_not_agree_are_noise() {
+        let mixed = row(Better::Less, &[100.0, 100.0, 100.0], &[90.0, 120.0, 130.0]);
+        assert_eq!(mixed.ratio().unwrap().verdict(), Verdict::Noise);
+        let tiny = row(Better::Less, &[100.0], &[101.0]);
+        assert_eq!(tiny.ratio().unwrap().verdict(), Verdict::Noise);
+        let worse = row(Better::Less, &[100.0, 101.0, 99.0], &[80.0, 82.0, 81.0]);
+        assert_eq!(worse.ratio().unwrap().verdict(), Verdict::Worse);
+    }
+
+    #[test]
+    fn few_rounds_must_be_clearer_than_many() {
+        let verdict =
+            |ours: &[f64], rival: &[f64]| row(Better::Less, ours, rival).ratio().unwrap().verdict();
+        assert_eq!(verdict(&[10.0, 11.0], &[20.0, 22.0]), Verdict::Unsure);
+        // Each round has ours in front, but the worst of ours is behind the best of the rival.
+        let (ours, rival) = ([10.0, 20.0, 10.0, 10.0, 10.0], [12.0, 24.0, 12.0, 12.0, 12.0]);
+        assert_eq!(verdict(&ours[..3], &rival[..3]), Verdict::Noise);
+        assert_eq!(verdict(&ours, &rival), Verdict::Better);
+    }
+
+    #[test]
+    fn ratios_are_those_of_rounds_not_of_extremes() {
+        // The machine was busy in the second round, for both.
+        let busy = row(Better::Less, &[100.0, 200.0], &[110.0, 220.0]).ratio().unwrap();
+        assert!((busy.least - 1.1).abs() < 1e-9 && (busy.most - 1.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_rival_that_measured_nothing_has_no_ratio() {
+        assert_eq!(row(Better::Less, &[1.0], &[]).ratio(), None);
+        assert_eq!(row(Better::Less, &[0.0], &[1.0]).ratio(), None);
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_is_between_the_middle_two() {
+        assert_eq!(Samples(vec![4.0, 1.0, 2.0, 9.0]).median(), 3.0);
+        assert_eq!(Samples::default().median(), 0.0);
+    }
+}

@@ -1,0 +1,54 @@
+//! What an experiment is given.
+
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::Progress;
+
+/// One run of an experiment.
+#[derive(Debug)]
+pub struct Run {
+    /// Whether it shall be over in about a minute.
+    pub is_quick: bool,
+    /// A folder that is gone afterwards.
+    pub folder: TempDir,
+    /// What stood on the command line after the name.
+    pub options: Vec<String>,
+    /// How far it has come.
+    pub progress: Progress,
+}
+
+impl Run {
+    /// The value of an option: what follows it.
+    #[must_use]
+    pub fn option(&self, name: &str) -> Option<&str> {
+        let pair = self.options.windows(2).find(|pair| pair[0] == name)?;
+        Some(&pair[1])
+    }
+
+    /// One of two numbers.
+    #[must_use]
+    pub const fn either(&self, full: usize, quick: usize) -> usize {
+        if self.is_quick { quick } else { full }
+    }
+
+    /// A path in the folder of this run.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Says how many steps there will be.
+    pub fn begin(&mut self, steps: usize) {
+        self.progress = Progress::new(steps);
+    }
+
+    /// Takes one step.
+    pub fn step<T>(&mut self, what: &str, work: impl FnOnce(&Path) -> T) -> T {
+        self.progress.show(what);
+        let result = work(self.folder.path());
+        self.progress.advance();
+        result
+    }
+}

@@ -1,0 +1,134 @@
+//! The rounds, and what comes of them.
+
+use std::{
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use serde_json::{Value, json};
+use shunt_classifier::testing::workload::Priorities;
+
+use super::{Ours, Rival, Workload, workload};
+use crate::experiment::{Row, Run, Samples, target};
+
+/// What one round says of one classifier: an entry for each of [`METRICS`].
+pub(crate) type Figures = [f64; METRICS.len()];
+
+const METRICS: [(&str, &str); 5] = [
+    ("lookup with mask", "ns"),
+    ("lookup without mask", "ns"),
+    ("insert", "ns"),
+    ("remove", "ns"),
+    ("memory of a rule", "bytes"),
+];
+
+/// Tables of `--classbench`, a folder of rule-sets.
+const CLASS_BENCH: &[&str] =
+    &["acl1_10k", "fw1_10k", "ipc1_10k", "acl1_100k", "fw1_100k", "ipc1_100k"];
+
+const RIVAL_NAME: &str = "Open vSwitch's classifier";
+
+/// Builds the rival, if that is possible here.
+pub(crate) fn prepare() {
+    let folder = target().join("rival");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/rival/build.sh");
+    if folder.join("classifier").is_file() {
+        return;
+    }
+    println!("building Open vSwitch's library from Debian's source, once: a few minutes");
+    let built = Command::new("sh").arg(script).arg(&folder).stdout(Stdio::null()).status();
+    if !built.is_ok_and(|status| status.success()) {
+        println!("without the rival: {script} failed (it needs gcc, make, python3 and apt-get)");
+    }
+}
+
+/// The rival with a workload, where it was built.
+pub(crate) fn start_rival(run: &Run, workload: &Workload) -> Option<Rival> {
+    let program: PathBuf = target().join("rival/classifier");
+    program.is_file().then(|| Rival::start(&program, workload, run.folder.path()))
+}
+
+/// Measures a part in a process of its own, which prints a value.
+pub(crate) fn part(run: &mut Run, experiment: &str, part: &str) -> Value {
+    let options = run.options.iter().skip_while(|word| !word.starts_with('-')).cloned();
+    let options: Vec<String> = options.collect();
+    run.step(part, |_| {
+        let program = std::env::current_exe().unwrap_or_default();
+        let mut command = Command::new(program);
+        command.arg(experiment).args(["--part", part]).args(&options).stderr(Stdio::inherit());
+        let output = command.output().unwrap_or_else(|error| panic!("{part}: {error}"));
+        assert!(output.status.success(), "{part} was not measured");
+        serde_json::from_slice(&output.stdout).unwrap_or_default()
+    })
+}
+
+/// All tables.
+pub(crate) fn run(run: &mut Run) -> Vec<Row> {
+    let class_bench = run.option("--classbench").map_or(&[][..], |_| CLASS_BENCH);
+    let tables: Vec<&str> = ["random", "specific"].iter().chain(class_bench).copied().collect();
+    run.begin(tables.len());
+    let mut all: Vec<Vec<Row>> = METRICS.iter().map(|_| Vec::new()).collect();
+    for table in tables {
+        let value = part(run, "classifier", table);
+        let samples = |who: &str, index: usize| {
+            let rounds = value[who].as_array().into_iter().flatten();
+            Samples(rounds.filter_map(|round| round[index].as_f64()).collect())
+        };
+        let name = value["name"].as_str().unwrap_or_default();
+        for (index, ((metric, unit), rows)) in METRICS.iter().zip(&mut all).enumerate() {
+            let rival = samples("rival", index);
+            let rival = (!rival.0.is_empty()).then(|| (RIVAL_NAME.to_owned(), rival));
+            let why = if *unit == "bytes" { "ours holds the match of each rule, too" } else { "" };
+            let ours = samples("ours", index);
+            rows.push(Row { ours, rival, why, ..Row::new(name, metric, unit) });
+        }
+    }
+    all.concat()
+}
+
+/// One table: prints the figures of each round.
+pub(crate) fn run_part(run: &mut Run, part: &str) {
+    let Some(workload) = find_workload(run, part) else {
+        panic!("{part} is not in the folder of --classbench");
+    };
+    let mut ours = Ours::new(&workload);
+    let mut rival = start_rival(run, &workload);
+    if let Some(rival) = &mut rival {
+        assert_eq!(rival.ask::<i32>("answers"), ours.answers(), "both answer alike");
+    }
+    let (mut own_rounds, mut rival_rounds) = (Vec::new(), Vec::new());
+    for _ in 0..run.either(6, 2) {
+        own_rounds.push(ours.figures());
+        rival_rounds.extend(rival.as_mut().map(figures));
+    }
+    let name = workload.title();
+    println!("{}", json!({ "name": name, "ours": own_rounds, "rival": rival_rounds }));
+}
+
+fn find_workload(run: &Run, name: &str) -> Option<Workload> {
+    let packets_count = run.either(20_000, 10_000);
+    let synthetic = |priorities| Some(workload::synthetic(100_000, 600, priorities, packets_count));
+    match name {
+        "random" => synthetic(Priorities::Random),
+        "specific" => synthetic(Priorities::Specific),
+        name => workload::class_bench(run.option("--classbench")?.as_ref(), name, packets_count),
+    }
+}
+
+/// The rival's figures, by its commands.
+fn figures(rival: &mut Rival) -> Figures {
+    let mut first = |command: &str| rival.ask::<f64>(command).first().copied().unwrap_or_default();
+    let (rules_count, packets_count) = (first("rules"), first("packets"));
+    let (masked, plain, bytes) = (first("masked"), first("plain"), first("bytes"));
+    let rebuild: Vec<f64> = rival.ask("rebuild");
+    let Some([remove, insert]) = rebuild.first_chunk() else {
+        panic!("the rival answers with too few numbers");
+    };
+    [
+        masked / packets_count,
+        plain / packets_count,
+        insert / rules_count,
+        remove / rules_count,
+        bytes / rules_count,
+    ]
+}

@@ -1,0 +1,190 @@
+//! Rules over the real OpenFlow connection: one by one and in a bundle, into small and large tables.
+//!
+//! `ovs-ofctl` sends the same file to both switches, in rounds that take turns, each to a daemon
+//! just started. Rates are of wall time and include what `ovs-ofctl` itself needs; CPU is that of
+//! all threads of the switch. Memory is what the process grew by.
+
+use std::{fs, path::Path};
+
+use super::tables;
+use crate::{
+    cpu::{self, Account, Spent},
+    experiment::{Better, Row, Run, Samples},
+    switch::{Contender, Setup, Switch},
+};
+
+/// Rules that are added, changed and removed one by one.
+const SINGLES: usize = 2_000;
+
+/// What is measured of a table of one size: all of it as a bundle into an empty table, then so many
+/// rules one by one.
+#[derive(Clone, Copy)]
+struct Size {
+    name: &'static str,
+    rules: usize,
+    rounds: usize,
+}
+
+const FULL: &[Size] = &[
+    Size { name: "10K rules", rules: 10_000, rounds: 5 },
+    Size { name: "100K rules", rules: 100_000, rounds: 3 },
+    Size { name: "500K rules", rules: 500_000, rounds: 3 },
+];
+
+const QUICK: &[Size] = &[
+    Size { name: "10K rules", rules: 10_000, rounds: 3 },
+    Size { name: "100K rules", rules: 100_000, rounds: 3 },
+];
+
+const RATE: &str = "flow-mods a second, with ovs-ofctl";
+const CPU: &str = "CPU of the switch for a flow-mod";
+const SHARE: &str = "CPU share of the switch meanwhile";
+const MEMORY: &str = "memory of a rule";
+
+/// What one way of changing rules showed in one round.
+#[derive(Clone, Copy, Debug, Default)]
+struct Figures {
+    rate: f64,
+    cpu_us: f64,
+    share: f64,
+}
+
+/// The ways, in order.
+const WAYS: [&str; 4] = [
+    "one bundle into an empty table",
+    "added one by one",
+    "changed one by one",
+    "removed one by one",
+];
+
+/// What one round showed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    ways: [Figures; WAYS.len()],
+    bytes: f64,
+}
+
+const fn sizes(run: &Run) -> &'static [Size] {
+    if run.is_quick { QUICK } else { FULL }
+}
+
+/// Steps of the progress bar that this takes, for each switch.
+pub(crate) fn steps(run: &Run) -> usize {
+    sizes(run).iter().map(|size| size.rounds).sum()
+}
+
+/// All sizes, in rounds that take turns.
+pub(crate) fn rows(run: &mut Run, contenders: &[Contender]) -> Vec<Row> {
+    let mut rows: Vec<Vec<Row>> = vec![Vec::new(); 4];
+    for size in sizes(run) {
+        let files = Files::write(run.folder.path(), size.rules);
+        let mut rounds = vec![Vec::new(); contenders.len()];
+        for _ in 0..size.rounds {
+            for (contender, rounds) in contenders.iter().zip(&mut rounds) {
+                let what = format!("flow-mods, {}, {}", size.name, contender.name());
+                rounds.push(run.step(&what, |folder| measure(contender, folder, &files)));
+            }
+        }
+        let rival = contenders.get(1).map(Contender::name);
+        for (metric, rows) in rows.iter_mut().enumerate() {
+            rows.extend(metric_rows(metric, size, &rounds, rival.as_deref()));
+        }
+    }
+    rows.concat()
+}
+
+/// The rows of one metric for one size.
+fn metric_rows(metric: usize, size: &Size, rounds: &[Vec<Round>], rival: Option<&str>) -> Vec<Row> {
+    let row = |name: String, (metric, unit, better), of: &dyn Fn(&Round) -> f64| {
+        let samples = |who: &Vec<Round>| Samples(who.iter().map(of).collect());
+        let ours = rounds.first().map(samples).unwrap_or_default();
+        let rival = rival.map(str::to_owned).zip(rounds.get(1).map(samples));
+        Row { better, ours, rival, ..Row::new(name, metric, unit) }
+    };
+    if metric == 3 {
+        let memory = (MEMORY, "bytes", Better::Less);
+        return vec![row(size.name.to_owned(), memory, &|round| round.bytes)];
+    }
+    let rows = WAYS.iter().enumerate().map(|(way, what)| {
+        let name = if way == 0 {
+            format!("{}: {what}", size.name)
+        } else {
+            format!("in a table of {}: {what}", size.name)
+        };
+        let name = name.replace(" rules:", ":");
+        match metric {
+            0 => row(name, (RATE, "1/s", Better::More), &|round| round.ways[way].rate),
+            1 => row(name, (CPU, "µs", Better::Less), &|round| round.ways[way].cpu_us),
+            _ => row(name, (SHARE, "%", Better::Neither), &|round| round.ways[way].share),
+        }
+    });
+    rows.collect()
+}
+
+/// What `ovs-ofctl` reads.
+struct Files {
+    all: String,
+    added: String,
+    changed: String,
+    removed: String,
+    rules: usize,
+}
+
+impl Files {
+    fn write(folder: &Path, rules: usize) -> Self {
+        let mut lines = tables::large(rules + SINGLES);
+        let singles = lines.split_off(rules);
+        let matches = singles.iter().map(|line| line.split(",actions").next().unwrap_or_default());
+        let changed: Vec<String> =
+            matches.clone().map(|rule| format!("modify_strict {rule},actions=output:3")).collect();
+        let removed: Vec<String> = matches.map(|rule| format!("delete_strict {rule}")).collect();
+        let write = |name: &str, text: String| {
+            let path = folder.join(name);
+            fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            path.display().to_string()
+        };
+        Self {
+            all: write("all", lines.join("\n")),
+            added: write("added", singles.join("\n")),
+            changed: write("changed", changed.join("\n")),
+            removed: write("removed", removed.join("\n")),
+            rules,
+        }
+    }
+}
+
+/// One round of one switch.
+fn measure(contender: &Contender, folder: &Path, files: &Files) -> Round {
+    let switch = contender.start(folder, &Setup::default());
+    let before = cpu::resident_bytes(switch.id());
+    let timed = |options: &[&str], file: &str, count: usize| {
+        let account = Account::open(switch.id());
+        switch.ofctl(options, "add-flows", &[file]);
+        figures(account.spent(), count)
+    };
+    let bundle = timed(&["--bundle"], &files.all, files.rules);
+    assert_eq!(flow_count(&*switch), files.rules, "{} has all rules", contender.name());
+    let bytes = (cpu::resident_bytes(switch.id()) - before) / files.rules as f64;
+    let added = timed(&[], &files.added, SINGLES);
+    assert_eq!(flow_count(&*switch), files.rules + SINGLES, "{} added all", contender.name());
+    let changed = timed(&[], &files.changed, SINGLES);
+    let removed = timed(&[], &files.removed, SINGLES);
+    assert_eq!(flow_count(&*switch), files.rules, "{} removed them again", contender.name());
+    Round { ways: [bundle, added, changed, removed], bytes }
+}
+
+fn figures(spent: Spent, count: usize) -> Figures {
+    let count = count as f64;
+    Figures {
+        rate: count / spent.seconds,
+        cpu_us: spent.run_ns / 1e3 / count,
+        share: spent.share(),
+    }
+}
+
+/// The number of rules that a switch says it has.
+fn flow_count(switch: &dyn Switch) -> usize {
+    let text = switch.ofctl(&[], "dump-aggregate", &[]);
+    let count = text.split("flow_count=").nth(1).and_then(|rest| rest.split_whitespace().next());
+    count.and_then(|count| count.parse().ok()).unwrap_or_default()
+}

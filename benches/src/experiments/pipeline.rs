@@ -1,0 +1,30 @@
+//! What misses cost, and changes of rules: in this process, and beside Open vSwitch.
+
+use super::{flow_mods, set_up, translate};
+use crate::{
+    experiment::{Row, Run},
+    switch::Contender,
+};
+
+/// All of it.
+pub(crate) fn run(run: &mut Run) -> Vec<Row> {
+    let rival = Contender::OpenVSwitch.if_installed();
+    let contenders: Vec<Contender> =
+        [Some(Contender::ours()), rival].into_iter().flatten().collect();
+    let part = run.option("--only").map(str::to_owned);
+    let wanted = |name: &str| part.as_ref().is_none_or(|part| part == name);
+    let mut steps = translate::steps(run);
+    steps += (set_up::steps(run) + flow_mods::steps(run)) * contenders.len();
+    run.begin(steps);
+    let mut rows = Vec::new();
+    if wanted("translate") {
+        rows.extend(translate::rows(run));
+    }
+    if wanted("set-up") {
+        rows.extend(set_up::rows(run, &contenders));
+    }
+    if wanted("flow-mods") {
+        rows.extend(flow_mods::rows(run, &contenders));
+    }
+    rows
+}

@@ -1,0 +1,218 @@
+//! What the first packet of a flow costs a whole switch: received, missed, translated, cached, sent.
+//!
+//! Both switches have two packet sockets each, on pairs of virtual devices, and run at once; the one
+//! whose turn it is not sleeps. A window of packets, each of a new flow, is sent and awaited before
+//! the next, so no switch is overrun. The figure is the CPU time of all of its threads, which does
+//! not suffer from what else the machine does as time would. What tables and actions cost is the
+//! difference between rows.
+
+use std::{
+    fs,
+    net::{Ipv4Addr, UdpSocket},
+    path::Path,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use super::tables::{self, Case, SOURCE};
+use crate::{
+    cpu::{self, Account, Spent},
+    experiment::{Better, Row, Run, Samples},
+    switch::{Contender, PortSpec, Setup, Switch, is_root, output},
+};
+
+/// Packets under way at once.
+const WINDOW: u32 = 128;
+
+/// Packets of new flows before those that are measured.
+const WARM_UP: u32 = 512;
+
+/// How long a window is waited for.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// A switch between two pairs of devices.
+struct Lab {
+    switch: Box<dyn Switch>,
+    socket: UdpSocket,
+    /// The far end of port 2.
+    sink: String,
+    /// The next destination.
+    next: u32,
+    /// Bytes of memory before any rule.
+    bytes_before: f64,
+}
+
+/// What a set-up cost in one round.
+#[derive(Clone, Copy)]
+struct Cost {
+    cpu_us: f64,
+    /// What the process has grown by, for each flow that it caches.
+    bytes: f64,
+}
+
+/// Steps of the progress bar that this takes, for each switch.
+pub(crate) fn steps(run: &Run) -> usize {
+    if is_root() { cases(run).len() * rounds(run) } else { 0 }
+}
+
+const fn rounds(run: &Run) -> usize {
+    run.either(5, 3)
+}
+
+fn cases(run: &Run) -> Vec<Case> {
+    let chains = run.either(5, 2);
+    let chains = if chains == 5 { &[1, 2, 4, 8, 16][..] } else { &[1, 16][..] };
+    let actions = tables::actions();
+    let actions = actions.into_iter().step_by(run.either(1, 4));
+    chains.iter().map(|tables| tables::chain(*tables)).chain(actions).collect()
+}
+
+/// Every case, in rounds that take turns.
+pub(crate) fn rows(run: &mut Run, contenders: &[Contender]) -> Vec<Row> {
+    if !is_root() {
+        println!("flow set-up needs virtual devices, and they need root: SKIPPED");
+        return Vec::new();
+    }
+    let mut labs: Vec<Lab> = contenders
+        .iter()
+        .zip(0..)
+        .map(|(one, index)| Lab::new(one, run.folder.path(), index))
+        .collect();
+    let packets = if run.is_quick { 4_096 } else { 12_288 };
+    let (mut rows, mut memory) = (Vec::new(), Vec::new());
+    for case in cases(run) {
+        let mut samples = vec![Vec::new(); labs.len()];
+        for _ in 0..rounds(run) {
+            for ((lab, samples), contender) in labs.iter_mut().zip(&mut samples).zip(contenders) {
+                let what = format!("set-up, {}, {}", case.name, contender.name());
+                samples.push(run.step(&what, |_| lab.measure(&case, packets)));
+            }
+        }
+        let metric = if case.is_chain { CPU_BY_TABLES } else { CPU_BY_ACTIONS };
+        rows.push(row(&case, metric, &samples, contenders));
+        if case.is_chain {
+            memory.push(row(&case, MEMORY, &samples, contenders));
+        }
+    }
+    rows.extend(memory);
+    rows
+}
+
+/// A metric, its unit, and how it is read.
+type Metric = (&'static str, &'static str, fn(&Cost) -> f64);
+
+const CPU_BY_TABLES: Metric =
+    ("CPU of the switch to set up a flow, by tables", "µs", |cost| cost.cpu_us);
+const CPU_BY_ACTIONS: Metric =
+    ("CPU of the switch to set up a flow, by actions", "µs", |cost| cost.cpu_us);
+const MEMORY: Metric = ("memory of a cached flow, by tables", "bytes", |cost| cost.bytes);
+
+fn row(
+    case: &Case,
+    (metric, unit, of): Metric,
+    costs: &[Vec<Cost>],
+    contenders: &[Contender],
+) -> Row {
+    let samples = |costs: &Vec<Cost>| Samples(costs.iter().map(of).collect());
+    let ours = costs.first().map(samples).unwrap_or_default();
+    let rival = contenders.get(1).map(Contender::name).zip(costs.get(1).map(samples));
+    Row { better: Better::Less, ours, rival, ..Row::new(case.name.clone(), metric, unit) }
+}
+
+impl Lab {
+    fn new(contender: &Contender, folder: &Path, index: u8) -> Self {
+        let devices = [format!("in{index}"), format!("out{index}")];
+        let _ = fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+        for device in &devices {
+            let far = format!("{device}-far");
+            ip(&["link", "add", device, "type", "veth", "peer", "name", &far]);
+            ip(&["link", "set", device, "up"]);
+            ip(&["link", "set", &far, "up"]);
+        }
+        // Each switch has a quarter of 10/8 behind its first device, reached by a neighbour that
+        // needs no ARP.
+        let far = format!("{}-far", devices[0]);
+        let (address, hop) = (Ipv4Addr::from(SOURCE), format!("192.168.{}.2", 100 + index));
+        ip(&["address", "add", &format!("{address}/32"), "dev", &far]);
+        ip(&["route", "add", &format!("{hop}/32"), "dev", &far]);
+        ip(&["neigh", "add", &hop, "lladdr", "02:00:00:00:00:02", "dev", &far, "nud", "permanent"]);
+        let network = format!("10.{}.0.0/10", u16::from(index) * 64);
+        ip(&["route", "add", &network, "via", &hop, "dev", &far, "src", &address.to_string()]);
+        let ports = devices.iter().map(|device| PortSpec::Device(device.clone())).collect();
+        let switch = contender.start(folder, &Setup { ports, cpu: None });
+        let socket = UdpSocket::bind((address, 0));
+        let socket = socket.unwrap_or_else(|error| panic!("no socket: {error}"));
+        let sink = format!("{}-far", devices[1]);
+        let bytes_before = cpu::resident_bytes(switch.id());
+        Self { switch, socket, sink, next: u32::from(index) << 22, bytes_before }
+    }
+
+    /// What each of so many new flows costs.
+    ///
+    /// Memory is never given back by the time it is measured again, so it is that of the case that
+    /// needed most so far: cases come in the order of what they need.
+    fn measure(&mut self, case: &Case, packets: u32) -> Cost {
+        self.load(case);
+        self.send(WARM_UP);
+        let account = Account::open(self.switch.id());
+        let arrived = self.send(packets);
+        let Spent { run_ns, .. } = account.spent();
+        assert!(arrived > packets / 2, "{}: {arrived} of {packets} packets arrived", case.name);
+        let grown = cpu::resident_bytes(self.switch.id()) - self.bytes_before;
+        Cost {
+            cpu_us: run_ns / 1e3 / f64::from(arrived),
+            bytes: grown / f64::from(arrived + WARM_UP),
+        }
+    }
+
+    /// Replaces all rules, and with them all cached flows.
+    fn load(&self, case: &Case) {
+        self.switch.ofctl(&[], "del-flows", &[]);
+        self.switch.ofctl(&[], "del-groups", &[]);
+        self.switch.ofctl(&[], "del-meters", &[]);
+        for group in case.groups {
+            self.switch.ofctl(&[], "add-group", &[group]);
+        }
+        for meter in case.meters {
+            self.switch.ofctl(&[], "add-meter", &[meter]);
+        }
+        let file = self.switch.folder().join("rules");
+        let written = fs::write(&file, case.rules.join("\n"));
+        written.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        self.switch.ofctl(&["--bundle"], "add-flows", &[&file.display().to_string()]);
+        // Cached flows of the old rules are gone within this time from Open vSwitch, too.
+        sleep(Duration::from_millis(600));
+    }
+
+    /// Sends packets of new flows in windows; answers how many arrived behind the switch.
+    fn send(&mut self, packets: u32) -> u32 {
+        let before = self.arrived();
+        let mut sent = 0;
+        while sent < packets {
+            for _ in 0..WINDOW.min(packets - sent) {
+                let [_, high, middle, low] = self.next.to_be_bytes();
+                let _ = self.socket.send_to(&[0; 18], (Ipv4Addr::new(10, high, middle, low), 2000));
+                self.next += 1;
+                sent += 1;
+            }
+            let start = Instant::now();
+            while self.arrived() - before < sent && start.elapsed() < PATIENCE {
+                sleep(Duration::from_micros(100));
+            }
+        }
+        self.arrived() - before
+    }
+
+    /// Packets that the far end of port 2 has received.
+    fn arrived(&self) -> u32 {
+        let text = fs::read_to_string("/proc/net/dev").unwrap_or_default();
+        let counts = text.lines().find_map(|line| {
+            line.trim().strip_prefix(&self.sink)?.strip_prefix(':')?.split_whitespace().nth(1)
+        });
+        counts.and_then(|count| count.parse().ok()).unwrap_or_default()
+    }
+}
+
+fn ip(words: &[&str]) {
+    output("ip", words);
+}

@@ -1,0 +1,94 @@
+//! Rules that experiments share: chains of tables, and actions of every kind.
+
+use shunt_classifier::testing::workload::{Priorities, rules};
+use shunt_flow::text::{NoPortNames, format_match};
+
+/// Rules in each table of a chain.
+const RULES_PER_TABLE: u32 = 100;
+
+/// A case that is measured: a bridge's groups, meters and rules as `ovs-ofctl` reads them.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) name: String,
+    /// Whether it is one of the chains of tables; else it is an action.
+    pub(crate) is_chain: bool,
+    pub(crate) groups: &'static [&'static str],
+    pub(crate) meters: &'static [&'static str],
+    pub(crate) rules: Vec<String>,
+}
+
+/// Reads the destination, so that each address is a flow of its own, for every switch.
+const READ: &str = "move:NXM_OF_IP_DST[]->NXM_NX_REG1[]";
+
+/// What a packet of [`SOURCE`] meets: `tables` tables of 100 rules by source network, in which the
+/// same one matches.
+pub(crate) fn chain(tables: u8) -> Case {
+    let mut rules = Vec::new();
+    for table in 0..tables {
+        for rule in 0..RULES_PER_TABLE {
+            let then = match table + 1 {
+                last if last == tables => format!("{READ},output:2"),
+                next => format!("goto_table:{next}"),
+            };
+            rules.push(format!(
+                "table={table},priority={rule},udp,nw_src=192.168.{rule}.0/24,actions={then}"
+            ));
+        }
+    }
+    let name = if tables == 1 { "1 table".to_owned() } else { format!("{tables} tables") };
+    Case { name, is_chain: true, groups: &[], meters: &[], rules }
+}
+
+/// The source of all packets, which rule 7 of each table of a chain matches.
+pub(crate) const SOURCE: [u8; 4] = [192, 168, 7, 1];
+
+/// A case for each kind of action, in one table.
+pub(crate) fn actions() -> Vec<Case> {
+    let plain = |name: &str, actions: &str| case(name, actions, &[]);
+    let select: &[&str] =
+        &["group_id=1,type=select,bucket=weight:1,output:2,bucket=weight:2,output:2"];
+    let indirect: &[&str] = &["group_id=1,type=indirect,bucket=output:2"];
+    let mut metered = plain("meter", "output:2");
+    // An instruction: it stands before all actions.
+    metered.rules = vec![format!("udp,in_port=1,actions=meter:1,{READ},output:2")];
+    metered.meters = &["meter=1,kbps,band=type=drop,rate=100000000"];
+    let mut resubmitted = plain("resubmit", "resubmit(,1)");
+    resubmitted.rules.push("table=1,udp,actions=output:2".to_owned());
+    vec![
+        plain("output", "output:2"),
+        plain("set_field", "set_field:10.9.9.9->ip_dst,output:2"),
+        plain("set_field of 4", SET_FOUR),
+        plain("dec_ttl", "dec_ttl,output:2"),
+        plain("push_vlan", "push_vlan:0x8100,set_field:4097->vlan_vid,output:2"),
+        plain("push_mpls", "push_mpls:0x8847,output:2"),
+        plain("4 registers", LOAD_FOUR),
+        plain("clone", "clone(set_field:1->reg3),output:2"),
+        resubmitted,
+        case("group, indirect", "group:1", indirect),
+        case("group, select", "group:1", select),
+        metered,
+        plain("multipath", "multipath(symmetric_l4,0,modulo_n,16,0,NXM_NX_REG2[]),output:2"),
+        plain("NORMAL", "NORMAL"),
+    ]
+}
+
+const SET_FOUR: &str = "set_field:02:00:00:00:00:77->eth_src,set_field:02:00:00:00:00:78->eth_dst,\
+                        set_field:10.9.9.8->ip_src,set_field:53->udp_dst,output:2";
+
+const LOAD_FOUR: &str = "load:1->NXM_NX_REG2[],load:2->NXM_NX_REG3[],load:3->NXM_NX_REG4[0..7],\
+                         move:NXM_NX_REG2[]->NXM_NX_REG5[],output:2";
+
+fn case(name: &str, actions: &str, groups: &'static [&'static str]) -> Case {
+    let rules = vec![format!("udp,in_port=1,actions={READ},{actions}")];
+    Case { name: name.to_owned(), is_chain: false, groups, meters: &[], rules }
+}
+
+/// Rules over 600 masks, in the words of `ovs-ofctl`, a line each; all look at Ethernet types.
+pub(crate) fn large(count: usize) -> Vec<String> {
+    let all = rules(count, 600, Priorities::Random);
+    let lines = all.iter().map(|(matching, rank)| {
+        let matching = format_match(matching, &NoPortNames);
+        format!("priority={},{matching},actions=output:2", rank.priority)
+    });
+    lines.collect()
+}

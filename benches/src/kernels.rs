@@ -1,0 +1,174 @@
+//! The hot functions alone, for benches and for counts of instructions.
+
+use std::hint::black_box;
+
+use shunt_datapath::cache::{EntryRef, ExactCache, ExactConfig, KeyHasher, MegaflowCache};
+use shunt_flow::{
+    FieldId, FlowKey, FlowMask, PortNo, SparseMask,
+    extract::{VlanLimit, extract},
+    text::NoPortNames,
+};
+use shunt_pipeline::{
+    BridgeId, BridgeSettings, DatapathPort, FlowModCommand, GroupCommand, MeterCommand,
+    Modification, Pipeline, PortConfig, PortInfo, PortKind, PortVlans, Time,
+    text::{parse_group_mod, parse_meter_mod, parse_rule},
+};
+
+use crate::{
+    capture,
+    experiments::{Case, SOURCE, chain},
+};
+
+/// One kernel.
+pub struct Kernel {
+    /// Its name in `icount.toml`.
+    pub name: &'static str,
+    /// Calls it once.
+    pub call: Box<dyn FnMut()>,
+}
+
+/// Flows that the caches of the kernels hold.
+const FLOWS: u32 = 256;
+
+/// All kernels.
+#[must_use]
+pub fn kernels() -> Vec<Kernel> {
+    vec![
+        Kernel { name: "extract", call: extraction() },
+        Kernel { name: "exact_hit", call: exact_hit() },
+        Kernel { name: "megaflow_hit", call: megaflow_hit() },
+        Kernel { name: "translate_1_table", call: translation(1) },
+        Kernel { name: "translate_4_tables", call: translation(4) },
+        Kernel { name: "translate_16_tables", call: translation(16) },
+    ]
+}
+
+/// A bridge with two ports and the rules of a case.
+///
+/// # Panics
+///
+/// When the rules are not legal.
+#[must_use]
+pub(crate) fn pipeline(case: &Case) -> Pipeline {
+    let (pipeline, bridge) = (Pipeline::new(1), BridgeId::new(1));
+    pipeline.add_bridge(bridge, BridgeSettings::default());
+    let port = |number| PortInfo {
+        number: PortNo::new(number),
+        name: format!("p{number}"),
+        kind: PortKind::Datapath(DatapathPort::new(number)),
+        config: PortConfig::default(),
+        link_up: true,
+        mac: [2, 0, 0, 0, 0, 1],
+        vlans: PortVlans::default(),
+    };
+    let _ = pipeline.set_ports(bridge, vec![port(1), port(2)]);
+    let groups = case.groups.iter().map(|text| {
+        let group = parse_group_mod(GroupCommand::Add, text, &NoPortNames);
+        Modification::from(group.unwrap_or_else(|error| panic!("{text}: {error}")))
+    });
+    let meters = case.meters.iter().map(|text| {
+        let meter = parse_meter_mod(MeterCommand::Add, text);
+        Modification::from(meter.unwrap_or_else(|error| panic!("{text}: {error}")))
+    });
+    let rules = case.rules.iter().map(|text| {
+        let rule = parse_rule(FlowModCommand::Add, text, &NoPortNames);
+        Modification::from(rule.unwrap_or_else(|error| panic!("{text}: {error}")))
+    });
+    let done = pipeline.modify(bridge, groups.chain(meters).chain(rules), Time::ZERO);
+    done.unwrap_or_else(|error| panic!("{}: {error}", case.name));
+    pipeline
+}
+
+/// The key of a frame that came in by port 1.
+#[must_use]
+pub fn key(frame: &[u8]) -> FlowKey {
+    let mut key = FlowKey::ZERO;
+    extract(frame, VlanLimit::One, &mut key);
+    key.set_bridge(1);
+    key.set_in_port(PortNo::new(1));
+    key
+}
+
+fn flow(number: u32) -> FlowKey {
+    let [_, high, middle, low] = number.to_be_bytes();
+    key(&capture::udp_frame(SOURCE, [10, high, middle, low], [4000, 2000]))
+}
+
+fn extraction() -> Box<dyn FnMut()> {
+    let frame = capture::frame(0x0005_0207);
+    let mut key = FlowKey::ZERO;
+    Box::new(move || {
+        extract(black_box(&frame), VlanLimit::One, &mut key);
+        black_box(&key);
+    })
+}
+
+/// Flows, and the entry of each.
+fn flows() -> Vec<(FlowKey, EntryRef)> {
+    (0..FLOWS).map(|number| (flow(number), EntryRef { slot: number, generation: 0 })).collect()
+}
+
+fn exact_hit() -> Box<dyn FnMut()> {
+    let hasher = KeyHasher::new(1);
+    let mut cache = ExactCache::new(ExactConfig { lines: 8192, insert_inverse: 1 }, 1);
+    let flows = flows();
+    for (key, entry) in &flows {
+        cache.insert(ExactCache::hash(&hasher, key), key, *entry);
+    }
+    let mut turn = 0;
+    Box::new(move || {
+        turn = (turn + 1) % flows.len();
+        let key = black_box(&flows[turn].0);
+        let line = cache.candidate(ExactCache::hash(&hasher, key));
+        black_box(line.and_then(|line| cache.confirm(line, key)));
+    })
+}
+
+/// Of four masks, in turn: the first, .., the last of those that are asked has the entry.
+fn megaflow_hit() -> Box<dyn FnMut()> {
+    let mut cache = MegaflowCache::new(KeyHasher::new(1), 1);
+    let flows = flows();
+    let masks = [0xffu128, 0x1ff, 0x3ff, 0x7ff].map(|low| {
+        let mut mask = FlowMask::EMPTY;
+        mask.add_field(FieldId::EthType);
+        mask.add_bits(FieldId::Ipv4Dst, low | 0xff00_0000);
+        SparseMask::from(&mask)
+    });
+    for ((key, entry), mask) in flows.iter().zip(masks.iter().cycle()) {
+        cache.insert(key, mask, *entry);
+    }
+    let mut turn = 0;
+    Box::new(move || {
+        turn = (turn + 1) % flows.len();
+        black_box(cache.find(black_box(&flows[turn].0), |_| true));
+    })
+}
+
+fn translation(tables: u8) -> Box<dyn FnMut()> {
+    let (pipeline, key) = (pipeline(&chain(tables)), flow(1));
+    let version = pipeline.version();
+    Box::new(move || {
+        black_box(pipeline.translate(black_box(&key), version));
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_runs() {
+        for mut kernel in kernels() {
+            (0..2 * FLOWS).for_each(|_| (kernel.call)());
+        }
+    }
+
+    #[test]
+    fn a_chain_visits_each_of_its_tables() {
+        let pipeline = pipeline(&chain(4));
+        let traversal = pipeline.translate(&flow(1), pipeline.version());
+        assert_eq!(traversal.visits.len(), 4);
+        assert_eq!(traversal.actions.len(), 1);
+        assert_eq!(traversal.mask.field(FieldId::Ipv4Dst), 0xffff_ffff, "each flow is an entry");
+    }
+}

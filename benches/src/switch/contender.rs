@@ -1,0 +1,90 @@
+//! Who takes part.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use super::{Daemon, OpenVSwitch, Setup, Shunt, Switch};
+
+/// A switch that can be started.
+#[derive(Clone, Debug)]
+pub enum Contender {
+    /// Shunt, by its binaries in this folder.
+    Shunt(PathBuf),
+    /// Open vSwitch with its userspace datapath.
+    OpenVSwitch,
+    /// Open vSwitch with DPDK.
+    OpenVSwitchDpdk,
+}
+
+impl Contender {
+    /// Shunt as built beside this program.
+    #[must_use]
+    pub fn ours() -> Self {
+        let program = std::env::current_exe().unwrap_or_default();
+        Self::Shunt(program.parent().unwrap_or_else(|| Path::new(".")).to_path_buf())
+    }
+
+    /// This one if it can be started here; says so where it cannot.
+    #[must_use]
+    pub fn if_installed(self) -> Option<Self> {
+        let (daemon, package) = match self {
+            Self::Shunt(_) => return Some(self),
+            Self::OpenVSwitch => (Daemon::Plain, "openvswitch-switch"),
+            Self::OpenVSwitchDpdk => (Daemon::Dpdk, "openvswitch-switch-dpdk"),
+        };
+        if !is_root() || !daemon.is_installed() {
+            println!("without Open vSwitch: it needs root, and Debian's {package}");
+            return None;
+        }
+        Some(self)
+    }
+
+    /// Its name in tables and plots.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Shunt(_) => "Shunt".to_owned(),
+            Self::OpenVSwitch => format!("Open vSwitch {}", version()),
+            Self::OpenVSwitchDpdk => format!("OVS-DPDK {}, default caches", version()),
+        }
+    }
+
+    /// Starts it with a folder of its own.
+    #[must_use]
+    pub fn start(&self, folder: &Path, setup: &Setup) -> Box<dyn Switch> {
+        match self {
+            Self::Shunt(binaries) => Box::new(Shunt::start(binaries, &folder.join("shunt"), setup)),
+            Self::OpenVSwitch => {
+                Box::new(OpenVSwitch::start(Daemon::Plain, &folder.join("ovs"), setup))
+            }
+            Self::OpenVSwitchDpdk => {
+                Box::new(OpenVSwitch::start(Daemon::Dpdk, &folder.join("ovs"), setup))
+            }
+        }
+    }
+}
+
+/// The version of Open vSwitch that is installed.
+fn version() -> String {
+    let text = Command::new("ovs-ofctl").arg("--version").output();
+    let text = text.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let text = text.unwrap_or_default();
+    text.split_whitespace().nth(3).unwrap_or("of unknown version").to_owned()
+}
+
+/// Whether this process is the superuser.
+#[must_use]
+pub fn is_root() -> bool {
+    output("id", &["-u"]).trim() == "0"
+}
+
+/// Runs a program to its end; answers with what it wrote.
+pub(crate) fn output(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {}: {complaint}", arguments.join(" "));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}

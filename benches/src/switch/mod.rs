@@ -1,0 +1,12 @@
+//! The switches under test, each as its users start it, driven by the same few calls.
+
+mod contender;
+mod open_vswitch;
+mod shunt;
+mod switch_trait;
+
+pub(crate) use contender::output;
+pub use contender::{Contender, is_root};
+pub use open_vswitch::{Daemon, OpenVSwitch};
+pub use shunt::Shunt;
+pub use switch_trait::{PortSpec, Setup, Switch};

@@ -1,0 +1,229 @@
+//! Open vSwitch under test: a private database and daemon in a folder of their own.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    thread::sleep,
+    time::Duration,
+};
+
+use super::{PortSpec, Setup, Switch};
+use crate::cpu;
+
+const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+const HUGEPAGES: &str = "/proc/sys/vm/nr_hugepages";
+
+/// Huge pages of 2 MiB that OVS-DPDK is given.
+const HUGEPAGES_COUNT: u32 = 768;
+
+/// Cached flows that it may have from the start; else it takes minutes to allow as many as we do.
+const FLOW_LIMIT: &str = "200000";
+
+/// Which of its daemons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Daemon {
+    /// Ports are packet sockets; the main thread forwards.
+    Plain,
+    /// Ports are DPDK's; a thread of its own forwards.
+    Dpdk,
+}
+
+impl Daemon {
+    const fn program(self) -> &'static str {
+        match self {
+            Self::Plain => "/usr/lib/openvswitch-switch/ovs-vswitchd",
+            Self::Dpdk => "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk",
+        }
+    }
+
+    /// Whether Debian's packages of it are here.
+    #[must_use]
+    pub fn is_installed(self) -> bool {
+        Path::new(self.program()).exists() && Path::new(SCHEMA).exists()
+    }
+}
+
+/// A running `ovs-vswitchd`; stopped, and its huge pages given back, when dropped.
+#[derive(Debug)]
+pub struct OpenVSwitch {
+    daemon: Daemon,
+    folder: PathBuf,
+    hugepages_before: Option<String>,
+}
+
+impl OpenVSwitch {
+    /// Starts it, in the network namespace of this process.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    #[must_use]
+    pub fn start(daemon: Daemon, folder: &Path, setup: &Setup) -> Self {
+        let _ = fs::remove_dir_all(folder);
+        fs::create_dir_all(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let mut rival = Self { daemon, folder: folder.to_path_buf(), hugepages_before: None };
+        rival.start_database();
+        if daemon == Daemon::Dpdk {
+            rival.ask_for_dpdk(setup.cpu.unwrap_or(1));
+        }
+        let database = format!("unix:{}", rival.path("db.sock"));
+        let files = rival.files("ovs-vswitchd");
+        let mut arguments = vec![database.as_str(), "--detach", "--no-chdir"];
+        arguments.extend(files.iter().map(String::as_str));
+        rival.run(daemon.program(), &arguments);
+        rival.configure(setup);
+        rival
+    }
+
+    fn start_database(&self) {
+        let database = self.path("conf.db");
+        self.run("ovsdb-tool", &["create", &database, SCHEMA]);
+        let remote = format!("--remote=punix:{}", self.path("db.sock"));
+        let files = self.files("ovsdb-server");
+        let mut arguments = vec![database.as_str(), &remote, "--detach", "--no-chdir"];
+        arguments.extend(files.iter().map(String::as_str));
+        self.run("ovsdb-server", &arguments);
+        self.run("ovs-vsctl", &["--no-wait", "init"]);
+    }
+
+    fn ask_for_dpdk(&mut self, cpu: usize) {
+        self.hugepages_before = fs::read_to_string(HUGEPAGES).ok();
+        let _ = fs::write(HUGEPAGES, HUGEPAGES_COUNT.to_string());
+        let pages = fs::read_to_string(HUGEPAGES).unwrap_or_default();
+        let enough = pages.trim().parse::<u32>().is_ok_and(|count| count >= HUGEPAGES_COUNT);
+        let extra = if enough {
+            "--in-memory --no-pci --iova-mode=va"
+        } else {
+            println!("too few huge pages: OVS-DPDK runs without, which is slower");
+            "--legacy-mem --no-huge -m 1024 --no-pci --iova-mode=va"
+        };
+        let mut settings = vec![
+            "other_config:dpdk-init=true".to_owned(),
+            "other_config:dpdk-lcore-mask=0x1".to_owned(),
+            format!("other_config:pmd-cpu-mask={:#x}", 1 << cpu),
+            format!("other_config:dpdk-extra=\"{extra}\""),
+        ];
+        if enough {
+            settings.push("other_config:dpdk-socket-mem=1024".to_owned());
+        }
+        let mut arguments = vec!["--no-wait", "set", "Open_vSwitch", "."];
+        arguments.extend(settings.iter().map(String::as_str));
+        self.run("ovs-vsctl", &arguments);
+    }
+
+    fn configure(&self, setup: &Setup) {
+        let bridge = ["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"];
+        self.run("ovs-vsctl", &[&bridge[..], &["fail_mode=secure"]].concat());
+        for (port, number) in setup.ports.iter().zip(1..) {
+            let request = format!("ofport_request={number}");
+            let (name, options) = match port {
+                PortSpec::Device(name) => (name.clone(), Vec::new()),
+                PortSpec::Null => (format!("port{number}"), dpdk(number, "net_null", "no-rx=1")),
+                PortSpec::Capture(file) => {
+                    let file = format!("rx_pcap={},infinite_rx=1", file.display());
+                    (format!("port{number}"), dpdk(number, "net_pcap", &file))
+                }
+            };
+            let mut words = vec!["add-port", "br0", &name, "--", "set", "interface", &name];
+            words.push(&request);
+            words.extend(options.iter().map(String::as_str));
+            self.run("ovs-vsctl", &words);
+        }
+        self.control(&["upcall/set-flow-limit", FLOW_LIMIT]);
+        sleep(Duration::from_secs(1));
+    }
+
+    /// Flags that keep a daemon's files in the folder.
+    fn files(&self, name: &str) -> [String; 5] {
+        [
+            format!("--pidfile={}", self.path(&format!("{name}.pid"))),
+            format!("--log-file={}", self.path(&format!("{name}.log"))),
+            format!("--unixctl={}", self.path(&format!("{name}.ctl"))),
+            "-vconsole:off".to_owned(),
+            "-vsyslog:off".to_owned(),
+        ]
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+
+    fn find_id(&self, name: &str) -> Option<u32> {
+        fs::read_to_string(self.folder.join(format!("{name}.pid"))).ok()?.trim().parse().ok()
+    }
+
+    fn control(&self, arguments: &[&str]) -> String {
+        let control = self.path("ovs-vswitchd.ctl");
+        self.run("ovs-appctl", &[&["-t", &control], arguments].concat())
+    }
+
+    fn try_run(&self, program: &str, arguments: &[&str]) -> Option<String> {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        for variable in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"] {
+            command.env(variable, &self.folder);
+        }
+        let output = command.output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn run(&self, program: &str, arguments: &[&str]) -> String {
+        self.try_run(program, arguments)
+            .unwrap_or_else(|| panic!("{program} {} failed", arguments.join(" ")))
+    }
+}
+
+/// The options of a port of DPDK.
+fn dpdk(number: u32, driver: &str, device: &str) -> Vec<String> {
+    let device = format!("options:dpdk-devargs={driver}{number},{device}");
+    vec!["type=dpdk".to_owned(), device]
+}
+
+impl Switch for OpenVSwitch {
+    fn id(&self) -> u32 {
+        self.find_id("ovs-vswitchd").unwrap_or_else(|| panic!("ovs-vswitchd does not run"))
+    }
+
+    fn received(&self) -> u64 {
+        let text = self.control(&["dpif-netdev/pmd-stats-show"]);
+        let received =
+            text.lines().filter_map(|line| line.trim().strip_prefix("packets received:"));
+        received.filter_map(|count| count.trim().parse::<u64>().ok()).sum()
+    }
+
+    fn forwarding_thread(&self) -> u32 {
+        match self.daemon {
+            Daemon::Plain => self.id(),
+            Daemon::Dpdk => {
+                let thread = cpu::find_thread(self.id(), "pmd-");
+                thread.unwrap_or_else(|| panic!("ovs-vswitchd has no forwarding thread"))
+            }
+        }
+    }
+
+    fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+impl Drop for OpenVSwitch {
+    fn drop(&mut self) {
+        let control = self.path("ovs-vswitchd.ctl");
+        let _ = self.try_run("ovs-appctl", &["-t", &control, "exit", "--cleanup"]);
+        for name in ["ovs-vswitchd", "ovsdb-server"] {
+            if let Some(id) = self.find_id(name) {
+                let _ = Command::new("kill").arg(id.to_string()).output();
+                for _ in 0..50 {
+                    if !Path::new(&format!("/proc/{id}")).exists() {
+                        break;
+                    }
+                    sleep(Duration::from_millis(100));
+                }
+            }
+        }
+        if let Some(count) = &self.hugepages_before {
+            let _ = fs::write(HUGEPAGES, count.trim());
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Shunt under test: the daemon itself, built for release.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command},
+    thread::sleep,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use super::{PortSpec, Setup, Switch};
+use crate::cpu;
+
+/// A running `shuntd`.
+#[derive(Debug)]
+pub struct Shunt {
+    process: Child,
+    folder: PathBuf,
+    binaries: PathBuf,
+}
+
+impl Shunt {
+    /// Starts the daemon whose binaries are in a folder, and waits until it answers.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    #[must_use]
+    pub fn start(binaries: &Path, folder: &Path, setup: &Setup) -> Self {
+        let _ = fs::remove_dir_all(folder);
+        let made = fs::create_dir_all(folder)
+            .and_then(|()| fs::write(folder.join("shunt.toml"), configuration(setup)));
+        made.unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let daemon = binaries.join("shuntd");
+        let process = Command::new(&daemon)
+            .arg("--config")
+            .arg(folder.join("shunt.toml"))
+            .arg("--run-dir")
+            .arg(folder)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: {error}", daemon.display()));
+        let (folder, binaries) = (folder.to_path_buf(), binaries.to_path_buf());
+        let shunt = Self { process, folder, binaries };
+        let answers = (0..100).any(|_| {
+            sleep(Duration::from_millis(50));
+            shunt.ask(&["show"]).is_some()
+        });
+        assert!(answers, "{} does not answer", daemon.display());
+        shunt
+    }
+
+    fn ask(&self, arguments: &[&str]) -> Option<String> {
+        let mut command = Command::new(self.binaries.join("shuntctl"));
+        let output = command.arg("--run-dir").arg(&self.folder).args(arguments).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+impl Switch for Shunt {
+    fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    fn received(&self) -> u64 {
+        let text = self.ask(&["ports", "--json"]).unwrap_or_default();
+        let ports: Value = serde_json::from_str(&text).unwrap_or_default();
+        let ports = ports.as_array().into_iter().flatten();
+        ports.filter_map(|port| port["rx_packets"].as_u64()).sum()
+    }
+
+    fn forwarding_thread(&self) -> u32 {
+        let thread = cpu::find_thread(self.process.id(), "shunt-packet-0");
+        thread.unwrap_or_else(|| panic!("shuntd has no packet thread"))
+    }
+
+    fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+impl Drop for Shunt {
+    fn drop(&mut self) {
+        if self.ask(&["exit"]).is_none() {
+            let _ = self.process.kill();
+        }
+        let _ = self.process.wait();
+    }
+}
+
+fn configuration(setup: &Setup) -> String {
+    let cpus = setup.cpu.map_or_else(String::new, |cpu| cpu.to_string());
+    let mut text = format!(
+        "[logging]\nfilter = \"warn\"\n[threads]\npacket = 1\ncpus = [{cpus}]\n\
+         [[bridge]]\nname = \"br0\"\n"
+    );
+    for (port, number) in setup.ports.iter().zip(1..) {
+        let kind = match port {
+            PortSpec::Capture(file) => {
+                format!("type = \"pcap\"\nrx = \"{}\"\nrepeat = \"endless\"", file.display())
+            }
+            PortSpec::Null => "type = \"null\"".to_owned(),
+            PortSpec::Device(name) => format!("type = \"af_packet\"\ndevice = \"{name}\""),
+        };
+        let _ =
+            writeln!(text, "[[bridge.port]]\nname = \"port{number}\"\nnumber = {number}\n{kind}");
+    }
+    text
+}

@@ -1,0 +1,52 @@
+//! What every switch under test can be asked.
+
+use std::path::{Path, PathBuf};
+
+/// What a switch is started with: one bridge `br0` without rules, ports numbered from 1.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    /// The ports.
+    pub ports: Vec<PortSpec>,
+    /// The CPU that forwards; `None`: wherever the system likes.
+    pub cpu: Option<usize>,
+}
+
+/// One port.
+#[derive(Clone, Debug)]
+pub enum PortSpec {
+    /// Receives the packets of a capture again and again.
+    Capture(PathBuf),
+    /// Swallows what it is sent.
+    Null,
+    /// A network device.
+    Device(String),
+}
+
+/// A switch that is running; it ends when dropped.
+pub trait Switch {
+    /// Its process.
+    fn id(&self) -> u32;
+
+    /// Packets that it has received so far.
+    fn received(&self) -> u64;
+
+    /// The thread that forwards.
+    fn forwarding_thread(&self) -> u32;
+
+    /// The folder of its sockets.
+    fn folder(&self) -> &Path;
+
+    /// Runs `ovs-ofctl` on its bridge; answers with what that wrote.
+    ///
+    /// # Panics
+    ///
+    /// When the switch refuses.
+    fn ofctl(&self, options: &[&str], command: &str, arguments: &[&str]) -> String {
+        let socket = format!("unix:{}", self.folder().join("br0.mgmt").display());
+        let mut words = vec!["-O", "OpenFlow13"];
+        words.extend(options);
+        words.extend([command, &socket]);
+        words.extend(arguments);
+        super::contender::output("ovs-ofctl", &words)
+    }
+}
