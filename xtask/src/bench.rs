@@ -1,45 +1,48 @@
 //! `cargo xtask bench`: experiments, each beside its rival in one run.
+//!
+//! The experiments themselves, and all that their command line says, are a program of
+//! `shunt-benches`; this builds it, with the daemon, and gets the programs that it drives.
+
+mod regress;
 
 use crate::{
     install,
-    shell::{Failure, cargo, run},
+    shell::{Failure, cargo, root, run},
 };
 
-/// One experiment.
-struct Bench {
-    name: &'static str,
-    what: &'static str,
-    /// The binary or bench of `shunt-benches` that runs it.
-    arguments: &'static [&'static str],
-    /// Whether it runs Open vSwitch beside us.
-    with_rival: bool,
+/// What is built for a comparison: the daemon, and the programs that measure.
+const PACKAGES: &[&str] = &[
+    "build",
+    "--release",
+    "--quiet",
+    "--package",
+    "shuntd",
+    "--package",
+    "shunt-benches",
+    "--bins",
+];
+
+/// Runs the experiments named.
+pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
+    if arguments.first().is_some_and(|name| name == "regress") {
+        return regress::run_command(&arguments[1..]);
+    }
+    run(&mut cargo(PACKAGES))?;
+    if !arguments.iter().all(|word| ["--list", "--help", "-h"].contains(&word.as_str())) {
+        ensure_rival();
+    }
+    run_experiments(arguments)
 }
 
-const BENCHES: &[Bench] = &[Bench {
-    name: "spine",
-    what: "pcap -> switch -> null on one core, one L4 rule, 1K and 100K flows, beside OVS-DPDK",
-    arguments: &["run", "--release", "--quiet", "--package", "shunt-benches", "--bin", "spine"],
-    with_rival: true,
-}];
-
-/// Runs the experiment named.
-pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
-    let names = || BENCHES.iter().map(|bench| format!("  {:<10} {}\n", bench.name, bench.what));
-    let Some((name, rest)) = arguments.split_first() else {
-        return Err(Failure::new(format!("say which:\n{}", names().collect::<String>())));
-    };
-    if name == "--list" {
-        print!("{}", names().collect::<String>());
-        return Ok(());
-    }
-    let bench = BENCHES.iter().find(|bench| bench.name == name).ok_or_else(|| {
-        Failure::new(format!("no bench is called `{name}`:\n{}", names().collect::<String>()))
-    })?;
-    if bench.with_rival
-        && let Err(failure) = install::ensure(install::RIVAL)
-    {
+/// Gets the rival where that is allowed; without it, Shunt is measured alone.
+fn ensure_rival() {
+    if let Err(failure) = install::ensure(install::RIVAL) {
         println!("running without the rival: {failure}");
     }
-    run(&mut cargo(&["build", "--release", "--quiet", "--package", "shuntd", "--bins"]))?;
-    run(cargo(bench.arguments).arg("--").args(rest))
+}
+
+fn run_experiments(arguments: &[String]) -> Result<(), Failure> {
+    let program =
+        ["run", "--release", "--quiet", "--package", "shunt-benches", "--bin", "experiments", "--"];
+    run(cargo(&program).args(arguments).current_dir(root()))
 }

@@ -30,6 +30,7 @@ pub(crate) const TESTS: &[Tool] = &[
     tool("ping", "iputils-ping"),
     tool("iperf3", "iperf3"),
     tool("tcpdump", "tcpdump"),
+    tool("valgrind", "valgrind"),
     tool("python3", "python3-venv"),
     tool("/usr/lib/openvswitch-switch/ovs-vswitchd", "openvswitch-switch"),
 ];
@@ -39,8 +40,10 @@ pub(crate) const RIVAL: &[Tool] = &[
     tool("ovs-ofctl", "openvswitch-common"),
     tool("ovs-vsctl", "openvswitch-switch"),
     tool("ovsdb-server", "openvswitch-switch"),
+    tool("/usr/lib/openvswitch-switch/ovs-vswitchd", "openvswitch-switch"),
     tool("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk", "openvswitch-switch-dpdk"),
     tool("ip", "iproute2"),
+    tool("rsvg-convert", "librsvg2-bin"),
 ];
 
 /// A release of os-ken, in a Python environment of its own.

@@ -9,6 +9,7 @@ mod fuzz;
 mod install;
 mod lint;
 mod loom;
+mod pipebench;
 mod shell;
 mod soak;
 mod suite;
@@ -35,7 +36,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "test",
-        arguments: "[SUITE..] [--list]",
+        arguments: "[SUITE..] [--list] [--bless]",
         what: "all suites, or those named; installs what is missing where it may",
         run: test::run_command,
     },
@@ -48,14 +49,20 @@ const COMMANDS: &[Command] = &[
     Command { name: "ci", arguments: "", what: "lint and test: the gate", run: ci },
     Command {
         name: "bench",
-        arguments: "NAME [--quick] | --list",
-        what: "an experiment, beside Open vSwitch where that is installed",
+        arguments: "NAME [--quick] | --all | --list",
+        what: "an experiment beside Open vSwitch, or `regress BASE`: two builds of ours",
         run: bench::run_command,
     },
     Command {
+        name: "pipebench",
+        arguments: "NAME --out DIR",
+        what: "a workload by its name: rules, flows, packets, updates",
+        run: pipebench::run_command,
+    },
+    Command {
         name: "soak",
-        arguments: "--minutes N",
-        what: "the laws over random pipelines, for as long as you like",
+        arguments: "[--packets N] [--minutes N]",
+        what: "a whole switch under random changes; the laws, for as long as you like",
         run: soak::run_command,
     },
     Command {
@@ -102,7 +109,7 @@ fn ci(_: &[String]) -> Result<(), Failure> {
 
 fn usage() -> String {
     let lines = COMMANDS.iter().map(|command| {
-        format!("  {:<6} {:<32} {}\n", command.name, command.arguments, command.what)
+        format!("  {:<9} {:<32} {}\n", command.name, command.arguments, command.what)
     });
     format!("usage: cargo xtask COMMAND\n\n{}", lines.collect::<String>())
 }

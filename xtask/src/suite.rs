@@ -65,14 +65,26 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite::own(
         "benches",
         "every bench runs once, small",
-        &["--package", "shunt-benches", "--package", "shunt-classifier", "--benches"],
+        &["--package", "shunt-benches", "--package", "shunt-classifier", "--lib", "--benches"],
     ),
+    Suite::own(
+        "icount",
+        "no kernel needs more instructions than it did, by callgrind; --bless writes the counts",
+        &["--release", "--package", "shunt-benches", "--test", "icount"],
+    )
+    .with_tools()
+    .on_request(),
     Suite::own(
         "cases",
         "recorded cases: frames, counters and rules as Open vSwitch answers them",
         &["--package", "shunt-tests", "--test", "trace_cases"],
     )
     .with_tools(),
+    Suite::own(
+        "soak",
+        "a whole switch under rules that never rest: caches agree with tables, packets add up",
+        &["--package", "shunt-tests", "--test", "soak"],
+    ),
     Suite::own(
         "clients",
         "ovs-ofctl, ovs-appctl and shuntctl against the daemon; bad input of every kind",
@@ -98,8 +110,7 @@ pub(crate) const SUITES: &[Suite] = &[
         &["--package", "shunt-tests", "--test", "switch_tester", "--", "actions", "matches"],
     )
     .with_tools()
-    .with_os_ken(&OS_KEN_TESTER)
-    .on_request(),
+    .with_os_ken(&OS_KEN_TESTER),
     Suite::own(
         "rates",
         "os-ken's switch tester: groups and meters, by the rates of packets that they let through",
