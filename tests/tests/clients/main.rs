@@ -6,6 +6,7 @@
 mod appctl;
 mod bad_input;
 mod ofctl;
+mod ovn;
 mod shuntctl;
 
 use shunt_tests::daemon::Daemon;

@@ -3,6 +3,12 @@
 use std::{collections::BTreeMap, fs};
 
 use serde::Deserialize;
+use shunt_flow::text::NoPortNames;
+use shunt_pipeline::{
+    GroupCommand, MeterCommand, Modification,
+    text::{parse_group_mod, parse_meter_mod},
+};
+use shunt_switch::config::Port;
 use shunt_tests::repository::{read, root};
 
 /// All recorded cases whose features exist.
@@ -24,15 +30,37 @@ pub(crate) struct Case {
     /// Arguments of `ovs-ofctl mod-port`: a port and what to change of it.
     #[serde(default)]
     pub(crate) port_mods: Vec<[String; 2]>,
+    /// Ports whose link is down from the start.
+    #[serde(default)]
+    pub(crate) down: Vec<u32>,
+    /// Ports that carry certain VLANs, by name.
+    #[serde(default)]
+    pub(crate) vlans: Vec<Port>,
+    /// Meters, as written.
+    #[serde(default)]
+    pub(crate) meters: Vec<String>,
+    /// Groups, as written.
+    #[serde(default)]
+    pub(crate) groups: Vec<String>,
     /// Rules, as written.
     pub(crate) flows: Vec<String>,
     /// Rules, as `ovs-ofctl dump-flows` prints them.
     pub(crate) dump: Vec<String>,
     /// Packets and bytes of the rule with a cookie, after all packets were sent once.
     pub(crate) counters: BTreeMap<String, [u64; 2]>,
+    /// Rules that packets have taught by the end.
+    #[serde(default)]
+    pub(crate) flows_after: Vec<TaughtRule>,
+    /// Where more than one choice is right: for each of them, what comes out for each packet.
+    #[serde(default)]
+    alternatives: Vec<Vec<Frames>>,
     /// Packets, in order.
     pub(crate) packets: Vec<RecordedPacket>,
 }
+
+/// A rule that was taught: its cookie, table, packets, bytes, and its text.
+#[derive(Debug, Deserialize)]
+pub(crate) struct TaughtRule(String, u8, u64, u64, String);
 
 /// A packet and its fate.
 #[derive(Debug, Deserialize)]
@@ -69,7 +97,16 @@ pub(crate) struct RecordedTrace {
 /// Frames in hexadecimal, by port.
 pub(crate) type Frames = BTreeMap<u32, Vec<String>>;
 
+/// Cases whose groups are taken over OpenFlow alone: a bucket has `push` and `pop`, which have no
+/// place in an action set, and the text of a group is refused for that.
+const WIRE_ONLY: &[&str] = &["group-092"];
+
 impl Recording {
+    /// The cases that can be loaded without a client.
+    pub(crate) fn with_text(self) -> impl Iterator<Item = Case> {
+        self.cases.into_iter().filter(Case::has_text)
+    }
+
     /// Reads the recording.
     pub(crate) fn read() -> Self {
         serde_json::from_str(&read("tests/data/trace-cases.json")).expect("the recording is JSON")
@@ -91,9 +128,43 @@ impl Case {
         self.id.split('-').next().unwrap_or(&self.id)
     }
 
+    /// Whether it can be loaded without a client.
+    pub(crate) fn has_text(&self) -> bool {
+        !WIRE_ONLY.contains(&&*self.id)
+    }
+
+    /// Requests for its meters and groups, in the order in which they refer to each other.
+    pub(crate) fn objects(&self) -> Vec<Modification> {
+        let meters = self
+            .meters
+            .iter()
+            .map(|text| parse_meter_mod(MeterCommand::Add, text).map(Modification::Meter));
+        let groups = self.groups.iter().map(|text| {
+            parse_group_mod(GroupCommand::Add, text, &NoPortNames).map(Modification::Group)
+        });
+        let requests: Result<Vec<_>, _> = meters.chain(groups).collect();
+        requests.unwrap_or_else(|error| panic!("{}: {error}", self.id))
+    }
+
+    /// What may come out for a packet, by its place: one of these.
+    pub(crate) fn choices(&self, place: usize) -> Vec<&Frames> {
+        if self.alternatives.is_empty() {
+            return vec![&self.packets[place].expect.out];
+        }
+        self.alternatives.iter().map(|choice| &choice[place]).collect()
+    }
+
     /// Packet-ins of all packets, in order.
     pub(crate) fn packet_ins(&self) -> Vec<String> {
         self.packets.iter().flat_map(|packet| &packet.expect.packet_in).cloned().collect()
+    }
+}
+
+impl TaughtRule {
+    /// As a dump shows it: cookie, packets and bytes, text.
+    pub(crate) fn dumped(&self) -> (String, [u64; 2], String) {
+        let Self(cookie, table, packets, bytes, text) = self;
+        (cookie.clone(), [*packets, *bytes], format!("table={table} {text}"))
     }
 }
 

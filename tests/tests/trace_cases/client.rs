@@ -31,8 +31,8 @@ pub(crate) struct Client {
 
 /// A rule as `ovs-ofctl dump-flows` prints it.
 pub(crate) struct DumpedRule {
-    cookie: String,
-    counts: [u64; 2],
+    pub(crate) cookie: String,
+    pub(crate) counts: [u64; 2],
     /// Table, match and actions.
     pub(crate) text: String,
 }
@@ -42,8 +42,11 @@ impl Client {
         Self { socket: rig.socket(), folder: rig.folder().to_owned() }
     }
 
-    /// Loads the rules of a case and sets its ports.
+    /// Loads meters, groups and rules of a case and sets its ports.
     pub(crate) fn load(&self, case: &Case) {
+        for (verb, lines) in [("add-meter", &case.meters), ("add-group", &case.groups)] {
+            lines.iter().for_each(|line| drop(self.run(verb, &[line])));
+        }
         let file = self.folder.join("rules");
         fs::write(&file, case.flows.join("\n") + "\n").expect("the rules can be written");
         self.run("add-flows", &[&file.to_string_lossy()]);

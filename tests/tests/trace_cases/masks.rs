@@ -13,10 +13,10 @@ use shunt_flow::{
     text::{format_match, parse_match},
 };
 use shunt_pipeline::{
-    BridgeId, BridgeSettings, DatapathPort, FlowModCommand, Pipeline, PortConfig, PortInfo,
-    PortKind, PortVlans, Time, Traversal, text::parse_rule,
+    BridgeId, BridgeSettings, DatapathPort, FlowModCommand, Modification, Pipeline, PortConfig,
+    PortInfo, PortKind, Time, Traversal, text::parse_rule,
 };
-use shunt_switch::BridgeNames;
+use shunt_switch::{BridgeNames, config::Port};
 
 use crate::{
     case::{Case, RecordedPacket},
@@ -61,7 +61,10 @@ impl Tables {
         let rule = |text: &String| parse_rule(FlowModCommand::Add, text, &names);
         let rules: Result<Vec<_>, _> = case.flows.iter().map(rule).collect();
         let rules = rules.unwrap_or_else(|error| panic!("{}: {error}", case.id));
-        pipeline.apply(BRIDGE, &rules, Time::ZERO).expect("the rules are legal");
+        let rules = rules.into_iter().map(Modification::Flow);
+        let all = case.objects().into_iter().chain(rules);
+        let made = pipeline.modify(BRIDGE, all, Time::ZERO);
+        made.unwrap_or_else(|refused| panic!("{}: {refused}", case.id));
         Self { pipeline, names }
     }
 
@@ -148,13 +151,14 @@ fn port(number: u32, case: &Case) -> PortInfo {
     let name = format!("p{number}");
     let no_flood =
         case.port_mods.iter().any(|[port, change]| *port == name && change == "no-flood");
+    let vlans = case.vlans.iter().find(|port| port.name == name);
     PortInfo {
         number: PortNo::new(number),
         kind: PortKind::Datapath(DatapathPort::new(number)),
         config: PortConfig { no_flood, ..PortConfig::default() },
-        link_up: true,
+        link_up: !case.down.contains(&number),
         mac: [0; 6],
-        vlans: PortVlans::default(),
+        vlans: vlans.map(Port::vlans).unwrap_or_default(),
         name,
     }
 }

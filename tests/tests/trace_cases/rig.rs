@@ -8,11 +8,11 @@ use shunt_datapath::{
 };
 use shunt_pipeline::DatapathPort;
 use shunt_switch::{Config, Switch, config::Bridge};
-use shunt_tests::daemon::SOON;
+use shunt_tests::daemon::{SOON, until};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::case::Frames;
+use crate::case::{Case, Frames};
 
 /// The bridge.
 pub(crate) const BRIDGE: &str = "br0";
@@ -24,7 +24,8 @@ const SEED: u64 = 1;
 /// A switch and six cables.
 pub(crate) struct Rig {
     pub(crate) switch: Switch,
-    cables: Vec<Cable>,
+    /// `None` where it is pulled out.
+    cables: Vec<Option<Cable>>,
     pool: Pool,
     received: u64,
     folder: TempDir,
@@ -54,13 +55,33 @@ impl Rig {
         let run_dir = Some(folder.path().to_owned());
         let switch = runtime.block_on(Switch::start(&config, run_dir, SEED));
         let switch = switch.expect("the switch starts");
-        let cables = (1..=PORTS).map(|number| plug_in(&runtime, &switch, number)).collect();
+        let cables = (1..=PORTS).map(|number| Some(plug_in(&runtime, &switch, number))).collect();
         Self { switch, cables, pool: Pool::new(), received: 0, folder, runtime }
     }
 
-    /// Adds rules without a client.
-    pub(crate) fn add_rules(&self, rules: &[String]) {
-        let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+    /// Gives the ports of a case their VLANs, and pulls out the cables of those that are down.
+    pub(crate) fn set_ports(&mut self, case: &Case) {
+        for port in &case.vlans {
+            let set = self.runtime.block_on(self.switch.set_vlans(port.clone()));
+            set.unwrap_or_else(|error| panic!("{}: {error}", case.id));
+        }
+        for port in &case.down {
+            self.cables[*port as usize - 1] = None;
+        }
+        assert!(until(|| self.are_down(&case.down)), "{}: links go down", case.id);
+    }
+
+    fn are_down(&self, ports: &[u32]) -> bool {
+        let bridges = self.switch.bridges();
+        let mut all = bridges.iter().flat_map(|bridge| &bridge.ports);
+        !all.any(|port| ports.contains(&port.number) && port.link == "up")
+    }
+
+    /// Adds meters, groups and rules of a case without a client.
+    pub(crate) fn load(&self, case: &Case) {
+        let made = self.runtime.block_on(self.switch.modify(BRIDGE, case.objects()));
+        made.unwrap_or_else(|error| panic!("{}: {error}", case.id));
+        let rules: Vec<&str> = case.flows.iter().map(String::as_str).collect();
         let added = self.runtime.block_on(self.switch.add_rules(BRIDGE, &rules));
         added.unwrap_or_else(|error| panic!("{error}"));
     }
@@ -70,12 +91,15 @@ impl Rig {
         let packet = self.pool.take(frame.len(), DatapathPort::new(0));
         let mut packet = packet.expect("the pool has a buffer");
         packet.frame_mut().copy_from_slice(frame);
-        let tx = &mut self.cables[port as usize - 1].tx;
+        let cable = self.cables[port as usize - 1].as_mut();
+        let tx = &mut cable.expect("packets come by ports that are up").tx;
         assert_eq!(tx.tx(std::slice::from_ref(&packet)), 1, "the cable takes a frame");
         tx.flush();
         self.pool.give(packet);
         self.received += 1;
         self.wait_until_done();
+        // The next packet may come by another port, and nothing says that it comes later.
+        self.runtime.block_on(self.switch.learned());
         self.collect()
     }
 
@@ -113,6 +137,7 @@ impl Rig {
     fn collect(&mut self) -> Frames {
         let mut frames = Frames::new();
         for (number, cable) in (1..).zip(&mut self.cables) {
+            let Some(cable) = cable else { continue };
             let mut burst = Vec::new();
             cable.rx.rx(&mut self.pool, &mut burst).expect("a cable does not break");
             for packet in burst {

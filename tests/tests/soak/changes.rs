@@ -1,0 +1,144 @@
+//! The changes of a world: it is built, changed until it is said to be over, and torn down.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread::sleep,
+    time::Duration,
+};
+
+use proptest::test_runner::TestRunner;
+use shunt_flow::text::NoPortNames;
+use shunt_pipeline::{
+    FlowModCommand, GroupCommand, GroupKind, GroupMod, MeterCommand, MeterConfig, MeterMod,
+    MeterUnit, Modification, PortInfo, PortVlans, Selection, VlanMode,
+    testing::generate::{self, BRIDGES, Op},
+    text::parse_rule,
+};
+use shunt_switch::{Switch, config};
+use tokio::runtime::Handle;
+
+use crate::{
+    draw,
+    rig::{PORTS, bridge_name, port_name},
+};
+
+/// Pause after a change: packets must have the time to fill caches for the next to empty.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Pause after the last change, in which what it replaced is forgotten.
+const LAST_PAUSE: Duration = Duration::from_millis(1200);
+
+/// Who changes the world.
+pub(crate) struct Changes<'a> {
+    switch: &'a Switch,
+    runtime: &'a Handle,
+    is_over: &'a AtomicBool,
+    versions: &'a AtomicU64,
+}
+
+impl<'a> Changes<'a> {
+    pub(crate) const fn new(
+        switch: &'a Switch,
+        runtime: &'a Handle,
+        is_over: &'a AtomicBool,
+        versions: &'a AtomicU64,
+    ) -> Self {
+        Self { switch, runtime, is_over, versions }
+    }
+
+    /// Builds a world.
+    pub(crate) fn build(&self, runner: &mut TestRunner) {
+        draw(runner, generate::world()).into_iter().for_each(|op| self.apply(op));
+    }
+
+    /// Makes changes until the world is over, and tears it down.
+    pub(crate) fn make(&self, runner: &mut TestRunner) {
+        while !self.is_over.load(Ordering::Relaxed) {
+            self.apply(draw(runner, generate::op()));
+            sleep(PAUSE);
+        }
+        self.tear_down();
+        sleep(LAST_PAUSE);
+    }
+
+    /// Makes a change; one that is refused is none.
+    fn apply(&self, op: Op) {
+        let made = match op {
+            Op::Apply(id, mods) => {
+                let mods = mods.into_iter().map(Modification::Flow).collect();
+                self.modify(id.number(), mods)
+            }
+            Op::Modify(id, mods) => self.modify(id.number(), mods),
+            Op::SetPorts(id, ports) => {
+                ports.iter().for_each(|port| self.set_vlans(id.number(), port));
+                true
+            }
+            // Packets teach by themselves, and the switch forgets by itself.
+            Op::Teach(_) | Op::Reclaim => false,
+        };
+        self.versions.fetch_add(u64::from(made), Ordering::Relaxed);
+    }
+
+    fn modify(&self, bridge: u16, mods: Vec<Modification>) -> bool {
+        self.runtime.block_on(self.switch.modify(&bridge_name(bridge), mods)).is_ok()
+    }
+
+    fn set_vlans(&self, bridge: u16, info: &PortInfo) {
+        if info.number.number() > PORTS {
+            return;
+        }
+        let PortVlans { mode, trunks } = &info.vlans;
+        let (vlan_mode, tag) = match *mode {
+            VlanMode::Trunk => (config::VlanMode::Trunk, None),
+            VlanMode::Access(vlan) => (config::VlanMode::Access, Some(vlan)),
+            VlanMode::NativeTagged(vlan) => (config::VlanMode::NativeTagged, Some(vlan)),
+            VlanMode::NativeUntagged(vlan) => (config::VlanMode::NativeUntagged, Some(vlan)),
+        };
+        let trunks = trunks.iter().flatten().copied().collect();
+        let port = config::Port {
+            name: port_name(bridge, info.number.number()),
+            vlan_mode: Some(vlan_mode),
+            tag,
+            trunks: if tag.is_some() && matches!(mode, VlanMode::Access(_)) {
+                Vec::new()
+            } else {
+                trunks
+            },
+            ..config::Port::default()
+        };
+        // A list of VLANs that a mode does not take is refused.
+        let _ = self.runtime.block_on(self.switch.set_vlans(port));
+    }
+
+    /// Removes every rule, group, meter and MAC address.
+    fn tear_down(&self) {
+        for id in BRIDGES {
+            let rules = parse_rule(FlowModCommand::Delete, "", &NoPortNames);
+            let groups = GroupMod {
+                command: GroupCommand::Delete,
+                group: None,
+                kind: GroupKind::All,
+                selection: Selection::default(),
+                buckets: Box::default(),
+            };
+            let meters = MeterMod {
+                command: MeterCommand::Delete,
+                meter: None,
+                config: MeterConfig {
+                    unit: MeterUnit::Packets,
+                    burst: false,
+                    stats: false,
+                    bands: Box::default(),
+                },
+            };
+            let all = vec![
+                Modification::Flow(rules.expect("it says all")),
+                Modification::Group(groups),
+                Modification::Meter(meters),
+            ];
+            assert!(self.modify(id.number(), all), "everything can be removed");
+        }
+        let flushed = self.runtime.block_on(self.switch.flush_macs(None));
+        flushed.expect("addresses can be forgotten");
+    }
+}

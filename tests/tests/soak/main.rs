@@ -1,0 +1,120 @@
+//! A whole switch with real threads under rules that never rest: worlds of random rules, groups,
+//! meters and learning actions are built, changed and torn down while packets flow, and every thread
+//! compares some of its hits with the tables.
+//!
+//! Nothing here knows what a packet should do; what must hold is what a switch can say of itself:
+//! no cached answer differs from the tables (law 1), every packet has one end, the ports counted what
+//! their far ends sent and received, and a world that is gone leaves no memory behind.
+//!
+//! `SHUNT_SOAK_PACKETS` says how many packets, `SHUNT_SEED` in which worlds; `cargo xtask soak` sets
+//! both, and then the progress is shown.
+
+#![expect(clippy::expect_used, reason = "a soak that cannot be set up has failed")]
+#![expect(clippy::print_stderr, reason = "a long test shows how far it is")]
+
+mod changes;
+mod memory;
+mod progress;
+mod rig;
+mod traffic;
+
+use std::{
+    fmt::Debug,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+};
+
+use proptest::{
+    strategy::{Strategy, ValueTree},
+    test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
+};
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::{changes::Changes, memory::resident_bytes, progress::Progress, rig::Rig};
+
+/// Packets unless it is said how many.
+const PACKETS: u64 = 200_000;
+
+/// Worlds that are built one after the other, in the gate and where a soak is asked for.
+const WORLDS: u64 = 5;
+const WORLDS_OF_SOAK: u64 = 25;
+
+/// Changes of a world, at least, whenever its packets were sent.
+const CHANGES_MIN: u64 = 50;
+
+/// How much more memory the last worlds may leave in use than the first half did at most, beside a
+/// tenth of it: allocators do not give everything back.
+const GROWTH_MAX_BYTES: u64 = 16 << 20;
+
+#[test]
+fn a_switch_whose_rules_never_rest_is_right_loses_no_packet_and_does_not_grow() {
+    let is_asked_for = std::env::var_os("SHUNT_SOAK_PACKETS").is_some();
+    let (packets, seed) =
+        (environment("SHUNT_SOAK_PACKETS", PACKETS), environment("SHUNT_SEED", 0));
+    // What differs is told of in the log.
+    let log = tracing_subscriber::fmt().with_max_level(LevelFilter::WARN);
+    log.with_writer(std::io::stderr).init();
+    let mut rig = Rig::new();
+    let (mut frames, mut ops) = (random(seed, 0), random(seed, 1));
+    let mut progress = Progress::new(packets, is_asked_for);
+    let worlds = if is_asked_for { WORLDS_OF_SOAK } else { WORLDS };
+    let mut at_rest = Vec::new();
+    for world in 0..worlds {
+        let until = packets * (world + 1) / worlds;
+        let is_over = AtomicBool::new(false);
+        let versions = AtomicU64::new(0);
+        let changes = Changes::new(&rig.switch, rig.runtime.handle(), &is_over, &versions);
+        changes.build(&mut ops);
+        thread::scope(|scope| {
+            let runner = &mut ops;
+            let changer = scope.spawn(|| changes.make(runner));
+            let hosts = &mut rig.hosts;
+            let flows = traffic::flows(&mut frames);
+            let is_whole = || versions.load(Ordering::Relaxed) >= CHANGES_MIN;
+            while (hosts.sent < until || !is_whole()) && !changer.is_finished() {
+                hosts.exchange(&mut frames, &flows);
+                progress.show(hosts.sent, &rig.switch.caches());
+            }
+            is_over.store(true, Ordering::Relaxed);
+            changer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        });
+        progress.versions += versions.into_inner();
+        rig.come_to_rest();
+        rig.check();
+        at_rest.push(resident_bytes());
+    }
+    progress.end();
+    let (caches, drops, sent) = (rig.switch.caches(), rig.switch.drops(), rig.hosts.sent);
+    let mebibytes: Vec<u64> = at_rest.iter().map(|bytes| bytes >> 20).collect();
+    eprintln!("{sent} packets, {} changes", progress.versions);
+    eprintln!("{caches:?}\n{drops:?}\nMiB after each world: {mebibytes:?}");
+    assert!(caches.verified > sent / 100 && caches.upcalls > 0 && caches.evicted > 0, "{caches:?}");
+    if is_asked_for {
+        assert_does_not_grow(&at_rest);
+    }
+}
+
+/// A world may need more than all before it, and what it frees is not always given back; but what
+/// leaks is there after every later world too.
+fn assert_does_not_grow(at_rest: &[u64]) {
+    let (early, late) = at_rest.split_at(at_rest.len() / 2);
+    let most = early.iter().max().copied().unwrap_or_default();
+    let least = late.iter().rev().take(late.len() / 2).min().copied().unwrap_or_default();
+    assert!(least < most + most / 10 + GROWTH_MAX_BYTES, "memory grew: {at_rest:?}");
+}
+
+/// A source of choices; the same for the same numbers.
+fn random(seed: u64, stream: u8) -> TestRunner {
+    let mut bytes = [stream; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    TestRunner::new_with_rng(Config::default(), rng)
+}
+
+fn draw<T: Debug>(runner: &mut TestRunner, strategy: impl Strategy<Value = T>) -> T {
+    strategy.new_tree(runner).expect("the strategy rejects nothing").current()
+}
+
+fn environment(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+}
