@@ -4,7 +4,7 @@ use std::{
     fs::Permissions,
     io,
     net::SocketAddr,
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -38,6 +38,8 @@ pub(super) enum Listener {
 pub(super) struct UnixSocket {
     listener: UnixListener,
     path: PathBuf,
+    /// What it has made there.
+    file: (u64, u64),
 }
 
 /// Whatever bytes travel through.
@@ -84,15 +86,24 @@ impl UnixSocket {
         };
         // Who can open the socket can change every rule of the bridge.
         std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
-        Ok(Self { listener, path })
+        let file = inode(&path)?;
+        Ok(Self { listener, path, file })
     }
 }
 
 impl Drop for UnixSocket {
     fn drop(&mut self) {
-        // Somebody else may have removed it, or the directory.
-        let _ = std::fs::remove_file(&self.path);
+        // Somebody else may have removed it, or the directory; or may listen there already. The
+        // number is not used again as long as this listens.
+        if inode(&self.path).is_ok_and(|file| file == self.file) {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
+}
+
+/// Device and number of a file.
+fn inode(path: &Path) -> io::Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
 }
 
 /// Serves whoever connects, until the task is aborted; then its connections end too.
