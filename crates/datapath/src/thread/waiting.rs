@@ -28,7 +28,9 @@ use crate::{
 const SERVED_PER_TURN: usize = 4 * BURST;
 
 /// How often a packet and all of its copies are recirculated at most.
-const RECIRCULATIONS_MAX: usize = 4096;
+///
+/// Each may make as many lookups as a packet that has just come in.
+const RECIRCULATIONS_MAX: usize = 256;
 
 impl PacketThread {
     /// Serves packets that wait; answers how many have gone on.
