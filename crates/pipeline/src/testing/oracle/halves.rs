@@ -154,8 +154,7 @@ impl Halves {
             fate.groups.extend(half.groups);
             fate.taught.extend(half.taught);
             fate.refreshed.extend(half.refreshed);
-            // What was parsed too often meets no meter any more.
-            fate.was_metered |= half.was_metered && !half.is_spent;
+            fate.was_metered |= half.was_metered;
             fate.dropped += usize::from(!half.has_emitted);
         }
         fate
