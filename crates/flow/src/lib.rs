@@ -46,4 +46,4 @@ pub use key::FlowKey;
 pub use layers::Layers;
 pub use mask::FlowMask;
 pub use port::PortNo;
-pub use sparse::{Match, SparseMask, WordMap};
+pub use sparse::{Match, SparseKey, SparseMask, WordMap};

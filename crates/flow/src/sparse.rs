@@ -1,13 +1,14 @@
-//! Sparse masks and masked values: only the words that are used.
+//! Sparse masks, keys and masked values: only the words that are used.
 //!
-//! Most masks use three to eight of the [`FLOW_WORDS`] words of a key.
-//! Hashing, masking and comparing through these forms touches those words and no others.
+//! Most masks use three to eight of the [`FLOW_WORDS`] words of a key, and most keys a dozen.
+//! Hashing, masking and comparing through these forms touches those words and no others, and what is
+//! kept for long is kept in them.
 
 use std::{fmt, sync::Arc};
 
 use crate::{
-    FlowKey, FlowMask,
-    layout::{FLOW_WORDS, Stage},
+    FieldId, FlowKey, FlowMask, PortNo,
+    layout::{FLOW_WORDS, HEADER_START, Stage, word},
 };
 
 /// A set of word indices: bit `i` stands for word `i` of a key.
@@ -15,11 +16,45 @@ use crate::{
 pub struct WordMap(u128);
 
 impl WordMap {
+    /// The set of no word.
+    pub const EMPTY: Self = Self(0);
+
     /// The set of those words that are not zero.
     #[must_use]
     pub fn nonzero(words: &[u64; FLOW_WORDS]) -> Self {
-        let bit = |map, (index, word): (usize, &u64)| map | u128::from(*word != 0) << index;
-        Self(words.iter().enumerate().fold(0, bit))
+        // Most keys and masks have no hidden words, or a few side by side.
+        let (hidden, headers) = words.split_at(HEADER_START);
+        let mut map = u128::from(nonzero(headers)) << HEADER_START;
+        if any(hidden) {
+            for (chunk, first) in hidden.chunks(8).zip((0..).step_by(8)) {
+                if any(chunk) {
+                    map |= u128::from(nonzero(chunk)) << first;
+                }
+            }
+        }
+        Self(map)
+    }
+
+    /// The set with one more word.
+    #[must_use]
+    pub const fn with(self, index: usize) -> Self {
+        Self(self.0 | 1 << index)
+    }
+
+    /// The words of this set and of another.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// The set in two words, the indices below 64 in the first.
+    #[expect(clippy::cast_possible_truncation, reason = "the two halves are what is asked for")]
+    const fn halves(self) -> [u64; 2] {
+        [self.0 as u64, (self.0 >> 64) as u64]
+    }
+
+    fn from_halves([low, high]: [u64; 2]) -> Self {
+        Self(u128::from(high) << 64 | u128::from(low))
     }
 
     /// Number of words in the set.
@@ -51,55 +86,168 @@ impl WordMap {
     }
 }
 
+/// The non-zero words of a key or mask, shared: which they are, in two words, and then they.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Sparse(Arc<[u64]>);
+
+/// Words before the non-zero ones.
+const HEAD: usize = 2;
+
+impl Sparse {
+    fn new(words: &[u64; FLOW_WORDS]) -> Self {
+        Self::of(WordMap::nonzero(words), words)
+    }
+
+    /// Of the words of `map`, none of which is zero.
+    fn of(map: WordMap, words: &[u64; FLOW_WORDS]) -> Self {
+        let values = map.iter().map(|index| words[index]);
+        Self(exactly(HEAD + map.count(), map.halves().into_iter().chain(values)))
+    }
+
+    fn map(&self) -> WordMap {
+        let halves = self.0.first_chunk();
+        halves.map_or(WordMap::EMPTY, |halves| WordMap::from_halves(*halves))
+    }
+
+    fn words(&self) -> &[u64] {
+        self.0.get(HEAD..).unwrap_or_default()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        self.map().iter().zip(self.words().iter().copied())
+    }
+
+    fn word(&self, index: usize) -> u64 {
+        let map = self.map();
+        if map.contains(index) { self.words()[map.count_below(index)] } else { 0 }
+    }
+
+    fn field(&self, field: FieldId) -> u128 {
+        let slot = field.slot();
+        let index = usize::from(slot.word);
+        let value = if slot.width == 128 {
+            u128::from(self.word(index)) << 64 | u128::from(self.word(index + 1))
+        } else {
+            u128::from(self.word(index) >> slot.shift)
+        };
+        value & field.value_max()
+    }
+
+    fn is_of(&self, words: &[u64; FLOW_WORDS]) -> bool {
+        self.map() == WordMap::nonzero(words) && self.iter().all(|(i, word)| words[i] == word)
+    }
+
+    fn write_to(&self, words: &mut [u64; FLOW_WORDS]) {
+        self.iter().for_each(|(index, word)| words[index] = word);
+    }
+}
+
+/// So many words. An iterator of known length fills the one allocation that is made.
+fn exactly(count: usize, mut words: impl Iterator<Item = u64>) -> Arc<[u64]> {
+    (0..count).map(|_| words.next().unwrap_or_default()).collect()
+}
+
+/// Which of at most 64 words are not zero.
+fn nonzero(words: &[u64]) -> u64 {
+    let bit = |bits, (word, place): (&u64, u32)| bits | u64::from(*word != 0) << place;
+    words.iter().zip(0..).fold(0, bit)
+}
+
+/// Whether some word is not zero.
+fn any(words: &[u64]) -> bool {
+    words.iter().fold(0, |all, word| all | word) != 0
+}
+
 /// A flow mask that holds only its non-zero words.
 ///
 /// Cloning is cheap: the words are shared.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct SparseMask {
-    map: WordMap,
-    words: Arc<[u64]>,
-}
+pub struct SparseMask(Sparse);
 
 impl SparseMask {
+    /// The mask of these words, where `map` has all that are not zero.
+    #[must_use]
+    pub fn of_words(map: WordMap, words: &[u64; FLOW_WORDS]) -> Self {
+        let zero = map.iter().filter(|index| words[*index] == 0);
+        let exact = zero.fold(map, |map, index| WordMap(map.0 & !(1 << index)));
+        debug_assert!(exact == WordMap::nonzero(words), "the map has the words that are used");
+        Self(Sparse::of(exact, words))
+    }
+
     /// Which words are not zero.
     #[must_use]
-    pub const fn map(&self) -> WordMap {
-        self.map
+    pub fn map(&self) -> WordMap {
+        self.0.map()
     }
 
     /// The non-zero words, by ascending index.
     #[must_use]
     pub fn words(&self) -> &[u64] {
-        &self.words
+        self.0.words()
     }
 
     /// Index and bits of every non-zero word, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
-        self.map.iter().zip(self.words.iter().copied())
+        self.0.iter()
+    }
+
+    /// The bits of one word of the [`layout`](crate::layout).
+    #[must_use]
+    pub fn word(&self, index: usize) -> u64 {
+        self.0.word(index)
+    }
+
+    /// The bits of a field that are set, right-aligned.
+    #[must_use]
+    pub fn field(&self, field: FieldId) -> u128 {
+        self.0.field(field)
     }
 
     /// Whether no bit is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.words.is_empty()
+        self.words().is_empty()
+    }
+
+    /// Number of bits that are set.
+    #[must_use]
+    pub fn bits_count(&self) -> u32 {
+        self.words().iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// Whether every bit of `mask` is also in this one.
+    #[must_use]
+    pub fn has_all_of(&self, mask: &Self) -> bool {
+        mask.iter().all(|(index, bits)| bits & !self.word(index) == 0)
+    }
+
+    /// Whether another has the same words in memory.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0.0) > 1
     }
 
     /// How many of [`Self::words`] belong to stages up to and including `stage`.
     #[must_use]
-    pub const fn words_until(&self, stage: Stage) -> usize {
-        self.map.count_below(stage.words().end)
+    pub fn words_until(&self, stage: Stage) -> usize {
+        self.map().count_below(stage.words().end)
     }
 
     /// The bits of `key` under this mask, one word per word of the mask.
     pub fn apply<'a>(&'a self, key: &'a FlowKey) -> impl Iterator<Item = u64> + 'a {
         self.iter().map(|(index, mask)| key.words()[index] & mask)
     }
+
+    /// Whether two keys agree in every bit of this mask.
+    #[must_use]
+    pub fn agree(&self, key: &FlowKey, other: &FlowKey) -> bool {
+        self.apply(key).eq(self.apply(other))
+    }
 }
 
 impl From<&FlowMask> for SparseMask {
     fn from(mask: &FlowMask) -> Self {
-        let map = WordMap::nonzero(mask.words());
-        Self { map, words: map.iter().map(|index| mask.words()[index]).collect() }
+        Self(Sparse::new(mask.words()))
     }
 }
 
@@ -109,13 +257,71 @@ impl fmt::Debug for SparseMask {
     }
 }
 
+/// A flow key that holds only its non-zero words.
+///
+/// Cloning is cheap: the words are shared.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct SparseKey(Sparse);
+
+impl SparseKey {
+    /// One word of the [`layout`](crate::layout).
+    #[must_use]
+    pub fn word(&self, index: usize) -> u64 {
+        self.0.word(index)
+    }
+
+    /// The value of a field, right-aligned.
+    #[must_use]
+    pub fn field(&self, field: FieldId) -> u128 {
+        self.0.field(field)
+    }
+
+    /// The port that the packet came in by.
+    #[must_use]
+    pub fn in_port(&self) -> PortNo {
+        PortNo::new((self.word(usize::from(word::IN_PORT)) >> 32) as u32)
+    }
+
+    /// The number of the bridge whose tables the packet enters.
+    #[must_use]
+    pub fn bridge(&self) -> u64 {
+        self.word(usize::from(word::BRIDGE))
+    }
+
+    /// Whether this is `key`.
+    #[must_use]
+    pub fn is_of(&self, key: &FlowKey) -> bool {
+        self.0.is_of(key.words())
+    }
+}
+
+impl From<&FlowKey> for SparseKey {
+    fn from(key: &FlowKey) -> Self {
+        Self(Sparse::new(key.words()))
+    }
+}
+
+impl From<&SparseKey> for FlowKey {
+    fn from(sparse: &SparseKey) -> Self {
+        let mut key = Self::ZERO;
+        sparse.0.write_to(key.words_mut());
+        key
+    }
+}
+
+impl fmt::Debug for SparseKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&FlowKey::from(self), f)
+    }
+}
+
 /// A mask and the value that a key must have under it.
 ///
-/// Bits of the value outside the mask are zero, so equal matches are equal values.
+/// Bits of the value outside the mask are zero, so equal matches are equal values. Cloning is cheap.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Match {
     mask: SparseMask,
-    value: Box<[u64]>,
+    value: Arc<[u64]>,
 }
 
 impl Match {
@@ -128,8 +334,15 @@ impl Match {
     /// As [`Self::new`], with a mask that may be shared.
     #[must_use]
     pub fn with_mask(key: &FlowKey, mask: SparseMask) -> Self {
-        let value = mask.apply(key).collect();
+        let value = exactly(mask.words().len(), mask.apply(key));
         Self { mask, value }
+    }
+
+    /// The match of every key that agrees with `key` under `mask`, which it shares.
+    #[must_use]
+    pub fn of(key: &SparseKey, mask: &SparseMask) -> Self {
+        let words = mask.iter().map(|(index, bits)| key.word(index) & bits);
+        Self { mask: mask.clone(), value: exactly(mask.words().len(), words) }
     }
 
     /// The match of every key.
@@ -144,6 +357,13 @@ impl Match {
         &self.mask
     }
 
+    /// The same match, which shares `mask`, an equal one.
+    #[must_use]
+    pub fn sharing(self, mask: &SparseMask) -> Self {
+        debug_assert_eq!(&self.mask, mask);
+        Self { mask: mask.clone(), ..self }
+    }
+
     /// The value under the mask, one word per word of the mask.
     #[must_use]
     pub fn value(&self) -> &[u64] {
@@ -154,14 +374,14 @@ impl Match {
     #[must_use]
     pub fn key(&self) -> FlowKey {
         let mut key = FlowKey::ZERO;
-        self.mask.map.iter().zip(&self.value).for_each(|(i, word)| key.words_mut()[i] = *word);
+        self.mask.map().iter().zip(&*self.value).for_each(|(i, word)| key.words_mut()[i] = *word);
         key
     }
 
     /// Whether `key` matches.
     #[must_use]
     pub fn matches(&self, key: &FlowKey) -> bool {
-        self.mask.apply(key).zip(&self.value).all(|(word, value)| word == *value)
+        self.mask.apply(key).zip(&*self.value).all(|(word, value)| word == *value)
     }
 
     /// Whether some key matches both.
@@ -185,7 +405,7 @@ impl Match {
 
 impl fmt::Debug for Match {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = self.mask.iter().zip(&self.value);
+        let words = self.mask.iter().zip(&*self.value);
         let text = |((i, mask), value): ((usize, u64), &u64)| (i, format!("{value:x}/{mask:x}"));
         f.debug_map().entries(words.map(text)).finish()
     }
