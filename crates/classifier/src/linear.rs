@@ -52,9 +52,11 @@ impl<R: Clone> Classifier<R> for Linear<R> {
 
     fn remove(&mut self, matching: &Match, rank: Rank, removed: Version) -> Option<R> {
         let listed = self.rules.iter_mut().find(|listed| {
-            listed.lifetime.removed.is_none() && listed.rank == rank && listed.matching == *matching
+            listed.lifetime.removed().is_none()
+                && listed.rank == rank
+                && listed.matching == *matching
         })?;
-        listed.lifetime.removed = Some(removed);
+        listed.lifetime.end(Some(removed));
         Some(listed.rule.clone())
     }
 

@@ -44,16 +44,27 @@ const WIDTH: u8 = 128;
 ///
 /// Values are left-aligned: the first bit of a prefix is bit 127. Operations take time
 /// proportional to the number of nodes on a path, at most the length of the prefix.
+///
+/// Prefixes are kept as `P`, which has room for all bits that the values have.
 #[derive(Clone, Debug)]
-pub(crate) struct Trie {
-    nodes: Vec<Node>,
+pub(crate) struct Trie<P> {
+    nodes: Vec<Node<P>>,
     free: Vec<u32>,
 }
 
+/// The first bits of a left-aligned value, as a trie keeps them.
+pub(crate) trait Prefix: Copy {
+    /// What is kept of a value; the bits beyond it are zero.
+    fn of(value: u128) -> Self;
+
+    /// The value.
+    fn value(self) -> u128;
+}
+
 #[derive(Clone, Debug)]
-struct Node {
+struct Node<P> {
     /// Bits beyond `length` are zero.
-    prefix: u128,
+    prefix: P,
     length: u8,
     /// How often the set holds this prefix.
     count: u32,
@@ -69,9 +80,31 @@ pub(crate) struct Prefixes {
     proof_bits: u8,
 }
 
-impl Trie {
+impl Prefix for u128 {
+    fn of(value: u128) -> Self {
+        value
+    }
+
+    fn value(self) -> u128 {
+        self
+    }
+}
+
+/// Of IPv4 addresses, and of ports: most tables have no others.
+impl Prefix for u32 {
+    fn of(value: u128) -> Self {
+        debug_assert!(value << Self::BITS == 0, "no value is longer");
+        (value >> (u128::BITS - Self::BITS)) as Self
+    }
+
+    fn value(self) -> u128 {
+        u128::from(self) << (u128::BITS - Self::BITS)
+    }
+}
+
+impl<P: Prefix> Trie<P> {
     pub(crate) fn new() -> Self {
-        let root = Node { prefix: 0, length: 0, count: 0, children: [ABSENT; 2] };
+        let root = Node { prefix: P::of(0), length: 0, count: 0, children: [ABSENT; 2] };
         Self { nodes: vec![root], free: Vec::new() }
     }
 
@@ -84,6 +117,7 @@ impl Trie {
             let side = side(prefix, self.node(at).length);
             let child = self.node(at).children[side];
             let below = if child == ABSENT {
+                let prefix = P::of(prefix);
                 self.allocate(Node { prefix, length, count: 0, children: [ABSENT; 2] })
             } else {
                 self.fork(child, prefix, length)
@@ -106,7 +140,7 @@ impl Trie {
                 return;
             }
         }
-        debug_assert_eq!((self.node(at).prefix, self.node(at).length), (prefix, length));
+        debug_assert_eq!((self.node(at).prefix.value(), self.node(at).length), (prefix, length));
         self.node_mut(at).count -= 1;
         self.tidy(at, parent);
         self.tidy(parent, grandparent);
@@ -128,7 +162,7 @@ impl Trie {
                 break node.length + 1;
             }
             node = &self.nodes[child as usize];
-            let common = common_bits(value, node.prefix);
+            let common = common_bits(value, node.prefix.value());
             if common < node.length {
                 break common + 1;
             }
@@ -140,13 +174,14 @@ impl Trie {
     /// one of `prefix`, else a new node at the bit where the two part.
     fn fork(&mut self, child: u32, prefix: u128, length: u8) -> u32 {
         let below = self.node(child);
-        let common = common_bits(prefix, below.prefix).min(below.length).min(length);
+        let common = common_bits(prefix, below.prefix.value()).min(below.length).min(length);
         if common == below.length {
             return child;
         }
         let mut children = [ABSENT; 2];
-        children[side(below.prefix, common)] = child;
-        self.allocate(Node { prefix: truncate(prefix, common), length: common, count: 0, children })
+        children[side(below.prefix.value(), common)] = child;
+        let prefix = P::of(truncate(prefix, common));
+        self.allocate(Node { prefix, length: common, count: 0, children })
     }
 
     /// Takes `at` out if the invariants no longer have a place for it.
@@ -156,12 +191,12 @@ impl Trie {
         if at == ROOT || node.count > 0 {
             return;
         }
-        let side = side(node.prefix, self.node(parent).length);
+        let side = side(node.prefix.value(), self.node(parent).length);
         self.node_mut(parent).children[side] = heir;
         self.free.push(at);
     }
 
-    fn allocate(&mut self, node: Node) -> u32 {
+    fn allocate(&mut self, node: Node<P>) -> u32 {
         if let Some(index) = self.free.pop() {
             *self.node_mut(index) = node;
             return index;
@@ -172,11 +207,11 @@ impl Trie {
         index
     }
 
-    fn node(&self, index: u32) -> &Node {
+    fn node(&self, index: u32) -> &Node<P> {
         &self.nodes[index as usize]
     }
 
-    fn node_mut(&mut self, index: u32) -> &mut Node {
+    fn node_mut(&mut self, index: u32) -> &mut Node<P> {
         &mut self.nodes[index as usize]
     }
 }
@@ -220,7 +255,7 @@ mod tests {
         u128::from(u32::from(text.parse::<std::net::Ipv4Addr>().unwrap())) << 96
     }
 
-    fn trie(prefixes: &[(&str, u8)]) -> Trie {
+    fn trie(prefixes: &[(&str, u8)]) -> Trie<u32> {
         let mut trie = Trie::new();
         prefixes.iter().for_each(|(address, length)| trie.insert(ip(address), *length));
         trie
@@ -228,7 +263,10 @@ mod tests {
 
     #[test]
     fn an_empty_set_is_proved_without_a_bit() {
-        assert_eq!(Trie::new().prefixes(ip("10.0.0.1")), Prefixes { held: 0, proof_bits: 0 });
+        assert_eq!(
+            Trie::<u32>::new().prefixes(ip("10.0.0.1")),
+            Prefixes { held: 0, proof_bits: 0 }
+        );
     }
 
     #[test]
@@ -249,7 +287,7 @@ mod tests {
 
     #[test]
     fn whole_addresses_are_prefixes_too() {
-        let mut trie = Trie::new();
+        let mut trie = Trie::<u128>::new();
         trie.insert(7, 128);
         assert_eq!(trie.prefixes(7).absence(128), None);
         assert_eq!(trie.prefixes(6).absence(128), Some(128));
@@ -272,7 +310,7 @@ mod tests {
         (value, prop_oneof![Just(0), Just(1), 0u8..=128, Just(32), Just(127), Just(128)])
     }
 
-    fn check_invariants(trie: &Trie) {
+    fn check_invariants(trie: &Trie<u128>) {
         let mut stack = vec![ROOT];
         let mut seen = 0;
         while let Some(index) = stack.pop() {
@@ -298,7 +336,7 @@ mod tests {
             set in prop::collection::vec((prefix(), any::<bool>()), 0..40),
             values in prop::collection::vec((prefix(), any::<u128>()), 1..20),
         ) {
-            let mut trie = Trie::new();
+            let mut trie = Trie::<u128>::new();
             set.iter().for_each(|((value, length), _)| trie.insert(*value, *length));
             check_invariants(&trie);
             for ((value, length), _) in set.iter().filter(|(_, stays)| !stays) {

@@ -43,26 +43,40 @@ impl fmt::Display for Version {
 pub struct Lifetime {
     /// First version that sees the object.
     pub added: Version,
-    /// First version that no longer does.
-    pub removed: Option<Version>,
+    /// First version that no longer does; [`Self::NEVER`] as long as there is none.
+    until: Version,
 }
 
 impl Lifetime {
+    /// A version that is never reached.
+    const NEVER: Version = Version(u64::MAX);
+
     /// A lifetime that has begun and not ended.
     #[must_use]
     pub const fn since(added: Version) -> Self {
-        Self { added, removed: None }
+        Self { added, until: Self::NEVER }
+    }
+
+    /// First version that no longer sees the object.
+    #[must_use]
+    pub fn removed(self) -> Option<Version> {
+        (self.until != Self::NEVER).then_some(self.until)
+    }
+
+    /// The object is not seen by `removed` and those after it; `None`: it lives on.
+    pub fn end(&mut self, removed: Option<Version>) {
+        self.until = removed.unwrap_or(Self::NEVER);
     }
 
     /// Whether `version` sees the object.
     #[must_use]
     pub fn is_visible(self, version: Version) -> bool {
-        self.added <= version && self.removed.is_none_or(|removed| version < removed)
+        self.added <= version && self.removed().is_none_or(|removed| version < removed)
     }
 
     /// Whether no version from `oldest` on sees the object.
     #[must_use]
     pub fn is_over(self, oldest: Version) -> bool {
-        self.removed.is_some_and(|removed| removed <= oldest)
+        self.removed().is_some_and(|removed| removed <= oldest)
     }
 }

@@ -15,7 +15,8 @@ use crate::trie::{Prefixes, Trie, leading_ones};
 /// One trie per address field.
 #[derive(Clone, Debug)]
 pub(super) struct AddressTries {
-    tries: [Trie; FIELDS.len()],
+    ipv4: [Trie<u32>; IPV4_COUNT],
+    ipv6: [Trie<u128>; FIELDS_COUNT - IPV4_COUNT],
 }
 
 /// For each address field the number of leading ones of a mask; zero says that the mask does not
@@ -39,18 +40,35 @@ struct Side {
 
 impl AddressTries {
     pub(super) fn new() -> Self {
-        Self { tries: FIELDS.map(|_| Trie::new()) }
+        Self { ipv4: [Trie::new(), Trie::new()], ipv6: [Trie::new(), Trie::new()] }
     }
 
     pub(super) fn insert(&mut self, key: &FlowKey, lengths: PrefixLengths) {
         for (index, length) in lengths.used() {
-            self.tries[index].insert(left_aligned(key.field(FIELDS[index]), FIELDS[index]), length);
+            let value = left_aligned(key.field(FIELDS[index]), FIELDS[index]);
+            match self.ipv4.get_mut(index) {
+                Some(trie) => trie.insert(value, length),
+                None => self.ipv6[index - IPV4_COUNT].insert(value, length),
+            }
         }
     }
 
     pub(super) fn remove(&mut self, key: &FlowKey, lengths: PrefixLengths) {
         for (index, length) in lengths.used() {
-            self.tries[index].remove(left_aligned(key.field(FIELDS[index]), FIELDS[index]), length);
+            let value = left_aligned(key.field(FIELDS[index]), FIELDS[index]);
+            match self.ipv4.get_mut(index) {
+                Some(trie) => trie.remove(value, length),
+                None => self.ipv6[index - IPV4_COUNT].remove(value, length),
+            }
+        }
+    }
+
+    /// The prefixes of a key's field that rules have.
+    fn prefixes(&self, key: &FlowKey, index: usize) -> Prefixes {
+        let value = left_aligned(key.field(FIELDS[index]), FIELDS[index]);
+        match self.ipv4.get(index) {
+            Some(trie) => trie.prefixes(value),
+            None => self.ipv6[index - IPV4_COUNT].prefixes(value),
         }
     }
 
@@ -142,9 +160,7 @@ impl AddressWalks<'_, '_> {
         if block.lengths(side.field).is_empty() {
             return None;
         }
-        let field = FIELDS[side.field];
-        let walk = || tries.tries[side.field].prefixes(left_aligned(key.field(field), field));
-        Some(*side.found.get_or_insert_with(walk))
+        Some(*side.found.get_or_insert_with(|| tries.prefixes(key, side.field)))
     }
 
     fn field(&self, side: usize) -> usize {
@@ -165,6 +181,8 @@ pub(super) fn address_parts(mask: &SparseMask) -> impl Iterator<Item = SparseMas
 
 /// Number of address fields.
 pub(super) const FIELDS_COUNT: usize = 4;
+/// How many of them, the first, are of 32 bits.
+const IPV4_COUNT: usize = 2;
 
 /// The fields that have a trie. ARP's addresses share their places with those of IPv4, and so
 /// their tries.

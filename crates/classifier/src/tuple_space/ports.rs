@@ -14,7 +14,7 @@ pub(super) struct PortTrie {
     /// The bits of [`word::TRANSPORT`] that lie in the ports.
     mask: u64,
     length: u8,
-    trie: Trie,
+    trie: Trie<u32>,
 }
 
 impl PortTrie {

@@ -35,12 +35,15 @@ impl<'a, 'k, R> Search<'a, 'k, R> {
         mut mask: Option<&mut FlowMask>,
     ) -> Option<&'a Held<R>> {
         let mut best: Option<&Held<R>> = None;
+        let mut are_all_open = true;
         let order = &self.table.order;
         'blocks: for (places, block) in order.chunks(BLOCK_PLACES).zip(&self.table.blocks) {
             if best.is_some_and(|best| places.first().is_none_or(|p| best.rank >= p.rank_max)) {
                 break;
             }
-            for bit in Bits(self.open(block, places.len())) {
+            let open = self.open(block, places.len());
+            are_all_open &= open == all_places(places.len());
+            for bit in Bits(open) {
                 let place = &places[bit];
                 if best.is_some_and(|best| best.rank >= place.rank_max) {
                     break 'blocks;
@@ -50,7 +53,7 @@ impl<'a, 'k, R> Search<'a, 'k, R> {
                 best = best.into_iter().chain(found).max_by_key(|held| held.rank);
             }
         }
-        if let Some(mask) = mask {
+        if let Some(mask) = mask.filter(|_| !are_all_open) {
             let is_better = |place: &Place| best.is_none_or(|best| best.rank < place.rank_max);
             self.prove(0..order.partition_point(is_better), mask);
         }
@@ -61,7 +64,7 @@ impl<'a, 'k, R> Search<'a, 'k, R> {
     pub(super) fn open(&mut self, block: &Block, places_count: usize) -> u64 {
         let Self { table, key, addresses, asked } = self;
         let [source, target] = addresses.excluded(block);
-        let mut open = !(source | target) & u64::MAX >> (BLOCK_PLACES - places_count);
+        let mut open = !(source | target) & all_places(places_count);
         for (gate, members) in block.gates() {
             let is_open = || table.gates.is_open(*gate, key, &table.hashing);
             if open & members != 0 && !asked.or_ask(*gate, is_open) {
@@ -80,6 +83,11 @@ impl<'a, 'k, R> Search<'a, 'k, R> {
             None => subtable.chain(self.key, &self.table.hashing),
         }
     }
+}
+
+/// The first places of a block, which has one at least.
+const fn all_places(count: usize) -> u64 {
+    u64::MAX >> (BLOCK_PLACES - count)
 }
 
 /// All rules that match a key, the highest-ranking first.

@@ -135,20 +135,26 @@ impl<R> Subtable<R> {
         mask.words_mut()[last.index] |= last.bits & !PORTS | ports.proof(key);
     }
 
-    pub(super) fn insert(&mut self, key: &FlowKey, held: Held<R>, hashing: &Hashing) {
-        if let Some(ports) = &mut self.ports {
-            ports.insert(key);
-        }
-        self.stages.insert(key, hashing);
+    /// Adds a rule; answers whether it is the first with its value.
+    ///
+    /// What excludes subtables is told of each value once, so that a rule that takes the place of
+    /// another costs a probe and not a walk through tries.
+    pub(super) fn insert(&mut self, key: &FlowKey, held: Held<R>, hashing: &Hashing) -> bool {
         *self.ranks.entry(held.rank).or_insert(0) += 1;
         let hash = hashing.hash(&self.words, key);
         let same = |chain: &Chain<R>| chain.hash == hash && chain.value() == held.matching.value();
         match self.chains.entry(hash, same, |chain| chain.hash) {
-            Entry::Occupied(mut entry) => entry.get_mut().insert(held),
-            Entry::Vacant(entry) => {
-                entry.insert(Chain { hash, rules: vec![held] });
+            Entry::Occupied(mut entry) => {
+                entry.get_mut().insert(held);
+                return false;
             }
+            Entry::Vacant(entry) => entry.insert(Chain { hash, rules: vec![held] }),
+        };
+        self.stages.insert(key, hashing);
+        if let Some(ports) = &mut self.ports {
+            ports.insert(key);
         }
+        true
     }
 
     /// Ends the life of the rule with this value and rank whose life has not ended. Answers with
@@ -163,30 +169,36 @@ impl<R> Subtable<R> {
         let hash = hashing.hash(&self.words, &matching.key());
         let same = |chain: &Chain<R>| chain.hash == hash && chain.value() == matching.value();
         let chain = self.chains.find_mut(hash, same)?;
-        let is_meant = |held: &&mut Held<R>| held.rank == rank && held.lifetime.removed.is_none();
+        let is_meant = |held: &&mut Held<R>| held.rank == rank && held.lifetime.removed().is_none();
         let held = chain.rules.iter_mut().find(is_meant)?;
-        held.lifetime.removed = Some(removed);
+        held.lifetime.end(Some(removed));
         Some((&held.rule, hash))
     }
 
-    /// Takes out one rule with this hash that no version from `oldest` on sees.
+    /// Takes out one rule with this hash that no version from `oldest` on sees, if there is one.
+    /// Answers with its value, if it was the last that has it.
     pub(super) fn take_ended(
         &mut self,
         hash: u64,
         oldest: Version,
         hashing: &Hashing,
-    ) -> Option<Held<R>> {
+    ) -> Option<Option<FlowKey>> {
         let ended =
             |chain: &Chain<R>| chain.rules.iter().position(|held| held.lifetime.is_over(oldest));
         let has_ended = |chain: &Chain<R>| chain.hash == hash && ended(chain).is_some();
         let mut entry = self.chains.find_entry(hash, has_ended).ok()?;
         let position = ended(entry.get())?;
         let held = entry.get_mut().rules.remove(position);
-        if entry.get().rules.is_empty() {
+        let is_last = entry.get().rules.is_empty();
+        if is_last {
             entry.remove();
         }
-        self.forget(&held, hashing);
-        Some(held)
+        self.forget_rank(held.rank);
+        Some(is_last.then(|| {
+            let key = held.matching.key();
+            self.forget_value(&key, hashing);
+            key
+        }))
     }
 
     /// Gives back what the hash table grew to, once no rule is held.
@@ -196,17 +208,19 @@ impl<R> Subtable<R> {
         self.ports = PortTrie::new(&self.mask);
     }
 
-    /// Takes a rule out of everything but its chain.
-    fn forget(&mut self, held: &Held<R>, hashing: &Hashing) {
-        let key = held.matching.key();
-        self.stages.remove(&key, hashing);
+    /// No rule has a value any more.
+    fn forget_value(&mut self, key: &FlowKey, hashing: &Hashing) {
+        self.stages.remove(key, hashing);
         if let Some(ports) = &mut self.ports {
-            ports.remove(&key);
+            ports.remove(key);
         }
-        if let Some(count) = self.ranks.get_mut(&held.rank) {
+    }
+
+    fn forget_rank(&mut self, rank: Rank) {
+        if let Some(count) = self.ranks.get_mut(&rank) {
             *count -= 1;
             if *count == 0 {
-                self.ranks.remove(&held.rank);
+                self.ranks.remove(&rank);
             }
         }
     }

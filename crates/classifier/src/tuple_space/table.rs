@@ -149,14 +149,15 @@ impl<R> TupleSpace<R> {
     fn reclaim_one(&mut self, ended: Ended, oldest: Version) {
         let subtable = &mut self.subtables[ended.subtable];
         let earlier = subtable.rank_max();
-        let Some(held) = subtable.take_ended(ended.hash, oldest, &self.hashing) else {
+        let Some(last_key) = subtable.take_ended(ended.hash, oldest, &self.hashing) else {
             debug_assert!(false, "a rule whose life has ended is held until it is reclaimed");
             return;
         };
-        let key = held.matching.key();
-        self.addresses.remove(&key, subtable.prefix_lengths());
-        if let Some(gate) = subtable.gate() {
-            self.gates.remove(gate, &key, &self.hashing);
+        if let Some(key) = last_key {
+            self.addresses.remove(&key, subtable.prefix_lengths());
+            if let Some(gate) = subtable.gate() {
+                self.gates.remove(gate, &key, &self.hashing);
+            }
         }
         self.rules_count -= 1;
         self.update_order(ended.subtable, earlier);
@@ -169,12 +170,13 @@ impl<R: Clone> Classifier<R> for TupleSpace<R> {
         let key = matching.key();
         let subtable = &mut self.subtables[id];
         let earlier = subtable.rank_max();
-        self.addresses.insert(&key, subtable.prefix_lengths());
-        if let Some(gate) = subtable.gate() {
-            self.gates.insert(gate, &key, &self.hashing);
-        }
         let held = Held { matching, rank, lifetime: Lifetime::since(added), rule };
-        subtable.insert(&key, held, &self.hashing);
+        if subtable.insert(&key, held, &self.hashing) {
+            self.addresses.insert(&key, subtable.prefix_lengths());
+            if let Some(gate) = subtable.gate() {
+                self.gates.insert(gate, &key, &self.hashing);
+            }
+        }
         self.rules_count += 1;
         self.update_order(id, earlier);
     }

@@ -76,13 +76,13 @@ impl Life {
     }
 
     fn living(&self) -> Vec<usize> {
-        let is_living = |position: &usize| self.rules[*position].2.removed.is_none();
+        let is_living = |position: &usize| self.rules[*position].2.removed().is_none();
         (0..self.rules.len()).filter(is_living).collect()
     }
 
     fn end(&mut self, position: usize) -> (Match, Rank) {
         let (matching, rank, lifetime) = &mut self.rules[position];
-        lifetime.removed = Some(self.version);
+        lifetime.end(Some(self.version));
         let removed = self.table.remove(matching, *rank, self.version);
         assert_eq!(removed, self.oracle.remove(matching, *rank, self.version));
         assert!(removed.is_some());

@@ -2,7 +2,7 @@
 
 use hashbrown::{HashTable, hash_table::Entry};
 
-/// A counted set of hashes of values.
+/// A counted set of hashes of values, of which it keeps half.
 ///
 /// It counts hashes, not values. Two values with one hash make a lookup go on where it could have
 /// stopped, which costs time and never an answer.
@@ -11,25 +11,29 @@ pub(super) struct Values(HashTable<Counted>);
 
 #[derive(Clone, Debug)]
 struct Counted {
-    hash: u64,
+    half: u32,
     count: u32,
 }
 
 impl Values {
     pub(super) fn contains(&self, hash: u64) -> bool {
-        self.0.find(hash, |counted| counted.hash == hash).is_some()
+        let half = half(hash);
+        self.0.find(place(half), |counted| counted.half == half).is_some()
     }
 
     pub(super) fn insert(&mut self, hash: u64) {
-        let same = |counted: &Counted| counted.hash == hash;
-        let counted = self.0.entry(hash, same, |counted| counted.hash);
-        counted.or_insert(Counted { hash, count: 0 }).get_mut().count += 1;
+        let half = half(hash);
+        let same = |counted: &Counted| counted.half == half;
+        let counted = self.0.entry(place(half), same, |counted| place(counted.half));
+        counted.or_insert(Counted { half, count: 0 }).get_mut().count += 1;
     }
 
     /// Takes out one of the hashes that are `hash`. There must be one.
     pub(super) fn remove(&mut self, hash: u64) {
-        let same = |counted: &Counted| counted.hash == hash;
-        let Entry::Occupied(mut entry) = self.0.entry(hash, same, |counted| counted.hash) else {
+        let half = half(hash);
+        let same = |counted: &Counted| counted.half == half;
+        let found = self.0.entry(place(half), same, |counted| place(counted.half));
+        let Entry::Occupied(mut entry) = found else {
             debug_assert!(false, "a hash that is removed is held");
             return;
         };
@@ -38,4 +42,15 @@ impl Values {
             entry.remove();
         }
     }
+}
+
+/// The half of a hash that is kept.
+#[expect(clippy::cast_possible_truncation, reason = "the half is what is asked for")]
+const fn half(hash: u64) -> u32 {
+    (hash >> 32) as u32 ^ hash as u32
+}
+
+/// Where the table looks for it: by its low bits, and by its highest.
+fn place(half: u32) -> u64 {
+    u64::from(half) << 32 | u64::from(half)
 }
