@@ -13,12 +13,13 @@
 use std::sync::Arc;
 
 use shunt_classifier::Version;
+use shunt_flow::Match;
 
 use crate::{
     BridgeId, Cookie, Delta, FlowMod, FlowModCommand, FlowModError, Instructions, Modification,
     ModificationError, Object, Overflow, RemovedReason, Rule, RuleChange, RuleDelta, RuleFilter,
-    RuleId, RuleStats, TableId, TableSelector, Time, bridge::Bridge, check::check_instructions,
-    expiry::deadline, table::Table,
+    RuleId, RuleStats, SharedTimers, TableId, TableSelector, Time, bridge::Bridge,
+    check::check_instructions, table::Table,
 };
 
 /// Changes to rules, groups and meters that become one version.
@@ -151,6 +152,7 @@ impl Batch {
                 Delta::Changed(Object::Group(_, group)) => bridge.groups.undo(group, self.version),
                 Delta::Changed(Object::Meter(_, meter)) => bridge.meters.undo(meter, self.version),
                 Delta::Changed(Object::Ports(_)) => bridge.undo_ports(self.version),
+                Delta::Changed(Object::Live(_)) => bridge.liveness.untell(),
                 // No request changes these.
                 Delta::Changed(Object::Bridge(_) | Object::Mac(..) | Object::Learned(..)) => {}
             }
@@ -190,7 +192,10 @@ impl Batch {
         if let Some(old) = old {
             self.remove(bridge, old, RemovedReason::Replaced);
         }
-        let rule = Arc::new(self.new_rule(id, table, request, stats));
+        let matching = bridge.shared.matching(&request.matching);
+        let instructions = bridge.shared.instructions(&request.instructions);
+        let parts = Parts { matching, instructions, stats };
+        let rule = Arc::new(self.new_rule(id, table, request, parts));
         bridge.insert(Arc::clone(&rule), self.version);
         self.push_rule(bridge, rule, RuleChange::Added);
         Ok(())
@@ -206,22 +211,14 @@ impl Batch {
         if surplus == 0 {
             return Ok(());
         }
-        let mut evictable = match overflow {
-            Overflow::Refuse => Vec::new(),
-            Overflow::Evict => {
-                let table = TableSelector::One(table);
-                bridge.rules(&RuleFilter { table, ..RuleFilter::all() }, self.version)
-            }
-        };
-        evictable.retain(|rule| deadline(rule).is_some());
-        if evictable.len() < surplus || rules_max == 0 {
+        let evicts = overflow == Overflow::Evict && rules_max > 0;
+        if !evicts || bridge.evictable(table, self.version).len() < surplus {
             return Err(FlowModError::TableFull(rules_max));
         }
-        let worth =
-            |rule: &Arc<Rule>| (rule.importance, deadline(rule).map(|(time, _)| time), rule.id);
-        evictable.sort_by_cached_key(worth);
-        for rule in evictable.drain(..surplus) {
-            self.remove(bridge, rule, RemovedReason::Eviction);
+        for _ in 0..surplus {
+            if let Some(rule) = bridge.evictable(table, self.version).first() {
+                self.remove(bridge, rule, RemovedReason::Eviction);
+            }
         }
         Ok(())
     }
@@ -231,8 +228,9 @@ impl Batch {
         bridge: BridgeId,
         table: TableId,
         request: &FlowMod,
-        stats: Arc<RuleStats>,
+        parts: Parts,
     ) -> Rule {
+        let Parts { matching, instructions, stats } = parts;
         let id = self.next_rule;
         self.next_rule = RuleId::new(id.number() + 1);
         Rule {
@@ -240,18 +238,18 @@ impl Batch {
             revision: 0,
             bridge,
             table,
-            matching: request.matching.clone(),
+            matching,
             priority: request.priority,
             cookie: request.cookie,
             idle_timeout: request.idle_timeout,
             hard_timeout: request.hard_timeout,
             importance: request.importance,
             flags: request.flags,
-            instructions: Arc::new(request.instructions.clone()),
+            instructions,
             modified: self.now,
             created: self.now,
             stats,
-            timers: Arc::default(),
+            timers: SharedTimers::default(),
         }
     }
 
@@ -267,7 +265,7 @@ impl Batch {
         };
         chosen.iter().try_for_each(|rule| check_goto(request, rule.table))?;
         check_instructions(bridge, &request.instructions, self.version)?;
-        let instructions = Arc::new(request.instructions.clone());
+        let instructions = bridge.shared.instructions(&request.instructions);
         for old in chosen {
             let stats = if request.flags.reset_counts {
                 Arc::new(old.stats.renewed())
@@ -299,14 +297,22 @@ impl Batch {
             modified: self.now,
             created: old.created,
             stats,
-            timers: Arc::clone(&old.timers),
+            timers: old.timers.share(),
         });
         bridge.remove(&old, self.version);
         bridge.insert(Arc::clone(&rule), self.version);
         self.push_rule(bridge, rule, RuleChange::Modified(old));
     }
 
-    fn push_rule(&mut self, bridge: &Bridge, rule: Arc<Rule>, change: RuleChange) {
+    /// Notes that more hidden state can be read than before, if that is so.
+    pub(crate) fn push_live(&mut self, id: BridgeId, bridge: &mut Bridge) {
+        if bridge.liveness.take_untold() {
+            self.push(Delta::Changed(Object::Live(id)));
+        }
+    }
+
+    fn push_rule(&mut self, bridge: &mut Bridge, rule: Arc<Rule>, change: RuleChange) {
+        self.push_live(rule.bridge, bridge);
         let objects = bridge.taught().objects(&rule);
         if let RuleChange::Modified(old) = &change {
             let others = bridge.taught().objects(old);
@@ -316,6 +322,13 @@ impl Batch {
         self.deltas.extend(objects.into_iter().map(Delta::Changed));
         self.push(Delta::Rule(RuleDelta { rule, change }));
     }
+}
+
+/// What a new rule may share with others.
+struct Parts {
+    matching: Match,
+    instructions: Arc<Instructions>,
+    stats: Arc<RuleStats>,
 }
 
 /// What a new revision of a rule does not take from the one before.

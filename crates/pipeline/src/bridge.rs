@@ -5,12 +5,15 @@ use std::{collections::BTreeMap, sync::Arc};
 use shunt_classifier::Version;
 
 use crate::{
-    BridgeId, BridgeSettings, Cookie, Group, GroupId, Meter, MeterId, PortInfo, Rule, RuleFilter,
-    TableId, TableSelector, TableTotals,
+    BridgeId, BridgeSettings, Cookie, Group, GroupId, Meter, MeterId, Overflow, PortInfo, Rule,
+    RuleFilter, TableId, TableSelector, TableTotals,
+    eviction::Evictable,
     history::History,
+    liveness::Liveness,
     mac_table::MacTable,
     numbered::Numbered,
     port_table::PortTable,
+    shared::Shared,
     table::{Table, TableStats},
     taught::Taught,
 };
@@ -28,7 +31,12 @@ pub(crate) struct Bridge {
     tables: BTreeMap<TableId, Table>,
     stats: Box<[TableStats]>,
     taught: Taught,
+    pub(crate) liveness: Liveness,
+    /// Of the tables that were full once, while rules make room for others.
+    evictable: BTreeMap<TableId, Evictable>,
     pub(crate) macs: MacTable,
+    /// What rules have in common.
+    pub(crate) shared: Shared,
 }
 
 impl Bridge {
@@ -42,7 +50,10 @@ impl Bridge {
             tables: BTreeMap::new(),
             stats: Box::default(),
             taught: Taught::new(seed),
+            liveness: Liveness::default(),
+            evictable: BTreeMap::new(),
             macs: MacTable::default(),
+            shared: Shared::new(seed),
         }
     }
 
@@ -51,6 +62,9 @@ impl Bridge {
     }
 
     pub(crate) fn set_settings(&mut self, settings: BridgeSettings, version: Version) {
+        if settings.overflow == Overflow::Refuse {
+            self.evictable.clear();
+        }
         self.settings.set(Arc::new(settings), version);
     }
 
@@ -94,6 +108,10 @@ impl Bridge {
     pub(crate) fn insert(&mut self, rule: Arc<Rule>, added: Version) {
         let seed = self.seed;
         self.taught.count_in(&rule, added);
+        self.liveness.add_rule(&rule);
+        if let Some(evictable) = self.evictable.get_mut(&rule.table) {
+            evictable.insert(&rule);
+        }
         let instructions = Arc::clone(&rule.instructions);
         let table = self.tables.entry(rule.table).or_insert_with(|| Table::new(seed));
         table.insert(rule, added);
@@ -107,8 +125,24 @@ impl Bridge {
         if let Some(table) = self.tables.get_mut(&rule.table) {
             table.remove(rule, removed);
         }
+        if let Some(evictable) = self.evictable.get_mut(&rule.table) {
+            evictable.remove(rule.id);
+        }
         self.taught.count_out(rule, removed);
         self.taught.remove_teacher(&rule.instructions);
+    }
+
+    /// The rules of a table that make room for others.
+    pub(crate) fn evictable(&mut self, table: TableId, version: Version) -> &mut Evictable {
+        let rules = self.tables.get(&table).into_iter().flat_map(|held| held.rules(version));
+        self.evictable.entry(table).or_insert_with(|| Evictable::of(rules))
+    }
+
+    /// A rule may end earlier than it would have.
+    pub(crate) fn requeue(&mut self, rule: &Arc<Rule>) {
+        if let Some(evictable) = self.evictable.get_mut(&rule.table) {
+            evictable.requeue(rule);
+        }
     }
 
     /// What the learning rules write.
@@ -174,6 +208,7 @@ impl Bridge {
         self.taught.reclaim(oldest);
         self.macs.reclaim(oldest);
         self.tables.values_mut().for_each(|table| table.reclaim(oldest));
+        self.shared.reclaim();
     }
 
     /// Whether no version sees anything of the bridge.

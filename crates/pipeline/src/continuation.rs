@@ -10,7 +10,8 @@
 //! A continuation holds all hidden state, each bit of which the traversal before it consulted, and
 //! what is left to do: everything *by value*, never a reference to a rule or a group. So a rule
 //! that changes meanwhile takes the entry that ends here with it, and the entries behind it do not
-//! depend on it. Continuations are interned: equal ones are one and have one number while any
+//! depend on it. Where what is left says which rule it is of (`learn`, `fin_timeout`), that is a
+//! value too: the rule's number and revision ([`NamedRule`]). Continuations are interned: equal ones are one and have one number while any
 //! traversal names them, so that packets which come by different entries share what follows.
 
 use std::{
@@ -20,10 +21,10 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use shunt_flow::{FieldId, FlowKey, Match, PortNo, rewrite::TtlCopy};
+use shunt_flow::{FieldId, FlowKey, Match, PortNo, layout::HEADER_START, rewrite::TtlCopy};
 
 use crate::{
-    Action, BridgeId, Instructions,
+    Action, BridgeId, Instructions, Rule, RuleId, TableId,
     translate::{Scope, Spent, Stack},
 };
 
@@ -40,8 +41,10 @@ pub(crate) struct Frozen {
     pub(crate) bridge: BridgeId,
     /// The ingress port, if it is not any more the one that the packet came in by.
     pub(crate) in_port: Option<PortNo>,
-    /// The bits of the hidden words that are set.
+    /// The bits of the hidden words that are set; or those that are live, set or not.
     pub(crate) hidden: Match,
+    /// Whether what is not live is left out of `hidden`.
+    pub(crate) is_live_only: bool,
     /// What is done to the frame before it is parsed again.
     pub(crate) ttl_copy: Option<TtlCopy>,
     /// What is still to do, the last first.
@@ -49,6 +52,8 @@ pub(crate) struct Frozen {
     pub(crate) action_set: Vec<Action>,
     pub(crate) stack: Stack,
     pub(crate) scope: Scope,
+    /// The rule whose actions are left, if they name it.
+    pub(crate) rule: Option<NamedRule>,
     pub(crate) spent: Spent,
 }
 
@@ -61,11 +66,40 @@ pub(crate) enum FrozenStep {
     Instructions(Instructions),
     ActionSet(Scope),
     Walk,
+    LookUp {
+        table: TableId,
+        port: Option<PortNo>,
+    },
     EndVisit,
     Return {
         scope: Scope,
+        rule: Option<NamedRule>,
         depth: u16,
     },
+}
+
+/// A rule of a number and a revision, which are what it is told apart by.
+#[derive(Clone, Debug)]
+pub(crate) struct NamedRule(pub(crate) Arc<Rule>);
+
+impl NamedRule {
+    fn name(&self) -> (RuleId, u32) {
+        (self.0.id, self.0.revision)
+    }
+}
+
+impl PartialEq for NamedRule {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for NamedRule {}
+
+impl Hash for NamedRule {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name().hash(state);
+    }
 }
 
 /// The continuations that traversals name.
@@ -108,6 +142,16 @@ impl Continuation {
         if let Some(port) = self.frozen.in_port {
             key.set_in_port(port);
         }
+    }
+
+    /// The key that a packet with these headers is looked up by from here on, where it was cut without
+    /// being parsed again.
+    #[must_use]
+    pub fn entering(&self, headers: &FlowKey) -> FlowKey {
+        let mut key = headers.clone();
+        key.words_mut()[..HEADER_START].fill(0);
+        self.enter(&mut key);
+        key
     }
 
     pub(crate) const fn frozen(&self) -> &Frozen {
@@ -199,11 +243,13 @@ mod tests {
             bridge: BridgeId::new(bridge),
             in_port: None,
             hidden: Match::any(),
+            is_live_only: false,
             ttl_copy: None,
             steps: Vec::new(),
             action_set: Vec::new(),
             stack: Stack::default(),
             scope: Scope::PACKET_OUT,
+            rule: None,
             spent: Spent::default(),
         }
     }

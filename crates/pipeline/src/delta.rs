@@ -65,6 +65,8 @@ pub enum Object {
     Meter(BridgeId, MeterId),
     /// Where a MAC address of a VLAN was seen last, or that it was not.
     Mac(BridgeId, u16, [u8; 6]),
+    /// Which hidden state the tables of a bridge can read: what names of cuts hold.
+    Live(BridgeId),
     /// The rule of a table with a match and a priority, which a `learn` adds, or its absence; or the
     /// number of rules of a table with a cookie, where a `learn` has a limit. Named by a hash.
     Learned(BridgeId, TableId, u64),

@@ -55,6 +55,12 @@ pub trait Evictor: Send {
     /// An owner is gone, and its entries with it: none of them is watched any more.
     fn forget(&mut self, owner: OwnerId);
 
+    /// Does a bounded part of the work that was put off, for whoever has nothing else to do.
+    /// Answers whether there is more.
+    fn tidy(&mut self) -> bool {
+        false
+    }
+
     /// Number of entries watched.
     fn len(&self) -> usize;
 

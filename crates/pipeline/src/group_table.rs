@@ -64,7 +64,9 @@ impl Batch {
             stats: Arc::new(GroupStats::new(request.buckets.len())),
             buckets: request.buckets,
         };
+        bridge.liveness.add_group(&value);
         bridge.groups.set(group, Arc::new(value), version);
+        self.push_live(id, bridge);
         self.push(Delta::Changed(Object::Group(id, group)));
         Ok(())
     }

@@ -34,7 +34,7 @@ impl<T: ?Sized> History<T> {
     /// Takes the value away from `version` on.
     pub(crate) fn end(&mut self, version: Version) {
         if let Some((lifetime, _)) = self.values.last_mut() {
-            lifetime.removed.get_or_insert(version);
+            lifetime.end(Some(lifetime.removed().unwrap_or(version)));
         }
     }
 
@@ -42,13 +42,13 @@ impl<T: ?Sized> History<T> {
     pub(crate) fn undo(&mut self, version: Version) {
         self.values.retain(|(lifetime, _)| lifetime.added < version);
         if let Some((lifetime, _)) = self.values.last_mut() {
-            lifetime.removed = lifetime.removed.filter(|removed| *removed < version);
+            lifetime.end(lifetime.removed().filter(|removed| *removed < version));
         }
     }
 
     /// Whether the newest version, or one in the making, sees a value.
     pub(crate) fn goes_on(&self) -> bool {
-        self.values.last().is_some_and(|(lifetime, _)| lifetime.removed.is_none())
+        self.values.last().is_some_and(|(lifetime, _)| lifetime.removed().is_none())
     }
 
     /// Forgets the values that no version from `oldest` on sees.

@@ -46,11 +46,7 @@ impl Evictor for Iterative {
         self.version = version;
         let pipeline = &self.pipeline;
         let is_stale = |traversal: &Traversal| {
-            let again = match &traversal.continuation {
-                None => pipeline.translate(&traversal.key, version),
-                Some(continuation) => pipeline.resume(&traversal.key, continuation, version),
-            };
-            !still_holds(traversal, &again)
+            !still_holds(traversal, &pipeline.translate_again(traversal, version))
         };
         self.entries.extract_if(.., |_, traversal| is_stale(traversal)).map(|(id, _)| id).collect()
     }
@@ -68,7 +64,7 @@ impl Evictor for Iterative {
 
 /// Whether an entry made of `old` is still right where its packet's traversal is now `new`.
 fn still_holds(old: &Traversal, new: &Traversal) -> bool {
-    old.says_as(new) && old.reads == new.reads && new.mask.is_subset_of(&old.mask)
+    old.says_as(new) && old.reads == new.reads && old.mask.has_all_of(&new.mask)
 }
 
 #[cfg(test)]
@@ -84,8 +80,11 @@ mod tests {
         EntryId { owner: OwnerId(0), slot, generation: 0 }
     }
 
+    /// Entries, each with the packet that it was made for.
+    type Entries<'p> = BTreeMap<EntryId, (&'p FlowKey, Arc<Traversal>)>;
+
     /// An engine with an entry for each packet that teaches nothing.
-    fn install(twin: &Twin, packets: &[FlowKey]) -> (Iterative, BTreeMap<EntryId, Arc<Traversal>>) {
+    fn install<'p>(twin: &Twin, packets: &'p [FlowKey]) -> (Iterative, Entries<'p>) {
         let mut engine = Iterative::new(Arc::clone(&twin.pipeline));
         let mut entries = BTreeMap::new();
         for (slot, key) in packets.iter().enumerate() {
@@ -94,7 +93,7 @@ mod tests {
                 continue;
             }
             assert_eq!(engine.installed(entry(slot), &traversal), Installed::Recorded);
-            entries.insert(entry(slot), traversal);
+            entries.insert(entry(slot), (key, traversal));
         }
         (engine, entries)
     }
@@ -117,8 +116,8 @@ mod tests {
                     prop_assert!(entries.remove(&evicted).is_some());
                 }
                 prop_assert_eq!(engine.len(), entries.len());
-                for traversal in entries.values() {
-                    let sibling = generate::sibling(&traversal.key, &traversal.mask);
+                for (packet, traversal) in entries.values() {
+                    let sibling = generate::sibling(packet, &(&traversal.mask).into());
                     let key = draw(&mut runner, &sibling);
                     prop_assert_eq!(twin.fate(traversal, &key), twin.world.translate(&key));
                 }
@@ -149,7 +148,7 @@ mod tests {
                 }
                 for traversal in entries.values() {
                     let Some(continuation) = &traversal.continuation else { continue };
-                    let sibling = generate::sibling(&traversal.key, &traversal.mask);
+                    let sibling = generate::sibling(&(&traversal.key).into(), &(&traversal.mask).into());
                     let key = visible(&draw(&mut runner, &sibling));
                     let now = twin.pipeline.resume(&key, continuation, change.version);
                     prop_assert_eq!(&now.actions, &traversal.actions);

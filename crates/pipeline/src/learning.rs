@@ -116,7 +116,7 @@ impl Batch {
             TableSelector::All => None,
         };
         match old {
-            Some(old) if learned.is_known_as(&old) => old.timers.refresh(self.now),
+            Some(old) if learned.is_known_as(&old) => old.timers().refresh(self.now),
             _ if !learned.is_below_limit(bridge, self.version) => {
                 return Err(LearnError::Limit(learned.limit));
             }

@@ -12,22 +12,13 @@
 //! ```
 //! use shunt_flow::{FieldId, FlowKey, PortNo, text::NoPortNames};
 //! use shunt_pipeline::{
-//!     BridgeId, BridgeSettings, DatapathAction, DatapathPort, FlowModCommand, Pipeline,
-//!     PortConfig, PortInfo, PortKind, PortVlans, Time, text::parse_rule,
+//!     BridgeId, BridgeSettings, DatapathAction, DatapathPort, FlowModCommand, Pipeline, PortInfo,
+//!     Time, text::parse_rule,
 //! };
 //!
 //! let (pipeline, bridge) = (Pipeline::new(1), BridgeId::new(1));
 //! pipeline.add_bridge(bridge, BridgeSettings::default());
-//! let port = |number| PortInfo {
-//!     number: PortNo::new(number),
-//!     name: format!("p{number}"),
-//!     kind: PortKind::Datapath(DatapathPort::new(number)),
-//!     config: PortConfig::default(),
-//!     link_up: true,
-//!     mac: [2, 0, 0, 0, 0, 1],
-//!     vlans: PortVlans::default(),
-//! };
-//! pipeline.set_ports(bridge, vec![port(1), port(2)])?;
+//! pipeline.set_ports(bridge, [1, 2].map(PortInfo::datapath).into())?;
 //!
 //! let rules = ["ip,actions=dec_ttl,goto_table:1", "table=1,ip,nw_dst=10.0.0.0/8,actions=output:2"]
 //!     .map(|rule| parse_rule(FlowModCommand::Add, rule, &NoPortNames).expect("a legal rule"));
@@ -62,6 +53,7 @@ mod continuation;
 mod count;
 mod delta;
 mod error;
+mod eviction;
 mod evictor;
 mod expiry;
 mod filter;
@@ -72,6 +64,7 @@ mod history;
 mod id;
 mod iterative;
 mod learning;
+mod liveness;
 mod mac_ages;
 mod mac_table;
 mod meter;
@@ -79,12 +72,14 @@ mod meter_table;
 mod modification;
 mod numbered;
 mod outcome;
+mod piece;
 mod pipeline;
 mod port;
 mod port_table;
 mod port_vlans;
 mod rule;
 mod settings;
+mod shared;
 mod table;
 mod taught;
 #[cfg(any(test, feature = "testing"))]
@@ -121,10 +116,11 @@ pub use meter::{
 };
 pub use modification::{Modification, ModificationError};
 pub use outcome::{DatapathAction, PacketIn, Punt};
+pub use piece::{CutPoint, NotedTraversal, Spending, TraversalPiece};
 pub use pipeline::{Change, Pipeline};
 pub use port::{PortConfig, PortInfo, PortKind};
 pub use port_vlans::{PortVlans, VlanMode};
-pub use rule::{FlowFlags, Instructions, Rule, RuleStats, RuleTimers, RuleTotals};
+pub use rule::{FlowFlags, Instructions, Rule, RuleStats, RuleTimers, RuleTotals, SharedTimers};
 pub use settings::{BridgeSettings, Overflow};
 pub use shunt_classifier::{Lifetime, Priority, Rank, Version};
 pub use table::TableTotals;

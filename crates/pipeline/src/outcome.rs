@@ -66,6 +66,22 @@ pub enum DatapathAction {
     },
 }
 
+impl DatapathAction {
+    /// Whether it, or what it does to a copy, has the packet parsed again.
+    #[must_use]
+    pub fn recirculates(&self) -> bool {
+        let mut ahead = vec![self];
+        while let Some(action) = ahead.pop() {
+            match action {
+                Self::Recirculate(_) | Self::CheckLength { .. } => return true,
+                Self::Copy(actions) => ahead.extend(actions.iter()),
+                _ => {}
+            }
+        }
+        false
+    }
+}
+
 /// What a packet-in says besides the packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Punt {

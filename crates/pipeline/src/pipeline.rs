@@ -5,6 +5,9 @@
 //! Long batches let go of the tables now and then, so that translations of older versions, which
 //! packet threads wait for, go on meanwhile.
 
+mod newest;
+mod pieces;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
@@ -240,6 +243,7 @@ impl Pipeline {
         let mut control = self.control.lock();
         let before = self.version();
         let mut batch = Batch::new(before.next(), now, control.next_rule);
+        self.requeue_lowered(&mut control.deadlines, before);
         let mut bridges = self.bridges.write();
         for learning in learnings {
             let learned = match learning {
@@ -331,14 +335,16 @@ impl Pipeline {
         if lowered.is_empty() {
             return;
         }
-        let bridges = self.bridges.read();
+        let mut bridges = self.bridges.write();
         for rule in lowered {
-            let table = bridges.get(&rule.bridge).and_then(|bridge| bridge.table(rule.table));
-            let found =
-                table.and_then(|held| held.find_exact(&rule.matching, rule.priority, version));
+            let Some(bridge) = bridges.get_mut(&rule.bridge) else { continue };
+            let found = bridge
+                .table(rule.table)
+                .and_then(|held| held.find_exact(&rule.matching, rule.priority, version));
             // Another revision, perhaps; another rule in its place has timeouts of its own.
-            if let Some(current) = found.filter(|found| found.id == rule.id) {
-                deadlines.requeue(current);
+            if let Some(current) = found.filter(|found| found.id == rule.id).cloned() {
+                deadlines.requeue(&current);
+                bridge.requeue(&current);
             }
         }
     }
@@ -417,28 +423,6 @@ impl Pipeline {
         translate::packet_out(self.tables(&self.bridges.read(), version), key, actions)
     }
 
-    /// Takes a packet through the tables as they are now, for who stands at no version of its own:
-    /// no reclaim comes between looking which version is the newest and translating by it.
-    #[must_use]
-    pub fn translate_newest(&self, key: &FlowKey) -> Traversal {
-        let bridges = self.bridges.read();
-        translate::packet(self.tables(&bridges, self.version()), key)
-    }
-
-    /// Goes on with a packet where a traversal was cut, as [`Self::translate_newest`] does.
-    #[must_use]
-    pub fn resume_newest(&self, key: &FlowKey, continuation: &Arc<Continuation>) -> Traversal {
-        let bridges = self.bridges.read();
-        translate::resume(self.tables(&bridges, self.version()), key, continuation)
-    }
-
-    /// Runs the actions of a packet-out on a packet, as [`Self::translate_newest`] does its rules.
-    #[must_use]
-    pub fn translate_actions_newest(&self, key: &FlowKey, actions: &[Action]) -> Traversal {
-        let bridges = self.bridges.read();
-        translate::packet_out(self.tables(&bridges, self.version()), key, actions)
-    }
-
     /// Counts hits of a traversal: for the rule of every visit, for its table, and for the groups
     /// that chose buckets; and refreshes what it refreshes (law 7).
     pub fn credit(&self, traversal: &Traversal, packets: u64, bytes: u64, used: Time) {
@@ -489,6 +473,7 @@ impl Pipeline {
         let before = self.version();
         let version = before.next();
         let mut batch = Batch::new(version, now, control.next_rule);
+        self.requeue_lowered(&mut control.deadlines, before);
         let mut requests = requests.into_iter().enumerate().peekable();
         loop {
             let mut bridges = self.bridges.write();

@@ -90,7 +90,7 @@ proptest! {
                 known.retain(|traversal| traversal.version == twin.pipeline.version());
             }
             for old in &known {
-                let again = twin.pipeline.translate(&old.key, old.version);
+                let again = twin.pipeline.translate(&FlowKey::from(&old.key), old.version);
                 prop_assert_eq!(&again.actions, &old.actions);
                 prop_assert_eq!(again.error, old.error);
             }

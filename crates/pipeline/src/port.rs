@@ -23,6 +23,30 @@ pub struct PortInfo {
     pub vlans: PortVlans,
 }
 
+impl PortInfo {
+    /// A port by the name of `p` and its number, whose link is up, with default settings and a
+    /// locally administered address that ends in its number.
+    #[must_use]
+    pub fn new(number: PortNo, kind: PortKind) -> Self {
+        let [a, b, c, d] = number.number().to_be_bytes();
+        Self {
+            number,
+            name: format!("p{number}"),
+            kind,
+            config: PortConfig::default(),
+            link_up: true,
+            mac: [2, 0, a, b, c, d],
+            vlans: PortVlans::default(),
+        }
+    }
+
+    /// The same port of a bridge and of the datapath, by one number; else as [`Self::new`].
+    #[must_use]
+    pub fn datapath(number: u32) -> Self {
+        Self::new(PortNo::new(number), PortKind::Datapath(DatapathPort::new(number)))
+    }
+}
+
 /// What lies behind a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortKind {

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
@@ -48,8 +48,8 @@ pub struct Rule {
     pub created: Time,
     /// Counters, shared by all revisions since they were last reset.
     pub stats: Arc<RuleStats>,
-    /// What packets have done to its timeouts, shared by all revisions.
-    pub timers: Arc<RuleTimers>,
+    /// What packets have done to its timeouts.
+    pub timers: SharedTimers,
 }
 
 impl Rule {
@@ -62,19 +62,25 @@ impl Rule {
     /// Its idle timeout now: that of the flow-mod, or less if a packet has lowered it.
     #[must_use]
     pub fn idle_timeout_now(&self) -> Duration {
-        lower(self.idle_timeout, &self.timers.idle_max)
+        self.timers.find().map_or(self.idle_timeout, |own| lower(self.idle_timeout, &own.idle_max))
     }
 
     /// Its hard timeout now, as [`Self::idle_timeout_now`].
     #[must_use]
     pub fn hard_timeout_now(&self) -> Duration {
-        lower(self.hard_timeout, &self.timers.hard_max)
+        self.timers.find().map_or(self.hard_timeout, |own| lower(self.hard_timeout, &own.hard_max))
     }
 
     /// The moment at which its hard timeout began.
     #[must_use]
     pub fn refreshed(&self) -> Time {
-        self.modified.max(self.timers.refreshed())
+        self.timers.find().map_or(self.modified, |timers| self.modified.max(timers.refreshed()))
+    }
+
+    /// What packets have done to its timeouts, shared by all revisions.
+    #[must_use]
+    pub fn timers(&self) -> &RuleTimers {
+        self.timers.all()
     }
 }
 
@@ -125,9 +131,23 @@ pub struct Instructions {
 pub struct RuleStats {
     packets: AtomicU64,
     bytes: AtomicU64,
-    /// Of all revisions, whatever was reset: it decides when the rule expires.
-    used: Arc<AtomicU64>,
+    used: Used,
 }
+
+/// When the last packet came, of all revisions, whatever was reset: it decides when the rule
+/// expires.
+#[derive(Debug)]
+enum Used {
+    /// It is noted here.
+    Here(AtomicU64),
+    /// It is noted in the counters that these took the place of.
+    There(Arc<RuleStats>),
+}
+
+/// The timers of all revisions of a rule: made when they are first needed, which for most rules is
+/// never.
+#[derive(Debug, Default)]
+pub struct SharedTimers(OnceLock<Arc<RuleTimers>>);
 
 /// What packets have done to the timeouts of a rule: a `learn` that would add it again begins its
 /// hard timeout anew, a TCP FIN or RST lowers both (`fin_timeout`).
@@ -139,6 +159,28 @@ pub struct RuleTimers {
     idle_max: AtomicU32,
     /// Bound of the hard timeout, in seconds; zero: none.
     hard_max: AtomicU32,
+}
+
+impl SharedTimers {
+    /// The same, for another revision.
+    pub(crate) fn share(&self) -> Self {
+        self.all();
+        Self(self.0.clone())
+    }
+
+    fn all(&self) -> &Arc<RuleTimers> {
+        self.0.get_or_init(Arc::default)
+    }
+
+    fn find(&self) -> Option<&Arc<RuleTimers>> {
+        self.0.get()
+    }
+}
+
+impl Default for Used {
+    fn default() -> Self {
+        Self::Here(AtomicU64::default())
+    }
 }
 
 impl RuleTimers {
@@ -181,7 +223,7 @@ impl RuleStats {
     pub fn credit(&self, packets: u64, bytes: u64, used: Time) {
         self.packets.fetch_add(packets, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.used.fetch_max(used.nanoseconds(), Ordering::Relaxed);
+        self.used().fetch_max(used.nanoseconds(), Ordering::Relaxed);
     }
 
     /// What has been counted so far.
@@ -190,13 +232,24 @@ impl RuleStats {
         RuleTotals {
             packets: self.packets.load(Ordering::Relaxed),
             bytes: self.bytes.load(Ordering::Relaxed),
-            used: Time::from_nanoseconds(self.used.load(Ordering::Relaxed)),
+            used: Time::from_nanoseconds(self.used().load(Ordering::Relaxed)),
+        }
+    }
+
+    fn used(&self) -> &AtomicU64 {
+        match &self.used {
+            Used::Here(used) => used,
+            Used::There(first) => first.used(),
         }
     }
 
     /// Counters that begin anew; the time of the last hit stays common to both.
     #[must_use]
-    pub(crate) fn renewed(&self) -> Self {
-        Self { used: Arc::clone(&self.used), ..Self::default() }
+    pub(crate) fn renewed(self: &Arc<Self>) -> Self {
+        let first = match &self.used {
+            Used::Here(_) => self,
+            Used::There(first) => first,
+        };
+        Self { used: Used::There(Arc::clone(first)), ..Self::default() }
     }
 }

@@ -5,12 +5,14 @@
 //! * [`World::translate`]: what becomes of one concrete packet, by linear scans and recursion. It
 //!   shares no code with the translation that it judges.
 //! * [`execute`]: what datapath actions do to one concrete packet.
+//! * [`merged`]: a traversal out of its pieces.
 //! * [`Twin`]: a pipeline and a world that go through the same changes.
 
 mod execute;
 mod frame;
 pub mod generate;
 mod oracle;
+mod pieces;
 mod twin;
 mod world;
 
@@ -19,6 +21,7 @@ pub use frame::{set_secret, visible};
 pub use oracle::{
     Conjunction, Fate, Found, Outcome, Punted, Refreshed, Taught, TaughtRule, Visited,
 };
+pub use pieces::{merged, traversals};
 pub use twin::Twin;
 pub use world::{World, WorldBridge};
 

@@ -3,33 +3,37 @@
 use std::sync::Arc;
 
 use shunt_classifier::{Rank, Version};
-use shunt_flow::{FlowKey, FlowMask};
+use shunt_flow::{SparseKey, SparseMask};
 
 use crate::{
     BridgeId, Continuation, DatapathAction, Group, Learning, MacEntry, Object, Rule, TableId, Time,
 };
 
 /// All visits of one packet, its reads, and what was decided.
+///
+/// Kept as long as its cache entry, so keys and masks are sparse, and shared where they are alike.
 #[derive(Clone, Debug)]
 pub struct Traversal {
     /// The version that it saw.
     pub version: Version,
     /// The packet, as it came in or was parsed again.
-    pub key: FlowKey,
+    pub key: SparseKey,
     /// Where it went on, if it was parsed again.
     pub continuation: Option<Arc<Continuation>>,
+    /// Where the packet goes on, if this is a piece that was cut off; `None`: it is over.
+    pub next: Option<Arc<Continuation>>,
     /// Every bit of `key` that anything depended on: a packet that agrees under it fares alike.
-    pub mask: FlowMask,
+    pub mask: SparseMask,
     /// Lookups, in order.
-    pub visits: Vec<Visit>,
+    pub visits: Box<[Visit]>,
     /// Everything else that was consulted, each once.
-    pub reads: Vec<Object>,
+    pub reads: Box<[Object]>,
     /// Groups that chose buckets, in order.
-    pub group_hits: Vec<GroupHit>,
+    pub group_hits: Box<[GroupHit]>,
     /// What the packet teaches: a traversal with learnings is not cached.
     pub learnings: Vec<Learning>,
     /// What the packet and later hits refresh.
-    pub refreshes: Vec<Refresh>,
+    pub refreshes: Box<[Refresh]>,
     /// What happens to the packet. Empty: it is dropped.
     pub actions: Arc<[DatapathAction]>,
     /// Why it came to nothing, if the switch and not a rule decided so.
@@ -44,15 +48,18 @@ pub struct Visit {
     /// The table.
     pub table: TableId,
     /// The packet as it entered the table.
-    pub key: FlowKey,
+    pub key: SparseKey,
     /// The bits of `key` that the lookup and the actions of the matched rule consulted.
-    pub mask: FlowMask,
+    pub mask: SparseMask,
     /// The rule that matched; `None`: a table miss, or a conjunction.
     pub rule: Option<Arc<Rule>>,
     /// The rules that met a conjunction, all of one priority: the next visit is that of the lookup
     /// with its `conj_id`, and if that has no rule, the one after it goes on with this lookup.
-    pub clauses: Vec<Arc<Rule>>,
+    pub clauses: Box<[Arc<Rule>]>,
 }
+
+// A cached flow has as many as it visits tables.
+const _: () = assert!(size_of::<Visit>() <= 64, "a visit fills a cache line at most");
 
 impl Visit {
     /// Whether another visit found the same in the same place.
@@ -83,6 +90,7 @@ impl Traversal {
     #[must_use]
     pub fn says_as(&self, again: &Self) -> bool {
         self.actions == again.actions
+            && self.next == again.next
             && self.error == again.error
             && self.group_hits == again.group_hits
             && again.learnings.is_empty()
@@ -164,7 +172,7 @@ impl Refresh {
     pub(crate) fn touch(&self, now: Time) -> Option<&Arc<Rule>> {
         match self {
             Self::Rule(rule) => {
-                rule.timers.refresh(now);
+                rule.timers().refresh(now);
                 None
             }
             Self::Mac(entry) => {
@@ -172,7 +180,7 @@ impl Refresh {
                 None
             }
             Self::FinTimeout { rule, idle, hard } => {
-                rule.timers.lower(*idle, *hard).then_some(rule)
+                rule.timers().lower(*idle, *hard).then_some(rule)
             }
         }
     }

@@ -100,6 +100,11 @@ pub enum Action {
     Meter(MeterId),
     /// `mod_nw_ttl:TTL` (`OFPAT_SET_NW_TTL`).
     SetNwTtl(u8),
+    /// `mod_tp_src:PORT` where the protocol is not known (`OFPAT_SET_TP_SRC` of OpenFlow 1.1): the
+    /// source port of TCP, UDP or SCTP.
+    SetTpSrc(u16),
+    /// `mod_tp_dst:PORT` (`OFPAT_SET_TP_DST`), as [`Action::SetTpSrc`].
+    SetTpDst(u16),
     /// `copy_ttl_out` (`OFPAT_COPY_TTL_OUT`): from the second outermost header with a TTL to the
     /// outermost.
     CopyTtlOut,
@@ -177,6 +182,8 @@ impl Action {
             | Self::Load { .. }
             | Self::Move { .. }
             | Self::SetNwTtl(_)
+            | Self::SetTpSrc(_)
+            | Self::SetTpDst(_)
             | Self::PushVlan { .. }
             | Self::PopVlan
             | Self::PushMpls { .. }

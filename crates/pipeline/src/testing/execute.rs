@@ -7,7 +7,7 @@ use shunt_flow::{FlowKey, FlowMask, layout::word};
 use super::{
     Fate, Refreshed, Taught, Visited,
     frame::Frame,
-    oracle::{Outcome, PARSED_MAX, Punted},
+    oracle::{Outcome, Punted},
 };
 use crate::{
     Continuation, DatapathAction, DatapathPort, GroupHit, MeterVerdict, Pipeline, Time, Traversal,
@@ -32,8 +32,8 @@ pub fn execute(
 
 /// A packet on its way through traversals. For meters it is the beginning of time.
 pub(super) struct Execution<'p> {
-    /// By what the packet goes on where it is cut.
-    pipeline: Option<&'p Pipeline>,
+    /// By what the packet goes on where it is cut, and how often at most.
+    tables: Option<(&'p Pipeline, usize)>,
     ingress: Option<DatapathPort>,
     has_emitted: bool,
     pub(super) fate: Fate,
@@ -48,9 +48,12 @@ enum Rest {
 }
 
 impl<'p> Execution<'p> {
-    pub(super) fn new(pipeline: Option<&'p Pipeline>, ingress: Option<DatapathPort>) -> Self {
+    pub(super) fn new(
+        tables: Option<(&'p Pipeline, usize)>,
+        ingress: Option<DatapathPort>,
+    ) -> Self {
         let (has_emitted, fate, traversals) = (false, Fate::default(), Vec::new());
-        Self { pipeline, ingress, has_emitted, fate, traversals }
+        Self { tables, ingress, has_emitted, fate, traversals }
     }
 
     /// Executes a traversal on a packet with this key, and those that follow it.
@@ -136,9 +139,10 @@ impl<'p> Execution<'p> {
 
     #[expect(clippy::expect_used, reason = "where there are no tables, nothing is cut")]
     fn go_on(&mut self, frame: &Frame, key: &FlowKey, continuation: &Arc<Continuation>) {
-        let pipeline = self.pipeline.expect("where there are no tables, nothing is cut");
+        let (pipeline, parsed_max) =
+            self.tables.expect("where there are no tables, nothing is cut");
         self.has_emitted = true;
-        if self.traversals.len() > PARSED_MAX {
+        if self.traversals.len() > parsed_max {
             self.fate.dropped += 1;
             return;
         }

@@ -19,7 +19,7 @@ use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, layout::word};
 use super::visible;
 use crate::{
     Action, BridgeId, ControllerAction, Cookie, DatapathPort, FlowFlags, FlowMod, FlowModCommand,
-    Instructions, Modification, PacketInReason, PortConfig, PortInfo, PortKind, Priority,
+    Instructions, Modification, Object, PacketInReason, PortConfig, PortInfo, PortKind, Priority,
     RuleFilter, Subfield, TableId, TableSelector,
 };
 
@@ -72,11 +72,18 @@ pub fn op() -> impl Strategy<Value = Op> {
     let new_ports = select(&BRIDGES[..]).prop_flat_map(|id| (Just(id), ports(id)));
     prop_oneof![
         8 => mods.prop_map(|(id, mods)| Op::Apply(id, mods)),
-        3 => groups::op(),
+        5 => groups::op(),
         1 => new_ports.prop_map(|(id, ports)| Op::SetPorts(id, ports)),
-        2 => packet().prop_map(|key| Op::Teach(Box::new(key))),
+        3 => packet().prop_map(|key| Op::Teach(Box::new(key))),
         1 => Just(Op::Reclaim),
     ]
+}
+
+/// A change of something that a translation has consulted, if it is one of a kind that can be aimed
+/// at.
+#[must_use]
+pub fn change_of(object: Object) -> Option<BoxedStrategy<Op>> {
+    groups::change_of(object)
 }
 
 /// The ports of a bridge: always 1 to 3 and LOCAL of the datapath; a patch or two; settings vary.
@@ -148,7 +155,8 @@ pub fn packet() -> impl Strategy<Value = FlowKey> {
 }
 
 /// A packet that agrees with `key` under `mask` and is as different as it can be otherwise, but
-/// still one that can come in: by a port of the datapath, with nothing where a tag is missing.
+/// still one that can come in: by a port of the datapath, with nothing where a tag is missing. If it
+/// is to have a fate, `key` says what its own frame hides: it is not what a switch makes of it.
 pub fn sibling(key: &FlowKey, mask: &FlowMask) -> impl Strategy<Value = FlowKey> + use<> {
     let (key, mask) = (key.clone(), mask.clone());
     // Values that rules name: what a rule that lost needs is a whole field, seldom met by chance.
@@ -320,6 +328,8 @@ fn plain() -> impl Strategy<Value = Action> {
             .prop_map(|(port, max_len)| Action::OutputTruncated { port, max_len }),
         1 => controller().prop_map(|asked| Action::Controller(Box::new(asked))),
         6 => set_field(),
+        1 => (1u16..3).prop_map(Action::SetTpSrc),
+        1 => (1u16..3).prop_map(Action::SetTpDst),
         2 => load(),
         4 => move_bits(),
         2 => select(vec![0x8100, 0x88a8]).prop_map(|ethertype| Action::PushVlan { ethertype }),
@@ -333,20 +343,23 @@ fn plain() -> impl Strategy<Value = Action> {
         1 => Just(Action::Note(Box::new([1, 2]))),
         1 => Just(Action::Exit),
         2 => learn::learn(),
-        1 => learn::fin_timeout(),
+        2 => learn::fin_timeout(),
     ]
 }
 
 fn controller() -> impl Strategy<Value = ControllerAction> {
     let reason = select(vec![PacketInReason::Action, PacketInReason::InvalidTtl]);
     let meter = option::weighted(0.3, groups::meter());
-    (reason, 0u16..2, meter).prop_map(|(reason, controller_id, meter)| ControllerAction {
-        meter,
-        pause: false,
-        max_len: 99,
-        controller_id,
-        reason,
-        userdata: Box::new([7]),
+    let pause = prop::bool::weighted(0.3);
+    (reason, 0u16..2, meter, pause).prop_map(|(reason, controller_id, meter, pause)| {
+        ControllerAction {
+            meter,
+            pause,
+            max_len: 99,
+            controller_id,
+            reason,
+            userdata: Box::new([7]),
+        }
     })
 }
 

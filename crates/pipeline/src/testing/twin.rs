@@ -55,7 +55,7 @@ impl Twin {
             Op::SetPorts(id, ports) => {
                 if let Some(bridge) = self.world.bridges.get_mut(id) {
                     bridge.ports.clone_from(ports);
-                    bridge.macs.retain(|_, own| ports.iter().any(|port| port.number == *own));
+                    bridge.macs.retain(|_, (own, _)| ports.iter().any(|port| port.number == *own));
                 }
                 self.pipeline.set_ports(*id, ports.clone()).ok()
             }
@@ -110,7 +110,8 @@ impl Twin {
     }
 
     fn execute(&self, traversal: &Traversal, key: &FlowKey) -> Execution<'_> {
-        let mut execution = Execution::new(Some(&self.pipeline), self.world.ingress(key));
+        let tables = (&*self.pipeline, self.world.parsed_max);
+        let mut execution = Execution::new(Some(tables), self.world.ingress(key));
         execution.run(traversal, Frame::of(key), key);
         execution
     }

@@ -13,16 +13,28 @@ use super::Taught;
 use crate::{
     Action, BridgeId, Cookie, DatapathPort, FlowMod, FlowModCommand, FlowModError, GroupId,
     GroupMod, Instructions, MeterConfig, MeterId, Modification, ModificationError, PortInfo,
-    PortKind, Rule, RuleId, RuleStats, TableId, TableSelector, Time,
+    PortKind, Rule, RuleId, RuleStats, SharedTimers, TableId, TableSelector, Time,
 };
 
 /// All bridges.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct World {
     /// The bridges, by number.
     pub bridges: BTreeMap<BridgeId, WorldBridge>,
     /// Number of the rule added last.
     pub last_rule: u64,
+    /// How often an address was found where it was not before.
+    pub last_mac: u64,
+    /// How often a packet and all of its copies are parsed again.
+    pub parsed_max: usize,
+}
+
+impl Default for World {
+    /// Without bridges. Packets are parsed again a few times only: there are worlds where each time
+    /// costs thousands of lookups, and leads to more.
+    fn default() -> Self {
+        Self { bridges: BTreeMap::new(), last_rule: 0, last_mac: 0, parsed_max: 16 }
+    }
 }
 
 /// One bridge.
@@ -36,8 +48,8 @@ pub struct WorldBridge {
     pub groups: BTreeMap<GroupId, GroupMod>,
     /// Its meters.
     pub meters: BTreeMap<MeterId, MeterConfig>,
-    /// Ports of MAC addresses, by VLAN.
-    pub macs: BTreeMap<(u16, [u8; 6]), PortNo>,
+    /// Ports of MAC addresses, by VLAN, with what tells where an address was from where it is.
+    pub macs: BTreeMap<(u16, [u8; 6]), (PortNo, u64)>,
 }
 
 /// What requests change of a bridge.
@@ -88,7 +100,11 @@ impl World {
                     let bridge =
                         bridge.filter(|own| own.ports.iter().any(|port| port.number == seen.port));
                     bridge.into_iter().for_each(|own| {
-                        own.macs.insert((seen.vlan, seen.mac), seen.port);
+                        let held = own.macs.get(&(seen.vlan, seen.mac));
+                        if held.is_none_or(|(port, _)| *port != seen.port) {
+                            self.last_mac += 1;
+                            own.macs.insert((seen.vlan, seen.mac), (seen.port, self.last_mac));
+                        }
                     });
                     continue;
                 }
@@ -106,7 +122,7 @@ impl World {
             if let Some(place) = place
                 && one.is_nothing_new(&rules[place])
             {
-                rules[place].timers.refresh(now);
+                rules[place].timers().refresh(now);
                 continue;
             }
             if one.is_over(rules) {
@@ -223,7 +239,7 @@ impl World {
             modified: now,
             created: now,
             stats: stats.unwrap_or_else(|| Arc::new(RuleStats::default())),
-            timers: Arc::default(),
+            timers: SharedTimers::default(),
         }));
         Ok(())
     }
@@ -264,7 +280,7 @@ fn revised(rule: &Rule, instructions: &Instructions, now: Time) -> Rule {
         modified: now,
         created: rule.created,
         stats: Arc::clone(&rule.stats),
-        timers: Arc::clone(&rule.timers),
+        timers: rule.timers.share(),
     }
 }
 

@@ -123,12 +123,10 @@ pub enum RuleTextProblem {
         outer: &'static str,
     },
     /// An action that an action set cannot hold.
-    #[error("`{name}` cannot be part of an action set: move it out of `{set}`")]
+    #[error("`{name}` cannot be part of an action set: move it out of `write_actions`")]
     NotInActionSet {
         /// The action.
         name: String,
-        /// What makes the set.
-        set: &'static str,
     },
     /// An action beside a clause of a conjunction.
     #[error("a rule with `conjunction` has nothing else but `note`: remove `{name}`")]

@@ -20,7 +20,6 @@
 //! - `copy_ttl_in` and `copy_ttl_out`, for which Open vSwitch has no words;
 //! - `meter` may stand anywhere among the actions of a list, as OpenFlow 1.5 has it;
 //! - `apply_actions(..)` may be written out, although it is what stands there anyway;
-//! - a bucket holds what an action set can hold: other actions Open vSwitch accepts and ignores;
 //! - a field that an action writes must be one that every packet has, for `check_pkt_larger` and
 //!   `learn` too;
 //! - parentheses must be closed, numbers must be numbers, and flags take no value.

@@ -62,6 +62,11 @@ impl<'a> Scope<'a> {
             .ok_or_else(|| piece.error(RuleTextProblem::UnknownPort { name: name.to_owned() }))
     }
 
+    /// Whether nothing is known of the packets here, as without a rule.
+    pub(super) const fn is_unknown(&self) -> bool {
+        self.packet.is_none()
+    }
+
     /// Whether every packet here has a VLAN tag.
     pub(super) fn has_vlan(&self) -> bool {
         self.packet.as_ref().is_some_and(|known| known.has_vlan())
@@ -155,6 +160,9 @@ impl Known {
             // Headers without a TTL are left alone.
             | Action::CopyTtlOut
             | Action::CopyTtlIn
+            // Where something is known, these are writes to the port of a protocol.
+            | Action::SetTpSrc(_)
+            | Action::SetTpDst(_)
             | Action::SetQueue(_)
             | Action::PopQueue
             | Action::Conjunction { .. }

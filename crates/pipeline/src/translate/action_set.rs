@@ -94,6 +94,8 @@ const fn kind(action: &Action) -> Option<Kind> {
         | Action::Load { .. }
         | Action::Move { .. }
         | Action::SetNwTtl(_)
+        | Action::SetTpSrc(_)
+        | Action::SetTpDst(_)
         | Action::SetMplsTtl(_) => Kind::Write,
         Action::SetQueue(_) => Kind::SetQueue,
         Action::Resubmit { .. } => Kind::Resubmit,

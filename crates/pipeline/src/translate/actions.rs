@@ -5,6 +5,11 @@ use shunt_flow::{FieldId, FlowMask, PortNo, field::Prerequisite, layout::word, p
 use super::{context::Translation, recorder::words};
 use crate::{PacketInReason, Subfield, TraversalError};
 
+/// The source port of each protocol that has one.
+pub(super) const SOURCE_PORTS: [FieldId; 3] = [FieldId::TcpSrc, FieldId::UdpSrc, FieldId::SctpSrc];
+/// The destination port.
+pub(super) const TARGET_PORTS: [FieldId; 3] = [FieldId::TcpDst, FieldId::UdpDst, FieldId::SctpDst];
+
 /// Whether the rest of an action list is run.
 #[derive(Clone, Copy)]
 pub(super) enum Rest {
@@ -37,6 +42,13 @@ impl Translation<'_> {
         if self.has_field(target.field) && self.has_field(source.field) {
             let value = self.read_bits(source) << target.offset;
             self.set_field(target.field, value, target.bits());
+        }
+    }
+
+    /// Writes the port of whichever protocol the packet has.
+    pub(super) fn set_port(&mut self, ports: [FieldId; 3], port: u16) {
+        if let Some(field) = ports.into_iter().find(|field| self.has_field(*field)) {
+            self.write(field, port.into(), u128::MAX);
         }
     }
 

@@ -52,6 +52,8 @@ pub(super) struct Wire {
     wire_labels: Shims,
     /// The Ethernet type of the packet on the wire, once there have been changes of labels.
     wire_type: Option<u16>,
+    /// Whether the packet on the wire may lack something.
+    is_behind: bool,
     /// The identity of the newest tag or label.
     newest: u32,
     /// Number of writes so far; a clone that writes nothing puts nothing back.
@@ -114,12 +116,18 @@ impl Wire {
     pub(super) fn wrote_word(&mut self, word: usize, bits: u64) {
         if word >= FIRST_PACKET_WORD {
             self.pending.words_mut()[word] |= bits;
-            self.writes += 1;
+            self.wrote();
         }
+    }
+
+    const fn wrote(&mut self) {
+        self.writes += 1;
+        self.is_behind = true;
     }
 
     /// The inner of the key's two tags is gone.
     pub(super) fn lost_inner_tag(&mut self) {
+        self.is_behind = true;
         let outer_is_pushed = !self.key_tags.pushed.is_empty();
         if self.key_tags.pushed.len() > 1 {
             self.key_tags.pushed.remove(0);
@@ -139,14 +147,14 @@ impl Wire {
         }
         let tag = self.new_identity();
         self.key_tags.pushed.push(tag);
-        self.writes += 1;
+        self.wrote();
     }
 
     /// The key's outermost tag was popped.
     pub(super) fn popped_tag(&mut self) {
         self.take_pending_tag();
         self.key_tags.pop();
-        self.writes += 1;
+        self.wrote();
     }
 
     /// A label was pushed onto the key's; the Ethernet type was `before`.
@@ -218,6 +226,7 @@ impl Wire {
 
     /// The key is again as it was when this was saved.
     pub(super) fn restore(&mut self, saved: Uncommitted) -> Result<(), TraversalError> {
+        self.is_behind = true;
         let was_metered = self.metering.meters > saved.metering.meters;
         let wrote_dscp = self.emitted.field(FieldId::IpDscp) != 0;
         let was_remarked = saved.metering.remarks > 0 && wrote_dscp;
@@ -257,6 +266,17 @@ impl Wire {
         Ok(())
     }
 
+    /// Whether the key says all about the packet on the wire once it is committed: a meter that may
+    /// have changed it decides how later clones are undone.
+    pub(super) const fn is_told_by_key(&self) -> bool {
+        self.metering.remarks == 0
+    }
+
+    /// Number of actions so far, those inside copies too.
+    pub(super) const fn count(&self) -> usize {
+        self.count
+    }
+
     /// All that was emitted.
     pub(super) fn finish(self) -> Vec<DatapathAction> {
         self.actions
@@ -264,6 +284,9 @@ impl Wire {
 
     /// Makes the packet on the wire what the key says that it is.
     pub(super) fn commit(&mut self, key: &FlowKey, recorder: &mut Recorder) {
+        if !std::mem::take(&mut self.is_behind) {
+            return;
+        }
         if self.wire_tags != self.key_tags {
             self.commit_tags(key, recorder);
         }
@@ -343,7 +366,7 @@ impl Wire {
     /// Labels of the key are about to change. Until the first change the wire has its type.
     fn change_labels(&mut self, before: u16) {
         self.wire_type.get_or_insert(before);
-        self.writes += 1;
+        self.wrote();
     }
 
     /// The key's outermost label is not any more the one that came in or was pushed.

@@ -33,26 +33,23 @@ impl<'a> Translation<'a> {
         table: TableId,
         port: Option<PortNo>,
     ) -> Result<Option<&'a Arc<Rule>>, TraversalError> {
-        let mut foreign = Foreign { conj_id: CONJ_ID_BITS, ..Foreign::default() };
-        let mut key = self.key.clone();
-        key.set_field(FieldId::ConjId, 0);
-        if let Some(port) = port {
-            key.set_in_port(port);
-            foreign.in_port = IN_PORT_BITS;
-        }
-        if key.field(FieldId::NwFrag) & ANY_FRAGMENT != 0 {
-            key.words_mut()[usize::from(word::TRANSPORT)] &= !PORTS_BITS;
-            foreign.ports = PORTS_BITS;
-        }
+        let altered = altered(&self.key, port);
+        let foreign = foreign(&self.key, port);
         let here: &'a Bridge = self.here.bridge;
-        let entering = Entering { bridge: self.here.id, table, key, foreign };
-        let rule = match here.table(table).filter(|table| table.has_clauses()) {
-            Some(table) => self.look_up_conjunctions(table, &entering)?,
-            None => {
-                let (rule, mask) = find_rule(here.table(table), &entering.key, self.version);
-                self.recorder.visit(entering, mask, rule);
-                rule
-            }
+        let found = here.table(table);
+        let rule = if let Some(with_clauses) = found.filter(|found| found.has_clauses()) {
+            let key = altered.as_ref().unwrap_or(&self.key).clone();
+            let (bridge, is_own) = (self.here.id, altered.is_none());
+            let entering = Entering { bridge, table, key: &key, foreign, is_own };
+            self.look_up_conjunctions(with_clauses, entering)?
+        } else {
+            let key = altered.as_ref().unwrap_or(&self.key);
+            let (bridge, is_own) = (self.here.id, altered.is_none());
+            let entering = Entering { bridge, table, key, foreign, is_own };
+            let version = self.version;
+            let rule = self.recorder.look_up(|mask| find_rule(found, key, version, mask));
+            self.recorder.visit(entering, rule);
+            rule
         };
         self.scope = self.scope.found(table, rule);
         self.rule = rule;
@@ -63,27 +60,32 @@ impl<'a> Translation<'a> {
     fn look_up_conjunctions(
         &mut self,
         table: &'a Table,
-        entering: &Entering,
+        entering: Entering<'_>,
     ) -> Result<Option<&'a Arc<Rule>>, TraversalError> {
-        let mut decisions = table.decisions(&entering.key, self.version);
+        let mut decisions = table.decisions(entering.key, self.version);
         let mut mask = FlowMask::EMPTY;
         loop {
             let decision = decisions.next_masked(&mut mask);
             look_at_fragments(&mut mask);
             let conjunctions = match decision {
                 Decision::Rule(rule) => {
-                    self.recorder.visit(entering.clone(), mask, rule);
+                    self.recorder.look_up(|consulted| consulted.clone_from(&mask));
+                    self.recorder.visit(entering, rule);
                     return Ok(rule);
                 }
                 Decision::Conjunctions(conjunctions) => conjunctions,
             };
             for Met { id, clauses } in conjunctions {
                 self.spend_conjunction()?;
-                self.recorder.meet(entering.clone(), mask.clone(), clauses);
-                let mut second = entering.clone();
-                second.key.set_field(FieldId::ConjId, u128::from(id));
-                let (rule, mask) = find_rule(Some(table), &second.key, self.version);
-                self.recorder.visit(second, mask, rule);
+                self.recorder.look_up(|consulted| consulted.clone_from(&mask));
+                self.recorder.meet(entering, clauses);
+                let mut key = entering.key.clone();
+                key.set_field(FieldId::ConjId, u128::from(id));
+                let second = Entering { key: &key, is_own: false, ..entering };
+                let version = self.version;
+                let rule =
+                    self.recorder.look_up(|mask| find_rule(Some(table), &key, version, mask));
+                self.recorder.visit(second, rule);
                 if rule.is_some() {
                     return Ok(rule);
                 }
@@ -102,16 +104,48 @@ impl<'a> Translation<'a> {
     }
 }
 
-/// The rule that wins among those that are no clauses, and the bits that this depended on.
+/// The key that a packet is looked up with, if it is not its own: with `port` in place of the port
+/// that it came in by, without the ports of a fragment, and without a `conj_id`.
+fn altered(key: &FlowKey, port: Option<PortNo>) -> Option<FlowKey> {
+    let is_fragment = is_fragment(key);
+    if port.is_none() && !is_fragment && key.field(FieldId::ConjId) == 0 {
+        return None;
+    }
+    let mut altered = key.clone();
+    altered.set_field(FieldId::ConjId, 0);
+    if let Some(port) = port {
+        altered.set_in_port(port);
+    }
+    if is_fragment {
+        altered.words_mut()[usize::from(word::TRANSPORT)] &= !PORTS_BITS;
+    }
+    Some(altered)
+}
+
+/// The bits that a lookup does not take from the packet.
+fn foreign(key: &FlowKey, port: Option<PortNo>) -> Foreign {
+    Foreign {
+        conj_id: CONJ_ID_BITS,
+        in_port: if port.is_some() { IN_PORT_BITS } else { 0 },
+        ports: if is_fragment(key) { PORTS_BITS } else { 0 },
+    }
+}
+
+fn is_fragment(key: &FlowKey) -> bool {
+    key.field(FieldId::NwFrag) & ANY_FRAGMENT != 0
+}
+
+/// The rule that wins among those that are no clauses; adds to `mask` the bits that this depended
+/// on.
 fn find_rule<'a>(
     table: Option<&'a Table>,
     key: &FlowKey,
     version: Version,
-) -> (Option<&'a Arc<Rule>>, FlowMask) {
-    let mut mask = FlowMask::EMPTY;
-    let rule = table.and_then(|table| table.find_rule(key, version, &mut mask));
-    look_at_fragments(&mut mask);
-    (rule, mask)
+    mask: &mut FlowMask,
+) -> Option<&'a Arc<Rule>> {
+    let rule = table.and_then(|table| table.find_rule(key, version, mask));
+    look_at_fragments(mask);
+    rule
 }
 
 /// Whether a packet has ports to look at depends on whether it is a fragment.

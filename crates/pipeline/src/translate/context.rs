@@ -22,22 +22,23 @@
 use std::{slice, sync::Arc, vec};
 
 use shunt_classifier::Version;
-use shunt_flow::{FieldId, FlowKey, PortNo, layout::word, rewrite::TtlCopy};
+use shunt_flow::{FieldId, FlowKey, PortNo, SparseKey, layout::word, rewrite::TtlCopy};
 
 use super::{
     action_set::ActionSet,
-    actions::Rest,
+    actions::{Rest, SOURCE_PORTS, TARGET_PORTS},
     commit::{Uncommitted, Wire},
     cut::{Headers, Spent},
     normal::NormalFlood,
     output::{Asked, Flood},
+    piece::Cutter,
     recorder::{Recorder, Written},
+    scope::Scope,
     stack::Stack,
 };
 use crate::{
-    Action, BridgeId, Bucket, Continuation, Cookie, Group, GroupHit, GroupId, Instructions,
-    Learning, Meter, MeterId, Object, PacketInReason, PortInfo, Refresh, Rule, TableId, Traversal,
-    TraversalError,
+    Action, BridgeId, Bucket, Continuation, Group, GroupHit, GroupId, Instructions, Learning,
+    Meter, MeterId, Object, PortInfo, Refresh, Rule, TableId, Traversal, TraversalError,
     bridge::{Bridge, Bridges},
     continuation::Continuations,
     port_table::PortTable,
@@ -66,7 +67,7 @@ pub(super) struct Translation<'a> {
     pub(super) headers: Headers,
     pub(super) here: Place<'a>,
     pub(super) scope: Scope,
-    /// The rule itself, unless the packet was parsed again since it was found.
+    /// The rule itself; after a cut only if what is left of its actions names it.
     pub(super) rule: Option<&'a Arc<Rule>>,
     pub(super) recorder: Recorder,
     pub(super) wire: Wire,
@@ -77,6 +78,7 @@ pub(super) struct Translation<'a> {
     pub(super) group_hits: Vec<GroupHit>,
     pub(super) learnings: Vec<Learning>,
     pub(super) refreshes: Vec<Refresh>,
+    pub(super) cutter: Cutter,
 }
 
 /// The bridge that the packet is in.
@@ -85,53 +87,6 @@ pub(super) struct Place<'a> {
     pub(super) id: BridgeId,
     pub(super) bridge: &'a Bridge,
     pub(super) ports: &'a PortTable,
-}
-
-/// The rule whose actions are run, as packet-ins tell of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Scope {
-    pub(super) table: TableId,
-    pub(super) cookie: Cookie,
-    pub(super) origin: Origin,
-    /// The action set is being executed.
-    pub(super) in_set: bool,
-    /// The actions are those of a bucket.
-    pub(super) in_bucket: bool,
-}
-
-/// Where actions come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Origin {
-    /// A packet-out.
-    PacketOut,
-    /// A rule.
-    Rule,
-    /// The table-miss rule.
-    Miss,
-}
-
-impl Scope {
-    /// The actions of a packet-out.
-    pub(crate) const PACKET_OUT: Self = Self {
-        table: TableId::FIRST,
-        cookie: Cookie::new(u64::MAX),
-        origin: Origin::PacketOut,
-        in_set: false,
-        in_bucket: false,
-    };
-
-    /// What was found in a table from here.
-    pub(super) fn found(self, table: TableId, rule: Option<&Arc<Rule>>) -> Self {
-        let is_miss =
-            |rule: &Arc<Rule>| rule.priority.number() == 0 && rule.matching.mask().is_empty();
-        Self {
-            table,
-            cookie: rule.map_or(Cookie::new(u64::MAX), |rule| rule.cookie),
-            origin: if rule.is_some_and(is_miss) { Origin::Miss } else { Origin::Rule },
-            in_set: self.in_set,
-            in_bucket: false,
-        }
-    }
 }
 
 /// Something still to do.
@@ -152,6 +107,8 @@ pub(super) enum Step<'a> {
     NormalFlood(NormalFlood<'a>),
     /// Go through the tables from the first one.
     Walk,
+    /// Look up in a table, as if the packet had come in by this port, and run what is found.
+    LookUp { table: TableId, port: Option<PortNo> },
     /// The innermost visit is over.
     EndVisit,
     /// A resubmit is over.
@@ -185,18 +142,7 @@ pub(super) struct Saved<'a> {
 
 /// Translates a packet that came in.
 pub(crate) fn packet(tables: Tables<'_>, key: &FlowKey) -> Traversal {
-    translate(tables, key, |translation| {
-        let ports = translation.here.ports;
-        if ports.filters_ingress {
-            translation.recorder.consult(FieldId::InPort, u128::MAX);
-            let ingress = ports.find(translation.key.in_port());
-            if ingress.is_some_and(|port| !port.may_receive()) {
-                return Ok(());
-            }
-        }
-        translation.agenda.push(Step::Walk);
-        translation.run()
-    })
+    translate(tables, key, Translation::come_in)
 }
 
 /// Translates the actions of a packet-out.
@@ -223,13 +169,14 @@ pub(crate) fn resume(
     Traversal { continuation: Some(Arc::clone(continuation)), ..traversal }
 }
 
-fn translate<'a>(
+pub(super) fn translate<'a>(
     tables: Tables<'a>,
     key: &FlowKey,
     run: impl FnOnce(&mut Translation<'a>) -> Result<(), TraversalError>,
 ) -> Traversal {
     let Tables { bridges, version, .. } = tables;
-    let mut recorder = Recorder::new();
+    let ingress = SparseKey::from(key);
+    let mut recorder = Recorder::new(ingress.clone());
     recorder.consult_word(usize::from(word::BRIDGE), u64::MAX);
     recorder.consult(FieldId::RecircId, u128::MAX);
     let bridge = u16::try_from(key.bridge()).ok().map(BridgeId::new);
@@ -249,14 +196,15 @@ fn translate<'a>(
     let (actions, learnings, refreshes) = result.unwrap_or_default();
     Traversal {
         version,
-        key: key.clone(),
+        key: ingress,
         continuation: None,
+        next: None,
         mask,
         visits,
         reads,
-        group_hits,
+        group_hits: group_hits.into(),
         learnings,
-        refreshes,
+        refreshes: refreshes.into(),
         actions: actions.into(),
         error,
     }
@@ -282,11 +230,26 @@ impl<'a> Translation<'a> {
             group_hits: Vec::new(),
             learnings: Vec::new(),
             refreshes: Vec::new(),
+            cutter: Cutter::Off,
         }
     }
 
+    /// The packet comes in by its port.
+    pub(super) fn come_in(&mut self) -> Result<(), TraversalError> {
+        let ports = self.here.ports;
+        if ports.filters_ingress {
+            self.recorder.consult(FieldId::InPort, u128::MAX);
+            let ingress = ports.find(self.key.in_port());
+            if ingress.is_some_and(|port| !port.may_receive()) {
+                return Ok(());
+            }
+        }
+        self.agenda.push(Step::Walk);
+        self.run()
+    }
+
     /// Does what is on the agenda until nothing is left.
-    fn run(&mut self) -> Result<(), TraversalError> {
+    pub(super) fn run(&mut self) -> Result<(), TraversalError> {
         while let Some(step) = self.agenda.pop() {
             if self.headers == Headers::Uncovered && step.needs_headers() {
                 self.cut_before(step)?;
@@ -314,6 +277,7 @@ impl<'a> Translation<'a> {
                 Step::Flood(flood) => self.flood(flood)?,
                 Step::NormalFlood(flood) => self.normal_flood(flood)?,
                 Step::Walk => self.walk()?,
+                Step::LookUp { table, port } => self.enter_table(table, port)?,
                 Step::EndVisit => self.recorder.end_visit(),
                 Step::Return { scope, rule, depth } => {
                     self.scope = scope;
@@ -351,6 +315,8 @@ impl<'a> Translation<'a> {
             Action::Note(_) => {}
             Action::Exit => self.exit()?,
             Action::SetNwTtl(ttl) => self.set_field(FieldId::NwTtl, u128::from(*ttl), u128::MAX),
+            Action::SetTpSrc(port) => self.set_port(SOURCE_PORTS, *port),
+            Action::SetTpDst(port) => self.set_port(TARGET_PORTS, *port),
             // Its rules decide lookups, not what happens to packets.
             Action::Conjunction { .. } => {}
             Action::Group(id) => self.run_group(*id)?,
@@ -400,8 +366,9 @@ impl<'a> Translation<'a> {
         self.spend_lookup(table <= self.scope.table)?;
         self.agenda.push(outer);
         self.agenda.push(Step::EndVisit);
-        let rule = self.look_up(table, port.filter(|port| *port != PortNo::IN_PORT))?;
-        self.enter(rule)
+        let port = port.filter(|port| *port != PortNo::IN_PORT);
+        self.agenda.push(Step::LookUp { table, port });
+        Ok(())
     }
 
     /// Goes through a patch: the packet comes in at the peer bridge, and is put back afterwards.
@@ -462,6 +429,7 @@ impl<'a> Translation<'a> {
                 | Step::Flood(_)
                 | Step::NormalFlood(_)
                 | Step::Walk
+                | Step::LookUp { .. }
                 | Step::Return { .. } => {}
             }
         }
@@ -492,13 +460,12 @@ impl<'a> Translation<'a> {
         if let Some(table) = instructions.goto {
             self.spend_lookup(false)?;
             self.recorder.end_visit();
-            let rule = self.look_up(table, None)?;
-            self.enter(rule)?;
+            self.agenda.push(Step::LookUp { table, port: None });
         }
         Ok(())
     }
 
-    fn enter(&mut self, rule: Option<&'a Arc<Rule>>) -> Result<(), TraversalError> {
+    pub(super) fn enter(&mut self, rule: Option<&'a Arc<Rule>>) -> Result<(), TraversalError> {
         let Some(rule) = rule else { return Ok(()) };
         let instructions = &rule.instructions;
         self.agenda.push(Step::Instructions(instructions));
@@ -551,19 +518,6 @@ impl<'a> Translation<'a> {
         self.spent.depth = saved.depth;
         self.rule = saved.rule;
         self.wire.restore(saved.uncommitted)
-    }
-}
-
-impl Scope {
-    /// What a packet-in by an output to the controller gives as its reason.
-    pub(super) const fn packet_in_reason(self) -> PacketInReason {
-        if self.in_bucket {
-            PacketInReason::Group
-        } else if self.in_set {
-            PacketInReason::ActionSet
-        } else {
-            PacketInReason::Action
-        }
     }
 }
 

@@ -9,6 +9,8 @@
 //! the datapath parses again; what lies below goes on here at once, with the packet put back.
 //! Lookups and depth are summed up along a chain of cuts, and the chain is bounded itself.
 
+use std::sync::Arc;
+
 use shunt_flow::{
     FieldId, FlowKey, FlowMask, Match,
     field::Prerequisite,
@@ -21,8 +23,9 @@ use super::{
     recorder::IN_PORT_BITS,
 };
 use crate::{
-    Action, Continuation, DatapathAction, Instructions, Subfield, TraversalError,
-    continuation::{Frozen, FrozenStep},
+    Action, Continuation, DatapathAction, Instructions, Object, Rule, Subfield, TraversalError,
+    continuation::{Frozen, FrozenStep, NamedRule},
+    filter::any_action,
 };
 
 /// Whether the key shows the headers that the packet has.
@@ -84,6 +87,9 @@ impl<'a> Translation<'a> {
     pub(super) fn thaw(&mut self, continuation: &'a Continuation) {
         let frozen = continuation.frozen();
         let hidden = frozen.hidden.key();
+        if frozen.is_live_only {
+            self.recorder.read(Object::Live(frozen.bridge));
+        }
         for index in (0..HEADER_START).filter(|index| !is_naming(*index)) {
             self.key.words_mut()[index] = hidden.words()[index];
             self.recorder.wrote_word(index, u64::MAX);
@@ -98,6 +104,7 @@ impl<'a> Translation<'a> {
         self.action_set.refill(&frozen.action_set);
         self.stack = frozen.stack.clone();
         self.scope = frozen.scope;
+        self.rule = frozen.rule.as_ref().map(|named| &named.0);
         self.spent = frozen.spent;
     }
 
@@ -137,24 +144,37 @@ impl<'a> Translation<'a> {
         for index in (0..HEADER_START).filter(|index| !is_naming(*index)) {
             self.recorder.consult_word(index, u64::MAX);
         }
+        let hidden = hidden(&self.key);
+        self.frozen_with(hidden, ttl_copy, spent)
+    }
+
+    /// As [`Self::frozen`], with this of the hidden words, which has been consulted.
+    pub(super) fn frozen_with(
+        &mut self,
+        hidden: Match,
+        ttl_copy: Option<TtlCopy>,
+        spent: Spent,
+    ) -> Frozen {
         let is_elsewhere = self.recorder.is_rewritten(FieldId::InPort);
         let in_port = is_elsewhere.then(|| self.in_port());
-        let steps = &self.agenda[self.nearest_boundary()..];
+        let (steps, names_rule) = frozen_steps(&self.agenda[self.nearest_boundary()..]);
         Frozen {
             bridge: self.here.id,
             in_port,
-            hidden: hidden(&self.key),
+            hidden,
+            is_live_only: false,
             ttl_copy,
-            steps: steps.iter().filter_map(frozen_step).collect(),
+            steps,
             action_set: self.action_set.actions().cloned().collect(),
             stack: self.stack.clone(),
             scope: self.scope,
+            rule: named(self.rule, names_rule),
             spent,
         }
     }
 
     /// The place on the agenda above which everything concerns the packet as it is now.
-    fn nearest_boundary(&self) -> usize {
+    pub(super) fn nearest_boundary(&self) -> usize {
         let is_boundary = |step: &Step<'_>| matches!(step, Step::Restore(_) | Step::Leave(_));
         self.agenda.iter().rposition(is_boundary).map_or(0, |place| place + 1)
     }
@@ -167,7 +187,7 @@ impl Step<'_> {
             Self::Actions(rest) => rest.as_slice().first().is_some_and(needs_headers),
             Self::Set(rest) => rest.as_slice().first().is_some_and(|action| needs_headers(action)),
             Self::Instructions(instructions) => instructions.goto.is_some(),
-            Self::Walk => true,
+            Self::Walk | Self::LookUp { .. } => true,
             Self::ActionSet(_)
             | Self::Buckets(_)
             | Self::Flood(_)
@@ -210,6 +230,8 @@ fn needs_headers(action: &Action) -> bool {
         // It may change the DSCP.
         | Action::Meter(_)
         | Action::SetNwTtl(_)
+        | Action::SetTpSrc(_)
+        | Action::SetTpDst(_)
         | Action::CopyTtlOut
         | Action::CopyTtlIn
         | Action::PushMpls { .. }
@@ -239,8 +261,32 @@ fn is_behind_link(field: FieldId) -> bool {
         )
 }
 
-/// A step by value; `None` if it does nothing.
-fn frozen_step(step: &Step<'_>) -> Option<FrozenStep> {
+/// Steps by value, and whether what comes first of them names the rule that it stands in.
+fn frozen_steps(steps: &[Step<'_>]) -> (Vec<FrozenStep>, bool) {
+    let mut names_rule = false;
+    let freeze = |step| {
+        let frozen = frozen_step(step, names_rule)?;
+        match &frozen {
+            FrozenStep::Actions(list) => names_rule |= any_action(&[list], names_own_rule),
+            FrozenStep::Return { .. } => names_rule = false,
+            _ => {}
+        }
+        Some(frozen)
+    };
+    (steps.iter().filter_map(freeze).collect(), names_rule)
+}
+
+/// Whether an action says which rule it stands in; no such action is in an action set.
+const fn names_own_rule(action: &Action) -> bool {
+    matches!(action, Action::Learn(_) | Action::FinTimeout { .. })
+}
+
+fn named(rule: Option<&Arc<Rule>>, names_rule: bool) -> Option<NamedRule> {
+    rule.filter(|_| names_rule).cloned().map(NamedRule)
+}
+
+/// A step by value; `None` if it does nothing. What comes after it may name the rule it stands in.
+fn frozen_step(step: &Step<'_>, names_rule: bool) -> Option<FrozenStep> {
     Some(match step {
         Step::Actions(rest) if rest.as_slice().is_empty() => return None,
         Step::Actions(rest) => FrozenStep::Actions(rest.as_slice().to_vec()),
@@ -255,8 +301,12 @@ fn frozen_step(step: &Step<'_>) -> Option<FrozenStep> {
         // Its ports are outputs like any others.
         Step::Flood(flood) => FrozenStep::Actions(flood.outputs().collect()),
         Step::Walk => FrozenStep::Walk,
+        Step::LookUp { table, port } => FrozenStep::LookUp { table: *table, port: *port },
         Step::EndVisit => FrozenStep::EndVisit,
-        Step::Return { scope, depth, .. } => FrozenStep::Return { scope: *scope, depth: *depth },
+        Step::Return { scope, rule, depth } => {
+            let rule = named(*rule, names_rule);
+            FrozenStep::Return { scope: *scope, rule, depth: *depth }
+        }
         // Below these nothing is frozen; what a bucket or a port of NORMAL's does, is above one.
         Step::Restore(_) | Step::Leave(_) | Step::Buckets(_) | Step::NormalFlood(_) => return None,
     })
@@ -269,9 +319,11 @@ fn thawed(step: &FrozenStep) -> Step<'_> {
         FrozenStep::Instructions(instructions) => Step::Instructions(instructions),
         FrozenStep::ActionSet(scope) => Step::ActionSet(*scope),
         FrozenStep::Walk => Step::Walk,
+        FrozenStep::LookUp { table, port } => Step::LookUp { table: *table, port: *port },
         FrozenStep::EndVisit => Step::EndVisit,
-        FrozenStep::Return { scope, depth } => {
-            Step::Return { scope: *scope, rule: None, depth: *depth }
+        FrozenStep::Return { scope, rule, depth } => {
+            let rule = rule.as_ref().map(|named| &named.0);
+            Step::Return { scope: *scope, rule, depth: *depth }
         }
     }
 }

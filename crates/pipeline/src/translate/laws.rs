@@ -6,10 +6,10 @@ use proptest::{
     prop_assert_eq,
     test_runner::{TestCaseError, TestRunner},
 };
-use shunt_flow::{FieldId, FlowKey};
+use shunt_flow::{FieldId, FlowKey, FlowMask};
 
 use crate::{
-    Delta, Object, RuleChange, RuleDelta, RuleId, Traversal, Visit,
+    Delta, Object, RuleChange, RuleDelta, RuleId, Traversal, TraversalPiece, Visit,
     testing::{
         Found, Twin, draw,
         generate::{self, Op},
@@ -30,8 +30,8 @@ pub(super) fn agreeing_packets_fare_alike(
 ) -> Holds {
     let traversal = twin.translate(key);
     for _ in 0..SIBLINGS {
-        let sibling = draw(runner, &generate::sibling(key, &traversal.mask));
-        prop_assert!(sibling.agrees_with(key, &traversal.mask));
+        let sibling = draw(runner, &generate::sibling(key, &FlowMask::from(&traversal.mask)));
+        prop_assert!(traversal.mask.agree(&sibling, key));
         let other = twin.translate(&sibling);
         prop_assert_eq!(&other.actions, &traversal.actions, "sibling {:?}", sibling);
         prop_assert_eq!(&other.reads, &traversal.reads);
@@ -49,7 +49,8 @@ pub(super) fn agreeing_packets_go_on_alike(
     for traversal in twin.traversals(key) {
         let Some(continuation) = &traversal.continuation else { continue };
         for _ in 0..SIBLINGS {
-            let sibling = draw(runner, &generate::sibling(&traversal.key, &traversal.mask));
+            let (key, mask) = (FlowKey::from(&traversal.key), FlowMask::from(&traversal.mask));
+            let sibling = draw(runner, &generate::sibling(&key, &mask));
             let other = twin.pipeline.resume(&visible(&sibling), continuation, traversal.version);
             prop_assert_eq!(&other.actions, &traversal.actions, "sibling {:?}", sibling);
             prop_assert_eq!(&other.reads, &traversal.reads);
@@ -71,8 +72,9 @@ pub(super) fn visits_are_uniform(twin: &Twin, key: &FlowKey, runner: &mut TestRu
 fn visits_of_one_way(twin: &Twin, visits: &[Visit], runner: &mut TestRunner) -> Holds {
     let mut passed = Vec::new();
     for (index, visit) in visits.iter().enumerate() {
-        let sibling = draw(runner, &generate::sibling(&visit.key, &visit.mask));
-        if !sibling.agrees_with(&visit.key, &visit.mask) {
+        let (key, mask) = (FlowKey::from(&visit.key), FlowMask::from(&visit.mask));
+        let sibling = draw(runner, &generate::sibling(&key, &mask));
+        if !sibling.agrees_with(&key, &mask) {
             return Ok(());
         }
         let place = (visit.bridge, visit.table);
@@ -142,12 +144,68 @@ pub(super) fn objects_not_read_change_nothing(
     Ok(())
 }
 
+/// The pieces of a packet that is cut at those of all points that `choice` has a bit for.
+pub(super) fn pieces(twin: &Twin, key: &FlowKey, choice: u64) -> Vec<TraversalPiece> {
+    let version = twin.pipeline.version();
+    let noted = twin.pipeline.translate_noting(key, None, version);
+    let chosen = noted.points.iter().enumerate().filter(|(at, _)| choice >> (at % 64) & 1 != 0);
+    let cuts: Vec<usize> = chosen.map(|(_, point)| point.visit).collect();
+    let pieces = twin.pipeline.translate_pieces(key, None, version, &cuts);
+    assert_eq!(pieces.len(), cuts.len() + 1, "each point that was told can be cut");
+    pieces
+}
+
+/// A piece is that of every packet of its region, and leads all of them to one next piece.
+pub(super) fn pieces_are_uniform(
+    twin: &Twin,
+    pieces: &[TraversalPiece],
+    runner: &mut TestRunner,
+) -> Holds {
+    for piece in pieces {
+        let own = &piece.traversal;
+        let (key, mask) = ((&own.key).into(), (&own.mask).into());
+        let sibling = visible(&draw(runner, &generate::sibling(&key, &mask)));
+        let cuts: Vec<usize> = own.next.iter().map(|_| own.visits.len()).collect();
+        let (start, version) = (own.continuation.as_ref(), own.version);
+        let again = twin.pipeline.translate_pieces(&sibling, start, version, &cuts);
+        let again = &again[0];
+        prop_assert_eq!(&again.traversal.actions, &own.actions, "{:?}", sibling);
+        prop_assert_eq!(&again.traversal.reads, &own.reads);
+        prop_assert_eq!(&again.traversal.group_hits, &own.group_hits);
+        prop_assert_eq!(&again.traversal.refreshes, &own.refreshes);
+        prop_assert_eq!(&again.rewrite, &piece.rewrite);
+        prop_assert_eq!(&again.traversal.next, &own.next);
+    }
+    Ok(())
+}
+
+/// A change that makes another piece of one names a visit or a read of the old one.
+pub(super) fn changes_of_pieces_are_named(
+    twin: &mut Twin,
+    old: &[TraversalPiece],
+    op: &Op,
+) -> Holds {
+    let Some(change) = twin.apply(op) else { return Ok(()) };
+    for old in old.iter().map(|piece| &piece.traversal) {
+        let new = twin.pipeline.translate_again(old, change.version);
+        let is_same = new.actions == old.actions
+            && new.error == old.error
+            && new.next == old.next
+            && new.learnings == old.learnings
+            && new.refreshes == old.refreshes
+            && new.reads == old.reads;
+        let is_named = change.deltas.iter().any(|delta| names(delta, old));
+        prop_assert!(is_same || is_named, "{:?} becomes {:?}", old, new);
+    }
+    Ok(())
+}
+
 /// What a traversal is at the newest version.
 fn again(twin: &Twin, old: &Traversal) -> Traversal {
-    let version = twin.pipeline.version();
+    let (version, key) = (twin.pipeline.version(), FlowKey::from(&old.key));
     match &old.continuation {
-        None => twin.pipeline.translate(&old.key, version),
-        Some(continuation) => twin.pipeline.resume(&old.key, continuation, version),
+        None => twin.pipeline.translate(&key, version),
+        Some(continuation) => twin.pipeline.resume(&key, continuation, version),
     }
 }
 
@@ -172,7 +230,8 @@ fn names(delta: &Delta, traversal: &Traversal) -> bool {
     let has_decided =
         |visit: &Visit| visit.rule.iter().chain(&visit.clauses).any(|own| own.id == rule.id);
     let decides_now = |visit: &Visit| {
-        rule.matching.matches(&visit.key) && visit.rank().is_none_or(|rank| rule.rank() > rank)
+        rule.matching.matches(&FlowKey::from(&visit.key))
+            && visit.rank().is_none_or(|rank| rule.rank() > rank)
     };
     traversal.visits.iter().filter(is_there).any(|visit| match change {
         RuleChange::Added => decides_now(visit),

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// How much one packet may teach, and refresh.
-const LEARNINGS_MAX: usize = 1024;
+pub(super) const LEARNINGS_MAX: usize = 1024;
 
 /// The highest number of a port in 16 bits, and one more (`OFPP_MAX` of OpenFlow 1.0).
 const PHYSICAL_MAX: u128 = 0xff00;

@@ -10,7 +10,8 @@
 //! groups      groups and meters              hash    which fields choose
 //! multipath   links by a hash                bundle  ports by a hash
 //! cut         where a translation ends for the packet to be parsed again
-//! recorder    which bits and objects were consulted, visit by visit
+//! piece       where it is cut for its pieces to be cached apart
+//! recorder    which bits and objects were consulted, visit by visit; in bits, masks that grow
 //! learn       what the packet teaches        fin     timeouts after a FIN
 //! commit      what the packet on the wire still lacks
 //! ```
@@ -20,6 +21,7 @@
 
 mod action_set;
 mod actions;
+mod bits;
 mod bundle;
 #[cfg(test)]
 mod call_sites;
@@ -38,12 +40,18 @@ mod multipath;
 mod normal;
 mod output;
 mod pause;
+mod piece;
+#[cfg(test)]
+mod piece_tests;
 mod recorder;
+mod scope;
 mod stack;
 #[cfg(test)]
 mod tests;
 mod vlan;
 
-pub(crate) use context::{Scope, Tables, packet, packet_out, resume};
+pub(crate) use context::{Tables, packet, packet_out, resume};
 pub(crate) use cut::Spent;
+pub(crate) use piece::{first_piece, noting, pieces};
+pub(crate) use scope::Scope;
 pub(crate) use stack::Stack;

@@ -9,7 +9,9 @@
 //! the first thing that asks for them cuts the entry (see `cut`).
 //!
 //! A fourth label is an error, and so is a pop where the key does not show the one that would be
-//! third afterwards: the whole packet is dropped, as in Open vSwitch. New labels are as there: the
+//! third afterwards: the whole packet is dropped, as in Open vSwitch. A pop to a type that is not
+//! MPLS takes all labels: OpenFlow takes one, which leaves labels where the type promises other
+//! headers, a packet that nobody can read; Open vSwitch takes them all. New labels are as there: the
 //! copy of the outermost one; else label 0, or 2 before IPv6 (explicit null, RFC 3032, 2.1), the
 //! traffic class from the lower half of DSCP, and the TTL of IP, 64 where there is none.
 
@@ -60,7 +62,8 @@ impl Translation<'_> {
         Ok(())
     }
 
-    /// `pop_mpls`: takes the outermost label away, if there is one.
+    /// `pop_mpls`: takes the outermost label away, if there is one; all of them before a type that
+    /// is not MPLS.
     pub(super) fn pop_mpls(&mut self, ether_type: u16) -> Result<(), TraversalError> {
         let depth = self.labels();
         if depth == 0 {
@@ -70,10 +73,15 @@ impl Translation<'_> {
         if depth == LABELS_MAX && third & BOTTOM == 0 {
             return Err(TraversalError::TooManyLabels(LABELS_MAX));
         }
-        self.consult_entries(depth);
-        self.wire.popped_label(self.key.eth_type());
-        self.replace_labels([second, third, 0], ether_type);
-        if depth == 1 || !ETHER_TYPES.contains(&ether_type) {
+        let is_last = !ETHER_TYPES.contains(&ether_type);
+        if !is_last {
+            self.consult_entries(depth);
+        }
+        for _ in 0..if is_last { depth } else { 1 } {
+            self.wire.popped_label(self.key.eth_type());
+        }
+        self.replace_labels(if is_last { [0; 3] } else { [second, third, 0] }, ether_type);
+        if depth == 1 || is_last {
             self.headers = Headers::Uncovered;
         }
         Ok(())

@@ -41,6 +41,10 @@ impl<'a> Translation<'a> {
         }
         if learns && source & GROUP_ADDRESS == 0 {
             self.learn_source(vlan, bytes(source), ingress)?;
+            // To itself: it has just been seen where it is.
+            if source == target {
+                return Ok(());
+            }
         }
         self.recorder.read(Object::Mac(self.here.id, vlan, bytes(target)));
         let ports = self.here.ports;

@@ -8,7 +8,10 @@ use std::{slice, sync::Arc};
 
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo};
 
-use super::context::{Origin, Step, Translation};
+use super::{
+    context::{Step, Translation},
+    scope::Origin,
+};
 use crate::{
     Action, Continuation, ControllerAction, DatapathAction, MeterId, PacketInReason, PortInfo,
     PortKind, Punt, Subfield, TableId, TraversalError,

@@ -15,30 +15,54 @@
 //! `resubmit(PORT,..)` looks up with another `in_port` and then goes on with the packet's own, a
 //! fragment is looked up without its ports, and `conj_id` is never the packet's. Within such a visit these bits of the packet are
 //! *foreign*: no bits of the key that entered. So the visit around it pays for them.
+//!
+//! Masks are dense while they grow, and sparse from the moment that they cannot any more: a visit's
+//! when it ends. Visits one after another share keys and masks where these are the same. What is
+//! dense lies in a [`Scratch`] that each thread keeps from one translation to the next.
 
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc};
 
-use shunt_flow::{FieldId, FlowKey, FlowMask, layout::word};
+use shunt_flow::{FieldId, FlowKey, FlowMask, SparseKey, SparseMask, WordMap, layout::word};
 
+use super::bits::Bits;
 use crate::{BridgeId, Object, Rule, TableId, Visit};
 
 /// What a translation consulted so far.
 pub(super) struct Recorder {
+    /// The packet as it is now, unless it was written to since it was last needed.
+    key: Option<SparseKey>,
+    /// The mask of the visit that ended last.
+    ended: Option<SparseMask>,
+    scratch: Box<Scratch>,
+}
+
+/// What a translation needs room for, and leaves empty for the next.
+struct Scratch {
     /// Bits of the packet as it came in.
-    mask: FlowMask,
+    mask: Bits,
     /// Bits that are not any more what came in.
-    written: FlowMask,
-    /// The visits whose actions are being run, each inside the one before it.
+    written: Bits,
+    /// What the lookup at hand consults.
+    lookup: Bits,
+    /// The visits whose actions are being run, each inside the one before it; and behind them
+    /// those that were.
     frames: Vec<Frame>,
+    /// How many of the frames are visits whose actions are being run.
+    depth: usize,
+    /// All visits; one has this empty mask until it ends.
     visits: Vec<Visit>,
+    empty: SparseMask,
     reads: Vec<Object>,
 }
 
 /// A visit that has not ended.
+#[derive(Default)]
 struct Frame {
     visit: usize,
+    /// Bits of the packet as it entered the table.
+    mask: Bits,
     /// Bits that are not any more what entered the table.
-    written: FlowMask,
+    written: Bits,
     foreign: Foreign,
 }
 
@@ -55,21 +79,28 @@ pub(super) struct Foreign {
 
 /// Which bits are rewritten: what a clone puts back.
 pub(super) struct Written {
-    since_ingress: FlowMask,
-    since_visit: Option<FlowMask>,
+    since_ingress: Bits,
+    since_visit: Option<Bits>,
+    key: Option<SparseKey>,
 }
 
 /// Where and with what a lookup is made.
-#[derive(Clone)]
-pub(super) struct Entering {
+#[derive(Clone, Copy)]
+pub(super) struct Entering<'k> {
     pub(super) bridge: BridgeId,
     pub(super) table: TableId,
-    pub(super) key: FlowKey,
+    pub(super) key: &'k FlowKey,
     pub(super) foreign: Foreign,
+    /// Whether the key is that of the packet, without foreign values.
+    pub(super) is_own: bool,
 }
 
-/// Visits that most packets do not make more of: they are large to move.
-const VISITS_USUAL: usize = 16;
+thread_local! {
+    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+}
+
+/// Visits that a thread keeps room for.
+const VISITS_KEPT: usize = 256;
 const IN_PORT: usize = word::IN_PORT as usize;
 const TRANSPORT: usize = word::TRANSPORT as usize;
 const CONJ_ID: usize = word::ACTSET_OUTPUT as usize;
@@ -81,14 +112,10 @@ pub(super) const PORTS_BITS: u64 = 0xffff_ffff_0000_0000;
 pub(super) const CONJ_ID_BITS: u64 = 0x0000_0000_ffff_ffff;
 
 impl Recorder {
-    pub(super) fn new() -> Self {
-        Self {
-            mask: FlowMask::EMPTY,
-            written: FlowMask::EMPTY,
-            frames: Vec::new(),
-            visits: Vec::with_capacity(VISITS_USUAL),
-            reads: Vec::new(),
-        }
+    /// Of a packet that comes in with this key.
+    pub(super) fn new(key: SparseKey) -> Self {
+        let scratch = SCRATCH.take().unwrap_or_else(|| Box::new(Scratch::new()));
+        Self { key: Some(key), ended: None, scratch }
     }
 
     /// An object was consulted.
@@ -97,8 +124,9 @@ impl Recorder {
         if is_disabled() {
             return;
         }
-        if !self.reads.contains(&object) {
-            self.reads.push(object);
+        let reads = &mut self.scratch.reads;
+        if !reads.contains(&object) {
+            reads.push(object);
         }
     }
 
@@ -114,8 +142,8 @@ impl Recorder {
     #[cfg_attr(test, track_caller)]
     pub(super) fn consult_mask(&mut self, mask: &FlowMask) {
         if !is_disabled() {
-            let words = mask.words().iter().enumerate().filter(|(_, bits)| **bits != 0);
-            words.for_each(|(word, bits)| self.add_word(word, *bits));
+            let words = WordMap::nonzero(mask.words());
+            words.iter().for_each(|word| self.add_word(word, mask.words()[word]));
         }
     }
 
@@ -128,12 +156,16 @@ impl Recorder {
     }
 
     fn add_word(&mut self, word: usize, bits: u64) {
-        self.mask.words_mut()[word] |= bits & !self.written.words()[word];
+        if bits == 0 {
+            return;
+        }
+        let Scratch { mask, written, frames, depth, .. } = &mut *self.scratch;
+        mask.add(word, bits & !written.word(word));
         let mut bits = bits;
-        for frame in self.frames.iter().rev() {
-            bits &= !frame.written.words()[word];
+        for frame in frames[..*depth].iter_mut().rev() {
+            bits &= !frame.written.word(word);
             let foreign = bits & frame.foreign.bits(word);
-            self.visits[frame.visit].mask.words_mut()[word] |= bits & !foreign;
+            frame.mask.add(word, bits & !foreign);
             bits = foreign;
             if bits == 0 {
                 break;
@@ -143,84 +175,165 @@ impl Recorder {
 
     /// Bits of a word were overwritten, by a value that depends on nothing but consulted bits.
     pub(super) fn wrote_word(&mut self, word: usize, bits: u64) {
-        self.written.words_mut()[word] |= bits;
-        if let Some(frame) = self.frames.last_mut() {
-            frame.written.words_mut()[word] |= bits;
+        self.key = None;
+        self.scratch.written.add(word, bits);
+        if let Some(frame) = self.scratch.innermost() {
+            frame.written.add(word, bits);
         }
+    }
+
+    /// The bits that are no longer what came in.
+    pub(super) fn written(&self) -> FlowMask {
+        let mut written = FlowMask::EMPTY;
+        self.scratch.written.iter().for_each(|(word, bits)| written.words_mut()[word] = bits);
+        written
+    }
+
+    /// Number of visits so far.
+    pub(super) const fn visits_count(&self) -> usize {
+        self.scratch.visits.len()
     }
 
     /// Whether some bit of a field is no longer what came in.
     pub(super) fn is_rewritten(&self, field: FieldId) -> bool {
-        self.written.field(field) != 0
+        self.scratch.written.field(field) != 0
     }
 
-    /// A packet enters a table: what it finds there depends on the bits of `mask`. The visit lasts
-    /// until [`Self::end_visit`].
+    /// What a packet depends on that is looked up now is what `look_up` adds to its mask.
+    pub(super) fn look_up<T>(&mut self, look_up: impl FnOnce(&mut FlowMask) -> T) -> T {
+        self.scratch.lookup.fill(look_up)
+    }
+
+    /// A packet enters a table: what it finds there depends on what the last lookup consulted. The
+    /// visit lasts until [`Self::end_visit`].
     #[cfg_attr(test, track_caller)]
-    pub(super) fn visit(&mut self, entering: Entering, mask: FlowMask, rule: Option<&Arc<Rule>>) {
-        let (visit, foreign) = (self.visits.len(), entering.foreign);
-        self.push(entering, mask, rule.cloned(), Vec::new());
-        self.frames.push(Frame { visit, written: FlowMask::EMPTY, foreign });
+    pub(super) fn visit(&mut self, entering: Entering<'_>, rule: Option<&Arc<Rule>>) {
+        self.enter(entering.foreign);
+        let (visit, empty) = (self.scratch.visits.len(), self.scratch.empty.clone());
+        self.push(entering, empty, rule.cloned(), Box::default());
+        let Scratch { frames, depth, lookup, .. } = &mut *self.scratch;
+        if frames.len() == *depth {
+            frames.push(Frame::default());
+        }
+        let frame = &mut frames[*depth];
+        *depth += 1;
+        (frame.visit, frame.foreign) = (visit, entering.foreign);
+        frame.written.clear();
+        std::mem::swap(&mut frame.mask, lookup);
     }
 
     /// As [`Self::visit`], of a packet that meets a conjunction: nothing is run in such a visit.
     #[cfg_attr(test, track_caller)]
-    pub(super) fn meet(&mut self, entering: Entering, mask: FlowMask, clauses: Vec<Arc<Rule>>) {
-        self.push(entering, mask, None, clauses);
+    pub(super) fn meet(&mut self, entering: Entering<'_>, clauses: Vec<Arc<Rule>>) {
+        self.enter(entering.foreign);
+        let mask = shared(&mut self.ended, &self.scratch.lookup);
+        self.push(entering, mask, None, clauses.into());
     }
 
+    /// The last lookup has decided something: what it consulted counts, as far as it is the packet's.
     #[cfg_attr(test, track_caller)]
+    fn enter(&mut self, foreign: Foreign) {
+        let Scratch { mask, written, lookup, .. } = &mut *self.scratch;
+        if is_disabled() {
+            lookup.clear();
+        }
+        lookup.add(usize::from(word::BRIDGE), u64::MAX);
+        mask.add_some(lookup, |word, bits| bits & !foreign.bits(word) & !written.word(word));
+    }
+
     fn push(
         &mut self,
-        entering: Entering,
-        mut mask: FlowMask,
+        entering: Entering<'_>,
+        mask: SparseMask,
         rule: Option<Arc<Rule>>,
-        clauses: Vec<Arc<Rule>>,
+        clauses: Box<[Arc<Rule>]>,
     ) {
-        let Entering { bridge, table, key, foreign } = entering;
-        if is_disabled() {
-            mask = FlowMask::EMPTY;
-        }
-        mask.words_mut()[usize::from(word::BRIDGE)] = u64::MAX;
-        let mut own = mask.clone();
-        own.words_mut()[IN_PORT] &= !foreign.in_port;
-        own.words_mut()[TRANSPORT] &= !foreign.ports;
-        own.words_mut()[CONJ_ID] &= !foreign.conj_id;
-        own.remove(&self.written);
-        self.mask.add(&own);
-        self.visits.push(Visit { bridge, table, key, mask, rule, clauses });
+        let Entering { bridge, table, key, is_own, .. } = entering;
+        let key = match &mut self.key {
+            Some(shared) if is_own => {
+                debug_assert!(shared.is_of(key), "a key that is written to is not shared");
+                shared.clone()
+            }
+            shared if is_own => shared.insert(SparseKey::from(key)).clone(),
+            _ => SparseKey::from(key),
+        };
+        self.scratch.visits.push(Visit { bridge, table, key, mask, rule, clauses });
     }
 
     /// The actions of the innermost visit have been run.
     pub(super) fn end_visit(&mut self) {
-        let ended = self.frames.pop();
-        if let (Some(ended), Some(outer)) = (ended, self.frames.last_mut()) {
-            outer.written.add(&ended.written);
+        let Scratch { frames, depth, visits, .. } = &mut *self.scratch;
+        let (outer, ended) = frames.split_at_mut(depth.saturating_sub(1));
+        let Some(frame) = ended.first().filter(|_| *depth > 0) else { return };
+        *depth -= 1;
+        visits[frame.visit].mask = shared(&mut self.ended, &frame.mask);
+        if let Some(outer) = outer.last_mut() {
+            outer.written.add_all(&frame.written);
         }
     }
 
     /// Which bits are rewritten now.
-    pub(super) fn save(&self) -> Written {
+    pub(super) fn save(&mut self) -> Written {
         Written {
-            since_ingress: self.written.clone(),
-            since_visit: self.frames.last().map(|frame| frame.written.clone()),
+            since_ingress: self.scratch.written.clone(),
+            since_visit: self.scratch.innermost().map(|frame| frame.written.clone()),
+            key: self.key.clone(),
         }
     }
 
     /// The packet is again as it was when this was saved, in the same visit.
     pub(super) fn restore(&mut self, saved: Written) {
-        self.written = saved.since_ingress;
-        if let (Some(frame), Some(written)) = (self.frames.last_mut(), saved.since_visit) {
+        self.scratch.written = saved.since_ingress;
+        if let (Some(frame), Some(written)) = (self.scratch.innermost(), saved.since_visit) {
             frame.written = written;
         }
+        self.key = saved.key;
     }
 
     /// The mask, the visits and the reads.
-    ///
-    /// A traversal is kept as long as its cache entry, so it keeps no room that it does not use.
-    pub(super) fn finish(mut self) -> (FlowMask, Vec<Visit>, Vec<Object>) {
-        self.visits.shrink_to_fit();
-        (self.mask, self.visits, self.reads)
+    pub(super) fn finish(mut self) -> (SparseMask, Box<[Visit]>, Box<[Object]>) {
+        while self.scratch.depth > 0 {
+            self.end_visit();
+        }
+        let mut scratch = self.scratch;
+        let mask = scratch.mask.sparse();
+        let visits = scratch.visits.drain(..).collect();
+        let reads = scratch.reads.drain(..).collect();
+        scratch.visits.shrink_to(VISITS_KEPT);
+        scratch.mask.clear();
+        scratch.written.clear();
+        SCRATCH.set(Some(scratch));
+        (mask, visits, reads)
+    }
+}
+
+/// A mask made sparse: the one that ended last if it is equal.
+fn shared(last: &mut Option<SparseMask>, mask: &Bits) -> SparseMask {
+    match last {
+        Some(last) if mask.is(last) => last.clone(),
+        last => last.insert(mask.sparse()).clone(),
+    }
+}
+
+impl Scratch {
+    fn new() -> Self {
+        let empty = SparseMask::from(&FlowMask::EMPTY);
+        Self {
+            mask: Bits::EMPTY,
+            written: Bits::EMPTY,
+            lookup: Bits::EMPTY,
+            frames: Vec::new(),
+            depth: 0,
+            visits: Vec::new(),
+            empty,
+            reads: Vec::new(),
+        }
+    }
+
+    /// The visit whose actions are being run.
+    fn innermost(&mut self) -> Option<&mut Frame> {
+        let last = self.depth.checked_sub(1)?;
+        self.frames.get_mut(last)
     }
 }
 

@@ -8,7 +8,11 @@ use shunt_flow::PortNo;
 use super::laws;
 use crate::{
     Action, DatapathAction, Learning, Object, Refresh, Traversal, TraversalError,
-    testing::{Twin, draw, generate, runner, visible},
+    testing::{
+        Twin, draw,
+        generate::{self, Op},
+        runner, visible,
+    },
 };
 
 proptest! {
@@ -102,13 +106,14 @@ fn the_generated_worlds_reach_every_feature() {
     let mut runner = runner();
     let mut met: BTreeMap<Feature, usize> = BTreeMap::new();
     for _ in 0..600 {
-        let twin = Twin::new(&draw(&mut runner, &generate::world()));
-        for _ in 0..8 {
-            let key = draw(&mut runner, &generate::packet());
-            let traversals = twin.traversals(&key);
+        let mut twin = Twin::new(&draw(&mut runner, &generate::world()));
+        let keys: Vec<_> = (0..4).map(|_| draw(&mut runner, &generate::packet())).collect();
+        // The second time, they meet what they have taught.
+        for key in keys.iter().chain(&keys) {
+            let traversals = twin.traversals(key);
             let features: BTreeSet<_> = traversals.iter().flat_map(features).collect();
             features.into_iter().for_each(|feature| *met.entry(feature).or_default() += 1);
-            let fate = twin.fate(&traversals[0], &key);
+            let fate = twin.fate(&traversals[0], key);
             let fates = [
                 (Feature::Metered, fate.was_metered),
                 (Feature::LaterError, !fate.later_errors.is_empty()),
@@ -117,6 +122,7 @@ fn the_generated_worlds_reach_every_feature() {
             fates.iter().filter(|(_, is_met)| *is_met).for_each(|(feature, _)| {
                 *met.entry(*feature).or_default() += 1;
             });
+            twin.apply(&Op::Teach(Box::new(key.clone())));
         }
     }
     let rare: Vec<_> = Feature::ALL
@@ -127,7 +133,7 @@ fn the_generated_worlds_reach_every_feature() {
 }
 
 /// How many of the packets meet each feature at least.
-const LEAST: usize = 5;
+const LEAST: usize = 12;
 
 const TOO_MANY_CUTS: TraversalError = TraversalError::TooManyRecirculations(6);
 
@@ -149,7 +155,7 @@ features! {
     Copy, Recirculate, CheckLength, TtlCopy, TwoCuts, SixCuts, LaterError,
     PushLabel, PopLabel, PushValue, PopValue,
     LearnRule, KnownRule, LearnLater, Normal, LearnMac, KnownMac, NormalLater, FinTimeout,
-    Conjunction,
+    Conjunction, ConjunctionLater, Pause, PauseLater, MeteredCut,
 }
 
 /// What a traversal met.
@@ -186,7 +192,7 @@ fn features(traversal: &Traversal) -> Vec<Feature> {
     }
     for visit in &traversal.visits {
         if !visit.clauses.is_empty() {
-            meet(F::Conjunction, None);
+            meet(F::Conjunction, Some(F::ConjunctionLater));
         }
         for action in visit.rule.iter().flat_map(|rule| &rule.instructions.apply) {
             match action {
@@ -216,6 +222,10 @@ fn emitted(action: &DatapathAction, meet: &mut impl FnMut(Feature, Option<Featur
         }
         DatapathAction::Copy(inner) => {
             meet(F::Copy, None);
+            let is_metered = inner.iter().any(|own| matches!(own, DatapathAction::Meter(_)));
+            if is_metered && inner.iter().any(is_cut) {
+                meet(F::MeteredCut, None);
+            }
             inner.iter().for_each(|action| emitted(action, meet));
         }
         DatapathAction::Recirculate(continuation) => {
@@ -223,6 +233,9 @@ fn emitted(action: &DatapathAction, meet: &mut impl FnMut(Feature, Option<Featur
             meet(if is_copy { F::TtlCopy } else { F::Recirculate }, None);
         }
         DatapathAction::CheckLength { .. } => meet(F::CheckLength, None),
+        DatapathAction::Punt(punt) if punt.continuation.is_some() => {
+            meet(F::Pause, Some(F::PauseLater));
+        }
         DatapathAction::PushMpls { .. } => meet(F::PushLabel, None),
         DatapathAction::PopMpls { .. } => meet(F::PopLabel, None),
         _ => {}

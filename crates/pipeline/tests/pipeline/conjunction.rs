@@ -1,7 +1,7 @@
 //! Conjunctive matches (`ovs-fields(7)`, "Conjunctive Match Fields").
 
 use shunt_flow::{
-    FieldId, FlowMask, Match,
+    FieldId, FlowKey, FlowMask, Match,
     text::{NoPortNames, format_match, parse_match},
 };
 use shunt_pipeline::{
@@ -176,12 +176,12 @@ fn conjunctions_have_a_number() {
 /// What a packet's fate depended on, as a match.
 fn megaflow(switch: &Switch, packet: &str) -> (Match, String) {
     let traversal = switch.translate(packet);
-    let mut mask = traversal.mask.clone();
+    let mut mask = FlowMask::from(&traversal.mask);
     mask.remove_bits(FieldId::RecircId, u128::MAX);
     mask.words_mut()[usize::from(shunt_flow::layout::word::BRIDGE)] = 0;
     // A packet that is no fragment is no later one: the text has a word for both bits alone.
     mask.add_bits(FieldId::NwFrag, 0b11);
-    let megaflow = Match::new(&traversal.key, &mask);
+    let megaflow = Match::new(&FlowKey::from(&traversal.key), &mask);
     let text = format_match(&megaflow, &NoPortNames);
     (megaflow, text)
 }

@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use shunt_flow::{FieldId, FlowKey, PortNo, layout::word};
 use shunt_pipeline::{
-    Action, Continuation, DatapathAction, FlowModCommand, Subfield, Time, Traversal,
+    Action, Continuation, DatapathAction, FlowModCommand, Refresh, Subfield, Time, Traversal,
 };
 
-use crate::switch::{BRIDGE, Switch, describe, key, request};
+use crate::{
+    learn::learn,
+    switch::{BRIDGE, Switch, describe, key, request},
+};
 
 const POP: Action = Action::PopMpls { ethertype: 0x0800 };
 
@@ -159,6 +162,28 @@ fn equal_rests_are_one_continuation_whoever_they_come_from() {
     let other = switch.pipeline.translate(&other, switch.pipeline.version());
     assert!(Arc::ptr_eq(&next[0], &continuations(&other)[0]));
     assert_eq!(first(&switch).mask.field(FieldId::InPort), 0, "packets of all ports share it");
+}
+
+#[test]
+fn what_is_taught_behind_a_cut_is_learned_only_while_its_rule_is_there() {
+    let switch = switch(&[POP, resubmit(1), learn(|_| {})], &["table=1,actions=output:2"]);
+    let [next] = &continuations(&first(&switch))[..] else { panic!("there is one cut") };
+    let taught = || resume(&switch, next, "ip,in_port=1").learnings;
+    let learnings = taught();
+    assert_eq!(switch.pipeline.learn(&learnings, Time::ZERO).deltas.len(), 2, "a rule, an object");
+    switch.send(FlowModCommand::Delete, "").expect("legal");
+    assert!(switch.pipeline.learn(&taught(), Time::ZERO).deltas.is_empty());
+    assert_eq!(switch.pipeline.learnings_refused(), 1);
+}
+
+#[test]
+fn a_fin_behind_a_cut_lowers_the_timeouts_of_the_rule_before_it() {
+    let fin = Action::FinTimeout { idle: 3, hard: 0 };
+    let switch = switch(&[POP, fin], &[]);
+    let [next] = &continuations(&first(&switch))[..] else { panic!("there is one cut") };
+    let after = resume(&switch, next, "tcp,in_port=1,tcp_flags=+fin");
+    let [Refresh::FinTimeout { rule, idle: 3, .. }] = &after.refreshes[..] else { panic!("a fin") };
+    assert_eq!(rule.cookie.number(), 9);
 }
 
 #[test]

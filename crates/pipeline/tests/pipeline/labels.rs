@@ -101,6 +101,16 @@ fn a_pop_takes_one_label_and_none_where_there_is_none() {
 }
 
 #[test]
+fn a_pop_to_what_is_no_label_takes_all_labels() {
+    let [_, two, three, more] = stacks();
+    assert_eq!(run(&[pop(0x0800), OUTPUT], &two), "pop(800) pop(800) 2");
+    assert_eq!(run(&[pop(0x86dd), OUTPUT], &three), "pop(86dd) pop(86dd) pop(86dd) 2");
+    assert_eq!(run(&[pop(0x0800), push(0x8848), OUTPUT], &two), "pop(800) pop(800) recirculate");
+    let expected = TraversalError::TooManyLabels(3).to_string();
+    assert_eq!(run(&[OUTPUT, pop(0x0800)], &more), expected);
+}
+
+#[test]
 fn what_was_rewritten_is_in_the_packet_before_a_label_hides_it() {
     let actions = [set(FieldId::NwTtl, 5), push(0x8847), OUTPUT, set(FieldId::NwTtl, 6), OUTPUT];
     assert_eq!(run(&actions, &key("ip,nw_ttl=9")), "set(nw_ttl=5) push(8847,0/0/5.) 2 2");

@@ -316,7 +316,7 @@ fn in_a_bucket_normal_learns_and_a_learn_is_left_out() {
     assert!(matches!(&traversal.learnings[..], [Learning::Mac(_)]), "{traversal:?}");
     assert!(switch.table(1).is_empty());
     assert!(switch.translate(PACKET).learnings.is_empty());
-    assert_eq!(switch.run("in_port=4,dl_dst=02:00:00:00:00:01,dl_src=02:00:00:00:00:01"), "4 3 1");
+    assert_eq!(switch.run("in_port=4,dl_dst=02:00:00:00:00:01,dl_src=02:00:00:00:00:09"), "4 3 1");
 }
 
 #[test]

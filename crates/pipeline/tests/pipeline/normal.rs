@@ -92,6 +92,14 @@ fn a_packet_to_its_own_port_goes_nowhere() {
 }
 
 #[test]
+fn a_packet_to_its_own_address_goes_nowhere_although_nobody_knows_it_yet() {
+    let switch = plain();
+    let own = "in_port=1,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:0a";
+    assert_eq!(send(&switch, own, 1), "");
+    assert_eq!(known(&switch), [(0, 0x0a, 1)]);
+}
+
+#[test]
 fn group_addresses_are_flooded_and_never_learned() {
     let switch = plain();
     let to_all = "in_port=1,dl_src=02:00:00:00:00:0a,dl_dst=ff:ff:ff:ff:ff:ff";

@@ -88,8 +88,9 @@ fn run_from(switch: &Switch, table: TableId, key: &FlowKey) -> Traversal {
 
 /// What the best of all rules of a table is for a packet; `None` where a conjunction may decide.
 fn best<'a>(rules: &'a [std::sync::Arc<Rule>], visit: &Visit) -> Option<Option<&'a Rule>> {
+    let key = FlowKey::from(&visit.key);
     let matching =
-        rules.iter().filter(|rule| rule.table == visit.table && rule.matching.matches(&visit.key));
+        rules.iter().filter(|rule| rule.table == visit.table && rule.matching.matches(&key));
     let matching: Vec<_> = matching.collect();
     let is_clause = |rule: &Rule| {
         rule.instructions.apply.iter().any(|action| matches!(action, Action::Conjunction { .. }))
@@ -134,7 +135,7 @@ fn packets_for_every_rule_of_ovn_fare_as_a_list_of_rules_says_and_as_their_masks
             let found = visit.rule.as_ref().map(|rule| rule.id);
             assert_eq!(found, expected.map(|rule| rule.id), "in table {}", visit.table);
         }
-        let mut other = random(&mut numbers, &traversal.key, &traversal.mask);
+        let mut other = random(&mut numbers, &(&traversal.key).into(), &(&traversal.mask).into());
         // That of a packet-out is given with it, and no bit that a mask could hold.
         other.set_in_port(packet.in_port());
         let again = run_from(&switch, rule.table, &other);

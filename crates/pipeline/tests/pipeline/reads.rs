@@ -66,7 +66,7 @@ const BOTTOM: u64 = 0x100;
 #[test]
 fn the_bridge_and_that_it_is_the_first_round() {
     let traversal = run(&[output(2)], "in_port=1");
-    assert_eq!(traversal.mask.words()[usize::from(word::BRIDGE)], u64::MAX);
+    assert_eq!(traversal.mask.word(usize::from(word::BRIDGE)), u64::MAX);
     assert_whole(&traversal, &[FieldId::RecircId]);
     assert_reads(&traversal, Object::Bridge(BRIDGE));
     // Of what is not even looked up, too.
@@ -74,7 +74,7 @@ fn the_bridge_and_that_it_is_the_first_round() {
     switch.configure(1, PortConfig { no_recv: true, ..PortConfig::default() });
     let traversal = switch.translate("in_port=1");
     assert!(traversal.visits.is_empty());
-    assert_eq!(traversal.mask.words()[usize::from(word::BRIDGE)], u64::MAX);
+    assert_eq!(traversal.mask.word(usize::from(word::BRIDGE)), u64::MAX);
     assert_whole(&traversal, &[FieldId::RecircId]);
 }
 
@@ -211,7 +211,7 @@ fn tags_that_are_pushed_over_popped_and_looked_for() {
     };
     let one = tagged(0x8100_1007 << 32);
     let push = run_key(&[Action::PushVlan { ethertype: 0x8100 }, output(2)], &one);
-    let tags = |traversal: &Traversal| traversal.mask.words()[usize::from(word::VLAN)];
+    let tags = |traversal: &Traversal| traversal.mask.word(usize::from(word::VLAN));
     assert_eq!(tags(&push) >> 32, 0xffff_ffff, "the tag that is the inner one then");
     let two = tagged(0x88a8_1007_8100_1008);
     let pop = run_key(&[Action::PopVlan, output(2)], &two);
@@ -231,13 +231,13 @@ fn a_tag_that_a_clone_has_popped_and_is_put_back() {
     tagged.words_mut()[usize::from(word::VLAN)] = 0x8100_1007 << 32;
     let inner = [Action::PopVlan, output(2)].into();
     let traversal = run_key(&[Action::Clone(inner), output(3)], &tagged);
-    assert_eq!(traversal.mask.words()[usize::from(word::VLAN)] >> 32, 0xffff_ffff);
+    assert_eq!(traversal.mask.word(usize::from(word::VLAN)) >> 32, 0xffff_ffff);
 }
 
 #[test]
 fn labels_that_are_pushed_popped_and_put_back() {
-    let first = |traversal: &Traversal| traversal.mask.words()[usize::from(word::MPLS)];
-    let third = |traversal: &Traversal| traversal.mask.words()[usize::from(word::MPLS_PBB)] >> 32;
+    let first = |traversal: &Traversal| traversal.mask.word(usize::from(word::MPLS));
+    let third = |traversal: &Traversal| traversal.mask.word(usize::from(word::MPLS_PBB)) >> 32;
     let (push, pop) =
         (Action::PushMpls { ethertype: 0x8847 }, Action::PopMpls { ethertype: 0x8847 });
     let one = labelled([LABEL | BOTTOM, 0, 0]);
@@ -262,11 +262,11 @@ fn how_many_labels_there_are() {
     let traversal = run_key(&[push], &labelled([LABEL, LABEL, LABEL]));
     let bottoms = [(word::MPLS, BOTTOM << 32 | BOTTOM), (word::MPLS_PBB, 0)];
     for (word, bits) in bottoms {
-        assert_eq!(traversal.mask.words()[usize::from(word)] & bits, bits);
+        assert_eq!(traversal.mask.word(usize::from(word)) & bits, bits);
     }
     let pop = Action::PopMpls { ethertype: 0x8847 };
     let traversal = run_key(&[pop], &labelled([LABEL, LABEL, LABEL]));
-    assert_eq!(traversal.mask.words()[usize::from(word::MPLS_PBB)], BOTTOM << 32);
+    assert_eq!(traversal.mask.word(usize::from(word::MPLS_PBB)), BOTTOM << 32);
 }
 
 #[test]
@@ -351,7 +351,7 @@ fn what_normal_forwards_by() {
     let packet = "in_port=1,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:0b";
     let traversal = run(&[NORMAL], packet);
     assert_whole(&traversal, &[FieldId::InPort, FieldId::EthSrc, FieldId::EthDst]);
-    assert_eq!(traversal.mask.words()[usize::from(word::VLAN)], u64::MAX);
+    assert_eq!(traversal.mask.word(usize::from(word::VLAN)), u64::MAX);
 }
 
 #[test]
@@ -395,6 +395,30 @@ fn the_learned_rule_or_its_absence() {
         });
         assert!(named, "{command:?} is told of by {:?}", change.deltas);
     }
+}
+
+#[test]
+fn what_hidden_state_can_be_read_where_a_traversal_is_cut() {
+    let switch = Switch::new(&[
+        "table=0,actions=load:5->NXM_NX_REG5[],goto_table:1",
+        "table=1,actions=output:2",
+    ]);
+    let key = key("in_port=1");
+    let cut = || {
+        let version = switch.pipeline.version();
+        switch.pipeline.translate_pieces(&key, None, version, &[1])
+    };
+    let before = cut();
+    assert_eq!(before.len(), 2);
+    for piece in &before {
+        assert_reads(&piece.traversal, Object::Live(BRIDGE));
+    }
+    let change = switch.add(&["table=1,priority=9,reg5=5,actions=output:3"]);
+    let is_told = |delta: &shunt_pipeline::Delta| {
+        matches!(delta, shunt_pipeline::Delta::Changed(Object::Live(BRIDGE)))
+    };
+    assert!(change.deltas.iter().any(is_told), "{:?}", change.deltas);
+    assert_ne!(cut()[0].traversal.next, before[0].traversal.next, "a name without the register");
 }
 
 #[test]

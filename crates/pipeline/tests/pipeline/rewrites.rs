@@ -1,9 +1,34 @@
 //! Actions that write fields.
 
 use shunt_flow::{FieldId, FlowKey, PortNo};
-use shunt_pipeline::Action;
+use shunt_pipeline::{Action, DatapathAction};
 
-use crate::switch::Switch;
+use crate::{build::output, switch::Switch};
+
+#[test]
+fn a_port_is_written_whatever_the_protocol_and_where_there_is_none_nothing() {
+    let actions = [Action::SetTpSrc(7), Action::SetTpDst(9), output(2)];
+    let switch = Switch::of_actions(&actions);
+    for (packet, expected) in [
+        ("tcp,tp_src=1,tp_dst=2", Some((FieldId::TcpSrc, FieldId::TcpDst))),
+        ("udp6,tp_src=1,tp_dst=2", Some((FieldId::UdpSrc, FieldId::UdpDst))),
+        ("sctp,tp_src=1,tp_dst=2", Some((FieldId::SctpSrc, FieldId::SctpDst))),
+        ("udp,nw_frag=later", None),
+        ("icmp", None),
+    ] {
+        let actions = switch.translate(packet).actions;
+        let set = actions.iter().find_map(|action| match action {
+            DatapathAction::SetHeader(set) => Some(set.key()),
+            _ => None,
+        });
+        let ports = |(source, target)| {
+            let key = set.as_ref().expect("a write");
+            (key.field(source), key.field(target))
+        };
+        assert_eq!(expected.map(ports), expected.map(|_| (7, 9)), "{packet}");
+        assert_eq!(set.is_some(), expected.is_some(), "{packet}");
+    }
+}
 
 #[test]
 fn a_rewrite_reaches_the_packet_when_it_leaves() {
@@ -102,10 +127,10 @@ fn the_mask_always_holds_the_bridge_and_the_recirculation() {
     let switch = Switch::new(&["actions=output:2"]);
     let traversal = switch.translate("in_port=1");
     let bridge = usize::from(shunt_flow::layout::word::BRIDGE);
-    assert_eq!(traversal.mask.words()[bridge], u64::MAX);
+    assert_eq!(traversal.mask.word(bridge), u64::MAX);
     assert_eq!(traversal.mask.field(FieldId::RecircId), FieldId::RecircId.value_max());
     assert_eq!(traversal.mask.bits_count(), 64 + 32);
     let mut other = FlowKey::ZERO;
     other.set_bridge(1);
-    assert!(other.agrees_with(&traversal.key, &traversal.mask));
+    assert!(traversal.mask.agree(&other, &FlowKey::from(&traversal.key)));
 }

@@ -8,8 +8,8 @@ use shunt_flow::{
 };
 use shunt_pipeline::{
     Action, BridgeId, BridgeSettings, Change, DatapathAction, DatapathPort, FlowMod,
-    FlowModCommand, ModificationError, Pipeline, PortConfig, PortInfo, PortKind, PortVlans,
-    RuleFilter, Time, Traversal,
+    FlowModCommand, ModificationError, Pipeline, PortConfig, PortInfo, PortKind, RuleFilter, Time,
+    Traversal,
     text::{parse_actions, parse_rule},
 };
 
@@ -119,15 +119,7 @@ pub(crate) fn ports() -> Vec<PortInfo> {
 }
 
 pub(crate) fn port(number: u32, kind: PortKind) -> PortInfo {
-    PortInfo {
-        number: PortNo::new(number),
-        name: format!("p{number}"),
-        kind,
-        config: PortConfig::default(),
-        link_up: true,
-        mac: [2, 0, 0, 0, 0, 1],
-        vlans: PortVlans::default(),
-    }
+    PortInfo::new(PortNo::new(number), kind)
 }
 
 /// Actions in few words: ports by number, with `!` where the ingress port gets it too.

@@ -63,7 +63,7 @@ fn a_rewritten_id_is_set_in_place_and_asks_only_whether_there_is_a_tag() {
     let mut key = key("in_port=1");
     key.words_mut()[usize::from(word::VLAN)] = ONE;
     let traversal = switch.pipeline.translate(&key, switch.pipeline.version());
-    assert_eq!(traversal.mask.words()[usize::from(word::VLAN)], 0x1000 << 32);
+    assert_eq!(traversal.mask.word(usize::from(word::VLAN)), 0x1000 << 32);
 }
 
 #[test]

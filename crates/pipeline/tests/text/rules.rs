@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::Value;
 use shunt_flow::text::NoPortNames;
 use shunt_pipeline::{
-    BridgeId, FlowMod, FlowModCommand, Rule, RuleId, RuleStats, TableSelector, Time,
+    BridgeId, FlowMod, FlowModCommand, Rule, RuleId, RuleStats, SharedTimers, TableSelector, Time,
     text::{RuleFormat, format_rule, parse_rule},
 };
 
@@ -33,7 +33,7 @@ fn rule(request: FlowMod) -> Rule {
         modified: Time::ZERO,
         created: Time::ZERO,
         stats: Arc::new(RuleStats::default()),
-        timers: Arc::default(),
+        timers: SharedTimers::default(),
     }
 }
 

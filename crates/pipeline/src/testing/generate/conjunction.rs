@@ -1,9 +1,9 @@
 //! Clauses, and rules that match conjunctions: of few ids, so that clauses belong together.
 
-use proptest::{collection::vec, prelude::*};
-use shunt_flow::{FieldId, FlowMask, Match};
+use proptest::{collection::vec, prelude::*, sample::select};
+use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
 
-use super::rule;
+use super::{MACS, rule};
 use crate::{Action, FlowMod, Instructions, Priority, TableId, TableSelector};
 
 /// The ids that there are.
@@ -41,6 +41,27 @@ pub(super) fn family() -> impl Strategy<Value = Vec<FlowMod>> {
         };
         let answer = at(answering(FlowMod { matching: Match::any(), ..answer }, id));
         clauses.into_iter().map(clause).chain([answer]).collect()
+    })
+}
+
+/// A conjunction in table 1 that many packets meet.
+pub(super) fn usual() -> impl Strategy<Value = Vec<FlowMod>> {
+    (rule(), rule(), select(MACS)).prop_map(|(request, answer, address)| {
+        let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
+        key.set_field(FieldId::EthDst, address);
+        mask.add_field(FieldId::EthDst);
+        let to_one = Match::new(&key, &mask);
+        let table = TableSelector::One(TableId::new(1).unwrap_or_default());
+        let clause = |(clause, matching)| {
+            let action = Action::Conjunction { id: 0, clause, clauses_count: 2 };
+            let own = FlowMod { table, matching, ..request.clone() };
+            FlowMod { priority: Priority::new(3), ..clause_of(own, vec![action]) }
+        };
+        let goto = answer.instructions.goto.filter(|goto| goto.number() > 1);
+        let instructions = Instructions { goto, ..answer.instructions };
+        let answer = FlowMod { table, matching: Match::any(), instructions, ..answer };
+        let clauses = [(0, Match::any()), (1, to_one)].map(clause);
+        clauses.into_iter().chain([answering(answer, 0)]).collect()
     })
 }
 

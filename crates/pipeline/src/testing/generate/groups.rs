@@ -7,7 +7,7 @@ use super::{BRIDGES, Op, plain, subfield};
 use crate::{
     Action, Bucket, BundleAction, BundleAlgorithm, GroupCommand, GroupId, GroupKind, GroupMod,
     HashFields, MeterBand, MeterBandKind, MeterCommand, MeterConfig, MeterId, MeterMod, MeterUnit,
-    Modification, MultipathAction, MultipathAlgorithm, PortInfo, Selection, Subfield,
+    Modification, MultipathAction, MultipathAlgorithm, Object, PortInfo, Selection, Subfield,
 };
 
 /// The highest number of a group; rules name all of them.
@@ -29,22 +29,47 @@ pub(super) fn all() -> impl Strategy<Value = Vec<Modification>> {
 /// Changes of groups and meters, as one version.
 pub(super) fn op() -> impl Strategy<Value = Op> {
     let groups = (1..=GROUP_MAX).prop_flat_map(|id| {
-        let change = vec![GroupCommand::AddOrModify, GroupCommand::Modify, GroupCommand::Add];
+        let (either, modify) = (GroupCommand::AddOrModify, GroupCommand::Modify);
+        let change = vec![either, either, modify, modify, GroupCommand::Add];
         prop_oneof![
             8 => select(change).prop_flat_map(move |command| group_mod(command, id, GROUP_MAX)),
             1 => group_mod(GroupCommand::Delete, id, GROUP_MAX),
         ]
     });
     let meters = (1..=METER_MAX).prop_flat_map(|id| {
-        let command = vec![MeterCommand::Modify, MeterCommand::Add, MeterCommand::Delete];
+        let modify = MeterCommand::Modify;
+        let command = vec![modify, modify, modify, MeterCommand::Add, MeterCommand::Delete];
         select(command).prop_flat_map(move |command| meter_mod(command, id))
     });
     let request = prop_oneof![
         3 => groups.prop_map(Modification::Group),
-        1 => meters.prop_map(Modification::Meter),
+        3 => meters.prop_map(Modification::Meter),
         1 => super::add().prop_map(Modification::Flow),
     ];
     (select(&BRIDGES[..]), vec(request, 1..3)).prop_map(|(id, mods)| Op::Modify(id, mods))
+}
+
+/// A change of a group or a meter that there is.
+pub(super) fn change_of(object: Object) -> Option<BoxedStrategy<Op>> {
+    let modify = |id, request: BoxedStrategy<Modification>| {
+        Some(request.prop_map(move |request| Op::Modify(id, vec![request])).boxed())
+    };
+    match object {
+        Object::Group(bridge, id) => {
+            let id = id.number();
+            let group = group_mod(GroupCommand::Modify, id, id.max(2) - 1);
+            modify(bridge, group.prop_map(Modification::Group).boxed())
+        }
+        Object::Meter(bridge, id) => {
+            let meter = meter_mod(MeterCommand::Modify, id.number());
+            modify(bridge, meter.prop_map(Modification::Meter).boxed())
+        }
+        Object::Bridge(_)
+        | Object::Ports(_)
+        | Object::Mac(..)
+        | Object::Live(_)
+        | Object::Learned(..) => None,
+    }
 }
 
 /// Actions that choose by what is live or by a hash, or pass a meter.

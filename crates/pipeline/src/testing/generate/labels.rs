@@ -7,7 +7,7 @@
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, layout::word};
 
-use super::{Action, FlowMod, Op, Subfield, TableId, groups, learn};
+use super::{Action, BRIDGES, FlowMod, Op, Subfield, TableId, conjunction, groups, learn};
 use crate::testing::set_secret;
 
 /// Labels that neither IPv4 nor ARP begins with.
@@ -72,6 +72,8 @@ pub(super) fn list() -> impl Strategy<Value = Vec<Action>> {
         2 => learn::learn(),
         2 => learn::fin_timeout(),
         2 => select(vec![Action::CopyTtlIn, Action::CopyTtlOut]),
+        2 => metered(),
+        2 => super::controller().prop_map(|asked| Action::Controller(Box::new(asked))),
     ];
     let nested = leaf.prop_recursive(2, 12, 4, |inner| {
         prop_oneof![
@@ -81,14 +83,26 @@ pub(super) fn list() -> impl Strategy<Value = Vec<Action>> {
     });
     let list = vec(nested, 1..7);
     let stacked = option::weighted(0.2, stacked());
-    (list, super::set_field(), prop::bool::weighted(0.2), stacked).prop_map(
-        |(list, rewrite, hides, stacked)| {
+    // Where conjunctions are, perhaps.
+    let further = option::weighted(0.4, Just(TableId::new(1)));
+    (list, super::set_field(), prop::bool::weighted(0.2), stacked, further).prop_map(
+        |(mut list, rewrite, hides, stacked, further)| {
+            list.extend(further.map(|table| Action::Resubmit { port: None, table }));
             let (push, pop) =
                 (Action::PushMpls { ethertype: 0x8847 }, Action::PopMpls { ethertype: 0x0800 });
             let hidden = hides.then_some([rewrite, push, pop]).into_iter().flatten();
             hidden.chain(stacked.into_iter().flatten()).chain(list).collect()
         },
     )
+}
+
+/// A copy that passes a meter, and is parsed again behind it.
+fn metered() -> impl Strategy<Value = Action> {
+    (groups::meter(), action(), 1u32..=6).prop_map(|(meter, action, port)| {
+        let ttl = Action::DecTtl { controllers: Box::new([]) };
+        let output = Action::Output { port: PortNo::new(port), max_len: 0 };
+        Action::Clone([Action::Meter(meter), action, ttl, output].into())
+    })
 }
 
 /// Actions that put values on the stack, perhaps cut the packet, and send it to the first that they
@@ -110,7 +124,10 @@ fn stacked() -> impl Strategy<Value = Vec<Action>> {
 
 /// A world in which rules do little else.
 pub(super) fn world() -> impl Strategy<Value = Vec<Op>> {
-    super::plain_world().prop_flat_map(|world| {
+    let met = BRIDGES.map(|id| conjunction::usual().prop_map(move |rules| Op::Apply(id, rules)));
+    let met = option::weighted(0.5, met);
+    (super::plain_world(), met).prop_flat_map(|(mut world, met)| {
+        world.extend(met.into_iter().flatten());
         let lists = vec(list(), 48);
         (Just(world), lists).prop_map(|(mut world, lists)| {
             let mut lists = lists.into_iter();
@@ -188,11 +205,12 @@ pub(super) fn exorcise(other: &mut FlowKey, key: &FlowKey, mask: &FlowMask) {
     } else if second != 0 {
         other.words_mut()[THIRD] &= 0xffff_ffff;
     }
-    for word in [MPLS, THIRD] {
+    for (word, shown) in [(MPLS, u64::MAX), (THIRD, !0xffff_ffff)] {
         let own = key.words()[word];
         let differs = (other.words()[word] ^ own) & mask.words()[word] != 0;
         if differs {
-            other.words_mut()[word] = own;
+            let other = &mut other.words_mut()[word];
+            *other = own & shown | *other & !shown;
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// What becomes of a packet.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fate {
     /// What leaves, in order; nothing if there was an error.
     pub outcomes: Vec<Outcome>,
@@ -33,23 +33,6 @@ pub struct Fate {
     /// How many copies of the packet, itself included, came to nothing. Meters may end more.
     pub dropped: usize,
 }
-
-impl PartialEq for Fate {
-    /// Where copies were dropped, a meter may have ended one that the bound would have ended.
-    fn eq(&self, other: &Self) -> bool {
-        (self.was_metered == other.was_metered || self.dropped > 0)
-            && self.outcomes == other.outcomes
-            && self.error == other.error
-            && self.later_errors == other.later_errors
-            && self.visited == other.visited
-            && self.groups == other.groups
-            && self.taught == other.taught
-            && self.refreshed == other.refreshed
-            && self.dropped == other.dropped
-    }
-}
-
-impl Eq for Fate {}
 
 /// One lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -33,6 +33,8 @@ pub(super) struct Halves {
     cuts: u8,
     /// If there was a cut since the innermost copy was made: the lookups until the first one.
     resubmits_at_cut: Option<u16>,
+    /// How often the packet and all of its copies are parsed again.
+    parsed_max: usize,
     outcomes: Vec<Outcome>,
     errors: Vec<TraversalError>,
 }
@@ -46,24 +48,18 @@ pub(super) struct Outer {
 }
 
 const CUTS_MAX: u8 = 6;
-/// How often a packet and all of its copies are parsed again.
-pub(in crate::testing) const PARSED_MAX: usize = if cfg!(test) { 16 } else { 256 };
 
 impl Halves {
-    pub(super) fn new(length: usize) -> Self {
+    pub(super) fn new(length: usize, parsed_max: usize) -> Self {
         Self {
             all: vec![Half { length, ..Half::default() }],
             current: 0,
             cuts: 0,
             resubmits_at_cut: None,
+            parsed_max,
             outcomes: Vec::new(),
             errors: Vec::new(),
         }
-    }
-
-    /// The half that the packet is in.
-    pub(super) const fn current(&self) -> usize {
-        self.current
     }
 
     /// A copy of the packet is made.
@@ -100,10 +96,20 @@ impl Halves {
         self.current = self.all.len();
         let before = (self.outcomes.len(), self.errors.len());
         let parsed = self.all.iter().skip(1).filter(|half| !half.is_ghost).count();
-        let is_spent = !is_muted && parsed == PARSED_MAX;
+        let is_spent = !is_muted && parsed == self.parsed_max;
         let is_ghost = is_muted || is_spent;
         self.all.push(Half { is_ghost, is_spent, before, ..Half::default() });
         if is_ghost { Err(TraversalError::TooManyRecirculations(CUTS_MAX)) } else { Ok(()) }
+    }
+
+    /// The packet waits for a controller, after so many lookups: its walk ends here. Answers with
+    /// what ends it, which nobody sees.
+    pub(super) fn pause(&mut self, resubmits: u16) -> TraversalError {
+        self.resubmits_at_cut.get_or_insert(resubmits);
+        self.current = self.all.len();
+        let before = (self.outcomes.len(), self.errors.len());
+        self.all.push(Half { is_ghost: true, before, ..Half::default() });
+        TraversalError::TooManyRecirculations(CUTS_MAX)
     }
 
     pub(super) fn set_length(&mut self, length: usize) {

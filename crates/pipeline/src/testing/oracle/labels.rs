@@ -11,6 +11,15 @@ impl Walker<'_> {
     pub(super) fn label(&mut self, action: &Action) -> Result<bool, TraversalError> {
         match action {
             Action::SetNwTtl(ttl) => self.set(FieldId::NwTtl, (*ttl).into(), 0xff),
+            // Each of these is there for packets of one protocol.
+            Action::SetTpSrc(port) => {
+                self.set(FieldId::TcpSrc, (*port).into(), 0xffff);
+                self.set(FieldId::UdpSrc, (*port).into(), 0xffff);
+            }
+            Action::SetTpDst(port) => {
+                self.set(FieldId::TcpDst, (*port).into(), 0xffff);
+                self.set(FieldId::UdpDst, (*port).into(), 0xffff);
+            }
             Action::SetMplsTtl(ttl) => self.set(FieldId::MplsTtl, (*ttl).into(), 0xff),
             Action::PushMpls { ethertype } => bounded(self.packet.push_label(*ethertype))?,
             Action::PopMpls { ethertype } => bounded(self.packet.pop_label(*ethertype))?,

@@ -93,7 +93,7 @@ impl Walker<'_> {
     #[inline(never)]
     pub(super) fn learn(&mut self, action: &LearnAction) {
         let request = self.learned_rule(action);
-        let teacher = self.own_rule().map(|rule| (rule.id, rule.revision));
+        let teacher = self.rule.as_ref().map(|rule| (rule.id, rule.revision));
         let taught = TaughtRule { bridge: self.id(), teacher, request, limit: action.limit };
         let rules = &self.world.bridges[&self.id()].rules;
         let old = rules.iter().find(|rule| taught.is_place_of(rule));
@@ -110,7 +110,7 @@ impl Walker<'_> {
     }
 
     pub(super) fn fin_timeout(&mut self, idle: u16, hard: u16) {
-        let Some(rule) = self.own_rule().map(|rule| rule.id) else { return };
+        let Some(rule) = self.rule.as_ref().map(|rule| rule.id) else { return };
         let flags = self.packet.key.field(FieldId::TcpFlags);
         if self.packet.has(FieldId::TcpFlags) && (flags & 1 != 0 || flags & 4 != 0) {
             self.halves.refresh(Refreshed::Lowered(rule, idle, hard));

@@ -15,5 +15,4 @@ mod walker;
 
 pub use conjunction::{Conjunction, Found};
 pub use fate::{Fate, Outcome, Punted, Visited};
-pub(super) use halves::PARSED_MAX;
 pub use learn::{Refreshed, Taught, TaughtRule};

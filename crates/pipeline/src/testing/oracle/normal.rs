@@ -34,16 +34,19 @@ impl Walker<'_> {
         }
         let macs = &self.world.bridges[&bridge].macs;
         if !is_from_controller && source[0] & 1 == 0 {
-            if macs.get(&(vlan, source)) == Some(&ingress) {
+            if macs.get(&(vlan, source)).is_some_and(|(port, _)| *port == ingress) {
                 self.halves.refresh(Refreshed::Mac(bridge, vlan, source));
             } else {
                 let sighting = MacSighting { bridge, vlan, mac: source, port: ingress };
                 self.halves.teach(Taught::Mac(sighting));
             }
+            if target == source {
+                return Ok(());
+            }
         }
         let mut ports = self.world.bridges[&bridge].ports.clone();
         ports.sort_by_key(|port| port.number);
-        let known = macs.get(&(vlan, target)).copied();
+        let known = macs.get(&(vlan, target)).map(|(port, _)| *port);
         for port in ports {
             let is_meant = match known {
                 Some(number) => port.number == number,

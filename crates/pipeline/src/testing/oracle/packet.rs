@@ -143,9 +143,10 @@ impl Packet {
         if labels == 3 && self.frame.labels.get(2).is_none_or(|third| third & 0x100 == 0) {
             return false;
         }
-        self.frame.labels.remove(0);
+        let all = !matches!(ether_type, 0x8847 | 0x8848);
+        self.frame.labels.drain(..if all { labels } else { 1 });
         self.changed_labels(ether_type);
-        self.is_uncovered = labels == 1 || !self.is_mpls();
+        self.is_uncovered = self.frame.labels.is_empty() || all;
         true
     }
 

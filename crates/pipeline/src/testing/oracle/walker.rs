@@ -58,7 +58,7 @@ pub(super) struct Walker<'w> {
     pub(super) packet: Packet,
     bridge: Option<BridgeId>,
     table: TableId,
-    rule: Option<Held>,
+    pub(super) rule: Option<Arc<Rule>>,
     pub(super) set: Vec<Action>,
     pub(super) stack: Vec<u128>,
     pub(super) halves: Halves,
@@ -69,14 +69,6 @@ pub(super) struct Walker<'w> {
     pub(super) role: Role,
     /// A meter has ended this copy of the packet; tables see it all the same.
     pub(super) is_muted: bool,
-}
-
-/// A rule whose actions are run.
-#[derive(Clone)]
-struct Held {
-    rule: Arc<Rule>,
-    /// The half in which it was found: the later ones know no more of it than what packet-ins tell.
-    half: usize,
 }
 
 /// Where actions stand, as packet-ins tell.
@@ -97,7 +89,7 @@ impl<'w> Walker<'w> {
             rule: None,
             set: Vec::new(),
             stack: Vec::new(),
-            halves: Halves::new(Packet::new(key).frame().len()),
+            halves: Halves::new(Packet::new(key).frame().len(), world.parsed_max),
             depth: 0,
             resubmits: 0,
             has_exited: false,
@@ -109,12 +101,6 @@ impl<'w> Walker<'w> {
 
     fn fate(self, result: Result<(), TraversalError>) -> Fate {
         self.halves.fate(result.err())
-    }
-
-    /// The rule whose actions are run, unless the packet was parsed again since it was found.
-    pub(super) fn own_rule(&self) -> Option<&Arc<Rule>> {
-        let held = self.rule.as_ref().filter(|held| held.half == self.halves.current());
-        held.map(|held| &held.rule)
     }
 
     pub(super) fn id(&self) -> BridgeId {
@@ -169,22 +155,21 @@ impl<'w> Walker<'w> {
         &mut self,
         table: TableId,
         port: Option<PortNo>,
-    ) -> Result<Option<Held>, TraversalError> {
+    ) -> Result<Option<Arc<Rule>>, TraversalError> {
         self.need_headers()?;
         let rule = self.find_rule(table, port)?;
         self.halves.visited((self.id(), table), rule.as_ref().map(|rule| rule.id));
-        let held = rule.map(|rule| Held { rule, half: self.halves.current() });
         let outer = (self.table, self.rule.clone());
-        (self.table, self.rule) = (table, held.clone());
+        (self.table, self.rule) = (table, rule.clone());
         let takes_table = std::mem::take(&mut self.takes_table);
         let in_bucket = std::mem::take(&mut self.role.in_bucket);
-        if let Some(held) = &held {
-            self.run_rule(&held.rule)?;
+        if let Some(rule) = &rule {
+            self.run_rule(rule)?;
         }
         self.takes_table = takes_table;
         self.role.in_bucket = in_bucket;
         (self.table, self.rule) = outer;
-        Ok(held)
+        Ok(rule)
     }
 
     #[inline(never)] // Keys on the stack of what recurs would fill it.
@@ -278,6 +263,8 @@ impl<'w> Walker<'w> {
                     | Action::Load { .. }
                     | Action::Move { .. }
                     | Action::SetNwTtl(_)
+                    | Action::SetTpSrc(_)
+                    | Action::SetTpDst(_)
                     | Action::SetMplsTtl(_)
             )
         });
@@ -313,7 +300,7 @@ impl<'w> Walker<'w> {
                     }
                     _ => {}
                 },
-                Action::Controller(asked) => self.controller(asked),
+                Action::Controller(asked) => self.controller(asked)?,
                 Action::SetField { field, value, mask } => self.set(*field, *value, *mask),
                 Action::Load { target, value } => {
                     self.set(target.field, u128::from(*value) << target.offset, target.bits());
@@ -361,15 +348,16 @@ impl<'w> Walker<'w> {
         Ok(true)
     }
 
-    /// A packet-in, unless a meter is in its way.
+    /// A packet-in, unless a meter is in its way. A packet that pauses ends here.
     #[inline(never)]
-    fn controller(&mut self, asked: &ControllerAction) {
+    fn controller(&mut self, asked: &ControllerAction) -> Result<(), TraversalError> {
         let (packet, was_muted) = (self.packet.clone(), self.is_muted);
         if let Some(meter) = asked.meter.filter(|_| self.reason_told(asked.reason).is_some()) {
             self.meter(meter);
         }
         self.punt(asked.reason, asked.controller_id, asked.max_len, &asked.userdata);
         (self.packet, self.is_muted) = (packet, was_muted);
+        if asked.pause { Err(self.halves.pause(self.resubmits)) } else { Ok(()) }
     }
 
     /// Counts the TTL down; false if it is used up.
@@ -516,7 +504,6 @@ impl<'w> Walker<'w> {
         let is_miss = self
             .rule
             .as_ref()
-            .map(|held| &held.rule)
             .is_some_and(|rule| rule.priority.number() == 0 && rule.matching.mask().is_empty());
         let reason = match reason {
             PacketInReason::Action if is_miss => PacketInReason::NoMatch,
@@ -537,7 +524,7 @@ impl<'w> Walker<'w> {
     ) {
         let Some(reason) = self.reason_told(reason) else { return };
         let key = self.packet.key();
-        let cookie = self.rule.as_ref().map_or(Cookie::new(u64::MAX), |held| held.rule.cookie);
+        let cookie = self.rule.as_ref().map_or(Cookie::new(u64::MAX), |rule| rule.cookie);
         let punted = Punted {
             place: (self.id(), self.table),
             reason,

@@ -51,6 +51,8 @@ pub fn format_action(action: &Action, ports: &dyn PortNames) -> String {
         Action::FinTimeout { idle, hard } => number::format_fin_timeout(*idle, *hard),
         Action::DecTtl { controllers } => header::format_dec_ttl(controllers),
         Action::SetNwTtl(ttl) => format!("mod_nw_ttl:{ttl}"),
+        Action::SetTpSrc(port) => format!("mod_tp_src:{port}"),
+        Action::SetTpDst(port) => format!("mod_tp_dst:{port}"),
         Action::CopyTtlOut => "copy_ttl_out".to_owned(),
         Action::CopyTtlIn => "copy_ttl_in".to_owned(),
         Action::PushVlan { ethertype } => format!("push_vlan:{ethertype:#06x}"),

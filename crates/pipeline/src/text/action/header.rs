@@ -75,16 +75,21 @@ pub(super) fn tos(argument: Piece<'_>) -> Result<Action, RuleTextError> {
     Ok(exact(FieldId::IpDscp, u128::from(tos >> 2)))
 }
 
-/// `mod_tp_src:PORT` and `mod_tp_dst:PORT`, of the protocol that the rule matches.
+/// `mod_tp_src:PORT` and `mod_tp_dst:PORT`, of the protocol that the rule matches; without a rule,
+/// of the one that the packet has.
 pub(super) fn transport(
     argument: Piece<'_>,
     scope: &Scope<'_>,
     end: End,
 ) -> Result<Action, RuleTextError> {
-    let name = match end {
-        End::Source => "mod_tp_src",
-        End::Target => "mod_tp_dst",
+    let port = parse_as(argument, "a port", u16::MAX)?;
+    let (name, unknown) = match end {
+        End::Source => ("mod_tp_src", Action::SetTpSrc(port)),
+        End::Target => ("mod_tp_dst", Action::SetTpDst(port)),
     };
+    if scope.is_unknown() {
+        return Ok(unknown);
+    }
     let protocol =
         scope.transport().ok_or_else(|| argument.error(RuleTextProblem::NoTransport(name)))?;
     let field = match (protocol, end) {
@@ -95,7 +100,6 @@ pub(super) fn transport(
         (Transport::Sctp, End::Source) => FieldId::SctpSrc,
         (Transport::Sctp, End::Target) => FieldId::SctpDst,
     };
-    let port = parse_as(argument, "a port", u16::MAX)?;
     Ok(exact(field, u128::from(port)))
 }
 

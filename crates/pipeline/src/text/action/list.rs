@@ -19,7 +19,8 @@ pub(in super::super) enum Place {
     Apply,
     /// `write_actions`, which makes an action set.
     Set,
-    /// A bucket of a group, which is run as an action set.
+    /// A bucket of a group, which is run as an action set; what a set does not hold may stand there
+    /// and does nothing, as in Open vSwitch.
     Bucket,
     /// `clone`.
     Clone {
@@ -133,9 +134,9 @@ impl<'a> List<'a> {
     }
 
     fn push(&mut self, action: Action, at: Piece<'a>) -> Result<(), RuleTextError> {
-        if self.place.is_set() && !action.is_settable() {
-            let (name, set) = (at.text().to_owned(), self.place.name());
-            return Err(at.error(RuleTextProblem::NotInActionSet { name, set }));
+        if matches!(self.place, Place::Set) && !action.is_settable() {
+            let name = at.text().to_owned();
+            return Err(at.error(RuleTextProblem::NotInActionSet { name }));
         }
         if self.place.is_set() {
             self.scope.admit_to_set(&action, at)?;

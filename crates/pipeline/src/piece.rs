@@ -1,0 +1,51 @@
+//! Pieces of traversals, for caches that keep them apart.
+
+use shunt_flow::Match;
+
+use crate::Traversal;
+
+/// A place where a traversal can be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CutPoint {
+    /// The number of the visit behind it; the first is 0.
+    pub visit: usize,
+    /// A hash of the state there: equal states have equal names, and other states nearly never.
+    pub name: u64,
+}
+
+/// A traversal, and where it can be cut.
+#[derive(Clone, Debug)]
+pub struct NotedTraversal {
+    /// What was decided, and what it depended on.
+    pub traversal: Traversal,
+    /// Where it can be cut, in order.
+    pub points: Vec<CutPoint>,
+    /// What it needs of the bounds of a translation.
+    pub spending: Spending,
+}
+
+/// Some visits of a packet by themselves: a traversal from where the one before it was cut.
+///
+/// Done one after the other, with the key of each rewritten for the next, the pieces of a packet do
+/// what its whole traversal does.
+#[derive(Clone, Debug)]
+pub struct TraversalPiece {
+    /// What was decided, and what it depended on, from its `continuation` to its `next`.
+    pub traversal: Traversal,
+    /// The header bits that it wrote, with their values: also where the packet had these before.
+    /// Empty in the last piece.
+    pub rewrite: Match,
+    /// What it needs of the bounds of a translation.
+    pub spending: Spending,
+}
+
+/// How much a piece needs of what is bounded for a whole translation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spending {
+    /// Lookups, buckets and patch ports.
+    pub lookups: usize,
+    /// Datapath actions, those inside copies too.
+    pub actions: usize,
+    /// Refreshes.
+    pub refreshes: usize,
+}

@@ -1,0 +1,52 @@
+//! Traversals in pieces: see [`crate::TraversalPiece`].
+
+use std::sync::Arc;
+
+use shunt_classifier::Version;
+use shunt_flow::FlowKey;
+
+use super::Pipeline;
+use crate::{Continuation, NotedTraversal, Traversal, TraversalPiece, translate};
+
+impl Pipeline {
+    /// Translates a packet as [`Self::translate`] does, or as [`Self::resume`] from `start` on, and
+    /// tells where its traversal can be cut.
+    #[must_use]
+    pub fn translate_noting(
+        &self,
+        key: &FlowKey,
+        start: Option<&Arc<Continuation>>,
+        version: Version,
+    ) -> NotedTraversal {
+        translate::noting(self.tables(&self.bridges.read(), version), key, start)
+    }
+
+    /// Translates a packet as [`Self::translate_noting`] does, and cuts it in front of these visits,
+    /// which are some of those that it told, in order.
+    #[must_use]
+    pub fn translate_pieces(
+        &self,
+        key: &FlowKey,
+        start: Option<&Arc<Continuation>>,
+        version: Version,
+        cuts: &[usize],
+    ) -> Vec<TraversalPiece> {
+        translate::pieces(self.tables(&self.bridges.read(), version), key, start, cuts)
+    }
+
+    /// What a traversal, or a piece of one, is as `version` sees the tables: from where it began, with
+    /// its key, and if it was cut off behind some visits, cut off behind as many.
+    #[must_use]
+    pub fn translate_again(&self, traversal: &Traversal, version: Version) -> Traversal {
+        let (key, start) = (&FlowKey::from(&traversal.key), traversal.continuation.as_ref());
+        let cut = traversal.next.as_ref().map(|_| traversal.visits.len());
+        let tables = self.bridges.read();
+        match (cut, start) {
+            (Some(cut), _) => {
+                translate::first_piece(self.tables(&tables, version), key, start, cut)
+            }
+            (None, Some(start)) => translate::resume(self.tables(&tables, version), key, start),
+            (None, None) => translate::packet(self.tables(&tables, version), key),
+        }
+    }
+}

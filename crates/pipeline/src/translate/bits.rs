@@ -1,0 +1,74 @@
+//! Masks while they grow: dense, with a note of the words that are used.
+//!
+//! A translation has a handful of masks, each of 81 words of which it uses a few. With the note,
+//! nothing that is done to them looks at the others: neither clearing nor adding, nor making one
+//! sparse.
+
+use shunt_flow::{FieldId, FlowMask, SparseMask, WordMap};
+
+/// A mask that grows.
+#[derive(Clone, Default)]
+pub(super) struct Bits {
+    mask: FlowMask,
+    /// Every word that has bits, and perhaps others.
+    used: WordMap,
+}
+
+impl Bits {
+    pub(super) const EMPTY: Self = Self { mask: FlowMask::EMPTY, used: WordMap::EMPTY };
+
+    /// The bits of a word.
+    pub(super) const fn word(&self, word: usize) -> u64 {
+        self.mask.words()[word]
+    }
+
+    /// The bits of a field, right-aligned.
+    pub(super) fn field(&self, field: FieldId) -> u128 {
+        self.mask.field(field)
+    }
+
+    /// The words with bits, and perhaps others.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.used.iter().map(|word| (word, self.word(word)))
+    }
+
+    pub(super) fn add(&mut self, word: usize, bits: u64) {
+        if bits != 0 {
+            self.mask.words_mut()[word] |= bits;
+            self.used = self.used.with(word);
+        }
+    }
+
+    pub(super) fn add_all(&mut self, other: &Self) {
+        self.add_some(other, |_, bits| bits);
+    }
+
+    /// Adds those bits of another mask that `keep` leaves of each word.
+    pub(super) fn add_some(&mut self, other: &Self, keep: impl Fn(usize, u64) -> u64) {
+        let words = self.mask.words_mut();
+        other.iter().for_each(|(word, bits)| words[word] |= keep(word, bits));
+        self.used = self.used.union(other.used);
+    }
+
+    pub(super) fn clear(&mut self) {
+        let words = self.mask.words_mut();
+        self.used.iter().for_each(|word| words[word] = 0);
+        self.used = WordMap::EMPTY;
+    }
+
+    /// What a lookup consults, added by `look_up` to a mask without bits.
+    pub(super) fn fill<T>(&mut self, look_up: impl FnOnce(&mut FlowMask) -> T) -> T {
+        self.clear();
+        let found = look_up(&mut self.mask);
+        self.used = WordMap::nonzero(self.mask.words());
+        found
+    }
+
+    pub(super) fn is(&self, other: &SparseMask) -> bool {
+        other.iter().eq(self.iter().filter(|(_, bits)| *bits != 0))
+    }
+
+    pub(super) fn sparse(&self) -> SparseMask {
+        SparseMask::of_words(self.used, self.mask.words())
+    }
+}

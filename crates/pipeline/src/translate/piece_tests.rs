@@ -1,0 +1,61 @@
+//! Pieces do what their whole does, and each of them for every packet of its region.
+
+use proptest::prelude::*;
+
+use super::laws;
+use crate::testing::{Twin, cases, generate, merged, runner, traversals, visible};
+
+/// Which points are cut: all of them, or some.
+fn choice() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(u64::MAX), any::<u64>()]
+}
+
+proptest! {
+    #![proptest_config(cases(96))]
+
+    #[test]
+    fn pieces_do_what_the_whole_does(
+        world in generate::world(),
+        packets in prop::collection::vec(generate::packet(), 1..4),
+        choice in choice(),
+    ) {
+        let twin = Twin::new(&world);
+        for key in packets {
+            let expected = twin.world.translate(&key);
+            let whole = twin.translate(&key);
+            let noted = twin.pipeline.translate_noting(&visible(&key), None, whole.version);
+            prop_assert!(whole.says_as(&noted.traversal) || !whole.learnings.is_empty());
+            // What teaches is not cached, and the pieces know nothing of its teacher.
+            if expected.error.is_none() && whole.learnings.is_empty() {
+                let pieces = laws::pieces(&twin, &visible(&key), choice);
+                prop_assert_eq!(twin.fate(&merged(traversals(&pieces)), &key), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_piece_is_that_of_every_packet_of_its_region(
+        world in generate::world(),
+        packets in prop::collection::vec(generate::packet(), 1..4),
+        choice in choice(),
+    ) {
+        let (twin, mut runner) = (Twin::new(&world), runner());
+        for key in packets {
+            let pieces = laws::pieces(&twin, &visible(&key), choice);
+            laws::pieces_are_uniform(&twin, &pieces, &mut runner)?;
+        }
+    }
+
+    #[test]
+    fn what_changes_a_piece_is_in_its_visits_or_its_reads(
+        world in generate::world(),
+        packets in prop::collection::vec(generate::packet(), 1..4),
+        choice in choice(),
+        op in generate::op(),
+    ) {
+        let mut twin = Twin::new(&world);
+        let pieces: Vec<_> =
+            packets.iter().flat_map(|key| laws::pieces(&twin, &visible(key), choice)).collect();
+        laws::changes_of_pieces_are_named(&mut twin, &pieces, &op)?;
+    }
+}
