@@ -93,5 +93,14 @@ pub mod sketch;
 
 pub mod adaptive;
 
+pub mod rule_of;
+pub mod tag;
+
+pub mod ltm;
+
+pub mod cache;
+
+pub mod target;
+
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -22,7 +22,7 @@
 
 use std::ops::Range;
 
-use shunt_flow::{FieldId, FlowMask};
+use shunt_flow::{FieldId, SparseMask};
 
 /// A field that couples the steps that look at it.
 ///
@@ -98,7 +98,7 @@ impl FieldSet {
 
     /// The coupling fields of which a lookup consulted at least a bit.
     #[must_use]
-    pub fn consulted(mask: &FlowMask) -> Self {
+    pub fn consulted(mask: &SparseMask) -> Self {
         let touches = |field: &&Coupling| field.fields().iter().any(|id| mask.field(*id) != 0);
         Coupling::ALL.iter().filter(touches).fold(Self::EMPTY, |set, field| set.with(*field))
     }
@@ -399,6 +399,8 @@ pub const LEGS_MAX: usize = 128;
 
 #[cfg(test)]
 mod tests {
+    use shunt_flow::FlowMask;
+
     use super::*;
 
     fn way(steps: u16) -> Way {
@@ -447,7 +449,7 @@ mod tests {
         let consulted = |field| {
             let mut mask = FlowMask::EMPTY;
             mask.add_field(field);
-            FieldSet::consulted(&mask)
+            FieldSet::consulted(&SparseMask::from(&mask))
         };
         for field in [FieldId::Ipv4Dst, FieldId::Ipv6Dst] {
             assert_eq!(consulted(field), FieldSet::of(&[Coupling::IpDst]), "{field:?}");

@@ -1,57 +1,18 @@
-//! A policy that is warm allocates nothing.
+//! What is warm allocates nothing: policies, and walks through the stages.
 
-#![expect(unsafe_code, reason = "an allocator that counts is an allocator")]
-
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-};
-
+use allocation_counter::measure;
+use shunt_flow::{FieldId, FlowKey, text::NoPortNames};
 use shunt_gigaflow::{
     adaptive::{Adaptive, Capacity, Sight},
+    cache::{Config, Fallback, Gigaflow, Miss},
+    ltm::{Eviction, Walk},
     partition::{Joint, Policy, PolicyName, StageSet, Stages},
     way::{Candidate, Coupling, Cut, FieldSet, Step, Way},
 };
-
-/// The system's allocator, which counts for each thread.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    // A thread that is ending may have lost its counter; nobody asks it.
-    let _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
-}
-
-// SAFETY: every call is the system allocator's, with the same arguments.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`, and `alloc` was the system's.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract of `realloc`, and `alloc` was the system's.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use shunt_pipeline::{BridgeId, BridgeSettings, FlowModCommand, Pipeline, Time, text::parse_rule};
 
 fn allocations(run: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.get();
-    run();
-    ALLOCATIONS.get() - before
+    measure(run).count_total
 }
 
 struct Empty(u8);
@@ -96,6 +57,38 @@ fn no_policy_allocates_once_warm() {
         (0..20).for_each(&mut cut);
         assert_eq!(allocations(|| (0..300).for_each(&mut cut)), 0, "{name}");
     }
+}
+
+#[test]
+fn a_walk_allocates_nothing_once_warm() {
+    let (pipeline, bridge) = (Pipeline::new(1), BridgeId::new(1));
+    pipeline.add_bridge(bridge, BridgeSettings::default());
+    let rules = ["table=0,ip,actions=dec_ttl,goto_table:1", "table=1,ip,actions=drop"]
+        .map(|rule| parse_rule(FlowModCommand::Add, rule, &NoPortNames).unwrap());
+    pipeline.apply(bridge, &rules, Time::ZERO).unwrap();
+    let mut key = FlowKey::ZERO;
+    key.set_bridge(bridge.number().into());
+    key.set_field(FieldId::EthType, 0x0800);
+    key.set_field(FieldId::NwTtl, 9);
+    let mut cache = Gigaflow::new(Config {
+        capacity: Capacity { stages_count: 4, stage_entries_max: 10 },
+        policy: PolicyName::OneToOne,
+        fallback: Fallback::Off,
+        eviction: Eviction::LeastRecent,
+        tag_bits: 16,
+        seed: 1,
+    });
+    let miss = Miss { key: &key, start: None, version: pipeline.version(), now: Time::ZERO };
+    cache.miss(&pipeline, miss, Sight::Missed);
+    let mut walk = Walk::default();
+    assert!(cache.find(&key, &mut walk) && walk.slots().len() == 2);
+    let run = || {
+        for _ in 0..100 {
+            assert!(cache.find(&key, &mut walk));
+            cache.hit(&walk, 64, Time::ZERO);
+        }
+    };
+    assert_eq!(allocations(run), 0);
 }
 
 #[test]

@@ -1,0 +1,265 @@
+//! Ways in which caches of sub-traversals have forwarded wrongly, each with the few rules and packets
+//! that show it. Every packet that is sent here is compared with the tables; what is claimed besides is
+//! that packets really came by the cache.
+
+use shunt_flow::FlowKey;
+use shunt_gigaflow::partition::PolicyName;
+use shunt_pipeline::{FlowModCommand, testing::generate::Op};
+
+use super::harness::{Bench, config, packet, request};
+
+/// Tries it with every policy and from one stage to five.
+fn everywhere(rules: &[&str], mut judge: impl FnMut(&mut Bench)) {
+    for policy in PolicyName::ALL {
+        for (stages_count, resumes) in (1..=5).flat_map(|count| [(count, false), (count, true)]) {
+            let config = config(policy, stages_count, 100);
+            judge(&mut Bench { resumes, ..Bench::with_rules(rules, config) });
+        }
+    }
+}
+
+/// Sends packets three times over; in the end all of them hit.
+fn send_all(bench: &mut Bench, packets: &[FlowKey]) {
+    for _ in 0..2 {
+        for packet in packets {
+            bench.send(packet);
+        }
+    }
+    for packet in packets {
+        assert!(bench.send(packet).is_hit, "{packet:?}");
+    }
+}
+
+fn tcp(text: &str) -> FlowKey {
+    packet(&format!("tcp,{text}"))
+}
+
+const A: &str = "dl_src=00:00:00:00:00:0a,nw_dst=10.0.0.1";
+const B: &str = "dl_src=00:00:00:00:00:0b,nw_dst=10.0.0.2";
+
+#[test]
+fn a_register_that_a_later_table_reads_is_in_the_tag() {
+    let rules = [
+        "table=0,dl_src=00:00:00:00:00:0a,actions=load:1->NXM_NX_REG0[],resubmit(,1)",
+        "table=0,dl_src=00:00:00:00:00:0b,actions=load:2->NXM_NX_REG0[],resubmit(,1)",
+        "table=1,dl_src=00:00:00:00:00:0a/ff:ff:ff:ff:ff:fe,actions=resubmit(,2)",
+        "table=2,reg0=1,tcp,nw_dst=10.0.0.0/24,actions=resubmit(,3)",
+        "table=2,reg0=2,tcp,nw_dst=10.0.0.0/24,actions=resubmit(,4)",
+        "table=3,actions=output:2",
+        "table=4,actions=output:3",
+    ];
+    everywhere(&rules, |bench| send_all(bench, &[tcp(A), tcp(B)]));
+}
+
+#[test]
+fn what_a_resubmit_comes_back_to_is_in_the_tag() {
+    let rules = [
+        "table=0,dl_src=00:00:00:00:00:0a,actions=resubmit(,1),resubmit(,2)",
+        "table=0,dl_src=00:00:00:00:00:0b,actions=resubmit(,1),resubmit(,3)",
+        "table=1,tcp,nw_dst=10.0.0.0/24,actions=load:1->NXM_NX_REG1[]",
+        "table=2,actions=output:2",
+        "table=3,actions=output:3",
+    ];
+    everywhere(&rules, |bench| send_all(bench, &[tcp(A), tcp(A), tcp(B)]));
+}
+
+#[test]
+fn the_action_set_is_in_the_tag() {
+    let rules = [
+        "table=0,dl_dst=00:00:00:00:00:02,actions=write_actions(output:2),goto_table:1",
+        "table=0,dl_dst=00:00:00:00:00:03,actions=write_actions(output:3),goto_table:1",
+        "table=1,dl_dst=00:00:00:00:00:00/ff:ff:ff:ff:ff:00,actions=goto_table:2",
+        "table=2,tcp,nw_dst=10.0.0.0/24,actions=goto_table:3",
+        "table=3,tcp,nw_dst=10.0.0.0/16,actions=write_metadata:1",
+    ];
+    let to = |mac: &str| tcp(&format!("dl_dst=00:00:00:00:00:0{mac},nw_dst=10.0.0.1"));
+    everywhere(&rules, |bench| send_all(bench, &[to("2"), to("3")]));
+}
+
+#[test]
+fn what_an_action_reads_is_in_the_match() {
+    let rules = [
+        "table=0,tcp,nw_dst=10.0.0.0/24,actions=move:NXM_OF_IP_SRC[0..7]->NXM_NX_REG0[0..7],resubmit(,1)",
+        "table=1,reg0=1,actions=output:2",
+        "table=1,reg0=2,actions=output:3",
+    ];
+    let from = |source: u8| tcp(&format!("nw_src=10.1.0.{source},nw_dst=10.0.0.1"));
+    everywhere(&rules, |bench| send_all(bench, &[from(1), from(2)]));
+}
+
+#[test]
+fn a_later_fragment_does_not_meet_what_whole_packets_made() {
+    let rules = [
+        "table=0,priority=1,actions=resubmit(,1)",
+        "table=1,priority=2,tcp,tp_dst=80,actions=output:2",
+        "table=1,priority=1,actions=output:3",
+    ];
+    let whole = tcp("nw_dst=10.0.0.1,tp_dst=80,nw_frag=no");
+    let later = tcp("nw_dst=10.0.0.1,nw_frag=later");
+    let first = tcp("nw_dst=10.0.0.1,tp_dst=80,nw_frag=first");
+    everywhere(&rules, |bench| {
+        send_all(bench, &[whole.clone(), later.clone(), first.clone()]);
+    });
+}
+
+#[test]
+fn every_packet_of_an_entry_is_rewritten() {
+    let rules = [
+        "table=0,tcp,nw_dst=10.0.0.0/24,actions=mod_dl_src:02:00:00:00:00:01,\
+         mod_dl_dst:02:00:00:00:00:02,dec_ttl,resubmit(,1)",
+        "table=1,tcp,nw_dst=10.0.0.0/16,actions=output:2",
+    ];
+    // One has by chance what is written.
+    let plain = |more: &str| tcp(&format!("nw_dst=10.0.0.1,{more}"));
+    let packets = [
+        plain("dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02"),
+        plain("dl_src=00:00:00:00:00:0a"),
+        plain("dl_src=00:00:00:00:00:0b,nw_ttl=1"),
+    ];
+    everywhere(&rules, |bench| send_all(bench, &packets));
+}
+
+#[test]
+fn an_entry_matches_headers_as_they_came_in() {
+    let rules = [
+        "table=0,tcp,nw_dst=10.0.0.0/24,actions=mod_nw_dst:10.9.9.9,resubmit(,1)",
+        "table=1,tcp,nw_dst=10.0.0.0/8,actions=output:2",
+    ];
+    let to = |target: &str| tcp(&format!("nw_dst={target}"));
+    everywhere(&rules, |bench| {
+        send_all(bench, &[to("10.0.0.1"), to("10.0.0.2"), to("10.9.9.9"), to("10.8.0.1")]);
+    });
+}
+
+#[test]
+fn no_header_brings_a_tag() {
+    let rules = [
+        "table=0,priority=1,dl_src=00:00:00:00:00:0a,actions=resubmit(,1)",
+        "table=0,priority=0,actions=drop",
+        "table=1,dl_src=00:00:00:00:00:00/ff:ff:ff:ff:ff:00,actions=resubmit(,2)",
+        "table=2,tcp,nw_dst=10.0.0.0/24,actions=resubmit(,3)",
+        "table=3,actions=output:2",
+    ];
+    everywhere(&rules, |bench| {
+        send_all(bench, &[tcp(A)]);
+        for forged in 0..64 {
+            let text = format!("dl_src=00:00:00:00:00:0c,nw_dst=10.0.0.1,nw_tos={}", forged << 2);
+            bench.send(&tcp(&text));
+            bench.send(&tcp(&format!(
+                "dl_src=00:00:00:00:00:0c,nw_dst=10.0.0.1,vlan_tci={}",
+                0x1000 | forged
+            )));
+        }
+    });
+}
+
+#[test]
+fn no_tag_leaves_in_a_header() {
+    let rules = [
+        "table=0,priority=1,dl_src=00:00:00:00:00:0a,actions=resubmit(,1)",
+        "table=1,tcp,nw_dst=10.0.0.0/24,actions=output:2",
+    ];
+    // The oracle compares all headers of what leaves; traffic of any class hits.
+    let packets: Vec<_> = (0..64).map(|class| tcp(&format!("{A},nw_tos={}", class << 2))).collect();
+    everywhere(&rules, |bench| send_all(bench, &packets));
+}
+
+#[test]
+fn a_change_of_the_tables_evicts_what_it_makes_stale() {
+    let rules = ["table=0,actions=resubmit(,1)", "table=1,tcp,actions=output:2"];
+    everywhere(&rules, |bench| {
+        send_all(bench, &[tcp(A)]);
+        bench.change(&request(FlowModCommand::Modify, "table=1,tcp,actions=output:3"));
+        send_all(bench, &[tcp(A)]);
+        bench.change(&request(
+            FlowModCommand::Add,
+            "table=1,priority=9,tcp,nw_dst=10.0.0.0/8,actions=output:4",
+        ));
+        send_all(bench, &[tcp(A), tcp(B)]);
+        bench.change(&request(FlowModCommand::Delete, "table=1"));
+        send_all(bench, &[tcp(A), tcp(B)]);
+    });
+}
+
+#[test]
+fn what_leaves_midway_leaves_for_every_packet_once() {
+    let rules = [
+        "table=0,dl_src=00:00:00:00:00:0a,actions=output:3,resubmit(,1)",
+        "table=1,tcp,nw_dst=10.0.0.0/24,actions=group:1,resubmit(,2)",
+        "table=2,actions=output:2",
+    ];
+    everywhere(&rules, |bench| send_all(bench, &[tcp(A), tcp(A)]));
+}
+
+#[test]
+fn frames_without_ip_leave_once() {
+    let rules = ["table=0,actions=resubmit(,1)", "table=1,actions=output:2"];
+    let other = packet("dl_type=0x88b5,dl_dst=00:00:00:00:00:02");
+    everywhere(&rules, |bench| send_all(bench, &[other.clone(), other.clone()]));
+}
+
+#[test]
+fn what_is_dropped_is_dropped_by_the_cache() {
+    let rules = ["table=0,tcp,nw_dst=10.0.0.0/24,actions=resubmit(,1)", "table=1,actions=drop"];
+    everywhere(&rules, |bench| send_all(bench, &[tcp(A), tcp(B), packet("arp")]));
+}
+
+#[test]
+fn floods_controllers_and_the_ingress_port_are_cached() {
+    let rules = [
+        "table=0,dl_src=00:00:00:00:00:0a,actions=resubmit(,1)",
+        "table=0,dl_src=00:00:00:00:00:0b,actions=resubmit(,2)",
+        "table=0,dl_src=00:00:00:00:00:0c,actions=resubmit(,3)",
+        "table=0,dl_src=00:00:00:00:00:0d,actions=resubmit(,4)",
+        "table=1,actions=NORMAL",
+        "table=2,actions=FLOOD",
+        "table=3,actions=CONTROLLER:128,in_port",
+        "table=4,ip,actions=ALL,dec_ttl,output:2",
+    ];
+    let from = |mac: &str| {
+        tcp(&format!("dl_src=00:00:00:00:00:0{mac},dl_dst=00:00:00:00:00:0b,nw_dst=10.0.0.1"))
+    };
+    let packets = ["a", "b", "c", "d"].map(from);
+    everywhere(&rules, |bench| {
+        for packet in &packets {
+            bench.send(packet);
+        }
+        bench.change(&Op::Teach(Box::new(packets[0].clone())));
+        send_all(bench, &packets);
+    });
+}
+
+#[test]
+fn flows_that_nobody_sent_hit_by_the_pieces_of_others() {
+    let rules = [
+        "table=0,dl_src=00:00:00:00:00:0a,actions=goto_table:1",
+        "table=0,dl_src=00:00:00:00:00:0b,actions=goto_table:1",
+        "table=1,tcp,nw_dst=10.0.0.1,actions=output:2",
+        "table=1,tcp,nw_dst=10.0.0.2,actions=output:3",
+    ];
+    let flow =
+        |mac: &str, host: u8| tcp(&format!("dl_src=00:00:00:00:00:0{mac},nw_dst=10.0.0.{host}"));
+    let mut bench = Bench::with_rules(&rules, config(PolicyName::Joint, 4, 100));
+    assert!(!bench.send(&flow("a", 1)).is_hit);
+    assert!(!bench.send(&flow("b", 2)).is_hit);
+    for crossed in [flow("a", 2), flow("b", 1)] {
+        let sent = bench.send(&crossed);
+        assert_eq!((sent.is_hit, sent.entries), (true, 2));
+    }
+}
+
+#[test]
+fn a_packet_that_misses_midway_goes_on_with_its_headers_of_then() {
+    let rules = [
+        "table=0,ip,actions=mod_nw_src:10.7.7.7,load:5->NXM_NX_REG3[],goto_table:1",
+        "table=1,tcp,nw_dst=10.0.0.1,nw_src=10.7.7.7,reg3=5,actions=dec_ttl,output:2",
+        "table=1,tcp,nw_dst=10.0.0.2,nw_src=10.7.7.7,reg3=5,actions=output:3",
+    ];
+    let config = config(PolicyName::OneToOne, 4, 100);
+    let mut bench = Bench { resumes: true, ..Bench::with_rules(&rules, config) };
+    bench.send(&tcp("nw_src=1.1.1.1,nw_dst=10.0.0.1"));
+    assert!(!bench.send(&tcp("nw_src=1.1.1.1,nw_dst=10.0.0.2")).is_hit);
+    assert_eq!(bench.resumed, 1);
+    assert_eq!(bench.cache.counts().visits, 3, "the first table was not asked again");
+    assert!(bench.send(&tcp("nw_src=1.1.1.1,nw_dst=10.0.0.2")).is_hit);
+}

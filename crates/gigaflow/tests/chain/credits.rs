@@ -1,0 +1,64 @@
+//! Hits count for the rules of every piece, once; pieces that nobody uses go alone.
+
+use std::collections::BTreeMap;
+
+use shunt_gigaflow::partition::PolicyName;
+use shunt_pipeline::{RuleFilter, Time};
+
+use super::harness::{BRIDGE, Bench, config, packet};
+
+const RULES: [&str; 4] = [
+    "table=0,cookie=1,dl_src=00:00:00:00:00:0a,actions=goto_table:1",
+    "table=0,cookie=2,dl_src=00:00:00:00:00:0b,actions=goto_table:1",
+    "table=1,cookie=3,tcp,nw_dst=10.0.0.1,actions=output:2",
+    "table=1,cookie=4,tcp,nw_dst=10.0.0.2,actions=output:3",
+];
+
+fn flow(mac: &str, host: u8) -> shunt_flow::FlowKey {
+    packet(&format!("tcp,dl_src=00:00:00:00:00:0{mac},nw_dst=10.0.0.{host}"))
+}
+
+/// Packets counted so far, by cookie.
+fn counted(bench: &mut Bench) -> BTreeMap<u64, u64> {
+    let pipeline = std::sync::Arc::clone(&bench.twin.pipeline);
+    bench.cache.ltm_mut().take_hits(|traversal, hits| {
+        pipeline.credit(traversal, hits.packets, hits.bytes, hits.used);
+    });
+    let rules = pipeline.rules(BRIDGE, &RuleFilter::all());
+    rules.iter().map(|rule| (rule.cookie.number(), rule.stats.totals().packets)).collect()
+}
+
+#[test]
+fn a_hit_counts_for_the_rules_of_every_piece_once() {
+    let mut bench = Bench::with_rules(&RULES, config(PolicyName::Joint, 4, 100));
+    for key in [flow("a", 1), flow("b", 2)] {
+        assert!(!bench.send(&key).is_hit);
+    }
+    // Misses are counted by who translates them, not here.
+    assert_eq!(counted(&mut bench), BTreeMap::from([(1, 0), (2, 0), (3, 0), (4, 0)]));
+    for key in [flow("a", 1), flow("a", 2), flow("a", 2), flow("b", 1)] {
+        assert!(bench.send(&key).is_hit);
+    }
+    assert_eq!(counted(&mut bench), BTreeMap::from([(1, 3), (2, 1), (3, 2), (4, 2)]));
+    assert_eq!(counted(&mut bench), BTreeMap::from([(1, 3), (2, 1), (3, 2), (4, 2)]), "once");
+}
+
+#[test]
+fn a_piece_that_nobody_uses_goes_alone() {
+    let mut bench = Bench::with_rules(&RULES, config(PolicyName::Joint, 4, 100));
+    bench.send(&flow("a", 1));
+    bench.send(&flow("a", 2));
+    let begin = Time::from_nanoseconds(bench.now);
+    bench.send(&flow("a", 2));
+    assert_eq!(bench.cache.ltm().entries_count(), 3);
+    let mut gone = Vec::new();
+    bench.cache.ltm_mut().expire(
+        begin.after(std::time::Duration::from_nanos(1)),
+        |name, traversal, _| {
+            gone.push((name, traversal.visits.len()));
+        },
+    );
+    assert_eq!(gone.len(), 1, "the piece to the first host");
+    assert_eq!(bench.cache.ltm().entries_count(), 2);
+    assert!(bench.send(&flow("a", 2)).is_hit, "the shared piece stays");
+}

@@ -1,0 +1,202 @@
+//! A cache in front of the tables, and the oracle of the tables beside it.
+
+use std::sync::Arc;
+
+use proptest::{
+    strategy::{Strategy, ValueTree},
+    test_runner::TestRunner,
+};
+use shunt_flow::{FieldId, FlowKey, PortNo, text::NoPortNames};
+use shunt_gigaflow::{
+    adaptive::{Capacity, Sight},
+    cache::{Config, Fallback, Gigaflow, Miss},
+    ltm::{EntryRef, Eviction, Walk},
+    partition::PolicyName,
+};
+use shunt_pipeline::{
+    BridgeId, DatapathPort, EntryId, Evictor, FlowModCommand, Iterative, OwnerId, PortConfig,
+    PortInfo, PortKind, PortVlans, Time, Traversal,
+    testing::{
+        Fate, Twin,
+        generate::{self, Op},
+        merged, set_secret, visible,
+    },
+    text::parse_rule,
+};
+
+/// A cache that is asked first, and an engine that evicts.
+pub(crate) struct Bench {
+    pub(crate) twin: Twin,
+    pub(crate) cache: Gigaflow,
+    /// Whether packets that miss midway go on there.
+    pub(crate) resumes: bool,
+    /// How many have.
+    pub(crate) resumed: usize,
+    pub(crate) engine: Iterative,
+    pub(crate) walk: Walk,
+    pub(crate) now: u64,
+}
+
+/// What became of a packet.
+pub(crate) struct Sent {
+    pub(crate) is_hit: bool,
+    /// How many entries it met.
+    pub(crate) entries: usize,
+}
+
+pub(crate) fn config(policy: PolicyName, stages_count: u8, stage_entries_max: usize) -> Config {
+    Config {
+        capacity: Capacity { stages_count, stage_entries_max },
+        policy,
+        fallback: Fallback::Off,
+        eviction: Eviction::LeastRecent,
+        tag_bits: 16,
+        seed: 5,
+    }
+}
+
+impl Bench {
+    pub(crate) fn new(ops: &[Op], config: Config) -> Self {
+        let twin = Twin::new(ops);
+        let engine = Iterative::new(Arc::clone(&twin.pipeline));
+        let (cache, walk, resumes) = (Gigaflow::new(config), Walk::default(), false);
+        let mut bench = Self { twin, cache, resumes, resumed: 0, engine, walk, now: 0 };
+        // The engine begins at the version that the tables are at.
+        let _ = bench.engine.apply(&[], bench.twin.pipeline.version());
+        bench
+    }
+
+    /// A bridge with ports 1 to 3 and these rules.
+    pub(crate) fn with_rules(rules: &[&str], config: Config) -> Self {
+        let port = |number| PortInfo {
+            number: PortNo::new(number),
+            name: format!("p{number}"),
+            kind: PortKind::Datapath(DatapathPort::new(number)),
+            config: PortConfig::default(),
+            link_up: true,
+            mac: [2, 0, 0, 0, 0, 1],
+            vlans: PortVlans::default(),
+        };
+        let ports = (1..=4).map(port).collect();
+        let mods = rules
+            .iter()
+            .map(|rule| parse_rule(FlowModCommand::Add, rule, &NoPortNames).expect("a legal rule"));
+        let ops = [Op::SetPorts(BRIDGE, ports), Op::Apply(BRIDGE, mods.collect())];
+        Self::new(&ops, config)
+    }
+
+    /// Sends a packet. It fares as the oracle says, whether it hits or not.
+    pub(crate) fn send(&mut self, key: &FlowKey) -> Sent {
+        let expected = self.twin.world.translate(key);
+        let (sent, fate) = self.fate(key);
+        assert_eq!(fate, expected, "hit: {}, packet {key:?}", sent.is_hit);
+        sent
+    }
+
+    fn fate(&mut self, key: &FlowKey) -> (Sent, Fate) {
+        self.now += 1;
+        let (seen, now) = (visible(key), Time::from_nanoseconds(self.now));
+        let is_drawn = self.cache.draws();
+        let version = self.twin.pipeline.version();
+        let miss = Miss { key: &seen, start: None, version, now };
+        let is_hit = self.cache.find(&seen, &mut self.walk);
+        let entries = self.walk.slots().len();
+        let traversal = if is_hit {
+            self.cache.hit(&self.walk, 64, now);
+            let merged = merged(self.met());
+            if is_drawn {
+                self.cache.witness(&self.twin.pipeline, miss);
+            }
+            merged
+        } else {
+            self.missed(miss, if is_drawn { Sight::Sampled } else { Sight::Missed })
+        };
+        self.tell();
+        (Sent { is_hit, entries }, self.twin.fate(&traversal, key))
+    }
+
+    fn missed(&mut self, miss: Miss<'_>, sight: Sight) -> Traversal {
+        let met: Vec<Traversal> = self.met().cloned().collect();
+        let rest = if self.resumes {
+            self.cache.go_on(&self.twin.pipeline, miss, &self.walk)
+        } else {
+            None
+        };
+        match rest {
+            Some(rest) => {
+                self.resumed += 1;
+                merged(met.iter().chain([&rest]))
+            }
+            None => self.cache.miss(&self.twin.pipeline, miss, sight),
+        }
+    }
+
+    /// What the packet met on its walk.
+    fn met(&self) -> impl Iterator<Item = &Traversal> {
+        let ltm = self.cache.ltm();
+        self.walk.slots().iter().map(|slot| &**ltm.traversal(*slot).expect("it was met just now"))
+    }
+
+    /// Changes the tables, and evicts what that makes stale.
+    pub(crate) fn change(&mut self, op: &Op) {
+        let Some(change) = self.twin.apply(op) else { return };
+        for stale in self.engine.apply(&change.deltas, change.version) {
+            let entry = EntryRef { slot: stale.slot, generation: stale.generation };
+            self.cache.ltm_mut().remove(entry);
+        }
+    }
+
+    /// Takes out every entry that a choice falls on.
+    pub(crate) fn lose(&mut self, choice: u64) {
+        let all: Vec<EntryRef> = self.cache.ltm().entries().map(|(name, ..)| name).collect();
+        for (_, name) in all.iter().enumerate().filter(|(at, _)| choice >> (at % 64) & 1 != 0) {
+            self.cache.ltm_mut().remove(*name);
+            self.engine.removed(id(*name));
+        }
+    }
+
+    fn tell(&mut self) {
+        let changes = self.cache.take_changes();
+        for (name, traversal) in &changes.made {
+            self.engine.installed(id(*name), traversal);
+        }
+        changes.gone.iter().for_each(|(name, ..)| self.engine.removed(id(*name)));
+    }
+}
+
+fn id(name: EntryRef) -> EntryId {
+    EntryId { owner: OwnerId(0), slot: name.slot, generation: name.generation }
+}
+
+/// A packet of a bridge with this text, by port 1 if it says nothing else.
+pub(crate) fn packet(text: &str) -> FlowKey {
+    let text = format!("{text},actions=drop");
+    let parsed = parse_rule(FlowModCommand::Add, &text, &NoPortNames).expect("a legal match");
+    let mut key = parsed.matching.key();
+    key.set_bridge(BRIDGE.number().into());
+    if key.in_port().number() == 0 {
+        key.set_in_port(PortNo::new(1));
+    }
+    if key.field(FieldId::NwTtl) == 0 {
+        key.set_field(FieldId::NwTtl, 64);
+    }
+    let ether_type = key.eth_type();
+    set_secret(&mut key, ether_type, 100);
+    key
+}
+
+/// A request to add a rule, or as `command` says.
+pub(crate) fn request(command: FlowModCommand, rule: &str) -> Op {
+    let parsed = parse_rule(command, rule, &NoPortNames).expect("a legal rule");
+    Op::Apply(BRIDGE, vec![parsed])
+}
+
+pub(crate) const BRIDGE: BridgeId = generate::BRIDGES[0];
+
+/// Values drawn in the middle of a test.
+pub(crate) fn draw<T: std::fmt::Debug>(
+    runner: &mut TestRunner,
+    strategy: &impl Strategy<Value = T>,
+) -> T {
+    strategy.new_tree(runner).expect("nothing is rejected").current()
+}

@@ -1,0 +1,92 @@
+//! Tags: named, counted, freed, and scarce.
+
+use shunt_gigaflow::{cache::Config, ltm::Eviction, partition::PolicyName};
+use shunt_pipeline::FlowModCommand;
+
+use super::harness::{Bench, config, packet, request};
+
+/// Each source has a register value of its own, so each has a tag of its own in front of table 1.
+fn many_tags(count: u32, config: Config) -> (Bench, Vec<shunt_flow::FlowKey>) {
+    let source = |number: u32| format!("10.1.{}.{}", number >> 8, number & 0xff);
+    let mut rules: Vec<String> = (0..count)
+        .map(|number| {
+            let source = source(number);
+            format!(
+                "table=0,ip,nw_src={source},actions=load:{}->NXM_NX_REG0[],goto_table:1",
+                number + 1
+            )
+        })
+        .collect();
+    rules.push("table=1,reg0=0/1,ip,nw_dst=10.0.0.1,actions=output:2".to_owned());
+    rules.push("table=1,reg0=1/1,ip,nw_dst=10.0.0.1,actions=output:3".to_owned());
+    // Each bit of the register is read, so that each value is a tag.
+    rules.push("table=1,priority=9,reg0=0xffffffff,actions=drop".to_owned());
+    let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+    let packets = (0..count)
+        .map(|number| packet(&format!("tcp,nw_src={},nw_dst=10.0.0.1", source(number))))
+        .collect();
+    (Bench::with_rules(&rules, config), packets)
+}
+
+#[test]
+fn a_space_of_tags_that_is_full_costs_pieces_and_no_flow() {
+    let config = Config { tag_bits: 3, ..config(PolicyName::Joint, 4, 1000) };
+    let (mut bench, packets) = many_tags(40, config);
+    for packet in &packets {
+        bench.send(packet);
+        assert!(bench.send(packet).is_hit, "as a whole, if not in pieces");
+    }
+    let counts = bench.cache.counts();
+    assert_eq!(bench.cache.ltm().tags().len(), 8);
+    assert_eq!(counts.without_tags, 40 - 7);
+}
+
+#[test]
+fn tags_that_no_entry_has_are_free_again() {
+    let config =
+        Config { tag_bits: 3, eviction: Eviction::LeastRecent, ..config(PolicyName::Joint, 4, 5) };
+    let (mut bench, packets) = many_tags(100, config);
+    for packet in &packets {
+        bench.send(packet);
+    }
+    assert!(bench.cache.ltm().tags().len() <= 8);
+    bench.lose(u64::MAX);
+    assert!(bench.cache.ltm().tags().is_empty(), "no entry, no tag");
+}
+
+#[test]
+fn the_pieces_of_a_flow_stay_while_it_is_installed() {
+    for eviction in [Eviction::LeastRecent, Eviction::LeastShared] {
+        let config = Config { eviction, ..config(PolicyName::Disjoint, 2, 1) };
+        let (mut bench, packets) = many_tags(6, config);
+        for packet in &packets {
+            bench.send(packet);
+            assert!(bench.send(packet).is_hit, "{eviction:?}: the newest flow is never lost");
+        }
+    }
+}
+
+#[test]
+fn state_that_nothing_reads_any_more_splits_no_tag() {
+    let rules = [
+        "table=0,cookie=1,ip,nw_src=10.1.0.1,actions=load:1->NXM_NX_REG5[],goto_table:1",
+        "table=0,cookie=2,ip,nw_src=10.1.0.2,actions=load:2->NXM_NX_REG5[],goto_table:1",
+        "table=1,tcp,nw_dst=10.0.0.1,actions=output:2",
+        "table=1,tcp,nw_dst=10.0.0.2,actions=output:3",
+    ];
+    let flow =
+        |source, target| packet(&format!("tcp,nw_src=10.1.0.{source},nw_dst=10.0.0.{target}"));
+    let mut bench = Bench::with_rules(&rules, config(PolicyName::OneToOne, 4, 100));
+    for (source, target) in [(1, 1), (2, 2)] {
+        assert!(!bench.send(&flow(source, target)).is_hit);
+    }
+    assert_eq!(bench.cache.ltm().tags().len(), 2, "the bridge, and table 1");
+    assert!(bench.send(&flow(1, 2)).is_hit);
+    // From now on table 1 reads the register: what left it out goes.
+    let reads = "table=1,priority=9,tcp,reg5=2,nw_dst=10.0.0.1,actions=output:4";
+    bench.change(&request(FlowModCommand::Add, reads));
+    for (source, target) in [(1, 1), (2, 1), (1, 2), (2, 2), (1, 1), (2, 1)] {
+        bench.send(&flow(source, target));
+    }
+    assert!(bench.send(&flow(2, 1)).is_hit && bench.send(&flow(1, 1)).is_hit);
+}

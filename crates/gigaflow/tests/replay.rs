@@ -1,0 +1,167 @@
+//! The real stages beside the model of them: with the rules and packets of a workload, the same packets
+//! hit, and the same number of entries is made.
+//!
+//! The model knows steps by number and compares nothing else; `tests/model.rs` compares it with figures
+//! that were recorded elsewhere. Here the numbers come from real traversals: two visits are one step if
+//! they looked at the same bits of one table and found the same.
+
+#![expect(clippy::unwrap_used, reason = "a workload of ours is what it says it is")]
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use shunt_flow::{FlowKey, PortNo, text::NoPortNames};
+use shunt_gigaflow::{
+    adaptive::{Capacity, Sight},
+    cache::{Config, Fallback, Gigaflow, Miss},
+    ltm::{Eviction, Walk},
+    partition::PolicyName,
+    testing::{model, workload},
+    way::{Coupling, FieldSet},
+};
+use shunt_pipebench::{Progress, workload::Workload};
+use shunt_pipeline::{
+    BridgeId, BridgeSettings, DatapathPort, FlowModCommand, Pipeline, PortConfig, PortInfo,
+    PortKind, PortVlans, Time, Visit, text::parse_rule,
+};
+
+const BRIDGE: BridgeId = BridgeId::new(1);
+
+struct Bed {
+    pipeline: Pipeline,
+    flows: Vec<FlowKey>,
+    packets: Vec<usize>,
+}
+
+impl Bed {
+    fn new(name: &str) -> Self {
+        let workload = Workload::of(&name.parse().unwrap(), &Progress::hidden()).unwrap();
+        let pipeline = Pipeline::new(1);
+        pipeline.add_bridge(BRIDGE, BridgeSettings::default());
+        let port = |number| PortInfo {
+            number: PortNo::new(number),
+            name: format!("p{number}"),
+            kind: PortKind::Datapath(DatapathPort::new(number)),
+            config: PortConfig::default(),
+            link_up: true,
+            mac: [2, 0, 0, 0, 0, 1],
+            vlans: PortVlans::default(),
+        };
+        pipeline.set_ports(BRIDGE, (1..=64).map(port).collect()).unwrap();
+        let rule = |text: &str| parse_rule(FlowModCommand::Add, text, &NoPortNames).unwrap();
+        let rules: Vec<_> = workload.base_rules().map(|line| rule(&line.text)).collect();
+        pipeline.apply(BRIDGE, &rules, Time::ZERO).unwrap();
+        let key = |flow: &shunt_pipebench::traffic::Flow| {
+            let mut key = flow.key();
+            key.set_bridge(BRIDGE.number().into());
+            key
+        };
+        Self {
+            pipeline,
+            flows: workload.flows().iter().map(key).collect(),
+            packets: workload.packets().map(|packet| packet.flow as usize).collect(),
+        }
+    }
+
+    /// What the model needs to know of it.
+    fn steps(&self) -> workload::Workload {
+        let mut numbers = BTreeMap::new();
+        let (mut steps, mut paths) = ("steps\n".to_owned(), "paths\n".to_owned());
+        for key in &self.flows {
+            let traversal = self.pipeline.translate(key, self.pipeline.version());
+            for visit in &traversal.visits {
+                let next = numbers.len();
+                let number = *numbers.entry(step(visit)).or_insert_with(|| {
+                    let fields = initials(FieldSet::consulted(&visit.mask));
+                    writeln!(steps, "{} {fields}", visit.table.number()).unwrap();
+                    next
+                });
+                write!(paths, "{number} ").unwrap();
+            }
+            paths.push('\n');
+        }
+        let packets: Vec<String> = self.packets.iter().map(ToString::to_string).collect();
+        let text = format!("{steps}{paths}packets\n{}\n", packets.join(" "));
+        workload::Workload::parse(&text).unwrap()
+    }
+
+    /// Which packets hit, and how many entries each stage has in the end.
+    fn replay(&self, policy: PolicyName, capacity: Capacity) -> (Vec<bool>, Vec<usize>) {
+        let mut cache = Gigaflow::new(Config {
+            capacity,
+            policy,
+            fallback: Fallback::Off,
+            eviction: Eviction::Never,
+            tag_bits: 16,
+            seed: 1,
+        });
+        let (mut walk, version) = (Walk::default(), self.pipeline.version());
+        let mut packet = |flow: &usize| {
+            let key = &self.flows[*flow];
+            let is_hit = cache.find(key, &mut walk);
+            if !is_hit {
+                let miss = Miss { key, start: None, version, now: Time::ZERO };
+                cache.miss(&self.pipeline, miss, Sight::Missed);
+            }
+            is_hit
+        };
+        let hits = self.packets.iter().map(&mut packet).collect();
+        let stages = (0..capacity.stages_count)
+            .filter_map(shunt_gigaflow::partition::StageId::new)
+            .map(|stage| cache.ltm().len(stage));
+        (hits, stages.collect())
+    }
+}
+
+type SeenBits = Vec<(usize, u64, u64)>;
+
+fn step(visit: &Visit) -> (u8, Option<u64>, SeenBits) {
+    let seen = visit.mask.iter().map(|(index, mask)| (index, mask, mask & visit.key.word(index)));
+    let seen = seen.collect();
+    (visit.table.number(), visit.rule.as_ref().map(|rule| rule.id.number()), seen)
+}
+
+fn initials(fields: FieldSet) -> String {
+    let names = [
+        (Coupling::EthSrc, "es"),
+        (Coupling::EthDst, "ed"),
+        (Coupling::IpSrc, "is"),
+        (Coupling::IpDst, "id"),
+        (Coupling::IpProto, "pr"),
+        (Coupling::TpSrc, "ts"),
+        (Coupling::TpDst, "td"),
+    ];
+    let named: Vec<_> =
+        names.iter().filter(|(field, _)| fields.contains(*field)).map(|(_, name)| *name).collect();
+    if named.is_empty() { "-".to_owned() } else { named.join(",") }
+}
+
+fn compare(name: &str) {
+    let bed = Bed::new(name);
+    let steps = bed.steps();
+    for policy in [PolicyName::Megaflow, PolicyName::Disjoint, PolicyName::Joint] {
+        for (stages_count, stage_entries_max) in [(1, 400), (4, 100), (4, 10_000)] {
+            let capacity = Capacity { stages_count, stage_entries_max };
+            let expected = model::replay(&steps, capacity, &mut policy.policy(1));
+            let (hits, entries) = bed.replay(policy, capacity);
+            let differs = hits.iter().zip(&expected.hits).position(|(own, model)| own != model);
+            assert_eq!(differs, None, "{name} {policy} {capacity:?}");
+            assert_eq!(entries, expected.entries, "{name} {policy} {capacity:?}");
+            assert!(hits.iter().any(|hit| *hit) && !hits.iter().all(|hit| *hit));
+        }
+    }
+}
+
+#[test]
+fn packets_of_psc_hit_where_the_model_says() {
+    compare("psc:high:400:rules=300:packets=2000");
+}
+
+#[test]
+fn packets_of_ofd_hit_where_the_model_says() {
+    compare("ofd:low:400:rules=300:packets=2000");
+}
+
+#[test]
+fn packets_of_ols_hit_where_the_model_says() {
+    compare("ols:high:400:rules=300:packets=2000");
+}
