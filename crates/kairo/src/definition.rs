@@ -1,0 +1,113 @@
+//! The relation that the index answers for, read off entry by entry and visit by visit.
+//!
+//! This is the definition: so short that it can be compared with the text. Tests hold the engines
+//! against it; it serves no switch.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use shunt_flow::{FieldId, FlowKey, FlowMask};
+use shunt_pipeline::{
+    Delta, EntryId, Evictor, Installed, OwnerId, Rule, RuleChange, RuleDelta, Traversal, Version,
+    Visit,
+};
+
+/// Watches entries by asking of each what a delta means for it.
+#[derive(Default)]
+pub struct Definition {
+    version: Version,
+    entries: BTreeMap<EntryId, Arc<Traversal>>,
+}
+
+impl Definition {
+    /// An engine without entries, at a version.
+    #[must_use]
+    pub fn new(version: Version) -> Self {
+        Self { version, entries: BTreeMap::new() }
+    }
+}
+
+impl Evictor for Definition {
+    fn installed(&mut self, entry: EntryId, traversal: &Arc<Traversal>) -> Installed {
+        if traversal.version < self.version {
+            return Installed::Late;
+        }
+        self.entries.insert(entry, Arc::clone(traversal));
+        Installed::Recorded
+    }
+
+    fn removed(&mut self, entry: EntryId) {
+        self.entries.remove(&entry);
+    }
+
+    fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
+        self.version = version;
+        let stays = |rule: &Rule| {
+            !deltas.iter().any(|delta| {
+                matches!(delta, Delta::Rule(RuleDelta { rule: gone, change: RuleChange::Removed(_) })
+                    if gone.id == rule.id)
+            })
+        };
+        let is_stale = |traversal: &Traversal| {
+            deltas.iter().any(|delta| match delta {
+                Delta::Changed(object) => {
+                    traversal.version < version && traversal.reads.contains(object)
+                }
+                Delta::Rule(RuleDelta { rule, change }) => {
+                    let here =
+                        |visit: &&Visit| (visit.bridge, visit.table) == (rule.bridge, rule.table);
+                    traversal.visits.iter().filter(here).any(|visit| match change {
+                        RuleChange::Added => stays(rule) && decides_now(traversal, visit, rule),
+                        RuleChange::Removed(_) => has_decided(visit, rule, |_| true),
+                        RuleChange::Modified(_) => {
+                            has_decided(visit, rule, |own| own.revision != rule.revision)
+                                || decides_now(traversal, visit, rule)
+                        }
+                    })
+                }
+            })
+        };
+        self.entries.extract_if(.., |_, traversal| is_stale(traversal)).map(|(id, _)| id).collect()
+    }
+
+    fn forget(&mut self, owner: OwnerId) {
+        self.entries.retain(|id, _| id.owner != owner);
+    }
+
+    fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+/// Whether a rule decided a visit, alone or as one clause of several.
+fn has_decided(visit: &Visit, rule: &Rule, is_stale: impl Fn(&Rule) -> bool) -> bool {
+    let all = visit.rule.iter().chain(&visit.clauses);
+    let mut own = all.filter(|own| own.id == rule.id);
+    own.any(|own| is_stale(own))
+}
+
+/// Whether a rule outranks what decided a visit, and matches some packet of its region.
+fn decides_now(traversal: &Traversal, visit: &Visit, rule: &Rule) -> bool {
+    if visit.rank().is_some_and(|rank| rank >= rule.rank()) {
+        return false;
+    }
+    let (key, matching) = (FlowKey::from(&visit.key), rule.matching.key());
+    let came_in = FlowKey::from(&traversal.key);
+    // What all packets of the entry have in common as they enter the table.
+    let mut fixed = FlowMask::from(&visit.mask);
+    fixed.add_sparse(&traversal.mask);
+    let mut written = FlowMask::EMPTY;
+    let words = written.words_mut().iter_mut().zip(key.words().iter().zip(came_in.words()));
+    words.for_each(|(written, (now, then))| *written = now ^ then);
+    // A fragment is looked up without its ports, which is not to say that they were written.
+    if key.field(FieldId::TcpSrc) == 0 && key.field(FieldId::TcpDst) == 0 {
+        for field in [FieldId::TcpSrc, FieldId::TcpDst] {
+            written.remove_bits(field, u128::MAX);
+        }
+    }
+    fixed.add(&written);
+    // And of that, what the rule looks at.
+    let looked_at = FlowMask::from(rule.matching.mask());
+    let words = fixed.words_mut().iter_mut().zip(looked_at.words());
+    words.for_each(|(fixed, looked_at)| *fixed &= looked_at);
+    key.agrees_with(&matching, &fixed)
+}

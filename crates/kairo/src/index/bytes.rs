@@ -1,0 +1,56 @@
+//! Masks made coarser, so that there are few of them: prefixes of addresses in whole bytes.
+
+use shunt_flow::{FlowMask, SparseMask};
+
+const HIGH: u64 = u64::MAX << 32;
+const LOW: u64 = !HIGH;
+
+/// The mask with the prefix of each half of a word in whole bytes, and what is no prefix as it is.
+pub(super) fn in_bytes(mask: &SparseMask) -> SparseMask {
+    let mut coarse = FlowMask::EMPTY;
+    for (word, bits) in mask.iter() {
+        coarse.words_mut()[word] = [HIGH, LOW].map(|half| whole(bits & half, half)).iter().sum();
+    }
+    SparseMask::from(&coarse)
+}
+
+/// Of the same, the half of a word that has most bits.
+pub(super) fn best_half(mask: &SparseMask) -> SparseMask {
+    let halves = mask
+        .iter()
+        .flat_map(|(word, bits)| [HIGH, LOW].map(|half| (word, whole(bits & half, half))));
+    let mut best = FlowMask::EMPTY;
+    if let Some((word, bits)) = halves.max_by_key(|(_, bits)| bits.count_ones()) {
+        best.words_mut()[word] = bits;
+    }
+    SparseMask::from(&best)
+}
+
+/// The whole bytes at the upper end of a half, if it begins with any; else all of it.
+const fn whole(bits: u64, half: u64) -> u64 {
+    let length = (bits << half.leading_zeros()).leading_ones();
+    match length / 8 * 8 {
+        0 => bits,
+        bytes => half & !(half >> bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_keeps_its_whole_bytes_and_the_rest_of_a_half_goes() {
+        assert_eq!(whole(0xfff0_0000_0000_0000, HIGH), 0xff00_0000_0000_0000);
+        assert_eq!(whole(0xffff_ff80, LOW), 0xffff_ff00);
+        assert_eq!(whole(0xffff_ffff, LOW), 0xffff_ffff);
+        assert_eq!(whole(HIGH, HIGH), HIGH);
+    }
+
+    #[test]
+    fn what_is_no_prefix_stays() {
+        assert_eq!(whole(0x0fff_ffff, LOW), 0x0fff_ffff);
+        assert_eq!(whole(0x1000 << 32, HIGH), 0x1000 << 32);
+        assert_eq!(whole(0, LOW), 0);
+    }
+}

@@ -1,0 +1,205 @@
+//! What a change ends and what it leaves, case by case.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+
+use shunt_flow::{FieldId, FlowKey, PortNo, text::NoPortNames};
+use shunt_kairo::Direct;
+use shunt_pipeline::{
+    BridgeId, BridgeSettings, BundleStep, Change, EntryId, Evictor, FlowModCommand, Installed,
+    Modification, OwnerId, Pipeline, PortConfig, PortInfo, Time, Traversal, text::parse_rule,
+};
+
+const BRIDGE: BridgeId = BridgeId::new(1);
+
+/// Consults all of the destination, so that each has an entry of its own.
+const SPREAD: &str = "priority=1,ip,actions=move:NXM_OF_IP_DST[]->NXM_NX_REG0[],output:2";
+
+/// A pipeline with an engine beside it.
+struct Switch {
+    pipeline: Pipeline,
+    engine: Direct,
+    entries: u32,
+}
+
+impl Switch {
+    fn new(rules: &[&str]) -> Self {
+        let pipeline = Pipeline::new(1);
+        pipeline.add_bridge(BRIDGE, BridgeSettings::default());
+        pipeline.set_ports(BRIDGE, (1..=4).map(PortInfo::datapath).collect()).unwrap();
+        let engine = Direct::new(pipeline.version());
+        let mut switch = Self { pipeline, engine, entries: 0 };
+        switch.add(rules);
+        switch
+    }
+
+    fn change(&mut self, command: FlowModCommand, rules: &[&str]) -> Vec<u32> {
+        let parsed = |rule: &&str| parse_rule(command, rule, &NoPortNames).unwrap();
+        let mods: Vec<_> = rules.iter().map(parsed).collect();
+        let change = self.pipeline.apply(BRIDGE, &mods, Time::ZERO).unwrap();
+        self.apply(&change)
+    }
+
+    fn apply(&mut self, change: &Change) -> Vec<u32> {
+        let mut ended = self.engine.apply(&change.deltas, change.version);
+        ended.sort_unstable();
+        ended.iter().map(|id| id.slot).collect()
+    }
+
+    fn add(&mut self, rules: &[&str]) -> Vec<u32> {
+        self.change(FlowModCommand::Add, rules)
+    }
+
+    fn delete(&mut self, rules: &[&str]) -> Vec<u32> {
+        self.change(FlowModCommand::DeleteStrict, rules)
+    }
+
+    fn translate(&self, destination: u32) -> Arc<Traversal> {
+        let mut key = FlowKey::ZERO;
+        key.set_bridge(u64::from(BRIDGE.number()));
+        key.set_in_port(PortNo::new(1));
+        key.set_field(FieldId::EthType, 0x0800);
+        key.set_field(FieldId::Ipv4Dst, destination.into());
+        Arc::new(self.pipeline.translate(&key, self.pipeline.version()))
+    }
+
+    /// Installs the entry of an IPv4 packet to a destination. Answers with its slot.
+    fn install(&mut self, destination: u32) -> u32 {
+        let traversal = self.translate(destination);
+        let slot = self.entries;
+        self.entries += 1;
+        assert_eq!(self.put(slot, &traversal), Installed::Recorded);
+        slot
+    }
+
+    fn put(&mut self, slot: u32, traversal: &Arc<Traversal>) -> Installed {
+        self.engine.installed(EntryId { owner: OwnerId(0), slot, generation: 0 }, traversal)
+    }
+}
+
+#[test]
+fn a_rule_inside_a_wildcard_entry_evicts_it() {
+    let mut switch = Switch::new(&["priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2"]);
+    let entry = switch.install(0x0a01_0203);
+    assert_eq!(switch.add(&["priority=20,ip,nw_dst=10.1.99.0/24,actions=output:3"]), [entry]);
+}
+
+#[test]
+fn a_rule_beside_an_entry_or_below_it_leaves_it() {
+    let mut switch = Switch::new(&["priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2"]);
+    switch.install(0x0a01_0203);
+    assert!(switch.add(&["priority=20,ip,nw_dst=11.0.0.0/8,actions=output:3"]).is_empty());
+    assert!(switch.add(&["priority=9,ip,nw_dst=10.1.0.0/16,actions=output:3"]).is_empty());
+    assert!(switch.add(&["priority=20,arp,actions=output:3"]).is_empty());
+}
+
+#[test]
+fn a_miss_is_a_visit() {
+    let mut switch = Switch::new(&["ip,nw_dst=10.0.0.0/8,actions=output:2"]);
+    let entry = switch.install(0x0b00_0001);
+    assert_eq!(switch.add(&["priority=0,ip,nw_dst=11.0.0.0/16,actions=output:3"]), [entry]);
+}
+
+#[test]
+fn an_entry_installed_after_the_update_it_missed_is_late() {
+    let mut switch = Switch::new(&["priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2"]);
+    let before = switch.translate(0x0a01_6307);
+    switch.add(&["priority=20,ip,nw_dst=10.1.99.0/24,actions=output:3"]);
+    assert_eq!(switch.put(0, &before), Installed::Late);
+    assert!(switch.engine.is_empty());
+}
+
+#[test]
+fn equal_priority_follows_translate() {
+    let mut switch = Switch::new(&["priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2"]);
+    let entry = switch.install(0x0a01_0203);
+    // Of two rules of one priority the older wins.
+    assert!(switch.add(&["priority=10,ip,nw_dst=10.1.0.0/16,actions=output:3"]).is_empty());
+    assert_eq!(switch.delete(&["priority=10,ip,nw_dst=10.0.0.0/8"]), [entry]);
+}
+
+#[test]
+fn a_rule_that_goes_takes_the_entries_that_it_decided_and_no_others() {
+    let mut switch = Switch::new(&[
+        "priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2",
+        "priority=10,ip,nw_dst=11.0.0.0/8,actions=output:2",
+    ]);
+    let (first, second) = (switch.install(0x0a00_0001), switch.install(0x0b00_0001));
+    assert_eq!(switch.delete(&["priority=10,ip,nw_dst=10.0.0.0/8"]), [first]);
+    assert_eq!(switch.delete(&["priority=10,ip,nw_dst=11.0.0.0/8"]), [second]);
+}
+
+#[test]
+fn a_rule_added_and_removed_in_one_bundle_evicts_nothing() {
+    let mut switch = Switch::new(&["priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2"]);
+    switch.install(0x0a01_0203);
+    let step = |command, rule| {
+        let request = parse_rule(command, rule, &NoPortNames).unwrap();
+        BundleStep::Modify(Modification::Flow(request))
+    };
+    let steps = [
+        step(FlowModCommand::Add, "priority=20,ip,nw_dst=10.1.0.0/16,actions=output:3"),
+        step(FlowModCommand::DeleteStrict, "priority=20,ip,nw_dst=10.1.0.0/16"),
+    ];
+    let (change, _) = switch.pipeline.commit(BRIDGE, Vec::from(steps), Time::ZERO).unwrap();
+    assert!(switch.apply(&change).is_empty());
+}
+
+#[test]
+fn a_rewritten_field_is_a_constant_of_the_entry() {
+    let mut switch = Switch::new(&[
+        "ip,actions=set_field:192.168.0.1->nw_dst,goto_table:1",
+        "table=1,priority=10,ip,actions=output:2",
+    ]);
+    let entry = switch.install(0x0a01_0203);
+    assert!(switch.add(&["table=1,priority=20,ip,nw_dst=10.1.2.3,actions=output:3"]).is_empty());
+    let met = "table=1,priority=20,ip,nw_dst=192.168.0.1,actions=output:3";
+    assert_eq!(switch.add(&[met]), [entry]);
+}
+
+#[test]
+fn what_an_earlier_table_consulted_narrows_the_region_of_a_later() {
+    let mut switch = Switch::new(&[
+        "priority=10,ip,nw_dst=10.0.0.0/8,actions=goto_table:1",
+        "table=1,priority=10,ip,actions=output:2",
+    ]);
+    let entry = switch.install(0x0a01_0203);
+    let beside = "table=1,priority=20,ip,nw_dst=11.0.0.0/8,actions=output:3";
+    assert!(switch.add(&[beside]).is_empty());
+    let within = "table=1,priority=20,ip,nw_dst=10.2.0.0/16,actions=output:3";
+    assert_eq!(switch.add(&[within]), [entry]);
+}
+
+#[test]
+fn a_changed_object_ends_the_entries_that_read_it() {
+    let mut switch = Switch::new(&["priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2"]);
+    let entry = switch.install(0x0a01_0203);
+    let config = PortConfig { no_fwd: true, ..PortConfig::default() };
+    let mut ports: Vec<_> = (1..=4).map(PortInfo::datapath).collect();
+    ports[1].config = config;
+    let change = switch.pipeline.set_ports(BRIDGE, ports).unwrap();
+    assert_eq!(switch.apply(&change), [entry]);
+}
+
+#[test]
+fn many_masks_and_many_entries_are_found_before_and_after_tidying() {
+    let mut switch = Switch::new(&[SPREAD]);
+    let rule =
+        |bits: u32| format!("priority=5,ip,nw_dst={}.0.0.0/{bits},actions=output:3", 128 + bits);
+    let rules: Vec<_> = (9..=24).map(rule).collect();
+    switch.add(&rules.iter().map(String::as_str).collect::<Vec<_>>());
+    let entries: Vec<_> = (0..6000).map(|n| switch.install(0x0a00_0000 | n << 8)).collect();
+    // Masks that no rule has had yet: more of them than projections, over more rows than are filled
+    // at once.
+    for (bits, entry) in entries.iter().enumerate().take(33).skip(25) {
+        let met = format!("priority=9,ip,nw_dst=10.0.{bits}.0/{bits},actions=output:4");
+        assert_eq!(switch.add(&[&met]), [*entry]);
+        if bits % 3 == 0 {
+            while switch.engine.tidy() {}
+        }
+    }
+    assert_eq!(switch.engine.size().entries, 6000 - 8);
+    assert_eq!(switch.add(&["priority=99,actions=drop"]).len(), 6000 - 8);
+    assert!(switch.engine.is_empty());
+}
