@@ -1,0 +1,27 @@
+//! A P4Runtime client: a NIC that speaks P4Runtime, as an
+//! [`LtmTarget`](shunt_gigaflow::target::LtmTarget).
+//!
+//! ```text
+//! owner's thread                         runtime
+//! P4Target ── operations, bounded ──► Worker ── batches ──► Session ──► NIC
+//!     ▲                                 │  what was confirmed
+//!     └────────── events ◄──────────────┘
+//! ```
+//!
+//! [`P4Target`] translates rules and never waits. A worker holds what the NIC has confirmed; when a
+//! connection is lost it answers what was under way with `Lost`, connects again, reads back what the
+//! NIC holds and makes it what was confirmed, no more and no less. Entries are known by their
+//! `controller_metadata`, which every server returns.
+//!
+//! Of a server it needs little: inserts and deletes of table entries, and that it continues behind an
+//! error. Arbitration, programs that can be set and idle notices are used where they are.
+
+mod repair;
+mod session;
+mod settings;
+mod target;
+mod worker;
+
+pub use session::{Packet, PacketToSend, SessionError};
+pub use settings::Settings;
+pub use target::P4Target;

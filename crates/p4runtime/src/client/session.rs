@@ -1,0 +1,401 @@
+//! One connection: arbitration, the program, batches, reads.
+
+use std::collections::BTreeMap;
+
+use prost::Message;
+use tokio::{sync::mpsc, time::timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{
+    Code, Status, Streaming,
+    transport::{Channel, Endpoint},
+};
+use tracing::{debug, info};
+
+use super::Settings;
+use crate::{
+    error::batch_codes,
+    program::{PACKET_IN, PACKET_OUT, START_ACTION, START_TABLE, TAG_FIRST},
+    server::{ElectionId, election_id, election_message},
+    value,
+    wire::p4::{
+        config::v1::P4Info,
+        v1::{
+            self, CounterData, Entity, ForwardingPipelineConfig,
+            GetForwardingPipelineConfigRequest, MasterArbitrationUpdate, PacketIn, PacketMetadata,
+            PacketOut, ReadRequest, Role, SetForwardingPipelineConfigRequest, StreamMessageRequest,
+            StreamMessageResponse, TableAction, TableEntry, Update, WriteRequest, action, entity,
+            forwarding_pipeline_config::Cookie,
+            get_forwarding_pipeline_config_request::ResponseType,
+            p4_runtime_client::P4RuntimeClient, set_forwarding_pipeline_config_request::Action,
+            stream_message_request, stream_message_response, table_action, update,
+        },
+    },
+};
+
+/// Why a session cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// There is nobody at the address.
+    #[error("cannot connect to the device")]
+    Connect(#[source] tonic::transport::Error),
+    /// A request failed as a whole.
+    #[error("the device refused a request: {0}")]
+    Refused(#[source] Box<Status>),
+    /// A request was not answered in time.
+    #[error("the device does not answer")]
+    Silent,
+    /// The stream ended.
+    #[error("the device ended the stream")]
+    Ended,
+    /// Another controller is the primary.
+    #[error("another controller is the primary")]
+    Backup,
+    /// Nobody is the primary: there was one, with this id.
+    #[error("the election id is below that of a primary that is gone")]
+    TooLow(ElectionId),
+    /// The first tag cannot be set.
+    #[error("the device does not take the first tag: {0:?}")]
+    StartTag(Code),
+    /// The answers are not those of the batch.
+    #[error("the device answered {answers} of {updates} updates")]
+    Answers {
+        /// Answers that came.
+        answers: usize,
+        /// Updates that were sent.
+        updates: usize,
+    },
+}
+
+impl From<Status> for SessionError {
+    fn from(status: Status) -> Self {
+        Self::Refused(Box::new(status))
+    }
+}
+
+/// A packet that the device handed over, as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// The port of the device that it came in by.
+    pub ingress_port: u16,
+    /// Why: 0 no entry was found, 1 it cannot be taken apart, 2 an entry says so.
+    pub reason: u8,
+    /// The tag that no entry was found for.
+    pub miss_tag: u16,
+    /// The last stage that had an entry; 0: none.
+    pub last_stage: u8,
+    /// The frame.
+    pub payload: Vec<u8>,
+}
+
+/// A packet for the device to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PacketToSend {
+    /// Out by a port, as it is.
+    Direct {
+        /// The port of the device.
+        port: u16,
+        /// The frame.
+        payload: Vec<u8>,
+    },
+    /// Through the stages, as if it came in by a port.
+    Resubmit {
+        /// The port of the device.
+        port: u16,
+        /// The frame.
+        payload: Vec<u8>,
+    },
+}
+
+/// Largest answer that is taken.
+const ANSWER_BYTES_MAX: usize = 256 << 20;
+
+/// Bytes of a header list: details of a failed batch come in one, and about 90 bytes for each update.
+const HEADER_BYTES_MIN: usize = 64 << 10;
+const HEADER_BYTES_PER_UPDATE: usize = 160;
+
+/// Messages to the device that wait.
+const STREAM_QUEUE: usize = 1024;
+
+/// What a controller of this kind notes with the program.
+const COOKIE: u64 = u64::from_be_bytes(*b"shuntltm");
+
+/// A connection whose client is primary, to a device that runs the program.
+pub(super) struct Session {
+    client: P4RuntimeClient<Channel>,
+    stream: Option<Streaming<StreamMessageResponse>>,
+    requests: mpsc::Sender<StreamMessageRequest>,
+    settings: Settings,
+    election: ElectionId,
+    /// The program was there already, and so may be entries.
+    pub(super) is_known: bool,
+}
+
+impl Session {
+    /// Connects, becomes primary and sees to the program.
+    pub(super) async fn open(
+        settings: &Settings,
+        election: ElectionId,
+    ) -> Result<Self, SessionError> {
+        let headers = HEADER_BYTES_MIN + settings.batch.saturating_mul(HEADER_BYTES_PER_UPDATE);
+        let endpoint = Endpoint::from_shared(settings.address.clone())
+            .map_err(SessionError::Connect)?
+            .tcp_nodelay(true)
+            .connect_timeout(settings.request_timeout)
+            .http2_max_header_list_size(u32::try_from(headers).unwrap_or(u32::MAX));
+        let channel = endpoint.connect().await.map_err(SessionError::Connect)?;
+        let client = P4RuntimeClient::new(channel)
+            .max_decoding_message_size(ANSWER_BYTES_MAX)
+            .max_encoding_message_size(ANSWER_BYTES_MAX);
+        let (requests, receiver) = mpsc::channel(STREAM_QUEUE);
+        let mut session = Self {
+            client,
+            stream: None,
+            requests,
+            settings: settings.clone(),
+            election,
+            is_known: false,
+        };
+        session.arbitrate(receiver).await?;
+        session.see_to_program().await?;
+        session.set_start().await?;
+        Ok(session)
+    }
+
+    async fn arbitrate(
+        &mut self,
+        receiver: mpsc::Receiver<StreamMessageRequest>,
+    ) -> Result<(), SessionError> {
+        self.send(stream_message_request::Update::Arbitration(self.candidacy())).await?;
+        let opened = self.client.stream_channel(ReceiverStream::new(receiver));
+        let mut stream = match in_time(&self.settings, opened).await {
+            Ok(opened) => opened.into_inner(),
+            // Some devices have one controller and no arbitration.
+            Err(SessionError::Refused(status)) if status.code() == Code::Unimplemented => {
+                debug!("the device has no stream");
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let first = in_time(&self.settings, stream.message()).await?;
+        let first = first.ok_or(SessionError::Ended)?;
+        if let Some(stream_message_response::Update::Arbitration(advice)) = first.update {
+            check_primary(&advice)?;
+        }
+        self.stream = Some(stream);
+        Ok(())
+    }
+
+    fn candidacy(&self) -> MasterArbitrationUpdate {
+        let name = &self.settings.role;
+        let role = (!name.is_empty()).then(|| Role { name: name.clone(), ..Role::default() });
+        MasterArbitrationUpdate {
+            device_id: self.settings.device_id,
+            role,
+            election_id: election_message(Some(self.election)),
+            status: None,
+        }
+    }
+
+    async fn send(&self, update: stream_message_request::Update) -> Result<(), SessionError> {
+        let request = StreamMessageRequest { update: Some(update) };
+        self.requests.send(request).await.map_err(|_| SessionError::Ended)
+    }
+
+    /// Leaves the program alone if it is ours, else sets it.
+    async fn see_to_program(&mut self) -> Result<(), SessionError> {
+        let info = self.settings.program.p4info();
+        let question = GetForwardingPipelineConfigRequest {
+            device_id: self.settings.device_id,
+            response_type: ResponseType::P4infoAndCookie.into(),
+        };
+        let asked = self.client.get_forwarding_pipeline_config(question);
+        let running = match in_time(&self.settings, asked).await {
+            Ok(answer) => answer.into_inner().config.and_then(|config| config.p4info),
+            // Of a device without a program some servers say that.
+            Err(SessionError::Refused(_)) => None,
+            Err(error) => return Err(error),
+        };
+        let is_ours = running.is_some_and(|bytes| P4Info::decode(&bytes[..]).ok() == Some(info));
+        if is_ours {
+            self.is_known = true;
+            return Ok(());
+        }
+        let program = self.settings.program.bmv2().to_string().into_bytes();
+        let config = ForwardingPipelineConfig {
+            p4info: Some(self.settings.program.p4info().encode_to_vec()),
+            p4_device_config: program,
+            cookie: Some(Cookie { cookie: COOKIE }),
+        };
+        let request = SetForwardingPipelineConfigRequest {
+            device_id: self.settings.device_id,
+            role: self.settings.role.clone(),
+            election_id: election_message(Some(self.election)),
+            action: Action::VerifyAndCommit.into(),
+            config: Some(config),
+        };
+        let set = self.client.set_forwarding_pipeline_config(request);
+        match in_time(&self.settings, set).await {
+            Ok(_) => info!(device = self.settings.device_id, "the program was set"),
+            // A device whose program is fixed has the one that it has.
+            Err(SessionError::Refused(status)) if status.code() == Code::Unimplemented => {
+                self.is_known = true;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Sets the first tag.
+    async fn set_start(&mut self) -> Result<(), SessionError> {
+        let value = value::encode(self.settings.start_tag.into());
+        let params = vec![action::Param { param_id: 1, value }];
+        let action = v1::Action { action_id: START_ACTION.id, params };
+        let entry = TableEntry {
+            table_id: START_TABLE,
+            action: Some(TableAction { r#type: Some(table_action::Type::Action(action)) }),
+            is_default_action: true,
+            ..TableEntry::default()
+        };
+        let codes = self.write(vec![update(update::Type::Modify, entry)]).await?;
+        let code = codes.first().copied().unwrap_or(Code::Ok);
+        // A device that has the tag as it is may refuse to be told.
+        if code == Code::Ok || self.settings.start_tag == TAG_FIRST {
+            return Ok(());
+        }
+        Err(SessionError::StartTag(code))
+    }
+
+    /// Writes a batch; the code of each update.
+    pub(super) async fn write(&mut self, updates: Vec<Update>) -> Result<Vec<Code>, SessionError> {
+        let count = updates.len();
+        let request = WriteRequest {
+            device_id: self.settings.device_id,
+            role: self.settings.role.clone(),
+            election_id: election_message(Some(self.election)),
+            updates,
+            ..WriteRequest::default()
+        };
+        match in_time(&self.settings, self.client.write(request)).await {
+            Ok(_) => Ok(vec![Code::Ok; count]),
+            Err(SessionError::Refused(status)) => {
+                let codes = batch_codes(&status).ok_or(SessionError::Refused(status))?;
+                let answers = codes.len();
+                let is_whole = answers == count;
+                is_whole.then_some(codes).ok_or(SessionError::Answers { answers, updates: count })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads the entries that are meant; with their counters if the questions have some.
+    pub(super) async fn read(
+        &mut self,
+        questions: Vec<TableEntry>,
+    ) -> Result<Vec<TableEntry>, SessionError> {
+        let wrap = |entry| Entity { entity: Some(entity::Entity::TableEntry(entry)) };
+        let request = ReadRequest {
+            device_id: self.settings.device_id,
+            role: self.settings.role.clone(),
+            entities: questions.into_iter().map(wrap).collect(),
+        };
+        let mut answers = in_time(&self.settings, self.client.read(request)).await?.into_inner();
+        let mut found = Vec::new();
+        while let Some(answer) = in_time(&self.settings, answers.message()).await? {
+            found.extend(answer.entities.into_iter().filter_map(|entity| match entity.entity {
+                Some(entity::Entity::TableEntry(entry)) => Some(entry),
+                _ => None,
+            }));
+        }
+        Ok(found)
+    }
+
+    /// Everything that the stages hold.
+    pub(super) async fn read_all(&mut self) -> Result<Vec<TableEntry>, SessionError> {
+        let program = self.settings.program;
+        let stages = (0..program.stages())
+            .map(|stage| TableEntry { table_id: program.table_id(stage), ..TableEntry::default() });
+        self.read(stages.collect()).await
+    }
+
+    pub(super) async fn send_packet(&self, packet: PacketToSend) -> Result<(), SessionError> {
+        let (egress, ingress, resubmit, payload) = match packet {
+            PacketToSend::Direct { port, payload } => (port, 0, 0, payload),
+            PacketToSend::Resubmit { port, payload } => (0, port, 1, payload),
+        };
+        let values = [u128::from(egress), u128::from(ingress), resubmit];
+        let metadata = PACKET_OUT.fields.iter().zip(values).map(|(field, number)| PacketMetadata {
+            metadata_id: field.id,
+            value: value::encode(number),
+        });
+        let packet = PacketOut { payload, metadata: metadata.collect() };
+        self.send(stream_message_request::Update::Packet(packet)).await
+    }
+
+    /// The next message of the stream; nothing ever comes of a device that has none.
+    pub(super) async fn next(&mut self) -> Result<stream_message_response::Update, SessionError> {
+        let Some(stream) = &mut self.stream else { return std::future::pending().await };
+        loop {
+            let message = stream.message().await?.ok_or(SessionError::Ended)?;
+            match message.update {
+                Some(stream_message_response::Update::Arbitration(advice)) => {
+                    check_primary(&advice)?;
+                }
+                Some(update) => return Ok(update),
+                None => {}
+            }
+        }
+    }
+}
+
+/// An entry as a question for its counter.
+pub(super) fn counter_question(entry: &TableEntry) -> TableEntry {
+    TableEntry {
+        table_id: entry.table_id,
+        r#match: entry.r#match.clone(),
+        priority: entry.priority,
+        counter_data: Some(CounterData::default()),
+        ..TableEntry::default()
+    }
+}
+
+/// An update of an entry.
+pub(super) const fn update(kind: update::Type, entry: TableEntry) -> Update {
+    let entity = Entity { entity: Some(entity::Entity::TableEntry(entry)) };
+    Update { r#type: kind as i32, entity: Some(entity) }
+}
+
+/// What a packet-in says, if it is of the program.
+pub(super) fn packet_of(packet: PacketIn) -> Option<Packet> {
+    let numbers: BTreeMap<u32, u128> = packet
+        .metadata
+        .iter()
+        .filter_map(|field| Some((field.metadata_id, value::decode(&field.value)?)))
+        .collect();
+    let [ingress, reason, tag, stage] = PACKET_IN.fields else { return None };
+    let number = |field: &crate::program::Meta| numbers.get(&field.id).copied();
+    Some(Packet {
+        ingress_port: number(ingress)?.try_into().ok()?,
+        reason: number(reason)?.try_into().ok()?,
+        miss_tag: number(tag)?.try_into().ok()?,
+        last_stage: number(stage)?.try_into().ok()?,
+        payload: packet.payload,
+    })
+}
+
+fn check_primary(advice: &MasterArbitrationUpdate) -> Result<(), SessionError> {
+    let code = advice.status.as_ref().map_or(Code::Ok, |status| Code::from_i32(status.code));
+    match (code, election_id(advice.election_id)) {
+        (Code::Ok, _) => Ok(()),
+        (Code::NotFound, Some(highest)) => Err(SessionError::TooLow(highest)),
+        _ => Err(SessionError::Backup),
+    }
+}
+
+async fn in_time<T>(
+    settings: &Settings,
+    request: impl Future<Output = Result<T, Status>>,
+) -> Result<T, SessionError> {
+    let answered = timeout(settings.request_timeout, request).await;
+    answered.map_err(|_| SessionError::Silent)?.map_err(SessionError::from)
+}

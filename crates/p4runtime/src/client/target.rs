@@ -1,0 +1,225 @@
+//! The owner's end of a client.
+
+use std::{
+    sync::mpsc::{Receiver, channel},
+    time::Duration,
+};
+
+use hashbrown::HashMap;
+use shunt_gigaflow::{
+    partition::StageId,
+    target::{Capabilities, Event, Lost, LtmIndex, LtmTarget, Operation, TargetError, Ticket},
+};
+use tokio::{runtime::Handle, sync::mpsc, task::JoinHandle};
+
+use super::{
+    Packet, PacketToSend, Settings,
+    worker::{Task, Told, Worker},
+};
+use crate::codec::{capabilities, encode};
+
+/// Packets that wait for an owner that does not ask; more are dropped.
+const PACKETS_MAX: usize = 4096;
+
+/// A device behind P4Runtime as a target of LTM rules. It begins lost, and is there with the first
+/// [`Event::Restored`].
+#[derive(Debug)]
+pub struct P4Target {
+    settings: Settings,
+    capabilities: Capabilities,
+    tasks: mpsc::Sender<Task>,
+    told: Receiver<Told>,
+    worker: JoinHandle<()>,
+    is_there: bool,
+    /// Entries of each stage: what is there, and what is on its way.
+    held: Vec<usize>,
+    /// What an operation that is under way does to its stage if it fails, or if it does not.
+    under_way: HashMap<Ticket, Effect, foldhash::fast::FixedState>,
+    /// The stage of each entry.
+    stages: HashMap<LtmIndex, StageId, foldhash::fast::FixedState>,
+    answered: Vec<Event>,
+    packets: Vec<Packet>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Effect {
+    Insert(LtmIndex, StageId),
+    Remove(LtmIndex),
+    Nothing,
+}
+
+impl P4Target {
+    /// Begins to connect, by tasks of this runtime.
+    #[must_use]
+    pub fn new(settings: Settings, runtime: &Handle) -> Self {
+        let (tasks, task_receiver) = mpsc::channel(settings.operations_max);
+        let (teller, told) = channel();
+        let worker = Worker::new(settings.clone(), task_receiver, teller);
+        Self {
+            capabilities: capabilities(&settings.program, settings.length_max),
+            held: vec![0; settings.program.stages().into()],
+            tasks,
+            told,
+            worker: runtime.spawn(worker.run()),
+            is_there: false,
+            under_way: HashMap::default(),
+            stages: HashMap::default(),
+            answered: Vec::new(),
+            packets: Vec::new(),
+            settings,
+        }
+    }
+
+    /// Takes the packets that the device has handed over.
+    pub fn take_packets(&mut self) -> Vec<Packet> {
+        self.hear();
+        std::mem::take(&mut self.packets)
+    }
+
+    /// Has the device send a packet.
+    ///
+    /// # Errors
+    ///
+    /// The device is lost, or too many packets are on their way to it: this one is dropped.
+    pub fn send(&self, packet: PacketToSend) -> Result<(), Lost> {
+        if !self.is_there {
+            return Err(Lost);
+        }
+        self.tasks.try_send(Task::Send(packet)).map_err(|_| Lost)
+    }
+
+    fn hear(&mut self) {
+        while let Ok(told) = self.told.try_recv() {
+            match told {
+                Told::Event(event) => self.note(event),
+                Told::Restored(counts) => {
+                    self.is_there = true;
+                    for (stage, held) in (0..).zip(&mut self.held) {
+                        let table = self.settings.program.table_id(stage);
+                        *held = counts.get(&table).copied().unwrap_or(0);
+                    }
+                    self.answered.push(Event::Restored);
+                }
+                Told::Packet(packet) => {
+                    if self.packets.len() < PACKETS_MAX {
+                        self.packets.push(packet);
+                    }
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, event: Event) {
+        match &event {
+            Event::Answered { ticket, result } => {
+                match (self.under_way.remove(ticket), result.is_ok()) {
+                    (Some(Effect::Insert(entry, stage)), false) => self.leave(entry, stage),
+                    (Some(Effect::Remove(entry)), true) => {
+                        if let Some(stage) = self.stages.get(&entry).copied() {
+                            self.leave(entry, stage);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            Event::Lost(_) => self.is_there = false,
+            Event::Counted { .. } | Event::Idle { .. } | Event::Restored => {}
+        }
+        self.answered.push(event);
+    }
+
+    fn leave(&mut self, entry: LtmIndex, stage: StageId) {
+        self.stages.remove(&entry);
+        if let Some(held) = self.held.get_mut(stage.index()) {
+            *held = held.saturating_sub(1);
+        }
+    }
+
+    /// An operation in the device's words, and what it does to its stage.
+    fn task(&self, ticket: Ticket, operation: &Operation) -> Result<(Task, Effect), TargetError> {
+        let code = |stage: StageId, rule| {
+            let mut value = encode(&self.settings.program, &self.settings.ports, (stage, rule))?;
+            let idle = self.settings.idle.unwrap_or(Duration::ZERO).as_nanos();
+            value.idle_timeout_ns = i64::try_from(idle).unwrap_or(i64::MAX);
+            Ok::<_, TargetError>(value)
+        };
+        match operation {
+            Operation::Insert { entry, stage, rule } => {
+                if stage.index() >= self.held.len() {
+                    return Err(TargetError::NoSuchStage(stage.number()));
+                }
+                self.capabilities.check(rule)?;
+                let mut value = Box::new(code(*stage, rule)?);
+                value.controller_metadata = entry.0;
+                if self.room(*stage) == 0 {
+                    return Err(TargetError::NoRoom);
+                }
+                let task = Task::Insert { ticket, entry: *entry, value };
+                Ok((task, Effect::Insert(*entry, *stage)))
+            }
+            Operation::Modify { entry, rule } => {
+                self.capabilities.check(rule)?;
+                let stage = self.stages.get(entry).ok_or(TargetError::NoSuchEntry)?;
+                let value = Box::new(code(*stage, rule)?);
+                Ok((Task::Modify { ticket, entry: *entry, value }, Effect::Nothing))
+            }
+            Operation::Remove { entry } => {
+                Ok((Task::Remove { ticket, entry: *entry }, Effect::Remove(*entry)))
+            }
+            Operation::Count { entries } => {
+                Ok((Task::Count { ticket, entries: entries.clone() }, Effect::Nothing))
+            }
+        }
+    }
+}
+
+impl LtmTarget for P4Target {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn room(&self, stage: StageId) -> usize {
+        let held = self.held.get(stage.index()).copied().unwrap_or(usize::MAX);
+        (self.settings.program.size() as usize).saturating_sub(held)
+    }
+
+    fn submit(&mut self, batch: &mut Vec<(Ticket, Operation)>) -> Result<(), Lost> {
+        self.hear();
+        if !self.is_there {
+            return Err(Lost);
+        }
+        let mut taken = 0;
+        for (ticket, operation) in batch.iter() {
+            match self.task(*ticket, operation) {
+                Ok((task, effect)) => {
+                    if self.tasks.try_send(task).is_err() {
+                        break;
+                    }
+                    if let Effect::Insert(entry, stage) = effect {
+                        self.held[stage.index()] += 1;
+                        self.stages.insert(entry, stage);
+                    }
+                    self.under_way.insert(*ticket, effect);
+                }
+                Err(error) => {
+                    let answer = Event::Answered { ticket: *ticket, result: Err(error) };
+                    self.answered.push(answer);
+                }
+            }
+            taken += 1;
+        }
+        batch.drain(..taken);
+        Ok(())
+    }
+
+    fn poll(&mut self, events: &mut Vec<Event>) {
+        self.hear();
+        events.append(&mut self.answered);
+    }
+}
+
+impl Drop for P4Target {
+    fn drop(&mut self) {
+        self.worker.abort();
+    }
+}

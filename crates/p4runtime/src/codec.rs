@@ -1,0 +1,358 @@
+//! LTM rules as table entries, and back.
+//!
+//! A rule says more than the program has fields for: whole words of a flow key, of which the program
+//! matches a part. [`encode`] refuses what it cannot say; it never says something wider. Some bits need
+//! not be said, since every packet that the program takes apart has them anyway: there is no second
+//! VLAN tag, the first has the type 0x8100, and all packets are Ethernet.
+//!
+//! Ports have two numbers: rules match that of OpenFlow, which is the port's number in the program as
+//! well, and send to that of the datapath, which [`Ports`] translates.
+
+use std::collections::BTreeMap;
+
+use shunt_flow::{FieldId, FlowKey, FlowMask, Match, layout::FLOW_WORDS};
+use shunt_gigaflow::{
+    ltm::{LtmRule, Next, Plain, Tag},
+    partition::StageId,
+    target::{Capabilities, Effects, Refusal},
+};
+use shunt_pipeline::{DatapathAction, DatapathPort};
+
+use crate::{
+    entry::action_of,
+    program::{
+        ActionSpec, End, KeyField, MatchKind, ParamRole, Place, Program, TAG_WIDTH, actions,
+        key_fields,
+    },
+    value,
+    wire::p4::v1::{
+        self, FieldMatch, TableAction, TableEntry, action,
+        field_match::{Exact, FieldMatchType, Ternary},
+        table_action,
+    },
+};
+
+/// The port of the program that each port of the datapath is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ports(pub BTreeMap<DatapathPort, u16>);
+
+/// What a stage of a program can hold: what [`encode`] does not refuse, as far as it does not depend
+/// on values.
+#[must_use]
+pub fn capabilities(program: &Program, length_max: u16) -> Capabilities {
+    let mut matches = FlowMask::EMPTY;
+    let mut writes = FlowMask::EMPTY;
+    let all = |mask: &mut FlowMask, field| add(mask, field, u128::MAX);
+    key_fields().iter().filter_map(flow_field).for_each(|field| all(&mut matches, field));
+    IMPLIED.iter().for_each(|field| matches.add_field(*field));
+    for spec in actions() {
+        spec.writes().filter_map(flow_field).for_each(|field| all(&mut writes, field));
+    }
+    Capabilities {
+        stage_entries: (0..program.stages()).map(|_| program.size() as usize).collect(),
+        matches,
+        writes,
+        masks_max: None,
+        tag_bits: TAG_BITS,
+        length_max,
+        effects: Effects::Plain,
+        counts: true,
+        tells_idle: true,
+        modifies: true,
+    }
+}
+
+const TAG_BITS: u8 = 16;
+const _: () = assert!(TAG_BITS as u16 == TAG_WIDTH, "one width of tags");
+
+/// Fields that a rule may match although the program does not.
+const IMPLIED: &[FieldId] =
+    &[FieldId::PacketType, FieldId::VlanTpid, FieldId::VlanTpid1, FieldId::VlanTci1];
+
+/// The type of every tag, and the bit of `vlan_tci` that says that there is one.
+const TPID: u128 = 0x8100;
+const TCI_PRESENT: u128 = 0x1000;
+
+/// All bits of a key or mask at the place of a field: of some, rules in text have fewer.
+fn bits(words: &[u64; FLOW_WORDS], field: FieldId) -> u128 {
+    field.info().slot.read(words)
+}
+
+/// Adds bits at the place of a field.
+fn add(mask: &mut FlowMask, field: FieldId, bits: u128) {
+    field.info().slot.write(mask.words_mut(), u128::MAX, bits);
+}
+
+/// Takes bits out at the place of a field.
+fn take(mask: &mut FlowMask, field: FieldId, bits: u128) {
+    field.info().slot.write(mask.words_mut(), 0, bits);
+}
+
+fn flow_field(field: &KeyField) -> Option<FieldId> {
+    match field.place {
+        Place::Tag => None,
+        Place::InPort => Some(FieldId::InPort),
+        Place::Header(id) => Some(id),
+    }
+}
+
+/// A rule as an entry of a stage's table.
+///
+/// # Errors
+///
+/// The program cannot say it.
+pub fn encode(
+    program: &Program,
+    ports: &Ports,
+    (stage, rule): (StageId, &LtmRule),
+) -> Result<TableEntry, Refusal> {
+    let plain = rule.plain().ok_or(Refusal::Actions)?;
+    let priority = i32::from(rule.length.max(1));
+    Ok(TableEntry {
+        table_id: program.table_id(stage.number()),
+        r#match: encode_match(rule)?,
+        action: Some(encode_action(ports, rule, &plain)?),
+        priority,
+        ..TableEntry::default()
+    })
+}
+
+fn wire_tag(tag: Tag) -> Result<Vec<u8>, Refusal> {
+    u16::try_from(tag.number())
+        .map(|number| value::encode(number.into()))
+        .map_err(|_| Refusal::Tag(TAG_BITS))
+}
+
+fn encode_match(rule: &LtmRule) -> Result<Vec<FieldMatch>, Refusal> {
+    let (key, mut left) = (rule.matching.key(), FlowMask::from(rule.matching.mask()));
+    imply(&key, &mut left)?;
+    let mut list = Vec::with_capacity(8);
+    for field in key_fields() {
+        let kind = match (field.kind, flow_field(field)) {
+            (MatchKind::Exact, _) => FieldMatchType::Exact(Exact { value: wire_tag(rule.tag)? }),
+            (MatchKind::Ternary, Some(id)) => {
+                let (mask, value) = (bits(left.words(), id), bits(key.words(), id));
+                take(&mut left, id, u128::MAX);
+                let narrowed = narrow(field, (value, mask)).map_err(|()| Refusal::Match(id))?;
+                let Some(ternary) = narrowed else { continue };
+                FieldMatchType::Ternary(ternary)
+            }
+            (MatchKind::Ternary, None) => continue,
+        };
+        list.push(FieldMatch { field_id: field.id, field_match_type: Some(kind) });
+    }
+    match first(&left) {
+        _ if left.is_empty() => Ok(list),
+        Some(field) => Err(Refusal::Match(field)),
+        None => Err(Refusal::MatchUnnamed),
+    }
+}
+
+/// A ternary match of so many bits as the program has; bits beyond must be zero, as they are in every
+/// packet. `None`: nothing is matched.
+fn narrow(field: &KeyField, (value, mask): (u128, u128)) -> Result<Option<Ternary>, ()> {
+    let ones = ones(field.width);
+    if value & mask & !ones != 0 {
+        return Err(());
+    }
+    let (value, mask) = (value & mask, mask & ones);
+    let ternary = || Ternary { value: value::encode(value), mask: value::encode(mask) };
+    Ok((mask != 0).then(ternary))
+}
+
+/// Takes out of a mask the bits that follow from others; those that decide whether there is a tag go
+/// in for them.
+fn imply(key: &FlowKey, left: &mut FlowMask) -> Result<(), Refusal> {
+    for field in [FieldId::PacketType, FieldId::VlanTpid1, FieldId::VlanTci1] {
+        if key.field(field) & left.field(field) != 0 {
+            return Err(Refusal::Match(field));
+        }
+        left.remove_bits(field, u128::MAX);
+    }
+    let (mask, value) = (left.field(FieldId::VlanTpid), key.field(FieldId::VlanTpid));
+    left.remove_bits(FieldId::VlanTpid, u128::MAX);
+    let agrees = |tpid: u128| (tpid ^ value) & mask == 0;
+    let present = key.field(FieldId::VlanTci) & TCI_PRESENT != 0;
+    match (agrees(TPID), agrees(0)) {
+        (true, true) => Ok(()),
+        (with_tag, without) if with_tag && present || without && !present => {
+            // The key of a rule holds zeros where it does not look: only what is looked at decides.
+            let is_looked_at = left.field(FieldId::VlanTci) & TCI_PRESENT != 0;
+            if !is_looked_at && with_tag {
+                return Err(Refusal::Match(FieldId::VlanTpid));
+            }
+            left.add_bits(FieldId::VlanTci, TCI_PRESENT);
+            Ok(())
+        }
+        _ => Err(Refusal::Match(FieldId::VlanTpid)),
+    }
+}
+
+fn encode_action(ports: &Ports, rule: &LtmRule, plain: &Plain<'_>) -> Result<TableAction, Refusal> {
+    let (key, mut left) = (plain.rewrite.key(), FlowMask::from(plain.rewrite.mask()));
+    let written: Vec<(u32, u128)> = key_fields()
+        .iter()
+        .filter_map(|field| {
+            let id = flow_field(field).filter(|_| field.place != Place::InPort)?;
+            let mask = bits(left.words(), id) & ones(field.width);
+            take(&mut left, id, mask);
+            (mask != 0).then_some((field.id, mask))
+        })
+        .collect();
+    if !left.is_empty() {
+        return Err(first(&left).map_or(Refusal::WriteUnnamed, Refusal::Write));
+    }
+    let (end, last) = match (rule.next, plain.output) {
+        (Next::Tag(tag), None) => (End::Next, Some(wire_tag(tag)?)),
+        (Next::Tag(_), Some(_)) => return Err(Refusal::Actions),
+        (Next::End, None) => (End::Drop, None),
+        (Next::End, Some(port)) => {
+            (End::Forward, Some(value::encode(leave(ports, rule, (port, plain))?.into())))
+        }
+    };
+    // What is dropped needs no rewriting.
+    let written = if end == End::Drop { Vec::new() } else { written };
+    let writes = |spec: &ActionSpec, id: u32| spec.writes().any(|field| field.id == id);
+    let fits =
+        |spec: &&ActionSpec| spec.end == end && written.iter().all(|(id, _)| writes(spec, *id));
+    let spec = actions().iter().find(fits).ok_or(Refusal::WriteUnnamed)?;
+    let mask_of = |field: &KeyField| {
+        written.iter().find(|(id, _)| *id == field.id).map_or(0, |(_, mask)| *mask)
+    };
+    let params = spec.params().map(|param| action::Param {
+        param_id: param.id,
+        value: match param.role {
+            ParamRole::Value(field) => {
+                let value = flow_field(field).map_or(0, |id| bits(key.words(), id));
+                value::encode(value & mask_of(field))
+            }
+            ParamRole::Mask(field) => value::encode(mask_of(field)),
+            ParamRole::Tag | ParamRole::Port => last.clone().unwrap_or_default(),
+        },
+    });
+    let action = v1::Action { action_id: spec.id, params: params.collect() };
+    Ok(TableAction { r#type: Some(table_action::Type::Action(action)) })
+}
+
+/// The port that a packet leaves by. The program sends nothing back to where it came from, so a rule
+/// that would is refused, unless no packet of it comes from there.
+fn leave(
+    ports: &Ports,
+    rule: &LtmRule,
+    (port, plain): (DatapathPort, &Plain<'_>),
+) -> Result<u16, Refusal> {
+    let number = *ports.0.get(&port).ok_or(Refusal::Actions)?;
+    let mask = FlowMask::from(rule.matching.mask()).field(FieldId::InPort);
+    let differs = (rule.matching.key().field(FieldId::InPort) ^ u128::from(number)) & mask != 0;
+    if plain.unless_ingress || differs { Ok(number) } else { Err(Refusal::Actions) }
+}
+
+const fn ones(width: u16) -> u128 {
+    if width >= 128 { u128::MAX } else { (1 << width) - 1 }
+}
+
+fn first(mask: &FlowMask) -> Option<FieldId> {
+    FieldId::all().find(|field| mask.field(*field) != 0)
+}
+
+/// Why an entry is no rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// It is in a table that is no stage.
+    #[error("a table that is no stage")]
+    Table,
+    /// Its match is not of the program.
+    #[error("a match that is not of the program")]
+    Match,
+    /// Its action is not of the program.
+    #[error("an action that is not of the program")]
+    Action,
+}
+
+/// What an entry of a stage says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// A rule.
+    Rule(LtmRule),
+    /// The match of a rule whose packets go to the controller; its end is as good as any.
+    Punt(LtmRule),
+}
+
+/// What an entry says, and in which stage; ports of the datapath have the numbers of the program.
+///
+/// # Errors
+///
+/// It was not made for this program.
+pub fn decode(program: &Program, entry: &TableEntry) -> Result<(StageId, Meaning), DecodeError> {
+    let stage = program.stage(entry.table_id).and_then(StageId::new).ok_or(DecodeError::Table)?;
+    let (tag, matching) = decode_match(&entry.r#match)?;
+    let action = action_of(entry).ok_or(DecodeError::Action)?;
+    let spec = actions().iter().find(|spec| spec.id == action.action_id);
+    let spec = spec.ok_or(DecodeError::Action)?;
+    let (rewrite, last) = decode_params(spec, action)?;
+    let is_written = !rewrite.mask().is_empty();
+    let set = is_written.then(|| DatapathAction::SetHeader(rewrite.clone()));
+    let output = (spec.end == End::Forward).then(|| DatapathAction::Output {
+        port: DatapathPort::new(last),
+        unless_ingress: true,
+        max_len: None,
+    });
+    let rule = LtmRule {
+        tag,
+        matching,
+        length: u16::try_from(entry.priority).unwrap_or(u16::MAX),
+        actions: set.into_iter().chain(output).collect(),
+        rewrite,
+        next: if spec.end == End::Next { Next::Tag(Tag::new(last)) } else { Next::End },
+    };
+    let is_punt = spec.end == End::Punt;
+    Ok((stage, if is_punt { Meaning::Punt(rule) } else { Meaning::Rule(rule) }))
+}
+
+fn decode_match(list: &[FieldMatch]) -> Result<(Tag, Match), DecodeError> {
+    let (mut key, mut mask, mut tag) = (FlowKey::ZERO, FlowMask::EMPTY, None);
+    for given in list {
+        let field = key_fields().iter().find(|field| field.id == given.field_id);
+        let field = field.ok_or(DecodeError::Match)?;
+        match (&given.field_match_type, flow_field(field)) {
+            (Some(FieldMatchType::Exact(exact)), None) => {
+                let number = value::decode(&exact.value).ok_or(DecodeError::Match)?;
+                tag = Some(Tag::new(u32::try_from(number).map_err(|_| DecodeError::Match)?));
+            }
+            (Some(FieldMatchType::Ternary(ternary)), Some(id)) => {
+                let bits = value::decode(&ternary.mask).ok_or(DecodeError::Match)?;
+                let value = value::decode(&ternary.value).ok_or(DecodeError::Match)?;
+                add(&mut mask, id, bits & ones(field.width));
+                id.info().slot.write(key.words_mut(), value, bits & ones(field.width));
+            }
+            _ => return Err(DecodeError::Match),
+        }
+    }
+    Ok((tag.ok_or(DecodeError::Match)?, Match::new(&key, &mask)))
+}
+
+/// What the action writes, and its last parameter: the tag or the port.
+fn decode_params(spec: &ActionSpec, action: &v1::Action) -> Result<(Match, u32), DecodeError> {
+    let (mut key, mut mask, mut last) = (FlowKey::ZERO, FlowMask::EMPTY, 0);
+    for param in spec.params() {
+        let given = action.params.iter().find(|given| given.param_id == param.id);
+        let bytes = given.map(|given| &given.value[..]).ok_or(DecodeError::Action)?;
+        let number = value::decode(bytes).ok_or(DecodeError::Action)?;
+        match param.role {
+            ParamRole::Value(field) => {
+                if let Some(id) = flow_field(field) {
+                    id.info().slot.write(key.words_mut(), number, ones(field.width));
+                }
+            }
+            ParamRole::Mask(field) => {
+                if let Some(id) = flow_field(field) {
+                    add(&mut mask, id, number & ones(field.width));
+                }
+            }
+            ParamRole::Tag | ParamRole::Port => {
+                last = u32::try_from(number).map_err(|_| DecodeError::Action)?;
+            }
+        }
+    }
+    Ok((Match::new(&key, &mask), last))
+}

@@ -1,0 +1,231 @@
+//! Table entries, checked against what their table is: the one form in which they are kept.
+//!
+//! Matches are in the order of their fields, values are canonical, and parameters in the order of the
+//! action. Source: P4Runtime, "TableEntry".
+
+use std::collections::BTreeMap;
+
+use crate::{
+    error::EntityError,
+    schema::{FieldKind, FieldSchema, Schema, Scope, TableSchema},
+    value,
+    wire::p4::v1::{
+        Action, FieldMatch, TableAction, TableEntry, action,
+        field_match::{Exact, FieldMatchType, Lpm, Optional, Range, Ternary},
+        table_action,
+    },
+};
+
+/// The prefix of the id of a table.
+const TABLE_PREFIX: u32 = 2;
+
+/// What makes an entry this one and no other: its match and its priority, as bytes.
+pub type EntryKey = Vec<u8>;
+
+/// The table that an id means.
+///
+/// # Errors
+///
+/// There is none.
+pub fn table_of(schema: &Schema, id: u32) -> Result<&TableSchema, EntityError> {
+    if id >> 24 != TABLE_PREFIX {
+        return Err(EntityError::NotATable(id));
+    }
+    schema.tables.get(&id).ok_or(EntityError::NoTable(id))
+}
+
+/// The match of an entry in its one form.
+///
+/// # Errors
+///
+/// It is no match of this table.
+pub fn checked_match(
+    table: &TableSchema,
+    list: Vec<FieldMatch>,
+) -> Result<Vec<FieldMatch>, EntityError> {
+    let mut checked = Vec::with_capacity(list.len());
+    for field in list {
+        let schema =
+            table.fields.get(&field.field_id).ok_or(EntityError::NoField(field.field_id))?;
+        checked.push(checked_field(*schema, field)?);
+    }
+    checked.sort_by_key(|field| field.field_id);
+    if let Some(pair) = checked.windows(2).find(|pair| pair[0].field_id == pair[1].field_id) {
+        return Err(EntityError::FieldTwice(pair[0].field_id));
+    }
+    let is_there = |id| checked.binary_search_by_key(id, |field| field.field_id).is_ok();
+    let mut exact = table.fields.iter().filter(|(_, field)| field.kind == FieldKind::Exact);
+    match exact.find(|(id, _)| !is_there(id)) {
+        Some((id, _)) => Err(EntityError::FieldMissing(*id)),
+        None => Ok(checked),
+    }
+}
+
+fn checked_field(schema: FieldSchema, field: FieldMatch) -> Result<FieldMatch, EntityError> {
+    let (id, width) = (field.field_id, schema.width);
+    let good = |bytes: &[u8]| {
+        let error = |error| EntityError::Value { what: "match field", id, error };
+        value::checked(bytes, width).map(<[u8]>::to_vec).map_err(error)
+    };
+    let given = field.field_match_type.ok_or(EntityError::FieldKind(id))?;
+    let kind = match (schema.kind, given) {
+        (FieldKind::Exact, FieldMatchType::Exact(exact)) => {
+            FieldMatchType::Exact(Exact { value: good(&exact.value)? })
+        }
+        (FieldKind::Optional, FieldMatchType::Optional(optional)) => {
+            FieldMatchType::Optional(Optional { value: good(&optional.value)? })
+        }
+        (FieldKind::Ternary, FieldMatchType::Ternary(ternary)) => {
+            let ternary = Ternary { value: good(&ternary.value)?, mask: good(&ternary.mask)? };
+            if value::is_zero(&ternary.mask) {
+                return Err(EntityError::FieldAny(id));
+            }
+            if !value::is_within(&ternary.value, &ternary.mask) {
+                return Err(EntityError::FieldBits(id));
+            }
+            FieldMatchType::Ternary(ternary)
+        }
+        (FieldKind::Lpm, FieldMatchType::Lpm(lpm)) => {
+            let value = good(&lpm.value)?;
+            let prefix = usize::try_from(lpm.prefix_len).unwrap_or(0);
+            if prefix == 0 {
+                return Err(EntityError::FieldAny(id));
+            }
+            if prefix > width || !value::is_prefix(&value, prefix, width) {
+                return Err(EntityError::FieldBits(id));
+            }
+            FieldMatchType::Lpm(Lpm { value, prefix_len: lpm.prefix_len })
+        }
+        (FieldKind::Range, FieldMatchType::Range(range)) => {
+            let range = Range { low: good(&range.low)?, high: good(&range.high)? };
+            if (range.low.len(), &range.low) > (range.high.len(), &range.high) {
+                return Err(EntityError::FieldRange(id));
+            }
+            if value::is_zero(&range.low) && value::is_all_ones(&range.high, width) {
+                return Err(EntityError::FieldAny(id));
+            }
+            FieldMatchType::Range(range)
+        }
+        _ => return Err(EntityError::FieldKind(id)),
+    };
+    Ok(FieldMatch { field_id: id, field_match_type: Some(kind) })
+}
+
+/// The priority of an entry.
+///
+/// # Errors
+///
+/// It is none of this table.
+pub fn checked_priority(table: &TableSchema, priority: i32) -> Result<i32, EntityError> {
+    let is_right = if table.has_priorities { priority > 0 } else { priority == 0 };
+    if is_right { Ok(priority) } else { Err(EntityError::Priority(priority)) }
+}
+
+/// Where an action is to stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// In an entry.
+    Entry,
+    /// As the default of a table.
+    Default,
+}
+
+/// The action of an entry in its one form; `None` if it has none.
+///
+/// # Errors
+///
+/// The table does not have it, or not here, or it has other parameters.
+pub fn checked_action(
+    schema: &Schema,
+    table: &TableSchema,
+    (action, place): (Option<TableAction>, Use),
+) -> Result<Option<TableAction>, EntityError> {
+    let Some(action) = action else { return Ok(None) };
+    let Some(table_action::Type::Action(action)) = action.r#type else {
+        return Err(EntityError::ActionKind);
+    };
+    let id = action.action_id;
+    let scope = table.actions.get(&id).ok_or(EntityError::UnknownAction(id))?;
+    match (scope, place) {
+        (Scope::Anywhere, _) | (Scope::Entries, Use::Entry) | (Scope::Default, Use::Default) => {}
+        (Scope::Entries, Use::Default) | (Scope::Default, Use::Entry) => {
+            return Err(EntityError::ActionScope(id));
+        }
+    }
+    let widths = schema.actions.get(&id).ok_or(EntityError::UnknownAction(id))?;
+    let params = checked_params(id, widths, action.params)?;
+    let action = Action { action_id: id, params };
+    Ok(Some(TableAction { r#type: Some(table_action::Type::Action(action)) }))
+}
+
+fn checked_params(
+    action: u32,
+    widths: &BTreeMap<u32, usize>,
+    given: Vec<action::Param>,
+) -> Result<Vec<action::Param>, EntityError> {
+    let mut params = Vec::with_capacity(given.len());
+    for param in given {
+        let id = param.param_id;
+        let width = widths.get(&id).ok_or(EntityError::Params { action, param: id })?;
+        let value = value::checked(&param.value, *width).map_err(|error| EntityError::Value {
+            what: "parameter",
+            id,
+            error,
+        })?;
+        params.push(action::Param { param_id: id, value: value.to_vec() });
+    }
+    params.sort_by_key(|param| param.param_id);
+    let mut expected = widths.keys();
+    for param in &params {
+        let id = param.param_id;
+        if expected.next() != Some(&id) {
+            return Err(EntityError::Params { action, param: id });
+        }
+    }
+    match expected.next() {
+        Some(missing) => Err(EntityError::Params { action, param: *missing }),
+        None => Ok(params),
+    }
+}
+
+/// The key of an entry whose match is in its one form.
+#[must_use]
+pub fn key_of(list: &[FieldMatch], priority: i32) -> EntryKey {
+    let mut key = Vec::with_capacity(64);
+    key.extend(priority.to_be_bytes());
+    let put = |key: &mut Vec<u8>, bytes: &[u8]| {
+        // Values are at most `WIDTH_MAX` bits, so that two bytes say how long they are.
+        key.extend(u16::try_from(bytes.len()).unwrap_or(u16::MAX).to_be_bytes());
+        key.extend(bytes);
+    };
+    for field in list {
+        key.extend(field.field_id.to_be_bytes());
+        match &field.field_match_type {
+            Some(FieldMatchType::Exact(exact)) => put(&mut key, &exact.value),
+            Some(FieldMatchType::Optional(optional)) => put(&mut key, &optional.value),
+            Some(FieldMatchType::Ternary(ternary)) => {
+                put(&mut key, &ternary.value);
+                put(&mut key, &ternary.mask);
+            }
+            Some(FieldMatchType::Lpm(lpm)) => {
+                put(&mut key, &lpm.value);
+                key.extend(lpm.prefix_len.to_be_bytes());
+            }
+            Some(FieldMatchType::Range(range)) => {
+                put(&mut key, &range.low);
+                put(&mut key, &range.high);
+            }
+            Some(FieldMatchType::Other(_)) | None => {}
+        }
+    }
+    key
+}
+
+/// What an entry does: its action, if it is one of its own.
+#[must_use]
+pub fn action_of(entry: &TableEntry) -> Option<&Action> {
+    match entry.action.as_ref()?.r#type.as_ref()? {
+        table_action::Type::Action(action) => Some(action),
+        _ => None,
+    }
+}

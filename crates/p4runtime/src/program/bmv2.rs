@@ -1,0 +1,489 @@
+//! The program as `simple_switch` of bmv2 runs it: the JSON that a compiler would make of
+//! `p4/gigaflow.p4`.
+//!
+//! Tables match and rewrite a copy of the headers in metadata (`key`). Only behind the last stage, and
+//! only if the packet leaves, is the copy written into the frame, with the checksums following by
+//! difference; so whatever goes to the controller is the packet as it came.
+
+use serde_json::{Value, json};
+
+use super::{
+    description::{
+        ActionSpec, CPU_PORT, End, KeyField, MISS_ACTION, MatchKind, PACKET_IN, PACKET_OUT,
+        PacketHeader, Program, TAG_FIRST, TAG_WIDTH, actions, key_fields,
+    },
+    graph::{Graph, MatchTable},
+    parser::parse_states,
+    primitives::{assign, field, follow, gains, hex, local, masked, on_header, op, total, valid},
+};
+
+/// What an entry decided: nothing so far.
+const UNDECIDED: u128 = 0;
+const FORWARD: u128 = 1;
+const DROP: u128 = 2;
+const PUNT: u128 = 3;
+
+/// Why a packet goes to the controller, besides that no entry was found.
+pub(super) const UNPARSED: u128 = 1;
+const ASKED: u128 = 2;
+
+/// The headers of a frame, in their order, with the widths of their fields.
+const HEADERS: &[(&str, &[(&str, u16)])] = &[
+    ("ethernet", &[("dst", 48), ("src", 48), ("eth_type", 16)]),
+    ("vlan", &[("tci", 16), ("eth_type", 16)]),
+    (
+        "arp",
+        &[
+            ("hardware", 16),
+            ("protocol", 16),
+            ("lengths", 16),
+            ("operation", 16),
+            ("sha", 48),
+            ("spa", 32),
+            ("tha", 48),
+            ("tpa", 32),
+        ],
+    ),
+    (
+        "ipv4",
+        &[
+            ("version_ihl", 8),
+            ("tos", 8),
+            ("length", 16),
+            ("identification", 16),
+            ("flags", 3),
+            ("offset", 13),
+            ("ttl", 8),
+            ("protocol", 8),
+            ("checksum", 16),
+            ("src", 32),
+            ("dst", 32),
+        ],
+    ),
+    (
+        "ipv6",
+        &[
+            ("version", 4),
+            ("tos", 8),
+            ("label", 20),
+            ("length", 16),
+            ("next_header", 8),
+            ("ttl", 8),
+            ("src", 128),
+            ("dst", 128),
+        ],
+    ),
+    (
+        "tcp",
+        &[
+            ("src", 16),
+            ("dst", 16),
+            ("sequence", 32),
+            ("acknowledgement", 32),
+            ("data_offset", 4),
+            ("flags", 12),
+            ("window", 16),
+            ("checksum", 16),
+            ("urgent", 16),
+        ],
+    ),
+    ("udp", &[("src", 16), ("dst", 16), ("length", 16), ("checksum", 16)]),
+    ("icmp", &[("kind", 8), ("code", 8), ("checksum", 16), ("rest", 32)]),
+];
+
+/// What travels with a packet besides its headers; the fields of the key come behind.
+const METADATA: &[(&str, u16)] = &[
+    ("verdict", 8),
+    ("port", 16),
+    ("reason", 8),
+    ("last_stage", 8),
+    ("address_gain", 32),
+    ("sum", 32),
+    ("has_arp", 8),
+];
+
+/// What the architecture gives to every packet.
+const STANDARD: &[(&str, u16)] = &[
+    ("ingress_port", 9),
+    ("egress_spec", 9),
+    ("egress_port", 9),
+    ("instance_type", 32),
+    ("packet_length", 32),
+    ("enq_timestamp", 32),
+    ("enq_qdepth", 19),
+    ("deq_timedelta", 32),
+    ("deq_qdepth", 19),
+    ("ingress_global_timestamp", 48),
+    ("egress_global_timestamp", 48),
+    ("mcast_grp", 16),
+    ("egress_rid", 16),
+    ("checksum_error", 1),
+    ("parser_error", 32),
+    ("priority", 3),
+];
+
+/// Where the switch looks for what the architecture gives.
+const ALIASES: &[(&str, &str)] = &[
+    ("queueing_metadata", "enq_timestamp"),
+    ("queueing_metadata", "enq_qdepth"),
+    ("queueing_metadata", "deq_timedelta"),
+    ("queueing_metadata", "deq_qdepth"),
+    ("intrinsic_metadata", "ingress_global_timestamp"),
+    ("intrinsic_metadata", "egress_global_timestamp"),
+    ("intrinsic_metadata", "mcast_grp"),
+    ("intrinsic_metadata", "egress_rid"),
+    ("intrinsic_metadata", "priority"),
+];
+
+const ERRORS: &[&str] = &[
+    "NoError",
+    "PacketTooShort",
+    "NoMatch",
+    "StackOutOfBounds",
+    "HeaderTooShort",
+    "ParserTimeout",
+    "ParserInvalidArgument",
+];
+
+pub(super) fn meta(name: &str) -> Value {
+    field("meta", name)
+}
+
+pub(super) fn key(name: &str) -> Value {
+    field("key", name)
+}
+
+fn egress() -> Value {
+    field("standard_metadata", "egress_spec")
+}
+
+impl Program {
+    /// The program for `simple_switch`, as it is loaded.
+    #[must_use]
+    pub fn bmv2(&self) -> Value {
+        let mut graph = Graph::default();
+        self.ingress(&mut graph);
+        let (types, headers) = header_instances();
+        let counters: Vec<Value> = (0..self.stages())
+            .map(|stage| {
+                let number = u16::from(stage) + 1;
+                json!({
+                    "name": format!("ingress.ltm_{number}_hits"), "id": stage, "is_direct": true,
+                    "binding": format!("ingress.ltm_{number}"),
+                })
+            })
+            .collect();
+        let aliases: Vec<Value> = ALIASES
+            .iter()
+            .map(|(header, name)| json!([format!("{header}.{name}"), ["standard_metadata", name]]))
+            .collect();
+        let errors: Vec<Value> =
+            ERRORS.iter().zip(0u8..).map(|(name, number)| json!([name, number])).collect();
+        let mut order = vec![PACKET_IN.name];
+        order.extend(HEADERS.iter().map(|(name, _)| *name));
+        json!({
+            "__meta__": { "version": [2, 23], "compiler": "shunt" },
+            "program": "gigaflow.p4",
+            "header_types": types, "headers": headers,
+            "header_stacks": [], "header_union_types": [], "header_unions": [],
+            "header_union_stacks": [], "field_lists": [], "enums": [], "errors": errors,
+            "parsers": [{
+                "name": "parser", "id": 0, "init_state": "start", "parse_states": parse_states(),
+            }],
+            "parse_vsets": [],
+            "deparsers": [{ "name": "deparser", "id": 0, "order": order }],
+            "meter_arrays": [], "counter_arrays": counters, "register_arrays": [],
+            "calculations": [], "learn_lists": [], "checksums": [], "force_arith": [],
+            "extern_instances": [], "field_aliases": aliases,
+            "actions": graph.actions,
+            "pipelines": [
+                {
+                    "name": "ingress", "id": 0, "init_table": "is_from_controller",
+                    "tables": graph.tables, "action_profiles": [],
+                    "conditionals": graph.conditions,
+                },
+                {
+                    "name": "egress", "id": 1, "init_table": null, "tables": [],
+                    "action_profiles": [], "conditionals": [],
+                },
+            ],
+        })
+    }
+
+    fn ingress(&self, graph: &mut Graph) {
+        from_controller(graph);
+        let start = graph.action(
+            "ingress.start",
+            &[json!({ "name": "tag", "bitwidth": TAG_WIDTH })],
+            &[assign(&key("tag"), &local(0))],
+        );
+        graph.table(&MatchTable {
+            name: "ingress.start_table",
+            key: Vec::new(),
+            actions: &[(start, "ingress.start".to_owned())],
+            default_data: vec![format!("{TAG_FIRST:#x}")],
+            is_default_const: false,
+            size: 1,
+            next: ("is_open_1", "is_open_1"),
+        });
+        self.stages_in(graph);
+        let verdict = |code| op("==", &meta("verdict"), &hex(code));
+        graph.branch("is_forwarded", &verdict(FORWARD), ("is_hairpin", Some("is_dropped")));
+        graph.branch("is_dropped", &verdict(DROP), ("drop", Some("punt")));
+        let hairpin = op("==", &meta("port"), &key("in_port"));
+        graph.branch("is_hairpin", &hairpin, ("drop", Some("commit_link")));
+        graph.step("drop", &[on_header("mark_to_drop", "standard_metadata")], None);
+        punt(graph);
+        commit(graph);
+    }
+
+    fn stages_in(&self, graph: &mut Graph) {
+        let mut listed: Vec<(usize, String)> = actions()
+            .iter()
+            .map(|spec| {
+                let name = format!("ingress.{}", spec.name);
+                let params: Vec<Value> = spec
+                    .params()
+                    .map(|param| json!({ "name": param.name, "bitwidth": param.width }))
+                    .collect();
+                (graph.action(&name, &params, &primitives(spec)), name)
+            })
+            .collect();
+        let miss = format!("ingress.{}", MISS_ACTION.name);
+        listed.push((graph.action(&miss, &[], &[]), miss));
+        for number in 1..=u16::from(self.stages()) {
+            let open = op("==", &meta("verdict"), &hex(UNDECIDED));
+            let next = if number == u16::from(self.stages()) {
+                "is_forwarded".to_owned()
+            } else {
+                format!("is_open_{}", number + 1)
+            };
+            let (table, hit) = (format!("ingress.ltm_{number}"), format!("hit_{number}"));
+            graph.branch(&format!("is_open_{number}"), &open, (&table, Some(&next)));
+            graph.table(&MatchTable {
+                name: &table,
+                key: key_fields().iter().map(key_of).collect(),
+                actions: &listed,
+                default_data: Vec::new(),
+                is_default_const: true,
+                size: self.size(),
+                next: (&hit, &next),
+            });
+            let stage = assign(&meta("last_stage"), &hex(number.into()));
+            graph.step(&hit, &[stage], Some(&next));
+        }
+    }
+}
+
+fn key_of(field: &KeyField) -> Value {
+    let kind = match field.kind {
+        MatchKind::Exact => "exact",
+        MatchKind::Ternary => "ternary",
+    };
+    json!({ "match_type": kind, "name": field.name, "target": ["key", field.name], "mask": null })
+}
+
+/// What an action of an LTM table does: to the copy of the headers, and to the verdict.
+fn primitives(spec: &ActionSpec) -> Vec<Value> {
+    let writes = spec.writes().enumerate().map(|(index, field)| {
+        let (value, mask) = (local(index * 2), local(index * 2 + 1));
+        assign(&key(field.name), &masked(&key(field.name), &value, &mask, field.width))
+    });
+    let mut list: Vec<Value> = writes.collect();
+    let last = local(spec.writes().count() * 2);
+    let decide = |code| assign(&meta("verdict"), &hex(code));
+    match spec.end {
+        End::Next => list.push(assign(&key("tag"), &last)),
+        End::Forward => list.extend([decide(FORWARD), assign(&meta("port"), &last)]),
+        End::Drop => list.push(decide(DROP)),
+        End::Punt => list.extend([decide(PUNT), assign(&meta("reason"), &hex(ASKED))]),
+        End::Miss => {}
+    }
+    list
+}
+
+fn from_controller(graph: &mut Graph) {
+    let out = |name| field(PACKET_OUT.name, name);
+    graph.branch("is_from_controller", &valid(PACKET_OUT.name), ("is_direct", Some("is_unparsed")));
+    let direct = op("==", &out("resubmit"), &hex(0));
+    graph.branch("is_direct", &direct, ("send_direct", Some("resubmit")));
+    let remove = on_header("remove_header", PACKET_OUT.name);
+    let port = op("&", &out("egress_port"), &hex(0x1ff));
+    graph.step("send_direct", &[assign(&egress(), &port), remove.clone()], None);
+    let came_in = assign(&key("in_port"), &out("ingress_port"));
+    graph.step("resubmit", &[came_in, remove], Some("is_unparsed"));
+    let is_wrong = op("!=", &field("standard_metadata", "parser_error"), &hex(0));
+    graph.branch("is_unparsed", &is_wrong, ("note_unparsed", Some("is_refused")));
+    graph.step("note_unparsed", &[assign(&meta("reason"), &hex(UNPARSED))], Some("punt"));
+    let is_refused = op("!=", &meta("reason"), &hex(0));
+    graph.branch("is_refused", &is_refused, ("punt", Some("ingress.start_table")));
+}
+
+fn punt(graph: &mut Graph) {
+    let told = |name, value: &Value| assign(&field(PACKET_IN.name, name), value);
+    let primitives = [
+        on_header("add_header", PACKET_IN.name),
+        told("ingress_port", &key("in_port")),
+        told("reason", &meta("reason")),
+        told("miss_tag", &key("tag")),
+        told("last_stage", &meta("last_stage")),
+        assign(&egress(), &hex(CPU_PORT.into())),
+    ];
+    graph.step("punt", &primitives, None);
+}
+
+/// Writes the copy of the headers into the frame.
+fn commit(graph: &mut Graph) {
+    let ethernet = |name| field("ethernet", name);
+    let port = op("&", &meta("port"), &hex(0x1ff));
+    let link = [
+        assign(&egress(), &port),
+        assign(&ethernet("dst"), &key("eth_dst")),
+        assign(&ethernet("src"), &key("eth_src")),
+    ];
+    graph.step("commit_link", &link, Some("is_tagged"));
+    let tci = field("vlan", "tci");
+    let present = op("!=", &op("&", &key("vlan_tci"), &hex(0x1000)), &hex(0));
+    graph.branch("is_tagged", &present, ("has_tag", Some("had_tag")));
+    graph.branch("has_tag", &valid("vlan"), ("set_tag", Some("push_tag")));
+    graph.branch("had_tag", &valid("vlan"), ("pop_tag", Some("is_ipv4")));
+    // Bit 12 of the tag itself is no part of the key, and stays as it is.
+    let written = masked(&tci, &key("vlan_tci"), &hex(0xefff), 16);
+    graph.step("set_tag", &[assign(&tci, &written)], Some("is_ipv4"));
+    let push = [
+        on_header("add_header", "vlan"),
+        assign(&field("vlan", "eth_type"), &ethernet("eth_type")),
+        assign(&ethernet("eth_type"), &hex(0x8100)),
+        assign(&tci, &op("&", &key("vlan_tci"), &hex(0xefff))),
+    ];
+    graph.step("push_tag", &push, Some("is_ipv4"));
+    let pop = [
+        assign(&ethernet("eth_type"), &field("vlan", "eth_type")),
+        on_header("remove_header", "vlan"),
+    ];
+    graph.step("pop_tag", &pop, Some("is_ipv4"));
+    commit_network(graph);
+    commit_transport(graph);
+}
+
+fn commit_network(graph: &mut Graph) {
+    let (ipv4, ipv6) = (|name| field("ipv4", name), |name| field("ipv6", name));
+    graph.branch("is_ipv4", &valid("ipv4"), ("commit_ipv4", Some("is_ipv6")));
+    let addresses =
+        total([gains(&ipv4("src"), &key("ip_src"), 32), gains(&ipv4("dst"), &key("ip_dst"), 32)]);
+    let high = |value: &Value| op("<<", value, &hex(8));
+    let header = total([
+        meta("address_gain"),
+        gains(&ipv4("tos"), &key("nw_tos"), 16),
+        gains(&high(&ipv4("ttl")), &high(&key("nw_ttl")), 16),
+    ]);
+    let mut v4 = vec![assign(&meta("address_gain"), &addresses), assign(&meta("sum"), &header)];
+    v4.extend(follow(&ipv4("checksum"), &meta("sum")));
+    let written = [("src", "ip_src"), ("dst", "ip_dst"), ("tos", "nw_tos"), ("ttl", "nw_ttl")];
+    v4.extend(written.map(|(name, from)| assign(&ipv4(name), &key(from))));
+    graph.step("commit_ipv4", &v4, Some("is_tcp"));
+    graph.branch("is_ipv6", &valid("ipv6"), ("commit_ipv6", Some("is_arp")));
+    let addresses = total([
+        gains(&ipv6("src"), &key("ipv6_src"), 128),
+        gains(&ipv6("dst"), &key("ipv6_dst"), 128),
+    ]);
+    let mut v6 = vec![assign(&meta("address_gain"), &addresses)];
+    let written = [("src", "ipv6_src"), ("dst", "ipv6_dst"), ("tos", "nw_tos"), ("ttl", "nw_ttl")];
+    v6.extend(written.map(|(name, from)| assign(&ipv6(name), &key(from))));
+    graph.step("commit_ipv6", &v6, Some("is_tcp"));
+    let is_arp = op("!=", &meta("has_arp"), &hex(0));
+    graph.branch("is_arp", &is_arp, ("commit_arp", None));
+    let arp = [
+        assign(&field("arp", "spa"), &key("ip_src")),
+        assign(&field("arp", "tpa"), &key("ip_dst")),
+    ];
+    graph.step("commit_arp", &arp, None);
+}
+
+fn commit_transport(graph: &mut Graph) {
+    for (header, otherwise) in [("tcp", "is_udp"), ("udp", "is_icmp")] {
+        let at = |name| field(header, name);
+        let ports = total([
+            meta("address_gain"),
+            gains(&at("src"), &key("tp_src"), 16),
+            gains(&at("dst"), &key("tp_dst"), 16),
+        ]);
+        let mut summed = vec![assign(&meta("sum"), &ports)];
+        summed.extend(follow(&at("checksum"), &meta("sum")));
+        let write = format!("commit_{header}");
+        graph.step(
+            &format!("sum_{header}"),
+            &summed,
+            Some(if header == "udp" { "is_udp_zero" } else { &write }),
+        );
+        let ports = [assign(&at("src"), &key("tp_src")), assign(&at("dst"), &key("tp_dst"))];
+        graph.step(&write, &ports, None);
+        graph.branch(
+            &format!("is_{header}"),
+            &valid(header),
+            (if header == "udp" { "has_udp_sum" } else { "sum_tcp" }, Some(otherwise)),
+        );
+    }
+    // Zero says that there is no checksum; a sum of zero is written as all ones (RFC 768).
+    let zero = op("==", &field("udp", "checksum"), &hex(0));
+    graph.branch("has_udp_sum", &zero, ("commit_udp", Some("sum_udp")));
+    graph.branch("is_udp_zero", &zero, ("note_udp_sum", Some("commit_udp")));
+    let ones = assign(&field("udp", "checksum"), &hex(0xffff));
+    graph.step("note_udp_sum", &[ones], Some("commit_udp"));
+    let icmp = |name| field("icmp", name);
+    let of = |kind: &Value, code: &Value| op("+", &op("<<", kind, &hex(8)), code);
+    let gained = gains(
+        &of(&icmp("kind"), &icmp("code")),
+        &of(&op("&", &key("tp_src"), &hex(0xff)), &op("&", &key("tp_dst"), &hex(0xff))),
+        16,
+    );
+    // Addresses are part of the sum of ICMPv6 alone.
+    graph.branch("is_icmp", &valid("icmp"), ("is_icmp_alone", None));
+    graph.branch("is_icmp_alone", &valid("ipv4"), ("sum_icmp", Some("sum_icmpv6")));
+    let both = op("+", &meta("address_gain"), &gained);
+    for (name, gained) in [("sum_icmp", &gained), ("sum_icmpv6", &both)] {
+        let mut summed = vec![assign(&meta("sum"), gained)];
+        summed.extend(follow(&icmp("checksum"), &meta("sum")));
+        graph.step(name, &summed, Some("commit_icmp"));
+    }
+    let written = [assign(&icmp("kind"), &key("tp_src")), assign(&icmp("code"), &key("tp_dst"))];
+    graph.step("commit_icmp", &written, None);
+}
+
+/// Names and widths.
+type Fields = Vec<(String, u16)>;
+
+/// Types and instances of all headers and of metadata.
+fn header_instances() -> (Vec<Value>, Vec<Value>) {
+    let fields = |list: &[(&str, u16)]| -> Fields {
+        list.iter().map(|(name, width)| ((*name).to_owned(), *width)).collect()
+    };
+    let packet = |header: &PacketHeader| -> Fields {
+        header.fields.iter().map(|field| (field.name.to_owned(), field.width)).collect()
+    };
+    let keyed = key_fields().iter().map(|field| (field.name.to_owned(), field.width)).collect();
+    let mut all: Vec<(&str, bool, Fields)> = vec![
+        ("standard_metadata", true, fields(STANDARD)),
+        ("meta", true, fields(METADATA)),
+        ("key", true, keyed),
+        (PACKET_IN.name, false, packet(&PACKET_IN)),
+        (PACKET_OUT.name, false, packet(&PACKET_OUT)),
+    ];
+    all.extend(HEADERS.iter().map(|(name, list)| (*name, false, fields(list))));
+    let (mut types, mut headers) = (Vec::new(), Vec::new());
+    for (id, (name, is_metadata, mut list)) in all.into_iter().enumerate() {
+        let beyond: u16 = list.iter().map(|(_, width)| width).sum::<u16>() % 8;
+        if beyond != 0 {
+            list.push(("_padding".to_owned(), 8 - beyond));
+        }
+        let list: Vec<Value> =
+            list.into_iter().map(|(name, width)| json!([name, width, false])).collect();
+        let type_name = format!("{name}_t");
+        types.push(json!({ "name": type_name, "id": id, "fields": list }));
+        headers.push(json!({
+            "name": name, "id": id, "header_type": type_name, "metadata": is_metadata,
+            "pi_omit": true,
+        }));
+    }
+    (types, headers)
+}

@@ -1,0 +1,87 @@
+//! What a device must do to be served.
+
+use std::time::Duration;
+
+use crate::{
+    schema::Schema,
+    wire::p4::{
+        config::v1::P4Info,
+        v1::{Action, PacketOut, TableEntry},
+    },
+};
+
+/// Names an entry to a device: a number that is never given twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryNo(pub u64);
+
+/// Hits of an entry since it was inserted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hits {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of their frames.
+    pub bytes: u64,
+    /// When the last one was, since the Epoch.
+    pub last: Option<Duration>,
+}
+
+/// Why a device did not take an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceError {
+    /// There is no room.
+    Full,
+    /// It cannot hold such an entry.
+    Refused(&'static str),
+}
+
+/// Holds entries that have been checked against the schema, and forwards packets by them.
+pub trait Device: Send + 'static {
+    /// Whether it can run a program; the P4Info itself makes sense.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    fn verify(&self, info: &P4Info, config: &[u8]) -> Result<(), &'static str>;
+
+    /// Runs a program that it verified, without any entries.
+    fn commit(&mut self, info: &P4Info, schema: &Schema);
+
+    /// Adds an entry.
+    ///
+    /// # Errors
+    ///
+    /// It is not there, then.
+    fn insert(&mut self, entry: EntryNo, value: &TableEntry) -> Result<(), DeviceError>;
+
+    /// Replaces what an entry does.
+    ///
+    /// # Errors
+    ///
+    /// It does what it did, then.
+    fn modify(&mut self, entry: EntryNo, value: &TableEntry) -> Result<(), DeviceError>;
+
+    /// Takes an entry out.
+    fn remove(&mut self, entry: EntryNo);
+
+    /// Replaces what a table does with a packet that hits nothing.
+    ///
+    /// # Errors
+    ///
+    /// It does what it did, then.
+    fn set_default(&mut self, table: u32, action: Option<&Action>) -> Result<(), DeviceError>;
+
+    /// The hits of an entry so far.
+    fn hits(&mut self, entry: EntryNo) -> Hits;
+
+    /// Sends a packet, or not.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with its metadata.
+    fn send(&mut self, packet: &PacketOut) -> Result<(), &'static str>;
+
+    /// Whether packets meet all changes that are made under one lock, or none.
+    fn is_atomic(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,33 @@
+//! A P4Runtime server around a device.
+//!
+//! [`Device`] is the little that a device must do: hold entries that have been checked, count their
+//! hits, send packets. All that the protocol says besides is here: who may write ([`Arbiter`]), which
+//! entries there are ([`Store`]), pipelines, reads with wildcards, timeouts, errors.
+//!
+//! ```text
+//! gRPC ──► Service ──► State (one lock) ──► Arbiter   who is primary
+//!             │                        ├──► Store     entries, by table and key
+//!             │                        └──► Device    what holds them
+//!             └── streams ◄── packets in, idle notices, arbitration
+//! ```
+//!
+//! Requests take the lock one after another, so writes are serialisable, and who was primary when a
+//! write began is so until it has ended. The clock is passed in: [`Service::tick`] is called now and
+//! then.
+
+mod arbiter;
+mod device;
+mod pipeline;
+mod read;
+mod service;
+mod state;
+mod store;
+mod stream;
+mod write;
+
+pub use arbiter::{Advice, Arbiter, ElectionId, StreamId, election_id, election_message};
+pub use device::{Device, DeviceError, EntryNo, Hits};
+pub use service::{Server, ServerError, Service};
+pub use state::Settings;
+pub use store::Store;
+pub use write::write;

@@ -1,0 +1,414 @@
+//! The entries of a device, by table and key.
+//!
+//! It checks every update against the schema and the entries that there are, asks the device, and only
+//! then takes note. Reading gives what was written, in its one form, with the metadata of the
+//! controller.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use super::device::{Device, DeviceError, EntryNo, Hits};
+use crate::{
+    entry::{EntryKey, Use, checked_action, checked_match, checked_priority, key_of, table_of},
+    error::EntityError,
+    schema::{Schema, TableSchema},
+    wire::p4::v1::{
+        CounterData, TableAction, TableEntry, entity, table_action, table_entry, update,
+    },
+};
+
+/// All entries.
+#[derive(Debug, Default)]
+pub struct Store {
+    pub(super) schema: Schema,
+    pub(super) tables: BTreeMap<u32, Shelf>,
+    /// Where each entry is that has a timeout.
+    timed: BTreeMap<EntryNo, (u32, EntryKey)>,
+    /// When to look at it next.
+    deadlines: BTreeSet<(Duration, EntryNo)>,
+    next_no: u64,
+}
+
+/// The entries of one table.
+#[derive(Debug, Default)]
+pub(super) struct Shelf {
+    pub(super) entries: BTreeMap<EntryKey, Stored>,
+    /// The default, as it was last written.
+    pub(super) default: Option<TableEntry>,
+}
+
+/// An entry.
+#[derive(Clone, Debug)]
+pub(super) struct Stored {
+    pub(super) no: EntryNo,
+    pub(super) entry: TableEntry,
+    /// When it was inserted.
+    since: Duration,
+    /// What its counter was set to, and what it had counted by then.
+    counter_set: (CounterData, Hits),
+    deadline: Option<Duration>,
+}
+
+/// How to take an update back.
+#[derive(Debug)]
+pub(super) enum Undo {
+    Remove(u32, EntryKey),
+    Restore(u32, EntryKey, Box<Stored>),
+    Reinsert(u32, EntryKey, Box<Stored>),
+    Default(u32, Option<Box<TableEntry>>),
+}
+
+impl From<DeviceError> for EntityError {
+    fn from(error: DeviceError) -> Self {
+        match error {
+            DeviceError::Full => Self::Full,
+            DeviceError::Refused(reason) => Self::Refused(reason),
+        }
+    }
+}
+
+impl Stored {
+    pub(super) fn counter(&self, hits: Hits) -> CounterData {
+        let (set, then) = &self.counter_set;
+        let gained =
+            |now: u64, then: u64| i64::try_from(now.saturating_sub(then)).unwrap_or(i64::MAX);
+        CounterData {
+            byte_count: set.byte_count.saturating_add(gained(hits.bytes, then.bytes)),
+            packet_count: set.packet_count.saturating_add(gained(hits.packets, then.packets)),
+        }
+    }
+
+    pub(super) fn idle_since(&self, hits: Hits) -> Duration {
+        hits.last.unwrap_or_default().max(self.since)
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        let nanoseconds = u64::try_from(self.entry.idle_timeout_ns).ok().filter(|ns| *ns > 0)?;
+        Some(Duration::from_nanos(nanoseconds).max(TIMEOUT_MIN))
+    }
+}
+
+/// Timeouts that are shorter are taken for this.
+const TIMEOUT_MIN: Duration = Duration::from_millis(10);
+
+/// An update, and when it came.
+pub(super) struct Change {
+    pub(super) kind: update::Type,
+    pub(super) now: Duration,
+}
+
+impl Store {
+    /// No entries, of the tables of a schema.
+    #[must_use]
+    pub fn new(schema: Schema) -> Self {
+        let tables = schema.tables.keys().map(|id| (*id, Shelf::default())).collect();
+        Self { schema, tables, ..Self::default() }
+    }
+
+    /// Number of entries of a table.
+    #[must_use]
+    pub fn entries_count(&self, table: u32) -> usize {
+        self.tables.get(&table).map_or(0, |shelf| shelf.entries.len())
+    }
+
+    pub(super) fn apply(
+        &mut self,
+        device: &mut dyn Device,
+        change: &Change,
+        entity: Option<entity::Entity>,
+    ) -> Result<Undo, EntityError> {
+        match entity.ok_or(EntityError::NoEntity)? {
+            entity::Entity::TableEntry(entry) => self.table_entry(device, change, entry),
+            entity::Entity::DirectCounterEntry(counter) => {
+                let entry = counter.table_entry.ok_or(EntityError::NoEntity)?;
+                if change.kind != update::Type::Modify {
+                    return Err(EntityError::CounterUpdate);
+                }
+                let data = counter.data.ok_or(EntityError::NoResource("value of the counter"))?;
+                self.set_counter(device, entry, data)
+            }
+            _ => Err(EntityError::Unserved),
+        }
+    }
+
+    fn table_entry(
+        &mut self,
+        device: &mut dyn Device,
+        change: &Change,
+        entry: TableEntry,
+    ) -> Result<Undo, EntityError> {
+        let table = table_of(&self.schema, entry.table_id)?;
+        check_extras(table, &entry)?;
+        if entry.is_default_action {
+            return self.default_entry(device, change, entry);
+        }
+        match change.kind {
+            update::Type::Insert => self.insert(device, change.now, entry),
+            update::Type::Modify => self.modify(device, change.now, entry),
+            update::Type::Delete => self.delete(device, entry),
+            update::Type::Unspecified => Err(EntityError::NoType),
+        }
+    }
+
+    fn default_entry(
+        &mut self,
+        device: &mut dyn Device,
+        change: &Change,
+        mut entry: TableEntry,
+    ) -> Result<Undo, EntityError> {
+        let id = entry.table_id;
+        let table = table_of(&self.schema, id)?;
+        let is_plain = entry.r#match.is_empty()
+            && entry.priority == 0
+            && entry.idle_timeout_ns == 0
+            && entry.time_since_last_hit.is_none();
+        if !is_plain || change.kind != update::Type::Modify {
+            return Err(EntityError::Default);
+        }
+        if table.is_default_const {
+            return Err(EntityError::ConstDefault);
+        }
+        if entry.counter_data.is_some() {
+            return Err(EntityError::NoResource("counter for its default"));
+        }
+        entry.action = checked_action(&self.schema, table, (entry.action, Use::Default))?;
+        let action = crate::entry::action_of(&entry).or(table.default.as_ref());
+        device.set_default(id, action)?;
+        let shelf = self.tables.entry(id).or_default();
+        let before = shelf.default.take();
+        // Without an action the default is what the program says, and nobody's metadata is kept.
+        shelf.default = entry.action.is_some().then_some(entry);
+        Ok(Undo::Default(id, before.map(Box::new)))
+    }
+
+    fn insert(
+        &mut self,
+        device: &mut dyn Device,
+        now: Duration,
+        mut entry: TableEntry,
+    ) -> Result<Undo, EntityError> {
+        let id = entry.table_id;
+        let table = table_of(&self.schema, id)?;
+        if table.is_const {
+            return Err(EntityError::ConstTable);
+        }
+        if table.fields.is_empty() {
+            return Err(EntityError::Keyless);
+        }
+        entry.r#match = checked_match(table, entry.r#match)?;
+        checked_priority(table, entry.priority)?;
+        entry.action = checked_action(&self.schema, table, (entry.action, Use::Entry))?;
+        if entry.action.is_none() {
+            return Err(EntityError::NoAction);
+        }
+        let key = key_of(&entry.r#match, entry.priority);
+        let shelf = self.tables.entry(id).or_default();
+        if shelf.entries.contains_key(&key) {
+            return Err(EntityError::Exists);
+        }
+        if shelf.entries.len() as u64 >= table.size {
+            return Err(EntityError::Full);
+        }
+        let no = EntryNo(self.next_no);
+        self.next_no += 1;
+        let counter = entry.counter_data.take().unwrap_or_default();
+        device.insert(no, &entry)?;
+        let counter_set = (counter, Hits::default());
+        let mut stored = Stored { no, entry, since: now, counter_set, deadline: None };
+        self.watch((id, &key), &mut stored, now);
+        self.tables.entry(id).or_default().entries.insert(key.clone(), stored);
+        Ok(Undo::Remove(id, key))
+    }
+
+    fn modify(
+        &mut self,
+        device: &mut dyn Device,
+        now: Duration,
+        mut entry: TableEntry,
+    ) -> Result<Undo, EntityError> {
+        let (id, key) = self.key(&mut entry)?;
+        let table = table_of(&self.schema, id)?;
+        entry.action = checked_action(&self.schema, table, (entry.action, Use::Entry))?;
+        let shelf = self.tables.get(&id).ok_or(EntityError::NotFound)?;
+        let mut stored = shelf.entries.get(&key).ok_or(EntityError::NotFound)?.clone();
+        if table.is_const && entry.action.is_some() {
+            return Err(EntityError::ConstTable);
+        }
+        let before = stored.clone();
+        if let Some(counter) = entry.counter_data.take() {
+            stored.counter_set = (counter, device.hits(stored.no));
+        }
+        if entry.action.is_none() {
+            entry.action.clone_from(&stored.entry.action);
+        }
+        if entry.action != stored.entry.action {
+            device.modify(stored.no, &entry)?;
+        }
+        stored.entry = entry;
+        self.unwatch(&stored);
+        self.watch((id, &key), &mut stored, now);
+        self.tables.entry(id).or_default().entries.insert(key.clone(), stored);
+        Ok(Undo::Restore(id, key, Box::new(before)))
+    }
+
+    fn delete(
+        &mut self,
+        device: &mut dyn Device,
+        mut entry: TableEntry,
+    ) -> Result<Undo, EntityError> {
+        let (id, key) = self.key(&mut entry)?;
+        if table_of(&self.schema, id)?.is_const {
+            return Err(EntityError::ConstTable);
+        }
+        let shelf = self.tables.get_mut(&id).ok_or(EntityError::NotFound)?;
+        let stored = shelf.entries.remove(&key).ok_or(EntityError::NotFound)?;
+        self.unwatch(&stored);
+        device.remove(stored.no);
+        Ok(Undo::Reinsert(id, key, Box::new(stored)))
+    }
+
+    fn set_counter(
+        &mut self,
+        device: &mut dyn Device,
+        mut entry: TableEntry,
+        data: CounterData,
+    ) -> Result<Undo, EntityError> {
+        if !table_of(&self.schema, entry.table_id)?.has_counters {
+            return Err(EntityError::NoResource("direct counter"));
+        }
+        let (id, key) = self.key(&mut entry)?;
+        let shelf = self.tables.get_mut(&id).ok_or(EntityError::NotFound)?;
+        let stored = shelf.entries.get_mut(&key).ok_or(EntityError::NotFound)?;
+        let before = stored.clone();
+        stored.counter_set = (data, device.hits(stored.no));
+        Ok(Undo::Restore(id, key, Box::new(before)))
+    }
+
+    /// The key that an update names, whatever else it says.
+    fn key(&self, entry: &mut TableEntry) -> Result<(u32, EntryKey), EntityError> {
+        let table = table_of(&self.schema, entry.table_id)?;
+        entry.r#match = checked_match(table, std::mem::take(&mut entry.r#match))?;
+        checked_priority(table, entry.priority)?;
+        Ok((entry.table_id, key_of(&entry.r#match, entry.priority)))
+    }
+
+    /// Takes an update back; what cannot be put back is reported by the device as lost entries.
+    pub(super) fn undo(&mut self, device: &mut dyn Device, undo: Undo, now: Duration) {
+        match undo {
+            Undo::Remove(id, key) => {
+                let shelf = self.tables.entry(id).or_default();
+                if let Some(stored) = shelf.entries.remove(&key) {
+                    self.unwatch(&stored);
+                    device.remove(stored.no);
+                }
+            }
+            Undo::Restore(id, key, before) => {
+                // It held this a moment ago, in the room of the same entry.
+                let _ = device.modify(before.no, &before.entry);
+                self.put_back(id, key, *before, now);
+            }
+            Undo::Reinsert(id, key, before) => {
+                if device.insert(before.no, &before.entry).is_ok() {
+                    self.put_back(id, key, *before, now);
+                }
+            }
+            Undo::Default(id, before) => {
+                let table = self.schema.tables.get(&id);
+                let action = before.as_deref().and_then(crate::entry::action_of);
+                let action = action.or_else(|| table?.default.as_ref());
+                let _ = device.set_default(id, action);
+                self.tables.entry(id).or_default().default = before.map(|entry| *entry);
+            }
+        }
+    }
+
+    fn put_back(&mut self, id: u32, key: EntryKey, mut stored: Stored, now: Duration) {
+        let shelf = self.tables.entry(id).or_default();
+        if let Some(other) = shelf.entries.remove(&key) {
+            self.unwatch(&other);
+        }
+        self.unwatch(&stored);
+        self.watch((id, &key), &mut stored, now);
+        self.tables.entry(id).or_default().entries.insert(key, stored);
+    }
+
+    fn watch(&mut self, (id, key): (u32, &EntryKey), stored: &mut Stored, now: Duration) {
+        stored.deadline = stored.timeout().map(|timeout| now.saturating_add(timeout));
+        if let Some(deadline) = stored.deadline {
+            self.timed.insert(stored.no, (id, key.clone()));
+            self.deadlines.insert((deadline, stored.no));
+        }
+    }
+
+    fn unwatch(&mut self, stored: &Stored) {
+        if let Some(deadline) = stored.deadline {
+            self.timed.remove(&stored.no);
+            self.deadlines.remove(&(deadline, stored.no));
+        }
+    }
+
+    /// The entries that have not been hit for their time; each again after another such time.
+    pub(super) fn idle(&mut self, device: &mut dyn Device, now: Duration) -> Vec<TableEntry> {
+        let mut idle = Vec::new();
+        while let Some((deadline, no)) = self.deadlines.first().copied()
+            && deadline <= now
+        {
+            self.deadlines.pop_first();
+            let Some((id, key)) = self.timed.get(&no) else { continue };
+            let stored = self.tables.get_mut(id).and_then(|shelf| shelf.entries.get_mut(key));
+            let Some(stored) = stored else { continue };
+            let Some(timeout) = stored.timeout() else { continue };
+            let since = stored.idle_since(device.hits(no));
+            let next = if now.saturating_sub(since) >= timeout {
+                idle.push(stored.entry.clone());
+                now.saturating_add(timeout)
+            } else {
+                since.saturating_add(timeout)
+            };
+            stored.deadline = Some(next);
+            self.deadlines.insert((next, no));
+        }
+        idle
+    }
+
+    /// The default entry of a table, as it is read.
+    pub(super) fn default_of(&self, id: u32) -> Option<TableEntry> {
+        let written = self.tables.get(&id).and_then(|shelf| shelf.default.clone());
+        let table = self.schema.tables.get(&id)?;
+        written.or_else(|| {
+            let action = table.default.clone()?;
+            Some(TableEntry {
+                table_id: id,
+                action: Some(TableAction { r#type: Some(table_action::Type::Action(action)) }),
+                is_default_action: true,
+                ..TableEntry::default()
+            })
+        })
+    }
+}
+
+/// What an entry says besides match and action.
+fn check_extras(table: &TableSchema, entry: &TableEntry) -> Result<(), EntityError> {
+    let TableEntry { is_const, time_since_last_hit, idle_timeout_ns, .. } = entry;
+    if *is_const {
+        return Err(EntityError::IsConst);
+    }
+    if entry.meter_config.is_some() || entry.meter_counter_data.is_some() {
+        return Err(EntityError::NoResource("direct meter"));
+    }
+    if entry.counter_data.is_some() && !table.has_counters {
+        return Err(EntityError::NoResource("direct counter"));
+    }
+    if matches!(time_since_last_hit, Some(table_entry::IdleTimeout { .. })) {
+        return Err(EntityError::ReadOnly("the time since the last hit"));
+    }
+    if *idle_timeout_ns < 0 {
+        return Err(EntityError::Timeout(*idle_timeout_ns));
+    }
+    if *idle_timeout_ns != 0 && !table.has_timeouts {
+        return Err(EntityError::NoResource("idle timeout"));
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! Writing: a batch of updates.
+//!
+//! Updates are made in their order. Without more, each is tried, whatever became of those before it.
+//! With `ROLLBACK_ON_ERROR` the first failure takes back all that was done. `DATAPLANE_ATOMIC` is that
+//! as well, on devices whose packets cannot meet the middle of it.
+
+use std::time::Duration;
+
+use super::{
+    device::Device,
+    store::{Change, Store},
+};
+use crate::{
+    error::{EntityError, RequestError},
+    wire::p4::v1::{Update, WriteRequest, update, write_request::Atomicity},
+};
+
+/// How updates of a batch depend on each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Together {
+    /// Not at all.
+    Each,
+    /// All or none.
+    All,
+}
+
+impl Together {
+    fn new(atomicity: i32, device: &dyn Device) -> Result<Self, RequestError> {
+        match Atomicity::try_from(atomicity) {
+            Ok(Atomicity::ContinueOnError) => Ok(Self::Each),
+            Ok(Atomicity::RollbackOnError) => Ok(Self::All),
+            Ok(Atomicity::DataplaneAtomic) if device.is_atomic() => Ok(Self::All),
+            Ok(Atomicity::DataplaneAtomic) => Err(RequestError::NotAtomic),
+            Err(_) => Err(RequestError::Unknown("atomicity")),
+        }
+    }
+}
+
+/// Makes the updates of a request; what became of each, in their order. Who may write is not asked
+/// here.
+///
+/// # Errors
+///
+/// The updates do not belong together in a way that the device has.
+pub fn write(
+    store: &mut Store,
+    device: &mut dyn Device,
+    request: WriteRequest,
+    now: Duration,
+) -> Result<Vec<Result<(), EntityError>>, RequestError> {
+    let together = Together::new(request.atomicity, device)?;
+    Ok(write_all(store, device, (request.updates, together), now))
+}
+
+fn write_all(
+    store: &mut Store,
+    device: &mut dyn Device,
+    (updates, together): (Vec<Update>, Together),
+    now: Duration,
+) -> Vec<Result<(), EntityError>> {
+    let mut results = Vec::with_capacity(updates.len());
+    let mut undos = Vec::new();
+    let mut has_failed = false;
+    for update in updates {
+        if has_failed && together == Together::All {
+            results.push(Err(EntityError::Aborted));
+            continue;
+        }
+        let kind = update::Type::try_from(update.r#type).unwrap_or_default();
+        let entity = update.entity.and_then(|entity| entity.entity);
+        let result = if kind == update::Type::Unspecified {
+            Err(EntityError::NoType)
+        } else {
+            store.apply(device, &Change { kind, now }, entity)
+        };
+        results.push(match result {
+            Ok(undo) => {
+                if together == Together::All {
+                    undos.push(undo);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                has_failed = true;
+                Err(error)
+            }
+        });
+    }
+    if has_failed && together == Together::All {
+        for undo in undos.into_iter().rev() {
+            store.undo(device, undo, now);
+        }
+        results.iter_mut().filter(|result| result.is_ok()).for_each(|result| {
+            *result = Err(EntityError::Aborted);
+        });
+    }
+    results
+}

@@ -1,0 +1,126 @@
+//! Binary strings: how P4Runtime writes numbers.
+//!
+//! Big-endian, and canonical when shortest: no leading zero bytes, but one byte for zero. What comes in
+//! may have leading zeros; what goes out has none. Source: P4Runtime, "Bytestrings".
+
+/// Why a binary string is no value of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ValueError {
+    /// There is nothing in it.
+    #[error("an empty value: zero is one byte")]
+    Empty,
+    /// It does not fit.
+    #[error("a value of {bits} bits, more than the {width} of the field")]
+    TooWide {
+        /// Bits up to its highest one.
+        bits: usize,
+        /// Bits of the field.
+        width: usize,
+    },
+}
+
+/// Without leading zero bytes, down to one byte.
+#[must_use]
+pub fn canonical(bytes: &[u8]) -> &[u8] {
+    let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+    let start = zeros.min(bytes.len().saturating_sub(1));
+    bytes.get(start..).unwrap_or_default()
+}
+
+/// The canonical form of a value of a field of `width` bits.
+///
+/// # Errors
+///
+/// It is empty or too wide.
+pub fn checked(bytes: &[u8], width: usize) -> Result<&[u8], ValueError> {
+    let shortest = canonical(bytes);
+    let first = shortest.first().ok_or(ValueError::Empty)?;
+    let bits = (shortest.len().saturating_mul(8)).saturating_sub(first.leading_zeros() as usize);
+    if bits > width { Err(ValueError::TooWide { bits, width }) } else { Ok(shortest) }
+}
+
+/// The canonical form of a number.
+#[must_use]
+pub fn encode(number: u128) -> Vec<u8> {
+    canonical(&number.to_be_bytes()).to_vec()
+}
+
+/// The number, if it has 128 bits at most.
+#[must_use]
+pub fn decode(bytes: &[u8]) -> Option<u128> {
+    let shortest = canonical(bytes);
+    let mut all = [0; 16];
+    let start = all.len().checked_sub(shortest.len())?;
+    all.get_mut(start..)?.copy_from_slice(shortest);
+    Some(u128::from_be_bytes(all))
+}
+
+/// Whether every bit of `value` is set in `mask`; both are canonical.
+#[must_use]
+pub fn is_within(value: &[u8], mask: &[u8]) -> bool {
+    is_zero(value)
+        || value.len() <= mask.len()
+            && value.iter().rev().zip(mask.iter().rev()).all(|(value, mask)| value & !mask == 0)
+}
+
+/// Whether no bit is set.
+#[must_use]
+pub fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
+}
+
+/// Whether the bits below the first `prefix` of `width` are all zero.
+#[must_use]
+pub fn is_prefix(value: &[u8], prefix: usize, width: usize) -> bool {
+    let zeros = value.iter().rev().take_while(|byte| **byte == 0).count();
+    let trailing = match value.iter().rev().nth(zeros) {
+        Some(byte) => zeros.saturating_mul(8).saturating_add(byte.trailing_zeros() as usize),
+        None => width,
+    };
+    trailing >= width.saturating_sub(prefix)
+}
+
+/// Whether every bit of a field of `width` bits is set.
+#[must_use]
+pub fn is_all_ones(value: &[u8], width: usize) -> bool {
+    let ones: usize = value.iter().map(|byte| byte.count_ones() as usize).sum();
+    ones == width
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_shortest_form_is_canonical_and_zero_is_one_byte() {
+        assert_eq!(canonical(&[0, 0, 1, 0]), [1, 0]);
+        assert_eq!(canonical(&[0, 0]), [0]);
+        assert_eq!(canonical(&[7]), [7]);
+        assert_eq!(checked(&[], 8), Err(ValueError::Empty));
+        assert_eq!(checked(&[0, 0x01, 0xff], 9), Ok(&[1, 0xff][..]));
+        assert_eq!(checked(&[0x02, 0], 9), Err(ValueError::TooWide { bits: 10, width: 9 }));
+    }
+
+    proptest! {
+        #[test]
+        fn a_number_survives_its_binary_string(number: u128, zeros in 0usize..3) {
+            let padded = [vec![0; zeros], encode(number)].concat();
+            prop_assert_eq!(decode(&padded), Some(number));
+            let bits = 128 - number.leading_zeros() as usize;
+            prop_assert_eq!(checked(&padded, bits.max(1)).is_ok(), true);
+            prop_assert_eq!(bits > 0 && checked(&padded, bits - 1).is_ok(), false);
+        }
+
+        #[test]
+        fn masks_and_prefixes_are_as_of_numbers(value: u64, mask: u64, prefix in 0usize..=64) {
+            let [value_bytes, mask_bytes] = [value, mask].map(|number| encode(number.into()));
+            prop_assert_eq!(is_within(&value_bytes, &mask_bytes), value & !mask == 0);
+            let low = if prefix == 0 { u64::MAX } else { (1u64 << (64 - prefix)).wrapping_sub(1) };
+            let low = if prefix == 64 { 0 } else { low };
+            prop_assert_eq!(is_prefix(&value_bytes, prefix, 64), value & low == 0);
+            prop_assert_eq!(is_all_ones(&value_bytes, 64), value == u64::MAX);
+        }
+    }
+}

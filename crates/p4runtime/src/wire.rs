@@ -1,0 +1,37 @@
+//! The messages and stubs of P4Runtime, generated from the files in `proto`.
+//!
+//! They are written by hand from the tables of the specification and hold what is used here. On the
+//! wire only paths, field numbers and types count; names matter in the text form of a P4Info and in
+//! the type of an `Any`.
+
+/// `p4`
+pub mod p4 {
+    /// `p4.v1`: the protocol.
+    #[expect(missing_docs, unused_qualifications, reason = "generated")]
+    #[expect(
+        clippy::allow_attributes,
+        clippy::allow_attributes_without_reason,
+        reason = "generated"
+    )]
+    #[expect(clippy::missing_errors_doc, clippy::too_many_lines, reason = "generated")]
+    pub mod v1 {
+        tonic::include_proto!("p4.v1");
+    }
+    /// `p4.config.v1`: what a P4 program offers to a controller.
+    pub mod config {
+        /// `p4.config.v1`
+        #[expect(missing_docs, reason = "generated")]
+        pub mod v1 {
+            tonic::include_proto!("p4.config.v1");
+        }
+    }
+}
+
+/// `google`
+pub mod google {
+    /// `google.rpc`
+    #[expect(missing_docs, reason = "generated")]
+    pub mod rpc {
+        tonic::include_proto!("google.rpc");
+    }
+}

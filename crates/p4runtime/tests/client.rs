@@ -1,0 +1,400 @@
+//! The client as a target: what is confirmed is held, whatever happens to the connection.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a device that does not answer fails the test"
+)]
+
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+
+use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
+use shunt_gigaflow::{
+    ltm::{LtmRule, Next, Tag},
+    partition::StageId,
+    target::{Event, LtmIndex, LtmTarget, Operation, TargetError, Ticket},
+};
+use shunt_p4runtime::{
+    client::{P4Target, PacketToSend, Settings},
+    codec::Ports,
+    server::{Hits, Server, Service, Settings as ServerSettings},
+    testing::{Chaos, ChaosSettings, MemoryDevice},
+    wire::p4::v1::{PacketIn, PacketMetadata},
+};
+use shunt_pipeline::DatapathPort;
+use tokio::{runtime::Handle, sync::oneshot, task::JoinHandle};
+
+/// A device with a server that can be stopped and started again.
+struct World {
+    device: MemoryDevice,
+    address: SocketAddr,
+    service: Service,
+    running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
+}
+
+impl World {
+    async fn new() -> Self {
+        let device = MemoryDevice::default();
+        let service = service(&device);
+        let mut world =
+            Self { device, address: "127.0.0.1:0".parse().unwrap(), service, running: None };
+        world.start().await;
+        world
+    }
+
+    async fn start(&mut self) {
+        let server = Server::bind(self.address).await.unwrap();
+        self.address = server.address();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let service = self.service.clone();
+        let run = async move {
+            server.run(service, async { drop(stopped.await) }).await.unwrap();
+        };
+        self.running = Some((stop, tokio::spawn(run)));
+    }
+
+    async fn stop(&mut self) {
+        let (stop, running) = self.running.take().unwrap();
+        drop(stop);
+        running.await.unwrap();
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            ports: Ports(BTreeMap::from([(DatapathPort::new(1), 1)])),
+            idle: Some(Duration::from_secs(1)),
+            retry: Duration::from_millis(5),
+            ..Settings::new(format!("http://{}", self.address))
+        }
+    }
+
+    fn held(&self) -> Vec<u64> {
+        let memory = self.device.0.lock();
+        let mut names: Vec<u64> =
+            memory.entries.values().map(|entry| entry.controller_metadata).collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+fn service(device: &MemoryDevice) -> Service {
+    Service::new(ServerSettings::default(), device.clone(), || Duration::from_secs(1000))
+}
+
+/// Asks a target until something is so.
+async fn until(
+    target: &mut impl LtmTarget,
+    events: &mut Vec<Event>,
+    is_so: impl Fn(&[Event]) -> bool,
+) {
+    for _ in 0..4000 {
+        target.poll(events);
+        if is_so(events) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("it did not come to that: {events:?}");
+}
+
+async fn connected(world: &World) -> P4Target {
+    let mut target = P4Target::new(world.settings(), &Handle::current());
+    until(&mut target, &mut Vec::new(), |events| events.contains(&Event::Restored)).await;
+    target
+}
+
+fn rule(address: u32) -> Arc<LtmRule> {
+    let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
+    key.set_field(FieldId::Ipv4Dst, address.into());
+    mask.add_field(FieldId::Ipv4Dst);
+    Arc::new(LtmRule {
+        tag: Tag::new(0),
+        matching: Match::new(&key, &mask),
+        length: 2,
+        actions: [].into(),
+        rewrite: Match::any(),
+        next: Next::Tag(Tag::new(1)),
+    })
+}
+
+fn insert(number: u64) -> (Ticket, Operation) {
+    let stage = StageId::new(0).unwrap();
+    let address = u32::try_from(number).unwrap() + 1;
+    (Ticket(number), Operation::Insert { entry: LtmIndex(number), stage, rule: rule(address) })
+}
+
+async fn done(target: &mut impl LtmTarget, mut batch: Vec<(Ticket, Operation)>) -> Vec<Event> {
+    let count = batch.len();
+    let mut events = Vec::new();
+    while !batch.is_empty() {
+        target.submit(&mut batch).unwrap();
+        tokio::task::yield_now().await;
+    }
+    let answers = |events: &[Event]| {
+        events.iter().filter(|event| matches!(event, Event::Answered { .. })).count()
+    };
+    until(target, &mut events, |events| answers(events) == count).await;
+    events
+}
+
+fn answer(ticket: u64, result: Result<(), TargetError>) -> Event {
+    Event::Answered { ticket: Ticket(ticket), result }
+}
+
+#[tokio::test]
+async fn what_is_inserted_is_held_under_its_name() {
+    let world = World::new().await;
+    let mut target = connected(&world).await;
+    let stage = StageId::new(0).unwrap();
+    let room = target.room(stage);
+    let events = done(&mut target, (0..1000).map(insert).collect()).await;
+    assert_eq!(events, (0..1000).map(|ticket| answer(ticket, Ok(()))).collect::<Vec<_>>());
+    assert_eq!(world.held(), (0..1000).collect::<Vec<_>>());
+    assert_eq!(target.room(stage), room - 1000);
+}
+
+#[tokio::test]
+async fn each_operation_has_its_own_answer() {
+    let world = World::new().await;
+    let mut target = connected(&world).await;
+    done(&mut target, vec![insert(1)]).await;
+    let remove = |entry| Operation::Remove { entry: LtmIndex(entry) };
+    let mut again = insert(1);
+    again.0 = Ticket(2);
+    let wide = LtmRule { tag: Tag::new(1 << 20), ..(*rule(1)).clone() };
+    let stage = StageId::new(0).unwrap();
+    let refused = Operation::Insert { entry: LtmIndex(9), stage, rule: Arc::new(wide) };
+    let nowhere =
+        Operation::Insert { entry: LtmIndex(9), stage: StageId::new(9).unwrap(), rule: rule(1) };
+    let mut events = done(
+        &mut target,
+        vec![
+            again,
+            (Ticket(3), remove(7)),
+            (Ticket(4), refused),
+            (Ticket(5), nowhere),
+            (Ticket(6), remove(1)),
+        ],
+    )
+    .await;
+    events.retain(|event| matches!(event, Event::Answered { .. }));
+    events.sort_by_key(|event| match event {
+        Event::Answered { ticket, .. } => *ticket,
+        _ => Ticket(0),
+    });
+    assert_eq!(events[0], answer(2, Err(TargetError::Exists)));
+    assert_eq!(events[1], answer(3, Err(TargetError::NoSuchEntry)));
+    assert!(matches!(&events[2], Event::Answered { result: Err(TargetError::Refused(_)), .. }));
+    assert_eq!(events[3], answer(5, Err(TargetError::NoSuchStage(9))));
+    assert_eq!(events[4], answer(6, Ok(())));
+    assert!(world.held().is_empty());
+}
+
+#[tokio::test]
+async fn a_modify_replaces_what_an_entry_does_and_keeps_its_name() {
+    let world = World::new().await;
+    let mut target = connected(&world).await;
+    done(&mut target, vec![insert(1)]).await;
+    let before = world.device.0.lock().entries.values().next().unwrap().clone();
+    let rule = Arc::new(LtmRule { next: Next::Tag(Tag::new(5)), ..(*rule(2)).clone() });
+    let modify = Operation::Modify { entry: LtmIndex(1), rule };
+    assert_eq!(done(&mut target, vec![(Ticket(2), modify)]).await, [answer(2, Ok(()))]);
+    let after = world.device.0.lock().entries.values().next().unwrap().clone();
+    assert_ne!(after.action, before.action);
+    assert_eq!((after.r#match, after.controller_metadata), (before.r#match, 1));
+}
+
+#[tokio::test]
+async fn hits_are_counted_and_told_with_a_removal() {
+    let world = World::new().await;
+    let mut target = connected(&world).await;
+    done(&mut target, (0..3).map(insert).collect()).await;
+    let numbers: Vec<_> = world.device.0.lock().entries.keys().copied().collect();
+    for (no, packets) in numbers.into_iter().zip([5, 6, 7]) {
+        let hits = Hits { packets, bytes: packets * 100, last: None };
+        world.device.0.lock().hits.insert(no, hits);
+    }
+    let entries = vec![LtmIndex(0), LtmIndex(2)];
+    let events = done(&mut target, vec![(Ticket(9), Operation::Count { entries })]).await;
+    let counted = |events: &[Event]| {
+        let mut list: Vec<_> = events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Counted { entry, counters } => Some((entry.0, counters.packets)),
+                _ => None,
+            })
+            .collect();
+        list.sort_unstable();
+        list
+    };
+    assert_eq!(counted(&events), [(0, 5), (2, 7)]);
+    let remove = Operation::Remove { entry: LtmIndex(1) };
+    let events = done(&mut target, vec![(Ticket(10), remove)]).await;
+    assert_eq!(counted(&events), [(1, 6)]);
+}
+
+#[tokio::test]
+async fn a_stage_that_is_full_says_so() {
+    let world = World::new().await;
+    let mut target = connected(&world).await;
+    world.device.0.lock().room = Some(1);
+    let events = done(&mut target, vec![insert(1), insert(2)]).await;
+    assert_eq!(events, [answer(1, Ok(())), answer(2, Err(TargetError::NoRoom))]);
+    let stage = StageId::new(0).unwrap();
+    assert_eq!(target.room(stage), target.capabilities().stage_entries[0] - 1);
+}
+
+#[tokio::test]
+async fn an_idle_entry_is_told_by_its_name() {
+    let world = World::new().await;
+    let time = Arc::new(parking_lot_time::Time::default());
+    let clock = Arc::clone(&time);
+    let mut world = world;
+    world.stop().await;
+    world.service =
+        Service::new(ServerSettings::default(), world.device.clone(), move || clock.now());
+    world.start().await;
+    let mut target = connected(&world).await;
+    done(&mut target, vec![insert(4)]).await;
+    time.pass(Duration::from_secs(2));
+    until(&mut target, &mut Vec::new(), |events| {
+        events.contains(&Event::Idle { entry: LtmIndex(4) })
+    })
+    .await;
+}
+
+/// A clock that tests set.
+mod parking_lot_time {
+    use std::{
+        sync::atomic::{AtomicU64, Ordering},
+        time::Duration,
+    };
+
+    #[derive(Default)]
+    pub(super) struct Time(AtomicU64);
+
+    impl Time {
+        pub(super) fn now(&self) -> Duration {
+            Duration::from_secs(1000) + Duration::from_millis(self.0.load(Ordering::SeqCst))
+        }
+
+        pub(super) fn pass(&self, time: Duration) {
+            self.0.fetch_add(u64::try_from(time.as_millis()).unwrap(), Ordering::SeqCst);
+        }
+    }
+}
+
+#[tokio::test]
+async fn packets_go_both_ways() {
+    let world = World::new().await;
+    let mut target = connected(&world).await;
+    let field = |metadata_id, value: u8| PacketMetadata { metadata_id, value: vec![value] };
+    let metadata = vec![field(1, 3), field(2, 0), field(3, 9), field(4, 1)];
+    world.service.packet_in(&PacketIn { payload: b"frame".to_vec(), metadata });
+    let mut packets = Vec::new();
+    for _ in 0..1000 {
+        packets.extend(target.take_packets());
+        if !packets.is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let packet = packets.pop().unwrap();
+    assert_eq!((packet.ingress_port, packet.miss_tag, packet.last_stage), (3, 9, 1));
+    assert_eq!(packet.payload, b"frame");
+    target.send(PacketToSend::Direct { port: 2, payload: b"back".to_vec() }).unwrap();
+    for _ in 0..1000 {
+        if let Some(sent) = world.device.0.lock().sent.pop() {
+            assert_eq!(sent.payload, b"back");
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("the packet did not arrive");
+}
+
+#[tokio::test]
+async fn after_a_restored_session_the_device_holds_what_it_confirmed() {
+    let mut world = World::new().await;
+    let mut target = connected(&world).await;
+    done(&mut target, (0..300).map(insert).collect()).await;
+    world.stop().await;
+    let mut events = Vec::new();
+    let is_lost = |events: &[Event]| events.iter().any(|event| matches!(event, Event::Lost(_)));
+    until(&mut target, &mut events, is_lost).await;
+    assert!(target.submit(&mut vec![insert(999)]).is_err());
+    // The device forgets some, and has others that nobody asked for.
+    {
+        let memory = &mut *world.device.0.lock();
+        let numbers: Vec<_> = memory.entries.keys().copied().collect();
+        numbers.iter().step_by(3).for_each(|no| drop(memory.entries.remove(no)));
+    }
+    world.service = service(&world.device);
+    world.start().await;
+    until(&mut target, &mut events, |events| events.contains(&Event::Restored)).await;
+    assert_eq!(world.held(), (0..300).collect::<Vec<_>>());
+    let stage = StageId::new(0).unwrap();
+    assert_eq!(target.room(stage), target.capabilities().stage_entries[0] - 300);
+    assert_eq!(done(&mut target, vec![insert(500)]).await, [answer(500, Ok(()))]);
+}
+
+#[tokio::test]
+async fn a_target_takes_over_from_another_controller() {
+    let world = World::new().await;
+    let mut first = connected(&world).await;
+    done(&mut first, vec![insert(1)]).await;
+    // It comes with the same id, hears that it is taken, and comes with a higher one.
+    let mut second = connected(&world).await;
+    let mut events = Vec::new();
+    until(&mut first, &mut events, |events| {
+        events.iter().any(|event| matches!(event, Event::Lost(_)))
+    })
+    .await;
+    drop(first);
+    // What the first has left is not the second's.
+    done(&mut second, vec![insert(2)]).await;
+    assert_eq!(world.held(), [2]);
+}
+
+#[tokio::test]
+async fn a_target_that_misbehaves_answers_everything_and_holds_what_it_confirmed() {
+    let world = World::new().await;
+    let inner = connected(&world).await;
+    let settings =
+        ChaosSettings { delay: 64, reject: 64, disconnect: 32, away: 3, made_up_room: 100 };
+    let mut target = Chaos::new(inner, settings, 7);
+    let (mut batch, mut events) = ((0..200).map(insert).collect::<Vec<_>>(), Vec::new());
+    let answered = |events: &[Event]| {
+        events.iter().filter(|event| matches!(event, Event::Answered { .. })).count()
+    };
+    while answered(&events) < 200 {
+        let mut part: Vec<_> = batch.drain(..batch.len().min(20)).collect();
+        if target.submit(&mut part).is_err() {
+            // While it is lost nothing is taken, and waits.
+            batch.splice(..0, part);
+        }
+        target.poll(&mut events);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let mut confirmed: Vec<u64> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Answered { ticket, result: Ok(()) } => Some(ticket.0),
+            _ => None,
+        })
+        .collect();
+    confirmed.sort_unstable();
+    assert_eq!(world.held(), confirmed);
+    assert!(confirmed.len() < 200, "some found no room");
+}
+
+#[tokio::test]
+async fn the_first_tag_is_set_with_every_session() {
+    let world = World::new().await;
+    let settings = Settings { start_tag: 12, ..world.settings() };
+    let mut target = P4Target::new(settings, &Handle::current());
+    until(&mut target, &mut Vec::new(), |events| events.contains(&Event::Restored)).await;
+    let defaults = world.device.0.lock().defaults.clone();
+    let start = &defaults[&shunt_p4runtime::program::START_TABLE];
+    assert_eq!(start.as_ref().unwrap().params[0].value, [12]);
+}

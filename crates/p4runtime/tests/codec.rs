@@ -1,0 +1,196 @@
+//! Rules as entries and back: nothing is lost, and nothing becomes wider.
+
+#![expect(clippy::unwrap_used, reason = "what cannot be encoded fails the test")]
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
+use shunt_gigaflow::{
+    ltm::{LtmRule, Next, Tag},
+    partition::StageId,
+    target::Refusal,
+};
+use shunt_p4runtime::{
+    codec::{Meaning, Ports, capabilities, decode, encode},
+    program::{Place, Program, key_fields},
+};
+use shunt_pipeline::{DatapathAction, DatapathPort};
+
+const FIELDS: &[(FieldId, u32)] = &[
+    (FieldId::EthDst, 48),
+    (FieldId::EthSrc, 48),
+    (FieldId::VlanTci, 16),
+    (FieldId::Ipv4Src, 32),
+    (FieldId::Ipv4Dst, 32),
+    (FieldId::NwTos, 8),
+    (FieldId::NwTtl, 8),
+    (FieldId::TcpSrc, 16),
+    (FieldId::TcpDst, 16),
+    (FieldId::Ipv6Src, 128),
+    (FieldId::Ipv6Dst, 128),
+];
+
+fn matching(fields: &[(FieldId, u128, u128)]) -> Match {
+    let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
+    for (field, value, bits) in fields {
+        // All bits at the place of the field: of the type of service, those of congestion as well.
+        field.info().slot.write(key.words_mut(), *value, u128::MAX);
+        field.info().slot.write(mask.words_mut(), u128::MAX, *bits);
+    }
+    Match::new(&key, &mask)
+}
+
+/// Some fields with some bits.
+fn matches() -> impl Strategy<Value = Match> {
+    let field = |(id, width): &(FieldId, u32)| {
+        let (id, ones) = (*id, u128::MAX >> (128 - width));
+        prop::option::weighted(
+            0.3,
+            (any::<u128>(), any::<u128>()).prop_map(move |(v, m)| (id, v & ones, m & ones)),
+        )
+    };
+    FIELDS
+        .iter()
+        .map(field)
+        .collect::<Vec<_>>()
+        .prop_map(|fields| matching(&fields.into_iter().flatten().collect::<Vec<_>>()))
+}
+
+fn ports() -> Ports {
+    Ports(BTreeMap::from([(DatapathPort::new(70_000), 7)]))
+}
+
+/// A rule, and the same as a NIC with ports of its own says it.
+fn rules() -> impl Strategy<Value = (LtmRule, LtmRule)> {
+    let in_port = prop::option::of((any::<u16>(), any::<u16>()));
+    (matches(), in_port, matches(), 0u32..1 << 16, 1u16..64, 0u8..3).prop_map(
+        |(matched, in_port, rewrite, tag, length, end)| {
+            let (mut key, mut mask) = (matched.key(), FlowMask::from(matched.mask()));
+            if let Some((value, bits)) = in_port {
+                key.set_field(FieldId::InPort, value.into());
+                mask.add_bits(FieldId::InPort, bits.into());
+            }
+            let rewrite = if end == 2 { Match::any() } else { rewrite };
+            let set =
+                (!rewrite.mask().is_empty()).then(|| DatapathAction::SetHeader(rewrite.clone()));
+            let output = |port| DatapathAction::Output {
+                port: DatapathPort::new(port),
+                unless_ingress: true,
+                max_len: None,
+            };
+            let rule = |port| LtmRule {
+                tag: Tag::new(tag),
+                matching: Match::new(&key, &mask),
+                length,
+                actions: set.clone().into_iter().chain((end == 1).then(|| output(port))).collect(),
+                rewrite: rewrite.clone(),
+                next: if end == 0 { Next::Tag(Tag::new(tag / 2)) } else { Next::End },
+            };
+            (rule(70_000), rule(7))
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn a_rule_survives_the_wire((rule, expected) in rules(), stage in 0u8..4) {
+        let program = Program::default();
+        let stage = StageId::new(stage).unwrap();
+        let entry = encode(&program, &ports(), (stage, &rule)).unwrap();
+        prop_assert_eq!(capabilities(&program, 64).check(&rule), Ok(()));
+        prop_assert_eq!(decode(&program, &entry).unwrap(), (stage, Meaning::Rule(expected)));
+    }
+}
+
+fn encoded(change: impl FnOnce(&mut LtmRule)) -> Result<(), Refusal> {
+    let mut rule = LtmRule {
+        tag: Tag::new(1),
+        matching: Match::any(),
+        length: 1,
+        actions: [].into(),
+        rewrite: Match::any(),
+        next: Next::End,
+    };
+    change(&mut rule);
+    encode(&Program::default(), &ports(), (StageId::new(0).unwrap(), &rule)).map(|_| ())
+}
+
+#[test]
+fn what_the_program_cannot_say_is_refused() {
+    let output = |port, unless_ingress| DatapathAction::Output {
+        port: DatapathPort::new(port),
+        unless_ingress,
+        max_len: None,
+    };
+    assert_eq!(encoded(|_| {}), Ok(()));
+    let wide = encoded(|rule| rule.tag = Tag::new(1 << 16));
+    assert_eq!(wide, Err(Refusal::Tag(16)));
+    let register = matching(&[(FieldId::Reg0, 1, 1)]);
+    assert!(encoded(|rule| rule.matching = register).is_err());
+    let label = matching(&[(FieldId::Ipv6Label, 1, 1)]);
+    assert_eq!(encoded(|rule| rule.matching = label), Err(Refusal::Match(FieldId::Ipv6Label)));
+    let port = matching(&[(FieldId::InPort, 1 << 20, 1 << 20)]);
+    assert_eq!(encoded(|rule| rule.matching = port), Err(Refusal::Match(FieldId::InPort)));
+    let sha = matching(&[(FieldId::ArpSha, 1, 1)]);
+    assert_eq!(
+        encoded(|rule| {
+            rule.rewrite = sha;
+            rule.next = Next::Tag(Tag::new(2));
+        }),
+        Err(Refusal::Write(FieldId::ArpSha))
+    );
+    assert_eq!(encoded(|rule| rule.actions = [output(1, true)].into()), Err(Refusal::Actions));
+    let back = encoded(|rule| rule.actions = [output(70_000, false)].into());
+    assert_eq!(back, Err(Refusal::Actions));
+    // From another port nothing goes back to where it came from.
+    let elsewhere = encoded(|rule| {
+        rule.actions = [output(70_000, false)].into();
+        rule.matching = matching(&[(FieldId::InPort, 3, 0xffff_ffff)]);
+    });
+    assert_eq!(elsewhere, Ok(()));
+    assert_eq!(
+        encoded(|rule| rule.actions = [DatapathAction::PopVlan].into()),
+        Err(Refusal::Actions)
+    );
+}
+
+#[test]
+fn bits_that_every_packet_has_need_not_be_said() {
+    let of = |fields: &[(FieldId, u128, u128)]| encoded(|rule| rule.matching = matching(fields));
+    let (tpid, tci) = (FieldId::VlanTpid, FieldId::VlanTci);
+    assert_eq!(of(&[(FieldId::PacketType, 0, 0xffff_ffff)]), Ok(()));
+    assert_eq!(of(&[(tpid, 0x8100, 0xffff), (tci, 0x1000, 0x1000)]), Ok(()));
+    assert_eq!(of(&[(tpid, 0, 0xffff), (tci, 0, 0xffff)]), Ok(()));
+    assert_eq!(of(&[(tpid, 0, 0xffff)]), Ok(()));
+    assert_eq!(of(&[(FieldId::VlanTci1, 0, 0xffff)]), Ok(()));
+    assert_eq!(of(&[(FieldId::VlanTci1, 5, 0xffff)]), Err(Refusal::Match(FieldId::VlanTci1)));
+    assert_eq!(of(&[(tpid, 0x88a8, 0xffff), (tci, 0x1000, 0x1000)]), Err(Refusal::Match(tpid)));
+    assert_eq!(of(&[(tpid, 0x8100, 0xffff)]), Err(Refusal::Match(tpid)));
+    assert_eq!(of(&[(tpid, 0x8100, 0xffff), (tci, 0, 0x1000)]), Err(Refusal::Match(tpid)));
+}
+
+#[test]
+fn an_untagged_rule_says_that_there_is_no_tag() {
+    let rule = LtmRule {
+        tag: Tag::new(1),
+        matching: matching(&[(FieldId::VlanTpid, 0, 0xffff)]),
+        length: 1,
+        actions: [].into(),
+        rewrite: Match::any(),
+        next: Next::End,
+    };
+    let program = Program::default();
+    let entry = encode(&program, &ports(), (StageId::new(0).unwrap(), &rule)).unwrap();
+    let (_, Meaning::Rule(decoded)) = decode(&program, &entry).unwrap() else { panic!("a rule") };
+    assert_eq!(decoded.matching, matching(&[(FieldId::VlanTci, 0, 0x1000)]));
+}
+
+#[test]
+fn every_field_of_the_key_can_be_matched_and_the_tag_must_be() {
+    for field in key_fields() {
+        let Place::Header(id) = field.place else { continue };
+        let bit = matching(&[(id, 1, 1)]);
+        assert_eq!(encoded(|rule| rule.matching = bit), Ok(()), "{}", field.name);
+    }
+}

@@ -1,0 +1,186 @@
+//! Programs: P4Runtime, "SetForwardingPipelineConfig RPC" and what belongs to it.
+
+use shunt_p4runtime::{
+    testing::BROKEN_PROGRAM,
+    wire::p4::v1::{
+        self, ForwardingPipelineConfig, TableEntry,
+        get_forwarding_pipeline_config_request::ResponseType,
+        set_forwarding_pipeline_config_request::Action, update::Type,
+    },
+};
+use tonic::Code;
+
+use crate::peer::{DEVICE, LTM, Peer, World, config, id, ltm};
+
+async fn get(peer: &mut Peer, kind: ResponseType) -> Option<ForwardingPipelineConfig> {
+    let request =
+        v1::GetForwardingPipelineConfigRequest { device_id: DEVICE, response_type: kind.into() };
+    peer.client.get_forwarding_pipeline_config(request).await.unwrap().into_inner().config
+}
+
+#[tokio::test]
+async fn capabilities_name_a_version() {
+    let world = World::new().await;
+    let mut peer = world.peer().await;
+    let reply = peer.client.capabilities(v1::CapabilitiesRequest { device_id: DEVICE }).await;
+    let version = reply.unwrap().into_inner().p4runtime_api_version;
+    let numbers: Vec<u32> = version.split('.').map(|number| number.parse().unwrap()).collect();
+    assert!(numbers.len() == 3 && numbers[0] == 1, "{version}");
+}
+
+#[tokio::test]
+async fn before_a_pipeline_is_set_there_is_none_to_get() {
+    let world = World::new().await;
+    assert_eq!(get(&mut world.peer().await, ResponseType::All).await, None);
+}
+
+#[tokio::test]
+async fn before_a_pipeline_is_set_nothing_is_written_or_read() {
+    let world = World::new().await;
+    let (mut peer, _stream) = world.primary().await;
+    let refused = peer.write(Vec::new()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    let question = v1::entity::Entity::TableEntry(TableEntry::default());
+    assert_eq!(peer.read(question).await.unwrap_err().code(), Code::FailedPrecondition);
+}
+
+#[tokio::test]
+async fn what_was_set_is_what_is_got() {
+    let world = World::new().await;
+    let (mut peer, _stream) = world.primary().await;
+    let mut sent = config(7);
+    // A field of the P4Info that this server does not know: number 2047, a varint.
+    sent.p4info.as_mut().unwrap().extend([0xf8, 0x7f, 0x05]);
+    peer.set(Action::VerifyAndCommit, Some(sent.clone())).await.unwrap();
+    assert_eq!(get(&mut peer, ResponseType::All).await, Some(sent.clone()));
+    let cookie = sent.cookie;
+    let nothing = ForwardingPipelineConfig { cookie, ..Default::default() };
+    let info = ForwardingPipelineConfig { p4info: sent.p4info, ..nothing.clone() };
+    let program =
+        ForwardingPipelineConfig { p4_device_config: sent.p4_device_config, ..nothing.clone() };
+    assert_eq!(get(&mut peer, ResponseType::CookieOnly).await, Some(nothing));
+    assert_eq!(get(&mut peer, ResponseType::P4infoAndCookie).await, Some(info));
+    assert_eq!(get(&mut peer, ResponseType::DeviceConfigAndCookie).await, Some(program));
+}
+
+#[tokio::test]
+async fn requests_of_another_device_find_nothing() {
+    let world = World::new().await;
+    let (mut peer, _stream) = world.ready().await;
+    let request = v1::SetForwardingPipelineConfigRequest {
+        device_id: 9,
+        election_id: Some(id(1)),
+        action: Action::VerifyAndCommit.into(),
+        config: Some(config(1)),
+        ..Default::default()
+    };
+    let refused = peer.client.set_forwarding_pipeline_config(request).await.unwrap_err();
+    assert_eq!(refused.code(), Code::NotFound);
+    let request = v1::GetForwardingPipelineConfigRequest { device_id: 9, response_type: 0 };
+    let refused = peer.client.get_forwarding_pipeline_config(request).await.unwrap_err();
+    assert_eq!(refused.code(), Code::NotFound);
+    let request = v1::WriteRequest { device_id: 9, election_id: Some(id(1)), ..Default::default() };
+    assert_eq!(peer.client.write(request).await.unwrap_err().code(), Code::NotFound);
+    let request = v1::ReadRequest { device_id: 9, ..Default::default() };
+    assert_eq!(peer.client.read(request).await.unwrap_err().code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn only_the_primary_sets_a_pipeline() {
+    let world = World::new().await;
+    let mut peer = world.peer().await;
+    let refused = peer.set(Action::VerifyAndCommit, Some(config(1))).await;
+    assert_eq!(refused, Err(Code::PermissionDenied));
+    let (_primary, _stream) = world.primary().await;
+    peer.election = Some(id(9));
+    let refused = peer.set(Action::VerifyAndCommit, Some(config(1))).await;
+    assert_eq!(refused, Err(Code::PermissionDenied));
+}
+
+#[tokio::test]
+async fn to_verify_changes_nothing() {
+    let world = World::new().await;
+    let (mut peer, _stream) = world.primary().await;
+    assert_eq!(peer.set(Action::Verify, Some(config(1))).await, Ok(()));
+    assert_eq!(get(&mut peer, ResponseType::All).await, None);
+}
+
+#[tokio::test]
+async fn what_is_saved_runs_when_it_is_committed() {
+    let world = World::new().await;
+    let (mut peer, _stream) = world.primary().await;
+    assert_eq!(peer.set(Action::VerifyAndSave, Some(config(3))).await, Ok(()));
+    assert_eq!(get(&mut peer, ResponseType::All).await, None);
+    assert_eq!(peer.set(Action::Commit, None).await, Ok(()));
+    assert_eq!(get(&mut peer, ResponseType::All).await, Some(config(3)));
+    assert_eq!(peer.set(Action::Commit, None).await, Err(Code::NotFound));
+}
+
+#[tokio::test]
+async fn to_commit_needs_something_saved_and_takes_no_configuration() {
+    let world = World::new().await;
+    let (mut peer, _stream) = world.primary().await;
+    assert_eq!(peer.set(Action::Commit, None).await, Err(Code::NotFound));
+    assert_eq!(peer.set(Action::Commit, Some(config(1))).await, Err(Code::InvalidArgument));
+}
+
+#[tokio::test]
+async fn to_verify_needs_a_configuration() {
+    let world = World::new().await;
+    let (mut peer, _stream) = world.primary().await;
+    for action in
+        [Action::Verify, Action::VerifyAndSave, Action::VerifyAndCommit, Action::ReconcileAndCommit]
+    {
+        assert_eq!(peer.set(action, None).await, Err(Code::InvalidArgument), "{action:?}");
+    }
+    assert_eq!(peer.set(Action::Unspecified, Some(config(1))).await, Err(Code::InvalidArgument));
+}
+
+#[tokio::test]
+async fn a_broken_program_is_refused_and_a_good_one_runs_after_it() {
+    let world = World::new().await;
+    let (mut peer, _stream) = world.primary().await;
+    let broken =
+        ForwardingPipelineConfig { p4_device_config: BROKEN_PROGRAM.to_vec(), ..config(1) };
+    let refused = peer.set(Action::VerifyAndCommit, Some(broken)).await;
+    assert_eq!(refused, Err(Code::InvalidArgument));
+    assert_eq!(peer.set(Action::VerifyAndCommit, Some(config(1))).await, Ok(()));
+    assert_eq!(peer.code(Type::Insert, ltm(1, 1)).await, Code::Ok);
+}
+
+#[tokio::test]
+async fn a_p4info_that_makes_no_sense_is_refused() {
+    let world = World::new().await;
+    let (mut peer, _stream) = world.primary().await;
+    let garbage = ForwardingPipelineConfig { p4info: Some(vec![0xff; 9]), ..config(1) };
+    let refused = peer.set(Action::VerifyAndCommit, Some(garbage)).await;
+    assert_eq!(refused, Err(Code::InvalidArgument));
+    let missing = ForwardingPipelineConfig { p4info: None, ..config(1) };
+    let refused = peer.set(Action::VerifyAndCommit, Some(missing)).await;
+    assert_eq!(refused, Err(Code::InvalidArgument));
+}
+
+#[tokio::test]
+async fn to_commit_clears_what_was_written() {
+    let world = World::new().await;
+    let (mut peer, _stream) = world.ready().await;
+    assert_eq!(peer.code(Type::Insert, ltm(1, 1)).await, Code::Ok);
+    assert_eq!(peer.set(Action::VerifyAndCommit, Some(config(2))).await, Ok(()));
+    let all = TableEntry { table_id: LTM, ..TableEntry::default() };
+    assert_eq!(peer.entries(all).await, []);
+    assert!(world.device.0.lock().entries.is_empty());
+}
+
+#[tokio::test]
+async fn to_reconcile_keeps_what_was_written_under_the_same_program() {
+    let world = World::new().await;
+    let (mut peer, _stream) = world.ready().await;
+    assert_eq!(peer.code(Type::Insert, ltm(1, 1)).await, Code::Ok);
+    assert_eq!(peer.set(Action::ReconcileAndCommit, Some(config(2))).await, Ok(()));
+    let all = TableEntry { table_id: LTM, ..TableEntry::default() };
+    assert_eq!(peer.entries(all).await, [ltm(1, 1)]);
+    assert_eq!(get(&mut peer, ResponseType::CookieOnly).await.unwrap().cookie, config(2).cookie);
+    let other = ForwardingPipelineConfig { p4_device_config: b"other".to_vec(), ..config(1) };
+    let refused = peer.set(Action::ReconcileAndCommit, Some(other)).await;
+    assert_eq!(refused, Err(Code::Unimplemented));
+}

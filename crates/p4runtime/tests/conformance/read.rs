@@ -1,0 +1,260 @@
+//! Reading: P4Runtime, "Read RPC" and the wildcards of each entity.
+
+use std::time::Duration;
+
+use shunt_p4runtime::{
+    program::{MISS_ACTION, START_ACTION, START_TABLE},
+    server::Hits,
+    wire::p4::v1::{
+        CounterData, DirectCounterEntry, Entity, ReadRequest, TableEntry, Unserved, Update, entity,
+        table_entry, update::Type,
+    },
+};
+use tonic::Code;
+
+use crate::peer::{
+    DEVICE, LTM, NEXT, Peer, ROUTES, World, action, exact, ltm, route, ternary, update,
+};
+
+fn all(table_id: u32) -> TableEntry {
+    TableEntry { table_id, ..TableEntry::default() }
+}
+
+/// Entries of two tables that differ in everything that can be asked for.
+fn entries() -> Vec<TableEntry> {
+    let mut first = ltm(1, 1);
+    first.controller_metadata = 11;
+    let mut second = ltm(1, 2);
+    second.metadata = b"second".to_vec();
+    let mut third = ltm(2, 3);
+    third.priority = 9;
+    third.action = action(0x0100_0003, &[]);
+    vec![first, second, third, route(1)]
+}
+
+async fn filled(world: &World) -> Peer {
+    let (mut peer, stream) = world.ready().await;
+    let updates = entries().into_iter().map(|entry| update(Type::Insert, entry)).collect();
+    assert!(peer.write(updates).await.is_ok());
+    // The stream lives for as long as the test.
+    std::mem::forget(stream);
+    peer
+}
+
+#[tokio::test]
+async fn what_is_asked_for_is_what_is_found() {
+    let world = World::new().await;
+    let mut peer = filled(&world).await;
+    let [first, second, third, route] = &entries()[..] else { panic!("four entries") };
+    let asked = |change: fn(&mut TableEntry)| {
+        let mut question = all(LTM);
+        change(&mut question);
+        question
+    };
+    for (name, question, expected) in [
+        ("all tables", all(0), vec![first, second, third, route]),
+        ("one table", all(LTM), vec![first, second, third]),
+        ("another table", all(ROUTES), vec![route]),
+        ("an empty table", all(LTM + 1), vec![]),
+        ("a priority", asked(|e| e.priority = 9), vec![third]),
+        ("a priority in all tables", TableEntry { priority: 9, ..all(0) }, vec![third]),
+        ("controller metadata", asked(|e| e.controller_metadata = 11), vec![first]),
+        ("metadata", asked(|e| e.metadata = b"second".to_vec()), vec![second]),
+        ("an action", asked(|e| e.action = action(NEXT, &[])), vec![first, second]),
+        ("a match", asked(|e| e.r#match = ltm(1, 2).r#match), vec![second]),
+        (
+            "a match in another form",
+            asked(|e| {
+                e.r#match = vec![ternary(8, &[0, 10, 0, 0, 2], &[255; 4]), exact(1, &[0, 1])];
+            }),
+            vec![second],
+        ),
+        ("a match and its priority", ltm(1, 1), vec![first]),
+        ("a match and another priority", TableEntry { priority: 4, ..ltm(1, 1) }, vec![]),
+        ("a match that nobody has", asked(|e| e.r#match = vec![exact(1, &[7])]), vec![]),
+    ] {
+        let mut found = peer.entries(question).await;
+        found.sort_by_key(|entry| entries().iter().position(|known| known == entry));
+        assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_read_is_canonical() {
+    let world = World::new().await;
+    let (mut peer, _stream) = world.ready().await;
+    let mut padded = ltm(1, 1);
+    padded.r#match =
+        vec![ternary(8, &[0, 10, 0, 0, 1], &[0, 255, 255, 255, 255]), exact(1, &[0, 1])];
+    padded.action = action(NEXT, &[(1, &[0, 2])]);
+    assert_eq!(peer.code(Type::Insert, padded).await, Code::Ok);
+    assert_eq!(peer.entries(all(LTM)).await, [ltm(1, 1)]);
+}
+
+#[tokio::test]
+async fn an_entry_keeps_what_its_controller_noted() {
+    let world = World::new().await;
+    let (mut peer, _stream) = world.ready().await;
+    let mut entry = ltm(1, 1);
+    entry.controller_metadata = u64::MAX;
+    entry.metadata = vec![0, 1, 2];
+    entry.idle_timeout_ns = 12_345_678_901;
+    assert_eq!(peer.code(Type::Insert, entry.clone()).await, Code::Ok);
+    assert_eq!(peer.entries(all(LTM)).await, [entry]);
+}
+
+#[tokio::test]
+async fn default_entries_are_read_when_they_are_asked_for() {
+    let world = World::new().await;
+    let mut peer = filled(&world).await;
+    let default = |table_id| TableEntry { is_default_action: true, ..all(table_id) };
+    let miss = TableEntry { action: action(MISS_ACTION.id, &[]), ..default(LTM) };
+    assert_eq!(peer.entries(default(LTM)).await, [miss]);
+    let start =
+        TableEntry { action: action(START_ACTION.id, &[(1, &[0])]), ..default(START_TABLE) };
+    assert_eq!(peer.entries(default(START_TABLE)).await, [start]);
+    assert_eq!(peer.entries(all(START_TABLE)).await, []);
+}
+
+#[tokio::test]
+async fn counters_and_times_are_told_only_if_they_are_asked_for() {
+    let world = World::new().await;
+    let mut peer = filled(&world).await;
+    let now = world.pass(Duration::from_secs(3));
+    let hit = {
+        let memory = &mut *world.device.0.lock();
+        let (no, _) = memory.entries.iter().find(|(_, e)| e.controller_metadata == 11).unwrap();
+        let last = Some(now - Duration::from_secs(1));
+        memory.hits.insert(*no, Hits { packets: 2, bytes: 128, last });
+        *no
+    };
+    let mut question = TableEntry { controller_metadata: 11, ..all(LTM) };
+    let plain = peer.entries(question.clone()).await;
+    assert!(plain[0].counter_data.is_none() && plain[0].time_since_last_hit.is_none());
+    question.counter_data = Some(CounterData::default());
+    question.time_since_last_hit = Some(table_entry::IdleTimeout::default());
+    let told = peer.entries(question).await;
+    assert_eq!(told[0].counter_data, Some(CounterData { byte_count: 128, packet_count: 2 }));
+    assert_eq!(told[0].time_since_last_hit.unwrap().elapsed_ns, 1_000_000_000);
+    world.device.0.lock().hits.remove(&hit);
+}
+
+#[tokio::test]
+async fn direct_counters_are_read_one_or_all() {
+    let world = World::new().await;
+    let mut peer = filled(&world).await;
+    let ask = |table_entry| {
+        entity::Entity::DirectCounterEntry(DirectCounterEntry { table_entry, data: None })
+    };
+    for (name, question, count) in [
+        ("one entry", ask(Some(ltm(1, 1))), 1),
+        ("one table", ask(Some(all(LTM))), 3),
+        ("all tables", ask(Some(all(0))), 3),
+        ("no table", ask(None), 3),
+    ] {
+        let found = peer.read(question).await.unwrap();
+        assert_eq!(found.len(), count, "{name}");
+        for entity in found {
+            let Some(entity::Entity::DirectCounterEntry(counter)) = entity.entity else {
+                panic!("{name}")
+            };
+            assert_eq!(counter.data, Some(CounterData::default()));
+        }
+    }
+    assert_eq!(failure(&mut peer, ask(Some(all(ROUTES)))).await, Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn a_counter_goes_on_from_what_was_written() {
+    let world = World::new().await;
+    let (mut peer, _stream) = world.ready().await;
+    let mut entry = ltm(1, 1);
+    entry.counter_data = Some(CounterData { byte_count: 1000, packet_count: 10 });
+    peer.code(Type::Insert, entry).await;
+    let no = *world.device.0.lock().entries.keys().next().unwrap();
+    let hits = |packets| Hits { packets, bytes: packets * 100, last: None };
+    world.device.0.lock().hits.insert(no, hits(1));
+    let question = TableEntry { counter_data: Some(CounterData::default()), ..all(LTM) };
+    let told = peer.entries(question.clone()).await;
+    assert_eq!(told[0].counter_data, Some(CounterData { byte_count: 1100, packet_count: 11 }));
+    let counter = DirectCounterEntry {
+        table_entry: Some(ltm(1, 1)),
+        data: Some(CounterData { byte_count: 0, packet_count: 0 }),
+    };
+    let entity = Entity { entity: Some(entity::Entity::DirectCounterEntry(counter)) };
+    let reset = Update { r#type: Type::Modify.into(), entity: Some(entity) };
+    assert_eq!(peer.codes(vec![reset]).await, [Code::Ok]);
+    world.device.0.lock().hits.insert(no, hits(3));
+    let told = peer.entries(question).await;
+    assert_eq!(told[0].counter_data, Some(CounterData { byte_count: 200, packet_count: 2 }));
+}
+
+/// The code of the one entity that is asked for.
+async fn failure(peer: &mut Peer, question: entity::Entity) -> Code {
+    let status = peer.read(question).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unknown);
+    let codes = shunt_p4runtime::error::batch_codes(&status).unwrap();
+    assert_eq!(codes.len(), 1);
+    codes[0]
+}
+
+#[tokio::test]
+async fn a_question_that_makes_no_sense_is_answered_by_what_is_wrong_with_it() {
+    let world = World::new().await;
+    let mut peer = filled(&world).await;
+    let entry = entity::Entity::TableEntry;
+    for (name, question, expected) in [
+        ("unknown table", entry(all(0x02ff_ffff)), Code::NotFound),
+        ("no table's id", entry(all(NEXT)), Code::InvalidArgument),
+        (
+            "a match in all tables",
+            entry(TableEntry { table_id: 0, ..ltm(1, 1) }),
+            Code::InvalidArgument,
+        ),
+        (
+            "no match of the table",
+            entry(TableEntry { r#match: vec![ternary(8, &[1], &[1])], ..all(LTM) }),
+            Code::InvalidArgument,
+        ),
+        ("what is not served", entity::Entity::MeterEntry(Unserved {}), Code::Unimplemented),
+    ] {
+        assert_eq!(failure(&mut peer, question).await, expected, "{name}");
+    }
+    let entities = vec![Entity { entity: None }];
+    let request = ReadRequest { device_id: DEVICE, entities, ..ReadRequest::default() };
+    let status = peer.client.read(request).await.unwrap_err();
+    let codes = shunt_p4runtime::error::batch_codes(&status).unwrap();
+    assert_eq!((status.code(), codes), (Code::Unknown, vec![Code::InvalidArgument]));
+}
+
+#[tokio::test]
+async fn reading_needs_no_stream_and_no_election_id() {
+    let world = World::new().await;
+    let _primary = filled(&world).await;
+    assert_eq!(world.peer().await.entries(all(LTM)).await.len(), 3);
+}
+
+#[tokio::test]
+async fn a_long_answer_comes_in_several_messages() {
+    let world = World::new().await;
+    let (mut peer, _stream) = world.ready().await;
+    let count = 5000u32;
+    for batch in (0..count).collect::<Vec<_>>().chunks(1000) {
+        let entry = |number: &u32| {
+            let mut entry = ltm(1, 1);
+            let address = (number + 1).to_be_bytes();
+            entry.r#match[1] = ternary(8, &address, &[255; 4]);
+            update(Type::Insert, entry)
+        };
+        assert!(peer.write(batch.iter().map(entry).collect()).await.is_ok());
+    }
+    let entities = vec![Entity { entity: Some(entity::Entity::TableEntry(all(LTM))) }];
+    let request = ReadRequest { device_id: DEVICE, entities, ..ReadRequest::default() };
+    let mut replies = peer.client.read(request).await.unwrap().into_inner();
+    let mut lengths = Vec::new();
+    while let Some(reply) = replies.message().await.unwrap() {
+        lengths.push(reply.entities.len());
+    }
+    assert!(lengths.len() > 1, "{lengths:?}");
+    assert_eq!(lengths.iter().sum::<usize>(), count as usize);
+}

@@ -1,0 +1,671 @@
+/*
+ * The LTM cache: K tables of sub-traversals, chained by tags.
+ *
+ * A packet gets its first tag from a table without a key, and then passes the stages. An entry of a
+ * stage matches the tag and, under masks, the headers; of several the longest piece wins, which is
+ * the priority. Its one action rewrites headers and hands out the next tag, or ends the packet's way.
+ * A stage without an entry lets the packet pass: tags may skip stages.
+ *
+ * Everything is done to a copy of the headers (meta.flow). The frame is written only behind the last
+ * stage, and only if the packet leaves; whatever goes to the controller is the packet as it came.
+ * Checksums follow by difference (RFC 1624), so first fragments come out right, too, and a packet that
+ * was corrupt stays so.
+ *
+ * Numbers, names and widths are those of the table description in crates/p4runtime/src/program; a
+ * test compares them.
+ */
+
+#include <core.p4>
+#include <v1model.p4>
+
+// Behind this port is the controller; simple_switch_grpc is told so by --cpu-port.
+#define CPU_PORT 510
+
+#define REASON_MISS     0
+#define REASON_UNPARSED 1
+#define REASON_ASKED    2
+
+#define UNDECIDED 0
+#define FORWARD   1
+#define DROP      2
+#define PUNT      3
+
+#define TCI_PRESENT 16w0x1000
+
+header ethernet_t {
+    bit<48> dst;
+    bit<48> src;
+    bit<16> eth_type;
+}
+
+header vlan_t {
+    bit<16> tci;
+    bit<16> eth_type;
+}
+
+header arp_t {
+    bit<16> hardware;
+    bit<16> protocol;
+    bit<16> lengths;
+    bit<16> operation;
+    bit<48> sha;
+    bit<32> spa;
+    bit<48> tha;
+    bit<32> tpa;
+}
+
+header ipv4_t {
+    bit<8>  version_ihl;
+    bit<8>  tos;
+    bit<16> length;
+    bit<16> identification;
+    bit<3>  flags;
+    bit<13> offset;
+    bit<8>  ttl;
+    bit<8>  protocol;
+    bit<16> checksum;
+    bit<32> src;
+    bit<32> dst;
+}
+
+header ipv6_t {
+    bit<4>   version;
+    bit<8>   tos;
+    bit<20>  label;
+    bit<16>  length;
+    bit<8>   next_header;
+    bit<8>   ttl;
+    bit<128> src;
+    bit<128> dst;
+}
+
+header tcp_t {
+    bit<16> src;
+    bit<16> dst;
+    bit<32> sequence;
+    bit<32> acknowledgement;
+    bit<4>  data_offset;
+    bit<12> flags;
+    bit<16> window;
+    bit<16> checksum;
+    bit<16> urgent;
+}
+
+header udp_t {
+    bit<16> src;
+    bit<16> dst;
+    bit<16> length;
+    bit<16> checksum;
+}
+
+header icmp_t {
+    bit<8>  kind;
+    bit<8>  code;
+    bit<16> checksum;
+    bit<32> rest;
+}
+
+@controller_header("packet_in")
+header packet_in_t {
+    @id(1) bit<16> ingress_port;
+    @id(2) bit<8>  reason;
+    @id(3) bit<16> miss_tag;
+    @id(4) bit<8>  last_stage;
+}
+
+@controller_header("packet_out")
+header packet_out_t {
+    @id(1) bit<16> egress_port;
+    @id(2) bit<16> ingress_port;
+    @id(3) bit<8>  resubmit;
+}
+
+struct headers_t {
+    packet_in_t  packet_in_header;
+    packet_out_t packet_out_header;
+    ethernet_t   ethernet;
+    vlan_t       vlan;
+    arp_t        arp;
+    ipv4_t       ipv4;
+    ipv6_t       ipv6;
+    tcp_t        tcp;
+    udp_t        udp;
+    icmp_t       icmp;
+}
+
+// What the stages match and rewrite.
+struct flow_t {
+    bit<16>  tag;
+    bit<16>  in_port;
+    bit<48>  eth_dst;
+    bit<48>  eth_src;
+    bit<16>  eth_type;
+    bit<16>  vlan_tci;  // bit 12: there is a tag
+    bit<32>  ip_src;    // of ARP, the sender's
+    bit<32>  ip_dst;    // of ARP, the target's
+    bit<16>  nw_proto;  // of ARP, the operation
+    bit<8>   nw_tos;
+    bit<8>   nw_ttl;
+    bit<2>   ip_frag;   // 1: first fragment, 3: a later one
+    bit<16>  tp_src;    // of ICMP, the type
+    bit<16>  tp_dst;    // of ICMP, the code
+    bit<12>  tcp_flags;
+    bit<128> ipv6_src;
+    bit<128> ipv6_dst;
+}
+
+struct meta_t {
+    flow_t  flow;
+    bit<8>  verdict;
+    bit<16> port;
+    bit<8>  reason;
+    bit<8>  last_stage;
+    bit<32> address_gain;  // what addresses add to the checksums that cover them
+    bit<32> sum;
+    bit<8>  has_arp;
+}
+
+parser parse(packet_in packet, out headers_t hdr, inout meta_t meta,
+             inout standard_metadata_t standard) {
+    state start {
+        meta.flow.in_port = (bit<16>)standard.ingress_port;
+        transition select(standard.ingress_port) {
+            CPU_PORT: packet_out_state;
+            default: ethernet;
+        }
+    }
+    state packet_out_state {
+        packet.extract(hdr.packet_out_header);
+        transition ethernet;
+    }
+    state ethernet {
+        packet.extract(hdr.ethernet);
+        meta.flow.eth_dst = hdr.ethernet.dst;
+        meta.flow.eth_src = hdr.ethernet.src;
+        meta.flow.eth_type = hdr.ethernet.eth_type;
+        transition select(hdr.ethernet.eth_type) {
+            0x0800: ipv4;
+            0x86dd: ipv6;
+            0x0806: arp;
+            0x8035: arp;
+            0x8100: vlan;
+            0x88a8: refuse;
+            0x894f: refuse;
+            0x0000 &&& 0xfc00: refuse;  // below 0x0600 it is a length
+            0x0400 &&& 0xfe00: refuse;
+            default: accept;
+        }
+    }
+    state vlan {
+        packet.extract(hdr.vlan);
+        meta.flow.vlan_tci = hdr.vlan.tci | TCI_PRESENT;
+        meta.flow.eth_type = hdr.vlan.eth_type;
+        transition select(hdr.vlan.eth_type) {
+            0x0800: ipv4;
+            0x86dd: ipv6;
+            0x0806: arp;
+            0x8035: arp;
+            0x8100: refuse;
+            0x88a8: refuse;
+            0x894f: refuse;
+            0x0000 &&& 0xfc00: refuse;
+            0x0400 &&& 0xfe00: refuse;
+            default: accept;
+        }
+    }
+    state arp {
+        packet.extract(hdr.arp);
+        transition select(hdr.arp.hardware, hdr.arp.protocol, hdr.arp.lengths) {
+            (0x0001, 0x0800, 0x0604): arp_addresses;
+            default: accept;
+        }
+    }
+    state arp_addresses {
+        meta.flow.ip_src = hdr.arp.spa;
+        meta.flow.ip_dst = hdr.arp.tpa;
+        meta.has_arp = 1;
+        transition select(hdr.arp.operation) {
+            0x0000 &&& 0xff00: arp_known;
+            default: accept;
+        }
+    }
+    state arp_known {
+        meta.flow.nw_proto = hdr.arp.operation;
+        transition accept;
+    }
+    state ipv4 {
+        packet.extract(hdr.ipv4);
+        meta.flow.ip_src = hdr.ipv4.src;
+        meta.flow.ip_dst = hdr.ipv4.dst;
+        meta.flow.nw_proto = (bit<16>)hdr.ipv4.protocol;
+        meta.flow.nw_tos = hdr.ipv4.tos;
+        meta.flow.nw_ttl = hdr.ipv4.ttl;
+        transition select(hdr.ipv4.version_ihl) {
+            0x45: ipv4_part;
+            default: refuse;
+        }
+    }
+    state ipv4_part {
+        transition select(hdr.ipv4.offset, hdr.ipv4.flags) {
+            (0, 0 &&& 1): ipv4_inside;
+            (0, 1 &&& 1): ipv4_first;
+            default: ipv4_later;
+        }
+    }
+    state ipv4_first {
+        meta.flow.ip_frag = 1;
+        transition ipv4_inside;
+    }
+    state ipv4_later {
+        meta.flow.ip_frag = 3;
+        transition accept;
+    }
+    state ipv4_inside {
+        transition select(hdr.ipv4.protocol) {
+            1: icmp;
+            6: tcp;
+            17: udp;
+            2: refuse;
+            132: refuse;
+            default: accept;
+        }
+    }
+    state ipv6 {
+        packet.extract(hdr.ipv6);
+        meta.flow.ipv6_src = hdr.ipv6.src;
+        meta.flow.ipv6_dst = hdr.ipv6.dst;
+        meta.flow.nw_proto = (bit<16>)hdr.ipv6.next_header;
+        meta.flow.nw_tos = hdr.ipv6.tos;
+        meta.flow.nw_ttl = hdr.ipv6.ttl;
+        transition select(hdr.ipv6.version) {
+            6: ipv6_inside;
+            default: refuse;
+        }
+    }
+    state ipv6_inside {
+        transition select(hdr.ipv6.next_header) {
+            58: icmpv6;
+            6: tcp;
+            17: udp;
+            2: refuse;
+            132: refuse;
+            0: refuse;    // extensions from here on
+            43: refuse;
+            44: refuse;
+            51: refuse;
+            60: refuse;
+            135: refuse;
+            default: accept;
+        }
+    }
+    state tcp {
+        packet.extract(hdr.tcp);
+        meta.flow.tp_src = hdr.tcp.src;
+        meta.flow.tp_dst = hdr.tcp.dst;
+        meta.flow.tcp_flags = hdr.tcp.flags;
+        transition accept;
+    }
+    state udp {
+        packet.extract(hdr.udp);
+        meta.flow.tp_src = hdr.udp.src;
+        meta.flow.tp_dst = hdr.udp.dst;
+        transition accept;
+    }
+    state icmp {
+        packet.extract(hdr.icmp);
+        meta.flow.tp_src = (bit<16>)hdr.icmp.kind;
+        meta.flow.tp_dst = (bit<16>)hdr.icmp.code;
+        transition accept;
+    }
+    state icmpv6 {
+        packet.extract(hdr.icmp);
+        meta.flow.tp_src = (bit<16>)hdr.icmp.kind;
+        meta.flow.tp_dst = (bit<16>)hdr.icmp.code;
+        transition select(hdr.icmp.kind) {
+            135: refuse;  // neighbour discovery has more that rules look at
+            136: refuse;
+            default: accept;
+        }
+    }
+    state refuse {
+        meta.reason = REASON_UNPARSED;
+        transition accept;
+    }
+}
+
+control verify_nothing(inout headers_t hdr, inout meta_t meta) {
+    apply { }
+}
+
+// Writes the bits of a mask; the others keep their value.
+#define WRITE(FIELD) \
+    meta.flow.FIELD = (meta.flow.FIELD & ~FIELD##_mask) | (FIELD & FIELD##_mask)
+
+#define WRITE_ETHERNET WRITE(eth_dst); WRITE(eth_src); WRITE(vlan_tci)
+#define WRITE_IP WRITE(ip_src); WRITE(ip_dst); WRITE(nw_tos); WRITE(nw_ttl)
+#define WRITE_TRANSPORT WRITE(tp_src); WRITE(tp_dst)
+#define WRITE_ALL \
+    WRITE_ETHERNET; WRITE_IP; WRITE_TRANSPORT; WRITE(ipv6_src); WRITE(ipv6_dst)
+
+#define GO_ON meta.flow.tag = tag
+#define LEAVE meta.verdict = FORWARD; meta.port = port
+
+// One stage: its table, and the counter of its entries.
+#define STAGE(NUMBER, TABLE_ID, COUNTER_ID) \
+    @id(COUNTER_ID) direct_counter(CounterType.packets_and_bytes) ltm_##NUMBER##_hits; \
+    @id(TABLE_ID) table ltm_##NUMBER { \
+        key = { \
+            meta.flow.tag : exact @name("tag"); \
+            meta.flow.in_port : ternary @name("in_port"); \
+            meta.flow.eth_dst : ternary @name("eth_dst"); \
+            meta.flow.eth_src : ternary @name("eth_src"); \
+            meta.flow.eth_type : ternary @name("eth_type"); \
+            meta.flow.vlan_tci : ternary @name("vlan_tci"); \
+            meta.flow.ip_src : ternary @name("ip_src"); \
+            meta.flow.ip_dst : ternary @name("ip_dst"); \
+            meta.flow.nw_proto : ternary @name("nw_proto"); \
+            meta.flow.nw_tos : ternary @name("nw_tos"); \
+            meta.flow.nw_ttl : ternary @name("nw_ttl"); \
+            meta.flow.ip_frag : ternary @name("ip_frag"); \
+            meta.flow.tp_src : ternary @name("tp_src"); \
+            meta.flow.tp_dst : ternary @name("tp_dst"); \
+            meta.flow.tcp_flags : ternary @name("tcp_flags"); \
+            meta.flow.ipv6_src : ternary @name("ipv6_src"); \
+            meta.flow.ipv6_dst : ternary @name("ipv6_dst"); \
+        } \
+        actions = { \
+            @tableonly next; \
+            @tableonly forward; \
+            @tableonly drop; \
+            @tableonly punt; \
+            @tableonly set_ethernet; \
+            @tableonly set_ethernet_forward; \
+            @tableonly set_ip; \
+            @tableonly set_ip_forward; \
+            @tableonly set_transport; \
+            @tableonly set_transport_forward; \
+            @tableonly rewrite; \
+            @tableonly rewrite_forward; \
+            @defaultonly miss; \
+        } \
+        const default_action = miss(); \
+        size = 8192; \
+        support_timeout = true; \
+        counters = ltm_##NUMBER##_hits; \
+    }
+
+#define PASS(NUMBER) \
+    if (meta.verdict == UNDECIDED) { \
+        if (ltm_##NUMBER.apply().hit) { \
+            meta.last_stage = NUMBER; \
+        } \
+    }
+
+// What a checksum gains when 16 bits change.
+#define GAIN(OLD, NEW) (0xffff - (bit<32>)(OLD) + (bit<32>)(NEW))
+#define GAIN32(OLD, NEW) \
+    GAIN((OLD)[15:0], (NEW)[15:0]) + GAIN((OLD)[31:16], (NEW)[31:16])
+#define GAIN128(OLD, NEW) \
+    GAIN32((OLD)[31:0], (NEW)[31:0]) + GAIN32((OLD)[63:32], (NEW)[63:32]) + \
+    GAIN32((OLD)[95:64], (NEW)[95:64]) + GAIN32((OLD)[127:96], (NEW)[127:96])
+#define FOLLOW(CHECKSUM) \
+    meta.sum = meta.sum + (0xffff - (bit<32>)CHECKSUM); \
+    meta.sum = (meta.sum & 0xffff) + (meta.sum >> 16); \
+    meta.sum = (meta.sum & 0xffff) + (meta.sum >> 16); \
+    CHECKSUM = (bit<16>)(0xffff - meta.sum)
+
+control ingress(inout headers_t hdr, inout meta_t meta, inout standard_metadata_t standard) {
+    @id(0x01000001) action next(bit<16> tag) {
+        GO_ON;
+    }
+    @id(0x01000002) action forward(bit<16> port) {
+        LEAVE;
+    }
+    @id(0x01000003) action drop() {
+        meta.verdict = DROP;
+    }
+    @id(0x01000004) action punt() {
+        meta.verdict = PUNT;
+        meta.reason = REASON_ASKED;
+    }
+    @id(0x01000005) action set_ethernet(
+        bit<48> eth_dst, bit<48> eth_dst_mask, bit<48> eth_src, bit<48> eth_src_mask,
+        bit<16> vlan_tci, bit<16> vlan_tci_mask, bit<16> tag) {
+        WRITE_ETHERNET;
+        GO_ON;
+    }
+    @id(0x01000006) action set_ethernet_forward(
+        bit<48> eth_dst, bit<48> eth_dst_mask, bit<48> eth_src, bit<48> eth_src_mask,
+        bit<16> vlan_tci, bit<16> vlan_tci_mask, bit<16> port) {
+        WRITE_ETHERNET;
+        LEAVE;
+    }
+    @id(0x01000007) action set_ip(
+        bit<32> ip_src, bit<32> ip_src_mask, bit<32> ip_dst, bit<32> ip_dst_mask,
+        bit<8> nw_tos, bit<8> nw_tos_mask, bit<8> nw_ttl, bit<8> nw_ttl_mask, bit<16> tag) {
+        WRITE_IP;
+        GO_ON;
+    }
+    @id(0x01000008) action set_ip_forward(
+        bit<32> ip_src, bit<32> ip_src_mask, bit<32> ip_dst, bit<32> ip_dst_mask,
+        bit<8> nw_tos, bit<8> nw_tos_mask, bit<8> nw_ttl, bit<8> nw_ttl_mask, bit<16> port) {
+        WRITE_IP;
+        LEAVE;
+    }
+    @id(0x01000009) action set_transport(
+        bit<16> tp_src, bit<16> tp_src_mask, bit<16> tp_dst, bit<16> tp_dst_mask, bit<16> tag) {
+        WRITE_TRANSPORT;
+        GO_ON;
+    }
+    @id(0x0100000a) action set_transport_forward(
+        bit<16> tp_src, bit<16> tp_src_mask, bit<16> tp_dst, bit<16> tp_dst_mask, bit<16> port) {
+        WRITE_TRANSPORT;
+        LEAVE;
+    }
+    @id(0x0100000b) action rewrite(
+        bit<48> eth_dst, bit<48> eth_dst_mask, bit<48> eth_src, bit<48> eth_src_mask,
+        bit<16> vlan_tci, bit<16> vlan_tci_mask,
+        bit<32> ip_src, bit<32> ip_src_mask, bit<32> ip_dst, bit<32> ip_dst_mask,
+        bit<8> nw_tos, bit<8> nw_tos_mask, bit<8> nw_ttl, bit<8> nw_ttl_mask,
+        bit<16> tp_src, bit<16> tp_src_mask, bit<16> tp_dst, bit<16> tp_dst_mask,
+        bit<128> ipv6_src, bit<128> ipv6_src_mask, bit<128> ipv6_dst, bit<128> ipv6_dst_mask,
+        bit<16> tag) {
+        WRITE_ALL;
+        GO_ON;
+    }
+    @id(0x0100000c) action rewrite_forward(
+        bit<48> eth_dst, bit<48> eth_dst_mask, bit<48> eth_src, bit<48> eth_src_mask,
+        bit<16> vlan_tci, bit<16> vlan_tci_mask,
+        bit<32> ip_src, bit<32> ip_src_mask, bit<32> ip_dst, bit<32> ip_dst_mask,
+        bit<8> nw_tos, bit<8> nw_tos_mask, bit<8> nw_ttl, bit<8> nw_ttl_mask,
+        bit<16> tp_src, bit<16> tp_src_mask, bit<16> tp_dst, bit<16> tp_dst_mask,
+        bit<128> ipv6_src, bit<128> ipv6_src_mask, bit<128> ipv6_dst, bit<128> ipv6_dst_mask,
+        bit<16> port) {
+        WRITE_ALL;
+        LEAVE;
+    }
+    @id(0x0100000d) action miss() { }
+
+    // The first tag. The controller may change the default action, and with it the tag.
+    @id(0x0100000e) action start(bit<16> tag) {
+        GO_ON;
+    }
+    @id(0x02000100) table start_table {
+        actions = { start; }
+        default_action = start(0);
+        size = 1;
+    }
+
+    STAGE(1, 0x02000001, 0x13000001)
+    STAGE(2, 0x02000002, 0x13000002)
+    STAGE(3, 0x02000003, 0x13000003)
+    STAGE(4, 0x02000004, 0x13000004)
+
+    // To the controller, as it came: the frame has not been touched.
+    action to_controller() {
+        hdr.packet_in_header.setValid();
+        hdr.packet_in_header.ingress_port = meta.flow.in_port;
+        hdr.packet_in_header.reason = meta.reason;
+        hdr.packet_in_header.miss_tag = meta.flow.tag;
+        hdr.packet_in_header.last_stage = meta.last_stage;
+        standard.egress_spec = CPU_PORT;
+    }
+
+    action commit_link() {
+        standard.egress_spec = (bit<9>)meta.port;
+        hdr.ethernet.dst = meta.flow.eth_dst;
+        hdr.ethernet.src = meta.flow.eth_src;
+    }
+    action set_tag() {
+        hdr.vlan.tci = (hdr.vlan.tci & TCI_PRESENT) | (meta.flow.vlan_tci & ~TCI_PRESENT);
+    }
+    action push_tag() {
+        hdr.vlan.setValid();
+        hdr.vlan.eth_type = hdr.ethernet.eth_type;
+        hdr.ethernet.eth_type = 0x8100;
+        hdr.vlan.tci = meta.flow.vlan_tci & ~TCI_PRESENT;
+    }
+    action pop_tag() {
+        hdr.ethernet.eth_type = hdr.vlan.eth_type;
+        hdr.vlan.setInvalid();
+    }
+    action commit_ipv4() {
+        meta.address_gain = GAIN32(hdr.ipv4.src, meta.flow.ip_src) +
+                            GAIN32(hdr.ipv4.dst, meta.flow.ip_dst);
+        meta.sum = meta.address_gain + GAIN(hdr.ipv4.tos, meta.flow.nw_tos) +
+                   GAIN((bit<16>)hdr.ipv4.ttl << 8, (bit<16>)meta.flow.nw_ttl << 8);
+        FOLLOW(hdr.ipv4.checksum);
+        hdr.ipv4.src = meta.flow.ip_src;
+        hdr.ipv4.dst = meta.flow.ip_dst;
+        hdr.ipv4.tos = meta.flow.nw_tos;
+        hdr.ipv4.ttl = meta.flow.nw_ttl;
+    }
+    action commit_ipv6() {
+        meta.address_gain = GAIN128(hdr.ipv6.src, meta.flow.ipv6_src) +
+                            GAIN128(hdr.ipv6.dst, meta.flow.ipv6_dst);
+        hdr.ipv6.src = meta.flow.ipv6_src;
+        hdr.ipv6.dst = meta.flow.ipv6_dst;
+        hdr.ipv6.tos = meta.flow.nw_tos;
+        hdr.ipv6.ttl = meta.flow.nw_ttl;
+    }
+    action commit_arp() {
+        hdr.arp.spa = meta.flow.ip_src;
+        hdr.arp.tpa = meta.flow.ip_dst;
+    }
+    action commit_tcp() {
+        meta.sum = meta.address_gain + GAIN(hdr.tcp.src, meta.flow.tp_src) +
+                   GAIN(hdr.tcp.dst, meta.flow.tp_dst);
+        FOLLOW(hdr.tcp.checksum);
+        hdr.tcp.src = meta.flow.tp_src;
+        hdr.tcp.dst = meta.flow.tp_dst;
+    }
+    action sum_udp() {
+        meta.sum = meta.address_gain + GAIN(hdr.udp.src, meta.flow.tp_src) +
+                   GAIN(hdr.udp.dst, meta.flow.tp_dst);
+        FOLLOW(hdr.udp.checksum);
+    }
+    action commit_icmp() {
+        meta.sum = meta.sum + GAIN(hdr.icmp.kind ++ hdr.icmp.code,
+                                   meta.flow.tp_src[7:0] ++ meta.flow.tp_dst[7:0]);
+        FOLLOW(hdr.icmp.checksum);
+        hdr.icmp.kind = meta.flow.tp_src[7:0];
+        hdr.icmp.code = meta.flow.tp_dst[7:0];
+    }
+
+    apply {
+        if (hdr.packet_out_header.isValid()) {
+            if (hdr.packet_out_header.resubmit == 0) {
+                standard.egress_spec = (bit<9>)hdr.packet_out_header.egress_port;
+                hdr.packet_out_header.setInvalid();
+                return;
+            }
+            meta.flow.in_port = hdr.packet_out_header.ingress_port;
+            hdr.packet_out_header.setInvalid();
+        }
+        if (standard.parser_error != error.NoError) {
+            meta.reason = REASON_UNPARSED;
+        }
+        if (meta.reason != REASON_MISS) {
+            to_controller();
+            return;
+        }
+        start_table.apply();
+        PASS(1)
+        PASS(2)
+        PASS(3)
+        PASS(4)
+        if (meta.verdict == DROP) {
+            mark_to_drop(standard);
+            return;
+        }
+        if (meta.verdict != FORWARD) {
+            to_controller();
+            return;
+        }
+        if (meta.port == meta.flow.in_port) {
+            mark_to_drop(standard);
+            return;
+        }
+        commit_link();
+        if ((meta.flow.vlan_tci & TCI_PRESENT) != 0) {
+            if (hdr.vlan.isValid()) {
+                set_tag();
+            } else {
+                push_tag();
+            }
+        } else if (hdr.vlan.isValid()) {
+            pop_tag();
+        }
+        if (hdr.ipv4.isValid()) {
+            commit_ipv4();
+        } else if (hdr.ipv6.isValid()) {
+            commit_ipv6();
+        } else if (meta.has_arp != 0) {
+            commit_arp();
+        }
+        if (hdr.tcp.isValid()) {
+            commit_tcp();
+        } else if (hdr.udp.isValid()) {
+            // Zero: there is no checksum; so a sum of zero is written as all ones.
+            if (hdr.udp.checksum != 0) {
+                sum_udp();
+                if (hdr.udp.checksum == 0) {
+                    hdr.udp.checksum = 0xffff;
+                }
+            }
+            hdr.udp.src = meta.flow.tp_src;
+            hdr.udp.dst = meta.flow.tp_dst;
+        } else if (hdr.icmp.isValid()) {
+            // Addresses are part of the sum of ICMPv6 alone.
+            meta.sum = 0;
+            if (hdr.ipv6.isValid()) {
+                meta.sum = meta.address_gain;
+            }
+            commit_icmp();
+        }
+    }
+}
+
+control egress(inout headers_t hdr, inout meta_t meta, inout standard_metadata_t standard) {
+    apply { }
+}
+
+control compute_nothing(inout headers_t hdr, inout meta_t meta) {
+    apply { }
+}
+
+control deparse(packet_out packet, in headers_t hdr) {
+    apply {
+        packet.emit(hdr.packet_in_header);
+        packet.emit(hdr.ethernet);
+        packet.emit(hdr.vlan);
+        packet.emit(hdr.arp);
+        packet.emit(hdr.ipv4);
+        packet.emit(hdr.ipv6);
+        packet.emit(hdr.tcp);
+        packet.emit(hdr.udp);
+        packet.emit(hdr.icmp);
+    }
+}
+
+V1Switch(parse(), verify_nothing(), ingress(), egress(), compute_nothing(), deparse()) main;
