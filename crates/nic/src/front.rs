@@ -1,0 +1,111 @@
+//! The chain as a device of the P4Runtime server.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use shunt_gigaflow::ltm::Tag;
+use shunt_p4runtime::{
+    codec::decode,
+    program::{Program, START_TABLE},
+    schema::Schema,
+    server::{Device, DeviceError, EntryNo, Hits},
+    value,
+    wire::p4::{
+        config::v1::P4Info,
+        v1::{Action, PacketOut, TableEntry},
+    },
+};
+
+use crate::{chain::Chain, thread::Outbox};
+
+/// What the server sees of a NIC.
+#[derive(Debug)]
+pub struct Front {
+    chain: Arc<Mutex<Chain>>,
+    outbox: Arc<Outbox>,
+}
+
+impl Front {
+    pub(crate) const fn new(chain: Arc<Mutex<Chain>>, outbox: Arc<Outbox>) -> Self {
+        Self { chain, outbox }
+    }
+}
+
+/// Why an entry is refused that was checked against the P4Info: it cannot be.
+const UNKNOWN: DeviceError = DeviceError::Refused("an entry that is not of the program");
+
+impl Device for Front {
+    fn verify(&self, info: &P4Info, config: &[u8]) -> Result<(), &'static str> {
+        let program = *self.chain.lock().program();
+        let ours = program.p4info();
+        // Names and annotations are for people.
+        if Schema::read(info).ok() != Schema::read(&ours).ok() {
+            return Err("the P4Info is not that of this NIC");
+        }
+        if config.is_empty() || is_of(&program, config) {
+            Ok(())
+        } else {
+            Err("the device configuration is not the bmv2 program of the P4Info")
+        }
+    }
+
+    fn commit(&mut self, _: &P4Info, _: &Schema) {
+        self.chain.lock().clear();
+    }
+
+    fn insert(&mut self, entry: EntryNo, value: &TableEntry) -> Result<(), DeviceError> {
+        let mut chain = self.chain.lock();
+        let (stage, meaning) = decode(chain.program(), value).map_err(|_| UNKNOWN)?;
+        chain.insert(entry, stage, meaning)
+    }
+
+    fn modify(&mut self, entry: EntryNo, value: &TableEntry) -> Result<(), DeviceError> {
+        let mut chain = self.chain.lock();
+        let (_, meaning) = decode(chain.program(), value).map_err(|_| UNKNOWN)?;
+        chain.modify(entry, meaning);
+        Ok(())
+    }
+
+    fn remove(&mut self, entry: EntryNo) {
+        self.chain.lock().remove(entry);
+    }
+
+    fn set_default(&mut self, table: u32, action: Option<&Action>) -> Result<(), DeviceError> {
+        let param = action.and_then(|action| action.params.first());
+        let number = param.and_then(|param| value::decode(&param.value));
+        let number = number.and_then(|number| u16::try_from(number).ok());
+        match number {
+            Some(number) if table == START_TABLE => {
+                self.chain.lock().set_start(Tag::new(number.into()));
+                Ok(())
+            }
+            _ => Err(UNKNOWN),
+        }
+    }
+
+    fn hits(&mut self, entry: EntryNo) -> Hits {
+        self.chain.lock().hits(entry)
+    }
+
+    fn send(&mut self, packet: &PacketOut) -> Result<(), &'static str> {
+        self.outbox.post(packet)
+    }
+}
+
+/// Whether a device configuration is a bmv2 program with the tables of ours.
+fn is_of(program: &Program, config: &[u8]) -> bool {
+    let Ok(json) = serde_json::from_slice::<Value>(config) else { return false };
+    let names = |json: &Value| -> Option<Vec<String>> {
+        let tables = json.get("pipelines")?.get(0)?.get("tables")?.as_array()?;
+        let mut names: Vec<String> = tables
+            .iter()
+            .filter_map(|table| table.get("name")?.as_str())
+            .filter(|name| name.starts_with("ingress.ltm_"))
+            .map(str::to_owned)
+            .collect();
+        names.sort();
+        Some(names)
+    };
+    names(&json).is_some_and(|found| Some(found) == names(&program.bmv2()))
+}
