@@ -27,6 +27,7 @@ pub mod output;
 pub mod pipeline_file;
 pub mod populate;
 mod progress;
+pub mod published;
 mod real;
 mod seed;
 pub mod statistics;
@@ -42,7 +43,7 @@ pub use error::{
     PcapProblem, TrafficError, WorkloadError,
 };
 pub use nearest::UnknownName;
-pub use pipeline_file::PipelineError;
+pub use pipeline_file::{PipelineError, PipelineFault};
 pub use populate::{DumpError, PopulateError};
 pub use progress::Progress;
 pub use seed::{RandomStream, Seed};

@@ -8,7 +8,7 @@ use crate::{
     name::Name,
     output::PcapReader,
     pipeline_file::{Description, PipelineFile, picture},
-    populate::{Dump, Filling, populate},
+    populate::{Dump, Filling, Form, populate},
     workload::capture_statistics,
 };
 
@@ -68,15 +68,19 @@ pub fn fuzz_pipeline(data: &[u8]) {
             assert!(picture(&pipeline).ends_with("</svg>\n"));
             let line = "@10.0.0.0/8\t10.1.2.3/32\t0 : 65535\t80 : 81\t0x06/0xFF";
             let filters = read_filters(line).expect("a legal filter");
-            if let Ok(population) = populate(&pipeline, &filters, Filling::All, Seed::new(1)) {
+            if let Ok(population) =
+                populate(&pipeline, &filters, (Filling::All, Form::Real), Seed::new(1))
+            {
                 let rules = population.flow_mods().expect("each rule is one that a pipeline reads");
                 assert_eq!(rules.len(), population.counts().rules);
             }
         }
-        Err(PipelineError::Json { offset, length, .. }) => {
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            let (PipelineError::Json { offset, length, .. }
+            | PipelineError::Fault { offset, length, .. }) = error;
             assert!(text.get(offset..offset.saturating_add(length)).is_some());
         }
-        Err(error) => assert!(!error.to_string().is_empty()),
     }
 }
 

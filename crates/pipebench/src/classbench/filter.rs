@@ -138,13 +138,14 @@ impl fmt::Display for Filter {
     }
 }
 
-/// Reads the text of a filter file.
+/// Reads the text of a filter file; lines that begin with `#` are comments.
 ///
 /// # Errors
 ///
 /// The first place that is not as it should be, and what was expected there.
 pub fn read_filters(text: &str) -> Result<Vec<Filter>, TextError> {
-    Scan::lines(text).map(read_filter).collect()
+    let is_filter = |scan: &Scan<'_>| !scan.rest().trim_start().starts_with('#');
+    Scan::lines(text).filter(is_filter).map(read_filter).collect()
 }
 
 fn read_filter(mut scan: Scan<'_>) -> Result<Filter, TextError> {

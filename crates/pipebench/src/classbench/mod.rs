@@ -42,4 +42,4 @@ pub use parameters::Parameters;
 pub use published::{PUBLISHED, PublishedSet};
 pub use ranges::{PortMask, PortRange};
 pub use sets::BuiltinSet;
-pub use statistics::{FilterField, Statistics};
+pub use statistics::{FilterField, Statistics, tuple_recurrence};

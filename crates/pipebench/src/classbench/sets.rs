@@ -1,4 +1,5 @@
-//! Three kinds of rule-sets of our own making: access lists, firewalls, chains of IP filters.
+//! Four kinds of rule-sets of our own making: access lists, firewalls, chains of IP filters, and the
+//! rules of a switch with OpenFlow.
 //!
 //! The parameter files of ClassBench were measured on sets of their owners and may not be passed on.
 //! These come from no measurement: each is a [`Shape`] of a few round numbers, chosen so that the
@@ -6,6 +7,11 @@
 //! files ([`PUBLISHED`](super::PUBLISHED)). A shape becomes parameters by smooth laws: prefix lengths
 //! are peaks with weights, services are ranked by Zipf's law, branching and correlation change in
 //! straight lines from the first bit of an address to the last.
+//!
+//! The last kind is like what J. Matoušek et al. found in the OpenFlow switches of a data centre
+//! (*ClassBench-ng: Recasting ClassBench after a Decade of Network Evolution*): whole addresses of a
+//! few hundred hosts, of which few are spoken to, each pair with several protocols, and single ports
+//! or none.
 
 use std::{fmt, str::FromStr};
 
@@ -26,11 +32,13 @@ pub enum BuiltinSet {
     Firewall,
     /// A chain of IP filters: address pairs of many lengths, some with ports.
     Ipc,
+    /// A switch with OpenFlow: pairs of hosts, single ports.
+    OpenFlow,
 }
 
 impl BuiltinSet {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Acl, Self::Firewall, Self::Ipc];
+    pub const ALL: [Self; 4] = [Self::Acl, Self::Firewall, Self::Ipc, Self::OpenFlow];
 
     /// What it is called, as ClassBench calls its like.
     #[must_use]
@@ -39,6 +47,7 @@ impl BuiltinSet {
             Self::Acl => "acl",
             Self::Firewall => "fw",
             Self::Ipc => "ipc",
+            Self::OpenFlow => "of",
         }
     }
 
@@ -49,6 +58,7 @@ impl BuiltinSet {
             Self::Acl => "an access list: specific addresses, one destination port or range",
             Self::Firewall => "a firewall: many wildcards, wide ranges of ports",
             Self::Ipc => "a chain of IP filters: address pairs of many lengths, some with ports",
+            Self::OpenFlow => "a switch with OpenFlow: pairs of hosts, single ports or none",
         }
     }
 
@@ -59,6 +69,7 @@ impl BuiltinSet {
             Self::Acl => ACL.parameters(),
             Self::Firewall => FIREWALL.parameters(),
             Self::Ipc => IPC.parameters(),
+            Self::OpenFlow => OPENFLOW.parameters(),
         }
     }
 }
@@ -81,6 +92,8 @@ impl FromStr for BuiltinSet {
 
 /// What a rule-set looks like, in a few numbers.
 struct Shape {
+    /// The set that it describes has this many filters.
+    scale: u32,
     /// For each protocol its share, and the shares of its pairs of port classes.
     protocols: &'static [(u8, f64, PairShares)],
     /// How often a TCP filter asks for each of some flags; the others ask for none.
@@ -104,6 +117,8 @@ type PairShares = &'static [(&'static str, f64)];
 /// How addresses branch.
 struct Branches {
     nesting: u32,
+    /// From the first bit on, addresses surely part at so many.
+    even: usize,
     /// How likely all go on by one bit.
     single: Line,
     /// How unevenly they part.
@@ -146,7 +161,7 @@ const RANGES: &[(u16, u16)] = &[
     (67, 68),
 ];
 
-/// The set that a shape describes has this many filters.
+/// The usual scale.
 const SCALE: u32 = 1000;
 /// How fast services become rarer with their rank.
 const SERVICE_EXPONENT: f64 = 0.9;
@@ -177,7 +192,7 @@ impl Shape {
             *slot = self.correlation.at(length, self.correlated);
         }
         Parameters {
-            scale: SCALE,
+            scale: self.scale,
             protocols: self.protocols.iter().map(protocol_share).collect(),
             flags: self.flag_shares(),
             source_ports: services(),
@@ -202,7 +217,7 @@ impl Branches {
     fn branching(&self) -> Branching {
         let mut levels = [Level::default(); 33];
         for (length, level) in levels.iter_mut().enumerate() {
-            let single = self.single.at(length, 32);
+            let single = if length < self.even { 0.0 } else { self.single.at(length, 32) };
             *level = Level { single, double: 1.0 - single, skew: self.skew.at(length, 32) };
         }
         Branching { nesting: self.nesting, levels }
@@ -228,6 +243,7 @@ const TCP: u8 = 6;
 const SYN_ONLY: (u16, u16) = (0x0002, 0x0012);
 
 const ACL: Shape = Shape {
+    scale: SCALE,
     protocols: &[
         (0, 0.10, &[("wc_wc", 1.0)]),
         (1, 0.05, &[("wc_wc", 1.0)]),
@@ -253,11 +269,13 @@ const ACL: Shape = Shape {
     ],
     source: Branches {
         nesting: 4,
+        even: 0,
         single: Line { first: 0.9, last: 0.4 },
         skew: Line { first: 0.8, last: 0.4 },
     },
     destination: Branches {
         nesting: 5,
+        even: 0,
         single: Line { first: 0.7, last: 0.92 },
         skew: Line { first: 0.8, last: 0.5 },
     },
@@ -266,6 +284,7 @@ const ACL: Shape = Shape {
 };
 
 const FIREWALL: Shape = Shape {
+    scale: SCALE,
     protocols: &[
         (0, 0.05, &[("wc_wc", 1.0)]),
         (1, 0.05, &[("wc_wc", 1.0)]),
@@ -287,11 +306,13 @@ const FIREWALL: Shape = Shape {
     ],
     source: Branches {
         nesting: 4,
+        even: 0,
         single: Line { first: 0.6, last: 0.6 },
         skew: Line { first: 0.7, last: 0.4 },
     },
     destination: Branches {
         nesting: 4,
+        even: 0,
         single: Line { first: 0.6, last: 0.6 },
         skew: Line { first: 0.7, last: 0.4 },
     },
@@ -300,6 +321,7 @@ const FIREWALL: Shape = Shape {
 };
 
 const IPC: Shape = Shape {
+    scale: SCALE,
     protocols: &[
         (0, 0.20, &[("wc_wc", 1.0)]),
         (1, 0.05, &[("wc_wc", 1.0)]),
@@ -332,14 +354,43 @@ const IPC: Shape = Shape {
     ],
     source: Branches {
         nesting: 6,
+        even: 0,
         single: Line { first: 0.4, last: 0.7 },
         skew: Line { first: 0.6, last: 0.5 },
     },
     destination: Branches {
         nesting: 6,
+        even: 0,
         single: Line { first: 0.4, last: 0.7 },
         skew: Line { first: 0.6, last: 0.5 },
     },
     correlation: Line { first: 0.7, last: 0.9 },
     correlated: 24,
+};
+
+const OPENFLOW: Shape = Shape {
+    scale: 10_000,
+    protocols: &[
+        (0, 0.30, &[("wc_wc", 1.0)]),
+        (1, 0.20, &[("wc_wc", 1.0)]),
+        (TCP, 0.25, &[("wc_wc", 0.50), ("wc_em", 0.50)]),
+        (17, 0.25, &[("wc_wc", 0.50), ("wc_em", 0.50)]),
+    ],
+    flags: &[],
+    ranges: 0,
+    lengths: &[(32, 32, 1.0)],
+    source: Branches {
+        nesting: 1,
+        even: 8,
+        single: Line { first: 0.94, last: 0.94 },
+        skew: Line { first: 0.3, last: 0.3 },
+    },
+    destination: Branches {
+        nesting: 1,
+        even: 5,
+        single: Line { first: 0.945, last: 0.945 },
+        skew: Line { first: 0.3, last: 0.3 },
+    },
+    correlation: Line { first: 0.0, last: 0.0 },
+    correlated: 0,
 };

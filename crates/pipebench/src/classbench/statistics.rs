@@ -127,6 +127,30 @@ fn recurrences(filters: &[Filter]) -> [f64; 5] {
     counts.map(|count| ratio(filters.len(), count))
 }
 
+/// How many filters there are to each tuple of header fields that occurs: the mean over all choices of
+/// one field, of two, up to all five.
+#[must_use]
+pub fn tuple_recurrence(filters: &[Filter]) -> [f64; 5] {
+    let mut sums = [0.0; 5];
+    let mut choices = [0_u32; 5];
+    for choice in 1_u32..1 << FilterField::ALL.len() {
+        let has = |field: usize| choice & (1 << field) != 0;
+        let tuple = |filter: &Filter| {
+            let fields = FilterField::ALL.iter().enumerate().filter(|(index, _)| has(*index));
+            fields.map(|(_, field)| field.range(filter)).collect::<Vec<_>>()
+        };
+        let size = (choice.count_ones() as usize).saturating_sub(1);
+        if let (Some(sum), Some(count)) = (sums.get_mut(size), choices.get_mut(size)) {
+            *sum += ratio(filters.len(), different(filters, tuple));
+            *count += 1;
+        }
+    }
+    let means = sums.iter().zip(choices).map(|(sum, count)| sum / f64::from(count));
+    let mut all = [0.0; 5];
+    all.iter_mut().zip(means).for_each(|(slot, mean)| *slot = mean);
+    all
+}
+
 /// How many different keys the filters have.
 fn different<K: Ord>(filters: &[Filter], key: impl Fn(&Filter) -> K) -> usize {
     let mut keys: Vec<K> = filters.iter().map(key).collect();
@@ -182,6 +206,15 @@ mod tests {
         assert_eq!(statistics.expansion, (1.0 + 6.0 + 6.0 + 1.0) / 4.0);
         assert_eq!((statistics.independent, statistics.independent_in), (0.5, FilterField::Source));
         assert_eq!(statistics.recurrence[0], 4.0);
+    }
+
+    #[test]
+    fn tuples_recur_the_less_the_more_fields_they_have() {
+        let text = "@10.0.0.0/8\t1.0.0.0/8\t0 : 65535\t80 : 80\t0x06/0xFF\n\
+                    @10.0.0.0/8\t2.0.0.0/8\t0 : 65535\t80 : 80\t0x06/0xFF\n";
+        let [one, two, .., five] = tuple_recurrence(&read_filters(text).unwrap());
+        // All but the destination recur; of ten pairs of fields six are without it.
+        assert_eq!((one, two, five), ((4.0 * 2.0 + 1.0) / 5.0, (6.0 * 2.0 + 4.0) / 10.0, 1.0));
     }
 
     #[test]

@@ -5,7 +5,10 @@ use super::{
     source::{FilterName, SourceName},
     value::{Arrival, Name, Terminals, Updates},
 };
-use crate::traffic::{FlowSizes, Gaps, PACKET_MAX, PACKET_MIN, PacketSizes, UpdateKind};
+use crate::{
+    populate::Form,
+    traffic::{FlowSizes, Gaps, PACKET_MAX, PACKET_MIN, PacketSizes, UpdateKind},
+};
 
 /// A key that a name can have.
 #[derive(Clone, Copy)]
@@ -57,7 +60,7 @@ pub const KEYS: &[Key] = &[
         is_for: is_pipeline,
         set: |name, value| FilterName::find(value).map(|filters| name.filters = filters),
         show: |name| name.filters.to_string(),
-        ..key("filters", "acl, fw, ipc or a filter file", "what those filters are like")
+        ..key("filters", "of, acl, fw, ipc or a filter file", "what those filters are like")
     },
     Key {
         words: &["output", "all"],
@@ -68,6 +71,20 @@ pub const KEYS: &[Key] = &[
             Terminals::All => "all".to_owned(),
         },
         ..key("terminals", "output or all", "traversals: those that forward, or all")
+    },
+    Key {
+        words: &["plain", "real"],
+        is_for: is_pipeline,
+        set: |name, value| form(value).map(|form| name.form = form),
+        show: |name| match name.form {
+            Form::Plain => "plain".to_owned(),
+            Form::Real => "real".to_owned(),
+        },
+        ..key(
+            "form",
+            "plain or real",
+            "rules: without or with registers, marks and rewritten headers",
+        )
     },
     Key {
         set: |name, value| {
@@ -191,6 +208,14 @@ fn terminals(text: &str) -> Option<Terminals> {
     match text {
         "output" => Some(Terminals::Output),
         "all" => Some(Terminals::All),
+        _ => None,
+    }
+}
+
+fn form(text: &str) -> Option<Form> {
+    match text {
+        "plain" => Some(Form::Plain),
+        "real" => Some(Form::Real),
         _ => None,
     }
 }

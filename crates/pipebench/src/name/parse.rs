@@ -47,21 +47,21 @@ fn parts(text: &str) -> impl Iterator<Item = Part<'_>> {
 }
 
 fn parse(text: &str) -> Result<Name, Wrong> {
-    let mut rest = parts(text).peekable();
+    let mut rest = parts(text);
     let source = rest.next().unwrap_or(Part { at: 0, text: "" });
     let mut name = Name::of(SourceName::find(source.text).ok_or_else(|| {
         unknown("source", source, SOURCES.iter().map(|source| source.word).collect())
     })?);
-    let is_key = |part: &Part<'_>| part.text.contains('=');
-    if let Some(part) = rest.next_if(|part| !is_key(part) && !begins_with_digit(part.text)) {
-        name.locality = Locality::find(part.text)
-            .ok_or_else(|| unknown("locality", part, Locality::WORDS.to_vec()))?;
-    }
-    if let Some(part) = rest.next_if(|part| !is_key(part)) {
-        name.flows = positive(part.text, FLOWS_MAX).ok_or_else(|| value("flows", part, NUMBER))?;
-    }
     let mut seen: Vec<&str> = Vec::new();
-    for part in rest {
+    for (place, part) in rest.enumerate() {
+        let bare = if part.text.contains('=') { None } else { bare(&mut name, place, part)? };
+        if let Some(key) = bare {
+            if seen.contains(&key) {
+                return Err(wrong(part.at, NameProblem::Repeated { key }));
+            }
+            seen.push(key);
+            continue;
+        }
         let (key, value) = key_of(part)?;
         if seen.contains(&key.name) {
             return Err(wrong(part.at, NameProblem::Repeated { key: key.name }));
@@ -70,6 +70,21 @@ fn parse(text: &str) -> Result<Name, Wrong> {
         set(&mut name, key, value)?;
     }
     Ok(name)
+}
+
+/// Takes a part without a key: the locality or the number of flows, wherever it stands.
+fn bare(name: &mut Name, place: usize, part: Part<'_>) -> Result<Option<&'static str>, Wrong> {
+    if begins_with_digit(part.text) {
+        name.flows = positive(part.text, FLOWS_MAX).ok_or_else(|| value("flows", part, NUMBER))?;
+        return Ok(Some("flows"));
+    }
+    if let Some(locality) = Locality::find(part.text) {
+        name.locality = locality;
+        return Ok(Some("locality"));
+    }
+    // Where the locality usually stands, a word is a misspelled one.
+    let is_locality = place == 0;
+    if is_locality { Err(unknown("locality", part, Locality::WORDS.to_vec())) } else { Ok(None) }
 }
 
 fn set(name: &mut Name, key: &Key, part: Part<'_>) -> Result<(), Wrong> {

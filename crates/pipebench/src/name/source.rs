@@ -24,6 +24,8 @@ pub enum FilterName {
     Firewall,
     /// Chains of IP rules.
     Ipc,
+    /// Rules of a switch with OpenFlow.
+    OpenFlow,
     /// A filter file in the format of ClassBench.
     File(String),
 }
@@ -47,6 +49,7 @@ pub const SOURCES: &[Source] = &[
     Source { word: "classbench-acl", what: "one table of an access list" },
     Source { word: "classbench-fw", what: "one table of a firewall" },
     Source { word: "classbench-ipc", what: "one table of an IP chain" },
+    Source { word: "classbench-of", what: "one table of a switch with OpenFlow" },
     Source { word: "coflow", what: "a cluster whose UDP flows come in coflows" },
 ];
 
@@ -73,7 +76,7 @@ impl SourceName {
 
 impl FilterName {
     /// The words that [`find`](Self::find) knows beside paths.
-    pub(super) const WORDS: &[&str] = &["acl", "fw", "ipc"];
+    pub(super) const WORDS: &[&str] = &["acl", "fw", "ipc", "of"];
 
     /// Reads a word, or a path.
     #[must_use]
@@ -82,6 +85,7 @@ impl FilterName {
             "acl" => Some(Self::Acl),
             "fw" => Some(Self::Firewall),
             "ipc" => Some(Self::Ipc),
+            "of" => Some(Self::OpenFlow),
             path if is_path(path) => Some(Self::File(path.to_owned())),
             _ => None,
         }
@@ -112,6 +116,7 @@ impl fmt::Display for FilterName {
             Self::Acl => "acl",
             Self::Firewall => "fw",
             Self::Ipc => "ipc",
+            Self::OpenFlow => "of",
             Self::File(path) => path,
         })
     }

@@ -3,7 +3,10 @@
 use proptest::{option, prelude::*, sample::select};
 
 use super::*;
-use crate::traffic::{FlowSizes, Gaps, Locality, PacketSizes, UpdateKind};
+use crate::{
+    populate::Form,
+    traffic::{FlowSizes, Gaps, Locality, PacketSizes, UpdateKind},
+};
 
 fn sources() -> impl Strategy<Value = SourceName> {
     let words =
@@ -30,7 +33,7 @@ fn names() -> impl Strategy<Value = Name> {
         .prop_map(|(kind, period_ms)| Updates { kind, period_ms });
     let traffic = (sizes(), bytes, gaps, option::of(1..u64::MAX), option::of(1_u32..1_000_000_000));
     let changes = (option::of(1_u32..1000), option::of(arrival), option::of(updates));
-    let rules = (1_u32..1_000_000, select(vec!["acl", "fw", "ipc", "x/y"]), any::<bool>());
+    let rules = (1_u32..1_000_000, select(vec!["acl", "fw", "ipc", "of", "x/y"]), any::<bool>());
     let base = (sources(), any::<bool>(), 1_u32..10_000_000, any::<u64>(), 0_u8..=100);
     (base, rules, traffic, changes).prop_map(|(base, rules, traffic, changes)| {
         let usual = Name::of(base.0);
@@ -43,8 +46,9 @@ fn names() -> impl Strategy<Value = Name> {
             seed: base.3,
             coflowiness: if is_coflow { base.4 } else { 0 },
             rules: if is_coflow { usual.rules } else { rules.0 },
-            filters: FilterName::find(if is_pipeline { rules.1 } else { "acl" }).unwrap(),
+            filters: FilterName::find(if is_pipeline { rules.1 } else { "of" }).unwrap(),
             terminals: if is_pipeline && rules.2 { Terminals::All } else { Terminals::Output },
+            form: if is_pipeline && rules.0 % 2 == 0 { Form::Real } else { Form::Plain },
             sizes: traffic.0,
             bytes: traffic.1,
             gaps: traffic.2,
@@ -99,6 +103,7 @@ fn what_is_usual_is_left_out() {
         ("coflow:coflowiness=0.25", "coflow:high:193k:seed=1:coflowiness=0.25"),
         ("classbench-fw:low:1500", "classbench-fw:low:1500:seed=1"),
         ("psc:updates=p2", "psc:high:100k:seed=1:updates=p2@1s"),
+        ("psc:seed=7:5k:rules=1k:low", "psc:low:5k:seed=7:rules=1k"),
         ("./a.json:low:sizes=zipf-1.00", "./a.json:low:100k:seed=1:sizes=zipf"),
     ];
     for (text, expected) in cases {
@@ -115,6 +120,8 @@ fn a_mistake_is_told_with_the_nearest_name() {
         ("psx:lwo:1k:bites=imx", "no source is called `psx`", Some("psc:low:1k:seed=1:bytes=imix")),
         ("psc:high:100x", "flows=100x is not a number such as 500, 100k or 1m", None),
         ("psc:seed=1:seed=2", "seed is said twice", None),
+        ("psc:low:high", "locality is said twice", None),
+        ("psc:1k:2k", "flows is said twice", None),
         ("psc:bytes=20", "bytes=20 is not 64 to 9018, imix or campus", None),
         ("psc:coflowiness=1", "psc has no coflowiness", None),
         (

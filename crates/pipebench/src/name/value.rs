@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     Seed,
+    populate::Form,
     traffic::{FlowSizes, Gaps, Locality, PacketSizes, UpdateKind, published},
 };
 
@@ -32,6 +33,8 @@ pub struct Name {
     pub filters: FilterName,
     /// Which traversals get rules and flows.
     pub terminals: Terminals,
+    /// How much of a pipeline its rules do.
+    pub form: Form,
     /// How many packets there are; `None`: 30 for each flow, in coflows as the sizes say.
     pub packets: Option<u64>,
     /// How packets are distributed over flows.
@@ -91,8 +94,9 @@ impl Name {
             flows: if is_coflow { coflows.flows } else { 100_000 },
             seed: 1,
             rules: 10_000,
-            filters: FilterName::Acl,
+            filters: FilterName::OpenFlow,
             terminals: Terminals::Output,
+            form: Form::Plain,
             packets: None,
             sizes: if is_coflow { FlowSizes::Hadoop } else { FlowSizes::Caida },
             bytes: PacketSizes::Fixed(if is_coflow { coflows.frame_bytes } else { 64 }),

@@ -90,15 +90,6 @@ impl Drop for OutputFile {
     }
 }
 
-/// Makes a folder, unless it is there, with those that it lies in.
-///
-/// # Errors
-///
-/// When it cannot be made.
-pub fn create_folder(path: &Path) -> Result<(), OutputError> {
-    fs::create_dir_all(path).map_err(|error| OutputError::new("make the folder", path, error))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,11 +1,13 @@
 //! Where workloads go: capture files, memory for benches, a network device.
 
 mod file;
+mod folder;
 mod live;
 mod pcap;
 mod trace;
 
-pub use file::{OutputFile, create_folder};
+pub use file::OutputFile;
+pub use folder::OutputFolder;
 pub use live::{LivePort, Played};
 pub use pcap::{Captured, PcapReader, PcapWriter};
 pub use trace::{Trace, TracePacket};

@@ -2,56 +2,69 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::model::{PipelineFile, Traversal};
-use crate::PipelineError;
+use super::{
+    Edge,
+    error::{Misfit, Part, PipelineFault},
+    model::{PipelineFile, Traversal},
+};
 
-pub(super) fn check(pipeline: &PipelineFile) -> Result<(), PipelineError> {
+pub(super) fn check(pipeline: &PipelineFile) -> Result<(), Misfit> {
     check_tables(pipeline)?;
     let start = check_start(pipeline)?;
-    pipeline.traversals.iter().try_for_each(|traversal| check_traversal(pipeline, traversal))?;
+    for (index, traversal) in pipeline.traversals.iter().enumerate() {
+        let checked = check_traversal(pipeline, traversal);
+        checked.map_err(|fault| Part::Traversal(index).misfit(fault))?;
+    }
     check_loops(pipeline)?;
     check_reachable(pipeline, start)
 }
 
-fn check_tables(pipeline: &PipelineFile) -> Result<(), PipelineError> {
+fn check_tables(pipeline: &PipelineFile) -> Result<(), Misfit> {
     let mut known = BTreeSet::new();
-    for table in &pipeline.tables {
+    for (index, table) in pipeline.tables.iter().enumerate() {
         if !known.insert(table.id) {
-            return Err(PipelineError::TwoTables { table: table.id });
+            let fault = PipelineFault::TwoTables { table: table.id };
+            return Err(Part::Table(index).misfit(fault));
         }
     }
-    for edge in &pipeline.edges {
+    for (index, edge) in pipeline.edges.iter().enumerate() {
         for table in [edge.from, edge.to] {
             if !known.contains(&table) {
-                let edge = format!("the edge [{}, {}]", edge.from, edge.to);
-                return Err(PipelineError::NoTable { table, of: edge });
+                let of = format!("the edge [{}, {}]", edge.from, edge.to);
+                return Err(Part::Edge(index).misfit(PipelineFault::NoTable { table, of }));
             }
         }
     }
     Ok(())
 }
 
-fn check_start(pipeline: &PipelineFile) -> Result<u8, PipelineError> {
-    let start = pipeline.start().ok_or(PipelineError::NoTraversal)?;
+fn check_start(pipeline: &PipelineFile) -> Result<u8, Misfit> {
+    let start = pipeline.traversals.first().map(|first| first.steps.first().map(|step| step.table));
+    let missing = || Part::Traversals.misfit(PipelineFault::NoTraversal);
+    let start = start.ok_or_else(missing)?;
     let mut ids = BTreeSet::new();
-    for traversal in &pipeline.traversals {
+    for (index, traversal) in pipeline.traversals.iter().enumerate() {
+        let misfit = |fault| Part::Traversal(index).misfit(fault);
         let id = || traversal.id.clone();
-        let first = traversal.steps.first().ok_or_else(|| PipelineError::NoSteps { of: id() })?;
-        if first.table != start {
-            return Err(PipelineError::Start { of: id(), table: first.table, start });
+        let first = traversal.steps.first().map(|step| step.table);
+        let (Some(table), Some(start)) = (first, start) else {
+            return Err(misfit(PipelineFault::NoSteps { of: id() }));
+        };
+        if table != start {
+            return Err(misfit(PipelineFault::Start { of: id(), table, start }));
         }
         if !ids.insert(&traversal.id) {
-            return Err(PipelineError::TwoTraversals { id: id() });
+            return Err(misfit(PipelineFault::TwoTraversals { id: id() }));
         }
     }
-    Ok(start)
+    start.ok_or_else(missing)
 }
 
-fn check_traversal(pipeline: &PipelineFile, traversal: &Traversal) -> Result<(), PipelineError> {
+fn check_traversal(pipeline: &PipelineFile, traversal: &Traversal) -> Result<(), PipelineFault> {
     let of = || format!("the traversal `{}`", traversal.id);
     for step in &traversal.steps {
         if pipeline.table(step.table).is_none() {
-            return Err(PipelineError::NoTable { table: step.table, of: of() });
+            return Err(PipelineFault::NoTable { table: step.table, of: of() });
         }
     }
     let mut visits: BTreeMap<u8, usize> = BTreeMap::new();
@@ -59,12 +72,12 @@ fn check_traversal(pipeline: &PipelineFile, traversal: &Traversal) -> Result<(),
         let visits = visits.entry(table).or_default();
         *visits = visits.saturating_add(1);
         if *visits > VISITS_MAX {
-            return Err(PipelineError::Visits { of: of(), table, max: VISITS_MAX });
+            return Err(PipelineFault::Visits { of: of(), table, max: VISITS_MAX });
         }
     }
     for (from, to) in traversal.path().zip(traversal.path().skip(1)) {
         if !pipeline.edges.iter().any(|edge| (edge.from, edge.to) == (from, to)) {
-            return Err(PipelineError::NoEdge { of: of(), from, to });
+            return Err(PipelineFault::NoEdge { of: of(), from, to });
         }
     }
     Ok(())
@@ -74,10 +87,10 @@ fn check_traversal(pipeline: &PipelineFile, traversal: &Traversal) -> Result<(),
 const VISITS_MAX: usize = 2;
 
 /// A way that leads back would let packets circle. A table may follow itself on a condition.
-fn check_loops(pipeline: &PipelineFile) -> Result<(), PipelineError> {
-    let again = |edge: &&super::Edge| edge.from == edge.to && edge.condition.is_none();
-    if let Some(edge) = pipeline.edges.iter().find(again) {
-        return Err(PipelineError::Loop { tables: vec![edge.from, edge.to] });
+fn check_loops(pipeline: &PipelineFile) -> Result<(), Misfit> {
+    let again = |edge: &Edge| edge.from == edge.to && edge.condition.is_none();
+    if let Some(edge) = pipeline.edges.iter().find(|edge| again(edge)) {
+        return Err(misfit_loop(pipeline, vec![edge.from, edge.to]));
     }
     // Tables that nothing leads to are taken away again and again; what is left lies on loops, or
     // behind them.
@@ -97,12 +110,19 @@ fn check_loops(pipeline: &PipelineFile) -> Result<(), PipelineError> {
             let mut tables = way.split_off(place);
             tables.push(from);
             tables.reverse();
-            return Err(PipelineError::Loop { tables });
+            return Err(misfit_loop(pipeline, tables));
         }
         way.push(from);
         table = from;
     }
     Ok(())
+}
+
+/// A loop, at the edge that closes it.
+fn misfit_loop(pipeline: &PipelineFile, tables: Vec<u8>) -> Misfit {
+    let closes = |edge: &Edge| tables.ends_with(&[edge.from, edge.to]);
+    let index = pipeline.edges.iter().position(closes).unwrap_or_default();
+    Part::Edge(index).misfit(PipelineFault::Loop { tables })
 }
 
 fn edges_within<'a>(
@@ -113,7 +133,7 @@ fn edges_within<'a>(
     edges.filter(|(from, to)| from != to && tables.contains(from) && tables.contains(to))
 }
 
-fn check_reachable(pipeline: &PipelineFile, start: u8) -> Result<(), PipelineError> {
+fn check_reachable(pipeline: &PipelineFile, start: u8) -> Result<(), Misfit> {
     let mut reached = BTreeSet::from([start]);
     loop {
         let ways = pipeline.edges.iter().filter(|edge| reached.contains(&edge.from));
@@ -123,9 +143,11 @@ fn check_reachable(pipeline: &PipelineFile, start: u8) -> Result<(), PipelineErr
         }
         reached = more;
     }
-    match pipeline.tables.iter().find(|table| !reached.contains(&table.id)) {
-        Some(table) => {
-            Err(PipelineError::Unreachable { table: table.id, name: table.name.clone(), start })
+    let mut tables = pipeline.tables.iter().enumerate();
+    match tables.find(|(_, table)| !reached.contains(&table.id)) {
+        Some((index, table)) => {
+            let (table, name) = (table.id, table.name.clone());
+            Err(Part::Table(index).misfit(PipelineFault::Unreachable { table, name, start }))
         }
         None => Ok(()),
     }
@@ -134,7 +156,7 @@ fn check_reachable(pipeline: &PipelineFile, start: u8) -> Result<(), PipelineErr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pipeline_file::BUILTIN;
+    use crate::{PipelineError, pipeline_file::BUILTIN};
 
     fn file(tables: &str, edges: &str, path: &[u8]) -> Result<PipelineFile, PipelineError> {
         let tables: Vec<String> = tables
@@ -168,25 +190,87 @@ mod tests {
         assert!(file("0 1 2", r#"[[0,1],[1,2],[0,2],[1,1,"again"]]"#, &[0, 1, 1, 2]).is_ok());
     }
 
+    /// What is wrong with a file that has this graph.
+    fn fault(tables: &str, edges: &str, path: &[u8]) -> PipelineFault {
+        match file(tables, edges, path) {
+            Err(PipelineError::Fault { fault, .. }) => fault,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn a_loop_is_told_by_its_tables() {
-        let error = file("0 1 2 3", "[[0,1],[1,2],[2,3],[3,1]]", &[0, 1]).unwrap_err();
-        let PipelineError::Loop { tables } = &error else { panic!("{error}") };
+        let fault_of = fault("0 1 2 3", "[[0,1],[1,2],[2,3],[3,1]]", &[0, 1]);
+        let PipelineFault::Loop { tables } = &fault_of else { panic!("{fault_of}") };
         assert_eq!(tables.first(), tables.last());
-        assert_eq!(tables.len(), 4, "{error}");
-        assert!(matches!(file("0", "[[0,0]]", &[0]), Err(PipelineError::Loop { .. })));
+        assert_eq!(tables.len(), 4, "{fault_of}");
+        assert!(matches!(fault("0", "[[0,0]]", &[0]), PipelineFault::Loop { .. }));
     }
 
     #[test]
     fn what_is_no_way_through_the_graph_is_refused() {
-        let unreachable = file("0 1 2", "[[0,1],[2,1]]", &[0, 1]);
-        assert!(matches!(unreachable, Err(PipelineError::Unreachable { table: 2, .. })));
-        let missing = file("0 1", "[[0,1],[1,7]]", &[0, 1]);
-        assert!(matches!(missing, Err(PipelineError::NoTable { table: 7, .. })));
-        let aside = file("0 1 2", "[[0,1],[1,2]]", &[0, 2]);
-        assert!(matches!(aside, Err(PipelineError::NoEdge { from: 0, to: 2, .. })));
-        assert!(matches!(file("0 0", "[]", &[0]), Err(PipelineError::TwoTables { table: 0 })));
-        assert!(matches!(file("0", "[]", &[]), Err(PipelineError::NoTraversal)));
+        let unreachable = fault("0 1 2", "[[0,1],[2,1]]", &[0, 1]);
+        assert!(matches!(unreachable, PipelineFault::Unreachable { table: 2, .. }));
+        let missing = fault("0 1", "[[0,1],[1,7]]", &[0, 1]);
+        assert!(matches!(missing, PipelineFault::NoTable { table: 7, .. }));
+        let aside = fault("0 1 2", "[[0,1],[1,2]]", &[0, 2]);
+        assert!(matches!(aside, PipelineFault::NoEdge { from: 0, to: 2, .. }));
+        assert!(matches!(fault("0 0", "[]", &[0]), PipelineFault::TwoTables { table: 0 }));
+        assert!(matches!(fault("0", "[]", &[]), PipelineFault::NoSteps { .. }));
+    }
+
+    /// A pipeline of a line for each part.
+    const LINES: &str = r#"{"pipeline": "x",
+"tables": [
+  {"id": 0, "match_fields": ["eth_dst"]},
+  {"id": 1, "match_fields": ["ip_dst"]}
+],
+"edges": [
+  [0, 1]
+],
+"traversals": [
+  {"id": "a", "terminal": "output", "steps": [{"table": 0, "match": []}, {"table": 1, "match": []}]},
+  {"id": "b", "terminal": "drop", "steps": [{"table": 0, "match": []}]}
+]}"#;
+
+    #[test]
+    fn what_is_wrong_with_a_part_is_told_with_its_line_and_column() {
+        assert!(PipelineFile::parse(LINES).is_ok());
+        for (right, wrong, expected) in [
+            ("[0, 1]", "[0, 7]", "line 7, column 3: the edge [0, 7] goes through table 7"),
+            ("[0, 1]", "[0, 1],\n  [1, 0]", "line 8, column 3: the edges lead back"),
+            ("[0, 1]", "[0, 1], [1, 1]", "line 7, column 11: the edges lead back"),
+            ("[0, 1]", "", "line 10, column 3: the traversal `a` goes from table 0 to 1"),
+            ("\"id\": 1", "\"id\": 0", "line 4, column 3: two tables have the number 0"),
+            ("\"id\": \"b\"", "\"id\": \"a\"", "line 11, column 3: two traversals"),
+            (
+                "\"steps\": [{\"table\": 0, \"match\": []}]",
+                "\"steps\": []",
+                "line 11, column 3: the",
+            ),
+        ] {
+            let told =
+                PipelineFile::parse(&LINES.replacen(right, wrong, 1)).unwrap_err().to_string();
+            assert!(told.starts_with(expected), "{wrong}: {told}");
+        }
+        // What is no edge is told where the reader has seen that.
+        for (wrong, expected) in [
+            ("[0]", "invalid length 1, expected an edge: [from, to]"),
+            ("[0, 1, \"x\", 2]", "invalid length 4"),
+            ("[0, \"x\"]", "invalid type: string \"x\", expected u8"),
+            ("[0, 256]", "invalid value: integer `256`, expected u8"),
+            ("{}", "invalid type: map, expected an edge"),
+        ] {
+            let error = PipelineFile::parse(&LINES.replacen("[0, 1]", wrong, 1)).unwrap_err();
+            let PipelineError::Json { line: 7, column, message, .. } = &error else {
+                panic!("{error}")
+            };
+            let end = 3 + wrong.len();
+            assert!((3..=end).contains(column) && message.starts_with(expected), "{error}");
+        }
+        let none = r#"{"pipeline": "x", "tables": [], "edges": [], "traversals": []}"#;
+        let told = PipelineFile::parse(none).unwrap_err().to_string();
+        assert!(told.starts_with("line 1, column 60: the pipeline has no traversal"), "{told}");
     }
 
     #[test]

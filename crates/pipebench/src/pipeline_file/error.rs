@@ -1,5 +1,8 @@
 //! What can be wrong with the file of a pipeline.
 
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
 use crate::nearest::{Meant, nearest};
 
 /// A file that is no pipeline.
@@ -22,6 +25,26 @@ pub enum PipelineError {
         /// The name that was probably meant, if a name is wrong.
         nearest: Option<String>,
     },
+    /// Its tables, edges and traversals do not fit together.
+    #[error("line {line}, column {column}: {fault}")]
+    Fault {
+        /// The line, from 1.
+        line: usize,
+        /// The column, from 1.
+        column: usize,
+        /// The byte of the text.
+        offset: usize,
+        /// How many bytes of that line are meant.
+        length: usize,
+        /// What does not fit.
+        fault: PipelineFault,
+    },
+}
+
+/// What does not fit together in a pipeline.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PipelineFault {
     /// Two tables have one number.
     #[error("two tables have the number {table}: each needs its own")]
     TwoTables {
@@ -125,12 +148,81 @@ impl PipelineError {
         let place = word.as_ref().and_then(|word| text.get(..end)?.rfind(word.as_str()));
         let (offset, length) =
             place.map_or((end, 0), |place| (place, word.as_ref().map_or(0, String::len)));
-        let before = text.get(..offset).unwrap_or(text);
-        let line = before.matches('\n').count().saturating_add(1);
-        let column = before.chars().rev().take_while(|c| *c != '\n').count().saturating_add(1);
+        let (line, column) = line_and_column(text, offset);
         let (message, nearest) = (message.to_owned(), near.map(str::to_owned));
         Self::Json { line, column, offset, length, message, nearest }
     }
+
+    /// A fault, at the place in the text where its part stands.
+    pub(crate) fn misfit(text: &str, misfit: Misfit) -> Self {
+        let Misfit { part, fault } = misfit;
+        let part = Parts::of(text).and_then(|parts| parts.find(part)).unwrap_or(text);
+        let offset = part.as_ptr().addr().saturating_sub(text.as_ptr().addr());
+        let (line, column) = line_and_column(text, offset);
+        let length = part.lines().next().map_or(0, str::len);
+        Self::Fault { line, column, offset, length, fault }
+    }
+}
+
+/// What does not fit, and which part of the file says so.
+#[derive(Debug)]
+pub(crate) struct Misfit {
+    pub(crate) part: Part,
+    pub(crate) fault: PipelineFault,
+}
+
+/// A part of a file, by its place in its list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
+    Table(usize),
+    Edge(usize),
+    Traversal(usize),
+    Traversals,
+}
+
+impl Part {
+    /// What does not fit in this part.
+    pub(crate) const fn misfit(self, fault: PipelineFault) -> Misfit {
+        Misfit { part: self, fault }
+    }
+}
+
+/// The parts of a file as they are written: slices of its text.
+#[derive(Deserialize)]
+struct Parts<'a> {
+    #[serde(borrow)]
+    tables: Vec<&'a RawValue>,
+    #[serde(borrow)]
+    edges: Vec<&'a RawValue>,
+    #[serde(borrow)]
+    traversals: &'a RawValue,
+}
+
+impl<'a> Parts<'a> {
+    fn of(text: &'a str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    fn find(&self, part: Part) -> Option<&'a str> {
+        let traversals = self.traversals.get();
+        match part {
+            Part::Table(index) => self.tables.get(index).map(|table| table.get()),
+            Part::Edge(index) => self.edges.get(index).map(|edge| edge.get()),
+            Part::Traversals => Some(traversals),
+            Part::Traversal(index) => {
+                let list: Vec<&RawValue> = serde_json::from_str(traversals).ok()?;
+                list.get(index).map(|traversal| traversal.get())
+            }
+        }
+    }
+}
+
+/// Line and column of a byte, both from 1.
+fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset).unwrap_or(text);
+    let line = before.matches('\n').count().saturating_add(1);
+    let column = before.chars().rev().take_while(|c| *c != '\n').count().saturating_add(1);
+    (line, column)
 }
 
 /// The byte of a line and column, both from 1.

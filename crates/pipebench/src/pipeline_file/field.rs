@@ -20,6 +20,8 @@ impl Field {
     ///
     /// A name that is not known, with the nearest one that is.
     pub fn new(name: &str) -> Result<Self, UnknownName> {
+        let name =
+            OTHER_NAMES.iter().find(|(other, _)| *other == name).map_or(name, |(_, name)| name);
         let register = name.strip_prefix(REGISTER).is_some_and(|role| !role.is_empty());
         if register || KNOWN.iter().any(|(known, _)| *known == name) {
             return Ok(Self(name.into()));
@@ -56,6 +58,24 @@ impl<'de> Deserialize<'de> for Field {
 }
 
 const REGISTER: &str = "reg:";
+
+/// What `ovs-ofctl` and others call fields that have a name here.
+const OTHER_NAMES: &[(&str, &str)] = &[
+    ("dl_src", "eth_src"),
+    ("dl_dst", "eth_dst"),
+    ("dl_type", "eth_type"),
+    ("dl_vlan", "vlan_vid"),
+    ("nw_src", "ip_src"),
+    ("nw_dst", "ip_dst"),
+    ("ipv4_src", "ip_src"),
+    ("ipv4_dst", "ip_dst"),
+    ("nw_proto", "ip_proto"),
+    ("nw_ttl", "ip_ttl"),
+    ("tcp_src", "tp_src"),
+    ("udp_src", "tp_src"),
+    ("tcp_dst", "tp_dst"),
+    ("udp_dst", "tp_dst"),
+];
 
 /// The names there are; those that workloads can drive with the field that they do it by.
 const KNOWN: &[(&str, Option<FieldId>)] = &[
@@ -125,6 +145,13 @@ mod tests {
         let error = Field::new("ip_scr").unwrap_err();
         assert_eq!(error.nearest.as_deref(), Some("ip_src"));
         assert!(Field::new("reg:role").is_ok() && Field::new("reg:").is_err());
+    }
+
+    #[test]
+    fn other_names_are_taken_and_those_of_openflow_kept() {
+        for (other, name) in OTHER_NAMES {
+            assert_eq!(Field::new(other).unwrap().name(), *name);
+        }
     }
 
     #[test]

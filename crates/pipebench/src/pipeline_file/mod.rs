@@ -41,7 +41,7 @@ mod picture;
 
 pub use builtin::{BUILTIN, Builtin};
 pub use describe::Description;
-pub use error::PipelineError;
+pub use error::{PipelineError, PipelineFault};
 pub use field::Field;
 pub use model::{Edge, PipelineFile, PublishedCounts, Step, Table, Terminal, Traversal};
 pub use picture::picture;

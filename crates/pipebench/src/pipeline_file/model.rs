@@ -1,6 +1,11 @@
 //! A pipeline as its file has it.
 
-use serde::{Deserialize, Serialize, de::IgnoredAny};
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{Error, IgnoredAny, SeqAccess, Visitor},
+};
 
 use super::{check::check, field::Field};
 use crate::PipelineError;
@@ -77,8 +82,7 @@ pub struct Table {
 }
 
 /// From one table to another, perhaps with a condition.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(from = "EdgeForm")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
     /// The table before.
     pub from: u8,
@@ -88,21 +92,29 @@ pub struct Edge {
     pub condition: Option<String>,
 }
 
-/// How a file has an edge: two numbers, perhaps with words.
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "an edge: [from, to] or [from, to, \"condition\"]")]
-enum EdgeForm {
-    Plain(u8, u8),
-    Conditional(u8, u8, String),
+impl<'de> Deserialize<'de> for Edge {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(EdgeReader)
+    }
 }
 
-impl From<EdgeForm> for Edge {
-    fn from(form: EdgeForm) -> Self {
-        match form {
-            EdgeForm::Plain(from, to) => Self { from, to, condition: None },
-            EdgeForm::Conditional(from, to, condition) => {
-                Self { from, to, condition: Some(condition) }
-            }
+/// Reads an edge: two numbers, perhaps with words.
+struct EdgeReader;
+
+impl<'de> Visitor<'de> for EdgeReader {
+    type Value = Edge;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an edge: [from, to] or [from, to, \"condition\"]")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Edge, A::Error> {
+        let from = list.next_element()?.ok_or_else(|| Error::invalid_length(0, &self))?;
+        let to = list.next_element()?.ok_or_else(|| Error::invalid_length(1, &self))?;
+        let condition = list.next_element()?;
+        match list.next_element::<IgnoredAny>()? {
+            None => Ok(Edge { from, to, condition }),
+            Some(_) => Err(Error::invalid_length(4, &self)),
         }
     }
 }
@@ -193,7 +205,7 @@ impl PipelineFile {
     pub fn parse(text: &str) -> Result<Self, PipelineError> {
         let pipeline: Self =
             serde_json::from_str(text).map_err(|error| PipelineError::json(text, &error))?;
-        check(&pipeline)?;
+        check(&pipeline).map_err(|misfit| PipelineError::misfit(text, misfit))?;
         Ok(pipeline)
     }
 

@@ -13,6 +13,14 @@ pub struct BaseRule {
     pub eth_dst: u64,
 }
 
+/// Draws filters at random, again and again: so published pipelines were filled, and so some filters
+/// are drawn twice and others never.
+#[must_use]
+pub fn drawn(filters: &[Filter], count: u32, seed: Seed) -> Vec<Filter> {
+    let mut stream = seed.stream("drawn");
+    (0..count).map_while(|_| stream.pick(filters).copied()).collect()
+}
+
 /// Gives filters Ethernet addresses, of which few are common.
 pub(super) fn base_rules(
     filters: &[Filter],
@@ -33,7 +41,7 @@ pub(super) fn base_rules(
 }
 
 /// Hosts on each side of a switch.
-const HOSTS: u32 = 600;
+const HOSTS: u32 = 2000;
 /// How fast hosts become rarer with their rank.
 const HOST_EXPONENT: f64 = 0.9;
 /// Locally administered unicast addresses.

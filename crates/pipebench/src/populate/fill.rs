@@ -23,7 +23,8 @@ use shunt_pipeline::{
 
 use super::{
     base::{BaseRule, base_rules},
-    matching::{StepMatch, step_matches},
+    carried::{Carried, Registers},
+    matching::{Beside, StepMatch, step_matches},
 };
 use crate::{
     PopulateError, RandomStream, Seed,
@@ -38,6 +39,17 @@ pub enum Filling {
     Forwarding,
     /// All of them; some drop, answer, or ask the controller.
     All,
+}
+
+/// How much of a pipeline its rules do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// They match the driven fields and rewrite nothing, as in published workloads.
+    #[default]
+    Plain,
+    /// They write and match registers and marks, and rewrite headers, as the file says. What needs a
+    /// connection tracked, a packet parsed again or a rule learned is left out.
+    Real,
 }
 
 /// A rule in a table.
@@ -132,7 +144,7 @@ impl Population {
 pub fn populate(
     pipeline: &PipelineFile,
     filters: &[Filter],
-    filling: Filling,
+    (filling, form): (Filling, Form),
     seed: Seed,
 ) -> Result<Population, PopulateError> {
     if filters.is_empty() {
@@ -143,7 +155,7 @@ pub fn populate(
     if traversals.is_empty() {
         return Err(PopulateError::NothingForwards);
     }
-    let mut fill = Fill::new(pipeline, &traversals)?;
+    let mut fill = Fill::new(pipeline, &traversals, form)?;
     let mut stream = seed.stream("traversals");
     let base = base_rules(filters, seed)?;
     for index in 0..base.len() {
@@ -162,6 +174,8 @@ type Filled = BTreeMap<String, (usize, u16, String)>;
 
 struct Fill<'a> {
     pipeline: &'a PipelineFile,
+    /// Of the real form.
+    registers: Option<Registers>,
     traversals: &'a [&'a Traversal],
     /// New numbers of tables, the first one 0.
     numbers: BTreeMap<u8, u8>,
@@ -178,6 +192,7 @@ impl<'a> Fill<'a> {
     fn new(
         pipeline: &'a PipelineFile,
         traversals: &'a [&'a Traversal],
+        form: Form,
     ) -> Result<Self, PopulateError> {
         let by_port = undecided(pipeline, traversals);
         let own_ports = !by_port.is_empty();
@@ -186,12 +201,13 @@ impl<'a> Fill<'a> {
             id: traversal.id.clone(),
             terminal: traversal.terminal,
             in_port: if own_ports { port } else { 1 },
-            fields: looked_at(pipeline, traversal),
+            fields: looked_at(pipeline, traversal, form),
             base_rules: Vec::new(),
             cuts: traversal.cuts(&pipeline.fields8),
         });
         Ok(Self {
             pipeline,
+            registers: (form == Form::Real).then(|| Registers::of(pipeline)),
             traversals,
             numbers: numbers(pipeline, traversals)?,
             by_port,
@@ -223,6 +239,7 @@ impl<'a> Fill<'a> {
     /// What a traversal's tables need for a base rule, unless one of them does otherwise already.
     fn project(&self, number: usize, rule: &BaseRule) -> Option<Vec<Projected>> {
         let (traversal, path) = (self.traversals.get(number)?, self.paths.get(number)?);
+        let mut carried = Carried::new(*rule);
         let mut all = Vec::new();
         for (place, step) in traversal.steps.iter().enumerate() {
             let again =
@@ -233,10 +250,20 @@ impl<'a> Fill<'a> {
             }
             let later = traversal.steps.get(place..)?;
             let next = later.iter().map(|after| after.table).find(|table| *table != step.table);
-            let actions = self.actions(step.table, next, traversal.terminal)?;
             let fields: Vec<&Field> = step.driven(&self.pipeline.fields8).collect();
             let asks_port = place == 0 || self.by_port.contains(&step.table);
-            let matches = step_matches(&fields, rule, asks_port.then_some(path.in_port));
+            let mut beside =
+                Beside { port: asks_port.then_some(path.in_port), ..Beside::default() };
+            if let Some(registers) = &self.registers {
+                beside.is_ip = Carried::needs_ip(step);
+                beside.values = carried.asked(step, registers);
+            }
+            let matches = step_matches(&fields, &carried.rule, &beside);
+            let mut actions = String::new();
+            if let (Some(registers), Some(first)) = (&self.registers, matches.first()) {
+                actions = carried.write(step, registers, &first.text);
+            }
+            actions.push_str(&self.actions(step.table, next, traversal.terminal)?);
             let table = *self.numbers.get(&step.table)?;
             let filled = self.tables.get(&table);
             let other = |asked: &StepMatch| {
@@ -344,11 +371,15 @@ fn numbers(
 /// Numbers that OpenFlow has for tables: 255 means all of them, and Open vSwitch hides table 254.
 const TABLES_MAX: u8 = 254;
 
-/// The header fields of each step.
-fn looked_at(pipeline: &PipelineFile, traversal: &Traversal) -> Vec<Vec<FieldId>> {
-    let fields = traversal.steps.iter().map(|step| {
-        let mut fields: Vec<FieldId> =
-            step.driven(&pipeline.fields8).filter_map(Field::driven).collect();
+/// The header fields of each step, without those that a step before it has rewritten.
+fn looked_at(pipeline: &PipelineFile, traversal: &Traversal, form: Form) -> Vec<Vec<FieldId>> {
+    let fields = traversal.steps.iter().enumerate().map(|(place, step)| {
+        let is_rewritten = |field: &&Field| {
+            let mut before = traversal.steps.iter().take(place);
+            form == Form::Real && before.any(|before| Carried::rewrites(before, field))
+        };
+        let driven = step.driven(&pipeline.fields8).filter(|field| !is_rewritten(field));
+        let mut fields: Vec<FieldId> = driven.filter_map(Field::driven).collect();
         if fields.iter().any(|field| [FieldId::TcpSrc, FieldId::TcpDst].contains(field)) {
             fields.push(FieldId::IpProto);
         }

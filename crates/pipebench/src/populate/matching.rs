@@ -17,21 +17,29 @@ pub(super) struct StepMatch {
     pub(super) weight: u16,
 }
 
+/// What a step asks of packets beside its driven fields.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Beside {
+    /// The port that they came in by.
+    pub(super) port: Option<u16>,
+    /// Whether they must be of IP.
+    pub(super) is_ip: bool,
+    /// Registers and marks, as OpenFlow text.
+    pub(super) values: Vec<String>,
+}
+
 /// The matches that together ask of a base rule's packets what a step's fields say.
 ///
 /// A port range is as many matches as it has masks. What the base rule leaves open is not asked for,
 /// and neither are ports of a protocol that has none.
-pub(super) fn step_matches(
-    fields: &[&Field],
-    rule: &BaseRule,
-    port: Option<u16>,
-) -> Vec<StepMatch> {
+pub(super) fn step_matches(fields: &[&Field], rule: &BaseRule, beside: &Beside) -> Vec<StepMatch> {
     let has = |name: &str| fields.iter().any(|field| field.name() == name);
     let filter = &rule.filter;
     let mut fixed = Asked::default();
-    if let Some(port) = port {
+    if let Some(port) = beside.port {
         fixed.add(format!("in_port={port}"), 0);
     }
+    beside.values.iter().for_each(|value| fixed.add(value.clone(), FIELD));
     let ports = [("tp_src", filter.source_ports), ("tp_dst", filter.destination_ports)];
     let protocol = filter.protocol.and_then(protocol_with_ports);
     let asks_ports = protocol.is_some()
@@ -42,7 +50,7 @@ pub(super) fn step_matches(
     match (protocol, filter.protocol) {
         (Some(name), _) if asks_ports || asks_protocol => fixed.add(name.to_owned(), FIELD),
         (_, Some(number)) if asks_protocol => fixed.add(format!("ip,nw_proto={number}"), FIELD),
-        _ if asks_addresses || has("eth_type") => fixed.add("ip".to_owned(), 0),
+        _ if asks_addresses || beside.is_ip || has("eth_type") => fixed.add("ip".to_owned(), 0),
         _ => {}
     }
     for (name, key, address) in
@@ -113,7 +121,7 @@ fn network(prefix: Prefix) -> String {
     }
 }
 
-fn ethernet(address: u64) -> String {
+pub(super) fn ethernet(address: u64) -> String {
     let [_, _, a, b, c, d, e, f] = address.to_be_bytes();
     format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
 }
@@ -128,7 +136,10 @@ mod tests {
         let rule = BaseRule { filter, eth_src: 0x0200_0000_0001, eth_dst: 2 };
         let fields: Vec<Field> = fields.iter().map(|name| Field::new(name).unwrap()).collect();
         let fields: Vec<&Field> = fields.iter().collect();
-        step_matches(&fields, &rule, None).into_iter().map(|asked| asked.text).collect()
+        step_matches(&fields, &rule, &Beside::default())
+            .into_iter()
+            .map(|asked| asked.text)
+            .collect()
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //!     Progress, Seed,
 //!     classbench::{BuiltinSet, Request, generate},
 //!     pipeline_file::{Builtin, PipelineFile},
-//!     populate::{Filling, populate},
+//!     populate::{Filling, Form, populate},
 //! };
 //!
 //! let filters = generate(
@@ -20,7 +20,7 @@
 //!     &Progress::hidden(),
 //! )?;
 //! let psc = PipelineFile::parse(Builtin::find("psc").expect("one of the crate's").json)?;
-//! let population = populate(&psc, &filters, Filling::Forwarding, Seed::new(1))?;
+//! let population = populate(&psc, &filters, (Filling::Forwarding, Form::Plain), Seed::new(1))?;
 //!
 //! assert_eq!(population.counts().tables, 7);
 //! let first = population.rules()[0].to_string();
@@ -30,14 +30,15 @@
 //! ```
 
 mod base;
+mod carried;
 mod counts;
 mod dump;
 mod error;
 mod fill;
 mod matching;
 
-pub use base::BaseRule;
+pub use base::{BaseRule, drawn};
 pub use counts::Counts;
 pub use dump::{Dump, DumpTable};
 pub use error::{DumpError, PopulateError};
-pub use fill::{Filling, PopulatedPath, PopulatedRule, Population, populate};
+pub use fill::{Filling, Form, PopulatedPath, PopulatedRule, Population, populate};

@@ -6,10 +6,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use shunt_flow::{Match, PortNo, SparseMask, text::NoPortNames};
+use shunt_flow::{Match, SparseMask, text::NoPortNames};
 use shunt_pipeline::{
-    BridgeId, BridgeSettings, DatapathPort, FlowModCommand, Pipeline, PortConfig, PortInfo,
-    PortKind, PortVlans, TableId, Time, text::parse_rule,
+    BridgeId, BridgeSettings, FlowModCommand, Pipeline, PortInfo, TableId, Time, text::parse_rule,
 };
 
 use crate::{Progress, WorkloadError, statistics::Row, traffic::Flow};
@@ -52,7 +51,7 @@ impl Fates {
     ) -> Result<Self, WorkloadError> {
         let (pipeline, bridge) = (Pipeline::new(SEED), BridgeId::new(1));
         pipeline.add_bridge(bridge, BridgeSettings::default());
-        let ports = (1..=PORTS).map(port).collect();
+        let ports = (1..=PORTS).map(PortInfo::datapath).collect();
         // The bridge is there: it was added above.
         let _ = pipeline.set_ports(bridge, ports);
         let mut mods = Vec::new();
@@ -75,12 +74,12 @@ impl Fates {
         let mut key = flow.key();
         key.set_bridge(bridge.number().into());
         let traversal = pipeline.translate(&key, pipeline.version());
-        let entry = Match::new(&traversal.key, &traversal.mask);
+        let entry = Match::of(&traversal.key, &traversal.mask);
         self.masks.insert(entry.mask().clone());
         self.entries.insert(entry);
         for visit in &traversal.visits {
             self.lookups += 1;
-            self.steps.insert((visit.table, Match::new(&visit.key, &visit.mask)));
+            self.steps.insert((visit.table, Match::of(&visit.key, &visit.mask)));
         }
         let path = traversal.lookups().map(|visit| visit.table).collect();
         *self.paths.entry(path).or_default() += 1;
@@ -147,21 +146,9 @@ fn listed(path: &[TableId]) -> String {
     path.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
-fn port(number: u32) -> PortInfo {
-    PortInfo {
-        number: PortNo::new(number),
-        name: format!("p{number}"),
-        kind: PortKind::Datapath(DatapathPort::new(number)),
-        config: PortConfig::default(),
-        link_up: true,
-        mac: [2, 0, 0, 0, 0, 1],
-        vlans: PortVlans::default(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use shunt_flow::{FieldId, FlowKey};
+    use shunt_flow::{FieldId, FlowKey, PortNo};
 
     use super::*;
 

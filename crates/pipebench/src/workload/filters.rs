@@ -36,7 +36,7 @@ impl Material {
             groups,
             rest: FieldGroup::default(),
         };
-        Self { rules, flows: FlowSource { classes: vec![class] } }
+        Self { rules, flows: FlowSource { classes: vec![class] }, counts: None }
     }
 }
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::Workload;
 use crate::{
     Progress, WorkloadError,
-    output::{OutputFile, PcapWriter, create_folder},
+    output::{OutputFile, OutputFolder, PcapWriter},
     statistics::{Row, TrafficStatistics, table},
 };
 
@@ -41,13 +41,23 @@ struct Manifest<'a> {
 ///
 /// # Errors
 ///
-/// When a file cannot be written: then it is not there, and those before it are.
+/// When a file cannot be written: then the folder is as it was.
 pub fn write_folder(
     workload: &Workload,
     folder: &Path,
     progress: &Progress,
 ) -> Result<Vec<Row>, WorkloadError> {
-    create_folder(folder)?;
+    let output = OutputFolder::create(folder)?;
+    let figures = write_files(workload, output.files(), progress)?;
+    output.finish()?;
+    Ok(figures)
+}
+
+fn write_files(
+    workload: &Workload,
+    folder: &Path,
+    progress: &Progress,
+) -> Result<Vec<Row>, WorkloadError> {
     write(&folder.join(RULES_FILE), |out| workload.write_rules(out))?;
     write(&folder.join(FLOWS_FILE), |out| workload.write_flows(out))?;
     write(&folder.join(UPDATES_FILE), |out| workload.write_updates(out))?;

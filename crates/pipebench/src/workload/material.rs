@@ -10,7 +10,7 @@ use crate::{
     classbench::{BuiltinSet, Filter, Request, generate, read_filters},
     name::{FilterName, Name, Terminals},
     pipeline_file::{Builtin, PipelineFile},
-    populate::{BaseRule, Filling, PopulatedPath, PopulatedRule, populate},
+    populate::{BaseRule, Counts, Filling, PopulatedPath, PopulatedRule, drawn, populate},
     traffic::{FlowClass, FlowSource, Span, Tuple},
 };
 
@@ -18,6 +18,8 @@ use crate::{
 pub(super) struct Material {
     pub(super) rules: Vec<RuleLine>,
     pub(super) flows: FlowSource,
+    /// Of a filled pipeline.
+    pub(super) counts: Option<Counts>,
 }
 
 impl Material {
@@ -41,12 +43,16 @@ impl Material {
     fn of_pipeline(what: &str, text: &str, name: &Name) -> Result<Self, WorkloadError> {
         let wrong = |problem| WorkloadError::Pipeline { path: what.to_owned(), problem };
         let pipeline = PipelineFile::parse(text).map_err(wrong)?;
-        let filters = filters_of(&name.filters, name)?;
+        let mut filters = filters_of(&name.filters, name)?;
+        if !matches!(name.filters, FilterName::File(_)) {
+            filters = drawn(&filters, name.rules, name.seed_of());
+        }
         let filling = match name.terminals {
             Terminals::Output => Filling::Forwarding,
             Terminals::All => Filling::All,
         };
-        let population = populate(&pipeline, &filters, filling, name.seed_of().child("populate"))?;
+        let population =
+            populate(&pipeline, &filters, (filling, name.form), name.seed_of().child("populate"))?;
         let tuples: Vec<Tuple> = population.base().iter().map(whole).collect();
         let class = |path: &PopulatedPath| {
             let rules = path.base_rules.iter().filter_map(|rule| tuples.get(*rule));
@@ -57,7 +63,8 @@ impl Material {
         let classes = population.paths().iter().map(class).collect();
         let line = |rule: &PopulatedRule| RuleLine { table: rule.table, text: rule.to_string() };
         let rules = population.rules().iter().map(line).collect();
-        Ok(Self { rules, flows: FlowSource { classes } })
+        let counts = Some(population.counts());
+        Ok(Self { rules, flows: FlowSource { classes }, counts })
     }
 }
 
@@ -79,6 +86,7 @@ fn filters_of(filters: &FilterName, name: &Name) -> Result<Vec<Filter>, Workload
         FilterName::Acl => BuiltinSet::Acl,
         FilterName::Firewall => BuiltinSet::Firewall,
         FilterName::Ipc => BuiltinSet::Ipc,
+        FilterName::OpenFlow => BuiltinSet::OpenFlow,
         FilterName::File(path) => {
             return read_filters(&read(path)?)
                 .map_err(|problem| WorkloadError::Filters { path: path.clone(), problem });

@@ -6,6 +6,7 @@ use super::{RuleLine, material::Material};
 use crate::{
     Progress, TrafficError, WorkloadError,
     name::{Name, SourceName},
+    populate::Counts,
     traffic::{
         Appearance, Course, Flow, GapSampler, LengthSampler, Schedule, UpdatePlan, coflow_rules,
         coflows, fit, place_coflows,
@@ -29,6 +30,7 @@ pub struct Workload {
     rules: Vec<RuleLine>,
     /// What flows were drawn from, by their class.
     classes: Vec<String>,
+    counts: Option<Counts>,
     flows: Vec<Flow>,
     /// Of each flow.
     packets: Vec<u32>,
@@ -46,7 +48,7 @@ impl Workload {
     /// A file of the name that cannot be read, or rules that make too few flows.
     pub fn of(name: &Name, progress: &Progress) -> Result<Self, WorkloadError> {
         let seed = name.seed_of();
-        let Drawn { rules, classes, flows } = Drawn::of(name)?;
+        let Drawn { rules, classes, counts, flows } = Drawn::of(name)?;
         progress.advance(1);
         let packets = sizes(name)?;
         let total: u64 = packets.iter().map(|count| u64::from(*count)).sum();
@@ -62,7 +64,18 @@ impl Workload {
             UpdatePlan::new(updates.kind, period, &tables, lasts(total, rate), &mut stream)
         });
         let name = name.clone();
-        Ok(Self { name, rules, classes, flows, packets, appearances, gaps, lengths, updates })
+        Ok(Self {
+            name,
+            rules,
+            classes,
+            counts,
+            flows,
+            packets,
+            appearances,
+            gaps,
+            lengths,
+            updates,
+        })
     }
 
     /// Its name.
@@ -90,6 +103,12 @@ impl Workload {
     #[must_use]
     pub fn classes(&self) -> &[String] {
         &self.classes
+    }
+
+    /// What there is in the filled pipeline; `None` if the source is none.
+    #[must_use]
+    pub const fn counts(&self) -> Option<&Counts> {
+        self.counts.as_ref()
     }
 
     /// The flows.
@@ -122,13 +141,14 @@ impl Workload {
 struct Drawn {
     rules: Vec<RuleLine>,
     classes: Vec<String>,
+    counts: Option<Counts>,
     flows: Vec<Flow>,
 }
 
 impl Drawn {
     fn of(name: &Name) -> Result<Self, WorkloadError> {
         let seed = name.seed_of();
-        let Material { rules, flows: source } = match &name.source {
+        let Material { rules, flows: source, counts } = match &name.source {
             SourceName::ClassBench(filters) => Material::of_filters(filters, name)?,
             SourceName::Pipeline(word) => Material::of_builtin(word, name)?,
             SourceName::PipelineFile(path) => Material::of_file(path, name)?,
@@ -137,7 +157,7 @@ impl Drawn {
         let count = usize::try_from(name.flows_of_all()).unwrap_or(usize::MAX);
         let flows = source.draw(count, name.locality, &mut seed.stream("flows"))?;
         let classes = source.classes.into_iter().map(|class| class.name).collect();
-        Ok(Self { rules, classes, flows })
+        Ok(Self { rules, classes, counts, flows })
     }
 
     fn of_coflows(name: &Name) -> Result<Self, TrafficError> {
@@ -146,7 +166,7 @@ impl Drawn {
         let coflowiness = f64::from(name.coflowiness) / 100.0;
         let seed = name.seed_of().child("flows");
         let flows = coflows(name.flows, coflowiness, name.locality, seed)?;
-        Ok(Self { rules, classes: vec!["services".to_owned()], flows })
+        Ok(Self { rules, classes: vec!["services".to_owned()], counts: None, flows })
     }
 }
 

@@ -126,6 +126,54 @@ fn a_misspelled_name_is_told_the_nearest() {
 }
 
 #[test]
+fn a_name_without_a_command_is_told_which_commands_take_it() {
+    let output = pipebench(&["psc:high:500"]);
+    assert_eq!(output.status.code(), Some(2));
+    let told = errors(&output);
+    assert!(told.contains("pipebench write psc:high:500 --out DIR"), "{told}");
+    assert!(!errors(&pipebench(&["wirte", "psc"])).contains("name of a workload"));
+}
+
+/// The block of a page of documentation that begins with these words.
+fn block<'a>(page: &'a str, beginning: &str) -> &'a str {
+    let blocks = page.split("```").skip(1).step_by(2);
+    let mut bodies = blocks.filter_map(|block| block.split_once('\n')).map(|(_, body)| body);
+    bodies.find(|body| body.starts_with(beginning)).unwrap()
+}
+
+#[test]
+fn the_pipeline_of_the_page_is_a_workload_as_it_stands() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/pipelines.md");
+    let page = fs::read_to_string(page).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("mine.json"), block(&page, "{")).unwrap();
+    let commands = block(&page, "pipebench describe ./mine.json");
+    for command in commands.lines() {
+        let mut words = command.split(' ');
+        assert_eq!(words.next(), Some("pipebench"), "{command}");
+        let output = Command::new(crate::PROGRAM).args(words).current_dir(&folder).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{command}: {}", errors(&output));
+    }
+    let rules = fs::read_to_string(folder.path().join("mine/rules.txt")).unwrap();
+    assert!(rules.contains("table=1") && rules.contains("table=2"), "{rules}");
+}
+
+#[test]
+fn an_edge_that_leads_nowhere_is_pointed_at() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/pipelines.md");
+    let page = fs::read_to_string(page).unwrap().replace("[0, 1]", "[0, 9]");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.json");
+    fs::write(&path, block(&page, "{")).unwrap();
+    let path = path.to_str().unwrap();
+    for arguments in [&["describe", path][..], &["flows", path]] {
+        let told = errors(&pipebench(arguments)).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(told.contains("line 5, column 14: the edge [0, 9]"), "{arguments:?}: {told}");
+    }
+}
+
+#[test]
 fn statistics_of_a_capture_are_those_of_the_workload() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.pcap");

@@ -31,7 +31,9 @@ const CABLE: &str = "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6 || tr
 fn every_packet_arrives_at_the_other_end() {
     let script = format!(
         "{CABLE} {PROGRAM} live coflow:low:100 --port left --packets 500 --rate 100k; \
-         awk '/right:/ {{ print $3 }}' /proc/net/dev"
+         for look in $(seq 1000); do \
+         arrived=$(awk '/right:/ {{ print $3 }}' /proc/net/dev); \
+         [ $arrived -lt 500 ] || break; sleep 0.01; done; echo $arrived"
     );
     let Some((text, _)) = in_namespace(&script) else { return };
     let mut lines = text.lines();

@@ -6,6 +6,7 @@
     reason = "helpers outside of test functions fail the test that calls them"
 )]
 
+mod bad_input;
 mod files;
 mod live;
 

@@ -25,7 +25,15 @@ use crate::{
     pipebench describe psc\n  \
     pipebench describe my-pipeline.json --picture my-pipeline.svg\n  \
     pipebench describe filters.txt\n  \
-    ovs-ofctl dump-flows br-int > br-int.flows && pipebench describe br-int.flows")]
+    ovs-ofctl dump-flows br-int > br-int.flows && pipebench describe br-int.flows\n\n\
+    The least that a pipeline file has:\n  \
+    {\"pipeline\": \"mine\",\n   \
+    \"tables\": [{\"id\": 0, \"match_fields\": [\"eth_src\"]}, {\"id\": 1, \"match_fields\": [\"ip_dst\"]}],\n   \
+    \"edges\": [[0, 1]],\n   \
+    \"traversals\": [{\"id\": \"all\", \"terminal\": \"output\", \"steps\": [\n     \
+    {\"table\": 0, \"match\": [\"eth_src\"]}, {\"table\": 1, \"match\": [\"ip_dst\"]}]}]}\n\
+    A filter file has a line for each filter, the first with the highest priority:\n  \
+    @10.0.0.0/8  192.168.0.0/16  0 : 65535  80 : 80  0x06/0xFF")]
 pub(crate) struct Describe {
     /// A pipeline of the program (`pipebench list`), or a file: a pipeline as JSON, filters or
     /// parameters of ClassBench, rules as `ovs-ofctl dump-flows` prints them
@@ -47,7 +55,7 @@ impl Describe {
             return Ok(());
         }
         let source = Source::read(&self.what)?;
-        let beginning = source.text.trim_start();
+        let beginning = source.beginning();
         if beginning.starts_with('{') {
             return self.pipeline(&source.pipeline()?);
         }

@@ -28,6 +28,15 @@ impl Source {
         Ok(Self { name: path.to_owned(), text })
     }
 
+    /// Where its first line begins that is no comment: what it is can be told by that.
+    pub(crate) fn beginning(&self) -> &str {
+        let mut rest = self.text.trim_start();
+        while rest.starts_with('#') {
+            rest = rest.split_once('\n').map_or("", |(_, rest)| rest.trim_start());
+        }
+        rest
+    }
+
     /// The filters of a filter file.
     pub(crate) fn filters(&self) -> miette::Result<Vec<Filter>> {
         read_filters(&self.text).map_err(|error| self.text_report(&error))
@@ -46,7 +55,8 @@ impl Source {
     /// The pipeline of a JSON file.
     pub(crate) fn pipeline(&self) -> miette::Result<PipelineFile> {
         PipelineFile::parse(&self.text).map_err(|error| match &error {
-            PipelineError::Json { offset, length, .. } => {
+            PipelineError::Json { offset, length, .. }
+            | PipelineError::Fault { offset, length, .. } => {
                 self.report(&error, (*offset, *length), "here")
             }
             _ => miette!("{}: {error}", self.name),
@@ -97,7 +107,7 @@ pub(crate) fn filter_source(name: &str) -> miette::Result<FilterSource> {
         return Ok(FilterSource::Parameters(Box::new(set.parameters())));
     }
     let source = Source::read(name)?;
-    if source.text.trim_start().starts_with('-') {
+    if source.beginning().starts_with('-') {
         source.parameters().map(|parameters| FilterSource::Parameters(Box::new(parameters)))
     } else {
         source.filters().map(FilterSource::Filters)

@@ -14,7 +14,11 @@ mod updates;
 mod workload;
 mod write;
 
-use clap::{Parser, Subcommand};
+use clap::{
+    CommandFactory as _, Parser, Subcommand,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
+use shunt_pipebench::name::SourceName;
 
 /// Makes workloads for virtual switches: rule-sets, pipelines with rules, traffic.
 ///
@@ -40,8 +44,32 @@ enum Command {
     Stats(stats::Stats),
 }
 
+/// Reads the command line; where the name of a workload stands in the place of a command, the help says
+/// which commands take one.
+fn arguments() -> Arguments {
+    let error = match Arguments::try_parse() {
+        Ok(arguments) => return arguments,
+        Err(error) => error,
+    };
+    let word = error.get(ContextKind::InvalidSubcommand);
+    let Some(ContextValue::String(name)) = word.filter(|word| is_name(word)) else { error.exit() };
+    let told = format!(
+        "`{name}` is the name of a workload, and which command is to use it comes first\n\n  \
+         pipebench write {name} --out DIR    writes it into a folder\n  \
+         pipebench stats {name}              says what it is like\n"
+    );
+    Arguments::command().error(ErrorKind::InvalidSubcommand, told).exit()
+}
+
+/// Whether a word, or at least its beginning, is a name of a workload.
+fn is_name(word: &ContextValue) -> bool {
+    let ContextValue::String(word) = word else { return false };
+    let source = word.split(':').next().unwrap_or_default();
+    SourceName::find(source).is_some()
+}
+
 fn main() -> miette::Result<()> {
-    match Arguments::parse().command {
+    match arguments().command {
         Command::List(list) => list.run(),
         Command::Describe(describe) => describe.run(),
         Command::Rules(rules) => rules.run(),

@@ -12,7 +12,7 @@ use shunt_pipebench::{
     classbench::{Filter, Request, generate},
     output::OutputFile,
     pipeline_file::PipelineFile,
-    populate::{Counts, Filling, Population, populate},
+    populate::{Counts, Filling, Form, Population, drawn, populate},
 };
 
 use crate::{
@@ -24,17 +24,18 @@ use crate::{
 /// Makes a rule-set like those of ClassBench, or fills the tables of a pipeline from one.
 ///
 /// Without `--pipeline` it writes filters, one a line, the first with the highest priority. With it,
-/// it writes OpenFlow rules that `ovs-ofctl add-flows` loads. What they are like is told on standard
-/// error.
+/// it writes OpenFlow rules that `ovs-ofctl add-flows` loads: of each filter of a file, or of COUNT that
+/// are drawn at random from those that were made, as published. What they are like is told on
+/// standard error.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     pipebench rules acl --count 10000 --seed 1 --out acl.filters\n  \
     pipebench rules my_seed --count 1000 --address-scope 0.5 > my.filters\n  \
-    pipebench rules acl --pipeline psc --out psc.rules\n  \
+    pipebench rules of --pipeline psc --out psc.rules\n  \
     pipebench rules my.filters --pipeline my-pipeline.json --traversals all > my.rules\n  \
     ovs-ofctl -O OpenFlow13 add-flows br0 psc.rules")]
 pub(crate) struct Rules {
-    /// acl, fw or ipc; or a file: parameters of ClassBench to make filters by, or filters
+    /// acl, fw, ipc or of; or a file: parameters of ClassBench to make filters by, or filters
     filters: String,
     /// Filters to make; duplicates are dropped, so there are somewhat fewer
     #[arg(long, default_value_t = 10_000)]
@@ -57,6 +58,9 @@ pub(crate) struct Rules {
     /// Which traversals of the pipeline get rules
     #[arg(long, value_enum, default_value_t = Traversals::Forwarding)]
     traversals: Traversals,
+    /// How much of the pipeline its rules do
+    #[arg(long, value_enum, default_value_t = FormName::Plain)]
+    form: FormName,
     /// Writes here instead of to standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -71,32 +75,55 @@ enum Traversals {
     All,
 }
 
+/// How much of a pipeline its rules do.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum FormName {
+    /// They match and lead on, as in published workloads
+    Plain,
+    /// They use registers and marks and rewrite headers as well
+    Real,
+}
+
+impl From<FormName> for Form {
+    fn from(name: FormName) -> Self {
+        match name {
+            FormName::Plain => Self::Plain,
+            FormName::Real => Self::Real,
+        }
+    }
+}
+
 impl Rules {
     #[expect(clippy::print_stderr, reason = "rules go to standard output, words beside it")]
     pub(crate) fn run(self) -> miette::Result<()> {
         let seed = Seed::new(self.seed);
         let pipeline = self.pipeline.as_deref().map(input::pipeline).transpose()?;
-        let filters = self.filters(seed)?;
+        let (mut filters, are_made) = self.filters(seed)?;
         let Some(pipeline) = pipeline else {
             self.write(&filters)?;
             eprint!("{}", statistics(&filters));
             return Ok(());
         };
+        if are_made {
+            filters = drawn(&filters, self.count, seed);
+        }
         let filling = match self.traversals {
             Traversals::Forwarding => Filling::Forwarding,
             Traversals::All => Filling::All,
         };
-        let population = populate(&pipeline, &filters, filling, seed).into_diagnostic()?;
+        let population =
+            populate(&pipeline, &filters, (filling, self.form.into()), seed).into_diagnostic()?;
         self.write(population.rules())?;
         eprint!("{}", counts(&pipeline, &population, filters.len()));
         Ok(())
     }
 
     #[expect(clippy::print_stderr, reason = "rules go to standard output, words beside it")]
-    fn filters(&self, seed: Seed) -> miette::Result<Vec<Filter>> {
+    /// The filters, and whether they were made and not read.
+    fn filters(&self, seed: Seed) -> miette::Result<(Vec<Filter>, bool)> {
         let parameters = match input::filter_source(&self.filters)? {
             FilterSource::Parameters(parameters) => parameters,
-            FilterSource::Filters(filters) => return Ok(filters),
+            FilterSource::Filters(filters) => return Ok((filters, false)),
         };
         let request = Request {
             rules: self.count,
@@ -108,7 +135,7 @@ impl Rules {
         let filters = generate(&parameters, &request, seed, &progress).into_diagnostic()?;
         let seconds = progress.elapsed().as_secs_f64();
         eprintln!("{} filters of {} in {seconds:.2} s", filters.len(), self.count);
-        Ok(filters)
+        Ok((filters, true))
     }
 
     fn write(&self, lines: &[impl std::fmt::Display]) -> miette::Result<()> {

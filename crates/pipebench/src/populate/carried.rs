@@ -1,0 +1,123 @@
+//! What packets carry from table to table in the real form of a pipeline: registers, marks, and
+//! headers that were rewritten.
+//!
+//! A value is drawn from the match of the rule that writes it, so that one rule always writes the
+//! same: as in a real switch, where a rule for a destination loads that destination's port.
+
+use std::collections::BTreeMap;
+
+use super::base::BaseRule;
+use crate::{
+    classbench::Prefix,
+    pipeline_file::{Field, PipelineFile, Step},
+};
+
+/// Registers that OpenFlow switches have.
+const REGISTERS: usize = 16;
+/// Different values of a register, of a mark and of a rewritten address.
+const VALUES: u64 = 64;
+/// Ethernet addresses that rules write.
+const ETHERNET: u64 = 0x0200_5e20_0000;
+/// IP addresses that rules write: 198.18.0.0/15 is for benches.
+const ADDRESS: u32 = 0xc612_0000;
+
+/// The registers of a pipeline, by their roles.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Registers(BTreeMap<String, usize>);
+
+impl Registers {
+    /// Numbers for the roles of a pipeline; those beyond the last register have none.
+    pub(super) fn of(pipeline: &PipelineFile) -> Self {
+        let steps = pipeline.traversals.iter().flat_map(|traversal| &traversal.steps);
+        let fields = steps.flat_map(|step| step.matches.iter().chain(&step.set));
+        let roles: std::collections::BTreeSet<&str> =
+            fields.map(Field::name).filter(|name| name.starts_with("reg:")).collect();
+        Self(roles.into_iter().map(str::to_owned).zip(0..REGISTERS).collect())
+    }
+
+    /// What OpenFlow calls the field.
+    fn name(&self, field: &Field) -> Option<String> {
+        match field.name() {
+            "pkt_mark" => Some("pkt_mark".to_owned()),
+            role => self.0.get(role).map(|number| format!("reg{number}")),
+        }
+    }
+}
+
+/// A base rule's packets somewhere on their way.
+#[derive(Clone, Debug)]
+pub(super) struct Carried {
+    /// What they have in their headers by now.
+    pub(super) rule: BaseRule,
+    /// What else was written, by its OpenFlow name.
+    values: BTreeMap<String, u64>,
+}
+
+impl Carried {
+    pub(super) const fn new(rule: BaseRule) -> Self {
+        Self { rule, values: BTreeMap::new() }
+    }
+
+    /// What a step asks of what was written before.
+    pub(super) fn asked(&self, step: &Step, registers: &Registers) -> Vec<String> {
+        let names = step.matches.iter().filter_map(|field| registers.name(field));
+        let asked = names.filter_map(|name| {
+            let value = self.values.get(&name)?;
+            Some(format!("{name}={value:#x}"))
+        });
+        asked.collect()
+    }
+
+    /// Does what a step writes, and answers with the actions for it.
+    pub(super) fn write(&mut self, step: &Step, registers: &Registers, asked: &str) -> String {
+        let value = 1 + hash(asked) % VALUES;
+        let mut actions = String::new();
+        for field in &step.set {
+            if let Some(name) = registers.name(field) {
+                actions.push_str(&format!("set_field:{value:#x}->{name},"));
+                self.values.insert(name, value);
+            } else {
+                actions.push_str(&self.rewrite(field.name(), value));
+            }
+        }
+        actions
+    }
+
+    /// Rewrites a header field, if it is one of those that are.
+    fn rewrite(&mut self, field: &str, value: u64) -> String {
+        match field {
+            "eth_src" => {
+                self.rule.eth_src = ETHERNET | value;
+                format!("set_field:{}->eth_src,", super::matching::ethernet(ETHERNET | value))
+            }
+            "eth_dst" => {
+                self.rule.eth_dst = ETHERNET | value;
+                format!("set_field:{}->eth_dst,", super::matching::ethernet(ETHERNET | value))
+            }
+            "ip_dst" => {
+                let address = ADDRESS | u32::try_from(value).unwrap_or(0);
+                self.rule.filter.destination = Prefix::new(address, Prefix::LENGTH_MAX);
+                format!("set_field:{}->ip_dst,", std::net::Ipv4Addr::from(address))
+            }
+            "ip_ttl" => "dec_ttl,".to_owned(),
+            "ip_dscp" => format!("set_field:{}->ip_dscp,", value % VALUES),
+            _ => String::new(),
+        }
+    }
+
+    /// Whether a step does what only packets of IP can be done to.
+    pub(super) fn needs_ip(step: &Step) -> bool {
+        step.set.iter().any(|field| ["ip_dst", "ip_ttl", "ip_dscp"].contains(&field.name()))
+    }
+
+    /// Whether a step gives a header field another value.
+    pub(super) fn rewrites(step: &Step, field: &Field) -> bool {
+        ["eth_src", "eth_dst", "ip_dst"].contains(&field.name()) && step.set.contains(field)
+    }
+}
+
+/// A number for a text that is the same for ever (FNV-1a).
+fn hash(text: &str) -> u64 {
+    let start = 0xcbf2_9ce4_8422_2325;
+    text.bytes().fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}

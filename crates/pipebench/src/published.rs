@@ -1,0 +1,88 @@
+//! Figures that a paper prints, to stand beside what is measured.
+//!
+//! The file says whose they are, and where each is printed. Nothing that is made depends on them.
+
+use std::sync::LazyLock;
+
+/// A figure of a paper.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figure {
+    /// What was measured, as in `hit_rate`.
+    pub metric: &'static str,
+    /// The pipeline by its short name, or the rules it was measured with; `-` for all.
+    pub pipeline: &'static str,
+    /// `high`, `low`, or `-`.
+    pub locality: &'static str,
+    /// What it was measured of, as in `Megaflow 1x32K`.
+    pub configuration: &'static str,
+    /// How much.
+    pub value: f64,
+    /// In what.
+    pub unit: &'static str,
+    /// The figure, table or section of the paper.
+    pub place: &'static str,
+}
+
+impl Figure {
+    /// The figure of a metric for a pipeline, a locality and a configuration, if it was published.
+    #[must_use]
+    pub fn find(
+        metric: &str,
+        pipeline: &str,
+        locality: &str,
+        configuration: &str,
+    ) -> Option<&'static Self> {
+        FIGURES.iter().find(|figure| {
+            figure.metric == metric
+                && figure.pipeline == pipeline
+                && figure.locality == locality
+                && figure.configuration == configuration
+        })
+    }
+}
+
+/// All of them.
+pub static FIGURES: LazyLock<Vec<Figure>> =
+    LazyLock::new(|| TABLE.lines().filter_map(row).collect());
+
+static TABLE: &str = include_str!("../data/vswitch-thesis.tsv");
+
+fn row(line: &'static str) -> Option<Figure> {
+    let mut words = line.split('\t');
+    let metric = words.next().filter(|word| !word.starts_with('#'))?;
+    let (pipeline, locality, configuration) = (words.next()?, words.next()?, words.next()?);
+    let value = words.next()?.parse().ok()?;
+    let (unit, place) = (words.next()?, words.next()?);
+    Some(Figure { metric, pipeline, locality, configuration, value, unit, place })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline_file::{BUILTIN, PipelineFile};
+
+    #[test]
+    fn every_line_is_a_figure_and_each_stands_once() {
+        let lines = TABLE.lines().filter(|line| !line.starts_with('#')).count();
+        assert_eq!(FIGURES.len(), lines);
+        for (index, figure) in FIGURES.iter().enumerate() {
+            let again =
+                Figure::find(figure.metric, figure.pipeline, figure.locality, figure.configuration);
+            assert_eq!(again, FIGURES.get(index), "{figure:?}");
+        }
+    }
+
+    #[test]
+    fn pipelines_and_figures_agree() {
+        for builtin in BUILTIN {
+            let pipeline = PipelineFile::parse(builtin.json).unwrap();
+            let published = pipeline.paper_table_3_1.unwrap();
+            let of = |metric| Figure::find(metric, builtin.name, "-", "-").unwrap().value;
+            assert_eq!(of("tables"), published.tables as f64);
+            assert_eq!(of("traversals"), published.traversals as f64);
+            let rules = Figure::find("rules", builtin.name, "-", "10K filters");
+            let rules = rules.map(|figure| figure.value);
+            assert_eq!(rules, pipeline.openflow_rules_from_10k_classbench.map(f64::from));
+        }
+    }
+}

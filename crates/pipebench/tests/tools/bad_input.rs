@@ -1,0 +1,135 @@
+//! Damaged, foreign and misspelled input: each is refused with what is wrong and where.
+
+use std::{fs, path::Path, process::Command};
+
+use crate::{PROGRAM, errors, names, pipebench, skipped};
+
+/// What the program says on standard error when it refuses, blanks folded.
+fn refusal(arguments: &[&str]) -> String {
+    let output = pipebench(arguments);
+    assert!(!output.status.success(), "{arguments:?} is taken");
+    errors(&output).split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ")
+}
+
+/// A file of this content, by its path.
+fn file(folder: &Path, name: &str, content: impl AsRef<[u8]>) -> String {
+    let path = folder.join(name);
+    fs::write(&path, content).unwrap();
+    path.display().to_string()
+}
+
+/// A capture of one packet, of which so many bytes are there of so many, on a kind of link.
+fn capture(link: u32, captured: u32, original: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    bytes.extend(0xa1b2_c3d4_u32.to_le_bytes());
+    bytes.extend([2, 0, 4, 0]);
+    for number in [0, 0, 65_535, link, 0, 0, captured, original] {
+        bytes.extend(number.to_le_bytes());
+    }
+    bytes.extend(vec![0; captured as usize]);
+    bytes
+}
+
+#[test]
+fn a_capture_of_another_link_type_or_with_snapped_packets_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let stats = |content| refusal(&["stats", &file(folder.path(), "x.pcap", content)]);
+    let told = stats(capture(105, 60, 60));
+    assert!(told.contains("105") && told.contains("Ethernet"), "{told}");
+    let told = stats(capture(1, 60, 1500));
+    assert!(told.contains("60") && told.contains("1500"), "{told}");
+    let told = stats(capture(1, 60, 60)[..90].to_vec());
+    assert!(told.contains("ends within packet 1"), "{told}");
+    let told = stats(b"GIF89a and so on, no capture at all".to_vec());
+    assert!(told.contains("capture"), "{told}");
+}
+
+/// A pipeline of two tables, in the words of a file.
+const PIPELINE: &str = r#"{
+  "pipeline": "mine",
+  "tables": [
+    {"id": 0, "name": "first", "match_fields": ["ip_dst"]},
+    {"id": 1, "name": "second", "match_fields": ["tp_dst"]}
+  ],
+  "edges": [[0, 1]],
+  "traversals": [
+    {"id": "all", "terminal": "output", "steps": [
+      {"table": 0, "match": ["ip_dst"]},
+      {"table": 1, "match": ["tp_dst"]}
+    ]}
+  ]
+}"#;
+
+#[test]
+fn a_pipeline_file_with_a_mistake_is_told_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = |from: &str, to: &str| {
+        let text = PIPELINE.replacen(from, to, 1);
+        assert_ne!(text, PIPELINE, "{from}");
+        refusal(&["describe", &file(folder.path(), "mine.json", text)])
+    };
+    assert!(pipebench(&["describe", &file(folder.path(), "ok.json", PIPELINE)]).status.success());
+    let unknown = told(r#"["ip_dst"]}"#, r#"["ip_dts"]}"#);
+    assert!(unknown.contains("line 4") && unknown.contains("ip_dst"), "{unknown}");
+    let unreachable = told(r#"["tp_dst"]}"#, r#"["tp_dst"]}, {"id": 2, "match_fields": []}"#);
+    assert!(unreachable.contains("table 2"), "{unreachable}");
+    let cyclic = told("[[0, 1]]", "[[0, 1], [1, 0]]");
+    assert!(cyclic.contains("0") && cyclic.contains("1") && cyclic.contains("back"), "{cyclic}");
+    let key = told(r#""edges""#, r#""edgse""#);
+    assert!(key.contains("line 7") && key.contains("edges"), "{key}");
+}
+
+#[test]
+fn a_filter_file_with_a_bad_line_is_told_line_column_and_what_was_expected() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = "@10.0.0.0/8\t192.168.0.0/16\t0 : 65535\t80 : 80\t0x06/0xFF\n";
+    let bad = good.replace("192.168.0.0/16", "192.168.0.0/61");
+    let path = file(folder.path(), "mine.rules", format!("{good}{bad}"));
+    for arguments in [&["rules", &path][..], &["flows", &format!("{path}:low:20")]] {
+        let told = refusal(arguments);
+        assert!(told.contains("line 2, column"), "{told}");
+        assert!(told.contains("expected"), "{told}");
+    }
+}
+
+#[test]
+fn a_dump_without_a_rule_that_can_be_read_is_told_the_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let dump = " cookie=0x0, table=0, priority=1,ip,actions=ouptut:1\n";
+    let told = refusal(&["describe", &file(folder.path(), "dump.txt", dump)]);
+    assert!(told.contains("line 1, column"), "{told}");
+}
+
+#[test]
+fn a_misspelled_word_anywhere_in_a_name_is_told_the_nearest() {
+    for (name, nearest) in [
+        ("pcs:high:1k", "psc:high:1k"),
+        ("psc:hihg:1k", "psc:high:1k"),
+        ("psc:high:1k:byts=imix", "bytes=imix"),
+        ("psc:high:1k:filters=fww", "filters=fw"),
+    ] {
+        let told = refusal(&["flows", name]);
+        assert!(told.contains(nearest), "{name}: {told}");
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_in_the_middle_of_a_folder_leaves_no_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let mount = folder.path().join("disk");
+    fs::create_dir(&mount).unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size=300k none {0} || exit 77; \
+         {PROGRAM} write classbench-acl:low:100:packets=20k:rules=100 --out {0}/x; ls -A {0}",
+        mount.display(),
+    );
+    let output = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap();
+    if output.status.code() != Some(0) {
+        skipped(&format!("a small disk needs root: {}", errors(&output)));
+        return;
+    }
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+    let told = errors(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("make room"), "{told}");
+    assert_eq!(names(&mount), Vec::<String>::new());
+}
