@@ -137,7 +137,7 @@ impl EvictionDesk {
         } else {
             self.answer_lessons(&lessons);
         }
-        self.take_in() > 0 || worked
+        self.take_in() > 0 || worked || self.evictor.tidy()
     }
 
     /// Forgets owners that are gone: their entries went with them, and so does what they reported

@@ -31,7 +31,7 @@ use shunt_datapath::{
     Advance, DeskEnds, EvictionDesk, InstallError, Lesson, LessonNo, Link, Owner, Waker,
     cache::EntryRef,
 };
-use shunt_flow::{FieldId, FlowKey, FlowMask};
+use shunt_flow::{FieldId, FlowKey, FlowMask, SparseKey, SparseMask};
 use shunt_pipeline::{
     BridgeId, Delta, EntryId, Evictor, InstallNo, Installed, Learning, Object, OwnerId, Time,
     Traversal,
@@ -87,14 +87,15 @@ fn traversal(flow: u16, seen: u64, label: Version) -> Arc<Traversal> {
     key.set_field(FieldId::TcpDst, u128::from(seen));
     Arc::new(Traversal {
         version: label,
-        key,
+        key: SparseKey::from(&key),
         continuation: None,
-        mask: FlowMask::EMPTY,
-        visits: Vec::new(),
-        reads: vec![object(flow)],
-        group_hits: Vec::new(),
+        next: None,
+        mask: SparseMask::from(&FlowMask::EMPTY),
+        visits: Box::default(),
+        reads: [object(flow)].into(),
+        group_hits: Box::default(),
         learnings: Vec::new(),
-        refreshes: Vec::new(),
+        refreshes: Box::default(),
         actions: Arc::new([]),
         error: None,
     })

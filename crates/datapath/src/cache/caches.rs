@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use shunt_flow::{FlowKey, SparseMask};
+use shunt_flow::FlowKey;
 use shunt_pipeline::{Time, Traversal};
 
 use super::{Buried, EntryRef, ExactCache, ExactConfig, KeyHasher, MegaflowCache, Missing};
@@ -142,8 +142,8 @@ impl Caches {
         now: Time,
     ) -> Result<EntryRef, InstallError> {
         let entry = self.owner.install(Arc::clone(traversal), now)?;
-        let mask = SparseMask::from(&traversal.mask);
-        let home = self.megaflow.insert(&traversal.key, &mask, entry);
+        let key = FlowKey::from(&traversal.key);
+        let home = self.megaflow.insert(&key, &traversal.mask, entry);
         self.owner.entries_mut().set_home(entry.slot, home);
         self.tally.megaflow_inserts += 1;
         Ok(entry)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use shunt_classifier::Version;
-use shunt_flow::{FieldId, FlowKey, FlowMask};
+use shunt_flow::{FieldId, FlowKey, FlowMask, SparseKey, SparseMask};
 
 use super::*;
 
@@ -14,14 +14,15 @@ fn traversal(number: u64) -> Arc<Traversal> {
     key.set_field(FieldId::Metadata, u128::from(number));
     Arc::new(Traversal {
         version: Version::ZERO,
-        key,
+        key: SparseKey::from(&key),
         continuation: None,
-        mask: FlowMask::EMPTY,
-        visits: Vec::new(),
-        reads: Vec::new(),
-        group_hits: Vec::new(),
+        next: None,
+        mask: SparseMask::from(&FlowMask::EMPTY),
+        visits: Box::default(),
+        reads: Box::default(),
+        group_hits: Box::default(),
         learnings: Vec::new(),
-        refreshes: Vec::new(),
+        refreshes: Box::default(),
         actions: Arc::new([]),
         error: None,
     })

@@ -104,15 +104,23 @@ pub fn spawn_desk(
     let handle = Builder::new().name("shunt-eviction".to_owned()).spawn(move || {
         let waker = Arc::clone(desk.waker());
         let mut answered = desk.answered();
-        while !stopped.load(Ordering::Relaxed) {
-            // It says that it sleeps before it looks for work: what comes later wakes it.
-            waker.doze();
+        let mut work = || {
             let worked = desk.turn();
             let newest = desk.answered();
-            if newest != answered {
+            let is_news = newest != answered;
+            if is_news {
                 answered = newest;
                 on_answered(answered);
-            } else if !worked && !stopped.load(Ordering::Relaxed) {
+            }
+            worked || is_news
+        };
+        while !stopped.load(Ordering::Relaxed) {
+            if work() {
+                continue;
+            }
+            // It says that it sleeps before it looks once more: what comes later wakes it.
+            waker.doze();
+            if !work() && !stopped.load(Ordering::Relaxed) {
                 sleeper.wait(0, || std::iter::once(waker.as_fd()));
             }
             waker.rise();

@@ -1,7 +1,14 @@
 //! Single frames: each arrives as it was sent, or is counted.
 
-use std::{collections::HashMap, fs, thread, time::Duration};
+use std::{collections::HashMap, fs, os::fd::AsRawFd, thread};
 
+use nix::sys::{
+    socket::{
+        AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv,
+        setsockopt, socket, sockopt::ReceiveTimeout,
+    },
+    time::{TimeVal, TimeValLike},
+};
 use shunt_datapath::{
     Offload, Packet, Pool, PortError, TxEnd,
     port::{Port, PortSpec, Queues, open},
@@ -22,15 +29,21 @@ fn veth() -> (Box<dyn Port>, Box<dyn Port>) {
     (packet_port("a0"), packet_port("b0"))
 }
 
-/// Whether this becomes true: the kernel tells the state of a link up to a second later.
+/// Whether this becomes true: the kernel tells the state of a link up to a second later, and then says
+/// that it has changed.
 fn settles(is_so: impl Fn() -> bool) -> bool {
-    (0..1000).any(|_| {
-        let now = is_so();
-        if !now {
-            thread::sleep(Duration::from_millis(2));
+    let (family, protocol) = (AddressFamily::Netlink, SockProtocol::NetlinkRoute);
+    let events = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol).unwrap();
+    let group_of_links = 1;
+    bind(events.as_raw_fd(), &NetlinkAddr::new(0, group_of_links)).unwrap();
+    setsockopt(&events, ReceiveTimeout, &TimeVal::seconds(10)).unwrap();
+    let mut event = [0; 8192];
+    while !is_so() {
+        if recv(events.as_raw_fd(), &mut event, MsgFlags::empty()).is_err() {
+            return is_so();
         }
-        now
-    })
+    }
+    true
 }
 
 /// A frame of a protocol that no stack understands.

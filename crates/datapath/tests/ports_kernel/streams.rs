@@ -37,7 +37,7 @@ impl Host {
     fn new(
         (name, address): (&'static str, &'static str),
         attach: impl FnOnce(&str),
-        run: fn() -> usize,
+        run: impl FnOnce() -> usize + Send + 'static,
     ) -> Self {
         let (place, is_at) = mpsc::channel();
         let (attached, is_attached) = mpsc::channel::<()>();
@@ -64,8 +64,15 @@ impl Host {
 
 const SERVER: &str = "10.0.0.2:5001";
 
-fn server() -> usize {
+/// A host that sends a stream, and one that takes it; the second tells the first when it listens.
+fn stream() -> (impl FnOnce() -> usize + Send, impl FnOnce() -> usize + Send) {
+    let (listens, is_listening) = mpsc::channel();
+    (move || client(&is_listening), move || server(&listens))
+}
+
+fn server(listens: &mpsc::Sender<()>) -> usize {
     let socket = TcpListener::bind(SERVER).unwrap();
+    listens.send(()).unwrap();
     let (mut stream, _) = socket.accept().unwrap();
     let mut buffer = vec![0; 1 << 17];
     let mut received = 0;
@@ -77,13 +84,10 @@ fn server() -> usize {
     received
 }
 
-fn client() -> usize {
+fn client(is_listening: &mpsc::Receiver<()>) -> usize {
+    is_listening.recv().unwrap();
     let address = SERVER.parse().unwrap();
-    let connect = || TcpStream::connect_timeout(&address, Duration::from_secs(5));
-    // The listener may not be up yet: a refused connection is tried again.
-    let mut stream = (0..1000)
-        .find_map(|_| connect().map_err(|_| thread::sleep(Duration::from_millis(2))).ok())
-        .unwrap();
+    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(10)).unwrap();
     stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
     stream.write_all(&vec![7; STREAM]).unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
@@ -162,6 +166,7 @@ fn on_a_cable(device: &'static str, port: &'static str) -> impl FnOnce(&str) {
 }
 
 fn stream_over_two_cables(limit: impl Fn(Capabilities) -> Capabilities) -> Seen {
+    let (client, server) = stream();
     let hosts = [
         Host::new(("g0", "10.0.0.1"), on_a_cable("g0", "p0"), client),
         Host::new(("s0", "10.0.0.2"), on_a_cable("s0", "p1"), server),
@@ -195,6 +200,7 @@ fn a_tcp_stream_crosses_two_cables_segmented_in_software() {
 fn a_tcp_stream_crosses_from_a_tap_to_a_cable() {
     in_namespace(|| {
         let mut tap = tap_port("tap0");
+        let (client, server) = stream();
         let hosts = [
             Host::new(
                 ("tap0", "10.0.0.1"),

@@ -1,13 +1,8 @@
 //! The packet path allocates nothing once it is warm.
 
-#![expect(unsafe_code, reason = "an allocator that counts is an allocator")]
+use std::path::Path;
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-    path::Path,
-};
-
+use allocation_counter::measure;
 use shunt_datapath::{
     BURST, ThreadConfig,
     cache::{CacheConfig, ExactConfig},
@@ -16,53 +11,17 @@ use shunt_datapath::{
 use shunt_flow::{FieldId, Match, PortNo, testing::packet::PacketBuilder};
 use shunt_pipeline::{
     Action, Bucket, GroupCommand, GroupId, GroupKind, GroupMod, MeterBand, MeterBandKind,
-    MeterCommand, MeterConfig, MeterId, MeterMod, MeterUnit, Modification, Selection, Subfield,
+    MeterCommand, MeterConfig, MeterId, MeterMod, MeterUnit, Modification, PortInfo, Selection,
+    Subfield,
 };
 
 use crate::{
-    harness::{BRIDGE, Switch, output, port_info, rule},
+    harness::{BRIDGE, Switch, output, rule},
     waiting::{flow, per_flow},
 };
 
-/// The system's allocator, which counts for each thread.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    // A thread that is ending may have lost its counter; nobody asks it.
-    let _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
-}
-
-// SAFETY: every call is the system allocator's, with the same arguments.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`, and `alloc` was the system's.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract of `realloc`, and `alloc` was the system's.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
 fn allocations(run: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.get();
-    run();
-    ALLOCATIONS.get() - before
+    measure(run).count_total
 }
 
 /// Sends bursts through a switch that has seen them before, and counts what its turns allocate.
@@ -112,7 +71,7 @@ fn a_warm_burst_from_a_file_into_the_void_allocates_nothing() {
     };
     // What port 1 sends is the file that port 2 replays to port 3.
     let mut switch = Switch::new(1, 1, ThreadConfig::default());
-    switch.pipeline.set_ports(BRIDGE, (1..=3).map(port_info).collect()).unwrap();
+    switch.pipeline.set_ports(BRIDGE, (1..=3).map(PortInfo::datapath).collect()).unwrap();
     let mut writer = open(&spec(None, Some(&path)), 0).unwrap();
     switch.attach(2, BRIDGE, PortNo::new(2), writer.as_mut());
     switch.apply(&[per_flow(1, 2)]);
@@ -124,7 +83,7 @@ fn a_warm_burst_from_a_file_into_the_void_allocates_nothing() {
         Action::SetField { field: FieldId::EthSrc, value: 5, mask: FieldId::EthSrc.value_max() };
     for actions in [vec![output(3)], vec![output(3), set, output(3)]] {
         let mut switch = Switch::new(1, 0, ThreadConfig::default());
-        switch.pipeline.set_ports(BRIDGE, (2..=3).map(port_info).collect()).unwrap();
+        switch.pipeline.set_ports(BRIDGE, (2..=3).map(PortInfo::datapath).collect()).unwrap();
         switch.apply(&[rule(1, Match::any(), actions)]);
         let mut reader = open(&spec(Some(&path), None), 0).unwrap();
         switch.attach(2, BRIDGE, PortNo::new(2), reader.as_mut());

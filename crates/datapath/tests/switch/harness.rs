@@ -14,8 +14,8 @@ use shunt_datapath::{
 use shunt_flow::{Match, PortNo};
 use shunt_pipeline::{
     Action, BridgeId, BridgeSettings, Change, Cookie, DatapathPort, Evictor, FlowFlags, FlowMod,
-    FlowModCommand, Instructions, Iterative, Learning, Modification, OwnerId, Pipeline, PortConfig,
-    PortInfo, PortKind, PortVlans, Priority, TableId, TableSelector, Time,
+    FlowModCommand, Instructions, Iterative, Learning, Modification, OwnerId, Pipeline, PortInfo,
+    Priority, TableId, TableSelector, Time,
 };
 
 /// The bridge that every port is on.
@@ -67,7 +67,7 @@ impl Switch {
     ) -> Self {
         let pipeline = Arc::new(Pipeline::new(7));
         pipeline.add_bridge(BRIDGE, BridgeSettings::default());
-        pipeline.set_ports(BRIDGE, (1..=ports).map(port_info).collect()).unwrap();
+        pipeline.set_ports(BRIDGE, (1..=ports).map(PortInfo::datapath).collect()).unwrap();
         let mut switch = Self::wired(pipeline, threads, config, sizes, engine);
         (1..=ports).for_each(|port| switch.add_port(port, BRIDGE, PortNo::new(port)));
         switch.settle();
@@ -270,18 +270,6 @@ impl Switch {
     /// Lets time pass.
     pub(crate) fn wait(&mut self, time: Duration) {
         self.now = self.now.after(time);
-    }
-}
-
-pub(crate) fn port_info(number: u32) -> PortInfo {
-    PortInfo {
-        number: PortNo::new(number),
-        name: format!("p{number}"),
-        kind: PortKind::Datapath(DatapathPort::new(number)),
-        config: PortConfig::default(),
-        link_up: true,
-        mac: [2, 0, 0, 0, 0, u8::try_from(number).unwrap()],
-        vlans: PortVlans::default(),
     }
 }
 

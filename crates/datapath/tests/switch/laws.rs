@@ -36,8 +36,9 @@ use shunt_flow::{
     testing::packet::PacketBuilder,
 };
 use shunt_pipeline::{
-    Action, Change, DatapathAction, DatapathPort, Delta, FlowMod, Modification, OwnerId, PacketIn,
-    PortKind, Rule, RuleFilter, RuleId, Version,
+    Action, BridgeId, BridgeSettings, Change, DatapathAction, DatapathPort, Delta, FlowMod,
+    Learning, MacSighting, Modification, OwnerId, PacketIn, PortKind, Rule, RuleFilter, RuleId,
+    Time, Version,
     testing::{
         Fate, Outcome, Refreshed, Twin, World, execute,
         generate::{self, BRIDGES, Op},
@@ -65,6 +66,9 @@ struct Lab {
     /// Every rule that there ever was: the pipeline's, and the oracle's.
     rules: BTreeMap<RuleId, Arc<Rule>>,
     expected: BTreeMap<RuleId, Arc<Rule>>,
+    /// When each MAC address was seen last where it is, and how often packets refreshed one.
+    seen: BTreeMap<u64, Time>,
+    refreshes: usize,
 }
 
 /// Whether what a packet has taught is part of a version.
@@ -96,7 +100,9 @@ impl Lab {
     fn new(runner: &mut TestRunner, threads: u16) -> Self {
         let mut ops = draw(runner, generate::world());
         ops.iter_mut().for_each(tame);
-        let twin = Twin::new(&ops);
+        let mut twin = Twin::new(&ops);
+        // The bound of packet threads.
+        twin.world.parsed_max = 256;
         let config = ThreadConfig {
             caches: CacheConfig {
                 entries_max: draw(runner, prop::sample::select(vec![8, 4096])),
@@ -124,6 +130,8 @@ impl Lab {
             ports: Vec::new(),
             rules: BTreeMap::new(),
             expected: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            refreshes: 0,
         };
         lab.add_ports();
         for id in BRIDGES {
@@ -175,6 +183,12 @@ impl Lab {
             return false;
         }
         let change = self.twin.learn(&learnings, self.switch.now);
+        for learning in &learnings {
+            if let Learning::Mac(sighting) = learning {
+                let MacSighting { bridge, vlan, mac, .. } = *sighting;
+                see(&mut self.seen, &self.twin.world, (bridge, vlan, mac), self.switch.now);
+            }
+        }
         for taught in self.taught.values_mut().filter(|taught| matches!(taught, Taught::NotYet)) {
             *taught = Taught::Since(change.version);
         }
@@ -234,7 +248,7 @@ impl Lab {
             assert_eq!(flying.thread, thread);
             let version = self.switch.threads[thread].version();
             let fate = self.worlds[&version].translate(&flying.key);
-            self.credit(&fate);
+            self.credit(&fate, version);
             self.judge_order(&flying, &fate, version);
             if is_whole {
                 let context = format!("packet {number} at version {version}: {:?}", flying.key);
@@ -260,7 +274,7 @@ impl Lab {
     }
 
     /// Counts a packet for the oracle's rules.
-    fn credit(&self, fate: &Fate) {
+    fn credit(&mut self, fate: &Fate, version: Version) {
         for visited in &fate.visited {
             if let Some(rule) = visited.rule {
                 self.expected[&rule].stats.credit(1, visited.length as u64, self.switch.now);
@@ -268,11 +282,39 @@ impl Lab {
         }
         for refreshed in &fate.refreshed {
             match refreshed {
-                Refreshed::Rule(rule) => self.expected[rule].timers.refresh(self.switch.now),
+                Refreshed::Rule(rule) => self.expected[rule].timers().refresh(self.switch.now),
                 Refreshed::Lowered(rule, idle, hard) => {
-                    self.expected[rule].timers.lower(*idle, *hard);
+                    self.expected[rule].timers().lower(*idle, *hard);
                 }
-                Refreshed::Mac(..) => {}
+                Refreshed::Mac(bridge, vlan, mac) => {
+                    let (world, place) = (&self.worlds[&version], (*bridge, *vlan, *mac));
+                    see(&mut self.seen, world, place, self.switch.now);
+                    self.refreshes += 1;
+                }
+            }
+        }
+    }
+
+    /// Compares when MAC addresses were seen last, and which are left when the time of some is
+    /// over.
+    fn judge_ageing(&self) {
+        let ageing = BridgeSettings::default().mac_ageing;
+        let macs = |id: BridgeId| {
+            let own = &self.twin.world.bridges[&id].macs;
+            let seen = |number| self.seen.get(number).copied().unwrap_or(Time::ZERO);
+            own.iter().map(move |(place, (_, number))| (*place, seen(number)))
+        };
+        let mut ends: Vec<_> = BRIDGES.iter().flat_map(|id| macs(*id)).collect();
+        ends.sort_unstable_by_key(|(_, seen)| *seen);
+        let Some((_, seen)) = ends.get(ends.len() / 2) else { return };
+        let moments = [Time::ZERO, seen.after(ageing)];
+        for now in moments {
+            self.twin.pipeline.expire(now);
+            for id in BRIDGES {
+                let left = macs(id).filter(|(_, seen)| seen.after(ageing) > now);
+                let known = self.twin.pipeline.macs(id);
+                let known = known.iter().map(|entry| ((entry.vlan, entry.mac), entry.seen()));
+                assert_eq!(known.collect::<BTreeMap<_, _>>(), left.collect(), "at {now:?}");
             }
         }
     }
@@ -304,11 +346,12 @@ impl Lab {
         for (id, expected) in &self.expected {
             let rule = &self.rules[id];
             assert_eq!(rule.stats.totals(), expected.stats.totals(), "rule {id}");
-            let refreshed = |rule: &Rule| rule.timers.refreshed();
+            let refreshed = |rule: &Rule| rule.timers().refreshed();
             assert_eq!(refreshed(rule), refreshed(expected), "rule {id}");
             let timeouts = |rule: &Rule| (rule.idle_timeout_now(), rule.hard_timeout_now());
             assert_eq!(timeouts(rule), timeouts(expected), "rule {id}");
         }
+        self.judge_ageing();
     }
 
     fn step(&mut self, runner: &mut TestRunner, keys: &[FlowKey]) {
@@ -344,6 +387,20 @@ impl Lab {
             _ => self.switch.wait(Duration::from_secs(draw(runner, 0..12_u64))),
         }
         self.switch.wait(Duration::from_micros(10));
+    }
+}
+
+/// An address was seen where a version of the world has it.
+fn see(
+    seen: &mut BTreeMap<u64, Time>,
+    world: &World,
+    (bridge, vlan, mac): (BridgeId, u16, [u8; 6]),
+    now: Time,
+) {
+    let found = world.bridges.get(&bridge).and_then(|own| own.macs.get(&(vlan, mac)));
+    if let Some((_, number)) = found {
+        let last = seen.entry(*number).or_insert(now);
+        *last = now.max(*last);
     }
 }
 
@@ -526,7 +583,7 @@ fn number_of(frame: &[u8]) -> u32 {
 }
 
 fn check(threads: u16, packets: u32) {
-    let mut sent = 0;
+    let (mut sent, mut refreshes) = (0, 0);
     for world in environment("SHUNT_SEED", 0_u64) << 32.. {
         let mut seed = [0; 32];
         seed[..8].copy_from_slice(&world.to_le_bytes());
@@ -540,7 +597,9 @@ fn check(threads: u16, packets: u32) {
         }
         lab.finish();
         sent += lab.last;
+        refreshes += lab.refreshes;
         if sent >= packets {
+            assert!(refreshes > 100, "{refreshes} packets refreshed addresses");
             return;
         }
     }

@@ -158,6 +158,19 @@ fn a_recirculated_packet_does_not_wait_for_a_translation() {
 }
 
 #[test]
+fn what_recirculated_packets_miss_is_taken_from_the_turn() {
+    let config = ThreadConfig { translations_per_turn: 2, ..ThreadConfig::default() };
+    let mut switch = Switch::new(1, 2, config);
+    switch.apply(&of(vec![dec_ttl(), larger(9), dec_ttl(), output(2)]));
+    assert!(switch.send(0, 1, &packet(9).build()) && switch.send(0, 1, &packet(5).build()));
+    switch.turn(0);
+    assert_eq!(switch.receive(0, 2), [packet(7).build()], "two translations are one packet");
+    switch.turn(0);
+    assert_eq!(switch.receive(0, 2), [packet(3).build()]);
+    assert_eq!(switch.counters(0).upcalls.get(), 4);
+}
+
+#[test]
 fn lookups_behind_a_cut_know_by_which_way_the_packet_came() {
     let mut reg = shunt_flow::FlowMask::EMPTY;
     reg.add_bits(FieldId::Reg0, 1);
