@@ -108,6 +108,8 @@ impl Packet {
     }
 
     fn step(&mut self, action: &Action) -> Result<(), ErrorCode> {
+        use FieldId::{SctpDst, SctpSrc, TcpDst, TcpSrc, UdpDst, UdpSrc};
+
         match action {
             Action::Output { port, .. } => self.check_output(*port),
             Action::OutputTruncated { port, .. } => check_truncated(*port),
@@ -123,6 +125,8 @@ impl Packet {
             Action::PushVlan { .. } => self.push_vlan(),
             Action::PushMpls { ethertype } => {
                 self.set_type(*ethertype);
+                // Nobody can tell what is behind a label.
+                self.mask.remove_bits(FieldId::IpProto, FieldId::IpProto.value_max());
                 Ok(())
             }
             Action::PopMpls { ethertype } => {
@@ -135,6 +139,8 @@ impl Packet {
             }
             Action::PopVlan => self.pop_vlan(),
             Action::DecTtl { .. } | Action::SetNwTtl(_) => self.need_in_list(FieldId::NwTtl),
+            Action::SetTpSrc(_) => self.need_port([TcpSrc, UdpSrc, SctpSrc]),
+            Action::SetTpDst(_) => self.need_port([TcpDst, UdpDst, SctpDst]),
             // What happens inside is undone afterwards. The codec bounds how deep clones nest.
             Action::Clone(actions) => self.clone().walk(actions),
             Action::Learn(learn) => self.check_learn(learn),
@@ -207,6 +213,12 @@ impl Packet {
         }
     }
 
+    /// Asks that packets have the port of some protocol.
+    fn need_port(&self, ports: [FieldId; 3]) -> Result<(), ErrorCode> {
+        let is_met = ports.into_iter().any(|port| self.need(port).is_ok());
+        if is_met { Ok(()) } else { Err(ErrorCode::ActionInconsistent) }
+    }
+
     /// As [`Self::need`], but for what an action set does.
     fn need_in_list(&self, field: FieldId) -> Result<(), ErrorCode> {
         if self.place == Place::ActionSet { Ok(()) } else { self.need(field) }
@@ -262,11 +274,10 @@ impl Packet {
         Ok(())
     }
 
-    /// The packet is of another type now, and what it carries is not known.
+    /// The packet is of another type now.
     fn set_type(&mut self, ethertype: u16) {
         self.key.set_field(FieldId::EthType, ethertype.into());
         self.mask.add_field(FieldId::EthType);
-        self.mask.remove_bits(FieldId::IpProto, FieldId::IpProto.value_max());
     }
 
     fn check_learn(&self, learn: &LearnAction) -> Result<(), ErrorCode> {
@@ -353,6 +364,14 @@ mod tests {
     use super::*;
 
     fn check(matching: &str, apply: Vec<Action>) -> Result<(), ErrorCode> {
+        check_rule(matching, Instructions { apply: apply.into(), ..Instructions::default() })
+    }
+
+    fn check_written(matching: &str, write: Vec<Action>) -> Result<(), ErrorCode> {
+        check_rule(matching, Instructions { write: write.into(), ..Instructions::default() })
+    }
+
+    fn check_rule(matching: &str, instructions: Instructions) -> Result<(), ErrorCode> {
         check_flow_mod(&FlowMod {
             command: FlowModCommand::Add,
             table: TableSelector::One(TableId::FIRST),
@@ -366,7 +385,7 @@ mod tests {
             flags: FlowFlags::default(),
             out_port: PortNo::ANY,
             out_group: RuleFilter::GROUP_ANY,
-            instructions: Instructions { apply: apply.into(), ..Instructions::default() },
+            instructions,
         })
     }
 
@@ -385,6 +404,8 @@ mod tests {
         assert_eq!(check("tcp", vec![push(), pop(0x0800), set(FieldId::TcpDst)]), inconsistent);
         assert_eq!(check("mpls", vec![pop(0x8847), pop(0x86dd), set(FieldId::Ipv6Dst)]), Ok(()));
         assert_eq!(check("tcp", vec![pop(0x0800)]), inconsistent);
+        let written = [pop(0x0800), set(FieldId::TcpDst)];
+        assert_eq!(check_written("tcp", written.to_vec()), Ok(()));
     }
 
     #[test]

@@ -6,8 +6,8 @@
 //!
 //! Whatever flags a bundle has, it is ordered and becomes one version. A packet-out is translated by
 //! what stands before it, as in Open vSwitch, and is sent when all of the bundle has gone well. Settings
-//! of ports are part of the version; in Open vSwitch they are not, and it refuses them in a bundle
-//! that has to be atomic.
+//! of ports are part of the version; Open vSwitch cannot make them so, and does not commit a bundle that
+//! has to be atomic and has some.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -13,6 +13,19 @@ pub enum RoleName {
     Slave,
 }
 
+impl RoleName {
+    /// What people call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoChange => "no change",
+            Self::Equal => "equal",
+            Self::Master => "master",
+            Self::Slave => "slave",
+        }
+    }
+}
+
 /// A generation id: counts mastership elections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generation(pub u64);

@@ -13,6 +13,7 @@ use super::{
     back_off::BackOff,
     listen::{Listener, UnixSocket, accept_all},
     notices::Notices,
+    reach::{Attempts, Reach},
     registry::Registry,
     serve::serve,
 };
@@ -47,6 +48,8 @@ pub(super) struct Shared<H> {
 pub struct Endpoint {
     task: JoinHandle<()>,
     local_address: Option<SocketAddr>,
+    /// Of a controller.
+    attempts: Option<Arc<Attempts>>,
 }
 
 impl<H: Host> Server<H> {
@@ -98,14 +101,17 @@ impl<H: Host> Server<H> {
     #[must_use]
     pub fn connect_tcp(&self, address: SocketAddr, config: ConnectionConfig) -> Endpoint {
         let shared = Arc::clone(&self.shared);
-        let task = tokio::spawn(async move { stay_connected(address, &config, &shared).await });
-        Endpoint { task, local_address: None }
+        let attempts = Arc::<Attempts>::default();
+        let noted = Arc::clone(&attempts);
+        let task =
+            tokio::spawn(async move { stay_connected(address, &config, &shared, &noted).await });
+        Endpoint { task, local_address: None, attempts: Some(attempts) }
     }
 
     fn listen(&self, listener: Listener) -> Endpoint {
         let local_address = listener.local_address();
         let task = tokio::spawn(accept_all(listener, Arc::clone(&self.shared)));
-        Endpoint { task, local_address }
+        Endpoint { task, local_address, attempts: None }
     }
 }
 
@@ -114,6 +120,12 @@ impl Endpoint {
     #[must_use]
     pub const fn local_address(&self) -> Option<SocketAddr> {
         self.local_address
+    }
+
+    /// How it stands with the controller; `None` for a listener.
+    #[must_use]
+    pub fn reach(&self) -> Option<Reach> {
+        self.attempts.as_ref().map(|attempts| attempts.reach())
     }
 }
 
@@ -127,25 +139,49 @@ async fn stay_connected<H: Host>(
     address: SocketAddr,
     config: &ConnectionConfig,
     shared: &Shared<H>,
+    attempts: &Attempts,
 ) {
+    let peer = &config.peer;
     let mut back_off = BackOff::new();
     loop {
-        match tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => {
-                tracing::info!(peer = config.peer, "connected to the controller");
-                // Small replies must not wait for one another; without the option they only do.
-                let _ = stream.set_nodelay(true);
-                let ended = serve(stream, config.clone(), shared).await;
-                tracing::info!(peer = config.peer, reason = %ended.reason, "lost the controller");
-                if ended.was_open {
-                    back_off.reset();
-                }
-            }
-            Ok(Err(error)) => {
-                tracing::debug!(peer = config.peer, %error, "the controller cannot be reached");
-            }
-            Err(_) => tracing::debug!(peer = config.peer, "the controller does not answer"),
+        attempts.connecting();
+        let (why, was_open) = attempt(address, config, shared, attempts).await;
+        if was_open {
+            back_off.reset();
         }
-        tokio::time::sleep(back_off.advance()).await;
+        let pause = back_off.advance();
+        attempts.waiting(why.clone(), shared.host.now().after(pause));
+        if was_open {
+            tracing::info!(peer, why, "lost the controller");
+        } else if attempts.failed() {
+            tracing::warn!(peer, why, "the controller cannot be reached; further attempts follow");
+        } else {
+            tracing::debug!(peer, why, "the controller cannot be reached");
+        }
+        tokio::time::sleep(pause).await;
     }
+}
+
+/// One connection to a controller, from its first packet to its end; answers why it ended, and whether
+/// a version had been agreed on.
+async fn attempt<H: Host>(
+    address: SocketAddr,
+    config: &ConnectionConfig,
+    shared: &Shared<H>,
+    attempts: &Attempts,
+) -> (String, bool) {
+    let connect = TcpStream::connect(address);
+    let stream = match tokio::time::timeout(CONNECT_TIMEOUT, connect).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return (error.to_string(), false),
+        Err(_) => return ("it does not answer".to_owned(), false),
+    };
+    // Small replies must not wait for one another; without the option they only do.
+    let _ = stream.set_nodelay(true);
+    let opened = || {
+        attempts.connected();
+        tracing::info!(peer = config.peer, "connected to the controller");
+    };
+    let ended = serve(stream, config.clone(), shared, opened).await;
+    (ended.reason.to_string(), ended.was_open)
 }

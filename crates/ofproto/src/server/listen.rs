@@ -126,7 +126,8 @@ pub(super) async fn accept_all<H: Host>(listener: Listener, shared: Arc<Shared<H
                     config.warnings = Arc::clone(&warnings);
                     config.bundle_space = Arc::clone(&bundle_space);
                     let shared = Arc::clone(&shared);
-                    connections.spawn(async move { (peer, serve(stream, config, &shared).await) });
+                    let served = async move { (peer, serve(stream, config, &shared, || ()).await) };
+                    connections.spawn(served);
                 }
                 Err(error) => {
                     warn(&|held_back| {

@@ -15,10 +15,12 @@ mod back_off;
 mod bridge;
 mod listen;
 mod notices;
+mod reach;
 mod registry;
 mod serve;
 #[cfg(test)]
 mod tests;
 
 pub use bridge::{Endpoint, Server};
+pub use reach::Reach;
 pub use registry::ConnectionStatus;

@@ -40,11 +40,12 @@ enum Happened {
     Time,
 }
 
-/// Serves a connection to its end.
+/// Serves a connection to its end; `opened` is called when a version has been agreed on.
 pub(super) async fn serve<H: Host>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send,
     config: ConnectionConfig,
     shared: &Shared<H>,
+    opened: impl FnOnce() + Send,
 ) -> Ended {
     let host = &*shared.host;
     let peer = config.peer.clone();
@@ -56,11 +57,15 @@ pub(super) async fn serve<H: Host>(
     let mut notice: Option<Event> = None;
     let mut buffer = vec![0; READ_LEN];
     let mut waiting: Option<Waiting<'_>> = None;
-    let mut was_open = false;
+    let mut opened = Some(opened);
     let reason = loop {
         let step = connection.process(host, host.now());
         entry.update(connection.status());
-        was_open |= connection.status().is_open;
+        if connection.status().is_open
+            && let Some(opened) = opened.take()
+        {
+            opened();
+        }
         match &step {
             Step::Closed(reason) => break reason.clone(),
             Step::Wait(wait) if waiting.is_none() => waiting = Some(begin(*wait, host)),
@@ -106,7 +111,7 @@ pub(super) async fn serve<H: Host>(
         }
     };
     say_farewell(&mut connection, &mut writer).await;
-    Ended { reason, was_open }
+    Ended { reason, was_open: opened.is_none() }
 }
 
 fn begin<H: Host>(wait: Wait, host: &H) -> Waiting<'_> {

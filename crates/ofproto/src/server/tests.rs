@@ -8,7 +8,7 @@ use tokio::{
     net::{TcpListener, TcpStream, UnixStream},
 };
 
-use super::Server;
+use super::{Reach, Server};
 use crate::{
     Host,
     connection::{ConnectionConfig, ConnectionKind, Event},
@@ -136,8 +136,43 @@ async fn a_controller_that_goes_is_looked_for_again() {
         assert_eq!(granted, Some(Message::RoleReply(role)), "the place of the last one is free");
         let [connection] = &server.connections()[..] else { panic!("one connection") };
         assert!(connection.status.is_open && connection.peer == "controller");
+        assert_eq!(endpoint.reach(), Some(Reach::Connected));
     }
     drop((endpoint, host));
+}
+
+#[tokio::test]
+async fn a_controller_that_is_not_there_is_said_to_be_waited_for() {
+    let (host, server) = bridge();
+    let gone = TcpListener::bind(ANY_PORT).await.unwrap();
+    let address = gone.local_addr().unwrap();
+    drop(gone);
+    let config = ConnectionConfig::new("controller", ConnectionKind::Controller);
+    let endpoint = server.connect_tcp(address, config);
+    assert_eq!(endpoint.reach(), Some(Reach::Connecting));
+    let (why, until) = loop {
+        if let Some(Reach::Waiting { why, until }) = endpoint.reach() {
+            break (why, until);
+        }
+        tokio::task::yield_now().await;
+    };
+    assert!(why.contains("refused"), "{why}");
+    assert!(until > host.now(), "the next attempt is ahead");
+    assert_eq!(server.listen_tcp(ANY_PORT).await.unwrap().reach(), None);
+}
+
+#[tokio::test]
+async fn who_says_no_hello_is_no_controller() {
+    let (_, server) = bridge();
+    let other = TcpListener::bind(ANY_PORT).await.unwrap();
+    let config = ConnectionConfig::new("controller", ConnectionKind::Controller);
+    let endpoint = server.connect_tcp(other.local_addr().unwrap(), config);
+    let (mut stream, _) = other.accept().await.unwrap();
+    stream.write_all(b"SSH-2.0-OpenSSH_9.2\r\n").await.unwrap();
+    while !matches!(endpoint.reach(), Some(Reach::Waiting { .. })) {
+        assert_ne!(endpoint.reach(), Some(Reach::Connected));
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]

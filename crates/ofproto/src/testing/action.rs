@@ -92,6 +92,8 @@ fn has_form(action: &Action) -> bool {
         | Action::Exit
         | Action::Group(_)
         | Action::SetNwTtl(_)
+        | Action::SetTpSrc(_)
+        | Action::SetTpDst(_)
         | Action::CopyTtlOut
         | Action::CopyTtlIn
         | Action::PushMpls { .. }
@@ -160,6 +162,8 @@ fn any_settable() -> impl Strategy<Value = Action> {
     prop_oneof![
         (0..=GroupId::MAX.number()).prop_map(|group| Action::Group(GroupId::new(group))),
         any::<u8>().prop_map(Action::SetNwTtl),
+        any::<u16>().prop_map(Action::SetTpSrc),
+        any::<u16>().prop_map(Action::SetTpDst),
         any::<u8>().prop_map(Action::SetMplsTtl),
         select(vec![Action::DecMplsTtl, Action::CopyTtlOut, Action::CopyTtlIn]),
         select(vec![0x8847, 0x8848]).prop_map(|ethertype| Action::PushMpls { ethertype }),

@@ -14,10 +14,9 @@ use shunt_flow::{
     extract::{VlanLimit, extract},
 };
 use shunt_pipeline::{
-    Action, BridgeId, BridgeSettings, BundleStep, Change, DatapathAction, DatapathPort, Delta,
-    FlowModError, Group, GroupId, Meter, MeterId, Modification, PacketIn, Pipeline, PortConfig,
-    PortInfo, PortKind, PortVlans, RejectedMod, RemovedReason, Rule, RuleChange, RuleFilter, Time,
-    Traversal, Version,
+    Action, BridgeId, BridgeSettings, BundleStep, Change, DatapathAction, Delta, FlowModError,
+    Group, GroupId, Meter, MeterId, Modification, PacketIn, Pipeline, PortConfig, PortInfo,
+    RejectedMod, RemovedReason, Rule, RuleChange, RuleFilter, Time, Traversal, Version,
 };
 use tokio::sync::watch;
 
@@ -288,13 +287,6 @@ fn key(packet: &PacketOut) -> FlowKey {
 }
 
 fn port((number, name): (u32, &str)) -> PortInfo {
-    PortInfo {
-        number: PortNo::new(number),
-        name: name.to_owned(),
-        kind: PortKind::Datapath(DatapathPort::new(number)),
-        config: PortConfig::default(),
-        link_up: true,
-        mac: [0xaa, 0x55, 0xaa, 0x55, 0, number.to_be_bytes()[3]],
-        vlans: PortVlans::default(),
-    }
+    let mac = [0xaa, 0x55, 0xaa, 0x55, 0, number.to_be_bytes()[3]];
+    PortInfo { name: name.to_owned(), mac, ..PortInfo::datapath(number) }
 }

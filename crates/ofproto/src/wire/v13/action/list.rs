@@ -1,7 +1,7 @@
 //! Lists of actions, and the actions of the standard.
 
 use bytes::BufMut;
-use shunt_flow::PortNo;
+use shunt_flow::{FieldId, PortNo};
 use shunt_pipeline::{Action, GroupId};
 
 use super::{
@@ -57,9 +57,11 @@ pub(super) fn expect_len(body: &Reader<'_>, length: usize) -> Result<(), ErrorCo
 
 fn read_standard(kind: u16, body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
     match kind {
-        at::OUTPUT => expect_len(body, 12)?,
+        at::OUTPUT | at::SET_DL_SRC | at::SET_DL_DST => expect_len(body, 12)?,
         at::SET_FIELD => return set_field::read(body),
-        _ if !at::STANDARD.contains(&kind) => return Err(ErrorCode::ActionType),
+        _ if !at::STANDARD.contains(&kind) && !at::OLD.contains(&kind) => {
+            return Err(ErrorCode::ActionType);
+        }
         _ => expect_len(body, 4)?,
     }
     Ok(match kind {
@@ -85,9 +87,46 @@ fn read_standard(kind: u16, body: &mut Reader<'_>) -> Result<Action, ErrorCode> 
             _ => return Err(ErrorCode::ActionArgument),
         },
         at::POP_MPLS => Action::PopMpls { ethertype: body.u16()? },
-        _ => return Err(ErrorCode::ActionType),
+        _ => return read_old(kind, body),
     })
 }
+
+/// Reads an action of OpenFlow 1.1.
+fn read_old(kind: u16, body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+    let (field, value) = match kind {
+        at::SET_VLAN_VID => (FieldId::VlanVid, bounded(body.u16()?, 0xfff)? | VLAN_PRESENT),
+        at::SET_VLAN_PCP => (FieldId::VlanPcp, bounded(body.u8()?, 7)?),
+        at::SET_DL_SRC => (FieldId::EthSrc, mac(body)?),
+        at::SET_DL_DST => (FieldId::EthDst, mac(body)?),
+        at::SET_NW_SRC => (FieldId::Ipv4Src, body.u32()?.into()),
+        at::SET_NW_DST => (FieldId::Ipv4Dst, body.u32()?.into()),
+        at::SET_NW_TOS => match body.u8()? {
+            tos if tos & ECN_BITS == 0 => (FieldId::IpDscp, u128::from(tos >> 2)),
+            _ => return Err(ErrorCode::ActionArgument),
+        },
+        at::SET_NW_ECN => (FieldId::IpEcn, bounded(body.u8()?, ECN_BITS.into())?),
+        // Of these two, Open vSwitch takes the bits that there are.
+        at::SET_MPLS_LABEL => (FieldId::MplsLabel, u128::from(body.u32()? & 0xf_ffff)),
+        at::SET_MPLS_TC => (FieldId::MplsTc, u128::from(body.u8()? & 7)),
+        at::SET_TP_SRC => return Ok(Action::SetTpSrc(body.u16()?)),
+        at::SET_TP_DST => return Ok(Action::SetTpDst(body.u16()?)),
+        _ => return Err(ErrorCode::ActionType),
+    };
+    Ok(set_field::whole(field, value))
+}
+
+fn bounded(value: impl Into<u128>, max: u128) -> Result<u128, ErrorCode> {
+    Some(value.into()).filter(|value| *value <= max).ok_or(ErrorCode::ActionArgument)
+}
+
+fn mac(body: &mut Reader<'_>) -> Result<u128, Short> {
+    Ok(u128::from(body.u16()?) << 32 | u128::from(body.u32()?))
+}
+
+/// The bit of `vlan_vid` that says that there is a tag (`OFPVID_PRESENT`).
+const VLAN_PRESENT: u128 = 0x1000;
+/// The bits of the TOS byte that belong to ECN.
+const ECN_BITS: u8 = 3;
 
 fn read_experimenter(body: &mut Reader<'_>, depth: usize) -> Result<Action, ErrorCode> {
     match body.u32()? {
@@ -107,6 +146,8 @@ fn put(out: &mut Vec<u8>, action: &Action) {
         }),
         Action::SetField { field, value, mask } => set_field::put(out, *field, *value, *mask),
         Action::SetNwTtl(ttl) => standard(out, at::SET_NW_TTL, |out| out.put_u8(*ttl)),
+        Action::SetTpSrc(port) => put_u16(out, at::SET_TP_SRC, *port),
+        Action::SetTpDst(port) => put_u16(out, at::SET_TP_DST, *port),
         Action::PushVlan { ethertype } => put_u16(out, at::PUSH_VLAN, *ethertype),
         Action::PopVlan => standard(out, at::POP_VLAN, |_| {}),
         Action::PushMpls { ethertype } => put_u16(out, at::PUSH_MPLS, *ethertype),
@@ -175,12 +216,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_features_name_is_what_is_read() {
+    fn what_features_name_is_what_is_read_but_for_actions_of_old() {
         let is_known =
             |number: u8| read_actions(&[0, number, 0, 8, 0, 0, 0, 0]) != Err(ErrorCode::ActionType);
         let known: Vec<_> =
             (0..=u8::MAX).filter(|number| is_known(*number)).map(u16::from).collect();
-        assert_eq!(known, at::STANDARD);
+        assert!(
+            known.iter().all(|number| at::STANDARD.contains(number) || at::OLD.contains(number))
+        );
+        assert!(at::STANDARD.iter().all(|number| known.contains(number)));
     }
 
     #[test]

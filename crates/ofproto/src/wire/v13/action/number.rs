@@ -1,8 +1,20 @@
 //! Numbers of actions that this switch reads or writes (`ofp_action_type`, `nx_action_subtype`).
 
 pub(super) const OUTPUT: u16 = 0;
+pub(super) const SET_VLAN_VID: u16 = 1;
+pub(super) const SET_VLAN_PCP: u16 = 2;
+pub(super) const SET_DL_SRC: u16 = 3;
+pub(super) const SET_DL_DST: u16 = 4;
+pub(super) const SET_NW_SRC: u16 = 5;
+pub(super) const SET_NW_DST: u16 = 6;
+pub(super) const SET_NW_TOS: u16 = 7;
+pub(super) const SET_NW_ECN: u16 = 8;
+pub(super) const SET_TP_SRC: u16 = 9;
+pub(super) const SET_TP_DST: u16 = 10;
 pub(super) const COPY_TTL_OUT: u16 = 11;
 pub(super) const COPY_TTL_IN: u16 = 12;
+pub(super) const SET_MPLS_LABEL: u16 = 13;
+pub(super) const SET_MPLS_TC: u16 = 14;
 pub(super) const SET_MPLS_TTL: u16 = 15;
 pub(super) const DEC_MPLS_TTL: u16 = 16;
 pub(super) const PUSH_VLAN: u16 = 17;
@@ -32,6 +44,23 @@ pub(crate) const STANDARD: [u16; 14] = [
     SET_NW_TTL,
     DEC_NW_TTL,
     SET_FIELD,
+];
+
+/// Actions of OpenFlow 1.1 that later versions have no more. Open vSwitch reads them all the same,
+/// and `ovs-ofctl` sends those on ports where it does not know the protocol, as in buckets.
+pub(crate) const OLD: [u16; 12] = [
+    SET_VLAN_VID,
+    SET_VLAN_PCP,
+    SET_DL_SRC,
+    SET_DL_DST,
+    SET_NW_SRC,
+    SET_NW_DST,
+    SET_NW_TOS,
+    SET_NW_ECN,
+    SET_TP_SRC,
+    SET_TP_DST,
+    SET_MPLS_LABEL,
+    SET_MPLS_TC,
 ];
 
 /// Subtypes of Nicira.
