@@ -10,6 +10,7 @@ use shunt_pipeline::{BridgeId, DatapathPort, PortInfo, PortKind};
 use crate::{
     SwitchError,
     config::{self, PortType},
+    exclusive::Exclusive,
     numbers::Numbers,
     ports::BridgePort,
 };
@@ -114,6 +115,19 @@ impl Bridges {
         })
     }
 
+    /// Refuses a port that wants what another has for itself.
+    pub(crate) fn check_exclusive(&self, settings: &config::Port) -> Result<(), SwitchError> {
+        let Some((_, wanted)) = Exclusive::of(settings) else { return Ok(()) };
+        for bridge in self.iter() {
+            for port in bridge.ports.values() {
+                if Exclusive::of(&port.settings).is_some_and(|(_, own)| own == wanted) {
+                    return Err(wanted.is_of(&port.settings.name, &bridge.settings.name));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// A number for a port of the datapath.
     pub(crate) fn take_datapath_port(&mut self) -> Result<DatapathPort, SwitchError> {
         let number = self.port_numbers.take().ok_or(SwitchError::NoNumber { what: "port" })?;
@@ -146,6 +160,11 @@ impl Bridges {
         self.iter().map(of).collect()
     }
 
+    /// Whether a port is a patch that leads nowhere.
+    pub(crate) fn lacks_peer(&self, port: &BridgePort) -> bool {
+        port.settings.kind == PortType::Patch && self.kind(port) == PortKind::Unbound
+    }
+
     fn kind(&self, port: &BridgePort) -> PortKind {
         // Tables send to no port that threads may not have.
         if let Some(datapath) = port.datapath.filter(|_| port.open.is_some()) {
@@ -169,7 +188,29 @@ impl Bridges {
     }
 }
 
-fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+/// Names that a message shows; of more it says how many.
+const LISTED_MAX: usize = 16;
+
+/// The names that there are, for a message.
+pub(crate) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.collect();
-    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    match names.split_at_checked(LISTED_MAX) {
+        Some((shown, more @ [_, ..])) => format!("{} and {} more", shown.join(", "), more.len()),
+        _ if names.is_empty() => "none".to_owned(),
+        _ => names.join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_list_of_names_says_how_many_it_leaves_out() {
+        let names: Vec<String> = (1..=20).map(|number| format!("p{number}")).collect();
+        let list = |count| listed(names.iter().take(count).map(String::as_str));
+        assert_eq!((list(0), list(2)), ("none".to_owned(), "p1, p2".to_owned()));
+        assert!(list(16).ends_with("p15, p16"), "{}", list(16));
+        assert!(list(20).ends_with("p15, p16 and 4 more"), "{}", list(20));
+    }
 }

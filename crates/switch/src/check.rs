@@ -9,7 +9,9 @@ use thiserror::Error;
 
 use crate::{
     Config, Endpoint, SwitchError,
-    config::{Bridge, NAME_BYTES_MAX, Port, PortType, Repeat, THREADS_MAX},
+    bridges::listed,
+    config::{Bridge, Local, NAME_BYTES_MAX, Port, PortType, Repeat, THREADS_MAX},
+    exclusive::Exclusive,
 };
 
 /// Most entries of an exact-match cache.
@@ -101,7 +103,8 @@ impl Config {
         for (index, bridge) in self.bridges.iter().enumerate() {
             bridge.check().map_err(|error| error.within("bridges", index))?;
         }
-        self.check_names()
+        self.check_names()?;
+        self.check_exclusive()
     }
 
     /// Checks that no name is given twice: a bridge's name is that of its local port, too.
@@ -124,6 +127,28 @@ impl Config {
         Ok(())
     }
 
+    /// Checks that no two ports want what a port has for itself, the TAPs of bridges included.
+    fn check_exclusive(&self) -> Result<(), ConfigError> {
+        let mut taken = HashMap::new();
+        for (index, bridge) in self.bridges.iter().enumerate() {
+            let local = bridge.local_port();
+            let ports = bridge.ports.iter().enumerate().map(|(at, port)| (port, Some(at)));
+            for (port, at) in std::iter::once((&local, None)).chain(ports) {
+                let Some((field, wanted)) = Exclusive::of(port) else { continue };
+                let owner = (port.name.clone(), &bridge.name);
+                if let Some((port, bridge)) = taken.insert(wanted.clone(), owner) {
+                    let problem = wanted.is_of(&port, bridge);
+                    let error = match at {
+                        Some(at) => ConfigError::at(field, problem).within("ports", at),
+                        None => ConfigError::at("local", problem),
+                    };
+                    return Err(error.within("bridges", index));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Checks that both ends of every patch name each other.
     fn check_patches(&self) -> Result<(), ConfigError> {
         let ports = || self.bridges.iter().flat_map(|bridge| &bridge.ports);
@@ -136,10 +161,7 @@ impl Config {
                 let problem = match by_name.get(port.peer.as_str()) {
                     None => SwitchError::NoSuchPort {
                         name: port.peer.clone(),
-                        known: ports()
-                            .map(|port| port.name.as_str())
-                            .collect::<Vec<_>>()
-                            .join(", "),
+                        known: listed(ports().map(|port| port.name.as_str())),
                     },
                     Some(peer) if peer.kind != PortType::Patch => {
                         wrong("the port that `peer` names is no patch")
@@ -221,13 +243,22 @@ impl Bridge {
         Ok(())
     }
 
+    /// Its local port.
+    pub(crate) fn local_port(&self) -> Port {
+        let kind = match self.local {
+            Local::None => PortType::Unbound,
+            Local::Tap => PortType::Tap,
+        };
+        Port { name: self.name.clone(), kind, ..Port::default() }
+    }
+
     /// Checks that every address of a list is one, and stands in the right list.
     fn check_addresses(&self, list: &'static str, texts: &[String]) -> Result<(), ConfigError> {
         for (index, text) in texts.iter().enumerate() {
             let range = match (self.endpoint(text), list) {
                 (Err(problem), _) => return Err(ConfigError::of_element(list, index, problem)),
-                (Ok(Endpoint::Listen(_)), "controllers") => "addresses to connect to: tcp:IP:PORT",
-                (Ok(Endpoint::Connect(_)), "listen") => "addresses to listen on: ptcp:PORT:IP",
+                (Ok(Endpoint::Listen(_)), "controllers") => "an address to connect to: tcp:IP:PORT",
+                (Ok(Endpoint::Connect(_)), "listen") => "an address to listen on: ptcp:PORT:IP",
                 (Ok(_), _) => continue,
             };
             let problem = SwitchError::Range { setting: list, value: text.clone(), range };
@@ -308,7 +339,7 @@ impl Port {
         let vlans = self.tag.iter().map(|tag| ("tag", *tag));
         for (setting, vlan) in vlans.chain(self.trunks.iter().map(|vlan| ("trunks", *vlan))) {
             if vlan > VLAN_MAX {
-                let (value, range) = (vlan.to_string(), "VLANs from 0 to 4095");
+                let (value, range) = (vlan.to_string(), "a VLAN from 0 to 4095");
                 return Err(ConfigError::at(setting, SwitchError::Range { setting, value, range }));
             }
         }

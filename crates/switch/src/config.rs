@@ -14,6 +14,8 @@ pub struct Config {
     pub threads: Threads,
     /// The caches of each packet thread.
     pub caches: Caches,
+    /// How entries are found that a change made stale.
+    pub eviction: Eviction,
     /// How packets are read.
     pub packets: Packets,
     /// Bridges, each with its ports and controllers.
@@ -48,6 +50,25 @@ pub struct Caches {
     pub idle_ms: u64,
     /// One of how many hits is translated anew, to compare the two; 0: none.
     pub verify_one_in: u32,
+}
+
+/// How cache entries are found that a change made stale.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Eviction {
+    /// What finds them.
+    pub engine: Engine,
+}
+
+/// What finds cache entries that a change made stale.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Engine {
+    /// An index of what entries depend on: costs what the change touches.
+    #[default]
+    Direct,
+    /// Every entry is translated anew: costs what is cached, whatever changed.
+    Iterative,
 }
 
 /// How packets are read.

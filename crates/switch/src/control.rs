@@ -22,7 +22,7 @@ use crate::{
     Config, SwitchError,
     bridges::Bridges,
     capture::Captures,
-    config::{self, Local, PortType},
+    config::{self, PortType},
     events::{ChangedPorts, EVENTS_MAX, Event, News},
     plane::{EngineMaker, Plane},
     ports::{BridgePort, free_number},
@@ -119,16 +119,8 @@ impl Control {
         settings: &config::Bridge,
     ) -> Result<(), SwitchError> {
         let name = &settings.name;
-        let local = config::Port {
-            name: name.clone(),
-            kind: match settings.local {
-                Local::None => PortType::Unbound,
-                Local::Tap => PortType::Tap,
-            },
-            ..config::Port::default()
-        };
         let mac = settings.mac()?;
-        self.add_configured_port(name, local, Some(PortNo::LOCAL)).await?;
+        self.add_configured_port(name, settings.local_port(), Some(PortNo::LOCAL)).await?;
         self.with_port(id, PortNo::LOCAL, |port| port.mac = mac);
         self.publish_ports();
         for port in &settings.ports {
@@ -269,6 +261,7 @@ impl Control {
             let port = other.settings.name.clone();
             return Err(SwitchError::NumberTaken { number: number.number(), port });
         }
+        bridges.check_exclusive(&settings)?;
         let (threads, now) = (self.plane.threads_count(), self.plane.clock.now());
         let mut port = BridgePort::new(settings, number, threads, now);
         match behind {

@@ -52,6 +52,16 @@ pub enum SwitchError {
         /// Whose it is.
         port: String,
     },
+    /// Another port has a device, or writes a file.
+    #[error("{what} is that of port {port} of bridge {bridge}")]
+    InUse {
+        /// The device or file.
+        what: String,
+        /// Whose it is.
+        port: String,
+        /// The bridge of that port.
+        bridge: String,
+    },
     /// All numbers that the switch has for things of this kind are in use.
     #[error("no number is left for another {what}: 65535 are in use")]
     NoNumber {

@@ -1,20 +1,41 @@
 //! A whole switch as a library: pipeline, packet threads, eviction and OpenFlow, wired.
 //!
-//! ```
-//! use shunt_switch::{Config, Switch, config::{Bridge, Port}};
+//! Whoever embeds it needs a checkout of the project beside theirs, Rust 1.95, and a tokio runtime; in
+//! `Cargo.toml`:
 //!
-//! # tokio::runtime::Runtime::new()?.block_on(async {
-//! let switch = Switch::start(&Config::default(), None, 1).await?;
-//! let ports = [1, 2].map(|number| Port { name: format!("p{number}"), number, ..Port::default() });
-//! let bridge = Bridge { name: "br0".into(), ports: ports.into(), ..Bridge::default() };
-//! switch.add_bridge(&bridge).await?;
-//! switch.add_rules("br0", &["tcp,nw_dst=10.0.0.0/8,actions=dec_ttl,output:p2"]).await?;
-//! let trace = switch.trace("br0", "in_port=p1,tcp,nw_dst=10.1.2.3,nw_ttl=64")?;
-//! assert_eq!(trace.megaflow, "tcp,nw_dst=10.0.0.0/8,nw_ttl=64");
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! # })?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```toml
+//! [dependencies]
+//! shunt-switch = { path = "../shunt/crates/switch" }
+//! tokio = { version = "1", features = ["macros", "rt-multi-thread"] }
 //! ```
+//!
+//! and in `src/main.rs`, for a bridge of two ports with a rule, and what becomes of a packet:
+//!
+//! ```
+//! use std::error::Error;
+//!
+//! use shunt_switch::{
+//!     Config, Switch,
+//!     config::{Bridge, Port},
+//! };
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn Error>> {
+//!     let switch = Switch::start(&Config::default(), None, 1).await?;
+//!     let port = |number| Port { name: format!("p{number}"), number, ..Port::default() };
+//!     let ports = vec![port(1), port(2)];
+//!     let bridge = Bridge { name: "br0".into(), ports, ..Bridge::default() };
+//!     switch.add_bridge(&bridge).await?;
+//!     switch.add_rules("br0", &["tcp,nw_dst=10.0.0.0/8,actions=dec_ttl,output:p2"]).await?;
+//!     let trace = switch.trace("br0", "in_port=p1,tcp,nw_dst=10.1.2.3,nw_ttl=64")?;
+//!     assert_eq!(trace.megaflow, "tcp,nw_dst=10.0.0.0/8,nw_ttl=64");
+//!     print!("{}", trace.to_text());
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Ports of one's own kind come by [`Switch::add_own_port`], an eviction engine by
+//! [`Switch::start_with`].
 
 mod bridges;
 mod capture;
@@ -25,6 +46,7 @@ mod control;
 mod endpoint;
 mod error;
 mod events;
+mod exclusive;
 mod host;
 mod learner;
 mod listener;
@@ -39,6 +61,7 @@ mod status;
 mod switch;
 mod trace;
 mod trace_actions;
+mod trace_notes;
 mod traced;
 mod vlans;
 mod watch;
@@ -51,7 +74,10 @@ pub use endpoint::{Endpoint, EndpointError};
 pub use error::{SwitchError, with_causes};
 pub use names::BridgeNames;
 pub use plane::EngineMaker;
-pub use status::{BridgeStatus, CacheStatus, DropStatus, PortStatus, ThreadState, ThreadStatus};
+pub use status::{
+    BridgeStatus, CacheStatus, ControllerState, ControllerStatus, DropStatus, PortStatus,
+    ThreadState, ThreadStatus,
+};
 pub use switch::Switch;
 pub use trace::{
     Trace, TraceConjunction, TraceError, TraceGroup, TraceRecirculation, TraceRule, TraceVisit,

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use shunt_flow::{PortNo, text::PortNames};
 use shunt_pipeline::{BridgeId, Pipeline, PortInfo};
 
+use crate::bridges::listed;
+
 /// The names of the ports of one bridge, as they were when this was made.
 #[derive(Debug)]
 pub struct BridgeNames {
@@ -16,6 +18,21 @@ impl BridgeNames {
     #[must_use]
     pub fn new(pipeline: &Pipeline, bridge: BridgeId) -> Self {
         Self { ports: pipeline.ports(bridge) }
+    }
+
+    /// Whether the bridge has a port of this number.
+    pub(crate) fn has(&self, number: PortNo) -> bool {
+        self.ports().any(|port| port.number == number)
+    }
+
+    /// The names of its ports with their numbers, for a message.
+    pub(crate) fn list(&self) -> String {
+        let named = |port: &PortInfo| match port.number {
+            PortNo::LOCAL => PortNo::LOCAL.to_string(),
+            number => format!("{} ({number})", port.name),
+        };
+        let names: Vec<String> = self.ports().map(named).collect();
+        listed(names.iter().map(String::as_str))
     }
 
     fn ports(&self) -> impl Iterator<Item = &PortInfo> {

@@ -12,13 +12,13 @@ use shunt_ofproto::{
     Paused,
     connection::{ConnectionConfig, ConnectionKind, Event as Told},
     message::{FlowRemoved, PortStatus, PortStatusReason},
-    server::{Endpoint as Socket, Server},
+    server::{Endpoint as Socket, Reach, Server},
 };
-use shunt_pipeline::{BridgeId, PacketIn, PortInfo};
+use shunt_pipeline::{BridgeId, PacketIn, PortInfo, Time};
 use tracing::{error, info};
 
 use crate::{
-    Endpoint, SwitchError,
+    BridgeStatus, ControllerState, Endpoint, SwitchError,
     control::Control,
     events::{Event, News, Removed},
     host::BridgeHost,
@@ -38,7 +38,10 @@ pub(crate) struct OpenFlow {
 struct BridgeSide {
     server: Arc<Server<BridgeHost>>,
     paused: Arc<Paused>,
-    _sockets: Vec<Socket>,
+    /// Of the controllers and then of the addresses to listen on, in the order of the configuration.
+    sockets: Vec<Socket>,
+    /// The management socket, and its path.
+    _own_socket: Option<Socket>,
     management: Option<PathBuf>,
 }
 
@@ -113,6 +116,21 @@ impl OpenFlow {
         }
     }
 
+    /// The bridges, with how it stands with their controllers.
+    pub(crate) fn bridge_status(&self) -> Vec<BridgeStatus> {
+        let now = self.control.plane.clock.now();
+        let bridges = self.control.bridge_status();
+        let with_controllers = |(id, mut status): (BridgeId, BridgeStatus)| {
+            if let Some(side) = self.bridges.lock().get(&id) {
+                for (controller, socket) in status.controllers.iter_mut().zip(&side.sockets) {
+                    controller.state = side.state(&controller.target, socket, now);
+                }
+            }
+            status
+        };
+        bridges.into_iter().map(with_controllers).collect()
+    }
+
     fn server(&self, id: BridgeId) -> Option<Arc<Server<BridgeHost>>> {
         self.bridges.lock().get(&id).map(|side| Arc::clone(&side.server))
     }
@@ -150,17 +168,20 @@ impl OpenFlow {
         let (control, paused) = (Arc::clone(&self.control), Arc::<Paused>::default());
         let host = BridgeHost { control, bridge: id, paused: Arc::clone(&paused) };
         let server = Arc::new(Server::new(Arc::new(host)));
-        let mut sockets = Vec::new();
+        let (mut sockets, mut own_socket) = (Vec::new(), None);
         let management = self.control.run_dir.as_ref().map(|dir| dir.join(format!("{name}.mgmt")));
         if let Some(path) = &management {
             let failed = |source| SwitchError::System {
                 doing: format!("listen on {}", path.display()),
                 source,
             };
-            sockets.push(server.listen_unix(path).await.map_err(failed)?);
+            own_socket = Some(server.listen_unix(path).await.map_err(failed)?);
         }
         for endpoint in endpoints {
-            info!(bridge = name, %endpoint, "OpenFlow");
+            match endpoint {
+                Endpoint::Listen(_) => info!(bridge = name, %endpoint, "listens for controllers"),
+                Endpoint::Connect(_) => info!(bridge = name, %endpoint, "connects to a controller"),
+            }
             let failed =
                 |source| SwitchError::System { doing: format!("listen on {endpoint}"), source };
             sockets.push(match endpoint {
@@ -171,10 +192,39 @@ impl OpenFlow {
                 ),
             });
         }
-        let side = BridgeSide { server, paused, _sockets: sockets, management };
+        let side = BridgeSide { server, paused, sockets, _own_socket: own_socket, management };
         self.bridges.lock().insert(id, side);
         Ok(())
     }
+}
+
+impl BridgeSide {
+    /// How it stands with what one endpoint leads to, of which the configuration says `target`.
+    fn state(&self, target: &str, socket: &Socket, now: Time) -> ControllerState {
+        match socket.reach() {
+            None => ControllerState::Listening,
+            Some(Reach::Connecting) => ControllerState::Connecting,
+            Some(Reach::Waiting { why, until }) => {
+                let next_try_s = until.since(now).as_millis().div_ceil(1000);
+                let next_try_s = u64::try_from(next_try_s).unwrap_or(u64::MAX);
+                ControllerState::Waiting { why, next_try_s }
+            }
+            Some(Reach::Connected) => {
+                let peer = peer(target);
+                let connections = self.server.connections();
+                let own = connections.iter().find(|connection| connection.peer == peer);
+                // One that has just gone.
+                own.map_or(ControllerState::Connecting, |own| ControllerState::Connected {
+                    role: own.status.role.name(),
+                })
+            }
+        }
+    }
+}
+
+/// What a controller's connection is called, of which the configuration says `target`.
+fn peer(target: &str) -> String {
+    target.parse::<Endpoint>().map_or_else(|_| target.to_owned(), |own| own.to_string())
 }
 
 impl Drop for BridgeSide {

@@ -6,7 +6,12 @@ use serde::Serialize;
 use shunt_datapath::{DropReason, ThreadCounters};
 use shunt_pipeline::BridgeId;
 
-use crate::control::Control;
+use crate::{
+    bridges::{Bridge, Bridges},
+    config,
+    control::Control,
+    ports::BridgePort,
+};
 
 /// A bridge.
 #[derive(Clone, Debug, Serialize)]
@@ -15,12 +20,44 @@ pub struct BridgeStatus {
     pub name: String,
     /// Sixteen hexadecimal digits.
     pub datapath_id: String,
-    /// Controllers and listeners, as configured.
-    pub controllers: Vec<String>,
+    /// Controllers and then addresses to listen on, as configured.
+    pub controllers: Vec<ControllerStatus>,
     /// Number of rules, in all tables.
     pub rules: u64,
     /// Its ports, by number.
     pub ports: Vec<PortStatus>,
+}
+
+/// A controller, or an address to listen on for some.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ControllerStatus {
+    /// As configured.
+    pub target: String,
+    /// How it stands with it.
+    #[serde(flatten)]
+    pub state: ControllerState,
+}
+
+/// How it stands with a controller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum ControllerState {
+    /// A connection is being made.
+    Connecting,
+    /// There is a connection.
+    Connected {
+        /// What the controller asked to be: `equal`, `master`, `slave`.
+        role: &'static str,
+    },
+    /// There is none.
+    Waiting {
+        /// Why not.
+        why: String,
+        /// Seconds until the next attempt.
+        next_try_s: u64,
+    },
+    /// Controllers may connect there.
+    Listening,
 }
 
 /// A port, with the sums of what all packet threads counted until they last said.
@@ -35,7 +72,7 @@ pub struct PortStatus {
     /// Its type.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// `up`, `down`, or why it is not open.
+    /// `up`, `down`, or why it is not open; `no peer` for a patch that leads nowhere.
     pub link: String,
     /// Packets received.
     pub rx_packets: u64,
@@ -138,21 +175,22 @@ impl DropStatus {
 
 impl Control {
     /// Bridges and their ports.
-    pub(crate) fn bridge_status(&self) -> Vec<BridgeStatus> {
+    pub(crate) fn bridge_status(&self) -> Vec<(BridgeId, BridgeStatus)> {
         let bridges = self.bridges.lock();
-        let of = |bridge: &crate::bridges::Bridge| {
+        let of = |bridge: &Bridge| {
             let tables = self.plane.pipeline.table_stats(bridge.id);
-            BridgeStatus {
+            let status = BridgeStatus {
                 name: bridge.settings.name.clone(),
                 datapath_id: format!("{:016x}", bridge.datapath_id),
-                controllers: [&bridge.settings.controllers[..], &bridge.settings.listen].concat(),
+                controllers: controllers(&bridge.settings),
                 rules: tables.iter().map(|table| table.rules_count as u64).sum(),
                 ports: bridge
                     .ports
                     .values()
-                    .map(|port| port_status(&bridge.settings.name, port))
+                    .map(|port| port_status(&bridges, &bridge.settings.name, port))
                     .collect(),
-            }
+            };
+            (bridge.id, status)
         };
         bridges.iter().map(of).collect()
     }
@@ -162,8 +200,8 @@ impl Control {
         let now = self.plane.clock.now();
         let bridges = self.bridges.lock();
         let Some(bridge) = bridges.by_id(id) else { return Vec::new() };
-        let status = |port: &crate::ports::BridgePort| {
-            (port_status(&bridge.settings.name, port), now.since(port.added))
+        let status = |port: &BridgePort| {
+            (port_status(&bridges, &bridge.settings.name, port), now.since(port.added))
         };
         bridge.ports.values().map(status).collect()
     }
@@ -217,7 +255,18 @@ impl Control {
     }
 }
 
-fn port_status(bridge: &str, port: &crate::ports::BridgePort) -> PortStatus {
+/// The controllers of a bridge, before anything is known of them.
+fn controllers(settings: &config::Bridge) -> Vec<ControllerStatus> {
+    let status = |(target, state): (&String, ControllerState)| ControllerStatus {
+        target: target.clone(),
+        state,
+    };
+    let connect = settings.controllers.iter().map(|target| (target, ControllerState::Connecting));
+    let listen = settings.listen.iter().map(|target| (target, ControllerState::Listening));
+    connect.chain(listen).map(status).collect()
+}
+
+fn port_status(bridges: &Bridges, bridge: &str, port: &BridgePort) -> PortStatus {
     let sum = |field: fn(&shunt_datapath::metrics::PortTraffic) -> u64| -> u64 {
         port.traffic.iter().map(|traffic| field(traffic)).sum()
     };
@@ -225,6 +274,7 @@ fn port_status(bridge: &str, port: &crate::ports::BridgePort) -> PortStatus {
     let link = match &port.trouble {
         Some(trouble) => format!("down: {trouble}"),
         None if port.config.port_down => "down: by a controller".to_owned(),
+        None if bridges.lacks_peer(port) => "no peer".to_owned(),
         None if port.link_up => "up".to_owned(),
         None => "down".to_owned(),
     };

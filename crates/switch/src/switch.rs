@@ -4,6 +4,7 @@ use std::{convert::Infallible, path::PathBuf, sync::Arc, time::Duration};
 
 use shunt_datapath::port::Port;
 use shunt_flow::PortNo;
+use shunt_kairo::Direct;
 use shunt_pipeline::{
     FlowMod, FlowModCommand, Iterative, Modification, Pipeline, RuleFilter, Version,
     text::parse_rule,
@@ -11,7 +12,8 @@ use shunt_pipeline::{
 use tokio::task::JoinHandle;
 
 use crate::{
-    CapturedPacket, Config, MacStatus, SwitchError, config,
+    CapturedPacket, Config, MacStatus, SwitchError,
+    config::{self, Engine},
     control::Control,
     names::BridgeNames,
     openflow::OpenFlow,
@@ -29,6 +31,7 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 /// A running switch; it stops when dropped.
 pub struct Switch {
     control: Arc<Control>,
+    openflow: Arc<OpenFlow>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -47,12 +50,15 @@ impl Switch {
         run_dir: Option<PathBuf>,
         seed: u64,
     ) -> Result<Self, SwitchError> {
-        let engine: EngineMaker = Box::new(|pipeline| Box::new(Iterative::new(pipeline)));
+        let engine: EngineMaker = match config.eviction.engine {
+            Engine::Direct => Box::new(|pipeline| Box::new(Direct::new(pipeline.version()))),
+            Engine::Iterative => Box::new(|pipeline| Box::new(Iterative::new(pipeline))),
+        };
         Self::start_with(config, run_dir, seed, engine).await
     }
 
     /// As [`Self::start`], with an eviction engine of the caller's, made of the tables that it is to
-    /// watch.
+    /// watch, whatever the configuration says of it.
     ///
     /// # Errors
     ///
@@ -67,12 +73,12 @@ impl Switch {
         let openflow = Arc::new(OpenFlow::new(Arc::clone(&control)));
         let tasks = vec![
             tokio::spawn(Arc::clone(&openflow).run(news)),
-            tokio::spawn(openflow.tell_removed()),
+            tokio::spawn(Arc::clone(&openflow).tell_removed()),
             tokio::spawn(upkeep(Arc::clone(&control))),
             tokio::spawn(watch_threads(Arc::clone(&control))),
             tokio::spawn(watch_ports(Arc::clone(&control))),
         ];
-        let switch = Self { control, tasks };
+        let switch = Self { control, openflow, tasks };
         for bridge in &config.bridges {
             switch.add_bridge(bridge).await?;
         }
@@ -268,7 +274,7 @@ impl Switch {
     /// The bridges and their ports.
     #[must_use]
     pub fn bridges(&self) -> Vec<BridgeStatus> {
-        self.control.bridge_status()
+        self.openflow.bridge_status()
     }
 
     /// The threads: those of packets, then the one of evictions, the learner, the listener.

@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 
 use serde::Serialize;
 use shunt_flow::{
-    FieldId, FlowKey, FlowMask, Match,
+    FieldId, FlowKey, FlowMask, Match, PortNo,
     extract::VlanLimit,
-    text::{PortNames, format_key, format_match, parse_match},
+    text::{MatchError, PortNames, format_key, format_match, parse_match},
 };
 use shunt_pipeline::{
     BridgeId, GroupHit, Learning, Meter, Rule, TableSelector, Traversal, Visit,
@@ -22,6 +22,7 @@ use crate::{
     control::Control,
     names::BridgeNames,
     trace_actions::{Actions, Resumed},
+    trace_notes::{missing_ingress, missing_ports},
     traced::TracedPacket,
 };
 
@@ -32,6 +33,8 @@ pub struct Trace {
     pub recirculation: Option<TraceRecirculation>,
     /// The packet's fields at ingress, or as it was parsed again.
     pub flow: String,
+    /// What is odd about the packet.
+    pub warnings: Vec<String>,
     /// The version of the tables that decided.
     pub version: u64,
     /// Lookups, in order.
@@ -70,6 +73,8 @@ pub struct TraceGroup {
     pub group: u32,
     /// The bucket that it chose; `None`: all of them.
     pub bucket: Option<u32>,
+    /// What is odd about it.
+    pub notes: Vec<String>,
 }
 
 /// One lookup.
@@ -86,6 +91,8 @@ pub struct TraceVisit {
     pub rule: Option<TraceRule>,
     /// The bits of the packet, as it entered this table, that the lookup and the actions consulted.
     pub consulted: String,
+    /// What is odd about the rule.
+    pub notes: Vec<String>,
 }
 
 /// A conjunction that a packet met.
@@ -120,10 +127,20 @@ pub enum TraceError {
     Switch(#[from] SwitchError),
     /// The text is not a flow.
     #[error("{0}")]
-    Flow(#[from] shunt_flow::text::MatchError),
+    Flow(#[from] MatchError),
+    /// The packet is to come in by a port that the bridge does not have.
+    #[error("bridge {bridge} has no port {port}; there are: {known}")]
+    NoSuchPort {
+        /// The bridge.
+        bridge: String,
+        /// The port, as it was written.
+        port: String,
+        /// The ports that there are.
+        known: String,
+    },
     /// The text is not a packet.
-    #[error("a packet is an even number of hexadecimal digits, at least 28")]
-    Packet,
+    #[error("`{0}` is no frame: a frame has at least 14 bytes, of two hexadecimal digits each")]
+    Packet(String),
 }
 
 /// How often a trace goes on with packets that are parsed again.
@@ -136,7 +153,9 @@ impl Control {
         let id = self.bridges.lock().find(bridge)?.id;
         let pipeline = &self.plane.pipeline;
         let names = BridgeNames::new(pipeline, id);
-        let packet = read_flow(flow, &names, id, self.plane.vlan_limit)?;
+        let flow = read_flow(flow, &names).map_err(|error| error.of_bridge(bridge, &names))?;
+        let warning = flow.in_port.and_then(|port| missing_ingress(port, &names));
+        let packet = flow.packet(id, self.plane.vlan_limit);
         let traversal = pipeline.translate_newest(&packet.key);
         let mut ahead = VecDeque::new();
         let mut trace = self.explain(&traversal, packet, id, &mut ahead);
@@ -150,12 +169,13 @@ impl Control {
             let resumed = self.explain(&traversal, packet, bridge, &mut ahead);
             trace.resumed.push(Trace { recirculation, ..resumed });
         }
+        trace.warnings.extend(warning);
         Ok(trace)
     }
 
     /// Describes a traversal by itself, without what comes behind its cuts.
     pub(crate) fn explain_alone(&self, traversal: &Traversal, id: BridgeId) -> Trace {
-        let packet = TracedPacket::new(traversal.key.clone(), None, self.plane.vlan_limit);
+        let packet = TracedPacket::new((&traversal.key).into(), None, self.plane.vlan_limit);
         self.explain(traversal, packet, id, &mut VecDeque::new())
     }
 
@@ -173,13 +193,14 @@ impl Control {
         let meters = actions.meters();
         Trace {
             recirculation: None,
-            flow: format_key(&traversal.key, &names),
+            flow: format_key(&(&traversal.key).into(), &names),
+            warnings: Vec::new(),
             version: traversal.version.number(),
             visits: self.explain_visits(&bridges, traversal),
-            groups: traversal.group_hits.iter().map(|hit| explain_group(&bridges, hit)).collect(),
+            groups: self.explain_groups(&bridges, traversal),
             meters: meters.iter().map(|meter| explain_meter(meter)).collect(),
             learnings: traversal.learnings.iter().map(|own| self.explain_learning(own)).collect(),
-            megaflow: describe(&traversal.key, without_bridge(traversal), &names),
+            megaflow: describe(&(&traversal.key).into(), without_bridge(traversal), &names),
             actions: described,
             error: traversal.error.map(|error| error.to_string()),
             resumed: Vec::new(),
@@ -220,8 +241,29 @@ impl Control {
             table: visit.table.number(),
             conjunctions,
             rule: visit.rule.as_ref().map(|rule| explain_rule(rule, &names)),
-            consulted: describe(&visit.key, visit.mask.clone(), &names),
+            consulted: describe(&(&visit.key).into(), (&visit.mask).into(), &names),
+            notes: visit.rule.as_ref().map_or_else(Vec::new, |rule| {
+                missing_ports(
+                    rule.instructions.apply.iter().chain(&rule.instructions.write),
+                    &names,
+                )
+            }),
         }
+    }
+
+    fn explain_groups(&self, bridges: &Bridges, traversal: &Traversal) -> Vec<TraceGroup> {
+        let explain = |hit: &GroupHit| {
+            let names = BridgeNames::new(&self.plane.pipeline, hit.group.bridge);
+            let chosen = hit.bucket.and_then(|place| hit.group.buckets.get(place));
+            let run = chosen.map_or(&*hit.group.buckets, std::slice::from_ref);
+            TraceGroup {
+                bridge: bridge_name(bridges, hit.group.bridge),
+                group: hit.group.id.number(),
+                bucket: chosen.map(|bucket| bucket.id),
+                notes: missing_ports(run.iter().flat_map(|bucket| &bucket.actions), &names),
+            }
+        };
+        traversal.group_hits.iter().map(explain).collect()
     }
 
     fn explain_learning(&self, learning: &Learning) -> String {
@@ -269,6 +311,7 @@ impl Trace {
 
     fn own_text(&self) -> String {
         let mut text = format!("Flow: {}\n", self.flow);
+        text.extend(self.warnings.iter().map(|warning| format!("Warning: {warning}\n")));
         let mut bridge = "";
         for visit in &self.visits {
             if visit.bridge != bridge {
@@ -279,9 +322,10 @@ impl Trace {
             text += &visit.to_text();
         }
         text += "\n";
-        for TraceGroup { bridge, group, bucket } in &self.groups {
+        for TraceGroup { bridge, group, bucket, notes } in &self.groups {
             let bucket = bucket.map_or("all buckets".to_owned(), |own| format!("bucket {own}"));
             text += &format!("Group {group} of {bridge}: {bucket}\n");
+            text += &noted(notes);
         }
         text.extend(self.meters.iter().map(|meter| format!("Passes: {meter}\n")));
         text.extend(self.learnings.iter().map(|learning| format!("Learns: {learning}\n")));
@@ -302,9 +346,29 @@ impl TraceVisit {
             text.extend(clauses.iter().map(|clause| format!("        {}\n", clause.to_text())));
             text += "    ";
         }
-        text + &match &self.rule {
+        text += &match &self.rule {
             Some(rule) => format!("{}\n    {}\n", rule.to_text(), rule.actions),
             None => "No match.\n    drop\n".to_owned(),
+        };
+        text + &noted(&self.notes)
+    }
+}
+
+/// Notes, as lines below what they are about.
+fn noted(notes: &[String]) -> String {
+    notes.iter().map(|note| format!("     >> {note}\n")).collect()
+}
+
+impl TraceError {
+    /// This error, with the ports of the bridge where a name is none of them.
+    fn of_bridge(self, bridge: &str, names: &BridgeNames) -> Self {
+        match self {
+            Self::Flow(MatchError::BadValue { name, text, .. })
+                if FieldId::InPort.info().names.contains(&name) =>
+            {
+                Self::NoSuchPort { bridge: bridge.to_owned(), port: text, known: names.list() }
+            }
+            error => error,
         }
     }
 }
@@ -326,15 +390,6 @@ fn explain_rule(rule: &Rule, names: &BridgeNames) -> TraceRule {
     }
 }
 
-fn explain_group(bridges: &Bridges, hit: &GroupHit) -> TraceGroup {
-    let bucket = hit.bucket.and_then(|place| hit.group.buckets.get(place));
-    TraceGroup {
-        bridge: bridge_name(bridges, hit.group.bridge),
-        group: hit.group.id.number(),
-        bucket: bucket.map(|bucket| bucket.id),
-    }
-}
-
 fn explain_meter(meter: &Meter) -> String {
     // A dump has a line for each band.
     format_meter(meter.id, &meter.config).replace("=\n", "=").replace('\n', " ")
@@ -344,42 +399,52 @@ fn bridge_name(bridges: &Bridges, id: BridgeId) -> String {
     bridges.by_id(id).map(|own| own.settings.name.clone()).unwrap_or_default()
 }
 
-fn read_flow(
-    text: &str,
-    names: &dyn PortNames,
-    id: BridgeId,
-    limit: VlanLimit,
-) -> Result<TracedPacket, TraceError> {
-    let mut words: Vec<&str> = text.split_whitespace().collect();
-    let frame = words.last().and_then(|word| frame_of(word));
-    if frame.is_some() {
-        words.pop();
-    }
-    let matching = parse_match(&words.join(","), names)?;
-    let mut key = matching.key();
-    match &frame {
-        Some(frame) if frame.len() < 14 => return Err(TraceError::Packet),
-        Some(_) => {
-            key = FlowKey::ZERO;
-            key.set_in_port(matching.key().in_port());
-        }
-        None => {}
-    }
-    key.set_bridge(u64::from(id.number()));
-    Ok(TracedPacket::new(key, frame, limit))
+/// A packet as a user writes it.
+struct WrittenFlow {
+    key: FlowKey,
+    /// The port by which it comes in, if one is named.
+    in_port: Option<PortNo>,
+    frame: Option<Vec<u8>>,
 }
 
-/// A word of hexadecimal digits that is long enough to be nothing but a frame.
-fn frame_of(word: &str) -> Option<Vec<u8>> {
-    let digits = word.len() >= 28 && word.len().is_multiple_of(2);
+impl WrittenFlow {
+    /// The packet, in a bridge.
+    fn packet(mut self, id: BridgeId, limit: VlanLimit) -> TracedPacket {
+        self.key.set_bridge(u64::from(id.number()));
+        TracedPacket::new(self.key, self.frame, limit)
+    }
+}
+
+fn read_flow(text: &str, names: &dyn PortNames) -> Result<WrittenFlow, TraceError> {
+    let mut words: Vec<&str> = text.split_whitespace().collect();
+    // No match is written in hexadecimal digits alone.
+    let is_frame = |word: &&str| word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let frame = words.pop_if(|word| is_frame(&&**word)).map(read_frame).transpose()?;
+    let matching = parse_match(&words.join(","), names)?;
+    let is_named = FlowMask::from(matching.mask()).field(FieldId::InPort) != 0;
+    let in_port = is_named.then(|| matching.key().in_port());
+    let mut key = matching.key();
+    if frame.is_some() {
+        key = FlowKey::ZERO;
+        key.set_in_port(matching.key().in_port());
+    }
+    Ok(WrittenFlow { key, in_port, frame })
+}
+
+/// The bytes of a frame in hexadecimal.
+fn read_frame(word: &str) -> Result<Vec<u8>, TraceError> {
     let bytes =
         (0..word.len()).step_by(2).map(|at| u8::from_str_radix(word.get(at..at + 2)?, 16).ok());
-    bytes.collect::<Option<Vec<u8>>>().filter(|_| digits)
+    let bytes = bytes.collect::<Option<Vec<u8>>>().filter(|bytes| bytes.len() >= FRAME_LEN_MIN);
+    bytes.ok_or_else(|| TraceError::Packet(word.to_owned()))
 }
+
+/// Bytes of a frame at least: its Ethernet header.
+const FRAME_LEN_MIN: usize = 14;
 
 /// What a traversal consulted, less what no field names.
 fn without_bridge(traversal: &Traversal) -> FlowMask {
-    let mut mask = traversal.mask.clone();
+    let mut mask = FlowMask::from(&traversal.mask);
     mask.words_mut()[usize::from(shunt_flow::layout::word::BRIDGE)] = 0;
     if traversal.continuation.is_none() {
         // That a packet was not parsed again goes without saying.

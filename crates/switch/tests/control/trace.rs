@@ -185,6 +185,30 @@ async fn a_field_is_named_by_what_the_packet_is() {
 }
 
 #[tokio::test]
+async fn a_trace_says_which_ports_of_the_rules_are_not_there() {
+    let bench = bench(&[
+        "udp,actions=output:77,output:p2,clone(output:78,output:77),output:CONTROLLER",
+        "ip,nw_proto=1,actions=write_actions(output:79)",
+    ])
+    .await;
+    let mut controller = bench.controller().await;
+    let group = "group_id=1,type=all,bucket=actions=output:80,bucket=actions=output:1";
+    let request = parse_group_mod(GroupCommand::Add, group, &NoPortNames).unwrap();
+    controller.send(&Message::GroupMod(request)).await;
+    assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
+    bench.switch.add_rules("br0", &["tcp,actions=group:1"]).await.unwrap();
+    let notes = |flow: &str| {
+        let text = trace(&bench, &format!("in_port=p1,{flow}"));
+        let lines = text.lines().filter_map(|line| line.strip_prefix("     >> "));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(notes("udp"), ["there is no port 77", "there is no port 78"]);
+    assert_eq!(notes("icmp"), ["there is no port 79"]);
+    assert_eq!(notes("tcp"), ["there is no port 80"]);
+    assert_eq!(notes("arp"), [""; 0]);
+}
+
+#[tokio::test]
 async fn a_copy_changes_nothing_of_the_packet_behind_it() {
     let bench =
         bench(&["actions=clone(push_vlan:0x8100,set_field:4103->vlan_vid,output:p2),output:p3"])

@@ -1,0 +1,102 @@
+//! What a port has for itself: no two ports may use one network device, or write one capture file.
+//!
+//! Two sockets on one device would each receive all of its packets, and two writers of one file would
+//! write over one another. A file may be read by as many as like, and what is no file of a disk
+//! (`/dev/null`, a pipe) may be written by as many.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf, absolute},
+};
+
+use crate::{
+    SwitchError,
+    config::{Port, PortType},
+};
+
+/// What only one port may have.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Exclusive {
+    /// A network device, by its name.
+    Device(String),
+    /// A capture file that is written.
+    File(PathBuf),
+}
+
+impl Exclusive {
+    /// What a port has for itself, and the setting that says so.
+    pub(crate) fn of(port: &Port) -> Option<(&'static str, Self)> {
+        match port.kind {
+            PortType::AfPacket | PortType::Tap => {
+                Some(("device", Self::Device(port.device().to_owned())))
+            }
+            PortType::Pcap if !port.tx.as_os_str().is_empty() && !is_shared(&port.tx) => {
+                Some(("tx", Self::File(place(&port.tx))))
+            }
+            PortType::Pcap | PortType::Null | PortType::Patch | PortType::Unbound => None,
+        }
+    }
+
+    /// What to say where it is a port's already.
+    pub(crate) fn is_of(&self, port: &str, bridge: &str) -> SwitchError {
+        let (what, port, bridge) = (self.to_string(), port.to_owned(), bridge.to_owned());
+        SwitchError::InUse { what, port, bridge }
+    }
+}
+
+impl fmt::Display for Exclusive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device(name) => write!(f, "device {name}"),
+            Self::File(path) => write!(f, "file {}", path.display()),
+        }
+    }
+}
+
+/// Whether there is something at a path that several can write to without harm.
+fn is_shared(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| !metadata.is_file())
+}
+
+/// One path for all that lead to a file, which need not be there yet.
+fn place(path: &Path) -> PathBuf {
+    let whole = || {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        Some(folder.unwrap_or_else(|| Path::new(".")).canonicalize().ok()?.join(path.file_name()?))
+    };
+    let found = path.canonicalize().ok().or_else(whole);
+    found.or_else(|| absolute(path).ok()).unwrap_or_else(|| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn writes(path: &Path) -> Option<(&'static str, Exclusive)> {
+        Exclusive::of(&Port { kind: PortType::Pcap, tx: path.to_owned(), ..Port::default() })
+    }
+
+    #[test]
+    fn a_file_is_the_same_by_whatever_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("out.pcap");
+        let before = writes(&file);
+        assert_eq!(before, writes(&folder.path().join("./out.pcap")));
+        std::fs::write(&file, "").unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert_eq!((writes(&file), writes(&link)), (before.clone(), before));
+        assert_ne!(writes(&folder.path().join("other.pcap")), writes(&file));
+    }
+
+    #[test]
+    fn what_is_no_file_of_a_disk_is_for_all() {
+        assert_eq!(writes(Path::new("/dev/null")), None);
+    }
+
+    #[test]
+    fn a_port_that_only_reads_has_nothing_for_itself() {
+        let port = Port { kind: PortType::Pcap, rx: "in.pcap".into(), ..Port::default() };
+        assert_eq!(Exclusive::of(&port), None);
+    }
+}
