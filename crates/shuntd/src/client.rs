@@ -1,8 +1,8 @@
 //! `shuntctl`: asks a running daemon.
 
 use std::{
-    fs::{self, File},
-    io::{self, Write},
+    fs::File,
+    io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
     thread::sleep,
@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::{
     render,
     rpc::{CallError, Client},
-    setting,
+    run_dir, setting,
 };
 
 /// Asks a running shuntd, and tells it what to do.
@@ -88,7 +88,8 @@ enum Command {
     },
     /// Change a setting while the daemon runs: `set caches.idle_ms=5000`, `set logging.filter=debug`.
     Set {
-        /// caches.idle_ms=MILLISECONDS, threads.translations_per_turn=COUNT, logging.filter=FILTER.
+        /// caches.idle_ms=MILLISECONDS, caches.verify_one_in=HITS,
+        /// threads.translations_per_turn=COUNT, logging.filter=FILTER.
         #[arg(value_name = "KEY=VALUE")]
         setting: String,
     },
@@ -105,9 +106,10 @@ enum Command {
     Trace {
         /// The bridge.
         bridge: String,
-        /// `in_port=1,tcp,nw_dst=10.0.0.1,tp_dst=80`, and a frame in hexadecimal if you like.
-        #[arg(required = true, num_args = 1..=2)]
-        flow: Vec<String>,
+        /// `in_port=1,tcp,nw_dst=10.0.0.1,tp_dst=80`, or a frame in hexadecimal.
+        flow: String,
+        /// A frame in hexadecimal; FLOW then says where it comes in.
+        frame: Option<String>,
         /// As JSON.
         #[arg(long)]
         json: bool,
@@ -155,7 +157,9 @@ pub fn main() -> ExitCode {
             complain(&error);
             match error {
                 CallError::Refused(_) => ExitCode::FAILURE,
-                CallError::Unreachable { .. } | CallError::Broken => ExitCode::from(3),
+                CallError::NoDaemon { .. } | CallError::Unreachable { .. } | CallError::Broken => {
+                    ExitCode::from(3)
+                }
             }
         }
     }
@@ -164,13 +168,13 @@ pub fn main() -> ExitCode {
 #[expect(clippy::print_stderr, reason = "a command talks to its user")]
 fn complain(error: &CallError) {
     eprintln!("shuntctl: {error}");
-    if let CallError::Unreachable { .. } = error {
+    if let CallError::NoDaemon { .. } | CallError::Unreachable { .. } = error {
         eprintln!("is shuntd running, and is --run-dir the one that it was started with?");
     }
 }
 
 fn run(arguments: &Arguments) -> Result<(), CallError> {
-    let mut client = Client::connect(&socket(&arguments.run_dir))?;
+    let mut client = connect(&arguments.run_dir)?;
     match &arguments.command {
         Command::Show { json: true } => shown(&mut client, "shunt/show", &[], true, render::show),
         Command::Show { json: false } => {
@@ -209,9 +213,9 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
             let table = if *line { render::caches_line } else { render::caches };
             shown(&mut client, "shunt/caches", &[], *json, table)
         }
-        Command::Trace { bridge, flow, json } => {
-            let mut parameters = vec![bridge.as_str()];
-            parameters.extend(flow.iter().map(String::as_str));
+        Command::Trace { bridge, flow, frame, json } => {
+            let mut parameters = vec![bridge.as_str(), flow];
+            parameters.extend(frame.as_deref());
             let method = if *json { "shunt/trace" } else { "ofproto/trace" };
             print(&client.call(method, &parameters)?);
             Ok(())
@@ -225,10 +229,10 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
     }
 }
 
-/// The control socket that the daemon of a run directory says it has.
-fn socket(run_dir: &Path) -> PathBuf {
-    let id = fs::read_to_string(run_dir.join("shuntd.pid")).unwrap_or_default();
-    run_dir.join(format!("shuntd.{}.ctl", id.trim()))
+/// Connects to the daemon of a run directory.
+fn connect(folder: &Path) -> Result<Client, CallError> {
+    let missing = |why| CallError::NoDaemon { folder: folder.display().to_string(), why };
+    Client::connect(&run_dir::find_socket(folder).map_err(missing)?)
 }
 
 fn silent(client: &mut Client, method: &str, parameters: &[&str]) -> Result<(), CallError> {
@@ -259,7 +263,11 @@ fn print(text: &str) {
     }
 }
 
+/// Clears a terminal, and goes to its upper left corner.
+const CLEAR: &str = "\x1b[2J\x1b[H";
+
 fn top(client: &mut Client, interval: u64, count: u64) -> Result<(), CallError> {
+    let clear = if io::stdout().is_terminal() { CLEAR } else { "" };
     let mut before: Option<render::Snapshot> = None;
     let mut looks = 0;
     loop {
@@ -269,7 +277,7 @@ fn top(client: &mut Client, interval: u64, count: u64) -> Result<(), CallError> 
             drops: value(&client.call("shunt/drops", &[])?),
         };
         if let Some(before) = &before {
-            print(&render::top(before, &now, interval));
+            print(&format!("{clear}{}", render::top(before, &now, interval)));
             looks += 1;
         }
         if count > 0 && looks >= count {

@@ -19,6 +19,7 @@ pub(crate) struct File {
     pub(crate) logging: Logging,
     threads: shunt_switch::config::Threads,
     caches: shunt_switch::config::Caches,
+    eviction: shunt_switch::config::Eviction,
     packets: shunt_switch::config::Packets,
     bridge: Vec<shunt_switch::config::Bridge>,
 }
@@ -29,6 +30,7 @@ impl File {
         Config {
             threads: self.threads.clone(),
             caches: self.caches.clone(),
+            eviction: self.eviction,
             packets: self.packets.clone(),
             bridges: self.bridge.clone(),
         }
@@ -53,8 +55,8 @@ impl Default for Logging {
 /// Why a configuration file cannot be used.
 #[derive(Debug, Error, Diagnostic)]
 pub(crate) enum ConfigError {
-    /// The file cannot be read.
-    #[error("cannot read the configuration {path}: {source}")]
+    /// The file cannot be read; the report shows what the system said in a line of its own.
+    #[error("cannot read the configuration {path}")]
     #[diagnostic(help("name the file with --config FILE; docs/configuration.md shows one"))]
     Unreadable {
         /// The file.
@@ -248,7 +250,7 @@ mod tests {
             ("bridge = [{ name = 'a', mac = 'x' }]\n", "six octets", "'x'"),
             (
                 "[[bridge]]\nname = \"a\"\nlisten = [\"ptcp:1\", \"tcp:1.2.3.4\"]\n",
-                "addresses to listen on",
+                "an address to listen on",
                 "\"tcp:1.2.3.4\"",
             ),
             (

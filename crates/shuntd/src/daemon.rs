@@ -1,7 +1,6 @@
 //! `shuntd`: a switch as a service.
 
 use std::{
-    fs,
     hash::{BuildHasher, Hasher},
     io,
     path::{Path, PathBuf},
@@ -10,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use miette::{Diagnostic, Report};
 use shunt_switch::{Switch, with_causes};
 use thiserror::Error;
@@ -24,7 +23,10 @@ use tracing::{info, warn};
 use crate::{
     config::{self, ConfigError, File},
     methods::DaemonMethods,
-    rpc, trace_log,
+    nic::{self, NicArguments},
+    rpc,
+    run_dir::{ClaimError, RunDir},
+    trace_log,
 };
 
 /// A virtual switch for hypervisors and container hosts.
@@ -44,6 +46,14 @@ struct Arguments {
     /// Only check the configuration.
     #[arg(long)]
     check: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+/// What else the daemon can be.
+#[derive(Debug, Subcommand)]
+enum Command {
+    Nic(NicArguments),
 }
 
 /// Clients of the control socket that are served at a time; others are closed at once.
@@ -62,12 +72,13 @@ enum DaemonError {
     Logging(String),
     #[error("{0}")]
     Switch(String),
-    #[error("another shuntd (process {process}) runs in {folder}")]
-    #[diagnostic(help(
-        "stop it with `shuntctl --run-dir {folder} exit`, or use another --run-dir"
-    ))]
-    Running { process: String, folder: String },
-    #[error("cannot {doing}: {source}")]
+    #[error("{0}")]
+    Nic(String),
+    #[error("{0}")]
+    #[diagnostic(help("stop it with `shuntctl --run-dir {1} exit`, or use another --run-dir"))]
+    Running(String, String),
+    // The report shows what the system said in a line of its own.
+    #[error("cannot {doing}")]
     System { doing: String, source: io::Error },
 }
 
@@ -76,8 +87,19 @@ impl DaemonError {
     fn exit_code(&self) -> ExitCode {
         match self {
             Self::Config(_) | Self::Logging(_) => ExitCode::from(2),
-            Self::Running { .. } => ExitCode::from(3),
-            Self::Switch(_) | Self::System { .. } => ExitCode::FAILURE,
+            Self::Running(..) => ExitCode::from(3),
+            Self::Switch(_) | Self::Nic(_) | Self::System { .. } => ExitCode::FAILURE,
+        }
+    }
+}
+
+impl From<ClaimError> for DaemonError {
+    fn from(error: ClaimError) -> Self {
+        match error {
+            ClaimError::System { doing, source } => Self::System { doing, source },
+            ClaimError::Taken { ref folder, .. } => {
+                Self::Running(error.to_string(), folder.clone())
+            }
         }
     }
 }
@@ -115,20 +137,44 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
         .enable_all()
         .build()
         .map_err(system("start the control threads"))?;
-    runtime.block_on(serve(&file.switch(), &arguments.run_dir))
+    match &arguments.command {
+        Some(Command::Nic(arguments)) => runtime.block_on(serve_nic(arguments)),
+        None => {
+            let run_dir = RunDir::claim(&arguments.run_dir)?;
+            runtime.block_on(serve(&file.switch(), &arguments.run_dir, run_dir.socket()))
+        }
+    }
 }
 
-async fn serve(config: &shunt_switch::Config, run_dir: &Path) -> Result<(), DaemonError> {
-    let files = RunFiles::claim(run_dir)?;
-    // A random seed keeps peers from choosing keys that collide.
-    let seed = foldhash::quality::RandomState::default().build_hasher().finish();
-    let started = Switch::start(config, Some(run_dir.to_path_buf()), seed).await;
+async fn serve_nic(arguments: &NicArguments) -> Result<(), DaemonError> {
+    let mut terminate = unix::signal(unix::SignalKind::terminate()).map_err(system("wait"))?;
+    let stop = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+    };
+    let run = nic::run(arguments, random_seed(), stop).await;
+    run.map_err(|error| DaemonError::Nic(with_causes(&error)))
+}
+
+/// A random seed keeps peers from choosing keys that collide.
+fn random_seed() -> u64 {
+    foldhash::quality::RandomState::default().build_hasher().finish()
+}
+
+async fn serve(
+    config: &shunt_switch::Config,
+    folder: &Path,
+    socket: &Path,
+) -> Result<(), DaemonError> {
+    let started = Switch::start(config, Some(folder.to_path_buf()), random_seed()).await;
     let switch = Arc::new(started.map_err(|error| DaemonError::Switch(with_causes(&error)))?);
-    let listener = UnixListener::bind(&files.socket)
-        .map_err(system(&format!("listen on {}", files.socket.display())))?;
+    let listener =
+        UnixListener::bind(socket).map_err(system(&format!("listen on {}", socket.display())))?;
     let stop = Arc::new(Notify::new());
     let methods = Arc::new(DaemonMethods::new(switch, Arc::clone(&stop)));
-    info!(socket = %files.socket.display(), "shuntd is ready");
+    info!(socket = %socket.display(), "shuntd is ready");
     let places = Arc::new(Semaphore::new(CLIENTS_MAX));
     let mut terminate = unix::signal(unix::SignalKind::terminate()).map_err(system("wait"))?;
     loop {
@@ -157,46 +203,6 @@ async fn serve(config: &shunt_switch::Config, run_dir: &Path) -> Result<(), Daem
     }
     info!("shuntd stops");
     Ok(())
-}
-
-/// Files of a running daemon; removed when dropped.
-struct RunFiles {
-    pid: PathBuf,
-    socket: PathBuf,
-}
-
-impl RunFiles {
-    /// Makes the run directory and writes the pid file, unless a daemon runs there.
-    fn claim(folder: &Path) -> Result<Self, DaemonError> {
-        let id = std::process::id();
-        let (pid, shown) = (folder.join("shuntd.pid"), folder.display().to_string());
-        fs::create_dir_all(folder).map_err(system(&format!("make {shown}")))?;
-        // A file with our own id was left behind: in a container ids begin anew.
-        if let Ok(other) = fs::read_to_string(&pid)
-            && other.trim() != id.to_string()
-            && is_shuntd(other.trim())
-        {
-            let process = other.trim().to_owned();
-            return Err(DaemonError::Running { process, folder: shown });
-        }
-        fs::write(&pid, format!("{id}\n")).map_err(system(&format!("write {}", pid.display())))?;
-        let socket = folder.join(format!("shuntd.{id}.ctl"));
-        // A socket of this name can only be left from a process that had the same id.
-        let _ = fs::remove_file(&socket);
-        Ok(Self { pid, socket })
-    }
-}
-
-impl Drop for RunFiles {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.socket);
-        let _ = fs::remove_file(&self.pid);
-    }
-}
-
-/// Whether a process of this id runs and is a `shuntd`.
-fn is_shuntd(id: &str) -> bool {
-    fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name.trim() == "shuntd")
 }
 
 fn system(doing: &str) -> impl FnOnce(io::Error) -> DaemonError {

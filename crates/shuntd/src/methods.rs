@@ -80,7 +80,6 @@ impl DaemonMethods {
                 done(self.switch.flush_macs(bridge).await)
             }
             ("fdb/show", [bridge]) => {
-                self.bridge_exists(bridge)?;
                 let macs = self.switch.macs(bridge).await;
                 macs.map(|macs| render::macs(&macs)).map_err(|error| with_causes(&error))
             }
@@ -147,15 +146,6 @@ impl DaemonMethods {
             return Err(unknown("setting", key, &all));
         }
         done(self.switch.set(key, value).await)
-    }
-
-    fn bridge_exists(&self, name: &str) -> Result<(), String> {
-        let bridges = self.switch.bridges();
-        if bridges.iter().any(|bridge| bridge.name == name) {
-            return Ok(());
-        }
-        let names: Vec<&str> = bridges.iter().map(|bridge| bridge.name.as_str()).collect();
-        Err(unknown("bridge", name, &names))
     }
 }
 

@@ -41,7 +41,8 @@ pub(crate) fn show(bridges: &Value) -> String {
             bridge["rules"]
         );
         for controller in list(&bridge["controllers"]) {
-            let _ = writeln!(text, "    controller {}", word(controller));
+            let (target, state) = (word(&controller["target"]), controller_state(controller));
+            let _ = writeln!(text, "    controller {target} ({state})");
         }
         for port in list(&bridge["ports"]) {
             let _ = writeln!(
@@ -55,6 +56,18 @@ pub(crate) fn show(bridges: &Value) -> String {
         }
     }
     text
+}
+
+/// How it stands with a controller.
+fn controller_state(controller: &Value) -> String {
+    match word(&controller["state"]) {
+        "connected" => format!("connected, role {}", word(&controller["role"])),
+        "waiting" => {
+            let (why, seconds) = (word(&controller["why"]), count(&controller["next_try_s"]));
+            format!("not connected: {why}, next try in {seconds} s")
+        }
+        state => state.to_owned(),
+    }
 }
 
 /// MAC addresses, as `ovs-appctl fdb/show` prints them.
@@ -184,12 +197,11 @@ pub(crate) fn drops(drops: &Value) -> String {
     text
 }
 
-/// One look of `top`: the screen is cleared first.
+/// One look of `top`.
 pub(crate) fn top(before: &Snapshot, now: &Snapshot, seconds: u64) -> String {
     let seconds = seconds.max(1);
     let rate = |old: &Value, new: &Value| count(new).saturating_sub(count(old)) / seconds;
-    let mut text = String::from("\x1b[2J\x1b[H");
-    text += &caches_line(&now.caches);
+    let mut text = caches_line(&now.caches);
     let dropped =
         |drops: &Value| list(&drops["dropped"]).iter().map(|pair| count(&pair[1])).sum::<u64>();
     let lost = dropped(&now.drops).saturating_sub(dropped(&before.drops)) / seconds;
@@ -283,6 +295,25 @@ bridge  port  name  type  rx packets  rx dropped  tx packets  tx dropped  link
 br0     1     p1    null  5           0           7           1           up
 ";
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn a_controller_is_shown_with_how_it_stands() {
+        let controllers = json!([
+            {"target": "tcp:1.2.3.4", "state": "connected", "role": "master"},
+            {"target": "tcp:1.2.3.5", "state": "waiting", "why": "it is gone", "next_try_s": 4},
+            {"target": "tcp:1.2.3.6", "state": "connecting"},
+            {"target": "ptcp:6634", "state": "listening"},
+        ]);
+        let shown = show(&json!([{"name": "br0", "rules": 0, "controllers": controllers}]));
+        let lines: Vec<&str> = shown.lines().skip(1).map(str::trim).collect();
+        let expected = [
+            "controller tcp:1.2.3.4 (connected, role master)",
+            "controller tcp:1.2.3.5 (not connected: it is gone, next try in 4 s)",
+            "controller tcp:1.2.3.6 (connecting)",
+            "controller ptcp:6634 (listening)",
+        ];
+        assert_eq!(lines, expected);
     }
 
     #[test]

@@ -170,6 +170,14 @@ fn ended(mut text: String) -> String {
 /// Why a call came to nothing.
 #[derive(Debug, Error)]
 pub(crate) enum CallError {
+    /// No daemon says that it is there.
+    #[error("no daemon runs in {folder}: {why}")]
+    NoDaemon {
+        /// The run directory.
+        folder: String,
+        /// What is missing.
+        why: String,
+    },
     /// Nobody listens.
     #[error("no daemon answers at {path}: {source}")]
     Unreachable {

@@ -1,0 +1,142 @@
+//! `shuntd nic`: the embedded NIC alone, for controllers of others.
+
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    str::FromStr,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use clap::Args;
+use shunt_datapath::port::{PortSpec, Repeat};
+use shunt_nic::{Limits, Nic, NicError, NicPort};
+use shunt_p4runtime::program::{Program, UnknownStages};
+use thiserror::Error;
+
+/// A NIC in software, driven by P4Runtime.
+///
+/// It runs the program of p4/gigaflow.p4, and answers any controller that speaks P4Runtime.
+#[derive(Debug, Args)]
+pub(crate) struct NicArguments {
+    /// Where the server listens.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9559")]
+    listen: SocketAddr,
+    /// A port: `1=eth0` a network device, `1=tap:NAME`, `1=null`, `1=pcap:RX:TX` files.
+    #[arg(long, value_name = "NUMBER=WHAT")]
+    port: Vec<PortArgument>,
+    /// Stages.
+    #[arg(long, value_name = "K", default_value_t = Program::default().stages())]
+    stages: u8,
+    /// Entries of each stage.
+    #[arg(long, value_name = "ENTRIES", default_value_t = Program::default().size())]
+    size: u32,
+    /// Different masks of each stage; without it, as many as come.
+    #[arg(long, value_name = "MASKS")]
+    masks: Option<usize>,
+    /// Microseconds that each update takes.
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
+    latency: u64,
+}
+
+/// A port, as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct PortArgument {
+    number: u16,
+    spec: PortSpec,
+}
+
+/// Why text is no port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+enum PortArgumentError {
+    #[error("a port is written NUMBER=WHAT")]
+    Form,
+    #[error("a port has a number from 1 to 65279")]
+    Number,
+    #[error("a port needs a device, `tap:NAME`, `null` or `pcap:RX:TX`")]
+    What,
+}
+
+/// The highest number of a port: those above are reserved (OpenFlow 1.3, 7.2.1, in 16 bits).
+const NUMBER_MAX: u16 = 0xfeff;
+
+impl FromStr for PortArgument {
+    type Err = PortArgumentError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (number, what) = text.split_once('=').ok_or(PortArgumentError::Form)?;
+        let number = number.parse().map_err(|_| PortArgumentError::Number)?;
+        if number == 0 || number > NUMBER_MAX {
+            return Err(PortArgumentError::Number);
+        }
+        let file = |name: &str| (!name.is_empty()).then(|| PathBuf::from(name));
+        let spec = match what.split_once(':') {
+            None if what == "null" => PortSpec::Null,
+            None if !what.is_empty() => PortSpec::AfPacket { device: what.to_owned() },
+            Some(("tap", device)) if !device.is_empty() => {
+                PortSpec::Tap { device: device.to_owned() }
+            }
+            Some(("pcap", files)) => {
+                let (rx, tx) = files.split_once(':').unwrap_or((files, ""));
+                PortSpec::Pcap { rx: file(rx), tx: file(tx), repeat: Repeat::Once }
+            }
+            _ => return Err(PortArgumentError::What),
+        };
+        Ok(Self { number, spec })
+    }
+}
+
+/// Why the NIC does not run.
+#[derive(Debug, Error)]
+pub(crate) enum RunError {
+    #[error(transparent)]
+    Stages(#[from] UnknownStages),
+    #[error(transparent)]
+    Nic(#[from] NicError),
+}
+
+/// Runs the NIC until `stop` is over. Hashes are made with `seed`.
+pub(crate) async fn run(
+    arguments: &NicArguments,
+    seed: u64,
+    stop: impl Future<Output = ()>,
+) -> Result<(), RunError> {
+    let program = Program::new(arguments.stages, arguments.size)?;
+    let limits = Limits {
+        masks_max: arguments.masks,
+        update_latency: Duration::from_micros(arguments.latency),
+    };
+    let open = |argument: &PortArgument| {
+        let number = argument.number;
+        NicPort::open(number, &argument.spec).map_err(|source| NicError::Port { number, source })
+    };
+    let ports = arguments.port.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let nic = Nic::start((program, limits), ports, arguments.listen, (now, seed)).await?;
+    nic.run(stop).await.map_err(NicError::from)?;
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "controllers are told the time of day")]
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_written_as_their_help_says() {
+        let parse = |text: &str| text.parse::<PortArgument>().map(|port| (port.number, port.spec));
+        let device = |name: &str| PortSpec::AfPacket { device: name.to_owned() };
+        assert_eq!(parse("1=eth0"), Ok((1, device("eth0"))));
+        assert_eq!(parse("2=null"), Ok((2, PortSpec::Null)));
+        assert_eq!(parse("3=tap:t0"), Ok((3, PortSpec::Tap { device: "t0".to_owned() })));
+        let pcap = PortSpec::Pcap { rx: None, tx: Some("out".into()), repeat: Repeat::Once };
+        assert_eq!(parse("4=pcap::out"), Ok((4, pcap)));
+        assert_eq!(parse("eth0"), Err(PortArgumentError::Form));
+        assert_eq!(parse("0=eth0"), Err(PortArgumentError::Number));
+        assert_eq!(parse("65280=eth0"), Err(PortArgumentError::Number));
+        assert_eq!(parse("1="), Err(PortArgumentError::What));
+        assert_eq!(parse("1=usb:0"), Err(PortArgumentError::What));
+    }
+}

@@ -1,0 +1,42 @@
+//! Clients of the control socket: so many at a time, and no more.
+
+use std::{
+    io::{Read, Write},
+    os::unix::net::UnixStream,
+    path::Path,
+    time::Duration,
+};
+
+use crate::{Daemon, until};
+
+/// Clients that are served at a time.
+const CLIENTS_MAX: usize = 64;
+
+/// A client that was served; `None` if the daemon has closed its connection unserved.
+fn served(socket: &Path) -> Option<UnixStream> {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    // One that is closed at once may be so before it has written.
+    stream.write_all(br#"{"method":"version","params":[],"id":0}"#).ok()?;
+    let mut reply = [0; 256];
+    stream.read(&mut reply).ok().filter(|count| *count > 0)?;
+    Some(stream)
+}
+
+#[test]
+fn sixty_four_clients_are_served_and_the_next_when_one_has_gone() {
+    let daemon = Daemon::start("");
+    let socket = daemon.socket();
+    // The client that saw the daemon start may still have its place.
+    let mut clients: Vec<UnixStream> = Vec::new();
+    assert!(until(|| {
+        clients.extend(served(&socket));
+        clients.len() == CLIENTS_MAX
+    }));
+    for _ in 0..3 {
+        assert!(served(&socket).is_none(), "the bound is {CLIENTS_MAX}");
+    }
+    assert!(daemon.log().contains("too many clients"), "{}", daemon.log());
+    clients.pop();
+    assert!(until(|| served(&socket).is_some()), "a place is free");
+}

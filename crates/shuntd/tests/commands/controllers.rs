@@ -1,0 +1,56 @@
+//! How it stands with controllers: what `show` and the log say.
+
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+};
+
+use serde_json::Value;
+
+use crate::{Daemon, until};
+
+fn daemon(address: &str) -> Daemon {
+    Daemon::start(&format!(
+        "[[bridge]]\nname = \"br0\"\ncontrollers = [\"tcp:{address}\"]\nlisten = [\"ptcp:0:127.0.0.1\"]\n"
+    ))
+}
+
+fn controllers(daemon: &Daemon) -> Value {
+    let bridges: Value = serde_json::from_str(&daemon.answer(&["show", "--json"])).unwrap();
+    bridges[0]["controllers"].clone()
+}
+
+/// Says hello, and asks to be master.
+fn become_master(stream: &mut TcpStream) {
+    stream.write_all(&[4, 0, 0, 8, 0, 0, 0, 1]).unwrap();
+    stream.write_all(&[4, 24, 0, 24, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 0]).unwrap();
+    stream.write_all(&[0, 0, 0, 0, 0, 0, 0, 1]).unwrap();
+    // What is not read here is read by nobody; the daemon does not mind.
+    stream.read_exact(&mut [0; 16]).unwrap();
+}
+
+#[test]
+fn a_controller_that_is_not_there_is_shown_and_told_of_once() {
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = gone.local_addr().unwrap().to_string();
+    drop(gone);
+    let daemon = daemon(&address);
+    let shown = |words: &str| until(|| daemon.answer(&["show"]).contains(words));
+    assert!(shown(&format!("controller tcp:{address} (not connected: Connection refused")));
+    // The third attempt has failed when four seconds are to be waited.
+    assert!(shown("next try in 4 s)"), "{}", daemon.answer(&["show"]));
+    assert_eq!(daemon.log().matches("cannot be reached").count(), 1, "{}", daemon.log());
+    let list = controllers(&daemon);
+    assert_eq!((&list[0]["state"], &list[1]["state"]), (&"waiting".into(), &"listening".into()));
+    assert!(list[0]["next_try_s"].is_u64() && list[0]["why"].is_string(), "{list}");
+    // It comes, is master, and goes.
+    let listener = TcpListener::bind(&address).unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    become_master(&mut stream);
+    assert!(shown(&format!("controller tcp:{address} (connected, role master)")));
+    assert_eq!(controllers(&daemon)[0]["role"], "master");
+    assert_eq!(daemon.log().matches("connected to the controller").count(), 1);
+    drop((stream, listener));
+    assert!(until(|| daemon.log().matches("cannot be reached").count() == 2), "{}", daemon.log());
+    assert_eq!(daemon.log().matches("lost the controller").count(), 1, "{}", daemon.log());
+}

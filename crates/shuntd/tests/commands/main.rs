@@ -1,0 +1,122 @@
+//! The two programs as an operator runs them, of this build. No privileges are needed.
+
+#![expect(clippy::unwrap_used, reason = "a daemon that cannot be had fails the test that wants it")]
+
+mod clients;
+mod controllers;
+mod ports;
+mod run_dir;
+mod trace;
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    thread::sleep,
+    time::Duration,
+};
+
+use tempfile::TempDir;
+
+/// A daemon, and the folder that it runs in; killed when dropped.
+struct Daemon {
+    process: Child,
+    folder: TempDir,
+}
+
+impl Daemon {
+    /// Starts a daemon with this configuration, and waits until it answers.
+    fn start(configuration: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("shunt.toml"), configuration).unwrap();
+        let daemon = Self { process: spawn(folder.path()), folder };
+        daemon.wait_for_answer();
+        daemon
+    }
+
+    /// Kills the daemon, and starts another in its place before anybody has waited for its end.
+    fn kill_and_start_again(&mut self) -> Child {
+        self.process.kill().unwrap();
+        let next = spawn(self.run_dir());
+        let killed = std::mem::replace(&mut self.process, next);
+        self.wait_for_answer();
+        killed
+    }
+
+    fn wait_for_answer(&self) {
+        let answers = || self.shuntctl(&["show"]).status.success();
+        assert!(until(answers), "shuntd does not answer: {}", self.log());
+    }
+
+    fn run_dir(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.run_dir().join(format!("shuntd.{}.ctl", self.process.id()))
+    }
+
+    /// What it has logged, or complained of.
+    fn log(&self) -> String {
+        fs::read_to_string(self.run_dir().join("log")).unwrap()
+    }
+
+    fn shuntctl(&self, arguments: &[&str]) -> Output {
+        shuntctl(self.run_dir(), arguments)
+    }
+
+    /// What `shuntctl` answers; it must have succeeded.
+    fn answer(&self, arguments: &[&str]) -> String {
+        let output = self.shuntctl(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", errors(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// What `shuntctl` complains of; it must have failed.
+    fn complaint(&self, arguments: &[&str]) -> String {
+        let output = self.shuntctl(arguments);
+        assert!(!output.status.success(), "{arguments:?} was taken");
+        errors(&output)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A daemon of `shunt.toml` in a folder, which is its run directory.
+fn spawn(folder: &Path) -> Child {
+    let log = File::options().create(true).append(true).open(folder.join("log")).unwrap();
+    let mut command = shuntd(folder);
+    command.arg("--config").arg(folder.join("shunt.toml"));
+    command.stderr(Stdio::from(log)).spawn().unwrap()
+}
+
+fn shuntd(run_dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shuntd"));
+    command.arg("--run-dir").arg(run_dir);
+    command
+}
+
+fn shuntctl(run_dir: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shuntctl"));
+    command.arg("--run-dir").arg(run_dir).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Waits until something holds, for 20 seconds at most; answers whether it does.
+fn until(mut holds: impl FnMut() -> bool) -> bool {
+    (0..1000).any(|_| {
+        let now = holds();
+        if !now {
+            sleep(Duration::from_millis(20));
+        }
+        now
+    })
+}

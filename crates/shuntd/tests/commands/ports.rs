@@ -1,0 +1,95 @@
+//! Ports that cannot be, and ports that lead nowhere.
+
+use std::fs;
+
+use crate::{Daemon, errors, shuntd};
+
+/// What `--check` complains of.
+fn check(configuration: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("shunt.toml");
+    fs::write(&file, configuration).unwrap();
+    let output = shuntd(folder.path()).arg("--check").arg("--config").arg(&file).output().unwrap();
+    errors(&output)
+}
+
+fn port(name: &str, settings: &str) -> String {
+    format!("[[bridge.port]]\nname = \"{name}\"\n{settings}\n")
+}
+
+#[test]
+fn no_two_ports_of_a_configuration_have_one_device_or_write_one_file() {
+    let bridge =
+        |name: &str, ports: &[String]| format!("[[bridge]]\nname = \"{name}\"\n{}", ports.concat());
+    let eth = |name| port(name, "type = \"af_packet\"\ndevice = \"eth9\"");
+    let tap = |name| port(name, "type = \"tap\"\ndevice = \"eth9\"");
+    let write = |name, file: &str| port(name, &format!("type = \"pcap\"\ntx = \"{file}\""));
+    let read = |name| port(name, "type = \"pcap\"\nrx = \"in.pcap\"");
+    for (configuration, expected) in [
+        (bridge("br0", &[eth("a"), eth("b")]), "device eth9 is that of port a of bridge br0"),
+        (
+            bridge("br0", &[tap("a")]) + &bridge("br1", &[eth("b")]),
+            "device eth9 is that of port a of bridge br0",
+        ),
+        (
+            bridge("br0", &[port("br1t", "type = \"tap\"\ndevice = \"br1\"")])
+                + "[[bridge]]\nname = \"br1\"\nlocal = \"tap\"\n",
+            "device br1 is that of port br1t of bridge br0",
+        ),
+        (bridge("br0", &[write("a", "o.pcap"), write("b", "./o.pcap")]), "is that of port a"),
+        (bridge("br0", &[read("a"), read("b")]), ""),
+        (bridge("br0", &[write("a", "/dev/null"), write("b", "/dev/null")]), ""),
+        (bridge("br0", &[port("eth9", "type = \"null\""), eth("a")]), ""),
+    ] {
+        let told = check(&configuration);
+        assert!(told.contains(expected) && told.is_empty() == expected.is_empty(), "{told}");
+    }
+}
+
+#[test]
+fn a_port_that_is_added_has_a_file_of_its_own() {
+    let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n[[bridge]]\nname = \"br1\"\n");
+    let tx = format!("tx={}", daemon.run_dir().join("out.pcap").display());
+    daemon.answer(&["add-port", "br0", "a", "type=pcap", &tx]);
+    let told = daemon.complaint(&["add-port", "br1", "b", "type=pcap", &tx]);
+    assert!(told.contains("out.pcap is that of port a of bridge br0"), "{told}");
+    daemon.answer(&["del-port", "a"]);
+    daemon.answer(&["add-port", "br1", "b", "type=pcap", &tx]);
+}
+
+#[test]
+fn a_patch_has_no_peer_until_both_ends_are_there() {
+    let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n[[bridge]]\nname = \"br1\"\n");
+    daemon.answer(&["add-port", "br0", "a", "type=patch", "peer=b"]);
+    let show = daemon.answer(&["show"]);
+    assert!(show.contains("port 1 a (patch, no peer)"), "{show}");
+    daemon.answer(&["add-port", "br1", "b", "type=patch", "peer=a"]);
+    let show = daemon.answer(&["show"]);
+    assert!(show.contains("a (patch, up)") && show.contains("b (patch, up)"), "{show}");
+    daemon.answer(&["del-port", "b"]);
+    assert!(daemon.answer(&["ports"]).contains("no peer"));
+}
+
+#[test]
+fn a_vlan_that_is_none_is_refused_in_a_sentence() {
+    let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n");
+    for (word, setting) in [("tag=9999", "tag"), ("trunks=9999", "trunks")] {
+        let told = daemon.complaint(&["add-port", "br0", "a", "type=null", word]);
+        let expected = format!("{setting} = 9999: it must be a VLAN from 0 to 4095");
+        assert!(told.contains(&expected), "{told}");
+    }
+}
+
+#[test]
+fn a_bridge_that_is_not_there_is_told_of_in_one_way() {
+    let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n[[bridge]]\nname = \"br1\"\n");
+    for arguments in [
+        &["macs", "br9"][..],
+        &["trace", "br9", "tcp"],
+        &["add-port", "br9", "a", "type=null"],
+        &["del-br", "br9"],
+    ] {
+        let told = daemon.complaint(arguments);
+        assert_eq!(told, "shuntctl: there is no bridge br9; there are: br0, br1\n");
+    }
+}

@@ -1,0 +1,94 @@
+//! One run directory serves one daemon, however the one before has ended.
+
+use std::fs;
+
+use crate::{Daemon, errors, shuntctl, shuntd, until};
+
+const BRIDGE: &str = "[[bridge]]\nname = \"br0\"\n";
+
+#[test]
+fn a_daemon_starts_where_one_was_killed_a_moment_ago() {
+    let mut daemon = Daemon::start(BRIDGE);
+    for _ in 0..3 {
+        let mut killed = daemon.kill_and_start_again();
+        let pid = fs::read_to_string(daemon.run_dir().join("shuntd.pid")).unwrap();
+        assert_eq!(pid.trim(), daemon.process.id().to_string());
+        let old = format!("shuntd.{}.ctl", killed.id());
+        assert!(!daemon.run_dir().join(old).exists(), "its socket is cleared away");
+        killed.wait().unwrap();
+    }
+    assert!(daemon.answer(&["show"]).contains("br0"));
+}
+
+#[test]
+fn a_second_daemon_is_refused_while_the_first_runs_and_disturbs_nothing() {
+    let daemon = Daemon::start(BRIDGE);
+    let refused = shuntd(daemon.run_dir()).output().unwrap();
+    assert_eq!(refused.status.code(), Some(3));
+    let told = errors(&refused);
+    assert!(told.contains(&format!("process {}", daemon.process.id())), "{told}");
+    assert!(daemon.answer(&["show"]).contains("br0"));
+}
+
+#[test]
+fn a_daemon_that_is_told_to_end_leaves_nothing_behind() {
+    let mut daemon = Daemon::start(BRIDGE);
+    daemon.answer(&["exit"]);
+    assert!(daemon.process.wait().unwrap().success());
+    let left = fs::read_dir(daemon.run_dir()).unwrap();
+    let mut names: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["log", "shunt.toml"]);
+}
+
+#[test]
+fn whoever_asks_where_no_daemon_runs_is_told_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let pid = folder.path().join("shuntd.pid");
+    let ask = || {
+        let output = shuntctl(folder.path(), &["show"]);
+        assert_eq!(output.status.code(), Some(3));
+        errors(&output)
+    };
+    let told = ask();
+    assert!(told.contains(&format!("there is no {}", pid.display())), "{told}");
+    fs::write(&pid, "").unwrap();
+    assert!(ask().contains("shuntd.pid is empty"));
+    fs::write(&pid, "1\n").unwrap();
+    assert!(ask().contains("no daemon answers at"));
+}
+
+#[test]
+fn a_configuration_that_is_not_there_is_told_of_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = shuntd(folder.path());
+    let output = command.arg("--config").arg(folder.path().join("none.toml")).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let told = errors(&output);
+    assert_eq!(told.matches("No such file").count(), 1, "{told}");
+    assert!(told.contains("none.toml"), "{told}");
+}
+
+#[test]
+fn what_the_system_refuses_at_the_start_is_told_of_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let output = shuntd(&file).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let told = errors(&output);
+    assert_eq!(told.matches("os error").count(), 1, "{told}");
+}
+
+#[test]
+fn top_clears_no_screen_where_there_is_none() {
+    let daemon = Daemon::start(BRIDGE);
+    let look = daemon.answer(&["top", "--count", "1"]);
+    assert!(look.contains("packets/s received") && !look.contains('\u{1b}'), "{look:?}");
+}
+
+#[test]
+fn a_log_says_what_is_done_with_each_address() {
+    let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\nlisten = [\"ptcp:0:127.0.0.1\"]\n");
+    assert!(until(|| daemon.log().contains("listens for controllers")), "{}", daemon.log());
+}

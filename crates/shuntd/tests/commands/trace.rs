@@ -1,0 +1,51 @@
+//! What a trace says to those who ask for what cannot be.
+
+use crate::Daemon;
+
+fn daemon() -> Daemon {
+    let ports = [1, 2].map(|number| format!("[[bridge.port]]\nname = \"vm-{number}\"\n"));
+    Daemon::start(&format!("[[bridge]]\nname = \"br0\"\n{}", ports.concat()))
+}
+
+#[test]
+fn a_port_name_that_no_port_has_is_answered_with_those_there_are() {
+    let told = daemon().complaint(&["trace", "br0", "in_port=vm-z,tcp"]);
+    assert_eq!(
+        told,
+        "shuntctl: bridge br0 has no port vm-z; there are: vm-1 (1), vm-2 (2), LOCAL\n"
+    );
+}
+
+#[test]
+fn a_packet_that_comes_in_by_no_port_is_traced_with_a_warning() {
+    let daemon = daemon();
+    let warned = |flow| daemon.answer(&["trace", "br0", flow]).contains("Warning: ");
+    let text = daemon.answer(&["trace", "br0", "in_port=7,tcp"]);
+    let expected = "Warning: no packet comes in by port 7: there are vm-1 (1), vm-2 (2), LOCAL\n";
+    assert!(text.contains(expected), "{text}");
+    let fine = ["in_port=1,tcp", "in_port=vm-2", "in_port=LOCAL", "in_port=CONTROLLER", "tcp"];
+    assert_eq!(fine.map(warned), [false; 5]);
+}
+
+#[test]
+fn a_frame_that_is_too_short_or_half_is_told_what_a_frame_has() {
+    let daemon = daemon();
+    let whole = "ff".repeat(14);
+    for frame in ["abcd", "0", &whole[1..], &format!("{whole}f")] {
+        for flow in [&["trace", "br0", frame][..], &["trace", "br0", "in_port=1", frame]] {
+            let told = daemon.complaint(flow);
+            assert!(told.contains("a frame has at least 14 bytes"), "{flow:?}: {told}");
+        }
+    }
+    daemon.answer(&["trace", "br0", &whole]);
+    daemon.answer(&["trace", "br0", "in_port=1", &whole]);
+}
+
+#[test]
+fn a_trace_takes_a_flow_and_a_frame() {
+    let daemon = daemon();
+    let help = daemon.answer(&["trace", "--help"]);
+    assert!(help.contains("<BRIDGE> <FLOW> [FRAME]"), "{help}");
+    let frame = "ff".repeat(14);
+    assert!(daemon.complaint(&["trace", "br0", "tcp", &frame, &frame]).contains("unexpected"));
+}
