@@ -13,24 +13,14 @@ use shunt_flow::{
     text::NoPortNames,
 };
 use shunt_pipeline::{
-    BridgeId, BridgeSettings, DatapathPort, FlowModCommand, Pipeline, PortConfig, PortInfo,
-    PortKind, PortVlans, Time, text::parse_rule,
+    BridgeId, BridgeSettings, FlowModCommand, Pipeline, PortInfo, Time, text::parse_rule,
 };
 
 /// A bridge with two ports and these rules.
 fn pipeline(rules: impl Iterator<Item = String>) -> Pipeline {
     let (pipeline, bridge) = (Pipeline::new(1), BridgeId::new(1));
     pipeline.add_bridge(bridge, BridgeSettings::default());
-    let port = |number| PortInfo {
-        number: PortNo::new(number),
-        name: format!("p{number}"),
-        kind: PortKind::Datapath(DatapathPort::new(number)),
-        config: PortConfig::default(),
-        link_up: true,
-        mac: [2, 0, 0, 0, 0, 1],
-        vlans: PortVlans::default(),
-    };
-    let _ = pipeline.set_ports(bridge, vec![port(1), port(2)]);
+    let _ = pipeline.set_ports(bridge, [1, 2].map(PortInfo::datapath).into());
     let parsed = |rule: String| parse_rule(FlowModCommand::Add, &rule, &NoPortNames).ok();
     let mods: Vec<_> = rules.filter_map(parsed).collect();
     assert!(

@@ -32,6 +32,16 @@ fn find_run_ns(id: u32, thread: u32) -> Option<u64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
+/// Nanoseconds that all threads of a process whose names begin with `name` have run so far.
+#[must_use]
+pub fn threads_ns(id: u32, name: &str) -> u64 {
+    let named = threads(id).into_iter().filter(|task| {
+        fs::read_to_string(format!("/proc/{id}/task/{task}/comm"))
+            .is_ok_and(|comm| comm.starts_with(name))
+    });
+    named.filter_map(|thread| find_run_ns(id, thread)).sum()
+}
+
 /// Nanoseconds of CPU that this thread needs for `run`.
 pub fn timed(run: impl FnOnce()) -> u64 {
     let id = std::process::id();

@@ -9,8 +9,8 @@ use shunt_flow::{
     text::NoPortNames,
 };
 use shunt_pipeline::{
-    BridgeId, BridgeSettings, DatapathPort, FlowModCommand, GroupCommand, MeterCommand,
-    Modification, Pipeline, PortConfig, PortInfo, PortKind, PortVlans, Time,
+    BridgeId, BridgeSettings, FlowModCommand, GroupCommand, MeterCommand, Modification, Pipeline,
+    PortInfo, Time,
     text::{parse_group_mod, parse_meter_mod, parse_rule},
 };
 
@@ -52,16 +52,7 @@ pub fn kernels() -> Vec<Kernel> {
 pub(crate) fn pipeline(case: &Case) -> Pipeline {
     let (pipeline, bridge) = (Pipeline::new(1), BridgeId::new(1));
     pipeline.add_bridge(bridge, BridgeSettings::default());
-    let port = |number| PortInfo {
-        number: PortNo::new(number),
-        name: format!("p{number}"),
-        kind: PortKind::Datapath(DatapathPort::new(number)),
-        config: PortConfig::default(),
-        link_up: true,
-        mac: [2, 0, 0, 0, 0, 1],
-        vlans: PortVlans::default(),
-    };
-    let _ = pipeline.set_ports(bridge, vec![port(1), port(2)]);
+    let _ = pipeline.set_ports(bridge, [1, 2].map(PortInfo::datapath).into());
     let groups = case.groups.iter().map(|text| {
         let group = parse_group_mod(GroupCommand::Add, text, &NoPortNames);
         Modification::from(group.unwrap_or_else(|error| panic!("{text}: {error}")))

@@ -1,7 +1,10 @@
 //! The experiments by name.
 
 use super::{Row, Run};
-use crate::experiments::{classifier, forwarding, megaflows, pipeline};
+use crate::experiments::{
+    characterisation, classifier, forwarding, gigaflow, megaflows, pipeline, slow_path, updates,
+    workloads,
+};
 
 /// One experiment.
 #[derive(Debug)]
@@ -30,7 +33,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "spine",
         title: "Forwarding on one core",
-        what: "Capture in, one rule that looks at L4, null out, on one core, beside OVS-DPDK",
+        what: "Capture in, one rule that looks at L4, null out, on one core, by caches, beside OVS-DPDK",
         source: "our own, against the rival",
         prepare: NOTHING,
         run: forwarding::run,
@@ -62,6 +65,54 @@ pub const EXPERIMENTS: &[Experiment] = &[
         prepare: classifier::prepare,
         run: megaflows::run,
         run_part: megaflows::run_part,
+    },
+    Experiment {
+        name: "gigaflow-hits",
+        title: "Pieces of traversals, beside whole ones",
+        what: "Hits, entries, sharing and coverage of 4 x 8K pieces and of 32K whole entries",
+        source: "Gigaflow, figures 3.10 to 3.13",
+        prepare: NOTHING,
+        run: gigaflow::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
+        name: "workloads",
+        title: "Workloads beside what was published",
+        what: "Tables, rules, flows and locality of five pipelines, and how often header tuples recur",
+        source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
+                 Tables 3.1 and 4.3, Fig 3.5",
+        prepare: NOTHING,
+        run: workloads::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
+        name: "characterisation",
+        title: "A cache of whole traversals, and what a miss is made of",
+        what: "Hits by capacity, parts of a set-up, and revalidation, for five pipelines in one process",
+        source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
+                 Fig 2.5, and the baselines of Fig 3.10 and 3.11",
+        prepare: NOTHING,
+        run: characterisation::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
+        name: "slow-path",
+        title: "The slow path of whole switches with real pipelines",
+        what: "Rules loaded, flows set up, and entries judged anew, for five pipelines",
+        source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
+                 2.4 and Fig 2.5, against the rival",
+        prepare: NOTHING,
+        run: slow_path::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
+        name: "kairo-updates",
+        title: "Eviction: what a change of rules costs",
+        what: "CPU of the eviction engine for updates P1 to P5 and one rule, and the share evicted",
+        source: "A. Zulfiqar, Rearchitecting the End Host Network, section 4.5, beside our iterative engine",
+        prepare: NOTHING,
+        run: updates::run,
+        run_part: NO_PARTS,
     },
 ];
 

@@ -77,7 +77,7 @@ impl Report<'_> {
                 "value": rounded(row.ours.median()),
                 "rival": rival.map(|(name, _)| name),
                 "rival_value": rival.map(|(_, samples)| rounded(samples.median())),
-                "ratio": row.ratio().map(|ratio| rounded(ratio.middle)),
+                "ratio": beside(row).map(rounded),
                 "published": row.published,
             })
         });
@@ -95,7 +95,8 @@ impl Report<'_> {
         format!(
             "# {}\n\n{}.\nSource: {}.\nCommand: `{}`, on {}.\n\n![plot]({name}.svg)\n\n\
              Medians, and in parentheses the least and the most of the rounds.\n\
-             A ratio above 1 means that Shunt is the better one; its parentheses are those of rounds.\n\n{}",
+             A ratio above 1 means that Shunt is the better one; its parentheses are those of rounds.\n\
+             Where there is no rival it is what was measured over what was published. All of it is from one run.\n\n{}",
             self.experiment.title,
             self.experiment.what,
             self.experiment.source,
@@ -106,17 +107,37 @@ impl Report<'_> {
     }
 }
 
+/// How many times better ours is than the rival's, or how much of the published figure it is.
+fn beside(row: &Row) -> Option<f64> {
+    row.ratio().map(|ratio| ratio.middle).or_else(|| row.part_of_published())
+}
+
 /// Four significant digits: more are noise.
 fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }
 
+/// As fine as a picture of at most [`PICTURE_BYTES_MAX`] can be.
 fn rasterize(drawing: &Path, picture: &Path) -> io::Result<()> {
-    let mut command = Command::new("rsvg-convert");
-    command.args(["--zoom=2", "--background-color=white", "--output"]).arg(picture).arg(drawing);
-    let status = command.stdin(Stdio::null()).status()?;
-    if status.success() { Ok(()) } else { Err(io::Error::other(format!("rsvg-convert: {status}"))) }
+    for zoom in ZOOMS {
+        let mut command = Command::new("rsvg-convert");
+        command.args([zoom, "--background-color=white", "--output"]).arg(picture).arg(drawing);
+        let status = command.stdin(Stdio::null()).status()?;
+        if !status.success() {
+            return Err(io::Error::other(format!("rsvg-convert: {status}")));
+        }
+        if fs::metadata(picture)?.len() <= PICTURE_BYTES_MAX {
+            break;
+        }
+    }
+    Ok(())
 }
+
+/// Bytes of a picture at most: pictures are kept with the source, and the drawing is there too.
+const PICTURE_BYTES_MAX: u64 = 400_000;
+
+/// How large pixels are, the finest first.
+const ZOOMS: [&str; 5] = ["--zoom=2", "--zoom=1.5", "--zoom=1", "--zoom=0.75", "--zoom=0.6"];
 
 /// Makes a file beside its place and moves it there.
 fn replace(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), String> {

@@ -99,6 +99,13 @@ impl Row {
         }
     }
 
+    /// How much of the published figure ours is; `None` without one.
+    #[must_use]
+    pub fn part_of_published(&self) -> Option<f64> {
+        let published = self.published.filter(|published| *published != 0.0)?;
+        Some(self.ours.median() / published)
+    }
+
     /// How many times better ours is; `None` without a rival that measured something.
     #[must_use]
     pub fn ratio(&self) -> Option<Ratio> {

@@ -18,7 +18,7 @@ pub fn table(rows: &[Row]) -> String {
             || "-".to_owned(),
             |(name, samples)| format!("{name}: {}", spread(samples, row.unit)),
         );
-        let ratio = row.ratio().map_or_else(|| "-".to_owned(), ratio);
+        let ratio = row.ratio().map_or_else(|| beside_published(row), ratio);
         let _ = writeln!(
             text,
             "| {}, {} | {published} | {} | {rival} | {ratio} | {} |",
@@ -42,13 +42,22 @@ fn ratio(ratio: Ratio) -> String {
     }
 }
 
+/// `0.98 of the published`; beyond a tenth there must be a reason, or the table says that it lacks.
+fn beside_published(row: &Row) -> String {
+    let Some(part) = row.part_of_published() else { return "-".to_owned() };
+    let is_far = (part - 1.0).abs() > 0.10;
+    let lacks = if is_far && row.why.is_empty() { ": not explained" } else { "" };
+    format!("{part:.2} of the published{lacks}")
+}
+
 /// `115 ns (104 to 116)`.
 fn spread(samples: &Samples, unit: &str) -> String {
     let middle = number(samples.median());
+    let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
     if samples.0.len() < 2 {
-        return format!("{middle} {unit}");
+        return format!("{middle}{unit}");
     }
-    format!("{middle} {unit} ({} to {})", number(samples.least()), number(samples.most()))
+    format!("{middle}{unit} ({} to {})", number(samples.least()), number(samples.most()))
 }
 
 /// A number with three or more significant digits.
@@ -82,6 +91,20 @@ mod tests {
     fn numbers_keep_the_digits_that_matter() {
         let texts = [0.0, 1.234, 45.67, 345.6, 1_234_567.0].map(number);
         assert_eq!(texts, ["0", "1.23", "45.7", "346", "1,234,567"]);
+    }
+
+    #[test]
+    fn what_differs_by_more_than_a_tenth_needs_a_reason() {
+        let row = |value: f64, why| Row {
+            ours: Samples::from(value),
+            published: Some(100.0),
+            why,
+            ..Row::new("a", "rules", "")
+        };
+        assert_eq!(beside_published(&row(95.0, "")), "0.95 of the published");
+        assert_eq!(beside_published(&row(120.0, "because")), "1.20 of the published");
+        assert_eq!(beside_published(&row(120.0, "")), "1.20 of the published: not explained");
+        assert_eq!(beside_published(&Row::new("a", "rules", "")), "-");
     }
 
     #[test]

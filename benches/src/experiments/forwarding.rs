@@ -1,8 +1,9 @@
 //! Capture in, one rule, nothing out: how many cycles does a packet cost on one core?
 //!
-//! Both switches have the same capture and the same rule, in alternating rounds. A figure is cycles
+//! All switches have the same capture and the same rule, in alternating rounds. A figure is cycles
 //! of the time stamp counter per packet, weighted by the share of the CPU that the forwarding
-//! thread had; both include the cost of their generator and sink.
+//! thread had; it includes the cost of generator and sink. The caches in front of the wildcard cache
+//! are varied: what is best depends on how many flows there are.
 
 use std::{
     path::Path,
@@ -11,9 +12,10 @@ use std::{
 };
 
 use crate::{
-    capture, cpu,
+    capture,
+    cpu::{self, Account},
     experiment::{Better, Row, Run, Samples},
-    switch::{Contender, PortSpec, Setup, Switch},
+    switch::{Contender, FrontCaches, PortSpec, Setup, Switch},
     tsc,
 };
 
@@ -35,7 +37,17 @@ const WORKLOADS: &[Workload] = &[
     Workload { name: "100K flows", flows: 100_000, packets: 200_000 },
 ];
 
-/// One measurement of one switch.
+/// A switch with its caches.
+struct Subject {
+    contender: Contender,
+    caches: FrontCaches,
+    name: String,
+}
+
+/// Two subjects beside each other: what the rows are called, ours, the other.
+type Pair = (&'static str, usize, Option<usize>);
+
+/// One measurement of one subject.
 #[derive(Clone, Copy)]
 struct Sample {
     /// Millions of packets per second of wall time.
@@ -44,63 +56,117 @@ struct Sample {
     cycles: f64,
     /// The CPU share itself, in percent.
     share: f64,
+    /// That of the whole process.
+    process_share: f64,
 }
 
-/// Beside OVS-DPDK.
+/// Beside OVS-DPDK, with each choice of its caches.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
-    rows(run, &Contender::ours(), Contender::OpenVSwitchDpdk.if_installed().as_ref())
+    let ours = |caches, name: &str| Subject {
+        contender: Contender::ours(),
+        caches,
+        name: format!("Shunt, {name}"),
+    };
+    let mut subjects = vec![
+        ours(FrontCaches::Usual, "exact-match cache"),
+        ours(FrontCaches::Nothing, "wildcard cache alone"),
+    ];
+    let mut pairs: Vec<Pair> = Vec::new();
+    if let Some(rival) = Contender::OpenVSwitchDpdk.if_installed() {
+        for (caches, words) in CHOICES {
+            let name = format!("{}, {words}", rival.name());
+            subjects.push(Subject { contender: rival.clone(), caches: *caches, name });
+        }
+        let beside = |choice: usize| Some(2 + choice);
+        pairs.extend([
+            ("beside EMC", 0, beside(0)),
+            ("beside SMC", 0, beside(1)),
+            ("beside both", 0, beside(2)),
+            ("beside none", 0, beside(3)),
+            ("without exact match, beside none", 1, beside(3)),
+        ]);
+    } else {
+        pairs.extend([("exact match", 0, None), ("without exact match", 1, None)]);
+    }
+    measured(run, &subjects, &pairs)
 }
 
-/// Beside any other.
-pub(crate) fn rows(run: &mut Run, ours: &Contender, rival: Option<&Contender>) -> Vec<Row> {
+/// Caches of Open vSwitch, and what they are called there.
+const CHOICES: &[(FrontCaches, &str)] = &[
+    (FrontCaches::Usual, "EMC as installed"),
+    (FrontCaches::Signature, "SMC"),
+    (FrontCaches::Both, "EMC and SMC"),
+    (FrontCaches::Nothing, "neither EMC nor SMC"),
+];
+
+/// Two builds beside each other.
+pub(crate) fn rows(run: &mut Run, ours: &Contender, rival: &Contender) -> Vec<Row> {
+    let subject = |contender: &Contender| Subject {
+        contender: contender.clone(),
+        caches: FrontCaches::Usual,
+        name: contender.name(),
+    };
+    measured(run, &[subject(ours), subject(rival)], &[("forwarding", 0, Some(1))])
+}
+
+fn measured(run: &mut Run, subjects: &[Subject], pairs: &[Pair]) -> Vec<Row> {
     let rounds = run.either(3, 2);
-    let seconds = run.either(4, 2) as u64;
-    let contenders: Vec<&Contender> = [Some(ours), rival].into_iter().flatten().collect();
-    run.begin(WORKLOADS.len() * rounds * contenders.len());
+    let seconds = run.either(4, 1) as u64;
+    run.begin(WORKLOADS.len() * rounds * subjects.len());
     let mut rows = Vec::new();
     for workload in WORKLOADS {
         let file = run.path(&format!("{}.pcap", workload.flows));
         capture::write_udp_flows(&file, workload.packets, workload.flows)
             .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        let mut samples = vec![Vec::new(); contenders.len()];
+        let mut samples = vec![Vec::new(); subjects.len()];
         for _ in 0..rounds {
-            for (contender, samples) in contenders.iter().zip(&mut samples) {
-                let what = format!("{}, {}", workload.name, contender.name());
-                let measured = run.step(&what, |folder| measure(contender, folder, &file, seconds));
+            for (subject, samples) in subjects.iter().zip(&mut samples) {
+                let what = format!("{}, {}", workload.name, subject.name);
+                let measured = run.step(&what, |folder| measure(subject, folder, &file, seconds));
                 samples.push(measured);
             }
         }
-        let name = rival.map(Contender::name);
-        rows.extend(workload_rows(workload.name, &samples, name.as_deref()));
+        rows.extend(
+            pairs.iter().flat_map(|pair| pair_rows(workload.name, pair, subjects, &samples)),
+        );
     }
     rows
 }
 
-fn workload_rows(name: &str, samples: &[Vec<Sample>], rival: Option<&str>) -> [Row; 3] {
+fn pair_rows(
+    workload: &str,
+    (what, ours, rival): &Pair,
+    subjects: &[Subject],
+    samples: &[Vec<Sample>],
+) -> [Row; 4] {
     let row = |metric, unit, better, of: fn(&Sample) -> f64| {
-        let figures = |who: usize| samples[who].iter().map(of).collect();
-        let ours = Samples(figures(0));
-        let rival = rival.map(|name| (name.to_owned(), Samples(figures(1))));
-        Row { better, ours, rival, ..Row::new(name, metric, unit) }
+        let figures = |who: usize| Samples(samples[who].iter().map(of).collect());
+        let rival = rival.map(|rival| (subjects[rival].name.clone(), figures(rival)));
+        let name = format!("{workload}, {what}");
+        Row { better, ours: figures(*ours), rival, ..Row::new(name, metric, unit) }
     };
     [
         row("TSC cycles x CPU share per packet", "cycles", Better::Less, |one| one.cycles),
         row("packets a second", "Mpps", Better::Neither, |one| one.rate),
         row("CPU share of the forwarding thread", "%", Better::Neither, |one| one.share),
+        row("CPU share of the process", "%", Better::Neither, |one| one.process_share),
     ]
 }
 
 /// Lets a switch warm up, then measures for some seconds.
-fn measure(contender: &Contender, folder: &Path, capture: &Path, seconds: u64) -> Sample {
+fn measure(subject: &Subject, folder: &Path, capture: &Path, seconds: u64) -> Sample {
     let ports = vec![PortSpec::Capture(capture.to_path_buf()), PortSpec::Null];
-    let switch = contender.start(folder, &Setup { ports, cpu: Some(FORWARDING_CPU) });
+    let (cpu, caches) = (Some(FORWARDING_CPU), subject.caches);
+    let setup = Setup { ports, cpu, caches, ..Setup::default() };
+    let switch = subject.contender.start(folder, &setup);
     switch.ofctl(&[], "add-flow", &[RULE]);
-    sleep(Duration::from_secs(2));
+    sleep(Duration::from_secs(seconds.min(2)));
     sample(&*switch, seconds)
 }
 
 fn sample(switch: &dyn Switch, seconds: u64) -> Sample {
     let (process, thread) = (switch.id(), switch.forwarding_thread());
+    let account = Account::open(process);
     let (packets, run, cycles, time) =
         (switch.received(), cpu::run_ns(process, thread), tsc::cycles(), Instant::now());
     sleep(Duration::from_secs(seconds));
@@ -115,5 +181,6 @@ fn sample(switch: &dyn Switch, seconds: u64) -> Sample {
         rate: packets / elapsed / 1e6,
         cycles: cycles * share / packets.max(1.0),
         share: share * 100.0,
+        process_share: account.spent().share(),
     }
 }

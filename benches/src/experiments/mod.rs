@@ -1,13 +1,19 @@
 //! What is measured: an experiment a module.
 
+pub(crate) mod characterisation;
 pub(crate) mod classifier;
 pub(crate) mod flow_mods;
 pub(crate) mod forwarding;
+pub(crate) mod gigaflow;
+mod loaded;
 pub(crate) mod megaflows;
 pub(crate) mod pipeline;
 pub(crate) mod regress;
 pub(crate) mod set_up;
+pub(crate) mod slow_path;
 mod tables;
 pub(crate) mod translate;
+pub(crate) mod updates;
+pub(crate) mod workloads;
 
 pub(crate) use tables::{Case, SOURCE, chain};

@@ -21,7 +21,7 @@ pub(crate) fn run(run: &mut Run) -> String {
     let ours = Contender::ours();
     let other = Contender::Shunt(base.clone());
     let mut rows = kernel_rows(run, &base);
-    rows.extend(forwarding::rows(run, &ours, Some(&other)));
+    rows.extend(forwarding::rows(run, &ours, &other));
     run.begin(2 * flow_mods::steps(run));
     rows.extend(flow_mods::rows(run, &[ours, other]));
     for row in &mut rows {

@@ -63,7 +63,7 @@ fn cases(run: &Run) -> Vec<Case> {
     let chains = run.either(5, 2);
     let chains = if chains == 5 { &[1, 2, 4, 8, 16][..] } else { &[1, 16][..] };
     let actions = tables::actions();
-    let actions = actions.into_iter().step_by(run.either(1, 4));
+    let actions = actions.into_iter().step_by(run.either(1, 7));
     chains.iter().map(|tables| tables::chain(*tables)).chain(actions).collect()
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn rows(run: &mut Run, contenders: &[Contender]) -> Vec<Row> {
         .zip(0..)
         .map(|(one, index)| Lab::new(one, run.folder.path(), index))
         .collect();
-    let packets = if run.is_quick { 4_096 } else { 12_288 };
+    let packets = if run.is_quick { 2_048 } else { 12_288 };
     let (mut rows, mut memory) = (Vec::new(), Vec::new());
     for case in cases(run) {
         let mut samples = vec![Vec::new(); labs.len()];
@@ -139,7 +139,7 @@ impl Lab {
         let network = format!("10.{}.0.0/10", u16::from(index) * 64);
         ip(&["route", "add", &network, "via", &hop, "dev", &far, "src", &address.to_string()]);
         let ports = devices.iter().map(|device| PortSpec::Device(device.clone())).collect();
-        let switch = contender.start(folder, &Setup { ports, cpu: None });
+        let switch = contender.start(folder, &Setup { ports, ..Setup::default() });
         let socket = UdpSocket::bind((address, 0));
         let socket = socket.unwrap_or_else(|error| panic!("no socket: {error}"));
         let sink = format!("{}-far", devices[1]);

@@ -47,7 +47,7 @@ impl Contender {
         match self {
             Self::Shunt(_) => "Shunt".to_owned(),
             Self::OpenVSwitch => format!("Open vSwitch {}", version()),
-            Self::OpenVSwitchDpdk => format!("OVS-DPDK {}, default caches", version()),
+            Self::OpenVSwitchDpdk => format!("OVS-DPDK {}", version()),
         }
     }
 

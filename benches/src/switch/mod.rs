@@ -9,4 +9,4 @@ pub(crate) use contender::output;
 pub use contender::{Contender, is_root};
 pub use open_vswitch::{Daemon, OpenVSwitch};
 pub use shunt::Shunt;
-pub use switch_trait::{PortSpec, Setup, Switch};
+pub use switch_trait::{FrontCaches, PortSpec, Setup, Switch};

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use super::{PortSpec, Setup, Switch};
+use super::{FrontCaches, PortSpec, Setup, Switch};
 use crate::cpu;
 
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
@@ -113,6 +113,13 @@ impl OpenVSwitch {
     }
 
     fn configure(&self, setup: &Setup) {
+        let settings = caches(setup);
+        if !settings.is_empty() {
+            let settings = settings.iter().copied();
+            let words: Vec<&str> =
+                ["set", "Open_vSwitch", "."].into_iter().chain(settings).collect();
+            self.run("ovs-vsctl", &words);
+        }
         let bridge = ["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"];
         self.run("ovs-vsctl", &[&bridge[..], &["fail_mode=secure"]].concat());
         for (port, number) in setup.ports.iter().zip(1..) {
@@ -172,6 +179,22 @@ impl OpenVSwitch {
         self.try_run(program, arguments)
             .unwrap_or_else(|| panic!("{program} {} failed", arguments.join(" ")))
     }
+}
+
+/// What the caches need, in the words of the database.
+fn caches(setup: &Setup) -> Vec<&'static str> {
+    let mut settings = match setup.caches {
+        FrontCaches::Usual => vec![],
+        FrontCaches::Signature => {
+            vec!["other_config:emc-insert-inv-prob=0", "other_config:smc-enable=true"]
+        }
+        FrontCaches::Both => vec!["other_config:smc-enable=true"],
+        FrontCaches::Nothing => vec!["other_config:emc-insert-inv-prob=0"],
+    };
+    if setup.keeps_entries {
+        settings.push("other_config:max-idle=600000");
+    }
+    settings
 }
 
 /// The options of a port of DPDK.

@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{PortSpec, Setup, Switch};
+use super::{FrontCaches, PortSpec, Setup, Switch};
 use crate::cpu;
 
 /// A running `shuntd`.
@@ -90,11 +90,23 @@ impl Drop for Shunt {
     }
 }
 
+fn caches(setup: &Setup) -> String {
+    let mut text = String::new();
+    if setup.caches == FrontCaches::Nothing {
+        text.push_str("exact_entries = 0\n");
+    }
+    if setup.keeps_entries {
+        text.push_str("megaflow_entries = 1000000\nidle_ms = 600000\n");
+    }
+    text
+}
+
 fn configuration(setup: &Setup) -> String {
     let cpus = setup.cpu.map_or_else(String::new, |cpu| cpu.to_string());
     let mut text = format!(
         "[logging]\nfilter = \"warn\"\n[threads]\npacket = 1\ncpus = [{cpus}]\n\
-         [[bridge]]\nname = \"br0\"\n"
+         [caches]\n{}[[bridge]]\nname = \"br0\"\n",
+        caches(setup),
     );
     for (port, number) in setup.ports.iter().zip(1..) {
         let kind = match port {

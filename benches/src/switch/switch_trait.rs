@@ -9,6 +9,25 @@ pub struct Setup {
     pub ports: Vec<PortSpec>,
     /// The CPU that forwards; `None`: wherever the system likes.
     pub cpu: Option<usize>,
+    /// The caches in front of the wildcard cache.
+    pub caches: FrontCaches,
+    /// Whether entries stay though nothing hits them, and there is room for any number.
+    pub keeps_entries: bool,
+}
+
+/// The caches in front of the wildcard cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FrontCaches {
+    /// As installed: for Open vSwitch its exact-match cache (EMC), into which one new flow of a
+    /// hundred goes.
+    #[default]
+    Usual,
+    /// Open vSwitch's signature cache (SMC) alone; for Shunt, which has none, as installed.
+    Signature,
+    /// Both of Open vSwitch's; for Shunt as installed.
+    Both,
+    /// None.
+    Nothing,
 }
 
 /// One port.

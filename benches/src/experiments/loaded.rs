@@ -1,0 +1,73 @@
+//! A workload in the tables of this process.
+
+use std::sync::Arc;
+
+use shunt_flow::{FlowKey, text::NoPortNames};
+use shunt_pipebench::{Progress, workload::Workload};
+use shunt_pipeline::{
+    BridgeId, BridgeSettings, Change, FlowMod, FlowModCommand, Pipeline, PortInfo, Time,
+    text::parse_rule,
+};
+
+/// The five published pipelines by name.
+pub(crate) const PIPELINES: [&str; 5] = ["ofd", "psc", "ols", "ant", "otl"];
+/// High and low locality.
+pub(crate) const LOCALITIES: [&str; 2] = ["high", "low"];
+
+const BRIDGE: BridgeId = BridgeId::new(1);
+/// More than any pipeline has traversals.
+const PORTS: u32 = 64;
+
+/// A rule for a port that no bridge of the experiments has.
+pub(crate) const ELSEWHERE: &str = "table=0,priority=1,in_port=60000,actions=drop";
+
+/// The workload of a name.
+pub(crate) fn workload(name: &str) -> Workload {
+    let parsed = name.parse().unwrap_or_else(|error| panic!("{name}: {error}"));
+    Workload::of(&parsed, &Progress::hidden()).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// A pipeline with the rules of a workload, and the headers of its flows.
+pub(crate) struct Loaded {
+    pub(crate) pipeline: Arc<Pipeline>,
+    pub(crate) rules: Vec<FlowMod>,
+    pub(crate) keys: Vec<FlowKey>,
+}
+
+impl Loaded {
+    pub(crate) fn new(workload: &Workload) -> Self {
+        let pipeline = Pipeline::new(1);
+        pipeline.add_bridge(BRIDGE, BridgeSettings::default());
+        let _ = pipeline.set_ports(BRIDGE, (1..=PORTS).map(PortInfo::datapath).collect());
+        let read = |text: &str| parse_rule(FlowModCommand::Add, text, &NoPortNames);
+        let rules: Vec<FlowMod> = workload
+            .base_rules()
+            .map(|rule| read(&rule.text).unwrap_or_else(|error| panic!("{rule}: {error}")))
+            .collect();
+        let pipeline = Arc::new(pipeline);
+        let loaded = Self { pipeline, rules, keys: keys(workload) };
+        loaded.add(&loaded.rules);
+        loaded
+    }
+
+    /// Adds a rule that no packet of any workload meets.
+    pub(crate) fn change(&self) -> Change {
+        let rule = parse_rule(FlowModCommand::Add, ELSEWHERE, &NoPortNames);
+        let rule = rule.unwrap_or_else(|error| panic!("{ELSEWHERE}: {error}"));
+        self.add(&[rule])
+    }
+
+    fn add(&self, rules: &[FlowMod]) -> Change {
+        let done = self.pipeline.apply(BRIDGE, rules, Time::ZERO);
+        done.unwrap_or_else(|error| panic!("rules are not taken: {error}"))
+    }
+}
+
+fn keys(workload: &Workload) -> Vec<FlowKey> {
+    let key = |flow: &shunt_pipebench::traffic::Flow| {
+        let mut key = flow.key();
+        key.set_bridge(BRIDGE.number().into());
+        key
+    };
+    workload.flows().iter().map(key).collect()
+}

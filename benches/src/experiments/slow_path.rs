@@ -1,0 +1,304 @@
+//! Whole switches with the rules and flows of the five pipelines: what loading, misses and changes
+//! cost.
+//!
+//! Both switches have a packet socket for each port of the pipeline and run at once; the one whose
+//! turn it is not sleeps. The same rules are loaded by `ovs-ofctl`, the same first packets of flows
+//! are sent and awaited in windows, and then one rule is added that concerns none of them: Open
+//! vSwitch judges every cached flow anew in its revalidators, Shunt in its eviction thread. Figures
+//! are CPU time, so that they do not suffer from what else the machine does.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::Path,
+    process::Command,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use shunt_pipebench::{output::LivePort, traffic::Packet, workload::Workload};
+
+use super::loaded::{ELSEWHERE, Loaded, PIPELINES, workload};
+use crate::{
+    cpu::{self, Account},
+    experiment::{Better, Row, Run, Samples},
+    switch::{Contender, PortSpec, Setup, Switch, is_root, output},
+};
+
+/// Packets under way at once.
+const WINDOW: usize = 64;
+/// How long a window is waited for.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// Flows that are cached when a change comes.
+const SIZES: &[usize] = &[8_000, 32_000];
+const QUICK_SIZES: &[usize] = &[4_000];
+/// Changes after each of which all entries are judged anew.
+const CHANGES: usize = 3;
+
+const LOAD_RATE: &str = "rules loaded in a second, as one bundle";
+const LOAD_CPU: &str = "CPU to load a rule";
+const LOAD_BYTES: &str = "memory of a rule";
+const SET_UP: &str = "CPU to set up a flow";
+const BYTES: &str = "memory of a cached flow";
+const ARRIVED: &str = "first packets that arrived";
+const JUDGED: &str = "CPU to judge all entries anew after one change";
+
+/// All pipelines.
+pub(crate) fn run(run: &mut Run) -> Vec<Row> {
+    if !is_root() {
+        println!("whole switches need virtual devices, and they need root: SKIPPED");
+        return Vec::new();
+    }
+    let rival = Contender::OpenVSwitch.if_installed();
+    let contenders: Vec<Contender> =
+        [Some(Contender::ours()), rival].into_iter().flatten().collect();
+    let sizes = if run.is_quick { QUICK_SIZES } else { SIZES };
+    let rounds = run.either(3, 2);
+    run.begin(PIPELINES.len() * contenders.len() * rounds);
+    let mut rows = Vec::new();
+    for pipeline in PIPELINES {
+        let name = format!("{pipeline}:high:{}", sizes.last().copied().unwrap_or_default());
+        let traffic = Traffic::new(&workload(&name), run.folder.path());
+        let mut measured: Vec<Vec<Measured>> = contenders.iter().map(|_| Vec::new()).collect();
+        for _ in 0..rounds {
+            for ((contender, index), measured) in contenders.iter().zip(0_u8..).zip(&mut measured) {
+                let what = format!("{name}, {}", contender.name());
+                measured.push(run.step(&what, |folder| {
+                    Bed::new(contender, folder, index, &traffic).measure(&traffic, sizes)
+                }));
+            }
+        }
+        let rival = contenders.get(1).map(Contender::name);
+        rows.extend(pipeline_rows(pipeline, sizes, &measured, rival.as_deref()));
+    }
+    let order = [LOAD_RATE, LOAD_CPU, LOAD_BYTES, SET_UP, BYTES, ARRIVED, JUDGED];
+    rows.sort_by_key(|row| order.iter().position(|metric| *metric == row.metric));
+    rows
+}
+
+/// The rules and first packets of a workload.
+struct Traffic {
+    flows: Vec<shunt_pipebench::traffic::Flow>,
+    /// Numbers of ports that packets come in by.
+    ports: BTreeSet<u32>,
+    rules: String,
+    rules_count: usize,
+}
+
+impl Traffic {
+    fn new(workload: &Workload, folder: &Path) -> Self {
+        let loaded = Loaded::new(workload);
+        let version = loaded.pipeline.version();
+        let forwarded = loaded
+            .keys
+            .iter()
+            .map(|key| !loaded.pipeline.translate(key, version).actions.is_empty());
+        let flows = workload.flows().iter().zip(forwarded).filter(|(_, is)| *is);
+        let flows: Vec<_> = flows.map(|(flow, _)| flow.clone()).collect();
+        let lines: Vec<String> = workload.base_rules().map(ToString::to_string).collect();
+        let path = folder.join("rules");
+        let written = fs::write(&path, lines.join("\n"));
+        written.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        Self {
+            ports: flows.iter().map(|flow| flow.in_port().number()).collect(),
+            flows,
+            rules: path.display().to_string(),
+            rules_count: lines.len(),
+        }
+    }
+}
+
+/// A switch with a cable at each port.
+struct Bed {
+    switch: Box<dyn Switch>,
+    /// The far ends, by port number from 1; `None` where nothing comes in.
+    senders: Vec<Option<LivePort>>,
+    /// The far end of port 2, by which all is forwarded.
+    sink: String,
+    is_ours: bool,
+    // They go after the switch.
+    _cables: Cables,
+}
+
+/// Pairs of virtual devices, by their near ends.
+struct Cables(Vec<String>);
+
+/// What one switch showed.
+#[derive(Default)]
+struct Measured {
+    load_rate: f64,
+    load_us: f64,
+    load_bytes: f64,
+    /// For each size.
+    sizes: Vec<AtSize>,
+}
+
+#[derive(Default)]
+struct AtSize {
+    set_up_us: f64,
+    bytes: f64,
+    arrived: f64,
+    judged_ms: f64,
+}
+
+impl Bed {
+    fn new(contender: &Contender, folder: &Path, index: u8, traffic: &Traffic) -> Self {
+        let _ = fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+        let most = traffic.ports.last().copied().unwrap_or(1).max(2);
+        let devices: Vec<String> = (1..=most).map(|port| format!("s{index}p{port}")).collect();
+        let far = |device: &str| format!("{device}f");
+        for device in &devices {
+            let peer = far(device);
+            output("ip", &["link", "add", device, "type", "veth", "peer", "name", &peer]);
+            output("ip", &["link", "set", device, "up"]);
+            output("ip", &["link", "set", &peer, "up"]);
+        }
+        let ports = devices.iter().cloned().map(PortSpec::Device).collect();
+        let setup = Setup { ports, keeps_entries: true, ..Setup::default() };
+        let switch = contender.start(folder, &setup);
+        let open = |(device, port): (&String, u32)| {
+            let device = far(device);
+            traffic.ports.contains(&port).then(|| {
+                LivePort::open(&device).unwrap_or_else(|error| panic!("{device}: {error}"))
+            })
+        };
+        let senders = devices.iter().zip(1..).map(open).collect();
+        let sink = far(&devices[1]);
+        let is_ours = matches!(contender, Contender::Shunt(_));
+        Self { switch, senders, sink, is_ours, _cables: Cables(devices) }
+    }
+
+    fn measure(&self, traffic: &Traffic, sizes: &[usize]) -> Measured {
+        let count = traffic.rules_count as f64;
+        let before = cpu::resident_bytes(self.switch.id());
+        let account = Account::open(self.switch.id());
+        self.switch.ofctl(&["--bundle"], "add-flows", &[&traffic.rules]);
+        let spent = account.spent();
+        let loaded = cpu::resident_bytes(self.switch.id());
+        let mut measured = Measured {
+            load_rate: count / spent.seconds,
+            load_us: spent.run_ns / 1e3 / count,
+            load_bytes: (loaded - before) / count,
+            sizes: Vec::new(),
+        };
+        let mut sent = 0;
+        let mut arrived_in_all = 0.0;
+        for size in sizes {
+            let end = (*size).min(traffic.flows.len());
+            let account = Account::open(self.switch.id());
+            let arrived = f64::from(self.send(traffic, sent..end));
+            let run_ns = account.spent().run_ns;
+            arrived_in_all += arrived;
+            let bytes = cpu::resident_bytes(self.switch.id()) - loaded;
+            measured.sizes.push(AtSize {
+                set_up_us: run_ns / 1e3 / arrived.max(1.0),
+                bytes: bytes / arrived_in_all.max(1.0),
+                arrived: 100.0 * arrived / (end - sent).max(1) as f64,
+                judged_ms: Samples((0..CHANGES).map(|_| self.judge() / 1e6).collect()).median(),
+            });
+            sent = end;
+        }
+        measured
+    }
+
+    /// Nanoseconds of CPU until all entries are judged after a change, less those that as much time
+    /// without a change takes.
+    fn judge(&self) -> f64 {
+        let idle = self.spent(|| ());
+        let judged = self.spent(|| drop(self.switch.ofctl(&[], "add-flow", &[ELSEWHERE])));
+        self.spent(|| drop(self.switch.ofctl(&["--strict"], "del-flows", &[ELSEWHERE_MATCH])));
+        (judged - idle).max(0.0)
+    }
+
+    /// Nanoseconds that the threads that judge entries run until a change is done with.
+    fn spent(&self, change: impl FnOnce()) -> f64 {
+        let name = if self.is_ours { "shunt-eviction" } else { "revalidator" };
+        let before = cpu::threads_ns(self.switch.id(), name);
+        change();
+        // `revalidator/wait` answers when a look at all flows has ended: perhaps one that began before
+        // the change, and the next may have begun before all threads knew of it.
+        for _ in 0..if self.is_ours { 0 } else { 3 } {
+            let control = self.switch.folder().join("ovs-vswitchd.ctl");
+            let control = control.display().to_string();
+            output("ovs-appctl", &["-t", &control, "revalidator/wait"]);
+        }
+        cpu::threads_ns(self.switch.id(), name).saturating_sub(before) as f64
+    }
+
+    /// Sends the first packets of flows in windows; answers how many arrived behind the switch.
+    fn send(&self, traffic: &Traffic, flows: std::ops::Range<usize>) -> u32 {
+        let before = self.arrived();
+        let mut sent = 0;
+        for (window, start) in
+            traffic.flows[flows.clone()].chunks(WINDOW).zip(flows.step_by(WINDOW))
+        {
+            for (flow, index) in window.iter().zip(start..) {
+                let packet =
+                    Packet { time_ns: 0, flow: u32::try_from(index).unwrap_or(0), bytes: 64 };
+                let port = flow.in_port().number() as usize;
+                let Some(sender) = self.senders.get(port - 1).and_then(Option::as_ref) else {
+                    continue;
+                };
+                let played = sender.play(&traffic.flows, [packet], || ());
+                played.unwrap_or_else(|error| panic!("{error}"));
+                sent += 1;
+            }
+            let start = Instant::now();
+            while self.arrived() - before < sent && start.elapsed() < PATIENCE {
+                sleep(Duration::from_micros(100));
+            }
+        }
+        self.arrived() - before
+    }
+
+    /// Packets that the far end of port 2 has received.
+    fn arrived(&self) -> u32 {
+        let text = fs::read_to_string("/proc/net/dev").unwrap_or_default();
+        let counts = text.lines().find_map(|line| {
+            line.trim().strip_prefix(&self.sink)?.strip_prefix(':')?.split_whitespace().nth(1)
+        });
+        counts.and_then(|count| count.parse().ok()).unwrap_or_default()
+    }
+}
+
+/// What `del-flows --strict` asks for.
+const ELSEWHERE_MATCH: &str = "table=0,priority=1,in_port=60000";
+
+impl Drop for Cables {
+    fn drop(&mut self) {
+        for device in &self.0 {
+            let _ = Command::new("ip").args(["link", "delete", device]).output();
+        }
+    }
+}
+
+fn pipeline_rows(
+    pipeline: &str,
+    sizes: &[usize],
+    measured: &[Vec<Measured>],
+    rival: Option<&str>,
+) -> Vec<Row> {
+    let row = |name: String, (metric, unit, better), of: &dyn Fn(&Measured) -> f64| {
+        let samples = |rounds: &Vec<Measured>| Samples(rounds.iter().map(of).collect());
+        let ours = measured.first().map(samples).unwrap_or_default();
+        let rival = rival.map(str::to_owned).zip(measured.get(1).map(samples));
+        Row { better, ours, rival, ..Row::new(name, metric, unit) }
+    };
+    let whole = || pipeline.to_owned();
+    let mut rows = vec![
+        row(whole(), (LOAD_RATE, "1/s", Better::Neither), &|one| one.load_rate),
+        row(whole(), (LOAD_CPU, "µs", Better::Less), &|one| one.load_us),
+        row(whole(), (LOAD_BYTES, "bytes", Better::Less), &|one| one.load_bytes),
+    ];
+    for (index, size) in sizes.iter().enumerate() {
+        let name = || format!("{pipeline}: {}K flows", size / 1000);
+        let at = |of: fn(&AtSize) -> f64| move |one: &Measured| of(&one.sizes[index]);
+        rows.extend([
+            row(name(), (SET_UP, "µs", Better::Less), &at(|one| one.set_up_us)),
+            row(name(), (BYTES, "bytes", Better::Less), &at(|one| one.bytes)),
+            row(name(), (ARRIVED, "%", Better::Neither), &at(|one| one.arrived)),
+            row(name(), (JUDGED, "ms", Better::Less), &at(|one| one.judged_ms)),
+        ]);
+    }
+    rows
+}
