@@ -11,26 +11,25 @@ use crate::{
 };
 
 /// What is built for a comparison: the daemon, and the programs that measure.
-const PACKAGES: &[&str] = &[
-    "build",
-    "--release",
-    "--quiet",
-    "--package",
-    "shuntd",
-    "--package",
-    "shunt-benches",
-    "--bins",
-];
+const PACKAGES: &[&str] =
+    &["build", "--release", "--package", "shuntd", "--package", "shunt-benches", "--bins"];
+
+/// What is built where nothing is measured: the program that knows the experiments.
+const LIST: &[&str] = &["build", "--release", "--package", "shunt-benches", "--bin", "experiments"];
 
 /// Runs the experiments named.
 pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
     if arguments.first().is_some_and(|name| name == "regress") {
         return regress::run_command(&arguments[1..]);
     }
-    run(&mut cargo(PACKAGES))?;
-    if !arguments.iter().all(|word| ["--list", "--help", "-h"].contains(&word.as_str())) {
-        ensure_rival();
+    if arguments.iter().all(|word| ["--list", "--help", "-h"].contains(&word.as_str())) {
+        println!("the list is in the program of the experiments, which cargo builds once:");
+        run(&mut cargo(LIST))?;
+        return run_experiments(arguments);
     }
+    println!("building the switch and the experiments, optimised:");
+    run(&mut cargo(PACKAGES))?;
+    ensure_rival();
     run_experiments(arguments)
 }
 

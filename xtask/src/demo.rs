@@ -8,7 +8,8 @@ use crate::{
 /// Builds the daemon and runs the demo; it takes no arguments.
 pub(crate) fn run_command(_: &[String]) -> Result<(), Failure> {
     install::ensure(install::DEMO)?;
-    println!("building shuntd and shuntctl");
-    run(&mut cargo(&["build", "--quiet", "--package", "shuntd", "--bins"]))?;
+    println!("building shuntd, shuntctl and the demo:");
+    let programs = ["--package", "shuntd", "--package", "shunt-tests", "--bins"];
+    run(cargo(&["build"]).args(programs))?;
     run(&mut cargo(&["run", "--quiet", "--package", "shunt-tests", "--bin", "demo"]))
 }

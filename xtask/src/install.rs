@@ -46,22 +46,40 @@ pub(crate) const RIVAL: &[Tool] = &[
     tool("rsvg-convert", "librsvg2-bin"),
 ];
 
-/// A release of os-ken, in a Python environment of its own.
-pub(crate) struct OsKen {
-    version: &'static str,
+/// Packages of others in a Python environment of their own.
+pub(crate) struct PythonPackages {
+    packages: &'static [&'static str],
+    /// What fails if they are not there, or others are.
+    check: &'static str,
     /// The environment's folder in `target`.
     folder: &'static str,
     /// The variable that tells the tests where its Python is.
     pub(crate) variable: &'static str,
 }
 
-/// The release whose applications run against the switch: the last whose package has them.
-pub(crate) const OS_KEN_APPLICATIONS: OsKen =
-    OsKen { version: "1.4.1", folder: "os-ken", variable: "SHUNT_OS_KEN_PYTHON" };
+/// The release of os-ken whose applications run against the switch: the last whose package has them.
+pub(crate) const OS_KEN_APPLICATIONS: PythonPackages = PythonPackages {
+    packages: &["os-ken==1.4.1"],
+    check: "import os_ken; assert os_ken.__version__ == '1.4.1'",
+    folder: "os-ken",
+    variable: "SHUNT_OS_KEN_PYTHON",
+};
 
-/// The release whose switch tester judges the switch.
-pub(crate) const OS_KEN_TESTER: OsKen =
-    OsKen { version: "3.1.1", folder: "os-ken-tester", variable: "SHUNT_SWITCH_TESTER_PYTHON" };
+/// The release of os-ken whose switch tester judges the switch.
+pub(crate) const OS_KEN_TESTER: PythonPackages = PythonPackages {
+    packages: &["os-ken==3.1.1"],
+    check: "import os_ken; assert os_ken.__version__ == '3.1.1'",
+    folder: "os-ken-tester",
+    variable: "SHUNT_SWITCH_TESTER_PYTHON",
+};
+
+/// The P4Runtime shell, with the messages and the protocol buffers that it works with.
+pub(crate) const P4RUNTIME_SHELL: PythonPackages = PythonPackages {
+    packages: &["p4runtime-shell==0.0.6", "p4runtime==1.4.1", "protobuf==3.20.3"],
+    check: "import p4runtime_sh.shell, google.protobuf as p; assert p.__version__ == '3.20.3'",
+    folder: "p4runtime-shell",
+    variable: "SHUNT_P4RUNTIME_PYTHON",
+};
 
 /// Makes sure that every program is there: installs what is missing where that is allowed.
 ///
@@ -92,20 +110,18 @@ fn apt(arguments: &[&str]) -> Result<(), Failure> {
     output(command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive")).map(|_| ())
 }
 
-/// Makes the Python environment that has os-ken, and answers with the path of its Python.
-pub(crate) fn ensure_os_ken(os_ken: &OsKen) -> Result<String, Failure> {
-    let folder = root().join("target").join(os_ken.folder);
+/// Makes the Python environment that has the packages, and answers with the path of its Python.
+pub(crate) fn ensure_python(wanted: &PythonPackages) -> Result<String, Failure> {
+    let folder = root().join("target").join(wanted.folder);
     let python = folder.join("bin/python").to_string_lossy().into_owned();
-    let version = os_ken.version;
-    let check = format!("import os_ken; assert os_ken.__version__ == '{version}'");
-    let check = ["-c", check.as_str()];
+    let check = ["-c", wanted.check];
     if output(Command::new(&python).args(check)).is_ok() {
         return Ok(python);
     }
-    let package = format!("os-ken=={version}");
-    println!("installing {package} into {}", folder.display());
+    println!("installing {} into {}", wanted.packages.join(" "), folder.display());
     run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
-    run(Command::new(&python).args(["-m", "pip", "install", "--quiet", &package]))?;
+    let install = ["-m", "pip", "install", "--quiet"];
+    run(Command::new(&python).args(install).args(wanted.packages))?;
     output(Command::new(&python).args(check))?;
     Ok(python)
 }

@@ -9,6 +9,7 @@ mod fuzz;
 mod install;
 mod lint;
 mod loom;
+mod p4;
 mod pipebench;
 mod shell;
 mod soak;
@@ -58,6 +59,12 @@ const COMMANDS: &[Command] = &[
         arguments: "NAME --out DIR",
         what: "a workload by its name: rules, flows, packets, updates",
         run: pipebench::run_command,
+    },
+    Command {
+        name: "p4",
+        arguments: "",
+        what: "P4Info and bmv2 program of the LTM tables, made anew from their description",
+        run: p4::run_command,
     },
     Command {
         name: "soak",

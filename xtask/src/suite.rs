@@ -1,6 +1,6 @@
 //! The suites of `cargo xtask test`, in the order in which they run.
 
-use crate::install::{OS_KEN_APPLICATIONS, OS_KEN_TESTER, OsKen};
+use crate::install::{OS_KEN_APPLICATIONS, OS_KEN_TESTER, P4RUNTIME_SHELL, PythonPackages};
 
 /// One suite: a cargo test command and what it proves.
 pub(crate) struct Suite {
@@ -12,8 +12,8 @@ pub(crate) struct Suite {
     pub(crate) arguments: &'static [&'static str],
     /// Whether it drives programs of others.
     pub(crate) needs_tools: bool,
-    /// The release of os-ken that it drives, if any.
-    pub(crate) os_ken: Option<&'static OsKen>,
+    /// The Python packages that it drives, if any.
+    pub(crate) python: Option<&'static PythonPackages>,
     /// Whether it runs only where it is named: it takes minutes, or measures rates.
     pub(crate) is_on_request: bool,
 }
@@ -24,7 +24,7 @@ impl Suite {
         what: &'static str,
         arguments: &'static [&'static str],
     ) -> Self {
-        Self { name, what, arguments, needs_tools: false, os_ken: None, is_on_request: false }
+        Self { name, what, arguments, needs_tools: false, python: None, is_on_request: false }
     }
 
     const fn with_tools(mut self) -> Self {
@@ -32,8 +32,8 @@ impl Suite {
         self
     }
 
-    const fn with_os_ken(mut self, os_ken: &'static OsKen) -> Self {
-        self.os_ken = Some(os_ken);
+    const fn with_python(mut self, python: &'static PythonPackages) -> Self {
+        self.python = Some(python);
         self
     }
 
@@ -103,14 +103,21 @@ pub(crate) const SUITES: &[Suite] = &[
         &["--package", "shunt-tests", "--test", "controllers"],
     )
     .with_tools()
-    .with_os_ken(&OS_KEN_APPLICATIONS),
+    .with_python(&OS_KEN_APPLICATIONS),
+    Suite::own(
+        "p4runtime",
+        "p4runtime-shell and its messages drive the embedded NIC",
+        &["--package", "shunt-tests", "--test", "p4runtime"],
+    )
+    .with_tools()
+    .with_python(&P4RUNTIME_SHELL),
     Suite::own(
         "tester",
         "os-ken's switch tester: 226 tests of actions, 714 of matches",
         &["--package", "shunt-tests", "--test", "switch_tester", "--", "actions", "matches"],
     )
     .with_tools()
-    .with_os_ken(&OS_KEN_TESTER),
+    .with_python(&OS_KEN_TESTER),
     Suite::own(
         "rates",
         "os-ken's switch tester: groups and meters, by the rates of packets that they let through",
@@ -126,6 +133,6 @@ pub(crate) const SUITES: &[Suite] = &[
         ],
     )
     .with_tools()
-    .with_os_ken(&OS_KEN_TESTER)
+    .with_python(&OS_KEN_TESTER)
     .on_request(),
 ];

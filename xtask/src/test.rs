@@ -65,8 +65,8 @@ fn run_suite(
     let mut command = cargo(&["test", "--quiet"]);
     command.envs(environment.iter().copied());
     command.args(suite.arguments).env("PROPTEST_VERBOSE", "0").env("INSTA_UPDATE", "no");
-    if let Some(os_ken) = suite.os_ken {
-        command.env(os_ken.variable, install::ensure_os_ken(os_ken)?);
+    if let Some(python) = suite.python {
+        command.env(python.variable, install::ensure_python(python)?);
     }
     run_watched(&mut command, |line| tally.note(line))
 }
