@@ -22,15 +22,36 @@ const EDGES: &[(&str, &[&str])] = &[
     ("shunt-pipeline", &["shunt-flow", "shunt-classifier"]),
     ("shunt-pipebench", &["shunt-flow", "shunt-classifier", "shunt-pipeline"]),
     ("shunt-gigaflow", &["shunt-flow", "shunt-classifier", "shunt-pipeline"]),
+    ("shunt-kairo", &["shunt-flow", "shunt-pipeline"]),
+    ("shunt-p4runtime", &["shunt-flow", "shunt-pipeline", "shunt-gigaflow"]),
     ("shunt-datapath", &["shunt-flow", "shunt-classifier", "shunt-pipeline"]),
+    (
+        "shunt-nic",
+        &["shunt-flow", "shunt-pipeline", "shunt-gigaflow", "shunt-p4runtime", "shunt-datapath"],
+    ),
     ("shunt-ofproto", &["shunt-flow", "shunt-pipeline"]),
     (
         "shunt-switch",
-        &["shunt-flow", "shunt-classifier", "shunt-pipeline", "shunt-datapath", "shunt-ofproto"],
+        &[
+            "shunt-flow",
+            "shunt-classifier",
+            "shunt-pipeline",
+            "shunt-kairo",
+            "shunt-datapath",
+            "shunt-ofproto",
+        ],
     ),
     (
         "shuntd",
-        &["shunt-flow", "shunt-pipeline", "shunt-datapath", "shunt-ofproto", "shunt-switch"],
+        &[
+            "shunt-flow",
+            "shunt-pipeline",
+            "shunt-p4runtime",
+            "shunt-datapath",
+            "shunt-nic",
+            "shunt-ofproto",
+            "shunt-switch",
+        ],
     ),
     ("xtask", &[]),
 ];
@@ -42,6 +63,7 @@ const WITHOUT_RUNTIME: &[&str] = &[
     "shunt-pipeline",
     "shunt-pipebench",
     "shunt-gigaflow",
+    "shunt-kairo",
     "shunt-datapath",
 ];
 
@@ -204,8 +226,10 @@ fn every_command_of_the_readme_exists() {
 #[test]
 fn every_command_of_the_programs_in_the_pages_exists() {
     let sources: BTreeMap<String, String> = files(".rs").into_iter().collect();
-    let (client, daemon) =
-        (&sources["crates/shuntd/src/client.rs"], &sources["crates/shuntd/src/daemon.rs"]);
+    let client = &sources["crates/shuntd/src/client.rs"];
+    let daemon =
+        ["daemon", "nic"].map(|file| sources[&format!("crates/shuntd/src/{file}.rs")].as_str());
+    let daemon = &daemon.concat();
     let metadata = metadata();
     let packages: BTreeSet<&str> = packages(&metadata).into_iter().map(name).collect();
     let mut commands = 0;
@@ -289,7 +313,7 @@ fn what_the_pages_link_to_and_name_is_there() {
 /// What stands in backticks and is a path of the repository: it ends like a source file, or begins
 /// with a folder of the first level.
 fn paths(text: &str) -> impl Iterator<Item = &str> {
-    const FOLDERS: &[&str] = &["crates/", "tests/", "xtask/", "benches/", "docs/"];
+    const FOLDERS: &[&str] = &["crates/", "p4/", "tests/", "xtask/", "benches/", "docs/"];
     let quoted = text.split('`').skip(1).step_by(2);
     quoted.filter(|word| {
         let is_path =

@@ -78,7 +78,7 @@ impl Tables {
         let traversal = self.translate(packet);
         let mut near = neighbours(case, packet);
         let astray = near.find(|key| {
-            key.agrees_with(&traversal.key, &traversal.mask)
+            traversal.mask.agree(key, &FlowKey::from(&traversal.key))
                 && !fare_alike(&traversal, &self.translate_key(key))
         })?;
         Some(format_match(&Match::new(&astray, &whole()), &self.names))
@@ -92,7 +92,8 @@ impl Tables {
         widths: &mut Widths,
     ) -> Option<String> {
         let theirs = self.read_mask(recorded);
-        let mut ours = comparable(&traversal.mask, &traversal.key);
+        let key = FlowKey::from(&traversal.key);
+        let mut ours = comparable(&FlowMask::from(&traversal.mask), &key);
         if theirs.field(FieldId::NwFrag) != 0 {
             ours.add_field(FieldId::NwFrag);
         }
@@ -103,19 +104,28 @@ impl Tables {
             (false, false) => widths.other += 1,
         }
         ours.remove(&theirs);
-        let more = || format_match(&Match::new(&traversal.key, &ours), &self.names);
+        let more = || format_match(&Match::new(&key, &ours), &self.names);
         (!ours.is_empty()).then(more)
     }
 
     fn read_mask(&self, recorded: &str) -> FlowMask {
         let no_field = ["recirc_id=", "skb_priority=", "skb_mark=", "packet_type="];
-        let items =
-            recorded.split(',').filter(|item| !no_field.iter().any(|name| item.starts_with(name)));
+        // Labels below the first, which cannot be matched on.
+        let labels = [("mpls_lse1=", FieldId::MplsLse1), ("mpls_lse2=", FieldId::MplsLse2)];
+        let items = recorded.split(',').filter(|item| {
+            let mut names = no_field.iter().copied().chain(labels.map(|(name, _)| name));
+            !names.any(|name| item.starts_with(name))
+        });
         let text = items.collect::<Vec<_>>().join(",");
         let matching = parse_match(&text, &self.names);
         let matching = matching.unwrap_or_else(|error| panic!("{text}: {error}"));
         let mut mask = FlowMask::EMPTY;
         mask.add_sparse(matching.mask());
+        for (name, field) in labels {
+            if recorded.split(',').any(|item| item.starts_with(name)) {
+                mask.add_field(field);
+            }
+        }
         mask
     }
 

@@ -11,7 +11,7 @@ mod hosts;
 use std::{fs, process::Command, thread::sleep, time::Duration};
 
 use shunt_tests::{
-    daemon::{Daemon, text},
+    daemon::{Daemon, text, until},
     namespace::Namespace,
 };
 
@@ -57,6 +57,13 @@ fn watch_caches(daemon: &Daemon) {
 fn start(ports: &str, wrap: impl FnOnce(&std::path::Path) -> Command) -> Daemon {
     let head = "[logging]\nfilter = \"warn\"\n\n[[bridge]]\nname = \"br0\"\n";
     let daemon = Daemon::start_with(&format!("{head}{ports}"), wrap);
-    print!("{}", text(&daemon.shuntctl(&["show"])));
+    let mut show = String::new();
+    // The kernel tells up to a second later that a link is up.
+    let is_up = until(|| {
+        show = text(&daemon.shuntctl(&["show"]));
+        !show.contains("down")
+    });
+    print!("{show}");
+    assert!(is_up, "a port stays down");
     daemon
 }
