@@ -167,12 +167,6 @@ impl PartialEq for Continuation {
 
 impl Eq for Continuation {}
 
-impl Hash for Continuation {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.frozen.hash(state);
-    }
-}
-
 impl std::fmt::Debug for Continuation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Continuation")
@@ -272,6 +266,23 @@ mod tests {
         continuations.interned.lock().last = u32::MAX;
         let two = continuations.intern(frozen(2));
         assert_eq!((one.id(), two.id()), (1, 2));
+    }
+
+    #[test]
+    fn a_packet_goes_on_with_what_was_kept_and_no_other_hidden_state() {
+        let port = PortNo::new(3);
+        let next = Continuations::new(1).intern(Frozen { in_port: Some(port), ..frozen(7) });
+        let enter = |value| {
+            let mut key = Match::any().key();
+            key.set_field(FieldId::Reg0, value);
+            key.set_field(FieldId::EthSrc, 9);
+            next.entering(&key)
+        };
+        let key = enter(5);
+        assert_eq!(key, enter(6));
+        assert_eq!((key.in_port(), key.bridge()), (port, 7));
+        assert_eq!(key.field(FieldId::EthSrc), 9);
+        assert_eq!(key.field(FieldId::RecircId), u128::from(next.id()));
     }
 
     #[test]

@@ -55,6 +55,12 @@ pub trait Evictor: Send {
     /// An owner is gone, and its entries with it: none of them is watched any more.
     fn forget(&mut self, owner: OwnerId);
 
+    /// Whether a change of a few rules takes microseconds, however many entries are watched: then
+    /// whoever makes the change may have the step done itself, and need not hand it over.
+    fn is_quick(&self) -> bool {
+        false
+    }
+
     /// Does a bounded part of the work that was put off, for whoever has nothing else to do.
     /// Answers whether there is more.
     fn tidy(&mut self) -> bool {

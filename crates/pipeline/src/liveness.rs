@@ -279,23 +279,116 @@ mod tests {
 
     use super::*;
     use crate::{
-        BridgeId, BridgeSettings, Delta, FlowModCommand, Object, Pipeline, Time, text::parse_rule,
+        BridgeId, BridgeSettings, Change, Delta, FlowModCommand, GroupCommand, Modification,
+        Object, Pipeline, Time,
+        text::{parse_actions, parse_group_mod, parse_rule},
     };
 
     const BRIDGE: BridgeId = BridgeId::new(1);
 
-    /// Whether each of these rules, added one after the other, makes something live.
-    fn grows(rules: &[&str]) -> Vec<bool> {
+    fn pipeline() -> Pipeline {
         let pipeline = Pipeline::new(1);
         pipeline.add_bridge(BRIDGE, BridgeSettings::default());
-        let add = |rule: &&str| {
-            let rule = parse_rule(FlowModCommand::Add, rule, &NoPortNames).unwrap();
-            let change = pipeline.apply(BRIDGE, &[rule], Time::ZERO).unwrap();
-            let is_live =
-                |delta: &Delta| matches!(delta, Delta::Changed(Object::Live(id)) if *id == BRIDGE);
-            change.deltas.iter().any(is_live)
+        pipeline
+    }
+
+    fn add_rule(text: &str) -> Modification {
+        parse_rule(FlowModCommand::Add, text, &NoPortNames).unwrap().into()
+    }
+
+    fn add_group(text: &str) -> Modification {
+        parse_group_mod(GroupCommand::Add, text, &NoPortNames).unwrap().into()
+    }
+
+    fn tells(change: &Change) -> bool {
+        let is_live = |delta: &Delta| matches!(delta, Delta::Changed(Object::Live(BRIDGE)));
+        change.deltas.iter().any(is_live)
+    }
+
+    /// Whether each of these requests, made one after the other, makes something live.
+    fn grow(mods: impl IntoIterator<Item = Modification>) -> Vec<bool> {
+        let pipeline = pipeline();
+        let make = |request| pipeline.modify(BRIDGE, [request], Time::ZERO).unwrap();
+        mods.into_iter().map(|request| tells(&make(request))).collect()
+    }
+
+    #[test]
+    fn of_a_rule_actions_look_at_what_they_tell_or_follow() {
+        for (text, expected) in [
+            ("load:1->NXM_NX_REG0[],push:NXM_NX_REG0[],pop_vlan,set_queue:1", Need::Nothing),
+            ("load:1->NXM_NX_REG0[],output:2", Need::Depth),
+            ("resubmit(,1),output:2", Need::Table),
+            ("resubmit(,1),controller,output:2", Need::All),
+            ("normal", Need::All),
+        ] {
+            let actions = parse_actions(text, &NoPortNames).unwrap().apply;
+            assert_eq!(Need::of(&actions), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_action_sets_and_buckets_look_at_is_told_when_it_grows() {
+        let rules = [
+            "table=0,ip,actions=drop",
+            "table=0,ip,priority=5,actions=write_actions(output:2)",
+            "table=0,ip,priority=6,actions=write_actions(output:3)",
+        ];
+        assert_eq!(grow(rules.map(add_rule)), [true, true, false]);
+        let mods = [
+            add_rule("table=0,ip,actions=drop"),
+            add_group("group_id=1,type=all,bucket=load:1->NXM_NX_REG0[]"),
+            // What a group of the set looks at, its buckets do.
+            add_rule("table=0,ip,priority=5,actions=write_actions(group:1)"),
+            add_group("group_id=2,type=all,bucket=output:2"),
+            add_group("group_id=3,type=all,bucket=output:3"),
+        ];
+        assert_eq!(grow(mods), [true, false, false, true, false]);
+    }
+
+    #[test]
+    fn what_buckets_read_is_live_in_every_table_and_told_when_it_grows() {
+        let reads = |id, register| {
+            let action = format!("move:NXM_NX_REG{register}[]->NXM_OF_ETH_SRC[0..31]");
+            add_group(&format!("group_id={id},type=all,bucket={action}"))
         };
-        rules.iter().map(add).collect()
+        let rule = add_rule("table=0,ip,actions=drop");
+        assert_eq!(grow([rule.clone(), reads(1, 5), reads(2, 5)]), [true, true, false]);
+        let pipeline = pipeline();
+        let Modification::Group(mut by_field) = reads(2, 6) else { panic!("a group") };
+        let fields = [(FieldId::Reg7, 0xff)].into();
+        by_field.selection = Selection::Fields { basis: 0, fields };
+        let mods = [rule, reads(1, 5), by_field.into()];
+        pipeline.modify(BRIDGE, mods, Time::ZERO).unwrap();
+        let mut liveness = Liveness::default();
+        pipeline.groups(BRIDGE).iter().for_each(|group| liveness.add_group(group));
+        let live = liveness.live(&Needs::of_table(TableId::FIRST));
+        let fields = [FieldId::Reg4, FieldId::Reg5, FieldId::Reg6, FieldId::Reg7];
+        let live = fields.map(|field| live.field(field));
+        assert_eq!(live, [0, 0xffff_ffff, 0xffff_ffff, 0xff]);
+    }
+
+    #[test]
+    fn what_is_live_is_hidden_state_and_never_a_name_or_a_header() {
+        let mut needs = Needs::default();
+        needs.add_everything();
+        let live = Liveness::default().live(&needs);
+        assert_eq!(live.field(FieldId::Reg0), 0xffff_ffff);
+        assert_eq!(live.field(FieldId::PktMark), 0xffff_ffff);
+        assert!(NAMING.iter().all(|word| live.words()[usize::from(*word)] == 0));
+        assert!(live.words()[HEADER_START..].iter().all(|word| *word == 0));
+        let idle = Liveness::default().live(&Needs::default());
+        assert_eq!(idle.field(FieldId::PktMark), 0xffff_ffff, "a peer bridge sees it");
+    }
+
+    #[test]
+    fn what_a_refused_batch_made_live_is_told_by_the_next_version() {
+        let pipeline = pipeline();
+        let make = |mods: Vec<Modification>| pipeline.modify(BRIDGE, mods, Time::ZERO);
+        make(vec![add_rule("table=1,ip,actions=drop")]).unwrap();
+        let bad = add_rule("table=1,ip,actions=group:77");
+        make(vec![add_rule("table=1,reg0=1,actions=drop"), bad]).unwrap_err();
+        let next = make(vec![add_rule("table=1,ip,priority=7,actions=drop")]).unwrap();
+        assert!(tells(&next));
     }
 
     #[test]
@@ -308,14 +401,13 @@ mod tests {
             "table=1,ip,actions=load:7->NXM_NX_REG9[],output:3",
             "table=1,tcp,actions=controller",
         ];
-        assert_eq!(grows(&rules), [true, true, false, true, false, true]);
+        assert_eq!(grow(rules.map(add_rule)), [true, true, false, true, false, true]);
     }
 
     #[test]
     fn what_a_table_reads_is_live_in_those_that_lead_there() {
         let rules = |texts: &[&str]| {
-            let pipeline = Pipeline::new(1);
-            pipeline.add_bridge(BRIDGE, BridgeSettings::default());
+            let pipeline = pipeline();
             let mut liveness = Liveness::default();
             for text in texts {
                 let rule = parse_rule(FlowModCommand::Add, text, &NoPortNames).unwrap();

@@ -99,6 +99,22 @@ impl Traversal {
             && self.visits.iter().zip(&again.visits).all(|(own, again)| own.says_as(again))
     }
 
+    /// Whether these pieces, one behind the other, credit and refresh what this whole translation does,
+    /// and neither teaches. What they do to a packet is not compared: what is cut writes headers that
+    /// the whole does not write before it sends the packet.
+    #[must_use]
+    pub fn credits_as(&self, pieces: &[Arc<Self>]) -> bool {
+        let visits = || pieces.iter().flat_map(|piece| &piece.visits);
+        let refreshes = || pieces.iter().flat_map(|piece| &piece.refreshes);
+        self.learnings.is_empty()
+            && self.error == pieces.iter().find_map(|piece| piece.error)
+            && self.visits.len() == visits().count()
+            && self.visits.iter().zip(visits()).all(|(own, cut)| own.says_as(cut))
+            && self.group_hits.iter().eq(pieces.iter().flat_map(|piece| &piece.group_hits))
+            && self.refreshes.iter().all(|own| refreshes().any(|cut| cut == own))
+            && refreshes().all(|cut| self.refreshes.contains(cut))
+    }
+
     /// The visits that end a lookup, with the rule that it found: of those that a lookup takes
     /// where conjunctions are met, the last.
     pub fn lookups(&self) -> impl Iterator<Item = &Visit> {

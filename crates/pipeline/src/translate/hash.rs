@@ -158,3 +158,32 @@ impl Translation<'_> {
         hash.with(self.key.field(field) & mask)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Buckets and links are chosen by the highest bits, so each bit of each value has to reach all
+    /// of them: of those of the hash, it changes about half.
+    #[test]
+    fn every_bit_of_every_value_changes_about_half_of_the_hash() {
+        for value in [0, 1, 0x0a00_0001, u128::MAX] {
+            for bit in 0..128 {
+                let hashes = [value, value ^ 1 << bit].map(|value| Hash::of(7).with(value));
+                let [whole, other] = hashes.map(Hash::whole);
+                let changed = (whole ^ other).count_ones();
+                assert!((12..=52).contains(&changed), "{changed} by bit {bit} of {value:x}");
+                let [short, other] = hashes.map(Hash::short);
+                let changed = (short ^ other).count_ones();
+                assert!((4..=28).contains(&changed), "{changed} by bit {bit} of {value:x}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_hash_knows_its_basis_and_the_order_of_values() {
+        let hash = Hash::of(7).with(1).with(2).whole();
+        assert_ne!(hash, Hash::of(8).with(1).with(2).whole());
+        assert_ne!(hash, Hash::of(7).with(2).with(1).whole());
+    }
+}

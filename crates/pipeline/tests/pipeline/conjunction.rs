@@ -5,7 +5,7 @@ use shunt_flow::{
     text::{NoPortNames, format_match, parse_match},
 };
 use shunt_pipeline::{
-    Action, FlowMod, FlowModCommand, FlowModError, Priority, RuleFilter, Time, Traversal,
+    Action, FlowMod, FlowModCommand, FlowModError, Priority, RuleFilter, TableId, Time, Traversal,
 };
 
 use crate::switch::{BRIDGE, Switch, key, request};
@@ -252,4 +252,22 @@ fn clauses_overlap_rules_and_are_chosen_by_their_match_as_rules_are() {
     let left: Vec<_> =
         rules.iter().map(|rule| format_match(&rule.matching, &NoPortNames)).collect();
     assert_eq!(left, ["conj_id=7", "ip,nw_dst=10.0.0.2", "tcp,tp_dst=80"]);
+}
+
+#[test]
+fn each_conjunction_that_is_met_is_one_more_lookup() {
+    let run = |resubmits: usize| {
+        let switch = Switch::new(&["table=1,conj_id=7,actions=output:3"]);
+        let clauses = [("table=1,ip", 0), ("table=1,in_port=1", 1)];
+        let clauses = clauses.map(|(matching, number)| clause(matching, &[(7, number, 2)]));
+        switch.pipeline.apply(BRIDGE, &clauses, Time::ZERO).expect("the rules are legal");
+        let resubmit = |table| Action::Resubmit { port: None, table: TableId::new(table) };
+        let mut first = request(FlowModCommand::Add, "table=0,actions=drop");
+        let others = std::iter::repeat_n(resubmit(2), resubmits);
+        first.instructions.apply = others.chain([resubmit(1)]).collect();
+        switch.pipeline.apply(BRIDGE, &[first], Time::ZERO).expect("the rule is legal");
+        switch.run("ip,in_port=1")
+    };
+    assert_eq!(run(4094), "3");
+    assert_eq!(run(4095), "more than 4096 resubmits");
 }

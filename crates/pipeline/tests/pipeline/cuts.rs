@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use shunt_flow::{FieldId, FlowKey, PortNo, layout::word};
+use shunt_flow::{FieldId, FlowKey, PortNo, layout::word, rewrite::TtlCopy};
 use shunt_pipeline::{
     Action, Continuation, DatapathAction, FlowModCommand, Refresh, Subfield, Time, Traversal,
 };
 
 use crate::{
+    build::rule,
     learn::learn,
     switch::{BRIDGE, Switch, describe, key, request},
 };
@@ -64,6 +65,14 @@ fn resume(switch: &Switch, continuation: &Arc<Continuation>, packet: &str) -> Tr
     let mut parsed = key(packet);
     continuation.enter(&mut parsed);
     switch.pipeline.resume(&parsed, continuation, switch.pipeline.version())
+}
+
+/// How a packet with one label goes on that came by this port.
+fn next_of(switch: &Switch, port: u32) -> Arc<Continuation> {
+    let mut key = labelled();
+    key.set_in_port(PortNo::new(port));
+    let traversal = switch.pipeline.translate(&key, switch.pipeline.version());
+    Arc::clone(&continuations(&traversal)[0])
 }
 
 fn after(switch: &Switch, packet: &str) -> String {
@@ -174,6 +183,78 @@ fn what_is_taught_behind_a_cut_is_learned_only_while_its_rule_is_there() {
     switch.send(FlowModCommand::Delete, "").expect("legal");
     assert!(switch.pipeline.learn(&taught(), Time::ZERO).deltas.is_empty());
     assert_eq!(switch.pipeline.learnings_refused(), 1);
+}
+
+#[test]
+fn equal_rests_are_two_where_each_teaches_for_a_rule_of_its_own() {
+    let switch = Switch::new(&["table=1,actions=output:2"]);
+    let teach = |matching| rule(matching, vec![POP, resubmit(1), learn(|_| {})]).into();
+    switch.make(["in_port=1", "in_port=2"].map(teach));
+    let next = |port| next_of(&switch, port);
+    let (one, other) = (next(1), next(2));
+    assert!(!Arc::ptr_eq(&one, &other));
+    switch.send(FlowModCommand::DeleteStrict, "in_port=1").expect("there is such a rule");
+    let learn = |next| {
+        let learnings = resume(&switch, next, "ip,in_port=3").learnings;
+        switch.pipeline.learn(&learnings, Time::ZERO).deltas.len()
+    };
+    assert_eq!((learn(&one), learn(&other)), (0, 2), "what is gone teaches nothing");
+}
+
+#[test]
+fn equal_rests_of_two_rules_are_one_where_neither_says_which_it_is_of() {
+    let switch = Switch::new(&["table=1,actions=output:2"]);
+    let go_on = |matching| rule(matching, vec![POP, resubmit(1), output(3)]).into();
+    switch.make(["in_port=1", "in_port=2"].map(go_on));
+    let next = |port| next_of(&switch, port);
+    assert!(Arc::ptr_eq(&next(1), &next(2)));
+}
+
+#[test]
+fn a_rest_names_the_rule_that_teaches_and_no_other() {
+    let switch = Switch::new(&["table=2,actions=output:2"]);
+    let go_on = |matching| rule(matching, vec![POP, resubmit(2)]).into();
+    switch.make(["table=1,in_port=1", "table=1,in_port=2"].map(go_on));
+    switch.make([rule("", vec![resubmit(1), learn(|_| {})]).into()]);
+    let next = |port| next_of(&switch, port);
+    assert!(Arc::ptr_eq(&next(1), &next(2)));
+}
+
+#[test]
+fn an_action_set_that_was_written_before_a_cut_is_executed_behind_it() {
+    let switch = Switch::new(&["table=0,actions=write_actions(output:4),goto_table:1"]);
+    switch.make([rule("table=1", vec![POP, resubmit(2)]).into()]);
+    assert_eq!(after(&switch, "ip"), "4");
+}
+
+#[test]
+fn a_packet_that_goes_on_is_looked_up_as_if_it_had_no_name() {
+    let switch = switch(&[POP, resubmit(1)], &["table=1,actions=output:2"]);
+    let again = resume(&switch, &continuations(&first(&switch))[0], "ip");
+    assert_eq!(again.visits[0].key.field(FieldId::RecircId), 0);
+}
+
+#[test]
+fn what_is_looked_at_behind_a_copy_that_was_cut_is_of_the_rule_around_it() {
+    let source = Subfield { field: FieldId::EthDst, offset: 0, width: 8 };
+    let target = Subfield { field: FieldId::Reg1, offset: 0, width: 8 };
+    let copy = Action::Clone([resubmit(1)].into());
+    let switch = switch(&[copy, Action::Move { source, target }, output(2)], &[]);
+    switch.make([rule("table=1", vec![check(100)]).into()]);
+    let visits = first(&switch).visits;
+    let masks = visits.iter().map(|visit| visit.mask.field(FieldId::EthDst));
+    assert_eq!(masks.collect::<Vec<_>>(), [0xff, 0]);
+}
+
+#[test]
+fn a_ttl_behind_the_last_label_is_copied_in_the_frame() {
+    for (action, copy) in [(Action::CopyTtlIn, TtlCopy::In), (Action::CopyTtlOut, TtlCopy::Out)] {
+        let switch = switch(&[action, output(2)], &[]);
+        let [next] = &continuations(&first(&switch))[..] else { panic!("there is one cut") };
+        assert_eq!(next.ttl_copy(), Some(copy));
+    }
+    let switch = switch(&[POP, resubmit(1)], &[]);
+    assert_eq!(continuations(&first(&switch))[0].ttl_copy(), None);
 }
 
 #[test]

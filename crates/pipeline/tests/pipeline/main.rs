@@ -17,6 +17,7 @@ mod outputs;
 mod ovn;
 mod patches;
 mod pause;
+mod pieces;
 mod reads;
 mod rewrites;
 mod switch;

@@ -67,6 +67,7 @@ const BOTTOM: u64 = 0x100;
 fn the_bridge_and_that_it_is_the_first_round() {
     let traversal = run(&[output(2)], "in_port=1");
     assert_eq!(traversal.mask.word(usize::from(word::BRIDGE)), u64::MAX);
+    assert_eq!(traversal.visits[0].mask.word(usize::from(word::BRIDGE)), u64::MAX);
     assert_whole(&traversal, &[FieldId::RecircId]);
     assert_reads(&traversal, Object::Bridge(BRIDGE));
     // Of what is not even looked up, too.
@@ -122,6 +123,74 @@ fn the_clauses_of_conjunctions() {
     assert_whole(&traversal, &[FieldId::Ipv4Src, FieldId::InPort]);
     let traversal = switch.translate("ip,in_port=1,nw_src=192.168.0.1");
     assert_eq!(looked_at(&traversal, FieldId::Ipv4Src), 0x8000_0000, "as little as sets it apart");
+}
+
+#[test]
+fn whether_a_packet_that_meets_clauses_by_its_ports_is_a_fragment() {
+    let switch = Switch::new(&["conj_id=7,actions=output:3"]);
+    let clause = |matching: &str, clause| {
+        rule(matching, vec![Action::Conjunction { id: 7, clause, clauses_count: 2 }])
+    };
+    let clauses = [clause("priority=3,tcp,tp_dst=80", 0), clause("priority=3,in_port=1", 1)];
+    switch.pipeline.apply(BRIDGE, &clauses, Time::ZERO).expect("the rules are legal");
+    let traversal = switch.translate("tcp,in_port=1,tp_dst=80");
+    assert_eq!(traversal.visits[0].mask.field(FieldId::NwFrag), 1, "where it meets them");
+    assert_eq!(looked_at(&traversal, FieldId::NwFrag), 1);
+}
+
+#[test]
+fn what_the_actions_of_a_rule_look_at_behind_those_of_another() {
+    let move_to = |source, target| {
+        let [source, target] =
+            [source, target].map(|field| Subfield::new(field, 0, 8).expect("bits"));
+        Action::Move { source, target }
+    };
+    let resubmit = Action::Resubmit { port: None, table: shunt_pipeline::TableId::new(1) };
+    let actions = vec![
+        resubmit,
+        move_to(FieldId::EthSrc, FieldId::Reg0),
+        move_to(FieldId::EthDst, FieldId::Reg1),
+    ];
+    let switch = Switch::new(&["table=1,priority=1,conj_id=0,actions=load:5->NXM_OF_ETH_SRC[]"]);
+    switch.make([rule("", actions).into()]);
+    let first = |switch: &Switch| {
+        let visit = switch.translate("ip,in_port=1").visits[0].clone();
+        [FieldId::EthSrc, FieldId::EthDst].map(|field| visit.mask.field(field))
+    };
+    assert_eq!(first(&switch), [0, 0xff], "what the other has written is no bit of the packet");
+    // The same where the other table meets a conjunction that leads nowhere.
+    let clause = |clause| {
+        let part = Action::Conjunction { id: 7, clause, clauses_count: 2 };
+        let matching = ["table=1,priority=3,ip", "table=1,priority=3,in_port=1"];
+        rule(matching[usize::from(clause)], vec![part]).into()
+    };
+    switch.make([clause(0), clause(1)]);
+    assert_eq!(switch.translate("ip,in_port=1").visits.len(), 4);
+    assert_eq!(first(&switch), [0, 0xff]);
+}
+
+#[test]
+fn what_a_rule_has_written_is_a_bit_of_the_packet_where_the_next_rule_begins() {
+    let switch = Switch::new(&[
+        "table=0,actions=resubmit(,1),resubmit(,2)",
+        "table=1,actions=load:5->NXM_OF_ETH_SRC[]",
+        "table=2,actions=move:NXM_OF_ETH_SRC[0..7]->NXM_NX_REG0[0..7]",
+    ]);
+    let traversal = switch.translate("in_port=1");
+    let masks = traversal.visits.iter().map(|visit| visit.mask.field(FieldId::EthSrc));
+    assert_eq!(masks.collect::<Vec<_>>(), [0, 0, 0xff]);
+    assert_eq!(looked_at(&traversal, FieldId::EthSrc), 0, "a constant of the entry");
+}
+
+#[test]
+fn what_another_rule_looks_at_is_of_its_own_visit() {
+    let switch = Switch::new(&[
+        "table=0,actions=resubmit(,1),output:2",
+        "table=1,actions=move:NXM_OF_ETH_SRC[0..7]->NXM_NX_REG0[0..7]",
+    ]);
+    let visits = switch.translate("in_port=1").visits;
+    let masks = visits.iter().map(|visit| visit.mask.field(FieldId::EthSrc));
+    assert_eq!(masks.collect::<Vec<_>>(), [0, 0xff]);
 }
 
 #[test]
@@ -223,6 +292,7 @@ fn what_a_clone_has_written_and_is_put_back() {
     let inner = [set(FieldId::EthSrc, 5), output(2)].into();
     let traversal = run(&[Action::Clone(inner), output(3)], "in_port=1");
     assert_whole(&traversal, &[FieldId::EthSrc]);
+    assert_eq!(traversal.visits[0].mask.field(FieldId::EthSrc), FieldId::EthSrc.value_max());
 }
 
 #[test]
