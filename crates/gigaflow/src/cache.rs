@@ -21,7 +21,7 @@ use shunt_pipeline::{
 
 use crate::{
     adaptive::{Adaptive, Capacity, Grain, Sight},
-    ltm::{Candidacy, EntryRef, Eviction, Hits, Ltm, Next, Put, Tag, Walk},
+    ltm::{Candidacy, EntryRef, Eviction, Ltm, Next, Put, Store, Tag, Walk},
     partition::{AnyPolicy, Piece, Policy, PolicyName, StageId, StageSet, Stages},
     rule_of::{rule_of, start_of, way_of},
     tag::{TagName, TagsFull},
@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// What a cache is like.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Its stages.
     pub capacity: Capacity,
@@ -66,7 +66,6 @@ pub struct Gigaflow {
     /// What ways were cached as when one that begins so was made into entries last.
     grains: HashMap<Cut, Grain, foldhash::fast::FixedState>,
     counts: Counts,
-    changes: Changes,
 }
 
 #[derive(Debug)]
@@ -78,9 +77,7 @@ enum Chooser {
 /// What was done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets that came to the end of their way.
-    pub hits: u64,
-    /// Packets that did not.
+    /// Packets that did not come to the end of their way.
     pub misses: u64,
     /// Misses that went on where they missed.
     pub resumed: u64,
@@ -100,20 +97,15 @@ pub struct Counts {
     pub without_tags: u64,
     /// Misses that were not cached, or not all of them, as there was no room.
     pub without_room: u64,
-}
-
-/// Entries that came and went, for whoever watches them.
-#[derive(Clone, Debug, Default)]
-pub struct Changes {
-    /// Entries that were made, with what they stand for.
-    pub made: Vec<(EntryRef, Arc<Traversal>)>,
-    /// Entries that went, with hits that were not credited yet.
-    pub gone: Vec<(EntryRef, Arc<Traversal>, Hits)>,
+    /// Pieces that the store refused.
+    pub refused: u64,
 }
 
 /// A packet that missed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Miss<'a> {
+    /// The tables that say what becomes of it.
+    pub pipeline: &'a Pipeline,
     /// The key that it was looked up by.
     pub key: &'a FlowKey,
     /// Where it goes on, if it was parsed again.
@@ -122,13 +114,6 @@ pub struct Miss<'a> {
     pub version: Version,
     /// Now.
     pub now: Time,
-}
-
-/// What a packet has met before what is to be cached.
-struct Behind<'a> {
-    /// The first stage that is left.
-    stages_from: u8,
-    walk: &'a Walk,
 }
 
 /// The stages from one on.
@@ -172,20 +157,18 @@ impl Gigaflow {
             way: Way::new(),
             grains: HashMap::with_hasher(foldhash::fast::FixedState::with_seed(config.seed)),
             counts: Counts::default(),
-            changes: Changes::default(),
         }
     }
 
     /// Walks a packet through the stages; the walk says what it met, and whether it came to the end.
     #[inline]
-    pub fn find(&self, key: &FlowKey, walk: &mut Walk) -> bool {
-        self.ltm.find(key, walk)
+    pub fn find(&self, store: &impl Store, key: &FlowKey, walk: &mut Walk) -> bool {
+        self.ltm.find(store, key, walk)
     }
 
-    /// Counts a packet that has come to the end of its way.
-    pub fn hit(&mut self, walk: &Walk, bytes: u64, now: Time) {
-        self.counts.hits += 1;
-        self.ltm.hit(walk, bytes, now);
+    /// As [`Self::find`], for many packets at once.
+    pub fn find_burst(&self, store: &impl Store, keys: &[FlowKey], walks: &mut [Walk]) {
+        self.ltm.find_burst(store, keys, walks);
     }
 
     /// Whether the next packet is one that is drawn for the duel: then its way is to be shown to
@@ -200,8 +183,8 @@ impl Gigaflow {
     }
 
     /// Shows the way of a packet that was drawn and has hit to the duel.
-    pub fn witness(&mut self, pipeline: &Pipeline, packet: Miss<'_>) {
-        let Miss { key, start, version, .. } = packet;
+    pub fn witness(&mut self, packet: Miss<'_>) {
+        let Miss { pipeline, key, start, version, .. } = packet;
         let noted = pipeline.translate_noting(key, start, version);
         way_of(&noted, self.seed, &mut self.way);
         if let Chooser::Duel(duel) = &mut self.policy {
@@ -210,9 +193,9 @@ impl Gigaflow {
     }
 
     /// Translates a packet that missed, and makes entries for those that come after it.
-    pub fn miss(&mut self, pipeline: &Pipeline, miss: Miss<'_>, sight: Sight) -> Traversal {
+    pub fn miss(&mut self, store: &mut impl Store, miss: Miss<'_>, sight: Sight) -> Traversal {
         self.counts.misses += 1;
-        let Miss { key, start, version, .. } = miss;
+        let Miss { pipeline, key, start, version, .. } = miss;
         let mut noted = pipeline.translate_noting(key, start, version);
         if !noted.traversal.learnings.is_empty() {
             self.counts.teaching += 1;
@@ -224,12 +207,7 @@ impl Gigaflow {
         way_of(&noted, self.seed, &mut self.way);
         self.judge(sight);
         self.counts.visits += noted.traversal.visits.len() as u64;
-        self.fill(
-            pipeline,
-            miss,
-            &noted.points,
-            &Behind { stages_from: 0, walk: &Walk::default() },
-        );
+        self.fill(store, miss, &noted.points, &Walk::default());
         noted.traversal
     }
 
@@ -238,14 +216,20 @@ impl Gigaflow {
     ///
     /// It starts over if what is left could not be cached behind the entry that it met last, if it
     /// teaches, and if it comes near to a bound.
-    pub fn go_on(&mut self, pipeline: &Pipeline, miss: Miss<'_>, walk: &Walk) -> Option<Traversal> {
+    pub fn go_on(
+        &mut self,
+        store: &mut impl Store,
+        miss: Miss<'_>,
+        walk: &Walk,
+    ) -> Option<Traversal> {
         let Some(TagName::Cut(start)) = self.ltm.tags().name(walk.tag()?).cloned() else {
             return None;
         };
-        let behind =
-            Behind { stages_from: self.ltm.stage(*walk.slots().last()?)?.number() + 1, walk };
+        if walk.is_hit() || walk.slots().is_empty() {
+            return None;
+        }
         let key = &start.entering(walk.key(miss.key));
-        let noted = pipeline.translate_noting(key, Some(&start), miss.version);
+        let noted = miss.pipeline.translate_noting(key, Some(&start), miss.version);
         let rest = &noted.traversal;
         let stages_count = usize::from(self.ltm.capacity().stages_count);
         if !rest.learnings.is_empty()
@@ -257,7 +241,7 @@ impl Gigaflow {
         }
         way_of(&noted, self.seed, &mut self.way);
         let rest_of = Miss { key, start: Some(&start), ..miss };
-        if !self.fill(pipeline, rest_of, &noted.points, &behind) {
+        if !self.fill(store, rest_of, &noted.points, walk) {
             return None;
         }
         self.counts.misses += 1;
@@ -272,7 +256,7 @@ impl Gigaflow {
         &self.ltm
     }
 
-    /// The stages, to credit and to evict.
+    /// The stages, to tell them of entries that went.
     pub const fn ltm_mut(&mut self) -> &mut Ltm {
         &mut self.ltm
     }
@@ -280,12 +264,12 @@ impl Gigaflow {
     /// What was done so far.
     #[must_use]
     pub const fn counts(&self) -> Counts {
-        self.counts
+        Counts { evicted: self.counts.evicted + self.ltm.evicted_count(), ..self.counts }
     }
 
-    /// Which entries came and went since it was last asked.
-    pub fn take_changes(&mut self) -> Changes {
-        std::mem::take(&mut self.changes)
+    /// Begins with what a cache before this one has done.
+    pub const fn count_on(&mut self, counts: Counts) {
+        self.counts = counts;
     }
 
     /// What ways that begin here are cached as.
@@ -297,30 +281,31 @@ impl Gigaflow {
         }
     }
 
-    /// Makes entries of the way, and says whether there was room.
+    /// Makes entries of the way behind what a walk has met, and says whether there was room.
     fn fill(
         &mut self,
-        pipeline: &Pipeline,
+        store: &mut impl Store,
         miss: Miss<'_>,
         points: &[CutPoint],
-        behind: &Behind<'_>,
+        behind: &Walk,
     ) -> bool {
-        let mut kept: Vec<EntryRef> = self.ltm.names(behind.walk.slots()).collect();
-        let parts = self.plan(behind);
+        let mut kept: Vec<EntryRef> = self.ltm.names(behind.slots()).collect();
+        let last = behind.slots().last().and_then(|slot| self.ltm.stage(*slot));
+        let parts = self.plan(store, last.map_or(0, |stage| stage.number() + 1));
         let Some(first) = parts.first().map(|part| part.stage) else {
             self.counts.without_room += 1;
             return false;
         };
-        let pieces = self.cut(pipeline, miss, &parts, points);
+        let pieces = self.cut(miss, &parts, points);
         let is_cut = pieces.len() > 1;
         let one = [Piece { steps: 0..self.way.steps_count(), stage: first }];
         let parts = if pieces.len() == parts.len() { &parts[..] } else { &one[..] };
-        if self.install(pieces, parts, miss, &mut kept).is_err() {
+        if self.install(store, (pieces, parts), miss, &mut kept).is_err() {
             self.counts.without_tags += 1;
             if is_cut {
-                let whole = self.translated(pipeline, miss, &[]);
+                let whole = translated(miss, &[]);
                 // Without a tag to begin with, nothing of it is cached.
-                let _ = self.install(whole, &one, miss, &mut kept);
+                let _ = self.install(store, (whole, &one[..]), miss, &mut kept);
             }
         }
         true
@@ -338,13 +323,20 @@ impl Gigaflow {
 
     /// Where the way is cut, and where its pieces go. Of the stages between its neighbours, a piece that
     /// is new goes to one with room, or else to the one whose oldest entry is the oldest.
-    fn plan(&mut self, behind: &Behind<'_>) -> Vec<Piece> {
-        let stages = Rest { ltm: &self.ltm, from: behind.stages_from };
+    fn plan(&mut self, store: &impl Store, stages_from: u8) -> Vec<Piece> {
+        let stages = Rest { ltm: &self.ltm, from: stages_from };
         let mut parts = match &mut self.policy {
             Chooser::Plain(policy) => policy.partition(&self.way, &stages).to_vec(),
             Chooser::Duel(duel) => duel.partition(&self.way, &stages).to_vec(),
         };
-        let mut from = behind.stages_from;
+        if self.way.steps_count() == 0 {
+            // What goes on behind a cut may look up nothing more.
+            parts = StageId::new(stages_from)
+                .map(|stage| Piece { steps: 0..0, stage })
+                .into_iter()
+                .collect();
+        }
+        let mut from = stages_from;
         for at in 0..parts.len() {
             let next = parts.get(at + 1).map(|next| next.stage.number());
             let until = next.unwrap_or_else(|| self.ltm.capacity().stages_count);
@@ -352,12 +344,11 @@ impl Gigaflow {
             if !self.ltm.has_room(stage) && !self.is_held(&parts[at]) {
                 let between = StageSet::first_of(until).since(from);
                 let with_room = between.intersection(self.ltm.room()).first();
-                let oldest = || {
-                    let ages =
-                        between.iter().filter_map(|one| Some((self.ltm.oldest_use(one)?, one)));
-                    ages.min().map(|(_, one)| one)
+                let mut oldest = || {
+                    let age = |one| Some((self.ltm.oldest_use(store, one)?, one));
+                    between.iter().filter_map(age).min().map(|(_, one)| one)
                 };
-                parts[at].stage = with_room.or_else(oldest).unwrap_or(stage);
+                parts[at].stage = with_room.or_else(&mut oldest).unwrap_or(stage);
             }
             from = parts[at].stage.number() + 1;
         }
@@ -370,17 +361,11 @@ impl Gigaflow {
     }
 
     /// The pieces of a plan; one piece if they are too near to a bound.
-    fn cut(
-        &mut self,
-        pipeline: &Pipeline,
-        miss: Miss<'_>,
-        parts: &[Piece],
-        points: &[CutPoint],
-    ) -> Vec<TraversalPiece> {
+    fn cut(&mut self, miss: Miss<'_>, parts: &[Piece], points: &[CutPoint]) -> Vec<TraversalPiece> {
         let starts = parts.iter().skip(1).map(|part| usize::from(part.steps.start));
         let cuts: Vec<usize> =
             starts.filter(|start| points.iter().any(|point| point.visit == *start)).collect();
-        let pieces = self.translated(pipeline, miss, &cuts);
+        let pieces = translated(miss, &cuts);
         let stages_count = usize::from(self.ltm.capacity().stages_count);
         let fits = |piece: &TraversalPiece| {
             piece.spending.fits(stages_count) && piece.traversal.error.is_none()
@@ -389,37 +374,30 @@ impl Gigaflow {
             return pieces;
         }
         self.counts.near_bounds += 1;
-        self.translated(pipeline, miss, &[])
-    }
-
-    fn translated(
-        &self,
-        pipeline: &Pipeline,
-        miss: Miss<'_>,
-        cuts: &[usize],
-    ) -> Vec<TraversalPiece> {
-        pipeline.translate_pieces(miss.key, miss.start, miss.version, cuts)
+        translated(miss, &[])
     }
 
     /// Makes rules of pieces, and puts them into their stages.
     fn install(
         &mut self,
-        pieces: Vec<TraversalPiece>,
-        parts: &[Piece],
+        store: &mut impl Store,
+        (pieces, parts): (Vec<TraversalPiece>, &[Piece]),
         miss: Miss<'_>,
         kept: &mut Vec<EntryRef>,
     ) -> Result<(), TagsFull> {
         let mut tags = Vec::with_capacity(pieces.len());
         let result = self.name(&pieces, miss, &mut tags);
         if result.is_ok() {
-            self.clear_the_way(&pieces, &tags);
+            self.clear_the_way(store, &pieces, &tags);
             for (number, (piece, part)) in pieces.into_iter().zip(parts).enumerate() {
                 let next = tags.get(number + 1).map_or(Next::End, |tag| Next::Tag(*tag));
                 let rule = rule_of(&piece, tags[number], next);
                 let held = self.way.pieces().find(|held| held.steps == part.steps);
                 let identity = held.map_or(0, |held| held.identity);
                 let traversal = Arc::new(piece.traversal);
-                self.put(Candidacy { rule, traversal, identity }, part.stage, kept, miss.now);
+                let one = Candidacy { rule, traversal, identity };
+                let held = self.put(store, one, part.stage, (&*kept, miss.now));
+                kept.extend(held);
             }
         }
         tags.into_iter().for_each(|tag| self.ltm.release(tag));
@@ -441,42 +419,43 @@ impl Gigaflow {
     }
 
     /// A whole way is not to be missed for the sake of shorter pieces.
-    fn clear_the_way(&mut self, pieces: &[TraversalPiece], tags: &[Tag]) {
+    fn clear_the_way(&mut self, store: &mut impl Store, pieces: &[TraversalPiece], tags: &[Tag]) {
         if let (Chooser::Duel(_), [whole], [tag]) = (&self.policy, pieces, tags) {
             let traversal = &whole.traversal;
             let length = u16::try_from(traversal.visits.len()).unwrap_or(u16::MAX);
-            let (counts, changes) = (&mut self.counts, &mut self.changes);
-            let key = FlowKey::from(&traversal.key);
-            self.ltm.clear_the_way(*tag, &key, length, |name, traversal, hits| {
-                counts.evicted += 1;
-                changes.gone.push((name, Arc::clone(traversal), hits));
-            });
+            self.ltm.clear_the_way(store, *tag, &FlowKey::from(&traversal.key), length);
         }
     }
 
-    fn put(&mut self, one: Candidacy, stage: StageId, kept: &mut Vec<EntryRef>, now: Time) {
-        let traversal = Arc::clone(&one.traversal);
-        let (counts, changes) = (&mut self.counts, &mut self.changes);
-        let mut gone = |name, traversal: &Arc<Traversal>, hits| {
-            counts.evicted += 1;
-            changes.gone.push((name, Arc::clone(traversal), hits));
-        };
-        let mut put = self.ltm.put(one.clone(), stage, now, &mut gone);
+    /// Puts a rule into its stage, and answers which entry it is now. Those of `kept` stay.
+    fn put(
+        &mut self,
+        store: &mut impl Store,
+        one: Candidacy,
+        stage: StageId,
+        (kept, now): (&[EntryRef], Time),
+    ) -> Option<EntryRef> {
+        let mut put = self.ltm.put(store, one.clone(), stage, now);
         if put == Put::Full {
-            self.ltm.make_room(stage, kept, &mut gone);
-            put = self.ltm.put(one, stage, now, &mut gone);
+            self.ltm.make_room(store, stage, kept);
+            put = self.ltm.put(store, one, stage, now);
         }
         match put {
             Put::Fresh(name) => {
                 self.counts.made += 1;
-                self.changes.made.push((name, traversal));
-                kept.push(name);
+                return Some(name);
             }
             Put::Shared(name) => {
                 self.counts.shared += 1;
-                kept.push(name);
+                return Some(name);
             }
             Put::Full => self.counts.without_room += 1,
+            Put::Refused => self.counts.refused += 1,
         }
+        None
     }
+}
+
+fn translated(miss: Miss<'_>, cuts: &[usize]) -> Vec<TraversalPiece> {
+    miss.pipeline.translate_pieces(miss.key, miss.start, miss.version, cuts)
 }

@@ -5,7 +5,7 @@ use shunt_flow::{FieldId, FlowKey, text::NoPortNames};
 use shunt_gigaflow::{
     adaptive::{Adaptive, Capacity, Sight},
     cache::{Config, Fallback, Gigaflow, Miss},
-    ltm::{Eviction, Walk},
+    ltm::{Eviction, Shelf, Walk},
     partition::{Joint, Policy, PolicyName, StageSet, Stages},
     way::{Candidate, Coupling, Cut, FieldSet, Step, Way},
 };
@@ -78,14 +78,15 @@ fn a_walk_allocates_nothing_once_warm() {
         tag_bits: 16,
         seed: 1,
     });
-    let miss = Miss { key: &key, start: None, version: pipeline.version(), now: Time::ZERO };
-    cache.miss(&pipeline, miss, Sight::Missed);
-    let mut walk = Walk::default();
-    assert!(cache.find(&key, &mut walk) && walk.slots().len() == 2);
+    let (version, now) = (pipeline.version(), Time::ZERO);
+    let miss = Miss { pipeline: &pipeline, key: &key, start: None, version, now };
+    let (mut shelf, mut walk) = (Shelf::default(), Walk::default());
+    cache.miss(&mut shelf, miss, Sight::Missed);
+    assert!(cache.find(&shelf, &key, &mut walk) && walk.slots().len() == 2);
     let run = || {
         for _ in 0..100 {
-            assert!(cache.find(&key, &mut walk));
-            cache.hit(&walk, 64, Time::ZERO);
+            assert!(cache.find(&shelf, &key, &mut walk));
+            shelf.hit(&walk, 64, Time::ZERO);
         }
     };
     assert_eq!(allocations(run), 0);

@@ -8,16 +8,19 @@
 //!
 //! Rules that are equal are one entry. Where a stage is full, what its [`Eviction`] says makes room.
 //! Any entry may go at any time: what is left is right on its own.
+//!
+//! What the [`Store`] has ended is dead to a walk at once; its piece is unlinked when the chain is
+//! [told](Ltm::forget), or comes across it while it looks for room.
 
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use shunt_flow::{FlowKey, Match};
+use shunt_flow::FlowKey;
 use shunt_pipeline::{Time, Traversal};
 
 use super::{
-    EntryRef, Hits, LtmRule, Next, Tag,
-    entry::{Entries, Entry},
+    Coverage, EntryRef, Link, LtmRule, Next, Store, Tag, Walk,
+    piece::{Piece, Pieces},
     table::Table,
 };
 use crate::{
@@ -33,11 +36,12 @@ pub struct Ltm {
     capacity: Capacity,
     eviction: Eviction,
     stages: Vec<Table>,
-    entries: Entries,
+    pieces: Pieces,
     tags: TagSpace,
     /// Stages by the identity of what they hold.
     holders: HashMap<u64, StageSet, foldhash::fast::FixedState>,
     made: u64,
+    evicted: u64,
     /// Entries up to this number make room first.
     outdated: u64,
 }
@@ -54,17 +58,6 @@ pub enum Eviction {
     LeastShared,
 }
 
-/// The way of a packet through the chain. It is used again for the next packet.
-#[derive(Clone, Debug, Default)]
-pub struct Walk {
-    slots: Vec<u32>,
-    /// The headers, if an entry has rewritten some.
-    key: FlowKey,
-    is_rewritten: bool,
-    tag: Option<Tag>,
-    is_hit: bool,
-}
-
 /// What became of a rule that was put into a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
@@ -72,8 +65,10 @@ pub enum Put {
     Fresh(EntryRef),
     /// It was one already.
     Shared(EntryRef),
-    /// There is no room.
+    /// There is no room in the stage.
     Full,
+    /// The store takes no entry, or cannot let go of one, just now.
+    Refused,
 }
 
 /// A rule to put into a stage.
@@ -90,6 +85,9 @@ pub struct Candidacy {
 /// How many of the least recent entries are compared by what they share.
 const SHARING_SAMPLE: usize = 8;
 
+/// How many pieces that were used since they got their place are put behind others in one go.
+const CHANCES_MAX: usize = 64;
+
 impl Ltm {
     /// Empty stages; tags have so many bits.
     #[must_use]
@@ -99,85 +97,71 @@ impl Ltm {
             capacity: Capacity { stages_count, ..capacity },
             eviction,
             stages: (0..stages_count).map(|_| Table::new(seed)).collect(),
-            entries: Entries::new(stages_count),
+            pieces: Pieces::new(stages_count),
             tags: TagSpace::new(tag_bits, Reuse::AtOnce, seed),
             holders: HashMap::with_hasher(foldhash::fast::FixedState::with_seed(seed)),
             made: 0,
+            evicted: 0,
             outdated: 0,
         }
     }
 
     /// Walks a packet through the stages, and says whether it came to the end of its way.
-    pub fn find(&self, key: &FlowKey, walk: &mut Walk) -> bool {
+    pub fn find(&self, store: &impl Store, key: &FlowKey, walk: &mut Walk) -> bool {
         walk.begin(self.tags.start_of(key));
-        for stage in &self.stages {
-            let Some(tag) = walk.tag else { return false };
-            let now = if walk.is_rewritten { &walk.key } else { key };
-            let Some(slot) = stage.find(tag, now) else { continue };
-            let Some(entry) = self.entries.get(slot) else { continue };
-            walk.slots.push(slot);
-            match entry.rule.next {
-                Next::End => {
-                    walk.is_hit = true;
-                    return true;
-                }
-                Next::Tag(tag) => {
-                    walk.tag = Some(tag);
-                    walk.rewrite(key, &entry.rule.rewrite);
+        for stage in 0..self.stages.len() {
+            if walk.is_over() {
+                break;
+            }
+            self.step(store, stage, key, walk);
+        }
+        walk.is_hit()
+    }
+
+    /// Walks many packets through the stages, all of them through one before the next: so a packet
+    /// waits for the memory of its stage while others do, and not for each of its stages alone.
+    pub fn find_burst(&self, store: &impl Store, keys: &[FlowKey], walks: &mut [Walk]) {
+        for (key, walk) in keys.iter().zip(&mut *walks) {
+            walk.begin(self.tags.start_of(key));
+        }
+        for stage in 0..self.stages.len() {
+            for (key, walk) in keys.iter().zip(&mut *walks) {
+                if !walk.is_over() {
+                    self.step(store, stage, key, walk);
                 }
             }
         }
-        false
     }
 
-    /// What an entry of a walk says; the walk has been made since an entry was last removed.
+    /// Takes a packet through one stage.
+    #[inline]
+    fn step(&self, store: &impl Store, stage: usize, key: &FlowKey, walk: &mut Walk) {
+        let Some(tag) = walk.tag() else { return };
+        let found = self.stages[stage].find(tag, walk.key(key), |entry| store.is_live(entry));
+        let Some(step) = found else { return };
+        walk.go(step);
+        if step.rewrites
+            && let Some(piece) = self.pieces.get(step.entry.slot)
+        {
+            walk.rewrite(key, &piece.rule.rewrite);
+        }
+    }
+
+    /// What an entry of a walk says; the walk has been made since an entry was last made.
     #[must_use]
     pub fn rule(&self, slot: u32) -> Option<&LtmRule> {
-        self.entries.get(slot).map(|entry| &entry.rule)
+        self.pieces.get(slot).map(|piece| &piece.rule)
     }
 
     /// The stage of an entry of a walk.
     #[must_use]
     pub fn stage(&self, slot: u32) -> Option<StageId> {
-        self.entries.get(slot).map(|entry| entry.stage)
+        self.pieces.get(slot).map(|piece| piece.stage)
     }
 
     /// The names of entries of a walk.
     pub fn names<'a>(&'a self, slots: &'a [u32]) -> impl Iterator<Item = EntryRef> + 'a {
-        slots.iter().filter_map(|slot| self.entries.named(*slot))
-    }
-
-    /// The traversal of an entry, in a walk or by name.
-    #[must_use]
-    pub fn traversal(&self, slot: u32) -> Option<&Arc<Traversal>> {
-        self.entries.get(slot).map(|entry| &entry.traversal)
-    }
-
-    /// Counts a packet for every entry of its walk.
-    pub fn hit(&mut self, walk: &Walk, bytes: u64, now: Time) {
-        for slot in &walk.slots {
-            if let Some(entry) = self.entries.get_mut(*slot) {
-                entry.hits.packets += 1;
-                entry.hits.bytes += bytes;
-                entry.hits.used = now;
-            }
-            if self.eviction != Eviction::Never {
-                self.entries.touch(*slot);
-            }
-        }
-    }
-
-    /// Hands over what was counted since it was last asked.
-    pub fn take_hits(&mut self, mut credit: impl FnMut(&Traversal, Hits)) {
-        let slots: Vec<u32> = self.entries.iter().map(|(entry, _)| entry.slot).collect();
-        for slot in slots {
-            let Some(entry) = self.entries.get_mut(slot) else { continue };
-            let hits = entry.hits;
-            if hits.packets > 0 {
-                entry.hits = Hits { used: hits.used, ..Hits::default() };
-                credit(&entry.traversal, hits);
-            }
-        }
+        slots.iter().filter_map(|slot| self.pieces.named(*slot))
     }
 
     /// The tag of a name, to make a rule with. It is to be released when that is done.
@@ -200,69 +184,78 @@ impl Ltm {
         &self.tags
     }
 
-    /// Puts a rule into a stage. One that is there and says something else gives way to it, which is
-    /// told.
+    /// Puts a rule into a stage. One that is there and says something else gives way to it.
     pub fn put(
         &mut self,
+        store: &mut impl Store,
         candidacy: Candidacy,
         stage: StageId,
         now: Time,
-        mut gone: impl FnMut(EntryRef, &Arc<Traversal>, Hits),
     ) -> Put {
-        let Candidacy { rule, traversal, identity } = candidacy;
         let Some(table) = self.stages.get(stage.index()) else { return Put::Full };
-        if let Some(slot) = table.find_exact(&rule) {
-            if let Some(held) = self.entries.get_mut(slot).filter(|held| held.rule == rule) {
-                held.shares += 1;
-                held.hits.used = held.hits.used.max(now);
-                if held.identity != identity {
-                    let before = std::mem::replace(&mut held.identity, identity);
-                    self.note_holder(before, stage, Held::No);
-                    self.note_holder(identity, stage, Held::Yes);
-                }
-                if self.eviction != Eviction::Never {
-                    self.entries.touch(slot);
-                }
-                return self.entries.named(slot).map_or(Put::Full, Put::Shared);
+        if let Some(slot) = table.find_exact(&candidacy.rule) {
+            if let Some(shared) = self.share(store, slot, &candidacy, now) {
+                return Put::Shared(shared);
             }
-            self.take_out(slot, &mut gone);
+            if !self.take_out(store, slot) {
+                return Put::Refused;
+            }
         }
         if self.is_full(stage) {
             return Put::Full;
         }
+        let Candidacy { rule, traversal, identity } = candidacy;
+        let Some(entry) = store.make(&traversal, now) else { return Put::Refused };
+        // What is left of the former use of the slot, if nobody has told of its end.
+        self.unlink(entry.slot);
         self.tags.hold_again(rule.tag);
         if let Next::Tag(next) = rule.next {
             self.tags.hold_again(next);
         }
         self.made += 1;
-        let hits = Hits { used: now, ..Hits::default() };
-        let (shares, made) = (0, self.made);
-        let entry = Entry { rule, traversal, stage, identity, shares, hits, made };
-        let slot = self.entries.insert(entry);
-        if let Some(entry) = self.entries.get(slot) {
-            self.stages[stage.index()].insert(&entry.rule, slot);
-        }
+        self.stages[stage.index()].insert(&rule, entry);
+        let (shares, made, generation) = (0, self.made, entry.generation);
+        let piece = Piece { rule, generation, stage, identity, shares, made, placed: now };
+        self.pieces.insert(entry.slot, piece);
         self.note_holder(identity, stage, Held::Yes);
-        self.entries.named(slot).map_or(Put::Full, Put::Fresh)
+        Put::Fresh(entry)
     }
 
-    /// Takes out an entry; nothing happens if it is gone.
-    pub fn remove(&mut self, entry: EntryRef) -> Option<(LtmRule, Hits)> {
-        (self.entries.named(entry.slot)? == entry).then(|| self.remove_slot(entry.slot))?
-    }
-
-    /// Makes room for one entry more in a stage that is full, if anything may go, and tells what goes.
-    /// Entries of `kept` stay.
-    pub fn make_room(
+    /// The entry in a slot, if it lives and says just what a rule does.
+    fn share(
         &mut self,
-        stage: StageId,
-        kept: &[EntryRef],
-        mut gone: impl FnMut(EntryRef, &Arc<Traversal>, Hits),
-    ) {
+        store: &mut impl Store,
+        slot: u32,
+        one: &Candidacy,
+        now: Time,
+    ) -> Option<EntryRef> {
+        let name = self.pieces.named(slot).filter(|name| store.is_live(*name))?;
+        let held = self.pieces.get_mut(slot).filter(|held| held.rule == one.rule)?;
+        held.shares += 1;
+        store.touch(slot, now);
+        let (stage, before) = (held.stage, std::mem::replace(&mut held.identity, one.identity));
+        if before != one.identity {
+            self.note_holder(before, stage, Held::No);
+            self.note_holder(one.identity, stage, Held::Yes);
+        }
+        Some(name)
+    }
+
+    /// Unlinks an entry that the store has ended; nothing happens if that was done.
+    pub fn forget(&mut self, entry: EntryRef) {
+        if self.pieces.named(entry.slot) == Some(entry) {
+            self.unlink(entry.slot);
+        }
+    }
+
+    /// Makes room for one entry more in a stage that is full, if anything may go. Entries of `kept`
+    /// stay.
+    pub fn make_room(&mut self, store: &mut impl Store, stage: StageId, kept: &[EntryRef]) {
+        self.put_in_order(store, stage);
         if self.is_full(stage)
             && let Some(slot) = self.victim(stage, kept)
         {
-            self.take_out(slot, &mut gone);
+            self.take_out(store, slot);
         }
     }
 
@@ -277,9 +270,9 @@ impl Ltm {
 
     /// When the entry was used last that would make room in a stage; `None`: none may go.
     #[must_use]
-    pub fn oldest_use(&self, stage: StageId) -> Option<Time> {
-        let victim = self.entries.get(self.victim(stage, &[])?)?;
-        Some(victim.hits.used)
+    pub fn oldest_use(&mut self, store: &impl Store, stage: StageId) -> Option<Time> {
+        self.put_in_order(store, stage);
+        Some(store.used(self.victim(stage, &[])?))
     }
 
     /// Whether a stage has room for one entry more.
@@ -293,82 +286,68 @@ impl Ltm {
         self.outdated = self.made;
     }
 
-    /// Takes out entries that have not been used since `before`.
-    pub fn expire(&mut self, before: Time, mut gone: impl FnMut(EntryRef, &Arc<Traversal>, Hits)) {
-        let is_idle = |(_, entry): &(EntryRef, &Entry)| entry.hits.used < before;
-        let idle: Vec<u32> =
-            self.entries.iter().filter(is_idle).map(|(name, _)| name.slot).collect();
-        idle.into_iter().for_each(|slot| self.take_out(slot, &mut gone));
-    }
-
     /// Takes out the shorter entries that packets with this key meet under a tag: they would lead
     /// them past one that is longer.
-    pub fn clear_the_way(
-        &mut self,
-        tag: Tag,
-        key: &FlowKey,
-        length: u16,
-        mut gone: impl FnMut(EntryRef, &Arc<Traversal>, Hits),
-    ) {
+    pub fn clear_the_way(&mut self, store: &mut impl Store, tag: Tag, key: &FlowKey, length: u16) {
         for stage in 0..self.stages.len() {
-            while let Some(slot) = self.stages[stage].find(tag, key)
-                && self.entries.get(slot).is_some_and(|entry| entry.rule.length < length)
-            {
-                self.take_out(slot, &mut gone);
-            }
+            while let Some(step) = self.stages[stage].find(tag, key, |entry| store.is_live(entry))
+                && let slot = step.entry.slot
+                && self.pieces.get(slot).is_some_and(|piece| piece.rule.length < length)
+                && self.take_out(store, slot)
+            {}
         }
     }
 
     /// How many entries a stage has.
     #[must_use]
     pub fn len(&self, stage: StageId) -> usize {
-        self.entries.count(stage)
+        self.pieces.count(stage)
     }
 
     /// How many entries there are.
     #[must_use]
     pub fn entries_count(&self) -> usize {
-        self.entries.iter().count()
+        StageSet::first_of(self.capacity.stages_count).iter().map(|stage| self.len(stage)).sum()
+    }
+
+    /// How many entries made room, or gave way to others, so far.
+    #[must_use]
+    pub const fn evicted_count(&self) -> u64 {
+        self.evicted
     }
 
     /// How often entries were found there when flows were installed.
     #[must_use]
     pub fn shares_count(&self) -> u64 {
-        self.entries.iter().map(|(_, entry)| u64::from(entry.shares)).sum()
+        self.pieces.iter().map(|(_, piece)| u64::from(piece.shares)).sum()
     }
 
-    /// How many different ways lead from a beginning to an end through the entries: the rule space of
-    /// the paper, counted.
+    /// How many different ways lead from a beginning to an end through the entries.
     #[must_use]
-    pub fn coverage(&self) -> u128 {
-        // Ways from each tag to the end, by the stages from the last one on.
-        let mut ways: HashMap<Tag, u128, foldhash::fast::FixedState> = HashMap::default();
-        for stage in
-            StageSet::first_of(self.capacity.stages_count).iter().collect::<Vec<_>>().iter().rev()
-        {
-            let mut here: HashMap<Tag, u128, foldhash::fast::FixedState> = HashMap::default();
-            for (_, entry) in self.entries.oldest(*stage) {
-                let behind = match entry.rule.next {
-                    Next::End => 1,
-                    Next::Tag(next) => ways.get(&next).copied().unwrap_or(0),
-                };
-                let all = here.entry(entry.rule.tag).or_default();
-                *all = all.saturating_add(behind);
-            }
-            for (tag, count) in here {
-                let all = ways.entry(tag).or_default();
-                *all = all.saturating_add(count);
-            }
-        }
-        let starts = |tag: &Tag| matches!(self.tags.name(*tag), Some(TagName::Start(_)));
-        ways.iter()
-            .filter(|(tag, _)| starts(tag))
-            .fold(0, |all, (_, count)| all.saturating_add(*count))
+    pub fn coverage(&self) -> Coverage {
+        let links: Vec<Link> =
+            self.pieces.iter().filter_map(|(name, _)| self.link(name.slot)).collect();
+        Coverage::of(&links)
+    }
+
+    /// Where an entry stands among the others.
+    #[must_use]
+    pub fn link(&self, slot: u32) -> Option<Link> {
+        let Piece { rule, stage, .. } = self.pieces.get(slot)?;
+        // A packet that is parsed again begins with a tag too, but its way has begun before.
+        let is_start = matches!(self.tags.name(rule.tag), Some(TagName::Start(_)));
+        Some(Link { stage: *stage, tag: rule.tag, next: rule.next, is_start })
     }
 
     /// All entries, with their stages.
     pub fn entries(&self) -> impl Iterator<Item = (EntryRef, StageId, &LtmRule)> {
-        self.entries.iter().map(|(name, entry)| (name, entry.stage, &entry.rule))
+        self.pieces.iter().map(|(name, piece)| (name, piece.stage, &piece.rule))
+    }
+
+    /// Masks of a stage, those of different tags counted apart.
+    #[must_use]
+    pub fn masks_of(&self, stage: StageId) -> usize {
+        self.stages.get(stage.index()).map_or(0, Table::masks_count)
     }
 
     /// Masks of all stages, those of different tags counted apart.
@@ -384,32 +363,53 @@ impl Ltm {
     }
 
     fn is_full(&self, stage: StageId) -> bool {
-        self.entries.count(stage) >= self.capacity.stage_entries_max
+        self.pieces.count(stage) >= self.capacity.stage_entries_max
+    }
+
+    /// Puts pieces that were used since they got their place behind the others, and unlinks what is
+    /// dead, until the first is one that was not used.
+    fn put_in_order(&mut self, store: &impl Store, stage: StageId) {
+        for _ in 0..CHANCES_MAX {
+            let Some((slot, piece)) = self.pieces.oldest(stage).next() else { return };
+            let (name, used) = (EntryRef { slot, generation: piece.generation }, store.used(slot));
+            if !store.is_live(name) {
+                self.unlink(slot);
+            } else if self.eviction != Eviction::Never && used > piece.placed {
+                self.pieces.put_last(slot, used);
+            } else {
+                return;
+            }
+        }
     }
 
     fn victim(&self, stage: StageId, kept: &[EntryRef]) -> Option<u32> {
-        let is_free = |(slot, _): &(u32, &Entry)| kept.iter().all(|kept| kept.slot != *slot);
-        let mut oldest = self.entries.oldest(stage).filter(is_free);
+        let is_free = |(slot, _): &(u32, &Piece)| kept.iter().all(|kept| kept.slot != *slot);
+        let mut oldest = self.pieces.oldest(stage).filter(is_free);
         let victim = match self.eviction {
-            Eviction::Never => oldest.next().filter(|(_, entry)| entry.made <= self.outdated),
+            Eviction::Never => oldest.next().filter(|(_, piece)| piece.made <= self.outdated),
             Eviction::LeastRecent => oldest.next(),
             Eviction::LeastShared => {
-                oldest.take(SHARING_SAMPLE).min_by_key(|(_, entry)| (entry.shares, entry.made))
+                oldest.take(SHARING_SAMPLE).min_by_key(|(_, piece)| (piece.shares, piece.made))
             }
         };
         victim.map(|(slot, _)| slot)
     }
 
-    fn take_out(&mut self, slot: u32, gone: &mut impl FnMut(EntryRef, &Arc<Traversal>, Hits)) {
-        let Some(name) = self.entries.named(slot) else { return };
-        let traversal = self.entries.get(slot).map(|entry| Arc::clone(&entry.traversal));
-        if let (Some(traversal), Some((_, hits))) = (traversal, self.remove_slot(slot)) {
-            gone(name, &traversal, hits);
+    /// Ends an entry, if it lives and may go, and unlinks it. Answers whether it is gone.
+    fn take_out(&mut self, store: &mut impl Store, slot: u32) -> bool {
+        let Some(name) = self.pieces.named(slot) else { return true };
+        if store.is_live(name) {
+            if !store.end(name) {
+                return false;
+            }
+            self.evicted += 1;
         }
+        self.unlink(slot);
+        true
     }
 
-    fn remove_slot(&mut self, slot: u32) -> Option<(LtmRule, Hits)> {
-        let Entry { rule, stage, identity, hits, .. } = self.entries.remove(slot)?;
+    fn unlink(&mut self, slot: u32) {
+        let Some(Piece { rule, stage, identity, .. }) = self.pieces.remove(slot) else { return };
         if let Some(table) = self.stages.get_mut(stage.index()) {
             table.remove(&rule);
         }
@@ -418,7 +418,6 @@ impl Ltm {
         if let Next::Tag(next) = rule.next {
             self.tags.release(next);
         }
-        Some((rule, hits))
     }
 
     fn note_holder(&mut self, identity: u64, stage: StageId, held: Held) {
@@ -452,51 +451,6 @@ impl Stages for Ltm {
     fn room(&self) -> StageSet {
         let all = StageSet::first_of(self.capacity.stages_count);
         all.iter().filter(|stage| !self.is_full(*stage)).fold(StageSet::EMPTY, StageSet::with)
-    }
-}
-
-impl Walk {
-    fn begin(&mut self, tag: Option<Tag>) {
-        self.slots.clear();
-        (self.is_rewritten, self.is_hit, self.tag) = (false, false, tag);
-    }
-
-    /// The entries that the packet met, first to last.
-    #[must_use]
-    pub fn slots(&self) -> &[u32] {
-        &self.slots
-    }
-
-    /// Whether the packet came to the end of its way.
-    #[must_use]
-    pub const fn is_hit(&self) -> bool {
-        self.is_hit
-    }
-
-    /// The tag that the packet has where it missed; `None`: no packet begins as it does.
-    #[must_use]
-    pub const fn tag(&self) -> Option<Tag> {
-        self.tag
-    }
-
-    /// The headers of the packet where it missed, with the hidden words that it came with.
-    #[must_use]
-    pub const fn key<'a>(&'a self, ingress: &'a FlowKey) -> &'a FlowKey {
-        if self.is_rewritten { &self.key } else { ingress }
-    }
-
-    fn rewrite(&mut self, ingress: &FlowKey, rewrite: &Match) {
-        if rewrite.mask().is_empty() {
-            return;
-        }
-        if !self.is_rewritten {
-            self.key.clone_from(ingress);
-            self.is_rewritten = true;
-        }
-        let words = self.key.words_mut();
-        for ((index, mask), value) in rewrite.mask().iter().zip(rewrite.value()) {
-            words[index] = words[index] & !mask | value;
-        }
     }
 }
 

@@ -1,12 +1,18 @@
 //! Longest traversal matching: rules that are pieces of traversals, and the stages that hold them.
 //!
 //! [`Ltm`] is the chain in software: [`Ltm::find`] walks a packet through it, [`Ltm::put`] adds rules.
+//! Its entries live in a [`Store`].
 
 mod chain;
-mod entry;
+mod coverage;
+mod piece;
 mod rule;
+mod store;
 mod table;
+mod walk;
 
-pub use chain::{Candidacy, Eviction, Ltm, Put, Walk};
-pub use entry::{EntryRef, Hits};
+pub use chain::{Candidacy, Eviction, Ltm, Put};
+pub use coverage::{Coverage, Link};
 pub use rule::{LtmRule, Next, Plain, Tag};
+pub use store::{EntryRef, Hits, Shelf, Store};
+pub use walk::Walk;

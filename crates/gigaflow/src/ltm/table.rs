@@ -5,18 +5,32 @@
 //! are asked first. Of several rules that match a packet any would be right, as each says what the
 //! tables say; the longest leaves the most stages for the rest of the way.
 
+//!
+//! A row has all that a walk needs to go on: the masked words, the entry, and the next tag. Only a
+//! rule that rewrites headers is looked at itself.
+
 use hashbrown::HashTable;
 use shunt_flow::{FlowKey, Match, SparseMask};
 
-use super::{LtmRule, Tag};
+use super::{EntryRef, LtmRule, Next, Tag};
 use crate::way::fold;
 
-/// One stage of a chain; its rules are known to it by numbers of the chain's.
+/// One stage of a chain.
 #[derive(Debug)]
 pub(super) struct Table {
     seed: u64,
     /// By number of tag.
     tags: Vec<Vec<Group>>,
+    masks_count: usize,
+}
+
+/// An entry that a packet meets, and how it goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    pub(super) entry: EntryRef,
+    pub(super) next: Next,
+    /// Whether the rule rewrites headers.
+    pub(super) rewrites: bool,
 }
 
 /// The rules of one tag, mask and length.
@@ -26,34 +40,47 @@ struct Group {
     words: Box<[(usize, u64)]>,
     length: u16,
     index: HashTable<u32>,
-    /// The masked words of each row, one row behind the other.
-    values: Vec<u64>,
-    /// The number of the rule of each row.
-    numbers: Vec<u32>,
+    /// Row behind row: the masked words, the entry, how the packet goes on.
+    rows: Vec<u64>,
     free: Vec<u32>,
 }
 
+/// Words of a row behind those that are compared.
+const STEP_WORDS: usize = 2;
+
+/// The bits of the last word of a row above the next tag.
+const END: u64 = 1 << 63;
+const REWRITES: u64 = 1 << 62;
+
 impl Table {
     pub(super) const fn new(seed: u64) -> Self {
-        Self { seed, tags: Vec::new() }
+        Self { seed, tags: Vec::new(), masks_count: 0 }
     }
 
-    /// The longest rule that a packet with this tag matches.
+    /// The longest rule that lives and that a packet with this tag matches.
     #[inline]
-    pub(super) fn find(&self, tag: Tag, key: &FlowKey) -> Option<u32> {
+    pub(super) fn find(
+        &self,
+        tag: Tag,
+        key: &FlowKey,
+        is_live: impl Fn(EntryRef) -> bool,
+    ) -> Option<Step> {
         let groups = self.tags.get(tag.index())?;
-        groups.iter().find_map(|group| group.find(self.seed, key))
+        let live = |step: &Step| is_live(step.entry);
+        groups.iter().find_map(|group| group.find(self.seed, key).filter(live))
     }
 
-    /// The rule with just this tag, match and length.
+    /// The slot of the rule with just this tag, match and length.
     pub(super) fn find_exact(&self, rule: &LtmRule) -> Option<u32> {
         let groups = self.tags.get(rule.tag.index())?;
         let group = groups.iter().find(|group| group.is_of(rule))?;
-        group.find_values(self.seed, rule.matching.value())
+        let values = rule.matching.value();
+        let row = group.index.find(hash(self.seed, values), |row| group.is_row(*row, values))?;
+        Some(group.step(*row).entry.slot)
     }
 
     /// Adds a rule; there is none with its tag, match and length.
-    pub(super) fn insert(&mut self, rule: &LtmRule, number: u32) {
+    pub(super) fn insert(&mut self, rule: &LtmRule, entry: EntryRef) {
         if self.tags.len() <= rule.tag.index() {
             self.tags.resize_with(rule.tag.index() + 1, Vec::new);
         }
@@ -61,9 +88,10 @@ impl Table {
         let place = groups.iter().position(|group| group.is_of(rule)).unwrap_or_else(|| {
             let place = groups.partition_point(|group| group.length > rule.length);
             groups.insert(place, Group::new(&rule.matching, rule.length));
+            self.masks_count += 1;
             place
         });
-        groups[place].insert(self.seed, rule.matching.value(), number);
+        groups[place].insert(self.seed, rule, entry);
     }
 
     /// Takes out a rule.
@@ -73,12 +101,13 @@ impl Table {
         groups[place].remove(self.seed, rule.matching.value());
         if groups[place].index.is_empty() {
             groups.remove(place);
+            self.masks_count -= 1;
         }
     }
 
     /// How many masks there are, those of different tags counted apart.
-    pub(super) fn masks_count(&self) -> usize {
-        self.tags.iter().map(Vec::len).sum()
+    pub(super) const fn masks_count(&self) -> usize {
+        self.masks_count
     }
 }
 
@@ -89,8 +118,7 @@ impl Group {
             words: matching.mask().iter().collect(),
             length,
             index: HashTable::new(),
-            values: Vec::new(),
-            numbers: Vec::new(),
+            rows: Vec::new(),
             free: Vec::new(),
         }
     }
@@ -100,52 +128,75 @@ impl Group {
     }
 
     #[inline]
-    fn find(&self, seed: u64, key: &FlowKey) -> Option<u32> {
+    fn find(&self, seed: u64, key: &FlowKey) -> Option<Step> {
         let masked = |(index, mask): &(usize, u64)| key.words()[*index] & mask;
         let hash = self.words.iter().map(masked).fold(seed, fold);
-        let is_same = |row: &u32| self.row(*row).iter().copied().eq(self.words.iter().map(masked));
-        self.index.find(hash, is_same).map(|row| self.numbers[*row as usize])
+        let is_same = |row: &u32| {
+            let own = self.row(*row).iter().zip(&self.words);
+            own.fold(0, |differing, (own, word)| differing | own ^ masked(word)) == 0
+        };
+        self.index.find(hash, is_same).map(|row| self.step(*row))
     }
 
-    fn find_values(&self, seed: u64, values: &[u64]) -> Option<u32> {
-        let hash = hash(seed, values);
-        let row = self.index.find(hash, |row| self.row(*row) == values)?;
-        Some(self.numbers[*row as usize])
+    fn is_row(&self, row: u32, values: &[u64]) -> bool {
+        self.row(row).starts_with(values)
     }
 
     #[inline]
     fn row(&self, row: u32) -> &[u64] {
-        let start = row as usize * self.words.len();
-        &self.values[start..start + self.words.len()]
+        let start = self.start(row);
+        &self.rows[start..start + self.width()]
     }
 
-    fn insert(&mut self, seed: u64, values: &[u64], number: u32) {
-        let row = match self.free.pop() {
-            Some(row) => {
-                let start = row as usize * self.words.len();
-                self.values[start..start + values.len()].copy_from_slice(values);
-                self.numbers[row as usize] = number;
-                row
-            }
-            None => {
-                self.values.extend_from_slice(values);
-                self.numbers.push(number);
-                u32::try_from(self.numbers.len() - 1).unwrap_or(u32::MAX)
-            }
+    #[inline]
+    fn step(&self, row: u32) -> Step {
+        let step = self.start(row) + self.words.len();
+        let (entry, next) = (self.rows[step], self.rows[step + 1]);
+        #[expect(clippy::cast_possible_truncation, reason = "the halves of a word")]
+        let (slot, generation, tag) = (entry as u32, (entry >> 32) as u32, next as u32);
+        let then = if next & END == 0 { Next::Tag(Tag::new(tag)) } else { Next::End };
+        Step { entry: EntryRef { slot, generation }, next: then, rewrites: next & REWRITES != 0 }
+    }
+
+    #[inline]
+    const fn width(&self) -> usize {
+        self.words.len() + STEP_WORDS
+    }
+
+    #[inline]
+    const fn start(&self, row: u32) -> usize {
+        row as usize * self.width()
+    }
+
+    fn insert(&mut self, seed: u64, rule: &LtmRule, entry: EntryRef) {
+        let (values, width) = (rule.matching.value(), self.width());
+        let row = self.free.pop().unwrap_or_else(|| {
+            let row = self.rows.len() / width;
+            self.rows.resize(self.rows.len() + width, 0);
+            u32::try_from(row).unwrap_or(u32::MAX)
+        });
+        let start = self.start(row);
+        let next = match rule.next {
+            Next::Tag(tag) => u64::from(tag.number()),
+            Next::End => END,
         };
-        let (held, width) = (&self.values, self.words.len());
+        let rewrites = if rule.rewrite.mask().is_empty() { 0 } else { REWRITES };
+        let step = [u64::from(entry.generation) << 32 | u64::from(entry.slot), next | rewrites];
+        let whole = values.iter().chain(&step);
+        self.rows[start..].iter_mut().zip(whole).for_each(|(own, word)| *own = *word);
+        let (rows, words) = (&self.rows, values.len());
         let row_hash = |row: &u32| {
             let start = *row as usize * width;
-            hash(seed, &held[start..start + width])
+            hash(seed, &rows[start..start + words])
         };
         self.index.insert_unique(hash(seed, values), row, row_hash);
     }
 
     fn remove(&mut self, seed: u64, values: &[u64]) {
-        let (held, width) = (&self.values, self.words.len());
+        let (rows, width) = (&self.rows, self.width());
         let is_same = |row: &u32| {
             let start = *row as usize * width;
-            &held[start..start + width] == values
+            rows[start..start + width].starts_with(values)
         };
         if let Ok(found) = self.index.find_entry(hash(seed, values), is_same) {
             let (row, _) = found.remove();

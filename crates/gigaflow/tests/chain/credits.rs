@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use shunt_gigaflow::partition::PolicyName;
+use shunt_gigaflow::{ltm::Store as _, partition::PolicyName};
 use shunt_pipeline::{RuleFilter, Time};
 
 use super::harness::{BRIDGE, Bench, config, packet};
@@ -21,7 +21,7 @@ fn flow(mac: &str, host: u8) -> shunt_flow::FlowKey {
 /// Packets counted so far, by cookie.
 fn counted(bench: &mut Bench) -> BTreeMap<u64, u64> {
     let pipeline = std::sync::Arc::clone(&bench.twin.pipeline);
-    bench.cache.ltm_mut().take_hits(|traversal, hits| {
+    bench.shelf.take_hits(|traversal, hits| {
         pipeline.credit(traversal, hits.packets, hits.bytes, hits.used);
     });
     let rules = pipeline.rules(BRIDGE, &RuleFilter::all());
@@ -50,15 +50,12 @@ fn a_piece_that_nobody_uses_goes_alone() {
     bench.send(&flow("a", 2));
     let begin = Time::from_nanoseconds(bench.now);
     bench.send(&flow("a", 2));
-    assert_eq!(bench.cache.ltm().entries_count(), 3);
-    let mut gone = Vec::new();
-    bench.cache.ltm_mut().expire(
-        begin.after(std::time::Duration::from_nanos(1)),
-        |name, traversal, _| {
-            gone.push((name, traversal.visits.len()));
-        },
-    );
-    assert_eq!(gone.len(), 1, "the piece to the first host");
-    assert_eq!(bench.cache.ltm().entries_count(), 2);
+    let names: Vec<_> = bench.cache.ltm().entries().map(|(name, ..)| name).collect();
+    assert_eq!(names.len(), 3);
+    let idle: Vec<_> =
+        names.into_iter().filter(|name| bench.shelf.used(name.slot) < begin).collect();
+    let [idle] = idle[..] else { panic!("{idle:?}: the piece to the first host") };
+    assert!(bench.shelf.end(idle));
+    assert!(!bench.send(&flow("a", 1)).is_hit, "what is dead is not hit");
     assert!(bench.send(&flow("a", 2)).is_hit, "the shared piece stays");
 }

@@ -10,7 +10,7 @@ use shunt_flow::{FieldId, FlowKey, PortNo, text::NoPortNames};
 use shunt_gigaflow::{
     adaptive::{Capacity, Sight},
     cache::{Config, Fallback, Gigaflow, Miss},
-    ltm::{EntryRef, Eviction, Walk},
+    ltm::{EntryRef, Eviction, Shelf, Store as _, Walk},
     partition::PolicyName,
 };
 use shunt_pipeline::{
@@ -28,6 +28,9 @@ use shunt_pipeline::{
 pub(crate) struct Bench {
     pub(crate) twin: Twin,
     pub(crate) cache: Gigaflow,
+    pub(crate) shelf: Shelf,
+    /// Whether the cache is not told of entries that go, and finds them dead.
+    pub(crate) is_quiet: bool,
     /// Whether packets that miss midway go on there.
     pub(crate) resumes: bool,
     /// How many have.
@@ -59,8 +62,17 @@ impl Bench {
     pub(crate) fn new(ops: &[Op], config: Config) -> Self {
         let twin = Twin::new(ops);
         let engine = Iterative::new(Arc::clone(&twin.pipeline));
-        let (cache, walk, resumes) = (Gigaflow::new(config), Walk::default(), false);
-        let mut bench = Self { twin, cache, resumes, resumed: 0, engine, walk, now: 0 };
+        let mut bench = Self {
+            twin,
+            cache: Gigaflow::new(config),
+            shelf: Shelf::default(),
+            is_quiet: false,
+            resumes: false,
+            resumed: 0,
+            engine,
+            walk: Walk::default(),
+            now: 0,
+        };
         // The engine begins at the version that the tables are at.
         let _ = bench.engine.apply(&[], bench.twin.pipeline.version());
         bench
@@ -97,15 +109,16 @@ impl Bench {
         self.now += 1;
         let (seen, now) = (visible(key), Time::from_nanoseconds(self.now));
         let is_drawn = self.cache.draws();
-        let version = self.twin.pipeline.version();
-        let miss = Miss { key: &seen, start: None, version, now };
-        let is_hit = self.cache.find(&seen, &mut self.walk);
+        let pipeline = Arc::clone(&self.twin.pipeline);
+        let version = pipeline.version();
+        let miss = Miss { pipeline: &pipeline, key: &seen, start: None, version, now };
+        let is_hit = self.cache.find(&self.shelf, &seen, &mut self.walk);
         let entries = self.walk.slots().len();
         let traversal = if is_hit {
-            self.cache.hit(&self.walk, 64, now);
+            self.shelf.hit(&self.walk, 64, now);
             let merged = merged(self.met());
             if is_drawn {
-                self.cache.witness(&self.twin.pipeline, miss);
+                self.cache.witness(miss);
             }
             merged
         } else {
@@ -117,50 +130,55 @@ impl Bench {
 
     fn missed(&mut self, miss: Miss<'_>, sight: Sight) -> Traversal {
         let met: Vec<Traversal> = self.met().cloned().collect();
-        let rest = if self.resumes {
-            self.cache.go_on(&self.twin.pipeline, miss, &self.walk)
-        } else {
-            None
-        };
+        let rest =
+            if self.resumes { self.cache.go_on(&mut self.shelf, miss, &self.walk) } else { None };
         match rest {
             Some(rest) => {
                 self.resumed += 1;
                 merged(met.iter().chain([&rest]))
             }
-            None => self.cache.miss(&self.twin.pipeline, miss, sight),
+            None => self.cache.miss(&mut self.shelf, miss, sight),
         }
     }
 
     /// What the packet met on its walk.
     fn met(&self) -> impl Iterator<Item = &Traversal> {
-        let ltm = self.cache.ltm();
-        self.walk.slots().iter().map(|slot| &**ltm.traversal(*slot).expect("it was met just now"))
+        let traversal = |slot| self.shelf.traversal(slot).expect("it was met just now");
+        self.walk.slots().iter().map(move |slot| &**traversal(*slot))
     }
 
     /// Changes the tables, and evicts what that makes stale.
     pub(crate) fn change(&mut self, op: &Op) {
         let Some(change) = self.twin.apply(op) else { return };
         for stale in self.engine.apply(&change.deltas, change.version) {
-            let entry = EntryRef { slot: stale.slot, generation: stale.generation };
-            self.cache.ltm_mut().remove(entry);
+            self.drop(EntryRef { slot: stale.slot, generation: stale.generation });
+        }
+        // The engine has forgotten them.
+        self.shelf.clear_notes();
+    }
+
+    fn drop(&mut self, entry: EntryRef) {
+        assert!(self.shelf.end(entry));
+        if !self.is_quiet {
+            self.cache.ltm_mut().forget(entry);
         }
     }
 
     /// Takes out every entry that a choice falls on.
     pub(crate) fn lose(&mut self, choice: u64) {
         let all: Vec<EntryRef> = self.cache.ltm().entries().map(|(name, ..)| name).collect();
-        for (_, name) in all.iter().enumerate().filter(|(at, _)| choice >> (at % 64) & 1 != 0) {
-            self.cache.ltm_mut().remove(*name);
-            self.engine.removed(id(*name));
-        }
+        let live = all.into_iter().filter(|name| self.shelf.is_live(*name)).enumerate();
+        let lost: Vec<_> = live.filter(|(at, _)| choice >> (at % 64) & 1 != 0).collect();
+        lost.into_iter().for_each(|(_, name)| self.drop(name));
+        self.tell();
     }
 
     fn tell(&mut self) {
-        let changes = self.cache.take_changes();
-        for (name, traversal) in &changes.made {
+        for (name, traversal) in &self.shelf.made {
             self.engine.installed(id(*name), traversal);
         }
-        changes.gone.iter().for_each(|(name, ..)| self.engine.removed(id(*name)));
+        self.shelf.gone.iter().for_each(|(name, ..)| self.engine.removed(id(*name)));
+        self.shelf.clear_notes();
     }
 }
 

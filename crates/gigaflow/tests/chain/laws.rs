@@ -51,10 +51,10 @@ proptest! {
     fn a_chain_of_entries_does_what_the_tables_do(
         world in generate::world(),
         config in any_config(),
-        resumes in any::<bool>(),
+        (resumes, is_quiet) in any::<(bool, bool)>(),
         events in prop::collection::vec(event(), 1..40),
     ) {
-        let mut bench = Bench { resumes, ..Bench::new(&world, config) };
+        let mut bench = Bench { resumes, is_quiet, ..Bench::new(&world, config) };
         let mut runner = proptest::test_runner::TestRunner::deterministic();
         let mut seen = Vec::new();
         for event in events {
