@@ -41,30 +41,8 @@ impl Evictor for Definition {
 
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
         self.version = version;
-        let stays = |rule: &Rule| {
-            !deltas.iter().any(|delta| {
-                matches!(delta, Delta::Rule(RuleDelta { rule: gone, change: RuleChange::Removed(_) })
-                    if gone.id == rule.id)
-            })
-        };
         let is_stale = |traversal: &Traversal| {
-            deltas.iter().any(|delta| match delta {
-                Delta::Changed(object) => {
-                    traversal.version < version && traversal.reads.contains(object)
-                }
-                Delta::Rule(RuleDelta { rule, change }) => {
-                    let here =
-                        |visit: &&Visit| (visit.bridge, visit.table) == (rule.bridge, rule.table);
-                    traversal.visits.iter().filter(here).any(|visit| match change {
-                        RuleChange::Added => stays(rule) && decides_now(traversal, visit, rule),
-                        RuleChange::Removed(_) => has_decided(visit, rule, |_| true),
-                        RuleChange::Modified(_) => {
-                            has_decided(visit, rule, |own| own.revision != rule.revision)
-                                || decides_now(traversal, visit, rule)
-                        }
-                    })
-                }
-            })
+            deltas.iter().any(|delta| is_ended_by(traversal, delta, deltas, version))
         };
         self.entries.extract_if(.., |_, traversal| is_stale(traversal)).map(|(id, _)| id).collect()
     }
@@ -76,6 +54,36 @@ impl Evictor for Definition {
     fn len(&self) -> usize {
         self.entries.len()
     }
+}
+
+/// Whether one of the deltas of a version ends an entry.
+pub(crate) fn is_ended_by(
+    traversal: &Traversal,
+    delta: &Delta,
+    deltas: &[Delta],
+    version: Version,
+) -> bool {
+    let RuleDelta { rule, change } = match delta {
+        Delta::Changed(object) => {
+            return traversal.version < version && traversal.reads.contains(object);
+        }
+        Delta::Rule(delta) => delta,
+    };
+    let stays = || {
+        !deltas.iter().any(|delta| {
+            matches!(delta, Delta::Rule(RuleDelta { rule: gone, change: RuleChange::Removed(_) })
+                if gone.id == rule.id)
+        })
+    };
+    let here = |visit: &&Visit| (visit.bridge, visit.table) == (rule.bridge, rule.table);
+    traversal.visits.iter().filter(here).any(|visit| match change {
+        RuleChange::Added => decides_now(traversal, visit, rule) && stays(),
+        RuleChange::Removed(_) => has_decided(visit, rule, |_| true),
+        RuleChange::Modified(_) => {
+            has_decided(visit, rule, |own| own.revision != rule.revision)
+                || decides_now(traversal, visit, rule)
+        }
+    })
 }
 
 /// Whether a rule decided a visit, alone or as one clause of several.

@@ -8,7 +8,11 @@ use shunt_pipeline::{
     Delta, EntryId, Evictor, Installed, OwnerId, RuleChange, RuleDelta, RuleId, Traversal, Version,
 };
 
-use crate::index::{IndexSize, RegionIndex};
+use crate::{
+    bound::{Bound, DELTAS_MAX},
+    deltas::removed_rules,
+    index::{IndexSize, RegionIndex},
+};
 
 /// Watches entries by their visits and reads. A change costs what it touches, not what is cached.
 ///
@@ -16,6 +20,7 @@ use crate::index::{IndexSize, RegionIndex};
 pub struct Direct {
     version: Version,
     index: RegionIndex,
+    bound: Bound,
 }
 
 /// Entries taken out, or visits projected, in a step of tidying.
@@ -28,7 +33,20 @@ impl Direct {
     /// An engine without entries, at a version.
     #[must_use]
     pub fn new(version: Version) -> Self {
-        Self { version, index: RegionIndex::default() }
+        Self::with_deltas_max(version, DELTAS_MAX)
+    }
+
+    /// The same, which evicts all entries of the tables that a change of more rules than this
+    /// touches.
+    #[must_use]
+    pub fn with_deltas_max(version: Version, deltas_max: usize) -> Self {
+        Self { version, index: RegionIndex::default(), bound: Bound::new(deltas_max) }
+    }
+
+    /// Changes that were too much to be looked at one by one.
+    #[must_use]
+    pub const fn overflows(&self) -> u64 {
+        self.bound.overflows()
     }
 
     /// How large its index is. Takes time linear in the number of entries.
@@ -74,13 +92,10 @@ impl Evictor for Direct {
 
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
         self.version = version;
-        let removed = deltas.iter().filter_map(|delta| match delta {
-            Delta::Rule(RuleDelta { rule, change: RuleChange::Removed(_) }) => Some(rule.id),
-            Delta::Rule(_) | Delta::Changed(_) => None,
-        });
-        let brief = removed.collect();
+        let brief = removed_rules(deltas);
         let mut ended = Vec::new();
-        deltas.iter().for_each(|delta| self.end(delta, &brief, &mut ended));
+        let left = self.bound.flush(deltas, |table| self.index.end_visitors(table, &mut ended));
+        left.iter().for_each(|delta| self.end(delta, &brief, &mut ended));
         ended
     }
 
@@ -90,6 +105,10 @@ impl Evictor for Direct {
 
     fn len(&self) -> usize {
         self.index.len()
+    }
+
+    fn is_quick(&self) -> bool {
+        true
     }
 
     fn tidy(&mut self) -> bool {

@@ -5,7 +5,12 @@
 //! relation between entries and rules, and a change of rules is a change of that relation: whatever
 //! falls out of it is evicted, and nothing else is looked at.
 //!
-//! [`Direct`] answers the [`Evictor`](shunt_pipeline::Evictor) contract by the [`RegionIndex`].
+//! These answer the [`Evictor`](shunt_pipeline::Evictor) contract:
+//! - [`Direct`]: by the [`RegionIndex`].
+//! - `Visits`: by the same index, as the join of a circuit of dbsp (feature `dbsp`).
+//! - `Relational`: by a circuit of joins that dbsp itself has (feature `dbsp`).
+//! - [`Definition`]: by what is asked, entry by entry; the others are held against it.
+//! - [`BruteForce`]: by translating all packets anew, where there are few.
 //!
 //! The idea is that of "Kairo", which keeps the same relation for sample packets in circuits of
 //! incremental view maintenance. A sample packet is not its region: an entry for 10.0.0.0/8 that was
@@ -51,10 +56,31 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bound;
+mod brute_force;
+#[cfg(feature = "dbsp")]
+mod circuits;
 mod definition;
+mod deltas;
 mod direct;
+mod entries;
+#[cfg(test)]
+#[cfg(feature = "dbsp")]
+mod faults;
 mod index;
+mod masks;
+#[cfg(feature = "dbsp")]
+mod relational;
+#[cfg(feature = "dbsp")]
+mod visits;
 
+pub use brute_force::BruteForce;
+#[cfg(feature = "dbsp")]
+pub use circuits::CircuitStats;
 pub use definition::Definition;
 pub use direct::Direct;
 pub use index::{IndexSize, RegionIndex};
+#[cfg(feature = "dbsp")]
+pub use relational::Relational;
+#[cfg(feature = "dbsp")]
+pub use visits::Visits;

@@ -152,7 +152,7 @@ mod tests {
             }
             for print in (0..40).map(|print: u32| (print << 24) + print % 3) {
                 let expected = model.iter().filter(|(_, own)| **own == print);
-                prop_assert_eq!(held(&chains, print), expected.map(|(p, _)| *p).collect());
+                prop_assert_eq!(held(&chains, print), expected.map(|(p, _)| *p).collect::<BTreeSet<_>>());
             }
             prop_assert_eq!(chains.len, model.len());
         }

@@ -3,25 +3,35 @@
 //!
 //! What a rule that is added meets of a group is found by the bits that both look at: two regions
 //! with masks *W* and *m* overlap exactly if they agree under *W* & *m*. A [`Projection`] holds the
-//! group by its bits under one such common mask. A removed rule finds its visits by its name.
+//! group by its bits under one such common mask. It is filled in slices; where it has no visits yet,
+//! the [`Columns`] are looked through. A removed rule finds its visits by its name.
 
 use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
-use shunt_flow::{FlowMask, Match, SparseKey, SparseMask};
+use shunt_flow::{Match, SparseKey, SparseMask};
 use shunt_pipeline::{Rule, RuleId};
 
-use super::{bytes::best_half, chains::Chains, row::Row};
+use crate::masks::{best_half, common};
+
+use super::{
+    chains::Chains,
+    columns::{Columns, Tests},
+    places::Place,
+    row::Row,
+};
 
 /// The visits of one table with one mask and one band of priorities.
 pub(super) struct Group {
+    place: Place,
     /// Bits that every lookup of the group consulted; some consulted more.
     mask: SparseMask,
     rows: Vec<Option<Row>>,
     free: Vec<u32>,
+    columns: Columns,
     by_rule: Chains,
     projections: Vec<Projection>,
-    /// How often the projections that are usable have changed.
+    /// How often the projections have changed.
     stamp: u32,
 }
 
@@ -36,9 +46,9 @@ struct Projection {
 /// How a group is searched for what a rule of some mask overlaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// By a projection.
+    /// By a projection, as far as it is filled.
     By(u8),
-    /// Row by row.
+    /// From the first row to the last.
     Through,
 }
 
@@ -54,14 +64,32 @@ const PROJECTIONS_MAX: usize = 16;
 const BITS_ENOUGH: u32 = 24;
 
 impl Group {
-    pub(super) fn new(mask: SparseMask) -> Self {
+    pub(super) fn new(place: Place, mask: SparseMask) -> Self {
         let (rows, free, projections) = (Vec::new(), Vec::new(), Vec::new());
-        Self { mask, rows, free, by_rule: Chains::new(), projections, stamp: 0 }
+        let columns = Columns::new(&mask);
+        Self { place, mask, rows, free, columns, by_rule: Chains::new(), projections, stamp: 0 }
+    }
+
+    /// A group that has no visits becomes one of another table and mask.
+    pub(super) fn become_one_of(&mut self, place: Place, mask: SparseMask) {
+        debug_assert!(self.is_empty(), "what has visits is of their mask");
+        let stamp = self.stamp + 1;
+        *self = Self { stamp, ..Self::new(place, mask) };
+    }
+
+    /// The table.
+    pub(super) const fn place(&self) -> Place {
+        self.place
     }
 
     /// The bits that every lookup of the group consulted.
     pub(super) const fn mask(&self) -> &SparseMask {
         &self.mask
+    }
+
+    /// Whether it holds no visit.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.rows.len() == self.free.len()
     }
 
     /// Adds a visit that consulted the bits of the group's mask. Answers with its position.
@@ -70,12 +98,14 @@ impl Group {
             self.rows.push(None);
             u32::try_from(self.rows.len() - 1).unwrap_or(u32::MAX)
         });
-        if let Some(rule) = row.rule {
+        self.columns.put(position, key);
+        if let Some(rule) = row.rule() {
             self.by_rule.insert(position, named(hashes, rule));
         }
         for projection in &mut self.projections {
             if position <= projection.filled {
-                projection.chains.insert(position, print(hashes, &projection.mask, key));
+                let words = projection.mask.iter().map(|(word, bits)| key.word(word) & bits);
+                projection.chains.insert(position, shortened(hashes, words));
                 projection.filled = projection.filled.max(position + 1);
             }
         }
@@ -83,16 +113,27 @@ impl Group {
         position
     }
 
-    /// Takes a visit out.
+    /// Takes a visit out. With the last of them goes the memory.
     pub(super) fn remove(&mut self, position: u32) {
         let Some(row) = self.rows[position as usize].take() else { return };
-        if row.rule.is_some() {
+        if row.rule().is_some() {
             self.by_rule.remove(position);
         }
         for projection in self.projections.iter_mut().filter(|own| position < own.filled) {
             projection.chains.remove(position);
         }
         self.free.push(position);
+        if self.is_empty() {
+            (self.rows, self.free) = (Vec::new(), Vec::new());
+            (self.columns, self.by_rule) = (Columns::new(&self.mask), Chains::new());
+            let all = self.projections.iter_mut();
+            all.for_each(|own| (own.chains, own.filled) = (Chains::new(), 0));
+        }
+    }
+
+    /// The slots of the entries whose visits these are.
+    pub(super) fn entries(&self) -> impl Iterator<Item = u32> + '_ {
+        self.rows.iter().flatten().map(|row| row.entry)
     }
 
     /// The visits that a rule decided.
@@ -102,7 +143,7 @@ impl Group {
         hashes: &RandomState,
     ) -> impl Iterator<Item = Row> {
         let rows = self.by_rule.of(named(hashes, rule)).filter_map(|at| self.rows[at as usize]);
-        rows.filter(move |row| row.rule == Some(rule))
+        rows.filter(move |row| row.rule() == Some(rule))
     }
 
     /// The visits that a rule may overlap and outranks: all that do, and some that do not.
@@ -114,26 +155,34 @@ impl Group {
         mut visit: impl FnMut(Row),
     ) {
         let (rank, matching) = (rule.rank(), &rule.matching);
-        let mut outranked = |row: &Option<Row>| {
-            if let Some(row) = row.filter(|row| row.rank < rank) {
-                visit(row);
-            }
+        let tests = self.columns.tests(&self.mask, matching);
+        let mut outranked = |position: u32| {
+            let row = self.rows.get(position as usize).copied().flatten();
+            row.into_iter().filter(|row| row.rank() < rank).for_each(&mut visit);
         };
-        match way {
-            Way::By(index) => {
-                let projection = &self.projections[usize::from(index)];
-                let print = print_of_match(hashes, &projection.mask, matching);
-                let found = projection.chains.of(print);
-                found.for_each(|position| outranked(&self.rows[position as usize]));
-            }
-            Way::Through => self.rows.iter().for_each(outranked),
+        let mut from = 0;
+        if let Way::By(index) = way {
+            let projection = &self.projections[usize::from(index)];
+            let found = projection.chains.of(print_of_match(hashes, &projection.mask, matching));
+            found.filter(|at| self.columns.pass(&tests, *at)).for_each(&mut outranked);
+            from = projection.filled;
+        }
+        self.look_through(&tests, from, outranked);
+    }
+
+    /// The rows from `from` on that pass.
+    fn look_through(&self, tests: &Tests, from: u32, mut visit: impl FnMut(u32)) {
+        let all = u32::try_from(self.rows.len()).unwrap_or(u32::MAX);
+        match self.columns.passing(tests, from) {
+            Some(passing) => passing.for_each(visit),
+            None => (from..all).for_each(&mut visit),
         }
     }
 
     /// The best way to search for rules of a mask; it is the best until [`Self::stamp`] changes.
     pub(super) fn way(&self, mask: &SparseMask) -> Way {
-        let filled = self.projections.iter().zip(0..).filter(|(own, _)| self.is_filled(own));
-        let usable = filled.filter(|(own, _)| mask.has_all_of(&own.mask));
+        let all = self.projections.iter().zip(0..);
+        let usable = all.filter(|(own, _)| mask.has_all_of(&own.mask));
         let best = usable.max_by_key(|(own, _)| own.mask.bits_count());
         best.map_or(Way::Through, |(_, index)| Way::By(index))
     }
@@ -144,7 +193,7 @@ impl Group {
     }
 
     /// Will hold its visits by what they have in common with rules of a mask, unless it holds them
-    /// by enough of that, or by too much already. [`Self::fill`] makes it usable.
+    /// by enough of that, or by too much already. [`Self::fill`] fills it.
     pub(super) fn project(&mut self, mask: &SparseMask) {
         let common = common(&self.mask, mask);
         let wanted = common.bits_count().min(BITS_ENOUGH);
@@ -161,9 +210,9 @@ impl Group {
         }
     }
 
-    /// Whether every projection is usable.
+    /// Whether every projection has all visits.
     pub(super) fn is_whole(&self) -> bool {
-        self.projections.iter().all(|projection| self.is_filled(projection))
+        self.projections.iter().all(|projection| projection.filled as usize == self.rows.len())
     }
 
     /// Takes so many visits into projections that lack them. `key` answers with the key of a visit.
@@ -179,14 +228,13 @@ impl Group {
             let lacking = self.rows[from..].iter().zip(projection.filled..).take(budget);
             for (row, position) in lacking {
                 if let Some(row) = row {
-                    let print = print(hashes, &projection.mask, key(*row));
-                    projection.chains.insert(position, print);
+                    let held = |word| self.columns.word(position, word);
+                    let value = |word| held(word).unwrap_or_else(|| key(*row).word(word));
+                    let words = projection.mask.iter().map(|(word, bits)| value(word) & bits);
+                    projection.chains.insert(position, shortened(hashes, words));
                 }
                 projection.filled = position + 1;
                 budget -= 1;
-            }
-            if projection.filled as usize == self.rows.len() {
-                self.stamp += 1;
             }
         }
         budget
@@ -197,26 +245,11 @@ impl Group {
         let rows = self.rows.capacity() * size_of::<Option<Row>>();
         let free = self.free.capacity() * size_of::<u32>();
         let projections = self.projections.iter().map(|own| own.chains.bytes()).sum::<usize>();
-        rows + free + self.by_rule.bytes() + projections
-    }
-
-    fn is_filled(&self, projection: &Projection) -> bool {
-        projection.filled as usize == self.rows.len()
+        rows + free + self.columns.bytes() + self.by_rule.bytes() + projections
     }
 }
 
-/// The bits that both masks have.
-fn common(mask: &SparseMask, other: &SparseMask) -> SparseMask {
-    let mut common = FlowMask::EMPTY;
-    mask.iter().for_each(|(word, bits)| common.words_mut()[word] = bits & other.word(word));
-    SparseMask::from(&common)
-}
-
-fn print(hashes: &RandomState, mask: &SparseMask, key: &SparseKey) -> u32 {
-    shortened(hashes, mask.iter().map(|(word, bits)| key.word(word) & bits))
-}
-
-/// The same of what a rule matches, which looks at all these bits.
+/// The fingerprint of what a rule matches, which looks at all bits of a mask.
 fn print_of_match(hashes: &RandomState, mask: &SparseMask, matching: &Match) -> u32 {
     let own = matching.mask().map();
     let value = |word| matching.value().get(own.count_below(word)).copied().unwrap_or_default();

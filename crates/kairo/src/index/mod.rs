@@ -11,13 +11,14 @@
 //! What costs time and nobody waits for is put off: rows of entries that are gone, and projections
 //! for new masks, are dealt with in [`RegionIndex::tidy`].
 
-mod bytes;
 mod chains;
-mod entries;
+mod columns;
 mod group;
 mod places;
 mod readers;
 mod region_index;
 mod row;
 
+#[cfg(feature = "dbsp")]
+pub(crate) use region_index::visits_count;
 pub use region_index::{IndexSize, RegionIndex};

@@ -3,10 +3,11 @@
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use shunt_flow::{FlowMask, SparseKey, SparseMask};
-use shunt_pipeline::{BridgeId, Rank, TableId};
+use shunt_pipeline::{BridgeId, Rank, TableId, Visit};
+
+use crate::masks::in_bytes;
 
 use super::{
-    bytes::in_bytes,
     group::{Group, Way},
     row::Row,
 };
@@ -19,13 +20,17 @@ pub(super) type Place = (BridgeId, TableId);
 pub(super) struct Places {
     groups: Vec<Group>,
     places: HashMap<Place, PlaceGroups, RandomState>,
-    /// Groups with a projection that is not usable yet.
+    /// Groups with a projection that lacks visits.
     lacking: Vec<u32>,
+    /// Groups of tables without visits.
+    free: Vec<u32>,
 }
 
 #[derive(Default)]
 struct PlaceGroups {
     by_mask: HashMap<(SparseMask, Band), u32, RandomState>,
+    /// Visits in all of them.
+    visits: usize,
     /// All groups, with their bands.
     groups: Vec<(Band, u32)>,
     /// Masks of rules that were searched for, in the order in which they came.
@@ -39,7 +44,7 @@ struct PlaceGroups {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Band(u8);
 
-/// Groups of a table whose masks are those of visits.
+/// Groups of a table, as far as they have visits, whose masks are those of visits.
 const GROUPS_USUAL: usize = 16;
 
 /// Groups of a table: beyond the usual, their masks are in whole bytes, and there are few of these. A
@@ -65,9 +70,33 @@ impl Band {
 }
 
 impl Places {
+    /// Adds a visit. Answers with its group and its position there.
+    pub(super) fn insert(&mut self, row: Row, visit: &Visit, hashes: &RandomState) -> (u32, u32) {
+        let place = (visit.bridge, visit.table);
+        let number = self.group_for(place, &visit.mask, Band::of(row.rank()));
+        if let Some(own) = self.places.get_mut(&place) {
+            own.visits += 1;
+        }
+        (number, self.groups[number as usize].insert(row, &visit.key, hashes))
+    }
+
+    /// Takes a visit out. With the last of a table go its groups.
+    pub(super) fn remove(&mut self, number: u32, position: u32) {
+        let group = &mut self.groups[number as usize];
+        group.remove(position);
+        let place = group.place();
+        let Some(own) = self.places.get_mut(&place) else { return };
+        own.visits -= 1;
+        if own.visits == 0
+            && let Some(own) = self.places.remove(&place)
+        {
+            self.free.extend(own.groups.iter().map(|(_, number)| *number));
+        }
+    }
+
     /// The group for a visit that consulted `mask`. A new one is made ready for the masks of rules
     /// that are known.
-    pub(super) fn group_for(&mut self, place: Place, mask: &SparseMask, band: Band) -> u32 {
+    fn group_for(&mut self, place: Place, mask: &SparseMask, band: Band) -> u32 {
         let own = self.places.entry(place).or_default();
         if let Some(number) = own.by_mask.get(&(mask.clone(), band)) {
             return *number;
@@ -76,17 +105,12 @@ impl Places {
             own.by_mask.retain(|(mask, _), number| self.groups[*number as usize].mask() == mask);
         }
         let number = own.fitting(&self.groups, mask, band).unwrap_or_else(|| {
-            let mask = match own.groups.len() {
+            let mask = match own.occupied(&self.groups) {
                 0..GROUPS_USUAL => mask.clone(),
                 GROUPS_USUAL..GROUPS_MAX => in_bytes(mask),
                 _ => SparseMask::from(&FlowMask::EMPTY),
             };
-            let number = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
-            let mut group = Group::new(mask);
-            own.masks.iter().for_each(|mask| group.project(mask));
-            self.groups.push(group);
-            own.groups.push((band, number));
-            number
+            own.add(&mut self.groups, &mut self.free, place, (mask, band))
         });
         own.by_mask.insert((mask.clone(), band), number);
         number
@@ -96,8 +120,10 @@ impl Places {
         &self.groups[number as usize]
     }
 
-    pub(super) fn group_mut(&mut self, number: u32) -> &mut Group {
-        &mut self.groups[number as usize]
+    /// The groups of a table.
+    pub(super) fn of(&self, place: Place) -> impl Iterator<Item = &Group> {
+        let all = self.places.get(&place).map(|own| &own.groups[..]).unwrap_or_default();
+        all.iter().map(|(_, number)| self.group(*number))
     }
 
     /// The groups of a table whose visits a rule of a band may have decided.
@@ -168,14 +194,14 @@ impl Places {
         budget
     }
 
-    /// Whether some projection is not usable yet.
+    /// Whether some projection lacks visits.
     pub(super) const fn is_lacking(&self) -> bool {
         !self.lacking.is_empty()
     }
 
-    /// Number of groups.
-    pub(super) const fn len(&self) -> usize {
-        self.groups.len()
+    /// Number of groups with visits.
+    pub(super) fn len(&self) -> usize {
+        self.groups.iter().filter(|group| !group.is_empty()).count()
     }
 
     /// Bytes on the heap, about.
@@ -185,10 +211,46 @@ impl Places {
 }
 
 impl PlaceGroups {
+    /// A group for visits of a mask and a band: an empty one of the table where there are many, or a
+    /// new one.
+    fn add(
+        &mut self,
+        groups: &mut Vec<Group>,
+        free: &mut Vec<u32>,
+        place: Place,
+        (mask, band): (SparseMask, Band),
+    ) -> u32 {
+        let is_crowded = self.groups.len() >= GROUPS_USUAL;
+        let empty = self.groups.iter_mut().find(|(_, own)| groups[*own as usize].is_empty());
+        let number = if let Some((own, number)) = empty.filter(|_| is_crowded) {
+            *own = band;
+            self.by_mask.retain(|_, own| own != number);
+            groups[*number as usize].become_one_of(place, mask);
+            *number
+        } else if let Some(number) = free.pop() {
+            groups[number as usize].become_one_of(place, mask);
+            self.groups.push((band, number));
+            number
+        } else {
+            groups.push(Group::new(place, mask));
+            let number = u32::try_from(groups.len() - 1).unwrap_or(u32::MAX);
+            self.groups.push((band, number));
+            number
+        };
+        let group = &mut groups[number as usize];
+        self.masks.iter().for_each(|mask| group.project(mask));
+        number
+    }
+
+    /// Number of groups with visits.
+    fn occupied(&self, groups: &[Group]) -> usize {
+        self.groups.iter().filter(|(_, number)| !groups[*number as usize].is_empty()).count()
+    }
+
     /// Where there are many groups, that of a band whose mask is the largest within another; unless
     /// there is room for a better one.
     fn fitting(&self, groups: &[Group], mask: &SparseMask, band: Band) -> Option<u32> {
-        let enough = match self.groups.len() {
+        let enough = match self.occupied(groups) {
             0..GROUPS_USUAL => return None,
             GROUPS_USUAL..GROUPS_MAX => in_bytes(mask).bits_count(),
             _ => 0,

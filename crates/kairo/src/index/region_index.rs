@@ -4,24 +4,34 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use shunt_flow::{Match, SparseKey, layout::word};
-use shunt_pipeline::{EntryId, Object, OwnerId, Rule, RuleId, Traversal, Version, Visit};
+use shunt_pipeline::{
+    BridgeId, EntryId, Object, OwnerId, Rule, TableId, Traversal, Version, Visit,
+};
 
 use super::{
-    entries::{Entries, Held},
     places::{Band, Places},
     readers::Readers,
-    row::{MISS, Row},
+    row::Row,
 };
+use crate::entries::{Entries, Held};
 
 /// Which entries depend on which rules and objects.
 #[derive(Default)]
 pub struct RegionIndex {
-    entries: Entries,
+    entries: Entries<Links>,
     places: Places,
     readers: Readers,
     hashes: RandomState,
     /// Slots that a search has found.
     found: Vec<u32>,
+}
+
+/// Where the visits and the reads of an entry are.
+struct Links {
+    /// Its visits that are in groups, by group and position there.
+    rows: Box<[(u32, u32)]>,
+    /// The set of objects that it reads.
+    reads: u32,
 }
 
 /// How large a [`RegionIndex`] is.
@@ -31,7 +41,7 @@ pub struct IndexSize {
     pub entries: usize,
     /// Entries that are not watched any more and wait to be taken out.
     pub leaving: usize,
-    /// Groups of visits, over all tables.
+    /// Groups with visits, over all tables.
     pub groups: usize,
     /// Bytes on the heap, about; traversals are shared with their owners, and not counted.
     pub bytes: usize,
@@ -41,29 +51,49 @@ const TRANSPORT: usize = word::TRANSPORT as usize;
 /// The bits of transport ports in their word.
 const PORTS_BITS: u64 = 0xffff_ffff_0000_0000;
 
-/// Rows that a projection for a new mask is given before it is first searched; the rest follows.
-const FILLED_AT_ONCE: usize = 2048;
+/// Rows that projections for new masks are given before each search; the rest is looked through. So
+/// a thousand rules of a new mask do not look through a large group a thousand times, and none of
+/// them waits for all of it.
+const FILLED_AT_ONCE: usize = 4096;
 
 impl RegionIndex {
     /// Watches an entry, in the place of one with its name.
     ///
     /// Takes constant time for each visit and read.
     pub fn insert(&mut self, id: EntryId, traversal: &Arc<Traversal>) {
+        let slot = self.hold(id, traversal);
+        self.link(slot, 0..visits_count(traversal));
+    }
+
+    /// Watches an entry, in the place of one with its name; but of its visits only those that
+    /// [`Self::link`] names. Answers with its slot.
+    pub(crate) fn hold(&mut self, id: EntryId, traversal: &Arc<Traversal>) -> u32 {
         self.remove(id);
-        let entry = self.entries.reserve();
-        let mut rows = Vec::with_capacity(traversal.visits.len());
-        for (visit, number) in traversal.visits.iter().zip(0..) {
-            let rank = visit.rank().unwrap_or(MISS);
-            let place = (visit.bridge, visit.table);
-            let group = self.places.group_for(place, &visit.mask, Band::of(rank));
-            for rule in deciders(visit) {
-                let row = Row { entry, visit: number, rank, rule };
-                let at = self.places.group_mut(group).insert(row, &visit.key, &self.hashes);
-                rows.push((group, at));
-            }
+        let slot = self.entries.reserve();
+        let reads = self.readers.insert(&traversal.reads, slot);
+        self.entries.put(slot, Held::new(id, traversal, Links { rows: Box::default(), reads }));
+        slot
+    }
+
+    /// Takes visits of an entry in, which are not in yet.
+    pub(crate) fn link(&mut self, slot: u32, visits: impl Iterator<Item = u32>) {
+        let Some(held) = self.entries.get_mut(slot) else { return };
+        let mut rows = Vec::from(std::mem::take(&mut held.links.rows));
+        rows.reserve_exact(held.traversal.visits.len());
+        for number in visits {
+            let Some(visit) = held.traversal.visits.get(number as usize) else { continue };
+            let own = Row::all(slot, number, visit);
+            rows.extend(own.map(|row| self.places.insert(row, visit, &self.hashes)));
         }
-        let reads = self.readers.insert(&traversal.reads, entry);
-        self.entries.put(entry, Held::new(id, traversal, rows, reads));
+        held.links.rows = rows.into();
+    }
+
+    /// Takes the visits of an entry out.
+    pub(crate) fn unlink(&mut self, slot: u32) {
+        let Some(held) = self.entries.get_mut(slot) else { return };
+        for (group, position) in std::mem::take(&mut held.links.rows) {
+            self.places.remove(group, position);
+        }
     }
 
     /// Watches an entry no longer. Takes constant time.
@@ -98,7 +128,6 @@ impl RegionIndex {
         self.places.prepare(place, matching.mask());
         if self.places.is_lacking() {
             self.fill(FILLED_AT_ONCE);
-            self.places.prepare(place, matching.mask());
         }
         let mut found = std::mem::take(&mut self.found);
         for (group, way) in self.places.search(place, matching.mask(), Band::of(rank)) {
@@ -120,6 +149,12 @@ impl RegionIndex {
         self.end(found, ended);
     }
 
+    /// Ends the entries that visit a table.
+    pub fn end_visitors(&mut self, place: (BridgeId, TableId), ended: &mut Vec<EntryId>) {
+        let found = self.places.of(place).flat_map(|group| group.entries()).collect();
+        self.end(found, ended);
+    }
+
     /// The traversal of an entry that is watched.
     #[must_use]
     pub fn traversal(&self, id: EntryId) -> Option<&Arc<Traversal>> {
@@ -131,14 +166,53 @@ impl RegionIndex {
     pub fn tidy(&mut self, budget: usize) -> bool {
         let left = self.fill(budget);
         for _ in 0..left {
-            let Some((slot, held)) = self.entries.take_dead() else { break };
-            for (group, position) in &held.rows {
-                self.places.group_mut(*group).remove(*position);
-            }
-            self.readers.remove(held.reads, slot);
-            self.entries.release(slot);
+            let Some(slot) = self.next_leaving() else { break };
+            self.unlink(slot);
+            self.release(slot);
         }
-        self.places.is_lacking() || self.entries.dead_count() > 0
+        self.is_untidy()
+    }
+
+    /// Whether [`Self::tidy`] has something to do.
+    pub(crate) fn is_untidy(&self) -> bool {
+        self.places.is_lacking() || self.leaving() > 0
+    }
+
+    /// Puts at most so many rows into projections that lack them. Answers with what is left of
+    /// `budget`.
+    pub(crate) fn fill(&mut self, budget: usize) -> usize {
+        let nothing = SparseKey::from(&shunt_flow::FlowKey::ZERO);
+        let entries = &self.entries;
+        let key = |row: Row| {
+            let visit = entries.get(row.entry).and_then(|held| visit_of(held, row));
+            visit.map_or(&nothing, |visit| &visit.key)
+        };
+        self.places.fill(budget, &self.hashes, key)
+    }
+
+    /// The slot of the next entry that is not watched any more, to be [released](Self::release).
+    pub(crate) fn next_leaving(&mut self) -> Option<u32> {
+        self.entries.next_dead()
+    }
+
+    /// How many visits the entry in a slot has.
+    #[cfg(feature = "dbsp")]
+    pub(crate) fn visits_count(&self, slot: u32) -> u32 {
+        self.entries.get(slot).map_or(0, |held| visits_count(&held.traversal))
+    }
+
+    /// Forgets an entry that is not watched any more, and whose visits are not in.
+    pub(crate) fn release(&mut self, slot: u32) {
+        if let Some(held) = self.entries.release(slot) {
+            debug_assert!(held.links.rows.is_empty(), "a row refers to an entry that is there");
+            self.readers.remove(held.links.reads, slot);
+        }
+    }
+
+    /// The names of all entries that are watched.
+    #[cfg(feature = "dbsp")]
+    pub(crate) fn names(&self) -> impl Iterator<Item = EntryId> + '_ {
+        self.entries.all().map(|(id, _)| id)
     }
 
     /// Entries that are watched.
@@ -166,23 +240,15 @@ impl RegionIndex {
             entries: self.entries.len(),
             leaving: self.entries.dead_count(),
             groups: self.places.len(),
-            bytes: self.entries.bytes() + self.places.bytes() + self.readers.bytes(),
+            bytes: self.entries.bytes(|links| size_of_val(&*links.rows))
+                + self.places.bytes()
+                + self.readers.bytes(),
         }
     }
 
     fn end(&mut self, mut found: Vec<u32>, ended: &mut Vec<EntryId>) {
         ended.extend(found.drain(..).filter_map(|slot| self.entries.end(slot)));
         self.found = found;
-    }
-
-    fn fill(&mut self, budget: usize) -> usize {
-        let nothing = SparseKey::from(&shunt_flow::FlowKey::ZERO);
-        let entries = &self.entries;
-        let key = |row: Row| {
-            let visit = entries.get(row.entry).and_then(|held| visit_of(held, row));
-            visit.map_or(&nothing, |visit| &visit.key)
-        };
-        self.places.fill(budget, &self.hashes, key)
     }
 
     /// The visit of a row, unless its entry is not watched any more.
@@ -212,15 +278,12 @@ impl RegionIndex {
     }
 }
 
-fn visit_of(held: &Held, row: Row) -> Option<&Visit> {
+fn visit_of(held: &Held<Links>, row: Row) -> Option<&Visit> {
     held.traversal.visits.get(row.visit as usize)
 }
 
-/// The rules that decided a visit, each for a row of its own.
-fn deciders(visit: &Visit) -> impl Iterator<Item = Option<RuleId>> + '_ {
-    let rules = visit.rule.iter().chain(&visit.clauses).map(|rule| Some(rule.id));
-    let is_miss = visit.rule.is_none() && visit.clauses.is_empty();
-    rules.chain(is_miss.then_some(None))
+pub(crate) fn visits_count(traversal: &Traversal) -> u32 {
+    u32::try_from(traversal.visits.len()).unwrap_or(u32::MAX)
 }
 
 fn is_by_revision(visit: &Visit, rule: &Rule) -> bool {

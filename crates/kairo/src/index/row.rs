@@ -1,19 +1,56 @@
 //! One visit of one entry, as a group holds it.
 
-use shunt_pipeline::{Priority, Rank, RuleId};
+use shunt_pipeline::{Priority, Rank, Rule, RuleId, Visit};
 
-/// A visit.
+/// A visit, by one of the rules that decided it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     /// The slot of its entry.
     pub(super) entry: u32,
     /// Its number among the visits of the entry's traversal.
     pub(super) visit: u32,
-    /// What a rule must outrank to decide it. Of a table miss: [`MISS`].
-    pub(super) rank: Rank,
-    /// The rule that decided it, or one of the clauses that did.
-    pub(super) rule: Option<RuleId>,
+    /// The number of the rule; of a table miss: [`NO_RULE`].
+    rule: u64,
+    priority: Priority,
+    /// The rule is one of the clauses of a conjunction.
+    is_clause: bool,
 }
 
-/// Below every rule: no rule is as young.
-pub(super) const MISS: Rank = Rank { priority: Priority::new(0), age: u64::MAX };
+/// No rule is as young.
+const NO_RULE: u64 = u64::MAX;
+
+const _: () = assert!(size_of::<Option<Row>>() == 24, "there is one for each visit");
+
+impl Row {
+    /// The rows of a visit: one for each rule that decided it, or one for a miss.
+    pub(super) fn all(entry: u32, number: u32, visit: &Visit) -> impl Iterator<Item = Self> {
+        let of_rule = move |rule: &Rule, is_clause| Self {
+            entry,
+            visit: number,
+            rule: rule.id.number(),
+            priority: rule.priority,
+            is_clause,
+        };
+        let of_miss = Self {
+            entry,
+            visit: number,
+            rule: NO_RULE,
+            priority: Priority::new(0),
+            is_clause: false,
+        };
+        let is_miss = visit.rule.is_none() && visit.clauses.is_empty();
+        let rules = visit.rule.iter().map(move |rule| of_rule(rule, false));
+        let clauses = visit.clauses.iter().map(move |rule| of_rule(rule, true));
+        rules.chain(clauses).chain(is_miss.then_some(of_miss))
+    }
+
+    /// What a rule must outrank to decide the visit: [`Visit::rank`]; of a miss, the lowest.
+    pub(super) const fn rank(&self) -> Rank {
+        Rank { priority: self.priority, age: if self.is_clause { u64::MAX } else { self.rule } }
+    }
+
+    /// The rule that decided it, or the clause; `None`: it is a miss.
+    pub(super) fn rule(&self) -> Option<RuleId> {
+        (self.rule != NO_RULE).then_some(RuleId::new(self.rule))
+    }
+}

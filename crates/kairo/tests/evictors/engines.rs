@@ -5,13 +5,8 @@ use std::{
     sync::Arc,
 };
 
-use proptest::{
-    prelude::*,
-    strategy::ValueTree,
-    test_runner::{Config, TestRunner},
-};
+use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 use shunt_flow::FlowKey;
-use shunt_kairo::{Definition, Direct};
 use shunt_pipeline::{
     EntryId, Evictor, Installed, OwnerId, Traversal,
     testing::{
@@ -20,12 +15,10 @@ use shunt_pipeline::{
     },
 };
 
+use crate::all::{All, cases};
+
 const fn entry(slot: u32, generation: u32) -> EntryId {
     EntryId { owner: OwnerId(0), slot, generation }
-}
-
-fn cases(cases: u32) -> Config {
-    Config { cases, failure_persistence: None, ..Config::default() }
 }
 
 /// What happens to an engine.
@@ -39,6 +32,8 @@ enum Event {
     Remove(prop::sample::Index),
     /// These changes come at once.
     Change(Vec<Op>),
+    /// The owner of all entries is gone.
+    Forget,
     Tidy,
 }
 
@@ -50,25 +45,25 @@ fn event() -> impl Strategy<Value = Event> {
             .prop_map(|(key, op)| Event::InstallLate(key, op)),
         1 => any::<prop::sample::Index>().prop_map(Event::Remove),
         6 => prop::collection::vec(generate::op(), 1..3).prop_map(Event::Change),
+        1 => prop::bool::weighted(0.2)
+            .prop_map(|is_over| if is_over { Event::Forget } else { Event::Tidy }),
         2 => Just(Event::Tidy),
     ]
 }
 
-/// Two engines that go through the same.
-struct Pair {
+/// All engines beside a pipeline.
+struct Scene {
     twin: Twin,
-    definition: Definition,
-    engine: Direct,
+    engines: All,
     live: BTreeSet<EntryId>,
     installed: u32,
 }
 
-impl Pair {
+impl Scene {
     fn new(world: &[Op]) -> Self {
         let twin = Twin::new(world);
-        let version = twin.pipeline.version();
-        let (definition, engine) = (Definition::new(version), Direct::new(version));
-        Self { twin, definition, engine, live: BTreeSet::new(), installed: 0 }
+        let engines = All::new(twin.pipeline.version());
+        Self { twin, engines, live: BTreeSet::new(), installed: 0 }
     }
 
     fn install(&mut self, traversals: Vec<Traversal>) {
@@ -76,9 +71,7 @@ impl Pair {
             // Slots are used again and again, under new generations.
             let id = entry(self.installed % 7, self.installed / 7);
             self.installed += 1;
-            let traversal = Arc::new(traversal);
-            let answer = self.engine.installed(id, &traversal);
-            assert_eq!(answer, self.definition.installed(id, &traversal));
+            let answer = self.engines.installed(id, &Arc::new(traversal));
             if answer == Installed::Recorded {
                 self.live.insert(id);
             }
@@ -92,11 +85,9 @@ impl Pair {
             newest = newest.max(change.version);
             deltas.extend(change.deltas);
         }
-        let own = self.engine.apply(&deltas, newest);
-        let set: BTreeSet<_> = own.iter().copied().collect();
-        assert_eq!(set.len(), own.len(), "an entry is evicted once");
-        assert_eq!(set, self.definition.apply(&deltas, newest).into_iter().collect());
-        self.live.retain(|id| !set.contains(id));
+        for evicted in self.engines.apply(&deltas, newest) {
+            self.live.remove(&evicted);
+        }
     }
 
     fn happens(&mut self, event: &Event) {
@@ -114,13 +105,16 @@ impl Pair {
                 }
                 let id = *index.get(&all);
                 self.live.remove(&id);
-                self.engine.removed(id);
-                self.definition.removed(id);
+                self.engines.removed(id);
             }
             Event::Change(ops) => self.change(ops),
-            Event::Tidy => while self.engine.tidy() {},
+            Event::Forget => {
+                self.engines.forget(OwnerId(0));
+                self.live.clear();
+            }
+            Event::Tidy => while self.engines.tidy() {},
         }
-        assert_eq!(self.engine.len(), self.definition.len());
+        assert_eq!(self.engines.len(), self.live.len());
     }
 }
 
@@ -128,12 +122,12 @@ proptest! {
     #![proptest_config(cases(150))]
 
     #[test]
-    fn the_direct_engine_evicts_what_the_definition_does(
+    fn every_engine_evicts_what_the_definition_does(
         world in generate::world(),
         events in prop::collection::vec(event(), 1..24),
     ) {
-        let mut pair = Pair::new(&world);
-        events.iter().for_each(|event| pair.happens(event));
+        let mut scene = Scene::new(&world);
+        events.iter().for_each(|event| scene.happens(event));
     }
 
     #[test]
@@ -143,7 +137,7 @@ proptest! {
         ops in prop::collection::vec(generate::op(), 1..6),
     ) {
         let mut twin = Twin::new(&world);
-        let mut engine = Direct::new(twin.pipeline.version());
+        let mut engine = All::new(twin.pipeline.version());
         let mut entries = BTreeMap::new();
         for (slot, key) in (0..).zip(&packets) {
             let traversal = Arc::new(twin.translate(key));

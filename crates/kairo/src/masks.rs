@@ -1,12 +1,20 @@
-//! Masks made coarser, so that there are few of them: prefixes of addresses in whole bytes.
+//! What two masks have in common, and masks made coarser, so that there are few of them: prefixes of
+//! addresses in whole bytes.
 
 use shunt_flow::{FlowMask, SparseMask};
 
 const HIGH: u64 = u64::MAX << 32;
 const LOW: u64 = !HIGH;
 
+/// The bits that both masks have.
+pub(crate) fn common(mask: &SparseMask, other: &SparseMask) -> SparseMask {
+    let mut common = FlowMask::EMPTY;
+    mask.iter().for_each(|(word, bits)| common.words_mut()[word] = bits & other.word(word));
+    SparseMask::from(&common)
+}
+
 /// The mask with the prefix of each half of a word in whole bytes, and what is no prefix as it is.
-pub(super) fn in_bytes(mask: &SparseMask) -> SparseMask {
+pub(crate) fn in_bytes(mask: &SparseMask) -> SparseMask {
     let mut coarse = FlowMask::EMPTY;
     for (word, bits) in mask.iter() {
         coarse.words_mut()[word] = [HIGH, LOW].map(|half| whole(bits & half, half)).iter().sum();
@@ -15,7 +23,7 @@ pub(super) fn in_bytes(mask: &SparseMask) -> SparseMask {
 }
 
 /// Of the same, the half of a word that has most bits.
-pub(super) fn best_half(mask: &SparseMask) -> SparseMask {
+pub(crate) fn best_half(mask: &SparseMask) -> SparseMask {
     let halves = mask
         .iter()
         .flat_map(|(word, bits)| [HIGH, LOW].map(|half| (word, whole(bits & half, half))));

@@ -1,15 +1,16 @@
 //! What a change ends and what it leaves, case by case.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::sync::Arc;
 
 use shunt_flow::{FieldId, FlowKey, PortNo, text::NoPortNames};
 use shunt_kairo::Direct;
 use shunt_pipeline::{
     BridgeId, BridgeSettings, BundleStep, Change, EntryId, Evictor, FlowModCommand, Installed,
-    Modification, OwnerId, Pipeline, PortConfig, PortInfo, Time, Traversal, text::parse_rule,
+    Modification, OwnerId, Pipeline, PortConfig, PortInfo, Time, Traversal, Version,
+    text::parse_rule,
 };
+
+use crate::all::All;
 
 const BRIDGE: BridgeId = BridgeId::new(1);
 
@@ -17,18 +18,24 @@ const BRIDGE: BridgeId = BridgeId::new(1);
 const SPREAD: &str = "priority=1,ip,actions=move:NXM_OF_IP_DST[]->NXM_NX_REG0[],output:2";
 
 /// A pipeline with an engine beside it.
-struct Switch {
+struct Switch<E> {
     pipeline: Pipeline,
-    engine: Direct,
+    engine: E,
     entries: u32,
 }
 
-impl Switch {
+impl Switch<All> {
     fn new(rules: &[&str]) -> Self {
+        Self::with(All::new, rules)
+    }
+}
+
+impl<E: Evictor> Switch<E> {
+    fn with(engine: impl FnOnce(Version) -> E, rules: &[&str]) -> Self {
         let pipeline = Pipeline::new(1);
         pipeline.add_bridge(BRIDGE, BridgeSettings::default());
         pipeline.set_ports(BRIDGE, (1..=4).map(PortInfo::datapath).collect()).unwrap();
-        let engine = Direct::new(pipeline.version());
+        let engine = engine(pipeline.version());
         let mut switch = Self { pipeline, engine, entries: 0 };
         switch.add(rules);
         switch
@@ -199,7 +206,45 @@ fn many_masks_and_many_entries_are_found_before_and_after_tidying() {
             while switch.engine.tidy() {}
         }
     }
-    assert_eq!(switch.engine.size().entries, 6000 - 8);
+    assert_eq!(switch.engine.len(), 6000 - 8);
     assert_eq!(switch.add(&["priority=99,actions=drop"]).len(), 6000 - 8);
     assert!(switch.engine.is_empty());
+}
+
+#[test]
+fn a_change_of_too_many_rules_evicts_the_entries_of_its_tables_and_no_others() {
+    let rules = [
+        "priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2",
+        "priority=10,ip,nw_dst=11.0.0.0/8,actions=goto_table:1",
+        "table=1,ip,actions=output:2",
+    ];
+    let mut switch = Switch::with(|version| Direct::with_deltas_max(version, 3), &rules);
+    let (first, second) = (switch.install(0x0a00_0001), switch.install(0x0b00_0001));
+    let rule = |priority| format!("table=1,priority={priority},arp,actions=drop");
+    let beside: Vec<_> = (1..=4).map(rule).collect();
+    let beside: Vec<_> = beside.iter().map(String::as_str).collect();
+    assert!(switch.add(&beside[..3]).is_empty());
+    assert!(switch.change(FlowModCommand::Delete, &["table=1,arp"]).is_empty());
+    assert_eq!(switch.engine.overflows(), 0);
+    assert_eq!(switch.add(&beside), [second]);
+    assert_eq!(switch.engine.overflows(), 1);
+    assert_eq!(switch.delete(&["priority=10,ip,nw_dst=10.0.0.0/8"]), [first]);
+}
+
+#[test]
+fn a_table_that_lost_all_its_entries_takes_no_memory_and_is_searched_again() {
+    let mut switch = Switch::with(Direct::new, &[SPREAD]);
+    let size = |switch: &mut Switch<Direct>| {
+        while switch.engine.tidy() {}
+        switch.engine.size()
+    };
+    let all: Vec<_> = (0..5000).map(|n| switch.install(0x0a00_0000 | n)).collect();
+    let full = size(&mut switch);
+    assert_eq!(full.groups, 1);
+    assert_eq!(switch.add(&["priority=9,ip,nw_dst=10.0.0.0/8,actions=drop"]), all);
+    let empty = size(&mut switch);
+    assert_eq!((empty.entries, empty.groups), (0, 0));
+    assert!(empty.bytes < full.bytes / 2, "{empty:?} after {full:?}");
+    let again = switch.install(0x0a00_0007);
+    assert_eq!(switch.add(&["priority=10,ip,nw_dst=10.0.0.0/29,actions=output:3"]), [again]);
 }

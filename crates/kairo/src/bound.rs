@@ -1,0 +1,66 @@
+//! When a change is too much to be looked at rule by rule.
+//!
+//! What waits together is applied together, so that an engine which is outrun meets more and more
+//! rules at once. Each costs a search, and the entries wait for all of them. Beyond a bound it is
+//! shorter to evict every entry that visits one of the tables: none that is stale stays, and those
+//! that were right are made again.
+
+use std::{borrow::Cow, collections::BTreeSet};
+
+use shunt_pipeline::{BridgeId, Delta, TableId};
+
+/// Rules of a change that are looked at one by one, unless it is said otherwise.
+pub(crate) const DELTAS_MAX: usize = 16_384;
+
+/// A bound on the rules of a change, and how often it was passed.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    deltas_max: usize,
+    overflows: u64,
+}
+
+impl Bound {
+    pub(crate) const fn new(deltas_max: usize) -> Self {
+        Self { deltas_max, overflows: 0 }
+    }
+
+    /// How often a change was beyond it.
+    pub(crate) const fn overflows(&self) -> u64 {
+        self.overflows
+    }
+
+    /// Whether a change is beyond it.
+    pub(crate) fn is_passed_by(&self, deltas: &[Delta]) -> bool {
+        deltas.iter().filter_map(table).count() > self.deltas_max
+    }
+
+    /// Of a change beyond the bound, names the tables of its rules, whose visitors are to be ended.
+    /// Answers with the deltas that are left to be looked at.
+    pub(crate) fn flush<'d>(
+        &mut self,
+        deltas: &'d [Delta],
+        end_visitors: impl FnMut((BridgeId, TableId)),
+    ) -> Cow<'d, [Delta]> {
+        if !self.is_passed_by(deltas) {
+            return Cow::Borrowed(deltas);
+        }
+        self.overflows += 1;
+        let tables: BTreeSet<_> = deltas.iter().filter_map(table).collect();
+        tracing::warn!(
+            rules = deltas.len(),
+            tables = tables.len(),
+            "too many changes at once: all entries of these tables are evicted"
+        );
+        tables.into_iter().for_each(end_visitors);
+        let rest = deltas.iter().filter(|delta| table(delta).is_none());
+        Cow::Owned(rest.cloned().collect())
+    }
+}
+
+/// The table of a rule that changed.
+fn table(delta: &Delta) -> Option<(BridgeId, TableId)> {
+    match delta {
+        Delta::Rule(delta) => Some((delta.rule.bridge, delta.rule.table)),
+        Delta::Changed(_) => None,
+    }
+}

@@ -1,0 +1,64 @@
+//! Every packet of every entry, translated anew after each change: the slowest engine there can be.
+//!
+//! It looks at no delta and at no mask of a rule, so that there is little that it could get wrong.
+//! What it does not know are packets that nobody named.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use shunt_flow::{FlowKey, FlowMask};
+use shunt_pipeline::{Delta, EntryId, Evictor, Installed, OwnerId, Pipeline, Traversal, Version};
+
+/// Watches entries by all packets that there are.
+pub struct BruteForce {
+    pipeline: Arc<Pipeline>,
+    packets: Vec<FlowKey>,
+    version: Version,
+    /// Each with those of the packets that it stands for, by number.
+    entries: BTreeMap<EntryId, (Arc<Traversal>, Vec<usize>)>,
+}
+
+impl BruteForce {
+    /// An engine without entries, at the pipeline's newest version, where there are no packets but
+    /// these.
+    #[must_use]
+    pub fn new(pipeline: Arc<Pipeline>, packets: Vec<FlowKey>) -> Self {
+        let version = pipeline.version();
+        Self { pipeline, packets, version, entries: BTreeMap::new() }
+    }
+}
+
+impl Evictor for BruteForce {
+    fn installed(&mut self, entry: EntryId, traversal: &Arc<Traversal>) -> Installed {
+        if traversal.version < self.version {
+            return Installed::Late;
+        }
+        let (key, mask) = (FlowKey::from(&traversal.key), FlowMask::from(&traversal.mask));
+        let all = self.packets.iter().enumerate();
+        let own = all.filter(|(_, packet)| packet.agrees_with(&key, &mask));
+        let own = own.map(|(number, _)| number).collect();
+        self.entries.insert(entry, (Arc::clone(traversal), own));
+        Installed::Recorded
+    }
+
+    fn removed(&mut self, entry: EntryId) {
+        self.entries.remove(&entry);
+    }
+
+    fn apply(&mut self, _deltas: &[Delta], version: Version) -> Vec<EntryId> {
+        self.version = version;
+        let translate = |packet| self.pipeline.translate(packet, version);
+        let now: Vec<_> = self.packets.iter().map(translate).collect();
+        let is_stale = |(traversal, own): &(Arc<Traversal>, Vec<usize>)| {
+            own.iter().any(|packet| !traversal.says_as(&now[*packet]))
+        };
+        self.entries.extract_if(.., |_, entry| is_stale(entry)).map(|(id, _)| id).collect()
+    }
+
+    fn forget(&mut self, owner: OwnerId) {
+        self.entries.retain(|id, _| id.owner != owner);
+    }
+
+    fn len(&self) -> usize {
+        self.entries.len()
+    }
+}

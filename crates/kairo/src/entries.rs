@@ -1,0 +1,126 @@
+//! Entries by slot and by name.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use shunt_pipeline::{EntryId, OwnerId, Traversal};
+
+/// An entry that is watched, or was until lately.
+pub(crate) struct Held<L> {
+    pub(crate) id: EntryId,
+    pub(crate) traversal: Arc<Traversal>,
+    /// Where the engine keeps what it depends on.
+    pub(crate) links: L,
+    /// It is not watched any more: it waits to be taken out.
+    is_dead: bool,
+}
+
+impl<L> Held<L> {
+    /// An entry that is watched.
+    pub(crate) fn new(id: EntryId, traversal: &Arc<Traversal>, links: L) -> Self {
+        Self { id, traversal: Arc::clone(traversal), links, is_dead: false }
+    }
+}
+
+/// All entries.
+pub(crate) struct Entries<L> {
+    slots: Vec<Option<Held<L>>>,
+    free: Vec<u32>,
+    by_id: HashMap<EntryId, u32, RandomState>,
+    /// Slots of entries that are not watched any more, the oldest first.
+    dead: VecDeque<u32>,
+}
+
+impl<L> Default for Entries<L> {
+    fn default() -> Self {
+        let (slots, free, dead) = (Vec::new(), Vec::new(), VecDeque::new());
+        Self { slots, free, by_id: HashMap::default(), dead }
+    }
+}
+
+impl<L> Entries<L> {
+    /// A slot for an entry to come.
+    pub(crate) fn reserve(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
+        })
+    }
+
+    /// Puts an entry into the slot that was reserved for it.
+    pub(crate) fn put(&mut self, slot: u32, held: Held<L>) {
+        self.by_id.insert(held.id, slot);
+        self.slots[slot as usize] = Some(held);
+    }
+
+    /// An entry, whether it is watched or was until lately.
+    pub(crate) fn get(&self, slot: u32) -> Option<&Held<L>> {
+        self.slots.get(slot as usize)?.as_ref()
+    }
+
+    /// The same, to change its rows.
+    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut Held<L>> {
+        self.slots.get_mut(slot as usize)?.as_mut()
+    }
+
+    /// An entry that is watched.
+    pub(crate) fn watched(&self, slot: u32) -> Option<&Held<L>> {
+        self.get(slot).filter(|held| !held.is_dead)
+    }
+
+    /// The slot of an entry that is watched.
+    pub(crate) fn slot(&self, id: EntryId) -> Option<u32> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// The slots of an owner's entries.
+    pub(crate) fn of_owner(&self, owner: OwnerId) -> Vec<u32> {
+        let own = self.by_id.iter().filter(|(id, _)| id.owner == owner);
+        own.map(|(_, slot)| *slot).collect()
+    }
+
+    /// Watches an entry no longer. Answers with its name, unless it was not watched.
+    pub(crate) fn end(&mut self, slot: u32) -> Option<EntryId> {
+        let held = self.slots.get_mut(slot as usize)?.as_mut().filter(|held| !held.is_dead)?;
+        held.is_dead = true;
+        self.by_id.remove(&held.id);
+        self.dead.push_back(slot);
+        Some(held.id)
+    }
+
+    /// The entry that has not been watched for longest, and whose turn has not come yet.
+    pub(crate) fn next_dead(&mut self) -> Option<u32> {
+        self.dead.pop_front()
+    }
+
+    /// Takes an entry out. Its slot may be used again.
+    pub(crate) fn release(&mut self, slot: u32) -> Option<Held<L>> {
+        let held = self.slots.get_mut(slot as usize)?.take()?;
+        self.free.push(slot);
+        Some(held)
+    }
+
+    /// The names and slots of all entries that are watched.
+    #[cfg(feature = "dbsp")]
+    pub(crate) fn all(&self) -> impl Iterator<Item = (EntryId, u32)> + '_ {
+        self.by_id.iter().map(|(id, slot)| (*id, *slot))
+    }
+
+    /// Entries that are watched.
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Entries whose turn to be taken out has not come yet.
+    pub(crate) fn dead_count(&self) -> usize {
+        self.dead.len()
+    }
+
+    /// Bytes on the heap, traversals apart, of which links have so many.
+    pub(crate) fn bytes(&self, of_links: impl Fn(&L) -> usize) -> usize {
+        let links = self.slots.iter().flatten().map(|held| of_links(&held.links)).sum::<usize>();
+        let names = self.by_id.capacity() * (size_of::<(EntryId, u32)>() + 1);
+        self.slots.capacity() * size_of::<Option<Held<L>>>() + links + names
+    }
+}

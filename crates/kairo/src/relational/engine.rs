@@ -1,0 +1,215 @@
+//! The engine: what it pushes into the circuit, and what it does when that fails.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+};
+
+use shunt_pipeline::{Delta, EntryId, Evictor, Installed, OwnerId, Traversal, Version};
+
+use super::{
+    circuit::{Circuit, locked},
+    relation::{FoundRow, Relation, Rows},
+};
+use crate::{
+    bound::{Bound, DELTAS_MAX},
+    circuits::CircuitStats,
+    definition::is_ended_by,
+    deltas::removed_rules,
+    entries::Held,
+};
+
+/// Watches entries by a circuit of dbsp's own operators. A change costs what it touches, and a step
+/// of the circuit or two.
+///
+/// Entries that were translated at the version of a change or later know of it, and stay.
+pub struct Relational {
+    version: Version,
+    circuit: Option<Circuit>,
+    relation: Arc<Mutex<Relation>>,
+    /// What the next step is given.
+    rows: Rows,
+    /// Entries whose rows are among these.
+    installs: usize,
+    /// Entries that nothing watches since a circuit failed: the next change evicts them.
+    lost: BTreeSet<EntryId>,
+    bound: Bound,
+    stats: CircuitStats,
+}
+
+/// Entries that are taken in with one step, unless a change comes before.
+const INSTALLS_AT_ONCE: usize = 128;
+
+/// Entries that are taken out with one step of tidying.
+const TIDIED_AT_ONCE: usize = 256;
+
+/// Entries that are gone and still wait to be taken out, beyond which every step takes some out.
+const LEAVING_MAX: usize = 4096;
+
+impl Relational {
+    /// An engine without entries, at a version.
+    #[must_use]
+    pub fn new(version: Version) -> Self {
+        Self::with_deltas_max(version, DELTAS_MAX)
+    }
+
+    /// The same, which evicts all entries of the tables that a change of more rules than this
+    /// touches.
+    #[must_use]
+    pub fn with_deltas_max(version: Version, deltas_max: usize) -> Self {
+        Self {
+            version,
+            circuit: None,
+            relation: Arc::default(),
+            rows: Rows::default(),
+            installs: 0,
+            lost: BTreeSet::new(),
+            bound: Bound::new(deltas_max),
+            stats: CircuitStats::default(),
+        }
+    }
+
+    /// What has happened to it.
+    #[must_use]
+    pub const fn stats(&self) -> CircuitStats {
+        CircuitStats { overflows: self.bound.overflows(), ..self.stats }
+    }
+
+    /// Makes a step with the rows that wait, and the retractions of at most so many entries that
+    /// are not watched any more.
+    fn step(&mut self, leaving_max: usize) {
+        let leaving = self.retract(leaving_max);
+        self.installs = 0;
+        self.stats.steps += 1;
+        let circuit = self.circuit.take().map_or_else(|| Circuit::build(&self.relation), Ok);
+        let made = circuit.and_then(|mut circuit| {
+            circuit.step(&mut self.rows)?;
+            Ok(circuit)
+        });
+        match made {
+            Ok(circuit) => {
+                self.circuit = Some(circuit);
+                let mut relation = locked(&self.relation);
+                leaving.into_iter().for_each(|slot| drop(relation.entries.release(slot)));
+            }
+            Err(error) => self.fail(&error.to_string()),
+        }
+    }
+
+    /// Pushes what takes out entries that are not watched any more. Answers with their slots.
+    fn retract(&mut self, leaving_max: usize) -> Vec<u32> {
+        let mut relation = locked(&self.relation);
+        let next = || relation.entries.next_dead();
+        let slots: Vec<u32> = std::iter::from_fn(next).take(leaving_max).collect();
+        slots.iter().for_each(|slot| relation.push_entry(*slot, -1, &mut self.rows));
+        slots
+    }
+
+    /// After a step that failed: nothing is watched any more, and all that was watched is lost.
+    fn fail(&mut self, reason: &str) {
+        self.stats.errors += 1;
+        tracing::warn!(reason, "a circuit failed: all entries are evicted");
+        self.lost.extend(locked(&self.relation).entries.all().map(|(id, _)| id));
+        self.relation = Arc::default();
+        self.rows = Rows::default();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn relation(&self) -> std::sync::MutexGuard<'_, Relation> {
+        locked(&self.relation)
+    }
+
+    /// Asks what deltas may end.
+    fn ask(&mut self, deltas: &[Delta]) -> Vec<FoundRow> {
+        let removed = removed_rules(deltas);
+        for delta in deltas.iter().zip(0..) {
+            let is_brief = |rule| removed.contains(&rule);
+            locked(&self.relation).push_questions(delta, is_brief, &mut self.rows);
+        }
+        if self.rows.questions.is_empty() {
+            return Vec::new();
+        }
+        if self.rows.change_links() {
+            let questions = std::mem::take(&mut self.rows.questions);
+            self.step(0);
+            if self.circuit.is_none() {
+                return Vec::new();
+            }
+            self.rows.questions = questions;
+        }
+        self.step(0);
+        std::mem::take(&mut locked(&self.relation).found)
+    }
+}
+
+impl Evictor for Relational {
+    fn installed(&mut self, entry: EntryId, traversal: &Arc<Traversal>) -> Installed {
+        if traversal.version < self.version {
+            return Installed::Late;
+        }
+        self.removed(entry);
+        let leaving = {
+            let mut relation = locked(&self.relation);
+            let groups = relation.groups_for(traversal);
+            let slot = relation.entries.reserve();
+            relation.entries.put(slot, Held::new(entry, traversal, groups));
+            relation.push_entry(slot, 1, &mut self.rows);
+            relation.entries.dead_count()
+        };
+        self.installs += 1;
+        if self.installs >= INSTALLS_AT_ONCE {
+            self.step(if leaving > LEAVING_MAX { 2 * INSTALLS_AT_ONCE } else { 0 });
+        }
+        Installed::Recorded
+    }
+
+    fn removed(&mut self, entry: EntryId) {
+        self.lost.remove(&entry);
+        let mut relation = locked(&self.relation);
+        if let Some(slot) = relation.entries.slot(entry) {
+            relation.entries.end(slot);
+        }
+    }
+
+    fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
+        self.version = version;
+        let mut visitors = Vec::new();
+        let end_visitors = |table| visitors.extend(locked(&self.relation).visitors(table));
+        let left = self.bound.flush(deltas, end_visitors);
+        let found = self.ask(&left);
+        let mut evicted: Vec<EntryId> = std::mem::take(&mut self.lost).into_iter().collect();
+        let entries = &mut locked(&self.relation).entries;
+        evicted.extend(visitors.into_iter().filter_map(|slot| entries.end(slot)));
+        for place_and_slot in found {
+            let (place, slot) = (place_and_slot.0, place_and_slot.1);
+            let Some(delta) = left.get(place as usize) else { continue };
+            // Wider than the region, and by prints.
+            let is_stale = |held: &Held<_>| is_ended_by(&held.traversal, delta, &left, version);
+            if entries.watched(slot).is_some_and(is_stale) {
+                evicted.extend(entries.end(slot));
+            }
+        }
+        evicted
+    }
+
+    fn forget(&mut self, owner: OwnerId) {
+        self.lost.retain(|entry| entry.owner != owner);
+        let entries = &mut locked(&self.relation).entries;
+        for slot in entries.of_owner(owner) {
+            entries.end(slot);
+        }
+    }
+
+    fn tidy(&mut self) -> bool {
+        let is_untidy =
+            |own: &Self| own.installs > 0 || locked(&own.relation).entries.dead_count() > 0;
+        if is_untidy(self) {
+            self.step(TIDIED_AT_ONCE);
+        }
+        is_untidy(self)
+    }
+
+    fn len(&self) -> usize {
+        locked(&self.relation).entries.len() + self.lost.len()
+    }
+}

@@ -1,0 +1,142 @@
+//! The circuit, and where it lives: with the thread that steps it.
+//!
+//! A circuit cannot move between threads, and an engine may. So each thread keeps the circuits that
+//! it has stepped, by number, and an engine that comes to another thread has another one built there.
+//! Nothing is lost by that: the operator's state is the [`Relation`], which moves with the engine.
+//! No operator here keeps traces of its own, so that neither a runtime of dbsp nor its threads are
+//! needed.
+
+use std::{
+    any::Any,
+    cell::RefCell,
+    mem::ManuallyDrop,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use dbsp::{
+    CircuitHandle, Error, IndexedZSetReader, OrdZSet, RootCircuit, ZSetHandle, ZWeight,
+    utils::{Tup2, Tup3},
+};
+use shunt_pipeline::{EntryId, OwnerId};
+
+use super::relation::{ObjectRow, Relation, Rows, RuleRow, VisitRow};
+
+/// An entry that is evicted: its owner, slot and generation.
+type EntryRow = Tup3<u16, u32, u32>;
+
+/// A circuit and its inputs.
+struct Circuit {
+    handle: CircuitHandle,
+    visits: ZSetHandle<VisitRow>,
+    rules: ZSetHandle<RuleRow>,
+    objects: ZSetHandle<ObjectRow>,
+}
+
+/// The number of a circuit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CircuitNo(u64);
+
+thread_local! {
+    /// Circuits of this thread. Those that are left when it ends are not dropped: what they would
+    /// touch then may be gone.
+    static CIRCUITS: RefCell<Vec<(CircuitNo, ManuallyDrop<Circuit>)>> = const { RefCell::new(Vec::new()) };
+}
+
+impl CircuitNo {
+    /// One that no circuit had before.
+    pub(super) fn new() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Makes a step with these rows, in this thread's circuit of this number. Answers with why it
+    /// failed, if it did; the relation is not to be trusted from then on.
+    pub(super) fn step(
+        self,
+        relation: &Arc<Mutex<Relation>>,
+        rows: &mut Rows,
+    ) -> Result<(), String> {
+        let made = catch_unwind(AssertUnwindSafe(|| {
+            CIRCUITS.with_borrow_mut(|all| {
+                let own = all.iter().position(|(number, _)| *number == self);
+                let own = match own {
+                    Some(own) => own,
+                    None => {
+                        all.push((self, ManuallyDrop::new(Circuit::build(relation)?)));
+                        all.len() - 1
+                    }
+                };
+                all[own].1.step(rows)
+            })
+        }));
+        match made {
+            Ok(result) => result.map_err(|error| error.to_string()),
+            Err(panic) => Err(message(&*panic)),
+        }
+    }
+
+    /// Drops this thread's circuit of this number.
+    pub(super) fn drop_here(self) {
+        let taken = CIRCUITS.try_with(|all| {
+            let mut all = all.try_borrow_mut().ok()?;
+            let own = all.iter().position(|(number, _)| *number == self)?;
+            Some(all.swap_remove(own).1)
+        });
+        if let Ok(Some(circuit)) = taken {
+            // One that has failed may fail once more.
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(ManuallyDrop::into_inner(circuit))));
+        }
+    }
+}
+
+impl Circuit {
+    fn build(relation: &Arc<Mutex<Relation>>) -> Result<Self, Error> {
+        let (joined, output) = (Arc::clone(relation), Arc::clone(relation));
+        let (handle, (visits, rules, objects)) = RootCircuit::build(move |circuit| {
+            let (visits, visits_input) = circuit.add_input_zset::<VisitRow>();
+            let (rules, rules_input) = circuit.add_input_zset::<RuleRow>();
+            let (objects, objects_input) = circuit.add_input_zset::<ObjectRow>();
+            let evictions = visits.apply3(&rules, &objects, move |visits, rules, objects| {
+                let mut relation = locked(&joined);
+                let ended = relation.join(&visits, &rules, &objects);
+                OrdZSet::from_keys((), ended.into_iter().map(row_of).collect())
+            });
+            evictions.inspect(move |rows: &OrdZSet<EntryRow>| {
+                let mut relation = locked(&output);
+                relation.output.extend(rows.iter().map(|(row, (), _)| entry_of(&row)));
+            });
+            Ok((visits_input, rules_input, objects_input))
+        })?;
+        Ok(Self { handle, visits, rules, objects })
+    }
+
+    fn step(&self, rows: &mut Rows) -> Result<(), Error> {
+        self.visits.append(&mut rows.visits);
+        self.rules.append(&mut rows.rules);
+        self.objects.append(&mut rows.objects);
+        self.handle.transaction()
+    }
+}
+
+/// The relation, also after a panic of who held it: a step that failed is the end of it.
+pub(super) fn locked(relation: &Mutex<Relation>) -> MutexGuard<'_, Relation> {
+    relation.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const fn row_of(id: EntryId) -> Tup2<EntryRow, ZWeight> {
+    Tup2(Tup3(id.owner.0, id.slot, id.generation), 1)
+}
+
+const fn entry_of(Tup3(owner, slot, generation): &EntryRow) -> EntryId {
+    EntryId { owner: OwnerId(*owner), slot: *slot, generation: *generation }
+}
+
+/// What a panic said.
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref().copied()).unwrap_or("a panic without words").to_owned()
+}

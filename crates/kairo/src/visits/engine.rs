@@ -1,0 +1,193 @@
+//! The engine: what it pushes into the circuit, and what it does when that fails.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use shunt_pipeline::{Delta, EntryId, Evictor, Installed, OwnerId, Traversal, Version};
+
+use super::{
+    circuit::{CircuitNo, locked},
+    relation::{Relation, Rows},
+};
+use crate::{
+    bound::{Bound, DELTAS_MAX},
+    circuits::CircuitStats,
+    index::{IndexSize, visits_count},
+};
+
+/// Watches entries by a circuit over their visits. A change costs what it touches, not what is
+/// cached.
+///
+/// Entries that were translated at the version of a change or later know of it, and stay.
+pub struct Visits {
+    version: Version,
+    circuit: CircuitNo,
+    relation: Arc<Mutex<Relation>>,
+    /// What the next step is given.
+    rows: Rows,
+    /// Entries whose visits are among these rows.
+    installs: usize,
+    /// Entries that nothing watches since a circuit failed: the next change evicts them.
+    lost: BTreeSet<EntryId>,
+    bound: Bound,
+    stats: CircuitStats,
+}
+
+/// Entries that are taken in with one step, unless a change comes before.
+const INSTALLS_AT_ONCE: usize = 64;
+
+/// Entries taken out, or visits projected, in a step of tidying.
+const TIDIED_AT_ONCE: usize = 256;
+
+/// Entries that are gone and still wait to be taken out, beyond which every step takes some out.
+const LEAVING_MAX: usize = 4096;
+
+impl Visits {
+    /// An engine without entries, at a version.
+    #[must_use]
+    pub fn new(version: Version) -> Self {
+        Self::with_deltas_max(version, DELTAS_MAX)
+    }
+
+    /// The same, which evicts all entries of the tables that a change of more rules than this
+    /// touches.
+    #[must_use]
+    pub fn with_deltas_max(version: Version, deltas_max: usize) -> Self {
+        Self {
+            version,
+            circuit: CircuitNo::new(),
+            relation: Arc::default(),
+            rows: Rows::default(),
+            installs: 0,
+            lost: BTreeSet::new(),
+            bound: Bound::new(deltas_max),
+            stats: CircuitStats::default(),
+        }
+    }
+
+    /// What has happened to it.
+    #[must_use]
+    pub const fn stats(&self) -> CircuitStats {
+        CircuitStats { overflows: self.bound.overflows(), ..self.stats }
+    }
+
+    /// How large its index is. Takes time linear in the number of entries.
+    #[must_use]
+    pub fn size(&self) -> IndexSize {
+        self.relation().index.size()
+    }
+
+    /// Makes a step with the rows that wait, and the retractions of at most so many entries that
+    /// are not watched any more.
+    fn step(&mut self, leaving_max: usize) {
+        let leaving = self.retract(leaving_max);
+        self.installs = 0;
+        self.stats.steps += 1;
+        match self.circuit.step(&self.relation, &mut self.rows) {
+            Ok(()) => {
+                let mut relation = self.relation();
+                leaving.into_iter().for_each(|slot| relation.index.release(slot));
+            }
+            Err(reason) => self.fail(&reason),
+        }
+    }
+
+    /// Pushes what takes out entries that are not watched any more. Answers with their slots.
+    fn retract(&mut self, leaving_max: usize) -> Vec<u32> {
+        let mut relation = locked(&self.relation);
+        let next = || relation.index.next_leaving();
+        let slots: Vec<u32> = std::iter::from_fn(next).take(leaving_max).collect();
+        for slot in &slots {
+            self.rows.push_visits(*slot, relation.index.visits_count(*slot), -1);
+        }
+        slots
+    }
+
+    /// After a step that failed: nothing is watched any more, and all that was watched is lost.
+    fn fail(&mut self, reason: &str) {
+        self.stats.errors += 1;
+        tracing::warn!(reason, "a circuit failed: all entries are evicted");
+        let relation = std::mem::take(&mut self.relation);
+        let relation = locked(&relation);
+        self.lost.extend(relation.index.names().chain(relation.ended.iter().copied()));
+        self.circuit.drop_here();
+        self.circuit = CircuitNo::new();
+        self.rows = Rows::default();
+    }
+
+    pub(crate) fn relation(&self) -> MutexGuard<'_, Relation> {
+        locked(&self.relation)
+    }
+}
+
+impl Evictor for Visits {
+    fn installed(&mut self, entry: EntryId, traversal: &Arc<Traversal>) -> Installed {
+        if traversal.version < self.version {
+            return Installed::Late;
+        }
+        self.lost.remove(&entry);
+        let (slot, leaving) = {
+            let index = &mut self.relation().index;
+            (index.hold(entry, traversal), index.leaving())
+        };
+        self.rows.push_visits(slot, visits_count(traversal), 1);
+        self.installs += 1;
+        if self.installs >= INSTALLS_AT_ONCE {
+            let is_late = leaving > LEAVING_MAX;
+            self.step(if is_late { 2 * INSTALLS_AT_ONCE } else { 0 });
+        }
+        Installed::Recorded
+    }
+
+    fn removed(&mut self, entry: EntryId) {
+        self.lost.remove(&entry);
+        self.relation().index.remove(entry);
+    }
+
+    fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
+        self.version = version;
+        // What is evicted by table is found by the visits that are in.
+        if self.installs > 0 && self.bound.is_passed_by(deltas) {
+            self.step(0);
+        }
+        let mut evicted: Vec<EntryId> = std::mem::take(&mut self.lost).into_iter().collect();
+        {
+            let mut relation = locked(&self.relation);
+            let left =
+                self.bound.flush(deltas, |table| relation.index.end_visitors(table, &mut evicted));
+            relation.begin(&left, version, &mut self.rows);
+        }
+        self.step(0);
+        // Those that a failure has lost; and there is nothing in the output then.
+        evicted.extend(std::mem::take(&mut self.lost));
+        evicted.extend(self.relation().finish());
+        evicted
+    }
+
+    fn forget(&mut self, owner: OwnerId) {
+        self.lost.retain(|entry| entry.owner != owner);
+        self.relation().index.remove_owner(owner);
+    }
+
+    fn tidy(&mut self) -> bool {
+        let is_full = self.relation().index.fill(TIDIED_AT_ONCE) == 0;
+        if !is_full && (self.installs > 0 || self.relation().index.leaving() > 0) {
+            self.step(TIDIED_AT_ONCE);
+        }
+        self.installs > 0 || self.relation().index.is_untidy()
+    }
+
+    fn len(&self) -> usize {
+        self.relation().index.len() + self.lost.len()
+    }
+}
+
+impl Drop for Visits {
+    fn drop(&mut self) {
+        self.circuit.drop_here();
+        // A circuit in another thread may outlive this, and refers to it.
+        *self.relation() = Relation::default();
+    }
+}

@@ -1,0 +1,129 @@
+//! What the operator of the circuit keeps, and how it joins.
+
+use dbsp::{IndexedZSetReader, OrdZSet, ZWeight, utils::Tup2};
+use shunt_pipeline::{Delta, EntryId, RuleChange, RuleDelta, Version};
+
+use crate::{deltas::removed_rules, index::RegionIndex};
+
+/// A visit: the slot of its entry, and its number there.
+pub(super) type VisitRow = Tup2<u32, u32>;
+
+/// A rule: its place among the deltas of the step, and [`WENT`] or [`CAME`].
+pub(super) type RuleRow = Tup2<u32, u8>;
+
+/// An object: its place among the deltas of the step.
+pub(super) type ObjectRow = u32;
+
+/// The rule, as it was, decides nothing any more.
+const WENT: u8 = 0;
+/// The rule, as it is, decides what it matches and outranks.
+const CAME: u8 = 1;
+
+/// The relation over visits, and what changes in a step.
+#[derive(Default)]
+pub(crate) struct Relation {
+    pub(super) index: RegionIndex,
+    /// What rows of rules and objects refer to.
+    deltas: Vec<Delta>,
+    version: Version,
+    /// Entries that the step has ended so far.
+    pub(super) ended: Vec<EntryId>,
+    /// What came out of the circuit.
+    pub(super) output: Vec<EntryId>,
+    /// The next step fails.
+    #[cfg(test)]
+    pub(crate) is_failing: bool,
+}
+
+/// Rows that wait for the next step, each with its weight.
+#[derive(Default)]
+pub(super) struct Rows {
+    pub(super) visits: Vec<Tup2<VisitRow, ZWeight>>,
+    pub(super) rules: Vec<Tup2<RuleRow, ZWeight>>,
+    pub(super) objects: Vec<Tup2<ObjectRow, ZWeight>>,
+}
+
+impl Rows {
+    /// Pushes all visits of an entry.
+    pub(super) fn push_visits(&mut self, slot: u32, count: u32, weight: ZWeight) {
+        self.visits.extend((0..count).map(|number| Tup2(Tup2(slot, number), weight)));
+    }
+}
+
+impl Relation {
+    /// Takes up the deltas of a step, and puts their rows to those that wait for it.
+    pub(super) fn begin(&mut self, deltas: &[Delta], version: Version, rows: &mut Rows) {
+        // What is gone at once decides nothing.
+        let brief = removed_rules(deltas);
+        self.deltas = deltas.to_vec();
+        self.version = version;
+        for (delta, place) in deltas.iter().zip(0..) {
+            let mut rule = |fate| rows.rules.push(Tup2(Tup2(place, fate), 1));
+            match delta {
+                Delta::Changed(_) => rows.objects.push(Tup2(place, 1)),
+                Delta::Rule(RuleDelta { rule: own, change }) => match change {
+                    RuleChange::Added if brief.contains(&own.id) => {}
+                    RuleChange::Added => rule(CAME),
+                    RuleChange::Removed(_) => rule(WENT),
+                    // As a clause of a conjunction it did not decide what it matched.
+                    RuleChange::Modified(_) => [WENT, CAME].into_iter().for_each(rule),
+                },
+            }
+        }
+    }
+
+    /// The deltas of the step have been dealt with. Answers with what they evict.
+    pub(super) fn finish(&mut self) -> Vec<EntryId> {
+        (self.deltas, self.ended) = (Vec::new(), Vec::new());
+        std::mem::take(&mut self.output)
+    }
+
+    /// The operator: takes visits in and out, then finds what the deltas end.
+    pub(super) fn join(
+        &mut self,
+        visits: &OrdZSet<VisitRow>,
+        rules: &OrdZSet<RuleRow>,
+        objects: &OrdZSet<ObjectRow>,
+    ) -> Vec<EntryId> {
+        #[cfg(test)]
+        assert!(!std::mem::take(&mut self.is_failing), "a fault was asked for");
+        self.take_up(visits);
+        let before = self.ended.len();
+        for (Tup2(place, fate), (), _) in rules.iter() {
+            let Some(Delta::Rule(RuleDelta { rule, change })) = self.deltas.get(place as usize)
+            else {
+                continue;
+            };
+            if fate == CAME {
+                self.index.end_overlapped(rule, &mut self.ended);
+            } else {
+                let is_gone = matches!(change, RuleChange::Removed(_));
+                self.index.end_decided(rule, is_gone, &mut self.ended);
+            }
+        }
+        for (place, (), _) in objects.iter() {
+            if let Some(Delta::Changed(object)) = self.deltas.get(place as usize) {
+                self.index.end_readers(*object, self.version, &mut self.ended);
+            }
+        }
+        self.ended[before..].to_vec()
+    }
+
+    /// Rows come in the order of their slots, and all of an entry in one step.
+    fn take_up(&mut self, visits: &OrdZSet<VisitRow>) {
+        let mut rows = visits.iter().peekable();
+        let mut numbers = Vec::new();
+        while let Some((Tup2(slot, number), (), weight)) = rows.next() {
+            if weight > 0 {
+                numbers.push(number);
+            }
+            if rows.peek().is_none_or(|(Tup2(next, _), ..)| *next != slot) {
+                if weight > 0 {
+                    self.index.link(slot, numbers.drain(..));
+                } else {
+                    self.index.unlink(slot);
+                }
+            }
+        }
+    }
+}

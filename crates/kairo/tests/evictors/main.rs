@@ -1,0 +1,8 @@
+//! Eviction engines: what they evict, and what stays.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod all;
+mod cases;
+mod engines;
+mod truth;

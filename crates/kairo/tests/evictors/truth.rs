@@ -1,0 +1,329 @@
+//! Engines against the truth, by enumeration: headers of nine bits, every packet of every entry,
+//! before and after each change.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use proptest::prelude::*;
+use shunt_flow::{FieldId, FlowKey, FlowMask, PortNo, text::NoPortNames};
+use shunt_kairo::BruteForce;
+use shunt_pipeline::{
+    BridgeId, BridgeSettings, EntryId, Evictor, FlowModCommand, OwnerId, Pipeline, PortInfo, Time,
+    Traversal, text::parse_rule,
+};
+
+use crate::all::{All, cases};
+
+const BRIDGE: BridgeId = BridgeId::new(1);
+const TABLES: u8 = 3;
+
+/// A packet: the lowest six bits of its destination, and three of its source above them.
+type Packet = u32;
+const PACKETS: std::ops::Range<Packet> = 0..512;
+const DESTINATION: Packet = 0x3f;
+const SOURCE: Packet = 0x1c0;
+
+/// What a rule does with a packet.
+#[derive(Clone, Debug)]
+enum Action {
+    Output(u8),
+    Goto(u8),
+    /// Writes bits of the destination, and goes on.
+    Write(Packet, Packet, u8),
+    /// Copies the source over the lowest bits of the destination, and goes on.
+    Copy(u8),
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    table: u8,
+    priority: u8,
+    value: Packet,
+    mask: Packet,
+    action: Action,
+    /// No two rules have the same, and a rule that is modified gets another.
+    name: u32,
+}
+
+/// A change of the rules.
+#[derive(Clone, Debug)]
+enum Op {
+    Add(Rule),
+    /// By its place among the rules that there are.
+    Delete(prop::sample::Index),
+    Modify(prop::sample::Index, Action),
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Install(Packet),
+    /// These come at once.
+    Change(Vec<Op>),
+    Tidy,
+}
+
+/// The lookups of a packet: tables, and the rules that they found.
+type Path = Vec<(u8, Option<u32>)>;
+
+/// Rules, the oldest first.
+#[derive(Default)]
+struct Rules {
+    all: Vec<Rule>,
+    names: u32,
+}
+
+/// An entry: its packets, and the path of each.
+struct Entry {
+    paths: BTreeMap<Packet, Path>,
+}
+
+struct Scene {
+    pipeline: Arc<Pipeline>,
+    engines: All,
+    brute_force: BruteForce,
+    rules: Rules,
+    entries: BTreeMap<EntryId, Entry>,
+    installed: u32,
+    has_writes: bool,
+}
+
+fn action(can_write: bool) -> impl Strategy<Value = Action> {
+    let next = 1..TABLES;
+    let writes = u32::from(can_write);
+    prop_oneof![
+        3 => (1u8..4).prop_map(Action::Output),
+        4 => next.clone().prop_map(Action::Goto),
+        2 * writes => (0..=DESTINATION, 1..=DESTINATION, next.clone())
+            .prop_map(|(value, mask, next)| Action::Write(value & mask, mask, next)),
+        writes => next.prop_map(Action::Copy),
+    ]
+}
+
+fn rule(can_write: bool) -> impl Strategy<Value = Rule> {
+    let mask = (0..PACKETS.end, 0..PACKETS.end).prop_map(|(one, other)| one & other);
+    let places = (0..TABLES, 1u8..8);
+    (places, PACKETS, mask, action(can_write)).prop_map(
+        |((table, priority), value, mask, action)| Rule {
+            table,
+            priority,
+            value: value & mask,
+            mask,
+            action,
+            name: 0,
+        },
+    )
+}
+
+fn op(can_write: bool) -> impl Strategy<Value = Op> {
+    prop_oneof![
+        5 => rule(can_write).prop_map(Op::Add),
+        3 => any::<prop::sample::Index>().prop_map(Op::Delete),
+        2 => (any::<prop::sample::Index>(), action(can_write))
+            .prop_map(|(index, action)| Op::Modify(index, action)),
+    ]
+}
+
+fn events(can_write: bool) -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        6 => PACKETS.prop_map(Event::Install),
+        4 => prop::collection::vec(op(can_write), 1..4).prop_map(Event::Change),
+        1 => Just(Event::Tidy),
+    ];
+    let rules = prop::collection::vec(rule(can_write).prop_map(Op::Add), 0..12);
+    (rules, prop::collection::vec(event, 1..40)).prop_map(|(rules, mut events)| {
+        events.insert(0, Event::Change(rules));
+        events
+    })
+}
+
+impl Rule {
+    /// As `ovs-ofctl` writes it.
+    fn text(&self, has_actions: bool) -> String {
+        let Self { table, priority, value, mask, .. } = self;
+        let bits = |bits: Packet, of: Packet| (bits & of) >> of.trailing_zeros();
+        let side = |name, of| match bits(*mask, of) {
+            0 => String::new(),
+            mask => format!(",{name}=0.0.0.{}/0.0.0.{mask}", bits(*value, of)),
+        };
+        let (destination, source) = (side("nw_dst", DESTINATION), side("nw_src", SOURCE));
+        let matching = format!("table={table},priority={priority},ip{destination}{source}");
+        let actions = match self.action {
+            Action::Output(port) => format!("output:{port}"),
+            Action::Goto(next) => goto(*table, next),
+            Action::Write(value, mask, next) => {
+                let set = format!("set_field:0.0.0.{value}/0.0.0.{mask}->ip_dst");
+                format!("{set},{}", goto(*table, next))
+            }
+            Action::Copy(next) => {
+                let copy = "move:NXM_OF_IP_SRC[0..2]->NXM_OF_IP_DST[0..2]";
+                format!("{copy},{}", goto(*table, next))
+            }
+        };
+        if has_actions { format!("{matching},actions={actions}") } else { matching }
+    }
+}
+
+/// On to a later table, or out.
+fn goto(table: u8, next: u8) -> String {
+    if next > table { format!("goto_table:{next}") } else { "output:1".to_owned() }
+}
+
+impl Rules {
+    fn path(&self, mut packet: Packet) -> Path {
+        let (mut path, mut table) = (Path::new(), 0);
+        loop {
+            let own = self
+                .all
+                .iter()
+                .filter(|rule| rule.table == table && packet & rule.mask == rule.value);
+            // The first of the highest is the oldest.
+            let best =
+                own.reduce(|best, rule| if rule.priority > best.priority { rule } else { best });
+            path.push((table, best.map(|rule| rule.name)));
+            let next = match best.map(|rule| &rule.action) {
+                None | Some(Action::Output(_)) => return path,
+                Some(Action::Goto(next)) => *next,
+                Some(Action::Write(value, mask, next)) => {
+                    packet = packet & !mask | value;
+                    *next
+                }
+                Some(Action::Copy(next)) => {
+                    packet = packet & !7 | packet >> 6;
+                    *next
+                }
+            };
+            if next <= table {
+                return path;
+            }
+            table = next;
+        }
+    }
+
+    /// Makes a change, and writes it as a request; `None`: it is none.
+    fn change(&mut self, op: &Op) -> Option<(FlowModCommand, String)> {
+        self.names += 1;
+        match op {
+            Op::Add(rule) => {
+                let identity = |rule: &Rule| (rule.table, rule.priority, rule.value, rule.mask);
+                if self.all.iter().any(|own| identity(own) == identity(rule)) {
+                    return None;
+                }
+                self.all.push(Rule { name: self.names, ..rule.clone() });
+                Some((FlowModCommand::Add, rule.text(true)))
+            }
+            Op::Delete(_) | Op::Modify(..) if self.all.is_empty() => None,
+            Op::Delete(index) => {
+                let rule = self.all.remove(index.index(self.all.len()));
+                Some((FlowModCommand::DeleteStrict, rule.text(false)))
+            }
+            Op::Modify(index, action) => {
+                let index = index.index(self.all.len());
+                let rule = &mut self.all[index];
+                let before = rule.text(true);
+                rule.action = action.clone();
+                if rule.text(true) == before {
+                    return None;
+                }
+                rule.name = self.names;
+                Some((FlowModCommand::ModifyStrict, rule.text(true)))
+            }
+        }
+    }
+}
+
+fn key(packet: Packet) -> FlowKey {
+    let mut key = FlowKey::ZERO;
+    key.set_bridge(BRIDGE.number().into());
+    key.set_in_port(PortNo::new(1));
+    key.set_field(FieldId::EthType, 0x0800);
+    key.set_field(FieldId::Ipv4Dst, (packet & DESTINATION).into());
+    key.set_field(FieldId::Ipv4Src, (packet >> 6).into());
+    key
+}
+
+impl Scene {
+    fn new() -> Self {
+        let pipeline = Arc::new(Pipeline::new(1));
+        pipeline.add_bridge(BRIDGE, BridgeSettings::default());
+        pipeline.set_ports(BRIDGE, (1..=3).map(PortInfo::datapath).collect()).unwrap();
+        let engines = All::new(pipeline.version());
+        let brute_force = BruteForce::new(Arc::clone(&pipeline), PACKETS.map(key).collect());
+        let (rules, entries) = (Rules::default(), BTreeMap::new());
+        Self { pipeline, engines, brute_force, rules, entries, installed: 0, has_writes: false }
+    }
+
+    /// Makes an entry of a packet, with the region that it is said to have.
+    fn install(&mut self, packet: Packet) {
+        let traversal = self.pipeline.translate(&key(packet), self.pipeline.version());
+        let paths = region(&traversal).map(|packet| (packet, self.rules.path(packet)));
+        let entry = Entry { paths: paths.collect() };
+        assert!(entry.paths.values().all(|path| *path == entry.paths[&packet]), "they fare alike");
+        let id = EntryId { owner: OwnerId(0), slot: self.installed, generation: 0 };
+        self.installed += 1;
+        let traversal = Arc::new(traversal);
+        self.engines.installed(id, &traversal);
+        self.brute_force.installed(id, &traversal);
+        self.entries.insert(id, entry);
+    }
+
+    fn change(&mut self, ops: &[Op]) {
+        let (mut deltas, mut newest) = (Vec::new(), self.pipeline.version());
+        for op in ops {
+            let Some((command, text)) = self.rules.change(op) else { continue };
+            let request = parse_rule(command, &text, &NoPortNames).unwrap();
+            let change = self.pipeline.apply(BRIDGE, &[request], Time::ZERO).unwrap();
+            newest = newest.max(change.version);
+            deltas.extend(change.deltas);
+        }
+        let written = |rule: &Rule| matches!(rule.action, Action::Write(..) | Action::Copy(_));
+        self.has_writes |= self.rules.all.iter().any(written);
+        let evicted = self.engines.apply(&deltas, newest);
+        let by_force = self.brute_force.apply(&deltas, newest);
+        for (id, entry) in &self.entries {
+            let is_stale =
+                entry.paths.iter().any(|(packet, path)| self.rules.path(*packet) != *path);
+            assert_eq!(by_force.contains(id), is_stale, "{id} by brute force");
+            if is_stale {
+                assert!(evicted.contains(id), "{id} is stale and stays");
+            } else if !self.has_writes {
+                assert!(!evicted.contains(id), "{id} is right and goes");
+            }
+        }
+        for id in evicted {
+            self.entries.remove(&id);
+            self.brute_force.removed(id);
+        }
+    }
+
+    fn happens(&mut self, event: &Event) {
+        match event {
+            Event::Install(packet) => self.install(*packet),
+            Event::Change(ops) => self.change(ops),
+            Event::Tidy => while self.engines.tidy() {},
+        }
+        assert_eq!(self.engines.len(), self.entries.len());
+    }
+}
+
+/// The packets that an entry stands for.
+fn region(traversal: &Traversal) -> impl Iterator<Item = Packet> {
+    let (own, mask) = (FlowKey::from(&traversal.key), FlowMask::from(&traversal.mask));
+    PACKETS.filter(move |packet| key(*packet).agrees_with(&own, &mask))
+}
+
+proptest! {
+    #![proptest_config(cases(100))]
+
+    #[test]
+    fn exactly_the_entries_go_whose_packets_take_another_path(events in events(false)) {
+        let mut scene = Scene::new();
+        events.iter().for_each(|event| scene.happens(event));
+    }
+
+    #[test]
+    fn no_entry_stays_whose_packets_take_another_path_through_rewritten_headers(
+        events in events(true),
+    ) {
+        let mut scene = Scene::new();
+        events.iter().for_each(|event| scene.happens(event));
+    }
+}
