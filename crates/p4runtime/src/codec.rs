@@ -36,10 +36,32 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ports(pub BTreeMap<DatapathPort, u16>);
 
+/// What some devices do and others do not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Skills {
+    /// It replaces what an entry does.
+    pub modifies: bool,
+    /// It counts the hits of each entry.
+    pub counts: bool,
+    /// It tells of idle entries.
+    pub tells_idle: bool,
+    /// Different masks that one stage may hold; `None`: as many as there are.
+    pub masks_max: Option<usize>,
+    /// The highest port that it sends to: bmv2 has ports of 9 bits, and other uses for the last ones.
+    pub port_max: u16,
+}
+
+impl Default for Skills {
+    /// Those of the embedded NIC.
+    fn default() -> Self {
+        Self { modifies: true, counts: true, tells_idle: true, masks_max: None, port_max: u16::MAX }
+    }
+}
+
 /// What a stage of a program can hold: what [`encode`] does not refuse, as far as it does not depend
 /// on values.
 #[must_use]
-pub fn capabilities(program: &Program, length_max: u16) -> Capabilities {
+pub fn capabilities(program: &Program, skills: &Skills) -> Capabilities {
     let mut matches = FlowMask::EMPTY;
     let mut writes = FlowMask::EMPTY;
     let all = |mask: &mut FlowMask, field| add(mask, field, u128::MAX);
@@ -52,15 +74,19 @@ pub fn capabilities(program: &Program, length_max: u16) -> Capabilities {
         stage_entries: (0..program.stages()).map(|_| program.size() as usize).collect(),
         matches,
         writes,
-        masks_max: None,
+        masks_max: skills.masks_max,
         tag_bits: TAG_BITS,
-        length_max,
+        // So that no chain makes more lookups than a translation may.
+        length_max: LOOKUPS_MAX / u16::from(program.stages().max(1)),
         effects: Effects::Plain,
-        counts: true,
-        tells_idle: true,
-        modifies: true,
+        counts: skills.counts,
+        tells_idle: skills.tells_idle,
+        modifies: skills.modifies,
     }
 }
+
+/// Lookups of a translation.
+const LOOKUPS_MAX: u16 = 4096;
 
 const TAG_BITS: u8 = 16;
 const _: () = assert!(TAG_BITS as u16 == TAG_WIDTH, "one width of tags");
@@ -278,13 +304,26 @@ pub enum Meaning {
     Punt(LtmRule),
 }
 
+/// An entry of a stage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// Where it is.
+    pub stage: StageId,
+    /// Of several that match, the one with the greatest wins. The length of the rule is no more than a
+    /// length can be; this is what was said.
+    pub priority: u32,
+    /// What it says.
+    pub meaning: Meaning,
+}
+
 /// What an entry says, and in which stage; ports of the datapath have the numbers of the program.
 ///
 /// # Errors
 ///
 /// It was not made for this program.
-pub fn decode(program: &Program, entry: &TableEntry) -> Result<(StageId, Meaning), DecodeError> {
+pub fn decode(program: &Program, entry: &TableEntry) -> Result<Decoded, DecodeError> {
     let stage = program.stage(entry.table_id).and_then(StageId::new).ok_or(DecodeError::Table)?;
+    let priority = u32::try_from(entry.priority).map_err(|_| DecodeError::Match)?;
     let (tag, matching) = decode_match(&entry.r#match)?;
     let action = action_of(entry).ok_or(DecodeError::Action)?;
     let spec = actions().iter().find(|spec| spec.id == action.action_id);
@@ -300,13 +339,14 @@ pub fn decode(program: &Program, entry: &TableEntry) -> Result<(StageId, Meaning
     let rule = LtmRule {
         tag,
         matching,
-        length: u16::try_from(entry.priority).unwrap_or(u16::MAX),
+        length: u16::try_from(priority).unwrap_or(u16::MAX),
         actions: set.into_iter().chain(output).collect(),
         rewrite,
         next: if spec.end == End::Next { Next::Tag(Tag::new(last)) } else { Next::End },
     };
     let is_punt = spec.end == End::Punt;
-    Ok((stage, if is_punt { Meaning::Punt(rule) } else { Meaning::Rule(rule) }))
+    let meaning = if is_punt { Meaning::Punt(rule) } else { Meaning::Rule(rule) };
+    Ok(Decoded { stage, priority, meaning })
 }
 
 fn decode_match(list: &[FieldMatch]) -> Result<(Tag, Match), DecodeError> {

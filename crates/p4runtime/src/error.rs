@@ -132,6 +132,15 @@ pub enum EntityError {
     /// The device does not hold such entries.
     #[error("the device cannot hold the entry: {0}")]
     Refused(&'static str),
+    /// The table has as many masks as it may.
+    #[error("the table has no room for another mask")]
+    Masks,
+    /// A counter cannot be less than nothing.
+    #[error("a counter is not negative")]
+    Count,
+    /// The update was to be taken back, and the device did not.
+    #[error("the device did not take back the update when another of the batch failed")]
+    NotRestored,
     /// Not tried, or taken back, as another update of the batch failed.
     #[error("not done, as another update of the batch failed")]
     Aborted,
@@ -147,7 +156,8 @@ impl EntityError {
             Self::Value { .. } => Code::OutOfRange,
             Self::ActionScope(_) | Self::ConstTable | Self::ConstDefault => Code::PermissionDenied,
             Self::Exists => Code::AlreadyExists,
-            Self::Full | Self::Refused(_) => Code::ResourceExhausted,
+            Self::Full | Self::Masks | Self::Refused(_) => Code::ResourceExhausted,
+            Self::NotRestored => Code::Internal,
             Self::Aborted => Code::Aborted,
             Self::NoType
             | Self::NoEntity
@@ -171,7 +181,8 @@ impl EntityError {
             | Self::NoResource(_)
             | Self::ReadOnly(_)
             | Self::Timeout(_)
-            | Self::CounterUpdate => Code::InvalidArgument,
+            | Self::CounterUpdate
+            | Self::Count => Code::InvalidArgument,
         }
     }
 }
@@ -216,6 +227,15 @@ pub enum RequestError {
     /// There are as many streams as there may be.
     #[error("there are {0} streams already")]
     TooManyStreams(usize),
+    /// There is more in it than is served at once.
+    #[error("a request of more than {0} parts")]
+    TooManyParts(usize),
+    /// A controller must say in time who it is.
+    #[error("no arbitration update came in time")]
+    Late,
+    /// The server ends the stream.
+    #[error("the server has ended the stream")]
+    Ended,
     /// The first message of a stream says who the controller is.
     #[error("a stream begins with an arbitration update")]
     NoArbitration,
@@ -236,7 +256,9 @@ impl RequestError {
             Self::NotPrimary => Code::PermissionDenied,
             Self::NoPipeline | Self::StreamMoved | Self::NoArbitration => Code::FailedPrecondition,
             Self::NotAtomic | Self::Unserved(_) => Code::Unimplemented,
-            Self::TooManyStreams(_) => Code::ResourceExhausted,
+            Self::TooManyStreams(_) | Self::TooManyParts(_) => Code::ResourceExhausted,
+            Self::Late => Code::DeadlineExceeded,
+            Self::Ended => Code::Unavailable,
             Self::Unknown(_)
             | Self::Config
             | Self::Info(_)
@@ -263,15 +285,19 @@ pub fn batch_status<T>(results: &[Result<T, EntityError>]) -> Result<(), Box<Sta
     if failed == 0 {
         return Ok(());
     }
+    // The details come in a header, which clients take up to 8 KiB of: of many parts only the codes.
+    let is_told = results.len() <= PARTS_TOLD_MAX;
     let detail = |result: &Result<T, EntityError>| {
-        let error = match result {
-            Ok(_) => v1::Error { canonical_code: Code::Ok.into(), ..v1::Error::default() },
-            Err(error) => v1::Error {
-                canonical_code: error.code().into(),
-                message: error.to_string(),
-                ..v1::Error::default()
-            },
-        };
+        let mut error = v1::Error::default();
+        if let Err(why) = result {
+            error.canonical_code = why.code().into();
+            if is_told {
+                error.message = why.to_string();
+            }
+            if *why == EntityError::Masks {
+                (error.space, error.code) = (SPACE.to_owned(), CODE_MASKS);
+            }
+        }
         Any { type_url: ERROR_TYPE.to_owned(), value: error.encode_to_vec() }
     };
     let message = format!("{failed} of {} parts failed", results.len());
@@ -283,13 +309,39 @@ pub fn batch_status<T>(results: &[Result<T, EntityError>]) -> Result<(), Box<Sta
     Err(Box::new(Status::with_details(Code::Unknown, message, status.encode_to_vec().into())))
 }
 
+/// Whose the numbers of errors are that no canonical code says.
+const SPACE: &str = "shunt";
+
+/// The table has as many masks as it may.
+const CODE_MASKS: i32 = 1;
+
+/// Parts of a batch up to which each is told in words why it failed.
+const PARTS_TOLD_MAX: usize = 32;
+
+/// What became of one part of a batch, as a status tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartCode {
+    /// The canonical code.
+    pub code: Code,
+    /// There is no room for another mask, which another entry might have needed less.
+    pub is_masks: bool,
+}
+
+impl From<Code> for PartCode {
+    fn from(code: Code) -> Self {
+        Self { code, is_masks: false }
+    }
+}
+
 /// The codes of the parts of a batch, as a status tells them; `None` if it tells nothing.
 #[must_use]
-pub fn batch_codes(status: &Status) -> Option<Vec<Code>> {
+pub fn batch_codes(status: &Status) -> Option<Vec<PartCode>> {
     let details = rpc::Status::decode(status.details()).ok()?.details;
-    let code = |detail: &Any| -> Option<Code> {
+    let code = |detail: &Any| -> Option<PartCode> {
         let error = v1::Error::decode(&detail.value[..]).ok()?;
-        (detail.type_url == ERROR_TYPE).then(|| Code::from_i32(error.canonical_code))
+        let is_masks = error.space == SPACE && error.code == CODE_MASKS;
+        let code = Code::from_i32(error.canonical_code);
+        (detail.type_url == ERROR_TYPE).then_some(PartCode { code, is_masks })
     };
-    details.iter().map(code).collect::<Option<Vec<Code>>>().filter(|codes| !codes.is_empty())
+    details.iter().map(code).collect::<Option<Vec<_>>>().filter(|codes| !codes.is_empty())
 }

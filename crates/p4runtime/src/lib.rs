@@ -34,7 +34,8 @@
 //! let stage = StageId::new(1).ok_or("a stage")?;
 //! let entry = encode(&program, &Ports::default(), (stage, &rule))?;
 //! assert_eq!((entry.table_id, entry.priority), (program.table_id(1), 2));
-//! assert_eq!(decode(&program, &entry)?, (stage, Meaning::Rule(rule)));
+//! let decoded = decode(&program, &entry)?;
+//! assert_eq!((decoded.stage, decoded.meaning), (stage, Meaning::Rule(rule)));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

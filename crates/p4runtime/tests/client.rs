@@ -17,12 +17,13 @@ use shunt_gigaflow::{
 use shunt_p4runtime::{
     client::{P4Target, PacketToSend, Settings},
     codec::Ports,
-    server::{Hits, Server, Service, Settings as ServerSettings},
+    server::{Hits, Now, Server, Service, Settings as ServerSettings},
     testing::{Chaos, ChaosSettings, MemoryDevice},
-    wire::p4::v1::{PacketIn, PacketMetadata},
+    wire::p4::v1::{PacketIn, PacketMetadata, TableEntry, update::Type},
 };
 use shunt_pipeline::DatapathPort;
 use tokio::{runtime::Handle, sync::oneshot, task::JoinHandle};
+use tonic::Code;
 
 /// A device with a server that can be stopped and started again.
 struct World {
@@ -78,7 +79,7 @@ impl World {
 }
 
 fn service(device: &MemoryDevice) -> Service {
-    Service::new(ServerSettings::default(), device.clone(), || Duration::from_secs(1000))
+    Service::new(ServerSettings::default(), device.clone(), Now::default)
 }
 
 /// Asks a target until something is so.
@@ -98,7 +99,7 @@ async fn until(
 }
 
 async fn connected(world: &World) -> P4Target {
-    let mut target = P4Target::new(world.settings(), &Handle::current());
+    let mut target = P4Target::new(world.settings(), &Handle::current(), || ());
     until(&mut target, &mut Vec::new(), |events| events.contains(&Event::Restored)).await;
     target
 }
@@ -251,8 +252,10 @@ async fn an_idle_entry_is_told_by_its_name() {
     let clock = Arc::clone(&time);
     let mut world = world;
     world.stop().await;
-    world.service =
-        Service::new(ServerSettings::default(), world.device.clone(), move || clock.now());
+    world.service = Service::new(ServerSettings::default(), world.device.clone(), move || Now {
+        steady: clock.now(),
+        ..Now::default()
+    });
     world.start().await;
     let mut target = connected(&world).await;
     done(&mut target, vec![insert(4)]).await;
@@ -290,7 +293,7 @@ async fn packets_go_both_ways() {
     let mut target = connected(&world).await;
     let field = |metadata_id, value: u8| PacketMetadata { metadata_id, value: vec![value] };
     let metadata = vec![field(1, 3), field(2, 0), field(3, 9), field(4, 1)];
-    world.service.packet_in(&PacketIn { payload: b"frame".to_vec(), metadata });
+    assert!(world.service.packet_in(PacketIn { payload: b"frame".to_vec(), metadata }));
     let mut packets = Vec::new();
     for _ in 0..1000 {
         packets.extend(target.take_packets());
@@ -320,7 +323,6 @@ async fn after_a_restored_session_the_device_holds_what_it_confirmed() {
     done(&mut target, (0..300).map(insert).collect()).await;
     world.stop().await;
     let mut events = Vec::new();
-    let is_lost = |events: &[Event]| events.iter().any(|event| matches!(event, Event::Lost(_)));
     until(&mut target, &mut events, is_lost).await;
     assert!(target.submit(&mut vec![insert(999)]).is_err());
     // The device forgets some, and has others that nobody asked for.
@@ -392,9 +394,142 @@ async fn a_target_that_misbehaves_answers_everything_and_holds_what_it_confirmed
 async fn the_first_tag_is_set_with_every_session() {
     let world = World::new().await;
     let settings = Settings { start_tag: 12, ..world.settings() };
-    let mut target = P4Target::new(settings, &Handle::current());
+    let mut target = P4Target::new(settings, &Handle::current(), || ());
     until(&mut target, &mut Vec::new(), |events| events.contains(&Event::Restored)).await;
     let defaults = world.device.0.lock().defaults.clone();
     let start = &defaults[&shunt_p4runtime::program::START_TABLE];
     assert_eq!(start.as_ref().unwrap().params[0].value, [12]);
+}
+
+/// Another controller, by hand.
+mod rival {
+    use shunt_p4runtime::wire::p4::v1::{
+        Entity, MasterArbitrationUpdate, StreamMessageRequest, StreamMessageResponse, TableEntry,
+        Uint128, Update, WriteRequest, entity, p4_runtime_client::P4RuntimeClient,
+        stream_message_request, update::Type,
+    };
+    use tonic::{Code, Streaming, transport::Channel};
+
+    pub(super) struct Rival {
+        client: P4RuntimeClient<Channel>,
+        election: u64,
+        stream: Option<(
+            tokio::sync::mpsc::Sender<StreamMessageRequest>,
+            Streaming<StreamMessageResponse>,
+        )>,
+    }
+
+    impl Rival {
+        /// One that writes under an id and has no stream.
+        pub(super) async fn new(address: std::net::SocketAddr, election: u64) -> Self {
+            let client = P4RuntimeClient::connect(format!("http://{address}")).await.unwrap();
+            Self { client, election, stream: None }
+        }
+
+        fn id(&self) -> Option<Uint128> {
+            Some(Uint128 { high: 0, low: self.election })
+        }
+
+        pub(super) async fn become_primary(&mut self) {
+            let (sender, receiver) = tokio::sync::mpsc::channel(4);
+            let hello = MasterArbitrationUpdate {
+                device_id: 1,
+                election_id: self.id(),
+                ..Default::default()
+            };
+            let update = Some(stream_message_request::Update::Arbitration(hello));
+            sender.send(StreamMessageRequest { update }).await.unwrap();
+            let receiver = tokio_stream::wrappers::ReceiverStream::new(receiver);
+            let mut stream = self.client.stream_channel(receiver).await.unwrap().into_inner();
+            stream.message().await.unwrap().unwrap();
+            self.stream = Some((sender, stream));
+        }
+
+        pub(super) async fn write(&mut self, kind: Type, entry: TableEntry) -> Result<(), Code> {
+            let entity = Entity { entity: Some(entity::Entity::TableEntry(Box::new(entry))) };
+            let request = WriteRequest {
+                device_id: 1,
+                election_id: self.id(),
+                updates: vec![Update { r#type: kind.into(), entity: Some(entity) }],
+                ..Default::default()
+            };
+            self.client.write(request).await.map(drop).map_err(|status| status.code())
+        }
+    }
+}
+
+fn is_lost(events: &[Event]) -> bool {
+    events.iter().any(|event| matches!(event, Event::Lost(_)))
+}
+
+/// What the device holds, without its numbers.
+fn entries(world: &World) -> Vec<TableEntry> {
+    let memory = world.device.0.lock();
+    let mut entries: Vec<TableEntry> = memory.entries.values().cloned().collect();
+    entries.sort_by_key(|entry| (entry.controller_metadata, entry.priority));
+    entries
+}
+
+#[tokio::test]
+async fn what_another_controller_has_done_is_repaired() {
+    let world = World::new().await;
+    let mut target = connected(&world).await;
+    done(&mut target, (0..300).map(insert).collect()).await;
+    let before = entries(&world);
+    let mut rival = rival::Rival::new(world.address, 1000).await;
+    rival.become_primary().await;
+    let mut events = Vec::new();
+    until(&mut target, &mut events, is_lost).await;
+    for (number, entry) in before.iter().enumerate() {
+        match number % 4 {
+            0 => rival.write(Type::Delete, entry.clone()).await.unwrap(),
+            1 => {
+                let action = before[(number + 1) % 2].action.clone();
+                let other = TableEntry { controller_metadata: 7777, action, ..entry.clone() };
+                rival.write(Type::Modify, other).await.unwrap();
+            }
+            2 => {
+                let other = TableEntry { priority: 99, ..entry.clone() };
+                rival.write(Type::Insert, other).await.unwrap();
+            }
+            _ => {}
+        }
+    }
+    assert_ne!(entries(&world), before);
+    drop(rival);
+    until(&mut target, &mut events, |events| events.contains(&Event::Restored)).await;
+    assert_eq!(entries(&world), before);
+}
+
+#[tokio::test]
+async fn a_write_of_a_session_that_is_over_is_refused() {
+    let mut world = World::new().await;
+    let mut target = connected(&world).await;
+    done(&mut target, vec![insert(1)]).await;
+    let stranger = TableEntry { priority: 77, ..entries(&world)[0].clone() };
+    world.stop().await;
+    let mut events = Vec::new();
+    until(&mut target, &mut events, is_lost).await;
+    world.start().await;
+    until(&mut target, &mut events, |events| events.contains(&Event::Restored)).await;
+    // What the first session had sent arrives now.
+    let mut late = rival::Rival::new(world.address, 1).await;
+    assert_eq!(late.write(Type::Insert, stranger).await, Err(Code::PermissionDenied));
+    assert_eq!(world.held(), [1]);
+}
+
+#[tokio::test]
+async fn several_writes_at_a_time_are_each_answered() {
+    let world = World::new().await;
+    let settings = Settings { batch: 3, ..world.settings() };
+    let mut target = P4Target::new(settings, &Handle::current(), || ());
+    until(&mut target, &mut Vec::new(), |events| events.contains(&Event::Restored)).await;
+    let remove = |number| (Ticket(number + 100), Operation::Remove { entry: LtmIndex(number) });
+    // Removals wait for the answers of the insertions before them.
+    let batch: Vec<_> = (0..50).map(insert).chain((0..50).step_by(2).map(remove)).collect();
+    let events = done(&mut target, batch).await;
+    let failed =
+        events.iter().filter(|event| matches!(event, Event::Answered { result: Err(_), .. }));
+    assert_eq!(failed.count(), 0);
+    assert_eq!(world.held(), (1..50).step_by(2).collect::<Vec<_>>());
 }

@@ -9,19 +9,28 @@
 //! ```
 //!
 //! [`P4Target`] translates rules and never waits. A worker holds what the NIC has confirmed; when a
-//! connection is lost it answers what was under way with `Lost`, connects again, reads back what the
-//! NIC holds and makes it what was confirmed, no more and no less. Entries are known by their
-//! `controller_metadata`, which every server returns.
+//! connection is lost it answers what was under way with `Lost`, connects again under a higher election
+//! id, so that what is still on its way is refused, reads back what the NIC holds and makes it what was
+//! confirmed, until both are the same. Entries are known by their `controller_metadata`, which every
+//! server returns.
+//!
+//! Several writes of one kind are under way at a time, never two with the same entry.
 //!
 //! Of a server it needs little: inserts and deletes of table entries, and that it continues behind an
-//! error. Arbitration, programs that can be set and idle notices are used where they are.
+//! error. Arbitration, programs that can be set and idle notices are used where they are; if it does not
+//! say which updates of a batch failed, they are written one by one.
 
+mod batch;
 mod repair;
 mod session;
 mod settings;
 mod target;
+mod told;
 mod worker;
 
 pub use session::{Packet, PacketToSend, SessionError};
 pub use settings::Settings;
 pub use target::P4Target;
+
+#[cfg(test)]
+pub(crate) use session::update;

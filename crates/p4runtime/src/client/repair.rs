@@ -1,19 +1,95 @@
-//! What is to be done so that a device holds just what it confirmed.
+//! What is to be done so that a device holds just what it confirmed, and doing it.
 
 use std::collections::BTreeMap;
 
 use shunt_gigaflow::target::LtmIndex;
+use tonic::Code;
+use tracing::info;
 
-use crate::{
-    entry::{EntryKey, key_of},
-    wire::p4::v1::TableEntry,
+use super::{
+    SessionError, Settings,
+    batch::Confirmed,
+    session::{Requests, update},
 };
+use crate::{
+    entry::{EntryKey, Use, checked_action, checked_match, key_of, table_of},
+    error::EntityError,
+    schema::Schema,
+    wire::p4::v1::{TableEntry, update::Type},
+};
+
+/// How often a device is repaired, and read back, before it is given up.
+const ROUNDS_MAX: usize = 3;
+
+/// Makes a device hold what it confirmed, and gives back what it does not take again, which is confirmed
+/// no more. `held` is what it holds.
+///
+/// # Errors
+///
+/// It cannot be done.
+pub(super) async fn restore(
+    requests: &mut Requests,
+    (settings, batch): (&Settings, usize),
+    confirmed: &mut Confirmed,
+    mut held: Vec<TableEntry>,
+) -> Result<Vec<LtmIndex>, SessionError> {
+    let schema = Schema::read(&settings.program.p4info()).unwrap_or_default();
+    let mut lost = Vec::new();
+    for _ in 0..ROUNDS_MAX {
+        let value = |(entry, held): (&LtmIndex, &super::batch::Held)| {
+            Some((*entry, held.value(settings, *entry).ok()?))
+        };
+        let meant: BTreeMap<LtmIndex, TableEntry> = confirmed.iter().filter_map(value).collect();
+        let repair = repair(&meant, held.into_iter().map(|entry| in_one_form(&schema, entry)));
+        if repair == Repair::default() {
+            return Ok(lost);
+        }
+        info!(
+            deleted = repair.delete.len(),
+            inserted = repair.insert.len(),
+            "the device is repaired"
+        );
+        for (kind, entries) in [(Type::Delete, repair.delete), (Type::Insert, repair.insert)] {
+            for part in entries.chunks(batch.max(1)) {
+                let codes = write(requests, kind, part).await?;
+                for (entry, code) in part.iter().zip(codes) {
+                    match (kind, code) {
+                        (_, Code::Ok) | (Type::Delete, Code::NotFound) => {}
+                        (Type::Delete, _) | (_, Code::AlreadyExists) => {
+                            return Err(SessionError::Repair(code));
+                        }
+                        _ => {
+                            let index = LtmIndex(entry.controller_metadata);
+                            confirmed.remove(&index);
+                            lost.push(index);
+                        }
+                    }
+                }
+            }
+        }
+        held = requests.read_all().await?;
+    }
+    Err(SessionError::Unrepaired)
+}
+
+async fn write(
+    requests: &mut Requests,
+    kind: Type,
+    entries: &[TableEntry],
+) -> Result<Vec<Code>, SessionError> {
+    let updates = || entries.iter().map(|entry| update(kind, entry.clone())).collect();
+    let codes = match requests.write(updates()).await {
+        Err(SessionError::NoDetails(_)) => requests.write_each(updates()).await?,
+        written => written?,
+    };
+    Ok(codes.into_iter().map(|part| part.code).collect())
+}
 
 /// The entries to delete, and those to insert afterwards.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Repair {
-    pub(super) delete: Vec<TableEntry>,
-    pub(super) insert: Vec<TableEntry>,
+struct Repair {
+    delete: Vec<TableEntry>,
+    insert: Vec<TableEntry>,
 }
 
 /// An entry's place: table, match and priority.
@@ -21,9 +97,26 @@ fn place(entry: &TableEntry) -> (u32, EntryKey) {
     (entry.table_id, key_of(&entry.r#match, entry.priority))
 }
 
+/// An entry as it would be written here, whatever order and padding the device has; one that is not of
+/// the program stays as it is.
+fn in_one_form(schema: &Schema, entry: TableEntry) -> TableEntry {
+    let formed = || -> Result<TableEntry, EntityError> {
+        let table = table_of(schema, entry.table_id)?;
+        Ok(TableEntry {
+            r#match: checked_match(table, entry.r#match.clone())?,
+            action: checked_action(schema, table, (entry.action.clone(), Use::Entry))?,
+            ..entry.clone()
+        })
+    };
+    formed().unwrap_or(entry)
+}
+
 /// Compares what was confirmed with what was read back. Deletes go first table first, inserts last
 /// table first, so that no packet walks into a hole.
-pub(super) fn repair(confirmed: &BTreeMap<LtmIndex, TableEntry>, held: Vec<TableEntry>) -> Repair {
+fn repair(
+    confirmed: &BTreeMap<LtmIndex, TableEntry>,
+    held: impl IntoIterator<Item = TableEntry>,
+) -> Repair {
     let mut missing: BTreeMap<_, &TableEntry> =
         confirmed.values().map(|entry| (place(entry), entry)).collect();
     let mut repair = Repair::default();
@@ -53,6 +146,16 @@ fn is_same(meant: &TableEntry, held: &TableEntry) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        codec::{Ports, encode},
+        program::Program,
+        wire::p4::v1::{field_match::FieldMatchType, table_action},
+    };
+    use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
+    use shunt_gigaflow::{
+        ltm::{LtmRule, Next, Tag},
+        partition::StageId,
+    };
 
     fn entry(table_id: u32, priority: i32, name: u64) -> TableEntry {
         TableEntry { table_id, priority, controller_metadata: name, ..TableEntry::default() }
@@ -76,5 +179,44 @@ mod tests {
     fn a_device_that_holds_what_it_confirmed_needs_no_repair() {
         let entries = [entry(1, 1, 1), entry(2, 1, 2)];
         assert_eq!(repair(&confirmed(&entries), entries.to_vec()), Repair::default());
+    }
+
+    #[test]
+    fn another_order_and_other_padding_are_the_same_entry() {
+        let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
+        key.set_field(FieldId::NwTtl, 7);
+        mask.add_field(FieldId::NwTtl);
+        mask.add_field(FieldId::EthType);
+        let rule = LtmRule {
+            tag: Tag::new(3),
+            matching: Match::new(&key, &mask),
+            length: 2,
+            actions: [].into(),
+            rewrite: Match::new(&key, &{
+                let mut mask = FlowMask::EMPTY;
+                mask.add_field(FieldId::NwTtl);
+                mask
+            }),
+            next: Next::Tag(Tag::new(4)),
+        };
+        let program = Program::default();
+        let stage = StageId::new(0).unwrap();
+        let meant = encode(&program, &Ports::default(), (stage, &rule)).unwrap();
+        let mut held = meant.clone();
+        held.r#match.reverse();
+        for field in &mut held.r#match {
+            if let Some(FieldMatchType::Exact(exact)) = &mut field.field_match_type {
+                exact.value.insert(0, 0);
+            }
+        }
+        if let Some(table_action::Type::Action(action)) =
+            held.action.as_mut().unwrap().r#type.as_mut()
+        {
+            action.params.reverse();
+        }
+        assert_ne!(held, meant);
+        let schema = Schema::read(&program.p4info()).unwrap();
+        let held = in_one_form(&schema, held);
+        assert_eq!(repair(&confirmed(&[meant]), [held]), Repair::default());
     }
 }

@@ -1,6 +1,6 @@
 //! One connection: arbitration, the program, batches, reads.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, error::Error, sync::Arc, time::Duration};
 
 use prost::Message;
 use tokio::{sync::mpsc, time::timeout};
@@ -13,8 +13,9 @@ use tracing::{debug, info};
 
 use super::Settings;
 use crate::{
-    error::batch_codes,
+    error::{PartCode, batch_codes},
     program::{PACKET_IN, PACKET_OUT, START_ACTION, START_TABLE, TAG_FIRST},
+    schema::Schema,
     server::{ElectionId, election_id, election_message},
     value,
     wire::p4::{
@@ -48,12 +49,24 @@ pub enum SessionError {
     /// The stream ended.
     #[error("the device ended the stream")]
     Ended,
+    /// Another controller has the election id.
+    #[error("another controller has the election id")]
+    ElectionTaken,
     /// Another controller is the primary.
     #[error("another controller is the primary")]
     Backup,
     /// Nobody is the primary: there was one, with this id.
     #[error("the election id is below that of a primary that is gone")]
     TooLow(ElectionId),
+    /// A batch failed, and the device does not say which of its updates.
+    #[error("the device does not say which updates failed: {0}")]
+    NoDetails(#[source] Box<Status>),
+    /// What the device holds cannot be made what it confirmed.
+    #[error("the device does not take a repair: {0:?}")]
+    Repair(Code),
+    /// What the device holds is not what it confirmed, however often it is repaired.
+    #[error("the device does not keep what it takes")]
+    Unrepaired,
     /// The first tag cannot be set.
     #[error("the device does not take the first tag: {0:?}")]
     StartTag(Code),
@@ -117,24 +130,33 @@ const HEADER_BYTES_PER_UPDATE: usize = 160;
 /// Messages to the device that wait.
 const STREAM_QUEUE: usize = 1024;
 
+/// A device that is asked whether it is there, and does not answer for as long, is lost.
+const KEEP_ALIVE: Duration = Duration::from_secs(1);
+
 /// What a controller of this kind notes with the program.
 const COOKIE: u64 = u64::from_be_bytes(*b"shuntltm");
 
+/// The requests of a session; clones make them at the same time.
+#[derive(Clone, Debug)]
+pub(super) struct Requests {
+    client: P4RuntimeClient<Channel>,
+    settings: Arc<Settings>,
+    election: ElectionId,
+}
+
 /// A connection whose client is primary, to a device that runs the program.
 pub(super) struct Session {
-    client: P4RuntimeClient<Channel>,
+    pub(super) requests: Requests,
     stream: Option<Streaming<StreamMessageResponse>>,
-    requests: mpsc::Sender<StreamMessageRequest>,
-    settings: Settings,
-    election: ElectionId,
+    to_device: mpsc::Sender<StreamMessageRequest>,
     /// The program was there already, and so may be entries.
     pub(super) is_known: bool,
 }
 
 impl Session {
-    /// Connects, becomes primary and sees to the program.
+    /// Connects and becomes primary.
     pub(super) async fn open(
-        settings: &Settings,
+        settings: &Arc<Settings>,
         election: ElectionId,
     ) -> Result<Self, SessionError> {
         let headers = HEADER_BYTES_MIN + settings.batch.saturating_mul(HEADER_BYTES_PER_UPDATE);
@@ -142,24 +164,25 @@ impl Session {
             .map_err(SessionError::Connect)?
             .tcp_nodelay(true)
             .connect_timeout(settings.request_timeout)
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE)
+            .keep_alive_while_idle(true)
             .http2_max_header_list_size(u32::try_from(headers).unwrap_or(u32::MAX));
         let channel = endpoint.connect().await.map_err(SessionError::Connect)?;
         let client = P4RuntimeClient::new(channel)
             .max_decoding_message_size(ANSWER_BYTES_MAX)
             .max_encoding_message_size(ANSWER_BYTES_MAX);
-        let (requests, receiver) = mpsc::channel(STREAM_QUEUE);
-        let mut session = Self {
-            client,
-            stream: None,
-            requests,
-            settings: settings.clone(),
-            election,
-            is_known: false,
-        };
+        let (to_device, receiver) = mpsc::channel(STREAM_QUEUE);
+        let requests = Requests { client, settings: Arc::clone(settings), election };
+        let mut session = Self { requests, stream: None, to_device, is_known: false };
         session.arbitrate(receiver).await?;
-        session.see_to_program().await?;
-        session.set_start().await?;
         Ok(session)
+    }
+
+    /// Sees to the program and the first tag.
+    pub(super) async fn prepare(&mut self) -> Result<(), SessionError> {
+        self.is_known = self.requests.see_to_program().await?;
+        self.requests.set_start().await
     }
 
     async fn arbitrate(
@@ -167,8 +190,9 @@ impl Session {
         receiver: mpsc::Receiver<StreamMessageRequest>,
     ) -> Result<(), SessionError> {
         self.send(stream_message_request::Update::Arbitration(self.candidacy())).await?;
-        let opened = self.client.stream_channel(ReceiverStream::new(receiver));
-        let mut stream = match in_time(&self.settings, opened).await {
+        let settings = Arc::clone(&self.requests.settings);
+        let opened = self.requests.client.stream_channel(ReceiverStream::new(receiver));
+        let mut stream = match in_time(&settings, opened).await {
             Ok(opened) => opened.into_inner(),
             // Some devices have one controller and no arbitration.
             Err(SessionError::Refused(status)) if status.code() == Code::Unimplemented => {
@@ -177,7 +201,12 @@ impl Session {
             }
             Err(error) => return Err(error),
         };
-        let first = in_time(&self.settings, stream.message()).await?;
+        let first = in_time(&settings, stream.message()).await.map_err(|error| match error {
+            SessionError::Refused(status) if status.code() == Code::InvalidArgument => {
+                SessionError::ElectionTaken
+            }
+            error => error,
+        })?;
         let first = first.ok_or(SessionError::Ended)?;
         if let Some(stream_message_response::Update::Arbitration(advice)) = first.update {
             check_primary(&advice)?;
@@ -187,135 +216,19 @@ impl Session {
     }
 
     fn candidacy(&self) -> MasterArbitrationUpdate {
-        let name = &self.settings.role;
+        let name = &self.requests.settings.role;
         let role = (!name.is_empty()).then(|| Role { name: name.clone(), ..Role::default() });
         MasterArbitrationUpdate {
-            device_id: self.settings.device_id,
+            device_id: self.requests.settings.device_id,
             role,
-            election_id: election_message(Some(self.election)),
+            election_id: election_message(Some(self.requests.election)),
             status: None,
         }
     }
 
     async fn send(&self, update: stream_message_request::Update) -> Result<(), SessionError> {
         let request = StreamMessageRequest { update: Some(update) };
-        self.requests.send(request).await.map_err(|_| SessionError::Ended)
-    }
-
-    /// Leaves the program alone if it is ours, else sets it.
-    async fn see_to_program(&mut self) -> Result<(), SessionError> {
-        let info = self.settings.program.p4info();
-        let question = GetForwardingPipelineConfigRequest {
-            device_id: self.settings.device_id,
-            response_type: ResponseType::P4infoAndCookie.into(),
-        };
-        let asked = self.client.get_forwarding_pipeline_config(question);
-        let running = match in_time(&self.settings, asked).await {
-            Ok(answer) => answer.into_inner().config.and_then(|config| config.p4info),
-            // Of a device without a program some servers say that.
-            Err(SessionError::Refused(_)) => None,
-            Err(error) => return Err(error),
-        };
-        let is_ours = running.is_some_and(|bytes| P4Info::decode(&bytes[..]).ok() == Some(info));
-        if is_ours {
-            self.is_known = true;
-            return Ok(());
-        }
-        let program = self.settings.program.bmv2().to_string().into_bytes();
-        let config = ForwardingPipelineConfig {
-            p4info: Some(self.settings.program.p4info().encode_to_vec()),
-            p4_device_config: program,
-            cookie: Some(Cookie { cookie: COOKIE }),
-        };
-        let request = SetForwardingPipelineConfigRequest {
-            device_id: self.settings.device_id,
-            role: self.settings.role.clone(),
-            election_id: election_message(Some(self.election)),
-            action: Action::VerifyAndCommit.into(),
-            config: Some(config),
-        };
-        let set = self.client.set_forwarding_pipeline_config(request);
-        match in_time(&self.settings, set).await {
-            Ok(_) => info!(device = self.settings.device_id, "the program was set"),
-            // A device whose program is fixed has the one that it has.
-            Err(SessionError::Refused(status)) if status.code() == Code::Unimplemented => {
-                self.is_known = true;
-            }
-            Err(error) => return Err(error),
-        }
-        Ok(())
-    }
-
-    /// Sets the first tag.
-    async fn set_start(&mut self) -> Result<(), SessionError> {
-        let value = value::encode(self.settings.start_tag.into());
-        let params = vec![action::Param { param_id: 1, value }];
-        let action = v1::Action { action_id: START_ACTION.id, params };
-        let entry = TableEntry {
-            table_id: START_TABLE,
-            action: Some(TableAction { r#type: Some(table_action::Type::Action(action)) }),
-            is_default_action: true,
-            ..TableEntry::default()
-        };
-        let codes = self.write(vec![update(update::Type::Modify, entry)]).await?;
-        let code = codes.first().copied().unwrap_or(Code::Ok);
-        // A device that has the tag as it is may refuse to be told.
-        if code == Code::Ok || self.settings.start_tag == TAG_FIRST {
-            return Ok(());
-        }
-        Err(SessionError::StartTag(code))
-    }
-
-    /// Writes a batch; the code of each update.
-    pub(super) async fn write(&mut self, updates: Vec<Update>) -> Result<Vec<Code>, SessionError> {
-        let count = updates.len();
-        let request = WriteRequest {
-            device_id: self.settings.device_id,
-            role: self.settings.role.clone(),
-            election_id: election_message(Some(self.election)),
-            updates,
-            ..WriteRequest::default()
-        };
-        match in_time(&self.settings, self.client.write(request)).await {
-            Ok(_) => Ok(vec![Code::Ok; count]),
-            Err(SessionError::Refused(status)) => {
-                let codes = batch_codes(&status).ok_or(SessionError::Refused(status))?;
-                let answers = codes.len();
-                let is_whole = answers == count;
-                is_whole.then_some(codes).ok_or(SessionError::Answers { answers, updates: count })
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Reads the entries that are meant; with their counters if the questions have some.
-    pub(super) async fn read(
-        &mut self,
-        questions: Vec<TableEntry>,
-    ) -> Result<Vec<TableEntry>, SessionError> {
-        let wrap = |entry| Entity { entity: Some(entity::Entity::TableEntry(entry)) };
-        let request = ReadRequest {
-            device_id: self.settings.device_id,
-            role: self.settings.role.clone(),
-            entities: questions.into_iter().map(wrap).collect(),
-        };
-        let mut answers = in_time(&self.settings, self.client.read(request)).await?.into_inner();
-        let mut found = Vec::new();
-        while let Some(answer) = in_time(&self.settings, answers.message()).await? {
-            found.extend(answer.entities.into_iter().filter_map(|entity| match entity.entity {
-                Some(entity::Entity::TableEntry(entry)) => Some(entry),
-                _ => None,
-            }));
-        }
-        Ok(found)
-    }
-
-    /// Everything that the stages hold.
-    pub(super) async fn read_all(&mut self) -> Result<Vec<TableEntry>, SessionError> {
-        let program = self.settings.program;
-        let stages = (0..program.stages())
-            .map(|stage| TableEntry { table_id: program.table_id(stage), ..TableEntry::default() });
-        self.read(stages.collect()).await
+        self.to_device.send(request).await.map_err(|_| SessionError::Ended)
     }
 
     pub(super) async fn send_packet(&self, packet: PacketToSend) -> Result<(), SessionError> {
@@ -348,6 +261,146 @@ impl Session {
     }
 }
 
+impl Requests {
+    /// Leaves the program alone if it is ours, else sets it; whether it was there.
+    async fn see_to_program(&mut self) -> Result<bool, SessionError> {
+        let info = self.settings.program.p4info();
+        let question = GetForwardingPipelineConfigRequest {
+            device_id: self.settings.device_id,
+            response_type: ResponseType::P4infoAndCookie.into(),
+        };
+        let asked = self.client.get_forwarding_pipeline_config(question);
+        let running = match in_time(&self.settings, asked).await {
+            Ok(answer) => answer.into_inner().config.and_then(|config| config.p4info),
+            // Of a device without a program some servers say that.
+            Err(SessionError::Refused(_)) => None,
+            Err(error) => return Err(error),
+        };
+        // Names and annotations are for people: what a compiler says of the program is the same.
+        let schema_of = |info: &P4Info| Schema::read(info).ok();
+        let running = running.and_then(|bytes| P4Info::decode(&bytes[..]).ok());
+        if running.is_some_and(|running| schema_of(&running) == schema_of(&info)) {
+            return Ok(true);
+        }
+        let own = || self.settings.program.bmv2().to_string().into_bytes();
+        let program = self.settings.device_config.as_deref().map_or_else(own, <[u8]>::to_vec);
+        let config = ForwardingPipelineConfig {
+            p4info: Some(info.encode_to_vec()),
+            p4_device_config: program,
+            cookie: Some(Cookie { cookie: COOKIE }),
+        };
+        let request = SetForwardingPipelineConfigRequest {
+            device_id: self.settings.device_id,
+            role: self.settings.role.clone(),
+            election_id: election_message(Some(self.election)),
+            action: Action::VerifyAndCommit.into(),
+            config: Some(config),
+        };
+        let set = self.client.set_forwarding_pipeline_config(request);
+        match in_time(&self.settings, set).await {
+            Ok(_) => {
+                info!(device = self.settings.device_id, "the program was set");
+                Ok(false)
+            }
+            // A device whose program is fixed has the one that it has.
+            Err(SessionError::Refused(status)) if status.code() == Code::Unimplemented => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sets the first tag.
+    async fn set_start(&mut self) -> Result<(), SessionError> {
+        let value = value::encode(self.settings.start_tag.into());
+        let params = vec![action::Param { param_id: 1, value }];
+        let action = v1::Action { action_id: START_ACTION.id, params };
+        let entry = TableEntry {
+            table_id: START_TABLE,
+            action: Some(TableAction { r#type: Some(table_action::Type::Action(action)) }),
+            is_default_action: true,
+            ..TableEntry::default()
+        };
+        let codes = self.write_each(vec![update(update::Type::Modify, entry)]).await?;
+        let code = codes.first().map_or(Code::Ok, |part| part.code);
+        // A device that has the tag as it is may refuse to be told.
+        if code == Code::Ok || self.settings.start_tag == TAG_FIRST {
+            return Ok(());
+        }
+        Err(SessionError::StartTag(code))
+    }
+
+    /// Writes a batch; what became of each update.
+    pub(super) async fn write(
+        &mut self,
+        updates: Vec<Update>,
+    ) -> Result<Vec<PartCode>, SessionError> {
+        let count = updates.len();
+        let request = WriteRequest {
+            device_id: self.settings.device_id,
+            role: self.settings.role.clone(),
+            election_id: election_message(Some(self.election)),
+            updates,
+            ..WriteRequest::default()
+        };
+        match in_time(&self.settings, self.client.write(request)).await {
+            Ok(_) => Ok(vec![Code::Ok.into(); count]),
+            Err(SessionError::Refused(status)) => match batch_codes(&status) {
+                Some(codes) if codes.len() == count => Ok(codes),
+                Some(codes) => Err(SessionError::Answers { answers: codes.len(), updates: count }),
+                None if is_of_batch(&status, count) => Err(SessionError::NoDetails(status)),
+                None => Err(SessionError::Refused(status)),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes one update after the other, each with its own answer: for devices that do not say which
+    /// part of a batch has failed.
+    pub(super) async fn write_each(
+        &mut self,
+        updates: Vec<Update>,
+    ) -> Result<Vec<PartCode>, SessionError> {
+        let mut codes = Vec::with_capacity(updates.len());
+        for update in updates {
+            match self.write(vec![update]).await {
+                Ok(answered) => codes.extend(answered),
+                Err(SessionError::NoDetails(status)) => codes.push(status.code().into()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(codes)
+    }
+
+    /// Reads the entries that are meant; with their counters if the questions have some.
+    pub(super) async fn read(
+        &mut self,
+        questions: Vec<TableEntry>,
+    ) -> Result<Vec<TableEntry>, SessionError> {
+        let wrap = |entry| Entity { entity: Some(entity::Entity::TableEntry(Box::new(entry))) };
+        let request = ReadRequest {
+            device_id: self.settings.device_id,
+            role: self.settings.role.clone(),
+            entities: questions.into_iter().map(wrap).collect(),
+        };
+        let mut answers = in_time(&self.settings, self.client.read(request)).await?.into_inner();
+        let mut found = Vec::new();
+        while let Some(answer) = in_time(&self.settings, answers.message()).await? {
+            found.extend(answer.entities.into_iter().filter_map(|entity| match entity.entity {
+                Some(entity::Entity::TableEntry(entry)) => Some(*entry),
+                _ => None,
+            }));
+        }
+        Ok(found)
+    }
+
+    /// Everything that the stages hold.
+    pub(super) async fn read_all(&mut self) -> Result<Vec<TableEntry>, SessionError> {
+        let program = self.settings.program;
+        let stages = (0..program.stages())
+            .map(|stage| TableEntry { table_id: program.table_id(stage), ..TableEntry::default() });
+        self.read(stages.collect()).await
+    }
+}
+
 /// An entry as a question for its counter.
 pub(super) fn counter_question(entry: &TableEntry) -> TableEntry {
     TableEntry {
@@ -360,9 +413,23 @@ pub(super) fn counter_question(entry: &TableEntry) -> TableEntry {
 }
 
 /// An update of an entry.
-pub(super) const fn update(kind: update::Type, entry: TableEntry) -> Update {
-    let entity = Entity { entity: Some(entity::Entity::TableEntry(entry)) };
+pub(crate) fn update(kind: update::Type, entry: TableEntry) -> Update {
+    let entity = Entity { entity: Some(entity::Entity::TableEntry(Box::new(entry))) };
     Update { r#type: kind as i32, entity: Some(entity) }
+}
+
+/// Whether a status can be that of some updates, and need not be that of the whole request or of the
+/// connection.
+fn is_of_batch(status: &Status, count: usize) -> bool {
+    let is_from_device = status.source().is_none();
+    let is_of_one = count == 1
+        && matches!(
+            status.code(),
+            Code::AlreadyExists | Code::NotFound | Code::InvalidArgument | Code::OutOfRange
+        );
+    let is_of_some =
+        matches!(status.code(), Code::Unknown | Code::Internal | Code::ResourceExhausted);
+    is_from_device && (is_of_one || is_of_some)
 }
 
 /// What a packet-in says, if it is of the program.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    codec::Ports,
+    codec::{Ports, Skills},
     program::{Program, TAG_FIRST},
     server::ElectionId,
 };
@@ -21,14 +21,16 @@ pub struct Settings {
     pub election_id: ElectionId,
     /// The program that the device shall run.
     pub program: Program,
+    /// What a device that does not run bmv2's form of the program is given to run.
+    pub device_config: Option<Vec<u8>>,
+    /// What the device does besides, which nothing on the wire tells.
+    pub skills: Skills,
     /// The tag that packets begin with: that of the bridge whose ports the device has.
     pub start_tag: u16,
     /// The ports of the device.
     pub ports: Ports,
     /// Time without hits after which an entry is told; `None`: never.
     pub idle: Option<Duration>,
-    /// Lookups of the pipeline that one rule may stand for.
-    pub length_max: u16,
     /// Updates of one write.
     pub batch: usize,
     /// Operations under way.
@@ -49,10 +51,11 @@ impl Settings {
             role: String::new(),
             election_id: 1,
             program: Program::default(),
+            device_config: None,
+            skills: Skills::default(),
             start_tag: TAG_FIRST,
             ports: Ports::default(),
             idle: None,
-            length_max: 1024,
             batch: 256,
             operations_max: 16384,
             request_timeout: Duration::from_secs(5),

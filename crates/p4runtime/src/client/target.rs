@@ -1,9 +1,6 @@
 //! The owner's end of a client.
 
-use std::{
-    sync::mpsc::{Receiver, channel},
-    time::Duration,
-};
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use shunt_gigaflow::{
@@ -14,12 +11,11 @@ use tokio::{runtime::Handle, sync::mpsc, task::JoinHandle};
 
 use super::{
     Packet, PacketToSend, Settings,
-    worker::{Task, Told, Worker},
+    batch::{Held, Task},
+    told::{Ear, PACKETS_MAX, Told, ends},
+    worker::Worker,
 };
 use crate::codec::{capabilities, encode};
-
-/// Packets that wait for an owner that does not ask; more are dropped.
-const PACKETS_MAX: usize = 4096;
 
 /// A device behind P4Runtime as a target of LTM rules. It begins lost, and is there with the first
 /// [`Event::Restored`].
@@ -28,7 +24,7 @@ pub struct P4Target {
     settings: Settings,
     capabilities: Capabilities,
     tasks: mpsc::Sender<Task>,
-    told: Receiver<Told>,
+    ear: Ear,
     worker: JoinHandle<()>,
     is_there: bool,
     /// Entries of each stage: what is there, and what is on its way.
@@ -39,6 +35,7 @@ pub struct P4Target {
     stages: HashMap<LtmIndex, StageId, foldhash::fast::FixedState>,
     answered: Vec<Event>,
     packets: Vec<Packet>,
+    packets_dropped: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,23 +46,32 @@ enum Effect {
 }
 
 impl P4Target {
-    /// Begins to connect, by tasks of this runtime.
+    /// Begins to connect, by tasks of this runtime. `wake` is called, by any thread, whenever there is
+    /// something to [poll](LtmTarget::poll) or to [take](Self::take_packets).
     #[must_use]
-    pub fn new(settings: Settings, runtime: &Handle) -> Self {
+    pub fn new(
+        mut settings: Settings,
+        runtime: &Handle,
+        wake: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
+        // What is sent to a port that the device does not have is refused, as to one that nobody named.
+        let port_max = settings.skills.port_max;
+        settings.ports.0.retain(|_, number| *number <= port_max);
         let (tasks, task_receiver) = mpsc::channel(settings.operations_max);
-        let (teller, told) = channel();
-        let worker = Worker::new(settings.clone(), task_receiver, teller);
+        let (teller, ear) = ends(wake);
+        let worker = Worker::new(Arc::new(settings.clone()), task_receiver, teller);
         Self {
-            capabilities: capabilities(&settings.program, settings.length_max),
+            capabilities: capabilities(&settings.program, &settings.skills),
             held: vec![0; settings.program.stages().into()],
             tasks,
-            told,
+            ear,
             worker: runtime.spawn(worker.run()),
             is_there: false,
             under_way: HashMap::default(),
             stages: HashMap::default(),
             answered: Vec::new(),
             packets: Vec::new(),
+            packets_dropped: 0,
             settings,
         }
     }
@@ -74,6 +80,12 @@ impl P4Target {
     pub fn take_packets(&mut self) -> Vec<Packet> {
         self.hear();
         std::mem::take(&mut self.packets)
+    }
+
+    /// Packets that the device has handed over and that were dropped, as too many waited.
+    #[must_use]
+    pub fn packets_dropped(&self) -> u64 {
+        self.packets_dropped + self.ear.packets_dropped()
     }
 
     /// Has the device send a packet.
@@ -89,7 +101,7 @@ impl P4Target {
     }
 
     fn hear(&mut self) {
-        while let Ok(told) = self.told.try_recv() {
+        while let Some(told) = self.ear.hear() {
             match told {
                 Told::Event(event) => self.note(event),
                 Told::Restored(counts) => {
@@ -98,11 +110,19 @@ impl P4Target {
                         let table = self.settings.program.table_id(stage);
                         *held = counts.get(&table).copied().unwrap_or(0);
                     }
+                    // What was asked for when it was lost, and is not answered, is still to come.
+                    for effect in self.under_way.values() {
+                        if let Effect::Insert(_, stage) = effect {
+                            self.held[stage.index()] += 1;
+                        }
+                    }
                     self.answered.push(Event::Restored);
                 }
                 Told::Packet(packet) => {
                     if self.packets.len() < PACKETS_MAX {
                         self.packets.push(packet);
+                    } else {
+                        self.packets_dropped += 1;
                     }
                 }
             }
@@ -112,9 +132,12 @@ impl P4Target {
     fn note(&mut self, event: Event) {
         match &event {
             Event::Answered { ticket, result } => {
-                match (self.under_way.remove(ticket), result.is_ok()) {
-                    (Some(Effect::Insert(entry, stage)), false) => self.leave(entry, stage),
-                    (Some(Effect::Remove(entry)), true) => {
+                let is_gone = matches!(result, Ok(()) | Err(TargetError::NoSuchEntry));
+                match self.under_way.remove(ticket) {
+                    Some(Effect::Insert(entry, stage)) if result.is_err() => {
+                        self.leave(entry, stage);
+                    }
+                    Some(Effect::Remove(entry)) if is_gone => {
                         if let Some(stage) = self.stages.get(&entry).copied() {
                             self.leave(entry, stage);
                         }
@@ -137,31 +160,29 @@ impl P4Target {
 
     /// An operation in the device's words, and what it does to its stage.
     fn task(&self, ticket: Ticket, operation: &Operation) -> Result<(Task, Effect), TargetError> {
-        let code = |stage: StageId, rule| {
-            let mut value = encode(&self.settings.program, &self.settings.ports, (stage, rule))?;
-            let idle = self.settings.idle.unwrap_or(Duration::ZERO).as_nanos();
-            value.idle_timeout_ns = i64::try_from(idle).unwrap_or(i64::MAX);
-            Ok::<_, TargetError>(value)
+        let check = |stage: StageId, rule| {
+            self.capabilities.check(rule)?;
+            // What cannot be said is told at once.
+            encode(&self.settings.program, &self.settings.ports, (stage, rule))
         };
         match operation {
             Operation::Insert { entry, stage, rule } => {
                 if stage.index() >= self.held.len() {
                     return Err(TargetError::NoSuchStage(stage.number()));
                 }
-                self.capabilities.check(rule)?;
-                let mut value = Box::new(code(*stage, rule)?);
-                value.controller_metadata = entry.0;
+                let value = check(*stage, rule)?;
                 if self.room(*stage) == 0 {
                     return Err(TargetError::NoRoom);
                 }
-                let task = Task::Insert { ticket, entry: *entry, value };
+                let held = Held { stage: *stage, rule: Arc::clone(rule) };
+                let task = Task::Insert { ticket, entry: *entry, held, value: Box::new(value) };
                 Ok((task, Effect::Insert(*entry, *stage)))
             }
             Operation::Modify { entry, rule } => {
-                self.capabilities.check(rule)?;
                 let stage = self.stages.get(entry).ok_or(TargetError::NoSuchEntry)?;
-                let value = Box::new(code(*stage, rule)?);
-                Ok((Task::Modify { ticket, entry: *entry, value }, Effect::Nothing))
+                check(*stage, rule)?;
+                let rule = Arc::clone(rule);
+                Ok((Task::Modify { ticket, entry: *entry, rule }, Effect::Nothing))
             }
             Operation::Remove { entry } => {
                 Ok((Task::Remove { ticket, entry: *entry }, Effect::Remove(*entry)))

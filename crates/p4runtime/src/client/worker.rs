@@ -1,64 +1,38 @@
 //! The task that holds a session: batches in, answers out, again and again from the beginning.
+//!
+//! While the device works on one write the next is already on its way, [`FLIGHTS_MAX`] at most. Those
+//! that are under way at the same time are of one kind and change different entries, so that it makes
+//! no difference which the device takes first. Whoever writes one by one is sent at once.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::mpsc::Sender,
+    sync::Arc,
     time::Duration,
 };
 
-use shunt_gigaflow::target::{Counters, Event, Lost, LtmIndex, TargetError, Ticket};
-use tokio::{sync::mpsc, time::sleep};
+use hashbrown::{HashMap, HashSet};
+use shunt_gigaflow::{
+    ltm::LtmRule,
+    target::{Counters, Event, Lost, LtmIndex, Refusal, TargetError, Ticket},
+};
+use tokio::{sync::mpsc, task::JoinSet, time::sleep};
 use tonic::Code;
 use tracing::{debug, info, warn};
 
 use super::{
-    Packet, PacketToSend, SessionError, Settings,
-    repair::repair,
+    SessionError, Settings,
+    batch::{
+        Answer, Confirmed, Flight, Held, Kind, Landed, Manner, Part, Task, count, named, remove,
+        write,
+    },
+    repair::restore,
     session::{Session, counter_question, packet_of, update},
+    told::{Teller, Told},
 };
-use crate::wire::p4::v1::{TableEntry, stream_message_response, update::Type};
-
-/// An operation in the device's words.
-#[derive(Debug)]
-pub(super) enum Task {
-    Insert { ticket: Ticket, entry: LtmIndex, value: Box<TableEntry> },
-    Modify { ticket: Ticket, entry: LtmIndex, value: Box<TableEntry> },
-    Remove { ticket: Ticket, entry: LtmIndex },
-    Count { ticket: Ticket, entries: Vec<LtmIndex> },
-    Send(PacketToSend),
-}
-
-impl Task {
-    const fn ticket(&self) -> Option<Ticket> {
-        match self {
-            Self::Insert { ticket, .. }
-            | Self::Modify { ticket, .. }
-            | Self::Remove { ticket, .. }
-            | Self::Count { ticket, .. } => Some(*ticket),
-            Self::Send(_) => None,
-        }
-    }
-
-    /// Tasks of one kind go into one batch.
-    const fn kind(&self) -> u8 {
-        match self {
-            Self::Insert { .. } => 0,
-            Self::Modify { .. } => 1,
-            Self::Remove { .. } => 2,
-            Self::Count { .. } => 3,
-            Self::Send(_) => 4,
-        }
-    }
-}
-
-/// What the owner hears.
-#[derive(Debug)]
-pub(super) enum Told {
-    Event(Event),
-    /// With what is held: from nothing to this many entries of each table.
-    Restored(BTreeMap<u32, usize>),
-    Packet(Packet),
-}
+use crate::{
+    error::PartCode,
+    wire::p4::v1::{TableEntry, stream_message_response, update::Type},
+};
 
 /// Entries that are counted one by one; of more the whole stages are read.
 const COUNT_ALONE_MAX: usize = 64;
@@ -66,42 +40,105 @@ const COUNT_ALONE_MAX: usize = 64;
 /// The longest pause between two tries to connect, as a multiple of the first.
 const RETRY_MULTIPLE_MAX: u32 = 16;
 
+/// Writes under way.
+const FLIGHTS_MAX: usize = 4;
+
 /// The other end of a target.
 pub(super) struct Worker {
-    settings: Settings,
+    settings: Arc<Settings>,
     tasks: mpsc::Receiver<Task>,
-    told: Sender<Told>,
-    confirmed: BTreeMap<LtmIndex, TableEntry>,
+    teller: Teller,
+    confirmed: Confirmed,
     election: u128,
+    /// The id of the session that there was.
+    had: Option<u128>,
+    /// Updates of one write: fewer after one that took too long.
+    batch: usize,
+}
+
+/// The writes and reads of a session that are under way.
+#[derive(Default)]
+struct Flights {
+    numbers: u64,
+    under_way: HashMap<u64, Flight, foldhash::fast::FixedState>,
+    /// The entries that they change.
+    entries: HashSet<LtmIndex, foldhash::fast::FixedState>,
+    landing: JoinSet<Landed>,
+    /// A task that waits for those under way to end.
+    next: Option<Task>,
+}
+
+impl Flights {
+    /// Whether a task may be under way beside the others.
+    fn takes(&self, task: &Task) -> bool {
+        let is_like = |flight: &Flight| flight.kind == task.kind();
+        self.under_way.values().all(is_like)
+            && task.entry().is_none_or(|entry| !self.entries.contains(&entry))
+    }
+
+    fn begin(
+        &mut self,
+        flight: Flight,
+        request: impl Future<Output = Result<Answer, SessionError>> + Send + 'static,
+    ) {
+        let number = self.numbers;
+        self.numbers += 1;
+        self.entries.extend(flight.parts.iter().map(|part| part.entry));
+        self.under_way.insert(number, flight);
+        self.landing.spawn(async move { Landed { number, result: request.await } });
+    }
+
+    fn end(&mut self, number: u64) -> Option<Flight> {
+        let flight = self.under_way.remove(&number)?;
+        for part in &flight.parts {
+            self.entries.remove(&part.entry);
+        }
+        Some(flight)
+    }
+
+    /// The tickets of all that is not answered.
+    fn tickets(&self) -> Vec<Ticket> {
+        let flights = self.under_way.values();
+        let parts = flights.flat_map(|flight| flight.parts.iter().map(|part| part.ticket));
+        let counts = self.under_way.values().flat_map(|flight| flight.tickets.iter().copied());
+        parts.chain(counts).chain(self.next.as_ref().and_then(Task::ticket)).collect()
+    }
 }
 
 impl Worker {
-    pub(super) const fn new(
-        settings: Settings,
+    pub(super) fn new(
+        settings: Arc<Settings>,
         tasks: mpsc::Receiver<Task>,
-        told: Sender<Told>,
+        teller: Teller,
     ) -> Self {
-        let election = settings.election_id;
-        Self { settings, tasks, told, confirmed: BTreeMap::new(), election }
+        let (election, batch) = (settings.election_id, settings.batch.max(1));
+        Self { settings, tasks, teller, confirmed: Confirmed::new(), election, had: None, batch }
     }
 
     /// Works until the target is dropped.
     pub(super) async fn run(mut self) {
         let mut pause = self.settings.retry;
         loop {
-            match self.session().await {
+            let mut flights = Flights::default();
+            let ended = match self.session().await {
                 Ok(mut session) => {
                     pause = self.settings.retry;
-                    match self.serve(&mut session).await {
+                    match self.serve(&mut session, &mut flights).await {
                         Ok(()) => return,
-                        Err(error) => self.lose(&error),
+                        Err(error) => {
+                            warn!(%error, "the device is lost");
+                            flights.tickets().into_iter().for_each(|ticket| self.fail(ticket));
+                            self.tell(Event::Lost(Lost));
+                            error
+                        }
                     }
                 }
                 Err(error) => {
                     debug!(%error, "no session");
-                    self.learn(&error);
+                    error
                 }
-            }
+            };
+            self.learn(&ended);
             if !self.rest(pause).await {
                 return;
             }
@@ -110,184 +147,237 @@ impl Worker {
     }
 
     async fn session(&mut self) -> Result<Session, SessionError> {
+        self.had = None;
         let mut session = Session::open(&self.settings, self.election).await?;
-        let held = if session.is_known { session.read_all().await? } else { Vec::new() };
-        let repair = repair(&self.confirmed, held);
-        let (deleted, inserted) = (repair.delete.len(), repair.insert.len());
-        for (kind, entries) in [(Type::Delete, repair.delete), (Type::Insert, repair.insert)] {
-            for batch in entries.chunks(self.settings.batch.max(1)) {
-                let updates = batch.iter().map(|entry| update(kind, entry.clone())).collect();
-                let codes = session.write(updates).await?;
-                for (entry, code) in batch.iter().zip(codes) {
-                    if kind == Type::Insert && code != Code::Ok {
-                        // It cannot hold again what it held: its owner hears that it is idle for
-                        // good, and removes it.
-                        let index = LtmIndex(entry.controller_metadata);
-                        self.confirmed.remove(&index);
-                        self.tell(Event::Idle { entry: index });
-                    }
-                }
-            }
+        // What this session has sent may arrive when it is long over: the next one has a higher id, and
+        // the device refuses the writes of this one from then on.
+        self.had = Some(self.election);
+        self.election = self.election.saturating_add(1);
+        session.prepare().await?;
+        let held = if session.is_known { session.requests.read_all().await? } else { Vec::new() };
+        let lost =
+            restore(&mut session.requests, (&self.settings, self.batch), &mut self.confirmed, held)
+                .await?;
+        for entry in lost {
+            // It cannot hold again what it held: its owner hears that it is idle for good, and removes
+            // it.
+            self.tell(Event::Idle { entry });
         }
-        info!(deleted, inserted, held = self.confirmed.len(), "the device holds what it confirmed");
+        info!(held = self.confirmed.len(), "the device holds what it confirmed");
         let mut counts = BTreeMap::new();
-        self.confirmed.values().for_each(|entry| *counts.entry(entry.table_id).or_default() += 1);
-        // An owner that is gone hears nothing.
-        let _ = self.told.send(Told::Restored(counts));
+        for held in self.confirmed.values() {
+            let table = self.settings.program.table_id(held.stage.number());
+            *counts.entry(table).or_default() += 1;
+        }
+        self.teller.tell(Told::Restored(counts));
         Ok(session)
     }
 
-    async fn serve(&mut self, session: &mut Session) -> Result<(), SessionError> {
-        let mut next = None;
+    async fn serve(
+        &mut self,
+        session: &mut Session,
+        flights: &mut Flights,
+    ) -> Result<(), SessionError> {
         loop {
-            let task = match next.take() {
-                Some(task) => task,
-                None => tokio::select! {
-                    task = self.tasks.recv() => match task {
-                        Some(task) => task,
-                        None => return Ok(()),
-                    },
-                    message = session.next() => {
-                        self.hear(message?);
-                        continue;
-                    }
-                },
-            };
-            let mut batch = vec![task];
-            while batch.len() < self.settings.batch.max(1)
-                && let Ok(task) = self.tasks.try_recv()
-            {
-                if task.kind() != batch[0].kind() {
-                    next = Some(task);
-                    break;
+            if let Some(task) = flights.next.take() {
+                if flights.under_way.len() < FLIGHTS_MAX && flights.takes(&task) {
+                    self.begin(session, flights, task).await?;
+                    continue;
                 }
-                batch.push(task);
+                flights.next = Some(task);
             }
-            let tickets: Vec<Ticket> = batch.iter().filter_map(Task::ticket).collect();
-            if let Err(error) = self.work(session, batch).await {
-                let rest = next.as_ref().and_then(Task::ticket);
-                tickets.into_iter().chain(rest).for_each(|ticket| self.fail(ticket));
-                return Err(error);
+            let is_free = flights.next.is_none() && flights.under_way.len() < FLIGHTS_MAX;
+            tokio::select! {
+                Some(landed) = flights.landing.join_next() => {
+                    // A request that panicked is one that was lost.
+                    let landed = landed.map_err(|_| SessionError::Ended)?;
+                    self.land(session, flights, landed)?;
+                }
+                task = self.tasks.recv(), if is_free => match task {
+                    Some(task) => flights.next = Some(task),
+                    None => return Ok(()),
+                },
+                message = session.next() => self.hear(message?),
             }
         }
     }
 
-    async fn work(&mut self, session: &mut Session, batch: Vec<Task>) -> Result<(), SessionError> {
-        match batch.first().map(Task::kind) {
-            Some(0 | 1) => self.put(session, batch).await,
-            Some(2) => self.remove(session, batch).await,
-            Some(3) => self.count(session, batch).await,
-            _ => {
+    /// Begins with a task, and with those of its kind that wait behind it.
+    async fn begin(
+        &mut self,
+        session: &Session,
+        flights: &mut Flights,
+        first: Task,
+    ) -> Result<(), SessionError> {
+        let kind = first.kind();
+        let mut batch = vec![first];
+        while batch.len() < self.batch
+            && let Ok(task) = self.tasks.try_recv()
+        {
+            if task.kind() != kind || !flights.takes(&task) {
+                flights.next = Some(task);
+                break;
+            }
+            batch.push(task);
+        }
+        match kind {
+            Kind::Insert => self.insert(session, flights, batch),
+            Kind::Modify => self.modify(session, flights, batch),
+            Kind::Remove => self.remove(session, flights, batch),
+            Kind::Count => self.count(session, flights, batch),
+            Kind::Send => {
                 for task in batch {
                     if let Task::Send(packet) = task {
                         session.send_packet(packet).await?;
                     }
                 }
-                Ok(())
             }
-        }
-    }
-
-    async fn put(&mut self, session: &mut Session, batch: Vec<Task>) -> Result<(), SessionError> {
-        let mut updates = Vec::with_capacity(batch.len());
-        let mut noted = Vec::with_capacity(batch.len());
-        for task in batch {
-            let (kind, ticket, entry, value) = match task {
-                Task::Insert { ticket, entry, value } => (Type::Insert, ticket, entry, *value),
-                Task::Modify { ticket, entry, value } => {
-                    let Some(known) = self.confirmed.get(&entry) else {
-                        self.answer(ticket, Err(TargetError::NoSuchEntry));
-                        continue;
-                    };
-                    // Match, priority and name stay as they are.
-                    (
-                        Type::Modify,
-                        ticket,
-                        entry,
-                        TableEntry { action: value.action, ..known.clone() },
-                    )
-                }
-                Task::Remove { .. } | Task::Count { .. } | Task::Send(_) => continue,
-            };
-            updates.push(update(kind, value.clone()));
-            noted.push((ticket, entry, value));
-        }
-        if updates.is_empty() {
-            return Ok(());
-        }
-        let codes = session.write(updates).await?;
-        for ((ticket, entry, value), code) in noted.into_iter().zip(codes) {
-            if code == Code::Ok {
-                self.confirmed.insert(entry, value);
-            }
-            self.answer(ticket, result_of(code));
         }
         Ok(())
     }
 
-    async fn remove(
-        &mut self,
-        session: &mut Session,
-        batch: Vec<Task>,
-    ) -> Result<(), SessionError> {
-        let mut known = Vec::with_capacity(batch.len());
+    fn insert(&self, session: &Session, flights: &mut Flights, batch: Vec<Task>) {
+        let mut updates = Vec::with_capacity(batch.len());
+        let mut parts = Vec::with_capacity(batch.len());
+        for task in batch {
+            let Task::Insert { ticket, entry, held, value } = task else { continue };
+            updates.push(update(Type::Insert, named(&self.settings, entry, *value)));
+            parts.push(Part { ticket, entry, held });
+        }
+        let request = write(session.requests.clone(), updates, Manner::Batch);
+        flights.begin(flight(Kind::Insert, parts), request);
+    }
+
+    fn modify(&self, session: &Session, flights: &mut Flights, batch: Vec<Task>) {
+        let mut updates = Vec::with_capacity(batch.len());
+        let mut parts = Vec::with_capacity(batch.len());
+        for task in batch {
+            let Task::Modify { ticket, entry, rule } = task else { continue };
+            let Some(known) = self.confirmed.get(&entry) else {
+                self.answer(ticket, Err(TargetError::NoSuchEntry));
+                continue;
+            };
+            let held = Held { stage: known.stage, rule: Arc::new(modified(&known.rule, &rule)) };
+            match held.value(&self.settings, entry) {
+                Ok(value) => {
+                    updates.push(update(Type::Modify, value));
+                    parts.push(Part { ticket, entry, held });
+                }
+                Err(refusal) => self.answer(ticket, Err(refusal.into())),
+            }
+        }
+        if !parts.is_empty() {
+            let request = write(session.requests.clone(), updates, Manner::Batch);
+            flights.begin(flight(Kind::Modify, parts), request);
+        }
+    }
+
+    fn remove(&self, session: &Session, flights: &mut Flights, batch: Vec<Task>) {
+        let mut parts = Vec::with_capacity(batch.len());
+        let mut values = Vec::with_capacity(batch.len());
         for task in batch {
             let Task::Remove { ticket, entry } = task else { continue };
-            match self.confirmed.get(&entry) {
-                Some(value) => known.push((ticket, entry, value.clone())),
-                None => self.answer(ticket, Err(TargetError::NoSuchEntry)),
-            }
+            let known = self.confirmed.get(&entry);
+            let value = known.and_then(|known| known.value(&self.settings, entry).ok());
+            let (Some(held), Some(value)) = (known.cloned(), value) else {
+                self.answer(ticket, Err(TargetError::NoSuchEntry));
+                continue;
+            };
+            parts.push(Part { ticket, entry, held });
+            values.push(value);
         }
-        if known.is_empty() {
-            return Ok(());
+        if !parts.is_empty() {
+            let request = remove(session.requests.clone(), values, Manner::Batch);
+            flights.begin(flight(Kind::Remove, parts), request);
         }
-        let questions = known.iter().map(|(_, _, value)| counter_question(value)).collect();
-        match session.read(questions).await {
-            Ok(found) => self.tell_counters(&found, None),
-            // What cannot be counted can still be deleted.
-            Err(SessionError::Refused(_)) => {}
-            Err(error) => return Err(error),
-        }
-        let updates = known.iter().map(|(_, _, value)| update(Type::Delete, value.clone()));
-        let codes = session.write(updates.collect()).await?;
-        for ((ticket, entry, _), code) in known.into_iter().zip(codes) {
-            // What is not there is gone.
-            if matches!(code, Code::Ok | Code::NotFound) {
-                self.confirmed.remove(&entry);
-                self.answer(ticket, Ok(()));
-            } else {
-                self.answer(ticket, result_of(code));
-            }
-        }
-        Ok(())
     }
 
-    async fn count(&mut self, session: &mut Session, batch: Vec<Task>) -> Result<(), SessionError> {
-        let mut tickets = Vec::new();
-        let mut asked = BTreeSet::new();
+    fn count(&self, session: &Session, flights: &mut Flights, batch: Vec<Task>) {
+        let mut counting = flight(Kind::Count, Vec::new());
         for task in batch {
             let Task::Count { ticket, entries } = task else { continue };
-            let is_known = entries.iter().all(|entry| self.confirmed.contains_key(entry));
-            tickets.push((ticket, if is_known { Ok(()) } else { Err(TargetError::NoSuchEntry) }));
-            asked.extend(entries);
+            if entries.iter().all(|entry| self.confirmed.contains_key(entry)) {
+                counting.tickets.push(ticket);
+            } else {
+                self.answer(ticket, Err(TargetError::NoSuchEntry));
+            }
+            counting.asked.extend(entries);
         }
-        let known = || asked.iter().filter_map(|entry| self.confirmed.get(entry));
-        let questions: Vec<TableEntry> = if asked.len() <= COUNT_ALONE_MAX {
-            known().map(counter_question).collect()
+        let known =
+            || counting.asked.iter().filter_map(|entry| self.confirmed.get_key_value(entry));
+        let questions: Vec<TableEntry> = if counting.asked.len() <= COUNT_ALONE_MAX {
+            let value = |(entry, held): (&LtmIndex, &Held)| held.value(&self.settings, *entry).ok();
+            known().filter_map(value).map(|value| counter_question(&value)).collect()
         } else {
-            let tables: BTreeSet<u32> = known().map(|entry| entry.table_id).collect();
+            let stages: BTreeSet<u8> = known().map(|(_, held)| held.stage.number()).collect();
+            let tables = stages.into_iter().map(|stage| self.settings.program.table_id(stage));
             let whole = |table_id| TableEntry { table_id, ..TableEntry::default() };
-            tables.into_iter().map(|table| counter_question(&whole(table))).collect()
+            tables.map(|table| counter_question(&whole(table))).collect()
         };
-        if !questions.is_empty() {
-            let found = session.read(questions).await?;
-            self.tell_counters(&found, Some(&asked));
+        flights.begin(counting, count(session.requests.clone(), questions));
+    }
+
+    fn land(
+        &mut self,
+        session: &Session,
+        flights: &mut Flights,
+        landed: Landed,
+    ) -> Result<(), SessionError> {
+        let answer = match landed.result {
+            Ok(answer) => answer,
+            Err(SessionError::NoDetails(status)) => {
+                debug!(%status, "a batch is written again one by one");
+                let again = flights.under_way.get(&landed.number).map(|flight| flight.kind);
+                if matches!(again, Some(Kind::Insert | Kind::Modify | Kind::Remove)) {
+                    self.write_again(session, flights, landed.number);
+                    return Ok(());
+                }
+                return Err(SessionError::NoDetails(status));
+            }
+            Err(error) => return Err(error),
+        };
+        let Some(flight) = flights.end(landed.number) else { return Ok(()) };
+        self.batch = self.batch.saturating_mul(2).clamp(1, self.settings.batch.max(1));
+        let asked = (flight.kind == Kind::Count).then_some(&flight.asked);
+        self.tell_counters(&answer.counted, asked);
+        for (part, code) in flight.parts.into_iter().zip(answer.codes) {
+            // What is not there is gone.
+            let is_gone = flight.kind == Kind::Remove && code.code == Code::NotFound;
+            if code.code != Code::Ok && !is_gone {
+                self.answer(part.ticket, result_of(code));
+                continue;
+            }
+            if flight.kind == Kind::Remove {
+                self.confirmed.remove(&part.entry);
+            } else {
+                self.confirmed.insert(part.entry, part.held);
+            }
+            self.answer(part.ticket, Ok(()));
         }
-        tickets.into_iter().for_each(|(ticket, result)| self.answer(ticket, result));
+        flight.tickets.into_iter().for_each(|ticket| self.answer(ticket, Ok(())));
         Ok(())
     }
 
-    fn tell_counters(&self, found: &[TableEntry], asked: Option<&BTreeSet<LtmIndex>>) {
+    /// Writes a batch again, one update after the other.
+    fn write_again(&self, session: &Session, flights: &mut Flights, number: u64) {
+        let Some(flight) = flights.end(number) else { return };
+        let value = |part: &Part| part.held.value(&self.settings, part.entry).ok();
+        let values: Vec<TableEntry> = flight.parts.iter().filter_map(value).collect();
+        let requests = session.requests.clone();
+        let kind = match flight.kind {
+            Kind::Remove => Type::Delete,
+            Kind::Modify => Type::Modify,
+            Kind::Insert | Kind::Count | Kind::Send => Type::Insert,
+        };
+        let updates = values.into_iter().map(|value| update(kind, value)).collect();
+        flights.begin(flight, write(requests, updates, Manner::OneByOne));
+    }
+
+    fn tell_counters(
+        &self,
+        found: &[TableEntry],
+        asked: Option<&HashSet<LtmIndex, foldhash::fast::FixedState>>,
+    ) {
         for value in found {
             let (entry, Some(data)) = (LtmIndex(value.controller_metadata), &value.counter_data)
             else {
@@ -307,7 +397,7 @@ impl Worker {
         match message {
             Update::Packet(packet) => {
                 if let Some(packet) = packet_of(packet) {
-                    let _ = self.told.send(Told::Packet(packet));
+                    self.teller.tell(Told::Packet(packet));
                 }
             }
             Update::IdleTimeoutNotification(notice) => {
@@ -325,20 +415,17 @@ impl Worker {
         }
     }
 
-    fn lose(&mut self, error: &SessionError) {
-        warn!(%error, "the device is lost");
-        self.learn(error);
-        self.tell(Event::Lost(Lost));
-    }
-
-    /// Comes with another id the next time, if this one is taken, or below that of a primary that is
+    /// Comes with a higher id the next time if this one is taken, or not above that of a primary that is
     /// gone. As long as another is the primary it comes with the same, and waits.
     fn learn(&mut self, error: &SessionError) {
         match error {
-            SessionError::TooLow(highest) => self.election = self.election.max(*highest),
-            SessionError::Refused(status) if status.code() == Code::InvalidArgument => {
-                self.election = self.election.saturating_add(1);
+            SessionError::TooLow(highest) => {
+                self.election = self.election.max(highest.saturating_add(1));
             }
+            SessionError::ElectionTaken => self.election = self.election.saturating_add(1),
+            // The other has a higher id, which keeps out what this one has sent.
+            SessionError::Backup => self.election = self.had.unwrap_or(self.election),
+            SessionError::Silent => self.batch = (self.batch / 2).max(1),
             _ => {}
         }
     }
@@ -371,14 +458,28 @@ impl Worker {
     }
 
     fn tell(&self, event: Event) {
-        // An owner that is gone hears nothing.
-        let _ = self.told.send(Told::Event(event));
+        self.teller.tell(Told::Event(event));
     }
 }
 
-fn result_of(code: Code) -> Result<(), TargetError> {
-    match code {
+fn flight(kind: Kind, parts: Vec<Part>) -> Flight {
+    Flight { kind, parts, tickets: Vec::new(), asked: HashSet::default() }
+}
+
+/// A rule that does what another says: match, length and tag stay as they are.
+fn modified(known: &LtmRule, rule: &LtmRule) -> LtmRule {
+    LtmRule {
+        actions: Arc::clone(&rule.actions),
+        rewrite: rule.rewrite.clone(),
+        next: rule.next,
+        ..known.clone()
+    }
+}
+
+fn result_of(part: PartCode) -> Result<(), TargetError> {
+    match part.code {
         Code::Ok => Ok(()),
+        _ if part.is_masks => Err(TargetError::Refused(Refusal::Masks)),
         Code::ResourceExhausted => Err(TargetError::NoRoom),
         Code::AlreadyExists => Err(TargetError::Exists),
         Code::NotFound => Err(TargetError::NoSuchEntry),

@@ -43,7 +43,7 @@ pub struct Advice {
     pub highest: Option<ElectionId>,
 }
 
-/// All roles of a device. It never forgets an id, and so that nobody fills its memory, there is a
+/// All roles of a device. It never forgets an id that was the highest, and so that nobody fills its memory, there is a
 /// most of roles.
 #[derive(Debug, Default)]
 pub struct Arbiter {
@@ -143,7 +143,12 @@ impl Arbiter {
         let Some(role) = self.roles.get_mut(&name) else { return Vec::new() };
         let was_primary = role.primary() == Some(stream);
         role.streams.remove(&stream);
-        if was_primary { role.advise_all(&name) } else { Vec::new() }
+        let advice = if was_primary { role.advise_all(&name) } else { Vec::new() };
+        // A role that never had a primary has nothing to remember.
+        if role.streams.is_empty() && role.highest.is_none() {
+            self.roles.remove(&name);
+        }
+        advice
     }
 
     /// Whether a request with this id is the primary's.
@@ -235,6 +240,16 @@ mod tests {
         assert_eq!(arbiter.arbitrate(StreamId(1), "b", Some(1)), Err(RequestError::StreamMoved));
         assert_eq!(told(&arbiter.arbitrate(StreamId(2), "b", Some(1)).unwrap()), [(2, true, true)]);
         assert_eq!(arbiter.primaries().count(), 2);
+    }
+
+    #[test]
+    fn roles_that_nobody_was_primary_of_leave_room_for_others() {
+        let mut arbiter = Arbiter::default();
+        for number in 0..2 * ROLES_MAX as u64 {
+            arbiter.arbitrate(StreamId(number), &format!("r{number}"), None).unwrap();
+            arbiter.gone(StreamId(number));
+        }
+        assert!(arbiter.arbitrate(StreamId(u64::MAX), "mine", Some(1)).is_ok());
     }
 
     proptest! {

@@ -21,7 +21,7 @@ pub struct Hits {
     pub packets: u64,
     /// Bytes of their frames.
     pub bytes: u64,
-    /// When the last one was, since the Epoch.
+    /// When the last one was, by the [steady](super::Now) clock.
     pub last: Option<Duration>,
 }
 
@@ -30,6 +30,8 @@ pub struct Hits {
 pub enum DeviceError {
     /// There is no room.
     Full,
+    /// There is no room for another mask in the table.
+    Masks,
     /// It cannot hold such an entry.
     Refused(&'static str),
 }
@@ -84,4 +86,14 @@ pub trait Device: Send + 'static {
     fn is_atomic(&self) -> bool {
         false
     }
+}
+
+/// What time it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Since some moment that stays the same: it neither steps nor stands still. Idle times are taken
+    /// from it.
+    pub steady: Duration,
+    /// Since the Epoch, as people and controllers are told.
+    pub day: Duration,
 }

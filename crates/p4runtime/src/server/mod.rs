@@ -12,12 +12,14 @@
 //! ```
 //!
 //! Requests take the lock one after another, so writes are serialisable, and who was primary when a
-//! write began is so until it has ended. The clock is passed in: [`Service::tick`] is called now and
-//! then.
+//! write began is so until it has ended. A long read takes the lock again and again, for a part of its
+//! answer each. Packets of the device come by a queue: whoever hands one over never waits for the lock.
+//! The clock is passed in: [`Service::tick`] is called now and then.
 
 mod arbiter;
 mod device;
 mod pipeline;
+mod queue;
 mod read;
 mod service;
 mod state;
@@ -26,7 +28,8 @@ mod stream;
 mod write;
 
 pub use arbiter::{Advice, Arbiter, ElectionId, StreamId, election_id, election_message};
-pub use device::{Device, DeviceError, EntryNo, Hits};
+pub use device::{Device, DeviceError, EntryNo, Hits, Now};
+pub use queue::Queued;
 pub use service::{Server, ServerError, Service};
 pub use state::Settings;
 pub use store::Store;

@@ -2,116 +2,188 @@
 //!
 //! What is zero or unset in the question means any. A table number of zero means all tables, and then
 //! only scalars can be asked for. Counters and times are told only if they are set in the question.
+//!
+//! A question is checked at once and answered in parts: it remembers how far it has come, so that
+//! nothing is held between two parts and no part takes long, however much is asked for.
 
-use std::time::Duration;
+use std::{
+    ops::Bound::{Excluded, Unbounded},
+    time::Duration,
+};
 
 use super::{
     device::Device,
     store::{Store, Stored},
 };
 use crate::{
-    entry::{action_of, checked_match, key_of, table_of},
+    entry::{EntryKey, action_of, checked_match, key_of, table_of},
     error::EntityError,
-    wire::p4::v1::{DirectCounterEntry, Entity, FieldMatch, TableEntry, entity, table_entry},
+    wire::p4::v1::{
+        CounterData, DirectCounterEntry, Entity, FieldMatch, TableEntry, entity, table_action,
+        table_entry,
+    },
 };
 
-impl Store {
-    pub(super) fn read(
-        &self,
-        device: &mut dyn Device,
-        question: Option<entity::Entity>,
-        now: Duration,
-    ) -> Result<Vec<Entity>, EntityError> {
-        let wrap = |entity| Entity { entity: Some(entity) };
-        match question.ok_or(EntityError::NoEntity)? {
-            entity::Entity::TableEntry(mut question) => {
-                let entries = self.find(device, &mut question, now)?;
-                Ok(entries.map(|entry| wrap(entity::Entity::TableEntry(entry))).collect())
-            }
-            entity::Entity::DirectCounterEntry(question) => {
-                let mut question = question.table_entry.unwrap_or_default();
-                if question.table_id != 0
-                    && !table_of(&self.schema, question.table_id)?.has_counters
-                {
-                    return Err(EntityError::NoResource("direct counter"));
-                }
-                question.counter_data = Some(crate::wire::p4::v1::CounterData::default());
-                let counters = self.find(device, &mut question, now)?.filter_map(|entry| {
-                    let data = Some(entry.counter_data?);
-                    let named = TableEntry {
-                        table_id: entry.table_id,
-                        r#match: entry.r#match,
-                        priority: entry.priority,
-                        ..TableEntry::default()
-                    };
-                    let counter = DirectCounterEntry { table_entry: Some(named), data };
-                    Some(wrap(entity::Entity::DirectCounterEntry(counter)))
-                });
-                Ok(counters.collect())
-            }
-            _ => Err(EntityError::Unserved),
-        }
+/// A question that makes sense, and how far it is answered.
+#[derive(Debug)]
+pub(super) struct Question {
+    entry: TableEntry,
+    kind: Kind,
+    next: Option<Next>,
+}
+
+/// What is told of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Entry,
+    Counter,
+}
+
+/// Where to go on.
+#[derive(Debug)]
+enum Next {
+    /// At the beginning of this table, or of the first behind it.
+    Table(u32),
+    /// Behind an entry.
+    Behind(u32, EntryKey),
+}
+
+impl Question {
+    /// Whether everything is told.
+    pub(super) const fn is_answered(&self) -> bool {
+        self.next.is_none()
     }
 
-    fn find(
-        &self,
-        device: &mut dyn Device,
-        question: &mut TableEntry,
-        now: Duration,
-    ) -> Result<impl Iterator<Item = TableEntry> + use<>, EntityError> {
-        let id = question.table_id;
-        if id == 0 {
-            if !question.r#match.is_empty() || question.action.is_some() {
+    /// The last table that it means.
+    const fn last_table(&self) -> u32 {
+        if self.entry.table_id == 0 { u32::MAX } else { self.entry.table_id }
+    }
+}
+
+impl Store {
+    /// Takes a question.
+    pub(super) fn check(&self, asked: Option<entity::Entity>) -> Result<Question, EntityError> {
+        let (kind, mut entry) = match asked.ok_or(EntityError::NoEntity)? {
+            entity::Entity::TableEntry(entry) => (Kind::Entry, *entry),
+            entity::Entity::DirectCounterEntry(counter) => {
+                let mut entry = counter.table_entry.unwrap_or_default();
+                entry.counter_data = Some(CounterData::default());
+                (Kind::Counter, entry)
+            }
+            _ => return Err(EntityError::Unserved),
+        };
+        if let Some(action) = &entry.action
+            && !matches!(action.r#type, Some(table_action::Type::Action(_)))
+        {
+            return Err(EntityError::ActionKind);
+        }
+        if entry.priority < 0 {
+            return Err(EntityError::Priority(entry.priority));
+        }
+        if entry.is_default_action && !(entry.r#match.is_empty() && entry.priority == 0) {
+            return Err(EntityError::Default);
+        }
+        if entry.table_id == 0 {
+            if !entry.r#match.is_empty() || entry.action.is_some() {
                 return Err(EntityError::AllTables);
             }
         } else {
-            let table = table_of(&self.schema, id)?;
-            if !question.r#match.is_empty() {
-                question.r#match = checked_match(table, std::mem::take(&mut question.r#match))?;
+            let table = table_of(&self.schema, entry.table_id)?;
+            if kind == Kind::Counter && !table.has_counters {
+                return Err(EntityError::NoResource("direct counter"));
+            }
+            if !entry.r#match.is_empty() {
+                entry.r#match = checked_match(table, std::mem::take(&mut entry.r#match))?;
             }
         }
-        let is_meant = |table: &u32| id == 0 || *table == id;
-        if question.is_default_action {
-            let tables = self.schema.tables.keys().filter(|table| is_meant(table));
-            let defaults: Vec<_> = tables.filter_map(|table| self.default_of(*table)).collect();
-            return Ok(defaults.into_iter());
-        }
-        let mut found = Vec::new();
-        for (_, shelf) in self.tables.iter().filter(|(table, _)| is_meant(table)) {
-            if !question.r#match.is_empty() && question.priority != 0 {
-                let key = key_of(&question.r#match, question.priority);
-                found
-                    .extend(shelf.entries.get(&key).filter(|stored| fits(question, &stored.entry)));
-            } else {
-                found.extend(shelf.entries.values().filter(|stored| fits(question, &stored.entry)));
-            }
-        }
-        let told: Vec<_> =
-            found.into_iter().map(|stored| self.told(device, question, (stored, now))).collect();
-        Ok(told.into_iter())
+        let next = Some(Next::Table(entry.table_id));
+        Ok(Question { entry, kind, next })
     }
 
+    /// Tells the next of what is asked for, and looks at so many entries at most.
+    pub(super) fn answer(
+        &self,
+        device: &mut dyn Device,
+        question: &mut Question,
+        (now, mut left): (Duration, usize),
+        answers: &mut Vec<Entity>,
+    ) {
+        if question.entry.is_default_action {
+            question.next = None;
+            let tables = self.schema.tables.range(question.entry.table_id..=question.last_table());
+            let defaults = tables.filter_map(|(table, _)| self.default_of(*table));
+            return answers.extend(defaults.map(wrap));
+        }
+        if !question.entry.r#match.is_empty() && question.entry.priority != 0 {
+            question.next = None;
+            let key = key_of(&question.entry.r#match, question.entry.priority);
+            let shelf = self.tables.get(&question.entry.table_id);
+            let stored = shelf.and_then(|shelf| shelf.entries.get(&key));
+            return answers.extend(stored.and_then(|it| self.told(device, question, (it, now))));
+        }
+        while let Some(next) = question.next.take() {
+            let (first, behind) = match next {
+                Next::Table(table) => (table, None),
+                Next::Behind(table, key) => (table, Some(key)),
+            };
+            let mut tables = self.tables.range(first..=question.last_table());
+            let Some((table, shelf)) = tables.next() else { return };
+            let from = match &behind {
+                Some(key) if *table == first => Excluded(key),
+                _ => Unbounded,
+            };
+            for (key, stored) in shelf.entries.range::<EntryKey, _>((from, Unbounded)) {
+                answers.extend(self.told(device, question, (stored, now)));
+                left = left.saturating_sub(1);
+                if left == 0 {
+                    question.next = Some(Next::Behind(*table, key.clone()));
+                    return;
+                }
+            }
+            question.next = (*table < question.last_table()).then(|| Next::Table(table + 1));
+        }
+    }
+
+    /// What is told of an entry, if it is one of those that are asked for.
     fn told(
         &self,
         device: &mut dyn Device,
-        question: &TableEntry,
+        question: &Question,
         (stored, now): (&Stored, Duration),
-    ) -> TableEntry {
-        let mut entry = stored.entry.clone();
-        let table = self.schema.tables.get(&entry.table_id);
-        let counts =
-            question.counter_data.is_some() && table.is_some_and(|table| table.has_counters);
-        if counts || question.time_since_last_hit.is_some() {
-            let hits = device.hits(stored.no);
-            entry.counter_data = counts.then(|| stored.counter(hits));
-            entry.time_since_last_hit = question.time_since_last_hit.map(|_| {
-                let idle = now.saturating_sub(stored.idle_since(hits));
-                let elapsed_ns = i64::try_from(idle.as_nanos()).unwrap_or(i64::MAX);
-                table_entry::IdleTimeout { elapsed_ns }
-            });
+    ) -> Option<Entity> {
+        let asked = &question.entry;
+        if !fits(asked, &stored.entry) {
+            return None;
         }
-        entry
+        let table = self.schema.tables.get(&stored.entry.table_id);
+        let counts = asked.counter_data.is_some() && table.is_some_and(|table| table.has_counters);
+        let times = asked.time_since_last_hit.is_some();
+        let hits = if counts || times { device.hits(stored.no) } else { Default::default() };
+        let counter = counts.then(|| stored.counter(hits));
+        if question.kind == Kind::Counter {
+            let named = TableEntry {
+                table_id: stored.entry.table_id,
+                r#match: stored.entry.r#match.clone(),
+                priority: stored.entry.priority,
+                ..TableEntry::default()
+            };
+            let counter = DirectCounterEntry { table_entry: Some(named), data: Some(counter?) };
+            let entity = entity::Entity::DirectCounterEntry(Box::new(counter));
+            return Some(Entity { entity: Some(entity) });
+        }
+        let mut entry = stored.entry.clone();
+        entry.counter_data = counter;
+        entry.time_since_last_hit = times.then(|| {
+            let idle = now.saturating_sub(stored.idle_since(hits));
+            let elapsed_ns = i64::try_from(idle.as_nanos()).unwrap_or(i64::MAX);
+            table_entry::IdleTimeout { elapsed_ns }
+        });
+        Some(wrap(entry))
     }
+}
+
+fn wrap(entry: TableEntry) -> Entity {
+    Entity { entity: Some(entity::Entity::TableEntry(Box::new(entry))) }
 }
 
 /// Whether an entry is one of those that are asked for.

@@ -3,22 +3,31 @@
 use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tokio::{net::TcpListener, sync::mpsc};
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
-use tonic::{Request, Response, Status, Streaming, transport};
+use tokio::{
+    net::TcpListener,
+    sync::{Mutex as AsyncMutex, mpsc, oneshot},
+    time::sleep,
+};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{
+    Request, Response, Status, Streaming,
+    transport::{self, server::TcpIncoming},
+};
 use tracing::{debug, info};
 
 use super::{
     arbiter::election_id,
-    device::Device,
-    state::{Outgoing, Settings, State},
+    device::{Device, Now},
+    queue::Queued,
+    read::Question,
+    state::{Settings, State},
     stream,
-    write::write,
+    write::{check_parts, write},
 };
 use crate::{
-    error::{RequestError, batch_status},
+    error::{EntityError, RequestError, batch_status},
     wire::p4::v1::{
-        CapabilitiesRequest, CapabilitiesResponse, GetForwardingPipelineConfigRequest,
+        CapabilitiesRequest, CapabilitiesResponse, Entity, GetForwardingPipelineConfigRequest,
         GetForwardingPipelineConfigResponse, PacketIn, ReadRequest, ReadResponse,
         SetForwardingPipelineConfigRequest, SetForwardingPipelineConfigResponse,
         StreamMessageRequest, WriteRequest, WriteResponse,
@@ -29,20 +38,38 @@ use crate::{
 /// The version of the protocol that is served.
 const API_VERSION: &str = "1.4.1";
 
-/// Entities of one message of an answer: below the 4 MiB that clients take by default.
+/// Entities of one message of an answer, and entries that are looked at under one lock: below the 4 MiB that clients take by default.
 const READ_ENTITIES_MAX: usize = 2048;
 
 /// Messages of an answer that wait for a client that does not read.
 const READ_QUEUE: usize = 4;
 
-/// Where a server gets the time of day from, since the Epoch.
-type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
+/// A peer that is asked whether it is there, and does not answer for as long, is not.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+
+/// Requests of one connection at a time.
+const STREAMS_OF_A_CONNECTION: u32 = 16;
+
+/// Packets of the device that wait to be told; more are dropped.
+const PACKETS_MAX: usize = 4096;
+
+/// Packets that are told under one lock.
+const PACKETS_AT_ONCE: usize = 64;
+
+/// Time that connections have to end, once the server stops.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Where a server gets the time from.
+type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
 
 /// A device as a P4Runtime service. Clones are one service.
 #[derive(Clone)]
 pub struct Service {
     state: Arc<Mutex<State>>,
     clock: Clock,
+    packets: mpsc::Sender<PacketIn>,
+    /// The other end, for the server that runs.
+    arriving: Arc<AsyncMutex<mpsc::Receiver<PacketIn>>>,
 }
 
 impl std::fmt::Debug for Service {
@@ -52,25 +79,69 @@ impl std::fmt::Debug for Service {
 }
 
 impl Service {
-    /// Serves a device; `clock` tells the time of day since the Epoch.
+    /// Serves a device.
     pub fn new(
         settings: Settings,
         device: impl Device,
-        clock: impl Fn() -> Duration + Send + Sync + 'static,
+        clock: impl Fn() -> Now + Send + Sync + 'static,
     ) -> Self {
         let state = Arc::new(Mutex::new(State::new(settings, Box::new(device))));
-        Self { state, clock: Arc::new(clock) }
+        let (packets, arriving) = mpsc::channel(PACKETS_MAX);
+        let arriving = Arc::new(AsyncMutex::new(arriving));
+        Self { state, clock: Arc::new(clock), packets, arriving }
     }
 
-    /// Gives a packet to the controllers that are primary.
-    pub fn packet_in(&self, packet: &PacketIn) {
-        self.state.lock().packet_in(packet);
+    /// Gives a packet to the controllers that are primary, and never waits. `false`: too many packets
+    /// wait, and this one is dropped.
+    pub fn packet_in(&self, packet: PacketIn) -> bool {
+        self.packets.try_send(packet).is_ok()
+    }
+
+    /// Tells the packets that the device hands over, for ever.
+    async fn tell_packets(&self) {
+        let mut arriving = self.arriving.lock().await;
+        let mut packets = Vec::with_capacity(PACKETS_AT_ONCE);
+        while arriving.recv_many(&mut packets, PACKETS_AT_ONCE).await > 0 {
+            let state = self.state.lock();
+            packets.drain(..).for_each(|packet| state.packet_in(&packet));
+        }
     }
 
     /// Tells controllers of entries that were not hit for their time. To be called several times a
     /// second.
     pub fn tick(&self) {
         self.state.lock().tick((self.clock)());
+    }
+}
+
+/// Where the parts of an answer go.
+type Answers = mpsc::Sender<Result<ReadResponse, Status>>;
+
+impl Service {
+    /// Answers questions part by part, so that others get the lock in between, and no more waits than
+    /// the controller takes.
+    async fn answer(&self, questions: Vec<Result<Question, EntityError>>, answers: Answers) {
+        let mut entities = Vec::new();
+        for mut question in questions.into_iter().flatten() {
+            while !question.is_answered() {
+                let now = (self.clock)().steady;
+                {
+                    let state = &mut *self.state.lock();
+                    let (store, device) = (&state.pipeline.store, &mut *state.device);
+                    let left = READ_ENTITIES_MAX.saturating_sub(entities.len());
+                    store.answer(device, &mut question, (now, left), &mut entities);
+                }
+                if entities.len() >= READ_ENTITIES_MAX {
+                    let entities = std::mem::take(&mut entities);
+                    if answers.send(Ok(ReadResponse { entities })).await.is_err() {
+                        return;
+                    }
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        // The last part says that there is no more: who does not hear it, is gone.
+        let _ = answers.send(Ok(ReadResponse { entities })).await;
     }
 }
 
@@ -90,11 +161,11 @@ impl P4Runtime for Service {
                 return Err(RequestError::NoPipeline.into());
             }
             let (store, device) = (&mut state.pipeline.store, &mut *state.device);
-            (write(store, device, request, now)?, state.settings.update_latency)
+            (write(store, device, request, now.steady)?, state.settings.update_latency)
         };
         if !latency.is_zero() {
             let count = u32::try_from(results.len()).unwrap_or(u32::MAX);
-            tokio::time::sleep(latency.saturating_mul(count)).await;
+            sleep(latency.saturating_mul(count)).await;
         }
         batch_status(&results).map_err(|status| *status)?;
         Ok(Response::new(WriteResponse {}))
@@ -107,29 +178,20 @@ impl P4Runtime for Service {
         request: Request<ReadRequest>,
     ) -> Result<Response<Self::ReadStream>, Status> {
         let request = request.into_inner();
-        let now = (self.clock)();
-        let results: Vec<_> = {
-            let state = &mut *self.state.lock();
+        check_parts(request.entities.len())?;
+        let questions: Vec<_> = {
+            let state = &*self.state.lock();
             state.check_device(request.device_id)?;
             if !state.pipeline.is_running() {
                 return Err(RequestError::NoPipeline.into());
             }
-            let (store, device) = (&state.pipeline.store, &mut *state.device);
-            let entities = request.entities.into_iter();
-            entities.map(|question| store.read(device, question.entity, now)).collect()
+            let check = |asked: Entity| state.pipeline.store.check(asked.entity);
+            request.entities.into_iter().map(check).collect()
         };
-        batch_status(&results).map_err(|status| *status)?;
-        let mut entities = results.into_iter().flatten().flatten().peekable();
+        batch_status(&questions).map_err(|status| *status)?;
         let (sender, receiver) = mpsc::channel(READ_QUEUE);
-        tokio::spawn(async move {
-            loop {
-                let entities: Vec<_> = entities.by_ref().take(READ_ENTITIES_MAX).collect();
-                let is_last = entities.len() < READ_ENTITIES_MAX;
-                if sender.send(Ok(ReadResponse { entities })).await.is_err() || is_last {
-                    return;
-                }
-            }
-        });
+        let service = self.clone();
+        tokio::spawn(async move { service.answer(questions, sender).await });
         Ok(Response::new(ReceiverStream::new(receiver)))
     }
 
@@ -157,35 +219,28 @@ impl P4Runtime for Service {
         Ok(Response::new(GetForwardingPipelineConfigResponse { config }))
     }
 
-    type StreamChannelStream = ReceiverStream<Outgoing>;
+    type StreamChannelStream = Queued;
 
     async fn stream_channel(
         &self,
         request: Request<Streaming<StreamMessageRequest>>,
     ) -> Result<Response<Self::StreamChannelStream>, Status> {
-        let (sender, receiver) = {
-            let mut state = self.state.lock();
-            let (sender, receiver) = mpsc::channel(state.settings.stream_queue);
-            let stream = state.open(sender.clone())?;
-            ((sender, stream), receiver)
-        };
-        let (sender, stream) = sender;
+        let (stream, queue, queued) = self.state.lock().open()?;
         let state = Arc::clone(&self.state);
         let task = tokio::spawn(async move {
             let ended = tokio::select! {
                 ended = stream::serve(&state, stream, request.into_inner()) => ended,
                 // Nobody reads any more: the connection is gone.
-                () = sender.closed() => Ok(()),
+                () = queue.closed() => Ok(()),
             };
             state.lock().close(stream);
             debug!(stream = stream.0, "a controller's stream has ended");
             if let Err(status) = ended {
-                // A controller that does not read does not learn why.
-                let _ = sender.try_send(Err(status));
+                queue.end(status);
             }
         });
         self.state.lock().attach(stream, task.abort_handle());
-        Ok(Response::new(ReceiverStream::new(receiver)))
+        Ok(Response::new(queued))
     }
 
     async fn capabilities(
@@ -247,30 +302,45 @@ impl Server {
     ) -> Result<(), ServerError> {
         let (address, state) = (self.address, Arc::clone(&service.state));
         let bytes_max = service.state.lock().settings.request_bytes_max;
-        let ticked = service.clone();
-        let ticking = async move {
+        let own = service.clone();
+        let ticking = async {
             let mut ticks = tokio::time::interval(TICK);
             loop {
                 ticks.tick().await;
-                ticked.tick();
+                own.tick();
             }
         };
         let grpc = P4RuntimeServer::new(service)
             .max_decoding_message_size(bytes_max)
             .max_encoding_message_size(usize::MAX);
+        // Answers are small, and a peer waits for each: none is held back for more of them.
+        let incoming = TcpIncoming::from(self.listener).with_nodelay(Some(true));
+        let (ending, ended) = oneshot::channel();
         let serving = transport::Server::builder()
-            .tcp_nodelay(true)
+            .http2_keepalive_interval(Some(KEEP_ALIVE))
+            .http2_keepalive_timeout(Some(KEEP_ALIVE))
+            .max_concurrent_streams(Some(STREAMS_OF_A_CONNECTION))
+            .concurrency_limit_per_connection(STREAMS_OF_A_CONNECTION as usize)
             .add_service(grpc)
-            .serve_with_incoming(TcpListenerStream::new(self.listener));
-        let served = tokio::select! {
+            .serve_with_incoming_shutdown(incoming, async {
+                stop.await;
+                // Controllers hear by the end of their streams, and cannot begin others.
+                state.lock().close_all();
+                let _ = ending.send(());
+            });
+        let late = async {
+            match ended.await {
+                Ok(()) => sleep(GRACE).await,
+                Err(_) => std::future::pending().await,
+            }
+        };
+        tokio::select! {
             result = serving => {
                 result.map_err(|source| ServerError { address, source: source.into() })
             }
             () = ticking => Ok(()),
-            () = stop => Ok(()),
-        };
-        // Connections outlive the socket: controllers hear by the end of their streams.
-        state.lock().close_all();
-        served
+            () = own.tell_packets() => Ok(()),
+            () = late => Ok(()),
+        }
     }
 }

@@ -1,22 +1,26 @@
 //! Everything that requests share, under one lock.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
-use tokio::{sync::mpsc, task::AbortHandle};
-use tonic::{Code, Status};
+use tokio::task::AbortHandle;
+use tonic::Code;
 
 use super::{
     arbiter::{Advice, Arbiter, ElectionId, StreamId, election_message},
-    device::Device,
+    device::{Device, Now},
     pipeline::Pipeline,
+    queue::{Queue, Queued, queue},
 };
 use crate::{
     error::RequestError,
     wire::{
         google::rpc,
         p4::v1::{
-            IdleTimeoutNotification, MasterArbitrationUpdate, PacketIn, Role,
-            StreamMessageResponse, stream_message_response::Update,
+            IdleTimeoutNotification, MasterArbitrationUpdate, PacketIn, Role, TableEntry,
+            stream_message_response::Update,
         },
     },
 };
@@ -30,6 +34,10 @@ pub struct Settings {
     pub streams_max: usize,
     /// Messages that wait for a controller that does not read; more are dropped.
     pub stream_queue: usize,
+    /// Bytes of such messages.
+    pub stream_bytes_max: usize,
+    /// Time that a controller has to say who it is.
+    pub arbitration_timeout: Duration,
     /// Most bytes of a request.
     pub request_bytes_max: usize,
     /// Time that the device takes for each update, before a write is answered.
@@ -42,14 +50,13 @@ impl Default for Settings {
             device_id: 1,
             streams_max: 16,
             stream_queue: 4096,
-            request_bytes_max: 64 << 20,
+            stream_bytes_max: 4 << 20,
+            arbitration_timeout: Duration::from_secs(5),
+            request_bytes_max: 8 << 20,
             update_latency: Duration::ZERO,
         }
     }
 }
-
-/// What goes to a controller: a message, or why its stream ends.
-pub(super) type Outgoing = Result<StreamMessageResponse, Status>;
 
 /// Everything that requests share.
 pub(super) struct State {
@@ -59,13 +66,13 @@ pub(super) struct State {
     pub(super) pipeline: Pipeline,
     streams: BTreeMap<StreamId, Stream>,
     next_stream: u64,
-    /// Messages that were not taken in time.
-    dropped: u64,
 }
 
 /// A controller's stream.
 struct Stream {
-    sender: mpsc::Sender<Outgoing>,
+    queue: Queue,
+    /// It has said who it is.
+    has_begun: bool,
     /// The task that serves it.
     task: Option<AbortHandle>,
 }
@@ -79,7 +86,6 @@ impl State {
             pipeline: Pipeline::default(),
             streams: BTreeMap::new(),
             next_stream: 0,
-            dropped: 0,
         }
     }
 
@@ -99,17 +105,24 @@ impl State {
         if is_primary { Ok(()) } else { Err(RequestError::NotPrimary) }
     }
 
-    pub(super) fn open(
-        &mut self,
-        sender: mpsc::Sender<Outgoing>,
-    ) -> Result<StreamId, RequestError> {
+    /// A controller that has not said yet who it is; if there are as many as there may be, one of that
+    /// kind goes.
+    pub(super) fn open(&mut self) -> Result<(StreamId, Queue, Queued), RequestError> {
+        let silent = self.streams.iter().find(|(_, stream)| !stream.has_begun);
+        if self.streams.len() >= self.settings.streams_max
+            && let Some(silent) = silent.map(|(id, _)| *id)
+        {
+            self.end(silent);
+        }
         if self.streams.len() >= self.settings.streams_max {
             return Err(RequestError::TooManyStreams(self.streams.len()));
         }
-        let stream = StreamId(self.next_stream);
+        let id = StreamId(self.next_stream);
         self.next_stream += 1;
-        self.streams.insert(stream, Stream { sender, task: None });
-        Ok(stream)
+        let (queue, queued) = queue(self.settings.stream_queue, self.settings.stream_bytes_max);
+        let stream = Stream { queue: queue.clone(), has_begun: false, task: None };
+        self.streams.insert(id, stream);
+        Ok((id, queue, queued))
     }
 
     /// Notes the task that serves a stream, unless it has ended.
@@ -122,13 +135,18 @@ impl State {
     /// Ends all streams.
     pub(super) fn close_all(&mut self) {
         let streams: Vec<StreamId> = self.streams.keys().copied().collect();
-        for id in streams {
-            let stream = self.streams.remove(&id);
-            if let Some(task) = stream.and_then(|stream| stream.task) {
+        streams.into_iter().for_each(|stream| self.end(stream));
+    }
+
+    /// Ends a stream that has not ended by itself.
+    fn end(&mut self, id: StreamId) {
+        if let Some(stream) = self.streams.get(&id) {
+            stream.queue.end(RequestError::Ended.into());
+            if let Some(task) = &stream.task {
                 task.abort();
             }
-            self.close(id);
         }
+        self.close(id);
     }
 
     pub(super) fn close(&mut self, stream: StreamId) {
@@ -149,14 +167,27 @@ impl State {
         }
         let id = super::arbiter::election_id(message.election_id);
         let advice = self.arbiter.arbitrate(stream, role, id)?;
+        if let Some(stream) = self.streams.get_mut(&stream) {
+            stream.has_begun = true;
+        }
         self.tell_all(advice);
         Ok(())
     }
 
+    /// Tells streams of their role. One that does not read must not believe what it was told before: it
+    /// ends, which others may have to be told of in turn.
     fn tell_all(&mut self, advice: Vec<Advice>) {
-        for advice in advice {
+        let mut left = VecDeque::from(advice);
+        while let Some(advice) = left.pop_front() {
             let message = self.arbitration(&advice);
-            self.tell(advice.stream, Update::Arbitration(message));
+            let Some(stream) = self.streams.get(&advice.stream) else { continue };
+            if stream.queue.push(Update::Arbitration(message)).is_err() {
+                if let Some(task) = &stream.task {
+                    task.abort();
+                }
+                self.streams.remove(&advice.stream);
+                left.extend(self.arbiter.gone(advice.stream));
+            }
         }
     }
 
@@ -180,37 +211,117 @@ impl State {
         }
     }
 
-    /// Sends a message to a controller, unless too many wait for it.
-    pub(super) fn tell(&mut self, stream: StreamId, update: Update) {
-        let Some(stream) = self.streams.get(&stream) else { return };
-        if stream.sender.try_send(Ok(StreamMessageResponse { update: Some(update) })).is_err() {
-            self.dropped += 1;
+    /// Sends a message to a controller, unless too much waits for it.
+    pub(super) fn tell(&self, stream: StreamId, update: Update) {
+        if let Some(stream) = self.streams.get(&stream) {
+            // What is told here is told as far as it can be: a controller that does not read loses it.
+            let _ = stream.queue.push(update);
         }
     }
 
-    pub(super) fn packet_in(&mut self, packet: &PacketIn) {
-        let primaries: Vec<StreamId> = self.arbiter.primaries().collect();
-        for stream in primaries {
+    pub(super) fn packet_in(&self, packet: &PacketIn) {
+        for stream in self.arbiter.primaries() {
             self.tell(stream, Update::Packet(packet.clone()));
         }
     }
 
-    pub(super) fn tick(&mut self, now: Duration) {
-        let idle = self.pipeline.store.idle(&mut *self.device, now);
+    /// Tells primaries of idle entries, those that have taken the notice before.
+    pub(super) fn tick(&mut self, now: Now) {
+        let takes =
+            |id: &StreamId| self.streams.get(id).is_some_and(|stream| stream.queue.takes_notice());
+        let hearers: Vec<StreamId> = self.arbiter.primaries().filter(takes).collect();
+        if hearers.is_empty() {
+            return;
+        }
+        let idle: Vec<TableEntry> =
+            self.pipeline.store.idle(&mut *self.device, (now.steady, NOTICE_ENTRIES_MAX));
         if idle.is_empty() {
             return;
         }
-        let primaries: Vec<StreamId> = self.arbiter.primaries().collect();
-        let timestamp = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
-        for stream in primaries {
-            // A notice of many entries would be more than clients take by default.
-            for entries in idle.chunks(NOTICE_ENTRIES_MAX) {
-                let notice = IdleTimeoutNotification { table_entry: entries.to_vec(), timestamp };
-                self.tell(stream, Update::IdleTimeoutNotification(notice));
-            }
+        let timestamp = i64::try_from(now.day.as_nanos()).unwrap_or(i64::MAX);
+        for stream in hearers {
+            let notice = IdleTimeoutNotification { table_entry: idle.clone(), timestamp };
+            self.tell(stream, Update::IdleTimeoutNotification(notice));
         }
     }
 }
 
-/// Entries of one notice.
+/// Entries of one notice: one of many entries would be more than clients take by default.
 const NOTICE_ENTRIES_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use prost::Message;
+    use tokio_stream::StreamExt;
+
+    use super::*;
+    use crate::{
+        codec::{Ports, encode},
+        program::Program,
+        server::write,
+        testing::MemoryDevice,
+        wire::p4::v1::{
+            ForwardingPipelineConfig, Uint128, WriteRequest,
+            set_forwarding_pipeline_config_request::Action, update::Type,
+        },
+    };
+    use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
+    use shunt_gigaflow::{
+        ltm::{LtmRule, Next, Tag},
+        partition::StageId,
+    };
+
+    fn entry(number: u32) -> TableEntry {
+        let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
+        key.set_field(FieldId::Ipv4Dst, number.into());
+        mask.add_field(FieldId::Ipv4Dst);
+        let rule = LtmRule {
+            tag: Tag::new(0),
+            matching: Match::new(&key, &mask),
+            length: 1,
+            actions: [].into(),
+            rewrite: Match::any(),
+            next: Next::Tag(Tag::new(1)),
+        };
+        let stage = StageId::new(0).unwrap();
+        let entry = encode(&Program::default(), &Ports::default(), (stage, &rule)).unwrap();
+        TableEntry { idle_timeout_ns: 1, ..entry }
+    }
+
+    #[tokio::test]
+    async fn a_controller_that_does_not_read_costs_one_notice() {
+        let mut state = State::new(Settings::default(), Box::new(MemoryDevice::default()));
+        let (stream, queue, mut queued) = state.open().unwrap();
+        let id = Some(Uint128 { high: 0, low: 1 });
+        let device_id = state.settings.device_id;
+        let hello = MasterArbitrationUpdate { device_id, election_id: id, ..Default::default() };
+        state.arbitrate(stream, &hello).unwrap();
+        let config = ForwardingPipelineConfig {
+            p4info: Some(Program::default().p4info().encode_to_vec()),
+            ..Default::default()
+        };
+        let commit = Action::VerifyAndCommit.into();
+        state.pipeline.set(&mut *state.device, commit, Some(config)).unwrap();
+        let update = |entry| crate::client::update(Type::Insert, entry);
+        let updates = (0..3000).map(|number| update(entry(number))).collect();
+        let request = WriteRequest { updates, ..WriteRequest::default() };
+        let (store, device) = (&mut state.pipeline.store, &mut *state.device);
+        let results = write(store, device, request, Duration::ZERO).unwrap();
+        assert!(results.iter().all(Result::is_ok));
+        for second in 1..1000 {
+            let now = Duration::from_secs(second);
+            state.tick(Now { steady: now, day: now });
+        }
+        state.close(stream);
+        drop(queue);
+        let mut notices = Vec::new();
+        while let Some(Ok(message)) = queued.next().await {
+            if let Some(Update::IdleTimeoutNotification(notice)) = message.update {
+                notices.push(notice);
+            }
+        }
+        assert_eq!(notices.len(), 1);
+        assert_eq!(notices[0].table_entry.len(), NOTICE_ENTRIES_MAX);
+        assert!(notices[0].table_entry.iter().all(|entry| entry.action.is_none()));
+    }
+}

@@ -64,6 +64,7 @@ impl From<DeviceError> for EntityError {
     fn from(error: DeviceError) -> Self {
         match error {
             DeviceError::Full => Self::Full,
+            DeviceError::Masks => Self::Masks,
             DeviceError::Refused(reason) => Self::Refused(reason),
         }
     }
@@ -91,7 +92,7 @@ impl Stored {
 }
 
 /// Timeouts that are shorter are taken for this.
-const TIMEOUT_MIN: Duration = Duration::from_millis(10);
+const TIMEOUT_MIN: Duration = Duration::from_millis(500);
 
 /// An update, and when it came.
 pub(super) struct Change {
@@ -120,13 +121,14 @@ impl Store {
         entity: Option<entity::Entity>,
     ) -> Result<Undo, EntityError> {
         match entity.ok_or(EntityError::NoEntity)? {
-            entity::Entity::TableEntry(entry) => self.table_entry(device, change, entry),
+            entity::Entity::TableEntry(entry) => self.table_entry(device, change, *entry),
             entity::Entity::DirectCounterEntry(counter) => {
                 let entry = counter.table_entry.ok_or(EntityError::NoEntity)?;
                 if change.kind != update::Type::Modify {
                     return Err(EntityError::CounterUpdate);
                 }
                 let data = counter.data.ok_or(EntityError::NoResource("value of the counter"))?;
+                check_counter(&data)?;
                 self.set_counter(device, entry, data)
             }
             _ => Err(EntityError::Unserved),
@@ -204,15 +206,15 @@ impl Store {
             return Err(EntityError::NoAction);
         }
         let key = key_of(&entry.r#match, entry.priority);
+        let size = table.size;
         let shelf = self.tables.entry(id).or_default();
         if shelf.entries.contains_key(&key) {
             return Err(EntityError::Exists);
         }
-        if shelf.entries.len() as u64 >= table.size {
+        if shelf.entries.len() as u64 >= size {
             return Err(EntityError::Full);
         }
-        let no = EntryNo(self.next_no);
-        self.next_no += 1;
+        let no = self.take_no();
         let counter = entry.counter_data.take().unwrap_or_default();
         device.insert(no, &entry)?;
         let counter_set = (counter, Hits::default());
@@ -263,8 +265,12 @@ impl Store {
             return Err(EntityError::ConstTable);
         }
         let shelf = self.tables.get_mut(&id).ok_or(EntityError::NotFound)?;
-        let stored = shelf.entries.remove(&key).ok_or(EntityError::NotFound)?;
+        let mut stored = shelf.entries.remove(&key).ok_or(EntityError::NotFound)?;
         self.unwatch(&stored);
+        // Should it be put back, the device counts from nothing.
+        let hits = device.hits(stored.no);
+        stored.since = stored.idle_since(hits);
+        stored.counter_set = (stored.counter(hits), Hits::default());
         device.remove(stored.no);
         Ok(Undo::Reinsert(id, key, Box::new(stored)))
     }
@@ -294,8 +300,17 @@ impl Store {
         Ok((entry.table_id, key_of(&entry.r#match, entry.priority)))
     }
 
-    /// Takes an update back; what cannot be put back is reported by the device as lost entries.
-    pub(super) fn undo(&mut self, device: &mut dyn Device, undo: Undo, now: Duration) {
+    /// Takes an update back.
+    ///
+    /// # Errors
+    ///
+    /// The device did not take again what it had: it is as the update had made it.
+    pub(super) fn undo(
+        &mut self,
+        device: &mut dyn Device,
+        undo: Undo,
+        now: Duration,
+    ) -> Result<(), EntityError> {
         match undo {
             Undo::Remove(id, key) => {
                 let shelf = self.tables.entry(id).or_default();
@@ -305,23 +320,30 @@ impl Store {
                 }
             }
             Undo::Restore(id, key, before) => {
-                // It held this a moment ago, in the room of the same entry.
-                let _ = device.modify(before.no, &before.entry);
+                device.modify(before.no, &before.entry).map_err(|_| EntityError::NotRestored)?;
                 self.put_back(id, key, *before, now);
             }
             Undo::Reinsert(id, key, before) => {
-                if device.insert(before.no, &before.entry).is_ok() {
-                    self.put_back(id, key, *before, now);
-                }
+                let mut before = *before;
+                before.no = self.take_no();
+                device.insert(before.no, &before.entry).map_err(|_| EntityError::NotRestored)?;
+                self.put_back(id, key, before, now);
             }
             Undo::Default(id, before) => {
                 let table = self.schema.tables.get(&id);
                 let action = before.as_deref().and_then(crate::entry::action_of);
                 let action = action.or_else(|| table?.default.as_ref());
-                let _ = device.set_default(id, action);
+                device.set_default(id, action).map_err(|_| EntityError::NotRestored)?;
                 self.tables.entry(id).or_default().default = before.map(|entry| *entry);
             }
         }
+        Ok(())
+    }
+
+    const fn take_no(&mut self) -> EntryNo {
+        let no = EntryNo(self.next_no);
+        self.next_no += 1;
+        no
     }
 
     fn put_back(&mut self, id: u32, key: EntryKey, mut stored: Stored, now: Duration) {
@@ -349,10 +371,16 @@ impl Store {
         }
     }
 
-    /// The entries that have not been hit for their time; each again after another such time.
-    pub(super) fn idle(&mut self, device: &mut dyn Device, now: Duration) -> Vec<TableEntry> {
+    /// The names of entries that have not been hit for their time, so many at most; each again after
+    /// another such time, those that are due and not told next.
+    pub(super) fn idle(
+        &mut self,
+        device: &mut dyn Device,
+        (now, count_max): (Duration, usize),
+    ) -> Vec<TableEntry> {
         let mut idle = Vec::new();
-        while let Some((deadline, no)) = self.deadlines.first().copied()
+        while idle.len() < count_max
+            && let Some((deadline, no)) = self.deadlines.first().copied()
             && deadline <= now
         {
             self.deadlines.pop_first();
@@ -362,7 +390,7 @@ impl Store {
             let Some(timeout) = stored.timeout() else { continue };
             let since = stored.idle_since(device.hits(no));
             let next = if now.saturating_sub(since) >= timeout {
-                idle.push(stored.entry.clone());
+                idle.push(name_of(&stored.entry));
                 now.saturating_add(timeout)
             } else {
                 since.saturating_add(timeout)
@@ -389,6 +417,25 @@ impl Store {
     }
 }
 
+/// What a notice says of an entry: which it is, and not what it does.
+fn name_of(entry: &TableEntry) -> TableEntry {
+    TableEntry {
+        table_id: entry.table_id,
+        r#match: entry.r#match.clone(),
+        priority: entry.priority,
+        controller_metadata: entry.controller_metadata,
+        metadata: entry.metadata.clone(),
+        idle_timeout_ns: entry.idle_timeout_ns,
+        ..TableEntry::default()
+    }
+}
+
+/// That a counter can be what it is set to.
+fn check_counter(data: &CounterData) -> Result<(), EntityError> {
+    let is_count = data.byte_count >= 0 && data.packet_count >= 0;
+    if is_count { Ok(()) } else { Err(EntityError::Count) }
+}
+
 /// What an entry says besides match and action.
 fn check_extras(table: &TableSchema, entry: &TableEntry) -> Result<(), EntityError> {
     let TableEntry { is_const, time_since_last_hit, idle_timeout_ns, .. } = entry;
@@ -401,6 +448,7 @@ fn check_extras(table: &TableSchema, entry: &TableEntry) -> Result<(), EntityErr
     if entry.counter_data.is_some() && !table.has_counters {
         return Err(EntityError::NoResource("direct counter"));
     }
+    entry.counter_data.as_ref().map_or(Ok(()), check_counter)?;
     if matches!(time_since_last_hit, Some(table_entry::IdleTimeout { .. })) {
         return Err(EntityError::ReadOnly("the time since the last hit"));
     }

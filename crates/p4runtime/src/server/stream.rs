@@ -23,30 +23,43 @@ pub(super) async fn serve(
     mut requests: Streaming<StreamMessageRequest>,
 ) -> Result<(), Status> {
     let mut has_begun = false;
-    while let Some(request) = requests.message().await? {
-        let mut state = state.lock();
-        match request.update {
-            Some(Update::Arbitration(message)) => {
-                state.arbitrate(stream, &message).map_err(|error| match error {
-                    // Of the first message another device is unknown, of a later one a move.
-                    RequestError::NoDevice(_) if has_begun => RequestError::StreamMoved,
-                    error => error,
-                })?;
-                has_begun = true;
-            }
-            _ if !has_begun => return Err(RequestError::NoArbitration.into()),
-            Some(Update::Packet(packet)) => packet_out(&mut state, stream, packet),
-            Some(Update::DigestAck(ack)) => refuse_digest(&mut state, stream, ack),
-            Some(Update::Other(other)) => {
-                let details = Details::Other(StreamOtherError { other: Some(other) });
-                let what = (Code::Unimplemented, "not served");
-                state.tell(stream, Reply::Error(stream_error(what, details)));
-            }
-            None => {
-                let details = Details::Other(StreamOtherError { other: None });
-                let what = (Code::InvalidArgument, "a message without content");
-                state.tell(stream, Reply::Error(stream_error(what, details)));
-            }
+    let in_time = state.lock().settings.arbitration_timeout;
+    let first = tokio::time::timeout(in_time, requests.message()).await;
+    let mut next = first.map_err(|_| RequestError::Late)??;
+    while let Some(request) = next {
+        take(state, stream, (request, &mut has_begun))?;
+        next = requests.message().await?;
+    }
+    Ok(())
+}
+
+fn take(
+    state: &Mutex<State>,
+    stream: StreamId,
+    (request, has_begun): (StreamMessageRequest, &mut bool),
+) -> Result<(), RequestError> {
+    let mut state = state.lock();
+    match request.update {
+        Some(Update::Arbitration(message)) => {
+            state.arbitrate(stream, &message).map_err(|error| match error {
+                // Of the first message another device is unknown, of a later one a move.
+                RequestError::NoDevice(_) if *has_begun => RequestError::StreamMoved,
+                error => error,
+            })?;
+            *has_begun = true;
+        }
+        _ if !*has_begun => return Err(RequestError::NoArbitration),
+        Some(Update::Packet(packet)) => packet_out(&mut state, stream, packet),
+        Some(Update::DigestAck(ack)) => refuse_digest(&mut state, stream, ack),
+        Some(Update::Other(other)) => {
+            let details = Details::Other(StreamOtherError { other: Some(other) });
+            let what = (Code::Unimplemented, "not served");
+            state.tell(stream, Reply::Error(stream_error(what, details)));
+        }
+        None => {
+            let details = Details::Other(StreamOtherError { other: None });
+            let what = (Code::InvalidArgument, "a message without content");
+            state.tell(stream, Reply::Error(stream_error(what, details)));
         }
     }
     Ok(())

@@ -36,6 +36,14 @@ impl Together {
     }
 }
 
+/// Parts of one request: others wait while they are made.
+const PARTS_MAX: usize = 16384;
+
+/// That a request has no more parts than are served at once.
+pub(super) const fn check_parts(count: usize) -> Result<(), RequestError> {
+    if count <= PARTS_MAX { Ok(()) } else { Err(RequestError::TooManyParts(PARTS_MAX)) }
+}
+
 /// Makes the updates of a request; what became of each, in their order. Who may write is not asked
 /// here.
 ///
@@ -49,6 +57,7 @@ pub fn write(
     now: Duration,
 ) -> Result<Vec<Result<(), EntityError>>, RequestError> {
     let together = Together::new(request.atomicity, device)?;
+    check_parts(request.updates.len())?;
     Ok(write_all(store, device, (request.updates, together), now))
 }
 
@@ -61,7 +70,7 @@ fn write_all(
     let mut results = Vec::with_capacity(updates.len());
     let mut undos = Vec::new();
     let mut has_failed = false;
-    for update in updates {
+    for (number, update) in updates.into_iter().enumerate() {
         if has_failed && together == Together::All {
             results.push(Err(EntityError::Aborted));
             continue;
@@ -76,7 +85,7 @@ fn write_all(
         results.push(match result {
             Ok(undo) => {
                 if together == Together::All {
-                    undos.push(undo);
+                    undos.push((number, undo));
                 }
                 Ok(())
             }
@@ -87,12 +96,10 @@ fn write_all(
         });
     }
     if has_failed && together == Together::All {
-        for undo in undos.into_iter().rev() {
-            store.undo(device, undo, now);
+        for (number, undo) in undos.into_iter().rev() {
+            results[number] =
+                Err(store.undo(device, undo, now).err().unwrap_or(EntityError::Aborted));
         }
-        results.iter_mut().filter(|result| result.is_ok()).for_each(|result| {
-            *result = Err(EntityError::Aborted);
-        });
     }
     results
 }

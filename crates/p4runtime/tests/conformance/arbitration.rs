@@ -230,3 +230,17 @@ async fn the_same_message_again_gets_the_same_answer() {
     stream.arbitrate((DEVICE, ""), Some(1)).await;
     assert_eq!(status(&stream.arbitration().await), Code::Ok);
 }
+
+#[tokio::test]
+async fn streams_that_say_nothing_keep_nobody_out() {
+    let world = World::new().await;
+    let mut silent = Vec::new();
+    // The server has room for four.
+    for _ in 0..6 {
+        let mut peer = world.peer().await;
+        silent.push((peer.stream().await, peer));
+    }
+    let (_peer, _stream, code) = joined(&world, "", Some(1)).await;
+    assert_eq!(code, Code::Ok);
+    assert_eq!(silent[0].0.next().await, Err(Code::Unavailable));
+}

@@ -12,7 +12,7 @@ use prost::Message;
 use shunt_p4runtime::{
     error::batch_codes,
     program::Program,
-    server::{Server, Service, Settings},
+    server::{Now, Server, Service, Settings},
     testing::MemoryDevice,
     wire::p4::{
         config::v1::{
@@ -121,7 +121,8 @@ impl World {
         let settings = Settings { device_id: DEVICE, streams_max: 4, ..Settings::default() };
         let time = Arc::clone(&clock);
         let service = Service::new(settings, device.clone(), move || {
-            Duration::from_nanos(time.load(Ordering::SeqCst))
+            let now = Duration::from_nanos(time.load(Ordering::SeqCst));
+            Now { steady: now, day: now }
         });
         tokio::spawn(server.run(service.clone(), std::future::pending()));
         Self { address, device, service, clock }
@@ -221,7 +222,7 @@ impl Peer {
             Ok(()) => vec![Code::Ok; count],
             Err(status) => {
                 assert_eq!(status.code(), Code::Unknown, "{status:?}");
-                batch_codes(&status).unwrap()
+                codes_of(&status)
             }
         }
     }
@@ -244,9 +245,9 @@ impl Peer {
     }
 
     pub(crate) async fn entries(&mut self, question: TableEntry) -> Vec<TableEntry> {
-        let found = self.read(entity::Entity::TableEntry(question)).await.unwrap();
+        let found = self.read(entity::Entity::TableEntry(Box::new(question))).await.unwrap();
         let entry = |entity: Entity| match entity.entity.unwrap() {
-            entity::Entity::TableEntry(entry) => entry,
+            entity::Entity::TableEntry(entry) => *entry,
             other => panic!("{other:?}"),
         };
         found.into_iter().map(entry).collect()
@@ -291,12 +292,17 @@ impl Stream {
     }
 }
 
+/// The codes of the parts of a batch.
+pub(crate) fn codes_of(status: &Status) -> Vec<Code> {
+    batch_codes(status).unwrap().into_iter().map(|part| part.code).collect()
+}
+
 pub(crate) fn status(update: &MasterArbitrationUpdate) -> Code {
     Code::from_i32(update.status.as_ref().unwrap().code)
 }
 
 pub(crate) fn update(kind: update::Type, entry: TableEntry) -> Update {
-    let entity = Entity { entity: Some(entity::Entity::TableEntry(entry)) };
+    let entity = Entity { entity: Some(entity::Entity::TableEntry(Box::new(entry))) };
     Update { r#type: kind.into(), entity: Some(entity) }
 }
 

@@ -6,8 +6,8 @@ use shunt_p4runtime::{
     program::{MISS_ACTION, START_ACTION, START_TABLE},
     server::Hits,
     wire::p4::v1::{
-        CounterData, DirectCounterEntry, Entity, ReadRequest, TableEntry, Unserved, Update, entity,
-        table_entry, update::Type,
+        self, CounterData, DirectCounterEntry, Entity, ReadRequest, TableEntry, Unserved, Update,
+        entity, table_entry, update::Type,
     },
 };
 use tonic::Code;
@@ -144,7 +144,7 @@ async fn direct_counters_are_read_one_or_all() {
     let world = World::new().await;
     let mut peer = filled(&world).await;
     let ask = |table_entry| {
-        entity::Entity::DirectCounterEntry(DirectCounterEntry { table_entry, data: None })
+        entity::Entity::DirectCounterEntry(Box::new(DirectCounterEntry { table_entry, data: None }))
     };
     for (name, question, count) in [
         ("one entry", ask(Some(ltm(1, 1))), 1),
@@ -181,7 +181,7 @@ async fn a_counter_goes_on_from_what_was_written() {
         table_entry: Some(ltm(1, 1)),
         data: Some(CounterData { byte_count: 0, packet_count: 0 }),
     };
-    let entity = Entity { entity: Some(entity::Entity::DirectCounterEntry(counter)) };
+    let entity = Entity { entity: Some(entity::Entity::DirectCounterEntry(Box::new(counter))) };
     let reset = Update { r#type: Type::Modify.into(), entity: Some(entity) };
     assert_eq!(peer.codes(vec![reset]).await, [Code::Ok]);
     world.device.0.lock().hits.insert(no, hits(3));
@@ -193,7 +193,7 @@ async fn a_counter_goes_on_from_what_was_written() {
 async fn failure(peer: &mut Peer, question: entity::Entity) -> Code {
     let status = peer.read(question).await.unwrap_err();
     assert_eq!(status.code(), Code::Unknown);
-    let codes = shunt_p4runtime::error::batch_codes(&status).unwrap();
+    let codes = crate::peer::codes_of(&status);
     assert_eq!(codes.len(), 1);
     codes[0]
 }
@@ -202,7 +202,7 @@ async fn failure(peer: &mut Peer, question: entity::Entity) -> Code {
 async fn a_question_that_makes_no_sense_is_answered_by_what_is_wrong_with_it() {
     let world = World::new().await;
     let mut peer = filled(&world).await;
-    let entry = entity::Entity::TableEntry;
+    let entry = |entry: TableEntry| entity::Entity::TableEntry(Box::new(entry));
     for (name, question, expected) in [
         ("unknown table", entry(all(0x02ff_ffff)), Code::NotFound),
         ("no table's id", entry(all(NEXT)), Code::InvalidArgument),
@@ -223,7 +223,7 @@ async fn a_question_that_makes_no_sense_is_answered_by_what_is_wrong_with_it() {
     let entities = vec![Entity { entity: None }];
     let request = ReadRequest { device_id: DEVICE, entities, ..ReadRequest::default() };
     let status = peer.client.read(request).await.unwrap_err();
-    let codes = shunt_p4runtime::error::batch_codes(&status).unwrap();
+    let codes = crate::peer::codes_of(&status);
     assert_eq!((status.code(), codes), (Code::Unknown, vec![Code::InvalidArgument]));
 }
 
@@ -248,7 +248,7 @@ async fn a_long_answer_comes_in_several_messages() {
         };
         assert!(peer.write(batch.iter().map(entry).collect()).await.is_ok());
     }
-    let entities = vec![Entity { entity: Some(entity::Entity::TableEntry(all(LTM))) }];
+    let entities = vec![Entity { entity: Some(entity::Entity::TableEntry(Box::new(all(LTM)))) }];
     let request = ReadRequest { device_id: DEVICE, entities, ..ReadRequest::default() };
     let mut replies = peer.client.read(request).await.unwrap().into_inner();
     let mut lengths = Vec::new();
@@ -257,4 +257,36 @@ async fn a_long_answer_comes_in_several_messages() {
     }
     assert!(lengths.len() > 1, "{lengths:?}");
     assert_eq!(lengths.iter().sum::<usize>(), count as usize);
+}
+
+#[tokio::test]
+async fn a_question_that_names_no_action_or_no_priority_is_not_one_for_all() {
+    let world = World::new().await;
+    let mut peer = filled(&world).await;
+    let member = v1::table_action::Type::ActionProfileMemberId(1);
+    for (name, question) in [
+        (
+            "a member",
+            TableEntry { action: Some(v1::TableAction { r#type: Some(member) }), ..all(LTM) },
+        ),
+        ("no action", TableEntry { action: Some(v1::TableAction { r#type: None }), ..all(LTM) }),
+        ("below zero", TableEntry { priority: -1, ..all(LTM) }),
+        ("a default with a match", TableEntry { is_default_action: true, ..ltm(1, 1) }),
+    ] {
+        let question = entity::Entity::TableEntry(Box::new(question));
+        assert_eq!(failure(&mut peer, question).await, Code::InvalidArgument, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_many_parts_says_each_entry_once() {
+    let world = World::new().await;
+    let (mut peer, _stream) = world.ready().await;
+    let entry = |priority| TableEntry { priority, ..ltm(1, 1) };
+    let updates = (1..=5000).map(|priority| update(Type::Insert, entry(priority)));
+    assert!(peer.write(updates.collect()).await.is_ok());
+    let mut priorities: Vec<i32> =
+        peer.entries(all(0)).await.iter().map(|entry| entry.priority).collect();
+    priorities.sort_unstable();
+    assert_eq!(priorities, (1..=5000).collect::<Vec<_>>());
 }

@@ -2,6 +2,7 @@
 
 use shunt_p4runtime::{
     program::{MISS_ACTION, START_ACTION, START_TABLE},
+    server::Hits,
     wire::p4::v1::{
         self, CounterData, DirectCounterEntry, Entity, TableEntry, Unserved, Update, WriteRequest,
         entity, table_action, table_entry, update::Type, write_request::Atomicity,
@@ -311,10 +312,10 @@ async fn a_counter_is_only_modified_and_only_of_an_entry_that_is_there() {
     let counter = |kind: Type, entry| Update {
         r#type: kind.into(),
         entity: Some(Entity {
-            entity: Some(entity::Entity::DirectCounterEntry(DirectCounterEntry {
+            entity: Some(entity::Entity::DirectCounterEntry(Box::new(DirectCounterEntry {
                 table_entry: entry,
                 data: Some(CounterData { byte_count: 1, packet_count: 1 }),
-            })),
+            }))),
         }),
     };
     peer.code(Type::Insert, ltm(1, 1)).await;
@@ -382,7 +383,7 @@ async fn a_batch_that_belongs_together_is_done_whole_or_not_at_all() {
         ..WriteRequest::default()
     };
     let failed = peer.client.write(request(ltm(1, 3), Atomicity::RollbackOnError)).await;
-    let codes = shunt_p4runtime::error::batch_codes(&failed.unwrap_err()).unwrap();
+    let codes = crate::peer::codes_of(&failed.unwrap_err());
     let aborted = Code::Aborted;
     assert_eq!(codes, [aborted, aborted, aborted, Code::AlreadyExists, aborted]);
     let all = TableEntry { table_id: LTM, ..TableEntry::default() };
@@ -407,4 +408,72 @@ async fn an_unknown_atomicity_is_refused() {
         ..WriteRequest::default()
     };
     assert_eq!(peer.client.write(request).await.unwrap_err().code(), BAD);
+}
+
+#[tokio::test]
+async fn a_delete_that_is_taken_back_keeps_the_count() {
+    let world = World::new().await;
+    let (mut peer, _stream) = world.ready().await;
+    peer.code(Type::Insert, ltm(1, 1)).await;
+    let no = *world.device.0.lock().entries.keys().next().unwrap();
+    let hits = |packets| Hits { packets, bytes: packets * 100, last: None };
+    world.device.0.lock().hits.insert(no, hits(7));
+    let request = WriteRequest {
+        device_id: DEVICE,
+        election_id: peer.election,
+        atomicity: Atomicity::RollbackOnError.into(),
+        // The second delete fails, and takes the first one back.
+        updates: vec![update(Type::Delete, ltm(1, 1)), update(Type::Delete, ltm(1, 2))],
+        ..Default::default()
+    };
+    peer.client.write(request).await.unwrap_err();
+    let again = *world.device.0.lock().entries.keys().next().unwrap();
+    assert_ne!(no, again, "a number is never given twice");
+    world.device.0.lock().hits.insert(again, hits(1));
+    let asked = TableEntry { counter_data: Some(CounterData::default()), ..ltm(1, 1) };
+    let counted = peer.entries(asked).await[0].counter_data.unwrap();
+    assert_eq!((counted.packet_count, counted.byte_count), (8, 800));
+}
+
+#[tokio::test]
+async fn an_update_that_is_not_taken_back_says_so() {
+    let world = World::new().await;
+    let (mut peer, _stream) = world.ready().await;
+    peer.code(Type::Insert, ltm(1, 1)).await;
+    world.device.0.lock().room = Some(0);
+    let request = WriteRequest {
+        device_id: DEVICE,
+        election_id: peer.election,
+        atomicity: Atomicity::RollbackOnError.into(),
+        updates: vec![update(Type::Delete, ltm(1, 1)), update(Type::Delete, ltm(1, 2))],
+        ..Default::default()
+    };
+    let failed = peer.client.write(request).await.unwrap_err();
+    assert_eq!(crate::peer::codes_of(&failed), [Code::Internal, Code::NotFound]);
+}
+
+#[tokio::test]
+async fn a_counter_is_not_negative() {
+    let world = World::new().await;
+    let (mut peer, _stream) = world.ready().await;
+    let counter_data = Some(CounterData { byte_count: 0, packet_count: -5 });
+    assert_eq!(peer.code(Type::Insert, TableEntry { counter_data, ..ltm(1, 1) }).await, BAD);
+}
+
+#[tokio::test]
+async fn a_batch_of_more_updates_than_are_made_at_once_is_refused() {
+    let world = World::new().await;
+    let (mut peer, _stream) = world.ready().await;
+    let status = peer.write(vec![Update::default(); 16385]).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+}
+
+#[tokio::test]
+async fn the_details_of_150_updates_fit_into_the_headers_that_clients_take() {
+    let world = World::new().await;
+    let (mut peer, _stream) = world.ready().await;
+    let updates = (0..150).map(|number| update(Type::Delete, ltm(1, number + 1))).collect();
+    let status = peer.write(updates).await.unwrap_err();
+    // In base64, beside the rest of the trailer.
+    assert!(status.details().len() * 4 / 3 + 256 <= 8192, "{}", status.details().len());
 }
