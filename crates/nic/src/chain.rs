@@ -7,22 +7,21 @@
 
 use std::time::Duration;
 
-use hashbrown::HashMap;
-use shunt_flow::FlowKey;
-use shunt_gigaflow::{
-    ltm::{LtmRule, Next, Tag},
-    partition::StageId,
-};
+use hashbrown::{HashMap, hash_map::Entry};
+use shunt_flow::{FlowKey, SparseMask};
+use shunt_gigaflow::ltm::{LtmRule, Next, Tag};
 use shunt_p4runtime::{
-    codec::Meaning,
+    codec::{Decoded, Meaning},
     program::{Program, TAG_FIRST},
     server::{DeviceError, EntryNo, Hits},
 };
 
 use crate::{
     limits::Limits,
-    stage::{Held, Slot, Stage},
+    table::{Place, Table},
 };
+
+type Seeded = foldhash::fast::FixedState;
 
 /// The stages of a NIC with their entries.
 #[derive(Debug)]
@@ -33,9 +32,41 @@ pub struct Chain {
     stages: Vec<Stage>,
     slots: Vec<Option<Held>>,
     hits: Vec<Hits>,
-    free: Vec<Slot>,
-    numbers: HashMap<EntryNo, Slot, foldhash::fast::FixedState>,
+    free: Vec<u32>,
+    numbers: HashMap<EntryNo, u32, Seeded>,
     start: Tag,
+}
+
+/// One stage: its entries, by their slots in the chain, and how many of them have each mask.
+#[derive(Debug)]
+struct Stage {
+    table: Table,
+    masks: HashMap<SparseMask, u32, Seeded>,
+}
+
+/// An entry, wherever it is.
+#[derive(Debug)]
+struct Held {
+    no: EntryNo,
+    stage: usize,
+    priority: u32,
+    rule: LtmRule,
+    /// Its packets go to the controller.
+    is_punt: bool,
+}
+
+impl Held {
+    const fn place(&self) -> Place<'_> {
+        Place { tag: self.rule.tag, matching: &self.rule.matching, priority: self.priority }
+    }
+}
+
+/// The way of a packet through the stages. It is used again for the next packet.
+#[derive(Clone, Debug, Default)]
+pub struct Walk {
+    slots: Vec<u32>,
+    /// The headers by now, if an entry has rewritten some.
+    key: FlowKey,
 }
 
 /// What becomes of a packet.
@@ -63,6 +94,22 @@ pub enum Verdict {
 const REASON_MISS: u8 = 0;
 const REASON_ASKED: u8 = 2;
 
+impl Stage {
+    fn new(seed: u64) -> Self {
+        Self { table: Table::new(seed), masks: HashMap::with_hasher(Seeded::with_seed(seed)) }
+    }
+
+    fn leave(&mut self, held: &Held) {
+        self.table.remove(held.place());
+        if let Entry::Occupied(mut count) = self.masks.entry(held.rule.matching.mask().clone()) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+}
+
 impl Chain {
     /// Empty stages. Hashes are made with `seed`.
     #[must_use]
@@ -75,7 +122,7 @@ impl Chain {
             slots: Vec::new(),
             hits: Vec::new(),
             free: Vec::new(),
-            numbers: HashMap::with_hasher(foldhash::fast::FixedState::with_seed(seed)),
+            numbers: HashMap::with_hasher(Seeded::with_seed(seed)),
             start: Tag::new(TAG_FIRST.into()),
         }
     }
@@ -108,41 +155,41 @@ impl Chain {
         self.numbers.is_empty()
     }
 
-    /// Adds an entry; there is none with its match and length.
+    /// Adds an entry.
     ///
     /// # Errors
     ///
-    /// The stage has no room for another mask.
-    pub fn insert(
-        &mut self,
-        no: EntryNo,
-        stage: StageId,
-        meaning: Meaning,
-    ) -> Result<(), DeviceError> {
+    /// The stage has no room for another mask, or an entry in its place.
+    pub fn insert(&mut self, no: EntryNo, decoded: Decoded) -> Result<(), DeviceError> {
+        let Decoded { stage, priority, meaning } = decoded;
         let (rule, is_punt) = parts(meaning);
-        let table = self.stages.get_mut(stage.index());
-        let table = table.ok_or(DeviceError::Refused("there is no such stage"))?;
-        let is_new = table.is_new_mask(&rule);
-        if is_new && self.limits.masks_max.is_some_and(|max| table.masks_count() >= max) {
-            return Err(DeviceError::Refused("the stage has no room for another mask"));
+        let stage = stage.index();
+        let held = Held { no, stage, priority, rule, is_punt };
+        let Some(stage) = self.stages.get_mut(stage) else {
+            return Err(DeviceError::Refused("there is no such stage"));
+        };
+        let mask = held.rule.matching.mask();
+        let is_full = self.limits.masks_max.is_some_and(|max| stage.masks.len() >= max);
+        if is_full && !stage.masks.contains_key(mask) {
+            return Err(DeviceError::Masks);
+        }
+        if stage.table.find_exact(held.place()).is_some() {
+            return Err(DeviceError::Refused("an entry with its match and priority is there"));
         }
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => {
+                let slot = u32::try_from(self.slots.len()).map_err(|_| DeviceError::Full)?;
                 self.slots.push(None);
                 self.hits.push(Hits::default());
-                let last = self.slots.len().saturating_sub(1);
-                u32::try_from(last).map_err(|_| DeviceError::Full)?
+                slot
             }
         };
-        table.insert(&rule, slot);
+        *stage.masks.entry(mask.clone()).or_default() += 1;
+        stage.table.insert(held.place(), slot);
         self.numbers.insert(no, slot);
-        if let (Some(place), Some(hits)) =
-            (self.slots.get_mut(slot as usize), self.hits.get_mut(slot as usize))
-        {
-            *place = Some(Held { no, stage: stage.index(), rule, is_punt });
-            *hits = Hits::default();
-        }
+        self.hits[slot as usize] = Hits::default();
+        self.slots[slot as usize] = Some(held);
         Ok(())
     }
 
@@ -168,7 +215,7 @@ impl Chain {
         if let Some(held) = held {
             debug_assert_eq!(held.no, no, "a number has one entry");
             if let Some(stage) = self.stages.get_mut(held.stage) {
-                stage.remove(&held.rule);
+                stage.leave(&held);
             }
             self.free.push(slot);
         }
@@ -182,18 +229,19 @@ impl Chain {
     }
 
     /// Walks a packet through the stages; `walk` takes the entries that it met.
-    pub fn walk(&self, key: &FlowKey, walk: &mut Vec<u32>) -> Verdict {
-        walk.clear();
-        let (mut tag, mut now, mut last_stage) = (self.start, None::<FlowKey>, 0);
+    pub fn walk(&self, key: &FlowKey, walk: &mut Walk) -> Verdict {
+        walk.slots.clear();
+        let (mut tag, mut is_rewritten, mut last_stage) = (self.start, false, 0);
         let told = |reason, tag: Tag, last_stage| Verdict::Punt {
             reason,
             miss_tag: u16::try_from(tag.number()).unwrap_or(u16::MAX),
             last_stage,
         };
         for (number, stage) in (1..).zip(&self.stages) {
-            let Some(slot) = stage.find(tag, now.as_ref().unwrap_or(key)) else { continue };
+            let now = if is_rewritten { &walk.key } else { key };
+            let Some(slot) = stage.table.find(tag, now) else { continue };
             let Some(Some(held)) = self.slots.get(slot as usize) else { continue };
-            walk.push(slot);
+            walk.slots.push(slot);
             last_stage = number;
             if held.is_punt {
                 return told(REASON_ASKED, tag, last_stage);
@@ -201,7 +249,13 @@ impl Chain {
             match held.rule.next {
                 Next::Tag(next) => {
                     tag = next;
-                    rewrite(now.get_or_insert_with(|| key.clone()), &held.rule);
+                    if !held.rule.rewrite.mask().is_empty() {
+                        if !is_rewritten {
+                            walk.key.clone_from(key);
+                            is_rewritten = true;
+                        }
+                        rewrite(&mut walk.key, &held.rule);
+                    }
                 }
                 Next::End => {
                     let output = held.rule.plain().and_then(|plain| plain.output);
@@ -216,15 +270,15 @@ impl Chain {
     }
 
     /// What the entries of a walk say, in their order.
-    pub fn rules<'a>(&'a self, walk: &'a [u32]) -> impl Iterator<Item = &'a LtmRule> {
+    pub fn rules<'a>(&'a self, walk: &'a Walk) -> impl Iterator<Item = &'a LtmRule> {
         let held = |slot: &u32| self.slots.get(*slot as usize)?.as_ref();
-        walk.iter().filter_map(held).map(|held| &held.rule)
+        walk.slots.iter().filter_map(held).map(|held| &held.rule)
     }
 
     /// Counts a walk: as hits if it came to its end.
-    pub fn count(&mut self, walk: &[u32], verdict: Verdict, (bytes, now): (usize, Duration)) {
+    pub fn count(&mut self, walk: &Walk, verdict: Verdict, (bytes, now): (usize, Duration)) {
         let is_whole = !matches!(verdict, Verdict::Punt { reason: REASON_MISS, .. });
-        for slot in walk {
+        for slot in &walk.slots {
             let Some(hits) = self.hits.get_mut(*slot as usize) else { continue };
             hits.last = Some(now);
             if is_whole {

@@ -17,18 +17,20 @@ use shunt_p4runtime::{
     },
 };
 
-use crate::{chain::Chain, thread::Outbox};
+use crate::{chain::Chain, outbox::Outbox};
 
 /// What the server sees of a NIC.
 #[derive(Debug)]
 pub struct Front {
+    program: Program,
     chain: Arc<Mutex<Chain>>,
     outbox: Arc<Outbox>,
 }
 
 impl Front {
-    pub(crate) const fn new(chain: Arc<Mutex<Chain>>, outbox: Arc<Outbox>) -> Self {
-        Self { chain, outbox }
+    pub(crate) fn new(chain: Arc<Mutex<Chain>>, outbox: Arc<Outbox>) -> Self {
+        let program = *chain.lock().program();
+        Self { program, chain, outbox }
     }
 }
 
@@ -37,13 +39,12 @@ const UNKNOWN: DeviceError = DeviceError::Refused("an entry that is not of the p
 
 impl Device for Front {
     fn verify(&self, info: &P4Info, config: &[u8]) -> Result<(), &'static str> {
-        let program = *self.chain.lock().program();
-        let ours = program.p4info();
+        let ours = self.program.p4info();
         // Names and annotations are for people.
         if Schema::read(info).ok() != Schema::read(&ours).ok() {
             return Err("the P4Info is not that of this NIC");
         }
-        if config.is_empty() || is_of(&program, config) {
+        if config.is_empty() || is_of(&self.program, config) {
             Ok(())
         } else {
             Err("the device configuration is not the bmv2 program of the P4Info")
@@ -55,15 +56,14 @@ impl Device for Front {
     }
 
     fn insert(&mut self, entry: EntryNo, value: &TableEntry) -> Result<(), DeviceError> {
-        let mut chain = self.chain.lock();
-        let (stage, meaning) = decode(chain.program(), value).map_err(|_| UNKNOWN)?;
-        chain.insert(entry, stage, meaning)
+        // The packet thread waits for the lock: only what must be is done under it.
+        let decoded = decode(&self.program, value).map_err(|_| UNKNOWN)?;
+        self.chain.lock().insert(entry, decoded)
     }
 
     fn modify(&mut self, entry: EntryNo, value: &TableEntry) -> Result<(), DeviceError> {
-        let mut chain = self.chain.lock();
-        let (_, meaning) = decode(chain.program(), value).map_err(|_| UNKNOWN)?;
-        chain.modify(entry, meaning);
+        let decoded = decode(&self.program, value).map_err(|_| UNKNOWN)?;
+        self.chain.lock().modify(entry, decoded.meaning);
         Ok(())
     }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 /// The limits of a NIC, besides those of its program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Different masks that one stage may hold; `None`: as many as there are.
+    /// Different masks that one stage may hold, whatever tags and priorities their entries have;
+    /// `None`: as many as there are.
     pub masks_max: Option<usize>,
     /// Time that each update takes before it is answered.
     pub update_latency: Duration,

@@ -1,6 +1,6 @@
 //! A NIC that runs: ports, thread, server.
 
-use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
+use std::{future::Future, net::SocketAddr, sync::Arc};
 
 use parking_lot::Mutex;
 use shunt_datapath::{
@@ -9,15 +9,17 @@ use shunt_datapath::{
 };
 use shunt_p4runtime::{
     program::Program,
-    server::{Server, ServerError, Service, Settings},
+    server::{Now, Server, ServerError, Service, Settings},
 };
 use tracing::info;
 
 use crate::{
     chain::Chain,
+    drops::Traffic,
     front::Front,
     limits::Limits,
-    thread::{Outbox, Running, Worker},
+    outbox::Outbox,
+    thread::{Running, Shared, Worker},
 };
 
 /// A port of a NIC.
@@ -70,12 +72,12 @@ pub enum NicError {
 pub struct Nic {
     server: Server,
     service: Service,
+    traffic: Arc<Traffic>,
     thread: Running,
 }
 
 impl Nic {
-    /// Opens the socket and begins to forward. `clock` tells the time of day since the Epoch, hashes
-    /// are made with `seed`.
+    /// Opens the socket and begins to forward. Hashes are made with `seed`.
     ///
     /// # Errors
     ///
@@ -84,27 +86,41 @@ impl Nic {
         (program, limits): (Program, Limits),
         ports: Vec<NicPort>,
         address: SocketAddr,
-        (clock, seed): (fn() -> Duration, u64),
+        (clock, seed): (fn() -> Now, u64),
     ) -> Result<Self, NicError> {
         let chain = Arc::new(Mutex::new(Chain::new(program, limits, seed)));
-        let outbox = Arc::new(Outbox::new().map_err(std::io::Error::from)?);
+        let numbers = ports.iter().map(|port| port.number).collect();
+        let outbox = Arc::new(Outbox::new(numbers).map_err(std::io::Error::from)?);
+        let traffic = Arc::new(Traffic::default());
         let front = Front::new(Arc::clone(&chain), Arc::clone(&outbox));
         let settings = Settings { update_latency: limits.update_latency, ..Settings::default() };
         let service = Service::new(settings, front, clock);
-        let mut worker = Worker::new((chain, outbox), service.clone(), clock);
+        let mut worker = Worker::new(Shared {
+            chain,
+            outbox,
+            traffic: Arc::clone(&traffic),
+            service: service.clone(),
+            clock,
+        });
         for NicPort { number, port } in ports {
             worker.add(number, port).map_err(|source| NicError::Port { number, source })?;
         }
         let server = Server::bind(address).await?;
         let thread = worker.spawn()?;
         info!(address = %server.address(), "the NIC is ready");
-        Ok(Self { server, service, thread })
+        Ok(Self { server, service, traffic, thread })
     }
 
     /// Where the server listens.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.server.address()
+    }
+
+    /// What became of its packets.
+    #[must_use]
+    pub fn traffic(&self) -> Arc<Traffic> {
+        Arc::clone(&self.traffic)
     }
 
     /// Serves until `stop` is over.

@@ -38,12 +38,18 @@ pub(crate) fn take_apart(frame: &[u8], key: &mut FlowKey) -> Option<Layers> {
                 protocol == Some(&58) && [135, 136].contains(&field(FieldId::Icmpv6Type));
             version == Some(6) && is_plain && !is_discovery && has_transport(key, &layers, frame)
         }
+        0x0806 | 0x8035 => {
+            layers.network().and_then(|start| frame.get(start..)?.get(..ARP_BYTES)).is_some()
+        }
         0x8100 | 0x88a8 | 0x894f => false,
         // A length, or the type in a SNAP header.
         _ => outer_type(frame, tag != 0).is_some_and(|number| number >= 0x0600),
     };
     (is_known_tag && is_known).then_some(layers)
 }
+
+/// The header of ARP and RARP, for Ethernet and IPv4.
+const ARP_BYTES: usize = 28;
 
 /// Protocols behind IPv6 that the program does not look behind.
 const EXTENSIONS: [u8; 8] = [0, 2, 43, 44, 51, 60, 132, 135];

@@ -1,7 +1,9 @@
 //! The packet thread of a NIC: from port to port, and to the controller.
 //!
 //! It takes the lock of the chain once for a burst, so that no packet meets an entry that is being
-//! changed; it lets go of it before it speaks to the server, which takes its own lock first.
+//! changed, and no lock of the server's ever: packets for the controller go into a queue that is never
+//! waited for. Its lists are used again, so that a warm burst allocates nothing but what it hands to
+//! the controller.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -11,13 +13,9 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread::{Builder, JoinHandle},
-    time::Duration,
 };
 
-use nix::{
-    sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout},
-    sys::eventfd::{EfdFlags, EventFd},
-};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use parking_lot::Mutex;
 use shunt_datapath::{
     BURST, Packet, Pool, RxQueue, TxQueue,
@@ -26,20 +24,20 @@ use shunt_datapath::{
 };
 use shunt_flow::{FlowKey, PortNo};
 use shunt_p4runtime::{
-    program::{PACKET_IN, PACKET_OUT},
-    server::Service,
+    program::PACKET_IN,
+    server::{Now, Service},
     value,
-    wire::p4::v1::{PacketIn, PacketMetadata, PacketOut},
+    wire::p4::v1::{PacketIn, PacketMetadata},
 };
 use shunt_pipeline::DatapathPort;
+use tracing::warn;
 
 use crate::{
-    chain::{Chain, Verdict},
+    chain::{Chain, Verdict, Walk},
+    drops::{DropReason, Traffic},
+    outbox::{Outbox, Outgoing},
     packets::{rewrite, take_apart},
 };
-
-/// Packets of the controller that wait for the thread.
-const OUTBOX_MAX: usize = 4096;
 
 /// The longest sleep: ports without a descriptor are looked at as often.
 const SLEEP_MAX_MS: u16 = 1;
@@ -50,47 +48,13 @@ const WAIT_MAX_MS: u16 = 100;
 /// The reason of a packet that the program does not take apart.
 const REASON_UNPARSED: u8 = 1;
 
-/// Packets from the controller, on their way to the thread.
-#[derive(Debug)]
-pub(crate) struct Outbox {
-    waiting: Mutex<VecDeque<Outgoing>>,
-    wake: EventFd,
-}
-
-#[derive(Debug)]
-struct Outgoing {
-    port: u16,
-    /// It goes through the stages.
-    is_resubmitted: bool,
-    payload: Vec<u8>,
-}
-
-impl Outbox {
-    pub(crate) fn new() -> nix::Result<Self> {
-        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-        Ok(Self { waiting: Mutex::default(), wake: EventFd::from_flags(flags)? })
-    }
-
-    pub(crate) fn post(&self, packet: &PacketOut) -> Result<(), &'static str> {
-        let number = |field: u32| {
-            let given = packet.metadata.iter().find(|given| given.metadata_id == field);
-            given.and_then(|given| value::decode(&given.value))
-        };
-        let [egress, ingress, resubmit] = PACKET_OUT.fields else { return Err("no program") };
-        let is_resubmitted = number(resubmit.id).is_some_and(|number| number != 0);
-        let port = number(if is_resubmitted { ingress.id } else { egress.id });
-        let port = port.and_then(|port| u16::try_from(port).ok()).ok_or("no such port")?;
-        let mut waiting = self.waiting.lock();
-        if waiting.len() >= OUTBOX_MAX {
-            return Err("too many packets wait");
-        }
-        waiting.push_back(Outgoing { port, is_resubmitted, payload: packet.payload.clone() });
-        drop(waiting);
-        // A counter that is full wakes as well.
-        let _ = self.wake.write(1);
-        Ok(())
-    }
-}
+/// What a controller takes: whole frames with their checksums.
+const WIRE: Capabilities = Capabilities {
+    tx_checksum: false,
+    tx_segmentation: false,
+    frame_max: usize::MAX,
+    can_wait: false,
+};
 
 /// A port with its queues.
 struct Opened {
@@ -101,16 +65,29 @@ struct Opened {
     _port: Box<dyn Port>,
 }
 
+/// What the thread shares with others.
+pub(crate) struct Shared {
+    pub(crate) chain: Arc<Mutex<Chain>>,
+    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) traffic: Arc<Traffic>,
+    pub(crate) service: Service,
+    pub(crate) clock: fn() -> Now,
+}
+
 /// The thread's own things.
 pub(crate) struct Worker {
+    shared: Shared,
     ports: BTreeMap<u16, Opened>,
-    chain: Arc<Mutex<Chain>>,
-    outbox: Arc<Outbox>,
-    service: Service,
-    clock: fn() -> Duration,
+    numbers: Vec<u16>,
     pool: Pool,
     burst: Vec<Packet>,
-    walk: Vec<u32>,
+    walk: Walk,
+    outgoing: VecDeque<Outgoing>,
+    leaving: Vec<(u16, Packet)>,
+    /// With reason, tag and stage.
+    punted: Vec<(Packet, [u16; 3])>,
+    /// Frames of one packet.
+    whole: Vec<Packet>,
 }
 
 /// A thread that runs.
@@ -124,7 +101,7 @@ pub(crate) struct Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        let _ = self.outbox.wake.write(1);
+        self.outbox.wake();
         if let Some(handle) = self.handle.take() {
             // A thread that panicked has said so.
             let _ = handle.join();
@@ -133,20 +110,18 @@ impl Drop for Running {
 }
 
 impl Worker {
-    pub(crate) fn new(
-        (chain, outbox): (Arc<Mutex<Chain>>, Arc<Outbox>),
-        service: Service,
-        clock: fn() -> Duration,
-    ) -> Self {
+    pub(crate) fn new(shared: Shared) -> Self {
         Self {
+            shared,
             ports: BTreeMap::new(),
-            chain,
-            outbox,
-            service,
-            clock,
+            numbers: Vec::new(),
             pool: Pool::new(),
             burst: Vec::with_capacity(BURST),
-            walk: Vec::new(),
+            walk: Walk::default(),
+            outgoing: VecDeque::new(),
+            leaving: Vec::new(),
+            punted: Vec::new(),
+            whole: Vec::new(),
         }
     }
 
@@ -160,14 +135,15 @@ impl Worker {
             let tx = queues.tx;
             self.ports.insert(number, Opened { rx: queues.rx, tx, capabilities, _port: port });
         }
+        self.numbers = self.ports.keys().copied().collect();
         Ok(())
     }
 
     pub(crate) fn spawn(mut self) -> std::io::Result<Running> {
         let stop = Arc::new(AtomicBool::new(false));
-        let (stopped, outbox) = (Arc::clone(&stop), Arc::clone(&self.outbox));
+        let (stopped, outbox) = (Arc::clone(&stop), Arc::clone(&self.shared.outbox));
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        epoll.add(&self.outbox.wake, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
+        epoll.add(&*self.shared.outbox, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
         let mut can_wait = true;
         for port in self.ports.values() {
             match port.rx.as_ref().and_then(|rx| rx.wait_fd()) {
@@ -178,11 +154,11 @@ impl Worker {
         let sleep = if can_wait { WAIT_MAX_MS } else { SLEEP_MAX_MS };
         let handle = Builder::new().name("shunt-nic".to_owned()).spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
-                if !self.turn() {
+                if !self.turn(&epoll) {
                     let mut events = [EpollEvent::empty(); 8];
                     // A wait that fails is a turn without a pause.
                     let _ = epoll.wait(&mut events, EpollTimeout::from(sleep));
-                    let _ = self.outbox.wake.read();
+                    self.shared.outbox.awake();
                 }
             }
         })?;
@@ -190,33 +166,43 @@ impl Worker {
     }
 
     /// Takes a burst from each port, and what the controller sends; whether there was anything.
-    fn turn(&mut self) -> bool {
+    fn turn(&mut self, epoll: &Epoll) -> bool {
         let mut has_worked = self.take_outgoing();
-        let numbers: Vec<u16> = self.ports.keys().copied().collect();
-        for number in numbers {
+        for index in 0..self.numbers.len() {
+            let number = self.numbers[index];
             let Some(port) = self.ports.get_mut(&number) else { continue };
             let Some(rx) = &mut port.rx else { continue };
-            // A port that fails gives nothing any more.
-            if rx.rx(&mut self.pool, &mut self.burst).is_err() {
+            if let Err(error) = rx.rx(&mut self.pool, &mut self.burst) {
+                // Its descriptor may be readable for ever, and would end every sleep.
+                if let Some(fd) = rx.wait_fd() {
+                    let _ = epoll.delete(fd);
+                }
                 port.rx = None;
+                self.shared.traffic.break_port();
+                warn!(port = number, %error, "a port has failed and is not asked any more");
             }
-            let burst = std::mem::take(&mut self.burst);
-            has_worked |= !burst.is_empty();
-            self.burst = self.process(number, burst);
+            has_worked |= !self.burst.is_empty();
+            self.shared.traffic.receive(self.burst.len());
+            self.process(number);
         }
         self.ports.values_mut().for_each(|port| port.tx.flush());
         has_worked
     }
 
     fn take_outgoing(&mut self) -> bool {
-        let outgoing = std::mem::take(&mut *self.outbox.waiting.lock());
-        let has_worked = !outgoing.is_empty();
-        for Outgoing { port, is_resubmitted, payload } in outgoing {
+        self.shared.outbox.take(&mut self.outgoing);
+        let has_worked = !self.outgoing.is_empty();
+        self.shared.traffic.receive(self.outgoing.len());
+        while let Some(Outgoing { port, is_resubmitted, payload }) = self.outgoing.pop_front() {
             let ingress = DatapathPort::new(port.into());
-            let Some(mut packet) = self.pool.take(payload.len(), ingress) else { continue };
+            let Some(mut packet) = self.pool.take(payload.len(), ingress) else {
+                self.shared.traffic.drop_for(DropReason::NoBuffer);
+                continue;
+            };
             packet.frame_mut().copy_from_slice(&payload);
             if is_resubmitted {
-                self.process(port, vec![packet]);
+                self.burst.push(packet);
+                self.process(port);
             } else {
                 self.send(port, packet);
             }
@@ -224,78 +210,96 @@ impl Worker {
         has_worked
     }
 
-    /// Walks a burst that came in by a port; gives back the empty list.
-    fn process(&mut self, number: u16, mut burst: Vec<Packet>) -> Vec<Packet> {
-        let now = (self.clock)();
-        let (mut leaving, mut punted) = (Vec::new(), Vec::new());
-        {
-            let chain = &mut *self.chain.lock();
-            for mut packet in burst.drain(..) {
-                let mut key = FlowKey::ZERO;
-                key.set_in_port(PortNo::new(number.into()));
-                let Some(layers) = take_apart(packet.frame(), &mut key) else {
-                    punted.push((packet, [REASON_UNPARSED.into(), 0, 0]));
-                    continue;
-                };
-                let verdict = chain.walk(&key, &mut self.walk);
-                chain.count(&self.walk, verdict, (packet.len(), now));
-                match verdict {
-                    Verdict::Drop => self.pool.give(packet),
-                    Verdict::Punt { reason, miss_tag, last_stage } => {
-                        let told = [reason.into(), miss_tag.into(), last_stage.into()];
-                        punted.push((packet, told));
-                    }
-                    Verdict::Forward { port } => {
-                        let rules = chain.rules(&self.walk);
-                        if rewrite(&mut packet, &layers, &mut key, rules) {
-                            leaving.push((port, packet));
-                        } else {
-                            self.pool.give(packet);
-                        }
+    /// Walks the burst, which came in by a port.
+    fn process(&mut self, number: u16) {
+        self.walk_burst(number);
+        while let Some((port, packet)) = self.leaving.pop() {
+            self.send(port, packet);
+        }
+        while let Some((packet, told)) = self.punted.pop() {
+            self.punt(number, packet, told);
+        }
+    }
+
+    fn walk_burst(&mut self, number: u16) {
+        let now = (self.shared.clock)().steady;
+        let chain = &mut *self.shared.chain.lock();
+        // What is put aside is taken from the end.
+        for mut packet in self.burst.drain(..).rev() {
+            let mut key = FlowKey::ZERO;
+            key.set_in_port(PortNo::new(number.into()));
+            let Some(layers) = take_apart(packet.frame(), &mut key) else {
+                self.punted.push((packet, [REASON_UNPARSED.into(), 0, 0]));
+                continue;
+            };
+            let verdict = chain.walk(&key, &mut self.walk);
+            chain.count(&self.walk, verdict, (packet.len(), now));
+            match verdict {
+                Verdict::Drop => {
+                    self.shared.traffic.drop_for(DropReason::Rule);
+                    self.pool.give(packet);
+                }
+                Verdict::Punt { reason, miss_tag, last_stage } => {
+                    self.punted.push((packet, [reason.into(), miss_tag, last_stage.into()]));
+                }
+                Verdict::Forward { port } => {
+                    let rules = chain.rules(&self.walk);
+                    if rewrite(&mut packet, &layers, &mut key, rules) {
+                        self.leaving.push((port, packet));
+                    } else {
+                        self.shared.traffic.drop_for(DropReason::Unsendable);
+                        self.pool.give(packet);
                     }
                 }
             }
         }
-        leaving.into_iter().for_each(|(port, packet)| self.send(port, packet));
-        punted.into_iter().for_each(|(packet, told)| self.punt(number, packet, told));
-        burst
     }
 
     /// Gives a packet to the controllers, checksums made and segments cut.
-    fn punt(&mut self, number: u16, packet: Packet, [reason, tag, stage]: [u128; 3]) {
-        let mut whole = Vec::new();
-        let wire = Capabilities {
-            tx_checksum: false,
-            tx_segmentation: false,
-            frame_max: usize::MAX,
-            can_wait: false,
-        };
-        if finish(packet, &wire, &mut self.pool, &mut whole).is_err() {
-            return;
+    fn punt(&mut self, number: u16, packet: Packet, [reason, tag, stage]: [u16; 3]) {
+        if finish(packet, &WIRE, &mut self.pool, &mut self.whole).is_err() {
+            return self.shared.traffic.drop_for(DropReason::Unsendable);
         }
-        for packet in whole {
-            let values = [number.into(), reason, tag, stage];
+        let mut is_taken = true;
+        for packet in self.whole.drain(..) {
+            let values = [number, reason, tag, stage];
             let metadata = PACKET_IN.fields.iter().zip(values).map(|(field, number)| {
-                PacketMetadata { metadata_id: field.id, value: value::encode(number) }
+                PacketMetadata { metadata_id: field.id, value: value::encode(number.into()) }
             });
-            let told = PacketIn { payload: packet.frame().to_vec(), metadata: metadata.collect() };
+            let payload = packet.frame().to_vec();
             self.pool.give(packet);
-            self.service.packet_in(&told);
+            is_taken &=
+                self.shared.service.packet_in(PacketIn { payload, metadata: metadata.collect() });
+        }
+        if is_taken {
+            self.shared.traffic.hand_over();
+        } else {
+            self.shared.traffic.drop_for(DropReason::Controller);
         }
     }
 
     /// Sends a packet; what a port does not take is dropped.
     fn send(&mut self, number: u16, packet: Packet) {
-        let Some(port) = self.ports.get_mut(&number) else { return self.pool.give(packet) };
-        let mut whole = Vec::new();
-        if finish(packet, &port.capabilities, &mut self.pool, &mut whole).is_ok() {
-            let mut sent = 0;
-            while sent < whole.len() {
-                let taken = port.tx.tx(&whole[sent..]);
-                // The first of those left is not taken: the next may be.
-                sent += taken.max(1);
-            }
+        let traffic = &self.shared.traffic;
+        let Some(port) = self.ports.get_mut(&number) else {
+            traffic.drop_for(DropReason::NoPort);
+            return self.pool.give(packet);
+        };
+        if finish(packet, &port.capabilities, &mut self.pool, &mut self.whole).is_err() {
+            return traffic.drop_for(DropReason::Unsendable);
         }
-        whole.into_iter().for_each(|packet| self.pool.give(packet));
+        let (mut tried, mut sent) = (0, 0);
+        while tried < self.whole.len() {
+            let taken = port.tx.tx(&self.whole[tried..]);
+            // The first of those left is not taken: the next may be.
+            tried += taken.max(1);
+            sent += taken;
+        }
+        if sent == self.whole.len() {
+            traffic.send();
+        } else {
+            traffic.drop_for(DropReason::Refused);
+        }
+        self.whole.drain(..).for_each(|packet| self.pool.give(packet));
     }
 }

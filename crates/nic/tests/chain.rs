@@ -8,11 +8,12 @@ use shunt_gigaflow::{
     ltm::{LtmRule, Next, Tag},
     partition::StageId,
 };
-use shunt_nic::{Chain, Limits, Verdict};
+use shunt_nic::{Chain, Limits, Verdict, Walk};
 use shunt_p4runtime::{
-    codec::Meaning,
-    program::Program,
+    codec::{Decoded, Meaning, Ports, decode, encode},
+    program::{PUNT_ACTION, Program},
     server::{DeviceError, EntryNo},
+    wire::p4::v1::{Action, TableAction, TableEntry, table_action},
 };
 use shunt_pipeline::{DatapathAction, DatapathPort};
 
@@ -38,11 +39,24 @@ fn mask() -> impl Strategy<Value = FlowMask> {
     })
 }
 
-fn rule() -> impl Strategy<Value = (u8, Meaning)> {
+/// Priorities that a length can say, and others.
+const PRIORITIES: [i32; 6] = [1, 2, 65535, 65536, 70000, i32::MAX];
+
+/// An entry as a controller means it.
+#[derive(Clone, Debug)]
+struct Meant {
+    stage: u8,
+    priority: i32,
+    rule: LtmRule,
+    is_punt: bool,
+}
+
+fn meant() -> impl Strategy<Value = Meant> {
     let rewrite = (header(), mask()).prop_map(|(key, mask)| Match::new(&key, &mask));
     let matching = (header(), mask()).prop_map(|(key, mask)| Match::new(&key, &mask));
-    (0..STAGES, 0u32..3, matching, rewrite, (1u16..4, 0u32..3, 0u8..4)).prop_map(
-        |(stage, tag, matching, rewrite, (length, last, end))| {
+    let priority = prop::sample::select(&PRIORITIES[..]);
+    (0..STAGES, 0u32..3, matching, rewrite, (priority, 0u32..3, 0u8..4)).prop_map(
+        |(stage, tag, matching, rewrite, (priority, last, end))| {
             let output = (end == 1).then(|| DatapathAction::Output {
                 port: DatapathPort::new(last),
                 unless_ingress: true,
@@ -52,30 +66,39 @@ fn rule() -> impl Strategy<Value = (u8, Meaning)> {
             let rule = LtmRule {
                 tag: Tag::new(tag),
                 matching,
-                length,
+                length: 1,
                 actions: [set].into_iter().chain(output).collect(),
                 rewrite,
                 next: if end == 0 { Next::Tag(Tag::new(last)) } else { Next::End },
             };
-            (stage, if end == 3 { Meaning::Punt(rule) } else { Meaning::Rule(rule) })
+            Meant { stage, priority, rule, is_punt: end == 3 }
         },
     )
 }
 
-fn inner(meaning: &Meaning) -> &LtmRule {
-    match meaning {
-        Meaning::Rule(rule) | Meaning::Punt(rule) => rule,
-    }
+fn program() -> Program {
+    Program::new(STAGES, 64).unwrap()
+}
+
+/// What a NIC makes of the entry that says it.
+fn decoded(meant: &Meant) -> Decoded {
+    let ports = Ports((0..3).map(|n| (DatapathPort::new(n), n.try_into().unwrap())).collect());
+    let stage = StageId::new(meant.stage).unwrap();
+    let entry = encode(&program(), &ports, (stage, &meant.rule)).unwrap();
+    let punt = Action { action_id: PUNT_ACTION.id, params: Vec::new() };
+    let punt = TableAction { r#type: Some(table_action::Type::Action(punt)) };
+    let action = if meant.is_punt { Some(punt) } else { entry.action.clone() };
+    decode(&program(), &TableEntry { priority: meant.priority, action, ..entry }).unwrap()
 }
 
 /// Whether two entries have one key.
-fn is_same(left: &(u8, Meaning), right: &(u8, Meaning)) -> bool {
-    let (a, b) = (inner(&left.1), inner(&right.1));
-    left.0 == right.0 && (a.tag, a.length, &a.matching) == (b.tag, b.length, &b.matching)
+fn is_same(left: &Meant, right: &Meant) -> bool {
+    let key = |meant: &Meant| (meant.stage, meant.rule.tag, meant.priority);
+    key(left) == key(right) && left.rule.matching == right.rule.matching
 }
 
 /// The walk by the list: at each stage all entries are looked at.
-fn slow(entries: &[(u8, Meaning)], key: &FlowKey) -> Option<Verdict> {
+fn slow(entries: &[Meant], key: &FlowKey) -> Option<Verdict> {
     let (mut tag, mut now, mut last_stage) = (Tag::new(0), key.clone(), 0);
     let told = |reason, tag: Tag, last_stage| Verdict::Punt {
         reason,
@@ -83,22 +106,18 @@ fn slow(entries: &[(u8, Meaning)], key: &FlowKey) -> Option<Verdict> {
         last_stage,
     };
     for stage in 0..STAGES {
-        let fits = |(at, meaning): &&(u8, Meaning)| {
-            *at == stage && inner(meaning).tag == tag && inner(meaning).matching.matches(&now)
+        let fits = |meant: &&Meant| {
+            meant.stage == stage && meant.rule.tag == tag && meant.rule.matching.matches(&now)
         };
         let found: Vec<_> = entries.iter().filter(fits).collect();
-        let Some(longest) = found.iter().map(|(_, meaning)| inner(meaning).length).max() else {
-            continue;
-        };
-        let best: Vec<_> =
-            found.into_iter().filter(|(_, meaning)| inner(meaning).length == longest).collect();
-        // Of several that are equally long any would be right.
-        let [(_, meaning)] = best[..] else { return None };
+        let Some(highest) = found.iter().map(|meant| meant.priority).max() else { continue };
+        let best: Vec<_> = found.into_iter().filter(|meant| meant.priority == highest).collect();
+        // Of several of one priority any would be right.
+        let [Meant { rule, is_punt, .. }] = best[..] else { return None };
         last_stage = stage + 1;
-        let rule = match meaning {
-            Meaning::Punt(_) => return Some(told(2, tag, last_stage)),
-            Meaning::Rule(rule) => rule,
-        };
+        if *is_punt {
+            return Some(told(2, tag, last_stage));
+        }
         match rule.next {
             Next::Tag(next) => {
                 tag = next;
@@ -121,42 +140,55 @@ fn slow(entries: &[(u8, Meaning)], key: &FlowKey) -> Option<Verdict> {
 }
 
 fn chain() -> Chain {
-    Chain::new(Program::new(STAGES, 64).unwrap(), Limits::default(), 7)
+    Chain::new(program(), Limits::default(), 7)
+}
+
+fn no(number: usize) -> EntryNo {
+    EntryNo(number as u64)
 }
 
 proptest! {
     #[test]
-    fn a_walk_meets_the_longest_entry_of_each_stage(
-        drawn in prop::collection::vec(rule(), 0..24),
+    fn a_walk_meets_the_first_entry_of_each_stage(
+        drawn in prop::collection::vec(meant(), 0..24),
         gone in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+        again in prop::collection::vec(meant(), 0..6),
         packets in prop::collection::vec(header(), 1..12),
     ) {
-        let mut entries: Vec<(u8, Meaning)> = Vec::new();
-        for entry in drawn {
-            if !entries.iter().any(|other| is_same(other, &entry)) {
-                entries.push(entry);
-            }
-        }
         let mut chain = chain();
-        for (no, (stage, meaning)) in (0..).zip(&entries) {
-            chain.insert(EntryNo(no), StageId::new(*stage).unwrap(), meaning.clone()).unwrap();
-        }
-        let mut left: Vec<Option<(u8, Meaning)>> = entries.into_iter().map(Some).collect();
+        let mut entries: Vec<(EntryNo, Meant)> = Vec::new();
+        let mut number = 0;
+        let mut add = |chain: &mut Chain, entries: &mut Vec<(EntryNo, Meant)>, meant: Meant| {
+            number += 1;
+            let is_there = entries.iter().any(|(_, other)| is_same(other, &meant));
+            let taken = chain.insert(no(number), decoded(&meant));
+            assert_eq!(taken.is_err(), is_there);
+            if !is_there {
+                entries.push((no(number), meant));
+            }
+        };
+        drawn.into_iter().for_each(|meant| add(&mut chain, &mut entries, meant));
         for index in gone {
-            if !left.is_empty() {
-                let place = index.index(left.len());
-                chain.remove(EntryNo(place as u64));
-                left[place] = None;
+            if !entries.is_empty() {
+                let (no, _) = entries.remove(index.index(entries.len()));
+                chain.remove(no);
             }
         }
-        let left: Vec<_> = left.into_iter().flatten().collect();
-        prop_assert_eq!(chain.len(), left.len());
+        // What comes now takes the places of what went.
+        again.into_iter().for_each(|meant| add(&mut chain, &mut entries, meant));
+        prop_assert_eq!(chain.len(), entries.len());
+        let left: Vec<Meant> = entries.into_iter().map(|(_, meant)| meant).collect();
         for key in packets {
             if let Some(expected) = slow(&left, &key) {
-                prop_assert_eq!(chain.walk(&key, &mut Vec::new()), expected);
+                prop_assert_eq!(chain.walk(&key, &mut Walk::default()), expected);
             }
         }
     }
+}
+
+/// An entry of this priority.
+fn of(stage: u8, rule: LtmRule) -> Decoded {
+    Decoded { stage: StageId::new(stage).unwrap(), priority: 1, meaning: Meaning::Rule(rule) }
 }
 
 #[test]
@@ -170,16 +202,14 @@ fn hits_are_counted_once_the_way_has_come_to_its_end() {
         rewrite: Match::any(),
         next,
     };
-    let stage = |number| StageId::new(number).unwrap();
-    let first = Meaning::Rule(all(0, Next::Tag(Tag::new(1))));
-    chain.insert(EntryNo(1), stage(0), first).unwrap();
-    let mut walk = Vec::new();
+    chain.insert(EntryNo(1), of(0, all(0, Next::Tag(Tag::new(1))))).unwrap();
+    let mut walk = Walk::default();
     let now = std::time::Duration::from_secs;
     let verdict = chain.walk(&FlowKey::ZERO, &mut walk);
     chain.count(&walk, verdict, (64, now(5)));
     let hits = chain.hits(EntryNo(1));
     assert_eq!((hits.packets, hits.last), (0, Some(now(5))));
-    chain.insert(EntryNo(2), stage(2), Meaning::Rule(all(1, Next::End))).unwrap();
+    chain.insert(EntryNo(2), of(2, all(1, Next::End))).unwrap();
     let verdict = chain.walk(&FlowKey::ZERO, &mut walk);
     assert_eq!(verdict, Verdict::Drop);
     chain.count(&walk, verdict, (64, now(6)));
@@ -192,25 +222,26 @@ fn hits_are_counted_once_the_way_has_come_to_its_end() {
 fn a_stage_takes_as_many_masks_as_it_may() {
     let limits = Limits { masks_max: Some(1), ..Limits::default() };
     let mut chain = Chain::new(Program::default(), limits, 7);
-    let of = |bits: u8, value: u8| {
+    let with = |tag: u32, bits: u8, value: u8| {
         let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
         key.set_field(FieldId::IpEcn, value.into());
         mask.add_bits(FieldId::IpEcn, bits.into());
-        Meaning::Rule(LtmRule {
-            tag: Tag::new(0),
+        let rule = LtmRule {
+            tag: Tag::new(tag),
             matching: Match::new(&key, &mask),
             length: 1,
             actions: [].into(),
             rewrite: Match::any(),
             next: Next::End,
-        })
+        };
+        of(0, rule)
     };
-    let stage = StageId::new(0).unwrap();
-    assert_eq!(chain.insert(EntryNo(1), stage, of(3, 1)), Ok(()));
-    assert_eq!(chain.insert(EntryNo(2), stage, of(3, 2)), Ok(()));
-    let refused = Err(DeviceError::Refused("the stage has no room for another mask"));
-    assert_eq!(chain.insert(EntryNo(3), stage, of(1, 1)), refused);
-    chain.remove(EntryNo(1));
-    chain.remove(EntryNo(2));
-    assert_eq!(chain.insert(EntryNo(3), stage, of(1, 1)), Ok(()));
+    assert_eq!(chain.insert(EntryNo(1), with(0, 3, 1)), Ok(()));
+    assert_eq!(chain.insert(EntryNo(2), with(0, 3, 2)), Ok(()));
+    // Another tag and another priority need no other mask.
+    assert_eq!(chain.insert(EntryNo(3), with(9, 3, 1)), Ok(()));
+    assert_eq!(chain.insert(EntryNo(4), Decoded { priority: 7, ..with(0, 3, 1) }), Ok(()));
+    assert_eq!(chain.insert(EntryNo(5), with(0, 1, 1)), Err(DeviceError::Masks));
+    (1..5).for_each(|number| chain.remove(EntryNo(number)));
+    assert_eq!(chain.insert(EntryNo(6), with(0, 1, 1)), Ok(()));
 }
