@@ -1,6 +1,8 @@
 //! What can be wrong with what a user brings: one enum for each idea that can fail.
 
-use crate::{PipelineError, PopulateError, RequestError, TextError};
+use crate::{
+    DumpError, InputError, ParameterError, PipelineError, PopulateError, RequestError, TextError,
+};
 
 /// Parameters that describe no distribution.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
@@ -61,6 +63,18 @@ pub enum TrafficError {
         /// How many packets were asked for.
         packets: u64,
     },
+    /// More than the machine has room for.
+    #[error("there is no memory for {flows} flows: ask for fewer")]
+    Memory {
+        /// How many were asked for.
+        flows: usize,
+    },
+    /// More kinds of flows than can be told apart.
+    #[error("there are {classes} kinds of flows to be drawn: the most is {max}", max = u16::MAX)]
+    Classes {
+        /// How many.
+        classes: usize,
+    },
     /// Nothing to draw flows from.
     #[error(
         "there is no traversal whose every table has a rule: there is nothing to draw flows from"
@@ -73,26 +87,48 @@ pub enum TrafficError {
 
 /// A file that cannot be written.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {doing} {path}: {source}{}", advice(source))]
+#[error("cannot {doing} {path}: {source}{}{left}", advice(source))]
 pub struct OutputError {
     doing: &'static str,
     path: String,
     source: std::io::Error,
+    /// What is to be said of what was written so far.
+    left: &'static str,
 }
 
 impl OutputError {
+    /// Of a file that is there whole or not at all.
     pub(crate) fn new(doing: &'static str, path: &std::path::Path, source: std::io::Error) -> Self {
-        Self { doing, path: path.display().to_string(), source }
+        let left = if is_full(&source) { "; nothing was left behind" } else { "" };
+        Self { doing, path: path.display().to_string(), source, left }
     }
+
+    /// Of something that is written to directly: what came before the error is there.
+    pub(crate) fn direct(path: &std::path::Path, source: std::io::Error) -> Self {
+        let left = "; what it has is not whole";
+        Self { doing: "write to", path: path.display().to_string(), source, left }
+    }
+
+    /// Of standard output.
+    #[must_use]
+    pub fn standard(source: std::io::Error) -> Self {
+        Self::direct(std::path::Path::new("standard output"), source)
+    }
+}
+
+fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }
 
 /// What the user can do about an error of a file.
 fn advice(error: &std::io::Error) -> &'static str {
     match error.kind() {
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-            ": make room or write to another disk; nothing was left behind"
-        }
+        _ if is_full(error) => ": make room or write to another disk",
         std::io::ErrorKind::PermissionDenied => ": choose a folder that you may write to",
+        std::io::ErrorKind::IsADirectory => ": name a file in it",
+        std::io::ErrorKind::NotADirectory | std::io::ErrorKind::AlreadyExists => {
+            ": name a folder, or one that is not there yet"
+        }
         _ => "",
     }
 }
@@ -295,14 +331,9 @@ pub enum NameProblem {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkloadError {
-    /// A file that cannot be read.
-    #[error("cannot read {path}: {source}")]
-    Unreadable {
-        /// The file.
-        path: String,
-        /// Why.
-        source: std::io::Error,
-    },
+    /// A file that cannot be used.
+    #[error(transparent)]
+    Input(#[from] InputError),
     /// A rule of the workload that is none: its maker or its reader is wrong.
     #[error("the rule `{rule}` cannot be used: {problem}")]
     Rule {
@@ -311,9 +342,6 @@ pub enum WorkloadError {
         /// What is wrong with it.
         problem: String,
     },
-    /// The rules cannot all be added.
-    #[error("the rules cannot be used: {0}")]
-    Rules(String),
     /// A filter file that cannot be read.
     #[error("{path}: {problem}")]
     Filters {
@@ -322,13 +350,51 @@ pub enum WorkloadError {
         /// What is wrong with it.
         problem: TextError,
     },
+    /// A parameter file that cannot be read.
+    #[error("{path}: {problem}")]
+    Parameters {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        problem: Box<ParameterError>,
+    },
+    /// A dump that cannot be read.
+    #[error("{path}: {problem}")]
+    Dump {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        problem: DumpError,
+    },
+    /// More filters that overlap than priorities.
+    #[error(
+        "the filters overlap so often that they need {needed} priorities, and OpenFlow has 65535: \
+         take fewer (`rules=`)"
+    )]
+    Priorities {
+        /// How many they need.
+        needed: usize,
+    },
+    /// Updates that come after the packets.
+    #[error(
+        "no rule changes while packets come: they last {lasts_ms} ms, and the first update comes \
+         after {period_ms} ms; say {instead}"
+    )]
+    NoUpdate {
+        /// How long the packets last.
+        lasts_ms: u64,
+        /// When the first update would come.
+        period_ms: u32,
+        /// What to say instead.
+        instead: String,
+    },
     /// A pipeline file that cannot be read.
     #[error("{path}: {problem}")]
     Pipeline {
         /// The file.
         path: String,
         /// What is wrong with it.
-        problem: PipelineError,
+        problem: Box<PipelineError>,
     },
     /// Tables that cannot be filled.
     #[error(transparent)]

@@ -21,6 +21,8 @@
 pub mod classbench;
 mod distribution;
 mod error;
+mod groups;
+pub mod input;
 pub mod name;
 mod nearest;
 pub mod output;
@@ -42,6 +44,7 @@ pub use error::{
     DistributionError, FrameError, LiveError, NameError, NameProblem, OutputError, PcapError,
     PcapProblem, TrafficError, WorkloadError,
 };
+pub use input::InputError;
 pub use nearest::UnknownName;
 pub use pipeline_file::{PipelineError, PipelineFault};
 pub use populate::{DumpError, PopulateError};

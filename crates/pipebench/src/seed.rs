@@ -29,11 +29,8 @@ impl Seed {
     /// A seed for a part of the workload, independent of those for other parts.
     #[must_use]
     pub fn child(self, name: &str) -> Self {
-        // FNV-1a over the name, from a state that the seed sets.
-        let start = mix(self.0 ^ FNV_OFFSET);
-        Self(
-            name.bytes().fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME)),
-        )
+        // From a state that the seed sets.
+        Self(hash(mix(self.0 ^ FNV_OFFSET), name))
     }
 
     /// The stream of random numbers for one purpose.
@@ -111,6 +108,16 @@ impl RandomStream {
             items.swap(last, self.index(last.saturating_add(1)));
         }
     }
+}
+
+/// A number for a text that is the same for ever: FNV-1a from this state.
+fn hash(start: u64, text: &str) -> u64 {
+    text.bytes().fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME))
+}
+
+/// A number for a text that is the same for ever.
+pub(crate) fn number_of(text: &str) -> u64 {
+    hash(FNV_OFFSET, text)
 }
 
 /// The output function of SplitMix64 (G. Steele, D. Lea and C. Flood, *Fast Splittable Pseudorandom

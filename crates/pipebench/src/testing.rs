@@ -5,11 +5,13 @@
 use crate::{
     DumpError, ParameterError, PipelineError, Progress, Seed, TextError,
     classbench::{Parameters, Request, generate, read_filters},
+    input::{Input, InputKind},
     name::Name,
     output::PcapReader,
     pipeline_file::{Description, PipelineFile, picture},
     populate::{Dump, Filling, Form, populate},
     workload::capture_statistics,
+    workload::draw_flows_of_dump,
 };
 
 /// Reads any text as filters: it is refused with a place in the text, or reads back from what is
@@ -19,6 +21,13 @@ use crate::{
 ///
 /// When it does not.
 pub fn fuzz_filters(data: &[u8]) {
+    // Whatever it is can be told, or it is refused.
+    if let Ok(input) = Input::of("fuzz", data.to_vec()) {
+        assert!(matches!(
+            input.kind(),
+            InputKind::Filters | InputKind::Parameters | InputKind::Pipeline | InputKind::Rules
+        ));
+    }
     let Ok(text) = std::str::from_utf8(data) else { return };
     match read_filters(text) {
         Ok(filters) => {
@@ -96,6 +105,7 @@ pub fn fuzz_dump(data: &[u8]) {
             let rules: usize = dump.tables().iter().map(|table| table.rules).sum();
             assert_eq!(rules, dump.rules().len());
             assert!(!dump.to_string().is_empty());
+            draw_flows_of_dump(text);
         }
         Err(DumpError::Rule { offset, length, .. }) => {
             assert!(text.get(offset..offset.saturating_add(length)).is_some());

@@ -66,22 +66,30 @@ fn text(population: &Population) -> String {
 #[test]
 fn filled_pipelines_have_the_published_tables_and_traversals() {
     for builtin in BUILTIN {
-        let pipeline = PipelineFile::parse(builtin.json).unwrap();
-        let published = pipeline.paper_table_3_1.unwrap();
         let counts = filled(builtin.name, 2000, Filling::All).counts();
-        assert_eq!(counts.tables, published.tables, "{}", builtin.name);
-        assert_eq!(counts.traversals, published.traversals, "{}", builtin.name);
+        for (metric, count) in [("tables", counts.tables), ("traversals", counts.traversals)] {
+            let published = Figure::find(metric, builtin.name, "-", "-").unwrap().value;
+            assert_eq!(count as f64, published, "{}: {metric}", builtin.name);
+        }
         assert_eq!(counts.rules_by_table.values().sum::<usize>(), counts.rules);
     }
 }
 
 #[test]
 fn sub_traversals_are_fewer_than_what_they_make() {
+    // Those whose traversals fall into parts that have no field in common.
+    for name in ["psc", "ofd"] {
+        let counts = filled(name, 2000, Filling::Forwarding).counts();
+        assert!((counts.parts as u64) < counts.combinations / 2, "{name}: {counts:?}");
+    }
+}
+
+#[test]
+fn every_filter_is_placed_or_counted() {
     for builtin in BUILTIN {
         let counts = filled(builtin.name, 2000, Filling::Forwarding).counts();
-        assert!(counts.combinations >= counts.whole as u64, "{}: {counts:?}", builtin.name);
         assert_eq!(counts.placed + counts.rejected, filters(2000).len());
-        assert!(counts.placed > counts.rejected, "{}: {counts:?}", builtin.name);
+        assert!(counts.placed > 9 * counts.rejected, "{}: {counts:?}", builtin.name);
     }
 }
 
@@ -111,20 +119,35 @@ fn the_real_form_uses_registers_and_rewrites_headers() {
     assert!(!plain.lines().any(|line| loads(&line) || asks(&line)));
 }
 
+/// Of each class of flows: what share of them takes its way; and what share of all is forwarded.
+fn ways(name: &str) -> (Vec<f64>, f64) {
+    let workload = Workload::of(&name.parse().unwrap(), &Progress::hidden()).unwrap();
+    let rules = workload.base_rules().map(|rule| rule.text.as_str());
+    let fates = Fates::of(rules, workload.flows(), &Progress::hidden()).unwrap();
+    let rows = fates.rows(workload.classes());
+    let of_class = rows.iter().filter(|row| row.what.starts_with("of those, by the way of "));
+    let forwarded = rows.iter().find(|row| row.what == "flows that are forwarded").unwrap().value;
+    (of_class.map(|row| row.value).collect(), forwarded)
+}
+
+#[test]
+fn flows_take_the_way_that_they_are_meant_for() {
+    for builtin in BUILTIN {
+        for locality in ["high", "low"] {
+            let name = format!("{}:{locality}:2k:rules=1k:packets=2k", builtin.name);
+            let (ways, forwarded) = ways(&name);
+            assert!(ways.iter().all(|share| *share > 90.0), "{name}: {ways:?}");
+            assert!(forwarded > 99.0, "{name}: {forwarded} %");
+        }
+    }
+}
+
 #[test]
 fn packets_go_through_the_real_form_as_far_as_through_the_plain_one() {
-    let forwarded = |name: &str| {
-        let name = name.parse().unwrap();
-        let workload = Workload::of(&name, &Progress::hidden()).unwrap();
-        let rules = workload.base_rules().map(|rule| rule.text.as_str());
-        let fates = Fates::of(rules, workload.flows(), &Progress::hidden()).unwrap();
-        let rows = fates.rows(workload.classes());
-        rows.iter().find(|row| row.what == "flows that are forwarded").unwrap().value
-    };
     for source in ["psc", "ols", "ant"] {
         let name = format!("{source}:low:500:rules=300:packets=1k");
-        let (plain, real) = (forwarded(&name), forwarded(&format!("{name}:form=real")));
-        assert!(real >= plain - 5.0, "{source}: {real} % instead of {plain} %");
+        let (plain, real) = (ways(&name).1, ways(&format!("{name}:form=real")).1);
+        assert!(plain > 99.0 && real > 90.0, "{source}: {real} % instead of {plain} %");
     }
 }
 

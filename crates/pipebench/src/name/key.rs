@@ -52,7 +52,7 @@ pub const KEYS: &[Key] = &[
         ..key(
             "rules",
             "1 to 1m",
-            "filters that rules are made of; a file of filters is taken whole",
+            "filters that rules are made of; a file of filters or rules is taken whole",
         )
     },
     Key {
@@ -60,7 +60,11 @@ pub const KEYS: &[Key] = &[
         is_for: is_pipeline,
         set: |name, value| FilterName::find(value).map(|filters| name.filters = filters),
         show: |name| name.filters.to_string(),
-        ..key("filters", "of, acl, fw, ipc or a filter file", "what those filters are like")
+        ..key(
+            "filters",
+            "of, acl, fw, ipc, or a file of filters or parameters",
+            "what those filters are like",
+        )
     },
     Key {
         words: &["output", "all"],
@@ -93,7 +97,7 @@ pub const KEYS: &[Key] = &[
                 .map(|packets| name.packets = Some(packets))
         },
         show: |name| name.packets.map_or_else(String::new, count),
-        ..key("packets", "a number", "packets in all; 30 for each flow unless said")
+        ..key("packets", "1 or more, as in 100k", "packets in all; 30 for each flow unless said")
     },
     Key {
         words: SIZES,
@@ -129,7 +133,7 @@ pub const KEYS: &[Key] = &[
             Some(())
         },
         show: |name| name.active.map_or_else(|| "all".to_owned(), |active| count(active.into())),
-        ..key("active", "a number or all", "flows that are under way at a time")
+        ..key("active", "1 to 10m, or all", "flows that are under way at a time")
     },
     Key {
         is_for: |source| *source != SourceName::Coflow,
@@ -139,7 +143,11 @@ pub const KEYS: &[Key] = &[
                 format!("{}@{}%", count(arrival.flows.into()), arrival.percent)
             })
         },
-        ..key("arrival", "50k@50%", "more flows, and after which share of the packets they come")
+        ..key(
+            "arrival",
+            "1 to 10m flows and 0% to 99%: 50k@50%",
+            "more flows, and after which share of the others' packets they come",
+        )
     },
     Key {
         words: UPDATES,
@@ -151,7 +159,7 @@ pub const KEYS: &[Key] = &[
         },
         ..key(
             "updates",
-            "p1 to p5, flap or burst, and a period: p2@10s",
+            "p1 to p5, flap or burst, and a period of 1ms or more: p2@10s",
             "rules that come and go, and how often",
         )
     },
@@ -169,7 +177,7 @@ pub const KEYS: &[Key] = &[
 ];
 
 /// Most flows of a workload.
-pub(super) const FLOWS_MAX: u32 = 100_000_000;
+pub(super) const FLOWS_MAX: u32 = 10_000_000;
 const RULES_MAX: u32 = 1_000_000;
 const RATE_MAX: u32 = 1_000_000_000;
 /// The shortest time between two updates.

@@ -18,5 +18,6 @@ mod tests;
 mod value;
 
 pub use key::{KEYS, Key};
+pub(crate) use number::{count, time};
 pub use source::{FilterName, SOURCES, Source, SourceName};
 pub use value::{Arrival, Name, Terminals, Updates};

@@ -1,7 +1,7 @@
 //! Numbers in names: `100k`, `3m`, `1500ms`, `zipf-0.9`.
 
 /// A count as it is printed: in thousands or millions where it is a whole number of them.
-pub(super) fn count(number: u64) -> String {
+pub(crate) fn count(number: u64) -> String {
     match number {
         0 => "0".to_owned(),
         number if number % 1_000_000 == 0 => format!("{}m", number / 1_000_000),
@@ -24,7 +24,7 @@ pub(super) fn parse_count(text: &str) -> Option<u64> {
 }
 
 /// A time as it is printed: in seconds where it is a whole number of them.
-pub(super) fn time(milliseconds: u32) -> String {
+pub(crate) fn time(milliseconds: u32) -> String {
     match milliseconds {
         ms if ms % 1000 == 0 => format!("{}s", ms / 1000),
         ms => format!("{ms}ms"),

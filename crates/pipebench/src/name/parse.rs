@@ -75,7 +75,11 @@ fn parse(text: &str) -> Result<Name, Wrong> {
 /// Takes a part without a key: the locality or the number of flows, wherever it stands.
 fn bare(name: &mut Name, place: usize, part: Part<'_>) -> Result<Option<&'static str>, Wrong> {
     if begins_with_digit(part.text) {
-        name.flows = positive(part.text, FLOWS_MAX).ok_or_else(|| value("flows", part, NUMBER))?;
+        name.flows = positive(part.text, FLOWS_MAX).ok_or_else(|| {
+            let mut wrong = value("flows", part, NUMBER);
+            wrong.instead = as_digits(part.text).map(|digits| (part.at, digits));
+            wrong
+        })?;
         return Ok(Some("flows"));
     }
     if let Some(locality) = Locality::find(part.text) {
@@ -112,7 +116,13 @@ fn key_of(part: Part<'_>) -> Result<(&'static Key, Part<'_>), Wrong> {
     Ok((key, Part { at, text }))
 }
 
-const NUMBER: &str = "a number such as 500, 100k or 1m";
+const NUMBER: &str = "1 to 10m, as in 500, 100k or 1m";
+
+/// A number in which letters stand for the digits that they look like.
+fn as_digits(text: &str) -> Option<String> {
+    let digits = text.replace(['O', 'o'], "0").replace(['I', 'l'], "1");
+    positive(&digits, FLOWS_MAX).map(|_| digits)
+}
 
 fn begins_with_digit(text: &str) -> bool {
     text.starts_with(|character: char| character.is_ascii_digit())

@@ -9,7 +9,7 @@ pub enum SourceName {
     Pipeline(&'static str),
     /// A pipeline in a file.
     PipelineFile(String),
-    /// One table of filters that come with the crate.
+    /// One table of filters; if they are those of a file, it may have the rules of a switch instead.
     ClassBench(FilterName),
     /// A cluster with coflows.
     Coflow,
@@ -26,7 +26,7 @@ pub enum FilterName {
     Ipc,
     /// Rules of a switch with OpenFlow.
     OpenFlow,
-    /// A filter file in the format of ClassBench.
+    /// A file of filters or of parameters in the format of ClassBench.
     File(String),
 }
 

@@ -69,7 +69,7 @@ pub enum Terminals {
 pub struct Arrival {
     /// How many.
     pub flows: u32,
-    /// When, in percent of the packets.
+    /// After how many percent of the packets of those that were there before.
     pub percent: u8,
 }
 

@@ -2,7 +2,8 @@
 //!
 //! It is written under another name beside its own, and gets its own name when it is finished. What
 //! is not finished is removed, so that a full disk or an interrupted run leaves no file that looks
-//! like a result.
+//! like a result. A symbolic link is followed: what it points at is replaced, and not the link. What
+//! is no regular file, such as a pipe or a terminal, is written to as it is.
 
 use std::{
     fs::{self, File},
@@ -10,16 +11,24 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::parts::Part;
 use crate::OutputError;
 
 /// A file that is being written.
 #[derive(Debug)]
 pub struct OutputFile {
     path: PathBuf,
-    /// Where it is until it is finished.
-    temporary: PathBuf,
-    /// `None` once it is finished.
-    writer: Option<BufWriter<File>>,
+    place: Place,
+    writer: BufWriter<File>,
+}
+
+/// Where what is written goes until it is finished.
+#[derive(Debug)]
+enum Place {
+    /// Beside the file that it becomes.
+    Beside { part: Part, target: PathBuf },
+    /// Where it is read: there is nothing to be replaced.
+    Direct,
 }
 
 /// Bytes that are collected for one system call.
@@ -30,17 +39,36 @@ impl OutputFile {
     ///
     /// # Errors
     ///
-    /// When the folder cannot be written to.
+    /// When it is a folder, or its folder cannot be written to.
     pub fn create(path: &Path) -> Result<Self, OutputError> {
-        let mut name = path.file_name().map(std::ffi::OsStr::to_os_string).ok_or_else(|| {
-            OutputError::new("write", path, io::Error::other("it has no file name"))
-        })?;
-        name.push(format!(".{}.part", std::process::id()));
-        let temporary = path.with_file_name(name);
-        let file =
-            File::create(&temporary).map_err(|error| OutputError::new("write", path, error))?;
-        let writer = Some(BufWriter::with_capacity(BUFFER, file));
-        Ok(Self { path: path.to_owned(), temporary, writer })
+        let failed = |error| OutputError::new("write", path, error);
+        let (place, file) = match target(path).map_err(failed)? {
+            Some(target) => {
+                let part = Part::beside(&target).map_err(failed)?;
+                let file = File::create(part.path()).map_err(failed)?;
+                (Place::Beside { part, target }, file)
+            }
+            None => {
+                let file = File::options().write(true).open(path).map_err(failed)?;
+                (Place::Direct, file)
+            }
+        };
+        let writer = BufWriter::with_capacity(BUFFER, file);
+        Ok(Self { path: path.to_owned(), place, writer })
+    }
+
+    /// Tells whether a file of this name can be written, before there is anything to write.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot.
+    pub fn check(path: &Path) -> Result<(), OutputError> {
+        let failed = |error| OutputError::new("write", path, error);
+        match target(path).map_err(failed)? {
+            Some(_) => Self::create(path).map(drop),
+            // Whoever waits for it would take what is opened and closed for all there is.
+            None => Ok(()),
+        }
     }
 
     /// Gives the file its name; one that had it before is gone.
@@ -49,54 +77,64 @@ impl OutputFile {
     ///
     /// When the rest of the file cannot be written, or the name cannot be given.
     pub fn finish(mut self) -> Result<(), OutputError> {
-        let failed = |error| OutputError::new("write", &self.path, error);
-        if let Some(writer) = &mut self.writer {
-            writer.flush().map_err(failed)?;
+        self.writer.flush().map_err(|error| self.failed(error))?;
+        if let Place::Beside { part, target } = &self.place {
+            fs::rename(part.path(), target)
+                .map_err(|error| OutputError::new("name", &self.path, error))?;
         }
-        fs::rename(&self.temporary, &self.path)
-            .map_err(|error| OutputError::new("name", &self.path, error))?;
-        self.writer = None;
         Ok(())
     }
 
     /// Says of an error that it came of writing this file.
     #[must_use]
     pub fn failed(&self, error: io::Error) -> OutputError {
-        OutputError::new("write", &self.path, error)
+        match self.place {
+            Place::Beside { .. } => OutputError::new("write", &self.path, error),
+            Place::Direct => OutputError::direct(&self.path, error),
+        }
     }
+}
+
+/// The regular file that a path is the name of, or will be, behind all links; `None` if it is the name
+/// of something else that can be written to.
+fn target(path: &Path) -> io::Result<Option<PathBuf>> {
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(path.to_owned())),
+        Err(error) => return Err(error),
+    };
+    let target = if found.is_symlink() { fs::canonicalize(path)? } else { path.to_owned() };
+    let kind = fs::metadata(&target)?.file_type();
+    if kind.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    Ok(kind.is_file().then_some(target))
 }
 
 impl Write for OutputFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.writer {
-            Some(writer) => writer.write(bytes),
-            None => Err(io::ErrorKind::BrokenPipe.into()),
-        }
+        self.writer.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.writer.as_mut().map_or(Ok(()), Write::flush)
-    }
-}
-
-impl Drop for OutputFile {
-    fn drop(&mut self) {
-        if let Some(writer) = self.writer.take() {
-            // What is in the buffer is not wanted any more.
-            drop(writer.into_parts());
-            // If it cannot be removed, its name still says that it is a part.
-            let _ = fs::remove_file(&self.temporary);
-        }
+        self.writer.flush()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{FileTypeExt as _, symlink};
+
+    use nix::{sys::stat::Mode, unistd::mkfifo};
+
     use super::*;
 
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort_unstable();
+        names
     }
 
     #[test]
@@ -125,8 +163,43 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_named() {
+    fn a_link_stays_and_what_it_points_at_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("rules.txt"), folder.path().join("link"));
+        fs::write(&path, "old").unwrap();
+        symlink("rules.txt", &link).unwrap();
+        let mut file = OutputFile::create(&link).unwrap();
+        file.write_all(b"new").unwrap();
+        file.finish().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(names(folder.path()), ["link", "rules.txt"]);
+    }
+
+    #[test]
+    fn a_pipe_stays_a_pipe_and_is_written_into() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        mkfifo(&path, Mode::S_IRWXU).unwrap();
+        OutputFile::check(&path).unwrap();
+        let reader = std::thread::spawn({
+            let path = path.clone();
+            move || fs::read(path).unwrap()
+        });
+        let mut file = OutputFile::create(&path).unwrap();
+        file.write_all(b"through the pipe").unwrap();
+        file.finish().unwrap();
+        assert_eq!(reader.join().unwrap(), b"through the pipe");
+        assert!(fs::metadata(&path).unwrap().file_type().is_fifo());
+        assert_eq!(names(folder.path()), ["pipe"]);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_named_with_what_to_do() {
         let error = OutputFile::create(Path::new("/nowhere/at/all")).unwrap_err();
         assert!(error.to_string().starts_with("cannot write /nowhere/at/all: "), "{error}");
+        let folder = tempfile::tempdir().unwrap();
+        let error = OutputFile::check(folder.path()).unwrap_err();
+        assert!(error.to_string().ends_with("name a file in it"), "{error}");
     }
 }

@@ -1,13 +1,16 @@
 //! A folder of files that are there all or not at all.
 //!
 //! They are written into a folder within it, and moved when all of them are finished, so that a full
-//! disk leaves no folder that looks like a workload.
+//! disk leaves no folder that looks like a workload. One of the files tells of all others: it goes
+//! first and comes last, so that it is there only if they are. What the folder had from the last time
+//! and has no longer goes with it.
 
 use std::{
     fs, io,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
+use super::parts::Part;
 use crate::OutputError;
 
 /// A folder that is being filled.
@@ -15,9 +18,7 @@ use crate::OutputError;
 pub struct OutputFolder {
     path: PathBuf,
     /// Where its files are until all are finished.
-    temporary: PathBuf,
-    /// Whether it was there before.
-    was_there: bool,
+    part: Part,
 }
 
 impl OutputFolder {
@@ -27,10 +28,8 @@ impl OutputFolder {
     ///
     /// When it cannot be made or written to.
     pub fn create(path: &Path) -> Result<Self, OutputError> {
-        let was_there = path.exists();
-        let temporary = path.join(format!(".{}.part", std::process::id()));
-        let folder = Self { path: path.to_owned(), temporary, was_there };
-        fs::create_dir_all(&folder.temporary)
+        let folder = Self { path: path.to_owned(), part: Part::within(path) };
+        fs::create_dir_all(folder.files())
             .map_err(|error| OutputError::new("make the folder", path, error))?;
         Ok(folder)
     }
@@ -38,41 +37,59 @@ impl OutputFolder {
     /// Where its files are to be written.
     #[must_use]
     pub fn files(&self) -> &Path {
-        &self.temporary
+        self.part.path()
     }
 
-    /// Moves all files to where they belong; those that had their names before are gone.
+    /// Moves all files to where they belong; those that had their names before are gone, and so are
+    /// `old` ones. The file `manifest` is there only when all others are.
     ///
     /// # Errors
     ///
     /// When one cannot be moved.
-    pub fn finish(self) -> Result<(), OutputError> {
-        self.moved().map_err(|error| OutputError::new("move files into", &self.path, error))
+    pub fn finish(self, manifest: &str, old: &[String]) -> Result<(), OutputError> {
+        self.moved(manifest, old)
+            .map_err(|error| OutputError::new("move files into", &self.path, error))
     }
 
-    fn moved(&self) -> io::Result<()> {
-        for entry in fs::read_dir(&self.temporary)? {
-            let entry = entry?;
-            fs::rename(entry.path(), self.path.join(entry.file_name()))?;
+    fn moved(&self, manifest: &str, old: &[String]) -> io::Result<()> {
+        for name in std::iter::once(manifest).chain(old.iter().map(String::as_str)) {
+            if is_name(name) {
+                remove_if_there(&self.path.join(name))?;
+            }
         }
-        Ok(())
+        let files = fs::read_dir(self.files())?.collect::<io::Result<Vec<_>>>()?;
+        let mut names: Vec<_> = files.iter().map(fs::DirEntry::file_name).collect();
+        names.sort_by_key(|name| name == manifest);
+        names.iter().try_for_each(|name| fs::rename(self.files().join(name), self.path.join(name)))
     }
 }
 
-impl Drop for OutputFolder {
-    fn drop(&mut self) {
-        // If it cannot be removed, its name still says that it is a part.
-        let _ = fs::remove_dir_all(&self.temporary);
-        if !self.was_there {
-            // This removes it only if it is empty.
-            let _ = fs::remove_dir(&self.path);
-        }
+/// Whether it names a file in a folder, and nothing elsewhere.
+fn is_name(name: &str) -> bool {
+    let mut parts = Path::new(name).components();
+    matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None))
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const MANIFEST: &str = "manifest";
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort_unstable();
+        names
+    }
 
     #[test]
     fn files_appear_together_or_not_at_all() {
@@ -86,9 +103,9 @@ mod tests {
 
         let folder = OutputFolder::create(&path).unwrap();
         fs::write(folder.files().join("rules.txt"), "whole").unwrap();
-        folder.finish().unwrap();
+        folder.finish(MANIFEST, &[]).unwrap();
         assert_eq!(fs::read(path.join("rules.txt")).unwrap(), b"whole");
-        assert_eq!(fs::read_dir(&path).unwrap().count(), 1);
+        assert_eq!(names(&path), ["rules.txt"]);
     }
 
     #[test]
@@ -99,6 +116,36 @@ mod tests {
         fs::write(output.files().join("rules.txt"), "new").unwrap();
         drop(output);
         assert_eq!(fs::read(folder.path().join("rules.txt")).unwrap(), b"old");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert_eq!(names(folder.path()), ["rules.txt"]);
+    }
+
+    #[test]
+    fn old_files_go_and_what_is_elsewhere_stays() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("workload");
+        fs::create_dir(&path).unwrap();
+        for file in ["../outside", "old.pcap", "notes", MANIFEST] {
+            fs::write(path.join(file), "").unwrap();
+        }
+        let output = OutputFolder::create(&path).unwrap();
+        fs::write(output.files().join("new.pcap"), "").unwrap();
+        let old = ["../outside", "old.pcap", "never.there"].map(str::to_owned);
+        output.finish(MANIFEST, &old).unwrap();
+        assert_eq!(names(&path), ["new.pcap", "notes"]);
+        assert!(parent.path().join("outside").exists());
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_filled_is_left_without_its_manifest() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(MANIFEST), "old").unwrap();
+        // A file cannot take the place of a folder.
+        fs::create_dir(folder.path().join("rules.txt")).unwrap();
+        let output = OutputFolder::create(folder.path()).unwrap();
+        for file in ["rules.txt", MANIFEST] {
+            fs::write(output.files().join(file), "new").unwrap();
+        }
+        assert!(output.finish(MANIFEST, &[]).is_err());
+        assert_eq!(names(folder.path()), ["rules.txt"]);
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Edge,
+    describe::list,
     error::{Misfit, Part, PipelineFault},
     model::{PipelineFile, Traversal},
 };
@@ -63,8 +64,14 @@ fn check_start(pipeline: &PipelineFile) -> Result<u8, Misfit> {
 fn check_traversal(pipeline: &PipelineFile, traversal: &Traversal) -> Result<(), PipelineFault> {
     let of = || format!("the traversal `{}`", traversal.id);
     for step in &traversal.steps {
-        if pipeline.table(step.table).is_none() {
+        let Some(table) = pipeline.table(step.table) else {
             return Err(PipelineFault::NoTable { table: step.table, of: of() });
+        };
+        let missing = step.matches.iter().find(|field| !table.match_fields.contains(field));
+        if let Some(field) = missing {
+            let has = list(&table.match_fields);
+            let field = field.name().to_owned();
+            return Err(PipelineFault::NoField { of: of(), table: step.table, field, has });
         }
     }
     let mut visits: BTreeMap<u8, usize> = BTreeMap::new();
@@ -271,6 +278,15 @@ mod tests {
         let none = r#"{"pipeline": "x", "tables": [], "edges": [], "traversals": []}"#;
         let told = PipelineFile::parse(none).unwrap_err().to_string();
         assert!(told.starts_with("line 1, column 60: the pipeline has no traversal"), "{told}");
+    }
+
+    #[test]
+    fn a_step_that_matches_what_its_table_does_not_is_told() {
+        let told = LINES.replacen("\"match\": []", "\"match\": [\"tp_src\", \"eth_dst\"]", 1);
+        let told = PipelineFile::parse(&told).unwrap_err().to_string();
+        let expected = "line 10, column 3: the traversal `a` matches tp_src in table 0, whose \
+                        `match_fields` are eth_dst:";
+        assert!(told.starts_with(expected), "{told}");
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl Description<'_> {
     }
 }
 
-fn list(fields: &[Field]) -> String {
+pub(super) fn list(fields: &[Field]) -> String {
     if fields.is_empty() {
         return "nothing".to_owned();
     }

@@ -98,6 +98,20 @@ pub enum PipelineFault {
         /// The table behind.
         to: u8,
     },
+    /// A traversal matches in a table what that table does not match.
+    #[error(
+        "{of} matches {field} in table {table}, whose `match_fields` are {has}: add it there, or mend the step"
+    )]
+    NoField {
+        /// The traversal.
+        of: String,
+        /// The table.
+        table: u8,
+        /// The field.
+        field: String,
+        /// Those that the table has.
+        has: String,
+    },
     /// A traversal visits a table too often.
     #[error("{of} visits table {table} more than {max} times")]
     Visits {

@@ -8,7 +8,7 @@ use serde::{
 };
 
 use super::{check::check, field::Field};
-use crate::PipelineError;
+use crate::{PipelineError, groups::connected};
 
 /// A pipeline.
 #[derive(Clone, Debug, Deserialize)]
@@ -215,12 +215,23 @@ impl PipelineFile {
         self.tables.iter().find(|table| table.id == id)
     }
 
+    /// How many OpenFlow rules so many filters would become as published.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "filters are few")]
+    pub fn published_rules(&self, filters: usize) -> Option<f64> {
+        let rules = self.openflow_rules_from_10k_classbench?;
+        Some(f64::from(rules) * filters as f64 / PUBLISHED_FILTERS)
+    }
+
     /// The table in which every traversal starts.
     #[must_use]
     pub fn start(&self) -> Option<u8> {
         self.traversals.first()?.steps.first().map(|step| step.table)
     }
 }
+
+/// Filters that published counts of rules are of.
+const PUBLISHED_FILTERS: f64 = 10_000.0;
 
 impl Step {
     /// The fields that decide there, of those that workloads drive.
@@ -257,24 +268,6 @@ impl Traversal {
     /// tables links them.
     #[must_use]
     pub fn groups(&self, driven: &[Field]) -> Vec<Vec<Field>> {
-        let mut groups: Vec<Vec<Field>> = Vec::new();
-        for step in &self.steps {
-            let mut group: Vec<Field> = step.driven(driven).cloned().collect();
-            if group.is_empty() {
-                continue;
-            }
-            groups.retain(|other| {
-                let meets = other.iter().any(|field| group.contains(field));
-                if meets {
-                    group.extend(other.iter().cloned());
-                }
-                !meets
-            });
-            group.sort();
-            group.dedup();
-            groups.push(group);
-        }
-        groups.sort();
-        groups
+        connected(self.steps.iter().map(|step| step.driven(driven).cloned().collect()))
     }
 }

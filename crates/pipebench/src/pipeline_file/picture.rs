@@ -13,7 +13,15 @@ pub fn picture(pipeline: &PipelineFile) -> String {
     let places = places(pipeline);
     let rows = places.values().map(|(row, _)| row + 1).max().unwrap_or(0);
     let columns = places.values().map(|(_, column)| column + 1).max().unwrap_or(0);
-    let width = WIDTH_MIN.max(2 * MARGIN + columns * COLUMN);
+    let title = format!(
+        "{}: {} ({} tables, {} traversals)",
+        pipeline.pipeline,
+        pipeline.title,
+        pipeline.tables.len(),
+        pipeline.traversals.len(),
+    );
+    let heading = 2 * MARGIN + title.chars().count() * TITLE_CHARACTER;
+    let width = heading.max(2 * MARGIN + columns * COLUMN);
     let height = 2 * MARGIN + rows * ROW;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
@@ -22,11 +30,8 @@ pub fn picture(pipeline: &PipelineFile) -> String {
          markerHeight=\"8\" markerUnits=\"userSpaceOnUse\" orient=\"auto\">\
          <path d=\"M0 0L8 4L0 8z\" fill=\"#456\"/></marker></defs>\n\
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-         <text x=\"{MARGIN}\" y=\"18\" font-size=\"14\">{}: {} ({} tables, {} traversals)</text>\n",
-        escaped(&pipeline.pipeline),
-        escaped(&pipeline.title),
-        pipeline.tables.len(),
-        pipeline.traversals.len(),
+         <text x=\"{MARGIN}\" y=\"18\" font-size=\"14\">{}</text>\n",
+        escaped(&title),
     );
     for edge in &pipeline.edges {
         if let (Some(from), Some(to)) = (places.get(&edge.from), places.get(&edge.to)) {
@@ -46,8 +51,8 @@ pub fn picture(pipeline: &PipelineFile) -> String {
 type Place = (usize, usize);
 
 const MARGIN: usize = 40;
-/// The heading fits.
-const WIDTH_MIN: usize = 640;
+/// About how wide a character of the heading is.
+const TITLE_CHARACTER: usize = 8;
 const COLUMN: usize = 260;
 const ROW: usize = 86;
 const BOX_WIDTH: usize = 190;
@@ -95,8 +100,12 @@ fn draw_edge(svg: &mut String, edge: &Edge, (from, to): (Place, Place), taken: u
         let aside = right + 36;
         format!("M{right} {} C{aside} {} {aside} {} {right} {}", y - 8, y - 20, y + 20, y + 8)
     } else if to.0 > from.0 + 1 {
-        let aside = x.max(end_x) + BOX_WIDTH / 2 + 12 * (to.0 - from.0).min(4);
-        label_x = (x.midpoint(end_x) + 3 * aside) / 4 + 6;
+        // The curve comes three quarters of the way to its control points: beyond the boxes between.
+        let beyond = BOX_WIDTH / 2 + 10 * (to.0 - from.0).min(5);
+        let aside = x.max(end_x) + beyond * 4 / 3;
+        label_x = x.max(end_x) + beyond + 4;
+        // It ends beside the ways that come from right above.
+        let end_x = end_x + BOX_WIDTH / 4;
         format!("M{x} {y} C{aside} {} {aside} {} {end_x} {end_y}", y + ROW / 2, end_y - ROW / 2)
     } else {
         format!("M{x} {y} L{end_x} {end_y}")
@@ -163,6 +172,33 @@ mod tests {
             let svg = picture(&pipeline);
             assert_eq!(svg.matches("<rect").count(), pipeline.tables.len() + 1);
             assert_eq!(svg.matches("marker-end").count(), pipeline.edges.len());
+        }
+    }
+
+    #[test]
+    fn a_way_that_skips_rows_passes_beside_the_boxes_between() {
+        let pipeline = PipelineFile::parse(
+            r#"{"pipeline": "x", "tables": [{"id": 0, "match_fields": []},
+            {"id": 1, "match_fields": []}, {"id": 2, "match_fields": []}],
+            "edges": [[0, 1], [1, 2], [0, 2]], "traversals": [{"id": "a", "terminal": "drop",
+            "steps": [{"table": 0, "match": []}, {"table": 1, "match": []}]}]}"#,
+        );
+        let svg = picture(&pipeline.unwrap());
+        let curve = svg.split("d=\"").find(|part| part.contains(" C")).unwrap();
+        let curve = curve.split('"').next().unwrap().replace(['M', 'C'], "");
+        let numbers: Vec<f64> = curve.split(' ').map(|number| number.parse().unwrap()).collect();
+        let [x, y, x1, y1, x2, y2, x3, y3] = numbers[..] else { panic!("{curve}") };
+        let between = f64::from(u32::try_from(MARGIN + ROW).unwrap());
+        let (left, right) = (MARGIN as f64, (MARGIN + BOX_WIDTH) as f64);
+        for step in 0..=100 {
+            let t = f64::from(step) / 100.0;
+            let at = |a: f64, b: f64, c: f64, d: f64| {
+                let s = 1.0 - t;
+                s * s * s * a + 3.0 * s * s * t * b + 3.0 * s * t * t * c + t * t * t * d
+            };
+            let (x, y) = (at(x, x1, x2, x3), at(y, y1, y2, y3));
+            let in_row = (between..between + BOX_HEIGHT as f64).contains(&y);
+            assert!(!in_row || !(left..right).contains(&x), "{x} {y}");
         }
     }
 }

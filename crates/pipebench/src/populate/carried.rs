@@ -10,6 +10,7 @@ use super::base::BaseRule;
 use crate::{
     classbench::Prefix,
     pipeline_file::{Field, PipelineFile, Step},
+    seed::number_of,
 };
 
 /// Registers that OpenFlow switches have.
@@ -70,7 +71,7 @@ impl Carried {
 
     /// Does what a step writes, and answers with the actions for it.
     pub(super) fn write(&mut self, step: &Step, registers: &Registers, asked: &str) -> String {
-        let value = 1 + hash(asked) % VALUES;
+        let value = 1 + number_of(asked) % VALUES;
         let mut actions = String::new();
         for field in &step.set {
             if let Some(name) = registers.name(field) {
@@ -114,10 +115,4 @@ impl Carried {
     pub(super) fn rewrites(step: &Step, field: &Field) -> bool {
         ["eth_src", "eth_dst", "ip_dst"].contains(&field.name()) && step.set.contains(field)
     }
-}
-
-/// A number for a text that is the same for ever (FNV-1a).
-fn hash(text: &str) -> u64 {
-    let start = 0xcbf2_9ce4_8422_2325;
-    text.bytes().fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

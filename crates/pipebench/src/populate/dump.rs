@@ -8,7 +8,7 @@ use std::{
     fmt,
 };
 
-use shunt_flow::{FieldId, SparseMask, text::NoPortNames};
+use shunt_flow::{FieldId, Match, SparseMask, text::NoPortNames};
 use shunt_pipeline::{Action, FlowMod, FlowModCommand, TableSelector, text::parse_rule};
 
 use crate::DumpError;
@@ -17,6 +17,8 @@ use crate::DumpError;
 #[derive(Clone, Debug)]
 pub struct Dump {
     rules: Vec<FlowMod>,
+    /// The text of each, without what the switch has counted.
+    texts: Vec<String>,
     left_out: Vec<DumpError>,
 }
 
@@ -43,12 +45,15 @@ impl Dump {
     ///
     /// That no rule can be read, with the place of the first.
     pub fn read(text: &str) -> Result<Self, DumpError> {
-        let (mut rules, mut left_out) = (Vec::new(), Vec::new());
+        let (mut rules, mut texts, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
         let mut offset = 0;
         for (number, line) in (1..).zip(text.split_inclusive('\n')) {
             if !is_heading(line.trim()) {
                 match read_rule(line, number, offset) {
-                    Ok(rule) => rules.push(rule),
+                    Ok(rule) => {
+                        rules.push(rule);
+                        texts.push(uncounted(line));
+                    }
                     Err(error) => left_out.push(error),
                 }
             }
@@ -57,7 +62,7 @@ impl Dump {
         if rules.is_empty() {
             return Err(left_out.into_iter().next().unwrap_or(DumpError::Empty));
         }
-        Ok(Self { rules, left_out })
+        Ok(Self { rules, texts, left_out })
     }
 
     /// Why which rules were left out.
@@ -70,6 +75,20 @@ impl Dump {
     #[must_use]
     pub fn rules(&self) -> &[FlowMod] {
         &self.rules
+    }
+
+    /// The rules as text that `ovs-ofctl add-flows` reads, each with its table.
+    pub fn lines(&self) -> impl Iterator<Item = (u8, String)> {
+        let tables = self.rules.iter().map(table_of);
+        tables.zip(self.texts.iter().cloned())
+    }
+
+    /// The rules of the table that packets enter by: text and match of each.
+    pub fn first_table(&self) -> impl Iterator<Item = (&str, &Match)> {
+        let rules = self.rules.iter().zip(&self.texts);
+        rules
+            .filter(|(rule, _)| table_of(rule) == 0)
+            .map(|(rule, text)| (text.as_str(), &rule.matching))
     }
 
     /// The tables, ascending.
@@ -124,6 +143,22 @@ fn table_of(rule: &FlowMod) -> u8 {
         TableSelector::All => 0,
     }
 }
+
+/// A rule as it stands, without what the switch has counted.
+fn uncounted(line: &str) -> String {
+    let line = line.trim();
+    let (asked, actions) = match line.find("actions=") {
+        Some(place) => line.split_at(place),
+        None => (line, ""),
+    };
+    let is_count = |item: &&str| COUNTS.iter().any(|count| item.starts_with(count));
+    let items = asked.split([',', ' ']).filter(|item| !item.is_empty() && !is_count(item));
+    let asked: Vec<&str> = items.collect();
+    format!("{} {actions}", asked.join(",")).trim().to_owned()
+}
+
+/// What a switch has counted of a rule.
+const COUNTS: [&str; 5] = ["duration=", "n_packets=", "n_bytes=", "idle_age=", "hard_age="];
 
 /// Whether a line has no rule: it is blank, a comment, or says what was asked.
 fn is_heading(line: &str) -> bool {
@@ -180,6 +215,15 @@ mod tests {
         assert_eq!(tables[0].next, BTreeSet::from([8, 9]));
         assert_eq!(tables[1].next, BTreeSet::from([20]));
         assert!(tables[1].fields.contains(&FieldId::Ipv4Dst));
+    }
+
+    #[test]
+    fn rules_stand_as_they_are_but_for_what_was_counted() {
+        let dump = Dump::read(DUMP).unwrap();
+        let lines: Vec<(u8, String)> = dump.lines().collect();
+        let expected = "cookie=0x1,table=0,priority=100,in_port=1 actions=resubmit(,8)";
+        assert_eq!((lines.len(), &lines[0]), (3, &(0, expected.to_owned())));
+        assert_eq!(dump.first_table().count(), 2);
     }
 
     #[test]

@@ -4,11 +4,10 @@
 //! of it: one rule there for what that table looks at. So tables that look at few fields have few
 //! rules, shared by many base rules, and sub-traversals recur.
 //!
-//! Two things that the original leaves open are decided here. A table where some traversal decides
-//! by no driven field and which leads to several tables could not choose: its rules ask for the port
-//! as well, and each traversal has a port of its own. And where two traversals would want the same
-//! match in a table to lead to different tables, the later base rule tries another traversal, a few
-//! times.
+//! Two things that the original leaves open are decided here. A table that leads to several others
+//! by fields that do not tell them apart could not choose: its rules ask for the port as well, and each
+//! traversal has a port of its own. And where two traversals would want the same match in a table to
+//! lead to different tables, the later base rule tries the other traversals.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,7 +28,7 @@ use super::{
 use crate::{
     PopulateError, RandomStream, Seed,
     classbench::Filter,
-    pipeline_file::{Field, PipelineFile, Terminal, Traversal},
+    pipeline_file::{Field, PipelineFile, Step, Terminal, Traversal},
 };
 
 /// Which traversals get rules.
@@ -81,6 +80,8 @@ pub struct PopulatedPath {
     pub id: String,
     /// What becomes of packets.
     pub terminal: Terminal,
+    /// The tables that it goes through, by the numbers of its rules.
+    pub tables: Vec<u8>,
     /// The port that its packets come in by.
     pub in_port: u16,
     /// The header fields that its rules look at, step by step.
@@ -96,6 +97,8 @@ pub struct PopulatedPath {
 pub struct Population {
     pub(super) rules: Vec<PopulatedRule>,
     pub(super) paths: Vec<PopulatedPath>,
+    /// The number that each table has in the file, by that of its rules.
+    pub(super) tables: BTreeMap<u8, u8>,
     pub(super) base: Vec<BaseRule>,
     /// For each base rule that has a place: its path, and one rule for each step.
     pub(super) chains: Vec<(usize, Vec<usize>)>,
@@ -116,6 +119,12 @@ impl Population {
     #[must_use]
     pub fn paths(&self) -> &[PopulatedPath] {
         &self.paths
+    }
+
+    /// The number that each table has in the pipeline's file, by the number that its rules have.
+    #[must_use]
+    pub const fn tables(&self) -> &BTreeMap<u8, u8> {
+        &self.tables
     }
 
     /// The filters with Ethernet addresses that the rules were made from.
@@ -164,8 +173,6 @@ pub fn populate(
     Ok(fill.finish(base))
 }
 
-/// How many traversals a base rule tries.
-const TRIES: usize = 4;
 /// The lowest priority; what a match asks for is added.
 const PRIORITY: u16 = 100;
 
@@ -181,6 +188,8 @@ struct Fill<'a> {
     numbers: BTreeMap<u8, u8>,
     /// Tables whose rules ask for the port.
     by_port: BTreeSet<u8>,
+    /// Tables whose rules ask for the type.
+    typed: BTreeSet<u8>,
     tables: BTreeMap<u8, Filled>,
     rules: usize,
     paths: Vec<PopulatedPath>,
@@ -197,23 +206,37 @@ impl<'a> Fill<'a> {
         let by_port = undecided(pipeline, traversals);
         let own_ports = !by_port.is_empty();
         let ports = (1..=u16::MAX).filter(|port| *port != Population::OUTPUT_PORT);
+        let numbers = numbers(pipeline, traversals)?;
+        let way = |traversal: &Traversal| -> Vec<u8> {
+            // One rule serves all visits of a table.
+            let mut way = Vec::new();
+            for table in traversal.path().filter_map(|table| numbers.get(&table)) {
+                if !way.contains(table) {
+                    way.push(*table);
+                }
+            }
+            way
+        };
         let paths = traversals.iter().zip(ports).map(|(traversal, port)| PopulatedPath {
             id: traversal.id.clone(),
             terminal: traversal.terminal,
+            tables: way(traversal),
             in_port: if own_ports { port } else { 1 },
             fields: looked_at(pipeline, traversal, form),
             base_rules: Vec::new(),
             cuts: traversal.cuts(&pipeline.fields8),
         });
+        let paths = paths.collect();
         Ok(Self {
             pipeline,
             registers: (form == Form::Real).then(|| Registers::of(pipeline)),
             traversals,
-            numbers: numbers(pipeline, traversals)?,
+            numbers,
             by_port,
+            typed: typed(pipeline, traversals),
             tables: BTreeMap::new(),
             rules: 0,
-            paths: paths.collect(),
+            paths,
             chains: Vec::new(),
             rejected: 0,
         })
@@ -222,8 +245,9 @@ impl<'a> Fill<'a> {
     /// Finds a traversal for a base rule and puts its rules there.
     fn place(&mut self, base: &[BaseRule], index: usize, stream: &mut RandomStream) {
         let Some(rule) = base.get(index) else { return };
-        for _ in 0..TRIES {
-            let number = stream.index(self.traversals.len());
+        let mut order: Vec<usize> = (0..self.traversals.len()).collect();
+        stream.shuffle(&mut order);
+        for number in order {
             if let Some(steps) = self.project(number, rule) {
                 let chain = steps.into_iter().map(|step| self.add(step)).collect();
                 self.chains.push((number, chain));
@@ -252,10 +276,13 @@ impl<'a> Fill<'a> {
             let next = later.iter().map(|after| after.table).find(|table| *table != step.table);
             let fields: Vec<&Field> = step.driven(&self.pipeline.fields8).collect();
             let asks_port = place == 0 || self.by_port.contains(&step.table);
-            let mut beside =
-                Beside { port: asks_port.then_some(path.in_port), ..Beside::default() };
+            let mut beside = Beside {
+                port: asks_port.then_some(path.in_port),
+                is_ip: self.typed.contains(&step.table),
+                values: Vec::new(),
+            };
             if let Some(registers) = &self.registers {
-                beside.is_ip = Carried::needs_ip(step);
+                beside.is_ip |= Carried::needs_ip(step);
                 beside.values = carried.asked(step, registers);
             }
             let matches = step_matches(&fields, &carried.rule, &beside);
@@ -320,6 +347,7 @@ impl<'a> Fill<'a> {
         Population {
             rules: numbered.into_iter().map(|(_, rule)| rule).collect(),
             paths: self.paths,
+            tables: self.numbers.into_iter().map(|(from, to)| (to, from)).collect(),
             base,
             chains: self.chains,
             rejected: self.rejected,
@@ -334,24 +362,47 @@ struct Projected {
     actions: String,
 }
 
-/// Tables where traversals decide by no driven field though they go on, or end, in several ways.
+/// Tables that lead on, or end, in several ways, and whose fields do not tell them apart.
+///
+/// They do where all traversals look at the same Ethernet addresses there: each is of one rule, and that
+/// leads one way. Where one traversal looks at fewer fields than another, or at prefixes or ranges that
+/// may lie in those of another, packets that are meant for one way match rules of the other.
 fn undecided(pipeline: &PipelineFile, traversals: &[&Traversal]) -> BTreeSet<u8> {
     let mut next: BTreeMap<u8, BTreeSet<Result<u8, Terminal>>> = BTreeMap::new();
-    let mut blind = BTreeSet::new();
+    let mut asked: BTreeMap<u8, BTreeSet<Vec<&str>>> = BTreeMap::new();
     for traversal in traversals {
         for (place, step) in traversal.steps.iter().enumerate() {
             let later = traversal.steps.iter().skip(place);
             let after = later.map(|after| after.table).find(|table| *table != step.table);
-            let after = after.ok_or(traversal.terminal);
+            next.entry(step.table).or_default().insert(after.ok_or(traversal.terminal));
             // The packets of a workload are all of IPv4, so that their type decides nothing.
-            if step.driven(&pipeline.fields8).all(|field| field.name() == "eth_type") {
-                next.entry(step.table).or_default().insert(after);
-                blind.insert(step.table);
-            }
+            let fields = step.driven(&pipeline.fields8).map(Field::name);
+            let mut fields: Vec<&str> = fields.filter(|field| *field != TYPE).collect();
+            fields.sort_unstable();
+            asked.entry(step.table).or_default().insert(fields);
         }
     }
-    blind.into_iter().filter(|table| next.get(table).is_some_and(|next| next.len() > 1)).collect()
+    let tells = |table: &u8| {
+        let mut asked = asked.get(table).into_iter().flatten();
+        let first = asked.next().map_or(&[][..], Vec::as_slice);
+        let is_exact = first.iter().all(|field| EXACT.contains(field));
+        asked.next().is_none() && !first.is_empty() && is_exact
+    };
+    let forks = next.into_iter().filter(|(_, next)| next.len() > 1).map(|(table, _)| table);
+    forks.filter(|table| !tells(table)).collect()
 }
+
+/// Tables in which some traversal asks for the type: there all do, so that what asks for the same of
+/// packets of IPv4 is the same match.
+fn typed(pipeline: &PipelineFile, traversals: &[&Traversal]) -> BTreeSet<u8> {
+    let steps = traversals.iter().flat_map(|traversal| &traversal.steps);
+    let asks = |step: &&Step| step.driven(&pipeline.fields8).any(|field| field.name() == TYPE);
+    steps.filter(asks).map(|step| step.table).collect()
+}
+
+const TYPE: &str = "eth_type";
+/// Fields of which every rule asks for one value.
+const EXACT: [&str; 2] = ["eth_src", "eth_dst"];
 
 /// Numbers for the tables that are used: 0 for the first one, the others in their order.
 fn numbers(

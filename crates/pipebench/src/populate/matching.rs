@@ -10,75 +10,74 @@ use crate::{
 
 /// A match and how much it asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct StepMatch {
-    pub(super) text: String,
+pub(crate) struct StepMatch {
+    pub(crate) text: String,
     /// How many bits of addresses and ports it asks for, and fields counted tenfold: never less than
     /// for a wider match of the same fields.
-    pub(super) weight: u16,
+    pub(crate) weight: u16,
 }
 
 /// What a step asks of packets beside its driven fields.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Beside {
+pub(crate) struct Beside {
     /// The port that they came in by.
-    pub(super) port: Option<u16>,
+    pub(crate) port: Option<u16>,
     /// Whether they must be of IP.
-    pub(super) is_ip: bool,
+    pub(crate) is_ip: bool,
     /// Registers and marks, as OpenFlow text.
-    pub(super) values: Vec<String>,
+    pub(crate) values: Vec<String>,
 }
 
 /// The matches that together ask of a base rule's packets what a step's fields say.
 ///
-/// A port range is as many matches as it has masks. What the base rule leaves open is not asked for,
-/// and neither are ports of a protocol that has none.
-pub(super) fn step_matches(fields: &[&Field], rule: &BaseRule, beside: &Beside) -> Vec<StepMatch> {
+/// A port range is as many matches as it has masks, and ports of any protocol are asked of TCP and of
+/// UDP. What the base rule leaves open is not asked for, and neither are ports of a protocol that has
+/// none.
+pub(crate) fn step_matches(fields: &[&Field], rule: &BaseRule, beside: &Beside) -> Vec<StepMatch> {
     let has = |name: &str| fields.iter().any(|field| field.name() == name);
     let filter = &rule.filter;
-    let mut fixed = Asked::default();
-    if let Some(port) = beside.port {
-        fixed.add(format!("in_port={port}"), 0);
-    }
-    beside.values.iter().for_each(|value| fixed.add(value.clone(), FIELD));
     let ports = [("tp_src", filter.source_ports), ("tp_dst", filter.destination_ports)];
-    let protocol = filter.protocol.and_then(protocol_with_ports);
-    let asks_ports = protocol.is_some()
-        && ports.iter().any(|(name, range)| has(name) && *range != PortRange::ANY);
-    let prefixes = [("ip_src", "nw_src", filter.source), ("ip_dst", "nw_dst", filter.destination)];
-    let asks_addresses = prefixes.iter().any(|(name, _, prefix)| has(name) && prefix.length() > 0);
+    let ports = ports.into_iter().filter(|(name, range)| has(name) && *range != PortRange::ANY);
+    let ports: Vec<(&str, PortRange)> = ports.collect();
+    let addresses = [("ip_src", "nw_src", filter.source), ("ip_dst", "nw_dst", filter.destination)];
+    let addresses =
+        addresses.into_iter().filter(|(name, _, asked)| has(name) && asked.length() > 0);
+    let addresses: Vec<(&str, &str, Prefix)> = addresses.collect();
+    let with_ports = names_with_ports(filter.protocol);
+    let asks_ports = !ports.is_empty() && !with_ports.is_empty();
     let asks_protocol = has("ip_proto") && filter.protocol.is_some();
-    match (protocol, filter.protocol) {
-        (Some(name), _) if asks_ports || asks_protocol => fixed.add(name.to_owned(), FIELD),
-        (_, Some(number)) if asks_protocol => fixed.add(format!("ip,nw_proto={number}"), FIELD),
-        _ if asks_addresses || beside.is_ip || has("eth_type") => fixed.add("ip".to_owned(), 0),
-        _ => {}
-    }
-    for (name, key, address) in
-        [("eth_src", "dl_src", rule.eth_src), ("eth_dst", "dl_dst", rule.eth_dst)]
-    {
-        if has(name) {
-            fixed.add(format!("{key}={}", ethernet(address)), FIELD);
+    let asks_type = !addresses.is_empty() || beside.is_ip || has("eth_type");
+    let kinds: Vec<(String, u16)> = match filter.protocol {
+        Some(number) if asks_protocol && with_ports.is_empty() => {
+            vec![(format!("ip,nw_proto={number}"), FIELD)]
         }
-    }
-    for (name, key, prefix) in prefixes {
-        if has(name) && prefix.length() > 0 {
-            fixed.add(format!("{key}={}", network(prefix)), FIELD + u16::from(prefix.length()));
+        _ if asks_ports || asks_protocol => {
+            with_ports.iter().map(|name| ((*name).to_owned(), FIELD)).collect()
         }
-    }
-    let mut all = vec![fixed];
-    for (name, range) in ports {
-        if asks_ports && has(name) && range != PortRange::ANY {
-            let masks =
-                || range.masks().map(|mask| (format!("{name}={mask}"), mask.mask.count_ones()));
-            let with_masks = all.iter().flat_map(|asked| {
-                masks().map(|(text, bits)| {
-                    let mut asked = asked.clone();
-                    asked.add(text, FIELD.saturating_add(u16::try_from(bits).unwrap_or(0)));
-                    asked
-                })
-            });
-            all = with_masks.collect();
+        // It is worth less than any field that it comes with.
+        _ if asks_type => vec![("ip".to_owned(), 1)],
+        _ => vec![(String::new(), 0)],
+    };
+    let mut all = Vec::new();
+    for (kind, worth) in kinds {
+        let mut fixed = Asked::default();
+        if let Some(port) = beside.port {
+            fixed.add(format!("in_port={port}"), 0);
         }
+        beside.values.iter().for_each(|value| fixed.add(value.clone(), FIELD));
+        fixed.add(kind, worth);
+        for (name, key, address) in
+            [("eth_src", "dl_src", rule.eth_src), ("eth_dst", "dl_dst", rule.eth_dst)]
+        {
+            if has(name) {
+                fixed.add(format!("{key}={}", ethernet(address)), FIELD);
+            }
+        }
+        for (_, key, prefix) in &addresses {
+            let worth = FIELD + u16::from(prefix.length());
+            fixed.add(format!("{key}={}", network(*prefix)), worth);
+        }
+        all.extend(if asks_ports { fixed.with_ports(&ports) } else { vec![fixed] });
     }
     all.into_iter().map(Asked::finish).collect()
 }
@@ -94,8 +93,27 @@ struct Asked {
 
 impl Asked {
     fn add(&mut self, item: String, weight: u16) {
-        self.items.push(item);
+        if !item.is_empty() {
+            self.items.push(item);
+        }
         self.weight = self.weight.saturating_add(weight);
+    }
+
+    /// The same for each combination of the masks of these ranges.
+    fn with_ports(self, ports: &[(&str, PortRange)]) -> Vec<Self> {
+        let mut all = vec![self];
+        for (name, range) in ports {
+            let with_masks = all.iter().flat_map(|asked| {
+                range.masks().map(|mask| {
+                    let bits = u16::try_from(mask.mask.count_ones()).unwrap_or(0);
+                    let mut asked = asked.clone();
+                    asked.add(format!("{name}={mask}"), FIELD.saturating_add(bits));
+                    asked
+                })
+            });
+            all = with_masks.collect();
+        }
+        all
     }
 
     fn finish(self) -> StepMatch {
@@ -103,12 +121,14 @@ impl Asked {
     }
 }
 
-const fn protocol_with_ports(number: u8) -> Option<&'static str> {
-    match number {
-        6 => Some("tcp"),
-        17 => Some("udp"),
-        132 => Some("sctp"),
-        _ => None,
+/// What a protocol that has ports is called; of any protocol, those that a workload's packets have.
+const fn names_with_ports(protocol: Option<u8>) -> &'static [&'static str] {
+    match protocol {
+        None => &["tcp", "udp"],
+        Some(6) => &["tcp"],
+        Some(17) => &["udp"],
+        Some(132) => &["sctp"],
+        Some(_) => &[],
     }
 }
 
@@ -160,5 +180,13 @@ mod tests {
         let line = "@0.0.0.0/0\t0.0.0.0/0\t1 : 2\t1 : 2\t0x01/0xFF";
         assert_eq!(texts(line, &["ip_src", "ip_proto", "tp_src", "tp_dst"]), ["ip,nw_proto=1"]);
         assert_eq!(texts(&line.replace("0x01", "0x11"), &["tp_src", "tp_dst"]).len(), 4);
+    }
+
+    #[test]
+    fn ports_of_any_protocol_are_asked_of_tcp_and_of_udp() {
+        let line = "@10.0.0.0/8\t0.0.0.0/0\t0 : 65535\t80 : 80\t0x00/0x00";
+        let expected = ["tcp,nw_src=10.0.0.0/8,tp_dst=80", "udp,nw_src=10.0.0.0/8,tp_dst=80"];
+        assert_eq!(texts(line, &["ip_src", "ip_proto", "tp_dst"]), expected);
+        assert_eq!(texts(line, &["ip_src"]), ["ip,nw_src=10.0.0.0/8"]);
     }
 }

@@ -42,3 +42,4 @@ pub use counts::Counts;
 pub use dump::{Dump, DumpTable};
 pub use error::{DumpError, PopulateError};
 pub use fill::{Filling, Form, PopulatedPath, PopulatedRule, Population, populate};
+pub(crate) use matching::{Beside, step_matches};

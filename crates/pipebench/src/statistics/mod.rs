@@ -4,6 +4,7 @@ mod fates;
 mod row;
 mod traffic;
 
-pub use fates::Fates;
+pub use fates::{Class, Fates};
 pub use row::{Row, Target, table};
+pub(crate) use traffic::LATER;
 pub use traffic::TrafficStatistics;

@@ -16,6 +16,21 @@ pub struct TrafficStatistics {
     flows: Vec<Seen>,
     /// Packets whose flow had another one among the [`WINDOW`] before.
     near: u64,
+    /// The first of the flows that come later, if some do.
+    later: Option<Later>,
+}
+
+/// Flows that come while others are under way.
+#[derive(Clone, Copy, Debug)]
+struct Later {
+    /// The first of them.
+    flow: u32,
+    /// Packets of the others before any of theirs.
+    before: u64,
+    /// Packets of the others.
+    others: u64,
+    /// Whether they have begun.
+    has_begun: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,7 +42,17 @@ struct Seen {
 /// Packets back to which a flow counts as just seen.
 const WINDOW: u64 = 8192;
 
+/// What the share of packets is called that come before later flows.
+pub(crate) const LATER: &str = "packets of the first flows before later ones";
+
 impl TrafficStatistics {
+    /// Of traffic whose flows from this one on come later.
+    #[must_use]
+    pub fn with_later(flow: Option<u32>) -> Self {
+        let later = |flow| Later { flow, before: 0, others: 0, has_begun: false };
+        Self { later: flow.map(later), ..Self::default() }
+    }
+
     /// Adds a packet, in the order of times; `bytes` as on the wire.
     #[expect(clippy::cast_precision_loss, reason = "gaps and counts stay below 2^53")]
     pub fn add(&mut self, time_ns: u64, flow: u32, bytes: u32) {
@@ -38,6 +63,11 @@ impl TrafficStatistics {
             let before = gap - self.gap_mean;
             self.gap_mean += before / self.packets as f64;
             self.gap_squares += before * (gap - self.gap_mean);
+        }
+        if let Some(later) = &mut self.later {
+            later.has_begun |= flow >= later.flow;
+            later.before += u64::from(!later.has_begun);
+            later.others += u64::from(flow < later.flow);
         }
         self.last_ns = time_ns;
         self.packets = self.packets.saturating_add(1);
@@ -111,7 +141,7 @@ impl TrafficStatistics {
         let top: u64 =
             sizes.iter().take(sizes.len().div_ceil(100)).map(|size| u64::from(*size)).sum();
         let single = sizes.iter().filter(|size| **size == 1).count();
-        vec![
+        let mut rows = vec![
             Row::count("flows", sizes.len()),
             Row::new("packets", self.packets as f64, ""),
             Row::new("packets per flow", self.flow_mean(), ""),
@@ -123,7 +153,12 @@ impl TrafficStatistics {
             Row::new("duration", self.seconds(), "s"),
             Row::new("mean gap", self.gap_mean_us(), "us"),
             Row::new("deviation of gaps over their mean", self.burstiness(), ""),
-        ]
+        ];
+        rows.extend(self.later.map(|later| {
+            let share = 100.0 * later.before as f64 / later.others.max(1) as f64;
+            Row::new(LATER, share, "%")
+        }));
+        rows
     }
 }
 
@@ -171,6 +206,14 @@ mod tests {
         assert_eq!(value("flows of one packet"), 50.0);
         assert!((value("packets whose flow was among the 8192 before") - 100.0 / 3.0).abs() < 1e-9);
         assert_eq!(value("bytes per packet"), 1646.0 / 3.0);
+    }
+
+    #[test]
+    fn packets_before_later_flows_are_counted_among_those_of_the_first() {
+        let mut statistics = TrafficStatistics::with_later(Some(2));
+        let flows = [0, 1, 0, 2, 1, 3];
+        (0..).zip(flows).for_each(|(time, flow)| statistics.add(time, flow, 64));
+        assert_eq!(statistics.rows().pop(), Some(Row::new(LATER, 75.0, "%")));
     }
 
     #[test]

@@ -11,11 +11,14 @@
 //! - **high** locality: a rule is as likely as its tuple recurs among the rules of its group, and
 //!   since that many rules have the tuple, a tuple's weight is the square of its recurrence.
 
-use std::{collections::HashSet, fmt};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+};
 
 use shunt_flow::{FieldId, FlowKey, PortNo};
 
-use crate::{RandomStream, TrafficError, Weighted, traffic::flow::Flow};
+use crate::{RandomStream, TrafficError, Weighted, groups::connected, traffic::flow::Flow};
 
 /// How flows are drawn from rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,7 +60,7 @@ pub struct Span {
     pub high: u128,
 }
 
-/// What one rule asks of the fields of a group, ascending by field.
+/// What one rule asks of the fields of a group, in the same order for all rules.
 pub type Tuple = Vec<Span>;
 
 /// Header tuples of fields that come from one rule.
@@ -66,6 +69,8 @@ pub struct FieldGroup {
     tuples: Vec<Tuple>,
     /// How many rules have each.
     counts: Vec<u32>,
+    /// How likely each is where those that recur are drawn more often.
+    weights: Vec<f64>,
 }
 
 impl FieldGroup {
@@ -85,6 +90,28 @@ impl FieldGroup {
                 group.counts.push(1);
             }
         }
+        group.weights =
+            group.counts.iter().map(|count| f64::from(*count) * f64::from(*count)).collect();
+        group
+    }
+
+    /// The same, of rules that recur in some fields alone: a rule is as likely as its values of these
+    /// fields recur, so that the weight of those values is the square of their recurrence.
+    #[must_use]
+    pub fn recurring(rules: impl IntoIterator<Item = Tuple>, fields: &[FieldId]) -> Self {
+        let mut group = Self::new(rules);
+        let part = |tuple: &Tuple| -> Tuple {
+            tuple.iter().filter(|span| fields.contains(&span.field)).copied().collect()
+        };
+        let mut recurrence: BTreeMap<Tuple, u32> = BTreeMap::new();
+        for (tuple, count) in group.tuples.iter().zip(&group.counts) {
+            let recurrence = recurrence.entry(part(tuple)).or_default();
+            *recurrence = recurrence.saturating_add(*count);
+        }
+        let weight = |(tuple, count): (&Tuple, &u32)| {
+            f64::from(*count) * f64::from(recurrence.get(&part(tuple)).copied().unwrap_or(1))
+        };
+        group.weights = group.tuples.iter().zip(&group.counts).map(weight).collect();
         group
     }
 
@@ -138,26 +165,9 @@ impl FlowClass {
             };
             FieldGroup::new(rules.iter().map(of))
         };
-        let groups = connected(steps).iter().map(projected).collect();
+        let groups = connected(steps.iter().cloned()).iter().map(projected).collect();
         Self { name, in_port, groups, rest: FieldGroup::new(rules.iter().cloned()) }
     }
-}
-
-/// The fields of all steps in groups: two fields are in one if some step has both, or a chain of
-/// steps leads from one to the other.
-fn connected(steps: &[Vec<FieldId>]) -> Vec<Vec<FieldId>> {
-    let mut groups: Vec<Vec<FieldId>> = Vec::new();
-    for fields in steps.iter().filter(|fields| !fields.is_empty()) {
-        let meets = |group: &Vec<FieldId>| group.iter().any(|field| fields.contains(field));
-        let (met, apart): (Vec<_>, Vec<_>) = groups.into_iter().partition(meets);
-        let mut group: Vec<FieldId> = met.into_iter().flatten().chain(fields.clone()).collect();
-        group.sort_unstable();
-        group.dedup();
-        groups = apart;
-        groups.push(group);
-    }
-    groups.sort_unstable();
-    groups
 }
 
 /// All that flows are drawn from.
@@ -182,6 +192,9 @@ impl FlowSource {
         locality: Locality,
         stream: &mut RandomStream,
     ) -> Result<Vec<Flow>, TrafficError> {
+        if self.classes.len() > usize::from(u16::MAX) {
+            return Err(TrafficError::Classes { classes: self.classes.len() });
+        }
         let classes = self.classes.iter().enumerate();
         let samplers =
             classes.filter_map(|(index, class)| ClassSampler::new(index, class, locality));
@@ -189,9 +202,11 @@ impl FlowSource {
         if samplers.is_empty() {
             return Err(TrafficError::NoSource);
         }
-        let mut seen =
-            HashSet::with_capacity_and_hasher(count, foldhash::fast::FixedState::default());
-        let mut flows = Vec::with_capacity(count);
+        let no_memory = |_| TrafficError::Memory { flows: count };
+        let mut seen = HashSet::with_hasher(foldhash::fast::FixedState::default());
+        seen.try_reserve(count).map_err(no_memory)?;
+        let mut flows = Vec::new();
+        flows.try_reserve_exact(count).map_err(no_memory)?;
         for _ in 0..count.saturating_mul(TRIES) {
             if flows.len() == count {
                 break;
@@ -219,12 +234,12 @@ struct ClassSampler<'a> {
 impl<'a> ClassSampler<'a> {
     /// `None` when a group has no tuple.
     fn new(index: usize, class: &'a FlowClass, locality: Locality) -> Option<Self> {
-        let weight = |count: &u32| match locality {
-            Locality::High => f64::from(*count) * f64::from(*count),
+        let weight = |weight: &f64| match locality {
+            Locality::High => *weight,
             Locality::Low => 1.0,
         };
         let weighted = |group: &'a FieldGroup| {
-            Some((group, Weighted::new(group.counts.iter().map(weight)).ok()?))
+            Some((group, Weighted::new(group.weights.iter().map(weight)).ok()?))
         };
         let groups = class.groups.iter().map(weighted).collect::<Option<_>>()?;
         Some(Self { number: u16::try_from(index).ok()?, class, groups })
@@ -365,21 +380,7 @@ mod tests {
 
     #[test]
     fn fields_that_tables_ask_for_together_come_from_one_rule() {
-        use FieldId::{EthDst, EthSrc, IpProto, Ipv4Dst, Ipv4Src, TcpDst};
-        let steps = [
-            vec![EthSrc],
-            vec![],
-            vec![Ipv4Dst],
-            vec![EthDst],
-            vec![Ipv4Src, Ipv4Dst],
-            vec![TcpDst, IpProto, Ipv4Src],
-        ];
-        let groups = connected(&steps);
-        assert_eq!(groups.len(), 3);
-        for expected in [vec![EthSrc], vec![EthDst], vec![IpProto, Ipv4Dst, Ipv4Src, TcpDst]] {
-            let is = |group: &&Vec<FieldId>| expected.iter().all(|field| group.contains(field));
-            assert_eq!(groups.iter().find(is).map(Vec::len), Some(expected.len()));
-        }
+        use FieldId::{EthDst, EthSrc, TcpDst};
         let rule =
             |number: u128| [EthSrc, EthDst, TcpDst].map(|field| exact(field, number)).to_vec();
         let class = FlowClass::of_traversal(
@@ -392,6 +393,15 @@ mod tests {
         let source = FlowSource { classes: vec![class] };
         assert_eq!(drawn(&source, 4, Locality::High).unwrap().len(), 4);
         assert!(drawn(&source, 5, Locality::High).is_err());
+    }
+
+    #[test]
+    fn rules_that_recur_in_some_fields_weigh_as_much_as_those_do() {
+        let pair =
+            |address, port| vec![exact(FieldId::Ipv4Dst, address), exact(FieldId::TcpDst, port)];
+        let rules = [pair(1, 1), pair(1, 2), pair(1, 3), pair(2, 1), pair(3, 1), pair(3, 1)];
+        let group = FieldGroup::recurring(rules, &[FieldId::Ipv4Dst]);
+        assert_eq!(group.weights, [3.0, 3.0, 3.0, 1.0, 4.0]);
     }
 
     #[test]

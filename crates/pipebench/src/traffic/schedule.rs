@@ -23,7 +23,7 @@ use crate::{
     traffic::{
         flow::Flow,
         frame::{CHECK_SEQUENCE, write_frame},
-        gaps::GapSampler,
+        gaps::{GapSampler, STREAM, nanoseconds},
         sizes::LengthSampler,
     },
 };
@@ -154,7 +154,7 @@ impl Schedule {
             waiting: appearances.into_iter().peekable(),
             active: BinaryHeap::new(),
             places: seed.stream("places"),
-            gaps: (gaps, seed.stream("gaps")),
+            gaps: (gaps, seed.stream(STREAM)),
             lengths: (lengths, seed.stream("lengths")),
             time_ns: 0.0,
             is_first: true,
@@ -223,15 +223,6 @@ impl Iterator for Schedule {
     }
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a time is not negative, and the nearest number is right for one that is too long"
-)]
-const fn nanoseconds(time: f64) -> u64 {
-    time as u64
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -291,7 +282,8 @@ mod tests {
         let mut schedule = schedule(placed(&sizes, Some(100)), 1);
         assert_eq!(schedule.by_ref().count(), 50_000);
         let most = schedule.active_max();
-        assert!((60..250).contains(&most), "{most} at a time");
+        // A hundred on the average, and the most of a whole course is somewhat above that.
+        assert!((100..=150).contains(&most), "{most} at a time");
     }
 
     #[test]

@@ -66,6 +66,12 @@ impl UpdateKind {
         }
     }
 
+    /// Whether it is one of those of the thesis.
+    #[must_use]
+    pub const fn is_published(self) -> bool {
+        !matches!(self, Self::Flapping | Self::Burst)
+    }
+
     /// How many rules of a rule-set of so many change.
     #[must_use]
     pub fn rules(self, total: usize) -> usize {
@@ -132,7 +138,7 @@ impl UpdatePlan {
         let mut batches = Vec::new();
         let mut at = period;
         let mut change = Change::Add;
-        while at <= lasts.max(period) && !period.is_zero() && batches.len() < BATCHES_MAX {
+        while at <= lasts && !period.is_zero() && batches.len() < BATCHES_MAX {
             if kind == UpdateKind::Burst {
                 let room = BATCHES_MAX.saturating_sub(batches.len());
                 let times = (0..).map(|step| at.saturating_add(BURST_GAP.saturating_mul(step)));
@@ -144,6 +150,8 @@ impl UpdatePlan {
             at = at.saturating_add(period);
             change = change.opposite();
         }
+        // What is left of the last burst would come after the traffic.
+        batches.retain(|batch| batch.at <= lasts);
         batches.sort_by_key(|batch| batch.at);
         Self { changing, batches }
     }
@@ -199,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_burst_adds_one_rule_after_the_other() {
-        let plan = plan(UpdateKind::Burst, 100, &[3; 2000], 200);
+        let plan = plan(UpdateKind::Burst, 100, &[3; 2000], 250);
         assert_eq!((plan.changing.len(), plan.batches.len()), (1000, 2000));
         assert!(plan.batches.iter().all(|batch| batch.rules.len() == 1));
         assert_eq!(plan.batches[1].at - plan.batches[0].at, BURST_GAP);

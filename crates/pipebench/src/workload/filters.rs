@@ -4,41 +4,102 @@ use shunt_flow::{FieldId, PortNo};
 
 use super::{RuleLine, material::Material};
 use crate::{
-    classbench::{Filter, PortMask, PortRange, Prefix},
+    WorkloadError,
+    classbench::{Filter, PortRange, Prefix},
+    pipeline_file::Field,
+    populate::{BaseRule, Beside, step_matches},
     traffic::{FieldGroup, FlowClass, FlowSource, Span, Tuple},
 };
 
-/// Priorities that filters are spread over, the first of them with the highest.
+/// Filters that each have a priority of their own, the first of them the highest.
 const PRIORITIES: usize = 60_000;
+/// The highest priority of OpenFlow.
+const PRIORITY_MAX: usize = u16::MAX as usize;
+/// Most filters that share a priority.
+const SHARING_MAX: usize = 512;
 /// Ports that rules forward to, in turn.
 const OUTPUTS: usize = 4;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const SCTP: u8 = 132;
+/// What the table looks at.
+const FIELDS: [&str; 6] = ["eth_type", "ip_src", "ip_dst", "ip_proto", "tp_src", "tp_dst"];
 
 impl Material {
     /// One table in which the first filter wins, and flows of any of its filters.
-    pub(super) fn one_table(filters: &[Filter]) -> Self {
+    pub(super) fn one_table(filters: &[Filter]) -> Result<Self, WorkloadError> {
+        let fields: Vec<Field> = FIELDS.iter().filter_map(|name| Field::new(name).ok()).collect();
+        let fields: Vec<&Field> = fields.iter().collect();
         let mut rules = Vec::new();
-        for (index, filter) in filters.iter().enumerate() {
-            let below = index.saturating_mul(PRIORITIES) / filters.len().max(PRIORITIES);
-            let priority = PRIORITIES.saturating_sub(below);
+        for (index, (filter, priority)) in filters.iter().zip(priorities(filters)?).enumerate() {
             let output = 2 + index % OUTPUTS;
-            rules.extend(matches(filter).into_iter().map(|matching| RuleLine {
+            let base = BaseRule { filter: *filter, eth_src: 0, eth_dst: 0 };
+            let matches = step_matches(&fields, &base, &Beside::default());
+            rules.extend(matches.into_iter().map(|asked| RuleLine {
                 table: 0,
-                text: format!("table=0,priority={priority},{matching},actions=output:{output}"),
+                text: format!("table=0,priority={priority},{},actions=output:{output}", asked.text),
             }));
         }
-        let groups = vec![FieldGroup::new(filters.iter().map(tuple))];
+        // Filters all differ, but pairs of addresses recur among them.
+        let pair = [FieldId::Ipv4Src, FieldId::Ipv4Dst];
+        let groups = vec![FieldGroup::recurring(filters.iter().map(tuple), &pair)];
         let class = FlowClass {
             name: "filters".to_owned(),
             in_port: PortNo::new(1),
             groups,
             rest: FieldGroup::default(),
         };
-        Self { rules, flows: FlowSource { classes: vec![class] }, counts: None }
+        Ok(Self { rules, flows: FlowSource { classes: vec![class] }, ..Self::default() })
     }
 }
+
+/// Priorities by which the first of several filters wins that a packet matches.
+///
+/// Where there are more filters than priorities, those that follow each other share one until two of
+/// them have packets in common.
+fn priorities(filters: &[Filter]) -> Result<Vec<usize>, WorkloadError> {
+    if filters.len() <= PRIORITIES {
+        return Ok((0..filters.len()).map(|index| PRIORITIES.saturating_sub(index)).collect());
+    }
+    let mut steps = Vec::with_capacity(filters.len());
+    let (mut step, mut first) = (0_usize, 0_usize);
+    for (index, filter) in filters.iter().enumerate() {
+        let sharing = filters.get(first..index).unwrap_or_default();
+        let meets = sharing.iter().any(|other| overlap(filter, other));
+        if meets || sharing.len() >= SHARING_MAX {
+            (step, first) = (step.saturating_add(1), index);
+        }
+        steps.push(step);
+    }
+    match PRIORITY_MAX.checked_sub(step).filter(|lowest| *lowest > 0) {
+        Some(_) => Ok(steps.into_iter().map(|step| PRIORITY_MAX.saturating_sub(step)).collect()),
+        None => Err(WorkloadError::Priorities { needed: step.saturating_add(1) }),
+    }
+}
+
+/// Whether some packet may match both filters; their TCP flags are not asked for.
+fn overlap(one: &Filter, other: &Filter) -> bool {
+    let meets =
+        |one: PortRange, other: PortRange| one.low() <= other.high() && other.low() <= one.high();
+    let within = |one: Prefix, other: Prefix| {
+        let (wide, narrow) =
+            if one.length() <= other.length() { (one, other) } else { (other, one) };
+        wide.contains(narrow.address())
+    };
+    within(one.source, other.source)
+        && within(one.destination, other.destination)
+        && one.protocol.zip(other.protocol).is_none_or(|(one, other)| one == other)
+        && (has_no_ports(one) || has_no_ports(other) || {
+            meets(one.source_ports, other.source_ports)
+                && meets(one.destination_ports, other.destination_ports)
+        })
+}
+
+/// Whether a filter is of a protocol without ports, so that those it names are not asked for.
+fn has_no_ports(filter: &Filter) -> bool {
+    filter.protocol.is_some_and(|protocol| ![TCP, UDP, SCTP].contains(&protocol))
+}
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const SCTP: u8 = 132;
 
 /// What a filter asks of the headers.
 pub(super) fn tuple(filter: &Filter) -> Tuple {
@@ -62,44 +123,31 @@ pub(super) fn tuple(filter: &Filter) -> Tuple {
     ]
 }
 
-/// The matches that together are a filter: one for each pair of masks of its port ranges, and one for
-/// each protocol that has ports if it asks for ports of any. Its TCP flags are left out.
-fn matches(filter: &Filter) -> Vec<String> {
-    let asks_ports =
-        filter.source_ports != PortRange::ANY || filter.destination_ports != PortRange::ANY;
-    let protocols: Vec<(String, bool)> = match filter.protocol {
-        None if asks_ports => vec![("tcp".to_owned(), true), ("udp".to_owned(), true)],
-        None => vec![("ip".to_owned(), false)],
-        Some(TCP) => vec![("tcp".to_owned(), true)],
-        Some(UDP) => vec![("udp".to_owned(), true)],
-        Some(SCTP) => vec![("sctp".to_owned(), true)],
-        Some(other) => vec![(format!("ip,nw_proto={other}"), false)],
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Progress, Seed,
+        classbench::{BuiltinSet, Request, generate},
     };
-    let mut matches = Vec::new();
-    for (protocol, has_ports) in protocols {
-        let addresses = format!(
-            "{protocol}{}{}",
-            address("nw_src", filter.source),
-            address("nw_dst", filter.destination)
-        );
-        if !has_ports {
-            matches.push(addresses);
-            continue;
-        }
-        for source in filter.source_ports.masks() {
-            for destination in filter.destination_ports.masks() {
-                let ports = port("tp_src", source) + &port("tp_dst", destination);
-                matches.push(addresses.clone() + &ports);
+
+    #[test]
+    fn of_two_filters_that_a_packet_matches_the_first_has_the_higher_priority() {
+        let request = Request::new(70_000);
+        let firewall = BuiltinSet::Firewall.parameters();
+        let mut filters = generate(&firewall, &request, Seed::new(1), &Progress::hidden()).unwrap();
+        filters.truncate(PRIORITIES + 100);
+        assert!(filters.len() > PRIORITIES);
+        let priorities = priorities(&filters).unwrap();
+        assert!(priorities.iter().all(|priority| (1..=PRIORITY_MAX).contains(priority)));
+        let shared = priorities.windows(2).filter(|pair| pair[0] == pair[1]).count();
+        assert!(shared > 0, "there are more filters than priorities");
+        // Whichever they are among all, compared with each of those around them.
+        for (first, one) in filters.iter().enumerate().step_by(7) {
+            for (second, other) in filters.iter().enumerate().skip(first + 1).take(1500) {
+                let (high, low) = (priorities[first], priorities[second]);
+                assert!(high > low || (high == low && !overlap(one, other)), "{one} {other}");
             }
         }
     }
-    matches
-}
-
-fn address(name: &str, prefix: Prefix) -> String {
-    if prefix.length() == 0 { String::new() } else { format!(",{name}={prefix}") }
-}
-
-fn port(name: &str, port: PortMask) -> String {
-    if port.mask == 0 { String::new() } else { format!(",{name}={port}") }
 }

@@ -2,11 +2,12 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     io::Write,
     path::{Path, PathBuf},
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Workload;
 use crate::{
@@ -20,8 +21,12 @@ pub const PACKETS_FILE: &str = "packets.pcap";
 const RULES_FILE: &str = "rules.txt";
 const FLOWS_FILE: &str = "flows.csv";
 const UPDATES_FILE: &str = "updates.txt";
+const PLAYER_FILE: &str = "play-updates.sh";
 const MANIFEST_FILE: &str = "manifest.json";
 const README_FILE: &str = "README.md";
+const GENERATOR: &str = "pipebench";
+/// Plays the batches of updates.
+const PLAYER: &str = include_str!("play-updates.sh");
 /// Packets after which progress is told.
 const STEP: u64 = 1000;
 
@@ -29,10 +34,13 @@ const STEP: u64 = 1000;
 #[derive(Serialize)]
 struct Manifest<'a> {
     name: String,
-    generator: &'static str,
+    generator: String,
     files: Vec<String>,
     /// The port that the packets of each capture come in by.
     ports: BTreeMap<String, u32>,
+    /// What the pipeline's file calls each table of the rules.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    tables: BTreeMap<u8, &'a str>,
     statistics: &'a [Row],
 }
 
@@ -49,8 +57,21 @@ pub fn write_folder(
 ) -> Result<Vec<Row>, WorkloadError> {
     let output = OutputFolder::create(folder)?;
     let figures = write_files(workload, output.files(), progress)?;
-    output.finish()?;
+    output.finish(MANIFEST_FILE, &files_before(folder))?;
     Ok(figures)
+}
+
+/// The files of the workload that a folder has had until now.
+fn files_before(folder: &Path) -> Vec<String> {
+    #[derive(Deserialize)]
+    struct Before {
+        generator: String,
+        files: Vec<String>,
+    }
+    let manifest = fs::read(folder.join(MANIFEST_FILE)).ok();
+    let before = manifest.and_then(|text| serde_json::from_slice::<Before>(&text).ok());
+    let before = before.filter(|before| before.generator.starts_with(GENERATOR));
+    before.map_or_else(Vec::new, |before| before.files)
 }
 
 fn write_files(
@@ -61,14 +82,20 @@ fn write_files(
     write(&folder.join(RULES_FILE), |out| workload.write_rules(out))?;
     write(&folder.join(FLOWS_FILE), |out| workload.write_flows(out))?;
     write(&folder.join(UPDATES_FILE), |out| workload.write_updates(out))?;
+    let mut text = vec![RULES_FILE, FLOWS_FILE, UPDATES_FILE];
+    if !workload.updates().batches.is_empty() {
+        write(&folder.join(PLAYER_FILE), |out| out.write_all(PLAYER.as_bytes()))?;
+        text.push(PLAYER_FILE);
+    }
     let (ports, statistics) = write_captures(workload, folder, progress)?;
     let figures = workload.figures(&statistics, progress)?;
-    let text = [RULES_FILE, FLOWS_FILE, UPDATES_FILE].map(str::to_owned);
+    let text = text.into_iter().map(str::to_owned);
     let manifest = Manifest {
         name: workload.name().to_string(),
-        generator: concat!("pipebench ", env!("CARGO_PKG_VERSION")),
-        files: text.into_iter().chain(ports.keys().cloned()).collect(),
+        generator: format!("{GENERATOR} {}", env!("CARGO_PKG_VERSION")),
+        files: text.chain(ports.keys().cloned()).collect(),
         ports,
+        tables: workload.tables().collect(),
         statistics: &figures,
     };
     write(&folder.join(MANIFEST_FILE), |out| {
@@ -142,7 +169,7 @@ fn write_packets(
     place: impl Fn(u32) -> usize,
     progress: &Progress,
 ) -> Result<TrafficStatistics, WorkloadError> {
-    let mut statistics = TrafficStatistics::default();
+    let mut statistics = workload.traffic_statistics();
     let mut frame = Vec::new();
     for packet in workload.packets() {
         packet.write_frame(workload.flows(), &mut frame)?;
@@ -173,7 +200,8 @@ fn write(
 }
 
 fn readme(workload: &Workload, figures: &[Row]) -> String {
-    format!(
+    let name = workload.name();
+    let mut text = format!(
         "# {name}\n\n\
          A workload for virtual switches, made by `pipebench write {name}`: the same name makes the \
          same bytes.\n\n\
@@ -181,11 +209,21 @@ fn readme(workload: &Workload, figures: &[Row]) -> String {
          - `{FLOWS_FILE}`: the flows, one on each line\n\
          - `{PACKETS_FILE}` (or one `packets-PORT.pcap` for each port that packets come in by): the \
          packets with times in nanoseconds, for `tcpreplay`\n\
-         - `{UPDATES_FILE}`: rules that come and go, in batches whose times are in comments, for \
-         `ovs-ofctl -O OpenFlow14 --bundle add-flows`\n\
-         - `{MANIFEST_FILE}`: this for programs\n\n\
-         ```text\n{table}```\n",
-        name = workload.name(),
-        table = table(figures),
-    )
+         - `{UPDATES_FILE}`: rules that come and go, in batches whose times are in comments\n"
+    );
+    if !workload.updates().batches.is_empty() {
+        text.push_str(&format!(
+            "- `{PLAYER_FILE}`: `sh {PLAYER_FILE} BRIDGE` plays the batches of `{UPDATES_FILE}`, each \
+             at its time; start it together with the packets\n"
+        ));
+    }
+    text.push_str(&format!("- `{MANIFEST_FILE}`: this for programs\n\n"));
+    let mut tables = workload.tables().peekable();
+    if tables.peek().is_some() {
+        text.push_str("Tables of the rules, and what the pipeline calls them:\n\n");
+        tables.for_each(|(number, name)| text.push_str(&format!("- {number}: {name}\n")));
+        text.push('\n');
+    }
+    text.push_str(&format!("```text\n{}```\n", table(figures)));
+    text
 }

@@ -1,31 +1,55 @@
 //! What the rules of a name are, and what its flows are drawn from.
 
-use std::fs;
+use std::collections::BTreeMap;
 
 use shunt_flow::{FieldId, PortNo};
 
 use super::{RuleLine, filters::tuple};
 use crate::{
     Progress, WorkloadError,
-    classbench::{BuiltinSet, Filter, Request, generate, read_filters},
+    classbench::{BuiltinSet, Filter, Parameters, Request, generate, read_filters},
+    input::{Input, InputKind},
     name::{FilterName, Name, Terminals},
     pipeline_file::{Builtin, PipelineFile},
     populate::{BaseRule, Counts, Filling, PopulatedPath, PopulatedRule, drawn, populate},
+    statistics::Class,
     traffic::{FlowClass, FlowSource, Span, Tuple},
 };
 
 /// Rules, and what flows that match them are drawn from.
+#[derive(Default)]
 pub(super) struct Material {
     pub(super) rules: Vec<RuleLine>,
     pub(super) flows: FlowSource,
+    /// The way that flows of each class are meant to take, if one is.
+    pub(super) ways: Vec<Vec<u8>>,
     /// Of a filled pipeline.
-    pub(super) counts: Option<Counts>,
+    pub(super) filled: Option<Filled>,
+    /// Lines of a dump that are no rules.
+    pub(super) left_out: usize,
+}
+
+/// What there is to know of a filled pipeline.
+#[derive(Clone, Debug)]
+pub(super) struct Filled {
+    pub(super) counts: Counts,
+    /// What the file calls each table of the rules.
+    pub(super) tables: BTreeMap<u8, String>,
+    /// How many rules were published for as many filters.
+    pub(super) published_rules: Option<f64>,
 }
 
 impl Material {
-    /// One table of filters.
+    /// One table of filters, or the rules of a switch: whichever a file has.
     pub(super) fn of_filters(filters: &FilterName, name: &Name) -> Result<Self, WorkloadError> {
-        Ok(Self::one_table(&filters_of(filters, name)?))
+        if let FilterName::File(path) = filters {
+            let input = Input::read(path)?;
+            if input.kind() == InputKind::Rules {
+                return Self::of_switch(&input.text)
+                    .map_err(|problem| WorkloadError::Dump { path: input.path, problem });
+            }
+        }
+        Self::one_table(&Filters::of(filters, name)?.all)
     }
 
     /// A pipeline that comes with the crate.
@@ -36,15 +60,15 @@ impl Material {
 
     /// A pipeline in a file.
     pub(super) fn of_file(path: &str, name: &Name) -> Result<Self, WorkloadError> {
-        Self::of_pipeline(path, &read(path)?, name)
+        Self::of_pipeline(path, &Input::read(path)?.text, name)
     }
 
     /// A pipeline filled with rules, and flows of each of its traversals.
     fn of_pipeline(what: &str, text: &str, name: &Name) -> Result<Self, WorkloadError> {
         let wrong = |problem| WorkloadError::Pipeline { path: what.to_owned(), problem };
-        let pipeline = PipelineFile::parse(text).map_err(wrong)?;
-        let mut filters = filters_of(&name.filters, name)?;
-        if !matches!(name.filters, FilterName::File(_)) {
+        let pipeline = PipelineFile::parse(text).map_err(|problem| wrong(Box::new(problem)))?;
+        let Filters { all: mut filters, are_made } = Filters::of(&name.filters, name)?;
+        if are_made {
             filters = drawn(&filters, name.rules, name.seed_of());
         }
         let filling = match name.terminals {
@@ -61,10 +85,27 @@ impl Material {
             FlowClass::of_traversal(path.id.clone(), port, &path.fields, &rules)
         };
         let classes = population.paths().iter().map(class).collect();
+        let ways = population.paths().iter().map(|path| path.tables.clone()).collect();
         let line = |rule: &PopulatedRule| RuleLine { table: rule.table, text: rule.to_string() };
         let rules = population.rules().iter().map(line).collect();
-        let counts = Some(population.counts());
-        Ok(Self { rules, flows: FlowSource { classes }, counts })
+        let called = |(number, id): (&u8, &u8)| {
+            let name = pipeline.table(*id).map_or("", |table| &table.name);
+            (*number, format!("{id} {name}").trim().to_owned())
+        };
+        let filled = Filled {
+            counts: population.counts(),
+            tables: population.tables().iter().map(called).collect(),
+            published_rules: pipeline.published_rules(filters.len()),
+        };
+        let flows = FlowSource { classes };
+        Ok(Self { rules, flows, ways, filled: Some(filled), left_out: 0 })
+    }
+
+    /// What flows are drawn from, and the way that they are meant to take.
+    pub(super) fn classes(&self) -> Vec<Class> {
+        let ways = self.ways.iter().cloned().map(Some).chain(std::iter::repeat(None));
+        let classes = self.flows.classes.iter().zip(ways);
+        classes.map(|(class, way)| Class { name: class.name.clone(), way }).collect()
     }
 }
 
@@ -75,23 +116,41 @@ fn whole(rule: &BaseRule) -> Tuple {
     macs.into_iter().chain(tuple(&rule.filter)).collect()
 }
 
-fn read(path: &str) -> Result<String, WorkloadError> {
-    fs::read_to_string(path)
-        .map_err(|source| WorkloadError::Unreadable { path: path.to_owned(), source })
+/// The filters of a name.
+struct Filters {
+    all: Vec<Filter>,
+    /// Whether they were made, or else are all that a file has.
+    are_made: bool,
 }
 
-/// The filters of a name: made, or all that a file has.
-fn filters_of(filters: &FilterName, name: &Name) -> Result<Vec<Filter>, WorkloadError> {
-    let set = match filters {
-        FilterName::Acl => BuiltinSet::Acl,
-        FilterName::Firewall => BuiltinSet::Firewall,
-        FilterName::Ipc => BuiltinSet::Ipc,
-        FilterName::OpenFlow => BuiltinSet::OpenFlow,
-        FilterName::File(path) => {
-            return read_filters(&read(path)?)
-                .map_err(|problem| WorkloadError::Filters { path: path.clone(), problem });
+impl Filters {
+    fn of(filters: &FilterName, name: &Name) -> Result<Self, WorkloadError> {
+        let set = match filters {
+            FilterName::Acl => BuiltinSet::Acl,
+            FilterName::Firewall => BuiltinSet::Firewall,
+            FilterName::Ipc => BuiltinSet::Ipc,
+            FilterName::OpenFlow => BuiltinSet::OpenFlow,
+            FilterName::File(path) => return Self::of_file(&Input::read(path)?, name),
+        };
+        Self::made(&set.parameters(), name)
+    }
+
+    fn of_file(input: &Input, name: &Name) -> Result<Self, WorkloadError> {
+        let path = || input.path.clone();
+        if input.kind() == InputKind::Parameters {
+            let wrong = |problem| WorkloadError::Parameters { path: path(), problem };
+            let parameters =
+                Parameters::parse(&input.text).map_err(|problem| wrong(Box::new(problem)))?;
+            return Self::made(&parameters, name);
         }
-    };
-    let request = Request::new(name.rules);
-    Ok(generate(&set.parameters(), &request, name.seed_of().child("filters"), &Progress::hidden())?)
+        let all = read_filters(&input.text)
+            .map_err(|problem| WorkloadError::Filters { path: path(), problem })?;
+        Ok(Self { all, are_made: false })
+    }
+
+    fn made(parameters: &Parameters, name: &Name) -> Result<Self, WorkloadError> {
+        let (request, seed) = (Request::new(name.rules), name.seed_of().child("filters"));
+        let all = generate(parameters, &request, seed, &Progress::hidden())?;
+        Ok(Self { all, are_made: true })
+    }
 }

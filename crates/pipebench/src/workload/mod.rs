@@ -5,10 +5,13 @@ mod filters;
 mod folder;
 mod material;
 mod report;
+mod switch;
 mod text;
 mod whole;
 
 pub use capture::capture_statistics;
 pub use folder::{PACKETS_FILE, write_capture, write_folder};
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use switch::draw_flows_of_dump;
 pub use text::RuleLine;
 pub use whole::Workload;

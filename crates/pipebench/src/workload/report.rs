@@ -7,13 +7,18 @@ use shunt_flow::{FieldId, FlowKey};
 use super::Workload;
 use crate::{
     Progress, WorkloadError,
-    name::SourceName,
-    statistics::{Fates, Row, TrafficStatistics},
+    name::{Name, SourceName},
+    statistics::{Fates, LATER, Row, TrafficStatistics},
     traffic::{FlowSizes, Gaps, PacketSizes, Role, published},
 };
 
+/// Most rules of which it is told what becomes of the flows: a switch that holds more takes gigabytes.
+const FATES_RULES_MAX: usize = 300_000;
+
 impl Workload {
     /// The figures of the flows and rules, and those of the packets if they were collected.
+    ///
+    /// What becomes of the flows is told of at most 300,000 rules.
     ///
     /// # Errors
     ///
@@ -23,17 +28,46 @@ impl Workload {
         packets: &TrafficStatistics,
         progress: &Progress,
     ) -> Result<Vec<Row>, WorkloadError> {
-        let mut rows = vec![
-            Row::count("rules", self.rules().len()),
-            Row::count("rules that come and go", self.updates().changing.len()),
-        ];
+        let mut rows = self.rule_figures();
         rows.extend(packets.rows().into_iter().map(|row| self.against(row)));
         rows.extend(self.recurrence());
         rows.extend(self.coflow_figures());
-        let rules = self.rules().iter().map(|rule| rule.text.as_str());
-        let fates = Fates::of(rules, self.flows(), progress)?;
-        rows.extend(fates.rows(self.classes()));
+        if self.base_rules().take(FATES_RULES_MAX + 1).count() <= FATES_RULES_MAX {
+            let rules = self.base_rules().map(|rule| rule.text.as_str());
+            let fates = Fates::of(rules, self.flows(), progress)?;
+            rows.extend(fates.rows(self.classes()));
+        }
         Ok(rows)
+    }
+
+    /// What collects figures of the packets.
+    #[must_use]
+    pub fn traffic_statistics(&self) -> TrafficStatistics {
+        let is_later = self.name().arrival.is_some();
+        TrafficStatistics::with_later(is_later.then(|| self.name().flows))
+    }
+
+    /// The figures of the rules that are there in the beginning, and of those that come and go.
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+    fn rule_figures(&self) -> Vec<Row> {
+        let rules = Row::count("rules", self.rules().len());
+        let mut rows = vec![match self.published_rules() {
+            Some(published) => rules.against(published, "as published"),
+            None => rules,
+        }];
+        if self.left_out() > 0 {
+            rows.push(Row::count("lines that are no rule, left out", self.left_out()));
+        }
+        if let Some(updates) = self.name().updates {
+            let wanted = updates.kind.rules(self.rules().len()) as f64;
+            let whose = if updates.kind.is_published() { "Table 4.3" } else { "the name" };
+            rows.push(
+                Row::count("of those, rules that come and go", self.updates().changing.len())
+                    .against(wanted, whose),
+            );
+            rows.push(Row::count("batches of updates", self.updates().batches.len()));
+        }
+        rows
     }
 
     /// Puts the target beside a figure of the packets, if there is one.
@@ -41,15 +75,17 @@ impl Workload {
     fn against(&self, row: Row) -> Row {
         let name = self.name();
         let by_name = "the name";
+        let by = |is_said: bool| if is_said { by_name } else { "usual" };
         match row.what.as_str() {
             "flows" => row.against(name.flows_of_all().into(), by_name),
             "packets" => match name.packets_wanted() {
-                Some(packets) => row.against(packets as f64, by_name),
+                Some(packets) => row.against(packets as f64, by(name.packets.is_some())),
                 None => row,
             },
             "packets per flow" => match (name.packets_wanted(), self.published_flow_mean()) {
                 (Some(packets), _) => {
-                    row.against(packets as f64 / f64::from(name.flows_of_all()), by_name)
+                    let mean = packets as f64 / f64::from(name.flows_of_all());
+                    row.against(mean, by(name.packets.is_some()))
                 }
                 (None, Some((mean, whose))) => row.against(mean, whose),
                 (None, None) => row,
@@ -57,12 +93,27 @@ impl Workload {
             "bytes per packet" => {
                 let bytes = &published().packet_bytes;
                 match name.bytes {
-                    PacketSizes::Fixed(bytes) => row.against(bytes.into(), by_name),
+                    PacketSizes::Fixed(bytes) => {
+                        let usual = Name::of(name.source.clone()).bytes;
+                        row.against(bytes.into(), by(name.bytes != usual))
+                    }
                     PacketSizes::Campus => row.against(bytes.campus_mean, "campus link"),
                     PacketSizes::Imix => row.against(361.8, "simple IMIX"),
                 }
             }
-            "mean gap" => row.against(1e6 / f64::from(name.rate_wanted()), by_name),
+            "mean gap" => {
+                let whose = match (name.rate, name.gaps) {
+                    (Some(_), _) => by_name,
+                    (None, Gaps::Caida) => "CAIDA",
+                    (None, Gaps::Mawi) => "MAWI",
+                    (None, Gaps::Poisson | Gaps::Constant) => "usual",
+                };
+                row.against(1e6 / f64::from(name.rate_wanted()), whose)
+            }
+            LATER => match name.arrival {
+                Some(arrival) => row.against(arrival.percent.into(), by_name),
+                None => row,
+            },
             "deviation of gaps over their mean" => {
                 let traces = &published().traces;
                 let ratio =

@@ -1,6 +1,6 @@
 //! Rules and flows as text.
 
-use std::{fmt, io};
+use std::{borrow::Cow, fmt, io};
 
 use shunt_flow::FieldId;
 
@@ -42,8 +42,9 @@ impl Workload {
         self.base_rules().try_for_each(|rule| writeln!(out, "{rule}"))
     }
 
-    /// Writes the changes of rules, as `ovs-ofctl --bundle add-flows` reads them; a comment in front
-    /// of each batch tells its time.
+    /// Writes the changes of rules, batch by batch; a comment in front of each tells its time.
+    ///
+    /// `ovs-ofctl --bundle add-flows` reads each batch, and would take all of them for one.
     ///
     /// # Errors
     ///
@@ -52,6 +53,17 @@ impl Workload {
         writeln!(out, "# {}", self.name())?;
         let batches = &self.updates().batches;
         (1..).zip(batches).try_for_each(|(number, batch)| self.write_batch(number, batch, out))
+    }
+
+    /// Writes the changes of one batch, by its number from 1, as `ovs-ofctl --bundle add-flows` reads
+    /// them; nothing if there is no such batch.
+    ///
+    /// # Errors
+    ///
+    /// Those of the writer.
+    pub fn write_update(&self, number: usize, out: &mut impl io::Write) -> io::Result<()> {
+        let batch = number.checked_sub(1).and_then(|index| self.updates().batches.get(index));
+        batch.map_or(Ok(()), |batch| self.write_batch(number, batch, out))
     }
 
     fn write_batch(
@@ -88,7 +100,8 @@ impl Workload {
             "flow,class,role,coflow,packets,in_port,eth_src,eth_dst,ip_proto,ip_src,ip_dst,tp_src,tp_dst"
         )?;
         for ((index, flow), packets) in (0_u32..).zip(self.flows()).zip(self.packets_of_flows()) {
-            let class = self.classes().get(usize::from(flow.class)).map_or("", String::as_str);
+            let class = self.classes().get(usize::from(flow.class)).map_or("", |class| &class.name);
+            let class = quoted(class);
             let (role, coflow) = match flow.role {
                 Role::Alone => ("alone", String::new()),
                 Role::Base { coflow } => ("base", coflow.to_string()),
@@ -114,6 +127,15 @@ impl Workload {
     }
 }
 
+/// A value as it stands between commas: in quotation marks if it has what would end it.
+fn quoted(value: &str) -> Cow<'_, str> {
+    if value.contains([',', '"', '\n', '\r']) {
+        Cow::Owned(format!("\"{}\"", value.replace('"', "\"\"")))
+    } else {
+        Cow::Borrowed(value)
+    }
+}
+
 fn mac(value: u128) -> String {
     let bytes = value.to_be_bytes();
     let bytes = bytes.last_chunk::<6>().copied().unwrap_or_default();
@@ -128,6 +150,13 @@ fn address(value: u128) -> std::net::Ipv4Addr {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_with_a_comma_stays_one_value() {
+        assert_eq!(quoted("psc-routed"), "psc-routed");
+        assert_eq!(quoted("bal,anced"), "\"bal,anced\"");
+        assert_eq!(quoted("a \"b\""), "\"a \"\"b\"\"\"");
+    }
 
     #[test]
     fn a_rule_is_deleted_by_its_match_and_priority() {

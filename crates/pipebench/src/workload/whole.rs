@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
-use super::{RuleLine, material::Material};
+use super::{
+    RuleLine,
+    material::{Filled, Material},
+};
 use crate::{
-    Progress, TrafficError, WorkloadError,
-    name::{Name, SourceName},
+    Progress, Seed, TrafficError, WorkloadError,
+    name::{Name, SourceName, Updates, count, time},
     populate::Counts,
+    statistics::Class,
     traffic::{
         Appearance, Course, Flow, GapSampler, LengthSampler, Schedule, UpdatePlan, coflow_rules,
         coflows, fit, place_coflows,
@@ -29,8 +33,11 @@ pub struct Workload {
     name: Name,
     rules: Vec<RuleLine>,
     /// What flows were drawn from, by their class.
-    classes: Vec<String>,
-    counts: Option<Counts>,
+    classes: Vec<Class>,
+    /// If the source is a pipeline.
+    filled: Option<Filled>,
+    /// Lines of a dump that are no rules.
+    left_out: usize,
     flows: Vec<Flow>,
     /// Of each flow.
     packets: Vec<u32>,
@@ -47,28 +54,26 @@ impl Workload {
     ///
     /// A file of the name that cannot be read, or rules that make too few flows.
     pub fn of(name: &Name, progress: &Progress) -> Result<Self, WorkloadError> {
-        let seed = name.seed_of();
-        let Drawn { rules, classes, counts, flows } = Drawn::of(name)?;
+        let Drawn { rules, classes, filled, left_out, flows } = Drawn::of(name)?;
         progress.advance(1);
         let packets = sizes(name)?;
         let total: u64 = packets.iter().map(|count| u64::from(*count)).sum();
         let appearances = place(name, &flows, &packets, total);
         progress.advance(1);
-        let rate = name.rate_wanted();
-        let gaps = name.gaps.sampler(rate).map_err(TrafficError::from)?;
+        let gaps = name.gaps.sampler(name.rate_wanted()).map_err(TrafficError::from)?;
         let lengths = name.bytes.sampler().map_err(TrafficError::from)?;
-        let updates = name.updates.map_or_else(UpdatePlan::default, |updates| {
-            let tables: Vec<u8> = rules.iter().map(|rule| rule.table).collect();
-            let period = Duration::from_millis(updates.period_ms.into());
-            let mut stream = seed.stream("updates");
-            UpdatePlan::new(updates.kind, period, &tables, lasts(total, rate), &mut stream)
-        });
+        let updates = match name.updates {
+            Some(updates) => plan(name, updates, &rules, (total, gaps))?,
+            None => UpdatePlan::default(),
+        };
+        progress.advance(1);
         let name = name.clone();
         Ok(Self {
             name,
             rules,
             classes,
-            counts,
+            filled,
+            left_out,
             flows,
             packets,
             appearances,
@@ -101,14 +106,31 @@ impl Workload {
 
     /// What flows were drawn from: the index is their class.
     #[must_use]
-    pub fn classes(&self) -> &[String] {
+    pub fn classes(&self) -> &[Class] {
         &self.classes
+    }
+
+    /// What the pipeline's file calls each table of the rules; empty if the source is none.
+    pub fn tables(&self) -> impl Iterator<Item = (u8, &str)> {
+        let tables = self.filled.iter().flat_map(|filled| &filled.tables);
+        tables.map(|(number, name)| (*number, name.as_str()))
+    }
+
+    /// How many rules were published for as many filters, if the source is a pipeline of which they
+    /// were.
+    pub(super) fn published_rules(&self) -> Option<f64> {
+        self.filled.as_ref()?.published_rules
+    }
+
+    /// How many lines of a dump are no rules.
+    pub(super) const fn left_out(&self) -> usize {
+        self.left_out
     }
 
     /// What there is in the filled pipeline; `None` if the source is none.
     #[must_use]
-    pub const fn counts(&self) -> Option<&Counts> {
-        self.counts.as_ref()
+    pub fn counts(&self) -> Option<&Counts> {
+        self.filled.as_ref().map(|filled| &filled.counts)
     }
 
     /// The flows.
@@ -126,7 +148,7 @@ impl Workload {
     /// The packets, in the order of their times; the same ones every time.
     #[must_use]
     pub fn packets(&self) -> Schedule {
-        let seed = self.name.seed_of().child("schedule");
+        let seed = schedule_seed(&self.name);
         Schedule::new(self.appearances.clone(), self.gaps, self.lengths.clone(), seed)
     }
 
@@ -140,24 +162,26 @@ impl Workload {
 /// The rules of a name, what its flows are drawn from, and the flows.
 struct Drawn {
     rules: Vec<RuleLine>,
-    classes: Vec<String>,
-    counts: Option<Counts>,
+    classes: Vec<Class>,
+    filled: Option<Filled>,
+    left_out: usize,
     flows: Vec<Flow>,
 }
 
 impl Drawn {
     fn of(name: &Name) -> Result<Self, WorkloadError> {
-        let seed = name.seed_of();
-        let Material { rules, flows: source, counts } = match &name.source {
+        let material = match &name.source {
             SourceName::ClassBench(filters) => Material::of_filters(filters, name)?,
             SourceName::Pipeline(word) => Material::of_builtin(word, name)?,
             SourceName::PipelineFile(path) => Material::of_file(path, name)?,
             SourceName::Coflow => return Ok(Self::of_coflows(name)?),
         };
         let count = usize::try_from(name.flows_of_all()).unwrap_or(usize::MAX);
-        let flows = source.draw(count, name.locality, &mut seed.stream("flows"))?;
-        let classes = source.classes.into_iter().map(|class| class.name).collect();
-        Ok(Self { rules, classes, counts, flows })
+        let mut stream = name.seed_of().stream("flows");
+        let flows = material.flows.draw(count, name.locality, &mut stream)?;
+        let classes = material.classes();
+        let Material { rules, filled, left_out, .. } = material;
+        Ok(Self { rules, classes, filled, left_out, flows })
     }
 
     fn of_coflows(name: &Name) -> Result<Self, TrafficError> {
@@ -166,7 +190,8 @@ impl Drawn {
         let coflowiness = f64::from(name.coflowiness) / 100.0;
         let seed = name.seed_of().child("flows");
         let flows = coflows(name.flows, coflowiness, name.locality, seed)?;
-        Ok(Self { rules, classes: vec!["services".to_owned()], counts: None, flows })
+        let classes = vec![Class { name: "services".to_owned(), way: None }];
+        Ok(Self { rules, classes, filled: None, left_out: 0, flows })
     }
 }
 
@@ -193,7 +218,9 @@ fn place(name: &Name, flows: &[Flow], packets: &[u32], total: u64) -> Vec<Appear
         return place_coflows(flows, packets, &course, name.seed_of());
     }
     let mut stream = name.seed_of().stream("place");
-    let later = name.arrival.map_or(0, |arrival| course.ticks / 100 * u64::from(arrival.percent));
+    // Those that are there from the beginning have their packets all over the course, so that a part of
+    // it is as great a part of their packets.
+    let later = name.arrival.map_or(0, |arrival| part(course.ticks, arrival.percent));
     let mut place = |(flow, packets): (u32, &u32)| {
         let from = if flow < name.flows { 0 } else { later };
         course.place((flow, *packets), from, &mut stream)
@@ -201,8 +228,93 @@ fn place(name: &Name, flows: &[Flow], packets: &[u32], total: u64) -> Vec<Appear
     (0..).zip(packets).map(&mut place).collect()
 }
 
-/// How long so many packets take, about.
-fn lasts(packets: u64, rate: u32) -> Duration {
-    let nanoseconds = u128::from(packets) * 1_000_000_000 / u128::from(rate.max(1));
-    Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
+/// So many percent of a number.
+fn part(number: u64, percent: u8) -> u64 {
+    u64::try_from(u128::from(number) * u128::from(percent) / 100).unwrap_or(u64::MAX)
+}
+
+/// The changes of rules that come before the last of so many packets.
+fn plan(
+    name: &Name,
+    updates: Updates,
+    rules: &[RuleLine],
+    (packets, gaps): (u64, GapSampler),
+) -> Result<UpdatePlan, WorkloadError> {
+    let lasts = gaps.last(packets, schedule_seed(name));
+    let period = Duration::from_millis(updates.period_ms.into());
+    if period > lasts {
+        let lasts_ms = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
+        let period_ms = updates.period_ms;
+        let instead = instead(name, updates, lasts_ms);
+        return Err(WorkloadError::NoUpdate { lasts_ms, period_ms, instead });
+    }
+    let tables: Vec<u8> = rules.iter().map(|rule| rule.table).collect();
+    let mut stream = name.seed_of().stream("updates");
+    Ok(UpdatePlan::new(updates.kind, period, &tables, lasts, &mut stream))
+}
+
+/// What makes a name whose packets are over too early one with some updates.
+fn instead(name: &Name, updates: Updates, lasts_ms: u64) -> String {
+    let slower = u64::from(name.rate_wanted()).saturating_mul(lasts_ms);
+    let rate = slower / u64::from(updates.period_ms).saturating_mul(UPDATES_SOME);
+    let rate = format!("rate={} or slower", count(rate.max(1)));
+    match u32::try_from(lasts_ms / UPDATES_SOME).ok().filter(|period| *period > 0) {
+        Some(period) => format!("updates={}@{} or shorter, or {rate}", updates.kind, time(period)),
+        None => rate,
+    }
+}
+
+/// Updates that are some.
+const UPDATES_SOME: u64 = 4;
+
+/// What the order, the times and the lengths of packets come from.
+fn schedule_seed(name: &Name) -> Seed {
+    name.seed_of().child("schedule")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workload(name: &str) -> Result<Workload, WorkloadError> {
+        Workload::of(&name.parse().unwrap(), &Progress::hidden())
+    }
+
+    #[test]
+    fn every_update_comes_while_packets_come() {
+        for kind in ["p1", "p4", "flap", "burst"] {
+            let name = format!("classbench-acl:low:500:rules=300:packets=5k:updates={kind}@1ms");
+            let workload = workload(&name).unwrap();
+            let last = workload.packets().last().unwrap().time_ns;
+            let batches = &workload.updates().batches;
+            assert!(!batches.is_empty(), "{kind}");
+            assert!(batches.iter().all(|batch| batch.at <= Duration::from_nanos(last)), "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_name_whose_updates_come_too_late_is_told_one_whose_updates_do_not() {
+        let base = "classbench-acl:low:500:rules=300:packets=50k:updates=p2";
+        let told = workload(&format!("{base}@10s")).unwrap_err().to_string();
+        let said = |from: &str, to: &str| {
+            let rest = told.split_once(from).unwrap().1;
+            rest.split_once(to).unwrap().0.to_owned()
+        };
+        let period = said("updates=p2", " or shorter");
+        assert!(workload(&format!("{base}{period}")).is_ok(), "{told}");
+        let rate = said("rate=", " or slower");
+        assert!(workload(&format!("{base}@10s:rate={rate}")).is_ok(), "{told}");
+    }
+
+    #[test]
+    fn later_flows_come_when_that_share_of_the_first_ones_packets_is_through() {
+        for percent in [0_u32, 30, 50, 90] {
+            let name = format!("classbench-ipc:low:1k:rules=300:arrival=2k@{percent}%");
+            let workload = workload(&name).unwrap();
+            let first = workload.packets().position(|packet| packet.flow >= 1000).unwrap();
+            let all = workload.packets().filter(|packet| packet.flow < 1000).count();
+            let share = 100.0 * first as f64 / all as f64;
+            assert!((share - f64::from(percent)).abs() < 2.0, "{percent} %: {share}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use crate::{PROGRAM, errors, names, pipebench, skipped};
+use crate::{PROGRAM, answer, errors, names, pipebench, skipped};
 
 /// What the program says on standard error when it refuses, blanks folded.
 fn refusal(arguments: &[&str]) -> String {
@@ -90,6 +90,48 @@ fn a_filter_file_with_a_bad_line_is_told_line_column_and_what_was_expected() {
         assert!(told.contains("line 2, column"), "{told}");
         assert!(told.contains("expected"), "{told}");
     }
+}
+
+#[test]
+fn what_is_no_text_or_says_nothing_is_told_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = |name: &str, content: &[u8]| {
+        let path = file(folder.path(), name, content);
+        refusal(&["describe", &path])
+    };
+    assert!(told("rules.gz", &[0x1f, 0x8b, 8, 0]).contains("gunzip"));
+    assert!(told("trace.cap", &capture(1, 60, 60)).contains("pipebench stats"));
+    assert!(told("k.rules", b"# a comment\n").contains("nothing in it"));
+    assert!(told("list.json", b"[]").contains("expected"), "{}", told("list.json", b"[]"));
+    assert!(refusal(&["flows", "ols.high:100k"]).contains("did you mean `ols`"));
+    // A capture is one whatever it is called.
+    let path = file(folder.path(), "TRACE", capture(1, 60, 60));
+    assert!(answer(&["stats", &path]).contains("packets"));
+    let path = file(folder.path(), "next.pcapng", [0x0a, 0x0d, 0x0d, 0x0a].repeat(8));
+    assert!(refusal(&["stats", &path]).contains("editcap"));
+}
+
+#[test]
+fn what_has_no_picture_is_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.svg").display().to_string();
+    assert!(refusal(&["describe", "acl", "--picture", &path]).contains("only pipelines"));
+    assert_eq!(names(folder.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_folder_in_the_place_of_a_file_is_told_before_anything_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    // So many flows that the test would not end if they were made.
+    let told = refusal(&["flows", "classbench-fw:low:10m:rules=1m", "--out", path]);
+    assert!(told.contains("name a file in it"), "{told}");
+}
+
+#[test]
+fn updates_that_come_after_the_packets_are_refused_with_what_to_say() {
+    let told = refusal(&["updates", "psc:high:1k:rules=200:updates=p2@10s"]);
+    assert!(told.contains("updates=p2@") && told.contains("rate="), "{told}");
 }
 
 #[test]

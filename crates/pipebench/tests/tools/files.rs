@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use crate::{answer, errors, names, pipebench, skipped, tool, write};
+use crate::{PROGRAM, answer, errors, names, pipebench, skipped, tool, write};
 
 /// Small workloads of each kind.
 const NAMES: &[&str] = &[
@@ -105,7 +105,7 @@ fn a_full_disk_leaves_nothing_and_says_what_to_do() {
         "mount -t tmpfs -o size=200k none {0} || exit 77; \
          {1} pcap classbench-acl:low:100:packets=20k:rules=100 --out {0}/x.pcap; ls -A {0}",
         mount.display(),
-        crate::PROGRAM
+        PROGRAM
     );
     let output = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap();
     if output.status.code() != Some(0) {
@@ -115,6 +115,139 @@ fn a_full_disk_leaves_nothing_and_says_what_to_do() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
     let told = errors(&output).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(told.contains("make room"), "{told}");
+}
+
+#[test]
+fn what_cannot_be_written_to_standard_output_is_told() {
+    for arguments in [
+        &["flows", "psc:10"][..],
+        &["stats", "coflow:low:50"],
+        &["names"],
+        &["list"],
+        &["describe", "ant"],
+        &["rules", "acl", "--count", "10"],
+    ] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = Command::new(PROGRAM).args(arguments).stdout(full).output().unwrap();
+        let told = errors(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {told}");
+        assert!(told.contains("cannot write to standard output"), "{arguments:?}: {told}");
+        assert!(told.contains("make room"), "{arguments:?}: {told}");
+    }
+}
+
+#[test]
+fn who_reads_no_further_is_no_mistake() {
+    for words in ["describe ant", "list", "names", "flows psc:1k", "rules acl --count 3000"] {
+        let script = format!("{{ {PROGRAM} {words} 2>&3; echo $? >&2; }} 3>/dev/null | head -n 1");
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        assert_eq!(errors(&output), "0\n", "{words}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 1, "{words}");
+    }
+}
+
+#[test]
+fn a_folder_that_had_another_workload_has_only_the_new_one() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("notes"), "mine").unwrap();
+    write("psc:high:100:rules=100", folder.path());
+    assert!(names(folder.path()).len() > 6, "{:?}", names(folder.path()));
+    write("coflow:low:50", folder.path());
+    let expected = [
+        "README.md",
+        "flows.csv",
+        "manifest.json",
+        "notes",
+        "packets.pcap",
+        "rules.txt",
+        "updates.txt",
+    ];
+    assert_eq!(names(folder.path()), expected);
+}
+
+#[test]
+fn a_folder_says_what_the_pipeline_calls_its_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    write("psc:high:100:rules=100", folder.path());
+    let manifest = fs::read(folder.path().join("manifest.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+    let first = manifest["tables"]["0"].as_str().unwrap();
+    assert!(first.starts_with("1 "), "{first}");
+    let readme = fs::read_to_string(folder.path().join("README.md")).unwrap();
+    assert!(readme.contains(&format!("- 0: {first}\n")), "{readme}");
+}
+
+#[test]
+fn an_interrupted_run_leaves_nothing() {
+    for (command, out) in [("pcap", "x.pcap"), ("write", "x")] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut program = Command::new(PROGRAM)
+            .args([command, "coflow:low:1k:packets=100m", "--out", out])
+            .current_dir(&folder)
+            .spawn()
+            .unwrap();
+        while !names(folder.path()).iter().any(|name| name.starts_with('x')) {
+            std::thread::yield_now();
+        }
+        let id = program.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        assert_eq!(program.wait().unwrap().code(), Some(128 + 15));
+        assert_eq!(names(folder.path()), Vec::<String>::new(), "{command}");
+    }
+}
+
+#[test]
+fn high_locality_differs_from_low_for_every_source() {
+    for source in shunt_pipebench::name::SOURCES {
+        let packets = if source.word == "coflow" { "" } else { ":rules=2k" };
+        let flows =
+            |locality| answer(&["flows", &format!("{}:{locality}:500{packets}", source.word)]);
+        // The first columns are numbers of the flow and its packets.
+        let headers = |text: &str| {
+            let headers = text.lines().map(|line| line.splitn(6, ',').last().unwrap().to_owned());
+            headers.collect::<Vec<_>>()
+        };
+        assert_ne!(headers(&flows("high")), headers(&flows("low")), "{}", source.word);
+    }
+}
+
+#[test]
+fn parameters_of_classbench_are_a_workload_and_fill_a_pipeline() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("my_seed");
+    fs::write(&path, answer(&["describe", "acl"])).unwrap();
+    let path = path.to_str().unwrap();
+    let flows = answer(&["flows", &format!("{path}:low:20:rules=100")]);
+    assert_eq!(flows.lines().count(), 21);
+    let flows = answer(&["flows", &format!("psc:low:20:rules=100:filters={path}")]);
+    assert_eq!(flows.lines().count(), 21);
+}
+
+#[test]
+fn the_rules_of_a_switch_are_a_workload_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("br-int.flows");
+    let dump = "NXST_FLOW reply (xid=0x4):\n \
+        cookie=0x1, duration=1.5s, table=0, n_packets=7, priority=9,in_port=3 actions=resubmit(,8)\n \
+        cookie=0x1, table=0, priority=9,in_port=5,dl_vlan=7 actions=resubmit(,8)\n \
+        table=0, priority=5,ipv6,in_port=6 actions=drop\n \
+        table=8, priority=5,ip,nw_dst=10.1.0.0/16 actions=output:1\n \
+        table=8, priority=7,tcp,tp_dst=443 actions=output:2\n";
+    fs::write(&path, dump).unwrap();
+    let name = format!("{}:low:200:packets=1k", path.display());
+    write(&name, &folder.path().join("x"));
+    let rules = fs::read_to_string(folder.path().join("x/rules.txt")).unwrap();
+    assert_eq!(rules.lines().count(), 6, "{rules}");
+    assert!(rules.contains("\ncookie=0x1,table=0,priority=9,in_port=3 actions=resubmit(,8)\n"));
+    let files = names(&folder.path().join("x"));
+    assert!(files.contains(&"packets-3.pcap".to_owned()), "{files:?}");
+    assert!(!files.contains(&"packets-6.pcap".to_owned()), "no IPv6 is made: {files:?}");
+    let flows = fs::read_to_string(folder.path().join("x/flows.csv")).unwrap();
+    assert!(flows.lines().skip(1).all(|line| line.contains(",10.1.") && line.ends_with(",443")));
+    let capture = folder.path().join("x/packets-5.pcap");
+    let arguments = ["-nn", "-e", "-c", "1", "-r", capture.to_str().unwrap()];
+    let Some(read) = tool("tcpdump", &arguments) else { return };
+    assert!(String::from_utf8_lossy(&read.stdout).contains("vlan 7,"));
 }
 
 #[test]
@@ -135,7 +268,7 @@ fn a_name_without_a_command_is_told_which_commands_take_it() {
 }
 
 /// The block of a page of documentation that begins with these words.
-fn block<'a>(page: &'a str, beginning: &str) -> &'a str {
+pub(crate) fn block<'a>(page: &'a str, beginning: &str) -> &'a str {
     let blocks = page.split("```").skip(1).step_by(2);
     let mut bodies = blocks.filter_map(|block| block.split_once('\n')).map(|(_, body)| body);
     bodies.find(|body| body.starts_with(beginning)).unwrap()
@@ -151,7 +284,7 @@ fn the_pipeline_of_the_page_is_a_workload_as_it_stands() {
     for command in commands.lines() {
         let mut words = command.split(' ');
         assert_eq!(words.next(), Some("pipebench"), "{command}");
-        let output = Command::new(crate::PROGRAM).args(words).current_dir(&folder).output();
+        let output = Command::new(PROGRAM).args(words).current_dir(&folder).output();
         let output = output.unwrap();
         assert!(output.status.success(), "{command}: {}", errors(&output));
     }

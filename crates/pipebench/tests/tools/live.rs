@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::{PROGRAM, errors, pipebench, skipped};
 
 /// Runs a script in a new network namespace; `None`, and a loud line, where that is not allowed.
-fn in_namespace(script: &str) -> Option<(String, String)> {
+pub(crate) fn in_namespace(script: &str) -> Option<(String, String)> {
     let output = Command::new("unshare").args(["--net", "sh", "-ec", script]).output();
     match output {
         Ok(output) if output.status.success() => {
@@ -25,7 +25,8 @@ fn in_namespace(script: &str) -> Option<(String, String)> {
 
 /// A pair of devices that nobody speaks on unasked.
 const CABLE: &str = "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6 || true; \
-    ip link add left type veth peer name right; ip link set left up; ip link set right up;";
+    ip link add left type veth peer name right; ip link set left up; ip link set right up; \
+    for look in $(seq 500); do ip -br link show left | grep -q ' UP ' && break; sleep 0.01; done;";
 
 #[test]
 fn every_packet_arrives_at_the_other_end() {
@@ -40,6 +41,16 @@ fn every_packet_arrives_at_the_other_end() {
     let told = lines.next().unwrap_or_default();
     assert!(told.starts_with("500 packets, 759000 bytes in "), "{told}");
     assert_eq!(lines.next(), Some("500"));
+}
+
+#[test]
+fn updates_are_not_sent_and_that_is_told() {
+    let name =
+        "classbench-acl:low:100:rules=100:packets=1k:updates=flap@1ms:rate=100k:gaps=constant";
+    let script = format!("{CABLE} {PROGRAM} live {name} --port left --packets 1k");
+    let Some((text, told)) = in_namespace(&script) else { return };
+    assert!(text.starts_with("1000 packets, "), "{text}");
+    assert!(told.contains("updates=flap are not sent"), "{told}");
 }
 
 #[test]

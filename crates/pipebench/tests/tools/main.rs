@@ -8,7 +8,9 @@
 
 mod bad_input;
 mod files;
+mod help;
 mod live;
+mod updates;
 
 use std::{
     fs,

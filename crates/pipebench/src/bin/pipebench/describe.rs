@@ -1,6 +1,6 @@
 //! `pipebench describe`: what a pipeline, a rule-set or a dump looks like.
 
-use std::{io::Write as _, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use miette::{IntoDiagnostic, miette};
@@ -11,7 +11,8 @@ use shunt_pipebench::{
 };
 
 use crate::{
-    input::{self, FilterSource, Source},
+    input::{self, Content},
+    out::{print, write_file},
     table::Table,
 };
 
@@ -44,55 +45,53 @@ pub(crate) struct Describe {
 }
 
 impl Describe {
-    #[expect(clippy::print_stdout, reason = "what the command is for")]
-    #[expect(clippy::print_stderr, reason = "what was left out is no part of the description")]
     pub(crate) fn run(self) -> miette::Result<()> {
+        if let Some(path) = &self.picture {
+            OutputFile::check(path).into_diagnostic()?;
+        }
+        let content = self.content()?;
+        let Content::Pipeline(pipeline) = content else { return self.describe(&content) };
+        print(|out| write!(out, "{}", Description(&pipeline)))?;
+        match &self.picture {
+            Some(path) => write_file(path, |out| out.write_all(picture(&pipeline).as_bytes())),
+            None => Ok(()),
+        }
+    }
+
+    fn content(&self) -> miette::Result<Content> {
         if let Some(builtin) = Builtin::find(&self.what) {
-            return self.pipeline(&PipelineFile::parse(builtin.json).into_diagnostic()?);
+            let pipeline = PipelineFile::parse(builtin.json).into_diagnostic()?;
+            return Ok(Content::Pipeline(Box::new(pipeline)));
         }
-        if let Some(set) = BuiltinSet::ALL.into_iter().find(|set| set.name() == self.what) {
-            print!("{}", set.parameters());
-            return Ok(());
-        }
-        let source = Source::read(&self.what)?;
-        let beginning = source.beginning();
-        if beginning.starts_with('{') {
-            return self.pipeline(&source.pipeline()?);
-        }
+        let set = BuiltinSet::ALL.into_iter().find(|set| set.name() == self.what);
+        set.map_or_else(
+            || input::read(&self.what),
+            |set| Ok(Content::Parameters(Box::new(set.parameters()))),
+        )
+    }
+
+    /// Describes what is no pipeline.
+    #[expect(clippy::print_stderr, reason = "what was left out is no part of the description")]
+    fn describe(&self, content: &Content) -> miette::Result<()> {
         if self.picture.is_some() {
             return Err(miette!("only pipelines have a picture, and `{}` is none", self.what));
         }
-        if beginning.starts_with('@') {
-            print!("{}", statistics(&source.filters()?));
-        } else if beginning.starts_with('-') {
-            let FilterSource::Parameters(parameters) = input::filter_source(&self.what)? else {
-                return Err(miette!("`{}` has no parameters", self.what));
-            };
-            print!("{parameters}");
-        } else {
-            let dump = source.dump()?;
-            print!("{dump}");
-            let left_out = dump.left_out();
-            if let Some(first) = left_out.first() {
-                eprintln!("{} rules were left out; the first: {first}", left_out.len());
-            }
-        }
-        Ok(())
-    }
-
-    #[expect(clippy::print_stdout, reason = "what the command is for")]
-    fn pipeline(&self, pipeline: &PipelineFile) -> miette::Result<()> {
-        print!("{}", Description(pipeline));
-        if let Some(path) = &self.picture {
-            let mut file = OutputFile::create(path).into_diagnostic()?;
-            file.write_all(picture(pipeline).as_bytes()).into_diagnostic()?;
-            file.finish().into_diagnostic()?;
+        print(|out| match content {
+            Content::Pipeline(pipeline) => write!(out, "{}", Description(pipeline)),
+            Content::Filters(filters) => write!(out, "{}", statistics(filters)),
+            Content::Parameters(parameters) => write!(out, "{parameters}"),
+            Content::Rules(dump) => write!(out, "{dump}"),
+        })?;
+        if let Content::Rules(dump) = content
+            && let Some(first) = dump.left_out().first()
+        {
+            eprintln!("{} rules were left out; the first: {first}", dump.left_out().len());
         }
         Ok(())
     }
 }
 
-/// Statistics of filters, beside those of sets of about this size that the original generator made.
+/// Statistics of filters, beside those of the original generator's sets of the nearest size.
 pub(crate) fn statistics(filters: &[Filter]) -> String {
     let statistics = Statistics::of(filters);
     let sizes = PUBLISHED.iter().map(|set| set.requested);
@@ -138,9 +137,5 @@ pub(crate) fn statistics(filters: &[Filter]) -> String {
 
 /// A number with the digits that matter.
 fn short(number: f64) -> String {
-    if number.fract() == 0.0 && number >= 10.0 {
-        format!("{number}")
-    } else {
-        format!("{number:.2}")
-    }
+    if number.fract() == 0.0 { format!("{number}") } else { format!("{number:.2}") }
 }

@@ -1,10 +1,11 @@
 //! `pipebench flows`: the flows of a workload.
 
-use std::path::PathBuf;
-
 use clap::Args;
 
-use crate::workload::{NAMES, Named, write_out};
+use crate::{
+    out::Out,
+    workload::{NAMES, Named},
+};
 
 /// Writes the flows of a workload as comma-separated values.
 ///
@@ -18,14 +19,14 @@ use crate::workload::{NAMES, Named, write_out};
 pub(crate) struct Flows {
     #[command(flatten)]
     named: Named,
-    /// File to write; standard output unless given
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    out: Out,
 }
 
 impl Flows {
     pub(crate) fn run(&self) -> miette::Result<()> {
+        self.out.check()?;
         let workload = self.named.workload()?;
-        write_out(self.out.as_deref(), |mut out| workload.write_flows(&mut out))
+        self.out.write(|mut out| workload.write_flows(&mut out))
     }
 }

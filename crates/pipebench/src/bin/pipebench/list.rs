@@ -7,14 +7,13 @@ use shunt_pipebench::{
     pipeline_file::{BUILTIN, PipelineFile},
 };
 
-use crate::table::Table;
+use crate::{out::print, table::Table};
 
 /// Lists the pipelines and rule-sets that come with the program.
 #[derive(Debug, Args)]
 pub(crate) struct List {}
 
 impl List {
-    #[expect(clippy::print_stdout, reason = "what the command is for")]
     pub(crate) fn run(self) -> miette::Result<()> {
         let mut table = Table::new(["pipeline", "tables", "traversals", ""]);
         for builtin in BUILTIN {
@@ -27,7 +26,6 @@ impl List {
         for set in BuiltinSet::ALL {
             sets.row([set.name(), set.title()]);
         }
-        print!("{table}\n{sets}");
-        Ok(())
+        print(|out| write!(out, "{table}\n{sets}"))
     }
 }

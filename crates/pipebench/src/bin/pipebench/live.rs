@@ -2,9 +2,12 @@
 
 use clap::Args;
 use miette::IntoDiagnostic;
-use shunt_pipebench::{Progress, output::LivePort};
+use shunt_pipebench::{Progress, name::Name, output::LivePort};
 
-use crate::workload::{NAMES, Named, make};
+use crate::{
+    out::print,
+    workload::{NAMES, Named, make},
+};
 
 /// Sends the packets of a workload onto a network device, at their times.
 ///
@@ -24,28 +27,29 @@ pub(crate) struct Live {
     /// Packets in a second, in the place of what the name says: 500, 10k, 1m
     #[arg(long)]
     rate: Option<String>,
-    /// Packets to send, in the place of all
+    /// Packets to send, in the place of all: 500, 10k, 1m
     #[arg(long)]
-    packets: Option<usize>,
+    packets: Option<String>,
 }
 
 /// Packets after which progress is told.
 const STEP: u64 = 1000;
 
 impl Live {
-    #[expect(clippy::print_stdout, reason = "what the command answers")]
+    #[expect(clippy::print_stderr, reason = "what is left out is no part of the answer")]
     pub(crate) fn run(&self) -> miette::Result<()> {
-        let mut name = self.named.name()?;
-        if let Some(rate) = &self.rate {
-            // The key of the name reads it, and says what is wrong with it.
-            let text = format!("{}:rate={rate}", name.source);
-            let rated = Named { name: text }.name()?;
-            name.rate = rated.rate;
-        }
+        let name = self.name()?;
+        let count = self.count()?.and_then(|count| usize::try_from(count).ok());
         let port = LivePort::open(&self.port).into_diagnostic()?;
         let workload = make(&name)?;
-        let count = self.packets.unwrap_or(usize::MAX);
-        let packets = workload.packets().take(count);
+        if let Some(updates) = name.updates {
+            eprintln!(
+                "updates={} are not sent: packets alone go onto a device; `pipebench write` makes \
+                 play-updates.sh, which plays them onto a bridge",
+                updates.kind
+            );
+        }
+        let packets = workload.packets().take(count.unwrap_or(usize::MAX));
         let steps = u64::try_from(packets.size_hint().0).unwrap_or(u64::MAX);
         let progress = Progress::new("packets", steps);
         let mut sent = 0_u64;
@@ -60,15 +64,33 @@ impl Live {
         let seconds = played.duration.as_secs_f64().max(1e-9);
         #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
         let rate = played.packets as f64 / seconds;
-        println!(
-            "{} packets, {} bytes in {seconds:.3} s: {rate:.0} packets/s of {} asked; {} later than 0.1 ms, \
-             {} times the device was full",
-            played.packets,
-            played.bytes,
-            name.rate_wanted(),
-            played.late,
-            played.full,
-        );
-        Ok(())
+        let asked = name.rate_wanted();
+        print(|out| {
+            writeln!(
+                out,
+                "{} packets, {} bytes in {seconds:.3} s: {rate:.0} packets/s of {asked} asked; {} later than \
+                 0.1 ms, {} times the device was full",
+                played.packets, played.bytes, played.late, played.full,
+            )
+        })
     }
+
+    /// The name, with the rate that is to be instead of its own.
+    fn name(&self) -> miette::Result<Name> {
+        let mut name = self.named.name()?;
+        if let Some(rate) = &self.rate {
+            name.rate = read("rate", rate)?.rate;
+        }
+        Ok(name)
+    }
+
+    /// How many packets are to be sent, if not all.
+    fn count(&self) -> miette::Result<Option<u64>> {
+        self.packets.as_deref().map_or(Ok(None), |packets| Ok(read("packets", packets)?.packets))
+    }
+}
+
+/// Reads a value as the key of a name does, which says what is wrong with it.
+fn read(key: &str, value: &str) -> miette::Result<Name> {
+    Named { name: format!("psc:{key}={value}") }.name()
 }

@@ -3,9 +3,11 @@
 mod describe;
 mod flows;
 mod input;
+mod interrupt;
 mod list;
 mod live;
 mod names;
+mod out;
 mod pcap;
 mod rules;
 mod stats;
@@ -69,7 +71,9 @@ fn is_name(word: &ContextValue) -> bool {
 }
 
 fn main() -> miette::Result<()> {
-    match arguments().command {
+    let command = arguments().command;
+    interrupt::watch();
+    match command {
         Command::List(list) => list.run(),
         Command::Describe(describe) => describe.run(),
         Command::Rules(rules) => rules.run(),

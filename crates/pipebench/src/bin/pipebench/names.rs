@@ -9,17 +9,19 @@ pub(crate) struct Names {}
 
 impl Names {
     pub(crate) fn run(self) -> miette::Result<()> {
-        crate::workload::write_out(None, |out| {
+        crate::out::print(|out| {
             writeln!(out, "SOURCE[:LOCALITY][:FLOWS][:KEY=VALUE]..\n\nSOURCE")?;
             for source in SOURCES {
                 writeln!(out, "  {:<16} {}", source.word, source.what)?;
             }
             writeln!(out, "  {:<16} a pipeline of your own", "PATH.json")?;
-            writeln!(
-                out,
-                "  {:<16} one table of filters of your own, as ClassBench writes them",
-                "PATH"
-            )?;
+            for what in [
+                "filters of your own in one table, as ClassBench writes them; or filters made",
+                "from parameters of ClassBench; or the rules of a switch as they are, from what",
+                "`ovs-ofctl dump-flows` prints. What a file is, is told by how it begins.",
+            ] {
+                writeln!(out, "  {:<16} {what}", if what.starts_with('f') { "PATH" } else { "" })?;
+            }
             writeln!(out, "\nLOCALITY")?;
             writeln!(
                 out,

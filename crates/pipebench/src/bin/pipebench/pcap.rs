@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use miette::IntoDiagnostic;
-use shunt_pipebench::{Progress, workload::write_capture};
+use shunt_pipebench::{Progress, output::OutputFile, workload::write_capture};
 
 use crate::workload::{NAMES, Named};
 
@@ -27,6 +27,7 @@ pub(crate) struct Pcap {
 
 impl Pcap {
     pub(crate) fn run(&self) -> miette::Result<()> {
+        OutputFile::check(&self.out).into_diagnostic()?;
         let workload = self.named.workload()?;
         let progress = Progress::new("packets", workload.packets().left());
         write_capture(&workload, &self.out, &progress).into_diagnostic()?;

@@ -1,16 +1,10 @@
 //! `pipebench rules`: filters, and rules that fill a pipeline.
 
-use std::{
-    io::{self, Write},
-    path::PathBuf,
-};
-
 use clap::{Args, ValueEnum};
 use miette::IntoDiagnostic;
 use shunt_pipebench::{
     Progress, Seed,
     classbench::{Filter, Request, generate},
-    output::OutputFile,
     pipeline_file::PipelineFile,
     populate::{Counts, Filling, Form, Population, drawn, populate},
 };
@@ -18,6 +12,7 @@ use shunt_pipebench::{
 use crate::{
     describe::statistics,
     input::{self, FilterSource},
+    out::Out,
     table::Table,
 };
 
@@ -25,8 +20,8 @@ use crate::{
 ///
 /// Without `--pipeline` it writes filters, one a line, the first with the highest priority. With it,
 /// it writes OpenFlow rules that `ovs-ofctl add-flows` loads: of each filter of a file, or of COUNT that
-/// are drawn at random from those that were made, as published. What they are like is told on
-/// standard error.
+/// are drawn at random from those that were made, as published; their priorities come from how much
+/// they ask for, and not from the order of the filters. What they are like is told on standard error.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     pipebench rules acl --count 10000 --seed 1 --out acl.filters\n  \
@@ -61,9 +56,8 @@ pub(crate) struct Rules {
     /// How much of the pipeline its rules do
     #[arg(long, value_enum, default_value_t = FormName::Plain)]
     form: FormName,
-    /// Writes here instead of to standard output
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    out: Out,
 }
 
 /// Which traversals get rules.
@@ -96,6 +90,7 @@ impl From<FormName> for Form {
 impl Rules {
     #[expect(clippy::print_stderr, reason = "rules go to standard output, words beside it")]
     pub(crate) fn run(self) -> miette::Result<()> {
+        self.out.check()?;
         let seed = Seed::new(self.seed);
         let pipeline = self.pipeline.as_deref().map(input::pipeline).transpose()?;
         let (mut filters, are_made) = self.filters(seed)?;
@@ -139,26 +134,8 @@ impl Rules {
     }
 
     fn write(&self, lines: &[impl std::fmt::Display]) -> miette::Result<()> {
-        match &self.out {
-            Some(path) => {
-                let mut file = OutputFile::create(path).into_diagnostic()?;
-                write_lines(&mut file, lines)
-                    .map_err(|error| file.failed(error))
-                    .into_diagnostic()?;
-                file.finish().into_diagnostic()
-            }
-            None => match write_lines(&mut io::BufWriter::new(io::stdout().lock()), lines) {
-                // Whoever reads has had enough.
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-                result => result.into_diagnostic(),
-            },
-        }
+        self.out.write(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))
     }
-}
-
-fn write_lines(out: &mut impl Write, lines: &[impl std::fmt::Display]) -> io::Result<()> {
-    lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
-    out.flush()
 }
 
 /// What there is in a filled pipeline, beside what was published of it.
@@ -166,8 +143,6 @@ fn counts(pipeline: &PipelineFile, population: &Population, filters: usize) -> S
     let counts: Counts = population.counts();
     let published = pipeline.paper_table_3_1;
     let number = |count: Option<usize>| count.map_or_else(|| "-".to_owned(), |n| n.to_string());
-    let per_filters =
-        pipeline.openflow_rules_from_10k_classbench.map(|rules| rules as usize * filters / 10_000);
     let mut table = Table::new([&pipeline.pipeline, "here", "in the file", "published"]);
     let mut row = |what: &str, here: usize, file: Option<usize>, published: Option<usize>| {
         table.row([what, &here.to_string(), &number(file), &number(published)]);
@@ -176,12 +151,19 @@ fn counts(pipeline: &PipelineFile, population: &Population, filters: usize) -> S
     row("tables", counts.tables, Some(tables.0), tables.1);
     let traversals = (pipeline.traversals.len(), published.map(|published| published.traversals));
     row("traversals", counts.traversals, Some(traversals.0), traversals.1);
-    row("rules", counts.rules, None, per_filters);
+    row("rules", counts.rules, None, None);
     row("unique traversals by rule", counts.whole, None, None);
     row("unique sub-traversals by rule", counts.parts, None, None);
     row("filters without a place", counts.rejected, None, None);
     let mut text = table.to_string();
     let combinations = counts.combinations;
     text.push_str(&format!("{combinations} traversals can be put together from those parts\n"));
+    if let Some(published) = pipeline.published_rules(filters) {
+        text.push_str(&format!("about {published:.0} rules of so many filters were published\n"));
+    }
+    for (number, id) in population.tables() {
+        let name = pipeline.table(*id).map_or("", |table| &table.name);
+        text.push_str(&format!("table={number} is {id} {name}\n"));
+    }
     text
 }

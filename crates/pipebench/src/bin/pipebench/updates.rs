@@ -1,28 +1,35 @@
 //! `pipebench updates`: the rules of a workload that come and go.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use miette::miette;
 
-use crate::workload::{NAMES, Named, write_out};
+use crate::{
+    out::Out,
+    workload::{NAMES, Named, make},
+};
 
-/// Writes the changes of rules of a workload, in batches, as `ovs-ofctl --bundle add-flows` reads them.
+/// Writes the changes of rules of a workload, in batches, each of which `ovs-ofctl --bundle add-flows`
+/// reads.
 ///
 /// The name must say which: updates=p1 to p5 (after Table 4.3 of A. Zulfiqar's thesis), updates=flap or
-/// updates=burst. A comment in front of each batch tells its time. The rules that come and go are not
-/// among those of `pipebench write` in the beginning.
+/// updates=burst. A comment in front of each batch tells its time; all come while packets come. Given
+/// to `ovs-ofctl` as they stand, all batches are one bundle: `--batch` takes one out, and the script
+/// play-updates.sh that `pipebench write` makes plays each at its time. The rules that come and go are
+/// not there in the beginning.
 #[derive(Debug, Args)]
 #[command(after_help = NAMES)]
 #[command(after_long_help = format!("Examples:\n  \
-    pipebench updates psc:high:100k:updates=p2@10s --out updates.txt\n  \
-    pipebench updates classbench-acl:low:1k:updates=flap@100ms\n\n{NAMES}"))]
+    pipebench updates psc:high:100k:updates=p2@10s:rate=10k --out updates.txt\n  \
+    pipebench updates classbench-acl:low:1k:updates=flap@100ms:rate=10k\n  \
+    pipebench updates psc:high:100k:updates=p2@10s:rate=10k --batch 1 | ovs-ofctl -O OpenFlow14 --bundle add-flows br0 -\n\n{NAMES}"))]
 pub(crate) struct Updates {
     #[command(flatten)]
     named: Named,
-    /// File to write; standard output unless given
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    /// Writes this batch alone, from 1
+    #[arg(long, value_name = "NUMBER")]
+    batch: Option<usize>,
+    #[command(flatten)]
+    out: Out,
 }
 
 impl Updates {
@@ -34,7 +41,15 @@ impl Updates {
                 "{name} has no updates"
             ));
         }
-        let workload = self.named.workload()?;
-        write_out(self.out.as_deref(), |mut out| workload.write_updates(&mut out))
+        self.out.check()?;
+        let workload = make(&name)?;
+        let batches = workload.updates().batches.len();
+        match self.batch {
+            Some(batch) if !(1..=batches).contains(&batch) => {
+                Err(miette!("there is no batch {batch}: {name} has 1 to {batches}"))
+            }
+            Some(batch) => self.out.write(|mut out| workload.write_update(batch, &mut out)),
+            None => self.out.write(|mut out| workload.write_updates(&mut out)),
+        }
     }
 }

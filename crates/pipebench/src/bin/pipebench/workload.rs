@@ -1,22 +1,18 @@
 //! Names and workloads on the command line, for all commands that take a name.
 
-use std::{
-    io::{self, Write},
-    path::Path,
-};
-
 use clap::Args;
 use miette::{Diagnostic, IntoDiagnostic, SourceSpan, WrapErr};
-use shunt_pipebench::{NameError, Progress, name::Name, output::OutputFile, workload::Workload};
+use shunt_pipebench::{NameError, Progress, name::Name, workload::Workload};
 
 /// What a name is, for `--help`.
 pub(crate) const NAMES: &str = "\
-A NAME says all of a workload: SOURCE[:LOCALITY][:FLOWS][:KEY=VALUE]..\n\
-  psc                                the PISCES pipeline, high locality, 100k flows, seed 1\n\
-  ols:low:1m:seed=7                  a million flows of low locality over OVN's pipeline\n\
-  classbench-fw:high:50k:rules=1m    one table of a million firewall rules\n\
-  coflow:coflowiness=0.25            coflows of which a quarter is predicted\n\
-  ./mine.json:filters=./mine.rules   a pipeline and filters of your own\n\
+A NAME says all of a workload: SOURCE[:LOCALITY][:FLOWS][:KEY=VALUE]..\n  \
+psc                                the PISCES pipeline, high locality, 100k flows, seed 1\n  \
+ols:low:1m:seed=7                  a million flows of low locality over OVN's pipeline\n  \
+classbench-fw:high:50k:rules=1m    one table of a million firewall rules\n  \
+coflow:coflowiness=0.25            coflows of which a quarter is predicted\n  \
+./mine.json:filters=./mine.rules   a pipeline and filters of your own\n  \
+./br-int.flows:low:10k             the rules of a switch, and flows for them\n\
 See `pipebench names` for every source and key.";
 
 /// The name of a workload.
@@ -69,24 +65,5 @@ impl BadName {
         );
         let span = (error.at, length).into();
         Self { problem: error.problem.to_string(), name: error.name, span, help }
-    }
-}
-
-/// Writes to a file that is whole or not there, or to standard output.
-pub(crate) fn write_out(
-    path: Option<&Path>,
-    content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> miette::Result<()> {
-    match path {
-        Some(path) => {
-            let mut file = OutputFile::create(path).into_diagnostic()?;
-            content(&mut file).map_err(|error| file.failed(error)).into_diagnostic()?;
-            file.finish().into_diagnostic()
-        }
-        None => match content(&mut io::BufWriter::new(io::stdout().lock())) {
-            // Whoever reads has read enough.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            done => done.into_diagnostic(),
-        },
     }
 }

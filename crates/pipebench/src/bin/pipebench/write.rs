@@ -6,7 +6,10 @@ use clap::Args;
 use miette::IntoDiagnostic;
 use shunt_pipebench::{Progress, statistics::table, workload::write_folder};
 
-use crate::workload::{NAMES, Named};
+use crate::{
+    out::print,
+    workload::{NAMES, Named},
+};
 
 /// Writes a whole workload into a folder: rules, flows, packets, updates, and what they are like.
 ///
@@ -15,7 +18,7 @@ use crate::workload::{NAMES, Named};
 #[command(after_help = NAMES)]
 #[command(after_long_help = format!("Examples:\n  \
     pipebench write psc:high:100k --out psc\n  \
-    pipebench write ols:low:10k:packets=100k:updates=p4 --out ols\n  \
+    pipebench write ols:low:10k:packets=100k:updates=p4@1s:rate=10k --out ols\n  \
     ovs-ofctl -O OpenFlow13 add-flows br0 psc/rules.txt\n\n{NAMES}"))]
 pub(crate) struct Write {
     #[command(flatten)]
@@ -26,7 +29,6 @@ pub(crate) struct Write {
 }
 
 impl Write {
-    #[expect(clippy::print_stdout, reason = "what the command answers")]
     pub(crate) fn run(&self) -> miette::Result<()> {
         let workload = self.named.workload()?;
         let flows = u64::try_from(workload.flows().len()).unwrap_or(u64::MAX);
@@ -34,7 +36,6 @@ impl Write {
             Progress::new("packets and flows", workload.packets().left().saturating_add(flows));
         let figures = write_folder(&workload, &self.out, &progress).into_diagnostic()?;
         drop(progress);
-        println!("{}\n\n{}", workload.name(), table(&figures));
-        Ok(())
+        print(|out| writeln!(out, "{}\n\n{}", workload.name(), table(&figures)))
     }
 }

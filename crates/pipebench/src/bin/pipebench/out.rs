@@ -1,0 +1,56 @@
+//! Where commands write: standard output, or a file that is whole or not there.
+
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use miette::IntoDiagnostic;
+use shunt_pipebench::{OutputError, output::OutputFile};
+
+/// Where the result goes.
+#[derive(Debug, Args)]
+pub(crate) struct Out {
+    /// File to write; standard output unless given
+    #[arg(long = "out", value_name = "FILE")]
+    path: Option<PathBuf>,
+}
+
+impl Out {
+    /// Tells whether it can be written, before there is anything to write.
+    pub(crate) fn check(&self) -> miette::Result<()> {
+        self.path.as_deref().map_or(Ok(()), OutputFile::check).into_diagnostic()
+    }
+
+    /// Writes the result.
+    pub(crate) fn write(
+        &self,
+        content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> miette::Result<()> {
+        match &self.path {
+            Some(path) => write_file(path, content),
+            None => print(content),
+        }
+    }
+}
+
+/// Writes a file.
+pub(crate) fn write_file(
+    path: &Path,
+    content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> miette::Result<()> {
+    let mut file = OutputFile::create(path).into_diagnostic()?;
+    content(&mut file).map_err(|error| file.failed(error)).into_diagnostic()?;
+    file.finish().into_diagnostic()
+}
+
+/// Writes to standard output, to the last byte.
+pub(crate) fn print(content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> miette::Result<()> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    match content(&mut out).and_then(|()| out.flush()) {
+        // Whoever reads has read enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        done => done.map_err(OutputError::standard).into_diagnostic(),
+    }
+}

@@ -1,0 +1,50 @@
+//! Things that belong together because some step names both.
+
+/// All that steps name, in groups: two are in one if some step has both, or a chain of steps leads from
+/// one to the other.
+pub(crate) fn connected<T: Ord + Clone>(steps: impl IntoIterator<Item = Vec<T>>) -> Vec<Vec<T>> {
+    let mut groups: Vec<Vec<T>> = Vec::new();
+    for step in steps {
+        if step.is_empty() {
+            continue;
+        }
+        let meets = |group: &Vec<T>| group.iter().any(|one| step.contains(one));
+        let (met, apart): (Vec<_>, Vec<_>) = groups.into_iter().partition(meets);
+        let mut group: Vec<T> = met.into_iter().flatten().chain(step).collect();
+        group.sort_unstable();
+        group.dedup();
+        groups = apart;
+        groups.push(group);
+    }
+    groups.sort_unstable();
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn groups_are_what_spreads_from_each_through_the_steps(
+            steps in prop::collection::vec(prop::collection::vec(0_u8..12, 0..4), 0..10),
+        ) {
+            let groups = connected(steps.clone());
+            for one in 0..12 {
+                let mut reached = vec![one];
+                for _ in 0..12 {
+                    let met = steps.iter().filter(|step| step.iter().any(|n| reached.contains(n)));
+                    let met: Vec<u8> = met.flatten().copied().collect();
+                    reached.extend(met);
+                }
+                reached.sort_unstable();
+                reached.dedup();
+                let holding: Vec<_> = groups.iter().filter(|group| group.contains(&one)).collect();
+                let is_named = steps.iter().flatten().any(|n| *n == one);
+                prop_assert_eq!(holding, if is_named { vec![&reached] } else { vec![] });
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Files that a user brings, and what they are.
+//!
+//! What a file is can be told by how it begins, so that nobody has to say it: a pipeline is JSON, a
+//! filter begins with `@`, parameters of ClassBench with the `-` of a section's name, and rules of a
+//! switch have actions.
+
+use std::{fs, io};
+
+use shunt_flow::text::nearest_of;
+
+use crate::{name::SOURCES, nearest::Meant};
+
+/// A text and where it is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    /// What it is called.
+    pub path: String,
+    /// All of it.
+    pub text: String,
+}
+
+/// What a text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputKind {
+    /// A pipeline, as JSON.
+    Pipeline,
+    /// Filters, as ClassBench writes them.
+    Filters,
+    /// Parameters of ClassBench.
+    Parameters,
+    /// Rules of a switch, as `ovs-ofctl dump-flows` prints them.
+    Rules,
+}
+
+/// A file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InputError {
+    /// There is none.
+    #[error("there is no file {path}{}", Meant(*nearest, ""))]
+    Missing {
+        /// Its name.
+        path: String,
+        /// The source that was probably meant.
+        nearest: Option<&'static str>,
+    },
+    /// The system cannot read it.
+    #[error("cannot read {path}: {source}")]
+    Unreadable {
+        /// Its name.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is no text.
+    #[error("{path} is {what}: {instead}")]
+    NoText {
+        /// Its name.
+        path: String,
+        /// What it is.
+        what: &'static str,
+        /// What to do.
+        instead: &'static str,
+    },
+    /// It says nothing.
+    #[error("{path} has nothing in it but blanks and comments")]
+    Empty {
+        /// Its name.
+        path: String,
+    },
+}
+
+/// What files begin with that are no texts.
+const MAGIC: &[(&[u8], &str, &str)] = &[
+    (&[0x1f, 0x8b], "compressed", "unpack it with `gunzip` first"),
+    (b"BZh", "compressed", "unpack it with `bunzip2` first"),
+    (b"\xfd7zXZ", "compressed", "unpack it with `unxz` first"),
+    (&[0x28, 0xb5, 0x2f, 0xfd], "compressed", "unpack it with `unzstd` first"),
+    (&[0xd4, 0xc3, 0xb2, 0xa1], CAPTURE, STATS),
+    (&[0xa1, 0xb2, 0xc3, 0xd4], CAPTURE, STATS),
+    (&[0x4d, 0x3c, 0xb2, 0xa1], CAPTURE, STATS),
+    (&[0xa1, 0xb2, 0x3c, 0x4d], CAPTURE, STATS),
+    (&[0x0a, 0x0d, 0x0d, 0x0a], CAPTURE, STATS),
+];
+const CAPTURE: &str = "a capture";
+const STATS: &str = "`pipebench stats FILE` says what its packets are like";
+
+impl Input {
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// When it is not there, is no text, or says nothing.
+    pub fn read(path: &str) -> Result<Self, InputError> {
+        let bytes = fs::read(path).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => {
+                InputError::Missing { path: path.to_owned(), nearest: meant(path) }
+            }
+            _ => InputError::Unreadable { path: path.to_owned(), source },
+        })?;
+        Self::of(path, bytes)
+    }
+
+    /// What a file of this name has.
+    ///
+    /// # Errors
+    ///
+    /// When it is no text, or says nothing.
+    pub fn of(path: &str, bytes: Vec<u8>) -> Result<Self, InputError> {
+        let no_text = |what, instead| InputError::NoText { path: path.to_owned(), what, instead };
+        if let Some((_, what, instead)) = MAGIC.iter().find(|(magic, ..)| bytes.starts_with(magic))
+        {
+            return Err(no_text(what, instead));
+        }
+        let text = String::from_utf8(bytes)
+            .map_err(|_| no_text("no text", "give a pipeline, filters, parameters or rules"))?;
+        let input = Self { path: path.to_owned(), text };
+        match input.beginning() {
+            "" => Err(InputError::Empty { path: input.path }),
+            _ => Ok(input),
+        }
+    }
+
+    /// What it is, by how it begins.
+    #[must_use]
+    pub fn kind(&self) -> InputKind {
+        let beginning = self.beginning();
+        let is_reply = beginning.starts_with("NXST_FLOW") || beginning.starts_with("OFPST_FLOW");
+        match beginning.chars().next() {
+            Some('{' | '[') => InputKind::Pipeline,
+            Some('-') => InputKind::Parameters,
+            Some('@') => InputKind::Filters,
+            _ if is_reply || beginning.contains("actions=") => InputKind::Rules,
+            // Whoever reads it says what is expected.
+            _ => InputKind::Filters,
+        }
+    }
+
+    /// The first line that is no comment.
+    fn beginning(&self) -> &str {
+        let mut lines = self.text.lines().map(str::trim);
+        lines.find(|line| !line.is_empty() && !line.starts_with('#')).unwrap_or_default()
+    }
+}
+
+/// Whether bytes are the beginning of a capture.
+#[must_use]
+pub fn is_capture(beginning: &[u8]) -> bool {
+    MAGIC.iter().any(|(magic, what, _)| *what == CAPTURE && beginning.starts_with(magic))
+}
+
+/// The source that a path was meant to be: a dot in the place of a colon makes a file of a name.
+fn meant(path: &str) -> Option<&'static str> {
+    let word = path.split('.').next().filter(|_| !path.contains('/'))?;
+    nearest_of(&word.to_lowercase(), SOURCES.iter().map(|source| source.word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(bytes: &[u8]) -> String {
+        Input::of("x", bytes.to_vec()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_a_file_is_can_be_told_by_its_beginning() {
+        let kind = |text: &str| Input::of("x", text.as_bytes().to_vec()).unwrap().kind();
+        assert_eq!(kind("# mine\n\n {\"pipeline\""), InputKind::Pipeline);
+        assert_eq!(kind("[]"), InputKind::Pipeline);
+        assert_eq!(kind("@10.0.0.0/8\t"), InputKind::Filters);
+        assert_eq!(kind("10.0.0.0/8\t"), InputKind::Filters);
+        assert_eq!(kind("-scale\n1000\n#\n"), InputKind::Parameters);
+        assert_eq!(kind("NXST_FLOW reply (xid=0x4):\n"), InputKind::Rules);
+        assert_eq!(kind(" cookie=0x0, table=0, priority=0 actions=drop"), InputKind::Rules);
+    }
+
+    #[test]
+    fn what_is_no_text_is_told_what_it_is() {
+        assert_eq!(told(&[0x1f, 0x8b, 8]), "x is compressed: unpack it with `gunzip` first");
+        assert!(told(&[0x0a, 0x0d, 0x0d, 0x0a, 0]).starts_with("x is a capture: `pipebench stats"));
+        assert!(told(&[b'a', 0xff]).starts_with("x is no text: "));
+        assert_eq!(told(b"# nothing\n \n"), "x has nothing in it but blanks and comments");
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_told_the_nearest_source() {
+        let told = |path| Input::read(path).unwrap_err().to_string();
+        assert_eq!(told("ols.high:100k"), "there is no file ols.high:100k; did you mean `ols`?");
+        assert_eq!(told("./nothing.here"), "there is no file ./nothing.here");
+    }
+}

@@ -1,0 +1,122 @@
+//! The rules of a real switch as a workload: as they are, with flows that their first table takes.
+//!
+//! Each rule of the first table that an IPv4 packet can match is a class of flows: they come in by its
+//! port and have what it asks for. What it leaves open is drawn from what other rules of the switch
+//! ask for, field by field, so that the tables behind have something to tell apart.
+
+use shunt_flow::{FieldId, FlowMask, Match, PortNo};
+
+use super::{RuleLine, material::Material};
+use crate::{
+    DumpError,
+    populate::Dump,
+    traffic::{FieldGroup, FlowClass, FlowSource, Span, Tuple},
+};
+
+/// Fields whose values belong together.
+const GROUPS: &[&[FieldId]] = &[
+    &[FieldId::EthSrc],
+    &[FieldId::EthDst],
+    &[FieldId::Ipv4Src],
+    &[FieldId::Ipv4Dst],
+    &[FieldId::IpProto, FieldId::TcpSrc, FieldId::TcpDst],
+];
+/// What a rule of the first table can ask for beside those.
+const BESIDE: &[FieldId] =
+    &[FieldId::InPort, FieldId::EthType, FieldId::VlanTci, FieldId::VlanTpid];
+const IPV4: u128 = 0x0800;
+/// Says in a tag that there is one.
+const TAG_PRESENT: u128 = 0x1000;
+const TAG: u128 = 0x8100;
+/// Ports of clients, where no rule asks for one.
+const CLIENT_PORTS: (u128, u128) = (1024, 65_535);
+
+impl Material {
+    /// The rules of a dump, and flows that its first table takes.
+    pub(super) fn of_switch(text: &str) -> Result<Self, DumpError> {
+        let dump = Dump::read(text)?;
+        let line = |(table, text)| RuleLine { table, text };
+        let rules = dump.lines().map(line).collect();
+        let matches: Vec<&Match> =
+            dump.rules().iter().map(|rule| &rule.matching).filter(|asked| is_ipv4(asked)).collect();
+        let groups: Vec<FieldGroup> = GROUPS.iter().map(|group| values(&matches, group)).collect();
+        let groups: Vec<FieldGroup> =
+            groups.into_iter().filter(|group| !group.is_empty()).collect();
+        let class = |(text, asked): (&str, &Match)| {
+            let own = own(asked)?;
+            let mut groups = groups.clone();
+            // What is set last holds.
+            groups.push(FieldGroup::new([own]));
+            let key = asked.key();
+            let in_port =
+                if asked.mask().field(FieldId::InPort) == 0 { 1 } else { key.in_port().number() };
+            let (low, high) = CLIENT_PORTS;
+            let client = vec![Span { field: FieldId::TcpSrc, low, high }];
+            let in_port = PortNo::new(in_port);
+            let name = text.split_once(" actions=").map_or(text, |(asked, _)| asked).to_owned();
+            Some(FlowClass { name, in_port, groups, rest: FieldGroup::new([client]) })
+        };
+        let classes = dump.first_table().filter_map(class).collect();
+        Ok(Self {
+            rules,
+            flows: FlowSource { classes },
+            left_out: dump.left_out().len(),
+            ..Self::default()
+        })
+    }
+}
+
+/// Whether an IPv4 packet can be what a match asks for.
+fn is_ipv4(asked: &Match) -> bool {
+    asked.mask().field(FieldId::EthType) == 0 || asked.key().field(FieldId::EthType) == IPV4
+}
+
+/// What a rule of the first table asks for; `None` if no packet of a workload can have it, or if it
+/// asks for nothing, so that others take the packets.
+fn own(asked: &Match) -> Option<Tuple> {
+    let mut known = FlowMask::default();
+    for field in GROUPS.iter().copied().flatten().chain(BESIDE) {
+        known.add_field(*field);
+    }
+    let mut mask = FlowMask::default();
+    mask.add_sparse(asked.mask());
+    if mask.is_empty() || !mask.is_subset_of(&known) || !is_ipv4(asked) {
+        return None;
+    }
+    let fields = GROUPS.iter().copied().flatten().chain([&FieldId::VlanTci]);
+    let mut own: Tuple = fields.filter_map(|field| span(asked, *field)).collect();
+    let is_tagged = |span: &&Span| span.field == FieldId::VlanTci && span.low & TAG_PRESENT != 0;
+    if own.iter().any(|span| is_tagged(&span)) {
+        own.push(Span { field: FieldId::VlanTpid, low: TAG, high: TAG });
+    }
+    Some(own)
+}
+
+/// The values of some fields that matches ask for.
+fn values(matches: &[&Match], fields: &[FieldId]) -> FieldGroup {
+    let of = |asked: &&Match| -> Tuple {
+        fields.iter().filter_map(|field| span(asked, *field)).collect()
+    };
+    FieldGroup::new(matches.iter().map(of).filter(|tuple| !tuple.is_empty()))
+}
+
+/// The values of a field that a match takes: all of a prefix, the least of any other mask.
+fn span(asked: &Match, field: FieldId) -> Option<Span> {
+    let mask = asked.mask().field(field);
+    let low = asked.key().field(field) & mask;
+    let open = field.value_max() & !mask;
+    let is_prefix = open & open.wrapping_add(1) == 0;
+    let high = if is_prefix { low | open } else { low };
+    (mask != 0).then_some(Span { field, low, high })
+}
+
+/// Draws some flows of a dump, if it has rules that they can match.
+#[cfg(any(test, feature = "testing"))]
+pub(crate) fn draw_flows_of_dump(text: &str) {
+    use crate::{Seed, traffic::Locality};
+    if let Ok(material) = Material::of_switch(text) {
+        let mut stream = Seed::new(1).stream("flows");
+        // There may be fewer than so many.
+        let _ = material.flows.draw(3, Locality::High, &mut stream);
+    }
+}

@@ -1,0 +1,117 @@
+//! What the help and the pages say to type, typed, with a thousandth of the numbers.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use crate::{PROGRAM, answer, errors, live::in_namespace};
+
+const COMMANDS: [&str; 10] =
+    ["list", "describe", "rules", "names", "write", "flows", "pcap", "updates", "live", "stats"];
+
+/// A text with a thousandth of its thousands and millions.
+fn small(text: &str) -> String {
+    let mut small = String::new();
+    let mut before = ' ';
+    let mut rest = text.chars().peekable();
+    while let Some(character) = rest.next() {
+        let ends = rest.peek().is_none_or(|next| !next.is_alphanumeric());
+        match character {
+            'k' if before.is_ascii_digit() && ends => {}
+            'm' if before.is_ascii_digit() && ends => small.push_str("000"),
+            character => small.push(character),
+        }
+        before = character;
+    }
+    small
+}
+
+/// The commands of this program that a help text has as examples, as far as the next pipe.
+fn examples(text: &str) -> Vec<String> {
+    let lines = text.lines().filter_map(|line| {
+        let command = &line[line.find("pipebench ")?..];
+        let is_example = line.starts_with("  ") && !line.contains('`');
+        let command = command.split(" | ").next().unwrap_or(command);
+        (is_example && !command.starts_with("pipebench names")).then(|| small(command.trim()))
+    });
+    lines.collect()
+}
+
+/// The files that examples speak of.
+fn bring(folder: &Path) {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/pipelines.md");
+    let page = fs::read_to_string(page).unwrap();
+    let pipeline = crate::files::block(&page, "{");
+    let filters = answer(&["rules", "acl", "--count", "50"]);
+    let rules = " cookie=0x1, table=0, priority=1,ip,nw_dst=10.0.0.0/8 actions=output:1\n";
+    for (name, content) in [
+        ("mine.json", pipeline),
+        ("my-pipeline.json", pipeline),
+        ("mine.rules", &filters),
+        ("my.filters", &filters),
+        ("filters.txt", &filters),
+        ("my_seed", &answer(&["describe", "acl"])),
+        ("br-int.flows", rules),
+    ] {
+        fs::write(folder.join(name), content).unwrap();
+    }
+    let trace = folder.join("trace.pcap");
+    answer(&["pcap", "coflow:low:50", "--out", trace.to_str().unwrap()]);
+}
+
+fn run(folder: &Path, command: &str) -> Output {
+    let words = command.split_whitespace().skip(1);
+    let words = words.take_while(|word| *word != ">");
+    Command::new(PROGRAM).args(words).current_dir(folder).output().unwrap()
+}
+
+#[test]
+fn every_example_of_every_help_does_what_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    bring(folder.path());
+    let mut count = 0;
+    for help in COMMANDS.map(|command| answer(&[command, "--help"])) {
+        for command in examples(&help) {
+            count += 1;
+            if command.starts_with("pipebench live") {
+                let words = command.trim_start_matches("pipebench");
+                let script = format!(
+                    "ip link add veth0 type veth peer name veth1; ip link set veth0 up; \
+                     ip link set veth1 up; {PROGRAM} {words}"
+                );
+                let told = in_namespace(&script);
+                assert!(told.is_none_or(|told| told.0.contains(" packets, ")), "{command}");
+            } else {
+                let output = run(folder.path(), &command);
+                assert!(output.status.success(), "{command}: {}", errors(&output));
+            }
+        }
+    }
+    assert!(count > 15, "{count} examples");
+}
+
+#[test]
+fn every_name_of_the_help_and_of_the_page_is_one() {
+    let folder = tempfile::tempdir().unwrap();
+    bring(folder.path());
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/workloads.md");
+    let page = fs::read_to_string(page).unwrap();
+    let of_page = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let is_file = |name: &str| {
+        [".txt", ".csv", ".pcap", ".sh", ".json"].iter().any(|end| name.ends_with(end))
+    };
+    let of_page = of_page.filter(|name| !is_file(name));
+    let help = answer(&["flows", "--help"]);
+    let of_help = help.lines().skip_while(|line| !line.starts_with("A NAME says"));
+    let of_help = of_help.filter_map(|line| line.strip_prefix("  ")?.split("  ").next());
+    let names: Vec<String> = of_page.chain(of_help).map(small).collect();
+    assert!(names.len() > 10, "{names:?}");
+    for name in names {
+        let has_flows = name.split(':').any(|part| part.starts_with(|c: char| c.is_ascii_digit()));
+        let name = if has_flows { name } else { name + ":100" };
+        let output = run(folder.path(), &format!("pipebench stats {name}"));
+        assert!(output.status.success(), "{name}: {}", errors(&output));
+    }
+}
