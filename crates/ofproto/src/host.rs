@@ -75,12 +75,13 @@ pub trait Host: Send + Sync + 'static {
     fn modify(&self, mods: Vec<Modification>) -> Result<Version, RejectedMod>;
 
     /// Does what a bundle asks for, in order, all of it or none, as one version: what a packet meets
-    /// is what stands before it in the bundle.
+    /// is what stands before it in the bundle. Takes one step after another, and none after one that
+    /// cannot be made.
     ///
     /// # Errors
     ///
     /// The first step that cannot be made; then none was.
-    fn commit(&self, steps: Vec<HostStep>) -> Result<Version, RejectedMod>;
+    fn commit(&self, steps: impl IntoIterator<Item = HostStep>) -> Result<Version, RejectedMod>;
 
     /// Whether the groups and meters that actions of a packet-out name exist, and the switch can
     /// do what they ask for.

@@ -12,15 +12,15 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
-use shunt_pipeline::{FlowModError, Modification, Time, Version};
+use shunt_pipeline::{FlowModError, Time, Version};
 
 use super::{BundleSpace, Limits, requests};
 use crate::{
     Host, HostStep,
     error::ErrorCode,
     message::{
-        BundleAdd, BundleCommand, BundleControl, BundleFlags, BundleId, Message, PacketOut,
-        PortDescription, PortMod, Xid,
+        BundleAdd, BundleCommand, BundleControl, BundleFlags, BundleId, Message, PortDescription,
+        PortMod, Xid,
     },
 };
 
@@ -55,10 +55,9 @@ struct Bundled {
 /// What a message of a bundle does.
 #[derive(Debug)]
 enum Change {
-    /// It changes rules or groups.
-    Tables(Modification),
+    Step(HostStep),
+    /// It sets what depends on how the messages before it leave the port.
     Port(PortMod),
-    Packet(PacketOut),
 }
 
 /// The message of a bundle that failed.
@@ -212,18 +211,20 @@ impl Change {
         Ok(match message {
             Message::FlowMod(flow_mod) => {
                 requests::check_flow_mod(&flow_mod, length)?;
-                Self::Tables(flow_mod.into())
+                Self::Step(HostStep::Modify(flow_mod.into()))
             }
             Message::GroupMod(group_mod) => {
                 requests::check_group_mod(&group_mod)?;
-                Self::Tables(group_mod.into())
+                Self::Step(HostStep::Modify(group_mod.into()))
             }
             Message::PortMod(port_mod) => Self::Port(port_mod),
             Message::PacketOut(packet) => {
                 crate::check_packet_out(&packet, host.vlan_limit())?;
                 match host.check_actions(&packet.actions) {
                     // The bundle may bring it, before the packet.
-                    Ok(()) | Err(FlowModError::NoSuchGroup(_)) => Self::Packet(packet),
+                    Ok(()) | Err(FlowModError::NoSuchGroup(_)) => {
+                        Self::Step(HostStep::Packet(packet))
+                    }
                     Err(error) => return Err(error.into()),
                 }
             }
@@ -232,40 +233,43 @@ impl Change {
     }
 
     /// What the bridge is asked for, with its ports as what stands before leaves them.
-    fn step(self, ports: &mut [PortDescription]) -> Result<HostStep, ErrorCode> {
+    fn settle(&mut self, ports: &mut [PortDescription]) -> Result<(), ErrorCode> {
+        if let Self::Port(port_mod) = self {
+            let config = requests::check_port_mod(port_mod, ports)?;
+            let own = ports.iter_mut().find(|own| own.number == port_mod.port);
+            own.ok_or(ErrorCode::PortModPort)?.config = config;
+            *self = Self::Step(HostStep::Port(port_mod.port, config));
+        }
+        Ok(())
+    }
+
+    /// The step, once it is settled.
+    fn into_step(self) -> Option<HostStep> {
         match self {
-            Self::Tables(modification) => Ok(HostStep::Modify(modification)),
-            Self::Packet(packet) => Ok(HostStep::Packet(packet)),
-            Self::Port(port_mod) => {
-                let config = requests::check_port_mod(&port_mod, ports)?;
-                let own = ports.iter_mut().find(|own| own.number == port_mod.port);
-                own.ok_or(ErrorCode::PortModPort)?.config = config;
-                Ok(HostStep::Port(port_mod.port, config))
-            }
+            Self::Step(step) => Some(step),
+            Self::Port(_) => None,
         }
     }
 }
 
 impl Bundle {
     /// All changes or none.
-    fn commit(self, host: &impl Host) -> Result<Option<Version>, Failure> {
+    ///
+    /// A message is let go when its turn comes: what it took then serves the rule that it makes.
+    fn commit(mut self, host: &impl Host) -> Result<Option<Version>, Failure> {
         let mut ports = host.ports();
-        let (mut steps, mut sources) = (Vec::new(), Vec::new());
-        for Bundled { xid, frame, change } in self.messages {
-            match change.step(&mut ports) {
-                Ok(step) => {
-                    steps.push(step);
-                    sources.push((xid, frame));
-                }
-                Err(code) => return Err(Failure { xid, frame, code }),
-            }
+        for Bundled { xid, frame, change } in &mut self.messages {
+            let failure = |code| Failure { xid: *xid, frame: frame.clone(), code };
+            change.settle(&mut ports).map_err(failure)?;
         }
-        if steps.is_empty() {
-            return Ok(None);
-        }
-        host.commit(steps).map(Some).map_err(|rejected| {
-            let (xid, frame) = sources.into_iter().nth(rejected.index).unwrap_or_default();
-            Failure { xid, frame, code: rejected.error.into() }
-        })
+        let Some(first) = self.messages.first() else { return Ok(None) };
+        let (mut xid, mut frame) = (first.xid, first.frame.clone());
+        let steps = self.messages.into_iter().filter_map(|bundled| {
+            (xid, frame) = (bundled.xid, bundled.frame);
+            bundled.change.into_step()
+        });
+        let committed = host.commit(steps);
+        // The step that failed is the last one that was taken.
+        committed.map(Some).map_err(|rejected| Failure { xid, frame, code: rejected.error.into() })
     }
 }

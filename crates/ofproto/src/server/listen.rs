@@ -16,7 +16,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::{bridge::Shared, serve::serve};
+use super::{bridge::Shared, quiet::QuietStream, serve::serve};
 use crate::{
     Host,
     connection::{BundleSpace, ConnectionConfig, ConnectionKind, WarningRate},
@@ -56,6 +56,7 @@ impl Listener {
             }
             Self::Unix(socket) => {
                 let (stream, _) = socket.listener.accept().await?;
+                let stream = QuietStream::new(stream)?;
                 Ok((Box::new(stream), format!("unix:{}", socket.path.display())))
             }
         }

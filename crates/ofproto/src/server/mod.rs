@@ -15,6 +15,7 @@ mod back_off;
 mod bridge;
 mod listen;
 mod notices;
+mod quiet;
 mod reach;
 mod registry;
 mod serve;

@@ -232,19 +232,17 @@ impl Host for MemoryHost {
         changed.map_or_else(|_| self.pipeline.version(), |change| self.publish(&change))
     }
 
-    fn commit(&self, steps: Vec<HostStep>) -> Result<Version, RejectedMod> {
-        let (mut packets, mut bundle) = (Vec::new(), Vec::new());
-        for step in steps {
-            bundle.push(match step {
-                HostStep::Modify(modification) => BundleStep::Modify(modification),
-                HostStep::Port(port, config) => BundleStep::Port(port, config),
-                HostStep::Packet(packet) => {
-                    let (key, actions) = (Box::new(key(&packet)), packet.actions.clone());
-                    packets.push(packet);
-                    BundleStep::Packet { key, actions }
-                }
-            });
-        }
+    fn commit(&self, steps: impl IntoIterator<Item = HostStep>) -> Result<Version, RejectedMod> {
+        let mut packets = Vec::new();
+        let bundle = steps.into_iter().map(|step| match step {
+            HostStep::Modify(modification) => BundleStep::Modify(modification),
+            HostStep::Port(port, config) => BundleStep::Port(port, config),
+            HostStep::Packet(packet) => {
+                let (key, actions) = (Box::new(key(&packet)), packet.actions.clone());
+                packets.push(packet);
+                BundleStep::Packet { key, actions }
+            }
+        });
         let (change, traversals) = self.pipeline.commit(BRIDGE, bundle, self.now())?;
         for (packet, traversal) in packets.into_iter().zip(traversals) {
             self.send(packet, &traversal);

@@ -1,0 +1,179 @@
+//! A unix stream that is woken only by what it waits for.
+//!
+//! Sockets of the runtime hear of all that can be done with them, and a unix socket says that it can
+//! be written to each time its peer has read. To a peer that waits for each answer that is one waking
+//! for its request and one for nothing, in a thread that has just gone to sleep. A [`QuietStream`]
+//! asks to hear of bytes to read alone, and of room to write from the moment on at which there was
+//! none until there is some.
+
+use std::{
+    io::{self, Read, Write},
+    net::Shutdown,
+    os::{
+        fd::{AsFd, AsRawFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, unix::AsyncFd};
+
+/// The stream.
+pub(super) struct QuietStream {
+    stream: AsyncFd<UnixStream>,
+    /// The same stream, while there is no room to write.
+    crowded: Option<AsyncFd<OwnedFd>>,
+}
+
+impl QuietStream {
+    pub(super) fn new(stream: tokio::net::UnixStream) -> io::Result<Self> {
+        let stream = watch(stream.into_std()?, Interest::READABLE)?;
+        Ok(Self { stream, crowded: None })
+    }
+
+    /// Waits for room to write; called after there was none.
+    fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let crowded = match self.crowded.take() {
+            Some(crowded) => crowded,
+            None => {
+                let same = OwnedFd::from(self.stream.get_ref().try_clone()?);
+                watch(same, Interest::WRITABLE)?
+            }
+        };
+        let crowded = self.crowded.insert(crowded);
+        // A new registration says how things are, so no room that came meanwhile is missed.
+        ready!(crowded.poll_write_ready(context))?.clear_ready();
+        self.crowded = None;
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Hears of what can be done with a descriptor.
+#[expect(
+    deprecated,
+    reason = "what is given here keeps its descriptor open, as `unsafe` would promise"
+)]
+fn watch<T: AsRawFd + AsFd>(owned: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+    AsyncFd::with_interest(owned, interest)
+}
+
+impl AsyncRead for QuietStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            let mut ready = ready!(self.stream.poll_read_ready_mut(context))?;
+            let space = buffer.initialize_unfilled();
+            match ready.try_io(|stream| stream.get_mut().read(space)) {
+                Ok(Ok(count)) => {
+                    // What comes after less than was asked for is told of anew.
+                    if 0 < count && count < space.len() {
+                        ready.clear_ready();
+                    }
+                    buffer.advance(count);
+                    return Poll::Ready(Ok(()));
+                }
+                Ok(Err(error)) => return Poll::Ready(Err(error)),
+                Err(_would_block) => {}
+            }
+        }
+    }
+}
+
+impl AsyncWrite for QuietStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            if self.crowded.is_some() {
+                ready!(self.poll_room(context))?;
+            }
+            match self.stream.get_ref().write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.poll_room(context))?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                done => return Poll::Ready(done),
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.stream.get_ref().shutdown(Shutdown::Write))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    fn pair() -> (QuietStream, tokio::net::UnixStream) {
+        let (near, far) = tokio::net::UnixStream::pair().unwrap();
+        (QuietStream::new(near).unwrap(), far)
+    }
+
+    /// More than a socket holds.
+    const MUCH: usize = 1 << 22;
+
+    #[tokio::test]
+    async fn what_does_not_fit_is_written_as_the_peer_reads() {
+        let (mut near, mut far) = pair();
+        let sent: Vec<u8> = (0..MUCH).map(|at| at.to_le_bytes()[0]).collect();
+        let (sending, expected) = (sent.clone(), sent);
+        let writer = tokio::spawn(async move {
+            near.write_all(&sending).await.unwrap();
+            assert!(near.crowded.is_none());
+            near.shutdown().await.unwrap();
+            near
+        });
+        let mut heard = Vec::new();
+        far.read_to_end(&mut heard).await.unwrap();
+        assert!(heard == expected, "{} bytes", heard.len());
+        drop(writer.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn all_is_read_in_pieces_of_any_length() {
+        let (mut near, mut far) = pair();
+        let writer = tokio::spawn(async move {
+            for length in [1_usize, 7, 8, 9, 100_000, 3] {
+                far.write_all(&vec![length.to_le_bytes()[0]; length]).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+        });
+        let (mut heard, mut buffer) = (0, [0; 8]);
+        loop {
+            match near.read(&mut buffer).await.unwrap() {
+                0 => break,
+                count => heard += count,
+            }
+        }
+        assert_eq!(heard, 100_028);
+        writer.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn nothing_is_heard_of_room_to_write_while_there_is_some() {
+        let (mut near, mut far) = pair();
+        for _ in 0..100 {
+            near.write_all(b"reply").await.unwrap();
+            far.read_exact(&mut [0; 5]).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(near.stream.poll_write_ready(&mut context).is_pending());
+    }
+}
