@@ -6,9 +6,11 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use shunt_flow::PortNo;
+use shunt_gigaflow::ltm::Link;
 use shunt_pipeline::{BridgeId, DatapathPort, EntryId, Time, Traversal};
 
 use crate::{
+    cache::Wildcard,
     capture::Tap,
     metrics::PortTraffic,
     port::{Capabilities, Queues},
@@ -55,6 +57,8 @@ pub struct Tuning {
     pub translations_per_turn: usize,
     /// One hit of so many is translated anew and compared; 0: none.
     pub verify_one_in: u32,
+    /// What knows packets by the bits that mattered. Another one than before begins empty.
+    pub wildcard: Wildcard,
 }
 
 impl fmt::Debug for Command {
@@ -116,4 +120,6 @@ pub struct DumpedEntry {
     pub bytes: u64,
     /// When the last of them came.
     pub used: Time,
+    /// Where it stands in a chain of stages, if it is a piece of one.
+    pub link: Option<Link>,
 }

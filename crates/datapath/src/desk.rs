@@ -4,7 +4,8 @@
 //! of versions reach it; advances leave it. For each change it first takes in what owners have
 //! reported (rule 6: else an update would drop a backlog of installs by the rule of `seq`, and they
 //! would come back as misses), then asks the engine, then posts an advance to *every* owner, also
-//! to those without an eviction: all must answer the version.
+//! to those without an eviction: all must answer the version. An owner that sleeps meets no packet
+//! before it has taken its advance, so it has answered as soon as it is posted (rule 10).
 
 use std::sync::{
     Arc,
@@ -19,6 +20,7 @@ use crate::{
     link::Link,
     mailbox::Advance,
     owner::{LessonNo, Report},
+    seat::DeskSeat,
     sleep::Waker,
 };
 
@@ -45,6 +47,7 @@ pub struct EvictionDesk {
 pub struct ChangeSender {
     changes: mpsc::SyncSender<Learned>,
     waker: Arc<Waker>,
+    seat: Option<Arc<DeskSeat>>,
 }
 
 /// A change, and the lessons that its version and those before it have learned.
@@ -80,6 +83,10 @@ struct Lane {
     evictions: Vec<EntryId>,
     /// The last lesson that the engine's version has learned (rule 9).
     learned: LessonNo,
+    /// The last lesson that the owner was told of.
+    told: LessonNo,
+    /// The version that it has answered by sleeping (rule 10).
+    slept: Version,
 }
 
 /// Changes that may wait for the desk; what comes then is refused, and control waits.
@@ -87,6 +94,10 @@ pub const CHANGES_MAX: usize = 4096;
 
 /// Changes applied in a turn: so often, at least, whoever waits for answers hears of them.
 const CHANGES_PER_TURN: usize = 256;
+
+/// Deltas and reports up to which a turn is done at once, by whoever hands in the change.
+const DELTAS_AT_ONCE: usize = 64;
+const REPORTS_AT_ONCE: usize = 64;
 
 impl DeskEnds {
     /// The desk's end of the joint with an owner that reports into `reports`.
@@ -107,10 +118,8 @@ impl EvictionDesk {
         waker: Arc<Waker>,
     ) -> (Self, ChangeSender) {
         let (sender, changes) = mpsc::sync_channel(CHANGES_MAX);
-        let lane =
-            |ends| Lane { ends, seq: InstallNo(0), evictions: Vec::new(), learned: LessonNo(0) };
-        let owners = owners.into_iter().map(lane).collect();
-        let sender = ChangeSender { changes: sender, waker: Arc::clone(&waker) };
+        let owners = owners.into_iter().map(|ends| Lane::new(ends, version)).collect();
+        let sender = ChangeSender { changes: sender, waker: Arc::clone(&waker), seat: None };
         let totals = DeskTotals::default();
         (Self { evictor, version, owners, changes, waker, totals }, sender)
     }
@@ -209,9 +218,7 @@ impl EvictionDesk {
         for lane in &mut self.owners {
             let evictions = std::mem::take(&mut lane.evictions);
             let evictions = if evictions.is_empty() { Vec::new() } else { vec![evictions] };
-            let advance = Advance { version, evictions, seq: lane.seq, learned: lane.learned };
-            lane.ends.link.mailbox().post(advance);
-            lane.ends.link.waker().wake();
+            lane.post(Advance { version, evictions, seq: lane.seq, learned: lane.learned });
         }
     }
 
@@ -221,12 +228,10 @@ impl EvictionDesk {
     pub fn answer_lessons(&mut self, lessons: &[(OwnerId, LessonNo)]) {
         self.note_lessons(lessons);
         let version = self.version;
-        for lane in &self.owners {
+        for lane in &mut self.owners {
             if lessons.iter().any(|(owner, _)| *owner == lane.ends.owner) {
                 let (evictions, seq) = (Vec::new(), InstallNo(u64::MAX));
-                let advance = Advance { version, evictions, seq, learned: lane.learned };
-                lane.ends.link.mailbox().post(advance);
-                lane.ends.link.waker().wake();
+                lane.post(Advance { version, evictions, seq, learned: lane.learned });
             }
         }
     }
@@ -240,10 +245,10 @@ impl EvictionDesk {
     }
 
     /// The version that every owner has answered: no owner can hit what an older one made stale.
-    /// One that is gone holds up nobody.
+    /// One that is gone holds up nobody, and neither does one that sleeps.
     #[must_use]
     pub fn answered(&self) -> Version {
-        let answers = self.owners.iter().map(|lane| lane.ends.link.answered());
+        let answers = self.owners.iter().map(Lane::answered);
         answers.min().map_or(self.version, |least| least.min(self.version))
     }
 
@@ -265,10 +270,42 @@ impl EvictionDesk {
         self.evictor.len()
     }
 
+    /// Whether a turn is done at once: then anybody may do it.
+    pub(crate) fn is_quick(&self) -> bool {
+        let reported: usize = self.owners.iter().map(|lane| lane.ends.reports.slots()).sum();
+        self.evictor.is_quick() && reported <= REPORTS_AT_ONCE
+    }
+
     /// Where others wake the thread that turns this desk.
     #[must_use]
     pub const fn waker(&self) -> &Arc<Waker> {
         &self.waker
+    }
+}
+
+impl Lane {
+    const fn new(ends: DeskEnds, version: Version) -> Self {
+        let (seq, learned) = (InstallNo(0), LessonNo(0));
+        Self { ends, seq, evictions: Vec::new(), learned, told: learned, slept: version }
+    }
+
+    /// Posts an advance. An owner that sleeps has answered it (rule 10), and is woken only if there
+    /// is something for it to do: entries to drop, or a queue that waits for its lesson.
+    fn post(&mut self, advance: Advance) {
+        let (version, learned) = (advance.version, advance.learned);
+        let is_urgent = !advance.evictions.is_empty() || learned > self.told;
+        self.ends.link.mailbox().post(advance);
+        self.told = learned;
+        if self.ends.link.waker().finds_asleep() {
+            self.slept = version;
+            if is_urgent {
+                self.ends.link.waker().signal();
+            }
+        }
+    }
+
+    fn answered(&self) -> Version {
+        self.ends.link.answered().max(self.slept)
     }
 }
 
@@ -283,14 +320,24 @@ impl ChangeSender {
         self.send_learned(Learned { change, lessons: Vec::new() }).map_err(|back| back.change)
     }
 
+    /// The sender, which from now on does the desk's turn itself where that is done at once.
+    #[must_use]
+    pub fn helping(self, seat: &Arc<DeskSeat>) -> Self {
+        Self { seat: Some(Arc::clone(seat)), ..self }
+    }
+
     /// Hands in a change that answers lessons, also one of nothing.
     ///
     /// # Errors
     ///
     /// As [`Self::send`].
     pub fn send_learned(&self, learned: Learned) -> Result<(), Learned> {
+        let is_small = learned.change.deltas.len() <= DELTAS_AT_ONCE;
         let sent = self.changes.try_send(learned);
-        self.waker.wake();
+        let is_done = is_small && self.seat.as_ref().is_some_and(|seat| seat.try_turn());
+        if !is_done {
+            self.waker.wake();
+        }
         match sent {
             Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
             Err(TrySendError::Full(learned)) => Err(learned),

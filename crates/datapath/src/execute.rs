@@ -13,16 +13,13 @@
 use std::{iter, sync::Arc};
 
 use rtrb::Producer;
-use shunt_flow::{
-    FieldId, FlowKey, Layers, PortNo,
-    layout::word,
-    rewrite::{self, ChecksumState, MplsHeader},
-};
+use shunt_flow::{FieldId, FlowKey, Layers, PortNo, rewrite};
 use shunt_pipeline::{Continuation, DatapathAction, DatapathPort, PacketIn, Punt, Time};
 
 use crate::{
     BURST, DropReason, Packet, Pool, TxQueue,
     capture::Taps,
+    change::change,
     command::DATAPATH_PORT_MAX,
     meter,
     metrics::{PortTraffic, ThreadCounters},
@@ -194,21 +191,23 @@ impl Outputs {
         }
     }
 
-    /// Does to a packet what was decided. `actions` is not empty.
+    /// Does to a packet what was decided, in one list of actions or in several, one behind the other.
+    /// There is one at least, and none is empty.
     pub(crate) fn execute(
         &mut self,
         pool: &mut Pool,
         packet: Packet,
-        actions: &Arc<[DatapathAction]>,
+        lists: &[&Arc<[DatapathAction]>],
         parsed: Parsed<'_>,
     ) {
         let ingress = packet.ingress;
-        if !actions.iter().any(|action| emits(action, ingress)) {
+        let actions = || lists.iter().flat_map(|list| list.iter());
+        if !actions().any(|action| emits(action, ingress)) {
             let is_output =
                 |action: &DatapathAction| matches!(action, DatapathAction::Output { .. });
-            let reason = if !meter::count(actions, self.now, packet.len()) {
+            let reason = if !meter::count(actions(), self.now, packet.len()) {
                 DropReason::Metered
-            } else if actions.iter().any(is_output) {
+            } else if actions().any(is_output) {
                 DropReason::Hairpin
             } else {
                 DropReason::Policy
@@ -216,23 +215,28 @@ impl Outputs {
             return self.drop(pool, packet, reason);
         }
         let was_recirculated = parsed.key.field(FieldId::RecircId) != 0;
-        let has_emitted = self.execute_rest(pool, packet, (actions, 0), parsed);
+        let has_emitted = self.execute_rest(pool, packet, (lists, 0), parsed);
         self.tally.forwarded += u64::from(has_emitted && !was_recirculated);
     }
 
-    /// Does to a packet what is left of a list of actions; there is one among them that emits.
+    /// Does to a packet what is left of lists of actions; there is one among them that emits.
     /// Answers whether something was emitted before a meter ended it.
     pub(crate) fn execute_rest(
         &mut self,
         pool: &mut Pool,
         mut packet: Packet,
-        (actions, next): (&Arc<[DatapathAction]>, usize),
+        (lists, next): (&[&Arc<[DatapathAction]>], usize),
         mut parsed: Parsed<'_>,
     ) -> bool {
         let ingress = packet.ingress;
         let mut has_emitted = false;
-        let last = actions.iter().rposition(|action| emits(action, ingress)).unwrap_or(next);
-        for (index, action) in actions.iter().enumerate().take(last).skip(next) {
+        let actions = || lists.iter().flat_map(|list| list.iter());
+        let emitting = actions().enumerate().filter(|(_, action)| emits(action, ingress)).last();
+        let Some((last, last_action)) = emitting else {
+            self.drop(pool, packet, DropReason::Policy);
+            return false;
+        };
+        for (index, action) in actions().enumerate().take(last).skip(next) {
             if let DatapathAction::Meter(meter) = action {
                 if !meter::pass(&mut packet, meter, &mut parsed, self.now) {
                     self.drop(pool, packet, DropReason::Metered);
@@ -245,7 +249,7 @@ impl Outputs {
                 };
                 self.tally.copied += 1;
                 if is_cut(action) {
-                    let (actions, next) = (Arc::clone(actions), index + 1);
+                    let (actions, next) = (joined(lists), index + 1);
                     let (key, layers) = (parsed.key.clone(), parsed.layers);
                     self.left.push(Left::Rest { packet, actions, next, key, layers });
                     self.emit(pool, copy, action, &parsed);
@@ -253,18 +257,18 @@ impl Outputs {
                 }
                 has_emitted |= self.emit(pool, copy, action, &parsed);
             } else if let DatapathAction::Copy(inner) = action {
-                meter::count(inner, self.now, packet.len());
+                meter::count(inner.iter(), self.now, packet.len());
             } else if !change(&mut packet, action, &mut parsed) {
                 self.drop(pool, packet, DropReason::Malformed);
                 return has_emitted;
             }
         }
         // What follows sends nothing, but meters count the packet all the same.
-        meter::count(&actions[last + 1..], self.now, packet.len());
-        if let Some(length) = max_len(&actions[last]) {
+        meter::count(actions().skip(last + 1), self.now, packet.len());
+        if let Some(length) = max_len(last_action) {
             packet.truncate(length);
         }
-        self.emit(pool, packet, &actions[last], &parsed) | has_emitted
+        self.emit(pool, packet, last_action, &parsed) | has_emitted
     }
 
     /// Hands a packet to where an action sends it; false if a meter ended it on the way.
@@ -288,7 +292,7 @@ impl Outputs {
             }
             DatapathAction::Copy(inner) => {
                 let parsed = Parsed { key: &mut parsed.key.clone(), layers: parsed.layers };
-                return self.execute_rest(pool, packet, (inner, 0), parsed);
+                return self.execute_rest(pool, packet, (&[inner], 0), parsed);
             }
             DatapathAction::Meter(_)
             | DatapathAction::SetHeader(_)
@@ -486,9 +490,12 @@ fn emits(action: &DatapathAction, ingress: DatapathPort) -> bool {
     }
 }
 
-/// Whether the transport checksum of a packet still lacks the payload.
-pub(crate) const fn checksum_state(packet: &Packet) -> ChecksumState {
-    if packet.offload.needs_checksum { ChecksumState::Partial } else { ChecksumState::Complete }
+/// Lists of actions as one. What recirculates is one list already, as it is cut nowhere else.
+fn joined(lists: &[&Arc<[DatapathAction]>]) -> Arc<[DatapathAction]> {
+    match lists {
+        [one] => Arc::clone(one),
+        many => many.iter().flat_map(|list| list.iter()).cloned().collect(),
+    }
 }
 
 /// Whether a packet, or a copy of it, is looked up again.
@@ -510,70 +517,6 @@ const fn max_len(action: &DatapathAction) -> Option<usize> {
     }
 }
 
-/// Changes a packet's headers; `false` if they do not allow it. An output that does not happen
-/// changes nothing.
-fn change(packet: &mut Packet, action: &DatapathAction, parsed: &mut Parsed<'_>) -> bool {
-    match action {
-        DatapathAction::SetHeader(set) => {
-            let checksum = checksum_state(packet);
-            let layers = &parsed.layers;
-            rewrite::set_header(packet.frame_mut(), layers, parsed.key, set, checksum);
-            true
-        }
-        DatapathAction::PushVlan { tpid, tci } => {
-            if !packet.push_front(VLAN_TAG_LEN) {
-                return false;
-            }
-            rewrite::push_vlan(packet.frame_mut(), *tpid, *tci);
-            parsed.layers = parsed.layers.shifted(VLAN_TAG_SHIFT);
-            let vlan = &mut parsed.key.words_mut()[usize::from(word::VLAN)];
-            *vlan = u64::from(*tpid) << 48 | u64::from(*tci) << 32 | *vlan >> 32;
-            true
-        }
-        DatapathAction::PushMpls { lse, ethertype } => {
-            let Some(payload) = parsed.layers.payload() else { return false };
-            if !packet.push_front(LABEL_LEN) {
-                return false;
-            }
-            let header = MplsHeader { ether_type: *ethertype, entry: *lse };
-            rewrite::push_mpls(packet.frame_mut(), payload, header);
-            // Of labels, a rewrite asks the key no more than whether there are any.
-            parsed.key.set_field(FieldId::EthType, u128::from(*ethertype));
-            parsed.layers = parsed.layers.shifted_payload(LABEL_SHIFT);
-            true
-        }
-        DatapathAction::PopMpls { ethertype } => {
-            let Some(payload) = parsed.layers.payload() else { return false };
-            if packet.len() < payload + LABEL_LEN {
-                return false;
-            }
-            rewrite::pop_mpls(packet.frame_mut(), payload, *ethertype);
-            packet.pop_front(LABEL_LEN);
-            parsed.key.set_field(FieldId::EthType, u128::from(*ethertype));
-            parsed.layers = parsed.layers.shifted_payload(-LABEL_SHIFT);
-            true
-        }
-        DatapathAction::PopVlan => {
-            if packet.len() < TAGGED_HEADER_LEN {
-                return false;
-            }
-            rewrite::pop_vlan(packet.frame_mut());
-            packet.pop_front(VLAN_TAG_LEN);
-            parsed.layers = parsed.layers.shifted(-VLAN_TAG_SHIFT);
-            let vlan = &mut parsed.key.words_mut()[usize::from(word::VLAN)];
-            *vlan <<= 32;
-            true
-        }
-        DatapathAction::Output { .. }
-        | DatapathAction::OutputIngress { .. }
-        | DatapathAction::Punt(_)
-        | DatapathAction::Meter(_)
-        | DatapathAction::Copy(_)
-        | DatapathAction::Recirculate(_)
-        | DatapathAction::CheckLength { .. } => true,
-    }
-}
-
 const fn reason(refused: Unsendable) -> DropReason {
     match refused {
         Unsendable::TooLong { .. } => DropReason::TooLong,
@@ -583,14 +526,3 @@ const fn reason(refused: Unsendable) -> DropReason {
         }
     }
 }
-
-/// Length of a VLAN tag (IEEE 802.1Q, 9.3).
-const VLAN_TAG_LEN: usize = 4;
-const VLAN_TAG_SHIFT: i16 = 4;
-
-/// Length of an MPLS label stack entry (RFC 3032, 2.1).
-const LABEL_LEN: usize = 4;
-const LABEL_SHIFT: i16 = 4;
-
-/// Length of an Ethernet header with one VLAN tag.
-const TAGGED_HEADER_LEN: usize = 18;

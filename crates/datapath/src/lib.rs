@@ -7,11 +7,14 @@ pub mod segment;
 
 pub mod cache;
 pub mod capture;
+#[cfg(not(loom))]
+mod change;
 pub mod command;
 #[cfg(not(loom))]
 mod execute;
 mod link;
 pub mod mailbox;
+#[cfg(not(loom))]
 mod meter;
 pub mod metrics;
 pub mod owner;
@@ -19,6 +22,7 @@ mod sleep;
 mod sync;
 
 pub mod desk;
+pub mod seat;
 #[cfg(not(loom))]
 pub mod thread;
 
@@ -34,6 +38,7 @@ pub use offload::Offload;
 pub use owner::{Dropped, InstallError, Lesson, LessonNo, LessonsFull, Owner, Report};
 pub use packet::{BURST, Packet, Pool};
 pub use port::{Port, PortError, RxQueue, TxEnd, TxQueue};
+pub use seat::DeskSeat;
 pub use sleep::Waker;
 #[cfg(not(loom))]
 pub use thread::{PacketThread, ThreadConfig, Turn};

@@ -138,6 +138,39 @@ mod tests {
         });
     }
 
+    /// A packet that is sent after the barrier reply of version 1 meets version 1, though its thread
+    /// was not woken for it.
+    #[test]
+    fn who_finds_a_thread_asleep_may_answer_for_it() {
+        loom::model(|| {
+            let link = Arc::new(Link::new(Version::ZERO).unwrap());
+            let barrier = Arc::new(AtomicU64::new(0));
+            let owner = {
+                let (link, barrier) = (Arc::clone(&link), Arc::clone(&barrier));
+                thread::spawn(move || {
+                    let mut version = 0;
+                    for _ in 0..2 {
+                        link.waker.doze();
+                        link.waker.rise();
+                        while link.mailbox.is_flagged() {
+                            match link.mailbox.take() {
+                                Some(advance) => version = advance.version.number(),
+                                None => thread::yield_now(),
+                            }
+                        }
+                        // Acquire: as the packet comes after the reply.
+                        assert!(barrier.load(Ordering::Acquire) <= version);
+                    }
+                })
+            };
+            link.mailbox.post(advance(1));
+            if link.waker.finds_asleep() {
+                barrier.store(1, Ordering::Release);
+            }
+            owner.join().unwrap();
+        });
+    }
+
     #[test]
     fn who_sees_the_answer_sees_what_was_done_before() {
         loom::model(|| {

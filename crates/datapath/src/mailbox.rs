@@ -93,6 +93,12 @@ impl Mailbox {
         pending.take()
     }
 
+    /// Keeps the lock, as a poster does that was interrupted.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> crate::sync::MutexGuard<'_, Option<Advance>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether there is something to take.
     #[must_use]
     pub fn is_flagged(&self) -> bool {

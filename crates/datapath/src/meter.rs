@@ -5,10 +5,7 @@ use std::sync::LazyLock;
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, rewrite};
 use shunt_pipeline::{DatapathAction, Meter, MeterVerdict, Time, raise_drop_precedence};
 
-use crate::{
-    Packet,
-    execute::{Parsed, checksum_state},
-};
+use crate::{Packet, change::checksum_state, execute::Parsed};
 
 /// Passes a meter as one packet of all its bytes, as the rules count it, still to be segmented or
 /// not; answers whether the packet goes on, perhaps with another DSCP.
@@ -25,7 +22,11 @@ pub(crate) fn pass(packet: &mut Packet, meter: &Meter, parsed: &mut Parsed<'_>, 
 
 /// Passes the meters of a list of which nothing is sent, or nothing any more: they count a packet of
 /// this length all the same. Answers whether it has passed them all.
-pub(crate) fn count(actions: &[DatapathAction], now: Time, length: usize) -> bool {
+pub(crate) fn count<'a>(
+    actions: impl IntoIterator<Item = &'a DatapathAction>,
+    now: Time,
+    length: usize,
+) -> bool {
     for action in actions {
         match action {
             DatapathAction::Meter(meter) if meter.admit(now, length) == MeterVerdict::Drop => {
@@ -33,7 +34,7 @@ pub(crate) fn count(actions: &[DatapathAction], now: Time, length: usize) -> boo
             }
             // What a copy meets ends the copy alone; copies are at most 64 deep.
             DatapathAction::Copy(inner) => {
-                count(inner, now, length);
+                count(inner.iter(), now, length);
             }
             _ => {}
         }

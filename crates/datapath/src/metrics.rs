@@ -14,6 +14,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// The most stages of a chain that a packet walks.
+pub const CHAIN_MAX: usize = 16;
+
 /// A counter that one thread adds to and any thread reads.
 ///
 /// Adding is a load and a store, not an atomic addition: twenty times cheaper, and right because
@@ -136,6 +139,8 @@ pub struct ThreadCounters {
     pub exact: CacheCounters,
     /// The wildcard cache.
     pub megaflow: CacheCounters,
+    /// The chain of stages.
+    pub chain: ChainCounters,
     /// Subtables of the wildcard cache asked, once per packet.
     pub probes: Counter,
     /// Masks in the wildcard cache.
@@ -175,6 +180,50 @@ pub struct CacheCounters {
     pub inserts: Counter,
 }
 
+/// What a chain of stages counts.
+#[derive(Debug, Default)]
+pub struct ChainCounters {
+    /// Packets that came to an end.
+    pub hits: Counter,
+    /// Entries that these met, one after the other.
+    pub steps: Counter,
+    /// Packets that met no entry.
+    pub misses: Counter,
+    /// Packets that met some, and no end.
+    pub partial: Counter,
+    /// Translations that went on where their packets missed.
+    pub resumed: Counter,
+    /// Pieces that became entries.
+    pub made: Counter,
+    /// Pieces that were entries already.
+    pub shared: Counter,
+    /// Entries that made room for others, or gave way to them.
+    pub evicted: Counter,
+    /// Translations that left no entry, as they teach.
+    pub teaching: Counter,
+    /// Translations that are one entry, as their pieces would come near to a bound.
+    pub near_bounds: Counter,
+    /// Translations that are one entry, or none, as no tag was left.
+    pub without_tags: Counter,
+    /// Translations of which not all is cached, as no stage had room.
+    pub without_room: Counter,
+    /// Pieces for which no slot was free, or whose report did not fit.
+    pub refused: Counter,
+    /// Tags in use.
+    pub tags: Counter,
+    /// Its stages; those that it does not have stay empty.
+    pub stages: [StageCounters; CHAIN_MAX],
+}
+
+/// What a stage holds.
+#[derive(Debug, Default)]
+pub struct StageCounters {
+    /// Entries, dead ones included that nobody has unlinked.
+    pub entries: Counter,
+    /// Masks, those of different tags counted apart.
+    pub masks: Counter,
+}
+
 /// What one packet thread counts of one port; on cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -193,6 +242,17 @@ pub struct PortTraffic {
     pub tx_bytes: Counter,
     /// Packets that were to be sent and were dropped.
     pub tx_dropped: Counter,
+}
+
+impl ChainCounters {
+    /// Nothing is held any more, as far as is known; only the one writer may say so.
+    pub fn clear_stages(&self) {
+        self.tags.set(0);
+        for stage in &self.stages {
+            stage.entries.set(0);
+            stage.masks.set(0);
+        }
+    }
 }
 
 impl ThreadCounters {

@@ -33,6 +33,11 @@
 //! 9. The number of an advance grows with its version and never before it; merged advances carry
 //!    the greatest; and a lesson that changed nothing is answered too.
 //!
+//! A thread that sleeps need not be woken to adopt a version that nobody can catch it without:
+//!
+//! 10. An owner that is found asleep after an advance was posted to it has answered the advance: when
+//!     it wakes it takes what was posted before it meets a packet.
+//!
 //! Nothing here waits: if the ring to the engine is full, an entry is not made, and one that should
 //! expire lives on until its report fits.
 
@@ -40,6 +45,7 @@ use std::sync::Arc;
 
 use rtrb::Producer;
 use shunt_classifier::Version;
+use shunt_gigaflow::ltm::Store;
 use shunt_pipeline::{EntryId, InstallNo, Learning, OwnerId, Time, Traversal};
 
 use crate::{
@@ -109,6 +115,15 @@ pub struct Dropped {
     pub raced: usize,
 }
 
+/// How many entries were not made, by why not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// No slot was free.
+    pub full: u64,
+    /// The engine did not keep up with reports.
+    pub ring: u64,
+}
+
 /// The entries of one owner, its version, and its end of the ring to the engine.
 #[derive(Debug)]
 pub struct Owner {
@@ -116,6 +131,7 @@ pub struct Owner {
     version: Version,
     last: InstallNo,
     reported: u64,
+    refused: Refused,
     entries: Entries,
     reports: Producer<Report>,
     taught: LessonNo,
@@ -138,6 +154,7 @@ impl Owner {
             version,
             last: InstallNo(0),
             reported: 0,
+            refused: Refused::default(),
             entries: Entries::new(limit),
             reports,
             taught: LessonNo(0),
@@ -171,6 +188,18 @@ impl Owner {
         self.reported
     }
 
+    /// Number of entries that were not made so far.
+    #[must_use]
+    pub const fn refused(&self) -> Refused {
+        self.refused
+    }
+
+    /// The number of its last install.
+    #[must_use]
+    pub const fn last_install(&self) -> InstallNo {
+        self.last
+    }
+
     /// How an entry is called outside of this owner.
     #[must_use]
     pub const fn name(&self, entry: EntryRef) -> EntryId {
@@ -193,19 +222,27 @@ impl Owner {
             return Err(InstallError::OtherVersion { seen, current });
         }
         if self.reports.is_full() {
+            self.refused.ring += 1;
             return Err(InstallError::RingFull);
         }
         let number = InstallNo(self.last.0 + 1);
-        let entry = self
-            .entries
-            .insert(number, Arc::clone(&traversal), now)
-            .ok_or_else(|| InstallError::Full(self.entries.len()))?;
+        let Some(entry) = self.entries.insert(number, Arc::clone(&traversal), now) else {
+            self.refused.full += 1;
+            return Err(InstallError::Full(self.entries.len()));
+        };
         self.last = number;
         let report = Report::Installed { entry: self.name(entry), number, traversal };
         let sent = self.reports.push(report);
         debug_assert!(sent.is_ok(), "only this end fills the ring");
         self.reported += 1;
         Ok(entry)
+    }
+
+    /// An entry is of use now, if it lives, though no packet has hit it.
+    pub fn touch(&mut self, entry: EntryRef, now: Time) {
+        if self.entries.is_live(entry) {
+            self.entries.touch(entry.slot, now);
+        }
     }
 
     /// Drops an entry of its own accord and reports it (rule 3). Answers `false`, and the entry
@@ -263,5 +300,29 @@ impl Owner {
         self.version = advance.version;
         self.learned = self.learned.max(advance.learned);
         dropped
+    }
+}
+
+/// The pieces of a chain are entries like any other.
+impl Store for Owner {
+    fn make(&mut self, traversal: &Arc<Traversal>, now: Time) -> Option<EntryRef> {
+        self.install(Arc::clone(traversal), now).ok()
+    }
+
+    fn end(&mut self, entry: EntryRef) -> bool {
+        self.expire(entry)
+    }
+
+    #[inline]
+    fn is_live(&self, entry: EntryRef) -> bool {
+        self.entries.is_live(entry)
+    }
+
+    fn used(&self, slot: u32) -> Time {
+        self.entries.used_at(slot).map_or(Time::ZERO, |(_, used)| used)
+    }
+
+    fn touch(&mut self, slot: u32, now: Time) {
+        self.entries.touch(slot, now);
     }
 }

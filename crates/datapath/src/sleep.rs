@@ -19,6 +19,10 @@
 //! past later loads: the sender finds the thread awake, the thread its queue empty, and the message
 //! lies there until something else comes. The signal is an `eventfd`: it stays set until the
 //! sleeper clears it, so a signal before the wait is not lost either.
+//!
+//! The same two fences say more: a sender that has posted and then finds the thread asleep knows that
+//! it will see the message before it does anything else ([`Waker::finds_asleep`]). If that is all that
+//! the sender wants, it need not wake the thread.
 
 #[cfg(not(loom))]
 use std::os::fd::{AsFd, BorrowedFd};
@@ -44,25 +48,40 @@ impl Waker {
 
     /// Wakes the thread if it sleeps; called after the message was posted.
     pub fn wake(&self) {
+        if self.finds_asleep() {
+            self.signal();
+        }
+    }
+
+    /// Whether the thread sleeps, asked after a message was posted: if so, it looks at its queues
+    /// after [`Self::rise`] and finds the message there, woken by this one or not.
+    #[must_use]
+    pub fn finds_asleep(&self) -> bool {
         // SeqCst: partner of the fences in `doze` and `rise`.
         fence(Ordering::SeqCst);
-        if self.asleep.load(Ordering::Relaxed) {
-            self.event.signal();
-        }
+        // Acquire: partner of the Release in `doze`. Who finds the thread asleep sees what it did
+        // before, its counters too.
+        self.asleep.load(Ordering::Acquire)
+    }
+
+    /// Wakes a thread that was found asleep.
+    pub fn signal(&self) {
+        self.event.signal();
     }
 
     /// The thread says that it is about to sleep. Afterwards it looks at its queues once more, and
     /// calls [`Self::rise`] instead of waiting if there is something.
     pub fn doze(&self) {
-        self.asleep.store(true, Ordering::Relaxed);
-        // SeqCst: partner of the fence in `wake`.
+        // Release: partner of the Acquire in `finds_asleep`.
+        self.asleep.store(true, Ordering::Release);
+        // SeqCst: partner of the fence in `finds_asleep`.
         fence(Ordering::SeqCst);
     }
 
     /// The thread says that it is awake. Afterwards it drains its queues.
     pub fn rise(&self) {
         self.asleep.store(false, Ordering::Relaxed);
-        // SeqCst: partner of the fence in `wake`.
+        // SeqCst: partner of the fence in `finds_asleep`.
         fence(Ordering::SeqCst);
         self.event.clear();
     }

@@ -43,6 +43,7 @@ struct Model {
     owners: usize,
     installs: usize,
     expires: bool,
+    sleeps: bool,
     broken: Option<Rule>,
 }
 
@@ -61,6 +62,10 @@ enum Rule {
     OldTranslationIsInstalled,
     /// 7: ids are slots, and a slot is used again before its `removed` is there.
     SlotIsReusedTooEarly,
+    /// 10: an owner that wakes goes on without looking into its mailbox.
+    WakesBlindly,
+    /// 10: whether an owner sleeps is looked at before the advance is posted.
+    LooksBeforeItPosts,
 }
 
 /// Versions that change something: flow 0 is changed by version 1, flow 1 by version 2.
@@ -203,6 +208,20 @@ struct Place {
     sent: VecDeque<(EntryId, bool)>,
     /// Install numbers of live entries, to tell states apart.
     numbers: BTreeMap<EntryId, usize>,
+    pace: Pace,
+    /// Found asleep by who posts later; only under a broken rule 10.
+    found_asleep: bool,
+    /// The version that it is then said to have answered.
+    said: u64,
+}
+
+/// What a packet thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Pace {
+    Awake,
+    Asleep,
+    /// Awake again, and has not looked into its mailbox.
+    Rising,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,10 +233,13 @@ enum Step {
     Install { owner: usize, flow: u16 },
     Expire { owner: usize, slot: u32 },
     Advance { owner: usize },
+    Doze { owner: usize },
+    Rise { owner: usize },
+    FindAsleep { owner: usize },
 }
 
 /// What tells two states apart.
-type State = (u64, Rows, Vec<PlaceState>);
+type State = (u64, u64, Rows, Vec<PlaceState>);
 type PlaceState = (
     u64,
     usize,
@@ -225,6 +247,7 @@ type PlaceState = (
     Vec<(EntryId, usize, u16, u64)>,
     VecDeque<(EntryId, bool)>,
     Option<(u64, BTreeSet<EntryId>, u64)>,
+    (Pace, bool, u64),
 );
 
 /// What must not be.
@@ -232,6 +255,8 @@ type PlaceState = (
 enum Fault {
     /// An owner can hit an entry that its version made stale.
     StaleHit,
+    /// A version is said to be answered, and an owner that did not adopt it can forward a packet.
+    AnsweredTooEarly,
     /// All is quiet, and the engine watches an entry that does not exist.
     PhantomRow,
     /// All is quiet, and the engine does not watch an entry that exists.
@@ -255,7 +280,11 @@ impl World {
         let ends = DeskEnds::new(id, receiver, Arc::clone(&link));
         let owner = Owner::new(id, Version::ZERO, 8, reports, RingBuffer::new(1).0);
         let (sent, numbers) = (VecDeque::new(), BTreeMap::new());
-        (Place { owner, link, installs: 0, translated: None, sent, numbers }, ends)
+        let (installs, translated, pace) = (0, None, Pace::Awake);
+        let (found_asleep, said) = (false, 0);
+        let place =
+            Place { owner, link, installs, translated, sent, numbers, pace, found_asleep, said };
+        (place, ends)
     }
 
     fn replayed(model: Model, steps: &[Step]) -> Self {
@@ -285,6 +314,15 @@ impl World {
                 self.owners[owner].expire(slot, silent);
             }
             Step::Advance { owner } => self.owners[owner].advance(),
+            Step::Doze { owner } => self.owners[owner].doze(),
+            Step::Rise { owner } => {
+                let place = &mut self.owners[owner];
+                place.link.waker().rise();
+                let is_blind = self.model.broken == Some(Rule::WakesBlindly);
+                place.pace = if is_blind { Pace::Awake } else { Pace::Rising };
+                place.look();
+            }
+            Step::FindAsleep { owner } => self.owners[owner].found_asleep = true,
         }
     }
 
@@ -298,6 +336,9 @@ impl World {
             .map(|place| breaks_merge.then(|| place.link.mailbox().take()).flatten())
             .collect();
         self.desk.apply(version, &[delta]);
+        for place in self.owners.iter_mut().filter(|place| place.found_asleep) {
+            (place.found_asleep, place.said) = (false, version.number());
+        }
         for (place, earlier) in self.owners.iter().zip(earlier) {
             let mailbox = place.link.mailbox();
             if let Some(mut merged) = earlier {
@@ -321,8 +362,22 @@ impl World {
             if !place.sent.is_empty() {
                 steps.push(Step::TakeIn { owner });
             }
+            if place.pace == Pace::Asleep {
+                steps.push(Step::Rise { owner });
+                let is_early = self.model.broken == Some(Rule::LooksBeforeItPosts);
+                steps.extend(
+                    (is_early && !place.found_asleep).then_some(Step::FindAsleep { owner }),
+                );
+                continue;
+            }
+            if self.model.sleeps {
+                steps.push(Step::Doze { owner });
+            }
             if place.link.mailbox().is_flagged() {
                 steps.push(Step::Advance { owner });
+            }
+            if place.pace == Pace::Rising {
+                continue;
             }
             if place.installs < self.model.installs {
                 let slow = self.model.broken == Some(Rule::OldTranslationIsInstalled);
@@ -342,7 +397,8 @@ impl World {
 
     fn state(&self) -> State {
         let rows = self.rows.lock().unwrap().clone();
-        (self.desk.version().number(), rows, self.owners.iter().map(Place::state).collect())
+        let (version, answered) = (self.desk.version().number(), self.desk.answered().number());
+        (version, answered, rows, self.owners.iter().map(Place::state).collect())
     }
 
     fn faults(&self) -> Vec<Fault> {
@@ -352,6 +408,10 @@ impl World {
             let current = place.owner.version().number();
             if place.live().iter().any(|(_, _, flow, seen)| is_stale(*flow, *seen, current)) {
                 faults.push(Fault::StaleHit);
+            }
+            let answered = self.desk.answered().number().max(place.said);
+            if place.pace == Pace::Awake && current < answered {
+                faults.push(Fault::AnsweredTooEarly);
             }
         }
         let rows = self.rows.lock().unwrap();
@@ -401,6 +461,24 @@ impl Place {
         assert_eq!(self.owner.reported(), before, "rule 3: an advance is not reported");
         self.link.answer(advance.version);
         while self.owner.entries_mut().bury().is_some() {}
+        self.pace = Pace::Awake;
+    }
+
+    /// As a packet thread does, it looks once more before it sleeps.
+    fn doze(&mut self) {
+        self.link.waker().doze();
+        self.pace = Pace::Asleep;
+        if self.link.mailbox().is_flagged() {
+            self.link.waker().rise();
+            self.pace = Pace::Rising;
+        }
+    }
+
+    /// What finds nothing in its mailbox goes on.
+    fn look(&mut self) {
+        if self.pace == Pace::Rising && !self.link.mailbox().is_flagged() {
+            self.pace = Pace::Awake;
+        }
     }
 
     fn live(&self) -> Vec<(EntryId, usize, u16, u64)> {
@@ -424,7 +502,8 @@ impl Place {
             pending
         });
         let version = self.owner.version().number();
-        (version, self.installs, self.translated, self.live(), self.sent.clone(), pending)
+        let pace = (self.pace, self.found_asleep, self.said);
+        (version, self.installs, self.translated, self.live(), self.sent.clone(), pending, pace)
     }
 }
 
@@ -459,21 +538,32 @@ fn check(model: Model) -> usize {
 }
 
 fn check_broken(rule: Rule, fault: Fault) {
-    let model = Model { owners: 1, installs: 2, expires: true, broken: Some(rule) };
+    let sleeps = matches!(rule, Rule::WakesBlindly | Rule::LooksBeforeItPosts);
+    let model = Model { owners: 1, installs: 2, expires: !sleeps, sleeps, broken: Some(rule) };
     let (_, faults) = explore(model);
     assert!(faults.contains_key(&fault), "breaking {rule:?} leads to {faults:?}");
 }
 
 #[test]
 fn one_owner_with_three_installs_is_safe_in_every_interleaving() {
-    let states = check(Model { owners: 1, installs: 3, expires: true, broken: None });
+    let states =
+        check(Model { owners: 1, installs: 3, expires: true, sleeps: false, broken: None });
     assert!(states > 10_000, "{states}");
 }
 
 #[test]
 fn two_owners_are_safe_in_every_interleaving() {
-    let states = check(Model { owners: 2, installs: 2, expires: false, broken: None });
+    let states =
+        check(Model { owners: 2, installs: 2, expires: false, sleeps: false, broken: None });
     assert!(states > 10_000, "{states}");
+}
+
+#[test]
+fn owners_that_sleep_are_safe_in_every_interleaving() {
+    let one = Model { owners: 1, installs: 2, expires: true, sleeps: true, broken: None };
+    let two = Model { owners: 2, installs: 1, expires: false, sleeps: true, broken: None };
+    let states = check(one).min(check(two));
+    assert!(states > 1000, "{states}");
 }
 
 #[test]
@@ -518,7 +608,8 @@ fn rule_5_an_owner_installs_only_what_was_translated_under_its_version() {
 
 #[test]
 fn rule_6_the_desk_takes_in_what_is_queued_before_it_computes() {
-    let mut world = World::new(Model { owners: 1, installs: 3, expires: false, broken: None });
+    let mut world =
+        World::new(Model { owners: 1, installs: 3, expires: false, sleeps: false, broken: None });
     for _ in 0..3 {
         world.owners[0].install(1);
     }
@@ -543,6 +634,22 @@ fn rule_7_a_slot_is_used_again_under_another_name_and_after_its_removed() {
     let second = place.live()[0].0;
     assert_eq!((first.slot, first.generation + 1), (second.slot, second.generation));
     check_broken(Rule::SlotIsReusedTooEarly, Fault::StaleHit);
+}
+
+#[test]
+fn rule_10_a_sleeper_has_answered_and_looks_before_it_goes_on() {
+    let size = Model { owners: 2, installs: 1, expires: false, sleeps: true, broken: None };
+    let mut world = World::new(size);
+    world.owners[0].doze();
+    world.change();
+    assert_eq!(world.desk.answered(), Version::ZERO, "one is awake");
+    world.owners[1].doze();
+    world.change();
+    assert_eq!(world.desk.answered(), Version::ZERO, "one was awake, and has not answered");
+    world.run(Step::Advance { owner: 1 });
+    assert_eq!(world.desk.answered(), Version::new(2));
+    check_broken(Rule::WakesBlindly, Fault::AnsweredTooEarly);
+    check_broken(Rule::LooksBeforeItPosts, Fault::AnsweredTooEarly);
 }
 
 #[test]

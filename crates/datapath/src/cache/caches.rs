@@ -1,42 +1,58 @@
-//! The two caches of a packet thread over its entries.
+//! The caches of a packet thread over its entries: an exact-match cache in front of a wildcard cache,
+//! or a chain of stages.
+//!
+//! Which of them it is can be changed while packets flow. What the cache before had made is still
+//! right; it is only not found any more, and goes the way of entries that nobody uses.
 
 use std::sync::Arc;
 
 use shunt_flow::FlowKey;
-use shunt_pipeline::{Time, Traversal};
-
-use super::{Buried, EntryRef, ExactCache, ExactConfig, KeyHasher, MegaflowCache, Missing};
-use crate::{
-    BURST,
-    owner::{InstallError, Owner},
+use shunt_gigaflow::{
+    cache::{Config as ChainConfig, Miss},
+    ltm::Link,
 };
+use shunt_pipeline::{InstallNo, Traversal};
 
-/// Sizes of the caches of one packet thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CacheConfig {
-    /// Entries, those that wait to be buried included.
-    pub entries_max: usize,
-    /// The exact-match cache.
-    pub exact: ExactConfig,
-}
-
-impl Default for CacheConfig {
-    fn default() -> Self {
-        Self { entries_max: 65_536, exact: ExactConfig::default() }
-    }
-}
+use super::{
+    Buried, CacheConfig, EntryRef, ExactCache, Found, KeyHasher, MegaflowCache, Missing, Wildcard,
+    chain::{self, Chain, ChainTotals},
+};
+use crate::{BURST, metrics::CHAIN_MAX, owner::Owner};
 
 /// The caches of one packet thread.
 #[derive(Debug)]
 pub(crate) struct Caches {
     pub(crate) owner: Owner,
+    config: CacheConfig,
     exact: ExactCache,
-    megaflow: MegaflowCache,
+    index: Index,
+    /// Entries up to this one are of a cache that was there before.
+    outdated: InstallNo,
     hasher: KeyHasher,
+    seed: u64,
     hashes: [u64; BURST],
     lines: [Option<u32>; BURST],
     trial: Trial,
+    drawn: Option<usize>,
+    /// What chains that were replaced have counted.
+    chain_totals: ChainTotals,
     pub(crate) tally: CacheTally,
+}
+
+/// The wildcard cache.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a packet thread has one")]
+enum Index {
+    Megaflow(MegaflowCache),
+    Gigaflow(Box<Chain>),
+}
+
+/// What the slow path says of a packet.
+pub(crate) struct Answer {
+    /// The pieces of its way, first to last; all of it in one, as a rule.
+    pub(crate) pieces: Vec<Arc<Traversal>>,
+    /// The entry that stands for all of them, if one was made.
+    pub(crate) entry: Option<EntryRef>,
 }
 
 /// What the caches count, in plain words.
@@ -77,27 +93,93 @@ impl Trial {
     }
 }
 
-/// No slot.
-pub(crate) const NOT_FOUND: u32 = u32::MAX;
+/// Slots beyond what a chain holds, for entries that wait to be buried.
+const GRAVES: usize = 1024;
 
 impl Caches {
     pub(crate) fn new(config: &CacheConfig, owner: Owner, seed: u64) -> Self {
         let hasher = KeyHasher::new(seed);
-        Self {
+        let mut caches = Self {
             owner,
+            config: *config,
             exact: ExactCache::new(config.exact, seed),
-            megaflow: MegaflowCache::new(hasher.clone(), seed),
+            index: Index::Megaflow(MegaflowCache::new(hasher.clone(), seed)),
+            outdated: InstallNo(0),
             hasher,
+            seed,
             hashes: [0; BURST],
             lines: [None; BURST],
             trial: Trial { asks_exact: config.exact.insert_inverse != 0, packets: 0, probes: 0 },
+            drawn: None,
+            chain_totals: ChainTotals::default(),
             tally: CacheTally::default(),
+        };
+        caches.begin_anew();
+        caches
+    }
+
+    /// Another wildcard cache takes the place of the one that is there, if it differs.
+    pub(crate) fn replace(&mut self, wildcard: Wildcard) {
+        if self.config.wildcard != wildcard {
+            self.config.wildcard = wildcard;
+            self.begin_anew();
         }
     }
 
-    /// Looks up the packets of a burst as they are at ingress; `found` says which live slot was found
-    /// at each place, or [`NOT_FOUND`].
-    pub(crate) fn find_burst(&mut self, keys: &[FlowKey], found: &mut [u32; BURST]) {
+    fn begin_anew(&mut self) {
+        if let Index::Gigaflow(chain) = &self.index {
+            self.chain_totals = chain.totals();
+        }
+        let (limit, index) = match self.config.wildcard {
+            Wildcard::Megaflow => {
+                let megaflow = MegaflowCache::new(self.hasher.clone(), self.seed);
+                (self.config.entries_max, Index::Megaflow(megaflow))
+            }
+            Wildcard::Gigaflow(config) => {
+                let config = ChainConfig { seed: self.seed, ..config };
+                let chain = Chain::new(config, self.chain_totals);
+                (chain.entries_max().saturating_add(GRAVES), Index::Gigaflow(Box::new(chain)))
+            }
+        };
+        self.index = index;
+        self.owner.entries_mut().set_limit(limit);
+        self.outdated = self.owner.last_install();
+    }
+
+    /// Drops up to so many entries of a cache that was there before; answers whether some were left.
+    pub(crate) fn clear_out(&mut self, count: usize) -> bool {
+        for _ in 0..count {
+            let Some(entry) = self.oldest_outdated() else { return false };
+            if !self.owner.expire(entry) {
+                return true;
+            }
+        }
+        self.oldest_outdated().is_some()
+    }
+
+    fn oldest_outdated(&self) -> Option<EntryRef> {
+        let (entry, number) = self.owner.entries().oldest()?;
+        (number <= self.outdated).then_some(entry)
+    }
+
+    /// Whether nothing is left of a cache that was there before.
+    pub(crate) fn is_cleared_out(&self) -> bool {
+        self.oldest_outdated().is_none()
+    }
+
+    /// Whether entries are so many that idle ones are to go soon. A chain makes room by itself.
+    pub(crate) fn is_crowded(&self) -> bool {
+        let entries = self.owner.entries().len();
+        matches!(self.index, Index::Megaflow(_)) && entries > self.config.entries_max / 8 * 7
+    }
+
+    /// Looks up the packets of a burst as they are at ingress; `found` says at each place what was
+    /// found.
+    pub(crate) fn find_burst(&mut self, keys: &[FlowKey], found: &mut [Found; BURST]) {
+        if let Index::Gigaflow(chain) = &mut self.index {
+            self.drawn = chain.find_burst(&self.owner, keys, found);
+            return;
+        }
         let mut missing = Missing::default();
         let asks_exact = self.trial.asks_exact;
         if asks_exact {
@@ -110,61 +192,117 @@ impl Caches {
         }
         let asked = missing.clone();
         let entries = self.owner.entries();
-        let is_live = |entry| entries.is_live(entry);
-        let probes = self.megaflow.find_burst(keys, &mut missing, found, is_live);
+        let Index::Megaflow(megaflow) = &mut self.index else { return };
+        let probes = megaflow.find_burst(keys, &mut missing, |place, entry| {
+            let is_hit = entries.is_live(entry);
+            if is_hit {
+                found[place].set_one(entry.slot);
+            }
+            is_hit
+        });
         self.tally.probes += u64::from(probes);
         self.tally.megaflow_misses += missing.len() as u64;
         self.tally.megaflow_hits += (asked.len() - missing.len()) as u64;
-        missing.places().for_each(|place| found[place] = NOT_FOUND);
+        missing.places().for_each(|place| found[place].clear());
         self.trial.count(asked.len(), probes, self.exact.is_on());
         if asks_exact {
             self.insert_exact(keys, found, &asked);
         }
     }
 
-    /// Looks up one packet in the wildcard cache alone: one that waited, or was recirculated.
-    pub(crate) fn find(&mut self, key: &FlowKey) -> Option<EntryRef> {
-        let entries = self.owner.entries();
-        let found = self.megaflow.find(key, |entry| entries.is_live(entry));
-        self.tally.megaflow_hits += u64::from(found.is_some());
-        self.tally.megaflow_misses += u64::from(found.is_none());
+    /// Looks up one packet in the wildcard cache alone: one that waited, or was recirculated. If it
+    /// misses, [`Self::miss`] is to be told next.
+    pub(crate) fn find(&mut self, key: &FlowKey) -> Found {
+        let mut found = Found::default();
+        match &mut self.index {
+            Index::Gigaflow(chain) => {
+                chain.find(&self.owner, key, &mut found);
+                self.drawn = (chain.is_drawn() && !found.is_miss()).then_some(0);
+            }
+            Index::Megaflow(megaflow) => {
+                let entries = self.owner.entries();
+                let entry = megaflow.find(key, |entry| entries.is_live(entry));
+                self.tally.megaflow_hits += u64::from(entry.is_some());
+                self.tally.megaflow_misses += u64::from(entry.is_none());
+                entry.into_iter().for_each(|entry| found.set_one(entry.slot));
+            }
+        }
         found
     }
 
-    /// Makes an entry for all packets that fare as `traversal` did.
-    ///
-    /// # Errors
-    ///
-    /// As [`Owner::install`].
-    pub(crate) fn install(
-        &mut self,
-        traversal: &Arc<Traversal>,
-        now: Time,
-    ) -> Result<EntryRef, InstallError> {
-        let entry = self.owner.install(Arc::clone(traversal), now)?;
-        let key = FlowKey::from(&traversal.key);
-        let home = self.megaflow.insert(&key, &traversal.mask, entry);
-        self.owner.entries_mut().set_home(entry.slot, home);
-        self.tally.megaflow_inserts += 1;
-        Ok(entry)
+    /// Which of the packets that were looked up just now is to be shown to [`Self::witness`].
+    pub(crate) const fn take_drawn(&mut self) -> Option<usize> {
+        self.drawn.take()
+    }
+
+    /// Shows a packet that hit to whatever learns from such packets where to cut.
+    pub(crate) fn witness(&mut self, miss: Miss<'_>) {
+        if let Index::Gigaflow(chain) = &mut self.index {
+            chain.witness(miss);
+        }
+    }
+
+    /// Translates the packet that was looked up last, and makes entries for all packets that fare as
+    /// it does; none for what teaches.
+    pub(crate) fn miss(&mut self, miss: Miss<'_>) -> Answer {
+        let megaflow = match &mut self.index {
+            Index::Gigaflow(chain) => return chain.miss(&mut self.owner, miss),
+            Index::Megaflow(megaflow) => megaflow,
+        };
+        let traversal = Arc::new(chain::translate(miss.pipeline, &miss));
+        let mut entry = None;
+        if traversal.learnings.is_empty()
+            && let Ok(made) = self.owner.install(Arc::clone(&traversal), miss.now)
+        {
+            let home = megaflow.insert(&FlowKey::from(&traversal.key), &traversal.mask, made);
+            self.owner.entries_mut().set_home(made.slot, home);
+            self.tally.megaflow_inserts += 1;
+            entry = Some(made);
+        }
+        Answer { pieces: vec![traversal], entry }
+    }
+
+    /// Whether there is so little room left for a miss that the dead are to be buried first.
+    pub(crate) fn wants_burials(&self) -> bool {
+        let entries = self.owner.entries();
+        entries.room() < 2 * CHAIN_MAX && entries.graves() > 0
     }
 
     /// Ends one dead entry; `None` when there is none.
     pub(crate) fn bury(&mut self) -> Option<Buried> {
         let buried = self.owner.entries_mut().bury()?;
-        if let Some(home) = buried.home {
-            self.megaflow.remove(home, buried.reference);
+        match (&mut self.index, buried.home) {
+            (Index::Megaflow(megaflow), Some(home)) => megaflow.remove(home, buried.reference),
+            (Index::Gigaflow(chain), _) => chain.forget(buried.reference),
+            // A piece of a chain that is gone.
+            (Index::Megaflow(_), None) => {}
         }
         Some(buried)
     }
 
     /// Number of masks in the wildcard cache.
     pub(crate) fn masks(&self) -> usize {
-        self.megaflow.subtables()
+        match &self.index {
+            Index::Megaflow(megaflow) => megaflow.subtables(),
+            Index::Gigaflow(chain) => chain.masks(),
+        }
+    }
+
+    /// Where a live entry stands in the chain, if it is a piece of it.
+    pub(crate) fn link(&self, entry: EntryRef) -> Option<Link> {
+        self.chain()?.link(entry)
+    }
+
+    /// The chain, if that is what knows packets.
+    pub(crate) fn chain(&self) -> Option<&Chain> {
+        match &self.index {
+            Index::Megaflow(_) => None,
+            Index::Gigaflow(chain) => Some(chain),
+        }
     }
 
     /// One pass for each kind of memory: hashes, tags, lines, entries.
-    fn find_exact(&mut self, keys: &[FlowKey], found: &mut [u32; BURST], missing: &mut Missing) {
+    fn find_exact(&mut self, keys: &[FlowKey], found: &mut [Found; BURST], missing: &mut Missing) {
         for (hash, key) in self.hashes.iter_mut().zip(keys) {
             *hash = ExactCache::hash(&self.hasher, key);
         }
@@ -178,7 +316,7 @@ impl Caches {
         let entries = self.owner.entries();
         for (place, entry) in confirmed.into_iter().enumerate().take(keys.len()) {
             match entry {
-                Some(entry) if entries.is_live(entry) => found[place] = entry.slot,
+                Some(entry) if entries.is_live(entry) => found[place].set_one(entry.slot),
                 _ => missing.push(place),
             }
         }
@@ -187,9 +325,10 @@ impl Caches {
     }
 
     /// Puts some of what only the wildcard cache knew into the exact-match cache.
-    fn insert_exact(&mut self, keys: &[FlowKey], found: &[u32; BURST], asked: &Missing) {
+    fn insert_exact(&mut self, keys: &[FlowKey], found: &[Found; BURST], asked: &Missing) {
         for place in asked.places() {
-            if let Some(entry) = self.owner.entries().live_at(found[place])
+            if let [slot] = found[place].slots()
+                && let Some(entry) = self.owner.entries().live_at(*slot)
                 && self.exact.chooses()
             {
                 self.exact.insert(self.hashes[place], &keys[place], entry);

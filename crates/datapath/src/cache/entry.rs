@@ -17,18 +17,10 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+use shunt_gigaflow::ltm::EntryRef;
 use shunt_pipeline::{DatapathAction, DatapathPort, InstallNo, Time, Traversal, TraversalError};
 
 use super::Home;
-
-/// An entry as the indexes refer to it: a slot, and which use of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EntryRef {
-    /// The slot.
-    pub slot: u32,
-    /// How often it was used before.
-    pub generation: u32,
-}
 
 /// Counts that have not been credited to rules yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,19 +114,32 @@ impl Entries {
     /// Room for `limit` entries, dead ones included. Memory is used as it is needed.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        let limit = limit.min(NONE as usize - 1);
-        Self {
-            hot: Vec::with_capacity(limit),
-            cold: Vec::with_capacity(limit),
-            free: Vec::with_capacity(limit),
-            graves: VecDeque::with_capacity(limit),
-            dirty: VecDeque::with_capacity(limit),
+        let mut entries = Self {
+            hot: Vec::new(),
+            cold: Vec::new(),
+            free: Vec::new(),
+            graves: VecDeque::new(),
+            dirty: VecDeque::new(),
             oldest: NONE,
             newest: NONE,
             live: 0,
-            limit,
+            limit: 0,
             no_actions: Arc::new([]),
-        }
+        };
+        entries.set_limit(limit);
+        entries
+    }
+
+    /// From now on there is room for so many. What is there already stays, though it be more.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit.min(NONE as usize - 1);
+        let more = self.limit.saturating_sub(self.hot.len());
+        self.hot.reserve_exact(more);
+        self.cold.reserve_exact(more);
+        let slots = self.hot.capacity();
+        self.free.reserve_exact(slots - self.free.len());
+        self.graves.reserve_exact(slots - self.graves.len());
+        self.dirty.reserve_exact(slots - self.dirty.len());
     }
 
     /// Number of live entries.
@@ -152,7 +157,13 @@ impl Entries {
     /// Whether no slot is free; dead entries that wait to be buried hold theirs.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.free.is_empty() && self.hot.len() == self.limit
+        self.room() == 0
+    }
+
+    /// How many entries more there is room for now.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.limit.saturating_sub(self.live + self.graves.len())
     }
 
     /// Number of slots that were ever used: every slot lies below it.
@@ -228,6 +239,13 @@ impl Entries {
     #[must_use]
     pub fn actions(&self, slot: u32) -> &Arc<[DatapathAction]> {
         &self.hot[slot as usize].actions
+    }
+
+    /// A live entry is of use now, though no packet has hit it.
+    pub fn touch(&mut self, slot: u32, now: Time) {
+        if let Some(hot) = self.hot.get_mut(slot as usize) {
+            hot.used = hot.used.max(now);
+        }
     }
 
     /// Drops an entry at once: nothing can hit it from now on. Answers whether it was live.

@@ -92,17 +92,16 @@ impl MegaflowCache {
         self.order.len()
     }
 
-    /// Looks up the packets of `missing` among `keys`; those that are found leave `missing`, and
-    /// `found` says at their place which slot they have. Answers how many subtables were asked in
-    /// all, once per packet.
+    /// Looks up the packets of `missing` among `keys`; of those that are found `is_hit` is told the
+    /// place and the entry, and they leave `missing`. Answers how many subtables were asked in all,
+    /// once per packet.
     ///
-    /// An entry counts only if `is_live` says so.
+    /// An entry counts only if `is_hit` says so.
     pub fn find_burst(
         &mut self,
         keys: &[FlowKey],
         missing: &mut Missing,
-        found: &mut [u32; BURST],
-        is_live: impl Fn(EntryRef) -> bool,
+        mut is_hit: impl FnMut(usize, EntryRef) -> bool,
     ) -> u32 {
         let mut probes = 0;
         for &number in &self.order {
@@ -111,13 +110,7 @@ impl MegaflowCache {
             }
             let subtable = &mut self.subtables[number as usize];
             let asked = missing.count;
-            subtable.find_burst(&self.hasher, keys, missing, |place, entry| {
-                let hit = is_live(entry);
-                if hit {
-                    found[place] = entry.slot;
-                }
-                hit
-            });
+            subtable.find_burst(&self.hasher, keys, missing, &mut is_hit);
             probes += asked;
         }
         #[expect(clippy::cast_possible_truncation, reason = "subtables times BURST")]
@@ -428,12 +421,14 @@ mod tests {
             let single = self.cache.find(key, is_live);
             let mut missing = Missing::default();
             missing.push(0);
-            let mut found = [u32::MAX; BURST];
-            let keys = [key.clone()];
-            self.cache.find_burst(&keys, &mut missing, &mut found, is_live);
+            let (mut found, keys) = (u32::MAX, [key.clone()]);
+            self.cache.find_burst(&keys, &mut missing, |_, entry| {
+                found = if is_live(entry) { entry.slot } else { found };
+                is_live(entry)
+            });
             let covering = self.covering(key);
             let single = single.map_or(u32::MAX, |entry| entry.slot);
-            for found in [single, found[0]] {
+            for found in [single, found] {
                 assert_eq!(found == u32::MAX, covering.is_empty());
                 assert!(found == u32::MAX || covering.contains(&found));
             }
@@ -504,7 +499,7 @@ mod tests {
         for _ in 0..PROBES_PER_ORDERING / 32 {
             let mut missing = Missing::default();
             (0..BURST).for_each(|place| missing.push(place));
-            probes = cache.find_burst(&keys, &mut missing, &mut [0; BURST], |_| true);
+            probes = cache.find_burst(&keys, &mut missing, |_, _| true);
         }
         assert_eq!(probes, 32, "one subtable for each packet");
     }

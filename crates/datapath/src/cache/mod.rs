@@ -2,24 +2,32 @@
 //!
 //! [`Entries`] holds the entries themselves, with their actions and counts. Two indexes lead to
 //! them: the [`ExactCache`] by all header bits, for flows that were seen just now, and the
-//! [`MegaflowCache`] by those bits that the decision depended on. An index refers to an entry by an
-//! [`EntryRef`], which goes dead with the entry: dropping an entry is one store, whatever refers to
-//! it, and the indexes are cleaned up later, a few a turn.
+//! [`MegaflowCache`] by those bits that the decision depended on; or, in place of both, a chain of
+//! stages in which a packet finds pieces of its way one after the other ([`shunt_gigaflow`]). An index
+//! refers to an entry by an [`EntryRef`], which goes dead with the entry: dropping an entry is one
+//! store, whatever refers to it, and the indexes are cleaned up later, a few a turn.
 
 #[cfg(not(loom))]
 mod caches;
+#[cfg(not(loom))]
+mod chain;
+mod config;
 mod entry;
 mod exact;
+#[cfg(not(loom))]
+mod found;
 mod hash;
 mod index;
 mod megaflow;
 
 #[cfg(not(loom))]
-pub use caches::CacheConfig;
-#[cfg(not(loom))]
-pub(crate) use caches::{Caches, NOT_FOUND};
-pub use entry::{Buried, Credit, Entries, EntryRef, Hit};
+pub(crate) use caches::{Answer, Caches};
+pub use config::{CacheConfig, Wildcard};
+pub use entry::{Buried, Credit, Entries, Hit};
 pub use exact::{ExactCache, ExactConfig, INGRESS_WORDS, ingress_words};
+#[cfg(not(loom))]
+pub(crate) use found::{Found, Lists};
 pub(crate) use hash::split_mix;
 pub use hash::{KeyHasher, MaskWord};
 pub use megaflow::{Home, MegaflowCache, Missing};
+pub use shunt_gigaflow::ltm::EntryRef;

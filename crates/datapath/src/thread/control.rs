@@ -46,6 +46,8 @@ impl PacketThread {
                 self.config.max_idle = tuning.max_idle;
                 self.config.translations_per_turn = tuning.translations_per_turn;
                 self.verifier.one_in = tuning.verify_one_in;
+                self.caches.replace(tuning.wildcard);
+                self.counters.chain.clear_stages();
             }
             Command::StartCapture(tap) => self.outputs.taps.add(tap),
             Command::StopCapture(id, reply) => reply(self.outputs.taps.remove(id)),
@@ -103,19 +105,21 @@ impl PacketThread {
         key.set_bridge(traversal.key.bridge());
         key.set_in_port(traversal.key.in_port());
         let parsed = Parsed { key: &mut key, layers };
-        self.execute_traversal(packet, traversal, parsed);
+        self.execute_pieces(packet, std::slice::from_ref(traversal), parsed);
         self.recirculate();
     }
 
     /// Says that the thread is about to sleep, if it may: it holds no packet, has handed in its
     /// counts, can be woken by every queue, and nothing has come meanwhile. If the answer is `true`
     /// the caller waits on [`Self::wait_fds`] and then calls [`Self::rise`].
-    pub fn prepare_sleep(&self) -> bool {
+    pub fn prepare_sleep(&mut self) -> bool {
         let can_be_woken =
             |input: &RxPort| input.state != RxState::Open || input.queue.wait_fd().is_some();
         if self.held() > 0 || !self.is_kept_up() || !self.inputs.iter().all(can_be_woken) {
             return false;
         }
+        // Whoever finds it asleep counts on its looking into the mailbox first (rule 10).
+        self.slept = true;
         self.link.waker().doze();
         if self.link.mailbox().is_flagged() || !self.commands.is_empty() {
             self.link.waker().rise();

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     BURST, Packet, Pool,
-    cache::{CacheConfig, Caches, NOT_FOUND},
+    cache::{CacheConfig, Caches, Found},
     command::Command,
     execute::{BATCH_MAX, Outputs},
     link::Link,
@@ -83,6 +83,8 @@ pub struct PacketThread {
     pub(super) upcalls: u64,
     pub(super) verifier: Verifier,
     pub(super) ports_changed: u64,
+    /// Whether it slept since it last looked into its mailbox (rule 10).
+    pub(super) slept: bool,
     pub(super) commands: Consumer<Command>,
     pub(super) link: Arc<Link>,
     pub(super) wakers: Wakers,
@@ -95,8 +97,8 @@ pub(super) struct Batch {
     pub(super) packets: Vec<Packet>,
     pub(super) keys: Box<[FlowKey]>,
     pub(super) layers: [Layers; BURST],
-    /// The slots of their entries.
-    pub(super) found: [u32; BURST],
+    /// Their entries.
+    pub(super) found: [Found; BURST],
     pub(super) fates: [Fate; BURST],
 }
 
@@ -104,8 +106,7 @@ impl PacketThread {
     /// A thread without ports, at the version that its ends were made for.
     #[must_use]
     pub fn new(config: ThreadConfig, pipeline: Arc<Pipeline>, ends: ThreadEnds) -> Self {
-        let entries_max = config.caches.entries_max;
-        let owner = Owner::new(ends.owner, ends.version, entries_max, ends.reports, ends.lessons);
+        let owner = Owner::new(ends.owner, ends.version, 0, ends.reports, ends.lessons);
         Self {
             pipeline,
             caches: Caches::new(&config.caches, owner, config.seed),
@@ -116,7 +117,7 @@ impl PacketThread {
                 packets: Vec::with_capacity(BATCH_MAX),
                 keys: vec![FlowKey::ZERO; BURST].into_boxed_slice(),
                 layers: [Layers::default(); BURST],
-                found: [NOT_FOUND; BURST],
+                found: [Found::default(); BURST],
                 fates: [Fate::Wait; BURST],
             },
             jobs: Jobs::default(),
@@ -125,6 +126,7 @@ impl PacketThread {
             upcalls: 0,
             verifier: Verifier::new(config.verify_one_in, config.seed, ends.differences),
             ports_changed: 0,
+            slept: false,
             commands: ends.commands,
             link: ends.link,
             wakers: ends.wakers,
@@ -143,9 +145,14 @@ impl PacketThread {
         self.translations_left = self.config.translations_per_turn;
         let (punted, reported) = (self.outputs.tally.punted, self.caches.owner.reported());
         let taught = self.caches.owner.taught();
+        let mut advanced = self.take_advance();
+        if self.slept && self.link.mailbox().is_flagged() {
+            // Rule 10: it has answered by sleeping what it cannot take at this moment.
+            return Turn { received: 0, worked: true };
+        }
+        self.slept = false;
         let commands = self.take_commands();
         let mut received = 0;
-        let mut advanced = self.take_advance();
         for input in 0..self.inputs.len() {
             received += self.receive(input);
             // A version waits for one burst, not for all queues.
@@ -198,6 +205,11 @@ impl PacketThread {
         counters.probes.set(tally.probes);
         counters.masks.set(caches.masks() as u64);
         counters.entries.set(caches.owner.entries().len() as u64);
+        counters.refused_full.set(caches.owner.refused().full);
+        counters.refused_ring.set(caches.owner.refused().ring);
+        if let Some(chain) = caches.chain() {
+            chain.publish(&counters.chain);
+        }
         counters.upcalls.set(self.upcalls);
         counters.held.set(self.held() as u64);
         counters.turns.add(1);
@@ -219,5 +231,43 @@ impl std::fmt::Debug for PacketThread {
             .field("inputs", &self.inputs.len())
             .field("entries", &self.caches.owner.entries().len())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_classifier::Version;
+    use shunt_pipeline::{InstallNo, OwnerId};
+
+    use super::*;
+    use crate::{
+        Waker,
+        mailbox::Advance,
+        owner::LessonNo,
+        thread::{QueueSizes, thread_ends},
+    };
+
+    #[test]
+    fn a_thread_that_slept_does_nothing_before_it_has_taken_what_was_posted() {
+        let waker = || Arc::new(Waker::new().unwrap());
+        let wakers = Wakers { desk: waker(), control: waker(), learner: waker() };
+        let sizes = QueueSizes::default();
+        let (ends, mut control, _desk) =
+            thread_ends(OwnerId(0), Version::ZERO, sizes, wakers).unwrap();
+        let link = Arc::clone(&ends.link);
+        let pipeline = Arc::new(Pipeline::new(1));
+        let mut thread = PacketThread::new(ThreadConfig::default(), pipeline, ends);
+        assert!(thread.prepare_sleep());
+        let version = Version::new(1);
+        let (evictions, seq, learned) = (Vec::new(), InstallNo(0), LessonNo(0));
+        link.mailbox().post(Advance { version, evictions, seq, learned });
+        assert!(control.send(Command::Pull(Box::new(|()| {}))).is_ok());
+        thread.rise();
+        let held = link.mailbox().hold();
+        assert!(thread.turn(Time::ZERO).worked);
+        assert_eq!((thread.version(), thread.commands.slots()), (Version::ZERO, 1));
+        drop(held);
+        thread.turn(Time::ZERO);
+        assert_eq!((thread.version(), thread.commands.slots()), (version, 0));
     }
 }

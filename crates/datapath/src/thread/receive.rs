@@ -8,7 +8,7 @@ use shunt_pipeline::{BridgeId, DatapathPort, TraversalError};
 use super::{Batch, PacketThread, lesson::Patience};
 use crate::{
     DropReason, Packet, RxQueue,
-    cache::NOT_FOUND,
+    cache::Lists,
     execute::{Parsed, TxPlace, is_cut},
     metrics::PortTraffic,
 };
@@ -55,6 +55,9 @@ impl PacketThread {
             self.outputs.taps.at_port(self.inputs[input].port, &self.batch.packets);
             let Batch { keys, found, .. } = &mut self.batch;
             self.caches.find_burst(&keys[..count], found);
+            if let Some(place) = self.caches.take_drawn() {
+                self.witness(place);
+            }
             if self.verifier.one_in > 0 {
                 self.verify_burst(count);
             }
@@ -128,15 +131,14 @@ impl PacketThread {
     /// that it is recirculated for: the packets behind it come after.
     fn execute_found(&mut self, place: usize, packet: Packet) {
         let Batch { keys, layers, found, .. } = &mut self.batch;
-        let entries = self.caches.owner.entries();
-        let actions = entries.actions(found[place]);
-        if actions.is_empty() {
-            let reason = drop_reason(entries.error(found[place]));
-            self.outputs.drop(&mut self.pool, packet, reason);
-        } else {
+        let (entries, slots) = (self.caches.owner.entries(), found[place].slots());
+        if let Some(lists) = Lists::of_entries(entries, slots) {
             let parsed = Parsed { key: &mut keys[place], layers: layers[place] };
-            self.outputs.execute(&mut self.pool, packet, actions, parsed);
+            self.outputs.execute(&mut self.pool, packet, lists.as_slice(), parsed);
             self.recirculate();
+        } else {
+            let reason = drop_reason(slots.iter().find_map(|slot| entries.error(*slot)));
+            self.outputs.drop(&mut self.pool, packet, reason);
         }
     }
 
@@ -159,17 +161,24 @@ impl PacketThread {
         let entries = self.caches.owner.entries_mut();
         let is_ordered = self.pipeline.teaches();
         let mut waits = is_ordered && !self.inputs[input].waiting.is_empty();
-        for ((packet, slot), fate) in packets.iter().zip(found).zip(fates).take(count) {
-            if waits || *slot == NOT_FOUND {
+        for ((packet, found), fate) in packets.iter().zip(found).zip(fates).take(count) {
+            if waits || found.is_miss() {
                 waits = is_ordered;
                 *fate = Fate::Wait;
                 continue;
             }
-            let hit = entries.hit(*slot, packet.len() as u64, self.now);
-            let ready =
-                hit.forward(packet.ingress).and_then(|port| self.outputs.ready_port(port, packet));
+            let (mut port, mut lists_count) = (None, 0);
+            for slot in found.slots() {
+                let hit = entries.hit(*slot, packet.len() as u64, self.now);
+                if !hit.actions.is_empty() {
+                    (port, lists_count) = (hit.forward(packet.ingress), lists_count + 1);
+                }
+            }
+            let port = port.filter(|_| lists_count == 1);
+            let ready = port.and_then(|port| self.outputs.ready_port(port, packet));
             *fate = ready.map_or(Fate::Execute, Fate::Forward);
-            waits = is_ordered && ready.is_none() && entries.actions(*slot).iter().any(is_cut);
+            let mut lists = found.slots().iter().map(|slot| entries.actions(*slot));
+            waits = is_ordered && ready.is_none() && lists.any(|list| list.iter().any(is_cut));
         }
     }
 }

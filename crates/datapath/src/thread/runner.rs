@@ -18,11 +18,10 @@ use nix::{
     sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout},
     unistd::Pid,
 };
-use shunt_classifier::Version;
 use shunt_pipeline::Time;
 
 use super::PacketThread;
-use crate::desk::EvictionDesk;
+use crate::{desk::EvictionDesk, seat::DeskSeat};
 
 /// How a packet thread runs.
 #[derive(Clone, Copy, Debug)]
@@ -87,45 +86,30 @@ pub fn spawn_packet_thread(
     Ok(Running { stop, wake: Box::new(move || link.waker().wake()), handle })
 }
 
-/// Starts the eviction thread, `shunt-eviction`. `on_answered` hears of every version that all
-/// packet threads have answered; some may be passed over.
+/// Starts the eviction thread, `shunt-eviction`, to which the seat belongs.
 ///
 /// # Errors
 ///
 /// When the system has no thread left.
-pub fn spawn_desk(
-    mut desk: EvictionDesk,
-    mut on_answered: impl FnMut(Version) + Send + 'static,
-) -> io::Result<Running<EvictionDesk>> {
+pub fn spawn_desk(seat: Arc<DeskSeat>) -> io::Result<Running<Option<EvictionDesk>>> {
     let stop = Arc::new(AtomicBool::new(false));
-    let waker = Arc::clone(desk.waker());
+    let waker = Arc::clone(seat.waker());
     let mut sleeper = Sleeper::new(None)?;
     let stopped = Arc::clone(&stop);
     let handle = Builder::new().name("shunt-eviction".to_owned()).spawn(move || {
-        let waker = Arc::clone(desk.waker());
-        let mut answered = desk.answered();
-        let mut work = || {
-            let worked = desk.turn();
-            let newest = desk.answered();
-            let is_news = newest != answered;
-            if is_news {
-                answered = newest;
-                on_answered(answered);
-            }
-            worked || is_news
-        };
+        let waker = Arc::clone(seat.waker());
         while !stopped.load(Ordering::Relaxed) {
-            if work() {
+            if seat.turn() {
                 continue;
             }
             // It says that it sleeps before it looks once more: what comes later wakes it.
             waker.doze();
-            if !work() && !stopped.load(Ordering::Relaxed) {
+            if !seat.turn() && !stopped.load(Ordering::Relaxed) {
                 sleeper.wait(0, || std::iter::once(waker.as_fd()));
             }
             waker.rise();
         }
-        desk
+        seat.close()
     })?;
     Ok(Running { stop, wake: Box::new(move || waker.wake()), handle })
 }

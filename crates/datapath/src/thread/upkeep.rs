@@ -85,20 +85,23 @@ impl PacketThread {
 
     /// Does some of each kind of upkeep; answers whether anything was done.
     pub(super) fn keep_up(&mut self, is_idle: bool) -> bool {
+        let cleared = self.caches.clear_out(BURIALS_PER_TURN);
         let buried = self.bury();
         let credited = self.credit(is_idle);
         let expired = self.expire(is_idle);
         let dumped = self.dump();
-        buried | credited | expired | dumped
+        cleared | buried | credited | expired | dumped
     }
 
     /// Whether all counts are handed in and nothing that was asked for is under way.
     pub(super) fn is_kept_up(&self) -> bool {
         let entries = self.caches.owner.entries();
-        entries.dirty() == 0 && entries.graves() == 0 && self.jobs.is_idle()
+        let is_clean = entries.dirty() == 0 && entries.graves() == 0;
+        is_clean && self.caches.is_cleared_out() && self.jobs.is_idle()
     }
 
-    fn bury(&mut self) -> bool {
+    /// Ends some of the entries that are dead.
+    pub(super) fn bury(&mut self) -> bool {
         for count in 0..BURIALS_PER_TURN {
             let Some(buried) = self.caches.bury() else { return count > 0 };
             if let Some(credit) = buried.credit {
@@ -132,8 +135,7 @@ impl PacketThread {
 
     fn expire(&mut self, is_idle: bool) -> bool {
         let checks = if is_idle { EXPIRY_CHECKS_PER_IDLE_TURN } else { EXPIRY_CHECKS_PER_TURN };
-        let entries = self.caches.owner.entries();
-        let is_crowded = entries.len() > self.config.caches.entries_max / 8 * 7;
+        let is_crowded = self.caches.is_crowded();
         let max_idle = if is_crowded { MAX_IDLE_WHEN_FULL } else { self.config.max_idle };
         let mut expired = 0;
         for _ in 0..checks {
@@ -177,6 +179,7 @@ impl PacketThread {
                     packets,
                     bytes,
                     used,
+                    link: self.caches.link(entry),
                 });
             }
             dump.next += 1;

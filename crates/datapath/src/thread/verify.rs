@@ -3,7 +3,12 @@
 //! Of the hits one in so many is chosen at random, and the packet is translated anew under the
 //! version that its thread is at. What a hit does and what it credits must be what this translation
 //! says. Where it is not, something is wrong with the switch: the difference is counted and told of,
-//! the entry goes, and the packet is treated as one that no cache knows.
+//! the entries go, and the packet is treated as one that no cache knows.
+//!
+//! The pieces of a chain credit together what the whole does, but need not do it by the same actions:
+//! at a cut, headers are written that the whole writes later, or never if another write undoes them.
+//! So what they do is compared by what leaves: both are done to a copy of the packet, and the same
+//! frames must go to the same places.
 //!
 //! A thread that verifies allocates and takes the lock of the tables, which a hit otherwise never
 //! does; that is the price of the setting.
@@ -11,17 +16,21 @@
 use std::sync::Arc;
 
 use rtrb::Producer;
-use shunt_flow::FlowKey;
-use shunt_pipeline::Traversal;
+use shunt_pipeline::{DatapathAction, Traversal};
 
 use super::PacketThread;
-use crate::cache::{NOT_FOUND, split_mix};
+use crate::{
+    Packet, Pool,
+    cache::{Found, split_mix},
+    change::change,
+    execute::Parsed,
+};
 
 /// A hit of which the tables said something else than the cache.
 #[derive(Clone, Debug)]
 pub struct Difference {
-    /// What made the entry that was hit.
-    pub cached: Arc<Traversal>,
+    /// What made the entries that were hit, first to last.
+    pub cached: Vec<Arc<Traversal>>,
     /// What the tables say; its key is that of the packet.
     pub fresh: Box<Traversal>,
 }
@@ -32,6 +41,14 @@ pub(super) struct Verifier {
     pub(super) one_in: u32,
     random: u64,
     differences: Producer<Difference>,
+}
+
+/// An action that hands a packet on, or counts it, with the frame as it was there.
+#[derive(PartialEq)]
+struct Effect {
+    action: DatapathAction,
+    /// Empty where only the order counts.
+    frame: Vec<u8>,
 }
 
 impl Verifier {
@@ -53,39 +70,109 @@ impl PacketThread {
     /// Compares some hits of a burst; those of an entry that was wrong are misses from now on.
     pub(super) fn verify_burst(&mut self, count: usize) {
         for place in 0..count {
-            let slot = self.batch.found[place];
-            if slot == NOT_FOUND || !self.verifier.chooses() {
+            let found = self.batch.found[place];
+            if found.is_miss() || !self.verifier.chooses() {
                 continue;
             }
-            let keys = std::mem::take(&mut self.batch.keys);
-            if !self.is_right(slot, &keys[place]) {
-                let hits = self.batch.found[..count].iter_mut().filter(|found| **found == slot);
-                hits.for_each(|found| *found = NOT_FOUND);
+            let mut keys = std::mem::take(&mut self.batch.keys);
+            let packets = std::mem::take(&mut self.batch.packets);
+            let parsed = Parsed { key: &mut keys[place], layers: self.batch.layers[place] };
+            if !self.is_right(&found, &packets[place], &parsed) {
+                let shares =
+                    |other: &Found| other.slots().iter().any(|slot| found.slots().contains(slot));
+                let hits = self.batch.found[..count].iter_mut().filter(|other| shares(other));
+                hits.for_each(Found::clear);
             }
-            self.batch.keys = keys;
+            (self.batch.keys, self.batch.packets) = (keys, packets);
         }
     }
 
-    /// Whether a live entry does to a packet what the tables say. If not, the difference is counted
-    /// and told of, and the entry goes; it lives on only while its report does not fit.
-    pub(super) fn is_right(&mut self, slot: u32, key: &FlowKey) -> bool {
-        let entries = self.caches.owner.entries();
-        let (Some(entry), Some(cached)) = (entries.live_at(slot), entries.traversal(slot)) else {
-            return false;
-        };
-        let (cached, version) = (Arc::clone(cached), self.caches.owner.version());
-        let fresh = match &cached.continuation {
-            None => self.pipeline.translate(key, version),
-            Some(continuation) => self.pipeline.resume(key, continuation, version),
+    /// Whether live entries do to a packet what the tables say. If not, the difference is counted
+    /// and told of, and the entries go; they live on only while their reports do not fit.
+    pub(super) fn is_right(&mut self, found: &Found, packet: &Packet, parsed: &Parsed<'_>) -> bool {
+        let (entries, version) = (self.caches.owner.entries(), self.caches.owner.version());
+        let traversal = |slot: &u32| entries.traversal(*slot).map(Arc::clone);
+        let cached: Vec<Arc<Traversal>> = found.slots().iter().filter_map(traversal).collect();
+        let Some(first) = cached.first() else { return false };
+        let fresh = match &first.continuation {
+            None => self.pipeline.translate(parsed.key, version),
+            Some(continuation) => self.pipeline.resume(parsed.key, continuation, version),
         };
         self.counters.verified.add(1);
-        if cached.says_as(&fresh) {
+        let is_right = match &cached[..] {
+            [one] => one.says_as(&fresh),
+            pieces => {
+                fresh.credits_as(pieces)
+                    && do_the_same(&mut self.pool, pieces, &fresh, (packet, parsed))
+            }
+        };
+        if is_right {
             return true;
         }
         self.counters.differences.add(1);
-        self.caches.owner.expire(entry);
+        for slot in found.slots() {
+            if let Some(entry) = self.caches.owner.entries().live_at(*slot) {
+                self.caches.owner.expire(entry);
+            }
+        }
         // One that finds no room is counted, and those before it say what is wrong.
         let _ = self.verifier.differences.push(Difference { cached, fresh: Box::new(fresh) });
         false
+    }
+}
+
+/// Whether pieces send what a whole translation sends. Where no buffer is left to try it with, they
+/// have the benefit of the doubt.
+fn do_the_same(
+    pool: &mut Pool,
+    pieces: &[Arc<Traversal>],
+    whole: &Traversal,
+    (packet, parsed): (&Packet, &Parsed<'_>),
+) -> bool {
+    let (Some(one), Some(other)) = (pool.copy(packet, None), pool.copy(packet, None)) else {
+        return true;
+    };
+    let mut effects = |mut copy: Packet, lists: &mut dyn Iterator<Item = &DatapathAction>| {
+        let mut effects = Vec::new();
+        let mut key = parsed.key.clone();
+        let mut state = Parsed { key: &mut key, layers: parsed.layers };
+        note(&mut effects, lists, &mut copy, &mut state);
+        pool.give(copy);
+        effects
+    };
+    let cut = effects(one, &mut pieces.iter().flat_map(|piece| piece.actions.iter()));
+    cut == effects(other, &mut whole.actions.iter())
+}
+
+/// Does a list of actions to a packet, but for sending it, and notes what would leave.
+fn note(
+    effects: &mut Vec<Effect>,
+    actions: &mut dyn Iterator<Item = &DatapathAction>,
+    packet: &mut Packet,
+    parsed: &mut Parsed<'_>,
+) {
+    for action in actions {
+        match action {
+            DatapathAction::SetHeader(_)
+            | DatapathAction::PushVlan { .. }
+            | DatapathAction::PopVlan
+            | DatapathAction::PushMpls { .. }
+            | DatapathAction::PopMpls { .. } => {
+                if !change(packet, action, parsed) {
+                    return;
+                }
+            }
+            DatapathAction::Meter(_) => {
+                effects.push(Effect { action: action.clone(), frame: Vec::new() });
+            }
+            DatapathAction::Copy(_)
+            | DatapathAction::Output { .. }
+            | DatapathAction::OutputIngress { .. }
+            | DatapathAction::Punt(_)
+            | DatapathAction::Recirculate(_)
+            | DatapathAction::CheckLength { .. } => {
+                effects.push(Effect { action: action.clone(), frame: packet.frame().to_vec() });
+            }
+        }
     }
 }

@@ -15,13 +15,14 @@
 use std::sync::Arc;
 
 use shunt_flow::{FlowKey, PortNo, extract::extract};
-use shunt_pipeline::{Continuation, Traversal};
+use shunt_gigaflow::cache::Miss;
+use shunt_pipeline::{Continuation, Pipeline, Time, Traversal};
 
 use super::{PacketThread, receive::drop_reason};
 use crate::{
     BURST, DropReason, Packet,
+    cache::{Answer, Caches, Found, Lists},
     execute::{Left, Parsed},
-    owner::InstallError,
 };
 
 /// Packets that a turn takes out of the queues at most, whether they need a translation or not.
@@ -70,7 +71,8 @@ impl PacketThread {
                 }
                 Left::Rest { packet, actions, next, mut key, layers } => {
                     let parsed = Parsed { key: &mut key, layers };
-                    self.outputs.execute_rest(&mut self.pool, packet, (&actions, next), parsed);
+                    let lists = &[&actions];
+                    self.outputs.execute_rest(&mut self.pool, packet, (lists, next), parsed);
                 }
             }
         }
@@ -83,24 +85,22 @@ impl PacketThread {
         key.set_in_port(in_port);
         continuation.enter(&mut key);
         let parsed = Parsed { key: &mut key, layers };
-        if let Err((packet, parsed)) = self.find_and_execute(packet, parsed) {
+        let start = Some(continuation);
+        if let Err((packet, parsed)) = self.find_and_execute(packet, parsed, start) {
             self.translations_left = self.translations_left.saturating_sub(1);
-            let version = self.caches.owner.version();
-            let traversal = self.pipeline.resume(parsed.key, continuation, version);
-            self.install_and_execute(traversal, packet, parsed);
+            self.translate_and_execute(packet, parsed, start);
         }
     }
 
     /// Looks a packet up and executes what was found or translated. Gives it back if it needs a
     /// translation and none is left.
     fn resolve(&mut self, packet: Packet, parsed: Parsed<'_>) -> Option<Packet> {
-        let (packet, parsed) = self.find_and_execute(packet, parsed).err()?;
+        let (packet, parsed) = self.find_and_execute(packet, parsed, None).err()?;
         if self.translations_left == 0 {
             return Some(packet);
         }
         self.translations_left -= 1;
-        let traversal = self.pipeline.translate(parsed.key, self.caches.owner.version());
-        self.install_and_execute(traversal, packet, parsed);
+        self.translate_and_execute(packet, parsed, None);
         None
     }
 
@@ -109,69 +109,93 @@ impl PacketThread {
         &mut self,
         packet: Packet,
         parsed: Parsed<'k>,
+        start: Option<&Arc<Continuation>>,
     ) -> Result<(), (Packet, Parsed<'k>)> {
-        let Some(entry) = self.caches.find(parsed.key) else { return Err((packet, parsed)) };
-        if self.verifier.chooses() && !self.is_right(entry.slot, parsed.key) {
+        let found = self.caches.find(parsed.key);
+        if found.is_miss() {
             return Err((packet, parsed));
         }
-        let entries = self.caches.owner.entries_mut();
-        entries.hit(entry.slot, packet.len() as u64, self.now);
-        let actions = entries.actions(entry.slot);
-        if actions.is_empty() {
-            let reason = drop_reason(entries.error(entry.slot));
-            self.outputs.drop(&mut self.pool, packet, reason);
+        if self.verifier.chooses() && !self.is_right(&found, &packet, &parsed) {
+            // What is left of the chain is walked once more, to say where it misses.
+            self.caches.find(parsed.key);
+            return Err((packet, parsed));
+        }
+        if self.caches.take_drawn().is_some() {
+            let miss = miss(&self.pipeline, &self.caches, parsed.key, (start, self.now));
+            self.caches.witness(miss);
+        }
+        self.count(&found, packet.len() as u64);
+        let entries = self.caches.owner.entries();
+        if let Some(lists) = Lists::of_entries(entries, found.slots()) {
+            self.outputs.execute(&mut self.pool, packet, lists.as_slice(), parsed);
         } else {
-            self.outputs.execute(&mut self.pool, packet, actions, parsed);
+            let reason = drop_reason(found.slots().iter().find_map(|slot| entries.error(*slot)));
+            self.outputs.drop(&mut self.pool, packet, reason);
         }
         Ok(())
     }
 
-    /// Makes an entry of a traversal, or hands in what it teaches, counts the packet once, and does
-    /// to it what was decided.
-    fn install_and_execute(&mut self, traversal: Traversal, packet: Packet, parsed: Parsed<'_>) {
-        self.upcalls += 1;
-        let (traversal, bytes) = (Arc::new(traversal), packet.len() as u64);
-        if traversal.learnings.is_empty() {
-            self.install(&traversal, bytes);
-        } else if let Err(reason) = self.teach(&packet, &traversal) {
-            return self.outputs.drop(&mut self.pool, packet, reason);
-        } else {
-            self.pipeline.credit(&traversal, 1, bytes, self.now);
-        }
-        self.execute_traversal(packet, &traversal, parsed);
-    }
-
-    /// Makes an entry of a traversal if there is room, and counts the packet once: by the entry, or
-    /// to the rules at once.
-    fn install(&mut self, traversal: &Arc<Traversal>, bytes: u64) {
-        match self.caches.install(traversal, self.now) {
-            Ok(entry) => {
-                self.caches.owner.entries_mut().hit(entry.slot, bytes, self.now);
-            }
-            Err(refused) => {
-                match refused {
-                    InstallError::Full(_) => self.counters.refused_full.add(1),
-                    InstallError::RingFull => self.counters.refused_ring.add(1),
-                    InstallError::OtherVersion { .. } => {
-                        debug_assert!(false, "it was translated under the owner's version");
-                    }
-                }
-                self.pipeline.credit(traversal, 1, bytes, self.now);
-            }
+    /// Counts a packet for the entries that it has found.
+    fn count(&mut self, found: &Found, bytes: u64) {
+        let entries = self.caches.owner.entries_mut();
+        for slot in found.slots() {
+            entries.hit(*slot, bytes, self.now);
         }
     }
 
-    /// Does to a packet what a traversal decided.
-    pub(super) fn execute_traversal(
+    /// Shows a packet of the burst that was drawn, and hit, to the cache.
+    pub(super) fn witness(&mut self, place: usize) {
+        if self.translations_left > 0 {
+            self.translations_left -= 1;
+            let key = &self.batch.keys[place];
+            let miss = miss(&self.pipeline, &self.caches, key, (None, self.now));
+            self.caches.witness(miss);
+        }
+    }
+
+    /// Translates a packet that no cache knew, makes entries or hands in what it teaches, counts it
+    /// once, and does to it what was decided.
+    fn translate_and_execute(
         &mut self,
         packet: Packet,
-        traversal: &Traversal,
+        parsed: Parsed<'_>,
+        start: Option<&Arc<Continuation>>,
+    ) {
+        self.upcalls += 1;
+        if self.caches.wants_burials() {
+            self.bury();
+        }
+        let miss = miss(&self.pipeline, &self.caches, parsed.key, (start, self.now));
+        let Answer { pieces, entry } = self.caches.miss(miss);
+        let bytes = packet.len() as u64;
+        if let Some(taught) = pieces.iter().find(|piece| !piece.learnings.is_empty())
+            && let Err(reason) = self.teach(&packet, taught)
+        {
+            return self.outputs.drop(&mut self.pool, packet, reason);
+        }
+        match entry {
+            Some(entry) => {
+                self.caches.owner.entries_mut().hit(entry.slot, bytes, self.now);
+            }
+            None => {
+                pieces.iter().for_each(|piece| self.pipeline.credit(piece, 1, bytes, self.now));
+            }
+        }
+        self.execute_pieces(packet, &pieces, parsed);
+    }
+
+    /// Does to a packet what the pieces of its way decided.
+    pub(super) fn execute_pieces(
+        &mut self,
+        packet: Packet,
+        pieces: &[Arc<Traversal>],
         parsed: Parsed<'_>,
     ) {
-        if traversal.actions.is_empty() {
-            self.outputs.drop(&mut self.pool, packet, drop_reason(traversal.error));
+        if let Some(lists) = Lists::of(pieces.iter().map(|piece| &piece.actions)) {
+            self.outputs.execute(&mut self.pool, packet, lists.as_slice(), parsed);
         } else {
-            self.outputs.execute(&mut self.pool, packet, &traversal.actions, parsed);
+            let reason = drop_reason(pieces.iter().find_map(|piece| piece.error));
+            self.outputs.drop(&mut self.pool, packet, reason);
         }
     }
 
@@ -191,4 +215,15 @@ impl PacketThread {
         }
         None
     }
+}
+
+/// What the caches are told of a packet that they do not know, or that is to be translated all the
+/// same.
+fn miss<'a>(
+    pipeline: &'a Pipeline,
+    caches: &Caches,
+    key: &'a FlowKey,
+    (start, now): (Option<&'a Arc<Continuation>>, Time),
+) -> Miss<'a> {
+    Miss { pipeline, key, start, version: caches.owner.version(), now }
 }

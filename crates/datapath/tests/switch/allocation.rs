@@ -15,10 +15,8 @@ use shunt_pipeline::{
     Subfield,
 };
 
-use crate::{
-    harness::{BRIDGE, Switch, output, rule},
-    waiting::{flow, per_flow},
-};
+use super::waiting::{flow, per_flow};
+use crate::harness::{BRIDGE, Switch, output, rule};
 
 fn allocations(run: impl FnOnce()) -> u64 {
     measure(run).count_total
@@ -26,8 +24,8 @@ fn allocations(run: impl FnOnce()) -> u64 {
 
 /// Sends bursts through a switch that has seen them before, and counts what its turns allocate.
 fn check(exact: ExactConfig) {
-    let caches = CacheConfig { exact, ..CacheConfig::default() };
-    let mut switch = Switch::new(1, 4, ThreadConfig { caches, ..ThreadConfig::default() });
+    let caches = CacheConfig { exact, ..super::caches() };
+    let mut switch = Switch::new(1, 4, ThreadConfig { caches, ..super::thread_config() });
     let set =
         Action::SetField { field: FieldId::EthSrc, value: 5, mask: FieldId::EthSrc.value_max() };
     let rewritten = rule(2, Match::any(), vec![output(2), set, output(3), output(4)]);
@@ -70,7 +68,7 @@ fn a_warm_burst_from_a_file_into_the_void_allocates_nothing() {
         repeat: Repeat::Endless,
     };
     // What port 1 sends is the file that port 2 replays to port 3.
-    let mut switch = Switch::new(1, 1, ThreadConfig::default());
+    let mut switch = Switch::new(1, 1, super::thread_config());
     switch.pipeline.set_ports(BRIDGE, (1..=3).map(PortInfo::datapath).collect()).unwrap();
     let mut writer = open(&spec(None, Some(&path)), 0).unwrap();
     switch.attach(2, BRIDGE, PortNo::new(2), writer.as_mut());
@@ -82,7 +80,7 @@ fn a_warm_burst_from_a_file_into_the_void_allocates_nothing() {
     let set =
         Action::SetField { field: FieldId::EthSrc, value: 5, mask: FieldId::EthSrc.value_max() };
     for actions in [vec![output(3)], vec![output(3), set, output(3)]] {
-        let mut switch = Switch::new(1, 0, ThreadConfig::default());
+        let mut switch = Switch::new(1, 0, super::thread_config());
         switch.pipeline.set_ports(BRIDGE, (2..=3).map(PortInfo::datapath).collect()).unwrap();
         switch.apply(&[rule(1, Match::any(), actions)]);
         let mut reader = open(&spec(Some(&path), None), 0).unwrap();
@@ -152,7 +150,7 @@ fn a_warm_burst_allocates_nothing_whatever_is_done_to_it() {
     let set = |field: FieldId| Action::SetField { field, value: 9, mask: field.value_max() };
     let uncovered = || vec![Action::PopMpls { ethertype: 0x0800 }, set(FieldId::NwTtl), output(3)];
     for (name, label, actions) in elaborate() {
-        let mut switch = Switch::new(1, 4, ThreadConfig::default());
+        let mut switch = Switch::new(1, 4, super::thread_config());
         switch.modify([
             group(1, GroupKind::All, [vec![set(FieldId::EthSrc), output(2)], vec![output(3)]]),
             group(2, GroupKind::Select, [vec![output(2)], vec![output(3)]]),

@@ -1,14 +1,21 @@
 //! A switch without threads: pipeline, desk and packet threads, turned by the test, with the far
 //! ends of its ports in the test's hand.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    os::fd::{AsFd as _, BorrowedFd},
+    sync::Arc,
+    time::Duration,
+};
+
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
 use shunt_datapath::{
-    Command, DeskEnds, EvictionDesk, LessonNo, Packet, PacketThread, Pool, ThreadConfig,
-    ThreadCounters, Waker,
+    Command, DeskEnds, EvictionDesk, LessonNo, Packet, PacketThread, Pool, PortError, RxQueue,
+    ThreadConfig, ThreadCounters, Waker,
     command::ThreadPort,
     metrics::PortTraffic,
-    port::{Port, Queues, pair::pair},
+    port::{Port, Queues, RxReport, pair::pair},
     thread::{ControlEnds, QueueSizes, Wakers, thread_ends},
 };
 use shunt_flow::{Match, PortNo};
@@ -139,7 +146,10 @@ impl Switch {
         let threads = u16::try_from(self.threads.len()).unwrap();
         let capabilities = opened.capabilities();
         let mut traffic = Vec::new();
-        for (control, queues) in self.controls.iter_mut().zip(opened.split(threads).unwrap()) {
+        for (control, mut queues) in self.controls.iter_mut().zip(opened.split(threads).unwrap()) {
+            queues.rx = queues.rx.map(|queue| -> Box<dyn RxQueue> {
+                Box::new(BellRx { queue, bell: Waker::new().unwrap() })
+            });
             traffic.push(Arc::<PortTraffic>::default());
             let added = ThreadPort {
                 port: DatapathPort::new(port),
@@ -247,9 +257,26 @@ impl Switch {
         }
     }
 
-    /// Turns one thread; answers whether it did anything.
+    /// Turns one thread, which wakes if it sleeps; answers whether it did anything.
     pub(crate) fn turn(&mut self, thread: usize) -> bool {
+        if self.controls[thread].is_asleep() {
+            self.threads[thread].rise();
+        }
         self.threads[thread].turn(self.now).worked
+    }
+
+    /// Lets a thread sleep until its next turn, if it may; answers whether it does.
+    pub(crate) fn sleep(&mut self, thread: usize) -> bool {
+        self.threads[thread].prepare_sleep()
+    }
+
+    /// Whether a thread that sleeps has been woken.
+    pub(crate) fn is_woken(&self, thread: usize) -> bool {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).unwrap();
+        for fd in self.threads[thread].wait_fds() {
+            epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, 0)).unwrap();
+        }
+        epoll.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO).unwrap() > 0
     }
 
     /// Turns everything until nothing is left to do.
@@ -270,6 +297,22 @@ impl Switch {
     /// Lets time pass.
     pub(crate) fn wait(&mut self, time: Duration) {
         self.now = self.now.after(time);
+    }
+}
+
+/// A queue that could wake a thread, and leaves it to whoever turns the thread.
+struct BellRx {
+    queue: Box<dyn RxQueue>,
+    bell: Waker,
+}
+
+impl RxQueue for BellRx {
+    fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
+        self.queue.rx(pool, burst)
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.bell.as_fd())
     }
 }
 

@@ -24,17 +24,12 @@ use proptest::{
 use rtrb::{Consumer, RingBuffer};
 use shunt_datapath::{
     Command, DropReason, LessonNo, ThreadConfig,
-    cache::{CacheConfig, ExactConfig},
+    cache::{CacheConfig, ExactConfig, Wildcard},
     capture::{CapturePlace, Captured, Tap},
+    command::Tuning,
     thread::QueueSizes,
 };
-use shunt_flow::{
-    FieldId, FlowKey,
-    extract::{VlanLimit, extract},
-    layout::word,
-    rewrite,
-    testing::packet::PacketBuilder,
-};
+use shunt_flow::{FlowKey, extract::VlanLimit};
 use shunt_pipeline::{
     Action, BridgeId, BridgeSettings, Change, DatapathAction, DatapathPort, Delta, FlowMod,
     Learning, MacSighting, Modification, OwnerId, PacketIn, PortKind, Rule, RuleFilter, RuleId,
@@ -42,15 +37,21 @@ use shunt_pipeline::{
     testing::{
         Fate, Outcome, Refreshed, Twin, World, execute,
         generate::{self, BRIDGES, Op},
-        set_secret, visible,
     },
 };
 
-use crate::harness::Switch;
+use crate::{
+    frames::{frame_of, headers, key_of, length, number_of, with_hidden},
+    harness::Switch,
+};
+
+/// Packets that a thread drops in a turn at most: resubmits make hundreds of copies of one.
+const DROPS_PER_TURN: usize = 1 << 17;
 
 /// A switch beside the worlds of all its versions.
 struct Lab {
     switch: Switch,
+    config: ThreadConfig,
     twin: Twin,
     worlds: BTreeMap<Version, World>,
     /// Published, and not yet known to the desk, with the lessons that it answers.
@@ -69,6 +70,8 @@ struct Lab {
     /// When each MAC address was seen last where it is, and how often packets refreshed one.
     seen: BTreeMap<u64, Time>,
     refreshes: usize,
+    /// How often a thread slept.
+    slept: usize,
 }
 
 /// Whether what a packet has taught is part of a version.
@@ -107,6 +110,7 @@ impl Lab {
             caches: CacheConfig {
                 entries_max: draw(runner, prop::sample::select(vec![8, 4096])),
                 exact: ExactConfig { lines: 64, insert_inverse: draw(runner, 0..3_u32) },
+                wildcard: draw(runner, super::wildcard()),
             },
             vlan_limit: VlanLimit::Two,
             seed: 1,
@@ -120,6 +124,7 @@ impl Lab {
         let pipeline = Arc::clone(&twin.pipeline);
         let mut lab = Self {
             switch: Switch::over(pipeline, threads, config, sizes),
+            config,
             worlds: BTreeMap::from([(twin.pipeline.version(), twin.world.clone())]),
             twin,
             pending: VecDeque::new(),
@@ -132,6 +137,7 @@ impl Lab {
             expected: BTreeMap::new(),
             seen: BTreeMap::new(),
             refreshes: 0,
+            slept: 0,
         };
         lab.add_ports();
         for id in BRIDGES {
@@ -152,7 +158,7 @@ impl Lab {
             }
         }
         for control in &mut self.switch.controls {
-            let (packets, dropped) = RingBuffer::new(16_384);
+            let (packets, dropped) = RingBuffer::new(DROPS_PER_TURN);
             let tap = Tap { id: 1, place: CapturePlace::Drops, packets, lost: 0 };
             control.send(Command::StartCapture(tap)).unwrap();
             self.dropped.push(dropped);
@@ -326,6 +332,13 @@ impl Lab {
         true
     }
 
+    /// From the next turn on a thread has another cache, while what it has lives on.
+    fn replace_cache(&mut self, thread: usize, wildcard: Wildcard) {
+        let ThreadConfig { max_idle, translations_per_turn, verify_one_in, .. } = self.config;
+        let tuning = Tuning { max_idle, translations_per_turn, verify_one_in, wildcard };
+        self.switch.controls[thread].send(Command::Tune(tuning)).unwrap();
+    }
+
     /// Lets everything come to rest, and compares what rules have counted.
     fn finish(&mut self) {
         let mut worked = true;
@@ -356,7 +369,7 @@ impl Lab {
 
     fn step(&mut self, runner: &mut TestRunner, keys: &[FlowKey]) {
         let thread = draw(runner, 0..self.switch.threads.len());
-        match draw(runner, 0..100) {
+        match draw(runner, 0..101) {
             0..40 => {
                 for _ in 0..draw(runner, 1..30) {
                     let key = &keys[draw(runner, 0..keys.len())];
@@ -365,6 +378,9 @@ impl Lab {
             }
             40..80 => {
                 self.turn(thread);
+                if draw(runner, 0..4) == 0 {
+                    self.slept += usize::from(self.switch.sleep(thread));
+                }
             }
             80..86 => self.change(draw(runner, generate::op())),
             86..91 => {
@@ -384,6 +400,7 @@ impl Lab {
                 let oldest = self.switch.desk.answered();
                 self.worlds.retain(|version, _| *version >= oldest);
             }
+            99 => self.replace_cache(thread, draw(runner, super::replacement())),
             _ => self.switch.wait(Duration::from_secs(draw(runner, 0..12_u64))),
         }
         self.switch.wait(Duration::from_micros(10));
@@ -440,59 +457,6 @@ fn assert_same(fate: &Fate, ends: &Ends, context: &str) {
     assert!(ends.dropped == fate.dropped || is_more, "{context}");
 }
 
-/// Length of the frame of a generated packet.
-fn length(key: &FlowKey) -> usize {
-    usize::try_from(key.words()[usize::from(word::MPLS_PBB)] & 0xffff).unwrap()
-}
-
-/// What the oracle is told of a frame: the fields that are seen, and what lies behind the labels.
-fn with_hidden(key: &FlowKey, frame: &[u8]) -> FlowKey {
-    let extract_behind = |labels: usize| {
-        let mut bare = frame.to_vec();
-        let mut layers = extract(&bare, VlanLimit::Two, &mut FlowKey::default());
-        for _ in 0..labels {
-            let payload = layers.payload().unwrap();
-            rewrite::pop_mpls(&mut bare, payload, hidden_type(key));
-            bare.drain(..4);
-            layers = layers.shifted_payload(-4);
-        }
-        key_of(&bare)
-    };
-    let mut told = visible(&key_of(frame));
-    if is_mpls(key) {
-        let hidden = extract_behind(labels(key).len());
-        let network = usize::from(word::IPV4);
-        told.words_mut()[network..].copy_from_slice(&hidden.words()[network..]);
-    }
-    set_secret(&mut told, hidden_type(key), u16::try_from(frame.len()).unwrap());
-    told.set_bridge(key.bridge());
-    told.set_in_port(key.in_port());
-    told
-}
-
-/// The Ethernet type of what lies behind the labels of a generated packet.
-fn hidden_type(key: &FlowKey) -> u16 {
-    u16::try_from(key.words()[usize::from(word::MPLS_PBB)] >> 16 & 0xffff).unwrap()
-}
-
-fn is_mpls(key: &FlowKey) -> bool {
-    matches!(key.eth_type(), 0x8847 | 0x8848)
-}
-
-/// The label stack of a generated packet; the key shows three entries of it.
-fn labels(key: &FlowKey) -> Vec<u32> {
-    if !is_mpls(key) {
-        return Vec::new();
-    }
-    let words = [word::MPLS, word::MPLS_PBB].map(|word| key.words()[usize::from(word)]);
-    let shown = [words[0] >> 32, words[0] & 0xffff_ffff, words[1] >> 32];
-    let shown = shown.map(|entry| u32::try_from(entry).unwrap());
-    match shown.iter().position(|entry| entry & 0x100 != 0) {
-        Some(bottom) => shown[..=bottom].to_vec(),
-        None => [shown.as_slice(), &[16 << 12 | 0x140]].concat(),
-    }
-}
-
 /// Lets nothing reset counts, so that there is one number to compare; and no copy be cut so short
 /// that the packet's own number is lost.
 fn tame(op: &mut Op) {
@@ -527,63 +491,9 @@ fn tame(op: &mut Op) {
     }
 }
 
-/// A frame with the fields that generated packets have.
-fn frame_of(key: &FlowKey) -> Vec<u8> {
-    let number = |field| u16::try_from(key.field(field)).unwrap();
-    let byte = |field| u8::try_from(key.field(field)).unwrap();
-    let address = |field| u32::try_from(key.field(field)).unwrap().to_be_bytes();
-    let mac = |field| {
-        let [_, _, mac @ ..] = u64::try_from(key.field(field)).unwrap().to_be_bytes();
-        mac
-    };
-    let (source, target) = (mac(FieldId::EthSrc), mac(FieldId::EthDst));
-    let (from, to) = (address(FieldId::Ipv4Src), address(FieldId::Ipv4Dst));
-    let packet = match hidden_type(key) {
-        0x0800 => {
-            let fragment = [0, 0x2000, 0x2000, 0x2010][usize::from(byte(FieldId::NwFrag))];
-            let ports = (number(FieldId::TcpSrc), number(FieldId::TcpDst));
-            let packet = PacketBuilder::ipv4(from, to).ttl(byte(FieldId::NwTtl)).fragment(fragment);
-            let packet = packet.tos(byte(FieldId::IpDscp) << 2);
-            match byte(FieldId::IpProto) {
-                6 => packet.tcp(ports.0, ports.1).tcp_flags(number(FieldId::TcpFlags)),
-                _ => packet.udp(ports.0, ports.1),
-            }
-        }
-        0x0806 => PacketBuilder::arp(1, (source, from), ([0; 6], to)),
-        other => PacketBuilder::ethernet(other),
-    };
-    let packet = labels(key).iter().fold(packet, |packet, entry| {
-        let [class, ttl] = [entry >> 9 & 7, entry & 0xff].map(|part| u8::try_from(part).unwrap());
-        packet.mpls(entry >> 12, class, ttl)
-    });
-    let vlan = key.words()[usize::from(word::VLAN)].to_be_bytes();
-    let tags = vlan.chunks(4).filter(|tag| tag[2] & 0x10 != 0);
-    tags.fold(packet, |packet, tag| {
-        let part = |at: usize| u16::from_be_bytes([tag[at], tag[at + 1]]);
-        packet.tag(part(0), part(2))
-    })
-    .macs(source, target)
-    .build()
-}
-
-fn key_of(frame: &[u8]) -> FlowKey {
-    let mut key = FlowKey::ZERO;
-    extract(frame, VlanLimit::Two, &mut key);
-    key
-}
-
-fn headers(key: &FlowKey) -> &[u64] {
-    &key.words()[usize::from(word::ETH_DST)..]
-}
-
-fn number_of(frame: &[u8]) -> u32 {
-    let is_number = |part: &&[u8]| part.starts_with(b"#N") && part.ends_with(b"N#");
-    let part = frame.windows(8).find(is_number).expect("every frame has its number");
-    u32::from_be_bytes([part[2], part[3], part[4], part[5]])
-}
-
 fn check(threads: u16, packets: u32) {
-    let (mut sent, mut refreshes) = (0, 0);
+    let (mut sent, mut refreshes, mut slept) = (0, 0, 0);
+    let mut met = super::Met::default();
     for world in environment("SHUNT_SEED", 0_u64) << 32.. {
         let mut seed = [0; 32];
         seed[..8].copy_from_slice(&world.to_le_bytes());
@@ -598,8 +508,12 @@ fn check(threads: u16, packets: u32) {
         lab.finish();
         sent += lab.last;
         refreshes += lab.refreshes;
+        (0..lab.switch.threads.len()).for_each(|thread| met.add(lab.switch.counters(thread)));
+        slept += lab.slept;
         if sent >= packets {
+            met.judge();
             assert!(refreshes > 100, "{refreshes} packets refreshed addresses");
+            assert!(slept > 100, "threads slept {slept} times");
             return;
         }
     }

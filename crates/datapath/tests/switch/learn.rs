@@ -58,7 +58,7 @@ fn switch(threads: u16, config: ThreadConfig, sizes: QueueSizes) -> Switch {
 }
 
 fn plain() -> Switch {
-    switch(1, ThreadConfig::default(), QueueSizes::default())
+    switch(1, super::thread_config(), QueueSizes::default())
 }
 
 #[test]
@@ -76,6 +76,15 @@ fn of_a_burst_of_two_the_second_meets_what_the_first_has_taught() {
 }
 
 #[test]
+fn a_thread_that_sleeps_is_woken_by_the_answer_that_a_queue_waits_for() {
+    let mut switch = plain();
+    assert!(switch.send(0, 1, &frame(1, 2)));
+    while switch.turn(0) {}
+    assert!(switch.sleep(0) && !switch.is_woken(0));
+    assert!(switch.learn() && switch.is_woken(0));
+}
+
+#[test]
 fn what_is_behind_it_meets_what_it_taught_though_a_cache_knew_better() {
     let mut switch = plain();
     // The second time that it comes it teaches nothing, and makes an entry.
@@ -83,7 +92,10 @@ fn what_is_behind_it_meets_what_it_taught_though_a_cache_knew_better() {
         assert!(switch.send(0, 1, &frame(2, 9)));
         switch.settle();
     }
-    assert_eq!((switch.receive(0, 2).len(), switch.counters(0).entries.get()), (2, 1));
+    assert_eq!(
+        (switch.receive(0, 2).len(), switch.counters(0).entries.get()),
+        (2, super::entries(2))
+    );
     assert!(switch.send(0, 1, &frame(1, 2)) && switch.send(0, 1, &frame(2, 9)));
     switch.turn(0);
     assert_eq!((switch.receive(0, 2), switch.threads[0].held()), (vec![frame(1, 2)], 1));
@@ -98,7 +110,7 @@ fn what_is_behind_it_meets_what_it_taught_after_it_was_recirculated() {
     let check = Action::CheckPktLarger { length: 9, target };
     let actions = std::mem::take(&mut rules[0].instructions.apply);
     rules[0].instructions.apply = std::iter::once(check).chain(actions).collect();
-    let mut switch = Switch::new(1, 4, ThreadConfig::default());
+    let mut switch = Switch::new(1, 4, super::thread_config());
     switch.apply(&rules);
     for _ in 0..2 {
         assert!(switch.send(0, 1, &frame(2, 9)));
@@ -134,7 +146,7 @@ fn nothing_is_received_from_a_queue_that_waits_and_other_queues_go_on() {
 #[test]
 fn a_packet_that_teaches_makes_no_entry_and_one_that_refreshes_does() {
     let mut switch = plain();
-    for entries in [0, 1, 1] {
+    for entries in [0, super::entries(2), super::entries(2)] {
         assert!(switch.send(0, 1, &frame(1, 2)));
         switch.settle();
         assert_eq!(switch.counters(0).entries.get(), entries);
@@ -170,7 +182,7 @@ fn a_learned_rule_that_is_deleted_is_taught_again_by_the_next_packet() {
 
 #[test]
 fn a_lesson_that_all_know_is_answered_and_drops_no_entry() {
-    let mut switch = switch(2, ThreadConfig::default(), QueueSizes::default());
+    let mut switch = switch(2, super::thread_config(), QueueSizes::default());
     for thread in [0, 1] {
         assert!(switch.send(thread, 1, &frame(1, 2)));
         switch.turn(thread);
@@ -183,7 +195,7 @@ fn a_lesson_that_all_know_is_answered_and_drops_no_entry() {
     let version = switch.threads[1].version();
     assert!(switch.send(1, 4, &frame(1, 2)));
     switch.turn(1);
-    assert_eq!(switch.counters(1).entries.get(), 1);
+    assert_eq!(switch.counters(1).entries.get(), super::entries(2));
     assert!(switch.send(1, 1, &frame(2, 9)));
     switch.turn(1);
     assert!(switch.receive(1, 3).is_empty(), "its own lesson is not answered");
@@ -193,13 +205,14 @@ fn a_lesson_that_all_know_is_answered_and_drops_no_entry() {
     switch.turn(1);
     assert_eq!(switch.receive(1, 3), [frame(2, 9)]);
     assert_eq!(switch.threads[1].version(), version);
-    assert_eq!((switch.counters(1).entries.get(), switch.counters(1).raced.get()), (1, 0));
+    let entries = super::entries(2);
+    assert_eq!((switch.counters(1).entries.get(), switch.counters(1).raced.get()), (entries, 0));
 }
 
 #[test]
 fn a_packet_whose_lesson_does_not_fit_is_dropped_and_counted() {
     let sizes = QueueSizes { lessons: 1, ..QueueSizes::default() };
-    let mut switch = switch(1, ThreadConfig::default(), sizes);
+    let mut switch = switch(1, super::thread_config(), sizes);
     assert!(switch.send(0, 1, &frame(1, 2)) && switch.send(0, 4, &frame(4, 5)));
     switch.turn(0);
     let counters = switch.counters(0);

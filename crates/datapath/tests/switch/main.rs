@@ -5,17 +5,13 @@
     clippy::expect_used,
     reason = "a switch that cannot be set up fails the test"
 )]
+#![expect(clippy::duplicate_mod, reason = "a test runs over each kind of cache")]
 
 mod actions;
-mod allocation;
-mod counts;
+mod chain;
+mod frames;
+mod gigaflow;
 mod harness;
-mod laws;
-mod learn;
-mod meters;
-mod recirculation;
+mod megaflow;
 mod rigged;
 mod runner;
-mod verify;
-mod versions;
-mod waiting;

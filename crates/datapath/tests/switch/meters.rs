@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shunt_datapath::{Command, DropReason, NO_INGRESS, Offload, ThreadConfig, command::Injection};
+use shunt_datapath::{Command, DropReason, NO_INGRESS, Offload, command::Injection};
 use shunt_flow::{FieldId, FlowKey, Match, testing::packet::PacketBuilder};
 use shunt_pipeline::{
     Action, Bucket, ControllerAction, FlowMod, GroupCommand, GroupId, GroupKind, GroupMod,
@@ -37,7 +37,7 @@ fn everything(actions: Vec<Action>) -> FlowMod {
 
 /// A switch with these meters and this rule.
 fn metered(threads: u16, meters: impl IntoIterator<Item = Modification>, rule: FlowMod) -> Switch {
-    let mut switch = Switch::new(threads, 4, ThreadConfig::default());
+    let mut switch = Switch::new(threads, 4, super::thread_config());
     switch.modify(meters.into_iter().chain([rule.into()]));
     switch
 }
@@ -120,7 +120,7 @@ fn a_packet_still_to_be_segmented_is_metered_as_one_of_all_its_bytes() {
 #[test]
 fn controllers_get_the_segments_that_a_wire_would() {
     let (frame, offload) = segments();
-    let mut switch = Switch::new(1, 4, ThreadConfig::default());
+    let mut switch = Switch::new(1, 4, super::thread_config());
     switch.apply(&[everything(vec![Action::Controller(Box::new(ControllerAction {
         meter: None,
         pause: false,

@@ -37,7 +37,7 @@ fn in_table(table: u8, matching: Match, actions: Vec<Action>) -> FlowMod {
 
 /// What a switch makes of a frame from port 1, however it comes to know: frames by output port.
 fn check(rules: &[FlowMod], frame: &[u8], expected: &[(u32, &[u8])]) -> Switch {
-    let mut switch = Switch::new(1, 4, ThreadConfig::default());
+    let mut switch = Switch::new(1, 4, super::thread_config());
     switch.apply(rules);
     for round in 0..3 {
         assert!(switch.send(0, 1, frame));
@@ -130,7 +130,7 @@ fn copies_leave_in_the_order_of_the_actions_however_deep_they_are_recirculated()
 
 #[test]
 fn packets_of_a_burst_stay_in_order_through_a_recirculation() {
-    let mut switch = Switch::new(1, 2, ThreadConfig::default());
+    let mut switch = Switch::new(1, 2, super::thread_config());
     switch.apply(&of(vec![POP, dec_ttl(), output(2)]));
     let send = |switch: &mut Switch| {
         for number in 0..20 {
@@ -148,7 +148,7 @@ fn packets_of_a_burst_stay_in_order_through_a_recirculation() {
 
 #[test]
 fn a_recirculated_packet_does_not_wait_for_a_translation() {
-    let config = ThreadConfig { translations_per_turn: 1, ..ThreadConfig::default() };
+    let config = ThreadConfig { translations_per_turn: 1, ..super::thread_config() };
     let mut switch = Switch::new(1, 2, config);
     switch.apply(&of(vec![larger(9), larger(10), POP, dec_ttl(), output(2)]));
     assert!(switch.send(0, 1, &packet(9).mpls(16, 0, 3).build()));
@@ -159,7 +159,7 @@ fn a_recirculated_packet_does_not_wait_for_a_translation() {
 
 #[test]
 fn what_recirculated_packets_miss_is_taken_from_the_turn() {
-    let config = ThreadConfig { translations_per_turn: 2, ..ThreadConfig::default() };
+    let config = ThreadConfig { translations_per_turn: 2, ..super::thread_config() };
     let mut switch = Switch::new(1, 2, config);
     switch.apply(&of(vec![dec_ttl(), larger(9), dec_ttl(), output(2)]));
     assert!(switch.send(0, 1, &packet(9).build()) && switch.send(0, 1, &packet(5).build()));
@@ -179,7 +179,7 @@ fn lookups_behind_a_cut_know_by_which_way_the_packet_came() {
         key.set_field(FieldId::Reg0, value);
         Match::new(&key, &reg)
     };
-    let mut switch = Switch::new(1, 4, ThreadConfig::default());
+    let mut switch = Switch::new(1, 4, super::thread_config());
     switch.apply(&[
         rule(1, Match::any(), vec![larger(100), resubmit(1)]),
         in_table(1, with_bit(1), vec![output(2)]),
@@ -199,7 +199,7 @@ fn lookups_behind_a_cut_know_by_which_way_the_packet_came() {
 
 #[test]
 fn copies_that_are_recirculated_without_end_come_to_one() {
-    let mut switch = Switch::new(1, 2, ThreadConfig::default());
+    let mut switch = Switch::new(1, 2, super::thread_config());
     let copy = clone(&[larger(9), resubmit(0)]);
     switch.apply(&of(vec![
         copy.clone(),

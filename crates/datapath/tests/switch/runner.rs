@@ -6,13 +6,16 @@ use std::{
 };
 
 use shunt_datapath::{
-    ChangeSender, Command, EvictionDesk, PacketThread, ThreadConfig, Waker,
+    ChangeSender, Command, DeskSeat, EvictionDesk, PacketThread, ThreadConfig, Waker,
     thread::{
         ControlEnds, QueueSizes, RunnerConfig, Running, Wakers, spawn_desk, spawn_packet_thread,
         thread_ends,
     },
 };
-use shunt_pipeline::{BridgeId, BridgeSettings, Iterative, OwnerId, Pipeline, Version};
+use shunt_pipeline::{
+    BridgeId, BridgeSettings, Delta, EntryId, Evictor, Installed, Iterative, OwnerId, Pipeline,
+    Traversal, Version,
+};
 
 use crate::rigged::rigged;
 
@@ -24,13 +27,50 @@ struct Threads {
     pipeline: Arc<Pipeline>,
     running: Vec<Running<PacketThread>>,
     controls: Vec<ControlEnds>,
-    desk: Running<EvictionDesk>,
+    desk: Running<Option<EvictionDesk>>,
     changes: ChangeSender,
     answered: mpsc::Receiver<Version>,
 }
 
-#[expect(clippy::disallowed_methods, reason = "a real thread reads a real clock")]
+/// An engine that says that it is quick, and panics at the version that it is told.
+struct Quick {
+    inner: Iterative,
+    doom: u64,
+}
+
+impl Evictor for Quick {
+    fn installed(&mut self, entry: EntryId, traversal: &Arc<Traversal>) -> Installed {
+        self.inner.installed(entry, traversal)
+    }
+
+    fn removed(&mut self, entry: EntryId) {
+        self.inner.removed(entry);
+    }
+
+    fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
+        assert!(version.number() < self.doom, "as the test wants it");
+        self.inner.apply(deltas, version)
+    }
+
+    fn forget(&mut self, owner: OwnerId) {
+        self.inner.forget(owner);
+    }
+
+    fn is_quick(&self) -> bool {
+        true
+    }
+
+    fn len(&self) -> usize {
+        self.inner.len()
+    }
+}
+
 fn start() -> Threads {
+    start_with(|pipeline| Box::new(Iterative::new(pipeline)))
+}
+
+#[expect(clippy::disallowed_methods, reason = "a real thread reads a real clock")]
+fn start_with(engine: impl FnOnce(Arc<Pipeline>) -> Box<dyn Evictor>) -> Threads {
     let pipeline = Arc::new(Pipeline::new(1));
     let waker = || Arc::new(Waker::new().unwrap());
     let wakers = Wakers { desk: waker(), control: waker(), learner: waker() };
@@ -45,14 +85,26 @@ fn start() -> Threads {
         controls.push(made.1);
         ends.push(made.2);
     }
-    let engine = Box::new(Iterative::new(Arc::clone(&pipeline)));
+    let engine = engine(Arc::clone(&pipeline));
     let (desk, changes) = EvictionDesk::new(engine, Version::ZERO, ends, wakers.desk);
     let (sender, answered) = mpsc::channel();
-    let desk = spawn_desk(desk, move |version| sender.send(version).unwrap()).unwrap();
+    let seat = DeskSeat::new(desk, move |version| sender.send(version).unwrap());
+    let changes = changes.helping(&seat);
+    let desk = spawn_desk(seat).unwrap();
     Threads { pipeline, running, controls, desk, changes, answered }
 }
 
 impl Threads {
+    /// Waits until all packet threads sleep, or have had all the time for it.
+    #[expect(clippy::disallowed_methods, reason = "a real thread reads a real clock")]
+    fn fall_asleep(&self) {
+        let start = Instant::now();
+        let are_asleep = || self.controls.iter().all(ControlEnds::is_asleep);
+        while !are_asleep() && start.elapsed() < PATIENCE {
+            std::thread::yield_now();
+        }
+    }
+
     /// Makes a version, and waits until all threads that are there have answered it.
     fn change(&self, bridge: u16) {
         let change = self.pipeline.add_bridge(BridgeId::new(bridge), BridgeSettings::default());
@@ -72,11 +124,51 @@ fn a_thread_that_panics_holds_up_no_version() {
         for bridge in 2..20 {
             threads.change(u16::try_from(dead * 20).unwrap() + bridge);
         }
+        while !threads.running[0].is_finished() {
+            std::thread::yield_now();
+        }
         let ended = threads.running.remove(0);
         assert!(ended.stop().is_none(), "it has panicked");
         assert_eq!(threads.running.len(), left);
     }
-    assert_eq!(threads.desk.stop().unwrap().answered(), threads.pipeline.version());
+    assert_eq!(threads.desk.stop().flatten().unwrap().answered(), threads.pipeline.version());
+}
+
+#[test]
+fn a_small_change_is_everywhere_at_once_where_all_sleep_and_the_engine_is_quick() {
+    let threads =
+        start_with(|pipeline| Box::new(Quick { inner: Iterative::new(pipeline), doom: u64::MAX }));
+    let mut at_once = 0;
+    for bridge in 1..=100 {
+        threads.fall_asleep();
+        let change = threads.pipeline.add_bridge(BridgeId::new(bridge), BridgeSettings::default());
+        let version = change.version;
+        threads.changes.send(change).unwrap();
+        let mut answered = threads.answered.try_iter().last();
+        at_once += usize::from(answered == Some(version));
+        while answered < Some(version) {
+            answered = Some(threads.answered.recv_timeout(PATIENCE).unwrap());
+        }
+    }
+    // The seat may be taken, and a thread awake, for a moment.
+    assert!(at_once > 50, "{at_once}");
+    assert_eq!(threads.desk.stop().flatten().unwrap().totals().changes, 100);
+}
+
+#[test]
+fn a_panic_of_the_engine_ends_the_eviction_thread_whoever_had_the_seat() {
+    let threads =
+        start_with(|pipeline| Box::new(Quick { inner: Iterative::new(pipeline), doom: 1 }));
+    threads.fall_asleep();
+    let change = threads.pipeline.add_bridge(BridgeId::new(1), BridgeSettings::default());
+    threads.changes.send(change).unwrap();
+    while !threads.desk.is_finished() {
+        std::thread::yield_now();
+    }
+    assert!(threads.desk.stop().is_none(), "it has panicked");
+    assert!(threads.answered.recv().is_err(), "nobody says that the version is answered");
+    let change = threads.pipeline.add_bridge(BridgeId::new(2), BridgeSettings::default());
+    threads.changes.send(change).unwrap();
 }
 
 #[test]
@@ -91,30 +183,22 @@ fn changes_do_not_wait_for_an_eviction_thread_that_is_gone() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "a real thread reads a real clock")]
 fn sleeping_threads_answer_versions_and_commands_and_stop() {
-    let Threads { pipeline, running, mut controls, desk, changes, answered } = start();
-
+    let mut threads = start();
     for bridge in 1..=50 {
         // Some find the threads asleep, some awake.
-        let asleep = bridge % 5 == 0;
-        let slept = |control: &ControlEnds| control.is_asleep();
-        let start = Instant::now();
-        while asleep && !controls.iter().all(slept) && start.elapsed() < PATIENCE {
-            std::thread::yield_now();
+        if bridge % 5 == 0 {
+            threads.fall_asleep();
         }
-        let change = pipeline.add_bridge(BridgeId::new(bridge), BridgeSettings::default());
-        let version = change.version;
-        changes.send(change).unwrap();
-        while answered.recv_timeout(PATIENCE).unwrap() < version {}
+        threads.change(bridge);
         let (sender, pulled) = mpsc::channel();
         let pull = Command::Pull(Box::new(move |()| sender.send(()).unwrap()));
-        controls[usize::from(bridge) % 2].send(pull).unwrap();
+        threads.controls[usize::from(bridge) % 2].send(pull).unwrap();
         pulled.recv_timeout(PATIENCE).unwrap();
     }
-    assert!(controls.iter().all(|control| control.answered() == pipeline.version()));
-    for thread in running {
-        assert_eq!(thread.stop().unwrap().version(), pipeline.version());
+    for thread in threads.running {
+        assert!(thread.stop().is_some());
     }
-    assert_eq!(desk.stop().unwrap().totals().changes, 50);
+    let desk = threads.desk.stop().flatten().unwrap();
+    assert_eq!((desk.totals().changes, desk.answered()), (50, threads.pipeline.version()));
 }

@@ -34,8 +34,8 @@ impl Evictor for Blind {
 
 fn config(verify_one_in: u32, insert_inverse: u32) -> ThreadConfig {
     let exact = ExactConfig { lines: 64, insert_inverse };
-    let caches = CacheConfig { entries_max: 64, exact };
-    ThreadConfig { caches, verify_one_in, ..ThreadConfig::default() }
+    let caches = CacheConfig { entries_max: 64, exact, ..super::caches() };
+    ThreadConfig { caches, verify_one_in, ..super::thread_config() }
 }
 
 fn blind(config: ThreadConfig) -> Switch {
@@ -71,7 +71,7 @@ fn a_poisoned_entry_is_found_out_dropped_and_told_of() {
         assert_eq!(switch.counters(0).differences.get(), 1);
         assert_eq!(switch.counters(0).entries.get(), 1, "the wrong one is gone");
         let told = switch.controls[0].differences.pop().unwrap();
-        assert_ne!(told.cached.actions, told.fresh.actions);
+        assert_ne!(told.cached[0].actions, told.fresh.actions);
         assert_eq!(told.fresh.key.in_port().number(), 1);
         assert!(switch.controls[0].differences.is_empty());
 

@@ -4,10 +4,8 @@ use shunt_datapath::ThreadConfig;
 use shunt_flow::{Match, testing::packet::PacketBuilder};
 use shunt_pipeline::Version;
 
-use crate::{
-    harness::{BRIDGE, Switch, output, rule},
-    waiting::{flow, per_flow},
-};
+use super::waiting::{flow, per_flow};
+use crate::harness::{BRIDGE, Switch, output, rule};
 
 fn frame() -> Vec<u8> {
     PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2).build()
@@ -15,7 +13,7 @@ fn frame() -> Vec<u8> {
 
 #[test]
 fn a_barrier_waits_for_every_thread() {
-    let mut switch = Switch::new(2, 3, ThreadConfig::default());
+    let mut switch = Switch::new(2, 3, super::thread_config());
     let mods = [rule(1, Match::any(), vec![output(2)])];
     let change = switch.pipeline.apply(BRIDGE, &mods, switch.now).unwrap();
     let before = switch.desk.answered();
@@ -29,7 +27,7 @@ fn a_barrier_waits_for_every_thread() {
 
 #[test]
 fn of_a_thread_that_is_gone_the_engine_watches_nothing() {
-    let mut switch = Switch::new(2, 3, ThreadConfig::default());
+    let mut switch = Switch::new(2, 3, super::thread_config());
     switch.apply(&[rule(1, Match::any(), vec![output(2)])]);
     for thread in 0..2 {
         assert!(switch.send(thread, 1, &frame()));
@@ -50,7 +48,7 @@ fn of_a_thread_that_is_gone_the_engine_watches_nothing() {
 
 #[test]
 fn a_packet_fares_by_the_version_that_its_thread_is_at() {
-    let mut switch = Switch::new(2, 3, ThreadConfig::default());
+    let mut switch = Switch::new(2, 3, super::thread_config());
     switch.apply(&[rule(1, Match::any(), vec![output(2)])]);
     let send = |switch: &mut Switch| {
         for thread in 0..2 {
@@ -79,8 +77,47 @@ fn a_packet_fares_by_the_version_that_its_thread_is_at() {
 }
 
 #[test]
-fn an_update_leaves_entries_alone_that_it_does_not_touch() {
+fn a_thread_that_sleeps_has_answered_and_adopts_before_it_meets_a_packet() {
     let mut switch = Switch::new(1, 3, ThreadConfig::default());
+    switch.apply(&[rule(1, Match::any(), vec![output(2)])]);
+    assert!(switch.send(0, 1, &frame()));
+    switch.settle();
+    assert_eq!(switch.receive(0, 2).len(), 1);
+    assert!(switch.sleep(0));
+    let before = switch.threads[0].version();
+    for (priority, port) in [(2, 2), (3, 3)] {
+        let mods = [rule(priority, Match::any(), vec![output(port)])];
+        let change = switch.pipeline.apply(BRIDGE, &mods, switch.now).unwrap();
+        switch.change(&change);
+        assert_eq!(switch.desk.answered(), change.version);
+    }
+    assert_eq!(switch.threads[0].version(), before);
+    switch.pipeline.reclaim(switch.desk.answered());
+    assert!(switch.send(0, 1, &frame()));
+    switch.turn(0);
+    assert_eq!((switch.receive(0, 2).len(), switch.receive(0, 3).len()), (0, 1));
+    assert_eq!(switch.counters(0).evicted.get(), 1);
+    assert_eq!(switch.threads[0].version(), switch.pipeline.version());
+}
+
+#[test]
+fn a_thread_that_sleeps_is_woken_by_a_version_that_takes_its_entries_and_by_no_other() {
+    let mut switch = Switch::new(1, 3, ThreadConfig::default());
+    switch.apply(&[rule(9, Match::any(), vec![output(2)])]);
+    assert!(switch.send(0, 1, &frame()));
+    switch.settle();
+    assert!(switch.sleep(0) && !switch.is_woken(0));
+    for (priority, is_met) in [(1, false), (2, false), (10, true)] {
+        let mods = [rule(priority, Match::any(), vec![output(3)])];
+        let change = switch.pipeline.apply(BRIDGE, &mods, switch.now).unwrap();
+        switch.change(&change);
+        assert_eq!(switch.is_woken(0), is_met, "priority {priority}");
+    }
+}
+
+#[test]
+fn an_update_leaves_entries_alone_that_it_does_not_touch() {
+    let mut switch = Switch::new(1, 3, super::thread_config());
     switch.apply(&[rule(9, Match::any(), vec![output(2)])]);
     assert!(switch.send(0, 1, &frame()));
     switch.settle();
@@ -94,7 +131,7 @@ fn an_update_leaves_entries_alone_that_it_does_not_touch() {
 
 #[test]
 fn an_install_that_nobody_has_looked_at_goes_with_the_next_version() {
-    let mut switch = Switch::new(1, 3, ThreadConfig::default());
+    let mut switch = Switch::new(1, 3, super::thread_config());
     switch.apply(&[rule(9, Match::any(), vec![output(2)])]);
     assert!(switch.send(0, 1, &frame()));
     switch.turn(0);
@@ -114,7 +151,7 @@ fn an_install_that_nobody_has_looked_at_goes_with_the_next_version() {
 
 #[test]
 fn a_packet_that_waits_is_decided_by_the_version_of_the_turn_that_serves_it() {
-    let config = ThreadConfig { translations_per_turn: 1, ..ThreadConfig::default() };
+    let config = ThreadConfig { translations_per_turn: 1, ..super::thread_config() };
     let mut switch = Switch::new(1, 3, config);
     switch.apply(&[per_flow(1, 2)]);
     assert!(switch.send(0, 1, &flow(1)) && switch.send(0, 1, &flow(2)));
@@ -126,7 +163,7 @@ fn a_packet_that_waits_is_decided_by_the_version_of_the_turn_that_serves_it() {
 
 #[test]
 fn evicted_entries_are_dropped_at_once_and_buried_a_few_a_turn() {
-    let mut switch = Switch::new(1, 2, ThreadConfig::default());
+    let mut switch = Switch::new(1, 2, super::thread_config());
     switch.apply(&[per_flow(1, 2)]);
     for number in 0..2000_u16 {
         assert!(switch.send(0, 1, &flow(number)));

@@ -1,0 +1,156 @@
+//! A lookup of a packet in a chain of four stages, beside one in the megaflow cache.
+//!
+//! Each stage has as many entries as the megaflow cache, so four lookups of that kind are what a walk
+//! may cost. Packets are any source with any target: the walks of two have pieces in common, but none
+//! was seen as a whole when the chain was filled. `all` fits the L2 cache, `many` does not.
+
+use std::{hint::black_box, sync::Arc};
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use rtrb::RingBuffer;
+use shunt_datapath::{
+    BURST, Owner,
+    cache::{EntryRef, KeyHasher, MegaflowCache, Missing},
+};
+use shunt_flow::{FieldId, FlowKey, FlowMask, SparseMask, text::NoPortNames};
+use shunt_gigaflow::{
+    adaptive::{Capacity, Sight},
+    cache::{Config, Fallback, Gigaflow, Miss},
+    ltm::{Eviction, Walk},
+    partition::PolicyName,
+};
+use shunt_pipeline::{
+    BridgeId, BridgeSettings, FlowModCommand, OwnerId, Pipeline, PortInfo, Time, text::parse_rule,
+};
+
+const BRIDGE: BridgeId = BridgeId::new(1);
+
+/// What the tables look at, one after the other.
+const FIELDS: [FieldId; 4] = [FieldId::EthSrc, FieldId::Ipv4Src, FieldId::Ipv4Dst, FieldId::UdpDst];
+
+/// Entries of a stage, and of the megaflow cache.
+const SIZES: [(&str, u32); 2] = [("all", 256), ("many", 8192)];
+
+/// Packets that are looked up in turn.
+const PACKETS: usize = 4096;
+
+/// A packet with the `numbers`th value of each field.
+fn packet(numbers: [u32; 4]) -> FlowKey {
+    let mut key = FlowKey::ZERO;
+    key.set_bridge(BRIDGE.number().into());
+    key.set_field(FieldId::EthType, 0x0800);
+    key.set_field(FieldId::IpProto, 17);
+    for (field, number) in FIELDS.into_iter().zip(numbers) {
+        key.set_field(field, u128::from(number));
+    }
+    key
+}
+
+fn mix(state: &mut u64) -> u32 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+    (*state >> 33) as u32
+}
+
+/// A chain whose stages are full, its store, and packets that hit.
+fn chain(size: u32) -> (Gigaflow, Owner, Vec<FlowKey>) {
+    let pipeline = Arc::new(Pipeline::new(1));
+    pipeline.add_bridge(BRIDGE, BridgeSettings::default());
+    let _ = pipeline.set_ports(BRIDGE, vec![PortInfo::datapath(2)]);
+    let mut rules = Vec::new();
+    for (table, name) in ["dl_src", "nw_src", "nw_dst", "tp_dst"].into_iter().enumerate() {
+        let next =
+            if table == 3 { "output:2".to_owned() } else { format!("goto_table:{}", table + 1) };
+        for number in 0..size {
+            let value = match name {
+                "dl_src" => format!("00:00:00:00:{:02x}:{:02x}", number >> 8, number & 0xff),
+                "tp_dst" => number.to_string(),
+                _ => format!("0.0.{}.{}", number >> 8, number & 0xff),
+            };
+            let text = format!("table={table},udp,{name}={value},actions={next}");
+            rules.extend(parse_rule(FlowModCommand::Add, &text, &NoPortNames));
+        }
+    }
+    let _ = pipeline.apply(BRIDGE, &rules, Time::ZERO);
+    let version = pipeline.version();
+    let ring = |size| RingBuffer::new(size).0;
+    let slots = 4 * size as usize;
+    let mut owner = Owner::new(OwnerId(0), version, slots, ring(slots), RingBuffer::new(1).0);
+    let mut chain = Gigaflow::new(Config {
+        capacity: Capacity { stages_count: 4, stage_entries_max: size as usize },
+        policy: PolicyName::OneToOne,
+        fallback: Fallback::Off,
+        eviction: Eviction::LeastRecent,
+        tag_bits: 16,
+        seed: 1,
+    });
+    for number in 0..size {
+        let key = packet([number; 4]);
+        let miss = Miss { pipeline: &pipeline, key: &key, start: None, version, now: Time::ZERO };
+        chain.miss(&mut owner, miss, Sight::Missed);
+    }
+    let mut state = 1;
+    let mut any = || packet([0; 4].map(|_: u32| mix(&mut state) % size));
+    let packets = (0..PACKETS).map(|_| any()).collect();
+    (chain, owner, packets)
+}
+
+/// A megaflow cache of one mask, and packets that hit.
+fn megaflow(size: u32) -> (MegaflowCache, Vec<FlowKey>) {
+    let mut mask = FlowMask::EMPTY;
+    mask.add_field(FieldId::EthType);
+    mask.add_field(FieldId::IpProto);
+    FIELDS.into_iter().for_each(|field| mask.add_field(field));
+    let (mask, mut cache) = (SparseMask::from(&mask), MegaflowCache::new(KeyHasher::new(1), 1));
+    for slot in 0..size {
+        cache.insert(&packet([slot; 4]), &mask, EntryRef { slot, generation: 0 });
+    }
+    let mut state = 1;
+    let packets = (0..PACKETS).map(|_| packet([mix(&mut state) % size; 4])).collect();
+    (cache, packets)
+}
+
+fn lookup(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("lookup");
+    group.throughput(Throughput::Elements(BURST as u64));
+    for (name, size) in SIZES {
+        let (mut cache, packets) = megaflow(size);
+        let mut bursts = packets.chunks_exact(BURST).cycle();
+        group.bench_function(BenchmarkId::new("megaflow", name), |bencher| {
+            bencher.iter(|| {
+                let mut missing = Missing::default();
+                (0..BURST).for_each(|place| missing.push(place));
+                let mut found = [0; BURST];
+                let keys = bursts.next().unwrap_or_default();
+                cache.find_burst(keys, &mut missing, |place, entry| {
+                    found[place] = entry.slot;
+                    true
+                });
+                assert!(missing.is_empty());
+                black_box(found);
+            });
+        });
+        let (chain, owner, packets) = chain(size);
+        let mut walks = vec![Walk::default(); BURST];
+        let mut bursts = packets.chunks_exact(BURST).cycle();
+        group.bench_function(BenchmarkId::new("chain, a burst in step", name), |bencher| {
+            bencher.iter(|| {
+                let keys = bursts.next().unwrap_or_default();
+                chain.find_burst(&owner, keys, &mut walks);
+                assert!(walks.iter().all(Walk::is_hit));
+            });
+        });
+        let mut bursts = packets.chunks_exact(BURST).cycle();
+        group.bench_function(BenchmarkId::new("chain, one by one", name), |bencher| {
+            bencher.iter(|| {
+                let keys = bursts.next().unwrap_or_default();
+                for (key, walk) in keys.iter().zip(&mut walks) {
+                    assert!(chain.find(&owner, key, walk));
+                }
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, lookup);
+criterion_main!(benches);

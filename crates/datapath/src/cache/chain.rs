@@ -1,0 +1,207 @@
+//! A chain of stages as the cache of a packet thread: pieces of traversals that flows share.
+//!
+//! Where to cut, what a piece says and how a packet walks is [`shunt_gigaflow`]'s. The entries are the
+//! [`Owner`]'s, like those of any cache: it reports them, an advance drops them, and a hit counts there.
+//! So there is one home of what is hot, and one generation by which an entry that went is known.
+//!
+//! A packet that misses midway has done nothing. It goes on in the tables where it missed, or starts
+//! over if what is left cannot be kept apart; either way it fares as its version says.
+
+use std::sync::Arc;
+
+use shunt_flow::FlowKey;
+use shunt_gigaflow::{
+    adaptive::{Capacity, Sight},
+    cache::{Config, Counts, Gigaflow, Miss},
+    ltm::{Link, Walk},
+    partition::StageId,
+};
+use shunt_pipeline::{Pipeline, Traversal};
+
+use super::{Answer, EntryRef, Found};
+use crate::{
+    BURST,
+    metrics::{CHAIN_MAX, ChainCounters},
+    owner::Owner,
+};
+
+/// The chain of a packet thread.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    gigaflow: Gigaflow,
+    walk: Walk,
+    /// Those of a burst.
+    walks: Box<[Walk]>,
+    /// Whether the packet that was looked up last was drawn for the duel.
+    is_drawn: bool,
+    pub(crate) tally: ChainTally,
+}
+
+/// What a chain counts, in plain words.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ChainTally {
+    /// Packets that came to the end of their way.
+    pub(crate) hits: u64,
+    /// Packets that met no entry.
+    pub(crate) misses: u64,
+    /// Packets that met some, and no end.
+    pub(crate) partial: u64,
+    /// Entries that hits met, one after the other.
+    pub(crate) steps: u64,
+}
+
+/// All that chains of a packet thread have counted.
+pub(crate) type ChainTotals = (ChainTally, Counts);
+
+impl Chain {
+    /// An empty chain. It goes on counting where the one before it stopped, if there was one.
+    pub(crate) fn new(config: Config, (tally, counts): ChainTotals) -> Self {
+        let mut gigaflow = Gigaflow::new(bounded(config));
+        gigaflow.count_on(counts);
+        let walks = vec![Walk::default(); BURST].into_boxed_slice();
+        Self { gigaflow, walk: Walk::default(), walks, is_drawn: false, tally }
+    }
+
+    /// What it has counted.
+    pub(crate) const fn totals(&self) -> ChainTotals {
+        (self.tally, self.gigaflow.counts())
+    }
+
+    /// How many entries its stages hold.
+    pub(crate) fn entries_max(&self) -> usize {
+        let Capacity { stages_count, stage_entries_max } = self.gigaflow.ltm().capacity();
+        stage_entries_max.saturating_mul(stages_count.into())
+    }
+
+    /// Walks a packet through the stages. If it comes to no end, nothing was found, and
+    /// [`Self::miss`] is to be told next.
+    pub(crate) fn find(&mut self, owner: &Owner, key: &FlowKey, found: &mut Found) {
+        self.is_drawn = self.gigaflow.draws();
+        self.gigaflow.find(owner, key, &mut self.walk);
+        self.tally.count(&self.walk, found);
+    }
+
+    /// Walks a burst through the stages, in step. Answers which of those that came to an end is to be
+    /// shown to [`Self::witness`].
+    pub(crate) fn find_burst(
+        &mut self,
+        owner: &Owner,
+        keys: &[FlowKey],
+        found: &mut [Found; BURST],
+    ) -> Option<usize> {
+        let walks = &mut self.walks[..keys.len()];
+        self.gigaflow.find_burst(owner, keys, walks);
+        let mut drawn = None;
+        for (place, (walk, found)) in walks.iter().zip(found).enumerate() {
+            let is_drawn = self.gigaflow.draws();
+            if self.tally.count(walk, found) && is_drawn {
+                drawn = Some(place);
+            }
+        }
+        drawn
+    }
+
+    /// Whether the packet that was looked up last is to be shown to [`Self::witness`], if it hit.
+    pub(crate) const fn is_drawn(&self) -> bool {
+        self.is_drawn
+    }
+
+    /// Shows a packet that hit to the duel.
+    pub(crate) fn witness(&mut self, miss: Miss<'_>) {
+        self.gigaflow.witness(miss);
+    }
+
+    /// Translates the packet that was looked up last, from where it missed or from its beginning, and
+    /// makes entries for those that come after it.
+    pub(crate) fn miss(&mut self, owner: &mut Owner, miss: Miss<'_>) -> Answer {
+        let met: Vec<EntryRef> = self.gigaflow.ltm().names(self.walk.slots()).collect();
+        let traversal = |entry: &EntryRef| owner.entries().traversal(entry.slot).map(Arc::clone);
+        let mut pieces: Vec<Arc<Traversal>> = met.iter().filter_map(traversal).collect();
+        if let Some(rest) = self.gigaflow.go_on(owner, miss, &self.walk) {
+            met.iter().for_each(|entry| owner.touch(*entry, miss.now));
+            pieces.push(Arc::new(rest));
+            return Answer { pieces, entry: None };
+        }
+        let sight = if self.is_drawn { Sight::Sampled } else { Sight::Missed };
+        let whole = self.gigaflow.miss(owner, miss, sight);
+        Answer { pieces: vec![Arc::new(whole)], entry: None }
+    }
+
+    /// An entry is gone for good.
+    pub(crate) fn forget(&mut self, entry: EntryRef) {
+        self.gigaflow.ltm_mut().forget(entry);
+    }
+
+    /// Where an entry stands among the others.
+    pub(crate) fn link(&self, entry: EntryRef) -> Option<Link> {
+        let ltm = self.gigaflow.ltm();
+        let is_own = ltm.names(&[entry.slot]).next() == Some(entry);
+        if is_own { ltm.link(entry.slot) } else { None }
+    }
+
+    /// Masks of all stages.
+    pub(crate) fn masks(&self) -> usize {
+        self.gigaflow.ltm().masks_count()
+    }
+
+    /// Lets everybody see the counts.
+    pub(crate) fn publish(&self, counters: &ChainCounters) {
+        let (tally, counts, ltm) = (self.tally, self.gigaflow.counts(), self.gigaflow.ltm());
+        for (counter, count) in [
+            (&counters.hits, tally.hits),
+            (&counters.steps, tally.steps),
+            (&counters.misses, tally.misses),
+            (&counters.partial, tally.partial),
+            (&counters.resumed, counts.resumed),
+            (&counters.made, counts.made),
+            (&counters.shared, counts.shared),
+            (&counters.evicted, counts.evicted),
+            (&counters.teaching, counts.teaching),
+            (&counters.near_bounds, counts.near_bounds),
+            (&counters.without_tags, counts.without_tags),
+            (&counters.without_room, counts.without_room),
+            (&counters.refused, counts.refused),
+            (&counters.tags, ltm.tags().len() as u64),
+        ] {
+            counter.set(count);
+        }
+        for (stage, own) in (0..).map_while(StageId::new).zip(&counters.stages) {
+            own.entries.set(ltm.len(stage) as u64);
+            own.masks.set(ltm.masks_of(stage) as u64);
+        }
+    }
+}
+
+impl ChainTally {
+    /// Counts a walk; `found` says what it found, if it came to an end. Answers whether it did.
+    #[inline]
+    fn count(&mut self, walk: &Walk, found: &mut Found) -> bool {
+        let slots = walk.slots();
+        if walk.is_hit() {
+            self.hits += 1;
+            self.steps += slots.len() as u64;
+            found.set(slots);
+            return true;
+        }
+        found.clear();
+        self.misses += u64::from(slots.is_empty());
+        self.partial += u64::from(!slots.is_empty());
+        false
+    }
+}
+
+/// Translates a packet as a miss says, without a cache.
+pub(crate) fn translate(pipeline: &Pipeline, miss: &Miss<'_>) -> Traversal {
+    match miss.start {
+        None => pipeline.translate(miss.key, miss.version),
+        Some(start) => pipeline.resume(miss.key, start, miss.version),
+    }
+}
+
+/// What is asked for, as far as one walk can go.
+fn bounded(config: Config) -> Config {
+    let stages_max = u8::try_from(CHAIN_MAX).unwrap_or(u8::MAX);
+    let stages_count = config.capacity.stages_count.clamp(1, stages_max);
+    let stage_entries_max = config.capacity.stage_entries_max.max(1);
+    Config { capacity: Capacity { stages_count, stage_entries_max }, ..config }
+}

@@ -1,0 +1,94 @@
+//! Changes of a packet's headers: what an action writes, inserts or removes.
+
+use shunt_flow::{
+    FieldId,
+    layout::word,
+    rewrite::{self, ChecksumState, MplsHeader},
+};
+use shunt_pipeline::DatapathAction;
+
+use crate::{Packet, execute::Parsed};
+
+/// Changes a packet's headers; `false` if they do not allow it. An output that does not happen
+/// changes nothing.
+pub(crate) fn change(
+    packet: &mut Packet,
+    action: &DatapathAction,
+    parsed: &mut Parsed<'_>,
+) -> bool {
+    match action {
+        DatapathAction::SetHeader(set) => {
+            let checksum = checksum_state(packet);
+            let layers = &parsed.layers;
+            rewrite::set_header(packet.frame_mut(), layers, parsed.key, set, checksum);
+            true
+        }
+        DatapathAction::PushVlan { tpid, tci } => {
+            if !packet.push_front(VLAN_TAG_LEN) {
+                return false;
+            }
+            rewrite::push_vlan(packet.frame_mut(), *tpid, *tci);
+            parsed.layers = parsed.layers.shifted(VLAN_TAG_SHIFT);
+            let vlan = &mut parsed.key.words_mut()[usize::from(word::VLAN)];
+            *vlan = u64::from(*tpid) << 48 | u64::from(*tci) << 32 | *vlan >> 32;
+            true
+        }
+        DatapathAction::PushMpls { lse, ethertype } => {
+            let Some(payload) = parsed.layers.payload() else { return false };
+            if !packet.push_front(LABEL_LEN) {
+                return false;
+            }
+            let header = MplsHeader { ether_type: *ethertype, entry: *lse };
+            rewrite::push_mpls(packet.frame_mut(), payload, header);
+            // Of labels, a rewrite asks the key no more than whether there are any.
+            parsed.key.set_field(FieldId::EthType, u128::from(*ethertype));
+            parsed.layers = parsed.layers.shifted_payload(LABEL_SHIFT);
+            true
+        }
+        DatapathAction::PopMpls { ethertype } => {
+            let Some(payload) = parsed.layers.payload() else { return false };
+            if packet.len() < payload + LABEL_LEN {
+                return false;
+            }
+            rewrite::pop_mpls(packet.frame_mut(), payload, *ethertype);
+            packet.pop_front(LABEL_LEN);
+            parsed.key.set_field(FieldId::EthType, u128::from(*ethertype));
+            parsed.layers = parsed.layers.shifted_payload(-LABEL_SHIFT);
+            true
+        }
+        DatapathAction::PopVlan => {
+            if packet.len() < TAGGED_HEADER_LEN {
+                return false;
+            }
+            rewrite::pop_vlan(packet.frame_mut());
+            packet.pop_front(VLAN_TAG_LEN);
+            parsed.layers = parsed.layers.shifted(-VLAN_TAG_SHIFT);
+            let vlan = &mut parsed.key.words_mut()[usize::from(word::VLAN)];
+            *vlan <<= 32;
+            true
+        }
+        DatapathAction::Output { .. }
+        | DatapathAction::OutputIngress { .. }
+        | DatapathAction::Punt(_)
+        | DatapathAction::Meter(_)
+        | DatapathAction::Copy(_)
+        | DatapathAction::Recirculate(_)
+        | DatapathAction::CheckLength { .. } => true,
+    }
+}
+
+/// Whether the transport checksum of a packet still lacks the payload.
+pub(crate) const fn checksum_state(packet: &Packet) -> ChecksumState {
+    if packet.offload.needs_checksum { ChecksumState::Partial } else { ChecksumState::Complete }
+}
+
+/// Length of a VLAN tag (IEEE 802.1Q, 9.3).
+const VLAN_TAG_LEN: usize = 4;
+const VLAN_TAG_SHIFT: i16 = 4;
+
+/// Length of an MPLS label stack entry (RFC 3032, 2.1).
+const LABEL_LEN: usize = 4;
+const LABEL_SHIFT: i16 = 4;
+
+/// Length of an Ethernet header with one VLAN tag.
+const TAGGED_HEADER_LEN: usize = 18;

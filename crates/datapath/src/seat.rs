@@ -1,0 +1,149 @@
+//! The seat at the desk: whoever takes it turns the [`EvictionDesk`].
+//!
+//! It belongs to the eviction thread. But to hand a change over to a thread that sleeps, and to hear
+//! of its answer, is two wakings, and costs many times what a quick engine needs for a change of one
+//! rule. So whoever hands in a small change takes the seat if it is free
+//! ([`ChangeSender::helping`]), and does the step itself. If the seat is taken, the eviction thread is
+//! awake, or about to look once more before it sleeps; it is told as ever. Its thread alone does what
+//! takes long: large changes, engines that are not quick, what was put off.
+//!
+//! ```text
+//!   hand in the change
+//!   seat free, engine quick?  ── no ──► wake the eviction thread
+//!     │ yes
+//!     ▼
+//!   turn the desk, tell of what is answered
+//! ```
+//!
+//! A panic of the engine ends the eviction thread, whoever had the seat: a panic elsewhere is kept
+//! here and goes on in that thread.
+//!
+//! [`ChangeSender::helping`]: crate::desk::ChangeSender::helping
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::{Arc, PoisonError, TryLockError},
+};
+
+use shunt_classifier::Version;
+
+use crate::{
+    desk::EvictionDesk,
+    sleep::Waker,
+    sync::{Mutex, MutexGuard},
+};
+
+/// A desk that its thread turns, and sometimes others.
+pub struct DeskSeat {
+    waker: Arc<Waker>,
+    place: Mutex<Place>,
+}
+
+/// What there is to turn.
+enum Place {
+    Open(Box<OpenDesk>),
+    /// The engine has panicked in the hands of another than its thread, which hears of it next.
+    Panicked(Box<dyn Any + Send>),
+    Closed,
+}
+
+struct OpenDesk {
+    desk: EvictionDesk,
+    answered: Version,
+    on_answered: Box<dyn FnMut(Version) + Send>,
+}
+
+impl OpenDesk {
+    /// One turn; answers whether anything was done or has become known.
+    fn turn(&mut self) -> bool {
+        let worked = self.desk.turn();
+        let newest = self.desk.answered();
+        let is_news = newest != self.answered;
+        if is_news {
+            self.answered = newest;
+            (self.on_answered)(newest);
+        }
+        worked || is_news
+    }
+}
+
+impl DeskSeat {
+    /// A seat at a desk. `on_answered` hears of every version that all packet threads have answered;
+    /// some may be passed over.
+    #[must_use]
+    pub fn new(desk: EvictionDesk, on_answered: impl FnMut(Version) + Send + 'static) -> Arc<Self> {
+        let (waker, answered) = (Arc::clone(desk.waker()), desk.answered());
+        let open = OpenDesk { desk, answered, on_answered: Box::new(on_answered) };
+        Arc::new(Self { waker, place: Mutex::new(Place::Open(Box::new(open))) })
+    }
+
+    /// Turns the desk, as its own thread; answers whether there was anything to do.
+    ///
+    /// # Panics
+    ///
+    /// When the engine does, or has done so since the last turn.
+    pub fn turn(&self) -> bool {
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        let panic = match &mut *place {
+            Place::Open(open) => match catch_unwind(AssertUnwindSafe(|| open.turn())) {
+                Ok(worked) => return worked,
+                Err(panic) => panic,
+            },
+            Place::Panicked(_) => match std::mem::replace(&mut *place, Place::Closed) {
+                Place::Panicked(panic) => panic,
+                Place::Open(_) | Place::Closed => return false,
+            },
+            Place::Closed => return false,
+        };
+        *place = Place::Closed;
+        drop(place);
+        resume_unwind(panic)
+    }
+
+    /// Turns the desk as somebody else, if the seat is free and the turn will be short. Answers
+    /// whether it did; if not, its thread must be woken.
+    pub(crate) fn try_turn(&self) -> bool {
+        let Some(mut place) = self.try_sit() else { return false };
+        let Place::Open(open) = &mut *place else { return false };
+        if !open.desk.is_quick() {
+            return false;
+        }
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| open.turn())) {
+            *place = Place::Panicked(panic);
+            return false;
+        }
+        true
+    }
+
+    fn try_sit(&self) -> Option<MutexGuard<'_, Place>> {
+        match self.place.try_lock() {
+            Ok(place) => Some(place),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Ends it: changes that are handed in from now on are dropped. Answers with the desk, unless
+    /// its engine has panicked.
+    #[must_use]
+    pub fn close(&self) -> Option<EvictionDesk> {
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *place, Place::Closed) {
+            Place::Open(open) => Some(open.desk),
+            Place::Panicked(_) | Place::Closed => None,
+        }
+    }
+
+    /// Where others wake the thread that the seat belongs to.
+    #[must_use]
+    pub const fn waker(&self) -> &Arc<Waker> {
+        &self.waker
+    }
+}
+
+impl std::fmt::Debug for DeskSeat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DeskSeat").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,191 @@
+//! What only a chain of stages does: pieces that flows share, misses midway, room, replacement.
+
+use std::time::Duration;
+
+use shunt_datapath::{
+    Command, ThreadConfig,
+    cache::{CacheConfig, Wildcard},
+    command::Tuning,
+    thread::QueueSizes,
+};
+use shunt_flow::{FieldId, FlowKey, FlowMask, Match, testing::packet::PacketBuilder};
+use shunt_gigaflow::{
+    adaptive::Capacity,
+    cache::{Config, Fallback},
+    ltm::Eviction,
+    partition::PolicyName,
+};
+use shunt_pipeline::{
+    Action, FlowMod, FlowModCommand, Instructions, RuleFilter, TableId, TableSelector,
+};
+
+use crate::harness::{BRIDGE, Switch, output, rule};
+
+/// One piece for each table, where there is room.
+fn config(stage_entries_max: usize) -> ThreadConfig {
+    let wildcard = Wildcard::Gigaflow(Config {
+        capacity: Capacity { stages_count: 4, stage_entries_max },
+        policy: PolicyName::OneToOne,
+        fallback: Fallback::Off,
+        eviction: Eviction::LeastRecent,
+        tag_bits: 16,
+        seed: 0,
+    });
+    let caches = CacheConfig { wildcard, ..CacheConfig::default() };
+    ThreadConfig { caches, ..ThreadConfig::default() }
+}
+
+fn matching(field: FieldId, value: u8) -> Match {
+    let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
+    for (field, value) in [(FieldId::EthType, 0x0800), (field, 0x0a00_0000 | u128::from(value))] {
+        key.set_field(field, value);
+        mask.add_field(field);
+    }
+    Match::new(&key, &mask)
+}
+
+/// Who may send: a source, rewritten.
+fn source(host: u8) -> FlowMod {
+    let field = FieldId::EthSrc;
+    let set = Action::SetField { field, value: u128::from(host), mask: field.value_max() };
+    let mut request = rule(1, matching(FieldId::Ipv4Src, host), vec![set]);
+    let goto = TableId::new(1);
+    request.instructions = Instructions { goto, ..request.instructions };
+    request
+}
+
+/// Where it goes.
+fn target(host: u8, port: u32) -> FlowMod {
+    let table = TableSelector::One(TableId::new(1).unwrap());
+    FlowMod { table, ..rule(1, matching(FieldId::Ipv4Dst, host), vec![output(port)]) }
+}
+
+fn frame(source: u8, target: u8) -> Vec<u8> {
+    PacketBuilder::ipv4([10, 0, 0, source], [10, 0, 0, target]).udp(1, 2).build()
+}
+
+/// Sends a packet and settles; it leaves by a port, from the source that it was given.
+fn check(switch: &mut Switch, from: u8, to: u8, port: u32) {
+    assert!(switch.send(0, 1, &frame(from, to)));
+    switch.settle();
+    let frames = switch.receive(0, port);
+    assert_eq!(frames.len(), 1, "from {from} to {to}");
+    assert_eq!(frames[0][6..12], [0, 0, 0, 0, 0, from]);
+    assert_eq!(switch.counters(0).unaccounted(), 0);
+}
+
+/// Sources 1 and 2, targets 1 by port 2 and 2 by port 3.
+fn switch(config: ThreadConfig, sizes: QueueSizes) -> Switch {
+    let mut switch = Switch::with_sizes(1, 3, config, sizes);
+    switch.apply(&[source(1), source(2), target(1, 2), target(2, 3)]);
+    switch
+}
+
+/// Packets that each rule has counted, by what it matches.
+fn counted(switch: &Switch) -> Vec<u64> {
+    let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
+    rules.iter().map(|rule| rule.stats.totals().packets).collect()
+}
+
+#[test]
+fn flows_whose_pieces_are_there_hit_though_nobody_sent_them_before() {
+    let mut switch = switch(config(100), QueueSizes::default());
+    check(&mut switch, 1, 1, 2);
+    check(&mut switch, 2, 2, 3);
+    let upcalls = switch.counters(0).upcalls.get();
+    check(&mut switch, 1, 2, 3);
+    check(&mut switch, 2, 1, 2);
+    let counters = switch.counters(0);
+    assert_eq!((upcalls, counters.upcalls.get()), (2, 2));
+    assert_eq!((counters.chain.hits.get(), counters.chain.steps.get()), (2, 4));
+    assert_eq!(counters.entries.get(), 4);
+    assert_eq!(counted(&switch), [2; 4]);
+}
+
+#[test]
+fn a_packet_that_misses_midway_goes_on_there_and_counts_once_for_every_rule() {
+    let mut switch = switch(config(100), QueueSizes::default());
+    check(&mut switch, 1, 1, 2);
+    check(&mut switch, 1, 2, 3);
+    let chain = &switch.counters(0).chain;
+    // Once in its burst, and once when it had waited.
+    assert_eq!((chain.partial.get(), chain.resumed.get(), chain.made.get()), (2, 1, 3));
+    check(&mut switch, 1, 2, 3);
+    assert_eq!(switch.counters(0).chain.resumed.get(), 1);
+    assert_eq!(counted(&switch).iter().sum::<u64>(), 6);
+}
+
+#[test]
+fn what_the_owner_refuses_leaves_no_piece_behind() {
+    let sizes = QueueSizes { reports: 1, ..QueueSizes::default() };
+    let mut switch = switch(config(100), sizes);
+    // No desk in between: the second piece does not fit the ring.
+    assert!(switch.send(0, 1, &frame(1, 1)));
+    switch.turn(0);
+    let counters = switch.counters(0);
+    assert_eq!((counters.entries.get(), counters.refused_ring.get()), (1, 1));
+    assert_eq!((counters.chain.made.get(), counters.chain.refused.get()), (1, 1));
+    assert_eq!(counters.chain.stages.iter().map(|own| own.entries.get()).sum::<u64>(), 1);
+    assert_eq!(switch.receive(0, 2).len(), 1, "its packet has left");
+    switch.settle();
+    assert_eq!(switch.desk.watched(), 1);
+    check(&mut switch, 1, 1, 2);
+    assert_eq!((switch.counters(0).entries.get(), switch.desk.watched()), (2, 2));
+}
+
+#[test]
+fn a_rule_that_changes_takes_the_pieces_that_met_it_and_no_others() {
+    let mut switch = switch(config(100), QueueSizes::default());
+    for (from, to, port) in [(1, 1, 2), (2, 2, 3), (1, 2, 3)] {
+        check(&mut switch, from, to, port);
+    }
+    let upcalls = switch.counters(0).upcalls.get();
+    switch.apply(&[FlowMod { command: FlowModCommand::ModifyStrict, ..target(2, 2) }]);
+    assert_eq!((switch.counters(0).evicted.get(), switch.counters(0).entries.get()), (1, 3));
+    check(&mut switch, 1, 1, 2);
+    assert_eq!(switch.counters(0).upcalls.get(), upcalls, "what it did not touch hits");
+    check(&mut switch, 1, 2, 2);
+    check(&mut switch, 2, 2, 2);
+    assert_eq!(switch.counters(0).upcalls.get(), upcalls + 1);
+}
+
+#[test]
+fn a_stage_that_is_full_makes_room_and_the_engine_hears_of_it() {
+    let mut switch = Switch::new(1, 3, config(2));
+    switch.apply(&(1..=20).flat_map(|host| [source(host), target(host, 2)]).collect::<Vec<_>>());
+    for round in 0..200_u8 {
+        check(&mut switch, round % 20 + 1, round % 7 + 1, 2);
+        let counters = switch.counters(0);
+        assert!(counters.chain.stages.iter().all(|stage| stage.entries.get() <= 2));
+        assert_eq!(switch.desk.watched() as u64, counters.entries.get());
+    }
+    let chain = &switch.counters(0).chain;
+    assert!(chain.evicted.get() > 20 && chain.refused.get() == 0);
+    assert_eq!(counted(&switch).iter().sum::<u64>(), 400);
+}
+
+#[test]
+fn a_cache_that_is_replaced_loses_no_count_and_leaves_no_entry() {
+    let mut switch = switch(config(100), QueueSizes { reports: 2, ..QueueSizes::default() });
+    let own = config(100).caches.wildcard;
+    let other = config(50).caches.wildcard;
+    for wildcard in [Wildcard::Megaflow, own, other, Wildcard::Megaflow] {
+        for (from, to, port) in [(1, 1, 2), (1, 1, 2), (2, 2, 3)] {
+            check(&mut switch, from, to, port);
+        }
+        let before = switch.counters(0).upcalls.get();
+        let ThreadConfig { max_idle, translations_per_turn, .. } = ThreadConfig::default();
+        let tuning = Tuning { max_idle, translations_per_turn, verify_one_in: 1, wildcard };
+        switch.controls[0].send(Command::Tune(tuning)).unwrap();
+        switch.settle();
+        assert_eq!((switch.counters(0).entries.get(), switch.desk.watched()), (0, 0));
+        check(&mut switch, 1, 1, 2);
+        assert_eq!(switch.counters(0).upcalls.get(), before + 1, "it begins empty");
+    }
+    // What was hit is credited, also of entries that were dropped before anybody asked.
+    assert_eq!(counted(&switch).iter().sum::<u64>(), 2 * 4 * 4);
+    assert_eq!(switch.counters(0).differences.get(), 0);
+    switch.wait(Duration::from_secs(60));
+    switch.settle();
+    assert_eq!((switch.counters(0).entries.get(), switch.desk.watched()), (0, 0));
+}

@@ -1,0 +1,120 @@
+//! Frames made of the keys of generated packets, and what the oracle is told of them.
+//!
+//! Each packet carries a number behind its headers, by which all that became of it is found again.
+
+use shunt_flow::{
+    FieldId, FlowKey,
+    extract::{VlanLimit, extract},
+    layout::word,
+    rewrite,
+    testing::packet::PacketBuilder,
+};
+use shunt_pipeline::testing::{set_secret, visible};
+
+/// A frame with the fields that generated packets have.
+pub(crate) fn frame_of(key: &FlowKey) -> Vec<u8> {
+    let number = |field| u16::try_from(key.field(field)).unwrap();
+    let byte = |field| u8::try_from(key.field(field)).unwrap();
+    let address = |field| u32::try_from(key.field(field)).unwrap().to_be_bytes();
+    let mac = |field| {
+        let [_, _, mac @ ..] = u64::try_from(key.field(field)).unwrap().to_be_bytes();
+        mac
+    };
+    let (source, target) = (mac(FieldId::EthSrc), mac(FieldId::EthDst));
+    let (from, to) = (address(FieldId::Ipv4Src), address(FieldId::Ipv4Dst));
+    let packet = match hidden_type(key) {
+        0x0800 => {
+            let fragment = [0, 0x2000, 0x2000, 0x2010][usize::from(byte(FieldId::NwFrag))];
+            let ports = (number(FieldId::TcpSrc), number(FieldId::TcpDst));
+            let packet = PacketBuilder::ipv4(from, to).ttl(byte(FieldId::NwTtl)).fragment(fragment);
+            let packet = packet.tos(byte(FieldId::IpDscp) << 2);
+            match byte(FieldId::IpProto) {
+                6 => packet.tcp(ports.0, ports.1).tcp_flags(number(FieldId::TcpFlags)),
+                _ => packet.udp(ports.0, ports.1),
+            }
+        }
+        0x0806 => PacketBuilder::arp(1, (source, from), ([0; 6], to)),
+        other => PacketBuilder::ethernet(other),
+    };
+    let packet = labels(key).iter().fold(packet, |packet, entry| {
+        let [class, ttl] = [entry >> 9 & 7, entry & 0xff].map(|part| u8::try_from(part).unwrap());
+        packet.mpls(entry >> 12, class, ttl)
+    });
+    let vlan = key.words()[usize::from(word::VLAN)].to_be_bytes();
+    let tags = vlan.chunks(4).filter(|tag| tag[2] & 0x10 != 0);
+    tags.fold(packet, |packet, tag| {
+        let part = |at: usize| u16::from_be_bytes([tag[at], tag[at + 1]]);
+        packet.tag(part(0), part(2))
+    })
+    .macs(source, target)
+    .build()
+}
+
+pub(crate) fn key_of(frame: &[u8]) -> FlowKey {
+    let mut key = FlowKey::ZERO;
+    extract(frame, VlanLimit::Two, &mut key);
+    key
+}
+
+pub(crate) fn headers(key: &FlowKey) -> &[u64] {
+    &key.words()[usize::from(word::ETH_DST)..]
+}
+
+pub(crate) fn number_of(frame: &[u8]) -> u32 {
+    let is_number = |part: &&[u8]| part.starts_with(b"#N") && part.ends_with(b"N#");
+    let part = frame.windows(8).find(is_number).expect("every frame has its number");
+    u32::from_be_bytes([part[2], part[3], part[4], part[5]])
+}
+
+/// Length of the frame of a generated packet.
+pub(crate) fn length(key: &FlowKey) -> usize {
+    usize::try_from(key.words()[usize::from(word::MPLS_PBB)] & 0xffff).unwrap()
+}
+
+/// What the oracle is told of a frame: the fields that are seen, and what lies behind the labels.
+pub(crate) fn with_hidden(key: &FlowKey, frame: &[u8]) -> FlowKey {
+    let extract_behind = |labels: usize| {
+        let mut bare = frame.to_vec();
+        let mut layers = extract(&bare, VlanLimit::Two, &mut FlowKey::default());
+        for _ in 0..labels {
+            let payload = layers.payload().unwrap();
+            rewrite::pop_mpls(&mut bare, payload, hidden_type(key));
+            bare.drain(..4);
+            layers = layers.shifted_payload(-4);
+        }
+        key_of(&bare)
+    };
+    let mut told = visible(&key_of(frame));
+    if is_mpls(key) {
+        let hidden = extract_behind(labels(key).len());
+        let network = usize::from(word::IPV4);
+        told.words_mut()[network..].copy_from_slice(&hidden.words()[network..]);
+    }
+    set_secret(&mut told, hidden_type(key), u16::try_from(frame.len()).unwrap());
+    told.set_bridge(key.bridge());
+    told.set_in_port(key.in_port());
+    told
+}
+
+/// The Ethernet type of what lies behind the labels of a generated packet.
+fn hidden_type(key: &FlowKey) -> u16 {
+    u16::try_from(key.words()[usize::from(word::MPLS_PBB)] >> 16 & 0xffff).unwrap()
+}
+
+fn is_mpls(key: &FlowKey) -> bool {
+    matches!(key.eth_type(), 0x8847 | 0x8848)
+}
+
+/// The label stack of a generated packet; the key shows three entries of it.
+fn labels(key: &FlowKey) -> Vec<u32> {
+    if !is_mpls(key) {
+        return Vec::new();
+    }
+    let words = [word::MPLS, word::MPLS_PBB].map(|word| key.words()[usize::from(word)]);
+    let shown = [words[0] >> 32, words[0] & 0xffff_ffff, words[1] >> 32];
+    let shown = shown.map(|entry| u32::try_from(entry).unwrap());
+    match shown.iter().position(|entry| entry & 0x100 != 0) {
+        Some(bottom) => shown[..=bottom].to_vec(),
+        None => [shown.as_slice(), &[16 << 12 | 0x140]].concat(),
+    }
+}

@@ -1,0 +1,122 @@
+//! Every test over a chain of stages.
+
+#[path = "allocation.rs"]
+mod allocation;
+#[path = "counts.rs"]
+mod counts;
+#[path = "laws.rs"]
+mod laws;
+#[path = "learn.rs"]
+mod learn;
+#[path = "meters.rs"]
+mod meters;
+#[path = "recirculation.rs"]
+mod recirculation;
+#[path = "verify.rs"]
+mod verify;
+#[path = "versions.rs"]
+mod versions;
+#[path = "waiting.rs"]
+mod waiting;
+
+use proptest::prelude::*;
+use shunt_datapath::{
+    ThreadConfig, ThreadCounters,
+    cache::{CacheConfig, Wildcard},
+};
+use shunt_gigaflow::{
+    adaptive::Capacity,
+    cache::{Config, Fallback},
+    ltm::Eviction,
+    partition::PolicyName,
+};
+
+/// How packet threads work here, if a test says nothing else.
+fn thread_config() -> ThreadConfig {
+    ThreadConfig { caches: caches(), ..ThreadConfig::default() }
+}
+
+fn caches() -> CacheConfig {
+    CacheConfig { wildcard: Wildcard::Gigaflow(config()), ..CacheConfig::default() }
+}
+
+const fn config() -> Config {
+    Config {
+        capacity: Capacity { stages_count: 4, stage_entries_max: 4096 },
+        policy: PolicyName::Joint,
+        fallback: Fallback::Off,
+        eviction: Eviction::LeastRecent,
+        tag_bits: 16,
+        seed: 0,
+    }
+}
+
+/// Any cache of this kind: small and large ones, and some with hardly a tag.
+fn wildcard() -> impl Strategy<Value = Wildcard> {
+    let stages = prop_oneof![1 => Just(1_u8), 4 => 2..=5_u8];
+    let capacity = (stages, prop_oneof![1..=4_usize, 8..=32_usize, Just(1000)]);
+    let fallback = prop_oneof![4 => Just(Fallback::Off), 1 => Just(Fallback::OneIn(3))];
+    let tag_bits = prop_oneof![1 => 1..=8_u8, 2 => Just(16)];
+    let rest = (prop::sample::select(&Eviction::ALL[..]), fallback, tag_bits);
+    // Few worlds have tables enough for the others to cut much.
+    let policy = prop_oneof![
+        prop::sample::select(&PolicyName::ALL[..]),
+        Just(PolicyName::OneToOne),
+        Just(PolicyName::Random),
+    ];
+    (policy, capacity, rest).prop_map(|(policy, capacity, (eviction, fallback, tag_bits))| {
+        let (stages_count, stage_entries_max) = capacity;
+        let capacity = Capacity { stages_count, stage_entries_max };
+        Wildcard::Gigaflow(Config { capacity, policy, fallback, eviction, tag_bits, seed: 0 })
+    })
+}
+
+/// What takes its place while packets flow.
+fn replacement() -> impl Strategy<Value = Wildcard> {
+    prop_oneof![1 => Just(Wildcard::Megaflow), 4 => wildcard()]
+}
+
+/// What packets have met in many worlds.
+#[derive(Debug, Default)]
+struct Met {
+    hits: u64,
+    steps: u64,
+    partial: u64,
+    resumed: u64,
+    shared: u64,
+    evicted: u64,
+}
+
+impl Met {
+    fn add(&mut self, counters: &ThreadCounters) {
+        let chain = &counters.chain;
+        for (sum, counter) in [
+            (&mut self.hits, &chain.hits),
+            (&mut self.steps, &chain.steps),
+            (&mut self.partial, &chain.partial),
+            (&mut self.resumed, &chain.resumed),
+            (&mut self.shared, &chain.shared),
+            (&mut self.evicted, &chain.evicted),
+        ] {
+            *sum += counter.get();
+        }
+    }
+
+    /// Makes sure that chains were of any use, and were not all of one entry.
+    fn judge(&self) {
+        let Self { hits, steps, partial, resumed, shared, evicted } = *self;
+        assert!(hits > 1000 && steps > hits + hits / 100, "{self:?}");
+        assert!([partial, resumed, shared, evicted].iter().all(|count| *count > 0), "{self:?}");
+    }
+}
+
+/// One that holds next to nothing.
+const fn tiny() -> Wildcard {
+    let capacity = Capacity { stages_count: 2, stage_entries_max: 2 };
+    Wildcard::Gigaflow(Config { capacity, eviction: Eviction::Never, ..config() })
+}
+
+/// How many entries a packet leaves that visits so many tables.
+const fn entries(tables: u64) -> u64 {
+    tables
+}
