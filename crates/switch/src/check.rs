@@ -5,6 +5,8 @@
 
 use std::{collections::HashMap, fmt};
 
+use shunt_datapath::metrics::CHAIN_MAX;
+use shunt_gigaflow::tag::TAG_BITS_MAX;
 use thiserror::Error;
 
 use crate::{
@@ -22,6 +24,9 @@ const MEGAFLOW_ENTRIES_MAX: usize = 1 << 24;
 
 /// The highest VLAN id: 12 bits.
 const VLAN_MAX: u16 = 0xfff;
+
+/// Most entries of a stage of a chain: all stages together have as many as a megaflow cache may.
+const STAGE_ENTRIES_MAX: usize = MEGAFLOW_ENTRIES_MAX / CHAIN_MAX;
 
 /// A mistake in a configuration, and its place.
 #[derive(Debug, Error)]
@@ -201,6 +206,14 @@ impl Config {
         let megaflow = caches.megaflow_entries;
         let megaflow_ok = (1..=MEGAFLOW_ENTRIES_MAX).contains(&megaflow);
         range("caches.megaflow_entries", megaflow.to_string(), megaflow_ok, "from 1 to 16777216")?;
+        let chain = &caches.gigaflow;
+        let stages_ok = (1..=CHAIN_MAX).contains(&usize::from(chain.stages));
+        range("caches.gigaflow.stages", chain.stages.to_string(), stages_ok, "from 1 to 16")?;
+        let (entries, setting) = (chain.stage_entries, "caches.gigaflow.stage_entries");
+        let entries_ok = (1..=STAGE_ENTRIES_MAX).contains(&entries);
+        range(setting, entries.to_string(), entries_ok, "from 1 to 1048576")?;
+        let (bits, setting) = (chain.tag_bits, "caches.gigaflow.tag_bits");
+        range(setting, bits.to_string(), (1..=TAG_BITS_MAX).contains(&bits), "from 1 to 24")?;
         let limit = self.packets.vlan_limit;
         range("packets.vlan_limit", limit.to_string(), (1..=2).contains(&limit), "1 or 2")
     }

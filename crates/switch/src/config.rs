@@ -5,6 +5,13 @@
 use std::{path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use shunt_datapath::cache::Wildcard;
+use shunt_gigaflow::{
+    adaptive::Capacity,
+    cache::{Config as ChainConfig, Fallback},
+    ltm,
+    partition::PolicyName,
+};
 
 /// A whole switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -39,7 +46,10 @@ pub struct Threads {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Caches {
-    /// Entries of the exact-match cache, a power of two; 0 switches it off.
+    /// What knows packets by the bits that decided.
+    pub kind: CacheKind,
+    /// Entries of the exact-match cache, a power of two; 0 switches it off. There is none in front of
+    /// a chain of stages.
     pub exact_entries: usize,
     /// One of how many packets that miss the exact-match cache is put into it.
     pub exact_insert_one_in: u32,
@@ -50,6 +60,72 @@ pub struct Caches {
     pub idle_ms: u64,
     /// One of how many hits is translated anew, to compare the two; 0: none.
     pub verify_one_in: u32,
+    /// The chain of stages, where that is the kind.
+    pub gigaflow: Gigaflow,
+}
+
+/// What knows packets by the bits that decided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CacheKind {
+    /// One entry for the whole way of a packet through the tables.
+    #[default]
+    Megaflow,
+    /// Entries for pieces of ways, in a chain of stages, which ways share.
+    Gigaflow,
+}
+
+/// A chain of stages.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Gigaflow {
+    /// Its stages, 1 to 16.
+    pub stages: u8,
+    /// Entries of each stage, at least 1.
+    pub stage_entries: usize,
+    /// Where ways are cut.
+    pub policy: Policy,
+    /// Which entry of a full stage makes room.
+    pub eviction: ChainEviction,
+    /// One packet of how many is drawn for the duel by which pieces give way to whole ways where these
+    /// hit more; 0: there is none.
+    pub fallback_one_in: u32,
+    /// Bits of a tag: how many states ways can be cut in at a time.
+    pub tag_bits: u8,
+}
+
+/// Where ways are cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// Where fields do not meet; complete partitions only.
+    Disjoint,
+    /// Where fields do not meet, with the stages chosen in the same step.
+    #[default]
+    Joint,
+    /// Where traffic has shown that pieces are shared.
+    Profiled,
+    /// At the first place that fits.
+    FirstFit,
+    /// Anywhere.
+    Random,
+    /// At every table.
+    OneToOne,
+    /// Nowhere.
+    Megaflow,
+}
+
+/// Which entry of a full stage makes room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChainEviction {
+    /// None: what does not fit is not cached.
+    Never,
+    /// One that was not used for long.
+    #[default]
+    LeastRecent,
+    /// Of some that were not used for long, the one that the fewest ways share.
+    LeastShared,
 }
 
 /// How cache entries are found that a change made stale.
@@ -69,6 +145,12 @@ pub enum Engine {
     Direct,
     /// Every entry is translated anew: costs what is cached, whatever changed.
     Iterative,
+    /// The same index, as the join of a circuit of dbsp.
+    #[cfg(feature = "dbsp")]
+    Visits,
+    /// A circuit of dbsp's own joins over the same relation.
+    #[cfg(feature = "dbsp")]
+    Relational,
 }
 
 /// How packets are read.
@@ -233,11 +315,72 @@ impl Default for Caches {
             megaflow_entries: 65_536,
             idle_ms: 10_000,
             verify_one_in: 0,
+            kind: CacheKind::default(),
+            gigaflow: Gigaflow::default(),
+        }
+    }
+}
+
+impl Default for Gigaflow {
+    fn default() -> Self {
+        Self {
+            stages: 4,
+            stage_entries: 8192,
+            policy: Policy::default(),
+            eviction: ChainEviction::default(),
+            fallback_one_in: 1024,
+            tag_bits: 16,
+        }
+    }
+}
+
+impl Policy {
+    /// The policy of this name.
+    #[must_use]
+    pub const fn name(self) -> PolicyName {
+        match self {
+            Self::Disjoint => PolicyName::Disjoint,
+            Self::Joint => PolicyName::Joint,
+            Self::Profiled => PolicyName::Profiled,
+            Self::FirstFit => PolicyName::FirstFit,
+            Self::Random => PolicyName::Random,
+            Self::OneToOne => PolicyName::OneToOne,
+            Self::Megaflow => PolicyName::Megaflow,
+        }
+    }
+}
+
+impl Gigaflow {
+    /// The chain as packet threads know it.
+    pub(crate) const fn chain(&self) -> ChainConfig {
+        ChainConfig {
+            capacity: Capacity { stages_count: self.stages, stage_entries_max: self.stage_entries },
+            policy: self.policy.name(),
+            fallback: match self.fallback_one_in {
+                0 => Fallback::Off,
+                one_in => Fallback::OneIn(one_in),
+            },
+            eviction: match self.eviction {
+                ChainEviction::Never => ltm::Eviction::Never,
+                ChainEviction::LeastRecent => ltm::Eviction::LeastRecent,
+                ChainEviction::LeastShared => ltm::Eviction::LeastShared,
+            },
+            tag_bits: self.tag_bits,
+            // Each thread has its own.
+            seed: 0,
         }
     }
 }
 
 impl Caches {
+    /// What packet threads are told of it.
+    pub(crate) const fn wildcard(&self) -> Wildcard {
+        match self.kind {
+            CacheKind::Megaflow => Wildcard::Megaflow,
+            CacheKind::Gigaflow => Wildcard::Gigaflow(self.gigaflow.chain()),
+        }
+    }
+
     /// Time without a hit after which an entry goes.
     #[must_use]
     pub const fn idle(&self) -> Duration {

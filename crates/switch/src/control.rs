@@ -13,7 +13,7 @@ use shunt_datapath::{
 };
 use shunt_flow::PortNo;
 use shunt_pipeline::{
-    BridgeId, BridgeSettings, Change, Overflow, Pipeline, PortConfig, PortInfo, TableId,
+    BridgeId, BridgeSettings, Change, Overflow, Pipeline, PortConfig, PortInfo, TableId, Version,
 };
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 use tracing::{info, warn};
@@ -149,8 +149,8 @@ impl Control {
         for port in ports {
             self.take_port_out(&port).await?;
         }
-        let change = self.change(|pipeline| Ok::<_, SwitchError>(pipeline.remove_bridge(id)))?;
-        self.bridges.lock().remove(name, change.version);
+        let version = self.change(|pipeline| Ok::<_, SwitchError>(pipeline.remove_bridge(id)))?;
+        self.bridges.lock().remove(name, version);
         info!(bridge = name, "the bridge is gone");
         Ok(())
     }
@@ -404,11 +404,11 @@ impl Control {
         }
     }
 
-    /// Makes a change of tables.
+    /// Makes a change of tables; answers with its version.
     pub(crate) fn change<E>(
         &self,
         make: impl FnOnce(&Pipeline) -> Result<Change, E>,
-    ) -> Result<Change, E> {
+    ) -> Result<Version, E> {
         self.plane.change(make)
     }
 
@@ -429,17 +429,17 @@ impl Control {
     pub(crate) fn change_ports<E>(
         &self,
         id: BridgeId,
-        configs: &[(PortNo, PortConfig)],
-        make: impl FnOnce(&Pipeline) -> Result<Change, E>,
-    ) -> Result<Change, E> {
+        make: impl FnOnce(&Pipeline, &mut Vec<(PortNo, PortConfig)>) -> Result<Change, E>,
+    ) -> Result<Version, E> {
         // What is noted of ports is published by others too, and not between these.
         let _publishing = self.publishing.lock();
-        let change = self.change(make)?;
+        let mut configs = Vec::new();
+        let version = self.change(|pipeline| make(pipeline, &mut configs))?;
         for (number, config) in configs {
-            self.with_port(id, *number, |port| port.config = *config);
-            self.changed_ports.add(id, *number);
+            self.with_port(id, number, |port| port.config = config);
+            self.changed_ports.add(id, number);
         }
-        Ok(change)
+        Ok(version)
     }
 
     /// What tables know of a port.

@@ -180,8 +180,7 @@ impl Host for BridgeHost {
 
     fn modify(&self, mods: Vec<Modification>) -> Result<Version, RejectedMod> {
         let now = self.now();
-        let change = self.control.change(|pipeline| pipeline.modify(self.bridge, mods, now))?;
-        Ok(change.version)
+        self.control.change(|pipeline| pipeline.modify(self.bridge, mods, now))
     }
 
     fn check_actions(&self, actions: &[Action]) -> Result<(), FlowModError> {
@@ -199,10 +198,11 @@ impl Host for BridgeHost {
         self.control.plane.pipeline.version()
     }
 
-    fn commit(&self, steps: Vec<HostStep>) -> Result<Version, RejectedMod> {
-        let (mut bundle, mut configs, mut packets) = (Vec::new(), Vec::new(), Vec::new());
-        for step in steps {
-            bundle.push(match step {
+    fn commit(&self, steps: impl IntoIterator<Item = HostStep>) -> Result<Version, RejectedMod> {
+        let now = self.now();
+        let (mut packets, mut traversals) = (Vec::new(), Vec::new());
+        let version = self.control.change_ports(self.bridge, |pipeline, configs| {
+            let bundle = steps.into_iter().map(|step| match step {
                 HostStep::Modify(modification) => BundleStep::Modify(modification),
                 HostStep::Port(port, config) => {
                     configs.push((port, config));
@@ -214,10 +214,6 @@ impl Host for BridgeHost {
                     BundleStep::Packet { key, actions }
                 }
             });
-        }
-        let now = self.now();
-        let mut traversals = Vec::new();
-        let change = self.control.change_ports(self.bridge, &configs, |pipeline| {
             let (change, translated) = pipeline.commit(self.bridge, bundle, now)?;
             traversals = translated;
             Ok::<_, RejectedMod>(change)
@@ -225,7 +221,7 @@ impl Host for BridgeHost {
         for (packet, traversal) in packets.into_iter().zip(traversals) {
             self.inject(packet, traversal);
         }
-        Ok(change.version)
+        Ok(version)
     }
 
     fn packet_out(&self, packet: PacketOut) {

@@ -39,6 +39,7 @@
 
 mod bridges;
 mod capture;
+mod chains;
 mod check;
 mod clock;
 pub mod config;
@@ -62,12 +63,14 @@ mod switch;
 mod trace;
 mod trace_actions;
 mod trace_notes;
+mod trace_pieces;
 mod traced;
 mod vlans;
 mod watch;
 mod worker;
 
 pub use capture::CapturedPacket;
+pub use chains::{ChainStatus, CoverageStatus, NotCut, StageStatus};
 pub use check::{ConfigError, ConfigPath, ConfigStep};
 pub use config::Config;
 pub use endpoint::{Endpoint, EndpointError};
@@ -82,4 +85,5 @@ pub use switch::Switch;
 pub use trace::{
     Trace, TraceConjunction, TraceError, TraceGroup, TraceRecirculation, TraceRule, TraceVisit,
 };
+pub use trace_pieces::{TracePiece, TracePieces, TraceStep};
 pub use vlans::MacStatus;

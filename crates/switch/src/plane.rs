@@ -14,7 +14,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use shunt_classifier::Version;
 use shunt_datapath::{
-    Command, EvictionDesk, PacketThread, ThreadConfig, ThreadCounters, Waker,
+    Command, DeskSeat, EvictionDesk, PacketThread, ThreadConfig, ThreadCounters, Waker,
     thread::{
         ControlEnds, Difference, QueueSizes, RunnerConfig, Running, Wakers, spawn_desk,
         spawn_packet_thread, thread_ends,
@@ -52,7 +52,7 @@ pub(crate) struct Plane {
 /// The threads of the data plane.
 struct Threads {
     packet: Vec<Slot<PacketThread>>,
-    eviction: Slot<EvictionDesk>,
+    eviction: Slot<Option<EvictionDesk>>,
 }
 
 /// The place of a thread.
@@ -117,10 +117,11 @@ impl Plane {
         let (desk, changes) = EvictionDesk::new(evictor, version, desks, Arc::clone(&wakers.desk));
         let adopted = Arc::new(watch::Sender::new(version));
         let answered = Arc::clone(&adopted);
-        let eviction = spawn_desk(desk, move |version| {
+        let seat = DeskSeat::new(desk, move |version| {
             answered.send_replace(version);
         });
-        let eviction = Slot::Running(eviction.map_err(system)?);
+        let changes = changes.helping(&seat);
+        let eviction = Slot::Running(spawn_desk(seat).map_err(system)?);
         let counters = threads.iter().map(|ends| Arc::clone(&ends.counters)).collect();
         let publisher = Arc::new(Publisher::new(Arc::clone(&pipeline), changes, clock));
         let rings = threads.iter_mut().filter_map(|ends| ends.lessons.take()).collect();
@@ -144,11 +145,11 @@ impl Plane {
         Ok((plane, packet_ins))
     }
 
-    /// Makes a change and hands it on; answers with it.
+    /// Makes a change and hands it on; answers with its version.
     pub(crate) fn change<E>(
         &self,
         make: impl FnOnce(&Pipeline) -> Result<Change, E>,
-    ) -> Result<Change, E> {
+    ) -> Result<Version, E> {
         self.publisher.change(make)
     }
 
@@ -354,6 +355,7 @@ fn thread_config(config: &Config, seed: u64) -> ThreadConfig {
         verify_one_in: config.caches.verify_one_in,
         ..ThreadConfig::default()
     };
+    thread.caches.wildcard = config.caches.wildcard();
     thread.caches.entries_max = config.caches.megaflow_entries;
     thread.caches.exact.lines = config.caches.exact_entries.max(1);
     // A cache that nothing is ever put into is off.

@@ -15,7 +15,7 @@ use std::{
 use parking_lot::Mutex;
 use shunt_datapath::{ChangeSender, Learned, LessonNo};
 use shunt_pipeline::{
-    Change, Delta, Learning, OwnerId, Pipeline, RemovedReason, RuleChange, RuleDelta,
+    Change, Delta, Learning, OwnerId, Pipeline, RemovedReason, RuleChange, RuleDelta, Version,
 };
 
 use crate::{
@@ -42,17 +42,18 @@ impl Publisher {
         Self { pipeline, changes, removals, learned: AtomicU64::new(0), clock }
     }
 
-    /// Makes a change and hands it on; answers with it.
+    /// Makes a change and hands it on; answers with its version.
     pub(crate) fn change<E>(
         &self,
         make: impl FnOnce(&Pipeline) -> Result<Change, E>,
-    ) -> Result<Change, E> {
+    ) -> Result<Version, E> {
         let changes = self.changes.lock();
         let change = make(&self.pipeline)?;
+        let version = change.version;
         if !change.deltas.is_empty() {
-            self.hand_on(&changes, Learned { change: change.clone(), lessons: Vec::new() });
+            self.hand_on(&changes, Learned { change, lessons: Vec::new() });
         }
-        Ok(change)
+        Ok(version)
     }
 
     /// Makes a version of what `count` lessons teach, and answers them, also where all was known:

@@ -8,6 +8,7 @@ use shunt_pipeline::BridgeId;
 
 use crate::{
     bridges::{Bridge, Bridges},
+    chains::{ChainStatus, CoverageStatus},
     config,
     control::Control,
     ports::BridgePort,
@@ -142,6 +143,14 @@ pub struct CacheStatus {
     pub refused_full: u64,
     /// Entries not made because their report did not fit the queue.
     pub refused_ring: u64,
+    /// What knows packets by the bits that decided: the megaflow cache, or a chain of stages.
+    pub kind: config::CacheKind,
+    /// The chains of all packet threads together, where that is the kind.
+    pub chain: Option<ChainStatus>,
+    /// The chain of each packet thread.
+    pub chains: Vec<ChainStatus>,
+    /// How many ways the entries of each packet thread make, where that was asked for.
+    pub coverage: Vec<CoverageStatus>,
 }
 
 /// Where packets went: what came equals what went and what is held.
@@ -214,7 +223,12 @@ impl Control {
         let asked = sum(|c| c.megaflow.hits.get() + c.megaflow.misses.get());
         #[expect(clippy::cast_precision_loss, reason = "an average for people")]
         let probes = sum(|c| c.probes.get()) as f64 / asked.max(1) as f64;
+        let chains = self.chain_statuses();
         CacheStatus {
+            kind: self.config.lock().caches.kind,
+            chain: (!chains.is_empty()).then(|| ChainStatus::sum(&chains)),
+            chains,
+            coverage: Vec::new(),
             version: self.plane.version().number(),
             received: sum(|c| c.received.get()),
             exact_hits: sum(|c| c.exact.hits.get()),

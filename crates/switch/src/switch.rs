@@ -5,6 +5,8 @@ use std::{convert::Infallible, path::PathBuf, sync::Arc, time::Duration};
 use shunt_datapath::port::Port;
 use shunt_flow::PortNo;
 use shunt_kairo::Direct;
+#[cfg(feature = "dbsp")]
+use shunt_kairo::{Relational, Visits};
 use shunt_pipeline::{
     FlowMod, FlowModCommand, Iterative, Modification, Pipeline, RuleFilter, Version,
     text::parse_rule,
@@ -53,6 +55,12 @@ impl Switch {
         let engine: EngineMaker = match config.eviction.engine {
             Engine::Direct => Box::new(|pipeline| Box::new(Direct::new(pipeline.version()))),
             Engine::Iterative => Box::new(|pipeline| Box::new(Iterative::new(pipeline))),
+            #[cfg(feature = "dbsp")]
+            Engine::Visits => Box::new(|pipeline| Box::new(Visits::new(pipeline.version()))),
+            #[cfg(feature = "dbsp")]
+            Engine::Relational => {
+                Box::new(|pipeline| Box::new(Relational::new(pipeline.version())))
+            }
         };
         Self::start_with(config, run_dir, seed, engine).await
     }
@@ -171,9 +179,9 @@ impl Switch {
     ) -> Result<Version, SwitchError> {
         let id = self.control.bridges.lock().find(bridge)?.id;
         let now = self.control.plane.clock.now();
-        let change = self.control.change(|pipeline| pipeline.modify(id, mods, now))?;
-        self.control.plane.adopted(change.version).await;
-        Ok(change.version)
+        let version = self.control.change(|pipeline| pipeline.modify(id, mods, now))?;
+        self.control.plane.adopted(version).await;
+        Ok(version)
     }
 
     /// Number of rules of a bridge that a filter lets through.
@@ -228,7 +236,7 @@ impl Switch {
     /// The settings that [`Self::set`] can change.
     #[must_use]
     pub const fn settings() -> &'static [&'static str] {
-        &["caches.idle_ms", "caches.verify_one_in", "threads.translations_per_turn"]
+        crate::setting::SETTINGS
     }
 
     /// Changes a setting, as the configuration spells it, while the switch runs.
@@ -287,6 +295,16 @@ impl Switch {
     #[must_use]
     pub fn caches(&self) -> CacheStatus {
         self.control.cache_status()
+    }
+
+    /// As [`Self::caches`], with how many ways the entries of chains make together. Packet threads
+    /// look at all of their entries for that, some of them a turn.
+    pub async fn caches_with_coverage(&self) -> CacheStatus {
+        let mut status = self.caches();
+        if status.chain.is_some() {
+            status.coverage = self.control.coverage().await;
+        }
+        status
     }
 
     /// Where packets went, summed over packet threads.

@@ -23,6 +23,7 @@ use crate::{
     names::BridgeNames,
     trace_actions::{Actions, Resumed},
     trace_notes::{missing_ingress, missing_ports},
+    trace_pieces::TracePieces,
     traced::TracedPacket,
 };
 
@@ -47,6 +48,8 @@ pub struct Trace {
     pub learnings: Vec<String>,
     /// The mask under which every packet fares alike, as a match.
     pub megaflow: String,
+    /// How a chain of stages keeps its way, where that is what knows packets.
+    pub pieces: Option<TracePieces>,
     /// What happens to the packet; empty: it is dropped.
     pub actions: Vec<String>,
     /// Why the switch itself dropped it, if it did.
@@ -158,7 +161,8 @@ impl Control {
         let packet = flow.packet(id, self.plane.vlan_limit);
         let traversal = pipeline.translate_newest(&packet.key);
         let mut ahead = VecDeque::new();
-        let mut trace = self.explain(&traversal, packet, id, &mut ahead);
+        let pieces = self.explain_pieces(&packet.key, None, &traversal);
+        let mut trace = Trace { pieces, ..self.explain(&traversal, packet, id, &mut ahead) };
         while trace.resumed.len() < RESUMED_MAX
             && let Some(Resumed { packet, continuation, why }) = ahead.pop_front()
         {
@@ -166,8 +170,9 @@ impl Control {
             let bridge = u16::try_from(packet.key.bridge()).map_or(id, BridgeId::new);
             let traversal = pipeline.resume_newest(&packet.key, &continuation);
             let recirculation = Some(TraceRecirculation { id: continuation.id(), why });
+            let pieces = self.explain_pieces(&packet.key, Some(&continuation), &traversal);
             let resumed = self.explain(&traversal, packet, bridge, &mut ahead);
-            trace.resumed.push(Trace { recirculation, ..resumed });
+            trace.resumed.push(Trace { recirculation, pieces, ..resumed });
         }
         trace.warnings.extend(warning);
         Ok(trace)
@@ -201,6 +206,7 @@ impl Control {
             meters: meters.iter().map(|meter| explain_meter(meter)).collect(),
             learnings: traversal.learnings.iter().map(|own| self.explain_learning(own)).collect(),
             megaflow: describe(&(&traversal.key).into(), without_bridge(traversal), &names),
+            pieces: None,
             actions: described,
             error: traversal.error.map(|error| error.to_string()),
             resumed: Vec::new(),
@@ -330,7 +336,9 @@ impl Trace {
         text.extend(self.meters.iter().map(|meter| format!("Passes: {meter}\n")));
         text.extend(self.learnings.iter().map(|learning| format!("Learns: {learning}\n")));
         let actions = if self.actions.is_empty() { "drop".into() } else { self.actions.join(",") };
-        text += &format!("Megaflow: {}\nDatapath actions: {actions}\n", self.megaflow);
+        text += &format!("Megaflow: {}\n", self.megaflow);
+        text += &self.pieces.as_ref().map(TracePieces::to_text).unwrap_or_default();
+        text += &format!("Datapath actions: {actions}\n");
         if let Some(error) = &self.error {
             text += &format!("Dropped: {error}\n");
         }
@@ -395,7 +403,7 @@ fn explain_meter(meter: &Meter) -> String {
     format_meter(meter.id, &meter.config).replace("=\n", "=").replace('\n', " ")
 }
 
-fn bridge_name(bridges: &Bridges, id: BridgeId) -> String {
+pub(crate) fn bridge_name(bridges: &Bridges, id: BridgeId) -> String {
     bridges.by_id(id).map(|own| own.settings.name.clone()).unwrap_or_default()
 }
 
@@ -454,7 +462,7 @@ fn without_bridge(traversal: &Traversal) -> FlowMask {
 }
 
 /// The bits of a packet that were consulted, as a match.
-fn describe(key: &FlowKey, mut mask: FlowMask, names: &BridgeNames) -> String {
+pub(crate) fn describe(key: &FlowKey, mut mask: FlowMask, names: &BridgeNames) -> String {
     if mask.field(FieldId::NwFrag) & !key.field(FieldId::NwFrag) & ANY_FRAGMENT != 0 {
         // What is no fragment is no later one: the text has a word for the two bits together.
         mask.add_bits(FieldId::NwFrag, u128::MAX);

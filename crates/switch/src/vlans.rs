@@ -86,8 +86,8 @@ impl Control {
             }
         };
         for id in ids {
-            let change = self.change(|pipeline| Ok::<_, SwitchError>(pipeline.flush_macs(id)))?;
-            self.plane.adopted(change.version).await;
+            let version = self.change(|pipeline| Ok::<_, SwitchError>(pipeline.flush_macs(id)))?;
+            self.plane.adopted(version).await;
         }
         Ok(())
     }

@@ -80,12 +80,13 @@ impl Control {
         let found = self.plane.take_differences();
         let Some(Difference { cached, fresh }) = found.first() else { return };
         let bridge = BridgeId::new(u16::try_from(fresh.key.bridge()).unwrap_or_default());
-        let explain = |traversal| self.explain_alone(traversal, bridge);
-        let (cached, fresh) = (explain(cached), explain(fresh));
+        let fresh = self.explain_alone(fresh, bridge);
+        let pieces = cached.iter().map(|piece| answer(&self.explain_alone(piece, bridge)));
+        let cached = pieces.collect::<Vec<_>>().join(" | ");
         let count = self.cache_status().differences;
         warn!(
             flow = fresh.flow,
-            cached = answer(&cached),
+            cached,
             tables = answer(&fresh),
             version = fresh.version,
             count,

@@ -67,6 +67,7 @@ async fn a_thread_that_panics_takes_its_ports_down_and_nobody_waits_for_it() {
 struct Mortal {
     inner: Iterative,
     doom: Arc<AtomicBool>,
+    is_quick: bool,
 }
 
 impl Evictor for Mortal {
@@ -87,6 +88,10 @@ impl Evictor for Mortal {
         self.inner.forget(owner);
     }
 
+    fn is_quick(&self) -> bool {
+        self.is_quick
+    }
+
     fn len(&self) -> usize {
         self.inner.len()
     }
@@ -94,10 +99,17 @@ impl Evictor for Mortal {
 
 #[tokio::test]
 async fn without_the_eviction_thread_no_packet_takes_the_old_way_and_barriers_are_answered() {
+    // The engine panics on its own thread, or on that of who changes a rule.
+    for is_quick in [false, true] {
+        lose_the_eviction_thread(is_quick).await;
+    }
+}
+
+async fn lose_the_eviction_thread(is_quick: bool) {
     let doom = Arc::new(AtomicBool::new(false));
     let own = Arc::clone(&doom);
     let engine = move |pipeline| -> Box<dyn Evictor> {
-        Box::new(Mortal { inner: Iterative::new(pipeline), doom: own })
+        Box::new(Mortal { inner: Iterative::new(pipeline), doom: own, is_quick })
     };
     let bench = Bench::without_bridge(2, Box::new(engine)).await;
     bench.add_bridge("br0").await;
