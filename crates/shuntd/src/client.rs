@@ -13,7 +13,7 @@ use clap::{Parser, Subcommand};
 use serde_json::Value;
 
 use crate::{
-    render,
+    render, render_caches,
     rpc::{CallError, Client},
     run_dir, setting,
 };
@@ -88,8 +88,8 @@ enum Command {
     },
     /// Change a setting while the daemon runs: `set caches.idle_ms=5000`, `set logging.filter=debug`.
     Set {
-        /// caches.idle_ms=MILLISECONDS, caches.verify_one_in=HITS,
-        /// threads.translations_per_turn=COUNT, logging.filter=FILTER.
+        /// caches.kind=megaflow|gigaflow, caches.idle_ms=MILLISECONDS, caches.verify_one_in=HITS,
+        /// caches.gigaflow.KEY=VALUE, threads.translations_per_turn=COUNT, logging.filter=FILTER.
         #[arg(value_name = "KEY=VALUE")]
         setting: String,
     },
@@ -210,8 +210,12 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         }
         Command::Set { setting } => silent(&mut client, "shunt/set", &[setting]),
         Command::Caches { json, line } => {
-            let table = if *line { render::caches_line } else { render::caches };
-            shown(&mut client, "shunt/caches", &[], *json, table)
+            let (table, parameters): (fn(&Value) -> String, &[&str]) = if *line {
+                (render_caches::caches_line, &[])
+            } else {
+                (render_caches::caches, &["coverage"])
+            };
+            shown(&mut client, "shunt/caches", parameters, *json, table)
         }
         Command::Trace { bridge, flow, frame, json } => {
             let mut parameters = vec![bridge.as_str(), flow];

@@ -9,6 +9,7 @@ pub mod daemon;
 mod methods;
 mod nic;
 mod render;
+mod render_caches;
 mod rpc;
 mod run_dir;
 mod setting;

@@ -44,7 +44,7 @@ const METHODS: &[Method] = &[
     method("revalidator/wait", "", 0, 0),
     method("shunt/add-bridge", "name", 1, 1),
     method("shunt/add-port", "bridge name [key=value..]", 2, WORDS_MAX),
-    method("shunt/caches", "", 0, 0),
+    method("shunt/caches", "[coverage]", 0, 1),
     method("shunt/capture-read", "id", 1, 1),
     method("shunt/capture-start", "port|drops", 1, 1),
     method("shunt/capture-stop", "id", 1, 1),
@@ -101,7 +101,10 @@ impl DaemonMethods {
         match (method, parameters) {
             ("shunt/show", _) => json(&switch.bridges()),
             ("shunt/threads", _) => json(&switch.threads()),
-            ("shunt/caches", _) => json(&switch.caches()),
+            ("shunt/caches", []) => json(&switch.caches()),
+            ("shunt/caches", [word]) if word == "coverage" => {
+                json(&switch.caches_with_coverage().await)
+            }
             ("shunt/drops", _) => json(&switch.drops()),
             ("shunt/add-bridge", [name]) => {
                 let bridge =

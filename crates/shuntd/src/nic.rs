@@ -4,13 +4,17 @@ use std::{
     net::SocketAddr,
     path::PathBuf,
     str::FromStr,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    sync::LazyLock,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use clap::Args;
 use shunt_datapath::port::{PortSpec, Repeat};
 use shunt_nic::{Limits, Nic, NicError, NicPort};
-use shunt_p4runtime::program::{Program, UnknownStages};
+use shunt_p4runtime::{
+    program::{Program, UnknownStages},
+    server::Now,
+};
 use thiserror::Error;
 
 /// A NIC in software, driven by P4Runtime.
@@ -115,9 +119,11 @@ pub(crate) async fn run(
     Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "controllers are told the time of day")]
-fn now() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+#[expect(clippy::disallowed_methods, reason = "the edge is where clocks are read")]
+fn now() -> Now {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let day = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Now { steady: START.elapsed(), day }
 }
 
 #[cfg(test)]

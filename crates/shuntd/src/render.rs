@@ -5,6 +5,8 @@ use std::fmt::Write;
 use serde_json::Value;
 use shunt_switch::MacStatus;
 
+use crate::render_caches::caches_line;
+
 /// The header of a capture file with nanosecond times.
 pub(crate) const PCAP_HEADER: [u8; 24] =
     [0x4d, 0x3c, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
@@ -133,55 +135,6 @@ pub(crate) fn ports(bridges: &Value) -> String {
     table(&rows)
 }
 
-/// The caches, a line each.
-pub(crate) fn caches(caches: &Value) -> String {
-    let received = count(&caches["received"]);
-    let mut text = format!("packets       {received:>14}\n");
-    for (name, key) in
-        [("exact match", "exact_hits"), ("megaflow", "megaflow_hits"), ("translated", "upcalls")]
-    {
-        let hits = count(&caches[key]);
-        let _ = writeln!(text, "{name:<13} {hits:>14}  {}", percent(hits, received));
-    }
-    let _ = writeln!(
-        text,
-        "entries       {:>14}  under {} masks, {:.2} asked a packet",
-        count(&caches["entries"]),
-        count(&caches["masks"]),
-        caches["probes"].as_f64().unwrap_or_default()
-    );
-    for (name, key) in [
-        ("evicted", "evicted"),
-        ("raced", "raced"),
-        ("expired", "expired"),
-        ("refused: full", "refused_full"),
-        ("refused: ring", "refused_ring"),
-    ] {
-        let _ = writeln!(text, "{name:<13} {:>14}", count(&caches[key]));
-    }
-    let verified = count(&caches["verified"]);
-    if verified > 0 {
-        let wrong = count(&caches["differences"]);
-        let _ = writeln!(text, "verified      {verified:>14}  {wrong} of them wrong");
-    }
-    let _ = writeln!(text, "version       {:>14}", count(&caches["version"]));
-    text
-}
-
-/// The caches in one line.
-pub(crate) fn caches_line(caches: &Value) -> String {
-    let received = count(&caches["received"]);
-    let share = |key: &str| percent(count(&caches[key]), received);
-    format!(
-        "{received:>9} packets: exact match {}, megaflow {}, translated {}; {} entries, {} evicted\n",
-        share("exact_hits"),
-        share("megaflow_hits"),
-        share("upcalls"),
-        count(&caches["entries"]),
-        count(&caches["evicted"])
-    )
-}
-
 /// Where packets went.
 pub(crate) fn drops(drops: &Value) -> String {
     let mut text = String::new();
@@ -240,7 +193,7 @@ pub(crate) fn top(before: &Snapshot, now: &Snapshot, seconds: u64) -> String {
     text + &table(&rows)
 }
 
-fn table(rows: &[Vec<String>]) -> String {
+pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
@@ -261,21 +214,21 @@ fn number(port: &Value) -> String {
     }
 }
 
-fn percent(part: u64, whole: u64) -> String {
+pub(crate) fn percent(part: u64, whole: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "a share for people")]
     let share = part as f64 * 100.0 / whole.max(1) as f64;
     format!("{share:5.1} %")
 }
 
-fn list(value: &Value) -> &[Value] {
+pub(crate) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn word(value: &Value) -> &str {
+pub(crate) fn word(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-fn count(value: &Value) -> u64 {
+pub(crate) fn count(value: &Value) -> u64 {
     value.as_u64().unwrap_or_default()
 }
 
