@@ -47,6 +47,7 @@ fn run_words(words: &[String]) -> Result<(), String> {
         return Ok(());
     }
     let chosen = if has("--all") { shard(words)? } else { named(words)? };
+    check_options(&chosen, words)?;
     if env::var_os(INSIDE).is_none() {
         chosen.iter().for_each(|one| one.map_or((), |experiment| (experiment.prepare)()));
         return chosen.iter().try_for_each(|one| run_inside(*one, words));
@@ -62,7 +63,7 @@ fn run_words(words: &[String]) -> Result<(), String> {
 
 /// A line for each experiment.
 fn list() -> String {
-    let line = |one: &Experiment| format!("  {:<11} {} ({})\n", one.name, one.what, one.source);
+    let line = |one: &Experiment| format!("  {:<16} {} ({})\n", one.name, one.what, one.source);
     EXPERIMENTS.iter().map(line).collect()
 }
 
@@ -77,6 +78,22 @@ fn named(words: &[String]) -> Result<Vec<Option<&'static Experiment>>, String> {
         return Err(format!("say which:\n{}", list()));
     }
     names.into_iter().map(|name| find(name).map(Some)).collect()
+}
+
+/// That each option is one of all experiments or of one that was chosen: a mistyped one would be
+/// ignored for an hour.
+fn check_options(chosen: &[Option<&Experiment>], words: &[String]) -> Result<(), String> {
+    const COMMON: [&str; 4] = ["--quick", "--all", "--shard", "--part"];
+    const OF_REGRESS: [&str; 2] = ["--base", "--base-name"];
+    let own = |one: &Option<&Experiment>| one.map_or(&OF_REGRESS[..], |one| one.options).to_vec();
+    let known: Vec<&str> = COMMON.into_iter().chain(chosen.iter().flat_map(own)).collect();
+    let unknown =
+        words.iter().find(|word| word.starts_with("--") && !known.contains(&word.as_str()));
+    let Some(word) = unknown else { return Ok(()) };
+    let near = known
+        .iter()
+        .max_by(|one, other| strsim::jaro(one, word).total_cmp(&strsim::jaro(other, word)));
+    Err(format!("there is no option {word}: perhaps {}", near.unwrap_or(&"--quick")))
 }
 
 /// All experiments, or those of one shard of several.
@@ -134,18 +151,26 @@ fn run_one(experiment: &'static Experiment, words: &[String]) -> Result<(), Stri
     }
     println!("{}: {}", experiment.name, experiment.what);
     let rows = (experiment.run)(&mut run);
-    let form = if run.is_quick { Form::Quick } else { Form::Full };
     let options = own_options(words);
+    let is_beside = rows.iter().any(|row| row.rival.is_some());
+    let form = match () {
+        () if run.is_quick => Form::Quick,
+        () if !options.is_empty() || experiment.has_rival && !is_beside => Form::Part,
+        () => Form::Full,
+    };
     drop(run);
+    if rows.is_empty() {
+        return Err(format!("{} measured nothing: nothing was written", experiment.name));
+    }
     println!("{}", table(&rows));
     let folder = match form {
         Form::Full => root().join("docs/results"),
-        Form::Quick => target().join("results"),
+        Form::Part | Form::Quick => target().join("results"),
     };
     let written = Report { experiment, rows: &rows, form, options }.write(&folder)?;
     written.iter().for_each(|path| println!("wrote {}", path.display()));
-    if form == Form::Quick {
-        println!("the quick form leaves docs/results as it is");
+    if form != Form::Full {
+        println!("a look, a part, or a run without the rival leaves docs/results as it is");
     }
     Ok(())
 }
@@ -193,6 +218,19 @@ mod tests {
         for text in ["0/3", "4/3", "3", "a/b", ""] {
             assert!(shard_numbers(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn an_option_that_nobody_has_is_refused_with_the_nearest() {
+        let check = |text: &str| {
+            let words = words(text);
+            check_options(&named(&words).unwrap(), &words)
+        };
+        let refused = check("spine --qiuck").unwrap_err();
+        assert!(refused.contains("--qiuck") && refused.contains("perhaps --quick"), "{refused}");
+        assert!(check("spine --only translate").is_err(), "it is another experiment's");
+        check("pipeline --quick --only translate").unwrap();
+        check("regress --base /x --base-name y --quick").unwrap();
     }
 
     #[test]

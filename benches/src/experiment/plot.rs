@@ -22,6 +22,7 @@ const NAME_LENGTH: usize = 38;
 
 const OURS: &str = "#0b7285";
 const RIVAL: &str = "#e8a33d";
+const PUBLISHED: &str = "#adb5bd";
 const INK: &str = "#212529";
 const GREY: &str = "#868e96";
 const GRID: &str = "#e9ecef";
@@ -60,12 +61,14 @@ const TICK: Font = Font { size: 11, anchor: Anchor::Middle, ..FAINT };
 const VALUE: Font = Font { size: 12, ..PLAIN };
 const RATIO: Font = Font { size: 15, is_bold: true, anchor: Anchor::End, ..PLAIN };
 
-/// Draws all rows that are better or worse than something, a panel for each metric.
+/// Draws all rows that are better or worse than something, or stand beside a published figure, a panel
+/// for each metric.
 #[must_use]
 pub fn plot(experiment: &Experiment, rows: &[Row]) -> String {
     let mut drawing = Drawing { body: String::new(), y: MARGIN };
     drawing.head(experiment, rows);
-    let rows: Vec<&Row> = rows.iter().filter(|row| row.better != Better::Neither).collect();
+    let is_drawn = |row: &&Row| row.better != Better::Neither || row.published.is_some();
+    let rows: Vec<&Row> = rows.iter().filter(is_drawn).collect();
     let mut metrics: Vec<&str> = rows.iter().map(|row| row.metric).collect();
     let mut seen = std::collections::HashSet::new();
     metrics.retain(|metric| seen.insert(*metric));
@@ -118,7 +121,11 @@ impl Drawing {
         let y = self.y + 78.0;
         let mut x = MARGIN;
         let rival = rows.iter().find_map(|row| row.rival.as_ref().map(|(name, _)| name.as_str()));
-        let legend = [("Shunt", OURS)].into_iter().chain(rival.map(|name| (name, RIVAL)));
+        let published = rows.iter().any(|row| row.published.is_some());
+        let legend = [("Shunt", OURS)]
+            .into_iter()
+            .chain(rival.map(|name| (name, RIVAL)))
+            .chain(published.then_some(("as published", PUBLISHED)));
         for (name, color) in legend {
             self.rectangle((x, y), (14.0, 14.0), color);
             self.text((x + 20.0, y + 12.0), PLAIN, name);
@@ -132,7 +139,8 @@ impl Drawing {
     fn panel(&mut self, rows: &[&Row]) {
         let Some(first) = rows.first() else { return };
         let head = (MARGIN, self.y + 30.0);
-        self.text(head, HEAD, &format!("{} ({})", first.metric, first.unit));
+        let unit = if first.unit.is_empty() { String::new() } else { format!(" ({})", first.unit) };
+        self.text(head, HEAD, &format!("{}{unit}", first.metric));
         let faint = Font { anchor: Anchor::End, ..FAINT };
         self.text((BARS_RIGHT, head.1), faint, first.better.words());
         let has_ratios = rows.iter().any(|row| row.ratio().is_some());
@@ -184,6 +192,10 @@ impl Drawing {
             self.y += 2.0;
             self.bar(samples, end, RIVAL);
         }
+        if let Some(published) = row.published {
+            self.y += 2.0;
+            self.bar(&Samples::from(published), end, PUBLISHED);
+        }
         self.y += BAR_GAP;
     }
 
@@ -219,14 +231,14 @@ impl Drawing {
 fn most_of(rows: &[&Row]) -> f64 {
     let of = |row: &&Row| {
         let rival = row.rival.as_ref().map_or(0.0, |(_, samples)| samples.most());
-        row.ours.most().max(rival)
+        row.ours.most().max(rival).max(row.published.unwrap_or(0.0))
     };
     rows.iter().map(of).fold(0.0, f64::max)
 }
 
 fn row_height(row: &Row) -> f64 {
-    let bars = if row.rival.is_some() { 2.0 * BAR_HEIGHT + 2.0 } else { BAR_HEIGHT };
-    bars + BAR_GAP
+    let more = usize::from(row.rival.is_some()) + usize::from(row.published.is_some());
+    BAR_HEIGHT + more as f64 * (BAR_HEIGHT + 2.0) + BAR_GAP
 }
 
 /// Where a value lies on an axis that ends at `end`.
@@ -271,12 +283,26 @@ mod tests {
 
     #[test]
     fn a_picture_says_who_is_who_and_what_is_better() {
-        let rival = Some(("A & B".to_owned(), Samples(vec![20.0])));
-        let row = Row { ours: Samples(vec![10.0]), rival, ..Row::new("one", "time", "ns") };
+        let rival = Some(("A & B".to_owned(), Samples(vec![20.0; 3])));
+        let row = Row { ours: Samples(vec![10.0; 3]), rival, ..Row::new("one", "time", "ns") };
         let text = plot(&EXPERIMENTS[0], &[row]);
         for words in [">Shunt<", ">A &amp; B<", ">time (ns)<", ">less is better<", ">2.00 ×<"] {
             assert!(text.contains(words), "{words}");
         }
         assert_eq!(text.matches('<').count(), text.matches('>').count());
+    }
+
+    #[test]
+    fn what_stands_beside_a_published_figure_is_drawn_with_it() {
+        let row = Row {
+            better: Better::Neither,
+            ours: Samples::from(10.0),
+            published: Some(12.0),
+            ..Row::new("one", "rules", "")
+        };
+        let text = plot(&EXPERIMENTS[0], &[row]);
+        for words in [">as published<", ">rules<", ">12.0<", PUBLISHED] {
+            assert!(text.contains(words), "{words}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! A bar with the time that is left, on a terminal.
+//! How far an experiment is: a bar on a terminal, and a line for each step elsewhere.
 
 use std::{
     io::{IsTerminal as _, stderr},
@@ -11,7 +11,7 @@ pub struct Progress {
     start: Instant,
     done: usize,
     steps: usize,
-    is_shown: bool,
+    is_terminal: bool,
 }
 
 /// Characters of the bar.
@@ -21,14 +21,21 @@ impl Progress {
     /// At the beginning of so many steps.
     #[must_use]
     pub fn new(steps: usize) -> Self {
-        Self { start: Instant::now(), done: 0, steps, is_shown: stderr().is_terminal() }
+        Self { start: Instant::now(), done: 0, steps, is_terminal: stderr().is_terminal() }
     }
 
     /// Says what is being done now; steps are taken to last alike.
     pub fn show(&self, what: &str) {
-        if self.is_shown {
-            eprint!("\r\x1b[K{}", bar(self.done, self.steps, self.start.elapsed().as_secs_f64()));
-            eprint!(" {what}");
+        let seconds = self.start.elapsed().as_secs_f64();
+        if self.is_terminal {
+            eprint!("\r\x1b[K{} {what}", bar(self.done, self.steps, seconds));
+        } else {
+            eprintln!(
+                "{}/{}, {}: {what}",
+                self.done + 1,
+                self.steps,
+                left(self.done, self.steps, seconds)
+            );
         }
     }
 
@@ -40,7 +47,7 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if self.is_shown {
+        if self.is_terminal {
             eprint!("\r\x1b[K");
         }
     }
@@ -49,12 +56,17 @@ impl Drop for Progress {
 fn bar(done: usize, steps: usize, seconds: f64) -> String {
     let steps = steps.max(done).max(1);
     let filled = WIDTH * done / steps;
-    let left = match done {
-        0 => "?".to_owned(),
-        _ => format!("{:.0}", seconds / done as f64 * (steps - done) as f64),
-    };
     let percent = 100 * done / steps;
-    format!("[{}{}] {percent:3} %, {left} s left:", "#".repeat(filled), ".".repeat(WIDTH - filled))
+    let left = left(done, steps, seconds);
+    format!("[{}{}] {percent:3} %, {left}:", "#".repeat(filled), ".".repeat(WIDTH - filled))
+}
+
+/// The time that is left, if the steps to come last as long as those so far.
+fn left(done: usize, steps: usize, seconds: f64) -> String {
+    match done {
+        0 => "? s left".to_owned(),
+        _ => format!("{:.0} s left", seconds / done as f64 * steps.saturating_sub(done) as f64),
+    }
 }
 
 #[cfg(test)]

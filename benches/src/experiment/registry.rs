@@ -2,8 +2,8 @@
 
 use super::{Row, Run};
 use crate::experiments::{
-    characterisation, classifier, forwarding, gigaflow, megaflows, pipeline, slow_path, updates,
-    workloads,
+    characterisation, classifier, forwarding, gigaflow, megaflows, nic_push, pipeline, slow_path,
+    updates, workloads,
 };
 
 /// One experiment.
@@ -17,6 +17,10 @@ pub struct Experiment {
     pub what: &'static str,
     /// The figure or table of a paper, or that it is our own.
     pub source: &'static str,
+    /// Whether it is beside a rival: without one, what was published stays.
+    pub has_rival: bool,
+    /// Its own options, each with a value.
+    pub options: &'static [&'static str],
     /// Gets what the experiment needs from the network, before it is cut off.
     pub prepare: fn(),
     /// Measures.
@@ -35,6 +39,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Forwarding on one core",
         what: "Capture in, one rule that looks at L4, null out, on one core, by caches, beside OVS-DPDK",
         source: "our own, against the rival",
+        has_rival: true,
+        options: &[],
         prepare: NOTHING,
         run: forwarding::run,
         run_part: NO_PARTS,
@@ -44,6 +50,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "The pipeline: misses, and changes of rules",
         what: "Translations, set-up of flows, flow-mods and memory, by tables, actions and sizes",
         source: "our own, against the rival",
+        has_rival: true,
+        options: &["--only"],
         prepare: NOTHING,
         run: pipeline::run,
         run_part: NO_PARTS,
@@ -53,6 +61,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "The classifier alone",
         what: "Lookups, insertion and removal in tables of 100K rules and many masks",
         source: "our own, against the rival's library",
+        has_rival: true,
+        options: &["--classbench"],
         prepare: classifier::prepare,
         run: classifier::run,
         run_part: classifier::run_part,
@@ -62,6 +72,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Cache entries that masks make",
         what: "Entries and masks of an unbounded cache after 30,000 packets",
         source: "our own, against the rival's library",
+        has_rival: true,
+        options: &["--classbench"],
         prepare: classifier::prepare,
         run: megaflows::run,
         run_part: megaflows::run_part,
@@ -71,8 +83,21 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Pieces of traversals, beside whole ones",
         what: "Hits, entries, sharing and coverage of 4 x 8K pieces and of 32K whole entries",
         source: "Gigaflow, figures 3.10 to 3.13",
+        has_rival: false,
+        options: &["--pipelines", "--ways"],
         prepare: NOTHING,
         run: gigaflow::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
+        name: "nic-push",
+        title: "Rules pushed into the embedded NIC",
+        what: "Rules inserted and removed in a second by P4Runtime, by the size of a batch",
+        source: "our own",
+        has_rival: false,
+        options: &[],
+        prepare: NOTHING,
+        run: nic_push::run,
         run_part: NO_PARTS,
     },
     Experiment {
@@ -81,6 +106,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "Tables, rules, flows and locality of five pipelines, and how often header tuples recur",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  Tables 3.1 and 4.3, Fig 3.5",
+        has_rival: false,
+        options: &[],
         prepare: NOTHING,
         run: workloads::run,
         run_part: NO_PARTS,
@@ -91,6 +118,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "Hits by capacity, parts of a set-up, and revalidation, for five pipelines in one process",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  Fig 2.5, and the baselines of Fig 3.10 and 3.11",
+        has_rival: false,
+        options: &[],
         prepare: NOTHING,
         run: characterisation::run,
         run_part: NO_PARTS,
@@ -101,6 +130,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "Rules loaded, flows set up, and entries judged anew, for five pipelines",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  2.4 and Fig 2.5, against the rival",
+        has_rival: true,
+        options: &[],
         prepare: NOTHING,
         run: slow_path::run,
         run_part: NO_PARTS,
@@ -110,6 +141,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Eviction: what a change of rules costs",
         what: "CPU of the eviction engine for updates P1 to P5 and one rule, and the share evicted",
         source: "A. Zulfiqar, Rearchitecting the End Host Network, section 4.5, beside our iterative engine",
+        has_rival: true,
+        options: &[],
         prepare: NOTHING,
         run: updates::run,
         run_part: NO_PARTS,

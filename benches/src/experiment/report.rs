@@ -17,6 +17,8 @@ use super::{Experiment, Row, machine, plot, table};
 pub enum Form {
     /// As published in `docs/results`.
     Full,
+    /// A part of it, or without the rival: kept out of `docs/results`.
+    Part,
     /// A look: kept out of `docs/results`.
     Quick,
 }

@@ -114,17 +114,30 @@ impl Row {
             Better::More => ours / rival,
             Better::Less | Better::Neither => rival / ours,
         };
-        let rounds = self.ours.0.iter().zip(&rival.0).map(|(ours, rival)| over(*ours, *rival));
-        let rounds = Samples(rounds.filter(|ratio| ratio.is_finite()).collect());
-        let middle = over(self.ours.median(), rival.median());
-        let is_known = middle.is_finite() && !rounds.0.is_empty();
         let is_apart = self.ours.most() < rival.least() || rival.most() < self.ours.least();
+        let (ratios, rounds) = if self.ours.0.len() == rival.0.len() {
+            let pairs = self.ours.0.iter().zip(&rival.0).map(|(ours, rival)| over(*ours, *rival));
+            let pairs: Vec<f64> = pairs.filter(|ratio| ratio.is_finite()).collect();
+            let rounds = pairs.len();
+            (Samples(pairs), rounds)
+        } else {
+            // Not measured in turns: each end of the one may have met each end of the other.
+            let ends = [
+                over(self.ours.most(), rival.least()),
+                over(self.ours.median(), rival.median()),
+                over(self.ours.least(), rival.most()),
+            ];
+            let known = ends.into_iter().filter(|ratio| ratio.is_finite()).collect();
+            (Samples(known), self.ours.0.len().min(rival.0.len()))
+        };
+        let is_known = rounds > 0 && !ratios.0.is_empty();
         is_known.then(|| Ratio {
-            middle,
-            least: rounds.least(),
-            most: rounds.most(),
-            rounds: rounds.0.len(),
+            middle: ratios.median(),
+            least: ratios.least(),
+            most: ratios.most(),
+            rounds,
             is_apart,
+            varies: VARYING.contains(&self.unit),
         })
     }
 }
@@ -132,7 +145,7 @@ impl Row {
 /// How many times better ours is than the rival's, with the spread of the rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
-    /// Of the medians.
+    /// Of the round in the middle.
     pub middle: f64,
     /// Of the round that was worst for us.
     pub least: f64,
@@ -142,7 +155,12 @@ pub struct Ratio {
     pub rounds: usize,
     /// Whether all of our samples lie on one side of all of the rival's.
     pub is_apart: bool,
+    /// Whether another round would give another figure: a time does, a count does not.
+    pub varies: bool,
 }
+
+/// Units of what differs from round to round.
+const VARYING: [&str; 7] = ["ns", "µs", "ms", "s", "1/s", "cycles", "Mpps"];
 
 /// What a ratio says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,7 +171,7 @@ pub enum Verdict {
     Worse,
     /// The rounds do not agree, or it is less than two in a hundred.
     Noise,
-    /// There were two rounds: they agree by chance in every other row.
+    /// There was one round of what varies, or two: they agree by chance in every other row.
     Unsure,
 }
 
@@ -170,6 +188,7 @@ impl Ratio {
         let agrees = self.least > 1.0 || self.most < 1.0;
         match self.rounds {
             2 => Verdict::Unsure,
+            1 if self.varies => Verdict::Unsure,
             3 | 4 if !self.is_apart => Verdict::Noise,
             _ if !agrees => Verdict::Noise,
             _ if self.middle > 1.0 + NOISE => Verdict::Better,
@@ -193,7 +212,8 @@ mod tests {
         let half = row(Better::Less, &[50.0], &[100.0]).ratio().unwrap();
         let twice = row(Better::More, &[100.0], &[50.0]).ratio().unwrap();
         assert_eq!((half.middle, twice.middle), (2.0, 2.0));
-        assert_eq!(half.verdict(), Verdict::Better);
+        assert_eq!(half.verdict(), Verdict::Unsure, "a time of one round");
+        assert_eq!(Ratio { varies: false, ..half }.verdict(), Verdict::Better);
         assert_eq!(row(Better::Neither, &[1.0], &[2.0]).ratio(), None);
     }
 
@@ -201,7 +221,7 @@ mod tests {
     fn rounds_that_do_not_agree_are_noise() {
         let mixed = row(Better::Less, &[100.0, 100.0, 100.0], &[90.0, 120.0, 130.0]);
         assert_eq!(mixed.ratio().unwrap().verdict(), Verdict::Noise);
-        let tiny = row(Better::Less, &[100.0], &[101.0]);
+        let tiny = row(Better::Less, &[100.0; 3], &[101.0; 3]);
         assert_eq!(tiny.ratio().unwrap().verdict(), Verdict::Noise);
         let worse = row(Better::Less, &[100.0, 101.0, 99.0], &[80.0, 82.0, 81.0]);
         assert_eq!(worse.ratio().unwrap().verdict(), Verdict::Worse);
@@ -223,6 +243,15 @@ mod tests {
         // The machine was busy in the second round, for both.
         let busy = row(Better::Less, &[100.0, 200.0], &[110.0, 220.0]).ratio().unwrap();
         assert!((busy.least - 1.1).abs() < 1e-9 && (busy.most - 1.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_middle_of_a_ratio_lies_within_its_spread() {
+        let uneven = row(Better::Less, &[1.0, 2.0, 90.0, 1.0, 1.5], &[40.0, 80.0]).ratio().unwrap();
+        assert_eq!((uneven.middle, uneven.rounds), (40.0, 2));
+        assert!(uneven.least < 0.5 && uneven.most == 80.0, "{uneven:?}");
+        let even = row(Better::Less, &[1.0, 50.0, 2.0], &[10.0, 20.0, 30.0]).ratio().unwrap();
+        assert_eq!((even.least, even.middle, even.most), (0.4, 10.0, 15.0));
     }
 
     #[test]

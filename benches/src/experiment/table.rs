@@ -18,7 +18,7 @@ pub fn table(rows: &[Row]) -> String {
             || "-".to_owned(),
             |(name, samples)| format!("{name}: {}", spread(samples, row.unit)),
         );
-        let ratio = row.ratio().map_or_else(|| beside_published(row), ratio);
+        let ratio = row.ratio().map_or_else(|| beside_published(row), |one| ratio(one, row.why));
         let _ = writeln!(
             text,
             "| {}, {} | {published} | {} | {rival} | {ratio} | {} |",
@@ -32,10 +32,11 @@ pub fn table(rows: &[Row]) -> String {
 }
 
 /// `2.95 (2.90 to 3.01)`, or that this says nothing.
-fn ratio(ratio: Ratio) -> String {
+fn ratio(ratio: Ratio, why: &str) -> String {
     let text = format!("{:.2} ({:.2} to {:.2})", ratio.middle, ratio.least, ratio.most);
     match ratio.verdict() {
         Verdict::Better => text,
+        Verdict::Worse if why.is_empty() => format!("{text}: worse, not explained"),
         Verdict::Worse => format!("{text}: worse"),
         Verdict::Noise => format!("{text}: within the noise"),
         Verdict::Unsure => format!("{text}: too few rounds to tell"),
@@ -105,6 +106,19 @@ mod tests {
         assert_eq!(beside_published(&row(120.0, "because")), "1.20 of the published");
         assert_eq!(beside_published(&row(120.0, "")), "1.20 of the published: not explained");
         assert_eq!(beside_published(&Row::new("a", "rules", "")), "-");
+    }
+
+    #[test]
+    fn what_is_worse_than_a_rivals_needs_a_reason() {
+        let rival = || Some(("R".to_owned(), Samples(vec![1.0; 3])));
+        let row = |why| Row {
+            ours: Samples(vec![2.0; 3]),
+            rival: rival(),
+            why,
+            ..Row::new("a", "b", "ns")
+        };
+        assert!(table(&[row("")]).contains("0.50 (0.50 to 0.50): worse, not explained |"));
+        assert!(table(&[row("because")]).contains("0.50 (0.50 to 0.50): worse | because |"));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use shunt_flow::{
 use shunt_pipebench::{published::Figure, workload::Workload};
 use shunt_pipeline::{EntryId, Evictor, FlowMod, Iterative, OwnerId, TableSelector, Traversal};
 
-use super::loaded::{LOCALITIES, Loaded, PIPELINES, workload};
+use super::loaded::{LOCALITIES, Loaded, PIPELINES, why_entries, workload};
 use crate::{
     cpu,
     experiment::{Better, Row, Run, Samples},
@@ -41,7 +41,8 @@ const SIZES: [usize; 3] = [8_000, 16_000, 64_000];
 /// All pipelines and localities.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     run.begin(PIPELINES.len() * LOCALITIES.len() * 2);
-    let flows = if run.is_quick { "20k" } else { "100k" };
+    // Three packets to a flow: what the published misses make, over the share that missed.
+    let flows = if run.is_quick { "20k:packets=60k" } else { "100k:packets=300k" };
     let mut rows = Vec::new();
     for pipeline in PIPELINES {
         for locality in LOCALITIES {
@@ -111,7 +112,7 @@ fn of_packets(
             ours: Samples::from(value),
             ..Row::new(name.clone(), metric, unit)
         };
-        let why = if is_near { "" } else { WHY_HITS };
+        let why = if is_near { "" } else { why_entries(&name) };
         let rate = Row { published, why, ..one(HITS, "%", Better::More, hits) };
         [
             rate,
@@ -121,9 +122,6 @@ fn of_packets(
     });
     rows.collect()
 }
-
-const WHY_HITS: &str = "hits depend on how packets are dealt over flows and over time, of which the \
-                        statistics of CAIDA's trace were published and not the trace";
 
 /// A cache that keeps what it has.
 struct Cache {

@@ -7,6 +7,7 @@ pub(crate) mod forwarding;
 pub(crate) mod gigaflow;
 mod loaded;
 pub(crate) mod megaflows;
+pub(crate) mod nic_push;
 pub(crate) mod pipeline;
 pub(crate) mod regress;
 pub(crate) mod set_up;
@@ -14,6 +15,7 @@ pub(crate) mod slow_path;
 mod tables;
 pub(crate) mod translate;
 pub(crate) mod updates;
+mod windows;
 pub(crate) mod workloads;
 
 pub(crate) use tables::{Case, SOURCE, chain};

@@ -11,10 +11,13 @@ use std::{
     net::{Ipv4Addr, UdpSocket},
     path::Path,
     thread::sleep,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use super::tables::{self, Case, SOURCE};
+use super::{
+    tables::{self, Case, SOURCE},
+    windows::Sink,
+};
 use crate::{
     cpu::{self, Account, Spent},
     experiment::{Better, Row, Run, Samples},
@@ -35,7 +38,7 @@ struct Lab {
     switch: Box<dyn Switch>,
     socket: UdpSocket,
     /// The far end of port 2.
-    sink: String,
+    sink: Sink,
     /// The next destination.
     next: u32,
     /// Bytes of memory before any rule.
@@ -142,7 +145,7 @@ impl Lab {
         let switch = contender.start(folder, &Setup { ports, ..Setup::default() });
         let socket = UdpSocket::bind((address, 0));
         let socket = socket.unwrap_or_else(|error| panic!("no socket: {error}"));
-        let sink = format!("{}-far", devices[1]);
+        let sink = Sink { device: format!("{}-far", devices[1]), patience: PATIENCE };
         let bytes_before = cpu::resident_bytes(switch.id());
         Self { switch, socket, sink, next: u32::from(index) << 22, bytes_before }
     }
@@ -184,32 +187,16 @@ impl Lab {
         sleep(Duration::from_millis(600));
     }
 
-    /// Sends packets of new flows in windows; answers how many arrived behind the switch.
+    /// Sends packets of new flows; answers how many arrived behind the switch.
     fn send(&mut self, packets: u32) -> u32 {
-        let before = self.arrived();
-        let mut sent = 0;
-        while sent < packets {
-            for _ in 0..WINDOW.min(packets - sent) {
-                let [_, high, middle, low] = self.next.to_be_bytes();
-                let _ = self.socket.send_to(&[0; 18], (Ipv4Addr::new(10, high, middle, low), 2000));
-                self.next += 1;
-                sent += 1;
-            }
-            let start = Instant::now();
-            while self.arrived() - before < sent && start.elapsed() < PATIENCE {
-                sleep(Duration::from_micros(100));
-            }
-        }
-        self.arrived() - before
-    }
-
-    /// Packets that the far end of port 2 has received.
-    fn arrived(&self) -> u32 {
-        let text = fs::read_to_string("/proc/net/dev").unwrap_or_default();
-        let counts = text.lines().find_map(|line| {
-            line.trim().strip_prefix(&self.sink)?.strip_prefix(':')?.split_whitespace().nth(1)
-        });
-        counts.and_then(|count| count.parse().ok()).unwrap_or_default()
+        let (first, socket) = (self.next, &self.socket);
+        self.next += packets;
+        let sent = |number: u32| {
+            let [_, high, middle, low] = (first + number).to_be_bytes();
+            let _ = socket.send_to(&[0; 18], (Ipv4Addr::new(10, high, middle, low), 2000));
+            true
+        };
+        self.sink.send(0..packets, WINDOW, sent)
     }
 }
 

@@ -1,24 +1,22 @@
 //! Whole switches with the rules and flows of the five pipelines: what loading, misses and changes
 //! cost.
 //!
-//! Both switches have a packet socket for each port of the pipeline and run at once; the one whose
-//! turn it is not sleeps. The same rules are loaded by `ovs-ofctl`, the same first packets of flows
-//! are sent and awaited in windows, and then one rule is added that concerns none of them: Open
-//! vSwitch judges every cached flow anew in its revalidators, Shunt in its eviction thread. Figures
-//! are CPU time, so that they do not suffer from what else the machine does.
+//! Each switch in its turn has a packet socket for each port of the pipeline. The same rules are loaded
+//! by `ovs-ofctl`, the same first packets of flows are sent and awaited in windows, and then one rule is
+//! added that concerns none of them: Open vSwitch judges every cached flow anew in its revalidators,
+//! and so does Shunt if its engine is the iterative one; the engine that it is installed with asks its
+//! index, and judges none. It runs in the eviction thread or, as the change is small, in the control
+//! thread that takes it, and then what the connection costs is counted too. Figures are CPU time, so
+//! that they suffer little from what else the machine does.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::Path,
-    process::Command,
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, fs, path::Path, process::Command, time::Duration};
 
 use shunt_pipebench::{output::LivePort, traffic::Packet, workload::Workload};
 
-use super::loaded::{ELSEWHERE, Loaded, PIPELINES, workload};
+use super::{
+    loaded::{ELSEWHERE, Loaded, PIPELINES, workload},
+    windows::Sink,
+};
 use crate::{
     cpu::{self, Account},
     experiment::{Better, Row, Run, Samples},
@@ -26,7 +24,7 @@ use crate::{
 };
 
 /// Packets under way at once.
-const WINDOW: usize = 64;
+const WINDOW: u32 = 64;
 /// How long a window is waited for.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// Flows that are cached when a change comes.
@@ -41,7 +39,8 @@ const LOAD_BYTES: &str = "memory of a rule";
 const SET_UP: &str = "CPU to set up a flow";
 const BYTES: &str = "memory of a cached flow";
 const ARRIVED: &str = "first packets that arrived";
-const JUDGED: &str = "CPU to judge all entries anew after one change";
+const JUDGED: &str = "CPU to judge all entries anew after one change, iterative engine";
+const CHANGED: &str = "CPU of the eviction engine as installed after one change";
 
 /// All pipelines.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
@@ -54,24 +53,30 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         [Some(Contender::ours()), rival].into_iter().flatten().collect();
     let sizes = if run.is_quick { QUICK_SIZES } else { SIZES };
     let rounds = run.either(3, 2);
-    run.begin(PIPELINES.len() * contenders.len() * rounds);
+    run.begin(PIPELINES.len() * (contenders.len() + 1) * rounds);
     let mut rows = Vec::new();
     for pipeline in PIPELINES {
         let name = format!("{pipeline}:high:{}", sizes.last().copied().unwrap_or_default());
         let traffic = Traffic::new(&workload(&name), run.folder.path());
         let mut measured: Vec<Vec<Measured>> = contenders.iter().map(|_| Vec::new()).collect();
+        let mut iterative = Vec::new();
         for _ in 0..rounds {
-            for ((contender, index), measured) in contenders.iter().zip(0_u8..).zip(&mut measured) {
+            for (contender, measured) in contenders.iter().zip(&mut measured) {
                 let what = format!("{name}, {}", contender.name());
                 measured.push(run.step(&what, |folder| {
-                    Bed::new(contender, folder, index, &traffic).measure(&traffic, sizes)
+                    Bed::new((contender, None), folder, &traffic).measure(&traffic, sizes)
                 }));
             }
+            iterative.push(run.step(&format!("{name}, iterative engine"), |folder| {
+                let engine = Some("iterative");
+                Bed::new((&contenders[0], engine), folder, &traffic).measure(&traffic, sizes)
+            }));
         }
+        measured.push(iterative);
         let rival = contenders.get(1).map(Contender::name);
         rows.extend(pipeline_rows(pipeline, sizes, &measured, rival.as_deref()));
     }
-    let order = [LOAD_RATE, LOAD_CPU, LOAD_BYTES, SET_UP, BYTES, ARRIVED, JUDGED];
+    let order = [LOAD_RATE, LOAD_CPU, LOAD_BYTES, SET_UP, BYTES, ARRIVED, JUDGED, CHANGED];
     rows.sort_by_key(|row| order.iter().position(|metric| *metric == row.metric));
     rows
 }
@@ -114,7 +119,7 @@ struct Bed {
     /// The far ends, by port number from 1; `None` where nothing comes in.
     senders: Vec<Option<LivePort>>,
     /// The far end of port 2, by which all is forwarded.
-    sink: String,
+    sink: Sink,
     is_ours: bool,
     // They go after the switch.
     _cables: Cables,
@@ -142,10 +147,14 @@ struct AtSize {
 }
 
 impl Bed {
-    fn new(contender: &Contender, folder: &Path, index: u8, traffic: &Traffic) -> Self {
+    fn new(
+        (contender, engine): (&Contender, Option<&'static str>),
+        folder: &Path,
+        traffic: &Traffic,
+    ) -> Self {
         let _ = fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
         let most = traffic.ports.last().copied().unwrap_or(1).max(2);
-        let devices: Vec<String> = (1..=most).map(|port| format!("s{index}p{port}")).collect();
+        let devices: Vec<String> = (1..=most).map(|port| format!("sp{port}")).collect();
         let far = |device: &str| format!("{device}f");
         for device in &devices {
             let peer = far(device);
@@ -154,7 +163,7 @@ impl Bed {
             output("ip", &["link", "set", &peer, "up"]);
         }
         let ports = devices.iter().cloned().map(PortSpec::Device).collect();
-        let setup = Setup { ports, keeps_entries: true, ..Setup::default() };
+        let setup = Setup { ports, engine, keeps_entries: true, ..Setup::default() };
         let switch = contender.start(folder, &setup);
         let open = |(device, port): (&String, u32)| {
             let device = far(device);
@@ -163,7 +172,7 @@ impl Bed {
             })
         };
         let senders = devices.iter().zip(1..).map(open).collect();
-        let sink = far(&devices[1]);
+        let sink = Sink { device: far(&devices[1]), patience: PATIENCE };
         let is_ours = matches!(contender, Contender::Shunt(_));
         Self { switch, senders, sink, is_ours, _cables: Cables(devices) }
     }
@@ -210,10 +219,14 @@ impl Bed {
         (judged - idle).max(0.0)
     }
 
-    /// Nanoseconds that the threads that judge entries run until a change is done with.
+    /// Nanoseconds that the threads which evict entries run until a change is done with.
     fn spent(&self, change: impl FnOnce()) -> f64 {
-        let name = if self.is_ours { "shunt-eviction" } else { "revalidator" };
-        let before = cpu::threads_ns(self.switch.id(), name);
+        // Ours then holds what the connection costs too.
+        let names: &[&str] =
+            if self.is_ours { &["shunt-eviction", "shunt-control"] } else { &["revalidator"] };
+        let ran =
+            || -> u64 { names.iter().map(|name| cpu::threads_ns(self.switch.id(), name)).sum() };
+        let before = ran();
         change();
         // `revalidator/wait` answers when a look at all flows has ended: perhaps one that began before
         // the change, and the next may have begun before all threads knew of it.
@@ -222,42 +235,21 @@ impl Bed {
             let control = control.display().to_string();
             output("ovs-appctl", &["-t", &control, "revalidator/wait"]);
         }
-        cpu::threads_ns(self.switch.id(), name).saturating_sub(before) as f64
+        ran().saturating_sub(before) as f64
     }
 
-    /// Sends the first packets of flows in windows; answers how many arrived behind the switch.
+    /// Sends the first packets of flows; answers how many arrived behind the switch.
     fn send(&self, traffic: &Traffic, flows: std::ops::Range<usize>) -> u32 {
-        let before = self.arrived();
-        let mut sent = 0;
-        for (window, start) in
-            traffic.flows[flows.clone()].chunks(WINDOW).zip(flows.step_by(WINDOW))
-        {
-            for (flow, index) in window.iter().zip(start..) {
-                let packet =
-                    Packet { time_ns: 0, flow: u32::try_from(index).unwrap_or(0), bytes: 64 };
-                let port = flow.in_port().number() as usize;
-                let Some(sender) = self.senders.get(port - 1).and_then(Option::as_ref) else {
-                    continue;
-                };
-                let played = sender.play(&traffic.flows, [packet], || ());
-                played.unwrap_or_else(|error| panic!("{error}"));
-                sent += 1;
-            }
-            let start = Instant::now();
-            while self.arrived() - before < sent && start.elapsed() < PATIENCE {
-                sleep(Duration::from_micros(100));
-            }
-        }
-        self.arrived() - before
-    }
-
-    /// Packets that the far end of port 2 has received.
-    fn arrived(&self) -> u32 {
-        let text = fs::read_to_string("/proc/net/dev").unwrap_or_default();
-        let counts = text.lines().find_map(|line| {
-            line.trim().strip_prefix(&self.sink)?.strip_prefix(':')?.split_whitespace().nth(1)
-        });
-        counts.and_then(|count| count.parse().ok()).unwrap_or_default()
+        let flows = &traffic.flows[flows];
+        self.sink.send(0..u32::try_from(flows.len()).unwrap_or(u32::MAX), WINDOW, |flow| {
+            let port = flows[flow as usize].in_port().number() as usize;
+            let Some(sender) = self.senders.get(port - 1).and_then(Option::as_ref) else {
+                return false;
+            };
+            let played = sender.play(flows, [Packet { time_ns: 0, flow, bytes: 64 }], || ());
+            played.unwrap_or_else(|error| panic!("{error}"));
+            true
+        })
     }
 }
 
@@ -278,12 +270,15 @@ fn pipeline_rows(
     measured: &[Vec<Measured>],
     rival: Option<&str>,
 ) -> Vec<Row> {
-    let row = |name: String, (metric, unit, better), of: &dyn Fn(&Measured) -> f64| {
-        let samples = |rounds: &Vec<Measured>| Samples(rounds.iter().map(of).collect());
-        let ours = measured.first().map(samples).unwrap_or_default();
-        let rival = rival.map(str::to_owned).zip(measured.get(1).map(samples));
-        Row { better, ours, rival, ..Row::new(name, metric, unit) }
-    };
+    let row_of =
+        |ours: usize, name: String, (metric, unit, better), of: &dyn Fn(&Measured) -> f64| {
+            let samples = |rounds: &Vec<Measured>| Samples(rounds.iter().map(of).collect());
+            let ours = measured.get(ours).map(samples).unwrap_or_default();
+            let rival = rival.map(str::to_owned).zip(measured.get(1).map(samples));
+            Row { better, ours, rival, ..Row::new(name, metric, unit) }
+        };
+    let row = |name, what, of: &dyn Fn(&Measured) -> f64| row_of(0, name, what, of);
+    let iterative = measured.len().saturating_sub(1);
     let whole = || pipeline.to_owned();
     let mut rows = vec![
         row(whole(), (LOAD_RATE, "1/s", Better::Neither), &|one| one.load_rate),
@@ -297,7 +292,8 @@ fn pipeline_rows(
             row(name(), (SET_UP, "µs", Better::Less), &at(|one| one.set_up_us)),
             row(name(), (BYTES, "bytes", Better::Less), &at(|one| one.bytes)),
             row(name(), (ARRIVED, "%", Better::Neither), &at(|one| one.arrived)),
-            row(name(), (JUDGED, "ms", Better::Less), &at(|one| one.judged_ms)),
+            row_of(iterative, name(), (JUDGED, "ms", Better::Less), &at(|one| one.judged_ms)),
+            row(name(), (CHANGED, "ms", Better::Less), &at(|one| one.judged_ms)),
         ]);
     }
     rows

@@ -103,10 +103,12 @@ fn caches(setup: &Setup) -> String {
 
 fn configuration(setup: &Setup) -> String {
     let cpus = setup.cpu.map_or_else(String::new, |cpu| cpu.to_string());
+    let engine = setup.engine.map(|name| format!("[eviction]\nengine = \"{name}\"\n"));
     let mut text = format!(
         "[logging]\nfilter = \"warn\"\n[threads]\npacket = 1\ncpus = [{cpus}]\n\
-         [caches]\n{}[[bridge]]\nname = \"br0\"\n",
+         [caches]\n{}{}[[bridge]]\nname = \"br0\"\n",
         caches(setup),
+        engine.unwrap_or_default(),
     );
     for (port, number) in setup.ports.iter().zip(1..) {
         let kind = match port {

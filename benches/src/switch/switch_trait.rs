@@ -11,6 +11,8 @@ pub struct Setup {
     pub cpu: Option<usize>,
     /// The caches in front of the wildcard cache.
     pub caches: FrontCaches,
+    /// Shunt's eviction engine by name; `None`: as installed.
+    pub engine: Option<&'static str>,
     /// Whether entries stay though nothing hits them, and there is room for any number.
     pub keeps_entries: bool,
 }

@@ -1,0 +1,191 @@
+//! How fast rules go into the embedded NIC and out again, by P4Runtime on loopback.
+//!
+//! Client and server are those of the switch, in this one process, with gRPC over a socket in between.
+//! The rate is that of the whole way: rules encoded, sent, checked, put into the NIC's stages, answered
+//! one by one, and told to the owner. CPU is that of both ends.
+
+use std::{
+    collections::BTreeMap,
+    net::Ipv4Addr,
+    sync::{Arc, mpsc},
+    time::{Duration, Instant, SystemTime},
+};
+
+use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
+use shunt_gigaflow::{
+    ltm::{LtmRule, Next, Tag},
+    partition::StageId,
+    target::{Event, LtmIndex, LtmTarget, Operation, Ticket},
+};
+use shunt_nic::{Limits, Nic};
+use shunt_p4runtime::{
+    client::{P4Target, Settings},
+    codec::Ports,
+    program::Program,
+    server::Now,
+};
+use shunt_pipeline::DatapathAction;
+use tokio::runtime::Runtime;
+
+use crate::{
+    cpu::Account,
+    experiment::{Better, Row, Run, Samples},
+    switch::{is_root, output},
+};
+
+const STAGES: u8 = 4;
+/// Updates of one write.
+const BATCHES: [usize; 4] = [1, 16, 256, 1024];
+
+const INSERTED: &str = "rules inserted in a second";
+const REMOVED: &str = "rules removed in a second, their counts read";
+const CPU: &str = "CPU of both ends to insert a rule";
+
+/// All sizes of a batch.
+pub(crate) fn run(run: &mut Run) -> Vec<Row> {
+    if is_root() {
+        // The namespace of the run is new.
+        output("ip", &["link", "set", "lo", "up"]);
+    }
+    let rounds = run.either(5, 2);
+    let all = run.either(200_000, 20_000);
+    run.begin(BATCHES.len() * rounds);
+    let mut rows = Vec::new();
+    for batch in BATCHES {
+        // One by one it would take minutes.
+        let rules = rules(if batch == 1 { all / 20 } else { all });
+        let measured: Vec<Measured> = (0..rounds)
+            .map(|_| run.step(&format!("batches of {batch}"), |_| Bed::new(batch).measure(&rules)))
+            .collect();
+        let row = |metric, unit, better, of: fn(&Measured) -> f64| Row {
+            better,
+            ours: Samples(measured.iter().map(of).collect()),
+            ..Row::new(format!("batches of {batch}"), metric, unit)
+        };
+        rows.push(row(INSERTED, "1/s", Better::More, |one| one.inserted));
+        rows.push(row(REMOVED, "1/s", Better::More, |one| one.removed));
+        rows.push(row(CPU, "µs", Better::Less, |one| one.cpu_us));
+    }
+    let order = [INSERTED, REMOVED, CPU];
+    rows.sort_by_key(|row| order.iter().position(|metric| *metric == row.metric));
+    rows
+}
+
+/// The time of the system: nothing here lasts so long that it might step.
+fn now() -> Now {
+    let day = SystemTime::UNIX_EPOCH.elapsed().unwrap_or(Duration::ZERO);
+    Now { steady: day, day }
+}
+
+/// What one round showed.
+struct Measured {
+    inserted: f64,
+    removed: f64,
+    cpu_us: f64,
+}
+
+/// A NIC, and a client of it.
+struct Bed {
+    target: P4Target,
+    news: mpsc::Receiver<()>,
+    _runtime: Runtime,
+}
+
+impl Bed {
+    fn new(batch: usize) -> Self {
+        let runtime = Runtime::new().unwrap_or_else(|error| panic!("no runtime: {error}"));
+        let program = Program::new(STAGES, 65_536).unwrap_or_else(|error| panic!("{error}"));
+        let nic = Nic::start(
+            (program, Limits::default()),
+            Vec::new(),
+            (Ipv4Addr::LOCALHOST, 0).into(),
+            (now, 1),
+        );
+        let nic = runtime.block_on(nic).unwrap_or_else(|error| panic!("no NIC: {error}"));
+        let settings = Settings {
+            program,
+            batch,
+            ports: Ports(BTreeMap::new()),
+            ..Settings::new(format!("http://{}", nic.address()))
+        };
+        runtime.spawn(nic.run(std::future::pending()));
+        // One word waits at most: who is woken hears all that was told.
+        let (wake, news) = mpsc::sync_channel(1);
+        let target = P4Target::new(settings, runtime.handle(), move || {
+            let _ = wake.try_send(());
+        });
+        let mut bed = Self { target, news, _runtime: runtime };
+        while !bed.heard().contains(&Event::Restored) {}
+        bed
+    }
+
+    fn heard(&mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        let news = self.news.recv_timeout(Duration::from_secs(10));
+        news.unwrap_or_else(|_| panic!("the NIC does not answer"));
+        self.target.poll(&mut events);
+        events
+    }
+
+    fn measure(mut self, rules: &[Arc<LtmRule>]) -> Measured {
+        let account = Account::open(std::process::id());
+        let insert = |(rule, number): (&Arc<LtmRule>, u64)| {
+            let stage = u8::try_from(number % u64::from(STAGES)).ok().and_then(StageId::new);
+            let stage = stage.unwrap_or_else(|| panic!("stage {number}"));
+            Operation::Insert { entry: LtmIndex(number), stage, rule: Arc::clone(rule) }
+        };
+        let inserted = self.done(rules.iter().zip(0..).map(insert));
+        let cpu_us = account.spent().run_ns / 1e3 / rules.len() as f64;
+        let remove = |number| Operation::Remove { entry: LtmIndex(number) };
+        let removed = self.done((0..rules.len() as u64).map(remove));
+        Measured { inserted, removed, cpu_us }
+    }
+
+    /// How many operations are done in a second.
+    fn done(&mut self, operations: impl Iterator<Item = Operation>) -> f64 {
+        let mut left: Vec<_> = (0..).map(Ticket).zip(operations).collect();
+        let count = left.len();
+        let (start, mut answered) = (Instant::now(), 0);
+        while answered < count {
+            self.target.submit(&mut left).unwrap_or_else(|error| panic!("{error}"));
+            for event in self.heard() {
+                match event {
+                    Event::Answered { result: Ok(()), .. } => answered += 1,
+                    Event::Counted { .. } => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        count as f64 / start.elapsed().as_secs_f64()
+    }
+}
+
+/// Pieces that look at a destination and a port, and rewrite the time to live.
+fn rules(count: usize) -> Vec<Arc<LtmRule>> {
+    let matching = |fields: &[(FieldId, u128)]| {
+        let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
+        for (field, value) in fields {
+            key.set_field(*field, *value);
+            mask.add_field(*field);
+        }
+        Match::new(&key, &mask)
+    };
+    let rule = |number: usize| {
+        let fields = [
+            (FieldId::EthType, 0x0800),
+            (FieldId::IpProto, 6),
+            (FieldId::Ipv4Dst, number as u128),
+            (FieldId::TcpDst, 443),
+        ];
+        let rewrite = matching(&[(FieldId::NwTtl, 63)]);
+        Arc::new(LtmRule {
+            tag: Tag::new(1),
+            matching: matching(&fields),
+            length: 3,
+            actions: [DatapathAction::SetHeader(rewrite.clone())].into(),
+            rewrite,
+            next: Next::Tag(Tag::new(2)),
+        })
+    };
+    (0..count).map(rule).collect()
+}

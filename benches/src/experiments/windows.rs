@@ -1,0 +1,50 @@
+//! Packets that are sent in windows, each awaited behind the switch before the next: no switch is
+//! overrun.
+
+use std::{
+    fs,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+/// A device behind a switch, where packets are awaited.
+pub(crate) struct Sink {
+    pub(crate) device: String,
+    /// How long a window is waited for.
+    pub(crate) patience: Duration,
+}
+
+impl Sink {
+    /// Sends packets by number, so many at once; answers how many arrived of them.
+    ///
+    /// `send` answers whether it sent the packet.
+    pub(crate) fn send(
+        &self,
+        mut numbers: std::ops::Range<u32>,
+        window: u32,
+        mut send: impl FnMut(u32) -> bool,
+    ) -> u32 {
+        let before = self.arrived();
+        while !numbers.is_empty() {
+            let end = numbers.end.min(numbers.start + window);
+            // What was lost before is not waited for again.
+            let due =
+                self.arrived() + (numbers.start..end).map(&mut send).map(u32::from).sum::<u32>();
+            numbers.start = end;
+            let start = Instant::now();
+            while self.arrived() < due && start.elapsed() < self.patience {
+                sleep(Duration::from_micros(100));
+            }
+        }
+        self.arrived() - before
+    }
+
+    /// Packets that the device has received.
+    fn arrived(&self) -> u32 {
+        let text = fs::read_to_string("/proc/net/dev").unwrap_or_default();
+        let counts = text.lines().find_map(|line| {
+            line.trim().strip_prefix(&self.device)?.strip_prefix(':')?.split_whitespace().nth(1)
+        });
+        counts.and_then(|count| count.parse().ok()).unwrap_or_default()
+    }
+}
