@@ -5,11 +5,12 @@ use crate::{
     shell::{Failure, cargo, run},
 };
 
-/// Builds the daemon and runs the demo; it takes no arguments.
-pub(crate) fn run_command(_: &[String]) -> Result<(), Failure> {
+/// Builds the daemon and runs the demo, or with `--gigaflow` that of a chain of stages.
+pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
     install::ensure(install::DEMO)?;
     println!("building shuntd, shuntctl and the demo:");
     let programs = ["--package", "shuntd", "--package", "shunt-tests", "--bins"];
     run(cargo(&["build"]).args(programs))?;
-    run(&mut cargo(&["run", "--quiet", "--package", "shunt-tests", "--bin", "demo"]))
+    let demo = ["run", "--quiet", "--package", "shunt-tests", "--bin", "demo", "--"];
+    run(cargo(&demo).args(arguments))
 }

@@ -9,6 +9,7 @@ mod fuzz;
 mod install;
 mod lint;
 mod loom;
+mod mutants;
 mod p4;
 mod pipebench;
 mod shell;
@@ -31,7 +32,7 @@ struct Command {
 const COMMANDS: &[Command] = &[
     Command {
         name: "demo",
-        arguments: "",
+        arguments: "[--gigaflow]",
         what: "two hosts, a policy, live caches, a rule change: the switch in a minute",
         run: demo::run_command,
     },
@@ -77,6 +78,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[TARGET] [--seconds N] | --list",
         what: "fuzz targets, with the nightly toolchain",
         run: fuzz::run_command,
+    },
+    Command {
+        name: "mutants",
+        arguments: "[TARGET..] [--quick|--again] [--jobs N]",
+        what: "would the tests fail if the code were wrong: each small change, and who notices",
+        run: mutants::run_command,
     },
     Command {
         name: "loom",

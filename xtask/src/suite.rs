@@ -92,6 +92,12 @@ pub(crate) const SUITES: &[Suite] = &[
     )
     .with_tools(),
     Suite::own(
+        "gigaflow",
+        "the daemon with a chain of stages: frames by ports, rules and caches that change",
+        &["--package", "shunt-tests", "--test", "gigaflow"],
+    )
+    .with_tools(),
+    Suite::own(
         "hosts",
         "hosts in namespaces: ping, TCP with offloads, TAP, ports that vanish",
         &["--package", "shunt-tests", "--test", "hosts"],

@@ -1,0 +1,227 @@
+//! A copy of the repository with mutants in its source, and how it is built.
+//!
+//! Some mutants do not type-check. Where the compiler complains, the mutants of the smallest region
+//! around the place are dropped, and it is asked again.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use serde_json::Value;
+
+use super::{
+    edits::Edited,
+    schemata::{Dropped, Mutant, Schemata},
+};
+use crate::shell::{Failure, cargo, output, root};
+
+/// What asks whether a mutant is awake, at the end of each `lib.rs` that has mutants; it notes
+/// those that are asked about where a test's reach is traced.
+const AWAKE: &str = r#"
+#[doc(hidden)]
+pub fn mutant(id: usize) -> bool {
+    use std::sync::{Mutex, OnceLock, PoisonError};
+    static AWAKE: OnceLock<usize> = OnceLock::new();
+    static TRACE: OnceLock<Option<std::ffi::OsString>> = OnceLock::new();
+    static REACHED: Mutex<std::collections::BTreeSet<usize>> = Mutex::new(std::collections::BTreeSet::new());
+    let awake = *AWAKE.get_or_init(|| {
+        std::env::var("SHUNT_MUTANT").ok().and_then(|id| id.parse().ok()).unwrap_or(usize::MAX)
+    });
+    if let Some(path) = TRACE.get_or_init(|| std::env::var_os("SHUNT_MUTANT_TRACE")) {
+        let mut reached = REACHED.lock().unwrap_or_else(PoisonError::into_inner);
+        if reached.insert(id) {
+            use std::io::Write;
+            let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+            let _ = file.and_then(|mut file| file.write_all(format!("{id}\n").as_bytes()));
+        }
+    }
+    awake == id
+}
+"#;
+
+/// A file of source with mutants.
+struct Source {
+    /// From the root of the repository.
+    path: String,
+    text: String,
+    edited: Edited,
+}
+
+/// A test program, and where it is run.
+pub(super) struct Program {
+    pub(super) path: PathBuf,
+    pub(super) folder: PathBuf,
+}
+
+/// The copy.
+pub(super) struct Tree {
+    folder: PathBuf,
+    sources: Vec<Source>,
+    pub(super) dropped: Dropped,
+    /// In the order of their numbers, with the file that each is in.
+    pub(super) mutants: Vec<(String, Mutant)>,
+}
+
+impl Tree {
+    /// Copies the repository as it is; files below `paths` get mutants.
+    pub(super) fn copy(folder: PathBuf, paths: &[&str]) -> Result<Self, Failure> {
+        let list = ["ls-files", "--cached", "--others", "--exclude-standard"];
+        let listed = output(Command::new("git").args(list).current_dir(root()))?;
+        let mut sources = Vec::new();
+        for path in listed.lines().collect::<BTreeSet<_>>() {
+            let source = root().join(path);
+            if !source.is_file() {
+                continue;
+            }
+            let is_tried = path.ends_with(".rs")
+                && paths.iter().any(|start| path.starts_with(start))
+                && !FOR_TESTS.iter().any(|name| path.contains(name));
+            if is_tried {
+                let text = fs::read_to_string(&source)?;
+                sources.push(Source { path: path.to_owned(), text, edited: Edited::default() });
+            } else if path.ends_with("src/lib.rs")
+                && paths.iter().any(|start| start.starts_with(folder_of(path)))
+            {
+                write(&folder.join(path), (fs::read_to_string(&source)? + AWAKE).as_bytes())?;
+            } else {
+                write(&folder.join(path), &fs::read(&source)?)?;
+            }
+        }
+        let mut tree = Self { folder, sources, dropped: Dropped::default(), mutants: Vec::new() };
+        tree.edit()?;
+        Ok(tree)
+    }
+
+    /// Puts the mutants into the source, without what is dropped.
+    fn edit(&mut self) -> Result<(), Failure> {
+        self.mutants.clear();
+        for source in &mut self.sources {
+            let Source { path, text, edited } = source;
+            let schemata = Schemata::of(text, self.mutants.len(), &self.dropped)
+                .map_err(|error| Failure::new(format!("{path} cannot be read: {error}")))?;
+            *edited = Edited::new(text, schemata.edits);
+            let named = schemata.mutants.into_iter().map(|mutant| (path.clone(), mutant));
+            self.mutants.extend(named);
+        }
+        Ok(())
+    }
+
+    fn write(&self) -> Result<(), Failure> {
+        self.sources.iter().try_for_each(|source| {
+            write(&self.folder.join(&source.path), source.edited.text.as_bytes())
+        })
+    }
+
+    /// Builds the tests of some packages; drops what does not build.
+    pub(super) fn build(&mut self, packages: &[&str]) -> Result<Vec<Program>, Failure> {
+        for round in 1..=ROUNDS_MAX {
+            self.edit()?;
+            self.write()?;
+            let messages = self.cargo(&["check", "--tests"], packages)?;
+            let before = self.dropped.mutants.len() + self.dropped.consts.len();
+            let errors: Vec<&Value> = messages.iter().filter(|m| m["level"] == "error").collect();
+            if errors.is_empty() {
+                return self.programs(packages);
+            }
+            errors.iter().for_each(|error| self.drop_for(error));
+            let after = self.dropped.mutants.len() + self.dropped.consts.len();
+            println!(
+                "check {round}: {} complaints, {} mutants dropped",
+                errors.len(),
+                after - before
+            );
+            if after == before {
+                let first = errors.iter().find_map(|error| error["rendered"].as_str());
+                return Err(Failure::new(first.unwrap_or("it does not build").to_owned()));
+            }
+        }
+        Err(Failure::new(format!("it does not build after {ROUNDS_MAX} rounds")))
+    }
+
+    fn programs(&self, packages: &[&str]) -> Result<Vec<Program>, Failure> {
+        let messages = self.cargo(&["test", "--no-run"], packages)?;
+        let program = |message: &Value| {
+            let path = PathBuf::from(message["executable"].as_str()?);
+            let manifest = Path::new(message["manifest_path"].as_str()?);
+            Some(Program { path, folder: manifest.parent()?.to_path_buf() })
+        };
+        Ok(messages.iter().filter_map(program).collect())
+    }
+
+    /// What cargo says: messages of the compiler, and what it made.
+    fn cargo(&self, words: &[&str], packages: &[&str]) -> Result<Vec<Value>, Failure> {
+        let mut command = cargo(words);
+        command
+            .current_dir(&self.folder)
+            .args(["--all-features", "--quiet", "--message-format", "json"])
+            .args(packages.iter().flat_map(|package| ["--package", package]))
+            .env("CARGO_TARGET_DIR", folder().join("build"))
+            .stdin(Stdio::null());
+        let said = command.output()?;
+        let text = String::from_utf8_lossy(&said.stdout);
+        let values = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let inner = values.filter_map(|mut value| match value["reason"].as_str() {
+            Some("compiler-message") => Some(value["message"].take()),
+            Some("compiler-artifact") => Some(value),
+            _ => None,
+        });
+        let messages: Vec<Value> = inner.collect();
+        let has_error = messages.iter().any(|message| message["level"] == "error");
+        if !said.status.success() && !has_error {
+            return Err(Failure::new(String::from_utf8_lossy(&said.stderr).into_owned()));
+        }
+        Ok(messages)
+    }
+
+    fn drop_for(&mut self, error: &Value) {
+        if error["code"]["code"] == "E0015" {
+            let name = error["message"].as_str().and_then(|text| text.split('`').nth(1));
+            let last = name.and_then(|name| name.rsplit("::").next());
+            let plain = last.map(|name| name.split(['<', '(']).next().unwrap_or(name).to_owned());
+            self.dropped.consts.extend(plain);
+        }
+        let spans = error["spans"].as_array().into_iter().flatten();
+        for span in spans.filter(|span| span["is_primary"] == true) {
+            let file = span["file_name"].as_str().unwrap_or_default();
+            let bytes =
+                ["byte_start", "byte_end"].map(|end| span[end].as_u64().unwrap_or_default());
+            let bytes = bytes.map(|byte| usize::try_from(byte).unwrap_or(usize::MAX));
+            for source in self.sources.iter().filter(|source| file.ends_with(&source.path)) {
+                self.dropped.mutants.extend(source.edited.mutants_at(&(bytes[0]..bytes[1])));
+            }
+        }
+    }
+}
+
+/// The folder of everything that is made here. Copies are built apart: cargo takes a crate of a copy
+/// for that of the project, and would build each anew after the other.
+pub(super) fn folder() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    target.map_or_else(|| root().join("target"), PathBuf::from).join("mutants")
+}
+
+/// The source folder of a crate's `lib.rs`.
+fn folder_of(lib: &str) -> &str {
+    lib.strip_suffix("lib.rs").unwrap_or(lib)
+}
+
+/// Writes a file unless it is the same already, so that nothing is built anew for it.
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    if fs::read(path).is_ok_and(|old| old == bytes) {
+        return Ok(());
+    }
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(path, bytes).map_err(Failure::from)
+}
+
+/// Files of source that only tests use.
+const FOR_TESTS: &[&str] =
+    &["/testing", "tests.rs", "_tests", "/laws.rs", "/call_sites.rs", "/lib.rs", "/mod.rs"];
+
+/// How often what does not build is dropped before the builder gives up.
+const ROUNDS_MAX: usize = 30;
