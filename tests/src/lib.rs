@@ -2,6 +2,7 @@
 
 #![expect(clippy::panic, reason = "a test that cannot be set up has failed")]
 
+pub mod capture;
 pub mod daemon;
 pub mod namespace;
 pub mod open_vswitch;

@@ -24,7 +24,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("shunt-gigaflow", &["shunt-flow", "shunt-classifier", "shunt-pipeline"]),
     ("shunt-kairo", &["shunt-flow", "shunt-pipeline"]),
     ("shunt-p4runtime", &["shunt-flow", "shunt-pipeline", "shunt-gigaflow"]),
-    ("shunt-datapath", &["shunt-flow", "shunt-classifier", "shunt-pipeline"]),
+    ("shunt-datapath", &["shunt-flow", "shunt-classifier", "shunt-pipeline", "shunt-gigaflow"]),
     (
         "shunt-nic",
         &["shunt-flow", "shunt-pipeline", "shunt-gigaflow", "shunt-p4runtime", "shunt-datapath"],
@@ -36,6 +36,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "shunt-flow",
             "shunt-classifier",
             "shunt-pipeline",
+            "shunt-gigaflow",
             "shunt-kairo",
             "shunt-datapath",
             "shunt-ofproto",

@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use shunt_tests::daemon::text;
+use shunt_tests::{capture::written, daemon::text};
 
 /// Flows of the capture.
 const FLOWS: u8 = 200;
@@ -11,37 +11,25 @@ const FLOWS: u8 = 200;
 pub(crate) fn run() {
     let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("no folder: {error}"));
     let file = folder.path().join("in.pcap");
-    fs::write(&file, capture()).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let frames = (0..FLOWS).map(|flow| echo_request([10, 10, 0, 1], [10, 10, 0, flow]));
+    fs::write(&file, written(frames)).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let ports = format!(
         "[[bridge.port]]\nname = \"p1\"\nnumber = 1\ntype = \"pcap\"\nrx = \"{}\"\n\
          repeat = \"endless\"\n\n[[bridge.port]]\nname = \"p2\"\nnumber = 2\ntype = \"null\"\n",
         file.display()
     );
-    let daemon = crate::start(&ports, |program| Command::new(program));
+    let daemon = crate::start("", &ports, |program| Command::new(program));
     crate::load_policy(&daemon);
     println!("\n3. {FLOWS} flows, over and over; the caches as they fill");
     crate::watch_caches(&daemon);
     print!("{}", text(&daemon.shuntctl(&["drops"])));
 }
 
-/// One ICMP echo request per flow, in the classic capture format.
-fn capture() -> Vec<u8> {
-    let mut file = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    file.extend([0, 0, 1, 0, 1, 0, 0, 0]);
-    for flow in 0..FLOWS {
-        let frame = echo_request(flow);
-        let length = u32::try_from(frame.len()).unwrap_or_default().to_le_bytes();
-        file.extend([0; 8]);
-        file.extend(length);
-        file.extend(length);
-        file.extend(frame);
-    }
-    file
-}
-
-fn echo_request(flow: u8) -> Vec<u8> {
+/// An ICMP echo request.
+pub(crate) fn echo_request(source: [u8; 4], target: [u8; 4]) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
-    let mut ip = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 1, 0, 0, 10, 10, 0, 1, 10, 10, 0, flow];
+    let mut ip = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 1, 0, 0];
+    ip.extend(source.iter().chain(&target));
     let sum = checksum(&ip);
     ip[10..12].copy_from_slice(&sum.to_be_bytes());
     frame.extend(ip);

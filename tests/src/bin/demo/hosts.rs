@@ -35,7 +35,7 @@ pub(crate) fn run(host_a: &Namespace, host_b: &Namespace, middle: &Namespace) {
         let address = format!("10.10.0.{}/24", 100 + last);
         host_b.run("ip", &["addr", "add", &address, "dev", "eth0"]);
     }
-    let daemon = crate::start(PORTS, |program| middle.command(&program.to_string_lossy()));
+    let daemon = crate::start("", PORTS, |program| middle.command(&program.to_string_lossy()));
     crate::load_policy(&daemon);
     traffic(&daemon, host_a);
     change(&daemon, host_a, host_b);

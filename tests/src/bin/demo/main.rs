@@ -1,11 +1,14 @@
 //! The demo: two hosts in namespaces behind real ports, a policy of three tables loaded by
 //! `ovs-ofctl`, real traffic, caches that fill, and a rule change after which no packet takes the
 //! old way. Where namespaces are not allowed, the same policy runs over a capture file.
+//!
+//! With `--gigaflow`: a chain of stages instead, over a capture file.
 
 #![expect(clippy::panic, reason = "a demo that cannot go on says why")]
 #![expect(clippy::print_stdout, reason = "it is there to be looked at")]
 
 mod capture;
+mod gigaflow;
 mod hosts;
 
 use std::{fs, process::Command, thread::sleep, time::Duration};
@@ -26,6 +29,9 @@ table=2,priority=10,metadata=2,actions=output:1
 ";
 
 fn main() {
+    if std::env::args().any(|argument| argument == "--gigaflow") {
+        return gigaflow::run();
+    }
     let namespaces = ["a", "b", "s"].map(|label| Namespace::new(&format!("demo-{label}")));
     match namespaces {
         [Ok(host_a), Ok(host_b), Ok(middle)] => hosts::run(&host_a, &host_b, &middle),
@@ -53,10 +59,10 @@ fn watch_caches(daemon: &Daemon) {
     }
 }
 
-/// A daemon with two ports; `ports` is their part of the configuration.
-fn start(ports: &str, wrap: impl FnOnce(&std::path::Path) -> Command) -> Daemon {
-    let head = "[logging]\nfilter = \"warn\"\n\n[[bridge]]\nname = \"br0\"\n";
-    let daemon = Daemon::start_with(&format!("{head}{ports}"), wrap);
+/// A daemon with two ports; `caches` and `ports` are their parts of the configuration.
+fn start(caches: &str, ports: &str, wrap: impl FnOnce(&std::path::Path) -> Command) -> Daemon {
+    let (head, bridge) = ("[logging]\nfilter = \"warn\"\n\n", "[[bridge]]\nname = \"br0\"\n");
+    let daemon = Daemon::start_with(&format!("{head}{caches}{bridge}{ports}"), wrap);
     let mut show = String::new();
     // The kernel tells up to a second later that a link is up.
     let is_up = until(|| {

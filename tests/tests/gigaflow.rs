@@ -1,0 +1,244 @@
+//! The daemon with a chain of stages as its cache: packets come in by ports, rules change, and what
+//! leaves is what leaves with the megaflow cache.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+use std::{fs, path::PathBuf};
+
+use serde_json::Value;
+use shunt_flow::testing::packet::PacketBuilder;
+use shunt_tests::{
+    capture,
+    daemon::{Daemon, complaint, text, until},
+};
+
+/// Who may send, how it is rewritten, where it goes: pieces that any source and any target share.
+const POLICY: [&str; 12] = [
+    "table=0,priority=5,ip,nw_src=10.1.0.0/24,actions=load:1->NXM_NX_REG0[],goto_table:1",
+    "table=0,priority=5,ip,nw_src=10.2.0.0/24,actions=load:2->NXM_NX_REG0[],goto_table:1",
+    "table=1,priority=5,reg0=1,ip,actions=dec_ttl,set_field:02:00:00:00:00:99->eth_src,goto_table:2",
+    "table=1,priority=5,reg0=2,ip,actions=goto_table:2",
+    "table=2,priority=5,udp,tp_dst=1,actions=goto_table:3",
+    "table=2,priority=5,udp,tp_dst=2,actions=goto_table:3",
+    "table=2,priority=5,udp,tp_dst=3,actions=drop",
+    "table=3,priority=5,ip,nw_dst=10.9.0.0,actions=output:2",
+    "table=3,priority=5,ip,nw_dst=10.9.0.1,actions=set_field:02:00:00:00:00:07->eth_dst,output:2",
+    "table=3,priority=5,ip,nw_dst=10.9.0.2,actions=push_vlan:0x8100,set_field:4103->vlan_vid,output:2",
+    "table=3,priority=5,ip,nw_dst=10.9.0.3,actions=output:2,dec_ttl,output:2",
+    "table=3,priority=1,actions=drop",
+];
+
+/// Any source with any target: their number, and the frames.
+const FLOWS: usize = 4 * 3 * 5;
+
+fn frames() -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    for source in [[10, 1, 0, 1], [10, 1, 0, 2], [10, 2, 0, 1], [10, 3, 0, 1]] {
+        for port in 1..=3 {
+            for target in 0..5 {
+                let packet = PacketBuilder::ipv4(source, [10, 9, 0, target]).ttl(9);
+                frames.push(packet.udp(7, port).build());
+            }
+        }
+    }
+    assert_eq!(frames.len(), FLOWS);
+    frames
+}
+
+/// A daemon with this cache, and the policy in its only bridge.
+struct Rig {
+    daemon: Daemon,
+}
+
+impl Rig {
+    fn new(caches: &str) -> Self {
+        let bridge = "[[bridge]]\nname = \"br0\"\n";
+        let daemon = Daemon::start(&format!("[caches]\n{caches}\n{bridge}"));
+        text(&daemon.shuntctl(&["add-port", "br0", "p1", "type=null", "number=1"]));
+        let rig = Self { daemon };
+        rig.renew_sink();
+        let file = rig.file("policy");
+        fs::write(&file, POLICY.join("\n")).unwrap();
+        text(&rig.daemon.ovs_ofctl("br0", "add-flows", &[&file.to_string_lossy()]));
+        rig
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.daemon.run_dir().join(name)
+    }
+
+    /// Port 2 writes to an empty file.
+    fn renew_sink(&self) {
+        let sink = format!("tx={}", self.file("out").display());
+        text(&self.daemon.shuntctl(&["add-port", "br0", "p2", "type=pcap", "number=2", &sink]));
+    }
+
+    /// What leaves by port 2 of every flow, once.
+    fn send(&self) -> Vec<Vec<u8>> {
+        fs::write(self.file("in"), capture::written(frames())).unwrap();
+        let before = self.caches()["received"].as_u64().unwrap();
+        self.replay("once");
+        assert!(until(|| self.caches()["received"].as_u64() >= Some(before + FLOWS as u64)));
+        assert!(until(|| self.drops()["held"].as_u64() == Some(0)));
+        text(&self.daemon.shuntctl(&["del-port", "p1"]));
+        text(&self.daemon.shuntctl(&["del-port", "p2"]));
+        let mut sent = capture::read(&fs::read(self.file("out")).unwrap());
+        self.renew_sink();
+        text(&self.daemon.shuntctl(&["add-port", "br0", "p1", "type=null", "number=1"]));
+        sent.sort_unstable();
+        sent
+    }
+
+    /// Port 1 receives what is in the file, once or without end.
+    fn replay(&self, repeat: &str) {
+        text(&self.daemon.shuntctl(&["del-port", "p1"]));
+        let (source, repeat) =
+            (format!("rx={}", self.file("in").display()), format!("repeat={repeat}"));
+        let words = ["add-port", "br0", "p1", "type=pcap", "number=1", &source, &repeat];
+        text(&self.daemon.shuntctl(&words));
+    }
+
+    fn caches(&self) -> Value {
+        serde_json::from_str(&text(&self.daemon.shuntctl(&["caches", "--json"]))).unwrap()
+    }
+
+    fn drops(&self) -> Value {
+        serde_json::from_str(&text(&self.daemon.shuntctl(&["drops", "--json"]))).unwrap()
+    }
+
+    fn set(&self, word: &str) {
+        text(&self.daemon.shuntctl(&["set", word]));
+    }
+}
+
+#[test]
+fn what_leaves_is_what_leaves_with_the_megaflow_cache_whatever_the_policy() {
+    let megaflow = Rig::new("");
+    let expected = megaflow.send();
+    assert!(expected.len() > FLOWS / 4, "{} frames", expected.len());
+    let policies =
+        ["disjoint", "joint", "profiled", "first-fit", "random", "one-to-one", "megaflow"];
+    let gigaflow = Rig::new("kind = \"gigaflow\"\nverify_one_in = 1");
+    for policy in policies {
+        gigaflow.set(&format!("caches.gigaflow.policy={policy}"));
+        for round in 0..2 {
+            assert_eq!(gigaflow.send(), expected, "{policy}, round {round}");
+        }
+    }
+    let caches = gigaflow.caches();
+    assert!(caches["verified"].as_u64() > Some(FLOWS as u64), "{caches}");
+    assert_eq!(caches["differences"], 0, "{}", gigaflow.daemon.log());
+}
+
+#[test]
+fn flows_share_pieces_and_a_rule_that_changes_takes_only_those_that_met_it() {
+    let chain = "[caches.gigaflow]\npolicy = \"one-to-one\"";
+    let rig = Rig::new(&format!("kind = \"gigaflow\"\nverify_one_in = 1\n{chain}"));
+    fs::write(rig.file("in"), capture::written(frames())).unwrap();
+    text(&rig.daemon.shuntctl(&["del-port", "p2"]));
+    text(&rig.daemon.shuntctl(&["add-port", "br0", "p2", "type=null", "number=2"]));
+    rig.replay("endless");
+    let count = |value: &Value| value.as_u64().unwrap();
+    let all_have_come = || count(&rig.caches()["received"]) > 20 * FLOWS as u64;
+    assert!(until(all_have_come), "{}", rig.caches());
+    let caches = rig.caches();
+    let (chain, entries) = (&caches["chain"], count(&caches["entries"]));
+    assert!(count(&chain["hits"]) > FLOWS as u64 && count(&chain["shared"]) > 0, "{caches}");
+    assert!(entries < FLOWS as u64 / 2, "{entries} entries of {FLOWS} flows");
+    assert!(count(&caches["coverage"][0]["chains"]) > entries, "{caches}");
+    assert_eq!(caches["chains"][0]["stages"].as_array().map(Vec::len), Some(4));
+
+    let evicted = count(&caches["evicted"]);
+    let stop = "priority=5,table=3,ip,nw_dst=10.9.0.1,actions=drop";
+    text(&rig.daemon.ovs_ofctl("br0", "mod-flows", &["--strict", stop]));
+    let met = || {
+        let flows = "table=3,ip,nw_dst=10.9.0.1";
+        let stats = text(&rig.daemon.ovs_ofctl("br0", "dump-flows", &[flows]));
+        stats.contains("actions=drop") && !stats.contains("n_packets=0,")
+    };
+    assert!(until(met), "packets meet the new rule");
+    let caches = rig.caches();
+    let gone = count(&caches["evicted"]) - evicted;
+    assert!((1..=4).contains(&gone), "{gone} of {entries} entries went");
+    assert!(count(&caches["verified"]) > 0);
+    assert_eq!(caches["differences"], 0, "{}", rig.daemon.log());
+}
+
+#[test]
+fn the_cache_is_replaced_while_packets_flow_and_every_packet_is_accounted_for() {
+    let rig = Rig::new("verify_one_in = 2");
+    fs::write(rig.file("in"), capture::written(frames())).unwrap();
+    rig.replay("endless");
+    for change in [
+        "caches.kind=gigaflow",
+        "caches.gigaflow.stages=2",
+        "caches.gigaflow.stage_entries=3",
+        "caches.gigaflow.eviction=never",
+        "caches.gigaflow.tag_bits=2",
+        "caches.gigaflow.fallback_one_in=7",
+        "caches.kind=megaflow",
+        "caches.gigaflow.stage_entries=1000",
+        "caches.kind=gigaflow",
+        "caches.gigaflow.fallback_one_in=0",
+    ] {
+        rig.set(change);
+        let hits = |caches: &Value| {
+            let count = |value: &Value| value.as_u64().unwrap_or_default();
+            match caches["chain"]["hits"].as_u64() {
+                Some(hits) => hits,
+                None => count(&caches["exact_hits"]) + count(&caches["megaflow_hits"]),
+            }
+        };
+        let before = hits(&rig.caches());
+        let goes_on = until(|| hits(&rig.caches()) > before + 1000);
+        assert!(goes_on, "{change}: {}", rig.caches());
+    }
+    text(&rig.daemon.shuntctl(&["del-port", "p1"]));
+    assert!(until(|| rig.drops()["held"].as_u64() == Some(0)));
+    let (caches, drops) = (rig.caches(), rig.drops());
+    assert_eq!(caches["differences"], 0, "{}", rig.daemon.log());
+    let count = |key: &str| drops[key].as_u64().unwrap();
+    let dropped = drops["dropped"].as_array().unwrap().iter();
+    let dropped: u64 = dropped.map(|pair| pair[1].as_u64().unwrap()).sum();
+    let came = count("received") + count("injected") + count("copied");
+    assert_eq!(came, count("sent") + count("punted") + dropped);
+}
+
+#[test]
+fn a_trace_says_how_the_way_is_cut() {
+    let rig = Rig::new("kind = \"gigaflow\"\n[caches.gigaflow]\npolicy = \"one-to-one\"");
+    let flow = "in_port=1,udp,nw_src=10.1.0.1,nw_dst=10.9.0.1,tp_dst=1";
+    let trace = text(&rig.daemon.shuntctl(&["trace", "br0", flow]));
+    for expected in
+        ["Pieces: policy one-to-one, 4 stages", "stage 0: tables 0; bridge br0 to cut", "to end"]
+    {
+        assert!(trace.contains(expected), "{expected}: {trace}");
+    }
+    rig.set("caches.gigaflow.stages=1");
+    let trace = text(&rig.daemon.shuntctl(&["trace", "br0", flow, "--json"]));
+    let trace: Value = serde_json::from_str(&trace).unwrap();
+    let pieces = &trace["pieces"]["pieces"];
+    assert_eq!(pieces.as_array().map(Vec::len), Some(1), "{trace}");
+    assert!(pieces[0]["tables"][0]["uncut"].is_string(), "{trace}");
+    rig.set("caches.kind=megaflow");
+    let trace = text(&rig.daemon.shuntctl(&["trace", "br0", flow]));
+    assert!(!trace.contains("Pieces"), "{trace}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_what_would() {
+    let rig = Rig::new("");
+    for (setting, expected) in [
+        ("caches.kind=gigafow", "megaflow or gigaflow"),
+        ("caches.gigaflow.stages=17", "from 1 to 16"),
+        ("caches.gigaflow.stages=0", "from 1 to 16"),
+        ("caches.gigaflow.policy=best", "one-to-one"),
+        ("caches.gigaflow.stage_entries=0", "from 1 to"),
+        ("caches.gigaflow.tag_bits=25", "from 1 to 24"),
+        ("caches.gigaflow.polcy=joint", "caches.gigaflow.policy"),
+    ] {
+        let words = complaint(&rig.daemon.shuntctl(&["set", setting]));
+        assert!(words.contains(expected), "{setting}: {words}");
+    }
+    assert_eq!(rig.caches()["kind"], "megaflow", "nothing has changed");
+}
