@@ -119,20 +119,24 @@ fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }
 
-/// As fine as a picture of at most [`PICTURE_BYTES_MAX`] can be.
+/// As fine as a picture of at most [`PICTURE_BYTES_MAX`] can be; one that is too high is not drawn at
+/// all by the finer.
 fn rasterize(drawing: &Path, picture: &Path) -> io::Result<()> {
+    let mut result = Err(io::Error::other("nothing was drawn"));
     for zoom in ZOOMS {
         let mut command = Command::new("rsvg-convert");
         command.args([zoom, "--background-color=white", "--output"]).arg(picture).arg(drawing);
-        let status = command.stdin(Stdio::null()).status()?;
-        if !status.success() {
-            return Err(io::Error::other(format!("rsvg-convert: {status}")));
-        }
-        if fs::metadata(picture)?.len() <= PICTURE_BYTES_MAX {
-            break;
+        let status = command.stdin(Stdio::null()).stderr(Stdio::null()).status()?;
+        if status.success() {
+            result = Ok(());
+            if fs::metadata(picture)?.len() <= PICTURE_BYTES_MAX {
+                break;
+            }
+        } else if result.is_err() {
+            result = Err(io::Error::other(format!("rsvg-convert: {status}")));
         }
     }
-    Ok(())
+    result
 }
 
 /// Bytes of a picture at most: pictures are kept with the source, and the drawing is there too.
