@@ -143,7 +143,8 @@ fn rasterize(drawing: &Path, picture: &Path) -> io::Result<()> {
 const PICTURE_BYTES_MAX: u64 = 400_000;
 
 /// How large pixels are, the finest first.
-const ZOOMS: [&str; 5] = ["--zoom=2", "--zoom=1.5", "--zoom=1", "--zoom=0.75", "--zoom=0.6"];
+const ZOOMS: [&str; 6] =
+    ["--zoom=2", "--zoom=1.5", "--zoom=1", "--zoom=0.75", "--zoom=0.6", "--zoom=0.5"];
 
 /// Makes a file beside its place and moves it there.
 fn replace(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), String> {
