@@ -28,6 +28,7 @@ pub mod checksum;
 mod draft;
 pub mod extract;
 pub mod field;
+pub mod hash;
 mod key;
 mod layers;
 pub mod layout;

@@ -154,7 +154,13 @@ impl Batch {
                 Delta::Changed(Object::Ports(_)) => bridge.undo_ports(self.version),
                 Delta::Changed(Object::Live(_)) => bridge.liveness.untell(),
                 // No request changes these.
-                Delta::Changed(Object::Bridge(_) | Object::Mac(..) | Object::Learned(..)) => {}
+                Delta::Changed(
+                    Object::Bridge(_)
+                    | Object::Port(..)
+                    | Object::PortFilters(_)
+                    | Object::Mac(..)
+                    | Object::Learned(..),
+                ) => {}
             }
         }
         drop(bridge.take_orphans());

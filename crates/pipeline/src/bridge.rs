@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use shunt_classifier::Version;
 
 use crate::{
-    BridgeId, BridgeSettings, Cookie, Group, GroupId, Meter, MeterId, Overflow, PortInfo, Rule,
-    RuleFilter, TableId, TableSelector, TableTotals,
+    BridgeId, BridgeSettings, Cookie, Delta, Group, GroupId, Meter, MeterId, Overflow, PortInfo,
+    Rule, RuleFilter, TableId, TableSelector, TableTotals,
     eviction::Evictable,
     history::History,
     liveness::Liveness,
@@ -73,7 +73,21 @@ impl Bridge {
         self.ports.at(version).map(AsRef::as_ref)
     }
 
-    pub(crate) fn set_ports(&mut self, ports: Vec<PortInfo>, version: Version) {
+    /// Replaces the list of ports of the bridge, which is `id`. Answers with what that changes.
+    pub(crate) fn replace_ports(
+        &mut self,
+        id: BridgeId,
+        ports: Vec<PortInfo>,
+        version: Version,
+    ) -> Vec<Delta> {
+        let before = self.ports.at(version).cloned();
+        self.set_ports(ports, version);
+        let (before, now) = (before.as_deref(), self.ports.at(version));
+        let objects = now.map(|now| now.changed_from(before, id)).unwrap_or_default();
+        objects.into_iter().map(Delta::Changed).collect()
+    }
+
+    fn set_ports(&mut self, ports: Vec<PortInfo>, version: Version) {
         let ports = PortTable::new(ports);
         // Whoever reads where an address is reads the ports too, so this is no delta of its own.
         self.macs.forget_if(version, |entry| ports.find(entry.port).is_none());

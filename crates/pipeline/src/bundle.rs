@@ -11,8 +11,8 @@
 use shunt_flow::{FlowKey, PortNo};
 
 use crate::{
-    Action, BridgeId, Change, Delta, Modification, ModificationError, Object, Pipeline, PortConfig,
-    RejectedMod, Time, Traversal,
+    Action, BridgeId, Change, Modification, ModificationError, Pipeline, PortConfig, RejectedMod,
+    Time, Traversal,
     apply::Batch,
     bridge::{Bridge, Bridges},
     check::check_actions,
@@ -80,8 +80,7 @@ impl Batch {
         let mut ports = ports.ok_or(ModificationError::NoSuchBridge(id))?;
         let own = ports.iter_mut().find(|own| own.number == port);
         own.ok_or(ModificationError::NoSuchPort(port))?.config = config;
-        bridge.set_ports(ports, version);
-        self.push(Delta::Changed(Object::Ports(id)));
+        bridge.replace_ports(id, ports, version).into_iter().for_each(|delta| self.push(delta));
         Ok(())
     }
 }

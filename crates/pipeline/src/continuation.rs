@@ -31,6 +31,7 @@ use crate::{
 /// What is left of a translation where it was cut; equal to any other of the same content.
 pub struct Continuation {
     id: u32,
+    name: u64,
     frozen: Frozen,
 }
 
@@ -128,6 +129,15 @@ impl Continuation {
         self.id
     }
 
+    /// A hash of its content, which stays the same when it is freed and comes back under another number.
+    ///
+    /// Where a packet was not parsed again, it is the name of the [`CutPoint`](crate::CutPoint) there.
+    /// For guesses, never for decisions.
+    #[must_use]
+    pub const fn name(&self) -> u64 {
+        self.name
+    }
+
     /// The TTL that is copied in the frame before it is parsed again.
     #[must_use]
     pub const fn ttl_copy(&self) -> Option<TtlCopy> {
@@ -181,8 +191,8 @@ impl Continuations {
         Self { hasher: foldhash::fast::FixedState::with_seed(seed), interned: Mutex::default() }
     }
 
-    /// The continuation of this content.
-    pub(crate) fn intern(&self, frozen: Frozen) -> Arc<Continuation> {
+    /// The continuation of this content, which may have a name already.
+    pub(crate) fn intern(&self, frozen: Frozen, name: Option<u64>) -> Arc<Continuation> {
         let hash = self.hasher.hash_one(&frozen);
         let mut interned = self.interned.lock();
         if let Some(found) = interned.find(hash, &frozen) {
@@ -192,7 +202,7 @@ impl Continuations {
             interned.sweep();
         }
         let id = interned.next_id();
-        let continuation = Arc::new(Continuation { id, frozen });
+        let continuation = Arc::new(Continuation { id, name: name.unwrap_or(hash), frozen });
         interned.by_id.insert(id, Arc::downgrade(&continuation));
         interned.by_content.entry(hash).or_default().push(id);
         continuation
@@ -251,27 +261,27 @@ mod tests {
     #[test]
     fn equal_contents_have_one_number_while_somebody_names_them() {
         let continuations = Continuations::new(1);
-        let one = continuations.intern(frozen(1));
-        let two = continuations.intern(frozen(2));
+        let one = continuations.intern(frozen(1), None);
+        let two = continuations.intern(frozen(2), None);
         assert_eq!((one.id(), two.id()), (1, 2));
-        assert!(Arc::ptr_eq(&one, &continuations.intern(frozen(1))));
+        assert!(Arc::ptr_eq(&one, &continuations.intern(frozen(1), None)));
         drop(one);
-        assert_eq!(continuations.intern(frozen(1)).id(), 3, "what was freed is another one");
+        assert_eq!(continuations.intern(frozen(1), None).id(), 3, "what was freed is another one");
     }
 
     #[test]
     fn a_number_that_is_alive_is_not_given_again() {
         let continuations = Continuations::new(1);
-        let one = continuations.intern(frozen(1));
+        let one = continuations.intern(frozen(1), None);
         continuations.interned.lock().last = u32::MAX;
-        let two = continuations.intern(frozen(2));
+        let two = continuations.intern(frozen(2), None);
         assert_eq!((one.id(), two.id()), (1, 2));
     }
 
     #[test]
     fn a_packet_goes_on_with_what_was_kept_and_no_other_hidden_state() {
         let port = PortNo::new(3);
-        let next = Continuations::new(1).intern(Frozen { in_port: Some(port), ..frozen(7) });
+        let next = Continuations::new(1).intern(Frozen { in_port: Some(port), ..frozen(7) }, None);
         let enter = |value| {
             let mut key = Match::any().key();
             key.set_field(FieldId::Reg0, value);
@@ -288,13 +298,13 @@ mod tests {
     #[test]
     fn what_nobody_names_takes_no_room() {
         let continuations = Continuations::new(1);
-        let kept = continuations.intern(frozen(0));
+        let kept = continuations.intern(frozen(0), None);
         for bridge in 1..1000 {
-            continuations.intern(frozen(bridge));
+            continuations.intern(frozen(bridge), None);
         }
         let interned = continuations.interned.lock();
         assert!(interned.by_id.len() <= SWEEP_MIN && interned.by_content.len() <= SWEEP_MIN);
         drop(interned);
-        assert!(Arc::ptr_eq(&kept, &continuations.intern(frozen(0))));
+        assert!(Arc::ptr_eq(&kept, &continuations.intern(frozen(0), None)));
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use shunt_flow::PortNo;
+
 use crate::{BridgeId, GroupId, MeterId, Rule, TableId};
 
 /// One thing that a version changed.
@@ -55,8 +57,12 @@ pub enum RemovedReason {
 /// Something besides rules that a translation consults, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Object {
-    /// The ports of a bridge: which there are, their settings, their links.
+    /// All ports of a bridge: which there are, their settings, their links.
     Ports(BridgeId),
+    /// A port of a bridge, or its absence.
+    Port(BridgeId, PortNo),
+    /// Whether some port of a bridge drops what it receives, or what goes out of it.
+    PortFilters(BridgeId),
     /// The settings of a bridge itself.
     Bridge(BridgeId),
     /// A group, or its absence.

@@ -2,19 +2,20 @@
 //!
 //! An engine hears of every entry that a cache makes ([`Evictor::installed`]) and loses
 //! ([`Evictor::removed`]), and answers every version's deltas with the entries that go.
-//! It is owned by one thread; caches learn of evictions by `advance` messages.
+//! One thread at a time has it; caches learn of evictions by `advance` messages.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use shunt_classifier::Version;
 
-use crate::{Delta, Traversal};
+use crate::{CauseRun, Delta, EngineState, Traversal};
 
 /// Who holds a cache entry: a packet thread, or later a target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerId(pub u16);
 
-/// One cache entry. A slot is used again only after its `removed` was sent, with a new generation.
+/// One cache entry. A slot is used again with a new generation, and only after its owner has said
+/// that the entry was removed, unless it was told so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryId {
     /// Who holds it.
@@ -52,12 +53,23 @@ pub trait Evictor: Send {
     /// forgets them.
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId>;
 
+    /// Why the entries of the last answer of [`Self::apply`] went, in the order of the answer. What
+    /// lies behind the last of these went for a reason that the engine does not tell.
+    fn causes(&self) -> &[CauseRun] {
+        &[]
+    }
+
     /// An owner is gone, and its entries with it: none of them is watched any more.
     fn forget(&mut self, owner: OwnerId);
 
-    /// Whether a change of a few rules takes microseconds, however many entries are watched: then
-    /// whoever makes the change may have the step done itself, and need not hand it over.
-    fn is_quick(&self) -> bool {
+    /// Whether this change takes microseconds, however many entries are watched: then whoever makes
+    /// it may have the step done itself, and need not hand it over. To find out takes no longer.
+    fn is_quick(&self, _deltas: &[Delta]) -> bool {
+        false
+    }
+
+    /// Whether so much was put off that somebody should be woken for it.
+    fn is_untidy(&self) -> bool {
         false
     }
 
@@ -70,6 +82,11 @@ pub trait Evictor: Send {
     /// Number of entries watched.
     fn len(&self) -> usize;
 
+    /// How large what it keeps is. Takes a time that does not grow with the number of entries.
+    fn state(&self) -> EngineState {
+        EngineState { relations: vec![("entries", self.len())], ..EngineState::default() }
+    }
+
     /// Whether no entry is watched.
     fn is_empty(&self) -> bool {
         self.len() == 0
@@ -79,5 +96,60 @@ pub trait Evictor: Send {
 impl fmt::Display for EntryId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.owner.0, self.slot, self.generation)
+    }
+}
+
+/// A text that is not the name of an entry.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no entry: an entry is three numbers with dots between them, as 0.17.2")]
+pub struct EntryIdError(String);
+
+impl FromStr for EntryId {
+    type Err = EntryIdError;
+
+    /// Reads what `Display` writes.
+    fn from_str(text: &str) -> Result<Self, EntryIdError> {
+        let read = || {
+            let (owner, rest) = text.split_once('.')?;
+            let (slot, generation) = rest.split_once('.')?;
+            Some(Self {
+                owner: OwnerId(number(owner)?),
+                slot: number(slot)?,
+                generation: number(generation)?,
+            })
+        };
+        read().ok_or_else(|| EntryIdError(text.to_owned()))
+    }
+}
+
+/// A number without a sign.
+fn number<T: FromStr>(text: &str) -> Option<T> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn an_entry_is_read_as_it_is_written(
+            owner in any::<u16>(),
+            slot in any::<u32>(),
+            generation in any::<u32>(),
+        ) {
+            let entry = EntryId { owner: OwnerId(owner), slot, generation };
+            prop_assert_eq!(entry.to_string().parse(), Ok(entry));
+        }
+
+        #[test]
+        fn what_is_read_as_an_entry_has_three_numbers(text in "[0-9.+x]{0,12}") {
+            let numbers: Option<Vec<u32>> =
+                text.split('.').map(|part| if part.contains('+') { None } else { part.parse().ok() }).collect();
+            let is_entry = numbers.is_some_and(|own| own.len() == 3 && own[0] <= 0xffff);
+            prop_assert_eq!(text.parse::<EntryId>().is_ok(), is_entry);
+        }
     }
 }

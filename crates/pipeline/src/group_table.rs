@@ -96,9 +96,13 @@ fn check_shape(group: GroupId, request: &GroupMod) -> Result<(), GroupModError> 
     if group > GroupId::MAX {
         return invalid("its number is reserved");
     }
+    let is_weighted = |bucket: &Bucket| bucket.weight != 0;
     match request.kind {
-        GroupKind::Select => return Ok(()),
+        GroupKind::Select => {}
         GroupKind::Indirect if buckets.len() != 1 => return invalid("indirect has one bucket"),
+        _ if buckets.iter().any(is_weighted) => {
+            return invalid("only buckets of select groups have weights");
+        }
         GroupKind::FastFailover if !buckets.iter().all(is_watched) => {
             return invalid("each bucket of a fast failover group watches a port or a group");
         }
@@ -106,9 +110,6 @@ fn check_shape(group: GroupId, request: &GroupMod) -> Result<(), GroupModError> 
             return Err(GroupModError::Unwatchable(group));
         }
         GroupKind::All | GroupKind::Indirect | GroupKind::FastFailover => {}
-    }
-    if buckets.iter().any(|bucket| bucket.weight != 0) {
-        return invalid("only buckets of select groups have weights");
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use shunt_classifier::Version;
 
-use crate::{Delta, EntryId, Evictor, Installed, OwnerId, Pipeline, Traversal};
+use crate::{Delta, EngineState, EntryId, Evictor, Installed, OwnerId, Pipeline, Traversal};
 
 /// Watches entries by keeping their traversals.
 pub struct Iterative {
@@ -59,6 +59,11 @@ impl Evictor for Iterative {
 
     fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    fn state(&self) -> EngineState {
+        let relations = vec![("entries", self.entries.len())];
+        EngineState { name: "iterative", relations, ..EngineState::default() }
     }
 }
 

@@ -85,6 +85,20 @@ impl LearnedRule {
         self.cookie_after(rule) == rule.cookie && *rule.instructions == self.request.instructions
     }
 
+    /// Whether the rule would stand in the place of another one that is being learned.
+    pub(crate) fn replaces(&self, other: &Learning) -> bool {
+        let place =
+            |learned: &Self| (learned.bridge, learned.request.table, learned.request.priority);
+        match other {
+            Learning::Rule(other) => {
+                place(self) == place(other)
+                    && self.request.matching == other.request.matching
+                    && self != &**other
+            }
+            Learning::Mac(_) => false,
+        }
+    }
+
     /// Whether there are fewer rules of its table and cookie than its limit.
     pub(crate) fn is_below_limit(&self, bridge: &Bridge, version: Version) -> bool {
         let TableSelector::One(table) = self.request.table else { return true };

@@ -52,6 +52,7 @@ mod conjunction;
 mod continuation;
 mod count;
 mod delta;
+mod engine_state;
 mod error;
 mod eviction;
 mod evictor;
@@ -99,8 +100,9 @@ pub use bundle::BundleStep;
 pub use continuation::Continuation;
 pub use count::PacketTotals;
 pub use delta::{Delta, Object, RemovedReason, RuleChange, RuleDelta};
+pub use engine_state::{Cause, CauseRun, EngineState};
 pub use error::{NoSuchBridge, RejectedMod};
-pub use evictor::{EntryId, Evictor, InstallNo, Installed, OwnerId};
+pub use evictor::{EntryId, EntryIdError, Evictor, InstallNo, Installed, OwnerId};
 pub use filter::RuleFilter;
 pub use flow_mod::{FlowMod, FlowModCommand, FlowModError, TableSelector};
 pub use group::{

@@ -131,9 +131,7 @@ impl Pipeline {
     ///
     /// When there is no such bridge.
     pub fn set_ports(&self, id: BridgeId, ports: Vec<PortInfo>) -> Result<Change, NoSuchBridge> {
-        self.change_bridge(id, Object::Ports(id), |bridge, version| {
-            bridge.set_ports(ports, version);
-        })
+        self.change_bridge(id, |bridge, version| bridge.replace_ports(id, ports, version))
     }
 
     /// The ports of a bridge, by number.
@@ -153,8 +151,9 @@ impl Pipeline {
         id: BridgeId,
         settings: BridgeSettings,
     ) -> Result<Change, NoSuchBridge> {
-        self.change_bridge(id, Object::Bridge(id), |bridge, version| {
+        self.change_bridge(id, |bridge, version| {
             bridge.set_settings(settings, version);
+            vec![Delta::Changed(Object::Bridge(id))]
         })
     }
 
@@ -402,7 +401,8 @@ impl Pipeline {
         continuation: &Continuation,
         metadata: &Match,
     ) -> Traversal {
-        let continuation = self.continuations.intern(continuation.frozen().resumed(metadata));
+        let frozen = continuation.frozen().resumed(metadata);
+        let continuation = self.continuations.intern(frozen, None);
         let mut key = frame.clone();
         continuation.enter(&mut key);
         let bridges = self.bridges.read();
@@ -517,17 +517,16 @@ impl Pipeline {
     fn change_bridge(
         &self,
         id: BridgeId,
-        object: Object,
-        change: impl FnOnce(&mut Bridge, Version),
+        change: impl FnOnce(&mut Bridge, Version) -> Vec<Delta>,
     ) -> Result<Change, NoSuchBridge> {
         let control = self.control.lock();
         let before = self.version();
         let version = before.next();
         let mut bridges = self.bridges.write();
         let found = bridges.get_mut(&id).filter(|own| own.settings(before).is_some());
-        change(found.ok_or(NoSuchBridge(id))?, version);
+        let deltas = change(found.ok_or(NoSuchBridge(id))?, version);
         drop(bridges);
-        Ok(self.publish(control, version, vec![Delta::Changed(object)]))
+        Ok(self.publish(control, version, deltas))
     }
 
     /// Makes `version` the newest one, if it changed anything.

@@ -1,10 +1,10 @@
 //! The ports of a bridge at one version.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use shunt_flow::PortNo;
 
-use crate::PortInfo;
+use crate::{BridgeId, Object, PortInfo};
 
 /// The ports of a bridge, by number, and what holds for all of them.
 #[derive(Debug)]
@@ -28,6 +28,22 @@ impl PortTable {
 
     pub(crate) const fn ports(&self) -> &Arc<[PortInfo]> {
         &self.ports
+    }
+
+    /// What changes where this is in the place of another: at least that it is.
+    pub(crate) fn changed_from(&self, before: Option<&Self>, bridge: BridgeId) -> Vec<Object> {
+        let mut objects = vec![Object::Ports(bridge)];
+        let filters = |own: &Self| (own.filters_ingress, own.filters_egress);
+        if before.map(filters) != Some(filters(self)) {
+            objects.push(Object::PortFilters(bridge));
+        }
+        let all = self.ports.iter().chain(before.into_iter().flat_map(|own| own.ports.iter()));
+        let numbers: BTreeSet<_> = all.map(|port| port.number).collect();
+        let is_changed =
+            |number: &PortNo| self.find(*number) != before.and_then(|before| before.find(*number));
+        let changed = numbers.into_iter().filter(is_changed);
+        objects.extend(changed.map(|number| Object::Port(bridge, number)));
+        objects
     }
 
     /// The port with a number.

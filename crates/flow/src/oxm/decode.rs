@@ -85,7 +85,9 @@ fn checked_mask(field: FieldId, mask: &[u8]) -> Result<u128, OxmError> {
     if !uniform && field.info().maskable == Maskable::Exact {
         return Err(OxmError::BadMask { field, mask });
     }
-    Ok(mask & field.value_max())
+    // All ones on the wire are the whole field, also of a port that has only 16 bits there.
+    let is_whole = mask != 0 && field.info().maskable == Maskable::Exact;
+    Ok(if is_whole { field.value_max() } else { mask & field.value_max() })
 }
 
 fn checked_value(

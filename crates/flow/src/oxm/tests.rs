@@ -94,6 +94,13 @@ fn every_number_of_every_field_is_found_again() {
 }
 
 #[test]
+fn a_port_of_16_bits_with_a_mask_of_ones_is_the_whole_port() {
+    let masked = decode_match(&[0x00, 0x00, 0x01, 0x04, 0xff, 0xfe, 0xff, 0xff]);
+    assert_eq!(masked, decode_match(&[0x80, 0x00, 0x00, 0x04, 0xff, 0xff, 0xff, 0xfe]));
+    assert!(masked.is_ok());
+}
+
+#[test]
 fn a_field_without_a_number_writes_nothing() {
     let mut out = Vec::new();
     assert!(!encode_field(FieldId::SkbPriority, 1, None, &mut out));

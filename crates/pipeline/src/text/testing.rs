@@ -18,7 +18,8 @@ use super::{
     parse_rule,
 };
 use crate::{
-    Action, FlowModCommand, GroupCommand, GroupMod, Instructions, MeterCommand, MeterMod, TableId,
+    Action, EntryId, FlowModCommand, GroupCommand, GroupMod, Instructions, MeterCommand, MeterMod,
+    TableId,
 };
 
 /// Any instructions that text can say, in the form in which text says them.
@@ -61,8 +62,8 @@ pub fn any_actions() -> impl Strategy<Value = Box<[Action]>> {
     vec(action, 0..6).prop_map(Vec::into_boxed_slice)
 }
 
-/// Reads any bytes as the text of a rule, a group and a meter: it is refused with a place in the text, or what is
-/// printed reads back the same.
+/// Reads any bytes as the text of a rule, a group, a meter and the name of an entry: it is refused, that
+/// of a rule with a place in the text, or what is printed reads back the same.
 ///
 /// # Panics
 ///
@@ -86,6 +87,9 @@ pub fn fuzz_rule_text(data: &[u8]) {
     }
     if let Ok(request) = parse_meter_mod(MeterCommand::Add, text) {
         assert_meter_reads_back(&request);
+    }
+    if let Ok(entry) = text.parse::<EntryId>() {
+        assert_eq!(entry.to_string().parse(), Ok(entry));
     }
 }
 

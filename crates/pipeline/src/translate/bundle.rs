@@ -41,10 +41,10 @@ impl Translation<'_> {
     }
 
     /// Whether a member is one to choose; reserved ports always are, but for the controller.
-    fn is_live_member(&self, port: PortNo) -> bool {
+    fn is_live_member(&mut self, port: PortNo) -> bool {
         match port {
             PortNo::IN_PORT | PortNo::TABLE | PortNo::NORMAL | PortNo::FLOOD | PortNo::ALL => true,
-            _ => self.here.ports.find(port).is_some_and(PortInfo::is_live),
+            _ => self.find_port(port).is_some_and(PortInfo::is_live),
         }
     }
 }

@@ -165,6 +165,15 @@ const SPARE: &[Spare] = &[
     spare("context.rs", "word::BRIDGE", "the_bridge_and_that_it_is_the_first_round"),
     spare("context.rs", "FieldId::RecircId", "the_bridge_and_that_it_is_the_first_round"),
     spare("context.rs", "Object::Bridge(id)", "the_bridge_and_that_it_is_the_first_round"),
+    // No change is one of a single port.
+    spare("context.rs", "Object::Port(self.here.id, number)", "the_ports_of_a_bridge"),
+    spare("context.rs", "Object::Port(bridge, port)", "the_ports_that_a_patch_joins"),
+    // Read where a packet comes in, but for pieces.
+    spare(
+        "output.rs",
+        "Object::PortFilters(self.here.id)",
+        "whether_ports_filter_where_a_packet_goes_back_behind_a_cut",
+    ),
     // What is behind a name that is given no more is met by nobody; it goes the sooner.
     spare(
         "cut.rs",

@@ -11,7 +11,7 @@ use shunt_flow::{FieldId, FlowKey, FlowMask, PortNo, layout::word};
 
 use super::{
     context::{RESUBMITS_MAX, Translation},
-    recorder::{CONJ_ID_BITS, Entering, Foreign, IN_PORT_BITS, PORTS_BITS},
+    recorder::{ANY_FRAGMENT, CONJ_ID_BITS, Entering, Foreign, IN_PORT_BITS, PORTS_BITS},
 };
 use crate::{
     Rule, TableId, TraversalError,
@@ -19,9 +19,6 @@ use crate::{
     conjunction::{Decision, Met},
     table::Table,
 };
-
-/// The bit of `nw_frag` that fragments have.
-const ANY_FRAGMENT: u128 = 1;
 
 impl<'a> Translation<'a> {
     /// Looks up in a table, as if the packet had come in by `port`; from now on actions are those

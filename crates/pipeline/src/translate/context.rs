@@ -17,7 +17,7 @@
 //! the found rule on top. `clone` puts `Restore` under its actions and under an execution of its
 //! copy of the action set. A patch port puts `Leave` under a walk of its own, a group under the
 //! actions of a bucket.
-//! `exit` throws away everything down to the nearest `Leave`.
+//! `exit` throws away everything down to the nearest `Leave`; too many labels, to that of a bucket.
 
 use std::{slice, sync::Arc, vec};
 
@@ -138,6 +138,8 @@ pub(super) struct Saved<'a> {
     scope: Scope,
     rule: Option<&'a Arc<Rule>>,
     depth: u16,
+    /// It is put back behind a bucket.
+    is_bucket: bool,
 }
 
 /// Translates a packet that came in.
@@ -236,10 +238,10 @@ impl<'a> Translation<'a> {
 
     /// The packet comes in by its port.
     pub(super) fn come_in(&mut self) -> Result<(), TraversalError> {
-        let ports = self.here.ports;
-        if ports.filters_ingress {
-            self.recorder.consult(FieldId::InPort, u128::MAX);
-            let ingress = ports.find(self.key.in_port());
+        self.recorder.read(Object::PortFilters(self.here.id));
+        if self.here.ports.filters_ingress {
+            let ingress = self.in_port();
+            let ingress = self.find_port(ingress);
             if ingress.is_some_and(|port| !port.may_receive()) {
                 return Ok(());
             }
@@ -248,44 +250,67 @@ impl<'a> Translation<'a> {
         self.run()
     }
 
+    /// A port of the bridge.
+    pub(super) fn find_port(&mut self, number: PortNo) -> Option<&'a PortInfo> {
+        self.recorder.read(Object::Port(self.here.id, number));
+        self.here.ports.find(number)
+    }
+
+    /// All ports of the bridge, in the order of their numbers.
+    pub(super) fn all_ports(&mut self) -> &'a [PortInfo] {
+        self.recorder.read(Object::Ports(self.here.id));
+        self.here.ports.ports()
+    }
+
     /// Does what is on the agenda until nothing is left.
     pub(super) fn run(&mut self) -> Result<(), TraversalError> {
         while let Some(step) = self.agenda.pop() {
-            if self.headers == Headers::Uncovered && step.needs_headers() {
-                self.cut_before(step)?;
-                continue;
+            match self.take(step) {
+                // As in Open vSwitch, what comes behind the bucket does not suffer.
+                Err(TraversalError::TooManyLabels(_)) if self.is_in_bucket() => {
+                    self.unwind(|saved| saved.is_bucket)?;
+                }
+                result => result?,
             }
-            match step {
-                Step::Actions(mut rest) => {
-                    if let Some(action) = rest.next() {
-                        self.agenda.push(Step::Actions(rest));
-                        self.execute(action)?;
-                    }
+        }
+        Ok(())
+    }
+
+    /// Does the topmost of the agenda.
+    fn take(&mut self, step: Step<'a>) -> Result<(), TraversalError> {
+        if self.headers == Headers::Uncovered && step.needs_headers() {
+            return self.cut_before(step);
+        }
+        match step {
+            Step::Actions(mut rest) => {
+                if let Some(action) = rest.next() {
+                    self.agenda.push(Step::Actions(rest));
+                    self.execute(action)?;
                 }
-                Step::Set(mut rest) => {
-                    if let Some(action) = rest.next() {
-                        self.agenda.push(Step::Set(rest));
-                        self.execute(action)?;
-                    }
-                }
-                Step::Instructions(instructions) => self.finish_rule(instructions)?,
-                Step::ActionSet(scope) => {
-                    self.scope = Scope { in_set: true, ..scope };
-                    self.agenda.push(Step::Set(self.action_set.take().into_iter()));
-                }
-                Step::Buckets(rest) => self.run_buckets(rest)?,
-                Step::Flood(flood) => self.flood(flood)?,
-                Step::NormalFlood(flood) => self.normal_flood(flood)?,
-                Step::Walk => self.walk()?,
-                Step::LookUp { table, port } => self.enter_table(table, port)?,
-                Step::EndVisit => self.recorder.end_visit(),
-                Step::Return { scope, rule, depth } => {
-                    self.scope = scope;
-                    self.rule = rule;
-                    self.spent.depth = depth;
-                }
-                Step::Restore(saved) | Step::Leave(saved) => self.restore(*saved)?,
             }
+            Step::Set(mut rest) => {
+                if let Some(action) = rest.next() {
+                    self.agenda.push(Step::Set(rest));
+                    self.execute(action)?;
+                }
+            }
+            Step::Instructions(instructions) => self.finish_rule(instructions)?,
+            Step::ActionSet(scope) => {
+                self.scope = Scope { in_set: true, ..scope };
+                self.agenda.push(Step::Set(self.action_set.take().into_iter()));
+            }
+            Step::Buckets(rest) => self.run_buckets(rest)?,
+            Step::Flood(flood) => self.flood(flood)?,
+            Step::NormalFlood(flood) => self.normal_flood(flood)?,
+            Step::Walk => self.walk()?,
+            Step::LookUp { table, port } => self.enter_table(table, port)?,
+            Step::EndVisit => self.recorder.end_visit(),
+            Step::Return { scope, rule, depth } => {
+                self.scope = scope;
+                self.rule = rule;
+                self.spent.depth = depth;
+            }
+            Step::Restore(saved) | Step::Leave(saved) => self.restore(*saved)?,
         }
         Ok(())
     }
@@ -313,7 +338,8 @@ impl<'a> Translation<'a> {
             Action::PopQueue => self.set_queue(0),
             Action::Clone(actions) => self.run_clone(actions),
             Action::Note(_) => {}
-            Action::Exit => self.exit()?,
+            // Up to the nearest patch port or bucket.
+            Action::Exit => self.unwind(|_| true)?,
             Action::SetNwTtl(ttl) => self.set_field(FieldId::NwTtl, u128::from(*ttl), u128::MAX),
             Action::SetTpSrc(port) => self.set_port(SOURCE_PORTS, *port),
             Action::SetTpDst(port) => self.set_port(TARGET_PORTS, *port),
@@ -375,6 +401,7 @@ impl<'a> Translation<'a> {
     pub(super) fn cross(&mut self, bridge: BridgeId, port: PortNo) -> Result<(), TraversalError> {
         let found = Place::find(self.bridges, bridge, self.version, &mut self.recorder);
         let Some(peer) = found else { return Ok(()) };
+        self.recorder.read(Object::Port(bridge, port));
         if !peer.ports.find(port).is_some_and(PortInfo::may_receive) {
             return Ok(());
         }
@@ -394,7 +421,7 @@ impl<'a> Translation<'a> {
 
     /// Runs a bucket, on a copy of the packet.
     pub(super) fn run_bucket(&mut self, bucket: &'a Bucket) -> Result<(), TraversalError> {
-        let saved = self.save();
+        let saved = Saved { is_bucket: true, ..self.save() };
         self.spend_lookup(true)?;
         self.agenda.push(Step::Leave(Box::new(saved)));
         let mut set = ActionSet::default();
@@ -411,15 +438,24 @@ impl<'a> Translation<'a> {
         self.agenda.push(Step::Actions(actions.iter()));
     }
 
-    /// Ends everything, but only up to the nearest patch port or bucket.
-    fn exit(&mut self) -> Result<(), TraversalError> {
+    /// Whether a bucket is under way.
+    fn is_in_bucket(&self) -> bool {
+        let is_bucket = |step: &Step<'_>| matches!(step, Step::Leave(saved) if saved.is_bucket);
+        self.agenda.iter().any(is_bucket)
+    }
+
+    /// Ends everything, up to the nearest patch port or bucket that `ends` says.
+    fn unwind(&mut self, ends: fn(&Saved<'_>) -> bool) -> Result<(), TraversalError> {
         while let Some(step) = self.agenda.pop() {
             match step {
                 Step::EndVisit => self.recorder.end_visit(),
                 Step::Restore(saved) => self.restore(*saved)?,
                 Step::Leave(saved) => {
+                    let is_end = ends(&saved);
                     self.restore(*saved)?;
-                    break;
+                    if is_end {
+                        break;
+                    }
                 }
                 Step::Actions(_)
                 | Step::Set(_)
@@ -504,6 +540,7 @@ impl<'a> Translation<'a> {
             scope: self.scope,
             rule: self.rule,
             depth: self.spent.depth,
+            is_bucket: false,
         }
     }
 
@@ -542,7 +579,6 @@ impl<'a> Place<'a> {
         recorder.read(Object::Bridge(id));
         let bridge = bridges.get(&id)?;
         let ports = bridge.ports(version)?;
-        recorder.read(Object::Ports(id));
         Some(Self { id, bridge, ports })
     }
 }

@@ -77,7 +77,7 @@ impl<'a> Translation<'a> {
         let with_bit = |value| {
             let mut frozen = frozen.clone();
             frozen.steps.push(FrozenStep::Actions(vec![Action::Load { target, value }]));
-            self.continuations.intern(frozen)
+            self.continuations.intern(frozen, None)
         };
         let (larger, other) = (with_bit(1), with_bit(0));
         self.end_entry(DatapathAction::CheckLength { length, larger, other })
@@ -110,7 +110,7 @@ impl<'a> Translation<'a> {
 
     fn cut(&mut self, ttl_copy: Option<TtlCopy>) -> Result<(), TraversalError> {
         let frozen = self.freeze(ttl_copy)?;
-        self.end_entry(DatapathAction::Recirculate(self.continuations.intern(frozen)))
+        self.end_entry(DatapathAction::Recirculate(self.continuations.intern(frozen, None)))
     }
 
     /// Hands the packet on, and goes on where what was frozen ends.
@@ -213,8 +213,6 @@ fn needs_headers(action: &Action) -> bool {
         }
         Action::Controller(asked) => asked.meter.is_some(),
         Action::OutputTruncated { .. }
-        | Action::PushVlan { .. }
-        | Action::PopVlan
         | Action::SetQueue(_)
         | Action::PopQueue
         | Action::Clone(_)
@@ -223,7 +221,10 @@ fn needs_headers(action: &Action) -> bool {
         | Action::Conjunction { .. }
         // A cut of its own.
         | Action::CheckPktLarger { .. } => false,
-        Action::OutputField { .. }
+        // A tag may hide them from whoever parses the packet afterwards, who looks at so many tags.
+        Action::PushVlan { .. }
+        | Action::PopVlan
+        | Action::OutputField { .. }
         | Action::DecTtl { .. }
         | Action::Resubmit { .. }
         | Action::Group(_)

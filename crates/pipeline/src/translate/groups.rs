@@ -94,7 +94,7 @@ impl<'a> Translation<'a> {
         while let Some(bucket) = ahead.pop() {
             let port = bucket.watch_port;
             if port == PortNo::ANY && bucket.watch_group.is_none()
-                || self.here.ports.find(port).is_some_and(PortInfo::is_live)
+                || port != PortNo::ANY && self.find_port(port).is_some_and(PortInfo::is_live)
             {
                 return true;
             }

@@ -39,7 +39,10 @@ impl Translation<'_> {
         let found = bridge
             .table(action.table)
             .and_then(|table| table.find_exact(matching, priority, self.version));
-        let is_learned = if let Some(known) = found.filter(|found| learned.is_known_as(found)) {
+        // What was taught before stands in the place of what was found.
+        let is_overtaken = self.learnings.iter().any(|other| learned.replaces(other));
+        let known = found.filter(|found| !is_overtaken && learned.is_known_as(found));
+        let is_learned = if let Some(known) = known {
             self.refresh(Refresh::Rule(known.clone()))?;
             true
         } else {
@@ -90,7 +93,7 @@ impl Translation<'_> {
             let value = self.value_to_learn(spec);
             match spec.target {
                 LearnTarget::Match(target) => add_match(&mut key, &mut mask, target, value),
-                LearnTarget::Load(target) => apply.push(load(target, value)),
+                LearnTarget::Load(target) => apply.extend(loads(target, value)),
                 LearnTarget::Output => apply.extend(output(value)),
             }
         }
@@ -145,16 +148,19 @@ fn add_match(key: &mut FlowKey, mask: &mut FlowMask, target: Subfield, value: u1
 
 /// The bit of `vlan_tci` that every tag has.
 const TAG_PRESENT: u128 = 0x1000;
+/// The most bits that a `load` writes.
+const LOAD_WIDTH: u8 = 64;
 
-fn load(target: Subfield, value: u128) -> Action {
-    match u64::try_from(value) {
-        Ok(value) if target.width <= 64 => Action::Load { target, value },
-        _ => Action::SetField {
-            field: target.field,
-            value: value << target.offset & target.bits(),
-            mask: target.bits(),
-        },
-    }
+/// Writes of a value, the lowest bits first: a `load` carries 64 bits.
+fn loads(target: Subfield, value: u128) -> impl Iterator<Item = Action> {
+    let parts = (0..target.width).step_by(usize::from(LOAD_WIDTH));
+    parts.map(move |begin| {
+        let width = (target.width - begin).min(LOAD_WIDTH);
+        let target = Subfield { offset: target.offset + begin, width, ..target };
+        let bits = u128::from(u64::MAX >> (LOAD_WIDTH - width));
+        let value = u64::try_from(value >> begin & bits).unwrap_or_default();
+        Action::Load { target, value }
+    })
 }
 
 /// An output to a port of 16 bits: a physical one, the ingress port, the bridge's own, or a flood.

@@ -9,7 +9,8 @@
 //! the first thing that asks for them cuts the entry (see `cut`).
 //!
 //! A fourth label is an error, and so is a pop where the key does not show the one that would be
-//! third afterwards: the whole packet is dropped, as in Open vSwitch. A pop to a type that is not
+//! third afterwards: as in Open vSwitch the whole packet is dropped, but in a bucket of a group only
+//! the rest of what the bucket does. A pop to a type that is not
 //! MPLS takes all labels: OpenFlow takes one, which leaves labels where the type promises other
 //! headers, a packet that nobody can read; Open vSwitch takes them all. New labels are as there: the
 //! copy of the outermost one; else label 0, or 2 before IPv6 (explicit null, RFC 3032, 2.1), the

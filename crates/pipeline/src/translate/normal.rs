@@ -7,7 +7,7 @@
 //! * The packet goes to the port where its destination was seen last, or to every port of its VLAN
 //!   that is flooded to; never to the one that it came in by.
 //! * On each port it has the tag of its VLAN, or none, as the port says; a priority stays, in a tag
-//!   of its own if need be, but not on an access port.
+//!   of its own if need be, but not where a port takes the tag of its own VLAN off.
 
 use std::slice;
 
@@ -47,16 +47,15 @@ impl<'a> Translation<'a> {
             }
         }
         self.recorder.read(Object::Mac(self.here.id, vlan, bytes(target)));
-        let ports = self.here.ports;
         let known = self.here.bridge.macs.find(vlan, bytes(target), self.version);
         match known.map(|known| known.port) {
             Some(port) if port == ingress => Ok(()),
-            Some(port) => match ports.find(port) {
+            Some(port) => match self.find_port(port) {
                 Some(port) => self.send_tagged(port, vlan),
                 None => Ok(()),
             },
             None => {
-                let rest = ports.ports().iter();
+                let rest = self.all_ports().iter();
                 self.agenda.push(Step::NormalFlood(NormalFlood { rest, ingress, vlan }));
                 Ok(())
             }
@@ -83,7 +82,7 @@ impl<'a> Translation<'a> {
         if matches!(ingress, PortNo::CONTROLLER | PortNo::ANY) {
             return Some((id, false));
         }
-        let port = self.here.ports.find(ingress)?;
+        let port = self.find_port(ingress)?;
         port.vlans.admit(id).map(|vlan| (vlan, true))
     }
 
@@ -106,7 +105,10 @@ impl<'a> Translation<'a> {
         let (now, then) = (self.vlan_id(), port.vlans.id_on_wire(vlan));
         let tags = self.key.words()[VLAN];
         let (is_tagged, has_priority) = (tags & OUTER_PRESENT != 0, tags & OUTER_PRIORITY != 0);
-        let keeps_priority = has_priority && !matches!(port.vlans.mode, VlanMode::Access(_));
+        // Where the tag is taken off, its priority goes with it.
+        let loses_tag = matches!(port.vlans.mode, VlanMode::Access(_))
+            || port.vlans.mode == VlanMode::NativeUntagged(vlan);
+        let keeps_priority = has_priority && !loses_tag;
         let is_tagged_then = then != 0 || keeps_priority;
         if now != then || is_tagged != is_tagged_then {
             self.put_back_later();
@@ -116,7 +118,7 @@ impl<'a> Translation<'a> {
                 self.pop_vlan();
             }
         }
-        self.output_port(port.number, None)
+        self.output_to(port, None)
     }
 
     /// The VLAN id of the packet; 0 without a tag. The caller has consulted the tags.

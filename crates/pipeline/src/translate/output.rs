@@ -13,8 +13,8 @@ use super::{
     scope::Origin,
 };
 use crate::{
-    Action, Continuation, ControllerAction, DatapathAction, MeterId, PacketInReason, PortInfo,
-    PortKind, Punt, Subfield, TableId, TraversalError,
+    Action, Continuation, ControllerAction, DatapathAction, MeterId, Object, PacketInReason,
+    PortInfo, PortKind, Punt, Subfield, TableId, TraversalError,
 };
 
 /// What a packet-in is asked to be.
@@ -98,7 +98,7 @@ impl<'a> Translation<'a> {
                 self.resubmit(None, Some(TableId::FIRST))
             }
             PortNo::FLOOD | PortNo::ALL => {
-                let rest = self.here.ports.ports().iter();
+                let rest = self.all_ports().iter();
                 let flood = Flood { rest, to_all: port == PortNo::ALL };
                 self.agenda.push(Step::Flood(flood));
                 Ok(())
@@ -150,7 +150,7 @@ impl<'a> Translation<'a> {
         let Some(port) = flood.rest.next() else { return Ok(()) };
         let is_reached = flood.to_all || !port.config.no_flood;
         self.agenda.push(Step::Flood(flood));
-        if is_reached { self.output_port(port.number, None) } else { Ok(()) }
+        if is_reached { self.output_to(port, None) } else { Ok(()) }
     }
 
     /// Sends the packet to controllers; if it pauses there, nothing more is done with it here.
@@ -173,9 +173,11 @@ impl<'a> Translation<'a> {
             PacketInReason::Action if self.scope.origin == Origin::Miss => PacketInReason::NoMatch,
             reason => reason,
         };
-        let ingress = self.here.ports.find(self.key.in_port());
-        if reason == PacketInReason::NoMatch && ingress.is_some_and(|own| own.config.no_packet_in) {
-            return Ok(());
+        if reason == PacketInReason::NoMatch {
+            let ingress = self.find_port(self.key.in_port());
+            if ingress.is_some_and(|own| own.config.no_packet_in) {
+                return Ok(());
+            }
         }
         let punt = Punt {
             bridge: self.here.id,
@@ -204,20 +206,32 @@ impl<'a> Translation<'a> {
         number: PortNo,
         max_len: Option<u32>,
     ) -> Result<(), TraversalError> {
-        let Some(port) = self.here.ports.find(number) else { return Ok(()) };
+        match self.find_port(number) {
+            Some(port) => self.output_to(port, max_len),
+            None => Ok(()),
+        }
+    }
+
+    /// Goes out of a port that was found.
+    pub(super) fn output_to(
+        &mut self,
+        port: &PortInfo,
+        max_len: Option<u32>,
+    ) -> Result<(), TraversalError> {
         let is_decided = self.recorder.is_rewritten(FieldId::InPort);
-        if !port.may_send() || (is_decided && self.in_port() == number) {
+        if !port.may_send() || (is_decided && self.in_port() == port.number) {
             return Ok(());
         }
         self.send(port, max_len, !is_decided)
     }
 
     fn output_ingress(&mut self, max_len: Option<u32>) -> Result<(), TraversalError> {
-        let ports = self.here.ports;
-        if !self.recorder.is_rewritten(FieldId::InPort) && !ports.filters_egress {
+        self.recorder.read(Object::PortFilters(self.here.id));
+        if !self.recorder.is_rewritten(FieldId::InPort) && !self.here.ports.filters_egress {
             return self.emit(DatapathAction::OutputIngress { max_len });
         }
-        match ports.find(self.in_port()) {
+        let ingress = self.in_port();
+        match self.find_port(ingress) {
             Some(port) if port.may_send() => self.send(port, max_len, false),
             _ => Ok(()),
         }

@@ -23,7 +23,7 @@ impl Translation<'_> {
     pub(super) fn pause(&mut self) -> Arc<Continuation> {
         let spent = Spent { depth: self.spent.depth, ..Spent::default() };
         let frozen = self.frozen(None, spent);
-        self.continuations.intern(frozen)
+        self.continuations.intern(frozen, None)
     }
 }
 

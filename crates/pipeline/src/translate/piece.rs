@@ -183,8 +183,9 @@ impl<'a> Translation<'a> {
             }
             Cutter::Before(before) => {
                 if visit == before && self.may_be_cut() {
+                    let name = self.name(table, port);
                     self.agenda.push(Step::LookUp { table, port });
-                    self.end_piece(table);
+                    self.end_piece(table, name);
                     return Ok(());
                 }
             }
@@ -207,7 +208,7 @@ impl<'a> Translation<'a> {
     }
 
     /// Freezes all that is left, in front of a lookup in this table.
-    fn end_piece(&mut self, table: TableId) {
+    fn end_piece(&mut self, table: TableId, name: u64) {
         self.wire.commit(&self.key, &mut self.recorder);
         let spent = Spent { depth: self.spent.depth, ..Spent::default() };
         self.recorder.read(Object::Live(self.here.id));
@@ -226,7 +227,7 @@ impl<'a> Translation<'a> {
         let mut written = self.recorder.written();
         written.words_mut()[..HEADER_START].fill(0);
         let end = End {
-            continuation: self.continuations.intern(frozen),
+            continuation: self.continuations.intern(frozen, Some(name)),
             key: self.key.clone(),
             rewrite: Match::new(&self.key, &written),
         };
@@ -268,6 +269,9 @@ impl<'a> Translation<'a> {
         }
         for step in &self.agenda {
             match step {
+                // What is done is not kept where the packet goes on.
+                Step::Actions(rest) if rest.as_slice().is_empty() => {}
+                Step::Set(rest) if rest.as_slice().is_empty() => {}
                 Step::Actions(rest) => rest.as_slice().hash(&mut hasher),
                 Step::Set(rest) => rest.as_slice().hash(&mut hasher),
                 Step::Instructions(rest) if !is_idle(rest) => {

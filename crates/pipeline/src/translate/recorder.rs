@@ -16,6 +16,10 @@
 //! fragment is looked up without its ports, and `conj_id` is never the packet's. Within such a visit these bits of the packet are
 //! *foreign*: no bits of the key that entered. So the visit around it pays for them.
 //!
+//! A lookup and an action differ in what a first fragment's ports are, as a lookup sees none. So
+//! whoever consults or writes ports consults as well whether the packet is a fragment: otherwise an
+//! entry would stand for both, fix their ports, and have two values for them in one table.
+//!
 //! Masks are dense while they grow, and sparse from the moment that they cannot any more: a visit's
 //! when it ends. Visits one after another share keys and masks where these are the same. What is
 //! dense lies in a [`Scratch`] that each thread keeps from one translation to the next.
@@ -102,6 +106,8 @@ thread_local! {
 /// Visits that a thread keeps room for.
 const VISITS_KEPT: usize = 256;
 const IN_PORT: usize = word::IN_PORT as usize;
+/// The bit of `nw_frag` that fragments have.
+pub(super) const ANY_FRAGMENT: u128 = 1;
 const TRANSPORT: usize = word::TRANSPORT as usize;
 const CONJ_ID: usize = word::ACTSET_OUTPUT as usize;
 /// The bits of `in_port` in its word.
@@ -159,6 +165,7 @@ impl Recorder {
         if bits == 0 {
             return;
         }
+        self.look_at_fragments(word, bits);
         let Scratch { mask, written, frames, depth, .. } = &mut *self.scratch;
         mask.add(word, bits & !written.word(word));
         let mut bits = bits;
@@ -173,8 +180,16 @@ impl Recorder {
         }
     }
 
+    /// What the ports of a packet are to a lookup depends on whether it is a fragment.
+    fn look_at_fragments(&mut self, word: usize, bits: u64) {
+        if word == TRANSPORT && bits & PORTS_BITS != 0 {
+            words(FieldId::NwFrag, ANY_FRAGMENT).for_each(|(word, bits)| self.add_word(word, bits));
+        }
+    }
+
     /// Bits of a word were overwritten, by a value that depends on nothing but consulted bits.
     pub(super) fn wrote_word(&mut self, word: usize, bits: u64) {
+        self.look_at_fragments(word, bits);
         self.key = None;
         self.scratch.written.add(word, bits);
         if let Some(frame) = self.scratch.innermost() {

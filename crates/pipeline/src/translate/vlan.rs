@@ -46,13 +46,13 @@ impl Translation<'_> {
 
     /// Writes the tag control information, or a part of it, of the outer tag.
     ///
-    /// `vlan_vid` and `vlan_pcp` need a tag. `dl_vlan` and `dl_vlan_pcp` make one if there is none.
-    /// `vlan_tci` makes one or takes it away as the present bit says.
+    /// `vlan_pcp` needs a tag. `dl_vlan` and `dl_vlan_pcp` make one if there is none. `vlan_tci` and
+    /// `vlan_vid` make one or take it away as the present bit says.
     pub(super) fn set_tag(&mut self, field: FieldId, value: u128, mask: u128) {
         if !self.is_tagged(OUTER_PRESENT) {
             let is_made = match field {
                 FieldId::DlVlan | FieldId::DlVlanPcp => true,
-                FieldId::VlanTci => value & mask & 0x1000 != 0,
+                FieldId::VlanTci | FieldId::VlanVid => value & mask & 0x1000 != 0,
                 _ => false,
             };
             if !is_made {

@@ -86,12 +86,11 @@ fn a_popped_label_cuts_nothing_as_long_as_nobody_asks_what_was_behind_it() {
         POP,
         output(2),
         Action::SetField { field: FieldId::EthSrc, value: 1, mask: FieldId::EthSrc.value_max() },
-        Action::PushVlan { ethertype: 0x8100 },
         Action::SetQueue(3),
         output(3),
     ];
     let switch = switch(&actions, &[]);
-    assert_eq!(describe(&first(&switch).actions), "pop(800) 2 push(8100,1000) set(eth_src=1) 3");
+    assert_eq!(describe(&first(&switch).actions), "pop(800) 2 set(eth_src=1) 3");
 }
 
 #[test]
@@ -321,4 +320,12 @@ fn lookups_are_summed_up_along_a_chain_of_cuts() {
     let traversal = resume(&switch, &continuations(&first(&switch))[0], "ip");
     assert_eq!(traversal.error.unwrap().to_string(), "more than 4096 resubmits");
     assert_eq!(traversal.visits.len(), 96);
+}
+
+#[test]
+fn tags_are_changed_once_the_headers_are_parsed() {
+    for change in [Action::PushVlan { ethertype: 0x8100 }, Action::PopVlan] {
+        let switch = switch(&[POP, change, output(2)], &[]);
+        assert_eq!(continuations(&first(&switch)).len(), 1);
+    }
 }

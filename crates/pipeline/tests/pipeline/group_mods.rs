@@ -80,9 +80,9 @@ fn a_group_is_what_its_kind_allows() {
     assert!(invalid(bad(GroupKind::Indirect, vec![one(), one()])));
     assert!(invalid(bad(GroupKind::FastFailover, vec![watching(1, vec![]), one()])));
     for kind in [GroupKind::All, GroupKind::Indirect, GroupKind::FastFailover] {
-        let heavy = Bucket { weight: 1, ..watching(1, vec![]) };
-        let heavy = if kind == GroupKind::FastFailover { heavy } else { weighted(1, vec![]) };
-        assert!(invalid(bad(kind, vec![heavy])), "{kind:?}");
+        for heavy in [weighted(1, vec![]), Bucket { weight: 1, ..watching(1, vec![]) }] {
+            assert!(invalid(bad(kind, vec![heavy])), "{kind:?}");
+        }
     }
     let watching = bad(GroupKind::All, vec![watching(1, vec![])]);
     assert_eq!(watching, GroupModError::Unwatchable(GroupId::new(1)));

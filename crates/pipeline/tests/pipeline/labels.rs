@@ -1,9 +1,12 @@
 //! MPLS labels.
 
 use shunt_flow::{FieldId, FlowKey, PortNo, layout::word};
-use shunt_pipeline::{Action, Subfield, TraversalError};
+use shunt_pipeline::{Action, GroupKind, Subfield, Time, TraversalError};
 
-use crate::switch::{Switch, describe, key};
+use crate::{
+    build::{add_group, bucket, group, rule},
+    switch::{BRIDGE, Switch, describe, key},
+};
 
 /// A packet with these label stack entries in sight, the outermost first.
 fn labelled(entries: [u32; 3]) -> FlowKey {
@@ -191,10 +194,7 @@ fn the_action_set_pops_before_it_pushes_and_counts_down_at_the_end() {
         set(FieldId::MplsLabel, 40),
         pop(0x8847),
     ]);
-    switch
-        .pipeline
-        .apply(crate::switch::BRIDGE, &[rule], shunt_pipeline::Time::ZERO)
-        .expect("the rule is legal");
+    switch.pipeline.apply(BRIDGE, &[rule], Time::ZERO).expect("the rule is legal");
     let traversal = switch.pipeline.translate(&stacks()[1], switch.pipeline.version());
     assert_eq!(
         describe(&traversal.actions),
@@ -245,4 +245,18 @@ fn a_stack_that_grows_without_end_drops_the_packet() {
     let actions = [vec![OUTPUT], vec![push; 65536 / 17 + 1]].concat();
     assert_eq!(run(&actions, &key("arp")), "more than 65536 bytes on the stack");
     assert_eq!(run(&actions[..65536 / 17 + 1], &key("arp")), "2");
+}
+
+#[test]
+fn too_many_labels_end_the_bucket_that_pushes_them_and_nothing_else() {
+    let switch = Switch::new(&["table=1,actions=output:3,push_mpls:0x8847,output:4"]);
+    let resubmit = Action::Resubmit { port: None, table: shunt_pipeline::TableId::new(1) };
+    let outer = vec![bucket(vec![group(1)]), bucket(vec![output(3)])];
+    let inner = vec![bucket(vec![resubmit]), bucket(vec![push(0x8847), output(4)])];
+    switch.make([add_group(1, GroupKind::All, inner), add_group(2, GroupKind::All, outer)]);
+    let rule = rule("priority=1", vec![OUTPUT, group(2), output(4)]);
+    switch.pipeline.apply(BRIDGE, &[rule], Time::ZERO).expect("the rule is legal");
+    let [.., three, _] = stacks();
+    let traversal = switch.pipeline.translate(&three, switch.pipeline.version());
+    assert_eq!((describe(&traversal.actions).as_str(), traversal.error), ("2 3 3 4", None));
 }

@@ -348,3 +348,39 @@ fn order_matters_once_something_can_teach_and_not_before() {
     }
     assert!(!of_rule(to_member(PortNo::new(3))) && !of_rule(Action::SetQueue(3)));
 }
+
+#[test]
+fn what_one_packet_teaches_twice_becomes_what_it_teaches_last() {
+    let loads = |value: u64| {
+        learn(|action| {
+            let to_reg = LearnTarget::Load(Subfield::whole(FieldId::Reg0));
+            let value = LearnSource::Value(value.into());
+            action.specs = Box::new([LearnSpec { source: value, target: to_reg, width: 32 }]);
+        })
+    };
+    let switch = Switch::new(&[]);
+    switch.apply(&[rule("actions=drop", &[loads(1), loads(2)])]);
+    for _ in 0..2 {
+        assert_eq!(switch.receive(PACKET, Time::ZERO).learnings.len(), 2);
+        let rules = switch.table(1);
+        assert!(rules[0].contains("load:0x2->"), "{rules:?}");
+    }
+}
+
+#[test]
+fn a_learned_write_of_more_than_64_bits_is_several_loads() {
+    let copy = LearnSpec {
+        source: LearnSource::Value(5 << 64 | 7),
+        target: LearnTarget::Load(Subfield::whole(FieldId::Xxreg0)),
+        width: 128,
+    };
+    let switch = Switch::new(&[]);
+    switch.apply(&[rule("actions=drop", &[learn(|action| action.specs = Box::new([copy]))])]);
+    let learnings = switch.translate(PACKET).learnings;
+    let [Learning::Rule(learned)] = &learnings[..] else { panic!("one rule") };
+    let part = |offset, value| Action::Load {
+        target: Subfield { field: FieldId::Xxreg0, offset, width: 64 },
+        value,
+    };
+    assert_eq!(*learned.request.instructions.apply, [part(0, 7), part(64, 5)]);
+}

@@ -172,6 +172,18 @@ fn a_priority_stays_but_not_on_an_access_port() {
 }
 
 #[test]
+fn a_priority_goes_with_the_tag_of_a_native_vlan() {
+    let switch = switch([
+        PortVlans::default(),
+        mode(VlanMode::NativeUntagged(5)),
+        mode(VlanMode::NativeUntagged(6)),
+        PortVlans::default(),
+    ]);
+    let out = send(&switch, &tagged(A_TO_B, 0x7005), 1);
+    assert_eq!(out, "pop 2 push(8100,7005) 3 4 100");
+}
+
+#[test]
 fn ports_that_are_not_flooded_still_get_what_is_for_them() {
     let switch = plain();
     let config = shunt_pipeline::PortConfig { no_flood: true, ..Default::default() };

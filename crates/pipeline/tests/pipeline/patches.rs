@@ -8,10 +8,10 @@ use shunt_pipeline::{
 
 use crate::switch::{BRIDGE, Switch, port, ports, request};
 
-const PEER: BridgeId = BridgeId::new(2);
+pub(crate) const PEER: BridgeId = BridgeId::new(2);
 
 /// Port 5 of the bridge leads to port 1 of its peer, which has a port 2 of number 22.
-fn pair(rules: &[&str], peer_rules: &[&str]) -> Switch {
+pub(crate) fn pair(rules: &[&str], peer_rules: &[&str]) -> Switch {
     let switch = Switch::new(rules);
     let patch = |bridge, port| PortKind::Patch { bridge, port: PortNo::new(port) };
     let mut own = ports();
@@ -44,7 +44,8 @@ fn a_packet_comes_in_at_the_peer_and_is_put_back_afterwards() {
     assert_eq!(traversal.visits[1].bridge, PEER);
     assert_eq!(traversal.visits[1].key.bridge(), 2);
     assert_eq!(traversal.visits[1].key.field(FieldId::Reg0), 0);
-    for object in [BRIDGE, PEER].map(Object::Ports) {
+    let ports = [Object::Port(BRIDGE, PortNo::new(5)), Object::Port(PEER, PortNo::new(1))];
+    for object in ports.into_iter().chain([BRIDGE, PEER].map(Object::Bridge)) {
         assert!(traversal.reads.contains(&object));
     }
 }

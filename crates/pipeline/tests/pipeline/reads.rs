@@ -15,6 +15,7 @@ use crate::{
         add_group, bucket, drop_band, group, group_mod, meter_mod, output, rule, watching, weighted,
     },
     learn::learn,
+    patches::{PEER, pair},
     switch::{BRIDGE, Switch, key},
 };
 
@@ -247,10 +248,44 @@ fn the_port_to_compare_with_where_it_was_rewritten() {
 
 #[test]
 fn the_ports_of_a_bridge() {
-    for port in [PortNo::FLOOD, PortNo::ALL, PortNo::new(2), PortNo::IN_PORT] {
+    for (port, read) in [
+        (PortNo::FLOOD, Object::Ports(BRIDGE)),
+        (PortNo::ALL, Object::Ports(BRIDGE)),
+        (PortNo::new(2), Object::Port(BRIDGE, PortNo::new(2))),
+        (PortNo::new(99), Object::Port(BRIDGE, PortNo::new(99))),
+        (PortNo::IN_PORT, Object::PortFilters(BRIDGE)),
+    ] {
         let traversal = run(&[Action::Output { port, max_len: 0 }], "in_port=1");
-        assert_reads(&traversal, Object::Ports(BRIDGE));
+        assert_reads(&traversal, read);
     }
+}
+
+#[test]
+fn the_ports_that_a_patch_joins() {
+    let traversal = pair(&["actions=output:5"], &["actions=drop"]).translate("in_port=1");
+    assert_reads(&traversal, Object::Port(BRIDGE, PortNo::new(5)));
+    assert_reads(&traversal, Object::Port(PEER, PortNo::new(1)));
+}
+
+#[test]
+fn whether_ports_filter_where_a_packet_goes_back_behind_a_cut() {
+    let switch = Switch::new(&["actions=goto_table:1", "table=1,actions=in_port"]);
+    let version = switch.pipeline.version();
+    let pieces = switch.pipeline.translate_pieces(&key("in_port=1"), None, version, &[1]);
+    assert_eq!(pieces.len(), 2);
+    for piece in &pieces {
+        assert_reads(&piece.traversal, Object::PortFilters(BRIDGE));
+    }
+}
+
+#[test]
+fn an_output_to_one_port_reads_no_other() {
+    let traversal = run(&[output(2)], "in_port=1");
+    let is_of_others = |object: &Object| match object {
+        Object::Port(_, number) => *number != PortNo::new(2),
+        object => matches!(object, Object::Ports(_)),
+    };
+    assert!(!traversal.reads.iter().any(is_of_others), "{:?}", traversal.reads);
 }
 
 #[test]
@@ -352,7 +387,7 @@ fn the_group_and_each_that_its_buckets_watch() {
     let traversal = switch.translate("in_port=1");
     assert_reads(&traversal, Object::Group(BRIDGE, GroupId::new(1)));
     assert_reads(&traversal, Object::Group(BRIDGE, GroupId::new(2)));
-    assert_reads(&traversal, Object::Ports(BRIDGE));
+    assert_reads(&traversal, Object::Port(BRIDGE, PortNo::new(2)));
 }
 
 #[test]
@@ -403,7 +438,9 @@ fn the_fields_and_ports_that_choose_a_member_of_a_bundle() {
     }));
     let traversal = run(&[bundle], "in_port=1");
     assert_whole(&traversal, &[FieldId::EthSrc]);
-    assert_reads(&traversal, Object::Ports(BRIDGE));
+    for member in [2, 3].map(PortNo::new) {
+        assert_reads(&traversal, Object::Port(BRIDGE, member));
+    }
 }
 
 #[test]

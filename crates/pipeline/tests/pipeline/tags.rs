@@ -67,11 +67,15 @@ fn a_rewritten_id_is_set_in_place_and_asks_only_whether_there_is_a_tag() {
 }
 
 #[test]
-fn vlan_vid_does_nothing_without_a_tag_and_vlan_tci_makes_and_takes_one() {
-    let vid = Action::SetField { field: FieldId::VlanVid, value: 0x1005, mask: 0x1fff };
-    let output = Action::Output { port: PortNo::new(2), max_len: 0 };
-    let vid = Switch::of_actions(&[vid, output]);
-    assert_eq!(run(&vid, 0), "2");
+fn vlan_vid_and_vlan_tci_make_and_take_a_tag_by_their_present_bit() {
+    let of_vid = |value, mask| {
+        let vid = Action::SetField { field: FieldId::VlanVid, value, mask };
+        let output = Action::Output { port: PortNo::new(2), max_len: 0 };
+        Switch::of_actions(&[vid, output])
+    };
+    assert_eq!(run(&of_vid(0x1005, 0x1fff), 0), "push(8100,1005) 2");
+    assert_eq!(run(&of_vid(0x0005, 0x0fff), 0), "2");
+    assert_eq!(run(&of_vid(0, 0x1fff), ONE), "pop 2");
     let made = Switch::new(&["actions=load:0x1005->NXM_OF_VLAN_TCI[],output:2"]);
     assert_eq!(run(&made, 0), "push(8100,1005) 2");
     let taken = Switch::new(&["actions=load:0->NXM_OF_VLAN_TCI[],output:2"]);

@@ -66,6 +66,8 @@ pub(super) fn change_of(object: Object) -> Option<BoxedStrategy<Op>> {
         }
         Object::Bridge(_)
         | Object::Ports(_)
+        | Object::Port(..)
+        | Object::PortFilters(_)
         | Object::Mac(..)
         | Object::Live(_)
         | Object::Learned(..) => None,

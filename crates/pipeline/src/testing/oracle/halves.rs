@@ -132,6 +132,10 @@ impl Halves {
         }
     }
 
+    pub(super) fn has_taught(&mut self, is: impl Fn(&Taught) -> bool) -> bool {
+        self.here().taught.iter().any(is)
+    }
+
     pub(super) fn refresh(&mut self, refreshed: Refreshed) {
         let half = self.here();
         if !half.refreshed.contains(&refreshed) {

@@ -95,8 +95,6 @@ pub(super) fn looks_at_headers(action: &Action) -> bool {
         }
         Action::Move { source, target } => is_payload(source.field) || is_payload(target.field),
         Action::OutputTruncated { .. }
-        | Action::PushVlan { .. }
-        | Action::PopVlan
         | Action::SetQueue(_)
         | Action::PopQueue
         | Action::Clone(_)

@@ -97,7 +97,19 @@ impl Walker<'_> {
         let taught = TaughtRule { bridge: self.id(), teacher, request, limit: action.limit };
         let rules = &self.world.bridges[&self.id()].rules;
         let old = rules.iter().find(|rule| taught.is_place_of(rule));
-        let known = old.filter(|rule| taught.is_nothing_new(rule)).map(|rule| rule.id);
+        let place =
+            |taught: &TaughtRule| (taught.bridge, taught.request.table, taught.request.priority);
+        let is_other = |other: &Taught| match other {
+            Taught::Rule(other) => {
+                place(other) == place(&taught)
+                    && other.request.matching == taught.request.matching
+                    && **other != taught
+            }
+            Taught::Mac(_) => false,
+        };
+        let is_overtaken = self.halves.has_taught(is_other);
+        let known = old.filter(|rule| !is_overtaken && taught.is_nothing_new(rule));
+        let known = known.map(|rule| rule.id);
         let is_learned = known.is_some() || !taught.is_over(rules);
         match known {
             Some(id) => self.halves.refresh(Refreshed::Rule(id)),

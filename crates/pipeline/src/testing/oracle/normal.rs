@@ -65,7 +65,11 @@ impl Walker<'_> {
             VlanMode::NativeUntagged(own) if own == vlan => 0,
             _ => vlan,
         };
-        let is_access = matches!(port.vlans.mode, VlanMode::Access(_));
+        let is_access = match port.vlans.mode {
+            VlanMode::Access(_) => true,
+            VlanMode::NativeUntagged(own) => own == vlan,
+            VlanMode::Trunk | VlanMode::NativeTagged(_) => false,
+        };
         let before = self.packet.tags.clone();
         match before.first().copied() {
             None if id != 0 => self.packet.tags.push((0x8100, low(0x1000 | u32::from(id)))),

@@ -90,9 +90,15 @@ impl Packet {
         };
         let (tci, bits) = (low(value << shift), low(mask << shift));
         match field {
-            FieldId::VlanVid | FieldId::VlanPcp if self.tags.is_empty() => return,
-            FieldId::VlanTci if self.tags.is_empty() && tci & bits & 0x1000 == 0 => return,
-            FieldId::VlanTci | FieldId::DlVlan | FieldId::DlVlanPcp if self.tags.is_empty() => {
+            FieldId::VlanPcp if self.tags.is_empty() => return,
+            FieldId::VlanTci | FieldId::VlanVid
+                if self.tags.is_empty() && tci & bits & 0x1000 == 0 =>
+            {
+                return;
+            }
+            FieldId::VlanTci | FieldId::VlanVid | FieldId::DlVlan | FieldId::DlVlanPcp
+                if self.tags.is_empty() =>
+            {
                 self.tags.push((0x8100, 0x1000));
             }
             FieldId::VlanTci
