@@ -57,8 +57,8 @@ pub fn check_flow_mod(flow_mod: &FlowMod) -> Result<(), ErrorCode> {
 ///
 /// The first thing that does not fit.
 pub fn check_group_mod(group_mod: &GroupMod) -> Result<(), ErrorCode> {
-    let mut packet = Packet { place: Place::Bucket, ..Packet::matched(&Match::any()) };
-    group_mod.buckets.iter().try_for_each(|bucket| packet.walk(&bucket.actions))
+    let packet = Packet { place: Place::Bucket, ..Packet::matched(&Match::any()) };
+    group_mod.buckets.iter().try_for_each(|bucket| packet.clone().walk(&bucket.actions))
 }
 
 /// Checks the actions of a packet-out against its packet, whose tags are parsed up to `limit`.
@@ -245,8 +245,12 @@ impl Packet {
 
     /// Some bits of a field get a value that nobody knows.
     fn write(&mut self, target: Subfield) -> Result<(), ErrorCode> {
-        self.need(target.field)?;
-        if target.field == FieldId::VlanTci {
+        match target.field {
+            // What is copied may bring the tag.
+            FieldId::VlanVid if self.place != Place::Conntrack => self.read(target.field)?,
+            field => self.need(field)?,
+        }
+        if matches!(target.field, FieldId::VlanTci | FieldId::VlanVid) {
             self.mask.remove_bits(FieldId::VlanTci, target.bits());
         }
         Ok(())

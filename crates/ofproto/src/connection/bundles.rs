@@ -82,17 +82,14 @@ impl Bundles {
     ) -> Result<BundleCommand, ErrorCode> {
         match control.command {
             BundleCommand::Open => {
-                if self.open.contains_key(&control.bundle) {
+                if self.remove(control.bundle).is_some() {
                     return Err(ErrorCode::BundleId);
                 }
                 self.create(control.bundle, control.flags, limits, now)?;
                 Ok(BundleCommand::Opened)
             }
             BundleCommand::Close => {
-                let bundle = self.find(control)?;
-                if bundle.closed {
-                    return Err(ErrorCode::BundleClosed);
-                }
+                let bundle = self.find(control.bundle, control.flags)?;
                 bundle.closed = true;
                 bundle.touched = now;
                 Ok(BundleCommand::Closed)
@@ -125,17 +122,12 @@ impl Bundles {
         if !self.open.contains_key(&add.bundle) {
             self.create(add.bundle, add.flags, limits, now)?;
         }
-        let bundle = self.open.get_mut(&add.bundle).ok_or(ErrorCode::BundleId)?;
-        if bundle.closed {
-            return Err(ErrorCode::BundleClosed);
-        }
-        if bundle.flags != add.flags {
-            return Err(ErrorCode::BundleFlags);
-        }
+        self.find(add.bundle, add.flags)?;
         let change = Change::new(*add.message, frame.len(), host)?;
         if !self.space.take(frame.len()) {
             return Err(ErrorCode::BundleMessageTooMany);
         }
+        let bundle = self.open.get_mut(&add.bundle).ok_or(ErrorCode::BundleId)?;
         bundle.messages.push(Bundled { xid: add.xid, frame, change });
         bundle.touched = now;
         self.messages_count += 1;
@@ -151,8 +143,10 @@ impl Bundles {
         control: BundleControl,
         host: &impl Host,
     ) -> Result<Result<Option<Version>, Failure>, ErrorCode> {
-        self.find(control)?;
         let bundle = self.remove(control.bundle).ok_or(ErrorCode::BundleId)?;
+        if bundle.flags != control.flags {
+            return Err(ErrorCode::BundleFlags);
+        }
         Ok(bundle.commit(host))
     }
 
@@ -183,10 +177,20 @@ impl Bundles {
         Ok(())
     }
 
-    /// The bundle of a control message, which must know its flags.
-    fn find(&mut self, control: BundleControl) -> Result<&mut Bundle, ErrorCode> {
-        let bundle = self.open.get_mut(&control.bundle).ok_or(ErrorCode::BundleId)?;
-        if bundle.flags == control.flags { Ok(bundle) } else { Err(ErrorCode::BundleFlags) }
+    /// A bundle that is not closed, of whoever knows its flags. Any other mistake ends it, as in Open
+    /// vSwitch: who is wrong about a bundle does not know what a commit would do.
+    fn find(&mut self, id: BundleId, flags: BundleFlags) -> Result<&mut Bundle, ErrorCode> {
+        let bundle = self.open.get(&id).ok_or(ErrorCode::BundleId)?;
+        let mistake = match bundle {
+            Bundle { closed: true, .. } => Some(ErrorCode::BundleClosed),
+            bundle if bundle.flags != flags => Some(ErrorCode::BundleFlags),
+            _ => None,
+        };
+        if let Some(mistake) = mistake {
+            self.remove(id);
+            return Err(mistake);
+        }
+        self.open.get_mut(&id).ok_or(ErrorCode::BundleId)
     }
 
     fn remove(&mut self, id: BundleId) -> Option<Bundle> {

@@ -151,6 +151,36 @@ fn bundles_are_bounded_in_number_length_and_time() {
 }
 
 #[test]
+fn a_mistake_about_a_bundle_ends_it() {
+    let other = BundleFlags::default();
+    let open = || control(BundleCommand::Open);
+    let control_with = |command| {
+        Message::BundleControl(BundleControl { bundle: BundleId(1), command, flags: other })
+    };
+    let mistakes = [
+        (vec![], open(), ErrorCode::BundleId),
+        (vec![], control_with(BundleCommand::Close), ErrorCode::BundleFlags),
+        (vec![], control_with(BundleCommand::Commit), ErrorCode::BundleFlags),
+        (vec![BundleCommand::Close], control(BundleCommand::Close), ErrorCode::BundleClosed),
+    ];
+    for (before, mistake, expected) in mistakes {
+        let mut bench = Bench::open(ConnectionKind::Management);
+        bench.ask(&open());
+        before.into_iter().for_each(|command| drop(bench.ask(&control(command))));
+        assert_eq!(code(&bench.ask(&mistake)[0]), Some(expected));
+        let commit = bench.ask(&control(BundleCommand::Commit));
+        assert_eq!(code(&commit[0]), Some(ErrorCode::BundleId), "{expected:?}");
+    }
+    let mut bench = Bench::open(ConnectionKind::Management);
+    bench.ask(&open());
+    bench.ask(&control(BundleCommand::Close));
+    let late = add_to(&mut bench, 9, Message::FlowMod(add(1)));
+    assert_eq!(code(&late[0]), Some(ErrorCode::BundleClosed));
+    let commit = bench.ask(&control(BundleCommand::Commit));
+    assert_eq!(code(&commit[0]), Some(ErrorCode::BundleId));
+}
+
+#[test]
 fn connections_share_what_bundles_may_take_and_give_it_back() {
     let space = Arc::new(BundleSpace::new(1000));
     let bench = || {

@@ -38,8 +38,12 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<MeterMod, ErrorCode> {
         let meter = Some(meter).filter(|meter| *meter != MeterId::ALL);
         return Ok(MeterMod { command, meter, config: nothing() });
     }
+    // No meter ever has these numbers, whatever it would be; others may be beyond those of a switch.
+    if meter.number() == 0 || meter == MeterId::ALL {
+        return Err(ErrorCode::MeterInvalid);
+    }
     let config = read_config(flags, reader)?;
-    if meter.number() == 0 || meter > MeterId::MAX {
+    if meter > MeterId::MAX {
         return Err(ErrorCode::MeterInvalid);
     }
     Ok(MeterMod { command, meter: Some(meter), config })

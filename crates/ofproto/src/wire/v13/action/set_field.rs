@@ -2,7 +2,12 @@
 //!
 //! OpenFlow 1.3 has no masks in set-field; a write to some bits travels as `NXAST_REG_LOAD2`.
 
-use shunt_flow::{FieldId, field::Access};
+use bytes::BufMut;
+use shunt_flow::{
+    FieldId, PortNo,
+    field::{Access, OxmClass},
+    oxm::OxmHeader,
+};
 use shunt_pipeline::Action;
 
 use super::{list::standard, nicira, number as at};
@@ -24,14 +29,17 @@ pub(super) const fn whole(field: FieldId, value: u128) -> Action {
 
 /// Reads the body of `OFPAT_SET_FIELD`.
 pub(super) fn read(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+    let is_basic = |header: OxmHeader| header.word() >> 16 == OxmClass::Basic.number().into();
+    let is_standard = OxmHeader::read(body.rest()).is_ok_and(is_basic);
     let set = read_field(body)?;
     if set.has_mask {
         return Err(ErrorCode::SetFieldMask);
     }
     let is_padding = body.rest().iter().all(|byte| *byte == 0);
-    // The standard forbids in_port by name, and a VLAN id without its presence bit.
+    // The standard forbids in_port by name, which is not what Nicira numbered as a field of its own,
+    // and a VLAN id without its presence bit.
     let is_forbidden = match set.field {
-        FieldId::InPort => true,
+        FieldId::InPort => is_standard,
         FieldId::VlanVid => set.value & VLAN_PRESENT == 0,
         _ => false,
     };
@@ -64,8 +72,24 @@ pub(super) fn put(out: &mut Vec<u8>, field: FieldId, value: u128, mask: u128) {
         _ if mask == field.value_max() && field != FieldId::InPort => {
             standard(out, at::SET_FIELD, |out| put_field(out, field, value, mask));
         }
-        _ => nicira::put_masked_set_field(out, field, value, mask),
+        _ => match short_port(field, value).filter(|_| mask == field.value_max()) {
+            Some(port) => standard(out, at::SET_FIELD, |out| {
+                out.put_u32(NXM_OF_IN_PORT);
+                out.put_u16(port);
+            }),
+            None => nicira::put_masked_set_field(out, field, value, mask),
+        },
     }
+}
+
+/// The header of the ingress port by the number that Nicira gave it: 16 bits.
+const NXM_OF_IN_PORT: u32 = 2;
+
+/// The ingress port in 16 bits, if it can be written so.
+fn short_port(field: FieldId, value: u128) -> Option<u16> {
+    let port = u16::try_from(value & 0xffff).ok()?;
+    let is_whole = u128::from(PortNo::widened(port.into()).number()) == value;
+    (field == FieldId::InPort && is_whole).then_some(port)
 }
 
 /// The same write to a field that has a number: two spellings of VLAN fields have none.
@@ -74,5 +98,23 @@ const fn on_the_wire(field: FieldId, value: u128, mask: u128) -> (FieldId, u128,
         FieldId::DlVlan => (FieldId::VlanVid, value | VLAN_PRESENT, mask | VLAN_PRESENT),
         FieldId::DlVlanPcp => (FieldId::VlanPcp, value, mask),
         _ => (field, value, mask),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ingress_port_is_written_by_the_number_that_nicira_gave_it() {
+        let by_nicira = [0x00, 0x00, 0x00, 0x02, 0xff, 0xfe, 0, 0, 0, 0, 0, 0];
+        let local = u128::from(PortNo::LOCAL.number());
+        assert_eq!(read(&mut Reader::new(&by_nicira)), Ok(whole(FieldId::InPort, local)));
+        let mut again = Vec::new();
+        put(&mut again, FieldId::InPort, local, FieldId::InPort.value_max());
+        assert_eq!(again[4..10], by_nicira[..6]);
+        let by_the_standard = [0x80, 0x00, 0x00, 0x04, 0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 0];
+        let refused = read(&mut Reader::new(&by_the_standard));
+        assert_eq!(refused, Err(ErrorCode::SetFieldArgument));
     }
 }
