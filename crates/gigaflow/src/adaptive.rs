@@ -3,30 +3,32 @@
 //! Where flows share little, pieces take more room than they save. No count of unseen pieces tells
 //! when: it begins high wherever a cache is empty. So both ways of caching are tried on the same
 //! traffic, without caching anything: two directories of hashes, one filled with pieces and one
-//! with whole ways, each as large as the cache. Every missed way enters both. A sampled way, whether
-//! its packet hit or not, is first looked for in each, and each keeps its score.
+//! with whole ways, each as large as the cache. Every missed way enters both, those that missed midway
+//! too. A sampled way, whether its packet hit or not, is first looked for in each, and each keeps its
+//! score.
 //!
 //! # Where it is decided, and how firmly
 //!
-//! For each start tag by itself: a short piece would take packets past a whole way that begins
-//! alike, so the two never mix under one start. After [`ROUND`] samples of a start the kind that it
-//! uses is changed if the other scored better by [`LEAD`]; in between stands what was. The directories
-//! are one for all starts, as the cache is.
+//! For each bridge that packets come in by: a short piece would take packets past a whole way that
+//! begins alike, so one kind is better for all that begin there. After [`ROUND`] samples of a start the
+//! kind that it uses is changed if the other scored better by [`LEAD`]; in between stands what was. The
+//! directories are one for all starts, as the cache is.
 //!
 //! # What the caller does
 //!
-//! - It samples packets (one in 32 is plenty) and finds their ways; hits among them are translated
-//!   for this alone.
-//! - When [`Adaptive::grain`] has changed, entries of the other kind are the first to be evicted, and
-//!   what begins at the same start and would shadow a new whole entry goes at once. Any subset of
-//!   entries may be evicted at any time, so that is a matter of hits alone.
+//! - While there is room it shows nothing, and says so ([`Adaptive::relax`]): where everything fits,
+//!   whoever shares misses less.
+//! - It samples packets at random and finds their ways; hits among them are translated for this alone.
+//! - When [`Adaptive::grain`] has changed, what begins at the same start is cached as the other kind from
+//!   then on. Entries of the kind before go as they are used no more; where nothing goes by use, they are
+//!   the first to be evicted. Any subset of entries may be evicted at any time, so that is a matter of
+//!   hits alone.
 //!
 //! # Seasons
 //!
 //! A directory never evicts: what is old in a directory is not what is old in the cache, since the
 //! directory sees few of the hits. Instead both begin anew every [`SEASON`] rounds, and what was
-//! decided stands. As long as neither of them was full in a season, no score counts: pieces fill up
-//! faster, which is no merit where there is room for everything.
+//! decided stands. As long as neither of them was full in a season, no score counts.
 
 use hashbrown::HashTable;
 
@@ -45,6 +47,8 @@ pub struct Adaptive<P> {
     wholes: Side<Whole>,
     duels: HashTable<Duel>,
     samples_count: u32,
+    /// Packets that were drawn while there was room.
+    relaxed_count: u32,
 }
 
 /// What ways are cached as.
@@ -89,11 +93,13 @@ impl<P: Policy + Clone> Adaptive<P> {
             whole: Whole::default(),
             duels: HashTable::new(),
             samples_count: 0,
+            relaxed_count: 0,
         }
     }
 
     /// Learns from a way, before it is partitioned.
     pub fn witness(&mut self, way: &Way, sight: Sight) {
+        self.relaxed_count = 0;
         let (pieces, wholes) = (self.pieces.meets(way), self.wholes.meets(way));
         if sight == Sight::Missed {
             return;
@@ -104,10 +110,25 @@ impl<P: Policy + Clone> Adaptive<P> {
         }
         self.samples_count += 1;
         if self.samples_count == ROUND * SEASON {
-            self.samples_count = 0;
-            self.pieces.directory.clear();
-            self.wholes.directory.clear();
-            self.duels.iter_mut().for_each(Duel::restart);
+            self.restart();
+        }
+    }
+
+    fn restart(&mut self) {
+        self.samples_count = 0;
+        self.pieces.directory.clear();
+        self.wholes.directory.clear();
+        self.duels.iter_mut().for_each(Duel::restart);
+    }
+
+    /// A packet was drawn while there was room: after a [`ROUND`] of them in a row, ways are cut again
+    /// whatever was decided, as whoever shares misses less where nothing has to go.
+    pub fn relax(&mut self) {
+        self.relaxed_count += 1;
+        if self.relaxed_count == ROUND {
+            self.relaxed_count = 0;
+            self.duels.clear();
+            self.restart();
         }
     }
 
@@ -205,8 +226,8 @@ impl<P: Policy> Side<P> {
             let pieces = self.policy.partition(way, &self.directory);
             self.directory.was_full |= pieces.is_empty();
             for piece in pieces {
-                if let Some(candidate) = way.pieces().find(|other| other.steps == piece.steps) {
-                    self.directory.put(candidate.identity, piece.stage);
+                if let Some(identity) = way.identity(&piece.steps) {
+                    self.directory.put(identity, piece.stage);
                 }
             }
         }

@@ -7,25 +7,34 @@
 //!
 //! # What is not cut, and what is not cached
 //!
-//! Counted by reason, in [`Counts`]. What teaches is not cached, as in any cache. One entry for all of
-//! its way gets what ended at a bound, what is parsed again, what comes too near to a bound for as many
-//! pieces as there are stages, and what there are no tags left for.
+//! What teaches is not cached, as in any cache. One entry for all of its way gets what ended at a bound,
+//! what is parsed again, what comes too near to a bound for as many pieces as there are stages, and what
+//! there are no tags left for. [`Counts`] has the reasons.
+//!
+//! # Whole ways among pieces
+//!
+//! A packet takes the longest entry of the first stage that has one for it. So a way that is one entry is
+//! put into a stage not behind that in which its packets meet a piece: it is longer, and they meet it
+//! first. The same goes for a packet that missed midway, started over, and would be led astray again by
+//! what it meets.
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
-use shunt_flow::FlowKey;
+use shunt_flow::{FlowKey, Match};
 use shunt_pipeline::{
-    Continuation, CutPoint, DatapathAction, Pipeline, Time, Traversal, TraversalPiece, Version,
+    Continuation, DatapathAction, NotedTraversal, Pipeline, Time, Traversal, TraversalPiece,
+    Version,
 };
 
 use crate::{
     adaptive::{Adaptive, Capacity, Grain, Sight},
-    ltm::{Candidacy, EntryRef, Eviction, Ltm, Next, Put, Store, Tag, Walk},
-    partition::{AnyPolicy, Piece, Policy, PolicyName, StageId, StageSet, Stages},
+    draw::Draw,
+    ltm::{Candidacy, EntryRef, Eviction, Ltm, LtmRule, Next, Put, Store, Tag, Walk},
+    partition::{AnyPolicy, Piece, Policy, PolicyName, StageId, StageSet, Stages, Whole},
+    plan::Places,
     rule_of::{rule_of, start_of, way_of},
-    tag::{TagName, TagsFull},
-    way::{Candidate, Cut, Way},
+    tag::{Reuse, TagName, TagSpace, TagsFull, is_hiding},
+    way::{Candidate, Way},
 };
 
 /// What a cache is like.
@@ -59,12 +68,10 @@ pub enum Fallback {
 pub struct Gigaflow {
     ltm: Ltm,
     policy: Chooser,
-    sample_every: u32,
-    until_sample: u32,
+    whole: Whole,
+    draw: Draw,
     seed: u64,
     way: Way,
-    /// What ways were cached as when one that begins so was made into entries last.
-    grains: HashMap<Cut, Grain, foldhash::fast::FixedState>,
     counts: Counts,
 }
 
@@ -81,7 +88,9 @@ pub struct Counts {
     pub misses: u64,
     /// Misses that went on where they missed.
     pub resumed: u64,
-    /// Lookups that misses made in the tables to know what becomes of their packets.
+    /// Times that a packet, or what was left of its way, went through the tables, also for the duel.
+    pub translations: u64,
+    /// Lookups in the tables that it took.
     pub visits: u64,
     /// Entries that were made.
     pub made: u64,
@@ -116,23 +125,37 @@ pub struct Miss<'a> {
     pub now: Time,
 }
 
-/// The stages from one on.
-struct Rest<'a> {
-    ltm: &'a Ltm,
-    from: u8,
+/// Whether rules may be entries of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Admission {
+    Admitted,
+    Refused,
 }
 
-impl Stages for Rest<'_> {
+/// What is known of a packet that missed when its way is made into entries.
+struct Filling<'a> {
+    noted: &'a NotedTraversal,
+    /// The entries that it met before.
+    met: &'a [u32],
+    /// The stages that its pieces may go to.
+    open: StageSet,
+    grain: Grain,
+}
+
+/// So many stages that hold nothing.
+struct Unused(u8);
+
+impl Stages for Unused {
     fn count(&self) -> u8 {
-        self.ltm.count()
+        self.0
     }
 
-    fn holders(&self, piece: &Candidate) -> StageSet {
-        self.ltm.holders(piece).since(self.from)
+    fn holders(&self, _: &Candidate) -> StageSet {
+        StageSet::EMPTY
     }
 
     fn room(&self) -> StageSet {
-        self.ltm.room_to_make().since(self.from)
+        StageSet::first_of(self.0)
     }
 }
 
@@ -140,9 +163,21 @@ impl Gigaflow {
     /// An empty cache.
     #[must_use]
     pub fn new(config: Config) -> Self {
+        Self::with_reuse(config, Reuse::AtOnce)
+    }
+
+    /// What is meant to be in a target that has nothing: the number of a tag is used again only when it
+    /// is [drained](Ltm::drained).
+    #[must_use]
+    pub fn of_target(config: Config) -> Self {
+        Self::with_reuse(config, Reuse::Drained)
+    }
+
+    fn with_reuse(config: Config, reuse: Reuse) -> Self {
         let policy = config.policy.policy(config.seed);
-        let ltm = Ltm::new(config.capacity, config.eviction, config.tag_bits, config.seed);
-        let (policy, sample_every) = match config.fallback {
+        let tags = TagSpace::new(config.tag_bits, reuse, config.seed);
+        let ltm = Ltm::new(config.capacity, config.eviction, tags, config.seed);
+        let (policy, one_in) = match config.fallback {
             Fallback::Off => (Chooser::Plain(Box::new(policy)), 0),
             Fallback::OneIn(every) => {
                 (Chooser::Duel(Box::new(Adaptive::new(policy, ltm.capacity()))), every.max(1))
@@ -151,11 +186,10 @@ impl Gigaflow {
         Self {
             ltm,
             policy,
-            sample_every,
-            until_sample: 0,
+            whole: Whole::default(),
+            draw: Draw::new(one_in, config.seed),
             seed: config.seed,
             way: Way::new(),
-            grains: HashMap::with_hasher(foldhash::fast::FixedState::with_seed(config.seed)),
             counts: Counts::default(),
         }
     }
@@ -173,80 +207,75 @@ impl Gigaflow {
 
     /// Whether the next packet is one that is drawn for the duel: then its way is to be shown to
     /// [`Self::witness`] also if it hits. To be asked once for each packet.
+    #[inline]
     pub fn draws(&mut self) -> bool {
-        if self.sample_every == 0 {
-            return false;
-        }
-        let is_drawn = self.until_sample == 0;
-        self.until_sample = if is_drawn { self.sample_every } else { self.until_sample } - 1;
-        is_drawn
+        self.draw.next(self.counts.misses)
     }
 
-    /// Shows the way of a packet that was drawn and has hit to the duel.
+    /// Shows the way of a packet that was drawn and has hit to the duel, if there is one now.
     pub fn witness(&mut self, packet: Miss<'_>) {
-        let Miss { pipeline, key, start, version, .. } = packet;
-        let noted = pipeline.translate_noting(key, start, version);
-        way_of(&noted, self.seed, &mut self.way);
-        if let Chooser::Duel(duel) = &mut self.policy {
-            duel.witness(&self.way, Sight::Sampled);
+        if self.is_contested(Sight::Sampled) && packet.start.is_none() {
+            self.show(packet, Sight::Sampled);
         }
     }
 
     /// Translates a packet that missed, and makes entries for those that come after it.
     pub fn miss(&mut self, store: &mut impl Store, miss: Miss<'_>, sight: Sight) -> Traversal {
-        self.counts.misses += 1;
-        let Miss { pipeline, key, start, version, .. } = miss;
-        let mut noted = pipeline.translate_noting(key, start, version);
-        if !noted.traversal.learnings.is_empty() {
-            self.counts.teaching += 1;
-            return noted.traversal;
-        }
-        if noted.traversal.error.is_some() {
-            noted.points.clear();
-        }
-        way_of(&noted, self.seed, &mut self.way);
-        self.judge(sight);
-        self.counts.visits += noted.traversal.visits.len() as u64;
-        self.fill(store, miss, &noted.points, &Walk::default());
-        noted.traversal
+        self.begin(store, miss, sight, None)
+    }
+
+    /// As [`Self::miss`], for a packet that missed on this walk and could not [go on](Self::go_on): if what
+    /// it meets would lead it there again, its way becomes one entry, which it meets before.
+    pub fn start_over(
+        &mut self,
+        store: &mut impl Store,
+        miss: Miss<'_>,
+        walk: &Walk,
+        sight: Sight,
+    ) -> Traversal {
+        self.begin(store, miss, sight, Some(walk))
     }
 
     /// Goes on with a packet that missed midway, where it missed: what the entries of its walk say is
-    /// done to it, and then what is answered. `None`: it starts over, by [`Self::miss`].
+    /// done to it, and then what is answered. `None`: it is to [start over](Self::start_over).
     ///
-    /// It starts over if what is left could not be cached behind the entry that it met last, if it
-    /// teaches, and if it comes near to a bound.
+    /// It starts over where ways are kept whole, and if what is left could not be cached behind the
+    /// entry that it met last, if it teaches, and if it comes near to a bound.
     pub fn go_on(
         &mut self,
         store: &mut impl Store,
         miss: Miss<'_>,
         walk: &Walk,
+        sight: Sight,
     ) -> Option<Traversal> {
         let Some(TagName::Cut(start)) = self.ltm.tags().name(walk.tag()?).cloned() else {
             return None;
         };
-        if walk.is_hit() || walk.slots().is_empty() {
+        let last = self.ltm.stage(*walk.slots().last()?)?;
+        if walk.is_hit() || self.grain(miss.key, miss.start) == Grain::Whole {
             return None;
         }
         let key = &start.entering(walk.key(miss.key));
-        let noted = miss.pipeline.translate_noting(key, Some(&start), miss.version);
+        let noted = self.noting(Miss { key, start: Some(&start), ..miss });
         let rest = &noted.traversal;
-        let stages_count = usize::from(self.ltm.capacity().stages_count);
         if !rest.learnings.is_empty()
             || rest.error.is_some()
             || rest.actions.iter().any(DatapathAction::recirculates)
-            || !noted.spending.fits(stages_count)
+            || !noted.spending.fits(usize::from(self.ltm.capacity().stages_count))
         {
             return None;
         }
         way_of(&noted, self.seed, &mut self.way);
-        let rest_of = Miss { key, start: Some(&start), ..miss };
-        if !self.fill(store, rest_of, &noted.points, walk) {
+        let open = StageSet::first_of(self.ltm.capacity().stages_count).since(last.number() + 1);
+        let filling = Filling { noted: &noted, met: walk.slots(), open, grain: Grain::Pieces };
+        if !self.fill(store, Miss { key, start: Some(&start), ..miss }, &filling) {
             return None;
         }
         self.counts.misses += 1;
         self.counts.resumed += 1;
-        self.counts.visits += noted.traversal.visits.len() as u64;
+        if miss.start.is_none() && self.is_contested(sight) {
+            self.show(miss, sight);
+        }
         Some(noted.traversal)
     }
 
@@ -276,128 +305,225 @@ impl Gigaflow {
     #[must_use]
     pub fn grain(&self, key: &FlowKey, start: Option<&Arc<Continuation>>) -> Grain {
         match &self.policy {
-            Chooser::Plain(_) => Grain::Pieces,
-            Chooser::Duel(duel) => duel.grain(start_of(key.bridge(), start)),
+            Chooser::Duel(duel) if start.is_none() => duel.grain(start_of(key.bridge(), start)),
+            Chooser::Plain(_) | Chooser::Duel(_) => Grain::Pieces,
         }
     }
 
-    /// Makes entries of the way behind what a walk has met, and says whether there was room.
-    fn fill(
+    /// Makes entries of a way from its beginning. `walk` is of a packet that could not go on.
+    fn begin(
         &mut self,
         store: &mut impl Store,
         miss: Miss<'_>,
-        points: &[CutPoint],
-        behind: &Walk,
-    ) -> bool {
-        let mut kept: Vec<EntryRef> = self.ltm.names(behind.slots()).collect();
-        let last = behind.slots().last().and_then(|slot| self.ltm.stage(*slot));
-        let parts = self.plan(store, last.map_or(0, |stage| stage.number() + 1));
+        sight: Sight,
+        walk: Option<&Walk>,
+    ) -> Traversal {
+        self.counts.misses += 1;
+        let mut noted = self.noting(miss);
+        if !noted.traversal.learnings.is_empty() {
+            self.counts.teaching += 1;
+            return noted.traversal;
+        }
+        if miss.start.is_none() && is_hiding(miss.key) {
+            // No tag names what no bridge gives to packets that come in.
+            self.counts.without_tags += 1;
+            return noted.traversal;
+        }
+        if noted.traversal.error.is_some() {
+            noted.points.clear();
+        }
+        way_of(&noted, self.seed, &mut self.way);
+        if miss.start.is_none() && self.is_contested(sight) {
+            self.judge(sight);
+        }
+        let is_uncut = self.way.legs_count() == 1 && self.way.steps_count() > 1;
+        let grain = if is_uncut { Grain::Whole } else { self.grain(miss.key, miss.start) };
+        let open = self.stages_met_by(store, miss.key, grain);
+        let mut filling = Filling { noted: &noted, met: &[], open, grain };
+        let is_filled = self.fill(store, miss, &filling);
+        let has_met = walk.is_some_and(|walk| !walk.slots().is_empty());
+        if is_filled && has_met && grain == Grain::Pieces && !self.is_hit(store, miss.key) {
+            // What it meets leads it another way.
+            filling.grain = Grain::Whole;
+            filling.open = self.stages_met_by(store, miss.key, Grain::Whole);
+            self.fill(store, miss, &filling);
+        }
+        noted.traversal
+    }
+
+    fn is_hit(&self, store: &impl Store, key: &FlowKey) -> bool {
+        self.ltm.find(store, key, &mut Walk::default())
+    }
+
+    /// The stages in which a packet meets what begins its way: of a whole one, those up to the first
+    /// in which it now meets a piece, which is shorter.
+    fn stages_met_by(&self, store: &impl Store, key: &FlowKey, grain: Grain) -> StageSet {
+        let mut until = self.ltm.capacity().stages_count;
+        if grain == Grain::Whole {
+            let mut walk = Walk::default();
+            self.ltm.find(store, key, &mut walk);
+            let first = walk.slots().first().and_then(|slot| self.ltm.stage(*slot));
+            until = first.map_or(until, |first| first.number() + 1);
+        }
+        StageSet::first_of(until)
+    }
+
+    fn noting(&mut self, miss: Miss<'_>) -> NotedTraversal {
+        let noted = miss.pipeline.translate_noting(miss.key, miss.start, miss.version);
+        self.counts.translations += 1;
+        self.counts.visits += noted.traversal.visits.len() as u64;
+        noted
+    }
+
+    /// Makes entries of a way, and says whether there was room. What goes on behind other entries is
+    /// not put where that presses, nor where it is cramped: another cut may find room.
+    fn fill(&mut self, store: &mut impl Store, miss: Miss<'_>, filling: &Filling<'_>) -> bool {
+        let mut kept: Vec<EntryRef> = self.ltm.names(filling.met).collect();
+        let parts = self.plan(store, filling, miss.now);
         let Some(first) = parts.first().map(|part| part.stage) else {
-            self.counts.without_room += 1;
+            // One that cannot go on starts over, and may find room then.
+            self.counts.without_room += u64::from(filling.met.is_empty());
             return false;
         };
-        let pieces = self.cut(miss, &parts, points);
+        let pieces = self.cut(miss, &parts, filling.noted);
         let is_cut = pieces.len() > 1;
         let one = [Piece { steps: 0..self.way.steps_count(), stage: first }];
         let parts = if pieces.len() == parts.len() { &parts[..] } else { &one[..] };
-        if self.install(store, (pieces, parts), miss, &mut kept).is_err() {
-            self.counts.without_tags += 1;
-            if is_cut {
-                let whole = translated(miss, &[]);
-                // Without a tag to begin with, nothing of it is cached.
-                let _ = self.install(store, (whole, &one[..]), miss, &mut kept);
-            }
+        let installed = self.install(store, (pieces, parts), miss, &mut kept);
+        self.counts.without_tags += u64::from(installed.is_err());
+        if is_cut && installed != Ok(Admission::Admitted) {
+            // Without a tag to begin with, nothing of it is cached.
+            let whole = vec![whole(filling.noted)];
+            let _ = self.install(store, (whole, &one[..]), miss, &mut kept);
         }
         true
+    }
+
+    /// Whether pieces and whole ways contend: there is a duel, and no room for both.
+    fn is_contested(&mut self, sight: Sight) -> bool {
+        let Chooser::Duel(duel) = &mut self.policy else { return false };
+        let has_room = self.ltm.room() != StageSet::EMPTY;
+        if has_room && sight == Sight::Sampled {
+            duel.relax();
+        }
+        !has_room
+    }
+
+    /// Shows the whole way of a packet to the duel.
+    fn show(&mut self, packet: Miss<'_>, sight: Sight) {
+        let noted = self.noting(packet);
+        way_of(&noted, self.seed, &mut self.way);
+        self.judge(sight);
     }
 
     /// Shows the way to the duel. Where it has changed its mind, what is there is outdated.
     fn judge(&mut self, sight: Sight) {
         let Chooser::Duel(duel) = &mut self.policy else { return };
+        let start = self.way.start();
+        let before = duel.grain(start);
         duel.witness(&self.way, sight);
-        let (start, grain) = (self.way.start(), duel.grain(self.way.start()));
-        if self.grains.insert(start, grain).unwrap_or_default() != grain {
+        if duel.grain(start) != before {
             self.ltm.outdate();
         }
     }
 
-    /// Where the way is cut, and where its pieces go. Of the stages between its neighbours, a piece that
-    /// is new goes to one with room, or else to the one whose oldest entry is the oldest.
-    fn plan(&mut self, store: &impl Store, stages_from: u8) -> Vec<Piece> {
-        let stages = Rest { ltm: &self.ltm, from: stages_from };
-        let mut parts = match &mut self.policy {
-            Chooser::Plain(policy) => policy.partition(&self.way, &stages).to_vec(),
-            Chooser::Duel(duel) => duel.partition(&self.way, &stages).to_vec(),
-        };
+    /// Where the way is cut, and where its pieces go; nothing if there is no place for them.
+    fn plan(&mut self, store: &impl Store, filling: &Filling<'_>, now: Time) -> Vec<Piece> {
+        let places = Places::new(&mut self.ltm, store, filling.open, now);
+        let pressed = places.pressed();
         if self.way.steps_count() == 0 {
             // What goes on behind a cut may look up nothing more.
-            parts = StageId::new(stages_from)
-                .map(|stage| Piece { steps: 0..0, stage })
-                .into_iter()
-                .collect();
+            let stage = places.best(filling.open);
+            return stage.map(|stage| Piece { steps: 0..0, stage }).into_iter().collect();
         }
-        let mut from = stages_from;
-        for at in 0..parts.len() {
-            let next = parts.get(at + 1).map(|next| next.stage.number());
-            let until = next.unwrap_or_else(|| self.ltm.capacity().stages_count);
-            let stage = parts[at].stage;
-            if !self.ltm.has_room(stage) && !self.is_held(&parts[at]) {
-                let between = StageSet::first_of(until).since(from);
-                let with_room = between.intersection(self.ltm.room()).first();
-                let mut oldest = || {
-                    let age = |one| Some((self.ltm.oldest_use(store, one)?, one));
-                    between.iter().filter_map(age).min().map(|(_, one)| one)
-                };
-                parts[at].stage = with_room.or_else(&mut oldest).unwrap_or(stage);
-            }
-            from = parts[at].stage.number() + 1;
+        let parts = match (filling.grain, &mut self.policy) {
+            (Grain::Whole, _) => self.whole.partition(&self.way, &places).to_vec(),
+            (_, Chooser::Plain(policy)) => policy.partition(&self.way, &places).to_vec(),
+            (_, Chooser::Duel(duel)) => duel.partition(&self.way, &places).to_vec(),
+        };
+        let presses = |part: &Piece| {
+            let is_held = |identity| self.ltm.holders_of(identity).contains(part.stage);
+            pressed.contains(part.stage) && !self.way.identity(&part.steps).is_some_and(is_held)
+        };
+        if !filling.met.is_empty()
+            && (parts.iter().any(presses) || self.is_cramped(&parts, filling))
+        {
+            return Vec::new();
         }
         parts
     }
 
-    fn is_held(&self, part: &Piece) -> bool {
-        let candidate = self.way.pieces().find(|held| held.steps == part.steps);
-        candidate.is_some_and(|held| self.ltm.holders(&held).contains(part.stage))
+    /// Whether the way would be in more pieces if there were more stages.
+    fn is_cramped(&mut self, parts: &[Piece], filling: &Filling<'_>) -> bool {
+        let most = self.way.legs_count().min(self.ltm.capacity().stages_count.into());
+        if parts.len() < filling.open.count().into() || parts.len() == most {
+            return false;
+        }
+        let all = Unused(self.ltm.capacity().stages_count);
+        let wanted = match &mut self.policy {
+            Chooser::Plain(policy) => policy.partition(&self.way, &all).len(),
+            Chooser::Duel(duel) => duel.partition(&self.way, &all).len(),
+        };
+        wanted > parts.len()
     }
 
-    /// The pieces of a plan; one piece if they are too near to a bound.
-    fn cut(&mut self, miss: Miss<'_>, parts: &[Piece], points: &[CutPoint]) -> Vec<TraversalPiece> {
+    /// The pieces of a plan; one piece if they are too near to a bound. What is not cut needs no
+    /// translation of its own.
+    fn cut(
+        &mut self,
+        miss: Miss<'_>,
+        parts: &[Piece],
+        noted: &NotedTraversal,
+    ) -> Vec<TraversalPiece> {
         let starts = parts.iter().skip(1).map(|part| usize::from(part.steps.start));
         let cuts: Vec<usize> =
-            starts.filter(|start| points.iter().any(|point| point.visit == *start)).collect();
-        let pieces = translated(miss, &cuts);
+            starts.filter(|start| noted.points.iter().any(|point| point.visit == *start)).collect();
+        if cuts.is_empty() {
+            return vec![whole(noted)];
+        }
+        let Miss { pipeline, key, start, version, .. } = miss;
+        let pieces = pipeline.translate_pieces(key, start, version, &cuts);
+        self.counts.translations += 1;
+        let visits = pieces.iter().map(|piece| piece.traversal.visits.len() as u64);
+        self.counts.visits += visits.sum::<u64>();
         let stages_count = usize::from(self.ltm.capacity().stages_count);
         let fits = |piece: &TraversalPiece| {
             piece.spending.fits(stages_count) && piece.traversal.error.is_none()
         };
-        if pieces.len() == 1 || pieces.iter().all(fits) {
+        if pieces.iter().all(fits) {
             return pieces;
         }
         self.counts.near_bounds += 1;
-        translated(miss, &[])
+        vec![whole(noted)]
     }
 
-    /// Makes rules of pieces, and puts them into their stages.
+    /// Makes rules of pieces, and puts them into their stages, if the store admits all of them: what
+    /// leads to one that it does not is of no use.
     fn install(
         &mut self,
         store: &mut impl Store,
         (pieces, parts): (Vec<TraversalPiece>, &[Piece]),
         miss: Miss<'_>,
         kept: &mut Vec<EntryRef>,
-    ) -> Result<(), TagsFull> {
+    ) -> Result<Admission, TagsFull> {
         let mut tags = Vec::with_capacity(pieces.len());
-        let result = self.name(&pieces, miss, &mut tags);
+        let mut result = self.name(&pieces, miss, &mut tags).map(|()| Admission::Admitted);
         if result.is_ok() {
-            self.clear_the_way(store, &pieces, &tags);
-            for (number, (piece, part)) in pieces.into_iter().zip(parts).enumerate() {
+            let rule = |(number, piece): (usize, &TraversalPiece)| {
                 let next = tags.get(number + 1).map_or(Next::End, |tag| Next::Tag(*tag));
-                let rule = rule_of(&piece, tags[number], next);
-                let held = self.way.pieces().find(|held| held.steps == part.steps);
-                let identity = held.map_or(0, |held| held.identity);
-                let traversal = Arc::new(piece.traversal);
-                let one = Candidacy { rule, traversal, identity };
-                let held = self.put(store, one, part.stage, (&*kept, miss.now));
-                kept.extend(held);
+                rule_of(piece, tags[number], next)
+            };
+            let rules: Vec<LtmRule> = pieces.iter().enumerate().map(rule).collect();
+            if rules.iter().all(|rule| store.admits(rule)) {
+                for ((piece, rule), part) in pieces.into_iter().zip(rules).zip(parts) {
+                    let identity = self.way.identity(&part.steps).unwrap_or_default();
+                    let traversal = Arc::new(piece.traversal);
+                    let one = Candidacy { rule, traversal, identity };
+                    let held = self.put(store, one, part.stage, (&*kept, miss.now));
+                    kept.extend(held);
+                }
+            } else {
+                result = Ok(Admission::Refused);
             }
         }
         tags.into_iter().for_each(|tag| self.ltm.release(tag));
@@ -418,15 +544,6 @@ impl Gigaflow {
         Ok(())
     }
 
-    /// A whole way is not to be missed for the sake of shorter pieces.
-    fn clear_the_way(&mut self, store: &mut impl Store, pieces: &[TraversalPiece], tags: &[Tag]) {
-        if let (Chooser::Duel(_), [whole], [tag]) = (&self.policy, pieces, tags) {
-            let traversal = &whole.traversal;
-            let length = u16::try_from(traversal.visits.len()).unwrap_or(u16::MAX);
-            self.ltm.clear_the_way(store, *tag, &FlowKey::from(&traversal.key), length);
-        }
-    }
-
     /// Puts a rule into its stage, and answers which entry it is now. Those of `kept` stay.
     fn put(
         &mut self,
@@ -436,7 +553,7 @@ impl Gigaflow {
         (kept, now): (&[EntryRef], Time),
     ) -> Option<EntryRef> {
         let mut put = self.ltm.put(store, one.clone(), stage, now);
-        if put == Put::Full {
+        if put == Put::Full && store.has_room() {
             self.ltm.make_room(store, stage, kept);
             put = self.ltm.put(store, one, stage, now);
         }
@@ -456,6 +573,8 @@ impl Gigaflow {
     }
 }
 
-fn translated(miss: Miss<'_>, cuts: &[usize]) -> Vec<TraversalPiece> {
-    miss.pipeline.translate_pieces(miss.key, miss.start, miss.version, cuts)
+/// A way that is not cut as its only piece.
+fn whole(noted: &NotedTraversal) -> TraversalPiece {
+    let (traversal, spending) = (noted.traversal.clone(), noted.spending);
+    TraversalPiece { traversal, rewrite: Match::any(), spending }
 }

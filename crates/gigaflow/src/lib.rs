@@ -99,6 +99,8 @@ pub mod tag;
 pub mod ltm;
 
 pub mod cache;
+mod draw;
+mod plan;
 
 pub mod target;
 

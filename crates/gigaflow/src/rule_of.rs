@@ -26,11 +26,10 @@ pub fn way_of(noted: &NotedTraversal, seed: u64, way: &mut Way) {
     }
 }
 
-/// The name of where a way begins: in a bridge, or where it goes on.
+/// The name of where a way begins: in a bridge, or where it goes on, as whoever cut it there calls it.
 #[must_use]
 pub fn start_of(bridge: u64, start: Option<&Arc<Continuation>>) -> Cut {
-    let id = start.map_or(0, |start| start.id());
-    cut(fold(fold(0, bridge), id.into()))
+    cut(start.map_or_else(|| fold(fold(0, bridge), 0), |start| start.name()))
 }
 
 /// The rule of a piece, between these tags.

@@ -101,13 +101,11 @@ impl TagSpace {
     /// names has none.
     #[must_use]
     pub fn start_of(&self, key: &FlowKey) -> Option<Tag> {
-        let words = key.words();
-        let others = words[..RECIRC].iter().chain(&words[RECIRC + 1..BRIDGE]);
-        let id = u32::try_from(key.field(FieldId::RecircId)).ok()?;
-        let is_named = u64::from(id) << FieldId::RecircId.slot().shift == words[RECIRC];
-        if !is_named || others.fold(0, |all, word| all | word) != 0 {
+        if is_hiding(key) {
             return None;
         }
+        let words = key.words();
+        let id = u32::try_from(key.field(FieldId::RecircId)).ok()?;
         match id {
             0 => self.by_bridge.get(&words[BRIDGE]).copied(),
             id => self.by_continuation.get(&id).copied(),
@@ -216,6 +214,15 @@ impl TagSpace {
         self.slots[tag.index()].name = Some(name.clone());
         Ok(tag)
     }
+}
+
+/// Whether a packet has hidden state that is neither its bridge nor where it goes on.
+pub(crate) fn is_hiding(key: &FlowKey) -> bool {
+    let words = key.words();
+    let others = words[..RECIRC].iter().chain(&words[RECIRC + 1..BRIDGE]);
+    let id = u32::try_from(key.field(FieldId::RecircId)).unwrap_or_default();
+    let is_named = u64::from(id) << FieldId::RecircId.slot().shift == words[RECIRC];
+    !is_named || others.fold(0, |all, word| all | word) != 0
 }
 
 impl TagName {

@@ -15,13 +15,13 @@
 //! # What a target keeps to
 //!
 //! - Every operation that was taken is answered exactly once, also when the target is lost: then by
-//!   [`TargetError::Lost`], and what it holds is unknown until [`Event::Restored`].
+//!   [`TargetError::Lost`], and what it holds is unknown until [`Event::Restored`], which follows.
 //! - A rule that it cannot hold as it is, it refuses. It never holds a wider one.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use shunt_flow::{FieldId, FlowMask};
-use shunt_pipeline::DatapathAction;
+use shunt_pipeline::{DatapathAction, DatapathPort};
 
 use crate::{
     ltm::{LtmRule, Next},
@@ -30,8 +30,11 @@ use crate::{
 
 /// Holds LTM rules in stages, for packets that it forwards itself.
 pub trait LtmTarget {
-    /// What it can hold and do; the same for as long as it is connected.
+    /// What it can hold and do; the same for as long as it is connected, but for ports that come.
     fn capabilities(&self) -> &Capabilities;
+
+    /// Whether it answers, as far as is known from what was polled. What was never there is lost too.
+    fn is_there(&self) -> bool;
 
     /// How many entries more a stage can take, as far as is known: what is under way counts as done.
     fn room(&self, stage: StageId) -> usize;
@@ -142,6 +145,8 @@ pub struct Capabilities {
     pub length_max: u16,
     /// What becomes of packets.
     pub effects: Effects,
+    /// The ports that it can send to; `None`: all.
+    pub outputs: Option<BTreeSet<DatapathPort>>,
     /// Whether hits are counted for each entry.
     pub counts: bool,
     /// Whether it tells of idle entries.
@@ -178,6 +183,9 @@ pub enum Refusal {
     /// It does something that the target cannot do, or not at this place.
     #[error("the target cannot execute the actions of the rule")]
     Actions,
+    /// It sends to a port that the target does not have.
+    #[error("the target does not have port {} of the datapath", .0.number())]
+    Output(DatapathPort),
     /// It stands for more lookups than a piece may.
     #[error("the rule stands for {length} lookups, more than {max}")]
     Length {
@@ -226,6 +234,19 @@ pub enum TargetError {
 #[error("the target does not answer")]
 pub struct Lost;
 
+impl Operation {
+    /// The entry that it writes.
+    #[must_use]
+    pub const fn entry(&self) -> Option<LtmIndex> {
+        match self {
+            Self::Insert { entry, .. } | Self::Modify { entry, .. } | Self::Remove { entry } => {
+                Some(*entry)
+            }
+            Self::Count { .. } => None,
+        }
+    }
+}
+
 impl Capabilities {
     /// Number of stages.
     #[must_use]
@@ -245,7 +266,9 @@ impl Capabilities {
             let field = first_beyond(&matched, &self.matches);
             return Err(field.map_or(Refusal::MatchUnnamed, Refusal::Match));
         }
-        let written = FlowMask::from(rule.rewrite.mask());
+        let plain = rule.plain();
+        let rewrite = plain.as_ref().map_or(&rule.rewrite, |plain| &plain.rewrite);
+        let written = FlowMask::from(rewrite.mask());
         if !written.is_subset_of(&self.writes) {
             let field = first_beyond(&written, &self.writes);
             return Err(field.map_or(Refusal::WriteUnnamed, Refusal::Write));
@@ -261,7 +284,17 @@ impl Capabilities {
         if [Some(rule.tag), next].into_iter().flatten().any(|tag| is_wide(tag.number())) {
             return Err(Refusal::Tag(self.tag_bits));
         }
-        if self.effects.include(rule) { Ok(()) } else { Err(Refusal::Actions) }
+        if !self.effects.include(rule) {
+            return Err(Refusal::Actions);
+        }
+        let missing = |action: &DatapathAction| match (action, &self.outputs) {
+            (DatapathAction::Output { port, .. }, Some(own)) if !own.contains(port) => Some(*port),
+            _ => None,
+        };
+        match rule.actions.iter().find_map(missing) {
+            Some(port) => Err(Refusal::Output(port)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -290,7 +323,6 @@ fn first_beyond(mask: &FlowMask, allowed: &FlowMask) -> Option<FieldId> {
 #[cfg(test)]
 mod tests {
     use shunt_flow::{FlowKey, Match};
-    use shunt_pipeline::DatapathPort;
 
     use super::*;
     use crate::ltm::Tag;
@@ -310,6 +342,7 @@ mod tests {
             tag_bits: 8,
             length_max: 16,
             effects: Effects::Plain,
+            outputs: None,
             counts: true,
             tells_idle: true,
             modifies: true,
@@ -357,6 +390,13 @@ mod tests {
         ];
         for (rule, expected) in cases {
             assert_eq!(capabilities().check(&rule), expected, "{rule:?}");
+        }
+        let port = DatapathPort::new(1);
+        let output = DatapathAction::Output { port, unless_ingress: true, max_len: None };
+        let rule = LtmRule { actions: [output].into(), ..rule() };
+        for (outputs, expected) in [(vec![port], Ok(())), (vec![], Err(Refusal::Output(port)))] {
+            let outputs = Some(outputs.into_iter().collect());
+            assert_eq!(Capabilities { outputs, ..capabilities() }.check(&rule), expected);
         }
     }
 }

@@ -282,6 +282,20 @@ impl Way {
         }
     }
 
+    /// What the piece of these steps is called; none if no piece has just these.
+    #[must_use]
+    pub fn identity(&self, steps: &Range<u16>) -> Option<u64> {
+        let first = (0..self.legs.len()).find(|leg| self.step_before(*leg) == steps.start)?;
+        let mut identity = fold(IDENTITY, u64::from(self.cut_before(first).0));
+        for leg in &self.legs[first..] {
+            identity = fold(identity, leg.identity);
+            if leg.end >= steps.end {
+                return (leg.end == steps.end).then_some(identity);
+            }
+        }
+        None
+    }
+
     /// Every piece that the way could be cut into.
     pub fn pieces(&self) -> impl Iterator<Item = Candidate> {
         (0..self.legs_count()).flat_map(|first| self.candidates(first))
@@ -434,6 +448,17 @@ mod tests {
         assert_eq!(identity(1, &[2, 3]), identity(1, &[2, 3]));
         for other in [identity(2, &[2, 3]), identity(1, &[3, 2]), identity(1, &[2]), None] {
             assert_ne!(identity(1, &[2, 3]), other);
+        }
+    }
+
+    #[test]
+    fn a_piece_is_found_by_its_steps_alone() {
+        let way = way(6);
+        for piece in way.pieces() {
+            assert_eq!(way.identity(&piece.steps), Some(piece.identity));
+        }
+        for steps in [3..3, 0..7, 6..7] {
+            assert_eq!(way.identity(&steps), None, "{steps:?}");
         }
     }
 

@@ -20,13 +20,14 @@ use shunt_pipeline::{Time, Traversal};
 
 use super::{
     Coverage, EntryRef, Link, LtmRule, Next, Store, Tag, Walk,
-    piece::{Piece, Pieces},
+    gone::Gone,
+    piece::{Piece, Pieces, Rank},
     table::Table,
 };
 use crate::{
     adaptive::Capacity,
     partition::{STAGES_MAX, StageId, StageSet, Stages},
-    tag::{Reuse, TagName, TagSpace, TagsFull},
+    tag::{TagName, TagSpace, TagsFull},
     way::Candidate,
 };
 
@@ -44,6 +45,8 @@ pub struct Ltm {
     evicted: u64,
     /// Entries up to this number make room first.
     outdated: u64,
+    /// What went and may come again.
+    gone: Gone,
 }
 
 /// Which entry of a full stage makes room.
@@ -52,8 +55,12 @@ pub enum Eviction {
     /// None, but for what is [outdated](Ltm::outdate): what does not fit is not cached.
     Never,
     /// The one that was used longest ago.
-    #[default]
     LeastRecent,
+    /// One that nobody has used since it was made, then the one that was used longest ago. One that went
+    /// like that and comes again stays as long as those that were used, as in S3-FIFO (Yang and
+    /// others, "FIFO Queues are All You Need for Cache Eviction").
+    #[default]
+    SecondUse,
     /// Of those that were used longest ago, the one that the fewest flows share.
     LeastShared,
 }
@@ -85,24 +92,28 @@ pub struct Candidacy {
 /// How many of the least recent entries are compared by what they share.
 const SHARING_SAMPLE: usize = 8;
 
+/// The part of a stage that is for pieces that nobody has used yet.
+const NEW_SHARE: usize = 8;
+
 /// How many pieces that were used since they got their place are put behind others in one go.
 const CHANCES_MAX: usize = 64;
 
 impl Ltm {
-    /// Empty stages; tags have so many bits.
+    /// Empty stages, with tags from a space of which none is in use.
     #[must_use]
-    pub fn new(capacity: Capacity, eviction: Eviction, tag_bits: u8, seed: u64) -> Self {
+    pub fn new(capacity: Capacity, eviction: Eviction, tags: TagSpace, seed: u64) -> Self {
         let stages_count = capacity.stages_count.clamp(1, STAGES_MAX);
         Self {
             capacity: Capacity { stages_count, ..capacity },
             eviction,
             stages: (0..stages_count).map(|_| Table::new(seed)).collect(),
             pieces: Pieces::new(stages_count),
-            tags: TagSpace::new(tag_bits, Reuse::AtOnce, seed),
+            tags,
             holders: HashMap::with_hasher(foldhash::fast::FixedState::with_seed(seed)),
             made: 0,
             evicted: 0,
             outdated: 0,
+            gone: Gone::new(capacity, seed),
         }
     }
 
@@ -113,31 +124,48 @@ impl Ltm {
             if walk.is_over() {
                 break;
             }
-            self.step(store, stage, key, walk);
+            self.step(stage, key, walk, |entry| store.is_live(entry));
         }
         walk.is_hit()
     }
 
     /// Walks many packets through the stages, all of them through one before the next: so a packet
-    /// waits for the memory of its stage while others do, and not for each of its stages alone.
+    /// waits for the memory of its stage while others do, and not for each of its stages alone. The
+    /// packets come in by one bridge, and have no hidden state.
+    ///
+    /// Whether entries live is asked last, of all that were met at once. A packet that met a dead one, which
+    /// is seldom, walks again.
     pub fn find_burst(&self, store: &impl Store, keys: &[FlowKey], walks: &mut [Walk]) {
+        let start = keys.first().and_then(|key| self.tags.start_of(key));
         for (key, walk) in keys.iter().zip(&mut *walks) {
-            walk.begin(self.tags.start_of(key));
+            debug_assert_eq!(self.tags.start_of(key), start, "of one bridge, nothing hidden");
+            walk.begin(start);
         }
         for stage in 0..self.stages.len() {
             for (key, walk) in keys.iter().zip(&mut *walks) {
                 if !walk.is_over() {
-                    self.step(store, stage, key, walk);
+                    self.step(stage, key, walk, |_| true);
                 }
+            }
+        }
+        for (key, walk) in keys.iter().zip(walks) {
+            if !walk.entries().all(|entry| store.is_live(entry)) {
+                self.find(store, key, walk);
             }
         }
     }
 
     /// Takes a packet through one stage.
     #[inline]
-    fn step(&self, store: &impl Store, stage: usize, key: &FlowKey, walk: &mut Walk) {
+    fn step(
+        &self,
+        stage: usize,
+        key: &FlowKey,
+        walk: &mut Walk,
+        is_live: impl Fn(EntryRef) -> bool,
+    ) {
         let Some(tag) = walk.tag() else { return };
-        let found = self.stages[stage].find(tag, walk.key(key), |entry| store.is_live(entry));
+        let found = self.stages[stage].find(tag, walk.key(key), is_live);
         let Some(step) = found else { return };
         walk.go(step);
         if step.rewrites
@@ -173,7 +201,17 @@ impl Ltm {
         self.tags.hold(name)
     }
 
-    /// Gives back what [`Self::hold`] gave.
+    /// A tag of an entry is held once more: somebody else has the entry too.
+    pub fn hold_again(&mut self, tag: Tag) {
+        self.tags.hold_again(tag);
+    }
+
+    /// Nothing is under way any more with the first `count` tags that were ever retired.
+    pub fn drained(&mut self, count: u64) {
+        self.tags.drained(count);
+    }
+
+    /// Gives back what [`Self::hold`] or [`Self::hold_again`] gave.
     pub fn release(&mut self, tag: Tag) {
         self.tags.release(tag);
     }
@@ -216,7 +254,11 @@ impl Ltm {
         self.stages[stage.index()].insert(&rule, entry);
         let (shares, made, generation) = (0, self.made, entry.generation);
         let piece = Piece { rule, generation, stage, identity, shares, made, placed: now };
-        self.pieces.insert(entry.slot, piece);
+        let rank = match self.eviction {
+            Eviction::SecondUse if !self.gone.has(identity) => Rank::New,
+            _ => Rank::Used,
+        };
+        self.pieces.insert(entry.slot, piece, rank);
         self.note_holder(identity, stage, Held::Yes);
         Put::Fresh(entry)
     }
@@ -259,15 +301,6 @@ impl Ltm {
         }
     }
 
-    /// The stages that have room, or can make some.
-    #[must_use]
-    pub fn room_to_make(&self) -> StageSet {
-        let all = StageSet::first_of(self.capacity.stages_count);
-        let has_room =
-            |stage: &StageId| !self.is_full(*stage) || self.victim(*stage, &[]).is_some();
-        all.iter().filter(has_room).fold(StageSet::EMPTY, StageSet::with)
-    }
-
     /// When the entry was used last that would make room in a stage; `None`: none may go.
     #[must_use]
     pub fn oldest_use(&mut self, store: &impl Store, stage: StageId) -> Option<Time> {
@@ -286,22 +319,16 @@ impl Ltm {
         self.outdated = self.made;
     }
 
-    /// Takes out the shorter entries that packets with this key meet under a tag: they would lead
-    /// them past one that is longer.
-    pub fn clear_the_way(&mut self, store: &mut impl Store, tag: Tag, key: &FlowKey, length: u16) {
-        for stage in 0..self.stages.len() {
-            while let Some(step) = self.stages[stage].find(tag, key, |entry| store.is_live(entry))
-                && let slot = step.entry.slot
-                && self.pieces.get(slot).is_some_and(|piece| piece.rule.length < length)
-                && self.take_out(store, slot)
-            {}
-        }
+    /// The stages that hold what policies call this.
+    #[must_use]
+    pub fn holders_of(&self, identity: u64) -> StageSet {
+        self.holders.get(&identity).copied().unwrap_or_default()
     }
 
     /// How many entries a stage has.
     #[must_use]
     pub fn len(&self, stage: StageId) -> usize {
-        self.pieces.count(stage)
+        self.pieces.count(stage, Rank::New) + self.pieces.count(stage, Rank::Used)
     }
 
     /// How many entries there are.
@@ -363,31 +390,45 @@ impl Ltm {
     }
 
     fn is_full(&self, stage: StageId) -> bool {
-        self.pieces.count(stage) >= self.capacity.stage_entries_max
+        self.len(stage) >= self.capacity.stage_entries_max
     }
 
     /// Puts pieces that were used since they got their place behind the others, and unlinks what is
     /// dead, until the first is one that was not used.
     fn put_in_order(&mut self, store: &impl Store, stage: StageId) {
         for _ in 0..CHANCES_MAX {
-            let Some((slot, piece)) = self.pieces.oldest(stage).next() else { return };
+            let rank = self.rank_to_go(stage);
+            let Some((slot, piece)) = self.pieces.oldest(stage, rank).next() else { return };
             let (name, used) = (EntryRef { slot, generation: piece.generation }, store.used(slot));
             if !store.is_live(name) {
                 self.unlink(slot);
             } else if self.eviction != Eviction::Never && used > piece.placed {
-                self.pieces.put_last(slot, used);
+                self.pieces.put_last(slot, used, Rank::Used);
             } else {
                 return;
             }
         }
     }
 
+    /// Among which pieces of a stage one is found that makes room: those that are new keep an eighth
+    /// of it.
+    fn rank_to_go(&self, stage: StageId) -> Rank {
+        let new_max = (self.capacity.stage_entries_max / NEW_SHARE).max(1);
+        let (new, used) =
+            (self.pieces.count(stage, Rank::New), self.pieces.count(stage, Rank::Used));
+        let is_new = used == 0 || (self.eviction == Eviction::SecondUse && new > new_max);
+        if is_new { Rank::New } else { Rank::Used }
+    }
+
     fn victim(&self, stage: StageId, kept: &[EntryRef]) -> Option<u32> {
         let is_free = |(slot, _): &(u32, &Piece)| kept.iter().all(|kept| kept.slot != *slot);
-        let mut oldest = self.pieces.oldest(stage).filter(is_free);
+        let first = self.rank_to_go(stage);
+        let ranks = [first, first.other()];
+        let mut oldest =
+            ranks.into_iter().flat_map(|rank| self.pieces.oldest(stage, rank)).filter(is_free);
         let victim = match self.eviction {
             Eviction::Never => oldest.next().filter(|(_, piece)| piece.made <= self.outdated),
-            Eviction::LeastRecent => oldest.next(),
+            Eviction::LeastRecent | Eviction::SecondUse => oldest.next(),
             Eviction::LeastShared => {
                 oldest.take(SHARING_SAMPLE).min_by_key(|(_, piece)| (piece.shares, piece.made))
             }
@@ -403,6 +444,11 @@ impl Ltm {
                 return false;
             }
             self.evicted += 1;
+            if self.eviction == Eviction::SecondUse
+                && let Some(piece) = self.pieces.get(slot)
+            {
+                self.gone.note(piece.identity);
+            }
         }
         self.unlink(slot);
         true
@@ -445,7 +491,7 @@ impl Stages for Ltm {
     }
 
     fn holders(&self, piece: &Candidate) -> StageSet {
-        self.holders.get(&piece.identity).copied().unwrap_or_default()
+        self.holders_of(piece.identity)
     }
 
     fn room(&self) -> StageSet {
@@ -456,7 +502,7 @@ impl Stages for Ltm {
 
 impl Eviction {
     /// Every policy of eviction.
-    pub const ALL: [Self; 3] = [Self::Never, Self::LeastRecent, Self::LeastShared];
+    pub const ALL: [Self; 4] = [Self::Never, Self::LeastRecent, Self::SecondUse, Self::LeastShared];
 
     /// The name as users write it.
     #[must_use]
@@ -464,6 +510,7 @@ impl Eviction {
         match self {
             Self::Never => "never",
             Self::LeastRecent => "least-recent",
+            Self::SecondUse => "second-use",
             Self::LeastShared => "least-shared",
         }
     }

@@ -5,6 +5,7 @@
 
 mod chain;
 mod coverage;
+mod gone;
 mod piece;
 mod rule;
 mod store;

@@ -28,17 +28,36 @@ pub(super) struct Piece {
     pub(super) placed: Time,
 }
 
+/// Whether pieces have been of use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rank {
+    /// Not since they were made, as far as is known.
+    New,
+    Used,
+}
+
+impl Rank {
+    pub(super) const fn other(self) -> Self {
+        match self {
+            Self::New => Self::Used,
+            Self::Used => Self::New,
+        }
+    }
+}
+
 /// All pieces, and the order of those of each stage.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
     /// By the slots of their entries.
     slots: Vec<Slot>,
+    /// Two for each stage: one for each rank.
     orders: Vec<Order>,
 }
 
 #[derive(Debug)]
 struct Slot {
     piece: Option<Piece>,
+    rank: Rank,
     older: u32,
     newer: u32,
 }
@@ -56,12 +75,12 @@ const NONE: u32 = u32::MAX;
 impl Pieces {
     pub(super) fn new(stages_count: u8) -> Self {
         let order = Order { oldest: NONE, newest: NONE, count: 0 };
-        Self { orders: vec![order; stages_count.into()], ..Self::default() }
+        Self { orders: vec![order; 2 * usize::from(stages_count)], ..Self::default() }
     }
 
-    /// Number of pieces of a stage.
-    pub(super) fn count(&self, stage: StageId) -> usize {
-        self.orders.get(stage.index()).map_or(0, |order| order.count)
+    /// Number of pieces of a stage and rank.
+    pub(super) fn count(&self, stage: StageId, rank: Rank) -> usize {
+        self.orders.get(order_of(stage, rank)).map_or(0, |order| order.count)
     }
 
     #[inline]
@@ -88,13 +107,13 @@ impl Pieces {
     }
 
     /// Puts a piece into its slot, which is empty.
-    pub(super) fn insert(&mut self, slot: u32, piece: Piece) {
+    pub(super) fn insert(&mut self, slot: u32, piece: Piece, rank: Rank) {
         let stage = piece.stage;
         while self.slots.len() <= slot as usize {
-            self.slots.push(Slot { piece: None, older: NONE, newer: NONE });
+            self.slots.push(Slot { piece: None, rank, older: NONE, newer: NONE });
         }
         self.slots[slot as usize].piece = Some(piece);
-        self.append(stage, slot);
+        self.append(stage, rank, slot);
     }
 
     pub(super) fn remove(&mut self, slot: u32) -> Option<Piece> {
@@ -103,20 +122,18 @@ impl Pieces {
         Some(piece)
     }
 
-    /// A piece is the last of its order; it was used at `placed`.
-    pub(super) fn put_last(&mut self, slot: u32, placed: Time) {
+    /// A piece is the last of this rank; it was used at `placed`.
+    pub(super) fn put_last(&mut self, slot: u32, placed: Time, rank: Rank) {
         let Some(piece) = self.get_mut(slot) else { return };
         piece.placed = placed;
         let stage = piece.stage;
-        if self.orders[stage.index()].newest != slot {
-            self.unlink(stage, slot);
-            self.append(stage, slot);
-        }
+        self.unlink(stage, slot);
+        self.append(stage, rank, slot);
     }
 
-    /// The pieces of a stage in order, those that were used longest ago first.
-    pub(super) fn oldest(&self, stage: StageId) -> impl Iterator<Item = (u32, &Piece)> {
-        let mut next = self.orders.get(stage.index()).map_or(NONE, |order| order.oldest);
+    /// The pieces of a stage and rank in order, those that were used longest ago first.
+    pub(super) fn oldest(&self, stage: StageId, rank: Rank) -> impl Iterator<Item = (u32, &Piece)> {
+        let mut next = self.orders.get(order_of(stage, rank)).map_or(NONE, |order| order.oldest);
         std::iter::from_fn(move || {
             let slot = next;
             let held = self.slots.get(slot as usize)?;
@@ -125,8 +142,8 @@ impl Pieces {
         })
     }
 
-    fn append(&mut self, stage: StageId, slot: u32) {
-        let order = &mut self.orders[stage.index()];
+    fn append(&mut self, stage: StageId, rank: Rank, slot: u32) {
+        let order = &mut self.orders[order_of(stage, rank)];
         let before = std::mem::replace(&mut order.newest, slot);
         order.count += 1;
         match self.slots.get_mut(before as usize) {
@@ -134,12 +151,12 @@ impl Pieces {
             None => order.oldest = slot,
         }
         let held = &mut self.slots[slot as usize];
-        (held.older, held.newer) = (before, NONE);
+        (held.rank, held.older, held.newer) = (rank, before, NONE);
     }
 
     fn unlink(&mut self, stage: StageId, slot: u32) {
-        let Slot { older, newer, .. } = self.slots[slot as usize];
-        let order = &mut self.orders[stage.index()];
+        let Slot { rank, older, newer, .. } = self.slots[slot as usize];
+        let order = &mut self.orders[order_of(stage, rank)];
         order.count -= 1;
         match self.slots.get_mut(older as usize) {
             Some(before) => before.newer = newer,
@@ -150,4 +167,8 @@ impl Pieces {
             None => order.newest = older,
         }
     }
+}
+
+const fn order_of(stage: StageId, rank: Rank) -> usize {
+    2 * stage.index() + rank as usize
 }

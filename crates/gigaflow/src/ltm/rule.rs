@@ -17,7 +17,7 @@
 
 use std::sync::Arc;
 
-use shunt_flow::Match;
+use shunt_flow::{FlowMask, Match};
 use shunt_pipeline::{DatapathAction, DatapathPort};
 
 /// A name of hidden state: where the way of a packet goes on, and with what.
@@ -58,9 +58,9 @@ pub enum Next {
 
 /// A rule that does no more than rewrite headers and then send the packet to one port at most.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plain<'a> {
-    /// The header bits that are written, with their values.
-    pub rewrite: &'a Match,
+pub struct Plain {
+    /// The header bits that are written, with their values; of the last piece too.
+    pub rewrite: Match,
     /// The port that the packet is sent to as it is then; `None` with [`Next::End`]: it is dropped.
     pub output: Option<DatapathPort>,
     /// The output does nothing for packets that came in by this very port.
@@ -91,7 +91,7 @@ impl LtmRule {
     /// The rule without its list of actions, if rewrites, and behind them at most one output of the
     /// whole frame, are all that it has.
     #[must_use]
-    pub fn plain(&self) -> Option<Plain<'_>> {
+    pub fn plain(&self) -> Option<Plain> {
         let is_rewrite = |action: &&DatapathAction| matches!(action, DatapathAction::SetHeader(_));
         let rewrites_count = self.actions.iter().take_while(is_rewrite).count();
         let (output, unless_ingress) = match &self.actions[rewrites_count..] {
@@ -101,12 +101,30 @@ impl LtmRule {
             }
             _ => return None,
         };
-        Some(Plain { rewrite: &self.rewrite, output, unless_ingress })
+        let rewrite = written(&self.rewrite, &self.actions[..rewrites_count]);
+        Some(Plain { rewrite, output, unless_ingress })
     }
+}
+
+/// What a rewrite and these actions behind it write together. Behind the last piece nobody looks up
+/// anything, so that what it writes is in its actions alone.
+fn written(rewrite: &Match, actions: &[DatapathAction]) -> Match {
+    let (mut key, mut mask) = (rewrite.key(), FlowMask::from(rewrite.mask()));
+    for action in actions {
+        let DatapathAction::SetHeader(set) = action else { continue };
+        for ((index, bits), value) in set.mask().iter().zip(set.value()) {
+            let word = &mut key.words_mut()[index];
+            *word = *word & !bits | value;
+            mask.words_mut()[index] |= bits;
+        }
+    }
+    Match::new(&key, &mask)
 }
 
 #[cfg(test)]
 mod tests {
+    use shunt_flow::{FieldId, FlowKey};
+
     use super::*;
 
     fn rule(actions: Vec<DatapathAction>) -> LtmRule {
@@ -118,6 +136,24 @@ mod tests {
             rewrite: Match::any(),
             next: Next::End,
         }
+    }
+
+    #[test]
+    fn what_the_last_piece_writes_is_in_its_actions() {
+        let set = |fields: &[(FieldId, u128)]| {
+            let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
+            for (field, value) in fields {
+                key.set_field(*field, *value);
+                mask.add_field(*field);
+            }
+            Match::new(&key, &mask)
+        };
+        let (ttl, port) = (FieldId::NwTtl, FieldId::UdpDst);
+        let first = DatapathAction::SetHeader(set(&[(ttl, 9), (port, 1)]));
+        let second = DatapathAction::SetHeader(set(&[(port, 3)]));
+        let rule = rule(vec![first, second, output()]);
+        let plain = rule.plain().unwrap();
+        assert_eq!(plain.rewrite, set(&[(ttl, 9), (port, 3)]));
     }
 
     fn output() -> DatapathAction {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use shunt_pipeline::{Time, Traversal};
 
-use super::Walk;
+use super::{LtmRule, Walk};
 
 /// Names an entry for as long as it lives: a slot is used again with another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,8 +36,19 @@ pub struct Hits {
 
 /// Makes and ends the entries of a chain, and knows when they were used.
 pub trait Store {
+    /// Whether a rule may be an entry at all. One that may not makes no room, and neither do those that
+    /// lead to it.
+    fn admits(&mut self, _rule: &LtmRule) -> bool {
+        true
+    }
+
     /// Makes an entry of a piece. `None`: it is refused, and there is none.
     fn make(&mut self, traversal: &Arc<Traversal>, now: Time) -> Option<EntryRef>;
+
+    /// Whether it could make an entry more.
+    fn has_room(&self) -> bool {
+        true
+    }
 
     /// Ends a live entry at once. `false`: it may not go now, and lives on.
     fn end(&mut self, entry: EntryRef) -> bool;

@@ -1,24 +1,24 @@
 //! One stage: rules by tag, by mask, by value.
 //!
-//! Under a tag there are few masks, since all packets with it look at the same tables: often one or
-//! two. Rules of one tag, mask and length are a hash table of masked words; those of greater length
+//! Under a tag there are as many masks as its packets have ways of matching and of not matching. Rules of one tag, mask and length are a hash table of masked words; those of greater length
 //! are asked first. Of several rules that match a packet any would be right, as each says what the
 //! tables say; the longest leaves the most stages for the rest of the way.
-
 //!
 //! A row has all that a walk needs to go on: the masked words, the entry, and the next tag. Only a
 //! rule that rewrites headers is looked at itself.
 
 use hashbrown::HashTable;
-use shunt_flow::{FlowKey, Match, SparseMask};
+use shunt_flow::{
+    FlowKey, Match, SparseMask,
+    hash::{KeyHasher, MaskWord},
+};
 
 use super::{EntryRef, LtmRule, Next, Tag};
-use crate::way::fold;
 
 /// One stage of a chain.
 #[derive(Debug)]
 pub(super) struct Table {
-    seed: u64,
+    hasher: KeyHasher,
     /// By number of tag.
     tags: Vec<Vec<Group>>,
     masks_count: usize,
@@ -37,7 +37,7 @@ pub(super) struct Step {
 #[derive(Debug)]
 struct Group {
     mask: SparseMask,
-    words: Box<[(usize, u64)]>,
+    words: Box<[MaskWord]>,
     length: u16,
     index: HashTable<u32>,
     /// Row behind row: the masked words, the entry, how the packet goes on.
@@ -53,8 +53,8 @@ const END: u64 = 1 << 63;
 const REWRITES: u64 = 1 << 62;
 
 impl Table {
-    pub(super) const fn new(seed: u64) -> Self {
-        Self { seed, tags: Vec::new(), masks_count: 0 }
+    pub(super) fn new(seed: u64) -> Self {
+        Self { hasher: KeyHasher::new(seed), tags: Vec::new(), masks_count: 0 }
     }
 
     /// The longest rule that lives and that a packet with this tag matches.
@@ -67,7 +67,7 @@ impl Table {
     ) -> Option<Step> {
         let groups = self.tags.get(tag.index())?;
         let live = |step: &Step| is_live(step.entry);
-        groups.iter().find_map(|group| group.find(self.seed, key).filter(live))
+        groups.iter().find_map(|group| group.find(&self.hasher, key).filter(live))
     }
 
     /// The slot of the rule with just this tag, match and length.
@@ -75,7 +75,7 @@ impl Table {
         let groups = self.tags.get(rule.tag.index())?;
         let group = groups.iter().find(|group| group.is_of(rule))?;
         let values = rule.matching.value();
-        let row = group.index.find(hash(self.seed, values), |row| group.is_row(*row, values))?;
+        let row = group.index.find(self.hasher.hash(values), |row| group.is_row(*row, values))?;
         Some(group.step(*row).entry.slot)
     }
 
@@ -91,17 +91,21 @@ impl Table {
             self.masks_count += 1;
             place
         });
-        groups[place].insert(self.seed, rule, entry);
+        groups[place].insert(&self.hasher, rule, entry);
     }
 
     /// Takes out a rule.
     pub(super) fn remove(&mut self, rule: &LtmRule) {
         let Some(groups) = self.tags.get_mut(rule.tag.index()) else { return };
         let Some(place) = groups.iter().position(|group| group.is_of(rule)) else { return };
-        groups[place].remove(self.seed, rule.matching.value());
+        groups[place].remove(&self.hasher, rule.matching.value());
         if groups[place].index.is_empty() {
             groups.remove(place);
             self.masks_count -= 1;
+            // Numbers of tags that are high are seldom in use.
+            while self.tags.last().is_some_and(Vec::is_empty) {
+                self.tags.pop();
+            }
         }
     }
 
@@ -115,7 +119,7 @@ impl Group {
     fn new(matching: &Match, length: u16) -> Self {
         Self {
             mask: matching.mask().clone(),
-            words: matching.mask().iter().collect(),
+            words: matching.mask().iter().filter_map(mask_word).collect(),
             length,
             index: HashTable::new(),
             rows: Vec::new(),
@@ -128,14 +132,14 @@ impl Group {
     }
 
     #[inline]
-    fn find(&self, seed: u64, key: &FlowKey) -> Option<Step> {
-        let masked = |(index, mask): &(usize, u64)| key.words()[*index] & mask;
-        let hash = self.words.iter().map(masked).fold(seed, fold);
+    fn find(&self, hasher: &KeyHasher, key: &FlowKey) -> Option<Step> {
+        let key = key.words();
         let is_same = |row: &u32| {
             let own = self.row(*row).iter().zip(&self.words);
-            own.fold(0, |differing, (own, word)| differing | own ^ masked(word)) == 0
+            own.fold(0, |differing, (own, word)| differing | own ^ word.of(key)) == 0
         };
-        self.index.find(hash, is_same).map(|row| self.step(*row))
+        let row = self.index.find(hasher.hash_masked(key, &self.words), is_same)?;
+        Some(self.step(*row))
     }
 
     fn is_row(&self, row: u32, values: &[u64]) -> bool {
@@ -168,7 +172,7 @@ impl Group {
         row as usize * self.width()
     }
 
-    fn insert(&mut self, seed: u64, rule: &LtmRule, entry: EntryRef) {
+    fn insert(&mut self, hasher: &KeyHasher, rule: &LtmRule, entry: EntryRef) {
         let (values, width) = (rule.matching.value(), self.width());
         let row = self.free.pop().unwrap_or_else(|| {
             let row = self.rows.len() / width;
@@ -187,24 +191,25 @@ impl Group {
         let (rows, words) = (&self.rows, values.len());
         let row_hash = |row: &u32| {
             let start = *row as usize * width;
-            hash(seed, &rows[start..start + words])
+            hasher.hash(&rows[start..start + words])
         };
-        self.index.insert_unique(hash(seed, values), row, row_hash);
+        self.index.insert_unique(hasher.hash(values), row, row_hash);
     }
 
-    fn remove(&mut self, seed: u64, values: &[u64]) {
+    fn remove(&mut self, hasher: &KeyHasher, values: &[u64]) {
         let (rows, width) = (&self.rows, self.width());
         let is_same = |row: &u32| {
             let start = *row as usize * width;
             rows[start..start + width].starts_with(values)
         };
-        if let Ok(found) = self.index.find_entry(hash(seed, values), is_same) {
+        if let Ok(found) = self.index.find_entry(hasher.hash(values), is_same) {
             let (row, _) = found.remove();
             self.free.push(row);
         }
     }
 }
 
-fn hash(seed: u64, values: &[u64]) -> u64 {
-    values.iter().copied().fold(seed, fold)
+/// A word of a mask; every index of a word fits.
+fn mask_word((index, bits): (usize, u64)) -> Option<MaskWord> {
+    u8::try_from(index).ok().map(|index| MaskWord { index, bits })
 }

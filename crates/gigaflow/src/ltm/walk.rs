@@ -1,13 +1,15 @@
 //! The way of one packet through a chain.
 
-use shunt_flow::{FlowKey, Match};
+use shunt_flow::{FlowKey, Match, layout::HEADER_START};
 
-use super::{Next, Tag, table::Step};
+use super::{EntryRef, Next, Tag, table::Step};
 
 /// The way of a packet through the chain. It is used again for the next packet.
 #[derive(Clone, Debug, Default)]
 pub struct Walk {
     slots: Vec<u32>,
+    /// Of the entries in these slots.
+    generations: Vec<u32>,
     /// The headers, if an entry has rewritten some.
     key: FlowKey,
     is_rewritten: bool,
@@ -18,6 +20,7 @@ pub struct Walk {
 impl Walk {
     pub(super) fn begin(&mut self, tag: Option<Tag>) {
         self.slots.clear();
+        self.generations.clear();
         (self.is_rewritten, self.is_hit, self.tag) = (false, false, tag);
     }
 
@@ -25,10 +28,19 @@ impl Walk {
     #[inline]
     pub(super) fn go(&mut self, step: Step) {
         self.slots.push(step.entry.slot);
+        self.generations.push(step.entry.generation);
         match step.next {
             Next::Tag(tag) => self.tag = Some(tag),
             Next::End => self.is_hit = true,
         }
+    }
+
+    /// The entries that the packet met, as they were called then.
+    #[inline]
+    pub(super) fn entries(&self) -> impl Iterator<Item = EntryRef> {
+        let name =
+            |(slot, generation): (&u32, &u32)| EntryRef { slot: *slot, generation: *generation };
+        self.slots.iter().zip(&self.generations).map(name)
     }
 
     /// Whether the packet goes no further.
@@ -55,7 +67,7 @@ impl Walk {
         self.tag
     }
 
-    /// The headers of the packet where it missed, with the hidden words that it came with.
+    /// The headers of the packet where it missed. No rule looks at the hidden words, which are any.
     #[must_use]
     #[inline]
     pub const fn key<'a>(&'a self, ingress: &'a FlowKey) -> &'a FlowKey {
@@ -67,7 +79,8 @@ impl Walk {
             return;
         }
         if !self.is_rewritten {
-            self.key.clone_from(ingress);
+            let own = &mut self.key.words_mut()[HEADER_START..];
+            own.copy_from_slice(&ingress.words()[HEADER_START..]);
             self.is_rewritten = true;
         }
         let words = self.key.words_mut();

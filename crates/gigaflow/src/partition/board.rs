@@ -59,6 +59,8 @@ pub(super) struct Problem<'a, S> {
 pub(super) struct Preference {
     /// What a piece costs that is in its stage not yet.
     pub(super) fresh: i64,
+    /// What it costs besides in a stage that is [pressed](Stages::pressed).
+    pub(super) pressed: i64,
     /// What every piece costs.
     pub(super) piece: i64,
     pub(super) slack: Slack,
@@ -84,7 +86,7 @@ impl Board {
     ) {
         out.clear();
         self.reset(problem);
-        let room = problem.stages.room();
+        let (room, pressed) = (problem.stages.room(), problem.stages.pressed());
         for first in (0..self.legs_count).rev() {
             self.gains.clear();
             self.holders.clear();
@@ -95,8 +97,13 @@ impl Board {
             }
             let may_skip = problem.preference.slack == Slack::Anywhere || first == 0;
             for layer in (0..self.layers.len()).rev() {
-                let has_room = room.contains(self.layers[layer]);
-                let fresh = if has_room { -problem.preference.fresh } else { NEVER };
+                let stage = self.layers[layer];
+                let Preference { fresh, pressed: more, .. } = problem.preference;
+                let fresh = match (room.contains(stage), pressed.contains(stage)) {
+                    (false, _) => NEVER,
+                    (true, false) => -fresh,
+                    (true, true) => -fresh - more,
+                };
                 self.choose(first, layer, fresh, may_skip);
             }
         }
@@ -160,6 +167,9 @@ impl Board {
 
 /// One unit of worth; below it there are the digits of fresh pieces and of pieces.
 const WORTH: i64 = 1 << 24;
+
+/// The digit above worth.
+pub(super) const PRESSED: i64 = 1 << 48;
 
 /// The higher of the two digits below worth.
 pub(super) const FIRST: i64 = 1 << 12;

@@ -13,8 +13,7 @@ use crate::way::{Candidate, Way};
 /// - There are pieces as long as any stage has room for the whole way.
 /// - Warm, nothing is allocated: the answer lives in the policy until it is asked again.
 pub trait Policy {
-    /// The pieces of this way in these stages; none if there is nowhere to put them, and then the
-    /// caller makes room and asks again.
+    /// The pieces of this way in these stages; none if there is nowhere to put them.
     fn partition(&mut self, way: &Way, stages: &impl Stages) -> &[Piece];
 }
 
@@ -26,8 +25,18 @@ pub trait Stages {
     /// Which stages hold this very piece as an entry.
     fn holders(&self, piece: &Candidate) -> StageSet;
 
-    /// Which stages have room for one entry more.
+    /// Which stages have room for one entry more, or can make some.
     fn room(&self) -> StageSet;
+
+    /// Of these stages, the one that a new piece had best go to.
+    fn best(&self, open: StageSet) -> Option<StageId> {
+        self.room().intersection(open).first()
+    }
+
+    /// Stages in which a new piece takes the place of one that was of use not long ago.
+    fn pressed(&self) -> StageSet {
+        StageSet::EMPTY
+    }
 
     /// Which stages can take this piece.
     fn takers(&self, piece: &Candidate) -> StageSet {

@@ -10,7 +10,7 @@
 
 use super::{
     board::{Board, FIRST, Preference, Problem, SECOND, Slack},
-    contract::{Piece, Policy, Stages},
+    contract::{Piece, Policy, StageSet, Stages},
     score::Score,
 };
 use crate::way::Way;
@@ -49,9 +49,15 @@ impl Policy for Disjoint {
             Ties::Cached => SECOND,
             Ties::Canonical => 0,
         };
-        let preference = Preference { fresh, piece: FIRST, slack: Slack::Front };
-        let problem = Problem { way, stages, usable: stages.room(), preference };
-        self.board.solve(&problem, |_, piece| self.score.of(piece), &mut self.pieces);
+        let preference = Preference { fresh, pressed: 0, piece: FIRST, slack: Slack::Front };
+        // What presses is used where there is nothing else.
+        for usable in [stages.room().without(stages.pressed()), stages.room()] {
+            let problem = Problem { way, stages, usable, preference };
+            self.board.solve(&problem, |_, piece| self.score.of(piece), &mut self.pieces);
+            if !self.pieces.is_empty() || stages.pressed() == StageSet::EMPTY {
+                break;
+            }
+        }
         &self.pieces
     }
 }

@@ -32,7 +32,7 @@ impl FirstFit {
 
     /// Cuts into at most `limit` pieces, into `ends`.
     fn cut(&mut self, way: &Way, limit: u8) {
-        let preference = Preference { fresh: 0, piece: FIRST, slack: Slack::Front };
+        let preference = Preference { fresh: 0, pressed: 0, piece: FIRST, slack: Slack::Front };
         let stages = Empty(limit);
         let problem = Problem { way, stages: &stages, usable: stages.room(), preference };
         self.board.solve(&problem, |_, piece| self.score.of(piece), &mut self.pieces);

@@ -7,7 +7,7 @@
 //! not fit in one stage spills into another.
 
 use super::{
-    board::{Board, FIRST, Preference, Problem, SECOND, Slack},
+    board::{Board, FIRST, PRESSED, Preference, Problem, SECOND, Slack},
     contract::{Piece, Policy, StageSet, Stages},
     score::Score,
 };
@@ -37,7 +37,8 @@ impl Joint {
         gain: impl FnMut(usize, &Candidate) -> i64,
     ) -> &[Piece] {
         let usable = StageSet::first_of(stages.count());
-        let preference = Preference { fresh: FIRST, piece: SECOND, slack: Slack::Anywhere };
+        let preference =
+            Preference { fresh: FIRST, pressed: PRESSED, piece: SECOND, slack: Slack::Anywhere };
         let problem = Problem { way, stages, usable, preference };
         self.board.solve(&problem, gain, &mut self.pieces);
         &self.pieces

@@ -21,7 +21,7 @@ pub(super) fn place_first_fit(
         let open = StageSet::first_of(last).since(next_stage);
         let found = way.candidate(first, *end).and_then(|piece| {
             let holder = stages.holders(&piece).intersection(open).first();
-            let stage = holder.or_else(|| stages.room().intersection(open).first())?;
+            let stage = holder.or_else(|| stages.best(open))?;
             Some(Piece { steps: piece.steps, stage })
         });
         let Some(piece) = found else {

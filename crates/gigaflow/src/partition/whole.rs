@@ -3,7 +3,7 @@
 //! With one stage this is a megaflow cache, the rival of every other policy. With more it is what
 //! every other policy falls back to: all stages together hold as many megaflows as one of their size.
 
-use super::contract::{Piece, Policy, Stages};
+use super::contract::{Piece, Policy, StageSet, Stages};
 use crate::way::Way;
 
 /// Never cuts: one piece, in the first stage that holds it, else in the first with room.
@@ -24,7 +24,8 @@ impl Policy for Whole {
 pub(super) fn put_whole(way: &Way, stages: &impl Stages, out: &mut Vec<Piece>) {
     out.clear();
     out.extend(way.whole().and_then(|whole| {
-        let stage = stages.holders(&whole).first().or_else(|| stages.room().first())?;
+        let all = StageSet::first_of(stages.count());
+        let stage = stages.holders(&whole).first().or_else(|| stages.best(all))?;
         Some(Piece { steps: whole.steps, stage })
     }));
 }

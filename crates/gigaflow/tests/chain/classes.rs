@@ -258,8 +258,9 @@ fn a_packet_that_misses_midway_goes_on_with_its_headers_of_then() {
     let config = config(PolicyName::OneToOne, 4, 100);
     let mut bench = Bench { resumes: true, ..Bench::with_rules(&rules, config) };
     bench.send(&tcp("nw_src=1.1.1.1,nw_dst=10.0.0.1"));
+    let before = bench.cache.counts().visits;
     assert!(!bench.send(&tcp("nw_src=1.1.1.1,nw_dst=10.0.0.2")).is_hit);
     assert_eq!(bench.resumed, 1);
-    assert_eq!(bench.cache.counts().visits, 3, "the first table was not asked again");
+    assert_eq!(bench.cache.counts().visits, before + 1, "the first table was not asked again");
     assert!(bench.send(&tcp("nw_src=1.1.1.1,nw_dst=10.0.0.2")).is_hit);
 }

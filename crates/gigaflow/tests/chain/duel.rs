@@ -10,6 +10,12 @@ use super::harness::{Bench, config, packet};
 
 #[test]
 fn flows_that_share_nothing_become_whole_and_stay_right() {
+    for resumes in [false, true] {
+        become_whole(resumes);
+    }
+}
+
+fn become_whole(resumes: bool) {
     let hosts = 40_u32;
     let mut rules = Vec::new();
     for host in 0..hosts {
@@ -18,13 +24,13 @@ fn flows_that_share_nothing_become_whole_and_stay_right() {
     }
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
     let config = Config { fallback: Fallback::OneIn(2), ..config(PolicyName::Disjoint, 2, 25) };
-    let mut bench = Bench::with_rules(&rules, config);
+    let mut bench = Bench { resumes, ..Bench::with_rules(&rules, config) };
     let packets: Vec<_> = (0..hosts)
         .map(|host| {
             packet(&format!("tcp,nw_src=10.1.0.{host},nw_dst=10.0.0.1,tp_dst={}", 1000 + host))
         })
         .collect();
-    let rounds = usize::try_from(ROUND).unwrap() * 2 * 6 / packets.len();
+    let rounds = ROUND as usize * 8 * 6 / packets.len();
     for _ in 0..rounds {
         for packet in &packets {
             bench.send(packet);

@@ -130,13 +130,17 @@ impl Bench {
 
     fn missed(&mut self, miss: Miss<'_>, sight: Sight) -> Traversal {
         let met: Vec<Traversal> = self.met().cloned().collect();
-        let rest =
-            if self.resumes { self.cache.go_on(&mut self.shelf, miss, &self.walk) } else { None };
+        let rest = if self.resumes {
+            self.cache.go_on(&mut self.shelf, miss, &self.walk, sight)
+        } else {
+            None
+        };
         match rest {
             Some(rest) => {
                 self.resumed += 1;
                 merged(met.iter().chain([&rest]))
             }
+            None if self.resumes => self.cache.start_over(&mut self.shelf, miss, &self.walk, sight),
             None => self.cache.miss(&mut self.shelf, miss, sight),
         }
     }

@@ -12,7 +12,11 @@ use super::harness::{Bench, config, draw};
 
 fn any_config() -> impl Strategy<Value = Config> {
     let capacity = (1u8..=5, prop_oneof![1usize..=4, Just(1000)]);
-    let rest = (0usize..3, prop_oneof![Just(Fallback::Off), Just(Fallback::OneIn(3))], 1u8..=8);
+    let rest = (
+        0..Eviction::ALL.len(),
+        prop_oneof![Just(Fallback::Off), Just(Fallback::OneIn(3))],
+        1u8..=8,
+    );
     (prop::sample::select(&PolicyName::ALL[..]), capacity, rest).prop_map(
         |(policy, (stages, entries), (eviction, fallback, tag_bits))| Config {
             eviction: Eviction::ALL[eviction],

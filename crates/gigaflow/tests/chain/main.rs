@@ -7,4 +7,5 @@ mod credits;
 mod duel;
 mod harness;
 mod laws;
+mod mixed;
 mod tags;

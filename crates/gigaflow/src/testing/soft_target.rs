@@ -1,0 +1,274 @@
+//! A target that does what it is told, and says when it should not have been.
+//!
+//! Operations are done, and answered, with the next poll. Packets walk its stages by a scan of all
+//! rules.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use shunt_flow::{FlowKey, FlowMask};
+use shunt_pipeline::DatapathAction;
+
+use crate::{
+    ltm::{LtmRule, Next, Tag},
+    partition::StageId,
+    target::{
+        Capabilities, Counters, Effects, Event, Lost, LtmIndex, LtmTarget, Operation, TargetError,
+        Ticket,
+    },
+};
+
+/// A target in memory.
+#[derive(Debug)]
+pub struct SoftTarget {
+    capabilities: Capabilities,
+    /// Entries that each stage really takes.
+    pub stage_entries: usize,
+    /// Whether anybody answers.
+    pub is_there: bool,
+    /// It takes operations and tells nothing.
+    pub is_mute: bool,
+    /// Removals fail, whatever they remove.
+    pub clings: bool,
+    /// Operations that were handed over, in order, since this was last emptied.
+    pub log: Vec<Operation>,
+    entries: BTreeMap<LtmIndex, SoftEntry>,
+    waiting: VecDeque<(Ticket, Operation)>,
+    events: Vec<Event>,
+}
+
+/// What it holds.
+#[derive(Clone, Debug)]
+pub struct SoftEntry {
+    /// Where.
+    pub stage: StageId,
+    /// What it says.
+    pub rule: Arc<LtmRule>,
+    /// Its hits.
+    pub counters: Counters,
+}
+
+impl SoftTarget {
+    /// An empty one of so many stages, which hold anything that a target may.
+    #[must_use]
+    pub fn new(stages_count: usize, stage_entries: usize) -> Self {
+        let all = {
+            let mut mask = FlowMask::EMPTY;
+            mask.words_mut().fill(u64::MAX);
+            mask
+        };
+        let capabilities = Capabilities {
+            stage_entries: vec![stage_entries; stages_count].into(),
+            matches: all.clone(),
+            writes: all,
+            masks_max: None,
+            tag_bits: 16,
+            length_max: 4096 / u16::try_from(stages_count).unwrap_or(u16::MAX).max(1),
+            effects: Effects::All,
+            outputs: None,
+            counts: true,
+            tells_idle: false,
+            modifies: false,
+        };
+        Self {
+            capabilities,
+            stage_entries,
+            is_there: true,
+            is_mute: false,
+            clings: false,
+            log: Vec::new(),
+            entries: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            events: Vec::new(),
+        }
+    }
+
+    /// The same with other capabilities.
+    #[must_use]
+    pub fn with(self, change: impl FnOnce(&mut Capabilities)) -> Self {
+        let mut capabilities = self.capabilities;
+        change(&mut capabilities);
+        Self { capabilities, ..self }
+    }
+
+    /// What it holds.
+    #[must_use]
+    pub const fn entries(&self) -> &BTreeMap<LtmIndex, SoftEntry> {
+        &self.entries
+    }
+
+    /// The entries that a packet meets, first to last, if it comes to an end.
+    #[must_use]
+    pub fn walk(&self, start: Tag, key: &FlowKey) -> Option<Vec<LtmIndex>> {
+        let (mut tag, mut key, mut met) = (start, key.clone(), Vec::new());
+        for number in 0..self.capabilities.stages_count() {
+            let here = self.entries.iter().filter(|(_, entry)| entry.stage.index() == number);
+            let matching = here.filter(|(_, SoftEntry { rule, .. })| {
+                rule.tag == tag && rule.matching.matches(&key)
+            });
+            let Some((index, SoftEntry { rule, .. })) = matching.max_by_key(|(_, e)| e.rule.length)
+            else {
+                continue;
+            };
+            met.push(*index);
+            for ((word, mask), value) in rule.rewrite.mask().iter().zip(rule.rewrite.value()) {
+                let own = &mut key.words_mut()[word];
+                *own = *own & !mask | value;
+            }
+            match rule.next {
+                Next::Tag(next) => tag = next,
+                Next::End => return Some(met),
+            }
+        }
+        None
+    }
+
+    /// What happens to a packet that comes to an end.
+    #[must_use]
+    pub fn actions(&self, start: Tag, key: &FlowKey) -> Option<Vec<DatapathAction>> {
+        let met = self.walk(start, key)?;
+        let rules = met.iter().filter_map(|index| self.entries.get(index));
+        Some(rules.flat_map(|entry| entry.rule.actions.iter().cloned()).collect())
+    }
+
+    /// Counts a packet, if it comes to an end; answers whether it does.
+    pub fn send(&mut self, start: Tag, key: &FlowKey, bytes: u64) -> bool {
+        let Some(met) = self.walk(start, key) else { return false };
+        for index in &met {
+            if let Some(entry) = self.entries.get_mut(index) {
+                entry.counters.packets += 1;
+                entry.counters.bytes += bytes;
+            }
+        }
+        true
+    }
+
+    /// Begins anew, with what it has confirmed, as whoever stands in front of a device makes it hold
+    /// again: its counters are zero.
+    pub fn restart(&mut self) {
+        self.entries.values_mut().for_each(|entry| entry.counters = Counters::default());
+    }
+
+    /// It does not answer any more; what is under way is answered so.
+    pub fn lose(&mut self) {
+        self.is_there = false;
+        for (ticket, _) in self.waiting.drain(..) {
+            let result = Err(TargetError::Lost(Lost));
+            self.events.push(Event::Answered { ticket, result });
+        }
+        self.events.push(Event::Lost(Lost));
+    }
+
+    /// It answers again.
+    pub fn restore(&mut self) {
+        self.is_there = true;
+        self.events.push(Event::Restored);
+    }
+
+    /// It tells that an entry is idle.
+    pub fn tell_idle(&mut self, entry: LtmIndex) {
+        self.events.push(Event::Idle { entry });
+    }
+
+    fn count(&self, stage: StageId) -> usize {
+        self.entries.values().filter(|entry| entry.stage == stage).count()
+    }
+
+    fn insert(
+        &mut self,
+        index: LtmIndex,
+        stage: StageId,
+        rule: Arc<LtmRule>,
+    ) -> Result<(), TargetError> {
+        self.capabilities.check(&rule)?;
+        let is_same = |entry: &SoftEntry| {
+            let own = &entry.rule;
+            entry.stage == stage
+                && (own.tag, own.length) == (rule.tag, rule.length)
+                && own.matching == rule.matching
+        };
+        if self.entries.values().any(is_same) {
+            return Err(TargetError::Exists);
+        }
+        if self.count(stage) >= self.stage_entries {
+            return Err(TargetError::NoRoom);
+        }
+        self.entries.insert(index, SoftEntry { stage, rule, counters: Counters::default() });
+        Ok(())
+    }
+
+    fn obey(&mut self, operation: Operation) -> Result<(), TargetError> {
+        match operation {
+            Operation::Insert { entry, stage, rule } => self.insert(entry, stage, rule),
+            Operation::Modify { entry, rule } => {
+                let own = self.entries.get_mut(&entry).ok_or(TargetError::NoSuchEntry)?;
+                own.rule = rule;
+                Ok(())
+            }
+            Operation::Remove { .. } if self.clings => Err(TargetError::Failed(2)),
+            Operation::Remove { entry } => {
+                let gone = self.entries.remove(&entry).ok_or(TargetError::NoSuchEntry)?;
+                self.events.push(Event::Counted { entry, counters: gone.counters });
+                Ok(())
+            }
+            Operation::Count { entries } => {
+                for entry in entries {
+                    if let Some(own) = self.entries.get(&entry) {
+                        self.events.push(Event::Counted { entry, counters: own.counters });
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl LtmTarget for SoftTarget {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn is_there(&self) -> bool {
+        self.is_there
+    }
+
+    fn room(&self, stage: StageId) -> usize {
+        self.stage_entries.saturating_sub(self.count(stage))
+    }
+
+    /// # Panics
+    ///
+    /// When an entry is written of which a write is under way.
+    fn submit(&mut self, batch: &mut Vec<(Ticket, Operation)>) -> Result<(), Lost> {
+        if !self.is_there {
+            return Err(Lost);
+        }
+        for (ticket, operation) in batch.drain(..) {
+            let is_written = |(_, other): &(Ticket, Operation)| other.entry() == operation.entry();
+            assert!(
+                operation.entry().is_none() || !self.waiting.iter().any(is_written),
+                "one write at a time: {operation:?}"
+            );
+            self.log.push(operation.clone());
+            self.waiting.push_back((ticket, operation));
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, events: &mut Vec<Event>) {
+        if self.is_mute {
+            return;
+        }
+        events.append(&mut self.events);
+        if !self.is_there {
+            return;
+        }
+        while let Some((ticket, operation)) = self.waiting.pop_front() {
+            let result = self.obey(operation);
+            events.append(&mut self.events);
+            events.push(Event::Answered { ticket, result });
+        }
+    }
+}

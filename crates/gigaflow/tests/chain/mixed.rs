@@ -1,0 +1,139 @@
+//! Flows of all kinds in one chain: what was sent hits when it is sent again, as long as there is room.
+
+use proptest::prelude::*;
+use shunt_flow::FieldId;
+use shunt_gigaflow::{
+    adaptive::Sight,
+    cache::{Config, Fallback, Miss},
+    ltm::Eviction,
+    partition::PolicyName,
+};
+use shunt_pipeline::{Time, testing::generate};
+
+use super::harness::{Bench, config, packet};
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 96, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn what_was_sent_hits_when_it_is_sent_again(
+        world in generate::world(),
+        packets in prop::collection::vec(generate::packet(), 1..12),
+        policy in prop::sample::select(&PolicyName::ALL[..]),
+        (stages, eviction) in (1_u8..=5, 0..Eviction::ALL.len()),
+        order in any::<prop::sample::Index>(),
+    ) {
+        let config = Config { eviction: Eviction::ALL[eviction], ..config(policy, stages, 1000) };
+        let mut bench = Bench { resumes: true, ..Bench::new(&world, config) };
+        // What teaches is never cached, and ways may cross each other for as many rounds as there
+        // are stages.
+        let packets: Vec<_> = packets
+            .into_iter()
+            .filter(|key| bench.twin.translate(key).learnings.is_empty())
+            .collect();
+        let first = if packets.is_empty() { 0 } else { order.index(packets.len()) };
+        for _ in 0..=stages {
+            for at in 0..packets.len() {
+                bench.send(&packets[(first + at) % packets.len()]);
+            }
+        }
+        for (at, key) in packets.iter().enumerate() {
+            prop_assert!(bench.send(key).is_hit, "packet {at}");
+        }
+    }
+}
+
+#[test]
+fn a_flow_that_is_parsed_again_hits_beside_one_that_shares_its_first_table() {
+    for fallback in [Fallback::Off, Fallback::OneIn(32)] {
+        let config = Config { fallback, ..config(PolicyName::Joint, 4, 100) };
+        let rules = [
+            "table=0,dl_src=00:00:00:00:00:0a,actions=goto_table:1",
+            "table=1,ip,nw_dst=10.0.0.1,actions=output:2",
+            "table=1,ip,nw_dst=10.0.0.2,actions=check_pkt_larger(1000)->reg0[0],resubmit(,2)",
+            "table=2,actions=output:3",
+        ];
+        let mut bench = Bench { resumes: true, ..Bench::with_rules(&rules, config) };
+        let to = |host| packet(&format!("udp,dl_src=00:00:00:00:00:0a,nw_dst=10.0.0.{host}"));
+        // The one that is cut leaves a piece that the other meets.
+        for key in [to(1), to(2), to(1), to(2)] {
+            bench.send(&key);
+        }
+        let made = bench.cache.counts().made;
+        for key in [to(1), to(2), to(1), to(2)] {
+            assert!(bench.send(&key).is_hit);
+        }
+        assert_eq!(bench.cache.counts().made, made);
+    }
+}
+
+/// Two tables: a few sources, and targets enough to fill a stage more than once.
+fn sources_and_targets(targets: usize) -> Vec<String> {
+    let sources = (0..4).map(|host| format!("ip,nw_src=10.1.0.{host},actions=goto_table:1"));
+    let target = |host| format!("table=1,tcp,tp_dst={},actions=output:2", 1000 + host);
+    sources.chain((0..targets).map(target)).collect()
+}
+
+#[test]
+fn all_stages_fill_before_an_entry_goes() {
+    let rules = sources_and_targets(120);
+    let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+    for eviction in Eviction::ALL {
+        for resumes in [false, true] {
+            let config = Config { eviction, ..config(PolicyName::Joint, 4, 50) };
+            let mut bench = Bench { resumes, ..Bench::with_rules(&rules, config) };
+            let flow = |number: usize| {
+                let (source, target) = (number % 4, 1000 + number % 120);
+                packet(&format!("tcp,nw_src=10.1.0.{source},tp_dst={target}"))
+            };
+            for number in 0..480 {
+                bench.send(&flow(number));
+            }
+            let hits = (0..480).filter(|number| bench.send(&flow(*number)).is_hit).count();
+            assert_eq!(hits, 480, "{eviction:?}, goes on: {resumes}");
+            assert_eq!(bench.cache.counts().evicted, 0);
+        }
+    }
+}
+
+#[test]
+fn a_piece_behind_a_miss_is_the_one_of_a_whole_way() {
+    let rules = sources_and_targets(8);
+    let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+    let mut bench =
+        Bench { resumes: true, ..Bench::with_rules(&rules, config(PolicyName::OneToOne, 4, 50)) };
+    // The target is first met by a packet that goes on, then by one that does not.
+    for (source, target) in [(0, 1000), (0, 1001), (1, 1001)] {
+        bench.send(&packet(&format!("tcp,nw_src=10.1.0.{source},tp_dst={target}")));
+    }
+    assert_eq!((bench.resumed, bench.cache.ltm().entries_count()), (1, 4));
+    assert_eq!(bench.cache.counts().shared, 1);
+}
+
+#[test]
+fn a_miss_that_is_not_cut_goes_through_the_tables_once() {
+    let rules = ["table=0,ip,actions=output:2"];
+    let mut bench = Bench::with_rules(&rules, config(PolicyName::Joint, 4, 50));
+    bench.send(&packet("udp,nw_dst=10.0.0.1"));
+    assert_eq!(bench.cache.counts().translations, 1);
+    let rules = sources_and_targets(1);
+    let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+    let mut bench = Bench::with_rules(&rules, config(PolicyName::Joint, 4, 50));
+    bench.send(&packet("tcp,nw_src=10.1.0.0,tp_dst=1000"));
+    assert_eq!(bench.cache.counts().translations, 2, "once as a whole, once in pieces");
+}
+
+#[test]
+fn a_packet_that_comes_in_with_hidden_state_leaves_no_entry() {
+    let mut bench =
+        Bench::with_rules(&["table=0,actions=output:2"], config(PolicyName::Joint, 4, 50));
+    let mut key = packet("udp");
+    key.set_field(FieldId::Reg0, 5);
+    let pipeline = std::sync::Arc::clone(&bench.twin.pipeline);
+    let (version, now) = (pipeline.version(), Time::ZERO);
+    let miss = Miss { pipeline: &pipeline, key: &key, start: None, version, now };
+    let traversal = bench.cache.miss(&mut bench.shelf, miss, Sight::Missed);
+    assert_eq!((traversal.actions.len(), bench.cache.ltm().entries_count()), (1, 0));
+}
