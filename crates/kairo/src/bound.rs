@@ -47,7 +47,7 @@ impl Bound {
         self.overflows += 1;
         let tables: BTreeSet<_> = deltas.iter().filter_map(table).collect();
         tracing::warn!(
-            rules = deltas.len(),
+            rules = deltas.iter().filter_map(table).count(),
             tables = tables.len(),
             "too many changes at once: all entries of these tables are evicted"
         );

@@ -57,12 +57,7 @@ impl Evictor for Definition {
 }
 
 /// Whether one of the deltas of a version ends an entry.
-pub(crate) fn is_ended_by(
-    traversal: &Traversal,
-    delta: &Delta,
-    deltas: &[Delta],
-    version: Version,
-) -> bool {
+fn is_ended_by(traversal: &Traversal, delta: &Delta, deltas: &[Delta], version: Version) -> bool {
     let RuleDelta { rule, change } = match delta {
         Delta::Changed(object) => {
             return traversal.version < version && traversal.reads.contains(object);
@@ -81,7 +76,7 @@ pub(crate) fn is_ended_by(
         RuleChange::Removed(_) => has_decided(visit, rule, |_| true),
         RuleChange::Modified(_) => {
             has_decided(visit, rule, |own| own.revision != rule.revision)
-                || decides_now(traversal, visit, rule)
+                || decides_now(traversal, visit, rule) && stays()
         }
     })
 }
@@ -106,7 +101,12 @@ fn decides_now(traversal: &Traversal, visit: &Visit, rule: &Rule) -> bool {
     let mut written = FlowMask::EMPTY;
     let words = written.words_mut().iter_mut().zip(key.words().iter().zip(came_in.words()));
     words.for_each(|(written, (now, then))| *written = now ^ then);
-    // A fragment is looked up without its ports, which is not to say that they were written.
+    // A fragment is looked up without its ports, which is not to say that they were written; but they
+    // are nothing in all its lookups, if all packets of the entry are fragments.
+    let are_fragments = came_in.field(FieldId::NwFrag) & fixed.field(FieldId::NwFrag) & 1 == 1;
+    if are_fragments {
+        [FieldId::TcpSrc, FieldId::TcpDst].into_iter().for_each(|field| fixed.add_field(field));
+    }
     if key.field(FieldId::TcpSrc) == 0 && key.field(FieldId::TcpDst) == 0 {
         for field in [FieldId::TcpSrc, FieldId::TcpDst] {
             written.remove_bits(field, u128::MAX);

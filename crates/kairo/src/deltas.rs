@@ -1,8 +1,8 @@
-//! What several engines ask of the deltas of a change.
+//! What several engines ask of the deltas of a change, and say of what these ended.
 
 use foldhash::fast::RandomState;
 use hashbrown::HashSet;
-use shunt_pipeline::{Delta, RuleChange, RuleDelta, RuleId};
+use shunt_pipeline::{Cause, CauseRun, Delta, RuleChange, RuleDelta, RuleId};
 
 /// The rules that a change removes: one that it adds as well decides nothing.
 pub(crate) fn removed_rules(deltas: &[Delta]) -> HashSet<RuleId, RandomState> {
@@ -11,4 +11,13 @@ pub(crate) fn removed_rules(deltas: &[Delta]) -> HashSet<RuleId, RandomState> {
         Delta::Rule(_) | Delta::Changed(_) => None,
     });
     removed.collect()
+}
+
+/// Notes why the next so many entries go.
+pub(crate) fn note_cause(causes: &mut Vec<CauseRun>, cause: Cause, count: usize) {
+    match causes.last_mut() {
+        _ if count == 0 => {}
+        Some(last) if last.cause == cause => last.count += count,
+        _ => causes.push(CauseRun { cause, count }),
+    }
 }

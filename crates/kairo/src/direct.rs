@@ -5,13 +5,14 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use hashbrown::HashSet;
 use shunt_pipeline::{
-    Delta, EntryId, Evictor, Installed, OwnerId, RuleChange, RuleDelta, RuleId, Traversal, Version,
+    Cause, CauseRun, Delta, EngineState, EntryId, Evictor, Installed, OwnerId, RuleChange,
+    RuleDelta, RuleId, Traversal, Version,
 };
 
 use crate::{
     bound::{Bound, DELTAS_MAX},
-    deltas::removed_rules,
-    index::{IndexSize, RegionIndex},
+    deltas::{note_cause, removed_rules},
+    index::{Fate, IndexSize, RegionIndex, state},
 };
 
 /// Watches entries by their visits and reads. A change costs what it touches, not what is cached.
@@ -21,10 +22,18 @@ pub struct Direct {
     version: Version,
     index: RegionIndex,
     bound: Bound,
+    /// Why the entries of the last change went.
+    causes: Vec<CauseRun>,
 }
 
 /// Entries taken out, or visits projected, in a step of tidying.
 const TIDIED_AT_ONCE: usize = 256;
+
+/// Visits and entries that a change is looked for among, so that it takes microseconds.
+const LOOKS_AT_ONCE: usize = 1024;
+
+/// Entries that are gone and wait to be taken out, for which nobody need be woken.
+const LEAVING_USUAL: usize = 1024;
 
 /// Entries that are gone and still wait to be taken out, beyond which every new one takes out two.
 const LEAVING_MAX: usize = 4096;
@@ -40,7 +49,8 @@ impl Direct {
     /// touches.
     #[must_use]
     pub fn with_deltas_max(version: Version, deltas_max: usize) -> Self {
-        Self { version, index: RegionIndex::default(), bound: Bound::new(deltas_max) }
+        let (index, bound) = (RegionIndex::default(), Bound::new(deltas_max));
+        Self { version, index, bound, causes: Vec::new() }
     }
 
     /// Changes that were too much to be looked at one by one.
@@ -49,10 +59,26 @@ impl Direct {
         self.bound.overflows()
     }
 
-    /// How large its index is. Takes time linear in the number of entries.
+    /// How large its index is. Takes time linear in the number of groups.
     #[must_use]
     pub fn size(&self) -> IndexSize {
         self.index.size()
+    }
+
+    /// About how many visits and entries a delta is looked for among, and more than `max` if they
+    /// are more.
+    fn cost(&self, delta: &Delta, max: usize) -> usize {
+        let RuleDelta { rule, change } = match delta {
+            Delta::Changed(object) => return self.index.cost_of_readers(*object),
+            Delta::Rule(delta) => delta,
+        };
+        let decided = || self.index.cost_of_decided(rule, max);
+        let overlapped = || self.index.cost_of_overlapped(rule, max);
+        match change {
+            RuleChange::Added => overlapped(),
+            RuleChange::Removed(_) => decided(),
+            RuleChange::Modified(_) => decided() + overlapped(),
+        }
     }
 
     fn end(&mut self, delta: &Delta, brief: &HashSet<RuleId, RandomState>, all: &mut Vec<EntryId>) {
@@ -64,11 +90,13 @@ impl Direct {
             // What is gone at once decides nothing.
             RuleChange::Added if brief.contains(&rule.id) => {}
             RuleChange::Added => self.index.end_overlapped(rule, all),
-            RuleChange::Removed(_) => self.index.end_decided(rule, true, all),
+            RuleChange::Removed(_) => self.index.end_decided(rule, Fate::Gone, all),
             RuleChange::Modified(_) => {
-                self.index.end_decided(rule, false, all);
+                self.index.end_decided(rule, Fate::Changed, all);
                 // As a clause of a conjunction it did not decide what it matched.
-                self.index.end_overlapped(rule, all);
+                if !brief.contains(&rule.id) {
+                    self.index.end_overlapped(rule, all);
+                }
             }
         }
     }
@@ -81,7 +109,7 @@ impl Evictor for Direct {
         }
         self.index.insert(entry, traversal);
         if self.index.leaving() > LEAVING_MAX {
-            self.index.tidy(2);
+            self.index.take_out(2);
         }
         Installed::Recorded
     }
@@ -93,10 +121,25 @@ impl Evictor for Direct {
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
         self.version = version;
         let brief = removed_rules(deltas);
+        self.causes.clear();
         let mut ended = Vec::new();
-        let left = self.bound.flush(deltas, |table| self.index.end_visitors(table, &mut ended));
-        left.iter().for_each(|delta| self.end(delta, &brief, &mut ended));
+        let is_passed = self.bound.is_passed_by(deltas);
+        self.bound.flush(deltas, |(bridge, table)| {
+            let before = ended.len();
+            self.index.end_visitors((bridge, table), &mut ended);
+            note_cause(&mut self.causes, Cause::Bound(bridge, table), ended.len() - before);
+        });
+        let is_left = |delta: &Delta| !is_passed || matches!(delta, Delta::Changed(_));
+        for (number, delta) in deltas.iter().enumerate().filter(|(_, delta)| is_left(delta)) {
+            let before = ended.len();
+            self.end(delta, &brief, &mut ended);
+            note_cause(&mut self.causes, Cause::Delta(number), ended.len() - before);
+        }
         ended
+    }
+
+    fn causes(&self) -> &[CauseRun] {
+        &self.causes
     }
 
     fn forget(&mut self, owner: OwnerId) {
@@ -107,8 +150,20 @@ impl Evictor for Direct {
         self.index.len()
     }
 
-    fn is_quick(&self) -> bool {
-        true
+    fn state(&self) -> EngineState {
+        state("direct", &self.size(), self.overflows())
+    }
+
+    fn is_quick(&self, deltas: &[Delta]) -> bool {
+        let mut looks = 0;
+        deltas.iter().all(|delta| {
+            looks += self.cost(delta, LOOKS_AT_ONCE - looks);
+            looks <= LOOKS_AT_ONCE
+        })
+    }
+
+    fn is_untidy(&self) -> bool {
+        self.index.leaving() > LEAVING_USUAL || self.index.is_lacking()
     }
 
     fn tidy(&mut self) -> bool {

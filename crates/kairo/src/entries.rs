@@ -117,10 +117,10 @@ impl<L> Entries<L> {
         self.dead.len()
     }
 
-    /// Bytes on the heap, traversals apart, of which links have so many.
-    pub(crate) fn bytes(&self, of_links: impl Fn(&L) -> usize) -> usize {
-        let links = self.slots.iter().flatten().map(|held| of_links(&held.links)).sum::<usize>();
+    /// Bytes on the heap, apart from traversals and from what links have there.
+    pub(crate) fn bytes(&self) -> usize {
         let names = self.by_id.capacity() * (size_of::<(EntryId, u32)>() + 1);
-        self.slots.capacity() * size_of::<Option<Held<L>>>() + links + names
+        let lists = (self.free.capacity() + self.dead.capacity()) * size_of::<u32>();
+        self.slots.capacity() * size_of::<Option<Held<L>>>() + lists + names
     }
 }

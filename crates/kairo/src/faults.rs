@@ -2,18 +2,41 @@
 
 use std::sync::Arc;
 
+use shunt_flow::{FlowKey, text::NoPortNames};
 use shunt_pipeline::{
-    Change, EntryId, Evictor, Installed, OwnerId, Version,
+    Cause, CauseRun, Change, EntryId, Evictor, FlowModCommand, Installed, OwnerId, Time, Traversal,
+    Version,
     testing::{Twin, generate},
+    text::parse_rule,
 };
 
 use crate::{CircuitStats, Relational, Visits};
+
+/// A step that fails.
+#[derive(Debug, Default)]
+pub(crate) struct Fault {
+    /// Places that it still passes, if one does.
+    away: Option<usize>,
+}
+
+impl Fault {
+    /// At one of the places where a step may fail: at its beginning, or behind an object.
+    pub(crate) fn come_nearer(&mut self) {
+        self.away = match self.away {
+            Some(0) => {
+                self.away = None;
+                panic!("a fault was asked for")
+            }
+            away => away.map(|away| away - 1),
+        };
+    }
+}
 
 /// An engine in a circuit, which can be made to fail.
 trait InCircuit: Evictor + Sized + 'static {
     fn new(version: Version, deltas_max: usize) -> Self;
     fn stats(&self) -> CircuitStats;
-    fn fail_next_step(&self);
+    fn fail_in(&self, places: usize);
 }
 
 impl InCircuit for Visits {
@@ -25,8 +48,8 @@ impl InCircuit for Visits {
         self.stats()
     }
 
-    fn fail_next_step(&self) {
-        self.relation().is_failing = true;
+    fn fail_in(&self, places: usize) {
+        self.relation().fault.away = Some(places);
     }
 }
 
@@ -39,8 +62,8 @@ impl InCircuit for Relational {
         self.stats()
     }
 
-    fn fail_next_step(&self) {
-        self.relation().is_failing = true;
+    fn fail_in(&self, places: usize) {
+        self.relation().fault.away = Some(places);
     }
 }
 
@@ -57,14 +80,25 @@ struct Scene<E> {
 impl<E: InCircuit> Scene<E> {
     fn new(deltas_max: usize) -> Self {
         let twin = Twin::new(&[]);
-        let mut engine = E::new(twin.pipeline.version(), deltas_max);
-        let mut key = shunt_flow::FlowKey::ZERO;
-        key.set_bridge(generate::BRIDGES[0].number().into());
-        let traversal = Arc::new(twin.translate(&key));
+        let engine = E::new(twin.pipeline.version(), deltas_max);
+        let mut scene = Self { twin, engine };
+        let traversal = scene.traversal();
         for slot in 0..3 {
-            assert_eq!(engine.installed(entry(slot), &traversal), Installed::Recorded);
+            assert_eq!(scene.engine.installed(entry(slot), &traversal), Installed::Recorded);
         }
-        Self { twin, engine }
+        scene
+    }
+
+    fn traversal(&self) -> Arc<Traversal> {
+        let mut key = FlowKey::ZERO;
+        key.set_bridge(generate::BRIDGES[0].number().into());
+        Arc::new(self.twin.translate(&key))
+    }
+
+    /// A rule that comes to the table of all entries, and has nothing to do with them.
+    fn new_rule(&self) -> Change {
+        let rule = parse_rule(FlowModCommand::Add, "arp,actions=drop", &NoPortNames).unwrap();
+        self.twin.pipeline.apply(generate::BRIDGES[0], &[rule], Time::ZERO).unwrap()
     }
 
     fn last_change(&self) -> Change {
@@ -80,17 +114,19 @@ impl<E: InCircuit> Scene<E> {
 
 fn a_fault_in_a_step_evicts_every_entry_and_the_next_step_works<E: InCircuit>() {
     let mut scene = Scene::<E>::new(99);
-    scene.engine.fail_next_step();
+    scene.engine.fail_in(0);
     let change = scene.last_change();
     assert_eq!(scene.evicted(&change), [entry(0), entry(1), entry(2)]);
     assert_eq!((scene.engine.stats().errors, scene.engine.len()), (1, 0));
+    assert_eq!(scene.engine.causes(), [CauseRun { cause: Cause::Fault, count: 3 }]);
+    assert_eq!(scene.engine.state().faults, 1);
     assert!(scene.evicted(&change).is_empty());
     assert_eq!(scene.engine.stats().errors, 1);
 }
 
 fn what_a_fault_between_changes_has_lost_goes_with_the_next_change<E: InCircuit>() {
     let mut scene = Scene::<E>::new(99);
-    scene.engine.fail_next_step();
+    scene.engine.fail_in(0);
     while scene.engine.tidy() {}
     assert_eq!((scene.engine.stats().errors, scene.engine.len()), (1, 3));
     scene.engine.removed(entry(1));
@@ -104,6 +140,43 @@ fn an_engine_goes_on_in_another_thread<E: InCircuit>() {
     let change = scene.last_change();
     let evicted = std::thread::spawn(move || scene.evicted(&change));
     assert_eq!(evicted.join().unwrap(), [entry(0), entry(1), entry(2)]);
+}
+
+fn an_entry_that_was_ended_before_a_fault_is_evicted_with_the_others<E: InCircuit>() {
+    let mut scene = Scene::<E>::new(99);
+    scene.engine.fail_in(1);
+    let Change { version, deltas } = scene.last_change();
+    let change = Change { version, deltas: deltas.into_iter().rev().collect() };
+    assert_eq!(scene.evicted(&change), [entry(0), entry(1), entry(2)]);
+    assert_eq!(scene.engine.len(), 0);
+}
+
+fn a_fault_while_entries_are_taken_in_loses_none<E: InCircuit>() {
+    let mut scene = Scene::<E>::new(99);
+    scene.engine.fail_in(0);
+    let traversal = scene.traversal();
+    for slot in 3..300 {
+        assert_eq!(scene.engine.installed(entry(slot), &traversal), Installed::Recorded);
+    }
+    assert_eq!(scene.engine.len(), 300);
+    let change = scene.last_change();
+    assert_eq!(scene.evicted(&change), (0..300).map(entry).collect::<Vec<_>>());
+    assert_eq!(scene.engine.len(), 0);
+}
+
+fn a_change_of_too_many_rules_finds_entries_that_are_not_taken_in_yet<E: InCircuit>() {
+    let mut scene = Scene::<E>::new(0);
+    let change = scene.new_rule();
+    assert_eq!(scene.evicted(&change), [entry(0), entry(1), entry(2)]);
+    assert_eq!((scene.engine.stats().overflows, scene.engine.stats().errors), (1, 0));
+}
+
+fn a_fault_before_a_change_of_too_many_rules_evicts_every_entry<E: InCircuit>() {
+    let mut scene = Scene::<E>::new(0);
+    scene.engine.fail_in(0);
+    let change = scene.new_rule();
+    assert_eq!(scene.evicted(&change), [entry(0), entry(1), entry(2)]);
+    assert_eq!(scene.engine.len(), 0);
 }
 
 macro_rules! of_each {
@@ -120,5 +193,9 @@ macro_rules! of_each {
 of_each!(
     a_fault_in_a_step_evicts_every_entry_and_the_next_step_works,
     what_a_fault_between_changes_has_lost_goes_with_the_next_change,
+    an_entry_that_was_ended_before_a_fault_is_evicted_with_the_others,
+    a_fault_while_entries_are_taken_in_loses_none,
+    a_change_of_too_many_rules_finds_entries_that_are_not_taken_in_yet,
+    a_fault_before_a_change_of_too_many_rules_evicts_every_entry,
     an_engine_goes_on_in_another_thread
 );

@@ -9,6 +9,7 @@
 //! - [`Direct`]: by the [`RegionIndex`].
 //! - `Visits`: by the same index, as the join of a circuit of dbsp (feature `dbsp`).
 //! - `Relational`: by a circuit of joins that dbsp itself has (feature `dbsp`).
+//! - `Mirror`: by the packets that made the entries, as published (feature `dbsp`): a baseline.
 //! - [`Definition`]: by what is asked, entry by entry; the others are held against it.
 //! - [`BruteForce`]: by translating all packets anew, where there are few.
 //!
@@ -20,6 +21,8 @@
 //! # Example
 //!
 //! A cache of one's own is kept right with three calls: what it has, what it lost, what changed.
+//! `examples/foreign_cache.rs` is a whole program of that kind, and the crate `kairo-c` has a header for
+//! programs in C.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -70,6 +73,9 @@ mod faults;
 mod index;
 mod masks;
 #[cfg(feature = "dbsp")]
+mod mirror;
+mod region;
+#[cfg(feature = "dbsp")]
 mod relational;
 #[cfg(feature = "dbsp")]
 mod visits;
@@ -79,7 +85,9 @@ pub use brute_force::BruteForce;
 pub use circuits::CircuitStats;
 pub use definition::Definition;
 pub use direct::Direct;
-pub use index::{IndexSize, RegionIndex};
+pub use index::{Fate, IndexSize, RegionIndex};
+#[cfg(feature = "dbsp")]
+pub use mirror::{Mirror, MirrorSettings, MirrorStats};
 #[cfg(feature = "dbsp")]
 pub use relational::Relational;
 #[cfg(feature = "dbsp")]

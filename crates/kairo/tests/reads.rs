@@ -104,13 +104,63 @@ fn the_ports() {
     let entry = switch.translate(&any_packet());
     switch.assert_needed(
         entry,
-        |object| matches!(object, Object::Ports(_)),
+        |object| matches!(object, Object::Port(..)),
         |switch| {
             let mut ports: Vec<_> = (1..=4).map(PortInfo::datapath).collect();
-            ports[1].config = PortConfig { no_fwd: true, ..PortConfig::default() };
+            ports[1].kind = PortKind::Unbound;
             vec![switch.0.set_ports(BRIDGE, ports).unwrap()]
         },
     );
+}
+
+#[test]
+fn the_ports_of_a_flood() {
+    let switch = Switch::new();
+    switch.add("actions=flood");
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(
+        entry,
+        |object| matches!(object, Object::Ports(_)),
+        |switch| {
+            vec![switch.0.set_ports(BRIDGE, (1..=5).map(PortInfo::datapath).collect()).unwrap()]
+        },
+    );
+}
+
+#[test]
+fn whether_any_port_drops_what_it_receives() {
+    let switch = Switch::new();
+    switch.add("actions=output:2");
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(
+        entry,
+        |object| matches!(object, Object::PortFilters(_)),
+        |switch| {
+            let mut ports: Vec<_> = (1..=4).map(PortInfo::datapath).collect();
+            ports[0].config = PortConfig { no_recv: true, ..PortConfig::default() };
+            vec![switch.0.set_ports(BRIDGE, ports).unwrap()]
+        },
+    );
+}
+
+#[test]
+fn a_port_that_comes_goes_or_loses_its_link_ends_no_entry_that_has_nothing_to_do_with_it() {
+    let switch = Switch::new();
+    switch.add("actions=output:2");
+    let mut engine = Direct::new(switch.0.version());
+    engine.installed(WHOLE, &Arc::new(switch.translate(&any_packet())));
+    let mut ports: Vec<_> = (1..=5).map(PortInfo::datapath).collect();
+    let mut set = |ports: &Vec<_>| {
+        let change = switch.0.set_ports(BRIDGE, ports.clone()).unwrap();
+        engine.apply(&change.deltas, change.version)
+    };
+    assert!(set(&ports).is_empty());
+    ports[3].link_up = false;
+    assert!(set(&ports).is_empty());
+    ports.pop();
+    assert!(set(&ports).is_empty());
+    ports[1].config = PortConfig { no_flood: true, ..PortConfig::default() };
+    assert_eq!(set(&ports), [WHOLE]);
 }
 
 #[test]

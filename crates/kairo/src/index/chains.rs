@@ -62,6 +62,11 @@ impl Chains {
         all.filter(move |position| self.links[*position as usize].print == print)
     }
 
+    /// Positions in all chains.
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+
     /// Bytes on the heap.
     pub(super) const fn bytes(&self) -> usize {
         self.heads.capacity() * size_of::<u32>() + self.links.capacity() * size_of::<Link>()

@@ -6,7 +6,11 @@
 //! order of their rows. So a rule passes over a million visits in about a millisecond, and a
 //! projection is filled without a look at the entries.
 
-use shunt_flow::{Match, SparseKey, SparseMask};
+use std::ops::Range;
+
+use shunt_flow::{SparseKey, SparseMask};
+
+use super::asked::Asked;
 
 /// The words of keys by which a group tells its visits apart best.
 #[derive(Default)]
@@ -29,10 +33,14 @@ struct Test {
 
 /// What a rule asks of the columns of a group, by the bits that both look at: the sharpest first.
 #[derive(Debug, Default)]
-pub(super) struct Tests([Test; COLUMNS_MAX]);
+pub(super) struct Tests {
+    all: [Test; COLUMNS_MAX],
+    /// They are all that the rule matches: its region and that of a visit which passes overlap.
+    pub(super) are_all: bool,
+}
 
 /// Words that are held: each costs eight bytes of a visit.
-const COLUMNS_MAX: usize = 3;
+const COLUMNS_MAX: usize = 4;
 
 impl Columns {
     /// Columns for keys of which every lookup consulted `mask`.
@@ -61,35 +69,44 @@ impl Columns {
     }
 
     /// What a rule asks of keys of which every lookup consulted `mask`.
-    pub(super) fn tests(&self, mask: &SparseMask, matching: &Match) -> Tests {
-        let (mut tests, own) = (Tests::default(), matching.mask());
-        for ((column, Column { word, .. }), test) in self.0.iter().enumerate().zip(&mut tests.0) {
-            let bits = own.word(*word) & mask.word(*word);
-            let value = matching.value().get(own.map().count_below(*word)).copied();
-            *test = Test { column, bits, value: value.unwrap_or_default() & bits };
+    pub(super) fn tests(&self, mask: &SparseMask, asked: &Asked<'_>) -> Tests {
+        let mut tests = Tests::default();
+        let mut count = 0;
+        for ((column, Column { word, .. }), test) in self.0.iter().enumerate().zip(&mut tests.all) {
+            let bits = asked.mask.word(*word) & mask.word(*word);
+            count += bits.count_ones();
+            *test = Test { column, bits, value: asked.key.words()[*word] & bits };
         }
-        tests.0.sort_unstable_by_key(|test| std::cmp::Reverse(test.bits.count_ones()));
+        tests.are_all = count == asked.bits_count;
+        tests.all.sort_unstable_by_key(|test| std::cmp::Reverse(test.bits.count_ones()));
         tests
     }
 
     /// Whether the key at a position passes.
     pub(super) fn pass(&self, tests: &Tests, position: u32) -> bool {
-        tests.0.iter().filter(|test| test.bits != 0).all(|test| {
+        tests.all.iter().filter(|test| test.bits != 0).all(|test| {
             let value = self.0[test.column].values.get(position as usize);
             value.is_some_and(|value| test.passes(*value))
         })
     }
 
-    /// The positions from `from` on whose keys pass; `None`: all do.
+    /// The positions in `range` whose keys pass.
     pub(super) fn passing<'c>(
         &'c self,
         tests: &'c Tests,
-        from: u32,
-    ) -> Option<impl Iterator<Item = u32> + 'c> {
-        let first = tests.0.first().filter(|test| test.bits != 0)?;
-        let values = self.0[first.column].values.get(from as usize..).unwrap_or_default();
-        let passing = values.iter().zip(from..).filter(|(value, _)| first.passes(**value));
-        Some(passing.map(|(_, position)| position).filter(|at| self.pass(tests, *at)))
+        range: Range<u32>,
+    ) -> impl Iterator<Item = u32> + 'c {
+        let first = tests.all.first().filter(|test| test.bits != 0);
+        let values =
+            first.and_then(|first| self.0[first.column].values.get(range.start as usize..));
+        let asked = values.zip(first).map(|(values, first)| {
+            let passing =
+                values.iter().zip(range.clone()).filter(|(value, _)| first.passes(**value));
+            passing.map(|(_, position)| position).filter(|at| self.pass(tests, *at))
+        });
+        // Without a question all pass.
+        let all = if asked.is_some() { range.end..range.end } else { range };
+        asked.into_iter().flatten().chain(all)
     }
 
     /// Bytes on the heap.

@@ -1,27 +1,31 @@
-//! Visits of one table whose lookups consulted the same bits, and that were decided at about the
-//! same priority.
+//! Visits of one table whose lookups consulted the same bits.
 //!
 //! What a rule that is added meets of a group is found by the bits that both look at: two regions
 //! with masks *W* and *m* overlap exactly if they agree under *W* & *m*. A [`Projection`] holds the
 //! group by its bits under one such common mask. It is filled in slices; where it has no visits yet,
-//! the [`Columns`] are looked through. A removed rule finds its visits by its name.
+//! the [`Columns`] are looked through. A removed rule finds its visits by its name, in the [`Ranks`].
+//!
+//! Where a rule has little in common with the group, it meets many visits that outrank it. The same
+//! ranks name those that do not, the lowest first; whichever of the two lists is shorter is looked at.
 
 use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
-use shunt_flow::{Match, SparseKey, SparseMask};
+use shunt_flow::{SparseKey, SparseMask};
 use shunt_pipeline::{Rule, RuleId};
 
 use crate::masks::{best_half, common};
 
 use super::{
+    asked::Asked,
     chains::Chains,
     columns::{Columns, Tests},
     places::Place,
+    ranks::Ranks,
     row::Row,
 };
 
-/// The visits of one table with one mask and one band of priorities.
+/// The visits of one table with one mask.
 pub(super) struct Group {
     place: Place,
     /// Bits that every lookup of the group consulted; some consulted more.
@@ -29,7 +33,7 @@ pub(super) struct Group {
     rows: Vec<Option<Row>>,
     free: Vec<u32>,
     columns: Columns,
-    by_rule: Chains,
+    ranks: Ranks,
     projections: Vec<Projection>,
     /// How often the projections have changed.
     stamp: u32,
@@ -63,11 +67,17 @@ const PROJECTIONS_MAX: usize = 16;
 /// Bits that tell visits apart so well that more are not asked for.
 const BITS_ENOUGH: u32 = 24;
 
+/// Visits that are looked at without a thought of how many a rule outranks.
+const FEW: usize = 16;
+
+/// Rows that are looked through in columns in the time of a look at a visit, about.
+const SCANNED_PER_LOOK: usize = 64;
+
 impl Group {
     pub(super) fn new(place: Place, mask: SparseMask) -> Self {
         let (rows, free, projections) = (Vec::new(), Vec::new(), Vec::new());
         let columns = Columns::new(&mask);
-        Self { place, mask, rows, free, columns, by_rule: Chains::new(), projections, stamp: 0 }
+        Self { place, mask, rows, free, columns, ranks: Ranks::default(), projections, stamp: 0 }
     }
 
     /// A group that has no visits becomes one of another table and mask.
@@ -92,16 +102,20 @@ impl Group {
         self.rows.len() == self.free.len()
     }
 
-    /// Adds a visit that consulted the bits of the group's mask. Answers with its position.
-    pub(super) fn insert(&mut self, row: Row, key: &SparseKey, hashes: &RandomState) -> u32 {
+    /// Adds a visit that consulted the bits of the group's mask. Answers with its position, and
+    /// whether its rule has decided no other of the group.
+    pub(super) fn insert(
+        &mut self,
+        row: Row,
+        key: &SparseKey,
+        hashes: &RandomState,
+    ) -> (u32, bool) {
         let position = self.free.pop().unwrap_or_else(|| {
             self.rows.push(None);
             u32::try_from(self.rows.len() - 1).unwrap_or(u32::MAX)
         });
         self.columns.put(position, key);
-        if let Some(rule) = row.rule() {
-            self.by_rule.insert(position, named(hashes, rule));
-        }
+        let is_first = self.ranks.insert(position, &row);
         for projection in &mut self.projections {
             if position <= projection.filled {
                 let words = projection.mask.iter().map(|(word, bits)| key.word(word) & bits);
@@ -110,25 +124,25 @@ impl Group {
             }
         }
         self.rows[position as usize] = Some(row);
-        position
+        (position, is_first)
     }
 
-    /// Takes a visit out. With the last of them goes the memory.
-    pub(super) fn remove(&mut self, position: u32) {
-        let Some(row) = self.rows[position as usize].take() else { return };
-        if row.rule().is_some() {
-            self.by_rule.remove(position);
-        }
+    /// Takes a visit out. With the last of them goes the memory. Answers with the rule that decided
+    /// it, if it has decided no other of the group.
+    pub(super) fn remove(&mut self, position: u32) -> Option<RuleId> {
+        let row = self.rows[position as usize].take()?;
+        let is_last = self.ranks.remove(position, &row);
         for projection in self.projections.iter_mut().filter(|own| position < own.filled) {
             projection.chains.remove(position);
         }
         self.free.push(position);
         if self.is_empty() {
             (self.rows, self.free) = (Vec::new(), Vec::new());
-            (self.columns, self.by_rule) = (Columns::new(&self.mask), Chains::new());
+            (self.columns, self.ranks) = (Columns::new(&self.mask), Ranks::default());
             let all = self.projections.iter_mut();
             all.for_each(|own| (own.chains, own.filled) = (Chains::new(), 0));
         }
+        row.rule().filter(|_| is_last)
     }
 
     /// The slots of the entries whose visits these are.
@@ -137,46 +151,93 @@ impl Group {
     }
 
     /// The visits that a rule decided.
-    pub(super) fn decided_by(
-        &self,
-        rule: RuleId,
-        hashes: &RandomState,
-    ) -> impl Iterator<Item = Row> {
-        let rows = self.by_rule.of(named(hashes, rule)).filter_map(|at| self.rows[at as usize]);
-        rows.filter(move |row| row.rule() == Some(rule))
+    pub(super) fn decided_by(&self, rule: &Rule) -> impl Iterator<Item = Row> {
+        self.ranks.of(rule.rank(), rule.id).filter_map(|at| self.rows[at as usize])
     }
 
-    /// The visits that a rule may overlap and outranks: all that do, and some that do not.
+    /// The visits that a rule may overlap and outranks: all that do, and some that do not. With each
+    /// comes whether it is known already that it does.
     pub(super) fn candidates(
         &self,
         way: Way,
-        rule: &Rule,
+        asked: &Asked<'_>,
         hashes: &RandomState,
-        mut visit: impl FnMut(Row),
+        mut visit: impl FnMut(Row, bool),
     ) {
-        let (rank, matching) = (rule.rank(), &rule.matching);
-        let tests = self.columns.tests(&self.mask, matching);
+        let tests = self.columns.tests(&self.mask, asked);
         let mut outranked = |position: u32| {
             let row = self.rows.get(position as usize).copied().flatten();
-            row.into_iter().filter(|row| row.rank() < rank).for_each(&mut visit);
+            let outranked = row.into_iter().filter(|row| row.rank() < asked.rank);
+            outranked.for_each(|row| visit(row, tests.are_all));
         };
-        let mut from = 0;
-        if let Way::By(index) = way {
-            let projection = &self.projections[usize::from(index)];
-            let found = projection.chains.of(print_of_match(hashes, &projection.mask, matching));
-            found.filter(|at| self.columns.pass(&tests, *at)).for_each(&mut outranked);
-            from = projection.filled;
+        let (mut first, mut count) = ([0; FEW], 0);
+        let mut met = self.met(way, asked, hashes, &tests);
+        for (place, position) in first.iter_mut().zip(met.by_ref()) {
+            *place = position;
+            count += 1;
         }
-        self.look_through(&tests, from, outranked);
+        if count == FEW && is_longer(met, self.ranks.below(asked.rank)) {
+            let below = self.ranks.below(asked.rank).filter(|at| self.columns.pass(&tests, *at));
+            below.for_each(&mut outranked);
+            return;
+        }
+        first[..count].iter().copied().for_each(&mut outranked);
+        if count == FEW {
+            self.met(way, asked, hashes, &tests).skip(FEW).for_each(&mut outranked);
+        }
     }
 
-    /// The rows from `from` on that pass.
-    fn look_through(&self, tests: &Tests, from: u32, mut visit: impl FnMut(u32)) {
-        let all = u32::try_from(self.rows.len()).unwrap_or(u32::MAX);
-        match self.columns.passing(tests, from) {
-            Some(passing) => passing.for_each(visit),
-            None => (from..all).for_each(&mut visit),
+    /// About how many visits [`Self::candidates`] looks at. Beyond `max` they are not counted.
+    pub(super) fn cost(
+        &self,
+        way: Way,
+        asked: &Asked<'_>,
+        hashes: &RandomState,
+        max: usize,
+    ) -> usize {
+        let scanned = (self.count() - self.filled(way)) as usize / SCANNED_PER_LOOK;
+        if scanned > max {
+            return scanned;
         }
+        let tests = self.columns.tests(&self.mask, asked);
+        let met = self.met(way, asked, hashes, &tests).take(max + 1).count();
+        if met <= FEW {
+            return scanned + met;
+        }
+        scanned + self.ranks.below(asked.rank).take(met).count()
+    }
+
+    /// The positions of visits that a rule meets on a way: all that it overlaps, whatever their rank.
+    fn met<'g>(
+        &'g self,
+        way: Way,
+        asked: &Asked<'_>,
+        hashes: &RandomState,
+        tests: &'g Tests,
+    ) -> impl Iterator<Item = u32> + use<'g> {
+        let found = match way {
+            Way::By(index) => {
+                let Projection { mask, chains, .. } = &self.projections[usize::from(index)];
+                let words = mask.iter().map(|(word, bits)| asked.key.words()[word] & bits);
+                Some(chains.of(shortened(hashes, words)))
+            }
+            Way::Through => None,
+        };
+        let found = found.into_iter().flatten().filter(|at| self.columns.pass(tests, *at));
+        found.chain(self.columns.passing(tests, self.filled(way)..self.count()))
+    }
+
+    /// Rows before this one need not be looked through.
+    fn filled(&self, way: Way) -> u32 {
+        match way {
+            Way::By(index) => self.projections[usize::from(index)].filled,
+            Way::Through => 0,
+        }
+    }
+
+    /// Number of rows, free ones included.
+    fn count(&self) -> u32 {
+        u32::try_from(self.rows.len()).unwrap_or(u32::MAX)
     }
 
     /// The best way to search for rules of a mask; it is the best until [`Self::stamp`] changes.
@@ -240,24 +301,36 @@ impl Group {
         budget
     }
 
+    /// Common masks that it is held by.
+    pub(super) const fn projections(&self) -> usize {
+        self.projections.len()
+    }
+
+    /// Places of its visits in chains.
+    pub(super) fn chained(&self) -> usize {
+        self.rows.len() - self.free.len()
+            + self.projections.iter().map(|own| own.chains.len()).sum::<usize>()
+    }
+
     /// Bytes on the heap.
     pub(super) fn bytes(&self) -> usize {
         let rows = self.rows.capacity() * size_of::<Option<Row>>();
         let free = self.free.capacity() * size_of::<u32>();
         let projections = self.projections.iter().map(|own| own.chains.bytes()).sum::<usize>();
-        rows + free + self.columns.bytes() + self.by_rule.bytes() + projections
+        rows + free + self.columns.bytes() + self.ranks.bytes() + projections
     }
 }
 
-/// The fingerprint of what a rule matches, which looks at all bits of a mask.
-fn print_of_match(hashes: &RandomState, mask: &SparseMask, matching: &Match) -> u32 {
-    let own = matching.mask().map();
-    let value = |word| matching.value().get(own.count_below(word)).copied().unwrap_or_default();
-    shortened(hashes, mask.iter().map(|(word, bits)| value(word) & bits))
-}
-
-fn named(hashes: &RandomState, rule: RuleId) -> u32 {
-    shortened(hashes, std::iter::once(rule.number()))
+/// Whether one list ends after another.
+fn is_longer(mut one: impl Iterator<Item = u32>, mut other: impl Iterator<Item = u32>) -> bool {
+    loop {
+        if one.next().is_none() {
+            return false;
+        }
+        if other.next().is_none() {
+            return true;
+        }
+    }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "half of a hash is a hash")]

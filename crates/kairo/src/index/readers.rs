@@ -14,7 +14,13 @@ pub(super) struct Readers {
     free: Vec<u32>,
     by_objects: HashMap<Box<[Object]>, u32, RandomState>,
     by_object: HashMap<Object, HashSet<u32, RandomState>, RandomState>,
+    /// Objects of all sets, and entries in all of them.
+    objects: usize,
+    members: usize,
 }
+
+/// Buckets of a hash table for each of its rows, about.
+const ROOM: usize = 2;
 
 #[derive(Default)]
 struct ReadSet {
@@ -29,19 +35,20 @@ impl Readers {
             Some(number) => *number,
             None => self.add(objects),
         };
-        self.sets[number as usize].entries.insert(entry);
+        self.members += usize::from(self.sets[number as usize].entries.insert(entry));
         number
     }
 
     /// An entry that reads the objects of a set is gone.
     pub(super) fn remove(&mut self, number: u32, entry: u32) {
         let set = &mut self.sets[number as usize];
-        set.entries.remove(&entry);
+        self.members -= usize::from(set.entries.remove(&entry));
         if !set.entries.is_empty() {
             return;
         }
         let ReadSet { objects, .. } = std::mem::take(set);
         self.by_objects.remove(&objects);
+        self.objects -= objects.len();
         for object in &objects {
             if let Some(sets) = self.by_object.get_mut(object) {
                 sets.remove(&number);
@@ -59,14 +66,24 @@ impl Readers {
         sets.flat_map(|number| &self.sets[*number as usize].entries).copied()
     }
 
-    /// Bytes on the heap, about.
-    pub(super) fn bytes(&self) -> usize {
-        let of_set = |set: &ReadSet| {
-            2 * size_of_val(&*set.objects) + set.entries.capacity() * (size_of::<u32>() + 1)
-        };
-        let sets = self.sets.iter().map(|set| size_of::<ReadSet>() + of_set(set)).sum::<usize>();
-        let named = |own: &HashSet<u32, RandomState>| own.capacity() * (size_of::<u32>() + 1);
-        sets + self.by_object.values().map(named).sum::<usize>()
+    /// How many entries read an object.
+    pub(super) fn count(&self, object: Object) -> usize {
+        let sets = self.by_object.get(&object).into_iter().flatten();
+        sets.map(|number| self.sets[*number as usize].entries.len()).sum()
+    }
+
+    /// Sets that are read.
+    pub(super) fn len(&self) -> usize {
+        self.by_objects.len()
+    }
+
+    /// Bytes on the heap, about: hash tables are taken to be as full as they usually are.
+    pub(super) const fn bytes(&self) -> usize {
+        let of_set = size_of::<ReadSet>() + size_of::<(Box<[Object]>, u32)>();
+        // Each object names itself in its set twice, and its set in turn.
+        let of_object = 2 * size_of::<Object>() + ROOM * (size_of::<u32>() + 1);
+        let of_member = ROOM * (size_of::<u32>() + 1);
+        self.sets.capacity() * of_set + self.objects * of_object + self.members * of_member
     }
 
     fn add(&mut self, objects: &[Object]) -> u32 {
@@ -74,6 +91,7 @@ impl Readers {
             self.sets.push(ReadSet::default());
             u32::try_from(self.sets.len() - 1).unwrap_or(u32::MAX)
         });
+        self.objects += objects.len();
         self.sets[number as usize].objects = objects.into();
         self.by_objects.insert(objects.into(), number);
         for object in objects {

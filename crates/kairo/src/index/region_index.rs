@@ -3,17 +3,16 @@
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use shunt_flow::{Match, SparseKey, layout::word};
+use shunt_flow::{Match, SparseKey};
 use shunt_pipeline::{
-    BridgeId, EntryId, Object, OwnerId, Rule, TableId, Traversal, Version, Visit,
+    BridgeId, EngineState, EntryId, Object, OwnerId, Rule, TableId, Traversal, Version, Visit,
 };
 
-use super::{
-    places::{Band, Places},
-    readers::Readers,
-    row::Row,
+use super::{asked::Asked, places::Places, readers::Readers, row::Row};
+use crate::{
+    entries::{Entries, Held},
+    region::{is_decided, is_overlapped},
 };
-use crate::entries::{Entries, Held};
 
 /// Which entries depend on which rules and objects.
 #[derive(Default)]
@@ -21,6 +20,8 @@ pub struct RegionIndex {
     entries: Entries<Links>,
     places: Places,
     readers: Readers,
+    /// Visits in groups, one for each rule that decided it.
+    rows: usize,
     hashes: RandomState,
     /// Slots that a search has found.
     found: Vec<u32>,
@@ -34,6 +35,15 @@ struct Links {
     reads: u32,
 }
 
+/// What has happened to a rule that decided something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is gone.
+    Gone,
+    /// It does something else now, and has another revision.
+    Changed,
+}
+
 /// How large a [`RegionIndex`] is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexSize {
@@ -41,15 +51,33 @@ pub struct IndexSize {
     pub entries: usize,
     /// Entries that are not watched any more and wait to be taken out.
     pub leaving: usize,
+    /// Visits of all these, one for each rule that decided it.
+    pub visits: usize,
     /// Groups with visits, over all tables.
     pub groups: usize,
+    /// Common masks that groups are held by.
+    pub projections: usize,
+    /// Places of visits in chains: by the rule that decided, and by each common mask.
+    pub chained: usize,
+    /// Sets of objects that entries read.
+    pub read_sets: usize,
     /// Bytes on the heap, about; traversals are shared with their owners, and not counted.
     pub bytes: usize,
 }
 
-const TRANSPORT: usize = word::TRANSPORT as usize;
-/// The bits of transport ports in their word.
-const PORTS_BITS: u64 = 0xffff_ffff_0000_0000;
+/// What an engine with an index of this size says of itself.
+pub(crate) fn state(name: &'static str, size: &IndexSize, overflows: u64) -> EngineState {
+    let relations = vec![
+        ("entries", size.entries),
+        ("visits", size.visits),
+        ("groups", size.groups),
+        ("projections", size.projections),
+        ("chained", size.chained),
+        ("read sets", size.read_sets),
+        ("tombstones", size.leaving),
+    ];
+    EngineState { name, relations, bytes: Some(size.bytes), overflows, faults: 0 }
+}
 
 /// Rows that projections for new masks are given before each search; the rest is looked through. So
 /// a thousand rules of a new mask do not look through a large group a thousand times, and none of
@@ -83,7 +111,9 @@ impl RegionIndex {
         for number in visits {
             let Some(visit) = held.traversal.visits.get(number as usize) else { continue };
             let own = Row::all(slot, number, visit);
+            let before = rows.len();
             rows.extend(own.map(|row| self.places.insert(row, visit, &self.hashes)));
+            self.rows += rows.len() - before;
         }
         held.links.rows = rows.into();
     }
@@ -91,7 +121,9 @@ impl RegionIndex {
     /// Takes the visits of an entry out.
     pub(crate) fn unlink(&mut self, slot: u32) {
         let Some(held) = self.entries.get_mut(slot) else { return };
-        for (group, position) in std::mem::take(&mut held.links.rows) {
+        let rows = std::mem::take(&mut held.links.rows);
+        self.rows -= rows.len();
+        for (group, position) in rows {
             self.places.remove(group, position);
         }
     }
@@ -110,34 +142,59 @@ impl RegionIndex {
         }
     }
 
-    /// Ends the entries with a visit that a rule of this name decided, unless by this very revision.
-    pub fn end_decided(&mut self, rule: &Rule, is_gone: bool, ended: &mut Vec<EntryId>) {
-        let (place, band) = ((rule.bridge, rule.table), Band::of(rule.rank()));
-        let is_stale = |row: &Row| {
-            is_gone || self.visit(*row).is_some_and(|visit| !is_by_revision(visit, rule))
+    /// Ends the entries with a visit that a rule decided, as it was before.
+    pub fn end_decided(&mut self, rule: &Rule, fate: Fate, ended: &mut Vec<EntryId>) {
+        let mut found = std::mem::take(&mut self.found);
+        let is_stale = |row: &Row| match fate {
+            Fate::Gone => true,
+            Fate::Changed => self
+                .visit(*row)
+                .is_some_and(|visit| is_decided(visit, rule, |own| own.revision != rule.revision)),
         };
-        let groups = self.places.of_band(place, band);
-        let rows = groups.flat_map(|group| group.decided_by(rule.id, &self.hashes));
-        let found = rows.filter(is_stale).map(|row| row.entry).collect();
+        let rows = self.places.decided_by(rule.id).flat_map(|group| group.decided_by(rule));
+        found.extend(rows.filter(is_stale).map(|row| row.entry));
         self.end(found, ended);
     }
 
     /// Ends the entries with a visit that a rule outranks and whose region it overlaps.
     pub fn end_overlapped(&mut self, rule: &Rule, ended: &mut Vec<EntryId>) {
-        let (place, rank, matching) = ((rule.bridge, rule.table), rule.rank(), &rule.matching);
+        let (place, matching) = ((rule.bridge, rule.table), &rule.matching);
         self.places.prepare(place, matching.mask());
         if self.places.is_lacking() {
             self.fill(FILLED_AT_ONCE);
         }
-        let mut found = std::mem::take(&mut self.found);
-        for (group, way) in self.places.search(place, matching.mask(), Band::of(rank)) {
-            group.candidates(way, rule, &self.hashes, |row| {
-                if self.is_overlapped(row, matching) {
+        let (asked, mut found) = (Asked::of(rule), std::mem::take(&mut self.found));
+        for (group, way) in self.places.search(place, matching.mask()) {
+            group.candidates(way, &asked, &self.hashes, |row, is_known| {
+                if is_known || self.is_overlapped(row, matching) {
                     found.push(row.entry);
                 }
             });
         }
         self.end(found, ended);
+    }
+
+    /// About how many visits [`Self::end_decided`] looks at, and more than `max` if they are more.
+    pub(crate) fn cost_of_decided(&self, rule: &Rule, max: usize) -> usize {
+        let groups = self.places.decided_by(rule.id);
+        groups.flat_map(|group| group.decided_by(rule)).take(max + 1).count()
+    }
+
+    /// The same of [`Self::end_overlapped`].
+    pub(crate) fn cost_of_overlapped(&self, rule: &Rule, max: usize) -> usize {
+        let (place, asked) = ((rule.bridge, rule.table), Asked::of(rule));
+        // What projections lack is given to them first.
+        let mut cost = if self.places.is_lacking() { FILLED_AT_ONCE } else { 0 };
+        for (group, way) in self.places.search(place, rule.matching.mask()) {
+            let Some(left) = max.checked_sub(cost) else { break };
+            cost += 1 + group.cost(way, &asked, &self.hashes, left);
+        }
+        cost
+    }
+
+    /// The same of [`Self::end_readers`].
+    pub(crate) fn cost_of_readers(&self, object: Object) -> usize {
+        self.readers.count(object)
     }
 
     /// Ends the entries that read an object and were translated before a version.
@@ -165,17 +222,27 @@ impl RegionIndex {
     /// projected. Answers whether there is more.
     pub fn tidy(&mut self, budget: usize) -> bool {
         let left = self.fill(budget);
-        for _ in 0..left {
+        self.take_out(left);
+        self.is_untidy()
+    }
+
+    /// Takes out so many entries that are not watched any more.
+    pub(crate) fn take_out(&mut self, count: usize) {
+        for _ in 0..count {
             let Some(slot) = self.next_leaving() else { break };
             self.unlink(slot);
             self.release(slot);
         }
-        self.is_untidy()
+    }
+
+    /// Whether some projection lacks visits.
+    pub(crate) const fn is_lacking(&self) -> bool {
+        self.places.is_lacking()
     }
 
     /// Whether [`Self::tidy`] has something to do.
     pub(crate) fn is_untidy(&self) -> bool {
-        self.places.is_lacking() || self.leaving() > 0
+        self.is_lacking() || self.leaving() > 0
     }
 
     /// Puts at most so many rows into projections that lack them. Answers with what is left of
@@ -233,16 +300,19 @@ impl RegionIndex {
         self.entries.dead_count()
     }
 
-    /// How large it is. Takes time linear in the number of entries.
+    /// How large it is. Takes time linear in the number of groups.
     #[must_use]
     pub fn size(&self) -> IndexSize {
+        let links = self.rows * size_of::<(u32, u32)>();
         IndexSize {
             entries: self.entries.len(),
             leaving: self.entries.dead_count(),
+            visits: self.rows,
             groups: self.places.len(),
-            bytes: self.entries.bytes(|links| size_of_val(&*links.rows))
-                + self.places.bytes()
-                + self.readers.bytes(),
+            projections: self.places.projections(),
+            chained: self.places.chained(),
+            read_sets: self.readers.len(),
+            bytes: self.entries.bytes() + links + self.places.bytes() + self.readers.bytes(),
         }
     }
 
@@ -256,24 +326,11 @@ impl RegionIndex {
         visit_of(self.entries.watched(row.entry)?, row)
     }
 
-    /// Whether a rule matches some packet of the entry's, as it enters the table.
-    ///
-    /// An entry fixes there what its mask holds of the packet that came in, and whatever was written
-    /// before: that is a function of what was consulted. What differs from the packet as it came in
-    /// was written; but not ports that are zero, which a fragment is looked up without.
+    /// Whether some packet of the row's entry matches, as it enters the table.
     fn is_overlapped(&self, row: Row, matching: &Match) -> bool {
-        let Some(held) = self.entries.watched(row.entry) else { return false };
-        let Some(visit) = visit_of(held, row) else { return false };
-        let Traversal { key, mask, .. } = &*held.traversal;
-        matching.mask().iter().zip(matching.value()).all(|((word, bits), value)| {
-            let own = visit.key.word(word);
-            let differing = (own ^ value) & bits;
-            let written = || {
-                let has_no_ports = word == TRANSPORT && own & PORTS_BITS == 0;
-                (own ^ key.word(word)) & if has_no_ports { !PORTS_BITS } else { u64::MAX }
-            };
-            let fixed = || visit.mask.word(word) | mask.word(word) | written();
-            differing == 0 || differing & fixed() == 0
+        let held = self.entries.watched(row.entry);
+        held.is_some_and(|held| {
+            visit_of(held, row).is_some_and(|visit| is_overlapped(&held.traversal, visit, matching))
         })
     }
 }
@@ -284,9 +341,4 @@ fn visit_of(held: &Held<Links>, row: Row) -> Option<&Visit> {
 
 pub(crate) fn visits_count(traversal: &Traversal) -> u32 {
     u32::try_from(traversal.visits.len()).unwrap_or(u32::MAX)
-}
-
-fn is_by_revision(visit: &Visit, rule: &Rule) -> bool {
-    let mut own = visit.rule.iter().chain(&visit.clauses);
-    own.any(|own| (own.id, own.revision) == (rule.id, rule.revision))
 }

@@ -44,6 +44,12 @@ impl Row {
         rules.chain(clauses).chain(is_miss.then_some(of_miss))
     }
 
+    /// A row of a visit that this rule decided.
+    #[cfg(test)]
+    pub(super) const fn decided(priority: Priority, rule: RuleId) -> Self {
+        Self { entry: 0, visit: 0, rule: rule.number(), priority, is_clause: false }
+    }
+
     /// What a rule must outrank to decide the visit: [`Visit::rank`]; of a miss, the lowest.
     pub(super) const fn rank(&self) -> Rank {
         Rank { priority: self.priority, age: if self.is_clause { u64::MAX } else { self.rule } }

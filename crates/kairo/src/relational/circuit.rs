@@ -71,7 +71,7 @@ fn connect(circuit: &mut RootCircuit, relation: &Arc<Mutex<Relation>>) -> Inputs
     half_join(&questions, &links).inspect(move |found: &OrdZSet<FoundRow>| {
         let mut relation = locked(&output);
         #[cfg(test)]
-        assert!(!std::mem::take(&mut relation.is_failing), "a fault was asked for");
+        relation.fault.come_nearer();
         relation.found.extend(found.iter().map(|(row, (), _)| row));
     });
     Inputs {

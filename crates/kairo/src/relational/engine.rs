@@ -5,7 +5,10 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use shunt_pipeline::{Delta, EntryId, Evictor, Installed, OwnerId, Traversal, Version};
+use shunt_pipeline::{
+    Cause, CauseRun, Delta, EngineState, EntryId, Evictor, Installed, OwnerId, RuleChange,
+    RuleDelta, Traversal, Version,
+};
 
 use super::{
     circuit::{Circuit, locked},
@@ -14,9 +17,9 @@ use super::{
 use crate::{
     bound::{Bound, DELTAS_MAX},
     circuits::CircuitStats,
-    definition::is_ended_by,
-    deltas::removed_rules,
+    deltas::{note_cause, removed_rules},
     entries::Held,
+    region::{is_decided, is_taken_over},
 };
 
 /// Watches entries by a circuit of dbsp's own operators. A change costs what it touches, and a step
@@ -34,6 +37,8 @@ pub struct Relational {
     /// Entries that nothing watches since a circuit failed: the next change evicts them.
     lost: BTreeSet<EntryId>,
     bound: Bound,
+    /// Why the entries of the last change went.
+    causes: Vec<CauseRun>,
     stats: CircuitStats,
 }
 
@@ -65,6 +70,7 @@ impl Relational {
             installs: 0,
             lost: BTreeSet::new(),
             bound: Bound::new(deltas_max),
+            causes: Vec::new(),
             stats: CircuitStats::default(),
         }
     }
@@ -173,23 +179,41 @@ impl Evictor for Relational {
 
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
         self.version = version;
+        self.causes.clear();
+        let is_passed = self.bound.is_passed_by(deltas);
         let mut visitors = Vec::new();
-        let end_visitors = |table| visitors.extend(locked(&self.relation).visitors(table));
+        let end_visitors = |table| {
+            let own = locked(&self.relation).visitors(table);
+            visitors.extend(own.into_iter().map(|slot| (table, slot)));
+        };
         let left = self.bound.flush(deltas, end_visitors);
         let found = self.ask(&left);
         let mut evicted: Vec<EntryId> = std::mem::take(&mut self.lost).into_iter().collect();
+        note_cause(&mut self.causes, Cause::Fault, evicted.len());
         let entries = &mut locked(&self.relation).entries;
-        evicted.extend(visitors.into_iter().filter_map(|slot| entries.end(slot)));
+        for ((bridge, table), slot) in visitors {
+            let ended = entries.end(slot);
+            note_cause(&mut self.causes, Cause::Bound(bridge, table), usize::from(ended.is_some()));
+            evicted.extend(ended);
+        }
         for place_and_slot in found {
             let (place, slot) = (place_and_slot.0, place_and_slot.1);
             let Some(delta) = left.get(place as usize) else { continue };
             // Wider than the region, and by prints.
-            let is_stale = |held: &Held<_>| is_ended_by(&held.traversal, delta, &left, version);
+            let is_stale = |held: &Held<_>| is_ended_by(&held.traversal, delta, version);
             if entries.watched(slot).is_some_and(is_stale) {
                 evicted.extend(entries.end(slot));
+                // Of a change beyond the bound, places are those of what was left of it.
+                if !is_passed {
+                    note_cause(&mut self.causes, Cause::Delta(place as usize), 1);
+                }
             }
         }
         evicted
+    }
+
+    fn causes(&self) -> &[CauseRun] {
+        &self.causes
     }
 
     fn forget(&mut self, owner: OwnerId) {
@@ -209,7 +233,45 @@ impl Evictor for Relational {
         is_untidy(self)
     }
 
+    fn state(&self) -> EngineState {
+        let relations = {
+            let relation = locked(&self.relation);
+            let (entries, leaving) = (relation.entries.len(), relation.entries.dead_count());
+            vec![("entries", entries), ("tombstones", leaving)]
+        };
+        EngineState {
+            name: "relational",
+            relations,
+            bytes: None,
+            overflows: self.bound.overflows(),
+            faults: self.stats.errors,
+        }
+    }
+
     fn len(&self) -> usize {
         locked(&self.relation).entries.len() + self.lost.len()
     }
+}
+
+/// Whether a delta ends an entry that was found by it: what is found is wider than what it ends.
+fn is_ended_by(traversal: &Traversal, delta: &Delta, version: Version) -> bool {
+    let RuleDelta { rule, change } = match delta {
+        Delta::Changed(object) => {
+            return traversal.version < version && traversal.reads.contains(object);
+        }
+        Delta::Rule(delta) => delta,
+    };
+    let mut visits = traversal.visits.iter();
+    visits.any(|visit| {
+        let is_here = (visit.bridge, visit.table) == (rule.bridge, rule.table);
+        is_here
+            && match change {
+                RuleChange::Added => is_taken_over(traversal, visit, rule),
+                RuleChange::Removed(_) => is_decided(visit, rule, |_| true),
+                RuleChange::Modified(_) => {
+                    is_decided(visit, rule, |own| own.revision != rule.revision)
+                        || is_taken_over(traversal, visit, rule)
+                }
+            }
+    })
 }

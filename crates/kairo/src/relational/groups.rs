@@ -83,10 +83,10 @@ impl Groups {
     /// The mask under which a rule of `mask` looks at a group.
     fn project(&mut self, group: u32, mask: &SparseMask, added: &mut Vec<Projection>) -> u32 {
         let own = &self.groups[group as usize];
-        let wanted = self.number(common(&own.mask, mask));
-        let own = &self.groups[group as usize];
-        if own.projections.contains(&wanted) {
-            return wanted;
+        let wanted = common(&own.mask, mask);
+        let known = self.numbers.get(&wanted).filter(|known| own.projections.contains(known));
+        if let Some(known) = known {
+            return *known;
         }
         let mask_of = |number: &u32| &self.masks[*number as usize];
         let usable = own.projections.iter().filter(|own| mask.has_all_of(mask_of(own)));
@@ -96,7 +96,7 @@ impl Groups {
             None if own.projections.len() >= PROJECTIONS_MAX => {
                 self.number(SparseMask::from(&FlowMask::EMPTY))
             }
-            _ => wanted,
+            _ => self.number(wanted),
         };
         self.groups[group as usize].projections.push(chosen);
         added.push((group, chosen));
@@ -109,5 +109,30 @@ impl Groups {
             self.masks.push(mask.clone());
             next
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_flow::FieldId;
+
+    use super::*;
+
+    fn mask(bits: u128) -> SparseMask {
+        let mut mask = FlowMask::EMPTY;
+        mask.add_bits(FieldId::Ipv6Dst, bits);
+        SparseMask::from(&mask)
+    }
+
+    #[test]
+    fn rules_that_come_with_ever_new_masks_take_no_memory_for_ever() {
+        let mut groups = Groups::default();
+        let place = (BridgeId::new(1), TableId::FIRST);
+        groups.group_for(place, &mask(u128::MAX));
+        for bits in 1..1000 {
+            assert_eq!(groups.search(place, &mask(bits), &mut Vec::new()).len(), 1);
+        }
+        // Those of projections, that of the group, and the one without bits.
+        assert!(groups.masks.len() <= PROJECTIONS_MAX + 2, "{}", groups.masks.len());
     }
 }

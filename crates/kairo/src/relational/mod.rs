@@ -9,7 +9,7 @@
 //!
 //! Questions are not kept, so that they are joined from one side only, with the trace of all links:
 //! dbsp's own join would integrate them as well. What is found is as wide as the bits that *lookups*
-//! consulted; what the whole entry fixes is compared [outside](crate::Definition), by the definition.
+//! consulted; what the whole entry fixes is compared outside, bit by bit ([`region`](crate::region)).
 //!
 //! The circuit has a runtime of dbsp with threads of its own, as traces are merged aside; starting one
 //! replaces the panic hook of the process.

@@ -49,9 +49,8 @@ pub(crate) struct Relation {
     pub(super) groups: Groups,
     pub(super) found: Vec<FoundRow>,
     hashes: RandomState,
-    /// The next step fails.
     #[cfg(test)]
-    pub(crate) is_failing: bool,
+    pub(crate) fault: crate::faults::Fault,
 }
 
 /// Ranks below every rule and above every rule.
@@ -109,7 +108,7 @@ impl Relation {
         if !is_added {
             rows.ask(self.name_of_rule(rule.id), HIGHEST, place);
         }
-        if matches!(change, RuleChange::Removed(_)) || is_added && is_brief(rule.id) {
+        if matches!(change, RuleChange::Removed(_)) || is_brief(rule.id) {
             return;
         }
         let mut added = Vec::new();

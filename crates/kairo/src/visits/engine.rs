@@ -5,7 +5,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-use shunt_pipeline::{Delta, EntryId, Evictor, Installed, OwnerId, Traversal, Version};
+use shunt_pipeline::{
+    Cause, CauseRun, Delta, EngineState, EntryId, Evictor, Installed, OwnerId, Traversal, Version,
+};
 
 use super::{
     circuit::{CircuitNo, locked},
@@ -14,7 +16,8 @@ use super::{
 use crate::{
     bound::{Bound, DELTAS_MAX},
     circuits::CircuitStats,
-    index::{IndexSize, visits_count},
+    deltas::note_cause,
+    index::{IndexSize, state, visits_count},
 };
 
 /// Watches entries by a circuit over their visits. A change costs what it touches, not what is
@@ -32,6 +35,8 @@ pub struct Visits {
     /// Entries that nothing watches since a circuit failed: the next change evicts them.
     lost: BTreeSet<EntryId>,
     bound: Bound,
+    /// Why entries of the last change went: those that no rule of it ended.
+    causes: Vec<CauseRun>,
     stats: CircuitStats,
 }
 
@@ -63,6 +68,7 @@ impl Visits {
             installs: 0,
             lost: BTreeSet::new(),
             bound: Bound::new(deltas_max),
+            causes: Vec::new(),
             stats: CircuitStats::default(),
         }
     }
@@ -73,7 +79,7 @@ impl Visits {
         CircuitStats { overflows: self.bound.overflows(), ..self.stats }
     }
 
-    /// How large its index is. Takes time linear in the number of entries.
+    /// How large its index is. Takes time linear in the number of groups.
     #[must_use]
     pub fn size(&self) -> IndexSize {
         self.relation().index.size()
@@ -152,18 +158,30 @@ impl Evictor for Visits {
         if self.installs > 0 && self.bound.is_passed_by(deltas) {
             self.step(0);
         }
+        self.causes.clear();
         let mut evicted: Vec<EntryId> = std::mem::take(&mut self.lost).into_iter().collect();
+        note_cause(&mut self.causes, Cause::Fault, evicted.len());
         {
             let mut relation = locked(&self.relation);
-            let left =
-                self.bound.flush(deltas, |table| relation.index.end_visitors(table, &mut evicted));
+            let left = self.bound.flush(deltas, |(bridge, table)| {
+                let before = evicted.len();
+                relation.index.end_visitors((bridge, table), &mut evicted);
+                let cause = Cause::Bound(bridge, table);
+                note_cause(&mut self.causes, cause, evicted.len() - before);
+            });
             relation.begin(&left, version, &mut self.rows);
         }
         self.step(0);
         // Those that a failure has lost; and there is nothing in the output then.
-        evicted.extend(std::mem::take(&mut self.lost));
+        let lost = std::mem::take(&mut self.lost);
+        note_cause(&mut self.causes, Cause::Fault, lost.len());
+        evicted.extend(lost);
         evicted.extend(self.relation().finish());
         evicted
+    }
+
+    fn causes(&self) -> &[CauseRun] {
+        &self.causes
     }
 
     fn forget(&mut self, owner: OwnerId) {
@@ -177,6 +195,11 @@ impl Evictor for Visits {
             self.step(TIDIED_AT_ONCE);
         }
         self.installs > 0 || self.relation().index.is_untidy()
+    }
+
+    fn state(&self) -> EngineState {
+        let own = state("visits", &self.size(), self.bound.overflows());
+        EngineState { faults: self.stats.errors, ..own }
     }
 
     fn len(&self) -> usize {

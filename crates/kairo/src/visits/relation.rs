@@ -3,7 +3,10 @@
 use dbsp::{IndexedZSetReader, OrdZSet, ZWeight, utils::Tup2};
 use shunt_pipeline::{Delta, EntryId, RuleChange, RuleDelta, Version};
 
-use crate::{deltas::removed_rules, index::RegionIndex};
+use crate::{
+    deltas::removed_rules,
+    index::{Fate, RegionIndex},
+};
 
 /// A visit: the slot of its entry, and its number there.
 pub(super) type VisitRow = Tup2<u32, u32>;
@@ -30,9 +33,8 @@ pub(crate) struct Relation {
     pub(super) ended: Vec<EntryId>,
     /// What came out of the circuit.
     pub(super) output: Vec<EntryId>,
-    /// The next step fails.
     #[cfg(test)]
-    pub(crate) is_failing: bool,
+    pub(crate) fault: crate::faults::Fault,
 }
 
 /// Rows that wait for the next step, each with its weight.
@@ -65,6 +67,7 @@ impl Relation {
                     RuleChange::Added if brief.contains(&own.id) => {}
                     RuleChange::Added => rule(CAME),
                     RuleChange::Removed(_) => rule(WENT),
+                    RuleChange::Modified(_) if brief.contains(&own.id) => rule(WENT),
                     // As a clause of a conjunction it did not decide what it matched.
                     RuleChange::Modified(_) => [WENT, CAME].into_iter().for_each(rule),
                 },
@@ -86,7 +89,7 @@ impl Relation {
         objects: &OrdZSet<ObjectRow>,
     ) -> Vec<EntryId> {
         #[cfg(test)]
-        assert!(!std::mem::take(&mut self.is_failing), "a fault was asked for");
+        self.fault.come_nearer();
         self.take_up(visits);
         let before = self.ended.len();
         for (Tup2(place, fate), (), _) in rules.iter() {
@@ -97,14 +100,20 @@ impl Relation {
             if fate == CAME {
                 self.index.end_overlapped(rule, &mut self.ended);
             } else {
-                let is_gone = matches!(change, RuleChange::Removed(_));
-                self.index.end_decided(rule, is_gone, &mut self.ended);
+                let fate = if matches!(change, RuleChange::Removed(_)) {
+                    Fate::Gone
+                } else {
+                    Fate::Changed
+                };
+                self.index.end_decided(rule, fate, &mut self.ended);
             }
         }
         for (place, (), _) in objects.iter() {
             if let Some(Delta::Changed(object)) = self.deltas.get(place as usize) {
                 self.index.end_readers(*object, self.version, &mut self.ended);
             }
+            #[cfg(test)]
+            self.fault.come_nearer();
         }
         self.ended[before..].to_vec()
     }

@@ -12,6 +12,7 @@ use shunt_pipeline::{
     testing::{
         Twin,
         generate::{self, Op},
+        visible,
     },
 };
 
@@ -26,6 +27,8 @@ const fn entry(slot: u32, generation: u32) -> EntryId {
 enum Event {
     /// The entries of a packet are installed.
     Install(Box<FlowKey>),
+    /// The entries of its pieces are: it is cut at those of all points that the number has a bit for.
+    InstallPieces(Box<FlowKey>, u64),
     /// They are installed after a change that their translation has not seen.
     InstallLate(Box<FlowKey>, Box<Op>),
     /// An entry is lost, by its place among those that there are.
@@ -41,6 +44,8 @@ fn event() -> impl Strategy<Value = Event> {
     let packet = || generate::packet().prop_map(Box::new);
     prop_oneof![
         8 => packet().prop_map(Event::Install),
+        3 => (packet(), any::<u64>())
+            .prop_map(|(key, choice)| Event::InstallPieces(key, choice)),
         1 => (packet(), generate::op().prop_map(Box::new))
             .prop_map(|(key, op)| Event::InstallLate(key, op)),
         1 => any::<prop::sample::Index>().prop_map(Event::Remove),
@@ -68,14 +73,25 @@ impl Scene {
 
     fn install(&mut self, traversals: Vec<Traversal>) {
         for traversal in traversals {
-            // Slots are used again and again, under new generations.
-            let id = entry(self.installed % 7, self.installed / 7);
+            // Slots are used again and again, under new generations, and sometimes under the same.
+            let id = entry(self.installed % 7, self.installed / 14);
             self.installed += 1;
             let answer = self.engines.installed(id, &Arc::new(traversal));
             if answer == Installed::Recorded {
                 self.live.insert(id);
             }
         }
+    }
+
+    /// The pieces of a packet.
+    fn pieces(&self, key: &FlowKey, choice: u64) -> Vec<Traversal> {
+        let (pipeline, key) = (&self.twin.pipeline, visible(key));
+        let version = pipeline.version();
+        let points = pipeline.translate_noting(&key, None, version).points;
+        let chosen = points.iter().enumerate().filter(|(at, _)| choice >> (at % 64) & 1 != 0);
+        let cuts: Vec<usize> = chosen.map(|(_, point)| point.visit).collect();
+        let pieces = pipeline.translate_pieces(&key, None, version, &cuts);
+        pieces.into_iter().map(|piece| piece.traversal).collect()
     }
 
     fn change(&mut self, ops: &[Op]) {
@@ -93,6 +109,7 @@ impl Scene {
     fn happens(&mut self, event: &Event) {
         match event {
             Event::Install(key) => self.install(self.twin.traversals(key)),
+            Event::InstallPieces(key, choice) => self.install(self.pieces(key, *choice)),
             Event::InstallLate(key, op) => {
                 let late = self.twin.traversals(key);
                 self.change(std::slice::from_ref(op));
@@ -106,6 +123,9 @@ impl Scene {
                 let id = *index.get(&all);
                 self.live.remove(&id);
                 self.engines.removed(id);
+                // As one that an eviction has crossed, and one that nobody knows.
+                self.engines.removed(id);
+                self.engines.removed(entry(99, 0));
             }
             Event::Change(ops) => self.change(ops),
             Event::Forget => {

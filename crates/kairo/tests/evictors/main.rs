@@ -4,5 +4,9 @@
 
 mod all;
 mod cases;
+mod costs;
 mod engines;
+mod fragments;
+#[cfg(feature = "dbsp")]
+mod mirror;
 mod truth;

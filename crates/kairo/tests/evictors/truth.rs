@@ -1,5 +1,6 @@
 //! Engines against the truth, by enumeration: headers of nine bits, every packet of every entry,
-//! before and after each change.
+//! before and after each change. Half of the packets are first fragments, whose ports actions see and
+//! tables do not.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,11 +17,16 @@ use crate::all::{All, cases};
 const BRIDGE: BridgeId = BridgeId::new(1);
 const TABLES: u8 = 3;
 
-/// A packet: the lowest six bits of its destination, and three of its source above them.
+/// A packet: the lowest four bits of its destination, above them two of its source and two of the port
+/// that it goes to, and whether it is a first fragment.
 type Packet = u32;
 const PACKETS: std::ops::Range<Packet> = 0..512;
-const DESTINATION: Packet = 0x3f;
-const SOURCE: Packet = 0x1c0;
+const DESTINATION: Packet = 0x0f;
+const SOURCE: Packet = 0x30;
+const PORT: Packet = 0xc0;
+const FRAGMENT: Packet = 0x100;
+const SOURCE_UNIT: Packet = 0x10;
+const PORT_UNIT: Packet = 0x40;
 
 /// What a rule does with a packet.
 #[derive(Clone, Debug)]
@@ -31,6 +37,10 @@ enum Action {
     Write(Packet, Packet, u8),
     /// Copies the source over the lowest bits of the destination, and goes on.
     Copy(u8),
+    /// The same with the port.
+    CopyPort(u8),
+    /// Writes the port, and goes on.
+    WritePort(Packet, u8),
 }
 
 #[derive(Clone, Debug)]
@@ -94,12 +104,16 @@ fn action(can_write: bool) -> impl Strategy<Value = Action> {
         4 => next.clone().prop_map(Action::Goto),
         2 * writes => (0..=DESTINATION, 1..=DESTINATION, next.clone())
             .prop_map(|(value, mask, next)| Action::Write(value & mask, mask, next)),
-        writes => next.prop_map(Action::Copy),
+        writes => next.clone().prop_map(Action::Copy),
+        writes => next.clone().prop_map(Action::CopyPort),
+        writes => (0..4 * PORT_UNIT, next)
+            .prop_map(|(port, next)| Action::WritePort(port & PORT, next)),
     ]
 }
 
 fn rule(can_write: bool) -> impl Strategy<Value = Rule> {
-    let mask = (0..PACKETS.end, 0..PACKETS.end).prop_map(|(one, other)| one & other);
+    let bits = 0..FRAGMENT;
+    let mask = (bits.clone(), bits).prop_map(|(one, other)| one & other);
     let places = (0..TABLES, 1u8..8);
     (places, PACKETS, mask, action(can_write)).prop_map(
         |((table, priority), value, mask, action)| Rule {
@@ -145,7 +159,11 @@ impl Rule {
             mask => format!(",{name}=0.0.0.{}/0.0.0.{mask}", bits(*value, of)),
         };
         let (destination, source) = (side("nw_dst", DESTINATION), side("nw_src", SOURCE));
-        let matching = format!("table={table},priority={priority},ip{destination}{source}");
+        let port = match bits(*mask, PORT) {
+            0 => String::new(),
+            mask => format!(",tp_dst={}/{mask:#x}", bits(*value, PORT)),
+        };
+        let matching = format!("table={table},priority={priority},tcp{destination}{source}{port}");
         let actions = match self.action {
             Action::Output(port) => format!("output:{port}"),
             Action::Goto(next) => goto(*table, next),
@@ -154,8 +172,16 @@ impl Rule {
                 format!("{set},{}", goto(*table, next))
             }
             Action::Copy(next) => {
-                let copy = "move:NXM_OF_IP_SRC[0..2]->NXM_OF_IP_DST[0..2]";
+                let copy = "move:NXM_OF_IP_SRC[0..1]->NXM_OF_IP_DST[0..1]";
                 format!("{copy},{}", goto(*table, next))
+            }
+            Action::CopyPort(next) => {
+                let copy = "move:NXM_OF_TCP_DST[0..1]->NXM_OF_IP_DST[0..1]";
+                format!("{copy},{}", goto(*table, next))
+            }
+            Action::WritePort(port, next) => {
+                let set = format!("set_field:{}->tcp_dst", bits(port, PORT));
+                format!("{set},{}", goto(*table, next))
             }
         };
         if has_actions { format!("{matching},actions={actions}") } else { matching }
@@ -171,10 +197,11 @@ impl Rules {
     fn path(&self, mut packet: Packet) -> Path {
         let (mut path, mut table) = (Path::new(), 0);
         loop {
+            let seen = if packet & FRAGMENT == 0 { packet } else { packet & !PORT };
             let own = self
                 .all
                 .iter()
-                .filter(|rule| rule.table == table && packet & rule.mask == rule.value);
+                .filter(|rule| rule.table == table && seen & rule.mask == rule.value);
             // The first of the highest is the oldest.
             let best =
                 own.reduce(|best, rule| if rule.priority > best.priority { rule } else { best });
@@ -187,7 +214,15 @@ impl Rules {
                     *next
                 }
                 Some(Action::Copy(next)) => {
-                    packet = packet & !7 | packet >> 6;
+                    packet = packet & !3 | ((packet & SOURCE) / SOURCE_UNIT);
+                    *next
+                }
+                Some(Action::CopyPort(next)) => {
+                    packet = packet & !3 | ((packet & PORT) / PORT_UNIT);
+                    *next
+                }
+                Some(Action::WritePort(port, next)) => {
+                    packet = packet & !PORT | port;
                     *next
                 }
             };
@@ -236,7 +271,10 @@ fn key(packet: Packet) -> FlowKey {
     key.set_in_port(PortNo::new(1));
     key.set_field(FieldId::EthType, 0x0800);
     key.set_field(FieldId::Ipv4Dst, (packet & DESTINATION).into());
-    key.set_field(FieldId::Ipv4Src, (packet >> 6).into());
+    key.set_field(FieldId::Ipv4Src, ((packet & SOURCE) / SOURCE_UNIT).into());
+    key.set_field(FieldId::IpProto, 6);
+    key.set_field(FieldId::TcpDst, ((packet & PORT) / PORT_UNIT).into());
+    key.set_field(FieldId::NwFrag, (packet / FRAGMENT).into());
     key
 }
 
@@ -274,7 +312,7 @@ impl Scene {
             newest = newest.max(change.version);
             deltas.extend(change.deltas);
         }
-        let written = |rule: &Rule| matches!(rule.action, Action::Write(..) | Action::Copy(_));
+        let written = |rule: &Rule| !matches!(rule.action, Action::Output(_) | Action::Goto(_));
         self.has_writes |= self.rules.all.iter().any(written);
         let evicted = self.engines.apply(&deltas, newest);
         let by_force = self.brute_force.apply(&deltas, newest);

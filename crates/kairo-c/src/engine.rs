@@ -1,0 +1,189 @@
+//! What the caller says, in the words of the engine.
+
+use std::{sync::Arc, time::Duration};
+
+use shunt_flow::{FlowKey, FlowMask, Match, SparseKey, SparseMask, text};
+use shunt_kairo::Direct;
+use shunt_pipeline::{
+    BridgeId, Cookie, Delta, EntryId, Evictor, FlowFlags, Installed, Instructions, Object, OwnerId,
+    Priority, RemovedReason, Rule, RuleChange, RuleDelta, RuleId, RuleStats, SharedTimers, TableId,
+    Time, Traversal, Version, Visit,
+};
+
+/// Words of the headers of a packet.
+pub(crate) const WORDS: usize = 81;
+
+/// All tables of the caller are of this bridge.
+const BRIDGE: BridgeId = BridgeId::new(1);
+
+/// Headers, or bits of them.
+pub(crate) type Words = [u64; WORDS];
+
+/// An engine, and what it answered last.
+pub(crate) struct Engine {
+    direct: Direct,
+    pub(crate) evicted: Vec<EntryId>,
+}
+
+/// A rule, as the caller describes it.
+pub(crate) struct RuleText<'a> {
+    pub(crate) id: u64,
+    pub(crate) revision: u32,
+    pub(crate) priority: u16,
+    pub(crate) table: u8,
+    pub(crate) key: &'a Words,
+    pub(crate) mask: &'a Words,
+}
+
+/// What happened to a rule.
+#[derive(Clone, Copy)]
+pub(crate) enum Fate {
+    Added,
+    Removed,
+    Modified,
+}
+
+impl Engine {
+    pub(crate) fn new(version: u64) -> Self {
+        Self { direct: Direct::new(Version::new(version)), evicted: Vec::new() }
+    }
+
+    pub(crate) fn installed(&mut self, entry: EntryId, traversal: Traversal) -> bool {
+        self.direct.installed(entry, &Arc::new(traversal)) == Installed::Recorded
+    }
+
+    pub(crate) fn removed(&mut self, entry: EntryId) {
+        self.direct.removed(entry);
+    }
+
+    pub(crate) fn forget(&mut self, owner: u16) {
+        self.direct.forget(OwnerId(owner));
+    }
+
+    pub(crate) fn apply(&mut self, deltas: &[Delta], version: u64) {
+        self.evicted = self.direct.apply(deltas, Version::new(version));
+    }
+
+    pub(crate) fn tidy(&mut self) -> bool {
+        self.direct.tidy()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.direct.len()
+    }
+}
+
+/// What made an entry: the packet that came in, the bits of it that mattered, the lookups, and what
+/// else was consulted.
+pub(crate) fn traversal(
+    version: u64,
+    (packet, consulted): (&Words, &Words),
+    visits: Vec<Visit>,
+    reads: &[u64],
+) -> Traversal {
+    Traversal {
+        version: Version::new(version),
+        key: sparse_key(packet),
+        continuation: None,
+        next: None,
+        mask: sparse_mask(consulted),
+        visits: visits.into(),
+        reads: reads.iter().map(|name| object(*name)).collect(),
+        group_hits: Box::default(),
+        learnings: Vec::new(),
+        refreshes: Box::default(),
+        actions: Arc::new([]),
+        error: None,
+    }
+}
+
+/// A lookup; `None` if there is no such table, or the rule is of another.
+pub(crate) fn visit(
+    table: u8,
+    (packet, consulted): (&Words, &Words),
+    rule: Option<&RuleText<'_>>,
+) -> Option<Visit> {
+    if rule.is_some_and(|rule| rule.table != table) {
+        return None;
+    }
+    let rule = match rule {
+        Some(described) => Some(Arc::new(self::rule(described)?)),
+        None => None,
+    };
+    Some(Visit {
+        bridge: BRIDGE,
+        table: TableId::new(table)?,
+        key: sparse_key(packet),
+        mask: sparse_mask(consulted),
+        rule,
+        clauses: Box::default(),
+    })
+}
+
+/// What happened to a rule; `None` if there is no such table.
+pub(crate) fn rule_delta(described: &RuleText<'_>, fate: Fate) -> Option<Delta> {
+    let rule = Arc::new(rule(described)?);
+    let change = match fate {
+        Fate::Added => RuleChange::Added,
+        Fate::Removed => RuleChange::Removed(RemovedReason::Delete),
+        Fate::Modified => RuleChange::Modified(Arc::clone(&rule)),
+    };
+    Some(Delta::Rule(RuleDelta { rule, change }))
+}
+
+/// Something that entries read has changed.
+pub(crate) const fn object_delta(name: u64) -> Delta {
+    Delta::Changed(object(name))
+}
+
+/// Reads a match as `ovs-ofctl` spells it: its values, and the bits that it looks at.
+pub(crate) fn parse(text: &str) -> Option<(Words, Words)> {
+    let matching = text::parse_match(text, &text::NoPortNames).ok()?;
+    Some((*matching.key().words(), *FlowMask::from(matching.mask()).words()))
+}
+
+/// Whatever the caller calls by a number.
+const fn object(name: u64) -> Object {
+    Object::Learned(BRIDGE, TableId::FIRST, name)
+}
+
+fn rule(described: &RuleText<'_>) -> Option<Rule> {
+    Some(Rule {
+        id: RuleId::new(described.id),
+        revision: described.revision,
+        bridge: BRIDGE,
+        table: TableId::new(described.table)?,
+        matching: Match::new(&key(described.key), &mask(described.mask)),
+        priority: Priority::new(described.priority),
+        cookie: Cookie::new(0),
+        idle_timeout: Duration::ZERO,
+        hard_timeout: Duration::ZERO,
+        importance: 0,
+        flags: FlowFlags::default(),
+        instructions: Arc::new(Instructions::default()),
+        modified: Time::ZERO,
+        created: Time::ZERO,
+        stats: Arc::new(RuleStats::default()),
+        timers: SharedTimers::default(),
+    })
+}
+
+fn key(words: &Words) -> FlowKey {
+    let mut key = FlowKey::ZERO;
+    key.words_mut().copy_from_slice(words);
+    key
+}
+
+fn mask(words: &Words) -> FlowMask {
+    let mut mask = FlowMask::EMPTY;
+    mask.words_mut().copy_from_slice(words);
+    mask
+}
+
+fn sparse_key(words: &Words) -> SparseKey {
+    SparseKey::from(&key(words))
+}
+
+fn sparse_mask(words: &Words) -> SparseMask {
+    SparseMask::from(&mask(words))
+}

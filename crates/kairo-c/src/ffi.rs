@@ -1,0 +1,306 @@
+#![expect(unsafe_code, reason = "the border to C is made of raw pointers")]
+//! The border to C: the structures and functions of `include/shunt_kairo.h`, which says what they do.
+//!
+//! Pointers are the caller's word: what is not null points to what the header says, as many as are
+//! counted, for as long as the call takes. They are turned into references and slices in three helper
+//! functions; all else is the module `engine`. A panic ends the process, as Rust does at such a border.
+
+use std::{
+    ffi::{CStr, c_char, c_int},
+    slice,
+};
+
+use shunt_pipeline::{Delta, EntryId, OwnerId, Traversal, Visit};
+
+use crate::engine::{self, Engine, Fate, RuleText, WORDS, Words};
+
+/// Words of the headers of a packet: `KAIRO_WORDS`.
+pub const KAIRO_WORDS: usize = WORDS;
+
+/// An engine: `kairo`.
+pub struct Kairo(Engine);
+
+/// The name of an entry: `kairo_entry`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KairoEntry {
+    /// The number of the cache, of those that the engine watches.
+    pub owner: u16,
+    /// A place in it.
+    pub slot: u32,
+    /// How often the place was used before.
+    pub generation: u32,
+}
+
+/// A rule: `kairo_rule`.
+#[repr(C)]
+pub struct KairoRule {
+    /// Its name; of two of one priority, the lesser is the older, which wins.
+    pub id: u64,
+    /// How often it was modified.
+    pub revision: u32,
+    /// Its priority.
+    pub priority: u16,
+    /// Its table.
+    pub table: u8,
+    /// What it matches.
+    pub key: *const Words,
+    /// The bits that it looks at.
+    pub mask: *const Words,
+}
+
+/// A lookup: `kairo_visit`.
+#[repr(C)]
+pub struct KairoVisit {
+    /// The table.
+    pub table: u8,
+    /// The packet as it entered the table.
+    pub packet: *const Words,
+    /// The bits of it that the lookup consulted.
+    pub consulted: *const Words,
+    /// The rule that decided; null: none did.
+    pub rule: *const KairoRule,
+}
+
+/// What made an entry: `kairo_traversal`.
+#[repr(C)]
+pub struct KairoTraversal {
+    /// The version of the rules that it saw.
+    pub version: u64,
+    /// The packet as it came in.
+    pub packet: *const Words,
+    /// The bits of it that anything depended on.
+    pub consulted: *const Words,
+    /// The lookups, in order.
+    pub visits: *const KairoVisit,
+    /// How many.
+    pub visits_count: usize,
+    /// What else was consulted, by names of the caller's.
+    pub reads: *const u64,
+    /// How much.
+    pub reads_count: usize,
+}
+
+/// A rule or an object that changed: `kairo_delta`.
+#[repr(C)]
+pub struct KairoDelta {
+    /// What happened: [`KAIRO_ADDED`] and so on.
+    pub change: c_int,
+    /// The rule, as it is or was; not looked at if an object changed.
+    pub rule: *const KairoRule,
+    /// The object, if one changed.
+    pub object: u64,
+}
+
+/// The rule is new.
+pub const KAIRO_ADDED: c_int = 0;
+/// The rule is gone.
+pub const KAIRO_REMOVED: c_int = 1;
+/// What the rule does has changed; its revision is a new one.
+pub const KAIRO_MODIFIED: c_int = 2;
+/// An object has changed.
+pub const KAIRO_OBJECT: c_int = 3;
+
+impl KairoEntry {
+    const fn id(self) -> EntryId {
+        let Self { owner, slot, generation } = self;
+        EntryId { owner: OwnerId(owner), slot, generation }
+    }
+}
+
+/// An engine without entries, at a version; to be freed with [`kairo_free`].
+#[unsafe(no_mangle)]
+pub extern "C" fn kairo_new(version: u64) -> *mut Kairo {
+    Box::into_raw(Box::new(Kairo(Engine::new(version))))
+}
+
+/// Frees an engine. Null is nothing.
+///
+/// # Safety
+///
+/// It is of [`kairo_new`], and nobody uses it any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kairo_free(engine: *mut Kairo) {
+    if !engine.is_null() {
+        // SAFETY: it was a box, and the caller gives it up.
+        drop(unsafe { Box::from_raw(engine) });
+    }
+}
+
+/// Reads a match as `ovs-ofctl` spells it. Answers 1, or 0 if it is none or a pointer is null.
+///
+/// # Safety
+///
+/// `text` ends with a zero byte, and the others point to [`KAIRO_WORDS`] words each.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kairo_parse(
+    text: *const c_char,
+    key: *mut Words,
+    mask: *mut Words,
+) -> c_int {
+    if text.is_null() {
+        return 0;
+    }
+    // SAFETY: it is not null, and ends with a zero byte.
+    let text = unsafe { CStr::from_ptr(text) };
+    let (Some(key), Some(mask)) = (write(key), write(mask)) else { return 0 };
+    let Some(parsed) = text.to_str().ok().and_then(engine::parse) else { return 0 };
+    (*key, *mask) = parsed;
+    1
+}
+
+/// The cache has made an entry. Answers 1 if it is watched from now on; 0 if it was made under an
+/// older version than the engine's, and must go; -1 if what made it makes no sense.
+///
+/// # Safety
+///
+/// All that is pointed to is as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kairo_installed(
+    engine: *mut Kairo,
+    entry: KairoEntry,
+    traversal: *const KairoTraversal,
+) -> c_int {
+    let (Some(engine), Some(traversal)) = (write(engine), read(traversal)) else { return -1 };
+    let Some(traversal) = traversal_of(traversal) else { return -1 };
+    c_int::from(engine.0.installed(entry.id(), traversal))
+}
+
+/// The cache has lost an entry by itself.
+///
+/// # Safety
+///
+/// The engine is of [`kairo_new`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kairo_removed(engine: *mut Kairo, entry: KairoEntry) {
+    if let Some(engine) = write(engine) {
+        engine.0.removed(entry.id());
+    }
+}
+
+/// A cache is gone, with all of its entries.
+///
+/// # Safety
+///
+/// The engine is of [`kairo_new`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kairo_forget(engine: *mut Kairo, owner: u16) {
+    if let Some(engine) = write(engine) {
+        engine.0.forget(owner);
+    }
+}
+
+/// A version changed these things. Answers with the number of entries that must go, which
+/// [`kairo_evicted`] names; -1 if a change makes no sense, and then nothing was done.
+///
+/// # Safety
+///
+/// All that is pointed to is as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kairo_apply(
+    engine: *mut Kairo,
+    deltas: *const KairoDelta,
+    count: usize,
+    version: u64,
+) -> i64 {
+    let Some(engine) = write(engine) else { return -1 };
+    let deltas: Option<Vec<Delta>> = all(deltas, count).iter().map(delta_of).collect();
+    let Some(deltas) = deltas else { return -1 };
+    engine.0.apply(&deltas, version);
+    i64::try_from(engine.0.evicted.len()).unwrap_or(i64::MAX)
+}
+
+/// Writes the names of the first `count` of the entries that the last change ended; answers how many
+/// it wrote.
+///
+/// # Safety
+///
+/// There is room for as many, and the engine is of [`kairo_new`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kairo_evicted(
+    engine: *const Kairo,
+    entries: *mut KairoEntry,
+    count: usize,
+) -> usize {
+    let Some(engine) = read(engine) else { return 0 };
+    let mut written = 0;
+    for id in engine.0.evicted.iter().take(count) {
+        let EntryId { owner: OwnerId(owner), slot, generation } = *id;
+        let Some(place) = write(entries.wrapping_add(written)) else { break };
+        *place = KairoEntry { owner, slot, generation };
+        written += 1;
+    }
+    written
+}
+
+/// Does some of the work that was put off. Answers 1 if there is more.
+///
+/// # Safety
+///
+/// The engine is of [`kairo_new`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kairo_tidy(engine: *mut Kairo) -> c_int {
+    write(engine).map_or(0, |engine| c_int::from(engine.0.tidy()))
+}
+
+/// Number of entries that are watched.
+///
+/// # Safety
+///
+/// The engine is of [`kairo_new`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn kairo_len(engine: *const Kairo) -> usize {
+    read(engine).map_or(0, |engine| engine.0.len())
+}
+
+fn traversal_of(own: &KairoTraversal) -> Option<Traversal> {
+    let visits: Option<Vec<Visit>> =
+        all(own.visits, own.visits_count).iter().map(visit_of).collect();
+    let packet = (read(own.packet)?, read(own.consulted)?);
+    Some(engine::traversal(own.version, packet, visits?, all(own.reads, own.reads_count)))
+}
+
+fn visit_of(own: &KairoVisit) -> Option<Visit> {
+    let rule = match read(own.rule) {
+        Some(rule) => Some(rule_of(rule)?),
+        None => None,
+    };
+    engine::visit(own.table, (read(own.packet)?, read(own.consulted)?), rule.as_ref())
+}
+
+fn rule_of(own: &KairoRule) -> Option<RuleText<'_>> {
+    let KairoRule { id, revision, priority, table, key, mask } = *own;
+    Some(RuleText { id, revision, priority, table, key: read(key)?, mask: read(mask)? })
+}
+
+fn delta_of(own: &KairoDelta) -> Option<Delta> {
+    let fate = match own.change {
+        KAIRO_OBJECT => return Some(engine::object_delta(own.object)),
+        KAIRO_ADDED => Fate::Added,
+        KAIRO_REMOVED => Fate::Removed,
+        KAIRO_MODIFIED => Fate::Modified,
+        _ => return None,
+    };
+    engine::rule_delta(&rule_of(read(own.rule)?)?, fate)
+}
+
+/// What a pointer of the caller's points to; `None` if it is null.
+const fn read<'a, T>(pointer: *const T) -> Option<&'a T> {
+    // SAFETY: what is not null points to a `T` that nobody changes during the call.
+    unsafe { pointer.as_ref() }
+}
+
+/// The same, to be written to.
+const fn write<'a, T>(pointer: *mut T) -> Option<&'a mut T> {
+    // SAFETY: what is not null points to a `T` that nobody else uses during the call.
+    unsafe { pointer.as_mut() }
+}
+
+/// The elements of an array of the caller's; none if it is null.
+const fn all<'a, T>(first: *const T, count: usize) -> &'a [T] {
+    if first.is_null() {
+        return &[];
+    }
+    // SAFETY: there are as many, that nobody changes during the call.
+    unsafe { slice::from_raw_parts(first, count) }
+}

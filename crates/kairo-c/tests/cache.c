@@ -1,0 +1,84 @@
+/* A flow cache in C that is kept right: what the header promises, as a program. It prints the layout
+ * of every structure, for whoever compares it. */
+#include <assert.h>
+#include <stdio.h>
+
+#include "shunt_kairo.h"
+
+#undef NDEBUG
+#define LAYOUT(type, last) printf(#type " %zu %zu\n", sizeof(type), offsetof(type, last))
+
+int main(void) {
+    /* Rule 1 sends 10.0.0.0/8 somewhere. A packet to 10.1.2.3 makes an entry for all of it. */
+    kairo_words packet, all, key, mask;
+    assert(kairo_parse("ip,nw_src=1.2.3.4,nw_dst=10.1.2.3", &packet, &all));
+    assert(kairo_parse("ip,nw_dst=10.0.0.0/8", &key, &mask));
+    kairo_rule rule = {.id = 1, .priority = 100, .key = &key, .mask = &mask};
+    kairo_visit visit = {.packet = &packet, .consulted = &mask, .rule = &rule};
+    uint64_t group = 7;
+    kairo_traversal traversal = {.version = 1, .packet = &packet, .consulted = &mask,
+                                 .visits = &visit, .visits_count = 1,
+                                 .reads = &group, .reads_count = 1};
+    kairo *engine = kairo_new(1);
+    kairo_entry entry = {.slot = 5}, evicted[4];
+    assert(kairo_installed(engine, entry, &traversal) == 1);
+
+    /* A rule beside it ends nothing; one within it does, though the packet does not match it. */
+    kairo_words beside_key, beside_mask, within_key, within_mask;
+    assert(kairo_parse("ip,nw_dst=11.0.0.0/8", &beside_key, &beside_mask));
+    assert(kairo_parse("ip,nw_dst=10.1.99.0/24", &within_key, &within_mask));
+    kairo_rule beside = {.id = 2, .priority = 200, .key = &beside_key, .mask = &beside_mask};
+    kairo_rule within = {.id = 3, .priority = 200, .key = &within_key, .mask = &within_mask};
+    kairo_delta added = {.change = KAIRO_ADDED, .rule = &beside};
+    assert(kairo_apply(engine, &added, 1, 2) == 0);
+    added.rule = &within;
+    assert(kairo_apply(engine, &added, 1, 3) == 1);
+    assert(kairo_evicted(engine, evicted, 4) == 1 && evicted[0].slot == 5);
+    assert(kairo_len(engine) == 0);
+
+    /* What was made before that is too late. */
+    assert(kairo_installed(engine, entry, &traversal) == 0);
+    traversal.version = 3;
+
+    /* It goes with the rule that decided, and with what it read. */
+    assert(kairo_installed(engine, entry, &traversal) == 1);
+    kairo_delta removed = {.change = KAIRO_REMOVED, .rule = &rule};
+    assert(kairo_apply(engine, &removed, 1, 4) == 1);
+    traversal.version = 4;
+    assert(kairo_installed(engine, entry, &traversal) == 1);
+    kairo_delta changed = {.change = KAIRO_OBJECT, .object = 8};
+    assert(kairo_apply(engine, &changed, 1, 5) == 0);
+    changed.object = group;
+    assert(kairo_apply(engine, &changed, 1, 6) == 1);
+
+    /* What the cache has lost by itself is not told of. */
+    traversal.version = 6;
+    assert(kairo_installed(engine, entry, &traversal) == 1);
+    kairo_removed(engine, entry);
+    assert(kairo_installed(engine, (kairo_entry){.owner = 1}, &traversal) == 1);
+    kairo_forget(engine, 1);
+    kairo_delta modified = {.change = KAIRO_MODIFIED, .rule = &rule};
+    assert(kairo_apply(engine, &modified, 1, 7) == 0);
+    assert(kairo_evicted(engine, evicted, 4) == 0);
+    while (kairo_tidy(engine)) {
+    }
+
+    /* What makes no sense is refused. */
+    kairo_delta nonsense = {.change = 9, .rule = &rule};
+    assert(kairo_apply(engine, &nonsense, 1, 8) == -1);
+    visit.table = 255;
+    assert(kairo_installed(engine, entry, &traversal) == -1);
+    assert(kairo_installed(engine, entry, NULL) == -1);
+    assert(!kairo_parse("nw_dst=10.0.0", &key, &mask) && !kairo_parse(NULL, &key, &mask));
+    kairo_free(engine);
+    kairo_free(NULL);
+
+    LAYOUT(kairo_entry, generation);
+    LAYOUT(kairo_rule, mask);
+    LAYOUT(kairo_visit, rule);
+    LAYOUT(kairo_traversal, reads_count);
+    LAYOUT(kairo_delta, object);
+    printf("KAIRO_WORDS %d\n", KAIRO_WORDS);
+    printf("changes %d %d %d %d\n", KAIRO_ADDED, KAIRO_REMOVED, KAIRO_MODIFIED, KAIRO_OBJECT);
+    return 0;
+}

@@ -1,0 +1,69 @@
+//! A flow cache of one's own, kept right in twenty lines: a map from destinations to ports stands for
+//! any, such as a table of an eBPF program or of a NIC.
+//!
+//! `cargo run -p shunt-kairo --no-default-features --example foreign_cache`
+
+#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
+
+use std::{collections::BTreeMap, error::Error, sync::Arc};
+
+use shunt_flow::{FieldId, FlowKey, PortNo, text::NoPortNames};
+use shunt_kairo::Direct;
+use shunt_pipeline::{
+    BridgeId, BridgeSettings, DatapathAction, EntryId, Evictor, FlowMod, FlowModCommand, OwnerId,
+    Pipeline, PortInfo, Time, text::parse_rule,
+};
+
+const BRIDGE: BridgeId = BridgeId::new(1);
+
+/// The foreign cache: what happens to packets, by the slot of an entry.
+type Cache = BTreeMap<u32, Arc<[DatapathAction]>>;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let pipeline = Pipeline::new(1);
+    pipeline.add_bridge(BRIDGE, BridgeSettings::default());
+    pipeline.set_ports(BRIDGE, [1, 2, 3].map(PortInfo::datapath).into())?;
+    pipeline.apply(BRIDGE, &[rule("ip,nw_dst=10.0.0.0/8,actions=output:2")?], Time::ZERO)?;
+
+    // These are the twenty lines. What the cache makes, the engine is told of.
+    let (mut cache, mut engine) = (Cache::new(), Direct::new(pipeline.version()));
+    for slot in 0..4 {
+        let traversal = Arc::new(pipeline.translate(&packet_to(slot), pipeline.version()));
+        engine.installed(name(slot), &traversal);
+        cache.insert(slot, Arc::clone(&traversal.actions));
+    }
+    // What the cache loses by itself, too.
+    cache.remove(&0);
+    engine.removed(name(0));
+    // And what changes: the answer is what the cache must lose, and nothing else.
+    for text in ["ip,nw_dst=11.0.0.0/8,actions=3", "priority=40000,ip,nw_dst=10.0.2.0/24,actions=3"]
+    {
+        let change = pipeline.apply(BRIDGE, &[rule(text)?], Time::ZERO)?;
+        let stale = engine.apply(&change.deltas, change.version);
+        stale.iter().for_each(|entry| drop(cache.remove(&entry.slot)));
+        println!("{text}: {} went, {} stay", stale.len(), cache.len());
+    }
+    // When there is nothing else to do, the engine tidies up.
+    while engine.tidy() {}
+
+    assert_eq!(cache.len(), engine.len());
+    Ok(())
+}
+
+const fn name(slot: u32) -> EntryId {
+    EntryId { owner: OwnerId(0), slot, generation: 0 }
+}
+
+fn rule(text: &str) -> Result<FlowMod, Box<dyn Error>> {
+    Ok(parse_rule(FlowModCommand::Add, text, &NoPortNames)?)
+}
+
+/// A packet to 10.0.N.1.
+fn packet_to(number: u32) -> FlowKey {
+    let mut packet = FlowKey::ZERO;
+    packet.set_bridge(BRIDGE.number().into());
+    packet.set_in_port(PortNo::new(1));
+    packet.set_field(FieldId::EthType, 0x0800);
+    packet.set_field(FieldId::Ipv4Dst, u128::from(0x0a00_0001 | number << 8));
+    packet
+}

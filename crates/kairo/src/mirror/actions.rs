@@ -1,0 +1,251 @@
+//! What a rule does to a packet, as far as later lookups can see it.
+//!
+//! This is a second reading of what translation does, as the published design has one. It knows
+//! writes of fields, tags, TTL and the stack, and one way on: `goto_table`, or a `resubmit` that
+//! nothing follows but what no lookup sees. Outputs, groups, clones, meters and action sets change
+//! copies, or nothing, of what goes on.
+//!
+//! It need not know everything: a traversal that it does not reproduce, visit by visit and bit by
+//! bit, is not put into the circuit ([`reproduces`]). That leaves out lookups behind a resubmit that
+//! has returned, inside a group, a clone or an action set, in another bridge, with another `in_port`,
+//! of fragments, by conjunctions; labels, hashes, and packets that were parsed again.
+
+use shunt_flow::{FieldId, FlowKey, FlowMask, PortNo, layout::word, prerequisite};
+use shunt_pipeline::{Action, Instructions, Rule, Subfield, TableId, Traversal, Visit};
+
+use super::state::Packet;
+
+/// What an action means for those behind it.
+enum Onward {
+    /// They run.
+    Runs,
+    /// They run when the packet has been through this table, and no lookup sees it.
+    Enters(TableId),
+    /// They do not run, or how the packet is by then is not known.
+    Ends,
+}
+
+/// Takes a packet through what a rule does, to the table that it enters next; `None`: there is none,
+/// or nobody knows.
+pub(super) fn act(rule: &Rule, packet: &mut Packet) -> Option<TableId> {
+    let Instructions { apply, metadata, goto, .. } = &*rule.instructions;
+    for action in apply {
+        match onward(action, rule.table) {
+            Onward::Runs if packet.execute(action) => {}
+            Onward::Enters(table) => return Some(table),
+            Onward::Runs | Onward::Ends => return None,
+        }
+    }
+    if let Some((value, mask)) = metadata {
+        packet.key.set_field_masked(FieldId::Metadata, u128::from(*value), u128::from(*mask));
+    }
+    *goto
+}
+
+/// The table that a rule leads packets to, if it leads any on.
+pub(super) fn leads_to(rule: &Rule) -> Option<TableId> {
+    for action in &rule.instructions.apply {
+        match onward(action, rule.table) {
+            Onward::Runs => {}
+            Onward::Enters(table) => return Some(table),
+            Onward::Ends => return None,
+        }
+    }
+    rule.instructions.goto
+}
+
+/// Whether a rule is a clause of conjunctions, which decides nothing alone.
+pub(super) fn is_clause(rule: &Rule) -> bool {
+    rule.instructions.apply.iter().any(|action| matches!(action, Action::Conjunction { .. }))
+}
+
+/// Whether the rules of these traversals, one the piece behind the other, do to their packet what
+/// their visits say.
+pub(super) fn reproduces<'t>(mut pieces: impl Iterator<Item = &'t Traversal> + Clone) -> bool {
+    let visits = pieces.clone().flat_map(|piece| &piece.visits);
+    let Some(first) = pieces.next().filter(|first| first.continuation.is_none()) else {
+        return false;
+    };
+    let Some(Visit { bridge, .. }) = visits.clone().next() else { return false };
+    let mut packet = Packet::new(FlowKey::from(&first.key));
+    let mut next = Some(TableId::FIRST);
+    for visit in visits {
+        let is_own = visit.bridge == *bridge && visit.clauses.is_empty();
+        if !is_own || next != Some(visit.table) || !visit.key.is_of(&packet.key) {
+            return false;
+        }
+        next = visit.rule.as_ref().and_then(|rule| act(rule, &mut packet));
+    }
+    next.is_none()
+}
+
+fn onward(action: &Action, here: TableId) -> Onward {
+    match action {
+        Action::Resubmit { port: None | Some(PortNo::IN_PORT), table } => {
+            Onward::Enters(table.unwrap_or(here))
+        }
+        Action::Output { .. }
+        | Action::OutputField { .. }
+        | Action::OutputTruncated { .. }
+        | Action::Controller(_)
+        | Action::SetField { .. }
+        | Action::Load { .. }
+        | Action::Move { .. }
+        | Action::PushVlan { .. }
+        | Action::PopVlan
+        | Action::DecTtl { .. }
+        | Action::SetQueue(_)
+        | Action::PopQueue
+        | Action::Clone(_)
+        | Action::Note(_)
+        | Action::Group(_)
+        | Action::Meter(_)
+        | Action::SetNwTtl(_)
+        | Action::SetTpSrc(_)
+        | Action::SetTpDst(_)
+        | Action::SetMplsTtl(_)
+        | Action::Push(_)
+        | Action::Pop(_)
+        | Action::Learn(_)
+        | Action::FinTimeout { .. } => Onward::Runs,
+        Action::Resubmit { port: Some(_), .. }
+        | Action::Exit
+        | Action::CopyTtlOut
+        | Action::CopyTtlIn
+        | Action::PushMpls { .. }
+        | Action::PopMpls { .. }
+        | Action::DecMplsTtl
+        | Action::Conjunction { .. }
+        | Action::Multipath(_)
+        | Action::Bundle(_)
+        | Action::CheckPktLarger { .. }
+        | Action::Ct(_)
+        | Action::CtClear
+        | Action::Nat(_)
+        | Action::Sample(_) => Onward::Ends,
+    }
+}
+
+const VLAN: usize = word::VLAN as usize;
+/// The present bit of the outer and of the inner tag.
+const OUTER_PRESENT: u64 = 0x1000 << 32;
+const INNER_PRESENT: u64 = 0x1000;
+/// The type of a tag that no action names the type of.
+const TAG_TYPE: u16 = 0x8100;
+
+impl Packet {
+    /// Does an action. Answers whether those behind it run.
+    fn execute(&mut self, action: &Action) -> bool {
+        match action {
+            Action::SetField { field, value, mask } => self.set(*field, *value, *mask),
+            Action::Load { target, value } => {
+                self.set(target.field, u128::from(*value) << target.offset, target.bits());
+            }
+            Action::Move { source, target } if self.has(source.field) => {
+                let value = self.read(*source) << target.offset;
+                self.set(target.field, value, target.bits());
+            }
+            Action::PushVlan { ethertype } => self.push_tag(*ethertype),
+            Action::PopVlan => self.pop_tag(),
+            Action::DecTtl { .. } if self.has(FieldId::NwTtl) => {
+                let ttl = self.key.field(FieldId::NwTtl);
+                self.key.set_field(FieldId::NwTtl, ttl.saturating_sub(1));
+                return ttl > 1;
+            }
+            Action::SetQueue(queue) => self.key.set_field(FieldId::SkbPriority, (*queue).into()),
+            Action::PopQueue => self.key.set_field(FieldId::SkbPriority, 0),
+            Action::SetNwTtl(ttl) => self.set(FieldId::NwTtl, (*ttl).into(), u128::MAX),
+            Action::SetMplsTtl(ttl) => self.set(FieldId::MplsTtl, (*ttl).into(), u128::MAX),
+            Action::SetTpSrc(port) => {
+                self.set_port([FieldId::TcpSrc, FieldId::UdpSrc, FieldId::SctpSrc], *port);
+            }
+            Action::SetTpDst(port) => {
+                self.set_port([FieldId::TcpDst, FieldId::UdpDst, FieldId::SctpDst], *port);
+            }
+            Action::Push(source) => {
+                let value = if self.has(source.field) { self.read(*source) } else { 0 };
+                self.stack.push(value);
+            }
+            Action::Pop(target) => {
+                if let Some(value) = self.stack.pop() {
+                    let bits = target.bits();
+                    self.set(target.field, value << target.offset & bits, bits);
+                }
+            }
+            // Nothing of it is left behind it.
+            _ => {}
+        }
+        true
+    }
+
+    fn has(&self, field: FieldId) -> bool {
+        prerequisite::consult(field, &self.key, &mut FlowMask::EMPTY.clone())
+    }
+
+    fn read(&self, source: Subfield) -> u128 {
+        (self.key.field(source.field) & source.bits()) >> source.offset
+    }
+
+    /// Writes bits of a field, if the packet has it.
+    fn set(&mut self, field: FieldId, value: u128, mask: u128) {
+        if !self.has(field) {
+            return;
+        }
+        match field {
+            FieldId::VlanTci
+            | FieldId::VlanVid
+            | FieldId::VlanPcp
+            | FieldId::DlVlan
+            | FieldId::DlVlanPcp => self.set_tag(field, value, mask),
+            FieldId::InPort if mask == 0xffff => {
+                let number = u32::try_from(value & mask).unwrap_or_default();
+                self.key.set_in_port(PortNo::widened(number));
+            }
+            _ => self.key.set_field_masked(field, value, mask),
+        }
+    }
+
+    fn set_port(&mut self, ports: [FieldId; 3], port: u16) {
+        if let Some(field) = ports.into_iter().find(|field| self.has(*field)) {
+            self.key.set_field(field, port.into());
+        }
+    }
+
+    const fn tags(&self) -> u64 {
+        self.key.words()[VLAN]
+    }
+
+    fn push_tag(&mut self, ethertype: u16) {
+        let inner = if self.tags() & OUTER_PRESENT == 0 { 0 } else { self.tags() >> 32 };
+        self.key.words_mut()[VLAN] = u64::from(ethertype) << 48 | OUTER_PRESENT | inner;
+    }
+
+    fn pop_tag(&mut self) {
+        if self.tags() & OUTER_PRESENT != 0 {
+            self.uncover_inner_tag();
+        }
+    }
+
+    fn uncover_inner_tag(&mut self) {
+        let tags = self.tags();
+        self.key.words_mut()[VLAN] = if tags & INNER_PRESENT == 0 { 0 } else { tags << 32 };
+    }
+
+    fn set_tag(&mut self, field: FieldId, value: u128, mask: u128) {
+        if self.tags() & OUTER_PRESENT == 0 {
+            let is_made = match field {
+                FieldId::DlVlan | FieldId::DlVlanPcp => true,
+                FieldId::VlanTci => value & mask & 0x1000 != 0,
+                _ => false,
+            };
+            if !is_made {
+                return;
+            }
+            self.push_tag(TAG_TYPE);
+        }
+        self.key.set_field_masked(field, value, mask);
+        if self.tags() & OUTER_PRESENT == 0 {
+            self.uncover_inner_tag();
+        }
+    }
+}

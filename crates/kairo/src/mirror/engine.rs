@@ -1,0 +1,367 @@
+//! The engine: when rules and packets go in, and which gates are open then.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use shunt_pipeline::{
+    BridgeId, Delta, EntryId, Evictor, Installed, Object, OwnerId, Pipeline, Rule, RuleChange,
+    RuleDelta, RuleFilter, Time, Traversal, Version,
+};
+
+use super::{
+    actions::{is_clause, leads_to},
+    circuit::{Circuit, Rows, Tuples},
+    packets::Packets,
+    plan::{Place, Plan},
+    relation::{Relation, locked},
+    settings::{MirrorSettings, MirrorStats},
+};
+
+/// Kairo as it was published: watches entries by the packets that made them, in a circuit that
+/// mirrors the tables.
+///
+/// A baseline, and not for a switch: it leaves entries that are stale, as the published design does.
+///
+/// - *A packet is not its region.* An entry for 10.0.0.0/8 that was made by a packet to 10.1.2.3 stays
+///   when a rule for 10.1.99.0/24 comes, and is wrong for 10.1.99.7.
+/// - *A batch loses the race.* A packet that waits is not in the tables when a rule changes, and has
+///   the new rule already when it gets there: its entry was made by the old one, and stays.
+/// - *A piece outlives its list.* An entry that stands for part of the way is known by the packet that
+///   made it. When that packet is deleted, because another of its entries expired, nobody watches the
+///   entry any more, though other flows keep it in use.
+///
+/// What it knows nothing of (groups, ports, conjunctions, and what else [`MirrorStats::beside`] counts)
+/// evicts by table or by object; as a rule more than it must.
+pub struct Mirror {
+    version: Version,
+    settings: MirrorSettings,
+    clock: Box<dyn FnMut() -> Time + Send>,
+    circuit: Option<Circuit>,
+    plan: Plan,
+    /// Rules lead where the plan does not.
+    is_outdated: bool,
+    relation: Arc<Mutex<Relation>>,
+    packets: Packets,
+    /// What the next step is given.
+    rows: Rows,
+    /// Since when something waits, or is held.
+    waits_since: Option<Time>,
+    /// Entries that nothing watches since a circuit failed: the next change evicts them.
+    lost: BTreeSet<EntryId>,
+    stats: MirrorStats,
+}
+
+/// Packets that are put into a new circuit with one step.
+const RELOADED_AT_ONCE: usize = 4096;
+
+/// What a version changed.
+#[derive(Default)]
+struct Touched {
+    tables: BTreeSet<Place>,
+    /// Tables whose clauses of conjunctions changed.
+    clauses: BTreeSet<Place>,
+    objects: Vec<Object>,
+}
+
+impl Mirror {
+    /// An engine without entries, with the rules that these bridges of a pipeline have at its newest
+    /// version. It must hear of every later one, of all bridges.
+    #[must_use]
+    pub fn new(
+        pipeline: &Pipeline,
+        bridges: &[BridgeId],
+        settings: MirrorSettings,
+        clock: impl FnMut() -> Time + Send + 'static,
+    ) -> Self {
+        let mut relation = Relation::default();
+        for rule in bridges.iter().flat_map(|bridge| pipeline.rules(*bridge, &RuleFilter::all())) {
+            relation.rules.insert(&rule);
+        }
+        Self {
+            version: pipeline.version(),
+            settings,
+            clock: Box::new(clock),
+            circuit: None,
+            plan: Plan::default(),
+            is_outdated: false,
+            relation: Arc::new(Mutex::new(relation)),
+            packets: Packets::default(),
+            rows: Rows::default(),
+            waits_since: None,
+            lost: BTreeSet::new(),
+            stats: MirrorStats::default(),
+        }
+    }
+
+    /// A packet made these entries, each of a piece of its way, in order. One that is there already is
+    /// on the list of the packet that made it, and stays there.
+    pub fn installed_pieces(&mut self, pieces: &[(EntryId, Arc<Traversal>)]) -> Installed {
+        if pieces.iter().any(|(_, traversal)| traversal.version < self.version) {
+            return Installed::Late;
+        }
+        for (entry, _) in pieces {
+            self.lost.remove(entry);
+        }
+        self.packets.insert(pieces);
+        self.wait();
+        self.release_batch();
+        Installed::Recorded
+    }
+
+    /// What has happened to it, and how it stands.
+    #[must_use]
+    pub fn stats(&self) -> MirrorStats {
+        MirrorStats {
+            tables: self.plan.nodes.len(),
+            held: self.relation().held(),
+            waiting: self.packets.waiting(),
+            beside: self.packets.beside(),
+            ..self.stats
+        }
+    }
+
+    pub(crate) fn relation(&self) -> MutexGuard<'_, Relation> {
+        locked(&self.relation)
+    }
+
+    /// Notes that something waits.
+    fn wait(&mut self) {
+        if self.waits_since.is_none() {
+            self.waits_since = Some((self.clock)());
+        }
+    }
+
+    /// Whether something has waited for as long as it may.
+    fn is_due(&mut self) -> bool {
+        let (Some(since), Some(longest)) = (self.waits_since, self.settings.propagation) else {
+            return false;
+        };
+        (self.clock)().since(since) >= longest
+    }
+
+    /// Opens the gates if there is a batch.
+    fn release_batch(&mut self) {
+        if self.packets.waiting() >= self.settings.batch.max(1) {
+            self.release();
+        }
+    }
+
+    /// Opens all gates: what they hold goes on, and packets that wait go in and out.
+    fn release(&mut self) {
+        self.waits_since = None;
+        if self.circuit.is_none() || self.is_outdated || self.packets.lack_table(&self.plan) {
+            self.rebuild();
+        } else {
+            self.relation().open();
+            self.load(usize::MAX);
+            self.step();
+        }
+        self.relation().rules.reclaim();
+    }
+
+    /// Builds a circuit for the rules as they are, and puts all packets into it.
+    fn rebuild(&mut self) {
+        self.circuit = None;
+        self.packets.restart();
+        self.rows = Rows::default();
+        self.is_outdated = false;
+        let mut tuples = Tuples::new();
+        {
+            let relation = &mut *locked(&self.relation);
+            self.plan =
+                Plan::new(&self.packets.bridges(), &relation.rules.ways(), self.settings.layers);
+            relation.open();
+            relation.held = vec![0; self.plan.nodes.len()];
+            let numbers: Vec<u32> = relation.rules.numbers().collect();
+            for (place, row) in numbers.into_iter().filter_map(|own| relation.rules.row(own)) {
+                if !self.plan.copies(place).is_empty() {
+                    tuples.entry(place).or_default().insert(row.0);
+                    self.rows.push_rule(place, row, 1);
+                }
+            }
+        }
+        if self.plan.nodes.is_empty() {
+            return;
+        }
+        self.stats.circuits += 1;
+        match Circuit::build(&self.relation, &self.plan, tuples) {
+            Ok(circuit) => self.circuit = Some(circuit),
+            Err(error) => return self.fail(&error.to_string()),
+        }
+        self.step();
+        while self.circuit.is_some() && self.load(RELOADED_AT_ONCE) {
+            self.step();
+        }
+    }
+
+    /// Has packets that wait put in and deleted with the next step, at most so many. Answers whether
+    /// there were any.
+    fn load(&mut self, packets_max: usize) -> bool {
+        let mut count = 0;
+        while count < packets_max {
+            let (packet, weight) = if let Some(packet) = self.packets.next_in(&self.plan) {
+                (packet, 1)
+            } else if let Some(packet) = self.packets.next_out() {
+                (packet, -1)
+            } else {
+                break;
+            };
+            self.rows.push_packet(packet.0, packet.1, weight);
+            count += 1;
+        }
+        count > 0
+    }
+
+    /// Makes a step with the rows that wait.
+    fn step(&mut self) {
+        let Some(mut circuit) = self.circuit.take() else { return };
+        self.stats.steps += 1;
+        match circuit.step(&mut self.rows) {
+            Ok(()) => self.circuit = Some(circuit),
+            Err(error) => {
+                drop(circuit);
+                self.fail(&error.to_string());
+            }
+        }
+    }
+
+    /// After a step that failed: nothing is watched any more, and all that was watched is lost.
+    fn fail(&mut self, reason: &str) {
+        self.stats.errors += 1;
+        tracing::warn!(reason, "a circuit failed: all entries are evicted");
+        self.lost.extend(self.packets.entries());
+        let rules = std::mem::take(&mut self.relation().rules);
+        self.relation = Arc::new(Mutex::new(Relation { rules, ..Relation::default() }));
+        self.packets = Packets::default();
+        self.rows = Rows::default();
+        self.plan = Plan::default();
+    }
+
+    /// Takes up what a version changed, for the next step.
+    fn take_up(&mut self, deltas: &[Delta]) -> Touched {
+        let mut touched = Touched::default();
+        for delta in deltas {
+            let RuleDelta { rule, change } = match delta {
+                Delta::Changed(object) => {
+                    touched.objects.push(*object);
+                    continue;
+                }
+                Delta::Rule(delta) => delta,
+            };
+            let place = (rule.bridge, rule.table);
+            touched.tables.insert(place);
+            let mut has_clause = is_clause(rule);
+            match change {
+                RuleChange::Added => self.add(rule),
+                RuleChange::Removed(_) => self.take_away(rule),
+                RuleChange::Modified(before) => {
+                    has_clause |= is_clause(before);
+                    self.take_away(rule);
+                    self.add(rule);
+                }
+            }
+            if has_clause {
+                touched.clauses.insert(place);
+            }
+        }
+        touched
+    }
+
+    fn add(&mut self, rule: &Arc<Rule>) {
+        let rules = &mut locked(&self.relation).rules;
+        let row = rules.insert(rule).and_then(|number| rules.row(number));
+        if let Some((place, row)) = row {
+            self.rows.push_rule(place, row, 1);
+            self.is_outdated |= leads_to(rule).is_some_and(|next| !self.plan.has_way(place, next));
+        }
+    }
+
+    fn take_away(&mut self, rule: &Rule) {
+        let rules = &mut locked(&self.relation).rules;
+        let row = rules.remove(rule.id).and_then(|number| rules.row(number));
+        if let Some((place, row)) = row {
+            self.rows.push_rule(place, row, -1);
+        }
+    }
+
+    /// Makes a step with rules that changed in these tables: as far as the last of them. Answers with
+    /// the packets that are stale, each with the position of a table that says so.
+    fn step_rules(&mut self, tables: &BTreeSet<Place>) -> Vec<(u64, u32)> {
+        let copies = tables.iter().flat_map(|place| self.plan.copies(*place));
+        let Some(last) = copies.max().copied().filter(|_| self.circuit.is_some()) else {
+            self.rows = Rows::default();
+            return Vec::new();
+        };
+        let end = if self.settings.has_gates { last } else { u32::MAX };
+        self.relation().open_below(end);
+        self.step();
+        let stale = std::mem::take(&mut self.relation().stale);
+        if self.relation().held() > 0 {
+            self.wait();
+        }
+        stale
+    }
+}
+
+impl Evictor for Mirror {
+    fn installed(&mut self, entry: EntryId, traversal: &Arc<Traversal>) -> Installed {
+        if traversal.version < self.version {
+            return Installed::Late;
+        }
+        self.packets.remove(entry);
+        self.installed_pieces(&[(entry, Arc::clone(traversal))])
+    }
+
+    fn removed(&mut self, entry: EntryId) {
+        self.lost.remove(&entry);
+        if self.packets.remove(entry) {
+            self.wait();
+            self.release_batch();
+        }
+    }
+
+    fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
+        self.version = version;
+        if self.is_due() {
+            self.release();
+        }
+        let touched = self.take_up(deltas);
+        let stale = self.step_rules(&touched.tables);
+        let mut evicted: Vec<EntryId> = std::mem::take(&mut self.lost).into_iter().collect();
+        for (packet, position) in stale {
+            self.packets.end_at(packet, position, &mut evicted);
+        }
+        self.packets.end_beside(&touched.tables, &mut evicted);
+        self.packets.end_visitors(&touched.clauses, &mut evicted);
+        for object in touched.objects {
+            self.packets.end_readers(object, version, &mut evicted);
+        }
+        if self.packets.waiting() > 0 {
+            self.wait();
+        }
+        evicted
+    }
+
+    fn forget(&mut self, owner: OwnerId) {
+        self.lost.retain(|entry| entry.owner != owner);
+        self.packets.forget(owner);
+        if self.packets.waiting() > 0 {
+            self.wait();
+        }
+    }
+
+    /// Opens the gates if the timer says so, or if there is a batch.
+    fn tidy(&mut self) -> bool {
+        if self.is_due() {
+            self.release();
+        }
+        self.release_batch();
+        false
+    }
+
+    fn len(&self) -> usize {
+        self.packets.len() + self.lost.len()
+    }
+}

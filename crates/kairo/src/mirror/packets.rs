@@ -1,0 +1,272 @@
+//! Packets, and the cache entries that each made.
+//!
+//! An entry belongs to the packet that made it, and to no other. A whole entry is a list of one piece;
+//! where entries stand for parts of the way, a packet has a list of several. The first table that says
+//! that the packet is stale ends the piece that has it, and those behind.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use dbsp::utils::Tup2;
+use foldhash::fast::RandomState;
+use hashbrown::{HashMap, hash_map::Entry};
+use shunt_flow::FlowKey;
+use shunt_pipeline::{BridgeId, EntryId, Object, OwnerId, Traversal, Version, Visit};
+
+use super::{
+    actions::reproduces,
+    circuit::PacketRow,
+    plan::{Place, Plan},
+    state::{Packet, State},
+};
+
+/// All packets whose entries are watched.
+#[derive(Default)]
+pub(super) struct Packets {
+    all: HashMap<u64, Tracked, RandomState>,
+    made_by: HashMap<EntryId, u64, RandomState>,
+    count: u64,
+    /// Packets that are to be put in, and some that are gone since.
+    waiting: Vec<u64>,
+    /// Packets that are in and are to be deleted.
+    leaving: Vec<(BridgeId, PacketRow)>,
+    beside: BTreeSet<u64>,
+    /// How many pieces read an object.
+    readers: HashMap<Object, usize, RandomState>,
+}
+
+struct Tracked {
+    pieces: Vec<Piece>,
+    bridge: BridgeId,
+    state: State,
+    /// Its rules do what its visits say, so that it can be in the circuit.
+    is_known: bool,
+    stands: Stands,
+}
+
+struct Piece {
+    /// The entry, as long as it is this packet's.
+    id: Option<EntryId>,
+    traversal: Arc<Traversal>,
+    /// The position of the table that it visits last.
+    end: u32,
+}
+
+/// Where a packet is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stands {
+    Waits,
+    IsIn,
+    Beside,
+}
+
+/// Spreads numbers, so that packets that are gone do not lie side by side in a trace, where each
+/// cursor would pass over them.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Packets {
+    /// A packet made these entries, in the order of its way.
+    pub(super) fn insert(&mut self, pieces: &[(EntryId, Arc<Traversal>)]) {
+        self.count += 1;
+        let number = self.count.wrapping_mul(SPREAD);
+        let own = |(id, traversal): &(EntryId, Arc<Traversal>)| {
+            let is_new = !self.made_by.contains_key(id);
+            if is_new {
+                self.made_by.insert(*id, number);
+            }
+            Piece { id: is_new.then_some(*id), traversal: Arc::clone(traversal), end: u32::MAX }
+        };
+        let owned: Vec<Piece> = pieces.iter().map(own).collect();
+        let Some(first) = owned.first().filter(|_| owned.iter().any(|piece| piece.id.is_some()))
+        else {
+            return;
+        };
+        let is_known = reproduces(owned.iter().map(|piece| &*piece.traversal));
+        let bridge = first.traversal.visits.first().map(|visit| visit.bridge);
+        let state = Packet::new(FlowKey::from(&first.traversal.key)).to_state();
+        for object in owned.iter().flat_map(|piece| &piece.traversal.reads) {
+            *self.readers.entry(*object).or_default() += 1;
+        }
+        let stands = if is_known {
+            self.waiting.push(number);
+            Stands::Waits
+        } else {
+            self.beside.insert(number);
+            Stands::Beside
+        };
+        let bridge = bridge.unwrap_or_default();
+        self.all.insert(number, Tracked { pieces: owned, bridge, state, is_known, stands });
+    }
+
+    /// An entry expired: the packet that made it is deleted, with all that it made. Answers whether
+    /// there was one.
+    pub(super) fn remove(&mut self, entry: EntryId) -> bool {
+        let packet = self.made_by.get(&entry).copied();
+        packet.map(|packet| self.delete(packet)).is_some()
+    }
+
+    /// An owner is gone.
+    pub(super) fn forget(&mut self, owner: OwnerId) {
+        let own = self.made_by.iter().filter(|(id, _)| id.owner == owner);
+        let own: Vec<u64> = own.map(|(_, packet)| *packet).collect();
+        own.into_iter().for_each(|packet| self.delete(packet));
+    }
+
+    /// A table at this position says that a packet is stale.
+    pub(super) fn end_at(&mut self, packet: u64, position: u32, evicted: &mut Vec<EntryId>) {
+        self.end(packet, |piece| piece.end >= position, evicted);
+    }
+
+    /// An object has changed by a version: ends the entries that read it, and those behind them.
+    pub(super) fn end_readers(
+        &mut self,
+        object: Object,
+        version: Version,
+        evicted: &mut Vec<EntryId>,
+    ) {
+        if !self.readers.contains_key(&object) {
+            return;
+        }
+        let reads = |piece: &Piece| {
+            piece.traversal.version < version && piece.traversal.reads.contains(&object)
+        };
+        let all: Vec<u64> = self.all.keys().copied().collect();
+        all.into_iter().for_each(|packet| self.end(packet, reads, evicted));
+    }
+
+    /// Rules of these tables have changed: ends the entries beside the circuit that visit one.
+    pub(super) fn end_beside(&mut self, tables: &BTreeSet<Place>, evicted: &mut Vec<EntryId>) {
+        let all: Vec<u64> = self.beside.iter().copied().collect();
+        all.into_iter().for_each(|packet| self.end(packet, |piece| piece.visits(tables), evicted));
+    }
+
+    /// The same, of all entries.
+    pub(super) fn end_visitors(&mut self, tables: &BTreeSet<Place>, evicted: &mut Vec<EntryId>) {
+        if tables.is_empty() {
+            return;
+        }
+        let all: Vec<u64> = self.all.keys().copied().collect();
+        all.into_iter().for_each(|packet| self.end(packet, |piece| piece.visits(tables), evicted));
+    }
+
+    /// The bridges that packets in the circuit come in by, or that those which wait would.
+    pub(super) fn bridges(&self) -> BTreeSet<BridgeId> {
+        self.all.values().filter(|packet| packet.is_known).map(|packet| packet.bridge).collect()
+    }
+
+    /// Whether a packet waits that comes in where a plan has no table.
+    pub(super) fn lack_table(&self, plan: &Plan) -> bool {
+        let waiting = self.waiting.iter().filter_map(|packet| self.all.get(packet));
+        waiting.into_iter().any(|packet| !plan.has_bridge(packet.bridge))
+    }
+
+    /// The next packet that is to be put in, as `plan` has its way. One that has none there is beside
+    /// the circuit from now on.
+    pub(super) fn next_in(&mut self, plan: &Plan) -> Option<(BridgeId, PacketRow)> {
+        while let Some(number) = self.waiting.pop() {
+            let Some(packet) = self.all.get_mut(&number) else { continue };
+            if packet.take_way(plan) {
+                packet.stands = Stands::IsIn;
+                return Some((packet.bridge, Tup2(number, State::clone(&packet.state))));
+            }
+            packet.stands = Stands::Beside;
+            self.beside.insert(number);
+        }
+        None
+    }
+
+    /// The next packet that is to be deleted.
+    pub(super) fn next_out(&mut self) -> Option<(BridgeId, PacketRow)> {
+        self.leaving.pop()
+    }
+
+    /// The circuit is gone: all packets wait to be put into another.
+    pub(super) fn restart(&mut self) {
+        self.leaving.clear();
+        self.waiting.clear();
+        for (number, packet) in self.all.iter_mut().filter(|(_, packet)| packet.is_known) {
+            packet.stands = Stands::Waits;
+            self.beside.remove(number);
+            self.waiting.push(*number);
+        }
+    }
+
+    /// How many packets wait to be put in or deleted.
+    pub(super) const fn waiting(&self) -> usize {
+        self.waiting.len() + self.leaving.len()
+    }
+
+    pub(super) fn beside(&self) -> usize {
+        self.beside.len()
+    }
+
+    /// The entries that are watched.
+    pub(super) fn entries(&self) -> impl Iterator<Item = EntryId> + '_ {
+        self.made_by.keys().copied()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.made_by.len()
+    }
+
+    /// Ends the first piece of a packet that is stale, and those behind it.
+    fn end(&mut self, number: u64, is_stale: impl Fn(&Piece) -> bool, evicted: &mut Vec<EntryId>) {
+        let Some(packet) = self.all.get_mut(&number) else { return };
+        let ended = packet.pieces.iter_mut().skip_while(|piece| !is_stale(piece));
+        for id in ended.filter_map(|piece| piece.id.take()) {
+            self.made_by.remove(&id);
+            evicted.push(id);
+        }
+        if packet.pieces.iter().all(|piece| piece.id.is_none()) {
+            self.delete(number);
+        }
+    }
+
+    fn delete(&mut self, number: u64) {
+        let Some(Tracked { pieces, bridge, state, stands, .. }) = self.all.remove(&number) else {
+            return;
+        };
+        for piece in pieces {
+            if let Some(id) = piece.id {
+                self.made_by.remove(&id);
+            }
+            for object in &piece.traversal.reads {
+                if let Entry::Occupied(mut readers) = self.readers.entry(*object) {
+                    *readers.get_mut() -= 1;
+                    if *readers.get() == 0 {
+                        readers.remove();
+                    }
+                }
+            }
+        }
+        match stands {
+            Stands::Waits => {}
+            Stands::IsIn => self.leaving.push((bridge, Tup2(number, state))),
+            Stands::Beside => {
+                self.beside.remove(&number);
+            }
+        }
+    }
+}
+
+impl Tracked {
+    /// Notes where its pieces end in a plan. Answers whether there is its way.
+    fn take_way(&mut self, plan: &Plan) -> bool {
+        let visits = self.pieces.iter().flat_map(|piece| &piece.traversal.visits);
+        let Some(path) = plan.path(self.bridge, visits.map(|visit| visit.table)) else {
+            return false;
+        };
+        let mut seen = 0;
+        for piece in &mut self.pieces {
+            seen += piece.traversal.visits.len();
+            piece.end = path.get(seen.saturating_sub(1)).copied().unwrap_or_default();
+        }
+        true
+    }
+}
+
+impl Piece {
+    fn visits(&self, tables: &BTreeSet<Place>) -> bool {
+        let place = |visit: &Visit| (visit.bridge, visit.table);
+        self.traversal.visits.iter().any(|visit| tables.contains(&place(visit)))
+    }
+}

@@ -1,0 +1,254 @@
+//! Which tables a circuit has, and in which order.
+//!
+//! Rules lead from table to table, and some may lead back. Tables that lead to each other are one
+//! component; components are put in order, and each that is a cycle is unrolled: its tables have a
+//! copy in each layer, what leads on within it leads to the next layer, and what leads out of it does
+//! so from any. So every way leads to a higher position, and a gate is open or not by position alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shunt_pipeline::{BridgeId, TableId};
+
+/// A table of a bridge.
+pub(super) type Place = (BridgeId, TableId);
+
+/// Which tables the rules of a table lead to.
+pub(super) type Ways = BTreeMap<Place, BTreeSet<TableId>>;
+
+/// A table, or one copy of it.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) place: Place,
+    /// Where packets enter that go on to a table, by position.
+    pub(super) next: BTreeMap<TableId, u32>,
+}
+
+/// All tables that packets can enter, each copy with a position.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Plan {
+    pub(super) nodes: Vec<Node>,
+    copies: BTreeMap<Place, Vec<u32>>,
+}
+
+impl Plan {
+    /// For packets of these bridges.
+    pub(super) fn new(bridges: &BTreeSet<BridgeId>, ways: &Ways, layers: usize) -> Self {
+        let mut plan = Self::default();
+        bridges.iter().for_each(|bridge| plan.add_bridge(*bridge, ways, layers));
+        plan
+    }
+
+    /// Whether packets of a bridge can enter.
+    pub(super) fn has_bridge(&self, bridge: BridgeId) -> bool {
+        self.copies.contains_key(&(bridge, TableId::FIRST))
+    }
+
+    /// Whether packets come in there: at the first copy of a first table.
+    pub(super) fn is_entrance(&self, position: u32) -> bool {
+        let place = self.nodes.get(position as usize).map(|node| node.place);
+        place.is_some_and(|place| {
+            place.1 == TableId::FIRST && self.copies(place).first() == Some(&position)
+        })
+    }
+
+    /// Whether all packets that a rule of `place` leads on find the table.
+    pub(super) fn has_way(&self, place: Place, next: TableId) -> bool {
+        // In the last layer of a cycle none leads on.
+        let leads = |position: &u32| self.nodes[*position as usize].next.contains_key(&next);
+        self.copies(place).is_empty() || self.copies(place).iter().any(leads)
+    }
+
+    /// The positions of a table, the lowest first.
+    pub(super) fn copies(&self, place: Place) -> &[u32] {
+        self.copies.get(&place).map_or(&[], Vec::as_slice)
+    }
+
+    /// The positions on the way of a packet that enters these tables of a bridge; `None`: it comes by
+    /// more often than there are layers, or by a way that there is not.
+    pub(super) fn path(
+        &self,
+        bridge: BridgeId,
+        tables: impl Iterator<Item = TableId>,
+    ) -> Option<Vec<u32>> {
+        let mut path: Vec<u32> = Vec::new();
+        for table in tables {
+            let position = match path.last() {
+                Some(last) => *self.nodes[*last as usize].next.get(&table)?,
+                None => *self.copies((bridge, table)).first()?,
+            };
+            path.push(position);
+        }
+        Some(path)
+    }
+
+    fn add_bridge(&mut self, bridge: BridgeId, ways: &Ways, layers: usize) {
+        let leads = |table: TableId| ways.get(&(bridge, table)).into_iter().flatten().copied();
+        let mut entered = BTreeSet::from([TableId::FIRST]);
+        let mut at = BTreeMap::new();
+        for (number, component) in components(TableId::FIRST, leads).into_iter().enumerate() {
+            let is_cycle =
+                component.iter().any(|table| leads(*table).any(|to| component.contains(&to)));
+            let mut layer: BTreeSet<TableId> = component.intersection(&entered).copied().collect();
+            for depth in 0..if is_cycle { layers.max(1) } else { 1 } {
+                let mut deeper = BTreeSet::new();
+                for table in &layer {
+                    at.insert((number, depth, *table), self.add_node((bridge, *table)));
+                    let (within, out): (Vec<_>, Vec<_>) =
+                        leads(*table).partition(|to| component.contains(to));
+                    deeper.extend(within);
+                    entered.extend(out);
+                }
+                layer = deeper;
+            }
+        }
+        let first: BTreeMap<TableId, usize> = at
+            .keys()
+            .filter(|(_, depth, _)| *depth == 0)
+            .map(|(own, _, table)| (*table, *own))
+            .collect();
+        let component_of = |table: TableId| {
+            at.keys().find(|(_, _, own)| *own == table).map(|(number, ..)| *number)
+        };
+        for ((number, depth, table), position) in &at {
+            for to in leads(*table) {
+                let target = if component_of(to) == Some(*number) {
+                    (*number, depth + 1, to)
+                } else {
+                    (first.get(&to).copied().unwrap_or(usize::MAX), 0, to)
+                };
+                if let Some(target) = at.get(&target) {
+                    self.nodes[*position as usize].next.insert(to, *target);
+                }
+            }
+        }
+    }
+
+    fn add_node(&mut self, place: Place) -> u32 {
+        let position = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
+        self.nodes.push(Node { place, next: BTreeMap::new() });
+        self.copies.entry(place).or_default().push(position);
+        position
+    }
+}
+
+/// The tables that can be reached from `start`, those together that lead to each other; each
+/// component in front of those that it leads to.
+///
+/// By S. R. Kosaraju's two searches: those that a search finishes last are first searched backwards.
+fn components<I: Iterator<Item = TableId>>(
+    start: TableId,
+    leads: impl Fn(TableId) -> I,
+) -> Vec<BTreeSet<TableId>> {
+    let finished = finish_order(start, |table| leads(table).collect(), &mut BTreeSet::new());
+    let mut back: BTreeMap<TableId, Vec<TableId>> = BTreeMap::new();
+    for table in &finished {
+        leads(*table).for_each(|to| back.entry(to).or_default().push(*table));
+    }
+    let (mut seen, mut components) = (BTreeSet::new(), Vec::new());
+    for table in finished.iter().rev() {
+        if !seen.contains(table) {
+            let before = |table| back.get(&table).cloned().unwrap_or_default();
+            components.push(finish_order(*table, before, &mut seen).into_iter().collect());
+        }
+    }
+    components
+}
+
+/// The tables that a search in depth finds from `start` and has not seen yet, in the order in which it
+/// leaves them.
+fn finish_order(
+    start: TableId,
+    leads: impl Fn(TableId) -> Vec<TableId>,
+    seen: &mut BTreeSet<TableId>,
+) -> Vec<TableId> {
+    let mut finished = Vec::new();
+    let mut open = vec![(start, leads(start).into_iter())];
+    seen.insert(start);
+    while let Some((table, rest)) = open.last_mut() {
+        match rest.next() {
+            Some(to) if seen.insert(to) => open.push((to, leads(to).into_iter())),
+            Some(_) => {}
+            None => {
+                finished.push(*table);
+                open.pop();
+            }
+        }
+    }
+    finished
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BRIDGE: BridgeId = BridgeId::new(1);
+
+    fn table(number: u8) -> TableId {
+        TableId::new(number).unwrap()
+    }
+
+    fn plan(ways: &[(u8, u8)], layers: usize) -> Plan {
+        let mut all = Ways::new();
+        for (from, to) in ways {
+            all.entry((BRIDGE, table(*from))).or_default().insert(table(*to));
+        }
+        Plan::new(&BTreeSet::from([BRIDGE]), &all, layers)
+    }
+
+    fn path(plan: &Plan, tables: &[u8]) -> Option<Vec<u32>> {
+        plan.path(BRIDGE, tables.iter().map(|number| table(*number)))
+    }
+
+    #[test]
+    fn tables_that_nothing_leads_to_are_left_out() {
+        let plan = plan(&[(0, 2), (1, 2)], 4);
+        let places: Vec<_> = plan.nodes.iter().map(|node| node.place.1.number()).collect();
+        assert_eq!(places, [0, 2]);
+    }
+
+    #[test]
+    fn a_cycle_is_entered_in_its_first_layer_and_left_from_any() {
+        let plan = plan(&[(0, 5), (5, 3), (3, 5), (3, 9)], 2);
+        // 5 in the first layer, 3 in the second.
+        assert_eq!(path(&plan, &[0, 5, 3, 9]), Some(vec![0, 1, 2, 3]));
+        assert_eq!(path(&plan, &[0, 5, 3, 5]), None);
+    }
+
+    #[test]
+    fn a_table_that_leads_to_itself_has_a_copy_for_each_time() {
+        let plan = plan(&[(0, 0), (0, 1)], 3);
+        assert_eq!(path(&plan, &[0, 0, 0, 1]), Some(vec![0, 1, 2, 3]));
+        assert_eq!(path(&plan, &[0, 1]), Some(vec![0, 3]));
+        assert_eq!(path(&plan, &[0, 0, 0, 0]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn every_way_leads_up_and_every_short_way_is_there(
+            ways in prop::collection::vec((0u8..6, 0u8..6), 0..12),
+            turns in prop::collection::vec(any::<prop::sample::Index>(), 3),
+        ) {
+            let plan = plan(&ways, 4);
+            for (position, node) in (0..).zip(&plan.nodes) {
+                prop_assert!(node.next.values().all(|next| *next > position));
+            }
+            // A walk of as many tables as there are layers.
+            let mut walk = vec![0];
+            for turn in turns {
+                let here = *walk.last().unwrap();
+                let next: Vec<u8> =
+                    ways.iter().filter(|(from, _)| *from == here).map(|(_, to)| *to).collect();
+                if next.is_empty() {
+                    break;
+                }
+                walk.push(*turn.get(&next));
+            }
+            let path = path(&plan, &walk);
+            prop_assert!(path.is_some(), "{walk:?}");
+            let places = path.unwrap().into_iter().map(|own| plan.nodes[own as usize].place.1);
+            prop_assert!(places.map(TableId::number).eq(walk));
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Rules and tuples, by number: what rows of the circuit refer to.
+
+use std::{
+    hash::{BuildHasher, Hasher},
+    sync::Arc,
+};
+
+use dbsp::utils::Tup3;
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use shunt_flow::SparseMask;
+use shunt_pipeline::{Rule, RuleId};
+
+use super::{
+    actions::{is_clause, leads_to},
+    plan::{Place, Ways},
+    state::word,
+};
+
+/// A rule: its rank, by its priority and its age backwards, so that the lowest comes first; and its
+/// number.
+pub(super) type RuleRow = Tup3<u16, u64, u32>;
+
+/// A rule of a tuple: the tuple, the print of its values, and the rule.
+pub(super) type TupleRow = Tup3<u32, u64, RuleRow>;
+
+/// The rank and the number of a table's miss: nothing ranks below it.
+pub(super) const MISS: (u16, u64, u32) = (0, 0, u32::MAX);
+
+/// The rules of all tables, without clauses of conjunctions.
+#[derive(Default)]
+pub(crate) struct Rules {
+    all: Vec<Option<Arc<Rule>>>,
+    free: Vec<u32>,
+    by_id: HashMap<RuleId, u32, RandomState>,
+    /// Rules that are gone and that gates may still hold rows of.
+    gone: Vec<u32>,
+    /// Each tuple of rules: the bits that they ask for. Only grows.
+    tuples: Vec<SparseMask>,
+    by_mask: HashMap<SparseMask, u32, RandomState>,
+    hashes: RandomState,
+}
+
+impl Rules {
+    /// A rule comes. Answers with its number, unless it is there already or is a clause.
+    pub(super) fn insert(&mut self, rule: &Arc<Rule>) -> Option<u32> {
+        if is_clause(rule) || self.by_id.contains_key(&rule.id) {
+            return None;
+        }
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.all.push(None);
+            u32::try_from(self.all.len() - 1).unwrap_or(u32::MAX)
+        });
+        self.all[number as usize] = Some(Arc::clone(rule));
+        self.by_id.insert(rule.id, number);
+        Some(number)
+    }
+
+    /// A rule goes. Answers with its number, unless it was not there.
+    pub(super) fn remove(&mut self, id: RuleId) -> Option<u32> {
+        let number = self.by_id.remove(&id)?;
+        self.gone.push(number);
+        Some(number)
+    }
+
+    /// Forgets rules that are gone: no gate holds a row, and no row will name them.
+    pub(super) fn reclaim(&mut self) {
+        for number in self.gone.drain(..) {
+            self.all[number as usize] = None;
+            self.free.push(number);
+        }
+    }
+
+    /// A rule, also one that went lately.
+    pub(super) fn get(&self, number: u32) -> Option<&Arc<Rule>> {
+        self.all.get(number as usize)?.as_ref()
+    }
+
+    /// The numbers of all rules that are not gone.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        self.by_id.values().copied()
+    }
+
+    /// Where all rules lead.
+    pub(super) fn ways(&self) -> Ways {
+        let mut ways = Ways::new();
+        for rule in self.numbers().filter_map(|number| self.get(number)) {
+            if let Some(next) = leads_to(rule) {
+                ways.entry((rule.bridge, rule.table)).or_default().insert(next);
+            }
+        }
+        ways
+    }
+
+    /// A rule's table, and its row.
+    pub(super) fn row(&mut self, number: u32) -> Option<(Place, TupleRow)> {
+        let rule = Arc::clone(self.get(number)?);
+        let tuple = self.tuple(rule.matching.mask());
+        let mut values = rule.matching.value().iter().copied();
+        let print = self.print(tuple, |_| values.next().unwrap_or_default());
+        let row = Tup3(rule.priority.number(), !rule.id.number(), number);
+        Some(((rule.bridge, rule.table), Tup3(tuple, print, row)))
+    }
+
+    /// The print of a packet under the bits of a tuple.
+    pub(super) fn print_of(&self, tuple: u32, state: &[u64]) -> u64 {
+        self.print(tuple, |index| word(state, index))
+    }
+
+    /// Whether a rule matches a packet.
+    pub(super) fn is_met(&self, number: u32, state: &[u64]) -> bool {
+        self.get(number).is_some_and(|rule| {
+            let mut asked = rule.matching.mask().iter().zip(rule.matching.value());
+            asked.all(|((index, bits), value)| word(state, index) & bits == *value)
+        })
+    }
+
+    fn tuple(&mut self, mask: &SparseMask) -> u32 {
+        if let Some(number) = self.by_mask.get(mask) {
+            return *number;
+        }
+        let number = u32::try_from(self.tuples.len()).unwrap_or(u32::MAX);
+        self.tuples.push(mask.clone());
+        self.by_mask.insert(mask.clone(), number);
+        number
+    }
+
+    fn print(&self, tuple: u32, mut word: impl FnMut(usize) -> u64) -> u64 {
+        let mut hasher = self.hashes.build_hasher();
+        hasher.write_u32(tuple);
+        let mask = self.tuples.get(tuple as usize).into_iter().flat_map(SparseMask::iter);
+        mask.for_each(|(index, bits)| hasher.write_u64(word(index) & bits));
+        hasher.finish()
+    }
+}

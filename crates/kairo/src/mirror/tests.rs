@@ -1,0 +1,257 @@
+//! Gates, timers and faults of the mirror; what it evicts is judged in `tests`.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use shunt_flow::{FieldId, FlowKey, PortNo, text::NoPortNames};
+use shunt_pipeline::{
+    BridgeId, BridgeSettings, EntryId, Evictor, FlowModCommand, Installed, OwnerId, Pipeline,
+    PortInfo, Time, text::parse_rule,
+};
+
+use super::{Mirror, MirrorSettings};
+
+const BRIDGE: BridgeId = BridgeId::new(1);
+
+/// Four tables, one behind the other, and entries of packets to 0, 1, 2, ...
+struct Scene {
+    pipeline: Pipeline,
+    engine: Mirror,
+    seconds: Arc<AtomicU64>,
+}
+
+impl Scene {
+    fn new(settings: MirrorSettings, entries: u32) -> Self {
+        let pipeline = Pipeline::new(1);
+        pipeline.add_bridge(BRIDGE, BridgeSettings::default());
+        pipeline.set_ports(BRIDGE, vec![PortInfo::datapath(1)]).unwrap();
+        let seconds = Arc::new(AtomicU64::new(0));
+        let clock = Arc::clone(&seconds);
+        let now = move || Time::ZERO.after(Duration::from_secs(clock.load(Ordering::Relaxed)));
+        for table in 0..3 {
+            let rule = format!("table={table},priority=1,actions=goto_table:{}", table + 1);
+            apply(&pipeline, FlowModCommand::Add, &[&rule]);
+        }
+        let engine = Mirror::new(&pipeline, &[BRIDGE], settings, now);
+        let mut scene = Self { pipeline, engine, seconds };
+        (0..entries).for_each(|slot| scene.install(slot));
+        scene.wait(60);
+        scene
+    }
+
+    fn install(&mut self, slot: u32) {
+        let mut key = FlowKey::ZERO;
+        key.set_bridge(u64::from(BRIDGE.number()));
+        key.set_in_port(PortNo::new(1));
+        key.set_field(FieldId::EthType, 0x0800);
+        key.set_field(FieldId::Ipv4Dst, slot.into());
+        let traversal = Arc::new(self.pipeline.translate(&key, self.pipeline.version()));
+        assert_eq!(self.engine.installed(entry(slot), &traversal), Installed::Recorded);
+    }
+
+    /// Time passes, and there is nothing else to do.
+    fn wait(&mut self, seconds: u64) {
+        self.seconds.fetch_add(seconds, Ordering::Relaxed);
+        while self.engine.tidy() {}
+    }
+
+    /// Adds a rule for a packet to each of these tables; answers with the entries that go.
+    fn update(&mut self, rules: &[(u8, u32)]) -> Vec<u32> {
+        let text = |(table, slot): &(u8, u32)| {
+            format!(
+                "table={table},priority=9,ip,nw_dst=0.0.0.{slot},actions=goto_table:{}",
+                table + 1
+            )
+        };
+        let texts: Vec<String> = rules.iter().map(text).collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let change = apply(&self.pipeline, FlowModCommand::Add, &texts);
+        let mut evicted = self.engine.apply(&change.deltas, change.version);
+        evicted.sort_unstable();
+        evicted.iter().map(|id| id.slot).collect()
+    }
+
+    /// How many rows the gate of each table holds.
+    fn held(&self) -> Vec<usize> {
+        self.engine.relation().held.clone()
+    }
+}
+
+fn apply(pipeline: &Pipeline, command: FlowModCommand, rules: &[&str]) -> shunt_pipeline::Change {
+    let parsed = |rule: &&str| parse_rule(command, rule, &NoPortNames).unwrap();
+    let mods: Vec<_> = rules.iter().map(parsed).collect();
+    pipeline.apply(BRIDGE, &mods, Time::ZERO).unwrap()
+}
+
+const fn entry(slot: u32) -> EntryId {
+    EntryId { owner: OwnerId(0), slot, generation: 0 }
+}
+
+/// Each row is one of Table 4.2.
+mod gates {
+    use super::*;
+
+    fn scene() -> Scene {
+        Scene::new(MirrorSettings::default(), 4)
+    }
+
+    #[test]
+    fn when_the_timer_expires_all_that_is_held_goes_on_and_nothing_is_evicted() {
+        let mut scene = scene();
+        assert_eq!(scene.update(&[(1, 0)]), [0]);
+        assert_ne!(scene.held()[1], 0);
+        scene.wait(1);
+        assert_ne!(scene.held()[1], 0);
+        scene.wait(1);
+        assert_eq!(scene.held(), [0; 4]);
+        assert_eq!(scene.engine.len(), 3);
+    }
+
+    #[test]
+    fn when_a_batch_is_there_all_that_is_held_goes_on() {
+        let settings = MirrorSettings { batch: 3, propagation: None, ..MirrorSettings::default() };
+        let mut scene = Scene::new(settings, 3);
+        assert_eq!(scene.update(&[(1, 0)]), [0]);
+        scene.install(3);
+        assert_ne!(scene.held()[1], 0);
+        // The packet that is evicted waits as well, to be deleted.
+        scene.install(4);
+        assert_eq!(scene.held(), [0; 4]);
+        assert_eq!(scene.update(&[(2, 4)]), [4]);
+    }
+
+    #[test]
+    fn updates_of_one_table_back_to_back_are_held_there() {
+        let mut scene = scene();
+        assert_eq!(scene.update(&[(1, 0)]), [0]);
+        let held = scene.held();
+        assert_eq!(scene.update(&[(1, 1)]), [1]);
+        assert!(scene.held()[1] > held[1]);
+        assert_eq!(scene.held()[2..], [0, 0]);
+    }
+
+    #[test]
+    fn an_update_of_an_earlier_table_is_held_apart_from_that_of_a_later() {
+        let mut scene = scene();
+        assert_eq!(scene.update(&[(2, 0)]), [0]);
+        assert_eq!(scene.update(&[(1, 1)]), [1]);
+        let held = scene.held();
+        assert!(held[1] > 0 && held[2] > 0, "{held:?}");
+    }
+
+    #[test]
+    fn an_update_of_a_later_table_takes_along_what_an_earlier_one_held() {
+        let mut scene = scene();
+        assert_eq!(scene.update(&[(1, 0)]), [0]);
+        assert_eq!(scene.update(&[(2, 1)]), [1]);
+        let held = scene.held();
+        assert!(held[1] == 0 && held[2] > 0, "{held:?}");
+    }
+
+    #[test]
+    fn updates_of_two_tables_at_once_are_held_at_the_later() {
+        let mut scene = scene();
+        assert_eq!(scene.update(&[(0, 0), (2, 1)]), [0, 1]);
+        let held = scene.held();
+        assert!(held[0] == 0 && held[2] > 0, "{held:?}");
+    }
+
+    #[test]
+    fn without_gates_nothing_is_held_and_the_same_is_evicted() {
+        let settings = MirrorSettings { has_gates: false, ..MirrorSettings::default() };
+        let mut scene = Scene::new(settings, 4);
+        assert_eq!(scene.update(&[(1, 0)]), [0]);
+        assert_eq!(scene.held(), [0; 4]);
+        assert_eq!(scene.update(&[(0, 1), (2, 2)]), [1, 2]);
+    }
+
+    #[test]
+    fn without_a_timer_what_is_held_stays() {
+        let settings = MirrorSettings { propagation: None, batch: 4, ..MirrorSettings::default() };
+        let mut scene = Scene::new(settings, 4);
+        assert_eq!(scene.update(&[(1, 0)]), [0]);
+        scene.wait(1000);
+        assert_ne!(scene.held()[1], 0);
+    }
+}
+
+#[test]
+fn a_tuple_that_is_new_needs_no_other_circuit() {
+    let mut scene = Scene::new(MirrorSettings::default(), 4);
+    assert_eq!(scene.update(&[(1, 0)]), [0]);
+    scene.wait(60);
+    assert_eq!(scene.update(&[(1, 1)]), [1]);
+    assert_eq!(scene.engine.stats().circuits, 1);
+}
+
+#[test]
+fn a_way_that_is_new_has_the_circuit_built_anew_after_the_evictions() {
+    let mut scene = Scene::new(MirrorSettings::default(), 4);
+    // From the last table to one that there was not.
+    assert_eq!(scene.update(&[(3, 0)]), [0]);
+    assert_eq!(scene.engine.stats().circuits, 1);
+    scene.wait(60);
+    assert_eq!((scene.engine.stats().circuits, scene.engine.stats().tables), (2, 5));
+    scene.install(0);
+    scene.wait(60);
+    assert_eq!(scene.update(&[(4, 0)]), [0]);
+    assert_eq!(scene.update(&[(0, 1)]), [1]);
+}
+
+#[test]
+fn a_packet_that_is_deleted_is_gone_from_every_table() {
+    let mut scene = Scene::new(MirrorSettings::default(), 2);
+    scene.engine.removed(entry(0));
+    assert_eq!((scene.engine.len(), scene.engine.stats().waiting), (1, 1));
+    scene.wait(60);
+    assert_eq!(scene.engine.stats().waiting, 0);
+    assert!(scene.update(&[(1, 0)]).is_empty());
+    assert_eq!(scene.held(), [0; 4]);
+}
+
+#[test]
+fn a_fault_in_a_step_evicts_every_entry_and_the_next_step_works() {
+    let mut scene = Scene::new(MirrorSettings::default(), 3);
+    scene.engine.relation().is_failing = true;
+    assert_eq!(scene.update(&[(1, 0)]), [0, 1, 2]);
+    assert_eq!((scene.engine.stats().errors, scene.engine.len()), (1, 0));
+    scene.install(1);
+    scene.install(2);
+    scene.wait(60);
+    assert_eq!(scene.update(&[(2, 1)]), [1]);
+    assert_eq!(scene.engine.stats().errors, 1);
+}
+
+#[test]
+fn what_a_fault_between_changes_has_lost_goes_with_the_next_change() {
+    let mut scene = Scene::new(MirrorSettings::default(), 2);
+    scene.install(2);
+    scene.engine.relation().is_failing = true;
+    scene.wait(60);
+    assert_eq!((scene.engine.stats().errors, scene.engine.len()), (1, 3));
+    scene.engine.removed(entry(1));
+    assert_eq!(scene.update(&[(3, 9)]), [0, 2]);
+}
+
+#[test]
+fn rules_that_come_and_go_leave_nothing_behind() {
+    let mut scene = Scene::new(MirrorSettings::default(), 2);
+    for _ in 0..3 {
+        assert_eq!(scene.update(&[(1, 0)]), [0]);
+        let rule = ["table=1,priority=9,ip,nw_dst=0.0.0.0"];
+        scene.install(0);
+        scene.wait(60);
+        let change = apply(&scene.pipeline, FlowModCommand::DeleteStrict, &rule);
+        assert_eq!(scene.engine.apply(&change.deltas, change.version), [entry(0)]);
+        scene.install(0);
+        scene.wait(60);
+    }
+    // One rule of each table but the last, and room for one more.
+    assert_eq!(scene.engine.relation().rules.numbers().count(), 3);
+    assert!(scene.engine.relation().rules.get(4).is_none());
+}

@@ -1,0 +1,89 @@
+//! What a change costs the direct engine, in visits that it looks at: it says of itself what is quick.
+
+use shunt_kairo::Direct;
+use shunt_pipeline::{Change, Evictor, FlowModCommand, PortConfig, PortInfo};
+
+use crate::cases::{BRIDGE, SPREAD, Switch};
+
+/// Entries beyond what is looked at in a moment.
+const MANY: u32 = 5000;
+
+/// An engine with many entries, each of another destination, and nothing put off.
+fn full(rule: &str) -> Switch<Direct> {
+    let mut switch = Switch::with(Direct::new, &[rule]);
+    for destination in 0..MANY {
+        switch.install(0x0a00_0000 | destination);
+    }
+    tidy(&mut switch);
+    switch
+}
+
+fn tidy(switch: &mut Switch<Direct>) {
+    while switch.engine.tidy() {}
+}
+
+/// Makes a change of one rule whose mask is known; answers whether it was said to be quick, and how
+/// many entries it ended.
+fn change(switch: &mut Switch<Direct>, command: FlowModCommand, rule: &str) -> (bool, usize) {
+    let change = switch.publish(command, &[rule]);
+    meet(switch, &change)
+}
+
+fn meet(switch: &mut Switch<Direct>, change: &Change) -> (bool, usize) {
+    let is_quick = switch.engine.is_quick(&change.deltas);
+    (is_quick, switch.apply(change).len())
+}
+
+const ADD: FlowModCommand = FlowModCommand::Add;
+const DELETE: FlowModCommand = FlowModCommand::DeleteStrict;
+
+#[test]
+fn a_rule_for_one_destination_is_quick() {
+    let mut switch = full(SPREAD);
+    // The first of its mask is not: its visits are put in order by it.
+    change(&mut switch, ADD, "priority=9,ip,nw_dst=10.0.0.1,actions=output:3");
+    tidy(&mut switch);
+    let rule = "priority=9,ip,nw_dst=10.0.0.2";
+    assert_eq!(change(&mut switch, ADD, &format!("{rule},actions=output:3")), (true, 1));
+    assert_eq!(change(&mut switch, DELETE, rule), (true, 0));
+}
+
+#[test]
+fn what_ends_many_entries_is_not_quick() {
+    let all = MANY as usize;
+    assert_eq!(change(&mut full(SPREAD), ADD, "priority=9,actions=drop"), (false, all));
+    assert_eq!(change(&mut full(SPREAD), DELETE, "priority=1,ip"), (false, all));
+    let mut switch = full(SPREAD);
+    let mut ports: Vec<_> = (1..=4).map(PortInfo::datapath).collect();
+    ports[1].config = PortConfig { no_flood: true, ..PortConfig::default() };
+    let change = switch.pipeline.set_ports(BRIDGE, ports).unwrap();
+    assert_eq!(meet(&mut switch, &change), (false, all));
+}
+
+#[test]
+fn many_changes_that_are_quick_one_by_one_are_not_together() {
+    let mut switch = full(SPREAD);
+    let rules = |from: u32| -> Vec<String> {
+        let rule = |last| format!("priority=9,ip,nw_dst=10.0.{}.0/24,actions=drop", from + last);
+        (0..8).map(rule).collect()
+    };
+    let publish = |switch: &Switch<Direct>, rules: &[String]| {
+        switch.publish(ADD, &rules.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let first = publish(&switch, &rules(0));
+    meet(&mut switch, &first);
+    tidy(&mut switch);
+    let second = publish(&switch, &rules(8));
+    assert!(switch.engine.is_quick(&second.deltas[..1]));
+    assert!(!switch.engine.is_quick(&second.deltas));
+}
+
+#[test]
+fn a_rule_that_outranks_nothing_is_quick_however_many_visits_it_meets() {
+    let rule = SPREAD.replace("priority=1,", "priority=100,");
+    let mut switch = full(&rule);
+    change(&mut switch, ADD, "priority=40,ip,actions=drop");
+    tidy(&mut switch);
+    assert_eq!(change(&mut switch, ADD, "priority=50,ip,actions=drop"), (true, 0));
+    assert_eq!(change(&mut switch, ADD, "priority=100,ip,nw_src=1.2.3.4,actions=drop"), (true, 0));
+}

@@ -1,0 +1,422 @@
+//! The mirror: where it is right, and the three holes of the published design, each beside engines
+//! that do not have it.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use proptest::prelude::*;
+use shunt_flow::{FieldId, FlowKey, FlowMask, PortNo, SparseMask, text::NoPortNames};
+use shunt_kairo::{Direct, Mirror, MirrorSettings, Visits};
+use shunt_pipeline::{
+    BridgeId, BridgeSettings, Change, EntryId, Evictor, FlowModCommand, GroupCommand, OwnerId,
+    Pipeline, PortInfo, Time, Traversal,
+    testing::{Twin, generate},
+    text::{parse_group_mod, parse_rule},
+};
+
+use crate::all::cases;
+
+const BRIDGE: BridgeId = BridgeId::new(1);
+
+/// Packets go in at once.
+const AT_ONCE: MirrorSettings = MirrorSettings {
+    has_gates: true,
+    propagation: Some(Duration::from_secs(2)),
+    batch: 1,
+    layers: 4,
+};
+
+const fn entry(slot: u32) -> EntryId {
+    EntryId { owner: OwnerId(0), slot, generation: 0 }
+}
+
+fn parsed(command: FlowModCommand, rule: &str) -> shunt_pipeline::FlowMod {
+    parse_rule(command, rule, &NoPortNames).unwrap()
+}
+
+/// An IPv4 packet to a destination.
+fn packet(destination: u32) -> FlowKey {
+    let mut key = FlowKey::ZERO;
+    key.set_bridge(u64::from(BRIDGE.number()));
+    key.set_in_port(PortNo::new(1));
+    key.set_field(FieldId::EthType, 0x0800);
+    key.set_field(FieldId::NwTtl, 64);
+    key.set_field(FieldId::Ipv4Dst, destination.into());
+    key
+}
+
+/// A pipeline with the mirror beside it, and two engines that are right.
+struct Scene {
+    pipeline: Pipeline,
+    mirror: Mirror,
+    direct: Direct,
+    visits: Visits,
+    seconds: Arc<AtomicU64>,
+}
+
+impl Scene {
+    fn new(settings: MirrorSettings, rules: &[&str]) -> Self {
+        let pipeline = Pipeline::new(1);
+        pipeline.add_bridge(BRIDGE, BridgeSettings::default());
+        pipeline.set_ports(BRIDGE, (1..=4).map(PortInfo::datapath).collect()).unwrap();
+        let rules: Vec<_> = rules.iter().map(|rule| parsed(FlowModCommand::Add, rule)).collect();
+        pipeline.apply(BRIDGE, &rules, Time::ZERO).unwrap();
+        let seconds = Arc::new(AtomicU64::new(0));
+        let clock = Arc::clone(&seconds);
+        let now = move || Time::ZERO.after(Duration::from_secs(clock.load(Ordering::Relaxed)));
+        let mirror = Mirror::new(&pipeline, &[BRIDGE], settings, now);
+        let version = pipeline.version();
+        let (direct, visits) = (Direct::new(version), Visits::new(version));
+        Self { pipeline, mirror, direct, visits, seconds }
+    }
+
+    fn translate(&self, key: &FlowKey) -> Arc<Traversal> {
+        Arc::new(self.pipeline.translate(key, self.pipeline.version()))
+    }
+
+    fn install(&mut self, slot: u32, destination: u32) -> Arc<Traversal> {
+        let traversal = self.translate(&packet(destination));
+        for engine in self.engines() {
+            engine.installed(entry(slot), &traversal);
+        }
+        traversal
+    }
+
+    fn engines(&mut self) -> [&mut dyn Evictor; 3] {
+        [&mut self.mirror, &mut self.direct, &mut self.visits]
+    }
+
+    fn change(&mut self, command: FlowModCommand, rule: &str) -> [Vec<u32>; 3] {
+        let change = self.pipeline.apply(BRIDGE, &[parsed(command, rule)], Time::ZERO).unwrap();
+        self.apply(&change)
+    }
+
+    fn add(&mut self, rule: &str) -> [Vec<u32>; 3] {
+        self.change(FlowModCommand::Add, rule)
+    }
+
+    /// What the mirror evicts, and then what each of the others does.
+    fn apply(&mut self, change: &Change) -> [Vec<u32>; 3] {
+        self.engines().map(|engine| {
+            let mut ended = engine.apply(&change.deltas, change.version);
+            ended.sort_unstable();
+            ended.iter().map(|id| id.slot).collect()
+        })
+    }
+
+    /// Time passes, so that all packets are where they belong.
+    fn wait(&mut self) {
+        self.seconds.fetch_add(60, Ordering::Relaxed);
+        while self.mirror.tidy() {}
+        assert_eq!(self.mirror.stats().waiting, 0);
+    }
+
+    /// Whether an entry of this traversal forwards a packet of its region as nobody would now.
+    fn is_stale(&self, entry: &Traversal, destination: u32) -> bool {
+        let key = packet(destination);
+        let is_within = key.agrees_with(&(&entry.key).into(), &(&entry.mask).into());
+        is_within && self.translate(&key).actions != entry.actions
+    }
+}
+
+#[test]
+fn a_sample_packet_does_not_stand_for_its_region() {
+    let rule = "priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2";
+    let mut scene = Scene::new(AT_ONCE, &[rule]);
+    let made = scene.install(0, 0x0a01_0203);
+    let within = "priority=20,ip,nw_dst=10.1.99.0/24,actions=output:3";
+    assert_eq!(scene.add(within), [vec![], vec![0], vec![0]]);
+    assert!(scene.is_stale(&made, 0x0a01_6307), "what stays in the mirror is wrong");
+}
+
+#[test]
+fn a_packet_that_waits_in_a_batch_loses_the_race_with_a_rule() {
+    let rule = "priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2";
+    let of_the_packet = "priority=20,ip,nw_dst=10.1.99.0/24,actions=output:3";
+    let mut scene = Scene::new(MirrorSettings::default(), &[rule]);
+    scene.install(1, 0x0a01_0203);
+    scene.wait();
+    let made = scene.install(0, 0x0a01_6307);
+    assert_eq!(scene.mirror.stats().waiting, 1);
+    assert_eq!(scene.add(of_the_packet), [vec![], vec![0, 1], vec![0, 1]]);
+    // It has the new rule when it gets there, and loses none.
+    scene.wait();
+    assert!(scene.mirror.apply(&[], scene.pipeline.version()).is_empty());
+    assert_eq!(scene.mirror.len(), 2);
+    assert!(scene.is_stale(&made, 0x0a01_6307), "what stays in the mirror is wrong");
+    // One that was there in time goes.
+    let mut scene = Scene::new(MirrorSettings::default(), &[rule]);
+    scene.install(0, 0x0a01_6307);
+    scene.wait();
+    assert_eq!(scene.add(of_the_packet), [vec![0], vec![0], vec![0]]);
+}
+
+#[test]
+fn an_ltm_rule_is_orphaned_when_the_packet_that_made_it_is_deleted() {
+    let mut scene = Scene::new(
+        AT_ONCE,
+        &[
+            "ip,actions=goto_table:1",
+            "table=1,ip,nw_dst=10.0.0.1,actions=output:2",
+            "table=1,ip,nw_dst=10.0.0.2,actions=output:3",
+        ],
+    );
+    let pieces = |scene: &Scene, destination| {
+        let version = scene.pipeline.version();
+        let cut = scene.pipeline.translate_pieces(&packet(destination), None, version, &[1]);
+        cut.into_iter().map(|piece| Arc::new(piece.traversal)).collect::<Vec<_>>()
+    };
+    // Both begin with the same piece, which the first has made.
+    for (destination, slots) in [(0x0a00_0001, [0, 1]), (0x0a00_0002, [0, 2])] {
+        let pieces = pieces(&scene, destination);
+        let list: Vec<_> = slots.map(entry).into_iter().zip(pieces).collect();
+        scene.mirror.installed_pieces(&list);
+        for (id, piece) in &list {
+            scene.direct.installed(*id, piece);
+            scene.visits.installed(*id, piece);
+        }
+    }
+    assert_eq!(scene.mirror.stats().beside, 0, "the mirror knows these pieces");
+    assert_eq!(scene.mirror.len(), 3);
+    // The first flow is idle, and its last piece expires. Its first is still in use.
+    scene.engines().into_iter().for_each(|engine| engine.removed(entry(1)));
+    let stale = scene.change(FlowModCommand::DeleteStrict, "ip");
+    assert_eq!(stale, [vec![2], vec![0], vec![0]], "entry 0 stays, and 2 goes for nothing");
+}
+
+#[test]
+fn the_first_table_that_is_stale_ends_its_piece_and_those_behind() {
+    let rules = [
+        "ip,actions=goto_table:1",
+        "table=1,ip,actions=set_field:7->reg1,goto_table:2",
+        "table=2,reg1=7,actions=output:2",
+    ];
+    let mut scene = Scene::new(AT_ONCE, &rules);
+    let version = scene.pipeline.version();
+    let cut = scene.pipeline.translate_pieces(&packet(1), None, version, &[1, 2]);
+    let pieces: Vec<_> =
+        (0..).map(entry).zip(cut.into_iter().map(|piece| Arc::new(piece.traversal))).collect();
+    assert_eq!(pieces.len(), 3);
+    scene.mirror.installed_pieces(&pieces);
+    assert_eq!(scene.mirror.stats().beside, 0);
+    let [ended, ..] = scene.add("table=1,priority=40000,ip,nw_dst=0.0.0.1,actions=drop");
+    assert_eq!(ended, [1, 2]);
+    let [ended, ..] = scene.add("priority=40000,ip,nw_dst=0.0.0.1,actions=drop");
+    assert_eq!(ended, [0]);
+}
+
+#[test]
+fn what_the_mirror_knows_nothing_of_goes_with_any_change_of_its_tables() {
+    let rules = [
+        // Behind a resubmit that has returned there is another lookup.
+        "ip,nw_dst=10.0.0.1,actions=resubmit(,1),resubmit(,2)",
+        "ip,nw_dst=10.0.0.2,actions=goto_table:1",
+        "table=1,actions=set_field:1->reg0",
+        "table=2,actions=output:2",
+    ];
+    let mut scene = Scene::new(AT_ONCE, &rules);
+    scene.install(0, 0x0a00_0001);
+    scene.install(1, 0x0a00_0002);
+    assert_eq!(scene.mirror.stats().beside, 1);
+    let [ended, others, _] = scene.add("table=2,ip,nw_dst=10.9.9.9,actions=output:3");
+    assert_eq!((ended, others), (vec![0], vec![]));
+}
+
+#[test]
+fn a_clause_of_a_conjunction_ends_the_entries_that_visit_its_table() {
+    let mut scene = Scene::new(AT_ONCE, &["ip,actions=output:2"]);
+    scene.install(0, 0x0a00_0001);
+    let clause = "priority=40000,ip,nw_dst=10.0.0.1,actions=conjunction(1,1/2)";
+    let [ended, ..] = scene.add(clause);
+    assert_eq!(ended, [0]);
+    scene.install(1, 0x0a00_0001);
+    scene.add("priority=40000,ip,in_port=1,actions=conjunction(1,2/2)");
+    scene.install(2, 0x0a00_0001);
+    let [ended, ..] = scene.add("priority=40000,ip,conj_id=1,actions=output:3");
+    assert_eq!(ended, [2]);
+}
+
+#[test]
+fn a_changed_object_ends_the_entries_that_read_it() {
+    let mut scene = Scene::new(AT_ONCE, &[]);
+    let group = |command, text| parse_group_mod(command, text, &NoPortNames).unwrap().into();
+    let modify =
+        |scene: &Scene, request| scene.pipeline.modify(BRIDGE, [request], Time::ZERO).unwrap();
+    modify(&scene, group(GroupCommand::Add, "group_id=1,type=all,bucket=output:2"));
+    scene.add("ip,nw_dst=10.0.0.1,actions=group:1");
+    scene.install(0, 0x0a00_0001);
+    scene.install(1, 0x0a00_0002);
+    let change = modify(&scene, group(GroupCommand::Modify, "group_id=1,type=all,bucket=output:3"));
+    assert_eq!(scene.apply(&change), [[0], [0], [0]]);
+}
+
+/// An entry of a traversal that stands for its packet alone.
+fn exact(traversal: Traversal) -> Arc<Traversal> {
+    let mut all = FlowMask::EMPTY;
+    all.words_mut().fill(u64::MAX);
+    Arc::new(Traversal { mask: SparseMask::from(&all), ..traversal })
+}
+
+/// A rule of a pipeline that writes headers and registers, and goes back and forth.
+fn rule() -> impl Strategy<Value = String> {
+    let matching = (0u8..4, 1u8..6, 0u32..16, prop::sample::select(&[0u32, 8, 12, 14, 15, 3][..]));
+    let asked = prop_oneof![
+        4 => Just(String::new()),
+        1 => (0u8..3).prop_map(|value| format!(",reg1={value}")),
+        1 => (0u8..3).prop_map(|value| format!(",metadata={value}")),
+    ];
+    let writes = prop_oneof![
+        3 => Just(String::new()),
+        2 => (0u8..16).prop_map(|value| format!("set_field:0.0.0.{value}->nw_dst,")),
+        1 => (0u8..3).prop_map(|value| format!("set_field:{value}->reg1,")),
+        1 => Just("move:NXM_OF_IP_DST[0..1]->NXM_NX_REG1[0..1],".to_owned()),
+        1 => Just("push:NXM_OF_IP_DST[],load:5->NXM_OF_IP_DST[0..3],pop:NXM_NX_REG1[],".to_owned()),
+        1 => Just("dec_ttl,load:1->NXM_OF_IP_DST[0],".to_owned()),
+        1 => (1u8..3).prop_map(|value| format!("write_metadata:{value},")),
+    ];
+    let ends = prop_oneof![
+        1 => Just("output:2".to_owned()),
+        2 => (1u8..4).prop_map(|table| format!("goto_table:{table}")),
+        2 => (0u8..4).prop_map(|table| format!("resubmit(,{table})")),
+    ];
+    (matching, asked, writes, ends).prop_filter_map(
+        "goto leads forward",
+        |((table, priority, value, mask), asked, writes, end)| {
+            let is_back =
+                end.strip_prefix("goto_table:").is_some_and(|to| to <= &*table.to_string());
+            // What is written to metadata is written last.
+            let is_late = writes.starts_with("write_metadata") && !end.starts_with("goto");
+            let value = value & mask;
+            (!is_back && !is_late).then(|| {
+                format!(
+                    "table={table},priority={priority},ip,nw_dst=0.0.0.{value}/0.0.0.{mask}{asked},\
+                     actions={writes}{end}"
+                )
+            })
+        },
+    )
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Install(u32),
+    Remove(prop::sample::Index),
+    /// Adds these rules, in place of those that have their match.
+    Add(Vec<String>),
+    /// Deletes a rule, by its place among those that were added.
+    Delete(prop::sample::Index),
+    Wait,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        6 => (0u32..16).prop_map(Event::Install),
+        1 => any::<prop::sample::Index>().prop_map(Event::Remove),
+        3 => prop::collection::vec(rule(), 1..3).prop_map(Event::Add),
+        2 => any::<prop::sample::Index>().prop_map(Event::Delete),
+        1 => Just(Event::Wait),
+    ]
+}
+
+/// The mirror beside the direct engine, with entries that stand for one packet each.
+struct Exact {
+    scene: Scene,
+    rules: Vec<String>,
+    live: Vec<u32>,
+    installed: u32,
+}
+
+impl Exact {
+    fn happens(&mut self, event: &Event) {
+        match event {
+            Event::Install(destination) => {
+                let version = self.scene.pipeline.version();
+                let traversal =
+                    exact(self.scene.pipeline.translate(&packet(*destination), version));
+                self.scene.mirror.installed(entry(self.installed), &traversal);
+                self.scene.direct.installed(entry(self.installed), &traversal);
+                self.live.push(self.installed);
+                self.installed += 1;
+            }
+            Event::Remove(index) if !self.live.is_empty() => {
+                let slot = self.live.remove(index.index(self.live.len()));
+                self.scene.mirror.removed(entry(slot));
+                self.scene.direct.removed(entry(slot));
+            }
+            Event::Add(rules) => {
+                self.rules.extend(rules.iter().cloned());
+                self.change(FlowModCommand::Add, rules);
+            }
+            Event::Delete(index) if !self.rules.is_empty() => {
+                let rule = self.rules.remove(index.index(self.rules.len()));
+                let rule = rule.split(",actions=").next().unwrap_or_default().to_owned();
+                self.change(FlowModCommand::DeleteStrict, &[rule]);
+            }
+            Event::Wait => self.scene.wait(),
+            Event::Remove(_) | Event::Delete(_) => {}
+        }
+        assert_eq!(self.scene.mirror.len(), self.live.len());
+    }
+
+    fn change(&mut self, command: FlowModCommand, rules: &[String]) {
+        let mods: Vec<_> = rules.iter().map(|rule| parsed(command, rule)).collect();
+        let change = self.scene.pipeline.apply(BRIDGE, &mods, Time::ZERO).unwrap();
+        let before = self.scene.mirror.stats().beside;
+        let [mirror, direct, _] = self.scene.apply(&change);
+        if before == 0 {
+            assert_eq!(mirror, direct);
+        } else {
+            assert!(direct.iter().all(|slot| mirror.contains(slot)), "{direct:?} in {mirror:?}");
+        }
+        let surplus = mirror.iter().filter(|slot| !direct.contains(slot));
+        surplus.for_each(|slot| self.scene.direct.removed(entry(*slot)));
+        self.live.retain(|slot| !mirror.contains(slot));
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(40))]
+
+    #[test]
+    fn entries_of_one_packet_go_exactly_if_its_path_changes(
+        rules in prop::collection::vec(rule(), 4..20),
+        events in prop::collection::vec(event(), 1..24),
+        has_gates in any::<bool>(),
+    ) {
+        let scene = Scene::new(MirrorSettings { has_gates, ..AT_ONCE }, &[]);
+        let mut exact = Exact { scene, rules: Vec::new(), live: Vec::new(), installed: 0 };
+        exact.happens(&Event::Add(rules));
+        events.iter().for_each(|event| exact.happens(event));
+    }
+
+    #[test]
+    fn no_entry_of_one_packet_stays_that_a_change_of_any_kind_makes_stale(
+        world in generate::world(),
+        packets in prop::collection::vec(generate::packet(), 8),
+        ops in prop::collection::vec(generate::op(), 1..6),
+    ) {
+        let mut twin = Twin::new(&world);
+        let mut mirror = Mirror::new(&twin.pipeline, &generate::BRIDGES, AT_ONCE, || Time::ZERO);
+        let mut direct = Direct::new(twin.pipeline.version());
+        let all = packets.iter().flat_map(|key| twin.traversals(key));
+        for (slot, traversal) in (0..).zip(all.filter(|own| own.learnings.is_empty())) {
+            let traversal = exact(traversal);
+            mirror.installed(entry(slot), &traversal);
+            direct.installed(entry(slot), &traversal);
+        }
+        for op in &ops {
+            let Some(change) = twin.apply(op) else { continue };
+            let evicted = mirror.apply(&change.deltas, change.version);
+            for stale in direct.apply(&change.deltas, change.version) {
+                prop_assert!(evicted.contains(&stale), "{} stays", stale);
+            }
+            evicted.into_iter().for_each(|id| direct.removed(id));
+            prop_assert_eq!(mirror.len(), direct.len());
+        }
+    }
+}
