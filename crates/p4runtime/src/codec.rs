@@ -79,6 +79,7 @@ pub fn capabilities(program: &Program, skills: &Skills) -> Capabilities {
         // So that no chain makes more lookups than a translation may.
         length_max: LOOKUPS_MAX / u16::from(program.stages().max(1)),
         effects: Effects::Plain,
+        outputs: None,
         counts: skills.counts,
         tells_idle: skills.tells_idle,
         modifies: skills.modifies,
@@ -214,7 +215,7 @@ fn imply(key: &FlowKey, left: &mut FlowMask) -> Result<(), Refusal> {
     }
 }
 
-fn encode_action(ports: &Ports, rule: &LtmRule, plain: &Plain<'_>) -> Result<TableAction, Refusal> {
+fn encode_action(ports: &Ports, rule: &LtmRule, plain: &Plain) -> Result<TableAction, Refusal> {
     let (key, mut left) = (plain.rewrite.key(), FlowMask::from(plain.rewrite.mask()));
     let written: Vec<(u32, u128)> = key_fields()
         .iter()
@@ -265,7 +266,7 @@ fn encode_action(ports: &Ports, rule: &LtmRule, plain: &Plain<'_>) -> Result<Tab
 fn leave(
     ports: &Ports,
     rule: &LtmRule,
-    (port, plain): (DatapathPort, &Plain<'_>),
+    (port, plain): (DatapathPort, &Plain),
 ) -> Result<u16, Refusal> {
     let number = *ports.0.get(&port).ok_or(Refusal::Actions)?;
     let mask = FlowMask::from(rule.matching.mask()).field(FieldId::InPort);

@@ -13,12 +13,13 @@ use shunt_gigaflow::{
     ltm::{LtmRule, Next, Tag},
     partition::StageId,
     target::{Event, LtmIndex, LtmTarget, Operation, TargetError, Ticket},
+    testing::{Chaos, ChaosSettings},
 };
 use shunt_p4runtime::{
     client::{P4Target, PacketToSend, Settings},
     codec::Ports,
     server::{Hits, Now, Server, Service, Settings as ServerSettings},
-    testing::{Chaos, ChaosSettings, MemoryDevice},
+    testing::MemoryDevice,
     wire::p4::v1::{PacketIn, PacketMetadata, TableEntry, update::Type},
 };
 use shunt_pipeline::DatapathPort;
@@ -62,7 +63,7 @@ impl World {
 
     fn settings(&self) -> Settings {
         Settings {
-            ports: Ports(BTreeMap::from([(DatapathPort::new(1), 1)])),
+            ports: Ports(BTreeMap::from([(DatapathPort::new(1), 1)])).into(),
             idle: Some(Duration::from_secs(1)),
             retry: Duration::from_millis(5),
             ..Settings::new(format!("http://{}", self.address))
@@ -362,8 +363,14 @@ async fn a_target_takes_over_from_another_controller() {
 async fn a_target_that_misbehaves_answers_everything_and_holds_what_it_confirmed() {
     let world = World::new().await;
     let inner = connected(&world).await;
-    let settings =
-        ChaosSettings { delay: 64, reject: 64, disconnect: 32, away: 3, made_up_room: 100 };
+    let settings = ChaosSettings {
+        delay: 64,
+        hold_back: 64,
+        reject: 64,
+        disconnect: 32,
+        away: 3,
+        made_up_room: 100,
+    };
     let mut target = Chaos::new(inner, settings, 7);
     let (mut batch, mut events) = ((0..200).map(insert).collect::<Vec<_>>(), Vec::new());
     let answered = |events: &[Event]| {

@@ -14,7 +14,6 @@ use super::{
     session::{Requests, counter_question, update},
 };
 use crate::{
-    codec::encode,
     error::PartCode,
     wire::p4::v1::{TableEntry, Update, update::Type},
 };
@@ -93,7 +92,7 @@ impl Held {
         settings: &Settings,
         entry: LtmIndex,
     ) -> Result<TableEntry, Refusal> {
-        let value = encode(&settings.program, &settings.ports, (self.stage, &self.rule))?;
+        let value = settings.encode(self.stage, &self.rule)?;
         Ok(named(settings, entry, value))
     }
 }

@@ -29,7 +29,7 @@ mod told;
 mod worker;
 
 pub use session::{Packet, PacketToSend, SessionError};
-pub use settings::Settings;
+pub use settings::{LivePorts, Settings};
 pub use target::P4Target;
 
 #[cfg(test)]

@@ -1,11 +1,16 @@
 //! How a client is set up.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use parking_lot::RwLock;
+use shunt_gigaflow::{ltm::LtmRule, partition::StageId, target::Refusal};
+use shunt_pipeline::DatapathPort;
 
 use crate::{
-    codec::{Ports, Skills},
+    codec::{Ports, Skills, encode},
     program::{Program, TAG_FIRST},
     server::ElectionId,
+    wire::p4::v1::TableEntry,
 };
 
 /// How a client is set up.
@@ -27,8 +32,8 @@ pub struct Settings {
     pub skills: Skills,
     /// The tag that packets begin with: that of the bridge whose ports the device has.
     pub start_tag: u16,
-    /// The ports of the device.
-    pub ports: Ports,
+    /// The ports of the device; whoever has a clone can add some.
+    pub ports: LivePorts,
     /// Time without hits after which an entry is told; `None`: never.
     pub idle: Option<Duration>,
     /// Updates of one write.
@@ -39,6 +44,29 @@ pub struct Settings {
     pub request_timeout: Duration,
     /// Pause before the next try to connect.
     pub retry: Duration,
+}
+
+/// The ports of a device, which may be added while a client runs. Clones are one list.
+#[derive(Clone, Debug, Default)]
+pub struct LivePorts(Arc<RwLock<Ports>>);
+
+impl From<Ports> for LivePorts {
+    fn from(ports: Ports) -> Self {
+        Self(Arc::new(RwLock::new(ports)))
+    }
+}
+
+impl LivePorts {
+    /// A port of the datapath is this one of the device. It is to be one before a rule sends to it,
+    /// and for as long as the device has such a rule.
+    pub fn add(&self, port: DatapathPort, number: u16) {
+        self.0.write().0.insert(port, number);
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.read().0.len()
+    }
 }
 
 impl Settings {
@@ -54,12 +82,29 @@ impl Settings {
             device_config: None,
             skills: Skills::default(),
             start_tag: TAG_FIRST,
-            ports: Ports::default(),
+            ports: LivePorts::default(),
             idle: None,
             batch: 256,
             operations_max: 16384,
             request_timeout: Duration::from_secs(5),
             retry: Duration::from_millis(100),
         }
+    }
+
+    /// The ports of the datapath that the device can send to.
+    pub(super) fn outputs(&self) -> BTreeSet<DatapathPort> {
+        let ports = self.ports.0.read();
+        let is_known = |number: &u16| *number <= self.skills.port_max;
+        let known = ports.0.iter().filter(|(_, number)| is_known(number));
+        known.map(|(port, _)| *port).collect()
+    }
+
+    /// A rule in the words of the device.
+    ///
+    /// # Errors
+    ///
+    /// It cannot hold it.
+    pub(super) fn encode(&self, stage: StageId, rule: &LtmRule) -> Result<TableEntry, Refusal> {
+        encode(&self.program, &self.ports.0.read(), (stage, rule))
     }
 }

@@ -1,6 +1,6 @@
 //! The owner's end of a client.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use hashbrown::HashMap;
 use shunt_gigaflow::{
@@ -15,7 +15,7 @@ use super::{
     told::{Ear, PACKETS_MAX, Told, ends},
     worker::Worker,
 };
-use crate::codec::{capabilities, encode};
+use crate::codec::capabilities;
 
 /// A device behind P4Runtime as a target of LTM rules. It begins lost, and is there with the first
 /// [`Event::Restored`].
@@ -50,18 +50,17 @@ impl P4Target {
     /// something to [poll](LtmTarget::poll) or to [take](Self::take_packets).
     #[must_use]
     pub fn new(
-        mut settings: Settings,
+        settings: Settings,
         runtime: &Handle,
         wake: impl Fn() + Send + Sync + 'static,
     ) -> Self {
-        // What is sent to a port that the device does not have is refused, as to one that nobody named.
-        let port_max = settings.skills.port_max;
-        settings.ports.0.retain(|_, number| *number <= port_max);
         let (tasks, task_receiver) = mpsc::channel(settings.operations_max);
         let (teller, ear) = ends(wake);
         let worker = Worker::new(Arc::new(settings.clone()), task_receiver, teller);
+        let outputs = Some(settings.outputs());
+        let own = capabilities(&settings.program, &settings.skills);
         Self {
-            capabilities: capabilities(&settings.program, &settings.skills),
+            capabilities: Capabilities { outputs, ..own },
             held: vec![0; settings.program.stages().into()],
             tasks,
             ear,
@@ -101,6 +100,10 @@ impl P4Target {
     }
 
     fn hear(&mut self) {
+        let outputs = self.capabilities.outputs.as_ref().map_or(0, BTreeSet::len);
+        if self.settings.ports.len() > outputs {
+            self.capabilities.outputs = Some(self.settings.outputs());
+        }
         while let Some(told) = self.ear.hear() {
             match told {
                 Told::Event(event) => self.note(event),
@@ -163,7 +166,7 @@ impl P4Target {
         let check = |stage: StageId, rule| {
             self.capabilities.check(rule)?;
             // What cannot be said is told at once.
-            encode(&self.settings.program, &self.settings.ports, (stage, rule))
+            self.settings.encode(stage, rule)
         };
         match operation {
             Operation::Insert { entry, stage, rule } => {
@@ -197,6 +200,10 @@ impl P4Target {
 impl LtmTarget for P4Target {
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
+    }
+
+    fn is_there(&self) -> bool {
+        self.is_there
     }
 
     fn room(&self, stage: StageId) -> usize {
