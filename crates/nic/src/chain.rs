@@ -18,6 +18,7 @@ use shunt_p4runtime::{
 
 use crate::{
     limits::Limits,
+    packets::Write,
     table::{Place, Table},
 };
 
@@ -51,11 +52,22 @@ struct Held {
     stage: usize,
     priority: u32,
     rule: LtmRule,
+    /// What it does to frames.
+    write: Write,
+    /// Where packets leave whose way ends here.
+    port: Option<u16>,
     /// Its packets go to the controller.
     is_punt: bool,
 }
 
 impl Held {
+    fn new((no, stage, priority): (EntryNo, usize, u32), rule: LtmRule, is_punt: bool) -> Self {
+        let output = rule.plain().and_then(|plain| plain.output);
+        let port = output.and_then(|port| u16::try_from(port.number()).ok());
+        let write = Write::of(&rule.rewrite);
+        Self { no, stage, priority, rule, write, port, is_punt }
+    }
+
     const fn place(&self) -> Place<'_> {
         Place { tag: self.rule.tag, matching: &self.rule.matching, priority: self.priority }
     }
@@ -92,7 +104,7 @@ pub enum Verdict {
 
 /// Why a packet is sent to the controller.
 const REASON_MISS: u8 = 0;
-const REASON_ASKED: u8 = 2;
+pub(crate) const REASON_ASKED: u8 = 2;
 
 impl Stage {
     fn new(seed: u64) -> Self {
@@ -164,7 +176,7 @@ impl Chain {
         let Decoded { stage, priority, meaning } = decoded;
         let (rule, is_punt) = parts(meaning);
         let stage = stage.index();
-        let held = Held { no, stage, priority, rule, is_punt };
+        let held = Held::new((no, stage, priority), rule, is_punt);
         let Some(stage) = self.stages.get_mut(stage) else {
             return Err(DeviceError::Refused("there is no such stage"));
         };
@@ -198,13 +210,13 @@ impl Chain {
         let (rule, is_punt) = parts(meaning);
         let slot = self.numbers.get(&no).copied();
         if let Some(Some(held)) = slot.and_then(|slot| self.slots.get_mut(slot as usize)) {
-            held.rule = LtmRule {
+            let rule = LtmRule {
                 actions: rule.actions,
                 rewrite: rule.rewrite,
                 next: rule.next,
                 ..held.rule.clone()
             };
-            held.is_punt = is_punt;
+            *held = Held::new((no, held.stage, held.priority), rule, is_punt);
         }
     }
 
@@ -258,10 +270,8 @@ impl Chain {
                     }
                 }
                 Next::End => {
-                    let output = held.rule.plain().and_then(|plain| plain.output);
-                    let port = output.and_then(|port| u16::try_from(port.number()).ok());
                     // Nothing is sent back to where it came from.
-                    let left = port.filter(|port| u32::from(*port) != key.in_port().number());
+                    let left = held.port.filter(|port| u32::from(*port) != key.in_port().number());
                     return left.map_or(Verdict::Drop, |port| Verdict::Forward { port });
                 }
             }
@@ -269,10 +279,10 @@ impl Chain {
         told(REASON_MISS, tag, last_stage)
     }
 
-    /// What the entries of a walk say, in their order.
-    pub fn rules<'a>(&'a self, walk: &'a Walk) -> impl Iterator<Item = &'a LtmRule> {
+    /// What the entries of a walk write, in their order.
+    pub(crate) fn writes<'a>(&'a self, walk: &'a Walk) -> impl Iterator<Item = &'a Write> {
         let held = |slot: &u32| self.slots.get(*slot as usize)?.as_ref();
-        walk.slots.iter().filter_map(held).map(|held| &held.rule)
+        walk.slots.iter().filter_map(held).map(|held| &held.write)
     }
 
     /// Counts a walk: as hits if it came to its end.

@@ -17,20 +17,20 @@ use shunt_p4runtime::{
     },
 };
 
-use crate::{chain::Chain, outbox::Outbox};
+use crate::{chain::Chain, orders::Orders};
 
 /// What the server sees of a NIC.
 #[derive(Debug)]
 pub struct Front {
     program: Program,
     chain: Arc<Mutex<Chain>>,
-    outbox: Arc<Outbox>,
+    orders: Arc<Orders>,
 }
 
 impl Front {
-    pub(crate) fn new(chain: Arc<Mutex<Chain>>, outbox: Arc<Outbox>) -> Self {
+    pub(crate) fn new(chain: Arc<Mutex<Chain>>, orders: Arc<Orders>) -> Self {
         let program = *chain.lock().program();
-        Self { program, chain, outbox }
+        Self { program, chain, orders }
     }
 }
 
@@ -89,7 +89,7 @@ impl Device for Front {
     }
 
     fn send(&mut self, packet: &PacketOut) -> Result<(), &'static str> {
-        self.outbox.post(packet)
+        self.orders.send(packet)
     }
 }
 

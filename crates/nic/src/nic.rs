@@ -16,9 +16,12 @@ use tracing::info;
 use crate::{
     chain::Chain,
     drops::Traffic,
+    error::NicError,
     front::Front,
     limits::Limits,
-    outbox::Outbox,
+    orders::Orders,
+    represent::NicPorts,
+    side::{Opened, Side},
     thread::{Running, Shared, Worker},
 };
 
@@ -28,6 +31,9 @@ pub struct NicPort {
     pub number: u16,
     /// What it is.
     pub port: Box<dyn Port>,
+    /// Where packets leave that came by it and for which there is no entry, and where those come from
+    /// that it is to send; `None`: there is the controller alone.
+    pub representor: Option<Box<dyn Port>>,
 }
 
 impl std::fmt::Debug for NicPort {
@@ -37,43 +43,50 @@ impl std::fmt::Debug for NicPort {
 }
 
 impl NicPort {
-    /// Opens a port.
+    /// Opens a port, and its representor.
     ///
     /// # Errors
     ///
-    /// It cannot be opened.
-    pub fn open(number: u16, spec: &PortSpec) -> Result<Self, PortError> {
-        Ok(Self { number, port: open(spec, number.into())? })
+    /// One of them cannot be opened.
+    pub fn open(
+        number: u16,
+        spec: &PortSpec,
+        representor: Option<&PortSpec>,
+    ) -> Result<Self, PortError> {
+        let open = |spec| open(spec, number.into());
+        Ok(Self { number, port: open(spec)?, representor: representor.map(open).transpose()? })
+    }
+
+    fn split(self) -> Result<Opened, PortError> {
+        let representor = self.representor.map(Side::open).transpose()?;
+        Ok(Opened { port: Side::open(self.port)?, representor })
     }
 }
 
-/// Why a NIC does not run.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum NicError {
-    /// A port cannot be used.
-    #[error("port {number} cannot be used")]
-    Port {
-        /// Which.
-        number: u16,
-        /// Why.
-        source: PortError,
-    },
-    /// The system has no thread or descriptor left.
-    #[error("the NIC's thread cannot run")]
-    System(#[from] std::io::Error),
-    /// The server cannot listen.
-    #[error(transparent)]
-    Server(#[from] ServerError),
-}
-
-/// A NIC that forwards; it stops when it is dropped.
+/// A NIC that forwards; it stops when it is dropped, and with it the last of its [`NicPorts`].
 #[derive(Debug)]
 pub struct Nic {
     server: Server,
     service: Service,
     traffic: Arc<Traffic>,
-    thread: Running,
+    rules: Rules,
+    thread: Arc<Running>,
+}
+
+/// The rules of a NIC: without a server there are none.
+#[derive(Debug)]
+struct Rules(Arc<Mutex<Chain>>);
+
+impl Rules {
+    fn clear(&self) {
+        self.0.lock().clear();
+    }
+}
+
+impl Drop for Rules {
+    fn drop(&mut self) {
+        self.clear();
+    }
 }
 
 impl Nic {
@@ -88,27 +101,29 @@ impl Nic {
         address: SocketAddr,
         (clock, seed): (fn() -> Now, u64),
     ) -> Result<Self, NicError> {
-        let chain = Arc::new(Mutex::new(Chain::new(program, limits, seed)));
-        let numbers = ports.iter().map(|port| port.number).collect();
-        let outbox = Arc::new(Outbox::new(numbers).map_err(std::io::Error::from)?);
+        let rules = Rules(Arc::new(Mutex::new(Chain::new(program, limits, seed))));
+        let orders = Arc::new(Orders::new().map_err(std::io::Error::from)?);
+        for port in ports {
+            let number = port.number;
+            let opened = port.split().map_err(|source| NicError::Port { number, source })?;
+            let added = orders.add(number, Box::new(opened));
+            added.map_err(|_| NicError::NumberTaken(number))?;
+        }
         let traffic = Arc::new(Traffic::default());
-        let front = Front::new(Arc::clone(&chain), Arc::clone(&outbox));
+        let front = Front::new(Arc::clone(&rules.0), Arc::clone(&orders));
         let settings = Settings { update_latency: limits.update_latency, ..Settings::default() };
         let service = Service::new(settings, front, clock);
-        let mut worker = Worker::new(Shared {
-            chain,
-            outbox,
+        let server = Server::bind(address).await?;
+        let worker = Worker::new(Shared {
+            chain: Arc::clone(&rules.0),
+            orders,
             traffic: Arc::clone(&traffic),
             service: service.clone(),
             clock,
-        });
-        for NicPort { number, port } in ports {
-            worker.add(number, port).map_err(|source| NicError::Port { number, source })?;
-        }
-        let server = Server::bind(address).await?;
-        let thread = worker.spawn()?;
+        })?;
+        let thread = Arc::new(worker.spawn()?);
         info!(address = %server.address(), "the NIC is ready");
-        Ok(Self { server, service, traffic, thread })
+        Ok(Self { server, service, traffic, rules, thread })
     }
 
     /// Where the server listens.
@@ -123,14 +138,25 @@ impl Nic {
         Arc::clone(&self.traffic)
     }
 
+    /// Adds ports while it runs, and takes them out.
+    #[must_use]
+    pub fn ports(&self) -> NicPorts {
+        NicPorts { thread: Arc::clone(&self.thread) }
+    }
+
     /// Serves until `stop` is over.
     ///
     /// # Errors
     ///
     /// The socket failed.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
-        let served = self.server.run(self.service, stop).await;
-        drop(self.thread);
-        served
+        // Without a server nobody sees to its rules: they go when it is told to stop, and however this
+        // ends.
+        let (rules, _thread) = (self.rules, self.thread);
+        let stop = async {
+            stop.await;
+            rules.clear();
+        };
+        self.server.run(self.service, stop).await
     }
 }

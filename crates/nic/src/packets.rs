@@ -1,5 +1,7 @@
 //! Frames of a NIC: which it takes apart, and how it rewrites them.
 
+use std::hash::{BuildHasher, Hasher};
+
 use shunt_datapath::Packet;
 use shunt_flow::{
     FieldId, FlowKey, FlowMask, Layers, Match,
@@ -7,12 +9,13 @@ use shunt_flow::{
     layout::word,
     rewrite::{ChecksumState, pop_vlan, push_vlan, set_header},
 };
-use shunt_gigaflow::ltm::LtmRule;
 
 /// The bit of `vlan_tci` that says that there is a tag; it is no bit on the wire.
 const TCI_PRESENT: u16 = 0x1000;
 const TPID: u16 = 0x8100;
 const TAG_BYTES: usize = 4;
+/// Where the tag's content lies, behind its type.
+const TCI_AT: usize = 14;
 
 /// The headers of a frame, `None` if the program does not take it apart.
 pub(crate) fn take_apart(frame: &[u8], key: &mut FlowKey) -> Option<Layers> {
@@ -42,10 +45,12 @@ pub(crate) fn take_apart(frame: &[u8], key: &mut FlowKey) -> Option<Layers> {
             layers.network().and_then(|start| frame.get(start..)?.get(..ARP_BYTES)).is_some()
         }
         0x8100 | 0x88a8 | 0x894f => false,
-        // A length, or the type in a SNAP header.
-        _ => outer_type(frame, tag != 0).is_some_and(|number| number >= 0x0600),
+        _ => true,
     };
-    (is_known_tag && is_known).then_some(layers)
+    // Below, it is a length, and the type is that of a SNAP header.
+    let outer = outer_type(frame, tag != 0).filter(|number| *number >= 0x0600);
+    let is_plain = outer.is_some_and(|number| u128::from(number) == ether_type);
+    (is_known_tag && is_plain && is_known).then_some(layers)
 }
 
 /// The header of ARP and RARP, for Ethernet and IPv4.
@@ -61,44 +66,87 @@ fn outer_type(frame: &[u8], is_tagged: bool) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes))
 }
 
-/// Whether what TCP, UDP or ICMP need is in the frame.
+/// Whether the packet is as long as it says, and what TCP, UDP or ICMP need is in the frame.
 fn has_transport(key: &FlowKey, layers: &Layers, frame: &[u8]) -> bool {
     let length = match key.field(FieldId::IpProto) {
         6 => 20,
         17 | 1 | 58 => 8,
-        _ => return true,
+        _ => 0,
     };
     let is_later = key.field(FieldId::NwFrag) & 2 != 0;
     let end = layers.transport().and_then(|start| start.checked_add(length));
     is_later || end.is_some_and(|end| end <= frame.len())
 }
 
-/// Rewrites a frame by the rules of its walk. `false`: a tag has no room.
+/// A number that all packets of a flow have.
+pub(crate) fn flow_hash(key: &FlowKey) -> u64 {
+    // Only the first fragment has ports.
+    let ports = if key.field(FieldId::NwFrag) == 0 { PORTS } else { &[] };
+    let mut hasher = foldhash::fast::FixedState::with_seed(0).build_hasher();
+    FLOW.iter().chain(ports).for_each(|field| hasher.write_u128(key.field(*field)));
+    hasher.finish()
+}
+
+const FLOW: &[FieldId] = &[
+    FieldId::EthSrc,
+    FieldId::EthDst,
+    FieldId::Ipv4Src,
+    FieldId::Ipv4Dst,
+    FieldId::Ipv6Src,
+    FieldId::Ipv6Dst,
+    FieldId::IpProto,
+];
+
+const PORTS: &[FieldId] = &[FieldId::TcpSrc, FieldId::TcpDst];
+
+/// What a rule writes, laid out for frames: a tag that comes or goes changes where the rest lies, so
+/// that it is done last.
+#[derive(Clone, Debug)]
+pub(crate) struct Write {
+    headers: Match,
+    tag_bits: u16,
+    tag: u16,
+}
+
+impl Write {
+    /// What this rewrite says.
+    pub(crate) fn of(rewrite: &Match) -> Self {
+        let (key, mut mask) = (rewrite.key(), FlowMask::from(rewrite.mask()));
+        let tag_bits = u16::try_from(mask.field(FieldId::VlanTci)).unwrap_or(0);
+        if let Some(words) = mask.words_mut().get_mut(usize::from(word::VLAN)) {
+            *words = 0;
+        }
+        Self { headers: Match::new(&key, &mask), tag_bits, tag: tci(&key) & tag_bits }
+    }
+}
+
+/// Rewrites a frame by what the rules of its walk write. `false`: a tag has no room.
 pub(crate) fn rewrite<'a>(
     packet: &mut Packet,
     layers: &Layers,
     key: &mut FlowKey,
-    rules: impl Iterator<Item = &'a LtmRule>,
+    writes: impl Iterator<Item = &'a Write>,
 ) -> bool {
-    let was_tagged = tci(key) & TCI_PRESENT != 0;
     let checksum = if packet.offload.needs_checksum {
         ChecksumState::Partial
     } else {
         ChecksumState::Complete
     };
-    let mut tag = tci(key);
-    for rule in rules {
-        let set = without_tag(&rule.rewrite, &mut tag);
-        set_header(packet.frame_mut(), layers, key, &set, checksum);
+    let before = tci(key);
+    let mut tag = before;
+    for Write { headers, tag_bits, tag: value } in writes {
+        tag = tag & !tag_bits | value;
+        set_header(packet.frame_mut(), layers, key, headers, checksum);
     }
-    match (was_tagged, tag & TCI_PRESENT != 0) {
+    match (before & TCI_PRESENT != 0, tag & TCI_PRESENT != 0) {
         (false, false) => true,
         (true, true) => {
-            let mut mask = FlowMask::EMPTY;
-            mask.add_bits(FieldId::VlanTci, (!TCI_PRESENT).into());
-            let mut value = FlowKey::ZERO;
-            value.set_field(FieldId::VlanTci, tag.into());
-            set_header(packet.frame_mut(), layers, key, &Match::new(&value, &mask), checksum);
+            let rest = packet.frame_mut().get_mut(TCI_AT..);
+            if let Some(bytes) = rest.and_then(|rest| rest.first_chunk_mut()) {
+                // On the wire that bit is another, which no rule writes.
+                let kept = u16::from_be_bytes(*bytes) & TCI_PRESENT;
+                *bytes = (kept | tag & !TCI_PRESENT).to_be_bytes();
+            }
             true
         }
         (false, true) => {
@@ -120,17 +168,189 @@ fn tci(key: &FlowKey) -> u16 {
     u16::try_from(key.field(FieldId::VlanTci)).unwrap_or(0)
 }
 
-/// A rewrite without what it does to the tag, which is done to `tag`.
-fn without_tag(rewrite: &Match, tag: &mut u16) -> Match {
-    let mut mask = FlowMask::from(rewrite.mask());
-    let bits = u16::try_from(mask.field(FieldId::VlanTci)).unwrap_or(0);
-    if bits == 0 {
-        return rewrite.clone();
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use shunt_datapath::Pool;
+    use shunt_flow::testing::PacketBuilder;
+    use shunt_pipeline::DatapathPort;
+
+    use super::*;
+
+    /// The headers of a packet that the program takes apart.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    struct Headers {
+        macs: [[u8; 6]; 2],
+        tag: Option<u16>,
+        network: Network,
+        tos: u8,
+        ttl: u8,
+        protocol: Protocol,
+        ports: [u16; 2],
     }
-    let value = rewrite.key();
-    *tag = *tag & !bits | tci(&value) & bits;
-    if let Some(words) = mask.words_mut().get_mut(usize::from(word::VLAN)) {
-        *words = 0;
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Network {
+        V4([[u8; 4]; 2]),
+        V6([[u8; 16]; 2]),
     }
-    Match::new(&value, &mask)
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Protocol {
+        Tcp,
+        Udp,
+        Other,
+    }
+
+    impl Headers {
+        /// The frame, made from nothing.
+        fn frame(&self) -> Vec<u8> {
+            let [source, destination] = self.ports;
+            let packet = match self.network {
+                Network::V4([source, destination]) => PacketBuilder::ipv4(source, destination),
+                Network::V6([source, destination]) => PacketBuilder::ipv6(source, destination),
+            };
+            let packet = packet.macs(self.macs[0], self.macs[1]).tos(self.tos).ttl(self.ttl);
+            let packet = match self.tag {
+                Some(tci) => packet.tag(TPID, tci),
+                None => packet,
+            };
+            let packet = match self.protocol {
+                Protocol::Tcp => packet.tcp(source, destination),
+                Protocol::Udp => packet.udp(source, destination),
+                Protocol::Other => packet,
+            };
+            packet.payload(*b"twelve bytes").build()
+        }
+    }
+
+    fn headers() -> impl Strategy<Value = Headers> {
+        let network = prop_oneof![
+            any::<[[u8; 4]; 2]>().prop_map(Network::V4),
+            any::<[[u8; 16]; 2]>().prop_map(Network::V6),
+        ];
+        let protocol = prop::sample::select(&[Protocol::Tcp, Protocol::Udp, Protocol::Other][..]);
+        let tag = prop::option::of(any::<u16>().prop_map(|tci| tci & !TCI_PRESENT));
+        (any::<[[u8; 6]; 2]>(), tag, network, any::<[u8; 2]>(), protocol, any::<[u16; 2]>())
+            .prop_map(|(macs, tag, network, [tos, ttl], protocol, ports)| Headers {
+                macs,
+                tag,
+                network,
+                tos,
+                ttl,
+                protocol,
+                ports,
+            })
+    }
+
+    /// A rewrite of all that two packets differ in, if one rule can say it.
+    fn rewrite_to(target: &Headers) -> Match {
+        let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
+        let mut write = |field, value| {
+            key.set_field(field, value);
+            mask.add_field(field);
+        };
+        let number = |bytes: &[u8]| bytes.iter().fold(0, |sum, byte| sum << 8 | u128::from(*byte));
+        write(FieldId::EthSrc, number(&target.macs[0]));
+        write(FieldId::EthDst, number(&target.macs[1]));
+        write(FieldId::VlanTci, target.tag.map_or(0, |tci| tci | TCI_PRESENT).into());
+        match target.network {
+            Network::V4([source, destination]) => {
+                write(FieldId::Ipv4Src, number(&source));
+                write(FieldId::Ipv4Dst, number(&destination));
+            }
+            Network::V6([source, destination]) => {
+                write(FieldId::Ipv6Src, number(&source));
+                write(FieldId::Ipv6Dst, number(&destination));
+            }
+        }
+        write(FieldId::IpDscp, (target.tos >> 2).into());
+        write(FieldId::IpEcn, (target.tos & 3).into());
+        write(FieldId::NwTtl, target.ttl.into());
+        if target.protocol != Protocol::Other {
+            write(FieldId::TcpSrc, target.ports[0].into());
+            write(FieldId::TcpDst, target.ports[1].into());
+        }
+        Match::new(&key, &mask)
+    }
+
+    /// The frame after these rewrites.
+    fn rewritten(frame: &[u8], rewrites: &[Match]) -> Vec<u8> {
+        let mut packet = Pool::new().take(frame.len(), DatapathPort::new(0)).unwrap();
+        packet.frame_mut().copy_from_slice(frame);
+        let mut key = FlowKey::ZERO;
+        let layers = take_apart(packet.frame(), &mut key).unwrap();
+        let writes: Vec<Write> = rewrites.iter().map(Write::of).collect();
+        assert!(rewrite(&mut packet, &layers, &mut key, writes.iter()));
+        packet.frame().to_vec()
+    }
+
+    proptest! {
+        #[test]
+        fn a_frame_that_is_rewritten_is_the_one_that_would_have_been_built(
+            from in headers(), middle in headers(), to in headers(),
+        ) {
+            // Nothing changes what a packet is.
+            let like = |other: Headers| Headers {
+                protocol: from.protocol,
+                network: match (from.network, other.network) {
+                    (Network::V4(_), Network::V4(_)) | (Network::V6(_), Network::V6(_)) => {
+                        other.network
+                    }
+                    (Network::V4(_) | Network::V6(_), _) => from.network,
+                },
+                ports: if from.protocol == Protocol::Other { from.ports } else { other.ports },
+                ..other
+            };
+            let (middle, to) = (like(middle), like(to));
+            let frame = from.frame();
+            let one = rewrite_to(&to);
+            prop_assert_eq!(rewritten(&frame, std::slice::from_ref(&one)), to.frame());
+            // The tag in between, which comes or goes, leaves no trace.
+            prop_assert_eq!(rewritten(&frame, &[rewrite_to(&middle), one]), to.frame());
+        }
+
+        #[test]
+        fn a_packet_of_known_headers_is_taken_apart_unless_it_is_cut_short(
+            headers in headers(), cut in any::<prop::sample::Index>(),
+        ) {
+            let frame = headers.frame();
+            prop_assert!(take_apart(&frame, &mut FlowKey::ZERO.clone()).is_some());
+            let length = cut.index(frame.len());
+            let cut = take_apart(&frame[..length], &mut FlowKey::ZERO.clone());
+            prop_assert_eq!(cut, None, "{} of {}", length, frame.len());
+        }
+
+        #[test]
+        fn packets_of_a_flow_have_one_hash(
+            headers in headers(), tos in any::<u8>(), ttl in any::<u8>(), payload in any::<u8>(),
+        ) {
+            let hash = |frame: &[u8]| {
+                let mut key = FlowKey::ZERO;
+                take_apart(frame, &mut key).unwrap();
+                flow_hash(&key)
+            };
+            let mut other = Headers { tos, ttl, ..headers }.frame();
+            *other.last_mut().unwrap() ^= payload;
+            prop_assert_eq!(hash(&headers.frame()), hash(&other));
+        }
+    }
+
+    #[test]
+    fn what_the_program_does_not_know_is_not_taken_apart() {
+        let v4 = || PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
+        let unknown = [
+            v4().tag(TPID, 1).tag(TPID, 2).build(),
+            v4().tag(0x88a8, 1).build(),
+            v4().snap().build(),
+            v4().ipv4_options(&[1, 1, 1, 1]).build(),
+            v4().sctp(1, 2).build(),
+            PacketBuilder::ipv6([1; 16], [2; 16]).extension(0, &[0; 6]).udp(1, 2).build(),
+            vec![0; 13],
+            Vec::new(),
+        ];
+        for frame in unknown {
+            assert_eq!(take_apart(&frame, &mut FlowKey::ZERO.clone()), None, "{frame:02x?}");
+        }
+    }
 }

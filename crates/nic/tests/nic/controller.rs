@@ -1,0 +1,109 @@
+//! A NIC without representors: what it has no end for goes to the controller.
+
+use std::time::Duration;
+
+use shunt_flow::{FieldId, FlowKey, testing::PacketBuilder};
+use shunt_gigaflow::ltm::{Next, Tag};
+use shunt_nic::DropReason;
+use shunt_p4runtime::client::PacketToSend;
+
+use crate::world::{World, frame, rule, to};
+
+#[tokio::test]
+async fn a_packet_without_an_entry_goes_to_the_controller_as_it_came() {
+    let mut world = World::new().await;
+    world.send(0, &frame());
+    let packet = world.punted().await;
+    assert_eq!(packet.payload, frame());
+    assert_eq!((packet.ingress_port, packet.reason, packet.miss_tag), (1, 0, 0));
+}
+
+#[tokio::test]
+async fn a_chain_rewrites_and_forwards_and_one_that_ends_midway_does_not() {
+    let mut world = World::new().await;
+    let ttl = (FieldId::NwTtl, 9);
+    let first = rule(0, &[(FieldId::EthType, 0x0800)], &[ttl], Next::Tag(Tag::new(5)));
+    world.insert(0, first).await;
+    world.send(0, &frame());
+    let packet = world.punted().await;
+    assert_eq!((&packet.payload, packet.miss_tag, packet.last_stage), (&frame(), 5, 1));
+    // Stage 1 is skipped; the last sees what the first wrote.
+    world.insert(2, to(2, rule(5, &[ttl], &[(FieldId::TcpDst, 7777)], Next::End))).await;
+    world.send(0, &frame());
+    let sent = world.receive(1).await;
+    let mut key = FlowKey::ZERO;
+    shunt_flow::extract::extract(&sent, Default::default(), &mut key);
+    assert_eq!((key.field(FieldId::NwTtl), key.field(FieldId::UdpDst)), (9, 7777));
+    // Nothing is sent back to where it came from: what leaves by the second port came by the first.
+    world.send(1, &PacketBuilder::ipv4([10, 0, 0, 9], [10, 0, 0, 2]).udp(1000, 2000).build());
+    world.send(0, &frame());
+    assert_eq!(world.receive(1).await, sent);
+    assert_eq!(world.nothing(1).await, Ok(()));
+    assert_eq!(world.traffic.dropped(DropReason::Rule), 1);
+}
+
+#[tokio::test]
+async fn a_header_that_is_cut_short_never_enters_the_tables() {
+    let mut world = World::new().await;
+    let arp = 0x0806u16;
+    world.insert(0, to(2, rule(0, &[(FieldId::EthType, arp.into())], &[], Next::End))).await;
+    let mut whole = [vec![2; 12], arp.to_be_bytes().to_vec()].concat();
+    whole.extend([0, 1, 8, 0, 6, 4, 0, 1]);
+    whole.extend([0; 20]);
+    for length in [16, whole.len() - 1] {
+        world.send(0, &whole[..length]);
+        let packet = world.punted().await;
+        assert_eq!((packet.reason, packet.payload.len()), (1, length));
+    }
+    world.send(0, &whole);
+    assert_eq!(world.receive(1).await, whole);
+}
+
+#[tokio::test]
+async fn a_packet_for_a_port_that_is_not_there_is_not_sent() {
+    let mut world = World::new().await;
+    world.target.send(PacketToSend::Direct { port: 9, payload: frame() }).unwrap();
+    world.target.send(PacketToSend::Direct { port: 2, payload: Vec::new() }).unwrap();
+    world.target.send(PacketToSend::Direct { port: 2, payload: frame() }).unwrap();
+    assert_eq!(world.receive(1).await, frame());
+    assert_eq!(world.traffic.received(), 1);
+}
+
+#[tokio::test]
+async fn every_packet_is_sent_or_handed_over_or_dropped_for_a_reason() {
+    let mut world = World::new().await;
+    world.insert(0, to(2, rule(0, &[(FieldId::EthType, 0x0800)], &[], Next::End))).await;
+    for end in [0, 1, 0] {
+        world.send(end, &frame());
+    }
+    world.send(0, &[0; 14]);
+    world.punted().await;
+    world.receive(1).await;
+    world.receive(1).await;
+    let counts = || {
+        let traffic = &world.traffic;
+        let dropped: u64 = DropReason::ALL.iter().map(|reason| traffic.dropped(*reason)).sum();
+        (traffic.received(), traffic.sent() + traffic.handed_over() + dropped)
+    };
+    for _ in 0..1000 {
+        if counts() == (4, 4) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    panic!("{:?}", counts());
+}
+
+#[tokio::test]
+async fn a_packet_of_the_controller_leaves_by_its_port_or_meets_the_stages() {
+    let mut world = World::new().await;
+    let direct = PacketToSend::Direct { port: 2, payload: frame() };
+    world.target.send(direct).unwrap();
+    assert_eq!(world.receive(1).await, frame());
+    let resubmit = || PacketToSend::Resubmit { port: 2, payload: frame() };
+    world.target.send(resubmit()).unwrap();
+    assert_eq!(world.punted().await.ingress_port, 2);
+    world.insert(0, to(1, rule(0, &[(FieldId::InPort, 2)], &[], Next::End))).await;
+    world.target.send(resubmit()).unwrap();
+    assert_eq!(world.receive(0).await, frame());
+}

@@ -1,0 +1,237 @@
+//! A NIC whose ports have representors: what it has no end for goes to the switch behind it.
+
+use std::collections::BTreeSet;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use shunt_datapath::{
+    Packet, Pool, PortError, RxQueue, TxQueue,
+    port::{
+        Capabilities, Port, PortCounters, Queues, RxReport,
+        pair::{Pair, pair},
+    },
+};
+use shunt_flow::{FieldId, testing::PacketBuilder};
+use shunt_gigaflow::ltm::{Next, Tag};
+
+use crate::world::{REPRESENTORS, World, frame, rule, to};
+
+#[tokio::test]
+async fn a_packet_without_an_entry_leaves_by_the_representor_of_its_port_as_it_came() {
+    let mut world = World::represented().await;
+    let ttl = (FieldId::NwTtl, 9);
+    world.insert(0, rule(0, &[(FieldId::EthType, 0x0800)], &[ttl], Next::Tag(Tag::new(5)))).await;
+    let unparsed = vec![0; 60];
+    for (end, representor) in REPRESENTORS.into_iter().enumerate() {
+        for frame in [frame(), unparsed.clone()] {
+            world.send(end, &frame);
+            assert_eq!(world.receive(representor).await, frame);
+        }
+    }
+    assert_eq!((world.traffic.represented(), world.traffic.handed_over()), (4, 0));
+    assert_eq!(world.target.take_packets(), []);
+}
+
+#[tokio::test]
+async fn what_comes_by_a_representor_leaves_by_its_port_past_the_stages() {
+    let mut world = World::represented().await;
+    world.insert(0, to(1, rule(0, &[], &[(FieldId::NwTtl, 9)], Next::End))).await;
+    let [first, second] = REPRESENTORS;
+    world.send(second, &frame());
+    assert_eq!(world.receive(1).await, frame());
+    world.send(first, &frame());
+    assert_eq!(world.receive(0).await, frame());
+    assert_eq!((world.traffic.hits(), world.traffic.sent()), (0, 2));
+}
+
+#[tokio::test]
+async fn a_packet_with_an_entry_never_meets_the_switch() {
+    let mut world = World::represented().await;
+    world.send(0, &frame());
+    world.receive(REPRESENTORS[0]).await;
+    world.insert(0, to(2, rule(0, &[(FieldId::InPort, 1)], &[], Next::End))).await;
+    for _ in 0..3 {
+        world.send(0, &frame());
+        assert_eq!(world.receive(1).await, frame());
+    }
+    assert_eq!((world.traffic.hits(), world.traffic.represented()), (3, 1));
+    assert_eq!(world.traffic.received(), 4);
+}
+
+/// A flow of this number.
+fn flow(number: u8) -> Vec<u8> {
+    PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, number]).udp(1000, 2000).build()
+}
+
+/// The queues of a port that stands for one of the NIC, and the far end of that one.
+fn added(world: &World, number: u16, threads: u16) -> (Box<dyn Port>, Vec<Queues>, Pair) {
+    let (near, far) = pair(1, 50);
+    let mut port = world.ports.represent(number, Box::new(near), 60);
+    let queues = port.split(threads).unwrap();
+    (port, queues, far)
+}
+
+#[tokio::test]
+async fn a_port_comes_and_goes_while_the_nic_runs() {
+    let mut world = World::new().await;
+    for round in 0..3 {
+        let (port, queues, mut far) = added(&world, 7, 1);
+        assert!(port.link_up());
+        let representor = world.add_end(queues.into_iter().next().unwrap());
+        let end = world.add_end(far.split(1).unwrap().remove(0));
+        world.send(end, &frame());
+        assert_eq!(world.receive(representor).await, frame());
+        world.send(representor, &frame());
+        assert_eq!(world.receive(end).await, frame());
+        if round == 0 {
+            world.insert(0, to(7, rule(0, &[(FieldId::InPort, 1)], &[], Next::End))).await;
+        }
+        world.send(0, &frame());
+        assert_eq!(world.receive(end).await, frame(), "others reach it");
+        // The number is another's while it is there.
+        let mut other = world.ports.represent(7, Box::new(pair(1, 80).0), 80);
+        assert!(other.split(1).is_err());
+        drop(port);
+        assert!(!far.link_up(), "the NIC has closed it");
+    }
+}
+
+#[tokio::test]
+async fn packets_of_a_flow_stay_on_one_queue_and_flows_are_spread() {
+    let mut world = World::new().await;
+    let (_port, queues, mut far) = added(&world, 7, 4);
+    let end = world.add_end(far.split(1).unwrap().remove(0));
+    for number in (0..32).chain(0..32) {
+        world.send(end, &flow(number));
+    }
+    let mut queues_of = vec![BTreeSet::new(); 32];
+    let (mut came, mut burst) = (0, Vec::new());
+    let mut queues = queues;
+    while came < 64 {
+        for (at, queue) in queues.iter_mut().enumerate() {
+            let rx = queue.rx.as_mut().unwrap();
+            rx.rx(&mut world.pool, &mut burst).unwrap();
+            for packet in burst.drain(..) {
+                let number = (0..32).find(|number| packet.frame() == flow(*number)).unwrap();
+                queues_of[usize::from(number)].insert(at);
+                came += 1;
+                world.pool.give(packet);
+            }
+        }
+        tokio::task::yield_now().await;
+    }
+    assert!(queues_of.iter().all(|queues| queues.len() == 1), "{queues_of:?}");
+    let used: BTreeSet<usize> = queues_of.into_iter().flatten().collect();
+    assert_eq!(used.len(), 4, "of 32 flows none is on a queue: {used:?}");
+}
+
+/// A port whose device vanishes at the first look.
+struct Vanishing;
+
+impl Port for Vanishing {
+    fn capabilities(&self) -> Capabilities {
+        pair(1, 1).0.capabilities()
+    }
+
+    fn split(&mut self, _: u16) -> Result<Vec<Queues>, PortError> {
+        Ok(vec![Queues { rx: Some(Box::new(Self)), tx: Box::new(Self) }])
+    }
+
+    fn link_up(&self) -> bool {
+        false
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        [2, 0, 0, 0, 0, 9]
+    }
+
+    fn counters(&self) -> PortCounters {
+        PortCounters { rx_dropped: 3, tx_dropped: 4 }
+    }
+}
+
+impl RxQueue for Vanishing {
+    fn rx(&mut self, _: &mut Pool, _: &mut Vec<Packet>) -> Result<RxReport, PortError> {
+        Err(PortError::DeviceGone { name: "the device".into() })
+    }
+}
+
+impl TxQueue for Vanishing {
+    fn tx(&mut self, _: &[Packet]) -> usize {
+        0
+    }
+
+    fn flush(&mut self) {}
+}
+
+/// Waits until a queue has something to say.
+fn wait(rx: &dyn RxQueue) {
+    let mut fds = [PollFd::new(rx.wait_fd().unwrap(), PollFlags::POLLIN)];
+    assert_eq!(poll(&mut fds, PollTimeout::from(20_000_u16)).unwrap(), 1, "nobody is woken");
+}
+
+#[tokio::test]
+async fn a_port_that_breaks_breaks_its_representor_and_nothing_else() {
+    let mut world = World::new().await;
+    let mut port = world.ports.represent(7, Box::new(Vanishing), 60);
+    let own = (port.link_up(), port.mac(), port.counters());
+    assert_eq!(own, (false, [2, 0, 0, 0, 0, 9], Vanishing.counters()), "those of the port");
+    let mut queues = port.split(1).unwrap().remove(0);
+    let (rx, mut burst) = (queues.rx.as_mut().unwrap(), Vec::new());
+    while rx.rx(&mut world.pool, &mut burst).is_ok() {
+        wait(&**rx);
+    }
+    assert_eq!(world.traffic.ports_broken(), 1);
+    world.send(0, &frame());
+    assert_eq!(world.punted().await.payload, frame());
+    drop(port);
+    let (_port, queues, mut far) = added(&world, 7, 1);
+    let representor = world.add_end(queues.into_iter().next().unwrap());
+    let end = world.add_end(far.split(1).unwrap().remove(0));
+    world.send(end, &frame());
+    assert_eq!(world.receive(representor).await, frame(), "it is opened anew");
+}
+
+#[tokio::test]
+async fn without_a_server_the_nic_has_no_rules_and_goes_on() {
+    let mut world = World::represented().await;
+    world.insert(0, to(2, rule(0, &[], &[], Next::End))).await;
+    world.send(0, &frame());
+    assert_eq!(world.receive(1).await, frame());
+    world.stop_server().await;
+    world.send(0, &frame());
+    assert_eq!(world.receive(REPRESENTORS[0]).await, frame());
+}
+
+/// The thread of the NIC sleeps as long as a switch that waits: neither looks without being woken.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_waits_for_a_packet_is_woken() {
+    let world = World::new().await;
+    let (port, queues, mut far) = added(&world, 7, 1);
+    let mut far = far.split(1).unwrap().remove(0);
+    let mut near = queues.into_iter().next().unwrap();
+    tokio::task::spawn_blocking(move || {
+        let mut pool = Pool::new();
+        let mut burst = Vec::new();
+        for number in 0..200 {
+            let mut packet = pool.take(64, shunt_pipeline::DatapathPort::new(0)).unwrap();
+            packet.frame_mut().fill(number);
+            assert_eq!(far.tx.tx(std::slice::from_ref(&packet)), 1);
+            far.tx.flush();
+            pool.give(packet);
+            let rx = near.rx.as_mut().unwrap();
+            loop {
+                rx.rx(&mut pool, &mut burst).unwrap();
+                if let Some(packet) = burst.pop() {
+                    assert!(packet.frame().iter().all(|byte| *byte == number));
+                    pool.give(packet);
+                    break;
+                }
+                wait(&**rx);
+            }
+        }
+    })
+    .await
+    .unwrap();
+    drop(port);
+    drop(world);
+}

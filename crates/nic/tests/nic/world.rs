@@ -1,0 +1,222 @@
+//! A NIC with two ports, whoever is at the far ends of these, and its controller.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use shunt_datapath::{
+    Packet, Pool,
+    port::{
+        Port, Queues,
+        pair::{Pair, pair},
+    },
+};
+use shunt_flow::{FieldId, FlowKey, FlowMask, Match, testing::PacketBuilder};
+use shunt_gigaflow::{
+    ltm::{LtmRule, Next, Tag},
+    partition::StageId,
+    target::{Event, LtmIndex, LtmTarget, Operation, Ticket},
+};
+use shunt_nic::{Limits, Nic, NicPort, NicPorts, Traffic};
+use shunt_p4runtime::{
+    client::{P4Target, PacketToSend, Settings},
+    codec::Ports,
+    program::Program,
+    server::Now,
+};
+use shunt_pipeline::{DatapathAction, DatapathPort};
+use tokio::{runtime::Handle, sync::Notify, task::JoinHandle};
+
+/// A NIC with two ports, 1 and 2, the far ends of these, and its controller.
+pub(crate) struct World {
+    pub(crate) target: P4Target,
+    /// The target has something to say.
+    news: Arc<Notify>,
+    /// The far ends of ports, 0 and 1, and of their representors.
+    pub(crate) ends: Vec<Queues>,
+    /// Frames that came in one burst with one that was asked for.
+    came: Vec<VecDeque<Vec<u8>>>,
+    pub(crate) traffic: Arc<Traffic>,
+    pub(crate) ports: NicPorts,
+    server: JoinHandle<()>,
+    pub(crate) pool: Pool,
+    next: u64,
+}
+
+/// The far ends of the representors, if there are any.
+pub(crate) const REPRESENTORS: [usize; 2] = [2, 3];
+
+impl World {
+    /// Without representors.
+    pub(crate) async fn new() -> Self {
+        Self::with(|_| None).await
+    }
+
+    /// Each port with its representor.
+    pub(crate) async fn represented() -> Self {
+        let mut fars = Vec::new();
+        let mut world = Self::with(|seed| {
+            let (near, far) = pair(1, seed);
+            fars.push(far);
+            Some(Box::new(near))
+        })
+        .await;
+        fars.into_iter().for_each(|mut far| {
+            world.add_end(far.split(1).unwrap().remove(0));
+        });
+        world
+    }
+
+    async fn with(mut representor: impl FnMut(u64) -> Option<Box<dyn Port>>) -> Self {
+        let [(near_1, far_1), (near_2, far_2)] = [pair(1, 1), pair(1, 3)];
+        let mut port = |number: u16, port: Pair| {
+            let representor = representor(10 * u64::from(number));
+            NicPort { number, port: Box::new(port), representor }
+        };
+        let ports = vec![port(1, near_1), port(2, near_2)];
+        let address = "127.0.0.1:0".parse().unwrap();
+        let program = Program::new(3, 64).unwrap();
+        let nic = Nic::start((program, Limits::default()), ports, address, (Now::default, 5)).await;
+        let nic = nic.unwrap();
+        let settings = Settings {
+            program,
+            ports: Ports((1..=9).map(|n| (DatapathPort::new(n.into()), n)).collect()).into(),
+            retry: Duration::from_millis(5),
+            ..Settings::new(format!("http://{}", nic.address()))
+        };
+        let (traffic, ports) = (nic.traffic(), nic.ports());
+        let server = tokio::spawn(async move { nic.run(std::future::pending()).await.unwrap() });
+        let news = Arc::new(Notify::new());
+        let target = P4Target::new(settings, &Handle::current(), {
+            let news = Arc::clone(&news);
+            move || news.notify_one()
+        });
+        let (ends, came, pool) = (Vec::new(), Vec::new(), Pool::new());
+        let mut world = Self { target, news, ends, came, traffic, ports, server, pool, next: 0 };
+        let mut events = Vec::new();
+        while !events.contains(&Event::Restored) {
+            world.news.notified().await;
+            world.target.poll(&mut events);
+        }
+        for mut far in [far_1, far_2] {
+            world.add_end(far.split(1).unwrap().remove(0));
+        }
+        world
+    }
+
+    /// Another far end; answers with its number.
+    pub(crate) fn add_end(&mut self, end: Queues) -> usize {
+        self.ends.push(end);
+        self.came.push(VecDeque::new());
+        self.ends.len() - 1
+    }
+
+    /// Ends the server of the NIC.
+    pub(crate) async fn stop_server(&mut self) {
+        self.server.abort();
+        assert!((&mut self.server).await.unwrap_err().is_cancelled());
+    }
+
+    pub(crate) async fn insert(&mut self, stage: u8, rule: LtmRule) {
+        self.next += 1;
+        let stage = StageId::new(stage).unwrap();
+        let entry = LtmIndex(self.next);
+        let operation = Operation::Insert { entry, stage, rule: Arc::new(rule) };
+        self.target.submit(&mut vec![(Ticket(self.next), operation)]).unwrap();
+        let answer = Event::Answered { ticket: Ticket(self.next), result: Ok(()) };
+        let mut events = Vec::new();
+        while !events.contains(&answer) {
+            self.news.notified().await;
+            self.target.poll(&mut events);
+            assert!(events.iter().all(|event| *event == answer), "{events:?}");
+        }
+    }
+
+    pub(crate) fn send(&mut self, end: usize, frame: &[u8]) {
+        let mut packet = self.pool.take(frame.len(), DatapathPort::new(0)).unwrap();
+        packet.frame_mut().copy_from_slice(frame);
+        let burst = [packet];
+        assert_eq!(self.ends[end].tx.tx(&burst), 1);
+        self.ends[end].tx.flush();
+        burst.into_iter().for_each(|packet| self.pool.give(packet));
+    }
+
+    pub(crate) async fn receive(&mut self, end: usize) -> Vec<u8> {
+        let mut burst: Vec<Packet> = Vec::new();
+        for _ in 0..2000 {
+            if let Some(frame) = self.came[end].pop_front() {
+                return frame;
+            }
+            let rx = self.ends[end].rx.as_mut().unwrap();
+            rx.rx(&mut self.pool, &mut burst).unwrap();
+            for packet in burst.drain(..) {
+                self.came[end].push_back(packet.frame().to_vec());
+                self.pool.give(packet);
+            }
+            if self.came[end].is_empty() {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        }
+        panic!("nothing came");
+    }
+
+    /// Whether nothing comes any more.
+    pub(crate) async fn nothing(&mut self, end: usize) -> Result<(), Vec<u8>> {
+        // What the controller sends behind it leaves behind it.
+        let payload = PacketBuilder::ipv4([1, 1, 1, 1], [2, 2, 2, 2]).udp(1, 2).build();
+        let port = if end == 0 { 1 } else { 2 };
+        let direct = PacketToSend::Direct { port, payload: payload.clone() };
+        self.target.send(direct).unwrap();
+        let next = self.receive(end).await;
+        if next == payload { Ok(()) } else { Err(next) }
+    }
+
+    pub(crate) async fn punted(&mut self) -> shunt_p4runtime::client::Packet {
+        loop {
+            if let Some(packet) = self.target.take_packets().pop() {
+                return packet;
+            }
+            self.news.notified().await;
+        }
+    }
+}
+
+pub(crate) fn matching(fields: &[(FieldId, u128)]) -> Match {
+    let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
+    for (field, value) in fields {
+        key.set_field(*field, *value);
+        mask.add_field(*field);
+    }
+    Match::new(&key, &mask)
+}
+
+pub(crate) fn rule(
+    tag: u32,
+    fields: &[(FieldId, u128)],
+    writes: &[(FieldId, u128)],
+    next: Next,
+) -> LtmRule {
+    let rewrite = matching(writes);
+    let set = (!writes.is_empty()).then(|| DatapathAction::SetHeader(rewrite.clone()));
+    LtmRule {
+        tag: Tag::new(tag),
+        matching: matching(fields),
+        length: 1,
+        actions: set.into_iter().collect(),
+        rewrite,
+        next,
+    }
+}
+
+pub(crate) fn to(port: u32, mut rule: LtmRule) -> LtmRule {
+    let output = DatapathAction::Output {
+        port: DatapathPort::new(port),
+        unless_ingress: true,
+        max_len: None,
+    };
+    rule.actions = rule.actions.iter().cloned().chain([output]).collect();
+    rule.next = Next::End;
+    rule
+}
+
+pub(crate) fn frame() -> Vec<u8> {
+    PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1000, 2000).build()
+}
