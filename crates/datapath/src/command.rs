@@ -40,6 +40,8 @@ pub enum Command {
     Pull(Reply<()>),
     /// Say which entries there are.
     Dump(Reply<Vec<DumpedEntry>>),
+    /// Say which entry is in a slot.
+    Entry(u32, Reply<Option<DumpedEntry>>),
     /// Work by these settings from now on.
     Tune(Tuning),
     /// Copy packets to a capture.
@@ -57,8 +59,22 @@ pub struct Tuning {
     pub translations_per_turn: usize,
     /// One hit of so many is translated anew and compared; 0: none.
     pub verify_one_in: u32,
+    /// Whether entries that a change made stale are made anew.
+    pub repair: Repair,
     /// What knows packets by the bits that mattered. Another one than before begins empty.
     pub wildcard: Wildcard,
+}
+
+/// Whether entries that a change made stale are made anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Repair {
+    /// The next packet does it.
+    #[default]
+    Off,
+    /// Those that packets come to.
+    On,
+    /// The same, but so many a second at most.
+    Rate(u32),
 }
 
 impl fmt::Debug for Command {
@@ -74,6 +90,7 @@ impl fmt::Debug for Command {
             }
             Self::Pull(_) => f.write_str("Pull"),
             Self::Dump(_) => f.write_str("Dump"),
+            Self::Entry(slot, _) => f.debug_tuple("Entry").field(slot).finish(),
             Self::Tune(tuning) => f.debug_tuple("Tune").field(tuning).finish(),
             Self::StartCapture(tap) => f.debug_tuple("StartCapture").field(tap).finish(),
             Self::StopCapture(id, _) => f.debug_tuple("StopCapture").field(id).finish(),

@@ -1,7 +1,7 @@
 //! The eviction desk: the engine's side of the protocol of [`crate::owner`].
 //!
-//! One thread owns the [`EvictionDesk`], and with it the engine. Reports of owners and the changes
-//! of versions reach it; advances leave it. For each change it first takes in what owners have
+//! One thread at a time turns the [`EvictionDesk`], and with it the engine: whoever has its
+//! [seat](crate::seat). Reports of owners and the changes of versions reach it; advances leave it. For each change it first takes in what owners have
 //! reported (rule 6: else an update would drop a backlog of installs by the rule of `seq`, and they
 //! would come back as misses), then asks the engine, then posts an advance to *every* owner, also
 //! to those without an eviction: all must answer the version. An owner that sleeps meets no packet
@@ -9,18 +9,22 @@
 
 use std::sync::{
     Arc,
+    atomic::{AtomicUsize, Ordering},
     mpsc::{self, TrySendError},
 };
 
 use rtrb::Consumer;
 use shunt_classifier::Version;
-use shunt_pipeline::{Change, Delta, EntryId, Evictor, InstallNo, Installed, OwnerId};
+use shunt_pipeline::{
+    Change, Delta, EngineState, EntryId, Evictor, InstallNo, Installed, OwnerId, Time,
+};
 
 use crate::{
     link::Link,
     mailbox::Advance,
     owner::{LessonNo, Report},
-    seat::DeskSeat,
+    record::{DeskClock, DeskRecord},
+    seat::{DeskSeat, Turned},
     sleep::Waker,
 };
 
@@ -30,6 +34,16 @@ pub struct DeskEnds {
     owner: OwnerId,
     reports: Consumer<Report>,
     link: Arc<Link>,
+    sleeper: Sleeper,
+}
+
+/// What it means that an owner sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sleeper {
+    /// Nothing hits its entries meanwhile, so it has answered (rule 10).
+    HasAnswered,
+    /// Its entries are in a target, which forwards on: it is woken, and answers itself.
+    IsWoken,
 }
 
 /// The engine, with all that reaches it and leaves it.
@@ -37,16 +51,38 @@ pub struct EvictionDesk {
     evictor: Box<dyn Evictor>,
     version: Version,
     owners: Vec<Lane>,
-    changes: mpsc::Receiver<Learned>,
+    changes: mpsc::Receiver<(Learned, Time)>,
+    /// Changes that wait, there and here.
+    waiting: Arc<AtomicUsize>,
+    /// What was taken from there and is not done yet.
+    taken: Taken,
     waker: Arc<Waker>,
+    clock: DeskClock,
     totals: DeskTotals,
+    record: DeskRecord,
+}
+
+/// Changes that are applied together: an engine's pass over its entries, and an advance of every
+/// owner, are paid once for all of them.
+#[derive(Default)]
+struct Taken {
+    newest: Version,
+    deltas: Vec<Delta>,
+    lessons: Vec<(OwnerId, LessonNo)>,
+    count: usize,
+    /// When the first of them was taken up.
+    at: Time,
 }
 
 /// Where control hands in changes.
 #[derive(Clone, Debug)]
 pub struct ChangeSender {
-    changes: mpsc::SyncSender<Learned>,
+    /// Each with the time at which it was handed in.
+    changes: mpsc::SyncSender<(Learned, Time)>,
+    /// How many wait.
+    waiting: Arc<AtomicUsize>,
     waker: Arc<Waker>,
+    clock: DeskClock,
     seat: Option<Arc<DeskSeat>>,
 }
 
@@ -74,6 +110,17 @@ pub struct DeskTotals {
     pub changes: u64,
 }
 
+/// How it stands with an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneStatus {
+    /// The owner.
+    pub owner: OwnerId,
+    /// The version that it has answered.
+    pub answered: Version,
+    /// Reports of it that nobody has taken in yet.
+    pub reports: usize,
+}
+
 /// One owner, as the desk sees it.
 struct Lane {
     ends: DeskEnds,
@@ -95,7 +142,7 @@ pub const CHANGES_MAX: usize = 4096;
 /// Changes applied in a turn: so often, at least, whoever waits for answers hears of them.
 const CHANGES_PER_TURN: usize = 256;
 
-/// Deltas and reports up to which a turn is done at once, by whoever hands in the change.
+/// Deltas and reports up to which changes are applied by whoever hands one in.
 const DELTAS_AT_ONCE: usize = 64;
 const REPORTS_AT_ONCE: usize = 64;
 
@@ -103,7 +150,13 @@ impl DeskEnds {
     /// The desk's end of the joint with an owner that reports into `reports`.
     #[must_use]
     pub const fn new(owner: OwnerId, reports: Consumer<Report>, link: Arc<Link>) -> Self {
-        Self { owner, reports, link }
+        Self { owner, reports, link, sleeper: Sleeper::HasAnswered }
+    }
+
+    /// The desk's end of the joint with the owner of a target.
+    #[must_use]
+    pub const fn of_target(owner: OwnerId, reports: Consumer<Report>, link: Arc<Link>) -> Self {
+        Self { owner, reports, link, sleeper: Sleeper::IsWoken }
     }
 }
 
@@ -117,36 +170,100 @@ impl EvictionDesk {
         owners: Vec<DeskEnds>,
         waker: Arc<Waker>,
     ) -> (Self, ChangeSender) {
+        Self::with_clock(evictor, version, owners, waker, DeskClock::default())
+    }
+
+    /// The same, which notes how long changes take.
+    #[must_use]
+    pub fn with_clock(
+        evictor: Box<dyn Evictor>,
+        version: Version,
+        owners: Vec<DeskEnds>,
+        waker: Arc<Waker>,
+        clock: DeskClock,
+    ) -> (Self, ChangeSender) {
         let (sender, changes) = mpsc::sync_channel(CHANGES_MAX);
+        let waiting = Arc::<AtomicUsize>::default();
         let owners = owners.into_iter().map(|ends| Lane::new(ends, version)).collect();
-        let sender = ChangeSender { changes: sender, waker: Arc::clone(&waker), seat: None };
-        let totals = DeskTotals::default();
-        (Self { evictor, version, owners, changes, waker, totals }, sender)
+        let sender = ChangeSender {
+            changes: sender,
+            waiting: Arc::clone(&waiting),
+            waker: Arc::clone(&waker),
+            clock: clock.clone(),
+            seat: None,
+        };
+        let desk = Self {
+            evictor,
+            version,
+            owners,
+            changes,
+            waiting,
+            taken: Taken::default(),
+            waker,
+            clock,
+            totals: DeskTotals::default(),
+            record: DeskRecord::default(),
+        };
+        (desk, sender)
     }
 
     /// Applies changes that wait, then takes in what was reported. Answers whether there was
     /// anything to do.
     pub fn turn(&mut self) -> bool {
-        // Changes that wait together are applied together: an engine's pass over its entries, and
-        // an advance of every owner, are paid once for all of them.
-        let (mut newest, mut deltas) = (self.version, Vec::new());
-        let mut lessons = Vec::new();
         let mut worked = self.forget_retired();
-        for _ in 0..CHANGES_PER_TURN {
-            let Ok(learned) = self.changes.try_recv() else { break };
-            newest = newest.max(learned.change.version);
-            deltas.extend(learned.change.deltas);
-            lessons.extend(learned.lessons);
-            worked = true;
-        }
-        // What changed nothing has no version of its own.
-        if newest > self.version {
-            self.take_in();
-            self.apply_learned(newest, &deltas, &lessons);
-        } else {
-            self.answer_lessons(&lessons);
-        }
+        self.take_changes();
+        let taken = std::mem::take(&mut self.taken);
+        worked |= taken.count > 0;
+        self.take_in_with(&taken);
         self.take_in() > 0 || worked || self.evictor.tidy()
+    }
+
+    /// Applies changes that wait, if that is done at once; so anybody may do it. Answers whether it
+    /// was done: if not, it waits for the next [`Self::turn`].
+    pub(crate) fn turn_at_once(&mut self) -> bool {
+        // What was left behind once is not looked at again: it is not for whoever comes next.
+        if self.taken.count > 0 || self.reported() > REPORTS_AT_ONCE {
+            return false;
+        }
+        self.take_changes();
+        let deltas = &self.taken.deltas;
+        if deltas.len() > DELTAS_AT_ONCE || !self.evictor.is_quick(deltas) {
+            return false;
+        }
+        let taken = std::mem::take(&mut self.taken);
+        self.take_in_with(&taken);
+        true
+    }
+
+    /// Takes up the changes that wait.
+    fn take_changes(&mut self) {
+        let (now, taken) = (self.clock.now(), &mut self.taken);
+        while taken.count < CHANGES_PER_TURN
+            && let Ok((learned, since)) = self.changes.try_recv()
+        {
+            if taken.count == 0 {
+                taken.at = now;
+            }
+            if learned.change.version > taken.newest.max(self.version) {
+                self.record.published(learned.change.version, since);
+            }
+            taken.newest = taken.newest.max(learned.change.version);
+            taken.deltas.extend(learned.change.deltas);
+            taken.lessons.extend(learned.lessons);
+            taken.count += 1;
+        }
+    }
+
+    /// Applies changes that were taken up, over all that was reported so far.
+    fn take_in_with(&mut self, taken: &Taken) {
+        self.waiting.fetch_sub(taken.count, Ordering::Relaxed);
+        // What changed nothing has no version of its own.
+        if taken.newest > self.version {
+            self.take_in();
+            self.apply_since(taken.at, taken.newest, &taken.deltas, &taken.lessons);
+        } else {
+            self.answer_lessons(&taken.lessons);
+        }
     }
 
     /// Forgets owners that are gone: their entries went with them, and so does what they reported
@@ -203,17 +320,35 @@ impl EvictionDesk {
         deltas: &[Delta],
         lessons: &[(OwnerId, LessonNo)],
     ) {
+        self.apply_since(self.clock.now(), version, deltas, lessons);
+    }
+
+    /// As [`Self::apply_learned`], of deltas that were taken at `taken`.
+    fn apply_since(
+        &mut self,
+        taken: Time,
+        version: Version,
+        deltas: &[Delta],
+        lessons: &[(OwnerId, LessonNo)],
+    ) {
         self.note_lessons(lessons);
         debug_assert!(self.version < version, "versions only grow");
         let evictions = self.evictor.apply(deltas, version);
+        let now = self.clock.now();
+        self.record.to_list.add(now.since(taken));
+        self.record.evicted((version, now), deltas, &evictions, self.evictor.causes());
         self.version = version;
         self.totals.changes += 1;
         self.totals.evicted += evictions.len() as u64;
+        // Mostly one owner's come in a row.
+        let mut last = 0;
         for entry in evictions {
-            let lane = self.owners.iter_mut().find(|lane| lane.ends.owner == entry.owner);
-            if let Some(lane) = lane {
-                lane.evictions.push(entry);
+            let is_own = |lane: &Lane| lane.ends.owner == entry.owner;
+            if !self.owners.get(last).is_some_and(is_own) {
+                let Some(found) = self.owners.iter().position(is_own) else { continue };
+                last = found;
             }
+            self.owners[last].evictions.push(entry);
         }
         for lane in &mut self.owners {
             let evictions = std::mem::take(&mut lane.evictions);
@@ -264,16 +399,51 @@ impl EvictionDesk {
         self.totals
     }
 
+    /// What it remembers of changes.
+    #[must_use]
+    pub const fn record(&self) -> &DeskRecord {
+        &self.record
+    }
+
+    /// How large what the engine keeps is.
+    #[must_use]
+    pub fn engine(&self) -> EngineState {
+        self.evictor.state()
+    }
+
+    /// Changes that wait for it.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// How it stands with each owner.
+    #[must_use]
+    pub fn lanes(&self) -> Vec<LaneStatus> {
+        self.owners.iter().map(Lane::status).collect()
+    }
+
+    /// Notes which version all owners have answered; answers with it.
+    pub(crate) fn note_answered(&mut self) -> Version {
+        let answered = self.answered();
+        self.record.answered(answered, self.clock.now());
+        answered
+    }
+
     /// Number of entries that the engine watches.
     #[must_use]
     pub fn watched(&self) -> usize {
         self.evictor.len()
     }
 
-    /// Whether a turn is done at once: then anybody may do it.
-    pub(crate) fn is_quick(&self) -> bool {
-        let reported: usize = self.owners.iter().map(|lane| lane.ends.reports.slots()).sum();
-        self.evictor.is_quick() && reported <= REPORTS_AT_ONCE
+    /// Whether so much was put off that the thread that has the time for it is to be woken.
+    pub(crate) fn is_untidy(&self) -> bool {
+        self.evictor.is_untidy()
+    }
+
+    /// Reports that nobody has taken in yet.
+    fn reported(&self) -> usize {
+        self.owners.iter().map(|lane| lane.ends.reports.slots()).sum()
     }
 
     /// Where others wake the thread that turns this desk.
@@ -293,11 +463,15 @@ impl Lane {
     /// is something for it to do: entries to drop, or a queue that waits for its lesson.
     fn post(&mut self, advance: Advance) {
         let (version, learned) = (advance.version, advance.learned);
-        let is_urgent = !advance.evictions.is_empty() || learned > self.told;
+        let sleeper = self.ends.sleeper;
+        let is_urgent =
+            sleeper == Sleeper::IsWoken || !advance.evictions.is_empty() || learned > self.told;
         self.ends.link.mailbox().post(advance);
         self.told = learned;
         if self.ends.link.waker().finds_asleep() {
-            self.slept = version;
+            if sleeper == Sleeper::HasAnswered {
+                self.slept = version;
+            }
             if is_urgent {
                 self.ends.link.waker().signal();
             }
@@ -306,6 +480,11 @@ impl Lane {
 
     fn answered(&self) -> Version {
         self.ends.link.answered().max(self.slept)
+    }
+
+    fn status(&self) -> LaneStatus {
+        let reports = self.ends.reports.slots();
+        LaneStatus { owner: self.ends.owner, answered: self.answered(), reports }
     }
 }
 
@@ -332,15 +511,18 @@ impl ChangeSender {
     ///
     /// As [`Self::send`].
     pub fn send_learned(&self, learned: Learned) -> Result<(), Learned> {
-        let is_small = learned.change.deltas.len() <= DELTAS_AT_ONCE;
-        let sent = self.changes.try_send(learned);
-        let is_done = is_small && self.seat.as_ref().is_some_and(|seat| seat.try_turn());
-        if !is_done {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let sent = self.changes.try_send((learned, self.clock.now()));
+        let turned = self.seat.as_ref().map_or(Turned::NotNow, |seat| seat.try_turn());
+        if turned != Turned::Done {
             self.waker.wake();
         }
         match sent {
             Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
-            Err(TrySendError::Full(learned)) => Err(learned),
+            Err(TrySendError::Full((learned, _))) => {
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
+                Err(learned)
+            }
         }
     }
 }

@@ -18,19 +18,22 @@ pub mod mailbox;
 mod meter;
 pub mod metrics;
 pub mod owner;
+pub mod record;
 mod sleep;
 mod sync;
 
 pub mod desk;
 pub mod seat;
 #[cfg(not(loom))]
+pub mod target;
+#[cfg(not(loom))]
 pub mod thread;
 
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use command::{Command, DATAPATH_PORT_MAX, NO_INGRESS};
-pub use desk::{ChangeSender, DeskEnds, DeskTotals, EvictionDesk, Learned};
+pub use command::{Command, DATAPATH_PORT_MAX, NO_INGRESS, Repair};
+pub use desk::{ChangeSender, DeskEnds, DeskTotals, EvictionDesk, LaneStatus, Learned};
 pub use link::Link;
 pub use mailbox::{Advance, Mailbox};
 pub use metrics::{DropReason, ThreadCounters};
@@ -38,6 +41,7 @@ pub use offload::Offload;
 pub use owner::{Dropped, InstallError, Lesson, LessonNo, LessonsFull, Owner, Report};
 pub use packet::{BURST, Packet, Pool};
 pub use port::{Port, PortError, RxQueue, TxEnd, TxQueue};
+pub use record::{DeskClock, DeskRecord, Evicted, EvictedBy, Histogram};
 pub use seat::DeskSeat;
 pub use sleep::Waker;
 #[cfg(not(loom))]

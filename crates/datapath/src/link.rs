@@ -1,4 +1,5 @@
-//! What the eviction thread and one packet thread share: three words with one writer each.
+//! What the eviction thread and one packet thread share: a mailbox, a waker, and the version that the
+//! packet thread has answered.
 
 use crossbeam_utils::CachePadded;
 use shunt_classifier::Version;

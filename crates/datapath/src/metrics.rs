@@ -157,6 +157,14 @@ pub struct ThreadCounters {
     pub evicted: Counter,
     /// Entries that advances dropped because nobody had looked at them.
     pub raced: Counter,
+    /// Of the entries that advances named, those that were made anew and do what they did.
+    pub repaired_same: Counter,
+    /// Those that were made anew and do something else.
+    pub repaired_changed: Counter,
+    /// Those that waited to be made anew, and by then there was another that takes their packets.
+    pub repair_covered: Counter,
+    /// Those that waited and were not made anew.
+    pub repair_dropped: Counter,
     /// Entries that were idle for too long.
     pub expired: Counter,
     /// Lessons handed to control.

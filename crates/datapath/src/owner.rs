@@ -284,11 +284,25 @@ impl Owner {
     /// Drops what an advance names and what was installed after its `seq`, and adopts its version.
     /// Nothing is reported: the engine has forgotten the former and ignores the latter.
     pub fn advance(&mut self, advance: &Advance) -> Dropped {
+        self.advance_and(advance, Entries::kill)
+    }
+
+    /// The same at `now`; of what it names as stale, that which packets came to until then waits to be
+    /// [made anew](Entries::bury_fallen).
+    pub fn advance_to_repair(&mut self, advance: &Advance, now: Time) -> Dropped {
+        self.advance_and(advance, |entries, entry| entries.let_fall(entry, now))
+    }
+
+    fn advance_and(
+        &mut self,
+        advance: &Advance,
+        mut drop: impl FnMut(&mut Entries, EntryRef) -> bool,
+    ) -> Dropped {
         let mut dropped = Dropped::default();
         for id in advance.evictions.iter().flatten() {
             debug_assert!(id.owner == self.id, "an advance names entries of its owner");
             let entry = EntryRef { slot: id.slot, generation: id.generation };
-            dropped.evicted += usize::from(self.entries.kill(entry));
+            dropped.evicted += usize::from(drop(&mut self.entries, entry));
         }
         while let Some((entry, number)) = self.entries.newest()
             && number > advance.seq
@@ -307,6 +321,10 @@ impl Owner {
 impl Store for Owner {
     fn make(&mut self, traversal: &Arc<Traversal>, now: Time) -> Option<EntryRef> {
         self.install(Arc::clone(traversal), now).ok()
+    }
+
+    fn has_room(&self) -> bool {
+        !self.entries.is_full() && !self.reports.is_full()
     }
 
     fn end(&mut self, entry: EntryRef) -> bool {

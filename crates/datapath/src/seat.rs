@@ -5,14 +5,15 @@
 //! rule. So whoever hands in a small change takes the seat if it is free
 //! ([`ChangeSender::helping`]), and does the step itself. If the seat is taken, the eviction thread is
 //! awake, or about to look once more before it sleeps; it is told as ever. Its thread alone does what
-//! takes long: large changes, engines that are not quick, what was put off.
+//! takes long: changes that are many or that the engine has to look far for, owners that are gone,
+//! what was put off.
 //!
 //! ```text
 //!   hand in the change
-//!   seat free, engine quick?  ── no ──► wake the eviction thread
-//!     │ yes
-//!     ▼
-//!   turn the desk, tell of what is answered
+//!   seat free, and all that waits is done at once?  ── no ──► wake the eviction thread
+//!     │ yes                                                              ▲
+//!     ▼                                                                  │
+//!   apply it, tell of what is answered; much put off?  ── yes ───────────┘
 //! ```
 //!
 //! A panic of the engine ends the eviction thread, whoever had the seat: a panic elsewhere is kept
@@ -54,17 +55,42 @@ struct OpenDesk {
     on_answered: Box<dyn FnMut(Version) + Send>,
 }
 
+/// What came of an attempt to turn the desk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turned {
+    /// All that waited is done.
+    Done,
+    /// It is done, and has left so much behind that the eviction thread is to be woken for it.
+    Untidy,
+    /// It waits for the eviction thread, which is to be woken.
+    NotNow,
+}
+
 impl OpenDesk {
     /// One turn; answers whether anything was done or has become known.
     fn turn(&mut self) -> bool {
         let worked = self.desk.turn();
-        let newest = self.desk.answered();
+        self.tell() || worked
+    }
+
+    /// One turn, if it is done at once.
+    fn turn_at_once(&mut self) -> Turned {
+        if !self.desk.turn_at_once() {
+            return Turned::NotNow;
+        }
+        self.tell();
+        if self.desk.is_untidy() { Turned::Untidy } else { Turned::Done }
+    }
+
+    /// Tells of what is answered; answers whether it was news.
+    fn tell(&mut self) -> bool {
+        let newest = self.desk.note_answered();
         let is_news = newest != self.answered;
         if is_news {
             self.answered = newest;
             (self.on_answered)(newest);
         }
-        worked || is_news
+        is_news
     }
 }
 
@@ -101,19 +127,14 @@ impl DeskSeat {
         resume_unwind(panic)
     }
 
-    /// Turns the desk as somebody else, if the seat is free and the turn will be short. Answers
-    /// whether it did; if not, its thread must be woken.
-    pub(crate) fn try_turn(&self) -> bool {
-        let Some(mut place) = self.try_sit() else { return false };
-        let Place::Open(open) = &mut *place else { return false };
-        if !open.desk.is_quick() {
-            return false;
-        }
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| open.turn())) {
+    /// Turns the desk as somebody else, if the seat is free and all that waits is done at once.
+    pub(crate) fn try_turn(&self) -> Turned {
+        let Some(mut place) = self.try_sit() else { return Turned::NotNow };
+        let Place::Open(open) = &mut *place else { return Turned::NotNow };
+        catch_unwind(AssertUnwindSafe(|| open.turn_at_once())).unwrap_or_else(|panic| {
             *place = Place::Panicked(panic);
-            return false;
-        }
-        true
+            Turned::NotNow
+        })
     }
 
     fn try_sit(&self) -> Option<MutexGuard<'_, Place>> {
@@ -135,6 +156,15 @@ impl DeskSeat {
         }
     }
 
+    /// Looks at the desk, between two turns; `None` if it is closed. A turn that is under way is
+    /// waited for, and the next one waits for the look.
+    pub fn look<T>(&self, look: impl FnOnce(&EvictionDesk) -> T) -> Option<T> {
+        match &*self.place.lock().unwrap_or_else(PoisonError::into_inner) {
+            Place::Open(open) => Some(look(&open.desk)),
+            Place::Panicked(_) | Place::Closed => None,
+        }
+    }
+
     /// Where others wake the thread that the seat belongs to.
     #[must_use]
     pub const fn waker(&self) -> &Arc<Waker> {
@@ -147,3 +177,7 @@ impl std::fmt::Debug for DeskSeat {
         f.debug_struct("DeskSeat").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+#[path = "seat_tests.rs"]
+mod tests;

@@ -92,6 +92,16 @@ impl Waker {
         self.asleep.load(Ordering::Relaxed)
     }
 
+    /// Whether the thread would wake.
+    #[cfg(not(loom))]
+    #[cfg(test)]
+    pub(crate) fn is_signalled(&self) -> bool {
+        use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).unwrap();
+        epoll.add(self, EpollEvent::new(EpollFlags::EPOLLIN, 0)).unwrap();
+        epoll.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO).unwrap() == 1
+    }
+
     /// Waits in the model checker as a thread waits in the kernel.
     #[cfg(loom)]
     pub(crate) fn wait(&self) {
@@ -180,28 +190,21 @@ mod event {
 mod tests {
     use super::*;
 
-    fn is_readable(waker: &Waker) -> bool {
-        use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).unwrap();
-        epoll.add(waker, EpollEvent::new(EpollFlags::EPOLLIN, 0)).unwrap();
-        epoll.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO).unwrap() == 1
-    }
-
     #[test]
     fn a_thread_that_is_awake_costs_its_sender_no_system_call() {
         let waker = Waker::new().unwrap();
         waker.wake();
-        assert!(!is_readable(&waker));
+        assert!(!waker.is_signalled());
     }
 
     #[test]
     fn a_thread_that_sleeps_is_woken_once() {
         let waker = Waker::new().unwrap();
         waker.doze();
-        assert!(!is_readable(&waker));
+        assert!(!waker.is_signalled());
         waker.wake();
-        assert!(is_readable(&waker));
+        assert!(waker.is_signalled());
         waker.rise();
-        assert!(!is_readable(&waker));
+        assert!(!waker.is_signalled());
     }
 }

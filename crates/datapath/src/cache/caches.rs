@@ -11,10 +11,11 @@ use shunt_gigaflow::{
     cache::{Config as ChainConfig, Miss},
     ltm::Link,
 };
-use shunt_pipeline::{InstallNo, Traversal};
+use shunt_pipeline::{InstallNo, Pipeline, Traversal};
 
 use super::{
-    Buried, CacheConfig, EntryRef, ExactCache, Found, KeyHasher, MegaflowCache, Missing, Wildcard,
+    Buried, CacheConfig, Drawn, EntryRef, ExactCache, Found, KeyHasher, MegaflowCache, Missing,
+    Wildcard,
     chain::{self, Chain, ChainTotals},
 };
 use crate::{BURST, metrics::CHAIN_MAX, owner::Owner};
@@ -33,7 +34,12 @@ pub(crate) struct Caches {
     hashes: [u64; BURST],
     lines: [Option<u32>; BURST],
     trial: Trial,
-    drawn: Option<usize>,
+    drawn: Drawn,
+    /// How many of the dead may be buried: in a burst, no more than were dead before it, as what its
+    /// packets have found is still to be done to them.
+    burials_left: usize,
+    /// How many entries there are to be when nothing is left of the cache before; 0: nothing is.
+    limit: usize,
     /// What chains that were replaced have counted.
     chain_totals: ChainTotals,
     pub(crate) tally: CacheTally,
@@ -53,6 +59,21 @@ pub(crate) struct Answer {
     pub(crate) pieces: Vec<Arc<Traversal>>,
     /// The entry that stands for all of them, if one was made.
     pub(crate) entry: Option<EntryRef>,
+    /// How often the packet went through the tables for it, all of its way or a part.
+    pub(crate) translations: u64,
+}
+
+/// What became of an entry that waited to be made anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repaired {
+    /// It is there again, and does what it did.
+    Same,
+    /// It is there again, and does something else.
+    Changed,
+    /// There is one that takes its packets.
+    Covered,
+    /// It is not there: it would teach, there is no room, or it is of a chain and not its beginning.
+    Dropped,
 }
 
 /// What the caches count, in plain words.
@@ -93,6 +114,12 @@ impl Trial {
     }
 }
 
+impl Repaired {
+    pub(super) const fn of(is_same: bool) -> Self {
+        if is_same { Self::Same } else { Self::Changed }
+    }
+}
+
 /// Slots beyond what a chain holds, for entries that wait to be buried.
 const GRAVES: usize = 1024;
 
@@ -110,7 +137,9 @@ impl Caches {
             hashes: [0; BURST],
             lines: [None; BURST],
             trial: Trial { asks_exact: config.exact.insert_inverse != 0, packets: 0, probes: 0 },
-            drawn: None,
+            drawn: Drawn::NONE,
+            burials_left: usize::MAX,
+            limit: 0,
             chain_totals: ChainTotals::default(),
             tally: CacheTally::default(),
         };
@@ -142,7 +171,12 @@ impl Caches {
             }
         };
         self.index = index;
-        self.owner.entries_mut().set_limit(limit);
+        self.limit = limit;
+        // What is there keeps its room, or there would be none for what is made in its place.
+        let most = limit.max(self.config.entries_max).saturating_mul(2);
+        let entries = self.owner.entries_mut();
+        let both = limit.saturating_add(entries.len() + entries.graves());
+        entries.set_limit(both.min(most));
         self.outdated = self.owner.last_install();
     }
 
@@ -154,7 +188,12 @@ impl Caches {
                 return true;
             }
         }
-        self.oldest_outdated().is_some()
+        let is_left = self.oldest_outdated().is_some();
+        if !is_left && self.limit != 0 {
+            let limit = std::mem::take(&mut self.limit);
+            self.owner.entries_mut().set_limit(limit);
+        }
+        is_left
     }
 
     fn oldest_outdated(&self) -> Option<EntryRef> {
@@ -217,7 +256,10 @@ impl Caches {
         match &mut self.index {
             Index::Gigaflow(chain) => {
                 chain.find(&self.owner, key, &mut found);
-                self.drawn = (chain.is_drawn() && !found.is_miss()).then_some(0);
+                self.drawn = Drawn::NONE;
+                if chain.is_drawn() && !found.is_miss() {
+                    self.drawn.push(0);
+                }
             }
             Index::Megaflow(megaflow) => {
                 let entries = self.owner.entries();
@@ -230,9 +272,9 @@ impl Caches {
         found
     }
 
-    /// Which of the packets that were looked up just now is to be shown to [`Self::witness`].
-    pub(crate) const fn take_drawn(&mut self) -> Option<usize> {
-        self.drawn.take()
+    /// Which of the packets that were looked up just now are to be shown to [`Self::witness`].
+    pub(crate) const fn take_drawn(&mut self) -> Drawn {
+        std::mem::replace(&mut self.drawn, Drawn::NONE)
     }
 
     /// Shows a packet that hit to whatever learns from such packets where to cut.
@@ -259,7 +301,7 @@ impl Caches {
             self.tally.megaflow_inserts += 1;
             entry = Some(made);
         }
-        Answer { pieces: vec![traversal], entry }
+        Answer { pieces: vec![traversal], entry, translations: 1 }
     }
 
     /// Whether there is so little room left for a miss that the dead are to be buried first.
@@ -268,16 +310,60 @@ impl Caches {
         entries.room() < 2 * CHAIN_MAX && entries.graves() > 0
     }
 
-    /// Ends one dead entry; `None` when there is none.
+    /// A burst begins, or ends: until it has ended, only those that are dead by now are buried.
+    pub(crate) fn hold_burials(&mut self, holds: bool) {
+        let dead = self.owner.entries().graves();
+        self.burials_left = if holds { dead } else { usize::MAX };
+    }
+
+    /// Ends one dead entry; `None` when there is none that may be.
     pub(crate) fn bury(&mut self) -> Option<Buried> {
+        self.burials_left = self.burials_left.checked_sub(1)?;
         let buried = self.owner.entries_mut().bury()?;
+        self.unlink(&buried);
+        Some(buried)
+    }
+
+    fn unlink(&mut self, buried: &Buried) {
         match (&mut self.index, buried.home) {
             (Index::Megaflow(megaflow), Some(home)) => megaflow.remove(home, buried.reference),
             (Index::Gigaflow(chain), _) => chain.forget(buried.reference),
             // A piece of a chain that is gone.
             (Index::Megaflow(_), None) => {}
         }
-        Some(buried)
+    }
+
+    /// Ends the entry that was hit last of those that wait to be made anew, and makes it anew under
+    /// the version of its owner. `None` when there is none.
+    pub(crate) fn repair(&mut self, pipeline: &Pipeline) -> Option<(Buried, Repaired)> {
+        let buried = self.owner.entries_mut().bury_fallen()?;
+        self.unlink(&buried);
+        let repaired = match &mut self.index {
+            Index::Gigaflow(chain) => chain.repair(&mut self.owner, pipeline, &buried),
+            Index::Megaflow(_) if buried.home.is_some() => self.repair_megaflow(pipeline, &buried),
+            // What a piece says is true only of packets with its tag.
+            Index::Megaflow(_) => Repaired::Dropped,
+        };
+        Some((buried, repaired))
+    }
+
+    fn repair_megaflow(&mut self, pipeline: &Pipeline, old: &Buried) -> Repaired {
+        let Index::Megaflow(megaflow) = &mut self.index else { return Repaired::Dropped };
+        let (key, entries) = (FlowKey::from(&old.traversal.key), self.owner.entries());
+        if megaflow.find(&key, |entry| entries.is_live(entry)).is_some() {
+            return Repaired::Covered;
+        }
+        let fresh = Arc::new(pipeline.translate_again(&old.traversal, self.owner.version()));
+        if !fresh.learnings.is_empty() {
+            return Repaired::Dropped;
+        }
+        let Ok(made) = self.owner.install(Arc::clone(&fresh), old.used) else {
+            return Repaired::Dropped;
+        };
+        let home = megaflow.insert(&key, &fresh.mask, made);
+        self.owner.entries_mut().set_home(made.slot, home);
+        self.tally.megaflow_inserts += 1;
+        Repaired::of(old.traversal.actions == fresh.actions)
     }
 
     /// Number of masks in the wildcard cache.
@@ -340,7 +426,33 @@ impl Caches {
 
 #[cfg(test)]
 mod tests {
+    use shunt_pipeline::{OwnerId, Pipeline, Time};
+
     use super::*;
+
+    #[test]
+    fn what_a_burst_may_have_found_is_buried_when_it_is_over() {
+        let ((reports, _desk), (lessons, _control)) =
+            (rtrb::RingBuffer::new(16), rtrb::RingBuffer::new(1));
+        let (pipeline, key) = (Pipeline::new(1), FlowKey::ZERO);
+        let version = pipeline.version();
+        let owner = Owner::new(OwnerId(0), version, 4, reports, lessons);
+        let mut caches = Caches::new(&CacheConfig::default(), owner, 1);
+        let dead = |caches: &mut Caches| {
+            let now = Time::ZERO;
+            let miss = Miss { pipeline: &pipeline, key: &key, start: None, version, now };
+            let entry = caches.miss(miss).entry.unwrap();
+            assert!(caches.owner.expire(entry));
+            entry
+        };
+        let before = dead(&mut caches);
+        caches.hold_burials(true);
+        let found = dead(&mut caches);
+        assert_eq!(caches.bury().map(|buried| buried.reference), Some(before));
+        assert!(caches.bury().is_none(), "a packet of the burst may have found it");
+        caches.hold_burials(false);
+        assert_eq!(caches.bury().map(|buried| buried.reference), Some(found));
+    }
 
     #[test]
     fn the_exact_match_cache_is_asked_while_the_wildcard_cache_needs_many_probes() {

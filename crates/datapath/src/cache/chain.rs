@@ -18,7 +18,7 @@ use shunt_gigaflow::{
 };
 use shunt_pipeline::{Pipeline, Traversal};
 
-use super::{Answer, EntryRef, Found};
+use super::{Answer, Buried, Drawn, EntryRef, Found, Repaired};
 use crate::{
     BURST,
     metrics::{CHAIN_MAX, ChainCounters},
@@ -81,21 +81,21 @@ impl Chain {
         self.tally.count(&self.walk, found);
     }
 
-    /// Walks a burst through the stages, in step. Answers which of those that came to an end is to be
+    /// Walks a burst through the stages, in step. Answers which of those that came to an end are to be
     /// shown to [`Self::witness`].
     pub(crate) fn find_burst(
         &mut self,
         owner: &Owner,
         keys: &[FlowKey],
         found: &mut [Found; BURST],
-    ) -> Option<usize> {
+    ) -> Drawn {
         let walks = &mut self.walks[..keys.len()];
         self.gigaflow.find_burst(owner, keys, walks);
-        let mut drawn = None;
+        let mut drawn = Drawn::NONE;
         for (place, (walk, found)) in walks.iter().zip(found).enumerate() {
             let is_drawn = self.gigaflow.draws();
             if self.tally.count(walk, found) && is_drawn {
-                drawn = Some(place);
+                drawn.push(place);
             }
         }
         drawn
@@ -117,14 +117,44 @@ impl Chain {
         let met: Vec<EntryRef> = self.gigaflow.ltm().names(self.walk.slots()).collect();
         let traversal = |entry: &EntryRef| owner.entries().traversal(entry.slot).map(Arc::clone);
         let mut pieces: Vec<Arc<Traversal>> = met.iter().filter_map(traversal).collect();
-        if let Some(rest) = self.gigaflow.go_on(owner, miss, &self.walk) {
+        let sight = if self.is_drawn { Sight::Sampled } else { Sight::Missed };
+        let before = self.gigaflow.counts().translations;
+        if let Some(rest) = self.gigaflow.go_on(owner, miss, &self.walk, sight) {
             met.iter().for_each(|entry| owner.touch(*entry, miss.now));
             pieces.push(Arc::new(rest));
-            return Answer { pieces, entry: None };
+        } else {
+            let whole = self.gigaflow.start_over(owner, miss, &self.walk, sight);
+            pieces = vec![Arc::new(whole)];
         }
-        let sight = if self.is_drawn { Sight::Sampled } else { Sight::Missed };
-        let whole = self.gigaflow.miss(owner, miss, sight);
-        Answer { pieces: vec![Arc::new(whole)], entry: None }
+        let translations = self.gigaflow.counts().translations - before;
+        Answer { pieces, entry: None, translations }
+    }
+
+    /// Makes the pieces of the way anew that an entry was the first of. Those behind it are not made
+    /// anew by themselves: where they begin, packets still come, and miss midway.
+    pub(crate) fn repair(
+        &mut self,
+        owner: &mut Owner,
+        pipeline: &Pipeline,
+        old: &Buried,
+    ) -> Repaired {
+        if old.traversal.continuation.is_some() {
+            return Repaired::Dropped;
+        }
+        let (key, mut walk) = (FlowKey::from(&old.traversal.key), Walk::default());
+        if self.gigaflow.find(owner, &key, &mut walk) {
+            return Repaired::Covered;
+        }
+        let (version, now) = (owner.version(), old.used);
+        let miss = Miss { pipeline, key: &key, start: None, version, now };
+        self.gigaflow.miss(owner, miss, Sight::Missed);
+        if !self.gigaflow.find(owner, &key, &mut walk) {
+            return Repaired::Dropped;
+        }
+        let first = walk.slots().first().and_then(|slot| owner.entries().traversal(*slot));
+        Repaired::of(first.is_some_and(|own| {
+            own.actions == old.traversal.actions && own.next == old.traversal.next
+        }))
     }
 
     /// An entry is gone for good.

@@ -20,7 +20,7 @@ use std::{collections::VecDeque, sync::Arc};
 use shunt_gigaflow::ltm::EntryRef;
 use shunt_pipeline::{DatapathAction, DatapathPort, InstallNo, Time, Traversal, TraversalError};
 
-use super::Home;
+use super::{Home, fallen::Fallen};
 
 /// Counts that have not been credited to rules yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub struct Buried {
     pub traversal: Arc<Traversal>,
     /// What is still to be credited.
     pub credit: Option<Credit>,
+    /// When it was last hit, or made.
+    pub used: Time,
 }
 
 /// What happens to a packet that hits an entry.
@@ -62,6 +64,8 @@ pub struct Entries {
     cold: Vec<Cold>,
     free: Vec<u32>,
     graves: VecDeque<EntryRef>,
+    /// Dead ones that may be made anew before they are buried.
+    fallen: Fallen,
     dirty: VecDeque<u32>,
     oldest: u32,
     newest: u32,
@@ -119,6 +123,7 @@ impl Entries {
             cold: Vec::new(),
             free: Vec::new(),
             graves: VecDeque::new(),
+            fallen: Fallen::default(),
             dirty: VecDeque::new(),
             oldest: NONE,
             newest: NONE,
@@ -163,7 +168,7 @@ impl Entries {
     /// How many entries more there is room for now.
     #[must_use]
     pub fn room(&self) -> usize {
-        self.limit.saturating_sub(self.live + self.graves.len())
+        self.limit.saturating_sub(self.live + self.graves())
     }
 
     /// Number of slots that were ever used: every slot lies below it.
@@ -250,6 +255,24 @@ impl Entries {
 
     /// Drops an entry at once: nothing can hit it from now on. Answers whether it was live.
     pub fn kill(&mut self, entry: EntryRef) -> bool {
+        let is_killed = self.end(entry);
+        if is_killed {
+            self.graves.push_back(entry);
+        }
+        is_killed
+    }
+
+    /// Drops an entry as [`Self::kill`] does. If packets came to it until now, it waits to be
+    /// [made anew](Self::bury_fallen).
+    pub fn let_fall(&mut self, entry: EntryRef, now: Time) -> bool {
+        let is_killed = self.end(entry);
+        if is_killed && !self.fallen.push(entry, now.since(self.hot[entry.slot as usize].used)) {
+            self.graves.push_back(entry);
+        }
+        is_killed
+    }
+
+    fn end(&mut self, entry: EntryRef) -> bool {
         if !self.is_live(entry) {
             return false;
         }
@@ -259,7 +282,6 @@ impl Entries {
         hot.generation = hot.generation.wrapping_add(1);
         self.unlink(index);
         self.live -= 1;
-        self.graves.push_back(entry);
         true
     }
 
@@ -321,15 +343,42 @@ impl Entries {
     /// Number of dead entries that wait to be buried.
     #[must_use]
     pub fn graves(&self) -> usize {
-        self.graves.len()
+        self.graves.len() + self.fallen.len()
     }
 
-    /// Ends a dead entry; `None` when there is none. Its slot is free afterwards.
+    /// Number of these that wait to be made anew.
+    #[must_use]
+    pub const fn fallen(&self) -> usize {
+        self.fallen.len()
+    }
+
+    /// Lets up to so many of those that wait to be made anew be buried as others are, those first
+    /// that were hit longest ago. Answers how many.
+    pub fn give_up(&mut self, count: usize) -> usize {
+        let oldest = std::iter::from_fn(|| self.fallen.pop_oldest()).take(count);
+        let before = self.graves.len();
+        self.graves.extend(oldest);
+        self.graves.len() - before
+    }
+
+    /// Ends a dead entry that does not wait to be made anew; `None` when there is none. Its slot is
+    /// free afterwards.
     pub fn bury(&mut self) -> Option<Buried> {
         let reference = self.graves.pop_front()?;
+        self.bury_one(reference)
+    }
+
+    /// Ends the one that was hit last of those that wait to be made anew; `None` when there is none.
+    pub fn bury_fallen(&mut self) -> Option<Buried> {
+        let reference = self.fallen.pop_newest()?;
+        self.bury_one(reference)
+    }
+
+    fn bury_one(&mut self, reference: EntryRef) -> Option<Buried> {
         let index = reference.slot as usize;
         let credit = self.take_credit(index);
         let hot = &mut self.hot[index];
+        let used = hot.used;
         hot.state = State::Free;
         hot.actions = Arc::clone(&self.no_actions);
         let cold = &mut self.cold[index];
@@ -339,7 +388,7 @@ impl Entries {
         if hot.generation != u32::MAX {
             self.free.push(reference.slot);
         }
-        traversal.map(|traversal| Buried { reference, home, traversal, credit })
+        traversal.map(|traversal| Buried { reference, home, traversal, credit, used })
     }
 
     /// Number of slots that may have something to credit.

@@ -20,7 +20,7 @@
 
 use shunt_flow::{FlowKey, layout::FLOW_WORDS, layout::word};
 
-use super::{EntryRef, KeyHasher, hash::split_mix};
+use super::{EntryRef, KeyHasher, split_mix};
 
 /// Words of a key that a packet brings along at ingress: bridge, ingress port, headers.
 pub const INGRESS_WORDS: usize = FLOW_WORDS - word::BRIDGE as usize;

@@ -5,13 +5,39 @@ use std::sync::Arc;
 use shunt_pipeline::DatapathAction;
 
 use super::Entries;
-use crate::metrics::CHAIN_MAX;
+use crate::{BURST, metrics::CHAIN_MAX};
 
 /// The slots of the live entries that a packet has found; none: it missed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Found {
     slots: [u32; CHAIN_MAX],
     count: u8,
+}
+
+/// Places of a burst whose packets were drawn, to be shown to whatever learns where to cut.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Drawn(u64);
+
+const _: () = assert!(BURST <= 64, "a place is a bit");
+
+impl Drawn {
+    /// No place.
+    pub(crate) const NONE: Self = Self(0);
+
+    /// One place more.
+    pub(crate) const fn push(&mut self, place: usize) {
+        self.0 |= 1 << place;
+    }
+
+    /// The places, first to last.
+    pub(crate) fn places(self) -> impl Iterator<Item = usize> {
+        (0..BURST).filter(move |place| self.0 >> place & 1 != 0)
+    }
+
+    /// Whether there is any.
+    pub(crate) const fn is_any(self) -> bool {
+        self.0 != 0
+    }
 }
 
 /// The lists of actions of what was found, one behind the other, empty ones left out.
@@ -31,6 +57,8 @@ impl Found {
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "at most CHAIN_MAX")]
     pub(crate) fn set(&mut self, slots: &[u32]) {
+        // What is left out would be done to no packet.
+        assert!(slots.len() <= CHAIN_MAX, "a chain has no more stages");
         self.slots[..slots.len()].copy_from_slice(slots);
         self.count = slots.len() as u8;
     }
@@ -65,7 +93,8 @@ impl<'a> Lists<'a> {
     pub(crate) fn of(lists: impl IntoIterator<Item = &'a Arc<[DatapathAction]>>) -> Option<Self> {
         let mut lists = lists.into_iter().filter(|list| !list.is_empty());
         let mut own = Self { lists: [lists.next()?; CHAIN_MAX], count: 1 };
-        for list in lists.take(CHAIN_MAX - 1) {
+        for list in lists {
+            assert!(own.count < CHAIN_MAX, "a way has no more pieces than a chain has stages");
             own.lists[own.count] = list;
             own.count += 1;
         }

@@ -17,8 +17,7 @@ use hashbrown::HashMap;
 use shunt_flow::{FlowKey, SparseMask};
 
 use super::{
-    EntryRef, KeyHasher,
-    hash::MaskWord,
+    EntryRef, KeyHasher, MaskWord,
     index::{Index, NO_ROW},
 };
 use crate::BURST;

@@ -14,20 +14,20 @@ mod chain;
 mod config;
 mod entry;
 mod exact;
+mod fallen;
 #[cfg(not(loom))]
 mod found;
-mod hash;
 mod index;
 mod megaflow;
 
 #[cfg(not(loom))]
-pub(crate) use caches::{Answer, Caches};
+pub(crate) use caches::{Answer, Caches, Repaired};
 pub use config::{CacheConfig, Wildcard};
 pub use entry::{Buried, Credit, Entries, Hit};
 pub use exact::{ExactCache, ExactConfig, INGRESS_WORDS, ingress_words};
 #[cfg(not(loom))]
-pub(crate) use found::{Found, Lists};
-pub(crate) use hash::split_mix;
-pub use hash::{KeyHasher, MaskWord};
+pub(crate) use found::{Drawn, Found, Lists};
 pub use megaflow::{Home, MegaflowCache, Missing};
+pub(crate) use shunt_flow::hash::split_mix;
+pub use shunt_flow::hash::{KeyHasher, MaskWord};
 pub use shunt_gigaflow::ltm::EntryRef;

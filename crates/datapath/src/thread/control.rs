@@ -42,10 +42,12 @@ impl PacketThread {
             Command::Inject(injection) => self.inject(&injection),
             Command::Pull(reply) => self.jobs.pull(self.caches.owner.entries().dirty(), reply),
             Command::Dump(reply) => self.jobs.dump(reply),
+            Command::Entry(slot, reply) => reply(self.entry(slot)),
             Command::Tune(tuning) => {
                 self.config.max_idle = tuning.max_idle;
                 self.config.translations_per_turn = tuning.translations_per_turn;
                 self.verifier.one_in = tuning.verify_one_in;
+                self.repairer.set(tuning.repair);
                 self.caches.replace(tuning.wildcard);
                 self.counters.chain.clear_stages();
             }

@@ -28,6 +28,7 @@ use crate::{
     metrics::ThreadCounters,
     owner::{Lesson, Report},
     sleep::Waker,
+    target::Offers,
 };
 
 /// Differences that wait to be told of: each of them says the same, that something is wrong.
@@ -76,6 +77,7 @@ pub struct ThreadEnds {
     pub(crate) link: Arc<Link>,
     pub(crate) wakers: Wakers,
     pub(crate) counters: Arc<ThreadCounters>,
+    pub(crate) offers: Option<Offers>,
 }
 
 /// Control's end.
@@ -131,8 +133,17 @@ pub fn thread_ends(
         link,
         wakers,
         counters,
+        offers: None,
     };
     Ok((thread, control, desk))
+}
+
+impl ThreadEnds {
+    /// The ends of a thread that offers the packets that it does not know to the owner of a target.
+    #[must_use]
+    pub fn offering(self, offers: Offers) -> Self {
+        Self { offers: Some(offers), ..self }
+    }
 }
 
 impl ControlEnds {

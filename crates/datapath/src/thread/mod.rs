@@ -7,7 +7,8 @@
 //! A turn:
 //!
 //! ```text
-//!   commands of control
+//!   advance, commands of control
+//!   entries that it took:    translate and install again                   (bounded)
 //!   for each receive queue:  advance ─ receive ─ extract ─ caches ─ execute
 //!   packets that wait:       look up again ─ translate, install or teach ─ execute   (bounded)
 //!   flush every transmit queue
@@ -24,7 +25,8 @@ mod ends;
 mod lesson;
 mod packet_thread;
 mod receive;
-mod runner;
+mod repair;
+pub(crate) mod runner;
 mod upkeep;
 mod verify;
 mod waiting;

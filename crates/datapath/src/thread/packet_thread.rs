@@ -9,17 +9,19 @@ use shunt_pipeline::{Pipeline, Time};
 use super::{
     ends::{ThreadEnds, Wakers},
     receive::{Fate, RxPort},
+    repair::Repairer,
     upkeep::Jobs,
     verify::Verifier,
 };
 use crate::{
     BURST, Packet, Pool,
     cache::{CacheConfig, Caches, Found},
-    command::Command,
+    command::{Command, Repair},
     execute::{BATCH_MAX, Outputs},
     link::Link,
     metrics::ThreadCounters,
     owner::Owner,
+    target::Offers,
 };
 
 /// How a packet thread works.
@@ -39,6 +41,8 @@ pub struct ThreadConfig {
     pub max_idle: Duration,
     /// One hit of so many is translated anew and compared, chosen at random; 0: none.
     pub verify_one_in: u32,
+    /// Whether entries that a change made stale are made anew.
+    pub repair: Repair,
     /// Time that a port may stand still because its packets teach, beyond half of all time.
     pub patience: Duration,
 }
@@ -53,6 +57,7 @@ impl Default for ThreadConfig {
             waiting_per_port: 256,
             max_idle: Duration::from_secs(10),
             verify_one_in: 0,
+            repair: Repair::Off,
             patience: Duration::from_millis(100),
         }
     }
@@ -82,6 +87,7 @@ pub struct PacketThread {
     pub(super) translations_left: usize,
     pub(super) upcalls: u64,
     pub(super) verifier: Verifier,
+    pub(super) repairer: Repairer,
     pub(super) ports_changed: u64,
     /// Whether it slept since it last looked into its mailbox (rule 10).
     pub(super) slept: bool,
@@ -89,6 +95,8 @@ pub struct PacketThread {
     pub(super) link: Arc<Link>,
     pub(super) wakers: Wakers,
     pub(super) counters: Arc<ThreadCounters>,
+    /// Where packets that no cache knew are offered to the owner of a target.
+    pub(super) offers: Option<Offers>,
     pub(super) now: Time,
 }
 
@@ -125,12 +133,14 @@ impl PacketThread {
             translations_left: 0,
             upcalls: 0,
             verifier: Verifier::new(config.verify_one_in, config.seed, ends.differences),
+            repairer: Repairer::new(config.repair),
             ports_changed: 0,
             slept: false,
             commands: ends.commands,
             link: ends.link,
             wakers: ends.wakers,
             counters: ends.counters,
+            offers: ends.offers,
             now: Time::ZERO,
             config,
         }
@@ -145,6 +155,7 @@ impl PacketThread {
         self.translations_left = self.config.translations_per_turn;
         let (punted, reported) = (self.outputs.tally.punted, self.caches.owner.reported());
         let taught = self.caches.owner.taught();
+        let offered = self.offers.as_ref().map_or(0, Offers::made);
         let mut advanced = self.take_advance();
         if self.slept && self.link.mailbox().is_flagged() {
             // Rule 10: it has answered by sleeping what it cannot take at this moment.
@@ -152,11 +163,15 @@ impl PacketThread {
         }
         self.slept = false;
         let commands = self.take_commands();
+        let mut repaired = self.repair();
         let mut received = 0;
         for input in 0..self.inputs.len() {
             received += self.receive(input);
             // A version waits for one burst, not for all queues.
-            advanced |= self.take_advance();
+            if self.take_advance() {
+                advanced = true;
+                repaired |= self.repair();
+            }
         }
         let served = self.serve_waiting();
         self.outputs.flush(&mut self.pool);
@@ -171,7 +186,13 @@ impl PacketThread {
         if self.caches.owner.taught() > taught {
             self.wakers.learner.wake();
         }
-        Turn { received, worked: received + served + commands > 0 || advanced || kept }
+        if let Some(offers) = &self.offers
+            && offers.made() > offered
+        {
+            offers.wake();
+        }
+        let worked = received + served + commands > 0 || advanced || repaired || kept;
+        Turn { received, worked }
     }
 
     /// The version that the thread is at.

@@ -52,16 +52,22 @@ impl PacketThread {
         let count = self.fill_batch(input);
         if count > 0 {
             self.parse_batch(input, count);
+            if let Some(offers) = &mut self.offers
+                && let Some(place) = offers.draws(count)
+            {
+                offers.offer(&self.batch.keys[place], self.now);
+            }
             self.outputs.taps.at_port(self.inputs[input].port, &self.batch.packets);
             let Batch { keys, found, .. } = &mut self.batch;
+            self.caches.hold_burials(true);
             self.caches.find_burst(&keys[..count], found);
-            if let Some(place) = self.caches.take_drawn() {
-                self.witness(place);
-            }
+            let drawn = self.caches.take_drawn();
+            drawn.places().for_each(|place| self.witness(place));
             if self.verifier.one_in > 0 {
                 self.verify_burst(count);
             }
             self.execute_batch(input, count);
+            self.caches.hold_burials(false);
         }
         count
     }

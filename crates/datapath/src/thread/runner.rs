@@ -83,7 +83,7 @@ pub fn spawn_packet_thread(
         }
         thread
     })?;
-    Ok(Running { stop, wake: Box::new(move || link.waker().wake()), handle })
+    Ok(Running::new(stop, move || link.waker().wake(), handle))
 }
 
 /// Starts the eviction thread, `shunt-eviction`, to which the seat belongs.
@@ -111,10 +111,19 @@ pub fn spawn_desk(seat: Arc<DeskSeat>) -> io::Result<Running<Option<EvictionDesk
         }
         seat.close()
     })?;
-    Ok(Running { stop, wake: Box::new(move || waker.wake()), handle })
+    Ok(Running::new(stop, move || waker.wake(), handle))
 }
 
 impl<T> Running<T> {
+    /// A thread that ends soon after `stop` is set and `wake` is called.
+    pub(crate) fn new(
+        stop: Arc<AtomicBool>,
+        wake: impl Fn() + Send + Sync + 'static,
+        handle: JoinHandle<T>,
+    ) -> Self {
+        Self { stop, wake: Box::new(wake), handle }
+    }
+
     /// Stops the thread after its turn, and gives back what it ran around; `None` if it panicked.
     #[must_use]
     pub fn stop(self) -> Option<T> {
@@ -137,14 +146,14 @@ impl<T> std::fmt::Debug for Running<T> {
 }
 
 /// Waits for descriptors, which are registered once and again only when they change.
-struct Sleeper {
+pub(crate) struct Sleeper {
     epoll: Epoll,
     registered: Option<u64>,
     cpus: Option<CpuSet>,
 }
 
 impl Sleeper {
-    fn new(cpu: Option<usize>) -> io::Result<Self> {
+    pub(crate) fn new(cpu: Option<usize>) -> io::Result<Self> {
         let mut cpus = cpu.map(|_| CpuSet::new());
         if let (Some(cpus), Some(cpu)) = (&mut cpus, cpu) {
             cpus.set(cpu)?;
@@ -159,7 +168,8 @@ impl Sleeper {
         }
     }
 
-    fn wait<'a, I: Iterator<Item = BorrowedFd<'a>>>(
+    /// Waits until one of these is readable, or for a while; `changed` grows when they are others.
+    pub(crate) fn wait<'a, I: Iterator<Item = BorrowedFd<'a>>>(
         &mut self,
         changed: u64,
         fds: impl FnOnce() -> I,
@@ -186,7 +196,8 @@ impl Sleeper {
     }
 }
 
-fn time_since(epoch: Instant) -> Time {
+/// The moment that it is now.
+pub(crate) fn time_since(epoch: Instant) -> Time {
     Time::ZERO
         .after(Duration::from_nanos(u64::try_from(epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)))
 }

@@ -6,7 +6,7 @@ use shunt_pipeline::{Pipeline, Time};
 
 use super::PacketThread;
 use crate::{
-    cache::{Credit, EntryRef},
+    cache::{Buried, Credit, EntryRef},
     command::{DumpedEntry, Reply},
 };
 
@@ -75,7 +75,12 @@ impl PacketThread {
     #[inline]
     pub(super) fn take_advance(&mut self) -> bool {
         let Some(advance) = self.link.mailbox().take() else { return false };
-        let dropped = self.caches.owner.advance(&advance);
+        let dropped = if self.repairer.is_on() {
+            self.caches.owner.advance_to_repair(&advance, self.now)
+        } else {
+            self.caches.owner.advance(&advance)
+        };
+        self.begin_repairs();
         self.look_at_lessons();
         self.link.answer(advance.version);
         self.counters.evicted.add(dropped.evicted as u64);
@@ -86,11 +91,12 @@ impl PacketThread {
     /// Does some of each kind of upkeep; answers whether anything was done.
     pub(super) fn keep_up(&mut self, is_idle: bool) -> bool {
         let cleared = self.caches.clear_out(BURIALS_PER_TURN);
+        let given_up = self.give_up_repairs();
         let buried = self.bury();
         let credited = self.credit(is_idle);
         let expired = self.expire(is_idle);
         let dumped = self.dump();
-        cleared | buried | credited | expired | dumped
+        cleared | given_up | buried | credited | expired | dumped
     }
 
     /// Whether all counts are handed in and nothing that was asked for is under way.
@@ -104,11 +110,16 @@ impl PacketThread {
     pub(super) fn bury(&mut self) -> bool {
         for count in 0..BURIALS_PER_TURN {
             let Some(buried) = self.caches.bury() else { return count > 0 };
-            if let Some(credit) = buried.credit {
-                credit_to(&self.pipeline, &buried.traversal, credit);
-            }
+            self.credit_buried(&buried);
         }
         true
+    }
+
+    /// Credits what an entry that is gone has counted.
+    pub(super) fn credit_buried(&self, buried: &Buried) {
+        if let Some(credit) = buried.credit {
+            credit_to(&self.pipeline, &buried.traversal, credit);
+        }
     }
 
     fn credit(&mut self, is_idle: bool) -> bool {
@@ -159,32 +170,36 @@ impl PacketThread {
     }
 
     fn dump(&mut self) -> bool {
-        let Some(dump) = &mut self.jobs.dump else { return false };
-        let entries = self.caches.owner.entries();
         for _ in 0..DUMPED_PER_TURN {
-            if dump.next as usize >= entries.slots() {
+            let Some(next) = self.jobs.dump.as_ref().map(|dump| dump.next) else { return false };
+            let found = self.entry(next);
+            let Some(dump) = &mut self.jobs.dump else { return false };
+            if next as usize >= self.caches.owner.entries().slots() {
                 if let Some(Dump { entries, reply, .. }) = self.jobs.dump.take() {
                     reply(entries);
                 }
                 self.jobs.start_dump();
                 return true;
             }
-            if let Some(entry) = entries.live_at(dump.next)
-                && let Some(traversal) = entries.traversal(dump.next)
-            {
-                let Credit { packets, bytes, used } = entries.totals(dump.next);
-                dump.entries.push(DumpedEntry {
-                    entry: self.caches.owner.name(entry),
-                    traversal: traversal.clone(),
-                    packets,
-                    bytes,
-                    used,
-                    link: self.caches.link(entry),
-                });
-            }
+            dump.entries.extend(found);
             dump.next += 1;
         }
         true
+    }
+
+    /// The live entry in a slot.
+    pub(super) fn entry(&self, slot: u32) -> Option<DumpedEntry> {
+        let entries = self.caches.owner.entries();
+        let (entry, traversal) = (entries.live_at(slot)?, entries.traversal(slot)?);
+        let Credit { packets, bytes, used } = entries.totals(slot);
+        Some(DumpedEntry {
+            entry: self.caches.owner.name(entry),
+            traversal: traversal.clone(),
+            packets,
+            bytes,
+            used,
+            link: self.caches.link(entry),
+        })
     }
 }
 

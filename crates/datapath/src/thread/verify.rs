@@ -102,8 +102,9 @@ impl PacketThread {
         let is_right = match &cached[..] {
             [one] => one.says_as(&fresh),
             pieces => {
+                let lists: Vec<_> = pieces.iter().map(|piece| &*piece.actions).collect();
                 fresh.credits_as(pieces)
-                    && do_the_same(&mut self.pool, pieces, &fresh, (packet, parsed))
+                    && do_the_same(&mut self.pool, &lists, &fresh.actions, (packet, parsed))
             }
         };
         if is_right {
@@ -121,15 +122,17 @@ impl PacketThread {
     }
 }
 
-/// Whether pieces send what a whole translation sends. Where no buffer is left to try it with, they
+/// Whether lists, one behind the other, send what a whole one sends. Where no buffer is left to try it with, they
 /// have the benefit of the doubt.
 fn do_the_same(
     pool: &mut Pool,
-    pieces: &[Arc<Traversal>],
-    whole: &Traversal,
+    lists: &[&[DatapathAction]],
+    whole: &[DatapathAction],
     (packet, parsed): (&Packet, &Parsed<'_>),
 ) -> bool {
-    let (Some(one), Some(other)) = (pool.copy(packet, None), pool.copy(packet, None)) else {
+    let Some(one) = pool.copy(packet, None) else { return true };
+    let Some(other) = pool.copy(packet, None) else {
+        pool.give(one);
         return true;
     };
     let mut effects = |mut copy: Packet, lists: &mut dyn Iterator<Item = &DatapathAction>| {
@@ -140,8 +143,8 @@ fn do_the_same(
         pool.give(copy);
         effects
     };
-    let cut = effects(one, &mut pieces.iter().flat_map(|piece| piece.actions.iter()));
-    cut == effects(other, &mut whole.actions.iter())
+    let cut = effects(one, &mut lists.iter().copied().flatten());
+    cut == effects(other, &mut whole.iter())
 }
 
 /// Does a list of actions to a packet, but for sending it, and notes what would leave.
@@ -176,3 +179,7 @@ fn note(
         }
     }
 }
+
+#[cfg(test)]
+#[path = "verify_tests.rs"]
+mod tests;

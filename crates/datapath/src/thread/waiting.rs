@@ -87,7 +87,6 @@ impl PacketThread {
         let parsed = Parsed { key: &mut key, layers };
         let start = Some(continuation);
         if let Err((packet, parsed)) = self.find_and_execute(packet, parsed, start) {
-            self.translations_left = self.translations_left.saturating_sub(1);
             self.translate_and_execute(packet, parsed, start);
         }
     }
@@ -99,7 +98,6 @@ impl PacketThread {
         if self.translations_left == 0 {
             return Some(packet);
         }
-        self.translations_left -= 1;
         self.translate_and_execute(packet, parsed, None);
         None
     }
@@ -120,7 +118,8 @@ impl PacketThread {
             self.caches.find(parsed.key);
             return Err((packet, parsed));
         }
-        if self.caches.take_drawn().is_some() {
+        if self.caches.take_drawn().is_any() && self.translations_left > 0 {
+            self.translations_left -= 1;
             let miss = miss(&self.pipeline, &self.caches, parsed.key, (start, self.now));
             self.caches.witness(miss);
         }
@@ -162,11 +161,17 @@ impl PacketThread {
         start: Option<&Arc<Continuation>>,
     ) {
         self.upcalls += 1;
-        if self.caches.wants_burials() {
-            self.bury();
-        }
+        self.make_room();
         let miss = miss(&self.pipeline, &self.caches, parsed.key, (start, self.now));
-        let Answer { pieces, entry } = self.caches.miss(miss);
+        let Answer { pieces, entry, translations } = self.caches.miss(miss);
+        let spent = usize::try_from(translations).unwrap_or(usize::MAX);
+        self.translations_left = self.translations_left.saturating_sub(spent);
+        // A target meets no packet that was parsed again.
+        if start.is_none()
+            && let Some(offers) = &mut self.offers
+        {
+            offers.offer(parsed.key, self.now);
+        }
         let bytes = packet.len() as u64;
         if let Some(taught) = pieces.iter().find(|piece| !piece.learnings.is_empty())
             && let Err(reason) = self.teach(&packet, taught)

@@ -12,7 +12,7 @@ fn udp() -> PacketBuilder {
 
 /// What a switch with one rule makes of a frame from port 1: frames by output port.
 fn check(actions: Vec<Action>, frame: &[u8], expected: &[(u32, Vec<u8>)]) -> Switch {
-    let mut switch = Switch::new(1, 4, Default::default());
+    let mut switch = Switch::new(1, 4, super::thread_config());
     switch.apply(&[rule(1, Match::any(), actions)]);
     // By translation, then by the wildcard cache, then by the exact-match cache.
     for round in 0..3 {

@@ -5,10 +5,10 @@ use std::time::Duration;
 use shunt_datapath::{
     Command, ThreadConfig,
     cache::{CacheConfig, Wildcard},
-    command::Tuning,
+    command::{Repair, Tuning},
     thread::QueueSizes,
 };
-use shunt_flow::{FieldId, FlowKey, FlowMask, Match, testing::packet::PacketBuilder};
+use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, testing::packet::PacketBuilder};
 use shunt_gigaflow::{
     adaptive::Capacity,
     cache::{Config, Fallback},
@@ -16,10 +16,11 @@ use shunt_gigaflow::{
     partition::PolicyName,
 };
 use shunt_pipeline::{
-    Action, FlowMod, FlowModCommand, Instructions, RuleFilter, TableId, TableSelector,
+    Action, FlowMod, FlowModCommand, Instructions, PortInfo, Priority, RuleFilter, TableId,
+    TableSelector,
 };
 
-use crate::harness::{BRIDGE, Switch, output, rule};
+use crate::harness::{BRIDGE, Blind, Switch, output, rule};
 
 /// One piece for each table, where there is room.
 fn config(stage_entries_max: usize) -> ThreadConfig {
@@ -174,8 +175,9 @@ fn a_cache_that_is_replaced_loses_no_count_and_leaves_no_entry() {
             check(&mut switch, from, to, port);
         }
         let before = switch.counters(0).upcalls.get();
-        let ThreadConfig { max_idle, translations_per_turn, .. } = ThreadConfig::default();
-        let tuning = Tuning { max_idle, translations_per_turn, verify_one_in: 1, wildcard };
+        let ThreadConfig { max_idle, translations_per_turn, repair, .. } = ThreadConfig::default();
+        let verify_one_in = 1;
+        let tuning = Tuning { max_idle, translations_per_turn, verify_one_in, repair, wildcard };
         switch.controls[0].send(Command::Tune(tuning)).unwrap();
         switch.settle();
         assert_eq!((switch.counters(0).entries.get(), switch.desk.watched()), (0, 0));
@@ -188,4 +190,103 @@ fn a_cache_that_is_replaced_loses_no_count_and_leaves_no_entry() {
     switch.wait(Duration::from_secs(60));
     switch.settle();
     assert_eq!((switch.counters(0).entries.get(), switch.desk.watched()), (0, 0));
+}
+
+/// Sources and targets as in [`switch`], an engine that evicts nothing, every hit compared, and an entry
+/// for each of the two pieces of a packet from 1 to 1.
+fn poisoned(target: FlowMod) -> Switch {
+    let config = ThreadConfig { verify_one_in: 1, ..config(100) };
+    let mut switch = Switch::with_engine(1, 3, config, QueueSizes::default(), |_| Box::new(Blind));
+    switch.apply(&[source(1), source(2), target]);
+    for _ in 0..2 {
+        assert!(switch.send(0, 1, &frame(1, 1)));
+        switch.settle();
+        (2..=3).for_each(|port| drop(switch.receive(0, port)));
+    }
+    let counters = switch.counters(0);
+    assert_eq!((counters.chain.hits.get(), counters.chain.steps.get()), (1, 2));
+    assert_eq!((counters.verified.get(), counters.differences.get()), (1, 0));
+    switch
+}
+
+/// Sends the packet again: its chain is found to be wrong, and it leaves by these ports.
+fn expose(switch: &mut Switch, ports: &[u32]) {
+    assert!(switch.send(0, 1, &frame(1, 1)));
+    switch.settle();
+    let left: Vec<u32> = (1..=4).filter(|port| *port < 4 || ports.contains(port)).collect();
+    for port in left {
+        let expected = usize::from(ports.contains(&port));
+        assert_eq!(switch.receive(0, port).len(), expected, "by port {port}");
+    }
+    assert_eq!(switch.counters(0).differences.get(), 1);
+    let told = switch.controls[0].differences.pop().unwrap();
+    assert_eq!(told.cached.len(), 2, "both pieces");
+}
+
+#[test]
+fn a_chain_whose_second_piece_sends_elsewhere_than_the_tables_is_found_out() {
+    let mut switch = poisoned(target(1, 2));
+    switch.apply(&[FlowMod { command: FlowModCommand::ModifyStrict, ..target(1, 3) }]);
+    expose(&mut switch, &[3]);
+}
+
+#[test]
+fn a_chain_whose_second_piece_credits_another_rule_is_found_out() {
+    let mut switch = poisoned(target(1, 2));
+    switch.apply(&[FlowMod { priority: Priority::new(9), ..target(1, 2) }]);
+    expose(&mut switch, &[2]);
+}
+
+#[test]
+fn a_chain_that_credits_what_it_should_and_does_less_is_found_out() {
+    let flood = Action::Output { port: PortNo::FLOOD, max_len: 0 };
+    let mut switch = poisoned(FlowMod {
+        table: TableSelector::One(TableId::new(1).unwrap()),
+        ..rule(1, matching(FieldId::Ipv4Dst, 1), vec![flood])
+    });
+    // The same rules, of which one does more now.
+    let ports = (1..=4).map(PortInfo::datapath).collect();
+    let change = switch.pipeline.set_ports(BRIDGE, ports).unwrap();
+    switch.change(&change);
+    switch.add_port(4, BRIDGE, PortNo::new(4));
+    expose(&mut switch, &[2, 3, 4]);
+}
+
+#[test]
+fn a_small_cache_that_takes_the_place_of_a_full_one_is_filled_at_once() {
+    let caches = CacheConfig::default();
+    let mut switch = Switch::new(1, 2, ThreadConfig { caches, ..ThreadConfig::default() });
+    let flows = 1_200_u16;
+    let port = |port: u16| {
+        let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
+        for (field, value) in
+            [(FieldId::EthType, 0x0800), (FieldId::IpProto, 17), (FieldId::UdpDst, port.into())]
+        {
+            key.set_field(field, value);
+            mask.add_field(field);
+        }
+        rule(1, Match::new(&key, &mask), vec![output(2)])
+    };
+    switch.apply(&(0..flows).map(port).collect::<Vec<_>>());
+    let frame = |port| PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, port).build();
+    for port in 0..flows {
+        assert!(switch.send(0, 1, &frame(port)));
+        switch.settle();
+        drop(switch.receive(0, 2));
+    }
+    assert_eq!(switch.counters(0).entries.get(), u64::from(flows));
+    let ThreadConfig { max_idle, translations_per_turn, .. } = ThreadConfig::default();
+    let wildcard = config(2).caches.wildcard;
+    let tuning =
+        Tuning { max_idle, translations_per_turn, verify_one_in: 0, repair: Repair::Off, wildcard };
+    switch.controls[0].send(Command::Tune(tuning)).unwrap();
+    for _ in 0..2 {
+        assert!(switch.send(0, 1, &frame(7)));
+        switch.turn(0);
+    }
+    assert!(switch.counters(0).entries.get() > 1000, "those before are still there");
+    let chain = &switch.counters(0).chain;
+    assert_eq!((chain.made.get(), chain.hits.get()), (1, 1));
+    switch.settle();
+    assert_eq!(switch.counters(0).entries.get(), 1);
 }

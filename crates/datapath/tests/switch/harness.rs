@@ -10,19 +10,22 @@ use std::{
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
+use shunt_classifier::Version;
 use shunt_datapath::{
-    Command, DeskEnds, EvictionDesk, LessonNo, Packet, PacketThread, Pool, PortError, RxQueue,
-    ThreadConfig, ThreadCounters, Waker,
+    ChangeSender, Command, DeskEnds, EvictionDesk, Learned, LessonNo, Packet, PacketThread, Pool,
+    PortError, RxQueue, ThreadConfig, ThreadCounters, Waker,
     command::ThreadPort,
     metrics::PortTraffic,
     port::{Port, Queues, RxReport, pair::pair},
+    target::{TargetEnds, TargetHandle, target_ends},
     thread::{ControlEnds, QueueSizes, Wakers, thread_ends},
 };
 use shunt_flow::{Match, PortNo};
+use shunt_kairo::Direct;
 use shunt_pipeline::{
-    Action, BridgeId, BridgeSettings, Change, Cookie, DatapathPort, Evictor, FlowFlags, FlowMod,
-    FlowModCommand, Instructions, Iterative, Learning, Modification, OwnerId, Pipeline, PortInfo,
-    Priority, TableId, TableSelector, Time,
+    Action, BridgeId, BridgeSettings, Change, Cookie, DatapathPort, Delta, EntryId, Evictor,
+    FlowFlags, FlowMod, FlowModCommand, Installed, Instructions, Iterative, Learning, Modification,
+    OwnerId, Pipeline, PortInfo, Priority, TableId, TableSelector, Time, Traversal,
 };
 
 /// The bridge that every port is on.
@@ -35,10 +38,18 @@ fn iterative(pipeline: &Arc<Pipeline>) -> Box<dyn Evictor> {
     Box::new(Iterative::new(Arc::clone(pipeline)))
 }
 
+fn direct(pipeline: &Arc<Pipeline>) -> Box<dyn Evictor> {
+    Box::new(Direct::new(pipeline.version()))
+}
+
+/// Engines that a switch may have.
+pub(crate) const ENGINES: [Engine; 2] = [iterative, direct];
+
 /// A switch whose every step is the test's.
 pub(crate) struct Switch {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) desk: EvictionDesk,
+    pub(crate) changes: ChangeSender,
     pub(crate) threads: Vec<PacketThread>,
     pub(crate) controls: Vec<ControlEnds>,
     /// What is counted of each port, by thread.
@@ -46,7 +57,16 @@ pub(crate) struct Switch {
     /// Far ends by port, then by thread.
     hosts: BTreeMap<u32, Vec<Queues>>,
     pool: Pool,
+    /// The joints of a target's owner, if there is one.
+    pub(crate) target: Option<(TargetHandle, TargetEnds)>,
     pub(crate) now: Time,
+}
+
+/// What stands in front of the switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Front {
+    Nothing,
+    Target,
 }
 
 impl Switch {
@@ -72,10 +92,18 @@ impl Switch {
         sizes: QueueSizes,
         engine: Engine,
     ) -> Self {
-        let pipeline = Arc::new(Pipeline::new(7));
-        pipeline.add_bridge(BRIDGE, BridgeSettings::default());
-        pipeline.set_ports(BRIDGE, (1..=ports).map(PortInfo::datapath).collect()).unwrap();
-        let mut switch = Self::wired(pipeline, threads, config, sizes, engine);
+        let pipeline = pipeline_of(ports);
+        let mut switch = Self::wired(pipeline, threads, config, (sizes, Front::Nothing), engine);
+        (1..=ports).for_each(|port| switch.add_port(port, BRIDGE, PortNo::new(port)));
+        switch.settle();
+        switch
+    }
+
+    /// A switch behind a target, of which the test is the owner.
+    pub(crate) fn behind_target(threads: u16, ports: u32, config: ThreadConfig) -> Self {
+        let sizes = QueueSizes::default();
+        let pipeline = pipeline_of(ports);
+        let mut switch = Self::wired(pipeline, threads, config, (sizes, Front::Target), iterative);
         (1..=ports).for_each(|port| switch.add_port(port, BRIDGE, PortNo::new(port)));
         switch.settle();
         switch
@@ -87,15 +115,16 @@ impl Switch {
         threads: u16,
         config: ThreadConfig,
         sizes: QueueSizes,
+        engine: Engine,
     ) -> Self {
-        Self::wired(pipeline, threads, config, sizes, iterative)
+        Self::wired(pipeline, threads, config, (sizes, Front::Nothing), engine)
     }
 
     fn wired(
         pipeline: Arc<Pipeline>,
         threads: u16,
         config: ThreadConfig,
-        sizes: QueueSizes,
+        (sizes, front): (QueueSizes, Front),
         engine: Engine,
     ) -> Self {
         let version = pipeline.version();
@@ -107,22 +136,36 @@ impl Switch {
         };
         let mut ends: Vec<DeskEnds> = Vec::new();
         let (mut own, mut controls) = (Vec::new(), Vec::new());
+        let (mut target, mut offers) = (None, Vec::new());
+        if front == Front::Target {
+            let count = usize::from(threads);
+            let made = target_ends(OwnerId(threads), version, count, Arc::clone(&waker)).unwrap();
+            target = Some((made.0, made.1));
+            ends.push(made.2);
+            offers = made.3;
+        }
         for index in 0..threads {
             let made = thread_ends(OwnerId(index), version, sizes, wakers.clone()).unwrap();
-            own.push(PacketThread::new(config, Arc::clone(&pipeline), made.0));
+            let thread = match offers.pop() {
+                Some(offers) => made.0.offering(offers),
+                None => made.0,
+            };
+            own.push(PacketThread::new(config, Arc::clone(&pipeline), thread));
             controls.push(made.1);
             ends.push(made.2);
         }
         let engine = engine(&pipeline);
-        let (desk, _) = EvictionDesk::new(engine, version, ends, waker);
+        let (desk, changes) = EvictionDesk::new(engine, version, ends, waker);
         Self {
             pipeline,
             desk,
+            changes,
             threads: own,
             controls,
             traffic: BTreeMap::new(),
             hosts: BTreeMap::new(),
             pool: Pool::new(),
+            target,
             now: Time::ZERO.after(Duration::from_secs(1)),
         }
     }
@@ -196,6 +239,13 @@ impl Switch {
             }
         }
         (learnings, lessons)
+    }
+
+    /// Hands changes to the desk as control does, with the lessons that they answer, and lets it apply
+    /// them together.
+    pub(crate) fn hand_in_together(&mut self, all: impl IntoIterator<Item = Learned>) {
+        all.into_iter().for_each(|learned| self.changes.send_learned(learned).unwrap());
+        self.desk.turn();
     }
 
     /// Hands a change to the desk that answers lessons.
@@ -300,6 +350,14 @@ impl Switch {
     }
 }
 
+/// A bridge with ports 1 to `ports`.
+fn pipeline_of(ports: u32) -> Arc<Pipeline> {
+    let pipeline = Arc::new(Pipeline::new(7));
+    pipeline.add_bridge(BRIDGE, BridgeSettings::default());
+    pipeline.set_ports(BRIDGE, (1..=ports).map(PortInfo::datapath).collect()).unwrap();
+    pipeline
+}
+
 /// A queue that could wake a thread, and leaves it to whoever turns the thread.
 struct BellRx {
     queue: Box<dyn RxQueue>,
@@ -337,4 +395,25 @@ pub(crate) fn rule(priority: u16, matching: Match, actions: Vec<Action>) -> Flow
 
 pub(crate) fn output(port: u32) -> Action {
     Action::Output { port: PortNo::new(port), max_len: 0 }
+}
+
+/// An engine that finds nothing stale: every change poisons the entries that it should evict.
+pub(crate) struct Blind;
+
+impl Evictor for Blind {
+    fn installed(&mut self, _: EntryId, _: &Arc<Traversal>) -> Installed {
+        Installed::Recorded
+    }
+
+    fn removed(&mut self, _: EntryId) {}
+
+    fn apply(&mut self, _: &[Delta], _: Version) -> Vec<EntryId> {
+        Vec::new()
+    }
+
+    fn forget(&mut self, _: OwnerId) {}
+
+    fn len(&self) -> usize {
+        0
+    }
 }

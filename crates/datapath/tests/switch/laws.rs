@@ -23,7 +23,7 @@ use proptest::{
 };
 use rtrb::{Consumer, RingBuffer};
 use shunt_datapath::{
-    Command, DropReason, LessonNo, ThreadConfig,
+    Command, DropReason, Learned, LessonNo, Repair, ThreadConfig,
     cache::{CacheConfig, ExactConfig, Wildcard},
     capture::{CapturePlace, Captured, Tap},
     command::Tuning,
@@ -42,11 +42,14 @@ use shunt_pipeline::{
 
 use crate::{
     frames::{frame_of, headers, key_of, length, number_of, with_hidden},
-    harness::Switch,
+    harness::{ENGINES, Switch},
 };
 
 /// Packets that a thread drops in a turn at most: resubmits make hundreds of copies of one.
 const DROPS_PER_TURN: usize = 1 << 17;
+
+/// Whether entries are made anew that a change made stale.
+const REPAIRS: &[Repair] = &[Repair::Off, Repair::On, Repair::On, Repair::Rate(2000)];
 
 /// A switch beside the worlds of all its versions.
 struct Lab {
@@ -118,12 +121,14 @@ impl Lab {
             waiting_per_port: 1024,
             max_idle: Duration::from_secs(10),
             verify_one_in: draw(runner, 0..4_u32),
+            repair: draw(runner, prop::sample::select(REPAIRS)),
             patience: Duration::MAX,
         };
         let sizes = QueueSizes { reports: 64, packet_ins: 16_384, ..QueueSizes::default() };
         let pipeline = Arc::clone(&twin.pipeline);
+        let engine = ENGINES[draw(runner, 0..ENGINES.len())];
         let mut lab = Self {
-            switch: Switch::over(pipeline, threads, config, sizes),
+            switch: Switch::over(pipeline, threads, config, sizes, engine),
             config,
             worlds: BTreeMap::from([(twin.pipeline.version(), twin.world.clone())]),
             twin,
@@ -317,10 +322,11 @@ impl Lab {
         for now in moments {
             self.twin.pipeline.expire(now);
             for id in BRIDGES {
-                let left = macs(id).filter(|(_, seen)| seen.after(ageing) > now);
+                let left: BTreeMap<_, _> =
+                    macs(id).filter(|(_, seen)| seen.after(ageing) > now).collect();
                 let known = self.twin.pipeline.macs(id);
                 let known = known.iter().map(|entry| ((entry.vlan, entry.mac), entry.seen()));
-                assert_eq!(known.collect::<BTreeMap<_, _>>(), left.collect(), "at {now:?}");
+                assert_eq!(known.collect::<BTreeMap<_, _>>(), left, "at {now:?}");
             }
         }
     }
@@ -332,10 +338,19 @@ impl Lab {
         true
     }
 
+    /// The desk hears of so many versions at once, and of what was reported before.
+    fn desk_turns(&mut self, count: usize) {
+        let count = count.min(self.pending.len());
+        let all = self.pending.drain(..count);
+        let all: Vec<_> = all.map(|(change, lessons)| Learned { change, lessons }).collect();
+        self.switch.hand_in_together(all);
+    }
+
     /// From the next turn on a thread has another cache, while what it has lives on.
     fn replace_cache(&mut self, thread: usize, wildcard: Wildcard) {
-        let ThreadConfig { max_idle, translations_per_turn, verify_one_in, .. } = self.config;
-        let tuning = Tuning { max_idle, translations_per_turn, verify_one_in, wildcard };
+        let ThreadConfig { max_idle, translations_per_turn, verify_one_in, repair, .. } =
+            self.config;
+        let tuning = Tuning { max_idle, translations_per_turn, verify_one_in, repair, wildcard };
         self.switch.controls[thread].send(Command::Tune(tuning)).unwrap();
     }
 
@@ -392,9 +407,10 @@ impl Lab {
             93..95 => {
                 self.learn();
             }
-            95..98 => {
+            95..97 => {
                 self.desk_applies();
             }
+            97 => self.desk_turns(draw(runner, 1..5_usize)),
             98 => {
                 self.twin.pipeline.reclaim(self.switch.desk.answered());
                 let oldest = self.switch.desk.answered();

@@ -7,7 +7,6 @@
 )]
 #![expect(clippy::duplicate_mod, reason = "a test runs over each kind of cache")]
 
-mod actions;
 mod chain;
 mod frames;
 mod gigaflow;

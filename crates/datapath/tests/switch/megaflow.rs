@@ -1,5 +1,7 @@
 //! Every test over one entry for each way.
 
+#[path = "actions.rs"]
+mod actions;
 #[path = "allocation.rs"]
 mod allocation;
 #[path = "counts.rs"]
@@ -10,8 +12,12 @@ mod laws;
 mod learn;
 #[path = "meters.rs"]
 mod meters;
+#[path = "offers.rs"]
+mod offers;
 #[path = "recirculation.rs"]
 mod recirculation;
+#[path = "repair.rs"]
+mod repair;
 #[path = "verify.rs"]
 mod verify;
 #[path = "versions.rs"]

@@ -2,35 +2,11 @@
 
 use std::sync::Arc;
 
-use shunt_classifier::Version;
 use shunt_datapath::{ThreadConfig, cache::CacheConfig, cache::ExactConfig, thread::QueueSizes};
 use shunt_flow::{Match, testing::packet::PacketBuilder};
-use shunt_pipeline::{
-    Action, Delta, EntryId, Evictor, FlowMod, Installed, OwnerId, RuleFilter, Traversal,
-};
+use shunt_pipeline::{Action, FlowMod, RuleFilter};
 
-use crate::harness::{BRIDGE, Switch, output, rule};
-
-/// An engine that finds nothing stale: every change poisons the entries that it should evict.
-struct Blind;
-
-impl Evictor for Blind {
-    fn installed(&mut self, _: EntryId, _: &Arc<Traversal>) -> Installed {
-        Installed::Recorded
-    }
-
-    fn removed(&mut self, _: EntryId) {}
-
-    fn apply(&mut self, _: &[Delta], _: Version) -> Vec<EntryId> {
-        Vec::new()
-    }
-
-    fn forget(&mut self, _: OwnerId) {}
-
-    fn len(&self) -> usize {
-        0
-    }
-}
+use crate::harness::{BRIDGE, Blind, Switch, output, rule};
 
 fn config(verify_one_in: u32, insert_inverse: u32) -> ThreadConfig {
     let exact = ExactConfig { lines: 64, insert_inverse };

@@ -78,7 +78,7 @@ fn a_packet_fares_by_the_version_that_its_thread_is_at() {
 
 #[test]
 fn a_thread_that_sleeps_has_answered_and_adopts_before_it_meets_a_packet() {
-    let mut switch = Switch::new(1, 3, ThreadConfig::default());
+    let mut switch = Switch::new(1, 3, super::thread_config());
     switch.apply(&[rule(1, Match::any(), vec![output(2)])]);
     assert!(switch.send(0, 1, &frame()));
     switch.settle();
@@ -102,7 +102,7 @@ fn a_thread_that_sleeps_has_answered_and_adopts_before_it_meets_a_packet() {
 
 #[test]
 fn a_thread_that_sleeps_is_woken_by_a_version_that_takes_its_entries_and_by_no_other() {
-    let mut switch = Switch::new(1, 3, ThreadConfig::default());
+    let mut switch = Switch::new(1, 3, super::thread_config());
     switch.apply(&[rule(9, Match::any(), vec![output(2)])]);
     assert!(switch.send(0, 1, &frame()));
     switch.settle();

@@ -1,0 +1,92 @@
+//! Whether a target is stale.
+
+use shunt_pipeline::Time;
+use tracing::{info, warn};
+
+use super::{StaleReason, TargetState};
+
+/// What is known of a target's being there, and of what it owes.
+#[derive(Debug)]
+pub(super) struct Judge {
+    state: TargetState,
+    /// It does not answer, or what it holds is unknown.
+    is_lost: bool,
+    /// It was there some time.
+    was_there: bool,
+    /// It was lost since it held nothing stale.
+    was_lost: bool,
+    /// A version was answered though it held what that made stale.
+    is_behind: bool,
+    repairs: u64,
+    stale_count: u64,
+}
+
+impl Judge {
+    pub(super) fn new(is_there: bool) -> Self {
+        Self {
+            state: if is_there { TargetState::Connected } else { TargetState::default() },
+            is_lost: !is_there,
+            was_there: is_there,
+            was_lost: false,
+            is_behind: false,
+            repairs: 0,
+            stale_count: 0,
+        }
+    }
+
+    /// The target does not answer.
+    pub(super) const fn lose(&mut self) {
+        (self.is_lost, self.was_lost) = (true, true);
+    }
+
+    /// The target holds just what it confirmed.
+    pub(super) const fn restore(&mut self) {
+        self.repairs += self.was_there as u64;
+        (self.is_lost, self.was_there) = (false, true);
+    }
+
+    /// A version is answered though the target holds what it made stale.
+    pub(super) const fn fall_behind(&mut self) {
+        self.is_behind = true;
+    }
+
+    pub(super) const fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// How often it was restored, and how often it became stale.
+    pub(super) const fn counts(&self) -> (u64, u64) {
+        (self.repairs, self.stale_count)
+    }
+
+    /// Says how the target is: whether it owes the removal of anything stale, and whether it is late
+    /// with anything.
+    pub(super) fn judge(&mut self, now: Time, owes: bool, is_late: bool) -> TargetState {
+        let why = if self.is_lost {
+            Some(if self.was_there { StaleReason::Lost } else { StaleReason::NotYet })
+        } else if owes && self.is_behind {
+            Some(if self.was_lost { StaleReason::Repairing } else { StaleReason::Unconfirmed })
+        } else if is_late {
+            Some(StaleReason::Unconfirmed)
+        } else {
+            None
+        };
+        if !self.is_lost && !owes {
+            (self.is_behind, self.was_lost) = (false, false);
+        }
+        self.state = match (why, self.state) {
+            (None, TargetState::Connected) => TargetState::Connected,
+            (None, TargetState::Stale { since, .. }) => {
+                info!(stale_for = ?now.since(since), "the target holds what the tables say");
+                TargetState::Connected
+            }
+            (Some(why), TargetState::Connected) => {
+                self.stale_count += 1;
+                warn!(why = why.as_str(), "the target is stale");
+                TargetState::Stale { since: now, why }
+            }
+            (Some(why), TargetState::Stale { since, .. }) => TargetState::Stale { since, why },
+        };
+        self.state
+    }
+}

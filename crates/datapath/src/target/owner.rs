@@ -1,0 +1,257 @@
+//! The owner of a target without its thread: what it owns, and a turn.
+
+use std::{
+    collections::BTreeSet,
+    fmt,
+    sync::{Arc, mpsc},
+};
+
+use rtrb::Consumer;
+use shunt_flow::PortNo;
+use shunt_gigaflow::{
+    adaptive::Capacity,
+    cache::{Config, Fallback, Gigaflow},
+    ltm::{EntryRef, LtmRule, Walk},
+    partition::StageId,
+    tag::{TAG_BITS_MAX, TagName},
+    target::{Capabilities, Event, LtmTarget},
+};
+use shunt_pipeline::{Pipeline, Time};
+
+use super::{
+    Offer, StaleReason, TargetConfig, TargetEnds, TargetState, TargetStatus,
+    drain::Drain,
+    ends::{Shared, TargetCommand},
+    judge::Judge,
+    ledger::{Batch, Ledger},
+    reading::Reading,
+    ways::Ways,
+};
+use crate::{command::DumpedEntry, link::Link, owner::Owner, sleep::Waker};
+
+/// The owner of a target, to be turned by whoever owns it.
+pub struct TargetOwner<T> {
+    pub(super) config: TargetConfig,
+    pub(super) pipeline: Arc<Pipeline>,
+    pub(super) target: T,
+    pub(super) capabilities: Capabilities,
+    /// What is meant to be in the target: its entries, and how they are chained.
+    pub(super) owner: Owner,
+    pub(super) gigaflow: Gigaflow,
+    /// What the target has of it.
+    pub(super) ledger: Ledger,
+    pub(super) judge: Judge,
+    pub(super) reading: Reading,
+    pub(super) drain: Drain,
+    pub(super) ways: Ways,
+    pub(super) offers: Vec<Consumer<Offer>>,
+    /// Whose offer is taken first in the next turn.
+    pub(super) offered_first: usize,
+    /// The ports that packets come in by at the target.
+    pub(super) ports: Option<BTreeSet<PortNo>>,
+    /// Entries to be ended, as soon as the eviction thread can be told of it.
+    pub(super) to_end: BTreeSet<EntryRef>,
+    pub(super) walk: Walk,
+    pub(super) events: Vec<Event>,
+    pub(super) batch: Batch,
+    pub(super) status: TargetStatus,
+    pub(super) now: Time,
+    pub(super) link: Arc<Link>,
+    pub(super) desk: Arc<Waker>,
+    commands: mpsc::Receiver<TargetCommand>,
+    shared: Arc<Shared>,
+}
+
+/// Slots beyond what is meant to be in the target, for entries that wait to be buried.
+const GRAVES: usize = 1024;
+
+/// Commands taken in a turn.
+const COMMANDS_PER_TURN: usize = 32;
+
+impl<T: LtmTarget> TargetOwner<T> {
+    /// An owner of a target of which nothing is known, at the version that its ends were made for.
+    #[must_use]
+    pub fn new(config: TargetConfig, pipeline: Arc<Pipeline>, target: T, ends: TargetEnds) -> Self {
+        let capabilities = target.capabilities().clone();
+        let stage_entries_max = capabilities.stage_entries.iter().copied().min().unwrap_or(0);
+        let stages_count = u8::try_from(capabilities.stages_count()).unwrap_or(u8::MAX);
+        let mut gigaflow = Gigaflow::of_target(Config {
+            capacity: Capacity { stages_count, stage_entries_max },
+            policy: config.policy,
+            fallback: Fallback::Off,
+            eviction: config.eviction,
+            tag_bits: capabilities.tag_bits.min(TAG_BITS_MAX),
+            seed: config.seed,
+        });
+        // The first of all tags, which the target lets packets begin with; it is held for ever.
+        let first = gigaflow.ltm_mut().hold(&TagName::Start(config.bridge.number().into()));
+        debug_assert!(first.is_ok_and(|tag| tag.number() == 0), "no tag is in use yet");
+        let entries_max = stage_entries_max * usize::from(stages_count) + GRAVES;
+        let TargetEnds { owner, version, reports, lessons, offers, commands, link, desk, shared } =
+            ends;
+        Self {
+            owner: Owner::new(owner, version, entries_max, reports, lessons),
+            ledger: Ledger::new(&capabilities.stage_entries, config.seed),
+            judge: Judge::new(target.is_there()),
+            reading: Reading::default(),
+            drain: Drain::default(),
+            ways: Ways::default(),
+            offers,
+            offered_first: 0,
+            ports: None,
+            to_end: BTreeSet::new(),
+            walk: Walk::default(),
+            events: Vec::new(),
+            batch: Vec::new(),
+            status: TargetStatus::default(),
+            now: Time::ZERO,
+            link,
+            desk,
+            config,
+            pipeline,
+            target,
+            capabilities,
+            gigaflow,
+            commands,
+            shared,
+        }
+    }
+
+    /// Does one turn at `now`; answers whether there was anything to do.
+    pub fn turn(&mut self, now: Time) -> bool {
+        self.now = now;
+        let reported = self.owner.reported();
+        let heard = self.hear();
+        let advanced = self.take_advance();
+        let commanded = self.take_commands();
+        let offered = self.take_offers();
+        let ended = self.end_what_waits();
+        let read = self.read_counters();
+        let handed_over = self.hand_over();
+        let answered = self.answer();
+        self.drain.turn(self.gigaflow.ltm_mut(), (now, self.config.drain));
+        if self.owner.reported() > reported || answered {
+            self.desk.wake();
+        }
+        let worked = heard | advanced | commanded | offered | ended | read | handed_over | answered;
+        self.publish();
+        worked
+    }
+
+    /// The rules that are meant to be in the target.
+    pub fn meant(&self) -> impl Iterator<Item = (StageId, &LtmRule)> {
+        self.gigaflow.ltm().entries().map(|(_, stage, rule)| (stage, rule))
+    }
+
+    /// The target.
+    pub const fn target(&mut self) -> &mut T {
+        &mut self.target
+    }
+
+    /// Adopts the version that was posted, and dooms what it made stale. One that the target has not
+    /// confirmed is waited for first; those after it merge meanwhile.
+    fn take_advance(&mut self) -> bool {
+        let is_owed = self.owner.version() > self.link.answered();
+        if is_owed && !self.status.state.is_stale() {
+            return false;
+        }
+        let Some(advance) = self.link.mailbox().take() else { return false };
+        self.owner.advance(&advance);
+        self.bury(Some(self.now));
+        self.ledger.adopt(self.now);
+        true
+    }
+
+    /// Answers the version that is adopted, if the target holds nothing that it made stale, or if
+    /// nobody waits for the target.
+    fn answer(&mut self) -> bool {
+        let since = self.ledger.stale_since();
+        let within = self.config.confirm_within;
+        let is_late = since.is_some_and(|since| self.now.since(since) > within)
+            || self.reading.is_late(self.now, within);
+        self.status.state = self.judge.judge(self.now, since.is_some(), is_late);
+        if self.status.state.is_stale() {
+            self.reading.give_up();
+        }
+        let version = self.owner.version();
+        if version == self.link.answered() {
+            return false;
+        }
+        let is_gone = since.is_none();
+        if !is_gone && !self.status.state.is_stale() {
+            return false;
+        }
+        if !is_gone {
+            self.judge.fall_behind();
+        }
+        self.link.answer(version);
+        true
+    }
+
+    fn take_commands(&mut self) -> bool {
+        for count in 0..COMMANDS_PER_TURN {
+            let Ok(command) = self.commands.try_recv() else { return count > 0 };
+            match command {
+                TargetCommand::Pull(reply) => self.reading.pull(reply),
+                TargetCommand::Dump(reply) => reply(self.dumped()),
+                TargetCommand::Ports(ports) => self.ports = ports,
+            }
+        }
+        true
+    }
+
+    fn dumped(&self) -> Vec<DumpedEntry> {
+        let dumped = self.ledger.pieces().map(|(piece, counters)| DumpedEntry {
+            entry: self.owner.name(piece.entry),
+            traversal: Arc::clone(&piece.traversal),
+            packets: counters.packets,
+            bytes: counters.bytes,
+            used: piece.used(),
+            link: self.gigaflow.ltm().link(piece.entry.slot),
+        });
+        dumped.collect()
+    }
+
+    fn publish(&mut self) {
+        let status = &mut self.status;
+        status.held = self.ledger.occupied().to_vec();
+        status.capacity = self.capabilities.stage_entries.to_vec();
+        status.waiting = self.ledger.waiting_count();
+        status.stale = self.ledger.stale_count();
+        status.tags = self.gigaflow.ltm().tags().len();
+        status.cuts = self.gigaflow.counts();
+        status.operations = self.ledger.operations;
+        status.operations.under_way = self.ledger.under_way_count() as u64;
+        (status.repairs, status.stale_count) = self.judge.counts();
+        let mut shown = self.shared.lock();
+        if *shown != *status {
+            shown.clone_from(status);
+        }
+    }
+}
+
+impl<T> TargetOwner<T> {
+    pub(super) const fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+}
+
+impl<T> Drop for TargetOwner<T> {
+    /// However it ends, by a panic too, nobody waits for a version that it would have answered.
+    fn drop(&mut self) {
+        let (since, why) = (self.now, StaleReason::Ended);
+        self.shared.lock().state = TargetState::Stale { since, why };
+        self.link.retire();
+        self.desk.wake();
+    }
+}
+
+impl<T> fmt::Debug for TargetOwner<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TargetOwner")
+            .field("version", &self.owner.version())
+            .field("state", &self.status.state)
+            .field("held", &self.ledger.occupied())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,51 @@
+//! The thread of a target's owner: the loop around a [`TargetOwner`].
+
+use std::{
+    io, iter,
+    os::fd::AsFd as _,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::Builder,
+    time::Instant,
+};
+
+use shunt_gigaflow::target::LtmTarget;
+
+use super::TargetOwner;
+use crate::thread::{
+    Running,
+    runner::{Sleeper, time_since},
+};
+
+/// Starts the thread of a target, `shunt-target`. `epoch` is the moment that is
+/// [`Time::ZERO`](shunt_pipeline::Time::ZERO).
+///
+/// # Errors
+///
+/// When the system has no thread left.
+pub fn spawn_target_thread<T: LtmTarget + Send + 'static>(
+    mut owner: TargetOwner<T>,
+    epoch: Instant,
+) -> io::Result<Running<TargetOwner<T>>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let link = Arc::clone(owner.link());
+    let mut sleeper = Sleeper::new(None)?;
+    let (stopped, own) = (Arc::clone(&stop), Arc::clone(&link));
+    let handle = Builder::new().name("shunt-target".to_owned()).spawn(move || {
+        while !stopped.load(Ordering::Relaxed) {
+            if owner.turn(time_since(epoch)) {
+                continue;
+            }
+            // It says that it sleeps before it looks once more: what comes later wakes it.
+            own.waker().doze();
+            if !owner.turn(time_since(epoch)) && !stopped.load(Ordering::Relaxed) {
+                sleeper.wait(0, || iter::once(own.waker().as_fd()));
+            }
+            own.waker().rise();
+        }
+        owner
+    })?;
+    Ok(Running::new(stop, move || link.waker().wake(), handle))
+}

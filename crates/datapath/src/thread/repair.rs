@@ -1,0 +1,148 @@
+//! Entries that a version made stale although packets come to them: translated anew and put in the
+//! place of the old ones, so that the next packet hits and need not wait for its translation.
+//!
+//! The advance drops them first, as it does all: nothing stale is hit, and the version is answered at
+//! once. What is made anew is translated under the version that the thread is at then (rule 5 of
+//! [`crate::owner`]), and is an entry like any other: it has a number, is reported, and begins with no
+//! hits. Those of the old one are credited to the rules that it was made of, and the new one was used
+//! when the old one was: to be made anew prolongs nothing.
+//!
+//! A turn makes some before it receives, at the expense of the translations that packets may ask for
+//! in it. Those that were hit last come first; what has waited for a second is given up, and so are
+//! those that were hit longest ago where room is short. A packet that comes before its entry was made
+//! anew is translated as ever, and finds out that the work is done, or does it itself.
+
+use std::time::Duration;
+
+use shunt_pipeline::Time;
+
+use super::PacketThread;
+use crate::{cache::Repaired, command::Repair};
+
+/// Which entries are made anew, and when.
+#[derive(Debug, Default)]
+pub(super) struct Repairer {
+    mode: Repair,
+    /// Until when those that wait are worth it.
+    until: Time,
+    /// By rate: the moment of the next.
+    next: Time,
+}
+
+/// How long an entry may wait to be made anew: after that, its packets have seen to it.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// By rate: as much as is due in this time may be done at once.
+const SAVED_MAX: Duration = Duration::from_millis(10);
+
+/// Entries that wait in vain, given up in a turn.
+const GIVEN_UP_PER_TURN: usize = 64;
+
+impl Repairer {
+    pub(super) fn new(mode: Repair) -> Self {
+        Self { mode, ..Self::default() }
+    }
+
+    /// From now on it is done so.
+    pub(super) const fn set(&mut self, mode: Repair) {
+        self.mode = mode;
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.mode != Repair::Off
+    }
+
+    /// Entries wait from now on.
+    fn begin(&mut self, now: Time) {
+        self.until = now.after(WAIT_MAX);
+    }
+
+    /// Whether those that wait are worth it no more.
+    fn is_over(&self, now: Time) -> bool {
+        !self.is_on() || now > self.until
+    }
+
+    /// Whether one more may be made; it is counted.
+    fn allows(&mut self, now: Time) -> bool {
+        let Repair::Rate(rate) = self.mode else { return self.is_on() };
+        if self.next > now || rate == 0 {
+            return false;
+        }
+        let saved = u64::try_from(SAVED_MAX.as_nanos()).unwrap_or(u64::MAX);
+        let earliest = Time::from_nanoseconds(now.nanoseconds().saturating_sub(saved));
+        self.next = self.next.max(earliest).after(Duration::from_secs(1) / rate);
+        true
+    }
+}
+
+impl PacketThread {
+    /// An advance took entries: those that packets come to wait to be made anew.
+    pub(super) fn begin_repairs(&mut self) {
+        if self.caches.owner.entries().fallen() > 0 {
+            self.repairer.begin(self.now);
+        }
+    }
+
+    /// Makes some entries anew. Answers whether there was one.
+    pub(super) fn repair(&mut self) -> bool {
+        let waiting = self.caches.owner.entries().fallen();
+        if waiting == 0 || self.repairer.is_over(self.now) {
+            return false;
+        }
+        // Half of a turn's translations are for packets that wait.
+        let budget = self.config.translations_per_turn.div_ceil(2).min(self.translations_left);
+        let mut made = 0;
+        while made < budget && self.repairer.allows(self.now) {
+            let Some((buried, repaired)) = self.caches.repair(&self.pipeline) else { break };
+            self.credit_buried(&buried);
+            match repaired {
+                Repaired::Same => self.counters.repaired_same.add(1),
+                Repaired::Changed => self.counters.repaired_changed.add(1),
+                Repaired::Covered => self.counters.repair_covered.add(1),
+                Repaired::Dropped => self.counters.repair_dropped.add(1),
+            }
+            made += 1;
+        }
+        self.translations_left -= made;
+        made > 0
+    }
+
+    /// Gives up entries that have waited for too long to be made anew. Answers whether there was one.
+    pub(super) fn give_up_repairs(&mut self) -> bool {
+        self.repairer.is_over(self.now) && self.give_up(GIVEN_UP_PER_TURN)
+    }
+
+    /// Leaves room to packets that ask for it now.
+    pub(super) fn make_room(&mut self) {
+        if self.caches.wants_burials() {
+            self.give_up(GIVEN_UP_PER_TURN);
+            self.bury();
+        }
+    }
+
+    fn give_up(&mut self, count: usize) -> bool {
+        let given_up = self.caches.owner.entries_mut().give_up(count);
+        self.counters.repair_dropped.add(given_up as u64);
+        given_up > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_rate_no_more_are_made_than_are_due() {
+        let mut repairer = Repairer::new(Repair::Rate(1000));
+        let mut made = 0;
+        for micros in (0..1_000_000).step_by(50) {
+            let now = Time::ZERO.after(Duration::from_micros(micros));
+            made += usize::from(repairer.allows(now));
+        }
+        assert!((990..=1010).contains(&made), "{made}");
+        // What was not done in time is lost, but for a moment's worth.
+        let later = Time::ZERO.after(Duration::from_secs(60));
+        let at_once = (0..1000).filter(|_| repairer.allows(later)).count();
+        assert!((9..=12).contains(&at_once), "{at_once}");
+    }
+}

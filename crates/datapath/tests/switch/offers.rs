@@ -1,0 +1,63 @@
+//! What packet threads offer to the owner of a target, with either cache.
+
+use shunt_datapath::target::{TargetConfig, TargetOwner};
+use shunt_flow::{Match, testing::packet::PacketBuilder};
+use shunt_gigaflow::testing::SoftTarget;
+
+use super::thread_config;
+use crate::harness::{BRIDGE, Switch, output, rule};
+
+fn frame(target: u8) -> Vec<u8> {
+    PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, target]).udp(1, 2).build()
+}
+
+#[test]
+fn a_packet_that_missed_is_offered_and_hits_in_the_target() {
+    let mut switch = Switch::behind_target(2, 2, thread_config());
+    let (handle, ends) = switch.target.take().unwrap();
+    let pipeline = switch.pipeline.clone();
+    let target = SoftTarget::new(4, 100);
+    let mut owner = TargetOwner::new(TargetConfig::new(BRIDGE), pipeline, target, ends);
+    let change =
+        switch.pipeline.apply(BRIDGE, &[rule(1, Match::any(), vec![output(2)])], switch.now);
+    switch.change(&change.unwrap());
+    switch.settle();
+    assert!(switch.desk.answered() < switch.pipeline.version(), "the barrier waits for the target");
+    owner.turn(switch.now);
+    assert_eq!(switch.desk.answered(), switch.pipeline.version());
+    for thread in 0..2 {
+        assert!(switch.send(thread, 1, &frame(1)));
+        switch.settle();
+        assert_eq!(switch.receive(thread, 2).len(), 1);
+    }
+    while owner.turn(switch.now) {}
+    let status = handle.status();
+    assert_eq!((status.offers_made, status.offers_known), (2, 1));
+    assert_eq!((owner.target().entries().len(), status.operations.done), (1, 1));
+}
+
+#[test]
+fn what_hits_in_software_is_offered_now_and_then() {
+    let mut switch = Switch::behind_target(1, 2, thread_config());
+    let (handle, ends) = switch.target.take().unwrap();
+    let change =
+        switch.pipeline.apply(BRIDGE, &[rule(1, Match::any(), vec![output(2)])], switch.now);
+    switch.change(&change.unwrap());
+    for _ in 0..300 {
+        assert!(switch.send(0, 1, &frame(1)));
+        switch.settle();
+        switch.receive(0, 2);
+    }
+    assert_eq!(handle.status().offers_made, 1 + 2);
+    // Who does not keep up loses offers and holds up nobody.
+    for _ in 0..2 * 1024 * 128 / 32 {
+        for _ in 0..32 {
+            assert!(switch.send(0, 1, &frame(1)));
+        }
+        switch.turn(0);
+        switch.receive(0, 2);
+    }
+    assert!(handle.status().offers_dropped > 0);
+    assert_eq!(switch.counters(0).unaccounted(), 0);
+    drop(ends);
+}

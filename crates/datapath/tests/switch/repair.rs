@@ -1,0 +1,276 @@
+//! Entries that a change made stale are made anew before their next packet comes.
+
+use std::{
+    sync::{Arc, mpsc},
+    time::Duration,
+};
+
+use proptest::prelude::*;
+use shunt_datapath::{Command, Repair, ThreadConfig, command::DumpedEntry, thread::QueueSizes};
+use shunt_flow::{FlowKey, Match, PortNo, text::NoPortNames};
+use shunt_pipeline::{
+    BridgeId, FlowModCommand, PortKind, RuleFilter,
+    testing::{Twin, generate},
+    text::parse_rule,
+};
+
+use super::waiting::{flow, per_flow};
+use crate::{
+    frames::frame_of,
+    harness::{BRIDGE, ENGINES, Switch, output, rule},
+};
+
+fn config(repair: Repair) -> ThreadConfig {
+    ThreadConfig { repair, translations_per_turn: 16, ..super::thread_config() }
+}
+
+/// A switch with an entry for each of so many flows, all by port 2.
+fn switch(repair: Repair, flows: u16) -> Switch {
+    let mut switch = Switch::new(1, 3, config(repair));
+    switch.apply(&[per_flow(1, 2)]);
+    for number in 0..flows {
+        assert!(switch.send(0, 1, &flow(number)));
+        switch.settle();
+    }
+    assert_eq!(switch.receive(0, 2).len(), usize::from(flows));
+    switch
+}
+
+fn entries(switch: &mut Switch) -> Vec<DumpedEntry> {
+    let (sender, receiver) = mpsc::channel();
+    let dump = Command::Dump(Box::new(move |entries| sender.send(entries).unwrap()));
+    switch.controls[0].send(dump).unwrap();
+    switch.settle();
+    receiver.try_recv().unwrap()
+}
+
+/// Of entries that were evicted: made anew and the same, made anew and changed, and the rest.
+fn repaired(switch: &Switch) -> [u64; 4] {
+    let own = switch.counters(0);
+    [&own.repaired_same, &own.repaired_changed, &own.repair_covered, &own.repair_dropped]
+        .map(|counter| counter.get())
+}
+
+#[test]
+fn a_packet_after_the_change_hits_the_entry_that_was_made_anew() {
+    let mut switch = switch(Repair::On, 5);
+    let upcalls = switch.counters(0).upcalls.get();
+    switch.apply(&[per_flow(2, 3)]);
+    assert_eq!((repaired(&switch), switch.counters(0).evicted.get()), ([0, 5, 0, 0], 5));
+    for number in 0..5 {
+        assert!(switch.send(0, 1, &flow(number)));
+    }
+    switch.settle();
+    assert_eq!((switch.receive(0, 2).len(), switch.receive(0, 3).len()), (0, 5));
+    assert_eq!(switch.counters(0).upcalls.get(), upcalls, "none was translated for a packet");
+    assert_eq!(switch.desk.watched(), 5);
+}
+
+#[test]
+fn the_turn_that_drops_an_entry_makes_it_anew_before_it_receives() {
+    let mut switch = switch(Repair::On, 1);
+    let change = switch.pipeline.apply(BRIDGE, &[per_flow(2, 3)], switch.now).unwrap();
+    switch.change(&change);
+    assert!(switch.send(0, 1, &flow(0)));
+    let upcalls = switch.counters(0).upcalls.get();
+    switch.turn(0);
+    assert_eq!((switch.receive(0, 3).len(), switch.counters(0).upcalls.get()), (1, upcalls));
+}
+
+#[test]
+fn an_entry_that_does_what_it_did_is_told_from_one_that_changed() {
+    let mut switch = switch(Repair::On, 1);
+    switch.apply(&[per_flow(2, 2)]);
+    assert_eq!(repaired(&switch), [1, 0, 0, 0]);
+    switch.apply(&[per_flow(3, 3)]);
+    assert_eq!(repaired(&switch), [1, 1, 0, 0]);
+}
+
+#[test]
+fn without_repair_the_next_packet_does_it() {
+    let mut switch = switch(Repair::Off, 3);
+    switch.apply(&[per_flow(2, 3)]);
+    assert_eq!((repaired(&switch), switch.desk.watched()), ([0; 4], 0));
+}
+
+#[test]
+fn an_entry_that_no_packet_came_to_for_long_is_not_made_anew() {
+    let mut switch = switch(Repair::On, 1);
+    switch.wait(Duration::from_secs(2));
+    switch.apply(&[per_flow(2, 3)]);
+    assert_eq!((repaired(&switch), switch.desk.watched()), ([0; 4], 0));
+}
+
+#[test]
+fn to_be_made_anew_prolongs_nothing_and_counts_nothing() {
+    let mut switch = switch(Repair::On, 1);
+    switch.wait(Duration::from_millis(900));
+    switch.apply(&[per_flow(2, 3)]);
+    let [made] = &entries(&mut switch)[..] else { panic!("one entry") };
+    assert_eq!((made.packets, switch.now.since(made.used)), (0, Duration::from_millis(900)));
+    let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
+    let packets: Vec<u64> = rules.iter().map(|rule| rule.stats.totals().packets).collect();
+    assert_eq!(packets.iter().sum::<u64>(), 1);
+    switch.wait(Duration::from_millis(9500));
+    switch.settle();
+    assert_eq!(switch.desk.watched(), 0, "ten seconds after its last packet it is gone");
+}
+
+#[test]
+fn hits_before_and_after_are_those_of_the_rules_that_decided_then() {
+    let mut switch = switch(Repair::On, 1);
+    switch.apply(&[per_flow(2, 3)]);
+    for _ in 0..3 {
+        assert!(switch.send(0, 1, &flow(0)));
+    }
+    switch.settle();
+    let counted = |port: u32| {
+        let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
+        let own = rules.iter().find(|own| own.instructions.apply.contains(&output(port)));
+        own.unwrap().stats.totals().packets
+    };
+    assert_eq!((counted(2), counted(3)), (1, 3));
+}
+
+#[test]
+fn a_turn_makes_no_more_anew_than_half_of_what_it_may_translate() {
+    let mut switch = switch(Repair::On, 40);
+    let change = switch.pipeline.apply(BRIDGE, &[per_flow(2, 3)], switch.now).unwrap();
+    switch.change(&change);
+    for made in [8, 16, 24, 32, 40] {
+        switch.turn(0);
+        assert_eq!(switch.counters(0).repaired_changed.get(), made);
+    }
+}
+
+#[test]
+fn a_packet_that_comes_first_makes_its_entry_and_none_is_made_twice() {
+    let mut switch = switch(Repair::On, 40);
+    let change = switch.pipeline.apply(BRIDGE, &[per_flow(2, 3)], switch.now).unwrap();
+    switch.change(&change);
+    (0..40).for_each(|number| assert!(switch.send(0, 1, &flow(number))));
+    switch.settle();
+    assert_eq!((switch.receive(0, 3).len(), switch.desk.watched()), (40, 40));
+    let [same, changed, covered, dropped] = repaired(&switch);
+    assert_eq!((same + changed + covered, dropped), (40, 0));
+    assert!(changed > 0 && covered > 0, "{changed} {covered}");
+}
+
+#[test]
+fn by_rate_the_rest_is_given_up_after_a_second() {
+    let mut switch = switch(Repair::Rate(10), 40);
+    let change = switch.pipeline.apply(BRIDGE, &[per_flow(2, 3)], switch.now).unwrap();
+    switch.change(&change);
+    for _ in 0..1500 {
+        switch.turn(0);
+        switch.wait(Duration::from_millis(1));
+    }
+    let [_, changed, _, dropped] = repaired(&switch);
+    assert!((9..=12).contains(&changed), "{changed}");
+    assert_eq!(changed + dropped, 40);
+    assert!(switch.sleep(0), "nothing waits any more");
+}
+
+#[test]
+fn those_that_were_hit_last_are_made_anew_first() {
+    let mut switch = switch(Repair::On, 40);
+    switch.wait(Duration::from_millis(500));
+    for number in 30..38 {
+        assert!(switch.send(0, 1, &flow(number)));
+    }
+    switch.settle();
+    let change = switch.pipeline.apply(BRIDGE, &[per_flow(2, 3)], switch.now).unwrap();
+    switch.change(&change);
+    switch.turn(0);
+    let upcalls = switch.counters(0).upcalls.get();
+    switch.receive(0, 2);
+    for number in 30..38 {
+        assert!(switch.send(0, 1, &flow(number)));
+    }
+    switch.turn(0);
+    assert_eq!((switch.receive(0, 3).len(), switch.counters(0).upcalls.get()), (8, upcalls));
+}
+
+#[test]
+fn what_would_teach_is_not_made_anew() {
+    let mut switch = switch(Repair::On, 1);
+    let text = "priority=9,actions=learn(table=7,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),output:3";
+    switch.apply(&[parse_rule(FlowModCommand::Add, text, &NoPortNames).unwrap()]);
+    assert_eq!((repaired(&switch), switch.desk.watched()), ([0, 0, 0, 1], 0));
+    let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
+    assert!(rules.iter().all(|own| own.table.number() == 0), "nothing was taught");
+}
+
+#[test]
+fn a_rule_that_takes_everything_leaves_one_entry_for_all() {
+    let mut switch = switch(Repair::On, 10);
+    switch.apply(&[rule(9, Match::any(), vec![output(3)])]);
+    assert_eq!((repaired(&switch), switch.desk.watched()), ([0, 1, 9, 0], 1));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn what_was_made_anew_is_what_a_translation_gives(
+        world in generate::world(),
+        packets in prop::collection::vec(generate::packet(), 12),
+        ops in prop::collection::vec(generate::op(), 1..4),
+    ) {
+        let mut twin = Twin::new(&world);
+        let pipeline = Arc::clone(&twin.pipeline);
+        let (config, sizes) = (config(Repair::On), QueueSizes::default());
+        let mut switch = Switch::over(pipeline, 1, config, sizes, ENGINES[1]);
+        for (port, bridge, number) in ports(&twin) {
+            switch.add_port(port, bridge, number);
+        }
+        for key in &packets {
+            let port = u32::try_from(key.bridge()).unwrap() * 100 + key.in_port().number();
+            switch.send(0, port, &frame_of(key));
+        }
+        settle(&mut switch, &mut twin);
+        for op in &ops {
+            let Some(change) = twin.apply(op) else { continue };
+            switch.change(&change);
+            settle(&mut switch, &mut twin);
+            let version = switch.threads[0].version();
+            let all = entries(&mut switch);
+            prop_assert_eq!(switch.desk.watched(), all.len());
+            for DumpedEntry { traversal, .. } in all {
+                let again = twin.pipeline.translate_again(&traversal, version);
+                prop_assert!(traversal.says_as(&again), "{:?}", FlowKey::from(&traversal.key));
+                if traversal.version == version {
+                    prop_assert_eq!(&traversal.mask, &again.mask);
+                }
+            }
+        }
+    }
+}
+
+/// The ports of all bridges, with their numbers there.
+fn ports(twin: &Twin) -> Vec<(u32, BridgeId, PortNo)> {
+    let mut ports = Vec::new();
+    for (bridge, own) in &twin.world.bridges {
+        for info in &own.ports {
+            if let PortKind::Datapath(port) = info.kind {
+                ports.push((port.number(), *bridge, info.number));
+            }
+        }
+    }
+    ports
+}
+
+/// Turns everything until nothing is left to do; both worlds learn what packets teach.
+fn settle(switch: &mut Switch, twin: &mut Twin) {
+    let mut worked = true;
+    while worked {
+        worked = switch.desk.turn() | switch.turn(0);
+        let (learnings, lessons) = switch.take_lessons();
+        if !lessons.is_empty() {
+            let change = twin.learn(&learnings, switch.now);
+            switch.desk.take_in();
+            switch.hand_in(&change, &lessons);
+            worked = true;
+        }
+    }
+}

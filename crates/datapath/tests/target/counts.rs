@@ -1,0 +1,168 @@
+//! Hits that the target counts, and offers that are dropped.
+
+use std::{sync::mpsc, time::Duration};
+
+use shunt_datapath::target::StaleReason;
+use shunt_gigaflow::testing::SoftTarget;
+use shunt_pipeline::{FlowModCommand, RuleFilter, testing::visible};
+
+use crate::harness::{BRIDGE, Rig, START, config, packet, request};
+
+/// Packets that each rule has counted, by text.
+fn counted(rig: &Rig<SoftTarget>) -> u64 {
+    let rules = rig.twin.pipeline.rules(BRIDGE, &RuleFilter::all());
+    rules.iter().map(|rule| rule.stats.totals().packets).sum()
+}
+
+fn send(rig: &mut Rig<SoftTarget>, source: u8, target: u8) {
+    assert!(rig.target().send(START, &visible(&packet(source, target)), 60));
+}
+
+/// Pulls; the answer comes when the receiver has something.
+fn pull(rig: &Rig<SoftTarget>) -> mpsc::Receiver<()> {
+    let (sender, answer) = mpsc::channel();
+    rig.handle.pull(Box::new(move |()| sender.send(()).unwrap()));
+    answer
+}
+
+#[test]
+fn hits_are_credited_to_the_rules_of_every_piece_once() {
+    let mut rig = Rig::two_tables();
+    rig.fill(&[(1, 9), (2, 8)]);
+    send(&mut rig, 1, 9);
+    send(&mut rig, 1, 8);
+    let answer = pull(&rig);
+    rig.settle();
+    assert!(answer.try_recv().is_ok());
+    assert_eq!((counted(&rig), rig.status().packets, rig.status().bytes), (4, 4, 240));
+    let answer = pull(&rig);
+    rig.settle();
+    assert!(answer.try_recv().is_ok());
+    assert_eq!(counted(&rig), 4);
+    // Without anybody who asks, too.
+    send(&mut rig, 2, 8);
+    rig.wait(config().count_every);
+    rig.settle();
+    assert_eq!(counted(&rig), 6);
+}
+
+#[test]
+fn a_pull_waits_for_a_reading_that_began_after_it() {
+    let mut rig = Rig::two_tables();
+    rig.fill(&[(1, 9)]);
+    rig.target().is_mute = true;
+    rig.wait(config().count_every);
+    rig.settle();
+    let answer = pull(&rig);
+    rig.settle();
+    assert!(answer.try_recv().is_err());
+    rig.target().is_mute = false;
+    send(&mut rig, 1, 9);
+    rig.settle();
+    assert!(answer.try_recv().is_ok());
+    assert_eq!(counted(&rig), 2);
+}
+
+#[test]
+fn the_last_counts_of_what_goes_are_credited_before_a_pull_is_answered() {
+    let mut rig = Rig::two_tables();
+    rig.fill(&[(1, 9)]);
+    send(&mut rig, 1, 9);
+    rig.change(&request(FlowModCommand::Delete, "ip"));
+    rig.target().is_mute = true;
+    rig.settle();
+    let answer = pull(&rig);
+    rig.settle();
+    assert!(answer.try_recv().is_err());
+    rig.target().is_mute = false;
+    rig.settle();
+    assert!(answer.try_recv().is_ok());
+    assert_eq!(rig.status().packets, 2);
+}
+
+#[test]
+fn nobody_waits_for_the_counts_of_a_target_that_is_stale() {
+    let mut rig = Rig::two_tables();
+    rig.fill(&[(1, 9)]);
+    rig.target().is_mute = true;
+    let answer = pull(&rig);
+    rig.settle();
+    assert!(answer.try_recv().is_err());
+    rig.wait(config().confirm_within + Duration::from_millis(1));
+    rig.settle();
+    assert!(answer.try_recv().is_ok());
+    assert!(rig.status().state.is_stale());
+    rig.target().is_mute = false;
+    rig.settle();
+    assert!(!rig.status().state.is_stale());
+    rig.target().lose();
+    rig.settle();
+    let answer = pull(&rig);
+    rig.settle();
+    assert!(answer.try_recv().is_ok());
+    let state = format!("{:?}", rig.status().state);
+    assert!(state.contains(&format!("{:?}", StaleReason::Lost)), "{state}");
+}
+
+#[test]
+fn a_target_that_begins_to_count_anew_loses_no_more_than_it_forgot() {
+    let mut rig = Rig::two_tables();
+    rig.fill(&[(1, 9)]);
+    let read = |rig: &mut Rig<SoftTarget>| {
+        rig.wait(config().count_every);
+        rig.settle();
+        counted(rig)
+    };
+    send(&mut rig, 1, 9);
+    send(&mut rig, 1, 9);
+    assert_eq!(read(&mut rig), 4);
+    rig.target().restart();
+    send(&mut rig, 1, 9);
+    assert_eq!(read(&mut rig), 6);
+    let (sender, dump) = mpsc::channel();
+    rig.handle.dump(Box::new(move |entries| sender.send(entries).unwrap()));
+    rig.settle();
+    let entries = dump.try_recv().unwrap();
+    assert_eq!(entries.iter().map(|entry| entry.packets).collect::<Vec<_>>(), [3, 3]);
+    assert!(entries.iter().all(|entry| entry.link.is_some()));
+}
+
+#[test]
+fn pieces_that_nothing_hits_age_out_and_others_stay() {
+    let mut rig = Rig::two_tables();
+    rig.fill(&[(1, 9), (2, 8)]);
+    let seconds = config().max_idle.as_secs();
+    for _ in 0..=seconds {
+        send(&mut rig, 1, 9);
+        rig.wait(Duration::from_secs(1));
+        rig.settle();
+    }
+    assert!(rig.hits(&packet(1, 9)) && !rig.hits(&packet(2, 8)));
+    assert_eq!((rig.held().len(), rig.desk.watched()), (2, 2));
+    assert_eq!(rig.held(), rig.meant());
+}
+
+#[test]
+fn the_time_from_miss_to_confirmation_is_counted_once_for_a_way() {
+    let mut rig = Rig::two_tables();
+    rig.offer(&packet(1, 9));
+    rig.turn();
+    rig.wait(Duration::from_millis(3));
+    rig.settle();
+    let latency = rig.status().latency;
+    assert_eq!((latency.count(), latency.sum), (1, Duration::from_millis(3)));
+    assert_eq!(latency.quantile(1.0), Duration::from_micros(4096));
+    assert_eq!(rig.status().operations.done, 2);
+}
+
+#[test]
+fn an_offer_that_finds_no_room_is_dropped_and_counted() {
+    let mut rig = Rig::two_tables();
+    for _ in 0..2000 {
+        rig.offer(&packet(1, 9));
+    }
+    let status = rig.status();
+    assert_eq!((status.offers_made, status.offers_dropped), (2000, 2000 - 1024));
+    rig.settle();
+    assert_eq!(rig.status().offers_known, 1023);
+}

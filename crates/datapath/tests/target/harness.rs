@@ -1,0 +1,206 @@
+//! A target, its owner, the desk and the tables, turned by the test.
+
+use std::{sync::Arc, time::Duration};
+
+use shunt_classifier::Version;
+use shunt_datapath::{
+    EvictionDesk, Waker,
+    target::{Offers, TargetConfig, TargetHandle, TargetOwner, TargetStatus, target_ends},
+};
+use shunt_flow::{FieldId, FlowKey, PortNo, text::NoPortNames};
+use shunt_gigaflow::{
+    ltm::{LtmRule, Tag},
+    partition::{PolicyName, StageId},
+    target::{LtmTarget, Operation},
+    testing::SoftTarget,
+};
+use shunt_pipeline::{
+    BridgeId, Change, DatapathPort, FlowModCommand, Iterative, OwnerId, PortConfig, PortInfo,
+    PortKind, PortVlans, Time,
+    testing::{
+        Twin,
+        generate::{self, Op},
+        set_secret, visible,
+    },
+    text::parse_rule,
+};
+
+/// The bridge that packets come in at.
+pub(crate) const BRIDGE: BridgeId = generate::BRIDGES[0];
+
+/// The tag that packets begin with.
+pub(crate) const START: Tag = Tag::new(0);
+
+/// A switch whose only owner is that of a target.
+pub(crate) struct Rig<T: LtmTarget> {
+    pub(crate) twin: Twin,
+    pub(crate) desk: EvictionDesk,
+    pub(crate) handle: TargetHandle,
+    pub(crate) offers: Offers,
+    pub(crate) owner: TargetOwner<T>,
+    pub(crate) now: Time,
+}
+
+pub(crate) fn config() -> TargetConfig {
+    TargetConfig { policy: PolicyName::OneToOne, ..TargetConfig::new(BRIDGE) }
+}
+
+/// A bridge with ports 1 to 4 and these rules.
+pub(crate) fn world(rules: &[&str]) -> Vec<Op> {
+    let port = |number| PortInfo {
+        number: PortNo::new(number),
+        name: format!("p{number}"),
+        kind: PortKind::Datapath(DatapathPort::new(number)),
+        config: PortConfig::default(),
+        link_up: true,
+        mac: [2, 0, 0, 0, 0, 1],
+        vlans: PortVlans::default(),
+    };
+    let ports = (1..=4).map(port).collect();
+    let mods = rules
+        .iter()
+        .map(|rule| parse_rule(FlowModCommand::Add, rule, &NoPortNames).expect("a legal rule"));
+    vec![Op::SetPorts(BRIDGE, ports), Op::Apply(BRIDGE, mods.collect())]
+}
+
+/// Who may send goes by its source to table 1, which decides by the destination.
+pub(crate) const TWO_TABLES: &[&str] = &[
+    "table=0,priority=1,ip,nw_src=10.0.0.1,actions=set_field:1->metadata,goto_table:1",
+    "table=0,priority=1,ip,nw_src=10.0.0.2,actions=set_field:1->metadata,goto_table:1",
+    "table=0,priority=1,ip,nw_src=10.0.0.3,actions=set_field:2->metadata,goto_table:1",
+    "table=1,priority=2,metadata=2,ip,nw_dst=10.0.0.9,actions=output:4",
+    "table=1,priority=1,ip,nw_dst=10.0.0.8,actions=output:2",
+    "table=1,priority=1,ip,nw_dst=10.0.0.9,actions=output:3",
+];
+
+/// A packet from a host to another.
+pub(crate) fn packet(source: u8, target: u8) -> FlowKey {
+    let text = format!("ip,nw_src=10.0.0.{source},nw_dst=10.0.0.{target},actions=drop");
+    let parsed = parse_rule(FlowModCommand::Add, &text, &NoPortNames).expect("a legal match");
+    let mut key = parsed.matching.key();
+    key.set_bridge(BRIDGE.number().into());
+    key.set_in_port(PortNo::new(1));
+    key.set_field(FieldId::NwTtl, 64);
+    set_secret(&mut key, 0x0800, 100);
+    key
+}
+
+pub(crate) fn request(command: FlowModCommand, rule: &str) -> Op {
+    Op::Apply(BRIDGE, vec![parse_rule(command, rule, &NoPortNames).expect("a legal rule")])
+}
+
+impl<T: LtmTarget> Rig<T> {
+    pub(crate) fn new(ops: &[Op], config: TargetConfig, target: T) -> Self {
+        let twin = Twin::new(ops);
+        let version = twin.pipeline.version();
+        let waker = Arc::new(Waker::new().unwrap());
+        let (handle, ends, desk_ends, mut offers) =
+            target_ends(OwnerId(0), version, 1, Arc::clone(&waker)).unwrap();
+        let mut engine = Box::new(Iterative::new(Arc::clone(&twin.pipeline)));
+        let _ = shunt_pipeline::Evictor::apply(&mut *engine, &[], version);
+        let (desk, _) = EvictionDesk::new(engine, version, vec![desk_ends], waker);
+        let owner = TargetOwner::new(config, Arc::clone(&twin.pipeline), target, ends);
+        let now = Time::ZERO.after(Duration::from_secs(1));
+        Self { twin, desk, handle, offers: offers.remove(0), owner, now }
+    }
+
+    /// A packet misses.
+    pub(crate) fn offer(&mut self, key: &FlowKey) {
+        self.offers.offer(&visible(key), self.now);
+    }
+
+    pub(crate) fn turn(&mut self) -> bool {
+        self.owner.turn(self.now)
+    }
+
+    /// Turns all until nothing is left to do.
+    pub(crate) fn settle(&mut self) {
+        while self.turn() | self.desk.turn() {}
+    }
+
+    pub(crate) fn wait(&mut self, time: Duration) {
+        self.now = self.now.after(time);
+    }
+
+    /// Changes the tables, and hands it to the desk.
+    pub(crate) fn change(&mut self, op: &Op) -> Version {
+        let change = self.twin.apply(op).expect("it changes something");
+        self.hand_in(&change);
+        change.version
+    }
+
+    pub(crate) fn hand_in(&mut self, change: &Change) {
+        self.desk.take_in();
+        if change.version > self.desk.version() {
+            self.desk.apply(change.version, &change.deltas);
+        }
+    }
+
+    pub(crate) fn answered(&self) -> Version {
+        self.desk.answered()
+    }
+
+    pub(crate) fn status(&self) -> TargetStatus {
+        self.handle.status()
+    }
+
+    /// What is meant to be in the target, in order.
+    pub(crate) fn meant(&self) -> Vec<(StageId, LtmRule)> {
+        sorted(self.owner.meant().map(|(stage, rule)| (stage, rule.clone())))
+    }
+}
+
+impl Rig<SoftTarget> {
+    /// Two tables in front of a target of four stages.
+    pub(crate) fn two_tables() -> Self {
+        Self::new(&world(TWO_TABLES), config(), SoftTarget::new(4, 100))
+    }
+
+    pub(crate) fn target(&mut self) -> &mut SoftTarget {
+        self.owner.target()
+    }
+
+    /// Offers packets and lets them become entries.
+    pub(crate) fn fill(&mut self, flows: &[(u8, u8)]) {
+        flows.iter().for_each(|(source, target)| self.offer(&packet(*source, *target)));
+        self.settle();
+    }
+
+    /// Whether a packet finds its end in the target; if so, it fares as the tables say.
+    pub(crate) fn hits(&mut self, key: &FlowKey) -> bool {
+        let Some(actions) = self.target().actions(START, &visible(key)) else { return false };
+        let right = self.twin.translate(key);
+        let own = shunt_pipeline::Traversal { actions: actions.into(), ..right.clone() };
+        assert_eq!(self.twin.fate(&own, key), self.twin.fate(&right, key));
+        true
+    }
+
+    /// What the target holds, in order.
+    pub(crate) fn held(&mut self) -> Vec<(StageId, LtmRule)> {
+        held(self.target())
+    }
+
+    /// Operations since this was last asked: stages of insertions, then of removals.
+    pub(crate) fn log(&mut self) -> (Vec<u8>, usize) {
+        let log = std::mem::take(&mut self.target().log);
+        let stages = log.iter().filter_map(|operation| match operation {
+            Operation::Insert { stage, .. } => Some(stage.number()),
+            _ => None,
+        });
+        let removals = log.iter().filter(|one| matches!(one, Operation::Remove { .. }));
+        (stages.collect(), removals.count())
+    }
+}
+
+pub(crate) fn held(target: &SoftTarget) -> Vec<(StageId, LtmRule)> {
+    sorted(target.entries().values().map(|entry| (entry.stage, (*entry.rule).clone())))
+}
+
+fn sorted(rules: impl Iterator<Item = (StageId, LtmRule)>) -> Vec<(StageId, LtmRule)> {
+    let mut rules: Vec<_> = rules.collect();
+    rules.sort_by_key(|(stage, rule)| {
+        let matching = (rule.matching.mask().iter().collect::<Vec<_>>(), rule.matching.value());
+        format!("{stage:?} {:?} {} {matching:?} {:?}", rule.tag, rule.length, rule.next)
+    });
+    rules
+}

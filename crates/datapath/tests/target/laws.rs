@@ -1,0 +1,288 @@
+//! In random worlds, with a target that misbehaves: while it confirms, no packet fares otherwise than
+//! the answered version says, and when all is quiet it holds what is meant.
+
+use std::{collections::VecDeque, time::Duration};
+
+use proptest::{
+    prelude::*,
+    strategy::ValueTree,
+    test_runner::{TestError, TestRunner},
+};
+use shunt_flow::{FlowKey, layout::HEADER_START};
+use shunt_gigaflow::{
+    ltm::Eviction,
+    partition::PolicyName,
+    target::Effects,
+    testing::{Chaos, ChaosSettings, SoftTarget},
+};
+use shunt_pipeline::{
+    Change, Traversal,
+    testing::{
+        generate::{self, Op},
+        visible,
+    },
+};
+
+use crate::harness::{BRIDGE, Rig, START, config, held};
+use shunt_datapath::target::TargetConfig;
+
+type Misbehaving = Rig<Chaos<SoftTarget>>;
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+enum Event {
+    /// A packet misses.
+    Packet(Box<FlowKey>),
+    /// One that agrees with one before where an entry says that it must.
+    Sibling(prop::sample::Index),
+    /// The tables change; the desk hears of it some time later.
+    Change(Op),
+    /// The desk applies a change, if one waits.
+    Apply,
+    /// The desk takes in a report.
+    TakeOne,
+    /// The owner turns.
+    Turn,
+    /// Time passes.
+    Wait(u64),
+    /// The device begins anew.
+    Restart,
+    /// Old versions are forgotten.
+    Reclaim,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let changing = generate::op().prop_filter("versions are kept", |op| !matches!(op, Op::Reclaim));
+    prop_oneof![
+        4 => generate::packet().prop_map(|key| Event::Packet(Box::new(key))),
+        6 => any::<prop::sample::Index>().prop_map(Event::Sibling),
+        2 => changing.prop_map(Event::Change),
+        3 => Just(Event::Apply),
+        2 => Just(Event::TakeOne),
+        8 => Just(Event::Turn),
+        1 => prop_oneof![Just(1), Just(20), Just(700), Just(11_000)].prop_map(Event::Wait),
+        1 => Just(Event::Restart),
+        1 => Just(Event::Reclaim),
+    ]
+}
+
+fn chaos() -> impl Strategy<Value = ChaosSettings> {
+    let often = || prop_oneof![2 => Just(0_u8), 1 => 16..=128_u8];
+    let rare = prop_oneof![2 => Just(0_u8), 1 => 8..=64_u8];
+    (often(), often(), often(), rare, 0..4_u32, 0..100_usize).prop_map(
+        |(delay, hold_back, reject, disconnect, away, made_up_room)| ChaosSettings {
+            delay,
+            hold_back,
+            reject,
+            disconnect,
+            away,
+            made_up_room,
+        },
+    )
+}
+
+/// What a target is like.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    stages: usize,
+    /// Entries that a stage says it holds, and that it holds.
+    entries: (usize, usize),
+    effects: Effects,
+    tag_bits: u8,
+}
+
+impl Plan {
+    fn build(self) -> SoftTarget {
+        let mut target = SoftTarget::new(self.stages, self.entries.0).with(|own| {
+            own.effects = self.effects;
+            own.tag_bits = self.tag_bits;
+        });
+        target.stage_entries = self.entries.1;
+        target
+    }
+}
+
+fn plan() -> impl Strategy<Value = Plan> {
+    let entries = prop_oneof![1..=4_usize, Just(100)];
+    let less = prop_oneof![4 => Just(0_usize), 1 => 1..=2_usize];
+    let effects = prop_oneof![3 => Just(Effects::All), 1 => Just(Effects::Plain)];
+    (1..=5_usize, entries, less, effects, prop_oneof![1 => 1..=4_u8, 3 => Just(16)]).prop_map(
+        |(stages, entries, less, effects, tag_bits)| Plan {
+            stages,
+            entries: (entries, entries.saturating_sub(less).max(1)),
+            effects,
+            tag_bits,
+        },
+    )
+}
+
+fn settings() -> impl Strategy<Value = TargetConfig> {
+    let policy = prop_oneof![
+        prop::sample::select(&PolicyName::ALL[..]),
+        Just(PolicyName::OneToOne),
+        Just(PolicyName::Random),
+    ];
+    let rest =
+        (0..Eviction::ALL.len(), prop_oneof![Just(1), Just(64)], prop_oneof![Just(2), Just(4096)]);
+    (policy, rest).prop_map(|(policy, (eviction, offers_per_turn, operations_per_turn))| {
+        TargetConfig {
+            policy,
+            eviction: Eviction::ALL[eviction],
+            offers_per_turn,
+            operations_per_turn,
+            ..config()
+        }
+    })
+}
+
+/// A world in which things happen, and what was seen there.
+struct Run {
+    rig: Misbehaving,
+    changes: VecDeque<Change>,
+    seen: Vec<FlowKey>,
+    runner: TestRunner,
+    hits: u64,
+}
+
+impl Run {
+    fn happen(&mut self, event: Event) {
+        let rig = &mut self.rig;
+        match event {
+            Event::Packet(mut key) => {
+                come_in(&mut key);
+                rig.offer(&key);
+                self.seen.push(*key);
+            }
+            Event::Sibling(which) => {
+                if self.seen.is_empty() {
+                    return;
+                }
+                let key: &FlowKey = which.get(&self.seen);
+                let mask = (&rig.twin.translate(key).mask).into();
+                let sibling = generate::sibling(key, &mask).new_tree(&mut self.runner).unwrap();
+                let mut sibling = sibling.current();
+                come_in(&mut sibling);
+                rig.offer(&sibling);
+                self.seen.push(sibling);
+            }
+            Event::Change(op) => self.changes.extend(rig.twin.apply(&op)),
+            Event::Apply => {
+                // Without what is queued it would be right too (rule 6).
+                if let Some(change) = self.changes.pop_front()
+                    && change.version > rig.desk.version()
+                {
+                    rig.desk.apply(change.version, &change.deltas);
+                }
+            }
+            Event::TakeOne => drop(rig.desk.take_one(0)),
+            Event::Turn => drop(rig.turn()),
+            Event::Wait(milliseconds) => rig.wait(Duration::from_millis(milliseconds)),
+            Event::Restart => rig.owner.target().inner().restart(),
+            Event::Reclaim => rig.twin.pipeline.reclaim(rig.answered()),
+        }
+    }
+
+    /// While the target confirms, each packet that it forwards fares as the answered version says.
+    fn check(&mut self) -> Result<(), TestCaseError> {
+        if self.rig.status().state.is_stale() {
+            return Ok(());
+        }
+        let version = self.rig.handle.answered();
+        for key in &self.seen {
+            let shown = visible(key);
+            let Some(actions) = self.rig.owner.target().inner().actions(START, &shown) else {
+                continue;
+            };
+            self.hits += 1;
+            let right = self.rig.twin.pipeline.translate(&shown, version);
+            let own = Traversal { actions: actions.clone().into(), ..right.clone() };
+            let (own, right) = (self.rig.twin.fate(&own, key), self.rig.twin.fate(&right, key));
+            prop_assert_eq!(
+                own,
+                right,
+                "at version {:?}: {:?} instead of {:?}",
+                version,
+                actions,
+                key
+            );
+        }
+        Ok(())
+    }
+
+    /// Lets everything come to rest.
+    fn rest(&mut self) -> Result<(), TestCaseError> {
+        while let Some(change) = self.changes.pop_front() {
+            self.rig.hand_in(&change);
+            self.rig.turn();
+            self.check()?;
+        }
+        // Long enough for any chaos to give way now and then.
+        for _ in 0..400 {
+            self.rig.turn();
+            self.rig.desk.turn();
+            self.rig.wait(Duration::from_millis(10));
+        }
+        let newest = self.rig.twin.pipeline.version();
+        let mut turns = 0;
+        while self.rig.status().state.is_stale()
+            || self.rig.answered() < newest
+            || held(self.rig.owner.target().inner()) != self.rig.meant()
+        {
+            turns += 1;
+            prop_assert!(turns < 5000, "it never comes to rest: {:?}", self.rig.status());
+            self.rig.turn();
+            self.rig.desk.turn();
+            self.rig.wait(Duration::from_millis(10));
+        }
+        self.check()?;
+        let status = self.rig.status();
+        prop_assert_eq!((status.waiting, status.stale), (0, 0));
+        let held = self.rig.owner.target().inner().entries().len();
+        prop_assert_eq!((held, self.rig.desk.watched()), (status.held.iter().sum(), held));
+        Ok(())
+    }
+}
+
+/// A packet that comes in brings no hidden state.
+fn come_in(key: &mut FlowKey) {
+    let in_port = key.in_port();
+    key.words_mut()[..HEADER_START].fill(0);
+    key.set_bridge(BRIDGE.number().into());
+    key.set_in_port(in_port);
+}
+
+#[test]
+fn a_target_never_forwards_otherwise_than_the_answered_version_while_it_confirms() {
+    let config = ProptestConfig {
+        cases: 128,
+        max_shrink_iters: 1000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    let events = prop::collection::vec(event(), 1..120);
+    let worlds = (generate::world(), settings(), (plan(), chaos(), any::<u64>()), events);
+    let (hits, stale) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+    let mut runner = TestRunner::new(config);
+    let result = runner.run(&worlds, |(world, settings, (plan, chaos, seed), events)| {
+        let rig = Rig::new(&world, settings, Chaos::new(plan.build(), chaos, seed));
+        let mut run = Run {
+            rig,
+            changes: VecDeque::new(),
+            seen: Vec::new(),
+            runner: TestRunner::deterministic(),
+            hits: 0,
+        };
+        for event in events {
+            run.happen(event);
+            run.check()?;
+        }
+        run.rest()?;
+        hits.set(hits.get() + run.hits);
+        stale.set(stale.get() + run.rig.status().stale_count);
+        Ok(())
+    });
+    if let Err(TestError::Fail(why, case)) = &result {
+        panic!("{why}\n{case:#?}");
+    }
+    assert!(hits.get() > 2000 && stale.get() > 10, "{} {}", hits.get(), stale.get());
+}

@@ -1,0 +1,14 @@
+//! The owner of a target: each of its rules by name, and all of them in random worlds.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a switch that cannot be set up fails the test"
+)]
+
+mod counts;
+mod harness;
+mod laws;
+mod room;
+mod rules;
+mod runner;

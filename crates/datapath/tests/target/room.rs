@@ -1,0 +1,139 @@
+//! What the target cannot hold, and what makes room.
+
+use std::collections::BTreeSet;
+
+use shunt_datapath::target::Reason;
+use shunt_flow::{FieldId, FlowMask, PortNo};
+use shunt_gigaflow::{target::Effects, testing::SoftTarget};
+use shunt_pipeline::DatapathPort;
+
+use crate::harness::{Rig, START, TWO_TABLES, config, packet, world};
+
+fn rig(target: SoftTarget) -> Rig<SoftTarget> {
+    Rig::new(&world(TWO_TABLES), config(), target)
+}
+
+fn refused(rig: &Rig<SoftTarget>) -> Vec<(Reason, u64)> {
+    rig.status().refused.into_iter().collect()
+}
+
+#[test]
+fn a_rule_that_the_target_cannot_hold_stays_in_software_and_is_counted_by_reason() {
+    let mut source = FlowMask::EMPTY;
+    source.add_field(FieldId::Ipv4Src);
+    let outputs: BTreeSet<_> = [DatapathPort::new(3)].into();
+    type Case = (SoftTarget, Reason);
+    let cases: [Case; 4] = [
+        (
+            SoftTarget::new(4, 100).with(|own| own.matches.remove(&source)),
+            Reason::Match(FieldId::Ipv4Src),
+        ),
+        (SoftTarget::new(4, 100).with(|own| own.length_max = 0), Reason::Length),
+        (SoftTarget::new(4, 100).with(|own| own.outputs = Some(outputs)), Reason::Output),
+        (SoftTarget::new(4, 100).with(|own| own.outputs = Some(BTreeSet::new())), Reason::Output),
+    ];
+    for (target, reason) in cases {
+        let mut rig = rig(target);
+        rig.fill(&[(1, 8)]);
+        assert_eq!(refused(&rig), [(reason, 1)]);
+        assert_eq!((rig.log(), rig.held().len(), rig.desk.watched()), ((vec![], 0), 0, 0));
+    }
+}
+
+#[test]
+fn a_way_that_is_refused_in_pieces_goes_in_as_a_whole_if_it_can() {
+    // What table 0 sends is seen before table 1 decides.
+    let rules = [
+        "table=0,priority=1,ip,actions=output:2,goto_table:1",
+        "table=1,priority=1,ip,nw_dst=10.0.0.8,actions=drop",
+    ];
+    let target = SoftTarget::new(4, 100).with(|own| own.effects = Effects::Plain);
+    let mut rig = Rig::new(&world(&rules), config(), target);
+    rig.fill(&[(1, 8)]);
+    assert_eq!((rig.held().len(), refused(&rig)), (1, vec![]));
+    assert!(rig.hits(&packet(1, 8)));
+}
+
+#[test]
+fn what_comes_in_elsewhere_makes_no_rules() {
+    let mut rig = rig(SoftTarget::new(4, 100));
+    rig.handle.set_ports(Some([PortNo::new(2)].into()));
+    rig.fill(&[(1, 8)]);
+    let mut by_port_2 = packet(1, 9);
+    by_port_2.set_in_port(PortNo::new(2));
+    rig.offer(&by_port_2);
+    let mut elsewhere = by_port_2.clone();
+    elsewhere.set_bridge(77);
+    rig.offer(&elsewhere);
+    rig.settle();
+    assert_eq!((rig.status().offers_elsewhere, rig.status().offers_made), (2, 3));
+    assert!(!rig.hits(&packet(1, 8)) && rig.hits(&by_port_2));
+}
+
+#[test]
+fn a_stage_that_is_full_makes_room_and_no_more_is_asked_for_than_it_holds() {
+    let mut rig = rig(SoftTarget::new(2, 1));
+    for (source, target) in [(1, 8), (2, 9), (1, 9), (3, 9), (2, 8)] {
+        rig.fill(&[(source, target)]);
+        assert!(rig.hits(&packet(source, target)), "{source} to {target}");
+        assert_eq!(rig.held(), rig.meant());
+    }
+    assert_eq!((refused(&rig), rig.status().held), (vec![], vec![1, 1]));
+    assert!(rig.status().cuts.evicted >= 6);
+    assert_eq!(rig.desk.watched(), 2);
+    // There is no room before the target says so.
+    rig.log();
+    rig.target().is_mute = true;
+    rig.fill(&[(1, 9)]);
+    assert_eq!((rig.log(), rig.status().waiting), ((vec![], 2), 2));
+    rig.target().is_mute = false;
+    rig.settle();
+    assert_eq!(rig.log(), (vec![1, 0], 0));
+}
+
+#[test]
+fn a_target_that_holds_less_than_it_says_forwards_right_and_the_rest_stays_in_software() {
+    let mut target = SoftTarget::new(2, 100);
+    target.stage_entries = 1;
+    let mut rig = rig(target);
+    rig.fill(&[(1, 8), (2, 9), (3, 9)]);
+    assert!(rig.hits(&packet(1, 8)));
+    assert!(!rig.hits(&packet(2, 9)) && !rig.hits(&packet(3, 9)));
+    assert_eq!(refused(&rig), [(Reason::NoRoom, 4)]);
+    assert_eq!(rig.held(), rig.meant());
+    assert_eq!((rig.desk.watched(), rig.status().held), (2, vec![1, 1]));
+}
+
+#[test]
+fn a_target_that_comes_back_smaller_holds_no_more_than_it_says() {
+    let mut rig = rig(SoftTarget::new(2, 2));
+    rig.target().lose();
+    rig.fill(&[(1, 8), (2, 9)]);
+    *rig.target() = SoftTarget::new(2, 1);
+    rig.target().is_there = false;
+    rig.target().restore();
+    rig.settle();
+    assert_eq!(rig.held(), rig.meant());
+    assert_eq!((rig.status().held, rig.status().waiting), (vec![1, 1], 0));
+    assert_eq!(refused(&rig), [(Reason::NoRoom, 2)]);
+}
+
+#[test]
+fn what_the_target_says_is_idle_goes() {
+    let target = SoftTarget::new(4, 100).with(|own| own.counts = false);
+    let mut rig = rig(target);
+    rig.fill(&[(1, 8)]);
+    let index = *rig
+        .target()
+        .walk(START, &shunt_pipeline::testing::visible(&packet(1, 8)))
+        .unwrap()
+        .first()
+        .unwrap();
+    rig.target().tell_idle(index);
+    rig.settle();
+    assert_eq!((rig.held().len(), rig.desk.watched()), (1, 1));
+    assert_eq!(rig.held(), rig.meant());
+    rig.wait(config().max_idle * 3);
+    rig.settle();
+    assert_eq!(rig.held().len(), 1, "who does not count is not judged by counts");
+}

@@ -1,0 +1,416 @@
+//! The rules that the owner of a target keeps to.
+
+use std::time::Duration;
+
+use rtrb::RingBuffer;
+use shunt_classifier::Version;
+use shunt_datapath::{
+    DeskEnds, EvictionDesk, Link, Waker,
+    target::{StaleReason, TargetConfig, TargetState},
+};
+use shunt_gigaflow::{target::Operation, testing::SoftTarget};
+use shunt_pipeline::{FlowModCommand, Iterative, OwnerId, Pipeline};
+use std::sync::Arc;
+
+use crate::harness::{Rig, TWO_TABLES, config, packet, request, world};
+
+/// To another port.
+const MODIFY: &str = "table=1,priority=1,ip,nw_dst=10.0.0.9,actions=output:2";
+
+fn modify(rig: &mut Rig<SoftTarget>) -> Version {
+    rig.change(&request(FlowModCommand::ModifyStrict, MODIFY))
+}
+
+fn state(rig: &Rig<SoftTarget>) -> TargetState {
+    rig.status().state
+}
+
+fn why(rig: &Rig<SoftTarget>) -> Option<StaleReason> {
+    match state(rig) {
+        TargetState::Connected => None,
+        TargetState::Stale { why, .. } => Some(why),
+    }
+}
+
+#[test]
+fn flows_hit_in_the_target_also_those_that_nobody_sent_before() {
+    let mut rig = Rig::two_tables();
+    rig.fill(&[(1, 8), (2, 9)]);
+    for (source, target) in [(1, 8), (2, 9), (1, 9), (2, 8)] {
+        assert!(rig.hits(&packet(source, target)), "{source} to {target}");
+    }
+    assert!(!rig.hits(&packet(3, 9)));
+    assert_eq!(rig.held(), rig.meant());
+    assert_eq!((rig.held().len(), rig.desk.watched(), state(&rig)), (4, 4, TargetState::Connected));
+    rig.fill(&[(2, 8)]);
+    assert_eq!((rig.status().offers_known, rig.status().operations.inserts), (1, 4));
+}
+
+#[test]
+fn a_removal_waits_for_the_answer_to_its_insertion() {
+    let mut rig = Rig::two_tables();
+    rig.target().is_mute = true;
+    rig.fill(&[(1, 9)]);
+    assert_eq!(rig.log(), (vec![1, 0], 0));
+    let version = modify(&mut rig);
+    rig.settle();
+    assert_eq!(rig.log(), (vec![], 0), "one write at a time");
+    assert!(rig.answered() < version, "and what is on its way in is waited for");
+    rig.target().is_mute = false;
+    rig.settle();
+    assert_eq!((rig.log(), rig.answered()), ((vec![], 1), version));
+    assert_eq!(rig.held(), rig.meant());
+}
+
+#[test]
+fn a_barrier_waits_until_what_is_stale_is_confirmed_gone() {
+    let mut rig = Rig::two_tables();
+    rig.fill(&[(1, 9)]);
+    rig.target().is_mute = true;
+    let before = rig.answered();
+    let version = modify(&mut rig);
+    rig.settle();
+    assert_eq!((rig.answered(), rig.status().stale), (before, 1));
+    rig.target().is_mute = false;
+    rig.settle();
+    assert_eq!((rig.answered(), rig.status().stale), (version, 0));
+    assert!(!rig.hits(&packet(1, 9)));
+}
+
+#[test]
+fn what_a_version_made_stale_is_gone_before_anything_goes_in() {
+    let mut rig = Rig::two_tables();
+    rig.fill(&[(1, 9)]);
+    rig.target().is_mute = true;
+    modify(&mut rig);
+    rig.log();
+    // Nothing of its way is stale, and its places are free.
+    rig.fill(&[(2, 8)]);
+    assert_eq!((rig.log(), rig.status().waiting), ((vec![], 1), 2));
+    rig.target().is_mute = false;
+    rig.settle();
+    assert_eq!(rig.log().0, [1, 0]);
+    assert!(rig.hits(&packet(2, 8)));
+}
+
+#[test]
+fn what_was_on_its_way_out_is_waited_for_too() {
+    let mut rig = Rig::two_tables();
+    rig.fill(&[(1, 9)]);
+    // Everything is idle; the engine forgets it at once, the target does not tell yet.
+    let config = config();
+    rig.wait(config.max_idle);
+    rig.turn();
+    rig.turn();
+    rig.target().is_mute = true;
+    rig.settle();
+    assert_eq!((rig.desk.watched(), rig.held().len()), (0, 2));
+    let before = rig.answered();
+    let version = modify(&mut rig);
+    rig.settle();
+    assert_eq!((rig.answered(), rig.status().stale), (before, 2));
+    rig.target().is_mute = false;
+    rig.settle();
+    assert_eq!((rig.answered(), rig.held().len()), (version, 0));
+}
+
+#[test]
+fn an_entry_comes_where_another_was_when_that_is_confirmed_gone() {
+    let mut rig = Rig::two_tables();
+    rig.fill(&[(1, 9)]);
+    rig.wait(config().max_idle);
+    rig.turn();
+    rig.turn();
+    rig.target().is_mute = true;
+    rig.settle();
+    rig.log();
+    rig.fill(&[(1, 9)]);
+    assert_eq!((rig.log(), rig.status().waiting), ((vec![], 0), 2));
+    rig.target().is_mute = false;
+    rig.settle();
+    assert_eq!((rig.log().0, rig.status().refused.len()), (vec![1, 0], 0));
+    assert!(rig.hits(&packet(1, 9)));
+}
+
+#[test]
+fn a_target_that_does_not_confirm_in_time_is_stale_and_nobody_waits_for_it() {
+    let mut rig = Rig::two_tables();
+    rig.fill(&[(1, 9)]);
+    rig.target().is_mute = true;
+    let version = modify(&mut rig);
+    rig.settle();
+    rig.wait(config().confirm_within);
+    rig.settle();
+    assert!(rig.answered() < version);
+    rig.wait(Duration::from_millis(1));
+    rig.settle();
+    assert_eq!((rig.answered(), why(&rig)), (version, Some(StaleReason::Unconfirmed)));
+    // It goes on so, and nothing goes in.
+    let version = rig.change(&request(FlowModCommand::Delete, "ip,nw_src=10.0.0.3"));
+    rig.log();
+    rig.fill(&[(1, 9)]);
+    assert_eq!((rig.answered(), rig.log().0), (version, vec![]));
+    rig.target().is_mute = false;
+    rig.settle();
+    assert_eq!((why(&rig), rig.status().stale_count), (None, 1));
+    assert_eq!(rig.held(), rig.meant());
+    assert!(rig.hits(&packet(1, 9)));
+}
+
+#[test]
+fn a_target_that_is_lost_is_stale_until_it_holds_what_is_meant() {
+    let mut rig = Rig::two_tables();
+    rig.fill(&[(1, 9)]);
+    rig.target().lose();
+    rig.settle();
+    assert_eq!(why(&rig), Some(StaleReason::Lost));
+    let version = modify(&mut rig);
+    rig.fill(&[(2, 8)]);
+    assert_eq!(rig.answered(), version);
+    rig.target().is_mute = true;
+    rig.target().restore();
+    rig.target().is_mute = false;
+    rig.turn();
+    assert_eq!(why(&rig), Some(StaleReason::Repairing), "what is stale is still there");
+    rig.settle();
+    let status = rig.status();
+    assert_eq!((why(&rig), status.repairs, status.stale_count), (None, 1, 1));
+    assert_eq!(rig.held(), rig.meant());
+    assert!(rig.hits(&packet(2, 8)) && !rig.hits(&packet(1, 9)));
+}
+
+#[test]
+fn what_was_under_way_when_the_target_was_lost_is_asked_for_again() {
+    let mut rig = Rig::two_tables();
+    rig.fill(&[(1, 9)]);
+    rig.offer(&packet(2, 8));
+    let version = modify(&mut rig);
+    rig.target().is_mute = true;
+    rig.settle();
+    rig.target().is_mute = false;
+    rig.target().lose();
+    rig.settle();
+    assert_eq!(rig.answered(), version);
+    assert!(rig.status().operations.lost > 0);
+    rig.target().restore();
+    rig.settle();
+    assert_eq!(rig.held(), rig.meant());
+    assert!(rig.hits(&packet(2, 8)) && why(&rig).is_none());
+}
+
+#[test]
+fn what_was_on_its_way_in_when_the_target_was_lost_is_asked_for_again() {
+    let mut rig = Rig::two_tables();
+    rig.target().is_mute = true;
+    rig.fill(&[(1, 9), (2, 8)]);
+    assert_eq!(rig.log().0.len(), 4);
+    let version = modify(&mut rig);
+    rig.settle();
+    rig.target().is_mute = false;
+    rig.target().lose();
+    rig.settle();
+    assert_eq!((rig.answered(), rig.status().operations.lost), (version, 4));
+    assert_eq!(rig.status().stale, 1, "whether it is there nobody knows");
+    rig.target().restore();
+    rig.settle();
+    assert_eq!((rig.held().len(), rig.status().stale), (3, 0));
+    assert_eq!(rig.held(), rig.meant());
+    assert!(rig.hits(&packet(2, 8)) && why(&rig).is_none());
+}
+
+#[test]
+fn a_target_that_was_never_there_is_stale_and_is_filled_when_it_comes() {
+    let mut target = SoftTarget::new(4, 100);
+    target.is_there = false;
+    let mut rig = Rig::new(&world(TWO_TABLES), config(), target);
+    rig.fill(&[(1, 9)]);
+    let version = modify(&mut rig);
+    rig.fill(&[(1, 9)]);
+    assert_eq!((rig.answered(), why(&rig)), (version, Some(StaleReason::NotYet)));
+    rig.target().restore();
+    rig.settle();
+    assert_eq!((why(&rig), rig.status().repairs), (None, 0));
+    assert!(rig.hits(&packet(1, 9)));
+}
+
+#[test]
+fn pieces_go_in_last_stage_first_and_out_first_stage_first() {
+    let mut rig = Rig::two_tables();
+    rig.fill(&[(1, 9), (2, 8), (3, 9)]);
+    assert_eq!(rig.log(), (vec![1, 1, 1, 0, 0, 0], 0));
+    rig.change(&request(FlowModCommand::Delete, "ip"));
+    rig.turn();
+    let stage = |operation: &Operation, rig: &mut Rig<SoftTarget>| match operation {
+        Operation::Remove { entry } => rig.target().entries()[entry].stage.number(),
+        other => panic!("{other:?}"),
+    };
+    let log = std::mem::take(&mut rig.target().log);
+    let stages: Vec<u8> = log.iter().map(|operation| stage(operation, &mut rig)).collect();
+    assert_eq!(stages, [0, 0, 0, 1, 1, 1]);
+}
+
+#[test]
+fn nothing_leads_to_a_piece_that_has_to_wait() {
+    let mut rig = Rig::two_tables();
+    rig.fill(&[(1, 9)]);
+    rig.wait(config().max_idle / 2);
+    // What is idle is the second piece alone.
+    let first = packet(1, 8);
+    rig.fill(&[(1, 8)]);
+    assert!(rig.target().send(crate::harness::START, &first, 60));
+    rig.settle();
+    rig.wait(config().max_idle / 2);
+    rig.turn();
+    rig.turn();
+    rig.target().is_mute = true;
+    rig.settle();
+    rig.log();
+    // The place of its second piece is not free yet, that of its first is.
+    rig.fill(&[(2, 9)]);
+    assert_eq!((rig.log().0, rig.status().waiting), (vec![], 2));
+    rig.target().is_mute = false;
+    rig.settle();
+    assert_eq!(rig.log().0, [1, 0]);
+    assert!(rig.hits(&packet(2, 9)));
+}
+
+#[test]
+fn the_number_of_a_tag_is_used_again_when_its_pieces_are_gone_and_drained() {
+    // Two tags: of what comes in, and of one state in between.
+    let target = SoftTarget::new(4, 100).with(|own| own.tag_bits = 1);
+    let mut rig = Rig::new(&world(TWO_TABLES), config(), target);
+    rig.fill(&[(1, 9)]);
+    assert_eq!((rig.held().len(), rig.status().tags), (2, 2));
+    rig.target().is_mute = true;
+    rig.change(&request(FlowModCommand::Delete, "table=0,ip,nw_src=10.0.0.1"));
+    rig.change(&request(FlowModCommand::DeleteStrict, "table=1,priority=1,ip,nw_dst=10.0.0.9"));
+    rig.settle();
+    rig.wait(config().drain);
+    rig.settle();
+    let cut = |rig: &mut Rig<SoftTarget>| {
+        let before = rig.status().cuts.without_tags;
+        rig.fill(&[(3, 9)]);
+        rig.status().cuts.without_tags == before
+    };
+    assert!(!cut(&mut rig), "its pieces are not confirmed gone");
+    rig.target().is_mute = false;
+    rig.settle();
+    // What took the place as a whole goes, so that it can be cut.
+    rig.change(&request(
+        FlowModCommand::ModifyStrict,
+        "table=1,priority=2,metadata=2,ip,nw_dst=10.0.0.9,actions=output:1",
+    ));
+    rig.settle();
+    assert!(!cut(&mut rig), "packets are under way with it");
+    rig.wait(config().drain);
+    rig.settle();
+    rig.change(&request(
+        FlowModCommand::ModifyStrict,
+        "table=1,priority=2,metadata=2,ip,nw_dst=10.0.0.9,actions=output:4",
+    ));
+    rig.settle();
+    assert!(cut(&mut rig));
+    assert!(rig.hits(&packet(3, 9)));
+}
+
+#[test]
+fn an_offer_is_translated_under_the_version_that_the_owner_is_at() {
+    let mut rig = Rig::two_tables();
+    rig.offer(&packet(1, 9));
+    modify(&mut rig);
+    rig.settle();
+    assert!(rig.hits(&packet(1, 9)), "and not under that which it missed under");
+    // The tables are ahead of the engine and of the owner.
+    let delete = request(FlowModCommand::Delete, "table=0,ip,nw_src=10.0.0.2");
+    let change = rig.twin.apply(&delete).unwrap();
+    rig.offer(&packet(2, 9));
+    rig.turn();
+    rig.turn();
+    assert_eq!(rig.held().len(), 3);
+    rig.hand_in(&change);
+    rig.settle();
+    assert_eq!((rig.held().len(), rig.answered()), (2, change.version));
+}
+
+#[test]
+fn what_the_engine_has_not_tested_goes_with_the_advance() {
+    let mut rig = Rig::two_tables();
+    rig.offer(&packet(1, 9));
+    rig.turn();
+    rig.turn();
+    assert_eq!(rig.held().len(), 2);
+    // The engine is at the new version before it hears of the entries.
+    let change = rig.twin.apply(&request(FlowModCommand::ModifyStrict, MODIFY)).unwrap();
+    rig.desk.apply(change.version, &change.deltas);
+    rig.settle();
+    assert_eq!((rig.answered(), rig.held().len()), (change.version, 0));
+    assert_eq!(rig.held(), rig.meant());
+}
+
+#[test]
+fn a_target_forwards_on_while_its_owner_sleeps() {
+    let answered_asleep = |ends: fn(_, _, _) -> DeskEnds| {
+        let pipeline = Arc::new(Pipeline::new(1));
+        let (_reports, receiver) = RingBuffer::new(1);
+        let link = Arc::new(Link::new(Version::ZERO).unwrap());
+        link.waker().doze();
+        let ends = ends(OwnerId(0), receiver, Arc::clone(&link));
+        let waker = Arc::new(Waker::new().unwrap());
+        let engine = Box::new(Iterative::new(pipeline));
+        let (mut desk, _) = EvictionDesk::new(engine, Version::ZERO, vec![ends], waker);
+        desk.apply(Version::new(1), &[]);
+        desk.answered() == Version::new(1)
+    };
+    assert!(answered_asleep(DeskEnds::new), "a packet thread meets no packet (rule 10)");
+    assert!(!answered_asleep(DeskEnds::of_target));
+}
+
+#[test]
+fn a_removal_that_fails_is_asked_for_again_and_holds_its_version() {
+    let mut rig = Rig::two_tables();
+    rig.fill(&[(1, 9)]);
+    rig.target().clings = true;
+    let version = modify(&mut rig);
+    rig.settle();
+    assert!(rig.answered() < version);
+    rig.target().clings = false;
+    let TargetConfig { count_every, .. } = config();
+    rig.wait(count_every);
+    rig.settle();
+    assert_eq!((rig.answered(), why(&rig)), (version, None));
+    assert_eq!(rig.held(), rig.meant());
+}
+
+#[test]
+fn versions_that_come_while_one_is_waited_for_are_answered_together() {
+    let mut rig = Rig::two_tables();
+    rig.fill(&[(1, 9), (2, 8)]);
+    rig.target().is_mute = true;
+    modify(&mut rig);
+    rig.settle();
+    rig.change(&request(FlowModCommand::Delete, "table=0,ip,nw_src=10.0.0.1"));
+    let last = rig.change(&request(FlowModCommand::Delete, "table=0,ip,nw_src=10.0.0.2"));
+    rig.settle();
+    assert_eq!(rig.log().1, 1);
+    rig.target().is_mute = false;
+    rig.settle();
+    assert_eq!((rig.answered(), rig.log().1), (last, 2));
+    assert_eq!(rig.held(), rig.meant());
+}
+
+#[test]
+fn an_owner_that_is_gone_holds_up_nobody() {
+    let mut rig = Rig::two_tables();
+    rig.fill(&[(1, 9)]);
+    rig.target().is_mute = true;
+    let version = modify(&mut rig);
+    rig.settle();
+    let Rig { desk, handle, owner, .. } = rig;
+    drop(owner);
+    assert_eq!(desk.answered(), version);
+    let ended = matches!(handle.status().state, TargetState::Stale { why: StaleReason::Ended, .. });
+    assert!(ended);
+    let (sender, answer) = std::sync::mpsc::channel();
+    handle.pull(Box::new(move |()| sender.send(()).unwrap()));
+    assert!(answer.recv().is_ok());
+}

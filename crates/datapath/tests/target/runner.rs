@@ -1,0 +1,34 @@
+//! The thread around an owner.
+
+use std::{sync::mpsc, time::Instant};
+
+use shunt_datapath::target::{TargetState, spawn_target_thread};
+use shunt_pipeline::FlowModCommand;
+
+use crate::harness::{Rig, packet, request};
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a real thread reads a real clock")]
+fn a_thread_that_sleeps_takes_offers_versions_and_commands_and_stops() {
+    let Rig { twin, mut desk, handle, mut offers, owner, now } = Rig::two_tables();
+    let running = spawn_target_thread(owner, Instant::now()).unwrap();
+    offers.offer(&shunt_pipeline::testing::visible(&packet(1, 9)), now);
+    offers.wake();
+    while handle.status().operations.done < 2 {
+        std::thread::yield_now();
+    }
+    let mut twin = twin;
+    let delete = request(FlowModCommand::Delete, "table=1,ip,nw_dst=10.0.0.9");
+    let change = twin.apply(&delete).unwrap();
+    desk.take_in();
+    desk.apply(change.version, &change.deltas);
+    while desk.answered() < change.version {
+        std::thread::yield_now();
+    }
+    let (sender, answer) = mpsc::channel();
+    handle.pull(Box::new(move |()| sender.send(()).unwrap()));
+    answer.recv().unwrap();
+    assert_eq!(handle.status().state, TargetState::Connected);
+    let mut owner = running.stop().unwrap();
+    assert_eq!(owner.target().entries().len(), 1);
+}
