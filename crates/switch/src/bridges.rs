@@ -32,6 +32,8 @@ pub(crate) struct Bridges {
     by_name: BTreeMap<String, Bridge>,
     bridge_numbers: Numbers,
     port_numbers: Numbers,
+    /// A bridge that has its number before it is there, and after it was.
+    reserved: Option<(String, BridgeId)>,
 }
 
 impl Default for Bridges {
@@ -40,6 +42,7 @@ impl Default for Bridges {
             by_name: BTreeMap::new(),
             bridge_numbers: Numbers::new(BRIDGES_MAX.into()),
             port_numbers: Numbers::new(DATAPATH_PORT_MAX),
+            reserved: None,
         }
     }
 }
@@ -52,6 +55,7 @@ impl Bridges {
             by_name: BTreeMap::new(),
             bridge_numbers: Numbers::new(max),
             port_numbers: Numbers::new(max),
+            reserved: None,
         }
     }
 }
@@ -67,15 +71,33 @@ impl Bridges {
             return Err(SwitchError::BridgeExists(name));
         }
         let datapath_id = settings.datapath_id()?;
-        let number = self.bridge_numbers.take().and_then(|number| u16::try_from(number).ok());
-        let id = BridgeId::new(number.ok_or(SwitchError::NoNumber { what: "bridge" })?);
+        let reserved = self.reserved_for(&name);
+        let id = reserved.map_or_else(|| self.take_bridge_number(), Ok)?;
         let bridge = Bridge { id, settings, datapath_id, ports: BTreeMap::new() };
         Ok(self.by_name.entry(name).or_insert(bridge))
     }
 
+    /// Keeps a number for the bridge of this name, whenever it comes, and as often.
+    pub(crate) fn reserve(&mut self, name: &str) -> Result<BridgeId, SwitchError> {
+        let id = self.take_bridge_number()?;
+        self.reserved = Some((name.to_owned(), id));
+        Ok(id)
+    }
+
+    fn reserved_for(&self, name: &str) -> Option<BridgeId> {
+        self.reserved.as_ref().filter(|(own, _)| own == name).map(|(_, id)| *id)
+    }
+
+    fn take_bridge_number(&mut self) -> Result<BridgeId, SwitchError> {
+        let number = self.bridge_numbers.take().and_then(|number| u16::try_from(number).ok());
+        number.map(BridgeId::new).ok_or(SwitchError::NoNumber { what: "bridge" })
+    }
+
     /// Removes a bridge; `version` is one that does not know it any more.
     pub(crate) fn remove(&mut self, name: &str, version: Version) {
-        if let Some(bridge) = self.by_name.remove(name) {
+        if let Some(bridge) = self.by_name.remove(name)
+            && self.reserved_for(name).is_none()
+        {
             self.bridge_numbers.give_back(bridge.id.number().into(), version);
         }
     }

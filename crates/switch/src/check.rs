@@ -74,7 +74,7 @@ impl fmt::Display for ConfigPath {
 
 impl ConfigError {
     /// A problem with a field, or with a field of a field: `threads.packet`.
-    fn at(field: &'static str, problem: SwitchError) -> Self {
+    pub(crate) fn at(field: &'static str, problem: SwitchError) -> Self {
         let path = ConfigPath(field.split('.').map(ConfigStep::Field).collect());
         Self { path, problem: Box::new(problem) }
     }
@@ -214,8 +214,21 @@ impl Config {
         range(setting, entries.to_string(), entries_ok, "from 1 to 1048576")?;
         let (bits, setting) = (chain.tag_bits, "caches.gigaflow.tag_bits");
         range(setting, bits.to_string(), (1..=TAG_BITS_MAX).contains(&bits), "from 1 to 24")?;
+        let (rate, setting) = (self.eviction.repair_rate, "eviction.repair_rate");
+        range(setting, rate.to_string(), rate > 0, "at least 1")?;
+        let engine = self.eviction.engine;
+        if !engine.is_built() {
+            let problem = SwitchError::EngineNotBuilt(engine.name());
+            return Err(ConfigError::at("eviction.engine", problem));
+        }
         let limit = self.packets.vlan_limit;
-        range("packets.vlan_limit", limit.to_string(), (1..=2).contains(&limit), "1 or 2")
+        range("packets.vlan_limit", limit.to_string(), (1..=2).contains(&limit), "1 or 2")?;
+        chain.target.check()?;
+        // One that nobody names is the first, if there is one.
+        let (target, setting) = (&chain.target, "caches.gigaflow.target.bridge");
+        let is_known = !target.bridge.is_empty() || !self.bridges.is_empty();
+        let text = "the name of the bridge whose ports the NIC has";
+        range(setting, String::new(), target.is_none() || is_known, text)
     }
 }
 

@@ -1,7 +1,11 @@
 //! The daemon's clock: where [`Time`] begins.
 
-use std::time::Instant;
+use std::{
+    sync::LazyLock,
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
 
+use shunt_p4runtime::server::Now;
 use shunt_pipeline::Time;
 
 /// A clock that starts when it is made.
@@ -23,5 +27,13 @@ impl Clock {
 
     pub(crate) fn now(self) -> Time {
         Time::ZERO.after(self.epoch.elapsed())
+    }
+
+    /// The time of an embedded NIC: by itself, and of the day.
+    #[expect(clippy::disallowed_methods, reason = "this is where time comes from")]
+    pub(crate) fn of_nic() -> Now {
+        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+        let day = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Now { steady: START.elapsed(), day }
     }
 }

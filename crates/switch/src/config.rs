@@ -92,6 +92,58 @@ pub struct Gigaflow {
     pub fallback_one_in: u32,
     /// Bits of a tag: how many states ways can be cut in at a time.
     pub tag_bits: u8,
+    /// The NIC in front of the packet threads, which is filled with pieces of its own.
+    pub target: Target,
+}
+
+/// A NIC in front of a bridge: it forwards what it has rules for, and hands the rest to the switch.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Target {
+    /// What it is.
+    pub kind: TargetKind,
+    /// Where it speaks P4Runtime: an address and a port; the embedded NIC takes any port for 0.
+    pub address: String,
+    /// Its number among the devices of its server.
+    pub device_id: u64,
+    /// The bridge whose ports it has; empty: the first of the configuration.
+    pub bridge: String,
+    /// The numbers of the ports of the bridge that it has; empty: all up to 65279.
+    pub ports: Vec<u32>,
+    /// Its stages, 1 to 16.
+    pub stages: u8,
+    /// Entries of each stage, at least 1.
+    pub stage_entries: u32,
+    /// Different masks that a stage of the embedded NIC holds; 0: as many as come.
+    pub masks: usize,
+    /// Microseconds that the embedded NIC takes for each update.
+    pub update_us: u64,
+    /// What happens while nobody knows what it forwards by.
+    pub stale: StalePolicy,
+}
+
+/// What stands in front of a bridge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TargetKind {
+    /// Nothing.
+    #[default]
+    None,
+    /// A NIC in software, in this process, by which the switch opens its ports.
+    Embedded,
+    /// A NIC elsewhere, whose representors are the ports of the bridge.
+    P4runtime,
+}
+
+/// What happens while a target may forward by rules that are gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StalePolicy {
+    /// It is told, in the log and in every status.
+    #[default]
+    Report,
+    /// The ports of the bridge are closed besides.
+    PortsDown,
 }
 
 /// Where ways are cut.
@@ -122,18 +174,39 @@ pub enum ChainEviction {
     /// None: what does not fit is not cached.
     Never,
     /// One that was not used for long.
-    #[default]
     LeastRecent,
+    /// One that was not used since it was made, then one that was not used for long.
+    #[default]
+    SecondUse,
     /// Of some that were not used for long, the one that the fewest ways share.
     LeastShared,
 }
 
 /// How cache entries are found that a change made stale.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Eviction {
     /// What finds them.
     pub engine: Engine,
+    /// Whether a barrier is answered before packet threads have dropped them.
+    pub asynchronous: bool,
+    /// Whether those that packets come to are made anew.
+    pub repair: Repair,
+    /// How many of them in a second at most, for each packet thread, where that is by rate.
+    pub repair_rate: u32,
+}
+
+/// Whether cache entries that a change made stale are made anew, where packets come to them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Repair {
+    /// The next packet of each does it.
+    #[default]
+    Off,
+    /// Their packet thread does it, a few a turn.
+    On,
+    /// The same, but so many a second at most.
+    Rate,
 }
 
 /// What finds cache entries that a change made stale.
@@ -145,12 +218,50 @@ pub enum Engine {
     Direct,
     /// Every entry is translated anew: costs what is cached, whatever changed.
     Iterative,
-    /// The same index, as the join of a circuit of dbsp.
-    #[cfg(feature = "dbsp")]
+    /// The same index, as the join of a circuit of dbsp; only with the feature `dbsp`.
     Visits,
-    /// A circuit of dbsp's own joins over the same relation.
-    #[cfg(feature = "dbsp")]
+    /// A circuit of dbsp's own joins over the same relation; only with the feature `dbsp`.
     Relational,
+}
+
+impl Engine {
+    /// The name, as the configuration spells it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Iterative => "iterative",
+            Self::Visits => "visits",
+            Self::Relational => "relational",
+        }
+    }
+
+    /// Whether this build has it.
+    #[must_use]
+    pub const fn is_built(self) -> bool {
+        match self {
+            Self::Direct | Self::Iterative => true,
+            Self::Visits | Self::Relational => cfg!(feature = "dbsp"),
+        }
+    }
+}
+
+impl Eviction {
+    /// What packet threads are told of repair.
+    pub(crate) const fn repair(&self) -> shunt_datapath::Repair {
+        match self.repair {
+            Repair::Off => shunt_datapath::Repair::Off,
+            Repair::On => shunt_datapath::Repair::On,
+            Repair::Rate => shunt_datapath::Repair::Rate(self.repair_rate),
+        }
+    }
+}
+
+impl Default for Eviction {
+    fn default() -> Self {
+        let (engine, repair) = (Engine::default(), Repair::default());
+        Self { engine, asynchronous: false, repair, repair_rate: 10_000 }
+    }
 }
 
 /// How packets are read.
@@ -328,9 +439,40 @@ impl Default for Gigaflow {
             stage_entries: 8192,
             policy: Policy::default(),
             eviction: ChainEviction::default(),
-            fallback_one_in: 1024,
+            fallback_one_in: 32,
             tag_bits: 16,
+            target: Target::default(),
         }
+    }
+}
+
+impl Default for Target {
+    fn default() -> Self {
+        Self {
+            kind: TargetKind::default(),
+            address: "127.0.0.1:0".to_owned(),
+            device_id: 1,
+            bridge: String::new(),
+            ports: Vec::new(),
+            stages: 4,
+            stage_entries: 8192,
+            masks: 0,
+            update_us: 0,
+            stale: StalePolicy::default(),
+        }
+    }
+}
+
+impl Target {
+    /// Whether another is the same NIC, set up in the same way.
+    pub(crate) fn is_driven_like(&self, other: &Self) -> bool {
+        let stale = self.stale;
+        *self == Self { stale, ..other.clone() } || self.kind == other.kind && self.is_none()
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_none(&self) -> bool {
+        self.kind == TargetKind::None
     }
 }
 
@@ -350,6 +492,18 @@ impl Policy {
     }
 }
 
+impl ChainEviction {
+    /// The contract's word for it.
+    pub(crate) const fn contract(self) -> ltm::Eviction {
+        match self {
+            Self::Never => ltm::Eviction::Never,
+            Self::LeastRecent => ltm::Eviction::LeastRecent,
+            Self::SecondUse => ltm::Eviction::SecondUse,
+            Self::LeastShared => ltm::Eviction::LeastShared,
+        }
+    }
+}
+
 impl Gigaflow {
     /// The chain as packet threads know it.
     pub(crate) const fn chain(&self) -> ChainConfig {
@@ -360,11 +514,7 @@ impl Gigaflow {
                 0 => Fallback::Off,
                 one_in => Fallback::OneIn(one_in),
             },
-            eviction: match self.eviction {
-                ChainEviction::Never => ltm::Eviction::Never,
-                ChainEviction::LeastRecent => ltm::Eviction::LeastRecent,
-                ChainEviction::LeastShared => ltm::Eviction::LeastShared,
-            },
+            eviction: self.eviction.contract(),
             tag_bits: self.tag_bits,
             // Each thread has its own.
             seed: 0,

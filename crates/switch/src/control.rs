@@ -24,7 +24,8 @@ use crate::{
     capture::Captures,
     config::{self, PortType},
     events::{ChangedPorts, EVENTS_MAX, Event, News},
-    plane::{EngineMaker, Plane},
+    nic::NicFront,
+    plane::{EngineMaker, Plane, Started},
     ports::{BridgePort, free_number},
     with_causes,
 };
@@ -32,6 +33,8 @@ use crate::{
 /// The control side of a switch.
 pub(crate) struct Control {
     pub(crate) plane: Plane,
+    /// The NIC in front of a bridge, if there may be one.
+    pub(crate) nic: Option<NicFront>,
     pub(crate) bridges: Mutex<Bridges>,
     /// Where sockets go; `None`: there are none.
     pub(crate) run_dir: Option<PathBuf>,
@@ -73,13 +76,25 @@ impl Control {
         engine: EngineMaker,
     ) -> Result<(Arc<Self>, News), SwitchError> {
         config.check()?;
-        let (plane, packet_ins) = Plane::start(config, seed, engine)?;
+        let mut own = Config { bridges: Vec::new(), ..config.clone() };
+        let target = &mut own.caches.gigaflow.target;
+        if let Some(first) = config.bridges.first().filter(|_| target.bridge.is_empty()) {
+            target.bridge.clone_from(&first.name);
+        }
+        let mut bridges = Bridges::default();
+        // Its owner runs before there are bridges.
+        let nic = if target.is_none() { None } else { Some(bridges.reserve(&target.bridge)?) };
+        let Started { plane, packet_ins, target } = Plane::start(&own, (seed, nic), engine)?;
+        let name = own.caches.gigaflow.target.bridge.clone();
+        let nic = target.zip(nic);
+        let nic = nic.map(|(target, id)| NicFront::new(target, (name, id), (plane.clock, seed)));
         let (events, receiver) = mpsc::channel(EVENTS_MAX);
         let control = Self {
             plane,
-            bridges: Mutex::default(),
+            nic,
+            bridges: Mutex::new(bridges),
             run_dir,
-            config: Mutex::new(Config { bridges: Vec::new(), ..config.clone() }),
+            config: Mutex::new(own),
             captures: Captures::default(),
             structure: AsyncMutex::default(),
             publishing: Mutex::default(),
@@ -97,6 +112,11 @@ impl Control {
         let name = settings.name.clone();
         let _structure = self.structure.lock().await;
         self.reclaim_if_short().await;
+        if self.nic.as_ref().is_some_and(|nic| nic.bridge.0 == name) {
+            // It gets the number that it had before, which nobody is to take for that bridge.
+            self.plane.adopted(self.plane.pipeline.version()).await;
+            self.reclaim();
+        }
         let own = config::Bridge { ports: Vec::new(), ..settings.clone() };
         let id = self.bridges.lock().add(own)?.id;
         let tables = bridge_settings(settings);
@@ -307,8 +327,11 @@ impl Control {
         if count == 0 {
             return Err(SwitchError::NoThreads);
         }
-        let queues = port.split(count).map_err(failed)?;
         let Some(datapath) = datapath else { return Ok(()) };
+        if let Some(nic) = &self.nic {
+            port = nic.in_front_of(id, (number, datapath), port);
+        }
+        let queues = port.split(count).map_err(failed)?;
         let capabilities = port.capabilities();
         let mut receivers = Vec::new();
         for (thread, queues) in threads.into_iter().zip(queues) {
@@ -319,7 +342,7 @@ impl Control {
             self.plane.send(thread, Command::AddPort(Box::new(added))).await;
         }
         // The threads answer in order, so once they answer this they have the port.
-        self.plane.pull().await;
+        self.plane.pull_threads().await;
         self.with_port(id, number, |entered| {
             entered.mac = if number == PortNo::LOCAL { entered.mac } else { port.mac() };
             entered.link_up = port.link_up();
@@ -365,7 +388,7 @@ impl Control {
 
     /// Takes a port out of the tables and then from the packet threads, and closes it.
     pub(crate) async fn detach(&self, name: &str) -> Result<(), SwitchError> {
-        let (datapath, open) = {
+        let (id, number, datapath, open) = {
             let mut bridges = self.bridges.lock();
             let (bridge, port) = bridges.find_port(name)?;
             let (id, number, datapath) = (bridge.id, port.number, port.datapath);
@@ -374,7 +397,7 @@ impl Control {
                 port.link_up = false;
                 port.open.take()
             });
-            (datapath, open)
+            (id, number, datapath, open)
         };
         self.publish_ports();
         if let (Some(datapath), Some(open)) = (datapath, open) {
@@ -384,6 +407,9 @@ impl Control {
             // Closing a device takes the system a while: not on a packet thread, nor on this one.
             let close = tokio::task::spawn_blocking(move || drop((queues, open)));
             let _ = close.await;
+        }
+        if let Some(nic) = &self.nic {
+            nic.leave(id, number);
         }
         Ok(())
     }

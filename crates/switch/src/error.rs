@@ -71,6 +71,30 @@ pub enum SwitchError {
     /// Every packet thread has ended by a panic.
     #[error("no packet thread is left to take packets: restart the switch")]
     NoThreads,
+    /// The configuration names an eviction engine that was not compiled in.
+    #[error(
+        "this program was built without the engine `{0}`: build it with the feature dbsp, or choose \
+         `direct` or `iterative`"
+    )]
+    EngineNotBuilt(&'static str),
+    /// The eviction thread has ended by a panic.
+    #[error("the eviction thread has ended: restart the switch")]
+    NoEvictionThread,
+    /// A text is not the name of a cache entry.
+    #[error(transparent)]
+    EntryText(#[from] shunt_pipeline::EntryIdError),
+    /// A cache entry is not there, and not known to have been evicted lately.
+    #[error(
+        "there is no entry {entry}: {present}, and it is not among the last {remembered} evictions"
+    )]
+    NoSuchEntry {
+        /// The entry.
+        entry: shunt_pipeline::EntryId,
+        /// What there is in its place.
+        present: String,
+        /// Evictions that are remembered.
+        remembered: usize,
+    },
     /// OpenFlow has no such port number.
     #[error("{0} is no port number: they run from 1 to 4294967040 (0xffffff00)")]
     NumberRange(u32),

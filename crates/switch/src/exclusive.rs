@@ -14,6 +14,9 @@ use crate::{
     config::{Port, PortType},
 };
 
+/// Links that lead to one another, at most (as Linux has it: `path_resolution(7)`).
+const LINKS_MAX: usize = 40;
+
 /// What only one port may have.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Exclusive {
@@ -58,14 +61,26 @@ fn is_shared(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| !metadata.is_file())
 }
 
-/// One path for all that lead to a file, which need not be there yet.
+/// One path for all that lead to a file, by links too, which need not be there yet. Names of one file
+/// that are no links to one another (hard links) are not told.
 fn place(path: &Path) -> PathBuf {
-    let whole = || {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        Some(folder.unwrap_or_else(|| Path::new(".")).canonicalize().ok()?.join(path.file_name()?))
-    };
-    let found = path.canonicalize().ok().or_else(whole);
-    found.or_else(|| absolute(path).ok()).unwrap_or_else(|| path.to_owned())
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        if let Ok(found) = path.canonicalize() {
+            return found;
+        }
+        // Of a link to what is not there yet, that is the place.
+        let Ok(target) = path.read_link() else { break };
+        path = folder(&path).join(target);
+    }
+    let whole = folder(&path).canonicalize().ok().zip(path.file_name());
+    let whole = whole.map(|(folder, name)| folder.join(name));
+    whole.or_else(|| absolute(&path).ok()).unwrap_or(path)
+}
+
+fn folder(path: &Path) -> &Path {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or_else(|| Path::new("."))
 }
 
 #[cfg(test)]
@@ -87,6 +102,19 @@ mod tests {
         std::os::unix::fs::symlink(&file, &link).unwrap();
         assert_eq!((writes(&file), writes(&link)), (before.clone(), before));
         assert_ne!(writes(&folder.path().join("other.pcap")), writes(&file));
+    }
+
+    #[test]
+    fn a_link_leads_to_its_file_before_that_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link, other) =
+            ["out.pcap", "link", "other"].map(|name| folder.path().join(name)).into();
+        std::os::unix::fs::symlink("out.pcap", &link).unwrap();
+        std::os::unix::fs::symlink(&link, &other).unwrap();
+        assert_eq!((writes(&link), writes(&other)), (writes(&file), writes(&file)));
+        let around = folder.path().join("around");
+        std::os::unix::fs::symlink(&around, &around).unwrap();
+        assert_ne!(writes(&around), writes(&file));
     }
 
     #[test]

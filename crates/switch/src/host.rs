@@ -242,6 +242,9 @@ impl Host for BridgeHost {
     }
 
     async fn adopted(&self, version: Version) {
+        if self.control.config.lock().eviction.asynchronous {
+            return;
+        }
         self.control.plane.adopted(version).await;
     }
 

@@ -47,11 +47,13 @@ mod control;
 mod endpoint;
 mod error;
 mod events;
+mod evictions;
 mod exclusive;
 mod host;
 mod learner;
 mod listener;
 mod names;
+mod nic;
 mod numbers;
 mod openflow;
 mod plane;
@@ -67,6 +69,7 @@ mod trace_pieces;
 mod traced;
 mod vlans;
 mod watch;
+mod why;
 mod worker;
 
 pub use capture::CapturedPacket;
@@ -75,7 +78,9 @@ pub use check::{ConfigError, ConfigPath, ConfigStep};
 pub use config::Config;
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::{SwitchError, with_causes};
+pub use evictions::{EntryOwnerStatus, EvictionStatus, TableEvictions, Times};
 pub use names::BridgeNames;
+pub use nic::{NicStatus, NicTraffic, OperationsStatus, StageFill};
 pub use plane::EngineMaker;
 pub use status::{
     BridgeStatus, CacheStatus, ControllerState, ControllerStatus, DropStatus, PortStatus,
@@ -87,3 +92,4 @@ pub use trace::{
 };
 pub use trace_pieces::{TracePiece, TracePieces, TraceStep};
 pub use vlans::MacStatus;
+pub use why::{EntryList, EntryStatus, EvictedEntry, LiveEntry, Why};

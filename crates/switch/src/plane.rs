@@ -14,14 +14,15 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use shunt_classifier::Version;
 use shunt_datapath::{
-    Command, DeskSeat, EvictionDesk, PacketThread, ThreadConfig, ThreadCounters, Waker,
+    Command, DeskClock, DeskSeat, EvictionDesk, PacketThread, ThreadConfig, ThreadCounters, Waker,
+    target::TargetHandle,
     thread::{
         ControlEnds, Difference, QueueSizes, RunnerConfig, Running, Wakers, spawn_desk,
         spawn_packet_thread, thread_ends,
     },
 };
 use shunt_flow::extract::VlanLimit;
-use shunt_pipeline::{Change, Evictor, OwnerId, PacketIn, Pipeline};
+use shunt_pipeline::{BridgeId, Change, Evictor, OwnerId, PacketIn, Pipeline};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
@@ -30,6 +31,7 @@ use crate::{
     events::Removals,
     learner,
     listener::Listener,
+    nic::{Joints, NicOwner, Target},
     publisher::{FULL_QUEUE_PAUSE, Publisher},
     worker::Worker,
 };
@@ -45,7 +47,9 @@ pub(crate) struct Plane {
     counters: Vec<Arc<ThreadCounters>>,
     listener: Listener,
     learner: Worker,
+    seat: Arc<DeskSeat>,
     adopted: Arc<watch::Sender<Version>>,
+    target: Option<TargetHandle>,
     running: Mutex<Threads>,
 }
 
@@ -53,6 +57,8 @@ pub(crate) struct Plane {
 struct Threads {
     packet: Vec<Slot<PacketThread>>,
     eviction: Slot<Option<EvictionDesk>>,
+    /// That of a NIC, if there may be one.
+    target: Option<Slot<NicOwner>>,
 }
 
 /// The place of a thread.
@@ -71,6 +77,8 @@ pub(crate) struct Gone {
     pub(crate) vital: Option<&'static str>,
     /// Whether the listener has: controllers hear of no packet any more.
     pub(crate) listener: bool,
+    /// Whether that of the target has: nobody sees to the rules of the NIC any more.
+    pub(crate) target: bool,
     /// The packet threads.
     pub(crate) packet: Vec<usize>,
 }
@@ -78,19 +86,28 @@ pub(crate) struct Gone {
 const EVICTION: &str = "eviction thread";
 const LEARNER: &str = "learner thread";
 const LISTENER: &str = "listener thread";
+const TARGET: &str = "target thread";
+
+/// A plane that runs, and what goes in and out of it besides.
+pub(crate) struct Started {
+    pub(crate) plane: Plane,
+    /// Packets for controllers.
+    pub(crate) packet_ins: mpsc::Receiver<PacketIn>,
+    /// What a NIC is driven by, if there may be one.
+    pub(crate) target: Option<Target>,
+}
 
 /// What makes the eviction engine of a pipeline.
 pub type EngineMaker = Box<dyn FnOnce(Arc<Pipeline>) -> Box<dyn Evictor> + Send>;
 
 impl Plane {
-    /// Starts the threads of a configuration, without bridges and ports.
-    ///
-    /// Packets for controllers come out of the receiver.
+    /// Starts the threads of a configuration, without bridges and ports; with that of a NIC if there
+    /// is a bridge for one.
     pub(crate) fn start(
         config: &Config,
-        seed: u64,
+        (seed, nic): (u64, Option<BridgeId>),
         engine: EngineMaker,
-    ) -> Result<(Self, mpsc::Receiver<PacketIn>), SwitchError> {
+    ) -> Result<Started, SwitchError> {
         let system = |source| SwitchError::System { doing: "start the threads".into(), source };
         let clock = Clock::start();
         let pipeline = Arc::new(Pipeline::new(seed));
@@ -101,9 +118,14 @@ impl Plane {
             learner: Arc::new(Waker::new().map_err(system)?),
         };
         let (mut threads, mut desks, mut packet) = (Vec::new(), Vec::new(), Vec::new());
+        let joints = nic.map(|_| Joints::new(config.threads.packet, version, &wakers.desk));
+        let (mut joints, nic_desk) = joints.transpose().map_err(system)?.unzip();
         for index in 0..config.threads.packet {
             let ends = thread_ends(OwnerId(index), version, QueueSizes::default(), wakers.clone());
-            let (thread, control, desk) = ends.map_err(system)?;
+            let (mut thread, control, desk) = ends.map_err(system)?;
+            if let Some(offers) = joints.as_mut().and_then(Joints::offers) {
+                thread = thread.offering(offers);
+            }
             let own_seed = seed.wrapping_add(u64::from(index));
             let thread =
                 PacketThread::new(thread_config(config, own_seed), Arc::clone(&pipeline), thread);
@@ -113,15 +135,22 @@ impl Plane {
             threads.push(control);
             desks.push(desk);
         }
+        desks.extend(nic_desk);
+        let owner = joints
+            .zip(nic)
+            .map(|(joints, bridge)| joints.start((config, bridge, seed), &pipeline, clock.epoch()));
+        let (target, owner) = owner.transpose().map_err(system)?.unzip();
         let evictor = engine(Arc::clone(&pipeline));
-        let (desk, changes) = EvictionDesk::new(evictor, version, desks, Arc::clone(&wakers.desk));
+        let waker = Arc::clone(&wakers.desk);
+        let time = DeskClock::new(move || clock.now());
+        let (desk, changes) = EvictionDesk::with_clock(evictor, version, desks, waker, time);
         let adopted = Arc::new(watch::Sender::new(version));
         let answered = Arc::clone(&adopted);
         let seat = DeskSeat::new(desk, move |version| {
             answered.send_replace(version);
         });
         let changes = changes.helping(&seat);
-        let eviction = Slot::Running(spawn_desk(seat).map_err(system)?);
+        let eviction = Slot::Running(spawn_desk(Arc::clone(&seat)).map_err(system)?);
         let counters = threads.iter().map(|ends| Arc::clone(&ends.counters)).collect();
         let publisher = Arc::new(Publisher::new(Arc::clone(&pipeline), changes, clock));
         let rings = threads.iter_mut().filter_map(|ends| ends.lessons.take()).collect();
@@ -139,10 +168,12 @@ impl Plane {
             threads,
             listener,
             learner,
+            seat,
             adopted,
-            running: Mutex::new(Threads { packet, eviction }),
+            target: target.as_ref().map(|target: &Target| target.handle.clone()),
+            running: Mutex::new(Threads { packet, eviction, target: owner.map(Slot::Running) }),
         };
-        Ok((plane, packet_ins))
+        Ok(Started { plane, packet_ins, target })
     }
 
     /// Makes a change and hands it on; answers with its version.
@@ -173,7 +204,7 @@ impl Plane {
     /// Waits until all that packets have taught so far is true on every packet thread.
     pub(crate) async fn learned(&self) {
         // Once they have answered, their counts of lessons hold all that came before.
-        self.pull().await;
+        self.pull_threads().await;
         let taught: u64 = self.counters.iter().map(|counters| counters.taught.get()).sum();
         while self.publisher.learned() < taught && self.learner.state() == ThreadState::Running {
             tokio::time::sleep(FULL_QUEUE_PAUSE).await;
@@ -181,8 +212,27 @@ impl Plane {
         self.adopted(self.pipeline.version()).await;
     }
 
-    /// Waits until every packet thread has handed in what it counted until now.
+    /// Waits until every packet thread has handed in what it counted until now, and the NIC if it
+    /// answers.
     pub(crate) async fn pull(&self) {
+        let target = self.target.as_ref().map(|target| {
+            let (sender, answer) = oneshot::channel();
+            target.pull(Box::new(move |()| {
+                // An answer that nobody waits for any more is not missed.
+                let _ = sender.send(());
+            }));
+            answer
+        });
+        self.pull_threads().await;
+        if let Some(answer) = target {
+            // An owner that is gone drops what it was asked.
+            let _ = answer.await;
+        }
+    }
+
+    /// Waits until every packet thread has done what it was told until now, and has handed in what it
+    /// counted.
+    pub(crate) async fn pull_threads(&self) {
         self.ask(|_, reply| Command::Pull(reply)).await;
     }
 
@@ -197,6 +247,7 @@ impl Plane {
         if is_unkept {
             gone.vital = Some(EVICTION);
         }
+        gone.target = running.target.as_mut().is_some_and(Slot::has_panicked);
         for (index, slot) in running.packet.iter_mut().enumerate() {
             if slot.has_panicked() || gone.vital.is_some() && slot.stop() {
                 // What it was asked and has not answered goes with its queue.
@@ -211,7 +262,8 @@ impl Plane {
         gone
     }
 
-    /// How the threads are: those of packets, then the one of evictions, the learner, the listener.
+    /// How the threads are: those of packets, then the one of evictions, the learner, the listener,
+    /// and that of a target.
     pub(crate) fn thread_states(&self) -> Vec<ThreadStatus> {
         let running = self.running.lock();
         let packet = running.packet.iter().enumerate();
@@ -222,6 +274,8 @@ impl Plane {
             (LEARNER, self.learner.state()),
             (LISTENER, self.listener.worker.state()),
         ];
+        let target = running.target.as_ref().map(|slot| (TARGET, slot.state()));
+        let others = others.into_iter().chain(target);
         packet.chain(others.map(|(name, state)| status(name.to_owned(), state))).collect()
     }
 
@@ -242,6 +296,16 @@ impl Plane {
     /// Packets for controllers that found no room on their way from the packet threads.
     pub(crate) fn packet_ins_dropped(&self) -> u64 {
         self.listener.dropped()
+    }
+
+    /// Looks at the eviction desk, when its turn is over; `None` if its thread is gone.
+    pub(crate) async fn look_at_desk<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&EvictionDesk) -> T + Send + 'static,
+    ) -> Option<T> {
+        let seat = Arc::clone(&self.seat);
+        let looked = tokio::task::spawn_blocking(move || seat.look(look)).await;
+        looked.ok().flatten()
     }
 
     /// What each packet thread counts.
@@ -277,6 +341,17 @@ impl Plane {
         values
     }
 
+    /// Asks one packet thread; `None` if it is not there.
+    pub(crate) async fn ask_one<T: Send + 'static>(
+        &self,
+        thread: usize,
+        question: impl FnOnce(Box<dyn FnOnce(T) + Send>) -> Command,
+    ) -> Option<T> {
+        let (sender, answer) = oneshot::channel();
+        self.send(thread, question(Box::new(move |value| drop(sender.send(value))))).await;
+        answer.await.ok()
+    }
+
     /// Sends a command to one packet thread; waits while its queue is full.
     pub(crate) async fn send(&self, thread: usize, command: Command) {
         let mut refused = self.try_send(thread, command);
@@ -300,6 +375,9 @@ impl Plane {
             slot.stop();
         }
         running.eviction.stop();
+        if let Some(target) = &mut running.target {
+            target.stop();
+        }
         self.listener.worker.stop();
         self.learner.stop();
     }
@@ -353,6 +431,7 @@ fn thread_config(config: &Config, seed: u64) -> ThreadConfig {
         translations_per_turn: config.threads.translations_per_turn,
         max_idle: config.caches.idle(),
         verify_one_in: config.caches.verify_one_in,
+        repair: config.eviction.repair(),
         ..ThreadConfig::default()
     };
     thread.caches.wildcard = config.caches.wildcard();
@@ -377,7 +456,7 @@ mod tests {
     /// A plane, and a thread that is dying.
     fn plane() -> (Plane, Worker) {
         let engine: EngineMaker = Box::new(|pipeline| Box::new(Iterative::new(pipeline)));
-        let (plane, _packet_ins) = Plane::start(&Config::default(), 1, engine).unwrap();
+        let plane = Plane::start(&Config::default(), (1, None), engine).unwrap().plane;
         let waker = Arc::new(Waker::new().unwrap());
         let doomed = Worker::start("doomed", waker, || panic!("as the test wants it")).unwrap();
         (plane, doomed)

@@ -1,7 +1,7 @@
 //! Where versions are made: in the tables, and then for the eviction thread, in one order.
 //!
 //! Control and the thread that learns from packets both make versions. One lock keeps them in order
-//! on their way to the eviction thread, and here is noted which rules each of them took: whoever took
+//! on their way to the eviction desk, which may apply a small one in the hands of who made it; and here is noted which rules each of them took: whoever took
 //! them, controllers hear of it.
 
 use std::{
@@ -76,7 +76,8 @@ impl Publisher {
         self.learned.load(Ordering::Acquire)
     }
 
-    /// The queue holds thousands of versions; who makes more waits, and nobody else does.
+    /// The queue holds thousands of versions. Who makes more waits for the eviction thread, and so
+    /// does everybody else who makes one: versions are handed on in their order.
     fn hand_on(&self, changes: &ChangeSender, learned: Learned) {
         self.removals.add(removed(&learned.change));
         let mut refused = changes.send_learned(learned);

@@ -21,7 +21,16 @@ pub(crate) const SETTINGS: &[&str] = &[
     "caches.gigaflow.eviction",
     "caches.gigaflow.fallback_one_in",
     "caches.gigaflow.tag_bits",
+    "caches.gigaflow.target.kind",
+    "caches.gigaflow.target.address",
+    "caches.gigaflow.target.device_id",
+    "caches.gigaflow.target.masks",
+    "caches.gigaflow.target.update_us",
+    "caches.gigaflow.target.stale",
     "threads.translations_per_turn",
+    "eviction.asynchronous",
+    "eviction.repair",
+    "eviction.repair_rate",
 ];
 
 impl Control {
@@ -37,9 +46,21 @@ impl Control {
             });
         };
         change(&mut changed, setting, value)?;
+        let target = &changed.caches.gigaflow.target;
+        if self.nic.is_none() && !target.is_none() {
+            return Err(SwitchError::Range {
+                setting: "caches.gigaflow.target.kind",
+                value: value.to_owned(),
+                range: "none, as the switch was started without a target",
+            });
+        }
         changed.check()?;
         let tuning = tuning(&changed);
-        *self.config.lock() = changed;
+        let before = std::mem::replace(&mut *self.config.lock(), changed);
+        if let Err(error) = self.apply_nic().await {
+            *self.config.lock() = before;
+            return Err(error);
+        }
         for thread in 0..usize::from(self.plane.threads_count()) {
             self.plane.send(thread, Command::Tune(tuning)).await;
         }
@@ -61,6 +82,18 @@ fn change(config: &mut Config, setting: &'static str, value: &str) -> Result<(),
         "caches.gigaflow.eviction" => chain.eviction = number.word(EVICTIONS)?,
         "caches.gigaflow.fallback_one_in" => chain.fallback_one_in = number.number()?,
         "caches.gigaflow.tag_bits" => chain.tag_bits = number.number()?,
+        "caches.gigaflow.target.kind" => chain.target.kind = number.word(TARGETS)?,
+        "caches.gigaflow.target.address" => chain.target.address = value.to_owned(),
+        "caches.gigaflow.target.device_id" => chain.target.device_id = number.number()?,
+        "caches.gigaflow.target.masks" => chain.target.masks = number.number()?,
+        "caches.gigaflow.target.update_us" => chain.target.update_us = number.number()?,
+        "caches.gigaflow.target.stale" => chain.target.stale = number.word(STALE)?,
+        "eviction.asynchronous" => {
+            config.eviction.asynchronous =
+                number.value.parse().map_err(|_| number.wrong("true or false"))?;
+        }
+        "eviction.repair" => config.eviction.repair = number.word("off, on or rate")?,
+        "eviction.repair_rate" => config.eviction.repair_rate = number.number()?,
         _ => config.threads.translations_per_turn = number.number()?,
     }
     Ok(())
@@ -68,7 +101,11 @@ fn change(config: &mut Config, setting: &'static str, value: &str) -> Result<(),
 
 const POLICIES: &str = "disjoint, joint, profiled, first-fit, random, one-to-one or megaflow";
 
-const EVICTIONS: &str = "never, least-recent or least-shared";
+const TARGETS: &str = "none, embedded or p4runtime";
+
+const STALE: &str = "report or ports-down";
+
+const EVICTIONS: &str = "never, least-recent, second-use or least-shared";
 
 /// A value that is to be read.
 #[derive(Clone, Copy)]
@@ -98,6 +135,7 @@ const fn tuning(config: &Config) -> Tuning {
         max_idle: config.caches.idle(),
         verify_one_in: config.caches.verify_one_in,
         translations_per_turn: config.threads.translations_per_turn,
+        repair: config.eviction.repair(),
         wildcard: config.caches.wildcard(),
     }
 }
@@ -105,6 +143,7 @@ const fn tuning(config: &Config) -> Tuning {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::TargetKind;
 
     #[test]
     fn every_setting_is_one_of_the_configuration() {
@@ -112,13 +151,21 @@ mod tests {
             "caches.kind" => "gigaflow",
             "caches.gigaflow.policy" => "one-to-one",
             "caches.gigaflow.eviction" => "never",
+            "caches.gigaflow.target.kind" => "embedded",
+            "caches.gigaflow.target.stale" => "ports-down",
+            "eviction.asynchronous" => "true",
+            "eviction.repair" => "on",
             _ => "7",
         };
         for setting in SETTINGS {
             let (mut config, before) = (Config::default(), Config::default());
             change(&mut config, setting, value(setting)).unwrap();
             assert_ne!(config, before, "{setting}");
-            assert!(change(&mut config, setting, "seven").is_err(), "{setting}");
+            let is_refused = change(&mut config, setting, "seven").is_err() || {
+                config.caches.gigaflow.target.kind = TargetKind::P4runtime;
+                config.check().is_err()
+            };
+            assert!(is_refused, "{setting}");
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::{
     chains::{ChainStatus, CoverageStatus},
     config,
     control::Control,
+    nic::{NicFront, NicStatus},
     ports::BridgePort,
 };
 
@@ -25,6 +26,8 @@ pub struct BridgeStatus {
     pub controllers: Vec<ControllerStatus>,
     /// Number of rules, in all tables.
     pub rules: u64,
+    /// The NIC in front of it.
+    pub nic: Option<NicStatus>,
     /// Its ports, by number.
     pub ports: Vec<PortStatus>,
 }
@@ -151,6 +154,8 @@ pub struct CacheStatus {
     pub chains: Vec<ChainStatus>,
     /// How many ways the entries of each packet thread make, where that was asked for.
     pub coverage: Vec<CoverageStatus>,
+    /// The NIC in front of the packet threads.
+    pub nic: Option<NicStatus>,
 }
 
 /// Where packets went: what came equals what went and what is held.
@@ -185,6 +190,7 @@ impl DropStatus {
 impl Control {
     /// Bridges and their ports.
     pub(crate) fn bridge_status(&self) -> Vec<(BridgeId, BridgeStatus)> {
+        let nic = self.nic.as_ref().and_then(NicFront::status);
         let bridges = self.bridges.lock();
         let of = |bridge: &Bridge| {
             let tables = self.plane.pipeline.table_stats(bridge.id);
@@ -192,6 +198,7 @@ impl Control {
                 name: bridge.settings.name.clone(),
                 datapath_id: format!("{:016x}", bridge.datapath_id),
                 controllers: controllers(&bridge.settings),
+                nic: nic.clone().filter(|nic| nic.bridge == bridge.settings.name),
                 rules: tables.iter().map(|table| table.rules_count as u64).sum(),
                 ports: bridge
                     .ports
@@ -229,6 +236,7 @@ impl Control {
             chain: (!chains.is_empty()).then(|| ChainStatus::sum(&chains)),
             chains,
             coverage: Vec::new(),
+            nic: self.nic.as_ref().and_then(NicFront::status),
             version: self.plane.version().number(),
             received: sum(|c| c.received.get()),
             exact_hits: sum(|c| c.exact.hits.get()),

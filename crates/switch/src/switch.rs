@@ -14,7 +14,7 @@ use shunt_pipeline::{
 use tokio::task::JoinHandle;
 
 use crate::{
-    CapturedPacket, Config, MacStatus, SwitchError,
+    CapturedPacket, Config, EntryList, EvictionStatus, MacStatus, SwitchError, Why,
     config::{self, Engine},
     control::Control,
     names::BridgeNames,
@@ -61,6 +61,10 @@ impl Switch {
             Engine::Relational => {
                 Box::new(|pipeline| Box::new(Relational::new(pipeline.version())))
             }
+            #[cfg(not(feature = "dbsp"))]
+            engine @ (Engine::Visits | Engine::Relational) => {
+                return Err(SwitchError::EngineNotBuilt(engine.name()));
+            }
         };
         Self::start_with(config, run_dir, seed, engine).await
     }
@@ -78,6 +82,7 @@ impl Switch {
         engine: EngineMaker,
     ) -> Result<Self, SwitchError> {
         let (control, news) = Control::start(config, run_dir, seed, engine)?;
+        control.apply_nic().await?;
         let openflow = Arc::new(OpenFlow::new(Arc::clone(&control)));
         let tasks = vec![
             tokio::spawn(Arc::clone(&openflow).run(news)),
@@ -285,7 +290,8 @@ impl Switch {
         self.openflow.bridge_status()
     }
 
-    /// The threads: those of packets, then the one of evictions, the learner, the listener.
+    /// The threads: those of packets, then the one of evictions, the learner, the listener, and that of
+    /// a NIC.
     #[must_use]
     pub fn threads(&self) -> Vec<ThreadStatus> {
         self.control.plane.thread_states()
@@ -305,6 +311,30 @@ impl Switch {
             status.coverage = self.control.coverage().await;
         }
         status
+    }
+
+    /// How evictions go: what the engine keeps, how long changes take, what they ended and why.
+    ///
+    /// # Errors
+    ///
+    /// When the eviction thread has ended by a panic.
+    pub async fn evictions(&self) -> Result<EvictionStatus, SwitchError> {
+        self.control.eviction_status().await
+    }
+
+    /// The cache entries of all packet threads, those with most packets first: so many; 0: all. Packet
+    /// threads look at all of their entries for that, some of them a turn.
+    pub async fn entries(&self, count: usize) -> EntryList {
+        self.control.entries(count).await
+    }
+
+    /// Why a cache entry, as [`Self::entries`] names it, is there, or what ended it.
+    ///
+    /// # Errors
+    ///
+    /// When it is no entry, or not there, and not one of those that were evicted last.
+    pub async fn why(&self, entry: &str) -> Result<Why, SwitchError> {
+        self.control.why(entry).await
     }
 
     /// Where packets went, summed over packet threads.
@@ -333,6 +363,7 @@ async fn watch_threads(control: Arc<Control>) {
     loop {
         interval.tick().await;
         control.watch_threads().await;
+        control.watch_nic().await;
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use shunt_flow::{FlowKey, FlowMask, layout::HEADER_START};
 use shunt_gigaflow::{
-    partition::{Piece, Policy as _, StageSet, Stages},
+    partition::{Piece, Policy as _, PolicyName, StageSet, Stages},
     rule_of::way_of,
     way::{Candidate, Way},
 };
@@ -100,12 +100,17 @@ impl Control {
         }
         let (pipeline, version) = (&self.plane.pipeline, traversal.version);
         let noted = pipeline.translate_noting(key, start, version);
-        let whole = whole(&noted, &caches.gigaflow);
+        let mut whole = whole(&noted);
         let parts = partition(&noted, &caches.gigaflow);
         let cuts: Vec<usize> =
             parts.iter().skip(1).map(|part| usize::from(part.steps.start)).collect();
         let cuts = if whole.is_none() { cuts } else { Vec::new() };
-        let pieces = pipeline.translate_pieces(key, start, version, &cuts);
+        let mut pieces = pipeline.translate_pieces(key, start, version, &cuts);
+        let stages_count = usize::from(caches.gigaflow.stages);
+        if pieces.len() > 1 && !pieces.iter().all(|piece| piece.spending.fits(stages_count)) {
+            whole = Some("one entry: its pieces come near to a bound");
+            pieces = pipeline.translate_pieces(key, start, version, &[]);
+        }
         let bridges = self.bridges.lock();
         let mut visits_before = 0;
         let explained = pieces.iter().enumerate().map(|(number, piece)| {
@@ -158,7 +163,7 @@ impl Control {
 }
 
 /// Why a way is one entry, or none.
-fn whole(noted: &NotedTraversal, config: &Gigaflow) -> Option<&'static str> {
+fn whole(noted: &NotedTraversal) -> Option<&'static str> {
     let traversal = &noted.traversal;
     if !traversal.learnings.is_empty() {
         Some("not kept: it teaches")
@@ -166,8 +171,6 @@ fn whole(noted: &NotedTraversal, config: &Gigaflow) -> Option<&'static str> {
         Some("one entry: it ends at a bound")
     } else if traversal.actions.iter().any(DatapathAction::recirculates) {
         Some("one entry: it is parsed again")
-    } else if !noted.spending.fits(config.stages.into()) {
-        Some("one entry: its pieces may come near to a bound")
     } else {
         None
     }
@@ -176,7 +179,10 @@ fn whole(noted: &NotedTraversal, config: &Gigaflow) -> Option<&'static str> {
 fn partition(noted: &NotedTraversal, config: &Gigaflow) -> Vec<Piece> {
     let mut way = Way::new();
     way_of(noted, 0, &mut way);
-    config.policy.name().policy(0).partition(&way, &Empty(config.stages)).to_vec()
+    // What cannot be cut goes where packets meet it before any piece.
+    let is_uncut = way.legs_count() == 1 && way.steps_count() > 1;
+    let policy = if is_uncut { PolicyName::Megaflow } else { config.policy.name() };
+    policy.policy(0).partition(&way, &Empty(config.stages)).to_vec()
 }
 
 impl TracePieces {

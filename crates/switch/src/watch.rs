@@ -17,6 +17,9 @@ impl Control {
                 "the listener thread has ended by a panic: controllers hear of no packet any more"
             );
         }
+        if gone.target {
+            self.lose_nic_owner();
+        }
         if let Some(thread) = gone.vital {
             error!(thread, "it has ended by a panic: packet threads stop, restart the switch");
         } else {
@@ -42,6 +45,7 @@ impl Control {
     pub(crate) async fn watch_ports(&self) {
         let _structure = self.structure.lock().await;
         let has_threads = !self.plane.living().is_empty();
+        let nic = self.nic.as_ref().filter(|nic| nic.closes_ports().is_some());
         let (mut broken, mut closed, mut changed) = (Vec::new(), Vec::new(), Vec::new());
         for bridge in self.bridges.lock().iter_mut() {
             for port in bridge.ports.values_mut() {
@@ -54,7 +58,11 @@ impl Control {
                         port.link_up = link_up;
                         changed.push((bridge.id, port.number));
                     }
-                } else if port.trouble.is_some() && port.comes_back() && has_threads {
+                } else if port.trouble.is_some()
+                    && port.comes_back()
+                    && has_threads
+                    && !nic.is_some_and(|nic| nic.takes(bridge.id, port.number))
+                {
                     closed.push((name, bridge.id, port.number));
                 }
             }
@@ -95,7 +103,7 @@ impl Control {
     }
 
     /// Closes a port and says why; it keeps its place and its number.
-    async fn put_down(&self, name: &str, trouble: &str) {
+    pub(crate) async fn put_down(&self, name: &str, trouble: &str) {
         let place = self.bridges.lock().find_port(name).map(|(own, port)| (own.id, port.number));
         let Ok((id, number)) = place else { return };
         if self.detach(name).await.is_ok() {

@@ -46,6 +46,10 @@ impl Worker {
         let (stopped, own_waker) = (Arc::clone(&stop), Arc::clone(&waker));
         let handle = Builder::new().name(name.to_owned()).spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
+                if turn() {
+                    continue;
+                }
+                // It says that it sleeps before it looks once more: what comes later wakes it.
                 own_waker.doze();
                 if !turn() && !stopped.load(Ordering::Relaxed) {
                     let mut fds = [PollFd::new(own_waker.as_fd(), PollFlags::POLLIN)];

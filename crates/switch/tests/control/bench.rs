@@ -49,6 +49,13 @@ impl Bench {
         bench
     }
 
+    /// A switch of this configuration, without a bridge.
+    pub(crate) async fn of(config: &Config) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let run_dir = Some(folder.path().to_owned());
+        Self { switch: Switch::start(config, run_dir, 1).await.unwrap(), folder }
+    }
+
     /// A switch without a bridge, with an eviction engine of the test's.
     pub(crate) async fn without_bridge(threads: u16, engine: EngineMaker) -> Self {
         let folder = tempfile::tempdir().unwrap();

@@ -8,6 +8,8 @@
 
 mod bench;
 mod events;
+mod evictions;
+mod nic;
 mod structure;
 mod threads;
 mod trace;

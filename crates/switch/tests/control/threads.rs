@@ -88,7 +88,7 @@ impl Evictor for Mortal {
         self.inner.forget(owner);
     }
 
-    fn is_quick(&self) -> bool {
+    fn is_quick(&self, _deltas: &[Delta]) -> bool {
         self.is_quick
     }
 

@@ -1,0 +1,251 @@
+//! The NIC that a switch has now, and how it gives way to another.
+
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    sync::{Arc, mpsc},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use shunt_datapath::{
+    port::Port,
+    target::{TargetHandle, TargetState},
+};
+use shunt_flow::PortNo;
+use shunt_nic::{Limits, Nic, NicPorts, Traffic};
+use shunt_p4runtime::{
+    client::{LivePorts, P4Target, Settings},
+    program::Program,
+    server::Now,
+};
+use shunt_pipeline::{BridgeId, DatapathPort};
+use tokio::{runtime::Handle, sync::oneshot};
+use tracing::{info, warn};
+
+use crate::{
+    SwitchError,
+    clock::Clock,
+    config::{self, StalePolicy, TargetKind},
+};
+
+/// What the data plane has for a target: the owner's thread, and where targets go.
+pub(crate) struct Target {
+    /// To ask the owner, and to wake it.
+    pub(crate) handle: TargetHandle,
+    /// Where it gets targets from.
+    pub(crate) next: mpsc::Sender<Option<P4Target>>,
+}
+
+/// The NIC in front of a bridge.
+pub(crate) struct NicFront {
+    target: Target,
+    /// The bridge whose ports it has, by its name and by the number that it has, or will have.
+    pub(crate) bridge: (String, BridgeId),
+    clock: Clock,
+    seed: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// What is in force.
+    config: config::Target,
+    embedded: Option<Embedded>,
+    /// The ports that it can send to.
+    ports: LivePorts,
+    /// The ports by which packets come in at it.
+    at_nic: BTreeSet<PortNo>,
+}
+
+/// A NIC in this process; it stops when this is dropped.
+struct Embedded {
+    address: SocketAddr,
+    ports: NicPorts,
+    traffic: Arc<Traffic>,
+    _stop: oneshot::Sender<()>,
+}
+
+/// The highest number of a port that a NIC has: those above are reserved in 16 bits.
+pub(crate) const NUMBER_MAX: u32 = 0xfeff;
+
+/// Pause before a NIC that is lost is tried again, at first.
+const RETRY: Duration = Duration::from_millis(50);
+
+impl NicFront {
+    /// A front without a NIC, of the bridge with this name and number.
+    pub(crate) fn new(
+        target: Target,
+        bridge: (String, BridgeId),
+        (clock, seed): (Clock, u64),
+    ) -> Self {
+        target.handle.set_ports(Some(BTreeSet::new()));
+        Self { target, bridge, clock, seed, state: Mutex::default() }
+    }
+
+    /// Has the NIC that the configuration says. Answers whether ports are to be opened anew, since
+    /// another NIC stands in front of them now, or none.
+    ///
+    /// # Errors
+    ///
+    /// When the embedded NIC does not run; then all is as before.
+    pub(crate) async fn apply(&self, config: &config::Target) -> Result<bool, SwitchError> {
+        let before = self.state.lock().config.clone();
+        if before.is_driven_like(config) {
+            self.state.lock().config = config.clone();
+            return Ok(false);
+        }
+        let embedded = match config.kind {
+            TargetKind::Embedded => Some(self.start(config).await?),
+            TargetKind::None | TargetKind::P4runtime => None,
+        };
+        let address = match (&embedded, config.kind) {
+            (Some(embedded), _) => Some(embedded.address.to_string()),
+            (None, TargetKind::P4runtime) => Some(config.address.clone()),
+            (None, TargetKind::Embedded | TargetKind::None) => None,
+        };
+        // What the one before it is asked to remove, it is asked in the words of before.
+        let ports = LivePorts::default();
+        let target = address.map(|address| self.target(config, &address, ports.clone()));
+        let old = {
+            let state = &mut *self.state.lock();
+            (state.config, state.ports) = (config.clone(), ports);
+            state.at_nic.clear();
+            std::mem::replace(&mut state.embedded, embedded)
+        };
+        self.target.handle.set_ports(Some(BTreeSet::new()));
+        // The owner is there as long as the switch; without it nobody drives a NIC.
+        let _ = self.target.next.send(target);
+        self.target.handle.wake();
+        let is_behind = old.is_some() || !config.is_none();
+        drop(old);
+        Ok(is_behind)
+    }
+
+    async fn start(&self, config: &config::Target) -> Result<Embedded, SwitchError> {
+        let system = |error: Box<dyn std::error::Error + Send + Sync>| SwitchError::System {
+            doing: "start the embedded NIC".to_owned(),
+            source: std::io::Error::other(error),
+        };
+        let address: SocketAddr =
+            config.address.parse().map_err(|error| system(Box::new(error)))?;
+        let limits = Limits {
+            masks_max: (config.masks > 0).then_some(config.masks),
+            update_latency: Duration::from_micros(config.update_us),
+        };
+        let program = program(config);
+        let clock: fn() -> Now = Clock::of_nic;
+        let nic = Nic::start((program, limits), Vec::new(), address, (clock, self.seed)).await;
+        let nic = nic.map_err(|error| system(Box::new(error)))?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (address, ports, traffic) = (nic.address(), nic.ports(), nic.traffic());
+        tokio::spawn(async move {
+            // It is never told so: that the other end is gone is enough.
+            let stopped = async {
+                let _ = stopped.await;
+            };
+            if let Err(error) = nic.run(stopped).await {
+                warn!(%error, "the embedded NIC has stopped");
+            }
+        });
+        Ok(Embedded { address, ports, traffic, _stop: stop })
+    }
+
+    fn target(&self, config: &config::Target, address: &str, ports: LivePorts) -> P4Target {
+        let mut settings = Settings {
+            device_id: config.device_id,
+            program: program(config),
+            ports,
+            retry: RETRY,
+            ..Settings::new(format!("http://{address}"))
+        };
+        if config.kind == TargetKind::Embedded {
+            settings.device_id = Settings::new(String::new()).device_id;
+            settings.skills.masks_max = (config.masks > 0).then_some(config.masks);
+        }
+        let handle = self.target.handle.clone();
+        info!(address, bridge = self.bridge.0, "a NIC stands in front of the bridge");
+        P4Target::new(settings, &Handle::current(), move || handle.wake())
+    }
+
+    /// The port that packet threads get for one that was opened: a representor where the embedded NIC
+    /// takes the port.
+    pub(crate) fn in_front_of(
+        &self,
+        bridge: BridgeId,
+        (number, datapath): (PortNo, DatapathPort),
+        port: Box<dyn Port>,
+    ) -> Box<dyn Port> {
+        let state = &mut *self.state.lock();
+        let Some(own) = self.number(bridge, number, &state.config) else { return port };
+        state.ports.add(datapath, own);
+        if state.at_nic.insert(number) {
+            self.target.handle.set_ports(Some(state.at_nic.clone()));
+        }
+        let seed = self.seed.wrapping_add(u64::from(datapath.number()));
+        match &state.embedded {
+            Some(embedded) => embedded.ports.represent(own, port, seed),
+            None => port,
+        }
+    }
+
+    /// The number of a port of a bridge on the NIC, if the NIC has it.
+    fn number(&self, bridge: BridgeId, number: PortNo, config: &config::Target) -> Option<u16> {
+        let is_named = |number: u32| config.ports.is_empty() || config.ports.contains(&number);
+        let is_there = config.kind != TargetKind::None && bridge == self.bridge.1;
+        let number = Some(number.number()).filter(|number| *number <= NUMBER_MAX);
+        number.filter(|number| is_there && is_named(*number)).and_then(|n| u16::try_from(n).ok())
+    }
+
+    /// Whether it has, or is to have, this port.
+    pub(crate) fn takes(&self, bridge: BridgeId, number: PortNo) -> bool {
+        let state = self.state.lock();
+        self.number(bridge, number, &state.config).is_some()
+    }
+
+    /// Why its ports are to be closed, if they are.
+    pub(crate) fn closes_ports(&self) -> Option<&'static str> {
+        let state = self.state.lock();
+        let is_asked = !state.config.is_none() && state.config.stale == StalePolicy::PortsDown;
+        match self.target.handle.status().state {
+            TargetState::Stale { why, .. } if is_asked => Some(why.as_str()),
+            TargetState::Stale { .. } | TargetState::Connected => None,
+        }
+    }
+
+    /// A port is closed.
+    pub(crate) fn leave(&self, bridge: BridgeId, number: PortNo) {
+        let state = &mut *self.state.lock();
+        if bridge == self.bridge.1 && state.at_nic.remove(&number) {
+            self.target.handle.set_ports(Some(state.at_nic.clone()));
+        }
+    }
+
+    /// Gives up the NIC, since its owner has ended: rules that nobody sees to are no rules.
+    pub(crate) fn abandon(&self) {
+        drop(self.state.lock().embedded.take());
+    }
+
+    /// To ask the owner of the target.
+    pub(crate) const fn handle(&self) -> &TargetHandle {
+        &self.target.handle
+    }
+
+    /// The present time of the owner.
+    pub(crate) const fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// What is in force, and of an embedded NIC where it listens and what it counts.
+    pub(crate) fn look(&self) -> (config::Target, Option<(SocketAddr, Arc<Traffic>)>) {
+        let state = self.state.lock();
+        let of = |embedded: &Embedded| (embedded.address, Arc::clone(&embedded.traffic));
+        (state.config.clone(), state.embedded.as_ref().map(of))
+    }
+}
+
+/// The program of a NIC.
+pub(super) fn program(config: &config::Target) -> Program {
+    // The configuration was checked.
+    Program::new(config.stages, config.stage_entries).unwrap_or_default()
+}

@@ -1,0 +1,25 @@
+//! The NIC in front of a bridge: what it is, how it is exchanged, what it says of itself.
+//!
+//! ```text
+//!  port ──► NIC (embedded, or elsewhere) ──► port
+//!             │  ▲ rules, by P4Runtime
+//!   no entry  │  └── Exchange ◄── TargetOwner ◄── keys that missed ── packet threads
+//!             ▼                                                          ▲
+//!        representor ────────────────────────────────────────────────────┘
+//! ```
+//!
+//! The thread of the target's owner is there from the start of a switch that has a NIC configured, so
+//! that versions wait for it; what it owns is an [`Exchange`], in which one NIC gives way to another,
+//! or to none, while packets flow.
+
+mod check;
+mod exchange;
+mod front;
+mod owner;
+mod status;
+mod watch;
+
+pub(crate) use exchange::Exchange;
+pub(crate) use front::{NUMBER_MAX, NicFront, Target};
+pub(crate) use owner::{Joints, NicOwner};
+pub use status::{NicStatus, NicTraffic, OperationsStatus, StageFill};

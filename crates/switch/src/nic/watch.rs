@@ -1,0 +1,65 @@
+//! What happens to the ports behind a NIC: they are opened by another, and closed while nobody knows
+//! what it forwards by.
+
+use shunt_flow::PortNo;
+use shunt_pipeline::BridgeId;
+use tracing::{error, warn};
+
+use crate::{SwitchError, control::Control, ports::BridgePort, with_causes};
+
+impl Control {
+    /// Has the NIC that the configuration says. Its ports are opened anew if they were, or are to be,
+    /// behind one.
+    pub(crate) async fn apply_nic(&self) -> Result<(), SwitchError> {
+        let Some(nic) = &self.nic else { return Ok(()) };
+        let config = self.config.lock().caches.gigaflow.target.clone();
+        if !nic.apply(&config).await? {
+            return Ok(());
+        }
+        for (name, id, number) in self.ports_of_nic() {
+            self.detach(&name).await?;
+            if let Err(error) = self.open_port(&name).await {
+                let trouble = with_causes(&error);
+                warn!(port = name, trouble, "the port does not open behind another NIC");
+                self.with_port(id, number, |port| port.trouble = Some(trouble));
+            }
+            self.changed_ports.add(id, number);
+        }
+        Ok(())
+    }
+
+    /// The ports of the NIC's bridge that are open and that the switch opens by itself.
+    fn ports_of_nic(&self) -> Vec<(String, BridgeId, PortNo)> {
+        let Some(nic) = &self.nic else { return Vec::new() };
+        let bridges = self.bridges.lock();
+        let Some(bridge) = bridges.by_id(nic.bridge.1) else { return Vec::new() };
+        let is_open = |port: &&BridgePort| {
+            port.open.is_some() && port.spec().is_some() && port.number != PortNo::LOCAL
+        };
+        let open = bridge.ports.values().filter(is_open);
+        open.map(|port| (port.settings.name.clone(), bridge.id, port.number)).collect()
+    }
+
+    /// Closes the ports of a NIC that may forward by rules that are gone, if they are to be closed;
+    /// [`Self::watch_ports`] opens them again.
+    pub(crate) async fn watch_nic(&self) {
+        let Some(nic) = &self.nic else { return };
+        let Some(why) = nic.closes_ports() else { return };
+        let _structure = self.structure.lock().await;
+        for (name, id, number) in self.ports_of_nic() {
+            let comes_back = self.with_port(id, number, |port| port.comes_back());
+            if comes_back == Some(true) && nic.takes(id, number) {
+                warn!(port = name, why, "the NIC is stale: the port goes down");
+                self.put_down(&name, &format!("the NIC is stale: {why}")).await;
+            }
+        }
+    }
+
+    /// The owner of the target has ended by a panic.
+    pub(crate) fn lose_nic_owner(&self) {
+        error!("the target thread has ended by a panic: the NIC is given up, restart the switch");
+        if let Some(nic) = &self.nic {
+            nic.abandon();
+        }
+    }
+}

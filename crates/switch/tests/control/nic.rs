@@ -1,0 +1,399 @@
+//! A NIC in front of a bridge: what it forwards, what it forgets, and how one gives way to another.
+
+use std::{cell::Cell, time::Duration};
+
+use proptest::{prelude::*, test_runner::TestRunner};
+use shunt_flow::testing::PacketBuilder;
+use shunt_switch::{
+    Config, NicStatus, NicTraffic, Switch,
+    config::{self, StalePolicy, TargetKind},
+};
+use tokio::{
+    runtime::Runtime,
+    time::{sleep, timeout},
+};
+
+use crate::bench::{Bench, FarEnd, in_time, until, wire};
+
+/// How long may take what takes microseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Packets of a flow by which the NIC knows it at last: of so many several are shown to its owner.
+const PACKETS_MAX: usize = 2000;
+
+/// A bridge with three ports whose NIC is in this process.
+struct World {
+    bench: Bench,
+    ends: [FarEnd; 3],
+}
+
+impl World {
+    async fn new(threads: u16) -> Self {
+        let mut config = Config::default();
+        config.threads.packet = threads;
+        config.caches.verify_one_in = 1;
+        let target = &mut config.caches.gigaflow.target;
+        target.kind = TargetKind::Embedded;
+        target.bridge = "br0".to_owned();
+        let bench = Bench::of(&config).await;
+        bench.add_bridge("br0").await;
+        let world = Self { ends: add_ports(&bench.switch).await, bench };
+        world.connected().await;
+        world
+    }
+
+    fn status(&self) -> NicStatus {
+        self.bench.switch.caches().nic.unwrap()
+    }
+
+    fn traffic(&self) -> NicTraffic {
+        self.status().traffic.unwrap()
+    }
+
+    async fn connected(&self) {
+        until(|| self.status().state == "connected").await;
+    }
+
+    async fn add(&self, rules: &[&str]) {
+        self.bench.switch.add_rules("br0", rules).await.unwrap();
+    }
+
+    /// Waits until something is so; if it never is, says how the NIC is.
+    async fn until(&self, is_so: impl Fn() -> bool) {
+        let wait = async {
+            while !is_so() {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let Err(_) = timeout(PATIENCE, wait).await else { return };
+        panic!("{:?} {:?}", self.status(), self.bench.switch.drops());
+    }
+
+    /// Waits until nothing is under way to the NIC.
+    async fn settled(&self) {
+        self.until(|| {
+            let status = self.status();
+            status.state == "connected" && status.waiting == 0 && status.stale_entries == 0
+        })
+        .await;
+    }
+
+    /// Sends a frame by port 1 until the NIC forwards it.
+    async fn warm(&self, frame: &[u8], out: usize) {
+        let before = self.traffic().hits;
+        for _ in 0..PACKETS_MAX {
+            self.ends[0].send(frame);
+            self.ends[out].hear().await;
+            if self.traffic().hits > before {
+                return;
+            }
+        }
+        panic!("the NIC does not learn: {:?}", self.status());
+    }
+}
+
+async fn add_ports(switch: &Switch) -> [FarEnd; 3] {
+    let mut ends = Vec::new();
+    for number in 1..=3_u16 {
+        // The NIC has one queue of each port, whatever the number of packet threads.
+        let (port, end) = wire(0);
+        switch.add_own_port("br0", &format!("p{number}"), port).await.unwrap();
+        ends.push(end);
+    }
+    ends.try_into().ok().unwrap()
+}
+
+fn frame() -> Vec<u8> {
+    PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(7, 1).build()
+}
+
+#[tokio::test]
+async fn the_first_packet_goes_by_the_switch_and_those_after_it_by_the_nic() {
+    let world = World::new(1).await;
+    world.add(&["table=0,udp,actions=goto_table:1", "table=1,ip,actions=output:2"]).await;
+    world.ends[0].send(&frame());
+    assert_eq!(world.ends[1].hear().await, frame());
+    assert_eq!((world.traffic().hits, world.traffic().missed), (0, 1));
+    until(|| world.status().stages.iter().any(|stage| stage.entries > 0)).await;
+    world.settled().await;
+    let received = world.bench.switch.caches().received;
+    for _ in 0..5 {
+        world.ends[0].send(&frame());
+        assert_eq!(world.ends[1].hear().await, frame());
+    }
+    assert_eq!((world.traffic().hits, world.traffic().missed), (5, 1));
+    assert_eq!(world.bench.switch.caches().received, received, "the switch sees none of them");
+    // They count for the rules all the same.
+    world.bench.switch.pull_counts().await;
+    assert!(world.status().packets > 0);
+    assert!(world.status().latency_us[0] > 0, "{:?}", world.status());
+}
+
+#[tokio::test]
+async fn no_packet_goes_by_the_old_rule_once_a_change_has_returned() {
+    let world = World::new(2).await;
+    let rule = |out| format!("table=1,priority=5,udp,actions=output:{out}");
+    world.add(&["table=0,udp,actions=goto_table:1", &rule(2)]).await;
+    world.warm(&frame(), 1).await;
+    for round in 0..20 {
+        let (out, old) = if round % 2 == 0 { (3, 1) } else { (2, 2) };
+        world.add(&[&rule(out)]).await;
+        world.ends[old].heard();
+        world.ends[0].send(&frame());
+        assert_eq!(world.ends[out - 1].hear().await, frame());
+        assert_eq!(world.ends[old].heard(), Vec::<Vec<u8>>::new(), "round {round}");
+        world.warm(&frame(), out - 1).await;
+    }
+}
+
+#[tokio::test]
+async fn what_the_nic_cannot_do_stays_with_the_switch_and_says_why() {
+    let world = World::new(1).await;
+    world.add(&["udp,actions=output:2,output:3"]).await;
+    for _ in 0..3 {
+        world.ends[0].send(&frame());
+        assert_eq!(world.ends[1].hear().await, frame());
+        assert_eq!(world.ends[2].hear().await, frame());
+    }
+    until(|| world.status().refused.iter().any(|(why, _)| why == "actions")).await;
+    assert_eq!(world.traffic().hits, 0);
+}
+
+#[tokio::test]
+async fn one_nic_gives_way_to_another_while_packets_flow() {
+    let mut world = World::new(1).await;
+    world.add(&["udp,actions=output:2"]).await;
+    world.warm(&frame(), 1).await;
+    for (setting, value) in [
+        ("caches.gigaflow.target.update_us", "1"),
+        ("caches.gigaflow.target.masks", "9"),
+        ("caches.gigaflow.target.kind", "none"),
+        ("caches.gigaflow.target.kind", "embedded"),
+    ] {
+        world.bench.switch.set(setting, value).await.unwrap();
+        // Ports that others brought stay behind the NIC that was, which has no rules any more.
+        world.ends[0].send(&frame());
+        assert_eq!(world.ends[1].hear().await, frame());
+        for name in ["p1", "p2", "p3"] {
+            world.bench.switch.remove_port(name).await.unwrap();
+        }
+        world.ends = add_ports(&world.bench.switch).await;
+        if value == "none" {
+            assert!(world.bench.switch.caches().nic.is_none());
+            world.ends[0].send(&frame());
+            assert_eq!(world.ends[1].hear().await, frame());
+        } else {
+            world.settled().await;
+            assert_eq!(world.traffic(), NicTraffic::default(), "a new one: {setting}");
+            world.warm(&frame(), 1).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_bridge_that_comes_again_has_its_nic_again() {
+    let world = World::new(1).await;
+    world.add(&["udp,actions=output:2"]).await;
+    world.warm(&frame(), 1).await;
+    world.bench.switch.remove_bridge("br0").await.unwrap();
+    assert!(world.ends.iter().all(FarEnd::is_closed));
+    world.bench.add_bridge("br0").await;
+    let World { bench, .. } = world;
+    let world = World { ends: add_ports(&bench.switch).await, bench };
+    world.add(&["udp,actions=output:3"]).await;
+    world.warm(&frame(), 2).await;
+}
+
+#[tokio::test]
+async fn a_nic_that_is_not_there_is_stale_and_nobody_waits_for_it() {
+    let mut config = Config::default();
+    let target = &mut config.caches.gigaflow.target;
+    target.kind = TargetKind::P4runtime;
+    target.address = "127.0.0.1:1".to_owned();
+    target.stale = StalePolicy::PortsDown;
+    target.bridge = "br0".to_owned();
+    let bench = Bench::of(&config).await;
+    bench.add_bridge("br0").await;
+    let port =
+        |name: &str, number| config::Port { name: name.into(), number, ..Default::default() };
+    bench.switch.add_port("br0", port("p1", 1)).await.unwrap();
+    in_time(bench.switch.add_rules("br0", &["udp,actions=output:1"])).await.unwrap();
+    let nic = bench.switch.caches().nic.unwrap();
+    assert_eq!((nic.state, nic.bridge.as_str()), ("stale", "br0"));
+    until(|| bench.port("p1").link.contains("the NIC is stale")).await;
+    let error = bench.switch.set("caches.gigaflow.target.address", "127.0.0.1:0").await;
+    assert!(error.unwrap_err().to_string().contains("an address and a port"));
+    bench.switch.set("caches.gigaflow.target.stale", "report").await.unwrap();
+    until(|| bench.port("p1").link == "up").await;
+}
+
+#[tokio::test]
+async fn a_switch_that_was_started_without_a_nic_gets_none() {
+    let bench = Bench::of(&Config::default()).await;
+    let error = bench.switch.set("caches.gigaflow.target.kind", "embedded").await.unwrap_err();
+    assert!(error.to_string().contains("started without a target"), "{error}");
+    assert!(bench.switch.caches().nic.is_none());
+}
+
+/// A rule of one of three tables; the last sends.
+fn rule() -> impl Strategy<Value = String> {
+    let matches = prop::sample::select(
+        &[
+            "ip",
+            "udp",
+            "ip,nw_src=10.0.0.1",
+            "ip,nw_dst=10.0.0.0/31",
+            "udp,tp_dst=1",
+            "in_port=1",
+            "udp,tp_dst=2/2",
+            "ip,nw_ttl=9",
+            "dl_vlan=7",
+            "reg0=1",
+            "ip,reg0=2/2",
+            "eth_src=02:00:00:00:00:99",
+        ][..],
+    );
+    let writes = prop::sample::select(
+        &[
+            "",
+            "load:1->NXM_NX_REG0[],",
+            "load:2->NXM_NX_REG0[],",
+            "dec_ttl,",
+            "set_field:02:00:00:00:00:99->eth_src,",
+            "move:NXM_OF_UDP_SRC[]->NXM_OF_UDP_DST[],",
+            "push_vlan:0x8100,set_field:4103->vlan_vid,",
+            "pop_vlan,",
+            "set_field:10.0.0.3->ip_dst,",
+        ][..],
+    );
+    let ends = prop::sample::select(
+        &["output:1", "output:2", "output:3", "drop", "output:2,output:3", "in_port"][..],
+    );
+    (0..3_u8, 1..9_u16, matches, writes, ends, any::<bool>()).prop_map(
+        |(table, priority, matching, write, end, is_over)| {
+            let end = if table == 2 || is_over {
+                end.to_owned()
+            } else {
+                format!("goto_table:{}", table + 1)
+            };
+            // `drop` stands alone, and what moves ports matches packets that have some.
+            let write = if end == "drop" { "" } else { write };
+            let matching = match write {
+                "dec_ttl," | "set_field:10.0.0.3->ip_dst," => "ip",
+                "move:NXM_OF_UDP_SRC[]->NXM_OF_UDP_DST[]," => "udp",
+                "pop_vlan," => "dl_vlan=7",
+                _ => matching,
+            };
+            let priority = 10 * priority + u16::from(table);
+            format!("table={table},priority={priority},{matching},actions={write}{end}")
+        },
+    )
+}
+
+fn packet() -> impl Strategy<Value = (usize, Vec<u8>)> {
+    (
+        0..3_usize,
+        1..4_u8,
+        0..4_u8,
+        1..4_u16,
+        prop::sample::select(&[1_u8, 9, 64][..]),
+        any::<bool>(),
+    )
+        .prop_map(|(port, source, target, to, ttl, is_tagged)| {
+            let packet = PacketBuilder::ipv4([10, 0, 0, source], [10, 0, 0, target]).ttl(ttl);
+            let packet = if is_tagged { packet.tag(0x8100, 7) } else { packet };
+            (port, packet.udp(3, to).build())
+        })
+}
+
+/// What leaves by each port of a switch for these packets.
+async fn leaves(world: &World, packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3] {
+    let sum = |traffic: &NicTraffic| {
+        traffic.sent + traffic.missed + traffic.dropped.iter().map(|(_, count)| count).sum::<u64>()
+    };
+    let received = |world: &World| world.bench.switch.caches().received;
+    let (before, seen) = (world.traffic(), received(world));
+    for (port, frame) in packets {
+        world.ends[*port].send(frame);
+    }
+    let is_over = || {
+        let (now, drops) = (world.traffic(), world.bench.switch.drops());
+        let came = now.hits + now.missed - before.hits - before.missed;
+        came == packets.len() as u64
+            && received(world) - seen == now.missed - before.missed
+            && drops.held == 0
+            && drops.received + drops.copied == drops.sent + drops.punted + drops.total()
+            && now.received == sum(&now)
+            && now.received - now.hits - now.missed == drops.sent
+    };
+    world.until(is_over).await;
+    [0, 1, 2].map(|port| {
+        let mut heard = world.ends[port].heard();
+        heard.sort_unstable();
+        heard
+    })
+}
+
+/// What leaves by each port of a switch that has these rules, and neither a NIC nor a cache that was
+/// filled before.
+async fn plain(rules: &[&str], packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3] {
+    let mut config = Config::default();
+    config.caches.exact_entries = 0;
+    config.caches.verify_one_in = 1;
+    let bench = Bench::of(&config).await;
+    bench.add_bridge("br0").await;
+    let ends = add_ports(&bench.switch).await;
+    bench.switch.add_rules("br0", rules).await.unwrap();
+    packets.iter().for_each(|(port, frame)| ends[*port].send(frame));
+    until(|| {
+        let drops = bench.switch.drops();
+        let went = drops.sent + drops.punted + drops.total();
+        drops.received == packets.len() as u64
+            && drops.held == 0
+            && drops.received + drops.copied == went
+    })
+    .await;
+    ends.map(|end| {
+        let mut heard = end.heard();
+        heard.sort_unstable();
+        heard
+    })
+}
+
+/// Rules, those that come later, and packets with the ports that they come by.
+type Case = (Vec<String>, Vec<String>, Vec<(usize, Vec<u8>)>);
+
+/// Law 1 for a NIC: whatever it has learned by then, packets fare as they do by the tables alone.
+#[test]
+fn packets_fare_as_the_tables_say_whether_the_nic_knows_them_or_not() {
+    let runtime = Runtime::new().unwrap();
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(6));
+    let rules = prop::collection::vec(rule(), 4..20);
+    let changes = prop::collection::vec(rule(), 3);
+    let hits = Cell::new(0);
+    let cases = (rules, changes, prop::collection::vec(packet(), 1..20));
+    let law = |(rules, changes, packets): Case| {
+        runtime.block_on(async {
+            let world = World::new(2).await;
+            let mut rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+            world.add(&rules).await;
+            for change in [None].into_iter().chain(changes.iter().map(Some)) {
+                if let Some(change) = change {
+                    world.add(&[change]).await;
+                    rules.push(change);
+                }
+                let expected = plain(&rules, &packets).await;
+                for round in 0..3 {
+                    let left = leaves(&world, &packets).await;
+                    assert_eq!(left, expected, "{change:?}, round {round}");
+                    world.settled().await;
+                }
+            }
+            assert_eq!(world.bench.switch.caches().differences, 0);
+            hits.set(hits.get() + world.traffic().hits);
+        });
+        Ok(())
+    };
+    runner.run(&cases, law).unwrap();
+    assert!(hits.get() > 0, "the NIC forwards nothing");
+}
