@@ -13,7 +13,7 @@ use clap::{Parser, Subcommand};
 use serde_json::Value;
 
 use crate::{
-    render, render_caches,
+    render, render_caches, render_evict,
     rpc::{CallError, Client},
     run_dir, setting,
 };
@@ -89,7 +89,9 @@ enum Command {
     /// Change a setting while the daemon runs: `set caches.idle_ms=5000`, `set logging.filter=debug`.
     Set {
         /// caches.kind=megaflow|gigaflow, caches.idle_ms=MILLISECONDS, caches.verify_one_in=HITS,
-        /// caches.gigaflow.KEY=VALUE, threads.translations_per_turn=COUNT, logging.filter=FILTER.
+        /// caches.gigaflow.KEY=VALUE, threads.translations_per_turn=COUNT,
+        /// eviction.asynchronous=true|false, eviction.repair=off|on|rate,
+        /// eviction.repair_rate=ENTRIES_A_SECOND, logging.filter=FILTER.
         #[arg(value_name = "KEY=VALUE")]
         setting: String,
     },
@@ -101,6 +103,41 @@ enum Command {
         /// In one line.
         #[arg(long)]
         line: bool,
+    },
+    /// Cache entries, each with its name, those with most packets first.
+    Entries {
+        /// How many; 0: all.
+        #[arg(long, default_value_t = 20)]
+        count: u64,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// What the eviction engine keeps, how long changes take, what they evicted and why.
+    Evict {
+        /// As JSON.
+        #[arg(long, conflicts_with = "metrics")]
+        json: bool,
+        /// As metrics, in the text format of Prometheus.
+        #[arg(long)]
+        metrics: bool,
+    },
+    /// Why a cache entry is there: the lookups that must find again what they found, and what else must
+    /// stay as it is. Of one that was evicted lately: which change ended it.
+    ///
+    /// `shuntctl entries` lists entries with their names. A name is three numbers: the packet thread,
+    /// a slot, and how often the slot was used before; so a name is never given twice.
+    ///
+    /// An entry is evicted when a rule that decided one of its lookups goes or changes, when a rule
+    /// comes that outranks it and overlaps what the lookup consulted, or when something that it reads
+    /// changes: a group, the ports, a MAC address. Besides, an entry goes when it is idle for too long;
+    /// then nothing is remembered of it.
+    Why {
+        /// The entry, as `shuntctl entries` names it: `0.17.2`.
+        entry: String,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
     },
     /// Which rules decide the fate of a packet, and with which mask.
     Trace {
@@ -216,6 +253,17 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
                 (render_caches::caches, &["coverage"])
             };
             shown(&mut client, "shunt/caches", parameters, *json, table)
+        }
+        Command::Entries { count, json } => {
+            let table = render_evict::entries;
+            shown(&mut client, "shunt/entries", &[&count.to_string()], *json, table)
+        }
+        Command::Evict { json, metrics } => {
+            let table = if *metrics { render_evict::metrics } else { render_evict::evict };
+            shown(&mut client, "shunt/evict", &[], *json, table)
+        }
+        Command::Why { entry, json } => {
+            shown(&mut client, "shunt/why", &[entry], *json, render_evict::why)
         }
         Command::Trace { bridge, flow, frame, json } => {
             let mut parameters = vec![bridge.as_str(), flow];

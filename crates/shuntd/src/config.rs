@@ -247,6 +247,7 @@ mod tests {
                 "there is a bridge a already",
                 "'a'",
             ),
+            ("[eviction]\nrepair_rate = 0\n", "at least 1", "0"),
             ("bridge = [{ name = 'a', mac = 'x' }]\n", "six octets", "'x'"),
             (
                 "[[bridge]]\nname = \"a\"\nlisten = [\"ptcp:1\", \"tcp:1.2.3.4\"]\n",
@@ -277,6 +278,22 @@ mod tests {
             assert!(message.contains(words), "{text}: {message}");
             assert_eq!(pointed, place, "{text}");
             assert!(help.is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_engine_that_was_not_built_is_pointed_at() {
+        for name in ["visits", "relational"] {
+            let text = format!("[eviction]\nengine = \"{name}\"\n");
+            if cfg!(feature = "dbsp") {
+                assert!(parse("shunt.toml", text).is_ok());
+                continue;
+            }
+            let (message, help, place) = complaint(&text);
+            let words =
+                format!("built without the engine `{name}`: build it with the feature dbsp");
+            assert!(message.contains(&words) && help.is_some(), "{message}");
+            assert_eq!(place, format!("\"{name}\""));
         }
     }
 

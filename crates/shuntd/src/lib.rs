@@ -10,6 +10,8 @@ mod methods;
 mod nic;
 mod render;
 mod render_caches;
+mod render_evict;
+mod render_nic;
 mod rpc;
 mod run_dir;
 mod setting;

@@ -51,11 +51,14 @@ const METHODS: &[Method] = &[
     method("shunt/del-bridge", "name", 1, 1),
     method("shunt/del-port", "name", 1, 1),
     method("shunt/drops", "", 0, 0),
+    method("shunt/entries", "[count]", 0, 1),
+    method("shunt/evict", "", 0, 0),
     method("shunt/set", "key=value", 1, 1),
     method("shunt/set-vlans", "port [key=value..]", 1, WORDS_MAX),
     method("shunt/show", "", 0, 0),
     method("shunt/threads", "", 0, 0),
     method("shunt/trace", "bridge flow [packet]", 2, 3),
+    method("shunt/why", "entry", 1, 1),
     method("version", "", 0, 0),
     method("vlog/set", "filter", 1, 1),
 ];
@@ -106,6 +109,17 @@ impl DaemonMethods {
                 json(&switch.caches_with_coverage().await)
             }
             ("shunt/drops", _) => json(&switch.drops()),
+            ("shunt/entries", []) => json(&switch.entries(0).await),
+            ("shunt/entries", [count]) => {
+                let count = count.parse().map_err(|_| format!("`{count}` is no number"))?;
+                json(&switch.entries(count).await)
+            }
+            ("shunt/evict", _) => {
+                json(&switch.evictions().await.map_err(|error| with_causes(&error))?)
+            }
+            ("shunt/why", [entry]) => {
+                json(&switch.why(entry).await.map_err(|error| with_entries(&error))?)
+            }
             ("shunt/add-bridge", [name]) => {
                 let bridge =
                     shunt_switch::config::Bridge { name: name.clone(), ..Default::default() };
@@ -178,6 +192,17 @@ fn list_commands() -> String {
 
 fn done(result: Result<(), SwitchError>) -> Result<String, String> {
     result.map(|()| String::new()).map_err(|error| with_causes(&error))
+}
+
+/// What is wrong with the name of an entry, and where names come from.
+fn with_entries(error: &SwitchError) -> String {
+    let hint = match error {
+        SwitchError::NoSuchEntry { .. } | SwitchError::EntryText(_) => {
+            "; `shuntctl entries` lists those that there are"
+        }
+        _ => "",
+    };
+    with_causes(error) + hint
 }
 
 fn json(value: &impl Serialize) -> Result<String, String> {

@@ -1,6 +1,7 @@
 //! `shuntd nic`: the embedded NIC alone, for controllers of others.
 
 use std::{
+    collections::BTreeMap,
     net::SocketAddr,
     path::PathBuf,
     str::FromStr,
@@ -28,6 +29,10 @@ pub(crate) struct NicArguments {
     /// A port: `1=eth0` a network device, `1=tap:NAME`, `1=null`, `1=pcap:RX:TX` files.
     #[arg(long, value_name = "NUMBER=WHAT")]
     port: Vec<PortArgument>,
+    /// Where packets without an entry leave that came by the port of this number, and where those come
+    /// from that it is to send, as `--port`; without it, packets without an entry go to the controller.
+    #[arg(long, value_name = "NUMBER=WHAT")]
+    representor: Vec<PortArgument>,
     /// Stages.
     #[arg(long, value_name = "K", default_value_t = Program::default().stages())]
     stages: u8,
@@ -94,6 +99,10 @@ impl FromStr for PortArgument {
 pub(crate) enum RunError {
     #[error(transparent)]
     Stages(#[from] UnknownStages),
+    #[error("--representor {0}: there is no --port of this number")]
+    NoPort(u16),
+    #[error("--representor {0}: there are two")]
+    TwoRepresentors(u16),
     #[error(transparent)]
     Nic(#[from] NicError),
 }
@@ -109,14 +118,28 @@ pub(crate) async fn run(
         masks_max: arguments.masks,
         update_latency: Duration::from_micros(arguments.latency),
     };
-    let open = |argument: &PortArgument| {
-        let number = argument.number;
-        NicPort::open(number, &argument.spec).map_err(|source| NicError::Port { number, source })
-    };
-    let ports = arguments.port.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let ports = open_ports(arguments)?;
     let nic = Nic::start((program, limits), ports, arguments.listen, (now, seed)).await?;
     nic.run(stop).await.map_err(NicError::from)?;
     Ok(())
+}
+
+fn open_ports(arguments: &NicArguments) -> Result<Vec<NicPort>, RunError> {
+    let mut representors = BTreeMap::new();
+    for PortArgument { number, spec } in &arguments.representor {
+        if representors.insert(*number, spec).is_some() {
+            return Err(RunError::TwoRepresentors(*number));
+        }
+    }
+    let mut ports = Vec::new();
+    for PortArgument { number, spec } in &arguments.port {
+        let opened = NicPort::open(*number, spec, representors.remove(number));
+        ports.push(opened.map_err(|source| NicError::Port { number: *number, source })?);
+    }
+    match representors.keys().next() {
+        Some(number) => Err(RunError::NoPort(*number)),
+        None => Ok(ports),
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the edge is where clocks are read")]

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 use shunt_switch::MacStatus;
 
-use crate::render_caches::caches_line;
+use crate::{render_caches::caches_line, render_nic::nic_line};
 
 /// The header of a capture file with nanosecond times.
 pub(crate) const PCAP_HEADER: [u8; 24] =
@@ -45,6 +45,9 @@ pub(crate) fn show(bridges: &Value) -> String {
         for controller in list(&bridge["controllers"]) {
             let (target, state) = (word(&controller["target"]), controller_state(controller));
             let _ = writeln!(text, "    controller {target} ({state})");
+        }
+        if bridge["nic"].is_object() {
+            let _ = writeln!(text, "    {}", nic_line(&bridge["nic"]));
         }
         for port in list(&bridge["ports"]) {
             let _ = writeln!(

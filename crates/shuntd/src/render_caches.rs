@@ -4,7 +4,10 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::render::{count, list, percent, table, word};
+use crate::{
+    render::{count, list, percent, table, word},
+    render_nic::nic,
+};
 
 /// The caches, a line each.
 pub(crate) fn caches(caches: &Value) -> String {
@@ -50,6 +53,9 @@ pub(crate) fn caches(caches: &Value) -> String {
     line("version", hits("version"), "");
     if !chain.is_null() {
         text += &pieces(caches);
+    }
+    if caches["nic"].is_object() {
+        text += &nic(&caches["nic"]);
     }
     text
 }
@@ -104,8 +110,15 @@ pub(crate) fn caches_line(caches: &Value) -> String {
         let (exact, megaflow) = (&caches["exact_hits"], &caches["megaflow_hits"]);
         format!("exact match {}, megaflow {}", share(exact), share(megaflow))
     };
+    let traffic = &caches["nic"]["traffic"];
+    let nic = if traffic.is_object() {
+        let (nic_hits, missed) = (count(&traffic["hits"]), count(&traffic["missed"]));
+        format!("nic {} of {}; ", percent(nic_hits, nic_hits + missed), nic_hits + missed)
+    } else {
+        String::new()
+    };
     format!(
-        "{received:>9} packets: {hits}, translated {}; {} entries, {} evicted\n",
+        "{nic}{received:>9} packets: {hits}, translated {}; {} entries, {} evicted\n",
         share(&caches["upcalls"]),
         count(&caches["entries"]),
         count(&caches["evicted"])

@@ -4,6 +4,7 @@
 
 mod clients;
 mod controllers;
+mod evict;
 mod ports;
 mod run_dir;
 mod trace;

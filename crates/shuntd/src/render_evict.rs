@@ -1,0 +1,351 @@
+//! Evictions, as people and collectors of metrics see them.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use crate::render::{count, list, percent, table, word};
+
+/// Cache entries, a line each.
+pub(crate) fn entries(entries: &Value) -> String {
+    let titles = ["entry", "packets", "bytes", "idle ms", "actions", "takes"];
+    let mut rows = vec![titles.map(str::to_owned).to_vec()];
+    let shown = list(&entries["entries"]);
+    for entry in shown {
+        rows.push(vec![
+            word(&entry["entry"]).to_owned(),
+            entry["packets"].to_string(),
+            entry["bytes"].to_string(),
+            entry["idle_ms"].to_string(),
+            actions(entry),
+            word(&entry["megaflow"]).to_owned(),
+        ]);
+    }
+    let (total, shown) = (count(&entries["total"]), shown.len() as u64);
+    let rest = if total > shown {
+        format!("{} more; --count 0 shows all\n", total - shown)
+    } else {
+        String::new()
+    };
+    table(&rows) + &rest
+}
+
+/// What happens to the packets of an entry.
+fn actions(entry: &Value) -> String {
+    let actions: Vec<&str> = list(&entry["actions"]).iter().map(word).collect();
+    if actions.is_empty() { "drop".to_owned() } else { actions.join(",") }
+}
+
+/// The eviction engine and what it did.
+pub(crate) fn evict(evict: &Value) -> String {
+    let engine = match word(&evict["engine"]) {
+        "" => "of the embedder",
+        name => name,
+    };
+    let (version, answered) = (count(&evict["version"]), count(&evict["answered"]));
+    let mut text = format!("engine {engine}, at version {version}, answered by all: {answered}\n");
+    text += &sizes(evict);
+    text += &totals(evict);
+    text += &times("from a change to the list of what it evicts", &evict["to_list"]);
+    text += &times("from a version to the last answer", &evict["to_answer"]);
+    text
+}
+
+/// What the engine keeps, and what waits for it.
+fn sizes(evict: &Value) -> String {
+    let mut text = String::new();
+    for pair in list(&evict["relations"]) {
+        let _ = writeln!(text, "  {:<14} {:>12}", word(&pair[0]), count(&pair[1]));
+    }
+    for (name, key) in [("engine", "engine_bytes"), ("process", "resident_bytes")] {
+        if let Some(bytes) = evict[key].as_u64() {
+            let _ = writeln!(text, "  {name:<14} {:>12} KiB", bytes / 1024);
+        }
+    }
+    let (waiting, most) = (count(&evict["waiting"]), count(&evict["waiting_max"]));
+    let _ = writeln!(text, "  {:<14} {waiting:>12} of {most}", "changes wait");
+    for owner in list(&evict["owners"]) {
+        let (reports, answered) = (count(&owner["reports"]), count(&owner["answered"]));
+        let name = format!("thread {}", count(&owner["owner"]));
+        let _ = writeln!(text, "  {name:<14} {reports:>12} reports wait, at version {answered}");
+    }
+    text
+}
+
+/// What happened to entries, by cause and by table.
+fn totals(evict: &Value) -> String {
+    let mut text = String::new();
+    for (name, key) in [
+        ("installed", "installed"),
+        ("too late", "late"),
+        ("given up", "removed"),
+        ("changes", "changes"),
+        ("overflows", "overflows"),
+        ("faults", "faults"),
+        ("evicted", "evicted"),
+    ] {
+        let _ = writeln!(text, "{name:<16} {:>12}", count(&evict[key]));
+    }
+    let all = count(&evict["evicted"]);
+    for pair in list(&evict["by_cause"]) {
+        let (cause, own) = (word(&pair[0]).replace('_', " "), count(&pair[1]));
+        let _ = writeln!(text, "  {cause:<14} {own:>12}  {}", percent(own, all));
+    }
+    for own in list(&evict["by_table"]) {
+        let place = format!("{} table {}", word(&own["bridge"]), own["table"]);
+        let _ = writeln!(text, "  {place:<14} {:>12}", count(&own["evicted"]));
+    }
+    let repairs = REPAIRS.map(|(name, key)| (name, count(&evict[key])));
+    if repairs.iter().any(|(_, count)| *count > 0) {
+        for (name, count) in repairs {
+            let _ = writeln!(text, "{name:<16} {count:>12}");
+        }
+    }
+    text
+}
+
+/// What became of evicted entries that packets came to.
+const REPAIRS: [(&str, &str); 4] = [
+    ("repaired: same", "repaired_same"),
+    ("repaired: other", "repaired_changed"),
+    ("repair: covered", "repair_covered"),
+    ("repair: given up", "repair_dropped"),
+];
+
+/// Times as a histogram, the longest bar as long as the largest bucket.
+fn times(title: &str, times: &Value) -> String {
+    let all = count(&times["count"]);
+    if all == 0 {
+        return format!("\n{title}: none yet\n");
+    }
+    let [p50, p99, longest] =
+        ["p50_ns", "p99_ns", "longest_ns"].map(|key| duration(count(&times[key])));
+    let mut text = format!("\n{title}: {all}, half < {p50}, 99 % < {p99}, longest {longest}\n");
+    let buckets = list(&times["buckets"]);
+    let most = buckets.iter().map(|pair| count(&pair[1])).max().unwrap_or(1).max(1);
+    for pair in buckets {
+        let (below, own) = (duration(count(&pair[0])), count(&pair[1]));
+        let bar = "#".repeat(usize::try_from(own * BAR_MAX / most).unwrap_or_default());
+        let _ = writeln!(text, "{}", format!("  < {below:<8} {own:>10} {bar}").trim_end());
+    }
+    text
+}
+
+/// The longest bar of a histogram.
+const BAR_MAX: u64 = 40;
+
+/// A time with three digits, in the largest unit that it is at least one of.
+fn duration(nanoseconds: u64) -> String {
+    let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1000)];
+    let unit = units.into_iter().find(|(_, length)| nanoseconds >= *length);
+    let Some((name, length)) = unit else { return format!("{nanoseconds}ns") };
+    let (whole, tenth) = (nanoseconds / length, nanoseconds % length * 10 / length);
+    if whole < 10 { format!("{whole}.{tenth}{name}") } else { format!("{whole}{name}") }
+}
+
+/// Why an entry is there, or went.
+pub(crate) fn why(why: &Value) -> String {
+    let entry = word(&why["entry"]);
+    let seconds = |key: &str| duration(count(&why[key]) * 1_000_000);
+    if why["state"] == "evicted" {
+        let (version, ago) = (count(&why["version"]), seconds("ago_ms"));
+        let cause = match word(&why["delta"]) {
+            "" => unnamed(word(&why["cause"])),
+            delta => delta.to_owned(),
+        };
+        return format!("entry {entry} was evicted {ago} ago, by version {version}:\n  {cause}\n");
+    }
+    let [packets, bytes, version] = ["packets", "bytes", "version"].map(|key| count(&why[key]));
+    let idle = seconds("idle_ms");
+    let mut text =
+        format!("entry {entry} is there: {packets} packets, {bytes} bytes, idle {idle}\n");
+    let megaflow = match word(&why["megaflow"]) {
+        "" => "everything",
+        own => own,
+    };
+    let _ = writeln!(text, "  takes  {megaflow}\n  does   {}", actions(why));
+    let _ = writeln!(text, "  made   under version {version}");
+    text += "it stays as long as these lookups find what they found:\n";
+    list(&why["visits"]).iter().for_each(|own| text += &visit(own));
+    if !list(&why["reads"]).is_empty() {
+        text += "and as long as these do not change:\n";
+    }
+    for object in list(&why["reads"]) {
+        let _ = writeln!(text, "  {}", word(object));
+    }
+    text
+}
+
+/// Why an entry went, where no single change is known.
+fn unnamed(cause: &str) -> String {
+    match cause {
+        "bound" => "so many rules changed at once that all entries of their tables went",
+        "fault" => "the engine failed, and all entries went",
+        _ => "one of several changes; this engine does not tell which",
+    }
+    .to_owned()
+}
+
+/// A lookup, with the rule that decided it and what it consulted.
+fn visit(visit: &Value) -> String {
+    let mut text = String::new();
+    let place = format!("{} table {}", word(&visit["bridge"]), visit["table"]);
+    for conjunction in list(&visit["conjunctions"]) {
+        let _ = writeln!(text, "  {place}: conj_id {} by", conjunction["conj_id"]);
+        for clause in list(&conjunction["clauses"]) {
+            let _ = writeln!(text, "    {}", rule(clause));
+        }
+    }
+    let decided = if visit["rule"].is_null() { "no rule".to_owned() } else { rule(&visit["rule"]) };
+    let _ = writeln!(text, "  {place}: {decided}");
+    let consulted = match word(&visit["consulted"]) {
+        "" => "anything",
+        own => own,
+    };
+    let _ = writeln!(text, "    no rule that outranks it overlaps {consulted}");
+    text
+}
+
+fn rule(rule: &Value) -> String {
+    let matching = word(&rule["match"]);
+    let comma = if matching.is_empty() { "" } else { "," };
+    format!("priority={}{comma}{matching} (cookie {})", rule["priority"], word(&rule["cookie"]))
+}
+
+/// The same numbers as metrics, in the text format of Prometheus.
+pub(crate) fn metrics(evict: &Value) -> String {
+    let mut text = String::new();
+    family(&mut text, ("shunt_eviction_rows", "gauge", "Rows of the engine, by relation."));
+    for pair in list(&evict["relations"]) {
+        let (relation, rows) = (word(&pair[0]).replace(' ', "_"), count(&pair[1]));
+        let _ = writeln!(text, "shunt_eviction_rows{{relation=\"{relation}\"}} {rows}");
+    }
+    for (name, kind, help, key) in SINGLE {
+        if let Some(value) = evict[key].as_u64() {
+            family(&mut text, (name, kind, help));
+            let _ = writeln!(text, "{name} {value}");
+        }
+    }
+    let name = "shunt_eviction_evicted_total";
+    family(&mut text, (name, "counter", "Entries that changes ended, by cause."));
+    for pair in list(&evict["by_cause"]) {
+        let _ = writeln!(text, "{name}{{cause=\"{}\"}} {}", word(&pair[0]), count(&pair[1]));
+    }
+    let name = "shunt_eviction_list_seconds";
+    histogram(&mut text, name, "From a change to the list of what it evicts.", &evict["to_list"]);
+    let name = "shunt_eviction_answer_seconds";
+    histogram(&mut text, name, "From a version to the last answer.", &evict["to_answer"]);
+    text
+}
+
+/// Metrics of one value: the name, the kind, what it is, and its key.
+const SINGLE: [(&str, &str, &str, &str); 13] = [
+    ("shunt_eviction_engine_bytes", "gauge", "Memory of the engine, about.", "engine_bytes"),
+    ("shunt_resident_bytes", "gauge", "Memory of the process.", "resident_bytes"),
+    ("shunt_eviction_waiting_changes", "gauge", "Changes that wait.", "waiting"),
+    ("shunt_eviction_changes_total", "counter", "Changes applied.", "changes"),
+    ("shunt_eviction_overflows_total", "counter", "Changes beyond the bound.", "overflows"),
+    ("shunt_eviction_faults_total", "counter", "Faults of the engine.", "faults"),
+    ("shunt_eviction_installed_total", "counter", "Entries made.", "installed"),
+    ("shunt_eviction_late_total", "counter", "Entries made too late to be watched.", "late"),
+    ("shunt_eviction_removed_total", "counter", "Entries given up by their owners.", "removed"),
+    ("shunt_repaired_same_total", "counter", "Evicted, made anew, the same.", "repaired_same"),
+    ("shunt_repaired_changed_total", "counter", "Evicted, made anew, changed.", "repaired_changed"),
+    ("shunt_repair_covered_total", "counter", "Evicted, and covered by others.", "repair_covered"),
+    ("shunt_repair_dropped_total", "counter", "Evicted, not made anew.", "repair_dropped"),
+];
+
+fn family(text: &mut String, (name, kind, help): (&str, &str, &str)) {
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+fn histogram(text: &mut String, name: &str, help: &str, times: &Value) {
+    family(text, (name, "histogram", help));
+    let mut below = 0;
+    for pair in list(&times["buckets"]) {
+        below += count(&pair[1]);
+        let bound = seconds(count(&pair[0]));
+        let _ = writeln!(text, "{name}_bucket{{le=\"{bound}\"}} {below}");
+    }
+    let _ = writeln!(text, "{name}_bucket{{le=\"+Inf\"}} {}", count(&times["count"]));
+    let _ = writeln!(text, "{name}_sum {}", seconds(count(&times["sum_ns"])));
+    let _ = writeln!(text, "{name}_count {}", count(&times["count"]));
+}
+
+/// Nanoseconds as a number of seconds.
+fn seconds(nanoseconds: u64) -> String {
+    format!("{}.{:09}", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn times_are_shown_with_bars_in_proportion() {
+        let value = json!({"count": 5, "p50_ns": 2048, "p99_ns": 8192, "longest_ns": 5000,
+            "buckets": [[2048, 4], [4096, 0], [8192, 1]]});
+        let expected = "
+title: 5, half < 2.0us, 99 % < 8.1us, longest 5.0us
+  < 2.0us             4 ########################################
+  < 4.0us             0
+  < 8.1us             1 ##########
+";
+        assert_eq!(times("title", &value), expected);
+    }
+
+    #[test]
+    fn an_entry_that_is_there_is_explained_by_its_lookups_and_reads() {
+        let rule = json!({"match": "ip", "priority": 7, "cookie": "0x1", "actions": "output:2"});
+        let visits = json!([
+            {"bridge": "br0", "table": 0, "conjunctions": [], "rule": rule, "consulted": "ip"},
+            {"bridge": "br0", "table": 4, "conjunctions": [], "rule": null, "consulted": ""},
+        ]);
+        let value = json!({"state": "live", "entry": "0.1.2", "packets": 3, "bytes": 180,
+            "idle_ms": 1500, "megaflow": "ip", "actions": ["2"], "version": 9, "visits": visits,
+            "reads": ["the ports of br0"]});
+        let expected = "\
+entry 0.1.2 is there: 3 packets, 180 bytes, idle 1.5s
+  takes  ip
+  does   2
+  made   under version 9
+it stays as long as these lookups find what they found:
+  br0 table 0: priority=7,ip (cookie 0x1)
+    no rule that outranks it overlaps ip
+  br0 table 4: no rule
+    no rule that outranks it overlaps anything
+and as long as these do not change:
+  the ports of br0
+";
+        assert_eq!(why(&value), expected);
+    }
+
+    #[test]
+    fn an_entry_that_went_is_explained_by_what_ended_it() {
+        let value = json!({"state": "evicted", "entry": "0.1.2", "version": 9, "ago_ms": 20,
+            "cause": "group", "delta": "group 3 of br0 changed"});
+        let expected =
+            "entry 0.1.2 was evicted 20ms ago, by version 9:\n  group 3 of br0 changed\n";
+        assert_eq!(why(&value), expected);
+        let value = json!({"state": "evicted", "cause": "untold", "delta": null});
+        assert!(why(&value).contains("does not tell which"), "{}", why(&value));
+    }
+
+    #[test]
+    fn buckets_of_a_metric_add_up() {
+        let times =
+            json!({"count": 3, "sum_ns": 1_500_000_000_u64, "buckets": [[1024, 2], [2048, 1]]});
+        let text = metrics(&json!({"to_list": times, "waiting": 4}));
+        for line in [
+            "shunt_eviction_waiting_changes 4",
+            "shunt_eviction_list_seconds_bucket{le=\"0.000001024\"} 2",
+            "shunt_eviction_list_seconds_bucket{le=\"0.000002048\"} 3",
+            "shunt_eviction_list_seconds_bucket{le=\"+Inf\"} 3",
+            "shunt_eviction_list_seconds_sum 1.500000000",
+        ] {
+            assert!(text.lines().any(|own| own == line), "{line} in {text}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! A NIC in front of a bridge, as people see it.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use crate::render::{count, list, percent, word};
+
+/// The NIC of a bridge in a line, and how it is.
+pub(crate) fn nic_line(nic: &Value) -> String {
+    let rules: u64 = list(&nic["stages"]).iter().map(|stage| count(&stage["entries"])).sum();
+    format!(
+        "nic {} {} ({}, {rules} entries)",
+        word(&nic["kind"]),
+        word(&nic["address"]),
+        state(nic)
+    )
+}
+
+fn state(nic: &Value) -> String {
+    match word(&nic["state"]) {
+        "stale" => {
+            let seconds = nic["stale_s"].as_f64().unwrap_or_default();
+            format!("stale for {seconds:.1} s: {}", word(&nic["why"]))
+        }
+        state => state.to_owned(),
+    }
+}
+
+/// The NIC among the caches, a line each.
+pub(crate) fn nic(nic: &Value) -> String {
+    let mut text = format!("\n{}\n", nic_line(nic));
+    let mut line = |name: &str, count: u64, rest: &str| {
+        let _ = writeln!(text, "{}", format!("{name:<13} {count:>14}  {rest}").trim_end());
+    };
+    let (own, traffic) = (|key: &str| count(&nic[key]), &nic["traffic"]);
+    if traffic.is_object() {
+        let packets = |key: &str| count(&traffic[key]);
+        line("nic packets", packets("received"), "");
+        let seen = packets("hits") + packets("missed");
+        line("nic hits", packets("hits"), &percent(packets("hits"), seen));
+        line("nic misses", packets("missed"), &percent(packets("missed"), seen));
+        for dropped in list(&traffic["dropped"]) {
+            line(&format!("dropped: {}", word(&dropped[0])), count(&dropped[1]), "");
+        }
+    }
+    let stages = list(&nic["stages"]).iter();
+    let fill = |stage: &Value| format!("{}/{}", stage["entries"], stage["entries_max"]);
+    let fills: Vec<String> = stages.clone().map(fill).collect();
+    let entries = stages.map(|stage| count(&stage["entries"])).sum();
+    line("nic entries", entries, &format!("in stages {}", fills.join(", ")));
+    let tags =
+        format!("{} waiting, {} stale, {} tags", own("waiting"), own("stale_entries"), own("tags"));
+    line("entry hits", own("packets"), &tags);
+    let offers = format!("{} known, {} dropped", own("offers_known"), own("offers_dropped"));
+    line("offered", own("offered"), &offers);
+    let times: Vec<String> = list(&nic["latency_us"]).iter().map(Value::to_string).collect();
+    let operations = &nic["operations"];
+    let latency = format!("miss to hit within {} us", times.join(", "));
+    line("inserted", count(&operations["inserts"]), &latency);
+    line("removed", count(&operations["removes"]), "");
+    for refused in list(&nic["refused"]) {
+        line(&format!("not held: {}", word(&refused[0])), count(&refused[1]), "");
+    }
+    line("repaired", own("repairs"), &format!("{} times stale", own("stale_count")));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn status() -> Value {
+        json!({
+            "kind": "embedded", "address": "127.0.0.1:9", "state": "connected",
+            "stages": [{"entries": 2, "entries_max": 8}, {"entries": 1, "entries_max": 8}],
+            "packets": 10, "waiting": 0, "stale_entries": 0, "tags": 2, "offered": 5,
+            "offers_known": 1, "offers_dropped": 0, "latency_us": [64, 128, 256], "repairs": 1,
+            "stale_count": 2, "operations": {"inserts": 3, "removes": 0},
+            "refused": [["actions", 4]],
+            "traffic": {"received": 9, "hits": 3, "missed": 1, "dropped": [["rule", 1]]},
+        })
+    }
+
+    #[test]
+    fn a_nic_is_shown_with_its_state_and_a_stale_one_says_why() {
+        let mut value = status();
+        assert_eq!(nic_line(&value), "nic embedded 127.0.0.1:9 (connected, 3 entries)");
+        value["state"] = "stale".into();
+        value["why"] = "lost".into();
+        value["stale_s"] = 1.25.into();
+        assert!(nic_line(&value).contains("(stale for 1.2 s: lost, 3 entries)"));
+    }
+
+    #[test]
+    fn what_a_nic_has_done_is_a_line_each() {
+        let shown = nic(&status());
+        for expected in [
+            "nic hits                   3   75.0 %",
+            "dropped: rule              1",
+            "in stages 2/8, 1/8",
+            "inserted                   3  miss to hit within 64, 128, 256 us",
+            "not held: actions              4",
+            "repaired                   1  2 times stale",
+        ] {
+            assert!(shown.contains(expected), "{expected}: {shown}");
+        }
+    }
+}

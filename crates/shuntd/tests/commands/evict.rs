@@ -1,0 +1,53 @@
+//! Cache entries by name, and what is said of evictions.
+
+use std::fs;
+
+use crate::{Daemon, until};
+
+/// A capture file with one frame of a protocol that nobody knows.
+fn capture() -> Vec<u8> {
+    let mut file =
+        vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
+    file.extend([0, 0, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0, 60, 0, 0, 0]);
+    file.extend([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
+    file.extend([0; 46]);
+    file
+}
+
+#[test]
+fn an_entry_is_listed_by_name_and_explained() {
+    let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n");
+    let path = daemon.run_dir().join("in.pcap");
+    fs::write(&path, capture()).unwrap();
+    let rx = format!("rx={}", path.display());
+    daemon.answer(&["add-port", "br0", "p1", "type=pcap", &rx, "repeat=endless"]);
+    let name = || {
+        let list = daemon.answer(&["entries"]);
+        list.lines().nth(1)?.split_whitespace().next().map(str::to_owned)
+    };
+    assert!(until(|| name().is_some()));
+    let name = name().unwrap();
+    let why = daemon.answer(&["why", &name]);
+    assert!(why.starts_with(&format!("entry {name} is there: ")), "{why}");
+    assert!(why.contains("  does   drop\n") && why.contains("br0 table 0: no rule\n"), "{why}");
+    let evict = daemon.answer(&["evict"]);
+    assert!(evict.starts_with("engine direct, at version "), "{evict}");
+    let metrics = daemon.answer(&["evict", "--metrics"]);
+    assert!(metrics.contains("shunt_eviction_rows{relation=\"entries\"} 1\n"), "{metrics}");
+
+    daemon.answer(&["del-br", "br0"]);
+    let why = daemon.answer(&["why", &name]);
+    assert!(why.ends_with("the settings of a bridge that is gone changed\n"), "{why}");
+}
+
+#[test]
+fn an_entry_that_there_is_not_is_refused_with_a_hint() {
+    let daemon = Daemon::start("");
+    let told = daemon.complaint(&["why", "0.9.9"]);
+    let expected = "there is no entry 0.9.9: its slot is empty, and it is not among the last 1024";
+    assert!(told.contains(expected), "{told}");
+    assert!(told.contains("shuntctl entries"), "{told}");
+    assert!(daemon.complaint(&["why", "nine"]).contains("three numbers with dots between them"));
+    let help = daemon.answer(&["why", "--help"]);
+    assert!(help.contains("outranks it and overlaps"), "{help}");
+}
