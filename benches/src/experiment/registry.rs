@@ -2,8 +2,8 @@
 
 use super::{Row, Run};
 use crate::experiments::{
-    characterisation, classifier, forwarding, gigaflow, megaflows, nic_push, pipeline, slow_path,
-    updates, workloads,
+    characterisation, classifier, forwarding, gigaflow, megaflows, misses, nic_push, pipeline,
+    slow_path, updates, workloads,
 };
 
 /// One experiment.
@@ -86,7 +86,55 @@ pub const EXPERIMENTS: &[Experiment] = &[
         has_rival: false,
         options: &["--pipelines", "--ways"],
         prepare: NOTHING,
-        run: gigaflow::run,
+        run: gigaflow::hits::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
+        name: "gigaflow-stages",
+        title: "Pieces: what each stage more wins",
+        what: "Misses, entries and ways with 1 to 5 stages of 100K entries, for three pipelines",
+        source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
+                 Fig 3.4, 3.16 and 3.17",
+        has_rival: false,
+        options: &[],
+        prepare: NOTHING,
+        run: gigaflow::stages::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
+        name: "gigaflow-policies",
+        title: "Pieces: where to cut",
+        what: "Misses and entries by partition policy, beside whole entries in as much room",
+        source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
+                 Fig 3.18",
+        has_rival: false,
+        options: &[],
+        prepare: NOTHING,
+        run: gigaflow::policies::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
+        name: "gigaflow-arrival",
+        title: "Pieces: new flows come",
+        what: "Hits before and after as many new flows come while the old ones go on",
+        source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
+                 Fig 3.20",
+        has_rival: false,
+        options: &[],
+        prepare: NOTHING,
+        run: gigaflow::arrival::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
+        name: "gigaflow-costs",
+        title: "Pieces: what a miss and a hit cost",
+        what: "CPU to cut a way and make its pieces, and of a packet that hits four stages",
+        source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
+                 Fig 3.15, and our own",
+        has_rival: false,
+        options: &[],
+        prepare: NOTHING,
+        run: gigaflow::costs::run,
         run_part: NO_PARTS,
     },
     Experiment {
@@ -125,6 +173,18 @@ pub const EXPERIMENTS: &[Experiment] = &[
         run_part: NO_PARTS,
     },
     Experiment {
+        name: "misses",
+        title: "What one miss costs after the other",
+        what: "Cycles of a miss in one table of up to 450K filters, its middle and its tail",
+        source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
+                 Fig 2.3 and 2.4",
+        has_rival: false,
+        options: &[],
+        prepare: NOTHING,
+        run: misses::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
         name: "slow-path",
         title: "The slow path of whole switches with real pipelines",
         what: "Rules loaded, flows set up, and entries judged anew, for five pipelines",
@@ -145,6 +205,18 @@ pub const EXPERIMENTS: &[Experiment] = &[
         options: &[],
         prepare: NOTHING,
         run: updates::run,
+        run_part: updates::run_part,
+    },
+    Experiment {
+        name: "kairo-sizes",
+        title: "Eviction: sizes of updates and of caches",
+        what: "CPU of the eviction engine by the share of rules that change, and by entries",
+        source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
+                 Fig 4.7a and 4.7b, beside our iterative engine",
+        has_rival: false,
+        options: &[],
+        prepare: NOTHING,
+        run: updates::sizes::run,
         run_part: NO_PARTS,
     },
 ];

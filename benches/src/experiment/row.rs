@@ -19,6 +19,12 @@ impl Samples {
         if sorted.len().is_multiple_of(2) { f64::midpoint(lower, upper) } else { upper }
     }
 
+    /// What becomes of each.
+    #[must_use]
+    pub fn map(&self, each: impl Fn(f64) -> f64) -> Self {
+        Self(self.0.iter().map(|sample| each(*sample)).collect())
+    }
+
     /// The least one.
     #[must_use]
     pub fn least(&self) -> f64 {
@@ -160,7 +166,7 @@ pub struct Ratio {
 }
 
 /// Units of what differs from round to round.
-const VARYING: [&str; 7] = ["ns", "µs", "ms", "s", "1/s", "cycles", "Mpps"];
+const VARYING: [&str; 7] = ["ns", "us", "ms", "s", "1/s", "cycles", "Mpps"];
 
 /// What a ratio says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

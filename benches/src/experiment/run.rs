@@ -1,7 +1,11 @@
 //! What an experiment is given.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::Progress;
@@ -50,5 +54,23 @@ impl Run {
         let result = work(self.folder.path());
         self.progress.advance();
         result
+    }
+
+    /// Measures a part in a process of its own, which prints a value.
+    ///
+    /// # Panics
+    ///
+    /// When the process fails.
+    pub fn part(&mut self, experiment: &str, part: &str) -> Value {
+        let options = self.options.iter().skip_while(|word| !word.starts_with('-')).cloned();
+        let options: Vec<String> = options.collect();
+        self.step(part, |_| {
+            let program = std::env::current_exe().unwrap_or_default();
+            let mut command = Command::new(program);
+            command.arg(experiment).args(["--part", part]).args(&options).stderr(Stdio::inherit());
+            let output = command.output().unwrap_or_else(|error| panic!("{part}: {error}"));
+            assert!(output.status.success(), "{part} was not measured");
+            serde_json::from_slice(&output.stdout).unwrap_or_default()
+        })
     }
 }

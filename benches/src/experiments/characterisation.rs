@@ -12,6 +12,7 @@ use shunt_flow::{
     FlowKey, FlowMask, Match,
     extract::{VlanLimit, extract},
 };
+use shunt_kairo::Direct;
 use shunt_pipebench::{published::Figure, workload::Workload};
 use shunt_pipeline::{EntryId, Evictor, FlowMod, Iterative, OwnerId, TableSelector, Traversal};
 
@@ -154,6 +155,7 @@ fn of_set_up(pipeline: &str, workload: &Workload, loaded: &Loaded, rounds: usize
     let frames = frames(workload, keys.len());
     let tables = Tables::new(&loaded.rules);
     let traversals: Vec<Arc<Traversal>> = keys.iter().map(|key| translate(loaded, key)).collect();
+    let version = loaded.pipeline.version();
     let visits = visits(&traversals);
     let mut parts = vec![Samples::default(); 5];
     let mut rate = Samples::default();
@@ -165,14 +167,14 @@ fn of_set_up(pipeline: &str, workload: &Workload, loaded: &Loaded, rounds: usize
             keys.iter().for_each(|key| drop(black_box(translate(loaded, key))));
         }));
         let install = each(cpu::timed(|| drop(black_box(install(keys, &traversals)))));
-        let told = each(cpu::timed(|| drop(black_box(watched(loaded, &traversals)))));
+        let told = each(cpu::timed(|| drop(black_box(watched(Direct::new(version), &traversals)))));
         let all = [extraction, lookups, (translation - lookups).max(0.0), install, told];
         parts.iter_mut().zip(all).for_each(|(samples, ns)| samples.0.push(ns / 1e3));
         rate.0.push(1e9 / (extraction + translation + install + told));
     }
     let row = |(what, ours): (String, Samples)| Row {
         ours,
-        ..Row::new(format!("{pipeline}: {what}"), PARTS, "µs")
+        ..Row::new(format!("{pipeline}: {what}"), PARTS, "us")
     };
     let names = [
         "extraction".to_owned(),
@@ -250,9 +252,8 @@ fn install(keys: &[FlowKey], traversals: &[Arc<Traversal>]) -> MegaflowCache {
     cache
 }
 
-/// The iterative engine, watching an entry for each traversal.
-fn watched(loaded: &Loaded, traversals: &[Arc<Traversal>]) -> Iterative {
-    let mut engine = Iterative::new(Arc::clone(&loaded.pipeline));
+/// An engine, watching an entry for each traversal.
+fn watched<E: Evictor>(mut engine: E, traversals: &[Arc<Traversal>]) -> E {
     for (slot, traversal) in (0..).zip(traversals) {
         engine.installed(EntryId { owner: OwnerId(0), slot, generation: 0 }, traversal);
     }
@@ -267,7 +268,8 @@ fn of_revalidation(pipeline: &str, loaded: &Loaded, rounds: usize) -> Vec<Row> {
         let mut ours = Samples::default();
         for _ in 0..rounds {
             let traversals: Vec<_> = keys.iter().map(|key| translate(loaded, key)).collect();
-            let mut engine = watched(loaded, &traversals);
+            let iterative = Iterative::new(Arc::clone(&loaded.pipeline));
+            let mut engine = watched(iterative, &traversals);
             let change = loaded.change();
             let version = change.version;
             let ns = cpu::timed(|| drop(black_box(engine.apply(&change.deltas, version))));

@@ -110,7 +110,7 @@ fn metric_rows(metric: usize, size: &Size, rounds: &[Vec<Round>], rival: Option<
         let name = name.replace(" rules:", ":");
         match metric {
             0 => row(name, (RATE, "1/s", Better::More), &|round| round.ways[way].rate),
-            1 => row(name, (CPU, "µs", Better::Less), &|round| round.ways[way].cpu_us),
+            1 => row(name, (CPU, "us", Better::Less), &|round| round.ways[way].cpu_us),
             _ => row(name, (SHARE, "%", Better::Neither), &|round| round.ways[way].share),
         }
     });

@@ -7,7 +7,7 @@
 use serde_json::json;
 use shunt_classifier::testing::workload::Priorities;
 
-use super::classifier::{Ours, Workload, class_bench, part, start_rival, synthetic};
+use super::classifier::{Ours, Workload, class_bench, start_rival, synthetic};
 use crate::experiment::{Row, Run, Samples};
 
 /// Tables of `--classbench`, a folder of rule-sets.
@@ -24,7 +24,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     run.begin(tables.len());
     let mut rows = [Vec::new(), Vec::new()];
     for table in tables {
-        let value = part(run, "megaflows", table);
+        let value = run.part("megaflows", table);
         let figure = |who: &str, index: usize| value[who][index].as_f64().map(Samples::from);
         for (index, (metric, rows)) in
             ["entries of the cache", "masks of the entries"].iter().zip(&mut rows).enumerate()

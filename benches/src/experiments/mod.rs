@@ -7,6 +7,7 @@ pub(crate) mod forwarding;
 pub(crate) mod gigaflow;
 mod loaded;
 pub(crate) mod megaflows;
+pub(crate) mod misses;
 pub(crate) mod nic_push;
 pub(crate) mod pipeline;
 pub(crate) mod regress;

@@ -64,7 +64,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         };
         rows.push(row(INSERTED, "1/s", Better::More, |one| one.inserted));
         rows.push(row(REMOVED, "1/s", Better::More, |one| one.removed));
-        rows.push(row(CPU, "µs", Better::Less, |one| one.cpu_us));
+        rows.push(row(CPU, "us", Better::Less, |one| one.cpu_us));
     }
     let order = [INSERTED, REMOVED, CPU];
     rows.sort_by_key(|row| order.iter().position(|metric| *metric == row.metric));
@@ -105,7 +105,7 @@ impl Bed {
         let settings = Settings {
             program,
             batch,
-            ports: Ports(BTreeMap::new()),
+            ports: Ports(BTreeMap::new()).into(),
             ..Settings::new(format!("http://{}", nic.address()))
         };
         runtime.spawn(nic.run(std::future::pending()));

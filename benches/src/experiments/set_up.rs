@@ -105,9 +105,9 @@ pub(crate) fn rows(run: &mut Run, contenders: &[Contender]) -> Vec<Row> {
 type Metric = (&'static str, &'static str, fn(&Cost) -> f64);
 
 const CPU_BY_TABLES: Metric =
-    ("CPU of the switch to set up a flow, by tables", "µs", |cost| cost.cpu_us);
+    ("CPU of the switch to set up a flow, by tables", "us", |cost| cost.cpu_us);
 const CPU_BY_ACTIONS: Metric =
-    ("CPU of the switch to set up a flow, by actions", "µs", |cost| cost.cpu_us);
+    ("CPU of the switch to set up a flow, by actions", "us", |cost| cost.cpu_us);
 const MEMORY: Metric = ("memory of a cached flow, by tables", "bytes", |cost| cost.bytes);
 
 fn row(

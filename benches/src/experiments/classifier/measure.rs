@@ -5,7 +5,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use serde_json::{Value, json};
+use serde_json::json;
 use shunt_classifier::testing::workload::Priorities;
 
 use super::{Ours, Rival, Workload, workload};
@@ -48,20 +48,6 @@ pub(crate) fn start_rival(run: &Run, workload: &Workload) -> Option<Rival> {
     program.is_file().then(|| Rival::start(&program, workload, run.folder.path()))
 }
 
-/// Measures a part in a process of its own, which prints a value.
-pub(crate) fn part(run: &mut Run, experiment: &str, part: &str) -> Value {
-    let options = run.options.iter().skip_while(|word| !word.starts_with('-')).cloned();
-    let options: Vec<String> = options.collect();
-    run.step(part, |_| {
-        let program = std::env::current_exe().unwrap_or_default();
-        let mut command = Command::new(program);
-        command.arg(experiment).args(["--part", part]).args(&options).stderr(Stdio::inherit());
-        let output = command.output().unwrap_or_else(|error| panic!("{part}: {error}"));
-        assert!(output.status.success(), "{part} was not measured");
-        serde_json::from_slice(&output.stdout).unwrap_or_default()
-    })
-}
-
 /// All tables.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let class_bench = run.option("--classbench").map_or(&[][..], |_| CLASS_BENCH);
@@ -69,7 +55,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     run.begin(tables.len());
     let mut all: Vec<Vec<Row>> = METRICS.iter().map(|_| Vec::new()).collect();
     for table in tables {
-        let value = part(run, "classifier", table);
+        let value = run.part("classifier", table);
         let samples = |who: &str, index: usize| {
             let rounds = value[who].as_array().into_iter().flatten();
             Samples(rounds.filter_map(|round| round[index].as_f64()).collect())

@@ -8,7 +8,7 @@ mod ours;
 mod rival;
 mod workload;
 
-pub(crate) use measure::{part, prepare, run, run_part, start_rival};
+pub(crate) use measure::{prepare, run, run_part, start_rival};
 pub(crate) use ours::Ours;
 pub(crate) use rival::Rival;
 pub(crate) use workload::{Workload, class_bench, synthetic};

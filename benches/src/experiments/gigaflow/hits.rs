@@ -1,22 +1,20 @@
 //! How often packets hit: pieces in stages, beside whole entries in one table of the same size.
 //!
 //! Workloads are those of `shunt-pipebench`, of five pipelines, in which flows share much (`high`) and
-//! little (`low`). Every packet is looked up in the real stages, every miss goes through the real
-//! tables and is installed, so what is counted is what the switch would count. The published figures
-//! stand beside ours where there are any: those are of rules and packets that nobody has, so they say
-//! which way it goes, and no more. Nothing here is a time, so one round says it all.
+//! little (`low`).
 
 use shunt_gigaflow::{
-    adaptive::{Capacity, Sight},
-    cache::{Config, Fallback, Gigaflow, Miss},
-    ltm::{Eviction, Shelf, Walk},
+    cache::{Config, Fallback, Gigaflow},
+    ltm::Eviction,
     partition::PolicyName,
 };
 use shunt_pipebench::published::Figure;
-use shunt_pipeline::Time;
 
-use super::loaded::{LOCALITIES, Loaded, PIPELINES, why_entries, workload};
-use crate::experiment::{Better, Row, Run};
+use super::replay::{Bed, Replay, Resume, STAGE_ENTRIES, config};
+use crate::{
+    experiment::{Better, Row, Run},
+    experiments::loaded::{LOCALITIES, PIPELINES, why_entries},
+};
 
 /// One way of caching.
 struct Way {
@@ -29,13 +27,6 @@ struct Way {
     /// Which of the published figures is of the same ("GIGAFLOW: Rethinking the Fast Path", figure
     /// 3.10).
     published: Option<&'static str>,
-}
-
-/// What becomes of a packet that misses midway.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Resume {
-    StartOver,
-    GoOn,
 }
 
 /// How the room is divided.
@@ -115,16 +106,17 @@ const WAYS: &[Way] = &[
         resume: Resume::StartOver,
         published: None,
     },
+    // As the switch does where nobody says otherwise.
+    Way {
+        name: "gigaflow-switch",
+        policy: PolicyName::Joint,
+        fallback: Fallback::OneIn(32),
+        eviction: Eviction::SecondUse,
+        stages: Stages::Four,
+        resume: Resume::GoOn,
+        published: None,
+    },
 ];
-
-/// Entries of each of four stages.
-const STAGE_ENTRIES: usize = 8000;
-
-/// Rules in a pipeline, and the packets that meet them.
-struct Bed {
-    loaded: Loaded,
-    packets: Vec<u32>,
-}
 
 /// What a way of caching came to.
 struct Outcome {
@@ -150,7 +142,13 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     for pipeline in pipelines {
         for locality in LOCALITIES {
             let title = format!("{pipeline} {locality}");
-            let bed = run.step(&title, |_| bed(pipeline, locality, scale));
+            let bed = run.step(&title, |_| {
+                let (flows, packets, rules) = (100_000 / scale, 300_000 / scale, 10_000 / scale);
+                Bed::new(
+                    &format!("{title}:{flows}:packets={packets}:rules={rules}")
+                        .replacen(' ', ":", 1),
+                )
+            });
             for way in &ways {
                 let name = format!("{title} {}", way.name);
                 let outcome = run.step(&name, |_| replay(&bed, way, scale));
@@ -187,13 +185,13 @@ fn rows_of(name: &str, outcome: &Outcome, published: Option<f64>) -> Vec<Row> {
     let ltm = outcome.cache.ltm();
     let figures = [
         ("hit", "%", Better::More, percent(outcome.hits, outcome.packets)),
-        ("late hit", "%", Better::More, percent(outcome.last_hits, outcome.last_packets)),
-        ("misses", "count", Better::Less, counts.misses as f64),
-        ("entries", "count", Better::Less, ltm.entries_count() as f64),
-        ("shared", "count", Better::More, counts.shared as f64),
+        ("late hit", "%", Better::Neither, percent(outcome.last_hits, outcome.last_packets)),
+        ("misses", "count", Better::Neither, counts.misses as f64),
+        ("entries", "count", Better::Neither, ltm.entries_count() as f64),
+        ("shared", "count", Better::Neither, counts.shared as f64),
         ("coverage", "count", Better::More, ltm.coverage().chains as f64),
-        ("tags", "count", Better::Less, ltm.tags().len() as f64),
-        ("lookups", "count", Better::Less, counts.visits as f64),
+        ("tags", "count", Better::Neither, ltm.tags().len() as f64),
+        ("lookups", "count", Better::Neither, counts.visits as f64),
     ];
     let row = |(metric, (word, unit, better, value)): (&'static str, Measured)| Row {
         better,
@@ -222,16 +220,6 @@ fn why(name: &str, published: Option<f64>, hits: f64) -> &'static str {
     }
 }
 
-fn bed(pipeline: &str, locality: &str, scale: usize) -> Bed {
-    let (flows, packets, rules) = (100_000 / scale, 300_000 / scale, 10_000 / scale);
-    let name = format!("{pipeline}:{locality}:{flows}:packets={packets}:rules={rules}");
-    let workload = workload(&name);
-    Bed {
-        loaded: Loaded::new(&workload),
-        packets: workload.packets().map(|packet| packet.flow).collect(),
-    }
-}
-
 fn replay(bed: &Bed, way: &Way, scale: usize) -> Outcome {
     let entries = STAGE_ENTRIES / scale;
     let (stages_count, stage_entries_max) = match way.stages {
@@ -239,40 +227,18 @@ fn replay(bed: &Bed, way: &Way, scale: usize) -> Outcome {
         Stages::Four => (4, entries),
         Stages::Many => (32, entries),
     };
-    let mut cache = Gigaflow::new(Config {
-        capacity: Capacity { stages_count, stage_entries_max },
-        policy: way.policy,
-        fallback: way.fallback,
-        eviction: way.eviction,
-        tag_bits: 16,
-        seed: 1,
-    });
-    let (mut shelf, mut walk) = (Shelf::default(), Walk::default());
-    let (pipeline, version) = (&*bed.loaded.pipeline, bed.loaded.pipeline.version());
-    let (mut hits, mut last_hits) = (0, 0);
-    let last = bed.packets.len() - bed.packets.len() / 3;
-    for (number, flow) in bed.packets.iter().enumerate() {
-        let key = &bed.loaded.keys[*flow as usize];
-        let now = Time::from_nanoseconds(number as u64);
-        let (is_drawn, is_hit) = (cache.draws(), cache.find(&shelf, key, &mut walk));
-        let miss = Miss { pipeline, key, start: None, version, now };
-        if is_hit {
-            hits += 1;
-            last_hits += u64::from(number >= last);
-            shelf.hit(&walk, 64, now);
-            if is_drawn {
-                cache.witness(miss);
-            }
-        } else {
-            let resumes = way.resume == Resume::GoOn;
-            let rest = resumes.then(|| cache.go_on(&mut shelf, miss, &walk)).flatten();
-            if rest.is_none() {
-                let sight = if is_drawn { Sight::Sampled } else { Sight::Missed };
-                cache.miss(&mut shelf, miss, sight);
-            }
-        }
-        shelf.clear_notes();
+    let config = config(stages_count, stage_entries_max, way.policy);
+    let config = Config { fallback: way.fallback, eviction: way.eviction, ..config };
+    let mut replay = Replay::new(bed, config, way.resume);
+    let packets = bed.packets.len();
+    let last = packets - packets / 3;
+    let first_hits = replay.send(0..last);
+    let last_hits = replay.send(last..packets);
+    Outcome {
+        hits: first_hits + last_hits,
+        last_hits,
+        last_packets: (packets - last) as u64,
+        packets: packets as u64,
+        cache: replay.cache,
     }
-    let packets = bed.packets.len() as u64;
-    Outcome { hits, last_hits, last_packets: packets - last as u64, packets, cache }
 }

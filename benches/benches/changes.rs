@@ -1,0 +1,159 @@
+//! What a change of one rule costs the direct engine, and what an entry costs it.
+//!
+//! The pipeline is OF-DPA's, with ten tables; the entries fill memory. A rule goes and comes back,
+//! with what both evict; rules that take more than [`FEW`] entries with them are left out, as their
+//! price is that of what they take.
+
+#![expect(clippy::expect_used, reason = "a bench that cannot begin says why and ends")]
+#![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
+
+use std::{
+    hint::black_box,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use shunt_flow::{FlowKey, text::NoPortNames};
+use shunt_kairo::Direct;
+use shunt_pipebench::{Progress, workload::Workload};
+use shunt_pipeline::{
+    BridgeId, BridgeSettings, Change, EntryId, Evictor, FlowMod, FlowModCommand, OwnerId, Pipeline,
+    PortInfo, Time, Traversal, text::parse_rule,
+};
+
+const BRIDGE: BridgeId = BridgeId::new(1);
+const WORKLOAD: &str = "ofd:low:20k:updates=flap@1s";
+/// Entries that a rule takes with it, at most.
+const FEW: usize = 200;
+/// Rules that go and come back.
+const RULES: usize = 256;
+
+struct Scene {
+    pipeline: Pipeline,
+    keys: Vec<FlowKey>,
+    rules: Vec<String>,
+}
+
+/// An engine that watches an entry for each key.
+struct Watched {
+    engine: Direct,
+    generations: Vec<u32>,
+}
+
+impl Scene {
+    fn of(name: &str) -> Self {
+        let name = name.parse().expect("the name of a workload");
+        let workload = Workload::of(&name, &Progress::hidden()).expect("a workload");
+        let pipeline = Pipeline::new(1);
+        pipeline.add_bridge(BRIDGE, BridgeSettings::default());
+        let ports = (1..=256).map(PortInfo::datapath).collect();
+        pipeline.set_ports(BRIDGE, ports).expect("a bridge");
+        let rules: Vec<_> = workload.base_rules().map(|rule| rule.text.clone()).collect();
+        let mods: Vec<_> = rules.iter().map(|rule| parsed(FlowModCommand::Add, rule)).collect();
+        pipeline.apply(BRIDGE, &mods, Time::ZERO).expect("legal rules");
+        let keys = workload.flows().iter().map(|flow| {
+            let mut key = flow.key();
+            key.set_bridge(BRIDGE.number().into());
+            key
+        });
+        let apart = rules.len().div_ceil(RULES);
+        let rules = rules.into_iter().step_by(apart).collect();
+        Self { pipeline, keys: keys.collect(), rules }
+    }
+
+    fn traversal(&self, key: &FlowKey) -> Arc<Traversal> {
+        Arc::new(self.pipeline.translate(key, self.pipeline.version()))
+    }
+
+    fn change(&self, command: FlowModCommand, rule: &str) -> Change {
+        let text = match command {
+            FlowModCommand::Add => rule,
+            _ => rule.split(",actions=").next().unwrap_or_default(),
+        };
+        let change = self.pipeline.apply(BRIDGE, &[parsed(command, text)], Time::ZERO);
+        let change = change.expect("a legal change");
+        self.pipeline.reclaim(change.version);
+        change
+    }
+}
+
+fn parsed(command: FlowModCommand, text: &str) -> FlowMod {
+    parse_rule(command, text, &NoPortNames).expect("a rule")
+}
+
+impl Watched {
+    fn of(scene: &Scene) -> Self {
+        let engine = Direct::new(scene.pipeline.version());
+        let mut watched = Self { engine, generations: vec![0; scene.keys.len()] };
+        (0..scene.keys.len()).for_each(|slot| watched.install(scene, slot));
+        watched
+    }
+
+    fn install(&mut self, scene: &Scene, slot: usize) {
+        let traversal = scene.traversal(&scene.keys[slot]);
+        self.engine.installed(entry(slot, self.generations[slot]), &traversal);
+    }
+
+    /// A rule goes and comes back. Answers with the time of both, and with the number of entries
+    /// that went, which are put back.
+    fn flap(&mut self, scene: &Scene, rule: &str) -> (Duration, usize) {
+        let (mut spent, mut gone) = (Duration::ZERO, 0);
+        for command in [FlowModCommand::DeleteStrict, FlowModCommand::Add] {
+            let change = scene.change(command, rule);
+            let start = Instant::now();
+            let evicted = black_box(self.engine.apply(&change.deltas, change.version));
+            spent += start.elapsed();
+            gone += evicted.len();
+            for id in evicted {
+                let slot = id.slot as usize;
+                self.generations[slot] += 1;
+                self.install(scene, slot);
+            }
+            while self.engine.tidy() {}
+        }
+        (spent, gone)
+    }
+}
+
+fn entry(slot: usize, generation: u32) -> EntryId {
+    let slot = u32::try_from(slot).expect("fewer entries");
+    EntryId { owner: OwnerId(0), slot, generation }
+}
+
+fn one_rule(criterion: &mut Criterion) {
+    let mut scene = Scene::of(WORKLOAD);
+    let mut watched = Watched::of(&scene);
+    let rules = std::mem::take(&mut scene.rules);
+    let is_small = |rule: &String| watched.flap(&scene, rule).1 <= FEW;
+    let small: Vec<_> = rules.into_iter().filter(is_small).collect();
+    let mut all = small.iter().cycle();
+    criterion.bench_function("a rule goes and comes back", |bencher| {
+        bencher.iter_custom(|rounds| {
+            let rules = all.by_ref().take(usize::try_from(rounds).unwrap_or(usize::MAX));
+            rules.map(|rule| watched.flap(&scene, rule).0).sum()
+        });
+    });
+}
+
+fn one_entry(criterion: &mut Criterion) {
+    let scene = Scene::of(WORKLOAD);
+    let traversals: Vec<_> = scene.keys.iter().map(|key| scene.traversal(key)).collect();
+    let mut engine = Direct::new(scene.pipeline.version());
+    let mut all = (0..).zip(traversals.iter().cycle());
+    criterion.bench_function("an entry comes and goes", |bencher| {
+        bencher.iter(|| {
+            if let Some((number, traversal)) = all.next() {
+                engine.installed(entry(number % traversals.len(), 0), traversal);
+                engine.tidy();
+            }
+        });
+    });
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default().measurement_time(Duration::from_secs(2));
+    targets = one_rule, one_entry
+}
+criterion_main!(benches);

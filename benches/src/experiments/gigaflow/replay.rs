@@ -1,0 +1,111 @@
+//! The packets of a workload, through a cache of pieces.
+
+use std::ops::Range;
+
+use shunt_flow::FlowKey;
+use shunt_gigaflow::{
+    adaptive::{Capacity, Sight},
+    cache::{Config, Fallback, Gigaflow, Miss},
+    ltm::{Eviction, Shelf, Walk},
+    partition::PolicyName,
+};
+use shunt_pipeline::Time;
+
+use crate::experiments::loaded::{Loaded, workload};
+
+/// Entries of each of four stages, as published.
+pub(super) const STAGE_ENTRIES: usize = 8000;
+
+/// Rules in a pipeline, and the packets that meet them.
+pub(super) struct Bed {
+    pub(super) loaded: Loaded,
+    /// The flow of each packet.
+    pub(super) packets: Vec<u32>,
+}
+
+impl Bed {
+    /// The workload of a name.
+    pub(super) fn new(name: &str) -> Self {
+        let workload = workload(name);
+        Self {
+            loaded: Loaded::new(&workload),
+            packets: workload.packets().map(|packet| packet.flow).collect(),
+        }
+    }
+}
+
+/// What becomes of a packet that misses midway.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Resume {
+    StartOver,
+    GoOn,
+}
+
+/// A cache, and how far the packets have come.
+pub(super) struct Replay<'a> {
+    bed: &'a Bed,
+    pub(super) cache: Gigaflow,
+    resume: Resume,
+    shelf: Shelf,
+    walk: Walk,
+}
+
+/// A cache of so many stages that makes no room, with pieces wherever the policy wants them.
+pub(super) const fn config(
+    stages_count: u8,
+    stage_entries_max: usize,
+    policy: PolicyName,
+) -> Config {
+    Config {
+        capacity: Capacity { stages_count, stage_entries_max },
+        policy,
+        fallback: Fallback::Off,
+        eviction: Eviction::Never,
+        tag_bits: 16,
+        seed: 1,
+    }
+}
+
+impl<'a> Replay<'a> {
+    /// An empty cache.
+    pub(super) fn new(bed: &'a Bed, config: Config, resume: Resume) -> Self {
+        let (shelf, walk) = (Shelf::default(), Walk::default());
+        Self { bed, cache: Gigaflow::new(config), resume, shelf, walk }
+    }
+
+    /// Sends these packets, one a nanosecond. Answers how many of them hit.
+    pub(super) fn send(&mut self, packets: Range<usize>) -> u64 {
+        packets.filter(|number| self.one(*number)).count() as u64
+    }
+
+    /// Sends one packet. Answers whether it hit.
+    fn one(&mut self, number: usize) -> bool {
+        let Loaded { pipeline, keys, .. } = &self.bed.loaded;
+        let key = &keys[self.bed.packets[number] as usize];
+        let (version, now) = (pipeline.version(), Time::from_nanoseconds(number as u64));
+        let is_drawn = self.cache.draws();
+        let is_hit = self.cache.find(&self.shelf, key, &mut self.walk);
+        let miss = Miss { pipeline, key, start: None, version, now };
+        if is_hit {
+            self.shelf.hit(&self.walk, 64, now);
+            if is_drawn {
+                self.cache.witness(miss);
+            }
+        } else {
+            let sight = if is_drawn { Sight::Sampled } else { Sight::Missed };
+            let (cache, shelf, walk) = (&mut self.cache, &mut self.shelf, &self.walk);
+            if self.resume == Resume::StartOver {
+                cache.miss(shelf, miss, sight);
+            } else if cache.go_on(shelf, miss, walk, sight).is_none() {
+                cache.start_over(shelf, miss, walk, sight);
+            }
+        }
+        self.shelf.clear_notes();
+        is_hit
+    }
+
+    /// Looks all these packets up, and counts those that hit. Nothing is installed.
+    pub(super) fn look_up(&mut self, keys: &[&FlowKey]) -> usize {
+        keys.iter().filter(|key| self.cache.find(&self.shelf, key, &mut self.walk)).count()
+    }
+}

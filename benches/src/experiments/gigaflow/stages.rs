@@ -1,0 +1,87 @@
+//! What each stage more wins: misses, entries, and the ways that entries make.
+
+use shunt_gigaflow::partition::PolicyName;
+use shunt_pipebench::published::Figure;
+
+use super::replay::{Bed, Replay, Resume, config};
+use crate::experiment::{Better, Row, Run};
+
+/// Those whose curves were published.
+const PIPELINES: [&str; 3] = ["ofd", "psc", "ols"];
+/// Stages, and the entries of each: so many that none is ever full.
+const STAGES: [u8; 5] = [1, 2, 3, 4, 5];
+const ENTRIES: usize = 100_000;
+
+const MISSES: &str = "packets that missed";
+const FEWER: &str = "misses fewer than with one stage";
+const USED: &str = "entries in use";
+const WAYS: &str = "ways through the entries, for each entry of one stage";
+
+const WHY: &str = "with one stage most packets hit here already, as three of four belong to flows that \
+                   came before; the published run counts the same flows, and has more packets of \
+                   none";
+
+/// What a number of stages came to.
+struct Outcome {
+    stages: u8,
+    misses: f64,
+    entries: f64,
+    ways: f64,
+}
+
+pub(crate) fn run(run: &mut Run) -> Vec<Row> {
+    run.begin(PIPELINES.len() * (STAGES.len() + 1));
+    let scale = run.either(1, 10);
+    let mut rows = Vec::new();
+    for pipeline in PIPELINES {
+        let (flows, packets, rules) = (100_000 / scale, 300_000 / scale, 10_000 / scale);
+        let name = format!("{pipeline}:high:{flows}:packets={packets}:rules={rules}");
+        let bed = run.step(&name, |_| Bed::new(&name));
+        let outcomes = STAGES.map(|stages| {
+            run.step(&format!("{pipeline}, K={stages}"), |_| replay(&bed, stages, scale))
+        });
+        rows.extend(rows_of(pipeline, &outcomes, scale == 1));
+    }
+    let metrics = [FEWER, WAYS, MISSES, USED];
+    rows.sort_by_key(|row: &Row| metrics.iter().position(|metric| *metric == row.metric));
+    rows
+}
+
+fn replay(bed: &Bed, stages: u8, scale: usize) -> Outcome {
+    let policy = if stages == 1 { PolicyName::Megaflow } else { PolicyName::Joint };
+    let mut replay = Replay::new(bed, config(stages, ENTRIES / scale, policy), Resume::StartOver);
+    replay.send(0..bed.packets.len());
+    let ltm = replay.cache.ltm();
+    Outcome {
+        stages,
+        misses: replay.cache.counts().misses as f64,
+        entries: ltm.entries_count() as f64,
+        ways: ltm.coverage().chains as f64,
+    }
+}
+
+fn rows_of(pipeline: &str, outcomes: &[Outcome], is_full: bool) -> Vec<Row> {
+    let Some(one) = outcomes.first() else { return Vec::new() };
+    let published = |metric, configuration| {
+        Figure::find(metric, pipeline, "-", configuration).map(|figure| figure.value)
+    };
+    let row = |outcome: &Outcome| {
+        let name = format!("{pipeline} high K={}", outcome.stages);
+        let is_four = is_full && outcome.stages == 4;
+        let fewer = 100.0 * (1.0 - outcome.misses / one.misses);
+        let said = published("miss_reduction", "K=4").filter(|_| is_four);
+        let why = if said.is_some_and(|said| (fewer / said - 1.0).abs() > 0.1) { WHY } else { "" };
+        let of = |metric, unit, better, value: f64| Row {
+            better,
+            ours: value.into(),
+            ..Row::new(name.clone(), metric, unit)
+        };
+        [
+            Row { published: said, why, ..of(FEWER, "%", Better::More, fewer) },
+            of(WAYS, "x", Better::More, outcome.ways / one.entries),
+            of(MISSES, "count", Better::Neither, outcome.misses),
+            of(USED, "count", Better::Neither, outcome.entries),
+        ]
+    };
+    outcomes.iter().flat_map(row).collect()
+}

@@ -1,0 +1,102 @@
+//! What one miss costs after the other, in one large table: the middle, and the tail.
+//!
+//! A miss is here what a packet thread does for it: the tables are asked, the cache and the eviction
+//! engine take the entry up. Cycles are those of the time stamp counter, one thread, so the tail holds
+//! what else the machine does, too.
+
+use std::sync::Arc;
+
+use shunt_datapath::cache::{EntryRef, KeyHasher, MegaflowCache};
+use shunt_kairo::Direct;
+use shunt_pipebench::published::Figure;
+use shunt_pipeline::{EntryId, Evictor, OwnerId};
+
+use super::loaded::{Loaded, workload};
+use crate::{
+    cpu,
+    experiment::{Better, Row, Run, Samples},
+    tsc,
+};
+
+/// Sets of filters, and thousands of them; the last is that of the published rate.
+const SETS: [(&str, usize); 4] = [("acl", 200), ("fw", 200), ("ipc", 200), ("acl", 450)];
+const FLOWS: usize = 50_000;
+
+const CYCLES: &str = "cycles of one miss";
+const RATE: &str = "misses in a second of one thread's CPU";
+
+const WHY: &str = "the published switch crosses to a thread of its own for each miss, and a table \
+                   costs it what its masks are many; that run had 25 Mpps to keep up with besides";
+
+pub(crate) fn run(run: &mut Run) -> Vec<Row> {
+    let sets = if run.is_quick { &SETS[..1] } else { &SETS[..] };
+    run.begin(2 * sets.len());
+    let scale = run.either(1, 10);
+    let mut rows = Vec::new();
+    for (set, thousands) in sets {
+        let (rules, flows) = (1000 * thousands / scale, FLOWS / scale);
+        let name = format!("classbench-{set}:low:{flows}:rules={rules}");
+        let loaded = run.step(&name, |_| Loaded::new(&workload(&name)));
+        let title = format!("{set}, {}K rules", loaded.rules.len() / 1000);
+        let misses = run.step(&title, |_| measure(&loaded));
+        rows.extend(misses.rows(&title, scale == 1 && *thousands == 450));
+    }
+    rows.sort_by_key(|row| row.metric != CYCLES);
+    rows
+}
+
+/// The cycles of each miss, in their order by length, and how many there are in a second of CPU.
+struct Misses {
+    cycles: Vec<u64>,
+    rate: f64,
+}
+
+fn measure(loaded: &Loaded) -> Misses {
+    let version = loaded.pipeline.version();
+    let mut cache = MegaflowCache::new(KeyHasher::new(1), 1);
+    let mut engine = Direct::new(version);
+    let mut cycles = Vec::with_capacity(loaded.keys.len());
+    let ns = cpu::timed(|| {
+        for (slot, key) in (0..).zip(&loaded.keys) {
+            let start = tsc::cycles();
+            let traversal = Arc::new(loaded.pipeline.translate(key, version));
+            cache.insert(key, &traversal.mask, EntryRef { slot, generation: 0 });
+            engine.installed(EntryId { owner: OwnerId(0), slot, generation: 0 }, &traversal);
+            cycles.push(tsc::cycles() - start);
+        }
+    });
+    let rate = 1e9 * cycles.len() as f64 / ns as f64;
+    cycles.sort_unstable();
+    Misses { cycles, rate }
+}
+
+impl Misses {
+    fn rows(&self, title: &str, is_published: bool) -> Vec<Row> {
+        let at = |thousandths: usize| {
+            let place = self.cycles.len() * thousandths / 1000;
+            self.cycles.get(place).copied().unwrap_or_default() as f64
+        };
+        let budget = Figure::find("slowpath_budget", "-", "-", "-").filter(|_| is_published);
+        let rate =
+            Figure::find("slowpath_rate", "-", "-", "450K rules (ACL seed 5), 25 Mpps, 12 s");
+        let row = |word, thousandths, published: Option<&Figure>| Row {
+            ours: at(thousandths).into(),
+            published: published.map(|figure| figure.value),
+            why: published.map_or("", |_| WHY),
+            ..Row::new(format!("{title} {word}"), CYCLES, "cycles")
+        };
+        vec![
+            row("p50", 500, budget),
+            row("p90", 900, None),
+            row("p99", 990, None),
+            row("p99.9", 999, None),
+            Row {
+                better: Better::More,
+                ours: Samples::from(self.rate),
+                published: rate.filter(|_| is_published).map(|figure| figure.value),
+                why: if is_published { WHY } else { "" },
+                ..Row::new(title, RATE, "1/s")
+            },
+        ]
+    }
+}

@@ -1,0 +1,66 @@
+//! The pipelines and the engines that are measured.
+
+use shunt_kairo::Direct;
+#[cfg(feature = "dbsp")]
+use shunt_kairo::{Mirror, MirrorSettings, Relational, Visits};
+#[cfg(feature = "dbsp")]
+use shunt_pipeline::Time;
+use shunt_pipeline::{Evictor, Pipeline};
+
+use super::scene::{BRIDGE, Clock};
+
+pub(super) const PIPELINES: &[&str] = &["ofd", "psc", "ols", "ant"];
+pub(super) const RIVAL: &str = "the iterative engine";
+
+/// An engine of `shunt-kairo`.
+pub(super) struct Engine {
+    pub(super) name: &'static str,
+    pub(super) new: fn(&Pipeline) -> Box<dyn Evictor>,
+    pub(super) clock: Clock,
+    /// Thousands of entries that it has memory for.
+    pub(super) thousands_max: usize,
+}
+
+pub(super) const ENGINES: &[Engine] = &[
+    Engine {
+        name: "direct",
+        new: |pipeline| Box::new(Direct::new(pipeline.version())),
+        clock: Clock::Thread,
+        thousands_max: usize::MAX,
+    },
+    #[cfg(feature = "dbsp")]
+    Engine {
+        name: "visits",
+        new: |pipeline| Box::new(Visits::new(pipeline.version())),
+        clock: Clock::Thread,
+        thousands_max: usize::MAX,
+    },
+    #[cfg(feature = "dbsp")]
+    Engine {
+        name: "relational",
+        new: |pipeline| Box::new(Relational::new(pipeline.version())),
+        clock: Clock::Process,
+        thousands_max: usize::MAX,
+    },
+    // Kairo as published; it has a packet once for each tuple of each table.
+    #[cfg(feature = "dbsp")]
+    Engine {
+        name: "mirror",
+        new: |pipeline| Box::new(mirror(pipeline)),
+        clock: Clock::Process,
+        thousands_max: 100,
+    },
+];
+
+/// A mirror that has two seconds between any two events, so that all packets are where they belong
+/// when a change comes.
+#[cfg(feature = "dbsp")]
+fn mirror(pipeline: &Pipeline) -> Mirror {
+    let settings = MirrorSettings::default();
+    let mut now = Time::ZERO;
+    let clock = move || {
+        now = now.after(settings.propagation.unwrap_or_default());
+        now
+    };
+    Mirror::new(pipeline, &[BRIDGE], settings, clock)
+}

@@ -1,0 +1,14 @@
+//! What a change of rules costs the eviction engine.
+//!
+//! What is timed is the engine's own CPU, from the deltas to the list of entries. What was evicted is
+//! translated and installed again before the next change, so that every round begins with the same
+//! entries.
+
+mod engines;
+mod one_rule;
+mod patterns;
+mod scene;
+pub(crate) mod sizes;
+
+pub(crate) use one_rule::run_part;
+pub(crate) use patterns::run;

@@ -1,0 +1,122 @@
+//! Rules of all tables go and come one by one, under many and under very many entries: the tail tells
+//! how long a barrier waits at worst.
+//!
+//! A rule that many entries depend on takes all of them with it, and each costs; so the rules that
+//! take at most [`FEW`] stand apart from all of them. Each engine has a process of its own, so that the
+//! memory counted is its own.
+
+use serde_json::{Value, json};
+use shunt_pipeline::FlowModCommand;
+
+use super::{
+    engines::{ENGINES, Engine, PIPELINES},
+    scene::{Scene, Watched},
+};
+use crate::experiment::{Better, Row, Run, Samples};
+
+/// Flows under which one rule changes: as they are called, in thousands, and so in a quick run.
+type Size = (&'static str, usize, usize);
+
+const SIZES: [Size; 2] = [("100K", 100, 10), ("1M", 1000, 20)];
+
+/// Entries that one rule takes with it, at most, where it is not one of the great ones.
+const FEW: f64 = 2000.0;
+
+const CHANGE: &str = "one rule";
+const EVICTED: &str = "entries that one rule takes with it";
+const LOAD: &str = "one entry taken up";
+const MEMORY: &str = "memory of a visit";
+
+pub(super) fn steps() -> usize {
+    parts().count()
+}
+
+/// Each engine, and under how many entries it is.
+fn parts() -> impl Iterator<Item = (&'static str, &'static Engine)> {
+    let sizes = SIZES.iter().flat_map(|size| ENGINES.iter().map(move |engine| (size, engine)));
+    let has_room = |(size, engine): &(&Size, &Engine)| size.1 <= engine.thousands_max;
+    sizes.filter(has_room).map(|((label, ..), engine)| (*label, engine))
+}
+
+pub(super) fn run(run: &mut Run) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (label, engine) in parts() {
+        let measured = run.part("kairo-updates", &format!("{} {label}", engine.name));
+        rows.extend(rows_of(engine.name, label, &measured));
+    }
+    let metrics = [CHANGE, EVICTED, LOAD, MEMORY];
+    rows.sort_by_key(|row| metrics.iter().position(|metric| *metric == row.metric));
+    rows
+}
+
+/// One engine under so many entries: prints what each change cost, and what it took.
+pub(crate) fn run_part(run: &mut Run, part: &str) {
+    let found = part.split_once(' ').and_then(|(engine, label)| {
+        let engine = ENGINES.iter().find(|one| one.name == engine)?;
+        Some((engine, SIZES.iter().find(|size| size.0 == label)?))
+    });
+    let Some((engine, (_, thousands, quick))) = found else { panic!("there is no part {part}") };
+    let flows = run.either(*thousands, *quick);
+    let name = format!("{}:low:{flows}k:updates=flap@100ms", PIPELINES[0]);
+    println!("{}", measure(engine, &name, run.either(200, 20)));
+}
+
+fn measure(engine: &Engine, workload: &str, rounds: usize) -> Value {
+    let scene = Scene::of(workload);
+    let apart = (scene.base.len() / rounds).max(1);
+    let empty = (engine.new)(&scene.pipeline);
+    let mut watched = Watched::new(empty, scene.keys.len(), engine.clock);
+    let load = watched.load(&scene);
+    for rule in scene.base.iter().step_by(apart) {
+        for command in [FlowModCommand::DeleteStrict, FlowModCommand::Add] {
+            let change = scene.change(command, std::slice::from_ref(rule));
+            watched.meet(&change, &scene);
+        }
+    }
+    json!({
+        "entries": scene.keys.len(),
+        "spent": watched.spent.0,
+        "evicted": watched.evicted.0,
+        "load": load.us,
+        "bytes": load.bytes,
+    })
+}
+
+fn rows_of(engine: &str, label: &str, measured: &Value) -> Vec<Row> {
+    let list = |name: &str| -> Vec<f64> {
+        measured[name].as_array().into_iter().flatten().filter_map(Value::as_f64).collect()
+    };
+    let (spent, evicted) = (list("spent"), list("evicted"));
+    let few = spent.iter().zip(&evicted).filter(|(_, evicted)| **evicted <= FEW);
+    let few: Vec<f64> = few.map(|(spent, _)| *spent).collect();
+    let name = format!("{engine}, one rule {label} entries");
+    let mut rows = Vec::new();
+    for (word, times) in [("", &spent), (" of at most 2,000 evictions", &few)] {
+        for (percent, quantity) in [(50, "p50"), (99, "p99"), (100, "max")] {
+            rows.push(Row {
+                ours: quantile(times, percent).into(),
+                ..Row::new(format!("{name} {quantity}{word}"), CHANGE, "us")
+            });
+        }
+    }
+    for (percent, quantity) in [(50, "p50"), (99, "p99"), (100, "max")] {
+        rows.push(Row {
+            better: Better::Neither,
+            ours: quantile(&evicted, percent).into(),
+            ..Row::new(format!("{name} {quantity}"), EVICTED, "count")
+        });
+    }
+    let one = |key: &str| measured[key].as_f64().map_or_else(Samples::default, Samples::from);
+    let size = format!("{engine}, {label}: {} entries", measured["entries"]);
+    rows.push(Row { ours: one("load"), ..Row::new(&size, LOAD, "us") });
+    rows.push(Row { ours: one("bytes"), ..Row::new(&size, MEMORY, "B") });
+    rows
+}
+
+/// What so many of a hundred samples do not exceed.
+fn quantile(samples: &[f64], percent: usize) -> f64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let place = (sorted.len() * percent).div_ceil(100);
+    sorted.get(place.saturating_sub(1)).copied().unwrap_or_default()
+}

@@ -1,0 +1,163 @@
+//! The changes of A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second Era*,
+//! Table 4.3: a table that has more rules than the update is chosen, and that many of its rules come
+//! as one batch and go as one batch. `flap` is one rule.
+
+use std::sync::Arc;
+
+use shunt_kairo::Direct;
+use shunt_pipebench::published::Figure;
+use shunt_pipeline::{FlowModCommand, Iterative};
+
+use super::{
+    engines::{PIPELINES, RIVAL},
+    one_rule,
+    scene::{Clock, Scene, Watched},
+};
+use crate::experiment::{Better, Row, Run, Samples};
+
+const UPDATES: &[&str] = &["flap", "p1", "p2", "p3", "p4", "p5"];
+/// Rounds in which the rival takes part.
+const RIVAL_ROUNDS: usize = 4;
+
+const CHANGE: &str = "one change";
+const MEAN: &str = "times faster than the iterative engine, mean of P1 to P5";
+const STALE: &str = "packets that meet what is stale, at 100 Gbit/s of 64 bytes (computed)";
+const EVICTED: &str = "entries evicted by a change";
+const LOAD: &str = "one entry taken up, by pipelines";
+
+/// Packets of 64 bytes in a microsecond of 100 Gbit/s, with gap and preamble.
+const PACKETS_PER_US: f64 = 148.8;
+
+const WHY_MEAN: &str = "the published engine keeps a copy of every table as a circuit; here entries are \
+                        found by their regions, at what they cost";
+
+const WHY_LOAD: &str = "the iterative engine keeps a list, and pays for it with each change: it translates \
+                        every entry anew";
+
+/// What one update came to.
+struct Outcome {
+    name: String,
+    entries: f64,
+    ours: Watched,
+    theirs: Watched,
+    /// Microseconds to take up an entry: ours, and theirs.
+    load: [f64; 2],
+}
+
+const fn pipelines(run: &Run) -> &'static [&'static str] {
+    if run.is_quick { PIPELINES.split_at(1).0 } else { PIPELINES }
+}
+
+/// Updates of every kind, and one rule under many entries and very many.
+pub(crate) fn run(run: &mut Run) -> Vec<Row> {
+    run.begin(pipelines(run).len() * UPDATES.len() + one_rule::steps());
+    let mut rows = rows(run);
+    rows.extend(one_rule::run(run));
+    rows
+}
+
+fn rows(run: &mut Run) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for pipeline in pipelines(run) {
+        let mut means = Vec::new();
+        for update in UPDATES {
+            let name = format!("{pipeline}:low:{}k:updates={update}@100ms", run.either(100, 10));
+            let is_flap = *update == "flap";
+            let rounds = if is_flap { run.either(100, 10) } else { run.either(4, 2) };
+            let outcome =
+                run.step(&name, |_| measure(&name, &format!("{pipeline} {update}"), rounds));
+            if is_flap {
+                rows.push(outcome.load_row());
+            } else {
+                means.push(outcome.times_faster());
+            }
+            rows.extend(outcome.rows());
+        }
+        rows.push(mean_row(pipeline, &means, run.is_quick));
+    }
+    let metrics = [MEAN, CHANGE, STALE, EVICTED, LOAD];
+    rows.sort_by_key(|row: &Row| metrics.iter().position(|metric| *metric == row.metric));
+    rows
+}
+
+fn mean_row(pipeline: &str, ratios: &[f64], is_quick: bool) -> Row {
+    let published = Figure::find("tte_speedup", pipeline, "-", "P1 to P5");
+    let published = published.filter(|_| !is_quick).map(|figure| figure.value);
+    let mean = ratios.iter().sum::<f64>() / ratios.len().max(1) as f64;
+    Row {
+        better: Better::More,
+        ours: mean.into(),
+        published,
+        why: published.map_or("", |_| WHY_MEAN),
+        ..Row::new(pipeline, MEAN, "x")
+    }
+}
+
+fn measure(workload: &str, name: &str, rounds: usize) -> Outcome {
+    let scene = Scene::of(workload);
+    let direct = Box::new(Direct::new(scene.pipeline.version()));
+    let mut ours = Watched::new(direct, scene.keys.len(), Clock::Thread);
+    let iterative = Box::new(Iterative::new(Arc::clone(&scene.pipeline)));
+    let mut theirs = Watched::new(iterative, scene.keys.len(), Clock::Thread);
+    let load = [&mut ours, &mut theirs].map(|watched| watched.load(&scene).us);
+    for round in 0..rounds {
+        for command in [FlowModCommand::Add, FlowModCommand::DeleteStrict] {
+            let change = scene.change(command, &scene.changing);
+            ours.meet(&change, &scene);
+            // It takes most of a second, each time the same.
+            if round < RIVAL_ROUNDS {
+                theirs.meet(&change, &scene);
+            }
+        }
+    }
+    let (rules, entries) = (scene.changing.len(), scene.keys.len());
+    let name = format!("{name}, {rules} rules, {entries} entries");
+    Outcome { name, entries: entries as f64, ours, theirs, load }
+}
+
+impl Outcome {
+    /// How many times less the middle one of our changes cost.
+    fn times_faster(&self) -> f64 {
+        self.theirs.spent.median() / self.ours.spent.median()
+    }
+
+    fn rows(&self) -> [Row; 3] {
+        let rival = |samples| Some((RIVAL.to_owned(), samples));
+        let share = |own: &Samples| own.map(|own| 100.0 * own / self.entries);
+        // Ours ends all of them at the end of its pass; the rival each when its turn comes, which is
+        // in the middle on average.
+        let stale = |watched: &Watched, part: f64| {
+            let each = watched.spent.0.iter().zip(&watched.evicted.0);
+            let stale =
+                |(us, evicted): (&f64, &f64)| us * part * PACKETS_PER_US * evicted / self.entries;
+            Samples(each.map(stale).collect())
+        };
+        [
+            Row {
+                ours: self.ours.spent.clone(),
+                rival: rival(self.theirs.spent.clone()),
+                ..Row::new(&self.name, CHANGE, "us")
+            },
+            Row {
+                ours: stale(&self.ours, 1.0),
+                rival: rival(stale(&self.theirs, 0.5)),
+                ..Row::new(&self.name, STALE, "count")
+            },
+            Row {
+                ours: share(&self.ours.evicted),
+                rival: rival(share(&self.theirs.evicted)),
+                better: Better::Neither,
+                ..Row::new(&self.name, EVICTED, "%")
+            },
+        ]
+    }
+
+    fn load_row(&self) -> Row {
+        Row {
+            ours: self.load[0].into(),
+            rival: Some((RIVAL.to_owned(), self.load[1].into())),
+            why: WHY_LOAD,
+            ..Row::new(&self.name, LOAD, "us")
+        }
+    }
+}
