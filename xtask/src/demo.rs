@@ -5,7 +5,7 @@ use crate::{
     shell::{Failure, cargo, run},
 };
 
-/// Builds the daemon and runs the demo, or with `--gigaflow` that of a chain of stages.
+/// Builds the daemon and runs the demo, or with `--gigaflow` that of pieces on a NIC.
 pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
     install::ensure(install::DEMO)?;
     println!("building shuntd, shuntctl and the demo:");

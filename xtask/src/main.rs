@@ -5,6 +5,7 @@
 
 mod bench;
 mod demo;
+mod differential;
 mod fuzz;
 mod install;
 mod lint;
@@ -66,6 +67,12 @@ const COMMANDS: &[Command] = &[
         arguments: "",
         what: "P4Info and bmv2 program of the LTM tables, made anew from their description",
         run: p4::run_command,
+    },
+    Command {
+        name: "differential",
+        arguments: "[--seeds FIRST..END] [--cases FILE] [--record FILE]",
+        what: "random rules and frames, on Shunt and on Open vSwitch side by side",
+        run: differential::run_command,
     },
     Command {
         name: "soak",

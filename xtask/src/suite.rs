@@ -104,6 +104,12 @@ pub(crate) const SUITES: &[Suite] = &[
     )
     .with_tools(),
     Suite::own(
+        "nic",
+        "the daemon with a NIC in front of a bridge, embedded or elsewhere, barriers, restarts",
+        &["--package", "shunt-tests", "--test", "nic"],
+    )
+    .with_tools(),
+    Suite::own(
         "controllers",
         "os-ken's learning switch drives the daemon",
         &["--package", "shunt-tests", "--test", "controllers"],
