@@ -16,21 +16,25 @@ use crate::{
 const SWITCH: &str = "/usr/lib/openvswitch-switch/ovs-vswitchd";
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
-/// `ovsdb-server` and `ovs-vswitchd` inside a namespace, with all files in a folder of their own;
-/// ended when dropped.
+/// `ovsdb-server` and `ovs-vswitchd` with all files in a folder of their own; ended when dropped.
 pub struct OpenVSwitch<'a> {
-    namespace: &'a Namespace,
+    /// Where it runs; `None`: beside the test.
+    namespace: Option<&'a Namespace>,
     folder: TempDir,
 }
 
 impl<'a> OpenVSwitch<'a> {
-    /// Starts one, or says loudly that it is not installed.
+    /// Starts one inside a namespace, or says loudly that it is not installed.
     ///
     /// # Panics
     ///
     /// When it is installed and does not start.
     #[must_use]
     pub fn start_or_skip(namespace: &'a Namespace) -> Option<Self> {
+        Self::start(Some(namespace), &[])
+    }
+
+    fn start(namespace: Option<&'a Namespace>, arguments: &[&str]) -> Option<Self> {
         if !Path::new(SWITCH).exists() || !Path::new(SCHEMA).exists() {
             skipped("Open vSwitch is not installed: apt-get install openvswitch-switch");
             return None;
@@ -42,7 +46,7 @@ impl<'a> OpenVSwitch<'a> {
         let remote = format!("--remote=punix:{}", switch.path("db.sock"));
         switch.run_daemon("ovsdb-server", "ovsdb-server", &[&remote, &database]);
         switch.run("ovs-vsctl", &["--no-wait", "init"]);
-        switch.run_daemon(SWITCH, "ovs-vswitchd", &[]);
+        switch.run_daemon(SWITCH, "ovs-vswitchd", arguments);
         Some(switch)
     }
 
@@ -53,6 +57,12 @@ impl<'a> OpenVSwitch<'a> {
     /// When the program fails.
     pub fn run(&self, program: &str, arguments: &[&str]) -> String {
         text(&output(self.command(program).args(arguments)))
+    }
+
+    /// The folder with its sockets.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     fn run_daemon(&self, program: &str, name: &str, arguments: &[&str]) {
@@ -69,7 +79,8 @@ impl<'a> OpenVSwitch<'a> {
     }
 
     fn command(&self, program: &str) -> Command {
-        let mut command = self.namespace.command(program);
+        let beside = || Command::new(program);
+        let mut command = self.namespace.map_or_else(beside, |inside| inside.command(program));
         for variable in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"] {
             command.env(variable, self.folder.path());
         }
@@ -79,15 +90,34 @@ impl<'a> OpenVSwitch<'a> {
     fn path(&self, name: &str) -> String {
         self.folder.path().join(name).display().to_string()
     }
+
+    /// The process id of one of its daemons, as written to its file; empty if it does not run.
+    #[must_use]
+    pub fn process(&self, name: &str) -> String {
+        let id = fs::read_to_string(self.path(&format!("{name}.pid"))).unwrap_or_default();
+        id.trim().to_owned()
+    }
+}
+
+impl OpenVSwitch<'static> {
+    /// Starts one whose ports can be made of nothing (`--enable-dummy`), or says loudly that it is
+    /// not installed. It needs no namespace: nothing of it is seen outside of its folder.
+    ///
+    /// # Panics
+    ///
+    /// When it is installed and does not start.
+    #[must_use]
+    pub fn dummy_or_skip() -> Option<Self> {
+        Self::start(None, &["--enable-dummy", "--disable-system"])
+    }
 }
 
 impl Drop for OpenVSwitch<'_> {
     fn drop(&mut self) {
         for name in ["ovs-vswitchd", "ovsdb-server"] {
-            let id = fs::read_to_string(self.path(&format!("{name}.pid"))).unwrap_or_default();
-            let id = id.trim();
+            let id = self.process(name);
             if !id.is_empty() {
-                let _ = output(Command::new("kill").arg(id));
+                let _ = output(Command::new("kill").arg(&id));
                 let process = format!("/proc/{id}");
                 let _ = until(|| !Path::new(&process).exists());
             }

@@ -23,6 +23,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("shunt-pipebench", &["shunt-flow", "shunt-classifier", "shunt-pipeline"]),
     ("shunt-gigaflow", &["shunt-flow", "shunt-classifier", "shunt-pipeline"]),
     ("shunt-kairo", &["shunt-flow", "shunt-pipeline"]),
+    ("shunt-kairo-c", &["shunt-flow", "shunt-pipeline", "shunt-kairo"]),
     ("shunt-p4runtime", &["shunt-flow", "shunt-pipeline", "shunt-gigaflow"]),
     ("shunt-datapath", &["shunt-flow", "shunt-classifier", "shunt-pipeline", "shunt-gigaflow"]),
     (
@@ -38,7 +39,9 @@ const EDGES: &[(&str, &[&str])] = &[
             "shunt-pipeline",
             "shunt-gigaflow",
             "shunt-kairo",
+            "shunt-p4runtime",
             "shunt-datapath",
+            "shunt-nic",
             "shunt-ofproto",
         ],
     ),
@@ -65,6 +68,7 @@ const WITHOUT_RUNTIME: &[&str] = &[
     "shunt-pipebench",
     "shunt-gigaflow",
     "shunt-kairo",
+    "shunt-kairo-c",
     "shunt-datapath",
 ];
 

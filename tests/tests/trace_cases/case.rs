@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use shunt_flow::text::NoPortNames;
 use shunt_pipeline::{
     GroupCommand, MeterCommand, Modification,
@@ -11,8 +11,10 @@ use shunt_pipeline::{
 use shunt_switch::config::Port;
 use shunt_tests::repository::{read, root};
 
+use crate::client::DumpedRule;
+
 /// All recorded cases whose features exist.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Recording {
     /// Where they come from.
     pub(crate) provenance: String,
@@ -21,72 +23,76 @@ pub(crate) struct Recording {
 }
 
 /// Rules, and packets that meet them.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Case {
     /// Its kind and number.
     pub(crate) id: String,
     /// Whether the packets may be sent again, with the same result.
     pub(crate) stateless: bool,
     /// Arguments of `ovs-ofctl mod-port`: a port and what to change of it.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) port_mods: Vec<[String; 2]>,
     /// Ports whose link is down from the start.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) down: Vec<u32>,
     /// Ports that carry certain VLANs, by name.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) vlans: Vec<Port>,
     /// Meters, as written.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) meters: Vec<String>,
     /// Groups, as written.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) groups: Vec<String>,
     /// Rules, as written.
     pub(crate) flows: Vec<String>,
     /// Rules, as `ovs-ofctl dump-flows` prints them.
+    #[serde(default)]
     pub(crate) dump: Vec<String>,
     /// Packets and bytes of the rule with a cookie, after all packets were sent once.
+    #[serde(default)]
     pub(crate) counters: BTreeMap<String, [u64; 2]>,
     /// Rules that packets have taught by the end.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) flows_after: Vec<TaughtRule>,
     /// Where more than one choice is right: for each of them, what comes out for each packet.
-    #[serde(default)]
-    alternatives: Vec<Vec<Frames>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) alternatives: Vec<Vec<Frames>>,
     /// Packets, in order.
     pub(crate) packets: Vec<RecordedPacket>,
 }
 
 /// A rule that was taught: its cookie, table, packets, bytes, and its text.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct TaughtRule(String, u8, u64, u64, String);
 
 /// A packet and its fate.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct RecordedPacket {
     /// The port that it comes in by.
     pub(crate) in_port: u32,
     /// The frame in hexadecimal.
     pub(crate) frame: String,
     /// What happened to it.
+    #[serde(default)]
     pub(crate) expect: Expect,
 }
 
 /// The fate of a packet.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Expect {
     /// Frames in hexadecimal by the port that they left by, in order.
     pub(crate) out: Frames,
     /// Packet-ins, as `ovs-ofctl monitor` prints them; ` | ` stands between their lines.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) packet_in: Vec<String>,
     /// How tables decided, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) trace: Option<RecordedTrace>,
 }
 
 /// How tables decided.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct RecordedTrace {
     /// Lookups, in order.
     pub(crate) path: Vec<String>,
@@ -109,7 +115,18 @@ impl Recording {
 
     /// Reads the recording.
     pub(crate) fn read() -> Self {
-        serde_json::from_str(&read("tests/data/trace-cases.json")).expect("the recording is JSON")
+        Self::of("tests/data/trace-cases.json")
+    }
+
+    /// Reads the recording, and the cases by hand that were recorded since.
+    pub(crate) fn read_all() -> Self {
+        let mut recording = Self::read();
+        recording.cases.extend(Self::of("tests/data/odd-cases.json").cases);
+        recording
+    }
+
+    fn of(path: &str) -> Self {
+        serde_json::from_str(&read(path)).expect("a recording is JSON")
     }
 }
 
@@ -128,13 +145,21 @@ impl Case {
         self.id.split('-').next().unwrap_or(&self.id)
     }
 
+    /// Without what was recorded.
+    pub(crate) fn given(&self) -> Self {
+        let (dump, counters, flows_after) = Default::default();
+        let mut given = Self { dump, counters, flows_after, ..self.clone() };
+        given.packets.iter_mut().for_each(|packet| packet.expect = Expect::default());
+        given
+    }
+
     /// Whether it can be loaded without a client.
     pub(crate) fn has_text(&self) -> bool {
         !WIRE_ONLY.contains(&&*self.id)
     }
 
     /// Requests for its meters and groups, in the order in which they refer to each other.
-    pub(crate) fn objects(&self) -> Vec<Modification> {
+    pub(crate) fn objects(&self) -> Result<Vec<Modification>, String> {
         let meters = self
             .meters
             .iter()
@@ -143,7 +168,7 @@ impl Case {
             parse_group_mod(GroupCommand::Add, text, &NoPortNames).map(Modification::Group)
         });
         let requests: Result<Vec<_>, _> = meters.chain(groups).collect();
-        requests.unwrap_or_else(|error| panic!("{}: {error}", self.id))
+        requests.map_err(|error| format!("{}: {error}", self.id))
     }
 
     /// What may come out for a packet, by its place: one of these.
@@ -161,6 +186,14 @@ impl Case {
 }
 
 impl TaughtRule {
+    /// What a dump shows.
+    pub(crate) fn of(rule: DumpedRule) -> Self {
+        let (table, text) = rule.text.split_once(' ').unwrap_or_default();
+        let table = table.strip_prefix("table=").and_then(|table| table.parse().ok());
+        let [packets, bytes] = rule.counts;
+        Self(rule.cookie, table.unwrap_or_default(), packets, bytes, text.to_owned())
+    }
+
     /// As a dump shows it: cookie, packets and bytes, text.
     pub(crate) fn dumped(&self) -> (String, [u64; 2], String) {
         let Self(cookie, table, packets, bytes, text) = self;

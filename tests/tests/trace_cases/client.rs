@@ -12,7 +12,7 @@ use shunt_tests::{
     namespace::skipped,
 };
 
-use crate::{case::Case, rig::Rig};
+use crate::case::Case;
 
 /// Whether the programs of Open vSwitch are there; says so aloud if not.
 pub(crate) fn is_installed() -> bool {
@@ -37,9 +37,46 @@ pub(crate) struct DumpedRule {
     pub(crate) text: String,
 }
 
+/// What a switch said to a request: why it refused it, if it did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Taken,
+    /// The name of the error.
+    Refused(String),
+    /// The client did not even send it.
+    NotSent,
+}
+
 impl Client {
-    pub(crate) fn new(rig: &Rig) -> Self {
-        Self { socket: rig.socket(), folder: rig.folder().to_owned() }
+    /// A client of the switch that listens there; its files go to a folder.
+    pub(crate) fn new(socket: String, folder: &Path) -> Self {
+        Self { socket, folder: folder.to_owned() }
+    }
+
+    /// Asks for one thing, such as `add-flow` of a line.
+    pub(crate) fn ask(&self, verb: &str, line: &str) -> Answer {
+        let mut command = Command::new("ovs-ofctl");
+        command.args(["-O", "OpenFlow13", "--no-names", verb, &self.socket, line]);
+        let output = output(&mut command);
+        // A bundle's failure comes after that of its message.
+        let said = String::from_utf8_lossy(&output.stderr);
+        match said.lines().find_map(error_name) {
+            Some(name) => Answer::Refused(name.to_owned()),
+            None if output.status.success() => Answer::Taken,
+            None => Answer::NotSent,
+        }
+    }
+
+    /// Asks for many things at once, such as `add-flows`; whether all of them were taken.
+    pub(crate) fn ask_all(&self, verb: &str, lines: &[String]) -> bool {
+        let file = self.folder.join("lines");
+        fs::write(&file, lines.join("\n") + "\n").expect("the lines can be written");
+        self.ask(verb, &file.to_string_lossy()) == Answer::Taken
+    }
+
+    /// What a command prints.
+    pub(crate) fn show(&self, verb: &str) -> String {
+        self.run(verb, &[])
     }
 
     /// Loads meters, groups and rules of a case and sets its ports.
@@ -51,7 +88,7 @@ impl Client {
         fs::write(&file, case.flows.join("\n") + "\n").expect("the rules can be written");
         self.run("add-flows", &[&file.to_string_lossy()]);
         for [port, change] in &case.port_mods {
-            self.run("mod-port", &[port, change]);
+            self.set_port(port, change);
         }
     }
 
@@ -62,10 +99,21 @@ impl Client {
         rules.map(|line| DumpedRule::parse(line).expect("a line is a rule")).collect()
     }
 
+    /// Changes a setting of a port.
+    pub(crate) fn set_port(&self, port: &str, change: &str) {
+        self.run("mod-port", &[port, change]);
+    }
+
     fn run(&self, verb: &str, arguments: &[&str]) -> String {
         let mut command = Command::new("ovs-ofctl");
         text(&output(command.args(["-O", "OpenFlow13", verb, &self.socket]).args(arguments)))
     }
+}
+
+/// The name of an error, as `ovs-ofctl` prints it: `OFPT_ERROR (OF1.3) (xid=0x4): OFPBAC_BAD_TYPE`.
+fn error_name(line: &str) -> Option<&str> {
+    let (_, rest) = line.split_once("OFPT_ERROR")?;
+    rest.split_once("): ").map(|(_, name)| name.trim())
 }
 
 impl DumpedRule {
@@ -91,6 +139,7 @@ pub(crate) fn counters(rules: &[DumpedRule]) -> BTreeMap<&str, [u64; 2]> {
 pub(crate) struct Monitor {
     process: Child,
     log: PathBuf,
+    control: PathBuf,
 }
 
 impl Monitor {
@@ -106,12 +155,20 @@ impl Monitor {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
         let process = command.spawn().expect("ovs-ofctl starts");
         assert!(until(|| has_settled(&control)), "the monitor does not answer");
-        Self { process, log }
+        Self { process, log, control }
     }
 
     /// All packet-ins; waits a while for those that are expected.
     pub(crate) fn packet_ins(&self, expected: &[String]) -> Vec<String> {
         until(|| read(&self.log) == expected);
+        read(&self.log)
+    }
+}
+
+impl Monitor {
+    /// All packet-ins that the switch has sent by now.
+    pub(crate) fn all(&self) -> Vec<String> {
+        assert!(has_settled(&self.control), "the monitor does not answer");
         read(&self.log)
     }
 }

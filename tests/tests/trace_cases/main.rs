@@ -10,8 +10,13 @@
 
 mod case;
 mod client;
+mod differential;
+mod generate;
 mod masks;
 mod rig;
+mod rival;
+mod shrink;
+mod side_by_side;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +24,7 @@ use std::{
 };
 
 use case::{Case, Recording, TaughtRule, missing};
-use client::{Client, DumpedRule, Monitor, counters};
+use client::{DumpedRule, Monitor, counters};
 use masks::{Tables, Widths};
 use rig::{BRIDGE, Rig};
 use shunt_switch::TraceVisit;
@@ -67,7 +72,7 @@ fn cases_are_answered_as_recorded_and_again_from_filled_caches() {
     }
     let mut differences = Vec::new();
     let mut kinds: BTreeMap<String, [u32; 2]> = BTreeMap::new();
-    for case in Recording::read().cases {
+    for case in Recording::read_all().cases {
         let found = play(&case);
         let [passed, failed] = kinds.entry(case.kind().to_owned()).or_default();
         *if found.is_empty() { passed } else { failed } += 1;
@@ -83,7 +88,7 @@ fn cases_are_answered_as_recorded_and_again_from_filled_caches() {
 fn play(case: &Case) -> Vec<String> {
     let mut differences = Differences::new(case);
     let mut rig = Rig::new();
-    let client = Client::new(&rig);
+    let client = rig.client();
     rig.set_ports(case);
     client.load(case);
     let mut dump: Vec<String> = client.dump().into_iter().map(|rule| rule.text).collect();
@@ -126,7 +131,7 @@ fn play(case: &Case) -> Vec<String> {
 #[test]
 fn packets_meet_the_recorded_rules_in_the_recorded_order() {
     let differences: Vec<String> =
-        Recording::read().with_text().flat_map(|case| trace(&case)).collect();
+        Recording::read_all().with_text().flat_map(|case| trace(&case)).collect();
     assert_none(&differences);
 }
 
@@ -162,7 +167,7 @@ fn describe(visit: &TraceVisit) -> String {
 #[test]
 fn packets_that_agree_under_a_mask_fare_alike() {
     let mut astray = Vec::new();
-    for case in Recording::read().with_text() {
+    for case in Recording::read_all().with_text() {
         let tables = Tables::new(&case);
         for (index, packet) in case.packets.iter().enumerate() {
             let found = tables.find_astray(&case, packet);
@@ -176,7 +181,7 @@ fn packets_that_agree_under_a_mask_fare_alike() {
 #[test]
 fn masks_are_compared_with_those_recorded() {
     let mut widths = Widths::default();
-    for case in Recording::read().with_text() {
+    for case in Recording::read_all().with_text() {
         let tables = Tables::new(&case);
         for (index, packet) in case.packets.iter().enumerate() {
             let Some(recorded) = &packet.expect.trace else { continue };

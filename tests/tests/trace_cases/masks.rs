@@ -53,6 +53,11 @@ pub(crate) struct Widths {
 impl Tables {
     /// Tables with the rules of a case.
     pub(crate) fn new(case: &Case) -> Self {
+        Self::read(case).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// As [`Self::new`], of rules that may be legal on the wire alone.
+    pub(crate) fn read(case: &Case) -> Result<Self, String> {
         let pipeline = Pipeline::new(1);
         pipeline.add_bridge(BRIDGE, BridgeSettings::default());
         let ports = (1..=PORTS).map(|number| port(number, case)).collect();
@@ -60,12 +65,12 @@ impl Tables {
         let names = BridgeNames::new(&pipeline, BRIDGE);
         let rule = |text: &String| parse_rule(FlowModCommand::Add, text, &names);
         let rules: Result<Vec<_>, _> = case.flows.iter().map(rule).collect();
-        let rules = rules.unwrap_or_else(|error| panic!("{}: {error}", case.id));
+        let rules = rules.map_err(|error| format!("{}: {error}", case.id))?;
         let rules = rules.into_iter().map(Modification::Flow);
-        let all = case.objects().into_iter().chain(rules);
+        let all = case.objects()?.into_iter().chain(rules);
         let made = pipeline.modify(BRIDGE, all, Time::ZERO);
-        made.unwrap_or_else(|refused| panic!("{}: {refused}", case.id));
-        Self { pipeline, names }
+        made.map_err(|refused| format!("{}: {refused}", case.id))?;
+        Ok(Self { pipeline, names })
     }
 
     /// What tables do with a packet.

@@ -12,7 +12,10 @@ use shunt_tests::daemon::{SOON, until};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::case::{Case, Frames};
+use crate::{
+    case::{Case, Frames},
+    client::Client,
+};
 
 /// The bridge.
 pub(crate) const BRIDGE: &str = "br0";
@@ -79,7 +82,8 @@ impl Rig {
 
     /// Adds meters, groups and rules of a case without a client.
     pub(crate) fn load(&self, case: &Case) {
-        let made = self.runtime.block_on(self.switch.modify(BRIDGE, case.objects()));
+        let objects = case.objects().unwrap_or_else(|error| panic!("{error}"));
+        let made = self.runtime.block_on(self.switch.modify(BRIDGE, objects));
         made.unwrap_or_else(|error| panic!("{}: {error}", case.id));
         let rules: Vec<&str> = case.flows.iter().map(String::as_str).collect();
         let added = self.runtime.block_on(self.switch.add_rules(BRIDGE, &rules));
@@ -108,14 +112,9 @@ impl Rig {
         self.switch.drops().punted
     }
 
-    /// The address of the bridge's management socket.
-    pub(crate) fn socket(&self) -> String {
-        format!("unix:{}", self.folder.path().join(format!("{BRIDGE}.mgmt")).display())
-    }
-
-    /// A folder for files of this switch's clients.
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
+    /// A client of the bridge.
+    pub(crate) fn client(&self) -> Client {
+        client_in(self.folder.path())
     }
 
     /// Waits until every packet that came in, and every copy of one, has come to its end.
@@ -147,6 +146,11 @@ impl Rig {
         }
         frames
     }
+}
+
+/// A client of the bridge whose sockets are in a folder.
+pub(crate) fn client_in(folder: &Path) -> Client {
+    Client::new(format!("unix:{}", folder.join(format!("{BRIDGE}.mgmt")).display()), folder)
 }
 
 fn plug_in(runtime: &Runtime, switch: &Switch, number: u32) -> Cable {

@@ -2,7 +2,7 @@
 //! `ovs-ofctl`, real traffic, caches that fill, and a rule change after which no packet takes the
 //! old way. Where namespaces are not allowed, the same policy runs over a capture file.
 //!
-//! With `--gigaflow`: a chain of stages instead, over a capture file.
+//! With `--gigaflow`: a NIC in front of the switch instead, over a capture file.
 
 #![expect(clippy::panic, reason = "a demo that cannot go on says why")]
 #![expect(clippy::print_stdout, reason = "it is there to be looked at")]

@@ -1,0 +1,77 @@
+//! Groups, and settings of ports.
+
+use shunt_switch::config::{Port, VlanMode};
+
+use super::{Theme, actions::action, dice::Dice};
+
+/// Number of groups.
+pub(crate) const COUNT: usize = 5;
+
+/// A group that refers to lower ones alone.
+pub(crate) fn group(dice: &mut Dice, theme: Theme, number: usize) -> String {
+    let kind = dice.pick(&["all", "all", "indirect", "ff", "select"]);
+    let buckets_count = if kind == "indirect" { 1 } else { dice.pick(&[1, 2, 3]) };
+    let mut text = format!("group_id={number},type={kind}");
+    for place in 0..buckets_count {
+        let protocol = dice.pick(&["", "ip", "tcp"]);
+        let mut actions: Vec<String> =
+            (0..dice.pick(&[1, 2, 3])).map(|_| action(dice, theme, protocol, 0)).collect();
+        actions.retain(|action| !action.starts_with("group") && !action.starts_with("clone"));
+        actions.push(format!("output:{}", dice.port()));
+        if number > 1 && dice.percent(20) {
+            actions.push(format!("group:{}", 1 + dice.below(number - 1)));
+        }
+        let head = match kind {
+            "ff" => format!("watch_port:{},", dice.port()),
+            // Which of several buckets is chosen is a matter of the hash.
+            "select" => format!("weight:{},", u8::from(place == 0)),
+            _ => String::new(),
+        };
+        text += &format!(",bucket={head}actions={}", actions.join(","));
+    }
+    text
+}
+
+/// Ports that are not flooded, and the like.
+pub(crate) fn port_mods(dice: &mut Dice, theme: Theme) -> Vec<[String; 2]> {
+    if !theme.odd_ports || dice.percent(50) {
+        return Vec::new();
+    }
+    let change = dice.pick(&["no-flood", "no-forward", "no-receive", "no-packet-in"]);
+    vec![[format!("p{}", dice.port()), change.to_owned()]]
+}
+
+/// Ports whose link is down; no frame comes by port 6 then.
+pub(crate) fn links_down(dice: &mut Dice, theme: Theme) -> Vec<u32> {
+    if theme.odd_ports && dice.percent(40) { vec![6] } else { Vec::new() }
+}
+
+/// Ports that carry certain VLANs.
+pub(crate) fn vlans(dice: &mut Dice, theme: Theme) -> Vec<Port> {
+    if !theme.odd_ports || !theme.learns {
+        return Vec::new();
+    }
+    let modes =
+        [VlanMode::Access, VlanMode::Trunk, VlanMode::NativeTagged, VlanMode::NativeUntagged];
+    let mut ports = Vec::new();
+    for number in 1..=5 {
+        if dice.percent(40) {
+            continue;
+        }
+        let mode = dice.pick(&modes);
+        let tag = (mode != VlanMode::Trunk).then(|| dice.pick(&[5, 7, 100]));
+        let trunks = mode != VlanMode::Access && dice.percent(60);
+        ports.push(Port {
+            name: format!("p{number}"),
+            vlan_mode: Some(mode),
+            tag,
+            trunks: if trunks {
+                dice.pick(&[&[5][..], &[5, 100], &[0, 7]]).to_vec()
+            } else {
+                Vec::new()
+            },
+            ..Port::default()
+        });
+    }
+    ports
+}

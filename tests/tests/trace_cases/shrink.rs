@@ -1,0 +1,102 @@
+//! The smallest part of a case that still differs.
+
+use crate::{case::Case, rival::Rival, side_by_side::play};
+
+/// How often a smaller case is tried.
+const TRIES: usize = 300;
+
+/// Leaves out packets, rules, groups and actions as long as the first difference stays of its kind;
+/// the case, and what differs.
+pub(crate) fn shrink(case: Case, found: Vec<String>, rival: &mut Rival) -> (Case, Vec<String>) {
+    let mut search = Search { kind: kind(&found), case, found, rival, tries: TRIES };
+    search.drop_parts(|case| &mut case.packets);
+    search.drop_parts(|case| &mut case.flows);
+    search.drop_parts(|case| &mut case.groups);
+    search.drop_parts(|case| &mut case.meters);
+    search.drop_actions();
+    search.drop_parts(|case| &mut case.flows);
+    (search.case, search.found)
+}
+
+struct Search<'a> {
+    kind: String,
+    case: Case,
+    found: Vec<String>,
+    rival: &'a mut Rival,
+    tries: usize,
+}
+
+impl Search<'_> {
+    /// Whether the case that `change` makes differs too; then it is the case.
+    fn takes(&mut self, change: impl FnOnce(&mut Case)) -> bool {
+        if self.tries == 0 {
+            return false;
+        }
+        self.tries -= 1;
+        let mut smaller = self.case.clone();
+        change(&mut smaller);
+        let Some((found, _)) = play(&smaller, self.rival) else { return false };
+        let differs = kind(&found) == self.kind;
+        if differs {
+            (self.case, self.found) = (smaller, found);
+        }
+        differs
+    }
+
+    /// Leaves out parts, many at a time first.
+    fn drop_parts<T>(&mut self, parts: impl Fn(&mut Case) -> &mut Vec<T>) {
+        let mut chunk = parts(&mut self.case).len();
+        while chunk > 0 {
+            let mut begin = 0;
+            while begin < parts(&mut self.case).len() {
+                let end = (begin + chunk).min(parts(&mut self.case).len());
+                if !self.takes(|case| drop(parts(case).drain(begin..end))) {
+                    begin = end;
+                }
+            }
+            chunk /= 2;
+        }
+    }
+
+    /// Leaves out actions of rules, one by one.
+    fn drop_actions(&mut self) {
+        for index in 0..self.case.flows.len() {
+            let mut place = 0;
+            while let Some(shorter) = without_action(&self.case.flows[index], place) {
+                if !self.takes(|case| case.flows[index] = shorter) {
+                    place += 1;
+                }
+            }
+        }
+    }
+}
+
+/// What the first difference is about.
+fn kind(found: &[String]) -> String {
+    let first = found.first().map_or("", String::as_str);
+    let words: Vec<&str> = first.split_whitespace().take(3).collect();
+    match words[..] {
+        ["pass", ..] => "frames".to_owned(),
+        _ => words.join(" "),
+    }
+}
+
+/// A rule without one of its actions, unless it is the only one.
+fn without_action(rule: &str, place: usize) -> Option<String> {
+    let (matching, actions) = rule.split_once("actions=")?;
+    let mut depth = 0;
+    let mut parts = vec![String::new()];
+    for letter in actions.chars() {
+        depth += i32::from(letter == '(') - i32::from(letter == ')');
+        if letter == ',' && depth == 0 {
+            parts.push(String::new());
+        } else if let Some(last) = parts.last_mut() {
+            last.push(letter);
+        }
+    }
+    if parts.len() < 2 || place >= parts.len() {
+        return None;
+    }
+    parts.remove(place);
+    Some(format!("{matching}actions={}", parts.join(",")))
+}

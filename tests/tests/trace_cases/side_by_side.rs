@@ -1,0 +1,233 @@
+//! Cases that nobody has recorded: rules and frames, played to a switch and to a private Open
+//! vSwitch at the same time.
+//!
+//! Both must take and refuse the same requests, by the same names of errors, print the same rules,
+//! send the same frames and packet-ins, and count alike.
+
+use std::{
+    collections::BTreeSet,
+    fmt::Debug,
+    panic::{self, AssertUnwindSafe},
+};
+
+use crate::{
+    case::{Case, Expect, Frames, TaughtRule},
+    client::{Answer, Client, DumpedRule, Monitor},
+    masks::Tables,
+    rig::Rig,
+    rival::Rival,
+};
+
+/// How one case fares on both switches.
+struct Play<'a> {
+    case: Case,
+    rig: Rig,
+    rival: &'a mut Rival,
+    ours: Client,
+    theirs: Client,
+    found: Vec<String>,
+}
+
+/// What differs when a case is played to both switches, and the case with what Open vSwitch did;
+/// `None` if Open vSwitch did not survive it. Then there is a new one.
+pub(crate) fn play(case: &Case, rival: &mut Rival) -> Option<(Vec<String>, Case)> {
+    let outcome = panic::catch_unwind(AssertUnwindSafe(|| play_out(case, rival)));
+    match outcome {
+        Ok(played) => Some(played),
+        Err(cause) if rival.is_alive() => panic::resume_unwind(cause),
+        Err(_) => {
+            *rival = Rival::start_or_skip()?;
+            None
+        }
+    }
+}
+
+fn play_out(case: &Case, rival: &mut Rival) -> (Vec<String>, Case) {
+    let mut rig = Rig::new();
+    rival.reset();
+    rig.set_ports(case);
+    rival.set_ports(case);
+    let (ours, theirs) = (rig.client(), rival.client());
+    let mut play = Play { case: case.clone(), rig, rival, ours, theirs, found: Vec::new() };
+    play.load();
+    if play.found.is_empty() {
+        play.send();
+    }
+    if play.found.is_empty() {
+        play.try_masks();
+    }
+    (play.found, play.case)
+}
+
+impl Play<'_> {
+    fn compare<T: Debug + PartialEq>(&mut self, what: &str, ours: &T, theirs: &T) {
+        if ours != theirs {
+            self.found.push(format!("{what}:\n  Shunt        {ours:?}\n  Open vSwitch {theirs:?}"));
+        }
+    }
+
+    /// Loads meters, groups and rules; what both refuse is left out.
+    fn load(&mut self) {
+        let Case { meters, groups, flows, .. } = self.case.clone();
+        self.case.meters = self.ask_each("add-meter", meters);
+        self.case.groups = self.ask_all(["add-groups", "add-group"], groups);
+        self.case.flows = self.ask_all(["add-flows", "add-flow"], flows);
+        for [port, change] in self.case.port_mods.clone() {
+            self.ours.set_port(&port, &change);
+            self.theirs.set_port(&port, &change);
+        }
+        if !self.case.groups.is_empty() {
+            self.compare_shown("dump-groups");
+        }
+        if !self.case.meters.is_empty() {
+            self.compare_shown("dump-meters");
+        }
+        self.compare_rules("rules");
+    }
+
+    /// Asks for all at once, and only if one is refused for one after the other.
+    fn ask_all(&mut self, [all, each]: [&str; 2], lines: Vec<String>) -> Vec<String> {
+        let clients = [&self.ours, &self.theirs];
+        if lines.len() < 2 || clients.map(|client| client.ask_all(all, &lines)) == [true; 2] {
+            return if lines.len() < 2 { self.ask_each(each, lines) } else { lines };
+        }
+        for client in clients {
+            client.show(&all.replace("add", "del"));
+        }
+        self.ask_each(each, lines)
+    }
+
+    fn ask_each(&mut self, verb: &str, lines: Vec<String>) -> Vec<String> {
+        let mut taken = Vec::new();
+        for line in lines {
+            let (ours, theirs) = (self.ours.ask(verb, &line), self.theirs.ask(verb, &line));
+            self.compare(&format!("{verb} {line}"), &ours, &theirs);
+            if ours == Answer::Taken {
+                taken.push(line);
+            }
+        }
+        taken
+    }
+
+    fn send(&mut self) {
+        let mut lines = self.case.flows.iter().chain(&self.case.groups);
+        let punts = |line: &String| line.to_lowercase().contains("controller");
+        let mut monitors =
+            lines.any(punts).then(|| [Monitor::start(&self.ours), Monitor::start(&self.theirs)]);
+        for pass in 1..=if self.case.stateless { 2 } else { 1 } {
+            for index in 0..self.case.packets.len() {
+                self.send_packet(pass, index, monitors.as_ref());
+            }
+            self.rival.settle();
+            self.compare_rules(&format!("rules after pass {pass}"));
+            if !self.case.groups.is_empty() {
+                self.compare_shown("dump-group-stats");
+            }
+            if !self.case.meters.is_empty() {
+                self.compare_shown("meter-stats");
+            }
+            if let Some(monitors) = monitors.take() {
+                let theirs = self.case.packet_ins();
+                let ours = monitors[0].packet_ins(&theirs);
+                self.compare("packet-ins", &ours, &theirs);
+            }
+        }
+    }
+
+    fn send_packet(&mut self, pass: u32, index: usize, monitors: Option<&[Monitor; 2]>) {
+        if !self.case.stateless {
+            self.rival.settle();
+        }
+        let packet = self.case.packets[index].clone();
+        let (port, frame) = (packet.in_port, &packet.frame);
+        let ours = self.rig.send(port, &packet.frame());
+        let theirs = self.rival.send(port, frame);
+        if pass == 1 {
+            let before = self.case.packet_ins().len();
+            let packet_in = monitors.map_or_else(Vec::new, |[_, theirs]| theirs.all());
+            let packet_in = packet_in.into_iter().skip(before).collect();
+            let expect = Expect { out: theirs.clone(), packet_in, trace: None };
+            self.case.packets[index].expect = expect;
+        }
+        let what = format!("pass {pass} packet {index} on port {port}, {frame}");
+        self.compare_frames(&what, &ours, &theirs);
+    }
+
+    /// Keeps the rules as Open vSwitch prints them, then what it counted in the first pass, and what
+    /// packets taught it.
+    fn note_rules(&mut self, rules: Vec<DumpedRule>) {
+        if self.case.dump.is_empty() {
+            self.case.dump = rules.into_iter().map(|rule| rule.text).collect();
+            return;
+        }
+        if !self.case.counters.is_empty() {
+            return;
+        }
+        for rule in rules {
+            if self.case.dump.contains(&rule.text) {
+                self.case.counters.insert(rule.cookie, rule.counts);
+            } else {
+                self.case.flows_after.push(TaughtRule::of(rule));
+            }
+        }
+    }
+
+    fn compare_frames(&mut self, what: &str, ours: &Frames, theirs: &Frames) {
+        if ours == theirs {
+            return;
+        }
+        let ports: BTreeSet<u32> = ours.keys().chain(theirs.keys()).copied().collect();
+        for port in ports {
+            let none = Vec::new();
+            let [ours, theirs] = [ours, theirs].map(|all| all.get(&port).unwrap_or(&none));
+            if ours != theirs {
+                self.compare(&format!("{what}, out of port {port}"), ours, theirs);
+            }
+        }
+    }
+
+    fn compare_rules(&mut self, what: &str) {
+        let dumps = [&self.ours, &self.theirs].map(Client::dump);
+        let [ours, theirs] = dumps.each_ref().map(|dump| {
+            let line = |rule: &DumpedRule| {
+                format!("cookie={} {:?} {}", rule.cookie, rule.counts, rule.text)
+            };
+            dump.iter().map(line).collect::<BTreeSet<_>>()
+        });
+        let missing = |one: &BTreeSet<String>, other: &BTreeSet<String>| {
+            one.difference(other).cloned().collect::<Vec<_>>()
+        };
+        self.compare(what, &missing(&ours, &theirs), &missing(&theirs, &ours));
+        let [_, theirs] = dumps;
+        self.note_rules(theirs);
+    }
+
+    fn compare_shown(&mut self, verb: &str) {
+        let [ours, theirs] = [&self.ours, &self.theirs].map(|client| shown(&client.show(verb)));
+        self.compare(verb, &ours, &theirs);
+    }
+
+    /// The masks of ours are tried with packets near those of the case.
+    fn try_masks(&mut self) {
+        // Some rules and groups are taken over OpenFlow alone.
+        let Ok(tables) = Tables::read(&self.case) else { return };
+        for (index, packet) in self.case.packets.iter().enumerate() {
+            if let Some(other) = tables.find_astray(&self.case, packet) {
+                self.found.push(format!("mask of packet {index} is too wide: {other}"));
+            }
+        }
+    }
+}
+
+/// What a command printed, line by line, without numbers of messages and times.
+fn shown(text: &str) -> Vec<String> {
+    let item = |item: &str| {
+        let (name, _) = item.split_once(['=', ':']).unwrap_or_default();
+        !matches!(name, "duration" | "(xid")
+    };
+    let line =
+        |line: &str| line.split([' ', ',']).filter(|word| item(word)).collect::<Vec<_>>().join(" ");
+    let mut lines: Vec<String> = text.lines().map(line).collect();
+    lines.sort();
+    lines
+}
