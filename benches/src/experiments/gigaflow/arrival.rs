@@ -71,8 +71,8 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-const WHY: &str = "the published cache held entries of flows for ten minutes and had packets of few \
-                   flows at a time; here all flows send until the end";
+const WHY: &str = "how long a flow of the published run lasts, and how many of them send at a time, is \
+                   not said; here all send until the end";
 
 /// The share of each window's packets that hit, in percent.
 fn series(bed: &Bed, way: &Way, scale: usize) -> Vec<f64> {

@@ -7,7 +7,9 @@ use shunt_kairo::{Mirror, MirrorSettings, Relational, Visits};
 use shunt_pipeline::Time;
 use shunt_pipeline::{Evictor, Pipeline};
 
-use super::scene::{BRIDGE, Clock};
+#[cfg(feature = "dbsp")]
+use super::scene::BRIDGE;
+use super::scene::Clock;
 
 pub(super) const PIPELINES: &[&str] = &["ofd", "psc", "ols", "ant"];
 pub(super) const RIVAL: &str = "the iterative engine";
