@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use shunt_flow::testing::packet::PacketBuilder;
 use shunt_tests::{
     capture,
@@ -159,12 +159,13 @@ fn a_nic_that_ends_is_stale_and_one_that_comes_back_holds_what_it_is_meant_to() 
     let words = ["add-port", "br0", "p1", "type=pcap", "number=1", &source, "repeat=endless"];
     text(&daemon.shuntctl(&words));
     let nic_of = || caches(&daemon)["nic"].clone();
-    // One for who may send, and one at least for where it goes.
-    let is_filled = || {
+    let has = |expected| {
         let nic = nic_of();
-        nic["state"] == "connected" && entries(&nic) >= 2 && count(&nic["waiting"]) == 0
+        nic["state"] == "connected" && entries(&nic) == expected && count(&nic["waiting"]) == 0
     };
-    assert!(until(is_filled), "{}\n{}", nic_of(), daemon.log());
+    // Who may send, an output, a drop; what pushes a tag at its end, or has two outputs, it refuses.
+    assert!(until(|| has(3)), "{}\n{}", nic_of(), daemon.log());
+    assert_eq!(nic_of()["refused"], json!([["actions", 2]]));
 
     drop(nic);
     assert!(until(|| nic_of()["state"] == "stale"), "{}", nic_of());
@@ -175,7 +176,8 @@ fn a_nic_that_ends_is_stale_and_one_that_comes_back_holds_what_it_is_meant_to() 
     text(&daemon.ovs_ofctl("br0", "mod-flows", &["--strict", stop]));
 
     let nic = Nic::start(&address, |program| Command::new(program));
-    assert!(until(is_filled), "{}\n{}", nic_of(), daemon.log());
+    // One of those it had refused is a drop by now.
+    assert!(until(|| has(4)), "{}\n{}", nic_of(), daemon.log());
     assert!(count(&nic_of()["repairs"]) > 0, "{}", nic_of());
     assert!(!nic.log().contains("WARN"), "{}", nic.log());
 }

@@ -18,6 +18,7 @@ pub mod mailbox;
 mod meter;
 pub mod metrics;
 pub mod owner;
+mod reasons;
 pub mod record;
 mod sleep;
 mod sync;

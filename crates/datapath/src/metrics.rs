@@ -14,6 +14,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::reasons::reasons;
+
 /// The most stages of a chain that a packet walks.
 pub const CHAIN_MAX: usize = 16;
 
@@ -45,73 +47,50 @@ impl Counter {
     }
 }
 
-macro_rules! drop_reasons {
-    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// Why a packet was dropped.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum DropReason {
-            $($(#[$doc])* $name,)*
-        }
-
-        impl DropReason {
-            /// All reasons.
-            pub const ALL: &[Self] = &[$(Self::$name,)*];
-            /// Number of reasons.
-            pub const COUNT: usize = Self::ALL.len();
-
-            /// The name in metrics and dumps.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$name => $text,)*
-                }
-            }
-        }
-    };
-}
-
-drop_reasons! {
-    /// The rules say so: no action sends it anywhere.
-    Policy = "policy",
-    /// All outputs were to the port that it came in by.
-    Hairpin = "hairpin",
-    /// Its translation ended at a bound: resubmits, patch ports, the stack, actions.
-    TranslationBound = "translation_bound",
-    /// It came in by a port that no bridge has.
-    NoBridge = "no_bridge",
-    /// Too many packets of its port wait for a translation.
-    WaitingFull = "waiting_full",
-    /// It taught something, and the ring of lessons to control was full.
-    LessonsFull = "lessons_full",
-    /// It taught something, and its port has stood still for too long because of such packets.
-    TaughtTooMuch = "taught_too_much",
-    /// A meter ended it: it came too fast.
-    Metered = "metered",
-    /// It was recirculated too often.
-    RecirculatedTooOften = "recirculated_too_often",
-    /// It was a copy of a packet that had been recirculated too often, all copies together.
-    RecirculationsSpent = "recirculations_spent",
-    /// It has more MPLS labels than a key, and an action was to push or pop one.
-    TooManyLabels = "too_many_labels",
-    /// Its output port has no queue on this thread.
-    NoPort = "no_port",
-    /// It is longer than the output port takes.
-    TooLong = "too_long",
-    /// It has segments still to be made, and the output port cannot make them.
-    Unsegmented = "unsegmented",
-    /// The transmit queue was full.
-    TxFull = "tx_full",
-    /// The device of the output port never sends such a frame: its MTU is less, say.
-    Refused = "refused",
-    /// The queue to the controllers was full.
-    PacketInFull = "packet_in_full",
-    /// A tag or a label did not fit, or was not there.
-    Malformed = "malformed",
-    /// No buffer was left for a copy.
-    NoBuffer = "no_buffer",
-    /// It waited on a port that was removed.
-    PortRemoved = "port_removed",
+reasons! {
+    /// Why a packet was dropped.
+    DropReason {
+        /// The rules say so: no action sends it anywhere.
+        Policy = "policy",
+        /// All outputs were to the port that it came in by.
+        Hairpin = "hairpin",
+        /// Its translation ended at a bound: resubmits, patch ports, the stack, actions.
+        TranslationBound = "translation_bound",
+        /// It came in by a port that no bridge has.
+        NoBridge = "no_bridge",
+        /// Too many packets of its port wait for a translation.
+        WaitingFull = "waiting_full",
+        /// It taught something, and the ring of lessons to control was full.
+        LessonsFull = "lessons_full",
+        /// It taught something, and its port has stood still for too long because of such packets.
+        TaughtTooMuch = "taught_too_much",
+        /// A meter ended it: it came too fast.
+        Metered = "metered",
+        /// It was recirculated too often.
+        RecirculatedTooOften = "recirculated_too_often",
+        /// It was a copy of a packet that had been recirculated too often, all copies together.
+        RecirculationsSpent = "recirculations_spent",
+        /// It has more MPLS labels than a key, and an action was to push or pop one.
+        TooManyLabels = "too_many_labels",
+        /// Its output port has no queue on this thread.
+        NoPort = "no_port",
+        /// It is longer than the output port takes.
+        TooLong = "too_long",
+        /// It has segments still to be made, and the output port cannot make them.
+        Unsegmented = "unsegmented",
+        /// The transmit queue was full.
+        TxFull = "tx_full",
+        /// The device of the output port never sends such a frame: its MTU is less, say.
+        Refused = "refused",
+        /// The queue to the controllers was full.
+        PacketInFull = "packet_in_full",
+        /// A tag or a label did not fit, or was not there.
+        Malformed = "malformed",
+        /// No buffer was left for a copy.
+        NoBuffer = "no_buffer",
+        /// It waited on a port that was removed.
+        PortRemoved = "port_removed",
+    }
 }
 
 /// What one packet thread counts. Two threads never write to one cache line, nor to two that the

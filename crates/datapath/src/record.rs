@@ -17,6 +17,8 @@ use shunt_pipeline::{
     BridgeId, Cause, CauseRun, Delta, EntryId, Object, RuleChange, RuleDelta, TableId, Time,
 };
 
+use crate::reasons::reasons;
+
 /// Evictions that are remembered one by one.
 pub const RECENT_MAX: usize = 1024;
 
@@ -67,59 +69,36 @@ pub struct DeskRecord {
     unanswered: VecDeque<(Version, Time)>,
 }
 
-macro_rules! kinds {
-    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// Why an entry was evicted.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[repr(u8)]
-        pub enum EvictedBy {
-            $($(#[$doc])* $name,)*
-        }
-
-        impl EvictedBy {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$name,)*];
-            /// Number of them.
-            pub const COUNT: usize = Self::ALL.len();
-
-            /// The name in metrics and dumps.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$name => $text,)*
-                }
-            }
-        }
-    };
-}
-
-kinds! {
-    /// A rule that outranks what decided, and overlaps its region, was added.
-    RuleAdded = "rule_added",
-    /// A rule that decided was removed.
-    RuleRemoved = "rule_removed",
-    /// A rule that decided was modified.
-    RuleModified = "rule_modified",
-    /// The ports of a bridge changed.
-    Ports = "ports",
-    /// The settings of a bridge changed.
-    Bridge = "bridge",
-    /// A group changed.
-    Group = "group",
-    /// A meter came or went.
-    Meter = "meter",
-    /// A MAC address was learned, moved or forgotten.
-    Mac = "mac",
-    /// What tables can read behind a cut changed.
-    Live = "live",
-    /// What a `learn` would find changed.
-    Learned = "learned",
-    /// The change was too much to be looked at one by one.
-    Bound = "bound",
-    /// The engine failed.
-    Fault = "fault",
-    /// The engine does not tell.
-    Untold = "untold",
+reasons! {
+    /// Why an entry was evicted.
+    EvictedBy {
+        /// A rule that outranks what decided, and overlaps its region, was added.
+        RuleAdded = "rule_added",
+        /// A rule that decided was removed.
+        RuleRemoved = "rule_removed",
+        /// A rule that decided was modified.
+        RuleModified = "rule_modified",
+        /// The ports of a bridge changed.
+        Ports = "ports",
+        /// The settings of a bridge changed.
+        Bridge = "bridge",
+        /// A group changed.
+        Group = "group",
+        /// A meter came or went.
+        Meter = "meter",
+        /// A MAC address was learned, moved or forgotten.
+        Mac = "mac",
+        /// What tables can read behind a cut changed.
+        Live = "live",
+        /// What a `learn` would find changed.
+        Learned = "learned",
+        /// The change was too much to be looked at one by one.
+        Bound = "bound",
+        /// The engine failed.
+        Fault = "fault",
+        /// The engine does not tell.
+        Untold = "untold",
+    }
 }
 
 impl EvictedBy {

@@ -85,6 +85,10 @@ impl<L> Entries<L> {
         let held = self.slots.get_mut(slot as usize)?.as_mut().filter(|held| !held.is_dead)?;
         held.is_dead = true;
         self.by_id.remove(&held.id);
+        if self.by_id.is_empty() {
+            // At once: names have nothing to drop one by one.
+            self.by_id.shrink_to_fit();
+        }
         self.dead.push_back(slot);
         Some(held.id)
     }

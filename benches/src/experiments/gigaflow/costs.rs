@@ -49,9 +49,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let rounds = run.either(7, 3);
     let mut rows = Vec::new();
     for pipeline in PIPELINES {
-        let (flows, packets, rules) = (100_000 / scale, 300_000 / scale, 10_000 / scale);
-        let name = format!("{pipeline}:high:{flows}:packets={packets}:rules={rules}");
-        let bed = run.step(&name, |_| Bed::new(&name));
+        let bed = run.step(pipeline, |_| Bed::published(pipeline, "high", scale));
         let times =
             run.step(&format!("{pipeline} misses and hits"), |_| measure(&bed, rounds, scale));
         rows.extend(times.rows(pipeline, scale == 1));

@@ -142,13 +142,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     for pipeline in pipelines {
         for locality in LOCALITIES {
             let title = format!("{pipeline} {locality}");
-            let bed = run.step(&title, |_| {
-                let (flows, packets, rules) = (100_000 / scale, 300_000 / scale, 10_000 / scale);
-                Bed::new(
-                    &format!("{title}:{flows}:packets={packets}:rules={rules}")
-                        .replacen(' ', ":", 1),
-                )
-            });
+            let bed = run.step(&title, |_| Bed::published(pipeline, locality, scale));
             for way in &ways {
                 let name = format!("{title} {}", way.name);
                 let outcome = run.step(&name, |_| replay(&bed, way, scale));

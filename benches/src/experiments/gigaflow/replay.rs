@@ -24,6 +24,12 @@ pub(super) struct Bed {
 }
 
 impl Bed {
+    /// A pipeline with as many flows, packets and rules as the published one, or so many times fewer.
+    pub(super) fn published(pipeline: &str, locality: &str, scale: usize) -> Self {
+        let (flows, packets, rules) = (100_000 / scale, 300_000 / scale, 10_000 / scale);
+        Self::new(&format!("{pipeline}:{locality}:{flows}:packets={packets}:rules={rules}"))
+    }
+
     /// The workload of a name.
     pub(super) fn new(name: &str) -> Self {
         let workload = workload(name);

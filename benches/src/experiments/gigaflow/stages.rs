@@ -34,9 +34,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let scale = run.either(1, 10);
     let mut rows = Vec::new();
     for pipeline in PIPELINES {
-        let (flows, packets, rules) = (100_000 / scale, 300_000 / scale, 10_000 / scale);
-        let name = format!("{pipeline}:high:{flows}:packets={packets}:rules={rules}");
-        let bed = run.step(&name, |_| Bed::new(&name));
+        let bed = run.step(pipeline, |_| Bed::published(pipeline, "high", scale));
         let outcomes = STAGES.map(|stages| {
             run.step(&format!("{pipeline}, K={stages}"), |_| replay(&bed, stages, scale))
         });
