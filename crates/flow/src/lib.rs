@@ -33,6 +33,7 @@ mod key;
 mod layers;
 pub mod layout;
 mod mask;
+pub mod masked_table;
 pub mod oxm;
 mod port;
 pub mod prerequisite;

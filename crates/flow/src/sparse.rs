@@ -90,6 +90,8 @@ impl WordMap {
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Sparse(Arc<[u64]>);
 
+const _: () = assert!(HEADER_START == 64, "headers are the upper half of a map");
+
 /// Words before the non-zero ones.
 const HEAD: usize = 2;
 
@@ -225,6 +227,20 @@ impl SparseMask {
     #[must_use]
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0.0) > 1
+    }
+
+    /// The mask without its hidden words.
+    #[must_use]
+    pub fn without_hidden(&self) -> Self {
+        let map = self.map();
+        let hidden_count = map.count_below(HEADER_START);
+        if hidden_count == 0 {
+            return self.clone();
+        }
+        let [_, headers] = map.halves();
+        let words = self.words()[hidden_count..].iter().copied();
+        let count = HEAD + words.len();
+        Self(Sparse(exactly(count, [0, headers].into_iter().chain(words))))
     }
 
     /// How many of [`Self::words`] belong to stages up to and including `stage`.

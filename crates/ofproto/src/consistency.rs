@@ -213,9 +213,9 @@ impl Packet {
         }
     }
 
-    /// Asks that packets have the port of some protocol.
+    /// Asks that packets have the port of some protocol, but not for what an action set does.
     fn need_port(&self, ports: [FieldId; 3]) -> Result<(), ErrorCode> {
-        let is_met = ports.into_iter().any(|port| self.need(port).is_ok());
+        let is_met = ports.into_iter().any(|port| self.need_in_list(port).is_ok());
         if is_met { Ok(()) } else { Err(ErrorCode::ActionInconsistent) }
     }
 
@@ -410,6 +410,17 @@ mod tests {
         assert_eq!(check("tcp", vec![pop(0x0800)]), inconsistent);
         let written = [pop(0x0800), set(FieldId::TcpDst)];
         assert_eq!(check_written("tcp", written.to_vec()), Ok(()));
+    }
+
+    #[test]
+    fn a_port_that_an_action_set_writes_by_its_old_action_is_not_held_against_the_match() {
+        let push = Action::PushMpls { ethertype: 0x8847 };
+        for action in [Action::SetTpSrc(5), Action::SetTpDst(5)] {
+            let list = [push.clone(), action.clone()].to_vec();
+            assert_eq!(check("sctp", list.clone()), Err(ErrorCode::ActionInconsistent));
+            assert_eq!(check_written("sctp", list), Ok(()));
+            assert_eq!(check_written("", [action].to_vec()), Ok(()));
+        }
     }
 
     #[test]

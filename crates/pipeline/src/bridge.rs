@@ -88,9 +88,14 @@ impl Bridge {
     }
 
     fn set_ports(&mut self, ports: Vec<PortInfo>, version: Version) {
-        let ports = PortTable::new(ports);
-        // Whoever reads where an address is reads the ports too, so this is no delta of its own.
-        self.macs.forget_if(version, |entry| ports.find(entry.port).is_none());
+        let (before, ports) = (self.ports.at(version).cloned(), PortTable::new(ports));
+        // An address was seen in a VLAN that its port has no more, perhaps. Whoever reads where it is
+        // reads the port too, so this is no delta of its own.
+        self.macs.forget_if(version, |entry| {
+            let before = before.as_ref().and_then(|before| before.find(entry.port));
+            let is_same = |now: &PortInfo| before.is_some_and(|before| before.vlans == now.vlans);
+            !ports.find(entry.port).is_some_and(is_same)
+        });
         self.ports.set(Arc::new(ports), version);
     }
 

@@ -241,6 +241,7 @@ impl Interned {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FlowModCommand;
 
     fn frozen(bridge: u16) -> Frozen {
         Frozen {
@@ -267,6 +268,22 @@ mod tests {
         assert!(Arc::ptr_eq(&one, &continuations.intern(frozen(1), None)));
         drop(one);
         assert_eq!(continuations.intern(frozen(1), None).id(), 3, "what was freed is another one");
+    }
+
+    #[test]
+    fn a_rule_that_was_changed_or_replaced_is_another() {
+        let (bridge, pipeline) = (BridgeId::new(1), crate::Pipeline::new(1));
+        pipeline.add_bridge(bridge, crate::BridgeSettings::default());
+        let rule_after = |command| {
+            let ports = &shunt_flow::text::NoPortNames;
+            let request = crate::text::parse_rule(command, "actions=output:2", ports).unwrap();
+            pipeline.apply(bridge, &[request], crate::Time::ZERO).unwrap();
+            NamedRule(pipeline.rules(bridge, &crate::RuleFilter::all()).remove(0))
+        };
+        let first = rule_after(FlowModCommand::Add);
+        let changed = rule_after(FlowModCommand::Modify);
+        let replaced = rule_after(FlowModCommand::Add);
+        assert!(first == first.clone() && first != changed && first != replaced);
     }
 
     #[test]

@@ -174,11 +174,10 @@ impl Needs {
 
     /// Adds what instructions of a rule of `table` need.
     pub(crate) fn add_instructions(&mut self, instructions: &Instructions, table: TableId) {
-        self.tables.extend(instructions.goto);
+        self.add_table(instructions.goto);
         self.add_actions(&instructions.apply, Some(table));
-        // The action set is executed as the first table's.
-        self.add_actions(&instructions.write, Some(TableId::FIRST));
-        self.add_actions(&instructions.write, Some(table));
+        // Of which table the action set is executed, clones decide too.
+        self.add_actions(&instructions.write, None);
     }
 
     /// Adds what actions need; `here` is what a resubmit without a table looks up in.
@@ -353,6 +352,11 @@ mod tests {
         };
         let rule = add_rule("table=0,ip,actions=drop");
         assert_eq!(grow([rule.clone(), reads(1, 5), reads(2, 5)]), [true, true, false]);
+        // A rule that leads elsewhere adds nothing to what a bucket has made live.
+        let leads = add_rule("table=0,ip,priority=5,actions=goto_table:1");
+        assert_eq!(grow([rule.clone(), reads(1, 5), leads]), [true, true, false]);
+        // Tables without rules have not been told of what others read.
+        assert_eq!(grow([add_rule("table=0,reg5=1,actions=drop"), reads(1, 5)]), [true, true]);
         let pipeline = pipeline();
         let Modification::Group(mut by_field) = reads(2, 6) else { panic!("a group") };
         let fields = [(FieldId::Reg7, 0xff)].into();
@@ -365,6 +369,75 @@ mod tests {
         let fields = [FieldId::Reg4, FieldId::Reg5, FieldId::Reg6, FieldId::Reg7];
         let live = fields.map(|field| live.field(field));
         assert_eq!(live, [0, 0xffff_ffff, 0xffff_ffff, 0xff]);
+    }
+
+    /// The registers that are needed.
+    fn registers(needs: &Needs) -> Vec<usize> {
+        let live = Liveness::default().live(needs);
+        (0..16).filter(|register| live.field(REGISTERS[*register]) != 0).collect()
+    }
+
+    fn needs_of(actions: &[Action]) -> Needs {
+        let mut needs = Needs::default();
+        needs.add_actions(actions, None);
+        needs
+    }
+
+    const REGISTERS: [FieldId; 16] = [
+        FieldId::Reg0,
+        FieldId::Reg1,
+        FieldId::Reg2,
+        FieldId::Reg3,
+        FieldId::Reg4,
+        FieldId::Reg5,
+        FieldId::Reg6,
+        FieldId::Reg7,
+        FieldId::Reg8,
+        FieldId::Reg9,
+        FieldId::Reg10,
+        FieldId::Reg11,
+        FieldId::Reg12,
+        FieldId::Reg13,
+        FieldId::Reg14,
+        FieldId::Reg15,
+    ];
+
+    #[test]
+    fn actions_read_their_sources_and_what_may_tell_of_anything_reads_all() {
+        let all = &(0..16).collect::<Vec<_>>()[..];
+        for (text, expected) in [
+            ("move:NXM_NX_REG1[]->NXM_NX_REG2[],load:1->NXM_NX_REG3[]", &[1][..]),
+            ("clone(push:NXM_NX_REG1[],pop:NXM_NX_REG2[],clone(push:NXM_NX_REG3[]))", &[1, 3]),
+            ("learn(table=3,NXM_OF_ETH_DST[],load:NXM_NX_REG5[]->NXM_NX_REG6[])", &[5]),
+            ("mod_nw_ttl:3,push_vlan:0x8100,pop_vlan,set_queue:1,output:2,normal", &[]),
+            ("dec_ttl", all),
+            ("controller", all),
+            ("output:NXM_NX_REG1[]", all),
+            // In a table that what is left does not name.
+            ("resubmit:2", all),
+            ("resubmit(,2)", &[]),
+        ] {
+            let actions = parse_actions(text, &NoPortNames).unwrap().apply;
+            assert_eq!(registers(&needs_of(&actions)), expected, "{text}");
+        }
+        let silent = [Action::DecTtl { controllers: Box::new([]) }];
+        assert!(registers(&needs_of(&silent)).is_empty());
+    }
+
+    #[test]
+    fn what_an_action_set_reads_is_live_where_it_is_written() {
+        for (text, expected) in [
+            ("output:2", &[][..]),
+            ("move:NXM_NX_REG1[]->NXM_NX_REG2[],output:2", &[1]),
+            // In whichever table it is executed.
+            ("resubmit:2", &(0..16).collect::<Vec<_>>()),
+        ] {
+            let mut needs = Needs::default();
+            let rule = format!("table=3,ip,actions=write_actions({text})");
+            let rule = parse_rule(FlowModCommand::Add, &rule, &NoPortNames).unwrap();
+            needs.add_instructions(&rule.instructions, TableId::FIRST);
+            assert_eq!(registers(&needs), expected, "{text}");
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Where each MAC address of each VLAN was seen last: what NORMAL forwards by.
 //!
 //! Packets teach it (see [`crate::Learning`]); the newest sighting wins. An address that was not
-//! seen for the bridge's ageing time is forgotten, and so are those of a port that goes. A full
-//! table forgets an address of the port that has most (see [`Ages`]).
+//! seen for the bridge's ageing time is forgotten, and so are those of a port that goes or whose
+//! VLANs change. A full table forgets an address of the port that has most (see [`Ages`]).
 
 use std::{
     collections::BTreeMap,
@@ -161,11 +161,12 @@ impl MacTable {
 }
 
 impl Batch {
-    /// Takes a sighting in, unless its port or its bridge has gone meanwhile.
+    /// Takes a sighting in, unless its port, its bridge or its VLAN has gone meanwhile.
     pub(crate) fn learn_mac(&mut self, bridge: &mut Bridge, sighting: &MacSighting) {
         let Some(settings) = bridge.settings(self.version) else { return };
         let macs_max = settings.macs_max;
-        if bridge.ports(self.version).is_some_and(|ports| ports.find(sighting.port).is_some()) {
+        let port = bridge.ports(self.version).and_then(|ports| ports.find(sighting.port));
+        if port.is_some_and(|port| port.vlans.carries(sighting.vlan)) {
             let changed = bridge.macs.learn(sighting, macs_max, (self.version, self.now));
             self.push_macs(sighting.bridge, changed);
         }

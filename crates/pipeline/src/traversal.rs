@@ -205,7 +205,7 @@ impl Refresh {
 /// Why a translation was cut short; the whole packet is dropped, outputs already decided included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraversalError {
-    /// Resubmits or patch ports nested deeper than the bound.
+    /// Resubmits, buckets, patch ports, or copies that pass meters, nested deeper than the bound.
     #[error("resubmits and patch ports are nested deeper than {0}")]
     TooDeep(u16),
     /// More table lookups by resubmit, goto or patch ports than the bound.

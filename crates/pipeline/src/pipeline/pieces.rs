@@ -34,6 +34,19 @@ impl Pipeline {
         translate::pieces(self.tables(&self.bridges.read(), version), key, start, cuts)
     }
 
+    /// Translates a packet as [`Self::translate_noting`] does, and cuts it in front of the `count`th
+    /// visit, if it can be cut there; `None`: it goes on to its end.
+    #[must_use]
+    pub fn translate_piece(
+        &self,
+        key: &FlowKey,
+        start: Option<&Arc<Continuation>>,
+        version: Version,
+        count: Option<usize>,
+    ) -> TraversalPiece {
+        translate::one_piece(self.tables(&self.bridges.read(), version), key, start, count)
+    }
+
     /// What a traversal, or a piece of one, is as `version` sees the tables: from where it began, with
     /// its key, and if it was cut off behind some visits, cut off behind as many.
     #[must_use]
@@ -43,7 +56,7 @@ impl Pipeline {
         let tables = self.bridges.read();
         match (cut, start) {
             (Some(cut), _) => {
-                translate::first_piece(self.tables(&tables, version), key, start, cut)
+                translate::one_piece(self.tables(&tables, version), key, start, Some(cut)).traversal
             }
             (None, Some(start)) => translate::resume(self.tables(&tables, version), key, start),
             (None, None) => translate::packet(self.tables(&tables, version), key),

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     BridgeId, BridgeSettings, Change, FlowModError, GroupModError, Learning, Modification,
-    ModificationError, Pipeline, RejectedMod, Time, Traversal,
+    ModificationError, Pipeline, PortInfo, RejectedMod, Time, Traversal,
 };
 
 /// A pipeline and a world that go through the same changes.
@@ -54,8 +54,15 @@ impl Twin {
             }
             Op::SetPorts(id, ports) => {
                 if let Some(bridge) = self.world.bridges.get_mut(id) {
-                    bridge.ports.clone_from(ports);
-                    bridge.macs.retain(|_, (own, _)| ports.iter().any(|port| port.number == *own));
+                    let old = std::mem::replace(&mut bridge.ports, ports.clone());
+                    let vlans = |all: &[PortInfo], number| {
+                        let own = all.iter().find(|port| port.number == number);
+                        own.map(|port| port.vlans.clone())
+                    };
+                    bridge.macs.retain(|_, (own, _)| {
+                        let now = vlans(ports, *own);
+                        now.is_some() && now == vlans(&old, *own)
+                    });
                 }
                 self.pipeline.set_ports(*id, ports.clone()).ok()
             }

@@ -9,7 +9,7 @@ use std::{
 
 use shunt_flow::{FlowKey, PortNo};
 
-use super::Taught;
+use super::{Taught, oracle::belongs};
 use crate::{
     Action, BridgeId, Cookie, DatapathPort, FlowMod, FlowModCommand, FlowModError, GroupId,
     GroupMod, Instructions, MeterConfig, MeterId, Modification, ModificationError, PortInfo,
@@ -97,8 +97,9 @@ impl World {
                 Taught::Rule(rule) => rule,
                 Taught::Mac(seen) => {
                     let bridge = self.bridges.get_mut(&seen.bridge);
-                    let bridge =
-                        bridge.filter(|own| own.ports.iter().any(|port| port.number == seen.port));
+                    let is_still =
+                        |port: &PortInfo| port.number == seen.port && belongs(port, seen.vlan);
+                    let bridge = bridge.filter(|own| own.ports.iter().any(is_still));
                     bridge.into_iter().for_each(|own| {
                         let held = own.macs.get(&(seen.vlan, seen.mac));
                         if held.is_none_or(|(port, _)| *port != seen.port) {

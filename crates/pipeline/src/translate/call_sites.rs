@@ -187,6 +187,8 @@ const SPARE: &[Spare] = &[
     ),
     spare("hash.rs", "FieldId::NwFrag", "the_connection_that_chooses_a_bucket"),
     spare("mpls.rs", "THIRD, u64::MAX << 32", "labels_that_are_pushed_popped_and_put_back"),
+    // Packets with the type of a tag and none are not drawn: no frame can be made of them.
+    spare("normal.rs", "FieldId::EthType, bit", "that_a_type_is_not_that_of_a_tag"),
     spare(
         "normal.rs",
         "Object::Mac(bridge, vlan, mac)",

@@ -125,9 +125,8 @@ impl Wire {
         self.is_behind = true;
     }
 
-    /// The inner of the key's two tags is gone.
+    /// The inner of the key's two tags is gone, because another is pushed.
     pub(super) fn lost_inner_tag(&mut self) {
-        self.is_behind = true;
         let outer_is_pushed = !self.key_tags.pushed.is_empty();
         if self.key_tags.pushed.len() > 1 {
             self.key_tags.pushed.remove(0);

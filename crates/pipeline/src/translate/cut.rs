@@ -299,8 +299,6 @@ fn frozen_step(step: &Step<'_>, names_rule: bool) -> Option<FrozenStep> {
             ..Instructions::clone(instructions)
         }),
         Step::ActionSet(scope) => FrozenStep::ActionSet(*scope),
-        // Its ports are outputs like any others.
-        Step::Flood(flood) => FrozenStep::Actions(flood.outputs().collect()),
         Step::Walk => FrozenStep::Walk,
         Step::LookUp { table, port } => FrozenStep::LookUp { table: *table, port: *port },
         Step::EndVisit => FrozenStep::EndVisit,
@@ -308,8 +306,12 @@ fn frozen_step(step: &Step<'_>, names_rule: bool) -> Option<FrozenStep> {
             let rule = named(*rule, names_rule);
             FrozenStep::Return { scope: *scope, rule, depth: *depth }
         }
-        // Below these nothing is frozen; what a bucket or a port of NORMAL's does, is above one.
-        Step::Restore(_) | Step::Leave(_) | Step::Buckets(_) | Step::NormalFlood(_) => return None,
+        // Below these nothing is frozen; what a bucket or a port of a flood does, is above one.
+        Step::Restore(_)
+        | Step::Leave(_)
+        | Step::Buckets(_)
+        | Step::Flood(_)
+        | Step::NormalFlood(_) => return None,
     })
 }
 

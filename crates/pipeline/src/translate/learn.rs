@@ -20,7 +20,7 @@ use crate::{
 pub(super) const LEARNINGS_MAX: usize = 1024;
 
 /// The highest number of a port in 16 bits, and one more (`OFPP_MAX` of OpenFlow 1.0).
-const PHYSICAL_MAX: u128 = 0xff00;
+const PHYSICAL_MAX: u16 = 0xff00;
 
 impl Translation<'_> {
     /// `learn`.
@@ -166,10 +166,10 @@ fn loads(target: Subfield, value: u128) -> impl Iterator<Item = Action> {
 /// An output to a port of 16 bits: a physical one, the ingress port, the bridge's own, or a flood.
 /// To others a learned rule sends nothing, as in Open vSwitch.
 fn output(value: u128) -> Option<Action> {
-    let port = widened(value);
-    let is_allowed = value < PHYSICAL_MAX
-        || value <= 0xffff
-            && [PortNo::IN_PORT, PortNo::FLOOD, PortNo::ALL, PortNo::LOCAL].contains(&port);
+    let number = u16::try_from(value).ok()?;
+    let port = PortNo::widened(number.into());
+    let is_allowed = number < PHYSICAL_MAX
+        || [PortNo::IN_PORT, PortNo::FLOOD, PortNo::ALL, PortNo::LOCAL].contains(&port);
     is_allowed.then_some(Action::Output { port, max_len: 0 })
 }
 

@@ -29,6 +29,8 @@ mod commit;
 mod conjunction;
 mod context;
 mod cut;
+#[cfg(test)]
+mod depth_tests;
 mod fin;
 mod groups;
 mod hash;
@@ -52,6 +54,6 @@ mod vlan;
 
 pub(crate) use context::{Tables, packet, packet_out, resume};
 pub(crate) use cut::Spent;
-pub(crate) use piece::{first_piece, noting, pieces};
+pub(crate) use piece::{noting, one_piece, pieces};
 pub(crate) use scope::Scope;
 pub(crate) use stack::Stack;

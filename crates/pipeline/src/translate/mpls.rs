@@ -47,7 +47,7 @@ impl Translation<'_> {
         if depth == LABELS_MAX {
             return Err(TraversalError::TooManyLabels(LABELS_MAX));
         }
-        let old = self.entries(depth);
+        let old = self.entries();
         let entries = if depth == 0 {
             // What was written to the payload must be in it before it is out of reach.
             self.wire.commit(&self.key, &mut self.recorder);
@@ -70,7 +70,7 @@ impl Translation<'_> {
         if depth == 0 {
             return Ok(());
         }
-        let [_, second, third] = self.entries(depth);
+        let [_, second, third] = self.entries();
         if depth == LABELS_MAX && third & BOTTOM == 0 {
             return Err(TraversalError::TooManyLabels(LABELS_MAX));
         }
@@ -122,7 +122,7 @@ impl Translation<'_> {
             1 => self.cut_after(copy),
             depth => {
                 self.consult_entries(depth);
-                let [outer, next, third] = self.entries(depth);
+                let [outer, next, third] = self.entries();
                 let (outer, next) = match copy {
                     TtlCopy::In => (outer, next & !TTL | outer & TTL),
                     TtlCopy::Out => (outer & !TTL | next & TTL, next),
@@ -149,12 +149,10 @@ impl Translation<'_> {
         LABELS_MAX
     }
 
-    /// The entries that are there, the outermost first.
-    fn entries(&self, depth: u8) -> [u32; 3] {
+    /// The entries of a packet with labels, the outermost first; behind the bottom they are zero.
+    fn entries(&self) -> [u32; 3] {
         let (first, third) = (self.key.words()[FIRST], self.key.words()[THIRD]);
-        let mut entries = [first, first << 32, third].map(high_half);
-        entries[usize::from(depth)..].fill(0);
-        entries
+        [first, first << 32, third].map(high_half)
     }
 
     /// The entry of a label that is the first of its packet.

@@ -45,9 +45,8 @@ fn choose(action: &MultipathAction, hash: Hash) -> u32 {
 fn iterate(hash: Hash, links_count: u32, argument: u32) -> u32 {
     let fits = argument >= links_count && argument / 2 <= links_count;
     let modulus = if fits { argument } else { links_count.next_power_of_two() };
-    let candidates = (0..ITERATIONS_MAX).map(|round| hash.with(round).short() % modulus);
-    let mut links = candidates.filter(|link| *link < links_count);
-    links.next().unwrap_or_else(|| hash.short() % links_count)
+    let mut candidates = (0..ITERATIONS_MAX).map(|round| hash.with(round).short() % modulus);
+    candidates.find(|link| *link < links_count).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -94,6 +93,46 @@ mod tests {
             let hash = Hash::of(packet);
             let now = choose(&many, hash);
             assert!(now == 6 || now == choose(&few, hash));
+        }
+    }
+
+    #[test]
+    fn links_that_are_many_are_told_apart_by_a_remainder() {
+        let hashes = || (0..100).map(|packet| Hash::of(7).with(packet));
+        let choice = |links_count: u16| {
+            [MultipathAlgorithm::HighestRandomWeight, MultipathAlgorithm::ModuloN].map(
+                |algorithm| {
+                    let action = action(algorithm, links_count - 1, 0);
+                    hashes().map(|hash| choose(&action, hash)).collect::<Vec<_>>()
+                },
+            )
+        };
+        let ([few, few_by_remainder], [many, many_by_remainder]) = (choice(64), choice(65));
+        assert_ne!(few, few_by_remainder);
+        assert_eq!(many, many_by_remainder);
+    }
+
+    #[test]
+    fn the_highest_hash_is_of_the_last_link() {
+        for link_max in [0, 1, 2, 4, 6, 99] {
+            let action = action(MultipathAlgorithm::HashThreshold, link_max, 0);
+            assert_eq!(choose(&action, Hash::of(u64::MAX)), link_max.into());
+            assert_eq!(choose(&action, Hash::of(0)), 0);
+        }
+    }
+
+    #[test]
+    fn the_argument_is_the_modulus_if_it_is_no_less_than_the_links_and_hardly_more_than_twice() {
+        for (argument, modulus) in [(4, 8), (5, 5), (6, 6), (10, 10), (11, 11), (12, 8), (0, 8)] {
+            let action = action(MultipathAlgorithm::IterativeHash, 4, argument);
+            for hash in (0..100).map(|packet| Hash::of(7).with(packet)) {
+                let mut hashes = (0..).map(|round| hash.with(round).short() % modulus);
+                assert_eq!(
+                    Some(choose(&action, hash)),
+                    hashes.find(|link| *link < 5),
+                    "{argument}"
+                );
+            }
         }
     }
 

@@ -2,7 +2,8 @@
 //! leaves open is as in Open vSwitch).
 //!
 //! * The ingress port says which VLAN the packet belongs to, or does not take it.
-//! * Frames to the reserved addresses of bridges go nowhere.
+//! * Frames to the reserved addresses of bridges go nowhere, but for those of a controller; nor do
+//!   frames with a tag that nobody has read: one that is cut short, or that lies below others.
 //! * Where the source address was seen is learned; what is known already, hits refresh.
 //! * The packet goes to the port where its destination was seen last, or to every port of its VLAN
 //!   that is flooded to; never to the one that it came in by.
@@ -26,6 +27,10 @@ pub(super) struct NormalFlood<'a> {
 const VLAN: usize = word::VLAN as usize;
 const OUTER_PRESENT: u64 = 0x1000 << 32;
 const OUTER_PRIORITY: u64 = 0xe000 << 32;
+/// The VLAN of the tag below the outer one.
+const INNER_ID: u64 = 0xfff;
+/// What says in place of an Ethernet type that a tag follows.
+const TAG_TYPES: [u16; 2] = [0x8100, 0x88a8];
 /// The bit of the first byte of a MAC address that groups have.
 const GROUP_ADDRESS: u64 = 1 << 40;
 
@@ -35,8 +40,11 @@ impl<'a> Translation<'a> {
         let ingress = self.in_port();
         let (source, target) = (self.address(FieldId::EthSrc), self.address(FieldId::EthDst));
         self.recorder.consult_word(VLAN, u64::MAX);
+        if self.hides_tag() {
+            return Ok(());
+        }
         let Some((vlan, learns)) = self.admit(ingress) else { return Ok(()) };
-        if is_reserved(target) {
+        if learns && is_reserved(target) {
             return Ok(());
         }
         if learns && source & GROUP_ADDRESS == 0 {
@@ -70,9 +78,27 @@ impl<'a> Translation<'a> {
         let Some(port) = flood.rest.next() else { return Ok(()) };
         let (ingress, vlan) = (flood.ingress, flood.vlan);
         self.agenda.push(Step::NormalFlood(flood));
-        let is_reached =
-            port.number != ingress && !port.config.no_flood && port.vlans.carries(vlan);
+        // What goes out without a tag has none of another VLAN below.
+        let is_tagged_twice = self.key.words()[VLAN] & INNER_ID != 0;
+        let is_reached = port.number != ingress
+            && !port.config.no_flood
+            && port.vlans.carries(vlan)
+            && !(is_tagged_twice && is_access(port));
         if is_reached { self.send_tagged(port, vlan) } else { Ok(()) }
+    }
+
+    /// Whether the type of a tag stands where that of the network header should.
+    fn hides_tag(&mut self) -> bool {
+        if self.key.words()[VLAN] & OUTER_PRESENT != 0 {
+            return false;
+        }
+        let ethertype = self.key.eth_type();
+        TAG_TYPES.into_iter().any(|tag_type| {
+            // One bit tells the two apart.
+            let bit = (ethertype ^ tag_type).checked_ilog2().map_or(u128::MAX, |bit| 1 << bit);
+            self.recorder.consult(FieldId::EthType, bit);
+            ethertype == tag_type
+        })
     }
 
     /// The VLAN of the packet, and whether its source is learned; `None`: its ingress port does not
@@ -106,8 +132,7 @@ impl<'a> Translation<'a> {
         let tags = self.key.words()[VLAN];
         let (is_tagged, has_priority) = (tags & OUTER_PRESENT != 0, tags & OUTER_PRIORITY != 0);
         // Where the tag is taken off, its priority goes with it.
-        let loses_tag = matches!(port.vlans.mode, VlanMode::Access(_))
-            || port.vlans.mode == VlanMode::NativeUntagged(vlan);
+        let loses_tag = is_access(port) || port.vlans.mode == VlanMode::NativeUntagged(vlan);
         let keeps_priority = has_priority && !loses_tag;
         let is_tagged_then = then != 0 || keeps_priority;
         if now != then || is_tagged != is_tagged_then {
@@ -116,6 +141,9 @@ impl<'a> Translation<'a> {
                 self.set_tag(FieldId::DlVlan, u128::from(then), 0xfff);
             } else {
                 self.pop_vlan();
+                if is_access(port) {
+                    self.pop_vlan();
+                }
             }
         }
         self.output_to(port, None)
@@ -131,6 +159,10 @@ impl<'a> Translation<'a> {
         self.recorder.consult(field, u128::MAX);
         u64::try_from(self.key.field(field)).unwrap_or_default()
     }
+}
+
+const fn is_access(port: &PortInfo) -> bool {
+    matches!(port.vlans.mode, VlanMode::Access(_))
 }
 
 /// Whether a bridge must not forward frames to this address (IEEE 802.1Q, 8.6.3; and those of

@@ -13,8 +13,8 @@ use super::{
     scope::Origin,
 };
 use crate::{
-    Action, Continuation, ControllerAction, DatapathAction, MeterId, Object, PacketInReason,
-    PortInfo, PortKind, Punt, Subfield, TableId, TraversalError,
+    Continuation, ControllerAction, DatapathAction, MeterId, Object, PacketInReason, PortInfo,
+    PortKind, Punt, Subfield, TableId, TraversalError,
 };
 
 /// What a packet-in is asked to be.
@@ -49,14 +49,6 @@ pub(super) struct Flood<'a> {
     rest: slice::Iter<'a, PortInfo>,
     /// Also to ports that are set not to flood.
     to_all: bool,
-}
-
-impl Flood<'_> {
-    /// The outputs that it stands for.
-    pub(super) fn outputs(&self) -> impl Iterator<Item = Action> {
-        let reached = self.rest.clone().filter(|port| self.to_all || !port.config.no_flood);
-        reached.map(|port| Action::Output { port: port.number, max_len: 0 })
-    }
 }
 
 /// The fields that a packet-in tells besides the packet.
@@ -113,7 +105,7 @@ impl<'a> Translation<'a> {
             }),
             PortNo::IN_PORT => self.output_ingress(None),
             PortNo::NORMAL => self.normal(),
-            PortNo::TABLE | PortNo::ANY => Ok(()),
+            // Other reserved ports are ports that no bridge has.
             _ => self.output_port(port, None),
         }
     }

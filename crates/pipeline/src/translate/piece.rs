@@ -29,7 +29,10 @@ use std::{
     sync::Arc,
 };
 
-use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, layout::HEADER_START};
+use shunt_flow::{
+    FieldId, FlowKey, FlowMask, Match, PortNo,
+    layout::{HEADER_START, word},
+};
 
 use super::{
     context::{RESUBMITS_MAX, Step, Tables, Translation, translate},
@@ -113,14 +116,14 @@ pub(crate) fn pieces(
     pieces
 }
 
-/// The piece of a packet that ends in front of its `count`th visit.
-pub(crate) fn first_piece(
+/// The piece of a packet that ends in front of its `count`th visit; `None`: at its end.
+pub(crate) fn one_piece(
     tables: Tables<'_>,
     key: &FlowKey,
     start: Option<&Arc<Continuation>>,
-    count: usize,
-) -> Traversal {
-    piece(tables, key, start, Some(count)).0.traversal
+    count: Option<usize>,
+) -> TraversalPiece {
+    piece(tables, key, start, count).0
 }
 
 /// One piece, which ends in front of its `count`th visit.
@@ -254,26 +257,35 @@ impl<'a> Translation<'a> {
         self.here.bridge.liveness.live(&needs)
     }
 
+    /// Whether a hidden word says anything but where the packet is.
+    fn has_hidden_state(&self) -> bool {
+        let hidden = &self.key.words()[..HEADER_START];
+        let (before, behind) = (&hidden[..RECIRC], &hidden[RECIRC + 1..BRIDGE]);
+        before.iter().chain(behind).fold(0, |all, word| all | word) != 0
+    }
+
     /// A name for the state that costs less than the state itself, equal for equal states: for
     /// guesses, never for decisions.
     fn name(&self, table: TableId, port: Option<PortNo>) -> u64 {
         let mut hasher = foldhash::fast::FixedState::with_seed(0).build_hasher();
         (table, port, self.here.id, self.spent.depth).hash(&mut hasher);
-        let live = self.live(table);
-        let hidden = self.key.words()[..HEADER_START].iter().zip(live.words()).enumerate();
-        for (index, (word, live)) in hidden.filter(|(_, (word, live))| **word & **live != 0) {
-            (index, word & live).hash(&mut hasher);
+        // Mostly there is none, and what is live takes as long to find as all else together.
+        if self.has_hidden_state() {
+            let live = self.live(table);
+            let hidden = self.key.words()[..HEADER_START].iter().zip(live.words()).enumerate();
+            for (index, (word, live)) in hidden.filter(|(_, (word, live))| **word & **live != 0) {
+                (index, word & live).hash(&mut hasher);
+            }
         }
         if self.recorder.is_rewritten(FieldId::InPort) {
             self.key.in_port().hash(&mut hasher);
         }
         for step in &self.agenda {
             match step {
-                // What is done is not kept where the packet goes on.
+                // What is done is not kept where the packet goes on; of a set that is executed, all
+                // is done but the resubmit that is its last.
                 Step::Actions(rest) if rest.as_slice().is_empty() => {}
-                Step::Set(rest) if rest.as_slice().is_empty() => {}
                 Step::Actions(rest) => rest.as_slice().hash(&mut hasher),
-                Step::Set(rest) => rest.as_slice().hash(&mut hasher),
                 Step::Instructions(rest) if !is_idle(rest) => {
                     (&rest.write, rest.goto, rest.metadata, rest.clear).hash(&mut hasher);
                 }
@@ -326,6 +338,12 @@ const fn seen(scope: Scope, need: Need) -> Scope {
         Need::Depth | Need::Nothing => Scope { in_set: scope.in_set, ..NAMELESS },
     }
 }
+
+/// The hidden words that name where the packet is.
+const RECIRC: usize = word::RECIRC as usize;
+const BRIDGE: usize = word::BRIDGE as usize;
+
+const _: () = assert!(RECIRC < BRIDGE && BRIDGE + 1 == HEADER_START);
 
 /// Says nothing.
 const NAMELESS: Scope = Scope::PACKET_OUT;

@@ -329,3 +329,39 @@ fn tags_are_changed_once_the_headers_are_parsed() {
         assert_eq!(continuations(&first(&switch)).len(), 1);
     }
 }
+
+#[test]
+fn a_move_from_or_to_what_was_uncovered_waits_for_it() {
+    let whole = Subfield::whole;
+    for (source, target) in [(FieldId::Ipv4Src, FieldId::Reg0), (FieldId::Reg0, FieldId::Ipv4Dst)] {
+        let moved = Action::Move { source: whole(source), target: whole(target) };
+        let switch = switch(&[POP, moved, output(2)], &[]);
+        assert_eq!(describe(&first(&switch).actions), "pop(800) recirculate");
+    }
+}
+
+#[test]
+fn an_action_set_that_is_cut_goes_on_with_what_is_left_of_it_alone() {
+    let of_set = |actions: &[Action]| {
+        let switch = switch(&[], &["table=1,ip,actions=output:3"]);
+        let mut rule = rule("priority=9", vec![]);
+        rule.instructions.write = actions.into();
+        switch.make([rule.into()]);
+        switch
+    };
+    let dec_ttl = Action::DecTtl { controllers: Box::new([0]) };
+    let switch = of_set(&[POP, output(2), dec_ttl]);
+    assert_eq!(describe(&first(&switch).actions), "pop(800) recirculate");
+    assert_eq!(after(&switch, "ip,nw_ttl=9"), "set(nw_ttl=8) 2");
+    let switch = of_set(&[POP, resubmit(1)]);
+    assert_eq!(after(&switch, "ip"), "3");
+    let steps = format!("{:?}", continuations(&first(&switch))[0]);
+    assert!(!steps.contains("([])"), "what is done is not kept: {steps}");
+}
+
+#[test]
+fn a_list_of_actions_that_is_done_is_not_kept() {
+    let switch = switch(&[POP, resubmit(1)], &["table=1,actions=output:2"]);
+    let steps = format!("{:?}", continuations(&first(&switch))[0]);
+    assert!(!steps.contains("([])"), "{steps}");
+}

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use shunt_flow::{FieldId, PortNo};
 use shunt_pipeline::{
     Action, Bucket, BundleAction, BundleAlgorithm, DatapathAction, FlowModCommand, GroupCommand,
-    GroupId, GroupKind, HashFields, Object, PacketInReason, PortConfig, Selection, Subfield, Time,
+    GroupId, GroupKind, HashFields, MultipathAction, MultipathAlgorithm, Object, PacketInReason,
+    PortConfig, Selection, Subfield, Time,
 };
 
 use crate::{
@@ -340,4 +341,75 @@ fn a_bundle_spreads_connections_and_moves_only_those_of_a_port_that_goes_down() 
     for (number, old) in (0..300).zip(before) {
         assert!(if old == "2" { run(number) != "2" } else { run(number) == old });
     }
+}
+
+#[test]
+fn bundle_load_writes_the_bits_that_it_names() {
+    let target = Subfield { field: FieldId::Reg0, offset: 4, width: 16 };
+    let load = bundle(BundleAlgorithm::ActiveBackup, &[3], Some(target));
+    let switch = Switch::of_actions(&[load, Action::OutputField { source: target, max_len: 0 }]);
+    assert_eq!(switch.run("ip,in_port=4"), "3");
+}
+
+#[test]
+fn reserved_ports_are_members_that_are_always_up_but_for_the_controller() {
+    let first_of = |port: PortNo| {
+        let members = [port.number(), 2];
+        Switch::of_actions(&[bundle(BundleAlgorithm::ActiveBackup, &members, None)]).run("ip")
+    };
+    assert_eq!(first_of(PortNo::IN_PORT), "back");
+    assert_eq!(first_of(PortNo::ALL), "1 2 3 4 100");
+    assert_eq!(first_of(PortNo::CONTROLLER), "2");
+}
+
+#[test]
+fn multipath_writes_the_bits_that_it_names() {
+    let target = Subfield { field: FieldId::Reg0, offset: 4, width: 8 };
+    let multipath = Action::Multipath(Box::new(MultipathAction {
+        fields: HashFields::SymmetricL4,
+        basis: 0,
+        algorithm: MultipathAlgorithm::ModuloN,
+        link_max: 3,
+        argument: 0,
+        target,
+    }));
+    let output = Action::OutputField { source: target, max_len: 0 };
+    let switch = Switch::of_actions(&[multipath, output]);
+    let ways = shares(&switch, 100);
+    assert!(ways.keys().eq(["", "1", "2", "3"]), "{ways:?}");
+}
+
+#[test]
+fn behind_a_group_actions_are_those_of_the_rule_again() {
+    let switch = Switch::new(&[]);
+    let told = Action::Output { port: PortNo::CONTROLLER, max_len: 99 };
+    switch.make([
+        add_group(1, GroupKind::Indirect, vec![bucket(vec![output(2)])]),
+        rule("priority=1,cookie=9", vec![group(1), told]).into(),
+    ]);
+    assert_eq!(switch.run("ip"), "2 punt(Action,table=0,cookie=0x9)");
+}
+
+#[test]
+fn a_group_that_many_buckets_watch_is_looked_at_once() {
+    let switch = Switch::new(&[]);
+    let watcher = |group| Bucket { watch_group: Some(GroupId::new(group)), ..bucket(vec![]) };
+    let last = add_group(60, GroupKind::FastFailover, vec![watching(9, vec![])]);
+    let others = (1..60).rev().map(|number| {
+        let buckets = vec![watcher(number + 1), watcher(number + 1)];
+        add_group(number, GroupKind::FastFailover, buckets)
+    });
+    switch.make([last].into_iter().chain(others).chain([rule("", vec![group(1)]).into()]));
+    assert_eq!(switch.run("ip"), "");
+}
+
+#[test]
+fn what_chooses_a_bucket_is_looked_at_whatever_the_packet_is() {
+    let buckets = (2..=4).map(|port| weighted(1, vec![output(port)])).collect();
+    let switch = to_group(GroupKind::Select, buckets);
+    let mask = |packet| switch.translate(packet).mask;
+    let addresses = [FieldId::Ipv6Src, FieldId::Ipv6Dst];
+    assert_eq!(addresses.map(|field| mask("tcp6").field(field)), [u128::MAX; 2]);
+    assert_eq!(addresses.map(|field| mask("arp").field(field)), [0; 2]);
+    assert_eq!(mask("tcp,nw_frag=first").field(FieldId::NwFrag) & 1, 1, "it has no ports");
 }

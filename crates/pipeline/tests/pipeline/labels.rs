@@ -1,6 +1,6 @@
 //! MPLS labels.
 
-use shunt_flow::{FieldId, FlowKey, PortNo, layout::word};
+use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, layout::word};
 use shunt_pipeline::{Action, GroupKind, Subfield, Time, TraversalError};
 
 use crate::{
@@ -212,12 +212,12 @@ fn values_come_off_the_stack_in_the_order_in_which_they_were_not_pushed() {
         Action::Push(bits(FieldId::EthSrc, 12)),
         Action::Push(bits(FieldId::Reg0, 8)),
         Action::Pop(Subfield::whole(FieldId::EthDst)),
-        Action::Pop(bits(FieldId::EthSrc, 8)),
+        Action::Pop(Subfield { offset: 4, ..bits(FieldId::EthSrc, 8) }),
         Action::Pop(bits(FieldId::EthSrc, 48)),
         OUTPUT,
     ];
     let packet = key("arp,dl_src=02:00:00:00:05:06");
-    let expected = "set(eth_src=6,eth_dst=34) 2";
+    let expected = "set(eth_src=60,eth_dst=34) 2";
     assert_eq!(run(&actions, &packet), expected, "the lower bits; the last one finds nothing");
     let traversal = Switch::of_actions(&actions).translate("arp");
     assert_eq!(traversal.mask.field(FieldId::EthSrc), 0xfff);
@@ -245,6 +245,14 @@ fn a_stack_that_grows_without_end_drops_the_packet() {
     let actions = [vec![OUTPUT], vec![push; 65536 / 17 + 1]].concat();
     assert_eq!(run(&actions, &key("arp")), "more than 65536 bytes on the stack");
     assert_eq!(run(&actions[..65536 / 17 + 1], &key("arp")), "2");
+    // As many as there may be: 17 bytes each of these, and 2 of those.
+    let small = Action::Push(Subfield { field: FieldId::Reg0, offset: 0, width: 8 });
+    let full = |count| [&actions[..3855], &vec![small.clone(); count]].concat();
+    assert_eq!(run(&full(9), &key("arp")), "2");
+    assert_eq!(run(&full(10), &key("arp")), "more than 65536 bytes on the stack");
+    let popped = Action::Pop(Subfield::whole(FieldId::Xxreg0));
+    let popped = vec![[actions[1].clone(), popped]; 4000].concat();
+    assert_eq!(run(&[popped, vec![OUTPUT]].concat(), &key("arp")), "2", "what is popped is gone");
 }
 
 #[test]
@@ -259,4 +267,72 @@ fn too_many_labels_end_the_bucket_that_pushes_them_and_nothing_else() {
     let [.., three, _] = stacks();
     let traversal = switch.pipeline.translate(&three, switch.pipeline.version());
     assert_eq!((describe(&traversal.actions).as_str(), traversal.error), ("2 3 3 4", None));
+}
+
+#[test]
+fn a_label_that_a_clone_pushed_and_rewrote_is_gone_behind_it() {
+    let label = set(FieldId::MplsLabel, 5);
+    let clone = Action::Clone([push(0x8847), OUTPUT, label.clone(), OUTPUT].into());
+    let expected = "push(8847,0/0/64.) 2 set() 2 pop(806) 3";
+    assert_eq!(run(&[clone, output(3)], &key("arp")), expected);
+    // And one that it rewrote before it was emitted is another afterwards.
+    let clone = Action::Clone([label, OUTPUT].into());
+    let expected = "push(8847,5/0/64.) 2 pop(8847) push(8847,0/0/64.) 3";
+    assert_eq!(run(&[push(0x8847), clone, output(3)], &key("arp")), expected);
+}
+
+#[test]
+fn a_label_that_a_pop_uncovers_can_be_rewritten() {
+    let [_, two, ..] = stacks();
+    let actions = [pop(0x8847), set(FieldId::MplsLabel, 40), OUTPUT];
+    assert_eq!(run(&actions, &two), "pop(8847) set() 2");
+}
+
+#[test]
+fn labels_move_down_by_one_and_what_is_beside_them_stays() {
+    let rule = |actions: &str| format!("table=0,actions={actions},goto_table:1");
+    let switch = Switch::new(&[&rule("push_mpls:0x8847"), "table=1,actions=output:2"]);
+    let second = |packet: &FlowKey| {
+        let visits = switch.pipeline.translate(packet, switch.pipeline.version()).visits;
+        FlowKey::from(&visits[1].key)
+    };
+    let words = |key: &FlowKey| [word::MPLS, word::MPLS_PBB].map(|at| key.words()[usize::from(at)]);
+    let [one, mut two, ..] = stacks();
+    let [first, next] = [lse(16, 3, 9), lse(17, 0, 8) | BOTTOM].map(u64::from);
+    two.words_mut()[usize::from(word::MPLS_PBB)] |= 7;
+    assert_eq!(words(&second(&two)), [first << 32 | first, next << 32 | 7]);
+    let bottom = u64::from(BOTTOM);
+    assert_eq!(words(&second(&one)), [first << 32 | first | bottom, 0]);
+}
+
+#[test]
+fn a_label_that_is_pushed_is_all_written_with_its_type_and_hides_what_was_there() {
+    let switch =
+        Switch::new(&["table=0,actions=push_mpls:0x8847,goto_table:1", "table=1,actions=output:2"]);
+    // A match on an address alone, which no text can ask for.
+    let (packet, mut mask) = (key("ip,nw_src=10.0.0.1,nw_ttl=7"), FlowMask::EMPTY);
+    mask.add_field(FieldId::Ipv4Src);
+    let mut blind = rule("table=1,priority=9", vec![output(3)]);
+    blind.matching = Match::new(&packet, &mask);
+    switch.make([blind.into()]);
+    let version = switch.pipeline.version();
+    let traversal = switch.pipeline.translate(&packet, version);
+    assert_eq!(describe(&traversal.actions), "push(8847,0/0/7.) 2");
+    assert_eq!(traversal.mask.field(FieldId::Ipv4Src), 0, "whatever it was");
+    assert_eq!(traversal.visits[1].key.field(FieldId::Ipv4Src), 0);
+    let written = |packet: &FlowKey| {
+        let pieces = switch.pipeline.translate_pieces(packet, None, version, &[1]);
+        let mask = FlowMask::from(pieces[0].rewrite.mask());
+        let [first, third] = [word::MPLS, word::MPLS_PBB].map(|at| mask.words()[usize::from(at)]);
+        (mask.field(FieldId::EthType), first, third)
+    };
+    assert_eq!(written(&stacks()[0]), (0xffff, u64::MAX, u64::MAX << 32));
+    assert_eq!(written(&packet), (0xffff, u64::MAX, u64::MAX));
+}
+
+#[test]
+fn labels_between_which_a_ttl_is_copied_are_looked_at() {
+    let switch = Switch::of_actions(&[Action::CopyTtlIn, OUTPUT]);
+    let traversal = switch.pipeline.translate(&stacks()[1], switch.pipeline.version());
+    assert_eq!(traversal.mask.word(usize::from(word::MPLS)), u64::MAX);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use shunt_classifier::Priority;
-use shunt_flow::{FieldId, PortNo};
+use shunt_flow::{FieldId, FlowMask, PortNo};
 use shunt_pipeline::{
     Action, BundleAction, BundleAlgorithm, Change, Cookie, FlowMod, FlowModCommand, GroupKind,
     HashFields, LearnAction, LearnSource, LearnSpec, LearnTarget, Learning, RuleFilter, Subfield,
@@ -383,4 +383,75 @@ fn a_learned_write_of_more_than_64_bits_is_several_loads() {
         value,
     };
     assert_eq!(*learned.request.instructions.apply, [part(0, 7), part(64, 5)]);
+}
+
+#[test]
+fn only_where_there_is_a_limit_the_rules_of_the_cookie_are_looked_at() {
+    let reads = |limit| {
+        let switch = Switch::of_actions(&[learn(|action| action.limit = limit)]);
+        switch.translate(PACKET).reads.len()
+    };
+    assert_eq!(reads(0) + 1, reads(1));
+}
+
+/// What a packet teaches that comes by the port LOCAL, if this is what it is taught.
+fn taught(spec: LearnSpec) -> FlowMod {
+    let switch = Switch::of_actions(&[learn(|action| action.specs = Box::new([spec]))]);
+    let learnings = switch.translate("in_port=LOCAL").learnings;
+    let [Learning::Rule(learned)] = &learnings[..] else { panic!("one rule") };
+    learned.request.clone()
+}
+
+#[test]
+fn a_learned_port_of_16_bits_is_the_whole_port_and_a_part_is_a_part() {
+    for (offset, width, value, mask) in [
+        (0, 16, u128::from(PortNo::LOCAL.number()), 0xffff_ffff),
+        (0, 8, 0xfe, 0xff),
+        (4, 16, 0xffff0, 0xffff0),
+        (4, 8, 0xff0, 0xff0),
+    ] {
+        let part = Subfield { field: FieldId::InPort, offset, width };
+        let (source, target) = (LearnSource::Field(part), LearnTarget::Match(part));
+        let matching = taught(LearnSpec { source, target, width }).matching;
+        let of_port = (matching.key().field(FieldId::InPort), FlowMask::from(matching.mask()));
+        assert_eq!((of_port.0, of_port.1.field(FieldId::InPort)), (value, mask), "{part:?}");
+    }
+}
+
+#[test]
+fn a_learned_write_is_as_wide_as_its_target() {
+    let target = Subfield { field: FieldId::Xxreg0, offset: 8, width: 100 };
+    let source = LearnSource::Value(5 << 64 | 7);
+    let write = taught(LearnSpec { source, target: LearnTarget::Load(target), width: 100 });
+    let part =
+        |offset, width, value| Action::Load { target: Subfield { offset, width, ..target }, value };
+    assert_eq!(*write.instructions.apply, [part(8, 64, 7), part(72, 36, 5)]);
+}
+
+#[test]
+fn whether_a_rule_was_learned_is_written_to_the_bit_that_is_named() {
+    let result = Subfield::new(FieldId::Reg2, 1, 1);
+    let switch = Switch::new(&[]);
+    let limited = learn(|action| (action.limit, action.result) = (1, result));
+    switch.apply(&[rule("actions=output:NXM_NX_REG2[]", &[limited])]);
+    assert_eq!(switch.run(PACKET), "2", "it is");
+    switch.receive(PACKET, Time::ZERO);
+    assert_eq!(switch.run(PACKET), "2", "it is refreshed");
+    assert_eq!(switch.run(OTHER), "", "there are as many as may be");
+}
+
+#[test]
+fn one_packet_teaches_so_much_and_no_more() {
+    let teaches = |count: u128| {
+        let value = |value| LearnSpec {
+            source: LearnSource::Value(value),
+            target: LearnTarget::Match(Subfield::whole(FieldId::Reg1)),
+            width: 32,
+        };
+        let lessons = (0..count).map(|n| learn(|action| action.specs = Box::new([value(n)])));
+        let traversal = Switch::of_actions(&lessons.collect::<Vec<_>>()).translate(PACKET);
+        traversal.error.map(|error| error.to_string())
+    };
+    assert_eq!(teaches(1024), None);
+    assert_eq!(teaches(1025).as_deref(), Some("more than 1024 learnings"));
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use proptest::prelude::*;
-use shunt_flow::FieldId;
+use shunt_flow::{FieldId, FlowKey, layout::word};
 use shunt_pipeline::{
     Action, ControllerAction, GroupKind, MeterBand, MeterBandKind, MeterCommand, MeterConfig,
     MeterId, MeterUnit, MeterVerdict, PacketInReason, Time, raise_drop_precedence,
@@ -15,14 +15,14 @@ use shunt_pipeline::{
 
 use crate::{
     build::{add_group, bucket, config, drop_band, group, meter, meter_mod, output, rule},
-    switch::Switch,
+    switch::{Switch, describe, key},
 };
 
 fn after(microseconds: u64) -> Time {
     Time::ZERO.after(Duration::from_micros(microseconds))
 }
 
-fn remark_band(rate: u32, burst_size: u32, precedence: u8) -> MeterBand {
+pub(crate) fn remark_band(rate: u32, burst_size: u32, precedence: u8) -> MeterBand {
     MeterBand { kind: MeterBandKind::DscpRemark { precedence }, rate, burst_size }
 }
 
@@ -221,4 +221,61 @@ fn a_meter_of_packet_ins_ends_no_packet() {
     assert!(switch.run("tcp").starts_with("copy(meter(1) punt("));
     switch.make([meter_mod(MeterCommand::Delete, 1, vec![])]);
     assert!(switch.run("tcp").starts_with("punt("), "without a meter they are not limited");
+}
+
+#[test]
+fn a_copy_that_a_meter_of_packet_ins_makes_counts_and_none_is_forgotten_for_another() {
+    let asked = ControllerAction {
+        meter: Some(MeterId::new(1)),
+        pause: false,
+        max_len: 0xffff,
+        controller_id: 0,
+        reason: PacketInReason::Action,
+        userdata: Box::new([]),
+    };
+    let nested = |depth, innermost: Vec<Action>| {
+        (0..depth).fold(innermost, |list, _| vec![Action::Clone(list.into()), pass()])
+    };
+    let told = || vec![pass(), Action::Controller(Box::new(asked.clone()))];
+    assert!(metered(nested(63, told())).run("tcp").starts_with("copy("));
+    let bound = "resubmits and patch ports are nested deeper than 64";
+    assert_eq!(metered(nested(64, told())).run("tcp"), bound);
+    // A clone without a meter stands between the copies and the end of what is around them.
+    let around = |depth| {
+        let copies = nested(depth, vec![pass(), output(2)]);
+        let idle = Action::Clone([output(3)].into());
+        metered(vec![Action::Clone([copies, vec![idle]].concat().into())]).run("tcp")
+    };
+    assert!(around(63).starts_with("copy("));
+    assert_eq!(around(64), bound);
+}
+
+#[test]
+fn behind_a_copy_the_packet_lacks_what_it_lacked_before() {
+    let set = |field: FieldId, value| Action::SetField { field, value, mask: field.value_max() };
+    let copy = |inner: &[Action]| Action::Clone([&[pass()], inner].concat().into());
+    let (source, target) = (set(FieldId::EthSrc, 5), set(FieldId::EthDst, 6));
+    let run = |actions: Vec<Action>, packet: &FlowKey| {
+        let switch = Switch::new(&[]);
+        let add = meter_mod(MeterCommand::Add, 1, vec![drop_band(1, 0)]);
+        switch.make([add, rule("", actions).into()]);
+        describe(&switch.pipeline.translate(packet, switch.pipeline.version()).actions)
+    };
+    let plain = key("in_port=1");
+    assert_eq!(
+        run(vec![source.clone(), copy(&[output(2)]), output(3)], &plain),
+        "copy(set(eth_src=5) meter(1) 2) set(eth_src=5) 3"
+    );
+    let inside = Action::Clone([source, output(2), copy(&[target, output(2)])].into());
+    assert_eq!(
+        run(vec![inside, output(3)], &plain),
+        "set(eth_src=5) 2 copy(meter(1) set(eth_dst=6) 2) set(eth_src=0) 3"
+    );
+    let (mut tagged, mut labelled) = (plain, key("in_port=1,dl_type=0x8847"));
+    tagged.words_mut()[usize::from(word::VLAN)] = 0x8100_1007 << 32;
+    labelled.words_mut()[usize::from(word::MPLS)] = 0x1_0140 << 32;
+    let popped = copy(&[Action::PopVlan, output(2)]);
+    assert_eq!(run(vec![popped, output(3)], &tagged), "copy(meter(1) pop 2) 3");
+    let popped = copy(&[Action::PopMpls { ethertype: 0x0800 }, output(2)]);
+    assert_eq!(run(vec![popped, output(3)], &labelled), "copy(meter(1) pop(800) 2) 3");
 }

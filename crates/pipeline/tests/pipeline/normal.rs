@@ -124,6 +124,50 @@ fn frames_to_reserved_addresses_of_bridges_go_nowhere() {
 }
 
 #[test]
+fn a_controller_may_send_to_reserved_addresses() {
+    let switch = plain();
+    let mut packet = key("dl_src=02:00:00:00:00:0a,dl_dst=01:80:c2:00:00:0e");
+    packet.set_in_port(PortNo::CONTROLLER);
+    let normal = [Action::Output { port: PortNo::NORMAL, max_len: 0 }];
+    let traversal = switch.pipeline.translate_actions_newest(&packet, &normal);
+    assert_eq!(describe(&traversal.actions), "1! 2! 3! 4! 100!");
+    packet.set_in_port(PortNo::new(1));
+    let traversal = switch.pipeline.translate_actions_newest(&packet, &normal);
+    assert_eq!(describe(&traversal.actions), "");
+}
+
+#[test]
+fn a_frame_with_a_tag_that_nobody_has_read_goes_nowhere() {
+    let switch = plain();
+    for ethertype in ["0x8100", "0x88a8"] {
+        assert_eq!(send(&switch, &format!("{A_TO_B},dl_type={ethertype}"), 1), "");
+        let below = format!("{A_TO_B},dl_type={ethertype},vlan_tci=0x1005");
+        assert_eq!(send(&switch, &below, 1), "2 3 4 100");
+    }
+    assert_eq!(known(&switch), [(5, 0x0a, 1)]);
+    assert_eq!(send(&switch, &format!("{A_TO_B},dl_type=0x88cc"), 1), "2 3 4 100");
+}
+
+#[test]
+fn an_access_port_gets_no_tag_and_none_of_another_vlan_below_one() {
+    let switch = switch([
+        PortVlans::default(),
+        mode(VlanMode::Access(5)),
+        mode(VlanMode::Access(5)),
+        PortVlans::default(),
+    ]);
+    send(&switch, B_TO_A, 1);
+    let send_twice_tagged = |packet: &str| {
+        let mut key = key(packet);
+        key.words_mut()[usize::from(word::VLAN)] = 0x8100_1005_8100_1007;
+        describe(&switch.pipeline.translate_newest(&key).actions)
+    };
+    assert_eq!(send_twice_tagged(A_TO_B), "pop pop 2");
+    let to_all = A_TO_B.replace("dl_dst=02:00:00:00:00:0b", "dl_dst=ff:ff:ff:ff:ff:ff");
+    assert_eq!(send_twice_tagged(&to_all), "4 100");
+}
+
+#[test]
 fn an_access_port_adds_and_takes_away_the_tag_of_its_vlan() {
     let access = || mode(VlanMode::Access(5));
     let other = mode(VlanMode::Access(6));
@@ -223,6 +267,32 @@ fn the_addresses_of_a_port_go_with_it() {
     let switch = plain();
     send(&switch, A_TO_B, 0);
     switch.set_ports(ports().into_iter().filter(|port| port.number != PortNo::new(1)).collect());
+    assert!(known(&switch).is_empty());
+}
+
+#[test]
+fn the_addresses_of_a_port_go_when_its_vlans_change() {
+    let switch = plain();
+    send(&switch, A_TO_B, 0);
+    send(&switch, B_TO_A, 0);
+    let mut all = ports();
+    all[0].vlans = mode(VlanMode::Access(5));
+    switch.set_ports(all.clone());
+    assert_eq!(known(&switch), [(0, 0x0b, 2)], "the other port's stay");
+    all[0].config.no_flood = true;
+    send(&switch, A_TO_B, 1);
+    switch.set_ports(all);
+    assert_eq!(known(&switch), [(0, 0x0b, 2), (5, 0x0a, 1)], "other settings are no reason");
+}
+
+#[test]
+fn an_address_in_a_vlan_that_its_port_has_no_more_is_not_learned() {
+    let switch = plain();
+    let lessons = switch.translate(A_TO_B).learnings;
+    let mut all = ports();
+    all[0].vlans = mode(VlanMode::Access(5));
+    switch.set_ports(all);
+    switch.pipeline.learn(&lessons, at(1));
     assert!(known(&switch).is_empty());
 }
 

@@ -1,6 +1,6 @@
 //! Outputs to ports, floods and controllers.
 
-use shunt_flow::{FieldId, PortNo};
+use shunt_flow::{FieldId, FlowMask, PortNo};
 use shunt_pipeline::{DatapathAction, Object, PortConfig};
 
 use crate::switch::{BRIDGE, Switch};
@@ -125,6 +125,9 @@ fn a_packet_in_tells_the_hidden_state() {
     let [DatapathAction::Punt(punt)] = &*traversal.actions else { panic!("one packet-in") };
     let told = punt.metadata.key();
     assert_eq!(told.in_port(), PortNo::new(2));
+    let fields = FlowMask::from(punt.metadata.mask());
+    let fields = [FieldId::InPort, FieldId::Reg3, FieldId::Reg4].map(|field| fields.field(field));
+    assert_eq!(fields, [0xffff_ffff, 0xffff_ffff, 0], "of the others, those that are set");
     assert_eq!((told.field(FieldId::Reg3), told.field(FieldId::Metadata)), (7, 5));
     assert_eq!((punt.controller_id, punt.max_len, &*punt.userdata), (9, 77, &[1, 2][..]));
     assert_eq!(punt.table.number(), 2);
@@ -145,4 +148,10 @@ fn only_a_packet_out_goes_through_the_tables() {
         Switch::new(&["actions=load:0xfff9->NXM_NX_REG0[0..15],output:NXM_NX_REG0[0..15]"]);
     assert_eq!(switch.run("in_port=1"), "");
     assert_eq!(switch.translate("in_port=1").visits.len(), 1);
+}
+
+#[test]
+fn what_a_packet_out_puts_into_the_action_set_is_executed() {
+    let switch = Switch::new(&["actions=write_actions(output:3)"]);
+    assert_eq!(switch.packet_out("in_port=2", "output:1,output:TABLE,output:4"), "1! 4! 3!");
 }

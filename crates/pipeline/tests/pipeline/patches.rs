@@ -3,7 +3,7 @@
 use shunt_flow::{FieldId, PortNo};
 use shunt_pipeline::{
     BridgeId, BridgeSettings, DatapathPort, FlowModCommand, Object, PortConfig, PortInfo, PortKind,
-    Time,
+    Refresh, Time,
 };
 
 use crate::switch::{BRIDGE, Switch, port, ports, request};
@@ -96,4 +96,52 @@ fn bridges_that_send_to_each_other_for_ever_are_stopped() {
     let bounce = "in_port=5,actions=output:2,in_port";
     let switch = pair(&["priority=1,actions=output:5", bounce], &["actions=in_port"]);
     assert_eq!(switch.run("in_port=1"), "resubmits and patch ports are nested deeper than 64");
+}
+
+#[test]
+fn a_peer_sees_nothing_of_the_state_of_the_bridge_before_it() {
+    let switch = pair(
+        &["actions=load:7->NXM_NX_REG0[],push:NXM_NX_REG0[],output:5"],
+        &["actions=load:2->NXM_NX_REG1[],pop:NXM_NX_REG1[],output:NXM_NX_REG1[]"],
+    );
+    assert_eq!(switch.run("in_port=1"), "22!", "the stack is empty");
+    let switch = pair(
+        &["actions=write_actions(output:2),goto_table:1", "table=1,actions=output:5"],
+        &["actions=drop"],
+    );
+    assert_eq!(switch.run("in_port=1"), "2", "and so is the action set");
+    let peer = ["actset_output=7,actions=drop", "priority=1,reg0=0,actions=output:2"];
+    let switch = pair(&["actions=output:5"], &peer);
+    let traversal = switch.translate("in_port=1,actset_output=7,reg0=3");
+    assert_eq!(crate::switch::describe(&traversal.actions), "22!");
+    let looked_at = [FieldId::ActsetOutput, FieldId::Reg0].map(|field| traversal.mask.field(field));
+    assert_eq!(looked_at, [0, 0], "nothing depends on what is cleared");
+}
+
+#[test]
+fn a_peer_acts_for_its_own_rules_and_the_bridge_before_it_then_for_its_own() {
+    let told = ["cookie=3,actions=controller"];
+    let switch = pair(&["cookie=9,actions=write_actions(output:5)"], &told);
+    assert_eq!(switch.run("in_port=1"), "punt(Action,table=0,cookie=0x3)");
+    let switch = pair(&["cookie=9,actions=output:5,controller"], &["cookie=3,actions=output:2"]);
+    assert_eq!(switch.run("in_port=1"), "22! punt(Action,table=0,cookie=0x9)");
+    let fin = "cookie=9,tcp,actions=output:5,fin_timeout(idle_timeout=3)";
+    let switch = pair(&[fin], &["cookie=3,actions=output:2"]);
+    let traversal = switch.translate("tcp,in_port=1,tcp_flags=+fin");
+    let [Refresh::FinTimeout { rule, .. }] = &*traversal.refreshes else { panic!("a fin") };
+    assert_eq!(rule.cookie.number(), 9);
+}
+
+#[test]
+fn what_is_looked_at_behind_a_patch_is_of_the_rule_before_it() {
+    let rules = ["actions=output:5,move:NXM_OF_ETH_DST[0..7]->NXM_NX_REG1[0..7],output:2"];
+    let visits = pair(&rules, &["actions=drop"]).translate("in_port=1").visits;
+    let masks = visits.iter().map(|visit| visit.mask.field(FieldId::EthDst));
+    assert_eq!(masks.collect::<Vec<_>>(), [0xff, 0]);
+}
+
+#[test]
+fn a_patch_takes_no_packet_that_is_cut() {
+    let switch = pair(&["actions=output(port=5,max_len=64),output:2"], &["actions=output:2"]);
+    assert_eq!(switch.run("in_port=1"), "2");
 }

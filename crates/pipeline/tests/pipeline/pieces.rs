@@ -3,9 +3,15 @@
 use std::sync::Arc;
 
 use shunt_flow::{FieldId, FlowKey, FlowMask, PortNo};
-use shunt_pipeline::{Continuation, NotedTraversal, Spending, TraversalPiece};
+use shunt_pipeline::{
+    Continuation, MeterCommand, MeterId, NotedTraversal, Spending, TableId, TraversalPiece,
+};
 
-use crate::switch::{Switch, describe, key};
+use crate::{
+    build::{meter_mod, rule},
+    meters::remark_band,
+    switch::{Switch, describe, key},
+};
 
 fn noted(switch: &Switch, packet: &str) -> NotedTraversal {
     switch.pipeline.translate_noting(&key(packet), None, switch.pipeline.version())
@@ -38,7 +44,7 @@ fn assert_one(switch: &Switch, [one, other]: [&str; 2], are_one: bool) {
 const CHAIN: [&str; 3] = [
     "table=0,actions=set_field:02:00:00:00:00:05->eth_src,goto_table:1",
     "table=1,actions=load:5->NXM_NX_REG0[],goto_table:2",
-    "table=2,reg0=5,actions=output:2",
+    "table=2,reg0=5,actions=output:2,output:3",
 ];
 
 #[test]
@@ -46,7 +52,7 @@ fn a_packet_can_be_cut_in_front_of_each_visit_but_the_first() {
     let switch = Switch::new(&CHAIN);
     let noted = noted(&switch, "in_port=1");
     assert_eq!(noted.points.iter().map(|point| point.visit).collect::<Vec<_>>(), [1, 2]);
-    let (lookups, actions, refreshes) = (2, 1, 0);
+    let (lookups, actions, refreshes) = (2, 2, 0);
     assert_eq!(noted.spending, Spending { lookups, actions, refreshes });
     assert_eq!(noted.traversal.visits.len(), 3);
 }
@@ -59,6 +65,14 @@ fn a_packet_cannot_be_cut_in_a_copy_or_where_it_is_parsed_again() {
     assert_eq!(points(&switch, "in_port=1"), [3], "behind the copy");
     let switch = Switch::new(&chain);
     switch.add(&["table=0,actions=resubmit(,1),check_pkt_larger(100)->NXM_NX_REG0[0],output:3"]);
+    assert!(points(&switch, "in_port=1").is_empty());
+    // Nor behind a meter that may have changed it, which no later clone could undo.
+    let switch = Switch::new(&chain);
+    let remark = meter_mod(MeterCommand::Add, 1, vec![remark_band(1, 0, 1)]);
+    let mut metered = rule("table=0", vec![]);
+    metered.instructions.meter = Some(MeterId::new(1));
+    metered.instructions.goto = TableId::new(1);
+    switch.make([remark, metered.into()]);
     assert!(points(&switch, "in_port=1").is_empty());
 }
 
@@ -94,18 +108,108 @@ fn a_piece_tells_the_headers_that_it_wrote_and_the_last_tells_none() {
 
 #[test]
 fn packets_whose_state_differs_in_what_nothing_reads_go_on_as_one() {
-    let first = |register: u32| {
-        [
-            format!("table=0,in_port=1,actions=load:1->NXM_NX_REG{register}[],goto_table:1"),
-            format!("table=0,in_port=2,actions=load:2->NXM_NX_REG{register}[],goto_table:1"),
-            "table=1,reg0=1,actions=output:2".to_owned(),
-        ]
-    };
-    for (register, are_one) in [(9, true), (0, false)] {
-        let rules = first(register);
-        let switch = Switch::new(&rules.each_ref().map(String::as_str));
-        assert_one(&switch, ["in_port=1", "in_port=2"], are_one);
+    let moved = "move:NXM_NX_REG0[0..15]->NXM_OF_ETH_SRC[0..15]";
+    let readers = [
+        ("goto_table:1".to_owned(), "table=1,reg0=1,actions=output:2".to_owned()),
+        ("goto_table:1".to_owned(), format!("table=1,actions={moved}")),
+        ("goto_table:1".to_owned(), format!("table=1,actions=clone({moved},output:2)")),
+        ("goto_table:1".to_owned(), format!("table=1,actions=write_actions({moved},output:2)")),
+        ("resubmit(,1),goto_table:2".to_owned(), "table=2,reg0=1,actions=output:2".to_owned()),
+        ("resubmit(,1),resubmit(,2)".to_owned(), "table=2,reg0=1,actions=output:2".to_owned()),
+        (format!("resubmit(,1),{moved}"), "table=1,actions=output:2".to_owned()),
+        ("write_actions(resubmit(,1))".to_owned(), "table=1,reg0=1,actions=output:2".to_owned()),
+        (
+            format!("resubmit(,1),write_actions({moved},output:2)"),
+            "table=1,actions=drop".to_owned(),
+        ),
+        (
+            format!("write_actions({moved},output:2),goto_table:1"),
+            "table=1,actions=drop".to_owned(),
+        ),
+    ];
+    for (left, reader) in &readers {
+        for (register, are_one) in [(9, true), (0, false)] {
+            let of =
+                |port| format!("in_port={port},actions=load:{port}->NXM_NX_REG{register}[],{left}");
+            let without = format!("in_port=3,actions={left}");
+            let switch = Switch::new(&[&of(1), &of(2), &without, reader]);
+            assert_one(&switch, ["in_port=1", "in_port=2"], are_one);
+            assert_one(&switch, ["in_port=1", "in_port=3"], are_one);
+        }
     }
+}
+
+#[test]
+fn whether_a_tail_was_called_or_gone_to_is_forgotten() {
+    let switch = Switch::new(&[
+        "table=0,actions=load:1->NXM_NX_REG0[],push:NXM_NX_REG0[],resubmit(,1)",
+        "table=1,in_port=1,actions=resubmit(,2)",
+        "table=1,in_port=2,actions=goto_table:2",
+        "table=2,actions=output:3",
+    ]);
+    let [one, other] = ["in_port=1", "in_port=2"].map(|packet| {
+        let next = pieces(&switch, &key(packet), &[2])[0].traversal.next.clone();
+        (noted(&switch, packet).points[1].name, next.expect("it is cut there"))
+    });
+    assert_eq!(one.0, other.0, "by name");
+    assert!(Arc::ptr_eq(&one.1, &other.1), "by state");
+}
+
+#[test]
+fn how_deep_a_rule_stands_goes_along_where_it_leads_on() {
+    let next = |left: &str| {
+        let switch = Switch::new(&[
+            "table=0,actions=write_actions(resubmit(,1))",
+            &format!("table=1,actions=resubmit(,2),{left}"),
+            "table=2,actions=output:2",
+        ]);
+        let next = pieces(&switch, &key("in_port=1"), &[2])[0].traversal.next.clone();
+        format!("{:?}", next.expect("it is cut there"))
+    };
+    assert!(next("goto_table:3").contains("Return"));
+    assert!(!next("write_metadata:1").contains("Return"));
+}
+
+#[test]
+fn what_is_looked_at_behind_a_lookup_is_no_bit_of_its_visit() {
+    let switch = Switch::new(&[
+        "table=0,actions=resubmit(,1),move:NXM_OF_ETH_DST[0..7]->NXM_NX_REG1[0..7]",
+        "table=1,actions=output:2",
+    ]);
+    let last = &pieces(&switch, &key("in_port=1"), &[1])[1].traversal;
+    assert_eq!(last.mask.field(FieldId::EthDst), 0xff);
+    assert_eq!(last.visits[0].mask.field(FieldId::EthDst), 0);
+}
+
+#[test]
+fn a_piece_depends_on_the_state_that_it_hands_on_and_the_next_has_its_headers() {
+    let switch = Switch::new(&[
+        "table=0,actions=set_field:02:00:00:00:00:05->eth_src,goto_table:1",
+        "table=1,reg0=3,actions=output:2",
+    ]);
+    let pieces = pieces(&switch, &key("in_port=1,reg0=3"), &[1]);
+    assert_eq!(pieces[0].traversal.mask.field(FieldId::Reg0), 0xffff_ffff);
+    let second = FlowKey::from(&pieces[1].traversal.key);
+    assert_eq!(second.field(FieldId::EthSrc), 0x0200_0000_0005);
+    assert_eq!(second.field(FieldId::Reg0), 0, "in the name");
+    assert_eq!(describe(&pieces[1].traversal.actions), "2");
+}
+
+#[test]
+fn a_packet_that_goes_on_is_not_cut_where_it_was_cut() {
+    let switch = Switch::new(&CHAIN);
+    let (next, packet) = (next(&switch, "in_port=1"), key("in_port=1"));
+    let version = switch.pipeline.version();
+    let noted = switch.pipeline.translate_noting(&next.entering(&packet), Some(&next), version);
+    assert_eq!(noted.points.iter().map(|point| point.visit).collect::<Vec<_>>(), [1]);
+}
+
+#[test]
+fn a_continuation_has_the_name_of_the_point_that_it_was_cut_at() {
+    let switch = Switch::new(&CHAIN);
+    let next = next(&switch, "in_port=1");
+    assert_eq!(next.name(), noted(&switch, "in_port=1").points[0].name);
+    assert_ne!(next.name(), noted(&switch, "in_port=1").points[1].name);
 }
 
 #[test]
@@ -119,6 +223,11 @@ fn packets_that_have_other_things_left_to_do_do_not_go_on_as_one() {
         ["resubmit(,1),output:3", "resubmit(,1)"],
         ["write_actions(output:3),goto_table:1", "write_actions(output:4),goto_table:1"],
         ["push:NXM_NX_REG5[],goto_table:1", "goto_table:1"],
+        ["resubmit(,1),clear_actions", "resubmit(,1)"],
+        ["resubmit(,1),write_metadata:5", "resubmit(,1)"],
+        ["resubmit(,1),write_actions(output:3)", "resubmit(,1)"],
+        ["resubmit(,1),write_actions(output:3)", "resubmit(,1),write_actions(output:4)"],
+        ["resubmit(,1),goto_table:2", "resubmit(,1)"],
         ["goto_table:1", "goto_table:2"],
     ];
     for [one, other] in lefts {
@@ -134,10 +243,15 @@ fn packets_that_have_other_things_left_to_do_do_not_go_on_as_one() {
 
 #[test]
 fn what_tells_of_its_rule_goes_on_for_it_alone() {
-    for (left, are_one) in [("output:3", true), ("controller", false)] {
+    for (left, are_one) in [
+        ("resubmit(,1),output:3", true),
+        ("resubmit(,1),controller", false),
+        ("write_actions(output:3),goto_table:1", true),
+        ("write_actions(controller),goto_table:1", false),
+    ] {
         let rules = [
-            format!("table=0,cookie=1,in_port=1,actions=resubmit(,1),{left}"),
-            format!("table=0,cookie=2,in_port=2,actions=resubmit(,1),{left}"),
+            format!("table=0,cookie=1,in_port=1,actions={left}"),
+            format!("table=0,cookie=2,in_port=2,actions={left}"),
             "table=1,actions=output:2".to_owned(),
         ];
         let switch = Switch::new(&rules.each_ref().map(String::as_str));

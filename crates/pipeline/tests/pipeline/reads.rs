@@ -110,6 +110,8 @@ fn what_excludes_the_rules_above() {
 fn whether_a_packet_that_is_looked_up_by_its_ports_is_a_fragment() {
     let switch = Switch::new(&["tcp,tp_dst=80,actions=output:2"]);
     assert_eq!(looked_at(&switch.translate("tcp,tp_dst=80"), FieldId::NwFrag), 1);
+    let first = switch.translate("tcp,nw_frag=first");
+    assert_eq!([FieldId::NwFrag, FieldId::TcpDst].map(|field| looked_at(&first, field)), [1, 0]);
 }
 
 #[test]
@@ -451,6 +453,17 @@ fn the_meter_or_its_absence() {
         rule("", vec![Action::Meter(MeterId::new(1)), output(2)]).into(),
     ]);
     assert_reads(&switch.translate("in_port=1"), Object::Meter(BRIDGE, MeterId::new(1)));
+}
+
+#[test]
+fn that_a_type_is_not_that_of_a_tag() {
+    // One bit is enough to tell it from one of the two, or from both.
+    for (ethertype, bits) in [(0x0800, 0x8000), (0x88cc, 0x0840), (0x88a8, 0xffff)] {
+        let traversal = run(&[NORMAL], &format!("in_port=1,dl_type={ethertype:#x}"));
+        assert_eq!(looked_at(&traversal, FieldId::EthType), bits, "{ethertype:#x}");
+    }
+    let tagged = run(&[NORMAL], "in_port=1,vlan_tci=0x1005,dl_type=0x8100");
+    assert_eq!(looked_at(&tagged, FieldId::EthType), 0, "a tag is there");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Actions that write fields.
 
 use shunt_flow::{FieldId, FlowKey, PortNo};
-use shunt_pipeline::{Action, DatapathAction};
+use shunt_pipeline::{Action, DatapathAction, Subfield};
 
 use crate::{build::output, switch::Switch};
 
@@ -133,4 +133,100 @@ fn the_mask_always_holds_the_bridge_and_the_recirculation() {
     let mut other = FlowKey::ZERO;
     other.set_bridge(1);
     assert!(traversal.mask.agree(&other, &FlowKey::from(&traversal.key)));
+}
+
+#[test]
+fn bits_are_moved_from_and_to_any_place_of_their_fields() {
+    let switch = Switch::new(&[
+        "actions=move:NXM_OF_ETH_SRC[4..7]->NXM_NX_REG0[8..11],output:NXM_NX_REG0[8..11],\
+         move:NXM_OF_ETH_SRC[4..7]->NXM_OF_ETH_DST[40..43],output:4",
+    ]);
+    let packet = "in_port=1,dl_src=02:00:00:00:00:35";
+    assert_eq!(switch.run(packet), "3 set(eth_dst=30000000000) 4");
+}
+
+#[test]
+fn nothing_is_moved_from_a_field_that_the_packet_lacks_or_to_one() {
+    for (source, target) in [(FieldId::Ipv4Src, FieldId::Reg0), (FieldId::Reg0, FieldId::Ipv4Src)] {
+        let whole = Subfield::whole;
+        let moved = Action::Move { source: whole(source), target: whole(target) };
+        let output_field = Action::OutputField { source: whole(FieldId::Reg0), max_len: 0 };
+        let switch = Switch::of_actions(&[moved, output_field, output(2)]);
+        assert_eq!(switch.run("arp,arp_spa=0.0.0.3"), "2");
+    }
+}
+
+#[test]
+fn a_port_of_16_bits_is_the_reserved_one_that_it_stands_for() {
+    let switch = Switch::new(&["actions=load:0xfffe->NXM_OF_IN_PORT[],in_port"]);
+    assert_eq!(switch.run("in_port=1"), "100!");
+}
+
+#[test]
+fn the_queue_goes_along_with_the_packet_until_it_is_popped() {
+    let switch = Switch::new(&[
+        "actions=set_queue:7,goto_table:1",
+        "table=1,actions=pop_queue,goto_table:2",
+        "table=2,actions=output:2",
+    ]);
+    let visits = switch.translate("in_port=1").visits;
+    let queues = visits.iter().map(|visit| visit.key.field(FieldId::SkbPriority));
+    assert_eq!(queues.collect::<Vec<_>>(), [0, 7, 0]);
+}
+
+#[test]
+fn what_was_written_before_a_clone_is_emitted_behind_it_once() {
+    let write = "set_field:02:00:00:00:00:05->eth_src";
+    let other = "set_field:02:00:00:00:00:06->eth_dst";
+    let run = |actions: &str| Switch::new(&[&format!("actions={actions}")]).run("in_port=1");
+    assert_eq!(run(&format!("{write},clone({other}),output:3")), "set(eth_src=20000000005) 3");
+    // What an inner clone has not written is still to be put back behind the outer.
+    let nested = format!("clone({write},output:2,clone({other},output:2)),output:3");
+    let expected =
+        "set(eth_src=20000000005) 2 set(eth_dst=20000000006) 2 set(eth_src=0,eth_dst=0) 3";
+    assert_eq!(run(&nested), expected);
+    let nested = format!("clone({write},output:2,clone(output:2)),output:3");
+    assert_eq!(run(&nested), "set(eth_src=20000000005) 2 2 set(eth_src=0) 3");
+}
+
+#[test]
+fn a_traversal_has_as_many_actions_as_it_may_and_no_more() {
+    let fares = |count| Switch::of_actions(&vec![output(2); count]).translate("ip").error;
+    assert_eq!(fares(1 << 16), None);
+    assert_eq!(fares((1 << 16) + 1).map(|error| error.to_string()).as_deref(), Some(TOO_MANY));
+}
+
+const TOO_MANY: &str = "more than 65536 outputs and rewrites";
+
+#[test]
+fn an_action_set_has_as_many_writes_as_a_traversal_actions() {
+    let fares = |count| {
+        let load = Action::SetField { field: FieldId::Reg0, value: 1, mask: 1 };
+        let switch = Switch::new(&[]);
+        let mut rule = crate::build::rule("", vec![]);
+        rule.instructions.write = vec![load; count].into();
+        switch.make([rule.into()]);
+        switch.translate("ip").error.map(|error| error.to_string())
+    };
+    assert_eq!(fares(1 << 16), None);
+    assert_eq!(fares((1 << 16) + 1).as_deref(), Some(TOO_MANY));
+}
+
+#[test]
+fn who_looks_at_ports_or_writes_them_looks_whether_it_is_a_fragment_and_nobody_else() {
+    let moved = Action::Move {
+        source: Subfield::whole(FieldId::TcpSrc),
+        target: Subfield { width: 16, ..Subfield::whole(FieldId::Reg0) },
+    };
+    for (action, looks) in [
+        (moved, 1),
+        (Action::SetTpDst(5), 1),
+        (Action::FinTimeout { idle: 5, hard: 5 }, 0),
+        (Action::SetNwTtl(5), 0),
+    ] {
+        let switch = Switch::of_actions(std::slice::from_ref(&action));
+        let traversal = switch.translate("tcp,tcp_flags=ack");
+        assert_eq!(traversal.mask.field(FieldId::NwFrag) & 1, looks, "{action:?}");
+        assert_eq!(traversal.visits[0].mask.field(FieldId::NwFrag) & 1, looks, "{action:?}");
+    }
 }

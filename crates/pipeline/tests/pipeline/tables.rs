@@ -216,3 +216,27 @@ fn clones_nest_as_deep_as_a_rule_says() {
 fn a_note_does_nothing() {
     assert_eq!(Switch::new(&["actions=note:01.02,output:2"]).run("in_port=1"), "2");
 }
+
+#[test]
+fn behind_a_resubmit_a_rule_stands_where_it_stood() {
+    let many = vec!["resubmit(2,1)"; 100].join(",");
+    let switch = Switch::new(&[
+        "cookie=9,actions=resubmit(,1),controller",
+        &format!("table=1,in_port=1,actions={many}"),
+        "table=1,in_port=2,actions=output:3",
+    ]);
+    let expected = format!("{}punt(Action,table=0,cookie=0x9)", "3 ".repeat(100));
+    assert_eq!(switch.run("in_port=1"), expected, "as deep as it was, and for itself");
+}
+
+#[test]
+fn what_a_rule_looks_at_behind_one_that_went_to_another_table_is_its_own() {
+    let switch = Switch::new(&[
+        "table=0,actions=resubmit(,1),move:NXM_OF_ETH_SRC[0..7]->NXM_NX_REG0[0..7]",
+        "table=1,actions=goto_table:2",
+        "table=2,actions=output:2",
+    ]);
+    let visits = switch.translate("in_port=1").visits;
+    let masks = visits.iter().map(|visit| visit.mask.field(FieldId::EthSrc));
+    assert_eq!(masks.collect::<Vec<_>>(), [0xff, 0, 0]);
+}

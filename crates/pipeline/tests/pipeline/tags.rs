@@ -117,3 +117,43 @@ fn a_pop_that_uncovers_an_unparsed_tag_goes_on_with_what_was_parsed() {
     let traversal = switch.pipeline.translate(&key, switch.pipeline.version());
     assert_eq!(describe(&traversal.actions), "pop 2 3");
 }
+
+#[test]
+fn of_three_tags_that_are_pushed_the_last_two_stay() {
+    let switch =
+        Switch::new(&["actions=push_vlan:0x8100,push_vlan:0x88a8,push_vlan:0x8100,output:2"]);
+    assert_eq!(run(&switch, 0), "push(88a8,1000) push(8100,1000) 2");
+}
+
+#[test]
+fn tags_that_stay_are_neither_popped_nor_pushed_again() {
+    let switch = Switch::new(&["actions=push_vlan:0x8100,output:2,push_vlan:0x88a8,output:3"]);
+    assert_eq!(run(&switch, 0), "push(8100,1000) 2 push(88a8,1000) 3");
+    let switch =
+        Switch::new(&["actions=push_vlan:0x8100,push_vlan:0x88a8,output:2,pop_vlan,output:3"]);
+    assert_eq!(run(&switch, 0), "push(8100,1000) push(88a8,1000) 2 pop 3");
+}
+
+#[test]
+fn a_tag_that_was_rewritten_and_then_covered_is_pushed_whole() {
+    let switch = Switch::new(&[
+        "vlan_tci=0x1000/0x1000,actions=set_field:4103->vlan_vid,push_vlan:0x88a8,output:2",
+    ]);
+    assert_eq!(run(&switch, ONE), "pop push(8100,3007) push(88a8,1000) 2");
+}
+
+#[test]
+fn a_tag_that_a_pop_uncovers_can_be_rewritten() {
+    let vid = Action::SetField { field: FieldId::VlanVid, value: 0x1009, mask: 0x1fff };
+    let output = Action::Output { port: PortNo::new(2), max_len: 0 };
+    let switch = Switch::of_actions(&[Action::PopVlan, vid, output]);
+    assert_eq!(run(&switch, TWO), "pop set(vlan_tci=1009) 2");
+}
+
+#[test]
+fn a_tag_that_a_clone_pushed_and_rewrote_is_gone_behind_it() {
+    let switch = Switch::new(&[
+        "actions=clone(push_vlan:0x8100,output:2,load:0x1007->NXM_OF_VLAN_TCI[],output:2),output:3",
+    ]);
+    assert_eq!(run(&switch, 0), "push(8100,1000) 2 set(vlan_tci=1007) 2 pop 3");
+}

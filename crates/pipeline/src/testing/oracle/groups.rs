@@ -33,7 +33,7 @@ impl Walker<'_> {
 
     fn bucket(&mut self, bucket: &Bucket) -> Result<(), TraversalError> {
         self.bound()?;
-        let result = self.copy(|copy| {
+        let result = self.nested(|copy| {
             copy.role.in_bucket = true;
             copy.depth += 1;
             copy.list(&Self::ordered(&bucket.actions))?;
@@ -135,6 +135,9 @@ impl Walker<'_> {
 
     /// Passes a meter: the packet ends here, or leaves with another DSCP, or goes on.
     pub(super) fn meter(&mut self, id: MeterId) {
+        if self.world.bridges[&self.id()].meters.contains_key(&id) {
+            self.halves.pass_meter();
+        }
         match self.acting(id) {
             Some(MeterBandKind::Drop) => self.is_muted = true,
             Some(MeterBandKind::DscpRemark { precedence }) => {

@@ -33,21 +33,39 @@ pub(super) struct Halves {
     cuts: u8,
     /// If there was a cut since the innermost copy was made: the lookups until the first one.
     resubmits_at_cut: Option<u16>,
+    /// What was metered since the innermost copy was made.
+    copies: Copies,
+    /// The same, at the first cut since then.
+    copies_at_cut: Option<Copies>,
     /// How often the packet and all of its copies are parsed again.
     parsed_max: usize,
     outcomes: Vec<Outcome>,
     errors: Vec<TraversalError>,
 }
 
+/// A copy that passes a meter is made for real, and so are those in it.
+#[derive(Clone, Copy, Default)]
+struct Copies {
+    is_metered: bool,
+    /// How deep those inside nest.
+    nesting: u16,
+}
+
 /// Where a copy of the packet was made.
 #[derive(Clone, Copy)]
 pub(super) struct Outer {
+    copies: Copies,
+    copies_at_cut: Option<Copies>,
     current: usize,
     cuts: u8,
     resubmits_at_cut: Option<u16>,
 }
 
+/// What was metered before a packet-in.
+pub(super) struct Told(Copies);
+
 const CUTS_MAX: u8 = 6;
+const COPY_DEPTH_MAX: u16 = 64;
 
 impl Halves {
     pub(super) fn new(length: usize, parsed_max: usize) -> Self {
@@ -56,6 +74,8 @@ impl Halves {
             current: 0,
             cuts: 0,
             resubmits_at_cut: None,
+            copies: Copies::default(),
+            copies_at_cut: None,
             parsed_max,
             outcomes: Vec::new(),
             errors: Vec::new(),
@@ -63,9 +83,14 @@ impl Halves {
     }
 
     /// A copy of the packet is made.
-    pub(super) const fn begin(&mut self) -> Outer {
-        let resubmits_at_cut = self.resubmits_at_cut.take();
-        Outer { current: self.current, cuts: self.cuts, resubmits_at_cut }
+    pub(super) fn begin(&mut self) -> Outer {
+        Outer {
+            copies: std::mem::take(&mut self.copies),
+            copies_at_cut: self.copies_at_cut.take(),
+            current: self.current,
+            cuts: self.cuts,
+            resubmits_at_cut: self.resubmits_at_cut.take(),
+        }
     }
 
     /// The copy has come to its end. If it was parsed again, answers how many lookups had been made
@@ -78,10 +103,38 @@ impl Halves {
                 self.errors.push(error);
             }
         }
-        let Outer { current, cuts, resubmits_at_cut } = outer;
+        let Outer { copies, copies_at_cut, current, cuts, resubmits_at_cut } = outer;
+        let inner = self.copies_at_cut.unwrap_or(self.copies);
+        let nesting = copies.nesting.max(inner.nesting + u16::from(inner.is_metered));
+        self.copies = Copies { nesting, ..copies };
+        self.copies_at_cut = copies_at_cut;
         // An error that goes on is that of the half in which the copy was made.
         (self.current, self.cuts, self.resubmits_at_cut) = (current, cuts, resubmits_at_cut);
         at_cut
+    }
+
+    /// Makes sure that copies do not nest too deep.
+    pub(super) const fn bound_copies(&self) -> Result<(), TraversalError> {
+        if self.copies.nesting > COPY_DEPTH_MAX {
+            return Err(TraversalError::TooDeep(COPY_DEPTH_MAX));
+        }
+        Ok(())
+    }
+
+    /// A packet-in begins, which may pass a meter of its own.
+    pub(super) fn begin_told(&mut self) -> Told {
+        Told(std::mem::take(&mut self.copies))
+    }
+
+    /// It has ended.
+    pub(super) fn end_told(&mut self, Told(copies): Told) {
+        let nesting = copies.nesting.max(u16::from(self.copies.is_metered));
+        self.copies = Copies { nesting, ..copies };
+    }
+
+    /// A meter is passed, whatever it does.
+    pub(super) const fn pass_meter(&mut self) {
+        self.copies.is_metered = true;
     }
 
     /// The packet is parsed again, after so many lookups; unless a meter has ended it, or it was
@@ -92,6 +145,8 @@ impl Halves {
         }
         self.cuts += 1;
         self.resubmits_at_cut.get_or_insert(resubmits);
+        self.copies_at_cut.get_or_insert(self.copies);
+        self.copies = Copies::default();
         self.all[self.current].has_emitted |= !is_muted;
         self.current = self.all.len();
         let before = (self.outcomes.len(), self.errors.len());
@@ -106,6 +161,8 @@ impl Halves {
     /// what ends it, which nobody sees.
     pub(super) fn pause(&mut self, resubmits: u16) -> TraversalError {
         self.resubmits_at_cut.get_or_insert(resubmits);
+        self.copies_at_cut.get_or_insert(self.copies);
+        self.copies = Copies::default();
         self.current = self.all.len();
         let before = (self.outcomes.len(), self.errors.len());
         self.all.push(Half { is_ghost: true, before, ..Half::default() });

@@ -16,3 +16,4 @@ mod walker;
 pub use conjunction::{Conjunction, Found};
 pub use fate::{Fate, Outcome, Punted, Visited};
 pub use learn::{Refreshed, Taught, TaughtRule};
+pub(super) use normal::belongs;

@@ -13,6 +13,9 @@ impl Walker<'_> {
     pub(super) fn normal(&mut self) -> Result<(), TraversalError> {
         let bridge = self.id();
         let ingress = self.packet.key.in_port();
+        if self.packet.tags.is_empty() && [0x8100, 0x88a8].contains(&self.packet.key().eth_type()) {
+            return Ok(());
+        }
         let id = self.packet.tags.first().map_or(0, |(_, tci)| tci & 0xfff);
         let is_from_controller = ingress == PortNo::CONTROLLER || ingress == PortNo::ANY;
         let entry = self.port(ingress);
@@ -29,7 +32,7 @@ impl Walker<'_> {
             let [.., a, b, c, d, e, f] = self.packet.key.field(field).to_be_bytes();
             [a, b, c, d, e, f]
         });
-        if target[..5] == [0x01, 0x80, 0xc2, 0, 0] && target[5] < 16 {
+        if !is_from_controller && target[..5] == [0x01, 0x80, 0xc2, 0, 0] && target[5] < 16 {
             return Ok(());
         }
         let macs = &self.world.bridges[&bridge].macs;
@@ -47,9 +50,11 @@ impl Walker<'_> {
         let mut ports = self.world.bridges[&bridge].ports.clone();
         ports.sort_by_key(|port| port.number);
         let known = macs.get(&(vlan, target)).map(|(port, _)| *port);
+        let has_second = self.packet.tags.get(1).is_some_and(|(_, tci)| tci & 0xfff != 0);
         for port in ports {
             let is_meant = match known {
                 Some(number) => port.number == number,
+                None if has_second && matches!(port.vlans.mode, VlanMode::Access(_)) => false,
                 None => !port.config.no_flood && belongs(&port, vlan),
             };
             if is_meant && port.number != ingress && !self.has_exited {
@@ -73,6 +78,7 @@ impl Walker<'_> {
         let before = self.packet.tags.clone();
         match before.first().copied() {
             None if id != 0 => self.packet.tags.push((0x8100, low(0x1000 | u32::from(id)))),
+            Some(_) if matches!(port.vlans.mode, VlanMode::Access(_)) => self.packet.tags.clear(),
             Some((_, tci)) if id == 0 && (tci < 0x2000 || is_access) => {
                 self.packet.tags.remove(0);
             }
@@ -86,7 +92,7 @@ impl Walker<'_> {
 }
 
 /// Whether a port takes part in a VLAN.
-fn belongs(port: &PortInfo, vlan: u16) -> bool {
+pub(in crate::testing) fn belongs(port: &PortInfo, vlan: u16) -> bool {
     let is_trunked = match &port.vlans.trunks {
         None => true,
         Some(trunks) => trunks.iter().any(|own| *own == vlan),

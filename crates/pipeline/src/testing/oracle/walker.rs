@@ -136,6 +136,15 @@ impl<'w> Walker<'w> {
         result
     }
 
+    /// The same inside of another one; copies that meters make real nest no deeper than a bound.
+    pub(super) fn nested(
+        &mut self,
+        run: impl FnOnce(&mut Self) -> Result<(), TraversalError>,
+    ) -> Result<(), TraversalError> {
+        self.copy(run)?;
+        self.halves.bound_copies()
+    }
+
     /// The packet is parsed again.
     pub(super) fn cut(&mut self, change: impl FnOnce(&mut Packet)) -> Result<(), TraversalError> {
         self.halves.cut(self.resubmits, self.is_muted)?;
@@ -326,7 +335,7 @@ impl<'w> Walker<'w> {
                     }
                 }
                 Action::Resubmit { port, table } => self.resubmit(*port, *table)?,
-                Action::Clone(inner) => self.copy(|copy| {
+                Action::Clone(inner) => self.nested(|copy| {
                     copy.list(inner)?;
                     if copy.has_exited { Ok(()) } else { copy.run_set() }
                 })?,
@@ -352,10 +361,13 @@ impl<'w> Walker<'w> {
     #[inline(never)]
     fn controller(&mut self, asked: &ControllerAction) -> Result<(), TraversalError> {
         let (packet, was_muted) = (self.packet.clone(), self.is_muted);
+        // What is told is a copy of its own.
+        let outer = self.halves.begin_told();
         if let Some(meter) = asked.meter.filter(|_| self.reason_told(asked.reason).is_some()) {
             self.meter(meter);
         }
         self.punt(asked.reason, asked.controller_id, asked.max_len, &asked.userdata);
+        self.halves.end_told(outer);
         (self.packet, self.is_muted) = (packet, was_muted);
         if asked.pause { Err(self.halves.pause(self.resubmits)) } else { Ok(()) }
     }
@@ -473,7 +485,7 @@ impl<'w> Walker<'w> {
             return Ok(());
         }
         self.bound()?;
-        self.copy(|copy| {
+        self.nested(|copy| {
             copy.arrive(bridge, number);
             copy.walk()?;
             copy.has_exited = false;

@@ -1,0 +1,256 @@
+//! Masked keys of one mask, found by hash: what the subtables of a cache are made of.
+//!
+//! A row is the masked words of a key and a few words of the caller's behind them, in whole cache
+//! lines. A burst goes through a table in step: all hashes ([`MaskedTable::tag`]), all slots of the index
+//! ([`MaskedTable::candidate`]), all rows ([`MaskedTable::confirm`]). Each pass is a loop of loads that do not wait
+//! for each other, so a table that does not fit the processor's caches costs a burst a few times the
+//! latency of memory, not that of each of its packets.
+
+mod index;
+
+use self::index::{Index, NO_ROW};
+use crate::{
+    SparseMask,
+    hash::{KeyHasher, MaskWord},
+    layout::FLOW_WORDS,
+};
+
+/// A table of the keys that differ under one mask, with `TAIL` words for each.
+#[derive(Debug)]
+pub struct MaskedTable<const TAIL: usize> {
+    mask: Box<[MaskWord]>,
+    index: Index,
+    /// As many for each row as its words need.
+    lines: Vec<Line>,
+    lines_per_row: usize,
+    free: Vec<u32>,
+}
+
+/// A part of a row.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Line([u64; WORDS_PER_LINE]);
+
+const WORDS_PER_LINE: usize = 8;
+
+/// The first row that may be that of a key, if there is any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate(u32);
+
+impl Candidate {
+    /// There is no row.
+    pub const NONE: Self = Self(NO_ROW);
+}
+
+impl<const TAIL: usize> MaskedTable<TAIL> {
+    /// An empty table of this mask.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "indices of words")]
+    pub fn new(mask: &SparseMask) -> Self {
+        let words = mask.iter().map(|(index, bits)| MaskWord { index: index as u8, bits });
+        Self {
+            mask: words.collect(),
+            index: Index::new(),
+            lines: Vec::new(),
+            lines_per_row: (mask.words().len() + TAIL).div_ceil(WORDS_PER_LINE).max(1),
+            free: Vec::new(),
+        }
+    }
+
+    /// Whether it has no row.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    /// The words of a key under the mask.
+    pub fn masked<'a>(&'a self, key: &'a [u64; FLOW_WORDS]) -> impl Iterator<Item = u64> + 'a {
+        self.mask.iter().map(|word| word.of(key))
+    }
+
+    /// What the index knows a key by.
+    #[must_use]
+    #[inline]
+    pub fn tag(&self, hasher: &KeyHasher, key: &[u64; FLOW_WORDS]) -> u32 {
+        Index::tag(hasher.hash_masked(key, &self.mask))
+    }
+
+    /// The first row with a tag.
+    #[must_use]
+    #[inline]
+    pub fn candidate(&self, tag: u32) -> Candidate {
+        Candidate(self.index.candidate(tag))
+    }
+
+    /// The row of `key`, where `candidate` is the first with its tag.
+    #[must_use]
+    #[inline]
+    pub fn confirm(&self, candidate: Candidate, tag: u32, key: &[u64; FLOW_WORDS]) -> Option<u32> {
+        let Candidate(row) = candidate;
+        if row == NO_ROW {
+            return None;
+        }
+        if self.row_is(row, key) {
+            return Some(row);
+        }
+        // Two rows of one tag: one in thousands, even of a large table.
+        self.index.find(tag, |row| self.row_is(row, key))
+    }
+
+    /// The row of `key`.
+    #[must_use]
+    #[inline]
+    pub fn find(&self, hasher: &KeyHasher, key: &[u64; FLOW_WORDS]) -> Option<u32> {
+        let tag = self.tag(hasher, key);
+        self.confirm(self.candidate(tag), tag, key)
+    }
+
+    /// The row of these masked words.
+    #[must_use]
+    pub fn find_words(&self, hasher: &KeyHasher, words: &[u64]) -> Option<u32> {
+        self.index.find(Index::tag(hasher.hash(words)), |row| self.words_of(row).eq(words))
+    }
+
+    /// What lies behind the masked words of a row.
+    #[must_use]
+    #[inline]
+    pub fn tail(&self, row: u32) -> [u64; TAIL] {
+        std::array::from_fn(|at| {
+            let (line, word) = self.place(row, self.mask.len() + at);
+            self.lines[line].0[word]
+        })
+    }
+
+    /// Puts these words behind the masked words of a row.
+    pub fn set_tail(&mut self, row: u32, tail: [u64; TAIL]) {
+        for (at, own) in tail.into_iter().enumerate() {
+            let (line, word) = self.place(row, self.mask.len() + at);
+            self.lines[line].0[word] = own;
+        }
+    }
+
+    /// Puts these words behind these masked words, whose row is made if there is none. Answers which it
+    /// is.
+    pub fn put(&mut self, hasher: &KeyHasher, words: &[u64], tail: [u64; TAIL]) -> u32 {
+        let row = self.find_words(hasher, words).unwrap_or_else(|| {
+            let row = self.new_row(words);
+            self.index.insert(Index::tag(hasher.hash(words)), row);
+            row
+        });
+        self.set_tail(row, tail);
+        row
+    }
+
+    /// Takes a row out, if it is there.
+    pub fn remove(&mut self, hasher: &KeyHasher, row: u32) {
+        if self.has(row) {
+            let words: Vec<u64> = self.words_of(row).copied().collect();
+            if self.index.remove(Index::tag(hasher.hash(&words)), row) {
+                self.free.push(row);
+            }
+        }
+    }
+
+    /// Whether a row was ever made.
+    #[must_use]
+    pub const fn has(&self, row: u32) -> bool {
+        (row as usize + 1) * self.lines_per_row <= self.lines.len()
+    }
+
+    /// All rows.
+    pub fn rows(&self) -> impl Iterator<Item = u32> {
+        self.index.rows()
+    }
+
+    /// The masked words of a row.
+    pub fn words_of(&self, row: u32) -> impl Iterator<Item = &u64> {
+        let start = row as usize * self.lines_per_row;
+        self.lines[start..].iter().flat_map(|line| &line.0).take(self.mask.len())
+    }
+
+    #[inline]
+    fn row_is(&self, row: u32, key: &[u64; FLOW_WORDS]) -> bool {
+        let start = row as usize * self.lines_per_row;
+        let mut words = self.mask.iter();
+        let mut differing = 0;
+        for line in &self.lines[start..start + self.lines_per_row] {
+            for (own, word) in line.0.iter().zip(words.by_ref()) {
+                differing |= own ^ word.of(key);
+            }
+        }
+        differing == 0
+    }
+
+    /// Where a word of a row lies.
+    #[inline]
+    const fn place(&self, row: u32, word: usize) -> (usize, usize) {
+        (row as usize * self.lines_per_row + word / WORDS_PER_LINE, word % WORDS_PER_LINE)
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "rows are counted in u32")]
+    fn new_row(&mut self, words: &[u64]) -> u32 {
+        let row = self.free.pop().unwrap_or_else(|| {
+            let row = self.lines.len() / self.lines_per_row;
+            let zero = Line([0; WORDS_PER_LINE]);
+            self.lines.resize(self.lines.len() + self.lines_per_row, zero);
+            row as u32
+        });
+        let start = row as usize * self.lines_per_row;
+        let own = self.lines[start..].iter_mut().flat_map(|line| &mut line.0);
+        own.zip(words).for_each(|(own, word)| *own = *word);
+        row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{FieldId, FlowKey, FlowMask};
+
+    fn key(source: u8, target: u8) -> FlowKey {
+        let mut key = FlowKey::ZERO;
+        key.set_field(FieldId::Ipv4Src, u128::from(source));
+        key.set_field(FieldId::TcpDst, u128::from(target));
+        key
+    }
+
+    proptest! {
+        #[test]
+        fn it_has_for_each_masked_key_what_was_put_last(
+            mask in (0..8_u8, 0..8_u8),
+            ops in prop::collection::vec((any::<bool>(), 0..8_u8, 0..8_u8), 0..100),
+        ) {
+            let mut bits = FlowMask::EMPTY;
+            bits.add_bits(FieldId::Ipv4Src, u128::from(mask.0));
+            bits.add_bits(FieldId::TcpDst, u128::from(mask.1));
+            let hasher = KeyHasher::new(1);
+            let mut table: MaskedTable<2> = MaskedTable::new(&SparseMask::from(&bits));
+            let mut model = std::collections::BTreeMap::new();
+            for (number, (comes, source, target)) in (0..).zip(ops) {
+                let key = key(source, target);
+                let masked = (source & mask.0, target & mask.1);
+                if comes {
+                    let words: Vec<u64> = table.masked(key.words()).collect();
+                    let row = table.put(&hasher, &words, [number, !number]);
+                    prop_assert_eq!(table.find_words(&hasher, &words), Some(row));
+                    model.insert(masked, number);
+                } else if let Some(row) = table.find(&hasher, key.words()) {
+                    table.remove(&hasher, row);
+                    prop_assert!(model.remove(&masked).is_some());
+                }
+                prop_assert_eq!(table.is_empty(), model.is_empty());
+                prop_assert_eq!(table.rows().count(), model.len());
+                for (source, target) in (0..8).flat_map(|source| (0..8).map(move |t| (source, t))) {
+                    let found = table.find(&hasher, self::key(source, target).words());
+                    let expected = model.get(&(source & mask.0, target & mask.1));
+                    prop_assert_eq!(
+                        found.map(|row| table.tail(row)),
+                        expected.map(|number| [*number, !*number])
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! A hash table of row numbers that a burst can walk through in step.
+//!
+//! A general hash table answers one lookup after the other, and each waits for the memory of the
+//! one before. A burst of 32 packets wants all of its table slots on the way at once, then all of
+//! its rows, then all of its entries. So this table answers a *candidate*, the first row with the
+//! right tag, from one load, and leaves the comparison to the caller's next pass.
+//!
+//! Slots hold 32 bits of the hash, the tag, and the row. The place of a slot is the top bits of its
+//! tag, then the next free place (linear probing, at most half full), so slots move to another
+//! table, or close a gap after a removal, without a look at any row.
+
+/// Row numbers by hash.
+#[derive(Debug)]
+pub(super) struct Index {
+    slots: Box<[Slot]>,
+    /// 32 less the number of bits of a place.
+    shift: u32,
+    len: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Slot {
+    tag: u32,
+    row: u32,
+}
+
+/// No row.
+pub(super) const NO_ROW: u32 = u32::MAX;
+
+const EMPTY: Slot = Slot { tag: 0, row: NO_ROW };
+
+/// Bits of a place in the smallest table.
+const BITS_MIN: u32 = 4;
+
+impl Index {
+    pub(super) fn new() -> Self {
+        Self::with_bits(BITS_MIN)
+    }
+
+    fn with_bits(bits: u32) -> Self {
+        Self { slots: vec![EMPTY; 1 << bits].into_boxed_slice(), shift: 32 - bits, len: 0 }
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// All rows.
+    pub(super) fn rows(&self) -> impl Iterator<Item = u32> {
+        self.slots.iter().map(|slot| slot.row).filter(|row| *row != NO_ROW)
+    }
+
+    /// The tag of a hash.
+    #[inline]
+    pub(super) const fn tag(hash: u64) -> u32 {
+        (hash >> 32) as u32
+    }
+
+    /// The first row with this tag, or [`NO_ROW`].
+    #[inline]
+    pub(super) fn candidate(&self, tag: u32) -> u32 {
+        let mut place = self.home(tag);
+        loop {
+            let slot = self.slots[place];
+            if slot.tag == tag || slot.row == NO_ROW {
+                return slot.row;
+            }
+            place = self.after(place);
+        }
+    }
+
+    /// The row with this tag that `is_it` accepts.
+    pub(super) fn find(&self, tag: u32, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        self.find_place(tag, is_it).map(|place| self.slots[place].row)
+    }
+
+    pub(super) fn insert(&mut self, tag: u32, row: u32) {
+        if (self.len + 1) * 2 > self.slots.len() {
+            let mut larger = Self::with_bits(32 - self.shift + 1);
+            for slot in self.slots.iter().filter(|slot| slot.row != NO_ROW) {
+                larger.insert(slot.tag, slot.row);
+            }
+            *self = larger;
+        }
+        let mut place = self.home(tag);
+        while self.slots[place].row != NO_ROW {
+            place = self.after(place);
+        }
+        self.slots[place] = Slot { tag, row };
+        self.len += 1;
+    }
+
+    /// Takes a row out; answers whether it was there.
+    pub(super) fn remove(&mut self, tag: u32, row: u32) -> bool {
+        let Some(mut gap) = self.find_place(tag, |own| own == row) else { return false };
+        self.len -= 1;
+        // What would be found past the gap no longer moves into it, until nothing would.
+        let mut place = self.after(gap);
+        while self.slots[place].row != NO_ROW {
+            let distance = |from: usize| place.wrapping_sub(from) & (self.slots.len() - 1);
+            if distance(self.home(self.slots[place].tag)) >= distance(gap) {
+                self.slots[gap] = self.slots[place];
+                gap = place;
+            }
+            place = self.after(place);
+        }
+        self.slots[gap] = EMPTY;
+        true
+    }
+
+    fn find_place(&self, tag: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<usize> {
+        let mut place = self.home(tag);
+        loop {
+            let slot = self.slots[place];
+            if slot.row == NO_ROW {
+                return None;
+            }
+            if slot.tag == tag && is_it(slot.row) {
+                return Some(place);
+            }
+            place = self.after(place);
+        }
+    }
+
+    #[inline]
+    const fn home(&self, tag: u32) -> usize {
+        (tag >> self.shift) as usize
+    }
+
+    #[inline]
+    const fn after(&self, place: usize) -> usize {
+        (place + 1) & (self.slots.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Op {
+        Insert(u32),
+        Remove(usize),
+    }
+
+    /// Tags that crowd at few places, also at the end of the table.
+    fn tags() -> impl Strategy<Value = u32> {
+        (prop::sample::select(vec![0_u32, 1, 7, 14, 15]), 0..4_u32).prop_map(|(a, b)| a << 28 | b)
+    }
+
+    proptest! {
+        #[test]
+        fn it_holds_what_a_list_holds(
+            ops in prop::collection::vec(prop_oneof![
+                3 => tags().prop_map(Op::Insert),
+                2 => (0..64_usize).prop_map(Op::Remove),
+            ], 0..150),
+        ) {
+            let mut index = Index::new();
+            let mut list: Vec<(u32, u32)> = Vec::new();
+            for (row, op) in (0..).zip(ops) {
+                match op {
+                    Op::Insert(tag) => {
+                        index.insert(tag, row);
+                        list.push((tag, row));
+                    }
+                    Op::Remove(which) if !list.is_empty() => {
+                        let (tag, row) = list.swap_remove(which % list.len());
+                        prop_assert!(index.remove(tag, row));
+                        prop_assert!(!index.remove(tag, row));
+                    }
+                    Op::Remove(_) => {}
+                }
+                prop_assert_eq!(index.is_empty(), list.is_empty());
+                for (tag, row) in &list {
+                    prop_assert_eq!(index.find(*tag, |own| own == *row), Some(*row));
+                    let candidate = index.candidate(*tag);
+                    prop_assert!(list.contains(&(*tag, candidate)));
+                }
+                for absent in [5 << 28, 15 << 28 | 9] {
+                    prop_assert_eq!(index.candidate(absent), NO_ROW);
+                }
+            }
+        }
+    }
+}
