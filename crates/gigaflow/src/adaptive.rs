@@ -68,6 +68,8 @@ pub enum Sight {
     Sampled,
     /// Its packet missed, and was not drawn.
     Missed,
+    /// No packet came: an entry that was there is made anew.
+    Anew,
 }
 
 /// How large the cache is.

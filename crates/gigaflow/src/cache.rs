@@ -1,9 +1,10 @@
 //! The cache as a whole: a chain of stages, and how misses fill it.
 //!
 //! A packet that misses is translated once as a whole, which says what becomes of it. Its [`Way`] is
-//! shown to the policy, which says where to cut; if it cuts anywhere, the packet goes through the
-//! tables once more, piece by piece, and each piece becomes a rule. Nothing of that decides what
-//! happens to packets: a rule says what the tables say, wherever it was cut.
+//! shown to the policy, which says where to cut. Pieces that are there already are met as any packet
+//! meets them; for those that are not, the packet goes through their tables once more, and each becomes
+//! a rule. Nothing of that decides what happens to packets: a rule says what the tables say, wherever
+//! it was cut.
 //!
 //! # What is not cut, and what is not cached
 //!
@@ -22,20 +23,21 @@ use std::sync::Arc;
 
 use shunt_flow::{FlowKey, Match};
 use shunt_pipeline::{
-    Continuation, DatapathAction, NotedTraversal, Pipeline, Time, Traversal, TraversalPiece,
-    Version,
+    Continuation, DatapathAction, NotedTraversal, Pipeline, Time, Traversal, Version,
 };
 
+use self::fill::Desk;
 use crate::{
     adaptive::{Adaptive, Capacity, Grain, Sight},
     draw::Draw,
-    ltm::{Candidacy, EntryRef, Eviction, Ltm, LtmRule, Next, Put, Store, Tag, Walk},
-    partition::{AnyPolicy, Piece, Policy, PolicyName, StageId, StageSet, Stages, Whole},
-    plan::Places,
-    rule_of::{rule_of, start_of, way_of},
-    tag::{Reuse, TagName, TagSpace, TagsFull, is_hiding},
-    way::{Candidate, Way},
+    ltm::{Eviction, Ltm, Store, Walk},
+    partition::{AnyPolicy, PolicyName, StageSet, Stages as _, Whole},
+    rule_of::{start_of, way_of},
+    tag::{Reuse, TagName, TagSpace, is_hiding},
+    way::Way,
 };
+
+mod fill;
 
 /// What a cache is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +75,9 @@ pub struct Gigaflow {
     seed: u64,
     way: Way,
     counts: Counts,
+    /// What a rule rewrites that rewrites nothing for the next stage.
+    nothing: Match,
+    desk: Desk,
 }
 
 #[derive(Debug)]
@@ -125,38 +130,16 @@ pub struct Miss<'a> {
     pub now: Time,
 }
 
-/// Whether rules may be entries of a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Admission {
-    Admitted,
-    Refused,
-}
-
 /// What is known of a packet that missed when its way is made into entries.
 struct Filling<'a> {
-    noted: &'a NotedTraversal,
+    miss: Miss<'a>,
+    /// All of its way, or what is left of it.
+    whole: &'a Arc<Traversal>,
     /// The entries that it met before.
     met: &'a [u32],
     /// The stages that its pieces may go to.
     open: StageSet,
     grain: Grain,
-}
-
-/// So many stages that hold nothing.
-struct Unused(u8);
-
-impl Stages for Unused {
-    fn count(&self) -> u8 {
-        self.0
-    }
-
-    fn holders(&self, _: &Candidate) -> StageSet {
-        StageSet::EMPTY
-    }
-
-    fn room(&self) -> StageSet {
-        StageSet::first_of(self.0)
-    }
 }
 
 impl Gigaflow {
@@ -191,6 +174,8 @@ impl Gigaflow {
             seed: config.seed,
             way: Way::new(),
             counts: Counts::default(),
+            nothing: Match::any(),
+            desk: Desk::default(),
         }
     }
 
@@ -201,7 +186,7 @@ impl Gigaflow {
     }
 
     /// As [`Self::find`], for many packets at once.
-    pub fn find_burst(&self, store: &impl Store, keys: &[FlowKey], walks: &mut [Walk]) {
+    pub fn find_burst(&mut self, store: &impl Store, keys: &[FlowKey], walks: &mut [Walk]) {
         self.ltm.find_burst(store, keys, walks);
     }
 
@@ -220,7 +205,7 @@ impl Gigaflow {
     }
 
     /// Translates a packet that missed, and makes entries for those that come after it.
-    pub fn miss(&mut self, store: &mut impl Store, miss: Miss<'_>, sight: Sight) -> Traversal {
+    pub fn miss(&mut self, store: &mut impl Store, miss: Miss<'_>, sight: Sight) -> Arc<Traversal> {
         self.begin(store, miss, sight, None)
     }
 
@@ -232,7 +217,7 @@ impl Gigaflow {
         miss: Miss<'_>,
         walk: &Walk,
         sight: Sight,
-    ) -> Traversal {
+    ) -> Arc<Traversal> {
         self.begin(store, miss, sight, Some(walk))
     }
 
@@ -247,7 +232,7 @@ impl Gigaflow {
         miss: Miss<'_>,
         walk: &Walk,
         sight: Sight,
-    ) -> Option<Traversal> {
+    ) -> Option<Arc<Traversal>> {
         let Some(TagName::Cut(start)) = self.ltm.tags().name(walk.tag()?).cloned() else {
             return None;
         };
@@ -256,7 +241,8 @@ impl Gigaflow {
             return None;
         }
         let key = &start.entering(walk.key(miss.key));
-        let noted = self.noting(Miss { key, start: Some(&start), ..miss });
+        let from_here = Miss { key, start: Some(&start), ..miss };
+        let noted = self.noting(from_here);
         let rest = &noted.traversal;
         if !rest.learnings.is_empty()
             || rest.error.is_some()
@@ -267,8 +253,9 @@ impl Gigaflow {
         }
         way_of(&noted, self.seed, &mut self.way);
         let open = StageSet::first_of(self.ltm.capacity().stages_count).since(last.number() + 1);
-        let filling = Filling { noted: &noted, met: walk.slots(), open, grain: Grain::Pieces };
-        if !self.fill(store, Miss { key, start: Some(&start), ..miss }, &filling) {
+        let (whole, met) = (Arc::new(noted.traversal), walk.slots());
+        let filling = Filling { miss: from_here, whole: &whole, met, open, grain: Grain::Pieces };
+        if !self.fill(store, &filling) {
             return None;
         }
         self.counts.misses += 1;
@@ -276,7 +263,7 @@ impl Gigaflow {
         if miss.start.is_none() && self.is_contested(sight) {
             self.show(miss, sight);
         }
-        Some(noted.traversal)
+        Some(whole)
     }
 
     /// The stages.
@@ -317,38 +304,40 @@ impl Gigaflow {
         miss: Miss<'_>,
         sight: Sight,
         walk: Option<&Walk>,
-    ) -> Traversal {
-        self.counts.misses += 1;
+    ) -> Arc<Traversal> {
+        self.counts.misses += u64::from(sight != Sight::Anew);
         let mut noted = self.noting(miss);
         if !noted.traversal.learnings.is_empty() {
             self.counts.teaching += 1;
-            return noted.traversal;
+            return Arc::new(noted.traversal);
         }
         if miss.start.is_none() && is_hiding(miss.key) {
             // No tag names what no bridge gives to packets that come in.
             self.counts.without_tags += 1;
-            return noted.traversal;
+            return Arc::new(noted.traversal);
         }
         if noted.traversal.error.is_some() {
             noted.points.clear();
         }
         way_of(&noted, self.seed, &mut self.way);
-        if miss.start.is_none() && self.is_contested(sight) {
+        // What packets ask for is learned from packets alone.
+        if miss.start.is_none() && sight != Sight::Anew && self.is_contested(sight) {
             self.judge(sight);
         }
         let is_uncut = self.way.legs_count() == 1 && self.way.steps_count() > 1;
         let grain = if is_uncut { Grain::Whole } else { self.grain(miss.key, miss.start) };
         let open = self.stages_met_by(store, miss.key, grain);
-        let mut filling = Filling { noted: &noted, met: &[], open, grain };
-        let is_filled = self.fill(store, miss, &filling);
+        let whole = Arc::new(noted.traversal);
+        let mut filling = Filling { miss, whole: &whole, met: &[], open, grain };
+        let is_filled = self.fill(store, &filling);
         let has_met = walk.is_some_and(|walk| !walk.slots().is_empty());
         if is_filled && has_met && grain == Grain::Pieces && !self.is_hit(store, miss.key) {
             // What it meets leads it another way.
             filling.grain = Grain::Whole;
             filling.open = self.stages_met_by(store, miss.key, Grain::Whole);
-            self.fill(store, miss, &filling);
+            self.fill(store, &filling);
         }
-        noted.traversal
+        whole
     }
 
     fn is_hit(&self, store: &impl Store, key: &FlowKey) -> bool {
@@ -373,30 +362,6 @@ impl Gigaflow {
         self.counts.translations += 1;
         self.counts.visits += noted.traversal.visits.len() as u64;
         noted
-    }
-
-    /// Makes entries of a way, and says whether there was room. What goes on behind other entries is
-    /// not put where that presses, nor where it is cramped: another cut may find room.
-    fn fill(&mut self, store: &mut impl Store, miss: Miss<'_>, filling: &Filling<'_>) -> bool {
-        let mut kept: Vec<EntryRef> = self.ltm.names(filling.met).collect();
-        let parts = self.plan(store, filling, miss.now);
-        let Some(first) = parts.first().map(|part| part.stage) else {
-            // One that cannot go on starts over, and may find room then.
-            self.counts.without_room += u64::from(filling.met.is_empty());
-            return false;
-        };
-        let pieces = self.cut(miss, &parts, filling.noted);
-        let is_cut = pieces.len() > 1;
-        let one = [Piece { steps: 0..self.way.steps_count(), stage: first }];
-        let parts = if pieces.len() == parts.len() { &parts[..] } else { &one[..] };
-        let installed = self.install(store, (pieces, parts), miss, &mut kept);
-        self.counts.without_tags += u64::from(installed.is_err());
-        if is_cut && installed != Ok(Admission::Admitted) {
-            // Without a tag to begin with, nothing of it is cached.
-            let whole = vec![whole(filling.noted)];
-            let _ = self.install(store, (whole, &one[..]), miss, &mut kept);
-        }
-        true
     }
 
     /// Whether pieces and whole ways contend: there is a duel, and no room for both.
@@ -426,155 +391,4 @@ impl Gigaflow {
             self.ltm.outdate();
         }
     }
-
-    /// Where the way is cut, and where its pieces go; nothing if there is no place for them.
-    fn plan(&mut self, store: &impl Store, filling: &Filling<'_>, now: Time) -> Vec<Piece> {
-        let places = Places::new(&mut self.ltm, store, filling.open, now);
-        let pressed = places.pressed();
-        if self.way.steps_count() == 0 {
-            // What goes on behind a cut may look up nothing more.
-            let stage = places.best(filling.open);
-            return stage.map(|stage| Piece { steps: 0..0, stage }).into_iter().collect();
-        }
-        let parts = match (filling.grain, &mut self.policy) {
-            (Grain::Whole, _) => self.whole.partition(&self.way, &places).to_vec(),
-            (_, Chooser::Plain(policy)) => policy.partition(&self.way, &places).to_vec(),
-            (_, Chooser::Duel(duel)) => duel.partition(&self.way, &places).to_vec(),
-        };
-        let presses = |part: &Piece| {
-            let is_held = |identity| self.ltm.holders_of(identity).contains(part.stage);
-            pressed.contains(part.stage) && !self.way.identity(&part.steps).is_some_and(is_held)
-        };
-        if !filling.met.is_empty()
-            && (parts.iter().any(presses) || self.is_cramped(&parts, filling))
-        {
-            return Vec::new();
-        }
-        parts
-    }
-
-    /// Whether the way would be in more pieces if there were more stages.
-    fn is_cramped(&mut self, parts: &[Piece], filling: &Filling<'_>) -> bool {
-        let most = self.way.legs_count().min(self.ltm.capacity().stages_count.into());
-        if parts.len() < filling.open.count().into() || parts.len() == most {
-            return false;
-        }
-        let all = Unused(self.ltm.capacity().stages_count);
-        let wanted = match &mut self.policy {
-            Chooser::Plain(policy) => policy.partition(&self.way, &all).len(),
-            Chooser::Duel(duel) => duel.partition(&self.way, &all).len(),
-        };
-        wanted > parts.len()
-    }
-
-    /// The pieces of a plan; one piece if they are too near to a bound. What is not cut needs no
-    /// translation of its own.
-    fn cut(
-        &mut self,
-        miss: Miss<'_>,
-        parts: &[Piece],
-        noted: &NotedTraversal,
-    ) -> Vec<TraversalPiece> {
-        let starts = parts.iter().skip(1).map(|part| usize::from(part.steps.start));
-        let cuts: Vec<usize> =
-            starts.filter(|start| noted.points.iter().any(|point| point.visit == *start)).collect();
-        if cuts.is_empty() {
-            return vec![whole(noted)];
-        }
-        let Miss { pipeline, key, start, version, .. } = miss;
-        let pieces = pipeline.translate_pieces(key, start, version, &cuts);
-        self.counts.translations += 1;
-        let visits = pieces.iter().map(|piece| piece.traversal.visits.len() as u64);
-        self.counts.visits += visits.sum::<u64>();
-        let stages_count = usize::from(self.ltm.capacity().stages_count);
-        let fits = |piece: &TraversalPiece| {
-            piece.spending.fits(stages_count) && piece.traversal.error.is_none()
-        };
-        if pieces.iter().all(fits) {
-            return pieces;
-        }
-        self.counts.near_bounds += 1;
-        vec![whole(noted)]
-    }
-
-    /// Makes rules of pieces, and puts them into their stages, if the store admits all of them: what
-    /// leads to one that it does not is of no use.
-    fn install(
-        &mut self,
-        store: &mut impl Store,
-        (pieces, parts): (Vec<TraversalPiece>, &[Piece]),
-        miss: Miss<'_>,
-        kept: &mut Vec<EntryRef>,
-    ) -> Result<Admission, TagsFull> {
-        let mut tags = Vec::with_capacity(pieces.len());
-        let mut result = self.name(&pieces, miss, &mut tags).map(|()| Admission::Admitted);
-        if result.is_ok() {
-            let rule = |(number, piece): (usize, &TraversalPiece)| {
-                let next = tags.get(number + 1).map_or(Next::End, |tag| Next::Tag(*tag));
-                rule_of(piece, tags[number], next)
-            };
-            let rules: Vec<LtmRule> = pieces.iter().enumerate().map(rule).collect();
-            if rules.iter().all(|rule| store.admits(rule)) {
-                for ((piece, rule), part) in pieces.into_iter().zip(rules).zip(parts) {
-                    let identity = self.way.identity(&part.steps).unwrap_or_default();
-                    let traversal = Arc::new(piece.traversal);
-                    let one = Candidacy { rule, traversal, identity };
-                    let held = self.put(store, one, part.stage, (&*kept, miss.now));
-                    kept.extend(held);
-                }
-            } else {
-                result = Ok(Admission::Refused);
-            }
-        }
-        tags.into_iter().for_each(|tag| self.ltm.release(tag));
-        result
-    }
-
-    /// Names the states in front of pieces.
-    fn name(
-        &mut self,
-        pieces: &[TraversalPiece],
-        miss: Miss<'_>,
-        tags: &mut Vec<Tag>,
-    ) -> Result<(), TagsFull> {
-        tags.push(self.ltm.hold(&TagName::of_start(miss.key, miss.start))?);
-        for next in pieces.iter().filter_map(|piece| piece.traversal.next.as_ref()) {
-            tags.push(self.ltm.hold(&TagName::Cut(Arc::clone(next)))?);
-        }
-        Ok(())
-    }
-
-    /// Puts a rule into its stage, and answers which entry it is now. Those of `kept` stay.
-    fn put(
-        &mut self,
-        store: &mut impl Store,
-        one: Candidacy,
-        stage: StageId,
-        (kept, now): (&[EntryRef], Time),
-    ) -> Option<EntryRef> {
-        let mut put = self.ltm.put(store, one.clone(), stage, now);
-        if put == Put::Full && store.has_room() {
-            self.ltm.make_room(store, stage, kept);
-            put = self.ltm.put(store, one, stage, now);
-        }
-        match put {
-            Put::Fresh(name) => {
-                self.counts.made += 1;
-                return Some(name);
-            }
-            Put::Shared(name) => {
-                self.counts.shared += 1;
-                return Some(name);
-            }
-            Put::Full => self.counts.without_room += 1,
-            Put::Refused => self.counts.refused += 1,
-        }
-        None
-    }
-}
-
-/// A way that is not cut as its only piece.
-fn whole(noted: &NotedTraversal) -> TraversalPiece {
-    let (traversal, spending) = (noted.traversal.clone(), noted.spending);
-    TraversalPiece { traversal, rewrite: Match::any(), spending }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use shunt_flow::{FlowKey, FlowMask, Match, layout::HEADER_START};
-use shunt_pipeline::{Continuation, NotedTraversal, Rule, TraversalPiece, Visit};
+use shunt_flow::{Match, layout::HEADER_START};
+use shunt_pipeline::{Continuation, NotedTraversal, Rule, Traversal, Visit};
 
 use crate::{
     ltm::{LtmRule, Next, Tag},
@@ -32,21 +32,18 @@ pub fn start_of(bridge: u64, start: Option<&Arc<Continuation>>) -> Cut {
     cut(start.map_or_else(|| fold(fold(0, bridge), 0), |start| start.name()))
 }
 
-/// The rule of a piece, between these tags.
+/// The rule of a piece that rewrites headers like this, between these tags.
 ///
 /// Hidden words are no part of its match: those that the piece consulted are constants of its tag. A
 /// bit that it consulted after it had written it is not in the mask of the traversal.
 #[must_use]
-pub fn rule_of(piece: &TraversalPiece, tag: Tag, next: Next) -> LtmRule {
-    let traversal = &piece.traversal;
-    let mut mask = FlowMask::from(&traversal.mask);
-    mask.words_mut()[..HEADER_START].fill(0);
+pub fn rule_of(traversal: &Traversal, rewrite: Match, tag: Tag, next: Next) -> LtmRule {
     LtmRule {
         tag,
-        matching: Match::new(&FlowKey::from(&traversal.key), &mask),
+        matching: Match::of(&traversal.key, &traversal.mask.without_hidden()),
         length: u16::try_from(traversal.visits.len()).unwrap_or(u16::MAX),
         actions: Arc::clone(&traversal.actions),
-        rewrite: piece.rewrite.clone(),
+        rewrite,
         next,
     }
 }

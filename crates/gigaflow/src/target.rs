@@ -49,6 +49,10 @@ pub trait LtmTarget {
 
     /// Adds what has happened since it was last asked, and returns at once.
     fn poll(&mut self, events: &mut Vec<Event>);
+
+    /// While it is lost: this entry is to be removed as soon as it is back. One that is restored to what
+    /// it has confirmed may leave it out at once; what is asked of it then is as ever.
+    fn forget(&mut self, _entry: LtmIndex) {}
 }
 
 /// Names an operation to whoever asked for it.

@@ -22,7 +22,10 @@
 
 use std::ops::Range;
 
-use shunt_flow::{FieldId, SparseMask};
+use shunt_flow::{
+    FieldId, SparseMask,
+    layout::{FLOW_WORDS, HEADER_START},
+};
 
 /// A field that couples the steps that look at it.
 ///
@@ -99,8 +102,12 @@ impl FieldSet {
     /// The coupling fields of which a lookup consulted at least a bit.
     #[must_use]
     pub fn consulted(mask: &SparseMask) -> Self {
-        let touches = |field: &&Coupling| field.fields().iter().any(|id| mask.field(*id) != 0);
-        Coupling::ALL.iter().filter(touches).fold(Self::EMPTY, |set, field| set.with(*field))
+        let headers =
+            mask.iter().filter_map(|(word, bits)| Some((word.checked_sub(HEADER_START)?, bits)));
+        headers.fold(Self::EMPTY, |set, (header, bits)| {
+            let own = COUPLED[header].iter().filter(|(field, _)| bits & field != 0);
+            own.fold(set, |set, (_, own)| set.union(*own))
+        })
     }
 
     /// This set and one more field.
@@ -138,6 +145,44 @@ impl FieldSet {
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
+}
+
+/// The bits of each header word that couple, and as what.
+const COUPLED: [[(u64, FieldSet); COUPLED_MAX]; FLOW_WORDS - HEADER_START] = coupled();
+
+/// Coupling fields that share a word.
+const COUPLED_MAX: usize = 3;
+
+const fn coupled() -> [[(u64, FieldSet); COUPLED_MAX]; FLOW_WORDS - HEADER_START] {
+    let mut words = [[(0, FieldSet::EMPTY); COUPLED_MAX]; FLOW_WORDS - HEADER_START];
+    let mut at = 0;
+    while at < Coupling::ALL.len() {
+        let (coupling, mut field) = (Coupling::ALL[at], 0);
+        let own = FieldSet::EMPTY.with(coupling);
+        while field < coupling.fields().len() {
+            let slot = coupling.fields()[field].slot();
+            let word = slot.word as usize - HEADER_START;
+            if slot.width == 128 {
+                add_bits(&mut words[word], u64::MAX, own);
+                add_bits(&mut words[word + 1], u64::MAX, own);
+            } else {
+                let ones = u64::MAX >> (64 - slot.width);
+                add_bits(&mut words[word], ones << slot.shift, own);
+            }
+            field += 1;
+        }
+        at += 1;
+    }
+    words
+}
+
+/// Adds bits of a word to those of the same coupling field, or behind the others.
+const fn add_bits(word: &mut [(u64, FieldSet); COUPLED_MAX], bits: u64, own: FieldSet) {
+    let mut at = 0;
+    while !word[at].1.is_empty() && word[at].1.0 != own.0 {
+        at += 1;
+    }
+    word[at] = (word[at].0 | bits, own);
 }
 
 /// The name of the state between two steps: of the table that comes next, or of a tag.

@@ -14,14 +14,15 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use shunt_flow::FlowKey;
 use shunt_pipeline::{Time, Traversal};
 
 use super::{
     Coverage, EntryRef, Link, LtmRule, Next, Store, Tag, Walk,
     gone::Gone,
+    held::Held,
     piece::{Piece, Pieces, Rank},
+    places::{FEW, Places},
     table::Table,
 };
 use crate::{
@@ -39,8 +40,7 @@ pub struct Ltm {
     stages: Vec<Table>,
     pieces: Pieces,
     tags: TagSpace,
-    /// Stages by the identity of what they hold.
-    holders: HashMap<u64, StageSet, foldhash::fast::FixedState>,
+    held: Held,
     made: u64,
     evicted: u64,
     /// Entries up to this number make room first.
@@ -79,7 +79,7 @@ pub enum Put {
 }
 
 /// A rule to put into a stage.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Candidacy {
     /// The rule.
     pub rule: LtmRule,
@@ -87,6 +87,21 @@ pub struct Candidacy {
     pub traversal: Arc<Traversal>,
     /// What policies call it.
     pub identity: u64,
+    /// The stage.
+    pub stage: StageId,
+}
+
+/// A packet in front of a piece.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival<'a> {
+    /// The tag that it has.
+    pub(crate) tag: Tag,
+    /// Its headers; the hidden words are any.
+    pub(crate) key: &'a FlowKey,
+    /// How many visits the piece makes.
+    pub(crate) visits_count: u16,
+    /// Whether the way of the packet ends with it.
+    pub(crate) is_last: bool,
 }
 
 /// How many of the least recent entries are compared by what they share.
@@ -109,7 +124,7 @@ impl Ltm {
             stages: (0..stages_count).map(|_| Table::new(seed)).collect(),
             pieces: Pieces::new(stages_count),
             tags,
-            holders: HashMap::with_hasher(foldhash::fast::FixedState::with_seed(seed)),
+            held: Held::new(capacity),
             made: 0,
             evicted: 0,
             outdated: 0,
@@ -129,22 +144,42 @@ impl Ltm {
         walk.is_hit()
     }
 
-    /// Walks many packets through the stages, all of them through one before the next: so a packet
-    /// waits for the memory of its stage while others do, and not for each of its stages alone. The
-    /// packets come in by one bridge, and have no hidden state.
+    /// Walks many packets through the stages, all of them through one before the next, and there through
+    /// one group of rules before the next: so a packet waits for its memory while others do, and not for
+    /// each of its stages alone. The packets come in by one bridge, and have no hidden state.
     ///
     /// Whether entries live is asked last, of all that were met at once. A packet that met a dead one, which
     /// is seldom, walks again.
-    pub fn find_burst(&self, store: &impl Store, keys: &[FlowKey], walks: &mut [Walk]) {
+    pub fn find_burst(&mut self, store: &impl Store, keys: &[FlowKey], walks: &mut [Walk]) {
+        for (keys, walks) in keys.chunks(FEW).zip(walks.chunks_mut(FEW)) {
+            self.find_few(store, keys, walks);
+        }
+    }
+
+    fn find_few(&mut self, store: &impl Store, keys: &[FlowKey], walks: &mut [Walk]) {
         let start = keys.first().and_then(|key| self.tags.start_of(key));
         for (key, walk) in keys.iter().zip(&mut *walks) {
             debug_assert_eq!(self.tags.start_of(key), start, "of one bridge, nothing hidden");
             walk.begin(start);
         }
-        for stage in 0..self.stages.len() {
+        for stage in &mut self.stages {
+            let mut waiting = Places::NONE;
+            let going = |(_, walk): &(usize, &Walk)| !walk.is_over();
+            walks
+                .iter()
+                .enumerate()
+                .take(keys.len())
+                .filter(going)
+                .for_each(|(place, _)| waiting.push(place));
+            while let Some(tag) = waiting.first().and_then(|place| walks[place].tag()) {
+                let mut alike = waiting.take(|place| walks[place].tag() == Some(tag));
+                stage.find_few(tag, keys, walks, &mut alike);
+            }
             for (key, walk) in keys.iter().zip(&mut *walks) {
-                if !walk.is_over() {
-                    self.step(stage, key, walk, |_| true);
+                if let Some(slot) = walk.take_rewriting()
+                    && let Some(piece) = self.pieces.get(slot)
+                {
+                    walk.rewrite(key, &piece.rule.rewrite);
                 }
             }
         }
@@ -168,8 +203,8 @@ impl Ltm {
         let found = self.stages[stage].find(tag, walk.key(key), is_live);
         let Some(step) = found else { return };
         walk.go(step);
-        if step.rewrites
-            && let Some(piece) = self.pieces.get(step.entry.slot)
+        if let Some(slot) = walk.take_rewriting()
+            && let Some(piece) = self.pieces.get(slot)
         {
             walk.rewrite(key, &piece.rule.rewrite);
         }
@@ -222,14 +257,16 @@ impl Ltm {
         &self.tags
     }
 
-    /// Puts a rule into a stage. One that is there and says something else gives way to it.
+    /// Puts a rule into a stage. One that is there and says something else gives way to it. Where the
+    /// stage is full another makes room, if any may go; entries of `kept` stay.
     pub fn put(
         &mut self,
         store: &mut impl Store,
         candidacy: Candidacy,
-        stage: StageId,
+        kept: &[EntryRef],
         now: Time,
     ) -> Put {
+        let stage = candidacy.stage;
         let Some(table) = self.stages.get(stage.index()) else { return Put::Full };
         if let Some(slot) = table.find_exact(&candidacy.rule) {
             if let Some(shared) = self.share(store, slot, &candidacy, now) {
@@ -239,10 +276,13 @@ impl Ltm {
                 return Put::Refused;
             }
         }
+        if self.is_full(stage) && store.has_room() {
+            self.make_room(store, stage, kept);
+        }
         if self.is_full(stage) {
             return Put::Full;
         }
-        let Candidacy { rule, traversal, identity } = candidacy;
+        let Candidacy { rule, traversal, identity, .. } = candidacy;
         let Some(entry) = store.make(&traversal, now) else { return Put::Refused };
         // What is left of the former use of the slot, if nobody has told of its end.
         self.unlink(entry.slot);
@@ -259,7 +299,7 @@ impl Ltm {
             _ => Rank::Used,
         };
         self.pieces.insert(entry.slot, piece, rank);
-        self.note_holder(identity, stage, Held::Yes);
+        self.held.add(identity, stage, entry.slot);
         Put::Fresh(entry)
     }
 
@@ -277,9 +317,35 @@ impl Ltm {
         store.touch(slot, now);
         let (stage, before) = (held.stage, std::mem::replace(&mut held.identity, one.identity));
         if before != one.identity {
-            self.note_holder(before, stage, Held::No);
-            self.note_holder(one.identity, stage, Held::Yes);
+            self.held.remove(before, stage, slot);
+            self.held.add(one.identity, stage, slot);
         }
+        Some(name)
+    }
+
+    /// The live entry of a stage that policies call this, if it says what is to be said of a packet that
+    /// arrives like this. It is of use now.
+    pub(crate) fn meet(
+        &mut self,
+        store: &mut impl Store,
+        (identity, stage): (u64, StageId),
+        arrival: &Arrival<'_>,
+        now: Time,
+    ) -> Option<EntryRef> {
+        let says_so = |slot: &u32| {
+            self.pieces.get(*slot).is_some_and(|piece| {
+                let LtmRule { tag, length, matching, next, .. } = &piece.rule;
+                (*tag, *length) == (arrival.tag, arrival.visits_count)
+                    && (*next == Next::End) == arrival.is_last
+                    && matching.matches(arrival.key)
+            })
+        };
+        let slot = self.held.slots(identity, stage).find(says_so)?;
+        let name = self.pieces.named(slot).filter(|name| store.is_live(*name))?;
+        if let Some(piece) = self.pieces.get_mut(slot) {
+            piece.shares += 1;
+        }
+        store.touch(slot, now);
         Some(name)
     }
 
@@ -290,9 +356,8 @@ impl Ltm {
         }
     }
 
-    /// Makes room for one entry more in a stage that is full, if anything may go. Entries of `kept`
-    /// stay.
-    pub fn make_room(&mut self, store: &mut impl Store, stage: StageId, kept: &[EntryRef]) {
+    /// Makes room for one entry more in a stage that is full, if anything may go.
+    fn make_room(&mut self, store: &mut impl Store, stage: StageId, kept: &[EntryRef]) {
         self.put_in_order(store, stage);
         if self.is_full(stage)
             && let Some(slot) = self.victim(stage, kept)
@@ -322,7 +387,7 @@ impl Ltm {
     /// The stages that hold what policies call this.
     #[must_use]
     pub fn holders_of(&self, identity: u64) -> StageSet {
-        self.holders.get(&identity).copied().unwrap_or_default()
+        self.held.stages(identity)
     }
 
     /// How many entries a stage has.
@@ -459,30 +524,12 @@ impl Ltm {
         if let Some(table) = self.stages.get_mut(stage.index()) {
             table.remove(&rule);
         }
-        self.note_holder(identity, stage, Held::No);
+        self.held.remove(identity, stage, slot);
         self.tags.release(rule.tag);
         if let Next::Tag(next) = rule.next {
             self.tags.release(next);
         }
     }
-
-    fn note_holder(&mut self, identity: u64, stage: StageId, held: Held) {
-        let stages = self.holders.entry(identity).or_default();
-        *stages = match held {
-            Held::Yes => stages.with(stage),
-            Held::No => stages.without(StageSet::EMPTY.with(stage)),
-        };
-        if *stages == StageSet::EMPTY {
-            self.holders.remove(&identity);
-        }
-    }
-}
-
-/// Whether a stage holds something.
-#[derive(Clone, Copy)]
-enum Held {
-    Yes,
-    No,
 }
 
 impl Stages for Ltm {

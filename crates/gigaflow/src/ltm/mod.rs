@@ -6,14 +6,20 @@
 mod chain;
 mod coverage;
 mod gone;
+mod groups;
+mod headers;
+mod held;
 mod piece;
+mod places;
 mod rule;
 mod store;
 mod table;
 mod walk;
 
+pub(crate) use chain::Arrival;
 pub use chain::{Candidacy, Eviction, Ltm, Put};
 pub use coverage::{Coverage, Link};
+pub(crate) use headers::Headers;
 pub use rule::{LtmRule, Next, Plain, Tag};
 pub use store::{EntryRef, Hits, Shelf, Store};
 pub use walk::Walk;

@@ -17,7 +17,7 @@
 
 use std::sync::Arc;
 
-use shunt_flow::{FlowMask, Match};
+use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
 use shunt_pipeline::{DatapathAction, DatapathPort};
 
 /// A name of hidden state: where the way of a packet goes on, and with what.
@@ -89,41 +89,110 @@ impl Tag {
 
 impl LtmRule {
     /// The rule without its list of actions, if rewrites, and behind them at most one output of the
-    /// whole frame, are all that it has.
+    /// whole frame, are all that it has. To push or to pop a VLAN tag is a rewrite of the fields of
+    /// tags, where the match says which tags there are.
     #[must_use]
     pub fn plain(&self) -> Option<Plain> {
-        let is_rewrite = |action: &&DatapathAction| matches!(action, DatapathAction::SetHeader(_));
-        let rewrites_count = self.actions.iter().take_while(is_rewrite).count();
-        let (output, unless_ingress) = match &self.actions[rewrites_count..] {
-            [] => (None, false),
-            [DatapathAction::Output { port, unless_ingress, max_len: None }] => {
-                (Some(*port), *unless_ingress)
+        let mut headers = Headers::that_match(&self.matching);
+        let mut rest = self.actions.iter();
+        let (output, unless_ingress) = loop {
+            match rest.next() {
+                None => break (None, false),
+                Some(DatapathAction::SetHeader(set)) => headers.set(set),
+                Some(DatapathAction::PushVlan { tpid, tci }) => headers.push_tag(*tpid, *tci)?,
+                Some(DatapathAction::PopVlan) => headers.pop_tag()?,
+                Some(DatapathAction::Output { port, unless_ingress, max_len: None })
+                    if rest.as_slice().is_empty() =>
+                {
+                    break (Some(*port), *unless_ingress);
+                }
+                Some(_) => return None,
             }
-            _ => return None,
         };
-        let rewrite = written(&self.rewrite, &self.actions[..rewrites_count]);
-        Some(Plain { rewrite, output, unless_ingress })
+        Some(Plain { rewrite: headers.written_over(&self.rewrite), output, unless_ingress })
     }
 }
 
-/// What a rewrite and these actions behind it write together. Behind the last piece nobody looks up
-/// anything, so that what it writes is in its actions alone.
-fn written(rewrite: &Match, actions: &[DatapathAction]) -> Match {
-    let (mut key, mut mask) = (rewrite.key(), FlowMask::from(rewrite.mask()));
-    for action in actions {
-        let DatapathAction::SetHeader(set) = action else { continue };
+/// What is known of the headers of every packet of a rule while its actions are done.
+struct Headers {
+    key: FlowKey,
+    known: FlowMask,
+    written: FlowMask,
+}
+
+/// The type of a tag and its control information; zeros: there is none.
+type VlanTag = (u128, u128);
+
+const OUTER: (FieldId, FieldId) = (FieldId::VlanTpid, FieldId::VlanTci);
+const INNER: (FieldId, FieldId) = (FieldId::VlanTpid1, FieldId::VlanTci1);
+/// The bit of the control information that says that there is a tag.
+const TCI_PRESENT: u128 = 0x1000;
+
+impl Headers {
+    fn that_match(matching: &Match) -> Self {
+        let known = FlowMask::from(matching.mask());
+        Self { key: matching.key(), known, written: FlowMask::EMPTY }
+    }
+
+    fn set(&mut self, set: &Match) {
         for ((index, bits), value) in set.mask().iter().zip(set.value()) {
-            let word = &mut key.words_mut()[index];
+            let word = &mut self.key.words_mut()[index];
             *word = *word & !bits | value;
-            mask.words_mut()[index] |= bits;
+            self.known.words_mut()[index] |= bits;
+            self.written.words_mut()[index] |= bits;
         }
     }
-    Match::new(&key, &mask)
+
+    /// `None`: which tags there are then is not known, or there are more than a key has fields for.
+    fn push_tag(&mut self, tpid: u16, tci: u16) -> Option<()> {
+        let outer = self.tag(OUTER)?;
+        let is_lost = outer != (0, 0) && self.tag(INNER)? != (0, 0);
+        (!is_lost).then(|| self.set_tags((tpid.into(), tci.into()), outer))
+    }
+
+    /// `None`: which tag there is then is not known.
+    fn pop_tag(&mut self) -> Option<()> {
+        let inner = self.tag(INNER)?;
+        self.set_tags(inner, (0, 0));
+        Some(())
+    }
+
+    fn tag(&self, (tpid, tci): (FieldId, FieldId)) -> Option<VlanTag> {
+        if self.known.field(tci) & TCI_PRESENT == 0 {
+            return None;
+        }
+        if self.key.field(tci) & TCI_PRESENT == 0 {
+            return Some((0, 0));
+        }
+        let is_known = self.known.field(tpid) == 0xffff && self.known.field(tci) == 0xffff;
+        is_known.then(|| (self.key.field(tpid), self.key.field(tci)))
+    }
+
+    fn set_tags(&mut self, outer: VlanTag, inner: VlanTag) {
+        for ((tpid, tci), tag) in [(OUTER, outer), (INNER, inner)] {
+            for (field, value) in [(tpid, tag.0), (tci, tag.1)] {
+                self.key.set_field(field, value);
+                self.known.add_field(field);
+                self.written.add_field(field);
+            }
+        }
+    }
+
+    /// What a rewrite and the actions write together. Behind the last piece nobody looks up anything,
+    /// so that what it writes is in its actions alone.
+    fn written_over(&self, rewrite: &Match) -> Match {
+        let (mut key, mut mask) = (rewrite.key(), FlowMask::from(rewrite.mask()));
+        for (index, bits) in self.written.words().iter().enumerate() {
+            let word = &mut key.words_mut()[index];
+            *word = *word & !bits | self.key.words()[index] & bits;
+            mask.words_mut()[index] |= bits;
+        }
+        Match::new(&key, &mask)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use shunt_flow::{FieldId, FlowKey};
 
     use super::*;
 
@@ -138,16 +207,54 @@ mod tests {
         }
     }
 
+    fn set(fields: &[(FieldId, u128)]) -> Match {
+        let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
+        for (field, value) in fields {
+            key.set_field(*field, *value);
+            mask.add_field(*field);
+        }
+        Match::new(&key, &mask)
+    }
+
+    /// The fields of both tags.
+    fn tags([outer, inner]: [VlanTag; 2]) -> Match {
+        set(&[(OUTER.0, outer.0), (OUTER.1, outer.1), (INNER.0, inner.0), (INNER.1, inner.1)])
+    }
+
+    #[test]
+    fn tags_that_come_and_go_are_written_where_it_is_known_which_there_are() {
+        let (none, red, blue) = ((0, 0), (0x8100, 0x1007), (0x88a8, 0x1009));
+        let push = || DatapathAction::PushVlan { tpid: 0x8100, tci: 0x1007 };
+        let pop = || DatapathAction::PopVlan;
+        let rewrite = |matching, actions: Vec<DatapathAction>| {
+            let rule = LtmRule { matching, ..rule(actions) };
+            rule.plain().map(|plain| plain.rewrite)
+        };
+        let untagged = || set(&[(FieldId::VlanTci, 0)]);
+        assert_eq!(rewrite(untagged(), vec![push(), output()]), Some(tags([red, none])));
+        let priority = DatapathAction::SetHeader(set(&[(FieldId::VlanTci, 0x3007)]));
+        let other = (0x8100, 0x3007);
+        assert_eq!(rewrite(untagged(), vec![push(), priority]), Some(tags([other, none])));
+        assert_eq!(rewrite(untagged(), vec![push(), push()]), Some(tags([red, red])));
+        assert_eq!(rewrite(tags([blue, none]), vec![push()]), Some(tags([red, blue])));
+        assert_eq!(rewrite(tags([blue, red]), vec![pop()]), Some(tags([red, none])));
+        assert_eq!(rewrite(untagged(), vec![push(), pop()]), Some(tags([none, none])));
+        for (matching, actions) in [
+            (Match::any(), vec![push()]),
+            (Match::any(), vec![pop()]),
+            (set(&[(FieldId::VlanTci, 0x1009)]), vec![push()]),
+            (tags([blue, red]), vec![push()]),
+        ] {
+            assert_eq!(
+                rewrite(matching.clone(), actions.clone()),
+                None,
+                "{matching:?} {actions:?}"
+            );
+        }
+    }
+
     #[test]
     fn what_the_last_piece_writes_is_in_its_actions() {
-        let set = |fields: &[(FieldId, u128)]| {
-            let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
-            for (field, value) in fields {
-                key.set_field(*field, *value);
-                mask.add_field(*field);
-            }
-            Match::new(&key, &mask)
-        };
         let (ttl, port) = (FieldId::NwTtl, FieldId::UdpDst);
         let first = DatapathAction::SetHeader(set(&[(ttl, 9), (port, 1)]));
         let second = DatapathAction::SetHeader(set(&[(port, 3)]));

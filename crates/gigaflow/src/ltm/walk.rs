@@ -1,8 +1,8 @@
 //! The way of one packet through a chain.
 
-use shunt_flow::{FlowKey, Match, layout::HEADER_START};
+use shunt_flow::{FlowKey, Match};
 
-use super::{EntryRef, Next, Tag, table::Step};
+use super::{EntryRef, Headers, Next, Tag, groups::Step};
 
 /// The way of a packet through the chain. It is used again for the next packet.
 #[derive(Clone, Debug, Default)]
@@ -10,18 +10,19 @@ pub struct Walk {
     slots: Vec<u32>,
     /// Of the entries in these slots.
     generations: Vec<u32>,
-    /// The headers, if an entry has rewritten some.
-    key: FlowKey,
-    is_rewritten: bool,
+    headers: Headers,
     tag: Option<Tag>,
     is_hit: bool,
+    /// The entry that it met last is to rewrite its headers.
+    is_to_rewrite: bool,
 }
 
 impl Walk {
     pub(super) fn begin(&mut self, tag: Option<Tag>) {
         self.slots.clear();
         self.generations.clear();
-        (self.is_rewritten, self.is_hit, self.tag) = (false, false, tag);
+        self.headers.begin();
+        (self.is_hit, self.is_to_rewrite, self.tag) = (false, false, tag);
     }
 
     /// The packet meets an entry.
@@ -29,10 +30,18 @@ impl Walk {
     pub(super) fn go(&mut self, step: Step) {
         self.slots.push(step.entry.slot);
         self.generations.push(step.entry.generation);
+        self.is_to_rewrite = step.rewrites;
         match step.next {
             Next::Tag(tag) => self.tag = Some(tag),
             Next::End => self.is_hit = true,
         }
+    }
+
+    /// The slot of the entry that is to rewrite its headers, if there is one.
+    #[inline]
+    pub(super) fn take_rewriting(&mut self) -> Option<u32> {
+        let is_to_rewrite = std::mem::take(&mut self.is_to_rewrite);
+        self.slots.last().copied().filter(|_| is_to_rewrite)
     }
 
     /// The entries that the packet met, as they were called then.
@@ -71,21 +80,11 @@ impl Walk {
     #[must_use]
     #[inline]
     pub const fn key<'a>(&'a self, ingress: &'a FlowKey) -> &'a FlowKey {
-        if self.is_rewritten { &self.key } else { ingress }
+        self.headers.of(ingress)
     }
 
+    #[inline]
     pub(super) fn rewrite(&mut self, ingress: &FlowKey, rewrite: &Match) {
-        if rewrite.mask().is_empty() {
-            return;
-        }
-        if !self.is_rewritten {
-            let own = &mut self.key.words_mut()[HEADER_START..];
-            own.copy_from_slice(&ingress.words()[HEADER_START..]);
-            self.is_rewritten = true;
-        }
-        let words = self.key.words_mut();
-        for ((index, mask), value) in rewrite.mask().iter().zip(rewrite.value()) {
-            words[index] = words[index] & !mask | value;
-        }
+        self.headers.rewrite(ingress, rewrite);
     }
 }

@@ -134,7 +134,9 @@ impl Board {
         let mut length = 0;
         let rest = &lower[first + 1..width];
         let (gains, holders) = (&self.gains[..rest.len()], &self.holders[..rest.len()]);
-        for at in (0..rest.len()).rev() {
+        // Behind the last stage there is only the end.
+        let shortest = if layer + 1 == self.layers.len() { rest.len() - 1 } else { 0 };
+        for at in (shortest..rest.len()).rev() {
             let cost = if holders[at].contains(stage) { 0 } else { fresh };
             let offered = rest[at] + gains[at] + cost;
             if offered > value {

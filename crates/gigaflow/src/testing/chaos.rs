@@ -2,13 +2,14 @@
 //!
 //! It stands in front of another target and hands operations on when it pleases. All that it does is
 //! within the contract: every operation is answered once, and after `Restored` the target holds just
-//! what was confirmed. What it does follows from a seed.
+//! what was confirmed. So what was done, and the answer lost, it undoes before. What it does follows from
+//! a seed.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::{
     partition::StageId,
-    target::{Capabilities, Event, Lost, LtmTarget, Operation, TargetError, Ticket},
+    target::{Capabilities, Event, Lost, LtmIndex, LtmTarget, Operation, TargetError, Ticket},
 };
 
 /// How often, of 256 times, a thing happens.
@@ -35,8 +36,12 @@ pub struct Chaos<T> {
     settings: ChaosSettings,
     random: u64,
     waiting: VecDeque<(Ticket, Operation)>,
-    /// Operations that the inner target has and has not answered.
-    under_way: usize,
+    /// Operations that the inner target has and has not answered: what each inserts, if it does.
+    under_way: BTreeMap<Ticket, Option<LtmIndex>>,
+    /// Of these, those that were answered as lost.
+    cut_off: BTreeMap<Ticket, Option<LtmIndex>>,
+    /// What was inserted and is to be undone.
+    undone: Vec<LtmIndex>,
     /// Answers that come later.
     held_back: Vec<Event>,
     state: State,
@@ -45,7 +50,7 @@ pub struct Chaos<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     There,
-    /// It will be lost when what it has been handed is answered.
+    /// It will be lost when what it has been handed is answered, or before.
     Leaving,
     Away(u32),
 }
@@ -59,7 +64,9 @@ impl<T: LtmTarget> Chaos<T> {
             settings,
             random,
             waiting: VecDeque::new(),
-            under_way: 0,
+            under_way: BTreeMap::new(),
+            cut_off: BTreeMap::new(),
+            undone: Vec::new(),
             held_back: Vec::new(),
             state: State::There,
         }
@@ -85,10 +92,41 @@ impl<T: LtmTarget> Chaos<T> {
     fn hear(&mut self, events: &mut Vec<Event>) {
         let start = events.len();
         self.inner.poll(events);
-        let answers = events.iter().skip(start);
-        let count = answers.filter(|event| matches!(event, Event::Answered { .. })).count();
-        self.under_way = self.under_way.saturating_sub(count);
+        for event in &events[start..] {
+            if let Event::Answered { ticket, .. } = event {
+                self.under_way.remove(ticket);
+            }
+        }
         self.hold_back(events, start);
+    }
+
+    /// The connection goes: what is under way may be done or not, and nobody hears of it.
+    fn cut_off(&mut self, events: &mut Vec<Event>) {
+        events.append(&mut self.held_back);
+        self.cut_off.append(&mut self.under_way);
+        let cut_off = self.cut_off.keys().copied();
+        for ticket in cut_off.chain(self.waiting.drain(..).map(|(ticket, _)| ticket)) {
+            events.push(Event::Answered { ticket, result: Err(TargetError::Lost(Lost)) });
+        }
+        events.push(Event::Lost(Lost));
+        self.state = State::Away(self.settings.away);
+    }
+
+    /// Undoes what was inserted and not confirmed; answers whether there is nothing left.
+    fn undo(&mut self) -> bool {
+        let mut events = Vec::new();
+        self.inner.poll(&mut events);
+        for event in events {
+            let Event::Answered { ticket, result } = event else { continue };
+            let inserted = self.cut_off.remove(&ticket).flatten();
+            self.undone.extend(inserted.filter(|_| result.is_ok()));
+        }
+        // Tickets of owners are small numbers.
+        let undo = |entry: LtmIndex| (Ticket(u64::MAX - entry.0), Operation::Remove { entry });
+        let mut batch: Vec<_> = self.undone.drain(..).map(undo).collect();
+        self.cut_off.extend(batch.iter().map(|(ticket, _)| (*ticket, None)));
+        let _ = self.inner.submit(&mut batch);
+        self.cut_off.is_empty()
     }
 
     /// Keeps some of the answers that came, for later, and gives some of those that were kept.
@@ -115,10 +153,15 @@ impl<T: LtmTarget> Chaos<T> {
                 batch.push((ticket, operation));
             }
         }
-        let count = batch.len();
+        let inserted = |(ticket, operation): &(Ticket, Operation)| match operation {
+            Operation::Insert { entry, .. } => (*ticket, Some(*entry)),
+            _ => (*ticket, None),
+        };
+        let changes: Vec<_> = batch.iter().map(inserted).collect();
         // What the inner target does not take waits on.
         let _ = self.inner.submit(&mut batch);
-        self.under_way += count - batch.len();
+        let taken = changes.len() - batch.len();
+        self.under_way.extend(changes.into_iter().take(taken));
         self.waiting.extend(batch);
     }
 }
@@ -158,22 +201,24 @@ impl<T: LtmTarget> LtmTarget for Chaos<T> {
                 }
             }
             State::Leaving => {
-                self.hear(events);
-                if self.under_way == 0 {
-                    events.append(&mut self.held_back);
-                    for (ticket, _) in self.waiting.drain(..) {
-                        let result = Err(TargetError::Lost(Lost));
-                        events.push(Event::Answered { ticket, result });
-                    }
-                    events.push(Event::Lost(Lost));
-                    self.state = State::Away(self.settings.away);
+                let is_cut = self.happens(64);
+                if !is_cut {
+                    self.hear(events);
+                }
+                if is_cut || self.under_way.is_empty() {
+                    self.cut_off(events);
                 }
             }
-            State::Away(0) => {
-                events.push(Event::Restored);
-                self.state = State::There;
+            State::Away(polls) => {
+                let is_undone = self.undo();
+                match polls {
+                    0 if is_undone => {
+                        events.push(Event::Restored);
+                        self.state = State::There;
+                    }
+                    _ => self.state = State::Away(polls.saturating_sub(1)),
+                }
             }
-            State::Away(polls) => self.state = State::Away(polls - 1),
         }
     }
 }

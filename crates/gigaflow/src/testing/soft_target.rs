@@ -271,4 +271,10 @@ impl LtmTarget for SoftTarget {
             events.push(Event::Answered { ticket, result });
         }
     }
+
+    fn forget(&mut self, entry: LtmIndex) {
+        if !self.is_there {
+            self.entries.remove(&entry);
+        }
+    }
 }

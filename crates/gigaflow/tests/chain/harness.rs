@@ -114,13 +114,13 @@ impl Bench {
         let miss = Miss { pipeline: &pipeline, key: &seen, start: None, version, now };
         let is_hit = self.cache.find(&self.shelf, &seen, &mut self.walk);
         let entries = self.walk.slots().len();
-        let traversal = if is_hit {
+        let traversal: Arc<Traversal> = if is_hit {
             self.shelf.hit(&self.walk, 64, now);
             let merged = merged(self.met());
             if is_drawn {
                 self.cache.witness(miss);
             }
-            merged
+            Arc::new(merged)
         } else {
             self.missed(miss, if is_drawn { Sight::Sampled } else { Sight::Missed })
         };
@@ -128,7 +128,7 @@ impl Bench {
         (Sent { is_hit, entries }, self.twin.fate(&traversal, key))
     }
 
-    fn missed(&mut self, miss: Miss<'_>, sight: Sight) -> Traversal {
+    fn missed(&mut self, miss: Miss<'_>, sight: Sight) -> Arc<Traversal> {
         let met: Vec<Traversal> = self.met().cloned().collect();
         let rest = if self.resumes {
             self.cache.go_on(&mut self.shelf, miss, &self.walk, sight)
@@ -138,7 +138,7 @@ impl Bench {
         match rest {
             Some(rest) => {
                 self.resumed += 1;
-                merged(met.iter().chain([&rest]))
+                Arc::new(merged(met.iter().chain([&*rest])))
             }
             None if self.resumes => self.cache.start_over(&mut self.shelf, miss, &self.walk, sight),
             None => self.cache.miss(&mut self.shelf, miss, sight),

@@ -137,3 +137,15 @@ fn a_packet_that_comes_in_with_hidden_state_leaves_no_entry() {
     let traversal = bench.cache.miss(&mut bench.shelf, miss, Sight::Missed);
     assert_eq!((traversal.actions.len(), bench.cache.ltm().entries_count()), (1, 0));
 }
+
+#[test]
+fn what_is_made_anew_counts_as_no_miss() {
+    let mut bench =
+        Bench::with_rules(&["table=0,ip,actions=output:2"], config(PolicyName::Joint, 4, 50));
+    let key = packet("udp,nw_dst=10.0.0.1");
+    let pipeline = std::sync::Arc::clone(&bench.twin.pipeline);
+    let (version, now) = (pipeline.version(), Time::ZERO);
+    let miss = Miss { pipeline: &pipeline, key: &key, start: None, version, now };
+    bench.cache.miss(&mut bench.shelf, miss, Sight::Anew);
+    assert_eq!((bench.cache.counts().misses, bench.cache.ltm().entries_count()), (0, 1));
+}

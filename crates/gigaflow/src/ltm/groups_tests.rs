@@ -1,0 +1,128 @@
+//! Rules of many masks under one tag, beside a list of them.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use shunt_flow::{FieldId, FlowMask, Match};
+
+use super::*;
+
+/// Two small fields of a key, of a mask.
+type Pair = (u8, u8);
+
+#[derive(Clone, Debug)]
+enum Op {
+    Insert { key: Pair, mask: Pair, length: u16 },
+    Remove(usize),
+    Find(Vec<Pair>),
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let pair = || (0..8_u8, 0..8_u8);
+    // Most masks have a bit in common, so that lists are of use; some have none.
+    let mask = prop_oneof![4 => (0..8_u8, 0..4_u8).prop_map(|(a, b)| (a | 1, b | 4)), 1 => pair()];
+    let insert = (pair(), mask, 1..4_u16);
+    prop::collection::vec(
+        prop_oneof![
+            4 => insert.prop_map(|(key, mask, length)| Op::Insert { key, mask, length }),
+            1 => (0..64_usize).prop_map(Op::Remove),
+            2 => prop::collection::vec(pair(), 1..FEW).prop_map(Op::Find),
+        ],
+        1..80,
+    )
+}
+
+fn key((source, target): Pair) -> FlowKey {
+    let mut key = FlowKey::ZERO;
+    key.set_field(FieldId::Ipv4Src, u128::from(source));
+    key.set_field(FieldId::TcpDst, u128::from(target));
+    key
+}
+
+fn rule(of: Pair, mask: Pair, length: u16) -> LtmRule {
+    let mut bits = FlowMask::EMPTY;
+    bits.add_bits(FieldId::Ipv4Src, u128::from(mask.0));
+    bits.add_bits(FieldId::TcpDst, u128::from(mask.1));
+    LtmRule {
+        tag: Tag::new(0),
+        matching: Match::new(&key(of), &bits),
+        length,
+        actions: Arc::new([]),
+        rewrite: Match::any(),
+        next: Next::End,
+    }
+}
+
+/// The same for equal masks and lengths, and sometimes for others.
+fn name(rule: &LtmRule) -> u64 {
+    rule.matching.mask().words().iter().sum()
+}
+
+fn check(ops: Vec<Op>) -> Result<(), TestCaseError> {
+    let (hasher, mut groups) = (KeyHasher::new(1), Groups::default());
+    let mut list: Vec<(LtmRule, EntryRef)> = Vec::new();
+    for (slot, op) in (0..).zip(ops) {
+        match op {
+            Op::Insert { key, mask, length } => {
+                let rule = rule(key, mask, length);
+                let known = list.iter().find(|(own, _)| *own == rule).map(|(_, entry)| entry.slot);
+                prop_assert_eq!(groups.find_exact(&hasher, &rule, name(&rule)), known);
+                if known.is_none() {
+                    let entry = EntryRef { slot, generation: slot };
+                    groups.insert(&hasher, &rule, name(&rule), entry);
+                    list.push((rule, entry));
+                }
+            }
+            Op::Remove(which) if !list.is_empty() => {
+                let (rule, _) = list.swap_remove(which % list.len());
+                groups.remove(&hasher, &rule, name(&rule));
+            }
+            Op::Remove(_) => {}
+            Op::Find(pairs) => {
+                let keys: Vec<FlowKey> = pairs.into_iter().map(key).collect();
+                find(&mut groups, &hasher, &list, &keys)?;
+            }
+        }
+        let masks = list.iter().map(|(rule, _)| (rule.matching.mask().clone(), rule.length));
+        let masks: std::collections::HashSet<_> = masks.collect();
+        prop_assert_eq!((groups.masks_count(), groups.is_empty()), (masks.len(), list.is_empty()));
+    }
+    Ok(())
+}
+
+/// One by one and together, packets meet one of the longest rules that match, if any does.
+fn find(
+    groups: &mut Groups,
+    hasher: &KeyHasher,
+    list: &[(LtmRule, EntryRef)],
+    keys: &[FlowKey],
+) -> Result<(), TestCaseError> {
+    let (mut walks, mut missing) = (vec![Walk::default(); keys.len()], Places::NONE);
+    (0..keys.len()).for_each(|place| missing.push(place));
+    groups.find_few(hasher, keys, &mut walks, &mut missing);
+    let missing: Vec<usize> = missing.iter().collect();
+    for (place, (key, walk)) in keys.iter().zip(&walks).enumerate() {
+        let matching = || list.iter().filter(|(rule, _)| rule.matching.matches(key));
+        let longest = matching().map(|(rule, _)| rule.length).max();
+        let length_of = |found: Option<EntryRef>| {
+            matching().find(|(_, own)| Some(*own) == found).map(|(rule, _)| rule.length)
+        };
+        let alone = groups.find(hasher, key, |_| true).map(|step| step.entry);
+        let together = walk.entries().next();
+        prop_assert_eq!((length_of(alone), length_of(together)), (longest, longest));
+        prop_assert_eq!(missing.contains(&place), longest.is_none());
+        // Another one is found in place of a dead one.
+        let other = groups.find(hasher, key, |entry| Some(entry) != alone);
+        let others = matching().filter(|(_, own)| Some(*own) != alone);
+        let longest = others.map(|(rule, _)| rule.length).max();
+        prop_assert_eq!(length_of(other.map(|step| step.entry)), longest);
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn the_longest_rule_that_matches_is_found(ops in ops()) {
+        check(ops)?;
+    }
+}

@@ -1,0 +1,121 @@
+//! What the stages hold, by the names that policies have for it.
+//!
+//! A policy asks for every piece that a way could be cut into which stages have it: hundreds of
+//! questions, of which few are answered with any. So there is a filter in front of the table, which
+//! counts the names of each of its cells, and most answers are one load that waits for no other. Names
+//! are hashes already.
+
+use hashbrown::HashTable;
+
+use crate::{
+    adaptive::Capacity,
+    partition::{StageId, StageSet},
+};
+
+/// Where pieces of each name are.
+#[derive(Debug)]
+pub(super) struct Held {
+    places: HashTable<Place>,
+    /// How many names fall into each cell; one that is full stays so.
+    filter: Box<[u8]>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    identity: u64,
+    slot: u32,
+    stage: StageId,
+}
+
+/// Cells of the filter for each entry that there can be, and of the largest filter.
+const CELLS_PER_ENTRY: usize = 8;
+const CELLS_MAX: usize = 1 << 18;
+
+impl Held {
+    pub(super) fn new(capacity: Capacity) -> Self {
+        let entries_max = capacity.stage_entries_max.saturating_mul(capacity.stages_count.into());
+        let cells_count = entries_max.saturating_mul(CELLS_PER_ENTRY).clamp(1, CELLS_MAX);
+        let filter = vec![0; cells_count.next_power_of_two()].into_boxed_slice();
+        Self { places: HashTable::new(), filter }
+    }
+
+    /// The stages that hold a piece of this name.
+    #[inline]
+    pub(super) fn stages(&self, identity: u64) -> StageSet {
+        if self.filter[self.cell(identity)] == 0 {
+            return StageSet::EMPTY;
+        }
+        self.of(identity).fold(StageSet::EMPTY, |stages, place| stages.with(place.stage))
+    }
+
+    /// The slots of the pieces of this name in a stage: one, but where names collide.
+    pub(super) fn slots(&self, identity: u64, stage: StageId) -> impl Iterator<Item = u32> {
+        self.of(identity).filter(move |place| place.stage == stage).map(|place| place.slot)
+    }
+
+    /// A piece has come.
+    pub(super) fn add(&mut self, identity: u64, stage: StageId, slot: u32) {
+        let place = Place { identity, slot, stage };
+        self.places.insert_unique(identity, place, |place| place.identity);
+        let cell = self.cell(identity);
+        self.filter[cell] = self.filter[cell].saturating_add(1);
+    }
+
+    /// A piece has gone.
+    pub(super) fn remove(&mut self, identity: u64, stage: StageId, slot: u32) {
+        let place = Place { identity, slot, stage };
+        let Ok(found) = self.places.find_entry(identity, |other| *other == place) else { return };
+        found.remove();
+        let cell = self.cell(identity);
+        if self.filter[cell] < u8::MAX {
+            self.filter[cell] -= 1;
+        }
+    }
+
+    #[inline]
+    fn of(&self, identity: u64) -> impl Iterator<Item = &Place> {
+        self.places.iter_hash(identity).filter(move |place| place.identity == identity)
+    }
+
+    /// The cell of a name, by bits that the table looks at last.
+    #[inline]
+    const fn cell(&self, identity: u64) -> usize {
+        (identity >> 32) as usize & (self.filter.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_piece_is_found_in_its_stages_until_it_goes(
+            steps in prop::collection::vec((any::<bool>(), 0..6_u64, 0..3_u8, 0..4_u32), 0..200),
+        ) {
+            let mut held = Held::new(Capacity { stages_count: 1, stage_entries_max: 1 });
+            let mut model: Vec<(u64, StageId, u32)> = Vec::new();
+            for (comes, identity, stage, slot) in steps {
+                let place = (identity << 32, StageId::new(stage).unwrap(), slot);
+                if comes && !model.contains(&place) {
+                    held.add(place.0, place.1, place.2);
+                    model.push(place);
+                } else if !comes {
+                    held.remove(place.0, place.1, place.2);
+                    model.retain(|other| *other != place);
+                }
+                let own = || model.iter().filter(|other| other.0 == place.0);
+                let stages = own().fold(StageSet::EMPTY, |stages, other| stages.with(other.1));
+                prop_assert_eq!(held.stages(place.0), stages);
+                let mut slots: Vec<u32> = held.slots(place.0, place.1).collect();
+                slots.sort_unstable();
+                let mut expected: Vec<u32> =
+                    own().filter(|other| other.1 == place.1).map(|other| other.2).collect();
+                expected.sort_unstable();
+                prop_assert_eq!(slots, expected);
+            }
+        }
+    }
+}
