@@ -14,7 +14,8 @@
  *
  * An engine is used by one thread at a time. What a call is given belongs to the caller, and is not
  * looked at after the call. Versions grow: an entry that was made under an older version than that of
- * the last kairo_apply is not watched, and must go.
+ * the last kairo_apply is not watched, and must go. NULL with a count above zero is refused, as
+ * whatever else makes no sense: an array that could not be allocated is not an empty one.
  *
  * Link with libshunt_kairo_c.a and -lpthread -ldl -lm, or with libshunt_kairo_c.so.
  */
@@ -41,7 +42,8 @@ typedef struct kairo_entry {
     uint32_t generation;
 } kairo_entry;
 
-/* A rule of a table, 0 to 254. Of equal priorities the lesser id, which is the older rule, wins. */
+/* A rule of a table, 0 to 254. Of equal priorities the lesser id, which is the older rule, wins;
+ * UINT64_MAX is no id. */
 typedef struct kairo_rule {
     uint64_t id;
     uint32_t revision; /* how often it was modified */
@@ -86,7 +88,8 @@ kairo *kairo_new(uint64_t version);
 
 void kairo_free(kairo *engine);
 
-/* Reads a match as ovs-ofctl spells it: "tcp,nw_dst=10.0.0.0/8". Answers 1, or 0 if it is none. */
+/* Reads a match as ovs-ofctl spells it: "tcp,nw_dst=10.0.0.0/8". Answers 1, or 0 if it is none. key and
+ * mask are two places. */
 int kairo_parse(const char *text, kairo_words *key, kairo_words *mask);
 
 /* Answers 1 if the entry is watched from now on, in the place of one of its name; 0 if it was made too

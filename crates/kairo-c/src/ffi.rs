@@ -35,7 +35,7 @@ pub struct KairoEntry {
 /// A rule: `kairo_rule`.
 #[repr(C)]
 pub struct KairoRule {
-    /// Its name; of two of one priority, the lesser is the older, which wins.
+    /// Its name, not `UINT64_MAX`; of two of one priority, the lesser is the older, which wins.
     pub id: u64,
     /// How often it was modified.
     pub revision: u32,
@@ -92,6 +92,9 @@ pub struct KairoDelta {
     pub object: u64,
 }
 
+/// No rule has this id: to the index it says that no rule decided.
+const ID_RESERVED: u64 = u64::MAX;
+
 /// The rule is new.
 pub const KAIRO_ADDED: c_int = 0;
 /// The rule is gone.
@@ -143,9 +146,14 @@ pub unsafe extern "C" fn kairo_parse(
     }
     // SAFETY: it is not null, and ends with a zero byte.
     let text = unsafe { CStr::from_ptr(text) };
-    let (Some(key), Some(mask)) = (write(key), write(mask)) else { return 0 };
     let Some(parsed) = text.to_str().ok().and_then(engine::parse) else { return 0 };
-    (*key, *mask) = parsed;
+    if key.is_null() || mask.is_null() {
+        return 0;
+    }
+    // One after the other: nobody has promised here that they are two places.
+    for (place, words) in [(key, parsed.0), (mask, parsed.1)] {
+        write(place).into_iter().for_each(|place| *place = words);
+    }
     1
 }
 
@@ -204,7 +212,8 @@ pub unsafe extern "C" fn kairo_apply(
     version: u64,
 ) -> i64 {
     let Some(engine) = write(engine) else { return -1 };
-    let deltas: Option<Vec<Delta>> = all(deltas, count).iter().map(delta_of).collect();
+    let Some(deltas) = all(deltas, count) else { return -1 };
+    let deltas: Option<Vec<Delta>> = deltas.iter().map(delta_of).collect();
     let Some(deltas) = deltas else { return -1 };
     engine.0.apply(&deltas, version);
     i64::try_from(engine.0.evicted.len()).unwrap_or(i64::MAX)
@@ -255,9 +264,9 @@ pub unsafe extern "C" fn kairo_len(engine: *const Kairo) -> usize {
 
 fn traversal_of(own: &KairoTraversal) -> Option<Traversal> {
     let visits: Option<Vec<Visit>> =
-        all(own.visits, own.visits_count).iter().map(visit_of).collect();
+        all(own.visits, own.visits_count)?.iter().map(visit_of).collect();
     let packet = (read(own.packet)?, read(own.consulted)?);
-    Some(engine::traversal(own.version, packet, visits?, all(own.reads, own.reads_count)))
+    Some(engine::traversal(own.version, packet, visits?, all(own.reads, own.reads_count)?))
 }
 
 fn visit_of(own: &KairoVisit) -> Option<Visit> {
@@ -270,6 +279,9 @@ fn visit_of(own: &KairoVisit) -> Option<Visit> {
 
 fn rule_of(own: &KairoRule) -> Option<RuleText<'_>> {
     let KairoRule { id, revision, priority, table, key, mask } = *own;
+    if id == ID_RESERVED {
+        return None;
+    }
     Some(RuleText { id, revision, priority, table, key: read(key)?, mask: read(mask)? })
 }
 
@@ -296,11 +308,15 @@ const fn write<'a, T>(pointer: *mut T) -> Option<&'a mut T> {
     unsafe { pointer.as_mut() }
 }
 
-/// The elements of an array of the caller's; none if it is null.
-const fn all<'a, T>(first: *const T, count: usize) -> &'a [T] {
+/// The elements of an array of the caller's; `None` if there cannot be as many: where it is null there
+/// are none, and no array is larger than half of the memory that there could be.
+const fn all<'a, T>(first: *const T, count: usize) -> Option<&'a [T]> {
     if first.is_null() {
-        return &[];
+        return if count == 0 { Some(&[]) } else { None };
     }
-    // SAFETY: there are as many, that nobody changes during the call.
-    unsafe { slice::from_raw_parts(first, count) }
+    if count > isize::MAX.unsigned_abs() / size_of::<T>() {
+        return None;
+    }
+    // SAFETY: there are as many, that nobody changes during the call, and they can be in memory.
+    Some(unsafe { slice::from_raw_parts(first, count) })
 }

@@ -66,6 +66,22 @@ int main(void) {
     /* What makes no sense is refused. */
     kairo_delta nonsense = {.change = 9, .rule = &rule};
     assert(kairo_apply(engine, &nonsense, 1, 8) == -1);
+    traversal.version = 7;
+    traversal.reads = NULL;
+    assert(kairo_installed(engine, entry, &traversal) == -1);
+    traversal.reads = &group;
+    traversal.visits = NULL;
+    assert(kairo_installed(engine, entry, &traversal) == -1);
+    traversal.visits = &visit;
+    traversal.visits_count = SIZE_MAX;
+    assert(kairo_installed(engine, entry, &traversal) == -1);
+    traversal.visits_count = 1;
+    assert(kairo_apply(engine, NULL, 3, 8) == -1 && kairo_apply(engine, NULL, 0, 7) == 0);
+    rule.id = UINT64_MAX;
+    assert(kairo_installed(engine, entry, &traversal) == -1);
+    assert(kairo_apply(engine, &modified, 1, 8) == -1);
+    rule.id = 1;
+    assert(kairo_installed(engine, entry, &traversal) == 1);
     visit.table = 255;
     assert(kairo_installed(engine, entry, &traversal) == -1);
     assert(kairo_installed(engine, entry, NULL) == -1);

@@ -24,7 +24,13 @@ pub struct Direct {
     bound: Bound,
     /// Why the entries of the last change went.
     causes: Vec<CauseRun>,
+    /// Room for the names of what the next change ends: to ask for it then may cost more than to
+    /// find them, as an allocator puts its house in order when it is asked for much at once.
+    room: Vec<EntryId>,
 }
+
+/// Entries that room is kept for.
+const ROOM: usize = 2048;
 
 /// Entries taken out, or visits projected, in a step of tidying.
 const TIDIED_AT_ONCE: usize = 256;
@@ -50,7 +56,7 @@ impl Direct {
     #[must_use]
     pub fn with_deltas_max(version: Version, deltas_max: usize) -> Self {
         let (index, bound) = (RegionIndex::default(), Bound::new(deltas_max));
-        Self { version, index, bound, causes: Vec::new() }
+        Self { version, index, bound, causes: Vec::new(), room: Vec::with_capacity(ROOM) }
     }
 
     /// Changes that were too much to be looked at one by one.
@@ -81,7 +87,20 @@ impl Direct {
         }
     }
 
-    fn end(&mut self, delta: &Delta, brief: &HashSet<RuleId, RandomState>, all: &mut Vec<EntryId>) {
+    fn make_room(&mut self) {
+        if self.room.capacity() < ROOM {
+            self.room.reserve_exact(ROOM);
+        }
+    }
+
+    /// Ends what a delta ends, which comes with so many `others`, rules that are gone at once among
+    /// them.
+    fn end(
+        &mut self,
+        delta: &Delta,
+        (others, brief): (usize, &HashSet<RuleId, RandomState>),
+        all: &mut Vec<EntryId>,
+    ) {
         let RuleDelta { rule, change } = match delta {
             Delta::Changed(object) => return self.index.end_readers(*object, self.version, all),
             Delta::Rule(delta) => delta,
@@ -89,13 +108,13 @@ impl Direct {
         match change {
             // What is gone at once decides nothing.
             RuleChange::Added if brief.contains(&rule.id) => {}
-            RuleChange::Added => self.index.end_overlapped(rule, all),
+            RuleChange::Added => self.index.end_overlapped(rule, others, all),
             RuleChange::Removed(_) => self.index.end_decided(rule, Fate::Gone, all),
             RuleChange::Modified(_) => {
                 self.index.end_decided(rule, Fate::Changed, all);
                 // As a clause of a conjunction it did not decide what it matched.
                 if !brief.contains(&rule.id) {
-                    self.index.end_overlapped(rule, all);
+                    self.index.end_overlapped(rule, others, all);
                 }
             }
         }
@@ -108,6 +127,7 @@ impl Evictor for Direct {
             return Installed::Late;
         }
         self.index.insert(entry, traversal);
+        self.make_room();
         if self.index.leaving() > LEAVING_MAX {
             self.index.take_out(2);
         }
@@ -122,7 +142,7 @@ impl Evictor for Direct {
         self.version = version;
         let brief = removed_rules(deltas);
         self.causes.clear();
-        let mut ended = Vec::new();
+        let mut ended = std::mem::take(&mut self.room);
         let is_passed = self.bound.is_passed_by(deltas);
         self.bound.flush(deltas, |(bridge, table)| {
             let before = ended.len();
@@ -132,7 +152,7 @@ impl Evictor for Direct {
         let is_left = |delta: &Delta| !is_passed || matches!(delta, Delta::Changed(_));
         for (number, delta) in deltas.iter().enumerate().filter(|(_, delta)| is_left(delta)) {
             let before = ended.len();
-            self.end(delta, &brief, &mut ended);
+            self.end(delta, (deltas.len() - 1, &brief), &mut ended);
             note_cause(&mut self.causes, Cause::Delta(number), ended.len() - before);
         }
         ended
@@ -167,6 +187,7 @@ impl Evictor for Direct {
     }
 
     fn tidy(&mut self) -> bool {
+        self.make_room();
         self.index.tidy(TIDIED_AT_ONCE)
     }
 }

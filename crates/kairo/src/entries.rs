@@ -27,7 +27,10 @@ impl<L> Held<L> {
 pub(crate) struct Entries<L> {
     slots: Vec<Option<Held<L>>>,
     free: Vec<u32>,
+    /// Also those that are not watched any more, until they are taken out: whoever ends thousands
+    /// at once has no time to forget their names.
     by_id: HashMap<EntryId, u32, RandomState>,
+    watched: usize,
     /// Slots of entries that are not watched any more, the oldest first.
     dead: VecDeque<u32>,
 }
@@ -35,7 +38,7 @@ pub(crate) struct Entries<L> {
 impl<L> Default for Entries<L> {
     fn default() -> Self {
         let (slots, free, dead) = (Vec::new(), Vec::new(), VecDeque::new());
-        Self { slots, free, by_id: HashMap::default(), dead }
+        Self { slots, free, by_id: HashMap::default(), watched: 0, dead }
     }
 }
 
@@ -52,6 +55,7 @@ impl<L> Entries<L> {
     pub(crate) fn put(&mut self, slot: u32, held: Held<L>) {
         self.by_id.insert(held.id, slot);
         self.slots[slot as usize] = Some(held);
+        self.watched += 1;
     }
 
     /// An entry, whether it is watched or was until lately.
@@ -71,24 +75,20 @@ impl<L> Entries<L> {
 
     /// The slot of an entry that is watched.
     pub(crate) fn slot(&self, id: EntryId) -> Option<u32> {
-        self.by_id.get(&id).copied()
+        let slot = *self.by_id.get(&id)?;
+        self.watched(slot).map(|_| slot)
     }
 
     /// The slots of an owner's entries.
     pub(crate) fn of_owner(&self, owner: OwnerId) -> Vec<u32> {
-        let own = self.by_id.iter().filter(|(id, _)| id.owner == owner);
-        own.map(|(_, slot)| *slot).collect()
+        self.all().filter(|(id, _)| id.owner == owner).map(|(_, slot)| slot).collect()
     }
 
     /// Watches an entry no longer. Answers with its name, unless it was not watched.
     pub(crate) fn end(&mut self, slot: u32) -> Option<EntryId> {
         let held = self.slots.get_mut(slot as usize)?.as_mut().filter(|held| !held.is_dead)?;
         held.is_dead = true;
-        self.by_id.remove(&held.id);
-        if self.by_id.is_empty() {
-            // At once: names have nothing to drop one by one.
-            self.by_id.shrink_to_fit();
-        }
+        self.watched -= 1;
         self.dead.push_back(slot);
         Some(held.id)
     }
@@ -98,22 +98,29 @@ impl<L> Entries<L> {
         self.dead.pop_front()
     }
 
-    /// Takes an entry out. Its slot may be used again.
+    /// Takes an entry out that is not watched any more. Its slot may be used again.
     pub(crate) fn release(&mut self, slot: u32) -> Option<Held<L>> {
-        let held = self.slots.get_mut(slot as usize)?.take()?;
+        let held = self.slots.get_mut(slot as usize)?.take_if(|held| held.is_dead)?;
+        // Another may have its name by now.
+        if self.by_id.get(&held.id) == Some(&slot) {
+            self.by_id.remove(&held.id);
+        }
+        if self.by_id.is_empty() {
+            self.by_id.shrink_to_fit();
+        }
         self.free.push(slot);
         Some(held)
     }
 
     /// The names and slots of all entries that are watched.
-    #[cfg(feature = "dbsp")]
     pub(crate) fn all(&self) -> impl Iterator<Item = (EntryId, u32)> + '_ {
-        self.by_id.iter().map(|(id, slot)| (*id, *slot))
+        let is_watched = |(_, slot): &(&EntryId, &u32)| self.watched(**slot).is_some();
+        self.by_id.iter().filter(is_watched).map(|(id, slot)| (*id, *slot))
     }
 
     /// Entries that are watched.
-    pub(crate) fn len(&self) -> usize {
-        self.by_id.len()
+    pub(crate) const fn len(&self) -> usize {
+        self.watched
     }
 
     /// Entries whose turn to be taken out has not come yet.

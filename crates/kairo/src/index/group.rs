@@ -12,7 +12,7 @@ use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
 use shunt_flow::{SparseKey, SparseMask};
-use shunt_pipeline::{Rule, RuleId};
+use shunt_pipeline::{Rank, Rule, RuleId};
 
 use crate::masks::{best_half, common};
 
@@ -152,7 +152,12 @@ impl Group {
 
     /// The visits that a rule decided.
     pub(super) fn decided_by(&self, rule: &Rule) -> impl Iterator<Item = Row> {
-        self.ranks.of(rule.rank(), rule.id).filter_map(|at| self.rows[at as usize])
+        self.ranks.of(rule.rank(), rule.id).filter_map(|own| self.rows[own.position as usize])
+    }
+
+    /// The slots of the entries whose visits these are.
+    pub(super) fn entries_decided_by(&self, rule: &Rule) -> impl Iterator<Item = u32> {
+        self.ranks.of(rule.rank(), rule.id).map(|own| own.entry)
     }
 
     /// The visits that a rule may overlap and outranks: all that do, and some that do not. With each
@@ -170,6 +175,10 @@ impl Group {
             let outranked = row.into_iter().filter(|row| row.rank() < asked.rank);
             outranked.for_each(|row| visit(row, tests.are_all));
         };
+        if self.outranks_few(way, asked.rank) {
+            self.below(asked.rank, &tests).for_each(&mut outranked);
+            return;
+        }
         let (mut first, mut count) = ([0; FEW], 0);
         let mut met = self.met(way, asked, hashes, &tests);
         for (place, position) in first.iter_mut().zip(met.by_ref()) {
@@ -177,8 +186,7 @@ impl Group {
             count += 1;
         }
         if count == FEW && is_longer(met, self.ranks.below(asked.rank)) {
-            let below = self.ranks.below(asked.rank).filter(|at| self.columns.pass(&tests, *at));
-            below.for_each(&mut outranked);
+            self.below(asked.rank, &tests).for_each(&mut outranked);
             return;
         }
         first[..count].iter().copied().for_each(&mut outranked);
@@ -195,7 +203,10 @@ impl Group {
         hashes: &RandomState,
         max: usize,
     ) -> usize {
-        let scanned = (self.count() - self.filled(way)) as usize / SCANNED_PER_LOOK;
+        if self.outranks_few(way, asked.rank) {
+            return self.ranks.below(asked.rank).count();
+        }
+        let scanned = self.scanned(way) / SCANNED_PER_LOOK;
         if scanned > max {
             return scanned;
         }
@@ -205,6 +216,23 @@ impl Group {
             return scanned + met;
         }
         scanned + self.ranks.below(asked.rank).take(met).count()
+    }
+
+    /// The positions of visits that a rule of this rank outranks, and that pass.
+    fn below(&self, rank: Rank, tests: &Tests) -> impl Iterator<Item = u32> {
+        self.ranks.below(rank).filter(|at| self.columns.pass(tests, *at))
+    }
+
+    /// Whether a rule of this rank outranks so few visits that to look at each is less than to look
+    /// through what the way lacks. A rule that has gone and comes again is the youngest of its
+    /// priority: it outranks little else than what was made while it was away.
+    pub(super) fn outranks_few(&self, way: Way, rank: Rank) -> bool {
+        self.ranks.below(rank).nth(FEW + self.scanned(way) / SCANNED_PER_LOOK).is_none()
+    }
+
+    /// How many rows are looked through on a way.
+    fn scanned(&self, way: Way) -> usize {
+        (self.count() - self.filled(way)) as usize
     }
 
     /// The positions of visits that a rule meets on a way: all that it overlaps, whatever their rank.

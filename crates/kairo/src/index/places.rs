@@ -3,7 +3,7 @@
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use shunt_flow::{FlowMask, SparseKey, SparseMask};
-use shunt_pipeline::{BridgeId, RuleId, TableId, Visit};
+use shunt_pipeline::{BridgeId, Rank, RuleId, TableId, Visit};
 
 use crate::masks::in_bytes;
 
@@ -50,6 +50,9 @@ const GROUPS_MAX: usize = 64;
 
 /// Masks of visits whose group is remembered, by table.
 const NAMES_MAX: usize = 16_384;
+
+/// The stamp of a group that a mask's way through it has not been asked for.
+const NOT_PREPARED: u32 = u32::MAX;
 
 /// Masks of rules that a table is prepared for.
 const MASKS_MAX: usize = 1024;
@@ -131,9 +134,10 @@ impl Places {
         all.map(|number| self.group(*number))
     }
 
-    /// Finds how rules of a mask are searched for in every group of a table.
-    pub(super) fn prepare(&mut self, place: Place, mask: &SparseMask) {
-        let Some(own) = self.places.get_mut(&place) else { return };
+    /// Finds how rules of a mask are searched for in the groups of a table where one of this rank
+    /// outranks many visits. Answers whether one of these lacks visits.
+    pub(super) fn prepare(&mut self, place: Place, mask: &SparseMask, rank: Rank) -> bool {
+        let Some(own) = self.places.get_mut(&place) else { return false };
         if !own.ways.contains_key(mask) {
             if own.masks.len() >= MASKS_MAX {
                 own.masks.clear();
@@ -142,21 +146,26 @@ impl Places {
             own.masks.push(mask.clone());
             own.ways.insert(mask.clone(), Vec::new());
         }
-        let Some(ways) = own.ways.get_mut(mask) else { return };
-        let is_known = ways.len();
-        ways.resize(own.groups.len(), (Way::Through, u32::MAX));
-        for ((index, number), (way, stamp)) in own.groups.iter().enumerate().zip(ways) {
+        let Some(ways) = own.ways.get_mut(mask) else { return false };
+        ways.resize(own.groups.len(), (Way::Through, NOT_PREPARED));
+        let mut is_lacking = false;
+        for (number, (way, stamp)) in own.groups.iter().zip(ways) {
             let group = &mut self.groups[*number as usize];
-            if index >= is_known {
+            if *stamp == NOT_PREPARED {
+                if group.outranks_few(group.way(mask), rank) {
+                    continue;
+                }
                 group.project(mask);
                 if !group.is_whole() && !self.lacking.contains(number) {
                     self.lacking.push(*number);
                 }
             }
+            is_lacking |= !group.is_whole();
             if *stamp != group.stamp() {
                 (*way, *stamp) = (group.way(mask), group.stamp());
             }
         }
+        is_lacking
     }
 
     /// The groups of a table with visits, and the way to search each for rules of this mask: the

@@ -1,9 +1,11 @@
 //! Positions by what decided them, the lowest rank first.
 //!
-//! Positions are those of rows that somebody else keeps. Those that one rule decided are a *run*: a
-//! list, doubly linked, so that each leaves in constant time. Runs are in order, so that whoever asks
-//! for what a rule outranks stops at the first run that it does not, and a rule that goes finds its
-//! own. A row comes or goes in time logarithmic in the number of runs.
+//! Positions are those of rows that somebody else keeps. Those that one rule decided are a *run*,
+//! which is contiguous: a rule that goes takes thousands of entries with it, and their names are read
+//! one behind the other, not by links through memory. Each member leaves in constant time, as the last
+//! takes its place. Runs are in order, so that whoever asks for what a rule outranks stops at the
+//! first run that it does not, and a rule that goes finds its own. A row comes in time logarithmic in
+//! the number of runs.
 
 use std::collections::BTreeMap;
 
@@ -11,86 +13,106 @@ use shunt_pipeline::{Rank, RuleId};
 
 use super::row::Row;
 
-/// No position.
-const NONE: u32 = u32::MAX;
-
 /// Positions by the rank and the rule that decided them.
 #[derive(Debug, Default)]
 pub(super) struct Ranks {
-    /// The first position of each run.
-    runs: BTreeMap<Decider, u32>,
+    /// The number of each run.
+    numbers: BTreeMap<Decider, u32>,
+    runs: Vec<Vec<Member>>,
+    /// Numbers of runs that nobody has.
+    free: Vec<u32>,
     /// By position.
-    links: Vec<Link>,
+    spots: Vec<Spot>,
 }
 
 /// What a run has in common: the clauses of a conjunction have one rank for all of a priority.
 type Decider = (Rank, Option<RuleId>);
 
+/// A row of a run.
 #[derive(Clone, Copy, Debug)]
-struct Link {
-    next: u32,
-    /// In a run's first position: [`NONE`].
-    previous: u32,
+pub(super) struct Member {
+    pub(super) position: u32,
+    /// The slot of its entry.
+    pub(super) entry: u32,
+}
+
+/// Where a position is: in which run, and at which place there.
+#[derive(Clone, Copy, Debug)]
+struct Spot {
+    run: u32,
+    place: u32,
 }
 
 impl Ranks {
     /// Adds the position of a row that is in no run. Answers whether it is the only one of its run.
     pub(super) fn insert(&mut self, position: u32, row: &Row) -> bool {
-        let first = self.runs.entry(decider(row)).or_insert(NONE);
-        let next = std::mem::replace(first, position);
-        let index = position as usize;
-        if self.links.len() <= index {
-            self.links.resize(index + 1, Link { next: NONE, previous: NONE });
+        let (runs, free) = (&mut self.runs, &mut self.free);
+        let number = *self.numbers.entry(decider(row)).or_insert_with(|| {
+            free.pop().unwrap_or_else(|| {
+                runs.push(Vec::new());
+                last_of(runs)
+            })
+        });
+        let run = &mut runs[number as usize];
+        run.push(Member { position, entry: row.entry });
+        let (spot, index) = (Spot { run: number, place: last_of(run) }, position as usize);
+        if self.spots.len() <= index {
+            self.spots.resize(index + 1, spot);
         }
-        self.links[index] = Link { next, previous: NONE };
-        if let Some(link) = self.links.get_mut(next as usize) {
-            link.previous = position;
-        }
-        next == NONE
+        self.spots[index] = spot;
+        spot.place == 0
     }
 
     /// Takes the position of a row out of its run. Answers whether it was the last one.
     pub(super) fn remove(&mut self, position: u32, row: &Row) -> bool {
-        let Link { next, previous } = self.links[position as usize];
-        if let Some(link) = self.links.get_mut(next as usize) {
-            link.previous = previous;
+        let Spot { run: number, place } = self.spots[position as usize];
+        let run = &mut self.runs[number as usize];
+        run.swap_remove(place as usize);
+        if let Some(moved) = run.get(place as usize) {
+            self.spots[moved.position as usize].place = place;
         }
-        if let Some(link) = self.links.get_mut(previous as usize) {
-            link.next = next;
-        } else if next == NONE {
-            self.runs.remove(&decider(row));
-        } else {
-            self.runs.insert(decider(row), next);
+        if run.len() < run.capacity() / 4 {
+            run.shrink_to(2 * run.len());
         }
-        next == NONE && previous == NONE
+        if run.is_empty() {
+            self.numbers.remove(&decider(row));
+            self.free.push(number);
+            return true;
+        }
+        false
     }
 
-    /// The positions that a rule of this rank has decided, alone or as a clause.
-    pub(super) fn of(&self, rank: Rank, rule: RuleId) -> impl Iterator<Item = u32> + '_ {
+    /// What a rule of this rank has decided, alone or as a clause.
+    pub(super) fn of(&self, rank: Rank, rule: RuleId) -> impl Iterator<Item = Member> + '_ {
         let as_clause = Rank { age: u64::MAX, ..rank };
-        let firsts = [rank, as_clause].into_iter();
-        let firsts = firsts.filter_map(move |rank| self.runs.get(&(rank, Some(rule))));
-        firsts.flat_map(|first| self.run(*first))
+        let numbers = [rank, as_clause].into_iter();
+        let numbers = numbers.filter_map(move |rank| self.numbers.get(&(rank, Some(rule))));
+        numbers.flat_map(|number| self.run(*number))
     }
 
     /// The positions whose rank is lower than this one, in the order of their ranks.
     pub(super) fn below(&self, rank: Rank) -> impl Iterator<Item = u32> + '_ {
-        let lower = self.runs.range(..(rank, None));
-        lower.flat_map(|(_, first)| self.run(*first))
+        let lower = self.numbers.range(..(rank, None));
+        lower.flat_map(|(_, number)| self.run(*number)).map(|member| member.position)
     }
 
     /// Bytes on the heap, about.
     pub(super) fn bytes(&self) -> usize {
-        self.links.capacity() * size_of::<Link>()
-            + self.runs.len() * (size_of::<Decider>() + size_of::<u32>())
+        let members = self.runs.iter().map(Vec::capacity).sum::<usize>() * size_of::<Member>();
+        self.spots.capacity() * size_of::<Spot>()
+            + members
+            + self.runs.capacity() * size_of::<Vec<Member>>()
+            + self.numbers.len() * (size_of::<Decider>() + size_of::<u32>())
     }
 
-    fn run(&self, first: u32) -> impl Iterator<Item = u32> + '_ {
-        let after = |position: u32| (position != NONE).then_some(position);
-        std::iter::successors(after(first), move |position| {
-            after(self.links[*position as usize].next)
-        })
+    fn run(&self, number: u32) -> impl Iterator<Item = Member> + '_ {
+        self.runs[number as usize].iter().copied()
     }
+}
+
+/// The number of the last of a list that has one.
+fn last_of<T>(list: &[T]) -> u32 {
+    u32::try_from(list.len() - 1).unwrap_or(u32::MAX)
 }
 
 fn decider(row: &Row) -> Decider {
@@ -143,7 +165,7 @@ mod tests {
             );
             let expected = model.iter().filter(|(_, row)| row.rank() == own.rank());
             prop_assert_eq!(
-                sorted(&mut ranks.of(own.rank(), RuleId::new(rule))),
+                sorted(&mut ranks.of(own.rank(), RuleId::new(rule)).map(|member| member.position)),
                 sorted(&mut expected.map(|(position, _)| *position)),
             );
         }

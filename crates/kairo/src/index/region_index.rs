@@ -79,10 +79,13 @@ pub(crate) fn state(name: &'static str, size: &IndexSize, overflows: u64) -> Eng
     EngineState { name, relations, bytes: Some(size.bytes), overflows, faults: 0 }
 }
 
-/// Rows that projections for new masks are given before each search; the rest is looked through. So
-/// a thousand rules of a new mask do not look through a large group a thousand times, and none of
-/// them waits for all of it.
-const FILLED_AT_ONCE: usize = 4096;
+/// Rows that projections for new masks are given before each search, for each rule that its change
+/// has; the rest is looked through. So a thousand rules of a new mask do not look through a large
+/// group a thousand times, and one rule alone waits for little of it.
+const FILLED_FOR_A_RULE: usize = 1024;
+
+/// Rules of a change that count for that.
+const RULES_COUNTED: usize = 64;
 
 impl RegionIndex {
     /// Watches an entry, in the place of one with its name.
@@ -145,23 +148,27 @@ impl RegionIndex {
     /// Ends the entries with a visit that a rule decided, as it was before.
     pub fn end_decided(&mut self, rule: &Rule, fate: Fate, ended: &mut Vec<EntryId>) {
         let mut found = std::mem::take(&mut self.found);
-        let is_stale = |row: &Row| match fate {
-            Fate::Gone => true,
-            Fate::Changed => self
-                .visit(*row)
-                .is_some_and(|visit| is_decided(visit, rule, |own| own.revision != rule.revision)),
-        };
-        let rows = self.places.decided_by(rule.id).flat_map(|group| group.decided_by(rule));
-        found.extend(rows.filter(is_stale).map(|row| row.entry));
+        let groups = self.places.decided_by(rule.id);
+        match fate {
+            Fate::Gone => found.extend(groups.flat_map(|group| group.entries_decided_by(rule))),
+            Fate::Changed => {
+                let is_stale = |row: &Row| {
+                    let is_older = |own: &Rule| own.revision != rule.revision;
+                    self.visit(*row).is_some_and(|visit| is_decided(visit, rule, is_older))
+                };
+                let rows = groups.flat_map(|group| group.decided_by(rule));
+                found.extend(rows.filter(is_stale).map(|row| row.entry));
+            }
+        }
         self.end(found, ended);
     }
 
-    /// Ends the entries with a visit that a rule outranks and whose region it overlaps.
-    pub fn end_overlapped(&mut self, rule: &Rule, ended: &mut Vec<EntryId>) {
+    /// Ends the entries with a visit that a rule outranks and whose region it overlaps. It comes with
+    /// so many `others` in one change: the more, the more is done so that the next is found faster.
+    pub fn end_overlapped(&mut self, rule: &Rule, others: usize, ended: &mut Vec<EntryId>) {
         let (place, matching) = ((rule.bridge, rule.table), &rule.matching);
-        self.places.prepare(place, matching.mask());
-        if self.places.is_lacking() {
-            self.fill(FILLED_AT_ONCE);
+        if self.places.prepare(place, matching.mask(), rule.rank()) {
+            self.fill(FILLED_FOR_A_RULE * (1 + others).min(RULES_COUNTED));
         }
         let (asked, mut found) = (Asked::of(rule), std::mem::take(&mut self.found));
         for (group, way) in self.places.search(place, matching.mask()) {
@@ -177,17 +184,20 @@ impl RegionIndex {
     /// About how many visits [`Self::end_decided`] looks at, and more than `max` if they are more.
     pub(crate) fn cost_of_decided(&self, rule: &Rule, max: usize) -> usize {
         let groups = self.places.decided_by(rule.id);
-        groups.flat_map(|group| group.decided_by(rule)).take(max + 1).count()
+        groups.flat_map(|group| group.entries_decided_by(rule)).take(max + 1).count()
     }
 
     /// The same of [`Self::end_overlapped`].
     pub(crate) fn cost_of_overlapped(&self, rule: &Rule, max: usize) -> usize {
         let (place, asked) = ((rule.bridge, rule.table), Asked::of(rule));
-        // What projections lack is given to them first.
-        let mut cost = if self.places.is_lacking() { FILLED_AT_ONCE } else { 0 };
+        let mut cost = 0;
         for (group, way) in self.places.search(place, rule.matching.mask()) {
             let Some(left) = max.checked_sub(cost) else { break };
             cost += 1 + group.cost(way, &asked, &self.hashes, left);
+            if !group.is_whole() && !group.outranks_few(way, rule.rank()) {
+                // What projections lack is given to them first.
+                cost += FILLED_FOR_A_RULE;
+            }
         }
         cost
     }

@@ -98,7 +98,7 @@ impl Relation {
                 continue;
             };
             if fate == CAME {
-                self.index.end_overlapped(rule, &mut self.ended);
+                self.index.end_overlapped(rule, self.deltas.len() - 1, &mut self.ended);
             } else {
                 let fate = if matches!(change, RuleChange::Removed(_)) {
                     Fate::Gone

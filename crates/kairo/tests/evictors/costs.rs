@@ -87,3 +87,27 @@ fn a_rule_that_outranks_nothing_is_quick_however_many_visits_it_meets() {
     assert_eq!(change(&mut switch, ADD, "priority=50,ip,actions=drop"), (true, 0));
     assert_eq!(change(&mut switch, ADD, "priority=100,ip,nw_src=1.2.3.4,actions=drop"), (true, 0));
 }
+
+#[test]
+fn a_rule_that_goes_and_comes_again_needs_no_new_order_of_visits() {
+    let many: Vec<String> = (0..8)
+        .map(|net| format!("priority=5,ip,nw_dst=10.0.{net}.0/24,actions=output:2"))
+        .collect();
+    let mut rules: Vec<&str> = many.iter().map(String::as_str).collect();
+    rules.push(SPREAD);
+    let mut switch = Switch::with(Direct::new, &rules);
+    for destination in 0..MANY / 4 {
+        switch.install(0x0a00_0000 | destination);
+    }
+    tidy(&mut switch);
+    let (rule, away) = (&many[3], "priority=5,ip,nw_dst=10.0.3.0/24");
+    let (_, ended) = change(&mut switch, DELETE, away);
+    assert_eq!(ended, 256);
+    // Some are made anew while it is away.
+    for destination in 0x0a00_0300..0x0a00_0310 {
+        switch.install(destination);
+    }
+    let (is_quick, ended) = change(&mut switch, ADD, rule);
+    assert_eq!((is_quick, ended), (true, 16));
+    assert_eq!(switch.engine.size().projections, 0, "of its own mask, which is new");
+}
