@@ -70,6 +70,7 @@ pub fn capabilities(program: &Program, skills: &Skills) -> Capabilities {
     for spec in actions() {
         spec.writes().filter_map(flow_field).for_each(|field| all(&mut writes, field));
     }
+    TAG_FIELDS.iter().for_each(|field| writes.add_field(*field));
     Capabilities {
         stage_entries: (0..program.stages()).map(|_| program.size() as usize).collect(),
         matches,
@@ -95,6 +96,9 @@ const _: () = assert!(TAG_BITS as u16 == TAG_WIDTH, "one width of tags");
 /// Fields that a rule may match although the program does not.
 const IMPLIED: &[FieldId] =
     &[FieldId::PacketType, FieldId::VlanTpid, FieldId::VlanTpid1, FieldId::VlanTci1];
+
+/// Fields of tags that the program writes by writing whether there is a tag.
+const TAG_FIELDS: &[FieldId] = &[FieldId::VlanTpid, FieldId::VlanTpid1, FieldId::VlanTci1];
 
 /// The type of every tag, and the bit of `vlan_tci` that says that there is one.
 const TPID: u128 = 0x8100;
@@ -134,12 +138,23 @@ pub fn encode(
     (stage, rule): (StageId, &LtmRule),
 ) -> Result<TableEntry, Refusal> {
     let plain = rule.plain().ok_or(Refusal::Actions)?;
-    let priority = i32::from(rule.length.max(1));
+    let action = Some(encode_action(ports, rule, &plain)?);
+    Ok(TableEntry { action, ..encode_place(program, (stage, rule))? })
+}
+
+/// A rule's place in a stage's table, by which its entry is read and deleted.
+///
+/// # Errors
+///
+/// The program cannot say it.
+pub fn encode_place(
+    program: &Program,
+    (stage, rule): (StageId, &LtmRule),
+) -> Result<TableEntry, Refusal> {
     Ok(TableEntry {
         table_id: program.table_id(stage.number()),
         r#match: encode_match(rule)?,
-        action: Some(encode_action(ports, rule, &plain)?),
-        priority,
+        priority: i32::from(rule.length.max(1)),
         ..TableEntry::default()
     })
 }
@@ -215,8 +230,26 @@ fn imply(key: &FlowKey, left: &mut FlowMask) -> Result<(), Refusal> {
     }
 }
 
+/// Takes out of what is written the bits that follow from whether there is a tag then.
+fn imply_written(key: &FlowKey, left: &mut FlowMask) -> Result<(), Refusal> {
+    let is_told = left.field(FieldId::VlanTci) & TCI_PRESENT != 0;
+    let is_there = key.field(FieldId::VlanTci) & TCI_PRESENT != 0;
+    let tpid = if is_there { TPID } else { 0 };
+    for (field, value) in
+        [(FieldId::VlanTpid, tpid), (FieldId::VlanTpid1, 0), (FieldId::VlanTci1, 0)]
+    {
+        let mask = left.field(field);
+        if mask != 0 && !is_told || (key.field(field) ^ value) & mask != 0 {
+            return Err(Refusal::Write(field));
+        }
+        left.remove_bits(field, u128::MAX);
+    }
+    Ok(())
+}
+
 fn encode_action(ports: &Ports, rule: &LtmRule, plain: &Plain) -> Result<TableAction, Refusal> {
     let (key, mut left) = (plain.rewrite.key(), FlowMask::from(plain.rewrite.mask()));
+    imply_written(&key, &mut left)?;
     let written: Vec<(u32, u128)> = key_fields()
         .iter()
         .filter_map(|field| {

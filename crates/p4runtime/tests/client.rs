@@ -385,6 +385,11 @@ async fn a_target_that_misbehaves_answers_everything_and_holds_what_it_confirmed
         target.poll(&mut events);
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
+    // What was done, and the answer lost, is undone before it is back.
+    while !target.is_there() {
+        target.poll(&mut events);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
     let mut confirmed: Vec<u64> = events
         .iter()
         .filter_map(|event| match event {

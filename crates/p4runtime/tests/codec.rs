@@ -1,6 +1,6 @@
 //! Rules as entries and back: nothing is lost, and nothing becomes wider.
 
-#![expect(clippy::unwrap_used, reason = "what cannot be encoded fails the test")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "what cannot be encoded fails the test")]
 
 use std::collections::BTreeMap;
 
@@ -115,6 +115,46 @@ fn encoded(change: impl FnOnce(&mut LtmRule)) -> Result<(), Refusal> {
     };
     change(&mut rule);
     encode(&Program::default(), &ports(), (StageId::new(0).unwrap(), &rule)).map(|_| ())
+}
+
+/// A last piece that changes tags and then forwards.
+fn tagging(tags: Match, change: DatapathAction) -> Result<Match, Refusal> {
+    let output = DatapathAction::Output {
+        port: DatapathPort::new(70_000),
+        unless_ingress: true,
+        max_len: None,
+    };
+    let rule = LtmRule {
+        tag: Tag::new(1),
+        matching: tags,
+        length: 1,
+        actions: [change, output].into(),
+        rewrite: Match::any(),
+        next: Next::End,
+    };
+    let (program, stage) = (Program::default(), StageId::new(0).unwrap());
+    capabilities(&program, &Skills::default()).check(&rule)?;
+    let entry = encode(&program, &ports(), (stage, &rule))?;
+    let Meaning::Rule(rule) = decode(&program, &entry).unwrap().meaning else { panic!() };
+    Ok(rule.rewrite)
+}
+
+#[test]
+fn a_tag_that_comes_or_goes_is_written() {
+    let present = |value| (FieldId::VlanTci, value, 0x1000);
+    let untagged = || matching(&[present(0)]);
+    let push = |tpid| DatapathAction::PushVlan { tpid, tci: 0x1007 };
+    let tci = |value| matching(&[(FieldId::VlanTci, value, 0xffff)]);
+    assert_eq!(tagging(untagged(), push(0x8100)), Ok(tci(0x1007)));
+    let tagged = |inner| matching(&[present(0x1000), (FieldId::VlanTci1, inner, 0x1000)]);
+    assert_eq!(tagging(tagged(0), DatapathAction::PopVlan), Ok(tci(0)));
+
+    assert_eq!(tagging(untagged(), push(0x88a8)), Err(Refusal::Write(FieldId::VlanTpid)));
+    let one = [(FieldId::VlanTpid, 0x8100, 0xffff), (FieldId::VlanTci, 0x1009, 0xffff)];
+    let two =
+        tagging(matching(&[&one[..], &[(FieldId::VlanTci1, 0, 0x1000)]].concat()), push(0x8100));
+    assert_eq!(two, Err(Refusal::Write(FieldId::VlanTpid1)));
+    assert_eq!(tagging(Match::any(), push(0x8100)), Err(Refusal::Actions));
 }
 
 #[test]

@@ -21,10 +21,29 @@ use crate::{
 /// An operation, on its way to the worker.
 #[derive(Debug)]
 pub(super) enum Task {
-    Insert { ticket: Ticket, entry: LtmIndex, held: Held, value: Box<TableEntry> },
-    Modify { ticket: Ticket, entry: LtmIndex, rule: Arc<LtmRule> },
-    Remove { ticket: Ticket, entry: LtmIndex },
-    Count { ticket: Ticket, entries: Vec<LtmIndex> },
+    Insert {
+        ticket: Ticket,
+        entry: LtmIndex,
+        held: Held,
+        value: Box<TableEntry>,
+    },
+    Modify {
+        ticket: Ticket,
+        entry: LtmIndex,
+        rule: Arc<LtmRule>,
+    },
+    Remove {
+        ticket: Ticket,
+        entry: LtmIndex,
+    },
+    Count {
+        ticket: Ticket,
+        entries: Vec<LtmIndex>,
+    },
+    /// An entry is not to be put back into a device that is lost.
+    Forget {
+        entry: LtmIndex,
+    },
     Send(PacketToSend),
 }
 
@@ -35,7 +54,7 @@ impl Task {
             | Self::Modify { ticket, .. }
             | Self::Remove { ticket, .. }
             | Self::Count { ticket, .. } => Some(*ticket),
-            Self::Send(_) => None,
+            Self::Forget { .. } | Self::Send(_) => None,
         }
     }
 
@@ -45,7 +64,7 @@ impl Task {
             Self::Insert { entry, .. }
             | Self::Modify { entry, .. }
             | Self::Remove { entry, .. } => Some(*entry),
-            Self::Count { .. } | Self::Send(_) => None,
+            Self::Count { .. } | Self::Forget { .. } | Self::Send(_) => None,
         }
     }
 
@@ -56,6 +75,7 @@ impl Task {
             Self::Modify { .. } => Kind::Modify,
             Self::Remove { .. } => Kind::Remove,
             Self::Count { .. } => Kind::Count,
+            Self::Forget { .. } => Kind::Forget,
             Self::Send(_) => Kind::Send,
         }
     }
@@ -68,6 +88,7 @@ pub(super) enum Kind {
     Modify,
     Remove,
     Count,
+    Forget,
     Send,
 }
 
@@ -94,6 +115,15 @@ impl Held {
     ) -> Result<TableEntry, Refusal> {
         let value = settings.encode(self.stage, &self.rule)?;
         Ok(named(settings, entry, value))
+    }
+
+    /// Its place in the device.
+    ///
+    /// # Errors
+    ///
+    /// The program cannot say it.
+    pub(super) fn place(&self, settings: &Settings) -> Result<TableEntry, Refusal> {
+        settings.encode_place(self.stage, &self.rule)
     }
 }
 
@@ -160,21 +190,24 @@ pub(super) async fn write(
     Ok(Answer { codes, counted: Vec::new() })
 }
 
-/// Reads the counters of entries, and deletes them.
+/// Reads the counters of the entries at these places, and deletes them. What they count in between is
+/// lost.
 pub(super) async fn remove(
     mut requests: Requests,
-    values: Vec<TableEntry>,
-    manner: Manner,
+    places: Vec<TableEntry>,
 ) -> Result<Answer, SessionError> {
-    let counted = match requests.read(values.iter().map(counter_question).collect()).await {
+    let counted = match requests.read(places.iter().map(counter_question).collect()).await {
         Ok(counted) => counted,
         // What cannot be counted can still be deleted.
         Err(SessionError::Refused(_)) => Vec::new(),
         Err(error) => return Err(error),
     };
-    let updates = values.into_iter().map(|value| update(Type::Delete, value)).collect();
-    let answer = write(requests, updates, manner).await?;
-    Ok(Answer { counted, ..answer })
+    let deletes = || places.iter().map(|place| update(Type::Delete, place.clone())).collect();
+    let codes = match requests.write(deletes()).await {
+        Err(SessionError::NoDetails(_)) => requests.write_each(deletes()).await?,
+        written => written?,
+    };
+    Ok(Answer { codes, counted })
 }
 
 /// Reads counters.

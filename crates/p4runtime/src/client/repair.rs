@@ -1,10 +1,10 @@
 //! What is to be done so that a device holds just what it confirmed, and doing it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shunt_gigaflow::target::LtmIndex;
 use tonic::Code;
-use tracing::info;
+use tracing::debug;
 
 use super::{
     SessionError, Settings,
@@ -21,8 +21,18 @@ use crate::{
 /// How often a device is repaired, and read back, before it is given up.
 const ROUNDS_MAX: usize = 3;
 
-/// Makes a device hold what it confirmed, and gives back what it does not take again, which is confirmed
-/// no more. `held` is what it holds.
+/// What a device is to hold.
+#[derive(Debug, Default)]
+pub(super) struct Meant {
+    /// What it has confirmed.
+    pub(super) confirmed: Confirmed,
+    /// What it had confirmed, and did not take again: its owner is still to hear of that, in whatever
+    /// session it comes to hear of anything.
+    pub(super) lost: BTreeSet<LtmIndex>,
+}
+
+/// Makes a device hold what it confirmed; what it does not take again is lost, and confirmed no more.
+/// `held` is what it holds.
 ///
 /// # Errors
 ///
@@ -30,21 +40,27 @@ const ROUNDS_MAX: usize = 3;
 pub(super) async fn restore(
     requests: &mut Requests,
     (settings, batch): (&Settings, usize),
-    confirmed: &mut Confirmed,
+    Meant { confirmed, lost }: &mut Meant,
     mut held: Vec<TableEntry>,
-) -> Result<Vec<LtmIndex>, SessionError> {
+) -> Result<(), SessionError> {
     let schema = Schema::read(&settings.program.p4info()).unwrap_or_default();
-    let mut lost = Vec::new();
     for _ in 0..ROUNDS_MAX {
-        let value = |(entry, held): (&LtmIndex, &super::batch::Held)| {
-            Some((*entry, held.value(settings, *entry).ok()?))
-        };
-        let meant: BTreeMap<LtmIndex, TableEntry> = confirmed.iter().filter_map(value).collect();
+        let mut meant = BTreeMap::new();
+        // What sends to a port that is gone cannot be said any more.
+        confirmed.retain(|entry, held| {
+            let value = held.value(settings, *entry);
+            let is_said = value.is_ok();
+            meant.extend(value.map(|value| (*entry, value)));
+            if !is_said {
+                lost.insert(*entry);
+            }
+            is_said
+        });
         let repair = repair(&meant, held.into_iter().map(|entry| in_one_form(&schema, entry)));
         if repair == Repair::default() {
-            return Ok(lost);
+            return Ok(());
         }
-        info!(
+        debug!(
             deleted = repair.delete.len(),
             inserted = repair.insert.len(),
             "the device is repaired"
@@ -61,7 +77,7 @@ pub(super) async fn restore(
                         _ => {
                             let index = LtmIndex(entry.controller_metadata);
                             confirmed.remove(&index);
-                            lost.push(index);
+                            lost.insert(index);
                         }
                     }
                 }

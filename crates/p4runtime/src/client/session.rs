@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, error::Error, sync::Arc, time::Duration};
 
 use prost::Message;
+use shunt_gigaflow::target::Refusal;
 use tokio::{sync::mpsc, time::timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{
@@ -70,6 +71,15 @@ pub enum SessionError {
     /// The first tag cannot be set.
     #[error("the device does not take the first tag: {0:?}")]
     StartTag(Code),
+    /// It is asked what it holds, and answers with more than it can.
+    #[error("the device says that it holds more than {max} entries")]
+    Endless {
+        /// As many as are listened to.
+        max: usize,
+    },
+    /// What was written, and may have been done, cannot be written again.
+    #[error("what was written cannot be written again: {0}")]
+    Unsaid(#[from] Refusal),
     /// The answers are not those of the batch.
     #[error("the device answered {answers} of {updates} updates")]
     Answers {
@@ -122,6 +132,12 @@ pub enum PacketToSend {
 
 /// Largest answer that is taken.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
+
+/// Entries of an answer beyond twice as many as the stages are for.
+const STRANGERS_MAX: usize = 1024;
+
+/// A reading may take so many times as long as another request.
+const READ_TIMEOUTS: u32 = 6;
 
 /// Bytes of a header list: details of a failed batch come in one, and about 90 bytes for each update.
 const HEADER_BYTES_MIN: usize = 64 << 10;
@@ -354,18 +370,27 @@ impl Requests {
     }
 
     /// Writes one update after the other, each with its own answer: for devices that do not say which
-    /// part of a batch has failed.
+    /// part of a batch has failed. Of the batch some may have been done: what is there already under the
+    /// name that it is to have was inserted then.
     pub(super) async fn write_each(
         &mut self,
         updates: Vec<Update>,
     ) -> Result<Vec<PartCode>, SessionError> {
         let mut codes = Vec::with_capacity(updates.len());
         for update in updates {
-            match self.write(vec![update]).await {
-                Ok(answered) => codes.extend(answered),
-                Err(SessionError::NoDetails(status)) => codes.push(status.code().into()),
+            let inserted = inserted(&update);
+            let mut code = match self.write(vec![update]).await {
+                Ok(answered) => answered.into_iter().next().unwrap_or_else(|| Code::Ok.into()),
+                Err(SessionError::NoDetails(status)) => status.code().into(),
                 Err(error) => return Err(error),
+            };
+            if code.code == Code::AlreadyExists
+                && let Some((name, question)) = inserted
+                && self.read(vec![question]).await?.iter().any(|e| e.controller_metadata == name)
+            {
+                code = Code::Ok.into();
             }
+            codes.push(code);
         }
         Ok(codes)
     }
@@ -381,15 +406,28 @@ impl Requests {
             role: self.settings.role.clone(),
             entities: questions.into_iter().map(wrap).collect(),
         };
-        let mut answers = in_time(&self.settings, self.client.read(request)).await?.into_inner();
-        let mut found = Vec::new();
-        while let Some(answer) = in_time(&self.settings, answers.message()).await? {
-            found.extend(answer.entities.into_iter().filter_map(|entity| match entity.entity {
-                Some(entity::Entity::TableEntry(entry)) => Some(*entry),
-                _ => None,
-            }));
-        }
-        Ok(found)
+        let Self { client, settings, .. } = self;
+        let program = settings.program;
+        let stages_max = usize::from(program.stages()).saturating_mul(program.size() as usize);
+        let max = stages_max.saturating_mul(2).saturating_add(STRANGERS_MAX);
+        let reading = async {
+            let mut answers = in_time(settings, client.read(request)).await?.into_inner();
+            let mut found = Vec::new();
+            let mut left = max;
+            while let Some(answer) = in_time(settings, answers.message()).await? {
+                let count = answer.entities.len();
+                left = left.checked_sub(count).ok_or(SessionError::Endless { max })?;
+                found.extend(answer.entities.into_iter().filter_map(
+                    |entity| match entity.entity {
+                        Some(entity::Entity::TableEntry(entry)) => Some(*entry),
+                        _ => None,
+                    },
+                ));
+            }
+            Ok(found)
+        };
+        let within = settings.request_timeout.saturating_mul(READ_TIMEOUTS);
+        timeout(within, reading).await.map_err(|_| SessionError::Silent)?
     }
 
     /// Everything that the stages hold.
@@ -398,6 +436,20 @@ impl Requests {
         let stages = (0..program.stages())
             .map(|stage| TableEntry { table_id: program.table_id(stage), ..TableEntry::default() });
         self.read(stages.collect()).await
+    }
+}
+
+/// The name of what an update inserts, and the question for it.
+fn inserted(update: &Update) -> Option<(u64, TableEntry)> {
+    let entity = update.entity.as_ref().and_then(|entity| entity.entity.as_ref());
+    match entity {
+        Some(entity::Entity::TableEntry(entry)) if update.r#type() == update::Type::Insert => {
+            let TableEntry { table_id, r#match, priority, controller_metadata, .. } = &**entry;
+            let (table_id, r#match, priority) = (*table_id, r#match.clone(), *priority);
+            let question = TableEntry { table_id, r#match, priority, ..TableEntry::default() };
+            Some((*controller_metadata, question))
+        }
+        _ => None,
     }
 }
 

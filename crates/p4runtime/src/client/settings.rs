@@ -7,7 +7,7 @@ use shunt_gigaflow::{ltm::LtmRule, partition::StageId, target::Refusal};
 use shunt_pipeline::DatapathPort;
 
 use crate::{
-    codec::{Ports, Skills, encode},
+    codec::{Ports, Skills, encode, encode_place},
     program::{Program, TAG_FIRST},
     server::ElectionId,
     wire::p4::v1::TableEntry,
@@ -46,26 +46,41 @@ pub struct Settings {
     pub retry: Duration,
 }
 
-/// The ports of a device, which may be added while a client runs. Clones are one list.
+/// The ports of a device, which may come and go while a client runs. Clones are one list.
 #[derive(Clone, Debug, Default)]
-pub struct LivePorts(Arc<RwLock<Ports>>);
+pub struct LivePorts(Arc<RwLock<Listed>>);
+
+#[derive(Debug, Default)]
+struct Listed {
+    ports: Ports,
+    changes: u64,
+}
 
 impl From<Ports> for LivePorts {
     fn from(ports: Ports) -> Self {
-        Self(Arc::new(RwLock::new(ports)))
+        Self(Arc::new(RwLock::new(Listed { ports, changes: 0 })))
     }
 }
 
 impl LivePorts {
-    /// A port of the datapath is this one of the device. It is to be one before a rule sends to it,
-    /// and for as long as the device has such a rule.
+    /// A port of the datapath is this one of the device. It is to be one before a rule sends to it.
     pub fn add(&self, port: DatapathPort, number: u16) {
-        self.0.write().0.insert(port, number);
+        let listed = &mut *self.0.write();
+        listed.ports.0.insert(port, number);
+        listed.changes += 1;
     }
 
-    /// How many there are.
-    pub(super) fn len(&self) -> usize {
-        self.0.read().0.len()
+    /// A port of the datapath is none of the device any more: from now on no rule sends to it. Those
+    /// that the device has stay until they are removed.
+    pub fn remove(&self, port: DatapathPort) {
+        let listed = &mut *self.0.write();
+        listed.ports.0.remove(&port);
+        listed.changes += 1;
+    }
+
+    /// How often they changed.
+    pub(super) fn changes(&self) -> u64 {
+        self.0.read().changes
     }
 }
 
@@ -93,9 +108,9 @@ impl Settings {
 
     /// The ports of the datapath that the device can send to.
     pub(super) fn outputs(&self) -> BTreeSet<DatapathPort> {
-        let ports = self.ports.0.read();
+        let listed = self.ports.0.read();
         let is_known = |number: &u16| *number <= self.skills.port_max;
-        let known = ports.0.iter().filter(|(_, number)| is_known(number));
+        let known = listed.ports.0.iter().filter(|(_, number)| is_known(number));
         known.map(|(port, _)| *port).collect()
     }
 
@@ -105,6 +120,19 @@ impl Settings {
     ///
     /// It cannot hold it.
     pub(super) fn encode(&self, stage: StageId, rule: &LtmRule) -> Result<TableEntry, Refusal> {
-        encode(&self.program, &self.ports.0.read(), (stage, rule))
+        encode(&self.program, &self.ports.0.read().ports, (stage, rule))
+    }
+
+    /// The place of a rule in the device: it has one whatever ports there are.
+    ///
+    /// # Errors
+    ///
+    /// It cannot hold it.
+    pub(super) fn encode_place(
+        &self,
+        stage: StageId,
+        rule: &LtmRule,
+    ) -> Result<TableEntry, Refusal> {
+        encode_place(&self.program, (stage, rule))
     }
 }

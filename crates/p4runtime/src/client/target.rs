@@ -1,6 +1,6 @@
 //! The owner's end of a client.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use shunt_gigaflow::{
@@ -27,6 +27,8 @@ pub struct P4Target {
     ear: Ear,
     worker: JoinHandle<()>,
     is_there: bool,
+    /// How often the ports had changed when it was last looked.
+    port_changes: u64,
     /// Entries of each stage: what is there, and what is on its way.
     held: Vec<usize>,
     /// What an operation that is under way does to its stage if it fails, or if it does not.
@@ -57,6 +59,7 @@ impl P4Target {
         let (tasks, task_receiver) = mpsc::channel(settings.operations_max);
         let (teller, ear) = ends(wake);
         let worker = Worker::new(Arc::new(settings.clone()), task_receiver, teller);
+        let port_changes = settings.ports.changes();
         let outputs = Some(settings.outputs());
         let own = capabilities(&settings.program, &settings.skills);
         Self {
@@ -66,6 +69,7 @@ impl P4Target {
             ear,
             worker: runtime.spawn(worker.run()),
             is_there: false,
+            port_changes,
             under_way: HashMap::default(),
             stages: HashMap::default(),
             answered: Vec::new(),
@@ -100,8 +104,9 @@ impl P4Target {
     }
 
     fn hear(&mut self) {
-        let outputs = self.capabilities.outputs.as_ref().map_or(0, BTreeSet::len);
-        if self.settings.ports.len() > outputs {
+        let changes = self.settings.ports.changes();
+        if self.port_changes != changes {
+            self.port_changes = changes;
             self.capabilities.outputs = Some(self.settings.outputs());
         }
         while let Some(told) = self.ear.hear() {
@@ -135,15 +140,18 @@ impl P4Target {
     fn note(&mut self, event: Event) {
         match &event {
             Event::Answered { ticket, result } => {
-                let is_gone = matches!(result, Ok(()) | Err(TargetError::NoSuchEntry));
                 match self.under_way.remove(ticket) {
                     Some(Effect::Insert(entry, stage)) if result.is_err() => {
                         self.leave(entry, stage);
                     }
-                    Some(Effect::Remove(entry)) if is_gone => {
+                    Some(Effect::Remove(entry)) if result.is_ok() => {
                         if let Some(stage) = self.stages.get(&entry).copied() {
                             self.leave(entry, stage);
                         }
+                    }
+                    // It was lost with a session, and not counted when the next one began.
+                    Some(Effect::Remove(entry)) if *result == Err(TargetError::NoSuchEntry) => {
+                        self.stages.remove(&entry);
                     }
                     _ => {}
                 }
@@ -243,6 +251,13 @@ impl LtmTarget for P4Target {
     fn poll(&mut self, events: &mut Vec<Event>) {
         self.hear();
         events.append(&mut self.answered);
+    }
+
+    fn forget(&mut self, entry: LtmIndex) {
+        if !self.is_there {
+            // Where too much waits already, it is put back, and removed.
+            let _ = self.tasks.try_send(Task::Forget { entry });
+        }
     }
 }
 

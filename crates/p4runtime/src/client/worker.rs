@@ -21,17 +21,14 @@ use tracing::{debug, info, warn};
 
 use super::{
     SessionError, Settings,
-    batch::{
-        Answer, Confirmed, Flight, Held, Kind, Landed, Manner, Part, Task, count, named, remove,
-        write,
-    },
-    repair::restore,
+    batch::{Answer, Flight, Held, Kind, Landed, Manner, Part, Task, count, named, remove, write},
+    repair::{Meant, restore},
     session::{Session, counter_question, packet_of, update},
     told::{Teller, Told},
 };
 use crate::{
     error::PartCode,
-    wire::p4::v1::{TableEntry, stream_message_response, update::Type},
+    wire::p4::v1::{TableEntry, Update, stream_message_response, update::Type},
 };
 
 /// Entries that are counted one by one; of more the whole stages are read.
@@ -48,13 +45,18 @@ pub(super) struct Worker {
     settings: Arc<Settings>,
     tasks: mpsc::Receiver<Task>,
     teller: Teller,
-    confirmed: Confirmed,
+    meant: Meant,
     election: u128,
     /// The id of the session that there was.
     had: Option<u128>,
     /// Updates of one write: fewer after one that took too long.
     batch: usize,
+    /// The device has said in this session that something is wrong: the log has it.
+    has_complained: bool,
 }
+
+/// Some entries.
+type Entries = HashSet<LtmIndex, foldhash::fast::FixedState>;
 
 /// The writes and reads of a session that are under way.
 #[derive(Default)]
@@ -62,16 +64,19 @@ struct Flights {
     numbers: u64,
     under_way: HashMap<u64, Flight, foldhash::fast::FixedState>,
     /// The entries that they change.
-    entries: HashSet<LtmIndex, foldhash::fast::FixedState>,
+    entries: Entries,
     landing: JoinSet<Landed>,
     /// A task that waits for those under way to end.
     next: Option<Task>,
 }
 
 impl Flights {
-    /// Whether a task may be under way beside the others.
+    /// Whether a task may be under way beside the others. Counting changes nothing, so it is beside
+    /// anything: what is to go does not wait until all has been counted.
     fn takes(&self, task: &Task) -> bool {
-        let is_like = |flight: &Flight| flight.kind == task.kind();
+        let is_like = |flight: &Flight| {
+            flight.kind == task.kind() || [flight.kind, task.kind()].contains(&Kind::Count)
+        };
         self.under_way.values().all(is_like)
             && task.entry().is_none_or(|entry| !self.entries.contains(&entry))
     }
@@ -95,14 +100,6 @@ impl Flights {
         }
         Some(flight)
     }
-
-    /// The tickets of all that is not answered.
-    fn tickets(&self) -> Vec<Ticket> {
-        let flights = self.under_way.values();
-        let parts = flights.flat_map(|flight| flight.parts.iter().map(|part| part.ticket));
-        let counts = self.under_way.values().flat_map(|flight| flight.tickets.iter().copied());
-        parts.chain(counts).chain(self.next.as_ref().and_then(Task::ticket)).collect()
-    }
 }
 
 impl Worker {
@@ -112,7 +109,8 @@ impl Worker {
         teller: Teller,
     ) -> Self {
         let (election, batch) = (settings.election_id, settings.batch.max(1));
-        Self { settings, tasks, teller, confirmed: Confirmed::new(), election, had: None, batch }
+        let meant = Meant::default();
+        Self { settings, tasks, teller, meant, election, had: None, batch, has_complained: false }
     }
 
     /// Works until the target is dropped.
@@ -127,7 +125,7 @@ impl Worker {
                         Ok(()) => return,
                         Err(error) => {
                             warn!(%error, "the device is lost");
-                            flights.tickets().into_iter().for_each(|ticket| self.fail(ticket));
+                            self.fail_all(&mut flights);
                             self.tell(Event::Lost(Lost));
                             error
                         }
@@ -155,17 +153,20 @@ impl Worker {
         self.election = self.election.saturating_add(1);
         session.prepare().await?;
         let held = if session.is_known { session.requests.read_all().await? } else { Vec::new() };
-        let lost =
-            restore(&mut session.requests, (&self.settings, self.batch), &mut self.confirmed, held)
-                .await?;
-        for entry in lost {
+        while let Ok(task) = self.tasks.try_recv() {
+            self.turn_down(&task);
+        }
+        let (settings, meant) = (Arc::clone(&self.settings), &mut self.meant);
+        restore(&mut session.requests, (&settings, self.batch), meant, held).await?;
+        self.has_complained = false;
+        for entry in std::mem::take(&mut self.meant.lost) {
             // It cannot hold again what it held: its owner hears that it is idle for good, and removes
             // it.
             self.tell(Event::Idle { entry });
         }
-        info!(held = self.confirmed.len(), "the device holds what it confirmed");
+        info!(held = self.meant.confirmed.len(), "the device holds what it confirmed");
         let mut counts = BTreeMap::new();
-        for held in self.confirmed.values() {
+        for held in self.meant.confirmed.values() {
             let table = self.settings.program.table_id(held.stage.number());
             *counts.entry(table).or_default() += 1;
         }
@@ -197,7 +198,10 @@ impl Worker {
                     Some(task) => flights.next = Some(task),
                     None => return Ok(()),
                 },
-                message = session.next() => self.hear(message?),
+                message = session.next() => {
+                    let message = message?;
+                    self.hear(message);
+                }
             }
         }
     }
@@ -225,6 +229,8 @@ impl Worker {
             Kind::Modify => self.modify(session, flights, batch),
             Kind::Remove => self.remove(session, flights, batch),
             Kind::Count => self.count(session, flights, batch),
+            // It is there, and the removal follows.
+            Kind::Forget => {}
             Kind::Send => {
                 for task in batch {
                     if let Task::Send(packet) = task {
@@ -253,7 +259,7 @@ impl Worker {
         let mut parts = Vec::with_capacity(batch.len());
         for task in batch {
             let Task::Modify { ticket, entry, rule } = task else { continue };
-            let Some(known) = self.confirmed.get(&entry) else {
+            let Some(known) = self.meant.confirmed.get(&entry) else {
                 self.answer(ticket, Err(TargetError::NoSuchEntry));
                 continue;
             };
@@ -274,20 +280,23 @@ impl Worker {
 
     fn remove(&self, session: &Session, flights: &mut Flights, batch: Vec<Task>) {
         let mut parts = Vec::with_capacity(batch.len());
-        let mut values = Vec::with_capacity(batch.len());
+        let mut places = Vec::with_capacity(batch.len());
         for task in batch {
             let Task::Remove { ticket, entry } = task else { continue };
-            let known = self.confirmed.get(&entry);
-            let value = known.and_then(|known| known.value(&self.settings, entry).ok());
-            let (Some(held), Some(value)) = (known.cloned(), value) else {
+            let Some(held) = self.meant.confirmed.get(&entry) else {
                 self.answer(ticket, Err(TargetError::NoSuchEntry));
                 continue;
             };
-            parts.push(Part { ticket, entry, held });
-            values.push(value);
+            match held.place(&self.settings) {
+                Ok(place) => {
+                    places.push(place);
+                    parts.push(Part { ticket, entry, held: held.clone() });
+                }
+                Err(refusal) => self.answer(ticket, Err(refusal.into())),
+            }
         }
         if !parts.is_empty() {
-            let request = remove(session.requests.clone(), values, Manner::Batch);
+            let request = remove(session.requests.clone(), places);
             flights.begin(flight(Kind::Remove, parts), request);
         }
     }
@@ -296,18 +305,22 @@ impl Worker {
         let mut counting = flight(Kind::Count, Vec::new());
         for task in batch {
             let Task::Count { ticket, entries } = task else { continue };
-            if entries.iter().all(|entry| self.confirmed.contains_key(entry)) {
+            let is_known = |entry: &LtmIndex| self.meant.confirmed.contains_key(entry);
+            if entries.iter().all(is_known) {
                 counting.tickets.push(ticket);
             } else {
+                // Who asks for what is not there is to hear that it is idle for good.
+                let unknown = entries.iter().filter(|entry| !is_known(entry));
+                unknown.for_each(|entry| self.tell(Event::Idle { entry: *entry }));
                 self.answer(ticket, Err(TargetError::NoSuchEntry));
             }
             counting.asked.extend(entries);
         }
         let known =
-            || counting.asked.iter().filter_map(|entry| self.confirmed.get_key_value(entry));
+            || counting.asked.iter().filter_map(|entry| self.meant.confirmed.get_key_value(entry));
         let questions: Vec<TableEntry> = if counting.asked.len() <= COUNT_ALONE_MAX {
-            let value = |(entry, held): (&LtmIndex, &Held)| held.value(&self.settings, *entry).ok();
-            known().filter_map(value).map(|value| counter_question(&value)).collect()
+            let place = |(_, held): (&LtmIndex, &Held)| held.place(&self.settings).ok();
+            known().filter_map(place).map(|place| counter_question(&place)).collect()
         } else {
             let stages: BTreeSet<u8> = known().map(|(_, held)| held.stage.number()).collect();
             let tables = stages.into_iter().map(|stage| self.settings.program.table_id(stage));
@@ -328,9 +341,8 @@ impl Worker {
             Err(SessionError::NoDetails(status)) => {
                 debug!(%status, "a batch is written again one by one");
                 let again = flights.under_way.get(&landed.number).map(|flight| flight.kind);
-                if matches!(again, Some(Kind::Insert | Kind::Modify | Kind::Remove)) {
-                    self.write_again(session, flights, landed.number);
-                    return Ok(());
+                if matches!(again, Some(Kind::Insert | Kind::Modify)) {
+                    return self.write_again(session, flights, landed.number);
                 }
                 return Err(SessionError::NoDetails(status));
             }
@@ -339,7 +351,7 @@ impl Worker {
         let Some(flight) = flights.end(landed.number) else { return Ok(()) };
         self.batch = self.batch.saturating_mul(2).clamp(1, self.settings.batch.max(1));
         let asked = (flight.kind == Kind::Count).then_some(&flight.asked);
-        self.tell_counters(&answer.counted, asked);
+        self.tell_counters(&answer.counted, asked, &flights.entries);
         for (part, code) in flight.parts.into_iter().zip(answer.codes) {
             // What is not there is gone.
             let is_gone = flight.kind == Kind::Remove && code.code == Code::NotFound;
@@ -348,9 +360,9 @@ impl Worker {
                 continue;
             }
             if flight.kind == Kind::Remove {
-                self.confirmed.remove(&part.entry);
+                self.meant.confirmed.remove(&part.entry);
             } else {
-                self.confirmed.insert(part.entry, part.held);
+                self.meant.confirmed.insert(part.entry, part.held);
             }
             self.answer(part.ticket, Ok(()));
         }
@@ -359,32 +371,38 @@ impl Worker {
     }
 
     /// Writes a batch again, one update after the other.
-    fn write_again(&self, session: &Session, flights: &mut Flights, number: u64) {
-        let Some(flight) = flights.end(number) else { return };
-        let value = |part: &Part| part.held.value(&self.settings, part.entry).ok();
-        let values: Vec<TableEntry> = flight.parts.iter().filter_map(value).collect();
-        let requests = session.requests.clone();
-        let kind = match flight.kind {
-            Kind::Remove => Type::Delete,
-            Kind::Modify => Type::Modify,
-            Kind::Insert | Kind::Count | Kind::Send => Type::Insert,
+    fn write_again(
+        &self,
+        session: &Session,
+        flights: &mut Flights,
+        number: u64,
+    ) -> Result<(), SessionError> {
+        let Some(flight) = flights.under_way.get(&number) else { return Ok(()) };
+        let kind = if flight.kind == Kind::Modify { Type::Modify } else { Type::Insert };
+        let again = |part: &Part| {
+            let value = part.held.value(&self.settings, part.entry)?;
+            Ok(update(kind, value))
         };
-        let updates = values.into_iter().map(|value| update(kind, value)).collect();
-        flights.begin(flight, write(requests, updates, Manner::OneByOne));
+        // Some may have been done: one that cannot be said any more is read back.
+        let updates: Result<Vec<Update>, SessionError> = flight.parts.iter().map(again).collect();
+        let request = write(session.requests.clone(), updates?, Manner::OneByOne);
+        if let Some(flight) = flights.end(number) {
+            flights.begin(flight, request);
+        }
+        Ok(())
     }
 
-    fn tell_counters(
-        &self,
-        found: &[TableEntry],
-        asked: Option<&HashSet<LtmIndex, foldhash::fast::FixedState>>,
-    ) {
+    /// Tells what was counted of entries that were `asked` for, but for those that `leave`: they come with
+    /// a count of their own, which may be older, and counters only grow.
+    fn tell_counters(&self, found: &[TableEntry], asked: Option<&Entries>, leave: &Entries) {
         for value in found {
             let (entry, Some(data)) = (LtmIndex(value.controller_metadata), &value.counter_data)
             else {
                 continue;
             };
-            let is_meant = asked.is_none_or(|asked| asked.contains(&entry));
-            if is_meant && self.confirmed.contains_key(&entry) {
+            let is_asked = asked.is_none_or(|asked| asked.contains(&entry));
+            let is_meant = is_asked && !leave.contains(&entry);
+            if is_meant && self.meant.confirmed.contains_key(&entry) {
                 let count = |number: i64| u64::try_from(number).unwrap_or(0);
                 let (packets, bytes) = (count(data.packet_count), count(data.byte_count));
                 self.tell(Event::Counted { entry, counters: Counters { packets, bytes } });
@@ -392,7 +410,7 @@ impl Worker {
         }
     }
 
-    fn hear(&self, message: stream_message_response::Update) {
+    fn hear(&mut self, message: stream_message_response::Update) {
         use stream_message_response::Update;
         match message {
             Update::Packet(packet) => {
@@ -403,13 +421,19 @@ impl Worker {
             Update::IdleTimeoutNotification(notice) => {
                 for value in notice.table_entry {
                     let entry = LtmIndex(value.controller_metadata);
-                    if self.confirmed.contains_key(&entry) {
+                    if self.meant.confirmed.contains_key(&entry) {
                         self.tell(Event::Idle { entry });
                     }
                 }
             }
             Update::Error(error) => {
-                warn!(code = error.canonical_code, message = error.message, "the device says");
+                let (code, message) = (error.canonical_code, error.message);
+                // A device may say so of every packet.
+                if std::mem::replace(&mut self.has_complained, true) {
+                    debug!(code, message, "the device says");
+                } else {
+                    warn!(code, message, "the device says");
+                }
             }
             Update::Arbitration(_) | Update::Digest(_) | Update::Other(_) => {}
         }
@@ -438,14 +462,34 @@ impl Worker {
             tokio::select! {
                 () = &mut pause => return true,
                 task = self.tasks.recv() => match task {
-                    Some(task) => {
-                        if let Some(ticket) = task.ticket() {
-                            self.fail(ticket);
-                        }
-                    }
+                    Some(task) => self.turn_down(&task),
                     None => return false,
                 },
             }
+        }
+    }
+
+    /// Answers what is asked of a device that is lost. What is to go is not put back into it.
+    fn turn_down(&mut self, task: &Task) {
+        if let Task::Remove { entry, .. } | Task::Forget { entry } = task {
+            self.meant.confirmed.remove(entry);
+        }
+        task.ticket().into_iter().for_each(|ticket| self.fail(ticket));
+    }
+
+    /// Answers all that is under way to a device that is lost.
+    fn fail_all(&mut self, flights: &mut Flights) {
+        for (_, flight) in flights.under_way.drain() {
+            for part in &flight.parts {
+                if flight.kind == Kind::Remove {
+                    self.meant.confirmed.remove(&part.entry);
+                }
+                self.fail(part.ticket);
+            }
+            flight.tickets.into_iter().for_each(|ticket| self.fail(ticket));
+        }
+        if let Some(task) = flights.next.take() {
+            self.turn_down(&task);
         }
     }
 
