@@ -11,7 +11,7 @@ use shunt_gigaflow::{
     cache::{Config as ChainConfig, Miss},
     ltm::Link,
 };
-use shunt_pipeline::{InstallNo, Pipeline, Traversal};
+use shunt_pipeline::{InstallNo, Pipeline, Time, Traversal};
 
 use super::{
     Buried, CacheConfig, Drawn, EntryRef, ExactCache, Found, KeyHasher, MegaflowCache, Missing,
@@ -60,6 +60,16 @@ pub(crate) struct Answer {
     /// The entry that stands for all of them, if one was made.
     pub(crate) entry: Option<EntryRef>,
     /// How often the packet went through the tables for it, all of its way or a part.
+    pub(crate) translations: u64,
+}
+
+/// An entry that waited to be made anew, and does so no more.
+pub(crate) struct Renewal {
+    /// What is left of it.
+    pub(crate) buried: Buried,
+    /// What became of it.
+    pub(crate) repaired: Repaired,
+    /// How often a packet like its first went through the tables for it, all of its way or a part.
     pub(crate) translations: u64,
 }
 
@@ -312,8 +322,16 @@ impl Caches {
 
     /// A burst begins, or ends: until it has ended, only those that are dead by now are buried.
     pub(crate) fn hold_burials(&mut self, holds: bool) {
-        let dead = self.owner.entries().graves();
+        let dead = self.owner.entries().buriable();
         self.burials_left = if holds { dead } else { usize::MAX };
+    }
+
+    /// Gives up some of those that wait to be made anew, as [`Entries::give_up`](super::Entries) says.
+    /// They were dead before any burst that is under way, and are buried before what died in it.
+    pub(crate) fn give_up(&mut self, count: usize, until: Option<Time>) -> usize {
+        let given_up = self.owner.entries_mut().give_up(count, until);
+        self.burials_left = self.burials_left.saturating_add(given_up);
+        given_up
     }
 
     /// Ends one dead entry; `None` when there is none that may be.
@@ -335,16 +353,23 @@ impl Caches {
 
     /// Ends the entry that was hit last of those that wait to be made anew, and makes it anew under
     /// the version of its owner. `None` when there is none.
-    pub(crate) fn repair(&mut self, pipeline: &Pipeline) -> Option<(Buried, Repaired)> {
+    pub(crate) fn repair(&mut self, pipeline: &Pipeline) -> Option<Renewal> {
         let buried = self.owner.entries_mut().bury_fallen()?;
         self.unlink(&buried);
-        let repaired = match &mut self.index {
-            Index::Gigaflow(chain) => chain.repair(&mut self.owner, pipeline, &buried),
-            Index::Megaflow(_) if buried.home.is_some() => self.repair_megaflow(pipeline, &buried),
+        let (repaired, translations) = match &mut self.index {
+            Index::Gigaflow(chain) => {
+                let before = chain.totals().1.translations;
+                let repaired = chain.repair(&mut self.owner, pipeline, &buried);
+                (repaired, chain.totals().1.translations - before)
+            }
+            Index::Megaflow(_) if buried.home.is_some() => {
+                let repaired = self.repair_megaflow(pipeline, &buried);
+                (repaired, u64::from(repaired != Repaired::Covered))
+            }
             // What a piece says is true only of packets with its tag.
-            Index::Megaflow(_) => Repaired::Dropped,
+            Index::Megaflow(_) => (Repaired::Dropped, 0),
         };
-        Some((buried, repaired))
+        Some(Renewal { buried, repaired, translations })
     }
 
     fn repair_megaflow(&mut self, pipeline: &Pipeline, old: &Buried) -> Repaired {
@@ -426,7 +451,7 @@ impl Caches {
 
 #[cfg(test)]
 mod tests {
-    use shunt_pipeline::{OwnerId, Pipeline, Time};
+    use shunt_pipeline::{OwnerId, Pipeline};
 
     use super::*;
 
@@ -452,6 +477,35 @@ mod tests {
         assert!(caches.bury().is_none(), "a packet of the burst may have found it");
         caches.hold_burials(false);
         assert_eq!(caches.bury().map(|buried| buried.reference), Some(found));
+    }
+
+    #[test]
+    fn what_waits_to_be_made_anew_is_given_up_before_what_a_burst_may_have_found() {
+        let ((reports, _desk), (lessons, _control)) =
+            (rtrb::RingBuffer::new(16), rtrb::RingBuffer::new(1));
+        let (pipeline, key) = (Pipeline::new(1), FlowKey::ZERO);
+        let version = pipeline.version();
+        let owner = Owner::new(OwnerId(0), version, 8, reports, lessons);
+        let mut caches = Caches::new(&CacheConfig::default(), owner, 1);
+        let now = Time::ZERO;
+        let mut made = || {
+            let miss = Miss { pipeline: &pipeline, key: &key, start: None, version, now };
+            caches.miss(miss).entry.unwrap()
+        };
+        let [first, second, found] = [made(), made(), made()];
+        for fallen in [first, second] {
+            assert!(caches.owner.entries_mut().let_fall(fallen, now));
+        }
+        caches.hold_burials(true);
+        assert!(caches.owner.expire(found));
+        assert!(caches.bury().is_none(), "those that fell are still to be made anew");
+        let reference = |buried: Buried| buried.reference;
+        assert_eq!((caches.give_up(1, None), caches.bury().map(reference)), (1, Some(first)));
+        assert!(caches.bury().is_none(), "a packet of the burst may have found it");
+        assert_eq!((caches.give_up(8, None), caches.bury().map(reference)), (1, Some(second)));
+        assert!(caches.bury().is_none());
+        caches.hold_burials(false);
+        assert_eq!(caches.bury().map(reference), Some(found));
     }
 
     #[test]

@@ -121,10 +121,10 @@ impl Chain {
         let before = self.gigaflow.counts().translations;
         if let Some(rest) = self.gigaflow.go_on(owner, miss, &self.walk, sight) {
             met.iter().for_each(|entry| owner.touch(*entry, miss.now));
-            pieces.push(Arc::new(rest));
+            pieces.push(rest);
         } else {
             let whole = self.gigaflow.start_over(owner, miss, &self.walk, sight);
-            pieces = vec![Arc::new(whole)];
+            pieces = vec![whole];
         }
         let translations = self.gigaflow.counts().translations - before;
         Answer { pieces, entry: None, translations }
@@ -147,7 +147,7 @@ impl Chain {
         }
         let (version, now) = (owner.version(), old.used);
         let miss = Miss { pipeline, key: &key, start: None, version, now };
-        self.gigaflow.miss(owner, miss, Sight::Missed);
+        self.gigaflow.miss(owner, miss, Sight::Anew);
         if !self.gigaflow.find(owner, &key, &mut walk) {
             return Repaired::Dropped;
         }

@@ -266,7 +266,8 @@ impl Entries {
     /// [made anew](Self::bury_fallen).
     pub fn let_fall(&mut self, entry: EntryRef, now: Time) -> bool {
         let is_killed = self.end(entry);
-        if is_killed && !self.fallen.push(entry, now.since(self.hot[entry.slot as usize].used)) {
+        let used = self.hot[entry.slot as usize].used;
+        if is_killed && !self.fallen.push(entry, now, now.since(used)) {
             self.graves.push_back(entry);
         }
         is_killed
@@ -352,13 +353,24 @@ impl Entries {
         self.fallen.len()
     }
 
-    /// Lets up to so many of those that wait to be made anew be buried as others are, those first
-    /// that were hit longest ago. Answers how many.
-    pub fn give_up(&mut self, count: usize) -> usize {
-        let oldest = std::iter::from_fn(|| self.fallen.pop_oldest()).take(count);
-        let before = self.graves.len();
-        self.graves.extend(oldest);
-        self.graves.len() - before
+    /// Number of dead entries that [`Self::bury`] would end.
+    #[must_use]
+    pub fn buriable(&self) -> usize {
+        self.graves.len()
+    }
+
+    /// Lets up to so many of those that wait to be made anew be buried before all others: those first
+    /// that were hit longest ago, or those alone that fell at `until` or before. Answers how many.
+    pub fn give_up(&mut self, count: usize, until: Option<Time>) -> usize {
+        for given_up in 0..count {
+            let popped = match until {
+                Some(until) => self.fallen.pop_fallen_by(until),
+                None => self.fallen.pop_oldest(),
+            };
+            let Some(entry) = popped else { return given_up };
+            self.graves.push_front(entry);
+        }
+        count
     }
 
     /// Ends a dead entry that does not wait to be made anew; `None` when there is none. Its slot is

@@ -6,13 +6,16 @@
 
 use std::{collections::VecDeque, time::Duration};
 
+use shunt_pipeline::Time;
+
 use super::EntryRef;
 
 /// Entries by how long before their end they were hit.
 #[derive(Debug, Default)]
 pub(super) struct Fallen {
-    /// Of queue *n*, those hit less than 2^n units before; the first has less than one.
-    by_age: [VecDeque<EntryRef>; AGES],
+    /// Of queue *n*, those hit less than 2^n units before; the first has less than one. Each is in the
+    /// order in which they fell, with the moment.
+    by_age: [VecDeque<(EntryRef, Time)>; AGES],
     len: usize,
 }
 
@@ -28,12 +31,12 @@ impl Fallen {
         self.len
     }
 
-    /// Takes an entry that was last hit so long before its end; `false` if that is too long.
-    pub(super) fn push(&mut self, entry: EntryRef, age: Duration) -> bool {
+    /// Takes an entry that ends now and was last hit so long before; `false` if that is too long.
+    pub(super) fn push(&mut self, entry: EntryRef, now: Time, age: Duration) -> bool {
         let units = age.as_nanos() >> UNIT_BITS;
         let queue = (u128::BITS - units.leading_zeros()) as usize;
         let Some(queue) = self.by_age.get_mut(queue) else { return false };
-        queue.push_back(entry);
+        queue.push_back((entry, now));
         self.len += 1;
         true
     }
@@ -41,15 +44,26 @@ impl Fallen {
     /// Gives the entry that was hit last, to within its queue.
     pub(super) fn pop_newest(&mut self) -> Option<EntryRef> {
         let popped = self.by_age.iter_mut().find_map(VecDeque::pop_front);
-        self.len -= usize::from(popped.is_some());
-        popped
+        self.popped(popped)
     }
 
     /// Gives the entry that was hit longest ago, to within its queue.
     pub(super) fn pop_oldest(&mut self) -> Option<EntryRef> {
         let popped = self.by_age.iter_mut().rev().find_map(VecDeque::pop_front);
+        self.popped(popped)
+    }
+
+    /// Gives an entry that fell at `until` or before.
+    pub(super) fn pop_fallen_by(&mut self, until: Time) -> Option<EntryRef> {
+        let is_late = |(_, fell): &mut (EntryRef, Time)| *fell <= until;
+        let mut queues = self.by_age.iter_mut();
+        let popped = queues.find_map(|queue| queue.pop_front_if(is_late));
+        self.popped(popped)
+    }
+
+    fn popped(&mut self, popped: Option<(EntryRef, Time)>) -> Option<EntryRef> {
         self.len -= usize::from(popped.is_some());
-        popped
+        popped.map(|(entry, _)| entry)
     }
 }
 
@@ -73,7 +87,7 @@ mod tests {
             let mut fallen = Fallen::default();
             let mut kept = 0;
             for (slot, age) in (0..).zip(&ages) {
-                let is_kept = fallen.push(entry(slot), Duration::from_nanos(*age));
+                let is_kept = fallen.push(entry(slot), Time::ZERO, Duration::from_nanos(*age));
                 prop_assert_eq!(is_kept, *age < 1 << (20 + 10));
                 kept += usize::from(is_kept);
             }

@@ -4,22 +4,18 @@
 //! after subtable until one answers. There are no priorities: entries that overlap agree (law 1),
 //! so the first answer is the answer.
 //!
-//! A burst goes through a subtable in step: all hashes, all slots of the [`Index`], all rows, all
-//! entries. Each pass is a loop of loads that do not wait for each other, so a cache that does not
-//! fit the processor's costs a burst four times the latency of memory, not 4 x 32 times. What was not
-//! found goes on to the next subtable. Subtables are asked in the order of how much they found of
+//! A burst goes through a subtable in step: all hashes, all slots of the index, all rows, all entries
+//! (see [`MaskedTable`]). What was not found goes on to the next subtable. Subtables are asked in the order of how much they found of
 //! late (as Open vSwitch's `dpcls` does per port), which is what keeps the average number of probes
 //! near one.
-//!
-//! A row is the masked words and the [`EntryRef`], in whole cache lines.
 
 use hashbrown::HashMap;
-use shunt_flow::{FlowKey, SparseMask};
-
-use super::{
-    EntryRef, KeyHasher, MaskWord,
-    index::{Index, NO_ROW},
+use shunt_flow::{
+    FlowKey, SparseMask,
+    masked_table::{Candidate, MaskedTable},
 };
+
+use super::{EntryRef, KeyHasher};
 use crate::BURST;
 
 /// Where an entry lies in the wildcard cache.
@@ -45,21 +41,10 @@ pub struct MegaflowCache {
 /// All entries of one mask.
 #[derive(Debug)]
 struct Subtable {
-    mask: Box<[MaskWord]>,
-    index: Index,
-    /// As many for each row as its words and its entry need.
-    lines: Vec<Line>,
-    lines_per_row: usize,
-    free: Vec<u32>,
+    /// The entry of each row.
+    table: MaskedTable<1>,
     hits: u32,
 }
-
-/// A part of a row.
-#[derive(Clone, Copy, Debug)]
-#[repr(C, align(64))]
-struct Line([u64; WORDS_PER_LINE]);
-
-const WORDS_PER_LINE: usize = 8;
 
 /// Packets of a burst that no cache has answered for yet, by their places in the burst.
 #[derive(Clone, Debug, Default)]
@@ -146,24 +131,16 @@ impl MegaflowCache {
     pub fn remove(&mut self, home: Home, entry: EntryRef) {
         let Some(subtable) = self.subtables.get_mut(home.subtable as usize) else { return };
         subtable.remove(&self.hasher, home.row, entry);
-        if subtable.index.is_empty() && self.order.contains(&home.subtable) {
+        if subtable.table.is_empty() && self.order.contains(&home.subtable) {
             self.order.retain(|number| *number != home.subtable);
             self.numbers.retain(|_, number| *number != home.subtable);
             self.unused.push(home.subtable);
         }
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "indices of words, and of subtables")]
+    #[expect(clippy::cast_possible_truncation, reason = "indices of subtables")]
     fn add_subtable(&mut self, mask: &SparseMask) -> u32 {
-        let words = mask.iter().map(|(index, bits)| MaskWord { index: index as u8, bits });
-        let subtable = Subtable {
-            mask: words.collect(),
-            index: Index::new(),
-            lines: Vec::new(),
-            lines_per_row: (mask.words().len() + 1).div_ceil(WORDS_PER_LINE),
-            free: Vec::new(),
-            hits: 0,
-        };
+        let subtable = Subtable { table: MaskedTable::new(mask), hits: 0 };
         let number = match self.unused.pop() {
             Some(number) => {
                 self.subtables[number as usize] = subtable;
@@ -197,17 +174,19 @@ impl Subtable {
         missing: &mut Missing,
         mut is_hit: impl FnMut(usize, EntryRef) -> bool,
     ) {
+        let table = &self.table;
         let mut tags = [0; BURST];
         for (tag, place) in tags.iter_mut().zip(missing.places()) {
-            *tag = Index::tag(hasher.hash_masked(keys[place].words(), &self.mask));
+            *tag = table.tag(hasher, keys[place].words());
         }
-        let mut rows = [NO_ROW; BURST];
-        for (row, tag) in rows.iter_mut().zip(&tags).take(missing.count) {
-            *row = self.index.candidate(*tag);
+        let mut candidates = [Candidate::NONE; BURST];
+        for (candidate, tag) in candidates.iter_mut().zip(&tags).take(missing.count) {
+            *candidate = table.candidate(*tag);
         }
         let mut entries = [None; BURST];
         for (turn, place) in missing.places().enumerate() {
-            entries[turn] = self.entry_of(rows[turn], tags[turn], &keys[place]);
+            let row = table.confirm(candidates[turn], tags[turn], keys[place].words());
+            entries[turn] = row.map(|row| self.entry(row));
         }
         let mut left = 0;
         for (turn, entry) in entries.into_iter().enumerate().take(missing.count) {
@@ -224,89 +203,23 @@ impl Subtable {
     }
 
     fn find(&self, hasher: &KeyHasher, key: &FlowKey) -> Option<EntryRef> {
-        let tag = Index::tag(hasher.hash_masked(key.words(), &self.mask));
-        self.entry_of(self.index.candidate(tag), tag, key)
-    }
-
-    /// The entry of `key`, where `candidate` is the first row with its tag.
-    #[inline]
-    fn entry_of(&self, candidate: u32, tag: u32, key: &FlowKey) -> Option<EntryRef> {
-        if candidate == NO_ROW {
-            return None;
-        }
-        if self.row_is(candidate, key) {
-            return Some(self.entry(candidate));
-        }
-        // Two rows of one tag: one in thousands, even of a large table.
-        self.index.find(tag, |row| self.row_is(row, key)).map(|row| self.entry(row))
-    }
-
-    #[inline]
-    fn row_is(&self, row: u32, key: &FlowKey) -> bool {
-        let start = row as usize * self.lines_per_row;
-        let mut words = self.mask.iter();
-        let mut differing = 0;
-        for line in &self.lines[start..start + self.lines_per_row] {
-            for (own, word) in line.0.iter().zip(words.by_ref()) {
-                differing |= own ^ word.of(key.words());
-            }
-        }
-        differing == 0
+        self.table.find(hasher, key.words()).map(|row| self.entry(row))
     }
 
     #[inline]
     fn entry(&self, row: u32) -> EntryRef {
-        let (line, word) = self.entry_place(row);
-        unpacked(self.lines[line].0[word])
-    }
-
-    fn set_entry(&mut self, row: u32, entry: EntryRef) {
-        let (line, word) = self.entry_place(row);
-        self.lines[line].0[word] = packed(entry);
-    }
-
-    /// Where in a row the entry lies: behind the masked words.
-    #[inline]
-    const fn entry_place(&self, row: u32) -> (usize, usize) {
-        let count = self.mask.len();
-        (row as usize * self.lines_per_row + count / WORDS_PER_LINE, count % WORDS_PER_LINE)
+        let [entry] = self.table.tail(row);
+        unpacked(entry)
     }
 
     fn insert(&mut self, hasher: &KeyHasher, key: &FlowKey, entry: EntryRef) -> u32 {
-        let tag = Index::tag(hasher.hash_masked(key.words(), &self.mask));
-        let same = self.index.find(tag, |row| self.row_is(row, key));
-        let row = same.unwrap_or_else(|| {
-            let row = self.new_row(key);
-            self.index.insert(tag, row);
-            row
-        });
-        self.set_entry(row, entry);
-        row
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "rows are counted in u32")]
-    fn new_row(&mut self, key: &FlowKey) -> u32 {
-        let row = self.free.pop().unwrap_or_else(|| {
-            let row = self.lines.len() / self.lines_per_row;
-            let zero = Line([0; WORDS_PER_LINE]);
-            self.lines.resize(self.lines.len() + self.lines_per_row, zero);
-            row as u32
-        });
-        let start = row as usize * self.lines_per_row;
-        let own = self.lines[start..].iter_mut().flat_map(|line| &mut line.0);
-        own.zip(&self.mask).for_each(|(own, word)| *own = word.of(key.words()));
-        row
+        let words: Vec<u64> = self.table.masked(key.words()).collect();
+        self.table.put(hasher, &words, [packed(entry)])
     }
 
     fn remove(&mut self, hasher: &KeyHasher, row: u32, entry: EntryRef) {
-        let start = row as usize * self.lines_per_row;
-        if self.lines.len() < start + self.lines_per_row || self.entry(row) != entry {
-            return;
-        }
-        let words = self.lines[start..].iter().flat_map(|line| line.0);
-        let words: Vec<u64> = words.take(self.mask.len()).collect();
-        if self.index.remove(Index::tag(hasher.hash(&words)), row) {
-            self.free.push(row);
+        if self.table.has(row) && self.entry(row) == entry {
+            self.table.remove(hasher, row);
         }
     }
 }

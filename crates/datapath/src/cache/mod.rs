@@ -17,7 +17,6 @@ mod exact;
 mod fallen;
 #[cfg(not(loom))]
 mod found;
-mod index;
 mod megaflow;
 
 #[cfg(not(loom))]

@@ -26,6 +26,7 @@ use shunt_pipeline::{OwnerId, Time};
 
 use super::TargetStatus;
 use crate::{
+    cache::split_mix,
     command::{DumpedEntry, Reply},
     desk::DeskEnds,
     link::Link,
@@ -51,6 +52,9 @@ pub struct Offers {
     link: Arc<Link>,
     /// Packets until the next is drawn.
     until_draw: usize,
+    /// What decides that: a counter would fall in step with traffic that repeats, and draw one flow
+    /// of many for ever.
+    random: u64,
 }
 
 /// What a packet thread has offered.
@@ -123,7 +127,7 @@ pub fn target_ends(
     let (command_sender, commands) = mpsc::channel();
     let link = Arc::new(Link::new(version)?);
     let (mut threads, mut rings, mut counters) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..threads_count {
+    for random in (0..).take(threads_count) {
         let (ring, receiver) = RingBuffer::new(OFFERS_MAX);
         let own = Arc::new(OfferCounters::default());
         threads.push(Offers {
@@ -131,6 +135,7 @@ pub fn target_ends(
             counters: Arc::clone(&own),
             link: Arc::clone(&link),
             until_draw: DRAWN_ONE_IN,
+            random,
         });
         rings.push(receiver);
         counters.push(own);
@@ -175,7 +180,9 @@ impl Offers {
             return None;
         }
         let place = self.until_draw;
-        self.until_draw = DRAWN_ONE_IN;
+        // Any gap up to twice the mean.
+        let gap = split_mix(&mut self.random) % (2 * DRAWN_ONE_IN as u64);
+        self.until_draw = usize::try_from(gap).unwrap_or_default();
         Some(place)
     }
 
@@ -259,5 +266,21 @@ impl fmt::Debug for TargetHandle {
 impl fmt::Debug for TargetEnds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TargetEnds").field("owner", &self.owner).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn traffic_that_repeats_is_drawn_from_wherever_it_is() {
+        let desk = Arc::new(Waker::new().unwrap());
+        let (.., mut threads) = target_ends(OwnerId(1), Version::new(1), 1, desk).unwrap();
+        let offers = &mut threads[0];
+        let drawn: BTreeSet<_> = (0..4000).filter_map(|_| offers.draws(32)).collect();
+        assert_eq!(drawn, (0..32).collect(), "one flow at each place of a burst");
     }
 }

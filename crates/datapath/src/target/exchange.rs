@@ -58,6 +58,9 @@ impl<T: LtmTarget> TargetOwner<T> {
         self.reading.answered(ticket, result.is_ok());
         let Some(outcome) = self.ledger.answered(ticket, result, self.now) else { return };
         let Outcome { way, gone, refused } = outcome;
+        if way.is_some() {
+            self.pace.answer();
+        }
         match way {
             Some((way, Confirmed::Yes)) => {
                 if let Some(missed) = self.ways.confirm(way) {
@@ -82,7 +85,8 @@ impl<T: LtmTarget> TargetOwner<T> {
             return false;
         }
         let mut batch = std::mem::take(&mut self.batch);
-        for entry in self.ledger.next(&mut batch, self.config.operations_per_turn) {
+        let counts = (self.config.operations_per_turn, self.pace.allowed(self.now));
+        for entry in self.ledger.next(&mut batch, counts) {
             *self.status.refused.entry(Reason::NoRoom).or_default() += 1;
             self.to_end.insert(entry);
         }

@@ -116,6 +116,12 @@ impl<T: LtmTarget> TargetOwner<T> {
     pub(super) fn bury(&mut self, stale_since: Option<Time>) {
         while let Some(buried) = self.owner.entries_mut().bury() {
             self.gigaflow.ltm_mut().forget(buried.reference);
+            // What is lost is not to come back with what goes now.
+            if self.judge.is_lost()
+                && let Some(index) = self.ledger.index(buried.reference)
+            {
+                self.target.forget(index);
+            }
             if let Some(piece) = self.ledger.doom(buried.reference, stale_since) {
                 self.let_go(&piece);
             }

@@ -46,6 +46,8 @@ pub(super) struct Ledger {
     /// Of what the target has or may have of each stage, that which is doomed.
     leaving: Vec<usize>,
     under_way: HashMap<Ticket, LtmIndex, Hasher>,
+    /// Of these, insertions.
+    inserting_count: usize,
     /// Entries of each stage that the target has or may have.
     occupied: Vec<usize>,
     capacity: Vec<usize>,
@@ -140,6 +142,7 @@ impl Ledger {
             doomed_count: 0,
             leaving: vec![0; capacity.len()],
             under_way: HashMap::with_hasher(hasher),
+            inserting_count: 0,
             occupied: vec![0; capacity.len()],
             capacity: capacity.to_vec(),
             next_index: 1,
@@ -211,9 +214,13 @@ impl Ledger {
     }
 
     /// Fills a batch with what can be asked for now, up to so many operations: removals, first stage
-    /// first; then, if nothing stale is left, insertions, last stage first. Answers with entries for
-    /// which there will be no room.
-    pub(super) fn next(&mut self, batch: &mut Batch, count: usize) -> Vec<EntryRef> {
+    /// first; then, if nothing stale is left, insertions, last stage first, of which no more are to be
+    /// under way than the second number says. Answers with entries for which there will be no room.
+    pub(super) fn next(
+        &mut self,
+        batch: &mut Batch,
+        (count, inserting_max): (usize, usize),
+    ) -> Vec<EntryRef> {
         while batch.len() < count
             && let Some((stage, index)) = self.removals.pop_first()
         {
@@ -225,6 +232,8 @@ impl Ledger {
             }
         }
         let mut without_room = Vec::new();
+        let left = inserting_max.saturating_sub(self.inserting_count);
+        let count = count.min(batch.len() + left);
         if self.stale.is_empty() {
             for stage in (0..self.inserts.len()).rev() {
                 if !self.next_inserts(stage, batch, (count, &mut without_room)) {
@@ -266,6 +275,7 @@ impl Ledger {
             self.places.insert(place, index);
             self.occupied[stage] += 1;
             self.set_state(index, State::Inserting);
+            self.inserting_count += 1;
             let operation = Operation::Insert { entry: index, stage: at, rule };
             batch.push((self.ticket(index), operation));
             self.operations.inserts += 1;
@@ -280,6 +290,7 @@ impl Ledger {
             match operation {
                 Operation::Insert { stage, .. } => {
                     self.operations.inserts -= 1;
+                    self.inserting_count -= 1;
                     // Nothing was doomed while the batch was made.
                     self.leave(index);
                     self.set_state(index, State::Waiting);
@@ -323,6 +334,7 @@ impl Ledger {
         result: &Result<(), TargetError>,
         now: Time,
     ) -> Outcome {
+        self.inserting_count -= 1;
         let Some(piece) = self.pieces.get_mut(&index) else { return Outcome::default() };
         let (entry, stage, way) = (piece.entry, piece.stage, piece.way);
         let is_doomed = piece.doomed.is_some();
@@ -420,6 +432,11 @@ impl Ledger {
         }
         piece.used = now;
         Some((piece.entry, Arc::clone(&piece.traversal), hits))
+    }
+
+    /// The name of an entry that is meant to be in the target.
+    pub(super) fn index(&self, entry: EntryRef) -> Option<LtmIndex> {
+        self.by_entry.get(&entry).copied()
     }
 
     /// The entry of a piece that is still meant to be in the target.

@@ -42,9 +42,10 @@
 //!
 //! The target's counters are read every [`TargetConfig::count_every`], and when somebody pulls. The
 //! difference to what was read before is credited to the rules of the piece, at the time of the
-//! reading. What is counted between the last reading and the removal of an entry comes with the answer
-//! to the removal, where the target counts; else it is lost, and so is what a target counted before it
-//! forgot.
+//! reading. A removal comes with a last reading, where the target counts; what is counted between that
+//! and the removal itself is lost, and so is what a target counted before it forgot. Nobody waits for a
+//! reading that takes longer than the target may take, and it makes the target no less true: versions
+//! wait for removals alone.
 //!
 //! # How it is wired
 //!
@@ -60,6 +61,7 @@ mod status;
 mod drain;
 mod judge;
 mod ledger;
+mod pace;
 mod reading;
 mod ways;
 

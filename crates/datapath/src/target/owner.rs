@@ -24,6 +24,7 @@ use super::{
     ends::{Shared, TargetCommand},
     judge::Judge,
     ledger::{Batch, Ledger},
+    pace::Pace,
     reading::Reading,
     ways::Ways,
 };
@@ -40,6 +41,7 @@ pub struct TargetOwner<T> {
     pub(super) gigaflow: Gigaflow,
     /// What the target has of it.
     pub(super) ledger: Ledger,
+    pub(super) pace: Pace,
     pub(super) judge: Judge,
     pub(super) reading: Reading,
     pub(super) drain: Drain,
@@ -92,6 +94,7 @@ impl<T: LtmTarget> TargetOwner<T> {
         Self {
             owner: Owner::new(owner, version, entries_max, reports, lessons),
             ledger: Ledger::new(&capabilities.stage_entries, config.seed),
+            pace: Pace::default(),
             judge: Judge::new(target.is_there()),
             reading: Reading::default(),
             drain: Drain::default(),
@@ -167,10 +170,11 @@ impl<T: LtmTarget> TargetOwner<T> {
     fn answer(&mut self) -> bool {
         let since = self.ledger.stale_since();
         let within = self.config.confirm_within;
-        let is_late = since.is_some_and(|since| self.now.since(since) > within)
-            || self.reading.is_late(self.now, within);
+        let is_late = since.is_some_and(|since| self.now.since(since) > within);
         self.status.state = self.judge.judge(self.now, since.is_some(), is_late);
-        if self.status.state.is_stale() {
+        // Who counts slowly may remove quickly: versions wait for removals alone, pulls for counts.
+        self.status.counts_late = self.reading.is_late(self.now, within);
+        if self.status.counts_late || self.status.state.is_stale() {
             self.reading.give_up();
         }
         let version = self.owner.version();

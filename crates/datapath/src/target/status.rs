@@ -45,6 +45,8 @@ pub struct TargetStatus {
     pub repairs: u64,
     /// How often it became stale.
     pub stale_count: u64,
+    /// Whether its counters are being read for so long that nobody waits for them.
+    pub counts_late: bool,
     /// Packets that its entries have counted.
     pub packets: u64,
     /// Their bytes.

@@ -8,7 +8,8 @@
 //! when the old one was: to be made anew prolongs nothing.
 //!
 //! A turn makes some before it receives, at the expense of the translations that packets may ask for
-//! in it. Those that were hit last come first; what has waited for a second is given up, and so are
+//! in it: half of them at most, however many versions it takes and however many translations one entry
+//! needs. Those that were hit last come first; what has waited for a second is given up, and so are
 //! those that were hit longest ago where room is short. A packet that comes before its entry was made
 //! anew is translated as ever, and finds out that the work is done, or does it itself.
 
@@ -23,8 +24,8 @@ use crate::{cache::Repaired, command::Repair};
 #[derive(Debug, Default)]
 pub(super) struct Repairer {
     mode: Repair,
-    /// Until when those that wait are worth it.
-    until: Time,
+    /// Translations that it may still make in this turn.
+    left: usize,
     /// By rate: the moment of the next.
     next: Time,
 }
@@ -52,14 +53,10 @@ impl Repairer {
         self.mode != Repair::Off
     }
 
-    /// Entries wait from now on.
-    fn begin(&mut self, now: Time) {
-        self.until = now.after(WAIT_MAX);
-    }
-
-    /// Whether those that wait are worth it no more.
-    fn is_over(&self, now: Time) -> bool {
-        !self.is_on() || now > self.until
+    /// A turn begins, in which so many translations may be made.
+    pub(super) const fn begin(&mut self, translations: usize) {
+        // Half of them are for packets that wait.
+        self.left = translations.div_ceil(2);
     }
 
     /// Whether one more may be made; it is counted.
@@ -76,52 +73,51 @@ impl Repairer {
 }
 
 impl PacketThread {
-    /// An advance took entries: those that packets come to wait to be made anew.
-    pub(super) fn begin_repairs(&mut self) {
-        if self.caches.owner.entries().fallen() > 0 {
-            self.repairer.begin(self.now);
-        }
-    }
-
     /// Makes some entries anew. Answers whether there was one.
     pub(super) fn repair(&mut self) -> bool {
-        let waiting = self.caches.owner.entries().fallen();
-        if waiting == 0 || self.repairer.is_over(self.now) {
-            return false;
-        }
-        // Half of a turn's translations are for packets that wait.
-        let budget = self.config.translations_per_turn.div_ceil(2).min(self.translations_left);
-        let mut made = 0;
-        while made < budget && self.repairer.allows(self.now) {
-            let Some((buried, repaired)) = self.caches.repair(&self.pipeline) else { break };
-            self.credit_buried(&buried);
-            match repaired {
+        let mut has_made = false;
+        while self.repairer.left.min(self.translations_left) > 0
+            && self.caches.owner.entries().fallen() > 0
+            && self.repairer.allows(self.now)
+        {
+            let Some(renewal) = self.caches.repair(&self.pipeline) else { break };
+            self.credit_buried(&renewal.buried);
+            match renewal.repaired {
                 Repaired::Same => self.counters.repaired_same.add(1),
                 Repaired::Changed => self.counters.repaired_changed.add(1),
                 Repaired::Covered => self.counters.repair_covered.add(1),
                 Repaired::Dropped => self.counters.repair_dropped.add(1),
             }
-            made += 1;
+            // To find that there is nothing to do is work as well.
+            let cost = usize::try_from(renewal.translations).unwrap_or(usize::MAX).max(1);
+            self.repairer.left = self.repairer.left.saturating_sub(cost);
+            self.translations_left = self.translations_left.saturating_sub(cost);
+            has_made = true;
         }
-        self.translations_left -= made;
-        made > 0
+        has_made
     }
 
     /// Gives up entries that have waited for too long to be made anew. Answers whether there was one.
     pub(super) fn give_up_repairs(&mut self) -> bool {
-        self.repairer.is_over(self.now) && self.give_up(GIVEN_UP_PER_TURN)
+        let since_start = Duration::from_nanos(self.now.nanoseconds());
+        let late = since_start.checked_sub(WAIT_MAX).map(|until| Time::ZERO.after(until));
+        match (self.repairer.is_on(), late) {
+            (true, None) => false,
+            (true, late) => self.give_up(late),
+            (false, _) => self.give_up(None),
+        }
     }
 
     /// Leaves room to packets that ask for it now.
     pub(super) fn make_room(&mut self) {
         if self.caches.wants_burials() {
-            self.give_up(GIVEN_UP_PER_TURN);
+            self.give_up(None);
             self.bury();
         }
     }
 
-    fn give_up(&mut self, count: usize) -> bool {
-        let given_up = self.caches.owner.entries_mut().give_up(count);
+    fn give_up(&mut self, until: Option<Time>) -> bool {
+        let given_up = self.caches.give_up(GIVEN_UP_PER_TURN, until);
         self.counters.repair_dropped.add(given_up as u64);
         given_up > 0
     }

@@ -80,7 +80,6 @@ impl PacketThread {
         } else {
             self.caches.owner.advance(&advance)
         };
-        self.begin_repairs();
         self.look_at_lessons();
         self.link.answer(advance.version);
         self.counters.evicted.add(dropped.evicted as u64);

@@ -290,3 +290,24 @@ fn a_small_cache_that_takes_the_place_of_a_full_one_is_filled_at_once() {
     switch.settle();
     assert_eq!(switch.counters(0).entries.get(), 1);
 }
+
+#[test]
+fn an_entry_that_takes_two_translations_to_be_made_anew_counts_for_two() {
+    let config = ThreadConfig { repair: Repair::On, translations_per_turn: 16, ..config(100) };
+    let mut switch = Switch::new(1, 3, config);
+    let sources: Vec<FlowMod> = (1..=20).map(source).collect();
+    switch.apply(&sources);
+    switch.apply(&[target(1, 2)]);
+    (1..=20).for_each(|host| check(&mut switch, host, 1, 2));
+    // Everybody is to be known by another address.
+    let others: Vec<FlowMod> = (1..=20)
+        .map(|host| {
+            let instructions = source(host + 100).instructions;
+            FlowMod { instructions, ..source(host) }
+        })
+        .collect();
+    let change = switch.pipeline.apply(BRIDGE, &others, switch.now).unwrap();
+    switch.change(&change);
+    switch.turn(0);
+    assert_eq!(switch.counters(0).repaired_changed.get(), 4);
+}

@@ -48,7 +48,8 @@ fn what_hits_in_software_is_offered_now_and_then() {
         switch.settle();
         switch.receive(0, 2);
     }
-    assert_eq!(handle.status().offers_made, 1 + 2);
+    let drawn = handle.status().offers_made - 1;
+    assert!((1..=12).contains(&drawn), "about one in 128: {drawn} of 300");
     // Who does not keep up loses offers and holds up nobody.
     for _ in 0..2 * 1024 * 128 / 32 {
         for _ in 0..32 {

@@ -81,7 +81,7 @@ fn the_last_counts_of_what_goes_are_credited_before_a_pull_is_answered() {
 }
 
 #[test]
-fn nobody_waits_for_the_counts_of_a_target_that_is_stale() {
+fn nobody_waits_for_the_counts_of_a_target_that_is_late_or_lost() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
     rig.target().is_mute = true;
@@ -91,10 +91,10 @@ fn nobody_waits_for_the_counts_of_a_target_that_is_stale() {
     rig.wait(config().confirm_within + Duration::from_millis(1));
     rig.settle();
     assert!(answer.try_recv().is_ok());
-    assert!(rig.status().state.is_stale());
+    assert!(rig.status().counts_late);
     rig.target().is_mute = false;
     rig.settle();
-    assert!(!rig.status().state.is_stale());
+    assert!(!rig.status().counts_late);
     rig.target().lose();
     rig.settle();
     let answer = pull(&rig);
@@ -102,6 +102,24 @@ fn nobody_waits_for_the_counts_of_a_target_that_is_stale() {
     assert!(answer.try_recv().is_ok());
     let state = format!("{:?}", rig.status().state);
     assert!(state.contains(&format!("{:?}", StaleReason::Lost)), "{state}");
+}
+
+#[test]
+fn a_version_waits_for_its_removals_while_the_target_counts_slowly() {
+    let mut rig = Rig::two_tables();
+    rig.fill(&[(1, 9)]);
+    rig.target().is_mute = true;
+    let answer = pull(&rig);
+    rig.settle();
+    rig.wait(config().confirm_within + Duration::from_millis(1));
+    rig.settle();
+    let version = rig.change(&request(FlowModCommand::Delete, "ip"));
+    rig.settle();
+    assert!(answer.try_recv().is_ok() && rig.status().counts_late);
+    assert!(!rig.status().state.is_stale() && rig.answered() < version);
+    rig.target().is_mute = false;
+    rig.settle();
+    assert_eq!((rig.answered(), rig.held().len()), (version, 0));
 }
 
 #[test]

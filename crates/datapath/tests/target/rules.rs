@@ -8,6 +8,7 @@ use shunt_datapath::{
     DeskEnds, EvictionDesk, Link, Waker,
     target::{StaleReason, TargetConfig, TargetState},
 };
+use shunt_flow::FieldId;
 use shunt_gigaflow::{target::Operation, testing::SoftTarget};
 use shunt_pipeline::{FlowModCommand, Iterative, OwnerId, Pipeline};
 use std::sync::Arc;
@@ -413,4 +414,40 @@ fn an_owner_that_is_gone_holds_up_nobody() {
     let (sender, answer) = std::sync::mpsc::channel();
     handle.pull(Box::new(move |()| sender.send(()).unwrap()));
     assert!(answer.recv().is_ok());
+}
+
+#[test]
+fn a_removal_waits_for_no_more_insertions_than_a_batch_of_a_slow_target() {
+    let rule =
+        |host| format!("priority=1,ip,nw_src=10.0.{}.{},actions=output:2", host / 200, host % 200);
+    let rules: Vec<String> = (0..600).map(rule).collect();
+    let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+    let mut rig = Rig::new(&world(&rules), config(), SoftTarget::new(4, 1000));
+    rig.target().is_mute = true;
+    for host in 0..600_u32 {
+        let mut key = packet(1, 9);
+        key.set_field(FieldId::Ipv4Src, u128::from(0x0a00_0000 + ((host / 200) << 8) + host % 200));
+        rig.offer(&key);
+        rig.settle();
+    }
+    let inserted = rig.log().0.len();
+    assert!((1..=256).contains(&inserted), "{inserted}");
+    rig.target().is_mute = false;
+    rig.settle();
+    assert_eq!((rig.held().len(), rig.held()), (600, rig.meant()));
+}
+
+#[test]
+fn what_goes_while_the_target_is_away_is_not_put_back() {
+    let mut rig = Rig::two_tables();
+    rig.fill(&[(1, 9)]);
+    rig.target().lose();
+    rig.settle();
+    assert_eq!(rig.held().len(), 2);
+    modify(&mut rig);
+    rig.settle();
+    assert_eq!(rig.held().len(), 1, "it will be back without what went");
+    rig.target().restore();
+    rig.settle();
+    assert_eq!((rig.held(), why(&rig)), (rig.meant(), None));
 }

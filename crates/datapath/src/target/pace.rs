@@ -1,0 +1,70 @@
+//! How many insertions are to be under way.
+//!
+//! A target does one after the other what it was asked for, so that a removal, and the version that
+//! waits for it, waits for all insertions that were handed over before. So no more are than the target
+//! confirms in a moment or two, whatever time it takes for one.
+
+use std::time::Duration;
+
+use shunt_pipeline::Time;
+
+/// Measures a target.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// When the moment began that is measured.
+    since: Time,
+    /// Insertions that were answered in it.
+    answered: usize,
+    allowed: usize,
+}
+
+/// What is measured at a time.
+const MOMENT: Duration = Duration::from_millis(10);
+
+/// Insertions that are under way at least: a batch.
+const ALLOWED_MIN: usize = 256;
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { since: Time::ZERO, answered: 0, allowed: ALLOWED_MIN }
+    }
+}
+
+impl Pace {
+    /// An insertion was answered.
+    pub(super) const fn answer(&mut self) {
+        self.answered += 1;
+    }
+
+    /// How many may be under way.
+    pub(super) fn allowed(&mut self, now: Time) -> usize {
+        let moments = now.since(self.since).as_nanos() / MOMENT.as_nanos();
+        if moments > 0 {
+            let moments = usize::try_from(moments).unwrap_or(usize::MAX);
+            self.allowed = (2 * self.answered / moments).max(ALLOWED_MIN);
+            (self.since, self.answered) = (now, 0);
+        }
+        self.allowed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_are_allowed_as_are_answered_in_two_moments_and_a_batch_at_least() {
+        let (mut pace, mut now) = (Pace::default(), Time::ZERO);
+        let mut after = |answered: usize, milliseconds| {
+            (0..answered).for_each(|_| pace.answer());
+            now = now.after(Duration::from_millis(milliseconds));
+            pace.allowed(now)
+        };
+        assert_eq!(after(100, 10), ALLOWED_MIN);
+        assert_eq!(after(2000, 10), 4000);
+        assert_eq!(after(500, 5), 4000, "the moment is not over");
+        assert_eq!(after(500, 5), 2000);
+        assert_eq!(after(2000, 40), 1000);
+        assert_eq!(after(0, 1000), ALLOWED_MIN);
+    }
+}
