@@ -173,7 +173,7 @@ async fn serve(
     let listener =
         UnixListener::bind(socket).map_err(system(&format!("listen on {}", socket.display())))?;
     let stop = Arc::new(Notify::new());
-    let methods = Arc::new(DaemonMethods::new(switch, Arc::clone(&stop)));
+    let methods = Arc::new(DaemonMethods::new(Arc::clone(&switch), Arc::clone(&stop)));
     info!(socket = %socket.display(), "shuntd is ready");
     let places = Arc::new(Semaphore::new(CLIENTS_MAX));
     let mut terminate = unix::signal(unix::SignalKind::terminate()).map_err(system("wait"))?;
@@ -202,6 +202,7 @@ async fn serve(
         }
     }
     info!("shuntd stops");
+    switch.stop().await;
     Ok(())
 }
 

@@ -66,7 +66,11 @@ fn sizes(evict: &Value) -> String {
     let _ = writeln!(text, "  {:<14} {waiting:>12} of {most}", "changes wait");
     for owner in list(&evict["owners"]) {
         let (reports, answered) = (count(&owner["reports"]), count(&owner["answered"]));
-        let name = format!("thread {}", count(&owner["owner"]));
+        let name = if owner["is_nic"] == true {
+            "nic".to_owned()
+        } else {
+            format!("thread {}", count(&owner["owner"]))
+        };
         let _ = writeln!(text, "  {name:<14} {reports:>12} reports wait, at version {answered}");
     }
     text

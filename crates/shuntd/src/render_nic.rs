@@ -62,7 +62,8 @@ pub(crate) fn nic(nic: &Value) -> String {
     for refused in list(&nic["refused"]) {
         line(&format!("not held: {}", word(&refused[0])), count(&refused[1]), "");
     }
-    line("repaired", own("repairs"), &format!("{} times stale", own("stale_count")));
+    let late = if nic["counts_late"] == true { ", counts late" } else { "" };
+    line("repaired", own("repairs"), &format!("{} times stale{late}", own("stale_count")));
     text
 }
 

@@ -409,7 +409,7 @@ impl Control {
             let _ = close.await;
         }
         if let Some(nic) = &self.nic {
-            nic.leave(id, number);
+            nic.leave(id, (number, datapath));
         }
         Ok(())
     }

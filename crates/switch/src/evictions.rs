@@ -69,8 +69,10 @@ pub struct EvictionStatus {
 /// An owner of cache entries, as the eviction desk sees it.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct EntryOwnerStatus {
-    /// The number that its entries begin with: that of a packet thread.
+    /// The number that its entries begin with: that of a packet thread, or the one after the last.
     pub owner: u16,
+    /// Whether it is the owner of the NIC.
+    pub is_nic: bool,
     /// The version that it has answered.
     pub answered: u64,
     /// Reports of it that wait to be taken in.
@@ -132,6 +134,9 @@ impl Control {
         };
         status.by_table = tables.into_iter().map(of).collect();
         status.resident_bytes = resident_bytes();
+        for owner in &mut status.owners {
+            owner.is_nic = owner.owner == self.plane.threads_count();
+        }
         for own in self.plane.counters() {
             status.repaired_same += own.repaired_same.get();
             status.repaired_changed += own.repaired_changed.get();
@@ -151,6 +156,7 @@ fn status(desk: &EvictionDesk) -> EvictionStatus {
     let by_cause = record.by_kind().filter(|(_, count)| *count > 0);
     let owner = |own: LaneStatus| EntryOwnerStatus {
         owner: own.owner.0,
+        is_nic: false,
         answered: own.answered.number(),
         reports: own.reports as u64,
     };

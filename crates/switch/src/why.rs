@@ -10,6 +10,7 @@ use shunt_flow::text::format_match;
 use shunt_pipeline::{
     BridgeId, Delta, EntryId, Object, RemovedReason, Rule, RuleChange, RuleDelta, Time,
 };
+use tokio::sync::oneshot;
 
 use crate::{
     BridgeNames, SwitchError, TraceVisit,
@@ -20,7 +21,7 @@ use crate::{
 /// A cache entry.
 #[derive(Clone, Debug, Serialize)]
 pub struct EntryStatus {
-    /// Its name: the packet thread, a slot, and how often the slot was used before.
+    /// Its name: the packet thread, or the number after the last for the NIC, a slot, and how often the slot was used before.
     pub entry: String,
     /// Packets that hit it.
     pub packets: u64,
@@ -34,7 +35,7 @@ pub struct EntryStatus {
     pub actions: Vec<String>,
 }
 
-/// The entries of all packet threads, those with most packets first.
+/// The entries of all packet threads and of the NIC, those with most packets first.
 #[derive(Clone, Debug, Serialize)]
 pub struct EntryList {
     /// How many there are.
@@ -82,18 +83,38 @@ pub struct EvictedEntry {
     pub delta: Option<String>,
 }
 
+/// Entries that are explained before others have their turn.
+const EXPLAINED_AT_ONCE: usize = 64;
+
 impl Control {
-    /// The entries of all packet threads, so many of them; 0: all.
+    /// The entries of all packet threads, and of the NIC, so many of them; 0: all.
     pub(crate) async fn entries(&self, count: usize) -> EntryList {
         let dumps = self.plane.ask(|_, reply| Command::Dump(reply)).await;
         let mut all: Vec<DumpedEntry> = dumps.into_iter().flatten().collect();
+        all.append(&mut self.entries_of_nic().await);
         let total = all.len() as u64;
         all.sort_by_key(|own| (std::cmp::Reverse(own.packets), own.entry));
         if count > 0 {
             all.truncate(count);
         }
-        let entries = all.iter().map(|own| self.entry_status(own, self.explain_entry(own)));
-        EntryList { total, entries: entries.collect() }
+        let mut entries = Vec::with_capacity(all.len());
+        for own in &all {
+            if entries.len().is_multiple_of(EXPLAINED_AT_ONCE) {
+                // There may be a million, and controllers wait meanwhile.
+                tokio::task::yield_now().await;
+            }
+            entries.push(self.entry_status(own, self.explain_entry(own)));
+        }
+        EntryList { total, entries }
+    }
+
+    /// The pieces that are meant to be in the NIC.
+    async fn entries_of_nic(&self) -> Vec<DumpedEntry> {
+        let Some(nic) = &self.nic else { return Vec::new() };
+        let (sender, receiver) = oneshot::channel();
+        nic.handle().dump(Box::new(move |entries| drop(sender.send(entries))));
+        // Of an owner that ends meanwhile there are none.
+        receiver.await.unwrap_or_default()
     }
 
     /// Why an entry is there, or went.
@@ -103,9 +124,14 @@ impl Control {
         if let Some(evicted) = found.flatten() {
             return Ok(Why::Evicted(self.explain_eviction(&evicted)));
         }
-        let question = |reply| Command::Entry(entry.slot, reply);
-        let present = self.plane.ask_one(entry.owner.0.into(), question).await;
-        match present.flatten() {
+        let present = if entry.owner.0 == self.plane.threads_count() {
+            let all = self.entries_of_nic().await;
+            all.into_iter().find(|own| own.entry.slot == entry.slot)
+        } else {
+            let question = |reply| Command::Entry(entry.slot, reply);
+            self.plane.ask_one(entry.owner.0.into(), question).await.flatten()
+        };
+        match present {
             Some(live) if live.entry == entry => Ok(Why::Live(Box::new(self.explain_live(&live)))),
             other => Err(self.no_such_entry(entry, other.map(|own| own.entry))),
         }
@@ -116,6 +142,9 @@ impl Control {
         let present = match other {
             Some(other) => format!("in its place is {other}"),
             None if entry.owner.0 < threads => "its slot is empty".to_owned(),
+            None if entry.owner.0 == threads && self.nic.is_some() => {
+                "the NIC is not to have it".to_owned()
+            }
             None => format!("the packet threads are 0 to {}", threads - 1),
         };
         SwitchError::NoSuchEntry { entry, present, remembered: RECENT_MAX }

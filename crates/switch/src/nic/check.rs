@@ -7,7 +7,7 @@ use shunt_p4runtime::program::Program;
 use super::NUMBER_MAX;
 use crate::{
     ConfigError, SwitchError,
-    config::{Target, TargetKind},
+    config::{StalePolicy, Target, TargetKind},
 };
 
 /// Most entries of a stage.
@@ -33,6 +33,10 @@ impl Target {
             TargetKind::Embedded | TargetKind::None => parsed.is_ok(),
         };
         range(setting, address.clone(), is_ok, "an address and a port, such as 192.0.2.7:9559")?;
+        let (setting, stale) = ("caches.gigaflow.target.stale", self.stale);
+        // To close representors stops what misses, and leaves on what the NIC forwards by stale rules.
+        let stale_ok = self.kind != TargetKind::P4runtime || stale == StalePolicy::Report;
+        range(setting, "ports-down".to_owned(), stale_ok, "report, with a NIC elsewhere")?;
         let (setting, high) = ("caches.gigaflow.target.ports", NUMBER_MAX);
         match self.ports.iter().find(|number| !(1..=high).contains(number)) {
             Some(number) => range(setting, number.to_string(), false, "numbers from 1 to 65279"),
@@ -68,6 +72,8 @@ mod tests {
         };
         is_at(elsewhere("127.0.0.1:0"), "address");
         is_at(Target { address: "nic0".into(), ..embedded() }, "address");
+        is_at(Target { stale: StalePolicy::PortsDown, ..elsewhere("[::1]:9559") }, "stale");
+        assert_eq!(complaint(Target { stale: StalePolicy::PortsDown, ..embedded() }), "fine");
         is_at(Target { stages: 17, ..embedded() }, "stages");
         is_at(Target { stage_entries: 0, ..embedded() }, "stage_entries");
         is_at(Target { ports: vec![1, 65280], ..embedded() }, "ports");

@@ -2,23 +2,40 @@
 //!
 //! To the owner it is one target, which is lost and restored. What a target before this one held, this
 //! one does not: once it is restored, the owner hears of each such entry that it is idle, and removes
-//! it, which is done at once as it is not there. A target that is given up is emptied first, as far as
-//! it answers: a NIC that nobody drives any more is not to forward by what it was told last.
+//! it, which is done at once as it is not there.
+//!
+//! A NIC that nobody drives any more is not to forward by what it was told last. So one that is given
+//! up is emptied first, and until it is, or has not answered for [`LEAVING_MAX`], no other is there: the
+//! owner's target is lost meanwhile, every status says why, and a version that is answered is answered
+//! without the NIC. What could not be taken out is told in the log.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::mpsc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
 };
 
 use shunt_gigaflow::{
     partition::StageId,
     target::{Capabilities, Event, Lost, LtmIndex, LtmTarget, Operation, TargetError, Ticket},
 };
+use shunt_pipeline::Time;
+
+use super::leaving::{LEAVING_MAX, Leaving, is_gone};
 
 /// A place for a target.
 pub(crate) struct Exchange<T> {
-    next: mpsc::Receiver<Option<T>>,
+    next: mpsc::Receiver<Successor<T>>,
+    /// Exchanges in which the target before is not empty yet, for whoever shows it.
+    pending: Arc<AtomicUsize>,
+    now: Box<dyn Fn() -> Time + Send>,
     inner: Option<T>,
+    /// Whether the target that is here is restored.
+    is_restored: bool,
+    /// Whether the owner was told so.
     is_there: bool,
     /// The capabilities where there is no target.
     nothing: Capabilities,
@@ -32,6 +49,27 @@ pub(crate) struct Exchange<T> {
     leaving: Vec<Leaving<T>>,
 }
 
+/// Where targets that are to take the place of others are sent; the owner is woken then.
+pub(crate) struct Successors<T> {
+    next: mpsc::Sender<Successor<T>>,
+    pending: Arc<AtomicUsize>,
+}
+
+/// A target that takes the place of another.
+struct Successor<T> {
+    target: Option<T>,
+    before: Before,
+}
+
+/// How the target before is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// It goes on, and is to be emptied.
+    Runs,
+    /// It has ended, and its rules with it.
+    Ended,
+}
+
 /// What an operation does to an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
@@ -39,24 +77,36 @@ enum Change {
     Remove(LtmIndex),
 }
 
-/// A target that is being given up.
-struct Leaving<T> {
-    target: T,
-    /// What it has not answered yet.
-    under_way: usize,
-    /// What it is to be asked to remove.
-    removals: Vec<(Ticket, Operation)>,
-    /// Whether it has answered all that came before the removals.
-    is_asked: bool,
+impl<T> Successors<T> {
+    /// Has a target, or none, take the place of the one that is there.
+    pub(crate) fn send(&self, target: Option<T>, before: Before) {
+        self.pending.fetch_add(1, Ordering::Relaxed);
+        // Without the owner, which is there as long as the switch, nobody drives a target.
+        if self.next.send(Successor { target, before }).is_err() {
+            self.pending.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a target before is not empty yet, so that it may forward by rules that are gone.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.pending.load(Ordering::Relaxed) > 0
+    }
 }
 
 impl<T: LtmTarget> Exchange<T> {
-    /// Without a target; those to come are sent to the other end, and the owner is woken then.
-    pub(crate) fn new(nothing: Capabilities) -> (Self, mpsc::Sender<Option<T>>) {
+    /// Without a target, in a time that `now` tells; those to come are sent to the other end.
+    pub(crate) fn new(
+        nothing: Capabilities,
+        now: impl Fn() -> Time + Send + 'static,
+    ) -> (Self, Successors<T>) {
         let (sender, next) = mpsc::channel();
+        let pending = Arc::new(AtomicUsize::new(0));
         let exchange = Self {
             next,
+            pending: Arc::clone(&pending),
+            now: Box::new(now),
             inner: None,
+            is_restored: false,
             is_there: false,
             nothing,
             under_way: BTreeMap::new(),
@@ -65,32 +115,62 @@ impl<T: LtmTarget> Exchange<T> {
             answered: Vec::new(),
             leaving: Vec::new(),
         };
-        (exchange, sender)
+        (exchange, Successors { next: sender, pending })
     }
 
     fn take_next(&mut self) {
-        while let Ok(next) = self.next.try_recv() {
-            if let Some(target) = self.inner.take() {
-                self.give_up(target);
+        while let Ok(Successor { target, before }) = self.next.try_recv() {
+            match self.inner.take() {
+                Some(inner) => self.give_up(inner, before),
+                None => self.end_exchange(),
             }
-            self.inner = next;
+            (self.inner, self.is_restored) = (target, false);
         }
     }
 
-    fn give_up(&mut self, target: T) {
-        let removals = self.held.iter().zip((0..).map(Ticket));
-        let removals =
-            removals.map(|(entry, ticket)| (ticket, Operation::Remove { entry: *entry })).collect();
-        let under_way = self.under_way.len();
-        self.leaving.push(Leaving { target, under_way, removals, is_asked: false });
-        for (ticket, _) in std::mem::take(&mut self.under_way) {
+    fn give_up(&mut self, target: T, before: Before) {
+        let under_way = std::mem::take(&mut self.under_way);
+        let held = std::mem::take(&mut self.held);
+        // Of an insertion that is lost the owner thinks that it was never made.
+        let inserting = |change: &Option<Change>| match change {
+            Some(Change::Insert(entry)) => Some(*entry),
+            Some(Change::Remove(_)) | None => None,
+        };
+        let inserting: BTreeSet<LtmIndex> = under_way.values().filter_map(inserting).collect();
+        self.gone.extend(held.difference(&inserting));
+        for ticket in under_way.keys() {
             let result = Err(TargetError::Lost(Lost));
-            self.answered.push(Event::Answered { ticket, result });
+            self.answered.push(Event::Answered { ticket: *ticket, result });
         }
         if std::mem::take(&mut self.is_there) {
             self.answered.push(Event::Lost(Lost));
         }
-        self.gone.append(&mut self.held);
+        if before == Before::Ended || held.is_empty() {
+            self.end_exchange();
+            return;
+        }
+        let under_way = under_way.into_keys().collect();
+        let until = (self.now)().after(LEAVING_MAX);
+        self.leaving.push(Leaving::new((target, self.is_restored), under_way, held, until));
+    }
+
+    /// What was the target before holds nothing, or is left as it is.
+    fn end_exchange(&self) {
+        self.pending.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Empties those that are given up a bit more.
+    fn see_off(&mut self) {
+        if self.leaving.is_empty() {
+            return;
+        }
+        let now = (self.now)();
+        let ended: Vec<Leaving<T>> =
+            self.leaving.extract_if(.., |leaving| !leaving.goes_on(now)).collect();
+        for leaving in ended {
+            leaving.end();
+            self.end_exchange();
+        }
     }
 
     /// Answers at once what is asked of an entry that no target holds.
@@ -127,16 +207,11 @@ impl<T: LtmTarget> Exchange<T> {
                     self.held.remove(&entry);
                 }
             }
-            Event::Lost(_) => self.is_there = false,
-            Event::Restored => self.is_there = true,
+            Event::Lost(_) => self.is_restored = false,
+            Event::Restored => self.is_restored = true,
             Event::Counted { .. } | Event::Idle { .. } => {}
         }
     }
-}
-
-/// Whether a removal has left nothing.
-const fn is_gone(result: &Result<(), TargetError>) -> bool {
-    matches!(result, Ok(()) | Err(TargetError::NoSuchEntry))
 }
 
 impl<T: LtmTarget> LtmTarget for Exchange<T> {
@@ -174,20 +249,38 @@ impl<T: LtmTarget> LtmTarget for Exchange<T> {
 
     fn poll(&mut self, events: &mut Vec<Event>) {
         self.take_next();
-        self.leaving.retain_mut(Leaving::goes_on);
+        self.see_off();
         events.append(&mut self.answered);
-        let from = events.len();
+        let mut heard = Vec::new();
         if let Some(inner) = &mut self.inner {
-            inner.poll(events);
+            inner.poll(&mut heard);
         }
-        let mut is_restored = false;
-        for event in &events[from..] {
-            self.note(event);
-            is_restored |= *event == Event::Restored;
+        for event in heard {
+            self.note(&event);
+            match event {
+                Event::Restored => {}
+                Event::Lost(_) if !std::mem::take(&mut self.is_there) => {}
+                event => events.push(event),
+            }
         }
-        if is_restored && self.is_there {
+        if self.is_restored && !self.is_there && self.leaving.is_empty() {
+            self.is_there = true;
+            events.push(Event::Restored);
             events.extend(self.gone.iter().map(|entry| Event::Idle { entry: *entry }));
         }
+    }
+
+    fn forget(&mut self, entry: LtmIndex) {
+        if let Some(inner) = &mut self.inner {
+            inner.forget(entry);
+        }
+    }
+}
+
+impl<T> Drop for Exchange<T> {
+    /// Nobody empties anything any more.
+    fn drop(&mut self) {
+        self.pending.store(0, Ordering::Relaxed);
     }
 }
 
@@ -199,34 +292,9 @@ fn change(operation: &Operation) -> Option<Change> {
     }
 }
 
-impl<T: LtmTarget> Leaving<T> {
-    /// Empties the target a bit more; answers whether it goes on.
-    fn goes_on(&mut self) -> bool {
-        let mut events = Vec::new();
-        self.target.poll(&mut events);
-        for event in events {
-            match event {
-                Event::Answered { .. } => self.under_way = self.under_way.saturating_sub(1),
-                // It holds nothing that anybody could still take out.
-                Event::Lost(_) => return false,
-                Event::Counted { .. } | Event::Idle { .. } | Event::Restored => {}
-            }
-        }
-        self.is_asked |= self.under_way == 0;
-        if self.is_asked && !self.removals.is_empty() {
-            let before = self.removals.len();
-            if self.target.submit(&mut self.removals).is_err() {
-                return false;
-            }
-            self.under_way += before - self.removals.len();
-        }
-        !self.is_asked || self.under_way > 0 || !self.removals.is_empty()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::time::Duration;
 
     use parking_lot::Mutex;
     use shunt_flow::Match;
@@ -245,6 +313,8 @@ mod tests {
         waiting: Vec<(Ticket, Operation)>,
         is_new: bool,
         is_slow: bool,
+        /// It loses its connection when it is asked for events next.
+        is_lost: bool,
     }
 
     struct Fake(Arc<Mutex<Device>>, Capabilities);
@@ -278,6 +348,14 @@ mod tests {
 
         fn poll(&mut self, events: &mut Vec<Event>) {
             let device = &mut *self.0.lock();
+            if std::mem::take(&mut device.is_lost) {
+                for (ticket, _) in device.waiting.drain(..) {
+                    let result = Err(TargetError::Lost(Lost));
+                    events.push(Event::Answered { ticket, result });
+                }
+                events.push(Event::Lost(Lost));
+                return;
+            }
             if std::mem::take(&mut device.is_new) {
                 events.push(Event::Restored);
             }
@@ -304,6 +382,27 @@ mod tests {
         }
     }
 
+    /// An exchange, and its time.
+    fn exchange() -> (Exchange<Fake>, Successors<Fake>, Arc<Mutex<Time>>) {
+        let time = Arc::new(Mutex::new(Time::ZERO));
+        let now = Arc::clone(&time);
+        let (exchange, next) = Exchange::new(nothing(), move || *now.lock());
+        (exchange, next, time)
+    }
+
+    /// What is shared with an exchange: its targets to come, the device of the first, and its time.
+    type Shared = (Successors<Fake>, Arc<Mutex<Device>>, Arc<Mutex<Time>>);
+
+    /// With a first target.
+    fn with_first() -> (Exchange<Fake>, Shared) {
+        let (mut exchange, next, time) = exchange();
+        let (first, device) = fake();
+        next.send(Some(first), Before::Runs);
+        assert_eq!(heard(&mut exchange), [Event::Restored]);
+        assert!(!next.is_pending(), "there was none before it");
+        (exchange, (next, device, time))
+    }
+
     fn insert(number: u64) -> (Ticket, Operation) {
         let rule = LtmRule {
             tag: Tag::new(0),
@@ -324,17 +423,25 @@ mod tests {
         events
     }
 
+    fn remove(ticket: u64, number: u64) -> (Ticket, Operation) {
+        (Ticket(ticket), Operation::Remove { entry: LtmIndex(number) })
+    }
+
+    fn lost(ticket: u64) -> Event {
+        Event::Answered { ticket: Ticket(ticket), result: Err(TargetError::Lost(Lost)) }
+    }
+
     fn done(ticket: u64) -> Event {
         Event::Answered { ticket: Ticket(ticket), result: Ok(()) }
     }
 
     #[test]
     fn without_a_target_nothing_is_taken() {
-        let (mut exchange, next) = Exchange::new(nothing());
+        let (mut exchange, next, _) = exchange();
         let mut batch = vec![insert(1)];
         assert_eq!(exchange.submit(&mut batch), Err(Lost));
         assert_eq!((heard(&mut exchange), batch.len()), (vec![], 1));
-        next.send(Some(fake().0)).unwrap();
+        next.send(Some(fake().0), Before::Runs);
         assert_eq!(exchange.submit(&mut batch), Err(Lost), "it has not said that it is there");
         assert_eq!(heard(&mut exchange), [Event::Restored]);
         exchange.submit(&mut batch).unwrap();
@@ -343,47 +450,89 @@ mod tests {
 
     #[test]
     fn what_one_target_held_the_next_does_not_and_the_owner_hears_of_it() {
-        let (mut exchange, next) = Exchange::new(nothing());
-        next.send(Some(fake().0)).unwrap();
-        heard(&mut exchange);
+        let (mut exchange, (next, _, _)) = with_first();
         exchange.submit(&mut vec![insert(1), insert(2)]).unwrap();
         assert_eq!(heard(&mut exchange), [done(1), done(2)]);
         let (second, device) = fake();
-        next.send(Some(second)).unwrap();
+        next.send(Some(second), Before::Ended);
         let idle = |number| Event::Idle { entry: LtmIndex(number) };
         assert_eq!(heard(&mut exchange), [Event::Lost(Lost), Event::Restored, idle(1), idle(2)]);
         let entries = vec![LtmIndex(1), LtmIndex(2)];
-        let remove = |number| Operation::Remove { entry: LtmIndex(number) };
         let count = (Ticket(4), Operation::Count { entries });
-        exchange.submit(&mut vec![count, (Ticket(3), remove(1)), insert(5)]).unwrap();
+        exchange.submit(&mut vec![count, remove(3, 1), insert(5)]).unwrap();
         let mut events = heard(&mut exchange);
         events.sort_by_key(|event| format!("{event:?}"));
         assert_eq!(events, [done(3), done(4), done(5)]);
         assert_eq!(device.lock().held, BTreeSet::from([LtmIndex(5)]));
-        exchange.submit(&mut vec![(Ticket(6), remove(2)), (Ticket(7), remove(5))]).unwrap();
+        exchange.submit(&mut vec![remove(6, 2), remove(7, 5)]).unwrap();
         assert_eq!(heard(&mut exchange), [done(6), done(7)]);
         assert!(device.lock().held.is_empty());
     }
 
     #[test]
-    fn a_target_that_is_given_up_is_emptied_once_it_has_answered() {
-        let (mut exchange, next) = Exchange::new(nothing());
-        let (first, device) = fake();
-        next.send(Some(first)).unwrap();
-        heard(&mut exchange);
+    fn what_was_on_its_way_into_one_target_goes_into_the_next_and_out_again() {
+        let (mut exchange, (next, device, _)) = with_first();
+        device.lock().is_slow = true;
+        exchange.submit(&mut vec![insert(1)]).unwrap();
+        let (second, device) = fake();
+        next.send(Some(second), Before::Ended);
+        let lost = [lost(1), Event::Lost(Lost), Event::Restored];
+        assert_eq!(heard(&mut exchange), lost, "it is not there, and nobody thinks that it is");
+        exchange.submit(&mut vec![insert(1)]).unwrap();
+        assert_eq!(heard(&mut exchange), [done(1)]);
+        exchange.submit(&mut vec![remove(2, 1)]).unwrap();
+        assert_eq!(heard(&mut exchange), [done(2)]);
+        assert!(device.lock().held.is_empty());
+    }
+
+    #[test]
+    fn no_target_is_there_before_the_one_that_was_is_empty() {
+        let (mut exchange, (next, device, _)) = with_first();
         exchange.submit(&mut vec![insert(1)]).unwrap();
         heard(&mut exchange);
         device.lock().is_slow = true;
         exchange.submit(&mut vec![insert(2)]).unwrap();
-        next.send(None).unwrap();
-        let lost = Event::Answered { ticket: Ticket(2), result: Err(TargetError::Lost(Lost)) };
-        assert_eq!(heard(&mut exchange), [lost, Event::Lost(Lost)]);
+        next.send(Some(fake().0), Before::Runs);
+        assert_eq!(heard(&mut exchange), [lost(2), Event::Lost(Lost)]);
+        assert_eq!((heard(&mut exchange), next.is_pending()), (vec![], true));
         assert_eq!(exchange.submit(&mut vec![insert(3)]), Err(Lost));
         device.lock().is_slow = false;
-        for _ in 0..3 {
-            assert_eq!(heard(&mut exchange), []);
-        }
+        assert_eq!(heard(&mut exchange), [], "it is asked");
+        let idle = Event::Idle { entry: LtmIndex(1) };
+        assert_eq!(heard(&mut exchange), [Event::Restored, idle]);
         assert!(device.lock().held.is_empty(), "{device:?}");
-        assert_eq!(Arc::strong_count(&device), 1, "it is let go");
+        assert_eq!((Arc::strong_count(&device), next.is_pending()), (1, false), "it is let go");
+        exchange.submit(&mut vec![insert(3)]).unwrap();
+        assert_eq!(heard(&mut exchange), [done(3)]);
+    }
+
+    #[test]
+    fn a_target_that_is_given_up_and_lost_is_emptied_when_it_is_back() {
+        let (mut exchange, (next, device, _)) = with_first();
+        exchange.submit(&mut vec![insert(1)]).unwrap();
+        heard(&mut exchange);
+        device.lock().is_slow = true;
+        next.send(None, Before::Runs);
+        assert_eq!(heard(&mut exchange), [Event::Lost(Lost)]);
+        device.lock().is_lost = true;
+        assert_eq!((heard(&mut exchange), next.is_pending()), (vec![], true));
+        (device.lock().is_new, device.lock().is_slow) = (true, false);
+        assert_eq!((heard(&mut exchange), heard(&mut exchange)), (vec![], vec![]));
+        assert!(device.lock().held.is_empty() && !next.is_pending(), "{device:?}");
+    }
+
+    #[test]
+    fn a_target_that_does_not_answer_is_left_after_some_time() {
+        let (mut exchange, (next, device, time)) = with_first();
+        exchange.submit(&mut vec![insert(1)]).unwrap();
+        heard(&mut exchange);
+        device.lock().is_slow = true;
+        next.send(Some(fake().0), Before::Runs);
+        assert_eq!(heard(&mut exchange), [Event::Lost(Lost)]);
+        *time.lock() = Time::ZERO.after(LEAVING_MAX - Duration::from_millis(1));
+        assert_eq!((heard(&mut exchange), next.is_pending()), (vec![], true));
+        *time.lock() = Time::ZERO.after(LEAVING_MAX);
+        assert_eq!(heard(&mut exchange).first(), Some(&Event::Restored));
+        assert_eq!((Arc::strong_count(&device), next.is_pending()), (1, false));
     }
 }

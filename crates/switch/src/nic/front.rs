@@ -1,11 +1,6 @@
 //! The NIC that a switch has now, and how it gives way to another.
 
-use std::{
-    collections::BTreeSet,
-    net::SocketAddr,
-    sync::{Arc, mpsc},
-    time::Duration,
-};
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use shunt_datapath::{
@@ -20,9 +15,15 @@ use shunt_p4runtime::{
     server::Now,
 };
 use shunt_pipeline::{BridgeId, DatapathPort};
-use tokio::{runtime::Handle, sync::oneshot};
+use tokio::{
+    runtime::Handle,
+    sync::oneshot,
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
 use tracing::{info, warn};
 
+use super::{Successors, exchange::Before};
 use crate::{
     SwitchError,
     clock::Clock,
@@ -34,7 +35,7 @@ pub(crate) struct Target {
     /// To ask the owner, and to wake it.
     pub(crate) handle: TargetHandle,
     /// Where it gets targets from.
-    pub(crate) next: mpsc::Sender<Option<P4Target>>,
+    pub(crate) next: Successors<P4Target>,
 }
 
 /// The NIC in front of a bridge.
@@ -63,11 +64,28 @@ struct Embedded {
     address: SocketAddr,
     ports: NicPorts,
     traffic: Arc<Traffic>,
-    _stop: oneshot::Sender<()>,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Embedded {
+    /// Stops it, and waits until it has no rules any more.
+    async fn end(self) {
+        drop(self.stop);
+        if let Err(error) = self.task.await {
+            warn!(%error, "the embedded NIC has stopped");
+        }
+    }
 }
 
 /// The highest number of a port that a NIC has: those above are reserved in 16 bits.
 pub(crate) const NUMBER_MAX: u32 = 0xfeff;
+
+/// How long a NIC may take to be emptied when the switch stops.
+const STOP_MAX: Duration = Duration::from_secs(2);
+
+/// How often it is looked at meanwhile.
+const STOP_POLL: Duration = Duration::from_millis(1);
 
 /// Pause before a NIC that is lost is tried again, at first.
 const RETRY: Duration = Duration::from_millis(50);
@@ -88,12 +106,19 @@ impl NicFront {
     ///
     /// # Errors
     ///
-    /// When the embedded NIC does not run; then all is as before.
+    /// When the embedded NIC does not run; then all is as before, unless it was to have the socket of the
+    /// one before, which is lost then.
     pub(crate) async fn apply(&self, config: &config::Target) -> Result<bool, SwitchError> {
         let before = self.state.lock().config.clone();
         if before.is_driven_like(config) {
             self.state.lock().config = config.clone();
             return Ok(false);
+        }
+        let is_behind = before.kind == TargetKind::Embedded || !config.is_none();
+        let in_the_way = self.take_embedded_at(config);
+        let has_ended = in_the_way.is_some();
+        if let Some(old) = in_the_way {
+            old.end().await;
         }
         let embedded = match config.kind {
             TargetKind::Embedded => Some(self.start(config).await?),
@@ -114,12 +139,22 @@ impl NicFront {
             std::mem::replace(&mut state.embedded, embedded)
         };
         self.target.handle.set_ports(Some(BTreeSet::new()));
-        // The owner is there as long as the switch; without it nobody drives a NIC.
-        let _ = self.target.next.send(target);
+        let before = if old.is_some() || has_ended { Before::Ended } else { Before::Runs };
+        if let Some(old) = old {
+            // Packets are not to meet its rules once a version was answered without it.
+            old.end().await;
+        }
+        self.target.next.send(target, before);
         self.target.handle.wake();
-        let is_behind = old.is_some() || !config.is_none();
-        drop(old);
         Ok(is_behind)
+    }
+
+    /// The embedded NIC, if it has the socket that another one is to have.
+    fn take_embedded_at(&self, config: &config::Target) -> Option<Embedded> {
+        let address = Some(config.address.parse().ok()?);
+        let state = &mut *self.state.lock();
+        let has_it = state.embedded.as_ref().map(|embedded| embedded.address) == address;
+        if config.kind == TargetKind::Embedded && has_it { state.embedded.take() } else { None }
     }
 
     async fn start(&self, config: &config::Target) -> Result<Embedded, SwitchError> {
@@ -139,7 +174,7 @@ impl NicFront {
         let nic = nic.map_err(|error| system(Box::new(error)))?;
         let (stop, stopped) = oneshot::channel::<()>();
         let (address, ports, traffic) = (nic.address(), nic.ports(), nic.traffic());
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             // It is never told so: that the other end is gone is enough.
             let stopped = async {
                 let _ = stopped.await;
@@ -148,7 +183,7 @@ impl NicFront {
                 warn!(%error, "the embedded NIC has stopped");
             }
         });
-        Ok(Embedded { address, ports, traffic, _stop: stop })
+        Ok(Embedded { address, ports, traffic, stop, task })
     }
 
     fn target(&self, config: &config::Target, address: &str, ports: LivePorts) -> P4Target {
@@ -214,16 +249,45 @@ impl NicFront {
     }
 
     /// A port is closed.
-    pub(crate) fn leave(&self, bridge: BridgeId, number: PortNo) {
+    pub(crate) fn leave(
+        &self,
+        bridge: BridgeId,
+        (number, datapath): (PortNo, Option<DatapathPort>),
+    ) {
         let state = &mut *self.state.lock();
+        // Its number may come to be that of a port that the NIC does not have.
+        datapath.into_iter().for_each(|datapath| state.ports.remove(datapath));
         if bridge == self.bridge.1 && state.at_nic.remove(&number) {
             self.target.handle.set_ports(Some(state.at_nic.clone()));
         }
     }
 
-    /// Gives up the NIC, since its owner has ended: rules that nobody sees to are no rules.
+    /// Gives up the NIC, since its owner has ended: rules that nobody sees to are no rules. One elsewhere
+    /// keeps them: nobody is there who could take them out.
     pub(crate) fn abandon(&self) {
         drop(self.state.lock().embedded.take());
+    }
+
+    /// Whether a NIC that was given up is not empty yet, so that it may forward by rules that are gone.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.target.next.is_pending()
+    }
+
+    /// Empties a NIC elsewhere as far as it answers soon: nobody is to see to its rules any more.
+    pub(crate) async fn take_leave(&self) {
+        if self.state.lock().config.kind != TargetKind::P4runtime {
+            return;
+        }
+        self.target.next.send(None, Before::Runs);
+        self.target.handle.wake();
+        let empty = async {
+            while self.is_leaving() {
+                sleep(STOP_POLL).await;
+            }
+        };
+        if timeout(STOP_MAX, empty).await.is_err() {
+            warn!("the NIC does not answer: it is left with its rules");
+        }
     }
 
     /// To ask the owner of the target.

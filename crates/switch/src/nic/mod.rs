@@ -15,11 +15,12 @@
 mod check;
 mod exchange;
 mod front;
+mod leaving;
 mod owner;
 mod status;
 mod watch;
 
-pub(crate) use exchange::Exchange;
+pub(crate) use exchange::{Exchange, Successors};
 pub(crate) use front::{NUMBER_MAX, NicFront, Target};
 pub(crate) use owner::{Joints, NicOwner};
 pub use status::{NicStatus, NicTraffic, OperationsStatus, StageFill};

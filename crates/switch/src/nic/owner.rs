@@ -16,7 +16,7 @@ use shunt_p4runtime::{
     client::P4Target,
     codec::{Skills, capabilities},
 };
-use shunt_pipeline::{BridgeId, OwnerId, Pipeline};
+use shunt_pipeline::{BridgeId, OwnerId, Pipeline, Time};
 
 use super::{Exchange, Target, front::program};
 use crate::Config;
@@ -66,7 +66,7 @@ impl Joints {
         };
         // What it is laid out for, for good.
         let nothing = capabilities(&program(&chain.target), &Skills::default());
-        let (exchange, next) = Exchange::new(nothing);
+        let (exchange, next) = Exchange::new(nothing, move || Time::ZERO.after(epoch.elapsed()));
         let owner = TargetOwner::new(settings, Arc::clone(pipeline), exchange, self.ends);
         let running = spawn_target_thread(owner, epoch)?;
         Ok((Target { handle: self.handle, next }, running))

@@ -25,6 +25,8 @@ pub struct NicStatus {
     pub stale_s: Option<f64>,
     /// How often it became stale.
     pub stale_count: u64,
+    /// Whether its counters are being read for so long that nobody waits for them.
+    pub counts_late: bool,
     /// How often it was restored after it was lost.
     pub repairs: u64,
     /// Its stages, first to last.
@@ -91,6 +93,9 @@ pub struct NicTraffic {
     pub dropped: Vec<(&'static str, u64)>,
 }
 
+/// Why a NIC is stale while the one before it is not empty.
+const LEAVING: &str = "the NIC before is being emptied";
+
 impl NicTraffic {
     fn of(traffic: &Traffic) -> Self {
         let dropped =
@@ -106,14 +111,17 @@ impl NicTraffic {
 }
 
 impl NicFront {
-    /// How the NIC is; `None` while there is none.
+    /// How the NIC is; `None` while there is none, and none that was given up is left.
     pub(crate) fn status(&self) -> Option<NicStatus> {
         let (config, embedded) = self.look();
-        if config.kind == TargetKind::None {
+        let is_leaving = self.is_leaving();
+        if config.kind == TargetKind::None && !is_leaving {
             return None;
         }
         let status = self.handle().status();
         let (state, why, since) = match status.state {
+            TargetState::Stale { since, .. } if is_leaving => ("stale", Some(LEAVING), Some(since)),
+            TargetState::Connected if is_leaving => ("stale", Some(LEAVING), None),
             TargetState::Connected => ("connected", None, None),
             TargetState::Stale { since, why } => ("stale", Some(why.as_str()), Some(since)),
         };
@@ -133,6 +141,7 @@ impl NicFront {
             why,
             stale_s: since.map(|since| self.clock().now().since(since).as_secs_f64()),
             stale_count: status.stale_count,
+            counts_late: status.counts_late,
             repairs: status.repairs,
             stages: status.held.iter().zip(&status.capacity).map(stage).collect(),
             waiting: status.waiting as u64,

@@ -17,7 +17,11 @@ impl Control {
             return Ok(());
         }
         for (name, id, number) in self.ports_of_nic() {
-            self.detach(&name).await?;
+            if let Err(error) = self.detach(&name).await {
+                // Somebody has removed it meanwhile; the NIC is in force all the same.
+                warn!(port = name, trouble = with_causes(&error), "the port is not opened anew");
+                continue;
+            }
             if let Err(error) = self.open_port(&name).await {
                 let trouble = with_causes(&error);
                 warn!(port = name, trouble, "the port does not open behind another NIC");
@@ -55,9 +59,19 @@ impl Control {
         }
     }
 
+    /// Empties a NIC elsewhere as far as it answers: the switch stops.
+    pub(crate) async fn take_leave(&self) {
+        if let Some(nic) = &self.nic {
+            nic.take_leave().await;
+        }
+    }
+
     /// The owner of the target has ended by a panic.
     pub(crate) fn lose_nic_owner(&self) {
-        error!("the target thread has ended by a panic: the NIC is given up, restart the switch");
+        error!(
+            "the target thread has ended by a panic: an embedded NIC is given up, one elsewhere keeps \
+             its rules, restart the switch"
+        );
         if let Some(nic) = &self.nic {
             nic.abandon();
         }

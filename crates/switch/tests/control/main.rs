@@ -7,6 +7,7 @@
 )]
 
 mod bench;
+mod counts;
 mod events;
 mod evictions;
 mod nic;

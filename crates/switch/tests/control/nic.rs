@@ -29,12 +29,17 @@ struct World {
 
 impl World {
     async fn new(threads: u16) -> Self {
+        Self::with(threads, |_| ()).await
+    }
+
+    async fn with(threads: u16, change: impl FnOnce(&mut config::Target)) -> Self {
         let mut config = Config::default();
         config.threads.packet = threads;
         config.caches.verify_one_in = 1;
         let target = &mut config.caches.gigaflow.target;
         target.kind = TargetKind::Embedded;
         target.bridge = "br0".to_owned();
+        change(target);
         let bench = Bench::of(&config).await;
         bench.add_bridge("br0").await;
         let world = Self { ends: add_ports(&bench.switch).await, bench };
@@ -130,6 +135,23 @@ async fn the_first_packet_goes_by_the_switch_and_those_after_it_by_the_nic() {
 }
 
 #[tokio::test]
+async fn what_the_nic_has_is_listed_and_says_why_it_is_there() {
+    let world = World::new(1).await;
+    world.add(&["udp,actions=output:2"]).await;
+    world.warm(&frame(), 1).await;
+    let list = world.bench.switch.entries(0).await;
+    let own: Vec<_> = list.entries.iter().filter(|own| own.entry.starts_with("1.")).collect();
+    let [piece] = own[..] else { panic!("{list:?}") };
+    assert_eq!(piece.actions, ["p2"]);
+    let why = format!("{:?}", world.bench.switch.why(&piece.entry).await.unwrap());
+    assert!(why.contains("Live"), "{why}");
+    let error = world.bench.switch.why("1.77.0").await.unwrap_err().to_string();
+    assert!(error.contains("the NIC is not to have it"), "{error}");
+    let owners = world.bench.switch.evictions().await.unwrap().owners;
+    assert_eq!(owners.iter().map(|own| own.is_nic).collect::<Vec<_>>(), [false, true]);
+}
+
+#[tokio::test]
 async fn no_packet_goes_by_the_old_rule_once_a_change_has_returned() {
     let world = World::new(2).await;
     let rule = |out| format!("table=1,priority=5,udp,actions=output:{out}");
@@ -191,6 +213,15 @@ async fn one_nic_gives_way_to_another_while_packets_flow() {
 }
 
 #[tokio::test]
+async fn an_embedded_nic_with_a_port_of_its_own_gives_way_to_another_there() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let world = World::with(1, |target| target.address = free.to_string()).await;
+    world.bench.switch.set("caches.gigaflow.target.masks", "9").await.unwrap();
+    world.settled().await;
+    assert_eq!(world.status().address, free.to_string());
+}
+
+#[tokio::test]
 async fn a_bridge_that_comes_again_has_its_nic_again() {
     let world = World::new(1).await;
     world.add(&["udp,actions=output:2"]).await;
@@ -210,7 +241,6 @@ async fn a_nic_that_is_not_there_is_stale_and_nobody_waits_for_it() {
     let target = &mut config.caches.gigaflow.target;
     target.kind = TargetKind::P4runtime;
     target.address = "127.0.0.1:1".to_owned();
-    target.stale = StalePolicy::PortsDown;
     target.bridge = "br0".to_owned();
     let bench = Bench::of(&config).await;
     bench.add_bridge("br0").await;
@@ -220,11 +250,28 @@ async fn a_nic_that_is_not_there_is_stale_and_nobody_waits_for_it() {
     in_time(bench.switch.add_rules("br0", &["udp,actions=output:1"])).await.unwrap();
     let nic = bench.switch.caches().nic.unwrap();
     assert_eq!((nic.state, nic.bridge.as_str()), ("stale", "br0"));
-    until(|| bench.port("p1").link.contains("the NIC is stale")).await;
     let error = bench.switch.set("caches.gigaflow.target.address", "127.0.0.1:0").await;
     assert!(error.unwrap_err().to_string().contains("an address and a port"));
-    bench.switch.set("caches.gigaflow.target.stale", "report").await.unwrap();
-    until(|| bench.port("p1").link == "up").await;
+    let error = bench.switch.set("caches.gigaflow.target.stale", "ports-down").await;
+    assert!(error.unwrap_err().to_string().contains("report, with a NIC elsewhere"));
+}
+
+#[tokio::test]
+async fn the_ports_of_an_embedded_nic_that_does_not_confirm_are_down_if_that_is_asked() {
+    let slow = |target: &mut config::Target| {
+        (target.stale, target.update_us) = (StalePolicy::PortsDown, 1_500_000);
+    };
+    let world = World::with(1, slow).await;
+    let port = config::Port { name: "p4".into(), number: 4, ..Default::default() };
+    world.bench.switch.add_port("br0", port).await.unwrap();
+    world.add(&["udp,actions=output:2"]).await;
+    world.ends[0].send(&frame());
+    world.until(|| world.status().stages.iter().any(|stage| stage.entries > 0)).await;
+    world.settled().await;
+    world.add(&["udp,actions=output:3"]).await;
+    until(|| world.bench.port("p4").link.contains("the NIC is stale")).await;
+    until(|| world.bench.port("p4").link == "up").await;
+    world.settled().await;
 }
 
 #[tokio::test]

@@ -1,0 +1,164 @@
+//! Counts at rest: whatever caches, threads and changes do, each packet has been counted once.
+
+use std::time::Duration;
+
+use shunt_flow::text::NoPortNames;
+use shunt_ofproto::message::{Message, MultipartReply, MultipartRequest};
+use shunt_pipeline::{FlowMod, FlowModCommand, RuleFilter, text::parse_rule};
+use shunt_switch::{
+    Config,
+    config::{CacheKind, Repair},
+};
+use tokio::time::sleep;
+
+use crate::bench::{Bench, Controller, FarEnd, frame, until};
+
+const THREADS: u16 = 3;
+const ROUNDS: u64 = 16;
+/// Flows, each with a rule of its own that counts it.
+const FLOWS: u8 = 24;
+
+/// A switch whose caches hold a part of its flows.
+fn crowded(kind: CacheKind, threads: u16) -> Config {
+    let mut config = Config::default();
+    config.threads.packet = threads;
+    config.caches.kind = kind;
+    config.caches.megaflow_entries = 12;
+    config.caches.exact_entries = 16;
+    config.caches.exact_insert_one_in = 2;
+    config.caches.gigaflow.stage_entries = 8;
+    config.caches.idle_ms = 20;
+    config.caches.verify_one_in = 5;
+    config.eviction.repair = Repair::On;
+    config
+}
+
+/// Packets and bytes of the rules of table 0, by cookie.
+async fn counted(controller: &mut Controller) -> Vec<[u64; 2]> {
+    let request = Message::MultipartRequest(MultipartRequest::Flow(RuleFilter::all()));
+    let Message::MultipartReply { reply: MultipartReply::Flow(flows), .. } =
+        controller.ask(&request).await
+    else {
+        panic!("no statistics");
+    };
+    let mut counted = vec![[0; 2]; FLOWS.into()];
+    for flow in flows.iter().filter(|flow| flow.cookie.number() > 0) {
+        let place = usize::try_from(flow.cookie.number()).unwrap() - 1;
+        counted[place] = [flow.packets, flow.bytes];
+    }
+    counted
+}
+
+fn request(command: FlowModCommand, text: &str) -> FlowMod {
+    parse_rule(command, text, &NoPortNames).unwrap()
+}
+
+/// What changes in a round: a rule of each flow says something else, those behind it come and go.
+fn changes(round: u64) -> Vec<FlowMod> {
+    let flow = round % u64::from(FLOWS);
+    let (priority, other) = (1 + round % 7, (round * 5) % u64::from(FLOWS));
+    let dead = (round + 3) % u64::from(FLOWS);
+    vec![
+        request(
+            FlowModCommand::Add,
+            &format!(
+                "table=1,priority={priority},dl_src={},actions=output:{}",
+                mac(other),
+                1 + round % 2
+            ),
+        ),
+        request(
+            FlowModCommand::ModifyStrict,
+            &format!(
+                "table=0,priority=5,dl_src={},actions=set_field:{round}->reg0,resubmit(,1)",
+                mac(flow)
+            ),
+        ),
+        request(FlowModCommand::Delete, &format!("table=1,dl_src={}", mac(dead))),
+    ]
+}
+
+fn mac(flow: u64) -> String {
+    format!("02:00:00:00:01:{flow:02x}")
+}
+
+fn packet(flow: u8, length: usize) -> Vec<u8> {
+    let mut packet = frame(0);
+    packet[10] = 1;
+    packet[11] = flow;
+    packet.resize(length, 0);
+    packet
+}
+
+async fn check(kind: CacheKind, threads: u16) {
+    let bench = Bench::of(&crowded(kind, threads)).await;
+    bench.add_bridge("br0").await;
+    let mut ports: Vec<FarEnd> = Vec::new();
+    for thread in 0..usize::from(THREADS) {
+        ports.push(bench.add_port(&format!("p{thread}"), thread % usize::from(threads)).await);
+    }
+    let mut controller = bench.controller().await;
+    let rules: Vec<String> = (0..FLOWS)
+        .map(|flow| {
+            let (cookie, mac) = (flow + 1, mac(flow.into()));
+            format!("cookie={cookie},priority=5,dl_src={mac},actions=resubmit(,1)")
+        })
+        .chain(["table=1,priority=0,actions=output:2".to_owned()])
+        .collect();
+    bench
+        .switch
+        .add_rules("br0", &rules.iter().map(String::as_str).collect::<Vec<_>>())
+        .await
+        .unwrap();
+    let (mut expected, mut sent) = (vec![[0; 2]; FLOWS.into()], 0_u64);
+    for round in 0..ROUNDS {
+        for step in 0..90_u64 {
+            let flow = u8::try_from((step * step + round) % u64::from(FLOWS)).unwrap();
+            let packet = packet(flow, 60 + usize::from(flow) + usize::try_from(round).unwrap());
+            ports[usize::try_from((step + round) % u64::from(THREADS)).unwrap()].send(&packet);
+            let [packets, bytes] = &mut expected[usize::from(flow)];
+            *packets += 1;
+            *bytes += packet.len() as u64;
+            sent += 1;
+            if step % 30 == 7 {
+                bench.switch.apply("br0", &changes(round * 3 + step / 30)).await.unwrap();
+            }
+            if step % 40 == 21 {
+                // Somebody asks while packets flow.
+                bench.switch.pull_counts().await;
+            }
+        }
+        if round % 4 == 3 {
+            // Entries become idle.
+            sleep(Duration::from_millis(25)).await;
+        }
+        until(|| {
+            let fates = bench.switch.drops();
+            let went = fates.sent + fates.punted + fates.total();
+            fates.received == sent && fates.received + fates.copied == went
+        })
+        .await;
+        assert_eq!(
+            counted(&mut controller).await,
+            expected,
+            "{kind:?}, {threads} threads, round {round}"
+        );
+        ports.iter().for_each(|port| drop(port.heard()));
+    }
+    let caches = bench.switch.caches();
+    assert_eq!(caches.differences, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_packet_is_counted_once_at_rest_by_one_thread() {
+    for kind in [CacheKind::Megaflow, CacheKind::Gigaflow] {
+        check(kind, 1).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_packet_is_counted_once_at_rest_by_three_threads() {
+    for kind in [CacheKind::Megaflow, CacheKind::Gigaflow] {
+        check(kind, THREADS).await;
+    }
+}
