@@ -1,6 +1,11 @@
 //! The share of a CPU that a thread or a process had, from the scheduler's own account.
 
-use std::{fs, time::Instant};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use nix::time::{ClockId, clock_gettime};
 
 /// The threads of a process.
 fn threads(id: u32) -> Vec<u32> {
@@ -44,15 +49,22 @@ pub fn threads_ns(id: u32, name: &str) -> u64 {
 
 /// Nanoseconds of CPU that this thread needs for `run`.
 pub fn timed(run: impl FnOnce()) -> u64 {
-    let id = std::process::id();
-    let ran = || {
-        // The account is brought up to date where the thread enters the scheduler.
-        std::thread::yield_now();
-        run_ns(id, id)
+    spent(ClockId::CLOCK_THREAD_CPUTIME_ID, run)
+}
+
+/// Nanoseconds of CPU that all threads of this process need while `run` is on its way.
+pub fn timed_of_all(run: impl FnOnce()) -> u64 {
+    spent(ClockId::CLOCK_PROCESS_CPUTIME_ID, run)
+}
+
+fn spent(clock: ClockId, run: impl FnOnce()) -> u64 {
+    let now = || {
+        let now = clock_gettime(clock).map_or(Duration::ZERO, Duration::from);
+        u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
     };
-    let start = ran();
+    let start = now();
     run();
-    ran() - start
+    now() - start
 }
 
 /// What all threads of a process used since some moment.

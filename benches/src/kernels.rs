@@ -2,11 +2,20 @@
 
 use std::hint::black_box;
 
-use shunt_datapath::cache::{EntryRef, ExactCache, ExactConfig, KeyHasher, MegaflowCache};
+use shunt_datapath::{
+    BURST,
+    cache::{EntryRef, ExactCache, ExactConfig, KeyHasher, MegaflowCache},
+};
 use shunt_flow::{
     FieldId, FlowKey, FlowMask, PortNo, SparseMask,
     extract::{VlanLimit, extract},
     text::NoPortNames,
+};
+use shunt_gigaflow::{
+    adaptive::{Capacity, Sight},
+    cache::{Config, Fallback, Gigaflow, Miss},
+    ltm::{Eviction, Shelf, Walk},
+    partition::PolicyName,
 };
 use shunt_pipeline::{
     BridgeId, BridgeSettings, FlowModCommand, GroupCommand, MeterCommand, Modification, Pipeline,
@@ -37,6 +46,10 @@ pub fn kernels() -> Vec<Kernel> {
         Kernel { name: "extract", call: extraction() },
         Kernel { name: "exact_hit", call: exact_hit() },
         Kernel { name: "megaflow_hit", call: megaflow_hit() },
+        Kernel { name: "gigaflow_hit", call: gigaflow_hit() },
+        Kernel { name: "gigaflow_burst", call: gigaflow_burst() },
+        Kernel { name: "gigaflow_miss_met", call: gigaflow_miss(FLOWS as usize) },
+        Kernel { name: "gigaflow_miss_made", call: gigaflow_miss(FLOWS as usize / 4) },
         Kernel { name: "translate_1_table", call: translation(1) },
         Kernel { name: "translate_4_tables", call: translation(4) },
         Kernel { name: "translate_16_tables", call: translation(16) },
@@ -135,6 +148,78 @@ fn megaflow_hit() -> Box<dyn FnMut()> {
     })
 }
 
+/// A chain of four stages, with a piece of each of four tables in each.
+struct Chain {
+    pipeline: Pipeline,
+    cache: Gigaflow,
+    shelf: Shelf,
+    keys: Vec<FlowKey>,
+    now: u64,
+}
+
+impl Chain {
+    /// One whose stages have so many entries, and that knows as many flows as fit.
+    fn new(stage_entries_max: usize) -> Self {
+        let cache = Gigaflow::new(Config {
+            capacity: Capacity { stages_count: 4, stage_entries_max },
+            policy: PolicyName::OneToOne,
+            fallback: Fallback::Off,
+            eviction: Eviction::LeastRecent,
+            tag_bits: 16,
+            seed: 1,
+        });
+        let keys: Vec<FlowKey> = (0..FLOWS).map(flow).collect();
+        let (pipeline, shelf) = (pipeline(&chain(4)), Shelf::default());
+        let mut chain = Self { pipeline, cache, shelf, keys, now: 0 };
+        (0..chain.keys.len()).for_each(|number| chain.miss(number));
+        chain
+    }
+
+    fn miss(&mut self, number: usize) {
+        let (pipeline, key) = (&self.pipeline, black_box(&self.keys[number]));
+        self.now += 1;
+        let (version, now) = (pipeline.version(), Time::from_nanoseconds(self.now));
+        let miss = Miss { pipeline, key, start: None, version, now };
+        black_box(self.cache.miss(&mut self.shelf, miss, Sight::Missed));
+        self.shelf.clear_notes();
+    }
+}
+
+/// One packet through four stages.
+fn gigaflow_hit() -> Box<dyn FnMut()> {
+    let (Chain { cache, shelf, keys, .. }, mut walk) =
+        (Chain::new(FLOWS as usize), Walk::default());
+    let mut turn = 0;
+    Box::new(move || {
+        turn = (turn + 1) % keys.len();
+        assert!(cache.find(&shelf, black_box(&keys[turn]), &mut walk) && walk.slots().len() == 4);
+    })
+}
+
+/// A burst through four stages in step.
+fn gigaflow_burst() -> Box<dyn FnMut()> {
+    let Chain { mut cache, shelf, keys, .. } = Chain::new(FLOWS as usize);
+    let mut walks = vec![Walk::default(); BURST];
+    let mut turn = 0;
+    Box::new(move || {
+        turn = (turn + 1) % (keys.len() / BURST);
+        let keys = black_box(&keys[turn * BURST..(turn + 1) * BURST]);
+        cache.find_burst(&shelf, keys, &mut walks);
+        assert!(walks.iter().all(Walk::is_hit));
+    })
+}
+
+/// A packet that is translated, and whose way is cut in four. The last piece is no other flow's: it is
+/// there yet if a stage has an entry for each flow, and has made room otherwise.
+fn gigaflow_miss(stage_entries_max: usize) -> Box<dyn FnMut()> {
+    let mut chain = Chain::new(stage_entries_max);
+    let mut turn = 0;
+    Box::new(move || {
+        turn = (turn + 1) % chain.keys.len();
+        chain.miss(turn);
+    })
+}
+
 fn translation(tables: u8) -> Box<dyn FnMut()> {
     let (pipeline, key) = (pipeline(&chain(tables)), flow(1));
     let version = pipeline.version();
@@ -151,6 +236,21 @@ mod tests {
     fn every_kernel_runs() {
         for mut kernel in kernels() {
             (0..2 * FLOWS).for_each(|_| (kernel.call)());
+        }
+    }
+
+    #[test]
+    fn a_miss_finds_what_was_kept_and_makes_what_had_to_go() {
+        for (stage_entries_max, made_per_miss) in [(FLOWS as usize, 0), (FLOWS as usize / 4, 1)] {
+            let mut chain = Chain::new(stage_entries_max);
+            let before = chain.cache.counts();
+            (0..chain.keys.len()).for_each(|number| chain.miss(number));
+            let counts = chain.cache.counts();
+            assert_eq!(counts.made - before.made, made_per_miss * u64::from(FLOWS));
+            assert_eq!(
+                counts.made + counts.shared - before.made - before.shared,
+                4 * u64::from(FLOWS)
+            );
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use shunt_flow::FlowKey;
 use shunt_gigaflow::{
     adaptive::{Capacity, Sight},
     cache::{Config, Fallback, Gigaflow, Miss},
@@ -110,8 +109,8 @@ impl<'a> Replay<'a> {
         is_hit
     }
 
-    /// Looks all these packets up, and counts those that hit. Nothing is installed.
-    pub(super) fn look_up(&mut self, keys: &[&FlowKey]) -> usize {
-        keys.iter().filter(|key| self.cache.find(&self.shelf, key, &mut self.walk)).count()
+    /// The cache, and the store of its entries.
+    pub(super) fn into_parts(self) -> (Gigaflow, Shelf) {
+        (self.cache, self.shelf)
     }
 }
