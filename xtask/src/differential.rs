@@ -7,8 +7,12 @@ use crate::shell::{Failure, cargo, run, step};
 const SEEDS: &str = "0..16";
 
 /// What the suite goes by, and the option that says it.
-const OPTIONS: &[(&str, &str)] =
-    &[("--seeds", "SHUNT_SEEDS"), ("--cases", "SHUNT_CASES"), ("--record", "SHUNT_RECORD")];
+const OPTIONS: &[(&str, &str)] = &[
+    ("--seeds", "SHUNT_SEEDS"),
+    ("--kind", "SHUNT_KIND"),
+    ("--cases", "SHUNT_CASES"),
+    ("--record", "SHUNT_RECORD"),
+];
 
 /// Plays the cases of some seeds or of a file; without Open vSwitch it says that it is skipped.
 pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
@@ -28,7 +32,8 @@ fn variables(arguments: &[String]) -> Result<Vec<(&'static str, String)>, Failur
         let (_, variable) = OPTIONS.iter().find(|(option, _)| option == flag)?;
         Some((*variable, value.clone()))
     };
-    let usage = "cargo xtask differential [--seeds FIRST..END] [--cases FILE] [--record FILE]";
+    let usage = "cargo xtask differential [--seeds FIRST..END] [--kind tables|normal] \
+                 [--cases FILE] [--record FILE]";
     arguments.chunks(2).map(pair).collect::<Option<_>>().ok_or_else(|| Failure::new(usage))
 }
 

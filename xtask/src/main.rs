@@ -70,7 +70,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "differential",
-        arguments: "[--seeds FIRST..END] [--cases FILE] [--record FILE]",
+        arguments: "[--seeds FIRST..END] [--kind KIND] [--cases FILE] [--record FILE]",
         what: "random rules and frames, on Shunt and on Open vSwitch side by side",
         run: differential::run_command,
     },

@@ -23,7 +23,7 @@ use std::{
 };
 
 use judges::{Effort, Judges, Verdict, in_parallel};
-use record::{Key, Record};
+use record::{Explained, Key, Record};
 use tree::Tree;
 
 use crate::shell::{Failure, step};
@@ -68,6 +68,7 @@ const TARGETS: &[Target] = &[
         paths: &[
             "crates/gigaflow/src/adaptive.rs",
             "crates/gigaflow/src/cache.rs",
+            "crates/gigaflow/src/cache/",
             "crates/gigaflow/src/draw.rs",
             "crates/gigaflow/src/ltm/",
             "crates/gigaflow/src/partition/",
@@ -83,7 +84,7 @@ const TARGETS: &[Target] = &[
 /// Which mutants are tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Request {
-    /// Those that survived or did not end, once more.
+    /// Those that survived and nobody has explained, or that did not end, once more.
     again: bool,
     /// Nothing but the list.
     list: bool,
@@ -150,12 +151,14 @@ fn run(target: &Target, request: Request) -> Result<(), Failure> {
             record.keep(key.clone(), Verdict::Unbuildable)?;
         }
     }
+    let explained = Explained::read()?;
     let waiting: Vec<(usize, Key)> = keys
         .into_iter()
         .enumerate()
         .filter(|(_, key)| match record.verdict(key) {
             None => true,
-            Some(Verdict::Survived | Verdict::Unreached | Verdict::Endless(_)) => request.again,
+            Some(Verdict::Survived | Verdict::Unreached) => request.again && !explained.holds(key),
+            Some(Verdict::Endless(_)) => request.again,
             Some(_) => false,
         })
         .collect();
@@ -180,7 +183,7 @@ fn run(target: &Target, request: Request) -> Result<(), Failure> {
         });
         ends.into_iter().collect::<Result<(), Failure>>()?;
     }
-    record::report(&record, &tree.mutants)
+    record::report(&record, &tree.mutants, &explained)
 }
 
 /// How far a long piece of work is: on a terminal a line that is written over, else now and then.

@@ -91,9 +91,14 @@ impl Explained {
         Ok(Self(text.lines().filter_map(row).collect()))
     }
 
-    fn holds(&self, key: &Key) -> bool {
-        self.0.contains(&(key.0.clone(), key.1.clone(), key.2.clone()))
+    pub(super) fn holds(&self, key: &Key) -> bool {
+        self.0.contains(&as_told(key))
     }
+}
+
+/// A mutant as a cell of a table can tell it.
+fn as_told(key: &Key) -> (String, String, String) {
+    (key.0.clone(), key.1.clone(), key.2.replace('|', "¦"))
 }
 
 /// A row of a table of survivors: `| file | function | what | why |`.
@@ -116,8 +121,11 @@ struct Line {
 }
 
 /// Prints what became of all; an error if some survivor is not explained.
-pub(super) fn report(record: &Record, mutants: &[(String, Mutant)]) -> Result<(), Failure> {
-    let explained = Explained::read()?;
+pub(super) fn report(
+    record: &Record,
+    mutants: &[(String, Mutant)],
+    explained: &Explained,
+) -> Result<(), Failure> {
     let keys = keys(mutants);
     let mut lines: BTreeMap<&str, Line> = BTreeMap::new();
     let (mut survivors, mut at_large) = (Vec::new(), BTreeSet::new());
@@ -129,7 +137,7 @@ pub(super) fn report(record: &Record, mutants: &[(String, Mutant)]) -> Result<()
             Some(Verdict::Unbuildable) => line.unbuildable += 1,
             Some(Verdict::Survived | Verdict::Unreached) if explained.holds(key) => {
                 line.explained += 1;
-                at_large.insert((&key.0, &key.1, &key.2));
+                at_large.insert(as_told(key));
             }
             Some(Verdict::Survived | Verdict::Unreached) => {
                 line.survived += 1;
@@ -153,9 +161,9 @@ pub(super) fn report(record: &Record, mutants: &[(String, Mutant)]) -> Result<()
         sum(|line| line.unbuildable),
     ];
     println!("| all | {} |", all.map(|count| count.to_string()).join(" | "));
-    for (file, function, what) in &explained.0 {
-        let is_here = lines.contains_key(file.as_str());
-        if is_here && !at_large.contains(&(file, function, what)) {
+    for row in &explained.0 {
+        let (file, function, what) = row;
+        if lines.contains_key(file.as_str()) && !at_large.contains(row) {
             println!("explained in {PAGE} but no survivor: {file} | {function} | {what}");
         }
     }

@@ -23,16 +23,18 @@ use crate::shell::{Failure, cargo, output, root};
 const AWAKE: &str = r#"
 #[doc(hidden)]
 pub fn mutant(id: usize) -> bool {
-    use std::sync::{Mutex, OnceLock, PoisonError};
+    use std::sync::{OnceLock, atomic::{AtomicBool, Ordering}};
     static AWAKE: OnceLock<usize> = OnceLock::new();
     static TRACE: OnceLock<Option<std::ffi::OsString>> = OnceLock::new();
-    static REACHED: Mutex<std::collections::BTreeSet<usize>> = Mutex::new(std::collections::BTreeSet::new());
+    static REACHED: [AtomicBool; 1 << 16] = [const { AtomicBool::new(false) }; 1 << 16];
     let awake = *AWAKE.get_or_init(|| {
         std::env::var("SHUNT_MUTANT").ok().and_then(|id| id.parse().ok()).unwrap_or(usize::MAX)
     });
     if let Some(path) = TRACE.get_or_init(|| std::env::var_os("SHUNT_MUTANT_TRACE")) {
-        let mut reached = REACHED.lock().unwrap_or_else(PoisonError::into_inner);
-        if reached.insert(id) {
+        let is_new = |seen: &AtomicBool| {
+            !seen.load(Ordering::Relaxed) && !seen.swap(true, Ordering::Relaxed)
+        };
+        if REACHED.get(id).is_none_or(is_new) {
             use std::io::Write;
             let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
             let _ = file.and_then(|mut file| file.write_all(format!("{id}\n").as_bytes()));
