@@ -145,9 +145,8 @@ impl Drop for Nic {
     }
 }
 
-#[test]
-fn a_nic_that_ends_is_stale_and_one_that_comes_back_holds_what_it_is_meant_to() {
-    let nic = Nic::start("127.0.0.1:0", |program| Command::new(program));
+/// A daemon in front of which this NIC stands, and to which packets come.
+fn behind(nic: &Nic) -> Daemon {
     let address = nic.address();
     let target =
         format!("[caches.gigaflow.target]\nkind = \"p4runtime\"\naddress = \"{address}\"\n");
@@ -158,26 +157,53 @@ fn a_nic_that_ends_is_stale_and_one_that_comes_back_holds_what_it_is_meant_to() 
     let source = format!("rx={}", daemon.run_dir().join("in").display());
     let words = ["add-port", "br0", "p1", "type=pcap", "number=1", &source, "repeat=endless"];
     text(&daemon.shuntctl(&words));
+    daemon
+}
+
+/// Whether the NIC of a daemon is there with so many entries, and none to come.
+fn has(daemon: &Daemon, expected: u64) -> bool {
+    let nic = caches(daemon)["nic"].clone();
+    nic["state"] == "connected" && entries(&nic) == expected && count(&nic["waiting"]) == 0
+}
+
+#[test]
+fn a_nic_elsewhere_is_empty_when_another_takes_its_place_and_when_the_daemon_stops() {
+    let nics = [(); 2].map(|()| Nic::start("127.0.0.1:0", |program| Command::new(program)));
+    let daemon = behind(&nics[0]);
+    assert!(until(|| has(&daemon, 4)), "{}\n{}", caches(&daemon), daemon.log());
+    let words = ["set", &format!("caches.gigaflow.target.address={}", nics[1].address())];
+    text(&daemon.shuntctl(&words));
+    let emptied = || daemon.log().matches("the NIC before is empty").count();
+    assert!(until(|| emptied() == 1 && has(&daemon, 4)), "{}\n{}", caches(&daemon), daemon.log());
+    text(&daemon.shuntctl(&["exit"]));
+    assert!(until(|| emptied() == 2), "{}", daemon.log());
+    assert!(!daemon.log().contains("left with"), "{}", daemon.log());
+}
+
+#[test]
+fn a_nic_that_ends_is_stale_and_one_that_comes_back_holds_what_it_is_meant_to() {
+    let nic = Nic::start("127.0.0.1:0", |program| Command::new(program));
+    let address = nic.address();
+    let daemon = behind(&nic);
     let nic_of = || caches(&daemon)["nic"].clone();
-    let has = |expected| {
-        let nic = nic_of();
-        nic["state"] == "connected" && entries(&nic) == expected && count(&nic["waiting"]) == 0
-    };
-    // Who may send, an output, a drop; what pushes a tag at its end, or has two outputs, it refuses.
-    assert!(until(|| has(3)), "{}\n{}", nic_of(), daemon.log());
-    assert_eq!(nic_of()["refused"], json!([["actions", 2]]));
+    let has = |expected| has(&daemon, expected);
+    // Who may send, an output, one behind a tag that is pushed, a drop; two outputs it refuses.
+    assert!(until(|| has(4)), "{}\n{}", nic_of(), daemon.log());
+    // Each time that it is offered.
+    let refused = nic_of()["refused"].clone();
+    assert_eq!(refused, json!([["actions", refused[0][1]]]));
 
     drop(nic);
     assert!(until(|| nic_of()["state"] == "stale"), "{}", nic_of());
     let show = text(&daemon.shuntctl(&["show"]));
     assert!(show.contains("stale for"), "{show}");
     // Nobody waits for it.
-    let stop = "priority=5,table=2,ip,nw_dst=10.9.0.1,actions=drop";
+    let stop = "priority=5,table=2,ip,nw_dst=10.9.0.2,actions=drop";
     text(&daemon.ovs_ofctl("br0", "mod-flows", &["--strict", stop]));
 
     let nic = Nic::start(&address, |program| Command::new(program));
-    // One of those it had refused is a drop by now.
-    assert!(until(|| has(4)), "{}\n{}", nic_of(), daemon.log());
+    // What it had refused is a drop by now.
+    assert!(until(|| has(5)), "{}\n{}", nic_of(), daemon.log());
     assert!(count(&nic_of()["repairs"]) > 0, "{}", nic_of());
     assert!(!nic.log().contains("WARN"), "{}", nic.log());
 }
@@ -204,6 +230,8 @@ fn no_packet_sent_after_the_barrier_goes_by_the_old_rule() {
     let hits = || count(&caches(&daemon)["nic"]["traffic"]["hits"]);
     let flows = || host_b.received("eth0");
     assert!(until(|| hits() > 100), "{}\n{}", caches(&daemon), daemon.log());
+    let stale_count = || count(&caches(&daemon)["nic"]["stale_count"]);
+    let stale_before = stale_count();
     for round in 0..3 {
         text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=9,icmp,in_port=1,actions=drop"]));
         // What took the old way has left the switch; the kernel hands it on within moments.
@@ -215,6 +243,8 @@ fn no_packet_sent_after_the_barrier_goes_by_the_old_rule() {
         let (before, hit) = (flows(), hits());
         assert!(until(|| flows() > before + 10 && hits() > hit + 10), "{}", caches(&daemon));
     }
+    // Of a NIC that is stale a barrier would say nothing.
+    assert_eq!(stale_count(), stale_before, "{}", caches(&daemon));
     let _ = ping.kill();
     let _ = ping.wait();
 }

@@ -1,6 +1,12 @@
 //! The friendlier client.
 
-use shunt_tests::daemon::{complaint, text};
+use std::fs;
+
+use shunt_flow::testing::packet::PacketBuilder;
+use shunt_tests::{
+    capture,
+    daemon::{complaint, text, until},
+};
 
 use crate::daemon;
 
@@ -55,6 +61,42 @@ fn settings_can_be_changed() {
     text(&daemon.shuntctl(&["set", "caches.idle_ms=2000"]));
     let words = complaint(&daemon.shuntctl(&["set", "caches.idel_ms=2000"]));
     assert!(words.contains("idle_ms"), "the nearest setting is named: {words}");
+}
+
+#[test]
+fn entries_that_a_change_evicts_are_made_anew_while_packets_come_to_them() {
+    let daemon = daemon();
+    text(&daemon.shuntctl(&["set", "eviction.repair=on"]));
+    text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=1,ip,actions=output:2"]));
+    let frames = (1..=8).map(|host| PacketBuilder::ipv4([10, 0, 0, host], [10, 9, 0, 1]).build());
+    let file = daemon.run_dir().join("in");
+    fs::write(&file, capture::written(frames)).expect("a capture");
+    let source = format!("rx={}", file.display());
+    text(&daemon.shuntctl(&["add-port", "br0", "in", "type=pcap", &source, "repeat=endless"]));
+    let counted = |name: &str| {
+        let metrics = text(&daemon.shuntctl(&["evict", "--metrics"]));
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|number| number.parse::<u64>().ok()).expect("the metric is there")
+    };
+    assert!(until(|| text(&daemon.shuntctl(&["entries"])).lines().count() > 1));
+    // Each change outranks the one before, and means the same at first.
+    let mut priority = 1;
+    let mut change = |actions: &str| {
+        priority += 1;
+        let rule = format!("priority={priority},ip,actions={actions}");
+        text(&daemon.ovs_ofctl("br0", "add-flow", &[&rule]));
+    };
+    for (metric, actions) in [
+        ("shunt_repaired_same_total", ["output:2", "output:2"]),
+        ("shunt_repaired_changed_total", ["output:3", "output:2"]),
+    ] {
+        let mut turns = actions.iter().cycle();
+        let is_counted = || {
+            change(turns.next().copied().unwrap_or_default());
+            counted(metric) > 0
+        };
+        assert!(until(is_counted), "{metric}: {}", text(&daemon.shuntctl(&["evict"])));
+    }
 }
 
 #[test]

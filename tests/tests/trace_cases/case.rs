@@ -67,9 +67,18 @@ pub(crate) struct Case {
 pub(crate) struct TaughtRule(String, u8, u64, u64, String);
 
 /// A packet and its fate.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct RecordedPacket {
-    /// The port that it comes in by.
+    /// Arguments of `ovs-ofctl mod-port` that change ports before it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) port_mods: Vec<[String; 2]>,
+    /// VLANs of ports that change before it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) vlans: Vec<Port>,
+    /// Actions, if it is a packet-out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) packet_out: Option<String>,
+    /// The port that it comes in by, or that the packet-out names.
     pub(crate) in_port: u32,
     /// The frame in hexadecimal.
     pub(crate) frame: String,
@@ -153,6 +162,12 @@ impl Case {
         given
     }
 
+    /// Whether some port does not receive at some time.
+    pub(crate) fn has_closed_ports(&self) -> bool {
+        let on_the_way = self.packets.iter().flat_map(|packet| &packet.port_mods);
+        self.port_mods.iter().chain(on_the_way).any(|[_, change]| change == "no-receive")
+    }
+
     /// Whether it can be loaded without a client.
     pub(crate) fn has_text(&self) -> bool {
         !WIRE_ONLY.contains(&&*self.id)
@@ -202,6 +217,11 @@ impl TaughtRule {
 }
 
 impl RecordedPacket {
+    /// As `ovs-ofctl packet-out` takes it, with the actions that it is sent with.
+    pub(crate) fn as_packet_out(&self, actions: &str) -> String {
+        format!("in_port={} packet={} actions={actions}", self.in_port, self.frame)
+    }
+
     /// The frame.
     pub(crate) fn frame(&self) -> Vec<u8> {
         let octet = |at| u8::from_str_radix(&self.frame[at..at + 2], 16);

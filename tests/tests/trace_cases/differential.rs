@@ -5,6 +5,7 @@
 //! Open vSwitch does not survive is named, and the others go on with a new one.
 //!
 //! * `SHUNT_SEEDS=FIRST..END`: the seeds (`cargo xtask differential`).
+//! * `SHUNT_KIND=tables` or `normal`: what their cases are about; both unless it is said.
 //! * `SHUNT_CASES=FILE`: cases of a file instead, in the form of the recording.
 //! * `SHUNT_WHOLE`: what differs is printed as it is.
 //! * `SHUNT_RECORD=FILE`: cases that do not differ are written there, with what Open vSwitch did.
@@ -15,7 +16,7 @@ use shunt_tests::repository::root;
 
 use crate::{
     case::{Case, Recording},
-    generate::generate,
+    generate::Kind,
     rival::Rival,
     shrink::shrink,
     side_by_side::play,
@@ -33,9 +34,11 @@ fn cases_fare_as_in_open_vswitch() {
     let Some(mut rival) = Rival::start_or_skip() else { return };
     let mut alike = Vec::new();
     let mut unlike = Vec::new();
+    let mut died = 0;
     for case in cases {
         let Some((found, played)) = play(&case, &mut rival) else {
             println!("{}: Open vSwitch did not survive it", case.id);
+            died += 1;
             continue;
         };
         if found.is_empty() {
@@ -51,7 +54,7 @@ fn cases_fare_as_in_open_vswitch() {
             unlike.push(case.id);
         }
     }
-    println!("{} cases alike", alike.len());
+    println!("{} cases alike, {} unlike, {died} not survived", alike.len(), unlike.len());
     if let Ok(file) = env::var("SHUNT_RECORD") {
         let recording = Recording { provenance: PROVENANCE.to_owned(), cases: alike };
         let text = serde_json::to_string(&recording).expect("a recording is JSON");
@@ -70,5 +73,11 @@ fn cases() -> Option<Vec<Case>> {
     let read = |text: &str| text.parse().expect("seeds are numbers: FIRST..END");
     let (first, end) = asked.split_once("..").expect("seeds are a range: FIRST..END");
     let seeds: Range<u64> = read(first)..read(end);
-    Some(seeds.map(generate).collect())
+    let asked = env::var("SHUNT_KIND").ok();
+    let is_asked = |name: &str| asked.as_deref().is_none_or(|asked| asked == name);
+    let kinds = Kind::ALL.into_iter().filter(|(name, _)| is_asked(name));
+    let cases: Vec<_> =
+        kinds.flat_map(|(_, kind)| seeds.clone().map(move |seed| kind.generate(seed))).collect();
+    assert!(!cases.is_empty() || seeds.is_empty(), "a kind is tables or normal: {asked:?}");
+    Some(cases)
 }

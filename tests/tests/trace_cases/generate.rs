@@ -8,6 +8,7 @@ mod actions;
 mod dice;
 mod frames;
 mod groups;
+mod normal;
 mod rules;
 
 use crate::case::Case;
@@ -36,8 +37,29 @@ pub(crate) struct Theme {
     cuts: bool,
 }
 
-/// The case of a seed.
-pub(crate) fn generate(seed: u64) -> Case {
+/// What a case is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Tables, groups and actions of all kinds.
+    Tables,
+    /// `NORMAL`, and the ports that it knows.
+    Normal,
+}
+
+impl Kind {
+    /// All of them, by name.
+    pub(crate) const ALL: [(&str, Self); 2] = [("tables", Self::Tables), ("normal", Self::Normal)];
+
+    /// The case of a seed.
+    pub(crate) fn generate(self, seed: u64) -> Case {
+        match self {
+            Self::Tables => tables(seed),
+            Self::Normal => normal::generate(seed),
+        }
+    }
+}
+
+fn tables(seed: u64) -> Case {
     let dice = &mut Dice::new(seed);
     let theme = Theme {
         tags_max: dice.pick(&[1, 1, 2]),

@@ -100,7 +100,7 @@ fn play(case: &Case) -> Vec<String> {
     let mut monitor = (!packet_ins.is_empty()).then(|| Monitor::start(&client));
     for pass in 1..=if case.stateless { 2 } else { 1 } {
         for (index, packet) in case.packets.iter().enumerate() {
-            let out = rig.send(packet.in_port, &packet.frame());
+            let (_, out) = rig.play(&client, packet);
             let choices = case.choices(index);
             let recorded = choices.iter().find(|choice| ***choice == out).unwrap_or(&choices[0]);
             differences.compare(&format!("pass {pass} packet {index}"), &out, *recorded);

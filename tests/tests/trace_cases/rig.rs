@@ -1,20 +1,23 @@
 //! A switch in this process with six ports, and the far end of the cable of each.
 
-use std::{path::Path, thread::yield_now, time::Instant};
+use std::{collections::BTreeSet, path::Path, thread::yield_now, time::Instant};
 
 use shunt_datapath::{
     Packet, Pool, RxQueue, TxQueue,
     port::{Port, pair::pair},
 };
 use shunt_pipeline::DatapathPort;
-use shunt_switch::{Config, Switch, config::Bridge};
+use shunt_switch::{
+    Config, Switch,
+    config::{self, Bridge},
+};
 use shunt_tests::daemon::{SOON, until};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
-    case::{Case, Frames},
-    client::Client,
+    case::{Case, Frames, RecordedPacket},
+    client::{Answer, Client},
 };
 
 /// The bridge.
@@ -31,10 +34,14 @@ pub(crate) struct Rig {
     cables: Vec<Option<Cable>>,
     pool: Pool,
     received: u64,
+    injected: u64,
     folder: TempDir,
     // Declared last, so that the switch stops while its runtime is there.
     runtime: Runtime,
 }
+
+/// Known addresses: VLAN, address, port.
+pub(crate) type Macs = BTreeSet<(u16, String, String)>;
 
 /// The far end of a cable to a port.
 struct Cable {
@@ -59,19 +66,31 @@ impl Rig {
         let switch = runtime.block_on(Switch::start(&config, run_dir, SEED));
         let switch = switch.expect("the switch starts");
         let cables = (1..=PORTS).map(|number| Some(plug_in(&runtime, &switch, number))).collect();
-        Self { switch, cables, pool: Pool::new(), received: 0, folder, runtime }
+        Self { switch, cables, pool: Pool::new(), received: 0, injected: 0, folder, runtime }
     }
 
     /// Gives the ports of a case their VLANs, and pulls out the cables of those that are down.
     pub(crate) fn set_ports(&mut self, case: &Case) {
-        for port in &case.vlans {
-            let set = self.runtime.block_on(self.switch.set_vlans(port.clone()));
-            set.unwrap_or_else(|error| panic!("{}: {error}", case.id));
-        }
+        self.set_vlans(&case.vlans);
         for port in &case.down {
             self.cables[*port as usize - 1] = None;
         }
         assert!(until(|| self.are_down(&case.down)), "{}: links go down", case.id);
+    }
+
+    /// Gives ports their VLANs.
+    pub(crate) fn set_vlans(&self, ports: &[config::Port]) {
+        for port in ports {
+            let set = self.runtime.block_on(self.switch.set_vlans(port.clone()));
+            set.unwrap_or_else(|error| panic!("{}: {error}", port.name));
+        }
+    }
+
+    /// The addresses that are known, by VLAN, each with its port.
+    pub(crate) fn macs(&self) -> Macs {
+        let macs = self.runtime.block_on(self.switch.macs(BRIDGE));
+        let macs = macs.expect("the bridge is there");
+        macs.iter().map(|known| (known.vlan, text(known.mac), known.port.to_string())).collect()
     }
 
     fn are_down(&self, ports: &[u32]) -> bool {
@@ -91,7 +110,7 @@ impl Rig {
     }
 
     /// Sends a frame into a port; what comes out, once the switch is done with it.
-    pub(crate) fn send(&mut self, port: u32, frame: &[u8]) -> Frames {
+    fn send(&mut self, port: u32, frame: &[u8]) -> Frames {
         let packet = self.pool.take(frame.len(), DatapathPort::new(0));
         let mut packet = packet.expect("the pool has a buffer");
         packet.frame_mut().copy_from_slice(frame);
@@ -101,10 +120,39 @@ impl Rig {
         tx.flush();
         self.pool.give(packet);
         self.received += 1;
+        self.outcome()
+    }
+
+    /// Changes ports as is asked before a packet, and sends it; what comes out.
+    pub(crate) fn play(&mut self, client: &Client, packet: &RecordedPacket) -> (Answer, Frames) {
+        for [port, change] in &packet.port_mods {
+            client.set_port(port, change);
+        }
+        self.set_vlans(&packet.vlans);
+        match &packet.packet_out {
+            None => (Answer::Taken, self.send(packet.in_port, &packet.frame())),
+            Some(actions) => self.send_out(client, &packet.as_packet_out(actions)),
+        }
+    }
+
+    /// Sends a packet-out, as a client takes it; what comes out.
+    fn send_out(&mut self, client: &Client, packet_out: &str) -> (Answer, Frames) {
+        let answer = client.ask("packet-out", packet_out);
+        self.injected += u64::from(answer == Answer::Taken);
+        (answer, self.outcome())
+    }
+
+    /// What comes out, once the switch is done with what it was sent.
+    fn outcome(&mut self) -> Frames {
         self.wait_until_done();
         // The next packet may come by another port, and nothing says that it comes later.
         self.runtime.block_on(self.switch.learned());
         self.collect()
+    }
+
+    /// Whether a packet that would teach was dropped, as its port had stood still for too long.
+    pub(crate) fn has_lost_patience(&self) -> bool {
+        self.switch.drops().dropped.iter().any(|(reason, _)| *reason == "taught_too_much")
     }
 
     /// Packets that went to controllers.
@@ -125,7 +173,8 @@ impl Rig {
             let fates = self.switch.drops();
             let came = fates.received + fates.injected + fates.copied;
             let went = fates.sent + fates.punted + fates.total();
-            if fates.received == self.received && came == went {
+            let has_come = fates.received == self.received && fates.injected == self.injected;
+            if has_come && came == went {
                 return;
             }
             assert!(start.elapsed() < SOON, "a packet got stuck: {fates:?}");
@@ -165,6 +214,10 @@ fn plug_in(runtime: &Runtime, switch: &Switch, number: u32) -> Cable {
     let mut queues = far.split(1).expect("a pair for one thread");
     let queues = queues.pop().expect("a queue for one thread");
     Cable { rx: queues.rx.expect("a cable has two directions"), tx: queues.tx }
+}
+
+fn text([a, b, c, d, e, f]: [u8; 6]) -> String {
+    format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
 }
 
 fn hex(packet: &Packet) -> String {

@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeSet,
-    fs::File,
+    fs::{self, File},
     io::{BufReader, Read, Seek, SeekFrom, Write},
     os::unix::net::UnixStream,
     path::Path,
@@ -11,17 +11,18 @@ use std::{
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use shunt_tests::open_vswitch::OpenVSwitch;
+use shunt_switch::config::Port;
+use shunt_tests::{daemon::until, open_vswitch::OpenVSwitch};
 
 use crate::{
-    case::{Case, Frames},
-    client::Client,
-    rig::{BRIDGE, PORTS, client_in},
+    case::{Case, Frames, RecordedPacket},
+    client::{Answer, Client},
+    rig::{BRIDGE, Macs, PORTS, client_in},
 };
 
-/// Requests that are answered before a packet has surely been through: it waits in a queue that the
-/// switch looks into between two of them.
-const ROUNDS: u32 = 3;
+/// How often it is asked whether a packet has been looked up. One that is not, because its port is
+/// down, costs as many requests.
+const ROUNDS: u32 = 2000;
 /// Bytes of a capture file before its first frame, and before each frame.
 const FILE_HEADER: u64 = 24;
 const FRAME_HEADER: usize = 16;
@@ -96,11 +97,21 @@ impl Rival {
 
     /// Gives the ports of a case their VLANs and links.
     pub(crate) fn set_ports(&mut self, case: &Case) {
-        self.odd_ports.extend(case.vlans.iter().map(|port| port.name.clone()));
         self.odd_ports.extend(case.down.iter().map(|port| format!("p{port}")));
         self.odd_ports.extend(case.port_mods.iter().map(|[port, _]| port.clone()));
-        for port in &case.vlans {
-            let mut set = vec!["set".to_owned(), "port".to_owned(), port.name.clone()];
+        self.set_vlans(&case.vlans);
+        for port in &case.down {
+            self.command("netdev-dummy/set-admin-state", &[&format!("p{port}"), "down"]);
+        }
+    }
+
+    /// Gives ports their VLANs.
+    pub(crate) fn set_vlans(&mut self, ports: &[Port]) {
+        self.odd_ports.extend(ports.iter().map(|port| port.name.clone()));
+        for port in ports {
+            // What is not set again is as it was at first; all of it is one change.
+            let words = format!("clear port {0} tag vlan_mode trunks -- set port {0}", port.name);
+            let mut set: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
             set.extend(port.tag.map(|tag| format!("tag={tag}")));
             let mode = port.vlan_mode.and_then(|mode| serde_json::to_value(mode).ok());
             set.extend(mode.as_ref().and_then(Value::as_str).map(|m| format!("vlan_mode={m}")));
@@ -108,17 +119,53 @@ impl Rival {
             set.extend((!trunks.is_empty()).then(|| format!("trunks={}", trunks.join(","))));
             self.switch.run("ovs-vsctl", &set.iter().map(String::as_str).collect::<Vec<_>>());
         }
-        for port in &case.down {
-            self.command("netdev-dummy/set-admin-state", &[&format!("p{port}"), "down"]);
-        }
-        self.wait();
     }
 
-    /// Sends a frame into a port; what comes out.
-    pub(crate) fn send(&mut self, port: u32, frame: &str) -> Frames {
-        self.command("netdev-dummy/receive", &[&format!("p{port}"), frame]);
-        self.wait();
-        self.collect()
+    /// The addresses that are known, by VLAN, each with its port.
+    pub(crate) fn macs(&mut self) -> Macs {
+        let shown = self.command("fdb/show", &[BRIDGE]);
+        let line = |line: &str| {
+            let mut words = line.split_whitespace();
+            let (port, vlan, mac) = (words.next()?, words.next()?, words.next()?);
+            Some((vlan.parse().ok()?, mac.to_owned(), port.to_owned()))
+        };
+        shown.lines().filter_map(line).collect()
+    }
+
+    /// Changes ports as is asked before a packet, and sends it; what comes out.
+    pub(crate) fn play(&mut self, packet: &RecordedPacket) -> (Answer, Frames) {
+        for [port, change] in &packet.port_mods {
+            self.odd_ports.insert(port.clone());
+            self.client().set_port(port, change);
+        }
+        self.set_vlans(&packet.vlans);
+        let answer = match &packet.packet_out {
+            None => {
+                self.receive(&format!("p{}", packet.in_port), &packet.frame);
+                Answer::Taken
+            }
+            Some(actions) => self.client().ask("packet-out", &packet.as_packet_out(actions)),
+        };
+        (answer, self.collect())
+    }
+
+    /// A frame comes in by a port, and goes all its way: it waits in a queue that is looked into at
+    /// some time between two requests, by the thread that answers them.
+    fn receive(&mut self, port: &str, frame: &str) {
+        let before = self.lookups();
+        self.command("netdev-dummy/receive", &[port, frame]);
+        for _ in 0..ROUNDS {
+            if self.lookups() != before {
+                return;
+            }
+        }
+    }
+
+    /// What it says of the packets that its datapath has looked up.
+    fn lookups(&mut self) -> String {
+        let shown = self.command("dpctl/show", &[]);
+        let line = shown.lines().find(|line| line.contains("lookups:"));
+        line.unwrap_or_default().to_owned()
     }
 
     /// Drops everything that is cached, after its counts are told.
@@ -126,16 +173,17 @@ impl Rival {
         self.command("revalidator/purge", &[]);
     }
 
-    /// Whether its daemon runs.
-    pub(crate) fn is_alive(&self) -> bool {
+    /// Whether its daemon has ended, or is about to: one that aborts lets go of its sockets first.
+    pub(crate) fn has_died(&self) -> bool {
         let id = self.switch.process("ovs-vswitchd");
-        !id.is_empty() && Path::new("/proc").join(id).exists()
+        id.is_empty() || until(|| !Path::new("/proc").join(&id).exists())
     }
 
-    fn wait(&mut self) {
-        for _ in 0..ROUNDS {
-            self.command("version", &[]);
-        }
+    /// The last words of its log.
+    pub(crate) fn last_words(&self) -> String {
+        let log = self.switch.folder().join("ovs-vswitchd.log");
+        let log = fs::read_to_string(log).unwrap_or_default();
+        log.lines().filter(|line| line.contains("EMER")).collect::<Vec<_>>().join("\n")
     }
 
     /// Asks the daemon; a refusal ends the test.

@@ -13,6 +13,8 @@ pub(crate) fn shrink(case: Case, found: Vec<String>, rival: &mut Rival) -> (Case
     search.drop_parts(|case| &mut case.flows);
     search.drop_parts(|case| &mut case.groups);
     search.drop_parts(|case| &mut case.meters);
+    search.drop_parts(|case| &mut case.port_mods);
+    search.drop_parts(|case| &mut case.vlans);
     search.drop_actions();
     search.drop_parts(|case| &mut case.flows);
     (search.case, search.found)
@@ -77,6 +79,7 @@ fn kind(found: &[String]) -> String {
     let words: Vec<&str> = first.split_whitespace().take(3).collect();
     match words[..] {
         ["pass", ..] => "frames".to_owned(),
+        ["addresses", ..] => "addresses".to_owned(),
         _ => words.join(" "),
     }
 }

@@ -11,12 +11,15 @@ use std::{
 };
 
 use crate::{
-    case::{Case, Expect, Frames, TaughtRule},
+    case::{Case, Expect, Frames, RecordedPacket, TaughtRule},
     client::{Answer, Client, DumpedRule, Monitor},
     masks::Tables,
     rig::Rig,
     rival::Rival,
 };
+
+/// How often a case is played that comes too fast.
+const TRIES: usize = 3;
 
 /// How one case fares on both switches.
 struct Play<'a> {
@@ -31,18 +34,30 @@ struct Play<'a> {
 /// What differs when a case is played to both switches, and the case with what Open vSwitch did;
 /// `None` if Open vSwitch did not survive it. Then there is a new one.
 pub(crate) fn play(case: &Case, rival: &mut Rival) -> Option<(Vec<String>, Case)> {
-    let outcome = panic::catch_unwind(AssertUnwindSafe(|| play_out(case, rival)));
+    let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
+        for _ in 1..TRIES {
+            let (played, was_slow) = play_out(case, rival);
+            if !was_slow {
+                return played;
+            }
+            println!("{}: packets that teach came too fast for this machine: once more", case.id);
+        }
+        play_out(case, rival).0
+    }));
     match outcome {
         Ok(played) => Some(played),
-        Err(cause) if rival.is_alive() => panic::resume_unwind(cause),
+        Err(cause) if !rival.has_died() => panic::resume_unwind(cause),
         Err(_) => {
+            println!("{}", rival.last_words());
             *rival = Rival::start_or_skip()?;
             None
         }
     }
 }
 
-fn play_out(case: &Case, rival: &mut Rival) -> (Vec<String>, Case) {
+/// What differs, the case, and whether Shunt has dropped a packet because its port had stood still
+/// for too long: it learns beside its packet threads, which takes long where others use the machine.
+fn play_out(case: &Case, rival: &mut Rival) -> ((Vec<String>, Case), bool) {
     let mut rig = Rig::new();
     rival.reset();
     rig.set_ports(case);
@@ -56,7 +71,8 @@ fn play_out(case: &Case, rival: &mut Rival) -> (Vec<String>, Case) {
     if play.found.is_empty() {
         play.try_masks();
     }
-    (play.found, play.case)
+    let was_slow = play.rig.has_lost_patience();
+    ((play.found, play.case), was_slow)
 }
 
 impl Play<'_> {
@@ -139,9 +155,13 @@ impl Play<'_> {
             self.rival.settle();
         }
         let packet = self.case.packets[index].clone();
-        let (port, frame) = (packet.in_port, &packet.frame);
-        let ours = self.rig.send(port, &packet.frame());
-        let theirs = self.rival.send(port, frame);
+        let RecordedPacket { in_port, frame, .. } = &packet;
+        let what = format!("pass {pass} packet {index} on port {in_port}, {frame}");
+        let (said, ours) = self.rig.play(&self.ours, &packet);
+        let (answer, mut theirs) = self.rival.play(&packet);
+        // Its ports write down what they are told to send, though their link is down.
+        theirs.retain(|port, _| !self.case.down.contains(port));
+        self.compare(&format!("answer to {what}"), &said, &answer);
         if pass == 1 {
             let before = self.case.packet_ins().len();
             let packet_in = monitors.map_or_else(Vec::new, |[_, theirs]| theirs.all());
@@ -149,8 +169,11 @@ impl Play<'_> {
             let expect = Expect { out: theirs.clone(), packet_in, trace: None };
             self.case.packets[index].expect = expect;
         }
-        let what = format!("pass {pass} packet {index} on port {port}, {frame}");
         self.compare_frames(&what, &ours, &theirs);
+        if !self.case.stateless {
+            let (ours, theirs) = (self.rig.macs(), self.rival.macs());
+            self.compare(&format!("addresses after {what}"), &ours, &theirs);
+        }
     }
 
     /// Keeps the rules as Open vSwitch prints them, then what it counted in the first pass, and what
@@ -188,9 +211,12 @@ impl Play<'_> {
 
     fn compare_rules(&mut self, what: &str) {
         let dumps = [&self.ours, &self.theirs].map(Client::dump);
+        // Open vSwitch counts packets that it then does not receive.
+        let is_counted = !self.case.has_closed_ports();
         let [ours, theirs] = dumps.each_ref().map(|dump| {
             let line = |rule: &DumpedRule| {
-                format!("cookie={} {:?} {}", rule.cookie, rule.counts, rule.text)
+                let counts = if is_counted { rule.counts } else { [0; 2] };
+                format!("cookie={} {counts:?} {}", rule.cookie, rule.text)
             };
             dump.iter().map(line).collect::<BTreeSet<_>>()
         });
@@ -219,11 +245,12 @@ impl Play<'_> {
     }
 }
 
-/// What a command printed, line by line, without numbers of messages and times.
+/// What a command printed, line by line, without numbers of messages, times, and how often a group is
+/// named: that is known to differ.
 fn shown(text: &str) -> Vec<String> {
     let item = |item: &str| {
         let (name, _) = item.split_once(['=', ':']).unwrap_or_default();
-        !matches!(name, "duration" | "(xid")
+        !matches!(name, "duration" | "(xid" | "ref_count")
     };
     let line =
         |line: &str| line.split([' ', ',']).filter(|word| item(word)).collect::<Vec<_>>().join(" ");

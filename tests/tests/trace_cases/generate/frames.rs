@@ -3,7 +3,7 @@
 use shunt_flow::testing::packet::{Neighbour, PacketBuilder};
 
 use super::{Theme, dice::Dice};
-use crate::case::{Expect, RecordedPacket};
+use crate::case::RecordedPacket;
 
 /// Last bytes of MAC addresses.
 const MACS: [u8; 3] = [1, 2, 3];
@@ -32,7 +32,7 @@ pub(crate) fn packet(dice: &mut Dice, theme: Theme) -> RecordedPacket {
     }
     let frame = frame.iter().map(|octet| format!("{octet:02x}")).collect();
     let in_port = u32::try_from(dice.port()).unwrap_or(1);
-    RecordedPacket { in_port, frame, expect: Expect::default() }
+    RecordedPacket { in_port, frame, ..RecordedPacket::default() }
 }
 
 fn headers(dice: &mut Dice, theme: Theme) -> PacketBuilder {
