@@ -196,3 +196,72 @@ fn flags_behind_ports_that_some_rule_has_stay_in_the_mask() {
     let packet = [IP, TCP, (TcpDst, 80, ALL), (TcpFlags, 16, ALL)];
     check(rules, &packet, None, &[IP, TCP, (TcpDst, 0, ALL), (TcpFlags, 0, ALL)]);
 }
+
+#[test]
+fn what_the_mask_proves_already_needs_no_other_proof() {
+    // The answer's network is in the mask, and proves that no rule has the address of the second;
+    // its port would be another proof.
+    for field in [Ipv4Src, Ipv4Dst] {
+        let network = (field, ip([10, 1, 0, 0]), ones(16));
+        let rules: &[&[Item]] = &[
+            &[IP, TCP, network],
+            &[(InPort, 1, ALL), IP, (field, ip([192, 168, 7, 1]), ALL)],
+            &[IP, (EthDst, 7, ALL)],
+        ];
+        let packet = [(InPort, 2, ALL), IP, UDP, (field, ip([10, 1, 2, 3]), ALL), (EthDst, 7, ALL)];
+        check(rules, &packet, Some(2), &[IP, (IpProto, 0, ALL), network, (EthDst, 0, ALL)]);
+    }
+}
+
+#[test]
+fn a_proof_serves_all_that_it_excludes() {
+    let host = (Ipv4Dst, ip([192, 168, 7, 1]), ALL);
+    let rules: &[&[Item]] = &[&[IP, host], &[(InPort, 1, ALL), IP, host]];
+    let packet = [(InPort, 2, ALL), IP, (Ipv4Dst, ip([10, 1, 2, 3]), ALL)];
+    check(rules, &packet, None, &[IP, (Ipv4Dst, 0, ones(1))]);
+}
+
+#[test]
+fn what_an_address_excludes_is_not_proved_by_all_words_of_its_layer() {
+    let rules: &[&[Item]] = &[&[IP, TCP, (Ipv4Dst, ip([192, 168, 7, 1]), ALL), (TcpDst, 80, ALL)]];
+    let packet = [IP, TCP, (Ipv4Dst, ip([10, 1, 2, 3]), ALL), (TcpDst, 80, ALL)];
+    check(rules, &packet, None, &[IP, (Ipv4Dst, 0, ones(1))]);
+}
+
+/// A rule that no packet from port 2 meets: it puts an address into the tries.
+fn elsewhere(field: FieldId, octets: [u8; 4]) -> [Item; 3] {
+    [(InPort, 1, ALL), IP, (field, ip(octets), ALL)]
+}
+
+#[test]
+fn one_address_that_no_rule_has_leaves_the_other_out() {
+    let (source, target) = ((Ipv4Src, ip([10, 0, 0, 1]), ALL), (Ipv4Dst, ip([10, 0, 0, 2]), ALL));
+    let held = elsewhere(Ipv4Src, [10, 0, 0, 9]);
+    let packet = [(InPort, 2, ALL), IP, TCP, (Ipv4Src, ip([10, 0, 0, 9]), ALL), target];
+    let depends_on = [(InPort, 0, ALL), IP, (Ipv4Src, 0, ALL)];
+    // Behind the last stage, and within it.
+    check(&[&[IP, source, target], &held], &packet, None, &depends_on);
+    let rule = [IP, TCP, source, target, (TcpDst, 80, ALL)];
+    check(&[&rule, &held], &packet, None, &depends_on);
+}
+
+#[test]
+fn a_lone_address_is_proved_with_its_layer() {
+    let rule = [IP, UDP, (Ipv4Dst, ip([10, 0, 0, 2]), ALL), (UdpDst, 53, ALL)];
+    let held = elsewhere(Ipv4Dst, [10, 0, 0, 9]);
+    let packet = [(InPort, 2, ALL), IP, UDP, (Ipv4Dst, ip([10, 0, 0, 9]), ALL)];
+    let depends_on = [(InPort, 0, ALL), IP, (IpProto, 0, ALL), (Ipv4Dst, 0, ALL)];
+    check(&[&rule, &held], &packet, None, &depends_on);
+}
+
+#[test]
+fn of_two_addresses_that_no_rule_has_the_one_that_is_looked_at_already_is_the_proof() {
+    let target = (Ipv4Dst, ip([10, 0, 0, 9]), ALL);
+    let rules: &[&[Item]] = &[
+        &[IP, UDP, target],
+        &[IP, (Ipv4Src, ip([10, 0, 0, 1]), ALL), (Ipv4Dst, ip([10, 0, 0, 2]), ALL)],
+        &elsewhere(Ipv4Src, [10, 0, 0, 8]),
+    ];
+    let packet = [(InPort, 2, ALL), IP, TCP, (Ipv4Src, ip([10, 0, 0, 8]), ALL), target];
+    check(rules, &packet, None, &[(InPort, 0, ALL), IP, TCP, (Ipv4Dst, 0, ALL)]);
+}

@@ -136,7 +136,7 @@ impl AddressWalks<'_, '_> {
     /// They are a proof without the type, but an address without its type is nothing that a match
     /// of OpenFlow, or a table in hardware, could say.
     fn add(&self, side: usize, count: u8, mask: &mut FlowMask) {
-        let Some(sides) = self.sides.filter(|_| count > 0) else { return };
+        let Some(sides) = self.sides else { return };
         mask.add_field(FieldId::EthType);
         let field = FIELDS[sides[side].field];
         mask.add_bits(field, leading_bits(field, count));

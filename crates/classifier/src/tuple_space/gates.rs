@@ -135,3 +135,31 @@ fn leading_words(mask: &SparseMask, count: usize) -> SparseMask {
     mask.iter().take(count).for_each(|(index, bits)| leading.words_mut()[index] = bits);
     SparseMask::from(&leading)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often a gate is asked that is to be looked at three times.
+    fn times_asked(asked: &mut Asked, id: u32, is_open: bool) -> usize {
+        let mut times = 0;
+        for _ in 0..3 {
+            let answer = asked.or_ask(GateId(id), || {
+                times += 1;
+                is_open
+            });
+            assert_eq!(answer, is_open, "gate {id}");
+        }
+        times
+    }
+
+    #[test]
+    fn a_gate_is_asked_once_and_those_beyond_the_first_each_time() {
+        let mut asked = Asked::default();
+        for (id, is_open) in [(0, true), (1, false), (65, true), (66, false), (255, true)] {
+            assert_eq!(times_asked(&mut asked, id, is_open), 1, "gate {id}");
+        }
+        assert_eq!(times_asked(&mut asked, 256, true), 3);
+        assert_eq!(times_asked(&mut asked, 257, false), 3);
+    }
+}

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
 
-use super::{TupleSpace, search::Search};
+use super::{TupleSpace, search::Search, words::Hashing};
 use crate::{
     Classifier, Lifetime, Linear, Matches, Priority, Rank, Version,
     testing::{
@@ -24,8 +24,12 @@ struct Life {
 
 impl Life {
     fn of(ops: &[Op]) -> Self {
+        Self::with(TupleSpace::new(7), ops)
+    }
+
+    fn with(table: TupleSpace<u64>, ops: &[Op]) -> Self {
         let mut life = Self {
-            table: TupleSpace::new(7),
+            table,
             oracle: Linear::new(),
             rules: Vec::new(),
             version: Version::ZERO,
@@ -165,6 +169,28 @@ proptest! {
                     let other = outside(key, &mask, other);
                     prop_assert_eq!(life.oracle.lookup(&other, version), answer);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn hashes_that_are_all_the_same_cost_time_and_no_answer(ops in testing::ops(60), keys in keys()) {
+        let mut table = TupleSpace::new(7);
+        table.hashing = Hashing::colliding();
+        let life = Life::with(table, &ops);
+        for version in life.versions() {
+            for key in &keys {
+                let answer = life.oracle.lookup(key, version);
+                let mut mask = FlowMask::EMPTY;
+                prop_assert_eq!(life.table.lookup_masked(key, version, &mut mask), answer);
+                for other in &keys {
+                    let other = outside(key, &mask, other);
+                    prop_assert_eq!(life.oracle.lookup(&other, version), answer);
+                }
+            }
+            for (matching, rank, _) in &life.rules {
+                let found = life.table.find_exact(matching, rank.priority, version);
+                prop_assert_eq!(found, life.oracle.find_exact(matching, rank.priority, version));
             }
         }
     }
@@ -356,4 +382,33 @@ fn a_gate_closes_behind_its_last_rule_and_is_given_back_with_its_last_subtable()
     mask.add_field(FieldId::EthType);
     table.insert(Match::new(&key, &mask), rank(2), Version::ZERO, 2);
     assert_eq!(table.order[0].gate, gate);
+}
+
+#[test]
+fn masks_that_begin_alike_share_a_gate() {
+    let mut table = TupleSpace::new(5);
+    for (age, field) in (0..).zip([FieldId::IpProto, FieldId::IpDscp]) {
+        let (_, matching) = behind_port(1, field);
+        table.insert(matching, Rank { priority: Priority::DEFAULT, age }, Version::ZERO, age);
+    }
+    assert!(table.order[0].gate.is_some());
+    assert_eq!(table.order[0].gate, table.order[1].gate);
+}
+
+#[test]
+fn rules_that_come_and_go_leave_neither_values_nor_subtables() {
+    let mut table = TupleSpace::new(5);
+    let stays = behind_port(1, FieldId::IpProto).1;
+    let rank = |age| Rank { priority: Priority::DEFAULT, age };
+    table.insert(stays, rank(0), Version::ZERO, 0);
+    for (age, port) in (1..).zip(2..20) {
+        for field in [FieldId::IpProto, FieldId::IpDscp, FieldId::NwTtl] {
+            let (_, matching) = behind_port(port, field);
+            table.insert(matching.clone(), rank(age), Version::ZERO, age);
+            table.remove(&matching, rank(age), Version::ZERO);
+            table.reclaim(Version::ZERO);
+        }
+    }
+    assert_eq!(table.subtables.len(), 2, "one is used, and one again and again");
+    assert_eq!(table.subtables[0].chains().count(), 1);
 }

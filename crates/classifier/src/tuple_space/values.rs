@@ -54,3 +54,20 @@ const fn half(hash: u64) -> u32 {
 fn place(half: u32) -> u64 {
     u64::from(half) << 32 | u64::from(half)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_a_hash_depends_on_both_of_its_halves() {
+        assert_eq!(half(0x1234_5678_0000_0000), 0x1234_5678);
+        assert_eq!(half(0x0000_0000_1234_5678), 0x1234_5678);
+        assert_eq!(half(u64::MAX), 0);
+    }
+
+    #[test]
+    fn a_table_is_given_low_bits_and_high_ones() {
+        assert_eq!(place(0x8000_0001), 0x8000_0001_8000_0001);
+    }
+}

@@ -30,6 +30,12 @@ impl Hashing {
         Self { secrets, factor: seed.hash_one(FLOW_WORDS) | 1 }
     }
 
+    /// Hashes all keys to one value.
+    #[cfg(test)]
+    pub(super) fn colliding() -> Self {
+        Self { secrets: vec![0; FLOW_WORDS].into(), factor: 0 }
+    }
+
     pub(super) fn words(&self, mask: &SparseMask) -> Box<[MaskWord]> {
         let word = |(index, bits)| MaskWord { index, bits, secret: self.secrets[index] };
         mask.iter().map(word).collect()
@@ -65,4 +71,37 @@ pub(super) fn has_words(mask: &FlowMask, words: &[MaskWord]) -> bool {
 /// How many bits [`add_words`] would add.
 pub(super) fn added_bits_count(mask: &FlowMask, words: &[MaskWord]) -> u32 {
     words.iter().map(|word| (word.bits & !mask.words()[word.index]).count_ones()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_flow::FieldId;
+
+    use super::*;
+
+    #[test]
+    fn each_bit_of_a_word_changes_half_of_the_hash() {
+        let hashing = Hashing::new(&FixedState::with_seed(11));
+        let mut mask = FlowMask::EMPTY;
+        mask.add_field(FieldId::Metadata);
+        let words = hashing.words(&SparseMask::from(&mask));
+        let [metadata] = &*words else { panic!("metadata is a word") };
+        let hash = |value: u64| {
+            let mut key = FlowKey::ZERO;
+            key.words_mut()[metadata.index] = value;
+            hashing.hash(&words, &key)
+        };
+        let values: Vec<u64> = (0..200_u64).map(|own| own.wrapping_mul(0x9e37_79b9_7f4a)).collect();
+        let mut changed = 0;
+        for bit in 0..64 {
+            let of_bit =
+                values.iter().map(|value| (hash(*value) ^ hash(value ^ 1 << bit)).count_ones());
+            let of_bit: u32 = of_bit.sum();
+            // Each bit for itself, or a table would be crowded by the keys that differ in it.
+            assert!(of_bit > 10 * 200, "bit {bit} changes {of_bit} bits of 200 hashes");
+            changed += of_bit;
+        }
+        let mean = f64::from(changed) / f64::from(64 * 200);
+        assert!((28.0..36.0).contains(&mean), "{mean} bits of 64");
+    }
 }
