@@ -22,17 +22,21 @@ impl WordMap {
     /// The set of those words that are not zero.
     #[must_use]
     pub fn nonzero(words: &[u64; FLOW_WORDS]) -> Self {
-        // Most keys and masks have no hidden words, or a few side by side.
-        let (hidden, headers) = words.split_at(HEADER_START);
-        let mut map = u128::from(nonzero(headers)) << HEADER_START;
-        if any(hidden) {
-            for (chunk, first) in hidden.chunks(8).zip((0..).step_by(8)) {
-                if any(chunk) {
-                    map |= u128::from(nonzero(chunk)) << first;
-                }
+        let (eights, last) = words.as_chunks::<8>();
+        let mut map = u128::from(nonzero(last)) << (FLOW_WORDS - last.len());
+        for (eight, first) in eights.iter().zip((0_u32..).step_by(8)) {
+            // Most keys and masks have no hidden words, or a few side by side.
+            if eight.iter().fold(0, |all, word| all | word) != 0 {
+                map |= u128::from(nonzero(eight)) << first;
             }
         }
         Self(map)
+    }
+
+    /// The set of the first `count` words.
+    #[must_use]
+    pub const fn first(count: usize) -> Self {
+        Self((1 << count) - 1)
     }
 
     /// The set with one more word.
@@ -45,6 +49,12 @@ impl WordMap {
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+
+    /// The words of this set that are not in another.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
     }
 
     /// The set in two words, the indices below 64 in the first.
@@ -77,11 +87,13 @@ impl WordMap {
 
     /// The indices, ascending.
     pub fn iter(self) -> impl Iterator<Item = usize> {
-        let mut rest = self.0;
+        // Steps of one word are half as long as those of two.
+        let [mut low, mut high] = self.halves();
         std::iter::from_fn(move || {
+            let (rest, first) = if low != 0 { (&mut low, 0) } else { (&mut high, 64) };
             let index = rest.trailing_zeros() as usize;
-            rest &= rest.wrapping_sub(1);
-            (index < 128).then_some(index)
+            *rest &= rest.wrapping_sub(1);
+            (index < 64).then_some(first + index)
         })
     }
 }
@@ -149,15 +161,10 @@ fn exactly(count: usize, mut words: impl Iterator<Item = u64>) -> Arc<[u64]> {
     (0..count).map(|_| words.next().unwrap_or_default()).collect()
 }
 
-/// Which of at most 64 words are not zero.
+/// Which of at most eight words are not zero.
 fn nonzero(words: &[u64]) -> u64 {
     let bit = |bits, (word, place): (&u64, u32)| bits | u64::from(*word != 0) << place;
     words.iter().zip(0..).fold(0, bit)
-}
-
-/// Whether some word is not zero.
-fn any(words: &[u64]) -> bool {
-    words.iter().fold(0, |all, word| all | word) != 0
 }
 
 /// A flow mask that holds only its non-zero words.
@@ -252,6 +259,16 @@ impl SparseMask {
     /// The bits of `key` under this mask, one word per word of the mask.
     pub fn apply<'a>(&'a self, key: &'a FlowKey) -> impl Iterator<Item = u64> + 'a {
         self.iter().map(|(index, mask)| key.words()[index] & mask)
+    }
+
+    /// Index and bits of every non-zero word, ascending, and what a key has under them.
+    pub fn over<'a>(&'a self, key: &'a SparseKey) -> impl Iterator<Item = (usize, u64, u64)> + 'a {
+        let mut words = key.0.iter().peekable();
+        self.iter().map(move |(index, bits)| {
+            while words.next_if(|(own, _)| *own < index).is_some() {}
+            let word = words.next_if(|(own, _)| *own == index);
+            (index, bits, word.map_or(0, |(_, word)| word & bits))
+        })
     }
 
     /// Whether two keys agree in every bit of this mask.
@@ -357,7 +374,7 @@ impl Match {
     /// The match of every key that agrees with `key` under `mask`, which it shares.
     #[must_use]
     pub fn of(key: &SparseKey, mask: &SparseMask) -> Self {
-        let words = mask.iter().map(|(index, bits)| key.word(index) & bits);
+        let words = mask.over(key).map(|(_, _, value)| value);
         Self { mask: mask.clone(), value: exactly(mask.words().len(), words) }
     }
 

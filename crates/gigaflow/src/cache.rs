@@ -2,9 +2,9 @@
 //!
 //! A packet that misses is translated once as a whole, which says what becomes of it. Its [`Way`] is
 //! shown to the policy, which says where to cut. Pieces that are there already are met as any packet
-//! meets them; for those that are not, the packet goes through their tables once more, and each becomes
-//! a rule. Nothing of that decides what happens to packets: a rule says what the tables say, wherever
-//! it was cut.
+//! meets them; those that are not are gone through once more, with what the translation has found in the
+//! tables, and each becomes a rule. Nothing of that decides what happens to packets: a rule says what
+//! the tables say, wherever it was cut.
 //!
 //! # What is not cut, and what is not cached
 //!
@@ -134,7 +134,7 @@ pub struct Miss<'a> {
 struct Filling<'a> {
     miss: Miss<'a>,
     /// All of its way, or what is left of it.
-    whole: &'a Arc<Traversal>,
+    whole: &'a NotedTraversal,
     /// The entries that it met before.
     met: &'a [u32],
     /// The stages that its pieces may go to.
@@ -253,8 +253,8 @@ impl Gigaflow {
         }
         way_of(&noted, self.seed, &mut self.way);
         let open = StageSet::first_of(self.ltm.capacity().stages_count).since(last.number() + 1);
-        let (whole, met) = (Arc::new(noted.traversal), walk.slots());
-        let filling = Filling { miss: from_here, whole: &whole, met, open, grain: Grain::Pieces };
+        let (whole, met) = (&noted, walk.slots());
+        let filling = Filling { miss: from_here, whole, met, open, grain: Grain::Pieces };
         if !self.fill(store, &filling) {
             return None;
         }
@@ -263,7 +263,7 @@ impl Gigaflow {
         if miss.start.is_none() && self.is_contested(sight) {
             self.show(miss, sight);
         }
-        Some(whole)
+        Some(noted.traversal)
     }
 
     /// The stages.
@@ -309,12 +309,12 @@ impl Gigaflow {
         let mut noted = self.noting(miss);
         if !noted.traversal.learnings.is_empty() {
             self.counts.teaching += 1;
-            return Arc::new(noted.traversal);
+            return noted.traversal;
         }
         if miss.start.is_none() && is_hiding(miss.key) {
             // No tag names what no bridge gives to packets that come in.
             self.counts.without_tags += 1;
-            return Arc::new(noted.traversal);
+            return noted.traversal;
         }
         if noted.traversal.error.is_some() {
             noted.points.clear();
@@ -327,8 +327,7 @@ impl Gigaflow {
         let is_uncut = self.way.legs_count() == 1 && self.way.steps_count() > 1;
         let grain = if is_uncut { Grain::Whole } else { self.grain(miss.key, miss.start) };
         let open = self.stages_met_by(store, miss.key, grain);
-        let whole = Arc::new(noted.traversal);
-        let mut filling = Filling { miss, whole: &whole, met: &[], open, grain };
+        let mut filling = Filling { miss, whole: &noted, met: &[], open, grain };
         let is_filled = self.fill(store, &filling);
         let has_met = walk.is_some_and(|walk| !walk.slots().is_empty());
         if is_filled && has_met && grain == Grain::Pieces && !self.is_hit(store, miss.key) {
@@ -337,7 +336,7 @@ impl Gigaflow {
             filling.open = self.stages_met_by(store, miss.key, Grain::Whole);
             self.fill(store, &filling);
         }
-        whole
+        noted.traversal
     }
 
     fn is_hit(&self, store: &impl Store, key: &FlowKey) -> bool {

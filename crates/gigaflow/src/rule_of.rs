@@ -54,9 +54,9 @@ fn identity_of(visit: &Visit, seed: u64) -> u64 {
     let found =
         |identity, rule: &Arc<Rule>| fold(fold(identity, rule.id.number()), rule.revision.into());
     let identity = visit.rule.iter().chain(&visit.clauses).fold(fold(seed, place), found);
-    let headers = visit.mask.iter().filter(|(index, _)| *index >= HEADER_START);
-    headers.fold(identity, |identity, (index, mask)| {
-        fold(fold(fold(identity, index as u64), mask), mask & visit.key.word(index))
+    let headers = visit.mask.over(&visit.key).filter(|(index, _, _)| *index >= HEADER_START);
+    headers.fold(identity, |identity, (index, mask, value)| {
+        fold(fold(fold(identity, index as u64), mask), value)
     })
 }
 

@@ -1,6 +1,8 @@
 //! Pieces of traversals, for caches that keep them apart.
 
-use shunt_flow::Match;
+use std::sync::Arc;
+
+use shunt_flow::{Match, SparseMask};
 
 use crate::Traversal;
 
@@ -17,7 +19,9 @@ pub struct CutPoint {
 #[derive(Clone, Debug)]
 pub struct NotedTraversal {
     /// What was decided, and what it depended on.
-    pub traversal: Traversal,
+    pub traversal: Arc<Traversal>,
+    /// What the lookup of each visit depended on, without what its actions did.
+    pub(crate) lookups: Vec<SparseMask>,
     /// Where it can be cut, in order.
     pub points: Vec<CutPoint>,
     /// What it needs of the bounds of a translation.

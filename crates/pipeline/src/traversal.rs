@@ -206,7 +206,7 @@ impl Refresh {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraversalError {
     /// Resubmits, buckets, patch ports, or copies that pass meters, nested deeper than the bound.
-    #[error("resubmits and patch ports are nested deeper than {0}")]
+    #[error("resubmits, buckets, patch ports or copies are nested deeper than {0}")]
     TooDeep(u16),
     /// More table lookups by resubmit, goto or patch ports than the bound.
     #[error("more than {0} resubmits")]

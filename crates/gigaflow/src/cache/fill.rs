@@ -3,8 +3,8 @@
 //! A piece that its stage holds is not made again. Whatever a policy calls it: if the entry lives, has
 //! the tag that the packet has by then, matches its headers, and makes as many visits as are planned, it
 //! says what the tables would, as any entry that a packet meets does. So the packet goes on with the
-//! headers and the tag that it gives. Only what no stage holds is translated, from where the piece
-//! begins to where it ends; and where a way is one piece, its translation is there.
+//! headers and the tag that it gives. Only what no stage holds is translated anew, from where the piece
+//! begins to where it ends, without a lookup; and where a way is one piece, its translation is there.
 
 use std::sync::Arc;
 
@@ -151,7 +151,7 @@ impl Gigaflow {
         filling: &Filling<'_>,
         (desk, number): (&Desk, usize),
     ) -> Result<Part, Failure> {
-        let Miss { pipeline, key, start, version, now } = filling.miss;
+        let Miss { pipeline, key, start, now, .. } = filling.miss;
         let (piece, is_last) = (&desk.plan[number], number + 1 == desk.plan.len());
         let (headers, tag) = (desk.headers.of(key), desk.tags[number]);
         let identity = self.way.identity(&piece.steps).unwrap_or_default();
@@ -161,15 +161,16 @@ impl Gigaflow {
             return Ok(Part::Met(met));
         }
         if desk.plan.len() == 1 {
-            let rule = rule_of(filling.whole, self.nothing.clone(), tag, Next::End);
-            return Ok(Part::Fresh { traversal: Arc::clone(filling.whole), rule, identity });
+            let whole = &filling.whole.traversal;
+            let rule = rule_of(whole, self.nothing.clone(), tag, Next::End);
+            return Ok(Part::Fresh { traversal: Arc::clone(whole), rule, identity });
         }
-        let count = (!is_last).then_some(usize::from(visits_count));
+        let (whole, visits) = (filling.whole, piece.steps.start.into()..piece.steps.end.into());
         let made = match self.ltm.tags().name(tag) {
             Some(TagName::Cut(start)) if number > 0 => {
-                pipeline.translate_piece(&start.entering(headers), Some(start), version, count)
+                pipeline.translate_piece(&start.entering(headers), Some(start), whole, visits)
             }
-            _ => pipeline.translate_piece(key, start, version, count),
+            _ => pipeline.translate_piece(key, start, whole, visits),
         };
         let TraversalPiece { traversal, rewrite, spending } = made;
         self.counts.visits += traversal.visits.len() as u64;

@@ -163,7 +163,7 @@ impl Ltm {
             walk.begin(start);
         }
         for stage in &mut self.stages {
-            let mut waiting = Places::NONE;
+            let (mut waiting, mut longest) = (Places::NONE, [None; FEW]);
             let going = |(_, walk): &(usize, &Walk)| !walk.is_over();
             walks
                 .iter()
@@ -172,10 +172,12 @@ impl Ltm {
                 .filter(going)
                 .for_each(|(place, _)| waiting.push(place));
             while let Some(tag) = waiting.first().and_then(|place| walks[place].tag()) {
-                let mut alike = waiting.take(|place| walks[place].tag() == Some(tag));
-                stage.find_few(tag, keys, walks, &mut alike);
+                let alike = waiting.take(|place| walks[place].tag() == Some(tag));
+                stage.find_few(tag, (keys, walks), alike, &mut longest);
             }
-            for (key, walk) in keys.iter().zip(&mut *walks) {
+            for ((key, walk), found) in keys.iter().zip(&mut *walks).zip(longest) {
+                let Some(found) = found else { continue };
+                walk.go(found.step);
                 if let Some(slot) = walk.take_rewriting()
                     && let Some(piece) = self.pieces.get(slot)
                 {

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use shunt_flow::{FieldId, FlowMask, Match};
 
 use super::*;
+use crate::ltm::Tag;
 
 /// Two small fields of a key, of a mask.
 type Pair = (u8, u8);
@@ -97,20 +98,19 @@ fn find(
     list: &[(LtmRule, EntryRef)],
     keys: &[FlowKey],
 ) -> Result<(), TestCaseError> {
-    let (mut walks, mut missing) = (vec![Walk::default(); keys.len()], Places::NONE);
-    (0..keys.len()).for_each(|place| missing.push(place));
-    groups.find_few(hasher, keys, &mut walks, &mut missing);
-    let missing: Vec<usize> = missing.iter().collect();
-    for (place, (key, walk)) in keys.iter().zip(&walks).enumerate() {
+    let walks = vec![Walk::default(); keys.len()];
+    let (mut asking, mut few) = (Places::NONE, [None; FEW]);
+    (0..keys.len()).for_each(|place| asking.push(place));
+    groups.find_few(hasher, (keys, &walks), asking, &mut few);
+    for (key, found) in keys.iter().zip(few) {
         let matching = || list.iter().filter(|(rule, _)| rule.matching.matches(key));
         let longest = matching().map(|(rule, _)| rule.length).max();
         let length_of = |found: Option<EntryRef>| {
             matching().find(|(_, own)| Some(*own) == found).map(|(rule, _)| rule.length)
         };
         let alone = groups.find(hasher, key, |_| true).map(|step| step.entry);
-        let together = walk.entries().next();
+        let together = found.map(|found| found.step.entry);
         prop_assert_eq!((length_of(alone), length_of(together)), (longest, longest));
-        prop_assert_eq!(missing.contains(&place), longest.is_none());
         // Another one is found in place of a dead one.
         let other = groups.find(hasher, key, |entry| Some(entry) != alone);
         let others = matching().filter(|(_, own)| Some(*own) != alone);

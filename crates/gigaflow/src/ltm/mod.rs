@@ -5,10 +5,12 @@
 
 mod chain;
 mod coverage;
+mod family;
 mod gone;
 mod groups;
 mod headers;
 mod held;
+mod lists;
 mod piece;
 mod places;
 mod rule;

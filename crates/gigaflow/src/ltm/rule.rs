@@ -90,7 +90,8 @@ impl Tag {
 impl LtmRule {
     /// The rule without its list of actions, if rewrites, and behind them at most one output of the
     /// whole frame, are all that it has. To push or to pop a VLAN tag is a rewrite of the fields of
-    /// tags, where the match says which tags there are.
+    /// tags, where the match says which tags there are; but not to push one where another was popped:
+    /// fields do not say that the tag is a new one, which has nothing of the other's drop-eligible bit.
     #[must_use]
     pub fn plain(&self) -> Option<Plain> {
         let mut headers = Headers::that_match(&self.matching);
@@ -118,6 +119,8 @@ struct Headers {
     key: FlowKey,
     known: FlowMask,
     written: FlowMask,
+    /// A tag that came in is gone.
+    is_popped: bool,
 }
 
 /// The type of a tag and its control information; zeros: there is none.
@@ -131,7 +134,7 @@ const TCI_PRESENT: u128 = 0x1000;
 impl Headers {
     fn that_match(matching: &Match) -> Self {
         let known = FlowMask::from(matching.mask());
-        Self { key: matching.key(), known, written: FlowMask::EMPTY }
+        Self { key: matching.key(), known, written: FlowMask::EMPTY, is_popped: false }
     }
 
     fn set(&mut self, set: &Match) {
@@ -143,17 +146,19 @@ impl Headers {
         }
     }
 
-    /// `None`: which tags there are then is not known, or there are more than a key has fields for.
+    /// `None`: which tags there are then is not known, or there are more than a key has fields for, or
+    /// the tag stands where another was.
     fn push_tag(&mut self, tpid: u16, tci: u16) -> Option<()> {
         let outer = self.tag(OUTER)?;
         let is_lost = outer != (0, 0) && self.tag(INNER)? != (0, 0);
-        (!is_lost).then(|| self.set_tags((tpid.into(), tci.into()), outer))
+        (!is_lost && !self.is_popped).then(|| self.set_tags((tpid.into(), tci.into()), outer))
     }
 
     /// `None`: which tag there is then is not known.
     fn pop_tag(&mut self) -> Option<()> {
         let inner = self.tag(INNER)?;
         self.set_tags(inner, (0, 0));
+        self.is_popped = true;
         Some(())
     }
 
@@ -244,6 +249,7 @@ mod tests {
             (Match::any(), vec![pop()]),
             (set(&[(FieldId::VlanTci, 0x1009)]), vec![push()]),
             (tags([blue, red]), vec![push()]),
+            (tags([blue, none]), vec![pop(), push()]),
         ] {
             assert_eq!(
                 rewrite(matching.clone(), actions.clone()),

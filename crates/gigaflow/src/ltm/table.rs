@@ -9,7 +9,7 @@ use shunt_flow::{FlowKey, hash::KeyHasher};
 
 use super::{
     EntryRef, LtmRule, Tag, Walk,
-    groups::{Groups, Step},
+    groups::{FoundFew, Groups, Step},
     places::Places,
 };
 
@@ -40,17 +40,17 @@ impl Table {
         self.tags.get(tag.index())?.find(&self.hasher, key, is_live)
     }
 
-    /// Takes these packets, which have this tag, through the stage; those that meet no rule are left in
-    /// `missing`. The first rule that is found counts, also if it is dead.
+    /// Notes the longest rules that these packets match, which have this tag and of which nothing is noted
+    /// yet. The first one that is found counts, also if it is dead.
     pub(super) fn find_few(
         &mut self,
         tag: Tag,
-        keys: &[FlowKey],
-        walks: &mut [Walk],
-        missing: &mut Places,
+        packets: (&[FlowKey], &[Walk]),
+        asking: Places,
+        longest: &mut FoundFew,
     ) {
         if let Some(groups) = self.tags.get_mut(tag.index()) {
-            groups.find_few(&self.hasher, keys, walks, missing);
+            groups.find_few(&self.hasher, packets, asking, longest);
         }
     }
 

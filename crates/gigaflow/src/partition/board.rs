@@ -132,13 +132,12 @@ impl Board {
         let stage = self.layers[layer];
         let mut value = if may_skip { lower[first] } else { NEVER };
         let mut length = 0;
-        let rest = &lower[first + 1..width];
-        let (gains, holders) = (&self.gains[..rest.len()], &self.holders[..rest.len()]);
+        let rest = lower[first + 1..width].iter().zip(&self.gains).zip(&self.holders);
         // Behind the last stage there is only the end.
         let shortest = if layer + 1 == self.layers.len() { rest.len() - 1 } else { 0 };
-        for at in (shortest..rest.len()).rev() {
-            let cost = if holders[at].contains(stage) { 0 } else { fresh };
-            let offered = rest[at] + gains[at] + cost;
+        for (at, ((rest, gain), holders)) in rest.enumerate().skip(shortest).rev() {
+            let cost = if holders.contains(stage) { 0 } else { fresh };
+            let offered = rest + gain + cost;
             if offered > value {
                 value = offered;
                 length = at + 1;

@@ -1,6 +1,6 @@
 //! Traversals in pieces: see [`crate::TraversalPiece`].
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use shunt_classifier::Version;
 use shunt_flow::FlowKey;
@@ -34,17 +34,20 @@ impl Pipeline {
         translate::pieces(self.tables(&self.bridges.read(), version), key, start, cuts)
     }
 
-    /// Translates a packet as [`Self::translate_noting`] does, and cuts it in front of the `count`th
-    /// visit, if it can be cut there; `None`: it goes on to its end.
+    /// Translates the piece of a traversal that makes these of its visits, and ends in front of the next if
+    /// it can be cut there. `key` and `start` are the packet where the piece begins. What it finds in the
+    /// tables is known from the traversal.
     #[must_use]
     pub fn translate_piece(
         &self,
         key: &FlowKey,
         start: Option<&Arc<Continuation>>,
-        version: Version,
-        count: Option<usize>,
+        noted: &NotedTraversal,
+        visits: Range<usize>,
     ) -> TraversalPiece {
-        translate::one_piece(self.tables(&self.bridges.read(), version), key, start, count)
+        let tables = self.bridges.read();
+        let tables = self.tables(&tables, noted.traversal.version);
+        translate::noted_piece(tables, (key, start), noted, visits)
     }
 
     /// What a traversal, or a piece of one, is as `version` sees the tables: from where it began, with

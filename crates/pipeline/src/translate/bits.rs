@@ -4,7 +4,7 @@
 //! nothing that is done to them looks at the others: neither clearing nor adding, nor making one
 //! sparse.
 
-use shunt_flow::{FieldId, FlowMask, SparseMask, WordMap};
+use shunt_flow::{FieldId, FlowMask, SparseMask, WordMap, layout::FLOW_WORDS};
 
 /// A mask that grows.
 #[derive(Clone, Default)]
@@ -39,6 +39,24 @@ impl Bits {
         }
     }
 
+    /// The words.
+    pub(super) const fn words(&self) -> &[u64; FLOW_WORDS] {
+        self.mask.words()
+    }
+
+    /// Adds all bits of so many words at the beginning.
+    pub(super) fn add_first(&mut self, count: usize) {
+        self.mask.words_mut()[..count].fill(u64::MAX);
+        self.used = self.used.union(WordMap::first(count));
+    }
+
+    /// Makes it another mask.
+    pub(super) fn set(&mut self, mask: &SparseMask) {
+        self.clear();
+        mask.iter().for_each(|(word, bits)| self.mask.words_mut()[word] = bits);
+        self.used = mask.map();
+    }
+
     pub(super) fn add_all(&mut self, other: &Self) {
         self.add_some(other, |_, bits| bits);
     }
@@ -65,7 +83,9 @@ impl Bits {
     }
 
     pub(super) fn is(&self, other: &SparseMask) -> bool {
-        other.iter().eq(self.iter().filter(|(_, bits)| *bits != 0))
+        let others = self.used.without(other.map());
+        other.iter().all(|(word, bits)| self.word(word) == bits)
+            && others.iter().all(|word| self.word(word) == 0)
     }
 
     pub(super) fn sparse(&self) -> SparseMask {

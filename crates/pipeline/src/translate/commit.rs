@@ -197,6 +197,11 @@ impl Wire {
             _ => {}
         }
         self.actions.push(action);
+        self.count_action()
+    }
+
+    /// An action was done, or would have been if there were what it is for.
+    pub(super) const fn count_action(&mut self) -> Result<(), TraversalError> {
         self.count += 1;
         if self.count > ACTIONS_MAX {
             return Err(TraversalError::TooManyActions(ACTIONS_MAX));

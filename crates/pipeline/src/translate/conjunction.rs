@@ -7,14 +7,16 @@
 use std::sync::Arc;
 
 use shunt_classifier::Version;
-use shunt_flow::{FieldId, FlowKey, FlowMask, PortNo, layout::word};
+use shunt_flow::{FieldId, FlowKey, FlowMask, PortNo, SparseMask};
 
 use super::{
-    context::{RESUBMITS_MAX, Translation},
-    recorder::{ANY_FRAGMENT, CONJ_ID_BITS, Entering, Foreign, IN_PORT_BITS, PORTS_BITS},
+    context::{Known, RESUBMITS_MAX, Translation},
+    recorder::{
+        CONJ_ID, CONJ_ID_BITS, Entering, FRAGMENT, Foreign, IN_PORT_BITS, PORTS_BITS, TRANSPORT,
+    },
 };
 use crate::{
-    Rule, TableId, TraversalError,
+    BridgeId, Rule, TableId, TraversalError,
     bridge::Bridge,
     conjunction::{Decision, Met},
     table::Table,
@@ -44,7 +46,14 @@ impl<'a> Translation<'a> {
             let (bridge, is_own) = (self.here.id, altered.is_none());
             let entering = Entering { bridge, table, key, foreign, is_own };
             let version = self.version;
-            let rule = self.recorder.look_up(|mask| find_rule(found, key, version, mask));
+            let rule = match self.known.at(self.recorder.visits_count(), (bridge, table)) {
+                Some((rule, lookup)) => {
+                    debug_assert!(is_found(found, key, version, rule));
+                    self.recorder.look_up_known(lookup);
+                    rule
+                }
+                None => self.recorder.look_up(|mask| find_rule(found, key, version, mask)),
+            };
             self.recorder.visit(entering, rule);
             rule
         };
@@ -101,11 +110,35 @@ impl<'a> Translation<'a> {
     }
 }
 
+impl<'a> Known<'a> {
+    /// What the lookup of a visit finds, and what that depends on, if it is made here.
+    fn at(
+        &self,
+        visit: usize,
+        place: (BridgeId, TableId),
+    ) -> Option<(Option<&'a Arc<Rule>>, &'a SparseMask)> {
+        let (visit, lookup) = (self.visits.get(visit)?, self.lookups.get(visit)?);
+        ((visit.bridge, visit.table) == place).then_some((visit.rule.as_ref(), lookup))
+    }
+}
+
+/// Whether a lookup finds this rule. It need not depend on the same bits: rules of other versions, which
+/// come meanwhile, may cost some.
+fn is_found(
+    table: Option<&Table>,
+    key: &FlowKey,
+    version: Version,
+    rule: Option<&Arc<Rule>>,
+) -> bool {
+    let found = find_rule(table, key, version, &mut FlowMask::EMPTY.clone());
+    found.map(|found| found.id) == rule.map(|rule| rule.id)
+}
+
 /// The key that a packet is looked up with, if it is not its own: with `port` in place of the port
 /// that it came in by, without the ports of a fragment, and without a `conj_id`.
 fn altered(key: &FlowKey, port: Option<PortNo>) -> Option<FlowKey> {
     let is_fragment = is_fragment(key);
-    if port.is_none() && !is_fragment && key.field(FieldId::ConjId) == 0 {
+    if port.is_none() && !is_fragment && key.words()[CONJ_ID] & CONJ_ID_BITS == 0 {
         return None;
     }
     let mut altered = key.clone();
@@ -114,7 +147,7 @@ fn altered(key: &FlowKey, port: Option<PortNo>) -> Option<FlowKey> {
         altered.set_in_port(port);
     }
     if is_fragment {
-        altered.words_mut()[usize::from(word::TRANSPORT)] &= !PORTS_BITS;
+        altered.words_mut()[TRANSPORT] &= !PORTS_BITS;
     }
     Some(altered)
 }
@@ -129,7 +162,7 @@ fn foreign(key: &FlowKey, port: Option<PortNo>) -> Foreign {
 }
 
 fn is_fragment(key: &FlowKey) -> bool {
-    key.field(FieldId::NwFrag) & ANY_FRAGMENT != 0
+    key.words()[FRAGMENT.0] & FRAGMENT.1 != 0
 }
 
 /// The rule that wins among those that are no clauses; adds to `mask` the bits that this depended
@@ -147,7 +180,7 @@ fn find_rule<'a>(
 
 /// Whether a packet has ports to look at depends on whether it is a fragment.
 fn look_at_fragments(mask: &mut FlowMask) {
-    if mask.words()[usize::from(word::TRANSPORT)] & PORTS_BITS != 0 {
-        mask.add_bits(FieldId::NwFrag, ANY_FRAGMENT);
+    if mask.words()[TRANSPORT] & PORTS_BITS != 0 {
+        mask.words_mut()[FRAGMENT.0] |= FRAGMENT.1;
     }
 }

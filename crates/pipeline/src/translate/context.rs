@@ -22,7 +22,7 @@
 use std::{slice, sync::Arc, vec};
 
 use shunt_classifier::Version;
-use shunt_flow::{FieldId, FlowKey, PortNo, SparseKey, layout::word, rewrite::TtlCopy};
+use shunt_flow::{FieldId, FlowKey, PortNo, SparseKey, SparseMask, layout::word, rewrite::TtlCopy};
 
 use super::{
     action_set::ActionSet,
@@ -38,7 +38,7 @@ use super::{
 };
 use crate::{
     Action, BridgeId, Bucket, Continuation, Group, GroupHit, GroupId, Instructions, Learning,
-    Meter, MeterId, Object, PortInfo, Refresh, Rule, TableId, Traversal, TraversalError,
+    Meter, MeterId, Object, PortInfo, Refresh, Rule, TableId, Traversal, TraversalError, Visit,
     bridge::{Bridge, Bridges},
     continuation::Continuations,
     port_table::PortTable,
@@ -79,6 +79,16 @@ pub(super) struct Translation<'a> {
     pub(super) learnings: Vec<Learning>,
     pub(super) refreshes: Vec<Refresh>,
     pub(super) cutter: Cutter,
+    pub(super) known: Known<'a>,
+}
+
+/// What the lookups of a translation find, as far as it is known.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Known<'a> {
+    /// The visits from the first one on.
+    pub(super) visits: &'a [Visit],
+    /// What the lookup of each depends on.
+    pub(super) lookups: &'a [SparseMask],
 }
 
 /// The bridge that the packet is in.
@@ -233,6 +243,7 @@ impl<'a> Translation<'a> {
             learnings: Vec::new(),
             refreshes: Vec::new(),
             cutter: Cutter::Off,
+            known: Known::default(),
         }
     }
 

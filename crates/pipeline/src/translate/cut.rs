@@ -86,16 +86,16 @@ impl<'a> Translation<'a> {
     /// Goes on where a continuation was frozen. The key's own hidden words are names alone.
     pub(super) fn thaw(&mut self, continuation: &'a Continuation) {
         let frozen = continuation.frozen();
-        let hidden = frozen.hidden.key();
         if frozen.is_live_only {
             self.recorder.read(Object::Live(frozen.bridge));
         }
-        for index in (0..HEADER_START).filter(|index| !is_naming(*index)) {
-            self.key.words_mut()[index] = hidden.words()[index];
-            self.recorder.wrote_word(index, u64::MAX);
+        self.key.words_mut()[..usize::from(word::BRIDGE)].fill(0);
+        for (index, value) in frozen.hidden.mask().map().iter().zip(frozen.hidden.value()) {
+            if !is_naming(index) {
+                self.key.words_mut()[index] = *value;
+            }
         }
-        self.key.words_mut()[usize::from(word::RECIRC)] = 0;
-        self.recorder.wrote_word(usize::from(word::RECIRC), u64::MAX);
+        self.recorder.wrote_hidden();
         if let Some(port) = frozen.in_port {
             self.key.set_in_port(port);
             self.recorder.wrote_word(usize::from(word::IN_PORT), IN_PORT_BITS);

@@ -11,7 +11,8 @@
 //! multipath   links by a hash                bundle  ports by a hash
 //! cut         where a translation ends for the packet to be parsed again
 //! piece       where it is cut for its pieces to be cached apart
-//! recorder    which bits and objects were consulted, visit by visit; in bits, masks that grow
+//! recorder    which bits and objects were consulted, visit by visit; in bits, masks that grow; in reads,
+//!             the objects
 //! learn       what the packet teaches        fin     timeouts after a FIN
 //! commit      what the packet on the wire still lacks
 //! ```
@@ -45,6 +46,7 @@ mod pause;
 mod piece;
 #[cfg(test)]
 mod piece_tests;
+mod reads;
 mod recorder;
 mod scope;
 mod stack;
@@ -54,6 +56,6 @@ mod vlan;
 
 pub(crate) use context::{Tables, packet, packet_out, resume};
 pub(crate) use cut::Spent;
-pub(crate) use piece::{noting, one_piece, pieces};
+pub(crate) use piece::{noted_piece, noting, one_piece, pieces};
 pub(crate) use scope::Scope;
 pub(crate) use stack::Stack;

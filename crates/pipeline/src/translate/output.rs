@@ -200,7 +200,8 @@ impl<'a> Translation<'a> {
     ) -> Result<(), TraversalError> {
         match self.find_port(number) {
             Some(port) => self.output_to(port, max_len),
-            None => Ok(()),
+            // What is not emitted has to be bounded as well.
+            None => self.wire.count_action(),
         }
     }
 

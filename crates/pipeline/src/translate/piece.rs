@@ -11,7 +11,8 @@
 //! In front of a lookup by `goto` or `resubmit`, where all that is left concerns the packet as it is
 //! now: not inside a clone, a bucket or a peer bridge, after which it is put back; and not behind a
 //! meter that may have changed the packet, which the key does not tell. [`noting`] tells where that
-//! is along a whole translation, and [`pieces`] goes through the tables once more, piece by piece.
+//! is along a whole translation, and what each lookup of it found; [`noted_piece`] goes the way of one
+//! piece once more and looks up nothing, as a piece meets what the whole has met.
 //!
 //! # What a piece may not know
 //!
@@ -26,6 +27,7 @@
 
 use std::{
     hash::{BuildHasher as _, Hash as _, Hasher as _},
+    ops::Range,
     sync::Arc,
 };
 
@@ -35,7 +37,7 @@ use shunt_flow::{
 };
 
 use super::{
-    context::{RESUBMITS_MAX, Step, Tables, Translation, translate},
+    context::{Known, RESUBMITS_MAX, Step, Tables, Translation, translate},
     cut::Spent,
     scope::Scope,
 };
@@ -76,10 +78,12 @@ pub(crate) fn noting(
     key: &FlowKey,
     start: Option<&Arc<Continuation>>,
 ) -> NotedTraversal {
-    let (mut points, mut spending) = (Vec::new(), Spending::default());
+    let (mut points, mut lookups, mut spending) = (Vec::new(), Vec::new(), Spending::default());
     let traversal = translate(tables, key, |translation| {
         translation.cutter = Cutter::Notes(Vec::new());
+        translation.recorder.note_lookups();
         translation.begin(start)?;
+        lookups = translation.recorder.take_lookups();
         if let Cutter::Notes(noted) = std::mem::take(&mut translation.cutter) {
             points = noted;
         }
@@ -90,7 +94,7 @@ pub(crate) fn noting(
     if traversal.actions.iter().any(crate::DatapathAction::recirculates) {
         points.clear();
     }
-    NotedTraversal { traversal, points, spending }
+    NotedTraversal { traversal: Arc::new(traversal), lookups, points, spending }
 }
 
 /// Translates a packet as [`noting`] does, and cuts in front of these visits.
@@ -105,7 +109,7 @@ pub(crate) fn pieces(
     let mut visits_before = 0;
     for before in cuts.iter().map(Some).chain([None]) {
         let count = before.map(|before| before.saturating_sub(visits_before));
-        let (piece, next) = piece(tables, &key, start.as_ref(), count);
+        let (piece, next) = piece(tables, (&key, start.as_ref()), count, Known::default());
         visits_before += piece.traversal.visits.len();
         pieces.push(piece);
         let Some(next) = next else { break };
@@ -123,18 +127,35 @@ pub(crate) fn one_piece(
     start: Option<&Arc<Continuation>>,
     count: Option<usize>,
 ) -> TraversalPiece {
-    piece(tables, key, start, count).0
+    piece(tables, (key, start), count, Known::default()).0
+}
+
+/// The piece of these visits of a traversal, for a packet that has come to where it begins.
+pub(crate) fn noted_piece(
+    tables: Tables<'_>,
+    at: (&FlowKey, Option<&Arc<Continuation>>),
+    noted: &NotedTraversal,
+    Range { start, end }: Range<usize>,
+) -> TraversalPiece {
+    let (whole, lookups) = (&noted.traversal.visits, &noted.lookups);
+    let count = (end < whole.len()).then_some(end.saturating_sub(start));
+    let known = Known {
+        visits: whole.get(start..).unwrap_or_default(),
+        lookups: lookups.get(start..).unwrap_or_default(),
+    };
+    piece(tables, at, count, known).0
 }
 
 /// One piece, which ends in front of its `count`th visit.
-fn piece(
-    tables: Tables<'_>,
-    key: &FlowKey,
-    start: Option<&Arc<Continuation>>,
+fn piece<'a>(
+    tables: Tables<'a>,
+    (key, start): (&FlowKey, Option<&'a Arc<Continuation>>),
     count: Option<usize>,
+    known: Known<'a>,
 ) -> (TraversalPiece, Option<Box<End>>) {
     let (mut end, mut spending) = (None, Spending::default());
     let traversal = translate(tables, key, |translation| {
+        translation.known = known;
         translation.cutter = count.map_or(Cutter::Off, Cutter::Before);
         translation.begin(start)?;
         if let Cutter::Ended(reached) = std::mem::take(&mut translation.cutter) {
@@ -227,12 +248,10 @@ impl<'a> Translation<'a> {
             ..frozen
         };
         self.agenda.clear();
-        let mut written = self.recorder.written();
-        written.words_mut()[..HEADER_START].fill(0);
         let end = End {
             continuation: self.continuations.intern(frozen, Some(name)),
             key: self.key.clone(),
-            rewrite: Match::new(&self.key, &written),
+            rewrite: Match::new(&self.key, &self.recorder.written_headers()),
         };
         self.cutter = Cutter::Ended(Box::new(end));
     }

@@ -1,6 +1,7 @@
 //! Pieces do what their whole does, and each of them for every packet of its region.
 
 use proptest::prelude::*;
+use shunt_flow::FlowKey;
 
 use super::laws;
 use crate::testing::{Twin, cases, generate, merged, runner, traversals, visible};
@@ -43,6 +44,35 @@ proptest! {
         for key in packets {
             let pieces = laws::pieces(&twin, &visible(&key), choice);
             laws::pieces_are_uniform(&twin, &pieces, &mut runner)?;
+        }
+    }
+
+    #[test]
+    fn a_piece_that_is_known_is_the_one_that_is_looked_up(
+        world in generate::world(),
+        packets in prop::collection::vec(generate::packet(), 1..4),
+        choice in choice(),
+    ) {
+        let twin = Twin::new(&world);
+        for key in packets.iter().map(visible) {
+            let noted = twin.pipeline.translate_noting(&key, None, twin.pipeline.version());
+            if noted.traversal.error.is_some() || !noted.traversal.learnings.is_empty() {
+                continue;
+            }
+            let mut visits = 0..0;
+            for piece in laws::pieces(&twin, &key, choice) {
+                let own = &piece.traversal;
+                visits = visits.end..visits.end + own.visits.len();
+                let (key, start) = (FlowKey::from(&own.key), own.continuation.as_ref());
+                let known = twin.pipeline.translate_piece(&key, start, &noted, visits.clone());
+                prop_assert!(known.traversal.says_as(own), "{:?}", own);
+                prop_assert_eq!(&known.rewrite, &piece.rewrite);
+                prop_assert_eq!(&known.traversal.reads, &own.reads);
+                prop_assert_eq!(&known.traversal.mask, &own.mask);
+                for (known, own) in known.traversal.visits.iter().zip(&own.visits) {
+                    prop_assert_eq!((&known.key, &known.mask), (&own.key, &own.mask));
+                }
+            }
         }
     }
 

@@ -26,17 +26,22 @@
 
 use std::{cell::Cell, sync::Arc};
 
-use shunt_flow::{FieldId, FlowKey, FlowMask, SparseKey, SparseMask, WordMap, layout::word};
+use shunt_flow::{
+    FieldId, FlowKey, FlowMask, SparseKey, SparseMask, WordMap,
+    layout::{HEADER_WORDS, word},
+};
 
-use super::bits::Bits;
+use super::{bits::Bits, reads::Reads};
 use crate::{BridgeId, Object, Rule, TableId, Visit};
 
 /// What a translation consulted so far.
 pub(super) struct Recorder {
     /// The packet as it is now, unless it was written to since it was last needed.
     key: Option<SparseKey>,
-    /// The mask of the visit that ended last.
-    ended: Option<SparseMask>,
+    /// The mask of a visit or of a lookup that was made sparse last.
+    sparse: Option<SparseMask>,
+    /// What each lookup consulted, if that is to be told.
+    lookups: Option<Vec<SparseMask>>,
     scratch: Box<Scratch>,
 }
 
@@ -46,17 +51,15 @@ struct Scratch {
     mask: Bits,
     /// Bits that are not any more what came in.
     written: Bits,
-    /// What the lookup at hand consults.
-    lookup: Bits,
-    /// The visits whose actions are being run, each inside the one before it; and behind them
-    /// those that were.
+    /// The visits whose actions are being run, each inside the one before it; behind them the one
+    /// that is being looked up, and those that were run.
     frames: Vec<Frame>,
     /// How many of the frames are visits whose actions are being run.
     depth: usize,
     /// All visits; one has this empty mask until it ends.
     visits: Vec<Visit>,
     empty: SparseMask,
-    reads: Vec<Object>,
+    reads: Reads,
 }
 
 /// A visit that has not ended.
@@ -105,11 +108,16 @@ thread_local! {
 
 /// Visits that a thread keeps room for.
 const VISITS_KEPT: usize = 256;
+/// The hidden words in front of the bridge.
+const HIDDEN_COUNT: usize = word::BRIDGE as usize;
 const IN_PORT: usize = word::IN_PORT as usize;
-/// The bit of `nw_frag` that fragments have.
-pub(super) const ANY_FRAGMENT: u128 = 1;
-const TRANSPORT: usize = word::TRANSPORT as usize;
-const CONJ_ID: usize = word::ACTSET_OUTPUT as usize;
+/// The word of `nw_frag`, and its bit that fragments have.
+pub(super) const FRAGMENT: (usize, u64) = {
+    let slot = FieldId::NwFrag.slot();
+    (slot.word as usize, 1 << slot.shift)
+};
+pub(super) const TRANSPORT: usize = word::TRANSPORT as usize;
+pub(super) const CONJ_ID: usize = word::ACTSET_OUTPUT as usize;
 /// The bits of `in_port` in its word.
 pub(super) const IN_PORT_BITS: u64 = 0xffff_ffff_0000_0000;
 /// The bits of transport ports, or of ICMP type and code, in their word.
@@ -121,18 +129,14 @@ impl Recorder {
     /// Of a packet that comes in with this key.
     pub(super) fn new(key: SparseKey) -> Self {
         let scratch = SCRATCH.take().unwrap_or_else(|| Box::new(Scratch::new()));
-        Self { key: Some(key), ended: None, scratch }
+        Self { key: Some(key), sparse: None, lookups: None, scratch }
     }
 
     /// An object was consulted.
     #[cfg_attr(test, track_caller)]
     pub(super) fn read(&mut self, object: Object) {
-        if is_disabled() {
-            return;
-        }
-        let reads = &mut self.scratch.reads;
-        if !reads.contains(&object) {
-            reads.push(object);
+        if !is_disabled() {
+            self.scratch.reads.add(object);
         }
     }
 
@@ -183,7 +187,7 @@ impl Recorder {
     /// What the ports of a packet are to a lookup depends on whether it is a fragment.
     fn look_at_fragments(&mut self, word: usize, bits: u64) {
         if word == TRANSPORT && bits & PORTS_BITS != 0 {
-            words(FieldId::NwFrag, ANY_FRAGMENT).for_each(|(word, bits)| self.add_word(word, bits));
+            self.add_word(FRAGMENT.0, FRAGMENT.1);
         }
     }
 
@@ -197,11 +201,31 @@ impl Recorder {
         }
     }
 
-    /// The bits that are no longer what came in.
-    pub(super) fn written(&self) -> FlowMask {
+    /// Everything hidden was overwritten, by constants, but for the bridge.
+    pub(super) fn wrote_hidden(&mut self) {
+        self.key = None;
+        self.scratch.written.add_first(HIDDEN_COUNT);
+        if let Some(frame) = self.scratch.innermost() {
+            frame.written.add_first(HIDDEN_COUNT);
+        }
+    }
+
+    /// The bits of headers that are no longer what came in.
+    pub(super) fn written_headers(&self) -> FlowMask {
         let mut written = FlowMask::EMPTY;
-        self.scratch.written.iter().for_each(|(word, bits)| written.words_mut()[word] = bits);
+        let headers = &self.scratch.written.words()[HEADER_WORDS];
+        written.words_mut()[HEADER_WORDS].copy_from_slice(headers);
         written
+    }
+
+    /// What each lookup consults from now on is told by [`Self::take_lookups`].
+    pub(super) fn note_lookups(&mut self) {
+        self.lookups = Some(Vec::new());
+    }
+
+    /// What each lookup consulted.
+    pub(super) fn take_lookups(&mut self) -> Vec<SparseMask> {
+        self.lookups.take().unwrap_or_default()
     }
 
     /// Number of visits so far.
@@ -216,7 +240,12 @@ impl Recorder {
 
     /// What a packet depends on that is looked up now is what `look_up` adds to its mask.
     pub(super) fn look_up<T>(&mut self, look_up: impl FnOnce(&mut FlowMask) -> T) -> T {
-        self.scratch.lookup.fill(look_up)
+        self.scratch.next().mask.fill(look_up)
+    }
+
+    /// As [`Self::look_up`], where it is known what the lookup consults.
+    pub(super) fn look_up_known(&mut self, lookup: &SparseMask) {
+        self.scratch.next().mask.set(lookup);
     }
 
     /// A packet enters a table: what it finds there depends on what the last lookup consulted. The
@@ -226,33 +255,33 @@ impl Recorder {
         self.enter(entering.foreign);
         let (visit, empty) = (self.scratch.visits.len(), self.scratch.empty.clone());
         self.push(entering, empty, rule.cloned(), Box::default());
-        let Scratch { frames, depth, lookup, .. } = &mut *self.scratch;
-        if frames.len() == *depth {
-            frames.push(Frame::default());
-        }
-        let frame = &mut frames[*depth];
-        *depth += 1;
+        let frame = self.scratch.next();
         (frame.visit, frame.foreign) = (visit, entering.foreign);
         frame.written.clear();
-        std::mem::swap(&mut frame.mask, lookup);
+        self.scratch.depth += 1;
     }
 
     /// As [`Self::visit`], of a packet that meets a conjunction: nothing is run in such a visit.
     #[cfg_attr(test, track_caller)]
     pub(super) fn meet(&mut self, entering: Entering<'_>, clauses: Vec<Arc<Rule>>) {
         self.enter(entering.foreign);
-        let mask = shared(&mut self.ended, &self.scratch.lookup);
+        let mask = shared(&mut self.sparse, &self.scratch.next().mask);
         self.push(entering, mask, None, clauses.into());
     }
 
     /// The last lookup has decided something: what it consulted counts, as far as it is the packet's.
     #[cfg_attr(test, track_caller)]
     fn enter(&mut self, foreign: Foreign) {
-        let Scratch { mask, written, lookup, .. } = &mut *self.scratch;
+        self.scratch.next();
+        let Scratch { mask, written, frames, depth, .. } = &mut *self.scratch;
+        let lookup = &mut frames[*depth].mask;
         if is_disabled() {
             lookup.clear();
         }
         lookup.add(usize::from(word::BRIDGE), u64::MAX);
+        if let Some(lookups) = &mut self.lookups {
+            lookups.push(shared(&mut self.sparse, lookup));
+        }
         mask.add_some(lookup, |word, bits| bits & !foreign.bits(word) & !written.word(word));
     }
 
@@ -281,7 +310,7 @@ impl Recorder {
         let (outer, ended) = frames.split_at_mut(depth.saturating_sub(1));
         let Some(frame) = ended.first().filter(|_| *depth > 0) else { return };
         *depth -= 1;
-        visits[frame.visit].mask = shared(&mut self.ended, &frame.mask);
+        visits[frame.visit].mask = shared(&mut self.sparse, &frame.mask);
         if let Some(outer) = outer.last_mut() {
             outer.written.add_all(&frame.written);
         }
@@ -313,7 +342,7 @@ impl Recorder {
         let mut scratch = self.scratch;
         let mask = scratch.mask.sparse();
         let visits = scratch.visits.drain(..).collect();
-        let reads = scratch.reads.drain(..).collect();
+        let reads = scratch.reads.take();
         scratch.visits.shrink_to(VISITS_KEPT);
         scratch.mask.clear();
         scratch.written.clear();
@@ -322,7 +351,7 @@ impl Recorder {
     }
 }
 
-/// A mask made sparse: the one that ended last if it is equal.
+/// A mask made sparse: the last one if it is equal.
 fn shared(last: &mut Option<SparseMask>, mask: &Bits) -> SparseMask {
     match last {
         Some(last) if mask.is(last) => last.clone(),
@@ -336,13 +365,20 @@ impl Scratch {
         Self {
             mask: Bits::EMPTY,
             written: Bits::EMPTY,
-            lookup: Bits::EMPTY,
             frames: Vec::new(),
             depth: 0,
             visits: Vec::new(),
             empty,
-            reads: Vec::new(),
+            reads: Reads::default(),
         }
+    }
+
+    /// The visit that comes next.
+    fn next(&mut self) -> &mut Frame {
+        if self.frames.len() == self.depth {
+            self.frames.push(Frame::default());
+        }
+        &mut self.frames[self.depth]
     }
 
     /// The visit whose actions are being run.

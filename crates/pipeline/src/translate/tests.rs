@@ -33,7 +33,8 @@ proptest! {
     #[test]
     fn packets_that_agree_under_the_mask_fare_alike(
         world in generate::world(),
-        packets in prop::collection::vec(generate::packet(), 4),
+        // With those that are drawn for each, a hundred thousand in all.
+        packets in prop::collection::vec(generate::packet(), 84),
     ) {
         let (twin, mut runner) = (Twin::new(&world), runner());
         for key in &packets {

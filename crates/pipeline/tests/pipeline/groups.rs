@@ -157,7 +157,10 @@ fn a_chain_of_groups_has_a_depth() {
     switch.make(end.into_iter().chain(chain));
     switch.make([rule("tcp", vec![group(1)]).into(), rule("udp", vec![group(50)]).into()]);
     assert_eq!(switch.run("udp"), "2");
-    assert_eq!(switch.run("tcp"), "resubmits and patch ports are nested deeper than 64");
+    assert_eq!(
+        switch.run("tcp"),
+        "resubmits, buckets, patch ports or copies are nested deeper than 64"
+    );
 }
 
 #[test]

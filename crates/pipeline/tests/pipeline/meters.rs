@@ -203,7 +203,7 @@ fn copies_nest_as_deep_as_the_datapath_takes_them() {
         (0..depth).fold(inner, |list, _| vec![Action::Clone(list.into()), pass()])
     };
     assert!(metered(nested(64)).run("tcp").starts_with("copy("));
-    let bound = "resubmits and patch ports are nested deeper than 64";
+    let bound = "resubmits, buckets, patch ports or copies are nested deeper than 64";
     assert_eq!(metered(nested(65)).run("tcp"), bound);
 }
 
@@ -238,7 +238,7 @@ fn a_copy_that_a_meter_of_packet_ins_makes_counts_and_none_is_forgotten_for_anot
     };
     let told = || vec![pass(), Action::Controller(Box::new(asked.clone()))];
     assert!(metered(nested(63, told())).run("tcp").starts_with("copy("));
-    let bound = "resubmits and patch ports are nested deeper than 64";
+    let bound = "resubmits, buckets, patch ports or copies are nested deeper than 64";
     assert_eq!(metered(nested(64, told())).run("tcp"), bound);
     // A clone without a meter stands between the copies and the end of what is around them.
     let around = |depth| {

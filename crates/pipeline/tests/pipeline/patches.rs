@@ -95,7 +95,10 @@ fn a_patch_without_a_peer_drops() {
 fn bridges_that_send_to_each_other_for_ever_are_stopped() {
     let bounce = "in_port=5,actions=output:2,in_port";
     let switch = pair(&["priority=1,actions=output:5", bounce], &["actions=in_port"]);
-    assert_eq!(switch.run("in_port=1"), "resubmits and patch ports are nested deeper than 64");
+    assert_eq!(
+        switch.run("in_port=1"),
+        "resubmits, buckets, patch ports or copies are nested deeper than 64"
+    );
 }
 
 #[test]

@@ -263,6 +263,14 @@ fn the_ports_of_a_bridge() {
 }
 
 #[test]
+fn of_very_many_ports_all_ports_are_read() {
+    let outputs: Vec<Action> = (2..2000).map(output).collect();
+    let reads = run(&outputs, "in_port=1").reads;
+    assert!(reads.contains(&Object::Ports(BRIDGE)), "{reads:?}");
+    assert!(reads.len() < 10, "{reads:?}");
+}
+
+#[test]
 fn the_ports_that_a_patch_joins() {
     let traversal = pair(&["actions=output:5"], &["actions=drop"]).translate("in_port=1");
     assert_reads(&traversal, Object::Port(BRIDGE, PortNo::new(5)));

@@ -113,6 +113,12 @@ fn a_ttl_that_is_used_up_leaves_the_rest_of_the_rule_and_not_the_action_set() {
         let packet = format!("ip,in_port=1,nw_ttl={ttl}");
         let punt = "punt(InvalidTtl,table=1,cookie=0x2)";
         assert_eq!(switch.run(&packet), format!("{punt} {punt} 4"));
+        let traversal = switch.translate(&packet);
+        let told = traversal.actions.iter().filter_map(|action| match action {
+            DatapathAction::Punt(punt) => Some(punt.controller_id),
+            _ => None,
+        });
+        assert_eq!(told.collect::<Vec<_>>(), [3, 5]);
     }
 }
 
@@ -192,6 +198,13 @@ fn what_was_written_before_a_clone_is_emitted_behind_it_once() {
 #[test]
 fn a_traversal_has_as_many_actions_as_it_may_and_no_more() {
     let fares = |count| Switch::of_actions(&vec![output(2); count]).translate("ip").error;
+    assert_eq!(fares(1 << 16), None);
+    assert_eq!(fares((1 << 16) + 1).map(|error| error.to_string()).as_deref(), Some(TOO_MANY));
+}
+
+#[test]
+fn outputs_to_ports_that_are_not_there_are_bounded_too() {
+    let fares = |count| Switch::of_actions(&vec![output(99); count]).translate("ip").error;
     assert_eq!(fares(1 << 16), None);
     assert_eq!(fares((1 << 16) + 1).map(|error| error.to_string()).as_deref(), Some(TOO_MANY));
 }

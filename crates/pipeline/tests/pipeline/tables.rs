@@ -180,7 +180,10 @@ fn exit_ends_everything_the_action_set_too() {
 #[test]
 fn resubmits_to_the_same_table_have_a_depth() {
     let switch = Switch::new(&["actions=output:2,resubmit(,0)"]);
-    assert_eq!(switch.run("in_port=1"), "resubmits and patch ports are nested deeper than 64");
+    assert_eq!(
+        switch.run("in_port=1"),
+        "resubmits, buckets, patch ports or copies are nested deeper than 64"
+    );
     assert!(switch.translate("in_port=1").actions.is_empty());
 }
 

@@ -1,0 +1,136 @@
+//! What a translation consulted besides rules, each once.
+//!
+//! A packet that asks for very many ports is told of one by one no more: beyond [`PORTS_MAX`] it has
+//! read all ports of their bridge. So its entry goes with any of them, which it would hardly outlive,
+//! and an entry has no more reads than are worth telling apart.
+
+use std::collections::BTreeSet;
+
+use crate::{BridgeId, Object};
+
+/// Objects in the order in which they were read first.
+#[derive(Default)]
+pub(super) struct Reads {
+    list: Vec<Object>,
+    /// What was read, where it is more than [`LOOKED_THROUGH_MAX`].
+    set: BTreeSet<Object>,
+}
+
+/// Ports of one bridge that are told apart.
+const PORTS_MAX: usize = 32;
+
+/// Objects up to which it is quickest to look at each.
+const LOOKED_THROUGH_MAX: usize = 64;
+
+impl Reads {
+    pub(super) fn add(&mut self, object: Object) {
+        if self.has(object) {
+            return;
+        }
+        if let Object::Port(bridge, _) = object {
+            let all = Object::Ports(bridge);
+            if self.has(all) {
+                return;
+            }
+            if self.list.iter().filter(|read| is_port_of(read, bridge)).count() == PORTS_MAX {
+                // In the set they stay: they have been read.
+                self.list.retain(|read| !is_port_of(read, bridge));
+                self.push(all);
+                return;
+            }
+        }
+        self.push(object);
+    }
+
+    /// All of them; none is left.
+    pub(super) fn take(&mut self) -> Box<[Object]> {
+        self.set.clear();
+        self.list.drain(..).collect()
+    }
+
+    fn has(&self, object: Object) -> bool {
+        if self.set.is_empty() { self.list.contains(&object) } else { self.set.contains(&object) }
+    }
+
+    fn push(&mut self, object: Object) {
+        self.list.push(object);
+        if !self.set.is_empty() {
+            self.set.insert(object);
+        } else if self.list.len() > LOOKED_THROUGH_MAX {
+            self.set.extend(&self.list);
+        }
+    }
+}
+
+fn is_port_of(read: &Object, bridge: BridgeId) -> bool {
+    matches!(read, Object::Port(own, _) if *own == bridge)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use shunt_flow::PortNo;
+
+    use super::*;
+    use crate::GroupId;
+
+    const BRIDGES: [BridgeId; 2] = [BridgeId::new(1), BridgeId::new(2)];
+
+    fn port(bridge: usize, number: u32) -> Object {
+        Object::Port(BRIDGES[bridge], PortNo::new(number))
+    }
+
+    fn reads(objects: impl IntoIterator<Item = Object>) -> Box<[Object]> {
+        let mut reads = Reads::default();
+        objects.into_iter().for_each(|object| reads.add(object));
+        reads.take()
+    }
+
+    fn object() -> impl Strategy<Value = Object> {
+        prop_oneof![
+            4 => (0..2_usize, 1..60_u32).prop_map(|(bridge, number)| port(bridge, number)),
+            4 => (1..200_u32).prop_map(|group| Object::Group(BRIDGES[0], GroupId::new(group))),
+            1 => (0..2_usize).prop_map(|bridge| Object::Ports(BRIDGES[bridge])),
+        ]
+    }
+
+    #[test]
+    fn thirty_two_ports_of_a_bridge_are_told_apart_and_more_are_all() {
+        let few: Vec<_> = (1..=32).flat_map(|number| [port(0, number), port(1, number)]).collect();
+        assert_eq!(*reads(few.iter().copied().chain(few.iter().copied())), *few);
+        let many = reads(few.into_iter().chain([port(0, 33), port(0, 1), port(0, 34)]));
+        assert_eq!(many.len(), 33);
+        assert_eq!(many.last(), Some(&Object::Ports(BRIDGES[0])));
+        assert!(many[..32].iter().all(|read| is_port_of(read, BRIDGES[1])));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_read_is_among_the_reads_once(
+            objects in prop::collection::vec(object(), 0..400),
+        ) {
+            let reads = reads(objects.iter().copied());
+            let set: BTreeSet<_> = reads.iter().copied().collect();
+            prop_assert_eq!(set.len(), reads.len());
+            for object in objects {
+                let is_within = match object {
+                    Object::Port(bridge, _) => set.contains(&Object::Ports(bridge)),
+                    _ => false,
+                };
+                prop_assert!(is_within || set.contains(&object), "{:?}", object);
+            }
+        }
+
+        #[test]
+        fn what_was_taken_leaves_no_trace(
+            first in prop::collection::vec(object(), 0..300),
+            second in prop::collection::vec(object(), 0..300),
+        ) {
+            let mut used = Reads::default();
+            first.into_iter().for_each(|object| used.add(object));
+            let _ = used.take();
+            second.iter().for_each(|object| used.add(*object));
+            prop_assert_eq!(used.take(), reads(second));
+        }
+    }
+}
