@@ -163,6 +163,7 @@ struct meta_t {
     bit<32> address_gain;  // what addresses add to the checksums that cover them
     bit<32> sum;
     bit<8>  has_arp;
+    bit<16> tag_kept;      // bit 12: the tag is the one that came in
 }
 
 parser parse(packet_in packet, out headers_t hdr, inout meta_t meta,
@@ -199,6 +200,7 @@ parser parse(packet_in packet, out headers_t hdr, inout meta_t meta,
     state vlan {
         packet.extract(hdr.vlan);
         meta.flow.vlan_tci = hdr.vlan.tci | TCI_PRESENT;
+        meta.tag_kept = TCI_PRESENT;
         meta.flow.eth_type = hdr.vlan.eth_type;
         transition select(hdr.vlan.eth_type) {
             0x0800: ipv4;
@@ -341,7 +343,9 @@ control verify_nothing(inout headers_t hdr, inout meta_t meta) {
 #define WRITE(FIELD) \
     meta.flow.FIELD = (meta.flow.FIELD & ~FIELD##_mask) | (FIELD & FIELD##_mask)
 
-#define WRITE_ETHERNET WRITE(eth_dst); WRITE(eth_src); WRITE(vlan_tci)
+#define WRITE_ETHERNET \
+    WRITE(eth_dst); WRITE(eth_src); WRITE(vlan_tci); \
+    meta.tag_kept = meta.tag_kept & meta.flow.vlan_tci
 #define WRITE_IP WRITE(ip_src); WRITE(ip_dst); WRITE(nw_tos); WRITE(nw_ttl)
 #define WRITE_TRANSPORT WRITE(tp_src); WRITE(tp_dst)
 #define WRITE_ALL \
@@ -517,7 +521,8 @@ control ingress(inout headers_t hdr, inout meta_t meta, inout standard_metadata_
         hdr.ethernet.src = meta.flow.eth_src;
     }
     action set_tag() {
-        hdr.vlan.tci = (hdr.vlan.tci & TCI_PRESENT) | (meta.flow.vlan_tci & ~TCI_PRESENT);
+        // On the wire bit 12 is another, which no rule writes; a tag that was gone in between is new.
+        hdr.vlan.tci = (hdr.vlan.tci & meta.tag_kept) | (meta.flow.vlan_tci & ~TCI_PRESENT);
     }
     action push_tag() {
         hdr.vlan.setValid();

@@ -133,9 +133,10 @@ pub(crate) fn rewrite<'a>(
         ChecksumState::Complete
     };
     let before = tci(key);
-    let mut tag = before;
+    let (mut tag, mut kept) = (before, TCI_PRESENT);
     for Write { headers, tag_bits, tag: value } in writes {
         tag = tag & !tag_bits | value;
+        kept &= tag;
         set_header(packet.frame_mut(), layers, key, headers, checksum);
     }
     match (before & TCI_PRESENT != 0, tag & TCI_PRESENT != 0) {
@@ -143,9 +144,10 @@ pub(crate) fn rewrite<'a>(
         (true, true) => {
             let rest = packet.frame_mut().get_mut(TCI_AT..);
             if let Some(bytes) = rest.and_then(|rest| rest.first_chunk_mut()) {
-                // On the wire that bit is another, which no rule writes.
-                let kept = u16::from_be_bytes(*bytes) & TCI_PRESENT;
-                *bytes = (kept | tag & !TCI_PRESENT).to_be_bytes();
+                // On the wire that bit is another, which no rule writes; but a tag that was gone in
+                // between is a new one.
+                let dropped_first = u16::from_be_bytes(*bytes) & kept;
+                *bytes = (dropped_first | tag & !TCI_PRESENT).to_be_bytes();
             }
             true
         }
@@ -230,7 +232,7 @@ mod tests {
             any::<[[u8; 16]; 2]>().prop_map(Network::V6),
         ];
         let protocol = prop::sample::select(&[Protocol::Tcp, Protocol::Udp, Protocol::Other][..]);
-        let tag = prop::option::of(any::<u16>().prop_map(|tci| tci & !TCI_PRESENT));
+        let tag = prop::option::of(any::<u16>());
         (any::<[[u8; 6]; 2]>(), tag, network, any::<[u8; 2]>(), protocol, any::<[u16; 2]>())
             .prop_map(|(macs, tag, network, [tos, ttl], protocol, ports)| Headers {
                 macs,
@@ -305,9 +307,16 @@ mod tests {
             let (middle, to) = (like(middle), like(to));
             let frame = from.frame();
             let one = rewrite_to(&to);
-            prop_assert_eq!(rewritten(&frame, std::slice::from_ref(&one)), to.frame());
-            // The tag in between, which comes or goes, leaves no trace.
-            prop_assert_eq!(rewritten(&frame, &[rewrite_to(&middle), one]), to.frame());
+            // Whether it may be dropped first is said by the tag that came in, and by no rule.
+            let came_in = |kept: Option<u16>| Headers {
+                tag: to.tag.map(|tci| tci & !TCI_PRESENT | kept.unwrap_or(0) & TCI_PRESENT),
+                ..to.clone()
+            };
+            let expected = came_in(from.tag).frame();
+            prop_assert_eq!(rewritten(&frame, std::slice::from_ref(&one)), expected);
+            // The tag in between, which comes or goes, leaves no trace; one that takes its place is new.
+            let expected = came_in(from.tag.filter(|_| middle.tag.is_some())).frame();
+            prop_assert_eq!(rewritten(&frame, &[rewrite_to(&middle), one]), expected);
         }
 
         #[test]

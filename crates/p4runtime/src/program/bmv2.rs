@@ -100,6 +100,7 @@ const METADATA: &[(&str, u16)] = &[
     ("address_gain", 32),
     ("sum", 32),
     ("has_arp", 8),
+    ("tag_kept", 16),
 ];
 
 /// What the architecture gives to every packet.
@@ -290,6 +291,10 @@ fn primitives(spec: &ActionSpec) -> Vec<Value> {
         assign(&key(field.name), &masked(&key(field.name), &value, &mask, field.width))
     });
     let mut list: Vec<Value> = writes.collect();
+    if spec.writes().any(|field| field.name == "vlan_tci") {
+        let kept = op("&", &meta("tag_kept"), &key("vlan_tci"));
+        list.push(assign(&meta("tag_kept"), &kept));
+    }
     let last = local(spec.writes().count() * 2);
     let decide = |code| assign(&meta("verdict"), &hex(code));
     match spec.end {
@@ -347,8 +352,9 @@ fn commit(graph: &mut Graph) {
     graph.branch("is_tagged", &present, ("has_tag", Some("had_tag")));
     graph.branch("has_tag", &valid("vlan"), ("set_tag", Some("push_tag")));
     graph.branch("had_tag", &valid("vlan"), ("pop_tag", Some("is_ipv4")));
-    // Bit 12 of the tag itself is no part of the key, and stays as it is.
-    let written = masked(&tci, &key("vlan_tci"), &hex(0xefff), 16);
+    // Bit 12 of the tag itself is no part of the key, and stays as it is where the tag does.
+    let kept = op("&", &tci, &meta("tag_kept"));
+    let written = op("|", &kept, &op("&", &key("vlan_tci"), &hex(0xefff)));
     graph.step("set_tag", &[assign(&tci, &written)], Some("is_ipv4"));
     let push = [
         on_header("add_header", "vlan"),

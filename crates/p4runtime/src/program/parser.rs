@@ -63,6 +63,7 @@ pub(super) fn parse_states() -> Vec<Value> {
             &[
                 extract("vlan"),
                 set(&key("vlan_tci"), &op("|", &field("vlan", "tci"), &hex(0x1000))),
+                set(&meta("tag_kept"), &hex(0x1000)),
                 key_is("eth_type", "vlan", "eth_type"),
             ],
             &[field("vlan", "eth_type")],
