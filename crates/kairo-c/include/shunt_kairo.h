@@ -5,7 +5,7 @@
  * engine is told what the cache holds, what it lost and what changed, and answers which entries go: at
  * the cost of what the change touches, not of what is cached.
  *
- *     kairo *engine = kairo_new(version);
+ *     kairo *engine = kairo_new(version, seed);
  *     kairo_installed(engine, entry, &traversal);     the cache has made an entry
  *     kairo_removed(engine, entry);                   the cache has lost one by itself
  *     kairo_apply(engine, deltas, count, version);    rules have changed
@@ -83,8 +83,9 @@ typedef struct kairo_delta {
     uint64_t object;        /* if one did */
 } kairo_delta;
 
-/* An engine without entries, at a version of the rules. */
-kairo *kairo_new(uint64_t version);
+/* An engine without entries, at a version of the rules. The seed goes into every hash: one that nobody can
+ * guess keeps peers from choosing which of their packets collide. */
+kairo *kairo_new(uint64_t version, uint64_t seed);
 
 void kairo_free(kairo *engine);
 

@@ -44,8 +44,8 @@ pub(crate) enum Fate {
 }
 
 impl Engine {
-    pub(crate) fn new(version: u64) -> Self {
-        Self { direct: Direct::new(Version::new(version)), evicted: Vec::new() }
+    pub(crate) fn new(version: u64, seed: u64) -> Self {
+        Self { direct: Direct::new(Version::new(version), seed), evicted: Vec::new() }
     }
 
     pub(crate) fn installed(&mut self, entry: EntryId, traversal: Traversal) -> bool {

@@ -111,10 +111,11 @@ impl KairoEntry {
     }
 }
 
-/// An engine without entries, at a version; to be freed with [`kairo_free`].
+/// An engine without entries, at a version; to be freed with [`kairo_free`]. The seed goes into every
+/// hash: one that nobody can guess keeps peers from choosing collisions.
 #[unsafe(no_mangle)]
-pub extern "C" fn kairo_new(version: u64) -> *mut Kairo {
-    Box::into_raw(Box::new(Kairo(Engine::new(version))))
+pub extern "C" fn kairo_new(version: u64, seed: u64) -> *mut Kairo {
+    Box::into_raw(Box::new(Kairo(Engine::new(version, seed))))
 }
 
 /// Frees an engine. Null is nothing.

@@ -19,7 +19,7 @@ int main(void) {
     kairo_traversal traversal = {.version = 1, .packet = &packet, .consulted = &mask,
                                  .visits = &visit, .visits_count = 1,
                                  .reads = &group, .reads_count = 1};
-    kairo *engine = kairo_new(1);
+    kairo *engine = kairo_new(1, 1);
     kairo_entry entry = {.slot = 5}, evicted[4];
     assert(kairo_installed(engine, entry, &traversal) == 1);
 

@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     pipeline.apply(BRIDGE, &[rule("ip,nw_dst=10.0.0.0/8,actions=output:2")?], Time::ZERO)?;
 
     // These are the twenty lines. What the cache makes, the engine is told of.
-    let (mut cache, mut engine) = (Cache::new(), Direct::new(pipeline.version()));
+    let (mut cache, mut engine) = (Cache::new(), Direct::new(pipeline.version(), 1));
     for slot in 0..4 {
         let traversal = Arc::new(pipeline.translate(&packet_to(slot), pipeline.version()));
         engine.installed(name(slot), &traversal);

@@ -4,8 +4,13 @@
 //! rules at once. Each costs a search, and the entries wait for all of them. Beyond a bound it is
 //! shorter to evict every entry that visits one of the tables: none that is stale stays, and those
 //! that were right are made again.
+//!
+//! An engine that knows what it looks at has a bound on that as well, as one rule may be as much as
+//! thousands: what is left of the change when it is passed is dealt with in the same way.
 
-use std::{borrow::Cow, collections::BTreeSet};
+#[cfg(feature = "dbsp")]
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use shunt_pipeline::{BridgeId, Delta, TableId};
 
@@ -36,6 +41,7 @@ impl Bound {
 
     /// Of a change beyond the bound, names the tables of its rules, whose visitors are to be ended.
     /// Answers with the deltas that are left to be looked at.
+    #[cfg(feature = "dbsp")]
     pub(crate) fn flush<'d>(
         &mut self,
         deltas: &'d [Delta],
@@ -44,6 +50,17 @@ impl Bound {
         if !self.is_passed_by(deltas) {
             return Cow::Borrowed(deltas);
         }
+        self.flush_tables(deltas, end_visitors);
+        let rest = deltas.iter().filter(|delta| table(delta).is_none());
+        Cow::Owned(rest.cloned().collect())
+    }
+
+    /// Names the tables of the rules of a change, whose visitors are to be ended.
+    pub(crate) fn flush_tables(
+        &mut self,
+        deltas: &[Delta],
+        end_visitors: impl FnMut((BridgeId, TableId)),
+    ) {
         self.overflows += 1;
         let tables: BTreeSet<_> = deltas.iter().filter_map(table).collect();
         tracing::warn!(
@@ -52,8 +69,6 @@ impl Bound {
             "too many changes at once: all entries of these tables are evicted"
         );
         tables.into_iter().for_each(end_visitors);
-        let rest = deltas.iter().filter(|delta| table(delta).is_none());
-        Cow::Owned(rest.cloned().collect())
     }
 }
 

@@ -1,11 +1,14 @@
 //! What several engines ask of the deltas of a change, and say of what these ended.
 
-use foldhash::fast::RandomState;
-use hashbrown::HashSet;
+use std::collections::BTreeSet;
+
 use shunt_pipeline::{Cause, CauseRun, Delta, RuleChange, RuleDelta, RuleId};
 
+/// Rules that a change removes.
+pub(crate) type Brief = BTreeSet<RuleId>;
+
 /// The rules that a change removes: one that it adds as well decides nothing.
-pub(crate) fn removed_rules(deltas: &[Delta]) -> HashSet<RuleId, RandomState> {
+pub(crate) fn removed_rules(deltas: &[Delta]) -> Brief {
     let removed = deltas.iter().filter_map(|delta| match delta {
         Delta::Rule(RuleDelta { rule, change: RuleChange::Removed(_) }) => Some(rule.id),
         Delta::Rule(_) | Delta::Changed(_) => None,

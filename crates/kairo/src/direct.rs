@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
-use hashbrown::HashSet;
 use shunt_pipeline::{
     Cause, CauseRun, Delta, EngineState, EntryId, Evictor, Installed, OwnerId, RuleChange,
-    RuleDelta, RuleId, Traversal, Version,
+    RuleDelta, Traversal, Version,
 };
 
 use crate::{
     bound::{Bound, DELTAS_MAX},
-    deltas::{note_cause, removed_rules},
+    deltas::{Brief, note_cause, removed_rules},
     index::{Fate, IndexSize, RegionIndex, state},
 };
 
@@ -22,6 +20,7 @@ pub struct Direct {
     version: Version,
     index: RegionIndex,
     bound: Bound,
+    looks_max: usize,
     /// Why the entries of the last change went.
     causes: Vec<CauseRun>,
     /// Room for the names of what the next change ends: to ask for it then may cost more than to
@@ -38,6 +37,11 @@ const TIDIED_AT_ONCE: usize = 256;
 /// Visits and entries that a change is looked for among, so that it takes microseconds.
 const LOOKS_AT_ONCE: usize = 1024;
 
+/// Visits and entries that a change is looked for among, beyond which the rules that are left of it
+/// are dealt with by table, so that nobody waits for more than a few seconds. It is beyond what
+/// thousands of usual rules need under a million entries.
+const LOOKS_MAX: usize = 1 << 23;
+
 /// Entries that are gone and wait to be taken out, for which nobody need be woken.
 const LEAVING_USUAL: usize = 1024;
 
@@ -45,18 +49,28 @@ const LEAVING_USUAL: usize = 1024;
 const LEAVING_MAX: usize = 4096;
 
 impl Direct {
-    /// An engine without entries, at a version.
+    /// An engine without entries, at a version. The seed goes into every hash.
     #[must_use]
-    pub fn new(version: Version) -> Self {
-        Self::with_deltas_max(version, DELTAS_MAX)
+    pub fn new(version: Version, seed: u64) -> Self {
+        let (index, bound) = (RegionIndex::new(seed), Bound::new(DELTAS_MAX));
+        let (causes, room) = (Vec::new(), Vec::with_capacity(ROOM));
+        Self { version, index, bound, looks_max: LOOKS_MAX, causes, room }
     }
 
     /// The same, which evicts all entries of the tables that a change of more rules than this
     /// touches.
     #[must_use]
-    pub fn with_deltas_max(version: Version, deltas_max: usize) -> Self {
-        let (index, bound) = (RegionIndex::default(), Bound::new(deltas_max));
-        Self { version, index, bound, causes: Vec::new(), room: Vec::with_capacity(ROOM) }
+    pub fn with_deltas_max(mut self, deltas_max: usize) -> Self {
+        self.bound = Bound::new(deltas_max);
+        self
+    }
+
+    /// The same, which looks for one change among so many visits and entries, about: beyond that it
+    /// evicts all entries of the tables of the rules that are left.
+    #[must_use]
+    pub const fn with_looks_max(mut self, looks_max: usize) -> Self {
+        self.looks_max = looks_max;
+        self
     }
 
     /// Changes that were too much to be looked at one by one.
@@ -94,30 +108,41 @@ impl Direct {
     }
 
     /// Ends what a delta ends, which comes with so many `others`, rules that are gone at once among
-    /// them.
+    /// them. Answers with how many visits and entries it looked at, about.
     fn end(
         &mut self,
         delta: &Delta,
-        (others, brief): (usize, &HashSet<RuleId, RandomState>),
+        (others, brief): (usize, &Brief),
         all: &mut Vec<EntryId>,
-    ) {
+    ) -> usize {
         let RuleDelta { rule, change } = match delta {
             Delta::Changed(object) => return self.index.end_readers(*object, self.version, all),
             Delta::Rule(delta) => delta,
         };
         match change {
             // What is gone at once decides nothing.
-            RuleChange::Added if brief.contains(&rule.id) => {}
+            RuleChange::Added if brief.contains(&rule.id) => 0,
             RuleChange::Added => self.index.end_overlapped(rule, others, all),
             RuleChange::Removed(_) => self.index.end_decided(rule, Fate::Gone, all),
             RuleChange::Modified(_) => {
-                self.index.end_decided(rule, Fate::Changed, all);
+                let looks = self.index.end_decided(rule, Fate::Changed, all);
                 // As a clause of a conjunction it did not decide what it matched.
-                if !brief.contains(&rule.id) {
-                    self.index.end_overlapped(rule, others, all);
+                if brief.contains(&rule.id) {
+                    return looks;
                 }
+                looks + self.index.end_overlapped(rule, others, all)
             }
         }
+    }
+
+    /// Ends all entries of the tables of these rules.
+    fn flush(&mut self, deltas: &[Delta], ended: &mut Vec<EntryId>) {
+        let Self { index, bound, causes, .. } = self;
+        bound.flush_tables(deltas, |(bridge, table)| {
+            let before = ended.len();
+            index.end_visitors((bridge, table), ended);
+            note_cause(causes, Cause::Bound(bridge, table), ended.len() - before);
+        });
     }
 }
 
@@ -143,16 +168,22 @@ impl Evictor for Direct {
         let brief = removed_rules(deltas);
         self.causes.clear();
         let mut ended = std::mem::take(&mut self.room);
-        let is_passed = self.bound.is_passed_by(deltas);
-        self.bound.flush(deltas, |(bridge, table)| {
+        let mut is_flushed = self.bound.is_passed_by(deltas);
+        if is_flushed {
+            self.flush(deltas, &mut ended);
+        }
+        let mut looks = 0;
+        for (number, delta) in deltas.iter().enumerate() {
+            let is_rule = matches!(delta, Delta::Rule(_));
+            if is_rule && !is_flushed && looks > self.looks_max {
+                is_flushed = true;
+                self.flush(&deltas[number..], &mut ended);
+            }
+            if is_rule && is_flushed {
+                continue;
+            }
             let before = ended.len();
-            self.index.end_visitors((bridge, table), &mut ended);
-            note_cause(&mut self.causes, Cause::Bound(bridge, table), ended.len() - before);
-        });
-        let is_left = |delta: &Delta| !is_passed || matches!(delta, Delta::Changed(_));
-        for (number, delta) in deltas.iter().enumerate().filter(|(_, delta)| is_left(delta)) {
-            let before = ended.len();
-            self.end(delta, (deltas.len() - 1, &brief), &mut ended);
+            looks += self.end(delta, (deltas.len() - 1, &brief), &mut ended);
             note_cause(&mut self.causes, Cause::Delta(number), ended.len() - before);
         }
         ended

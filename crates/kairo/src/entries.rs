@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use foldhash::fast::RandomState;
+use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use shunt_pipeline::{EntryId, OwnerId, Traversal};
 
@@ -29,20 +29,19 @@ pub(crate) struct Entries<L> {
     free: Vec<u32>,
     /// Also those that are not watched any more, until they are taken out: whoever ends thousands
     /// at once has no time to forget their names.
-    by_id: HashMap<EntryId, u32, RandomState>,
+    by_id: HashMap<EntryId, u32, FixedState>,
     watched: usize,
     /// Slots of entries that are not watched any more, the oldest first.
     dead: VecDeque<u32>,
 }
 
-impl<L> Default for Entries<L> {
-    fn default() -> Self {
-        let (slots, free, dead) = (Vec::new(), Vec::new(), VecDeque::new());
-        Self { slots, free, by_id: HashMap::default(), watched: 0, dead }
-    }
-}
-
 impl<L> Entries<L> {
+    /// None, and the hashes that their names are to have.
+    pub(crate) fn new(hashes: FixedState) -> Self {
+        let (slots, free, dead) = (Vec::new(), Vec::new(), VecDeque::new());
+        Self { slots, free, by_id: HashMap::with_hasher(hashes), watched: 0, dead }
+    }
+
     /// A slot for an entry to come.
     pub(crate) fn reserve(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {

@@ -41,7 +41,7 @@ trait InCircuit: Evictor + Sized + 'static {
 
 impl InCircuit for Visits {
     fn new(version: Version, deltas_max: usize) -> Self {
-        Self::with_deltas_max(version, deltas_max)
+        Self::new(version, 1).with_deltas_max(deltas_max)
     }
 
     fn stats(&self) -> CircuitStats {
@@ -55,7 +55,7 @@ impl InCircuit for Visits {
 
 impl InCircuit for Relational {
     fn new(version: Version, deltas_max: usize) -> Self {
-        Self::with_deltas_max(version, deltas_max)
+        Self::new(version, 1).with_deltas_max(deltas_max)
     }
 
     fn stats(&self) -> CircuitStats {

@@ -46,7 +46,7 @@
 //! packet.set_in_port(PortNo::new(1));
 //! packet.set_field(FieldId::EthType, 0x0800);
 //! packet.set_field(FieldId::Ipv4Dst, 0x0a01_0203);
-//! let mut engine = Direct::new(pipeline.version());
+//! let mut engine = Direct::new(pipeline.version(), 1);
 //! let entry = EntryId { owner: OwnerId(0), slot: 7, generation: 0 };
 //! engine.installed(entry, &Arc::new(pipeline.translate(&packet, pipeline.version())));
 //!

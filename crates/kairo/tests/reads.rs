@@ -67,7 +67,7 @@ impl Switch {
         let kept = entry.reads.iter().copied().filter(|object| !is_kind(object)).collect();
         let forgetful = Traversal { reads: kept, ..entry.clone() };
         assert!(forgetful.reads.len() < entry.reads.len(), "it reads one of the kind");
-        let mut engine = Direct::new(self.0.version());
+        let mut engine = Direct::new(self.0.version(), 1);
         let entry = Arc::new(entry);
         engine.installed(WHOLE, &entry);
         engine.installed(FORGETFUL, &Arc::new(forgetful));
@@ -147,7 +147,7 @@ fn whether_any_port_drops_what_it_receives() {
 fn a_port_that_comes_goes_or_loses_its_link_ends_no_entry_that_has_nothing_to_do_with_it() {
     let switch = Switch::new();
     switch.add("actions=output:2");
-    let mut engine = Direct::new(switch.0.version());
+    let mut engine = Direct::new(switch.0.version(), 1);
     engine.installed(WHOLE, &Arc::new(switch.translate(&any_packet())));
     let mut ports: Vec<_> = (1..=5).map(PortInfo::datapath).collect();
     let mut set = |ports: &Vec<_>| {

@@ -10,7 +10,7 @@
 
 use std::hash::BuildHasher;
 
-use foldhash::fast::RandomState;
+use foldhash::fast::FixedState;
 use shunt_flow::{SparseKey, SparseMask};
 use shunt_pipeline::{Rank, Rule, RuleId};
 
@@ -30,6 +30,8 @@ pub(super) struct Group {
     place: Place,
     /// Bits that every lookup of the group consulted; some consulted more.
     mask: SparseMask,
+    /// Of these, the bits that the columns hold: by no others is it projected.
+    held: SparseMask,
     rows: Vec<Option<Row>>,
     free: Vec<u32>,
     columns: Columns,
@@ -56,6 +58,15 @@ pub(super) enum Way {
     Through,
 }
 
+/// How the visits were found that a rule may overlap.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Search {
+    /// It is known of all of them that it does.
+    pub(super) is_known: bool,
+    /// How many were looked at, about.
+    pub(super) looks: usize,
+}
+
 /// Common masks that a group is held by as they come.
 const PROJECTIONS_USUAL: usize = 6;
 
@@ -71,13 +82,14 @@ const BITS_ENOUGH: u32 = 24;
 const FEW: usize = 16;
 
 /// Rows that are looked through in columns in the time of a look at a visit, about.
-const SCANNED_PER_LOOK: usize = 64;
+const SCANNED_PER_LOOK: usize = 256;
 
 impl Group {
     pub(super) fn new(place: Place, mask: SparseMask) -> Self {
         let (rows, free, projections) = (Vec::new(), Vec::new(), Vec::new());
-        let columns = Columns::new(&mask);
-        Self { place, mask, rows, free, columns, ranks: Ranks::default(), projections, stamp: 0 }
+        let (columns, ranks) = (Columns::new(&mask), Ranks::default());
+        let held = columns.mask();
+        Self { place, mask, held, rows, free, columns, ranks, projections, stamp: 0 }
     }
 
     /// A group that has no visits becomes one of another table and mask.
@@ -104,12 +116,7 @@ impl Group {
 
     /// Adds a visit that consulted the bits of the group's mask. Answers with its position, and
     /// whether its rule has decided no other of the group.
-    pub(super) fn insert(
-        &mut self,
-        row: Row,
-        key: &SparseKey,
-        hashes: &RandomState,
-    ) -> (u32, bool) {
+    pub(super) fn insert(&mut self, row: Row, key: &SparseKey, hashes: &FixedState) -> (u32, bool) {
         let position = self.free.pop().unwrap_or_else(|| {
             self.rows.push(None);
             u32::try_from(self.rows.len() - 1).unwrap_or(u32::MAX)
@@ -160,39 +167,52 @@ impl Group {
         self.ranks.of(rule.rank(), rule.id).map(|own| own.entry)
     }
 
-    /// The visits that a rule may overlap and outranks: all that do, and some that do not. With each
-    /// comes whether it is known already that it does.
+    /// Adds the visits that a rule may overlap and outranks to `found`: all that do, and some that do
+    /// not.
     pub(super) fn candidates(
         &self,
         way: Way,
         asked: &Asked<'_>,
-        hashes: &RandomState,
-        mut visit: impl FnMut(Row, bool),
-    ) {
-        let tests = self.columns.tests(&self.mask, asked);
-        let mut outranked = |position: u32| {
+        hashes: &FixedState,
+        found: &mut Vec<Row>,
+    ) -> Search {
+        let tests = self.columns.tests(asked);
+        let outranked = |position: u32| {
             let row = self.rows.get(position as usize).copied().flatten();
-            let outranked = row.into_iter().filter(|row| row.rank() < asked.rank);
-            outranked.for_each(|row| visit(row, tests.are_all));
+            row.filter(|row| row.rank() < asked.rank)
         };
-        if self.outranks_few(way, asked.rank) {
-            self.below(asked.rank, &tests).for_each(&mut outranked);
-            return;
+        let met = if self.outranks_few(way, asked.rank) {
+            None
+        } else {
+            self.met_if_few(way, asked, hashes, &tests)
+        };
+        let looks = if let Some(met) = met {
+            found.extend(met.iter().copied().filter_map(outranked));
+            self.scanned(way) / SCANNED_PER_LOOK + met.len()
+        } else {
+            found.extend(self.below(asked.rank, &tests).filter_map(outranked));
+            self.ranks.count_below(asked.rank, usize::MAX)
+        };
+        Search { is_known: tests.are_all, looks }
+    }
+
+    /// The positions of visits that a rule meets, unless it outranks fewer.
+    fn met_if_few(
+        &self,
+        way: Way,
+        asked: &Asked<'_>,
+        hashes: &FixedState,
+        tests: &Tests,
+    ) -> Option<Vec<u32>> {
+        let mut met = Vec::new();
+        let mut below = self.ranks.below(asked.rank);
+        for position in self.met(way, asked, hashes, tests) {
+            met.push(position);
+            if met.len() > FEW && below.next().is_none() {
+                return None;
+            }
         }
-        let (mut first, mut count) = ([0; FEW], 0);
-        let mut met = self.met(way, asked, hashes, &tests);
-        for (place, position) in first.iter_mut().zip(met.by_ref()) {
-            *place = position;
-            count += 1;
-        }
-        if count == FEW && is_longer(met, self.ranks.below(asked.rank)) {
-            self.below(asked.rank, &tests).for_each(&mut outranked);
-            return;
-        }
-        first[..count].iter().copied().for_each(&mut outranked);
-        if count == FEW {
-            self.met(way, asked, hashes, &tests).skip(FEW).for_each(&mut outranked);
-        }
+        Some(met)
     }
 
     /// About how many visits [`Self::candidates`] looks at. Beyond `max` they are not counted.
@@ -200,22 +220,22 @@ impl Group {
         &self,
         way: Way,
         asked: &Asked<'_>,
-        hashes: &RandomState,
+        hashes: &FixedState,
         max: usize,
     ) -> usize {
         if self.outranks_few(way, asked.rank) {
-            return self.ranks.below(asked.rank).count();
+            return self.ranks.count_below(asked.rank, max);
         }
         let scanned = self.scanned(way) / SCANNED_PER_LOOK;
         if scanned > max {
             return scanned;
         }
-        let tests = self.columns.tests(&self.mask, asked);
+        let tests = self.columns.tests(asked);
         let met = self.met(way, asked, hashes, &tests).take(max + 1).count();
         if met <= FEW {
             return scanned + met;
         }
-        scanned + self.ranks.below(asked.rank).take(met).count()
+        scanned + self.ranks.count_below(asked.rank, met).min(met)
     }
 
     /// The positions of visits that a rule of this rank outranks, and that pass.
@@ -227,7 +247,8 @@ impl Group {
     /// through what the way lacks. A rule that has gone and comes again is the youngest of its
     /// priority: it outranks little else than what was made while it was away.
     pub(super) fn outranks_few(&self, way: Way, rank: Rank) -> bool {
-        self.ranks.below(rank).nth(FEW + self.scanned(way) / SCANNED_PER_LOOK).is_none()
+        let few = FEW + self.scanned(way) / SCANNED_PER_LOOK;
+        self.ranks.count_below(rank, few) <= few
     }
 
     /// How many rows are looked through on a way.
@@ -240,7 +261,7 @@ impl Group {
         &'g self,
         way: Way,
         asked: &Asked<'_>,
-        hashes: &RandomState,
+        hashes: &FixedState,
         tests: &'g Tests,
     ) -> impl Iterator<Item = u32> + use<'g> {
         let found = match way {
@@ -284,7 +305,7 @@ impl Group {
     /// Will hold its visits by what they have in common with rules of a mask, unless it holds them
     /// by enough of that, or by too much already. [`Self::fill`] fills it.
     pub(super) fn project(&mut self, mask: &SparseMask) {
-        let common = common(&self.mask, mask);
+        let common = common(&self.held, mask);
         let wanted = common.bits_count().min(BITS_ENOUGH);
         let usable = self.projections.iter().filter(|own| mask.has_all_of(&own.mask));
         let best = usable.map(|own| own.mask.bits_count()).max().unwrap_or_default();
@@ -304,25 +325,16 @@ impl Group {
         self.projections.iter().all(|projection| projection.filled as usize == self.rows.len())
     }
 
-    /// Takes so many visits into projections that lack them. `key` answers with the key of a visit.
-    /// Answers with what is left of `budget`.
-    pub(super) fn fill<'k>(
-        &mut self,
-        mut budget: usize,
-        hashes: &RandomState,
-        key: impl Fn(Row) -> &'k SparseKey,
-    ) -> usize {
-        for projection in &mut self.projections {
-            let from = projection.filled as usize;
-            let lacking = self.rows[from..].iter().zip(projection.filled..).take(budget);
+    /// Takes so many visits into projections that lack them. Answers with what is left of `budget`.
+    pub(super) fn fill(&mut self, mut budget: usize, hashes: &FixedState) -> usize {
+        for Projection { mask, chains, filled } in &mut self.projections {
+            let lacking = self.rows[*filled as usize..].iter().zip(*filled..).take(budget);
             for (row, position) in lacking {
-                if let Some(row) = row {
-                    let held = |word| self.columns.word(position, word);
-                    let value = |word| held(word).unwrap_or_else(|| key(*row).word(word));
-                    let words = projection.mask.iter().map(|(word, bits)| value(word) & bits);
-                    projection.chains.insert(position, shortened(hashes, words));
+                if row.is_some() {
+                    let value = |(word, bits)| self.columns.word(position, word) & bits;
+                    chains.insert(position, shortened(hashes, mask.iter().map(value)));
                 }
-                projection.filled = position + 1;
+                *filled = position + 1;
                 budget -= 1;
             }
         }
@@ -349,20 +361,8 @@ impl Group {
     }
 }
 
-/// Whether one list ends after another.
-fn is_longer(mut one: impl Iterator<Item = u32>, mut other: impl Iterator<Item = u32>) -> bool {
-    loop {
-        if one.next().is_none() {
-            return false;
-        }
-        if other.next().is_none() {
-            return true;
-        }
-    }
-}
-
 #[expect(clippy::cast_possible_truncation, reason = "half of a hash is a hash")]
-fn shortened(hashes: &RandomState, words: impl Iterator<Item = u64>) -> u32 {
+fn shortened(hashes: &FixedState, words: impl Iterator<Item = u64>) -> u32 {
     use std::hash::Hasher;
     let mut hasher = hashes.build_hasher();
     words.for_each(|word| hasher.write_u64(word));

@@ -1,8 +1,8 @@
 //! Tables: which groups of visits each has, and how each of them is searched.
 
-use foldhash::fast::RandomState;
+use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use shunt_flow::{FlowMask, SparseKey, SparseMask};
+use shunt_flow::{FlowMask, SparseMask};
 use shunt_pipeline::{BridgeId, Rank, RuleId, TableId, Visit};
 
 use crate::masks::in_bytes;
@@ -16,21 +16,23 @@ use super::{
 pub(super) type Place = (BridgeId, TableId);
 
 /// All groups, by table.
-#[derive(Default)]
 pub(super) struct Places {
     groups: Vec<Group>,
-    places: HashMap<Place, PlaceGroups, RandomState>,
+    places: HashMap<Place, PlaceGroups, FixedState>,
+    /// Masks of rules that came alone, by table and with their rank: what the next of their mask
+    /// would gain by is done when nobody waits.
+    alone: Vec<(Place, SparseMask, Rank)>,
     /// Groups with a projection that lacks visits.
     lacking: Vec<u32>,
     /// Groups of tables without visits.
     free: Vec<u32>,
     /// Groups with visits that a rule decided, alone or as a clause.
-    deciders: HashMap<RuleId, Vec<u32>, RandomState>,
+    deciders: HashMap<RuleId, Vec<u32>, FixedState>,
+    hashes: FixedState,
 }
 
-#[derive(Default)]
 struct PlaceGroups {
-    by_mask: HashMap<SparseMask, u32, RandomState>,
+    by_mask: HashMap<SparseMask, u32, FixedState>,
     /// Visits in all of them.
     visits: usize,
     /// All groups.
@@ -38,7 +40,7 @@ struct PlaceGroups {
     /// Masks of rules that were searched for, in the order in which they came.
     masks: Vec<SparseMask>,
     /// How rules of each of these are searched for, by group, and the stamp of the group then.
-    ways: HashMap<SparseMask, Vec<(Way, u32)>, RandomState>,
+    ways: HashMap<SparseMask, Vec<(Way, u32)>, FixedState>,
 }
 
 /// Groups of a table, as far as they have visits, whose masks are those of visits.
@@ -58,14 +60,28 @@ const NOT_PREPARED: u32 = u32::MAX;
 const MASKS_MAX: usize = 1024;
 
 impl Places {
+    /// None, and the hashes that they are to have.
+    pub(super) fn new(hashes: &FixedState) -> Self {
+        Self {
+            groups: Vec::new(),
+            places: HashMap::with_hasher(hashes.clone()),
+            alone: Vec::new(),
+            lacking: Vec::new(),
+            free: Vec::new(),
+            deciders: HashMap::with_hasher(hashes.clone()),
+            hashes: hashes.clone(),
+        }
+    }
+
     /// Adds a visit. Answers with its group and its position there.
-    pub(super) fn insert(&mut self, row: Row, visit: &Visit, hashes: &RandomState) -> (u32, u32) {
+    pub(super) fn insert(&mut self, row: Row, visit: &Visit) -> (u32, u32) {
         let place = (visit.bridge, visit.table);
         let number = self.group_for(place, &visit.mask);
         if let Some(own) = self.places.get_mut(&place) {
             own.visits += 1;
         }
-        let (position, is_first) = self.groups[number as usize].insert(row, &visit.key, hashes);
+        let (position, is_first) =
+            self.groups[number as usize].insert(row, &visit.key, &self.hashes);
         if let Some(rule) = row.rule().filter(|_| is_first) {
             self.deciders.entry(rule).or_default().push(number);
         }
@@ -99,7 +115,7 @@ impl Places {
     /// The group for a visit that consulted `mask`. A new one is made ready for the masks of rules
     /// that are known.
     fn group_for(&mut self, place: Place, mask: &SparseMask) -> u32 {
-        let own = self.places.entry(place).or_default();
+        let own = self.places.entry(place).or_insert_with(|| PlaceGroups::new(&self.hashes));
         if let Some(number) = own.by_mask.get(mask) {
             return *number;
         }
@@ -132,6 +148,31 @@ impl Places {
     pub(super) fn decided_by(&self, rule: RuleId) -> impl Iterator<Item = &Group> {
         let all = self.deciders.get(&rule).into_iter().flatten();
         all.map(|number| self.group(*number))
+    }
+
+    /// Remembers the mask of a rule that came alone, if it is the first of its mask in the table:
+    /// [`Self::prepare_for_alone`] prepares for it later. Answers whether it was.
+    pub(super) fn remember(&mut self, place: Place, mask: &SparseMask, rank: Rank) -> bool {
+        let is_known = |own: &PlaceGroups| own.ways.contains_key(mask);
+        let is_first = self.places.get(&place).is_some_and(|own| !is_known(own))
+            && self.alone.len() < MASKS_MAX
+            && !self.alone.iter().any(|(at, own, _)| *at == place && own == mask);
+        if is_first {
+            self.alone.push((place, mask.clone(), rank));
+        }
+        is_first
+    }
+
+    /// Prepares the tables of rules that came alone for their masks, in so many groups and some.
+    /// Answers with what is left of `budget`.
+    pub(super) fn prepare_for_alone(&mut self, mut budget: usize) -> usize {
+        while budget > 0
+            && let Some((place, mask, rank)) = self.alone.pop()
+        {
+            self.prepare(place, &mask, rank);
+            budget = budget.saturating_sub(self.of(place).count());
+        }
+        budget
     }
 
     /// Finds how rules of a mask are searched for in the groups of a table where one of this rank
@@ -185,18 +226,18 @@ impl Places {
         })
     }
 
+    /// The hashes that groups are searched with.
+    pub(super) const fn hashes(&self) -> &FixedState {
+        &self.hashes
+    }
+
     /// Takes so many visits into projections that lack them. Answers with what is left of `budget`.
-    pub(super) fn fill<'k>(
-        &mut self,
-        mut budget: usize,
-        hashes: &RandomState,
-        key: impl Fn(Row) -> &'k SparseKey,
-    ) -> usize {
+    pub(super) fn fill(&mut self, mut budget: usize) -> usize {
         while budget > 0
             && let Some(number) = self.lacking.last().copied()
         {
             let group = &mut self.groups[number as usize];
-            budget = group.fill(budget, hashes, &key);
+            budget = group.fill(budget, &self.hashes);
             if group.is_whole() {
                 self.lacking.pop();
             }
@@ -204,9 +245,9 @@ impl Places {
         budget
     }
 
-    /// Whether some projection lacks visits.
+    /// Whether some projection is missing, or lacks visits.
     pub(super) const fn is_lacking(&self) -> bool {
-        !self.lacking.is_empty()
+        !self.lacking.is_empty() || !self.alone.is_empty()
     }
 
     /// Number of groups with visits.
@@ -233,6 +274,16 @@ impl Places {
 }
 
 impl PlaceGroups {
+    fn new(hashes: &FixedState) -> Self {
+        Self {
+            by_mask: HashMap::with_hasher(hashes.clone()),
+            visits: 0,
+            groups: Vec::new(),
+            masks: Vec::new(),
+            ways: HashMap::with_hasher(hashes.clone()),
+        }
+    }
+
     /// A group for visits of a mask: an empty one of the table where there are many, or a new one.
     fn add(
         &mut self,

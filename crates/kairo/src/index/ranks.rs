@@ -96,6 +96,18 @@ impl Ranks {
         lower.flat_map(|(_, number)| self.run(*number)).map(|member| member.position)
     }
 
+    /// How many there are of these, and more than `max` if they are more.
+    pub(super) fn count_below(&self, rank: Rank, max: usize) -> usize {
+        let mut count = 0;
+        for number in self.numbers.range(..(rank, None)).map(|(_, number)| *number as usize) {
+            count += self.runs[number].len();
+            if count > max {
+                break;
+            }
+        }
+        count
+    }
+
     /// Bytes on the heap, about.
     pub(super) fn bytes(&self) -> usize {
         let members = self.runs.iter().map(Vec::capacity).sum::<usize>() * size_of::<Member>();

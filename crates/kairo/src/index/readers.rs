@@ -3,32 +3,50 @@
 //! Entries that read the same objects share a set: most of a bridge read its ports and nothing else.
 //! A change of an object finds the sets that name it, and through them the entries.
 
-use foldhash::fast::RandomState;
+use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 use shunt_pipeline::Object;
 
 /// Sets of objects, and who reads them.
-#[derive(Default)]
 pub(super) struct Readers {
     sets: Vec<ReadSet>,
     free: Vec<u32>,
-    by_objects: HashMap<Box<[Object]>, u32, RandomState>,
-    by_object: HashMap<Object, HashSet<u32, RandomState>, RandomState>,
+    by_objects: HashMap<Box<[Object]>, u32, FixedState>,
+    by_object: HashMap<Object, HashSet<u32, FixedState>, FixedState>,
     /// Objects of all sets, and entries in all of them.
     objects: usize,
     members: usize,
+    hashes: FixedState,
 }
 
 /// Buckets of a hash table for each of its rows, about.
 const ROOM: usize = 2;
 
-#[derive(Default)]
 struct ReadSet {
     objects: Box<[Object]>,
-    entries: HashSet<u32, RandomState>,
+    entries: HashSet<u32, FixedState>,
+}
+
+impl ReadSet {
+    fn new(objects: &[Object], hashes: &FixedState) -> Self {
+        Self { objects: objects.into(), entries: HashSet::with_hasher(hashes.clone()) }
+    }
 }
 
 impl Readers {
+    /// None, and the hashes that they are to have.
+    pub(super) fn new(hashes: &FixedState) -> Self {
+        Self {
+            sets: Vec::new(),
+            free: Vec::new(),
+            by_objects: HashMap::with_hasher(hashes.clone()),
+            by_object: HashMap::with_hasher(hashes.clone()),
+            objects: 0,
+            members: 0,
+            hashes: hashes.clone(),
+        }
+    }
+
     /// An entry reads these. Answers with the number of the set.
     pub(super) fn insert(&mut self, objects: &[Object], entry: u32) -> u32 {
         let number = match self.by_objects.get(objects) {
@@ -46,7 +64,7 @@ impl Readers {
         if !set.entries.is_empty() {
             return;
         }
-        let ReadSet { objects, .. } = std::mem::take(set);
+        let ReadSet { objects, .. } = std::mem::replace(set, ReadSet::new(&[], &self.hashes));
         self.by_objects.remove(&objects);
         self.objects -= objects.len();
         for object in &objects {
@@ -87,15 +105,20 @@ impl Readers {
     }
 
     fn add(&mut self, objects: &[Object]) -> u32 {
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.sets.push(ReadSet::default());
+        let set = ReadSet::new(objects, &self.hashes);
+        let number = if let Some(number) = self.free.pop() {
+            self.sets[number as usize] = set;
+            number
+        } else {
+            self.sets.push(set);
             u32::try_from(self.sets.len() - 1).unwrap_or(u32::MAX)
-        });
+        };
         self.objects += objects.len();
-        self.sets[number as usize].objects = objects.into();
         self.by_objects.insert(objects.into(), number);
         for object in objects {
-            self.by_object.entry(*object).or_default().insert(number);
+            let sets = self.by_object.entry(*object);
+            let sets = sets.or_insert_with(|| HashSet::with_hasher(self.hashes.clone()));
+            sets.insert(number);
         }
         number
     }

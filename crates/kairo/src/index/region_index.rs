@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
-use shunt_flow::{Match, SparseKey};
+use foldhash::fast::FixedState;
+use shunt_flow::Match;
 use shunt_pipeline::{
     BridgeId, EngineState, EntryId, Object, OwnerId, Rule, TableId, Traversal, Version, Visit,
 };
@@ -15,16 +15,16 @@ use crate::{
 };
 
 /// Which entries depend on which rules and objects.
-#[derive(Default)]
 pub struct RegionIndex {
     entries: Entries<Links>,
     places: Places,
     readers: Readers,
     /// Visits in groups, one for each rule that decided it.
     rows: usize,
-    hashes: RandomState,
     /// Slots that a search has found.
     found: Vec<u32>,
+    /// Visits that it looks at.
+    candidates: Vec<Row>,
 }
 
 /// Where the visits and the reads of an entry are.
@@ -81,13 +81,31 @@ pub(crate) fn state(name: &'static str, size: &IndexSize, overflows: u64) -> Eng
 
 /// Rows that projections for new masks are given before each search, for each rule that its change
 /// has; the rest is looked through. So a thousand rules of a new mask do not look through a large
-/// group a thousand times, and one rule alone waits for little of it.
+/// group a thousand times. The first rule of a mask, if it comes alone, waits for none of it.
 const FILLED_FOR_A_RULE: usize = 1024;
 
 /// Rules of a change that count for that.
 const RULES_COUNTED: usize = 64;
 
+/// Visits that are looked at side by side: what is read of them stays in the nearest cache.
+const LOOKED_AT_TOGETHER: usize = 64;
+
 impl RegionIndex {
+    /// An index without entries. The seed goes into every hash, so that who sends packets cannot
+    /// choose which of them collide, and a run can be repeated.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let hashes = FixedState::with_seed(seed);
+        Self {
+            places: Places::new(&hashes),
+            readers: Readers::new(&hashes),
+            entries: Entries::new(hashes),
+            rows: 0,
+            found: Vec::new(),
+            candidates: Vec::new(),
+        }
+    }
+
     /// Watches an entry, in the place of one with its name.
     ///
     /// Takes constant time for each visit and read.
@@ -115,7 +133,7 @@ impl RegionIndex {
             let Some(visit) = held.traversal.visits.get(number as usize) else { continue };
             let own = Row::all(slot, number, visit);
             let before = rows.len();
-            rows.extend(own.map(|row| self.places.insert(row, visit, &self.hashes)));
+            rows.extend(own.map(|row| self.places.insert(row, visit)));
             self.rows += rows.len() - before;
         }
         held.links.rows = rows.into();
@@ -145,10 +163,12 @@ impl RegionIndex {
         }
     }
 
-    /// Ends the entries with a visit that a rule decided, as it was before.
-    pub fn end_decided(&mut self, rule: &Rule, fate: Fate, ended: &mut Vec<EntryId>) {
+    /// Ends the entries with a visit that a rule decided, as it was before. Answers with how many
+    /// visits were looked at.
+    pub fn end_decided(&mut self, rule: &Rule, fate: Fate, ended: &mut Vec<EntryId>) -> usize {
         let mut found = std::mem::take(&mut self.found);
         let groups = self.places.decided_by(rule.id);
+        let mut looks = 0;
         match fate {
             Fate::Gone => found.extend(groups.flat_map(|group| group.entries_decided_by(rule))),
             Fate::Changed => {
@@ -157,28 +177,48 @@ impl RegionIndex {
                     self.visit(*row).is_some_and(|visit| is_decided(visit, rule, is_older))
                 };
                 let rows = groups.flat_map(|group| group.decided_by(rule));
+                let rows = rows.inspect(|_| looks += 1);
                 found.extend(rows.filter(is_stale).map(|row| row.entry));
             }
         }
+        let looks = looks.max(found.len());
         self.end(found, ended);
+        looks
     }
 
     /// Ends the entries with a visit that a rule outranks and whose region it overlaps. It comes with
     /// so many `others` in one change: the more, the more is done so that the next is found faster.
-    pub fn end_overlapped(&mut self, rule: &Rule, others: usize, ended: &mut Vec<EntryId>) {
+    /// Answers with how many visits were looked at, about.
+    pub fn end_overlapped(
+        &mut self,
+        rule: &Rule,
+        others: usize,
+        ended: &mut Vec<EntryId>,
+    ) -> usize {
         let (place, matching) = ((rule.bridge, rule.table), &rule.matching);
-        if self.places.prepare(place, matching.mask(), rule.rank()) {
-            self.fill(FILLED_FOR_A_RULE * (1 + others).min(RULES_COUNTED));
+        let mask = matching.mask();
+        let is_put_off = others == 0 && self.places.remember(place, mask, rule.rank());
+        if !is_put_off && self.places.prepare(place, mask, rule.rank()) {
+            self.places.fill(FILLED_FOR_A_RULE * (1 + others).min(RULES_COUNTED));
         }
         let (asked, mut found) = (Asked::of(rule), std::mem::take(&mut self.found));
-        for (group, way) in self.places.search(place, matching.mask()) {
-            group.candidates(way, &asked, &self.hashes, |row, is_known| {
-                if is_known || self.is_overlapped(row, matching) {
-                    found.push(row.entry);
-                }
-            });
+        let mut candidates = std::mem::take(&mut self.candidates);
+        let mut looks = 0;
+        for (group, way) in self.places.search(place, mask) {
+            let before = candidates.len();
+            let search = group.candidates(way, &asked, self.places.hashes(), &mut candidates);
+            looks += 1 + search.looks;
+            if search.is_known {
+                found.extend(candidates.drain(before..).map(|row| row.entry));
+            }
         }
+        for together in candidates.chunks(LOOKED_AT_TOGETHER) {
+            self.find_overlapped(together, matching, &mut found);
+        }
+        candidates.clear();
+        self.candidates = candidates;
         self.end(found, ended);
+        looks
     }
 
     /// About how many visits [`Self::end_decided`] looks at, and more than `max` if they are more.
@@ -193,7 +233,7 @@ impl RegionIndex {
         let mut cost = 0;
         for (group, way) in self.places.search(place, rule.matching.mask()) {
             let Some(left) = max.checked_sub(cost) else { break };
-            cost += 1 + group.cost(way, &asked, &self.hashes, left);
+            cost += 1 + group.cost(way, &asked, self.places.hashes(), left);
             if !group.is_whole() && !group.outranks_few(way, rule.rank()) {
                 // What projections lack is given to them first.
                 cost += FILLED_FOR_A_RULE;
@@ -207,13 +247,20 @@ impl RegionIndex {
         self.readers.count(object)
     }
 
-    /// Ends the entries that read an object and were translated before a version.
-    pub fn end_readers(&mut self, object: Object, before: Version, ended: &mut Vec<EntryId>) {
+    /// Ends the entries that read an object and were translated before a version. Answers with how
+    /// many entries were looked at.
+    pub fn end_readers(
+        &mut self,
+        object: Object,
+        before: Version,
+        ended: &mut Vec<EntryId>,
+    ) -> usize {
         let is_older = |slot: &u32| {
             self.entries.watched(*slot).is_some_and(|held| held.traversal.version < before)
         };
         let found = self.readers.of(object).filter(is_older).collect();
         self.end(found, ended);
+        self.readers.count(object)
     }
 
     /// Ends the entries that visit a table.
@@ -245,7 +292,7 @@ impl RegionIndex {
         }
     }
 
-    /// Whether some projection lacks visits.
+    /// Whether some projection is missing, or lacks visits.
     pub(crate) const fn is_lacking(&self) -> bool {
         self.places.is_lacking()
     }
@@ -255,16 +302,11 @@ impl RegionIndex {
         self.is_lacking() || self.leaving() > 0
     }
 
-    /// Puts at most so many rows into projections that lack them. Answers with what is left of
-    /// `budget`.
+    /// Makes projections for masks that came alone, and puts rows into those that lack them, at most
+    /// so many. Answers with what is left of `budget`.
     pub(crate) fn fill(&mut self, budget: usize) -> usize {
-        let nothing = SparseKey::from(&shunt_flow::FlowKey::ZERO);
-        let entries = &self.entries;
-        let key = |row: Row| {
-            let visit = entries.get(row.entry).and_then(|held| visit_of(held, row));
-            visit.map_or(&nothing, |visit| &visit.key)
-        };
-        self.places.fill(budget, &self.hashes, key)
+        let left = self.places.prepare_for_alone(budget);
+        self.places.fill(left)
     }
 
     /// The slot of the next entry that is not watched any more, to be [released](Self::release).
@@ -336,12 +378,20 @@ impl RegionIndex {
         visit_of(self.entries.watched(row.entry)?, row)
     }
 
-    /// Whether some packet of the row's entry matches, as it enters the table.
-    fn is_overlapped(&self, row: Row, matching: &Match) -> bool {
-        let held = self.entries.watched(row.entry);
-        held.is_some_and(|held| {
-            visit_of(held, row).is_some_and(|visit| is_overlapped(&held.traversal, visit, matching))
-        })
+    /// Finds the visits of these whose region a match overlaps, by the slots of their entries.
+    ///
+    /// What is compared lies behind four pointers, each somewhere else in memory. They are followed
+    /// for all visits side by side, as memory answers many questions in the time of one.
+    fn find_overlapped(&self, rows: &[Row], matching: &Match, found: &mut Vec<u32>) {
+        let held = |row: &Row| Some((*row, self.entries.watched(row.entry)?));
+        let held: Vec<_> = rows.iter().filter_map(held).collect();
+        let visits = held
+            .iter()
+            .filter_map(|(row, held)| Some((row.entry, &*held.traversal, visit_of(held, *row)?)));
+        let visits: Vec<_> = visits.collect();
+        let overlapped =
+            visits.iter().filter(|(_, own, visit)| is_overlapped(own, visit, matching));
+        found.extend(overlapped.map(|(entry, ..)| *entry));
     }
 }
 

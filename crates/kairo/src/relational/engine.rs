@@ -28,6 +28,7 @@ use crate::{
 /// Entries that were translated at the version of a change or later know of it, and stay.
 pub struct Relational {
     version: Version,
+    seed: u64,
     circuit: Option<Circuit>,
     relation: Arc<Mutex<Relation>>,
     /// What the next step is given.
@@ -52,27 +53,29 @@ const TIDIED_AT_ONCE: usize = 256;
 const LEAVING_MAX: usize = 4096;
 
 impl Relational {
-    /// An engine without entries, at a version.
+    /// An engine without entries, at a version. The seed goes into every hash.
     #[must_use]
-    pub fn new(version: Version) -> Self {
-        Self::with_deltas_max(version, DELTAS_MAX)
+    pub fn new(version: Version, seed: u64) -> Self {
+        Self {
+            version,
+            seed,
+            circuit: None,
+            relation: Arc::new(Mutex::new(Relation::new(seed))),
+            rows: Rows::default(),
+            installs: 0,
+            lost: BTreeSet::new(),
+            bound: Bound::new(DELTAS_MAX),
+            causes: Vec::new(),
+            stats: CircuitStats::default(),
+        }
     }
 
     /// The same, which evicts all entries of the tables that a change of more rules than this
     /// touches.
     #[must_use]
-    pub fn with_deltas_max(version: Version, deltas_max: usize) -> Self {
-        Self {
-            version,
-            circuit: None,
-            relation: Arc::default(),
-            rows: Rows::default(),
-            installs: 0,
-            lost: BTreeSet::new(),
-            bound: Bound::new(deltas_max),
-            causes: Vec::new(),
-            stats: CircuitStats::default(),
-        }
+    pub fn with_deltas_max(mut self, deltas_max: usize) -> Self {
+        self.bound = Bound::new(deltas_max);
+        self
     }
 
     /// What has happened to it.
@@ -116,7 +119,7 @@ impl Relational {
         self.stats.errors += 1;
         tracing::warn!(reason, "a circuit failed: all entries are evicted");
         self.lost.extend(locked(&self.relation).entries.all().map(|(id, _)| id));
-        self.relation = Arc::default();
+        self.relation = Arc::new(Mutex::new(Relation::new(self.seed)));
         self.rows = Rows::default();
     }
 

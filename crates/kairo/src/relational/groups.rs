@@ -2,7 +2,7 @@
 //!
 //! Both only grow, as rows in the circuit name them by number; and both are bounded.
 
-use foldhash::fast::RandomState;
+use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use shunt_flow::{FlowMask, SparseMask};
 use shunt_pipeline::{BridgeId, TableId};
@@ -16,13 +16,12 @@ pub(super) type Place = (BridgeId, TableId);
 pub(super) type Projection = (u32, u32);
 
 /// All groups and masks.
-#[derive(Default)]
 pub(super) struct Groups {
     groups: Vec<Group>,
-    places: HashMap<Place, Vec<u32>, RandomState>,
-    by_mask: HashMap<(Place, SparseMask), u32, RandomState>,
+    places: HashMap<Place, Vec<u32>, FixedState>,
+    by_mask: HashMap<(Place, SparseMask), u32, FixedState>,
     masks: Vec<SparseMask>,
-    numbers: HashMap<SparseMask, u32, RandomState>,
+    numbers: HashMap<SparseMask, u32, FixedState>,
 }
 
 /// Visits of one table that consulted the same bits.
@@ -43,6 +42,17 @@ const GROUPS_MAX: usize = 64;
 const PROJECTIONS_MAX: usize = 16;
 
 impl Groups {
+    /// None, and the hashes that they are to have.
+    pub(super) fn new(hashes: &FixedState) -> Self {
+        Self {
+            groups: Vec::new(),
+            places: HashMap::with_hasher(hashes.clone()),
+            by_mask: HashMap::with_hasher(hashes.clone()),
+            masks: Vec::new(),
+            numbers: HashMap::with_hasher(hashes.clone()),
+        }
+    }
+
     /// The group for a visit of a table that consulted `mask`.
     pub(super) fn group_for(&mut self, place: Place, mask: &SparseMask) -> u32 {
         if let Some(number) = self.by_mask.get(&(place, mask.clone())) {
@@ -126,7 +136,7 @@ mod tests {
 
     #[test]
     fn rules_that_come_with_ever_new_masks_take_no_memory_for_ever() {
-        let mut groups = Groups::default();
+        let mut groups = Groups::new(&FixedState::default());
         let place = (BridgeId::new(1), TableId::FIRST);
         groups.group_for(place, &mask(u128::MAX));
         for bits in 1..1000 {

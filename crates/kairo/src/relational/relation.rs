@@ -6,7 +6,7 @@ use dbsp::{
     ZWeight,
     utils::{Tup2, Tup3, Tup4},
 };
-use foldhash::fast::RandomState;
+use foldhash::fast::FixedState;
 use shunt_flow::SparseMask;
 use shunt_pipeline::{
     BridgeId, Delta, Rank, RuleChange, RuleDelta, RuleId, TableId, Traversal, Visit,
@@ -42,13 +42,12 @@ pub(super) struct Rows {
 }
 
 /// Entries, groups, and what was found.
-#[derive(Default)]
 pub(crate) struct Relation {
     /// Each with the groups of its visits.
     pub(super) entries: Entries<Box<[u32]>>,
     pub(super) groups: Groups,
     pub(super) found: Vec<FoundRow>,
-    hashes: RandomState,
+    hashes: FixedState,
     #[cfg(test)]
     pub(crate) fault: crate::faults::Fault,
 }
@@ -69,6 +68,19 @@ impl Rows {
 }
 
 impl Relation {
+    /// Of no entries. The seed goes into every hash.
+    pub(super) fn new(seed: u64) -> Self {
+        let hashes = FixedState::with_seed(seed);
+        Self {
+            entries: Entries::new(hashes.clone()),
+            groups: Groups::new(&hashes),
+            found: Vec::new(),
+            hashes,
+            #[cfg(test)]
+            fault: crate::faults::Fault::default(),
+        }
+    }
+
     /// The groups of the visits of a traversal.
     pub(super) fn groups_for(&mut self, traversal: &Traversal) -> Box<[u32]> {
         let visits = traversal.visits.iter();

@@ -26,6 +26,7 @@ use crate::{
 /// Entries that were translated at the version of a change or later know of it, and stay.
 pub struct Visits {
     version: Version,
+    seed: u64,
     circuit: CircuitNo,
     relation: Arc<Mutex<Relation>>,
     /// What the next step is given.
@@ -50,27 +51,29 @@ const TIDIED_AT_ONCE: usize = 256;
 const LEAVING_MAX: usize = 4096;
 
 impl Visits {
-    /// An engine without entries, at a version.
+    /// An engine without entries, at a version. The seed goes into every hash.
     #[must_use]
-    pub fn new(version: Version) -> Self {
-        Self::with_deltas_max(version, DELTAS_MAX)
+    pub fn new(version: Version, seed: u64) -> Self {
+        Self {
+            version,
+            seed,
+            circuit: CircuitNo::new(),
+            relation: Arc::new(Mutex::new(Relation::new(seed))),
+            rows: Rows::default(),
+            installs: 0,
+            lost: BTreeSet::new(),
+            bound: Bound::new(DELTAS_MAX),
+            causes: Vec::new(),
+            stats: CircuitStats::default(),
+        }
     }
 
     /// The same, which evicts all entries of the tables that a change of more rules than this
     /// touches.
     #[must_use]
-    pub fn with_deltas_max(version: Version, deltas_max: usize) -> Self {
-        Self {
-            version,
-            circuit: CircuitNo::new(),
-            relation: Arc::default(),
-            rows: Rows::default(),
-            installs: 0,
-            lost: BTreeSet::new(),
-            bound: Bound::new(deltas_max),
-            causes: Vec::new(),
-            stats: CircuitStats::default(),
-        }
+    pub fn with_deltas_max(mut self, deltas_max: usize) -> Self {
+        self.bound = Bound::new(deltas_max);
+        self
     }
 
     /// What has happened to it.
@@ -115,7 +118,8 @@ impl Visits {
     fn fail(&mut self, reason: &str) {
         self.stats.errors += 1;
         tracing::warn!(reason, "a circuit failed: all entries are evicted");
-        let relation = std::mem::take(&mut self.relation);
+        let relation = Arc::new(Mutex::new(Relation::new(self.seed)));
+        let relation = std::mem::replace(&mut self.relation, relation);
         let relation = locked(&relation);
         self.lost.extend(relation.index.names().chain(relation.ended.iter().copied()));
         self.circuit.drop_here();
@@ -211,6 +215,6 @@ impl Drop for Visits {
     fn drop(&mut self) {
         self.circuit.drop_here();
         // A circuit in another thread may outlive this, and refers to it.
-        *self.relation() = Relation::default();
+        *self.relation() = Relation::new(self.seed);
     }
 }

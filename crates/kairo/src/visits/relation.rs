@@ -23,7 +23,6 @@ const WENT: u8 = 0;
 const CAME: u8 = 1;
 
 /// The relation over visits, and what changes in a step.
-#[derive(Default)]
 pub(crate) struct Relation {
     pub(super) index: RegionIndex,
     /// What rows of rules and objects refer to.
@@ -53,6 +52,19 @@ impl Rows {
 }
 
 impl Relation {
+    /// Of no visits. The seed goes into every hash.
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            index: RegionIndex::new(seed),
+            deltas: Vec::new(),
+            version: Version::default(),
+            ended: Vec::new(),
+            output: Vec::new(),
+            #[cfg(test)]
+            fault: crate::faults::Fault::default(),
+        }
+    }
+
     /// Takes up the deltas of a step, and puts their rows to those that wait for it.
     pub(super) fn begin(&mut self, deltas: &[Delta], version: Version, rows: &mut Rows) {
         // What is gone at once decides nothing.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use proptest::test_runner::Config;
+use proptest::test_runner::{Config, RngSeed};
 use shunt_kairo::{Definition, Direct};
 #[cfg(feature = "dbsp")]
 use shunt_kairo::{Relational, Visits};
@@ -16,11 +16,11 @@ impl All {
     pub(crate) fn new(version: Version) -> Self {
         Self(vec![
             ("definition", Box::new(Definition::new(version))),
-            ("direct", Box::new(Direct::new(version))),
+            ("direct", Box::new(Direct::new(version, 1))),
             #[cfg(feature = "dbsp")]
-            ("visits", Box::new(Visits::new(version))),
+            ("visits", Box::new(Visits::new(version, 1))),
             #[cfg(feature = "dbsp")]
-            ("relational", Box::new(Relational::new(version))),
+            ("relational", Box::new(Relational::new(version, 1))),
         ])
     }
 
@@ -70,8 +70,11 @@ impl Evictor for All {
     }
 }
 
-/// So many cases, or as many as `SHUNT_CASES` says: for a soak.
+/// So many cases, the same in every run; or as many as `SHUNT_CASES` says with the seed of
+/// `SHUNT_SEED`: for a soak.
 pub(crate) fn cases(usual: u32) -> Config {
-    let said = std::env::var("SHUNT_CASES").ok().and_then(|cases| cases.parse().ok());
-    Config { cases: said.unwrap_or(usual), failure_persistence: None, ..Config::default() }
+    let said = |name| std::env::var(name).ok()?.parse::<u64>().ok();
+    let cases = said("SHUNT_CASES").and_then(|cases| cases.try_into().ok()).unwrap_or(usual);
+    let rng_seed = RngSeed::Fixed(said("SHUNT_SEED").unwrap_or_default());
+    Config { cases, rng_seed, failure_persistence: None, ..Config::default() }
 }

@@ -18,6 +18,10 @@ pub(crate) const BRIDGE: BridgeId = BridgeId::new(1);
 pub(crate) const SPREAD: &str =
     "priority=1,ip,actions=move:NXM_OF_IP_DST[]->NXM_NX_REG0[],output:2";
 
+pub(crate) fn direct(version: Version) -> Direct {
+    Direct::new(version, 1)
+}
+
 /// A pipeline with an engine beside it.
 pub(crate) struct Switch<E> {
     pub(crate) pipeline: Pipeline,
@@ -246,6 +250,46 @@ fn many_masks_and_many_entries_are_found_before_and_after_tidying() {
     assert!(switch.engine.is_empty());
 }
 
+/// More bits than an index holds in columns.
+#[test]
+fn whatever_a_rule_asks_of_wide_visits_it_evicts_those_that_it_meets_and_no_others() {
+    let wide = "priority=1,tcp6,actions=move:NXM_NX_IPV6_SRC[]->NXM_NX_XXREG0[],\
+                move:NXM_NX_IPV6_DST[]->NXM_NX_XXREG1[],move:NXM_OF_ETH_SRC[]->NXM_NX_XXREG2[0..47],\
+                move:NXM_OF_ETH_DST[]->NXM_NX_XXREG2[48..95],\
+                move:NXM_OF_TCP_SRC[]->NXM_NX_XXREG2[96..111],\
+                move:NXM_OF_TCP_DST[]->NXM_NX_XXREG2[112..127],output:2";
+    let mut switch = Switch::new(&[wide]);
+    for n in 0..100_u128 {
+        let own = [
+            (FieldId::EthType, 0x86dd),
+            (FieldId::IpProto, 6),
+            (FieldId::EthSrc, 0x02_0000_0000 + n % 5),
+            (FieldId::EthDst, (0x02 + n % 6) << 40),
+            (FieldId::Ipv6Src, (n % 7) << 64),
+            (FieldId::Ipv6Dst, n % 8),
+            (FieldId::TcpSrc, n % 9),
+            (FieldId::TcpDst, n % 10),
+        ];
+        switch.install_key(&packet(&own));
+    }
+    let rules = [
+        ("dl_src=00:02:00:00:00:03", 5, 3),
+        ("dl_dst=05:00:00:00:00:00", 6, 3),
+        ("ipv6_src=0:0:0:4::", 7, 4),
+        ("ipv6_dst=::5", 8, 5),
+        ("tp_src=6", 9, 6),
+        ("tp_dst=7", 10, 7),
+    ];
+    let mut left: Vec<u32> = (0..100).collect();
+    for (number, (rule, of, place)) in rules.into_iter().enumerate() {
+        let met = left.extract_if(.., |n| *n % of == place).collect::<Vec<_>>();
+        assert_eq!(switch.add(&[&format!("priority=9,tcp6,{rule},actions=drop")]), met, "{rule}");
+        if number % 2 == 0 {
+            while switch.engine.tidy() {}
+        }
+    }
+}
+
 #[test]
 fn a_change_of_too_many_rules_evicts_the_entries_of_its_tables_and_no_others() {
     let rules = [
@@ -253,7 +297,7 @@ fn a_change_of_too_many_rules_evicts_the_entries_of_its_tables_and_no_others() {
         "priority=10,ip,nw_dst=11.0.0.0/8,actions=goto_table:1",
         "table=1,ip,actions=output:2",
     ];
-    let mut switch = Switch::with(|version| Direct::with_deltas_max(version, 3), &rules);
+    let mut switch = Switch::with(|version| direct(version).with_deltas_max(3), &rules);
     let (first, second) = (switch.install(0x0a00_0001), switch.install(0x0b00_0001));
     let rule = |priority| format!("table=1,priority={priority},arp,actions=drop");
     let beside: Vec<_> = (1..=4).map(rule).collect();
@@ -268,7 +312,7 @@ fn a_change_of_too_many_rules_evicts_the_entries_of_its_tables_and_no_others() {
 
 #[test]
 fn a_table_that_lost_all_its_entries_takes_no_memory_and_is_searched_again() {
-    let mut switch = Switch::with(Direct::new, &[SPREAD]);
+    let mut switch = Switch::with(direct, &[SPREAD]);
     let size = |switch: &mut Switch<Direct>| {
         while switch.engine.tidy() {}
         switch.engine.size()
@@ -287,7 +331,7 @@ fn a_table_that_lost_all_its_entries_takes_no_memory_and_is_searched_again() {
 #[test]
 fn an_engine_tells_which_delta_ended_which_entries() {
     let rules = ["ip,nw_dst=10.1.0.0/16,actions=2", "ip,nw_dst=10.2.0.0/16,actions=2"];
-    let mut switch = Switch::with(Direct::new, &rules);
+    let mut switch = Switch::with(direct, &rules);
     let entries = [0x0a01_0001, 0x0a02_0001, 0x0a03_0001].map(|to| switch.install(to));
     let deleted = ["priority=32768,ip,nw_dst=10.2.0.0/16", "priority=32768,ip,nw_dst=10.1.0.0/16"];
     assert_eq!(switch.delete(&deleted), entries[..2]);
@@ -300,7 +344,7 @@ fn an_engine_tells_which_delta_ended_which_entries() {
 
 #[test]
 fn beyond_the_bound_the_table_is_the_cause() {
-    let engine = |version| Direct::with_deltas_max(version, 1);
+    let engine = |version| direct(version).with_deltas_max(1);
     let mut switch = Switch::with(engine, &["ip,actions=2"]);
     let all = [switch.install(0x0a01_0001), switch.install(0x0a02_0001)];
     assert_eq!(switch.add(&["ipv6,actions=2", "arp,actions=2"]), all);
@@ -311,7 +355,7 @@ fn beyond_the_bound_the_table_is_the_cause() {
 
 #[test]
 fn what_an_engine_says_of_itself_grows_and_shrinks_with_what_it_keeps() {
-    let mut switch = Switch::with(Direct::new, &[SPREAD]);
+    let mut switch = Switch::with(direct, &[SPREAD]);
     let rows = |switch: &mut Switch<Direct>, name| {
         let state = switch.engine.state();
         let found = state.relations.iter().find(|(own, _)| *own == name);

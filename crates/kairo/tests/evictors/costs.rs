@@ -1,16 +1,19 @@
 //! What a change costs the direct engine, in visits that it looks at: it says of itself what is quick.
 
+use shunt_flow::FieldId;
 use shunt_kairo::Direct;
-use shunt_pipeline::{Change, Evictor, FlowModCommand, PortConfig, PortInfo};
+use shunt_pipeline::{
+    Cause, CauseRun, Change, Delta, Evictor, FlowModCommand, PortConfig, PortInfo, TableId,
+};
 
-use crate::cases::{BRIDGE, SPREAD, Switch};
+use crate::cases::{BRIDGE, SPREAD, Switch, direct, packet};
 
 /// Entries beyond what is looked at in a moment.
 const MANY: u32 = 5000;
 
 /// An engine with many entries, each of another destination, and nothing put off.
 fn full(rule: &str) -> Switch<Direct> {
-    let mut switch = Switch::with(Direct::new, &[rule]);
+    let mut switch = Switch::with(direct, &[rule]);
     for destination in 0..MANY {
         switch.install(0x0a00_0000 | destination);
     }
@@ -34,6 +37,13 @@ fn meet(switch: &mut Switch<Direct>, change: &Change) -> (bool, usize) {
     (is_quick, switch.apply(change).len())
 }
 
+/// The ports of the bridge, of which one floods no more.
+fn without_flood() -> Vec<PortInfo> {
+    let mut ports: Vec<_> = (1..=4).map(PortInfo::datapath).collect();
+    ports[1].config = PortConfig { no_flood: true, ..PortConfig::default() };
+    ports
+}
+
 const ADD: FlowModCommand = FlowModCommand::Add;
 const DELETE: FlowModCommand = FlowModCommand::DeleteStrict;
 
@@ -49,14 +59,93 @@ fn a_rule_for_one_destination_is_quick() {
 }
 
 #[test]
+fn the_first_rule_of_a_mask_leaves_the_order_of_visits_to_others() {
+    let projections = |switch: &Switch<Direct>| switch.engine.size().projections;
+    let rule = |last| format!("priority=9,ip,nw_dst=10.0.0.{last},actions=output:3");
+    let mut switch = full(SPREAD);
+    // Alone it is put off, until somebody has nothing else to do,
+    assert_eq!(change(&mut switch, ADD, &rule(1)).1, 1);
+    assert_eq!((projections(&switch), switch.engine.is_untidy()), (0, true));
+    tidy(&mut switch);
+    assert_eq!((projections(&switch), switch.engine.is_untidy()), (1, false));
+    // or until the next of its mask comes;
+    let mut switch = full(SPREAD);
+    (1..=2).for_each(|last| assert_eq!(change(&mut switch, ADD, &rule(last)).1, 1));
+    assert_eq!(projections(&switch), 1);
+    // together they do not wait.
+    let mut switch = full(SPREAD);
+    let together = switch.publish(ADD, &[&rule(1), &rule(2)]);
+    assert_eq!((meet(&mut switch, &together).1, projections(&switch)), (2, 1));
+}
+
+#[test]
+fn beyond_so_many_looks_the_tables_that_are_left_are_flushed() {
+    let rules = [SPREAD, "table=1,ip,actions=output:2", "ipv6,actions=goto_table:1"];
+    let switch = |looks_max| {
+        let engine = |version| direct(version).with_looks_max(looks_max);
+        let mut switch = Switch::with(engine, &rules);
+        for n in 0..100 {
+            switch.install(0x0a00_0000 | n);
+        }
+        switch.install_key(&packet(&[(FieldId::EthType, 0x86dd)]));
+        switch
+    };
+    let rules = [
+        "priority=9,ip,nw_dst=10.0.0.0/26,actions=output:3",
+        "priority=8,ip,nw_dst=11.0.0.0/26,actions=output:3",
+    ];
+    let met = |switch: &mut Switch<Direct>| {
+        let change = switch.publish(ADD, &rules);
+        let ended = switch.apply(&change).len();
+        let causes = switch.engine.causes().iter().map(|run| (run.cause, run.count));
+        (ended, causes.collect::<Vec<_>>(), switch.engine.overflows())
+    };
+    let first = (Cause::Delta(0), 64);
+    assert_eq!(met(&mut switch(1000)), (64, vec![first], 0));
+    let all = (Cause::Bound(BRIDGE, TableId::FIRST), 37);
+    assert_eq!(met(&mut switch(20)), (101, vec![first, all], 1));
+}
+
+#[test]
+fn objects_are_looked_at_beyond_the_bound_too() {
+    let engine = |version| direct(version).with_looks_max(0);
+    let mut switch = Switch::with(engine, &[SPREAD]);
+    let all: Vec<_> = (0..10).map(|n| switch.install(0x0a00_0000 | n)).collect();
+    let rule = |text: &str| switch.publish(ADD, &[text]).deltas;
+    let mut deltas = rule("priority=9,ip,nw_dst=1.2.3.4,actions=drop");
+    deltas.extend(rule("table=1,priority=9,ip,actions=drop"));
+    let port = switch.pipeline.set_ports(BRIDGE, without_flood()).unwrap();
+    deltas.extend(port.deltas);
+    let change = Change { version: port.version, deltas: deltas.clone() };
+    assert_eq!(switch.apply(&change), all);
+    let is_port = |delta: &Delta| matches!(delta, Delta::Changed(_));
+    let cause = Cause::Delta(deltas.iter().rposition(is_port).unwrap());
+    assert_eq!(switch.engine.causes(), [CauseRun { cause, count: 10 }]);
+    assert_eq!(switch.engine.overflows(), 1);
+}
+
+#[test]
+fn one_seed_gives_one_order_of_evictions_and_another_seed_another() {
+    let order = |seed| {
+        let mut switch = Switch::with(|version| Direct::new(version, seed), &[SPREAD]);
+        for n in 0..100 {
+            switch.install(0x0a00_0000 | n);
+        }
+        let change = switch.pipeline.set_ports(BRIDGE, without_flood()).unwrap();
+        let ended = switch.engine.apply(&change.deltas, change.version);
+        ended.iter().map(|id| id.slot).collect::<Vec<_>>()
+    };
+    assert_eq!((order(7).len(), order(7)), (100, order(7)));
+    assert_ne!(order(7), order(8));
+}
+
+#[test]
 fn what_ends_many_entries_is_not_quick() {
     let all = MANY as usize;
     assert_eq!(change(&mut full(SPREAD), ADD, "priority=9,actions=drop"), (false, all));
     assert_eq!(change(&mut full(SPREAD), DELETE, "priority=1,ip"), (false, all));
     let mut switch = full(SPREAD);
-    let mut ports: Vec<_> = (1..=4).map(PortInfo::datapath).collect();
-    ports[1].config = PortConfig { no_flood: true, ..PortConfig::default() };
-    let change = switch.pipeline.set_ports(BRIDGE, ports).unwrap();
+    let change = switch.pipeline.set_ports(BRIDGE, without_flood()).unwrap();
     assert_eq!(meet(&mut switch, &change), (false, all));
 }
 
@@ -95,7 +184,7 @@ fn a_rule_that_goes_and_comes_again_needs_no_new_order_of_visits() {
         .collect();
     let mut rules: Vec<&str> = many.iter().map(String::as_str).collect();
     rules.push(SPREAD);
-    let mut switch = Switch::with(Direct::new, &rules);
+    let mut switch = Switch::with(direct, &rules);
     for destination in 0..MANY / 4 {
         switch.install(0x0a00_0000 | destination);
     }

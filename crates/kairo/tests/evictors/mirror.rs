@@ -71,7 +71,7 @@ impl Scene {
         let now = move || Time::ZERO.after(Duration::from_secs(clock.load(Ordering::Relaxed)));
         let mirror = Mirror::new(&pipeline, &[BRIDGE], settings, now);
         let version = pipeline.version();
-        let (direct, visits) = (Direct::new(version), Visits::new(version));
+        let (direct, visits) = (Direct::new(version, 1), Visits::new(version, 1));
         Self { pipeline, mirror, direct, visits, seconds }
     }
 
@@ -402,7 +402,7 @@ proptest! {
     ) {
         let mut twin = Twin::new(&world);
         let mut mirror = Mirror::new(&twin.pipeline, &generate::BRIDGES, AT_ONCE, || Time::ZERO);
-        let mut direct = Direct::new(twin.pipeline.version());
+        let mut direct = Direct::new(twin.pipeline.version(), 1);
         let all = packets.iter().flat_map(|key| twin.traversals(key));
         for (slot, traversal) in (0..).zip(all.filter(|own| own.learnings.is_empty())) {
             let traversal = exact(traversal);
