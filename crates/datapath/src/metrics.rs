@@ -54,8 +54,16 @@ reasons! {
         Policy = "policy",
         /// All outputs were to the port that it came in by.
         Hairpin = "hairpin",
-        /// Its translation ended at a bound: resubmits, patch ports, the stack, actions.
-        TranslationBound = "translation_bound",
+        /// Resubmits, patch ports, buckets or copies of its translation nested too deep.
+        TooDeep = "too_deep",
+        /// Its translation looked it up too often.
+        TooManyResubmits = "too_many_resubmits",
+        /// Its translation came to too many actions.
+        TooManyActions = "too_many_actions",
+        /// Its translation pushed too much to the stack.
+        StackTooLarge = "stack_too_large",
+        /// It was to teach too much.
+        TooManyLearnings = "too_many_learnings",
         /// It came in by a port that no bridge has.
         NoBridge = "no_bridge",
         /// Too many packets of its port wait for a translation.

@@ -180,9 +180,10 @@ impl Offers {
             return None;
         }
         let place = self.until_draw;
-        // Any gap up to twice the mean.
+        // Any gap up to twice the mean, of which the rest of the burst is a part.
         let gap = split_mix(&mut self.random) % (2 * DRAWN_ONE_IN as u64);
-        self.until_draw = usize::try_from(gap).unwrap_or_default();
+        let gap = usize::try_from(gap).unwrap_or_default();
+        self.until_draw = gap.saturating_sub(burst - place - 1);
         Some(place)
     }
 

@@ -194,13 +194,11 @@ pub(super) const fn drop_reason(error: Option<TraversalError>) -> DropReason {
     match error {
         None => DropReason::Policy,
         Some(TraversalError::NoSuchPort) => DropReason::NoBridge,
-        Some(
-            TraversalError::TooDeep(_)
-            | TraversalError::TooManyResubmits(_)
-            | TraversalError::TooManyLearnings(_)
-            | TraversalError::TooManyActions(_)
-            | TraversalError::StackTooLarge(_),
-        ) => DropReason::TranslationBound,
+        Some(TraversalError::TooDeep(_)) => DropReason::TooDeep,
+        Some(TraversalError::TooManyResubmits(_)) => DropReason::TooManyResubmits,
+        Some(TraversalError::TooManyActions(_)) => DropReason::TooManyActions,
+        Some(TraversalError::StackTooLarge(_)) => DropReason::StackTooLarge,
+        Some(TraversalError::TooManyLearnings(_)) => DropReason::TooManyLearnings,
         Some(TraversalError::TooManyLabels(_)) => DropReason::TooManyLabels,
         Some(TraversalError::TooManyRecirculations(_)) => DropReason::RecirculatedTooOften,
     }

@@ -2,7 +2,7 @@
 
 use shunt_datapath::{Command, DropReason, NO_INGRESS, Offload, command::Injection};
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, testing::packet::PacketBuilder};
-use shunt_pipeline::{Action, ControllerAction, PacketInReason};
+use shunt_pipeline::{Action, ControllerAction, PacketInReason, Subfield, TableId};
 
 use crate::harness::{BRIDGE, Switch, output, rule};
 
@@ -94,6 +94,25 @@ fn a_packet_does_not_go_back_where_it_came_from_unless_told_so() {
     assert_eq!(switch.counters(0).dropped[DropReason::Hairpin as usize].get(), 3);
     let back = Action::Output { port: PortNo::IN_PORT, max_len: 0 };
     check(vec![back], &frame, &[(1, frame.clone())]);
+}
+
+#[test]
+fn a_packet_whose_translation_ends_at_a_bound_is_counted_by_the_bound() {
+    let resubmit = |table| Action::Resubmit { port: None, table: TableId::new(table) };
+    let push = Action::Push(Subfield::whole(FieldId::Metadata));
+    for (actions, reason) in [
+        (vec![resubmit(0)], DropReason::TooDeep),
+        (vec![resubmit(1); 4097], DropReason::TooManyResubmits),
+        (vec![output(2); 65_537], DropReason::TooManyActions),
+        (vec![push; 65_537], DropReason::StackTooLarge),
+    ] {
+        // Outputs that were decided before do not happen either.
+        let switch = check([vec![output(3)], actions].concat(), &udp().build(), &[]);
+        let counters = switch.counters(0);
+        let dropped =
+            DropReason::ALL.iter().filter(|own| counters.dropped[**own as usize].get() > 0);
+        assert!(dropped.eq([&reason]), "{reason:?}");
+    }
 }
 
 #[test]

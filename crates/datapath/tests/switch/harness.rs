@@ -39,7 +39,7 @@ fn iterative(pipeline: &Arc<Pipeline>) -> Box<dyn Evictor> {
 }
 
 fn direct(pipeline: &Arc<Pipeline>) -> Box<dyn Evictor> {
-    Box::new(Direct::new(pipeline.version()))
+    Box::new(Direct::new(pipeline.version(), 1))
 }
 
 /// Engines that a switch may have.

@@ -48,8 +48,8 @@ fn what_hits_in_software_is_offered_now_and_then() {
         switch.settle();
         switch.receive(0, 2);
     }
-    let drawn = handle.status().offers_made - 1;
-    assert!((1..=12).contains(&drawn), "about one in 128: {drawn} of 300");
+    let early = handle.status().offers_made;
+    assert!(early > 1, "what hits is offered too, not only what missed");
     // Who does not keep up loses offers and holds up nobody.
     for _ in 0..2 * 1024 * 128 / 32 {
         for _ in 0..32 {
@@ -58,6 +58,8 @@ fn what_hits_in_software_is_offered_now_and_then() {
         switch.turn(0);
         switch.receive(0, 2);
     }
+    let drawn = handle.status().offers_made - early;
+    assert!((1950..2150).contains(&drawn), "one in 128: {drawn} of 262,144");
     assert!(handle.status().offers_dropped > 0);
     assert_eq!(switch.counters(0).unaccounted(), 0);
     drop(ends);

@@ -26,6 +26,23 @@ fn a_barrier_waits_for_every_thread() {
 }
 
 #[test]
+fn a_version_is_answered_in_the_next_turn_whatever_else_waits() {
+    let config = ThreadConfig { translations_per_turn: 1, ..super::thread_config() };
+    let mut switch = Switch::new(1, 4, config);
+    switch.apply(&[per_flow(1, 4)]);
+    for number in 0..20 {
+        assert!((1..=3).all(|port| switch.send(0, port, &flow(number))));
+    }
+    switch.turn(0);
+    let change = switch.pipeline.apply(BRIDGE, &[per_flow(2, 4)], switch.now).unwrap();
+    switch.change(&change);
+    assert_ne!(switch.desk.answered(), change.version);
+    switch.turn(0);
+    assert_eq!(switch.desk.answered(), change.version);
+    assert!(switch.threads[0].held() > 0, "and packets still wait");
+}
+
+#[test]
 fn of_a_thread_that_is_gone_the_engine_watches_nothing() {
     let mut switch = Switch::new(2, 3, super::thread_config());
     switch.apply(&[rule(1, Match::any(), vec![output(2)])]);
