@@ -53,13 +53,17 @@ impl Switch {
         seed: u64,
     ) -> Result<Self, SwitchError> {
         let engine: EngineMaker = match config.eviction.engine {
-            Engine::Direct => Box::new(|pipeline| Box::new(Direct::new(pipeline.version()))),
+            Engine::Direct => {
+                Box::new(move |pipeline| Box::new(Direct::new(pipeline.version(), seed)))
+            }
             Engine::Iterative => Box::new(|pipeline| Box::new(Iterative::new(pipeline))),
             #[cfg(feature = "dbsp")]
-            Engine::Visits => Box::new(|pipeline| Box::new(Visits::new(pipeline.version()))),
+            Engine::Visits => {
+                Box::new(move |pipeline| Box::new(Visits::new(pipeline.version(), seed)))
+            }
             #[cfg(feature = "dbsp")]
             Engine::Relational => {
-                Box::new(|pipeline| Box::new(Relational::new(pipeline.version())))
+                Box::new(move |pipeline| Box::new(Relational::new(pipeline.version(), seed)))
             }
             #[cfg(not(feature = "dbsp"))]
             engine @ (Engine::Visits | Engine::Relational) => {

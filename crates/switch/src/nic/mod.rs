@@ -15,6 +15,8 @@
 mod check;
 mod exchange;
 mod front;
+#[cfg(test)]
+mod laws;
 mod leaving;
 mod owner;
 mod status;

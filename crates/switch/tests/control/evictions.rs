@@ -20,7 +20,7 @@ use shunt_switch::{EngineMaker, SwitchError, Why};
 use crate::bench::{Bench, frame};
 
 async fn bench() -> Bench {
-    let engine: EngineMaker = Box::new(|pipeline| Box::new(Direct::new(pipeline.version())));
+    let engine: EngineMaker = Box::new(|pipeline| Box::new(Direct::new(pipeline.version(), 1)));
     let bench = Bench::without_bridge(1, engine).await;
     bench.add_bridge("br0").await;
     bench
@@ -109,7 +109,7 @@ async fn a_barrier_waits_for_evictions_unless_it_is_asynchronous() {
     let is_held = Arc::<AtomicBool>::default();
     let own = Arc::clone(&is_held);
     let engine: EngineMaker =
-        Box::new(|pipeline| Box::new(Held(Direct::new(pipeline.version()), own)));
+        Box::new(|pipeline| Box::new(Held(Direct::new(pipeline.version(), 1), own)));
     let bench = Bench::without_bridge(1, engine).await;
     bench.add_bridge("br0").await;
     let mut controller = bench.controller().await;
