@@ -191,6 +191,7 @@ fn a_nic_that_ends_is_stale_and_one_that_comes_back_holds_what_it_is_meant_to() 
     assert!(until(|| has(4)), "{}\n{}", nic_of(), daemon.log());
     // Each time that it is offered.
     let refused = nic_of()["refused"].clone();
+    assert!(count(&refused[0][1]) > 0, "{refused}");
     assert_eq!(refused, json!([["actions", refused[0][1]]]));
 
     drop(nic);

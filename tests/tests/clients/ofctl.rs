@@ -154,8 +154,11 @@ fn what_does_not_exist_yet_is_refused_with_the_right_error() {
     let daemon = daemon();
     for (rule, code) in [
         ("ip,actions=group:7", "OFPBAC_BAD_OUT_GROUP"),
-        ("ip,actions=ct(commit)", "OFPBAC"),
-        ("actions=sample(probability=1,collector_set_id=1)", "OFPBAC"),
+        ("ip,actions=ct(commit)", "OFPBAC_BAD_VENDOR_TYPE"),
+        ("ip,actions=ct(commit,nat(src=10.0.0.1))", "OFPBAC_BAD_VENDOR_TYPE"),
+        ("ip,actions=ct_clear", "OFPBAC_BAD_VENDOR_TYPE"),
+        ("actions=sample(probability=1,collector_set_id=1)", "OFPBAC_BAD_VENDOR_TYPE"),
+        ("actions=set_field:1->tun_metadata0", "OFPBAC_BAD_SET_TYPE"),
     ] {
         let words = complaint(&daemon.ovs_ofctl("br0", "add-flow", &[rule]));
         assert!(words.contains(code), "{rule}: {words}");

@@ -177,10 +177,12 @@ fn packets_that_agree_under_a_mask_fare_alike() {
     assert_none(&astray);
 }
 
-/// Advice, printed under `--nocapture`: a right mask may well be narrower than another.
+/// Packets whose masks have bits that Open vSwitch's have not; `docs/conformance.md` says why.
+const NARROWER: &[&str] = &["vlan-040"];
+
 #[test]
-fn masks_are_compared_with_those_recorded() {
-    let mut widths = Widths::default();
+fn no_mask_is_narrower_than_the_recorded_one_without_a_reason() {
+    let (mut widths, mut narrower) = (Widths::default(), Vec::new());
     for case in Recording::read_all().with_text() {
         let tables = Tables::new(&case);
         for (index, packet) in case.packets.iter().enumerate() {
@@ -188,8 +190,10 @@ fn masks_are_compared_with_those_recorded() {
             let traversal = tables.translate(packet);
             if let Some(more) = tables.compare(&traversal, &recorded.megaflow, &mut widths) {
                 println!("{} packet {index} consults more, {more}: {}", case.id, recorded.megaflow);
+                narrower.push(case.id.clone());
             }
         }
     }
     println!("masks against those of Open vSwitch: {widths}");
+    assert_eq!(narrower, NARROWER);
 }
