@@ -84,7 +84,7 @@ fn parsed(command: FlowModCommand, text: &str) -> FlowMod {
 
 impl Watched {
     fn of(scene: &Scene) -> Self {
-        let engine = Direct::new(scene.pipeline.version());
+        let engine = Direct::new(scene.pipeline.version(), 1);
         let mut watched = Self { engine, generations: vec![0; scene.keys.len()] };
         (0..scene.keys.len()).for_each(|slot| watched.install(scene, slot));
         watched
@@ -139,7 +139,7 @@ fn one_rule(criterion: &mut Criterion) {
 fn one_entry(criterion: &mut Criterion) {
     let scene = Scene::of(WORKLOAD);
     let traversals: Vec<_> = scene.keys.iter().map(|key| scene.traversal(key)).collect();
-    let mut engine = Direct::new(scene.pipeline.version());
+    let mut engine = Direct::new(scene.pipeline.version(), 1);
     let mut all = (0..).zip(traversals.iter().cycle());
     criterion.bench_function("an entry comes and goes", |bencher| {
         bencher.iter(|| {

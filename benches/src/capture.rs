@@ -3,7 +3,7 @@
 use std::{fs, io, path::Path};
 
 /// Bytes of each frame, without the frame check sequence: the shortest that Ethernet allows.
-const FRAME_BYTES: usize = 60;
+pub const FRAME_BYTES: usize = 60;
 
 /// Writes a capture of `packets` packets drawn uniformly from `flows` UDP flows.
 ///

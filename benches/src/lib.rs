@@ -9,9 +9,11 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "they report to their user")]
 
 pub mod capture;
+pub mod controller;
 pub mod cpu;
 pub mod experiment;
 pub mod experiments;
 pub mod kernels;
 pub mod switch;
 pub mod tsc;
+pub mod wire;

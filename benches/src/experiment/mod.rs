@@ -1,6 +1,7 @@
 //! The instrument: experiments by name, what they measure, and what is written of it.
 
 mod command;
+mod lines;
 mod machine;
 mod plot;
 mod progress;
@@ -17,6 +18,6 @@ pub use plot::plot;
 pub use progress::Progress;
 pub use registry::{EXPERIMENTS, Experiment, find};
 pub use report::{Form, Report};
-pub use row::{Better, Ratio, Row, Samples, Verdict};
+pub use row::{Better, Curve, Ratio, Row, Samples, Verdict};
 pub use run::Run;
 pub use table::table;

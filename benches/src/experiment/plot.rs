@@ -1,4 +1,5 @@
-//! The figures as a picture: a panel of horizontal bars for each metric, ours above the rival's.
+//! The figures as a picture: a panel of horizontal bars for each metric, ours above the rival's, and
+//! one of lines for each row that has some.
 //!
 //! Bars begin at zero and whiskers reach from the least to the most of the rounds, so that what is
 //! noise looks like noise. The picture is written by hand as SVG: it is rectangles and text.
@@ -7,8 +8,8 @@ use std::fmt::Write as _;
 
 use super::{Better, Experiment, Row, Samples, Verdict, machine, table::number};
 
-const WIDTH: f64 = 1000.0;
-const MARGIN: f64 = 28.0;
+pub(super) const WIDTH: f64 = 1000.0;
+pub(super) const MARGIN: f64 = 28.0;
 /// Where bars begin and end; names stand to the left, ratios to the right.
 const BARS_LEFT: f64 = 290.0;
 const BARS_RIGHT: f64 = 760.0;
@@ -20,24 +21,24 @@ const PANEL_FOOT: f64 = 44.0;
 /// Characters of a name that are surely not wider than the room for them.
 const NAME_LENGTH: usize = 38;
 
-const OURS: &str = "#0b7285";
-const RIVAL: &str = "#e8a33d";
-const PUBLISHED: &str = "#adb5bd";
-const INK: &str = "#212529";
-const GREY: &str = "#868e96";
-const GRID: &str = "#e9ecef";
+pub(super) const OURS: &str = "#0b7285";
+pub(super) const RIVAL: &str = "#e8a33d";
+pub(super) const PUBLISHED: &str = "#adb5bd";
+pub(super) const INK: &str = "#212529";
+pub(super) const GREY: &str = "#868e96";
+pub(super) const GRID: &str = "#e9ecef";
 const GOOD: &str = "#2b8a3e";
 const BAD: &str = "#c92a2a";
 
 /// A drawing with a pen that goes down the page.
-struct Drawing {
-    body: String,
-    y: f64,
+pub(super) struct Drawing {
+    pub(super) body: String,
+    pub(super) y: f64,
 }
 
 /// Where a text hangs on its point.
 #[derive(Clone, Copy)]
-enum Anchor {
+pub(super) enum Anchor {
     Start,
     Middle,
     End,
@@ -45,19 +46,19 @@ enum Anchor {
 
 /// How a text looks.
 #[derive(Clone, Copy)]
-struct Font {
-    size: u32,
-    is_bold: bool,
-    color: &'static str,
-    anchor: Anchor,
+pub(super) struct Font {
+    pub(super) size: u32,
+    pub(super) is_bold: bool,
+    pub(super) color: &'static str,
+    pub(super) anchor: Anchor,
 }
 
 const TITLE: Font = Font { size: 23, is_bold: true, color: INK, anchor: Anchor::Start };
-const HEAD: Font = Font { size: 16, ..TITLE };
-const PLAIN: Font = Font { size: 13, is_bold: false, ..TITLE };
-const FAINT: Font = Font { color: GREY, ..PLAIN };
+pub(super) const HEAD: Font = Font { size: 16, ..TITLE };
+pub(super) const PLAIN: Font = Font { size: 13, is_bold: false, ..TITLE };
+pub(super) const FAINT: Font = Font { color: GREY, ..PLAIN };
 const NAME: Font = Font { anchor: Anchor::End, ..PLAIN };
-const TICK: Font = Font { size: 11, anchor: Anchor::Middle, ..FAINT };
+pub(super) const TICK: Font = Font { size: 11, anchor: Anchor::Middle, ..FAINT };
 const VALUE: Font = Font { size: 12, ..PLAIN };
 const RATIO: Font = Font { size: 15, is_bold: true, anchor: Anchor::End, ..PLAIN };
 
@@ -67,8 +68,12 @@ const RATIO: Font = Font { size: 15, is_bold: true, anchor: Anchor::End, ..PLAIN
 pub fn plot(experiment: &Experiment, rows: &[Row]) -> String {
     let mut drawing = Drawing { body: String::new(), y: MARGIN };
     drawing.head(experiment, rows);
+    for row in rows.iter().filter(|row| !row.curves.is_empty()) {
+        drawing.lines(row);
+    }
     let is_drawn = |row: &&Row| row.better != Better::Neither || row.published.is_some();
-    let rows: Vec<&Row> = rows.iter().filter(is_drawn).collect();
+    let is_bar = |row: &&Row| row.curves.is_empty();
+    let rows: Vec<&Row> = rows.iter().filter(is_drawn).filter(is_bar).collect();
     let mut metrics: Vec<&str> = rows.iter().map(|row| row.metric).collect();
     let mut seen = std::collections::HashSet::new();
     metrics.retain(|metric| seen.insert(*metric));
@@ -80,7 +85,7 @@ pub fn plot(experiment: &Experiment, rows: &[Row]) -> String {
 }
 
 impl Drawing {
-    fn text(&mut self, (x, y): (f64, f64), font: Font, text: &str) {
+    pub(super) fn text(&mut self, (x, y): (f64, f64), font: Font, text: &str) {
         let anchor = match font.anchor {
             Anchor::Start => "start",
             Anchor::Middle => "middle",
@@ -96,7 +101,12 @@ impl Drawing {
         );
     }
 
-    fn rectangle(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), color: &str) {
+    pub(super) fn rectangle(
+        &mut self,
+        (x, y): (f64, f64),
+        (width, height): (f64, f64),
+        color: &str,
+    ) {
         let _ = writeln!(
             self.body,
             "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
@@ -104,7 +114,7 @@ impl Drawing {
         );
     }
 
-    fn line(&mut self, (x1, y1): (f64, f64), (x2, y2): (f64, f64), color: &str) {
+    pub(super) fn line(&mut self, (x1, y1): (f64, f64), (x2, y2): (f64, f64), color: &str) {
         let _ = writeln!(
             self.body,
             "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" \
@@ -247,7 +257,7 @@ fn place(value: f64, end: f64) -> f64 {
 }
 
 /// A round number of which four to ten reach `most`.
-fn tick_step(most: f64) -> f64 {
+pub(super) fn tick_step(most: f64) -> f64 {
     if most <= 0.0 {
         return 1.0;
     }
@@ -257,7 +267,7 @@ fn tick_step(most: f64) -> f64 {
 }
 
 /// A tick in as few characters as tell it from its neighbours.
-fn short(tick: f64, step: f64) -> String {
+pub(super) fn short(tick: f64, step: f64) -> String {
     let (divisor, suffix) = match step {
         step if step >= 1e6 => (1e6, " M"),
         step if step >= 1e3 => (1e3, " K"),

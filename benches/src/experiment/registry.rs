@@ -2,8 +2,8 @@
 
 use super::{Row, Run};
 use crate::experiments::{
-    characterisation, classifier, forwarding, gigaflow, megaflows, misses, nic_push, pipeline,
-    slow_path, updates, workloads,
+    characterisation, classifier, forwarding, gigaflow, live, megaflows, misses, nic_push,
+    pipeline, slow_path, updates, workloads,
 };
 
 /// One experiment.
@@ -138,6 +138,30 @@ pub const EXPERIMENTS: &[Experiment] = &[
         run_part: NO_PARTS,
     },
     Experiment {
+        name: "gigaflow-packets",
+        title: "Pieces: what a packet costs on average",
+        what: "CPU of a packet, hits and misses together, for pieces and for whole entries",
+        source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
+                 Fig 3.14",
+        has_rival: false,
+        options: &[],
+        prepare: NOTHING,
+        run: gigaflow::packets::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
+        name: "gigaflow-cores",
+        title: "Pieces on more cores",
+        what: "Misses of a core with caches of its own, by the number of cores",
+        source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
+                 Fig 3.21",
+        has_rival: false,
+        options: &[],
+        prepare: NOTHING,
+        run: gigaflow::cores::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
         name: "nic-push",
         title: "Rules pushed into the embedded NIC",
         what: "Rules inserted and removed in a second by P4Runtime, by the size of a batch",
@@ -212,11 +236,81 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Eviction: sizes of updates and of caches",
         what: "CPU of the eviction engine by the share of rules that change, and by entries",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
-                 Fig 4.7a and 4.7b, beside our iterative engine",
+                 Fig 4.7a to 4.7c, beside our iterative engine",
         has_rival: false,
         options: &[],
         prepare: NOTHING,
         run: updates::sizes::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
+        name: "kairo-pieces",
+        title: "Eviction: changes under pieces",
+        what: "CPU of the eviction engine and packets that meet what is stale, with a chain of 4 x 8K",
+        source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
+                 Fig 4.9, beside our iterative engine",
+        has_rival: false,
+        options: &[],
+        prepare: NOTHING,
+        run: updates::pieces::run,
+        run_part: NO_PARTS,
+    },
+    #[cfg(feature = "dbsp")]
+    Experiment {
+        name: "kairo-gates",
+        title: "Eviction: gates and timer of the published engine",
+        what: "CPU of the second of two updates, with gates, timer, and neither",
+        source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
+                 Fig 4.8",
+        has_rival: false,
+        options: &[],
+        prepare: NOTHING,
+        run: updates::gates::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
+        name: "kairo-overhead",
+        title: "Eviction: what an engine costs between changes",
+        what: "CPU of a flow's set-up, memory, and CPU of ten cores, over the iterative engine",
+        source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
+                 Table 4.4",
+        has_rival: false,
+        options: &[],
+        prepare: NOTHING,
+        run: updates::overhead::run,
+        run_part: updates::overhead::run_part,
+    },
+    Experiment {
+        name: "kairo-barrier",
+        title: "Eviction: from a flow-mod until all packets go by it",
+        what: "Time to the barrier reply, and until no packet goes by the old rule, under traffic",
+        source: "our own, against the rival",
+        has_rival: true,
+        options: &["--sizes"],
+        prepare: NOTHING,
+        run: live::barrier::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
+        name: "kairo-flapping",
+        title: "Eviction: a rule that flaps",
+        what: "Packets sent after the barrier reply that leave by the old rule, as one rule flaps",
+        source: "our own, against the rival",
+        has_rival: true,
+        options: &[],
+        prepare: NOTHING,
+        run: live::flapping::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
+        name: "kairo-repair",
+        title: "Eviction: the dip after a change of many entries",
+        what: "Packets forwarded around a change of 8,192 of 100K entries, with repair and without",
+        source: "our own, against the rival",
+        has_rival: true,
+        options: &[],
+        prepare: NOTHING,
+        run: live::repair::run,
         run_part: NO_PARTS,
     },
 ];

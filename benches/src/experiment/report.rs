@@ -72,7 +72,7 @@ impl Report<'_> {
     fn json(&self) -> Value {
         let rows = self.rows.iter().map(|row| {
             let rival = row.rival.as_ref();
-            json!({
+            let mut value = json!({
                 "name": row.name,
                 "metric": row.metric,
                 "unit": row.unit,
@@ -81,7 +81,12 @@ impl Report<'_> {
                 "rival_value": rival.map(|(_, samples)| rounded(samples.median())),
                 "ratio": beside(row).map(rounded),
                 "published": row.published,
-            })
+            });
+            for curve in &row.curves {
+                let points = curve.points.iter().map(|(x, y)| [rounded(*x), rounded(*y)]);
+                value["curves"][&curve.name] = points.collect();
+            }
+            value
         });
         json!({
             "experiment": self.experiment.name,

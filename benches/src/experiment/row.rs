@@ -86,6 +86,17 @@ pub struct Row {
     pub published: Option<f64>,
     /// Why it differs from what was published, or from the rival's.
     pub why: &'static str,
+    /// How it went, where that is more than a figure; drawn instead of a bar.
+    pub curves: Vec<Curve>,
+}
+
+/// A line through points.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curve {
+    /// Whose it is.
+    pub name: String,
+    /// Milliseconds from the event that it is about, and what was then.
+    pub points: Vec<(f64, f64)>,
 }
 
 impl Row {
@@ -102,6 +113,7 @@ impl Row {
             rival: None,
             published: None,
             why: "",
+            curves: Vec::new(),
         }
     }
 

@@ -167,7 +167,8 @@ fn of_set_up(pipeline: &str, workload: &Workload, loaded: &Loaded, rounds: usize
             keys.iter().for_each(|key| drop(black_box(translate(loaded, key))));
         }));
         let install = each(cpu::timed(|| drop(black_box(install(keys, &traversals)))));
-        let told = each(cpu::timed(|| drop(black_box(watched(Direct::new(version), &traversals)))));
+        let told =
+            each(cpu::timed(|| drop(black_box(watched(Direct::new(version, 1), &traversals)))));
         let all = [extraction, lookups, (translation - lookups).max(0.0), install, told];
         parts.iter_mut().zip(all).for_each(|(samples, ns)| samples.0.push(ns / 1e3));
         rate.0.push(1e9 / (extraction + translation + install + told));

@@ -54,7 +54,7 @@ struct Misses {
 fn measure(loaded: &Loaded) -> Misses {
     let version = loaded.pipeline.version();
     let mut cache = MegaflowCache::new(KeyHasher::new(1), 1);
-    let mut engine = Direct::new(version);
+    let mut engine = Direct::new(version, 1);
     let mut cycles = Vec::with_capacity(loaded.keys.len());
     let ns = cpu::timed(|| {
         for (slot, key) in (0..).zip(&loaded.keys) {

@@ -1,10 +1,12 @@
 //! What is measured: an experiment a module.
 
+mod cables;
 pub(crate) mod characterisation;
 pub(crate) mod classifier;
 pub(crate) mod flow_mods;
 pub(crate) mod forwarding;
 pub(crate) mod gigaflow;
+pub(crate) mod live;
 mod loaded;
 pub(crate) mod megaflows;
 pub(crate) mod misses;

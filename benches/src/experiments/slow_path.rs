@@ -9,11 +9,12 @@
 //! thread that takes it, and then what the connection costs is counted too. Figures are CPU time, so
 //! that they suffer little from what else the machine does.
 
-use std::{collections::BTreeSet, fs, path::Path, process::Command, time::Duration};
+use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
 use shunt_pipebench::{output::LivePort, traffic::Packet, workload::Workload};
 
 use super::{
+    cables::Cables,
     loaded::{ELSEWHERE, Loaded, PIPELINES, workload},
     windows::Sink,
 };
@@ -125,9 +126,6 @@ struct Bed {
     _cables: Cables,
 }
 
-/// Pairs of virtual devices, by their near ends.
-struct Cables(Vec<String>);
-
 /// What one switch showed.
 #[derive(Default)]
 struct Measured {
@@ -152,29 +150,21 @@ impl Bed {
         folder: &Path,
         traffic: &Traffic,
     ) -> Self {
-        let _ = fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
         let most = traffic.ports.last().copied().unwrap_or(1).max(2);
-        let devices: Vec<String> = (1..=most).map(|port| format!("sp{port}")).collect();
-        let far = |device: &str| format!("{device}f");
-        for device in &devices {
-            let peer = far(device);
-            output("ip", &["link", "add", device, "type", "veth", "peer", "name", &peer]);
-            output("ip", &["link", "set", device, "up"]);
-            output("ip", &["link", "set", &peer, "up"]);
-        }
-        let ports = devices.iter().cloned().map(PortSpec::Device).collect();
+        let cables = Cables::plug("sp", most);
+        let ports = cables.near().map(PortSpec::Device).collect();
         let setup = Setup { ports, engine, keeps_entries: true, ..Setup::default() };
         let switch = contender.start(folder, &setup);
-        let open = |(device, port): (&String, u32)| {
-            let device = far(device);
+        let open = |port: u32| {
+            let device = cables.far(port);
             traffic.ports.contains(&port).then(|| {
                 LivePort::open(&device).unwrap_or_else(|error| panic!("{device}: {error}"))
             })
         };
-        let senders = devices.iter().zip(1..).map(open).collect();
-        let sink = Sink { device: far(&devices[1]), patience: PATIENCE };
+        let senders = (1..=most).map(open).collect();
+        let sink = Sink { devices: vec![cables.far(2)], patience: PATIENCE };
         let is_ours = matches!(contender, Contender::Shunt(_));
-        Self { switch, senders, sink, is_ours, _cables: Cables(devices) }
+        Self { switch, senders, sink, is_ours, _cables: cables }
     }
 
     fn measure(&self, traffic: &Traffic, sizes: &[usize]) -> Measured {
@@ -255,14 +245,6 @@ impl Bed {
 
 /// What `del-flows --strict` asks for.
 const ELSEWHERE_MATCH: &str = "table=0,priority=1,in_port=60000";
-
-impl Drop for Cables {
-    fn drop(&mut self) {
-        for device in &self.0 {
-            let _ = Command::new("ip").args(["link", "delete", device]).output();
-        }
-    }
-}
 
 /// Why ours is worse, where it is.
 fn why_worse(metric: &str) -> &'static str {

@@ -18,7 +18,7 @@ pub(crate) struct Case {
 }
 
 /// Reads the destination, so that each address is a flow of its own, for every switch.
-const READ: &str = "move:NXM_OF_IP_DST[]->NXM_NX_REG1[]";
+pub(crate) const READ: &str = "move:NXM_OF_IP_DST[]->NXM_NX_REG1[]";
 
 /// What a packet of [`SOURCE`] meets: `tables` tables of 100 rules by source network, in which the
 /// same one matches.

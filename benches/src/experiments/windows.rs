@@ -7,9 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A device behind a switch, where packets are awaited.
+/// Devices behind a switch, where packets are awaited.
 pub(crate) struct Sink {
-    pub(crate) device: String,
+    pub(crate) devices: Vec<String>,
     /// How long a window is waited for.
     pub(crate) patience: Duration,
 }
@@ -39,12 +39,15 @@ impl Sink {
         self.arrived() - before
     }
 
-    /// Packets that the device has received.
-    fn arrived(&self) -> u32 {
+    /// Packets that the devices have received.
+    pub(crate) fn arrived(&self) -> u32 {
         let text = fs::read_to_string("/proc/net/dev").unwrap_or_default();
-        let counts = text.lines().find_map(|line| {
-            line.trim().strip_prefix(&self.device)?.strip_prefix(':')?.split_whitespace().nth(1)
+        let counts = text.lines().filter_map(|line| {
+            let (device, counts) = line.trim().split_once(':')?;
+            let is_ours = self.devices.iter().any(|own| own == device);
+            let count = counts.split_whitespace().nth(1)?;
+            is_ours.then(|| count.parse::<u32>().ok())?
         });
-        counts.and_then(|count| count.parse().ok()).unwrap_or_default()
+        counts.sum()
     }
 }

@@ -115,7 +115,7 @@ impl OpenVSwitch {
     fn configure(&self, setup: &Setup) {
         let settings = caches(setup);
         if !settings.is_empty() {
-            let settings = settings.iter().copied();
+            let settings = settings.iter().map(String::as_str);
             let words: Vec<&str> =
                 ["set", "Open_vSwitch", "."].into_iter().chain(settings).collect();
             self.run("ovs-vsctl", &words);
@@ -137,7 +137,12 @@ impl OpenVSwitch {
             words.extend(options.iter().map(String::as_str));
             self.run("ovs-vsctl", &words);
         }
-        self.control(&["upcall/set-flow-limit", FLOW_LIMIT]);
+        if let Some(controller) = setup.controller {
+            self.run("ovs-vsctl", &["set-controller", "br0", controller]);
+            self.run("ovs-vsctl", &["set", "controller", "br0", "connection-mode=out-of-band"]);
+        }
+        let room = setup.entries_max.map(|room| room.to_string());
+        self.control(&["upcall/set-flow-limit", room.as_deref().unwrap_or(FLOW_LIMIT)]);
         sleep(Duration::from_secs(1));
     }
 
@@ -182,8 +187,8 @@ impl OpenVSwitch {
 }
 
 /// What the caches need, in the words of the database.
-fn caches(setup: &Setup) -> Vec<&'static str> {
-    let mut settings = match setup.caches {
+fn caches(setup: &Setup) -> Vec<String> {
+    let settings = match setup.caches {
         FrontCaches::Usual => vec![],
         FrontCaches::Signature => {
             vec!["other_config:emc-insert-inv-prob=0", "other_config:smc-enable=true"]
@@ -191,8 +196,12 @@ fn caches(setup: &Setup) -> Vec<&'static str> {
         FrontCaches::Both => vec!["other_config:smc-enable=true"],
         FrontCaches::Nothing => vec!["other_config:emc-insert-inv-prob=0"],
     };
+    let mut settings: Vec<String> = settings.into_iter().map(str::to_owned).collect();
     if setup.keeps_entries {
-        settings.push("other_config:max-idle=600000");
+        settings.push("other_config:max-idle=600000".to_owned());
+    }
+    if let Some(room) = setup.entries_max {
+        settings.push(format!("other_config:flow-limit={room}"));
     }
     settings
 }
@@ -223,6 +232,12 @@ impl Switch for OpenVSwitch {
                 thread.unwrap_or_else(|| panic!("ovs-vswitchd has no forwarding thread"))
             }
         }
+    }
+
+    fn cached(&self) -> u64 {
+        let text = self.control(&["upcall/show"]);
+        let current = text.split("(current ").nth(1).and_then(|rest| rest.split(')').next());
+        current.and_then(|count| count.trim().parse().ok()).unwrap_or_default()
     }
 
     fn folder(&self) -> &Path {

@@ -76,6 +76,12 @@ impl Switch for Shunt {
         thread.unwrap_or_else(|| panic!("shuntd has no packet thread"))
     }
 
+    fn cached(&self) -> u64 {
+        let text = self.ask(&["caches", "--json"]).unwrap_or_default();
+        let caches: Value = serde_json::from_str(&text).unwrap_or_default();
+        caches["entries"].as_u64().unwrap_or_default()
+    }
+
     fn folder(&self) -> &Path {
         &self.folder
     }
@@ -96,19 +102,23 @@ fn caches(setup: &Setup) -> String {
         text.push_str("exact_entries = 0\n");
     }
     if setup.keeps_entries {
-        text.push_str("megaflow_entries = 1000000\nidle_ms = 600000\n");
+        let room = setup.entries_max.unwrap_or(1_000_000);
+        let _ = writeln!(text, "megaflow_entries = {room}\nidle_ms = 600000");
     }
     text
 }
 
 fn configuration(setup: &Setup) -> String {
     let cpus = setup.cpu.map_or_else(String::new, |cpu| cpu.to_string());
-    let engine = setup.engine.map(|name| format!("[eviction]\nengine = \"{name}\"\n"));
+    let engine = setup.engine.map(|name| format!("engine = \"{name}\"\n")).unwrap_or_default();
+    let repair = setup.repair.map(|name| format!("repair = \"{name}\"\n")).unwrap_or_default();
+    let controller = setup.controller.map(|name| format!("controllers = [\"{name}\"]\n"));
     let mut text = format!(
-        "[logging]\nfilter = \"warn\"\n[threads]\npacket = 1\ncpus = [{cpus}]\n\
-         [caches]\n{}{}[[bridge]]\nname = \"br0\"\n",
+        "[logging]\nfilter = \"warn\"\n[threads]\npacket = {}\ncpus = [{cpus}]\n\
+         [caches]\n{}[eviction]\n{engine}{repair}[[bridge]]\nname = \"br0\"\n{}",
+        setup.threads.unwrap_or(1),
         caches(setup),
-        engine.unwrap_or_default(),
+        controller.unwrap_or_default(),
     );
     for (port, number) in setup.ports.iter().zip(1..) {
         let kind = match port {

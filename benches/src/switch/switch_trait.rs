@@ -13,8 +13,16 @@ pub struct Setup {
     pub caches: FrontCaches,
     /// Shunt's eviction engine by name; `None`: as installed.
     pub engine: Option<&'static str>,
-    /// Whether entries stay though nothing hits them, and there is room for any number.
+    /// Whether entries stay though nothing hits them, and there is room for many.
     pub keeps_entries: bool,
+    /// Room for so many entries in a cache, where that is more than usual.
+    pub entries_max: Option<u32>,
+    /// Shunt's packet threads; `None`: one.
+    pub threads: Option<u16>,
+    /// Shunt's `eviction.repair`; `None`: as installed.
+    pub repair: Option<&'static str>,
+    /// A controller to connect to, as `tcp:IP:PORT`.
+    pub controller: Option<&'static str>,
 }
 
 /// The caches in front of the wildcard cache.
@@ -44,7 +52,7 @@ pub enum PortSpec {
 }
 
 /// A switch that is running; it ends when dropped.
-pub trait Switch {
+pub trait Switch: Sync {
     /// Its process.
     fn id(&self) -> u32;
 
@@ -53,6 +61,9 @@ pub trait Switch {
 
     /// The thread that forwards.
     fn forwarding_thread(&self) -> u32;
+
+    /// Entries in its caches.
+    fn cached(&self) -> u64;
 
     /// The folder of its sockets.
     fn folder(&self) -> &Path;

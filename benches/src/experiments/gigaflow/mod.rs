@@ -7,8 +7,10 @@
 //! takes several.
 
 pub(crate) mod arrival;
+pub(crate) mod cores;
 pub(crate) mod costs;
 pub(crate) mod hits;
+pub(crate) mod packets;
 pub(crate) mod policies;
-mod replay;
+pub(crate) mod replay;
 pub(crate) mod stages;

@@ -1,7 +1,5 @@
 //! The packets of a workload, through a cache of pieces.
 
-use std::ops::Range;
-
 use shunt_gigaflow::{
     adaptive::{Capacity, Sight},
     cache::{Config, Fallback, Gigaflow, Miss},
@@ -13,7 +11,7 @@ use shunt_pipeline::Time;
 use crate::experiments::loaded::{Loaded, workload};
 
 /// Entries of each of four stages, as published.
-pub(super) const STAGE_ENTRIES: usize = 8000;
+pub(crate) const STAGE_ENTRIES: usize = 8000;
 
 /// Rules in a pipeline, and the packets that meet them.
 pub(super) struct Bed {
@@ -56,7 +54,7 @@ pub(super) struct Replay<'a> {
 }
 
 /// A cache of so many stages that makes no room, with pieces wherever the policy wants them.
-pub(super) const fn config(
+pub(crate) const fn config(
     stages_count: u8,
     stage_entries_max: usize,
     policy: PolicyName,
@@ -79,7 +77,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Sends these packets, one a nanosecond. Answers how many of them hit.
-    pub(super) fn send(&mut self, packets: Range<usize>) -> u64 {
+    pub(super) fn send(&mut self, packets: impl Iterator<Item = usize>) -> u64 {
         packets.filter(|number| self.one(*number)).count() as u64
     }
 

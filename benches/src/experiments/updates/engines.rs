@@ -26,21 +26,21 @@ pub(super) struct Engine {
 pub(super) const ENGINES: &[Engine] = &[
     Engine {
         name: "direct",
-        new: |pipeline| Box::new(Direct::new(pipeline.version())),
+        new: |pipeline| Box::new(Direct::new(pipeline.version(), 1)),
         clock: Clock::Thread,
         thousands_max: usize::MAX,
     },
     #[cfg(feature = "dbsp")]
     Engine {
         name: "visits",
-        new: |pipeline| Box::new(Visits::new(pipeline.version())),
+        new: |pipeline| Box::new(Visits::new(pipeline.version(), 1)),
         clock: Clock::Thread,
         thousands_max: usize::MAX,
     },
     #[cfg(feature = "dbsp")]
     Engine {
         name: "relational",
-        new: |pipeline| Box::new(Relational::new(pipeline.version())),
+        new: |pipeline| Box::new(Relational::new(pipeline.version(), 1)),
         clock: Clock::Process,
         thousands_max: usize::MAX,
     },

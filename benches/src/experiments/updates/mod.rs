@@ -5,8 +5,12 @@
 //! entries.
 
 mod engines;
+#[cfg(feature = "dbsp")]
+pub(crate) mod gates;
 mod one_rule;
+pub(crate) mod overhead;
 mod patterns;
+pub(crate) mod pieces;
 mod scene;
 pub(crate) mod sizes;
 

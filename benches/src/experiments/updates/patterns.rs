@@ -26,7 +26,7 @@ const EVICTED: &str = "entries evicted by a change";
 const LOAD: &str = "one entry taken up, by pipelines";
 
 /// Packets of 64 bytes in a microsecond of 100 Gbit/s, with gap and preamble.
-const PACKETS_PER_US: f64 = 148.8;
+pub(super) const PACKETS_PER_US: f64 = 148.8;
 
 const WHY_MEAN: &str = "the published engine keeps a copy of every table as a circuit; here entries are \
                         found by their regions, at what they cost";
@@ -95,7 +95,7 @@ fn mean_row(pipeline: &str, ratios: &[f64], is_quick: bool) -> Row {
 
 fn measure(workload: &str, name: &str, rounds: usize) -> Outcome {
     let scene = Scene::of(workload);
-    let direct = Box::new(Direct::new(scene.pipeline.version()));
+    let direct = Box::new(Direct::new(scene.pipeline.version(), 1));
     let mut ours = Watched::new(direct, scene.keys.len(), Clock::Thread);
     let iterative = Box::new(Iterative::new(Arc::clone(&scene.pipeline)));
     let mut theirs = Watched::new(iterative, scene.keys.len(), Clock::Thread);

@@ -123,27 +123,49 @@ impl Watched {
                 self.engine.installed(entry(slot, 0), traversal);
             }
         });
-        while self.engine.tidy() {}
+        self.tidy();
         Load {
             us: ns / 1e3 / scene.keys.len() as f64,
             bytes: (resident() - before).max(0.0) / visits as f64,
         }
     }
 
-    /// Meets a change, and then takes up again what it lost.
-    pub(super) fn meet(&mut self, change: &Change, scene: &Scene) {
+    /// Microseconds of each change, weighed by the share of so many entries that it evicted: the middle
+    /// one.
+    pub(super) fn stale_us(&self, entries: f64) -> f64 {
+        let each = self.spent.0.iter().zip(&self.evicted.0);
+        Samples(each.map(|(us, evicted)| us * evicted / entries).collect()).median()
+    }
+
+    /// Meets a change. Answers with what it lost.
+    pub(super) fn apply(&mut self, change: &Change) -> Vec<EntryId> {
         let mut evicted = Vec::new();
         let engine = &mut self.engine;
         let ns = self.clock.timed(|| evicted = engine.apply(&change.deltas, change.version));
         self.spent.0.push(ns / 1e3);
         self.evicted.0.push(evicted.len() as f64);
-        for id in evicted {
+        evicted
+    }
+
+    /// Does what was put off.
+    pub(super) fn tidy(&mut self) {
+        while self.engine.tidy() {}
+    }
+
+    /// Meets a change, takes up again what it lost, and does what was put off.
+    pub(super) fn meet(&mut self, change: &Change, scene: &Scene) {
+        self.meet_untidy(change, scene);
+        self.tidy();
+    }
+
+    /// Meets a change, and then takes up again what it lost. What the engine puts off it keeps.
+    pub(super) fn meet_untidy(&mut self, change: &Change, scene: &Scene) {
+        for id in self.apply(change) {
             let slot = id.slot as usize;
             self.generations[slot] += 1;
             let traversal = scene.pipeline.translate(&scene.keys[slot], scene.pipeline.version());
             self.engine.installed(entry(id.slot, self.generations[slot]), &Arc::new(traversal));
         }
-        while self.engine.tidy() {}
     }
 }
 
@@ -158,6 +180,6 @@ impl Clock {
     }
 }
 
-const fn entry(slot: u32, generation: u32) -> EntryId {
+pub(super) const fn entry(slot: u32, generation: u32) -> EntryId {
     EntryId { owner: OwnerId(0), slot, generation }
 }

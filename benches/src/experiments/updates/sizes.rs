@@ -1,8 +1,9 @@
 //! The same update in sizes: of the update, and of the cache.
 //!
 //! As A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second Era*, figures 4.7a
-//! and 4.7b: a part of the rules of one table goes and comes (P2 is a tenth of all rules), under as
-//! many entries as flows make.
+//! to 4.7c: a part of the rules of one table goes and comes (P2 is a tenth of all rules), under as
+//! many entries as flows make. From the same samples follows how many entries a cache may have where a
+//! million packets may meet what is stale.
 
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use shunt_pipeline::{FlowModCommand, Iterative};
 
 use super::{
     engines::{PIPELINES, RIVAL},
+    patterns::PACKETS_PER_US,
     scene::{Clock, Scene, Watched},
 };
 use crate::experiment::{Better, Row, Run};
@@ -25,6 +27,19 @@ const BY_SHARE: &str = "one change, by the share of all rules";
 const BY_ENTRIES: &str = "one change of a tenth of all rules, by entries";
 const FASTER: &str = "times faster than the iterative engine, by the share of all rules";
 
+const LARGEST: &str =
+    "entries of a cache of which 1M packets may meet what is stale, one P2 (computed)";
+const LARGER: &str =
+    "times larger a cache than with the iterative engine, mean of the pipelines (computed)";
+
+/// Gbit/s.
+const RATES: [f64; 5] = [50.0, 100.0, 200.0, 400.0, 800.0];
+/// How many packets may meet what is stale.
+const STALE_MAX: f64 = 1e6;
+
+const WHY_LARGER: &str = "where a change costs less than the published one at any size, a million packets \
+                          are reached later; the largest caches lie beyond those that were measured";
+
 const WHY: &str = "here a change costs what it evicts, the published engine's what it reads; how many \
                    entries the published one evicted is not said";
 
@@ -33,6 +48,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     run.begin(pipelines.len() * (SHARES.len() + FLOWS.len() + 1));
     let scale = run.either(1, 10);
     let mut rows = Vec::new();
+    let mut larger = RATES.map(|_| Vec::new());
     for pipeline in pipelines {
         let flows = 100 / scale;
         let name = format!("{pipeline}:low:{flows}k:updates=p2@100ms");
@@ -56,16 +72,41 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             rows.push(row(title, BY_SHARE, measured));
         }
         drop(scene);
+        let mut curves = [Curve::default(), Curve::default()];
         for thousands in FLOWS {
             let name = format!("{pipeline}:low:{}k:updates=p2@100ms", thousands / scale);
             let (entries, measured) = run.step(&name, |_| {
                 let scene = Scene::of(&name);
                 (scene.keys.len(), measure(&scene, scene.changing.len()))
             });
+            for ((curve, watched), part) in curves.iter_mut().zip(&measured).zip([1.0, 0.5]) {
+                curve.add(entries as f64, part * watched.stale_us(entries as f64));
+            }
             rows.push(row(format!("{pipeline} {entries} entries"), BY_ENTRIES, measured));
         }
+        for (rate, ratios) in RATES.iter().zip(&mut larger) {
+            let [ours, theirs] = curves.each_ref().map(|curve| curve.largest(*rate));
+            ratios.push(ours / theirs);
+            rows.push(Row {
+                better: Better::More,
+                ours: ours.into(),
+                rival: Some((RIVAL.to_owned(), theirs.into())),
+                ..Row::new(format!("{pipeline} {rate} Gbit/s"), LARGEST, "count")
+            });
+        }
     }
-    let metrics = [FASTER, BY_SHARE, BY_ENTRIES];
+    rows.extend(RATES.iter().zip(&larger).map(|(rate, ratios)| {
+        let figure = Figure::find("cache_size_ratio", "-", "-", &format!("{rate} Gbps"));
+        let published = figure.filter(|_| scale == 1).map(|figure| figure.value);
+        Row {
+            better: Better::More,
+            ours: (ratios.iter().sum::<f64>() / ratios.len().max(1) as f64).into(),
+            published,
+            why: published.map_or("", |_| WHY_LARGER),
+            ..Row::new(format!("{rate} Gbit/s"), LARGER, "x")
+        }
+    }));
+    let metrics = [FASTER, LARGER, BY_SHARE, BY_ENTRIES, LARGEST];
     rows.sort_by_key(|row: &Row| metrics.iter().position(|metric| *metric == row.metric));
     rows
 }
@@ -80,7 +121,7 @@ fn row(name: String, metric: &'static str, [ours, theirs]: [Watched; 2]) -> Row 
 
 /// So many rules go and come, three times; first ours, then the rival.
 fn measure(scene: &Scene, rules: usize) -> [Watched; 2] {
-    let direct = Box::new(Direct::new(scene.pipeline.version()));
+    let direct = Box::new(Direct::new(scene.pipeline.version(), 1));
     let iterative = Box::new(Iterative::new(Arc::clone(&scene.pipeline)));
     let mut both = [
         Watched::new(direct, scene.keys.len(), Clock::Thread),
@@ -99,4 +140,45 @@ fn measure(scene: &Scene, rules: usize) -> [Watched; 2] {
         }
     }
     both
+}
+
+/// For how long packets meet what is stale, by the entries of a cache: a power of their number, as the
+/// published fit has it.
+#[derive(Default)]
+struct Curve {
+    /// Logarithms of entries, and of microseconds in which every packet would meet what is stale.
+    points: Vec<(f64, f64)>,
+}
+
+impl Curve {
+    fn add(&mut self, entries: f64, stale_us: f64) {
+        self.points.push((entries.ln(), stale_us.ln()));
+    }
+
+    /// The largest cache of which no more than [`STALE_MAX`] packets meet what is stale, at a rate.
+    fn largest(&self, gigabits: f64) -> f64 {
+        let count = self.points.len() as f64;
+        let mean = |of: fn(&(f64, f64)) -> f64| self.points.iter().map(of).sum::<f64>() / count;
+        let (entries, stale) = (mean(|point| point.0), mean(|point| point.1));
+        let sum = |of: &dyn Fn(&(f64, f64)) -> f64| self.points.iter().map(of).sum::<f64>();
+        let slope = sum(&|point| (point.0 - entries) * (point.1 - stale))
+            / sum(&|point| (point.0 - entries).powi(2));
+        let allowed = (STALE_MAX / (PACKETS_PER_US * gigabits / 100.0)).ln();
+        (entries + (allowed - stale) / slope).exp()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_cache_is_where_the_power_reaches_what_is_allowed() {
+        let mut curve = Curve::default();
+        // Each entry costs a hundredth of a microsecond.
+        [1e4, 1e5, 1e6].into_iter().for_each(|entries| curve.add(entries, entries / 100.0));
+        let largest = curve.largest(100.0);
+        assert!((largest / (100.0 * 1e6 / PACKETS_PER_US) - 1.0).abs() < 1e-9, "{largest}");
+        assert!((curve.largest(200.0) * 2.0 / largest - 1.0).abs() < 1e-9);
+    }
 }

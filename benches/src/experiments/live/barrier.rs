@@ -1,0 +1,220 @@
+//! The time to eviction from end to end: from a flow-mod to the barrier reply, and until no packet
+//! goes by the old rule any more.
+//!
+//! The two are not the same thing. A barrier reply of Open vSwitch says that the tables have changed;
+//! its cached flows are judged anew afterwards. One of Shunt says that no packet sent from then on
+//! goes by what the change made stale. So both are measured, of both: the reply at the controller,
+//! the other by packets with numbers, ten thousand a second, one flow of which the change is about.
+
+use std::time::{Duration, Instant};
+
+use shunt_pipeline::{
+    FlowMod,
+    FlowModCommand::{Add, DeleteStrict},
+};
+
+use super::{
+    bed::{Bed, WATCHED, elsewhere_match, rule, rule_match},
+    judge::until_new,
+    probe::{Arrival, Way},
+    traffic::{Rates, Stream, Traffic, under_traffic},
+};
+use crate::{
+    controller::{Controller, flow_mod},
+    experiment::{Better, Row, Run, Samples},
+    switch::{Contender, Setup, is_root},
+};
+
+/// Flows that are cached.
+const SIZES: &[(&str, u32)] = &[("10K", 10_000), ("100K", 100_000), ("1M", 1_000_000)];
+const QUICK_SIZE: &str = "10K";
+
+/// How long packets may go by the old rule: a change that takes longer counts as this long.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Time between two changes of which packets show nothing.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Time for reports of what was just cached to be taken in.
+const TAKE_IN: Duration = Duration::from_millis(20);
+const PRIORITY: u16 = 50_000;
+
+const REPLY: &str = "from sending the flow-mod to the barrier reply";
+const PACKETS: &str = "from sending the flow-mod until no packet sent goes by the old rule";
+const CACHED: &str = "entries cached";
+const FORWARDED: &str = "packets forwarded meanwhile";
+
+const WHY_REPLY: &str = "the rival's reply waits for its tables, not for its cache, which goes on \
+                         by the old rule for as long as the rows below say";
+
+/// What a change is about.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// The flow of the numbered packets, and seven more.
+    One,
+    /// No flow at all.
+    Nothing,
+    /// All watched flows.
+    Many,
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::One, Self::Nothing, Self::Many];
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::One => "one rule",
+            Self::Nothing => "one rule that meets none",
+            Self::Many => "one rule that meets 2,048",
+        }
+    }
+
+    const fn flows(self) -> u32 {
+        match self {
+            Self::One => 8,
+            Self::Nothing => 0,
+            Self::Many => WATCHED,
+        }
+    }
+
+    /// A rule that comes, and that goes again.
+    fn changes(self) -> [(FlowMod, Way); 2] {
+        let (matching, added) = match self {
+            Self::Nothing => {
+                let matching = elsewhere_match(PRIORITY);
+                (matching.clone(), format!("{matching},actions=drop"))
+            }
+            Self::One | Self::Many => {
+                (rule_match(PRIORITY, self.flows()), rule(PRIORITY, self.flows(), Way::B))
+            }
+        };
+        [(flow_mod(Add, &added), Way::B), (flow_mod(DeleteStrict, &matching), Way::A)]
+    }
+}
+
+/// What one round of one switch showed.
+#[derive(Default)]
+struct Round {
+    /// Microseconds of each change, for each kind.
+    replies: [Samples; Kind::ALL.len()],
+    packets: [Samples; Kind::ALL.len()],
+    cached: f64,
+    /// Packets a second.
+    forwarded: f64,
+}
+
+/// Both switches, with caches of all sizes.
+pub(crate) fn run(run: &mut Run) -> Vec<Row> {
+    if !is_root() {
+        println!("whole switches need virtual devices, and they need root: SKIPPED");
+        return Vec::new();
+    }
+    let rival = Contender::OpenVSwitch.if_installed();
+    let contenders: Vec<Contender> =
+        [Some(Contender::ours()), rival].into_iter().flatten().collect();
+    let chosen: Vec<&str> = run.option("--sizes").unwrap_or_default().split(',').collect();
+    let sizes = SIZES.iter().filter(|(size, _)| match chosen[..] {
+        [""] => !run.is_quick || *size == QUICK_SIZE,
+        _ => chosen.contains(size),
+    });
+    let sizes: Vec<(&str, u32)> = sizes.copied().collect();
+    let (rounds, pairs) = (run.either(3, 2), run.either(10, 5));
+    run.begin(sizes.len() * rounds * contenders.len());
+    let mut rows = Vec::new();
+    for (size, flows) in &sizes {
+        let mut measured: Vec<Vec<Round>> = contenders.iter().map(|_| Vec::new()).collect();
+        for _ in 0..rounds {
+            for (contender, measured) in contenders.iter().zip(&mut measured) {
+                let what = format!("{size} entries, {}", contender.name());
+                measured.push(run.step(&what, |folder| {
+                    let setup = Setup { entries_max: Some(flows + flows / 4), ..Setup::default() };
+                    measure(&Bed::new(contender, folder, &setup), *flows, pairs)
+                }));
+            }
+        }
+        rows.extend(rows_of(size, &measured, contenders.get(1).map(Contender::name).as_deref()));
+    }
+    let order = [REPLY, PACKETS, CACHED, FORWARDED];
+    rows.sort_by_key(|row| order.iter().position(|metric| *metric == row.metric));
+    rows
+}
+
+fn measure(bed: &Bed, flows: u32, pairs: usize) -> Round {
+    bed.fill(flows);
+    let mut controller = bed.controller();
+    let numbered = Some(Stream { rate: 10_000, flows: 1 });
+    let rates = Rates { numbered, others: &[Stream { rate: 20_000, flows }] };
+    under_traffic(bed, rates, |traffic| {
+        controller.rest(Duration::from_secs(1));
+        let mut round = Round { cached: bed.switch.cached() as f64, ..Round::default() };
+        let (begin, before) = (Instant::now(), bed.arrived());
+        for kind in Kind::ALL {
+            let changes = kind.changes();
+            for (change, way) in std::iter::repeat_n(&changes, pairs).flatten() {
+                bed.cache(0..kind.flows());
+                controller.rest(TAKE_IN);
+                let took = one(&mut controller, traffic, (kind, change, *way));
+                round.replies[kind as usize].0.push(took.0.as_secs_f64() * 1e6);
+                if let Some(packets) = took.1 {
+                    round.packets[kind as usize].0.push(packets.as_secs_f64() * 1e6);
+                }
+            }
+        }
+        let forwarded = f64::from(bed.arrived() - before);
+        round.forwarded = forwarded / begin.elapsed().as_secs_f64();
+        round
+    })
+}
+
+/// Makes a change; answers how long the reply took, and how long packets went by the old rule.
+fn one(
+    controller: &mut Controller,
+    traffic: &Traffic<'_>,
+    (kind, change, way): (Kind, &FlowMod, Way),
+) -> (Duration, Option<Duration>) {
+    traffic.arrivals().for_each(drop);
+    let changed = controller.change(std::slice::from_ref(change));
+    if matches!(kind, Kind::Nothing) {
+        controller.rest(PAUSE);
+        return (changed.took(), None);
+    }
+    let sent = traffic.time(changed.sent);
+    let mut arrivals: Vec<Arrival> = Vec::new();
+    loop {
+        controller.rest(Duration::from_millis(5));
+        arrivals.extend(traffic.arrivals());
+        let until = until_new(sent, way, &arrivals);
+        if until.is_some() {
+            return (changed.took(), until);
+        }
+        if changed.sent.elapsed() > PATIENCE {
+            return (changed.took(), Some(PATIENCE));
+        }
+    }
+}
+
+fn rows_of(size: &str, measured: &[Vec<Round>], rival: Option<&str>) -> Vec<Row> {
+    let row = |name: String, (metric, unit, better), of: &dyn Fn(&Round) -> f64| {
+        let samples = |rounds: &Vec<Round>| Samples(rounds.iter().map(of).collect());
+        let ours = measured.first().map(samples).unwrap_or_default();
+        let rival = rival.map(str::to_owned).zip(measured.get(1).map(samples));
+        let row = Row { better, ours, rival, ..Row::new(name, metric, unit) };
+        let is_worse = row.ratio().is_some_and(|ratio| ratio.middle < 1.0);
+        Row { why: if is_worse && metric == REPLY { WHY_REPLY } else { "" }, ..row }
+    };
+    let mut rows = Vec::new();
+    for kind in Kind::ALL {
+        let name = |what| format!("{} {size} entries {what}", kind.words());
+        let at = kind as usize;
+        let replies = (REPLY, "us", Better::Less);
+        rows.push(row(name("p50"), replies, &|round| round.replies[at].median()));
+        rows.push(row(name("slowest"), replies, &|round| round.replies[at].most()));
+        if !matches!(kind, Kind::Nothing) {
+            let packets = (PACKETS, "us", Better::Less);
+            rows.push(row(name("p50"), packets, &|round| round.packets[at].median()));
+            rows.push(row(name("slowest"), packets, &|round| round.packets[at].most()));
+        }
+    }
+    let name = || format!("{size} flows");
+    rows.push(row(name(), (CACHED, "", Better::Neither), &|round| round.cached));
+    rows.push(row(name(), (FORWARDED, "1/s", Better::Neither), &|round| round.forwarded));
+    rows
+}

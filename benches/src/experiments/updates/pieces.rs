@@ -1,0 +1,170 @@
+//! Changes of rules under pieces: how many packets meet what is stale.
+//!
+//! As A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second Era*, figure 4.9.
+//! Each change meets a chain that was filled anew by the rules that are there before it.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use shunt_gigaflow::{
+    adaptive::Sight,
+    cache::{Gigaflow, Miss},
+    ltm::{EntryRef, Shelf, Walk},
+    partition::PolicyName,
+};
+use shunt_kairo::Direct;
+use shunt_pipebench::published::Figure;
+use shunt_pipeline::{Evictor, FlowModCommand, Iterative, Time};
+
+use super::{
+    engines::RIVAL,
+    patterns::PACKETS_PER_US,
+    scene::{Scene, entry},
+};
+use crate::{
+    cpu,
+    experiment::{Better, Row, Run, Samples},
+    experiments::gigaflow::replay::{STAGE_ENTRIES, config},
+};
+
+const PIPELINE: &str = "ofd";
+const UPDATES: [&str; 5] = ["p1", "p2", "p3", "p4", "p5"];
+
+const CHANGE: &str = "one change, by pieces of 4 x 8K";
+const STALE: &str = "packets that meet what is stale, at 100 Gbit/s of 64 bytes (computed)";
+const EVICTED: &str = "flows that lose a piece by a change";
+const FEWER: &str = "times fewer packets that meet what is stale than with the iterative engine";
+
+const MEAN: &str = "P1 to P5";
+
+const WHY: &str = "the published engine follows a packet through copies of the tables; here pieces are \
+                   found by their regions, whoever made them";
+
+/// What the changes of one update came to.
+#[derive(Default)]
+struct Outcome {
+    ours: Samples,
+    theirs: Samples,
+    /// The share of flows that had a piece evicted.
+    share: Samples,
+}
+
+pub(crate) fn run(run: &mut Run) -> Vec<Row> {
+    run.begin(UPDATES.len());
+    let scale = run.either(1, 10);
+    let (mut rows, mut ratios) = (Vec::new(), Vec::new());
+    for update in UPDATES {
+        let name = format!("{PIPELINE}:low:{}k:updates={update}@100ms", 100 / scale);
+        let rounds = run.either(3, 1);
+        let outcome = run.step(&name, |_| measure(&name, rounds, STAGE_ENTRIES / scale));
+        let title = format!("{PIPELINE} {update}");
+        ratios.push((update.to_uppercase(), outcome.theirs.median() * 0.5 / outcome.ours.median()));
+        rows.extend(outcome.rows(&title));
+    }
+    let mean = ratios.iter().map(|(_, ratio)| ratio).sum::<f64>() / ratios.len() as f64;
+    ratios.push((MEAN.to_owned(), mean));
+    rows.extend(ratios.into_iter().map(|(update, ratio)| {
+        let configuration = format!("Gigaflow 32K, {update}");
+        let figure = Figure::find("stale_reduction", PIPELINE, "-", &configuration);
+        let published = figure.filter(|_| scale == 1).map(|figure| figure.value);
+        Row {
+            better: Better::More,
+            ours: ratio.into(),
+            published,
+            why: published.map_or("", |_| WHY),
+            ..Row::new(format!("{PIPELINE} {update}"), FEWER, "x")
+        }
+    }));
+    let metrics = [FEWER, CHANGE, STALE, EVICTED];
+    rows.sort_by_key(|row: &Row| metrics.iter().position(|metric| *metric == row.metric));
+    rows
+}
+
+fn measure(name: &str, rounds: usize, entries: usize) -> Outcome {
+    let scene = Scene::of(name);
+    let mut outcome = Outcome::default();
+    for _ in 0..rounds {
+        for command in [FlowModCommand::Add, FlowModCommand::DeleteStrict] {
+            let chain = Chain::of(&scene, entries);
+            let version = scene.pipeline.version();
+            let mut ours = Direct::new(version, 1);
+            let mut theirs = Iterative::new(Arc::clone(&scene.pipeline));
+            chain.load(&mut ours);
+            chain.load(&mut theirs);
+            while ours.tidy() {}
+            let change = scene.change(command, &scene.changing);
+            let mut evicted = Vec::new();
+            let ns = cpu::timed(|| evicted = ours.apply(&change.deltas, change.version));
+            outcome.ours.0.push(ns as f64 / 1e3);
+            let ns = cpu::timed(|| drop(theirs.apply(&change.deltas, change.version)));
+            outcome.theirs.0.push(ns as f64 / 1e3);
+            let gone = evicted.iter().map(|id| id.slot).collect();
+            outcome.share.0.push(chain.share_of(&scene, &gone));
+        }
+    }
+    outcome
+}
+
+/// A chain that the flows of a scene have filled.
+struct Chain {
+    cache: Gigaflow,
+    shelf: Shelf,
+}
+
+impl Chain {
+    fn of(scene: &Scene, entries: usize) -> Self {
+        let mut cache = Gigaflow::new(config(4, entries, PolicyName::Joint));
+        let (mut shelf, mut walk) = (Shelf::default(), Walk::default());
+        let (pipeline, version) = (&*scene.pipeline, scene.pipeline.version());
+        for key in &scene.keys {
+            if !cache.find(&shelf, key, &mut walk) {
+                let miss = Miss { pipeline, key, start: None, version, now: Time::ZERO };
+                cache.miss(&mut shelf, miss, Sight::Missed);
+            }
+        }
+        Self { cache, shelf }
+    }
+
+    /// Tells an engine of all pieces.
+    fn load(&self, engine: &mut dyn Evictor) {
+        for (EntryRef { slot, generation }, traversal) in &self.shelf.made {
+            engine.installed(entry(*slot, *generation), traversal);
+        }
+    }
+
+    /// The share of the flows that hit whose way leads through one of these pieces.
+    fn share_of(&self, scene: &Scene, gone: &BTreeSet<u32>) -> f64 {
+        let mut walk = Walk::default();
+        let (mut hits, mut stale) = (0_u32, 0_u32);
+        for key in &scene.keys {
+            if self.cache.find(&self.shelf, key, &mut walk) {
+                hits += 1;
+                stale += u32::from(walk.slots().iter().any(|slot| gone.contains(slot)));
+            }
+        }
+        f64::from(stale) / f64::from(hits.max(1))
+    }
+}
+
+impl Outcome {
+    fn rows(self, title: &str) -> [Row; 3] {
+        let rival = |samples| Some((RIVAL.to_owned(), samples));
+        // The iterative engine ends each when its turn comes, which is in the middle on average.
+        let stale = |spent: &Samples, part: f64| {
+            let each = spent.0.iter().zip(&self.share.0);
+            Samples(each.map(|(us, share)| us * part * PACKETS_PER_US * share).collect())
+        };
+        [
+            Row {
+                rival: rival(stale(&self.theirs, 0.5)),
+                ours: stale(&self.ours, 1.0),
+                ..Row::new(title, STALE, "count")
+            },
+            Row {
+                better: Better::Neither,
+                ours: self.share.map(|share| 100.0 * share),
+                ..Row::new(title, EVICTED, "%")
+            },
+            Row { ours: self.ours, rival: rival(self.theirs), ..Row::new(title, CHANGE, "us") },
+        ]
+    }
+}
