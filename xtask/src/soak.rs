@@ -10,6 +10,9 @@ const PACKETS: u64 = 10_000_000;
 /// Packets of one round of the laws; each round has a new seed, which the suite prints.
 const PACKETS_PER_ROUND: &str = "20000000";
 
+/// Cases of each property of the eviction engines in a round.
+const CASES_PER_ROUND: &str = "2000";
+
 /// What was asked for.
 #[derive(Debug, PartialEq, Eq)]
 struct Request {
@@ -33,7 +36,8 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
         round += 1;
         let left = length.saturating_sub(start.elapsed()).as_secs();
         step(&format!("laws with seed {round}, {left} s left"), || run_round(round))?;
-        passed += 1;
+        step(&format!("evictions with seed {round}"), || run_evictions(round))?;
+        passed += 2;
     }
     println!("{passed} passed, 0 failed");
     Ok(())
@@ -73,6 +77,15 @@ fn run_round(round: u64) -> Result<(), Failure> {
     run(cargo(&laws)
         .args(["--test", "switch", "laws"])
         .env("SHUNT_PACKETS", PACKETS_PER_ROUND)
+        .env("SHUNT_SEED", round.to_string()))
+}
+
+/// The engines of evictions, against each other and against what is true.
+fn run_evictions(round: u64) -> Result<(), Failure> {
+    let engines = ["test", "--release", "--quiet", "--all-features", "--package", "shunt-kairo"];
+    run(cargo(&engines)
+        .args(["--test", "evictors"])
+        .env("SHUNT_CASES", CASES_PER_ROUND)
         .env("SHUNT_SEED", round.to_string()))
 }
 
