@@ -15,6 +15,7 @@ use shunt_p4runtime::{
     program::{Program, TAG_FIRST},
     server::{DeviceError, EntryNo, Hits},
 };
+use shunt_pipeline::DatapathAction;
 
 use crate::{
     limits::Limits,
@@ -62,8 +63,10 @@ struct Held {
 
 impl Held {
     fn new((no, stage, priority): (EntryNo, usize, u32), rule: LtmRule, is_punt: bool) -> Self {
-        let output = rule.plain().and_then(|plain| plain.output);
-        let port = output.and_then(|port| u16::try_from(port.number()).ok());
+        let port = match rule.actions.last() {
+            Some(DatapathAction::Output { port, .. }) => u16::try_from(port.number()).ok(),
+            _ => None,
+        };
         let write = Write::of(&rule.rewrite);
         Self { no, stage, priority, rule, write, port, is_punt }
     }
@@ -220,9 +223,9 @@ impl Chain {
         }
     }
 
-    /// Takes out an entry.
-    pub fn remove(&mut self, no: EntryNo) {
-        let Some(slot) = self.numbers.remove(&no) else { return };
+    /// Takes out an entry, and says how often it was hit.
+    pub fn remove(&mut self, no: EntryNo) -> Hits {
+        let Some(slot) = self.numbers.remove(&no) else { return Hits::default() };
         let held = self.slots.get_mut(slot as usize).and_then(Option::take);
         if let Some(held) = held {
             debug_assert_eq!(held.no, no, "a number has one entry");
@@ -231,6 +234,7 @@ impl Chain {
             }
             self.free.push(slot);
         }
+        self.hits.get(slot as usize).copied().unwrap_or_default()
     }
 
     /// The hits of an entry.

@@ -67,8 +67,8 @@ impl Device for Front {
         Ok(())
     }
 
-    fn remove(&mut self, entry: EntryNo) {
-        self.chain.lock().remove(entry);
+    fn remove(&mut self, entry: EntryNo) -> Hits {
+        self.chain.lock().remove(entry)
     }
 
     fn set_default(&mut self, table: u32, action: Option<&Action>) -> Result<(), DeviceError> {

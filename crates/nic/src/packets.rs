@@ -111,6 +111,9 @@ pub(crate) struct Write {
 impl Write {
     /// What this rewrite says.
     pub(crate) fn of(rewrite: &Match) -> Self {
+        if !rewrite.mask().map().contains(usize::from(word::VLAN)) {
+            return Self { headers: rewrite.clone(), tag_bits: 0, tag: 0 };
+        }
         let (key, mut mask) = (rewrite.key(), FlowMask::from(rewrite.mask()));
         let tag_bits = u16::try_from(mask.field(FieldId::VlanTci)).unwrap_or(0);
         if let Some(words) = mask.words_mut().get_mut(usize::from(word::VLAN)) {

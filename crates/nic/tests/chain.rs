@@ -12,7 +12,7 @@ use shunt_nic::{Chain, Limits, Verdict, Walk};
 use shunt_p4runtime::{
     codec::{Decoded, Meaning, Ports, decode, encode},
     program::{PUNT_ACTION, Program},
-    server::{DeviceError, EntryNo},
+    server::{DeviceError, EntryNo, Hits},
     wire::p4::v1::{Action, TableAction, TableEntry, table_action},
 };
 use shunt_pipeline::{DatapathAction, DatapathPort};
@@ -242,6 +242,8 @@ fn a_stage_takes_as_many_masks_as_it_may() {
     assert_eq!(chain.insert(EntryNo(3), with(9, 3, 1)), Ok(()));
     assert_eq!(chain.insert(EntryNo(4), Decoded { priority: 7, ..with(0, 3, 1) }), Ok(()));
     assert_eq!(chain.insert(EntryNo(5), with(0, 1, 1)), Err(DeviceError::Masks));
-    (1..5).for_each(|number| chain.remove(EntryNo(number)));
+    for number in 1..5 {
+        assert_eq!(chain.remove(EntryNo(number)), Hits::default());
+    }
     assert_eq!(chain.insert(EntryNo(6), with(0, 1, 1)), Ok(()));
 }

@@ -18,6 +18,10 @@ use shunt_gigaflow::{
 };
 use shunt_pipeline::{DatapathAction, DatapathPort};
 
+mod sink;
+
+pub(crate) use sink::Sink;
+
 use crate::{
     entry::action_of,
     program::{
@@ -25,11 +29,7 @@ use crate::{
         key_fields,
     },
     value,
-    wire::p4::v1::{
-        self, FieldMatch, TableAction, TableEntry, action,
-        field_match::{Exact, FieldMatchType, Ternary},
-        table_action,
-    },
+    wire::p4::v1::{self, FieldMatch, TableEntry, field_match::FieldMatchType},
 };
 
 /// The port of the program that each port of the datapath is.
@@ -137,9 +137,9 @@ pub fn encode(
     ports: &Ports,
     (stage, rule): (StageId, &LtmRule),
 ) -> Result<TableEntry, Refusal> {
-    let plain = rule.plain().ok_or(Refusal::Actions)?;
-    let action = Some(encode_action(ports, rule, &plain)?);
-    Ok(TableEntry { action, ..encode_place(program, (stage, rule))? })
+    let mut entry = TableEntry::default();
+    put(&mut entry, (program, ports), (stage, rule))?;
+    Ok(entry)
 }
 
 /// A rule's place in a stage's table, by which its entry is read and deleted.
@@ -151,55 +151,78 @@ pub fn encode_place(
     program: &Program,
     (stage, rule): (StageId, &LtmRule),
 ) -> Result<TableEntry, Refusal> {
-    Ok(TableEntry {
-        table_id: program.table_id(stage.number()),
-        r#match: encode_match(rule)?,
-        priority: i32::from(rule.length.max(1)),
-        ..TableEntry::default()
-    })
+    let mut entry = TableEntry::default();
+    put_place(&mut entry, program, (stage, rule))?;
+    Ok(entry)
 }
 
-fn wire_tag(tag: Tag) -> Result<Vec<u8>, Refusal> {
-    u16::try_from(tag.number())
-        .map(|number| value::encode(number.into()))
-        .map_err(|_| Refusal::Tag(TAG_BITS))
+/// Puts a rule, as an entry of a stage's table, where it belongs.
+pub(crate) fn put(
+    sink: &mut impl Sink,
+    (program, ports): (&Program, &Ports),
+    (stage, rule): (StageId, &LtmRule),
+) -> Result<(), Refusal> {
+    let plain = rule.plain().ok_or(Refusal::Actions)?;
+    sink.table(program.table_id(stage.number()));
+    put_match(sink, rule)?;
+    put_action(sink, ports, (rule, &plain))?;
+    sink.priority(priority(rule));
+    Ok(())
 }
 
-fn encode_match(rule: &LtmRule) -> Result<Vec<FieldMatch>, Refusal> {
+/// Puts a rule's place in a stage's table where it belongs.
+pub(crate) fn put_place(
+    sink: &mut impl Sink,
+    program: &Program,
+    (stage, rule): (StageId, &LtmRule),
+) -> Result<(), Refusal> {
+    sink.table(program.table_id(stage.number()));
+    put_match(sink, rule)?;
+    sink.priority(priority(rule));
+    Ok(())
+}
+
+fn priority(rule: &LtmRule) -> i32 {
+    i32::from(rule.length.max(1))
+}
+
+fn wire_tag(tag: Tag) -> Result<u128, Refusal> {
+    u16::try_from(tag.number()).map(u128::from).map_err(|_| Refusal::Tag(TAG_BITS))
+}
+
+fn put_match(sink: &mut impl Sink, rule: &LtmRule) -> Result<(), Refusal> {
     let (key, mut left) = (rule.matching.key(), FlowMask::from(rule.matching.mask()));
     imply(&key, &mut left)?;
-    let mut list = Vec::with_capacity(8);
     for field in key_fields() {
-        let kind = match (field.kind, flow_field(field)) {
-            (MatchKind::Exact, _) => FieldMatchType::Exact(Exact { value: wire_tag(rule.tag)? }),
+        match (field.kind, flow_field(field)) {
+            (MatchKind::Exact, _) => sink.exact(field.id, wire_tag(rule.tag)?),
             (MatchKind::Ternary, Some(id)) => {
                 let (mask, value) = (bits(left.words(), id), bits(key.words(), id));
+                if mask == 0 {
+                    continue;
+                }
                 take(&mut left, id, u128::MAX);
                 let narrowed = narrow(field, (value, mask)).map_err(|()| Refusal::Match(id))?;
-                let Some(ternary) = narrowed else { continue };
-                FieldMatchType::Ternary(ternary)
+                narrowed.into_iter().for_each(|masked| sink.ternary(field.id, masked));
             }
-            (MatchKind::Ternary, None) => continue,
-        };
-        list.push(FieldMatch { field_id: field.id, field_match_type: Some(kind) });
+            (MatchKind::Ternary, None) => {}
+        }
     }
-    match first(&left) {
-        _ if left.is_empty() => Ok(list),
-        Some(field) => Err(Refusal::Match(field)),
-        None => Err(Refusal::MatchUnnamed),
+    if left.is_empty() {
+        return Ok(());
     }
+    Err(first(&left).map_or(Refusal::MatchUnnamed, Refusal::Match))
 }
 
 /// A ternary match of so many bits as the program has; bits beyond must be zero, as they are in every
 /// packet. `None`: nothing is matched.
-fn narrow(field: &KeyField, (value, mask): (u128, u128)) -> Result<Option<Ternary>, ()> {
+fn narrow(field: &KeyField, (value, mask): (u128, u128)) -> Result<Option<(u128, u128)>, ()> {
     let ones = ones(field.width);
     if value & mask & !ones != 0 {
         return Err(());
     }
     let (value, mask) = (value & mask, mask & ones);
-    let ternary = || Ternary { value: value::encode(value), mask: value::encode(mask) };
-    Ok((mask != 0).then(ternary))
+    Ok((mask != 0).then_some((value, mask)))
 }
 
 /// Takes out of a mask the bits that follow from others; those that decide whether there is a tag go
@@ -247,51 +270,81 @@ fn imply_written(key: &FlowKey, left: &mut FlowMask) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn encode_action(ports: &Ports, rule: &LtmRule, plain: &Plain) -> Result<TableAction, Refusal> {
+fn put_action(
+    sink: &mut impl Sink,
+    ports: &Ports,
+    (rule, plain): (&LtmRule, &Plain),
+) -> Result<(), Refusal> {
     let (key, mut left) = (plain.rewrite.key(), FlowMask::from(plain.rewrite.mask()));
     imply_written(&key, &mut left)?;
-    let written: Vec<(u32, u128)> = key_fields()
-        .iter()
-        .filter_map(|field| {
-            let id = flow_field(field).filter(|_| field.place != Place::InPort)?;
-            let mask = bits(left.words(), id) & ones(field.width);
+    let mut written = Written::default();
+    for field in key_fields().iter().filter(|field| field.place != Place::InPort) {
+        let Some(id) = flow_field(field) else { continue };
+        let mask = bits(left.words(), id) & ones(field.width);
+        if mask != 0 {
             take(&mut left, id, mask);
-            (mask != 0).then_some((field.id, mask))
-        })
-        .collect();
+            written.add(field, mask);
+        }
+    }
     if !left.is_empty() {
         return Err(first(&left).map_or(Refusal::WriteUnnamed, Refusal::Write));
     }
     let (end, last) = match (rule.next, plain.output) {
-        (Next::Tag(tag), None) => (End::Next, Some(wire_tag(tag)?)),
+        (Next::Tag(tag), None) => (End::Next, wire_tag(tag)?),
         (Next::Tag(_), Some(_)) => return Err(Refusal::Actions),
-        (Next::End, None) => (End::Drop, None),
-        (Next::End, Some(port)) => {
-            (End::Forward, Some(value::encode(leave(ports, rule, (port, plain))?.into())))
-        }
+        (Next::End, None) => (End::Drop, 0),
+        (Next::End, Some(port)) => (End::Forward, leave(ports, rule, (port, plain))?.into()),
     };
     // What is dropped needs no rewriting.
-    let written = if end == End::Drop { Vec::new() } else { written };
-    let writes = |spec: &ActionSpec, id: u32| spec.writes().any(|field| field.id == id);
-    let fits =
-        |spec: &&ActionSpec| spec.end == end && written.iter().all(|(id, _)| writes(spec, *id));
+    let written = if end == End::Drop { Written::default() } else { written };
+    let fits = |spec: &&ActionSpec| spec.end == end && written.is_within(spec);
     let spec = actions().iter().find(fits).ok_or(Refusal::WriteUnnamed)?;
-    let mask_of = |field: &KeyField| {
-        written.iter().find(|(id, _)| *id == field.id).map_or(0, |(_, mask)| *mask)
-    };
-    let params = spec.params().map(|param| action::Param {
-        param_id: param.id,
-        value: match param.role {
+    let params = spec.params().map(|param| {
+        let number = match param.role {
             ParamRole::Value(field) => {
                 let value = flow_field(field).map_or(0, |id| bits(key.words(), id));
-                value::encode(value & mask_of(field))
+                value & written.mask(field)
             }
-            ParamRole::Mask(field) => value::encode(mask_of(field)),
-            ParamRole::Tag | ParamRole::Port => last.clone().unwrap_or_default(),
-        },
+            ParamRole::Mask(field) => written.mask(field),
+            ParamRole::Tag | ParamRole::Port => last,
+        };
+        (param.id, number)
     });
-    let action = v1::Action { action_id: spec.id, params: params.collect() };
-    Ok(TableAction { r#type: Some(table_action::Type::Action(action)) })
+    sink.action(spec.id, params);
+    Ok(())
+}
+
+/// The bits that are written of each field of the key, by its position.
+#[derive(Default)]
+struct Written {
+    /// A bit for each field that is written.
+    fields: u32,
+    masks: [u128; FIELDS_MAX],
+}
+
+/// Fields of the key at most.
+const FIELDS_MAX: usize = 20;
+const _: () = assert!(key_fields().len() <= FIELDS_MAX, "each field has its place");
+
+impl Written {
+    const fn bit(field: &KeyField) -> u32 {
+        1 << field.id
+    }
+
+    fn add(&mut self, field: &KeyField, mask: u128) {
+        if let Some(own) = self.masks.get_mut(field.id as usize - 1) {
+            (*own, self.fields) = (mask, self.fields | Self::bit(field));
+        }
+    }
+
+    fn mask(&self, field: &KeyField) -> u128 {
+        self.masks.get(field.id as usize - 1).copied().unwrap_or(0)
+    }
+
+    /// Whether an action writes all of these fields.
+    fn is_within(&self, spec: &ActionSpec) -> bool {
+        self.fields & !spec.writes().fold(0, |bits, field| bits | Self::bit(field)) == 0
+    }
 }
 
 /// The port that a packet leaves by. The program sends nothing back to where it came from, so a rule

@@ -5,13 +5,15 @@
 
 use std::collections::BTreeMap;
 
+use prost::bytes::Bytes;
+
 use crate::{
     error::EntityError,
     schema::{FieldKind, FieldSchema, Schema, Scope, TableSchema},
     value,
     wire::p4::v1::{
         Action, FieldMatch, TableAction, TableEntry, action,
-        field_match::{Exact, FieldMatchType, Lpm, Optional, Range, Ternary},
+        field_match::{FieldMatchType, Range, Ternary},
         table_action,
     },
 };
@@ -41,74 +43,69 @@ pub fn table_of(schema: &Schema, id: u32) -> Result<&TableSchema, EntityError> {
 /// It is no match of this table.
 pub fn checked_match(
     table: &TableSchema,
-    list: Vec<FieldMatch>,
+    mut list: Vec<FieldMatch>,
 ) -> Result<Vec<FieldMatch>, EntityError> {
-    let mut checked = Vec::with_capacity(list.len());
-    for field in list {
+    for field in &mut list {
         let schema =
             table.fields.get(&field.field_id).ok_or(EntityError::NoField(field.field_id))?;
-        checked.push(checked_field(*schema, field)?);
+        check_field(*schema, field)?;
     }
-    checked.sort_by_key(|field| field.field_id);
-    if let Some(pair) = checked.windows(2).find(|pair| pair[0].field_id == pair[1].field_id) {
+    list.sort_by_key(|field| field.field_id);
+    if let Some(pair) = list.windows(2).find(|pair| pair[0].field_id == pair[1].field_id) {
         return Err(EntityError::FieldTwice(pair[0].field_id));
     }
-    let is_there = |id| checked.binary_search_by_key(id, |field| field.field_id).is_ok();
-    let mut exact = table.fields.iter().filter(|(_, field)| field.kind == FieldKind::Exact);
-    match exact.find(|(id, _)| !is_there(id)) {
-        Some((id, _)) => Err(EntityError::FieldMissing(*id)),
-        None => Ok(checked),
+    let is_there = |id: &u32| list.binary_search_by_key(id, |field| field.field_id).is_ok();
+    match table.exact_fields.iter().find(|id| !is_there(id)) {
+        Some(id) => Err(EntityError::FieldMissing(*id)),
+        None => Ok(list),
     }
 }
 
-fn checked_field(schema: FieldSchema, field: FieldMatch) -> Result<FieldMatch, EntityError> {
+fn check_field(schema: FieldSchema, field: &mut FieldMatch) -> Result<(), EntityError> {
     let (id, width) = (field.field_id, schema.width);
-    let good = |bytes: &[u8]| {
+    let good = |bytes: &mut Bytes| {
         let error = |error| EntityError::Value { what: "match field", id, error };
-        value::checked(bytes, width).map(<[u8]>::to_vec).map_err(error)
+        value::make_canonical(bytes, width).map_err(error)
     };
-    let given = field.field_match_type.ok_or(EntityError::FieldKind(id))?;
-    let kind = match (schema.kind, given) {
-        (FieldKind::Exact, FieldMatchType::Exact(exact)) => {
-            FieldMatchType::Exact(Exact { value: good(&exact.value)? })
-        }
-        (FieldKind::Optional, FieldMatchType::Optional(optional)) => {
-            FieldMatchType::Optional(Optional { value: good(&optional.value)? })
-        }
-        (FieldKind::Ternary, FieldMatchType::Ternary(ternary)) => {
-            let ternary = Ternary { value: good(&ternary.value)?, mask: good(&ternary.mask)? };
-            if value::is_zero(&ternary.mask) {
+    let given = field.field_match_type.as_mut().ok_or(EntityError::FieldKind(id))?;
+    match (schema.kind, given) {
+        (FieldKind::Exact, FieldMatchType::Exact(exact)) => good(&mut exact.value),
+        (FieldKind::Optional, FieldMatchType::Optional(optional)) => good(&mut optional.value),
+        (FieldKind::Ternary, FieldMatchType::Ternary(Ternary { value, mask })) => {
+            good(value)?;
+            good(mask)?;
+            if value::is_zero(mask) {
                 return Err(EntityError::FieldAny(id));
             }
-            if !value::is_within(&ternary.value, &ternary.mask) {
+            if !value::is_within(value, mask) {
                 return Err(EntityError::FieldBits(id));
             }
-            FieldMatchType::Ternary(ternary)
+            Ok(())
         }
         (FieldKind::Lpm, FieldMatchType::Lpm(lpm)) => {
-            let value = good(&lpm.value)?;
+            good(&mut lpm.value)?;
             let prefix = usize::try_from(lpm.prefix_len).unwrap_or(0);
             if prefix == 0 {
                 return Err(EntityError::FieldAny(id));
             }
-            if prefix > width || !value::is_prefix(&value, prefix, width) {
+            if prefix > width || !value::is_prefix(&lpm.value, prefix, width) {
                 return Err(EntityError::FieldBits(id));
             }
-            FieldMatchType::Lpm(Lpm { value, prefix_len: lpm.prefix_len })
+            Ok(())
         }
-        (FieldKind::Range, FieldMatchType::Range(range)) => {
-            let range = Range { low: good(&range.low)?, high: good(&range.high)? };
-            if (range.low.len(), &range.low) > (range.high.len(), &range.high) {
+        (FieldKind::Range, FieldMatchType::Range(Range { low, high })) => {
+            good(low)?;
+            good(high)?;
+            if (low.len(), &low) > (high.len(), &high) {
                 return Err(EntityError::FieldRange(id));
             }
-            if value::is_zero(&range.low) && value::is_all_ones(&range.high, width) {
+            if value::is_zero(low) && value::is_all_ones(high, width) {
                 return Err(EntityError::FieldAny(id));
             }
-            FieldMatchType::Range(range)
+            Ok(())
         }
-        _ => return Err(EntityError::FieldKind(id)),
-    };
-    Ok(FieldMatch { field_id: id, field_match_type: Some(kind) })
+        _ => Err(EntityError::FieldKind(id)),
+    }
 }
 
 /// The priority of an entry.
@@ -161,18 +158,13 @@ pub fn checked_action(
 fn checked_params(
     action: u32,
     widths: &BTreeMap<u32, usize>,
-    given: Vec<action::Param>,
+    mut params: Vec<action::Param>,
 ) -> Result<Vec<action::Param>, EntityError> {
-    let mut params = Vec::with_capacity(given.len());
-    for param in given {
+    for param in &mut params {
         let id = param.param_id;
         let width = widths.get(&id).ok_or(EntityError::Params { action, param: id })?;
-        let value = value::checked(&param.value, *width).map_err(|error| EntityError::Value {
-            what: "parameter",
-            id,
-            error,
-        })?;
-        params.push(action::Param { param_id: id, value: value.to_vec() });
+        let error = |error| EntityError::Value { what: "parameter", id, error };
+        value::make_canonical(&mut param.value, *width).map_err(error)?;
     }
     params.sort_by_key(|param| param.param_id);
     let mut expected = widths.keys();

@@ -78,6 +78,8 @@ pub struct Schema {
 pub struct TableSchema {
     /// The fields of its key.
     pub fields: BTreeMap<u32, FieldSchema>,
+    /// Those of them that every entry has, by id.
+    pub exact_fields: Vec<u32>,
     /// Which actions it has, and where.
     pub actions: BTreeMap<u32, Scope>,
     /// What it does with a packet that hits nothing, as the program says.
@@ -202,9 +204,15 @@ impl Schema {
         let has_priorities = fields.values().any(|field| {
             matches!(field.kind, FieldKind::Ternary | FieldKind::Range | FieldKind::Optional)
         });
+        let exact_fields = fields
+            .iter()
+            .filter(|(_, field)| field.kind == FieldKind::Exact)
+            .map(|(id, _)| *id)
+            .collect();
         Ok(TableSchema {
             default: self.default_of(id, table)?,
             fields,
+            exact_fields,
             actions,
             is_default_const: table.const_default_action_id != 0,
             size: u64::try_from(table.size).unwrap_or(0),
@@ -235,7 +243,7 @@ impl Schema {
         }
         let params = given
             .into_iter()
-            .map(|(param_id, value)| action::Param { param_id, value: value.to_vec() })
+            .map(|(param_id, value)| action::Param { param_id, value: value.to_vec().into() })
             .collect();
         Ok(Some(Action { action_id, params }))
     }

@@ -3,6 +3,8 @@
 //! Big-endian, and canonical when shortest: no leading zero bytes, but one byte for zero. What comes in
 //! may have leading zeros; what goes out has none. Source: P4Runtime, "Bytestrings".
 
+use prost::bytes::{Buf, Bytes};
+
 /// Why a binary string is no value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
@@ -37,6 +39,17 @@ pub fn checked(bytes: &[u8], width: usize) -> Result<&[u8], ValueError> {
     let first = shortest.first().ok_or(ValueError::Empty)?;
     let bits = (shortest.len().saturating_mul(8)).saturating_sub(first.leading_zeros() as usize);
     if bits > width { Err(ValueError::TooWide { bits, width }) } else { Ok(shortest) }
+}
+
+/// Makes a value of a field of `width` bits canonical.
+///
+/// # Errors
+///
+/// It is empty or too wide.
+pub fn make_canonical(bytes: &mut Bytes, width: usize) -> Result<(), ValueError> {
+    let zeros = bytes.len().saturating_sub(checked(bytes, width)?.len());
+    bytes.advance(zeros);
+    Ok(())
 }
 
 /// The canonical form of a number.

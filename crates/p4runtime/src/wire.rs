@@ -4,6 +4,15 @@
 //! wire only paths, field numbers and types count; names matter in the text form of a P4Info and in
 //! the type of an `Any`.
 
+mod codec;
+mod parse;
+mod writer;
+
+pub(crate) use codec::{Codec, Whole};
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use parse::{read_request, write_request};
+pub(crate) use writer::Writer;
+
 /// `p4`
 pub mod p4 {
     /// `p4.v1`: the protocol.
@@ -35,3 +44,6 @@ pub mod google {
         tonic::include_proto!("google.rpc");
     }
 }
+
+#[cfg(test)]
+mod tests;

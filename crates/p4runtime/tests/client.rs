@@ -410,7 +410,7 @@ async fn the_first_tag_is_set_with_every_session() {
     until(&mut target, &mut Vec::new(), |events| events.contains(&Event::Restored)).await;
     let defaults = world.device.0.lock().defaults.clone();
     let start = &defaults[&shunt_p4runtime::program::START_TABLE];
-    assert_eq!(start.as_ref().unwrap().params[0].value, [12]);
+    assert_eq!(start.as_ref().unwrap().params[0].value[..], [12]);
 }
 
 /// Another controller, by hand.

@@ -102,7 +102,7 @@ fn the_program_has_the_actions_of_the_description() {
         let declaration = format!("@id({:#010x}) action {}(", action.id, action.name);
         let params = between(&source, &declaration, ")").split(',').map(str::trim);
         let params: Vec<_> = params.filter(|param| !param.is_empty()).map(declared).collect();
-        let expected: Vec<_> = action.params().map(|param| (param.name, param.width)).collect();
+        let expected: Vec<_> = action.params().map(|param| (param.name(), param.width)).collect();
         assert_eq!(params, expected, "{}", action.name);
         let body = between(between(&source, &declaration, "\n    @id"), "{", "}");
         assert_eq!(body.contains("GO_ON"), action.end == End::Next, "{}", action.name);

@@ -11,11 +11,12 @@ use shunt_gigaflow::{
 
 use super::{
     PacketToSend, SessionError, Settings,
-    session::{Requests, counter_question, update},
+    encoded::{Counted, counter_question, deletion},
+    session::Requests,
 };
 use crate::{
     error::PartCode,
-    wire::p4::v1::{TableEntry, Update, update::Type},
+    wire::p4::v1::{TableEntry, update::Type},
 };
 
 /// An operation, on its way to the worker.
@@ -25,7 +26,7 @@ pub(super) enum Task {
         ticket: Ticket,
         entry: LtmIndex,
         held: Held,
-        value: Box<TableEntry>,
+        update: Vec<u8>,
     },
     Modify {
         ticket: Ticket,
@@ -114,26 +115,30 @@ impl Held {
         entry: LtmIndex,
     ) -> Result<TableEntry, Refusal> {
         let value = settings.encode(self.stage, &self.rule)?;
-        Ok(named(settings, entry, value))
+        let idle_timeout_ns = settings.idle_timeout_ns();
+        Ok(TableEntry { controller_metadata: entry.0, idle_timeout_ns, ..value })
     }
 
-    /// Its place in the device.
+    /// The update that inserts it under this name, or makes the entry do what it does, as bytes.
+    ///
+    /// # Errors
+    ///
+    /// The program cannot say the rule.
+    pub(super) fn update(
+        &self,
+        settings: &Settings,
+        (kind, entry): (Type, LtmIndex),
+    ) -> Result<Vec<u8>, Refusal> {
+        settings.encode_update((kind, entry), (self.stage, &self.rule))
+    }
+
+    /// Its place in the device, as bytes.
     ///
     /// # Errors
     ///
     /// The program cannot say it.
-    pub(super) fn place(&self, settings: &Settings) -> Result<TableEntry, Refusal> {
+    pub(super) fn place(&self, settings: &Settings) -> Result<Vec<u8>, Refusal> {
         settings.encode_place(self.stage, &self.rule)
-    }
-}
-
-/// An entry with its name and the time after which it is told.
-pub(super) fn named(settings: &Settings, entry: LtmIndex, value: TableEntry) -> TableEntry {
-    let idle = settings.idle.unwrap_or_default().as_nanos();
-    TableEntry {
-        controller_metadata: entry.0,
-        idle_timeout_ns: i64::try_from(idle).unwrap_or(i64::MAX),
-        ..value
     }
 }
 
@@ -167,7 +172,7 @@ pub(super) struct Landed {
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     pub(super) codes: Vec<PartCode>,
-    pub(super) counted: Vec<TableEntry>,
+    pub(super) counted: Vec<Counted>,
 }
 
 /// Writes, all at once or each on its own.
@@ -180,7 +185,7 @@ pub(super) enum Manner {
 /// Writes a batch.
 pub(super) async fn write(
     mut requests: Requests,
-    updates: Vec<Update>,
+    updates: Vec<Vec<u8>>,
     manner: Manner,
 ) -> Result<Answer, SessionError> {
     let codes = match manner {
@@ -194,15 +199,16 @@ pub(super) async fn write(
 /// lost.
 pub(super) async fn remove(
     mut requests: Requests,
-    places: Vec<TableEntry>,
+    places: Vec<Vec<u8>>,
 ) -> Result<Answer, SessionError> {
-    let counted = match requests.read(places.iter().map(counter_question).collect()).await {
+    let questions = places.iter().map(|place| counter_question(place));
+    let counted = match requests.count(questions.collect()).await {
         Ok(counted) => counted,
         // What cannot be counted can still be deleted.
         Err(SessionError::Refused(_)) => Vec::new(),
         Err(error) => return Err(error),
     };
-    let deletes = || places.iter().map(|place| update(Type::Delete, place.clone())).collect();
+    let deletes = || places.iter().map(|place| deletion(place)).collect();
     let codes = match requests.write(deletes()).await {
         Err(SessionError::NoDetails(_)) => requests.write_each(deletes()).await?,
         written => written?,
@@ -213,8 +219,8 @@ pub(super) async fn remove(
 /// Reads counters.
 pub(super) async fn count(
     mut requests: Requests,
-    questions: Vec<TableEntry>,
+    questions: Vec<Vec<u8>>,
 ) -> Result<Answer, SessionError> {
-    let counted = if questions.is_empty() { Vec::new() } else { requests.read(questions).await? };
+    let counted = if questions.is_empty() { Vec::new() } else { requests.count(questions).await? };
     Ok(Answer { codes: Vec::new(), counted })
 }

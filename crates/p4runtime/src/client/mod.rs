@@ -21,6 +21,7 @@
 //! say which updates of a batch failed, they are written one by one.
 
 mod batch;
+mod encoded;
 mod repair;
 mod session;
 mod settings;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use prost::Message;
 use shunt_gigaflow::target::LtmIndex;
 use tonic::Code;
 use tracing::debug;
@@ -93,7 +94,8 @@ async fn write(
     kind: Type,
     entries: &[TableEntry],
 ) -> Result<Vec<Code>, SessionError> {
-    let updates = || entries.iter().map(|entry| update(kind, entry.clone())).collect();
+    let encoded = |entry: &TableEntry| update(kind, entry.clone()).encode_to_vec();
+    let updates = || entries.iter().map(encoded).collect();
     let codes = match requests.write(updates()).await {
         Err(SessionError::NoDetails(_)) => requests.write_each(updates()).await?,
         written => written?,
@@ -222,7 +224,7 @@ mod tests {
         held.r#match.reverse();
         for field in &mut held.r#match {
             if let Some(FieldMatchType::Exact(exact)) = &mut field.field_match_type {
-                exact.value.insert(0, 0);
+                exact.value = [&[0][..], &exact.value].concat().into();
             }
         }
         if let Some(table_action::Type::Action(action)) =

@@ -7,12 +7,15 @@ use shunt_gigaflow::target::Refusal;
 use tokio::{sync::mpsc, time::timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{
-    Code, Status, Streaming,
+    Code, Response, Status, Streaming,
     transport::{Channel, Endpoint},
 };
 use tracing::{debug, info};
 
-use super::Settings;
+use super::{
+    Settings,
+    encoded::{Counted, CountedEntity, EncodedRead, EncodedWrite, Stub},
+};
 use crate::{
     error::{PartCode, batch_codes},
     program::{PACKET_IN, PACKET_OUT, START_ACTION, START_TABLE, TAG_FIRST},
@@ -22,11 +25,10 @@ use crate::{
     wire::p4::{
         config::v1::P4Info,
         v1::{
-            self, CounterData, Entity, ForwardingPipelineConfig,
-            GetForwardingPipelineConfigRequest, MasterArbitrationUpdate, PacketIn, PacketMetadata,
-            PacketOut, ReadRequest, Role, SetForwardingPipelineConfigRequest, StreamMessageRequest,
-            StreamMessageResponse, TableAction, TableEntry, Update, WriteRequest, action, entity,
-            forwarding_pipeline_config::Cookie,
+            self, Entity, ForwardingPipelineConfig, GetForwardingPipelineConfigRequest,
+            MasterArbitrationUpdate, PacketIn, PacketMetadata, PacketOut, ReadRequest, Role,
+            SetForwardingPipelineConfigRequest, StreamMessageRequest, StreamMessageResponse,
+            TableAction, TableEntry, Update, action, entity, forwarding_pipeline_config::Cookie,
             get_forwarding_pipeline_config_request::ResponseType,
             p4_runtime_client::P4RuntimeClient, set_forwarding_pipeline_config_request::Action,
             stream_message_request, stream_message_response, table_action, update,
@@ -156,6 +158,8 @@ const COOKIE: u64 = u64::from_be_bytes(*b"shuntltm");
 #[derive(Clone, Debug)]
 pub(super) struct Requests {
     client: P4RuntimeClient<Channel>,
+    /// The same for what is encoded already.
+    stub: Stub,
     settings: Arc<Settings>,
     election: ElectionId,
 }
@@ -185,11 +189,12 @@ impl Session {
             .keep_alive_while_idle(true)
             .http2_max_header_list_size(u32::try_from(headers).unwrap_or(u32::MAX));
         let channel = endpoint.connect().await.map_err(SessionError::Connect)?;
+        let stub = Stub::new(channel.clone(), ANSWER_BYTES_MAX);
         let client = P4RuntimeClient::new(channel)
             .max_decoding_message_size(ANSWER_BYTES_MAX)
             .max_encoding_message_size(ANSWER_BYTES_MAX);
         let (to_device, receiver) = mpsc::channel(STREAM_QUEUE);
-        let requests = Requests { client, settings: Arc::clone(settings), election };
+        let requests = Requests { client, stub, settings: Arc::clone(settings), election };
         let mut session = Self { requests, stream: None, to_device, is_known: false };
         session.arbitrate(receiver).await?;
         Ok(session)
@@ -326,7 +331,7 @@ impl Requests {
 
     /// Sets the first tag.
     async fn set_start(&mut self) -> Result<(), SessionError> {
-        let value = value::encode(self.settings.start_tag.into());
+        let value = value::encode(self.settings.start_tag.into()).into();
         let params = vec![action::Param { param_id: 1, value }];
         let action = v1::Action { action_id: START_ACTION.id, params };
         let entry = TableEntry {
@@ -335,7 +340,8 @@ impl Requests {
             is_default_action: true,
             ..TableEntry::default()
         };
-        let codes = self.write_each(vec![update(update::Type::Modify, entry)]).await?;
+        let codes =
+            self.write_each(vec![update(update::Type::Modify, entry).encode_to_vec()]).await?;
         let code = codes.first().map_or(Code::Ok, |part| part.code);
         // A device that has the tag as it is may refuse to be told.
         if code == Code::Ok || self.settings.start_tag == TAG_FIRST {
@@ -344,20 +350,19 @@ impl Requests {
         Err(SessionError::StartTag(code))
     }
 
-    /// Writes a batch; what became of each update.
+    /// Writes a batch of encoded updates; what became of each.
     pub(super) async fn write(
         &mut self,
-        updates: Vec<Update>,
+        updates: Vec<Vec<u8>>,
     ) -> Result<Vec<PartCode>, SessionError> {
         let count = updates.len();
-        let request = WriteRequest {
+        let request = EncodedWrite {
             device_id: self.settings.device_id,
-            role: self.settings.role.clone(),
             election_id: election_message(Some(self.election)),
             updates,
-            ..WriteRequest::default()
+            role: self.settings.role.clone(),
         };
-        match in_time(&self.settings, self.client.write(request)).await {
+        match in_time(&self.settings, self.stub.write(request)).await {
             Ok(_) => Ok(vec![Code::Ok.into(); count]),
             Err(SessionError::Refused(status)) => match batch_codes(&status) {
                 Some(codes) if codes.len() == count => Ok(codes),
@@ -374,7 +379,7 @@ impl Requests {
     /// name that it is to have was inserted then.
     pub(super) async fn write_each(
         &mut self,
-        updates: Vec<Update>,
+        updates: Vec<Vec<u8>>,
     ) -> Result<Vec<PartCode>, SessionError> {
         let mut codes = Vec::with_capacity(updates.len());
         for update in updates {
@@ -406,28 +411,40 @@ impl Requests {
             role: self.settings.role.clone(),
             entities: questions.into_iter().map(wrap).collect(),
         };
-        let Self { client, settings, .. } = self;
-        let program = settings.program;
-        let stages_max = usize::from(program.stages()).saturating_mul(program.size() as usize);
-        let max = stages_max.saturating_mul(2).saturating_add(STRANGERS_MAX);
-        let reading = async {
-            let mut answers = in_time(settings, client.read(request)).await?.into_inner();
-            let mut found = Vec::new();
-            let mut left = max;
-            while let Some(answer) = in_time(settings, answers.message()).await? {
-                let count = answer.entities.len();
-                left = left.checked_sub(count).ok_or(SessionError::Endless { max })?;
-                found.extend(answer.entities.into_iter().filter_map(
-                    |entity| match entity.entity {
-                        Some(entity::Entity::TableEntry(entry)) => Some(*entry),
-                        _ => None,
-                    },
-                ));
+        let mut found = Vec::new();
+        let asked = self.client.read(request);
+        listen(&self.settings, asked, |answer| {
+            for entity in &answer.entities {
+                let entity = Entity::decode(&entity[..])
+                    .map_err(|error| Status::internal(error.to_string()))?;
+                if let Some(entity::Entity::TableEntry(entry)) = entity.entity {
+                    found.push(*entry);
+                }
             }
-            Ok(found)
+            Ok(answer.entities.len())
+        })
+        .await?;
+        Ok(found)
+    }
+
+    /// Reads the counters of the entries that are meant, by encoded questions.
+    pub(super) async fn count(
+        &mut self,
+        questions: Vec<Vec<u8>>,
+    ) -> Result<Vec<Counted>, SessionError> {
+        let request = EncodedRead {
+            device_id: self.settings.device_id,
+            entities: questions,
+            role: self.settings.role.clone(),
         };
-        let within = settings.request_timeout.saturating_mul(READ_TIMEOUTS);
-        timeout(within, reading).await.map_err(|_| SessionError::Silent)?
+        let mut found = Vec::new();
+        let asked = self.stub.read_counts(request);
+        listen(&self.settings, asked, |answer| {
+            found.extend(answer.entities.iter().filter_map(CountedEntity::counted));
+            Ok(answer.entities.len())
+        })
+        .await?;
+        Ok(found)
     }
 
     /// Everything that the stages hold.
@@ -440,27 +457,16 @@ impl Requests {
 }
 
 /// The name of what an update inserts, and the question for it.
-fn inserted(update: &Update) -> Option<(u64, TableEntry)> {
-    let entity = update.entity.as_ref().and_then(|entity| entity.entity.as_ref());
-    match entity {
-        Some(entity::Entity::TableEntry(entry)) if update.r#type() == update::Type::Insert => {
-            let TableEntry { table_id, r#match, priority, controller_metadata, .. } = &**entry;
-            let (table_id, r#match, priority) = (*table_id, r#match.clone(), *priority);
+fn inserted(update: &[u8]) -> Option<(u64, TableEntry)> {
+    let update = Update::decode(update).ok()?;
+    let is_insert = update.r#type() == update::Type::Insert;
+    match update.entity?.entity? {
+        entity::Entity::TableEntry(entry) if is_insert => {
+            let TableEntry { table_id, r#match, priority, controller_metadata, .. } = *entry;
             let question = TableEntry { table_id, r#match, priority, ..TableEntry::default() };
-            Some((*controller_metadata, question))
+            Some((controller_metadata, question))
         }
         _ => None,
-    }
-}
-
-/// An entry as a question for its counter.
-pub(super) fn counter_question(entry: &TableEntry) -> TableEntry {
-    TableEntry {
-        table_id: entry.table_id,
-        r#match: entry.r#match.clone(),
-        priority: entry.priority,
-        counter_data: Some(CounterData::default()),
-        ..TableEntry::default()
     }
 }
 
@@ -509,6 +515,28 @@ fn check_primary(advice: &MasterArbitrationUpdate) -> Result<(), SessionError> {
         (Code::NotFound, Some(highest)) => Err(SessionError::TooLow(highest)),
         _ => Err(SessionError::Backup),
     }
+}
+
+/// Hears an answer part by part, and gives each to `take`, which says how many entities are in it: no
+/// more than could be held.
+async fn listen<A>(
+    settings: &Settings,
+    asked: impl Future<Output = Result<Response<Streaming<A>>, Status>>,
+    mut take: impl FnMut(A) -> Result<usize, Status>,
+) -> Result<(), SessionError> {
+    let program = settings.program;
+    let stages_max = usize::from(program.stages()).saturating_mul(program.size() as usize);
+    let max = stages_max.saturating_mul(2).saturating_add(STRANGERS_MAX);
+    let reading = async {
+        let mut answers = in_time(settings, asked).await?.into_inner();
+        let mut left = max;
+        while let Some(answer) = in_time(settings, answers.message()).await? {
+            left = left.checked_sub(take(answer)?).ok_or(SessionError::Endless { max })?;
+        }
+        Ok(())
+    };
+    let within = settings.request_timeout.saturating_mul(READ_TIMEOUTS);
+    timeout(within, reading).await.map_err(|_| SessionError::Silent)?
 }
 
 async fn in_time<T>(

@@ -3,14 +3,21 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use parking_lot::RwLock;
-use shunt_gigaflow::{ltm::LtmRule, partition::StageId, target::Refusal};
+use shunt_gigaflow::{
+    ltm::LtmRule,
+    partition::StageId,
+    target::{LtmIndex, Refusal},
+};
 use shunt_pipeline::DatapathPort;
 
 use crate::{
-    codec::{Ports, Skills, encode, encode_place},
+    codec::{Ports, Skills, encode, put, put_place},
     program::{Program, TAG_FIRST},
     server::ElectionId,
-    wire::p4::v1::TableEntry,
+    wire::{
+        Writer,
+        p4::v1::{TableEntry, update::Type},
+    },
 };
 
 /// How a client is set up.
@@ -123,16 +130,39 @@ impl Settings {
         encode(&self.program, &self.ports.0.read().ports, (stage, rule))
     }
 
-    /// The place of a rule in the device: it has one whatever ports there are.
+    /// The time after which an entry is told.
+    pub(super) fn idle_timeout_ns(&self) -> i64 {
+        let idle = self.idle.unwrap_or_default().as_nanos();
+        i64::try_from(idle).unwrap_or(i64::MAX)
+    }
+
+    /// An update that says a rule in the words of the device, as bytes.
     ///
     /// # Errors
     ///
     /// It cannot hold it.
-    pub(super) fn encode_place(
+    pub(super) fn encode_update(
         &self,
-        stage: StageId,
-        rule: &LtmRule,
-    ) -> Result<TableEntry, Refusal> {
-        encode_place(&self.program, (stage, rule))
+        (kind, entry): (Type, LtmIndex),
+        (stage, rule): (StageId, &LtmRule),
+    ) -> Result<Vec<u8>, Refusal> {
+        let mut writer = Writer::new();
+        writer.update(kind, |writer| {
+            put(writer, (&self.program, &self.ports.0.read().ports), (stage, rule))?;
+            writer.named(entry.0, self.idle_timeout_ns());
+            Ok(())
+        })?;
+        Ok(writer.into_vec())
+    }
+
+    /// The place of a rule in the device, as bytes: it has one whatever ports there are.
+    ///
+    /// # Errors
+    ///
+    /// It cannot hold it.
+    pub(super) fn encode_place(&self, stage: StageId, rule: &LtmRule) -> Result<Vec<u8>, Refusal> {
+        let mut writer = Writer::new();
+        put_place(&mut writer, &self.program, (stage, rule))?;
+        Ok(writer.into_vec())
     }
 }

@@ -15,7 +15,7 @@ use super::{
     told::{Ear, PACKETS_MAX, Told, ends},
     worker::Worker,
 };
-use crate::codec::capabilities;
+use crate::{codec::capabilities, wire::p4::v1::update::Type};
 
 /// A device behind P4Runtime as a target of LTM rules. It begins lost, and is there with the first
 /// [`Event::Restored`].
@@ -23,7 +23,7 @@ use crate::codec::capabilities;
 pub struct P4Target {
     settings: Settings,
     capabilities: Capabilities,
-    tasks: mpsc::Sender<Task>,
+    tasks: mpsc::Sender<Vec<Task>>,
     ear: Ear,
     worker: JoinHandle<()>,
     is_there: bool,
@@ -100,7 +100,7 @@ impl P4Target {
         if !self.is_there {
             return Err(Lost);
         }
-        self.tasks.try_send(Task::Send(packet)).map_err(|_| Lost)
+        self.tasks.try_send(vec![Task::Send(packet)]).map_err(|_| Lost)
     }
 
     fn hear(&mut self) {
@@ -111,7 +111,7 @@ impl P4Target {
         }
         while let Some(told) = self.ear.hear() {
             match told {
-                Told::Event(event) => self.note(event),
+                Told::Events(events) => events.into_iter().for_each(|event| self.note(event)),
                 Told::Restored(counts) => {
                     self.is_there = true;
                     for (stage, held) in (0..).zip(&mut self.held) {
@@ -171,27 +171,27 @@ impl P4Target {
 
     /// An operation in the device's words, and what it does to its stage.
     fn task(&self, ticket: Ticket, operation: &Operation) -> Result<(Task, Effect), TargetError> {
-        let check = |stage: StageId, rule| {
+        let encoded = |kind, entry: &LtmIndex, stage: StageId, rule| {
             self.capabilities.check(rule)?;
             // What cannot be said is told at once.
-            self.settings.encode(stage, rule)
+            self.settings.encode_update((kind, *entry), (stage, rule))
         };
         match operation {
             Operation::Insert { entry, stage, rule } => {
                 if stage.index() >= self.held.len() {
                     return Err(TargetError::NoSuchStage(stage.number()));
                 }
-                let value = check(*stage, rule)?;
+                let update = encoded(Type::Insert, entry, *stage, rule)?;
                 if self.room(*stage) == 0 {
                     return Err(TargetError::NoRoom);
                 }
                 let held = Held { stage: *stage, rule: Arc::clone(rule) };
-                let task = Task::Insert { ticket, entry: *entry, held, value: Box::new(value) };
+                let task = Task::Insert { ticket, entry: *entry, held, update };
                 Ok((task, Effect::Insert(*entry, *stage)))
             }
             Operation::Modify { entry, rule } => {
                 let stage = self.stages.get(entry).ok_or(TargetError::NoSuchEntry)?;
-                check(*stage, rule)?;
+                encoded(Type::Modify, entry, *stage, rule)?;
                 let rule = Arc::clone(rule);
                 Ok((Task::Modify { ticket, entry: *entry, rule }, Effect::Nothing))
             }
@@ -224,18 +224,22 @@ impl LtmTarget for P4Target {
         if !self.is_there {
             return Err(Lost);
         }
+        // All go by one message, so that whoever works on them finds a batch and not the first of one.
+        let Ok(permit) = self.tasks.clone().try_reserve_owned() else { return Ok(()) };
+        let mut tasks = Vec::with_capacity(batch.len());
         let mut taken = 0;
         for (ticket, operation) in batch.iter() {
+            if self.under_way.len() >= self.settings.operations_max {
+                break;
+            }
             match self.task(*ticket, operation) {
                 Ok((task, effect)) => {
-                    if self.tasks.try_send(task).is_err() {
-                        break;
-                    }
                     if let Effect::Insert(entry, stage) = effect {
                         self.held[stage.index()] += 1;
                         self.stages.insert(entry, stage);
                     }
                     self.under_way.insert(*ticket, effect);
+                    tasks.push(task);
                 }
                 Err(error) => {
                     let answer = Event::Answered { ticket: *ticket, result: Err(error) };
@@ -243,6 +247,9 @@ impl LtmTarget for P4Target {
                 }
             }
             taken += 1;
+        }
+        if !tasks.is_empty() {
+            permit.send(tasks);
         }
         batch.drain(..taken);
         Ok(())
@@ -256,7 +263,7 @@ impl LtmTarget for P4Target {
     fn forget(&mut self, entry: LtmIndex) {
         if !self.is_there {
             // Where too much waits already, it is put back, and removed.
-            let _ = self.tasks.try_send(Task::Forget { entry });
+            let _ = self.tasks.try_send(vec![Task::Forget { entry }]);
         }
     }
 }

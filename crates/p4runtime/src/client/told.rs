@@ -21,7 +21,8 @@ pub(super) const PACKETS_MAX: usize = 4096;
 /// What the owner hears.
 #[derive(Debug)]
 pub(super) enum Told {
-    Event(Event),
+    /// Together, as each word wakes the owner.
+    Events(Vec<Event>),
     /// With what is held: from nothing to this many entries of each table.
     Restored(BTreeMap<u32, usize>),
     Packet(Packet),
@@ -108,7 +109,7 @@ mod tests {
         assert_eq!(ear.packets_dropped(), 3);
         assert_eq!(wakes.load(Ordering::Relaxed), PACKETS_MAX);
         // Events are never dropped, and one packet heard is room for another.
-        teller.tell(Told::Event(Event::Restored));
+        teller.tell(Told::Events(vec![Event::Restored]));
         assert!(matches!(ear.hear(), Some(Told::Packet(_))));
         teller.tell(packet());
         let heard = std::iter::from_fn(|| ear.hear());

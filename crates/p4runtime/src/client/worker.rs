@@ -5,15 +5,16 @@
 //! no difference which the device takes first. Whoever writes one by one is sent at once.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
 
 use hashbrown::{HashMap, HashSet};
+use prost::Message;
 use shunt_gigaflow::{
     ltm::LtmRule,
-    target::{Counters, Event, Lost, LtmIndex, Refusal, TargetError, Ticket},
+    target::{Event, Lost, LtmIndex, Refusal, TargetError, Ticket},
 };
 use tokio::{sync::mpsc, task::JoinSet, time::sleep};
 use tonic::Code;
@@ -21,14 +22,15 @@ use tracing::{debug, info, warn};
 
 use super::{
     SessionError, Settings,
-    batch::{Answer, Flight, Held, Kind, Landed, Manner, Part, Task, count, named, remove, write},
+    batch::{Answer, Flight, Held, Kind, Landed, Manner, Part, Task, count, remove, write},
+    encoded::{Counted, counter_question},
     repair::{Meant, restore},
-    session::{Session, counter_question, packet_of, update},
+    session::{Session, packet_of},
     told::{Teller, Told},
 };
 use crate::{
     error::PartCode,
-    wire::p4::v1::{TableEntry, Update, stream_message_response, update::Type},
+    wire::p4::v1::{TableEntry, stream_message_response, update::Type},
 };
 
 /// Entries that are counted one by one; of more the whole stages are read.
@@ -43,7 +45,7 @@ const FLIGHTS_MAX: usize = 4;
 /// The other end of a target.
 pub(super) struct Worker {
     settings: Arc<Settings>,
-    tasks: mpsc::Receiver<Task>,
+    tasks: mpsc::Receiver<Vec<Task>>,
     teller: Teller,
     meant: Meant,
     election: u128,
@@ -66,8 +68,8 @@ struct Flights {
     /// The entries that they change.
     entries: Entries,
     landing: JoinSet<Landed>,
-    /// A task that waits for those under way to end.
-    next: Option<Task>,
+    /// Tasks that came, and wait for those under way to end.
+    waiting: VecDeque<Task>,
 }
 
 impl Flights {
@@ -77,8 +79,12 @@ impl Flights {
         let is_like = |flight: &Flight| {
             flight.kind == task.kind() || [flight.kind, task.kind()].contains(&Kind::Count)
         };
-        self.under_way.values().all(is_like)
-            && task.entry().is_none_or(|entry| !self.entries.contains(&entry))
+        self.under_way.values().all(is_like) && self.is_apart(task)
+    }
+
+    /// Whether a task changes no entry that another is changing.
+    fn is_apart(&self, task: &Task) -> bool {
+        task.entry().is_none_or(|entry| !self.entries.contains(&entry))
     }
 
     fn begin(
@@ -105,7 +111,7 @@ impl Flights {
 impl Worker {
     pub(super) fn new(
         settings: Arc<Settings>,
-        tasks: mpsc::Receiver<Task>,
+        tasks: mpsc::Receiver<Vec<Task>>,
         teller: Teller,
     ) -> Self {
         let (election, batch) = (settings.election_id, settings.batch.max(1));
@@ -153,8 +159,8 @@ impl Worker {
         self.election = self.election.saturating_add(1);
         session.prepare().await?;
         let held = if session.is_known { session.requests.read_all().await? } else { Vec::new() };
-        while let Ok(task) = self.tasks.try_recv() {
-            self.turn_down(&task);
+        while let Ok(tasks) = self.tasks.try_recv() {
+            self.turn_down(tasks);
         }
         let (settings, meant) = (Arc::clone(&self.settings), &mut self.meant);
         restore(&mut session.requests, (&settings, self.batch), meant, held).await?;
@@ -180,22 +186,22 @@ impl Worker {
         flights: &mut Flights,
     ) -> Result<(), SessionError> {
         loop {
-            if let Some(task) = flights.next.take() {
-                if flights.under_way.len() < FLIGHTS_MAX && flights.takes(&task) {
-                    self.begin(session, flights, task).await?;
-                    continue;
-                }
-                flights.next = Some(task);
+            if let Some(task) = flights.waiting.front()
+                && flights.under_way.len() < FLIGHTS_MAX
+                && flights.takes(task)
+            {
+                self.begin(session, flights).await?;
+                continue;
             }
-            let is_free = flights.next.is_none() && flights.under_way.len() < FLIGHTS_MAX;
+            let is_free = flights.waiting.is_empty() && flights.under_way.len() < FLIGHTS_MAX;
             tokio::select! {
                 Some(landed) = flights.landing.join_next() => {
                     // A request that panicked is one that was lost.
                     let landed = landed.map_err(|_| SessionError::Ended)?;
                     self.land(session, flights, landed)?;
                 }
-                task = self.tasks.recv(), if is_free => match task {
-                    Some(task) => flights.next = Some(task),
+                tasks = self.tasks.recv(), if is_free => match tasks {
+                    Some(tasks) => flights.waiting.extend(tasks),
                     None => return Ok(()),
                 },
                 message = session.next() => {
@@ -206,23 +212,25 @@ impl Worker {
         }
     }
 
-    /// Begins with a task, and with those of its kind that wait behind it.
+    /// Begins with the task that has waited longest, and with those of its kind behind it.
     async fn begin(
         &mut self,
         session: &Session,
         flights: &mut Flights,
-        first: Task,
     ) -> Result<(), SessionError> {
+        let Some(first) = flights.waiting.pop_front() else { return Ok(()) };
         let kind = first.kind();
         let mut batch = vec![first];
-        while batch.len() < self.batch
-            && let Ok(task) = self.tasks.try_recv()
-        {
-            if task.kind() != kind || !flights.takes(&task) {
-                flights.next = Some(task);
+        while batch.len() < self.batch {
+            if flights.waiting.is_empty() {
+                let Ok(more) = self.tasks.try_recv() else { break };
+                flights.waiting.extend(more);
+            }
+            let is_next = |task: &Task| task.kind() == kind && flights.is_apart(task);
+            if !flights.waiting.front().is_some_and(is_next) {
                 break;
             }
-            batch.push(task);
+            batch.extend(flights.waiting.pop_front());
         }
         match kind {
             Kind::Insert => self.insert(session, flights, batch),
@@ -246,8 +254,8 @@ impl Worker {
         let mut updates = Vec::with_capacity(batch.len());
         let mut parts = Vec::with_capacity(batch.len());
         for task in batch {
-            let Task::Insert { ticket, entry, held, value } = task else { continue };
-            updates.push(update(Type::Insert, named(&self.settings, entry, *value)));
+            let Task::Insert { ticket, entry, held, update } = task else { continue };
+            updates.push(update);
             parts.push(Part { ticket, entry, held });
         }
         let request = write(session.requests.clone(), updates, Manner::Batch);
@@ -264,9 +272,9 @@ impl Worker {
                 continue;
             };
             let held = Held { stage: known.stage, rule: Arc::new(modified(&known.rule, &rule)) };
-            match held.value(&self.settings, entry) {
-                Ok(value) => {
-                    updates.push(update(Type::Modify, value));
+            match held.update(&self.settings, (Type::Modify, entry)) {
+                Ok(update) => {
+                    updates.push(update);
                     parts.push(Part { ticket, entry, held });
                 }
                 Err(refusal) => self.answer(ticket, Err(refusal.into())),
@@ -318,14 +326,14 @@ impl Worker {
         }
         let known =
             || counting.asked.iter().filter_map(|entry| self.meant.confirmed.get_key_value(entry));
-        let questions: Vec<TableEntry> = if counting.asked.len() <= COUNT_ALONE_MAX {
+        let questions = if counting.asked.len() <= COUNT_ALONE_MAX {
             let place = |(_, held): (&LtmIndex, &Held)| held.place(&self.settings).ok();
             known().filter_map(place).map(|place| counter_question(&place)).collect()
         } else {
             let stages: BTreeSet<u8> = known().map(|(_, held)| held.stage.number()).collect();
             let tables = stages.into_iter().map(|stage| self.settings.program.table_id(stage));
             let whole = |table_id| TableEntry { table_id, ..TableEntry::default() };
-            tables.map(|table| counter_question(&whole(table))).collect()
+            tables.map(|table| counter_question(&whole(table).encode_to_vec())).collect()
         };
         flights.begin(counting, count(session.requests.clone(), questions));
     }
@@ -351,22 +359,26 @@ impl Worker {
         let Some(flight) = flights.end(landed.number) else { return Ok(()) };
         self.batch = self.batch.saturating_mul(2).clamp(1, self.settings.batch.max(1));
         let asked = (flight.kind == Kind::Count).then_some(&flight.asked);
-        self.tell_counters(&answer.counted, asked, &flights.entries);
+        let mut events = self.counted(&answer.counted, asked, &flights.entries);
+        events.reserve(flight.parts.len() + flight.tickets.len());
         for (part, code) in flight.parts.into_iter().zip(answer.codes) {
             // What is not there is gone.
             let is_gone = flight.kind == Kind::Remove && code.code == Code::NotFound;
-            if code.code != Code::Ok && !is_gone {
-                self.answer(part.ticket, result_of(code));
-                continue;
+            let result = if is_gone { Ok(()) } else { result_of(code) };
+            match (&result, flight.kind) {
+                (Err(_), _) => {}
+                (Ok(()), Kind::Remove) => {
+                    self.meant.confirmed.remove(&part.entry);
+                }
+                (Ok(()), _) => {
+                    self.meant.confirmed.insert(part.entry, part.held);
+                }
             }
-            if flight.kind == Kind::Remove {
-                self.meant.confirmed.remove(&part.entry);
-            } else {
-                self.meant.confirmed.insert(part.entry, part.held);
-            }
-            self.answer(part.ticket, Ok(()));
+            events.push(Event::Answered { ticket: part.ticket, result });
         }
-        flight.tickets.into_iter().for_each(|ticket| self.answer(ticket, Ok(())));
+        let counted = flight.tickets.into_iter();
+        events.extend(counted.map(|ticket| Event::Answered { ticket, result: Ok(()) }));
+        self.teller.tell(Told::Events(events));
         Ok(())
     }
 
@@ -379,12 +391,9 @@ impl Worker {
     ) -> Result<(), SessionError> {
         let Some(flight) = flights.under_way.get(&number) else { return Ok(()) };
         let kind = if flight.kind == Kind::Modify { Type::Modify } else { Type::Insert };
-        let again = |part: &Part| {
-            let value = part.held.value(&self.settings, part.entry)?;
-            Ok(update(kind, value))
-        };
+        let again = |part: &Part| Ok(part.held.update(&self.settings, (kind, part.entry))?);
         // Some may have been done: one that cannot be said any more is read back.
-        let updates: Result<Vec<Update>, SessionError> = flight.parts.iter().map(again).collect();
+        let updates: Result<Vec<_>, SessionError> = flight.parts.iter().map(again).collect();
         let request = write(session.requests.clone(), updates?, Manner::OneByOne);
         if let Some(flight) = flights.end(number) {
             flights.begin(flight, request);
@@ -392,22 +401,21 @@ impl Worker {
         Ok(())
     }
 
-    /// Tells what was counted of entries that were `asked` for, but for those that `leave`: they come with
-    /// a count of their own, which may be older, and counters only grow.
-    fn tell_counters(&self, found: &[TableEntry], asked: Option<&Entries>, leave: &Entries) {
-        for value in found {
-            let (entry, Some(data)) = (LtmIndex(value.controller_metadata), &value.counter_data)
-            else {
-                continue;
-            };
-            let is_asked = asked.is_none_or(|asked| asked.contains(&entry));
-            let is_meant = is_asked && !leave.contains(&entry);
-            if is_meant && self.meant.confirmed.contains_key(&entry) {
-                let count = |number: i64| u64::try_from(number).unwrap_or(0);
-                let (packets, bytes) = (count(data.packet_count), count(data.byte_count));
-                self.tell(Event::Counted { entry, counters: Counters { packets, bytes } });
-            }
-        }
+    /// What was counted of entries that were `asked` for, but for those that `leave`: they come with a
+    /// count of their own, which may be older, and counters only grow.
+    fn counted(&self, found: &[Counted], asked: Option<&Entries>, leave: &Entries) -> Vec<Event> {
+        let is_meant = |Counted { entry, .. }: &&Counted| {
+            asked.is_none_or(|asked| asked.contains(entry))
+                && !leave.contains(entry)
+                && self.meant.confirmed.contains_key(entry)
+        };
+        let meant = found.iter().filter(is_meant);
+        meant
+            .map(|Counted { entry, counters }| Event::Counted {
+                entry: *entry,
+                counters: *counters,
+            })
+            .collect()
     }
 
     fn hear(&mut self, message: stream_message_response::Update) {
@@ -461,8 +469,8 @@ impl Worker {
         loop {
             tokio::select! {
                 () = &mut pause => return true,
-                task = self.tasks.recv() => match task {
-                    Some(task) => self.turn_down(&task),
+                tasks = self.tasks.recv() => match tasks {
+                    Some(tasks) => self.turn_down(tasks),
                     None => return false,
                 },
             }
@@ -470,11 +478,13 @@ impl Worker {
     }
 
     /// Answers what is asked of a device that is lost. What is to go is not put back into it.
-    fn turn_down(&mut self, task: &Task) {
-        if let Task::Remove { entry, .. } | Task::Forget { entry } = task {
-            self.meant.confirmed.remove(entry);
+    fn turn_down(&mut self, tasks: impl IntoIterator<Item = Task>) {
+        for task in tasks {
+            if let Task::Remove { entry, .. } | Task::Forget { entry } = task {
+                self.meant.confirmed.remove(&entry);
+            }
+            task.ticket().into_iter().for_each(|ticket| self.fail(ticket));
         }
-        task.ticket().into_iter().for_each(|ticket| self.fail(ticket));
     }
 
     /// Answers all that is under way to a device that is lost.
@@ -488,9 +498,7 @@ impl Worker {
             }
             flight.tickets.into_iter().for_each(|ticket| self.fail(ticket));
         }
-        if let Some(task) = flights.next.take() {
-            self.turn_down(&task);
-        }
+        self.turn_down(flights.waiting.drain(..));
     }
 
     fn fail(&self, ticket: Ticket) {
@@ -502,7 +510,7 @@ impl Worker {
     }
 
     fn tell(&self, event: Event) {
-        self.teller.tell(Told::Event(event));
+        self.teller.tell(Told::Events(vec![event]));
     }
 }
 

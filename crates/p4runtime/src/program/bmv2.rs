@@ -245,7 +245,7 @@ impl Program {
                 let name = format!("ingress.{}", spec.name);
                 let params: Vec<Value> = spec
                     .params()
-                    .map(|param| json!({ "name": param.name, "bitwidth": param.width }))
+                    .map(|param| json!({ "name": param.name(), "bitwidth": param.width }))
                     .collect();
                 (graph.action(&name, &params, &primitives(spec)), name)
             })

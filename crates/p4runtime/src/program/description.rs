@@ -189,16 +189,27 @@ pub enum ParamRole {
 }
 
 /// One parameter of an action. Its id is its position, from 1.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Param {
     /// Its number in actions.
     pub id: u32,
-    /// As P4Info and the program call it.
-    pub name: String,
     /// In bits.
     pub width: u16,
     /// What it is.
     pub role: ParamRole,
+}
+
+impl Param {
+    /// As P4Info and the program call it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self.role {
+            ParamRole::Value(field) => field.name.to_owned(),
+            ParamRole::Mask(field) => format!("{}_mask", field.name),
+            ParamRole::Tag => "tag".to_owned(),
+            ParamRole::Port => "port".to_owned(),
+        }
+    }
 }
 
 /// An action that an entry of an LTM table can have.
@@ -223,20 +234,14 @@ impl ActionSpec {
     /// Its parameters, by id: a value and a mask for each field, and how the packet goes on.
     pub fn params(&self) -> impl Iterator<Item = Param> {
         let written = self.writes().flat_map(|field| {
-            let value = (field.name.to_owned(), field.width, ParamRole::Value(field));
-            [value, (format!("{}_mask", field.name), field.width, ParamRole::Mask(field))]
+            [(ParamRole::Value(field), field.width), (ParamRole::Mask(field), field.width)]
         });
         let end = match self.end {
-            End::Next => Some(("tag".to_owned(), TAG_WIDTH, ParamRole::Tag)),
-            End::Forward => Some(("port".to_owned(), PORT_WIDTH, ParamRole::Port)),
+            End::Next => Some((ParamRole::Tag, TAG_WIDTH)),
+            End::Forward => Some((ParamRole::Port, PORT_WIDTH)),
             End::Drop | End::Punt | End::Miss => None,
         };
-        (1..).zip(written.chain(end)).map(|(id, (name, width, role))| Param {
-            id,
-            name,
-            width,
-            role,
-        })
+        (1..).zip(written.chain(end)).map(|(id, (role, width))| Param { id, width, role })
     }
 }
 

@@ -109,7 +109,7 @@ fn match_info(field: &KeyField) -> MatchField {
 fn action_info(spec: &ActionSpec) -> Action {
     let params = spec.params().map(|param| action::Param {
         id: param.id,
-        name: param.name,
+        name: param.name(),
         bitwidth: param.width.into(),
         ..action::Param::default()
     });

@@ -62,8 +62,8 @@ pub trait Device: Send + 'static {
     /// It does what it did, then.
     fn modify(&mut self, entry: EntryNo, value: &TableEntry) -> Result<(), DeviceError>;
 
-    /// Takes an entry out.
-    fn remove(&mut self, entry: EntryNo);
+    /// Takes an entry out, and says how often it was hit.
+    fn remove(&mut self, entry: EntryNo) -> Hits;
 
     /// Replaces what a table does with a packet that hits nothing.
     ///

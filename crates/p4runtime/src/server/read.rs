@@ -11,6 +11,8 @@ use std::{
     time::Duration,
 };
 
+use prost::Message;
+
 use super::{
     device::Device,
     store::{Store, Stored},
@@ -18,9 +20,12 @@ use super::{
 use crate::{
     entry::{EntryKey, action_of, checked_match, key_of, table_of},
     error::EntityError,
-    wire::p4::v1::{
-        CounterData, DirectCounterEntry, Entity, FieldMatch, TableEntry, entity, table_action,
-        table_entry,
+    wire::{
+        Writer,
+        p4::v1::{
+            CounterData, DirectCounterEntry, Entity, FieldMatch, TableEntry, entity, table_action,
+            table_entry,
+        },
     },
 };
 
@@ -52,6 +57,14 @@ impl Question {
     /// Whether everything is told.
     pub(super) const fn is_answered(&self) -> bool {
         self.next.is_none()
+    }
+
+    /// Whether some of the entries that are where it looks are none of those that it means.
+    fn is_filter(&self) -> bool {
+        let TableEntry { r#match, action, priority, controller_metadata, metadata, .. } =
+            &self.entry;
+        let is_partly_place = r#match.is_empty() != (*priority == 0);
+        is_partly_place || action.is_some() || *controller_metadata != 0 || !metadata.is_empty()
     }
 
     /// The last table that it means.
@@ -106,20 +119,22 @@ impl Store {
         device: &mut dyn Device,
         question: &mut Question,
         (now, mut left): (Duration, usize),
-        answers: &mut Vec<Entity>,
+        answers: &mut Vec<EncodedEntity>,
     ) {
         if question.entry.is_default_action {
             question.next = None;
             let tables = self.schema.tables.range(question.entry.table_id..=question.last_table());
             let defaults = tables.filter_map(|(table, _)| self.default_of(*table));
-            return answers.extend(defaults.map(wrap));
+            return answers.extend(defaults.map(|entry| wrap(&entry.encode_to_vec())));
         }
         if !question.entry.r#match.is_empty() && question.entry.priority != 0 {
             question.next = None;
             let key = key_of(&question.entry.r#match, question.entry.priority);
             let shelf = self.tables.get(&question.entry.table_id);
             let stored = shelf.and_then(|shelf| shelf.entries.get(&key));
-            return answers.extend(stored.and_then(|it| self.told(device, question, (it, now))));
+            let table = question.entry.table_id;
+            let told = |stored| self.told(device, (question, table), (stored, now));
+            return answers.extend(stored.and_then(told));
         }
         while let Some(next) = question.next.take() {
             let (first, behind) = match next {
@@ -133,7 +148,7 @@ impl Store {
                 _ => Unbounded,
             };
             for (key, stored) in shelf.entries.range::<EntryKey, _>((from, Unbounded)) {
-                answers.extend(self.told(device, question, (stored, now)));
+                answers.extend(self.told(device, (question, *table), (stored, now)));
                 left = left.saturating_sub(1);
                 if left == 0 {
                     question.next = Some(Next::Behind(*table, key.clone()));
@@ -148,42 +163,49 @@ impl Store {
     fn told(
         &self,
         device: &mut dyn Device,
-        question: &Question,
+        (question, table): (&Question, u32),
         (stored, now): (&Stored, Duration),
-    ) -> Option<Entity> {
+    ) -> Option<EncodedEntity> {
         let asked = &question.entry;
-        if !fits(asked, &stored.entry) {
+        if question.is_filter() && !fits(asked, &stored.entry()) {
             return None;
         }
-        let table = self.schema.tables.get(&stored.entry.table_id);
+        let table = self.schema.tables.get(&table);
         let counts = asked.counter_data.is_some() && table.is_some_and(|table| table.has_counters);
         let times = asked.time_since_last_hit.is_some();
         let hits = if counts || times { device.hits(stored.no) } else { Default::default() };
         let counter = counts.then(|| stored.counter(hits));
         if question.kind == Kind::Counter {
-            let named = TableEntry {
-                table_id: stored.entry.table_id,
-                r#match: stored.entry.r#match.clone(),
-                priority: stored.entry.priority,
-                ..TableEntry::default()
-            };
+            let TableEntry { table_id, r#match, priority, .. } = stored.entry();
+            let named = TableEntry { table_id, r#match, priority, ..TableEntry::default() };
             let counter = DirectCounterEntry { table_entry: Some(named), data: Some(counter?) };
             let entity = entity::Entity::DirectCounterEntry(Box::new(counter));
-            return Some(Entity { entity: Some(entity) });
+            return Some(Entity { entity: Some(entity) }.encode_to_vec());
         }
-        let mut entry = stored.entry.clone();
-        entry.counter_data = counter;
-        entry.time_since_last_hit = times.then(|| {
+        let time_since_last_hit = times.then(|| {
             let idle = now.saturating_sub(stored.idle_since(hits));
             let elapsed_ns = i64::try_from(idle.as_nanos()).unwrap_or(i64::MAX);
             table_entry::IdleTimeout { elapsed_ns }
         });
-        Some(wrap(entry))
+        let found =
+            TableEntry { counter_data: counter, time_since_last_hit, ..TableEntry::default() };
+        let mut writer = Writer::new();
+        writer.entity(|writer| {
+            writer.written(&stored.said);
+            // Two messages, one behind the other, are one that says what both say.
+            writer.message(&found);
+        });
+        Some(writer.into_vec())
     }
 }
 
-fn wrap(entry: TableEntry) -> Entity {
-    Entity { entity: Some(entity::Entity::TableEntry(Box::new(entry))) }
+/// An entity, as its bytes.
+type EncodedEntity = Vec<u8>;
+
+fn wrap(entry: &[u8]) -> EncodedEntity {
+    let mut writer = Writer::new();
+    writer.entity(|writer| writer.written(entry));
+    writer.into_vec()
 }
 
 /// Whether an entry is one of those that are asked for.

@@ -9,13 +9,16 @@ use std::{
     time::Duration,
 };
 
+use prost::Message;
+
 use super::device::{Device, DeviceError, EntryNo, Hits};
 use crate::{
     entry::{EntryKey, Use, checked_action, checked_match, checked_priority, key_of, table_of},
     error::EntityError,
     schema::{Schema, TableSchema},
-    wire::p4::v1::{
-        CounterData, TableAction, TableEntry, entity, table_action, table_entry, update,
+    wire::{
+        Writer,
+        p4::v1::{CounterData, TableAction, TableEntry, entity, table_action, table_entry, update},
     },
 };
 
@@ -35,15 +38,20 @@ pub struct Store {
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
     pub(super) entries: BTreeMap<EntryKey, Stored>,
-    /// The default, as it was last written.
-    pub(super) default: Option<TableEntry>,
+    /// The default, as it was last written: a `TableEntry`.
+    pub(super) default: Option<Box<[u8]>>,
 }
 
 /// An entry.
+///
+/// What it says is kept in its bytes: a message with all its values would hold on to the whole request
+/// that they came with, and bytes are what is sent when it is read.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
     pub(super) no: EntryNo,
-    pub(super) entry: TableEntry,
+    /// A `TableEntry` in its one form, without what is counted.
+    pub(super) said: Box<[u8]>,
+    idle_timeout_ns: i64,
     /// When it was inserted.
     since: Duration,
     /// What its counter was set to, and what it had counted by then.
@@ -57,7 +65,7 @@ pub(super) enum Undo {
     Remove(u32, EntryKey),
     Restore(u32, EntryKey, Box<Stored>),
     Reinsert(u32, EntryKey, Box<Stored>),
-    Default(u32, Option<Box<TableEntry>>),
+    Default(u32, Option<Box<[u8]>>),
 }
 
 impl From<DeviceError> for EntityError {
@@ -85,8 +93,13 @@ impl Stored {
         hits.last.unwrap_or_default().max(self.since)
     }
 
+    /// What it says.
+    pub(super) fn entry(&self) -> TableEntry {
+        meant(&self.said)
+    }
+
     fn timeout(&self) -> Option<Duration> {
-        let nanoseconds = u64::try_from(self.entry.idle_timeout_ns).ok().filter(|ns| *ns > 0)?;
+        let nanoseconds = u64::try_from(self.idle_timeout_ns).ok().filter(|ns| *ns > 0)?;
         Some(Duration::from_nanos(nanoseconds).max(TIMEOUT_MIN))
     }
 }
@@ -98,6 +111,8 @@ const TIMEOUT_MIN: Duration = Duration::from_millis(500);
 pub(super) struct Change {
     pub(super) kind: update::Type,
     pub(super) now: Duration,
+    /// Whether it may have to be taken back.
+    pub(super) is_undoable: bool,
 }
 
 impl Store {
@@ -119,7 +134,7 @@ impl Store {
         device: &mut dyn Device,
         change: &Change,
         entity: Option<entity::Entity>,
-    ) -> Result<Undo, EntityError> {
+    ) -> Result<Option<Undo>, EntityError> {
         match entity.ok_or(EntityError::NoEntity)? {
             entity::Entity::TableEntry(entry) => self.table_entry(device, change, *entry),
             entity::Entity::DirectCounterEntry(counter) => {
@@ -129,7 +144,7 @@ impl Store {
                 }
                 let data = counter.data.ok_or(EntityError::NoResource("value of the counter"))?;
                 check_counter(&data)?;
-                self.set_counter(device, entry, data)
+                self.set_counter(device, change, (entry, data))
             }
             _ => Err(EntityError::Unserved),
         }
@@ -140,16 +155,16 @@ impl Store {
         device: &mut dyn Device,
         change: &Change,
         entry: TableEntry,
-    ) -> Result<Undo, EntityError> {
+    ) -> Result<Option<Undo>, EntityError> {
         let table = table_of(&self.schema, entry.table_id)?;
         check_extras(table, &entry)?;
         if entry.is_default_action {
             return self.default_entry(device, change, entry);
         }
         match change.kind {
-            update::Type::Insert => self.insert(device, change.now, entry),
-            update::Type::Modify => self.modify(device, change.now, entry),
-            update::Type::Delete => self.delete(device, entry),
+            update::Type::Insert => self.insert(device, change, entry),
+            update::Type::Modify => self.modify(device, change, entry),
+            update::Type::Delete => self.delete(device, change, entry),
             update::Type::Unspecified => Err(EntityError::NoType),
         }
     }
@@ -159,7 +174,7 @@ impl Store {
         device: &mut dyn Device,
         change: &Change,
         mut entry: TableEntry,
-    ) -> Result<Undo, EntityError> {
+    ) -> Result<Option<Undo>, EntityError> {
         let id = entry.table_id;
         let table = table_of(&self.schema, id)?;
         let is_plain = entry.r#match.is_empty()
@@ -181,16 +196,16 @@ impl Store {
         let shelf = self.tables.entry(id).or_default();
         let before = shelf.default.take();
         // Without an action the default is what the program says, and nobody's metadata is kept.
-        shelf.default = entry.action.is_some().then_some(entry);
-        Ok(Undo::Default(id, before.map(Box::new)))
+        shelf.default = entry.action.is_some().then(|| said(&entry));
+        Ok(Some(Undo::Default(id, before)))
     }
 
     fn insert(
         &mut self,
         device: &mut dyn Device,
-        now: Duration,
+        &Change { now, is_undoable, .. }: &Change,
         mut entry: TableEntry,
-    ) -> Result<Undo, EntityError> {
+    ) -> Result<Option<Undo>, EntityError> {
         let id = entry.table_id;
         let table = table_of(&self.schema, id)?;
         if table.is_const {
@@ -218,18 +233,26 @@ impl Store {
         let counter = entry.counter_data.take().unwrap_or_default();
         device.insert(no, &entry)?;
         let counter_set = (counter, Hits::default());
-        let mut stored = Stored { no, entry, since: now, counter_set, deadline: None };
+        let mut stored = Stored {
+            no,
+            said: said(&entry),
+            idle_timeout_ns: entry.idle_timeout_ns,
+            since: now,
+            counter_set,
+            deadline: None,
+        };
         self.watch((id, &key), &mut stored, now);
-        self.tables.entry(id).or_default().entries.insert(key.clone(), stored);
-        Ok(Undo::Remove(id, key))
+        let undo = is_undoable.then(|| Undo::Remove(id, key.clone()));
+        self.tables.entry(id).or_default().entries.insert(key, stored);
+        Ok(undo)
     }
 
     fn modify(
         &mut self,
         device: &mut dyn Device,
-        now: Duration,
+        &Change { now, is_undoable, .. }: &Change,
         mut entry: TableEntry,
-    ) -> Result<Undo, EntityError> {
+    ) -> Result<Option<Undo>, EntityError> {
         let (id, key) = self.key(&mut entry)?;
         let table = table_of(&self.schema, id)?;
         entry.action = checked_action(&self.schema, table, (entry.action, Use::Entry))?;
@@ -238,28 +261,31 @@ impl Store {
         if table.is_const && entry.action.is_some() {
             return Err(EntityError::ConstTable);
         }
-        let before = stored.clone();
+        let before = is_undoable.then(|| Box::new(stored.clone()));
         if let Some(counter) = entry.counter_data.take() {
             stored.counter_set = (counter, device.hits(stored.no));
         }
-        if entry.action.is_none() {
-            entry.action.clone_from(&stored.entry.action);
+        let known = stored.entry().action;
+        match &entry.action {
+            None => entry.action = known,
+            Some(_) if entry.action == known => {}
+            Some(_) => device.modify(stored.no, &entry)?,
         }
-        if entry.action != stored.entry.action {
-            device.modify(stored.no, &entry)?;
-        }
-        stored.entry = entry;
+        stored.said = said(&entry);
+        stored.idle_timeout_ns = entry.idle_timeout_ns;
         self.unwatch(&stored);
         self.watch((id, &key), &mut stored, now);
-        self.tables.entry(id).or_default().entries.insert(key.clone(), stored);
-        Ok(Undo::Restore(id, key, Box::new(before)))
+        let undo = before.map(|before| Undo::Restore(id, key.clone(), before));
+        self.tables.entry(id).or_default().entries.insert(key, stored);
+        Ok(undo)
     }
 
     fn delete(
         &mut self,
         device: &mut dyn Device,
+        change: &Change,
         mut entry: TableEntry,
-    ) -> Result<Undo, EntityError> {
+    ) -> Result<Option<Undo>, EntityError> {
         let (id, key) = self.key(&mut entry)?;
         if table_of(&self.schema, id)?.is_const {
             return Err(EntityError::ConstTable);
@@ -268,28 +294,27 @@ impl Store {
         let mut stored = shelf.entries.remove(&key).ok_or(EntityError::NotFound)?;
         self.unwatch(&stored);
         // Should it be put back, the device counts from nothing.
-        let hits = device.hits(stored.no);
+        let hits = device.remove(stored.no);
         stored.since = stored.idle_since(hits);
         stored.counter_set = (stored.counter(hits), Hits::default());
-        device.remove(stored.no);
-        Ok(Undo::Reinsert(id, key, Box::new(stored)))
+        Ok(change.is_undoable.then(|| Undo::Reinsert(id, key, Box::new(stored))))
     }
 
     fn set_counter(
         &mut self,
         device: &mut dyn Device,
-        mut entry: TableEntry,
-        data: CounterData,
-    ) -> Result<Undo, EntityError> {
+        change: &Change,
+        (mut entry, data): (TableEntry, CounterData),
+    ) -> Result<Option<Undo>, EntityError> {
         if !table_of(&self.schema, entry.table_id)?.has_counters {
             return Err(EntityError::NoResource("direct counter"));
         }
         let (id, key) = self.key(&mut entry)?;
         let shelf = self.tables.get_mut(&id).ok_or(EntityError::NotFound)?;
         let stored = shelf.entries.get_mut(&key).ok_or(EntityError::NotFound)?;
-        let before = stored.clone();
+        let before = change.is_undoable.then(|| Box::new(stored.clone()));
         stored.counter_set = (data, device.hits(stored.no));
-        Ok(Undo::Restore(id, key, Box::new(before)))
+        Ok(before.map(|before| Undo::Restore(id, key, before)))
     }
 
     /// The key that an update names, whatever else it says.
@@ -320,21 +345,21 @@ impl Store {
                 }
             }
             Undo::Restore(id, key, before) => {
-                device.modify(before.no, &before.entry).map_err(|_| EntityError::NotRestored)?;
+                device.modify(before.no, &before.entry()).map_err(|_| EntityError::NotRestored)?;
                 self.put_back(id, key, *before, now);
             }
-            Undo::Reinsert(id, key, before) => {
-                let mut before = *before;
+            Undo::Reinsert(id, key, mut before) => {
                 before.no = self.take_no();
-                device.insert(before.no, &before.entry).map_err(|_| EntityError::NotRestored)?;
-                self.put_back(id, key, before, now);
+                device.insert(before.no, &before.entry()).map_err(|_| EntityError::NotRestored)?;
+                self.put_back(id, key, *before, now);
             }
             Undo::Default(id, before) => {
                 let table = self.schema.tables.get(&id);
-                let action = before.as_deref().and_then(crate::entry::action_of);
+                let entry = before.as_deref().map(meant);
+                let action = entry.as_ref().and_then(crate::entry::action_of);
                 let action = action.or_else(|| table?.default.as_ref());
                 device.set_default(id, action).map_err(|_| EntityError::NotRestored)?;
-                self.tables.entry(id).or_default().default = before.map(|entry| *entry);
+                self.tables.entry(id).or_default().default = before;
             }
         }
         Ok(())
@@ -390,7 +415,7 @@ impl Store {
             let Some(timeout) = stored.timeout() else { continue };
             let since = stored.idle_since(device.hits(no));
             let next = if now.saturating_sub(since) >= timeout {
-                idle.push(name_of(&stored.entry));
+                idle.push(name_of(stored.entry()));
                 now.saturating_add(timeout)
             } else {
                 since.saturating_add(timeout)
@@ -403,9 +428,9 @@ impl Store {
 
     /// The default entry of a table, as it is read.
     pub(super) fn default_of(&self, id: u32) -> Option<TableEntry> {
-        let written = self.tables.get(&id).and_then(|shelf| shelf.default.clone());
+        let written = self.tables.get(&id).and_then(|shelf| shelf.default.as_deref());
         let table = self.schema.tables.get(&id)?;
-        written.or_else(|| {
+        written.map(meant).or_else(|| {
             let action = table.default.clone()?;
             Some(TableEntry {
                 table_id: id,
@@ -417,17 +442,22 @@ impl Store {
     }
 }
 
+/// What an entry says, as bytes.
+fn said(entry: &TableEntry) -> Box<[u8]> {
+    let mut writer = Writer::new();
+    writer.entry(entry);
+    writer.as_slice().into()
+}
+
+/// The entry of which these are the bytes.
+fn meant(said: &[u8]) -> TableEntry {
+    // What was encoded here can be decoded.
+    TableEntry::decode(said).unwrap_or_default()
+}
+
 /// What a notice says of an entry: which it is, and not what it does.
-fn name_of(entry: &TableEntry) -> TableEntry {
-    TableEntry {
-        table_id: entry.table_id,
-        r#match: entry.r#match.clone(),
-        priority: entry.priority,
-        controller_metadata: entry.controller_metadata,
-        metadata: entry.metadata.clone(),
-        idle_timeout_ns: entry.idle_timeout_ns,
-        ..TableEntry::default()
-    }
+fn name_of(entry: TableEntry) -> TableEntry {
+    TableEntry { action: None, ..entry }
 }
 
 /// That a counter can be what it is set to.

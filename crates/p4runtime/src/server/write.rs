@@ -69,9 +69,9 @@ fn write_all(
 ) -> Vec<Result<(), EntityError>> {
     let mut results = Vec::with_capacity(updates.len());
     let mut undos = Vec::new();
-    let mut has_failed = false;
+    let (is_undoable, mut has_failed) = (together == Together::All, false);
     for (number, update) in updates.into_iter().enumerate() {
-        if has_failed && together == Together::All {
+        if has_failed && is_undoable {
             results.push(Err(EntityError::Aborted));
             continue;
         }
@@ -80,13 +80,11 @@ fn write_all(
         let result = if kind == update::Type::Unspecified {
             Err(EntityError::NoType)
         } else {
-            store.apply(device, &Change { kind, now }, entity)
+            store.apply(device, &Change { kind, now, is_undoable }, entity)
         };
         results.push(match result {
             Ok(undo) => {
-                if together == Together::All {
-                    undos.push((number, undo));
-                }
+                undos.extend(undo.filter(|_| is_undoable).map(|undo| (number, undo)));
                 Ok(())
             }
             Err(error) => {
@@ -95,7 +93,7 @@ fn write_all(
             }
         });
     }
-    if has_failed && together == Together::All {
+    if has_failed && is_undoable {
         for (number, undo) in undos.into_iter().rev() {
             results[number] =
                 Err(store.undo(device, undo, now).err().unwrap_or(EntityError::Aborted));

@@ -63,10 +63,10 @@ impl Device for MemoryDevice {
         Ok(())
     }
 
-    fn remove(&mut self, entry: EntryNo) {
+    fn remove(&mut self, entry: EntryNo) -> Hits {
         let memory = &mut *self.0.lock();
         memory.entries.remove(&entry);
-        memory.hits.remove(&entry);
+        memory.hits.remove(&entry).unwrap_or_default()
     }
 
     fn set_default(&mut self, table: u32, action: Option<&Action>) -> Result<(), DeviceError> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prost::Message;
+use prost::{Message, bytes::Bytes};
 
 use super::MemoryDevice;
 use crate::{
@@ -10,7 +10,13 @@ use crate::{
     program::{Program, p4info_text},
     schema::Schema,
     server::{Store, write},
-    wire::p4::{config::v1::P4Info, v1::WriteRequest},
+    wire::{
+        p4::{
+            config::v1::P4Info,
+            v1::{ReadRequest, WriteRequest},
+        },
+        read_request, write_request,
+    },
 };
 
 /// Any bytes as a P4Info: it is a schema, or it is refused.
@@ -26,9 +32,18 @@ pub fn fuzz_p4info(data: &[u8]) {
 ///
 /// # Panics
 ///
-/// When an entry is kept that the program has no meaning for.
+/// When an entry is kept that the program has no meaning for, or the bytes say one thing to the parser
+/// of common requests and another to that of all.
 pub fn fuzz_write(data: &[u8]) {
-    let Ok(request) = WriteRequest::decode(data) else { return };
+    let whole = Bytes::copy_from_slice(data);
+    if let Some(read) = read_request(&whole) {
+        assert_eq!(ReadRequest::decode(data), Ok(read), "the parsers differ");
+    }
+    let request = WriteRequest::decode(data);
+    if let Some(parsed) = write_request(&whole) {
+        assert_eq!(request.as_ref(), Ok(&parsed), "the parsers differ");
+    }
+    let Ok(request) = request else { return };
     let program = Program::default();
     let Ok(schema) = Schema::read(&program.p4info()) else { return };
     let (mut store, mut device) = (Store::new(schema), MemoryDevice::default());

@@ -239,7 +239,7 @@ impl Peer {
         let mut replies = self.client.read(request).await?.into_inner();
         let mut found = Vec::new();
         while let Some(reply) = replies.message().await? {
-            found.extend(reply.entities);
+            found.extend(reply.entities.iter().map(|entity| Entity::decode(&entity[..]).unwrap()));
         }
         Ok(found)
     }
@@ -307,18 +307,19 @@ pub(crate) fn update(kind: update::Type, entry: TableEntry) -> Update {
 }
 
 pub(crate) fn exact(field: u32, value: &[u8]) -> v1::FieldMatch {
-    let kind = field_match::FieldMatchType::Exact(field_match::Exact { value: value.to_vec() });
+    let kind =
+        field_match::FieldMatchType::Exact(field_match::Exact { value: value.to_vec().into() });
     v1::FieldMatch { field_id: field, field_match_type: Some(kind) }
 }
 
 pub(crate) fn ternary(field: u32, value: &[u8], mask: &[u8]) -> v1::FieldMatch {
-    let ternary = field_match::Ternary { value: value.to_vec(), mask: mask.to_vec() };
+    let ternary = field_match::Ternary { value: value.to_vec().into(), mask: mask.to_vec().into() };
     let kind = field_match::FieldMatchType::Ternary(ternary);
     v1::FieldMatch { field_id: field, field_match_type: Some(kind) }
 }
 
 pub(crate) fn lpm(field: u32, value: &[u8], prefix_len: i32) -> v1::FieldMatch {
-    let lpm = field_match::Lpm { value: value.to_vec(), prefix_len };
+    let lpm = field_match::Lpm { value: value.to_vec().into(), prefix_len };
     v1::FieldMatch {
         field_id: field,
         field_match_type: Some(field_match::FieldMatchType::Lpm(lpm)),
@@ -326,13 +327,13 @@ pub(crate) fn lpm(field: u32, value: &[u8], prefix_len: i32) -> v1::FieldMatch {
 }
 
 pub(crate) fn range(field: u32, low: &[u8], high: &[u8]) -> v1::FieldMatch {
-    let range = field_match::Range { low: low.to_vec(), high: high.to_vec() };
+    let range = field_match::Range { low: low.to_vec().into(), high: high.to_vec().into() };
     let kind = field_match::FieldMatchType::Range(range);
     v1::FieldMatch { field_id: field, field_match_type: Some(kind) }
 }
 
 pub(crate) fn optional(field: u32, value: &[u8]) -> v1::FieldMatch {
-    let optional = field_match::Optional { value: value.to_vec() };
+    let optional = field_match::Optional { value: value.to_vec().into() };
     let kind = field_match::FieldMatchType::Optional(optional);
     v1::FieldMatch { field_id: field, field_match_type: Some(kind) }
 }
@@ -340,7 +341,7 @@ pub(crate) fn optional(field: u32, value: &[u8]) -> v1::FieldMatch {
 pub(crate) fn action(id: u32, params: &[(u32, &[u8])]) -> Option<v1::TableAction> {
     let param = |(param_id, value): &(u32, &[u8])| v1::action::Param {
         param_id: *param_id,
-        value: value.to_vec(),
+        value: value.to_vec().into(),
     };
     let action = v1::Action { action_id: id, params: params.iter().map(param).collect() };
     Some(v1::TableAction { r#type: Some(table_action::Type::Action(action)) })

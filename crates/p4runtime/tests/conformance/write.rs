@@ -252,7 +252,7 @@ async fn a_default_is_modified_and_reset_within_its_bounds() {
         assert_eq!(peer.code(kind, entry).await, expected, "{name}");
     }
     let defaults = world.device.0.lock().defaults.clone();
-    assert_eq!(defaults[&START_TABLE].as_ref().unwrap().params[0].value, [0]);
+    assert_eq!(defaults[&START_TABLE].as_ref().unwrap().params[0].value[..], [0]);
     assert_eq!(peer.entries(start(0)).await, [start(0)]);
 }
 
