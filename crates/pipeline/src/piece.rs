@@ -20,8 +20,8 @@ pub struct CutPoint {
 pub struct NotedTraversal {
     /// What was decided, and what it depended on.
     pub traversal: Arc<Traversal>,
-    /// What the lookup of each visit depended on, without what its actions did.
-    pub(crate) lookups: Vec<SparseMask>,
+    /// What the lookup of each visit depended on, without what its actions did; `None`: there were none.
+    pub(crate) lookups: Vec<Option<SparseMask>>,
     /// Where it can be cut, in order.
     pub points: Vec<CutPoint>,
     /// What it needs of the bounds of a translation.

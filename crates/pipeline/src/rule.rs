@@ -122,6 +122,16 @@ pub struct Instructions {
     pub goto: Option<TableId>,
 }
 
+impl Instructions {
+    /// The table that they lead to, if they do nothing else.
+    pub(crate) fn leads_only(&self) -> Option<TableId> {
+        let Self { meter, apply, clear, write, metadata, goto } = self;
+        let is_all =
+            meter.is_none() && apply.is_empty() && !clear && write.is_empty() && metadata.is_none();
+        goto.filter(|_| is_all)
+    }
+}
+
 /// Counters of a rule, of all its revisions.
 ///
 /// Packet threads add to them when they hand in their counts, never per packet. So counters are not

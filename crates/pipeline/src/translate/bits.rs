@@ -14,6 +14,9 @@ pub(super) struct Bits {
     used: WordMap,
 }
 
+/// Multiplies hashes: the golden ratio, as foldhash and others have it.
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+
 impl Bits {
     pub(super) const EMPTY: Self = Self { mask: FlowMask::EMPTY, used: WordMap::EMPTY };
 
@@ -86,6 +89,15 @@ impl Bits {
         let others = self.used.without(other.map());
         other.iter().all(|(word, bits)| self.word(word) == bits)
             && others.iter().all(|word| self.word(word) == 0)
+    }
+
+    /// A number that equal masks have in common, for a guess at where an equal one is.
+    pub(super) fn hash(&self) -> u64 {
+        let words = self.iter().filter(|(_, bits)| *bits != 0);
+        let hash = words.fold(0, |hash: u64, (word, bits)| {
+            (hash.rotate_left(5) ^ bits ^ word as u64).wrapping_mul(ODD)
+        });
+        hash >> 32
     }
 
     pub(super) fn sparse(&self) -> SparseMask {

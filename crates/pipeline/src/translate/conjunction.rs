@@ -62,6 +62,31 @@ impl<'a> Translation<'a> {
         Ok(rule)
     }
 
+    /// Goes through a table where it is known that the packet finds a rule that only leads to another
+    /// table, which is answered.
+    pub(super) fn pass_known(
+        &mut self,
+        table: TableId,
+        port: Option<PortNo>,
+    ) -> Result<Option<TableId>, TraversalError> {
+        let bridge = self.here.id;
+        let known = self.known.at(self.recorder.visits_count(), (bridge, table));
+        let Some((Some(rule), lookup)) = known else { return Ok(None) };
+        let Some(next) = rule.instructions.leads_only() else { return Ok(None) };
+        let found = self.here.bridge.table(table);
+        if found.is_none_or(Table::has_clauses) || is_altered(&self.key, port) {
+            return Ok(None);
+        }
+        debug_assert!(is_found(found, &self.key, self.version, Some(rule)));
+        let (key, foreign) = (&self.key, foreign(&self.key, port));
+        let entering = Entering { bridge, table, key, foreign, is_own: true };
+        self.recorder.pass(entering, lookup, Some(rule));
+        self.scope = self.scope.found(table, Some(rule));
+        self.rule = Some(rule);
+        self.spend_lookup(false)?;
+        Ok(Some(next))
+    }
+
     /// As above, in a table some of whose rules are clauses.
     fn look_up_conjunctions(
         &mut self,
@@ -118,6 +143,7 @@ impl<'a> Known<'a> {
         place: (BridgeId, TableId),
     ) -> Option<(Option<&'a Arc<Rule>>, &'a SparseMask)> {
         let (visit, lookup) = (self.visits.get(visit)?, self.lookups.get(visit)?);
+        let lookup = lookup.as_ref().unwrap_or(&visit.mask);
         ((visit.bridge, visit.table) == place).then_some((visit.rule.as_ref(), lookup))
     }
 }
@@ -138,7 +164,7 @@ fn is_found(
 /// that it came in by, without the ports of a fragment, and without a `conj_id`.
 fn altered(key: &FlowKey, port: Option<PortNo>) -> Option<FlowKey> {
     let is_fragment = is_fragment(key);
-    if port.is_none() && !is_fragment && key.words()[CONJ_ID] & CONJ_ID_BITS == 0 {
+    if !is_altered(key, port) {
         return None;
     }
     let mut altered = key.clone();
@@ -150,6 +176,11 @@ fn altered(key: &FlowKey, port: Option<PortNo>) -> Option<FlowKey> {
         altered.words_mut()[TRANSPORT] &= !PORTS_BITS;
     }
     Some(altered)
+}
+
+/// Whether a packet is looked up with another key than its own.
+fn is_altered(key: &FlowKey, port: Option<PortNo>) -> bool {
+    port.is_some() || is_fragment(key) || key.words()[CONJ_ID] & CONJ_ID_BITS != 0
 }
 
 /// The bits that a lookup does not take from the packet.

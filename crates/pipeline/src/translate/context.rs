@@ -88,7 +88,7 @@ pub(super) struct Known<'a> {
     /// The visits from the first one on.
     pub(super) visits: &'a [Visit],
     /// What the lookup of each depends on.
-    pub(super) lookups: &'a [SparseMask],
+    pub(super) lookups: &'a [Option<SparseMask>],
 }
 
 /// The bridge that the packet is in.
@@ -521,7 +521,7 @@ impl<'a> Translation<'a> {
     }
 
     /// Makes sure that one more lookup is within the bounds.
-    const fn spend_lookup(&mut self, deepens: bool) -> Result<(), TraversalError> {
+    pub(super) const fn spend_lookup(&mut self, deepens: bool) -> Result<(), TraversalError> {
         if self.spent.depth >= DEPTH_MAX {
             return Err(TraversalError::TooDeep(DEPTH_MAX));
         }

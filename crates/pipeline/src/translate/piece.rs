@@ -39,6 +39,7 @@ use shunt_flow::{
 use super::{
     context::{Known, RESUBMITS_MAX, Step, Tables, Translation, translate},
     cut::Spent,
+    recorder::LOOKUPS_EXPECTED,
     scope::Scope,
 };
 use crate::{
@@ -80,7 +81,7 @@ pub(crate) fn noting(
 ) -> NotedTraversal {
     let (mut points, mut lookups, mut spending) = (Vec::new(), Vec::new(), Spending::default());
     let traversal = translate(tables, key, |translation| {
-        translation.cutter = Cutter::Notes(Vec::new());
+        translation.cutter = Cutter::Notes(Vec::with_capacity(LOOKUPS_EXPECTED));
         translation.recorder.note_lookups();
         translation.begin(start)?;
         lookups = translation.recorder.take_lookups();
@@ -188,12 +189,27 @@ impl<'a> Translation<'a> {
         }
     }
 
-    /// Looks up, unless the translation is cut here.
+    /// Looks up, unless the translation is cut here; and goes on at once through tables where it is known
+    /// that they only lead to another.
     pub(super) fn enter_table(
         &mut self,
-        table: TableId,
-        port: Option<PortNo>,
+        mut table: TableId,
+        mut port: Option<PortNo>,
     ) -> Result<(), TraversalError> {
+        loop {
+            if self.is_cut_before(table, port) {
+                return Ok(());
+            }
+            let Some(next) = self.pass_known(table, port)? else { break };
+            (table, port) = (next, None);
+        }
+        let rule = self.look_up(table, port)?;
+        self.enter(rule)
+    }
+
+    /// Ends the translation or takes a note, if that is what is to be done in front of a lookup. Answers
+    /// whether it has ended.
+    fn is_cut_before(&mut self, table: TableId, port: Option<PortNo>) -> bool {
         let visit = self.recorder.visits_count();
         match self.cutter {
             Cutter::Off | Cutter::Ended(_) => {}
@@ -210,12 +226,11 @@ impl<'a> Translation<'a> {
                     let name = self.name(table, port);
                     self.agenda.push(Step::LookUp { table, port });
                     self.end_piece(table, name);
-                    return Ok(());
+                    return true;
                 }
             }
         }
-        let rule = self.look_up(table, port)?;
-        self.enter(rule)
+        false
     }
 
     fn spending(&self) -> Spending {

@@ -67,6 +67,7 @@ proptest! {
                 let known = twin.pipeline.translate_piece(&key, start, &noted, visits.clone());
                 prop_assert!(known.traversal.says_as(own), "{:?}", own);
                 prop_assert_eq!(&known.rewrite, &piece.rewrite);
+                prop_assert_eq!(known.spending, piece.spending);
                 prop_assert_eq!(&known.traversal.reads, &own.reads);
                 prop_assert_eq!(&known.traversal.mask, &own.mask);
                 for (known, own) in known.traversal.visits.iter().zip(&own.visits) {

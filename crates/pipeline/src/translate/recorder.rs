@@ -40,8 +40,8 @@ pub(super) struct Recorder {
     key: Option<SparseKey>,
     /// The mask of a visit or of a lookup that was made sparse last.
     sparse: Option<SparseMask>,
-    /// What each lookup consulted, if that is to be told.
-    lookups: Option<Vec<SparseMask>>,
+    /// What each lookup consulted, if that is to be told: see [`Self::take_lookups`].
+    lookups: Option<Vec<Option<SparseMask>>>,
     scratch: Box<Scratch>,
 }
 
@@ -59,8 +59,13 @@ struct Scratch {
     /// All visits; one has this empty mask until it ends.
     visits: Vec<Visit>,
     empty: SparseMask,
+    masks: Masks,
     reads: Reads,
 }
+
+/// Masks that were made sparse lately. Lookups in one table consult the same few sets of bits for most
+/// packets, so traversals that are kept share theirs instead of having each its own.
+struct Masks(Box<[Option<SparseMask>]>);
 
 /// A visit that has not ended.
 #[derive(Default)]
@@ -108,6 +113,10 @@ thread_local! {
 
 /// Visits that a thread keeps room for.
 const VISITS_KEPT: usize = 256;
+/// Masks that a thread keeps.
+const MASKS_KEPT: usize = 512;
+/// Lookups that there is room for from the beginning where they are told.
+pub(super) const LOOKUPS_EXPECTED: usize = 16;
 /// The hidden words in front of the bridge.
 const HIDDEN_COUNT: usize = word::BRIDGE as usize;
 const IN_PORT: usize = word::IN_PORT as usize;
@@ -220,11 +229,11 @@ impl Recorder {
 
     /// What each lookup consults from now on is told by [`Self::take_lookups`].
     pub(super) fn note_lookups(&mut self) {
-        self.lookups = Some(Vec::new());
+        self.lookups = Some(Vec::with_capacity(LOOKUPS_EXPECTED));
     }
 
-    /// What each lookup consulted.
-    pub(super) fn take_lookups(&mut self) -> Vec<SparseMask> {
+    /// What each lookup consulted; `None`: what its visit did, where nothing was run.
+    pub(super) fn take_lookups(&mut self) -> Vec<Option<SparseMask>> {
         self.lookups.take().unwrap_or_default()
     }
 
@@ -253,6 +262,8 @@ impl Recorder {
     #[cfg_attr(test, track_caller)]
     pub(super) fn visit(&mut self, entering: Entering<'_>, rule: Option<&Arc<Rule>>) {
         self.enter(entering.foreign);
+        let leads_only = rule.is_some_and(|rule| rule.instructions.leads_only().is_some());
+        self.note_lookup(!leads_only);
         let (visit, empty) = (self.scratch.visits.len(), self.scratch.empty.clone());
         self.push(entering, empty, rule.cloned(), Box::default());
         let frame = self.scratch.next();
@@ -261,11 +272,27 @@ impl Recorder {
         self.scratch.depth += 1;
     }
 
+    /// As [`Self::visit`], where it is known what the lookup consults, and that nothing is run there.
+    pub(super) fn pass(
+        &mut self,
+        entering: Entering<'_>,
+        lookup: &SparseMask,
+        rule: Option<&Arc<Rule>>,
+    ) {
+        let Scratch { mask, written, .. } = &mut *self.scratch;
+        for (word, bits) in lookup.iter() {
+            mask.add(word, bits & !entering.foreign.bits(word) & !written.word(word));
+        }
+        self.push(entering, lookup.clone(), rule.cloned(), Box::default());
+    }
+
     /// As [`Self::visit`], of a packet that meets a conjunction: nothing is run in such a visit.
     #[cfg_attr(test, track_caller)]
     pub(super) fn meet(&mut self, entering: Entering<'_>, clauses: Vec<Arc<Rule>>) {
         self.enter(entering.foreign);
-        let mask = shared(&mut self.sparse, &self.scratch.next().mask);
+        self.note_lookup(false);
+        let Scratch { frames, depth, masks, .. } = &mut *self.scratch;
+        let mask = masks.shared(&mut self.sparse, &frames[*depth].mask);
         self.push(entering, mask, None, clauses.into());
     }
 
@@ -279,10 +306,14 @@ impl Recorder {
             lookup.clear();
         }
         lookup.add(usize::from(word::BRIDGE), u64::MAX);
-        if let Some(lookups) = &mut self.lookups {
-            lookups.push(shared(&mut self.sparse, lookup));
-        }
         mask.add_some(lookup, |word, bits| bits & !foreign.bits(word) & !written.word(word));
+    }
+
+    /// Tells what the last lookup consulted, apart from its visit if something is run there.
+    fn note_lookup(&mut self, is_run: bool) {
+        let Some(lookups) = &mut self.lookups else { return };
+        let Scratch { frames, depth, masks, .. } = &mut *self.scratch;
+        lookups.push(is_run.then(|| masks.shared(&mut self.sparse, &frames[*depth].mask)));
     }
 
     fn push(
@@ -306,11 +337,11 @@ impl Recorder {
 
     /// The actions of the innermost visit have been run.
     pub(super) fn end_visit(&mut self) {
-        let Scratch { frames, depth, visits, .. } = &mut *self.scratch;
+        let Scratch { frames, depth, visits, masks, .. } = &mut *self.scratch;
         let (outer, ended) = frames.split_at_mut(depth.saturating_sub(1));
         let Some(frame) = ended.first().filter(|_| *depth > 0) else { return };
         *depth -= 1;
-        visits[frame.visit].mask = shared(&mut self.sparse, &frame.mask);
+        visits[frame.visit].mask = masks.shared(&mut self.sparse, &frame.mask);
         if let Some(outer) = outer.last_mut() {
             outer.written.add_all(&frame.written);
         }
@@ -340,7 +371,7 @@ impl Recorder {
             self.end_visit();
         }
         let mut scratch = self.scratch;
-        let mask = scratch.mask.sparse();
+        let mask = scratch.masks.of(&scratch.mask);
         let visits = scratch.visits.drain(..).collect();
         let reads = scratch.reads.take();
         scratch.visits.shrink_to(VISITS_KEPT);
@@ -351,11 +382,26 @@ impl Recorder {
     }
 }
 
-/// A mask made sparse: the last one if it is equal.
-fn shared(last: &mut Option<SparseMask>, mask: &Bits) -> SparseMask {
-    match last {
-        Some(last) if mask.is(last) => last.clone(),
-        last => last.insert(mask.sparse()).clone(),
+impl Masks {
+    fn new() -> Self {
+        Self(vec![None; MASKS_KEPT].into_boxed_slice())
+    }
+
+    /// A mask made sparse: the last one if it is equal.
+    fn shared(&mut self, last: &mut Option<SparseMask>, mask: &Bits) -> SparseMask {
+        match last {
+            Some(last) if mask.is(last) => last.clone(),
+            last => last.insert(self.of(mask)).clone(),
+        }
+    }
+
+    /// A mask made sparse: one that is kept if it is equal.
+    #[expect(clippy::cast_possible_truncation, reason = "the low bits of a hash")]
+    fn of(&mut self, mask: &Bits) -> SparseMask {
+        match &mut self.0[mask.hash() as usize % MASKS_KEPT] {
+            Some(kept) if mask.is(kept) => kept.clone(),
+            slot => slot.insert(mask.sparse()).clone(),
+        }
     }
 }
 
@@ -369,6 +415,7 @@ impl Scratch {
             depth: 0,
             visits: Vec::new(),
             empty,
+            masks: Masks::new(),
             reads: Reads::default(),
         }
     }
