@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use shunt_flow::{Match, layout::HEADER_START};
+use shunt_flow::{
+    FlowKey, Match, SparseKey,
+    hash::split_mix,
+    layout::{FLOW_WORDS, HEADER_START},
+};
 use shunt_pipeline::{Continuation, NotedTraversal, Rule, Traversal, Visit};
 
 use crate::{
@@ -15,13 +19,18 @@ pub fn way_of(noted: &NotedTraversal, seed: u64, way: &mut Way) {
     let traversal = &noted.traversal;
     way.begin(start_of(traversal.key.bridge(), traversal.continuation.as_ref()));
     let mut points = noted.points.iter().peekable();
+    // Visits one after another have mostly the same key.
+    let (mut key, mut entered): (_, Option<&SparseKey>) = (FlowKey::ZERO, None);
     for (number, visit) in traversal.visits.iter().enumerate() {
         if let Some(point) = points.next_if(|point| point.visit == number) {
             way.cut(cut(point.name));
         }
+        if entered != Some(&visit.key) {
+            (key, entered) = (FlowKey::from(&visit.key), Some(&visit.key));
+        }
         way.step(Step {
             fields: FieldSet::consulted(&visit.mask),
-            identity: identity_of(visit, seed),
+            identity: identity_of(visit, &key, seed),
         });
     }
 }
@@ -48,17 +57,36 @@ pub fn rule_of(traversal: &Traversal, rewrite: Match, tag: Tag, next: Next) -> L
     }
 }
 
-/// A hash of what a visit saw of the headers, and of what it found.
-fn identity_of(visit: &Visit, seed: u64) -> u64 {
+/// A hash of what a visit saw of the headers, which are those of `key`, and of what it found.
+fn identity_of(visit: &Visit, key: &FlowKey, seed: u64) -> u64 {
     let place = u64::from(visit.bridge.number()) << 8 | u64::from(visit.table.number());
     let found =
         |identity, rule: &Arc<Rule>| fold(fold(identity, rule.id.number()), rule.revision.into());
     let identity = visit.rule.iter().chain(&visit.clauses).fold(fold(seed, place), found);
-    let headers = visit.mask.over(&visit.key).filter(|(index, _, _)| *index >= HEADER_START);
-    headers.fold(identity, |identity, (index, mask, value)| {
-        fold(fold(fold(identity, index as u64), mask), value)
-    })
+    // Words are mixed each by itself, so that none waits for another, and added up.
+    let headers = visit.mask.iter().filter(|(index, _)| *index >= HEADER_START);
+    let seen = headers.fold(0, |seen: u64, (index, mask)| {
+        seen.wrapping_add(mixed(MIXERS[index] ^ seed, mask, key.words()[index] & mask))
+    });
+    fold(identity, seen)
 }
+
+/// A hash of the mask and the value of a word.
+#[expect(clippy::cast_possible_truncation, reason = "the halves are folded together")]
+const fn mixed(mixer: u64, mask: u64, value: u64) -> u64 {
+    let product = (mask ^ mixer) as u128 * value.wrapping_add(mixer.rotate_left(32)) as u128;
+    (product >> 64) as u64 ^ product as u64
+}
+
+/// What tells the words of a key apart.
+const MIXERS: [u64; FLOW_WORDS] = {
+    let (mut mixers, mut state, mut index) = ([0; FLOW_WORDS], 0, 0);
+    while index < FLOW_WORDS {
+        mixers[index] = split_mix(&mut state);
+        index += 1;
+    }
+    mixers
+};
 
 #[expect(clippy::cast_possible_truncation, reason = "the halves are folded together")]
 const fn cut(name: u64) -> Cut {

@@ -22,168 +22,10 @@
 
 use std::ops::Range;
 
-use shunt_flow::{
-    FieldId, SparseMask,
-    layout::{FLOW_WORDS, HEADER_START},
-};
+use self::fields::Groups;
+pub use self::fields::{Coupling, FieldSet};
 
-/// A field that couples the steps that look at it.
-///
-/// Steps that look at one address see the same few of its values together, so that they are better
-/// kept in one piece. What says little about which other values come along (the Ethernet type, the
-/// ingress port, TTL, hidden state) couples nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Coupling {
-    /// The Ethernet source.
-    EthSrc,
-    /// The Ethernet destination.
-    EthDst,
-    /// The source address of IPv4, IPv6 or ARP.
-    IpSrc,
-    /// The destination address of IPv4, IPv6 or ARP.
-    IpDst,
-    /// The protocol behind IP.
-    IpProto,
-    /// The source port of TCP, UDP or SCTP, or the type of ICMP.
-    TpSrc,
-    /// The destination port of TCP, UDP or SCTP, or the code of ICMP.
-    TpDst,
-    /// VLAN tags.
-    Vlan,
-    /// MPLS labels.
-    Mpls,
-}
-
-impl Coupling {
-    /// Every coupling field.
-    pub const ALL: [Self; 9] = [
-        Self::EthSrc,
-        Self::EthDst,
-        Self::IpSrc,
-        Self::IpDst,
-        Self::IpProto,
-        Self::TpSrc,
-        Self::TpDst,
-        Self::Vlan,
-        Self::Mpls,
-    ];
-
-    /// The fields of a flow key that are this one, in whichever protocol.
-    const fn fields(self) -> &'static [FieldId] {
-        use FieldId as Id;
-        match self {
-            Self::EthSrc => &[Id::EthSrc],
-            Self::EthDst => &[Id::EthDst],
-            Self::IpSrc => &[Id::Ipv4Src, Id::Ipv6Src, Id::ArpSpa],
-            Self::IpDst => &[Id::Ipv4Dst, Id::Ipv6Dst, Id::ArpTpa],
-            Self::IpProto => &[Id::IpProto],
-            Self::TpSrc => &[Id::TcpSrc, Id::UdpSrc, Id::SctpSrc, Id::IcmpType, Id::Icmpv6Type],
-            Self::TpDst => &[Id::TcpDst, Id::UdpDst, Id::SctpDst, Id::IcmpCode, Id::Icmpv6Code],
-            Self::Vlan => &[Id::VlanTci, Id::VlanTci1],
-            Self::Mpls => &[Id::MplsLabel, Id::MplsLse1, Id::MplsLse2],
-        }
-    }
-}
-
-/// A set of coupling fields.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct FieldSet(u16);
-
-impl FieldSet {
-    /// No field.
-    pub const EMPTY: Self = Self(0);
-
-    /// The set of these fields.
-    #[must_use]
-    pub fn of(fields: &[Coupling]) -> Self {
-        fields.iter().fold(Self::EMPTY, |set, field| set.with(*field))
-    }
-
-    /// The coupling fields of which a lookup consulted at least a bit.
-    #[must_use]
-    pub fn consulted(mask: &SparseMask) -> Self {
-        let headers =
-            mask.iter().filter_map(|(word, bits)| Some((word.checked_sub(HEADER_START)?, bits)));
-        headers.fold(Self::EMPTY, |set, (header, bits)| {
-            let own = COUPLED[header].iter().filter(|(field, _)| bits & field != 0);
-            own.fold(set, |set, (_, own)| set.union(*own))
-        })
-    }
-
-    /// This set and one more field.
-    #[must_use]
-    pub const fn with(self, field: Coupling) -> Self {
-        Self(self.0 | 1 << field as u16)
-    }
-
-    /// Whether this field is in the set.
-    #[must_use]
-    pub const fn contains(self, field: Coupling) -> bool {
-        self.0 & 1 << field as u16 != 0
-    }
-
-    /// Whether the set has no field.
-    #[must_use]
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// Whether some field is in both sets.
-    #[must_use]
-    pub const fn meets(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-
-    /// Whether all fields of the other set are in this one.
-    #[must_use]
-    pub const fn includes(self, other: Self) -> bool {
-        other.0 & !self.0 == 0
-    }
-
-    /// The fields of both sets.
-    #[must_use]
-    pub const fn union(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
-
-/// The bits of each header word that couple, and as what.
-const COUPLED: [[(u64, FieldSet); COUPLED_MAX]; FLOW_WORDS - HEADER_START] = coupled();
-
-/// Coupling fields that share a word.
-const COUPLED_MAX: usize = 3;
-
-const fn coupled() -> [[(u64, FieldSet); COUPLED_MAX]; FLOW_WORDS - HEADER_START] {
-    let mut words = [[(0, FieldSet::EMPTY); COUPLED_MAX]; FLOW_WORDS - HEADER_START];
-    let mut at = 0;
-    while at < Coupling::ALL.len() {
-        let (coupling, mut field) = (Coupling::ALL[at], 0);
-        let own = FieldSet::EMPTY.with(coupling);
-        while field < coupling.fields().len() {
-            let slot = coupling.fields()[field].slot();
-            let word = slot.word as usize - HEADER_START;
-            if slot.width == 128 {
-                add_bits(&mut words[word], u64::MAX, own);
-                add_bits(&mut words[word + 1], u64::MAX, own);
-            } else {
-                let ones = u64::MAX >> (64 - slot.width);
-                add_bits(&mut words[word], ones << slot.shift, own);
-            }
-            field += 1;
-        }
-        at += 1;
-    }
-    words
-}
-
-/// Adds bits of a word to those of the same coupling field, or behind the others.
-const fn add_bits(word: &mut [(u64, FieldSet); COUPLED_MAX], bits: u64, own: FieldSet) {
-    let mut at = 0;
-    while !word[at].1.is_empty() && word[at].1.0 != own.0 {
-        at += 1;
-    }
-    word[at] = (word[at].0 | bits, own);
-}
+mod fields;
 
 /// The name of the state between two steps: of the table that comes next, or of a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -239,7 +81,14 @@ pub struct Way {
     steps_count: u16,
     start: Cut,
     next: Option<Cut>,
+    /// A hash of its form.
+    shape: u64,
 }
+
+/// What decides what the pieces of a way are worth, whatever they are called: where its legs end, and
+/// how the fields of each hang together.
+#[derive(Clone, Debug)]
+pub(crate) struct Form(Box<[(u16, Groups)]>);
 
 /// Steps that no piece divides.
 #[derive(Clone, Copy, Debug)]
@@ -258,7 +107,7 @@ impl Way {
     /// A way without a step.
     #[must_use]
     pub const fn new() -> Self {
-        Self { legs: Vec::new(), steps_count: 0, start: Cut::END, next: None }
+        Self { legs: Vec::new(), steps_count: 0, start: Cut::END, next: None, shape: IDENTITY }
     }
 
     /// Forgets what was there, and begins at `start`.
@@ -267,6 +116,7 @@ impl Way {
         self.steps_count = 0;
         self.start = start;
         self.next = Some(start);
+        self.shape = IDENTITY;
     }
 
     /// Says that the way may be cut in front of the next step, where the state is called `name`.
@@ -278,6 +128,8 @@ impl Way {
     pub fn step(&mut self, step: Step) {
         self.steps_count = self.steps_count.saturating_add(1);
         let cut = self.next.take().filter(|_| self.legs.len() < LEGS_MAX);
+        let seen = u64::from(step.fields.bits()) | u64::from(cut.is_some()) << 32;
+        self.shape = fold(self.shape, seen);
         if let Some(cut) = cut {
             self.legs.push(Leg { cut, end: 0, identity: IDENTITY, groups: Groups::NONE });
         }
@@ -327,9 +179,42 @@ impl Way {
         }
     }
 
-    /// What the piece of these steps is called; none if no piece has just these.
+    /// As [`Self::candidates`], where it is known which of them are coupled.
+    pub(crate) fn candidates_known(
+        &self,
+        first: usize,
+        coupled: &[bool],
+    ) -> impl Iterator<Item = Candidate> {
+        let (first_step, legs) = (self.step_before(first), self.legs.get(first..));
+        let mut identity = fold(IDENTITY, u64::from(self.cut_before(first).0));
+        legs.unwrap_or_default().iter().zip(coupled).map(move |(leg, coupled)| {
+            identity = fold(identity, leg.identity);
+            Candidate { steps: first_step..leg.end, identity, coupled: *coupled }
+        })
+    }
+
+    /// A hash of its form.
+    pub(crate) const fn shape(&self) -> u64 {
+        self.shape
+    }
+
+    pub(crate) fn form(&self) -> Form {
+        Form(self.legs.iter().map(|leg| (leg.end, leg.groups)).collect())
+    }
+
+    /// Whether this is its form.
+    pub(crate) fn is_of(&self, form: &Form) -> bool {
+        let own = self.legs.iter().map(|leg| (leg.end, leg.groups.known()));
+        own.eq(form.0.iter().map(|(end, groups)| (*end, groups.known())))
+    }
+
+    /// What the piece of these steps is called; none if no piece has just these. A way without a step
+    /// is one piece.
     #[must_use]
     pub fn identity(&self, steps: &Range<u16>) -> Option<u64> {
+        if self.legs.is_empty() && *steps == (0..0) {
+            return Some(fold(IDENTITY, u64::from(self.start.0)));
+        }
         let first = (0..self.legs.len()).find(|leg| self.step_before(*leg) == steps.start)?;
         let mut identity = fold(IDENTITY, u64::from(self.cut_before(first).0));
         for leg in &self.legs[first..] {
@@ -392,48 +277,8 @@ impl Iterator for Candidates<'_> {
         Some(Candidate {
             steps: self.first_step..leg.end,
             identity: self.identity,
-            coupled: self.groups.count <= 1,
+            coupled: self.groups.are_one(),
         })
-    }
-}
-
-/// The connected groups of fields of some steps: two fields are in one group if a step looked at
-/// both, or if a third field is in one group with either.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Groups {
-    sets: [FieldSet; Coupling::ALL.len()],
-    count: u8,
-}
-
-impl Groups {
-    const NONE: Self = Self { sets: [FieldSet::EMPTY; Coupling::ALL.len()], count: 0 };
-
-    /// Takes in a step that looked at these fields. Groups are disjoint, so there are at most as many
-    /// as fields.
-    fn add(&mut self, fields: FieldSet) {
-        let known = &self.sets[..usize::from(self.count)];
-        if fields.is_empty() || known.iter().any(|set| set.includes(fields)) {
-            return;
-        }
-        let (mut joined, mut kept) = (fields, 0_u8);
-        for at in 0..usize::from(self.count) {
-            let set = self.sets[at];
-            if set.meets(fields) {
-                joined = joined.union(set);
-            } else {
-                self.sets[usize::from(kept)] = set;
-                kept += 1;
-            }
-        }
-        self.sets[usize::from(kept)] = joined;
-        self.count = kept + 1;
-    }
-
-    /// Takes in the groups of other steps.
-    fn join(&mut self, other: &Self) {
-        for set in &other.sets[..usize::from(other.count)] {
-            self.add(*set);
-        }
     }
 }
 
@@ -458,8 +303,6 @@ pub const LEGS_MAX: usize = 128;
 
 #[cfg(test)]
 mod tests {
-    use shunt_flow::FlowMask;
-
     use super::*;
 
     fn way(steps: u16) -> Way {
@@ -508,26 +351,33 @@ mod tests {
     }
 
     #[test]
+    fn ways_without_a_step_are_told_apart_by_their_starts() {
+        let identity = |start| {
+            let mut way = Way::new();
+            way.begin(Cut::new(start));
+            way.identity(&(0..0))
+        };
+        assert!(identity(1).is_some());
+        assert_ne!(identity(1), identity(2));
+    }
+
+    #[test]
+    fn a_way_is_of_the_shape_of_those_that_look_at_the_same_fields() {
+        let (one, mut same, longer) = (way(6), way(6), way(7));
+        same.begin(Cut::new(9));
+        for number in 0..6 {
+            same.cut(Cut::new(9 - number));
+            same.step(Step { fields: FieldSet::of(&[Coupling::IpDst]), identity: 7 });
+        }
+        let form = one.form();
+        assert!(same.shape() == one.shape() && same.is_of(&form));
+        assert!(longer.shape() != one.shape() && !longer.is_of(&form));
+    }
+
+    #[test]
     fn the_same_piece_of_two_ways_has_one_identity() {
         let (long, short) = (way(6), way(4));
         let of = |way: &Way| way.candidates(2).take(2).collect::<Vec<_>>();
         assert_eq!(of(&long), of(&short));
-    }
-
-    #[test]
-    fn fields_of_every_protocol_couple_alike() {
-        let consulted = |field| {
-            let mut mask = FlowMask::EMPTY;
-            mask.add_field(field);
-            FieldSet::consulted(&SparseMask::from(&mask))
-        };
-        for field in [FieldId::Ipv4Dst, FieldId::Ipv6Dst] {
-            assert_eq!(consulted(field), FieldSet::of(&[Coupling::IpDst]), "{field:?}");
-        }
-        assert_eq!(consulted(FieldId::UdpDst), consulted(FieldId::TcpDst));
-        assert_eq!(consulted(FieldId::VlanVid), FieldSet::of(&[Coupling::Vlan]));
-        for field in [FieldId::Reg0, FieldId::EthType, FieldId::InPort, FieldId::NwTtl] {
-            assert_eq!(consulted(field), FieldSet::EMPTY, "{field:?}");
-        }
     }
 }

@@ -1,9 +1,9 @@
 //! What the stages hold, by the names that policies have for it.
 //!
 //! A policy asks for every piece that a way could be cut into which stages have it: hundreds of
-//! questions, of which few are answered with any. So there is a filter in front of the table, which
-//! counts the names of each of its cells, and most answers are one load that waits for no other. Names
-//! are hashes already.
+//! questions, of which few are answered with any. So there is a filter in front of the table, with a
+//! bit for each cell that some name falls into, and most answers are one load from a few kilobytes that
+//! waits for no other. How many names a cell has is counted elsewhere. Names are hashes already.
 
 use hashbrown::HashTable;
 
@@ -17,7 +17,9 @@ use crate::{
 pub(super) struct Held {
     places: HashTable<Place>,
     /// How many names fall into each cell; one that is full stays so.
-    filter: Box<[u8]>,
+    counts: Box<[u8]>,
+    /// A bit for each cell that has some.
+    filter: Box<[u64]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,19 +32,22 @@ struct Place {
 /// Cells of the filter for each entry that there can be, and of the largest filter.
 const CELLS_PER_ENTRY: usize = 8;
 const CELLS_MAX: usize = 1 << 18;
+const CELLS_PER_WORD: usize = u64::BITS as usize;
 
 impl Held {
     pub(super) fn new(capacity: Capacity) -> Self {
         let entries_max = capacity.stage_entries_max.saturating_mul(capacity.stages_count.into());
         let cells_count = entries_max.saturating_mul(CELLS_PER_ENTRY).clamp(1, CELLS_MAX);
-        let filter = vec![0; cells_count.next_power_of_two()].into_boxed_slice();
-        Self { places: HashTable::new(), filter }
+        let cells_count = cells_count.next_power_of_two();
+        let filter = vec![0; cells_count.div_ceil(CELLS_PER_WORD)].into_boxed_slice();
+        Self { places: HashTable::new(), counts: vec![0; cells_count].into_boxed_slice(), filter }
     }
 
     /// The stages that hold a piece of this name.
     #[inline]
     pub(super) fn stages(&self, identity: u64) -> StageSet {
-        if self.filter[self.cell(identity)] == 0 {
+        let (word, bit) = bit_of(self.cell(identity));
+        if self.filter[word] & bit == 0 {
             return StageSet::EMPTY;
         }
         self.of(identity).fold(StageSet::EMPTY, |stages, place| stages.with(place.stage))
@@ -58,7 +63,9 @@ impl Held {
         let place = Place { identity, slot, stage };
         self.places.insert_unique(identity, place, |place| place.identity);
         let cell = self.cell(identity);
-        self.filter[cell] = self.filter[cell].saturating_add(1);
+        self.counts[cell] = self.counts[cell].saturating_add(1);
+        let (word, bit) = bit_of(cell);
+        self.filter[word] |= bit;
     }
 
     /// A piece has gone.
@@ -67,8 +74,12 @@ impl Held {
         let Ok(found) = self.places.find_entry(identity, |other| *other == place) else { return };
         found.remove();
         let cell = self.cell(identity);
-        if self.filter[cell] < u8::MAX {
-            self.filter[cell] -= 1;
+        if self.counts[cell] < u8::MAX {
+            self.counts[cell] -= 1;
+        }
+        if self.counts[cell] == 0 {
+            let (word, bit) = bit_of(cell);
+            self.filter[word] &= !bit;
         }
     }
 
@@ -80,8 +91,14 @@ impl Held {
     /// The cell of a name, by bits that the table looks at last.
     #[inline]
     const fn cell(&self, identity: u64) -> usize {
-        (identity >> 32) as usize & (self.filter.len() - 1)
+        (identity >> 32) as usize & (self.counts.len() - 1)
     }
+}
+
+/// The word of the filter that a cell lies in, and its bit there.
+#[inline]
+const fn bit_of(cell: usize) -> (usize, u64) {
+    (cell / CELLS_PER_WORD, 1 << (cell % CELLS_PER_WORD))
 }
 
 #[cfg(test)]

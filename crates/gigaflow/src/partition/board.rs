@@ -28,21 +28,44 @@
 //! the pieces. For suppose that they were not. Both cut the prefix at its best for that many pieces,
 //! or the way as a whole could be better; both then took the same first of the best.
 
-use super::contract::{Piece, StageId, StageSet, Stages};
+use super::{
+    contract::{Piece, StageId, StageSet, Stages},
+    score::Score,
+    shapes::{self, Shapes},
+};
 use crate::way::{Candidate, Way};
 
 /// The memory of the program, used again from way to way.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Board {
+    values: Values,
+    gains: Vec<i64>,
+    holders: Vec<StageSet>,
+    shapes: Shapes,
+}
+
+/// What is found of a way from each leg on.
+#[derive(Clone, Debug, Default)]
+struct Values {
     /// A layer for each usable stage and one behind the last; in it a value for each leg and one for
     /// the end.
     best: Vec<i64>,
     /// As `best`: the leg behind the piece that begins here, or [`UNUSED`].
     ends: Vec<u8>,
     layers: Vec<StageId>,
-    gains: Vec<i64>,
-    holders: Vec<StageSet>,
+    /// What a piece costs in each of them that is not there yet.
+    costs: Vec<i64>,
     legs_count: usize,
+    slack: Slack,
+}
+
+/// The pieces that begin with one leg, shortest first.
+#[derive(Clone, Copy)]
+pub(super) struct Row<'a> {
+    pub(super) first: usize,
+    pub(super) gains: &'a [i64],
+    /// As many as gains, or none where no stage holds one of them.
+    pub(super) holders: &'a [StageSet],
 }
 
 /// What is to be solved.
@@ -67,9 +90,10 @@ pub(super) struct Preference {
 }
 
 /// Which stages may stay unused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Slack {
     /// Any.
+    #[default]
     Anywhere,
     /// Those in front of the first piece.
     Front,
@@ -84,65 +108,144 @@ impl Board {
         mut gain: impl FnMut(usize, &Candidate) -> i64,
         out: &mut Vec<Piece>,
     ) {
-        out.clear();
-        self.reset(problem);
-        let (room, pressed) = (problem.stages.room(), problem.stages.pressed());
-        for first in (0..self.legs_count).rev() {
+        self.values.begin(problem);
+        self.values.clear();
+        for first in (0..self.values.legs_count).rev() {
             self.gains.clear();
             self.holders.clear();
             for (at, candidate) in problem.way.candidates(first).enumerate() {
                 let worth = gain(first + at + 1, &candidate);
-                self.gains.push(worth * WORTH - problem.preference.piece);
+                self.gains.push(problem.preference.gain(worth));
                 self.holders.push(problem.stages.holders(&candidate));
             }
-            let may_skip = problem.preference.slack == Slack::Anywhere || first == 0;
-            for layer in (0..self.layers.len()).rev() {
-                let stage = self.layers[layer];
-                let Preference { fresh, pressed: more, .. } = problem.preference;
-                let fresh = match (room.contains(stage), pressed.contains(stage)) {
-                    (false, _) => NEVER,
-                    (true, false) => -fresh,
-                    (true, true) => -fresh - more,
-                };
-                self.choose(first, layer, fresh, may_skip);
-            }
+            let Self { values, gains, holders, .. } = self;
+            values.choose(&Row { first, gains, holders });
         }
-        self.read(problem.way, out);
+        self.values.read(problem.way, out);
     }
 
-    fn reset<S: Stages>(&mut self, problem: &Problem<'_, S>) {
-        self.legs_count = problem.way.legs_count();
+    /// As [`Self::solve`], where pieces are worth what they score. A board is always asked with the
+    /// same score and preference.
+    ///
+    /// What the program finds where no stage holds a piece is known for each [shape](shapes) of ways.
+    /// It holds from the last leg backwards up to the first piece that some stage holds; only from there
+    /// on the program is run.
+    pub(super) fn solve_scored<S: Stages>(
+        &mut self,
+        problem: &Problem<'_, S>,
+        score: Score,
+        out: &mut Vec<Piece>,
+    ) {
+        let (way, stages) = (problem.way, problem.stages);
+        self.values.begin(problem);
+        if !shapes::is_kept(way, self.values.layers.len()) {
+            return self.solve(problem, |_, piece| score.of(piece), out);
+        }
+        let Self { values, holders, shapes, .. } = self;
+        let shape = shapes.of(way, |piece| problem.preference.gain(score.of(piece)));
+        let conditions = [problem.usable, stages.room(), stages.pressed()];
+        let empty = shape.empty(conditions, |gains, best, ends| {
+            values.clear();
+            let rows = (0..values.legs_count).rev().map(|first| gains.row(first, &[]));
+            rows.for_each(|row| values.choose(&row));
+            best.clone_from(&values.best);
+            ends.clone_from(&values.ends);
+        });
+        let mut is_empty = true;
+        for first in (0..values.legs_count).rev() {
+            holders.clear();
+            let mut held = StageSet::EMPTY;
+            for candidate in way.candidates_known(first, empty.gains.coupled(first)) {
+                holders.push(stages.holders(&candidate));
+                held = holders.last().map_or(held, |own| held.union(*own));
+            }
+            if is_empty && held == StageSet::EMPTY {
+                continue;
+            }
+            if std::mem::take(&mut is_empty) {
+                values.best.clone_from(empty.best);
+                values.ends.clone_from(empty.ends);
+            }
+            let holders = if held == StageSet::EMPTY { &[] } else { &holders[..] };
+            values.choose(&empty.gains.row(first, holders));
+        }
+        if is_empty {
+            values.best.clone_from(empty.best);
+            values.ends.clone_from(empty.ends);
+        }
+        values.read(way, out);
+    }
+}
+
+impl Preference {
+    /// What a piece of this worth adds, wherever it goes.
+    const fn gain(&self, worth: i64) -> i64 {
+        worth * WORTH - self.piece
+    }
+}
+
+impl Values {
+    fn begin<S: Stages>(&mut self, problem: &Problem<'_, S>) {
+        let (room, pressed) = (problem.stages.room(), problem.stages.pressed());
+        let Preference { fresh, pressed: more, slack, .. } = problem.preference;
+        (self.legs_count, self.slack) = (problem.way.legs_count(), slack);
         self.layers.clear();
         self.layers.extend(problem.usable.iter());
+        self.costs.clear();
+        let cost = |stage: &StageId| match (room.contains(*stage), pressed.contains(*stage)) {
+            (false, _) => NEVER,
+            (true, false) => -fresh,
+            (true, true) => -fresh - more,
+        };
+        self.costs.extend(self.layers.iter().map(cost));
+    }
+
+    /// Nothing is decided yet.
+    fn clear(&mut self) {
         let (width, layers) = (self.legs_count + 1, self.layers.len());
         self.best.clear();
         self.best.resize(width * (layers + 1), NEVER);
         self.ends.clear();
         self.ends.resize(width * (layers + 1), UNUSED);
         for layer in 0..=layers {
-            let ended = problem.preference.slack == Slack::Anywhere || layer == layers;
+            let ended = self.slack == Slack::Anywhere || layer == layers;
             self.best[layer * width + self.legs_count] = if ended { 0 } else { NEVER };
         }
     }
 
-    /// Decides what begins at leg `first` in this layer.
-    fn choose(&mut self, first: usize, layer: usize, fresh: i64, may_skip: bool) {
-        let width = self.legs_count + 1;
-        let (upper, lower) = self.best.split_at_mut((layer + 1) * width);
-        let stage = self.layers[layer];
-        let mut value = if may_skip { lower[first] } else { NEVER };
-        let mut length = 0;
-        let rest = lower[first + 1..width].iter().zip(&self.gains).zip(&self.holders);
-        // Behind the last stage there is only the end.
-        let shortest = if layer + 1 == self.layers.len() { rest.len() - 1 } else { 0 };
-        for (at, ((rest, gain), holders)) in rest.enumerate().skip(shortest).rev() {
-            let cost = if holders.contains(stage) { 0 } else { fresh };
-            let offered = rest + gain + cost;
-            if offered > value {
-                value = offered;
-                length = at + 1;
-            }
+    /// Decides what begins at the first leg of these pieces. Nothing but the first piece begins in the
+    /// first layer.
+    fn choose(&mut self, row: &Row<'_>) {
+        for layer in (usize::from(row.first > 0)..self.layers.len()).rev() {
+            self.choose_in(layer, row);
         }
+    }
+
+    fn choose_in(&mut self, layer: usize, row: &Row<'_>) {
+        let Row { first, gains, holders } = *row;
+        let (width, fresh) = (self.legs_count + 1, self.costs[layer]);
+        let (upper, lower) = self.best.split_at_mut((layer + 1) * width);
+        let may_skip = self.slack == Slack::Anywhere || first == 0;
+        let unused = if may_skip { lower[first] } else { NEVER };
+        let rests = &lower[first + 1..width];
+        // Behind the last stage there is only the end.
+        let shortest = if layer + 1 == self.layers.len() { rests.len() - 1 } else { 0 };
+        let (value, length) = if holders.is_empty() {
+            // All cost the same.
+            let (value, length) = longest_best(unused - fresh, shortest, rests, gains);
+            (value + fresh, length)
+        } else {
+            let (stage, mut chosen) = (self.layers[layer], (unused, 0));
+            let pieces = rests.iter().zip(gains).zip(holders).enumerate();
+            for (at, ((rest, gain), holders)) in pieces.skip(shortest).rev() {
+                let cost = if holders.contains(stage) { 0 } else { fresh };
+                let offered = rest + gain + cost;
+                if offered > chosen.0 {
+                    chosen = (offered, at + 1);
+                }
+            }
+            chosen
+        };
         upper[layer * width + first] = value;
         let end = if length == 0 { UNUSED } else { u8::try_from(first + length).unwrap_or(UNUSED) };
         self.ends[layer * width + first] = end;
@@ -150,6 +253,7 @@ impl Board {
 
     /// Follows the choices from the start to the end.
     fn read(&self, way: &Way, out: &mut Vec<Piece>) {
+        out.clear();
         let width = self.legs_count + 1;
         if self.best.first().is_none_or(|value| *value < NEVER / 2) {
             return;
@@ -164,6 +268,17 @@ impl Board {
             }
         }
     }
+}
+
+/// The highest of `unused` and of the sums from the `shortest`-th on, and the length of what has it:
+/// nothing first, then the longest.
+fn longest_best(unused: i64, shortest: usize, rests: &[i64], gains: &[i64]) -> (i64, usize) {
+    let (mut value, mut length) = (unused, 0);
+    for (at, (rest, gain)) in rests.iter().zip(gains).enumerate().skip(shortest).rev() {
+        let offered = rest + gain;
+        (value, length) = if offered > value { (offered, at + 1) } else { (value, length) };
+    }
+    (value, length)
 }
 
 /// One unit of worth; below it there are the digits of fresh pieces and of pieces.

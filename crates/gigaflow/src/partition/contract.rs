@@ -144,7 +144,12 @@ impl StageSet {
 
     /// Its stages, first to last.
     pub fn iter(self) -> impl Iterator<Item = StageId> {
-        (0..STAGES_MAX).filter_map(StageId::new).filter(move |stage| self.contains(*stage))
+        let mut rest = self;
+        std::iter::from_fn(move || {
+            let first = rest.first()?;
+            rest.0 &= rest.0 - 1;
+            Some(first)
+        })
     }
 }
 

@@ -36,18 +36,107 @@ impl Joint {
         stages: &impl Stages,
         gain: impl FnMut(usize, &Candidate) -> i64,
     ) -> &[Piece] {
-        let usable = StageSet::first_of(stages.count());
-        let preference =
-            Preference { fresh: FIRST, pressed: PRESSED, piece: SECOND, slack: Slack::Anywhere };
-        let problem = Problem { way, stages, usable, preference };
-        self.board.solve(&problem, gain, &mut self.pieces);
+        self.board.solve(&problem(way, stages), gain, &mut self.pieces);
         &self.pieces
     }
 }
 
 impl Policy for Joint {
     fn partition(&mut self, way: &Way, stages: &impl Stages) -> &[Piece] {
-        let score = self.score;
-        self.weigh(way, stages, |_, piece| score.of(piece))
+        self.board.solve_scored(&problem(way, stages), self.score, &mut self.pieces);
+        &self.pieces
+    }
+}
+
+fn problem<'a, S: Stages>(way: &'a Way, stages: &'a S) -> Problem<'a, S> {
+    let usable = StageSet::first_of(stages.count());
+    let preference =
+        Preference { fresh: FIRST, pressed: PRESSED, piece: SECOND, slack: Slack::Anywhere };
+    Problem { way, stages, usable, preference }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        partition::StageId,
+        way::{Coupling, Cut, FieldSet, Step},
+    };
+
+    const STAGES_COUNT: u8 = 4;
+
+    /// Stages that hold about one piece in `every`.
+    #[derive(Clone, Copy, Debug)]
+    struct Sparse {
+        every: u64,
+        room: u64,
+        pressed: u64,
+    }
+
+    impl Stages for Sparse {
+        fn count(&self) -> u8 {
+            STAGES_COUNT
+        }
+
+        fn holders(&self, piece: &Candidate) -> StageSet {
+            let is_held = piece.identity.is_multiple_of(self.every);
+            if is_held { set_of(piece.identity >> 32) } else { StageSet::EMPTY }
+        }
+
+        fn room(&self) -> StageSet {
+            set_of(self.room)
+        }
+
+        fn pressed(&self) -> StageSet {
+            set_of(self.pressed)
+        }
+    }
+
+    fn set_of(bits: u64) -> StageSet {
+        let stages = (0..STAGES_COUNT).filter(|stage| bits >> stage & 1 != 0);
+        stages.filter_map(StageId::new).fold(StageSet::EMPTY, StageSet::with)
+    }
+
+    /// A way of one of a few shapes, some of them longer than what is kept.
+    fn way(shape: u64, seed: u64) -> Way {
+        let mut way = Way::new();
+        way.begin(Cut::new(0));
+        for step in 0..2 + 7 * shape {
+            let number = u32::try_from(step).unwrap();
+            if !(step + shape).is_multiple_of(5) {
+                way.cut(Cut::new(number));
+            }
+            let at = usize::try_from((step * step + shape) % 11).unwrap();
+            let fields = Coupling::ALL.get(at).map_or(FieldSet::EMPTY, |own| FieldSet::of(&[*own]));
+            way.step(Step { fields, identity: (seed >> (step % 4)).wrapping_mul(step + 1) });
+        }
+        way
+    }
+
+    fn stages() -> impl Strategy<Value = Sparse> {
+        let every = prop_oneof![Just(1_u64), 2..200_u64, Just(u64::MAX)];
+        (every, 0..16_u64, 0..16_u64).prop_map(|(every, room, pressed)| Sparse {
+            every,
+            room,
+            pressed,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_known_of_a_shape_changes_no_partition(
+            asked in prop::collection::vec((0..9_u64, any::<u64>(), stages()), 1..60),
+        ) {
+            let (mut joint, score) = (Joint::default(), Score::default());
+            for (shape, seed, stages) in asked {
+                let way = way(shape, seed);
+                let known = joint.partition(&way, &stages).to_vec();
+                let mut anew = Joint::default();
+                let anew = anew.weigh(&way, &stages, |_, piece| score.of(piece));
+                prop_assert_eq!(&known[..], anew);
+            }
+        }
     }
 }

@@ -4,6 +4,7 @@ mod board;
 mod contract;
 mod place;
 mod score;
+mod shapes;
 
 mod disjoint;
 mod first_fit;

@@ -1,0 +1,242 @@
+//! Which fields couple the steps that look at them, and how the fields of some steps hang together.
+
+use shunt_flow::{
+    FieldId, SparseMask,
+    layout::{FLOW_WORDS, HEADER_START},
+};
+
+/// A field that couples the steps that look at it.
+///
+/// Steps that look at one address see the same few of its values together, so that they are better
+/// kept in one piece. What says little about which other values come along (the Ethernet type, the
+/// ingress port, TTL, hidden state) couples nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Coupling {
+    /// The Ethernet source.
+    EthSrc,
+    /// The Ethernet destination.
+    EthDst,
+    /// The source address of IPv4, IPv6 or ARP.
+    IpSrc,
+    /// The destination address of IPv4, IPv6 or ARP.
+    IpDst,
+    /// The protocol behind IP.
+    IpProto,
+    /// The source port of TCP, UDP or SCTP, or the type of ICMP.
+    TpSrc,
+    /// The destination port of TCP, UDP or SCTP, or the code of ICMP.
+    TpDst,
+    /// VLAN tags.
+    Vlan,
+    /// MPLS labels.
+    Mpls,
+}
+
+impl Coupling {
+    /// Every coupling field.
+    pub const ALL: [Self; 9] = [
+        Self::EthSrc,
+        Self::EthDst,
+        Self::IpSrc,
+        Self::IpDst,
+        Self::IpProto,
+        Self::TpSrc,
+        Self::TpDst,
+        Self::Vlan,
+        Self::Mpls,
+    ];
+
+    /// The fields of a flow key that are this one, in whichever protocol.
+    const fn fields(self) -> &'static [FieldId] {
+        use FieldId as Id;
+        match self {
+            Self::EthSrc => &[Id::EthSrc],
+            Self::EthDst => &[Id::EthDst],
+            Self::IpSrc => &[Id::Ipv4Src, Id::Ipv6Src, Id::ArpSpa],
+            Self::IpDst => &[Id::Ipv4Dst, Id::Ipv6Dst, Id::ArpTpa],
+            Self::IpProto => &[Id::IpProto],
+            Self::TpSrc => &[Id::TcpSrc, Id::UdpSrc, Id::SctpSrc, Id::IcmpType, Id::Icmpv6Type],
+            Self::TpDst => &[Id::TcpDst, Id::UdpDst, Id::SctpDst, Id::IcmpCode, Id::Icmpv6Code],
+            Self::Vlan => &[Id::VlanTci, Id::VlanTci1],
+            Self::Mpls => &[Id::MplsLabel, Id::MplsLse1, Id::MplsLse2],
+        }
+    }
+}
+
+/// A set of coupling fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FieldSet(u16);
+
+impl FieldSet {
+    /// No field.
+    pub const EMPTY: Self = Self(0);
+
+    /// The set of these fields.
+    #[must_use]
+    pub fn of(fields: &[Coupling]) -> Self {
+        fields.iter().fold(Self::EMPTY, |set, field| set.with(*field))
+    }
+
+    /// The coupling fields of which a lookup consulted at least a bit.
+    #[must_use]
+    pub fn consulted(mask: &SparseMask) -> Self {
+        let headers =
+            mask.iter().filter_map(|(word, bits)| Some((word.checked_sub(HEADER_START)?, bits)));
+        headers.fold(Self::EMPTY, |set, (header, bits)| {
+            let own = COUPLED[header].iter().filter(|(field, _)| bits & field != 0);
+            own.fold(set, |set, (_, own)| set.union(*own))
+        })
+    }
+
+    /// This set and one more field.
+    #[must_use]
+    pub const fn with(self, field: Coupling) -> Self {
+        Self(self.0 | 1 << field as u16)
+    }
+
+    /// Whether this field is in the set.
+    #[must_use]
+    pub const fn contains(self, field: Coupling) -> bool {
+        self.0 & 1 << field as u16 != 0
+    }
+
+    /// A bit for each field.
+    pub(super) const fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// Whether the set has no field.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether some field is in both sets.
+    #[must_use]
+    pub const fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Whether all fields of the other set are in this one.
+    #[must_use]
+    pub const fn includes(self, other: Self) -> bool {
+        other.0 & !self.0 == 0
+    }
+
+    /// The fields of both sets.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// The bits of each header word that couple, and as what.
+const COUPLED: [[(u64, FieldSet); COUPLED_MAX]; FLOW_WORDS - HEADER_START] = coupled();
+
+/// Coupling fields that share a word.
+const COUPLED_MAX: usize = 3;
+
+const fn coupled() -> [[(u64, FieldSet); COUPLED_MAX]; FLOW_WORDS - HEADER_START] {
+    let mut words = [[(0, FieldSet::EMPTY); COUPLED_MAX]; FLOW_WORDS - HEADER_START];
+    let mut at = 0;
+    while at < Coupling::ALL.len() {
+        let (coupling, mut field) = (Coupling::ALL[at], 0);
+        let own = FieldSet::EMPTY.with(coupling);
+        while field < coupling.fields().len() {
+            let slot = coupling.fields()[field].slot();
+            let word = slot.word as usize - HEADER_START;
+            if slot.width == 128 {
+                add_bits(&mut words[word], u64::MAX, own);
+                add_bits(&mut words[word + 1], u64::MAX, own);
+            } else {
+                let ones = u64::MAX >> (64 - slot.width);
+                add_bits(&mut words[word], ones << slot.shift, own);
+            }
+            field += 1;
+        }
+        at += 1;
+    }
+    words
+}
+
+/// Adds bits of a word to those of the same coupling field, or behind the others.
+const fn add_bits(word: &mut [(u64, FieldSet); COUPLED_MAX], bits: u64, own: FieldSet) {
+    let mut at = 0;
+    while !word[at].1.is_empty() && word[at].1.0 != own.0 {
+        at += 1;
+    }
+    word[at] = (word[at].0 | bits, own);
+}
+
+/// The connected groups of fields of some steps: two fields are in one group if a step looked at
+/// both, or if a third field is in one group with either.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Groups {
+    sets: [FieldSet; Coupling::ALL.len()],
+    count: u8,
+}
+
+impl Groups {
+    pub(super) const NONE: Self = Self { sets: [FieldSet::EMPTY; Coupling::ALL.len()], count: 0 };
+
+    /// Takes in a step that looked at these fields. Groups are disjoint, so there are at most as many
+    /// as fields.
+    pub(super) fn add(&mut self, fields: FieldSet) {
+        let known = self.known();
+        if fields.is_empty() || known.iter().any(|set| set.includes(fields)) {
+            return;
+        }
+        let (mut joined, mut kept) = (fields, 0_u8);
+        for at in 0..usize::from(self.count) {
+            let set = self.sets[at];
+            if set.meets(fields) {
+                joined = joined.union(set);
+            } else {
+                self.sets[usize::from(kept)] = set;
+                kept += 1;
+            }
+        }
+        self.sets[usize::from(kept)] = joined;
+        self.count = kept + 1;
+    }
+
+    /// Takes in the groups of other steps.
+    pub(super) fn join(&mut self, other: &Self) {
+        for set in other.known() {
+            self.add(*set);
+        }
+    }
+
+    /// Whether all hangs together.
+    pub(super) const fn are_one(&self) -> bool {
+        self.count <= 1
+    }
+
+    pub(super) fn known(&self) -> &[FieldSet] {
+        &self.sets[..usize::from(self.count)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_flow::FlowMask;
+
+    use super::*;
+
+    #[test]
+    fn fields_of_every_protocol_couple_alike() {
+        let consulted = |field| {
+            let mut mask = FlowMask::EMPTY;
+            mask.add_field(field);
+            FieldSet::consulted(&SparseMask::from(&mask))
+        };
+        for field in [FieldId::Ipv4Dst, FieldId::Ipv6Dst] {
+            assert_eq!(consulted(field), FieldSet::of(&[Coupling::IpDst]), "{field:?}");
+        }
+        assert_eq!(consulted(FieldId::UdpDst), consulted(FieldId::TcpDst));
+        assert_eq!(consulted(FieldId::VlanVid), FieldSet::of(&[Coupling::Vlan]));
+        for field in [FieldId::Reg0, FieldId::EthType, FieldId::InPort, FieldId::NwTtl] {
+            assert_eq!(consulted(field), FieldSet::EMPTY, "{field:?}");
+        }
+    }
+}
