@@ -43,6 +43,8 @@ pub(crate) struct Caches {
     /// What chains that were replaced have counted.
     chain_totals: ChainTotals,
     pub(crate) tally: CacheTally,
+    /// Places of the last burst, a bit each, that the exact-match cache answered.
+    exact_places: u64,
 }
 
 /// The wildcard cache.
@@ -152,6 +154,7 @@ impl Caches {
             limit: 0,
             chain_totals: ChainTotals::default(),
             tally: CacheTally::default(),
+            exact_places: 0,
         };
         caches.begin_anew();
         caches
@@ -230,6 +233,7 @@ impl Caches {
             return;
         }
         let mut missing = Missing::default();
+        self.exact_places = 0;
         let asks_exact = self.trial.asks_exact;
         if asks_exact {
             self.find_exact(keys, found, &mut missing);
@@ -256,6 +260,15 @@ impl Caches {
         self.trial.count(asked.len(), probes, self.exact.is_on());
         if asks_exact {
             self.insert_exact(keys, found, &asked);
+        }
+    }
+
+    /// The hit at a place of the last burst was none: its packet waits, and is looked up again.
+    pub(crate) fn put_off(&mut self, place: usize, found: &Found) {
+        match &mut self.index {
+            Index::Gigaflow(chain) => chain.put_off(found),
+            Index::Megaflow(_) if self.exact_places >> place & 1 != 0 => self.tally.exact_hits -= 1,
+            Index::Megaflow(_) => self.tally.megaflow_hits -= 1,
         }
     }
 
@@ -427,7 +440,10 @@ impl Caches {
         let entries = self.owner.entries();
         for (place, entry) in confirmed.into_iter().enumerate().take(keys.len()) {
             match entry {
-                Some(entry) if entries.is_live(entry) => found[place].set_one(entry.slot),
+                Some(entry) if entries.is_live(entry) => {
+                    found[place].set_one(entry.slot);
+                    self.exact_places |= 1 << place;
+                }
                 _ => missing.push(place),
             }
         }

@@ -101,6 +101,12 @@ impl Chain {
         drawn
     }
 
+    /// What a packet of a burst has found is looked up again.
+    pub(crate) fn put_off(&mut self, found: &Found) {
+        self.tally.hits -= 1;
+        self.tally.steps -= found.slots().len() as u64;
+    }
+
     /// Whether the packet that was looked up last is to be shown to [`Self::witness`], if it hit.
     pub(crate) const fn is_drawn(&self) -> bool {
         self.is_drawn

@@ -153,7 +153,7 @@ impl PacketThread {
         self.outputs.taps.set_time(now);
         self.outputs.now = now;
         self.translations_left = self.config.translations_per_turn;
-        self.repairer.begin(self.config.translations_per_turn);
+        self.repairer.begin(self.config.translations_per_turn, self.held() > 0);
         let (punted, reported) = (self.outputs.tally.punted, self.caches.owner.reported());
         let taught = self.caches.owner.taught();
         let offered = self.offers.as_ref().map_or(0, Offers::made);

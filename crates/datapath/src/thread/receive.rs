@@ -167,9 +167,11 @@ impl PacketThread {
         let entries = self.caches.owner.entries_mut();
         let is_ordered = self.pipeline.teaches();
         let mut waits = is_ordered && !self.inputs[input].waiting.is_empty();
+        let mut puts_off = false;
         for ((packet, found), fate) in packets.iter().zip(found).zip(fates).take(count) {
             if waits || found.is_miss() {
                 waits = is_ordered;
+                puts_off |= !found.is_miss();
                 *fate = Fate::Wait;
                 continue;
             }
@@ -185,6 +187,14 @@ impl PacketThread {
             *fate = ready.map_or(Fate::Execute, Fate::Forward);
             let mut lists = found.slots().iter().map(|slot| entries.actions(*slot));
             waits = is_ordered && ready.is_none() && lists.any(|list| list.iter().any(is_cut));
+        }
+        if puts_off {
+            let Batch { found, fates, .. } = &self.batch;
+            for (place, (found, fate)) in found.iter().zip(fates).take(count).enumerate() {
+                if *fate == Fate::Wait && !found.is_miss() {
+                    self.caches.put_off(place, found);
+                }
+            }
         }
     }
 }

@@ -9,7 +9,8 @@
 //!
 //! A turn makes some before it receives, at the expense of the translations that packets may ask for
 //! in it: half of them at most, however many versions it takes and however many translations one entry
-//! needs. Those that were hit last come first; what has waited for a second is given up, and so are
+//! needs. Where packets wait from the turn before, it is an eighth: each of them makes an entry that is
+//! asked for already, and what is made for others meanwhile makes them wait longer. Those that were hit last come first; what has waited for a second is given up, and so are
 //! those that were hit longest ago where room is short. A packet that comes before its entry was made
 //! anew is translated as ever, and finds out that the work is done, or does it itself.
 
@@ -53,10 +54,9 @@ impl Repairer {
         self.mode != Repair::Off
     }
 
-    /// A turn begins, in which so many translations may be made.
-    pub(super) const fn begin(&mut self, translations: usize) {
-        // Half of them are for packets that wait.
-        self.left = translations.div_ceil(2);
+    /// A turn begins, in which so many translations may be made; packets wait for some, or none does.
+    pub(super) const fn begin(&mut self, translations: usize, is_asked: bool) {
+        self.left = translations.div_ceil(if is_asked { 8 } else { 2 });
     }
 
     /// Whether one more may be made; it is counted.

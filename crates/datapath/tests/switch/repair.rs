@@ -145,6 +145,26 @@ fn a_turn_makes_no_more_anew_than_half_of_what_it_may_translate() {
 }
 
 #[test]
+fn while_packets_wait_a_turn_makes_an_eighth_anew() {
+    let mut switch = switch(Repair::On, 40);
+    let change = switch.pipeline.apply(BRIDGE, &[per_flow(2, 3)], switch.now).unwrap();
+    switch.change(&change);
+    (0..40).for_each(|number| assert!(switch.send(0, 1, &flow(number))));
+    let seen_to = |switch: &Switch| repaired(switch).iter().sum::<u64>();
+    // Of 16 translations a turn, half where none waits and an eighth where some do.
+    switch.turn(0);
+    assert_eq!(seen_to(&switch), 8);
+    let mut turns = 0;
+    while switch.threads[0].held() > 0 {
+        let before = seen_to(&switch);
+        switch.turn(0);
+        turns += 1;
+        assert!((1..=2).contains(&(seen_to(&switch) - before)), "{:?}", repaired(&switch));
+    }
+    assert!(turns > 0, "no packet waited");
+}
+
+#[test]
 fn a_packet_that_comes_first_makes_its_entry_and_none_is_made_twice() {
     let mut switch = switch(Repair::On, 40);
     let change = switch.pipeline.apply(BRIDGE, &[per_flow(2, 3)], switch.now).unwrap();

@@ -3,8 +3,8 @@
 use std::sync::mpsc;
 
 use shunt_datapath::{Command, DropReason, ThreadConfig};
-use shunt_flow::{FieldId, Match, testing::packet::PacketBuilder};
-use shunt_pipeline::{Action, DatapathPort, FlowMod, Subfield};
+use shunt_flow::{FieldId, Match, testing::packet::PacketBuilder, text::NoPortNames};
+use shunt_pipeline::{Action, DatapathPort, FlowMod, FlowModCommand, Subfield, text::parse_rule};
 
 use crate::harness::{Switch, output, rule};
 
@@ -34,6 +34,25 @@ fn a_burst_of_one_new_flow_is_translated_once_and_stays_in_order() {
     switch.turn(0);
     assert_eq!(switch.receive(0, 2), (0..20).map(frame).collect::<Vec<_>>());
     assert_eq!(switch.counters(0).upcalls.get(), 1);
+}
+
+#[test]
+fn a_packet_that_waits_behind_a_miss_is_one_hit() {
+    let mut switch = Switch::new(1, 2, super::thread_config());
+    let teaching = "table=7,actions=learn(table=8,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])";
+    let teaching = parse_rule(FlowModCommand::Add, teaching, &NoPortNames).unwrap();
+    switch.apply(&[per_flow(1, 2), teaching]);
+    let mut send = |numbers: &[u16]| {
+        numbers.iter().for_each(|number| assert!(switch.send(0, 1, &flow(*number))));
+        switch.settle();
+        let own = switch.counters(0);
+        let hits = [&own.exact.hits, &own.megaflow.hits, &own.chain.hits].map(|hits| hits.get());
+        (own.received.get(), hits.iter().sum::<u64>() + own.upcalls.get())
+    };
+    assert_eq!(send(&[0]), (1, 1));
+    // The first misses; as something may teach, those behind it are looked up again.
+    assert_eq!(send(&[1, 0, 0, 1]), (5, 5));
+    assert_eq!(send(&[0, 1, 2, 0]), (9, 9));
 }
 
 #[test]
