@@ -51,6 +51,11 @@ impl Circuit {
         self.inputs.questions.append(&mut rows.questions);
         self.handle.transaction()
     }
+
+    /// Has what lies in many batches merged into few, by other threads.
+    pub(super) fn merge(&mut self) -> Result<(), Error> {
+        self.handle.start_compaction()
+    }
 }
 
 /// The relation, also after a panic of who held it: a step that failed is the end of it.

@@ -35,6 +35,8 @@ pub struct Relational {
     rows: Rows,
     /// Entries whose rows are among these.
     installs: usize,
+    /// Entries whose rows came or went since the traces were last told to merge.
+    churned: usize,
     /// Entries that nothing watches since a circuit failed: the next change evicts them.
     lost: BTreeSet<EntryId>,
     bound: Bound,
@@ -48,6 +50,11 @@ const INSTALLS_AT_ONCE: usize = 128;
 
 /// Entries that are taken out with one step of tidying.
 const TIDIED_AT_ONCE: usize = 256;
+
+/// Traces are told to merge once this part of the entries came or went, and so many: a question looks
+/// into every batch that was not merged.
+const CHURN: usize = 4;
+const CHURNED_MIN: usize = 1024;
 
 /// Entries that are gone and still wait to be taken out, beyond which every step takes some out.
 const LEAVING_MAX: usize = 4096;
@@ -63,6 +70,7 @@ impl Relational {
             relation: Arc::new(Mutex::new(Relation::new(seed))),
             rows: Rows::default(),
             installs: 0,
+            churned: 0,
             lost: BTreeSet::new(),
             bound: Bound::new(DELTAS_MAX),
             causes: Vec::new(),
@@ -88,6 +96,7 @@ impl Relational {
     /// are not watched any more.
     fn step(&mut self, leaving_max: usize) {
         let leaving = self.retract(leaving_max);
+        self.churned += self.installs + leaving.len();
         self.installs = 0;
         self.stats.steps += 1;
         let circuit = self.circuit.take().map_or_else(|| Circuit::build(&self.relation), Ok);
@@ -102,6 +111,20 @@ impl Relational {
                 leaving.into_iter().for_each(|slot| drop(relation.entries.release(slot)));
             }
             Err(error) => self.fail(&error.to_string()),
+        }
+    }
+
+    /// Has the traces merged aside, if enough has come and gone.
+    fn merge(&mut self) {
+        let due = (locked(&self.relation).entries.len() / CHURN).max(CHURNED_MIN);
+        let Some(circuit) = &mut self.circuit else { return };
+        if self.churned < due {
+            return;
+        }
+        self.churned = 0;
+        if let Err(error) = circuit.merge() {
+            self.circuit = None;
+            self.fail(&error.to_string());
         }
     }
 
@@ -233,7 +256,11 @@ impl Evictor for Relational {
         if is_untidy(self) {
             self.step(TIDIED_AT_ONCE);
         }
-        is_untidy(self)
+        if is_untidy(self) {
+            return true;
+        }
+        self.merge();
+        false
     }
 
     fn state(&self) -> EngineState {
