@@ -177,12 +177,14 @@ impl<'a> Writer<'a> {
 fn format_asked(field: FieldId, value: u128, mask: u128, ports: &dyn PortNames) -> String {
     let exact = mask == field.value_max();
     match field {
-        FieldId::EthType => format!("{value:#06x}"),
+        FieldId::EthType if exact => format!("{value:#06x}"),
+        // No rule asks so, but what a lookup has consulted may be single bits.
+        FieldId::EthType => format!("{value:#06x}/{mask:#06x}"),
         FieldId::Ipv6Label if exact => format!("{value:#07x}"),
         FieldId::Ipv6Label => format!("{value:#07x}/{mask:#07x}"),
         FieldId::NshFlags if !exact => format!("{value:#04x}/{mask:#04x}"),
-        FieldId::NshSpi => format!("{value:#x}"),
-        FieldId::CtZone => value.to_string(),
+        FieldId::NshSpi if exact => format!("{value:#x}"),
+        FieldId::CtZone if exact => value.to_string(),
         FieldId::TunFlags if value == 0 => "-oam".to_owned(),
         FieldId::TunFlags => "+oam".to_owned(),
         _ if field.info().format == Format::Decimal && !exact => {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    FieldId, FlowKey, Match, PortNo,
+    FieldId, FlowKey, FlowMask, Match, PortNo,
     testing::{any_match, field_bits, fuzz_match_text, matching::assert_survives},
 };
 
@@ -267,4 +267,13 @@ fn values_in_actions_are_written_as_open_vswitch_writes_them() {
         assert_eq!(format_value(field, value, mask), expected, "{text}");
     }
     assert_eq!(format_value(FieldId::Reg0, 5, 0), "ANY");
+}
+
+#[test]
+fn bits_that_were_consulted_are_told_from_a_value() {
+    let (key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
+    mask.add_bits(FieldId::EthType, 0x8000);
+    assert_eq!(format_match(&Match::new(&key, &mask), &NoPortNames), "dl_type=0x0000/0x8000");
+    mask.add_field(FieldId::EthType);
+    assert_eq!(format_match(&Match::new(&key, &mask), &NoPortNames), "dl_type=0x0000");
 }

@@ -73,7 +73,12 @@ pub(super) fn put_port(out: &mut Vec<u8>, port: &PortDescription) {
     out.put_u16(0);
     super::text::put_text(out, &port.name, NAME_LEN);
     out.put_u32(config_bits(port.config));
-    out.put_u32(if port.link_up { LIVE } else { LINK_DOWN });
+    out.put_u32(match (port.link_up, port.config.port_down) {
+        (false, _) => LINK_DOWN,
+        // No bucket that watches it is live.
+        (true, true) => 0,
+        (true, false) => LIVE,
+    });
     let link = &port.link;
     let features = [link.current, link.advertised, link.supported, link.peer];
     features.iter().for_each(|bits| out.put_u32(*bits));
@@ -144,4 +149,28 @@ pub(super) fn read_queue_config(reader: &mut Reader<'_>) -> Result<PortNo, Error
 pub(super) fn put_queue_config(out: &mut Vec<u8>, port: PortNo) {
     out.put_u32(port.number());
     out.put_u32(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_a_controller_has_taken_down_is_not_live() {
+        let state = |link_up, port_down| {
+            let port = PortDescription {
+                number: PortNo::new(1),
+                mac: [0; 6],
+                name: String::new(),
+                config: PortConfig { port_down, ..PortConfig::default() },
+                link_up,
+                link: LinkFeatures::default(),
+            };
+            let mut out = Vec::new();
+            put_port(&mut out, &port);
+            u32::from_be_bytes([out[36], out[37], out[38], out[39]])
+        };
+        let states = [state(true, false), state(true, true), state(false, false)];
+        assert_eq!(states, [LIVE, 0, LINK_DOWN]);
+    }
 }
