@@ -13,7 +13,7 @@ use clap::{Parser, Subcommand};
 use serde_json::Value;
 
 use crate::{
-    render, render_caches, render_evict,
+    metrics, render, render_caches, render_evict,
     rpc::{CallError, Client},
     run_dir, setting,
 };
@@ -89,7 +89,7 @@ enum Command {
     /// Change a setting while the daemon runs: `set caches.idle_ms=5000`, `set logging.filter=debug`.
     Set {
         /// caches.kind=megaflow|gigaflow, caches.idle_ms=MILLISECONDS, caches.verify_one_in=HITS,
-        /// caches.gigaflow.KEY=VALUE, threads.translations_per_turn=COUNT,
+        /// caches.gigaflow.KEY=VALUE, caches.gigaflow.target.KEY=VALUE, threads.translations_per_turn=COUNT,
         /// eviction.asynchronous=true|false, eviction.repair=off|on|rate,
         /// eviction.repair_rate=ENTRIES_A_SECOND, logging.filter=FILTER.
         #[arg(value_name = "KEY=VALUE")]
@@ -98,11 +98,14 @@ enum Command {
     /// Hits of the caches, misses, evictions.
     Caches {
         /// As JSON.
-        #[arg(long)]
+        #[arg(long, conflicts_with_all = ["line", "metrics"])]
         json: bool,
         /// In one line.
-        #[arg(long)]
+        #[arg(long, conflicts_with = "metrics")]
         line: bool,
+        /// As metrics, in the text format of Prometheus.
+        #[arg(long)]
+        metrics: bool,
     },
     /// Cache entries, each with its name, those with most packets first.
     Entries {
@@ -246,11 +249,11 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
             Ok(())
         }
         Command::Set { setting } => silent(&mut client, "shunt/set", &[setting]),
-        Command::Caches { json, line } => {
-            let (table, parameters): (fn(&Value) -> String, &[&str]) = if *line {
-                (render_caches::caches_line, &[])
-            } else {
-                (render_caches::caches, &["coverage"])
+        Command::Caches { json, line, metrics } => {
+            let (table, parameters): (fn(&Value) -> String, &[&str]) = match (line, metrics) {
+                (true, _) => (render_caches::caches_line, &[]),
+                (_, true) => (metrics::caches, &["coverage"]),
+                _ => (render_caches::caches, &["coverage"]),
             };
             shown(&mut client, "shunt/caches", parameters, *json, table)
         }
@@ -259,7 +262,7 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
             shown(&mut client, "shunt/entries", &[&count.to_string()], *json, table)
         }
         Command::Evict { json, metrics } => {
-            let table = if *metrics { render_evict::metrics } else { render_evict::evict };
+            let table = if *metrics { metrics::evict } else { render_evict::evict };
             shown(&mut client, "shunt/evict", &[], *json, table)
         }
         Command::Why { entry, json } => {

@@ -119,7 +119,7 @@ struct Mistake {
 
 fn understand(text: &str) -> Result<File, Mistake> {
     let file: File = toml::from_str(text).map_err(|error| Mistake {
-        message: error.message().lines().next().unwrap_or_default().to_owned(),
+        message: in_words(error.message().lines().next().unwrap_or_default()),
         help: help(error.message()),
         span: error.span().unwrap_or_default(),
     })?;
@@ -134,6 +134,21 @@ fn understand(text: &str) -> Result<File, Mistake> {
     let filter = [ConfigStep::Field("logging"), ConfigStep::Field("filter")];
     trace_log::check(&file.logging.filter).map_err(|message| senseless(message, &filter))?;
     Ok(file)
+}
+
+/// What the reader of TOML says of a type, in words that people write files by.
+fn in_words(message: &str) -> String {
+    const WORDS: [(&str, &str); 7] = [
+        ("map, ", "a table, "),
+        ("expected a sequence", "expected a list in brackets"),
+        ("expected u8", "expected a number from 0 to 255"),
+        ("expected u16", "expected a number from 0 to 65535"),
+        ("expected u32", "expected a number from 0 to 4294967295"),
+        ("expected u64", "expected a number that is not negative"),
+        ("expected usize", "expected a number that is not negative"),
+    ];
+    let replace = |text: String, (said, meant): &(&str, &str)| text.replace(said, meant);
+    WORDS.iter().fold(message.to_owned(), replace)
 }
 
 /// The place of a value in a text, or of the innermost thing around it that the text has.
@@ -164,13 +179,18 @@ fn toml_key(field: &'static str) -> &'static str {
 
 /// The valid word nearest to the one that was not, out of serde's own list of them.
 fn help(message: &str) -> Option<String> {
+    if message.contains("map, expected a sequence") {
+        let text = "tables of a list have two brackets, those within behind it: `[[bridge]]`, and \
+                    then its `[[bridge.port]]`";
+        return Some(text.to_owned());
+    }
     let mut quoted = message.split('`').skip(1).step_by(2);
     let wrong = quoted.next()?;
     let valid: Vec<&str> = quoted.collect();
-    Some(match nearest_of(wrong, valid.iter().copied()) {
-        Some(nearest) => format!("did you mean `{nearest}`?"),
-        None => format!("valid here: {}", valid.join(", ")),
-    })
+    match nearest_of(wrong, valid.iter().copied()) {
+        Some(nearest) => Some(format!("did you mean `{nearest}`?")),
+        None => (!valid.is_empty()).then(|| format!("valid here: {}", valid.join(", "))),
+    }
 }
 
 #[cfg(test)]
@@ -213,6 +233,18 @@ mod tests {
         assert_eq!((switch.threads.packet, switch.caches.exact_entries), (3, 0));
         assert_eq!(switch.bridges[0].ports[1].repeat, shunt_switch::config::Repeat::Endless);
         assert_eq!(file.logging.filter, "debug");
+    }
+
+    #[test]
+    fn a_value_of_another_type_is_told_in_words() {
+        let (message, _, place) = complaint("[threads]\npacket = \"two\"\n");
+        assert!(message.ends_with("expected a number from 0 to 65535"), "{message}");
+        assert_eq!(place, "\"two\"");
+        let (message, help, _) = complaint("[[bridge.port]]\nname = \"p1\"\n");
+        assert!(message.contains("a table, expected a list in brackets"), "{message}");
+        assert!(help.unwrap().contains("`[[bridge]]`"));
+        let (_, help, _) = complaint("[[bridge]\n");
+        assert_ne!(help.as_deref(), Some("valid here: "));
     }
 
     #[test]
@@ -295,12 +327,5 @@ mod tests {
             assert!(message.contains(&words) && help.is_some(), "{message}");
             assert_eq!(place, format!("\"{name}\""));
         }
-    }
-
-    #[test]
-    fn a_value_of_the_wrong_kind_is_pointed_at() {
-        let (message, _, place) = complaint("[threads]\npacket = \"two\"\n");
-        assert!(message.contains("expected u16"), "{message}");
-        assert_eq!(place, "\"two\"");
     }
 }

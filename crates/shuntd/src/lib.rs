@@ -7,6 +7,7 @@ pub mod client;
 mod config;
 pub mod daemon;
 mod methods;
+mod metrics;
 mod nic;
 mod render;
 mod render_caches;

@@ -52,13 +52,31 @@ pub(crate) fn show(bridges: &Value) -> String {
         for port in list(&bridge["ports"]) {
             let _ = writeln!(
                 text,
-                "    port {} {} ({}, {})",
+                "    port {} {} ({}, {}{})",
                 number(port),
                 word(&port["name"]),
                 word(&port["type"]),
-                word(&port["link"])
+                word(&port["link"]),
+                vlans(port)
             );
         }
+    }
+    text
+}
+
+/// The VLANs of a port; nothing of one that takes all.
+fn vlans(port: &Value) -> String {
+    let (mode, trunks) = (word(&port["vlan_mode"]), list(&port["trunks"]));
+    let mut text = String::new();
+    if !mode.is_empty() && (mode != "trunk" || !trunks.is_empty()) {
+        let _ = write!(text, ", {mode}");
+    }
+    if let Some(tag) = port["tag"].as_u64() {
+        let _ = write!(text, " tag={tag}");
+    }
+    if !trunks.is_empty() {
+        let trunks: Vec<String> = trunks.iter().map(Value::to_string).collect();
+        let _ = write!(text, " trunks={}", trunks.join(","));
     }
     text
 }
@@ -251,6 +269,21 @@ bridge  port  name  type  rx packets  rx dropped  tx packets  tx dropped  link
 br0     1     p1    null  5           0           7           1           up
 ";
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn a_port_that_does_not_take_all_vlans_says_which() {
+        let line = |port: Value| {
+            let shown = show(&json!([{"name": "br0", "rules": 0, "ports": [port]}]));
+            shown.lines().nth(1).unwrap().trim().to_owned()
+        };
+        let port = |mode: &str, tag: Option<u16>, trunks: &[u16]| {
+            line(json!({"name": "p1", "number": 1, "type": "null", "link": "up",
+                "vlan_mode": mode, "tag": tag, "trunks": trunks}))
+        };
+        assert_eq!(port("trunk", None, &[]), "port 1 p1 (null, up)");
+        assert_eq!(port("access", Some(10), &[]), "port 1 p1 (null, up, access tag=10)");
+        assert_eq!(port("trunk", None, &[10, 20]), "port 1 p1 (null, up, trunk trunks=10,20)");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Evictions, as people and collectors of metrics see them.
+//! Evictions, as people see them.
 
 use std::fmt::Write;
 
@@ -216,71 +216,6 @@ fn rule(rule: &Value) -> String {
     format!("priority={}{comma}{matching} (cookie {})", rule["priority"], word(&rule["cookie"]))
 }
 
-/// The same numbers as metrics, in the text format of Prometheus.
-pub(crate) fn metrics(evict: &Value) -> String {
-    let mut text = String::new();
-    family(&mut text, ("shunt_eviction_rows", "gauge", "Rows of the engine, by relation."));
-    for pair in list(&evict["relations"]) {
-        let (relation, rows) = (word(&pair[0]).replace(' ', "_"), count(&pair[1]));
-        let _ = writeln!(text, "shunt_eviction_rows{{relation=\"{relation}\"}} {rows}");
-    }
-    for (name, kind, help, key) in SINGLE {
-        if let Some(value) = evict[key].as_u64() {
-            family(&mut text, (name, kind, help));
-            let _ = writeln!(text, "{name} {value}");
-        }
-    }
-    let name = "shunt_eviction_evicted_total";
-    family(&mut text, (name, "counter", "Entries that changes ended, by cause."));
-    for pair in list(&evict["by_cause"]) {
-        let _ = writeln!(text, "{name}{{cause=\"{}\"}} {}", word(&pair[0]), count(&pair[1]));
-    }
-    let name = "shunt_eviction_list_seconds";
-    histogram(&mut text, name, "From a change to the list of what it evicts.", &evict["to_list"]);
-    let name = "shunt_eviction_answer_seconds";
-    histogram(&mut text, name, "From a version to the last answer.", &evict["to_answer"]);
-    text
-}
-
-/// Metrics of one value: the name, the kind, what it is, and its key.
-const SINGLE: [(&str, &str, &str, &str); 13] = [
-    ("shunt_eviction_engine_bytes", "gauge", "Memory of the engine, about.", "engine_bytes"),
-    ("shunt_resident_bytes", "gauge", "Memory of the process.", "resident_bytes"),
-    ("shunt_eviction_waiting_changes", "gauge", "Changes that wait.", "waiting"),
-    ("shunt_eviction_changes_total", "counter", "Changes applied.", "changes"),
-    ("shunt_eviction_overflows_total", "counter", "Changes beyond the bound.", "overflows"),
-    ("shunt_eviction_faults_total", "counter", "Faults of the engine.", "faults"),
-    ("shunt_eviction_installed_total", "counter", "Entries made.", "installed"),
-    ("shunt_eviction_late_total", "counter", "Entries made too late to be watched.", "late"),
-    ("shunt_eviction_removed_total", "counter", "Entries given up by their owners.", "removed"),
-    ("shunt_repaired_same_total", "counter", "Evicted, made anew, the same.", "repaired_same"),
-    ("shunt_repaired_changed_total", "counter", "Evicted, made anew, changed.", "repaired_changed"),
-    ("shunt_repair_covered_total", "counter", "Evicted, and covered by others.", "repair_covered"),
-    ("shunt_repair_dropped_total", "counter", "Evicted, not made anew.", "repair_dropped"),
-];
-
-fn family(text: &mut String, (name, kind, help): (&str, &str, &str)) {
-    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-}
-
-fn histogram(text: &mut String, name: &str, help: &str, times: &Value) {
-    family(text, (name, "histogram", help));
-    let mut below = 0;
-    for pair in list(&times["buckets"]) {
-        below += count(&pair[1]);
-        let bound = seconds(count(&pair[0]));
-        let _ = writeln!(text, "{name}_bucket{{le=\"{bound}\"}} {below}");
-    }
-    let _ = writeln!(text, "{name}_bucket{{le=\"+Inf\"}} {}", count(&times["count"]));
-    let _ = writeln!(text, "{name}_sum {}", seconds(count(&times["sum_ns"])));
-    let _ = writeln!(text, "{name}_count {}", count(&times["count"]));
-}
-
-/// Nanoseconds as a number of seconds.
-fn seconds(nanoseconds: u64) -> String {
-    format!("{}.{:09}", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -335,21 +270,5 @@ and as long as these do not change:
         assert_eq!(why(&value), expected);
         let value = json!({"state": "evicted", "cause": "untold", "delta": null});
         assert!(why(&value).contains("does not tell which"), "{}", why(&value));
-    }
-
-    #[test]
-    fn buckets_of_a_metric_add_up() {
-        let times =
-            json!({"count": 3, "sum_ns": 1_500_000_000_u64, "buckets": [[1024, 2], [2048, 1]]});
-        let text = metrics(&json!({"to_list": times, "waiting": 4}));
-        for line in [
-            "shunt_eviction_waiting_changes 4",
-            "shunt_eviction_list_seconds_bucket{le=\"0.000001024\"} 2",
-            "shunt_eviction_list_seconds_bucket{le=\"0.000002048\"} 3",
-            "shunt_eviction_list_seconds_bucket{le=\"+Inf\"} 3",
-            "shunt_eviction_list_seconds_sum 1.500000000",
-        ] {
-            assert!(text.lines().any(|own| own == line), "{line} in {text}");
-        }
     }
 }

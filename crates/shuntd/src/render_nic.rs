@@ -37,12 +37,15 @@ pub(crate) fn nic(nic: &Value) -> String {
     if traffic.is_object() {
         let packets = |key: &str| count(&traffic[key]);
         line("nic packets", packets("received"), "");
-        let seen = packets("hits") + packets("missed");
+        let dropped = list(&traffic["dropped"]).iter();
+        let dropped = dropped.map(|reason| (word(&reason[0]), count(&reason[1])));
+        // What nobody took from it had missed as well.
+        let is_miss = |(reason, _): &(&str, u64)| ["representor", "controller"].contains(reason);
+        let lost: u64 = dropped.clone().filter(is_miss).map(|(_, count)| count).sum();
+        let seen = packets("hits") + packets("missed") + lost;
         line("nic hits", packets("hits"), &percent(packets("hits"), seen));
         line("nic misses", packets("missed"), &percent(packets("missed"), seen));
-        for dropped in list(&traffic["dropped"]) {
-            line(&format!("dropped: {}", word(&dropped[0])), count(&dropped[1]), "");
-        }
+        dropped.for_each(|(reason, count)| line("nic dropped", count, reason));
     }
     let stages = list(&nic["stages"]).iter();
     let fill = |stage: &Value| format!("{}/{}", stage["entries"], stage["entries_max"]);
@@ -60,7 +63,7 @@ pub(crate) fn nic(nic: &Value) -> String {
     line("inserted", count(&operations["inserts"]), &latency);
     line("removed", count(&operations["removes"]), "");
     for refused in list(&nic["refused"]) {
-        line(&format!("not held: {}", word(&refused[0])), count(&refused[1]), "");
+        line("not held", count(&refused[1]), word(&refused[0]));
     }
     let late = if nic["counts_late"] == true { ", counts late" } else { "" };
     line("repaired", own("repairs"), &format!("{} times stale{late}", own("stale_count")));
@@ -81,7 +84,9 @@ mod tests {
             "offers_known": 1, "offers_dropped": 0, "latency_us": [64, 128, 256], "repairs": 1,
             "stale_count": 2, "operations": {"inserts": 3, "removes": 0},
             "refused": [["actions", 4]],
-            "traffic": {"received": 9, "hits": 3, "missed": 1, "dropped": [["rule", 1]]},
+            "traffic": {
+                "received": 9, "hits": 3, "missed": 1, "dropped": [["rule", 1], ["representor", 2]],
+            },
         })
     }
 
@@ -99,11 +104,12 @@ mod tests {
     fn what_a_nic_has_done_is_a_line_each() {
         let shown = nic(&status());
         for expected in [
-            "nic hits                   3   75.0 %",
-            "dropped: rule              1",
+            "nic hits                   3   50.0 %",
+            "nic dropped                1  rule",
+            "nic dropped                2  representor",
             "in stages 2/8, 1/8",
             "inserted                   3  miss to hit within 64, 128, 256 us",
-            "not held: actions              4",
+            "not held                   4  actions",
             "repaired                   1  2 times stale",
         ] {
             assert!(shown.contains(expected), "{expected}: {shown}");

@@ -2,7 +2,9 @@
 
 use std::sync::OnceLock;
 
-use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, reload, util::SubscriberInitExt};
+use tracing_subscriber::{
+    EnvFilter, filter::LevelFilter, fmt, layer::SubscriberExt, reload, util::SubscriberInitExt,
+};
 
 type Handle = reload::Handle<EnvFilter, tracing_subscriber::Registry>;
 
@@ -44,6 +46,30 @@ pub(crate) fn check(filter: &str) -> Result<(), String> {
 }
 
 fn parse(filter: &str) -> Result<EnvFilter, String> {
+    // A word alone that is no level would be the name of a part, and silence all others.
+    let alone = filter.split(',').map(str::trim).filter(|part| !part.contains(['=', '[']));
+    if let Some(word) = alone.into_iter().find(|word| word.parse::<LevelFilter>().is_err()) {
+        return Err(format!(
+            "logging.filter = {filter:?}: {word:?} is no level, as error, warn, info, debug, trace \
+             and off are; a part of the daemon has its own as in info,shunt_ofproto=debug"
+        ));
+    }
     let wrong = |error| format!("logging.filter = {filter:?}: {error}; write for example `info`");
     EnvFilter::try_new(filter).map_err(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_is_levels_and_parts_with_levels() {
+        for filter in ["info", "off", "warn,shunt_ofproto=debug"] {
+            assert_eq!(check(filter), Ok(()), "{filter}");
+        }
+        for filter in ["infoo", "any:any:dbg", "info,shunt_ofproto", "a=loud"] {
+            let complaint = check(filter).unwrap_err();
+            assert!(complaint.contains("logging.filter"), "{filter}: {complaint}");
+        }
+    }
 }

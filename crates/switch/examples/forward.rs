@@ -1,5 +1,5 @@
 //! Links the switch, loads two rules and forwards a capture:
-//! `cargo run --example forward -- IN.pcap OUT.pcap`.
+//! `cargo run --release --package shunt-switch --example forward -- IN.pcap OUT.pcap`.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it did")]
 

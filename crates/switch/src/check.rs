@@ -12,7 +12,7 @@ use thiserror::Error;
 use crate::{
     Config, Endpoint, SwitchError,
     bridges::listed,
-    config::{Bridge, Local, NAME_BYTES_MAX, Port, PortType, Repeat, THREADS_MAX},
+    config::{Bridge, Local, NAME_BYTES_MAX, Port, PortType, Repeat, THREADS_MAX, VlanMode},
     exclusive::Exclusive,
 };
 
@@ -226,9 +226,15 @@ impl Config {
         chain.target.check()?;
         // One that nobody names is the first, if there is one.
         let (target, setting) = (&chain.target, "caches.gigaflow.target.bridge");
-        let is_known = !target.bridge.is_empty() || !self.bridges.is_empty();
+        let mut names = self.bridges.iter().map(|bridge| &bridge.name);
+        let is_known = match (target.bridge.is_empty(), self.bridges.is_empty()) {
+            (true, _) => !self.bridges.is_empty(),
+            // An embedder's bridges come later.
+            (false, true) => true,
+            (false, false) => names.any(|name| *name == target.bridge),
+        };
         let text = "the name of the bridge whose ports the NIC has";
-        range(setting, String::new(), target.is_none() || is_known, text)
+        range(setting, target.bridge.clone(), target.is_none() || is_known, text)
     }
 }
 
@@ -369,9 +375,23 @@ impl Port {
                 return Err(ConfigError::at(setting, SwitchError::Range { setting, value, range }));
             }
         }
-        let Some((field, problem)) = self.problem() else { return Ok(()) };
+        let Some((field, problem)) = self.vlan_problem().or_else(|| self.problem()) else {
+            return Ok(());
+        };
         let port = self.name.clone();
         Err(ConfigError::at(field, SwitchError::PortSetting { port, problem }))
+    }
+
+    /// The first field that makes no sense for the VLAN mode of the port, and why.
+    fn vlan_problem(&self) -> Option<(&'static str, &'static str)> {
+        let tag = "a port of mode `trunk` has no `tag`; `native-tagged` and `native-untagged` have";
+        match self.effective_vlan_mode() {
+            VlanMode::Trunk if self.tag.is_some() => Some(("tag", tag)),
+            VlanMode::Access if !self.trunks.is_empty() => {
+                Some(("trunks", "an `access` port has no `trunks`; its VLAN is `tag`"))
+            }
+            _ => None,
+        }
     }
 
     /// The first field that makes no sense for the type of port, and why.

@@ -78,6 +78,12 @@ pub struct PortStatus {
     pub kind: &'static str,
     /// `up`, `down`, or why it is not open; `no peer` for a patch that leads nowhere.
     pub link: String,
+    /// How it has VLANs.
+    pub vlan_mode: config::VlanMode,
+    /// The VLAN of frames without a tag; of a port of mode `trunk` there is none.
+    pub tag: Option<u16>,
+    /// The VLANs that it takes besides; none: all that its mode takes.
+    pub trunks: Vec<u16>,
     /// Packets received.
     pub rx_packets: u64,
     /// Their bytes.
@@ -306,6 +312,9 @@ fn port_status(bridges: &Bridges, bridge: &str, port: &BridgePort) -> PortStatus
         number: port.number.number(),
         kind: port.settings.kind.name(),
         link,
+        vlan_mode: port.settings.effective_vlan_mode(),
+        tag: port.settings.tag,
+        trunks: port.settings.trunks.clone(),
         rx_packets: sum(|traffic| traffic.rx_packets.get()),
         rx_bytes: sum(|traffic| traffic.rx_bytes.get()),
         rx_dropped: sum(|traffic| traffic.rx_refused.get()) + device.rx_dropped,

@@ -457,6 +457,10 @@ fn without_bridge(traversal: &Traversal) -> FlowMask {
     if traversal.continuation.is_none() {
         // That a packet was not parsed again goes without saying.
         mask.remove_bits(FieldId::RecircId, u128::MAX);
+        if traversal.next.is_some() {
+            // As do registers and the like, of which all are constants of a piece.
+            mask.words_mut()[..shunt_flow::layout::HEADER_START].fill(0);
+        }
     }
     mask
 }

@@ -25,16 +25,24 @@ pub struct MacStatus {
 }
 
 impl Port {
+    /// Its mode: one that nobody has given is that of an access port if there is a tag.
+    pub(crate) fn effective_vlan_mode(&self) -> config::VlanMode {
+        let usual = match self.tag {
+            Some(_) => config::VlanMode::Access,
+            None => config::VlanMode::Trunk,
+        };
+        self.vlan_mode.unwrap_or(usual)
+    }
+
     /// Its VLANs, as NORMAL sees them.
     #[must_use]
     pub fn vlans(&self) -> PortVlans {
         let tag = self.tag.unwrap_or_default();
-        let mode = match self.vlan_mode {
-            Some(config::VlanMode::Access) => VlanMode::Access(tag),
-            None if self.tag.is_some() => VlanMode::Access(tag),
-            None | Some(config::VlanMode::Trunk) => VlanMode::Trunk,
-            Some(config::VlanMode::NativeTagged) => VlanMode::NativeTagged(tag),
-            Some(config::VlanMode::NativeUntagged) => VlanMode::NativeUntagged(tag),
+        let mode = match self.effective_vlan_mode() {
+            config::VlanMode::Access => VlanMode::Access(tag),
+            config::VlanMode::Trunk => VlanMode::Trunk,
+            config::VlanMode::NativeTagged => VlanMode::NativeTagged(tag),
+            config::VlanMode::NativeUntagged => VlanMode::NativeUntagged(tag),
         };
         let trunks = (!self.trunks.is_empty()).then(|| self.trunks.iter().copied().collect());
         PortVlans { mode, trunks }
@@ -106,5 +114,26 @@ mod tests {
         let port = Port { vlan_mode: mode, trunks: vec![6], ..port };
         let vlans = port.vlans();
         assert_eq!((vlans.mode, vlans.trunks), (VlanMode::NativeUntagged(5), Some([6].into())));
+    }
+
+    #[test]
+    fn what_the_mode_has_no_use_for_is_a_mistake() {
+        use config::VlanMode::{Access, NativeTagged, Trunk};
+        let complaint = |vlan_mode, tag, trunks: &[u16]| {
+            let name = "p1".to_owned();
+            let port = Port { name, vlan_mode, tag, trunks: trunks.to_vec(), ..Port::default() };
+            port.check().map_or_else(|error| error.to_string(), |()| "fine".into())
+        };
+        for complaint in
+            [complaint(Some(Trunk), Some(5), &[]), complaint(Some(Trunk), Some(0), &[])]
+        {
+            assert!(complaint.contains("has no `tag`"), "{complaint}");
+        }
+        for complaint in [complaint(Some(Access), None, &[5]), complaint(None, Some(5), &[6])] {
+            assert!(complaint.contains("has no `trunks`"), "{complaint}");
+        }
+        for mode in [None, Some(NativeTagged)] {
+            assert_eq!(complaint(mode, mode.map(|_| 5), &[6]), "fine");
+        }
     }
 }

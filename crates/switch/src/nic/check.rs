@@ -83,6 +83,11 @@ mod tests {
         assert!(error.starts_with("caches.gigaflow.target.bridge: "), "{error}");
         config.caches.gigaflow.target.bridge = "br7".into();
         assert!(config.check().is_ok(), "it may come later");
+        config.bridges.push(bridge());
+        let error = config.check().unwrap_err().to_string();
+        assert!(error.contains("br7"), "{error}");
+        config.caches.gigaflow.target.bridge = "br0".into();
+        assert!(config.check().is_ok());
     }
 
     fn bridge() -> Bridge {
