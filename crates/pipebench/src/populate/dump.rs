@@ -8,7 +8,7 @@ use std::{
     fmt,
 };
 
-use shunt_flow::{FieldId, Match, SparseMask, text::NoPortNames};
+use shunt_flow::{FieldId, FlowMask, Match, SparseMask, prerequisite, text::NoPortNames};
 use shunt_pipeline::{Action, FlowMod, FlowModCommand, TableSelector, text::parse_rule};
 
 use crate::DumpError;
@@ -108,10 +108,13 @@ impl DumpTable {
         masks.sort_unstable_by_key(|mask| mask.iter().collect::<Vec<_>>());
         masks.dedup();
         let mut fields = BTreeSet::new();
-        for mask in &masks {
-            let mut dense = shunt_flow::FlowMask::default();
-            dense.add_sparse(mask);
-            fields.extend(FieldId::all().filter(|field| dense.field(*field) != 0));
+        for rule in rules {
+            let (key, mask) = (rule.matching.key(), FlowMask::from(rule.matching.mask()));
+            // Fields of other protocols may be the same bits.
+            let is_asked = |field: &FieldId| {
+                mask.field(*field) != 0 && prerequisite::is_met(*field, &key, &mask)
+            };
+            fields.extend(FieldId::all().filter(is_asked));
         }
         let mut next = BTreeSet::new();
         for rule in rules {
@@ -214,7 +217,7 @@ mod tests {
         assert_eq!(short, [(0, 2, 1), (8, 1, 1)]);
         assert_eq!(tables[0].next, BTreeSet::from([8, 9]));
         assert_eq!(tables[1].next, BTreeSet::from([20]));
-        assert!(tables[1].fields.contains(&FieldId::Ipv4Dst));
+        assert_eq!(tables[1].fields, BTreeSet::from([FieldId::EthType, FieldId::Ipv4Dst]));
     }
 
     #[test]

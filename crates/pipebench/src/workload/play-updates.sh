@@ -6,7 +6,7 @@
 # A batch that comes late because the one before took too long goes at once, and is told.
 set -eu
 bridge=${1:?the name of a bridge, as ovs-ofctl takes it}
-awk -v bundle="ovs-ofctl -O OpenFlow14 --bundle add-flows '$bridge' -" '
+awk -v bundle="ovs-ofctl -O OpenFlow13 --bundle add-flows '$bridge' -" '
 function now(   time) { clock = "date +%s.%N"; clock | getline time; close(clock); return time + 0 }
 function done() { if (is_open && close(bundle)) exit failed = 1; is_open = 0 }
 BEGIN { start = now() }

@@ -17,7 +17,7 @@ ovs-vsctl --no-wait init
 /usr/lib/openvswitch-switch/ovs-vswitchd $quiet --pidfile --disable-system \
     --enable-dummy=override > /dev/null 2>&1
 ovs-vsctl add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure \
-    protocols=OpenFlow13,OpenFlow14
+    protocols=OpenFlow13
 ovs-ofctl -O OpenFlow13 add-flows br0 $2/rules.txt
 mkdir $1/bin
 printf '#!/bin/sh\necho >> %s/bundles\nexec %s "$@"\n' $1 $(command -v ovs-ofctl) > $1/bin/ovs-ofctl

@@ -21,7 +21,7 @@ use crate::{
 #[command(after_long_help = format!("Examples:\n  \
     pipebench updates psc:high:100k:updates=p2@10s:rate=10k --out updates.txt\n  \
     pipebench updates classbench-acl:low:1k:updates=flap@100ms:rate=10k\n  \
-    pipebench updates psc:high:100k:updates=p2@10s:rate=10k --batch 1 | ovs-ofctl -O OpenFlow14 --bundle add-flows br0 -\n\n{NAMES}"))]
+    pipebench updates psc:high:100k:updates=p2@10s:rate=10k --batch 1 | ovs-ofctl -O OpenFlow13 --bundle add-flows br0 -\n\n{NAMES}"))]
 pub(crate) struct Updates {
     #[command(flatten)]
     named: Named,
