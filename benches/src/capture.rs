@@ -11,17 +11,46 @@ pub const FRAME_BYTES: usize = 60;
 ///
 /// When the file cannot be written.
 pub fn write_udp_flows(path: &Path, packets: usize, flows: u32) -> io::Result<()> {
-    let mut file = Vec::with_capacity(24 + packets * (16 + FRAME_BYTES));
-    file.extend([0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    file.extend([0xff, 0xff, 0, 0, 1, 0, 0, 0]);
+    let mut capture = Capture::with_room(packets);
     let mut random = Xorshift(0x9e37_79b9_7f4a_7c15);
     for _ in 0..packets {
         let flow = u32::try_from(random.next() % u64::from(flows)).unwrap_or_default();
-        file.extend([0; 8]);
-        file.extend([60, 0, 0, 0, 60, 0, 0, 0]);
-        file.extend(frame(flow));
+        capture.push(&frame(flow));
     }
-    fs::write(path, file)
+    capture.write(path)
+}
+
+/// A capture in memory, whose packets came at no time.
+#[derive(Debug)]
+pub struct Capture(Vec<u8>);
+
+impl Capture {
+    /// Without a packet, and with room for so many of the shortest.
+    #[must_use]
+    pub fn with_room(packets: usize) -> Self {
+        let mut file = Vec::with_capacity(24 + packets * (16 + FRAME_BYTES));
+        file.extend([0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        file.extend([0xff, 0xff, 0, 0, 1, 0, 0, 0]);
+        Self(file)
+    }
+
+    /// Adds a frame.
+    pub fn push(&mut self, frame: &[u8]) {
+        let length = u32::try_from(frame.len()).unwrap_or_default().to_le_bytes();
+        self.0.extend([0; 8]);
+        self.0.extend(length);
+        self.0.extend(length);
+        self.0.extend(frame);
+    }
+
+    /// Writes it to a file.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be written.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        fs::write(path, &self.0)
+    }
 }
 
 /// A UDP datagram of flow number `flow`, without a UDP checksum.

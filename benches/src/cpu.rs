@@ -49,23 +49,31 @@ pub fn threads_ns(id: u32, name: &str) -> u64 {
 
 /// Nanoseconds of CPU that this thread needs for `run`.
 pub fn timed(run: impl FnOnce()) -> u64 {
-    spent(ClockId::CLOCK_THREAD_CPUTIME_ID, run)
-}
-
-/// Nanoseconds of CPU that all threads of this process need while `run` is on its way.
-pub fn timed_of_all(run: impl FnOnce()) -> u64 {
-    spent(ClockId::CLOCK_PROCESS_CPUTIME_ID, run)
-}
-
-fn spent(clock: ClockId, run: impl FnOnce()) -> u64 {
     let now = || {
-        let now = clock_gettime(clock).map_or(Duration::ZERO, Duration::from);
+        let now =
+            clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from);
         u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
     };
     let start = now();
     run();
     now() - start
 }
+
+/// Waits until the other threads of this process have hardly anything left to do, for half a minute at
+/// most.
+pub fn rest() {
+    let look = Duration::from_millis(100);
+    for _ in 0..300 {
+        let account = Account::open(std::process::id());
+        std::thread::sleep(look);
+        if account.spent().share() < IDLE_PERCENT {
+            return;
+        }
+    }
+}
+
+/// A process that uses less of a CPU is idle.
+const IDLE_PERCENT: f64 = 5.0;
 
 /// What all threads of a process used since some moment.
 #[derive(Debug)]

@@ -162,6 +162,17 @@ pub const EXPERIMENTS: &[Experiment] = &[
         run_part: NO_PARTS,
     },
     Experiment {
+        name: "gigaflow-forwarding",
+        title: "Pieces: forwarding on one core through ten tables",
+        what: "Cycles of a packet in pieces and in whole entries, on one core, beside OVS-DPDK",
+        source: "our own, against the rival",
+        has_rival: true,
+        options: &[],
+        prepare: NOTHING,
+        run: gigaflow::forwarding::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
         name: "nic-push",
         title: "Rules pushed into the embedded NIC",
         what: "Rules inserted and removed in a second by P4Runtime, by the size of a batch",
@@ -300,6 +311,18 @@ pub const EXPERIMENTS: &[Experiment] = &[
         options: &[],
         prepare: NOTHING,
         run: live::flapping::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
+        name: "gigaflow-flapping",
+        title: "Pieces on a NIC: a rule that flaps",
+        what: "Packets sent after the barrier reply that a NIC sends by the old rule, also as its \
+               connection is cut",
+        source: "our own",
+        has_rival: false,
+        options: &[],
+        prepare: NOTHING,
+        run: live::nic::run,
         run_part: NO_PARTS,
     },
     Experiment {

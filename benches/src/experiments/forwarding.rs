@@ -23,7 +23,7 @@ use crate::{
 const RULE: &str = "udp,in_port=1,actions=output:2";
 
 /// The CPU that forwards; everything else has the others.
-const FORWARDING_CPU: usize = 1;
+pub(super) const FORWARDING_CPU: usize = 1;
 
 /// One workload: more packets than fit any cache of the CPU, fewer than OVS-DPDK's buffers.
 struct Workload {
@@ -45,11 +45,11 @@ struct Subject {
 }
 
 /// Two subjects beside each other: what the rows are called, ours, the other.
-type Pair = (&'static str, usize, Option<usize>);
+pub(super) type Pair = (&'static str, usize, Option<usize>);
 
 /// One measurement of one subject.
 #[derive(Clone, Copy)]
-struct Sample {
+pub(super) struct Sample {
     /// Millions of packets per second of wall time.
     rate: f64,
     /// Cycles per packet, weighted by the CPU share.
@@ -92,7 +92,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 }
 
 /// Caches of Open vSwitch, and what they are called there.
-const CHOICES: &[(FrontCaches, &str)] = &[
+pub(super) const CHOICES: &[(FrontCaches, &str)] = &[
     (FrontCaches::Usual, "EMC as installed"),
     (FrontCaches::Signature, "SMC"),
     (FrontCaches::Both, "EMC and SMC"),
@@ -113,6 +113,7 @@ fn measured(run: &mut Run, subjects: &[Subject], pairs: &[Pair]) -> Vec<Row> {
     let rounds = run.either(3, 2);
     let seconds = run.either(4, 1) as u64;
     run.begin(WORKLOADS.len() * rounds * subjects.len());
+    let names: Vec<&str> = subjects.iter().map(|subject| subject.name.as_str()).collect();
     let mut rows = Vec::new();
     for workload in WORKLOADS {
         let file = run.path(&format!("{}.pcap", workload.flows));
@@ -126,22 +127,21 @@ fn measured(run: &mut Run, subjects: &[Subject], pairs: &[Pair]) -> Vec<Row> {
                 samples.push(measured);
             }
         }
-        rows.extend(
-            pairs.iter().flat_map(|pair| pair_rows(workload.name, pair, subjects, &samples)),
-        );
+        rows.extend(pairs.iter().flat_map(|pair| pair_rows(workload.name, pair, &names, &samples)));
     }
     rows
 }
 
-fn pair_rows(
+/// What two subjects showed, of which all have names.
+pub(super) fn pair_rows(
     workload: &str,
     (what, ours, rival): &Pair,
-    subjects: &[Subject],
+    names: &[&str],
     samples: &[Vec<Sample>],
 ) -> [Row; 4] {
     let row = |metric, unit, better, of: fn(&Sample) -> f64| {
         let figures = |who: usize| Samples(samples[who].iter().map(of).collect());
-        let rival = rival.map(|rival| (subjects[rival].name.clone(), figures(rival)));
+        let rival = rival.map(|rival| (names[rival].to_owned(), figures(rival)));
         let name = format!("{workload}, {what}");
         Row { better, ours: figures(*ours), rival, ..Row::new(name, metric, unit) }
     };
@@ -164,7 +164,8 @@ fn measure(subject: &Subject, folder: &Path, capture: &Path, seconds: u64) -> Sa
     sample(&*switch, seconds)
 }
 
-fn sample(switch: &dyn Switch, seconds: u64) -> Sample {
+/// Measures a switch that forwards, for some seconds.
+pub(super) fn sample(switch: &dyn Switch, seconds: u64) -> Sample {
     let (process, thread) = (switch.id(), switch.forwarding_thread());
     let account = Account::open(process);
     let (packets, run, cycles, time) =

@@ -8,9 +8,7 @@ use crate::{
 
 /// All of it.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
-    let rival = Contender::OpenVSwitch.if_installed();
-    let contenders: Vec<Contender> =
-        [Some(Contender::ours()), rival].into_iter().flatten().collect();
+    let contenders = Contender::both();
     let part = run.option("--only").map(str::to_owned);
     let wanted = |name: &str| part.as_ref().is_none_or(|part| part == name);
     let mut steps = translate::steps(run);

@@ -26,6 +26,22 @@ impl Contender {
         Self::Shunt(program.parent().unwrap_or_else(|| Path::new(".")).to_path_buf())
     }
 
+    /// Shunt, and Open vSwitch with its userspace datapath if it can be started here.
+    #[must_use]
+    pub fn both() -> Vec<Self> {
+        [Some(Self::ours()), Self::OpenVSwitch.if_installed()].into_iter().flatten().collect()
+    }
+
+    /// As [`Self::both`], between virtual devices; none where those cannot be made, which is said.
+    #[must_use]
+    pub fn both_on_devices() -> Vec<Self> {
+        if is_root() {
+            return Self::both();
+        }
+        println!("whole switches need virtual devices, and they need root: SKIPPED");
+        Vec::new()
+    }
+
     /// This one if it can be started here; says so where it cannot.
     #[must_use]
     pub fn if_installed(self) -> Option<Self> {

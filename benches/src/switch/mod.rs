@@ -8,5 +8,5 @@ mod switch_trait;
 pub(crate) use contender::output;
 pub use contender::{Contender, is_root};
 pub use open_vswitch::{Daemon, OpenVSwitch};
-pub use shunt::Shunt;
+pub use shunt::{Shunt, ShuntCtl};
 pub use switch_trait::{FrontCaches, PortSpec, Setup, Switch};

@@ -18,8 +18,31 @@ use crate::cpu;
 #[derive(Debug)]
 pub struct Shunt {
     process: Child,
-    folder: PathBuf,
-    binaries: PathBuf,
+    control: ShuntCtl,
+}
+
+/// What a running daemon is asked by.
+#[derive(Debug)]
+pub struct ShuntCtl {
+    program: PathBuf,
+    run_dir: PathBuf,
+}
+
+impl ShuntCtl {
+    /// Runs a command; answers with what it wrote, if it succeeded.
+    #[must_use]
+    pub fn ask(&self, arguments: &[&str]) -> Option<String> {
+        let mut command = Command::new(&self.program);
+        let output = command.arg("--run-dir").arg(&self.run_dir).args(arguments).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// As [`Self::ask`], where the answer is JSON; null if there is none.
+    #[must_use]
+    pub fn json(&self, command: &str) -> Value {
+        let text = self.ask(&[command, "--json"]).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or_default()
+    }
 }
 
 impl Shunt {
@@ -42,20 +65,14 @@ impl Shunt {
             .arg(folder)
             .spawn()
             .unwrap_or_else(|error| panic!("{}: {error}", daemon.display()));
-        let (folder, binaries) = (folder.to_path_buf(), binaries.to_path_buf());
-        let shunt = Self { process, folder, binaries };
+        let (program, run_dir) = (binaries.join("shuntctl"), folder.to_path_buf());
+        let shunt = Self { process, control: ShuntCtl { program, run_dir } };
         let answers = (0..100).any(|_| {
             sleep(Duration::from_millis(50));
-            shunt.ask(&["show"]).is_some()
+            shunt.control.ask(&["show"]).is_some()
         });
         assert!(answers, "{} does not answer", daemon.display());
         shunt
-    }
-
-    fn ask(&self, arguments: &[&str]) -> Option<String> {
-        let mut command = Command::new(self.binaries.join("shuntctl"));
-        let output = command.arg("--run-dir").arg(&self.folder).args(arguments).output().ok()?;
-        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 }
 
@@ -65,8 +82,7 @@ impl Switch for Shunt {
     }
 
     fn received(&self) -> u64 {
-        let text = self.ask(&["ports", "--json"]).unwrap_or_default();
-        let ports: Value = serde_json::from_str(&text).unwrap_or_default();
+        let ports = self.control.json("ports");
         let ports = ports.as_array().into_iter().flatten();
         ports.filter_map(|port| port["rx_packets"].as_u64()).sum()
     }
@@ -77,19 +93,21 @@ impl Switch for Shunt {
     }
 
     fn cached(&self) -> u64 {
-        let text = self.ask(&["caches", "--json"]).unwrap_or_default();
-        let caches: Value = serde_json::from_str(&text).unwrap_or_default();
-        caches["entries"].as_u64().unwrap_or_default()
+        self.control.json("caches")["entries"].as_u64().unwrap_or_default()
     }
 
     fn folder(&self) -> &Path {
-        &self.folder
+        &self.control.run_dir
+    }
+
+    fn shuntctl(&self) -> Option<&ShuntCtl> {
+        Some(&self.control)
     }
 }
 
 impl Drop for Shunt {
     fn drop(&mut self) {
-        if self.ask(&["exit"]).is_none() {
+        if self.control.ask(&["exit"]).is_none() {
             let _ = self.process.kill();
         }
         let _ = self.process.wait();
@@ -104,6 +122,12 @@ fn caches(setup: &Setup) -> String {
     if setup.keeps_entries {
         let room = setup.entries_max.unwrap_or(1_000_000);
         let _ = writeln!(text, "megaflow_entries = {room}\nidle_ms = 600000");
+    }
+    if let Some(room) = setup.pieces_max {
+        let _ = writeln!(text, "kind = \"gigaflow\"\n[caches.gigaflow]\nstage_entries = {room}");
+    }
+    if setup.nic {
+        text.push_str("[caches.gigaflow.target]\nkind = \"embedded\"\n");
     }
     text
 }

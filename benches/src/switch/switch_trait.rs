@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use super::ShuntCtl;
+
 /// What a switch is started with: one bridge `br0` without rules, ports numbered from 1.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
@@ -23,6 +25,10 @@ pub struct Setup {
     pub repair: Option<&'static str>,
     /// A controller to connect to, as `tcp:IP:PORT`.
     pub controller: Option<&'static str>,
+    /// Whether Shunt has its embedded NIC in front of the bridge.
+    pub nic: bool,
+    /// Whether Shunt keeps pieces in a chain of four stages in place of whole entries: so many in each.
+    pub pieces_max: Option<u32>,
 }
 
 /// The caches in front of the wildcard cache.
@@ -67,6 +73,11 @@ pub trait Switch: Sync {
 
     /// The folder of its sockets.
     fn folder(&self) -> &Path;
+
+    /// What Shunt is asked by; nothing of another.
+    fn shuntctl(&self) -> Option<&ShuntCtl> {
+        None
+    }
 
     /// Runs `ovs-ofctl` on its bridge; answers with what that wrote.
     ///

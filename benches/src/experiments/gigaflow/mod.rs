@@ -9,6 +9,7 @@
 pub(crate) mod arrival;
 pub(crate) mod cores;
 pub(crate) mod costs;
+pub(crate) mod forwarding;
 pub(crate) mod hits;
 pub(crate) mod packets;
 pub(crate) mod policies;

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     controller::{Controller, flow_mod},
     experiment::{Better, Row, Run, Samples},
-    switch::{Contender, Setup, is_root},
+    switch::{Contender, Setup},
 };
 
 /// Flows that are cached.
@@ -103,13 +103,10 @@ struct Round {
 
 /// Both switches, with caches of all sizes.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
-    if !is_root() {
-        println!("whole switches need virtual devices, and they need root: SKIPPED");
+    let contenders = Contender::both_on_devices();
+    if contenders.is_empty() {
         return Vec::new();
     }
-    let rival = Contender::OpenVSwitch.if_installed();
-    let contenders: Vec<Contender> =
-        [Some(Contender::ours()), rival].into_iter().flatten().collect();
     let chosen: Vec<&str> = run.option("--sizes").unwrap_or_default().split(',').collect();
     let sizes = SIZES.iter().filter(|(size, _)| match chosen[..] {
         [""] => !run.is_quick || *size == QUICK_SIZE,

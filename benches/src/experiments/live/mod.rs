@@ -6,8 +6,10 @@
 
 pub(crate) mod barrier;
 mod bed;
+mod flap;
 pub(crate) mod flapping;
 mod judge;
+pub(crate) mod nic;
 mod probe;
 pub(crate) mod repair;
 mod traffic;

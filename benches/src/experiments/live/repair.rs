@@ -22,7 +22,7 @@ use super::{
 use crate::{
     controller::{Controller, flow_mod},
     experiment::{Better, Curve, Row, Run, Samples},
-    switch::{Contender, Setup, is_root},
+    switch::{Contender, Setup},
 };
 
 /// Cached flows.
@@ -50,9 +50,9 @@ const BEFOREHAND: &str = "packets forwarded of those sent, before the change";
 const WHY: &str = "the rival's entries get other actions in their places: no packet waits, and until \
                    then packets go by the old rule";
 
-const WHY_REPAIR: &str = "repair translates all that was hit of late at once, half of what a turn may \
-                          translate, beside the packets that miss; without it each waits for its \
-                          next packet";
+const WHY_REPAIR: &str = "repair translates what was hit of late beside the packets that miss, half of what \
+                          a turn may translate and an eighth while packets wait; without it each waits \
+                          for its next packet";
 
 /// Which flows the packets are of.
 const CASES: [(&str, u32); 2] =
@@ -75,18 +75,13 @@ struct Count {
 
 /// Repair off, repair on, and Open vSwitch, in turns.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
-    if !is_root() {
-        println!("whole switches need virtual devices, and they need root: SKIPPED");
-        return Vec::new();
-    }
+    let contenders = Contender::both_on_devices();
+    let Some((ours, rivals)) = contenders.split_first() else { return Vec::new() };
     let mut subjects = vec![
-        (Contender::ours(), Some("off"), "Shunt, repair off".to_owned()),
-        (Contender::ours(), Some("on"), "Shunt, repair on".to_owned()),
+        (ours, Some("off"), "Shunt, repair off".to_owned()),
+        (ours, Some("on"), "Shunt, repair on".to_owned()),
     ];
-    if let Some(rival) = Contender::OpenVSwitch.if_installed() {
-        let name = rival.name();
-        subjects.push((rival, None, name));
-    }
+    subjects.extend(rivals.iter().map(|rival| (rival, None, rival.name())));
     let (rounds, changes) = (run.either(5, 2), run.either(4, 2));
     run.begin(rounds * subjects.len());
     // By case, by subject, by round.

@@ -41,7 +41,7 @@ pub(super) const ENGINES: &[Engine] = &[
     Engine {
         name: "relational",
         new: |pipeline| Box::new(Relational::new(pipeline.version(), 1)),
-        clock: Clock::Process,
+        clock: Clock::Circuit,
         thousands_max: usize::MAX,
     },
     // Kairo as published; it has a packet once for each tuple of each table.
@@ -49,7 +49,7 @@ pub(super) const ENGINES: &[Engine] = &[
     Engine {
         name: "mirror",
         new: |pipeline| Box::new(mirror(pipeline)),
-        clock: Clock::Process,
+        clock: Clock::Circuit,
         thousands_max: 100,
     },
 ];

@@ -15,13 +15,17 @@ pub(super) const BRIDGE: BridgeId = BridgeId::new(1);
 /// Ports that the bridge has.
 const PORTS: u32 = 256;
 
+/// What dbsp calls the threads that step circuits.
+#[cfg(feature = "dbsp")]
+const WORKERS: &str = "dbsp-worker";
+
 /// Whose CPU an engine uses.
 #[derive(Clone, Copy)]
 pub(super) enum Clock {
     Thread,
-    /// It has threads of its own.
+    /// That of its circuit too; not of those that merge what lies in traces, at their leisure.
     #[cfg(feature = "dbsp")]
-    Process,
+    Circuit,
 }
 
 /// A pipeline with its flows, and the rules that come and go.
@@ -124,6 +128,7 @@ impl Watched {
             }
         });
         self.tidy();
+        cpu::rest();
         Load {
             us: ns / 1e3 / scene.keys.len() as f64,
             bytes: (resident() - before).max(0.0) / visits as f64,
@@ -175,7 +180,12 @@ impl Clock {
         match self {
             Self::Thread => cpu::timed(run) as f64,
             #[cfg(feature = "dbsp")]
-            Self::Process => cpu::timed_of_all(run) as f64,
+            Self::Circuit => {
+                let workers = || cpu::threads_ns(std::process::id(), WORKERS);
+                let before = workers();
+                let own = cpu::timed(run);
+                (own + workers() - before) as f64
+            }
         }
     }
 }

@@ -1,0 +1,243 @@
+//! A NIC in front of the switch while a rule flaps: undisturbed, and with connections that are cut and
+//! NICs that are exchanged.
+//!
+//! While the NIC is lost nobody waits for it, so a reply is one that the switch stands by if the NIC was
+//! connected all the time since the reply before. What such a reply confirmed is gone from the NIC for
+//! good, also where its connection is cut later: a packet that leaves by it is a violation whenever it
+//! was sent.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread::{scope, sleep},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use shunt_p4runtime::{
+    client::Settings,
+    wire::p4::v1::{Entity, ReadRequest, entity, p4_runtime_client::P4RuntimeClient},
+};
+use tokio::runtime::Runtime;
+
+use super::{
+    bed::Bed,
+    flap::{Flapping, Window, begin, flap},
+};
+use crate::{
+    experiment::{Better, Row, Run, Samples},
+    switch::{Contender, Setup, ShuntCtl},
+};
+
+/// Packet threads.
+const THREADS: u16 = 3;
+/// Cached flows: the NIC has room for the pieces of all.
+const FLOWS: u32 = 4096;
+/// Time between two disturbances.
+const EVERY: Duration = Duration::from_secs(2);
+/// One disturbance of so many is an exchange of the NIC; the others cut its connection.
+const EXCHANGE_ONE_IN: u64 = 5;
+/// How long the NIC may take to be what is meant, at the end.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const VIOLATIONS: &str = "packets sent after a barrier reply that left by the old rule";
+const JUDGED: &str = "packets sent after a barrier reply and received";
+const FLAPS: &str = "changes of the rule";
+const HELD: &str = "of these, with the NIC connected all the time";
+const DISTURBED: &str = "connections cut, and NICs exchanged";
+const HITS: &str = "packets that the NIC forwarded alone";
+const REPLY: &str = "from sending the flow-mod to the barrier reply, median";
+const LOST: &str = "packets with numbers that were lost";
+const AMISS: &str = "entries at the end that the NIC holds and should not, or lacks";
+
+/// What is done to the NIC meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Case {
+    Undisturbed,
+    Disturbed,
+}
+
+/// What one window showed.
+struct Shown {
+    window: Window,
+    disturbances: f64,
+    /// Percent of what came to the last NIC.
+    hits: f64,
+    amiss: f64,
+}
+
+/// Windows without disturbances, and with them.
+pub(crate) fn run(run: &mut Run) -> Vec<Row> {
+    let contenders = Contender::both_on_devices();
+    let Some(ours) = contenders.first() else { return Vec::new() };
+    let time = Duration::from_secs(run.either(60, 10) as u64);
+    // Ten minutes with disturbances.
+    let cases = [(Case::Undisturbed, run.either(2, 1)), (Case::Disturbed, run.either(10, 2))];
+    run.begin(cases.iter().map(|(_, windows)| windows).sum());
+    let mut rows = Vec::new();
+    for (case, windows) in cases {
+        let words = match case {
+            Case::Undisturbed => "undisturbed",
+            Case::Disturbed => "disturbed every 2 s",
+        };
+        let shown: Vec<Shown> = (1..=windows)
+            .map(|window| {
+                run.step(&format!("{words}, window {window}"), |folder| {
+                    let setup = Setup { threads: Some(THREADS), nic: true, ..Setup::default() };
+                    let bed = Bed::new(ours, folder, &setup);
+                    let flapping = Flapping { flows: FLOWS, time, seed: window as u64 };
+                    watch(&bed, flapping, case)
+                })
+            })
+            .collect();
+        rows.extend(rows_of(words, &shown));
+    }
+    let order = [VIOLATIONS, JUDGED, FLAPS, HELD, DISTURBED, AMISS, HITS, REPLY, LOST];
+    rows.sort_by_key(|row| order.iter().position(|metric| *metric == row.metric));
+    rows
+}
+
+/// One window of a switch that has just been started.
+fn watch(bed: &Bed, flapping: Flapping, case: Case) -> Shown {
+    let Some(control) = bed.switch.shuntctl() else { panic!("it is not ours") };
+    let mut controller = begin(bed, flapping.flows);
+    let mut stale_count = Nic::of(control).stale_count;
+    let stands_by = || {
+        let nic = Nic::of(control);
+        let last = std::mem::replace(&mut stale_count, nic.stale_count);
+        nic.is_connected && last == nic.stale_count
+    };
+    let (stop, disturbances) = (AtomicBool::new(false), AtomicU64::new(0));
+    let window = scope(|scope| {
+        if case == Case::Disturbed {
+            scope.spawn(|| disturb(control, &stop, &disturbances));
+        }
+        let window = flap((bed, &mut controller), flapping, stands_by);
+        stop.store(true, Ordering::Relaxed);
+        window
+    });
+    let Nic { hits, missed, .. } = Nic::of(control);
+    Shown {
+        window,
+        disturbances: disturbances.into_inner() as f64,
+        hits: 100.0 * hits as f64 / ((hits + missed) as f64).max(1.0),
+        amiss: amiss(control),
+    }
+}
+
+/// Cuts the connection to the NIC again and again, and exchanges the NIC now and then.
+fn disturb(control: &ShuntCtl, stop: &AtomicBool, disturbances: &AtomicU64) {
+    let mut last = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        sleep(Duration::from_millis(20));
+        if last.elapsed() < EVERY {
+            continue;
+        }
+        last = Instant::now();
+        let number = disturbances.fetch_add(1, Ordering::Relaxed) + 1;
+        // Not the last, after which a NIC would have no time to fill.
+        if number % EXCHANGE_ONE_IN == 2 {
+            // Another, which is slower or faster.
+            let update_us = 50 * (number / EXCHANGE_ONE_IN % 2);
+            let setting = format!("caches.gigaflow.target.update_us={update_us}");
+            assert!(control.ask(&["set", &setting]).is_some(), "{setting} is refused");
+        } else {
+            let port = Nic::of(control).address.rsplit(':').next().unwrap_or_default().to_owned();
+            // The kernel ends both ends at once, as if the other had gone.
+            crate::switch::output("ss", &["-K", "-t", "dst", "127.0.0.1", "dport", "=", &port]);
+        }
+    }
+}
+
+/// Waits until the NIC is said to hold what it is meant to, and counts what it holds otherwise.
+fn amiss(control: &ShuntCtl) -> f64 {
+    let start = Instant::now();
+    loop {
+        let nic = Nic::of(control);
+        let is_still = nic.is_connected && nic.to_come == 0;
+        if is_still || start.elapsed() > PATIENCE {
+            let held = held(&nic);
+            // It may have changed meanwhile.
+            let is_same = Nic::of(control).entries == nic.entries;
+            if is_same || start.elapsed() > PATIENCE {
+                return held.abs_diff(nic.entries) as f64 + nic.to_come as f64;
+            }
+        }
+        sleep(Duration::from_millis(50));
+    }
+}
+
+/// What anybody reads of the NIC: how many entries its tables hold.
+fn held(nic: &Nic) -> u64 {
+    let runtime = Runtime::new().unwrap_or_else(|error| panic!("no runtime: {error}"));
+    runtime.block_on(async {
+        let client = P4RuntimeClient::connect(format!("http://{}", nic.address)).await;
+        let mut client =
+            client.unwrap_or_else(|error| panic!("no NIC at {}: {error}", nic.address));
+        // Default entries are read only where they are asked for.
+        let all = entity::Entity::TableEntry(Box::default());
+        let entities = vec![Entity { entity: Some(all) }];
+        let device_id = Settings::new(String::new()).device_id;
+        let request = ReadRequest { device_id, entities, ..ReadRequest::default() };
+        let answers = client.read(request).await;
+        let mut answers = answers.unwrap_or_else(|error| panic!("not read: {error}")).into_inner();
+        let mut held = 0;
+        while let Ok(Some(answer)) = answers.message().await {
+            held += answer.entities.len() as u64;
+        }
+        held
+    })
+}
+
+/// What the daemon says of the NIC.
+#[derive(Debug)]
+struct Nic {
+    is_connected: bool,
+    stale_count: u64,
+    entries: u64,
+    /// Entries that are to come, and to go.
+    to_come: u64,
+    hits: u64,
+    missed: u64,
+    address: String,
+}
+
+impl Nic {
+    fn of(control: &ShuntCtl) -> Self {
+        let nic = control.json("caches")["nic"].take();
+        let number = |value: &Value| value.as_u64().unwrap_or_default();
+        let stages = nic["stages"].as_array().map_or(&[][..], Vec::as_slice);
+        let traffic = &nic["traffic"];
+        Self {
+            is_connected: nic["state"] == "connected",
+            stale_count: number(&nic["stale_count"]),
+            entries: stages.iter().map(|stage| number(&stage["entries"])).sum(),
+            to_come: number(&nic["waiting"]) + number(&nic["stale_entries"]),
+            hits: number(&traffic["hits"]),
+            missed: number(&traffic["missed"]),
+            address: nic["address"].as_str().unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+fn rows_of(case: &str, shown: &[Shown]) -> Vec<Row> {
+    type Of = fn(&Shown) -> f64;
+    let row = |(metric, unit), better, of: Of| {
+        let samples = Samples(shown.iter().map(of).collect());
+        Row { better, ours: samples, ..Row::new(format!("{case}, each window"), metric, unit) }
+    };
+    let sum = |metric, better, of: Of| {
+        let samples = Samples(vec![shown.iter().map(of).sum()]);
+        Row { better, ours: samples, ..Row::new(format!("{case}, all windows"), metric, "") }
+    };
+    vec![
+        sum(VIOLATIONS, Better::Less, |one| one.window.judgement.violations as f64),
+        sum(JUDGED, Better::Neither, |one| one.window.judgement.judged as f64),
+        sum(FLAPS, Better::Neither, |one| one.window.flaps),
+        sum(HELD, Better::Neither, |one| one.window.held),
+        sum(DISTURBED, Better::Neither, |one| one.disturbances),
+        sum(AMISS, Better::Less, |one| one.amiss),
+        row((HITS, "%"), Better::More, |one| one.hits),
+        row((REPLY, "us"), Better::Less, |one| one.window.reply_us),
+        row((LOST, "%"), Better::Neither, |one| one.window.lost),
+    ]
+}
