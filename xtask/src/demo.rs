@@ -7,6 +7,9 @@ use crate::{
 
 /// Builds the daemon and runs the demo, or with `--gigaflow` that of pieces on a NIC.
 pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
+    if let Some(unknown) = arguments.iter().find(|word| *word != "--gigaflow") {
+        return Err(Failure::new(format!("the demo has no `{unknown}`, only --gigaflow")));
+    }
     install::ensure(install::DEMO)?;
     println!("building shuntd, shuntctl and the demo:");
     let programs = ["--package", "shuntd", "--package", "shunt-tests", "--bins"];

@@ -100,6 +100,9 @@ const COMMANDS: &[Command] = &[
     },
 ];
 
+/// Commands that answer `--help` by what they run.
+const HELP_THEMSELVES: [&str; 2] = ["bench", "pipebench"];
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let Some((name, rest)) = arguments.split_first() else {
@@ -114,6 +117,11 @@ fn main() -> ExitCode {
         eprintln!("cargo xtask has no command `{name}`\n\n{}", usage());
         return ExitCode::from(2);
     };
+    let asks_for_help = rest.iter().any(|word| ["--help", "-h"].contains(&word.as_str()));
+    if asks_for_help && !HELP_THEMSELVES.contains(&command.name) {
+        println!("cargo xtask {} {}\n    {}", command.name, command.arguments, command.what);
+        return ExitCode::SUCCESS;
+    }
     match (command.run)(rest) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

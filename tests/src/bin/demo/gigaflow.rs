@@ -36,7 +36,10 @@ pub(crate) fn run() {
     assert!(until(|| nic(&daemon)["state"] == "connected"), "{}", daemon.log());
     println!("\n2. Who may send, what may be sent, and where it goes: three tables");
     let rules = daemon.run_dir().join("policy.flows");
-    fs::write(&rules, policy()).unwrap_or_else(|error| panic!("{}: {error}", rules.display()));
+    let (first, policy) = (policy(1), policy(HOSTS));
+    first.lines().for_each(|rule| println!("   {rule}"));
+    println!("   and the first two of these for {} hosts more", HOSTS - 1);
+    fs::write(&rules, policy).unwrap_or_else(|error| panic!("{}: {error}", rules.display()));
     text(&daemon.ovs_ofctl("br0", "add-flows", &["--bundle", &rules.to_string_lossy()]));
     let flows = u32::from(HOSTS) * u32::from(HOSTS);
     println!("\n3. {flows} flows, over and over; the NIC as it fills");
@@ -97,9 +100,10 @@ fn nic(daemon: &Daemon) -> Value {
 const CACHES: &str =
     "[caches]\nkind = \"gigaflow\"\n[caches.gigaflow.target]\nkind = \"embedded\"\n";
 
-fn policy() -> String {
+/// The rules for so many hosts.
+fn policy(hosts: u8) -> String {
     let mut rules = String::new();
-    for host in 1..=HOSTS {
+    for host in 1..=hosts {
         rules += &format!("table=0,priority=5,ip,nw_src=10.10.0.{host},actions=goto_table:1\n");
         rules += &format!("table=2,priority=5,ip,nw_dst=10.20.0.{host},actions=output:2\n");
     }
