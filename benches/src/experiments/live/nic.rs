@@ -100,11 +100,13 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 fn watch(bed: &Bed, flapping: Flapping, case: Case) -> Shown {
     let Some(control) = bed.switch.shuntctl() else { panic!("it is not ours") };
     let mut controller = begin(bed, flapping.flows);
-    let mut stale_count = Nic::of(control).stale_count;
+    let mut before = Nic::of(control);
     let stands_by = || {
         let nic = Nic::of(control);
-        let last = std::mem::replace(&mut stale_count, nic.stale_count);
-        nic.is_connected && last == nic.stale_count
+        let is_held = before.is_connected && nic.is_connected;
+        let is_held = is_held && before.stale_count == nic.stale_count;
+        before = nic;
+        is_held
     };
     let (stop, disturbances) = (AtomicBool::new(false), AtomicU64::new(0));
     let window = scope(|scope| {
