@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     render::{count, list, percent, table, word},
-    render_nic::nic,
+    render_nic::{looked_up, nic},
 };
 
 /// The caches, a line each.
@@ -112,8 +112,8 @@ pub(crate) fn caches_line(caches: &Value) -> String {
     };
     let traffic = &caches["nic"]["traffic"];
     let nic = if traffic.is_object() {
-        let (nic_hits, missed) = (count(&traffic["hits"]), count(&traffic["missed"]));
-        format!("nic {} of {}; ", percent(nic_hits, nic_hits + missed), nic_hits + missed)
+        let seen = looked_up(traffic);
+        format!("nic {} of {seen}; ", percent(count(&traffic["hits"]), seen))
     } else {
         String::new()
     };

@@ -37,15 +37,12 @@ pub(crate) fn nic(nic: &Value) -> String {
     if traffic.is_object() {
         let packets = |key: &str| count(&traffic[key]);
         line("nic packets", packets("received"), "");
-        let dropped = list(&traffic["dropped"]).iter();
-        let dropped = dropped.map(|reason| (word(&reason[0]), count(&reason[1])));
-        // What nobody took from it had missed as well.
-        let is_miss = |(reason, _): &(&str, u64)| ["representor", "controller"].contains(reason);
-        let lost: u64 = dropped.clone().filter(is_miss).map(|(_, count)| count).sum();
-        let seen = packets("hits") + packets("missed") + lost;
+        let seen = looked_up(traffic);
         line("nic hits", packets("hits"), &percent(packets("hits"), seen));
         line("nic misses", packets("missed"), &percent(packets("missed"), seen));
-        dropped.for_each(|(reason, count)| line("nic dropped", count, reason));
+        for (reason, count) in dropped(traffic) {
+            line("nic dropped", count, reason);
+        }
     }
     let stages = list(&nic["stages"]).iter();
     let fill = |stage: &Value| format!("{}/{}", stage["entries"], stage["entries_max"]);
@@ -68,6 +65,20 @@ pub(crate) fn nic(nic: &Value) -> String {
     let late = if nic["counts_late"] == true { ", counts late" } else { "" };
     line("repaired", own("repairs"), &format!("{} times stale{late}", own("stale_count")));
     text
+}
+
+/// Packets that a NIC looked up: what nobody took from it had missed as well.
+pub(crate) fn looked_up(traffic: &Value) -> u64 {
+    let lost =
+        dropped(traffic).filter(|(reason, _)| ["representor", "controller"].contains(reason));
+    let lost: u64 = lost.map(|(_, count)| count).sum();
+    count(&traffic["hits"]) + count(&traffic["missed"]) + lost
+}
+
+/// Packets that a NIC dropped, by why.
+fn dropped(traffic: &Value) -> impl Iterator<Item = (&str, u64)> {
+    let reasons = list(&traffic["dropped"]).iter();
+    reasons.map(|reason| (word(&reason[0]), count(&reason[1])))
 }
 
 #[cfg(test)]

@@ -10,9 +10,11 @@
 //! A turn makes some before it receives, at the expense of the translations that packets may ask for
 //! in it: half of them at most, however many versions it takes and however many translations one entry
 //! needs. Where packets wait from the turn before, it is an eighth: each of them makes an entry that is
-//! asked for already, and what is made for others meanwhile makes them wait longer. Those that were hit last come first; what has waited for a second is given up, and so are
-//! those that were hit longest ago where room is short. A packet that comes before its entry was made
-//! anew is translated as ever, and finds out that the work is done, or does it itself.
+//! asked for already, and what is made for others meanwhile makes them wait longer.
+//!
+//! Those that were hit last come first; what has waited for a second is given up, and so are those that
+//! were hit longest ago where room is short. A packet that comes before its entry was made anew is
+//! translated as ever, and finds out that the work is done, or does it itself.
 
 use std::time::Duration;
 

@@ -305,3 +305,34 @@ fn is_ended_by(traversal: &Traversal, delta: &Delta, version: Version) -> bool {
             }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use shunt_flow::FlowKey;
+    use shunt_pipeline::testing::{Twin, generate};
+
+    use super::*;
+
+    #[test]
+    fn traces_are_merged_after_a_load_and_still_find_every_entry() {
+        let twin = Twin::new(&[]);
+        let mut engine = Relational::new(twin.pipeline.version(), 1);
+        let mut key = FlowKey::ZERO;
+        key.set_bridge(generate::BRIDGES[0].number().into());
+        let traversal = Arc::new(twin.translate(&key));
+        let entry = |slot| EntryId { owner: OwnerId(0), slot, generation: 0 };
+        let count = u32::try_from(2 * CHURNED_MIN).unwrap();
+        for slot in 0..count {
+            assert_eq!(engine.installed(entry(slot), &traversal), Installed::Recorded);
+        }
+        assert!(engine.churned >= CHURNED_MIN, "{}", engine.churned);
+        while engine.tidy() {}
+        assert_eq!((engine.churned, engine.stats().errors), (0, 0), "it was told to merge");
+        // A change does not wait for the merge to end.
+        let change = twin.pipeline.remove_bridge(generate::BRIDGES[0]);
+        let mut evicted = engine.apply(&change.deltas, change.version);
+        evicted.sort_unstable();
+        assert_eq!(evicted, (0..count).map(entry).collect::<Vec<_>>());
+        assert_eq!(engine.stats().errors, 0);
+    }
+}

@@ -63,6 +63,7 @@ impl Question {
     fn is_filter(&self) -> bool {
         let TableEntry { r#match, action, priority, controller_metadata, metadata, .. } =
             &self.entry;
+        // With both it looks in one place, with neither everywhere.
         let is_partly_place = r#match.is_empty() != (*priority == 0);
         is_partly_place || action.is_some() || *controller_metadata != 0 || !metadata.is_empty()
     }
