@@ -114,10 +114,10 @@ fn flows() -> Vec<(FlowKey, EntryRef)> {
 
 fn exact_hit() -> Box<dyn FnMut()> {
     let hasher = KeyHasher::new(1);
-    let mut cache = ExactCache::new(ExactConfig { lines: 8192, insert_inverse: 1 }, 1);
+    let mut cache = ExactCache::new(ExactConfig { lines: 8192, insert_inverse: 1 }, 1, 1);
     let flows = flows();
     for (key, entry) in &flows {
-        cache.insert(ExactCache::hash(&hasher, key), key, *entry);
+        cache.insert(ExactCache::hash(&hasher, key), key, &[*entry]);
     }
     let mut turn = 0;
     Box::new(move || {
@@ -204,7 +204,7 @@ fn gigaflow_burst() -> Box<dyn FnMut()> {
     Box::new(move || {
         turn = (turn + 1) % (keys.len() / BURST);
         let keys = black_box(&keys[turn * BURST..(turn + 1) * BURST]);
-        cache.find_burst(&shelf, keys, &mut walks);
+        cache.find_burst(&shelf, keys, &mut walks, |_| true);
         assert!(walks.iter().all(Walk::is_hit));
     })
 }

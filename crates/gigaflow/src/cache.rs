@@ -185,9 +185,16 @@ impl Gigaflow {
         self.ltm.find(store, key, walk)
     }
 
-    /// As [`Self::find`], for many packets at once.
-    pub fn find_burst(&mut self, store: &impl Store, keys: &[FlowKey], walks: &mut [Walk]) {
-        self.ltm.find_burst(store, keys, walks);
+    /// As [`Self::find`], for many packets at once: those at the places that `goes` accepts. Answers in
+    /// how many tables they were looked up, for each packet and table one.
+    pub fn find_burst(
+        &mut self,
+        store: &impl Store,
+        keys: &[FlowKey],
+        walks: &mut [Walk],
+        goes: impl Fn(usize) -> bool,
+    ) -> u32 {
+        self.ltm.find_burst(store, keys, walks, goes)
     }
 
     /// Whether the next packet is one that is drawn for the duel: then its way is to be shown to

@@ -19,10 +19,9 @@ pub(crate) fn caches(caches: &Value) -> String {
     let hits = |key: &str| count(&caches[key]);
     let share = |count| percent(count, received);
     let chain = &caches["chain"];
+    line("exact match", hits("exact_hits"), &share(hits("exact_hits")));
     if chain.is_null() {
-        for (name, key) in [("exact match", "exact_hits"), ("megaflow", "megaflow_hits")] {
-            line(name, hits(key), &share(hits(key)));
-        }
+        line("megaflow", hits("megaflow_hits"), &share(hits("megaflow_hits")));
         line("translated", hits("upcalls"), &share(hits("upcalls")));
         let probes = caches["probes"].as_f64().unwrap_or_default();
         let under = format!("under {} masks, {probes:.2} asked a packet", count(&caches["masks"]));
@@ -107,8 +106,7 @@ pub(crate) fn caches_line(caches: &Value) -> String {
         let chain = &caches["chain"];
         format!("gigaflow {}, midway {}", share(&chain["hits"]), share(&chain["partial"]))
     } else {
-        let (exact, megaflow) = (&caches["exact_hits"], &caches["megaflow_hits"]);
-        format!("exact match {}, megaflow {}", share(exact), share(megaflow))
+        format!("megaflow {}", share(&caches["megaflow_hits"]))
     };
     let traffic = &caches["nic"]["traffic"];
     let nic = if traffic.is_object() {
@@ -118,7 +116,8 @@ pub(crate) fn caches_line(caches: &Value) -> String {
         String::new()
     };
     format!(
-        "{nic}{received:>9} packets: {hits}, translated {}; {} entries, {} evicted\n",
+        "{nic}{received:>9} packets: exact match {}, {hits}, translated {}; {} entries, {} evicted\n",
+        share(&caches["exact_hits"]),
         share(&caches["upcalls"]),
         count(&caches["entries"]),
         count(&caches["evicted"])

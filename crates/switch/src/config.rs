@@ -48,12 +48,11 @@ pub struct Threads {
 pub struct Caches {
     /// What knows packets by the bits that decided.
     pub kind: CacheKind,
-    /// Entries of the exact-match cache, a power of two; 0 switches it off. There is none in front of
-    /// a chain of stages.
+    /// Entries of the exact-match cache, a power of two; 0 switches it off.
     pub exact_entries: usize,
     /// One of how many packets that miss the exact-match cache is put into it.
     pub exact_insert_one_in: u32,
-    /// Entries of the megaflow cache, at least 1; every entry of the exact-match cache is one of
+    /// Entries of the megaflow cache, at least 1; every entry of the exact-match cache names one of
     /// them.
     pub megaflow_entries: usize,
     /// Milliseconds without a hit after which an entry goes.

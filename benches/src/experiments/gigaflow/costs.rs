@@ -120,7 +120,7 @@ impl Pieces {
         let mut hits = 0;
         for keys in keys.chunks(BURST) {
             let walks = &mut self.walks[..keys.len()];
-            self.cache.find_burst(&self.shelf, keys, walks);
+            self.cache.find_burst(&self.shelf, keys, walks, |_| true);
             hits += walks.iter().filter(|walk| walk.is_hit()).count();
         }
         hits

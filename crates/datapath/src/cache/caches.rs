@@ -1,10 +1,10 @@
-//! The caches of a packet thread over its entries: an exact-match cache in front of a wildcard cache,
-//! or a chain of stages.
+//! The caches of a packet thread over its entries: an exact-match cache in front of a wildcard cache, which
+//! has whole ways, or pieces in a chain of stages.
 //!
 //! Which of them it is can be changed while packets flow. What the cache before had made is still
 //! right; it is only not found any more, and goes the way of entries that nobody uses.
 
-use std::sync::Arc;
+use std::{iter, sync::Arc};
 
 use shunt_flow::FlowKey;
 use shunt_gigaflow::{
@@ -141,7 +141,7 @@ impl Caches {
         let mut caches = Self {
             owner,
             config: *config,
-            exact: ExactCache::new(config.exact, seed),
+            exact: ExactCache::new(config.exact, 1, seed),
             index: Index::Megaflow(MegaflowCache::new(hasher.clone(), seed)),
             outdated: InstallNo(0),
             hasher,
@@ -172,18 +172,20 @@ impl Caches {
         if let Index::Gigaflow(chain) = &self.index {
             self.chain_totals = chain.totals();
         }
-        let (limit, index) = match self.config.wildcard {
+        let (limit, pieces_max, index) = match self.config.wildcard {
             Wildcard::Megaflow => {
                 let megaflow = MegaflowCache::new(self.hasher.clone(), self.seed);
-                (self.config.entries_max, Index::Megaflow(megaflow))
+                (self.config.entries_max, 1, Index::Megaflow(megaflow))
             }
             Wildcard::Gigaflow(config) => {
                 let config = ChainConfig { seed: self.seed, ..config };
                 let chain = Chain::new(config, self.chain_totals);
-                (chain.entries_max().saturating_add(GRAVES), Index::Gigaflow(Box::new(chain)))
+                let limit = chain.entries_max().saturating_add(GRAVES);
+                (limit, chain.pieces_max(), Index::Gigaflow(Box::new(chain)))
             }
         };
         self.index = index;
+        self.exact = ExactCache::new(self.config.exact, pieces_max, self.seed);
         self.limit = limit;
         // What is there keeps its room, or there would be none for what is made in its place.
         let most = limit.max(self.config.entries_max).saturating_mul(2);
@@ -228,10 +230,6 @@ impl Caches {
     /// Looks up the packets of a burst as they are at ingress; `found` says at each place what was
     /// found.
     pub(crate) fn find_burst(&mut self, keys: &[FlowKey], found: &mut [Found; BURST]) {
-        if let Index::Gigaflow(chain) = &mut self.index {
-            self.drawn = chain.find_burst(&self.owner, keys, found);
-            return;
-        }
         let mut missing = Missing::default();
         self.exact_places = 0;
         let asks_exact = self.trial.asks_exact;
@@ -240,12 +238,34 @@ impl Caches {
         } else {
             (0..keys.len()).for_each(|place| missing.push(place));
         }
-        if missing.is_empty() {
-            return;
+        if !missing.is_empty() {
+            let probes = self.find_wildcard(keys, found, missing.clone());
+            self.trial.count(missing.len(), probes, self.exact.is_on());
+            if asks_exact {
+                self.insert_exact(keys, found, &missing);
+            }
         }
-        let asked = missing.clone();
-        let entries = self.owner.entries();
-        let Index::Megaflow(megaflow) = &mut self.index else { return };
+        if let Index::Gigaflow(chain) = &mut self.index {
+            self.drawn = chain.draw(&found[..keys.len()]);
+        }
+    }
+
+    /// Looks up the packets at places that the exact-match cache does not know. Answers how many tables
+    /// were asked, once per packet.
+    fn find_wildcard(
+        &mut self,
+        keys: &[FlowKey],
+        found: &mut [Found; BURST],
+        mut missing: Missing,
+    ) -> u32 {
+        let megaflow = match &mut self.index {
+            Index::Megaflow(megaflow) => megaflow,
+            Index::Gigaflow(chain) => {
+                let is_asked = |place: usize| self.exact_places >> place & 1 == 0;
+                return chain.find_burst(&self.owner, keys, found, is_asked);
+            }
+        };
+        let (asked, entries) = (missing.len(), self.owner.entries());
         let probes = megaflow.find_burst(keys, &mut missing, |place, entry| {
             let is_hit = entries.is_live(entry);
             if is_hit {
@@ -255,19 +275,16 @@ impl Caches {
         });
         self.tally.probes += u64::from(probes);
         self.tally.megaflow_misses += missing.len() as u64;
-        self.tally.megaflow_hits += (asked.len() - missing.len()) as u64;
+        self.tally.megaflow_hits += (asked - missing.len()) as u64;
         missing.places().for_each(|place| found[place].clear());
-        self.trial.count(asked.len(), probes, self.exact.is_on());
-        if asks_exact {
-            self.insert_exact(keys, found, &asked);
-        }
+        probes
     }
 
     /// The hit at a place of the last burst was none: its packet waits, and is looked up again.
     pub(crate) fn put_off(&mut self, place: usize, found: &Found) {
         match &mut self.index {
+            _ if self.exact_places >> place & 1 != 0 => self.tally.exact_hits -= 1,
             Index::Gigaflow(chain) => chain.put_off(found),
-            Index::Megaflow(_) if self.exact_places >> place & 1 != 0 => self.tally.exact_hits -= 1,
             Index::Megaflow(_) => self.tally.megaflow_hits -= 1,
         }
     }
@@ -438,13 +455,21 @@ impl Caches {
             *confirmed = line.and_then(|line| self.exact.confirm(line, key));
         }
         let entries = self.owner.entries();
-        for (place, entry) in confirmed.into_iter().enumerate().take(keys.len()) {
-            match entry {
-                Some(entry) if entries.is_live(entry) => {
-                    found[place].set_one(entry.slot);
-                    self.exact_places |= 1 << place;
-                }
-                _ => missing.push(place),
+        for (place, (first, line)) in
+            confirmed.into_iter().zip(&self.lines).enumerate().take(keys.len())
+        {
+            let is_hit = first.zip(*line).is_some_and(|(first, line)| {
+                found[place].clear();
+                let further = self.exact.further(line);
+                iter::once(first).chain(further).all(|entry| {
+                    found[place].push(entry.slot);
+                    entries.is_live(entry)
+                })
+            });
+            if is_hit {
+                self.exact_places |= 1 << place;
+            } else {
+                missing.push(place);
             }
         }
         self.tally.exact_misses += missing.len() as u64;
@@ -453,12 +478,19 @@ impl Caches {
 
     /// Puts some of what only the wildcard cache knew into the exact-match cache.
     fn insert_exact(&mut self, keys: &[FlowKey], found: &[Found; BURST], asked: &Missing) {
+        let entries = self.owner.entries();
         for place in asked.places() {
-            if let [slot] = found[place].slots()
-                && let Some(entry) = self.owner.entries().live_at(*slot)
-                && self.exact.chooses()
-            {
-                self.exact.insert(self.hashes[place], &keys[place], entry);
+            if found[place].is_miss() || !self.exact.chooses() {
+                continue;
+            }
+            let (mut names, mut count) = ([ExactCache::NO_ENTRY; CHAIN_MAX], 0);
+            for name in found[place].slots().iter().map_while(|slot| entries.live_at(*slot)) {
+                names[count] = name;
+                count += 1;
+            }
+            // A part of a walk says nothing of its end.
+            if count == found[place].slots().len() {
+                self.exact.insert(self.hashes[place], &keys[place], &names[..count]);
                 self.tally.exact_inserts += 1;
             }
         }

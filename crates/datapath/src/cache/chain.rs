@@ -73,6 +73,11 @@ impl Chain {
         stage_entries_max.saturating_mul(stages_count.into())
     }
 
+    /// How many entries a packet meets at most.
+    pub(crate) fn pieces_max(&self) -> usize {
+        self.gigaflow.ltm().capacity().stages_count.into()
+    }
+
     /// Walks a packet through the stages. If it comes to no end, nothing was found, and
     /// [`Self::miss`] is to be told next.
     pub(crate) fn find(&mut self, owner: &Owner, key: &FlowKey, found: &mut Found) {
@@ -81,20 +86,31 @@ impl Chain {
         self.tally.count(&self.walk, found);
     }
 
-    /// Walks a burst through the stages, in step. Answers which of those that came to an end are to be
-    /// shown to [`Self::witness`].
+    /// Walks those packets of a burst through the stages, in step, that are asked for. Answers how many
+    /// tables were asked, once per packet.
     pub(crate) fn find_burst(
         &mut self,
         owner: &Owner,
         keys: &[FlowKey],
         found: &mut [Found; BURST],
-    ) -> Drawn {
+        is_asked: impl Fn(usize) -> bool,
+    ) -> u32 {
         let walks = &mut self.walks[..keys.len()];
-        self.gigaflow.find_burst(owner, keys, walks);
-        let mut drawn = Drawn::NONE;
+        let probes = self.gigaflow.find_burst(owner, keys, walks, &is_asked);
         for (place, (walk, found)) in walks.iter().zip(found).enumerate() {
-            let is_drawn = self.gigaflow.draws();
-            if self.tally.count(walk, found) && is_drawn {
+            if is_asked(place) {
+                self.tally.count(walk, found);
+            }
+        }
+        probes
+    }
+
+    /// Which of the packets of a burst that hit, here or in front of it, are to be shown to
+    /// [`Self::witness`].
+    pub(crate) fn draw(&mut self, found: &[Found]) -> Drawn {
+        let mut drawn = Drawn::NONE;
+        for (place, found) in found.iter().enumerate() {
+            if self.gigaflow.draws() && !found.is_miss() {
                 drawn.push(place);
             }
         }
@@ -209,20 +225,19 @@ impl Chain {
 }
 
 impl ChainTally {
-    /// Counts a walk; `found` says what it found, if it came to an end. Answers whether it did.
+    /// Counts a walk; `found` says what it found, if it came to an end.
     #[inline]
-    fn count(&mut self, walk: &Walk, found: &mut Found) -> bool {
+    fn count(&mut self, walk: &Walk, found: &mut Found) {
         let slots = walk.slots();
         if walk.is_hit() {
             self.hits += 1;
             self.steps += slots.len() as u64;
             found.set(slots);
-            return true;
+            return;
         }
         found.clear();
         self.misses += u64::from(slots.is_empty());
         self.partial += u64::from(!slots.is_empty());
-        false
     }
 }
 

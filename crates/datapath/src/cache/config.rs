@@ -9,7 +9,7 @@ use super::ExactConfig;
 pub struct CacheConfig {
     /// Entries of the megaflow cache, those that wait to be buried included.
     pub entries_max: usize,
-    /// The exact-match cache, which stands in front of the megaflow cache alone.
+    /// The exact-match cache, which stands in front of the other.
     pub exact: ExactConfig,
     /// What knows packets by the bits that mattered.
     pub wildcard: Wildcard,

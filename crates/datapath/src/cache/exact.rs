@@ -4,6 +4,11 @@
 //! together in 16 bytes, so a lookup that misses reads 16 bytes, and one that hits reads the tags
 //! and the three cache lines of one [`Line`]. All words are compared: a tag never decides.
 //!
+//! A flow has one entry of the megaflow cache, or those of a chain that its packets meet one after the
+//! other. The first is in the line of the flow, and the others are elsewhere. A remembered walk is as
+//! good as one that is walked: while all of its entries live, each says what the tables say of packets
+//! with its tag, and the tags that they hold keep their names. So whoever asks has to see that *all* live.
+//!
 //! It serves keys as they are at ingress: hidden state is zero but for bridge and ingress port,
 //! and all that is read lies in the last [`INGRESS_WORDS`] words of the key, one behind the other.
 //! What was recirculated has hidden state and goes to the wildcard cache alone.
@@ -45,6 +50,9 @@ impl Default for ExactConfig {
 pub struct ExactCache {
     tags: Box<[Tags]>,
     lines: Box<[Line]>,
+    /// What a flow has behind its first entry, for all lines alike many.
+    further: Box<[EntryRef]>,
+    further_max: usize,
     /// Number of sets less one.
     mask: u64,
     insert_inverse: u32,
@@ -54,12 +62,12 @@ pub struct ExactCache {
 /// The tags of one set.
 type Tags = [u32; WAYS];
 
-/// One flow and the entry that it has.
+/// One flow and the first entry that it has.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 struct Line {
     words: [u64; INGRESS_WORDS],
-    entry: EntryRef,
+    first: EntryRef,
 }
 
 /// Lines that a flow can be in.
@@ -84,15 +92,20 @@ pub fn ingress_words(key: &FlowKey) -> &[u64; INGRESS_WORDS] {
 }
 
 impl ExactCache {
-    /// An empty cache.
+    /// The name of no entry.
+    pub const NO_ENTRY: EntryRef = EntryRef { slot: u32::MAX, generation: 0 };
+
+    /// An empty cache of flows that have up to so many entries.
     #[must_use]
-    pub fn new(config: ExactConfig, seed: u64) -> Self {
+    pub fn new(config: ExactConfig, entries_max: usize, seed: u64) -> Self {
         let sets = config.lines.div_ceil(WAYS).next_power_of_two();
-        let unused = EntryRef { slot: u32::MAX, generation: 0 };
-        let line = Line { words: [0; INGRESS_WORDS], entry: unused };
+        let line = Line { words: [0; INGRESS_WORDS], first: Self::NO_ENTRY };
+        let further_max = entries_max.saturating_sub(1);
         Self {
             tags: vec![[EMPTY; WAYS]; sets].into_boxed_slice(),
             lines: vec![line; sets * WAYS].into_boxed_slice(),
+            further: vec![Self::NO_ENTRY; sets * WAYS * further_max].into_boxed_slice(),
+            further_max,
             mask: sets as u64 - 1,
             insert_inverse: config.insert_inverse,
             random: seed,
@@ -124,14 +137,23 @@ impl ExactCache {
         Some((set * WAYS + way) as u32)
     }
 
-    /// The entry of `key`, if that line holds this very flow. The entry may be dead.
+    /// The first entry of `key`, if that line holds this very flow. It may be dead, as may those
+    /// [behind](Self::further) it.
     #[must_use]
     #[inline]
     pub fn confirm(&self, line: u32, key: &FlowKey) -> Option<EntryRef> {
         let line = &self.lines[line as usize];
         let words = line.words.iter().zip(ingress_words(key));
         let differing = words.fold(0, |differing, (own, word)| differing | (own ^ word));
-        (differing == 0).then_some(line.entry)
+        (differing == 0).then_some(line.first)
+    }
+
+    /// The entries that the flow of a line has behind the first.
+    #[inline]
+    pub fn further(&self, line: u32) -> impl Iterator<Item = EntryRef> + use<'_> {
+        let start = line as usize * self.further_max;
+        let further = &self.further[start..start + self.further_max];
+        further.iter().copied().take_while(|entry| *entry != Self::NO_ENTRY)
     }
 
     /// Whether this flow is one of those that are inserted.
@@ -144,8 +166,13 @@ impl ExactCache {
         }
     }
 
-    /// Inserts a flow; one of its set goes if there is no line left.
-    pub fn insert(&mut self, hash: u64, key: &FlowKey, entry: EntryRef) {
+    /// Inserts a flow with its entries, first to last; one of its set goes if there is no line left.
+    /// A flow without entries, or with more than there may be, is not inserted.
+    pub fn insert(&mut self, hash: u64, key: &FlowKey, entries: &[EntryRef]) {
+        let Some((first, further)) = entries.split_first() else { return };
+        if further.len() > self.further_max {
+            return;
+        }
         let set = set_of(hash, self.mask);
         let tag = tag_of(hash);
         let tags = &mut self.tags[set];
@@ -156,7 +183,13 @@ impl ExactCache {
             .or_else(|| tags.iter().position(|own| *own == EMPTY))
             .unwrap_or_else(|| any_way(&mut self.random));
         tags[way] = tag;
-        self.lines[set * WAYS + way] = Line { words: *ingress_words(key), entry };
+        let line = set * WAYS + way;
+        self.lines[line] = Line { words: *ingress_words(key), first: *first };
+        let start = line * self.further_max;
+        let room = &mut self.further[start..start + self.further_max];
+        let (used, rest) = room.split_at_mut(further.len());
+        used.copy_from_slice(further);
+        rest.fill(Self::NO_ENTRY);
     }
 }
 
@@ -201,8 +234,8 @@ mod tests {
     #[test]
     fn a_flow_is_found_by_all_of_its_words_and_no_other() {
         let hasher = KeyHasher::new(1);
-        let mut cache = ExactCache::new(ExactConfig { lines: 64, insert_inverse: 1 }, 1);
-        cache.insert(ExactCache::hash(&hasher, &key(5)), &key(5), entry(9));
+        let mut cache = ExactCache::new(ExactConfig { lines: 64, insert_inverse: 1 }, 1, 1);
+        cache.insert(ExactCache::hash(&hasher, &key(5)), &key(5), &[entry(9)]);
         assert_eq!(find(&cache, &hasher, &key(5)), Some(entry(9)));
         assert_eq!(find(&cache, &hasher, &key(6)), None);
         let mut elsewhere = key(5);
@@ -212,22 +245,55 @@ mod tests {
 
     #[test]
     fn equal_hashes_do_not_make_equal_flows() {
-        let mut cache = ExactCache::new(ExactConfig { lines: 64, insert_inverse: 1 }, 1);
-        cache.insert(77, &key(1), entry(1));
+        let mut cache = ExactCache::new(ExactConfig { lines: 64, insert_inverse: 1 }, 1, 1);
+        cache.insert(77, &key(1), &[entry(1)]);
         let line = cache.candidate(77).unwrap();
         assert_eq!(cache.confirm(line, &key(2)), None);
-        cache.insert(77, &key(2), entry(2));
+        cache.insert(77, &key(2), &[entry(2)]);
         let line = cache.candidate(77).unwrap();
         assert_eq!(cache.confirm(line, &key(2)), Some(entry(2)));
     }
 
     #[test]
+    fn all_entries_of_a_flow_are_found_and_none_of_one_before() {
+        let (hasher, entries) = (KeyHasher::new(1), [7, 8, 9].map(entry));
+        let mut cache = ExactCache::new(ExactConfig { lines: 4, insert_inverse: 1 }, 3, 1);
+        let all = |cache: &ExactCache, flow| {
+            let line = cache.candidate(ExactCache::hash(&hasher, &key(flow)))?;
+            let first = cache.confirm(line, &key(flow))?;
+            Some([first].into_iter().chain(cache.further(line)).collect::<Vec<_>>())
+        };
+        for count in [3, 1, 2, 3] {
+            cache.insert(ExactCache::hash(&hasher, &key(5)), &key(5), &entries[..count]);
+            assert_eq!(all(&cache, 5).as_deref(), Some(&entries[..count]));
+        }
+        // Of more flows than lines, each that is found has its own.
+        for flow in 0..64_u32 {
+            let own = [entry(flow), entry(flow + 100)];
+            let key = key(flow.into());
+            cache.insert(ExactCache::hash(&hasher, &key), &key, &own[..1 + flow as usize % 2]);
+        }
+        let mut found = 0;
+        for flow in 0..64_u32 {
+            let Some(all) = all(&cache, flow.into()) else { continue };
+            let own = [entry(flow), entry(flow + 100)];
+            assert_eq!(all, own[..1 + flow as usize % 2]);
+            found += 1;
+        }
+        assert_eq!(found, 4);
+        // What cannot be remembered as a whole is not.
+        cache.insert(ExactCache::hash(&hasher, &key(99)), &key(99), &[7, 8, 9, 10].map(entry));
+        cache.insert(ExactCache::hash(&hasher, &key(98)), &key(98), &[]);
+        assert_eq!((all(&cache, 98), all(&cache, 99)), (None, None));
+    }
+
+    #[test]
     fn most_flows_stay_when_half_as_many_as_lines_come() {
         let hasher = KeyHasher::new(3);
-        let mut cache = ExactCache::new(ExactConfig { lines: 8192, insert_inverse: 1 }, 1);
+        let mut cache = ExactCache::new(ExactConfig { lines: 8192, insert_inverse: 1 }, 1, 1);
         for flow in 0..4096_u32 {
             let key = key(u64::from(flow));
-            cache.insert(ExactCache::hash(&hasher, &key), &key, entry(flow));
+            cache.insert(ExactCache::hash(&hasher, &key), &key, &[entry(flow)]);
         }
         let found = (0..4096).filter(|flow| find(&cache, &hasher, &key(*flow)).is_some()).count();
         assert!(found > 3900, "{found}");
@@ -235,10 +301,10 @@ mod tests {
 
     #[test]
     fn one_flow_of_a_hundred_is_chosen() {
-        let mut cache = ExactCache::new(ExactConfig::default(), 5);
+        let mut cache = ExactCache::new(ExactConfig::default(), 1, 5);
         let chosen = (0..100_000).filter(|_| cache.chooses()).count();
         assert!((850..1150).contains(&chosen), "{chosen}");
-        let mut off = ExactCache::new(ExactConfig { lines: 4, insert_inverse: 0 }, 5);
+        let mut off = ExactCache::new(ExactConfig { lines: 4, insert_inverse: 0 }, 1, 5);
         assert!(!off.is_on() && !off.chooses());
     }
 }

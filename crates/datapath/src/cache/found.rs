@@ -63,6 +63,13 @@ impl Found {
         self.count = slots.len() as u8;
     }
 
+    /// One more was found, behind the others; at most [`CHAIN_MAX`].
+    #[inline]
+    pub(crate) fn push(&mut self, slot: u32) {
+        self.slots[usize::from(self.count)] = slot;
+        self.count += 1;
+    }
+
     /// Nothing was found.
     #[inline]
     pub(crate) const fn clear(&mut self) {

@@ -20,6 +20,7 @@ use shunt_pipeline::{Time, Traversal};
 use super::{
     Coverage, EntryRef, Link, LtmRule, Next, Store, Tag, Walk,
     gone::Gone,
+    groups::FoundFew,
     held::Held,
     piece::{Piece, Pieces, Rank},
     places::{FEW, Places},
@@ -150,20 +151,38 @@ impl Ltm {
     ///
     /// Whether entries live is asked last, of all that were met at once. A packet that met a dead one, which
     /// is seldom, walks again.
-    pub fn find_burst(&mut self, store: &impl Store, keys: &[FlowKey], walks: &mut [Walk]) {
-        for (keys, walks) in keys.chunks(FEW).zip(walks.chunks_mut(FEW)) {
-            self.find_few(store, keys, walks);
-        }
+    ///
+    /// Only the places that `goes` accepts are looked up, and the walk of another is empty. Answers in how
+    /// many tables packets were looked up, for each packet and table one.
+    pub fn find_burst(
+        &mut self,
+        store: &impl Store,
+        keys: &[FlowKey],
+        walks: &mut [Walk],
+        goes: impl Fn(usize) -> bool,
+    ) -> u32 {
+        let few = keys.chunks(FEW).zip(walks.chunks_mut(FEW)).zip((0..).step_by(FEW));
+        few.map(|((keys, walks), start)| {
+            self.find_few(store, keys, walks, |place| goes(start + place))
+        })
+        .sum()
     }
 
-    fn find_few(&mut self, store: &impl Store, keys: &[FlowKey], walks: &mut [Walk]) {
+    fn find_few(
+        &mut self,
+        store: &impl Store,
+        keys: &[FlowKey],
+        walks: &mut [Walk],
+        goes: impl Fn(usize) -> bool,
+    ) -> u32 {
         let start = keys.first().and_then(|key| self.tags.start_of(key));
-        for (key, walk) in keys.iter().zip(&mut *walks) {
+        for (place, (key, walk)) in keys.iter().zip(&mut *walks).enumerate() {
             debug_assert_eq!(self.tags.start_of(key), start, "of one bridge, nothing hidden");
-            walk.begin(start);
+            walk.begin(start.filter(|_| goes(place)));
         }
+        let mut probes = 0;
         for stage in &mut self.stages {
-            let (mut waiting, mut longest) = (Places::NONE, [None; FEW]);
+            let (mut waiting, mut found) = (Places::NONE, FoundFew::NONE);
             let going = |(_, walk): &(usize, &Walk)| !walk.is_over();
             walks
                 .iter()
@@ -173,9 +192,10 @@ impl Ltm {
                 .for_each(|(place, _)| waiting.push(place));
             while let Some(tag) = waiting.first().and_then(|place| walks[place].tag()) {
                 let alike = waiting.take(|place| walks[place].tag() == Some(tag));
-                stage.find_few(tag, (keys, walks), alike, &mut longest);
+                stage.find_few(tag, (keys, walks), alike, &mut found);
             }
-            for ((key, walk), found) in keys.iter().zip(&mut *walks).zip(longest) {
+            probes += found.probes;
+            for ((key, walk), found) in keys.iter().zip(&mut *walks).zip(found.longest()) {
                 let Some(found) = found else { continue };
                 walk.go(found.step);
                 if let Some(slot) = walk.take_rewriting()
@@ -190,6 +210,7 @@ impl Ltm {
                 self.find(store, key, walk);
             }
         }
+        probes
     }
 
     /// Takes a packet through one stage.

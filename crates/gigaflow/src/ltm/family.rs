@@ -14,7 +14,7 @@ use shunt_flow::{
 
 use super::{
     EntryRef, LtmRule, Next, Tag, Walk,
-    groups::{Found, FoundFew, Step, is_longer},
+    groups::{Found, FoundFew, Step},
     lists::{ASKED_PER_ORDERING, NO_LIST, ShortLists, rows_of},
     places::{FEW, Places},
 };
@@ -108,10 +108,10 @@ impl Family {
         hasher: &KeyHasher,
         packets: (&[FlowKey], &[Walk]),
         asking: Places,
-        longest: &mut FoundFew,
+        found: &mut FoundFew,
     ) {
         if self.lists.is_some() {
-            return self.find_listed(hasher, packets, asking, longest);
+            return self.find_listed(hasher, packets, asking, found);
         }
         self.asked += asking.count();
         let mut missing = asking;
@@ -119,7 +119,7 @@ impl Family {
             if missing.first().is_none() {
                 break;
             }
-            self.groups[*group as usize].find_few(hasher, packets, &mut missing, longest);
+            self.groups[*group as usize].find_few(hasher, packets, &mut missing, found);
         }
         if self.asked >= ASKED_PER_ORDERING {
             self.asked = 0;
@@ -134,14 +134,16 @@ impl Family {
         hasher: &KeyHasher,
         (keys, walks): (&[FlowKey], &[Walk]),
         asking: Places,
-        longest: &mut FoundFew,
+        found: &mut FoundFew,
     ) {
         let Self { groups, lists: Some(lists), .. } = self else { return };
         let mut list_of = [0; FEW];
+        found.probes += asking.count();
         let with_list = lists.find_few(hasher, (keys, walks), asking, &mut list_of);
         let mut asking = with_list;
         let mut round = 0;
         while asking.first().is_some() {
+            found.probes += asking.count();
             let (mut group_of, mut tags) = ([0_u32; FEW], [0; FEW]);
             for (turn, place) in asking.iter().enumerate() {
                 let group = lists.group(list_of[place], round).unwrap_or_default();
@@ -159,7 +161,7 @@ impl Family {
                 let key = walks[place].key(&keys[place]).words();
                 if let Some(row) = group.rules.confirm(candidates[turn], tags[turn], key) {
                     group.hits = group.hits.saturating_add(1);
-                    note(&mut longest[place], group.found(row));
+                    found.note(place, group.found(row));
                 } else if lists.group(list_of[place], round + 1).is_some() {
                     left.push(place);
                 }
@@ -248,14 +250,6 @@ impl Family {
     }
 }
 
-/// A rule matches a packet: it is noted if it is longer than what was found.
-#[inline]
-fn note(longest: &mut Option<Found>, found: Found) {
-    if is_longer(found.length, *longest) {
-        *longest = Some(found);
-    }
-}
-
 impl Group {
     fn new(rule: &LtmRule, name: u64) -> Self {
         let (mask, length) = (rule.matching.mask().clone(), rule.length);
@@ -281,14 +275,15 @@ impl Group {
         hasher: &KeyHasher,
         packets: (&[FlowKey], &[Walk]),
         missing: &mut Places,
-        longest: &mut FoundFew,
+        found: &mut FoundFew,
     ) {
         let mut rows = [None; FEW];
+        found.probes += missing.count();
         rows_of(&self.rules, hasher, packets, *missing, &mut rows);
         let mut left = Places::NONE;
         for (row, place) in rows.into_iter().zip(missing.iter()) {
             match row {
-                Some(row) => note(&mut longest[place], self.found(row)),
+                Some(row) => found.note(place, self.found(row)),
                 None => left.push(place),
             }
         }

@@ -38,8 +38,37 @@ pub(super) struct Found {
     pub(super) step: Step,
 }
 
-/// What was found for packets in a stage, by their places.
-pub(super) type FoundFew = [Option<Found>; FEW];
+/// What was found for packets in a stage.
+#[derive(Debug)]
+pub(super) struct FoundFew {
+    /// The longest rules, by the places of the packets.
+    longest: [Option<Found>; FEW],
+    /// Tables that packets were looked up in, for one each.
+    pub(super) probes: u32,
+}
+
+impl FoundFew {
+    pub(super) const NONE: Self = Self { longest: [None; FEW], probes: 0 };
+
+    /// The longest rule that was found for each place.
+    pub(super) fn longest(&self) -> impl Iterator<Item = Option<Found>> + use<'_> {
+        self.longest.iter().copied()
+    }
+
+    /// Whether a rule of this length would be longer than what was found.
+    #[inline]
+    fn wants(&self, place: usize, length: u16) -> bool {
+        is_longer(length, self.longest[place])
+    }
+
+    /// A rule matches the packet: it is noted if it is longer than what was found.
+    #[inline]
+    pub(super) fn note(&mut self, place: usize, found: Found) {
+        if self.wants(place, found.length) {
+            self.longest[place] = Some(found);
+        }
+    }
+}
 
 impl Groups {
     pub(super) const fn is_empty(&self) -> bool {
@@ -77,14 +106,14 @@ impl Groups {
         hasher: &KeyHasher,
         packets: (&[FlowKey], &[Walk]),
         mut asking: Places,
-        longest: &mut FoundFew,
+        found: &mut FoundFew,
     ) {
         for family in &mut self.families {
-            asking.take(|place| !is_longer(family.length_max(), longest[place]));
+            asking.take(|place| !found.wants(place, family.length_max()));
             if asking.first().is_none() {
                 break;
             }
-            family.find_few(hasher, packets, asking, longest);
+            family.find_few(hasher, packets, asking, found);
         }
     }
 
@@ -129,7 +158,7 @@ impl Groups {
 
 /// Whether a rule of this length is longer than what was found.
 #[inline]
-pub(super) fn is_longer(length: u16, found: Option<Found>) -> bool {
+fn is_longer(length: u16, found: Option<Found>) -> bool {
     found.is_none_or(|found| length > found.length)
 }
 

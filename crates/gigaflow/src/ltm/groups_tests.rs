@@ -99,10 +99,10 @@ fn find(
     keys: &[FlowKey],
 ) -> Result<(), TestCaseError> {
     let walks = vec![Walk::default(); keys.len()];
-    let (mut asking, mut few) = (Places::NONE, [None; FEW]);
+    let (mut asking, mut few) = (Places::NONE, FoundFew::NONE);
     (0..keys.len()).for_each(|place| asking.push(place));
     groups.find_few(hasher, (keys, &walks), asking, &mut few);
-    for (key, found) in keys.iter().zip(few) {
+    for (key, found) in keys.iter().zip(few.longest()) {
         let matching = || list.iter().filter(|(rule, _)| rule.matching.matches(key));
         let longest = matching().map(|(rule, _)| rule.length).max();
         let length_of = |found: Option<EntryRef>| {

@@ -47,10 +47,10 @@ impl Table {
         tag: Tag,
         packets: (&[FlowKey], &[Walk]),
         asking: Places,
-        longest: &mut FoundFew,
+        found: &mut FoundFew,
     ) {
         if let Some(groups) = self.tags.get_mut(tag.index()) {
-            groups.find_few(&self.hasher, packets, asking, longest);
+            groups.find_few(&self.hasher, packets, asking, found);
         }
     }
 
