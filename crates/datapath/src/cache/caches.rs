@@ -450,6 +450,7 @@ impl Caches {
         for (line, hash) in self.lines.iter_mut().zip(&self.hashes[..keys.len()]) {
             *line = self.exact.candidate(*hash);
         }
+        self.lines[..keys.len()].iter().flatten().for_each(|line| self.exact.fetch(*line));
         let mut confirmed = [None; BURST];
         for ((confirmed, line), key) in confirmed.iter_mut().zip(&self.lines).zip(keys) {
             *confirmed = line.and_then(|line| self.exact.confirm(line, key));

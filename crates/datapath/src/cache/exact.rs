@@ -23,6 +23,8 @@
 //! and large flows, which come often, get in and stay while small ones hardly try. The choice is
 //! drawn at random: a counter would fall in step with traffic that repeats.
 
+use std::hint::black_box;
+
 use shunt_flow::{FlowKey, layout::FLOW_WORDS, layout::word};
 
 use super::{EntryRef, KeyHasher, split_mix};
@@ -135,6 +137,15 @@ impl ExactCache {
         let way = self.tags[set].iter().position(|own| *own == tag)?;
         #[expect(clippy::cast_possible_truncation, reason = "far fewer lines than 2^32")]
         Some((set * WAYS + way) as u32)
+    }
+
+    /// Has the memory of a line come, before it is compared: so short are these steps that those of many
+    /// packets are on the way together.
+    #[inline]
+    pub fn fetch(&self, line: u32) {
+        let words = &self.lines[line as usize].words;
+        let further = self.further.get(line as usize * self.further_max);
+        black_box(words[0] | words[8] | words[16] | further.map_or(0, |entry| entry.slot.into()));
     }
 
     /// The first entry of `key`, if that line holds this very flow. It may be dead, as may those

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use shunt_datapath::{
     Command, ThreadConfig,
-    cache::{CacheConfig, Wildcard},
+    cache::{CacheConfig, ExactConfig, Wildcard},
     command::{Repair, Tuning},
     thread::QueueSizes,
 };
@@ -310,4 +310,24 @@ fn an_entry_that_takes_two_translations_to_be_made_anew_counts_for_two() {
     switch.change(&change);
     switch.turn(0);
     assert_eq!(switch.counters(0).repaired_changed.get(), 4);
+}
+
+#[test]
+fn an_exact_match_cache_remembers_all_pieces_of_a_flow() {
+    let mut config = config(64);
+    config.caches.exact = ExactConfig { lines: 64, insert_inverse: 1 };
+    let mut switch = switch(config, QueueSizes::default());
+    let hits = |switch: &Switch| {
+        let own = switch.counters(0);
+        (own.exact.hits.get(), own.chain.hits.get(), own.chain.steps.get())
+    };
+    // By the tables, by the chain, and from then on by heart.
+    (0..5).for_each(|_| check(&mut switch, 1, 1, 2));
+    assert_eq!(hits(&switch), (3, 1, 2));
+    assert_eq!(counted(&switch), [5, 0, 5, 0]);
+    // Half of its way goes elsewhere: the flow is forgotten, and what is left is met again.
+    switch.apply(&[target(1, 3)]);
+    (0..4).for_each(|_| check(&mut switch, 1, 1, 3));
+    let (exact, ..) = hits(&switch);
+    assert_eq!(exact, 3 + 2);
 }
