@@ -116,9 +116,11 @@ impl Drop for Shunt {
 
 fn caches(setup: &Setup) -> String {
     let mut text = String::new();
-    if setup.caches == FrontCaches::Nothing {
-        text.push_str("exact_entries = 0\n");
-    }
+    text.push_str(match setup.caches {
+        FrontCaches::Usual | FrontCaches::Signature => "",
+        FrontCaches::Both => "exact_entries = 131072\n",
+        FrontCaches::Nothing => "exact_entries = 0\n",
+    });
     if setup.keeps_entries {
         let room = setup.entries_max.unwrap_or(1_000_000);
         let _ = writeln!(text, "megaflow_entries = {room}\nidle_ms = 600000");

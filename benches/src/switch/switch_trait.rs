@@ -40,7 +40,7 @@ pub enum FrontCaches {
     Usual,
     /// Open vSwitch's signature cache (SMC) alone; for Shunt, which has none, as installed.
     Signature,
-    /// Both of Open vSwitch's; for Shunt as installed.
+    /// Both of Open vSwitch's; for Shunt an exact-match cache of 131,072 flows.
     Both,
     /// None.
     Nothing,

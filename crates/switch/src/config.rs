@@ -420,7 +420,7 @@ impl Default for Threads {
 impl Default for Caches {
     fn default() -> Self {
         Self {
-            exact_entries: 8192,
+            exact_entries: 32_768,
             exact_insert_one_in: 1,
             megaflow_entries: 65_536,
             idle_ms: 10_000,

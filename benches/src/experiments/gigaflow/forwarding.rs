@@ -65,6 +65,8 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         ours(FrontCaches::Nothing, Some(PIECES_MAX), "pieces alone"),
         ours(FrontCaches::Usual, None, "exact match and whole entries"),
         ours(FrontCaches::Nothing, None, "whole entries alone"),
+        ours(FrontCaches::Both, Some(PIECES_MAX), "exact match of all flows and pieces"),
+        ours(FrontCaches::Both, None, "exact match of all flows and whole entries"),
     ];
     let mut pairs: Vec<Pair> = vec![("pieces, beside whole entries", 1, Some(3))];
     if let Some(rival) = Contender::OpenVSwitchDpdk.if_installed() {
@@ -74,14 +76,16 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             subjects.push(Subject { contender, caches, pieces_max: None, name });
         }
         pairs.extend([
-            ("exact match and pieces, beside EMC", 0, Some(4)),
-            ("exact match and pieces, beside SMC", 0, Some(5)),
-            ("exact match and pieces, beside both", 0, Some(6)),
-            ("pieces, beside none", 1, Some(7)),
-            ("exact match and whole entries, beside EMC", 2, Some(4)),
-            ("exact match and whole entries, beside SMC", 2, Some(5)),
-            ("exact match and whole entries, beside both", 2, Some(6)),
-            ("whole entries, beside none", 3, Some(7)),
+            ("exact match of all flows and pieces, beside SMC", 4, Some(7)),
+            ("exact match of all flows and pieces, beside both", 4, Some(8)),
+            ("exact match and pieces, beside EMC", 0, Some(6)),
+            ("exact match and pieces, beside both", 0, Some(8)),
+            ("pieces, beside none", 1, Some(9)),
+            ("exact match of all flows and whole entries, beside SMC", 5, Some(7)),
+            ("exact match of all flows and whole entries, beside both", 5, Some(8)),
+            ("exact match and whole entries, beside EMC", 2, Some(6)),
+            ("exact match and whole entries, beside both", 2, Some(8)),
+            ("whole entries, beside none", 3, Some(9)),
         ]);
     } else {
         pairs.push(("exact match and pieces", 0, None));
