@@ -5,12 +5,13 @@
 //! classifier's own.
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use shunt_benches::kernels;
+use shunt_kernels::KERNELS;
 
 fn all(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("kernels");
-    for mut kernel in kernels::kernels() {
-        group.bench_function(kernel.name, |bencher| bencher.iter(|| (kernel.call)()));
+    for kernel in KERNELS {
+        let mut call = (kernel.make)();
+        group.bench_function(kernel.name, |bencher| bencher.iter(&mut call));
     }
     group.finish();
 }

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::time::{ClockId, clock_gettime};
+pub use shunt_kernels::cpu::timed;
 
 /// The threads of a process.
 fn threads(id: u32) -> Vec<u32> {
@@ -45,18 +45,6 @@ pub fn threads_ns(id: u32, name: &str) -> u64 {
             .is_ok_and(|comm| comm.starts_with(name))
     });
     named.filter_map(|thread| find_run_ns(id, thread)).sum()
-}
-
-/// Nanoseconds of CPU that this thread needs for `run`.
-pub fn timed(run: impl FnOnce()) -> u64 {
-    let now = || {
-        let now =
-            clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from);
-        u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
-    };
-    let start = now();
-    run();
-    now() - start
 }
 
 /// Waits until the other threads of this process have hardly anything left to do, for half a minute at

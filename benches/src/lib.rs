@@ -13,7 +13,6 @@ pub mod controller;
 pub mod cpu;
 pub mod experiment;
 pub mod experiments;
-pub mod kernels;
 pub mod switch;
 pub mod tsc;
 pub mod wire;

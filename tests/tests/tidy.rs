@@ -57,6 +57,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "shunt-switch",
         ],
     ),
+    ("shunt-kernels", &["shunt-flow", "shunt-pipeline", "shunt-gigaflow", "shunt-datapath"]),
     ("xtask", &[]),
 ];
 
@@ -70,6 +71,7 @@ const WITHOUT_RUNTIME: &[&str] = &[
     "shunt-kairo",
     "shunt-kairo-c",
     "shunt-datapath",
+    "shunt-kernels",
 ];
 
 /// Beginnings of paths that are somebody's own.

@@ -70,10 +70,9 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite::own(
         "icount",
         "no kernel needs more instructions than it did, by callgrind; --bless writes the counts",
-        &["--release", "--package", "shunt-benches", "--test", "icount"],
+        &["--release", "--package", "shunt-kernels", "--test", "icount"],
     )
-    .with_tools()
-    .on_request(),
+    .with_tools(),
     Suite::own(
         "cases",
         "recorded cases: frames, counters and rules as Open vSwitch answers them",

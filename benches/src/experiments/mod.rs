@@ -20,5 +20,3 @@ pub(crate) mod translate;
 pub(crate) mod updates;
 mod windows;
 pub(crate) mod workloads;
-
-pub(crate) use tables::{Case, SOURCE, chain};

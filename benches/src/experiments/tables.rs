@@ -1,46 +1,8 @@
-//! Rules that experiments share: chains of tables, and actions of every kind.
+//! Rules that experiments share: actions of every kind, and large tables; chains of tables are the kernels'.
 
 use shunt_classifier::testing::workload::{Priorities, rules};
 use shunt_flow::text::{NoPortNames, format_match};
-
-/// Rules in each table of a chain.
-const RULES_PER_TABLE: u32 = 100;
-
-/// A case that is measured: a bridge's groups, meters and rules as `ovs-ofctl` reads them.
-#[derive(Clone, Debug)]
-pub(crate) struct Case {
-    pub(crate) name: String,
-    /// Whether it is one of the chains of tables; else it is an action.
-    pub(crate) is_chain: bool,
-    pub(crate) groups: &'static [&'static str],
-    pub(crate) meters: &'static [&'static str],
-    pub(crate) rules: Vec<String>,
-}
-
-/// Reads the destination, so that each address is a flow of its own, for every switch.
-pub(crate) const READ: &str = "move:NXM_OF_IP_DST[]->NXM_NX_REG1[]";
-
-/// What a packet of [`SOURCE`] meets: `tables` tables of 100 rules by source network, in which the
-/// same one matches.
-pub(crate) fn chain(tables: u8) -> Case {
-    let mut rules = Vec::new();
-    for table in 0..tables {
-        for rule in 0..RULES_PER_TABLE {
-            let then = match table + 1 {
-                last if last == tables => format!("{READ},output:2"),
-                next => format!("goto_table:{next}"),
-            };
-            rules.push(format!(
-                "table={table},priority={rule},udp,nw_src=192.168.{rule}.0/24,actions={then}"
-            ));
-        }
-    }
-    let name = if tables == 1 { "1 table".to_owned() } else { format!("{tables} tables") };
-    Case { name, is_chain: true, groups: &[], meters: &[], rules }
-}
-
-/// The source of all packets, which rule 7 of each table of a chain matches.
-pub(crate) const SOURCE: [u8; 4] = [192, 168, 7, 1];
+pub(crate) use shunt_kernels::case::{Case, READ, SOURCE, chain};
 
 /// A case for each kind of action, in one table.
 pub(crate) fn actions() -> Vec<Case> {

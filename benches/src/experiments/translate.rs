@@ -6,12 +6,12 @@
 use std::hint::black_box;
 
 use shunt_flow::{FlowKey, extract::VlanLimit};
+use shunt_kernels::{case::pipeline, frame::key};
 
 use super::tables::{self, Case};
 use crate::{
     capture, cpu,
     experiment::{Row, Run, Samples},
-    kernels,
 };
 
 /// Translations between two looks at the clock.
@@ -65,8 +65,8 @@ fn subject(case: &Case) -> Subject {
     } else {
         "translation of a packet, by actions"
     };
-    let pipeline = kernels::pipeline(case);
-    let key = kernels::key(&capture::udp_frame(tables::SOURCE, [10, 5, 2, 7], [4000, 2000]));
+    let pipeline = pipeline(case);
+    let key = key(&capture::udp_frame(tables::SOURCE, [10, 5, 2, 7], [4000, 2000]));
     let version = pipeline.version();
     assert!(pipeline.translate(&key, version).error.is_none(), "{} is translated", case.name);
     let call = move || {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::SOURCE;
+use super::super::tables::SOURCE;
 use crate::{capture, wire::Frame};
 
 /// UDP port of the packets that carry numbers.

@@ -10,10 +10,7 @@
 
 use std::process::ExitCode;
 
-use shunt_benches::{
-    cpu,
-    kernels::{Kernel, kernels},
-};
+use shunt_kernels::{KERNELS, Kernel, cpu};
 
 /// Calls of each kernel whose time is taken.
 const CALLS: u32 = 100_000;
@@ -22,15 +19,16 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["time"] => kernels().into_iter().for_each(time),
-        ["names"] => kernels().iter().for_each(|kernel| println!("{}", kernel.name)),
+        ["time"] => KERNELS.iter().for_each(time),
+        ["names"] => KERNELS.iter().for_each(|kernel| println!("{}", kernel.name)),
         ["call", name, count] => {
-            let kernel = kernels().into_iter().find(|kernel| kernel.name == *name);
-            let (Some(mut kernel), Ok(count)) = (kernel, count.parse::<u32>()) else {
+            let kernel = KERNELS.iter().find(|kernel| kernel.name == *name);
+            let (Some(kernel), Ok(count)) = (kernel, count.parse::<u32>()) else {
                 eprintln!("no kernel is called so, or that is no number: {words:?}");
                 return ExitCode::FAILURE;
             };
-            (0..count).for_each(|_| (kernel.call)());
+            let mut call = (kernel.make)();
+            (0..count).for_each(|_| call());
         }
         _ => {
             eprintln!("kernels time | names | call NAME N");
@@ -40,7 +38,8 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn time(mut kernel: Kernel) {
-    let ns = cpu::timed(|| (0..CALLS).for_each(|_| (kernel.call)()));
+fn time(kernel: &Kernel) {
+    let mut call = (kernel.make)();
+    let ns = cpu::timed(|| (0..CALLS).for_each(|_| call()));
     println!("{} {:.2}", kernel.name, ns as f64 / f64::from(CALLS));
 }

@@ -1,4 +1,4 @@
-//! The hot functions alone, for benches and for counts of instructions.
+//! The kernels by name, and what each of them needs around it.
 
 use std::hint::black_box;
 
@@ -7,9 +7,8 @@ use shunt_datapath::{
     cache::{EntryRef, ExactCache, ExactConfig, KeyHasher, MegaflowCache},
 };
 use shunt_flow::{
-    FieldId, FlowKey, FlowMask, PortNo, SparseMask,
+    FieldId, FlowKey, FlowMask, SparseMask,
     extract::{VlanLimit, extract},
-    text::NoPortNames,
 };
 use shunt_gigaflow::{
     adaptive::{Capacity, Sight},
@@ -17,89 +16,46 @@ use shunt_gigaflow::{
     ltm::{Eviction, Shelf, Walk},
     partition::PolicyName,
 };
-use shunt_pipeline::{
-    BridgeId, BridgeSettings, FlowModCommand, GroupCommand, MeterCommand, Modification, Pipeline,
-    PortInfo, Time,
-    text::{parse_group_mod, parse_meter_mod, parse_rule},
-};
+use shunt_pipeline::{Pipeline, Time};
 
 use crate::{
-    capture,
-    experiments::{Case, SOURCE, chain},
+    case::{SOURCE, chain, pipeline},
+    frame::{frame, key, udp_frame},
 };
 
 /// One kernel.
+#[derive(Clone, Copy, Debug)]
 pub struct Kernel {
     /// Its name in `icount.toml`.
     pub name: &'static str,
-    /// Calls it once.
-    pub call: Box<dyn FnMut()>,
+    /// Makes what it works on, and answers with what calls it once.
+    pub make: fn() -> Box<dyn FnMut()>,
 }
 
 /// Flows that the caches of the kernels hold.
 const FLOWS: u32 = 256;
 
-/// All kernels.
-#[must_use]
-pub fn kernels() -> Vec<Kernel> {
-    vec![
-        Kernel { name: "extract", call: extraction() },
-        Kernel { name: "exact_hit", call: exact_hit() },
-        Kernel { name: "megaflow_hit", call: megaflow_hit() },
-        Kernel { name: "gigaflow_hit", call: gigaflow_hit() },
-        Kernel { name: "gigaflow_burst", call: gigaflow_burst() },
-        Kernel { name: "gigaflow_miss_met", call: gigaflow_miss(FLOWS as usize) },
-        Kernel { name: "gigaflow_miss_made", call: gigaflow_miss(FLOWS as usize / 4) },
-        Kernel { name: "translate_1_table", call: translation(1) },
-        Kernel { name: "translate_4_tables", call: translation(4) },
-        Kernel { name: "translate_16_tables", call: translation(16) },
-    ]
-}
-
-/// A bridge with two ports and the rules of a case.
-///
-/// # Panics
-///
-/// When the rules are not legal.
-#[must_use]
-pub(crate) fn pipeline(case: &Case) -> Pipeline {
-    let (pipeline, bridge) = (Pipeline::new(1), BridgeId::new(1));
-    pipeline.add_bridge(bridge, BridgeSettings::default());
-    let _ = pipeline.set_ports(bridge, [1, 2].map(PortInfo::datapath).into());
-    let groups = case.groups.iter().map(|text| {
-        let group = parse_group_mod(GroupCommand::Add, text, &NoPortNames);
-        Modification::from(group.unwrap_or_else(|error| panic!("{text}: {error}")))
-    });
-    let meters = case.meters.iter().map(|text| {
-        let meter = parse_meter_mod(MeterCommand::Add, text);
-        Modification::from(meter.unwrap_or_else(|error| panic!("{text}: {error}")))
-    });
-    let rules = case.rules.iter().map(|text| {
-        let rule = parse_rule(FlowModCommand::Add, text, &NoPortNames);
-        Modification::from(rule.unwrap_or_else(|error| panic!("{text}: {error}")))
-    });
-    let done = pipeline.modify(bridge, groups.chain(meters).chain(rules), Time::ZERO);
-    done.unwrap_or_else(|error| panic!("{}: {error}", case.name));
-    pipeline
-}
-
-/// The key of a frame that came in by port 1.
-#[must_use]
-pub fn key(frame: &[u8]) -> FlowKey {
-    let mut key = FlowKey::ZERO;
-    extract(frame, VlanLimit::One, &mut key);
-    key.set_bridge(1);
-    key.set_in_port(PortNo::new(1));
-    key
-}
+/// All kernels. Each is made for itself, so that none stands in the memory of another.
+pub const KERNELS: &[Kernel] = &[
+    Kernel { name: "extract", make: extraction },
+    Kernel { name: "exact_hit", make: exact_hit },
+    Kernel { name: "megaflow_hit", make: megaflow_hit },
+    Kernel { name: "gigaflow_hit", make: gigaflow_hit },
+    Kernel { name: "gigaflow_burst", make: gigaflow_burst },
+    Kernel { name: "gigaflow_miss_met", make: || gigaflow_miss(FLOWS as usize) },
+    Kernel { name: "gigaflow_miss_made", make: || gigaflow_miss(FLOWS as usize / 4) },
+    Kernel { name: "translate_1_table", make: || translation(1) },
+    Kernel { name: "translate_4_tables", make: || translation(4) },
+    Kernel { name: "translate_16_tables", make: || translation(16) },
+];
 
 fn flow(number: u32) -> FlowKey {
     let [_, high, middle, low] = number.to_be_bytes();
-    key(&capture::udp_frame(SOURCE, [10, high, middle, low], [4000, 2000]))
+    key(&udp_frame(SOURCE, [10, high, middle, low], [4000, 2000]))
 }
 
 fn extraction() -> Box<dyn FnMut()> {
-    let frame = capture::frame(0x0005_0207);
+    let frame = frame(0x0005_0207);
     let mut key = FlowKey::ZERO;
     Box::new(move || {
         extract(black_box(&frame), VlanLimit::One, &mut key);
@@ -234,8 +190,9 @@ mod tests {
 
     #[test]
     fn every_kernel_runs() {
-        for mut kernel in kernels() {
-            (0..2 * FLOWS).for_each(|_| (kernel.call)());
+        for kernel in KERNELS {
+            let mut call = (kernel.make)();
+            (0..2 * FLOWS).for_each(|_| call());
         }
     }
 

@@ -1,0 +1,177 @@
+//! How many instructions the kernels need, against `icount.toml`.
+//!
+//! Counts are callgrind's, so they do not depend on what else the machine does; they see neither
+//! cache misses nor contention. A count that grew by more than a hundredth fails, and
+//! `cargo xtask test icount --bless` writes those of this build.
+//!
+//! Nor do they depend on the processor. Ours is built for the least of all x86-64, and nothing of it
+//! asks at run time what there is; the C library does, to copy, fill and compare bytes, and is told
+//! that there is nothing. That it obeyed is read from the names of what ran. What it allocates with
+//! is another in each release, so counts are good for one release, which stands beside them.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot run fails")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Growth that fails.
+const TOLERANCE: f64 = 0.01;
+
+/// Calls whose instructions are counted: the difference, so that the start is not. Whole rounds of the
+/// 256 flows that the kernels take in turn.
+const CALLS: [u32; 2] = [1_024, 3_072];
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../icount.toml");
+
+const HEAD: &str = "\
+# Instructions of one call of each kernel, by callgrind, in the release profile, on any x86-64.
+# Written by `cargo xtask test icount --bless`; more than one in a hundred more fails the gate.
+";
+
+/// Leaves glibc the functions that every x86-64 can run.
+const PLAIN: &str =
+    "glibc.cpu.hwcaps=-AVX2,-AVX,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM,-SSSE3,-SSE4_1,-SSE4_2";
+
+/// What is in the names of functions, of glibc and of others, that some processors lack.
+const NOT_PLAIN: [&str; 5] = ["avx", "evex", "_erms", "ssse3", "sse4"];
+
+/// What a run of a program needed.
+struct Profile {
+    instructions: f64,
+    /// Functions that ran and are not for every processor.
+    not_plain: BTreeSet<String>,
+}
+
+/// Calls a kernel under callgrind.
+///
+/// The program's own path, and what stands in the environment, lie in its memory, so it has neither.
+fn profile(kernel: &str, calls: u32) -> Profile {
+    let program = Path::new(env!("CARGO_BIN_EXE_kernels"));
+    let file = format!("icount.{}.{kernel}", std::process::id());
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(file);
+    let mut command = Command::new("valgrind");
+    command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    command.env("GLIBC_TUNABLES", PLAIN).current_dir(program.parent().unwrap());
+    command.args(["--tool=callgrind", &format!("--callgrind-out-file={}", file.display())]);
+    command.arg("./kernels").args(["call", kernel, &calls.to_string()]);
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{text}");
+    let written = fs::read_to_string(&file).unwrap();
+    fs::remove_file(&file).unwrap();
+    let collected = text.lines().find_map(|line| line.split_once("Collected :"));
+    let instructions = collected.and_then(|(_, count)| count.trim().parse().ok()).unwrap();
+    Profile { instructions, not_plain: not_plain(&written) }
+}
+
+/// Names in a file of callgrind's, which are given with their first line: `fn=(7) name`.
+fn not_plain(written: &str) -> BTreeSet<String> {
+    let name = |line: &str| {
+        let function = line.strip_prefix("fn=").or_else(|| line.strip_prefix("cfn="))?;
+        function.split_once(' ').map(|(_, name)| name.to_owned())
+    };
+    let is_named = |name: &String| NOT_PLAIN.iter().any(|word| name.contains(word));
+    written.lines().filter_map(name).filter(is_named).collect()
+}
+
+/// Instructions of one call of each kernel.
+///
+/// # Errors
+///
+/// With the functions of this processor that ran.
+fn counts() -> Result<BTreeMap<String, f64>, BTreeSet<String>> {
+    let names = Command::new(env!("CARGO_BIN_EXE_kernels")).arg("names").output().unwrap();
+    let names = String::from_utf8(names.stdout).unwrap();
+    let count = |name: &str| {
+        let [few, many] = CALLS.map(|calls| profile(name, calls));
+        if many.not_plain.is_empty() {
+            let calls = f64::from(CALLS[1] - CALLS[0]);
+            Ok((name.to_owned(), (many.instructions - few.instructions) / calls))
+        } else {
+            Err(many.not_plain)
+        }
+    };
+    names.lines().map(count).collect()
+}
+
+/// The C library that runs here, as `glibc 2.36`.
+fn libc() -> String {
+    let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    text.ok().filter(|text| !text.is_empty()).unwrap_or_else(|| "an unknown one".to_owned())
+}
+
+/// What is committed: the C library, and the counts.
+fn committed() -> (String, BTreeMap<String, f64>) {
+    let text = fs::read_to_string(PAGE).unwrap_or_default();
+    let pairs = text.lines().filter_map(|line| line.split_once(" = "));
+    let libc = pairs.clone().find(|(name, _)| *name == "libc").map_or("", |(_, libc)| libc);
+    let counts = pairs.filter_map(|(name, count)| Some((name.to_owned(), count.parse().ok()?)));
+    (libc.trim_matches('"').to_owned(), counts.collect())
+}
+
+/// Why counts of this machine would not be those of others.
+fn obstacle() -> Option<String> {
+    if cfg!(not(all(target_arch = "x86_64", target_env = "gnu"))) {
+        return Some("instructions are counted on x86-64 with glibc".to_owned());
+    }
+    let valgrind = Command::new("valgrind").arg("--version").output();
+    valgrind.err().map(|_| "there is no valgrind".to_owned())
+}
+
+/// Says what was not tested; the harness swallows only what passing tests *print*.
+fn say(what: &str) {
+    // Without standard error there is nobody to tell.
+    let _ = writeln!(io::stderr(), "{what}");
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "counts are of the release profile: cargo xtask test icount")]
+fn no_kernel_needs_more_instructions_than_it_did() {
+    if let Some(obstacle) = obstacle() {
+        return say(&format!("SKIPPED: {obstacle}"));
+    }
+    let (libc, (libc_then, committed)) = (libc(), committed());
+    let is_blessed = std::env::var_os("SHUNT_BLESS").is_some();
+    if libc != libc_then && !is_blessed {
+        return say(&format!("SKIPPED: counts are of {libc_then}, and here is {libc}"));
+    }
+    let counts = match counts() {
+        Ok(counts) => counts,
+        Err(names) => return say(&format!("SKIPPED: functions of this processor ran: {names:?}")),
+    };
+    if is_blessed {
+        let lines = counts.iter().map(|(name, count)| format!("{name} = {count:.1}\n"));
+        let lines: String = lines.collect();
+        fs::write(PAGE, format!("{HEAD}libc = \"{libc}\"\n\n{lines}")).unwrap();
+        return;
+    }
+    let names: Vec<&String> = counts.keys().collect();
+    assert_eq!(names, committed.keys().collect::<Vec<_>>(), "icount.toml has every kernel");
+    let changed = |is_changed: fn(f64, f64) -> bool| {
+        let changed = counts.iter().filter(|(name, count)| is_changed(**count, committed[*name]));
+        let words =
+            changed.map(|(name, count)| format!("{name}: {count:.1}, was {:.1}", committed[name]));
+        words.collect::<Vec<_>>()
+    };
+    let shrunk = changed(|count, before| count < before * (1.0 - TOLERANCE));
+    if !shrunk.is_empty() {
+        say(&format!("fewer instructions than before: {shrunk:?}; keep it: --bless"));
+    }
+    let grown = changed(|count, before| count > before * (1.0 + TOLERANCE));
+    let advice = "if it is worth it: cargo xtask test icount --bless";
+    assert!(grown.is_empty(), "more instructions than before: {grown:?}; {advice}");
+}
+
+#[test]
+fn functions_that_not_every_processor_has_are_found_by_their_names() {
+    let written = "fl=(1) x.S\nfn=(3) __memcpy_avx_unaligned_erms\n16 2\ncfn=(4) main\ncfn=(4)\n\
+                   cfn=(5) memchr::arch::x86_64::avx2::find\nfn=(6) shunt::terms\n";
+    let found: Vec<String> = not_plain(written).into_iter().collect();
+    assert_eq!(found, ["__memcpy_avx_unaligned_erms", "memchr::arch::x86_64::avx2::find"]);
+}
