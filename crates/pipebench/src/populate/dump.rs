@@ -38,12 +38,12 @@ pub struct DumpTable {
 }
 
 impl Dump {
-    /// Reads a dump; its headings and comments are left out, and so are rules that cannot be read:
-    /// a switch may know more than this crate does.
+    /// Reads a dump; its headings and comments are left out, and so are rules of which the switch knows
+    /// more than this crate does.
     ///
     /// # Errors
     ///
-    /// That no rule can be read, with the place of the first.
+    /// A line that is no rule, with its place; or that no rule can be read, with the place of the first.
     pub fn read(text: &str) -> Result<Self, DumpError> {
         let (mut rules, mut texts, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
         let mut offset = 0;
@@ -54,7 +54,8 @@ impl Dump {
                         rules.push(rule);
                         texts.push(uncounted(line));
                     }
-                    Err(error) => left_out.push(error),
+                    Err(error) if error.is_foreign() => left_out.push(error),
+                    Err(error) => return Err(error),
                 }
             }
             offset = offset.saturating_add(line.len());
@@ -230,18 +231,48 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_rule_is_left_out_and_told_with_its_place() {
+    fn the_place_of_a_bad_rule_is_that_of_its_wrong_word() {
         let text = DUMP.replace("goto_table:20", "gto_table:20");
-        let dump = Dump::read(&text).unwrap();
-        assert_eq!((dump.rules().len(), dump.left_out().len()), (2, 1));
-        let DumpError::Rule { line, offset, length, .. } = &dump.left_out()[0] else { panic!() };
-        assert_eq!(*line, 4);
-        assert!(text[*offset..*offset + *length].starts_with("gto_table"), "{dump}");
+        let told = Dump::read(&text).map(|dump| dump.rules);
+        let Err(DumpError::Rule { line: 4, offset, length, .. }) = told else { panic!("{told:?}") };
+        assert!(text[offset..offset + length].starts_with("gto_table"));
     }
 
     #[test]
     fn a_text_without_a_rule_is_no_dump() {
         assert!(matches!(Dump::read("# nothing\n"), Err(DumpError::Empty)));
         assert!(matches!(Dump::read("nothing\n"), Err(DumpError::Rule { line: 1, .. })));
+    }
+
+    const RULE: &str = "table=0,priority=7,in_port=1 actions=resubmit(,1)\n";
+
+    #[test]
+    fn a_line_that_is_no_rule_is_refused_with_its_place() {
+        for (line, column) in [
+            ("table=1,ip,nw_dsst=10.0.0.0/8 actions=drop", 12),
+            ("table=1,priority=high,ip actions=drop", 18),
+            ("table=1,tcp,tp_dst=99999 actions=drop", 20),
+            ("table=1,ip actions=ouptut:1", 20),
+            ("table=1,ip actions=resubmit(,2", 20),
+            ("table=1,ip", 11),
+        ] {
+            let told = Dump::read(&format!("{RULE}{line}\n")).map(|dump| dump.left_out);
+            let Err(DumpError::Rule { line: 2, column: found, .. }) = told else {
+                panic!("{line}: {told:?}")
+            };
+            assert_eq!(found, column, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_another_switch_knows_is_left_out_and_told() {
+        for line in [
+            "table=1,ip actions=set_field:1->tun_metadata0",
+            "table=1,ip actions=teleport(7)",
+            "table=1,ip,quark_spin=3 actions=drop",
+        ] {
+            let dump = Dump::read(&format!("{RULE}{line}\n")).unwrap();
+            assert_eq!((dump.rules.len(), dump.left_out.len()), (1, 1), "{line}");
+        }
     }
 }

@@ -1,5 +1,8 @@
 //! What can be wrong with what a pipeline is filled from, and with dumps of rules.
 
+use shunt_flow::text::MatchError;
+use shunt_pipeline::text::RuleTextProblem;
+
 use crate::DistributionError;
 
 /// A pipeline that cannot be filled.
@@ -25,7 +28,7 @@ pub enum PopulateError {
     Distribution(#[from] DistributionError),
 }
 
-/// A text that is no dump of rules.
+/// A text that is no dump of rules, or a rule of one that this crate cannot read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DumpError {
@@ -46,4 +49,22 @@ pub enum DumpError {
     /// No rule at all.
     #[error("there is no rule in it: give what `ovs-ofctl dump-flows BRIDGE` prints")]
     Empty,
+}
+
+impl DumpError {
+    /// Whether another switch may well have such a rule: what it says is known and not built, or like
+    /// nothing that is known. All else is a mistake in the text.
+    pub(crate) fn is_foreign(&self) -> bool {
+        let Self::Rule { source, .. } = self else { return false };
+        match &source.problem {
+            RuleTextProblem::NotYet(_)
+            | RuleTextProblem::ReadOnly(_)
+            | RuleTextProblem::MatchOnly(_)
+            | RuleTextProblem::Match(MatchError::Unmatchable(_)) => true,
+            RuleTextProblem::UnknownAction { nearest, .. }
+            | RuleTextProblem::UnknownField { nearest, .. }
+            | RuleTextProblem::Match(MatchError::UnknownField { nearest, .. }) => nearest.is_none(),
+            _ => false,
+        }
+    }
 }

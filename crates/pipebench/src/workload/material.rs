@@ -6,7 +6,7 @@ use shunt_flow::{FieldId, PortNo};
 
 use super::{RuleLine, filters::tuple};
 use crate::{
-    Progress, WorkloadError,
+    DumpError, Progress, WorkloadError,
     classbench::{BuiltinSet, Filter, Parameters, Request, generate, read_filters},
     input::{Input, InputKind},
     name::{FilterName, Name, Terminals},
@@ -25,8 +25,8 @@ pub(super) struct Material {
     pub(super) ways: Vec<Vec<u8>>,
     /// Of a filled pipeline.
     pub(super) filled: Option<Filled>,
-    /// Lines of a dump that are no rules.
-    pub(super) left_out: usize,
+    /// Rules of a dump that were left out.
+    pub(super) left_out: Vec<DumpError>,
 }
 
 /// What there is to know of a filled pipeline.
@@ -98,7 +98,7 @@ impl Material {
             published_rules: pipeline.published_rules(filters.len()),
         };
         let flows = FlowSource { classes };
-        Ok(Self { rules, flows, ways, filled: Some(filled), left_out: 0 })
+        Ok(Self { rules, flows, ways, filled: Some(filled), left_out: Vec::new() })
     }
 
     /// What flows are drawn from, and the way that they are meant to take.

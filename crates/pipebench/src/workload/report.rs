@@ -55,8 +55,8 @@ impl Workload {
             Some(published) => rules.against(published, "as published"),
             None => rules,
         }];
-        if self.left_out() > 0 {
-            rows.push(Row::count("lines that are no rule, left out", self.left_out()));
+        if !self.left_out().is_empty() {
+            rows.push(Row::count("rules that cannot be read, left out", self.left_out().len()));
         }
         if let Some(updates) = self.name().updates {
             let wanted = updates.kind.rules(self.rules().len()) as f64;

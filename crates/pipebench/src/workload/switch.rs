@@ -60,7 +60,7 @@ impl Material {
         Ok(Self {
             rules,
             flows: FlowSource { classes },
-            left_out: dump.left_out().len(),
+            left_out: dump.left_out().to_vec(),
             ..Self::default()
         })
     }

@@ -7,7 +7,7 @@ use super::{
     material::{Filled, Material},
 };
 use crate::{
-    Progress, Seed, TrafficError, WorkloadError,
+    DumpError, Progress, Seed, TrafficError, WorkloadError,
     name::{Name, SourceName, Updates, count, time},
     populate::Counts,
     statistics::Class,
@@ -36,8 +36,8 @@ pub struct Workload {
     classes: Vec<Class>,
     /// If the source is a pipeline.
     filled: Option<Filled>,
-    /// Lines of a dump that are no rules.
-    left_out: usize,
+    /// Rules of a dump that were left out.
+    left_out: Vec<DumpError>,
     flows: Vec<Flow>,
     /// Of each flow.
     packets: Vec<u32>,
@@ -122,9 +122,10 @@ impl Workload {
         self.filled.as_ref()?.published_rules
     }
 
-    /// How many lines of a dump are no rules.
-    pub(super) const fn left_out(&self) -> usize {
-        self.left_out
+    /// Why which rules of a dump were left out: the switch knows more than this crate does.
+    #[must_use]
+    pub fn left_out(&self) -> &[DumpError] {
+        &self.left_out
     }
 
     /// What there is in the filled pipeline; `None` if the source is none.
@@ -164,7 +165,7 @@ struct Drawn {
     rules: Vec<RuleLine>,
     classes: Vec<Class>,
     filled: Option<Filled>,
-    left_out: usize,
+    left_out: Vec<DumpError>,
     flows: Vec<Flow>,
 }
 
@@ -191,7 +192,7 @@ impl Drawn {
         let seed = name.seed_of().child("flows");
         let flows = coflows(name.flows, coflowiness, name.locality, seed)?;
         let classes = vec![Class { name: "services".to_owned(), way: None }];
-        Ok(Self { rules, classes, filled: None, left_out: 0, flows })
+        Ok(Self { rules, classes, filled: None, left_out: Vec::new(), flows })
     }
 }
 

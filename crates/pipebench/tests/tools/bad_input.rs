@@ -143,6 +143,33 @@ fn a_dump_without_a_rule_that_can_be_read_is_told_the_place() {
 }
 
 #[test]
+fn a_bad_line_among_the_rules_of_a_switch_makes_no_workload() {
+    let folder = tempfile::tempdir().unwrap();
+    let dump = "NXST_FLOW reply (xid=0x4):\n \
+        table=0, priority=9,in_port=3 actions=resubmit(,8)\n \
+        table=8, priority=5,ip,nw_dsst=10.1.0.0/16 actions=output:1\n";
+    let path = file(folder.path(), "br-int.flows", dump);
+    let out = folder.path().join("out");
+    let told = refusal(&["write", &format!("{path}:low:10"), "--out", out.to_str().unwrap()]);
+    assert!(told.contains("line 3, column 25: no field is called `nw_dsst`"), "{told}");
+    assert!(!out.exists(), "nothing is written");
+    assert!(refusal(&["describe", &path]).contains("line 3, column 25"));
+}
+
+#[test]
+fn what_a_switch_knows_more_is_left_out_and_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let dump = "table=0, priority=9,in_port=3 actions=resubmit(,8)\n\
+        table=8, priority=6,ip actions=set_field:1->tun_metadata0,output:2\n\
+        table=8, priority=5,ip,nw_dst=10.1.0.0/16 actions=output:1\n";
+    let path = file(folder.path(), "br-int.flows", dump);
+    let output = pipebench(&["flows", &format!("{path}:low:10")]);
+    assert!(output.status.success());
+    let told = errors(&output);
+    assert!(told.contains("left out: 1; the first: line 2, column "), "{told}");
+}
+
+#[test]
 fn a_misspelled_word_anywhere_in_a_name_is_told_the_nearest() {
     for (name, nearest) in [
         ("pcs:high:1k", "psc:high:1k"),

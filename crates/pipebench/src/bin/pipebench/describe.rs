@@ -14,6 +14,7 @@ use crate::{
     input::{self, Content},
     out::{print, write_file},
     table::Table,
+    workload::tell_left_out,
 };
 
 /// Describes a pipeline, a rule-set, or a dump of a switch's rules.
@@ -71,7 +72,6 @@ impl Describe {
     }
 
     /// Describes what is no pipeline.
-    #[expect(clippy::print_stderr, reason = "what was left out is no part of the description")]
     fn describe(&self, content: &Content) -> miette::Result<()> {
         if self.picture.is_some() {
             return Err(miette!("only pipelines have a picture, and `{}` is none", self.what));
@@ -82,10 +82,8 @@ impl Describe {
             Content::Parameters(parameters) => write!(out, "{parameters}"),
             Content::Rules(dump) => write!(out, "{dump}"),
         })?;
-        if let Content::Rules(dump) = content
-            && let Some(first) = dump.left_out().first()
-        {
-            eprintln!("{} rules were left out; the first: {first}", dump.left_out().len());
+        if let Content::Rules(dump) = content {
+            tell_left_out(dump.left_out());
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use miette::{Diagnostic, IntoDiagnostic, SourceSpan, WrapErr};
-use shunt_pipebench::{NameError, Progress, name::Name, workload::Workload};
+use shunt_pipebench::{DumpError, NameError, Progress, name::Name, workload::Workload};
 
 /// What a name is, for `--help`.
 pub(crate) const NAMES: &str = "\
@@ -39,7 +39,18 @@ impl Named {
 pub(crate) fn make(name: &Name) -> miette::Result<Workload> {
     let progress = Progress::new("workload", 3);
     let made = Workload::of(name, &progress).into_diagnostic();
-    made.wrap_err_with(|| format!("there is no workload {name}"))
+    let made = made.wrap_err_with(|| format!("there is no workload {name}"))?;
+    drop(progress);
+    tell_left_out(made.left_out());
+    Ok(made)
+}
+
+/// Says which rules of a dump were left out, and why the first of them was.
+#[expect(clippy::print_stderr, reason = "what was left out is no part of the answer")]
+pub(crate) fn tell_left_out(left_out: &[DumpError]) {
+    if let Some(first) = left_out.first() {
+        eprintln!("rules that were left out: {}; the first: {first}", left_out.len());
+    }
 }
 
 /// A misspelled name, with the place of the mistake.
