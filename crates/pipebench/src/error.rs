@@ -124,6 +124,7 @@ fn is_full(error: &std::io::Error) -> bool {
 fn advice(error: &std::io::Error) -> &'static str {
     match error.kind() {
         _ if is_full(error) => ": make room or write to another disk",
+        std::io::ErrorKind::NotFound => ": make the folder first, or choose one that is there",
         std::io::ErrorKind::PermissionDenied => ": choose a folder that you may write to",
         std::io::ErrorKind::IsADirectory => ": name a file in it",
         std::io::ErrorKind::NotADirectory | std::io::ErrorKind::AlreadyExists => {
@@ -169,7 +170,8 @@ impl std::fmt::Display for PcapError {
             PcapProblem::Cut => {
                 write!(
                     f,
-                    "{name} ends within packet {number}: it was cut, or is still being written"
+                    "{name} ends within packet {number}: it was cut, or is still being written; \
+                     capture it again, or take what is whole of it (`tcpdump -r {name} -w whole.pcap`)"
                 )
             }
             PcapProblem::Snapped { captured, original } => write!(

@@ -284,7 +284,8 @@ mod tests {
             ),
             (
                 good[..good.len() - 1].to_vec(),
-                "x.pcap ends within packet 2: it was cut, or is still being written",
+                "x.pcap ends within packet 2: it was cut, or is still being written; capture it again, or \
+                 take what is whole of it (`tcpdump -r x.pcap -w whole.pcap`)",
             ),
             (
                 with(24 + 12, 61),

@@ -264,8 +264,8 @@ mod tests {
         for (wrong, expected) in [
             ("[0]", "invalid length 1, expected an edge: [from, to]"),
             ("[0, 1, \"x\", 2]", "invalid length 4"),
-            ("[0, \"x\"]", "invalid type: string \"x\", expected u8"),
-            ("[0, 256]", "invalid value: integer `256`, expected u8"),
+            ("[0, \"x\"]", "invalid type: string \"x\", expected the number of a table"),
+            ("[0, 256]", "invalid value: integer `256`, expected the number of a table"),
             ("{}", "invalid type: map, expected an edge"),
         ] {
             let error = PipelineFile::parse(&LINES.replacen("[0, 1]", wrong, 1)).unwrap_err();

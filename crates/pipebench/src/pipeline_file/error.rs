@@ -163,7 +163,9 @@ impl PipelineError {
         let (offset, length) =
             place.map_or((end, 0), |place| (place, word.as_ref().map_or(0, String::len)));
         let (line, column) = line_and_column(text, offset);
-        let (message, nearest) = (message.to_owned(), near.map(str::to_owned));
+        // Numbers of tables are the only ones of this width.
+        let message = message.replace("expected u8", "expected the number of a table: 0 to 255");
+        let nearest = near.map(str::to_owned);
         Self::Json { line, column, offset, length, message, nearest }
     }
 

@@ -170,6 +170,16 @@ fn what_a_switch_knows_more_is_left_out_and_told() {
 }
 
 #[test]
+fn a_file_without_line_breaks_does_not_fill_the_screen() {
+    let folder = tempfile::tempdir().unwrap();
+    let edges = "[0, 1], ".repeat(1000);
+    let text = PIPELINE.replace("[[0, 1]]", &format!("[{edges}[0, 7]]")).replace('\n', " ");
+    let told = refusal(&["describe", &file(folder.path(), "x.json", text)]);
+    assert!(told.contains("line 1, column") && told.contains("table 7"), "{told}");
+    assert!(told.len() < 300, "{told}");
+}
+
+#[test]
 fn a_misspelled_word_anywhere_in_a_name_is_told_the_nearest() {
     for (name, nearest) in [
         ("pcs:high:1k", "psc:high:1k"),

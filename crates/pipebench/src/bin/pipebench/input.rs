@@ -67,17 +67,32 @@ fn dump(input: &Input) -> miette::Result<Dump> {
     })
 }
 
-/// An error with the place in the text.
+/// An error with the place in the text, which is shown if a person can read it there.
 fn report(
     input: &Input,
     error: &dyn std::error::Error,
     (offset, length): (usize, usize),
     label: &str,
 ) -> Report {
+    let lines = lines_around(&input.text, offset);
+    if lines.split('\n').any(|line| line.len() > SHOWN_MAX) {
+        return miette!("{}: {error}", input.path);
+    }
     let span = LabeledSpan::new(Some(label.to_owned()), offset, length);
     let source = NamedSource::new(&input.path, input.text.clone());
     miette!(labels = vec![span], "{error}").with_source_code(source)
 }
+
+/// The line of a byte, the one before and the one behind: what is shown with an error.
+fn lines_around(text: &str, offset: usize) -> &str {
+    let (before, behind) = text.split_at_checked(offset).unwrap_or((text, ""));
+    let begin = before.rmatch_indices('\n').nth(1).map_or(0, |(at, _)| at + 1);
+    let end = behind.match_indices('\n').nth(1).map_or(text.len(), |(at, _)| offset + at);
+    text.get(begin..end).unwrap_or_default()
+}
+
+/// Bytes of a line that is shown: a file without line breaks would fill the screen.
+const SHOWN_MAX: usize = 1000;
 
 /// A pipeline by its name or its file.
 pub(crate) fn pipeline(name: &str) -> miette::Result<PipelineFile> {
