@@ -151,14 +151,21 @@ fn near<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 /// Corrects a name, one wrong word after the other, until it is one.
 fn repair(text: &str) -> Option<String> {
     let mut text = text.to_owned();
+    let mut words: Vec<String> = Vec::new();
     for _ in 0..REPAIRS_MAX {
         match parse(&text) {
-            Ok(name) => return Some(name.to_string()),
+            Ok(name) => {
+                let whole = name.to_string();
+                // What is usual goes unsaid, but not if it is what was meant.
+                let is_said = words.iter().all(|word| whole.contains(word));
+                return Some(if is_said { whole } else { text });
+            }
             Err(wrong) => {
                 let (at, word) = wrong.instead?;
                 let end =
                     text.get(at..)?.find([':', '=', '@']).map_or(text.len(), |length| at + length);
                 text.replace_range(at..end, &word);
+                words.push(word);
             }
         }
     }

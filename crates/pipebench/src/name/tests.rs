@@ -127,6 +127,11 @@ fn a_mistake_is_told_with_the_nearest_name() {
         ("psc:hgih:100k", "no locality is called `hgih`", Some("psc:high:100k:seed=1")),
         ("psc:high:100k:seeds=2", "no key is called `seeds`", Some("psc:high:100k:seed=2")),
         ("psx:lwo:1k:bites=imx", "no source is called `psx`", Some("psc:low:1k:seed=1:bytes=imix")),
+        (
+            "psc:high:1k:sizes=caidda",
+            "sizes=caidda is not caida, mawi",
+            Some("psc:high:1k:sizes=caida"),
+        ),
         ("psc:high:100x", "flows=100x is not 1 to 10m, as in 500, 100k or 1m", None),
         (
             "psc:high:1OOk",

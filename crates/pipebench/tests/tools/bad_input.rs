@@ -186,6 +186,7 @@ fn a_misspelled_word_anywhere_in_a_name_is_told_the_nearest() {
         ("psc:hihg:1k", "psc:high:1k"),
         ("psc:high:1k:byts=imix", "bytes=imix"),
         ("psc:high:1k:filters=fww", "filters=fw"),
+        ("psc:high:1k:sizes=caidda", "sizes=caida"),
     ] {
         let told = refusal(&["flows", name]);
         assert!(told.contains(nearest), "{name}: {told}");
