@@ -6,7 +6,7 @@ use std::{fmt::Write as _, io::Write as _, process::Command};
 
 use shunt_pipebench::{
     Progress, Seed,
-    classbench::{BuiltinSet, Filter, Request, generate},
+    classbench::{BuiltinSet, Filter, Request, generate, read_filters},
     pipeline_file::{BUILTIN, Builtin, PipelineFile},
     populate::{Filling, Form, Population, drawn, populate},
     published::Figure,
@@ -43,6 +43,25 @@ fn ten_thousand_filters_become_as_many_rules_as_published() {
         let rules = as_published(name).rules().len() as f64;
         assert!((rules / published - 1.0).abs() <= 0.10, "{name}: {rules}, not {published}");
     }
+}
+
+#[test]
+fn the_narrower_of_two_rules_of_a_table_has_the_higher_priority() {
+    let text = "@10.0.0.0/8\t0.0.0.0/0\t0 : 65535\t0 : 65535\t0x00/0x00\n\
+                @10.1.0.0/16\t0.0.0.0/0\t0 : 65535\t0 : 65535\t0x00/0x00\n";
+    let pipeline = r#"{"pipeline": "one", "edges": [],
+        "tables": [{"id": 0, "match_fields": ["ip_src"]}],
+        "traversals": [{"id": "all", "terminal": "output",
+            "steps": [{"table": 0, "match": ["ip_src"]}]}]}"#;
+    let pipeline = PipelineFile::parse(pipeline).unwrap();
+    let filters = read_filters(text).unwrap();
+    let filling = (Filling::Forwarding, Form::Plain);
+    let filled = populate(&pipeline, &filters, filling, Seed::new(1)).unwrap();
+    let priority = |prefix: &str| {
+        let rule = filled.rules().iter().find(|rule| rule.matching.contains(prefix));
+        rule.unwrap_or_else(|| panic!("{prefix}: {}", self::text(&filled))).priority
+    };
+    assert!(priority("10.1.0.0/16") > priority("10.0.0.0/8"));
 }
 
 #[test]

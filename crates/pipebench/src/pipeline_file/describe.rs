@@ -11,7 +11,7 @@ pub struct Description<'a>(pub &'a PipelineFile);
 impl fmt::Display for Description<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pipeline = self.0;
-        writeln!(f, "{}: {}", pipeline.pipeline, pipeline.title)?;
+        writeln!(f, "{}", pipeline.heading())?;
         write!(f, "{} tables, {} traversals", pipeline.tables.len(), pipeline.traversals.len())?;
         if let Some(published) = pipeline.paper_table_3_1 {
             write!(f, " (published: {}, {})", published.tables, published.traversals)?;

@@ -209,6 +209,14 @@ impl PipelineFile {
         Ok(pipeline)
     }
 
+    /// Its name, and what it is if that is said.
+    pub(super) fn heading(&self) -> String {
+        match self.title.as_str() {
+            "" => self.pipeline.clone(),
+            title => format!("{}: {title}", self.pipeline),
+        }
+    }
+
     /// The table of a number.
     #[must_use]
     pub fn table(&self, id: u8) -> Option<&Table> {

@@ -14,9 +14,8 @@ pub fn picture(pipeline: &PipelineFile) -> String {
     let rows = places.values().map(|(row, _)| row + 1).max().unwrap_or(0);
     let columns = places.values().map(|(_, column)| column + 1).max().unwrap_or(0);
     let title = format!(
-        "{}: {} ({} tables, {} traversals)",
-        pipeline.pipeline,
-        pipeline.title,
+        "{} ({} tables, {} traversals)",
+        pipeline.heading(),
         pipeline.tables.len(),
         pipeline.traversals.len(),
     );

@@ -157,6 +157,13 @@ fn a_bad_line_among_the_rules_of_a_switch_makes_no_workload() {
 }
 
 #[test]
+fn a_pipeline_without_a_title_is_headed_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "mine.json", PIPELINE);
+    assert!(answer(&["describe", &path]).starts_with("mine\n2 tables, 1 traversals\n"));
+}
+
+#[test]
 fn what_a_switch_knows_more_is_left_out_and_told() {
     let folder = tempfile::tempdir().unwrap();
     let dump = "table=0, priority=9,in_port=3 actions=resubmit(,8)\n\
