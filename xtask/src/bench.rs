@@ -5,32 +5,47 @@
 
 mod regress;
 
+use std::{os::unix::process::CommandExt as _, process::Command};
+
 use crate::{
     install,
-    shell::{Failure, cargo, root, run},
+    shell::{Failure, cargo, root, run, target},
 };
 
 /// What is built for a comparison: the daemon, and the programs that measure.
 const PACKAGES: &[&str] =
-    &["build", "--release", "--package", "shuntd", "--package", "shunt-benches", "--bins"];
+    &["--package", "shuntd", "--package", "shunt-kernels", "--package", "shunt-benches", "--bins"];
+
+/// Engines in circuits of dbsp, which takes long to build.
+const DBSP: &[&str] = &["--features", "shunt-benches/dbsp"];
 
 /// What is built where nothing is measured: the program that knows the experiments.
-const LIST: &[&str] = &["build", "--release", "--package", "shunt-benches", "--bin", "experiments"];
+const LIST: &[&str] = &["--package", "shunt-benches", "--bin", "experiments"];
 
 /// Runs the experiments named.
 pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
     if arguments.first().is_some_and(|name| name == "regress") {
         return regress::run_command(&arguments[1..]);
     }
-    if arguments.iter().all(|word| ["--list", "--help", "-h"].contains(&word.as_str())) {
+    if arguments.iter().all(|word| ASKS.contains(&word.as_str())) {
         println!("the list is in the program of the experiments, which cargo builds once:");
-        run(&mut cargo(LIST))?;
+        build(LIST)?;
         return run_experiments(arguments);
     }
     println!("building the switch and the experiments, optimised:");
-    run(&mut cargo(PACKAGES))?;
+    // The one word that is for the build; the experiments know from it what they have.
+    let (features, words): (Vec<String>, Vec<String>) =
+        arguments.iter().cloned().partition(|word| word == "--dbsp");
+    build(&[PACKAGES, if features.is_empty() { &[] } else { DBSP }].concat())?;
     ensure_rival();
-    run_experiments(arguments)
+    run_experiments(&words)
+}
+
+/// Words that measure nothing.
+const ASKS: [&str; 3] = ["--list", "--help", "-h"];
+
+fn build(packages: &[&str]) -> Result<(), Failure> {
+    run(cargo(&["build", "--release"]).args(packages))
 }
 
 /// Gets the rival where that is allowed; without it, Shunt is measured alone.
@@ -40,8 +55,12 @@ fn ensure_rival() {
     }
 }
 
+/// Runs the program that was built. Not by `cargo run`, which would build it anew, since other packages
+/// beside it make other features.
 fn run_experiments(arguments: &[String]) -> Result<(), Failure> {
-    let program =
-        ["run", "--release", "--quiet", "--package", "shunt-benches", "--bin", "experiments", "--"];
-    run(cargo(&program).args(arguments).current_dir(root()))
+    let program = target().join("release/experiments");
+    let mut command = Command::new(&program);
+    // In place of this process, so that it alone answers an interrupt.
+    let error = command.args(arguments).current_dir(root()).exec();
+    Err(Failure::new(format!("cannot run `{}`: {error}", program.display())))
 }

@@ -52,7 +52,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "ci", arguments: "", what: "lint and test: the gate", run: ci },
     Command {
         name: "bench",
-        arguments: "NAME [--quick] | --all | --list",
+        arguments: "NAME.. | --all [--quick] | --list",
         what: "an experiment beside Open vSwitch, or `regress BASE`: two builds of ours",
         run: bench::run_command,
     },

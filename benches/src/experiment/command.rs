@@ -10,17 +10,20 @@ use std::{
     process::{Command, ExitCode},
 };
 
-use super::{EXPERIMENTS, Experiment, Form, Progress, Report, Run, find, table};
+use super::{EXPERIMENTS, Experiment, Form, Progress, Report, Run, find, interrupt, table};
 use crate::{experiments::regress, switch::is_root};
 
 /// Says to the second process that it is the second.
 const INSIDE: &str = "SHUNT_BENCH_INSIDE";
 
 const USAGE: &str = "\
-usage: cargo xtask bench NAME.. [--quick] [options of the experiment]
-       cargo xtask bench --all [--shard I/N] [--quick]
+usage: cargo xtask bench NAME.. [--quick] [--dbsp] [options of the experiment]
+       cargo xtask bench --all [--shard I/N] [--quick] [--dbsp]
        cargo xtask bench --list
        cargo xtask bench regress BASE [--quick]
+    --quick       a look: about a minute for each, and docs/results is left alone
+    --shard I/N   of all experiments every Nth, from the Ith on
+    --dbsp        with eviction engines in circuits, for which dbsp is built
 ";
 
 /// Runs what the command line says.
@@ -46,16 +49,21 @@ fn run_words(words: &[String]) -> Result<(), String> {
         print!("{}", list());
         return Ok(());
     }
-    let chosen = if has("--all") { shard(words)? } else { named(words)? };
+    let chosen = chosen(words)?;
     check_options(&chosen, words)?;
     if env::var_os(INSIDE).is_none() {
+        interrupt::watch("");
         chosen.iter().for_each(|one| one.map_or((), |experiment| (experiment.prepare)()));
-        return chosen.iter().try_for_each(|one| run_inside(*one, words));
+        return run_all(&chosen, words);
+    }
+    // A part has nothing to give back, and ends at once.
+    if !has("--part") {
+        interrupt::watch(interrupt::MEASURING);
     }
     for one in chosen {
         match one {
             Some(experiment) => run_one(experiment, words)?,
-            None => print!("{}", regress::run(&mut new_run(words)?)),
+            None => print!("{}", regress::run(&mut new_run(words)?)?),
         }
     }
     Ok(())
@@ -63,8 +71,39 @@ fn run_words(words: &[String]) -> Result<(), String> {
 
 /// A line for each experiment.
 fn list() -> String {
-    let line = |one: &Experiment| format!("  {:<16} {} ({})\n", one.name, one.what, one.source);
-    EXPERIMENTS.iter().map(line).collect()
+    let line = |one: &Experiment| format!("  {:<19} {} ({})\n", one.name, one.what, one.source);
+    let lines: String = EXPERIMENTS.iter().map(line).collect();
+    let without = "with --dbsp also kairo-gates, and more engines in kairo-updates\n";
+    lines + if cfg!(feature = "dbsp") { "" } else { without }
+}
+
+/// What the words choose: all experiments or a shard of them, or those named.
+fn chosen(words: &[String]) -> Result<Vec<Option<&'static Experiment>>, String> {
+    let has = |word: &str| words.iter().any(|other| other == word);
+    let is_named = words.first().is_some_and(|word| !word.starts_with('-'));
+    match (has("--all"), is_named) {
+        (true, true) => Err("either names or --all: --all is every experiment".to_owned()),
+        (true, false) => shard(words),
+        (false, _) if has("--shard") => Err("--shard is a part of all: add --all".to_owned()),
+        (false, _) => named(words),
+    }
+}
+
+/// Measures one after the other; one that fails holds up none of those after it.
+fn run_all(chosen: &[Option<&Experiment>], words: &[String]) -> Result<(), String> {
+    let mut failures = Vec::new();
+    for one in chosen {
+        let Err(failure) = run_inside(*one, words) else { continue };
+        if interrupt::is_interrupted() {
+            return Err(format!("interrupted: {failure}"));
+        }
+        eprintln!("bench: {failure}");
+        failures.push(failure);
+    }
+    match failures.len() {
+        0 => Ok(()),
+        failed => Err(format!("{failed} of {} failed: {}", chosen.len(), failures.join("; "))),
+    }
 }
 
 /// The experiments named; `None` is the comparison of two builds.
@@ -101,6 +140,10 @@ fn shard(words: &[String]) -> Result<Vec<Option<&'static Experiment>>, String> {
     let place = words.iter().position(|word| word == "--shard");
     let text = place.map(|place| words.get(place + 1).map_or("", String::as_str));
     let (index, count) = shard_numbers(text.unwrap_or("1/1"))?;
+    let all = EXPERIMENTS.len();
+    if count > all {
+        return Err(format!("there are {all} experiments, which do not fill {count} shards"));
+    }
     let mine = EXPERIMENTS.iter().enumerate().filter(|(at, _)| at % count == index - 1);
     Ok(mine.map(|(_, experiment)| Some(experiment)).collect())
 }
@@ -126,11 +169,18 @@ fn run_inside(one: Option<&Experiment>, words: &[String]) -> Result<(), String> 
         Command::new(program)
     };
     let name = one.map_or("regress", |experiment| experiment.name);
-    let options = words.iter().skip_while(|word| !word.starts_with('-'));
-    let options = options.filter(|word| *word != "--all");
-    let status = command.arg(name).args(options).env(INSIDE, "1").status();
+    let status = command.arg(name).args(options_of_one(words)).env(INSIDE, "1").status();
     let status = status.map_err(|error| format!("{name} did not start: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{name} was not measured")) }
+}
+
+/// The options without those that choose.
+fn options_of_one(words: &[String]) -> Vec<&String> {
+    let options: Vec<&String> = words.iter().skip_while(|word| !word.starts_with('-')).collect();
+    let is_shard = |at: usize| options.get(at).is_some_and(|word| *word == "--shard");
+    let stays =
+        |at: usize| !is_shard(at) && (at == 0 || !is_shard(at - 1)) && options[at] != "--all";
+    (0..options.len()).filter(|at| stays(*at)).map(|at| options[at]).collect()
 }
 
 fn new_run(words: &[String]) -> Result<Run, String> {
@@ -156,6 +206,7 @@ fn run_one(experiment: &'static Experiment, words: &[String]) -> Result<(), Stri
     let form = match () {
         () if run.is_quick => Form::Quick,
         () if !options.is_empty() || experiment.has_rival && !is_beside => Form::Part,
+        () if experiment.lacks_circuits() => Form::Part,
         () => Form::Full,
     };
     drop(run);
@@ -170,7 +221,7 @@ fn run_one(experiment: &'static Experiment, words: &[String]) -> Result<(), Stri
     let written = Report { experiment, rows: &rows, form, options }.write(&folder)?;
     written.iter().for_each(|path| println!("wrote {}", path.display()));
     if form != Form::Full {
-        println!("a look, a part, or a run without the rival leaves docs/results as it is");
+        println!("a look, a part, or a run without a rival or engine leaves docs/results as it is");
     }
     Ok(())
 }
@@ -206,6 +257,7 @@ mod tests {
         for index in 1..=3 {
             let chosen = shard(&words(&format!("--all --shard {index}/3"))).unwrap();
             names.extend(chosen.into_iter().flatten().map(|experiment| experiment.name));
+            assert!(names.len().abs_diff(EXPERIMENTS.len() * index / 3) <= 1, "alike in number");
         }
         names.sort_unstable();
         let mut all: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
@@ -218,6 +270,31 @@ mod tests {
         for text in ["0/3", "4/3", "3", "a/b", ""] {
             assert!(shard_numbers(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_shard_that_would_be_empty_or_of_nothing_is_refused() {
+        let all = EXPERIMENTS.len();
+        let last = chosen(&words(&format!("--all --shard {all}/{all} --quick"))).unwrap();
+        assert_eq!(last.len(), 1);
+        let refused = |text: &str| chosen(&words(text)).unwrap_err();
+        assert!(refused(&format!("--all --shard 1/{}", all + 1)).contains("do not fill"));
+        assert!(refused("--all --shard").contains("no shard"));
+        assert!(refused("--all --shard --quick").contains("no shard"));
+        assert!(refused("--shard 1/2").contains("add --all"));
+        assert!(refused("spine --shard 1/2").contains("add --all"));
+        assert!(refused("spine --all").contains("either"));
+    }
+
+    #[test]
+    fn what_chooses_is_not_passed_on() {
+        let passed = |text: &str| {
+            options_of_one(&words(text)).into_iter().cloned().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(passed("--all --shard 1/2 --quick"), "--quick");
+        assert_eq!(passed("--quick --shard 1/2 --all"), "--quick");
+        assert_eq!(passed("spine pipeline --only translate --quick"), "--only translate --quick");
+        assert_eq!(passed("spine"), "");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The instrument: experiments by name, what they measure, and what is written of it.
 
 mod command;
+mod interrupt;
 mod lines;
 mod machine;
 mod plot;
@@ -17,7 +18,9 @@ pub use machine::machine;
 pub use plot::plot;
 pub use progress::Progress;
 pub use registry::{EXPERIMENTS, Experiment, find};
+pub(crate) use report::write_whole;
 pub use report::{Form, Report};
 pub use row::{Better, Curve, Ratio, Row, Samples, Verdict};
 pub use run::Run;
 pub use table::table;
+pub(crate) use table::table_of_builds;

@@ -29,6 +29,19 @@ pub struct Experiment {
     pub run_part: fn(&mut Run, &str),
 }
 
+impl Experiment {
+    /// Whether engines in circuits are a part of it and were not built.
+    pub(super) fn lacks_circuits(&self) -> bool {
+        cfg!(not(feature = "dbsp")) && WITH_CIRCUITS.contains(&self.name)
+    }
+}
+
+/// Experiments that are there only where dbsp was built.
+const OF_DBSP: [&str; 1] = ["kairo-gates"];
+
+/// Experiments that also measure engines in circuits.
+const WITH_CIRCUITS: [&str; 1] = ["kairo-updates"];
+
 const NOTHING: fn() = || ();
 const NO_PARTS: fn(&mut Run, &str) = |_, part| panic!("there is no part {part}");
 
@@ -348,6 +361,9 @@ pub fn find(name: &str) -> Result<&'static Experiment, String> {
         let near = |other: &&str| strsim::damerau_levenshtein(name, other);
         let nearest = EXPERIMENTS.iter().map(|experiment| experiment.name).min_by_key(near);
         let nearest = nearest.filter(|other| near(other) <= other.len().div_ceil(2));
+        if OF_DBSP.contains(&name) {
+            return format!("`{name}` is there with --dbsp");
+        }
         let advice = nearest.map_or_else(
             || "--list shows all".to_owned(),
             |other| format!("did you mean `{other}`?"),
@@ -366,6 +382,8 @@ mod tests {
         assert!(find("spines").unwrap_err().contains("`spine`"));
         assert!(find("xyzzyplugh").unwrap_err().contains("--list"));
         assert_eq!(find("spine").unwrap().name, "spine");
+        let circuits = find("kairo-gates");
+        assert!(circuits.map_or_else(|error| error.contains("--dbsp"), |_| cfg!(feature = "dbsp")));
     }
 
     #[test]
@@ -375,5 +393,6 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), EXPERIMENTS.len());
         assert!(EXPERIMENTS.iter().all(|experiment| experiment.what.len() <= 100));
+        assert!(WITH_CIRCUITS.iter().all(|name| names.contains(name)));
     }
 }

@@ -43,13 +43,12 @@ impl Report<'_> {
     ///
     /// With the path and what to do, when one cannot be written.
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, String> {
-        fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
         let json = serde_json::to_string_pretty(&self.json()).unwrap_or_default() + "\n";
         let drawn = plot(self.experiment, self.rows);
         let mut written = Vec::new();
         for (ending, text) in [("json", json), ("md", self.page()), ("svg", drawn)] {
             let path = folder.join(format!("{}.{ending}", self.experiment.name));
-            replace(&path, |temporary| fs::write(temporary, text.as_bytes()))?;
+            write_whole(&path, &text)?;
             written.push(path);
         }
         let picture = folder.join(format!("{}.png", self.experiment.name));
@@ -66,7 +65,9 @@ impl Report<'_> {
     pub fn command(&self) -> String {
         let options = self.options.iter().map(|option| format!(" {option} .."));
         let quick = if self.form == Form::Quick { " --quick" } else { "" };
-        format!("cargo xtask bench {}{}{quick}", self.experiment.name, options.collect::<String>())
+        let dbsp = if cfg!(feature = "dbsp") { " --dbsp" } else { "" };
+        let options: String = options.collect();
+        format!("cargo xtask bench {}{options}{quick}{dbsp}", self.experiment.name)
     }
 
     fn json(&self) -> Value {
@@ -151,6 +152,17 @@ const PICTURE_BYTES_MAX: u64 = 400_000;
 const ZOOMS: [&str; 6] =
     ["--zoom=2", "--zoom=1.5", "--zoom=1", "--zoom=0.75", "--zoom=0.6", "--zoom=0.5"];
 
+/// Writes a file, and the folder that it is in; there is never a half of it.
+///
+/// # Errors
+///
+/// With the path and what to do, when it cannot be written.
+pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), String> {
+    let folder = path.parent().unwrap_or(path);
+    fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
+    replace(path, |temporary| fs::write(temporary, text.as_bytes()))
+}
+
 /// Makes a file beside its place and moves it there.
 fn replace(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), String> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -203,7 +215,7 @@ mod tests {
             "rival": "R", "rival_value": 20.0, "ratio": 2.0, "published": null,
         });
         assert_eq!(report.json()["rows"][0], expected);
-        assert!(report.command().ends_with(" --from .."));
+        assert!(report.command().contains(" --from .."));
         let keys: Vec<String> = report.json().as_object().unwrap().keys().cloned().collect();
         assert_eq!(keys, ["command", "experiment", "machine", "rows", "source"]);
     }

@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::Progress;
+use super::{Progress, interrupt};
 
 /// One run of an experiment.
 #[derive(Debug)]
@@ -48,8 +48,9 @@ impl Run {
         self.progress = Progress::new(steps);
     }
 
-    /// Takes one step.
+    /// Takes one step, unless there was an interrupt.
     pub fn step<T>(&mut self, what: &str, work: impl FnOnce(&Path) -> T) -> T {
+        interrupt::check();
         self.progress.show(what);
         let result = work(self.folder.path());
         self.progress.advance();

@@ -31,6 +31,42 @@ pub fn table(rows: &[Row]) -> String {
     text
 }
 
+/// Two builds beside each other, in columns that line up: first what is worse and what is better.
+pub(crate) fn table_of_builds(base: &str, rows: &[Row]) -> String {
+    let verdicts: Vec<_> = rows.iter().map(|row| row.ratio().map(Ratio::verdict)).collect();
+    let named = |verdict| {
+        let of = rows.iter().zip(&verdicts).filter(|(_, one)| **one == Some(verdict));
+        of.map(|(row, _)| format!("{}, {}", row.name, row.metric)).collect::<Vec<_>>()
+    };
+    let mut text = String::new();
+    for (verdict, word) in [(Verdict::Worse, "worse"), (Verdict::Better, "better")] {
+        let named = named(verdict);
+        let list: String = named.iter().map(|name| format!("- {name}\n")).collect();
+        let _ = writeln!(text, "{} of {} figures are {word}\n{list}", named.len(), rows.len());
+    }
+    let head = ["what", "this tree", base, "ratio"].map(str::to_owned);
+    let mut lines = vec![head, ["---"; 4].map(str::to_owned)];
+    lines.extend(rows.iter().map(|row| {
+        let other = row.rival.as_ref().map(|(_, samples)| spread(samples, row.unit));
+        let ratio = row.ratio().map(|one| ratio(one, "another build"));
+        let what = format!("{}, {}", row.name, row.metric);
+        [what, spread(&row.ours, row.unit), other.unwrap_or_default(), ratio.unwrap_or_default()]
+    }));
+    text + &aligned(&lines)
+}
+
+/// Lines of a table whose columns have one width each.
+fn aligned(lines: &[[String; 4]]) -> String {
+    let width = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0);
+    let widths = [0, 1, 2, 3].map(width);
+    let mut text = String::new();
+    for line in lines {
+        let cells = line.iter().zip(widths).map(|(cell, width)| format!(" {cell:<width$} |"));
+        let _ = writeln!(text, "|{}", cells.collect::<String>());
+    }
+    text
+}
+
 /// `2.95 (2.90 to 3.01)`, or that this says nothing.
 fn ratio(ratio: Ratio, why: &str) -> String {
     let text = format!("{:.2} ({:.2} to {:.2})", ratio.middle, ratio.least, ratio.most);
@@ -106,6 +142,31 @@ mod tests {
         assert_eq!(beside_published(&row(120.0, "because")), "1.20 of the published");
         assert_eq!(beside_published(&row(120.0, "")), "1.20 of the published: not explained");
         assert_eq!(beside_published(&Row::new("a", "rules", "")), "-");
+    }
+
+    #[test]
+    fn two_builds_line_up_and_what_is_worse_comes_first() {
+        let row = |name: &str, ours: f64| Row {
+            ours: Samples(vec![ours; 5]),
+            rival: Some((String::new(), Samples(vec![100.0; 5]))),
+            ..Row::new(name, "time", "ns")
+        };
+        let text = table_of_builds("main (abc)", &[row("same", 100.0), row("slow", 200.0)]);
+        let expected = "\
+1 of 2 figures are worse
+- slow, time
+
+0 of 2 figures are better
+
+| what       | this tree           | main (abc)          | ratio                                   |
+| ---        | ---                 | ---                 | ---                                     |
+| same, time | 100 ns (100 to 100) | 100 ns (100 to 100) | 1.00 (1.00 to 1.00): within the noise   |
+| slow, time | 200 ns (200 to 200) | 100 ns (100 to 100) | 0.50 (0.50 to 0.50): worse              |
+";
+        let squeezed = |text: &str| text.replace("  ", "").replace(" |", "|");
+        assert_eq!(squeezed(&text), squeezed(expected));
+        let bars = text.lines().filter(|line| line.starts_with('|')).map(str::len);
+        assert_eq!(bars.clone().min(), bars.max(), "{text}");
     }
 
     #[test]

@@ -88,7 +88,8 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     } else {
         pairs.extend([("exact match", 0, None), ("without exact match", 1, None)]);
     }
-    measured(run, &subjects, &pairs)
+    let rounds = run.either(3, 2);
+    measured(run, rounds, &subjects, &pairs)
 }
 
 /// Caches of Open vSwitch, and what they are called there.
@@ -99,18 +100,17 @@ pub(super) const CHOICES: &[(FrontCaches, &str)] = &[
     (FrontCaches::Nothing, "neither EMC nor SMC"),
 ];
 
-/// Two builds beside each other.
+/// Two builds beside each other, which are alike: it takes more rounds to tell them apart.
 pub(crate) fn rows(run: &mut Run, ours: &Contender, rival: &Contender) -> Vec<Row> {
     let subject = |contender: &Contender| Subject {
         contender: contender.clone(),
         caches: FrontCaches::Usual,
         name: contender.name(),
     };
-    measured(run, &[subject(ours), subject(rival)], &[("forwarding", 0, Some(1))])
+    measured(run, 5, &[subject(ours), subject(rival)], &[("forwarding", 0, Some(1))])
 }
 
-fn measured(run: &mut Run, subjects: &[Subject], pairs: &[Pair]) -> Vec<Row> {
-    let rounds = run.either(3, 2);
+fn measured(run: &mut Run, rounds: usize, subjects: &[Subject], pairs: &[Pair]) -> Vec<Row> {
     let seconds = run.either(4, 1) as u64;
     run.begin(WORKLOADS.len() * rounds * subjects.len());
     let names: Vec<&str> = subjects.iter().map(|subject| subject.name.as_str()).collect();

@@ -8,7 +8,7 @@ use std::{
 use super::{Daemon, OpenVSwitch, Setup, Shunt, Switch};
 
 /// A switch that can be started.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contender {
     /// Shunt, by its binaries in this folder.
     Shunt(PathBuf),
@@ -61,7 +61,8 @@ impl Contender {
     #[must_use]
     pub fn name(&self) -> String {
         match self {
-            Self::Shunt(_) => "Shunt".to_owned(),
+            Self::Shunt(_) if *self == Self::ours() => "Shunt".to_owned(),
+            Self::Shunt(_) => "Shunt, the other build".to_owned(),
             Self::OpenVSwitch => format!("Open vSwitch {}", version()),
             Self::OpenVSwitchDpdk => format!("OVS-DPDK {}", version()),
         }
