@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use super::{
     Row,
+    axis::{short, tick_step},
     plot::{
         Anchor, Drawing, FAINT, Font, GREY, GRID, HEAD, MARGIN, OURS, PLAIN, PUBLISHED, RIVAL,
-        TICK, WIDTH, short, tick_step,
+        TICK, WIDTH,
     },
 };
 

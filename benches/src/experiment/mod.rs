@@ -1,5 +1,7 @@
 //! The instrument: experiments by name, what they measure, and what is written of it.
 
+mod axis;
+mod columns;
 mod command;
 mod interrupt;
 mod lines;

@@ -1,12 +1,18 @@
 //! The figures as a picture: a panel of horizontal bars for each metric, ours above the rival's, and
 //! one of lines for each row that has some.
 //!
-//! Bars begin at zero and whiskers reach from the least to the most of the rounds, so that what is
-//! noise looks like noise. The picture is written by hand as SVG: it is rectangles and text.
+//! Bars begin at zero, but where the values of a panel are far apart, and whiskers reach from the least to
+//! the most of the rounds, so that what is noise looks like noise. Many panels stand in columns. The picture is written by hand as SVG: it is rectangles and text.
 
 use std::fmt::Write as _;
 
-use super::{Better, Experiment, Row, Samples, Verdict, machine, table::number};
+use super::{
+    Better, Experiment, Row, Samples, Verdict,
+    axis::Axis,
+    columns::{self, Block},
+    machine,
+    table::number,
+};
 
 pub(super) const WIDTH: f64 = 1000.0;
 pub(super) const MARGIN: f64 = 28.0;
@@ -17,6 +23,9 @@ const BAR_HEIGHT: f64 = 15.0;
 const BAR_GAP: f64 = 13.0;
 const PANEL_HEAD: f64 = 62.0;
 const PANEL_FOOT: f64 = 44.0;
+
+/// Rows of a panel at most.
+const ROWS_MAX: usize = 32;
 
 /// Characters of a name that are surely not wider than the room for them.
 const NAME_LENGTH: usize = 38;
@@ -66,11 +75,11 @@ const RATIO: Font = Font { size: 15, is_bold: true, anchor: Anchor::End, ..PLAIN
 /// for each metric.
 #[must_use]
 pub fn plot(experiment: &Experiment, rows: &[Row]) -> String {
-    let mut drawing = Drawing { body: String::new(), y: MARGIN };
-    drawing.head(experiment, rows);
-    for row in rows.iter().filter(|row| !row.curves.is_empty()) {
-        drawing.lines(row);
-    }
+    let mut page = Drawing { body: String::new(), y: MARGIN };
+    page.head(experiment, rows);
+    let with_curves = rows.iter().filter(|row| !row.curves.is_empty());
+    let mut blocks: Vec<Block> =
+        with_curves.map(|row| block(|drawing| drawing.lines(row))).collect();
     let is_drawn = |row: &&Row| row.better != Better::Neither || row.published.is_some();
     let is_bar = |row: &&Row| row.curves.is_empty();
     let rows: Vec<&Row> = rows.iter().filter(is_drawn).filter(is_bar).collect();
@@ -79,9 +88,37 @@ pub fn plot(experiment: &Experiment, rows: &[Row]) -> String {
     metrics.retain(|metric| seen.insert(*metric));
     for metric in metrics {
         let panel: Vec<&Row> = rows.iter().filter(|row| row.metric == metric).copied().collect();
-        drawing.panel(&panel);
+        blocks.extend(panels(&panel));
     }
-    drawing.finish()
+    page.finish(&blocks)
+}
+
+/// The panels of one metric: one, or more where it has many rows.
+fn panels(rows: &[&Row]) -> Vec<Block> {
+    let bars = rows.iter().flat_map(|row| {
+        let rival = row.rival.as_ref().map(|(_, samples)| samples.median());
+        [Some(row.ours.median()), rival, row.published].into_iter().flatten()
+    });
+    let axis = Axis::of(bars, most_of(rows));
+    let parts_count = rows.len().div_ceil(ROWS_MAX).max(1);
+    let parts = rows.chunks(rows.len().div_ceil(parts_count).max(1));
+    parts
+        .zip(1..)
+        .map(|(part, number)| {
+            let rest = if parts_count == 1 {
+                String::new()
+            } else {
+                format!(", {number} of {parts_count}")
+            };
+            block(|drawing| drawing.panel(part, axis, &rest))
+        })
+        .collect()
+}
+
+fn block(draw: impl FnOnce(&mut Drawing)) -> Block {
+    let mut drawing = Drawing { body: String::new(), y: 0.0 };
+    draw(&mut drawing);
+    Block { body: drawing.body, height: drawing.y }
 }
 
 impl Drawing {
@@ -145,12 +182,12 @@ impl Drawing {
         self.y = y + 22.0;
     }
 
-    /// All rows of one metric.
-    fn panel(&mut self, rows: &[&Row]) {
+    /// Rows of one metric.
+    fn panel(&mut self, rows: &[&Row], axis: Axis, rest: &str) {
         let Some(first) = rows.first() else { return };
         let head = (MARGIN, self.y + 30.0);
         let unit = if first.unit.is_empty() { String::new() } else { format!(" ({})", first.unit) };
-        self.text(head, HEAD, &format!("{}{unit}", first.metric));
+        self.text(head, HEAD, &format!("{}{unit}{}{rest}", first.metric, axis.words()));
         let faint = Font { anchor: Anchor::End, ..FAINT };
         self.text((BARS_RIGHT, head.1), faint, first.better.words());
         let has_ratios = rows.iter().any(|row| row.ratio().is_some());
@@ -161,29 +198,24 @@ impl Drawing {
         }
         let top = self.y + PANEL_HEAD - 14.0;
         self.y += PANEL_HEAD;
-        let most = most_of(rows);
-        let step = tick_step(most);
-        let end = step * (most / step).ceil().max(1.0);
         let height: f64 = rows.iter().map(|row| row_height(row)).sum();
-        self.axis(step, end, (top, self.y + height));
+        self.axis(axis, (top, self.y + height));
         for row in rows {
-            self.row(row, end);
+            self.row(row, axis);
         }
         self.y += PANEL_FOOT;
     }
 
-    /// Grid and ticks from zero to `end`.
-    fn axis(&mut self, step: f64, end: f64, (top, bottom): (f64, f64)) {
-        let mut tick = 0.0;
-        while tick <= end * 1.000_001 {
-            let x = place(tick, end);
-            self.line((x, top), (x, bottom), if tick == 0.0 { GREY } else { GRID });
-            self.text((x, bottom + 15.0), TICK, &short(tick, step));
-            tick += step;
+    /// Grid and ticks.
+    fn axis(&mut self, axis: Axis, (top, bottom): (f64, f64)) {
+        for (number, (tick, word)) in axis.ticks().into_iter().enumerate() {
+            let x = place(tick, axis);
+            self.line((x, top), (x, bottom), if number == 0 { GREY } else { GRID });
+            self.text((x, bottom + 15.0), TICK, &word);
         }
     }
 
-    fn row(&mut self, row: &Row, end: f64) {
+    fn row(&mut self, row: &Row, axis: Axis) {
         let middle = self.y + (row_height(row) - BAR_GAP) / 2.0;
         let is_long = row.name.chars().count() > NAME_LENGTH;
         let font = if is_long { Font { size: 10, ..NAME } } else { NAME };
@@ -197,22 +229,22 @@ impl Drawing {
             };
             self.text((WIDTH - MARGIN, middle + 5.0), Font { color, ..RATIO }, &text);
         }
-        self.bar(&row.ours, end, OURS);
+        self.bar(&row.ours, axis, OURS);
         if let Some((_, samples)) = &row.rival {
             self.y += 2.0;
-            self.bar(samples, end, RIVAL);
+            self.bar(samples, axis, RIVAL);
         }
         if let Some(published) = row.published {
             self.y += 2.0;
-            self.bar(&Samples::from(published), end, PUBLISHED);
+            self.bar(&Samples::from(published), axis, PUBLISHED);
         }
         self.y += BAR_GAP;
     }
 
-    fn bar(&mut self, samples: &Samples, end: f64, color: &str) {
-        let right = place(samples.median(), end);
+    fn bar(&mut self, samples: &Samples, axis: Axis, color: &str) {
+        let right = place(samples.median(), axis);
         self.rectangle((BARS_LEFT, self.y), ((right - BARS_LEFT).max(1.0), BAR_HEIGHT), color);
-        let (least, most) = (place(samples.least(), end), place(samples.most(), end));
+        let (least, most) = (place(samples.least(), axis), place(samples.most(), axis));
         if most - least > 1.0 {
             let middle = self.y + BAR_HEIGHT / 2.0;
             self.line((least, middle), (most, middle), INK);
@@ -225,11 +257,12 @@ impl Drawing {
         self.y += BAR_HEIGHT;
     }
 
-    fn finish(self) -> String {
-        let height = self.y + MARGIN / 2.0;
+    fn finish(mut self, blocks: &[Block]) -> String {
+        let (width, height) = columns::put(&mut self.body, blocks, self.y);
+        let height = height + MARGIN / 2.0;
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height:.0}\" \
-             viewBox=\"0 0 {WIDTH} {height:.0}\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height:.0}\" \
+             viewBox=\"0 0 {width} {height:.0}\" \
              font-family=\"DejaVu Sans, Helvetica, Arial, sans-serif\">\n\
              <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n{}</svg>\n",
             self.body
@@ -251,30 +284,9 @@ fn row_height(row: &Row) -> f64 {
     BAR_HEIGHT + more as f64 * (BAR_HEIGHT + 2.0) + BAR_GAP
 }
 
-/// Where a value lies on an axis that ends at `end`.
-fn place(value: f64, end: f64) -> f64 {
-    BARS_LEFT + (BARS_RIGHT - BARS_LEFT) * (value / end).clamp(0.0, 1.0)
-}
-
-/// A round number of which four to ten reach `most`.
-pub(super) fn tick_step(most: f64) -> f64 {
-    if most <= 0.0 {
-        return 1.0;
-    }
-    let power = 10f64.powf((most / 4.0).log10().floor());
-    let steps = [5.0, 2.0, 1.0].map(|digit| digit * power);
-    steps.into_iter().find(|step| most / step >= 4.0).unwrap_or(power)
-}
-
-/// A tick in as few characters as tell it from its neighbours.
-pub(super) fn short(tick: f64, step: f64) -> String {
-    let (divisor, suffix) = match step {
-        step if step >= 1e6 => (1e6, " M"),
-        step if step >= 1e3 => (1e3, " K"),
-        _ => (1.0, ""),
-    };
-    let digits = if step / divisor >= 1.0 { 0 } else { 2 };
-    if tick == 0.0 { "0".to_owned() } else { format!("{:.digits$}{suffix}", tick / divisor) }
+/// Where a value lies.
+fn place(value: f64, axis: Axis) -> f64 {
+    BARS_LEFT + (BARS_RIGHT - BARS_LEFT) * axis.part(value)
 }
 
 #[cfg(test)]
@@ -283,12 +295,16 @@ mod tests {
     use crate::experiment::EXPERIMENTS;
 
     #[test]
-    fn ticks_are_round_and_not_many() {
-        for (most, step) in [(1.0, 0.2), (149.0, 20.0), (349.0, 50.0), (40_000.0, 10_000.0)] {
-            assert_eq!(tick_step(most), step, "{most}");
-        }
-        assert_eq!(short(150_000.0, 50_000.0), "150 K");
-        assert_eq!(short(0.4, 0.2), "0.40");
+    fn many_rows_are_panels_beside_each_other_and_none_is_left_out() {
+        let rows: Vec<Row> = (1..=200)
+            .map(|number| Row {
+                ours: Samples::from(f64::from(number)),
+                ..Row::new(format!("row {number}"), "time", "ns")
+            })
+            .collect();
+        let text = plot(&EXPERIMENTS[0], &rows);
+        assert!(rows.iter().all(|row| text.contains(&format!(">{}<", row.name))));
+        assert!(text.contains(">time (ns), 7 of 7<") && text.contains("width=\"4000\""), "{text}");
     }
 
     #[test]

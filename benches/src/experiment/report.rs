@@ -146,7 +146,7 @@ fn rasterize(drawing: &Path, picture: &Path) -> io::Result<()> {
 }
 
 /// Bytes of a picture at most: pictures are kept with the source, and the drawing is there too.
-const PICTURE_BYTES_MAX: u64 = 400_000;
+const PICTURE_BYTES_MAX: u64 = 800_000;
 
 /// How large pixels are, the finest first.
 const ZOOMS: [&str; 6] =
