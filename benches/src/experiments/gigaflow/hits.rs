@@ -146,10 +146,10 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             for way in &ways {
                 let name = format!("{title} {}", way.name);
                 let outcome = run.step(&name, |_| replay(&bed, way, scale));
-                let published = way.published.filter(|_| scale == 1);
+                let size = way.published.filter(|_| scale == 1);
                 let published =
-                    published.and_then(|size| Figure::find("hit_rate", pipeline, locality, size));
-                rows.extend(rows_of(&name, &outcome, published.map(|figure| figure.value)));
+                    |metric: &str| Some(Figure::find(metric, pipeline, locality, size?)?.value);
+                rows.extend(rows_of(&name, &outcome, published));
             }
         }
     }
@@ -159,49 +159,76 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-const METRICS: [&str; 8] = [
+const METRICS: [&str; 9] = [
     "packets that hit",
     "packets of the last third that hit",
     "packets that missed",
     "entries in use",
     "pieces that were entries already",
     "ways through the entries",
+    "ways by pairs of neighbouring pieces, as published",
     "tags in use",
     "lookups in tables that misses made",
 ];
 
+/// As many ways as the count of them can hold: how many more there are is not known.
+const TOO_MANY: f64 = u128::MAX as f64;
+
 /// The last word of a name, the unit, which end is good, and the value.
 type Measured = (&'static str, &'static str, Better, f64);
 
-fn rows_of(name: &str, outcome: &Outcome, published: Option<f64>) -> Vec<Row> {
+/// What was published of a figure, by the last word of our name for it.
+fn metric_of(word: &str) -> Option<&'static str> {
+    match word {
+        "hit" => Some("hit_rate"),
+        "misses" => Some("cache_misses"),
+        "estimate" => Some("rule_space"),
+        _ => None,
+    }
+}
+
+fn rows_of(name: &str, outcome: &Outcome, published: impl Fn(&str) -> Option<f64>) -> Vec<Row> {
     let percent = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
     let counts = outcome.cache.counts();
     let ltm = outcome.cache.ltm();
+    let coverage = ltm.coverage();
     let figures = [
         ("hit", "%", Better::More, percent(outcome.hits, outcome.packets)),
         ("late hit", "%", Better::Neither, percent(outcome.last_hits, outcome.last_packets)),
         ("misses", "count", Better::Neither, counts.misses as f64),
         ("entries", "count", Better::Neither, ltm.entries_count() as f64),
         ("shared", "count", Better::Neither, counts.shared as f64),
-        ("coverage", "count", Better::More, ltm.coverage().chains as f64),
+        ("coverage", "count", Better::More, coverage.chains as f64),
+        ("estimate", "count", Better::Neither, coverage.estimate as f64),
         ("tags", "count", Better::Neither, ltm.tags().len() as f64),
         ("lookups", "count", Better::Neither, counts.visits as f64),
     ];
-    let row = |(metric, (word, unit, better, value)): (&'static str, Measured)| Row {
-        better,
-        ours: value.into(),
-        published: published.filter(|_| word == "hit"),
-        why: if word == "hit" { why(name, published, value) } else { "" },
-        ..Row::new(format!("{name} {word}"), metric, unit)
+    let row = |(metric, (word, unit, better, value)): (&'static str, Measured)| {
+        let published = metric_of(word).and_then(&published);
+        Row {
+            better,
+            ours: value.into(),
+            published,
+            why: why(word, name, published, value),
+            ..Row::new(format!("{name} {word}"), metric, unit)
+        }
     };
-    METRICS.into_iter().zip(figures).map(row).collect()
+    let is_known = |row: &Row| row.ours.median() < TOO_MANY;
+    METRICS.into_iter().zip(figures).map(row).filter(is_known).collect()
 }
 
-/// Why hits differ from the published by more than a tenth.
-fn why(name: &str, published: Option<f64>, hits: f64) -> &'static str {
+/// Why a figure differs from the published by more than a tenth.
+fn why(word: &str, name: &str, published: Option<f64>, value: f64) -> &'static str {
     let Some(published) = published else { return "" };
-    match hits / published {
+    match value / published {
         0.9..=1.1 => "",
+        _ if word == "estimate" => {
+            "pieces here have a tag for all that is hidden, not a table's number, so that fewer of them \
+             follow on each other than there; and which they are hangs on the rules"
+        }
+        _ if word == "misses" => {
+            "as many more or fewer as the hits above say, of as many packets as flows make here"
+        }
         _ if name.ends_with("megaflow") => why_entries(&name.replacen(' ', ":", 1)),
         ratio if ratio > 1.1 => {
             "the published falls to the hits of whole entries, or below, where flows share little; \
