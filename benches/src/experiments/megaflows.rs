@@ -16,7 +16,8 @@ const QUICK_TABLES: &[&str] = &["random", "specific", "acl_1k"];
 
 const WHY_WORSE: &str = "the proof that a table of one mask has no rule for a packet is chosen for each such \
                          table (the address that adds fewer bits, and no more of it than the table's own \
-                         prefix), so that masks are of more kinds; entries, which fill a cache, are no more";
+                         prefix), so that masks are of more kinds; of some rule-sets that makes fewer \
+                         entries, of others more";
 
 const fn packets_count(run: &Run) -> usize {
     run.either(30_000, 8_000)

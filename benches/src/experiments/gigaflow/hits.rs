@@ -222,12 +222,17 @@ fn why(word: &str, name: &str, published: Option<f64>, value: f64) -> &'static s
     let Some(published) = published else { return "" };
     match value / published {
         0.9..=1.1 => "",
+        ratio if word == "estimate" && ratio < 1.0 => {
+            "a tag here stands for all that is hidden and not for a table alone, so that fewer pieces \
+             follow on each other; and which pieces there are hangs on the rules"
+        }
         _ if word == "estimate" => {
-            "pieces here have a tag for all that is hidden, not a table's number, so that fewer of them \
-             follow on each other than there; and which they are hangs on the rules"
+            "cuts are where pieces are shared most, so that many meet at few tags; and which pieces there \
+             are hangs on the rules"
         }
         _ if word == "misses" => {
-            "as many more or fewer as the hits above say, of as many packets as flows make here"
+            "here it is what hits leave of 300,000 packets; the published hits and misses are not of one \
+             number of packets"
         }
         _ if name.ends_with("megaflow") => why_entries(&name.replacen(' ', ":", 1)),
         ratio if ratio > 1.1 => {
