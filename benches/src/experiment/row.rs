@@ -135,7 +135,12 @@ impl Row {
         let is_apart = self.ours.most() < rival.least() || rival.most() < self.ours.least();
         let (ratios, rounds) = if self.ours.0.len() == rival.0.len() {
             let pairs = self.ours.0.iter().zip(&rival.0).map(|(ours, rival)| over(*ours, *rival));
-            let pairs: Vec<f64> = pairs.filter(|ratio| ratio.is_finite()).collect();
+            let pairs: Vec<f64> = pairs.collect();
+            // Beside nothing, anything is any number of times as good: to leave such rounds out would tell
+            // of the worst alone.
+            if pairs.iter().any(|ratio| !ratio.is_finite()) {
+                return None;
+            }
             let rounds = pairs.len();
             (Samples(pairs), rounds)
         } else {
@@ -233,6 +238,15 @@ mod tests {
         assert_eq!(half.verdict(), Verdict::Unsure, "a time of one round");
         assert_eq!(Ratio { varies: false, ..half }.verdict(), Verdict::Better);
         assert_eq!(row(Better::Neither, &[1.0], &[2.0]).ratio(), None);
+    }
+
+    #[test]
+    fn beside_nothing_there_is_no_ratio() {
+        // Nothing in two rounds of three, which is best: the third alone would say that it is worse.
+        let best = row(Better::Less, &[0.0, 0.0, 5.0], &[7.0, 8.0, 1.0]);
+        assert_eq!(best.ratio(), None);
+        assert_eq!(row(Better::More, &[5.0, 5.0], &[0.0, 5.0]).ratio(), None);
+        assert_eq!(row(Better::More, &[0.0], &[5.0]).ratio().map(|ratio| ratio.middle), Some(0.0));
     }
 
     #[test]
