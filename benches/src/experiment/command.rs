@@ -10,6 +10,8 @@ use std::{
     process::{Command, ExitCode},
 };
 
+use shunt_flow::text::nearest_of;
+
 use super::{EXPERIMENTS, Experiment, Form, Progress, Report, Run, find, interrupt, table};
 use crate::{experiments::regress, switch::is_root};
 
@@ -129,10 +131,11 @@ fn check_options(chosen: &[Option<&Experiment>], words: &[String]) -> Result<(),
     let unknown =
         words.iter().find(|word| word.starts_with("--") && !known.contains(&word.as_str()));
     let Some(word) = unknown else { return Ok(()) };
-    let near = known
-        .iter()
-        .max_by(|one, other| strsim::jaro(one, word).total_cmp(&strsim::jaro(other, word)));
-    Err(format!("there is no option {word}: perhaps {}", near.unwrap_or(&"--quick")))
+    let advice = nearest_of(word, known.iter().copied()).map_or_else(
+        || format!("there are {}", known.join(", ")),
+        |near| format!("did you mean `{near}`?"),
+    );
+    Err(format!("there is no option {word}: {advice}"))
 }
 
 /// All experiments, or those of one shard of several.
@@ -304,8 +307,9 @@ mod tests {
             check_options(&named(&words).unwrap(), &words)
         };
         let refused = check("spine --qiuck").unwrap_err();
-        assert!(refused.contains("--qiuck") && refused.contains("perhaps --quick"), "{refused}");
-        assert!(check("spine --only translate").is_err(), "it is another experiment's");
+        assert!(refused.contains("--qiuck") && refused.contains("`--quick`"), "{refused}");
+        let refused = check("spine --only translate").unwrap_err();
+        assert!(refused.contains("there are --quick"), "it is another experiment's: {refused}");
         check("pipeline --quick --only translate").unwrap();
         check("regress --base /x --base-name y --quick").unwrap();
     }

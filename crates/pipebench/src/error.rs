@@ -87,32 +87,33 @@ pub enum TrafficError {
 
 /// A file that cannot be written.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {doing} {path}: {source}{}{left}", advice(source))]
+#[error("cannot {doing} {path}: {cause}{}{left}", advice(cause))]
 pub struct OutputError {
     doing: &'static str,
     path: String,
-    source: std::io::Error,
+    // What it says is in the message; as a source it would be said twice.
+    cause: std::io::Error,
     /// What is to be said of what was written so far.
     left: &'static str,
 }
 
 impl OutputError {
     /// Of a file that is there whole or not at all.
-    pub(crate) fn new(doing: &'static str, path: &std::path::Path, source: std::io::Error) -> Self {
-        let left = if is_full(&source) { "; nothing was left behind" } else { "" };
-        Self { doing, path: path.display().to_string(), source, left }
+    pub(crate) fn new(doing: &'static str, path: &std::path::Path, cause: std::io::Error) -> Self {
+        let left = if is_full(&cause) { "; nothing was left behind" } else { "" };
+        Self { doing, path: path.display().to_string(), cause, left }
     }
 
     /// Of something that is written to directly: what came before the error is there.
-    pub(crate) fn direct(path: &std::path::Path, source: std::io::Error) -> Self {
+    pub(crate) fn direct(path: &std::path::Path, cause: std::io::Error) -> Self {
         let left = "; what it has is not whole";
-        Self { doing: "write to", path: path.display().to_string(), source, left }
+        Self { doing: "write to", path: path.display().to_string(), cause, left }
     }
 
     /// Of standard output.
     #[must_use]
-    pub fn standard(source: std::io::Error) -> Self {
-        Self::direct(std::path::Path::new("standard output"), source)
+    pub fn standard(cause: std::io::Error) -> Self {
+        Self::direct(std::path::Path::new("standard output"), cause)
     }
 }
 
@@ -179,6 +180,11 @@ impl std::fmt::Display for PcapError {
                 "packet {number} of {name} was cut to {captured} of {original} bytes when it was \
                  captured: capture whole packets (`tcpdump -s 0`)"
             ),
+            PcapProblem::Longer { captured, original } => write!(
+                f,
+                "packet {number} of {name} says it has {captured} of {original} bytes: \
+                 the file is damaged"
+            ),
             PcapProblem::TooLong { length } => write!(
                 f,
                 "packet {number} of {name} says it has {length} bytes, more than 262144: \
@@ -210,6 +216,13 @@ pub enum PcapProblem {
     Cut,
     /// A packet is not there as a whole.
     Snapped {
+        /// Bytes that are there.
+        captured: u32,
+        /// Bytes that it had.
+        original: u32,
+    },
+    /// A packet is there with more than it had.
+    Longer {
         /// Bytes that are there.
         captured: u32,
         /// Bytes that it had.

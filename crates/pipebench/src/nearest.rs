@@ -1,13 +1,6 @@
 //! The name that a user probably meant.
 
-/// The known name that is nearest to a misspelled one, if any is near at all.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let word = word.to_lowercase();
-    let slips = |name: &str| strsim::osa_distance(&word, &name.to_lowercase());
-    let near = known.into_iter().map(|name| (slips(name), name));
-    let near = near.filter(|(slips, name)| *slips <= name.chars().count().div_ceil(3));
-    near.min_by_key(|(slips, _)| *slips).map(|(_, name)| name)
-}
+pub(crate) use shunt_flow::text::nearest_of as nearest;
 
 /// A suggestion, if there is one.
 pub(crate) struct Meant<'a>(pub(crate) Option<&'a str>, pub(crate) &'static str);

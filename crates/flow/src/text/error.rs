@@ -118,14 +118,15 @@ const fn expected(format: Format) -> &'static str {
     }
 }
 
-/// The name of a field or shorthand that is at most two slips away from `name`.
+/// The name of a field or shorthand that was probably meant by `name`.
 fn nearest(name: &str) -> Option<&'static str> {
     let names = FieldId::all().flat_map(|field| field.info().names.iter().copied());
     nearest_of(name, names.chain(Shorthand::names()))
 }
 
-/// The one of `known` that is nearest to `name`, and at most two slips away from it: letters put in,
-/// left out, replaced or swapped.
+/// The one of `known` that was probably meant by `name`: that with the fewest slips, which are letters
+/// put in, left out, replaced or swapped, and at most one to three letters of it. Capitals and small
+/// letters are the same.
 ///
 /// A name that is longer than any known one can be is not looked at: it may come from a peer.
 #[must_use]
@@ -133,9 +134,11 @@ pub fn nearest_of<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> O
     if name.len() > NAME_LEN_MAX {
         return None;
     }
-    let slips_max = if name.len() < 4 { 1 } else { 2 };
-    let scored = known.into_iter().map(|known| (strsim::osa_distance(name, known), known));
-    scored.filter(|(slips, _)| *slips <= slips_max).min_by_key(|(slips, _)| *slips).map(|(_, n)| n)
+    let name = name.to_lowercase();
+    let slips = |known: &str| strsim::osa_distance(&name, &known.to_lowercase());
+    let scored = known.into_iter().map(|known| (slips(known), known));
+    let near = scored.filter(|(slips, known)| *slips <= known.chars().count().div_ceil(3));
+    near.min_by_key(|(slips, _)| *slips).map(|(_, known)| known)
 }
 
 /// Longest name that is compared with those known, in bytes: more than the longest of these has.

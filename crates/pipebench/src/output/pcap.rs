@@ -144,6 +144,9 @@ impl<R: Read> PcapReader<R> {
         if captured < original {
             return Err(PcapProblem::Snapped { captured, original });
         }
+        if captured > original {
+            return Err(PcapProblem::Longer { captured, original });
+        }
         let fraction = u64::from(word(1)).saturating_mul(self.unit_ns);
         Ok(Some(u64::from(word(0)).saturating_mul(SECOND).saturating_add(fraction)))
     }
@@ -291,6 +294,10 @@ mod tests {
                 with(24 + 12, 61),
                 "packet 1 of x.pcap was cut to 60 of 61 bytes when it was captured: capture whole \
                  packets (`tcpdump -s 0`)",
+            ),
+            (
+                with(24 + 12, 59),
+                "packet 1 of x.pcap says it has 60 of 59 bytes: the file is damaged",
             ),
             (
                 with(24 + 11, 0xff),
