@@ -16,6 +16,10 @@
 //! for a few moves (evictions are merged as a list of lists, nothing is copied), and if it was
 //! interrupted right then, the owner turns once more and finds the flag still set. No thread sleeps
 //! while the flag is set.
+//!
+//! An owner that works in turns says when it begins one, so that it is known in how many of them an
+//! advance was taken: what a change costs in turns tells of the design, where time tells of the
+//! machine, too.
 
 use std::sync::{PoisonError, TryLockError};
 
@@ -24,7 +28,7 @@ use shunt_pipeline::{EntryId, InstallNo};
 
 use crate::{
     owner::LessonNo,
-    sync::{AtomicBool, Mutex, Ordering},
+    sync::{AtomicBool, AtomicU64, Mutex, Ordering},
 };
 
 /// Adopt a version, and drop what it made stale.
@@ -55,14 +59,28 @@ impl Advance {
 #[derive(Debug)]
 pub struct Mailbox {
     flagged: AtomicBool,
-    pending: Mutex<Option<Advance>>,
+    /// Turns that the owner has begun. Only the owner writes it.
+    turns: AtomicU64,
+    pending: Mutex<Option<Posted>>,
+}
+
+/// An advance that was posted.
+#[derive(Debug)]
+struct Posted {
+    advance: Advance,
+    /// Turns that the owner had begun by then; if several were merged, when the first was posted.
+    turn: u64,
 }
 
 impl Mailbox {
     /// An empty mailbox.
     #[must_use]
     pub fn new() -> Self {
-        Self { flagged: AtomicBool::new(false), pending: Mutex::new(None) }
+        Self {
+            flagged: AtomicBool::new(false),
+            turns: AtomicU64::new(0),
+            pending: Mutex::new(None),
+        }
     }
 
     /// Posts an advance, merging it with one that was not taken yet.
@@ -71,15 +89,30 @@ impl Mailbox {
     pub fn post(&self, advance: Advance) {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *pending {
-            Some(earlier) => earlier.merge(advance),
-            None => *pending = Some(advance),
+            Some(earlier) => earlier.advance.merge(advance),
+            // Relaxed: a count for people, which may be of a moment ago.
+            None => {
+                *pending = Some(Posted { advance, turn: self.turns.load(Ordering::Relaxed) });
+            }
         }
         // Release: an owner that sees the flag finds the lock taken or the advance there.
         self.flagged.store(true, Ordering::Release);
     }
 
+    /// The owner begins a turn.
+    #[inline]
+    pub fn begin_turn(&self) {
+        // Relaxed, and no read-modify-write: nobody else writes it.
+        self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
     /// Takes what was posted; never waits.
     pub fn take(&self) -> Option<Advance> {
+        self.take_counted().map(|(advance, _)| advance)
+    }
+
+    /// Takes what was posted, with the turns that the owner has begun since; never waits.
+    pub fn take_counted(&self) -> Option<(Advance, u64)> {
         if !self.is_flagged() {
             return None;
         }
@@ -90,12 +123,13 @@ impl Mailbox {
         };
         // Relaxed: under the lock, so no post is lost between the flag and the advance.
         self.flagged.store(false, Ordering::Relaxed);
-        pending.take()
+        let Posted { advance, turn } = pending.take()?;
+        Some((advance, self.turns.load(Ordering::Relaxed).wrapping_sub(turn)))
     }
 
     /// Keeps the lock, as a poster does that was interrupted.
     #[cfg(test)]
-    pub(crate) fn hold(&self) -> crate::sync::MutexGuard<'_, Option<Advance>> {
+    pub(crate) fn hold(&self) -> impl Drop + '_ {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -127,6 +161,22 @@ mod tests {
             seq: InstallNo(seq),
             learned: LessonNo(10 * seq),
         }
+    }
+
+    #[test]
+    fn turns_are_counted_from_the_first_of_those_that_were_merged() {
+        let mailbox = Mailbox::new();
+        mailbox.post(advance(1, 10, 3));
+        assert_eq!(mailbox.take_counted().map(|(_, turns)| turns), Some(0), "in the same turn");
+        mailbox.begin_turn();
+        mailbox.post(advance(2, 20, 5));
+        mailbox.begin_turn();
+        mailbox.post(advance(3, 30, 7));
+        mailbox.begin_turn();
+        assert_eq!(mailbox.take_counted().map(|(_, turns)| turns), Some(2));
+        mailbox.post(advance(4, 40, 9));
+        mailbox.begin_turn();
+        assert_eq!(mailbox.take_counted().map(|(_, turns)| turns), Some(1));
     }
 
     #[test]

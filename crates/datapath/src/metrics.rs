@@ -101,6 +101,9 @@ reasons! {
     }
 }
 
+/// Places of [`ThreadCounters::answers`].
+pub const ANSWER_TURNS: usize = 4;
+
 /// What one packet thread counts. Two threads never write to one cache line, nor to two that the
 /// processor fetches together.
 #[derive(Debug, Default)]
@@ -140,6 +143,9 @@ pub struct ThreadCounters {
     pub refused_full: Counter,
     /// Entries not made because their report did not fit.
     pub refused_ring: Counter,
+    /// Versions answered, by the turns that were begun from when they were posted: none, one, two,
+    /// and more. Those that a thread has answered by sleeping are not among them.
+    pub answers: [Counter; ANSWER_TURNS],
     /// Entries that advances named.
     pub evicted: Counter,
     /// Entries that advances dropped because nobody had looked at them.

@@ -4,7 +4,10 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::render::{count, list, word};
+use crate::{
+    render::{count, list, word},
+    render_evict::TURNS,
+};
 
 /// Evictions.
 pub(crate) fn evict(evict: &Value) -> String {
@@ -25,6 +28,14 @@ pub(crate) fn evict(evict: &Value) -> String {
     metrics.histogram(name, "From a change to the list of what it evicts.", &evict["to_list"]);
     let name = "shunt_eviction_answer_seconds";
     metrics.histogram(name, "From a version to the last answer.", &evict["to_answer"]);
+    metrics.family(
+        "shunt_eviction_answers_total",
+        "counter",
+        "Answers of packet threads, by turns begun since the version was posted.",
+    );
+    for (turns, answers) in TURNS.iter().zip(list(&evict["answers"])) {
+        metrics.value(&[("turns", turns)], count(answers));
+    }
     metrics.0
 }
 

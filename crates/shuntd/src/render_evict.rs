@@ -48,8 +48,26 @@ pub(crate) fn evict(evict: &Value) -> String {
     text += &totals(evict);
     text += &times("from a change to the list of what it evicts", &evict["to_list"]);
     text += &times("from a version to the last answer", &evict["to_answer"]);
+    text += &turns(&evict["answers"]);
     text
 }
+
+/// In how many of its turns a packet thread has answered.
+fn turns(answers: &Value) -> String {
+    let counts: Vec<u64> = list(answers).iter().map(count).collect();
+    let all: u64 = counts.iter().sum();
+    if all == 0 {
+        return String::new();
+    }
+    let mut text = format!("\nanswers of packet threads, by turns begun since: {all}\n");
+    for (name, own) in TURNS.iter().zip(counts) {
+        let _ = writeln!(text, "  {name:<14} {own:>12}  {}", percent(own, all));
+    }
+    text
+}
+
+/// Places of the answers, as people read them.
+pub(crate) const TURNS: [&str; 4] = ["0", "1", "2", "more"];
 
 /// What the engine keeps, and what waits for it.
 fn sizes(evict: &Value) -> String {

@@ -4,7 +4,10 @@
 use std::{collections::BTreeMap, fs, time::Duration};
 
 use serde::Serialize;
-use shunt_datapath::{EvictionDesk, Histogram, LaneStatus, desk::CHANGES_MAX, record::RECENT_MAX};
+use shunt_datapath::{
+    EvictionDesk, Histogram, LaneStatus, desk::CHANGES_MAX, metrics::ANSWER_TURNS,
+    record::RECENT_MAX,
+};
 use shunt_pipeline::{BridgeId, TableId};
 
 use crate::{SwitchError, control::Control, trace::bridge_name};
@@ -48,6 +51,9 @@ pub struct EvictionStatus {
     pub to_list: Times,
     /// From publishing a version to the last answer.
     pub to_answer: Times,
+    /// Answers of packet threads by the turns that each had begun since the version was posted: none,
+    /// one, two, and more. A thread that sleeps has answered, and is not counted.
+    pub answers: [u64; ANSWER_TURNS],
     /// Evictions by cause; causes that never happened are left out.
     pub by_cause: Vec<(&'static str, u64)>,
     /// Evictions by the table of the rule that caused them.
@@ -138,6 +144,9 @@ impl Control {
             owner.is_nic = owner.owner == self.plane.threads_count();
         }
         for own in self.plane.counters() {
+            for (sum, own) in status.answers.iter_mut().zip(&own.answers) {
+                *sum += own.get();
+            }
             status.repaired_same += own.repaired_same.get();
             status.repaired_changed += own.repaired_changed.get();
             status.repair_covered += own.repair_covered.get();
@@ -179,6 +188,7 @@ fn status(desk: &EvictionDesk) -> EvictionStatus {
         owners: desk.lanes().into_iter().map(owner).collect(),
         to_list: Times::of(&record.to_list),
         to_answer: Times::of(&record.to_answer),
+        answers: [0; ANSWER_TURNS],
         by_cause: by_cause.map(|(cause, count)| (cause.name(), count)).collect(),
         by_table: Vec::new(),
         repaired_same: 0,

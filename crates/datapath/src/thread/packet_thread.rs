@@ -89,6 +89,8 @@ pub struct PacketThread {
     pub(super) verifier: Verifier,
     pub(super) repairer: Repairer,
     pub(super) ports_changed: u64,
+    /// Whether a queue gave a whole burst in the turn before: more may lie behind it.
+    pub(super) is_pressed: bool,
     /// Whether it slept since it last looked into its mailbox (rule 10).
     pub(super) slept: bool,
     pub(super) commands: Consumer<Command>,
@@ -135,6 +137,7 @@ impl PacketThread {
             verifier: Verifier::new(config.verify_one_in, config.seed, ends.differences),
             repairer: Repairer::new(config.repair),
             ports_changed: 0,
+            is_pressed: false,
             slept: false,
             commands: ends.commands,
             link: ends.link,
@@ -149,11 +152,12 @@ impl PacketThread {
     /// Does one turn at `now`: a burst from every receive queue, and some of everything else.
     pub fn turn(&mut self, now: Time) -> Turn {
         self.now = now;
+        self.link.mailbox().begin_turn();
         self.outputs.now = now;
         self.outputs.taps.set_time(now);
-        self.outputs.now = now;
         self.translations_left = self.config.translations_per_turn;
-        self.repairer.begin(self.config.translations_per_turn, self.held() > 0);
+        let is_pressed = std::mem::take(&mut self.is_pressed) || self.held() > 0;
+        self.repairer.begin(self.config.translations_per_turn, is_pressed);
         let (punted, reported) = (self.outputs.tally.punted, self.caches.owner.reported());
         let taught = self.caches.owner.taught();
         let offered = self.offers.as_ref().map_or(0, Offers::made);
@@ -167,7 +171,9 @@ impl PacketThread {
         let mut repaired = self.repair();
         let mut received = 0;
         for input in 0..self.inputs.len() {
-            received += self.receive(input);
+            let count = self.receive(input);
+            received += count;
+            self.is_pressed |= count >= BURST;
             // A version waits for one burst, not for all queues.
             if self.take_advance() {
                 advanced = true;

@@ -9,8 +9,9 @@
 //!
 //! A turn makes some before it receives, at the expense of the translations that packets may ask for
 //! in it: half of them at most, however many versions it takes and however many translations one entry
-//! needs. Where packets wait from the turn before, it is an eighth: each of them makes an entry that is
-//! asked for already, and what is made for others meanwhile makes them wait longer.
+//! needs. Where packets wait from the turn before, or a queue gave a whole burst in it so that more may
+//! lie there, it is an eighth: packets that miss make entries that are asked for already, and what is
+//! made for others meanwhile makes them wait longer, in queues that overflow.
 //!
 //! Those that were hit last come first; what has waited for a second is given up, and so are those that
 //! were hit longest ago where room is short. A packet that comes before its entry was made anew is
@@ -56,9 +57,9 @@ impl Repairer {
         self.mode != Repair::Off
     }
 
-    /// A turn begins, in which so many translations may be made; packets wait for some, or none does.
-    pub(super) const fn begin(&mut self, translations: usize, is_asked: bool) {
-        self.left = translations.div_ceil(if is_asked { 8 } else { 2 });
+    /// A turn begins, in which so many translations may be made; packets wait, or none does.
+    pub(super) const fn begin(&mut self, translations: usize, is_pressed: bool) {
+        self.left = translations.div_ceil(if is_pressed { 8 } else { 2 });
     }
 
     /// Whether one more may be made; it is counted.

@@ -8,6 +8,7 @@ use super::PacketThread;
 use crate::{
     cache::{Buried, Credit, EntryRef},
     command::{DumpedEntry, Reply},
+    metrics::ANSWER_TURNS,
 };
 
 /// What was asked for and takes more than a turn.
@@ -74,7 +75,7 @@ impl PacketThread {
     /// Adopts the version that was posted, drops what it made stale, and answers it.
     #[inline]
     pub(super) fn take_advance(&mut self) -> bool {
-        let Some(advance) = self.link.mailbox().take() else { return false };
+        let Some((advance, turns)) = self.link.mailbox().take_counted() else { return false };
         let dropped = if self.repairer.is_on() {
             self.caches.owner.advance_to_repair(&advance, self.now)
         } else {
@@ -82,6 +83,8 @@ impl PacketThread {
         };
         self.look_at_lessons();
         self.link.answer(advance.version);
+        let place = usize::try_from(turns).unwrap_or(ANSWER_TURNS).min(ANSWER_TURNS - 1);
+        self.counters.answers[place].add(1);
         self.counters.evicted.add(dropped.evicted as u64);
         self.counters.raced.add(dropped.raced as u64);
         true

@@ -7,8 +7,10 @@ use std::{
 };
 
 use proptest::{prelude::*, test_runner::TestRunner};
-use shunt_datapath::{Command, Repair, ThreadConfig, command::DumpedEntry, thread::QueueSizes};
-use shunt_flow::{FlowKey, Match, PortNo, text::NoPortNames};
+use shunt_datapath::{
+    BURST, Command, Repair, ThreadConfig, command::DumpedEntry, thread::QueueSizes,
+};
+use shunt_flow::{FlowKey, Match, PortNo, testing::PacketBuilder, text::NoPortNames};
 use shunt_pipeline::{
     BridgeId, FlowModCommand, PortKind, RuleFilter,
     testing::{Twin, generate},
@@ -162,6 +164,27 @@ fn while_packets_wait_a_turn_makes_an_eighth_anew() {
         assert!((1..=2).contains(&(seen_to(&switch) - before)), "{:?}", repaired(&switch));
     }
     assert!(turns > 0, "no packet waited");
+}
+
+#[test]
+fn while_a_queue_gives_whole_bursts_a_turn_makes_an_eighth_anew() {
+    let mut switch = switch(Repair::On, 40);
+    // Beside those of a flow that does not change, so that no packet waits for a translation.
+    let text = "priority=9,udp,tp_dst=99,actions=output:2";
+    switch.apply(&[parse_rule(FlowModCommand::Add, text, &NoPortNames).unwrap()]);
+    let beside = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 99).build();
+    assert!(switch.send(0, 1, &beside));
+    switch.settle();
+    let change = switch.pipeline.apply(BRIDGE, &[per_flow(2, 3)], switch.now).unwrap();
+    switch.change(&change);
+    (0..2 * BURST).for_each(|_| assert!(switch.send(0, 1, &beside)));
+    let mut made = Vec::new();
+    for _ in 0..4 {
+        let before = switch.counters(0).repaired_changed.get();
+        switch.turn(0);
+        made.push(switch.counters(0).repaired_changed.get() - before);
+    }
+    assert_eq!(made, [8, 2, 2, 8]);
 }
 
 #[test]
