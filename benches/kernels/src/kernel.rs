@@ -2,19 +2,21 @@
 
 use std::hint::black_box;
 
+use shunt_classifier::{Classifier as _, Priority, Rank, TupleSpace, Version};
 use shunt_datapath::{
     BURST,
     cache::{EntryRef, ExactCache, ExactConfig, KeyHasher, MegaflowCache},
 };
 use shunt_flow::{
-    FieldId, FlowKey, FlowMask, SparseMask,
+    FieldId, FlowKey, FlowMask, Match, SparseKey, SparseMask,
     extract::{VlanLimit, extract},
 };
 use shunt_gigaflow::{
     adaptive::{Capacity, Sight},
     cache::{Config, Fallback, Gigaflow, Miss},
     ltm::{Eviction, Shelf, Walk},
-    partition::PolicyName,
+    partition::{Policy as _, PolicyName, StageSet, Stages},
+    way::{Candidate, Coupling, Cut, FieldSet, Step, Way},
 };
 use shunt_pipeline::{Pipeline, Time};
 
@@ -44,6 +46,8 @@ pub const KERNELS: &[Kernel] = &[
     Kernel { name: "gigaflow_burst", make: gigaflow_burst },
     Kernel { name: "gigaflow_miss_met", make: || gigaflow_miss(FLOWS as usize) },
     Kernel { name: "gigaflow_miss_made", make: || gigaflow_miss(FLOWS as usize / 4) },
+    Kernel { name: "lookup_masked", make: lookup },
+    Kernel { name: "partition_30_steps", make: partition },
     Kernel { name: "translate_1_table", make: || translation(1) },
     Kernel { name: "translate_4_tables", make: || translation(4) },
     Kernel { name: "translate_16_tables", make: || translation(16) },
@@ -173,6 +177,69 @@ fn gigaflow_miss(stage_entries_max: usize) -> Box<dyn FnMut()> {
     Box::new(move || {
         turn = (turn + 1) % chain.keys.len();
         chain.miss(turn);
+    })
+}
+
+/// A table of 128 rules by source network, of sixteen masks whose priorities are mixed, and what a lookup
+/// must look at to be sure of its answer.
+fn lookup() -> Box<dyn FnMut()> {
+    let from = |number: u32| {
+        let [.., low] = number.to_be_bytes();
+        key(&udp_frame([10, low, 1, 1], [10, 0, 0, 1], [4000, 2000]))
+    };
+    let mut table = TupleSpace::new(1);
+    for number in 0..128_u16 {
+        let (length, mut mask) = (17 + number % 16, FlowMask::EMPTY);
+        mask.add_bits(FieldId::Ipv4Src, (u32::MAX << (32 - length)).into());
+        let matching = Match::of(&SparseKey::from(&from(number.into())), &SparseMask::from(&mask));
+        let rank = Rank { priority: Priority::new(number * 37 % 128), age: number.into() };
+        table.insert(matching, rank, Version::ZERO, number);
+    }
+    let keys: Vec<FlowKey> = (0..FLOWS).map(from).collect();
+    let mut turn = 0;
+    Box::new(move || {
+        turn = (turn + 1) % keys.len();
+        let mut mask = FlowMask::EMPTY;
+        black_box(table.lookup_masked(black_box(&keys[turn]), Version::ZERO, &mut mask));
+        black_box(&mask);
+    })
+}
+
+/// Four stages with room, which hold every third piece.
+struct Thirds;
+
+impl Stages for Thirds {
+    fn count(&self) -> u8 {
+        4
+    }
+
+    fn holders(&self, piece: &Candidate) -> StageSet {
+        if piece.identity.is_multiple_of(3) { StageSet::first_of(2) } else { StageSet::EMPTY }
+    }
+
+    fn room(&self) -> StageSet {
+        StageSet::first_of(4)
+    }
+}
+
+/// A way of thirty tables, whose fields change every five, cut by the policy as installed.
+fn partition() -> Box<dyn FnMut()> {
+    let fields = [
+        FieldSet::of(&[Coupling::EthSrc, Coupling::EthDst]),
+        FieldSet::of(&[Coupling::EthDst, Coupling::IpDst]),
+        FieldSet::of(&[Coupling::IpSrc, Coupling::IpDst]),
+        FieldSet::of(&[Coupling::IpProto, Coupling::TpDst]),
+    ];
+    let mut way = Way::new();
+    way.begin(Cut::new(0));
+    for step in 0..30_u32 {
+        way.cut(Cut::new(step));
+        let fields = fields[(step / 5) as usize % fields.len()];
+        way.step(Step { fields, identity: u64::from(step).wrapping_mul(0x9e37_79b9_7f4a_7c15) });
+    }
+    let mut policy = PolicyName::Joint.policy(1);
+    Box::new(move || {
+        assert!(!policy.partition(black_box(&way), &Thirds).is_empty());
     })
 }
 
