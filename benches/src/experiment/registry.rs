@@ -1,5 +1,7 @@
 //! The experiments by name.
 
+use shunt_flow::text::nearest_of;
+
 use super::{Row, Run};
 use crate::experiments::{
     characterisation, classifier, forwarding, gigaflow, live, megaflows, misses, nic_push,
@@ -40,7 +42,7 @@ impl Experiment {
 const OF_DBSP: [&str; 1] = ["kairo-gates"];
 
 /// Experiments that also measure engines in circuits.
-const WITH_CIRCUITS: [&str; 1] = ["kairo-updates"];
+const WITH_CIRCUITS: [&str; 2] = ["kairo-updates", "kairo-engines"];
 
 const NOTHING: fn() = || ();
 const NO_PARTS: fn(&mut Run, &str) = |_, part| panic!("there is no part {part}");
@@ -279,6 +281,18 @@ pub const EXPERIMENTS: &[Experiment] = &[
         run: updates::pieces::run,
         run_part: NO_PARTS,
     },
+    Experiment {
+        name: "kairo-engines",
+        title: "Eviction: P1 to P5 for every engine",
+        what: "CPU, evictions and stale packets of each change, beside our iterative engine",
+        source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
+                 Fig 4.5 and 4.6",
+        has_rival: false,
+        options: &[],
+        prepare: NOTHING,
+        run: updates::every_engine::run,
+        run_part: NO_PARTS,
+    },
     #[cfg(feature = "dbsp")]
     Experiment {
         name: "kairo-gates",
@@ -358,9 +372,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
 /// With the nearest name, where there is none.
 pub fn find(name: &str) -> Result<&'static Experiment, String> {
     EXPERIMENTS.iter().find(|experiment| experiment.name == name).ok_or_else(|| {
-        let near = |other: &&str| strsim::damerau_levenshtein(name, other);
-        let nearest = EXPERIMENTS.iter().map(|experiment| experiment.name).min_by_key(near);
-        let nearest = nearest.filter(|other| near(other) <= other.len().div_ceil(2));
+        let nearest = nearest_of(name, EXPERIMENTS.iter().map(|experiment| experiment.name));
         if OF_DBSP.contains(&name) {
             return format!("`{name}` is there with --dbsp");
         }

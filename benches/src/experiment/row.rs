@@ -117,6 +117,15 @@ impl Row {
         }
     }
 
+    /// Beside what was published, if anything was; with the reason why it differs, where that is by
+    /// more than a tenth.
+    #[must_use]
+    pub fn beside_published(self, published: Option<f64>, why: &'static str) -> Self {
+        let row = Self { published, ..self };
+        let is_near = row.part_of_published().is_none_or(|part| (part - 1.0).abs() <= 0.1);
+        if is_near { row } else { Self { why, ..row } }
+    }
+
     /// How much of the published figure ours is; `None` without one.
     #[must_use]
     pub fn part_of_published(&self) -> Option<f64> {

@@ -59,10 +59,9 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 
 fn row(name: &str, metric: &'static str, value: f64, published: Option<&Figure>) -> Row {
     let published = published.map(|figure| figure.value);
-    let is_near = published.is_none_or(|published| (value / published - 1.0).abs() <= 0.10);
-    let why = if is_near { "" } else { why(name, metric) };
     let (better, ours) = (Better::Neither, Samples::from(value));
-    Row { better, ours, published, why, ..Row::new(name, metric, unit(metric)) }
+    let row = Row { better, ours, ..Row::new(name, metric, unit(metric)) };
+    row.beside_published(published, why(name, metric))
 }
 
 fn unit(metric: &str) -> &'static str {

@@ -52,14 +52,10 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             let metric = format!("hit_rate_{word}_new_workload");
             let published = Figure::find(&metric, "psc", "high", way.published);
             let published = published.filter(|_| scale == 1).map(|figure| figure.value);
-            let is_far = published.is_some_and(|said| (value / said - 1.0).abs() > 0.1);
-            rows.push(Row {
-                better: Better::More,
-                ours: value.into(),
-                published,
-                why: if is_far { WHY } else { "" },
-                ..Row::new(format!("psc high {} {word}", way.name), HALVES, "%")
-            });
+            let name = format!("psc high {} {word}", way.name);
+            let row =
+                Row { better: Better::More, ours: value.into(), ..Row::new(name, HALVES, "%") };
+            rows.push(row.beside_published(published, WHY));
         }
         rows.extend(series.into_iter().enumerate().map(|(window, value)| Row {
             better: Better::More,

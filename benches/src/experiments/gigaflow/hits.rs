@@ -10,7 +10,10 @@ use shunt_gigaflow::{
 };
 use shunt_pipebench::published::Figure;
 
-use super::replay::{Bed, Replay, Resume, STAGE_ENTRIES, config};
+use super::{
+    means::{self, Summary},
+    replay::{Bed, Replay, Resume, STAGE_ENTRIES, config},
+};
 use crate::{
     experiment::{Better, Row, Run},
     experiments::loaded::{LOCALITIES, PIPELINES, why_entries},
@@ -119,13 +122,13 @@ const WAYS: &[Way] = &[
 ];
 
 /// What a way of caching came to.
-struct Outcome {
-    hits: u64,
+pub(super) struct Outcome {
+    pub(super) hits: u64,
     /// Hits among the last third of the packets.
     last_hits: u64,
     last_packets: u64,
-    packets: u64,
-    cache: Gigaflow,
+    pub(super) packets: u64,
+    pub(super) cache: Gigaflow,
 }
 
 /// All pipelines, or those of `--pipelines`, and all ways, or those of `--ways`.
@@ -138,7 +141,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let ways: Vec<_> = WAYS.iter().filter(|way| chosen("--ways", way.name)).collect();
     run.begin(pipelines.len() * LOCALITIES.len() * (ways.len() + 1));
     let scale = run.either(1, 10);
-    let mut rows = Vec::new();
+    let (mut rows, mut summaries) = (Vec::new(), Vec::new());
     for pipeline in pipelines {
         for locality in LOCALITIES {
             let title = format!("{pipeline} {locality}");
@@ -146,6 +149,9 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             for way in &ways {
                 let name = format!("{title} {}", way.name);
                 let outcome = run.step(&name, |_| replay(&bed, way, scale));
+                let entries_max = 4 * STAGE_ENTRIES / scale;
+                let of = (pipeline, locality, way.name);
+                summaries.push(Summary::of(of, &outcome, entries_max));
                 let size = way.published.filter(|_| scale == 1);
                 let published =
                     |metric: &str| Some(Figure::find(metric, pipeline, locality, size?)?.value);
@@ -154,8 +160,8 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         }
     }
     // A table for each metric, in the order of the pipelines.
-    let metrics: Vec<&str> = METRICS.to_vec();
-    rows.sort_by_key(|row: &Row| metrics.iter().position(|metric| *metric == row.metric));
+    rows.sort_by_key(|row: &Row| METRICS.iter().position(|metric| *metric == row.metric));
+    rows.extend(means::rows(&summaries, scale == 1));
     rows
 }
 

@@ -28,6 +28,7 @@ use crate::{
 /// Flows that are cached.
 const SIZES: &[(&str, u32)] = &[("10K", 10_000), ("100K", 100_000), ("1M", 1_000_000)];
 const QUICK_SIZE: &str = "10K";
+const MANY: u32 = 1_000_000;
 
 /// How long packets may go by the old rule: a change that takes longer counts as this long.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -41,6 +42,7 @@ const REPLY: &str = "from sending the flow-mod to the barrier reply";
 const PACKETS: &str = "from sending the flow-mod until no packet sent goes by the old rule";
 const CACHED: &str = "entries cached";
 const FORWARDED: &str = "packets forwarded meanwhile";
+const TURNS: &str = "answers of the packet thread, by turns begun since the version was posted";
 
 const WHY_REPLY: &str = "the rival's reply waits for its tables, not for its cache, which goes on \
                          by the old rule for as long as the rows below say";
@@ -99,6 +101,8 @@ struct Round {
     cached: f64,
     /// Packets a second.
     forwarded: f64,
+    /// Percent of the answers that took no turn more, one, two, and more; of Shunt alone.
+    turns: Vec<f64>,
 }
 
 /// Both switches, with caches of all sizes.
@@ -113,10 +117,12 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         _ => chosen.contains(size),
     });
     let sizes: Vec<(&str, u32)> = sizes.copied().collect();
-    let (rounds, pairs) = (run.either(3, 2), run.either(10, 5));
+    let rounds = run.either(3, 2);
     run.begin(sizes.len() * rounds * contenders.len());
     let mut rows = Vec::new();
     for (size, flows) in &sizes {
+        // The rival's take seconds under a million.
+        let pairs = if *flows < MANY { run.either(10, 5) } else { 3 };
         let mut measured: Vec<Vec<Round>> = contenders.iter().map(|_| Vec::new()).collect();
         for _ in 0..rounds {
             for (contender, measured) in contenders.iter().zip(&mut measured) {
@@ -129,7 +135,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         }
         rows.extend(rows_of(size, &measured, contenders.get(1).map(Contender::name).as_deref()));
     }
-    let order = [REPLY, PACKETS, CACHED, FORWARDED];
+    let order = [REPLY, PACKETS, TURNS, CACHED, FORWARDED];
     rows.sort_by_key(|row| order.iter().position(|metric| *metric == row.metric));
     rows
 }
@@ -143,6 +149,7 @@ fn measure(bed: &Bed, flows: u32, pairs: usize) -> Round {
         controller.rest(Duration::from_secs(1));
         let mut round = Round { cached: bed.switch.cached() as f64, ..Round::default() };
         let (begin, before) = (Instant::now(), bed.arrived());
+        let answers = answers(bed);
         for kind in Kind::ALL {
             let changes = kind.changes();
             for (change, way) in std::iter::repeat_n(&changes, pairs).flatten() {
@@ -157,8 +164,24 @@ fn measure(bed: &Bed, flows: u32, pairs: usize) -> Round {
         }
         let forwarded = f64::from(bed.arrived() - before);
         round.forwarded = forwarded / begin.elapsed().as_secs_f64();
+        round.turns = shares(&answers, &self::answers(bed));
         round
     })
+}
+
+/// Answers of Shunt's packet thread so far, by turns; none of another switch.
+fn answers(bed: &Bed) -> Vec<f64> {
+    let Some(shuntctl) = bed.switch.shuntctl() else { return Vec::new() };
+    let evict = shuntctl.json("evict");
+    let counts = evict["answers"].as_array().into_iter().flatten();
+    counts.map(|count| count.as_f64().unwrap_or_default()).collect()
+}
+
+/// In percent, of those that came between two moments.
+fn shares(before: &[f64], after: &[f64]) -> Vec<f64> {
+    let came: Vec<f64> = after.iter().zip(before).map(|(after, before)| after - before).collect();
+    let all = came.iter().sum::<f64>().max(1.0);
+    came.into_iter().map(|own| 100.0 * own / all).collect()
 }
 
 /// Makes a change; answers how long the reply took, and how long packets went by the old rule.
@@ -209,6 +232,15 @@ fn rows_of(size: &str, measured: &[Vec<Round>], rival: Option<&str>) -> Vec<Row>
             rows.push(row(name("p50"), packets, &|round| round.packets[at].median()));
             rows.push(row(name("slowest"), packets, &|round| round.packets[at].most()));
         }
+    }
+    for (place, words) in ["in that turn", "one", "two", "more"].iter().enumerate() {
+        let ours = measured.first().into_iter().flatten();
+        let ours = ours.filter_map(|round| round.turns.get(place).copied()).collect();
+        rows.push(Row {
+            better: Better::Neither,
+            ours: Samples(ours),
+            ..Row::new(format!("{size} flows: {words}"), TURNS, "%")
+        });
     }
     let name = || format!("{size} flows");
     rows.push(row(name(), (CACHED, "", Better::Neither), &|round| round.cached));

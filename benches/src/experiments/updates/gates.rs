@@ -46,7 +46,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             let published = MirrorSettings::default();
             let propagation = published.propagation.filter(|_| has_timer);
             let settings = MirrorSettings { has_gates, propagation, ..published };
-            let title = format!("ols {variant}, {distance} tables behind");
+            let title = format!("ols {variant}, tables behind: {distance}");
             let spent = run.step(&title, |_| {
                 let rounds = (0..rounds).map(|_| second(&scene, settings, updates));
                 Samples(rounds.collect())

@@ -5,6 +5,7 @@
 //! entries.
 
 mod engines;
+pub(crate) mod every_engine;
 #[cfg(feature = "dbsp")]
 pub(crate) mod gates;
 mod one_rule;

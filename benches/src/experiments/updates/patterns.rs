@@ -20,13 +20,22 @@ const UPDATES: &[&str] = &["flap", "p1", "p2", "p3", "p4", "p5"];
 const RIVAL_ROUNDS: usize = 4;
 
 const CHANGE: &str = "one change";
-const MEAN: &str = "times faster than the iterative engine, mean of P1 to P5";
+const MEAN: &str = "times faster than the iterative engine";
+const FEWER: &str = "times fewer packets that meet what is stale (computed)";
 const STALE: &str = "packets that meet what is stale, at 100 Gbit/s of 64 bytes (computed)";
 const EVICTED: &str = "entries evicted by a change";
 const LOAD: &str = "one entry taken up, by pipelines";
 
+/// Changes of all kinds but the single rule, by the name of the mean over them.
+const ALL_KINDS: &str = "P1 to P5";
+
 /// Packets of 64 bytes in a microsecond of 100 Gbit/s, with gap and preamble.
 pub(super) const PACKETS_PER_US: f64 = 148.8;
+
+/// What part of its pass an entry is stale for on average: all of it where all end at its end, half
+/// where each ends when its turn comes.
+const AT_ITS_END: f64 = 1.0;
+const ON_ITS_WAY: f64 = 0.5;
 
 const WHY_MEAN: &str = "the published engine keeps a copy of every table as a circuit; here entries are \
                         found by their regions, at what they cost";
@@ -59,7 +68,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 fn rows(run: &mut Run) -> Vec<Row> {
     let mut rows = Vec::new();
     for pipeline in pipelines(run) {
-        let mut means = Vec::new();
+        let (mut faster, mut fewer) = (Vec::new(), Vec::new());
         for update in UPDATES {
             let name = format!("{pipeline}:low:{}k:updates={update}@100ms", run.either(100, 10));
             let is_flap = *update == "flap";
@@ -69,28 +78,40 @@ fn rows(run: &mut Run) -> Vec<Row> {
             if is_flap {
                 rows.push(outcome.load_row());
             } else {
-                means.push(outcome.times_faster());
+                faster.push(outcome.times_faster());
+                fewer.push(outcome.times_fewer());
+                let kind = update.to_uppercase();
+                // That of one kind stands for itself only where it was published.
+                let row =
+                    compared((pipeline, &kind), FEWER, &fewer[fewer.len() - 1..], run.is_quick);
+                rows.extend(Figure::find("stale_reduction", pipeline, "-", &kind).map(|_| row));
             }
             rows.extend(outcome.rows());
         }
-        rows.push(mean_row(pipeline, &means, run.is_quick));
+        rows.push(compared((pipeline, ALL_KINDS), MEAN, &faster, run.is_quick));
+        rows.push(compared((pipeline, ALL_KINDS), FEWER, &fewer, run.is_quick));
     }
-    let metrics = [MEAN, CHANGE, STALE, EVICTED, LOAD];
+    let metrics = [MEAN, FEWER, CHANGE, STALE, EVICTED, LOAD];
     rows.sort_by_key(|row: &Row| metrics.iter().position(|metric| *metric == row.metric));
     rows
 }
 
-fn mean_row(pipeline: &str, ratios: &[f64], is_quick: bool) -> Row {
-    let published = Figure::find("tte_speedup", pipeline, "-", "P1 to P5");
-    let published = published.filter(|_| !is_quick).map(|figure| figure.value);
+/// The mean of such ratios to the iterative engine, beside what was published.
+fn compared(
+    (pipeline, kinds): (&str, &str),
+    metric: &'static str,
+    ratios: &[f64],
+    is_quick: bool,
+) -> Row {
+    let published = if metric == MEAN { "tte_speedup" } else { "stale_reduction" };
+    let published = Figure::find(published, pipeline, "-", kinds).filter(|_| !is_quick);
     let mean = ratios.iter().sum::<f64>() / ratios.len().max(1) as f64;
-    Row {
+    let row = Row {
         better: Better::More,
         ours: mean.into(),
-        published,
-        why: published.map_or("", |_| WHY_MEAN),
-        ..Row::new(pipeline, MEAN, "x")
-    }
+        ..Row::new(format!("{pipeline} {kinds}"), metric, "x")
+    };
+    row.beside_published(published.map(|figure| figure.value), WHY_MEAN)
 }
 
 fn measure(workload: &str, name: &str, rounds: usize) -> Outcome {
@@ -121,17 +142,20 @@ impl Outcome {
         self.theirs.spent.median() / self.ours.spent.median()
     }
 
+    /// How many times fewer packets meet what is stale, in the middle.
+    fn times_fewer(&self) -> f64 {
+        let stale = |watched, part| self.stale(watched, part).median();
+        stale(&self.theirs, ON_ITS_WAY) / stale(&self.ours, AT_ITS_END)
+    }
+
+    /// Packets that meet what is stale, of all that come.
+    fn stale(&self, watched: &Watched, part: f64) -> Samples {
+        watched.stale_us(self.entries).map(|us| us * part * PACKETS_PER_US)
+    }
+
     fn rows(&self) -> [Row; 3] {
         let rival = |samples| Some((RIVAL.to_owned(), samples));
         let share = |own: &Samples| own.map(|own| 100.0 * own / self.entries);
-        // Ours ends all of them at the end of its pass; the rival each when its turn comes, which is
-        // in the middle on average.
-        let stale = |watched: &Watched, part: f64| {
-            let each = watched.spent.0.iter().zip(&watched.evicted.0);
-            let stale =
-                |(us, evicted): (&f64, &f64)| us * part * PACKETS_PER_US * evicted / self.entries;
-            Samples(each.map(stale).collect())
-        };
         [
             Row {
                 ours: self.ours.spent.clone(),
@@ -139,8 +163,8 @@ impl Outcome {
                 ..Row::new(&self.name, CHANGE, "us")
             },
             Row {
-                ours: stale(&self.ours, 1.0),
-                rival: rival(stale(&self.theirs, 0.5)),
+                ours: self.stale(&self.ours, AT_ITS_END),
+                rival: rival(self.stale(&self.theirs, ON_ITS_WAY)),
                 ..Row::new(&self.name, STALE, "count")
             },
             Row {

@@ -135,11 +135,11 @@ impl Watched {
         }
     }
 
-    /// Microseconds of each change, weighed by the share of so many entries that it evicted: the middle
-    /// one.
-    pub(super) fn stale_us(&self, entries: f64) -> f64 {
+    /// Microseconds of each change, weighed by the share of so many entries that it evicted: for so
+    /// long every packet would meet what is stale, if it stays so to the end of the change.
+    pub(super) fn stale_us(&self, entries: f64) -> Samples {
         let each = self.spent.0.iter().zip(&self.evicted.0);
-        Samples(each.map(|(us, evicted)| us * evicted / entries).collect()).median()
+        Samples(each.map(|(us, evicted)| us * evicted / entries).collect())
     }
 
     /// Meets a change. Answers with what it lost.

@@ -80,7 +80,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
                 (scene.keys.len(), measure(&scene, scene.changing.len()))
             });
             for ((curve, watched), part) in curves.iter_mut().zip(&measured).zip([1.0, 0.5]) {
-                curve.add(entries as f64, part * watched.stale_us(entries as f64));
+                curve.add(entries as f64, part * watched.stale_us(entries as f64).median());
             }
             rows.push(row(format!("{pipeline} {entries} entries"), BY_ENTRIES, measured));
         }

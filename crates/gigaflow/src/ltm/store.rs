@@ -107,6 +107,14 @@ impl Shelf {
         self.slots.get(slot as usize)?.held.as_ref().map(|(traversal, _)| traversal)
     }
 
+    /// The entries that are there, in the order of their slots, with what made each.
+    pub fn live(&self) -> impl Iterator<Item = (EntryRef, &Arc<Traversal>)> {
+        (0..).zip(&self.slots).filter_map(|(slot, place)| {
+            let (traversal, _) = place.held.as_ref()?;
+            Some((EntryRef { slot, generation: place.generation }, traversal))
+        })
+    }
+
     /// Forgets what came and went so far.
     pub fn clear_notes(&mut self) {
         self.made.clear();
