@@ -20,7 +20,7 @@ const WHY_WORSE: &str = "the proof that a table of one mask has no rule for a pa
                          entries, of others more";
 
 const fn packets_count(run: &Run) -> usize {
-    run.either(30_000, 8_000)
+    run.either(30_000, 4_000)
 }
 
 /// All tables.

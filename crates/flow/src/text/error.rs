@@ -125,8 +125,8 @@ fn nearest(name: &str) -> Option<&'static str> {
 }
 
 /// The one of `known` that was probably meant by `name`: that with the fewest slips, which are letters
-/// put in, left out, replaced or swapped, and at most one to three letters of it. Capitals and small
-/// letters are the same.
+/// put in, left out, replaced or swapped, and at most one to three letters of the shorter word.
+/// Capitals and small letters are the same.
 ///
 /// A name that is longer than any known one can be is not looked at: it may come from a peer.
 #[must_use]
@@ -135,9 +135,10 @@ pub fn nearest_of<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> O
         return None;
     }
     let name = name.to_lowercase();
+    let slips_max = |known: &str| name.len().min(known.len()).div_ceil(3);
     let slips = |known: &str| strsim::osa_distance(&name, &known.to_lowercase());
     let scored = known.into_iter().map(|known| (slips(known), known));
-    let near = scored.filter(|(slips, known)| *slips <= known.chars().count().div_ceil(3));
+    let near = scored.filter(|(slips, known)| *slips <= slips_max(known));
     near.min_by_key(|(slips, _)| *slips).map(|(_, known)| known)
 }
 
