@@ -135,15 +135,43 @@ impl Repaired {
 /// Slots beyond what a chain holds, for entries that wait to be buried.
 const GRAVES: usize = 1024;
 
+/// Caches that know no packet.
+struct Empty {
+    exact: ExactCache,
+    index: Index,
+    /// Entries that there may be.
+    limit: usize,
+}
+
+impl Empty {
+    fn of(config: &CacheConfig, hasher: &KeyHasher, (seed, totals): (u64, ChainTotals)) -> Self {
+        let (limit, pieces_max, index) = match config.wildcard {
+            Wildcard::Megaflow => {
+                let megaflow = MegaflowCache::new(hasher.clone(), seed);
+                (config.entries_max, 1, Index::Megaflow(megaflow))
+            }
+            Wildcard::Gigaflow(own) => {
+                let chain = Chain::new(ChainConfig { seed, ..own }, totals);
+                let limit = chain.entries_max().saturating_add(GRAVES);
+                (limit, chain.pieces_max(), Index::Gigaflow(Box::new(chain)))
+            }
+        };
+        Self { exact: ExactCache::new(config.exact, pieces_max, seed), index, limit }
+    }
+}
+
 impl Caches {
-    pub(crate) fn new(config: &CacheConfig, owner: Owner, seed: u64) -> Self {
+    pub(crate) fn new(config: &CacheConfig, mut owner: Owner, seed: u64) -> Self {
         let hasher = KeyHasher::new(seed);
-        let mut caches = Self {
+        let Empty { exact, index, limit } =
+            Empty::of(config, &hasher, (seed, ChainTotals::default()));
+        owner.entries_mut().set_limit(limit);
+        Self {
+            outdated: owner.last_install(),
             owner,
             config: *config,
-            exact: ExactCache::new(config.exact, 1, seed),
-            index: Index::Megaflow(MegaflowCache::new(hasher.clone(), seed)),
-            outdated: InstallNo(0),
+            exact,
+            index,
             hasher,
             seed,
             hashes: [0; BURST],
@@ -155,9 +183,7 @@ impl Caches {
             chain_totals: ChainTotals::default(),
             tally: CacheTally::default(),
             exact_places: 0,
-        };
-        caches.begin_anew();
-        caches
+        }
     }
 
     /// Another wildcard cache takes the place of the one that is there, if it differs.
@@ -172,20 +198,9 @@ impl Caches {
         if let Index::Gigaflow(chain) = &self.index {
             self.chain_totals = chain.totals();
         }
-        let (limit, pieces_max, index) = match self.config.wildcard {
-            Wildcard::Megaflow => {
-                let megaflow = MegaflowCache::new(self.hasher.clone(), self.seed);
-                (self.config.entries_max, 1, Index::Megaflow(megaflow))
-            }
-            Wildcard::Gigaflow(config) => {
-                let config = ChainConfig { seed: self.seed, ..config };
-                let chain = Chain::new(config, self.chain_totals);
-                let limit = chain.entries_max().saturating_add(GRAVES);
-                (limit, chain.pieces_max(), Index::Gigaflow(Box::new(chain)))
-            }
-        };
-        self.index = index;
-        self.exact = ExactCache::new(self.config.exact, pieces_max, self.seed);
+        let of = (self.seed, self.chain_totals);
+        let Empty { exact, index, limit } = Empty::of(&self.config, &self.hasher, of);
+        (self.exact, self.index) = (exact, index);
         self.limit = limit;
         // What is there keeps its room, or there would be none for what is made in its place.
         let most = limit.max(self.config.entries_max).saturating_mul(2);
