@@ -101,6 +101,15 @@ const WAYS: &[Way] = &[
         published: None,
     },
     Way {
+        name: "megaflow-second-use",
+        policy: PolicyName::Megaflow,
+        fallback: Fallback::Off,
+        eviction: Eviction::SecondUse,
+        stages: Stages::One,
+        resume: Resume::StartOver,
+        published: None,
+    },
+    Way {
         name: "gigaflow-lru",
         policy: PolicyName::Joint,
         fallback: Fallback::OneIn(32),
