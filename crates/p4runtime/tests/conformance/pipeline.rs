@@ -86,11 +86,13 @@ async fn requests_of_another_device_find_nothing() {
 }
 
 #[tokio::test]
-async fn only_the_primary_sets_a_pipeline() {
+async fn only_the_primary_sets_a_pipeline_and_writes() {
     let world = World::new().await;
     let mut peer = world.peer().await;
     let refused = peer.set(Action::VerifyAndCommit, Some(config(1))).await;
     assert_eq!(refused, Err(Code::PermissionDenied));
+    peer.election = None;
+    assert_eq!(peer.write(Vec::new()).await.unwrap_err().code(), Code::PermissionDenied);
     let (_primary, _stream) = world.primary().await;
     peer.election = Some(id(9));
     let refused = peer.set(Action::VerifyAndCommit, Some(config(1))).await;
