@@ -12,7 +12,10 @@ use std::{
 
 use shunt_flow::text::nearest_of;
 
-use super::{EXPERIMENTS, Experiment, Form, Progress, Report, Run, find, interrupt, table};
+use super::{
+    Choice, EXPERIMENTS, Experiment, Form, OF_DBSP, Progress, Report, Run, WITH_CIRCUITS, find,
+    interrupt, table,
+};
 use crate::{experiments::regress, switch::is_root};
 
 /// Says to the second process that it is the second.
@@ -75,8 +78,9 @@ fn run_words(words: &[String]) -> Result<(), String> {
 fn list() -> String {
     let line = |one: &Experiment| format!("  {:<19} {} ({})\n", one.name, one.what, one.source);
     let lines: String = EXPERIMENTS.iter().map(line).collect();
-    let without = "with --dbsp also kairo-gates, and more engines in kairo-updates\n";
-    lines + if cfg!(feature = "dbsp") { "" } else { without }
+    let (alone, also) = (OF_DBSP.join(", "), WITH_CIRCUITS.join(", "));
+    let without = format!("with --dbsp also {alone}, and more engines in {also}\n");
+    if cfg!(feature = "dbsp") { lines } else { lines + &without }
 }
 
 /// What the words choose: all experiments or a shard of them, or those named.
@@ -121,21 +125,57 @@ fn named(words: &[String]) -> Result<Vec<Option<&'static Experiment>>, String> {
     names.into_iter().map(|name| find(name).map(Some)).collect()
 }
 
-/// That each option is one of all experiments or of one that was chosen: a mistyped one would be
-/// ignored for an hour.
+/// Options of every experiment, and whether each has a value.
+const COMMON: [(&str, bool); 3] = [("--quick", false), ("--all", false), ("--shard", true)];
+/// What processes that measure tell each other.
+const HIDDEN: &str = "--part";
+const OF_REGRESS: [&str; 2] = ["--base", "--base-name"];
+
+/// That each word behind the names is an option of all experiments or of one that was chosen, and that
+/// its value is one: a mistyped one would be ignored for an hour.
 fn check_options(chosen: &[Option<&Experiment>], words: &[String]) -> Result<(), String> {
-    const COMMON: [&str; 4] = ["--quick", "--all", "--shard", "--part"];
-    const OF_REGRESS: [&str; 2] = ["--base", "--base-name"];
-    let own = |one: &Option<&Experiment>| one.map_or(&OF_REGRESS[..], |one| one.options).to_vec();
-    let known: Vec<&str> = COMMON.into_iter().chain(chosen.iter().flat_map(own)).collect();
-    let unknown =
-        words.iter().find(|word| word.starts_with("--") && !known.contains(&word.as_str()));
-    let Some(word) = unknown else { return Ok(()) };
+    let choices: Vec<&Choice> = chosen.iter().flatten().flat_map(|one| one.options).collect();
+    let is_regress = chosen.iter().any(Option::is_none);
+    let own = OF_REGRESS.iter().filter(|_| is_regress).chain(choices.iter().map(|own| &own.option));
+    let known: Vec<(&str, bool)> =
+        COMMON.into_iter().chain(own.map(|option| (*option, true))).collect();
+    let mut words = words.iter().skip_while(|word| !word.starts_with('-')).peekable();
+    while let Some(word) = words.next() {
+        let found = known.iter().find(|(name, _)| name == word).map(|(_, has_value)| *has_value);
+        let Some(has_value) = found.or_else(|| (word == HIDDEN).then_some(true)) else {
+            let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+            return Err(no_such_option(word, &names));
+        };
+        if !has_value {
+            continue;
+        }
+        let value = words.next_if(|value| !value.starts_with("--"));
+        let value = value.ok_or_else(|| format!("{word} needs a value behind it"))?;
+        if let Some(choice) = choices.iter().find(|choice| choice.option == word) {
+            check_choice(choice, value)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_choice(choice: &Choice, value: &str) -> Result<(), String> {
+    let names = (choice.names)();
+    let Some(wrong) = value.split(',').find(|name| !names.contains(name)) else { return Ok(()) };
+    let meant = nearest_of(wrong, names.iter().copied());
+    let meant = meant.map_or_else(String::new, |name| format!(": did you mean `{name}`?"));
+    let (option, names) = (choice.option, names.join(", "));
+    Err(format!("{option} has no `{wrong}`{meant}; there are {names}"))
+}
+
+fn no_such_option(word: &str, known: &[&str]) -> String {
+    if !word.starts_with('-') {
+        return format!("`{word}` is no option: names come before all options");
+    }
     let advice = nearest_of(word, known.iter().copied()).map_or_else(
         || format!("there are {}", known.join(", ")),
         |near| format!("did you mean `{near}`?"),
     );
-    Err(format!("there is no option {word}: {advice}"))
+    format!("there is no option {word}: {advice}")
 }
 
 /// All experiments, or those of one shard of several.
@@ -310,7 +350,19 @@ mod tests {
         assert!(refused.contains("--qiuck") && refused.contains("`--quick`"), "{refused}");
         let refused = check("spine --only translate").unwrap_err();
         assert!(refused.contains("there are --quick"), "it is another experiment's: {refused}");
-        check("pipeline --quick --only translate").unwrap();
+        for (text, words) in [
+            ("spine -quick", "did you mean `--quick`?"),
+            ("spine --quick pipeline", "names come before"),
+            ("pipeline --only", "--only needs a value"),
+            ("pipeline --only --quick", "--only needs a value"),
+            ("pipeline --only translat", "did you mean `translate`?"),
+            ("gigaflow-hits --ways megaflow,nosuch", "there are megaflow, gigaflow"),
+        ] {
+            let refused = check(text).unwrap_err();
+            assert!(refused.contains(words), "{text}: {refused}");
+        }
+        check("kairo-updates --part x --quick").unwrap();
+        check("pipeline --quick --only translate,set-up").unwrap();
         check("regress --base /x --base-name y --quick").unwrap();
     }
 

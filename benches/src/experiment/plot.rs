@@ -21,7 +21,12 @@ const BARS_LEFT: f64 = 290.0;
 const BARS_RIGHT: f64 = 760.0;
 const BAR_HEIGHT: f64 = 15.0;
 const BAR_GAP: f64 = 13.0;
-const PANEL_HEAD: f64 = 62.0;
+const PANEL_HEAD: f64 = 76.0;
+/// Where the heading of a panel lies in it, and the line below.
+const HEADING: f64 = 30.0;
+const BELOW_HEADING: f64 = 49.0;
+/// Characters of a heading that are surely not wider than the panel; longer ones are written smaller.
+const HEADING_LENGTH: usize = 76;
 const PANEL_FOOT: f64 = 44.0;
 
 /// Rows of a panel at most.
@@ -185,16 +190,16 @@ impl Drawing {
     /// Rows of one metric.
     fn panel(&mut self, rows: &[&Row], axis: Axis, rest: &str) {
         let Some(first) = rows.first() else { return };
-        let head = (MARGIN, self.y + 30.0);
         let unit = if first.unit.is_empty() { String::new() } else { format!(" ({})", first.unit) };
-        self.text(head, HEAD, &format!("{}{unit}{}{rest}", first.metric, axis.words()));
-        let faint = Font { anchor: Anchor::End, ..FAINT };
-        self.text((BARS_RIGHT, head.1), faint, first.better.words());
-        let has_ratios = rows.iter().any(|row| row.ratio().is_some());
-        if has_ratios {
-            let x = WIDTH - MARGIN;
-            self.text((x, head.1 - 8.0), faint, "how many times");
-            self.text((x, head.1 + 8.0), faint, "better Shunt is");
+        let heading = format!("{}{unit}{}{rest}", first.metric, axis.words());
+        let is_long = heading.chars().count() > HEADING_LENGTH;
+        let font = if is_long { Font { size: 12, ..HEAD } } else { HEAD };
+        self.text((MARGIN, self.y + HEADING), font, &heading);
+        let below = self.y + BELOW_HEADING;
+        self.text((MARGIN, below), FAINT, first.better.words());
+        if rows.iter().any(|row| row.ratio().is_some()) {
+            let faint = Font { anchor: Anchor::End, ..FAINT };
+            self.text((WIDTH - MARGIN, below), faint, "how many times better Shunt is");
         }
         let top = self.y + PANEL_HEAD - 14.0;
         self.y += PANEL_HEAD;
@@ -316,6 +321,25 @@ mod tests {
             assert!(text.contains(words), "{words}");
         }
         assert_eq!(text.matches('<').count(), text.matches('>').count());
+    }
+
+    #[test]
+    fn a_long_heading_meets_no_other_text() {
+        let metric =
+            "packets that meet what is stale, at 100 Gbit/s of 64 bytes, by engines (computed)";
+        let rival = Some(("other".to_owned(), Samples(vec![20.0; 3])));
+        let row = Row { ours: Samples(vec![10.0; 3]), rival, ..Row::new("one", metric, "count") };
+        let text = plot(&EXPERIMENTS[0], &[row]);
+        let line = |words: &str| text.lines().find(|line| line.contains(words)).unwrap();
+        let place = |words: &str| {
+            let (_, rest) = line(words).split_once("y=\"").unwrap();
+            rest.split('"').next().unwrap().parse::<f64>().unwrap()
+        };
+        let heading = place(metric);
+        assert!(line(metric).contains("font-size=\"12\""), "{}", line(metric));
+        for words in ["less is better", "how many times better"] {
+            assert!((place(words) - heading).abs() >= 16.0, "{words}");
+        }
     }
 
     #[test]

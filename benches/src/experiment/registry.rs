@@ -21,14 +21,23 @@ pub struct Experiment {
     pub source: &'static str,
     /// Whether it is beside a rival: without one, what was published stays.
     pub has_rival: bool,
-    /// Its own options, each with a value.
-    pub options: &'static [&'static str],
+    /// Its own options.
+    pub options: &'static [Choice],
     /// Gets what the experiment needs from the network, before it is cut off.
     pub prepare: fn(),
     /// Measures.
     pub run: fn(&mut Run) -> Vec<Row>,
     /// Measures one part of it, in a process of its own, and prints what `run` reads.
     pub run_part: fn(&mut Run, &str),
+}
+
+/// An option with which a part of an experiment is chosen, by one name or several with commas.
+#[derive(Debug)]
+pub struct Choice {
+    /// The option.
+    pub option: &'static str,
+    /// What may be chosen.
+    pub names: fn() -> Vec<&'static str>,
 }
 
 impl Experiment {
@@ -39,10 +48,10 @@ impl Experiment {
 }
 
 /// Experiments that are there only where dbsp was built.
-const OF_DBSP: [&str; 1] = ["kairo-gates"];
+pub(super) const OF_DBSP: [&str; 1] = ["kairo-gates"];
 
 /// Experiments that also measure engines in circuits.
-const WITH_CIRCUITS: [&str; 2] = ["kairo-updates", "kairo-engines"];
+pub(super) const WITH_CIRCUITS: [&str; 2] = ["kairo-updates", "kairo-engines"];
 
 const NOTHING: fn() = || ();
 const NO_PARTS: fn(&mut Run, &str) = |_, part| panic!("there is no part {part}");
@@ -66,7 +75,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "Translations, set-up of flows, flow-mods and memory, by tables, actions and sizes",
         source: "our own, against the rival",
         has_rival: true,
-        options: &["--only"],
+        options: &[Choice { option: "--only", names: pipeline::parts }],
         prepare: NOTHING,
         run: pipeline::run,
         run_part: NO_PARTS,
@@ -99,7 +108,10 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "Hits, entries, sharing and coverage of 4 x 8K pieces and of 32K whole entries",
         source: "Gigaflow, figures 3.10 to 3.13",
         has_rival: false,
-        options: &["--pipelines", "--ways"],
+        options: &[
+            Choice { option: "--pipelines", names: gigaflow::hits::pipelines },
+            Choice { option: "--ways", names: gigaflow::hits::ways },
+        ],
         prepare: NOTHING,
         run: gigaflow::hits::run,
         run_part: NO_PARTS,
@@ -324,7 +336,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "Time to the barrier reply, and until no packet goes by the old rule, under traffic",
         source: "our own, against the rival",
         has_rival: true,
-        options: &["--sizes"],
+        options: &[Choice { option: "--sizes", names: live::barrier::sizes }],
         prepare: NOTHING,
         run: live::barrier::run,
         run_part: NO_PARTS,

@@ -240,6 +240,19 @@ mod tests {
     }
 
     #[test]
+    fn only_what_is_further_than_a_tenth_from_the_published_has_a_reason() {
+        let beside = |value: f64, published| {
+            let row = Row { ours: value.into(), ..Row::new("one", "time", "ns") };
+            let row = row.beside_published(published, "as it is");
+            (row.published, row.why)
+        };
+        assert_eq!(beside(91.0, Some(100.0)), (Some(100.0), ""));
+        assert_eq!(beside(89.0, Some(100.0)), (Some(100.0), "as it is"));
+        assert_eq!(beside(111.0, Some(100.0)), (Some(100.0), "as it is"));
+        assert_eq!(beside(89.0, None), (None, ""));
+    }
+
+    #[test]
     fn a_ratio_above_one_is_good_for_us_whatever_the_metric() {
         let half = row(Better::Less, &[50.0], &[100.0]).ratio().unwrap();
         let twice = row(Better::More, &[100.0], &[50.0]).ratio().unwrap();

@@ -84,7 +84,7 @@ fn beside_published(row: &Row) -> String {
     let Some(part) = row.part_of_published() else { return "-".to_owned() };
     let is_far = (part - 1.0).abs() > 0.10;
     let lacks = if is_far && row.why.is_empty() { ": not explained" } else { "" };
-    format!("{part:.2} of the published{lacks}")
+    format!("{} of the published{lacks}", number(part))
 }
 
 /// `115 ns (104 to 116)`.

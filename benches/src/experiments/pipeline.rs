@@ -6,11 +6,18 @@ use crate::{
     switch::Contender,
 };
 
-/// All of it.
+/// What `--only` chooses from.
+pub(crate) fn parts() -> Vec<&'static str> {
+    vec!["translate", "set-up", "flow-mods"]
+}
+
+/// All of it, or one part or several.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let contenders = Contender::both();
-    let part = run.option("--only").map(str::to_owned);
-    let wanted = |name: &str| part.as_ref().is_none_or(|part| part == name);
+    let chosen = run.option("--only").map(str::to_owned);
+    let wanted = |name: &str| {
+        chosen.as_ref().is_none_or(|chosen| chosen.split(',').any(|part| part == name))
+    };
     let mut steps = translate::steps(run);
     steps += (set_up::steps(run) + flow_mods::steps(run)) * contenders.len();
     run.begin(steps);

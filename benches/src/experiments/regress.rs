@@ -24,6 +24,10 @@ use crate::{
 pub(crate) fn run(run: &mut Run) -> Result<String, String> {
     let base = run.option("--base").map(PathBuf::from);
     let base = base.ok_or("say which build to compare with: cargo xtask bench regress BASE")?;
+    if !base.join("shuntd").is_file() {
+        let base = base.display();
+        return Err(format!("{base} has no program shuntd: --base is a folder with a build"));
+    }
     let name = run.option("--base-name").unwrap_or("the base").to_owned();
     let mut rows = kernel_rows(run, &base);
     rows.extend(daemon_rows(run, &base));

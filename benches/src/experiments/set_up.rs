@@ -19,8 +19,8 @@ use super::{
     windows::Sink,
 };
 use crate::{
-    cpu::{self, Account, Spent},
-    experiment::{Better, Row, Run, Samples},
+    cpu::{Account, Spent},
+    experiment::{Row, Run, Samples},
     switch::{Contender, PortSpec, Setup, Switch, is_root, output},
 };
 
@@ -29,6 +29,9 @@ const WINDOW: u32 = 128;
 
 /// Packets of new flows before those that are measured.
 const WARM_UP: u32 = 512;
+
+/// How often a switch is told to throw away what it has cached.
+const FORGET_ATTEMPTS: usize = 50;
 
 /// How long a window is waited for.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -41,16 +44,6 @@ struct Lab {
     sink: Sink,
     /// The next destination.
     next: u32,
-    /// Bytes of memory before any rule.
-    bytes_before: f64,
-}
-
-/// What a set-up cost in one round.
-#[derive(Clone, Copy)]
-struct Cost {
-    cpu_us: f64,
-    /// What the process has grown by, for each flow that it caches.
-    bytes: f64,
 }
 
 /// Steps of the progress bar that this takes, for each switch.
@@ -82,7 +75,7 @@ pub(crate) fn rows(run: &mut Run, contenders: &[Contender]) -> Vec<Row> {
         .map(|(one, index)| Lab::new(one, run.folder.path(), index))
         .collect();
     let packets = if run.is_quick { 2_048 } else { 12_288 };
-    let (mut rows, mut memory) = (Vec::new(), Vec::new());
+    let mut rows = Vec::new();
     for case in cases(run) {
         let mut samples = vec![Vec::new(); labs.len()];
         for _ in 0..rounds(run) {
@@ -92,35 +85,16 @@ pub(crate) fn rows(run: &mut Run, contenders: &[Contender]) -> Vec<Row> {
             }
         }
         let metric = if case.is_chain { CPU_BY_TABLES } else { CPU_BY_ACTIONS };
-        rows.push(row(&case, metric, &samples, contenders));
-        if case.is_chain {
-            memory.push(row(&case, MEMORY, &samples, contenders));
-        }
+        let mut samples = samples.into_iter().map(Samples);
+        let ours = samples.next().unwrap_or_default();
+        let rival = contenders.get(1).map(Contender::name).zip(samples.next());
+        rows.push(Row { ours, rival, ..Row::new(case.name, metric, "us") });
     }
-    rows.extend(memory);
     rows
 }
 
-/// A metric, its unit, and how it is read.
-type Metric = (&'static str, &'static str, fn(&Cost) -> f64);
-
-const CPU_BY_TABLES: Metric =
-    ("CPU of the switch to set up a flow, by tables", "us", |cost| cost.cpu_us);
-const CPU_BY_ACTIONS: Metric =
-    ("CPU of the switch to set up a flow, by actions", "us", |cost| cost.cpu_us);
-const MEMORY: Metric = ("memory of a cached flow, by tables", "bytes", |cost| cost.bytes);
-
-fn row(
-    case: &Case,
-    (metric, unit, of): Metric,
-    costs: &[Vec<Cost>],
-    contenders: &[Contender],
-) -> Row {
-    let samples = |costs: &Vec<Cost>| Samples(costs.iter().map(of).collect());
-    let ours = costs.first().map(samples).unwrap_or_default();
-    let rival = contenders.get(1).map(Contender::name).zip(costs.get(1).map(samples));
-    Row { better: Better::Less, ours, rival, ..Row::new(case.name.clone(), metric, unit) }
-}
+const CPU_BY_TABLES: &str = "CPU of the switch to set up a flow, by tables";
+const CPU_BY_ACTIONS: &str = "CPU of the switch to set up a flow, by actions";
 
 impl Lab {
     fn new(contender: &Contender, folder: &Path, index: u8) -> Self {
@@ -146,26 +120,18 @@ impl Lab {
         let socket = UdpSocket::bind((address, 0));
         let socket = socket.unwrap_or_else(|error| panic!("no socket: {error}"));
         let sink = Sink { devices: vec![format!("{}-far", devices[1])], patience: PATIENCE };
-        let bytes_before = cpu::resident_bytes(switch.id());
-        Self { switch, socket, sink, next: u32::from(index) << 22, bytes_before }
+        Self { switch, socket, sink, next: u32::from(index) << 22 }
     }
 
-    /// What each of so many new flows costs.
-    ///
-    /// Memory is never given back by the time it is measured again, so it is that of the case that
-    /// needed most so far: cases come in the order of what they need.
-    fn measure(&mut self, case: &Case, packets: u32) -> Cost {
+    /// Microseconds of CPU that each of so many new flows costs.
+    fn measure(&mut self, case: &Case, packets: u32) -> f64 {
         self.load(case);
         self.send(WARM_UP);
         let account = Account::open(self.switch.id());
         let arrived = self.send(packets);
         let Spent { run_ns, .. } = account.spent();
         assert!(arrived > packets / 2, "{}: {arrived} of {packets} packets arrived", case.name);
-        let grown = cpu::resident_bytes(self.switch.id()) - self.bytes_before;
-        Cost {
-            cpu_us: run_ns / 1e3 / f64::from(arrived),
-            bytes: grown / f64::from(arrived + WARM_UP),
-        }
+        run_ns / 1e3 / f64::from(arrived)
     }
 
     /// Replaces all rules, and with them all cached flows.
@@ -183,8 +149,22 @@ impl Lab {
         let written = fs::write(&file, case.rules.join("\n"));
         written.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         self.switch.ofctl(&["--bundle"], "add-flows", &[&file.display().to_string()]);
-        // Cached flows of the old rules are gone within this time from Open vSwitch, too.
+        // What a switch does with its new rules by itself is done within this time.
         sleep(Duration::from_millis(600));
+        self.forget();
+    }
+
+    /// Has all cached flows thrown away: rules that are the same again leave those of the round before
+    /// where they are in Open vSwitch, and it would judge them while this round is measured.
+    fn forget(&self) {
+        for _ in 0..FORGET_ATTEMPTS {
+            self.switch.forget_flows();
+            if self.switch.cached() == 0 {
+                return;
+            }
+            sleep(Duration::from_millis(100));
+        }
+        panic!("{} flows are still cached", self.switch.cached());
     }
 
     /// Sends packets of new flows; answers how many arrived behind the switch.

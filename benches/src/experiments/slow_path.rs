@@ -41,6 +41,7 @@ const LOAD_CPU: &str = "CPU to load a rule";
 const LOAD_BYTES: &str = "memory of a rule";
 const SET_UP: &str = "CPU to set up a flow";
 const BYTES: &str = "memory of a cached flow";
+const ENTRIES: &str = "entries that these flows are";
 const ARRIVED: &str = "first packets that arrived";
 const JUDGED: &str = "CPU to judge all entries anew after one change, iterative engine";
 const CHANGED: &str = "CPU of the eviction engine as installed after one change";
@@ -77,7 +78,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         let rival = contenders.get(1).map(Contender::name);
         rows.extend(pipeline_rows(pipeline, sizes, &measured, rival.as_deref()));
     }
-    let order = [LOAD_RATE, LOAD_CPU, LOAD_BYTES, SET_UP, BYTES, ARRIVED, JUDGED, CHANGED];
+    let order = [LOAD_RATE, LOAD_CPU, LOAD_BYTES, SET_UP, BYTES, ENTRIES, ARRIVED, JUDGED, CHANGED];
     rows.sort_by_key(|row| order.iter().position(|metric| *metric == row.metric));
     rows
 }
@@ -140,6 +141,7 @@ struct Measured {
 struct AtSize {
     set_up_us: f64,
     bytes: f64,
+    entries: f64,
     arrived: f64,
     judged_ms: f64,
 }
@@ -192,6 +194,7 @@ impl Bed {
             measured.sizes.push(AtSize {
                 set_up_us: run_ns / 1e3 / arrived.max(1.0),
                 bytes: bytes / arrived_in_all.max(1.0),
+                entries: self.switch.cached() as f64,
                 arrived: 100.0 * arrived / (end - sent).max(1) as f64,
                 judged_ms: Samples((0..CHANGES).map(|_| self.judge() / 1e6).collect()).median(),
             });
@@ -290,6 +293,7 @@ fn pipeline_rows(
         rows.extend([
             row(name(), (SET_UP, "us", Better::Less), &at(|one| one.set_up_us)),
             row(name(), (BYTES, "bytes", Better::Less), &at(|one| one.bytes)),
+            row(name(), (ENTRIES, "count", Better::Neither), &at(|one| one.entries)),
             row(name(), (ARRIVED, "%", Better::Neither), &at(|one| one.arrived)),
             row_of(iterative, name(), (JUDGED, "ms", Better::Less), &at(|one| one.judged_ms)),
             row(name(), (CHANGED, "ms", Better::Less), &at(|one| one.judged_ms)),

@@ -10,7 +10,7 @@ use shunt_pipebench::{
     workload::Workload,
 };
 
-use super::loaded::{LOCALITIES, PIPELINES, why_entries, workload};
+use super::loaded::{LOCALITIES, PIPELINES, workload};
 use crate::experiment::{Better, Row, Run, Samples};
 
 /// Filters of which Fig 3.5 of the thesis shows how often tuples recur.
@@ -43,7 +43,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             if locality == LOCALITIES[0] {
                 rows.extend(of_rules(pipeline, &workload));
             }
-            rows.extend(of_flows(pipeline, locality, &workload, run.is_quick));
+            rows.extend(of_flows(pipeline, locality, &workload));
         }
     }
     for set in BuiltinSet::ALL {
@@ -80,7 +80,6 @@ fn why(name: &str, metric: &str) -> &'static str {
              match little; which traversals and fields they are is not published, and those of \
              Antrea's own document match address pairs in seven tables"
         }
-        (_, ENTRIES) => why_entries(name),
         ("acl" | "fw" | "ipc" | "of", RECURRENCE) => {
             "a mean over all choices of fields, ruled by how few protocols and ports there are; \
              it is another rule-set, of which the parameters are not published"
@@ -109,7 +108,7 @@ fn of_rules(pipeline: &str, workload: &Workload) -> Vec<Row> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
-fn of_flows(pipeline: &str, locality: &str, workload: &Workload, is_quick: bool) -> Vec<Row> {
+fn of_flows(pipeline: &str, locality: &str, workload: &Workload) -> Vec<Row> {
     let name = format!("{pipeline}:{locality}");
     let rules = workload.base_rules().map(|rule| rule.text.as_str());
     let fates = Fates::of(rules, workload.flows(), &Progress::hidden());
@@ -119,12 +118,10 @@ fn of_flows(pipeline: &str, locality: &str, workload: &Workload, is_quick: bool)
         let found = statistics.iter().find(|row: &&Statistic| row.what == what);
         found.map_or(0.0, |row| row.value)
     };
-    let misses = Figure::find("cache_misses", pipeline, locality, "Megaflow 1x32K");
-    let misses = misses.filter(|_| !is_quick);
     vec![
         row(&name, FLOWS, workload.flows().len() as f64, None),
         row(&name, PACKETS, workload.packets().count() as f64, None),
-        row(&name, ENTRIES, fates.entries() as f64, misses),
+        row(&name, ENTRIES, fates.entries() as f64, None),
         row(&name, MASKS, fates.masks() as f64, None),
         row(&name, SHARING, statistic("lookups that share a step"), None),
         row(&name, FORWARDED, statistic("flows that are forwarded"), None),

@@ -224,6 +224,10 @@ impl Switch for OpenVSwitch {
         received.filter_map(|count| count.trim().parse::<u64>().ok()).sum()
     }
 
+    fn forget_flows(&self) {
+        self.control(&["revalidator/purge"]);
+    }
+
     fn forwarding_thread(&self) -> u32 {
         match self.daemon {
             Daemon::Plain => self.id(),

@@ -71,6 +71,9 @@ pub trait Switch: Sync {
     /// Entries in its caches.
     fn cached(&self) -> u64;
 
+    /// Throws away the cached flows that stay when their rules go and come back.
+    fn forget_flows(&self) {}
+
     /// The folder of its sockets.
     fn folder(&self) -> &Path;
 

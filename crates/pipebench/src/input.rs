@@ -152,7 +152,7 @@ pub fn is_capture(beginning: &[u8]) -> bool {
 /// The source that a path was meant to be: a dot in the place of a colon makes a file of a name.
 fn meant(path: &str) -> Option<&'static str> {
     let word = path.split('.').next().filter(|_| !path.contains('/'))?;
-    nearest_of(&word.to_lowercase(), SOURCES.iter().map(|source| source.word))
+    nearest_of(word, SOURCES.iter().map(|source| source.word))
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! The name that a user probably meant.
 
-pub(crate) use shunt_flow::text::nearest_of as nearest;
-
 /// A suggestion, if there is one.
 pub(crate) struct Meant<'a>(pub(crate) Option<&'a str>, pub(crate) &'static str);
 

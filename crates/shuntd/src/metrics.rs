@@ -298,8 +298,12 @@ mod tests {
     fn buckets_of_a_metric_add_up() {
         let times =
             json!({"count": 3, "sum_ns": 1_500_000_000_u64, "buckets": [[1024, 2], [2048, 1]]});
-        let text = evict(&json!({"to_list": times, "waiting": 4, "by_cause": [["rule", 7]]}));
+        let value = json!({"to_list": times, "waiting": 4, "by_cause": [["rule", 7]],
+            "answers": [5, 3, 0, 1]});
+        let text = evict(&value);
         let lines = [
+            "shunt_eviction_answers_total{turns=\"0\"} 5",
+            "shunt_eviction_answers_total{turns=\"more\"} 1",
             "shunt_eviction_waiting_changes 4",
             "shunt_eviction_evicted_total{cause=\"rule\"} 7",
             "shunt_eviction_list_seconds_bucket{le=\"0.000001024\"} 2",

@@ -254,6 +254,19 @@ title: 5, half < 2.0us, 99 % < 8.1us, longest 5.0us
     }
 
     #[test]
+    fn answers_are_shown_by_turns_once_there_are_some() {
+        assert_eq!(turns(&json!([0, 0, 0, 0])), "");
+        let expected = "
+answers of packet threads, by turns begun since: 8
+  0                         6   75.0 %
+  1                         2   25.0 %
+  2                         0    0.0 %
+  more                      0    0.0 %
+";
+        assert_eq!(turns(&json!([6, 2, 0, 0])), expected);
+    }
+
+    #[test]
     fn an_entry_that_is_there_is_explained_by_its_lookups_and_reads() {
         let rule = json!({"match": "ip", "priority": 7, "cookie": "0x1", "actions": "output:2"});
         let visits = json!([

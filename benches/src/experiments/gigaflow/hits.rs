@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     experiment::{Better, Row, Run},
-    experiments::loaded::{LOCALITIES, PIPELINES, why_entries},
+    experiments::loaded::{LOCALITIES, PIPELINES, WHY_OLS, why_entries},
 };
 
 /// One way of caching.
@@ -140,6 +140,16 @@ pub(super) struct Outcome {
     pub(super) cache: Gigaflow,
 }
 
+/// What `--pipelines` chooses from.
+pub(crate) fn pipelines() -> Vec<&'static str> {
+    PIPELINES.to_vec()
+}
+
+/// What `--ways` chooses from.
+pub(crate) fn ways() -> Vec<&'static str> {
+    WAYS.iter().map(|way| way.name).collect()
+}
+
 /// All pipelines, or those of `--pipelines`, and all ways, or those of `--ways`.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let chosen = |option: &str, name: &str| {
@@ -220,44 +230,41 @@ fn rows_of(name: &str, outcome: &Outcome, published: impl Fn(&str) -> Option<f64
     ];
     let row = |(metric, (word, unit, better, value)): (&'static str, Measured)| {
         let published = metric_of(word).and_then(&published);
-        Row {
-            better,
-            ours: value.into(),
-            published,
-            why: why(word, name, published, value),
-            ..Row::new(format!("{name} {word}"), metric, unit)
-        }
+        let is_more = published.is_some_and(|published| value > published);
+        let row =
+            Row { better, ours: value.into(), ..Row::new(format!("{name} {word}"), metric, unit) };
+        row.beside_published(published, why(word, name, is_more))
     };
     let is_known = |row: &Row| row.ours.median() < TOO_MANY;
     METRICS.into_iter().zip(figures).map(row).filter(is_known).collect()
 }
 
-/// Why a figure differs from the published by more than a tenth.
-fn why(word: &str, name: &str, published: Option<f64>, value: f64) -> &'static str {
-    let Some(published) = published else { return "" };
-    match value / published {
-        0.9..=1.1 => "",
-        ratio if word == "estimate" && ratio < 1.0 => {
-            "a tag here stands for all that is hidden and not for a table alone, so that fewer pieces \
-             follow on each other; and which pieces there are hangs on the rules"
-        }
-        _ if word == "estimate" => {
-            "cuts are where pieces are shared most, so that many meet at few tags; and which pieces there \
-             are hangs on the rules"
-        }
-        _ if word == "misses" => {
-            "here it is what hits leave of 300,000 packets; the published hits and misses are not of one \
-             number of packets"
-        }
-        _ if name.ends_with("megaflow") => why_entries(&name.replacen(' ', ":", 1)),
-        ratio if ratio > 1.1 => {
+/// Why a figure is more, or less, than the published one.
+fn why(word: &str, name: &str, is_more: bool) -> &'static str {
+    let is_whole = name.ends_with("megaflow");
+    match (word, is_more) {
+        ("estimate", is_more) => why_ways(is_more),
+        _ if is_whole => why_entries(&name.replacen(' ', ":", 1)),
+        ("hit", false) | ("misses", true) if name.starts_with("ols") => WHY_OLS,
+        ("hit", true) | ("misses", false) => {
             "the published falls to the hits of whole entries, or below, where flows share little; \
              here a partition counts which of its pieces are there already"
         }
         _ => {
-            "through thirty tables most bits of a piece prove that no rule of higher priority \
-             matches, and they differ from flow to flow; which rules the published had is not known"
+            "here it is what hits leave of 300,000 packets; the published hits and misses are not of one \
+             number of packets"
         }
+    }
+}
+
+/// Why there are more ways through the entries than published, or fewer.
+pub(super) const fn why_ways(is_more: bool) -> &'static str {
+    if is_more {
+        "cuts are where pieces are shared most, so that many meet at few tags; and which pieces there \
+         are hangs on the rules"
+    } else {
+        "a tag here stands for all that is hidden and not for a table alone, so that fewer pieces \
+         follow on each other; and which pieces there are hangs on the rules"
     }
 }
 

@@ -7,7 +7,7 @@ use super::replay::{Bed, Replay, Resume, STAGE_ENTRIES, config};
 use crate::{
     cpu,
     experiment::{Better, Row, Run, Samples},
-    experiments::loaded::{LOCALITIES, PIPELINES},
+    experiments::loaded::{LOCALITIES, PIPELINES, WHY_OLS},
 };
 
 const MEAN: &str = "CPU of a packet, those that miss among them";
@@ -37,13 +37,9 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             let published = Figure::find("latency_reduction", pipeline, locality, "4x8K vs 32K");
             let published = published.filter(|_| scale == 1).map(|figure| figure.value);
             let is_worse = less.median() < 0.0;
-            rows.push(Row {
-                better: Better::More,
-                ours: less,
-                published,
-                why: published.map_or("", |_| WHY),
-                ..Row::new(title.clone(), LESS, "%")
-            });
+            let row =
+                Row { better: Better::More, ours: less, ..Row::new(title.clone(), LESS, "%") };
+            rows.push(row.beside_published(published, if is_worse { WHY_OLS } else { WHY }));
             rows.push(Row {
                 ours: pieces,
                 rival: Some((WHOLE.to_owned(), whole)),

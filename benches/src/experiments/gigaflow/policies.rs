@@ -6,7 +6,7 @@ use shunt_pipebench::published::Figure;
 use super::replay::{Bed, Replay, Resume, STAGE_ENTRIES, config};
 use crate::{
     experiment::{Better, Row, Run},
-    experiments::loaded::PIPELINES,
+    experiments::loaded::{PIPELINES, WHY_OLS},
 };
 
 /// A policy, its stages, and what the published figure calls it.
@@ -88,7 +88,6 @@ fn why(policy: &str) -> &'static str {
         "random cuts are drawn for each way, and meet again in ways that begin alike as the seed is \
          one; how the published ones were drawn is not said"
     } else {
-        "proofs that no rule of higher priority matches are part of each piece here, without which it \
-         forwards wrongly; they make pieces of thirty tables differ from flow to flow"
+        WHY_OLS
     }
 }

@@ -4,7 +4,10 @@ use shunt_gigaflow::partition::PolicyName;
 use shunt_pipebench::published::Figure;
 
 use super::replay::{Bed, Replay, Resume, config};
-use crate::experiment::{Better, Row, Run};
+use crate::{
+    experiment::{Better, Row, Run},
+    experiments::loaded::WHY_OLS,
+};
 
 /// Those whose curves were published.
 const PIPELINES: [&str; 3] = ["ofd", "psc", "ols"];
@@ -17,10 +20,6 @@ const FEWER: &str = "misses fewer than with one stage";
 const USED: &str = "entries in use";
 const WAYS: &str = "ways through the entries, for each entry of one stage";
 const ENOUGH: &str = "stages with which misses are the fewest, to a hundredth of the packets";
-
-const WHY: &str = "with one stage most packets hit here already, as three of four belong to flows that \
-                   came before; the published run counts the same flows, and has more packets of \
-                   none";
 
 const WHY_WAYS: &str = "every way through the tags is counted, of 100,000 flows; the published count is by pairs of \
                         neighbouring pieces, of 10,000 entries";
@@ -83,7 +82,7 @@ fn rows_of(pipeline: &str, outcomes: &[Outcome], is_full: bool) -> Vec<Row> {
         let fewer = of(FEWER, "%", Better::More, 100.0 * (1.0 - outcome.misses / one.misses));
         let ways = of(WAYS, "x", Better::More, outcome.ways / one.entries);
         [
-            fewer.beside_published(said("miss_reduction", "K=4"), WHY),
+            fewer.beside_published(said("miss_reduction", "K=4"), WHY_OLS),
             ways.beside_published(said("rule_space_ratio", "K=4, 10K entries"), WHY_WAYS),
             of(MISSES, "count", Better::Neither, outcome.misses),
             of(USED, "count", Better::Neither, outcome.entries),
@@ -103,4 +102,18 @@ fn enough(pipeline: &str, outcomes: &[Outcome], within: f64) -> Option<Row> {
         ..Row::new(format!("{pipeline} high"), ENOUGH, "count")
     };
     Some(row.beside_published(published.map(|figure| figure.value), WHY_ENOUGH))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn enough_is_the_first_that_is_as_good_as_the_best_but_for_a_little() {
+        let outcome = |(stages, misses)| Outcome { stages, misses, entries: 1.0, ways: 1.0 };
+        let outcomes = [(1, 900.0), (2, 300.0), (3, 104.0), (4, 100.0)].map(outcome);
+        let stages = |within| enough("ofd", &outcomes, within).unwrap().ours.median();
+        assert_eq!([stages(3.0), stages(5.0), stages(1000.0)], [4.0, 3.0, 1.0]);
+        assert!(enough("ofd", &[], 1.0).is_none());
+    }
 }

@@ -105,7 +105,12 @@ struct Round {
     turns: Vec<f64>,
 }
 
-/// Both switches, with caches of all sizes.
+/// What `--sizes` chooses from.
+pub(crate) fn sizes() -> Vec<&'static str> {
+    SIZES.iter().map(|(size, _)| *size).collect()
+}
+
+/// Both switches, with caches of all sizes, or those of `--sizes`.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let contenders = Contender::both_on_devices();
     if contenders.is_empty() {
@@ -173,8 +178,9 @@ fn measure(bed: &Bed, flows: u32, pairs: usize) -> Round {
 fn answers(bed: &Bed) -> Vec<f64> {
     let Some(shuntctl) = bed.switch.shuntctl() else { return Vec::new() };
     let evict = shuntctl.json("evict");
-    let counts = evict["answers"].as_array().into_iter().flatten();
-    counts.map(|count| count.as_f64().unwrap_or_default()).collect()
+    let counts = evict["answers"].as_array();
+    let counts = counts.unwrap_or_else(|| panic!("shuntctl evict tells no answers: {evict}"));
+    counts.iter().map(|count| count.as_f64().unwrap_or_default()).collect()
 }
 
 /// In percent, of those that came between two moments.
@@ -246,4 +252,16 @@ fn rows_of(size: &str, measured: &[Vec<Round>], rival: Option<&str>) -> Vec<Row>
     rows.push(row(name(), (CACHED, "", Better::Neither), &|round| round.cached));
     rows.push(row(name(), (FORWARDED, "1/s", Better::Neither), &|round| round.forwarded));
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_of_what_came_between() {
+        assert_eq!(shares(&[10.0, 5.0, 0.0, 0.0], &[16.0, 7.0, 0.0, 0.0]), [75.0, 25.0, 0.0, 0.0]);
+        assert_eq!(shares(&[1.0; 4], &[1.0; 4]), [0.0; 4]);
+        assert!(shares(&[], &[]).is_empty());
+    }
 }

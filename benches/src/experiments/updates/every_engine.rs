@@ -87,5 +87,9 @@ fn rows_of(name: &str, ours: &Watched, theirs: &Watched, entries: f64) -> [Row; 
 }
 
 fn why(name: &str) -> &'static str {
-    if name.ends_with("mirror") { WHY_MIRROR } else { WHY_RELATIONAL }
+    match name.rsplit(' ').next() {
+        Some("mirror") => WHY_MIRROR,
+        Some("relational") => WHY_RELATIONAL,
+        _ => "",
+    }
 }

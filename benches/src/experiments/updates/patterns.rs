@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use shunt_kairo::Direct;
 use shunt_pipebench::published::Figure;
-use shunt_pipeline::{FlowModCommand, Iterative};
+use shunt_pipeline::{Evictor, FlowModCommand, Iterative};
 
 use super::{
     engines::{PIPELINES, RIVAL},
@@ -16,6 +16,8 @@ use super::{
 use crate::experiment::{Better, Row, Run, Samples};
 
 const UPDATES: &[&str] = &["flap", "p1", "p2", "p3", "p4", "p5"];
+/// How often all entries are taken up anew.
+const LOADS: usize = 3;
 /// Rounds in which the rival takes part.
 const RIVAL_ROUNDS: usize = 4;
 
@@ -50,7 +52,7 @@ struct Outcome {
     ours: Watched,
     theirs: Watched,
     /// Microseconds to take up an entry: ours, and theirs.
-    load: [f64; 2],
+    load: [Samples; 2],
 }
 
 const fn pipelines(run: &Run) -> &'static [&'static str] {
@@ -116,11 +118,21 @@ fn compared(
 
 fn measure(workload: &str, name: &str, rounds: usize) -> Outcome {
     let scene = Scene::of(workload);
-    let direct = Box::new(Direct::new(scene.pipeline.version(), 1));
-    let mut ours = Watched::new(direct, scene.keys.len(), Clock::Thread);
-    let iterative = Box::new(Iterative::new(Arc::clone(&scene.pipeline)));
-    let mut theirs = Watched::new(iterative, scene.keys.len(), Clock::Thread);
-    let load = [&mut ours, &mut theirs].map(|watched| watched.load(&scene).us);
+    let loaded = |load: &mut [Samples; 2]| {
+        let direct = Box::new(Direct::new(scene.pipeline.version(), 1));
+        let iterative = Box::new(Iterative::new(Arc::clone(&scene.pipeline)));
+        let both = [direct as Box<dyn Evictor>, iterative];
+        let mut both = both.map(|one| Watched::new(one, scene.keys.len(), Clock::Thread));
+        for (watched, samples) in both.iter_mut().zip(load) {
+            samples.0.push(watched.load(&scene).us);
+        }
+        both
+    };
+    let mut load = [Samples::default(), Samples::default()];
+    for _ in 1..LOADS {
+        drop(loaded(&mut load));
+    }
+    let [mut ours, mut theirs] = loaded(&mut load);
     for round in 0..rounds {
         for command in [FlowModCommand::Add, FlowModCommand::DeleteStrict] {
             let change = scene.change(command, &scene.changing);
@@ -178,8 +190,8 @@ impl Outcome {
 
     fn load_row(&self) -> Row {
         Row {
-            ours: self.load[0].into(),
-            rival: Some((RIVAL.to_owned(), self.load[1].into())),
+            ours: self.load[0].clone(),
+            rival: Some((RIVAL.to_owned(), self.load[1].clone())),
             why: WHY_LOAD,
             ..Row::new(&self.name, LOAD, "us")
         }

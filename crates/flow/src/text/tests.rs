@@ -277,3 +277,18 @@ fn bits_that_were_consulted_are_told_from_a_value() {
     mask.add_field(FieldId::EthType);
     assert_eq!(format_match(&Match::new(&key, &mask), &NoPortNames), "dl_type=0x0000");
 }
+
+#[test]
+fn a_word_was_meant_if_at_most_a_third_of_the_shorter_is_wrong() {
+    let known = ["flood", "Normal", "local"];
+    for (word, meant) in [
+        ("floda", Some("flood")),
+        ("NORMLA", Some("Normal")),
+        ("lcal", Some("local")),
+        ("foo", None),
+        ("fl", None),
+        ("nomarlx", None),
+    ] {
+        assert_eq!(nearest_of(word, known), meant, "{word}");
+    }
+}

@@ -9,7 +9,9 @@ use super::{
     ranges::PortRange,
     scan::{Scan, decimal},
 };
-use crate::{ParameterError, TextError, nearest::nearest};
+use shunt_flow::text::nearest_of;
+
+use crate::{ParameterError, TextError};
 
 /// A section, by what its rows say.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -101,7 +103,7 @@ fn read_name(scan: &mut Scan<'_>) -> Result<(&'static str, Section), ParameterEr
     known.ok_or_else(|| {
         let names = NAMES.into_iter().chain(pairs()).map(|(name, _)| name);
         let place = before.error("the name of a section");
-        ParameterError::Section { nearest: nearest(word, names), place }
+        ParameterError::Section { nearest: nearest_of(word, names), place }
     })
 }
 

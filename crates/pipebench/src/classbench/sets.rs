@@ -21,7 +21,9 @@ use super::{
     parameters::{Branching, FlagShares, Level, PAIR_NAMES, Parameters, PortShares, ProtocolShare},
     ranges::PortRange,
 };
-use crate::{UnknownName, nearest::nearest, real::pow};
+use shunt_flow::text::nearest_of;
+
+use crate::{UnknownName, real::pow};
 
 /// A kind of rule-set whose parameters come with the crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -86,7 +88,7 @@ impl FromStr for BuiltinSet {
     fn from_str(name: &str) -> Result<Self, UnknownName> {
         let known = Self::ALL.into_iter().find(|set| set.name() == name);
         let names = || Self::ALL.iter().map(|set| set.name());
-        known.ok_or_else(|| UnknownName::new("rule-set", name, nearest(name, names()), names()))
+        known.ok_or_else(|| UnknownName::new("rule-set", name, nearest_of(name, names()), names()))
     }
 }
 

@@ -145,7 +145,7 @@ fn unknown(what: &'static str, part: Part<'_>, known: Vec<&'static str>) -> Wron
 
 /// The word that is most like this one, if any is.
 fn near<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
-    nearest_of(&word.to_lowercase(), known.iter().copied())
+    nearest_of(word, known.iter().copied())
 }
 
 /// Corrects a name, one wrong word after the other, until it is one.

@@ -3,7 +3,9 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::nearest::{Meant, nearest};
+use shunt_flow::text::nearest_of;
+
+use crate::nearest::Meant;
 
 /// A file that is no pipeline.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -155,7 +157,7 @@ impl PipelineError {
         let mut quoted = message.split('`').skip(1).step_by(2);
         let found = quoted.next();
         let unknown = message.starts_with("unknown ");
-        let near = found.filter(|_| unknown).and_then(|found| nearest(found, quoted));
+        let near = found.filter(|_| unknown).and_then(|found| nearest_of(found, quoted));
         let end = offset_of(text, error.line(), error.column());
         // The reader is past the word when it complains.
         let word = found.map(|found| format!("\"{found}\""));

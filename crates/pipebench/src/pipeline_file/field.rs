@@ -4,8 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 use shunt_flow::FieldId;
+use shunt_flow::text::nearest_of;
 
-use crate::{UnknownName, nearest::nearest};
+use crate::UnknownName;
 
 /// What a table matches or writes: a header field, something a switch keeps beside the headers, or
 /// an effect.
@@ -28,7 +29,7 @@ impl Field {
         }
         let names = KNOWN.iter().map(|(known, _)| *known);
         let known = "the names of OpenFlow, such as eth_dst, ip_src, tp_dst, and reg:ROLE";
-        Err(UnknownName::new("field", name, nearest(name, names), std::iter::once(known)))
+        Err(UnknownName::new("field", name, nearest_of(name, names), std::iter::once(known)))
     }
 
     /// Its name.
