@@ -200,6 +200,17 @@ impl SparseMask {
         self.0.iter()
     }
 
+    /// As [`Self::iter`], without hidden words.
+    pub fn headers(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let [hidden, mut rest] = self.map().halves();
+        let words = self.words().get(hidden.count_ones() as usize..).unwrap_or_default();
+        words.iter().map(move |word| {
+            let index = HEADER_START + rest.trailing_zeros() as usize;
+            rest &= rest.wrapping_sub(1);
+            (index, *word)
+        })
+    }
+
     /// The bits of one word of the [`layout`](crate::layout).
     #[must_use]
     pub fn word(&self, index: usize) -> u64 {
@@ -228,6 +239,12 @@ impl SparseMask {
     #[must_use]
     pub fn has_all_of(&self, mask: &Self) -> bool {
         mask.iter().all(|(index, bits)| bits & !self.word(index) == 0)
+    }
+
+    /// Where its words are in memory: equal for clones, and for no other mask while it lives.
+    #[must_use]
+    pub fn address(&self) -> usize {
+        self.0.0.as_ptr().addr()
     }
 
     /// Whether another has the same words in memory.
@@ -326,6 +343,21 @@ impl SparseKey {
     pub fn is_of(&self, key: &FlowKey) -> bool {
         self.0.is_of(key.words())
     }
+
+    /// The key with these bits set in a word that has none of them.
+    #[must_use]
+    pub fn with_bits(&self, index: usize, bits: u64) -> Self {
+        let (map, place) = (self.0.map(), self.0.map().count_below(index));
+        if bits == 0 {
+            return self.clone();
+        }
+        let (before, behind) = self.0.words().split_at(place);
+        let behind = if map.contains(index) { &behind[1..] } else { behind };
+        let words = before.iter().copied().chain([self.0.word(index) | bits]);
+        let words = words.chain(behind.iter().copied());
+        let map = map.with(index);
+        Self(Sparse(exactly(HEAD + map.count(), map.halves().into_iter().chain(words))))
+    }
 }
 
 impl From<&FlowKey> for SparseKey {
@@ -357,6 +389,11 @@ pub struct Match {
     value: Arc<[u64]>,
 }
 
+thread_local! {
+    /// The match of every key, which is asked for often.
+    static ANY: Match = Match::new(&FlowKey::ZERO, &FlowMask::EMPTY);
+}
+
 impl Match {
     /// The match of every key that agrees with `key` under `mask`.
     #[must_use]
@@ -381,7 +418,7 @@ impl Match {
     /// The match of every key.
     #[must_use]
     pub fn any() -> Self {
-        Self::new(&FlowKey::ZERO, &FlowMask::EMPTY)
+        ANY.with(Self::clone)
     }
 
     /// The mask.

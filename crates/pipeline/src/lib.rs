@@ -75,6 +75,7 @@ mod numbered;
 mod outcome;
 mod piece;
 mod pipeline;
+mod plain_cuts;
 mod port;
 mod port_table;
 mod port_vlans;

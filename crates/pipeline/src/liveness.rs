@@ -18,7 +18,10 @@ use shunt_flow::{
     layout::{HEADER_START, word},
 };
 
-use crate::{Action, Group, Instructions, LearnSource, Rule, Selection, Subfield, TableId};
+use crate::{
+    Action, Group, Instructions, LearnSource, Rule, Selection, Subfield, TableId,
+    plain_cuts::PlainCuts,
+};
 
 /// What the tables of a bridge can read.
 #[derive(Default)]
@@ -32,6 +35,8 @@ pub(crate) struct Liveness {
     set_need: Need,
     /// It has grown, and no version says so.
     is_untold: bool,
+    /// What is so for as long as it does not grow.
+    pub(crate) plain_cuts: PlainCuts,
 }
 
 /// What somebody looks at of the rule that is run.
@@ -107,7 +112,7 @@ impl Liveness {
         group.buckets.iter().for_each(|bucket| needs.add_actions(&bucket.actions, None));
         if self.groups.add(&needs) {
             self.close();
-            self.is_untold = true;
+            self.grow();
         }
         self.raise(Need::of(group.buckets.iter().flat_map(|bucket| &bucket.actions)));
     }
@@ -145,23 +150,31 @@ impl Liveness {
     fn raise(&mut self, need: Need) {
         if need > self.set_need {
             self.set_need = need;
-            self.is_untold = true;
+            self.grow();
         }
+    }
+
+    /// More can be read than before.
+    fn grow(&mut self) {
+        self.is_untold = true;
+        self.plain_cuts = PlainCuts::default();
     }
 
     /// Lets what later tables read be read by those that lead there.
     fn close(&mut self) {
-        let mut grows = true;
+        let (mut grows, mut has_grown) = (true, false);
         while std::mem::take(&mut grows) {
             for (table, needs) in &self.tables {
                 let live = self.live(needs);
                 let held = self.live.entry(*table).or_default();
                 if !live.is_subset_of(held) {
                     held.add(&live);
-                    grows = true;
-                    self.is_untold = true;
+                    (grows, has_grown) = (true, true);
                 }
             }
+        }
+        if has_grown {
+            self.grow();
         }
     }
 }

@@ -70,13 +70,15 @@ impl DatapathAction {
     /// Whether it, or what it does to a copy, has the packet parsed again.
     #[must_use]
     pub fn recirculates(&self) -> bool {
-        let mut ahead = vec![self];
-        while let Some(action) = ahead.pop() {
+        let mut ahead = Vec::new();
+        let mut next = Some(self);
+        while let Some(action) = next {
             match action {
                 Self::Recirculate(_) | Self::CheckLength { .. } => return true,
                 Self::Copy(actions) => ahead.extend(actions.iter()),
                 _ => {}
             }
+            next = ahead.pop();
         }
         false
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use shunt_flow::{Match, SparseMask};
 
-use crate::Traversal;
+use crate::{Traversal, translate::Tail};
 
 /// A place where a traversal can be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +22,8 @@ pub struct NotedTraversal {
     pub traversal: Arc<Traversal>,
     /// What the lookup of each visit depended on, without what its actions did; `None`: there were none.
     pub(crate) lookups: Vec<Option<SparseMask>>,
+    /// What it did behind the visits that only led to others, if it began plainly.
+    pub(crate) tail: Option<Tail>,
     /// Where it can be cut, in order.
     pub points: Vec<CutPoint>,
     /// What it needs of the bounds of a translation.

@@ -34,20 +34,21 @@ impl Pipeline {
         translate::pieces(self.tables(&self.bridges.read(), version), key, start, cuts)
     }
 
-    /// Translates the piece of a traversal that makes these of its visits, and ends in front of the next if
-    /// it can be cut there. `key` and `start` are the packet where the piece begins. What it finds in the
-    /// tables is known from the traversal.
+    /// The piece of a traversal that makes these of its visits, and ends in front of the next if it can be
+    /// cut there. `start` is where the piece begins, and `headers` are those that the packet has there; of
+    /// the first piece both are those of the traversal. What it finds in the tables is known from the
+    /// traversal, and where that begins plainly, all of the piece.
     #[must_use]
     pub fn translate_piece(
         &self,
-        key: &FlowKey,
+        headers: &FlowKey,
         start: Option<&Arc<Continuation>>,
         noted: &NotedTraversal,
         visits: Range<usize>,
     ) -> TraversalPiece {
         let tables = self.bridges.read();
         let tables = self.tables(&tables, noted.traversal.version);
-        translate::noted_piece(tables, (key, start), noted, visits)
+        translate::noted_piece(tables, (headers, start), noted, visits)
     }
 
     /// What a traversal, or a piece of one, is as `version` sees the tables: from where it began, with

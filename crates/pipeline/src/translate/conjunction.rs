@@ -192,7 +192,7 @@ fn foreign(key: &FlowKey, port: Option<PortNo>) -> Foreign {
     }
 }
 
-fn is_fragment(key: &FlowKey) -> bool {
+pub(super) fn is_fragment(key: &FlowKey) -> bool {
     key.words()[FRAGMENT.0] & FRAGMENT.1 != 0
 }
 

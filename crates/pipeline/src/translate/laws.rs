@@ -1,6 +1,8 @@
 //! The laws of translation, each for one packet or one change: properties try them on generated
 //! worlds, and `call_sites` tries whether they break when they should.
 
+use std::ops::Range;
+
 use proptest::{
     prelude::prop_assert,
     prop_assert_eq,
@@ -9,7 +11,7 @@ use proptest::{
 use shunt_flow::{FieldId, FlowKey, FlowMask};
 
 use crate::{
-    Delta, Object, RuleChange, RuleDelta, RuleId, Traversal, TraversalPiece, Visit,
+    Delta, NotedTraversal, Object, RuleChange, RuleDelta, RuleId, Traversal, TraversalPiece, Visit,
     testing::{
         Found, Twin, draw,
         generate::{self, Op},
@@ -177,6 +179,55 @@ pub(super) fn pieces_are_uniform(
         prop_assert_eq!(&again.traversal.next, &own.next);
     }
     Ok(())
+}
+
+/// What is known of pieces from their whole, or from what is left of it at one of them, is what the tables
+/// say.
+pub(super) fn known_pieces_are_those_of_the_tables(
+    twin: &Twin,
+    pieces: &[TraversalPiece],
+) -> Holds {
+    for first in 0..pieces.len() {
+        let Traversal { key, continuation, version, .. } = &pieces[first].traversal;
+        let (key, start) = (FlowKey::from(key), continuation.as_ref());
+        let noted = twin.pipeline.translate_noting(&key, start, *version);
+        let mut visits = 0..0;
+        for piece in &pieces[first..] {
+            visits = visits.end..visits.end + piece.traversal.visits.len();
+            known_piece_is_that_of_the_tables(twin, &noted, visits.clone(), piece)?;
+        }
+    }
+    Ok(())
+}
+
+fn known_piece_is_that_of_the_tables(
+    twin: &Twin,
+    noted: &NotedTraversal,
+    visits: Range<usize>,
+    piece: &TraversalPiece,
+) -> Holds {
+    let own = &piece.traversal;
+    let (key, start) = (FlowKey::from(&own.key), own.continuation.as_ref());
+    let known = twin.pipeline.translate_piece(&key, start, noted, visits);
+    prop_assert_eq!(known.spending, piece.spending);
+    prop_assert_eq!(&known.rewrite, &piece.rewrite);
+    let known = known.traversal;
+    prop_assert!(known.says_as(own), "{:?}", own);
+    prop_assert_eq!((&known.key, known.version), (&own.key, own.version));
+    prop_assert_eq!(&known.continuation, &own.continuation);
+    prop_assert_eq!(&known.mask, &own.mask);
+    for (known, own) in known.visits.iter().zip(&own.visits) {
+        prop_assert_eq!((&known.key, &known.mask), (&own.key, &own.mask));
+    }
+    prop_assert_eq!(&known.learnings, &own.learnings);
+    prop_assert_eq!(in_order(&known.reads), in_order(&own.reads));
+    Ok(())
+}
+
+fn in_order(reads: &[Object]) -> Vec<Object> {
+    let mut reads = reads.to_vec();
+    reads.sort_unstable();
+    reads
 }
 
 /// A change that makes another piece of one names a visit or a read of the old one.

@@ -10,7 +10,7 @@
 //! groups      groups and meters              hash    which fields choose
 //! multipath   links by a hash                bundle  ports by a hash
 //! cut         where a translation ends for the packet to be parsed again
-//! piece       where it is cut for its pieces to be cached apart
+//! piece       where it is cut for its pieces to be cached apart; in compose, pieces that are known
 //! recorder    which bits and objects were consulted, visit by visit; in bits, masks that grow; in reads,
 //!             the objects
 //! learn       what the packet teaches        fin     timeouts after a FIN
@@ -27,6 +27,7 @@ mod bundle;
 #[cfg(test)]
 mod call_sites;
 mod commit;
+mod compose;
 mod conjunction;
 mod context;
 mod cut;
@@ -54,6 +55,7 @@ mod stack;
 mod tests;
 mod vlan;
 
+pub(crate) use compose::Tail;
 pub(crate) use context::{Tables, packet, packet_out, resume};
 pub(crate) use cut::Spent;
 pub(crate) use piece::{noted_piece, noting, one_piece, pieces};

@@ -11,8 +11,9 @@
 //! In front of a lookup by `goto` or `resubmit`, where all that is left concerns the packet as it is
 //! now: not inside a clone, a bucket or a peer bridge, after which it is put back; and not behind a
 //! meter that may have changed the packet, which the key does not tell. [`noting`] tells where that
-//! is along a whole translation, and what each lookup of it found; [`noted_piece`] goes the way of one
-//! piece once more and looks up nothing, as a piece meets what the whole has met.
+//! is along a whole translation, and what each lookup of it found; [`noted_piece`] puts a piece together from
+//! that, where the whole did nothing in front of it (see `compose`), or goes its way once more and looks
+//! up nothing, as a piece meets what the whole has met.
 //!
 //! # What a piece may not know
 //!
@@ -37,6 +38,7 @@ use shunt_flow::{
 };
 
 use super::{
+    compose::{Tail, begins_plainly, composed, keep_end},
     context::{Known, RESUBMITS_MAX, Step, Tables, Translation, translate},
     cut::Spent,
     recorder::LOOKUPS_EXPECTED,
@@ -80,10 +82,15 @@ pub(crate) fn noting(
     start: Option<&Arc<Continuation>>,
 ) -> NotedTraversal {
     let (mut points, mut lookups, mut spending) = (Vec::new(), Vec::new(), Spending::default());
+    let (is_plain, mut tail) = (begins_plainly(tables, key, start), None);
     let traversal = translate(tables, key, |translation| {
         translation.cutter = Cutter::Notes(Vec::with_capacity(LOOKUPS_EXPECTED));
         translation.recorder.note_lookups();
+        if is_plain {
+            translation.recorder.await_tail();
+        }
         translation.begin(start)?;
+        tail = translation.recorder.take_tail();
         lookups = translation.recorder.take_lookups();
         if let Cutter::Notes(noted) = std::mem::take(&mut translation.cutter) {
             points = noted;
@@ -95,7 +102,8 @@ pub(crate) fn noting(
     if traversal.actions.iter().any(crate::DatapathAction::recirculates) {
         points.clear();
     }
-    NotedTraversal { traversal: Arc::new(traversal), lookups, points, spending }
+    let tail = tail.map(|(visit, mask, reads)| Tail { visit, mask, reads });
+    NotedTraversal { traversal: Arc::new(traversal), lookups, tail, points, spending }
 }
 
 /// Translates a packet as [`noting`] does, and cuts in front of these visits.
@@ -131,20 +139,31 @@ pub(crate) fn one_piece(
     piece(tables, (key, start), count, Known::default()).0
 }
 
-/// The piece of these visits of a traversal, for a packet that has come to where it begins.
+/// The piece of these visits of a traversal, for a packet with these headers that has come to where it
+/// begins: put together, where that can be done.
 pub(crate) fn noted_piece(
     tables: Tables<'_>,
-    at: (&FlowKey, Option<&Arc<Continuation>>),
+    (headers, start): (&FlowKey, Option<&Arc<Continuation>>),
     noted: &NotedTraversal,
-    Range { start, end }: Range<usize>,
+    range: Range<usize>,
 ) -> TraversalPiece {
+    if let Some(piece) = composed(tables, start, noted, range.clone()) {
+        return piece;
+    }
     let (whole, lookups) = (&noted.traversal.visits, &noted.lookups);
-    let count = (end < whole.len()).then_some(end.saturating_sub(start));
+    let Range { start: first, end } = range;
+    let count = (end < whole.len()).then_some(end.saturating_sub(first));
     let known = Known {
-        visits: whole.get(start..).unwrap_or_default(),
-        lookups: lookups.get(start..).unwrap_or_default(),
+        visits: whole.get(first..).unwrap_or_default(),
+        lookups: lookups.get(first..).unwrap_or_default(),
     };
-    piece(tables, at, count, known).0
+    let entered = start.filter(|_| first > 0).map(|start| start.entering(headers));
+    let key = entered.as_ref().unwrap_or(headers);
+    let (piece, _) = piece(tables, (key, start), count, known);
+    if let Some(next) = &piece.traversal.next {
+        keep_end(tables, start, noted, first..end, next);
+    }
+    piece
 }
 
 /// One piece, which ends in front of its `count`th visit.
@@ -214,11 +233,9 @@ impl<'a> Translation<'a> {
         match self.cutter {
             Cutter::Off | Cutter::Ended(_) => {}
             Cutter::Notes(_) => {
-                if visit > 0 && self.may_be_cut() {
-                    let name = self.name(table, port);
-                    if let Cutter::Notes(points) = &mut self.cutter {
-                        points.push(CutPoint { visit, name });
-                    }
+                let name = self.name_to_note(table, port).filter(|_| visit > 0);
+                if let (Some(name), Cutter::Notes(points)) = (name, &mut self.cutter) {
+                    points.push(CutPoint { visit, name });
                 }
             }
             Cutter::Before(before) => {
@@ -231,6 +248,15 @@ impl<'a> Translation<'a> {
             }
         }
         false
+    }
+
+    /// What the state in front of a lookup is called, if it can be cut there.
+    fn name_to_note(&self, table: TableId, port: Option<PortNo>) -> Option<u64> {
+        if self.recorder.awaits_tail() {
+            let cuts = &self.here.bridge.liveness.plain_cuts;
+            return Some(cuts.name(table, || self.name(table, port)));
+        }
+        self.may_be_cut().then(|| self.name(table, port))
     }
 
     fn spending(&self) -> Spending {

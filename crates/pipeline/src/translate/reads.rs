@@ -14,6 +14,16 @@ pub(super) struct Reads {
     list: Vec<Object>,
     /// What was read, where it is more than [`LOOKED_THROUGH_MAX`].
     set: BTreeSet<Object>,
+    tail: Option<TailReads>,
+}
+
+/// What the tail of a translation read, of the list of all that was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TailReads {
+    /// How many objects are in front of the first that only the tail read.
+    before: usize,
+    /// A bit for each of these that the tail read too.
+    again: u64,
 }
 
 /// Ports of one bridge that are told apart.
@@ -25,12 +35,12 @@ const LOOKED_THROUGH_MAX: usize = 64;
 impl Reads {
     pub(super) fn add(&mut self, object: Object) {
         if self.has(object) {
-            return;
+            return self.note_again(object);
         }
         if let Object::Port(bridge, _) = object {
             let all = Object::Ports(bridge);
             if self.has(all) {
-                return;
+                return self.note_again(all);
             }
             if self.list.iter().filter(|read| is_port_of(read, bridge)).count() == PORTS_MAX {
                 // In the set they stay: they have been read.
@@ -42,14 +52,37 @@ impl Reads {
         self.push(object);
     }
 
+    /// What is read from now on is read by the tail of the translation. Ports are not to be among what was
+    /// read before, as they may give way to [`Object::Ports`].
+    pub(super) fn begin_tail(&mut self) {
+        let before = self.list.len();
+        let is_port = |object: &Object| matches!(object, Object::Port(..));
+        if before <= u64::BITS as usize && !self.list.iter().any(is_port) {
+            self.tail = Some(TailReads { before, again: 0 });
+        }
+    }
+
+    /// What the tail read, if it could be told apart.
+    pub(super) const fn tail(&self) -> Option<TailReads> {
+        self.tail
+    }
+
     /// All of them; none is left.
     pub(super) fn take(&mut self) -> Box<[Object]> {
+        self.tail = None;
         self.set.clear();
         self.list.drain(..).collect()
     }
 
     fn has(&self, object: Object) -> bool {
         if self.set.is_empty() { self.list.contains(&object) } else { self.set.contains(&object) }
+    }
+
+    /// An object is read that was read before.
+    fn note_again(&mut self, object: Object) {
+        let Some(TailReads { before, again }) = &mut self.tail else { return };
+        let place = self.list.iter().take(*before).position(|read| *read == object);
+        *again |= place.map_or(0, |place| 1 << place);
     }
 
     fn push(&mut self, object: Object) {
@@ -59,6 +92,20 @@ impl Reads {
         } else if self.list.len() > LOOKED_THROUGH_MAX {
             self.set.extend(&self.list);
         }
+    }
+}
+
+impl TailReads {
+    /// What was read in front of the tail, of all that was read.
+    pub(super) fn head<'a>(&self, reads: &'a [Object]) -> &'a [Object] {
+        reads.get(..self.before).unwrap_or_default()
+    }
+
+    /// What the tail read, of all that was read.
+    pub(super) fn own<'a>(&self, reads: &'a [Object]) -> impl Iterator<Item = &'a Object> {
+        let Self { before, again } = *self;
+        let is_own = move |place: usize| place >= before || again >> place & 1 != 0;
+        reads.iter().enumerate().filter(move |(place, _)| is_own(*place)).map(|(_, read)| read)
     }
 }
 
@@ -118,6 +165,34 @@ mod tests {
                     _ => false,
                 };
                 prop_assert!(is_within || set.contains(&object), "{:?}", object);
+            }
+        }
+
+        #[test]
+        fn what_a_tail_reads_is_told_apart(
+            first in prop::collection::vec(object(), 0..100),
+            second in prop::collection::vec(object(), 0..300),
+        ) {
+            let mut used = Reads::default();
+            first.iter().for_each(|object| used.add(*object));
+            used.begin_tail();
+            second.iter().for_each(|object| used.add(*object));
+            let (tail, all) = (used.tail(), used.take());
+            let is_port = |object: &Object| matches!(object, Object::Port(..));
+            let before = reads(first);
+            prop_assert_eq!(tail.is_some(), before.len() <= 64 && !before.iter().any(is_port));
+            if let Some(tail) = tail {
+                prop_assert_eq!(tail.head(&all), &*before);
+                let own: BTreeSet<_> = tail.own(&all).copied().collect();
+                let alone: BTreeSet<_> = reads(second).iter().copied().collect();
+                // Where all ports of a bridge were read before, each is one of them.
+                let widened: BTreeSet<_> = alone.iter().map(|object| match object {
+                    Object::Port(bridge, _) if before.contains(&Object::Ports(*bridge)) => {
+                        Object::Ports(*bridge)
+                    }
+                    object => *object,
+                }).collect();
+                prop_assert_eq!(own, widened);
             }
         }
 

@@ -31,7 +31,10 @@ use shunt_flow::{
     layout::{HEADER_WORDS, word},
 };
 
-use super::{bits::Bits, reads::Reads};
+use super::{
+    bits::Bits,
+    reads::{Reads, TailReads},
+};
 use crate::{BridgeId, Object, Rule, TableId, Visit};
 
 /// What a translation consulted so far.
@@ -42,13 +45,27 @@ pub(super) struct Recorder {
     sparse: Option<SparseMask>,
     /// What each lookup consulted, if that is to be told: see [`Self::take_lookups`].
     lookups: Option<Vec<Option<SparseMask>>>,
+    tail: Tail,
     scratch: Box<Scratch>,
+}
+
+/// What a translation consults from its first visit on that does more than lead to another table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tail {
+    /// That is not told apart.
+    Untold,
+    /// There has been no such visit.
+    Awaited,
+    /// It is the visit of this number.
+    Begun(usize),
 }
 
 /// What a translation needs room for, and leaves empty for the next.
 struct Scratch {
     /// Bits of the packet as it came in.
-    mask: Bits,
+    mask: Box<Bits>,
+    /// What was in `mask` before the tail, which begins with none.
+    mask_before: Box<Bits>,
     /// Bits that are not any more what came in.
     written: Bits,
     /// The visits whose actions are being run, each inside the one before it; behind them the one
@@ -138,7 +155,7 @@ impl Recorder {
     /// Of a packet that comes in with this key.
     pub(super) fn new(key: SparseKey) -> Self {
         let scratch = SCRATCH.take().unwrap_or_else(|| Box::new(Scratch::new()));
-        Self { key: Some(key), sparse: None, lookups: None, scratch }
+        Self { key: Some(key), sparse: None, lookups: None, tail: Tail::Untold, scratch }
     }
 
     /// An object was consulted.
@@ -237,6 +254,46 @@ impl Recorder {
         self.lookups.take().unwrap_or_default()
     }
 
+    /// What is consulted from the first visit on that does more than lead to another table is told by
+    /// [`Self::take_tail`].
+    pub(super) const fn await_tail(&mut self) {
+        self.tail = Tail::Awaited;
+    }
+
+    /// The number of the first visit that did more than lead to another table, what was consulted of
+    /// the packet from there on, and which of all that was read was read there.
+    pub(super) fn take_tail(&mut self) -> Option<(usize, SparseMask, TailReads)> {
+        let Tail::Begun(visit) = self.tail else { return None };
+        let Scratch { mask, masks, reads, .. } = &mut *self.scratch;
+        let (mask, tail) = (masks.of(mask), reads.tail());
+        self.join_tail();
+        Some((visit, mask, tail?))
+    }
+
+    /// Whether what is consulted is told, and nothing was done so far but to look up.
+    pub(super) fn awaits_tail(&self) -> bool {
+        self.tail == Tail::Awaited
+    }
+
+    fn begin_tail(&mut self) {
+        if self.tail == Tail::Awaited {
+            self.tail = Tail::Begun(self.visits_count());
+            let Scratch { mask, mask_before, reads, .. } = &mut *self.scratch;
+            std::mem::swap(mask, mask_before);
+            reads.begin_tail();
+        }
+    }
+
+    /// The mask is again that of all the translation.
+    fn join_tail(&mut self) {
+        if let Tail::Begun(_) = std::mem::replace(&mut self.tail, Tail::Untold) {
+            let Scratch { mask, mask_before, .. } = &mut *self.scratch;
+            std::mem::swap(mask, mask_before);
+            mask.add_all(mask_before);
+            mask_before.clear();
+        }
+    }
+
     /// Number of visits so far.
     pub(super) const fn visits_count(&self) -> usize {
         self.scratch.visits.len()
@@ -261,8 +318,11 @@ impl Recorder {
     /// visit lasts until [`Self::end_visit`].
     #[cfg_attr(test, track_caller)]
     pub(super) fn visit(&mut self, entering: Entering<'_>, rule: Option<&Arc<Rule>>) {
-        self.enter(entering.foreign);
         let leads_only = rule.is_some_and(|rule| rule.instructions.leads_only().is_some());
+        if !leads_only {
+            self.begin_tail();
+        }
+        self.enter(entering.foreign);
         self.note_lookup(!leads_only);
         let (visit, empty) = (self.scratch.visits.len(), self.scratch.empty.clone());
         self.push(entering, empty, rule.cloned(), Box::default());
@@ -289,6 +349,7 @@ impl Recorder {
     /// As [`Self::visit`], of a packet that meets a conjunction: nothing is run in such a visit.
     #[cfg_attr(test, track_caller)]
     pub(super) fn meet(&mut self, entering: Entering<'_>, clauses: Vec<Arc<Rule>>) {
+        self.begin_tail();
         self.enter(entering.foreign);
         self.note_lookup(false);
         let Scratch { frames, depth, masks, .. } = &mut *self.scratch;
@@ -370,6 +431,7 @@ impl Recorder {
         while self.scratch.depth > 0 {
             self.end_visit();
         }
+        self.join_tail();
         let mut scratch = self.scratch;
         let mask = scratch.masks.of(&scratch.mask);
         let visits = scratch.visits.drain(..).collect();
@@ -409,7 +471,8 @@ impl Scratch {
     fn new() -> Self {
         let empty = SparseMask::from(&FlowMask::EMPTY);
         Self {
-            mask: Bits::EMPTY,
+            mask: Box::new(Bits::EMPTY),
+            mask_before: Box::new(Bits::EMPTY),
             written: Bits::EMPTY,
             frames: Vec::new(),
             depth: 0,
@@ -433,6 +496,17 @@ impl Scratch {
         let last = self.depth.checked_sub(1)?;
         self.frames.get_mut(last)
     }
+}
+
+/// The mask that `fill` makes of none, shared with equal ones.
+pub(super) fn mask_of(fill: impl FnOnce(&mut Bits)) -> SparseMask {
+    let mut scratch = SCRATCH.take().unwrap_or_else(|| Box::new(Scratch::new()));
+    let Scratch { mask, masks, .. } = &mut *scratch;
+    fill(mask);
+    let made = masks.of(mask);
+    mask.clear();
+    SCRATCH.set(Some(scratch));
+    made
 }
 
 /// The words that a field lies in, with those of its bits that are set in `bits`.

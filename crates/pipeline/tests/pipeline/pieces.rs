@@ -92,6 +92,21 @@ fn the_pieces_of_a_packet_do_one_after_the_other_what_it_does() {
 }
 
 #[test]
+fn behind_visits_that_only_lead_on_a_piece_is_put_together_and_behind_others_translated() {
+    let leading = ["table=0,actions=goto_table:1", "table=1,actions=goto_table:2", CHAIN[2]];
+    for (rules, is_put_together) in [(leading, true), (CHAIN, false)] {
+        let switch = Switch::new(&rules);
+        switch.add(&["table=2,priority=1,actions=output:2"]);
+        let (noted, packet) = (noted(&switch, "in_port=1"), key("in_port=1"));
+        let first = switch.pipeline.translate_piece(&packet, None, &noted, 0..1).traversal;
+        let (start, headers) = (first.next.as_ref(), FlowKey::from(&noted.traversal.visits[1].key));
+        let last = switch.pipeline.translate_piece(&headers, start, &noted, 1..3).traversal;
+        assert_eq!(Arc::ptr_eq(&last.actions, &noted.traversal.actions), is_put_together);
+        assert!(!last.actions.is_empty() && last.visits.len() == 2);
+    }
+}
+
+#[test]
 fn a_piece_tells_the_headers_that_it_wrote_and_the_last_tells_none() {
     let switch = Switch::new(&CHAIN);
     let pieces = pieces(&switch, &key("in_port=1"), &[1, 2]);
