@@ -132,12 +132,24 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
     /// Puts these words behind these masked words, whose row is made if there is none. Answers which it
     /// is.
     pub fn put(&mut self, hasher: &KeyHasher, words: &[u64], tail: [u64; TAIL]) -> u32 {
-        let row = self.find_words(hasher, words).unwrap_or_else(|| {
-            let row = self.new_row(words);
-            self.index.insert(Index::tag(hasher.hash(words)), row);
-            row
-        });
+        let tag = Index::tag(hasher.hash(words));
+        let row = self.index.find(tag, |row| self.words_of(row).eq(words));
+        let row = row.unwrap_or_else(|| self.add(tag, words));
         self.set_tail(row, tail);
+        row
+    }
+
+    /// As [`Self::put`], of masked words that have no row.
+    pub fn put_new(&mut self, hasher: &KeyHasher, words: &[u64], tail: [u64; TAIL]) -> u32 {
+        debug_assert!(self.find_words(hasher, words).is_none(), "they are new");
+        let row = self.add(Index::tag(hasher.hash(words)), words);
+        self.set_tail(row, tail);
+        row
+    }
+
+    fn add(&mut self, tag: u32, words: &[u64]) -> u32 {
+        let row = self.new_row(words);
+        self.index.insert(tag, row);
         row
     }
 

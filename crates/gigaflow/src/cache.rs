@@ -2,9 +2,9 @@
 //!
 //! A packet that misses is translated once as a whole, which says what becomes of it. Its [`Way`] is
 //! shown to the policy, which says where to cut. Pieces that are there already are met as any packet
-//! meets them; those that are not are gone through once more, with what the translation has found in the
-//! tables, and each becomes a rule. Nothing of that decides what happens to packets: a rule says what
-//! the tables say, wherever it was cut.
+//! meets them; those that are not are made from what the translation has found in the tables, and each
+//! becomes a rule. Nothing of that decides what happens to packets: a rule says what the tables say,
+//! wherever it was cut.
 //!
 //! # What is not cut, and what is not cached
 //!
@@ -32,7 +32,7 @@ use crate::{
     draw::Draw,
     ltm::{Eviction, Ltm, Store, Walk},
     partition::{AnyPolicy, PolicyName, StageSet, Stages as _, Whole},
-    rule_of::{start_of, way_of},
+    rule_of::{HeaderMasks, start_of, way_of},
     tag::{Reuse, TagName, TagSpace, is_hiding},
     way::Way,
 };
@@ -77,6 +77,7 @@ pub struct Gigaflow {
     counts: Counts,
     /// What a rule rewrites that rewrites nothing for the next stage.
     nothing: Match,
+    masks: HeaderMasks,
     desk: Desk,
 }
 
@@ -175,6 +176,7 @@ impl Gigaflow {
             way: Way::new(),
             counts: Counts::default(),
             nothing: Match::any(),
+            masks: HeaderMasks::default(),
             desk: Desk::default(),
         }
     }

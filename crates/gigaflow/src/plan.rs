@@ -12,7 +12,7 @@ use shunt_pipeline::Time;
 use crate::{
     ltm::{Ltm, Store},
     partition::{STAGES_MAX, StageId, StageSet, Stages},
-    way::Candidate,
+    way::{Candidate, Cut},
 };
 
 /// Some of the stages, as a policy sees them.
@@ -56,6 +56,10 @@ impl Stages for Places<'_> {
 
     fn holders(&self, piece: &Candidate) -> StageSet {
         self.ltm.holders(piece).intersection(self.open)
+    }
+
+    fn may_begin(&self, cut: Cut) -> bool {
+        self.ltm.may_begin(cut)
     }
 
     fn room(&self) -> StageSet {

@@ -2,11 +2,7 @@
 
 use std::sync::Arc;
 
-use shunt_flow::{
-    FlowKey, Match, SparseKey,
-    hash::split_mix,
-    layout::{FLOW_WORDS, HEADER_START},
-};
+use shunt_flow::{FlowKey, Match, SparseKey, SparseMask, hash::split_mix, layout::FLOW_WORDS};
 use shunt_pipeline::{Continuation, NotedTraversal, Rule, Traversal, Visit};
 
 use crate::{
@@ -28,10 +24,7 @@ pub fn way_of(noted: &NotedTraversal, seed: u64, way: &mut Way) {
         if entered != Some(&visit.key) {
             (key, entered) = (FlowKey::from(&visit.key), Some(&visit.key));
         }
-        way.step(Step {
-            fields: FieldSet::consulted(&visit.mask),
-            identity: identity_of(visit, &key, seed),
-        });
+        way.step(step_of(visit, &key, seed));
     }
 }
 
@@ -46,10 +39,15 @@ pub fn start_of(bridge: u64, start: Option<&Arc<Continuation>>) -> Cut {
 /// Hidden words are no part of its match: those that the piece consulted are constants of its tag. A
 /// bit that it consulted after it had written it is not in the mask of the traversal.
 #[must_use]
-pub fn rule_of(traversal: &Traversal, rewrite: Match, tag: Tag, next: Next) -> LtmRule {
+pub fn rule_of(
+    traversal: &Traversal,
+    rewrite: Match,
+    (tag, next): (Tag, Next),
+    masks: &mut HeaderMasks,
+) -> LtmRule {
     LtmRule {
         tag,
-        matching: Match::of(&traversal.key, &traversal.mask.without_hidden()),
+        matching: Match::of(&traversal.key, masks.of(&traversal.mask)),
         length: u16::try_from(traversal.visits.len()).unwrap_or(u16::MAX),
         actions: Arc::clone(&traversal.actions),
         rewrite,
@@ -57,18 +55,46 @@ pub fn rule_of(traversal: &Traversal, rewrite: Match, tag: Tag, next: Next) -> L
     }
 }
 
-/// A hash of what a visit saw of the headers, which are those of `key`, and of what it found.
-fn identity_of(visit: &Visit, key: &FlowKey, seed: u64) -> u64 {
+/// Masks without their hidden words, of traversals that came lately. Traversals share masks, and so rules
+/// do.
+#[derive(Debug)]
+pub struct HeaderMasks(Box<[Option<(SparseMask, SparseMask)>]>);
+
+/// Masks that are kept.
+const MASKS_KEPT: usize = 256;
+
+impl HeaderMasks {
+    /// The mask without its hidden words.
+    #[expect(clippy::cast_possible_truncation, reason = "the low bits of a hash")]
+    fn of(&mut self, mask: &SparseMask) -> &SparseMask {
+        let place = fold(0, mask.address() as u64) as usize % MASKS_KEPT;
+        let kept = &mut self.0[place];
+        if kept.as_ref().is_none_or(|(whole, _)| whole.address() != mask.address()) {
+            *kept = None;
+        }
+        &kept.get_or_insert_with(|| (mask.clone(), mask.without_hidden())).1
+    }
+}
+
+impl Default for HeaderMasks {
+    fn default() -> Self {
+        Self(vec![None; MASKS_KEPT].into_boxed_slice())
+    }
+}
+
+/// What a visit saw of the headers, which are those of `key`, and of what it found.
+fn step_of(visit: &Visit, key: &FlowKey, seed: u64) -> Step {
     let place = u64::from(visit.bridge.number()) << 8 | u64::from(visit.table.number());
     let found =
         |identity, rule: &Arc<Rule>| fold(fold(identity, rule.id.number()), rule.revision.into());
     let identity = visit.rule.iter().chain(&visit.clauses).fold(fold(seed, place), found);
     // Words are mixed each by itself, so that none waits for another, and added up.
-    let headers = visit.mask.iter().filter(|(index, _)| *index >= HEADER_START);
-    let seen = headers.fold(0, |seen: u64, (index, mask)| {
-        seen.wrapping_add(mixed(MIXERS[index] ^ seed, mask, key.words()[index] & mask))
-    });
-    fold(identity, seen)
+    let (mut seen, mut fields) = (0_u64, FieldSet::EMPTY);
+    for (index, mask) in visit.mask.headers() {
+        fields = fields.union(FieldSet::of_bits(index, mask));
+        seen = seen.wrapping_add(mixed(MIXERS[index] ^ seed, mask, key.words()[index] & mask));
+    }
+    Step { fields, identity: fold(identity, seen) }
 }
 
 /// A hash of the mask and the value of a word.

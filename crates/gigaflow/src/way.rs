@@ -211,19 +211,33 @@ impl Way {
     /// What the piece of these steps is called; none if no piece has just these. A way without a step
     /// is one piece.
     #[must_use]
-    pub fn identity(&self, steps: &Range<u16>) -> Option<u64> {
+    pub fn name(&self, steps: &Range<u16>) -> Option<Name> {
         if self.legs.is_empty() && *steps == (0..0) {
-            return Some(fold(IDENTITY, u64::from(self.start.0)));
+            let begin = self.start;
+            return Some(Name { identity: fold(IDENTITY, u64::from(begin.0)), begin });
         }
-        let first = (0..self.legs.len()).find(|leg| self.step_before(*leg) == steps.start)?;
-        let mut identity = fold(IDENTITY, u64::from(self.cut_before(first).0));
-        for leg in &self.legs[first..] {
+        let first = match steps.start {
+            0 => 0,
+            start => self.legs.partition_point(|leg| leg.end < start) + 1,
+        };
+        if self.step_before(first) != steps.start {
+            return None;
+        }
+        let begin = self.cut_before(first);
+        let mut identity = fold(IDENTITY, u64::from(begin.0));
+        for leg in self.legs.get(first..)? {
             identity = fold(identity, leg.identity);
             if leg.end >= steps.end {
-                return (leg.end == steps.end).then_some(identity);
+                return (leg.end == steps.end).then_some(Name { identity, begin });
             }
         }
         None
+    }
+
+    /// The [identity](Name::identity) of the piece of these steps.
+    #[must_use]
+    pub fn identity(&self, steps: &Range<u16>) -> Option<u64> {
+        self.name(steps).map(|name| name.identity)
     }
 
     /// Every piece that the way could be cut into.
@@ -246,6 +260,15 @@ impl Default for Way {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// What a piece is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// A hash of the cut it begins at and of what its steps saw.
+    pub identity: u64,
+    /// That cut.
+    pub begin: Cut,
 }
 
 /// A piece that a way could be cut into.

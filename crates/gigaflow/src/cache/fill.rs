@@ -3,8 +3,9 @@
 //! A piece that its stage holds is not made again. Whatever a policy calls it: if the entry lives, has
 //! the tag that the packet has by then, matches its headers, and makes as many visits as are planned, it
 //! says what the tables would, as any entry that a packet meets does. So the packet goes on with the
-//! headers and the tag that it gives. Only what no stage holds is translated anew, from where the piece
-//! begins to where it ends, without a lookup; and where a way is one piece, its translation is there.
+//! headers and the tag that it gives. Only what no stage holds is made: put together from the visits
+//! of the whole, or translated from where the piece begins to where it ends, without a lookup. Where a
+//! way is one piece, its translation is there.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use crate::{
     plan::Places,
     rule_of::rule_of,
     tag::{TagName, TagsFull},
-    way::Candidate,
+    way::{Candidate, Cut, Name},
 };
 
 /// What a fill needs room for, and leaves empty for the next.
@@ -42,7 +43,7 @@ enum Part {
     /// An entry that was there.
     Met(EntryRef),
     /// One that is to be made.
-    Fresh { traversal: Arc<Traversal>, rule: LtmRule, identity: u64 },
+    Fresh { traversal: Arc<Traversal>, rule: LtmRule, name: Name },
 }
 
 /// Why a plan came to nothing.
@@ -76,6 +77,9 @@ impl Stages for Unused {
         StageSet::first_of(self.0)
     }
 }
+
+/// What no way has.
+const NAMELESS: Name = Name { identity: 0, begin: Cut::END };
 
 impl Gigaflow {
     /// Makes entries of a way, and says whether there was room. What goes on behind other entries is
@@ -154,21 +158,22 @@ impl Gigaflow {
         let Miss { pipeline, key, start, now, .. } = filling.miss;
         let (piece, is_last) = (&desk.plan[number], number + 1 == desk.plan.len());
         let (headers, tag) = (desk.headers.of(key), desk.tags[number]);
-        let identity = self.way.identity(&piece.steps).unwrap_or_default();
+        let name = self.way.name(&piece.steps).unwrap_or(NAMELESS);
         let visits_count = piece.steps.end - piece.steps.start;
         let arrival = Arrival { tag, key: headers, visits_count, is_last };
-        if let Some(met) = self.ltm.meet(store, (identity, piece.stage), &arrival, now) {
+        if let Some(met) = self.ltm.meet(store, (name.identity, piece.stage), &arrival, now) {
             return Ok(Part::Met(met));
         }
         if desk.plan.len() == 1 {
             let whole = &filling.whole.traversal;
-            let rule = rule_of(whole, self.nothing.clone(), tag, Next::End);
-            return Ok(Part::Fresh { traversal: Arc::clone(whole), rule, identity });
+            let nothing = self.nothing.clone();
+            let rule = rule_of(whole, nothing, (tag, Next::End), &mut self.masks);
+            return Ok(Part::Fresh { traversal: Arc::clone(whole), rule, name });
         }
         let (whole, visits) = (filling.whole, piece.steps.start.into()..piece.steps.end.into());
         let made = match self.ltm.tags().name(tag) {
             Some(TagName::Cut(start)) if number > 0 => {
-                pipeline.translate_piece(&start.entering(headers), Some(start), whole, visits)
+                pipeline.translate_piece(headers, Some(start), whole, visits)
             }
             _ => pipeline.translate_piece(key, start, whole, visits),
         };
@@ -183,8 +188,8 @@ impl Gigaflow {
             Some(next) => Next::Tag(self.ltm.hold(&TagName::Cut(Arc::clone(next)))?),
             None => Next::End,
         };
-        let rule = rule_of(&traversal, rewrite, tag, next);
-        Ok(Part::Fresh { traversal: Arc::new(traversal), rule, identity })
+        let rule = rule_of(&traversal, rewrite, (tag, next), &mut self.masks);
+        Ok(Part::Fresh { traversal: Arc::new(traversal), rule, name })
     }
 
     /// The packet passes a piece, and goes on with what that has made of it.
@@ -210,11 +215,11 @@ impl Gigaflow {
             Part::Fresh { .. } => None,
         }));
         for (part, piece) in parts.drain(..).zip(plan) {
-            let Part::Fresh { traversal, rule, identity } = part else {
+            let Part::Fresh { traversal, rule, name } = part else {
                 self.counts.shared += 1;
                 continue;
             };
-            let one = Candidacy { rule, traversal, identity, stage: piece.stage };
+            let one = Candidacy { rule, traversal, name, stage: piece.stage };
             match self.ltm.put(store, one, kept, now) {
                 Put::Fresh(name) => {
                     self.counts.made += 1;

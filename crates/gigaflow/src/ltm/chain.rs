@@ -30,7 +30,7 @@ use crate::{
     adaptive::Capacity,
     partition::{STAGES_MAX, StageId, StageSet, Stages},
     tag::{TagName, TagSpace, TagsFull},
-    way::Candidate,
+    way::{Candidate, Cut, Name},
 };
 
 /// K stages in software, with their tags.
@@ -87,7 +87,7 @@ pub struct Candidacy {
     /// The piece that it is.
     pub traversal: Arc<Traversal>,
     /// What policies call it.
-    pub identity: u64,
+    pub name: Name,
     /// The stage.
     pub stage: StageId,
 }
@@ -291,7 +291,8 @@ impl Ltm {
     ) -> Put {
         let stage = candidacy.stage;
         let Some(table) = self.stages.get(stage.index()) else { return Put::Full };
-        if let Some(slot) = table.find_exact(&candidacy.rule) {
+        let group = table.name_of(&candidacy.rule);
+        if let Some(slot) = table.find_exact(&candidacy.rule, group) {
             if let Some(shared) = self.share(store, slot, &candidacy, now) {
                 return Put::Shared(shared);
             }
@@ -305,7 +306,7 @@ impl Ltm {
         if self.is_full(stage) {
             return Put::Full;
         }
-        let Candidacy { rule, traversal, identity, .. } = candidacy;
+        let Candidacy { rule, traversal, name, .. } = candidacy;
         let Some(entry) = store.make(&traversal, now) else { return Put::Refused };
         // What is left of the former use of the slot, if nobody has told of its end.
         self.unlink(entry.slot);
@@ -314,15 +315,15 @@ impl Ltm {
             self.tags.hold_again(next);
         }
         self.made += 1;
-        self.stages[stage.index()].insert(&rule, entry);
+        self.stages[stage.index()].insert(&rule, group, entry);
         let (shares, made, generation) = (0, self.made, entry.generation);
-        let piece = Piece { rule, generation, stage, identity, shares, made, placed: now };
+        let piece = Piece { rule, generation, stage, name, shares, made, placed: now };
         let rank = match self.eviction {
-            Eviction::SecondUse if !self.gone.has(identity) => Rank::New,
+            Eviction::SecondUse if !self.gone.has(name.identity) => Rank::New,
             _ => Rank::Used,
         };
         self.pieces.insert(entry.slot, piece, rank);
-        self.held.add(identity, stage, entry.slot);
+        self.held.add(name, stage, entry.slot);
         Put::Fresh(entry)
     }
 
@@ -338,10 +339,10 @@ impl Ltm {
         let held = self.pieces.get_mut(slot).filter(|held| held.rule == one.rule)?;
         held.shares += 1;
         store.touch(slot, now);
-        let (stage, before) = (held.stage, std::mem::replace(&mut held.identity, one.identity));
-        if before != one.identity {
+        let (stage, before) = (held.stage, std::mem::replace(&mut held.name, one.name));
+        if before != one.name {
             self.held.remove(before, stage, slot);
-            self.held.add(one.identity, stage, slot);
+            self.held.add(one.name, stage, slot);
         }
         Some(name)
     }
@@ -535,7 +536,7 @@ impl Ltm {
             if self.eviction == Eviction::SecondUse
                 && let Some(piece) = self.pieces.get(slot)
             {
-                self.gone.note(piece.identity);
+                self.gone.note(piece.name.identity);
             }
         }
         self.unlink(slot);
@@ -543,11 +544,11 @@ impl Ltm {
     }
 
     fn unlink(&mut self, slot: u32) {
-        let Some(Piece { rule, stage, identity, .. }) = self.pieces.remove(slot) else { return };
+        let Some(Piece { rule, stage, name, .. }) = self.pieces.remove(slot) else { return };
         if let Some(table) = self.stages.get_mut(stage.index()) {
             table.remove(&rule);
         }
-        self.held.remove(identity, stage, slot);
+        self.held.remove(name, stage, slot);
         self.tags.release(rule.tag);
         if let Next::Tag(next) = rule.next {
             self.tags.release(next);
@@ -562,6 +563,10 @@ impl Stages for Ltm {
 
     fn holders(&self, piece: &Candidate) -> StageSet {
         self.holders_of(piece.identity)
+    }
+
+    fn may_begin(&self, cut: Cut) -> bool {
+        self.held.has_begun(cut)
     }
 
     fn room(&self) -> StageSet {

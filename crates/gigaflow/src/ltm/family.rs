@@ -309,6 +309,6 @@ impl Group {
         };
         let rewrites = if rule.rewrite.mask().is_empty() { 0 } else { REWRITES };
         let entry = u64::from(entry.generation) << 32 | u64::from(entry.slot);
-        self.rules.put(hasher, rule.matching.value(), [entry, next | rewrites]);
+        self.rules.put_new(hasher, rule.matching.value(), [entry, next | rewrites]);
     }
 }

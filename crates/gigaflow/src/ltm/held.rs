@@ -4,12 +4,15 @@
 //! questions, of which few are answered with any. So there is a filter in front of the table, with a
 //! bit for each cell that some name falls into, and most answers are one load from a few kilobytes that
 //! waits for no other. How many names a cell has is counted elsewhere. Names are hashes already.
+//!
+//! Pieces begin at few of the cuts of a way. So a policy asks first at which of them any does.
 
 use hashbrown::HashTable;
 
 use crate::{
     adaptive::Capacity,
     partition::{StageId, StageSet},
+    way::{Cut, Name, fold},
 };
 
 /// Where pieces of each name are.
@@ -20,6 +23,8 @@ pub(super) struct Held {
     counts: Box<[u8]>,
     /// A bit for each cell that has some.
     filter: Box<[u64]>,
+    /// How many pieces begin at each cut.
+    begins: HashTable<(Cut, u32)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +45,14 @@ impl Held {
         let cells_count = entries_max.saturating_mul(CELLS_PER_ENTRY).clamp(1, CELLS_MAX);
         let cells_count = cells_count.next_power_of_two();
         let filter = vec![0; cells_count.div_ceil(CELLS_PER_WORD)].into_boxed_slice();
-        Self { places: HashTable::new(), counts: vec![0; cells_count].into_boxed_slice(), filter }
+        let counts = vec![0; cells_count].into_boxed_slice();
+        Self { places: HashTable::new(), counts, filter, begins: HashTable::new() }
+    }
+
+    /// Whether some piece begins at this cut.
+    #[inline]
+    pub(super) fn has_begun(&self, cut: Cut) -> bool {
+        self.begins.find(hash(cut), |(own, _)| *own == cut).is_some()
     }
 
     /// The stages that hold a piece of this name.
@@ -59,7 +71,10 @@ impl Held {
     }
 
     /// A piece has come.
-    pub(super) fn add(&mut self, identity: u64, stage: StageId, slot: u32) {
+    pub(super) fn add(&mut self, Name { identity, begin }: Name, stage: StageId, slot: u32) {
+        let is_it = |(own, _): &(Cut, u32)| *own == begin;
+        let begins = self.begins.entry(hash(begin), is_it, |(own, _)| hash(*own));
+        begins.or_insert((begin, 0)).get_mut().1 += 1;
         let place = Place { identity, slot, stage };
         self.places.insert_unique(identity, place, |place| place.identity);
         let cell = self.cell(identity);
@@ -69,10 +84,16 @@ impl Held {
     }
 
     /// A piece has gone.
-    pub(super) fn remove(&mut self, identity: u64, stage: StageId, slot: u32) {
+    pub(super) fn remove(&mut self, Name { identity, begin }: Name, stage: StageId, slot: u32) {
         let place = Place { identity, slot, stage };
         let Ok(found) = self.places.find_entry(identity, |other| *other == place) else { return };
         found.remove();
+        if let Ok(mut begins) = self.begins.find_entry(hash(begin), |(own, _)| *own == begin) {
+            begins.get_mut().1 -= 1;
+            if begins.get().1 == 0 {
+                begins.remove();
+            }
+        }
         let cell = self.cell(identity);
         if self.counts[cell] < u8::MAX {
             self.counts[cell] -= 1;
@@ -93,6 +114,11 @@ impl Held {
     const fn cell(&self, identity: u64) -> usize {
         (identity >> 32) as usize & (self.counts.len() - 1)
     }
+}
+
+#[inline]
+fn hash(cut: Cut) -> u64 {
+    fold(0, cut.number().into())
 }
 
 /// The word of the filter that a cell lies in, and its bit there.
@@ -116,12 +142,18 @@ mod tests {
             let mut model: Vec<(u64, StageId, u32)> = Vec::new();
             for (comes, identity, stage, slot) in steps {
                 let place = (identity << 32, StageId::new(stage).unwrap(), slot);
+                let begin_of = |identity: u64| Cut::new((identity >> 33) as u32);
+                let name = Name { identity: place.0, begin: begin_of(place.0) };
                 if comes && !model.contains(&place) {
-                    held.add(place.0, place.1, place.2);
+                    held.add(name, place.1, place.2);
                     model.push(place);
                 } else if !comes {
-                    held.remove(place.0, place.1, place.2);
+                    held.remove(name, place.1, place.2);
                     model.retain(|other| *other != place);
+                }
+                for begin in (0..4).map(Cut::new) {
+                    let begins = model.iter().any(|other| begin_of(other.0) == begin);
+                    prop_assert_eq!(held.has_begun(begin), begins);
                 }
                 let own = || model.iter().filter(|other| other.0 == place.0);
                 let stages = own().fold(StageSet::EMPTY, |stages, other| stages.with(other.1));

@@ -146,7 +146,7 @@ impl ShortLists {
                     self.lists.push(ShortList::default());
                     self.lists.len() as u32 - 1
                 });
-                self.table.put(hasher, words, [list.into()]);
+                self.table.put_new(hasher, words, [list.into()]);
                 list
             }
         };

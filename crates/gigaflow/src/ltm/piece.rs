@@ -10,7 +10,7 @@
 use shunt_pipeline::Time;
 
 use super::{EntryRef, LtmRule};
-use crate::partition::StageId;
+use crate::{partition::StageId, way::Name};
 
 /// A piece of a stage.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(super) struct Piece {
     pub(super) generation: u32,
     pub(super) stage: StageId,
     /// What policies compare.
-    pub(super) identity: u64,
+    pub(super) name: Name,
     /// How many flows found it there when they were installed.
     pub(super) shares: u32,
     /// When it was made; numbers count up.

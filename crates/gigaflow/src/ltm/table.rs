@@ -54,18 +54,18 @@ impl Table {
         }
     }
 
-    /// The slot of the rule with just this tag, match and length.
-    pub(super) fn find_exact(&self, rule: &LtmRule) -> Option<u32> {
+    /// The slot of the rule with just this tag, match and length, whose group is [called](Self::name_of)
+    /// so.
+    pub(super) fn find_exact(&self, rule: &LtmRule, name: u64) -> Option<u32> {
         let groups = self.tags.get(rule.tag.index())?;
-        groups.find_exact(&self.hasher, rule, self.name_of(rule))
+        groups.find_exact(&self.hasher, rule, name)
     }
 
     /// Adds a rule; there is none with its tag, match and length.
-    pub(super) fn insert(&mut self, rule: &LtmRule, entry: EntryRef) {
+    pub(super) fn insert(&mut self, rule: &LtmRule, name: u64, entry: EntryRef) {
         if self.tags.len() <= rule.tag.index() {
             self.tags.resize_with(rule.tag.index() + 1, Groups::default);
         }
-        let name = self.name_of(rule);
         let groups = &mut self.tags[rule.tag.index()];
         let before = groups.masks_count();
         groups.insert(&self.hasher, rule, name, entry);
@@ -91,7 +91,7 @@ impl Table {
     }
 
     /// What the group of a rule is called.
-    fn name_of(&self, rule: &LtmRule) -> u64 {
+    pub(super) fn name_of(&self, rule: &LtmRule) -> u64 {
         self.names.hash_one((rule.matching.mask(), rule.length))
     }
 }

@@ -31,7 +31,7 @@
 use super::{
     contract::{Piece, StageId, StageSet, Stages},
     score::Score,
-    shapes::{self, Shapes},
+    shapes::{self, Holding, Shapes},
 };
 use crate::way::{Candidate, Way};
 
@@ -42,6 +42,7 @@ pub(super) struct Board {
     gains: Vec<i64>,
     holders: Vec<StageSet>,
     shapes: Shapes,
+    held: Vec<Holding>,
 }
 
 /// What is found of a way from each leg on.
@@ -127,9 +128,8 @@ impl Board {
     /// As [`Self::solve`], where pieces are worth what they score. A board is always asked with the
     /// same score and preference.
     ///
-    /// What the program finds where no stage holds a piece is known for each [shape](shapes) of ways.
-    /// It holds from the last leg backwards up to the first piece that some stage holds; only from there
-    /// on the program is run.
+    /// Of ways of one [shape](shapes), what is found depends on nothing but the state of the stages and
+    /// which pieces they hold. So where that is as it was for a way before, so is what is found.
     pub(super) fn solve_scored<S: Stages>(
         &mut self,
         problem: &Problem<'_, S>,
@@ -137,43 +137,34 @@ impl Board {
         out: &mut Vec<Piece>,
     ) {
         let (way, stages) = (problem.way, problem.stages);
-        self.values.begin(problem);
-        if !shapes::is_kept(way, self.values.layers.len()) {
+        if !shapes::is_kept(way, usize::from(problem.usable.count())) {
             return self.solve(problem, |_, piece| score.of(piece), out);
         }
-        let Self { values, holders, shapes, .. } = self;
+        let Self { values, holders, shapes, held, .. } = self;
         let shape = shapes.of(way, |piece| problem.preference.gain(score.of(piece)));
         let conditions = [problem.usable, stages.room(), stages.pressed()];
-        let empty = shape.empty(conditions, |gains, best, ends| {
-            values.clear();
-            let rows = (0..values.legs_count).rev().map(|first| gains.row(first, &[]));
-            rows.for_each(|row| values.choose(&row));
-            best.clone_from(&values.best);
-            ends.clone_from(&values.ends);
-        });
-        let mut is_empty = true;
-        for first in (0..values.legs_count).rev() {
-            holders.clear();
-            let mut held = StageSet::EMPTY;
-            for candidate in way.candidates_known(first, empty.gains.coupled(first)) {
-                holders.push(stages.holders(&candidate));
-                held = holders.last().map_or(held, |own| held.union(*own));
-            }
-            if is_empty && held == StageSet::EMPTY {
-                continue;
-            }
-            if std::mem::take(&mut is_empty) {
-                values.best.clone_from(empty.best);
-                values.ends.clone_from(empty.ends);
-            }
-            let holders = if held == StageSet::EMPTY { &[] } else { &holders[..] };
-            values.choose(&empty.gains.row(first, holders));
+        shape.gains().held_by(way, stages, held);
+        if let Some(known) = shape.find(&conditions, held) {
+            out.clear();
+            out.extend_from_slice(known);
+            return;
         }
-        if is_empty {
-            values.best.clone_from(empty.best);
-            values.ends.clone_from(empty.ends);
+        values.begin(problem);
+        values.clear();
+        let mut rest = &held[..];
+        for first in (0..values.legs_count).rev() {
+            let own = rest.iter().take_while(|own| usize::from(own.first) == first).count();
+            let (own, others) = rest.split_at(own);
+            rest = others;
+            holders.clear();
+            if !own.is_empty() {
+                holders.resize(values.legs_count - first, StageSet::EMPTY);
+                own.iter().for_each(|own| holders[usize::from(own.at)] = own.stages);
+            }
+            values.choose(&shape.gains().row(first, holders));
         }
         values.read(way, out);
+        shape.keep(conditions, held, out);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::way::{Candidate, Way};
+use crate::way::{Candidate, Cut, Way};
 
 /// Cuts ways into pieces, and gives each piece a stage.
 ///
@@ -24,6 +24,12 @@ pub trait Stages {
 
     /// Which stages hold this very piece as an entry.
     fn holders(&self, piece: &Candidate) -> StageSet;
+
+    /// Whether some stage may hold a piece that begins at this cut: what begins at any other is not asked
+    /// for.
+    fn may_begin(&self, _: Cut) -> bool {
+        true
+    }
 
     /// Which stages have room for one entry more, or can make some.
     fn room(&self) -> StageSet;
@@ -125,6 +131,11 @@ impl StageSet {
     #[must_use]
     pub const fn since(self, stage: u8) -> Self {
         Self(self.0 & !Self::first_of(stage).0)
+    }
+
+    /// A bit for each stage.
+    pub(super) const fn bits(self) -> u64 {
+        self.0
     }
 
     /// The first stage of the set.

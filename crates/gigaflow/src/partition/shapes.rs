@@ -2,16 +2,20 @@
 //!
 //! Flows that go through the same tables make ways whose legs look at the same fields. Such ways have
 //! one *shape*: they differ in the names of their pieces, but not in what each piece would be worth. So
-//! what the program of the [board](super::board) finds where no stage holds any of the pieces is found
-//! once for a shape, and for each of the few [`conditions`](Shape::empty) that stages are in.
+//! what the program of the [board](super::board) finds depends on the [`Conditions`] that stages are in,
+//! and on which pieces they hold, and on nothing else. Of each shape the last few answers are kept, with
+//! all that they depended on.
 //!
 //! There are only so many shapes: where there would be more, all are forgotten. Ways of very many legs
 //! have none.
 
 use hashbrown::HashTable;
 
-use super::{board::Row, contract::StageSet};
-use crate::way::{Candidate, Form, Way};
+use super::{
+    board::Row,
+    contract::{Piece, StageSet, Stages},
+};
+use crate::way::{Candidate, Form, Way, fold};
 
 /// The shapes of the ways so far.
 #[derive(Clone, Debug, Default)]
@@ -25,7 +29,9 @@ pub(super) struct Shape {
     name: u64,
     form: Form,
     gains: Gains,
-    empties: Vec<Values>,
+    /// Hashes of what answers depended on, in the order of these.
+    hashes: Vec<u64>,
+    answers: Vec<Answer>,
     /// The one that gives way to another.
     oldest: usize,
 }
@@ -38,26 +44,32 @@ pub(super) struct Gains {
     legs_count: usize,
 }
 
-/// What the program finds under some conditions.
-#[derive(Clone, Debug, Default)]
-struct Values {
-    conditions: [StageSet; 3],
-    best: Vec<i64>,
-    ends: Vec<u8>,
+/// The stages that may be used, those that have room, and those that are pressed.
+pub(super) type Conditions = [StageSet; 3];
+
+/// A piece that some stage holds: the `at`th of those that begin with leg `first`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Holding {
+    pub(super) first: u8,
+    pub(super) at: u8,
+    pub(super) stages: StageSet,
 }
 
-/// What is known of a way under the conditions of now where no stage holds any of its pieces.
-pub(super) struct Empty<'a> {
-    pub(super) gains: &'a Gains,
-    pub(super) best: &'a Vec<i64>,
-    pub(super) ends: &'a Vec<u8>,
+/// What the program found, and what that depended on.
+#[derive(Clone, Debug, Default)]
+struct Answer {
+    conditions: Conditions,
+    held: Vec<Holding>,
+    pieces: Vec<Piece>,
 }
 
 /// Shapes that are told apart.
 const SHAPES_MAX: usize = 256;
-/// Conditions of which something is kept for each shape.
-const CONDITIONS_MAX: usize = 4;
-/// Legs of a way, and stages, of which something is kept: so a shape takes 32 kB at most.
+/// Answers that are kept for each shape.
+const ANSWERS_MAX: usize = 32;
+/// Pieces that stages hold of a way of which an answer is kept: so a shape takes 64 kB at most.
+const HELD_MAX: usize = 64;
+/// Legs of a way, and stages, of which something is kept.
 const LEGS_MAX: usize = 40;
 const STAGES_MAX: usize = 15;
 
@@ -88,38 +100,55 @@ impl Shape {
             coupled: pieces.iter().map(|piece| piece.coupled).collect(),
             legs_count: way.legs_count(),
         };
-        Self { name: way.shape(), form: way.form(), gains, empties: Vec::new(), oldest: 0 }
+        let (hashes, answers) = (Vec::new(), Vec::new());
+        Self { name: way.shape(), form: way.form(), gains, hashes, answers, oldest: 0 }
     }
 
     fn is_of(&self, name: u64, way: &Way) -> bool {
         self.name == name && way.is_of(&self.form)
     }
 
-    /// What is known under these conditions: the stages that may be used, those that have room, and
-    /// those that are pressed. If it is not known yet, `solve` finds it.
-    pub(super) fn empty(
-        &mut self,
-        conditions: [StageSet; 3],
-        solve: impl FnOnce(&Gains, &mut Vec<i64>, &mut Vec<u8>),
-    ) -> Empty<'_> {
-        let Self { gains, empties, oldest, .. } = self;
-        let known = empties.iter().position(|values| values.conditions == conditions);
-        let at = known.unwrap_or_else(|| {
-            let at = if empties.len() < CONDITIONS_MAX {
-                empties.push(Values::default());
-                empties.len() - 1
-            } else {
-                *oldest = (*oldest + 1) % CONDITIONS_MAX;
-                *oldest
-            };
-            let values = &mut empties[at];
-            values.conditions = conditions;
-            solve(gains, &mut values.best, &mut values.ends);
-            at
-        });
-        let Values { best, ends, .. } = &empties[at];
-        Empty { gains, best, ends }
+    pub(super) const fn gains(&self) -> &Gains {
+        &self.gains
     }
+
+    /// What was found under these conditions where stages held these pieces, if that is known.
+    pub(super) fn find(&self, conditions: &Conditions, held: &[Holding]) -> Option<&[Piece]> {
+        let hash = hash_of(conditions, held);
+        let mut hits = self.hashes.iter().zip(&self.answers).filter(|(own, _)| **own == hash);
+        let found = hits.find(|(_, own)| own.conditions == *conditions && own.held == held)?;
+        Some(&found.1.pieces)
+    }
+
+    /// Keeps what was found.
+    pub(super) fn keep(&mut self, conditions: Conditions, held: &[Holding], pieces: &[Piece]) {
+        if held.len() > HELD_MAX {
+            return;
+        }
+        let at = if self.answers.len() < ANSWERS_MAX {
+            self.hashes.push(0);
+            self.answers.push(Answer::default());
+            self.answers.len() - 1
+        } else {
+            self.oldest = (self.oldest + 1) % ANSWERS_MAX;
+            self.oldest
+        };
+        self.hashes[at] = hash_of(&conditions, held);
+        let own = &mut self.answers[at];
+        own.conditions = conditions;
+        own.held.clear();
+        own.held.extend_from_slice(held);
+        own.pieces.clear();
+        own.pieces.extend_from_slice(pieces);
+    }
+}
+
+/// A hash of what an answer depends on.
+fn hash_of(conditions: &Conditions, held: &[Holding]) -> u64 {
+    let begun = conditions.iter().fold(0, |hash, stages| fold(hash, stages.bits()));
+    held.iter().fold(begun, |hash, Holding { first, at, stages }| {
+        fold(hash, stages.bits() ^ u64::from(*first) << 56 ^ u64::from(*at) << 48)
+    })
 }
 
 impl Gains {
@@ -128,9 +157,22 @@ impl Gains {
         Row { first, gains: self.part(first, &self.gains), holders }
     }
 
-    /// Whether the pieces that begin with leg `first` are coupled.
-    pub(super) fn coupled(&self, first: usize) -> &[bool] {
-        self.part(first, &self.coupled)
+    /// The pieces of a way that stages hold, from the last leg on backwards, in `held`.
+    pub(super) fn held_by(&self, way: &Way, stages: &impl Stages, held: &mut Vec<Holding>) {
+        held.clear();
+        for first in (0..self.legs_count).rev() {
+            if !stages.may_begin(way.cut_before(first)) {
+                continue;
+            }
+            let candidates = way.candidates_known(first, self.part(first, &self.coupled));
+            for (at, candidate) in (0..).zip(candidates) {
+                let own = stages.holders(&candidate);
+                if own != StageSet::EMPTY {
+                    #[expect(clippy::cast_possible_truncation, reason = "few legs are kept")]
+                    held.push(Holding { first: first as u8, at, stages: own });
+                }
+            }
+        }
     }
 
     fn part<'a, T>(&self, first: usize, all: &'a [T]) -> &'a [T] {

@@ -80,12 +80,19 @@ impl FieldSet {
     /// The coupling fields of which a lookup consulted at least a bit.
     #[must_use]
     pub fn consulted(mask: &SparseMask) -> Self {
-        let headers =
-            mask.iter().filter_map(|(word, bits)| Some((word.checked_sub(HEADER_START)?, bits)));
-        headers.fold(Self::EMPTY, |set, (header, bits)| {
-            let own = COUPLED[header].iter().filter(|(field, _)| bits & field != 0);
-            own.fold(set, |set, (_, own)| set.union(*own))
-        })
+        mask.headers().fold(Self::EMPTY, |set, (word, bits)| set.union(Self::of_bits(word, bits)))
+    }
+
+    /// As [`Self::consulted`], of these bits of a header word.
+    #[inline]
+    pub(crate) fn of_bits(word: usize, bits: u64) -> Self {
+        let coupled = COUPLED.get(word.wrapping_sub(HEADER_START)).unwrap_or(&NONE_COUPLED);
+        coupled.iter().fold(
+            Self::EMPTY,
+            |set, (field, own)| {
+                if bits & field != 0 { set.union(*own) } else { set }
+            },
+        )
     }
 
     /// This set and one more field.
@@ -132,6 +139,8 @@ impl FieldSet {
 
 /// The bits of each header word that couple, and as what.
 const COUPLED: [[(u64, FieldSet); COUPLED_MAX]; FLOW_WORDS - HEADER_START] = coupled();
+
+const NONE_COUPLED: [(u64, FieldSet); COUPLED_MAX] = [(0, FieldSet::EMPTY); COUPLED_MAX];
 
 /// Coupling fields that share a word.
 const COUPLED_MAX: usize = 3;
