@@ -57,7 +57,10 @@ const EDGES: &[(&str, &[&str])] = &[
             "shunt-switch",
         ],
     ),
-    ("shunt-kernels", &["shunt-flow", "shunt-pipeline", "shunt-gigaflow", "shunt-datapath"]),
+    (
+        "shunt-kernels",
+        &["shunt-flow", "shunt-classifier", "shunt-pipeline", "shunt-gigaflow", "shunt-datapath"],
+    ),
     ("xtask", &[]),
 ];
 
