@@ -44,7 +44,12 @@ pub enum Op {
 /// What builds a world: of both bridges the ports, then groups and meters, then rules; and what
 /// packets teach it.
 pub fn world() -> impl Strategy<Value = Vec<Op>> {
-    let built = prop_oneof![1 => plain_world(), 1 => labels::world()];
+    // Boxed, as all of their choices together do not fit the stack of a test.
+    let built = prop_oneof![
+        2 => plain_world().boxed(),
+        2 => labels::world().boxed(),
+        1 => leading_world().boxed(),
+    ];
     (built, vec(packet(), 0..6)).prop_map(|(mut world, teachers)| {
         world.extend(teachers.into_iter().map(|key| Op::Teach(Box::new(key))));
         world
@@ -64,6 +69,41 @@ fn plain_world() -> impl Strategy<Value = Vec<Op>> {
     };
     let [one, two] = BRIDGES;
     (built(one), built(two)).prop_map(|(first, second)| [first, second].concat())
+}
+
+/// A world whose first tables only lead on, as those of long pipelines do, and where nothing looks at the
+/// rule that an action set is executed for: pieces of its ways can be put together.
+pub fn leading_world() -> impl Strategy<Value = Vec<Op>> {
+    let floors = |id| {
+        let all = (0..4).filter_map(TableId::new).map(floor_of).collect::<Vec<_>>();
+        all.prop_map(move |floors| Op::Apply(id, floors))
+    };
+    let [one, two] = BRIDGES.map(floors);
+    (plain_world().boxed(), one, two, 1_u8..4).prop_map(|(mut world, one, two, tables)| {
+        world.extend([one, two]);
+        let led = |op| match op {
+            Op::Apply(id, rules) => {
+                let rules = rules.into_iter().map(|rule| leading(rule, tables));
+                Some(Op::Apply(id, rules.collect()))
+            }
+            Op::Modify(..) => None,
+            op => Some(op),
+        };
+        world.into_iter().filter_map(led).collect()
+    })
+}
+
+/// The rule without its part of the action set, and without all that it does but to lead on if it is in
+/// one of so many first tables.
+fn leading(rule: FlowMod, tables: u8) -> FlowMod {
+    let instructions = match rule.table {
+        TableSelector::One(table) if table.number() < tables => {
+            let goto = TableId::new(table.number() + 1);
+            Instructions { goto, ..Instructions::default() }
+        }
+        _ => Instructions { write: Box::default(), ..rule.instructions },
+    };
+    FlowMod { instructions, ..rule }
 }
 
 /// A change of a world.

@@ -67,6 +67,23 @@ proptest! {
     }
 
     #[test]
+    fn a_piece_of_a_way_that_leads_on_is_the_one_that_is_looked_up(
+        world in generate::leading_world(),
+        packets in prop::collection::vec(generate::packet(), 1..4),
+        choice in choice(),
+    ) {
+        let twin = Twin::new(&world);
+        for key in packets.iter().map(visible) {
+            let pieces = laws::pieces(&twin, &key, choice);
+            if pieces.iter().all(|piece| piece.traversal.learnings.is_empty()) {
+                for _ in 0..2 {
+                    laws::known_pieces_are_those_of_the_tables(&twin, &pieces)?;
+                }
+            }
+        }
+    }
+
+    #[test]
     fn what_changes_a_piece_is_in_its_visits_or_its_reads(
         world in generate::world(),
         packets in prop::collection::vec(generate::packet(), 1..4),
