@@ -54,6 +54,9 @@ impl Host {
             configured.send(()).unwrap();
             may_go.recv().unwrap();
             finished.send(run()).unwrap();
+            // Its namespace goes with this thread, and the device with that, which the other host may
+            // still need: it stays until nobody can tell it to go any more.
+            let _ = may_go.recv();
         });
         attach(&is_at.recv().unwrap());
         attached.send(()).unwrap();
