@@ -8,24 +8,28 @@ use shunt_pipeline::{EntryId, OwnerId, Traversal};
 
 /// An entry that is watched, or was until lately.
 pub(crate) struct Held<L> {
-    pub(crate) id: EntryId,
     pub(crate) traversal: Arc<Traversal>,
     /// Where the engine keeps what it depends on.
     pub(crate) links: L,
-    /// It is not watched any more: it waits to be taken out.
-    is_dead: bool,
 }
 
-impl<L> Held<L> {
-    /// An entry that is watched.
-    pub(crate) fn new(id: EntryId, traversal: &Arc<Traversal>, links: L) -> Self {
-        Self { id, traversal: Arc::clone(traversal), links, is_dead: false }
-    }
+/// Who has a slot, or had it last.
+#[derive(Clone, Copy)]
+struct Named {
+    id: EntryId,
+    /// Otherwise it is not watched any more, and waits to be taken out; or has been.
+    is_watched: bool,
 }
+
+const _: () = assert!(size_of::<Named>() == 16, "it is all that is read of an entry that ends");
 
 /// All entries.
 pub(crate) struct Entries<L> {
-    slots: Vec<Option<Held<L>>>,
+    /// By slot. They are apart from the rest, as a change that ends thousands of entries reads this
+    /// of each, from anywhere in memory: of a million it is as much as a cache holds.
+    names: Vec<Named>,
+    /// By slot.
+    held: Vec<Option<Held<L>>>,
     free: Vec<u32>,
     /// Also those that are not watched any more, until they are taken out: whoever ends thousands
     /// at once has no time to forget their names.
@@ -38,44 +42,60 @@ pub(crate) struct Entries<L> {
 impl<L> Entries<L> {
     /// None, and the hashes that their names are to have.
     pub(crate) fn new(hashes: FixedState) -> Self {
-        let (slots, free, dead) = (Vec::new(), Vec::new(), VecDeque::new());
-        Self { slots, free, by_id: HashMap::with_hasher(hashes), watched: 0, dead }
+        Self {
+            names: Vec::new(),
+            held: Vec::new(),
+            free: Vec::new(),
+            by_id: HashMap::with_hasher(hashes),
+            watched: 0,
+            dead: VecDeque::new(),
+        }
     }
 
-    /// A slot for an entry to come.
-    pub(crate) fn reserve(&mut self) -> u32 {
-        self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
-        })
-    }
-
-    /// Puts an entry into the slot that was reserved for it.
-    pub(crate) fn put(&mut self, slot: u32, held: Held<L>) {
-        self.by_id.insert(held.id, slot);
-        self.slots[slot as usize] = Some(held);
+    /// Watches an entry, with what links it to its slot. Answers with that.
+    pub(crate) fn insert(
+        &mut self,
+        id: EntryId,
+        traversal: &Arc<Traversal>,
+        links: impl FnOnce(u32) -> L,
+    ) -> u32 {
+        let named = Named { id, is_watched: true };
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.names.push(named);
+            self.held.push(None);
+            u32::try_from(self.names.len() - 1).unwrap_or(u32::MAX)
+        });
+        let (traversal, links) = (Arc::clone(traversal), links(slot));
+        self.names[slot as usize] = named;
+        self.held[slot as usize] = Some(Held { traversal, links });
+        self.by_id.insert(id, slot);
         self.watched += 1;
+        slot
     }
 
     /// An entry, whether it is watched or was until lately.
     pub(crate) fn get(&self, slot: u32) -> Option<&Held<L>> {
-        self.slots.get(slot as usize)?.as_ref()
+        self.held.get(slot as usize)?.as_ref()
     }
 
     /// The same, to change its rows.
     pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut Held<L>> {
-        self.slots.get_mut(slot as usize)?.as_mut()
+        self.held.get_mut(slot as usize)?.as_mut()
     }
 
     /// An entry that is watched.
     pub(crate) fn watched(&self, slot: u32) -> Option<&Held<L>> {
-        self.get(slot).filter(|held| !held.is_dead)
+        if self.is_watched(slot) { self.get(slot) } else { None }
+    }
+
+    fn is_watched(&self, slot: u32) -> bool {
+        self.names.get(slot as usize).is_some_and(|named| named.is_watched)
     }
 
     /// The slot of an entry that is watched.
     pub(crate) fn slot(&self, id: EntryId) -> Option<u32> {
         let slot = *self.by_id.get(&id)?;
-        self.watched(slot).map(|_| slot)
+        self.is_watched(slot).then_some(slot)
     }
 
     /// The slots of an owner's entries.
@@ -85,11 +105,11 @@ impl<L> Entries<L> {
 
     /// Watches an entry no longer. Answers with its name, unless it was not watched.
     pub(crate) fn end(&mut self, slot: u32) -> Option<EntryId> {
-        let held = self.slots.get_mut(slot as usize)?.as_mut().filter(|held| !held.is_dead)?;
-        held.is_dead = true;
+        let named = self.names.get_mut(slot as usize).filter(|named| named.is_watched)?;
+        named.is_watched = false;
         self.watched -= 1;
         self.dead.push_back(slot);
-        Some(held.id)
+        Some(named.id)
     }
 
     /// The entry that has not been watched for longest, and whose turn has not come yet.
@@ -99,10 +119,11 @@ impl<L> Entries<L> {
 
     /// Takes an entry out that is not watched any more. Its slot may be used again.
     pub(crate) fn release(&mut self, slot: u32) -> Option<Held<L>> {
-        let held = self.slots.get_mut(slot as usize)?.take_if(|held| held.is_dead)?;
+        let named = self.names.get(slot as usize).filter(|named| !named.is_watched)?;
+        let held = self.held.get_mut(slot as usize)?.take()?;
         // Another may have its name by now.
-        if self.by_id.get(&held.id) == Some(&slot) {
-            self.by_id.remove(&held.id);
+        if self.by_id.get(&named.id) == Some(&slot) {
+            self.by_id.remove(&named.id);
         }
         if self.by_id.is_empty() {
             self.by_id.shrink_to_fit();
@@ -113,7 +134,7 @@ impl<L> Entries<L> {
 
     /// The names and slots of all entries that are watched.
     pub(crate) fn all(&self) -> impl Iterator<Item = (EntryId, u32)> + '_ {
-        let is_watched = |(_, slot): &(&EntryId, &u32)| self.watched(**slot).is_some();
+        let is_watched = |(_, slot): &(&EntryId, &u32)| self.is_watched(**slot);
         self.by_id.iter().filter(is_watched).map(|(id, slot)| (*id, *slot))
     }
 
@@ -129,8 +150,9 @@ impl<L> Entries<L> {
 
     /// Bytes on the heap, apart from traversals and from what links have there.
     pub(crate) fn bytes(&self) -> usize {
-        let names = self.by_id.capacity() * (size_of::<(EntryId, u32)>() + 1);
+        let by_id = self.by_id.capacity() * (size_of::<(EntryId, u32)>() + 1);
         let lists = (self.free.capacity() + self.dead.capacity()) * size_of::<u32>();
-        self.slots.capacity() * size_of::<Option<Held<L>>>() + lists + names
+        let names = self.names.capacity() * size_of::<Named>();
+        self.held.capacity() * size_of::<Option<Held<L>>>() + names + lists + by_id
     }
 }

@@ -22,7 +22,7 @@ use super::{
     columns::{Columns, Tests},
     places::Place,
     ranks::Ranks,
-    row::Row,
+    row::{Row, Visited},
 };
 
 /// The visits of one table with one mask.
@@ -164,7 +164,7 @@ impl Group {
 
     /// The slots of the entries whose visits these are.
     pub(super) fn entries_decided_by(&self, rule: &Rule) -> impl Iterator<Item = u32> {
-        self.ranks.of(rule.rank(), rule.id).map(|own| own.entry)
+        self.ranks.of(rule.rank(), rule.id).map(|own| own.visited.entry)
     }
 
     /// Adds the visits that a rule may overlap and outranks to `found`: all that do, and some that do
@@ -174,12 +174,12 @@ impl Group {
         way: Way,
         asked: &Asked<'_>,
         hashes: &FixedState,
-        found: &mut Vec<Row>,
+        found: &mut Vec<Visited>,
     ) -> Search {
         let tests = self.columns.tests(asked);
         let outranked = |position: u32| {
             let row = self.rows.get(position as usize).copied().flatten();
-            row.filter(|row| row.rank() < asked.rank)
+            row.filter(|row| row.rank() < asked.rank).map(|row| row.visited())
         };
         let met = if self.outranks_few(way, asked.rank) {
             None
@@ -190,7 +190,7 @@ impl Group {
             found.extend(met.iter().copied().filter_map(outranked));
             self.scanned(way) / SCANNED_PER_LOOK + met.len()
         } else {
-            found.extend(self.below(asked.rank, &tests).filter_map(outranked));
+            found.extend(self.below(asked.rank, &tests));
             self.ranks.count_below(asked.rank, usize::MAX)
         };
         Search { is_known: tests.are_all, looks }
@@ -238,9 +238,10 @@ impl Group {
         scanned + self.ranks.count_below(asked.rank, met).min(met)
     }
 
-    /// The positions of visits that a rule of this rank outranks, and that pass.
-    fn below(&self, rank: Rank, tests: &Tests) -> impl Iterator<Item = u32> {
-        self.ranks.below(rank).filter(|at| self.columns.pass(tests, *at))
+    /// The visits that a rule of this rank outranks, and that pass.
+    fn below(&self, rank: Rank, tests: &Tests) -> impl Iterator<Item = Visited> {
+        let below = self.ranks.below(rank);
+        below.filter(|own| self.columns.pass(tests, own.position)).map(|own| own.visited)
     }
 
     /// Whether a rule of this rank outranks so few visits that to look at each is less than to look

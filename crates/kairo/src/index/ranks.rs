@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use shunt_pipeline::{Rank, RuleId};
 
-use super::row::Row;
+use super::row::{Row, Visited};
 
 /// Positions by the rank and the rule that decided them.
 #[derive(Debug, Default)]
@@ -32,8 +32,8 @@ type Decider = (Rank, Option<RuleId>);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
     pub(super) position: u32,
-    /// The slot of its entry.
-    pub(super) entry: u32,
+    /// So that whoever looks at what a rule outranks need not read the row, which is elsewhere.
+    pub(super) visited: Visited,
 }
 
 /// Where a position is: in which run, and at which place there.
@@ -54,7 +54,7 @@ impl Ranks {
             })
         });
         let run = &mut runs[number as usize];
-        run.push(Member { position, entry: row.entry });
+        run.push(Member { position, visited: row.visited() });
         let (spot, index) = (Spot { run: number, place: last_of(run) }, position as usize);
         if self.spots.len() <= index {
             self.spots.resize(index + 1, spot);
@@ -90,10 +90,10 @@ impl Ranks {
         numbers.flat_map(|number| self.run(*number))
     }
 
-    /// The positions whose rank is lower than this one, in the order of their ranks.
-    pub(super) fn below(&self, rank: Rank) -> impl Iterator<Item = u32> + '_ {
+    /// Those whose rank is lower than this one, in the order of their ranks.
+    pub(super) fn below(&self, rank: Rank) -> impl Iterator<Item = Member> + '_ {
         let lower = self.numbers.range(..(rank, None));
-        lower.flat_map(|(_, number)| self.run(*number)).map(|member| member.position)
+        lower.flat_map(|(_, number)| self.run(*number))
     }
 
     /// How many there are of these, and more than `max` if they are more.
@@ -172,7 +172,7 @@ mod tests {
             let own = row(priority, rule);
             let expected = model.iter().filter(|(_, row)| row.rank() < own.rank());
             prop_assert_eq!(
-                sorted(&mut ranks.below(own.rank())),
+                sorted(&mut ranks.below(own.rank()).map(|member| member.position)),
                 sorted(&mut expected.map(|(position, _)| *position)),
             );
             let expected = model.iter().filter(|(_, row)| row.rank() == own.rank());

@@ -8,7 +8,12 @@ use shunt_pipeline::{
     BridgeId, EngineState, EntryId, Object, OwnerId, Rule, TableId, Traversal, Version, Visit,
 };
 
-use super::{asked::Asked, places::Places, readers::Readers, row::Row};
+use super::{
+    asked::Asked,
+    places::Places,
+    readers::Readers,
+    row::{Row, Visited},
+};
 use crate::{
     entries::{Entries, Held},
     region::{is_decided, is_overlapped},
@@ -24,7 +29,7 @@ pub struct RegionIndex {
     /// Slots that a search has found.
     found: Vec<u32>,
     /// Visits that it looks at.
-    candidates: Vec<Row>,
+    candidates: Vec<Visited>,
 }
 
 /// Where the visits and the reads of an entry are.
@@ -118,10 +123,9 @@ impl RegionIndex {
     /// [`Self::link`] names. Answers with its slot.
     pub(crate) fn hold(&mut self, id: EntryId, traversal: &Arc<Traversal>) -> u32 {
         self.remove(id);
-        let slot = self.entries.reserve();
-        let reads = self.readers.insert(&traversal.reads, slot);
-        self.entries.put(slot, Held::new(id, traversal, Links { rows: Box::default(), reads }));
-        slot
+        let mut reads = |slot| self.readers.insert(&traversal.reads, slot);
+        let links = |slot| Links { rows: Box::default(), reads: reads(slot) };
+        self.entries.insert(id, traversal, links)
     }
 
     /// Takes visits of an entry in, which are not in yet.
@@ -174,7 +178,7 @@ impl RegionIndex {
             Fate::Changed => {
                 let is_stale = |row: &Row| {
                     let is_older = |own: &Rule| own.revision != rule.revision;
-                    self.visit(*row).is_some_and(|visit| is_decided(visit, rule, is_older))
+                    self.visit(row.visited()).is_some_and(|visit| is_decided(visit, rule, is_older))
                 };
                 let rows = groups.flat_map(|group| group.decided_by(rule));
                 let rows = rows.inspect(|_| looks += 1);
@@ -374,7 +378,7 @@ impl RegionIndex {
     }
 
     /// The visit of a row, unless its entry is not watched any more.
-    fn visit(&self, row: Row) -> Option<&Visit> {
+    fn visit(&self, row: Visited) -> Option<&Visit> {
         visit_of(self.entries.watched(row.entry)?, row)
     }
 
@@ -382,8 +386,8 @@ impl RegionIndex {
     ///
     /// What is compared lies behind four pointers, each somewhere else in memory. They are followed
     /// for all visits side by side, as memory answers many questions in the time of one.
-    fn find_overlapped(&self, rows: &[Row], matching: &Match, found: &mut Vec<u32>) {
-        let held = |row: &Row| Some((*row, self.entries.watched(row.entry)?));
+    fn find_overlapped(&self, rows: &[Visited], matching: &Match, found: &mut Vec<u32>) {
+        let held = |row: &Visited| Some((*row, self.entries.watched(row.entry)?));
         let held: Vec<_> = rows.iter().filter_map(held).collect();
         let visits = held
             .iter()
@@ -395,7 +399,7 @@ impl RegionIndex {
     }
 }
 
-fn visit_of(held: &Held<Links>, row: Row) -> Option<&Visit> {
+fn visit_of(held: &Held<Links>, row: Visited) -> Option<&Visit> {
     held.traversal.visits.get(row.visit as usize)
 }
 

@@ -16,6 +16,15 @@ pub(super) struct Row {
     is_clause: bool,
 }
 
+/// Which visit a row is of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Visited {
+    /// The slot of its entry.
+    pub(super) entry: u32,
+    /// Its number among the visits of the entry's traversal.
+    pub(super) visit: u32,
+}
+
 /// No rule is as young.
 const NO_RULE: u64 = u64::MAX;
 
@@ -42,6 +51,11 @@ impl Row {
         let rules = visit.rule.iter().map(move |rule| of_rule(rule, false));
         let clauses = visit.clauses.iter().map(move |rule| of_rule(rule, true));
         rules.chain(clauses).chain(is_miss.then_some(of_miss))
+    }
+
+    /// The visit.
+    pub(super) const fn visited(&self) -> Visited {
+        Visited { entry: self.entry, visit: self.visit }
     }
 
     /// A row of a visit that this rule decided.

@@ -1,29 +1,28 @@
-//! The engine: what it pushes into the circuit, and what it does when that fails.
+//! The engine: what it pushes into the circuit, what it asks of it, and what it does when that fails.
 
 use std::{
     collections::BTreeSet,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex},
 };
 
 use shunt_pipeline::{
-    Cause, CauseRun, Delta, EngineState, EntryId, Evictor, Installed, OwnerId, RuleChange,
-    RuleDelta, Traversal, Version,
+    Cause, CauseRun, Delta, EngineState, EntryId, Evictor, Installed, OwnerId, Traversal, Version,
 };
 
 use super::{
     circuit::{Circuit, locked},
-    relation::{FoundRow, Relation, Rows},
+    questions::Found,
+    relation::{Relation, Rows},
+    search::Asked,
 };
 use crate::{
     bound::{Bound, DELTAS_MAX},
     circuits::CircuitStats,
     deltas::{note_cause, removed_rules},
-    entries::Held,
-    region::{is_decided, is_taken_over},
 };
 
-/// Watches entries by a circuit of dbsp's own operators. A change costs what it touches, and a step
-/// of the circuit or two.
+/// Watches entries by a circuit of dbsp's own operators. A change costs what it touches.
 ///
 /// Entries that were translated at the version of a change or later know of it, and stay.
 pub struct Relational {
@@ -33,23 +32,30 @@ pub struct Relational {
     relation: Arc<Mutex<Relation>>,
     /// What the next step is given.
     rows: Rows,
-    /// Entries whose rows are among these.
-    installs: usize,
+    /// Slots of the entries whose rows are among these.
+    waiting: Vec<u32>,
     /// Entries whose rows came or went since the traces were last told to merge.
     churned: usize,
     /// Entries that nothing watches since a circuit failed: the next change evicts them.
     lost: BTreeSet<EntryId>,
     bound: Bound,
+    few: usize,
     /// Why the entries of the last change went.
     causes: Vec<CauseRun>,
     stats: CircuitStats,
 }
 
-/// Entries that are taken in with one step, unless a change comes before.
+/// Entries that are taken in with one step, unless a change comes before that has many rules.
 const INSTALLS_AT_ONCE: usize = 128;
 
 /// Entries that are taken out with one step of tidying.
 const TIDIED_AT_ONCE: usize = 256;
+
+/// Rows of a group that a rule looks at before it asks for its print.
+const FEW: usize = 16;
+
+/// Entries that wait for a step are looked at one by one for so many of these.
+const WAITING_PER_FEW: usize = 32;
 
 /// Traces are told to merge once this part of the entries came or went, and so many: a question looks
 /// into every batch that was not merged.
@@ -69,10 +75,11 @@ impl Relational {
             circuit: None,
             relation: Arc::new(Mutex::new(Relation::new(seed))),
             rows: Rows::default(),
-            installs: 0,
+            waiting: Vec::new(),
             churned: 0,
             lost: BTreeSet::new(),
             bound: Bound::new(DELTAS_MAX),
+            few: FEW,
             causes: Vec::new(),
             stats: CircuitStats::default(),
         }
@@ -86,6 +93,14 @@ impl Relational {
         self
     }
 
+    /// The same, where a rule looks at so many visits of a group one by one before it asks for its
+    /// print; without any, it asks for nothing else.
+    #[must_use]
+    pub const fn with_few(mut self, few: usize) -> Self {
+        self.few = few;
+        self
+    }
+
     /// What has happened to it.
     #[must_use]
     pub const fn stats(&self) -> CircuitStats {
@@ -93,11 +108,11 @@ impl Relational {
     }
 
     /// Makes a step with the rows that wait, and the retractions of at most so many entries that
-    /// are not watched any more.
-    fn step(&mut self, leaving_max: usize) {
+    /// are not watched any more. Answers whether it was made.
+    fn step(&mut self, leaving_max: usize) -> bool {
         let leaving = self.retract(leaving_max);
-        self.churned += self.installs + leaving.len();
-        self.installs = 0;
+        self.churned += self.waiting.len() + leaving.len();
+        self.waiting.clear();
         self.stats.steps += 1;
         let circuit = self.circuit.take().map_or_else(|| Circuit::build(&self.relation), Ok);
         let made = circuit.and_then(|mut circuit| {
@@ -109,8 +124,12 @@ impl Relational {
                 self.circuit = Some(circuit);
                 let mut relation = locked(&self.relation);
                 leaving.into_iter().for_each(|slot| drop(relation.entries.release(slot)));
+                true
             }
-            Err(error) => self.fail(&error.to_string()),
+            Err(error) => {
+                self.fail(&error.to_string());
+                false
+            }
         }
     }
 
@@ -122,8 +141,10 @@ impl Relational {
             return;
         }
         self.churned = 0;
-        if let Err(error) = circuit.merge() {
-            self.circuit = None;
+        // What is merged would be kept beside what comes of it.
+        locked(&self.relation).traces = Default::default();
+        let merged = circuit.merge();
+        if let Err(error) = merged {
             self.fail(&error.to_string());
         }
     }
@@ -137,13 +158,15 @@ impl Relational {
         slots
     }
 
-    /// After a step that failed: nothing is watched any more, and all that was watched is lost.
+    /// After something that failed: nothing is watched any more, and all that was watched is lost.
     fn fail(&mut self, reason: &str) {
         self.stats.errors += 1;
         tracing::warn!(reason, "a circuit failed: all entries are evicted");
         self.lost.extend(locked(&self.relation).entries.all().map(|(id, _)| id));
+        self.circuit = None;
         self.relation = Arc::new(Mutex::new(Relation::new(self.seed)));
         self.rows = Rows::default();
+        self.waiting.clear();
     }
 
     #[cfg(test)]
@@ -151,27 +174,43 @@ impl Relational {
         locked(&self.relation)
     }
 
-    /// Asks what deltas may end.
-    fn ask(&mut self, deltas: &[Delta]) -> Vec<FoundRow> {
-        let removed = removed_rules(deltas);
-        for delta in deltas.iter().zip(0..) {
-            let is_brief = |rule| removed.contains(&rule);
-            locked(&self.relation).push_questions(delta, is_brief, &mut self.rows);
+    /// Finds what deltas may end; nothing if that fails.
+    fn find(&mut self, asked: &Asked<'_>) -> Option<Vec<Found>> {
+        let is_many = self.waiting.len() * asked.deltas.len() > self.few * WAITING_PER_FEW;
+        let is_absent = self.circuit.is_some() && locked(&self.relation).traces.are_absent();
+        if (is_many || is_absent) && !self.step(0) {
+            return None;
         }
-        if self.rows.questions.is_empty() {
-            return Vec::new();
+        let mut found = Vec::new();
+        let Self { relation, rows, waiting, .. } = self;
+        let questions = unless_it_fails(|| {
+            let mut relation = locked(relation);
+            relation.look_at(waiting, asked, &mut found);
+            relation.questions(asked, rows, &mut found)
+        });
+        let is_projected = !self.rows.projections.is_empty();
+        if questions.is_some() && is_projected && !self.step(0) {
+            return None;
         }
-        if self.rows.change_links() {
-            let questions = std::mem::take(&mut self.rows.questions);
-            self.step(0);
-            if self.circuit.is_none() {
-                return Vec::new();
-            }
-            self.rows.questions = questions;
+        let relation = &self.relation;
+        let answered = questions.and_then(|questions| {
+            unless_it_fails(|| locked(relation).answer(&questions, &mut found))
+        });
+        if answered.is_none() {
+            self.fail("a question was not answered");
+            return None;
         }
-        self.step(0);
-        std::mem::take(&mut locked(&self.relation).found)
+        // In the order of the deltas, so that their causes are.
+        if asked.deltas.len() > 1 {
+            found.sort_by_key(|found| found.place);
+        }
+        Some(found)
     }
+}
+
+/// What comes of `run`, unless it panics: what it asks is written by others.
+fn unless_it_fails<T>(run: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(run)).ok()
 }
 
 impl Evictor for Relational {
@@ -180,16 +219,13 @@ impl Evictor for Relational {
             return Installed::Late;
         }
         self.removed(entry);
-        let leaving = {
+        let (slot, leaving) = {
             let mut relation = locked(&self.relation);
-            let groups = relation.groups_for(traversal);
-            let slot = relation.entries.reserve();
-            relation.entries.put(slot, Held::new(entry, traversal, groups));
-            relation.push_entry(slot, 1, &mut self.rows);
-            relation.entries.dead_count()
+            let slot = relation.insert(entry, traversal, &mut self.rows);
+            (slot, relation.entries.dead_count())
         };
-        self.installs += 1;
-        if self.installs >= INSTALLS_AT_ONCE {
+        self.waiting.push(slot);
+        if self.waiting.len() >= INSTALLS_AT_ONCE {
             self.step(if leaving > LEAVING_MAX { 2 * INSTALLS_AT_ONCE } else { 0 });
         }
         Installed::Recorded
@@ -213,22 +249,20 @@ impl Evictor for Relational {
             visitors.extend(own.into_iter().map(|slot| (table, slot)));
         };
         let left = self.bound.flush(deltas, end_visitors);
-        let found = self.ask(&left);
+        let brief = removed_rules(&left);
+        let asked = Asked { deltas: &left, version, brief: &brief, few: self.few };
+        let found = if left.is_empty() { None } else { self.find(&asked) };
         let mut evicted: Vec<EntryId> = std::mem::take(&mut self.lost).into_iter().collect();
         note_cause(&mut self.causes, Cause::Fault, evicted.len());
-        let entries = &mut locked(&self.relation).entries;
+        let relation = &mut *locked(&self.relation);
         for ((bridge, table), slot) in visitors {
-            let ended = entries.end(slot);
+            let ended = relation.entries.end(slot);
             note_cause(&mut self.causes, Cause::Bound(bridge, table), usize::from(ended.is_some()));
             evicted.extend(ended);
         }
-        for place_and_slot in found {
-            let (place, slot) = (place_and_slot.0, place_and_slot.1);
-            let Some(delta) = left.get(place as usize) else { continue };
-            // Wider than the region, and by prints.
-            let is_stale = |held: &Held<_>| is_ended_by(&held.traversal, delta, version);
-            if entries.watched(slot).is_some_and(is_stale) {
-                evicted.extend(entries.end(slot));
+        for (place, slot) in relation.ended(&found.unwrap_or_default(), &asked) {
+            if let Some(ended) = relation.entries.end(slot) {
+                evicted.push(ended);
                 // Of a change beyond the bound, places are those of what was left of it.
                 if !is_passed {
                     note_cause(&mut self.causes, Cause::Delta(place as usize), 1);
@@ -252,11 +286,17 @@ impl Evictor for Relational {
 
     fn tidy(&mut self) -> bool {
         let is_untidy =
-            |own: &Self| own.installs > 0 || locked(&own.relation).entries.dead_count() > 0;
+            |own: &Self| !own.waiting.is_empty() || locked(&own.relation).entries.dead_count() > 0;
         if is_untidy(self) {
             self.step(TIDIED_AT_ONCE);
+            if is_untidy(self) {
+                return true;
+            }
         }
-        if is_untidy(self) {
+        let is_lacking = locked(&self.relation).is_lacking();
+        if is_lacking {
+            locked(&self.relation).push_lacking(&mut self.rows);
+            self.step(0);
             return true;
         }
         self.merge();
@@ -281,29 +321,6 @@ impl Evictor for Relational {
     fn len(&self) -> usize {
         locked(&self.relation).entries.len() + self.lost.len()
     }
-}
-
-/// Whether a delta ends an entry that was found by it: what is found is wider than what it ends.
-fn is_ended_by(traversal: &Traversal, delta: &Delta, version: Version) -> bool {
-    let RuleDelta { rule, change } = match delta {
-        Delta::Changed(object) => {
-            return traversal.version < version && traversal.reads.contains(object);
-        }
-        Delta::Rule(delta) => delta,
-    };
-    let mut visits = traversal.visits.iter();
-    visits.any(|visit| {
-        let is_here = (visit.bridge, visit.table) == (rule.bridge, rule.table);
-        is_here
-            && match change {
-                RuleChange::Added => is_taken_over(traversal, visit, rule),
-                RuleChange::Removed(_) => is_decided(visit, rule, |_| true),
-                RuleChange::Modified(_) => {
-                    is_decided(visit, rule, |own| own.revision != rule.revision)
-                        || is_taken_over(traversal, visit, rule)
-                }
-            }
-    })
 }
 
 #[cfg(test)]

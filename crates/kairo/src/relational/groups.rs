@@ -24,6 +24,17 @@ pub(super) struct Groups {
     numbers: HashMap<SparseMask, u32, FixedState>,
 }
 
+/// How a group is searched.
+#[derive(Debug)]
+pub(super) struct Way {
+    /// By the best of its projections, if any serves.
+    pub(super) projection: Option<Projection>,
+    /// This has all bits that the rule matches: what it finds is overlapped.
+    pub(super) is_all: bool,
+    /// The mask of a better one that there is room for.
+    pub(super) lacks: Option<SparseMask>,
+}
+
 /// Visits of one table that consulted the same bits.
 struct Group {
     mask: SparseMask,
@@ -37,8 +48,7 @@ const GROUPS_USUAL: usize = 16;
 /// goes where nothing is known of its bits.
 const GROUPS_MAX: usize = 64;
 
-/// Masks under which a group is projected, besides that of no bits. Rules of other masks go by the
-/// best of these.
+/// Masks under which a group is projected. Rules of other masks go by the best of these.
 const PROJECTIONS_MAX: usize = 16;
 
 impl Groups {
@@ -72,45 +82,39 @@ impl Groups {
         })
     }
 
-    /// The projections of the groups of a table by which a rule of a mask finds what it overlaps;
-    /// those that are new are put to `added`.
-    pub(super) fn search(
-        &mut self,
-        place: Place,
-        mask: &SparseMask,
-        added: &mut Vec<Projection>,
-    ) -> Vec<Projection> {
-        let groups = self.places.get(&place).cloned().unwrap_or_default();
-        let mut projected = |group| (group, self.project(group, mask, added));
-        groups.into_iter().map(&mut projected).collect()
+    /// The groups of a table.
+    pub(super) fn of(&self, place: Place) -> &[u32] {
+        self.places.get(&place).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// How a rule of a mask finds what it overlaps in a group.
+    pub(super) fn way(&self, group: u32, mask: &SparseMask) -> Way {
+        let own = &self.groups[group as usize];
+        let wanted = common(&own.mask, mask);
+        let mask_of = |number: &u32| &self.masks[*number as usize];
+        let usable = own.projections.iter().filter(|own| mask.has_all_of(mask_of(own)));
+        let best = usable.max_by_key(|own| mask_of(own).bits_count()).copied();
+        let best_bits = best.map_or(0, |best| mask_of(&best).bits_count());
+        let has_room = own.projections.len() < PROJECTIONS_MAX;
+        let lacks = (best_bits < wanted.bits_count() && has_room).then_some(wanted);
+        let is_all = best_bits == mask.bits_count();
+        Way { projection: best.map(|best| (group, best)), is_all, lacks }
+    }
+
+    /// Projects a group under a mask from the next step on, if it has room and is not yet.
+    pub(super) fn project(&mut self, group: u32, mask: &SparseMask) -> Option<Projection> {
+        let number = self.number(mask.clone());
+        let own = &mut self.groups[group as usize].projections;
+        if own.len() >= PROJECTIONS_MAX || own.contains(&number) {
+            return None;
+        }
+        own.push(number);
+        Some((group, number))
     }
 
     /// A mask, by its number.
     pub(super) fn mask(&self, number: u32) -> Option<&SparseMask> {
         self.masks.get(number as usize)
-    }
-
-    /// The mask under which a rule of `mask` looks at a group.
-    fn project(&mut self, group: u32, mask: &SparseMask, added: &mut Vec<Projection>) -> u32 {
-        let own = &self.groups[group as usize];
-        let wanted = common(&own.mask, mask);
-        let known = self.numbers.get(&wanted).filter(|known| own.projections.contains(known));
-        if let Some(known) = known {
-            return *known;
-        }
-        let mask_of = |number: &u32| &self.masks[*number as usize];
-        let usable = own.projections.iter().filter(|own| mask.has_all_of(mask_of(own)));
-        let best = usable.max_by_key(|own| mask_of(own).bits_count()).copied();
-        let chosen = match best {
-            Some(best) if own.projections.len() >= PROJECTIONS_MAX => return best,
-            None if own.projections.len() >= PROJECTIONS_MAX => {
-                self.number(SparseMask::from(&FlowMask::EMPTY))
-            }
-            _ => self.number(wanted),
-        };
-        self.groups[group as usize].projections.push(chosen);
-        added.push((group, chosen));
-        chosen
     }
 
     fn number(&mut self, mask: SparseMask) -> u32 {
@@ -138,10 +142,12 @@ mod tests {
     fn rules_that_come_with_ever_new_masks_take_no_memory_for_ever() {
         let mut groups = Groups::new(&FixedState::default());
         let place = (BridgeId::new(1), TableId::FIRST);
-        groups.group_for(place, &mask(u128::MAX));
+        assert_eq!(groups.group_for(place, &mask(u128::MAX)), 0);
         for bits in 1..1000 {
-            assert_eq!(groups.search(place, &mask(bits), &mut Vec::new()).len(), 1);
+            if let Some(mask) = groups.way(0, &mask(bits)).lacks {
+                assert!(groups.project(0, &mask).is_some());
+            }
         }
-        assert!(groups.masks.len() <= PROJECTIONS_MAX + 1, "{}", groups.masks.len());
+        assert_eq!(groups.masks.len(), PROJECTIONS_MAX);
     }
 }

@@ -4,26 +4,22 @@ use std::hash::{BuildHasher, Hash, Hasher};
 
 use dbsp::{
     ZWeight,
-    utils::{Tup2, Tup3, Tup4},
+    utils::{Tup2, Tup5},
 };
 use foldhash::fast::FixedState;
 use shunt_flow::SparseMask;
-use shunt_pipeline::{
-    BridgeId, Delta, Rank, RuleChange, RuleDelta, RuleId, TableId, Traversal, Visit,
+use shunt_pipeline::{BridgeId, EntryId, Object, Rank, RuleId, TableId, Traversal, Visit};
+
+use super::{
+    groups::{Groups, Projection},
+    questions::{LOWEST, Ordered, Traces},
 };
+use crate::entries::{Entries, Held};
 
-use super::groups::{Groups, Projection};
-use crate::entries::Entries;
-
-/// What a print or a name leads to: the rank of what decided, by its priority and its age backwards,
-/// so that the lowest comes first; the slot of an entry, and the number of a visit.
-pub(super) type LinkRow = Tup4<u16, u64, u32, u32>;
-
-/// A question: the rank that what is found must be below, and its place among the deltas.
-pub(super) type QuestionRow = Tup3<u16, u64, u32>;
-
-/// What was found: the place of the delta that asked, and the slot of an entry.
-pub(super) type FoundRow = Tup2<u32, u32>;
+/// What a group, a print or a name leads to: the rank of what decided, by its priority and its age
+/// backwards, so that the lowest comes first; the slot of an entry, which of all that had it, and the
+/// number of a visit.
+pub(super) type LinkRow = Tup5<u16, u64, u32, u32, u32>;
 
 /// A row of an indexed Z-set.
 type Weighted<K, V> = Tup2<K, Tup2<V, ZWeight>>;
@@ -35,37 +31,41 @@ pub(super) struct Rows {
     pub(super) visits: Vec<Weighted<u32, LinkRow>>,
     /// Masks under which groups are projected, by group.
     pub(super) projections: Vec<Weighted<u32, u32>>,
-    /// Entries by the names of what they depend on.
+    /// Visits by the names of rules that decided them, and entries by those of what they read.
     pub(super) names: Vec<Weighted<u64, LinkRow>>,
-    /// Questions, by print or name.
-    pub(super) questions: Vec<Weighted<u64, QuestionRow>>,
 }
 
-/// Entries, groups, and what was found.
+/// Entries, groups, and what the circuit makes of them.
 pub(crate) struct Relation {
-    /// Each with the groups of its visits.
-    pub(super) entries: Entries<Box<[u32]>>,
+    pub(super) entries: Entries<Links>,
     pub(super) groups: Groups,
-    pub(super) found: Vec<FoundRow>,
+    pub(super) traces: Traces,
+    /// Masks under which groups are to be projected when nobody waits.
+    lacking: Vec<(u32, SparseMask)>,
+    births: u32,
     hashes: FixedState,
     #[cfg(test)]
     pub(crate) fault: crate::faults::Fault,
 }
 
-/// Ranks below every rule and above every rule.
-const LOWEST: (u16, u64) = (0, 0);
-const HIGHEST: (u16, u64) = (u16::MAX, u64::MAX);
-
-impl Rows {
-    /// Whether an entry or a projection comes or goes with them.
-    pub(super) const fn change_links(&self) -> bool {
-        !self.visits.is_empty() || !self.projections.is_empty() || !self.names.is_empty()
-    }
-
-    fn ask(&mut self, print: u64, (priority, lateness): (u16, u64), place: u32) {
-        self.questions.push(Tup2(print, Tup2(Tup3(priority, lateness, place), 1)));
-    }
+/// Where an entry is.
+pub(super) struct Links {
+    /// The groups of its visits.
+    groups: Box<[u32]>,
+    /// Which of all entries that had its slot it is.
+    pub(super) birth: u32,
 }
+
+/// What a key of links is the hash of: of two kinds, the same bytes are not the same.
+#[derive(Hash)]
+enum Kind {
+    Print,
+    Rule,
+    Object,
+}
+
+/// Projections that wait.
+const LACKING_MAX: usize = 1024;
 
 impl Relation {
     /// Of no entries. The seed goes into every hash.
@@ -74,71 +74,91 @@ impl Relation {
         Self {
             entries: Entries::new(hashes.clone()),
             groups: Groups::new(&hashes),
-            found: Vec::new(),
+            traces: Traces::default(),
+            lacking: Vec::new(),
+            births: 0,
             hashes,
             #[cfg(test)]
             fault: crate::faults::Fault::default(),
         }
     }
 
-    /// The groups of the visits of a traversal.
-    pub(super) fn groups_for(&mut self, traversal: &Traversal) -> Box<[u32]> {
+    /// Watches an entry, and pushes its rows. Answers with its slot.
+    pub(super) fn insert(
+        &mut self,
+        id: EntryId,
+        traversal: &std::sync::Arc<Traversal>,
+        rows: &mut Rows,
+    ) -> u32 {
         let visits = traversal.visits.iter();
         let group = |visit: &Visit| self.groups.group_for((visit.bridge, visit.table), &visit.mask);
-        visits.map(group).collect()
+        let groups = visits.map(group).collect();
+        self.births = self.births.wrapping_add(1);
+        let links = Links { groups, birth: self.births };
+        let slot = self.entries.insert(id, traversal, |_| links);
+        self.push_entry(slot, 1, rows);
+        slot
     }
 
     /// Pushes all rows of the entry in a slot.
     pub(super) fn push_entry(&self, slot: u32, weight: ZWeight, rows: &mut Rows) {
         let Some(held) = self.entries.get(slot) else { return };
-        for ((visit, group), number) in held.traversal.visits.iter().zip(&held.links).zip(0..) {
-            let (priority, lateness) = visit.rank().map_or(LOWEST, ordered);
-            rows.visits.push(Tup2(*group, Tup2(Tup4(priority, lateness, slot, number), weight)));
+        let (Links { groups, birth }, visits) = (&held.links, &held.traversal.visits);
+        let row = |(priority, lateness), number| {
+            Tup2(Tup5(priority, lateness, slot, *birth, number), weight)
+        };
+        for ((visit, group), number) in visits.iter().zip(groups).zip(0..) {
+            let rank = visit.rank().map_or(LOWEST, ordered);
+            rows.visits.push(Tup2(*group, row(rank, number)));
+            let rules = visit.rule.iter().chain(&visit.clauses);
+            let names = rules.map(|rule| self.name_of_rule(rule.id));
+            rows.names.extend(names.map(|name| Tup2(name, row(LOWEST, number))));
         }
-        let visits = held.traversal.visits.iter();
-        let rules = visits.flat_map(|visit| visit.rule.iter().chain(&visit.clauses));
-        let rules = rules.map(|rule| self.name_of_rule(rule.id));
-        let names = rules.chain(held.traversal.reads.iter().map(|object| self.name_of(object)));
-        let (priority, lateness) = LOWEST;
-        let row = Tup4(priority, lateness, slot, 0);
-        rows.names.extend(names.map(|name| Tup2(name, Tup2(row, weight))));
+        let objects = held.traversal.reads.iter().map(|object| self.name_of(object));
+        rows.names.extend(objects.map(|name| Tup2(name, row(LOWEST, 0))));
     }
 
-    /// Pushes what a delta asks, and the projections that it needs. One that is gone at once asks
-    /// nothing.
-    pub(super) fn push_questions(
+    /// An entry that is watched, if it is the one of its slot that a row was made for.
+    pub(super) fn watched(&self, slot: u32, birth: u32) -> Option<&Held<Links>> {
+        self.entries.watched(slot).filter(|held| held.links.birth == birth)
+    }
+
+    /// Projects a group under a mask when nobody waits.
+    pub(super) fn note_lacking(&mut self, group: u32, mask: SparseMask) {
+        let is_noted = self.lacking.iter().any(|(own, known)| *own == group && *known == mask);
+        if !is_noted && self.lacking.len() < LACKING_MAX {
+            self.lacking.push((group, mask));
+        }
+    }
+
+    /// Whether some group is to be projected.
+    pub(super) const fn is_lacking(&self) -> bool {
+        !self.lacking.is_empty()
+    }
+
+    /// Pushes one of the projections that wait.
+    pub(super) fn push_lacking(&mut self, rows: &mut Rows) {
+        if let Some((group, mask)) = self.lacking.pop() {
+            self.push_projection(group, &mask, rows);
+        }
+    }
+
+    /// Pushes a projection of a group. Answers with it, unless there is no room.
+    pub(super) fn push_projection(
         &mut self,
-        (delta, place): (&Delta, u32),
-        is_brief: impl Fn(RuleId) -> bool,
+        group: u32,
+        mask: &SparseMask,
         rows: &mut Rows,
-    ) {
-        let RuleDelta { rule, change } = match delta {
-            Delta::Changed(object) => return rows.ask(self.name_of(object), HIGHEST, place),
-            Delta::Rule(delta) => delta,
-        };
-        let is_added = matches!(change, RuleChange::Added);
-        if !is_added {
-            rows.ask(self.name_of_rule(rule.id), HIGHEST, place);
-        }
-        if matches!(change, RuleChange::Removed(_)) || is_brief(rule.id) {
-            return;
-        }
-        let mut added = Vec::new();
-        let table = (rule.bridge, rule.table);
-        let searched = self.groups.search(table, rule.matching.mask(), &mut added);
-        rows.projections.extend(added.into_iter().map(|(group, mask)| Tup2(group, Tup2(mask, 1))));
-        let (own, values) = (rule.matching.mask().map(), rule.matching.value());
-        let word = |word| values.get(own.count_below(word)).copied().unwrap_or_default();
-        for projection in searched {
-            rows.ask(self.print(projection, word), ordered(rule.rank()), place);
-        }
+    ) -> Option<Projection> {
+        let projection = self.groups.project(group, mask)?;
+        rows.projections.push(Tup2(projection.0, Tup2(projection.1, 1)));
+        Some(projection)
     }
 
     /// The print of a visit under a mask that its group is projected under.
     pub(super) fn print_of_visit(&self, projection: Projection, row: &LinkRow) -> u64 {
-        let Tup4(_, _, slot, number) = row;
-        let held = self.entries.get(*slot);
-        let visit = held.and_then(|held| held.traversal.visits.get(*number as usize));
+        let held = self.entries.get(row.2);
+        let visit = held.and_then(|held| held.traversal.visits.get(row.4 as usize));
         self.print(projection, |word| visit.map_or(0, |visit| visit.key.word(word)))
     }
 
@@ -153,29 +173,25 @@ impl Relation {
         slots.filter(visits).collect()
     }
 
-    fn print(&self, (group, mask): Projection, word: impl Fn(usize) -> u64) -> u64 {
+    /// The print of a key under a mask that a group is projected under.
+    pub(super) fn print(&self, (group, mask): Projection, word: impl Fn(usize) -> u64) -> u64 {
         let mut hasher = self.hashes.build_hasher();
-        (group, mask).hash(&mut hasher);
+        (Kind::Print, group, mask).hash(&mut hasher);
         let bits = self.groups.mask(mask).into_iter().flat_map(SparseMask::iter);
         bits.for_each(|(number, bits)| hasher.write_u64(word(number) & bits));
-        of_somebody(hasher.finish())
+        hasher.finish()
     }
 
-    fn name_of_rule(&self, rule: RuleId) -> u64 {
-        self.name_of(&rule.number())
+    pub(super) fn name_of_rule(&self, rule: RuleId) -> u64 {
+        self.hashes.hash_one((Kind::Rule, rule.number()))
     }
 
-    fn name_of(&self, object: &impl Hash) -> u64 {
-        of_somebody(self.hashes.hash_one(object))
+    pub(super) fn name_of(&self, object: &Object) -> u64 {
+        self.hashes.hash_one((Kind::Object, object))
     }
 }
 
 /// A rank such that what is lower comes first.
-const fn ordered(rank: Rank) -> (u16, u64) {
+pub(super) const fn ordered(rank: Rank) -> Ordered {
     (rank.priority.number(), !rank.age)
-}
-
-/// Zero is nobody's print and nobody's name.
-const fn of_somebody(hash: u64) -> u64 {
-    if hash == 0 { 1 } else { hash }
 }

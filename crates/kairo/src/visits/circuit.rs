@@ -18,15 +18,10 @@ use std::{
 };
 
 use dbsp::{
-    CircuitHandle, Error, IndexedZSetReader, OrdZSet, RootCircuit, ZSetHandle, ZWeight,
-    utils::{Tup2, Tup3},
+    CircuitHandle, Error, IndexedZSetReader, OrdZSet, RootCircuit, ZSetHandle, utils::Tup2,
 };
-use shunt_pipeline::{EntryId, OwnerId};
 
-use super::relation::{ObjectRow, Relation, Rows, RuleRow, VisitRow};
-
-/// An entry that is evicted: its owner, slot and generation.
-type EntryRow = Tup3<u16, u32, u32>;
+use super::relation::{EvictionRow, ObjectRow, Relation, Rows, RuleRow, VisitRow};
 
 /// A circuit and its inputs.
 struct Circuit {
@@ -102,12 +97,12 @@ impl Circuit {
             let (objects, objects_input) = circuit.add_input_zset::<ObjectRow>();
             let evictions = visits.apply3(&rules, &objects, move |visits, rules, objects| {
                 let mut relation = locked(&joined);
-                let ended = relation.join(&visits, &rules, &objects);
-                OrdZSet::from_keys((), ended.into_iter().map(row_of).collect())
+                let evictions = relation.join(&visits, &rules, &objects);
+                OrdZSet::from_keys((), evictions.map(|row| Tup2(row, 1)).into_iter().collect())
             });
-            evictions.inspect(move |rows: &OrdZSet<EntryRow>| {
+            evictions.inspect(move |rows: &OrdZSet<EvictionRow>| {
                 let mut relation = locked(&output);
-                relation.output.extend(rows.iter().map(|(row, (), _)| entry_of(&row)));
+                relation.output.extend(rows.iter().map(|(row, (), _)| row));
             });
             Ok((visits_input, rules_input, objects_input))
         })?;
@@ -125,14 +120,6 @@ impl Circuit {
 /// The relation, also after a panic of who held it: a step that failed is the end of it.
 pub(super) fn locked(relation: &Mutex<Relation>) -> MutexGuard<'_, Relation> {
     relation.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-const fn row_of(id: EntryId) -> Tup2<EntryRow, ZWeight> {
-    Tup2(Tup3(id.owner.0, id.slot, id.generation), 1)
-}
-
-const fn entry_of(Tup3(owner, slot, generation): &EntryRow) -> EntryId {
-    EntryId { owner: OwnerId(*owner), slot: *slot, generation: *generation }
 }
 
 /// What a panic said.

@@ -6,7 +6,8 @@
 //! direct engine has. Tables, masks and rules are data, so that a circuit is built once.
 //!
 //! Rows are small, and refer to what does not change meanwhile: a visit by the slot of its entry and
-//! its number there, a rule or an object by its place among the deltas of the step. An entry that is
+//! its number there, a rule or an object by its place among the deltas of the step, evictions by their
+//! places among those of the step: a row for each would be sorted, to no end. An entry that is
 //! not watched any more is retracted, row by row, when there is nothing else to do.
 //!
 //! dbsp steps a circuit inside an async runtime of its own, so that the engine is not to be called

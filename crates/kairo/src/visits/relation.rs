@@ -17,6 +17,10 @@ pub(super) type RuleRow = Tup2<u32, u8>;
 /// An object: its place among the deltas of the step.
 pub(super) type ObjectRow = u32;
 
+/// Entries that are evicted: the first of them among those that the step has ended, and the one
+/// behind the last. A row for each would be sorted, to no end.
+pub(super) type EvictionRow = Tup2<u32, u32>;
+
 /// The rule, as it was, decides nothing any more.
 const WENT: u8 = 0;
 /// The rule, as it is, decides what it matches and outranks.
@@ -31,10 +35,13 @@ pub(crate) struct Relation {
     /// Entries that the step has ended so far.
     pub(super) ended: Vec<EntryId>,
     /// What came out of the circuit.
-    pub(super) output: Vec<EntryId>,
+    pub(super) output: Vec<EvictionRow>,
     #[cfg(test)]
     pub(crate) fault: crate::faults::Fault,
 }
+
+/// Entries that a step ends for which room is kept.
+const ROOM: usize = 2048;
 
 /// Rows that wait for the next step, each with its weight.
 #[derive(Default)]
@@ -89,8 +96,13 @@ impl Relation {
 
     /// The deltas of the step have been dealt with. Answers with what they evict.
     pub(super) fn finish(&mut self) -> Vec<EntryId> {
-        (self.deltas, self.ended) = (Vec::new(), Vec::new());
-        std::mem::take(&mut self.output)
+        self.deltas = Vec::new();
+        let rows = std::mem::take(&mut self.output);
+        let ended = |Tup2(from, to)| self.ended.get(from as usize..to as usize);
+        let evicted = rows.into_iter().filter_map(ended).flatten().copied().collect();
+        self.ended.clear();
+        self.ended.shrink_to(ROOM);
+        evicted
     }
 
     /// The operator: takes visits in and out, then finds what the deltas end.
@@ -99,11 +111,12 @@ impl Relation {
         visits: &OrdZSet<VisitRow>,
         rules: &OrdZSet<RuleRow>,
         objects: &OrdZSet<ObjectRow>,
-    ) -> Vec<EntryId> {
+    ) -> Option<EvictionRow> {
         #[cfg(test)]
         self.fault.come_nearer();
         self.take_up(visits);
-        let before = self.ended.len();
+        let count = |ended: &[EntryId]| u32::try_from(ended.len()).unwrap_or(u32::MAX);
+        let before = count(&self.ended);
         for (Tup2(place, fate), (), _) in rules.iter() {
             let Some(Delta::Rule(RuleDelta { rule, change })) = self.deltas.get(place as usize)
             else {
@@ -127,7 +140,8 @@ impl Relation {
             #[cfg(test)]
             self.fault.come_nearer();
         }
-        self.ended[before..].to_vec()
+        let after = count(&self.ended);
+        (before < after).then_some(Tup2(before, after))
     }
 
     /// Rows come in the order of their slots, and all of an entry in one step.

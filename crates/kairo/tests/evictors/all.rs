@@ -21,6 +21,11 @@ impl All {
             ("visits", Box::new(Visits::new(version, 1))),
             #[cfg(feature = "dbsp")]
             ("relational", Box::new(Relational::new(version, 1))),
+            // Groups are looked through, and projected when nobody waits.
+            #[cfg(feature = "dbsp")]
+            ("relational, one by one", Box::new(Relational::new(version, 1).with_few(1))),
+            #[cfg(feature = "dbsp")]
+            ("relational, by prints", Box::new(Relational::new(version, 1).with_few(0))),
         ])
     }
 
