@@ -18,8 +18,8 @@
 //! * The **state** where it is cut is a plain one. It is not made here: the first piece that ends there
 //!   is translated, and its end is kept.
 //!
-//! What does not begin like that is translated. What is put together is what would be translated:
-//! `piece_tests` compares them.
+//! What does not begin like that is translated. What is put together is what would be translated, but
+//! that its mask may have bits more: `piece_tests` compares them.
 
 use std::{ops::Range, sync::Arc};
 
