@@ -9,7 +9,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use shunt_flow::{FlowKey, PortNo, text::NoPortNames};
+use shunt_flow::{FlowKey, text::NoPortNames};
 use shunt_gigaflow::{
     adaptive::{Capacity, Sight},
     cache::{Config, Fallback, Gigaflow, Miss},
@@ -20,8 +20,7 @@ use shunt_gigaflow::{
 };
 use shunt_pipebench::{Progress, workload::Workload};
 use shunt_pipeline::{
-    BridgeId, BridgeSettings, DatapathPort, FlowModCommand, Pipeline, PortConfig, PortInfo,
-    PortKind, PortVlans, Time, Visit, text::parse_rule,
+    BridgeId, BridgeSettings, FlowModCommand, Pipeline, PortInfo, Time, Visit, text::parse_rule,
 };
 
 const BRIDGE: BridgeId = BridgeId::new(1);
@@ -37,16 +36,7 @@ impl Bed {
         let workload = Workload::of(&name.parse().unwrap(), &Progress::hidden()).unwrap();
         let pipeline = Pipeline::new(1);
         pipeline.add_bridge(BRIDGE, BridgeSettings::default());
-        let port = |number| PortInfo {
-            number: PortNo::new(number),
-            name: format!("p{number}"),
-            kind: PortKind::Datapath(DatapathPort::new(number)),
-            config: PortConfig::default(),
-            link_up: true,
-            mac: [2, 0, 0, 0, 0, 1],
-            vlans: PortVlans::default(),
-        };
-        pipeline.set_ports(BRIDGE, (1..=64).map(port).collect()).unwrap();
+        pipeline.set_ports(BRIDGE, (1..=64).map(PortInfo::datapath).collect()).unwrap();
         let rule = |text: &str| parse_rule(FlowModCommand::Add, text, &NoPortNames).unwrap();
         let rules: Vec<_> = workload.base_rules().map(|line| rule(&line.text)).collect();
         pipeline.apply(BRIDGE, &rules, Time::ZERO).unwrap();

@@ -6,7 +6,8 @@
 //!   shares no code with the translation that it judges.
 //! * [`execute`]: what datapath actions do to one concrete packet.
 //! * [`merged`]: a traversal out of its pieces.
-//! * [`Twin`]: a pipeline and a world that go through the same changes.
+//! * [`Twin`]: a pipeline and a world that go through the same changes, of any kind or built by
+//!   [`bridge_with_rules`].
 
 mod execute;
 mod frame;
@@ -22,7 +23,7 @@ pub use oracle::{
     Conjunction, Fate, Found, Outcome, Punted, Refreshed, Taught, TaughtRule, Visited,
 };
 pub use pieces::{merged, traversals};
-pub use twin::Twin;
+pub use twin::{Twin, bridge_with_rules};
 pub use world::{World, WorldBridge};
 
 #[cfg(test)]

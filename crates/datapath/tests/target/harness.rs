@@ -15,10 +15,9 @@ use shunt_gigaflow::{
     testing::SoftTarget,
 };
 use shunt_pipeline::{
-    BridgeId, Change, DatapathPort, FlowModCommand, Iterative, OwnerId, PortConfig, PortInfo,
-    PortKind, PortVlans, Time,
+    BridgeId, Change, FlowModCommand, Iterative, OwnerId, Time,
     testing::{
-        Twin,
+        Twin, bridge_with_rules,
         generate::{self, Op},
         set_secret, visible,
     },
@@ -47,20 +46,7 @@ pub(crate) fn config() -> TargetConfig {
 
 /// A bridge with ports 1 to 4 and these rules.
 pub(crate) fn world(rules: &[&str]) -> Vec<Op> {
-    let port = |number| PortInfo {
-        number: PortNo::new(number),
-        name: format!("p{number}"),
-        kind: PortKind::Datapath(DatapathPort::new(number)),
-        config: PortConfig::default(),
-        link_up: true,
-        mac: [2, 0, 0, 0, 0, 1],
-        vlans: PortVlans::default(),
-    };
-    let ports = (1..=4).map(port).collect();
-    let mods = rules
-        .iter()
-        .map(|rule| parse_rule(FlowModCommand::Add, rule, &NoPortNames).expect("a legal rule"));
-    vec![Op::SetPorts(BRIDGE, ports), Op::Apply(BRIDGE, mods.collect())]
+    bridge_with_rules(BRIDGE, rules)
 }
 
 /// Who may send goes by its source to table 1, which decides by the destination.

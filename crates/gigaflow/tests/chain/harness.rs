@@ -14,10 +14,9 @@ use shunt_gigaflow::{
     partition::PolicyName,
 };
 use shunt_pipeline::{
-    BridgeId, DatapathPort, EntryId, Evictor, FlowModCommand, Iterative, OwnerId, PortConfig,
-    PortInfo, PortKind, PortVlans, Time, Traversal,
+    BridgeId, EntryId, Evictor, FlowModCommand, Iterative, OwnerId, Time, Traversal,
     testing::{
-        Fate, Twin,
+        Fate, Twin, bridge_with_rules,
         generate::{self, Op},
         merged, set_secret, visible,
     },
@@ -78,23 +77,9 @@ impl Bench {
         bench
     }
 
-    /// A bridge with ports 1 to 3 and these rules.
+    /// A bridge with ports 1 to 4 and these rules.
     pub(crate) fn with_rules(rules: &[&str], config: Config) -> Self {
-        let port = |number| PortInfo {
-            number: PortNo::new(number),
-            name: format!("p{number}"),
-            kind: PortKind::Datapath(DatapathPort::new(number)),
-            config: PortConfig::default(),
-            link_up: true,
-            mac: [2, 0, 0, 0, 0, 1],
-            vlans: PortVlans::default(),
-        };
-        let ports = (1..=4).map(port).collect();
-        let mods = rules
-            .iter()
-            .map(|rule| parse_rule(FlowModCommand::Add, rule, &NoPortNames).expect("a legal rule"));
-        let ops = [Op::SetPorts(BRIDGE, ports), Op::Apply(BRIDGE, mods.collect())];
-        Self::new(&ops, config)
+        Self::new(&bridge_with_rules(BRIDGE, rules), config)
     }
 
     /// Sends a packet. It fares as the oracle says, whether it hits or not.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use shunt_flow::FlowKey;
+use shunt_flow::{FlowKey, text::NoPortNames};
 
 use super::{
     Fate, Taught, World, WorldBridge,
@@ -11,9 +11,25 @@ use super::{
     generate::{BRIDGES, Op},
 };
 use crate::{
-    BridgeId, BridgeSettings, Change, FlowModError, GroupModError, Learning, Modification,
-    ModificationError, Pipeline, PortInfo, RejectedMod, Time, Traversal,
+    BridgeId, BridgeSettings, Change, FlowModCommand, FlowModError, GroupModError, Learning,
+    Modification, ModificationError, Pipeline, PortInfo, RejectedMod, Time, Traversal,
+    text::parse_rule,
 };
+
+/// What builds a bridge with ports 1 to 4, which are those of the datapath, and these rules.
+///
+/// # Panics
+///
+/// When a rule is not one.
+#[must_use]
+pub fn bridge_with_rules(id: BridgeId, rules: &[&str]) -> Vec<Op> {
+    let rule = |text: &&str| {
+        parse_rule(FlowModCommand::Add, text, &NoPortNames)
+            .unwrap_or_else(|wrong| panic!("{text}: {wrong}"))
+    };
+    let ports = (1..=4).map(PortInfo::datapath).collect();
+    vec![Op::SetPorts(id, ports), Op::Apply(id, rules.iter().map(rule).collect())]
+}
 
 /// A pipeline and a world that go through the same changes.
 pub struct Twin {

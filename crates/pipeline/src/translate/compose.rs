@@ -18,8 +18,8 @@
 //! * The **state** where it is cut is a plain one. It is not made here: the first piece that ends there
 //!   is translated, and its end is kept.
 //!
-//! What does not begin like that is translated. What is put together is what would be translated, but
-//! that its mask may have bits more: `piece_tests` compares them.
+//! What does not begin like that is translated. What is put together is what would be translated:
+//! `piece_tests` compares them.
 
 use std::{ops::Range, sync::Arc};
 
@@ -192,7 +192,9 @@ impl Composer<'_> {
     fn consult(&self, mask: &mut Bits) {
         // Where it goes on, all that is hidden was written but for the names of the place.
         let from = if self.start.is_some() { BRIDGE } else { 0 };
-        for visit in self.visits {
+        // Those of the tail consult what the tail has written as well, and its own mask leaves that out.
+        let in_front = self.tail.visit.saturating_sub(self.first);
+        for visit in self.visits.iter().take(in_front) {
             visit.mask.iter().filter(|(index, _)| *index >= from).for_each(|(index, bits)| {
                 let foreign = if index == CONJ_ID { CONJ_ID_BITS } else { 0 };
                 mask.add(index, bits & !foreign);

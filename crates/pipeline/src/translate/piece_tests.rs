@@ -1,8 +1,13 @@
 //! Pieces do what their whole does, and each of them for every packet of its region.
 
 use super::laws;
-use crate::testing::{Twin, cases, generate, merged, runner, traversals, visible};
+use crate::testing::{
+    Twin, bridge_with_rules, cases,
+    generate::{self, BRIDGES},
+    merged, runner, traversals, visible,
+};
 use proptest::prelude::*;
+use shunt_flow::{FieldId, FlowKey, FlowMask, PortNo};
 
 /// Which points are cut: all of them, or some.
 fn choice() -> impl Strategy<Value = u64> {
@@ -95,4 +100,33 @@ proptest! {
             packets.iter().flat_map(|key| laws::pieces(&twin, &visible(key), choice)).collect();
         laws::changes_of_pieces_are_named(&mut twin, &pieces, &op)?;
     }
+}
+
+/// What a tail has written before it looks at it is nothing of the packet: neither what is put together
+/// nor what is translated looks at it there.
+#[test]
+fn what_is_put_together_does_not_look_at_what_its_tail_wrote() -> Result<(), TestCaseError> {
+    let twin = Twin::new(&bridge_with_rules(
+        BRIDGES[0],
+        &[
+            "table=0,actions=goto_table:1",
+            "table=1,actions=load:3->NXM_OF_IN_PORT[],mod_dl_dst:00:00:00:00:00:07,goto_table:2",
+            "table=2,in_port=3,dl_dst=00:00:00:00:00:07,actions=output:2",
+        ],
+    ));
+    let mut key = FlowKey::ZERO;
+    key.set_bridge(BRIDGES[0].number().into());
+    key.set_in_port(PortNo::new(1));
+    // As one, and cut in front of the tail.
+    for choice in [0, 1] {
+        let pieces = laws::pieces(&twin, &key, choice);
+        for _ in 0..2 {
+            laws::known_pieces_are_those_of_the_tables(&twin, &pieces)?;
+        }
+        for piece in &pieces {
+            let mask = FlowMask::from(&piece.traversal.mask);
+            assert_eq!((mask.field(FieldId::InPort), mask.field(FieldId::EthDst)), (0, 0));
+        }
+    }
+    Ok(())
 }
