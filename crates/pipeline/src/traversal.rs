@@ -99,15 +99,15 @@ impl Traversal {
             && self.visits.iter().zip(&again.visits).all(|(own, again)| own.says_as(again))
     }
 
-    /// Whether these pieces, one behind the other, credit and refresh what this whole translation does,
-    /// and neither teaches. What they do to a packet is not compared: what is cut writes headers that
-    /// the whole does not write before it sends the packet.
+    /// Whether these pieces, one behind the other, credit, refresh and teach what this whole translation
+    /// does. What they do to a packet is not compared: what is cut writes headers that the whole does not
+    /// write before it sends the packet.
     #[must_use]
     pub fn credits_as(&self, pieces: &[Arc<Self>]) -> bool {
         let visits = || pieces.iter().flat_map(|piece| &piece.visits);
         let refreshes = || pieces.iter().flat_map(|piece| &piece.refreshes);
-        self.learnings.is_empty()
-            && self.error == pieces.iter().find_map(|piece| piece.error)
+        self.error == pieces.iter().find_map(|piece| piece.error)
+            && self.learnings.iter().eq(pieces.iter().flat_map(|piece| &piece.learnings))
             && self.visits.len() == visits().count()
             && self.visits.iter().zip(visits()).all(|(own, cut)| own.says_as(cut))
             && self.group_hits.iter().eq(pieces.iter().flat_map(|piece| &piece.group_hits))

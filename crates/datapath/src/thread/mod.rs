@@ -27,6 +27,7 @@ mod packet_thread;
 mod receive;
 mod repair;
 pub(crate) mod runner;
+mod trial;
 mod upkeep;
 mod verify;
 mod waiting;

@@ -6,9 +6,9 @@
 //! the entries go, and the packet is treated as one that no cache knows.
 //!
 //! The pieces of a chain credit together what the whole does, but need not do it by the same actions:
-//! at a cut, headers are written that the whole writes later, or never if another write undoes them.
-//! So what they do is compared by what leaves: both are done to a copy of the packet, and the same
-//! frames must go to the same places.
+//! at a cut, headers are written that the whole writes later, or never if another write undoes them,
+//! and a state behind it leaves out what nothing reads. So what they do is compared by what comes of it:
+//! see `trial`.
 //!
 //! A thread that verifies allocates and takes the lock of the tables, which a hit otherwise never
 //! does; that is the price of the setting.
@@ -16,13 +16,12 @@
 use std::sync::Arc;
 
 use rtrb::Producer;
-use shunt_pipeline::{DatapathAction, Traversal};
+use shunt_pipeline::Traversal;
 
-use super::PacketThread;
+use super::{PacketThread, trial::Trial};
 use crate::{
-    Packet, Pool,
+    Packet,
     cache::{Found, split_mix},
-    change::change,
     execute::Parsed,
 };
 
@@ -41,14 +40,6 @@ pub(super) struct Verifier {
     pub(super) one_in: u32,
     random: u64,
     differences: Producer<Difference>,
-}
-
-/// An action that hands a packet on, or counts it, with the frame as it was there.
-#[derive(PartialEq)]
-struct Effect {
-    action: DatapathAction,
-    /// Empty where only the order counts.
-    frame: Vec<u8>,
 }
 
 impl Verifier {
@@ -103,8 +94,9 @@ impl PacketThread {
             [one] => one.says_as(&fresh),
             pieces => {
                 let lists: Vec<_> = pieces.iter().map(|piece| &*piece.actions).collect();
+                let mut trial = Trial::new(&mut self.pool, &self.pipeline, version);
                 fresh.credits_as(pieces)
-                    && do_the_same(&mut self.pool, &lists, &fresh.actions, (packet, parsed))
+                    && trial.do_the_same(&lists, &fresh.actions, packet, parsed)
             }
         };
         if is_right {
@@ -121,65 +113,3 @@ impl PacketThread {
         false
     }
 }
-
-/// Whether lists, one behind the other, send what a whole one sends. Where no buffer is left to try it with, they
-/// have the benefit of the doubt.
-fn do_the_same(
-    pool: &mut Pool,
-    lists: &[&[DatapathAction]],
-    whole: &[DatapathAction],
-    (packet, parsed): (&Packet, &Parsed<'_>),
-) -> bool {
-    let Some(one) = pool.copy(packet, None) else { return true };
-    let Some(other) = pool.copy(packet, None) else {
-        pool.give(one);
-        return true;
-    };
-    let mut effects = |mut copy: Packet, lists: &mut dyn Iterator<Item = &DatapathAction>| {
-        let mut effects = Vec::new();
-        let mut key = parsed.key.clone();
-        let mut state = Parsed { key: &mut key, layers: parsed.layers };
-        note(&mut effects, lists, &mut copy, &mut state);
-        pool.give(copy);
-        effects
-    };
-    let cut = effects(one, &mut lists.iter().copied().flatten());
-    cut == effects(other, &mut whole.iter())
-}
-
-/// Does a list of actions to a packet, but for sending it, and notes what would leave.
-fn note(
-    effects: &mut Vec<Effect>,
-    actions: &mut dyn Iterator<Item = &DatapathAction>,
-    packet: &mut Packet,
-    parsed: &mut Parsed<'_>,
-) {
-    for action in actions {
-        match action {
-            DatapathAction::SetHeader(_)
-            | DatapathAction::PushVlan { .. }
-            | DatapathAction::PopVlan
-            | DatapathAction::PushMpls { .. }
-            | DatapathAction::PopMpls { .. } => {
-                if !change(packet, action, parsed) {
-                    return;
-                }
-            }
-            DatapathAction::Meter(_) => {
-                effects.push(Effect { action: action.clone(), frame: Vec::new() });
-            }
-            DatapathAction::Copy(_)
-            | DatapathAction::Output { .. }
-            | DatapathAction::OutputIngress { .. }
-            | DatapathAction::Punt(_)
-            | DatapathAction::Recirculate(_)
-            | DatapathAction::CheckLength { .. } => {
-                effects.push(Effect { action: action.clone(), frame: packet.frame().to_vec() });
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-#[path = "verify_tests.rs"]
-mod tests;

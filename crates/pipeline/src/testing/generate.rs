@@ -44,8 +44,9 @@ pub enum Op {
 /// What builds a world: of both bridges the ports, then groups and meters, then rules; and what
 /// packets teach it.
 pub fn world() -> impl Strategy<Value = Vec<Op>> {
-    let built = prop_oneof![1 => plain_world(), 1 => labels::world()];
-    (built, vec(packet(), 0..6)).prop_map(|(mut world, teachers)| {
+    let built = prop_oneof![2 => plain_world(), 2 => labels::world(), 1 => leading_world()];
+    // Boxed, as what is drawn from it lies on the stack of each test.
+    (built.boxed(), vec(packet(), 0..6)).prop_map(|(mut world, teachers)| {
         world.extend(teachers.into_iter().map(|key| Op::Teach(Box::new(key))));
         world
     })
