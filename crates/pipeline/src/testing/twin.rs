@@ -22,10 +22,10 @@ use crate::{
 ///
 /// When a rule is not one.
 #[must_use]
+#[expect(clippy::expect_used, reason = "rules of tests are legal")]
 pub fn bridge_with_rules(id: BridgeId, rules: &[&str]) -> Vec<Op> {
     let rule = |text: &&str| {
-        parse_rule(FlowModCommand::Add, text, &NoPortNames)
-            .unwrap_or_else(|wrong| panic!("{text}: {wrong}"))
+        parse_rule(FlowModCommand::Add, text, &NoPortNames).expect("rules of tests are legal")
     };
     let ports = (1..=4).map(PortInfo::datapath).collect();
     vec![Op::SetPorts(id, ports), Op::Apply(id, rules.iter().map(rule).collect())]
