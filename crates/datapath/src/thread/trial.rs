@@ -28,7 +28,7 @@ enum Effect {
     /// The frame is handed on.
     Left { action: DatapathAction, frame: Vec<u8> },
     /// This is done to a copy.
-    Copied(Vec<Effect>),
+    Copied(Vec<Self>),
     /// The frame goes to the controllers, and this comes of it when one sends it back. The punt is
     /// without its state.
     Waits { punt: Punt, frame: Vec<u8>, then: Option<Resumed> },
