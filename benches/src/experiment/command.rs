@@ -246,21 +246,15 @@ fn run_one(experiment: &'static Experiment, words: &[String]) -> Result<(), Stri
     let rows = (experiment.run)(&mut run);
     let options = own_options(words);
     let is_beside = rows.iter().any(|row| row.rival.is_some());
-    let form = match () {
-        () if run.is_quick => Form::Quick,
-        () if !options.is_empty() || experiment.has_rival && !is_beside => Form::Part,
-        () if experiment.lacks_circuits() => Form::Part,
-        () => Form::Full,
-    };
+    let lacks_something =
+        !options.is_empty() || experiment.has_rival && !is_beside || experiment.lacks_circuits();
+    let form = Form::of(run.is_quick, lacks_something);
     drop(run);
     if rows.is_empty() {
         return Err(format!("{} measured nothing: nothing was written", experiment.name));
     }
     println!("{}", table(&rows));
-    let folder = match form {
-        Form::Full => root().join("docs/results"),
-        Form::Part | Form::Quick => target().join("results"),
-    };
+    let folder = form.folder(&root(), &target());
     let written = Report { experiment, rows: &rows, form, options }.write(&folder)?;
     written.iter().for_each(|path| println!("wrote {}", path.display()));
     if form != Form::Full {

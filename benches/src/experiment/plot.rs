@@ -48,6 +48,8 @@ const BAD: &str = "#c92a2a";
 pub(super) struct Drawing {
     pub(super) body: String,
     pub(super) y: f64,
+    /// There are several rivals, so that each is named where it is drawn.
+    names_rivals: bool,
 }
 
 /// Where a text hangs on its point.
@@ -80,11 +82,13 @@ const RATIO: Font = Font { size: 15, is_bold: true, anchor: Anchor::End, ..PLAIN
 /// for each metric.
 #[must_use]
 pub fn plot(experiment: &Experiment, rows: &[Row]) -> String {
-    let mut page = Drawing { body: String::new(), y: MARGIN };
-    page.head(experiment, rows);
+    let rivals = rivals(rows);
+    let names_rivals = rivals.len() > 1;
+    let mut page = Drawing { y: MARGIN, ..Drawing::new(names_rivals) };
+    page.head(experiment, rows, &rivals);
     let with_curves = rows.iter().filter(|row| !row.curves.is_empty());
     let mut blocks: Vec<Block> =
-        with_curves.map(|row| block(|drawing| drawing.lines(row))).collect();
+        with_curves.map(|row| block(names_rivals, |drawing| drawing.lines(row))).collect();
     let is_drawn = |row: &&Row| row.better != Better::Neither || row.published.is_some();
     let is_bar = |row: &&Row| row.curves.is_empty();
     let rows: Vec<&Row> = rows.iter().filter(is_drawn).filter(is_bar).collect();
@@ -93,16 +97,16 @@ pub fn plot(experiment: &Experiment, rows: &[Row]) -> String {
     metrics.retain(|metric| seen.insert(*metric));
     for metric in metrics {
         let panel: Vec<&Row> = rows.iter().filter(|row| row.metric == metric).copied().collect();
-        blocks.extend(panels(&panel));
+        blocks.extend(panels(&panel, names_rivals));
     }
     page.finish(&blocks)
 }
 
 /// The panels of one metric: one, or more where it has many rows.
-fn panels(rows: &[&Row]) -> Vec<Block> {
+fn panels(rows: &[&Row], names_rivals: bool) -> Vec<Block> {
     let bars = rows.iter().flat_map(|row| {
         let rival = row.rival.as_ref().map(|(_, samples)| samples.median());
-        [Some(row.ours.median()), rival, row.published].into_iter().flatten()
+        [Some(row.ours.median()), rival, row.published_alike()].into_iter().flatten()
     });
     let axis = Axis::of(bars, most_of(rows));
     let parts_count = rows.len().div_ceil(ROWS_MAX).max(1);
@@ -115,18 +119,22 @@ fn panels(rows: &[&Row]) -> Vec<Block> {
             } else {
                 format!(", {number} of {parts_count}")
             };
-            block(|drawing| drawing.panel(part, axis, &rest))
+            block(names_rivals, |drawing| drawing.panel(part, axis, &rest))
         })
         .collect()
 }
 
-fn block(draw: impl FnOnce(&mut Drawing)) -> Block {
-    let mut drawing = Drawing { body: String::new(), y: 0.0 };
+fn block(names_rivals: bool, draw: impl FnOnce(&mut Drawing)) -> Block {
+    let mut drawing = Drawing::new(names_rivals);
     draw(&mut drawing);
     Block { body: drawing.body, height: drawing.y }
 }
 
 impl Drawing {
+    fn new(names_rivals: bool) -> Self {
+        Self { body: String::new(), y: 0.0, names_rivals }
+    }
+
     pub(super) fn text(&mut self, (x, y): (f64, f64), font: Font, text: &str) {
         let anchor = match font.anchor {
             Anchor::Start => "start",
@@ -165,15 +173,16 @@ impl Drawing {
     }
 
     /// Title, what it is, and who is who.
-    fn head(&mut self, experiment: &Experiment, rows: &[Row]) {
+    fn head(&mut self, experiment: &Experiment, rows: &[Row], rivals: &[&str]) {
         self.text((MARGIN, self.y + 16.0), TITLE, experiment.title);
         self.text((MARGIN, self.y + 40.0), PLAIN, experiment.what);
         let source = format!("{}; {}", experiment.source, machine());
         self.text((MARGIN, self.y + 60.0), FAINT, &source);
         let y = self.y + 78.0;
         let mut x = MARGIN;
-        let rival = rows.iter().find_map(|row| row.rival.as_ref().map(|(name, _)| name.as_str()));
-        let published = rows.iter().any(|row| row.published.is_some());
+        let rival = rivals.first();
+        let rival = rival.map(|name| if self.names_rivals { "who is named there" } else { name });
+        let published = rows.iter().any(|row| row.published_alike().is_some());
         let legend = [("Shunt", OURS)]
             .into_iter()
             .chain(rival.map(|name| (name, RIVAL)))
@@ -199,7 +208,7 @@ impl Drawing {
         self.text((MARGIN, below), FAINT, first.better.words());
         if rows.iter().any(|row| row.ratio().is_some()) {
             let faint = Font { anchor: Anchor::End, ..FAINT };
-            self.text((WIDTH - MARGIN, below), faint, "how many times better Shunt is");
+            self.text((WIDTH - MARGIN, below), faint, "how many times better the upper bar is");
         }
         let top = self.y + PANEL_HEAD - 14.0;
         self.y += PANEL_HEAD;
@@ -224,7 +233,15 @@ impl Drawing {
         let middle = self.y + (row_height(row) - BAR_GAP) / 2.0;
         let is_long = row.name.chars().count() > NAME_LENGTH;
         let font = if is_long { Font { size: 10, ..NAME } } else { NAME };
-        self.text((BARS_LEFT - 12.0, middle + 4.5), font, &row.name);
+        // A rival's name stands at its bar, and then the row's own at the first.
+        let of_bar = |bar: f64| self.y + bar * (BAR_HEIGHT + 2.0) + BAR_HEIGHT - 3.0;
+        let rival = row.rival.as_ref().filter(|_| self.names_rivals);
+        let (at, beside) = (rival.map_or(middle + 4.5, |_| of_bar(0.0)), of_bar(1.0));
+        self.text((BARS_LEFT - 12.0, at), font, &row.name);
+        if let Some((name, _)) = rival {
+            let small = Font { size: 10, color: GREY, ..NAME };
+            self.text((BARS_LEFT - 12.0, beside), small, name);
+        }
         if let Some(ratio) = row.ratio() {
             let (color, text) = match ratio.verdict() {
                 Verdict::Better => (GOOD, format!("{:.2} ×", ratio.middle)),
@@ -239,7 +256,7 @@ impl Drawing {
             self.y += 2.0;
             self.bar(samples, axis, RIVAL);
         }
-        if let Some(published) = row.published {
+        if let Some(published) = row.published_alike() {
             self.y += 2.0;
             self.bar(&Samples::from(published), axis, PUBLISHED);
         }
@@ -275,17 +292,28 @@ impl Drawing {
     }
 }
 
+/// Who rows are compared with, each once.
+fn rivals(rows: &[Row]) -> Vec<&str> {
+    let mut rivals: Vec<&str> = Vec::new();
+    for (name, _) in rows.iter().filter_map(|row| row.rival.as_ref()) {
+        if !rivals.contains(&name.as_str()) {
+            rivals.push(name);
+        }
+    }
+    rivals
+}
+
 /// The greatest value in a panel.
 fn most_of(rows: &[&Row]) -> f64 {
     let of = |row: &&Row| {
         let rival = row.rival.as_ref().map_or(0.0, |(_, samples)| samples.most());
-        row.ours.most().max(rival).max(row.published.unwrap_or(0.0))
+        row.ours.most().max(rival).max(row.published_alike().unwrap_or(0.0))
     };
     rows.iter().map(of).fold(0.0, f64::max)
 }
 
 fn row_height(row: &Row) -> f64 {
-    let more = usize::from(row.rival.is_some()) + usize::from(row.published.is_some());
+    let more = usize::from(row.rival.is_some()) + usize::from(row.published_alike().is_some());
     BAR_HEIGHT + more as f64 * (BAR_HEIGHT + 2.0) + BAR_GAP
 }
 

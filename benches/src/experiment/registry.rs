@@ -41,9 +41,14 @@ pub struct Choice {
 }
 
 impl Experiment {
+    /// Whether engines in circuits are a part of it.
+    pub(super) fn has_circuits(&self) -> bool {
+        OF_DBSP.contains(&self.name) || WITH_CIRCUITS.contains(&self.name)
+    }
+
     /// Whether engines in circuits are a part of it and were not built.
     pub(super) fn lacks_circuits(&self) -> bool {
-        cfg!(not(feature = "dbsp")) && WITH_CIRCUITS.contains(&self.name)
+        cfg!(not(feature = "dbsp")) && self.has_circuits()
     }
 }
 

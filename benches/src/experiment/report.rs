@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{Experiment, Row, machine, plot, table};
+use super::{Experiment, Row, machine, overview, plot, table};
 
 /// How much was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,25 @@ pub enum Form {
     Part,
     /// A look: kept out of `docs/results`.
     Quick,
+}
+
+impl Form {
+    /// The form of a run that was a quick one, or lacked something that belongs to the whole.
+    pub(super) const fn of(is_quick: bool, lacks_something: bool) -> Self {
+        match (is_quick, lacks_something) {
+            (true, _) => Self::Quick,
+            (false, true) => Self::Part,
+            (false, false) => Self::Full,
+        }
+    }
+
+    /// Where its results go, below the root of the sources or that of what is built.
+    pub(super) fn folder(self, root: &Path, target: &Path) -> PathBuf {
+        match self {
+            Self::Full => root.join("docs/results"),
+            Self::Part | Self::Quick => target.join("results"),
+        }
+    }
 }
 
 /// An experiment with its figures.
@@ -45,19 +64,23 @@ impl Report<'_> {
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, String> {
         let json = serde_json::to_string_pretty(&self.json()).unwrap_or_default() + "\n";
         let drawn = plot(self.experiment, self.rows);
-        let mut written = Vec::new();
+        let place = |ending| folder.join(format!("{}.{ending}", self.experiment.name));
+        fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
+        // All are there before the first has its name: a disk that fills up leaves the old ones.
+        let mut parts = Vec::new();
         for (ending, text) in [("json", json), ("md", self.page()), ("svg", drawn)] {
-            let path = folder.join(format!("{}.{ending}", self.experiment.name));
-            write_whole(&path, &text)?;
-            written.push(path);
+            parts.push(Part::make(place(ending), |path| fs::write(path, text.as_bytes()))?);
         }
-        let picture = folder.join(format!("{}.png", self.experiment.name));
-        let drawing = folder.join(format!("{}.svg", self.experiment.name));
-        match replace(&picture, |temporary| rasterize(&drawing, temporary)) {
-            Ok(()) => written.push(picture),
-            Err(error) => println!("no PNG: {error} (Debian has rsvg-convert in librsvg2-bin)"),
-        }
-        Ok(written)
+        let picture = match Part::make(place("png"), |path| rasterize(&parts[2].temporary, path)) {
+            Ok(part) => Some(part),
+            Err(error) => {
+                println!("no PNG: {error} (Debian has rsvg-convert in librsvg2-bin)");
+                // One of an earlier run would show other figures.
+                let _ = fs::remove_file(place("png"));
+                None
+            }
+        };
+        parts.into_iter().chain(picture).map(Part::finish).collect()
     }
 
     /// The command that makes this report.
@@ -65,7 +88,8 @@ impl Report<'_> {
     pub fn command(&self) -> String {
         let options = self.options.iter().map(|option| format!(" {option} .."));
         let quick = if self.form == Form::Quick { " --quick" } else { "" };
-        let dbsp = if cfg!(feature = "dbsp") { " --dbsp" } else { "" };
+        let has_circuits = cfg!(feature = "dbsp") && self.experiment.has_circuits();
+        let dbsp = if has_circuits { " --dbsp" } else { "" };
         let options: String = options.collect();
         format!("cargo xtask bench {}{options}{quick}{dbsp}", self.experiment.name)
     }
@@ -73,7 +97,7 @@ impl Report<'_> {
     fn json(&self) -> Value {
         let rows = self.rows.iter().map(|row| {
             let rival = row.rival.as_ref();
-            let mut value = json!({
+            json!({
                 "name": row.name,
                 "metric": row.metric,
                 "unit": row.unit,
@@ -82,29 +106,32 @@ impl Report<'_> {
                 "rival_value": rival.map(|(_, samples)| rounded(samples.median())),
                 "ratio": beside(row).map(rounded),
                 "published": row.published,
-            });
-            for curve in &row.curves {
-                let points = curve.points.iter().map(|(x, y)| [rounded(*x), rounded(*y)]);
-                value["curves"][&curve.name] = points.collect();
-            }
-            value
+            })
         });
-        json!({
+        let mut value = json!({
             "experiment": self.experiment.name,
             "source": self.experiment.source,
             "command": self.command(),
             "machine": machine(),
             "rows": rows.collect::<Vec<_>>(),
-        })
+        });
+        for row in self.rows {
+            for curve in &row.curves {
+                let points = curve.points.iter().map(|(x, y)| [rounded(*x), rounded(*y)]);
+                value["curves"][&row.name][&curve.name] = points.collect();
+            }
+        }
+        value
     }
 
     fn page(&self) -> String {
         let name = self.experiment.name;
+        let overview = overview(self.rows).map(|table| table + "\n").unwrap_or_default();
         format!(
             "# {}\n\n{}.\nSource: {}.\nCommand: `{}`, on {}.\n\n![plot]({name}.svg)\n\n\
              Medians, and in parentheses the least and the most of the rounds.\n\
-             A ratio above 1 means that Shunt is the better one; its parentheses are those of rounds.\n\
-             Where there is no rival it is what was measured over what was published. All of it is from one run.\n\n{}",
+             A ratio above 1 means that what was measured is better than the rival; its parentheses are those of rounds.\n\
+             Where there is no rival it is what was measured over what was published. All of it is from one run.\n\n{overview}{}",
             self.experiment.title,
             self.experiment.what,
             self.experiment.source,
@@ -160,19 +187,37 @@ const ZOOMS: [&str; 6] =
 pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), String> {
     let folder = path.parent().unwrap_or(path);
     fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
-    replace(path, |temporary| fs::write(temporary, text.as_bytes()))
+    let part = Part::make(path.to_owned(), |temporary| fs::write(temporary, text.as_bytes()))?;
+    part.finish().map(drop)
 }
 
-/// Makes a file beside its place and moves it there.
-fn replace(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), String> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".partial");
-    let temporary = path.with_file_name(name);
-    let moved = make(&temporary).and_then(|()| fs::rename(&temporary, path));
-    moved.map_err(|error| {
-        let _ = fs::remove_file(&temporary);
-        failed(path, &error)
-    })
+/// A file that is made beside its place; without [`finish`](Part::finish) it is gone again.
+struct Part {
+    path: PathBuf,
+    temporary: PathBuf,
+}
+
+impl Part {
+    fn make(path: PathBuf, make: impl FnOnce(&Path) -> io::Result<()>) -> Result<Self, String> {
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(".partial");
+        let part = Self { temporary: path.with_file_name(name), path };
+        make(&part.temporary).map_err(|error| failed(&part.path, &error))?;
+        Ok(part)
+    }
+
+    /// Moves it to its place. Answers with that.
+    fn finish(self) -> Result<PathBuf, String> {
+        fs::rename(&self.temporary, &self.path).map_err(|error| failed(&self.path, &error))?;
+        Ok(self.path.clone())
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // It has been moved, or nobody wants it.
+        let _ = fs::remove_file(&self.temporary);
+    }
 }
 
 fn failed(path: &Path, error: &io::Error) -> String {
@@ -194,13 +239,42 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.json");
         fs::write(&path, "old").unwrap();
-        let failure = replace(&path, |temporary| {
+        let failure = Part::make(path.clone(), |temporary| {
             fs::write(temporary, "half")?;
             Err(io::ErrorKind::StorageFull.into())
         });
-        assert!(failure.unwrap_err().contains("make room"));
+        assert!(failure.err().unwrap().contains("make room"));
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn only_what_is_whole_is_published() {
+        let folder =
+            |quick, lacks| Form::of(quick, lacks).folder(Path::new("root"), Path::new("target"));
+        assert_eq!(folder(false, false), Path::new("root/docs/results"));
+        for (quick, lacks) in [(false, true), (true, false), (true, true)] {
+            assert_eq!(folder(quick, lacks), Path::new("target/results"));
+        }
+    }
+
+    #[test]
+    fn a_report_is_all_its_files_or_what_was_there_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let experiment = &EXPERIMENTS[0];
+        let row = Row { ours: 1.0.into(), ..Row::new("a", "time", "ns") };
+        let report = |rows| Report { experiment, rows, form: Form::Full, options: Vec::new() };
+        let written = report(std::slice::from_ref(&row)).write(folder.path()).unwrap();
+        assert!(written.iter().all(|path| path.is_file()));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), written.len());
+        let page = folder.path().join(format!("{}.md", experiment.name));
+        assert!(fs::read_to_string(&page).unwrap().contains("| a, time | - | 1.00 ns |"));
+        // The second of the files cannot be made.
+        let before = folder.path().join(format!("{}.md.partial", experiment.name));
+        fs::create_dir(&before).unwrap();
+        assert!(report(&[]).write(folder.path()).is_err());
+        let json = folder.path().join(format!("{}.json", experiment.name));
+        assert!(fs::read_to_string(json).unwrap().contains("\"time\""), "it is the old one");
     }
 
     #[test]

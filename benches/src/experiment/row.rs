@@ -25,6 +25,12 @@ impl Samples {
         Self(self.0.iter().map(|sample| each(*sample)).collect())
     }
 
+    /// The mean of each two: of what comes and goes, and costs other than it goes, both are one sample.
+    #[must_use]
+    pub fn in_pairs(&self) -> Self {
+        Self(self.0.chunks_exact(2).map(|pair| f64::midpoint(pair[0], pair[1])).collect())
+    }
+
     /// The least one.
     #[must_use]
     pub fn least(&self) -> f64 {
@@ -84,6 +90,8 @@ pub struct Row {
     pub rival: Option<(String, Samples)>,
     /// What a paper says of the same thing.
     pub published: Option<f64>,
+    /// Whether it is of something near by instead, a bound or another unit's, of which no part is taken.
+    pub is_of_another: bool,
     /// Why it differs from what was published, or from the rival's.
     pub why: &'static str,
     /// How it went, where that is more than a figure; drawn instead of a bar.
@@ -112,6 +120,7 @@ impl Row {
             ours,
             rival: None,
             published: None,
+            is_of_another: false,
             why: "",
             curves: Vec::new(),
         }
@@ -122,14 +131,32 @@ impl Row {
     #[must_use]
     pub fn beside_published(self, published: Option<f64>, why: &'static str) -> Self {
         let row = Self { published, ..self };
-        let is_near = row.part_of_published().is_none_or(|part| (part - 1.0).abs() <= 0.1);
-        if is_near { row } else { Self { why, ..row } }
+        if row.is_far_from_published() { Self { why, ..row } } else { row }
+    }
+
+    /// Beside what was published of something near by, with the reason why the two are not compared.
+    #[must_use]
+    pub fn beside_another(self, published: Option<f64>, why: &'static str) -> Self {
+        let why = if published.is_some() { why } else { self.why };
+        Self { published, is_of_another: true, why, ..self }
+    }
+
+    /// Whether it differs by more than a tenth from what was published.
+    #[must_use]
+    pub fn is_far_from_published(&self) -> bool {
+        self.part_of_published().is_some_and(|part| (part - 1.0).abs() > 0.1)
+    }
+
+    /// What was published of the same thing.
+    #[must_use]
+    pub fn published_alike(&self) -> Option<f64> {
+        self.published.filter(|_| !self.is_of_another)
     }
 
     /// How much of the published figure ours is; `None` without one.
     #[must_use]
     pub fn part_of_published(&self) -> Option<f64> {
-        let published = self.published.filter(|published| *published != 0.0)?;
+        let published = self.published_alike().filter(|published| *published != 0.0)?;
         Some(self.ours.median() / published)
     }
 
@@ -250,6 +277,19 @@ mod tests {
         assert_eq!(beside(89.0, Some(100.0)), (Some(100.0), "as it is"));
         assert_eq!(beside(111.0, Some(100.0)), (Some(100.0), "as it is"));
         assert_eq!(beside(89.0, None), (None, ""));
+    }
+
+    #[test]
+    fn what_was_published_of_another_thing_is_shown_and_not_compared() {
+        let row = Row { ours: 50.0.into(), ..Row::new("one", "time", "ns") };
+        let row = row.beside_another(Some(100.0), "a bound");
+        assert_eq!((row.published, row.why), (Some(100.0), "a bound"));
+        assert_eq!((row.part_of_published(), row.is_far_from_published()), (None, false));
+    }
+
+    #[test]
+    fn what_comes_and_goes_is_one_sample() {
+        assert_eq!(Samples(vec![1.0, 3.0, 10.0, 20.0]).in_pairs(), Samples(vec![2.0, 15.0]));
     }
 
     #[test]

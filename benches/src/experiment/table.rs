@@ -81,9 +81,12 @@ fn ratio(ratio: Ratio, why: &str) -> String {
 
 /// `0.98 of the published`; beyond a tenth there must be a reason, or the table says that it lacks.
 fn beside_published(row: &Row) -> String {
+    if row.published.is_some() && row.is_of_another {
+        return "not of the same thing".to_owned();
+    }
     let Some(part) = row.part_of_published() else { return "-".to_owned() };
-    let is_far = (part - 1.0).abs() > 0.10;
-    let lacks = if is_far && row.why.is_empty() { ": not explained" } else { "" };
+    let lacks =
+        if row.is_far_from_published() && row.why.is_empty() { ": not explained" } else { "" };
     format!("{} of the published{lacks}", number(part))
 }
 
@@ -142,6 +145,8 @@ mod tests {
         assert_eq!(beside_published(&row(120.0, "because")), "1.20 of the published");
         assert_eq!(beside_published(&row(120.0, "")), "1.20 of the published: not explained");
         assert_eq!(beside_published(&Row::new("a", "rules", "")), "-");
+        let another = Row::new("a", "rules", "").beside_another(Some(1.0), "a bound");
+        assert_eq!(beside_published(&another), "not of the same thing");
     }
 
     #[test]

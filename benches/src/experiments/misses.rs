@@ -92,7 +92,7 @@ impl Misses {
             row("p90", 900),
             row("p99", 990),
             row("p99.9", 999),
-            Row { ours, ..Row::new(title, TAIL, "x") }.beside_published(tail, WHY_TAIL),
+            Row { ours, ..Row::new(title, TAIL, "x") }.beside_another(tail, WHY_TAIL),
             Row {
                 better: Better::More,
                 ours: Samples::from(self.rate),

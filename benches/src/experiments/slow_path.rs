@@ -29,7 +29,7 @@ const WINDOW: u32 = 64;
 /// How long a window is waited for.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// Flows that are cached when a change comes.
-const SIZES: &[usize] = &[8_000, 32_000];
+const SIZES: &[usize] = &[8_000, 32_000, 100_000];
 const QUICK_SIZES: &[usize] = &[4_000];
 /// A short pipeline and a long one.
 const QUICK_PIPELINES: [&str; 2] = ["ofd", "ols"];

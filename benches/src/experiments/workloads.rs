@@ -10,7 +10,10 @@ use shunt_pipebench::{
     workload::Workload,
 };
 
-use super::loaded::{LOCALITIES, PIPELINES, workload};
+use super::{
+    characterisation::{self, HITS},
+    loaded::{LOCALITIES, Loaded, PIPELINES, published_packets, workload},
+};
 use crate::experiment::{Better, Row, Run, Samples};
 
 /// Filters of which Fig 3.5 of the thesis shows how often tuples recur.
@@ -32,25 +35,32 @@ const RECURRENCE: &str = "filters to a tuple of header fields";
 
 /// All of it.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
-    run.begin(PIPELINES.len() * LOCALITIES.len() + BuiltinSet::ALL.len());
-    // Three packets to a flow: what the published misses make, over the share that missed.
-    let flows = if run.is_quick { "10k:packets=30k" } else { "100k:packets=300k" };
+    run.begin(PIPELINES.len() * LOCALITIES.len() * 2 + BuiltinSet::ALL.len());
     let mut rows = Vec::new();
     for pipeline in PIPELINES {
         for locality in LOCALITIES {
-            let name = format!("{pipeline}:{locality}:{flows}");
+            let scale = run.either(1, 10);
+            let (flows, packets) = (100_000 / scale, published_packets(pipeline) / scale);
+            let name = format!("{pipeline}:{locality}:{flows}:packets={packets}");
             let workload = run.step(&name, |_| workload(&name));
             if locality == LOCALITIES[0] {
                 rows.extend(of_rules(pipeline, &workload));
             }
             rows.extend(of_flows(pipeline, locality, &workload));
+            let is_quick = run.is_quick;
+            rows.extend(run.step(&format!("{name}, a cache"), |_| {
+                let loaded = Loaded::new(&workload);
+                let rows =
+                    characterisation::of_packets(pipeline, locality, &workload, &loaded, is_quick);
+                rows.into_iter().filter(|row| row.published.is_some())
+            }));
         }
     }
     for set in BuiltinSet::ALL {
         rows.extend(run.step(set.name(), |_| recurrence(set)));
     }
     let order = [
-        TABLES, TRAVERSALS, FORWARDING, RULES, WAYS, PARTS, FLOWS, PACKETS, ENTRIES, MASKS,
+        TABLES, TRAVERSALS, FORWARDING, RULES, HITS, WAYS, PARTS, FLOWS, PACKETS, ENTRIES, MASKS,
         SHARING, FORWARDED, RECURRENCE,
     ];
     rows.sort_by_key(|row| order.iter().position(|metric| *metric == row.metric));

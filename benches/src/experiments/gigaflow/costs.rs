@@ -262,7 +262,7 @@ impl Times {
             },
             row("gigaflow", EXTRA, "%", extra),
             row("gigaflow", BEYOND, "%", beyond).beside_published(overhead, why_beyond),
-            row("gigaflow", CUTTING, "us", cutting).beside_published(upper, WHY_UPPER),
+            row("gigaflow", CUTTING, "us", cutting).beside_another(upper, WHY_UPPER),
             Row {
                 rival: rival(MEGAFLOW, self.megaflow),
                 why: WHY_HIT,

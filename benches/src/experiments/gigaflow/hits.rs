@@ -244,15 +244,17 @@ fn why(word: &str, name: &str, is_more: bool) -> &'static str {
     let is_whole = name.ends_with("megaflow");
     match (word, is_more) {
         ("estimate", is_more) => why_ways(is_more),
-        _ if is_whole => why_entries(&name.replacen(' ', ":", 1)),
+        ("hit" | "misses", is_more) if is_whole => {
+            why_entries(&name.replacen(' ', ":", 1), is_more == (word == "misses"))
+        }
         ("hit", false) | ("misses", true) if name.starts_with("ols") => WHY_OLS,
-        ("hit", true) | ("misses", false) => {
-            "the published falls to the hits of whole entries, or below, where flows share little; \
-             here a partition counts which of its pieces are there already"
+        ("hit", true) => {
+            "the published partition scores pieces by their length alone; here it counts which of them are \
+             there already, so that more flows share them"
         }
         _ => {
-            "here it is what hits leave of 300,000 packets; the published hits and misses are not of one \
-             number of packets"
+            "here it is what hits leave of as many packets as the published misses of whole entries are \
+             of; the published misses of pieces are not of one number of packets"
         }
     }
 }

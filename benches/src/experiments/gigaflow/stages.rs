@@ -83,7 +83,7 @@ fn rows_of(pipeline: &str, outcomes: &[Outcome], is_full: bool) -> Vec<Row> {
         let ways = of(WAYS, "x", Better::More, outcome.ways / one.entries);
         [
             fewer.beside_published(said("miss_reduction", "K=4"), WHY_OLS),
-            ways.beside_published(said("rule_space_ratio", "K=4, 10K entries"), WHY_WAYS),
+            ways.beside_another(said("rule_space_ratio", "K=4, 10K entries"), WHY_WAYS),
             of(MISSES, "count", Better::Neither, outcome.misses),
             of(USED, "count", Better::Neither, outcome.entries),
         ]

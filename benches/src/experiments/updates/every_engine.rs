@@ -33,7 +33,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let pipelines = if run.is_quick { &PIPELINES[..1] } else { PIPELINES };
     run.begin(pipelines.len() * UPDATES.len() * (ENGINES.len() + 1));
     let thousands = run.either(FLOWS, FLOWS / 10);
-    let rounds = run.either(2, 1);
+    let rounds = run.either(3, 1);
     let mut rows = Vec::new();
     for pipeline in pipelines {
         for update in UPDATES {
@@ -72,14 +72,16 @@ fn measure(scene: &Scene, (engine, clock): (Box<dyn Evictor>, Clock), rounds: us
 
 fn rows_of(name: &str, ours: &Watched, theirs: &Watched, entries: f64) -> [Row; 3] {
     let rival = |samples| Some((RIVAL.to_owned(), samples));
-    let share = |watched: &Watched| watched.evicted.map(|evicted| 100.0 * evicted / entries);
-    let stale = |watched: &Watched| watched.stale_us(entries).map(|us| us * PACKETS_PER_US);
+    let share =
+        |watched: &Watched| watched.evicted.in_pairs().map(|evicted| 100.0 * evicted / entries);
+    let stale =
+        |watched: &Watched| watched.stale_us(entries).in_pairs().map(|us| us * PACKETS_PER_US);
     let row = |metric, unit, ours: Samples, theirs: Samples| {
         let row = Row { ours, rival: rival(theirs), ..Row::new(name, metric, unit) };
         let is_worse = row.ratio().is_some_and(|ratio| ratio.middle < 1.0);
         Row { why: if is_worse { why(name) } else { "" }, ..row }
     };
-    let change = row(CHANGE, "us", ours.spent.clone(), theirs.spent.clone());
+    let change = row(CHANGE, "us", ours.spent.in_pairs(), theirs.spent.in_pairs());
     // Each entry of the iterative engine goes when its turn comes, in the middle on average.
     let stale = row(STALE, "count", stale(ours), stale(theirs).map(|packets| packets / 2.0));
     let evicted = row(EVICTED, "%", share(ours), share(theirs));

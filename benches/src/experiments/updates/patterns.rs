@@ -151,7 +151,7 @@ fn measure(workload: &str, name: &str, rounds: usize) -> Outcome {
 impl Outcome {
     /// How many times less the middle one of our changes cost.
     fn times_faster(&self) -> f64 {
-        self.theirs.spent.median() / self.ours.spent.median()
+        self.theirs.spent.in_pairs().median() / self.ours.spent.in_pairs().median()
     }
 
     /// How many times fewer packets meet what is stale, in the middle.
@@ -162,16 +162,16 @@ impl Outcome {
 
     /// Packets that meet what is stale, of all that come.
     fn stale(&self, watched: &Watched, part: f64) -> Samples {
-        watched.stale_us(self.entries).map(|us| us * part * PACKETS_PER_US)
+        watched.stale_us(self.entries).in_pairs().map(|us| us * part * PACKETS_PER_US)
     }
 
     fn rows(&self) -> [Row; 3] {
         let rival = |samples| Some((RIVAL.to_owned(), samples));
-        let share = |own: &Samples| own.map(|own| 100.0 * own / self.entries);
+        let share = |own: &Samples| own.in_pairs().map(|own| 100.0 * own / self.entries);
         [
             Row {
-                ours: self.ours.spent.clone(),
-                rival: rival(self.theirs.spent.clone()),
+                ours: self.ours.spent.in_pairs(),
+                rival: rival(self.theirs.spent.in_pairs()),
                 ..Row::new(&self.name, CHANGE, "us")
             },
             Row {

@@ -57,7 +57,10 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         let rounds = run.either(3, 1);
         let outcome = run.step(&name, |_| measure(&name, rounds, STAGE_ENTRIES / scale));
         let title = format!("{PIPELINE} {update}");
-        ratios.push((update.to_uppercase(), outcome.theirs.median() * 0.5 / outcome.ours.median()));
+        ratios.push((
+            update.to_uppercase(),
+            outcome.theirs.in_pairs().median() * 0.5 / outcome.ours.in_pairs().median(),
+        ));
         rows.extend(outcome.rows(&title));
     }
     let mean = ratios.iter().map(|(_, ratio)| ratio).sum::<f64>() / ratios.len() as f64;
@@ -151,7 +154,8 @@ impl Outcome {
         // The iterative engine ends each when its turn comes, which is in the middle on average.
         let stale = |spent: &Samples, part: f64| {
             let each = spent.0.iter().zip(&self.share.0);
-            Samples(each.map(|(us, share)| us * part * PACKETS_PER_US * share).collect())
+            let each = each.map(|(us, share)| us * part * PACKETS_PER_US * share);
+            Samples(each.collect()).in_pairs()
         };
         [
             Row {
@@ -161,10 +165,14 @@ impl Outcome {
             },
             Row {
                 better: Better::Neither,
-                ours: self.share.map(|share| 100.0 * share),
+                ours: self.share.in_pairs().map(|share| 100.0 * share),
                 ..Row::new(title, EVICTED, "%")
             },
-            Row { ours: self.ours, rival: rival(self.theirs), ..Row::new(title, CHANGE, "us") },
+            Row {
+                ours: self.ours.in_pairs(),
+                rival: rival(self.theirs.in_pairs()),
+                ..Row::new(title, CHANGE, "us")
+            },
         ]
     }
 }

@@ -1,0 +1,97 @@
+//! The published pipelines side by side: what was measured of each, over what was published of it.
+
+use std::fmt::Write as _;
+
+use shunt_pipebench::pipeline_file::{BUILTIN, Builtin};
+
+use super::{Row, table::number};
+
+/// Fewer pipelines than these are seen at a glance in the table of all rows.
+const PIPELINES_MIN: usize = 3;
+
+/// A line for each thing of which something was published, and a column for each pipeline; none where
+/// that was for fewer than [`PIPELINES_MIN`] of them.
+#[must_use]
+pub(super) fn overview(rows: &[Row]) -> Option<String> {
+    let cells: Vec<Cell> = rows.iter().filter_map(Cell::of).collect();
+    let has = |pipeline: &&Builtin| cells.iter().any(|cell| cell.pipeline == pipeline.name);
+    let pipelines: Vec<&str> = BUILTIN.iter().filter(has).map(|one| one.name).collect();
+    if pipelines.len() < PIPELINES_MIN {
+        return None;
+    }
+    let mut lines: Vec<&str> = Vec::new();
+    for cell in &cells {
+        if !lines.contains(&&*cell.what) {
+            lines.push(&cell.what);
+        }
+    }
+    let mut text = format!(
+        "Measured / published; what differs by more than a tenth is bold, and has its reason below.\n\n\
+         | what | {} |\n| --- |{}\n",
+        pipelines.join(" | "),
+        " --- |".repeat(pipelines.len()),
+    );
+    for what in lines {
+        let words = |pipeline: &&str| {
+            let of = |cell: &&Cell| cell.pipeline == *pipeline && cell.what == what;
+            cells.iter().find(of).map_or("-", |cell| &cell.words)
+        };
+        let words: Vec<&str> = pipelines.iter().map(words).collect();
+        let _ = writeln!(text, "| {what} | {} |", words.join(" | "));
+    }
+    Some(text)
+}
+
+struct Cell {
+    pipeline: &'static str,
+    what: String,
+    words: String,
+}
+
+impl Cell {
+    /// Of a row whose name begins with a pipeline, as `ofd:high, 32K` and `ofd high gigaflow` do.
+    fn of(row: &Row) -> Option<Self> {
+        let published = row.published?;
+        let end = row.name.find([':', ',', ' ']).unwrap_or(row.name.len());
+        let (pipeline, detail) = row.name.split_at(end);
+        let pipeline = Builtin::find(pipeline)?.name;
+        let unit = if row.unit.is_empty() { String::new() } else { format!(" [{}]", row.unit) };
+        let detail = detail.trim_start_matches([':', ',', ' ']);
+        let comma = if detail.is_empty() { "" } else { ", " };
+        let words = format!("{} / {}", number(row.ours.median()), number(published));
+        let words = if row.is_far_from_published() { format!("**{words}**") } else { words };
+        Some(Self { pipeline, what: format!("{}{comma}{detail}{unit}", row.metric), words })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Samples;
+
+    fn row(name: &str, value: f64) -> Row {
+        let ours = Samples::from(value);
+        Row { ours, published: Some(100.0), ..Row::new(name, "hits", "%") }
+    }
+
+    #[test]
+    fn pipelines_are_columns_in_their_own_order() {
+        let of_all = [row("psc:high, 8K", 95.0), row("ofd:high, 8K", 89.0), row("otl low", 100.0)];
+        let others = [row("acl:high, 8K", 95.0), Row { published: None, ..row("ant", 1.0) }];
+        let rows: Vec<Row> = of_all.into_iter().chain(others).collect();
+        let text = overview(&rows).unwrap();
+        let table: Vec<&str> = text.lines().skip(2).collect();
+        let expected = [
+            "| what | ofd | psc | otl |",
+            "| --- | --- | --- | --- |",
+            "| hits, high, 8K [%] | **89.0 / 100** | 95.0 / 100 | - |",
+            "| hits, low [%] | - | - | 100 / 100 |",
+        ];
+        assert_eq!(table, expected);
+    }
+
+    #[test]
+    fn two_pipelines_need_no_table_of_their_own() {
+        assert_eq!(overview(&[row("ofd", 1.0), row("psc", 1.0), row("acl", 1.0)]), None);
+    }
+}

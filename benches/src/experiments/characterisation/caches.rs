@@ -1,0 +1,101 @@
+//! What a cache of whole traversals does with packets, by its capacity.
+//!
+//! Entries of one version never overlap: who agrees with an entry in the bits that it looks at gets
+//! that very entry from the tables. So each flow has one entry, and a cache is a set of entries. As
+//! in Open vSwitch and Shunt, an entry that finds no room is not made, and none goes within a run.
+
+use std::collections::HashMap;
+
+use shunt_flow::{FlowKey, Match};
+use shunt_pipebench::{published::Figure, workload::Workload};
+
+use crate::{
+    experiment::{Better, Row, Samples},
+    experiments::loaded::{Loaded, why_entries},
+};
+
+/// Entries that a cache holds; the published one holds 32K.
+const CAPACITIES: [(&str, usize); 5] =
+    [("8K", 8_000), ("16K", 16_000), ("32K", 32_000), ("64K", 64_000), ("128K", 128_000)];
+const PUBLISHED_CAPACITY: &str = "32K";
+
+pub(in crate::experiments) const HITS: &str = "hit rate of a megaflow cache";
+pub(super) const MISSES: &str = "misses of a megaflow cache";
+pub(super) const ENTRIES: &str = "entries of a megaflow cache at the end";
+
+/// The number of each flow's entry.
+fn entries(loaded: &Loaded) -> Vec<u32> {
+    let mut numbers: HashMap<Match, u32> = HashMap::new();
+    let entry = |key: &FlowKey| {
+        let traversal = loaded.translate(key);
+        let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+        *numbers.entry(Match::of(&traversal.key, &traversal.mask)).or_insert(next)
+    };
+    loaded.keys.iter().map(entry).collect()
+}
+
+/// What caches of all capacities do with the packets.
+pub(in crate::experiments) fn of_packets(
+    pipeline: &str,
+    locality: &str,
+    workload: &Workload,
+    loaded: &Loaded,
+    is_quick: bool,
+) -> Vec<Row> {
+    let entry_of = entries(loaded);
+    let mut caches = CAPACITIES.map(|(_, capacity)| Cache::new(capacity, entry_of.len()));
+    for packet in workload.packets() {
+        let entry = entry_of[packet.flow as usize];
+        caches.iter_mut().for_each(|cache| cache.meet(entry));
+    }
+    let figure = |metric, name: &str| {
+        let is_published = name == PUBLISHED_CAPACITY && !is_quick;
+        is_published.then(|| Figure::find(metric, pipeline, locality, "Megaflow 1x32K")).flatten()
+    };
+    let rows = caches.iter().zip(CAPACITIES).flat_map(|(cache, (capacity, _))| {
+        let name = format!("{pipeline}:{locality}, {capacity}");
+        let hits = 100.0 * (1.0 - cache.misses as f64 / cache.packets.max(1) as f64);
+        let published = figure("hit_rate", capacity).map(|figure| figure.value);
+        let one = |metric, unit, better, value: f64| Row {
+            better,
+            ours: Samples::from(value),
+            ..Row::new(name.clone(), metric, unit)
+        };
+        let rate = one(HITS, "%", Better::More, hits);
+        let rate = rate.beside_published(
+            published,
+            why_entries(&name, published.is_some_and(|said| hits < said)),
+        );
+        [
+            rate,
+            one(MISSES, "", Better::Less, cache.misses as f64),
+            one(ENTRIES, "", Better::Neither, cache.used as f64),
+        ]
+    });
+    rows.collect()
+}
+
+/// A cache that keeps what it has.
+struct Cache {
+    has: Vec<bool>,
+    used: usize,
+    capacity: usize,
+    packets: u64,
+    misses: u64,
+}
+
+impl Cache {
+    fn new(capacity: usize, entries: usize) -> Self {
+        Self { has: vec![false; entries], used: 0, capacity, packets: 0, misses: 0 }
+    }
+
+    fn meet(&mut self, entry: u32) {
+        self.packets += 1;
+        let has = &mut self.has[entry as usize];
+        self.misses += u64::from(!*has);
+        if !*has && self.used < self.capacity {
+            *has = true;
+            self.used += 1;
+        }
+    }
+}
