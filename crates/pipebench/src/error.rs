@@ -121,10 +121,17 @@ fn is_full(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }
 
+fn has_too_many_files(error: &std::io::Error) -> bool {
+    error.raw_os_error() == Some(nix::libc::EMFILE)
+}
+
 /// What the user can do about an error of a file.
 fn advice(error: &std::io::Error) -> &'static str {
     match error.kind() {
         _ if is_full(error) => ": make room or write to another disk",
+        _ if has_too_many_files(error) => {
+            ": there is a file for each port; allow more open files (`ulimit -n 65536`)"
+        }
         std::io::ErrorKind::NotFound => ": make the folder first, or choose one that is there",
         std::io::ErrorKind::PermissionDenied => ": choose a folder that you may write to",
         std::io::ErrorKind::IsADirectory => ": name a file in it",
@@ -380,6 +387,16 @@ pub enum WorkloadError {
         path: String,
         /// What is wrong with it.
         problem: DumpError,
+    },
+    /// A file that is another thing than its name says.
+    #[error("{path} is {what}, by how it begins: give it a name that {instead}")]
+    Misnamed {
+        /// The file.
+        path: String,
+        /// What it is.
+        what: &'static str,
+        /// What such names are like.
+        instead: &'static str,
     },
     /// More filters that overlap than priorities.
     #[error(

@@ -31,8 +31,11 @@ enum Place {
     Direct,
 }
 
-/// Bytes that are collected for one system call.
+/// Bytes that are collected for one system call, of all files that are written side by side.
 const BUFFER: usize = 1 << 20;
+
+/// Bytes that are collected for one file at least.
+const BUFFER_MIN: usize = 1 << 14;
 
 impl OutputFile {
     /// Begins a file, in a folder that exists.
@@ -41,6 +44,15 @@ impl OutputFile {
     ///
     /// When it is a folder, or its folder cannot be written to.
     pub fn create(path: &Path) -> Result<Self, OutputError> {
+        Self::create_beside(path, 1)
+    }
+
+    /// Begins one of so many files that are written side by side.
+    ///
+    /// # Errors
+    ///
+    /// When it is a folder, or its folder cannot be written to.
+    pub fn create_beside(path: &Path, count: usize) -> Result<Self, OutputError> {
         let failed = |error| OutputError::new("write", path, error);
         let (place, file) = match target(path).map_err(failed)? {
             Some(target) => {
@@ -53,7 +65,7 @@ impl OutputFile {
                 (Place::Direct, file)
             }
         };
-        let writer = BufWriter::with_capacity(BUFFER, file);
+        let writer = BufWriter::with_capacity((BUFFER / count.max(1)).max(BUFFER_MIN), file);
         Ok(Self { path: path.to_owned(), place, writer })
     }
 

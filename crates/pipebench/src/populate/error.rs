@@ -1,7 +1,7 @@
 //! What can be wrong with what a pipeline is filled from, and with dumps of rules.
 
 use shunt_flow::text::MatchError;
-use shunt_pipeline::text::RuleTextProblem;
+use shunt_pipeline::text::{RuleTextError, RuleTextProblem};
 
 use crate::DistributionError;
 
@@ -33,7 +33,7 @@ pub enum PopulateError {
 #[non_exhaustive]
 pub enum DumpError {
     /// A rule that cannot be read.
-    #[error("line {line}, column {column}: {source}")]
+    #[error("line {line}, column {column}: {source}{}", of_names(source))]
     Rule {
         /// The line, from 1.
         line: usize,
@@ -44,11 +44,22 @@ pub enum DumpError {
         /// How many bytes are wrong.
         length: usize,
         /// What is wrong.
-        source: Box<shunt_pipeline::text::RuleTextError>,
+        source: Box<RuleTextError>,
     },
     /// No rule at all.
     #[error("there is no rule in it: give what `ovs-ofctl dump-flows BRIDGE` prints")]
     Empty,
+}
+
+/// What to do about a port that a dump calls by its name.
+fn of_names(error: &RuleTextError) -> &'static str {
+    match &error.problem {
+        RuleTextProblem::UnknownPort { .. }
+        | RuleTextProblem::Match(MatchError::BadValue {
+            name: "in_port" | "in_phy_port", ..
+        }) => "; names of ports are a switch's own: dump with `ovs-ofctl --no-names`",
+        _ => "",
+    }
 }
 
 impl DumpError {

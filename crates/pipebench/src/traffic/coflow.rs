@@ -313,6 +313,19 @@ mod tests {
     }
 
     #[test]
+    fn machines_share_high_locality_unevenly_and_low_evenly() {
+        let busiest = |locality| {
+            let mut flows_of = BTreeMap::new();
+            for flow in coflows(20_000, 0.0, locality, Seed::new(1)).unwrap() {
+                *flows_of.entry(endpoints(&flow).0).or_insert(0_u32) += 1;
+            }
+            flows_of.into_values().max().unwrap()
+        };
+        let [high, low] = [Locality::High, Locality::Low].map(busiest);
+        assert!(high > 5 * low, "{high} and {low} flows of the busiest machine");
+    }
+
+    #[test]
     fn there_is_a_rule_for_each_service_and_port() {
         assert_eq!(coflow_rules().len(), 8 * 9);
     }

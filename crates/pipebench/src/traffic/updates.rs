@@ -6,7 +6,7 @@
 //! as one batch, deleted as one batch, and so on. Beside them there are *flapping*, one rule that
 //! comes and goes, and *bursts*, many rules that come one by one without a pause.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{RandomStream, traffic::published::published};
 
@@ -33,7 +33,7 @@ pub enum UpdateKind {
 const BURST_RULES: u32 = 1000;
 /// Time between two rules of a burst.
 const BURST_GAP: Duration = Duration::from_micros(10);
-/// Most batches of a workload: beyond that the last periods have none.
+/// Most batches of a workload: beyond that the last periods have none, and its plan is cut.
 pub const BATCHES_MAX: usize = 100_000;
 
 impl UpdateKind {
@@ -102,6 +102,8 @@ pub struct UpdatePlan {
     pub changing: Vec<usize>,
     /// The changes, in the order of their times.
     pub batches: Vec<Batch>,
+    /// Whether there would be more than [`BATCHES_MAX`] of them.
+    pub is_cut: bool,
 }
 
 /// Changes that are made at once, or not at all.
@@ -111,8 +113,8 @@ pub struct Batch {
     pub at: Duration,
     /// Whether rules are added or deleted.
     pub change: Change,
-    /// Which.
-    pub rules: Vec<usize>,
+    /// Which. Batches of the same rules share them.
+    pub rules: Arc<[usize]>,
 }
 
 /// What is done with the rules of a batch.
@@ -135,6 +137,7 @@ impl UpdatePlan {
         stream: &mut RandomStream,
     ) -> Self {
         let changing = choose(kind.rules(tables.len()), tables, stream);
+        let all: Arc<[usize]> = changing.as_slice().into();
         let mut batches = Vec::new();
         let mut at = period;
         let mut change = Change::Add;
@@ -142,18 +145,19 @@ impl UpdatePlan {
             if kind == UpdateKind::Burst {
                 let room = BATCHES_MAX.saturating_sub(batches.len());
                 let times = (0..).map(|step| at.saturating_add(BURST_GAP.saturating_mul(step)));
-                let one = |(rule, at): (&usize, _)| Batch { at, change, rules: vec![*rule] };
+                let one = |(rule, at): (&usize, _)| Batch { at, change, rules: [*rule].into() };
                 batches.extend(changing.iter().zip(times).map(one).take(room));
             } else {
-                batches.push(Batch { at, change, rules: changing.clone() });
+                batches.push(Batch { at, change, rules: Arc::clone(&all) });
             }
             at = at.saturating_add(period);
             change = change.opposite();
         }
+        let is_cut = at <= lasts && batches.len() >= BATCHES_MAX;
         // What is left of the last burst would come after the traffic.
         batches.retain(|batch| batch.at <= lasts);
         batches.sort_by_key(|batch| batch.at);
-        Self { changing, batches }
+        Self { changing, batches, is_cut }
     }
 }
 
@@ -218,7 +222,16 @@ mod tests {
     fn a_period_of_nothing_or_a_set_of_nothing_ends() {
         assert_eq!(plan(UpdateKind::Flapping, 0, &[1, 1], 1000).batches, []);
         assert!(plan(UpdateKind::Pruning, 1, &[], 5).changing.is_empty());
-        assert_eq!(plan(UpdateKind::Flapping, 1, &[1, 1], 10_000_000).batches.len(), BATCHES_MAX);
+    }
+
+    #[test]
+    fn a_plan_of_too_many_batches_is_cut_and_says_so() {
+        let plan_of = |lasts_ms| plan(UpdateKind::Pruning, 1, &[1; 1000], lasts_ms);
+        let (whole, cut) = (plan_of(100_000), plan_of(10_000_000));
+        assert_eq!((whole.batches.len(), whole.is_cut), (BATCHES_MAX, false));
+        assert_eq!((cut.batches.len(), cut.is_cut), (BATCHES_MAX, true));
+        let [first, second] = [&cut.batches[0], &cut.batches[1]].map(|batch| &batch.rules);
+        assert!(Arc::ptr_eq(first, second), "a batch has no list of its own");
     }
 
     proptest! {
@@ -233,7 +246,7 @@ mod tests {
             prop_assert!(plan.batches.is_sorted_by_key(|batch| batch.at));
             let mut there = vec![false; tables.len()];
             for batch in &plan.batches {
-                for rule in &batch.rules {
+                for rule in batch.rules.iter() {
                     prop_assert_eq!(there[*rule], batch.change == Change::Delete);
                     there[*rule] = batch.change == Change::Add;
                 }

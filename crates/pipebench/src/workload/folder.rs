@@ -116,7 +116,7 @@ pub fn write_capture(
     path: &Path,
     progress: &Progress,
 ) -> Result<TrafficStatistics, WorkloadError> {
-    let capture = Capture::create(path)?;
+    let capture = Capture::create(path, 1)?;
     write_packets(workload, vec![capture], |_| 0, progress)
 }
 
@@ -137,7 +137,8 @@ fn write_captures(
         _ => format!("packets-{port}.pcap"),
     };
     let ports: BTreeMap<String, u32> = numbers.iter().map(|port| (name(port), *port)).collect();
-    let captures = numbers.iter().map(|port| Capture::create(&folder.join(name(port))));
+    let captures =
+        numbers.iter().map(|port| Capture::create(&folder.join(name(port)), numbers.len()));
     let captures = captures.collect::<Result<Vec<_>, _>>()?;
     let place = |flow: u32| {
         let port = usize::try_from(flow).ok().and_then(|flow| of_flow.get(flow));
@@ -154,8 +155,9 @@ struct Capture {
 }
 
 impl Capture {
-    fn create(path: &Path) -> Result<Self, WorkloadError> {
-        let file = OutputFile::create(path)?;
+    /// Begins one of so many captures.
+    fn create(path: &Path, count: usize) -> Result<Self, WorkloadError> {
+        let file = OutputFile::create_beside(path, count)?;
         let writer =
             PcapWriter::new(file).map_err(|error| crate::OutputError::new("write", path, error))?;
         Ok(Self { path: path.to_owned(), writer })

@@ -44,9 +44,16 @@ impl Material {
     pub(super) fn of_filters(filters: &FilterName, name: &Name) -> Result<Self, WorkloadError> {
         if let FilterName::File(path) = filters {
             let input = Input::read(path)?;
-            if input.kind() == InputKind::Rules {
-                return Self::of_switch(&input.text)
-                    .map_err(|problem| WorkloadError::Dump { path: input.path, problem });
+            match input.kind() {
+                InputKind::Rules => {
+                    return Self::of_switch(&input.text)
+                        .map_err(|problem| WorkloadError::Dump { path: input.path, problem });
+                }
+                InputKind::Pipeline => {
+                    let (what, instead) = ("a pipeline", "ends in .json");
+                    return Err(WorkloadError::Misnamed { path: input.path, what, instead });
+                }
+                InputKind::Parameters | InputKind::Filters => {}
             }
         }
         Self::one_table(&Filters::of(filters, name)?.all)
@@ -60,7 +67,18 @@ impl Material {
 
     /// A pipeline in a file.
     pub(super) fn of_file(path: &str, name: &Name) -> Result<Self, WorkloadError> {
-        Self::of_pipeline(path, &Input::read(path)?.text, name)
+        let input = Input::read(path)?;
+        let what = match input.kind() {
+            InputKind::Rules => Some("a dump of rules"),
+            InputKind::Parameters => Some("parameters of ClassBench"),
+            // Whatever else it is, whoever reads it says what is wrong.
+            InputKind::Pipeline | InputKind::Filters => None,
+        };
+        if let Some(what) = what {
+            let instead = "does not end in .json";
+            return Err(WorkloadError::Misnamed { path: input.path, what, instead });
+        }
+        Self::of_pipeline(path, &input.text, name)
     }
 
     /// A pipeline filled with rules, and flows of each of its traversals.

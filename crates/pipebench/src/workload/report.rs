@@ -65,7 +65,12 @@ impl Workload {
                 Row::count("of those, rules that come and go", self.updates().changing.len())
                     .against(wanted, whose),
             );
-            rows.push(Row::count("batches of updates", self.updates().batches.len()));
+            let batches = if self.updates().is_cut {
+                "batches of updates, as many as there can be: the last periods have none"
+            } else {
+                "batches of updates"
+            };
+            rows.push(Row::count(batches, self.updates().batches.len()));
         }
         rows
     }

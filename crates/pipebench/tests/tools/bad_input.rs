@@ -135,6 +135,46 @@ fn updates_that_come_after_the_packets_are_refused_with_what_to_say() {
 }
 
 #[test]
+fn a_dump_with_names_of_ports_is_told_how_to_dump_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, rule) in [
+        ("in.flows", "table=0, priority=1,in_port=eth0 actions=output:1\n"),
+        ("out.flows", "table=0, priority=1,in_port=1 actions=output:veth7\n"),
+    ] {
+        let told = refusal(&["describe", &file(folder.path(), name, rule)]);
+        assert!(told.contains("--no-names"), "{told}");
+    }
+}
+
+#[test]
+fn a_file_that_its_name_belies_is_told_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let describe = |path: String| refusal(&["flows", &path]);
+    let told = describe(file(folder.path(), "mine.pipeline", PIPELINE));
+    assert!(told.contains("a pipeline") && told.contains("ends in .json"), "{told}");
+    let rules = "table=0, priority=1,ip,actions=output:1\n";
+    let told = describe(file(folder.path(), "rules.json", rules));
+    assert!(told.contains("a dump of rules"), "{told}");
+    file(folder.path(), "acl1_seed", "x");
+    let mut command = Command::new(PROGRAM);
+    command.current_dir(folder.path()).args(["flows", "acl1_seed:low:10k"]);
+    let output = command.output().unwrap();
+    assert!(errors(&output).contains("./acl1_seed:low:10k"), "{}", errors(&output));
+}
+
+#[test]
+fn captures_of_more_ports_than_files_may_be_open_are_refused_with_advice() {
+    let folder = tempfile::tempdir().unwrap();
+    let rule = |port: u32| format!("table=0, priority=1,in_port={port},ip actions=output:1\n");
+    let dump = file(folder.path(), "wide.flows", (1..100).map(rule).collect::<String>());
+    let out = folder.path().join("out").display().to_string();
+    let script = format!("ulimit -n 40; {PROGRAM} write {dump}:low:1k --out {out}");
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert!(!output.status.success() && errors(&output).contains("ulimit -n"), "{output:?}");
+    assert!(!folder.path().join("out").exists(), "nothing is left");
+}
+
+#[test]
 fn a_dump_without_a_rule_that_can_be_read_is_told_the_place() {
     let folder = tempfile::tempdir().unwrap();
     let dump = " cookie=0x0, table=0, priority=1,ip,actions=ouptut:1\n";

@@ -4,23 +4,24 @@ use std::process::Command;
 
 use crate::{PROGRAM, errors, pipebench, skipped};
 
-/// Runs a script in a new network namespace; `None`, and a loud line, where that is not allowed.
+/// Runs a script in a new network namespace, in which it must succeed; `None`, and a loud line, where a
+/// cable in one is not allowed.
 pub(crate) fn in_namespace(script: &str) -> Option<(String, String)> {
-    let output = Command::new("unshare").args(["--net", "sh", "-ec", script]).output();
-    match output {
-        Ok(output) if output.status.success() => {
-            let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            Some((text, errors(&output)))
-        }
+    let run = |script: &str| Command::new("unshare").args(["--net", "sh", "-ec", script]).output();
+    match run(CABLE) {
+        Ok(output) if output.status.success() => {}
         Ok(output) => {
             skipped(&format!("a device needs root: {}", errors(&output)));
-            None
+            return None;
         }
         Err(error) => {
             skipped(&format!("unshare cannot be run: {error}"));
-            None
+            return None;
         }
     }
+    let output = run(script).unwrap();
+    assert!(output.status.success(), "{script}: {}", errors(&output));
+    Some((String::from_utf8_lossy(&output.stdout).into_owned(), errors(&output)))
 }
 
 /// A pair of devices that nobody speaks on unasked.

@@ -7,6 +7,7 @@
 )]
 
 mod bad_input;
+mod digests;
 mod files;
 mod help;
 mod live;

@@ -1,5 +1,7 @@
 //! Names and workloads on the command line, for all commands that take a name.
 
+use std::path::Path;
+
 use clap::Args;
 use miette::{Diagnostic, IntoDiagnostic, SourceSpan, WrapErr};
 use shunt_pipebench::{DumpError, NameError, Progress, name::Name, workload::Workload};
@@ -70,11 +72,20 @@ impl BadName {
     fn new(error: NameError) -> Self {
         let rest = error.name.get(error.at..).unwrap_or_default();
         let length = rest.find([':', '=']).unwrap_or(rest.len());
-        let help = error.nearest.as_ref().map_or_else(
-            || "`pipebench names` lists all sources and keys".to_owned(),
-            |nearest| format!("is `{nearest}` meant?"),
-        );
+        let word = error.name.split(':').next().unwrap_or_default();
+        let help = if error.at == 0 && Path::new(word).is_file() {
+            format!("a file is named by its path: `./{}`", error.name)
+        } else {
+            help(&error)
+        };
         let span = (error.at, length).into();
         Self { problem: error.problem.to_string(), name: error.name, span, help }
     }
+}
+
+fn help(error: &NameError) -> String {
+    error.nearest.as_ref().map_or_else(
+        || "`pipebench names` lists all sources and keys".to_owned(),
+        |nearest| format!("is `{nearest}` meant?"),
+    )
 }
