@@ -67,22 +67,16 @@ impl<'a> Trial<'a> {
         packet: &Packet,
         parsed: &Parsed<'_>,
     ) -> bool {
-        let cut = self.effects_of_list(&mut lists.iter().copied().flatten(), packet, parsed);
-        let whole = self.effects_of_list(&mut whole.iter(), packet, parsed);
+        let mut come_of = |actions: &mut dyn Iterator<Item = &DatapathAction>| {
+            self.resumes_left = RESUMES_MAX;
+            self.effects(actions, packet, parsed)
+        };
+        let cut = come_of(&mut lists.iter().copied().flatten());
+        let whole = come_of(&mut whole.iter());
         match (cut, whole) {
             (Ok(cut), Ok(whole)) => cut == whole,
             (Err(NoBuffer), _) | (_, Err(NoBuffer)) => true,
         }
-    }
-
-    fn effects_of_list(
-        &mut self,
-        actions: &mut dyn Iterator<Item = &DatapathAction>,
-        packet: &Packet,
-        parsed: &Parsed<'_>,
-    ) -> Result<Vec<Effect>, NoBuffer> {
-        self.resumes_left = RESUMES_MAX;
-        self.effects(actions, packet, parsed)
     }
 
     /// What comes of actions that are done to a copy of a packet.

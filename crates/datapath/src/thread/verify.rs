@@ -95,7 +95,8 @@ impl PacketThread {
             pieces => {
                 let lists: Vec<_> = pieces.iter().map(|piece| &*piece.actions).collect();
                 let mut trial = Trial::new(&mut self.pool, &self.pipeline, version);
-                fresh.credits_as(pieces)
+                fresh.learnings.is_empty()
+                    && fresh.credits_as(pieces)
                     && trial.do_the_same(&lists, &fresh.actions, packet, parsed)
             }
         };
