@@ -398,6 +398,14 @@ pub enum WorkloadError {
         /// What such names are like.
         instead: &'static str,
     },
+    /// Filters whose ranges of ports make too many rules.
+    #[error(
+        "the filters make more than {max} rules, as a range of ports is many: take fewer of them"
+    )]
+    TooManyRules {
+        /// The most.
+        max: usize,
+    },
     /// More filters that overlap than priorities.
     #[error(
         "the filters overlap so often that they need {needed} priorities, and OpenFlow has 65535: \

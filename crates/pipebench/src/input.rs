@@ -4,7 +4,10 @@
 //! filter begins with `@`, parameters of ClassBench with the `-` of a section's name, and rules of a
 //! switch have actions.
 
-use std::{fs, io};
+use std::{
+    fs::File,
+    io::{self, Read},
+};
 
 use shunt_flow::text::nearest_of;
 
@@ -52,6 +55,12 @@ pub enum InputError {
         /// Why.
         source: io::Error,
     },
+    /// It has no end, or one too far away.
+    #[error("{path} has more than {} MiB: give a part of it", BYTES_MAX >> 20)]
+    TooLarge {
+        /// Its name.
+        path: String,
+    },
     /// It is no text.
     #[error("{path} is {what}: {instead}")]
     NoText {
@@ -92,10 +101,11 @@ impl Input {
     ///
     /// When it is not there, is no text, or says nothing.
     pub fn read(path: &str) -> Result<Self, InputError> {
-        let bytes = fs::read(path).map_err(|source| match source.kind() {
+        let bytes = read_to(path, BYTES_MAX).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => {
                 InputError::Missing { path: path.to_owned(), nearest: meant(path) }
             }
+            io::ErrorKind::FileTooLarge => InputError::TooLarge { path: path.to_owned() },
             _ => InputError::Unreadable { path: path.to_owned(), source },
         })?;
         Self::of(path, bytes)
@@ -143,6 +153,16 @@ impl Input {
     }
 }
 
+/// Bytes of a text at most: millions of rules are a tenth of it.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// What a file has, unless that is more than so much: a device may have no end.
+fn read_to(path: &str, max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
+}
+
 /// Whether bytes are the beginning of a capture.
 #[must_use]
 pub fn is_capture(beginning: &[u8]) -> bool {
@@ -181,6 +201,16 @@ mod tests {
         assert!(told(&[0x0a, 0x0d, 0x0d, 0x0a, 0]).starts_with("x is a capture: `pipebench stats"));
         assert!(told(&[b'a', 0xff]).starts_with("x is no text: "));
         assert_eq!(told(b"# nothing\n \n"), "x has nothing in it but blanks and comments");
+    }
+
+    #[test]
+    fn what_has_no_end_is_not_read_to_it() {
+        assert_eq!(read_to("/dev/zero", 100).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), [b'a'; 100]).unwrap();
+        let read = |max| read_to(file.path().to_str().unwrap(), max).map(|bytes| bytes.len());
+        assert_eq!(read(100).unwrap(), 100);
+        assert!(read(99).is_err());
     }
 
     #[test]

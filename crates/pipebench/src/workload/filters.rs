@@ -17,6 +17,8 @@ const PRIORITIES: usize = 60_000;
 const PRIORITY_MAX: usize = u16::MAX as usize;
 /// Most filters that share a priority.
 const SHARING_MAX: usize = 512;
+/// Rules of a table at most: two ranges of ports can make a filter hundreds of them.
+const RULES_MAX: usize = 20_000_000;
 /// Ports that rules forward to, in turn.
 const OUTPUTS: usize = 4;
 /// What the table looks at.
@@ -36,6 +38,9 @@ impl Material {
                 table: 0,
                 text: format!("table=0,priority={priority},{},actions=output:{output}", asked.text),
             }));
+            if rules.len() > RULES_MAX {
+                return Err(WorkloadError::TooManyRules { max: RULES_MAX });
+            }
         }
         // Filters all differ, but pairs of addresses recur among them.
         let pair = [FieldId::Ipv4Src, FieldId::Ipv4Dst];

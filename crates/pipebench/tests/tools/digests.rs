@@ -1,21 +1,21 @@
 //! Workloads are the same bytes on every machine and with every later version: what they were is kept
 //! here, as a number.
 
-use std::fs;
+use std::{ffi::OsStr, fs, path::Path};
 
 use crate::{names, write};
 
-/// Names, and the digest of all files that each of them makes.
+/// Names, and the digest of the rules, flows, updates and packets that each of them makes.
 const DIGESTS: [(&str, u64); 6] = [
-    ("ofd:high:500:rules=200:packets=2k", 0xe203_fd7e_cc07_417b),
-    ("psc:low:500:rules=200:packets=2k:seed=7:updates=p2@10ms:rate=10k", 0x923c_4926_6e2c_1ada),
-    ("ant:low:300:rules=100:packets=1k:arrival=300@50%", 0x709a_f0d6_cd57_ee91),
-    ("classbench-fw:high:500:rules=500:packets=2k", 0xe86f_e726_a02a_024c),
+    ("ofd:high:500:rules=200:packets=2k", 0x43b5_84d1_afba_9336),
+    ("psc:low:500:rules=200:packets=2k:seed=7:updates=p2@10ms:rate=10k", 0xd50e_22a3_865f_8cc8),
+    ("ant:low:300:rules=100:packets=1k:arrival=300@50%", 0x3ccb_78f8_f4d1_c36a),
+    ("classbench-fw:high:500:rules=500:packets=2k", 0x829e_6e68_32fa_54fa),
     (
         "classbench-of:low:500:rules=500:packets=2k:updates=burst@50ms:rate=10k",
-        0xc4f0_ecfa_7daf_35ce,
+        0xe5fd_b6a4_14c0_210d,
     ),
-    ("coflow:low:500:coflowiness=0.25:packets=2k", 0x70b5_08f2_3a1c_e334),
+    ("coflow:low:500:coflowiness=0.25:packets=2k", 0x7db4_8306_caf9_3081),
 ];
 
 #[test]
@@ -26,7 +26,11 @@ fn workloads_are_what_they_have_always_been() {
         let folder = folder.path().join("workload");
         write(name, &folder);
         let mut digest = Digest::default();
-        for file in names(&folder) {
+        let is_data = |file: &String| {
+            let ending = Path::new(file).extension().and_then(OsStr::to_str);
+            ending.is_some_and(|ending| ["csv", "pcap", "txt"].contains(&ending))
+        };
+        for file in names(&folder).into_iter().filter(is_data) {
             digest.add(file.as_bytes());
             digest.add(&fs::read(folder.join(file)).unwrap());
         }

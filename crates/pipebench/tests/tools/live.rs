@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::{PROGRAM, errors, pipebench, skipped};
+use crate::{PROGRAM, answer, errors, pipebench, skipped, tool};
 
 /// Runs a script in a new network namespace, in which it must succeed; `None`, and a loud line, where a
 /// cable in one is not allowed.
@@ -29,19 +29,36 @@ const CABLE: &str = "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6 || tr
     ip link add left type veth peer name right; ip link set left up; ip link set right up; \
     for look in $(seq 500); do ip -br link show left | grep -q ' UP ' && break; sleep 0.01; done;";
 
+/// Waits until 500 packets have come out of the cable, and says how many have.
+const ARRIVED: &str = "for look in $(seq 1000); do \
+    arrived=$(awk '/right:/ { print $3 }' /proc/net/dev); \
+    [ $arrived -lt 500 ] || break; sleep 0.01; done; echo $arrived";
+
 #[test]
 fn every_packet_arrives_at_the_other_end() {
     let script = format!(
-        "{CABLE} {PROGRAM} live coflow:low:100 --port left --packets 500 --rate 100k; \
-         for look in $(seq 1000); do \
-         arrived=$(awk '/right:/ {{ print $3 }}' /proc/net/dev); \
-         [ $arrived -lt 500 ] || break; sleep 0.01; done; echo $arrived"
+        "{CABLE} {PROGRAM} live coflow:low:100 --port left --packets 500 --rate 100k; {ARRIVED}"
     );
     let Some((text, _)) = in_namespace(&script) else { return };
     let mut lines = text.lines();
     let told = lines.next().unwrap_or_default();
     assert!(told.starts_with("500 packets, 759000 bytes in "), "{told}");
     assert_eq!(lines.next(), Some("500"));
+}
+
+#[test]
+fn tcpreplay_sends_every_packet_of_a_capture() {
+    if tool("tcpreplay", &["--version"]).is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("packets.pcap").display().to_string();
+    answer(&["pcap", "coflow:low:100:packets=500", "--out", &capture]);
+    let script = format!(
+        "{CABLE} tcpreplay --quiet --topspeed --intf1=left {capture} > /dev/null; {ARRIVED}"
+    );
+    let Some((text, _)) = in_namespace(&script) else { return };
+    assert_eq!(text.lines().last(), Some("500"));
 }
 
 #[test]
