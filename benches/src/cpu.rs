@@ -107,6 +107,15 @@ fn process_ns(id: u32) -> u64 {
     threads(id).into_iter().filter_map(|thread| find_run_ns(id, thread)).sum()
 }
 
+/// Bytes of memory that a process has had at most.
+#[must_use]
+pub fn most_resident_bytes(id: u32) -> f64 {
+    let text = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    kilobytes.unwrap_or_default() * 1024.0
+}
+
 /// Bytes of memory that a process has.
 #[must_use]
 pub fn resident_bytes(id: u32) -> f64 {

@@ -30,6 +30,8 @@ pub(crate) const TESTS: &[Tool] = &[
     tool("ping", "iputils-ping"),
     tool("iperf3", "iperf3"),
     tool("tcpdump", "tcpdump"),
+    tool("tcpreplay", "tcpreplay"),
+    tool("tshark", "tshark"),
     tool("valgrind", "valgrind"),
     tool("python3", "python3-venv"),
     tool("/usr/lib/openvswitch-switch/ovs-vswitchd", "openvswitch-switch"),

@@ -4,7 +4,7 @@ use shunt_flow::text::nearest_of;
 
 use super::{Row, Run};
 use crate::experiments::{
-    characterisation, classifier, forwarding, gigaflow, live, megaflows, misses, nic_push,
+    characterisation, classifier, forwarding, gigaflow, live, making, megaflows, misses, nic_push,
     pipeline, slow_path, updates, workloads,
 };
 
@@ -226,6 +226,17 @@ pub const EXPERIMENTS: &[Experiment] = &[
         prepare: NOTHING,
         run: workloads::run,
         run_part: NO_PARTS,
+    },
+    Experiment {
+        name: "making",
+        title: "Workloads: what they cost to make",
+        what: "Time and memory to make a million rules, and a capture of ten million packets",
+        source: "our own",
+        has_rival: false,
+        options: &[],
+        prepare: NOTHING,
+        run: making::run,
+        run_part: making::run_part,
     },
     Experiment {
         name: "characterisation",

@@ -8,6 +8,7 @@ pub(crate) mod forwarding;
 pub(crate) mod gigaflow;
 pub(crate) mod live;
 mod loaded;
+pub(crate) mod making;
 pub(crate) mod megaflows;
 pub(crate) mod misses;
 pub(crate) mod nic_push;

@@ -5,7 +5,7 @@ use std::{
     process::Command,
 };
 
-use super::{Daemon, OpenVSwitch, Setup, Shunt, Switch};
+use super::{Daemon, OpenVSwitch, Setup, Shunt, Switch, huge_pages::HugePages};
 
 /// A switch that can be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +64,10 @@ impl Contender {
             Self::Shunt(_) if *self == Self::ours() => "Shunt".to_owned(),
             Self::Shunt(_) => "Shunt, the other build".to_owned(),
             Self::OpenVSwitch => format!("Open vSwitch {}", version()),
+            // Without huge pages it is slower, and whoever reads a result must know.
+            Self::OpenVSwitchDpdk if !HugePages::are_here() => {
+                format!("OVS-DPDK {} without huge pages", version())
+            }
             Self::OpenVSwitchDpdk => format!("OVS-DPDK {}", version()),
         }
     }

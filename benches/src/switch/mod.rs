@@ -1,6 +1,7 @@
 //! The switches under test, each as its users start it, driven by the same few calls.
 
 mod contender;
+mod huge_pages;
 mod open_vswitch;
 mod shunt;
 mod switch_trait;

@@ -8,14 +8,10 @@ use std::{
     time::Duration,
 };
 
-use super::{FrontCaches, PortSpec, Setup, Switch};
+use super::{FrontCaches, PortSpec, Setup, Switch, huge_pages::HugePages};
 use crate::cpu;
 
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
-const HUGEPAGES: &str = "/proc/sys/vm/nr_hugepages";
-
-/// Huge pages of 2 MiB that OVS-DPDK is given.
-const HUGEPAGES_COUNT: u32 = 768;
 
 /// Cached flows that it may have from the start; else it takes minutes to allow as many as we do.
 const FLOW_LIMIT: &str = "200000";
@@ -49,7 +45,8 @@ impl Daemon {
 pub struct OpenVSwitch {
     daemon: Daemon,
     folder: PathBuf,
-    hugepages_before: Option<String>,
+    /// They are given back after it is gone.
+    huge_pages: Option<HugePages>,
 }
 
 impl OpenVSwitch {
@@ -62,7 +59,7 @@ impl OpenVSwitch {
     pub fn start(daemon: Daemon, folder: &Path, setup: &Setup) -> Self {
         let _ = fs::remove_dir_all(folder);
         fs::create_dir_all(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-        let mut rival = Self { daemon, folder: folder.to_path_buf(), hugepages_before: None };
+        let mut rival = Self { daemon, folder: folder.to_path_buf(), huge_pages: None };
         rival.start_database();
         if daemon == Daemon::Dpdk {
             rival.ask_for_dpdk(setup.cpu.unwrap_or(1));
@@ -88,14 +85,12 @@ impl OpenVSwitch {
     }
 
     fn ask_for_dpdk(&mut self, cpu: usize) {
-        self.hugepages_before = fs::read_to_string(HUGEPAGES).ok();
-        let _ = fs::write(HUGEPAGES, HUGEPAGES_COUNT.to_string());
-        let pages = fs::read_to_string(HUGEPAGES).unwrap_or_default();
-        let enough = pages.trim().parse::<u32>().is_ok_and(|count| count >= HUGEPAGES_COUNT);
+        let pages = HugePages::ask();
+        let enough = pages.are_enough();
+        self.huge_pages = Some(pages);
         let extra = if enough {
             "--in-memory --no-pci --iova-mode=va"
         } else {
-            println!("too few huge pages: OVS-DPDK runs without, which is slower");
             "--legacy-mem --no-huge -m 1024 --no-pci --iova-mode=va"
         };
         let mut settings = vec![
@@ -263,9 +258,6 @@ impl Drop for OpenVSwitch {
                     sleep(Duration::from_millis(100));
                 }
             }
-        }
-        if let Some(count) = &self.hugepages_before {
-            let _ = fs::write(HUGEPAGES, count.trim());
         }
     }
 }

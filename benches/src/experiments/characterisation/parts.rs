@@ -12,7 +12,7 @@ use shunt_kairo::Direct;
 use shunt_pipebench::workload::Workload;
 use shunt_pipeline::{FlowMod, TableSelector, Traversal};
 
-use super::watched;
+use super::measure::watched;
 use crate::{
     cpu,
     experiment::{Better, Row, Samples},

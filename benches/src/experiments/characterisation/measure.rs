@@ -1,0 +1,106 @@
+//! All pipelines and localities, one after the other; and judging entries anew.
+
+use std::{hint::black_box, sync::Arc};
+
+use shunt_flow::FlowKey;
+use shunt_pipebench::published::Figure;
+use shunt_pipeline::{EntryId, Evictor, Iterative, OwnerId, Traversal};
+
+use super::{
+    caches::{ENTRIES, HITS, MISSES, of_packets},
+    parts::{PARTS, RATE, TABLE, of_set_up},
+};
+use crate::experiments::loaded::{LOCALITIES, Loaded, PIPELINES, published_packets, workload};
+use crate::{
+    cpu,
+    experiment::{Row, Run, Samples},
+};
+
+const REVALIDATION: &str = "CPU to judge all entries anew after one change";
+
+/// Entries that are judged anew.
+const SIZES: [usize; 3] = [8_000, 16_000, 64_000];
+/// The same, of the pipelines for which it was published.
+const MANY: usize = 500_000;
+const MANY_ROUNDS: usize = 2;
+
+const WHY_MANY: &str = "one thread's CPU here; the published is the time that a switch took, whose threads and whose \
+                        filters' masks are not said";
+
+/// All pipelines and localities.
+pub(crate) fn run(run: &mut Run) -> Vec<Row> {
+    let of_many: Vec<&str> =
+        PIPELINES.into_iter().filter(|pipeline| many(pipeline).is_some()).collect();
+    let of_many = if run.is_quick { Vec::new() } else { of_many };
+    run.begin(PIPELINES.len() * LOCALITIES.len() * 2 + of_many.len());
+    let mut rows = Vec::new();
+    for pipeline in PIPELINES {
+        for locality in LOCALITIES {
+            let scale = run.either(1, 5);
+            let (flows, packets) = (100_000 / scale, published_packets(pipeline) / scale);
+            let name = format!("{pipeline}:{locality}:{flows}:packets={packets}");
+            let (workload, loaded) = run.step(&format!("{name}, made"), |_| {
+                let workload = workload(&name);
+                let loaded = Loaded::new(&workload);
+                (workload, loaded)
+            });
+            let is_quick = run.is_quick;
+            rows.extend(run.step(&format!("{name}, packets"), |_| {
+                let mut rows = of_packets(pipeline, locality, &workload, &loaded, is_quick);
+                if locality == LOCALITIES[0] {
+                    let rounds = if is_quick { 3 } else { 5 };
+                    rows.extend(of_set_up(pipeline, &workload, &loaded, rounds));
+                    rows.extend(of_revalidation(pipeline, &loaded, rounds));
+                }
+                rows
+            }));
+        }
+    }
+    for pipeline in of_many {
+        let name = format!("{pipeline}:high:{MANY}");
+        rows.push(run.step(&format!("{name}, judged anew"), |_| {
+            let loaded = Loaded::new(&workload(&name));
+            let row = judged(pipeline, &loaded, &loaded.keys, MANY_ROUNDS);
+            row.beside_published(many(pipeline), WHY_MANY)
+        }));
+    }
+    let order = [HITS, MISSES, ENTRIES, PARTS, TABLE, RATE, REVALIDATION];
+    rows.sort_by_key(|row| order.iter().position(|metric| *metric == row.metric));
+    rows
+}
+
+/// An engine, watching an entry for each traversal.
+pub(super) fn watched<E: Evictor>(mut engine: E, traversals: &[Arc<Traversal>]) -> E {
+    for (slot, traversal) in (0..).zip(traversals) {
+        engine.installed(EntryId { owner: OwnerId(0), slot, generation: 0 }, traversal);
+    }
+    engine
+}
+
+/// What was published of judging many entries anew, in milliseconds.
+fn many(pipeline: &str) -> Option<f64> {
+    let figure = Figure::find("revalidation_500K", pipeline, "-", "500K megaflows")?;
+    Some(1000.0 * figure.value)
+}
+
+fn of_revalidation(pipeline: &str, loaded: &Loaded, rounds: usize) -> Vec<Row> {
+    let sizes = SIZES.into_iter().filter_map(|size| loaded.keys.get(..size));
+    sizes.map(|keys| judged(pipeline, loaded, keys, rounds)).collect()
+}
+
+/// How long the iterative engine judges the entries of these packets after a change that concerns
+/// none.
+fn judged(pipeline: &str, loaded: &Loaded, keys: &[FlowKey], rounds: usize) -> Row {
+    let mut ours = Samples::default();
+    for _ in 0..rounds {
+        let traversals: Vec<_> = keys.iter().map(|key| loaded.translate(key)).collect();
+        let iterative = Iterative::new(Arc::clone(&loaded.pipeline));
+        let mut engine = watched(iterative, &traversals);
+        let change = loaded.change();
+        let version = change.version;
+        let ns = cpu::timed(|| drop(black_box(engine.apply(&change.deltas, version))));
+        ours.0.push(ns as f64 / 1e6);
+    }
+    let name = format!("{pipeline}: {}K entries", keys.len() / 1000);
+    Row { ours, ..Row::new(name, REVALIDATION, "ms") }
+}

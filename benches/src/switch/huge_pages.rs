@@ -1,0 +1,44 @@
+//! Huge pages for a switch that wants them, as long as it runs.
+
+use std::{fs, sync::OnceLock};
+
+const COUNT_FILE: &str = "/proc/sys/vm/nr_hugepages";
+
+/// Huge pages of 2 MiB that OVS-DPDK is given.
+const COUNT: u32 = 768;
+
+/// Pages that were asked of the system; given back when dropped.
+#[derive(Debug)]
+pub(super) struct HugePages {
+    before: Option<String>,
+    are_enough: bool,
+}
+
+impl HugePages {
+    pub(super) fn ask() -> Self {
+        let before = fs::read_to_string(COUNT_FILE).ok();
+        let _ = fs::write(COUNT_FILE, COUNT.to_string());
+        let pages = fs::read_to_string(COUNT_FILE).unwrap_or_default();
+        let are_enough = pages.trim().parse::<u32>().is_ok_and(|count| count >= COUNT);
+        Self { before, are_enough }
+    }
+
+    /// Whether a switch can do with them.
+    pub(super) const fn are_enough(&self) -> bool {
+        self.are_enough
+    }
+
+    /// Whether this system gives enough.
+    pub(super) fn are_here() -> bool {
+        static ARE_HERE: OnceLock<bool> = OnceLock::new();
+        *ARE_HERE.get_or_init(|| Self::ask().are_enough)
+    }
+}
+
+impl Drop for HugePages {
+    fn drop(&mut self) {
+        if let Some(count) = &self.before {
+            let _ = fs::write(COUNT_FILE, count.trim());
+        }
+    }
+}
