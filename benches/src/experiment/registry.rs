@@ -220,7 +220,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Workloads beside what was published",
         what: "Tables, rules, flows and locality of five pipelines, and how often header tuples recur",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
-                 Tables 3.1 and 4.3, Fig 3.5",
+                 Table 3.1, Fig 3.5, 3.10 and 3.11, and rules from P2 in Table 4.3",
         has_rival: false,
         options: &[],
         prepare: NOTHING,

@@ -77,7 +77,8 @@ pub enum TrafficError {
     },
     /// Nothing to draw flows from.
     #[error(
-        "there is no traversal whose every table has a rule: there is nothing to draw flows from"
+        "there is nothing to draw flows from: no rule of the first table takes packets of IPv4, or no \
+         traversal has a rule in each of its tables (of few filters some get none: give more)"
     )]
     NoSource,
     /// Figures that are no distribution.
@@ -387,6 +388,15 @@ pub enum WorkloadError {
         path: String,
         /// What is wrong with it.
         problem: DumpError,
+    },
+    /// A file that would be replaced and was not made here.
+    #[error(
+        "{path} is there, and no workload was written here that it is of: choose another folder, or \
+         move it away"
+    )]
+    Foreign {
+        /// The file.
+        path: String,
     },
     /// A file that is another thing than its name says.
     #[error("{path} is {what}, by how it begins: give it a name that {instead}")]

@@ -122,8 +122,11 @@ impl Input {
         {
             return Err(no_text(what, instead));
         }
-        let text = String::from_utf8(bytes)
-            .map_err(|_| no_text("no text", "give a pipeline, filters, parameters or rules"))?;
+        let other = || no_text("no text", "give a pipeline, filters, parameters or rules");
+        if bytes.contains(&0) {
+            return Err(other());
+        }
+        let text = String::from_utf8(bytes).map_err(|_| other())?;
         let input = Self { path: path.to_owned(), text };
         match input.beginning() {
             "" => Err(InputError::Empty { path: input.path }),
@@ -156,10 +159,20 @@ impl Input {
 /// Bytes of a text at most: millions of rules are a tenth of it.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// What a file has, unless that is more than so much: a device may have no end.
+/// Bytes by which it is seen whether a file is a text at all.
+const BEGINNING: u64 = 1 << 16;
+
+/// What a file has, unless that is more than so much: a device may have no end. Of what is no text, the
+/// beginning.
 fn read_to(path: &str, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(max + 1).read_to_end(&mut bytes)?;
+    let mut file = File::open(path)?;
+    file.by_ref().take(BEGINNING.min(max + 1)).read_to_end(&mut bytes)?;
+    if bytes.contains(&0) || MAGIC.iter().any(|(magic, ..)| bytes.starts_with(magic)) {
+        return Ok(bytes);
+    }
+    let left = (max + 1).saturating_sub(bytes.len() as u64);
+    file.take(left).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
 }
 
@@ -205,7 +218,8 @@ mod tests {
 
     #[test]
     fn what_has_no_end_is_not_read_to_it() {
-        assert_eq!(read_to("/dev/zero", 100).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(read_to("/dev/zero", BYTES_MAX).unwrap().len() as u64, BEGINNING);
+        assert!(Input::read("/dev/zero").unwrap_err().to_string().contains("is no text"));
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), [b'a'; 100]).unwrap();
         let read = |max| read_to(file.path().to_str().unwrap(), max).map(|bytes| bytes.len());

@@ -4,5 +4,5 @@ mod caches;
 mod measure;
 mod parts;
 
-pub(super) use caches::{HITS, of_packets};
+pub(super) use caches::{HITS, MISSES, of_packets};
 pub(crate) use measure::run;

@@ -18,6 +18,7 @@ mod tests;
 mod value;
 
 pub use key::{KEYS, Key};
+pub use number::parse_count;
 pub(crate) use number::{count, time};
 pub use source::{FilterName, SOURCES, Source, SourceName};
 pub use value::{Arrival, Name, Terminals, Updates};

@@ -10,8 +10,9 @@ pub(crate) fn count(number: u64) -> String {
     }
 }
 
-/// Reads a count.
-pub(super) fn parse_count(text: &str) -> Option<u64> {
+/// Reads a count: digits, perhaps with a `k` for thousands or an `m` for millions.
+#[must_use]
+pub fn parse_count(text: &str) -> Option<u64> {
     let text = text.to_ascii_lowercase();
     let (digits, unit) = match text.strip_suffix('k') {
         Some(digits) => (digits, 1000),

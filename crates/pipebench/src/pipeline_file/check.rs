@@ -73,6 +73,11 @@ fn check_traversal(pipeline: &PipelineFile, traversal: &Traversal) -> Result<(),
             let field = field.name().to_owned();
             return Err(PipelineFault::NoField { of: of(), table: step.table, field, has });
         }
+        if let Some(field) = step.set.iter().find(|field| !table.writes.contains(field)) {
+            let has = list(&table.writes);
+            let field = field.name().to_owned();
+            return Err(PipelineFault::NoWrite { of: of(), table: step.table, field, has });
+        }
     }
     let mut visits: BTreeMap<u8, usize> = BTreeMap::new();
     for table in traversal.path() {
@@ -286,6 +291,15 @@ mod tests {
         let told = PipelineFile::parse(&told).unwrap_err().to_string();
         let expected = "line 10, column 3: the traversal `a` matches tp_src in table 0, whose \
                         `match_fields` are eth_dst:";
+        assert!(told.starts_with(expected), "{told}");
+    }
+
+    #[test]
+    fn a_step_that_writes_what_its_table_does_not_is_told() {
+        let told = LINES.replacen("\"match\": []", "\"match\": [], \"set\": [\"ip_src\"]", 1);
+        let told = PipelineFile::parse(&told).unwrap_err().to_string();
+        let expected = "line 10, column 3: the traversal `a` writes ip_src in table 0, whose `writes` \
+                        are nothing:";
         assert!(told.starts_with(expected), "{told}");
     }
 

@@ -49,7 +49,8 @@ impl Description<'_> {
         writeln!(f, "edges")?;
         for edge in &self.0.edges {
             let condition = edge.condition.as_deref().unwrap_or("");
-            writeln!(f, "  {:>3} -> {:<3} {condition}", edge.from, edge.to)?;
+            let line = format!("  {:>3} -> {:<3} {condition}", edge.from, edge.to);
+            writeln!(f, "{}", line.trim_end())?;
         }
         writeln!(f)
     }
@@ -67,11 +68,19 @@ impl Description<'_> {
                 path.push_str(&table.to_string());
             }
             let (id, name) = (&traversal.id, &traversal.name);
-            writeln!(f, "  {id}: {name} [{}]", traversal.terminal.name())?;
+            let space = if name.is_empty() { "" } else { " " };
+            writeln!(f, "  {id}:{space}{name} [{}]", traversal.terminal.name())?;
             writeln!(f, "      path    {path}")?;
             let groups: Vec<String> =
                 traversal.groups(driven).iter().map(|group| list(group)).collect();
             writeln!(f, "      disjoint {}", groups.join(" | "))?;
+        }
+        let is_visited =
+            |table: u8| self.0.traversals.iter().any(|one| one.path().any(|id| id == table));
+        let unvisited = self.0.tables.iter().map(|table| table.id).filter(|id| !is_visited(*id));
+        let unvisited: Vec<String> = unvisited.map(|id| id.to_string()).collect();
+        if !unvisited.is_empty() {
+            writeln!(f, "  no traversal goes through: {}", unvisited.join(" "))?;
         }
         writeln!(f)
     }

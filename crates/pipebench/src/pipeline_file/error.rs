@@ -114,6 +114,20 @@ pub enum PipelineFault {
         /// Those that the table has.
         has: String,
     },
+    /// A traversal writes in a table what that table does not write.
+    #[error(
+        "{of} writes {field} in table {table}, whose `writes` are {has}: add it there, or mend the step"
+    )]
+    NoWrite {
+        /// The traversal.
+        of: String,
+        /// The table.
+        table: u8,
+        /// The field.
+        field: String,
+        /// Those that the table has.
+        has: String,
+    },
     /// A traversal visits a table too often.
     #[error("{of} visits table {table} more than {max} times")]
     Visits {

@@ -42,6 +42,10 @@ pub struct Class {
     pub way: Option<Vec<u8>>,
 }
 
+/// Rules that refer to what a dump does not have: the flows below fare as if they were not there.
+const LEFT_OUT: &str =
+    "rules on groups and the like that are not there: what follows is without them";
+
 /// Seed of the hashes of the tables; no figure depends on it.
 const SEED: u64 = 1;
 /// Flows after which progress is told.
@@ -121,7 +125,11 @@ impl Fates {
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
     pub fn rows(&self, classes: &[Class]) -> Vec<Row> {
-        let mut rows = vec![
+        let mut rows = Vec::new();
+        if self.refused > 0 {
+            rows.push(Row::count(LEFT_OUT, self.refused));
+        }
+        rows.extend([
             Row::count("entries of one cache for all flows", self.entries()),
             Row::count("masks of those entries", self.masks()),
             Row::count("lookups of all flows", self.lookups),
@@ -131,10 +139,7 @@ impl Fates {
                 "each",
             ),
             Row::new("flows that are forwarded", share(self.forwarded, self.flows), "%"),
-        ];
-        if self.refused > 0 {
-            rows.push(Row::count("rules that were left out of these figures", self.refused));
-        }
+        ]);
         rows.extend(self.class_rows(classes));
         rows.extend(self.way_rows());
         rows
@@ -279,7 +284,7 @@ mod tests {
         let fates = Fates::of(rules, &[flow(1, 1)], &Progress::hidden()).unwrap();
         assert_eq!((fates.refused, fates.forwarded), (1, 1));
         let rows = fates.rows(&[]);
-        assert!(rows.iter().any(|row| row.what == "rules that were left out of these figures"));
+        assert!(rows.iter().any(|row| row.what == LEFT_OUT));
     }
 
     #[test]

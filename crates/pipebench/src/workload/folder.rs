@@ -49,16 +49,39 @@ struct Manifest<'a> {
 ///
 /// # Errors
 ///
-/// When a file cannot be written: then the folder is as it was.
+/// When a file cannot be written, or would replace one that is of no workload: then the folder is as it
+/// was.
 pub fn write_folder(
     workload: &Workload,
     folder: &Path,
     progress: &Progress,
 ) -> Result<Vec<Row>, WorkloadError> {
+    let before = files_before(folder);
+    if let Some(path) = foreign_file(folder, &before) {
+        return Err(WorkloadError::Foreign { path: path.display().to_string() });
+    }
     let output = OutputFolder::create(folder)?;
     let figures = write_files(workload, output.files(), progress)?;
-    output.finish(MANIFEST_FILE, &files_before(folder))?;
+    output.finish(MANIFEST_FILE, &before)?;
     Ok(figures)
+}
+
+/// A file that a workload would replace, or that would look like a part of it, and is of none.
+fn foreign_file(folder: &Path, before: &[String]) -> Option<PathBuf> {
+    let is_ours = |name: &str| {
+        let told_of = [MANIFEST_FILE, README_FILE].contains(&name) && !before.is_empty();
+        told_of || before.iter().any(|own| own == name)
+    };
+    let names = [RULES_FILE, FLOWS_FILE, UPDATES_FILE, PLAYER_FILE, MANIFEST_FILE, README_FILE];
+    let is_of_workloads = |name: &str| {
+        names.contains(&name)
+            || name == PACKETS_FILE
+            || name.starts_with("packets-") && name.ends_with(".pcap")
+    };
+    let entries = fs::read_dir(folder).ok()?.filter_map(Result::ok);
+    let mut names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let found = names.find(|name| is_of_workloads(name) && !is_ours(name))?;
+    Some(folder.join(found))
 }
 
 /// The files of the workload that a folder has had until now.

@@ -71,6 +71,7 @@ impl Material {
         let what = match input.kind() {
             InputKind::Rules => Some("a dump of rules"),
             InputKind::Parameters => Some("parameters of ClassBench"),
+            InputKind::Filters if input.text.trim_start().starts_with('@') => Some("filters"),
             // Whatever else it is, whoever reads it says what is wrong.
             InputKind::Pipeline | InputKind::Filters => None,
         };

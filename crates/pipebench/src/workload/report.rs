@@ -36,6 +36,11 @@ impl Workload {
             let rules = self.base_rules().map(|rule| rule.text.as_str());
             let fates = Fates::of(rules, self.flows(), progress)?;
             rows.extend(fates.rows(self.classes()));
+        } else {
+            rows.push(Row::count(
+                "rules, of which flows are followed through at most",
+                FATES_RULES_MAX,
+            ));
         }
         Ok(rows)
     }
@@ -56,7 +61,10 @@ impl Workload {
             None => rules,
         }];
         if !self.left_out().is_empty() {
-            rows.push(Row::count("rules that cannot be read, left out", self.left_out().len()));
+            rows.push(Row::count(
+                "rules that cannot be read: what follows is without them",
+                self.left_out().len(),
+            ));
         }
         if let Some(updates) = self.name().updates {
             let wanted = updates.kind.rules(self.rules().len()) as f64;

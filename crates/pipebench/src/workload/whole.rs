@@ -54,6 +54,7 @@ impl Workload {
     ///
     /// A file of the name that cannot be read, or rules that make too few flows.
     pub fn of(name: &Name, progress: &Progress) -> Result<Self, WorkloadError> {
+        check_packets(name)?;
         let Drawn { rules, classes, filled, left_out, flows } = Drawn::of(name)?;
         progress.advance(1);
         let packets = sizes(name)?;
@@ -193,6 +194,17 @@ impl Drawn {
         let flows = coflows(name.flows, coflowiness, name.locality, seed)?;
         let classes = vec![Class { name: "services".to_owned(), way: None }];
         Ok(Self { rules, classes, filled: None, left_out: Vec::new(), flows })
+    }
+}
+
+/// Refuses fewer packets than flows, before any are made.
+fn check_packets(name: &Name) -> Result<(), TrafficError> {
+    match name.packets_wanted() {
+        Some(packets) if packets < name.flows_of_all().into() => {
+            let flows = usize::try_from(name.flows_of_all()).unwrap_or(usize::MAX);
+            Err(TrafficError::Packets { flows, packets })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -147,6 +147,39 @@ fn a_dump_with_names_of_ports_is_told_how_to_dump_numbers() {
 }
 
 #[test]
+fn a_folder_with_files_of_others_is_refused_and_left_as_it_is() {
+    for foreign in ["README.md", "rules.txt", "packets-9.pcap"] {
+        let folder = tempfile::tempdir().unwrap();
+        file(folder.path(), foreign, "mine");
+        let out = folder.path().to_str().unwrap();
+        let told = refusal(&["write", "coflow:low:100", "--out", out]);
+        assert!(told.contains(foreign), "{told}");
+        assert_eq!(names(folder.path()), [foreign]);
+        assert_eq!(fs::read(folder.path().join(foreign)).unwrap(), b"mine");
+    }
+}
+
+#[test]
+fn what_would_make_filters_is_refused_where_they_are_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let filters = file(folder.path(), "my.filters", answer(&["rules", "acl", "--count", "5"]));
+    for (option, value) in [("--count", "1k"), ("--smoothness", "7"), ("--port-scope", "0")] {
+        let told = refusal(&["rules", &filters, option, value]);
+        assert!(told.contains(option) && told.contains("as they are"), "{told}");
+    }
+    let told = refusal(&["rules", "acl", "--form", "real"]);
+    assert!(told.contains("--pipeline"), "{told}");
+    let told = refusal(&["rules", "acl", "--count", "10x"]);
+    assert!(told.contains("as in 500, 100k or 1m"), "{told}");
+}
+
+#[test]
+fn fewer_packets_than_flows_are_refused_at_once() {
+    let told = refusal(&["stats", "psc:high:10m:packets=100"]);
+    assert!(told.contains("10000000 flows cannot have 100 packets"), "{told}");
+}
+
+#[test]
 fn a_file_that_its_name_belies_is_told_what_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let describe = |path: String| refusal(&["flows", &path]);
@@ -155,6 +188,9 @@ fn a_file_that_its_name_belies_is_told_what_it_is() {
     let rules = "table=0, priority=1,ip,actions=output:1\n";
     let told = describe(file(folder.path(), "rules.json", rules));
     assert!(told.contains("a dump of rules"), "{told}");
+    let filters = answer(&["rules", "acl", "--count", "5"]);
+    let told = describe(file(folder.path(), "filters.json", filters));
+    assert!(told.contains("is filters"), "{told}");
     file(folder.path(), "acl1_seed", "x");
     let mut command = Command::new(PROGRAM);
     command.current_dir(folder.path()).args(["flows", "acl1_seed:low:10k"]);

@@ -5,6 +5,7 @@ use miette::IntoDiagnostic;
 use shunt_pipebench::{
     Progress, Seed,
     classbench::{Filter, Request, generate},
+    name::parse_count,
     pipeline_file::PipelineFile,
     populate::{Counts, Filling, Form, Population, drawn, populate},
 };
@@ -32,32 +33,41 @@ use crate::{
 pub(crate) struct Rules {
     /// acl, fw, ipc or of; or a file: parameters of ClassBench to make filters by, or filters
     filters: String,
-    /// Filters to make; duplicates are dropped, so there are somewhat fewer
-    #[arg(long, default_value_t = 10_000)]
-    count: u32,
+    /// Filters to make, as in 500, 100k or 1m; duplicates are dropped, so there are somewhat fewer [default: 10k]
+    #[arg(long, value_parser = count)]
+    count: Option<u32>,
     /// Where all randomness comes from: the same seed gives the same bytes
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// By how many bits prefix lengths may differ from those of the parameters, 0 to 64
-    #[arg(long, default_value_t = 2)]
-    smoothness: u8,
-    /// From -1 for longer prefixes to 1 for shorter ones
-    #[arg(long, default_value_t = 0.5, allow_hyphen_values = true)]
-    address_scope: f64,
-    /// From -1 for narrower ports to 1 for wider ones
-    #[arg(long, default_value_t = -0.1, allow_hyphen_values = true)]
-    port_scope: f64,
+    /// By how many bits prefix lengths may differ from those of the parameters, 0 to 64 [default: 2]
+    #[arg(long)]
+    smoothness: Option<u8>,
+    /// From -1 for longer prefixes to 1 for shorter ones [default: 0.5]
+    #[arg(long, allow_hyphen_values = true)]
+    address_scope: Option<f64>,
+    /// From -1 for narrower ports to 1 for wider ones [default: -0.1]
+    #[arg(long, allow_hyphen_values = true)]
+    port_scope: Option<f64>,
     /// Fills this pipeline: one of `pipebench list`, or a JSON file
     #[arg(long, value_name = "PIPELINE")]
     pipeline: Option<String>,
     /// Which traversals of the pipeline get rules
-    #[arg(long, value_enum, default_value_t = Traversals::Forwarding)]
+    #[arg(long, value_enum, default_value_t = Traversals::Forwarding, requires = "pipeline")]
     traversals: Traversals,
     /// How much of the pipeline its rules do
-    #[arg(long, value_enum, default_value_t = FormName::Plain)]
+    #[arg(long, value_enum, default_value_t = FormName::Plain, requires = "pipeline")]
     form: FormName,
     #[command(flatten)]
     out: Out,
+}
+
+/// Filters to make, where nothing is said.
+const COUNT: u32 = 10_000;
+
+/// Reads a number of filters as names have it.
+fn count(text: &str) -> Result<u32, String> {
+    let number = parse_count(text).and_then(|number| u32::try_from(number).ok());
+    number.ok_or_else(|| "write a number, as in 500, 100k or 1m".to_owned())
 }
 
 /// Which traversals get rules.
@@ -100,7 +110,7 @@ impl Rules {
             return Ok(());
         };
         if are_made {
-            filters = drawn(&filters, self.count, seed);
+            filters = drawn(&filters, self.count.unwrap_or(COUNT), seed);
         }
         let filling = match self.traversals {
             Traversals::Forwarding => Filling::Forwarding,
@@ -118,19 +128,41 @@ impl Rules {
     fn filters(&self, seed: Seed) -> miette::Result<(Vec<Filter>, bool)> {
         let parameters = match input::filter_source(&self.filters)? {
             FilterSource::Parameters(parameters) => parameters,
-            FilterSource::Filters(filters) => return Ok((filters, false)),
+            FilterSource::Filters(filters) => {
+                self.refuse_options_of_making()?;
+                return Ok((filters, false));
+            }
         };
+        let count = self.count.unwrap_or(COUNT);
+        let usual = Request::new(count);
         let request = Request {
-            rules: self.count,
-            smoothness: self.smoothness,
-            address_scope: self.address_scope,
-            port_scope: self.port_scope,
+            rules: count,
+            smoothness: self.smoothness.unwrap_or(usual.smoothness),
+            address_scope: self.address_scope.unwrap_or(usual.address_scope),
+            port_scope: self.port_scope.unwrap_or(usual.port_scope),
         };
-        let progress = Progress::new("filters", self.count.into());
+        let progress = Progress::new("filters", count.into());
         let filters = generate(&parameters, &request, seed, &progress).into_diagnostic()?;
         let seconds = progress.elapsed().as_secs_f64();
-        eprintln!("{} filters of {} in {seconds:.2} s", filters.len(), self.count);
+        eprintln!("{} filters of {count} in {seconds:.2} s", filters.len());
         Ok((filters, true))
+    }
+
+    /// Filters of a file are taken as they are: what would make others says nothing to them.
+    fn refuse_options_of_making(&self) -> miette::Result<()> {
+        let given = [
+            ("--count", self.count.is_some()),
+            ("--smoothness", self.smoothness.is_some()),
+            ("--address-scope", self.address_scope.is_some()),
+            ("--port-scope", self.port_scope.is_some()),
+        ];
+        match given.iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => Err(miette::miette!(
+                "{} has filters, which are taken as they are: leave out {option}",
+                self.filters
+            )),
+            None => Ok(()),
+        }
     }
 
     fn write(&self, lines: &[impl std::fmt::Display]) -> miette::Result<()> {

@@ -11,7 +11,7 @@ pub(crate) const NAMES: &str = "\
 A NAME says all of a workload: SOURCE[:LOCALITY][:FLOWS][:KEY=VALUE]..\n  \
 psc                                the PISCES pipeline, high locality, 100k flows, seed 1\n  \
 ols:low:1m:seed=7                  a million flows of low locality over OVN's pipeline\n  \
-classbench-fw:high:50k:rules=1m    one table of a million firewall rules\n  \
+classbench-fw:high:50k:rules=1m    one table of a million firewall filters\n  \
 coflow:coflowiness=0.25            coflows of which a quarter is predicted\n  \
 ./mine.json:filters=./mine.rules   a pipeline and filters of your own\n  \
 ./br-int.flows:low:10k             the rules of a switch, and flows for them\n\
