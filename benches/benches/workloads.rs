@@ -47,6 +47,7 @@ fn filled_pipelines(criterion: &mut Criterion) {
                     black_box(&filters),
                     (Filling::Forwarding, Form::Plain),
                     Seed::new(1),
+                    &Progress::hidden(),
                 )
                 .unwrap()
             });

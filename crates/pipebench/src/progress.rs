@@ -38,6 +38,13 @@ impl Progress {
         self.bar.elapsed()
     }
 
+    /// Notes that there is so much more work than was known.
+    pub fn expect(&self, steps: u64) {
+        if self.bar.length().is_some() {
+            self.bar.inc_length(steps);
+        }
+    }
+
     /// Notes that so many further steps are done; cheap enough for every thousandth of the work.
     pub fn advance(&self, steps: u64) {
         self.bar.inc(steps);

@@ -77,9 +77,13 @@ pub fn fuzz_pipeline(data: &[u8]) {
             assert!(picture(&pipeline).ends_with("</svg>\n"));
             let line = "@10.0.0.0/8\t10.1.2.3/32\t0 : 65535\t80 : 81\t0x06/0xFF";
             let filters = read_filters(line).expect("a legal filter");
-            if let Ok(population) =
-                populate(&pipeline, &filters, (Filling::All, Form::Real), Seed::new(1))
-            {
+            if let Ok(population) = populate(
+                &pipeline,
+                &filters,
+                (Filling::All, Form::Real),
+                Seed::new(1),
+                &Progress::hidden(),
+            ) {
                 let rules = population.flow_mods().expect("each rule is one that a pipeline reads");
                 assert_eq!(rules.len(), population.counts().rules);
             }

@@ -22,7 +22,8 @@ fn filters(count: u32) -> Vec<Filter> {
 
 fn filled(name: &str, count: u32, filling: Filling) -> Population {
     let pipeline = PipelineFile::parse(Builtin::find(name).unwrap().json).unwrap();
-    populate(&pipeline, &filters(count), (filling, Form::Plain), Seed::new(1)).unwrap()
+    populate(&pipeline, &filters(count), (filling, Form::Plain), Seed::new(1), &Progress::hidden())
+        .unwrap()
 }
 
 /// As published: filters of OpenFlow, drawn ten thousand times.
@@ -32,7 +33,14 @@ fn as_published(name: &str) -> Population {
     let request = Request::new(10_000);
     let filters = generate(&parameters, &request, Seed::new(1), &Progress::hidden()).unwrap();
     let filters = drawn(&filters, 10_000, Seed::new(1));
-    populate(&pipeline, &filters, (Filling::Forwarding, Form::Plain), Seed::new(1)).unwrap()
+    populate(
+        &pipeline,
+        &filters,
+        (Filling::Forwarding, Form::Plain),
+        Seed::new(1),
+        &Progress::hidden(),
+    )
+    .unwrap()
 }
 
 #[test]
@@ -56,7 +64,7 @@ fn the_narrower_of_two_rules_of_a_table_has_the_higher_priority() {
     let pipeline = PipelineFile::parse(pipeline).unwrap();
     let filters = read_filters(text).unwrap();
     let filling = (Filling::Forwarding, Form::Plain);
-    let filled = populate(&pipeline, &filters, filling, Seed::new(1)).unwrap();
+    let filled = populate(&pipeline, &filters, filling, Seed::new(1), &Progress::hidden()).unwrap();
     let priority = |prefix: &str| {
         let rule = filled.rules().iter().find(|rule| rule.matching.contains(prefix));
         rule.unwrap_or_else(|| panic!("{prefix}: {}", self::text(&filled))).priority
@@ -120,7 +128,14 @@ fn the_same_seed_gives_the_same_rules() {
 
 fn real(name: &str, count: u32) -> Population {
     let pipeline = PipelineFile::parse(Builtin::find(name).unwrap().json).unwrap();
-    populate(&pipeline, &filters(count), (Filling::Forwarding, Form::Real), Seed::new(1)).unwrap()
+    populate(
+        &pipeline,
+        &filters(count),
+        (Filling::Forwarding, Form::Real),
+        Seed::new(1),
+        &Progress::hidden(),
+    )
+    .unwrap()
 }
 
 #[test]

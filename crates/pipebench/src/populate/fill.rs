@@ -26,7 +26,7 @@ use super::{
     matching::{Beside, StepMatch, step_matches},
 };
 use crate::{
-    PopulateError, RandomStream, Seed,
+    PopulateError, Progress, RandomStream, Seed,
     classbench::Filter,
     pipeline_file::{Field, PipelineFile, Step, Terminal, Traversal},
 };
@@ -155,6 +155,7 @@ pub fn populate(
     filters: &[Filter],
     (filling, form): (Filling, Form),
     seed: Seed,
+    progress: &Progress,
 ) -> Result<Population, PopulateError> {
     if filters.is_empty() {
         return Err(PopulateError::NoFilter);
@@ -167,11 +168,18 @@ pub fn populate(
     let mut fill = Fill::new(pipeline, &traversals, form)?;
     let mut stream = seed.stream("traversals");
     let base = base_rules(filters, seed)?;
+    progress.expect(filters.len() as u64);
     for index in 0..base.len() {
         fill.place(&base, index, &mut stream);
+        if index % PROGRESS_STEP == PROGRESS_STEP - 1 {
+            progress.advance(PROGRESS_STEP as u64);
+        }
     }
     Ok(fill.finish(base))
 }
+
+/// Filters after which progress is told.
+const PROGRESS_STEP: usize = 1000;
 
 /// The lowest priority; what a match asks for is added.
 const PRIORITY: u16 = 100;

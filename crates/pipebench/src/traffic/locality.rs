@@ -18,7 +18,9 @@ use std::{
 
 use shunt_flow::{FieldId, FlowKey, PortNo};
 
-use crate::{RandomStream, TrafficError, Weighted, groups::connected, traffic::flow::Flow};
+use crate::{
+    Progress, RandomStream, TrafficError, Weighted, groups::connected, traffic::flow::Flow,
+};
 
 /// How flows are drawn from rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -180,6 +182,9 @@ pub struct FlowSource {
 /// How many times as many flows are drawn as are wanted, before one gives up finding new ones.
 const TRIES: usize = 40;
 
+/// Flows after which progress is told.
+const PROGRESS_STEP: usize = 10_000;
+
 impl FlowSource {
     /// Draws flows that differ from each other.
     ///
@@ -191,6 +196,7 @@ impl FlowSource {
         count: usize,
         locality: Locality,
         stream: &mut RandomStream,
+        progress: &Progress,
     ) -> Result<Vec<Flow>, TrafficError> {
         if self.classes.len() > usize::from(u16::MAX) {
             return Err(TrafficError::Classes { classes: self.classes.len() });
@@ -207,6 +213,7 @@ impl FlowSource {
         seen.try_reserve(count).map_err(no_memory)?;
         let mut flows = Vec::new();
         flows.try_reserve_exact(count).map_err(no_memory)?;
+        progress.expect(count as u64);
         for _ in 0..count.saturating_mul(TRIES) {
             if flows.len() == count {
                 break;
@@ -215,6 +222,9 @@ impl FlowSource {
             let flow = sampler.sample(stream);
             if seen.insert(*flow.headers()) {
                 flows.push(flow);
+                if flows.len().is_multiple_of(PROGRESS_STEP) {
+                    progress.advance(PROGRESS_STEP as u64);
+                }
             }
         }
         if flows.len() < count {
@@ -342,7 +352,7 @@ mod tests {
         count: usize,
         locality: Locality,
     ) -> Result<Vec<Flow>, TrafficError> {
-        source.draw(count, locality, &mut Seed::new(1).stream("flows"))
+        source.draw(count, locality, &mut Seed::new(1).stream("flows"), &Progress::hidden())
     }
 
     /// One tuple that three rules have, and three that one has; each with many ports.

@@ -41,7 +41,11 @@ pub(super) struct Filled {
 
 impl Material {
     /// One table of filters, or the rules of a switch: whichever a file has.
-    pub(super) fn of_filters(filters: &FilterName, name: &Name) -> Result<Self, WorkloadError> {
+    pub(super) fn of_filters(
+        filters: &FilterName,
+        name: &Name,
+        progress: &Progress,
+    ) -> Result<Self, WorkloadError> {
         if let FilterName::File(path) = filters {
             let input = Input::read(path)?;
             match input.kind() {
@@ -56,17 +60,25 @@ impl Material {
                 InputKind::Parameters | InputKind::Filters => {}
             }
         }
-        Self::one_table(&Filters::of(filters, name)?.all)
+        Self::one_table(&Filters::of(filters, name, progress)?.all)
     }
 
     /// A pipeline that comes with the crate.
-    pub(super) fn of_builtin(word: &str, name: &Name) -> Result<Self, WorkloadError> {
+    pub(super) fn of_builtin(
+        word: &str,
+        name: &Name,
+        progress: &Progress,
+    ) -> Result<Self, WorkloadError> {
         let json = Builtin::find(word).map_or("", |builtin| builtin.json);
-        Self::of_pipeline(word, json, name)
+        Self::of_pipeline(word, json, (name, progress))
     }
 
     /// A pipeline in a file.
-    pub(super) fn of_file(path: &str, name: &Name) -> Result<Self, WorkloadError> {
+    pub(super) fn of_file(
+        path: &str,
+        name: &Name,
+        progress: &Progress,
+    ) -> Result<Self, WorkloadError> {
         let input = Input::read(path)?;
         let what = match input.kind() {
             InputKind::Rules => Some("a dump of rules"),
@@ -79,14 +91,18 @@ impl Material {
             let instead = "does not end in .json";
             return Err(WorkloadError::Misnamed { path: input.path, what, instead });
         }
-        Self::of_pipeline(path, &input.text, name)
+        Self::of_pipeline(path, &input.text, (name, progress))
     }
 
     /// A pipeline filled with rules, and flows of each of its traversals.
-    fn of_pipeline(what: &str, text: &str, name: &Name) -> Result<Self, WorkloadError> {
+    fn of_pipeline(
+        what: &str,
+        text: &str,
+        (name, progress): (&Name, &Progress),
+    ) -> Result<Self, WorkloadError> {
         let wrong = |problem| WorkloadError::Pipeline { path: what.to_owned(), problem };
         let pipeline = PipelineFile::parse(text).map_err(|problem| wrong(Box::new(problem)))?;
-        let Filters { all: mut filters, are_made } = Filters::of(&name.filters, name)?;
+        let Filters { all: mut filters, are_made } = Filters::of(&name.filters, name, progress)?;
         if are_made {
             filters = drawn(&filters, name.rules, name.seed_of());
         }
@@ -94,8 +110,8 @@ impl Material {
             Terminals::Output => Filling::Forwarding,
             Terminals::All => Filling::All,
         };
-        let population =
-            populate(&pipeline, &filters, (filling, name.form), name.seed_of().child("populate"))?;
+        let seed = name.seed_of().child("populate");
+        let population = populate(&pipeline, &filters, (filling, name.form), seed, progress)?;
         let tuples: Vec<Tuple> = population.base().iter().map(whole).collect();
         let class = |path: &PopulatedPath| {
             let rules = path.base_rules.iter().filter_map(|rule| tuples.get(*rule));
@@ -143,33 +159,38 @@ struct Filters {
 }
 
 impl Filters {
-    fn of(filters: &FilterName, name: &Name) -> Result<Self, WorkloadError> {
+    fn of(filters: &FilterName, name: &Name, progress: &Progress) -> Result<Self, WorkloadError> {
         let set = match filters {
             FilterName::Acl => BuiltinSet::Acl,
             FilterName::Firewall => BuiltinSet::Firewall,
             FilterName::Ipc => BuiltinSet::Ipc,
             FilterName::OpenFlow => BuiltinSet::OpenFlow,
-            FilterName::File(path) => return Self::of_file(&Input::read(path)?, name),
+            FilterName::File(path) => return Self::of_file(&Input::read(path)?, name, progress),
         };
-        Self::made(&set.parameters(), name)
+        Self::made(&set.parameters(), name, progress)
     }
 
-    fn of_file(input: &Input, name: &Name) -> Result<Self, WorkloadError> {
+    fn of_file(input: &Input, name: &Name, progress: &Progress) -> Result<Self, WorkloadError> {
         let path = || input.path.clone();
         if input.kind() == InputKind::Parameters {
             let wrong = |problem| WorkloadError::Parameters { path: path(), problem };
             let parameters =
                 Parameters::parse(&input.text).map_err(|problem| wrong(Box::new(problem)))?;
-            return Self::made(&parameters, name);
+            return Self::made(&parameters, name, progress);
         }
         let all = read_filters(&input.text)
             .map_err(|problem| WorkloadError::Filters { path: path(), problem })?;
         Ok(Self { all, are_made: false })
     }
 
-    fn made(parameters: &Parameters, name: &Name) -> Result<Self, WorkloadError> {
+    fn made(
+        parameters: &Parameters,
+        name: &Name,
+        progress: &Progress,
+    ) -> Result<Self, WorkloadError> {
         let (request, seed) = (Request::new(name.rules), name.seed_of().child("filters"));
-        let all = generate(parameters, &request, seed, &Progress::hidden())?;
+        progress.expect(name.rules.into());
+        let all = generate(parameters, &request, seed, progress)?;
         Ok(Self { all, are_made: true })
     }
 }

@@ -113,10 +113,10 @@ fn span(asked: &Match, field: FieldId) -> Option<Span> {
 /// Draws some flows of a dump, if it has rules that they can match.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn draw_flows_of_dump(text: &str) {
-    use crate::{Seed, traffic::Locality};
+    use crate::{Progress, Seed, traffic::Locality};
     if let Ok(material) = Material::of_switch(text) {
         let mut stream = Seed::new(1).stream("flows");
         // There may be fewer than so many.
-        let _ = material.flows.draw(3, Locality::High, &mut stream);
+        let _ = material.flows.draw(3, Locality::High, &mut stream, &Progress::hidden());
     }
 }

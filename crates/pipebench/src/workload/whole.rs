@@ -55,7 +55,7 @@ impl Workload {
     /// A file of the name that cannot be read, or rules that make too few flows.
     pub fn of(name: &Name, progress: &Progress) -> Result<Self, WorkloadError> {
         check_packets(name)?;
-        let Drawn { rules, classes, filled, left_out, flows } = Drawn::of(name)?;
+        let Drawn { rules, classes, filled, left_out, flows } = Drawn::of(name, progress)?;
         progress.advance(1);
         let packets = sizes(name)?;
         let total: u64 = packets.iter().map(|count| u64::from(*count)).sum();
@@ -171,16 +171,16 @@ struct Drawn {
 }
 
 impl Drawn {
-    fn of(name: &Name) -> Result<Self, WorkloadError> {
+    fn of(name: &Name, progress: &Progress) -> Result<Self, WorkloadError> {
         let material = match &name.source {
-            SourceName::ClassBench(filters) => Material::of_filters(filters, name)?,
-            SourceName::Pipeline(word) => Material::of_builtin(word, name)?,
-            SourceName::PipelineFile(path) => Material::of_file(path, name)?,
+            SourceName::ClassBench(filters) => Material::of_filters(filters, name, progress)?,
+            SourceName::Pipeline(word) => Material::of_builtin(word, name, progress)?,
+            SourceName::PipelineFile(path) => Material::of_file(path, name, progress)?,
             SourceName::Coflow => return Ok(Self::of_coflows(name)?),
         };
         let count = usize::try_from(name.flows_of_all()).unwrap_or(usize::MAX);
         let mut stream = name.seed_of().stream("flows");
-        let flows = material.flows.draw(count, name.locality, &mut stream)?;
+        let flows = material.flows.draw(count, name.locality, &mut stream, progress)?;
         let classes = material.classes();
         let Material { rules, filled, left_out, .. } = material;
         Ok(Self { rules, classes, filled, left_out, flows })

@@ -116,8 +116,9 @@ impl Rules {
             Traversals::Forwarding => Filling::Forwarding,
             Traversals::All => Filling::All,
         };
-        let population =
-            populate(&pipeline, &filters, (filling, self.form.into()), seed).into_diagnostic()?;
+        let (how, progress) = ((filling, self.form.into()), Progress::new("rules", 0));
+        let population = populate(&pipeline, &filters, how, seed, &progress).into_diagnostic()?;
+        drop(progress);
         self.write(population.rules())?;
         eprint!("{}", counts(&pipeline, &population, filters.len()));
         Ok(())
