@@ -174,6 +174,14 @@ fn what_would_make_filters_is_refused_where_they_are_there() {
 }
 
 #[test]
+fn names_in_errors_stay_whole_in_a_pipe() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a-long-name-".repeat(12)).display().to_string();
+    let output = pipebench(&["describe", &path]);
+    assert!(errors(&output).contains(&path), "{}", errors(&output));
+}
+
+#[test]
 fn fewer_packets_than_flows_are_refused_at_once() {
     let told = refusal(&["stats", "psc:high:10m:packets=100"]);
     assert!(told.contains("10000000 flows cannot have 100 packets"), "{told}");

@@ -16,10 +16,13 @@ mod updates;
 mod workload;
 mod write;
 
+use std::io::{self, IsTerminal as _};
+
 use clap::{
     CommandFactory as _, Parser, Subcommand,
     error::{ContextKind, ContextValue, ErrorKind},
 };
+use miette::MietteHandlerOpts;
 use shunt_pipebench::name::SourceName;
 
 /// Makes workloads for virtual switches: rule-sets, pipelines with rules, traffic.
@@ -70,7 +73,15 @@ fn is_name(word: &ContextValue) -> bool {
     SourceName::find(source).is_some()
 }
 
+/// Lines of errors are broken for a terminal alone: in a file or a pipe names stay whole.
+fn set_how_errors_look() -> Result<(), miette::InstallError> {
+    let is_terminal = io::stderr().is_terminal();
+    let look = move || MietteHandlerOpts::new().wrap_lines(is_terminal).build();
+    miette::set_hook(Box::new(move |_| Box::new(look())))
+}
+
 fn main() -> miette::Result<()> {
+    set_how_errors_look()?;
     let command = arguments().command;
     interrupt::watch();
     match command {
