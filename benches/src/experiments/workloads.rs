@@ -12,7 +12,7 @@ use shunt_pipebench::{
 
 use super::{
     characterisation::{self, HITS, MISSES},
-    loaded::{LOCALITIES, Loaded, PIPELINES, published_packets, workload},
+    loaded::{LOCALITIES, PIPELINES, published_packets, workload},
 };
 use crate::experiment::{Better, Row, Run, Samples};
 
@@ -35,7 +35,7 @@ const RECURRENCE: &str = "filters to a tuple of header fields, of 200,000";
 
 /// All of it.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
-    run.begin(PIPELINES.len() * LOCALITIES.len() * 2 + BuiltinSet::ALL.len());
+    run.begin(PIPELINES.len() * LOCALITIES.len() + BuiltinSet::ALL.len());
     let mut rows = Vec::new();
     for pipeline in PIPELINES {
         for locality in LOCALITIES {
@@ -46,14 +46,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             if locality == LOCALITIES[0] {
                 rows.extend(of_rules(pipeline, &workload));
             }
-            rows.extend(of_flows(pipeline, locality, &workload));
-            let is_quick = run.is_quick;
-            rows.extend(run.step(&format!("{name}, a cache"), |_| {
-                let loaded = Loaded::new(&workload);
-                let rows =
-                    characterisation::of_packets(pipeline, locality, &workload, &loaded, is_quick);
-                rows.into_iter().filter(|row| row.published.is_some())
-            }));
+            rows.extend(of_flows((pipeline, locality), &workload, run.is_quick));
         }
     }
     for set in BuiltinSet::ALL {
@@ -118,7 +111,7 @@ fn of_rules(pipeline: &str, workload: &Workload) -> Vec<Row> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
-fn of_flows(pipeline: &str, locality: &str, workload: &Workload) -> Vec<Row> {
+fn of_flows((pipeline, locality): (&str, &str), workload: &Workload, is_quick: bool) -> Vec<Row> {
     let name = format!("{pipeline}:{locality}");
     let rules = workload.base_rules().map(|rule| rule.text.as_str());
     let fates = Fates::of(rules, workload.flows(), &Progress::hidden());
@@ -128,14 +121,18 @@ fn of_flows(pipeline: &str, locality: &str, workload: &Workload) -> Vec<Row> {
         let found = statistics.iter().find(|row: &&Statistic| row.what == what);
         found.map_or(0.0, |row| row.value)
     };
-    vec![
+    let entry_of = fates.entry_of_flows();
+    let cached = characterisation::of_packets((pipeline, locality), workload, entry_of, is_quick);
+    let mut rows = vec![
         row(&name, FLOWS, workload.flows().len() as f64, None),
         row(&name, PACKETS, workload.packets().count() as f64, None),
         row(&name, ENTRIES, fates.entries() as f64, None),
         row(&name, MASKS, fates.masks() as f64, None),
         row(&name, SHARING, statistic("lookups that share a step"), None),
         row(&name, FORWARDED, statistic("flows that are forwarded"), None),
-    ]
+    ];
+    rows.extend(cached.into_iter().filter(|row| row.published.is_some()));
+    rows
 }
 
 /// How many filters have a tuple in common.

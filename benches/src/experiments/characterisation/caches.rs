@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use shunt_flow::{FlowKey, Match};
-use shunt_pipebench::{published::Figure, workload::Workload};
+use shunt_pipebench::{published::Figure, statistics::KeptEntries, workload::Workload};
 
 use crate::{
     experiment::{Better, Row, Samples},
@@ -26,7 +26,7 @@ pub(in crate::experiments) const MISSES: &str =
 pub(super) const ENTRIES: &str = "entries of a megaflow cache at the end";
 
 /// The number of each flow's entry.
-fn entries(loaded: &Loaded) -> Vec<u32> {
+pub(super) fn entries(loaded: &Loaded) -> Vec<u32> {
     let mut numbers: HashMap<Match, u32> = HashMap::new();
     let entry = |key: &FlowKey| {
         let traversal = loaded.translate(key);
@@ -36,16 +36,14 @@ fn entries(loaded: &Loaded) -> Vec<u32> {
     loaded.keys.iter().map(entry).collect()
 }
 
-/// What caches of all capacities do with the packets.
+/// What caches of all capacities do with the packets; each flow has the entry of this number.
 pub(in crate::experiments) fn of_packets(
-    pipeline: &str,
-    locality: &str,
+    (pipeline, locality): (&str, &str),
     workload: &Workload,
-    loaded: &Loaded,
+    entry_of: &[u32],
     is_quick: bool,
 ) -> Vec<Row> {
-    let entry_of = entries(loaded);
-    let mut caches = CAPACITIES.map(|(_, capacity)| Cache::new(capacity, entry_of.len()));
+    let mut caches = CAPACITIES.map(|(_, capacity)| KeptEntries::new(capacity, entry_of.len()));
     for packet in workload.packets() {
         let entry = entry_of[packet.flow as usize];
         caches.iter_mut().for_each(|cache| cache.meet(entry));
@@ -56,7 +54,7 @@ pub(in crate::experiments) fn of_packets(
     };
     let rows = caches.iter().zip(CAPACITIES).flat_map(|(cache, (capacity, _))| {
         let name = format!("{pipeline}:{locality}, {capacity}");
-        let hits = 100.0 * (1.0 - cache.misses as f64 / cache.packets.max(1) as f64);
+        let hits = cache.hit_rate();
         let published = figure("hit_rate", capacity).map(|figure| figure.value);
         let one = |metric, unit, better, value: f64| Row {
             better,
@@ -64,40 +62,15 @@ pub(in crate::experiments) fn of_packets(
             ..Row::new(name.clone(), metric, unit)
         };
         let said_misses = figure("cache_misses", capacity).map(|figure| figure.value);
-        let misses = cache.misses as f64;
+        let misses = cache.misses() as f64;
         let why = |is_more| why_entries(&name, is_more);
         [
             one(HITS, "%", Better::More, hits)
                 .beside_published(published, why(published.is_some_and(|said| hits < said))),
             one(MISSES, "", Better::Less, misses)
                 .beside_published(said_misses, why(said_misses.is_some_and(|said| misses > said))),
-            one(ENTRIES, "", Better::Neither, cache.used as f64),
+            one(ENTRIES, "", Better::Neither, cache.used() as f64),
         ]
     });
     rows.collect()
-}
-
-/// A cache that keeps what it has.
-struct Cache {
-    has: Vec<bool>,
-    used: usize,
-    capacity: usize,
-    packets: u64,
-    misses: u64,
-}
-
-impl Cache {
-    fn new(capacity: usize, entries: usize) -> Self {
-        Self { has: vec![false; entries], used: 0, capacity, packets: 0, misses: 0 }
-    }
-
-    fn meet(&mut self, entry: u32) {
-        self.packets += 1;
-        let has = &mut self.has[entry as usize];
-        self.misses += u64::from(!*has);
-        if !*has && self.used < self.capacity {
-            *has = true;
-            self.used += 1;
-        }
-    }
 }

@@ -7,7 +7,7 @@ use shunt_pipebench::published::Figure;
 use shunt_pipeline::{EntryId, Evictor, Iterative, OwnerId, Traversal};
 
 use super::{
-    caches::{ENTRIES, HITS, MISSES, of_packets},
+    caches::{ENTRIES, HITS, MISSES, entries, of_packets},
     parts::{PARTS, RATE, TABLE, of_set_up},
 };
 use crate::experiments::loaded::{LOCALITIES, Loaded, PIPELINES, published_packets, workload};
@@ -46,7 +46,8 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             });
             let is_quick = run.is_quick;
             rows.extend(run.step(&format!("{name}, packets"), |_| {
-                let mut rows = of_packets(pipeline, locality, &workload, &loaded, is_quick);
+                let mut rows =
+                    of_packets((pipeline, locality), &workload, &entries(&loaded), is_quick);
                 if locality == LOCALITIES[0] {
                     let rounds = if is_quick { 3 } else { 5 };
                     rows.extend(of_set_up(pipeline, &workload, &loaded, rounds));

@@ -4,7 +4,7 @@
 //! The rules are those of the workload as text, read and looked up as a switch does it, so the figures
 //! hold what the rules do and not what their maker had in mind.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use shunt_flow::{Match, SparseMask, text::NoPortNames};
 use shunt_pipeline::{
@@ -20,8 +20,10 @@ pub struct Fates {
     flows: usize,
     /// Masks of the entries.
     masks: HashSet<SparseMask, foldhash::fast::FixedState>,
-    /// Entries.
-    entries: HashSet<Match, foldhash::fast::FixedState>,
+    /// Entries, with their numbers.
+    entries: HashMap<Match, u32, foldhash::fast::FixedState>,
+    /// The number of each flow's entry.
+    entry_of: Vec<u32>,
     /// Table lookups, and how many of them differ in the bits that they look at.
     lookups: usize,
     steps: HashSet<(TableId, Match), foldhash::fast::FixedState>,
@@ -98,7 +100,8 @@ impl Fates {
         let traversal = pipeline.translate(&key, pipeline.version());
         let entry = Match::of(&traversal.key, &traversal.mask);
         self.masks.insert(entry.mask().clone());
-        self.entries.insert(entry);
+        let next = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
+        self.entry_of.push(*self.entries.entry(entry).or_insert(next));
         for visit in &traversal.visits {
             self.lookups += 1;
             self.steps.insert((visit.table, Match::of(&visit.key, &visit.mask)));
@@ -113,6 +116,12 @@ impl Fates {
     #[must_use]
     pub fn entries(&self) -> usize {
         self.entries.len()
+    }
+
+    /// Which of these entries each flow needs: entries of one version never overlap, so it is one.
+    #[must_use]
+    pub fn entry_of_flows(&self) -> &[u32] {
+        &self.entry_of
     }
 
     /// How many masks those have.
@@ -256,7 +265,7 @@ mod tests {
         ];
         let flows = [flow(0x0a00_0001, 1), flow(0x0a00_0002, 2), flow(0, 3)];
         let fates = Fates::of(rules, &flows, &Progress::hidden()).unwrap();
-        assert_eq!(fates.entries(), 2);
+        assert_eq!((fates.entries(), fates.entry_of_flows()), (2, &[0, 0, 1][..]));
         // Two ways out of the first table, and one through the second that two flows share.
         assert_eq!((fates.lookups, fates.steps.len()), (5, 3));
         let class = |name: &str, way| Class { name: name.to_owned(), way };

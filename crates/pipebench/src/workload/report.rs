@@ -8,12 +8,15 @@ use super::Workload;
 use crate::{
     Progress, WorkloadError,
     name::{Name, SourceName},
-    statistics::{Fates, LATER, Row, TrafficStatistics},
+    statistics::{Fates, KeptEntries, LATER, Row, TrafficStatistics},
     traffic::{FlowSizes, Gaps, PacketSizes, Role, published},
 };
 
 /// Most rules of which it is told what becomes of the flows: a switch that holds more takes gigabytes.
 const FATES_RULES_MAX: usize = 300_000;
+
+/// Entries of a cache, as the published one has them.
+const CACHED_MAX: usize = 32_000;
 
 impl Workload {
     /// The figures of the flows and rules, and those of the packets if they were collected.
@@ -36,6 +39,7 @@ impl Workload {
             let rules = self.base_rules().map(|rule| rule.text.as_str());
             let fates = Fates::of(rules, self.flows(), progress)?;
             rows.extend(fates.rows(self.classes()));
+            rows.push(self.hits(&fates));
         } else {
             rows.push(Row::count(
                 "rules, of which flows are followed through at most",
@@ -43,6 +47,16 @@ impl Workload {
             ));
         }
         Ok(rows)
+    }
+
+    /// What share of the packets a cache of the published size would know.
+    fn hits(&self, fates: &Fates) -> Row {
+        let mut cache = KeptEntries::new(CACHED_MAX, fates.entries());
+        for packet in self.packets() {
+            let entry = fates.entry_of_flows().get(packet.flow as usize);
+            entry.into_iter().for_each(|entry| cache.meet(*entry));
+        }
+        Row::new("packets that hit a cache of 32,000 entries", cache.hit_rate(), "%")
     }
 
     /// What collects figures of the packets.
