@@ -51,7 +51,7 @@ struct Cell {
 impl Cell {
     /// Of a row whose name begins with a pipeline, as `ofd:high, 32K` and `ofd high gigaflow` do.
     fn of(row: &Row) -> Option<Self> {
-        let published = row.published?;
+        let published = row.published_alike()?;
         let end = row.name.find([':', ',', ' ']).unwrap_or(row.name.len());
         let (pipeline, detail) = row.name.split_at(end);
         let pipeline = Builtin::find(pipeline)?.name;
