@@ -110,8 +110,18 @@ fn process_ns(id: u32) -> u64 {
 /// Bytes of memory that a process has had at most.
 #[must_use]
 pub fn most_resident_bytes(id: u32) -> f64 {
+    status_bytes(id, "VmHWM:")
+}
+
+/// Bytes of huge pages that a process has, which are no part of what is resident.
+#[must_use]
+pub fn huge_bytes(id: u32) -> f64 {
+    status_bytes(id, "HugetlbPages:")
+}
+
+fn status_bytes(id: u32, name: &str) -> f64 {
     let text = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
     let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
     kilobytes.unwrap_or_default() * 1024.0
 }

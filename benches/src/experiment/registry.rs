@@ -339,8 +339,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Eviction: what an engine costs between changes",
         what: "CPU of a flow's set-up, memory, and CPU of ten cores, over the iterative engine",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
-                 Table 4.4",
-        has_rival: false,
+                 Table 4.4, and beside OVS-DPDK",
+        has_rival: true,
         options: &[],
         prepare: NOTHING,
         run: updates::overhead::run,

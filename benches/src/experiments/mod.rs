@@ -1,6 +1,7 @@
 //! What is measured: an experiment a module.
 
 mod cables;
+mod captures;
 pub(crate) mod characterisation;
 pub(crate) mod classifier;
 pub(crate) mod flow_mods;

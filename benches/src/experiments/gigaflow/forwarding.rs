@@ -5,35 +5,22 @@
 //! workload has flows at, and a null port swallows what is sent. There is room for all entries, so
 //! once every flow has come by, packets hit.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-    thread::sleep,
-    time::Duration,
-};
-
-use shunt_pipebench::traffic::FRAME_MIN;
+use std::{path::Path, thread::sleep, time::Duration};
 
 use crate::{
-    capture::Capture,
     experiment::{Row, Run},
     experiments::{
+        captures::Files,
         forwarding::{CHOICES, FORWARDING_CPU, Pair, Sample, pair_rows, sample},
-        loaded::workload,
     },
-    switch::{Contender, FrontCaches, PortSpec, Setup},
+    switch::{Contender, FrontCaches, Setup},
 };
 
 /// The workload: ten tables, and fewer packets than OVS-DPDK has buffers.
 const NAME: &str = "ofd:high:100k";
 const QUICK_NAME: &str = "ofd:high:10k";
-/// Packets of the captures.
-const PACKETS: usize = 180_000;
 /// Pieces that each stage has room for: more than there are.
 const PIECES_MAX: u32 = 131_072;
-/// By this port all is forwarded.
-const OUT: u32 = 2;
 /// Seconds until every flow has come by, and is cached.
 const WARM_UP: u64 = 10;
 
@@ -43,13 +30,6 @@ struct Subject {
     caches: FrontCaches,
     pieces_max: Option<u32>,
     name: String,
-}
-
-/// The files of a workload.
-struct Files {
-    rules: PathBuf,
-    /// From port 1 on.
-    ports: Vec<PortSpec>,
 }
 
 /// Pieces and whole entries, with an exact-match cache in front and without, beside OVS-DPDK.
@@ -123,41 +103,4 @@ fn measure(subject: &Subject, folder: &Path, files: &Files, seconds: u64) -> Sam
     switch.ofctl(&["--bundle"], "add-flows", &[&files.rules.display().to_string()]);
     sleep(Duration::from_secs(WARM_UP));
     sample(&*switch, seconds)
-}
-
-impl Files {
-    /// Writes the rules of a workload, and a capture for each port that it has packets at.
-    fn of(name: &str, folder: &Path) -> Self {
-        let workload = workload(name);
-        let path = |name: &str| folder.join(name);
-        let rules = path("rules");
-        let lines: Vec<String> = workload.base_rules().map(ToString::to_string).collect();
-        let written = fs::write(&rules, lines.join("\n"));
-        written.unwrap_or_else(|error| panic!("{}: {error}", rules.display()));
-        let mut captures: BTreeMap<u32, Capture> = BTreeMap::new();
-        let (flows, mut frame) = (workload.flows(), Vec::new());
-        for packet in workload.packets().take(PACKETS) {
-            let shortest = u16::try_from(FRAME_MIN).unwrap_or_default();
-            let packet = shunt_pipebench::traffic::Packet { bytes: shortest, ..packet };
-            let made = packet.write_frame(flows, &mut frame);
-            made.unwrap_or_else(|error| panic!("{name}: {error}"));
-            let port = flows[packet.flow as usize].in_port().number();
-            // Nothing leaves by the port that it came in by.
-            if port == OUT {
-                continue;
-            }
-            captures.entry(port).or_insert_with(|| Capture::with_room(0)).push(&frame);
-        }
-        let last = captures.keys().last().copied().unwrap_or_default().max(OUT);
-        let port = |number: u32| match captures.get(&number) {
-            Some(capture) => {
-                let file = path(&format!("{number}.pcap"));
-                let written = capture.write(&file);
-                written.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-                PortSpec::Capture(file)
-            }
-            None => PortSpec::Null,
-        };
-        Self { rules, ports: (1..=last).map(port).collect() }
-    }
 }

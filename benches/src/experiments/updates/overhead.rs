@@ -3,8 +3,11 @@
 //! As A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second Era*, Table 4.4: the
 //! overhead over the iterative engine, with 200,000 flows and P2 every ten seconds. Its time of set-up is
 //! that of starting a switch, with circuits to compile; here it is that of a flow.
+//!
+//! Its overhead of memory is a part of what OVS-DPDK has, so OVS-DPDK is given the same rules and flows: as
+//! many as its buffers hold the packets of.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc, thread::sleep, time::Duration};
 
 use serde_json::{Value, json};
 use shunt_datapath::cache::{KeyHasher, MegaflowCache};
@@ -19,10 +22,14 @@ use super::{
 use crate::{
     cpu,
     experiment::{Better, Row, Run, Samples},
+    experiments::{captures::Files, forwarding::FORWARDING_CPU},
+    switch::{Contender, Setup},
 };
 
 const SET_UP: &str = "more CPU of a flow that is set up than with the iterative engine";
 const MEMORY: &str = "more memory than with the iterative engine";
+const OF_RIVAL: &str = "memory of the engine, of that of OVS-DPDK with the same flows";
+const ENGINE: &str = "memory of the engine";
 const CPU: &str =
     "more CPU of ten cores than with the iterative engine, one P2 in ten seconds (computed)";
 const RESIDENT: &str = "memory of a process with tables and a full cache";
@@ -30,26 +37,89 @@ const RESIDENT: &str = "memory of a process with tables and a full cache";
 /// Ten seconds of ten cores, in microseconds.
 const TEN_SECONDS_OF_TEN: f64 = 1e8;
 
-const WHY_MEMORY: &str = "the published figure is a part of the 3 GB that OVS-DPDK has; ours of a \
-                          process that holds tables, cache and engine alone";
+const WHY_OF_RIVAL: &str = "the published engine keeps a copy of every table as a circuit, in 3 GB; OVS-DPDK has \
+                            1 GB of huge pages here, and these are half as many flows";
 const WHY_CPU: &str = "the published engine costs more while it takes up flows than it saves at \
                        changes; the iterative one of ours is cheap between changes and dear at each";
 
 /// The engines: without an index, and ours.
 const ENGINES: [&str; 2] = ["iterative", "direct"];
 
+/// Thousands of flows.
+const FLOWS: usize = 200;
+/// Thousands of flows that OVS-DPDK is given as well.
+const FLOWS_OF_RIVAL: usize = 100;
+/// How long it is given to set them up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
-    run.begin(PIPELINES.len() * ENGINES.len());
+    let rival = Contender::OpenVSwitchDpdk.if_installed();
+    run.begin(PIPELINES.len() * (ENGINES.len() + rival.iter().len() * (ENGINES.len() + 1)));
     let mut rows = Vec::new();
+    let flows = run.either(FLOWS, FLOWS / 20);
     for pipeline in PIPELINES {
-        let [without, with] = ENGINES.map(|engine| {
-            Measured::of(&run.part("kairo-overhead", &format!("{pipeline} {engine}")))
-        });
+        let [without, with] = measured(run, pipeline, flows);
         rows.extend(rows_of(pipeline, &without, &with, run.is_quick));
+        if let Some(rival) = &rival {
+            let flows = run.either(FLOWS_OF_RIVAL, FLOWS_OF_RIVAL / 20);
+            let [without, with] = measured(run, pipeline, flows);
+            let title = format!("{pipeline} {flows}K, {}", rival.name());
+            let bytes = run.step(&title, |folder| memory_of(rival, (pipeline, flows), folder));
+            let engine = with.resident - without.resident;
+            rows.extend(rows_of_rival(pipeline, engine, (rival.name(), bytes), run.is_quick));
+        }
     }
-    let metrics = [SET_UP, MEMORY, CPU, RESIDENT];
+    let metrics = [SET_UP, OF_RIVAL, ENGINE, MEMORY, CPU, RESIDENT];
     rows.sort_by_key(|row: &Row| metrics.iter().position(|metric| *metric == row.metric));
     rows
+}
+
+/// Both engines with so many thousands of flows.
+fn measured(run: &mut Run, pipeline: &str, flows: usize) -> [Measured; 2] {
+    ENGINES.map(|engine| {
+        Measured::of(&run.part("kairo-overhead", &format!("{pipeline} {engine} {flows}")))
+    })
+}
+
+/// Bytes that a switch has with the rules and so many thousands of flows of a pipeline, its huge pages
+/// among them.
+fn memory_of(rival: &Contender, (pipeline, flows): (&str, usize), folder: &Path) -> f64 {
+    // A packet for each flow.
+    let files = Files::of(&format!("{pipeline}:low:{flows}k:packets={flows}k"), folder);
+    let (ports, cpu) = (files.ports, Some(FORWARDING_CPU));
+    let setup = Setup { ports, cpu, keeps_entries: true, ..Setup::default() };
+    let switch = rival.start(folder, &setup);
+    switch.ofctl(&["--bundle"], "add-flows", &[&files.rules.display().to_string()]);
+    let mut cached = 0;
+    for _ in 0..PATIENCE.as_secs() {
+        sleep(Duration::from_secs(1));
+        let before = std::mem::replace(&mut cached, switch.cached());
+        if cached > 0 && cached == before {
+            break;
+        }
+    }
+    cpu::resident_bytes(switch.id()) + cpu::huge_bytes(switch.id())
+}
+
+fn rows_of_rival(
+    pipeline: &str,
+    engine: f64,
+    (rival, bytes): (String, f64),
+    is_quick: bool,
+) -> [Row; 2] {
+    let published = Figure::find("memory_overhead", pipeline, "-", "P2 every 10 s");
+    let published = published.filter(|_| !is_quick).map(|figure| figure.value);
+    let mebibytes = |bytes: f64| Samples::from(bytes / f64::from(1 << 20));
+    [
+        Row { ours: (100.0 * engine / bytes).into(), ..Row::new(pipeline, OF_RIVAL, "%") }
+            .beside_published(published, WHY_OF_RIVAL),
+        Row {
+            better: Better::Neither,
+            ours: mebibytes(engine),
+            rival: Some((format!("all of {rival}"), mebibytes(bytes))),
+            ..Row::new(pipeline, ENGINE, "MiB")
+        },
+    ]
 }
 
 /// What one engine costs, measured in a process of its own.
@@ -74,16 +144,11 @@ impl Measured {
     }
 }
 
-fn rows_of(pipeline: &str, without: &Measured, with: &Measured, is_quick: bool) -> [Row; 4] {
+fn rows_of(pipeline: &str, without: &Measured, with: &Measured, is_quick: bool) -> [Row; 5] {
     let more = |with: f64, without: f64| 100.0 * (with / without - 1.0);
     let published = |metric: &str| {
         let figure = Figure::find(metric, pipeline, "-", "P2 every 10 s").filter(|_| !is_quick);
         figure.map(|figure| figure.value)
-    };
-    let row = |metric, figure: &str, ours: Samples, why| {
-        let published = published(figure);
-        let why = if published.is_some() { why } else { "" };
-        Row { ours, published, why, ..Row::new(pipeline, metric, "%") }
     };
     // The published time of set-up is that of starting a switch, in which circuits are compiled.
     let rounds = with.set_up.0.iter().zip(&without.set_up.0);
@@ -92,25 +157,24 @@ fn rows_of(pipeline: &str, without: &Measured, with: &Measured, is_quick: bool) 
     let spent = 100.0 * (with.change - without.change) / TEN_SECONDS_OF_TEN;
     [
         Row { ours: set_up, ..Row::new(pipeline, SET_UP, "%") },
-        row(MEMORY, "memory_overhead", memory.into(), WHY_MEMORY),
+        Row { ours: memory.into(), ..Row::new(pipeline, MEMORY, "%") },
         Row { ours: spent.into(), ..Row::new(pipeline, CPU, "%") }
             .beside_another(published("cpu_overhead"), WHY_CPU),
-        Row {
-            better: Better::Neither,
-            ours: (with.resident / f64::from(1 << 20)).into(),
-            rival: Some((
-                "the iterative engine".to_owned(),
-                (without.resident / f64::from(1 << 20)).into(),
-            )),
-            ..Row::new(pipeline, RESIDENT, "MiB")
-        },
+        resident(pipeline, with),
+        resident(&format!("{pipeline}, the iterative engine"), without),
     ]
 }
 
-/// One pipeline with one engine: prints what it costs.
+fn resident(name: &str, measured: &Measured) -> Row {
+    let ours = (measured.resident / f64::from(1 << 20)).into();
+    Row { better: Better::Neither, ours, ..Row::new(name, RESIDENT, "MiB") }
+}
+
+/// One pipeline with one engine and so many thousands of flows: prints what it costs.
 pub(crate) fn run_part(run: &mut Run, part: &str) {
-    let Some((pipeline, engine)) = part.split_once(' ') else { panic!("there is no part {part}") };
-    let name = format!("{pipeline}:low:{}k:updates=p2@100ms", run.either(200, 10));
+    let words: Vec<&str> = part.split(' ').collect();
+    let [pipeline, engine, flows] = words[..] else { panic!("there is no part {part}") };
+    let name = format!("{pipeline}:low:{flows}k:updates=p2@100ms");
     let scene = Scene::of(&name);
     let new = || -> Box<dyn Evictor> {
         match engine {

@@ -1,0 +1,61 @@
+//! A workload as files, for switches whose ports play captures again and again.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use shunt_pipebench::traffic::FRAME_MIN;
+
+use super::loaded::workload;
+use crate::{capture::Capture, switch::PortSpec};
+
+/// Packets of all captures at most: fewer than OVS-DPDK has buffers, as it keeps them in these.
+const PACKETS: usize = 180_000;
+/// By this port all is forwarded.
+const OUT: u32 = 2;
+
+/// The files of a workload.
+pub(crate) struct Files {
+    pub(crate) rules: PathBuf,
+    /// From port 1 on.
+    pub(crate) ports: Vec<PortSpec>,
+}
+
+impl Files {
+    /// Writes the rules of a workload, and a capture for each port that it has packets at.
+    pub(crate) fn of(name: &str, folder: &Path) -> Self {
+        let workload = workload(name);
+        let path = |name: &str| folder.join(name);
+        let rules = path("rules");
+        let lines: Vec<String> = workload.base_rules().map(ToString::to_string).collect();
+        let written = fs::write(&rules, lines.join("\n"));
+        written.unwrap_or_else(|error| panic!("{}: {error}", rules.display()));
+        let mut captures: BTreeMap<u32, Capture> = BTreeMap::new();
+        let (flows, mut frame) = (workload.flows(), Vec::new());
+        for packet in workload.packets().take(PACKETS) {
+            let shortest = u16::try_from(FRAME_MIN).unwrap_or_default();
+            let packet = shunt_pipebench::traffic::Packet { bytes: shortest, ..packet };
+            let made = packet.write_frame(flows, &mut frame);
+            made.unwrap_or_else(|error| panic!("{name}: {error}"));
+            let port = flows[packet.flow as usize].in_port().number();
+            // Nothing leaves by the port that it came in by.
+            if port == OUT {
+                continue;
+            }
+            captures.entry(port).or_insert_with(|| Capture::with_room(0)).push(&frame);
+        }
+        let last = captures.keys().last().copied().unwrap_or_default().max(OUT);
+        let port = |number: u32| match captures.get(&number) {
+            Some(capture) => {
+                let file = path(&format!("{number}.pcap"));
+                let written = capture.write(&file);
+                written.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+                PortSpec::Capture(file)
+            }
+            None => PortSpec::Null,
+        };
+        Self { rules, ports: (1..=last).map(port).collect() }
+    }
+}
