@@ -125,7 +125,8 @@ fn write_files(
         serde_json::to_writer_pretty(&mut *out, &manifest)?;
         out.write_all(b"\n")
     })?;
-    write(&folder.join(README_FILE), |out| out.write_all(readme(workload, &figures).as_bytes()))?;
+    let readme = readme(workload, manifest.ports.len(), &figures);
+    write(&folder.join(README_FILE), |out| out.write_all(readme.as_bytes()))?;
     Ok(figures)
 }
 
@@ -224,17 +225,26 @@ fn write(
     Ok(file.finish()?)
 }
 
-fn readme(workload: &Workload, figures: &[Row]) -> String {
+fn readme(workload: &Workload, captures: usize, figures: &[Row]) -> String {
     let name = workload.name();
+    let packets = if captures == 1 {
+        format!("`{PACKETS_FILE}`: the packets")
+    } else {
+        format!("`packets-PORT.pcap`: the packets that come in by each of {captures} ports")
+    };
+    let updates = if workload.updates().batches.is_empty() {
+        "nothing, as no rules come and go"
+    } else {
+        "rules that come and go, in batches whose times are in comments"
+    };
     let mut text = format!(
         "# {name}\n\n\
          A workload for virtual switches, made by `pipebench write {name}`: the same name makes the \
          same bytes.\n\n\
          - `{RULES_FILE}`: the rules, for `ovs-ofctl -O OpenFlow13 add-flows BRIDGE {RULES_FILE}`\n\
          - `{FLOWS_FILE}`: the flows, one on each line\n\
-         - `{PACKETS_FILE}` (or one `packets-PORT.pcap` for each port that packets come in by): the \
-         packets with times in nanoseconds, for `tcpreplay`\n\
-         - `{UPDATES_FILE}`: rules that come and go, in batches whose times are in comments\n"
+         - {packets}, with times in nanoseconds, for `tcpreplay`\n\
+         - `{UPDATES_FILE}`: {updates}\n"
     );
     if !workload.updates().batches.is_empty() {
         text.push_str(&format!(

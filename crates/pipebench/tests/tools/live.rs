@@ -62,6 +62,16 @@ fn tcpreplay_sends_every_packet_of_a_capture() {
 }
 
 #[test]
+fn fewer_packets_than_were_asked_for_are_told() {
+    let script = format!(
+        "{CABLE} {PROGRAM} live coflow:low:100:packets=200 --port left --packets 1k --rate 100k"
+    );
+    let Some((text, told)) = in_namespace(&script) else { return };
+    assert!(text.starts_with("200 packets, "), "{text}");
+    assert!(told.contains("has 200 packets"), "{told}");
+}
+
+#[test]
 fn updates_are_not_sent_and_that_is_told() {
     let name =
         "classbench-acl:low:100:rules=100:packets=1k:updates=flap@1ms:rate=100k:gaps=constant";

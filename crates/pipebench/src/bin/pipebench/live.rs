@@ -50,6 +50,12 @@ impl Live {
             );
         }
         let packets = workload.packets().take(count.unwrap_or(usize::MAX));
+        if count.is_some_and(|count| packets.size_hint().0 < count) {
+            let there = packets.size_hint().0;
+            eprintln!(
+                "the workload has {there} packets, and no more are sent: `packets=` makes more"
+            );
+        }
         let steps = u64::try_from(packets.size_hint().0).unwrap_or(u64::MAX);
         let progress = Progress::new("packets", steps);
         let mut sent = 0_u64;

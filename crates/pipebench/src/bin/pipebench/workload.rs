@@ -41,7 +41,7 @@ impl Named {
 pub(crate) fn make(name: &Name) -> miette::Result<Workload> {
     let progress = Progress::new("workload", 3);
     let made = Workload::of(name, &progress).into_diagnostic();
-    let made = made.wrap_err_with(|| format!("there is no workload {name}"))?;
+    let made = made.wrap_err_with(|| format!("the workload {name} cannot be made"))?;
     drop(progress);
     tell_left_out(made.left_out());
     Ok(made)
