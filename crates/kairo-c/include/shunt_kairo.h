@@ -17,7 +17,7 @@
  * the last kairo_apply is not watched, and must go. NULL with a count above zero is refused, as
  * whatever else makes no sense: an array that could not be allocated is not an empty one.
  *
- * Link with libshunt_kairo_c.a and -lpthread -ldl -lm, or with libshunt_kairo_c.so.
+ * Link with libshunt_kairo_c.a and -lpthread -ldl -lm -lgcc_s, or with libshunt_kairo_c.so.
  */
 #ifndef SHUNT_KAIRO_H
 #define SHUNT_KAIRO_H

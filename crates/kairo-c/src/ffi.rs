@@ -3,7 +3,8 @@
 //!
 //! Pointers are the caller's word: what is not null points to what the header says, as many as are
 //! counted, for as long as the call takes. They are turned into references and slices in three helper
-//! functions; all else is the module `engine`. A panic ends the process, as Rust does at such a border.
+//! functions, but for places that are only written to, which may hold anything before; all else is the
+//! module `engine`. A panic ends the process, as Rust does at such a border.
 
 use std::{
     ffi::{CStr, c_char, c_int},
@@ -151,9 +152,10 @@ pub unsafe extern "C" fn kairo_parse(
     if key.is_null() || mask.is_null() {
         return 0;
     }
-    // One after the other: nobody has promised here that they are two places.
+    // Nobody has promised here that they are two places, or that anything was there before.
     for (place, words) in [(key, parsed.0), (mask, parsed.1)] {
-        write(place).into_iter().for_each(|place| *place = words);
+        // SAFETY: it is not null, and there is room for the words.
+        unsafe { place.write(words) };
     }
     1
 }
@@ -232,12 +234,12 @@ pub unsafe extern "C" fn kairo_evicted(
     entries: *mut KairoEntry,
     count: usize,
 ) -> usize {
-    let Some(engine) = read(engine) else { return 0 };
+    let Some(engine) = read(engine).filter(|_| !entries.is_null()) else { return 0 };
     let mut written = 0;
     for id in engine.0.evicted.iter().take(count) {
         let EntryId { owner: OwnerId(owner), slot, generation } = *id;
-        let Some(place) = write(entries.wrapping_add(written)) else { break };
-        *place = KairoEntry { owner, slot, generation };
+        // SAFETY: there is room for `count` of them, whatever was there before.
+        unsafe { entries.add(written).write(KairoEntry { owner, slot, generation }) };
         written += 1;
     }
     written

@@ -55,18 +55,28 @@ int main(void) {
     traversal.version = 6;
     assert(kairo_installed(engine, entry, &traversal) == 1);
     kairo_removed(engine, entry);
+    assert(kairo_len(engine) == 0);
     assert(kairo_installed(engine, (kairo_entry){.owner = 1}, &traversal) == 1);
+    assert(kairo_len(engine) == 1);
     kairo_forget(engine, 1);
+    assert(kairo_len(engine) == 0);
+
+    /* What a rule decided goes when it does something else, as its revision says. */
+    assert(kairo_installed(engine, entry, &traversal) == 1);
     kairo_delta modified = {.change = KAIRO_MODIFIED, .rule = &rule};
     assert(kairo_apply(engine, &modified, 1, 7) == 0);
-    assert(kairo_evicted(engine, evicted, 4) == 0);
+    assert(kairo_evicted(engine, evicted, 4) == 0 && kairo_len(engine) == 1);
+    rule.revision = 1;
+    assert(kairo_apply(engine, &modified, 1, 8) == 1);
+    assert(kairo_evicted(engine, evicted, 4) == 1 && evicted[0].slot == 5);
+    assert(kairo_evicted(engine, evicted, 0) == 0 && kairo_evicted(engine, NULL, 4) == 0);
     while (kairo_tidy(engine)) {
     }
 
     /* What makes no sense is refused. */
     kairo_delta nonsense = {.change = 9, .rule = &rule};
-    assert(kairo_apply(engine, &nonsense, 1, 8) == -1);
-    traversal.version = 7;
+    assert(kairo_apply(engine, &nonsense, 1, 9) == -1);
+    traversal.version = 8;
     traversal.reads = NULL;
     assert(kairo_installed(engine, entry, &traversal) == -1);
     traversal.reads = &group;
@@ -76,10 +86,10 @@ int main(void) {
     traversal.visits_count = SIZE_MAX;
     assert(kairo_installed(engine, entry, &traversal) == -1);
     traversal.visits_count = 1;
-    assert(kairo_apply(engine, NULL, 3, 8) == -1 && kairo_apply(engine, NULL, 0, 7) == 0);
+    assert(kairo_apply(engine, NULL, 3, 9) == -1 && kairo_apply(engine, NULL, 0, 8) == 0);
     rule.id = UINT64_MAX;
     assert(kairo_installed(engine, entry, &traversal) == -1);
-    assert(kairo_apply(engine, &modified, 1, 8) == -1);
+    assert(kairo_apply(engine, &modified, 1, 9) == -1);
     rule.id = 1;
     assert(kairo_installed(engine, entry, &traversal) == 1);
     visit.table = 255;
