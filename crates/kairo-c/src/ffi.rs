@@ -172,8 +172,12 @@ pub unsafe extern "C" fn kairo_installed(
     entry: KairoEntry,
     traversal: *const KairoTraversal,
 ) -> c_int {
-    let (Some(engine), Some(traversal)) = (write(engine), read(traversal)) else { return -1 };
-    let Some(traversal) = traversal_of(traversal) else { return -1 };
+    // SAFETY: the caller's word.
+    let Some(engine) = (unsafe { write(engine) }) else { return -1 };
+    // SAFETY: the caller's word.
+    let Some(traversal) = (unsafe { read(traversal) }) else { return -1 };
+    // SAFETY: the caller's word is of all that it points to.
+    let Some(traversal) = (unsafe { traversal_of(traversal) }) else { return -1 };
     c_int::from(engine.0.installed(entry.id(), traversal))
 }
 
@@ -184,7 +188,8 @@ pub unsafe extern "C" fn kairo_installed(
 /// The engine is of [`kairo_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kairo_removed(engine: *mut Kairo, entry: KairoEntry) {
-    if let Some(engine) = write(engine) {
+    // SAFETY: the caller's word.
+    if let Some(engine) = unsafe { write(engine) } {
         engine.0.removed(entry.id());
     }
 }
@@ -196,7 +201,8 @@ pub unsafe extern "C" fn kairo_removed(engine: *mut Kairo, entry: KairoEntry) {
 /// The engine is of [`kairo_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kairo_forget(engine: *mut Kairo, owner: u16) {
-    if let Some(engine) = write(engine) {
+    // SAFETY: the caller's word.
+    if let Some(engine) = unsafe { write(engine) } {
         engine.0.forget(owner);
     }
 }
@@ -214,9 +220,13 @@ pub unsafe extern "C" fn kairo_apply(
     count: usize,
     version: u64,
 ) -> i64 {
-    let Some(engine) = write(engine) else { return -1 };
-    let Some(deltas) = all(deltas, count) else { return -1 };
-    let deltas: Option<Vec<Delta>> = deltas.iter().map(delta_of).collect();
+    // SAFETY: the caller's word.
+    let Some(engine) = (unsafe { write(engine) }) else { return -1 };
+    // SAFETY: the caller's word.
+    let Some(deltas) = (unsafe { all(deltas, count) }) else { return -1 };
+    // SAFETY: the caller's word is of all that they point to.
+    let deltas = deltas.iter().map(|delta| unsafe { delta_of(delta) });
+    let deltas: Option<Vec<Delta>> = deltas.collect();
     let Some(deltas) = deltas else { return -1 };
     engine.0.apply(&deltas, version);
     i64::try_from(engine.0.evicted.len()).unwrap_or(i64::MAX)
@@ -234,12 +244,16 @@ pub unsafe extern "C" fn kairo_evicted(
     entries: *mut KairoEntry,
     count: usize,
 ) -> usize {
-    let Some(engine) = read(engine).filter(|_| !entries.is_null()) else { return 0 };
+    // SAFETY: the caller's word.
+    let engine = unsafe { read(engine) };
+    let Some(engine) = engine.filter(|_| !entries.is_null()) else { return 0 };
     let mut written = 0;
     for id in engine.0.evicted.iter().take(count) {
         let EntryId { owner: OwnerId(owner), slot, generation } = *id;
         // SAFETY: there is room for `count` of them, whatever was there before.
-        unsafe { entries.add(written).write(KairoEntry { owner, slot, generation }) };
+        let place = unsafe { entries.add(written) };
+        // SAFETY: as above.
+        unsafe { place.write(KairoEntry { owner, slot, generation }) };
         written += 1;
     }
     written
@@ -252,7 +266,9 @@ pub unsafe extern "C" fn kairo_evicted(
 /// The engine is of [`kairo_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kairo_tidy(engine: *mut Kairo) -> c_int {
-    write(engine).map_or(0, |engine| c_int::from(engine.0.tidy()))
+    // SAFETY: the caller's word.
+    let engine = unsafe { write(engine) };
+    engine.map_or(0, |engine| c_int::from(engine.0.tidy()))
 }
 
 /// Number of entries that are watched.
@@ -262,33 +278,65 @@ pub unsafe extern "C" fn kairo_tidy(engine: *mut Kairo) -> c_int {
 /// The engine is of [`kairo_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kairo_len(engine: *const Kairo) -> usize {
-    read(engine).map_or(0, |engine| engine.0.len())
+    // SAFETY: the caller's word.
+    let engine = unsafe { read(engine) };
+    engine.map_or(0, |engine| engine.0.len())
 }
 
-fn traversal_of(own: &KairoTraversal) -> Option<Traversal> {
-    let visits: Option<Vec<Visit>> =
-        all(own.visits, own.visits_count)?.iter().map(visit_of).collect();
-    let packet = (read(own.packet)?, read(own.consulted)?);
-    Some(engine::traversal(own.version, packet, visits?, all(own.reads, own.reads_count)?))
+/// # Safety
+///
+/// All that it points to is as the header says.
+unsafe fn traversal_of(own: &KairoTraversal) -> Option<Traversal> {
+    // SAFETY: the caller's word.
+    let visits = unsafe { all(own.visits, own.visits_count) }?;
+    // SAFETY: the caller's word is of all that they point to.
+    let visits = visits.iter().map(|visit| unsafe { visit_of(visit) });
+    let visits: Option<Vec<Visit>> = visits.collect();
+    // SAFETY: the caller's word.
+    let packet = unsafe { read(own.packet) }?;
+    // SAFETY: the caller's word.
+    let consulted = unsafe { read(own.consulted) }?;
+    // SAFETY: the caller's word.
+    let reads = unsafe { all(own.reads, own.reads_count) }?;
+    Some(engine::traversal(own.version, (packet, consulted), visits?, reads))
 }
 
-fn visit_of(own: &KairoVisit) -> Option<Visit> {
-    let rule = match read(own.rule) {
-        Some(rule) => Some(rule_of(rule)?),
+/// # Safety
+///
+/// All that it points to is as the header says.
+unsafe fn visit_of(own: &KairoVisit) -> Option<Visit> {
+    // SAFETY: the caller's word.
+    let rule = match unsafe { read(own.rule) } {
+        // SAFETY: the caller's word is of all that it points to.
+        Some(rule) => Some(unsafe { rule_of(rule) }?),
         None => None,
     };
-    engine::visit(own.table, (read(own.packet)?, read(own.consulted)?), rule.as_ref())
+    // SAFETY: the caller's word.
+    let packet = unsafe { read(own.packet) }?;
+    // SAFETY: the caller's word.
+    let consulted = unsafe { read(own.consulted) }?;
+    engine::visit(own.table, (packet, consulted), rule.as_ref())
 }
 
-fn rule_of(own: &KairoRule) -> Option<RuleText<'_>> {
+/// # Safety
+///
+/// All that it points to is as the header says.
+unsafe fn rule_of(own: &KairoRule) -> Option<RuleText<'_>> {
     let KairoRule { id, revision, priority, table, key, mask } = *own;
     if id == ID_RESERVED {
         return None;
     }
-    Some(RuleText { id, revision, priority, table, key: read(key)?, mask: read(mask)? })
+    // SAFETY: the caller's word.
+    let key = unsafe { read(key) }?;
+    // SAFETY: the caller's word.
+    let mask = unsafe { read(mask) }?;
+    Some(RuleText { id, revision, priority, table, key, mask })
 }
 
-fn delta_of(own: &KairoDelta) -> Option<Delta> {
+/// # Safety
+///
+/// All that it points to is as the header says.
+unsafe fn delta_of(own: &KairoDelta) -> Option<Delta> {
     let fate = match own.change {
         KAIRO_OBJECT => return Some(engine::object_delta(own.object)),
         KAIRO_ADDED => Fate::Added,
@@ -296,30 +344,47 @@ fn delta_of(own: &KairoDelta) -> Option<Delta> {
         KAIRO_MODIFIED => Fate::Modified,
         _ => return None,
     };
-    engine::rule_delta(&rule_of(read(own.rule)?)?, fate)
+    // SAFETY: the caller's word.
+    let rule = unsafe { read(own.rule) }?;
+    // SAFETY: the caller's word is of all that it points to.
+    let rule = unsafe { rule_of(rule) }?;
+    engine::rule_delta(&rule, fate)
 }
 
 /// What a pointer of the caller's points to; `None` if it is null.
-const fn read<'a, T>(pointer: *const T) -> Option<&'a T> {
-    // SAFETY: what is not null points to a `T` that nobody changes during the call.
+///
+/// # Safety
+///
+/// If it is not null, it points to a `T` that nobody changes as long as the answer is used, which is
+/// until the call of the caller's ends.
+const unsafe fn read<'a, T>(pointer: *const T) -> Option<&'a T> {
+    // SAFETY: as said above.
     unsafe { pointer.as_ref() }
 }
 
-/// The same, to be written to.
-const fn write<'a, T>(pointer: *mut T) -> Option<&'a mut T> {
-    // SAFETY: what is not null points to a `T` that nobody else uses during the call.
+/// The same, to be changed.
+///
+/// # Safety
+///
+/// As of [`read`]; and nobody else looks at it meanwhile.
+const unsafe fn write<'a, T>(pointer: *mut T) -> Option<&'a mut T> {
+    // SAFETY: as said above.
     unsafe { pointer.as_mut() }
 }
 
 /// The elements of an array of the caller's; `None` if there cannot be as many: where it is null there
 /// are none, and no array is larger than half of the memory that there could be.
-const fn all<'a, T>(first: *const T, count: usize) -> Option<&'a [T]> {
+///
+/// # Safety
+///
+/// If it is not null, as of [`read`], for so many of them.
+const unsafe fn all<'a, T>(first: *const T, count: usize) -> Option<&'a [T]> {
     if first.is_null() {
         return if count == 0 { Some(&[]) } else { None };
     }
     if count > isize::MAX.unsigned_abs() / size_of::<T>() {
         return None;
     }
-    // SAFETY: there are as many, that nobody changes during the call, and they can be in memory.
+    // SAFETY: there are as many, and they can be in memory.
     Some(unsafe { slice::from_raw_parts(first, count) })
 }

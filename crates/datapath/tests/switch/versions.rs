@@ -171,6 +171,21 @@ fn an_install_that_nobody_has_looked_at_goes_with_the_next_version() {
 }
 
 #[test]
+fn an_install_that_is_queued_is_known_before_a_change_is_computed() {
+    let mut switch = Switch::new(1, 3, super::thread_config());
+    switch.apply(&[rule(9, Match::any(), vec![output(2)])]);
+    assert!(switch.send(0, 1, &frame()));
+    switch.turn(0);
+    assert_eq!(switch.desk.watched(), 0, "its report waits");
+    let mods = [rule(10, Match::any(), vec![output(3)])];
+    let change = switch.pipeline.apply(BRIDGE, &mods, switch.now).unwrap();
+    switch.hand_in_together([shunt_datapath::Learned { change, lessons: Vec::new() }]);
+    switch.turn(0);
+    assert_eq!((switch.counters(0).raced.get(), switch.counters(0).evicted.get()), (0, 1));
+    assert_eq!(switch.desk.totals().late, 0);
+}
+
+#[test]
 fn a_packet_that_waits_is_decided_by_the_version_of_the_turn_that_serves_it() {
     let config = ThreadConfig { translations_per_turn: 1, ..super::thread_config() };
     let mut switch = Switch::new(1, 3, config);
