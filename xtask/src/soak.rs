@@ -7,6 +7,9 @@ use crate::shell::{Failure, cargo, run, step};
 /// Packets that go through the whole switch unless it is said how many.
 const PACKETS: u64 = 10_000_000;
 
+/// Changes that all engines of evictions meet unless it is said how many.
+const CHANGES: u64 = 10_000_000;
+
 /// Packets of one round of the laws; each round has a new seed, which the suite prints.
 const PACKETS_PER_ROUND: &str = "20000000";
 
@@ -17,17 +20,25 @@ const CASES_PER_ROUND: &str = "2000";
 #[derive(Debug, PartialEq, Eq)]
 struct Request {
     packets: u64,
+    changes: u64,
     minutes: u64,
     seed: u64,
 }
 
-/// Sends packets through a whole switch whose rules never rest; then, for the minutes that were
-/// asked for, repeats the law suites with new seeds.
+/// Sends packets through a whole switch whose rules never rest, and has all engines of evictions meet
+/// changes; then, for the minutes that were asked for, repeats the law suites with new seeds.
 pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
-    let Request { packets, minutes, seed } = request(arguments)?;
+    let Request { packets, changes, minutes, seed } = request(arguments)?;
     let mut passed = 0;
     if packets > 0 {
         step(&format!("{packets} packets through a whole switch"), || run_switch(packets, seed))?;
+        passed += 1;
+    }
+    if changes > 0 {
+        let round = [("SHUNT_CHANGES", changes.to_string()), ("SHUNT_SEED", seed.to_string())];
+        step(&format!("{changes} changes for all engines of evictions"), || {
+            run_evictions(&["a_hundred_thousand_changes"], round)
+        })?;
         passed += 1;
     }
     let (start, length) = (Instant::now(), Duration::from_secs(minutes * 60));
@@ -36,7 +47,8 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
         round += 1;
         let left = length.saturating_sub(start.elapsed()).as_secs();
         step(&format!("laws with seed {round}, {left} s left"), || run_round(round))?;
-        step(&format!("evictions with seed {round}"), || run_evictions(round))?;
+        let seed = [("SHUNT_CASES", CASES_PER_ROUND.to_owned()), ("SHUNT_SEED", round.to_string())];
+        step(&format!("evictions with seed {round}"), || run_evictions(&[], seed))?;
         passed += 2;
     }
     println!("{passed} passed, 0 failed");
@@ -44,13 +56,14 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
 }
 
 fn request(arguments: &[String]) -> Result<Request, Failure> {
-    let mut request = Request { packets: PACKETS, minutes: 0, seed: 0 };
-    let usage = "cargo xtask soak [--packets N] [--minutes N] [--seed N]";
+    let mut request = Request { packets: PACKETS, changes: CHANGES, minutes: 0, seed: 0 };
+    let usage = "cargo xtask soak [--packets N] [--changes N] [--minutes N] [--seed N]";
     for pair in arguments.chunks(2) {
         let [flag, number] = pair else { return Err(Failure::new(usage)) };
         let number = number.parse().map_err(|_| Failure::new(usage))?;
         match flag.as_str() {
             "--packets" => request.packets = number,
+            "--changes" => request.changes = number,
             "--minutes" => request.minutes = number,
             "--seed" => request.seed = number,
             _ => return Err(Failure::new(usage)),
@@ -80,13 +93,14 @@ fn run_round(round: u64) -> Result<(), Failure> {
         .env("SHUNT_SEED", round.to_string()))
 }
 
-/// The engines of evictions, against each other and against what is true.
-fn run_evictions(round: u64) -> Result<(), Failure> {
+/// The engines of evictions, against each other and against what is true: all tests, or those of which
+/// the names hold a word.
+fn run_evictions(
+    words: &[&str],
+    environment: impl IntoIterator<Item = (&'static str, String)>,
+) -> Result<(), Failure> {
     let engines = ["test", "--release", "--quiet", "--all-features", "--package", "shunt-kairo"];
-    run(cargo(&engines)
-        .args(["--test", "evictors"])
-        .env("SHUNT_CASES", CASES_PER_ROUND)
-        .env("SHUNT_SEED", round.to_string()))
+    run(cargo(&engines).args(["--test", "evictors"]).args(words).envs(environment))
 }
 
 #[cfg(test)]
@@ -99,11 +113,11 @@ mod tests {
     }
 
     #[test]
-    fn a_soak_is_ten_million_packets_unless_it_is_said_otherwise() {
-        let usual = Request { packets: 10_000_000, minutes: 0, seed: 0 };
+    fn a_soak_is_ten_million_packets_and_changes_unless_it_is_said_otherwise() {
+        let usual = Request { packets: 10_000_000, changes: 10_000_000, minutes: 0, seed: 0 };
         assert_eq!(read(""), Some(usual));
-        let other = Request { packets: 0, minutes: 5, seed: 7 };
-        assert_eq!(read("--minutes 5 --packets 0 --seed 7"), Some(other));
+        let other = Request { packets: 0, changes: 5000, minutes: 5, seed: 7 };
+        assert_eq!(read("--minutes 5 --packets 0 --changes 5000 --seed 7"), Some(other));
         assert!(["--minutes", "--packets x", "--hours 1"].iter().all(|line| read(line).is_none()));
     }
 }

@@ -75,10 +75,14 @@ impl Evictor for All {
     }
 }
 
+/// A number of the environment: a soak sets some.
+pub(crate) fn said(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
 /// So many cases, the same in every run; or as many as `SHUNT_CASES` says with the seed of
 /// `SHUNT_SEED`: for a soak.
 pub(crate) fn cases(usual: u32) -> Config {
-    let said = |name| std::env::var(name).ok()?.parse::<u64>().ok();
     let cases = said("SHUNT_CASES").and_then(|cases| cases.try_into().ok()).unwrap_or(usual);
     let rng_seed = RngSeed::Fixed(said("SHUNT_SEED").unwrap_or_default());
     Config { cases, rng_seed, failure_persistence: None, ..Config::default() }

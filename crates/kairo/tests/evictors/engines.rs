@@ -1,11 +1,16 @@
 //! Engines against the definition and against what is true, over generated worlds.
 
 use std::{
+    cell::Cell,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
+use proptest::{
+    prelude::*,
+    strategy::ValueTree,
+    test_runner::{Config, RngSeed, TestRunner},
+};
 use shunt_flow::FlowKey;
 use shunt_pipeline::{
     EntryId, Evictor, Installed, OwnerId, Traversal,
@@ -16,7 +21,7 @@ use shunt_pipeline::{
     },
 };
 
-use crate::all::{All, cases};
+use crate::all::{All, cases, said};
 
 const fn entry(slot: u32, generation: u32) -> EntryId {
     EntryId { owner: OwnerId(0), slot, generation }
@@ -62,13 +67,15 @@ struct Scene {
     engines: All,
     live: BTreeSet<EntryId>,
     installed: u32,
+    /// How often rules, groups, ports and addresses have changed.
+    changes: u64,
 }
 
 impl Scene {
     fn new(world: &[Op]) -> Self {
         let twin = Twin::new(world);
         let engines = All::new(twin.pipeline.version());
-        Self { twin, engines, live: BTreeSet::new(), installed: 0 }
+        Self { twin, engines, live: BTreeSet::new(), installed: 0, changes: 0 }
     }
 
     fn install(&mut self, traversals: Vec<Traversal>) {
@@ -100,6 +107,7 @@ impl Scene {
             let Some(change) = self.twin.apply(op) else { continue };
             newest = newest.max(change.version);
             deltas.extend(change.deltas);
+            self.changes += 1;
         }
         for evicted in self.engines.apply(&deltas, newest) {
             self.live.remove(&evicted);
@@ -137,6 +145,34 @@ impl Scene {
         assert_eq!(self.engines.len(), self.live.len());
     }
 }
+
+/// Long lives of few worlds, so that what is kept from change to change grows old; `SHUNT_CHANGES` says
+/// how many changes in all.
+#[test]
+fn every_engine_evicts_what_the_definition_does_through_a_hundred_thousand_changes() {
+    let wanted = said("SHUNT_CHANGES").unwrap_or(100_000);
+    let done = Cell::new(0);
+    for round in 0.. {
+        if done.get() >= wanted {
+            return;
+        }
+        let Config { rng_seed, .. } = cases(1);
+        let RngSeed::Fixed(seed) = rng_seed else { unreachable!("a run can be repeated") };
+        let rng_seed = RngSeed::Fixed(seed ^ round << 32);
+        let config = Config { cases: LIVES_PER_ROUND, rng_seed, ..cases(1) };
+        let lives = (generate::world(), prop::collection::vec(event(), 100..400));
+        let lived = TestRunner::new(config).run(&lives, |(world, events)| {
+            let mut scene = Scene::new(&world);
+            events.iter().for_each(|event| scene.happens(event));
+            done.set(done.get() + scene.changes);
+            Ok(())
+        });
+        lived.unwrap();
+    }
+}
+
+/// Worlds after which it is looked whether there were changes enough.
+const LIVES_PER_ROUND: u32 = 16;
 
 proptest! {
     #![proptest_config(cases(150))]
