@@ -76,8 +76,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "soak",
-        arguments: "[--packets N] [--minutes N]",
-        what: "a whole switch under random changes; the laws, for as long as you like",
+        arguments: "[--packets N] [--changes N] [--minutes N] [--seed N]",
+        what: "a whole switch and eviction under random changes; the laws, for as long as you like",
         run: soak::run_command,
     },
     Command {
