@@ -43,8 +43,14 @@ pub(crate) const ELSEWHERE: &str = "table=0,priority=1,in_port=60000,actions=dro
 
 /// Packets of as many flows as the published ones: what the published misses are of, divided by the
 /// share of the packets that missed.
-pub(crate) fn published_packets(pipeline: &str) -> usize {
+fn published_packets(pipeline: &str) -> usize {
     if pipeline == "otl" { 3_000_000 } else { 300_000 }
+}
+
+/// The name of a workload with as many flows and packets as the published one, or so many times fewer.
+pub(crate) fn published_name(pipeline: &str, locality: &str, scale: usize) -> String {
+    let (flows, packets) = (100_000 / scale, published_packets(pipeline) / scale);
+    format!("{pipeline}:{locality}:{flows}:packets={packets}")
 }
 
 /// The workload of a name.

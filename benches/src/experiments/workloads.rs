@@ -12,7 +12,7 @@ use shunt_pipebench::{
 
 use super::{
     characterisation::{self, HITS, MISSES},
-    loaded::{LOCALITIES, PIPELINES, published_packets, workload},
+    loaded::{LOCALITIES, PIPELINES, published_name, workload},
 };
 use crate::experiment::{Better, Row, Run, Samples};
 
@@ -39,9 +39,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let mut rows = Vec::new();
     for pipeline in PIPELINES {
         for locality in LOCALITIES {
-            let scale = run.either(1, 10);
-            let (flows, packets) = (100_000 / scale, published_packets(pipeline) / scale);
-            let name = format!("{pipeline}:{locality}:{flows}:packets={packets}");
+            let name = published_name(pipeline, locality, run.either(1, 10));
             let workload = run.step(&name, |_| workload(&name));
             if locality == LOCALITIES[0] {
                 rows.extend(of_rules(pipeline, &workload));

@@ -10,7 +10,7 @@ use super::{
     caches::{ENTRIES, HITS, MISSES, entries, of_packets},
     parts::{PARTS, RATE, TABLE, of_set_up},
 };
-use crate::experiments::loaded::{LOCALITIES, Loaded, PIPELINES, published_packets, workload};
+use crate::experiments::loaded::{LOCALITIES, Loaded, PIPELINES, published_name, workload};
 use crate::{
     cpu,
     experiment::{Row, Run, Samples},
@@ -36,9 +36,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let mut rows = Vec::new();
     for pipeline in PIPELINES {
         for locality in LOCALITIES {
-            let scale = run.either(1, 5);
-            let (flows, packets) = (100_000 / scale, published_packets(pipeline) / scale);
-            let name = format!("{pipeline}:{locality}:{flows}:packets={packets}");
+            let name = published_name(pipeline, locality, run.either(1, 5));
             let (workload, loaded) = run.step(&format!("{name}, made"), |_| {
                 let workload = workload(&name);
                 let loaded = Loaded::new(&workload);

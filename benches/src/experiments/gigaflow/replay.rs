@@ -8,7 +8,7 @@ use shunt_gigaflow::{
 };
 use shunt_pipeline::Time;
 
-use crate::experiments::loaded::{Loaded, published_packets, workload};
+use crate::experiments::loaded::{Loaded, published_name, workload};
 
 /// Entries of each of four stages, as published.
 pub(crate) const STAGE_ENTRIES: usize = 8000;
@@ -23,9 +23,8 @@ pub(super) struct Bed {
 impl Bed {
     /// A pipeline with as many flows, packets and rules as the published one, or so many times fewer.
     pub(super) fn published(pipeline: &str, locality: &str, scale: usize) -> Self {
-        let (flows, packets, rules) =
-            (100_000 / scale, published_packets(pipeline) / scale, 10_000 / scale);
-        Self::new(&format!("{pipeline}:{locality}:{flows}:packets={packets}:rules={rules}"))
+        let (name, rules) = (published_name(pipeline, locality, scale), 10_000 / scale);
+        Self::new(&format!("{name}:rules={rules}"))
     }
 
     /// The workload of a name.
