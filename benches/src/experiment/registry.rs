@@ -286,6 +286,18 @@ pub const EXPERIMENTS: &[Experiment] = &[
         run_part: updates::run_part,
     },
     Experiment {
+        name: "kairo-revalidation",
+        title: "Eviction: P1 to P5 beside Open vSwitch",
+        what: "CPU of the eviction engine, and of OVS-DPDK's revalidators, for each change",
+        source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
+                 Fig 4.6b, against the rival",
+        has_rival: true,
+        options: &[],
+        prepare: NOTHING,
+        run: updates::revalidation::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
         name: "kairo-sizes",
         title: "Eviction: sizes of updates and of caches",
         what: "CPU of the eviction engine by the share of rules that change, and by entries",

@@ -4,17 +4,37 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    thread::sleep,
+    time::Duration,
 };
 
 use shunt_pipebench::traffic::FRAME_MIN;
 
 use super::loaded::workload;
-use crate::{capture::Capture, switch::PortSpec};
+use crate::{
+    capture::Capture,
+    switch::{PortSpec, Switch},
+};
 
 /// Packets of all captures at most: fewer than OVS-DPDK has buffers, as it keeps them in these.
 const PACKETS: usize = 180_000;
 /// By this port all is forwarded.
 const OUT: u32 = 2;
+
+/// How long a switch is given to set up all flows.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until a switch whose ports play captures has all flows that it will have.
+pub(crate) fn await_flows(switch: &dyn Switch) {
+    let mut cached = 0;
+    for _ in 0..PATIENCE.as_secs() {
+        sleep(Duration::from_secs(1));
+        let before = std::mem::replace(&mut cached, switch.cached());
+        if cached > 0 && cached == before {
+            break;
+        }
+    }
+}
 
 /// The files of a workload.
 pub(crate) struct Files {

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     cpu::{self, Account},
     experiment::{Better, Row, Run, Samples},
-    switch::{Contender, PortSpec, Setup, Switch, output},
+    switch::{Contender, PortSpec, Setup, Switch},
 };
 
 /// Packets under way at once.
@@ -122,7 +122,6 @@ struct Bed {
     senders: Vec<Option<LivePort>>,
     /// The far end of port 2, by which all is forwarded.
     sink: Sink,
-    is_ours: bool,
     // They go after the switch.
     _cables: Cables,
 }
@@ -165,8 +164,7 @@ impl Bed {
         };
         let senders = (1..=most).map(open).collect();
         let sink = Sink { devices: vec![cables.far(2)], patience: PATIENCE };
-        let is_ours = matches!(contender, Contender::Shunt(_));
-        Self { switch, senders, sink, is_ours, _cables: cables }
+        Self { switch, senders, sink, _cables: cables }
     }
 
     fn measure(&self, traffic: &Traffic, sizes: &[usize]) -> Measured {
@@ -214,21 +212,10 @@ impl Bed {
 
     /// Nanoseconds that the threads which evict entries run until a change is done with.
     fn spent(&self, change: impl FnOnce()) -> f64 {
-        // Ours then holds what the connection costs too.
-        let names: &[&str] =
-            if self.is_ours { &["shunt-eviction", "shunt-control"] } else { &["revalidator"] };
-        let ran =
-            || -> u64 { names.iter().map(|name| cpu::threads_ns(self.switch.id(), name)).sum() };
-        let before = ran();
+        let before = self.switch.evicting_ns();
         change();
-        // `revalidator/wait` answers when a look at all flows has ended: perhaps one that began before
-        // the change, and the next may have begun before all threads knew of it.
-        for _ in 0..if self.is_ours { 0 } else { 3 } {
-            let control = self.switch.folder().join("ovs-vswitchd.ctl");
-            let control = control.display().to_string();
-            output("ovs-appctl", &["-t", &control, "revalidator/wait"]);
-        }
-        ran().saturating_sub(before) as f64
+        self.switch.await_judgement();
+        self.switch.evicting_ns().saturating_sub(before) as f64
     }
 
     /// Sends the first packets of flows; answers how many arrived behind the switch.

@@ -14,7 +14,7 @@ use crate::cpu;
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
 /// Cached flows that it may have from the start; else it takes minutes to allow as many as we do.
-const FLOW_LIMIT: &str = "200000";
+const FLOW_LIMIT: u32 = 200_000;
 
 /// Which of its daemons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,8 @@ impl Daemon {
 pub struct OpenVSwitch {
     daemon: Daemon,
     folder: PathBuf,
+    /// Cached flows that it may have.
+    flow_limit: u32,
     /// They are given back after it is gone.
     huge_pages: Option<HugePages>,
 }
@@ -59,7 +61,8 @@ impl OpenVSwitch {
     pub fn start(daemon: Daemon, folder: &Path, setup: &Setup) -> Self {
         let _ = fs::remove_dir_all(folder);
         fs::create_dir_all(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-        let mut rival = Self { daemon, folder: folder.to_path_buf(), huge_pages: None };
+        let folder = folder.to_path_buf();
+        let mut rival = Self { daemon, folder, flow_limit: FLOW_LIMIT, huge_pages: None };
         rival.start_database();
         if daemon == Daemon::Dpdk {
             rival.ask_for_dpdk(setup.cpu.unwrap_or(1));
@@ -107,7 +110,7 @@ impl OpenVSwitch {
         self.run("ovs-vsctl", &arguments);
     }
 
-    fn configure(&self, setup: &Setup) {
+    fn configure(&mut self, setup: &Setup) {
         let settings = caches(setup);
         if !settings.is_empty() {
             let settings = settings.iter().map(String::as_str);
@@ -136,8 +139,8 @@ impl OpenVSwitch {
             self.run("ovs-vsctl", &["set-controller", "br0", controller]);
             self.run("ovs-vsctl", &["set", "controller", "br0", "connection-mode=out-of-band"]);
         }
-        let room = setup.entries_max.map(|room| room.to_string());
-        self.control(&["upcall/set-flow-limit", room.as_deref().unwrap_or(FLOW_LIMIT)]);
+        self.flow_limit = setup.entries_max.unwrap_or(FLOW_LIMIT);
+        self.allow_flows();
         sleep(Duration::from_secs(1));
     }
 
@@ -221,6 +224,22 @@ impl Switch for OpenVSwitch {
 
     fn forget_flows(&self) {
         self.control(&["revalidator/purge"]);
+    }
+
+    fn evicting_threads(&self) -> &'static [&'static str] {
+        &["revalidator"]
+    }
+
+    fn await_judgement(&self) {
+        // It answers when a look at all flows has ended: perhaps one that began before the change, and
+        // the next may have begun before all threads knew of it.
+        for _ in 0..3 {
+            self.control(&["revalidator/wait"]);
+        }
+    }
+
+    fn allow_flows(&self) {
+        self.control(&["upcall/set-flow-limit", &self.flow_limit.to_string()]);
     }
 
     fn forwarding_thread(&self) -> u32 {

@@ -87,6 +87,12 @@ impl Switch for Shunt {
         ports.filter_map(|port| port["rx_packets"].as_u64()).sum()
     }
 
+    fn evicting_threads(&self) -> &'static [&'static str] {
+        // Small changes are met by the thread that takes them, which then holds what the connection
+        // costs too.
+        &["shunt-eviction", "shunt-control"]
+    }
+
     fn forwarding_thread(&self) -> u32 {
         let thread = cpu::find_thread(self.process.id(), "shunt-packet-0");
         thread.unwrap_or_else(|| panic!("shuntd has no packet thread"))

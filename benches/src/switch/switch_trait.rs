@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::ShuntCtl;
+use crate::cpu;
 
 /// What a switch is started with: one bridge `br0` without rules, ports numbered from 1.
 #[derive(Clone, Debug, Default)]
@@ -73,6 +74,20 @@ pub trait Switch: Sync {
 
     /// Throws away the cached flows that stay when their rules go and come back.
     fn forget_flows(&self) {}
+
+    /// What the threads that evict entries are called.
+    fn evicting_threads(&self) -> &'static [&'static str];
+
+    /// Nanoseconds that these threads have run so far.
+    fn evicting_ns(&self) -> u64 {
+        self.evicting_threads().iter().map(|name| cpu::threads_ns(self.id(), name)).sum()
+    }
+
+    /// Waits until every cached flow was judged by the rules as they are now, where replies do not say so.
+    fn await_judgement(&self) {}
+
+    /// Allows as many cached flows as at the start, where it has lowered that by itself.
+    fn allow_flows(&self) {}
 
     /// The folder of its sockets.
     fn folder(&self) -> &Path;

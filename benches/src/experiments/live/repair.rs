@@ -46,6 +46,14 @@ const LENGTH: &str = "dip after the change: until within a tenth for 50 ms";
 const MISSING: &str = "dip after the change: packets missing, in time at the rate before";
 const BUCKETS: &str = "packets forwarded of those sent, every 10 ms";
 const BEFOREHAND: &str = "packets forwarded of those sent, before the change";
+const FATES: &str = "entries in all changes of a round";
+
+/// What becomes of entries with repair on, as `shuntctl evict` counts it.
+const FATE_COUNTS: [(&str, &str); 3] = [
+    ("evicted", "evicted"),
+    ("repaired_same", "repaired, actions the same"),
+    ("repaired_changed", "repaired, actions others"),
+];
 
 const WHY: &str = "the rival's entries get other actions in their places: no packet waits, and until \
                    then packets go by the old rule";
@@ -87,6 +95,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     // By case, by subject, by round.
     let none = || -> Vec<Vec<Vec<Shown>>> { subjects.iter().map(|_| Vec::new()).collect() };
     let mut measured = CASES.map(|_| none());
+    let mut fates = FATE_COUNTS.map(|_| Samples::default());
     for _ in 0..rounds {
         for (at, (contender, repair, name)) in subjects.iter().enumerate() {
             let shown = run.step(name, |folder| {
@@ -95,9 +104,16 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
                 let bed = Bed::new(contender, folder, &setup);
                 bed.cache(0..FLOWS);
                 let mut controller = bed.controller();
-                CASES.map(|(_, flows)| {
+                let shown = CASES.map(|(_, flows)| {
                     (0..changes).map(|turn| change(&bed, &mut controller, (flows, turn))).collect()
-                })
+                });
+                if let Some(shuntctl) = bed.switch.shuntctl().filter(|_| *repair == Some("on")) {
+                    let evict = shuntctl.json("evict");
+                    for ((key, _), samples) in FATE_COUNTS.iter().zip(&mut fates) {
+                        samples.0.extend(evict[*key].as_f64());
+                    }
+                }
+                shown
             });
             for (measured, shown) in measured.iter_mut().zip(shown) {
                 measured[at].push(shown);
@@ -108,7 +124,12 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let cases = CASES.iter().zip(&measured);
     let mut rows: Vec<Row> =
         cases.flat_map(|((case, _), measured)| rows_of(case, &names, measured)).collect();
-    let order = [BUCKETS, DEPTH, LENGTH, MISSING, BEFOREHAND];
+    rows.extend(FATE_COUNTS.iter().zip(fates).map(|((_, name), ours)| Row {
+        better: Better::Neither,
+        ours,
+        ..Row::new(*name, FATES, "count")
+    }));
+    let order = [BUCKETS, DEPTH, LENGTH, MISSING, BEFOREHAND, FATES];
     rows.sort_by_key(|row| order.iter().position(|metric| *metric == row.metric));
     rows
 }

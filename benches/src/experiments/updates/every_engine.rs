@@ -10,12 +10,11 @@ use shunt_pipeline::{Evictor, FlowModCommand, Iterative};
 
 use super::{
     engines::{ENGINES, PIPELINES, RIVAL},
-    patterns::PACKETS_PER_US,
+    patterns::{PACKETS_PER_US, PATTERNS},
     scene::{Clock, Scene, Watched},
 };
 use crate::experiment::{Better, Row, Run, Samples};
 
-const UPDATES: [&str; 5] = ["p1", "p2", "p3", "p4", "p5"];
 /// Thousands of flows.
 const FLOWS: usize = 100;
 
@@ -31,12 +30,12 @@ const WHY_RELATIONAL: &str = "each rule of a change is a question, and what it f
 
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let pipelines = if run.is_quick { &PIPELINES[..1] } else { PIPELINES };
-    run.begin(pipelines.len() * UPDATES.len() * (ENGINES.len() + 1));
+    run.begin(pipelines.len() * PATTERNS.len() * (ENGINES.len() + 1));
     let thousands = run.either(FLOWS, FLOWS / 10);
     let rounds = run.either(3, 1);
     let mut rows = Vec::new();
     for pipeline in pipelines {
-        for update in UPDATES {
+        for update in PATTERNS {
             let name = format!("{pipeline}:low:{thousands}k:updates={update}@100ms");
             let title = format!("{pipeline} {update}");
             let (scene, rival) = run.step(&format!("{title} iterative"), |_| {

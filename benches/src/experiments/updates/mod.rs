@@ -12,6 +12,7 @@ mod one_rule;
 pub(crate) mod overhead;
 mod patterns;
 pub(crate) mod pieces;
+pub(crate) mod revalidation;
 mod scene;
 pub(crate) mod sizes;
 

@@ -4,6 +4,9 @@
 //! A second time they go and come without pause: nothing that an engine puts off is done between two
 //! changes, but for what it does while it takes up entries.
 //!
+//! Last, rules come of masks that no rule of their table had: what an index has for the masks of rules it
+//! has not for these, and what it then makes is made in slices.
+//!
 //! A rule that many entries depend on takes all of them with it, and each costs; so the rules that
 //! take at most [`FEW`] stand apart from all of them. Each engine has a process of its own, so that the
 //! memory counted is its own.
@@ -25,7 +28,12 @@ const SIZES: [Size; 2] = [("100K", 100, 10), ("1M", 1000, 20)];
 /// Entries that one rule takes with it, at most, where it is not one of the great ones.
 const FEW: f64 = 2000.0;
 
+/// Masks that are new.
+const NEW_MASKS: usize = 100;
+
 const CHANGE: &str = "one rule";
+const NEW_MASK: &str = "one rule of a new mask";
+const SLICE: &str = "what is put off by rules of new masks, the longest that is done at once";
 const EVICTED: &str = "entries that one rule takes with it";
 const LOAD: &str = "one entry taken up";
 const MEMORY: &str = "memory of a visit";
@@ -47,7 +55,7 @@ pub(super) fn run(run: &mut Run) -> Vec<Row> {
         let measured = run.part("kairo-updates", &format!("{} {label}", engine.name));
         rows.extend(rows_of(engine.name, label, &measured));
     }
-    let metrics = [CHANGE, EVICTED, LOAD, MEMORY];
+    let metrics = [CHANGE, NEW_MASK, SLICE, EVICTED, LOAD, MEMORY];
     rows.sort_by_key(|row| metrics.iter().position(|metric| *metric == row.metric));
     rows
 }
@@ -82,7 +90,10 @@ fn measure(engine: &Engine, workload: &str, rounds: usize) -> Value {
     };
     let (spent, evicted) = go_and_come(Watched::meet);
     let (spent_untidy, evicted_untidy) = go_and_come(Watched::meet_untidy);
+    let (new_masks, slice) = meet_new_masks(&mut watched, &scene);
     json!({
+        "new masks": new_masks,
+        "slice": slice,
         "entries": scene.keys.len(),
         "spent": spent,
         "evicted": evicted,
@@ -91,6 +102,29 @@ fn measure(engine: &Engine, workload: &str, rounds: usize) -> Value {
         "load": load.us,
         "bytes": load.bytes,
     })
+}
+
+/// Microseconds of each rule of a new mask, and of the longest slice of what that made the engine put off.
+fn meet_new_masks(watched: &mut Watched, scene: &Scene) -> (Vec<f64>, f64) {
+    watched.tidy();
+    let table = scene.base.iter().find(|rule| rule.contains("nw_dst=")).map_or("0", |rule| {
+        let table = rule.split(',').find_map(|word| word.strip_prefix("table="));
+        table.unwrap_or("0")
+    });
+    // Of as many bits each, so that none is within another; and of no flow's addresses.
+    let masks = (0..1_u32 << 24).filter(|bits| bits.count_ones() == 12).take(NEW_MASKS);
+    let mut slice: f64 = 0.0;
+    let spent = masks.map(|bits| {
+        let [a, b, c, d] = (0xff00_0000 | bits).to_be_bytes();
+        let matched = format!("ip,nw_dst=0.{b}.{c}.{d}/{a}.{b}.{c}.{d}");
+        let rule = format!("table={table},priority=65000,{matched},actions=drop");
+        watched.spent.0.clear();
+        watched.meet_untidy(&scene.change(FlowModCommand::Add, &[rule]), scene);
+        slice = slice.max(watched.tidy_us());
+        watched.spent.0[0]
+    });
+    let spent = spent.collect();
+    (spent, slice)
 }
 
 fn rows_of(engine: &str, label: &str, measured: &Value) -> Vec<Row> {
@@ -120,6 +154,12 @@ fn rows_of(engine: &str, label: &str, measured: &Value) -> Vec<Row> {
             });
         }
     }
+    for (percent, quantity) in [(50, "p50"), (100, "max")] {
+        rows.push(Row {
+            ours: quantile(&list("new masks"), percent).into(),
+            ..Row::new(format!("{engine}, {label} entries {quantity}"), NEW_MASK, "us")
+        });
+    }
     for (percent, quantity) in [(50, "p50"), (99, "p99"), (100, "max")] {
         rows.push(Row {
             better: Better::Neither,
@@ -129,6 +169,7 @@ fn rows_of(engine: &str, label: &str, measured: &Value) -> Vec<Row> {
     }
     let one = |key: &str| measured[key].as_f64().map_or_else(Samples::default, Samples::from);
     let size = format!("{engine}, {label}: {} entries", measured["entries"]);
+    rows.push(Row { ours: one("slice"), ..Row::new(&size, SLICE, "us") });
     rows.push(Row { ours: one("load"), ..Row::new(&size, LOAD, "us") });
     rows.push(Row { ours: one("bytes"), ..Row::new(&size, MEMORY, "B") });
     rows

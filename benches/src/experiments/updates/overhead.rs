@@ -7,7 +7,7 @@
 //! Its overhead of memory is a part of what OVS-DPDK has, so OVS-DPDK is given the same rules and flows: as
 //! many as its buffers hold the packets of.
 
-use std::{path::Path, sync::Arc, thread::sleep, time::Duration};
+use std::{path::Path, sync::Arc};
 
 use serde_json::{Value, json};
 use shunt_datapath::cache::{KeyHasher, MegaflowCache};
@@ -22,7 +22,10 @@ use super::{
 use crate::{
     cpu,
     experiment::{Better, Row, Run, Samples},
-    experiments::{captures::Files, forwarding::FORWARDING_CPU},
+    experiments::{
+        captures::{Files, await_flows},
+        forwarding::FORWARDING_CPU,
+    },
     switch::{Contender, Setup},
 };
 
@@ -49,8 +52,6 @@ const ENGINES: [&str; 2] = ["iterative", "direct"];
 const FLOWS: usize = 200;
 /// Thousands of flows that OVS-DPDK is given as well.
 const FLOWS_OF_RIVAL: usize = 100;
-/// How long it is given to set them up.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let rival = Contender::OpenVSwitchDpdk.if_installed();
@@ -90,14 +91,7 @@ fn memory_of(rival: &Contender, (pipeline, flows): (&str, usize), folder: &Path)
     let setup = Setup { ports, cpu, keeps_entries: true, ..Setup::default() };
     let switch = rival.start(folder, &setup);
     switch.ofctl(&["--bundle"], "add-flows", &[&files.rules.display().to_string()]);
-    let mut cached = 0;
-    for _ in 0..PATIENCE.as_secs() {
-        sleep(Duration::from_secs(1));
-        let before = std::mem::replace(&mut cached, switch.cached());
-        if cached > 0 && cached == before {
-            break;
-        }
-    }
+    await_flows(&*switch);
     cpu::resident_bytes(switch.id()) + cpu::huge_bytes(switch.id())
 }
 

@@ -15,7 +15,10 @@ use super::{
 };
 use crate::experiment::{Better, Row, Run, Samples};
 
-const UPDATES: &[&str] = &["flap", "p1", "p2", "p3", "p4", "p5"];
+/// The changes of that table by their names.
+pub(super) const PATTERNS: [&str; 5] = ["p1", "p2", "p3", "p4", "p5"];
+/// One rule.
+const FLAP: &str = "flap";
 /// How often all entries are taken up anew.
 const LOADS: usize = 3;
 /// Rounds in which the rival takes part.
@@ -26,10 +29,11 @@ const MEAN: &str = "times faster than the iterative engine";
 const FEWER: &str = "times fewer packets that meet what is stale (computed)";
 const STALE: &str = "packets that meet what is stale, at 100 Gbit/s of 64 bytes (computed)";
 const EVICTED: &str = "entries evicted by a change";
+const KEPT: &str = "evicted entries whose actions are the same afterwards";
 const LOAD: &str = "one entry taken up, by pipelines";
 
 /// Changes of all kinds but the single rule, by the name of the mean over them.
-const ALL_KINDS: &str = "P1 to P5";
+pub(super) const ALL_KINDS: &str = "P1 to P5";
 
 /// Packets of 64 bytes in a microsecond of 100 Gbit/s, with gap and preamble.
 pub(super) const PACKETS_PER_US: f64 = 148.8;
@@ -38,6 +42,9 @@ pub(super) const PACKETS_PER_US: f64 = 148.8;
 /// where each ends when its turn comes.
 const AT_ITS_END: f64 = 1.0;
 const ON_ITS_WAY: f64 = 0.5;
+
+const WHY_STALE: &str = "published are packets of rounds under traffic; here they follow from what a change \
+                         costs and evicts, and which rules the published change had is not known";
 
 const WHY_MEAN: &str = "the published engine keeps a copy of every table as a circuit; here entries are \
                         found by their regions, at what they cost";
@@ -53,6 +60,8 @@ struct Outcome {
     theirs: Watched,
     /// Microseconds to take up an entry: ours, and theirs.
     load: [Samples; 2],
+    /// What was published of packets that meet what is stale: by the published engine.
+    published_stale: Option<f64>,
 }
 
 const fn pipelines(run: &Run) -> &'static [&'static str] {
@@ -61,7 +70,7 @@ const fn pipelines(run: &Run) -> &'static [&'static str] {
 
 /// Updates of every kind, and one rule under many entries and very many.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
-    run.begin(pipelines(run).len() * UPDATES.len() + one_rule::steps());
+    run.begin(pipelines(run).len() * (PATTERNS.len() + 1) + one_rule::steps());
     let mut rows = rows(run);
     rows.extend(one_rule::run(run));
     rows
@@ -71,18 +80,20 @@ fn rows(run: &mut Run) -> Vec<Row> {
     let mut rows = Vec::new();
     for pipeline in pipelines(run) {
         let (mut faster, mut fewer) = (Vec::new(), Vec::new());
-        for update in UPDATES {
+        for update in [FLAP].into_iter().chain(PATTERNS) {
             let name = format!("{pipeline}:low:{}k:updates={update}@100ms", run.either(100, 10));
-            let is_flap = *update == "flap";
+            let is_flap = update == FLAP;
             let rounds = if is_flap { run.either(100, 10) } else { run.either(4, 2) };
-            let outcome =
-                run.step(&name, |_| measure(&name, &format!("{pipeline} {update}"), rounds));
+            let outcome = run.step(&name, |_| measure(&name, (pipeline, update), rounds));
+            let kind = update.to_uppercase();
+            let figure = Figure::find("stale_packets", pipeline, "-", &format!("Kairo, {kind}"));
+            let published_stale = figure.filter(|_| !run.is_quick).map(|figure| figure.value);
+            let outcome = Outcome { published_stale, ..outcome };
             if is_flap {
                 rows.push(outcome.load_row());
             } else {
                 faster.push(outcome.times_faster());
                 fewer.push(outcome.times_fewer());
-                let kind = update.to_uppercase();
                 // That of one kind stands for itself only where it was published.
                 let row =
                     compared((pipeline, &kind), FEWER, &fewer[fewer.len() - 1..], run.is_quick);
@@ -93,7 +104,7 @@ fn rows(run: &mut Run) -> Vec<Row> {
         rows.push(compared((pipeline, ALL_KINDS), MEAN, &faster, run.is_quick));
         rows.push(compared((pipeline, ALL_KINDS), FEWER, &fewer, run.is_quick));
     }
-    let metrics = [MEAN, FEWER, CHANGE, STALE, EVICTED, LOAD];
+    let metrics = [MEAN, FEWER, CHANGE, STALE, EVICTED, KEPT, LOAD];
     rows.sort_by_key(|row: &Row| metrics.iter().position(|metric| *metric == row.metric));
     rows
 }
@@ -116,7 +127,7 @@ fn compared(
     row.beside_published(published.map(|figure| figure.value), WHY_MEAN)
 }
 
-fn measure(workload: &str, name: &str, rounds: usize) -> Outcome {
+fn measure(workload: &str, (pipeline, update): (&str, &str), rounds: usize) -> Outcome {
     let scene = Scene::of(workload);
     let loaded = |load: &mut [Samples; 2]| {
         let direct = Box::new(Direct::new(scene.pipeline.version(), 1));
@@ -144,8 +155,8 @@ fn measure(workload: &str, name: &str, rounds: usize) -> Outcome {
         }
     }
     let (rules, entries) = (scene.changing.len(), scene.keys.len());
-    let name = format!("{name}, {rules} rules, {entries} entries");
-    Outcome { name, entries: entries as f64, ours, theirs, load }
+    let name = format!("{pipeline} {update}, {rules} rules, {entries} entries");
+    Outcome { name, entries: entries as f64, ours, theirs, load, published_stale: None }
 }
 
 impl Outcome {
@@ -165,7 +176,7 @@ impl Outcome {
         watched.stale_us(self.entries).in_pairs().map(|us| us * part * PACKETS_PER_US)
     }
 
-    fn rows(&self) -> [Row; 3] {
+    fn rows(&self) -> [Row; 4] {
         let rival = |samples| Some((RIVAL.to_owned(), samples));
         let share = |own: &Samples| own.in_pairs().map(|own| 100.0 * own / self.entries);
         [
@@ -178,12 +189,18 @@ impl Outcome {
                 ours: self.stale(&self.ours, AT_ITS_END),
                 rival: rival(self.stale(&self.theirs, ON_ITS_WAY)),
                 ..Row::new(&self.name, STALE, "count")
-            },
+            }
+            .beside_another(self.published_stale, WHY_STALE),
             Row {
                 ours: share(&self.ours.evicted),
                 rival: rival(share(&self.theirs.evicted)),
                 better: Better::Neither,
                 ..Row::new(&self.name, EVICTED, "%")
+            },
+            Row {
+                ours: self.ours.kept.clone(),
+                better: Better::Neither,
+                ..Row::new(&self.name, KEPT, "%")
             },
         ]
     }

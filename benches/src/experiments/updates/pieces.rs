@@ -16,8 +16,8 @@ use shunt_pipebench::published::Figure;
 use shunt_pipeline::{Evictor, FlowModCommand, Iterative, Time};
 
 use super::{
-    engines::RIVAL,
-    patterns::PACKETS_PER_US,
+    engines::{PIPELINES, RIVAL},
+    patterns::{ALL_KINDS, PACKETS_PER_US, PATTERNS},
     scene::{Scene, entry},
 };
 use crate::{
@@ -26,15 +26,10 @@ use crate::{
     experiments::gigaflow::replay::{STAGE_ENTRIES, config},
 };
 
-const PIPELINE: &str = "ofd";
-const UPDATES: [&str; 5] = ["p1", "p2", "p3", "p4", "p5"];
-
 const CHANGE: &str = "one change, by pieces of 4 x 8K";
 const STALE: &str = "packets that meet what is stale, at 100 Gbit/s of 64 bytes (computed)";
 const EVICTED: &str = "flows that lose a piece by a change";
 const FEWER: &str = "times fewer packets that meet what is stale than with the iterative engine";
-
-const MEAN: &str = "P1 to P5";
 
 const WHY: &str = "the published engine follows a packet through copies of the tables; here pieces are \
                    found by their regions, whoever made them";
@@ -49,34 +44,32 @@ struct Outcome {
 }
 
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
-    run.begin(UPDATES.len());
+    let pipelines = if run.is_quick { &PIPELINES[..1] } else { PIPELINES };
+    run.begin(pipelines.len() * PATTERNS.len());
     let scale = run.either(1, 10);
-    let (mut rows, mut ratios) = (Vec::new(), Vec::new());
-    for update in UPDATES {
-        let name = format!("{PIPELINE}:low:{}k:updates={update}@100ms", 100 / scale);
-        let rounds = run.either(3, 1);
-        let outcome = run.step(&name, |_| measure(&name, rounds, STAGE_ENTRIES / scale));
-        let title = format!("{PIPELINE} {update}");
-        ratios.push((
-            update.to_uppercase(),
-            outcome.theirs.in_pairs().median() * 0.5 / outcome.ours.in_pairs().median(),
-        ));
-        rows.extend(outcome.rows(&title));
-    }
-    let mean = ratios.iter().map(|(_, ratio)| ratio).sum::<f64>() / ratios.len() as f64;
-    ratios.push((MEAN.to_owned(), mean));
-    rows.extend(ratios.into_iter().map(|(update, ratio)| {
-        let configuration = format!("Gigaflow 32K, {update}");
-        let figure = Figure::find("stale_reduction", PIPELINE, "-", &configuration);
-        let published = figure.filter(|_| scale == 1).map(|figure| figure.value);
-        Row {
-            better: Better::More,
-            ours: ratio.into(),
-            published,
-            why: published.map_or("", |_| WHY),
-            ..Row::new(format!("{PIPELINE} {update}"), FEWER, "x")
+    let mut rows = Vec::new();
+    for pipeline in pipelines {
+        let mut ratios = Vec::new();
+        for update in PATTERNS {
+            let name = format!("{pipeline}:low:{}k:updates={update}@100ms", 100 / scale);
+            let rounds = run.either(3, 1);
+            let outcome = run.step(&name, |_| measure(&name, rounds, STAGE_ENTRIES / scale));
+            let ratio = outcome.theirs.in_pairs().median() * 0.5 / outcome.ours.in_pairs().median();
+            ratios.push((update.to_uppercase(), ratio));
+            rows.extend(outcome.rows(&format!("{pipeline} {update}")));
         }
-    }));
+        let mean = ratios.iter().map(|(_, ratio)| ratio).sum::<f64>() / ratios.len() as f64;
+        ratios.push((ALL_KINDS.to_owned(), mean));
+        let fewer = |(update, ratio): (String, f64)| {
+            let configuration = format!("Gigaflow 32K, {update}");
+            let figure = Figure::find("stale_reduction", pipeline, "-", &configuration);
+            let figure = figure.filter(|_| scale == 1);
+            let name = format!("{pipeline} {update}");
+            Row { better: Better::More, ours: ratio.into(), ..Row::new(name, FEWER, "x") }
+                .beside_published(figure.map(|figure| figure.value), WHY)
+        };
+        rows.extend(ratios.into_iter().map(fewer));
+    }
     let metrics = [FEWER, CHANGE, STALE, EVICTED];
     rows.sort_by_key(|row: &Row| metrics.iter().position(|metric| *metric == row.metric));
     rows

@@ -6,7 +6,7 @@ use shunt_flow::{FlowKey, Match, text::NoPortNames};
 use shunt_pipebench::{Progress, workload::Workload};
 use shunt_pipeline::{
     BridgeId, BridgeSettings, Change, EntryId, Evictor, FlowMod, FlowModCommand, OwnerId, Pipeline,
-    PortInfo, Time, text::parse_rule,
+    PortInfo, Time, Traversal, text::parse_rule,
 };
 
 use crate::{cpu, experiment::Samples};
@@ -43,9 +43,13 @@ pub(super) struct Watched {
     engine: Box<dyn Evictor>,
     clock: Clock,
     generations: Vec<u32>,
+    /// How each is translated now.
+    traversals: Vec<Arc<Traversal>>,
     /// Microseconds of CPU for each change.
     pub(super) spent: Samples,
     pub(super) evicted: Samples,
+    /// Of those that a change evicted, the percentage whose actions are the same after it.
+    pub(super) kept: Samples,
 }
 
 /// What it costs to take up all entries.
@@ -77,16 +81,21 @@ impl Scene {
 
     /// Rules come, or go.
     pub(super) fn change(&self, command: FlowModCommand, rules: &[String]) -> Change {
-        let text = |rule: &'_ String| match command {
-            FlowModCommand::Add => rule.clone(),
-            _ => rule.split("actions=").next().unwrap_or_default().trim_end_matches(',').to_owned(),
-        };
-        let mods: Vec<_> = rules.iter().map(|rule| parsed(command, &text(rule))).collect();
+        let mods = rules.iter().map(|rule| match command {
+            FlowModCommand::Add => parsed(command, rule),
+            _ => parsed(command, match_of(rule)),
+        });
+        let mods: Vec<_> = mods.collect();
         let change = self.pipeline.apply(BRIDGE, &mods, Time::ZERO);
         let change = change.unwrap_or_else(|error| panic!("a change is refused: {error}"));
         self.pipeline.reclaim(change.version);
         change
     }
+}
+
+/// What a rule matches, as a strict deletion names it.
+pub(super) fn match_of(rule: &str) -> &str {
+    rule.split("actions=").next().unwrap_or_default().trim_end_matches(',')
 }
 
 /// A packet of each entry that a cache of masked headers makes for packets.
@@ -110,20 +119,21 @@ fn parsed(command: FlowModCommand, text: &str) -> FlowMod {
 
 impl Watched {
     pub(super) fn new(engine: Box<dyn Evictor>, entries: usize, clock: Clock) -> Self {
-        let (spent, evicted) = (Samples::default(), Samples::default());
-        Self { engine, clock, generations: vec![0; entries], spent, evicted }
+        let [spent, evicted, kept] = [const { Samples(Vec::new()) }; 3];
+        let (generations, traversals) = (vec![0; entries], Vec::new());
+        Self { engine, clock, generations, traversals, spent, evicted, kept }
     }
 
     /// Installs all entries.
     pub(super) fn load(&mut self, scene: &Scene) -> Load {
         let version = scene.pipeline.version();
         let translate = |key| Arc::new(scene.pipeline.translate(key, version));
-        let traversals: Vec<_> = scene.keys.iter().map(translate).collect();
-        let visits = traversals.iter().map(|traversal| traversal.visits.len()).sum::<usize>();
+        self.traversals = scene.keys.iter().map(translate).collect();
+        let visits = self.traversals.iter().map(|traversal| traversal.visits.len()).sum::<usize>();
         let resident = || cpu::resident_bytes(std::process::id());
         let before = resident();
         let ns = self.clock.timed(|| {
-            for (slot, traversal) in (0..).zip(&traversals) {
+            for (slot, traversal) in (0..).zip(&self.traversals) {
                 self.engine.installed(entry(slot, 0), traversal);
             }
         });
@@ -157,6 +167,17 @@ impl Watched {
         while self.engine.tidy() {}
     }
 
+    /// Does what was put off; answers with the microseconds of the longest piece that is done at once.
+    pub(super) fn tidy_us(&mut self) -> f64 {
+        let mut longest: f64 = 0.0;
+        let mut is_more = true;
+        while is_more {
+            let engine = &mut self.engine;
+            longest = longest.max(self.clock.timed(|| is_more = engine.tidy()) / 1e3);
+        }
+        longest
+    }
+
     /// Meets a change, takes up again what it lost, and does what was put off.
     pub(super) fn meet(&mut self, change: &Change, scene: &Scene) {
         self.meet_untidy(change, scene);
@@ -165,11 +186,19 @@ impl Watched {
 
     /// Meets a change, and then takes up again what it lost. What the engine puts off it keeps.
     pub(super) fn meet_untidy(&mut self, change: &Change, scene: &Scene) {
-        for id in self.apply(change) {
+        let evicted = self.apply(change);
+        let mut kept = 0;
+        for id in &evicted {
             let slot = id.slot as usize;
             self.generations[slot] += 1;
             let traversal = scene.pipeline.translate(&scene.keys[slot], scene.pipeline.version());
-            self.engine.installed(entry(id.slot, self.generations[slot]), &Arc::new(traversal));
+            let before = &mut self.traversals[slot];
+            kept += usize::from(traversal.actions == before.actions);
+            *before = Arc::new(traversal);
+            self.engine.installed(entry(id.slot, self.generations[slot]), before);
+        }
+        if !evicted.is_empty() {
+            self.kept.0.push(100.0 * kept as f64 / evicted.len() as f64);
         }
     }
 }

@@ -1,0 +1,195 @@
+//! The changes P1 to P5 beside Open vSwitch, which judges all cached flows anew after each.
+//!
+//! As A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second Era*, section 4.5:
+//! its iterative baseline is Open vSwitch with DPDK, so of the published ratios these here are of the
+//! same thing.
+//!
+//! OVS-DPDK has the same rules and plays a packet of each flow again and again. A change comes as a
+//! bundle, and its revalidators are waited for; of their CPU is taken off what they use in as much time
+//! without a change, as they look at all flows at their leisure too. Then the flows that were evicted
+//! come back.
+
+use std::{fs, path::Path};
+
+use shunt_kairo::Direct;
+use shunt_pipebench::published::Figure;
+use shunt_pipeline::FlowModCommand;
+
+use super::{
+    engines::PIPELINES,
+    patterns::{ALL_KINDS, PATTERNS},
+    scene::{Clock, Scene, Watched, match_of},
+};
+use crate::{
+    experiment::{Better, Row, Run, Samples},
+    experiments::{
+        captures::{Files, await_flows},
+        forwarding::FORWARDING_CPU,
+    },
+    switch::{Contender, Setup, Switch},
+};
+
+/// Thousands of flows.
+const FLOWS: usize = 100;
+
+const FASTER: &str = "times less CPU than Open vSwitch's revalidators";
+const CHANGE: &str = "CPU of what evicts entries, after one change";
+const MEAN_OF_RIVAL: &str = "CPU of Open vSwitch's revalidators after one change";
+const MEAN_OF_OURS: &str = "CPU of the engine after one change";
+const ENTRIES: &str = "entries that a change is met with";
+const EVICTED: &str = "entries evicted by a change, beside Open vSwitch";
+
+const WHY_FASTER: &str = "the published engine keeps a copy of every table as a circuit; here entries are \
+                          found by their regions, at what they cost";
+const WHY_TIMES: &str = "published is time on another machine, here it is CPU";
+
+/// What one update came to.
+struct Outcome {
+    title: String,
+    entries: f64,
+    ours: Watched,
+    theirs: OfRival,
+}
+
+/// What Open vSwitch came to.
+#[derive(Default)]
+struct OfRival {
+    spent_us: Samples,
+    entries: Samples,
+}
+
+pub(crate) fn run(run: &mut Run) -> Vec<Row> {
+    let Some(rival) = Contender::OpenVSwitchDpdk.if_installed() else { return Vec::new() };
+    let pipelines = if run.is_quick { &PIPELINES[..1] } else { PIPELINES };
+    run.begin(pipelines.len() * PATTERNS.len());
+    let thousands = run.either(FLOWS, FLOWS / 20);
+    let rounds = run.either(3, 1);
+    let mut rows = Vec::new();
+    for pipeline in pipelines {
+        let measured = PATTERNS.map(|update| {
+            let name = format!("{pipeline}:low:{thousands}k:updates={update}@100ms");
+            run.step(&name, |folder| {
+                let name = format!("{name}:packets={thousands}k");
+                measure(&rival, (&name, &format!("{pipeline} {update}")), rounds, folder)
+            })
+        });
+        rows.extend(means(pipeline, &measured, run.is_quick));
+        rows.extend(measured.iter().flat_map(|outcome| outcome.rows(&rival.name())));
+    }
+    let metrics = [FASTER, MEAN_OF_OURS, MEAN_OF_RIVAL, CHANGE, EVICTED, ENTRIES];
+    rows.sort_by_key(|row: &Row| metrics.iter().position(|metric| *metric == row.metric));
+    rows
+}
+
+fn measure(
+    rival: &Contender,
+    (workload, title): (&str, &str),
+    rounds: usize,
+    folder: &Path,
+) -> Outcome {
+    let scene = Scene::of(workload);
+    let direct = Box::new(Direct::new(scene.pipeline.version(), 1));
+    let mut ours = Watched::new(direct, scene.keys.len(), Clock::Thread);
+    ours.load(&scene);
+    let files = Files::of(workload, folder);
+    let (ports, cpu) = (files.ports, Some(FORWARDING_CPU));
+    let setup = Setup { ports, cpu, keeps_entries: true, ..Setup::default() };
+    let switch = rival.start(folder, &setup);
+    switch.ofctl(&["--bundle"], "add-flows", &[&files.rules.display().to_string()]);
+    let mut theirs = OfRival::default();
+    for _ in 0..rounds {
+        for command in [FlowModCommand::Add, FlowModCommand::DeleteStrict] {
+            ours.meet(&scene.change(command, &scene.changing), &scene);
+            theirs.meet(&*switch, &written(command, &scene.changing, folder));
+        }
+    }
+    let title = format!("{title}, {} rules", scene.changing.len());
+    Outcome { title, entries: scene.keys.len() as f64, ours, theirs }
+}
+
+/// A file with the changes to some rules, as `ovs-ofctl` reads them.
+fn written(command: FlowModCommand, rules: &[String], folder: &Path) -> String {
+    let line = |rule: &String| match command {
+        FlowModCommand::Add => format!("add {rule}\n"),
+        _ => format!("delete_strict {}\n", match_of(rule)),
+    };
+    let file = folder.join("changes");
+    let written = fs::write(&file, rules.iter().map(line).collect::<String>());
+    written.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    file.display().to_string()
+}
+
+impl OfRival {
+    /// Makes a change when all flows are there.
+    fn meet(&mut self, switch: &dyn Switch, changes: &str) {
+        switch.allow_flows();
+        await_flows(switch);
+        self.entries.0.push(switch.cached() as f64);
+        let idle = spent_us(switch, || ());
+        let spent = spent_us(switch, || {
+            switch.ofctl(&["--bundle"], "add-flows", &[changes]);
+        });
+        self.spent_us.0.push((spent - idle).max(0.0));
+    }
+}
+
+/// Microseconds that the threads which evict entries run until a change is done with.
+fn spent_us(switch: &dyn Switch, change: impl FnOnce()) -> f64 {
+    let before = switch.evicting_ns();
+    change();
+    switch.await_judgement();
+    switch.evicting_ns().saturating_sub(before) as f64 / 1e3
+}
+
+impl Outcome {
+    /// How many times less the middle one of our changes cost.
+    fn times_faster(&self) -> f64 {
+        self.theirs.spent_us.in_pairs().median() / self.ours.spent.in_pairs().median()
+    }
+
+    fn rows(&self, rival: &str) -> [Row; 3] {
+        let rival = |samples| Some((rival.to_owned(), samples));
+        let share = self.ours.evicted.in_pairs().map(|evicted| 100.0 * evicted / self.entries);
+        [
+            Row {
+                ours: self.ours.spent.in_pairs(),
+                rival: rival(self.theirs.spent_us.in_pairs()),
+                ..Row::new(&self.title, CHANGE, "us")
+            },
+            Row {
+                better: Better::Neither,
+                ours: self.entries.into(),
+                rival: rival(self.theirs.entries.clone()),
+                ..Row::new(&self.title, ENTRIES, "count")
+            },
+            Row { better: Better::Neither, ours: share, ..Row::new(&self.title, EVICTED, "%") },
+        ]
+    }
+}
+
+/// The means over all updates of a pipeline, beside what was published.
+fn means(pipeline: &str, measured: &[Outcome], is_quick: bool) -> [Row; 3] {
+    let mean = |of: &dyn Fn(&Outcome) -> f64| {
+        measured.iter().map(of).sum::<f64>() / measured.len().max(1) as f64
+    };
+    let published = |metric: &str, configuration: &str| {
+        let figure = Figure::find(metric, pipeline, "-", configuration).filter(|_| !is_quick);
+        figure.map(|figure| figure.value)
+    };
+    let name = format!("{pipeline} {ALL_KINDS}");
+    let row =
+        |metric, unit, value: f64| Row { ours: value.into(), ..Row::new(&name, metric, unit) };
+    let middle = |samples: &Samples| samples.in_pairs().median() / 1e3;
+    let faster = row(FASTER, "x", mean(&Outcome::times_faster));
+    [
+        Row { better: Better::More, ..faster }
+            .beside_published(published("tte_speedup", ALL_KINDS), WHY_FASTER),
+        row(MEAN_OF_OURS, "ms", mean(&|one| middle(&one.ours.spent)))
+            .beside_another(published("tte", "Kairo, P1 to P5"), WHY_TIMES),
+        Row {
+            better: Better::Neither,
+            ..row(MEAN_OF_RIVAL, "ms", mean(&|one| middle(&one.theirs.spent_us)))
+        }
+        .beside_another(published("tte", "iterative, P1 to P5"), WHY_TIMES),
+    ]
+}
