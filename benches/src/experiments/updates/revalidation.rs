@@ -67,9 +67,9 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let mut rows = Vec::new();
     for pipeline in pipelines {
         let measured = PATTERNS.map(|update| {
-            let name = format!("{pipeline}:low:{thousands}k:updates={update}@100ms");
+            let name =
+                format!("{pipeline}:low:{thousands}k:packets={thousands}k:updates={update}@1ms");
             run.step(&name, |folder| {
-                let name = format!("{name}:packets={thousands}k");
                 measure(&rival, (&name, &format!("{pipeline} {update}")), rounds, folder)
             })
         });
