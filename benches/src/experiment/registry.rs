@@ -164,7 +164,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  Fig 3.15, and our own",
         has_rival: false,
-        options: &[],
+        options: &[Choice { option: "--pipelines", names: gigaflow::hits::pipelines }],
         prepare: NOTHING,
         run: gigaflow::costs::run,
         run_part: NO_PARTS,

@@ -31,6 +31,12 @@ impl Run {
         Some(&pair[1])
     }
 
+    /// Whether a name is among those of an option, which may be several with commas: all are without it.
+    #[must_use]
+    pub fn chooses(&self, option: &str, name: &str) -> bool {
+        self.option(option).is_none_or(|names| names.split(',').any(|word| word == name))
+    }
+
     /// One of two numbers.
     #[must_use]
     pub const fn either(&self, full: usize, quick: usize) -> usize {

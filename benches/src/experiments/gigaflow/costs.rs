@@ -69,11 +69,13 @@ struct Times {
 }
 
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
-    run.begin(2 * PIPELINES.len());
+    let pipelines = PIPELINES.into_iter().filter(|name| run.chooses("--pipelines", name));
+    let pipelines: Vec<_> = pipelines.collect();
+    run.begin(2 * pipelines.len());
     let scale = run.either(1, 10);
     let rounds = run.either(7, 3);
     let mut rows = Vec::new();
-    for pipeline in PIPELINES {
+    for pipeline in pipelines {
         let bed = run.step(pipeline, |_| Bed::published(pipeline, "high", scale));
         let times =
             run.step(&format!("{pipeline} misses and hits"), |_| measure(&bed, rounds, scale));

@@ -152,12 +152,9 @@ pub(crate) fn ways() -> Vec<&'static str> {
 
 /// All pipelines, or those of `--pipelines`, and all ways, or those of `--ways`.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
-    let chosen = |option: &str, name: &str| {
-        run.option(option).is_none_or(|names| names.split(',').any(|word| word == name))
-    };
     let pipelines: Vec<_> =
-        PIPELINES.into_iter().filter(|name| chosen("--pipelines", name)).collect();
-    let ways: Vec<_> = WAYS.iter().filter(|way| chosen("--ways", way.name)).collect();
+        PIPELINES.into_iter().filter(|name| run.chooses("--pipelines", name)).collect();
+    let ways: Vec<_> = WAYS.iter().filter(|way| run.chooses("--ways", way.name)).collect();
     run.begin(pipelines.len() * LOCALITIES.len() * (ways.len() + 1));
     let scale = run.either(1, 10);
     let (mut rows, mut summaries) = (Vec::new(), Vec::new());
