@@ -15,9 +15,9 @@
 //!
 //! *Named* by [`TagSpace::hold`], and held once for every rule that has it, in or out, and by whoever is
 //! about to make one. *Retired* when nobody holds it: its name is forgotten, so equal state that
-//! comes back is another tag, with another generation. *Freed* when its number may mean something
-//! else: at once where whoever looks up is also who retires, and otherwise only when the packets that
-//! were under way with it have been dealt with, which [`TagSpace::drained`] says.
+//! comes back is another tag. *Freed* when its number may mean something else: at once where whoever
+//! looks up is also who retires, and otherwise only when the packets that were under way with it have
+//! been dealt with, which [`TagSpace::drained`] says.
 //!
 //! There are only so many numbers. Where there is none left, nothing new is cut: [`TagsFull`].
 
@@ -74,7 +74,6 @@ pub struct TagsFull(pub usize);
 struct Slot {
     name: Option<TagName>,
     held_count: u32,
-    generation: u32,
 }
 
 const BRIDGE: usize = word::BRIDGE as usize;
@@ -149,7 +148,6 @@ impl TagSpace {
             Some(TagName::Cut(continuation)) => self.by_continuation.remove(&continuation.id()),
             None => return,
         };
-        slot.generation = slot.generation.wrapping_add(1);
         self.retired_count += 1;
         match self.reuse {
             Reuse::AtOnce => self.free.push(tag),
@@ -161,13 +159,6 @@ impl TagSpace {
     #[must_use]
     pub fn name(&self, tag: Tag) -> Option<&TagName> {
         self.slots.get(tag.index())?.name.as_ref()
-    }
-
-    /// How often the number of a tag has been given before: what was handed over under another
-    /// generation is of another tag.
-    #[must_use]
-    pub fn generation(&self, tag: Tag) -> u32 {
-        self.slots.get(tag.index()).map_or(0, |slot| slot.generation)
     }
 
     /// How many tags have been retired so far.
@@ -202,7 +193,7 @@ impl TagSpace {
             Some(tag) => tag,
             None if self.slots.len() < self.count_max => {
                 let number = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
-                self.slots.push(Slot { name: None, held_count: 0, generation: 0 });
+                self.slots.push(Slot { name: None, held_count: 0 });
                 Tag::new(number)
             }
             None => return Err(TagsFull(self.count_max)),
@@ -257,7 +248,7 @@ mod tests {
         space.release(one);
         assert!(space.name(one).is_some(), "held once more");
         space.release(one);
-        assert_eq!((space.name(one).is_none(), space.generation(one)), (true, 1));
+        assert!(space.name(one).is_none());
         assert_eq!(space.hold(&TagName::Start(3)), Ok(one), "its number is free");
     }
 

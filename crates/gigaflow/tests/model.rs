@@ -79,6 +79,7 @@ fn joint_counts_what_the_model_counts() {
 
 #[test]
 fn the_duel_leaves_pieces_alone_where_they_win() {
+    let mut tried = 0;
     for (name, text) in WORKLOADS {
         let workload = Workload::parse(text).unwrap();
         let capacity = capacity(&workload);
@@ -87,8 +88,11 @@ fn the_duel_leaves_pieces_alone_where_they_win() {
             replay(&workload, one_stage(capacity), &mut Whole::default()),
         );
         if joint.misses() < whole.misses() {
-            let adaptive = replay_adaptive(&workload, capacity, Joint::default(), 8);
+            // Each packet is drawn, so that it is decided again and again.
+            let adaptive = replay_adaptive(&workload, capacity, Joint::default(), 1);
             assert_eq!(adaptive, joint, "{name}");
+            tried += 1;
         }
     }
+    assert!(tried > 0, "pieces win nowhere");
 }

@@ -192,8 +192,14 @@ const STAGE: [(&str, &str, &str); 3] = [
     ("shunt_gigaflow_stage_masks", "Masks of a stage, of different tags apart.", "masks"),
 ];
 
-const NIC: [Single; 9] = [
+const NIC: [Single; 10] = [
     ("shunt_nic_stale_total", "counter", "How often the NIC became stale.", "stale_count"),
+    (
+        "shunt_nic_unconfirmed_total",
+        "counter",
+        "Versions answered though it may forward by what they made stale.",
+        "unconfirmed",
+    ),
     ("shunt_nic_repairs_total", "counter", "How often it was restored.", "repairs"),
     ("shunt_nic_waiting", "gauge", "Pieces that are to be there and are not yet.", "waiting"),
     ("shunt_nic_stale_entries", "gauge", "Stale entries not confirmed gone.", "stale_entries"),

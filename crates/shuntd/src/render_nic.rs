@@ -63,7 +63,9 @@ pub(crate) fn nic(nic: &Value) -> String {
         line("not held", count(&refused[1]), word(&refused[0]));
     }
     let late = if nic["counts_late"] == true { ", counts late" } else { "" };
-    line("repaired", own("repairs"), &format!("{} times stale{late}", own("stale_count")));
+    let stale = own("stale_count");
+    let stale = format!("{stale} times stale, {} versions unconfirmed{late}", own("unconfirmed"));
+    line("repaired", own("repairs"), &stale);
     text
 }
 
@@ -93,7 +95,7 @@ mod tests {
             "stages": [{"entries": 2, "entries_max": 8}, {"entries": 1, "entries_max": 8}],
             "packets": 10, "waiting": 0, "stale_entries": 0, "tags": 2, "offered": 5,
             "offers_known": 1, "offers_dropped": 0, "latency_us": [64, 128, 256], "repairs": 1,
-            "stale_count": 2, "operations": {"inserts": 3, "removes": 0},
+            "stale_count": 2, "unconfirmed": 4, "operations": {"inserts": 3, "removes": 0},
             "refused": [["actions", 4]],
             "traffic": {
                 "received": 9, "hits": 3, "missed": 1, "dropped": [["rule", 1], ["representor", 2]],
@@ -121,7 +123,7 @@ mod tests {
             "in stages 2/8, 1/8",
             "inserted                   3  miss to hit within 64, 128, 256 us",
             "not held                   4  actions",
-            "repaired                   1  2 times stale",
+            "repaired                   1  2 times stale, 4 versions unconfirmed",
         ] {
             assert!(shown.contains(expected), "{expected}: {shown}");
         }

@@ -14,6 +14,7 @@ use shunt_gigaflow::{
     ltm::{Shelf, Store as _, Walk},
     partition::PolicyName,
 };
+use shunt_kernels::KERNELS;
 use shunt_pipebench::published::Figure;
 use shunt_pipeline::{EntryId, Evictor as _, Iterative, OwnerId, Time, Traversal};
 
@@ -26,12 +27,15 @@ use crate::{
 
 /// Flows that miss, each once.
 const MISSES: usize = 5000;
+/// Ways that are cut in a round.
+const PARTITIONS: u32 = 10_000;
 
 const MISS: &str = "CPU of a miss: translated, cut, and made into entries";
 const EXTRA: &str = "CPU of cutting and making pieces, of that of a translation alone";
 const CUTTING: &str = "CPU of cutting and making pieces";
 const BEYOND: &str = "CPU of pieces beyond that of whole entries, of that of a translation alone";
 const HIT: &str = "CPU of a packet that hits, looked up in a burst";
+const PARTITION: &str = "CPU to choose where one way is cut";
 const JUDGED: &str = "CPU to judge all entries anew, iterative engine";
 
 const WHOLE: &str = "whole entries in one table";
@@ -81,9 +85,20 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             run.step(&format!("{pipeline} misses and hits"), |_| measure(&bed, rounds, scale));
         rows.extend(times.rows(pipeline, scale == 1));
     }
-    let metrics = [MISS, EXTRA, BEYOND, CUTTING, HIT, JUDGED];
+    rows.push(partition(rounds));
+    let metrics = [MISS, EXTRA, BEYOND, CUTTING, PARTITION, HIT, JUDGED];
     rows.sort_by_key(|row: &Row| metrics.iter().position(|metric| *metric == row.metric));
     rows
+}
+
+/// The policy as installed, with a way of thirty tables and four stages.
+fn partition(rounds: usize) -> Row {
+    let kernel = KERNELS.iter().find(|kernel| kernel.name == "partition_30_steps");
+    let mut cut = kernel.map(|kernel| (kernel.make)()).unwrap_or_else(|| panic!("no such kernel"));
+    let each = |ns: u64| ns as f64 / 1e3 / f64::from(PARTITIONS);
+    let rounds = (0..rounds).map(|_| each(cpu::timed(|| (0..PARTITIONS).for_each(|_| cut()))));
+    let ours = Samples(rounds.collect());
+    Row { ours, ..Row::new("30 tables, 4 stages", PARTITION, "us") }
 }
 
 fn measure(bed: &Bed, rounds: usize, scale: usize) -> Times {

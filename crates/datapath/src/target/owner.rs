@@ -187,6 +187,7 @@ impl<T: LtmTarget> TargetOwner<T> {
         }
         if !is_gone {
             self.judge.fall_behind();
+            self.status.unconfirmed += 1;
         }
         self.link.answer(version);
         true

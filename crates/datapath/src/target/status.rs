@@ -45,6 +45,9 @@ pub struct TargetStatus {
     pub repairs: u64,
     /// How often it became stale.
     pub stale_count: u64,
+    /// Versions that were answered though it may forward by what they made stale: barriers that waited
+    /// for them say nothing of the target.
+    pub unconfirmed: u64,
     /// Whether its counters are being read for so long that nobody waits for them.
     pub counts_late: bool,
     /// Packets that its entries have counted.

@@ -146,6 +146,7 @@ fn a_target_that_does_not_confirm_in_time_is_stale_and_nobody_waits_for_it() {
     rig.wait(Duration::from_millis(1));
     rig.settle();
     assert_eq!((rig.answered(), why(&rig)), (version, Some(StaleReason::Unconfirmed)));
+    assert_eq!(rig.status().unconfirmed, 1, "what was answered says nothing of the target");
     // It goes on so, and nothing goes in.
     let version = rig.change(&request(FlowModCommand::Delete, "ip,nw_src=10.0.0.3"));
     rig.log();

@@ -320,7 +320,10 @@ impl Ltm {
         let piece = Piece { rule, generation, stage, name, shares, made, placed: now };
         let rank = match self.eviction {
             Eviction::SecondUse if !self.gone.has(name.identity) => Rank::New,
-            _ => Rank::Used,
+            Eviction::Never
+            | Eviction::LeastRecent
+            | Eviction::SecondUse
+            | Eviction::LeastShared => Rank::Used,
         };
         self.pieces.insert(entry.slot, piece, rank);
         self.held.add(name, stage, entry.slot);

@@ -149,3 +149,35 @@ fn what_is_made_anew_counts_as_no_miss() {
     bench.cache.miss(&mut bench.shelf, miss, Sight::Anew);
     assert_eq!((bench.cache.counts().misses, bench.cache.ltm().entries_count()), (0, 1));
 }
+
+/// Rules by which a packet is resubmitted 4,094 times, and so often more: each of eleven tables asks the
+/// next twice.
+fn resubmitting(more: usize) -> Vec<String> {
+    let twice = |table: usize| {
+        let next = table + 1;
+        let more = if table == 0 { ",resubmit(,20)".repeat(more) } else { String::new() };
+        let end = if table == 0 { ",output:2" } else { "" };
+        format!("table={table},actions=resubmit(,{next}),resubmit(,{next}){more}{end}")
+    };
+    let ends = ["table=11,ip,nw_dst=10.0.0.1,actions=set_queue:1", "table=20,actions=set_queue:2"];
+    (0..11).map(twice).chain(ends.map(str::to_owned)).collect()
+}
+
+#[test]
+fn a_way_of_four_thousand_visits_is_one_entry_and_one_beyond_the_bound_is_dropped() {
+    for policy in PolicyName::ALL {
+        for (more, is_sent) in [(2, true), (3, false)] {
+            let rules = resubmitting(more);
+            let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+            let mut bench = Bench::with_rules(&rules, config(policy, 4, 100));
+            let packet = packet("udp,nw_dst=10.0.0.1");
+            let traversal = bench.twin.translate(&packet);
+            let outcome = (traversal.error.is_none(), traversal.actions.is_empty());
+            assert_eq!(outcome, (is_sent, !is_sent), "{more} more");
+            assert!(traversal.visits.len() > 4000, "{}", traversal.visits.len());
+            bench.send(&packet);
+            let sent = bench.send(&packet);
+            assert!(sent.is_hit && sent.entries == 1, "{policy}, {more} more: {}", sent.entries);
+        }
+    }
+}

@@ -458,7 +458,16 @@ impl Worker {
             // The other has a higher id, which keeps out what this one has sent.
             SessionError::Backup => self.election = self.had.unwrap_or(self.election),
             SessionError::Silent => self.batch = (self.batch / 2).max(1),
-            _ => {}
+            SessionError::Connect(_)
+            | SessionError::Refused(_)
+            | SessionError::Ended
+            | SessionError::NoDetails(_)
+            | SessionError::Repair(_)
+            | SessionError::Unrepaired
+            | SessionError::StartTag(_)
+            | SessionError::Endless { .. }
+            | SessionError::Unsaid(_)
+            | SessionError::Answers { .. } => {}
         }
     }
 

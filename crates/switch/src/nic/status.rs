@@ -25,6 +25,9 @@ pub struct NicStatus {
     pub stale_s: Option<f64>,
     /// How often it became stale.
     pub stale_count: u64,
+    /// Versions that were answered though it may forward by what they made stale: barriers that waited
+    /// for them say nothing of the NIC.
+    pub unconfirmed: u64,
     /// Whether its counters are being read for so long that nobody waits for them.
     pub counts_late: bool,
     /// How often it was restored after it was lost.
@@ -141,6 +144,7 @@ impl NicFront {
             why,
             stale_s: since.map(|since| self.clock().now().since(since).as_secs_f64()),
             stale_count: status.stale_count,
+            unconfirmed: status.unconfirmed,
             counts_late: status.counts_late,
             repairs: status.repairs,
             stages: status.held.iter().zip(&status.capacity).map(stage).collect(),
