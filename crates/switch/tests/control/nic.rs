@@ -33,13 +33,17 @@ impl World {
     }
 
     async fn with(threads: u16, change: impl FnOnce(&mut config::Target)) -> Self {
+        Self::of(threads, |gigaflow| change(&mut gigaflow.target)).await
+    }
+
+    async fn of(threads: u16, change: impl FnOnce(&mut config::Gigaflow)) -> Self {
         let mut config = Config::default();
         config.threads.packet = threads;
         config.caches.verify_one_in = 1;
-        let target = &mut config.caches.gigaflow.target;
-        target.kind = TargetKind::Embedded;
-        target.bridge = "br0".to_owned();
-        change(target);
+        let gigaflow = &mut config.caches.gigaflow;
+        gigaflow.target.kind = TargetKind::Embedded;
+        gigaflow.target.bridge = "br0".to_owned();
+        change(gigaflow);
         let bench = Bench::of(&config).await;
         bench.add_bridge("br0").await;
         let world = Self { ends: add_ports(&bench.switch).await, bench };
@@ -314,19 +318,30 @@ fn rule() -> impl Strategy<Value = String> {
         ][..],
     );
     let ends = prop::sample::select(
-        &["output:1", "output:2", "output:3", "drop", "output:2,output:3", "in_port"][..],
+        &[
+            "output:1",
+            "output:2",
+            "output:3",
+            "drop",
+            "output:2,output:3",
+            "in_port",
+            "write_actions(output:2)",
+            "write_actions(set_field:10.0.0.2->ip_dst,output:3)",
+        ][..],
     );
     (0..3_u8, 1..9_u16, matches, writes, ends, any::<bool>()).prop_map(
         |(table, priority, matching, write, end, is_over)| {
-            let end = if table == 2 || is_over {
-                end.to_owned()
-            } else {
-                format!("goto_table:{}", table + 1)
+            let end = match (table, is_over) {
+                (2, _) | (_, true) => end.to_owned(),
+                // It comes back from the first, with what that left in its registers and its set.
+                (0, false) if priority > 6 => "resubmit(,1),resubmit(,2)".to_owned(),
+                (_, false) => format!("goto_table:{}", table + 1),
             };
             // `drop` stands alone, and what moves ports matches packets that have some.
             let write = if end == "drop" { "" } else { write };
             let matching = match write {
                 "dec_ttl," | "set_field:10.0.0.3->ip_dst," => "ip",
+                _ if end.contains("ip_dst") => "ip",
                 "move:NXM_OF_UDP_SRC[]->NXM_OF_UDP_DST[]," => "udp",
                 "pop_vlan," => "dl_vlan=7",
                 _ => matching,
@@ -407,21 +422,42 @@ async fn plain(rules: &[&str], packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3
     })
 }
 
-/// Rules, those that come later, and packets with the ports that they come by.
-type Case = (Vec<String>, Vec<String>, Vec<(usize, Vec<u8>)>);
+/// Where ways are cut, and what the NIC has room for: stages, entries of each, masks, and how long a
+/// rule takes.
+fn set_up() -> impl Strategy<Value = (config::Policy, config::Target)> {
+    use config::Policy::{Disjoint, FirstFit, Joint, Megaflow, OneToOne, Profiled, Random};
+    let policies = [Joint, Disjoint, Profiled, FirstFit, OneToOne, Megaflow, Random];
+    let policy = prop::sample::select(policies.to_vec());
+    let entries = prop::sample::select(&[2_u32, 16, 8192][..]);
+    let masks = prop::sample::select(&[0_usize, 3][..]);
+    (policy, 1..=5_u8, entries, masks, 0..50_u64).prop_map(
+        |(policy, stages, stage_entries, masks, update_us)| {
+            let limits = config::Target::default();
+            (policy, config::Target { stages, stage_entries, masks, update_us, ..limits })
+        },
+    )
+}
+
+/// How the NIC is, rules, those that come later, and packets with the ports that they come by.
+type Case = ((config::Policy, config::Target), Vec<String>, Vec<String>, Vec<(usize, Vec<u8>)>);
 
 /// Law 1 for a NIC: whatever it has learned by then, packets fare as they do by the tables alone.
 #[test]
 fn packets_fare_as_the_tables_say_whether_the_nic_knows_them_or_not() {
     let runtime = Runtime::new().unwrap();
-    let mut runner = TestRunner::new(ProptestConfig::with_cases(6));
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(24));
     let rules = prop::collection::vec(rule(), 4..20);
     let changes = prop::collection::vec(rule(), 3);
     let hits = Cell::new(0);
-    let cases = (rules, changes, prop::collection::vec(packet(), 1..20));
-    let law = |(rules, changes, packets): Case| {
+    let cases = (set_up(), rules, changes, prop::collection::vec(packet(), 1..20));
+    let law = |((policy, target), rules, changes, packets): Case| {
         runtime.block_on(async {
-            let world = World::new(2).await;
+            let world = World::of(2, |gigaflow| {
+                gigaflow.policy = policy;
+                let (kind, bridge) = (gigaflow.target.kind, gigaflow.target.bridge.clone());
+                gigaflow.target = config::Target { kind, bridge, ..target };
+            })
+            .await;
             let mut rules: Vec<&str> = rules.iter().map(String::as_str).collect();
             world.add(&rules).await;
             for change in [None].into_iter().chain(changes.iter().map(Some)) {
