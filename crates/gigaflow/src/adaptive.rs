@@ -10,11 +10,9 @@
 //! # Where it is decided, and how firmly
 //!
 //! For each bridge that packets come in by: a short piece would take packets past a whole way that
-//! begins alike, so one kind is better for all that begin there. After each [`ROUND`] samples of a start
-//! the kind that it uses is changed if the other leads by more than one hit in a hundred samples, and
-//! [`LEAD`] more: few samples have to be clear, and many may tell of little. What is older than
-//! [`MEMORY`] samples counts half, so that the traffic of today decides. The directories are one for all
-//! starts, as the cache is.
+//! begins alike, so one kind is better for all that begin there. After [`ROUND`] samples of a start the
+//! kind that it uses is changed if the other scored better by [`LEAD`]; in between stands what was. The
+//! directories are one for all starts, as the cache is.
 //!
 //! # What the caller does
 //!
@@ -164,7 +162,7 @@ impl<P: Policy + Clone> Policy for Adaptive<P> {
     }
 }
 
-/// The score of one start.
+/// The score of one start in this round.
 #[derive(Clone, Copy, Debug)]
 struct Duel {
     start: Cut,
@@ -185,23 +183,15 @@ impl Duel {
         self.samples += 1;
         self.pieces += u32::from(pieces);
         self.wholes += u32::from(wholes);
-        if self.samples.is_multiple_of(ROUND) {
-            self.decide();
-        }
-    }
-
-    fn decide(&mut self) {
-        let (used, other) = match self.grain {
-            Grain::Pieces => (self.pieces, self.wholes),
-            Grain::Whole => (self.wholes, self.pieces),
-        };
-        if other > used + self.samples / 100 + LEAD {
-            self.grain = self.grain.other();
-            self.restart();
-        } else if self.samples == MEMORY {
-            for count in [&mut self.samples, &mut self.pieces, &mut self.wholes] {
-                *count /= 2;
+        if self.samples == ROUND {
+            let (used, other) = match self.grain {
+                Grain::Pieces => (self.pieces, self.wholes),
+                Grain::Whole => (self.wholes, self.pieces),
+            };
+            if other > used + LEAD {
+                self.grain = self.grain.other();
             }
+            self.restart();
         }
     }
 
@@ -326,53 +316,11 @@ fn hash(start: Cut) -> u64 {
 /// Samples of a start after which its scores are compared.
 pub const ROUND: u32 = 512;
 
-/// By how many hits the other kind must lead besides one in a hundred samples: one in a hundred of the
-/// first round, which makes two.
-pub const LEAD: u32 = ROUND / 100;
-
-/// Samples of a start after which all counts are halved.
-pub const MEMORY: u32 = 16 * ROUND;
+/// By how many hits of [`ROUND`] samples the other kind must lead: two in a hundred.
+pub const LEAD: u32 = ROUND / 50;
 
 /// Rounds, of all starts together, after which the directories begin anew.
 pub const SEASON: u32 = 64;
 
 /// Starts that have a duel; all others are cut.
 const DUELS_MAX: usize = 1024;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// After how many samples it changes, if of so many one is a hit of whole ways alone.
-    fn changes_after(one_in: u32) -> Option<u32> {
-        let mut duel = Duel::default();
-        (1..=100 * MEMORY).find(|sample| {
-            duel.score(!sample.is_multiple_of(one_in), true);
-            duel.grain == Grain::Whole
-        })
-    }
-
-    #[test]
-    fn a_great_lead_decides_at_once_and_a_small_one_after_many_samples() {
-        assert_eq!(changes_after(10), Some(ROUND));
-        assert_eq!(changes_after(40), Some(ROUND));
-        let small = changes_after(80);
-        assert!(small.is_some_and(|samples| samples > 3 * ROUND && samples < MEMORY), "{small:?}");
-    }
-
-    #[test]
-    fn less_than_one_in_a_hundred_never_decides() {
-        assert_eq!(changes_after(110), None);
-    }
-
-    #[test]
-    fn what_was_long_ago_does_not_hold_up_a_change() {
-        let mut duel = Duel::default();
-        (0..100 * MEMORY).for_each(|_| duel.score(true, false));
-        let samples = (1..).find(|_| {
-            duel.score(false, true);
-            duel.grain == Grain::Whole
-        });
-        assert!(samples.is_some_and(|samples| samples <= 2 * MEMORY), "{samples:?}");
-    }
-}
