@@ -242,16 +242,15 @@ impl Evictor for Relational {
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
         self.version = version;
         self.causes.clear();
-        let is_passed = self.bound.is_passed_by(deltas);
         let mut visitors = Vec::new();
         let end_visitors = |table| {
             let own = locked(&self.relation).visitors(table);
             visitors.extend(own.into_iter().map(|slot| (table, slot)));
         };
         let left = self.bound.flush(deltas, end_visitors);
-        let brief = removed_rules(&left);
-        let asked = Asked { deltas: &left, version, brief: &brief, few: self.few };
-        let found = if left.is_empty() { None } else { self.find(&asked) };
+        let brief = removed_rules(&left.deltas);
+        let asked = Asked { deltas: &left.deltas, version, brief: &brief, few: self.few };
+        let found = if left.deltas.is_empty() { None } else { self.find(&asked) };
         let mut evicted: Vec<EntryId> = std::mem::take(&mut self.lost).into_iter().collect();
         note_cause(&mut self.causes, Cause::Fault, evicted.len());
         let relation = &mut *locked(&self.relation);
@@ -263,10 +262,7 @@ impl Evictor for Relational {
         for (place, slot) in relation.ended(&found.unwrap_or_default(), &asked) {
             if let Some(ended) = relation.entries.end(slot) {
                 evicted.push(ended);
-                // Of a change beyond the bound, places are those of what was left of it.
-                if !is_passed {
-                    note_cause(&mut self.causes, Cause::Delta(place as usize), 1);
-                }
+                note_cause(&mut self.causes, left.cause(place as usize), 1);
             }
         }
         evicted

@@ -36,7 +36,7 @@ pub struct Visits {
     /// Entries that nothing watches since a circuit failed: the next change evicts them.
     lost: BTreeSet<EntryId>,
     bound: Bound,
-    /// Why entries of the last change went: those that no rule of it ended.
+    /// Why the entries of the last change went.
     causes: Vec<CauseRun>,
     stats: CircuitStats,
 }
@@ -165,7 +165,7 @@ impl Evictor for Visits {
         self.causes.clear();
         let mut evicted: Vec<EntryId> = std::mem::take(&mut self.lost).into_iter().collect();
         note_cause(&mut self.causes, Cause::Fault, evicted.len());
-        {
+        let left = {
             let mut relation = locked(&self.relation);
             let left = self.bound.flush(deltas, |(bridge, table)| {
                 let before = evicted.len();
@@ -173,14 +173,19 @@ impl Evictor for Visits {
                 let cause = Cause::Bound(bridge, table);
                 note_cause(&mut self.causes, cause, evicted.len() - before);
             });
-            relation.begin(&left, version, &mut self.rows);
-        }
+            relation.begin(&left.deltas, version, &mut self.rows);
+            left
+        };
         self.step(0);
         // Those that a failure has lost; and there is nothing in the output then.
         let lost = std::mem::take(&mut self.lost);
         note_cause(&mut self.causes, Cause::Fault, lost.len());
         evicted.extend(lost);
-        evicted.extend(self.relation().finish());
+        let (ended, ended_by) = self.relation().finish();
+        evicted.extend(ended);
+        for (place, count) in ended_by {
+            note_cause(&mut self.causes, left.cause(place as usize), count);
+        }
         evicted
     }
 
