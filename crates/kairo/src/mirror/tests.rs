@@ -255,3 +255,15 @@ fn rules_that_come_and_go_leave_nothing_behind() {
     assert_eq!(scene.engine.relation().rules.numbers().count(), 3);
     assert!(scene.engine.relation().rules.get(4).is_none());
 }
+
+#[test]
+fn one_seed_gives_one_order_of_evictions_and_another_seed_another() {
+    let order = |seed| {
+        let mut scene = Scene::new(MirrorSettings { seed, ..MirrorSettings::default() }, 100);
+        let change = scene.pipeline.set_settings(BRIDGE, BridgeSettings::default()).unwrap();
+        let evicted = scene.engine.apply(&change.deltas, change.version);
+        evicted.iter().map(|id| id.slot).collect::<Vec<_>>()
+    };
+    assert_eq!((order(7).len(), order(7)), (100, order(7)));
+    assert_ne!(order(7), order(8));
+}

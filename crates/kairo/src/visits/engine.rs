@@ -11,6 +11,7 @@ use shunt_pipeline::{
 
 use super::{
     circuit::{CircuitNo, locked},
+    error::StepError,
     relation::{Relation, Rows},
 };
 use crate::{
@@ -99,7 +100,7 @@ impl Visits {
                 let mut relation = self.relation();
                 leaving.into_iter().for_each(|slot| relation.index.release(slot));
             }
-            Err(reason) => self.fail(&reason),
+            Err(error) => self.fail(&error),
         }
     }
 
@@ -115,9 +116,9 @@ impl Visits {
     }
 
     /// After a step that failed: nothing is watched any more, and all that was watched is lost.
-    fn fail(&mut self, reason: &str) {
+    fn fail(&mut self, error: &StepError) {
         self.stats.errors += 1;
-        tracing::warn!(reason, "a circuit failed: all entries are evicted");
+        tracing::warn!(reason = %error, "a circuit failed: all entries are evicted");
         let relation = Arc::new(Mutex::new(Relation::new(self.seed)));
         let relation = std::mem::replace(&mut self.relation, relation);
         let relation = locked(&relation);
