@@ -300,15 +300,14 @@ impl Evictor for Relational {
     }
 
     fn state(&self) -> EngineState {
-        let relations = {
+        let (relations, bytes) = {
             let relation = locked(&self.relation);
-            let (entries, leaving) = (relation.entries.len(), relation.entries.dead_count());
-            vec![("entries", entries), ("tombstones", leaving)]
+            (relation.sizes(), relation.bytes())
         };
         EngineState {
             name: "relational",
             relations,
-            bytes: None,
+            bytes: Some(bytes),
             overflows: self.bound.overflows(),
             faults: self.stats.errors,
         }
@@ -347,5 +346,25 @@ mod tests {
         evicted.sort_unstable();
         assert_eq!(evicted, (0..count).map(entry).collect::<Vec<_>>());
         assert_eq!(engine.stats().errors, 0);
+    }
+
+    #[test]
+    fn what_is_said_of_its_memory_is_what_dbsp_says_of_its_batches_about() {
+        let twin = Twin::new(&[]);
+        let mut engine = Relational::new(twin.pipeline.version(), 1);
+        let mut key = FlowKey::ZERO;
+        key.set_bridge(generate::BRIDGES[0].number().into());
+        let traversal = Arc::new(twin.translate(&key));
+        for slot in 0..1000 {
+            engine.installed(EntryId { owner: OwnerId(0), slot, generation: 0 }, &traversal);
+        }
+        while engine.tidy() {}
+        let relation = engine.relation();
+        let (said, own) = (relation.bytes(), relation.entries.bytes());
+        let batches = relation.traces.bytes();
+        assert!(
+            batches > 0 && (batches..2 * batches).contains(&(said - own)),
+            "{said} {own} {batches}"
+        );
     }
 }
