@@ -47,6 +47,7 @@ impl Evictor for Definition {
     }
 
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
+        let version = self.version.max(version);
         self.version = version;
         let is_stale = |traversal: &Traversal| {
             deltas.iter().any(|delta| is_ended_by(traversal, delta, deltas, version))

@@ -327,6 +327,7 @@ impl Evictor for Mirror {
     }
 
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
+        let version = self.version.max(version);
         self.version = version;
         if self.is_due() {
             self.release();

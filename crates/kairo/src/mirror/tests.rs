@@ -11,7 +11,7 @@ use std::{
 use shunt_flow::{FieldId, FlowKey, PortNo, text::NoPortNames};
 use shunt_pipeline::{
     BridgeId, BridgeSettings, EntryId, Evictor, FlowModCommand, Installed, OwnerId, Pipeline,
-    PortInfo, Time, text::parse_rule,
+    PortInfo, Time, Traversal, text::parse_rule,
 };
 
 use super::{Mirror, MirrorSettings};
@@ -45,13 +45,17 @@ impl Scene {
     }
 
     fn install(&mut self, slot: u32) {
+        let traversal = self.traversal(slot);
+        assert_eq!(self.engine.installed(entry(slot), &traversal), Installed::Recorded);
+    }
+
+    fn traversal(&self, slot: u32) -> Arc<Traversal> {
         let mut key = FlowKey::ZERO;
         key.set_bridge(u64::from(BRIDGE.number()));
         key.set_in_port(PortNo::new(1));
         key.set_field(FieldId::EthType, 0x0800);
         key.set_field(FieldId::Ipv4Dst, slot.into());
-        let traversal = Arc::new(self.pipeline.translate(&key, self.pipeline.version()));
-        assert_eq!(self.engine.installed(entry(slot), &traversal), Installed::Recorded);
+        Arc::new(self.pipeline.translate(&key, self.pipeline.version()))
     }
 
     /// Time passes, and there is nothing else to do.
@@ -236,6 +240,15 @@ fn what_a_fault_between_changes_has_lost_goes_with_the_next_change() {
     assert_eq!((scene.engine.stats().errors, scene.engine.len()), (1, 3));
     scene.engine.removed(entry(1));
     assert_eq!(scene.update(&[(3, 9)]), [0, 2]);
+}
+
+#[test]
+fn an_install_that_was_late_stays_late_whatever_older_version_comes() {
+    let mut scene = Scene::new(MirrorSettings::default(), 0);
+    let late = scene.traversal(0);
+    scene.engine.apply(&[], late.version.next());
+    scene.engine.apply(&[], late.version);
+    assert_eq!(scene.engine.installed(entry(0), &late), Installed::Late);
 }
 
 #[test]

@@ -240,6 +240,7 @@ impl Evictor for Relational {
     }
 
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
+        let version = self.version.max(version);
         self.version = version;
         self.causes.clear();
         let mut visitors = Vec::new();

@@ -158,6 +158,7 @@ impl Evictor for Visits {
     }
 
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
+        let version = self.version.max(version);
         self.version = version;
         // What is evicted by table is found by the visits that are in.
         if self.installs > 0 && self.bound.is_passed_by(deltas) {

@@ -144,6 +144,23 @@ fn an_entry_installed_after_the_update_it_missed_is_late() {
 }
 
 #[test]
+fn a_change_of_an_older_version_counts_as_one_of_the_last() {
+    let mut switch = Switch::new(&["priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2"]);
+    let mut ports: Vec<_> = (1..=4).map(PortInfo::datapath).collect();
+    ports[1].config = PortConfig { no_fwd: true, ..PortConfig::default() };
+    let older = switch.pipeline.set_ports(BRIDGE, ports).unwrap();
+    let before = switch.translate(0x0a01_6307);
+    let entry = switch.install(0x0a01_0203);
+    assert!(switch.add(&["priority=20,ip,nw_dst=11.0.0.0/8,actions=output:3"]).is_empty());
+    // It knew of the older one, and not of the last.
+    assert_eq!(switch.apply(&older), [entry]);
+    assert_eq!(switch.put(7, &before), Installed::Late, "the engine is where it was");
+    // What knows of the last stays.
+    switch.install(0x0a01_0203);
+    assert!(switch.apply(&older).is_empty());
+}
+
+#[test]
 fn equal_priority_follows_translate() {
     let mut switch = Switch::new(&["priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2"]);
     let entry = switch.install(0x0a01_0203);
