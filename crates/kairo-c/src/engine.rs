@@ -10,6 +10,8 @@ use shunt_pipeline::{
     Time, Traversal, Version, Visit,
 };
 
+use crate::rules::{RuleName, Rules};
+
 /// Words of the headers of a packet.
 pub(crate) const WORDS: usize = 81;
 
@@ -22,6 +24,8 @@ pub(crate) type Words = [u64; WORDS];
 /// An engine, and what it answered last.
 pub(crate) struct Engine {
     direct: Direct,
+    version: Version,
+    rules: Rules,
     pub(crate) evicted: Vec<EntryId>,
 }
 
@@ -45,7 +49,9 @@ pub(crate) enum Fate {
 
 impl Engine {
     pub(crate) fn new(version: u64, seed: u64) -> Self {
-        Self { direct: Direct::new(Version::new(version), seed), evicted: Vec::new() }
+        let version = Version::new(version);
+        let (direct, rules) = (Direct::new(version, seed), Rules::default());
+        Self { direct, version, rules, evicted: Vec::new() }
     }
 
     pub(crate) fn installed(&mut self, entry: EntryId, traversal: Traversal) -> bool {
@@ -60,8 +66,39 @@ impl Engine {
         self.direct.forget(OwnerId(owner));
     }
 
-    pub(crate) fn apply(&mut self, deltas: &[Delta], version: u64) {
-        self.evicted = self.direct.apply(deltas, Version::new(version));
+    /// Answers how many entries go; `None` if the version goes back, and then nothing was done.
+    pub(crate) fn apply(&mut self, deltas: &[Delta], version: u64) -> Option<usize> {
+        let version = Version::new(version);
+        if version < self.version {
+            return None;
+        }
+        self.version = version;
+        self.evicted = self.direct.apply(deltas, version);
+        Some(self.evicted.len())
+    }
+
+    /// A lookup; `None` if there is no such table, or the rule is of another.
+    pub(crate) fn visit(
+        &mut self,
+        table: u8,
+        (packet, consulted): (&Words, &Words),
+        rule: Option<&RuleText<'_>>,
+    ) -> Option<Visit> {
+        if rule.is_some_and(|rule| rule.table != table) {
+            return None;
+        }
+        let rule = match rule {
+            Some(described) => Some(self.rules.shared(described.name(), || described.rule())?),
+            None => None,
+        };
+        Some(Visit {
+            bridge: BRIDGE,
+            table: TableId::new(table)?,
+            key: sparse_key(packet),
+            mask: sparse_mask(consulted),
+            rule,
+            clauses: Box::default(),
+        })
     }
 
     pub(crate) fn tidy(&mut self) -> bool {
@@ -70,6 +107,34 @@ impl Engine {
 
     pub(crate) fn len(&self) -> usize {
         self.direct.len()
+    }
+}
+
+impl RuleText<'_> {
+    pub(crate) const fn name(&self) -> RuleName {
+        (self.id, self.revision, self.priority, self.table)
+    }
+
+    /// The rule; `None` if there is no such table.
+    pub(crate) fn rule(&self) -> Option<Rule> {
+        Some(Rule {
+            id: RuleId::new(self.id),
+            revision: self.revision,
+            bridge: BRIDGE,
+            table: TableId::new(self.table)?,
+            matching: Match::new(&key(self.key), &mask(self.mask)),
+            priority: Priority::new(self.priority),
+            cookie: Cookie::new(0),
+            idle_timeout: Duration::ZERO,
+            hard_timeout: Duration::ZERO,
+            importance: 0,
+            flags: FlowFlags::default(),
+            instructions: Arc::new(Instructions::default()),
+            modified: Time::ZERO,
+            created: Time::ZERO,
+            stats: Arc::new(RuleStats::default()),
+            timers: SharedTimers::default(),
+        })
     }
 }
 
@@ -97,32 +162,9 @@ pub(crate) fn traversal(
     }
 }
 
-/// A lookup; `None` if there is no such table, or the rule is of another.
-pub(crate) fn visit(
-    table: u8,
-    (packet, consulted): (&Words, &Words),
-    rule: Option<&RuleText<'_>>,
-) -> Option<Visit> {
-    if rule.is_some_and(|rule| rule.table != table) {
-        return None;
-    }
-    let rule = match rule {
-        Some(described) => Some(Arc::new(self::rule(described)?)),
-        None => None,
-    };
-    Some(Visit {
-        bridge: BRIDGE,
-        table: TableId::new(table)?,
-        key: sparse_key(packet),
-        mask: sparse_mask(consulted),
-        rule,
-        clauses: Box::default(),
-    })
-}
-
 /// What happened to a rule; `None` if there is no such table.
 pub(crate) fn rule_delta(described: &RuleText<'_>, fate: Fate) -> Option<Delta> {
-    let rule = Arc::new(rule(described)?);
+    let rule = Arc::new(described.rule()?);
     let change = match fate {
         Fate::Added => RuleChange::Added,
         Fate::Removed => RuleChange::Removed(RemovedReason::Delete),
@@ -145,27 +187,6 @@ pub(crate) fn parse(text: &str) -> Option<(Words, Words)> {
 /// Whatever the caller calls by a number.
 const fn object(name: u64) -> Object {
     Object::Learned(BRIDGE, TableId::FIRST, name)
-}
-
-fn rule(described: &RuleText<'_>) -> Option<Rule> {
-    Some(Rule {
-        id: RuleId::new(described.id),
-        revision: described.revision,
-        bridge: BRIDGE,
-        table: TableId::new(described.table)?,
-        matching: Match::new(&key(described.key), &mask(described.mask)),
-        priority: Priority::new(described.priority),
-        cookie: Cookie::new(0),
-        idle_timeout: Duration::ZERO,
-        hard_timeout: Duration::ZERO,
-        importance: 0,
-        flags: FlowFlags::default(),
-        instructions: Arc::new(Instructions::default()),
-        modified: Time::ZERO,
-        created: Time::ZERO,
-        stats: Arc::new(RuleStats::default()),
-        timers: SharedTimers::default(),
-    })
 }
 
 fn key(words: &Words) -> FlowKey {

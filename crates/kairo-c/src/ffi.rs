@@ -177,7 +177,7 @@ pub unsafe extern "C" fn kairo_installed(
     // SAFETY: the caller's word.
     let Some(traversal) = (unsafe { read(traversal) }) else { return -1 };
     // SAFETY: the caller's word is of all that it points to.
-    let Some(traversal) = (unsafe { traversal_of(traversal) }) else { return -1 };
+    let Some(traversal) = (unsafe { traversal_of(&mut engine.0, traversal) }) else { return -1 };
     c_int::from(engine.0.installed(entry.id(), traversal))
 }
 
@@ -208,7 +208,8 @@ pub unsafe extern "C" fn kairo_forget(engine: *mut Kairo, owner: u16) {
 }
 
 /// A version changed these things. Answers with the number of entries that must go, which
-/// [`kairo_evicted`] names; -1 if a change makes no sense, and then nothing was done.
+/// [`kairo_evicted`] names; -1 if a change makes no sense or the version is less than the engine's, and
+/// then nothing was done.
 ///
 /// # Safety
 ///
@@ -228,8 +229,8 @@ pub unsafe extern "C" fn kairo_apply(
     let deltas = deltas.iter().map(|delta| unsafe { delta_of(delta) });
     let deltas: Option<Vec<Delta>> = deltas.collect();
     let Some(deltas) = deltas else { return -1 };
-    engine.0.apply(&deltas, version);
-    i64::try_from(engine.0.evicted.len()).unwrap_or(i64::MAX)
+    let Some(evicted) = engine.0.apply(&deltas, version) else { return -1 };
+    i64::try_from(evicted).unwrap_or(i64::MAX)
 }
 
 /// Writes the names of the first `count` of the entries that the last change ended; answers how many
@@ -286,11 +287,11 @@ pub unsafe extern "C" fn kairo_len(engine: *const Kairo) -> usize {
 /// # Safety
 ///
 /// All that it points to is as the header says.
-unsafe fn traversal_of(own: &KairoTraversal) -> Option<Traversal> {
+unsafe fn traversal_of(engine: &mut Engine, own: &KairoTraversal) -> Option<Traversal> {
     // SAFETY: the caller's word.
     let visits = unsafe { all(own.visits, own.visits_count) }?;
     // SAFETY: the caller's word is of all that they point to.
-    let visits = visits.iter().map(|visit| unsafe { visit_of(visit) });
+    let visits = visits.iter().map(|visit| unsafe { visit_of(engine, visit) });
     let visits: Option<Vec<Visit>> = visits.collect();
     // SAFETY: the caller's word.
     let packet = unsafe { read(own.packet) }?;
@@ -304,7 +305,7 @@ unsafe fn traversal_of(own: &KairoTraversal) -> Option<Traversal> {
 /// # Safety
 ///
 /// All that it points to is as the header says.
-unsafe fn visit_of(own: &KairoVisit) -> Option<Visit> {
+unsafe fn visit_of(engine: &mut Engine, own: &KairoVisit) -> Option<Visit> {
     // SAFETY: the caller's word.
     let rule = match unsafe { read(own.rule) } {
         // SAFETY: the caller's word is of all that it points to.
@@ -315,7 +316,7 @@ unsafe fn visit_of(own: &KairoVisit) -> Option<Visit> {
     let packet = unsafe { read(own.packet) }?;
     // SAFETY: the caller's word.
     let consulted = unsafe { read(own.consulted) }?;
-    engine::visit(own.table, (packet, consulted), rule.as_ref())
+    engine.visit(own.table, (packet, consulted), rule.as_ref())
 }
 
 /// # Safety

@@ -11,3 +11,4 @@
 
 mod engine;
 pub mod ffi;
+mod rules;

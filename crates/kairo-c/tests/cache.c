@@ -73,6 +73,19 @@ int main(void) {
     while (kairo_tidy(engine)) {
     }
 
+    /* A version that goes back is refused, and nothing is done; one that stays is not. */
+    traversal.version = 8;
+    assert(kairo_installed(engine, entry, &traversal) == 1);
+    removed.rule = &rule;
+    assert(kairo_apply(engine, &removed, 1, 7) == -1);
+    assert(kairo_len(engine) == 1 && kairo_evicted(engine, evicted, 4) == 1);
+    traversal.version = 7;
+    assert(kairo_installed(engine, (kairo_entry){.slot = 6}, &traversal) == 0);
+    assert(kairo_apply(engine, &removed, 1, 8) == 1);
+    kairo *later = kairo_new(3, 1);
+    assert(kairo_apply(later, NULL, 0, 2) == -1 && kairo_apply(later, NULL, 0, 3) == 0);
+    kairo_free(later);
+
     /* What makes no sense is refused. */
     kairo_delta nonsense = {.change = 9, .rule = &rule};
     assert(kairo_apply(engine, &nonsense, 1, 9) == -1);

@@ -12,6 +12,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+#[cfg(feature = "dbsp")]
+use shunt_pipeline::Cause;
 use shunt_pipeline::{BridgeId, Delta, TableId};
 
 /// Rules of a change that are looked at one by one, unless it is said otherwise.
@@ -22,6 +24,23 @@ pub(crate) const DELTAS_MAX: usize = 16_384;
 pub(crate) struct Bound {
     deltas_max: usize,
     overflows: u64,
+}
+
+/// The deltas of a change that are left to be looked at one by one.
+#[cfg(feature = "dbsp")]
+pub(crate) struct Left<'d> {
+    pub(crate) deltas: Cow<'d, [Delta]>,
+    /// Their numbers among all, unless these are all.
+    numbers: Option<Vec<usize>>,
+}
+
+#[cfg(feature = "dbsp")]
+impl Left<'_> {
+    /// That an entry went by the delta at this place among these.
+    pub(crate) fn cause(&self, place: usize) -> Cause {
+        let number = self.numbers.as_ref().and_then(|numbers| numbers.get(place));
+        Cause::Delta(number.copied().unwrap_or(place))
+    }
 }
 
 impl Bound {
@@ -46,13 +65,14 @@ impl Bound {
         &mut self,
         deltas: &'d [Delta],
         end_visitors: impl FnMut((BridgeId, TableId)),
-    ) -> Cow<'d, [Delta]> {
+    ) -> Left<'d> {
         if !self.is_passed_by(deltas) {
-            return Cow::Borrowed(deltas);
+            return Left { deltas: Cow::Borrowed(deltas), numbers: None };
         }
         self.flush_tables(deltas, end_visitors);
-        let rest = deltas.iter().filter(|delta| table(delta).is_none());
-        Cow::Owned(rest.cloned().collect())
+        let rest = deltas.iter().enumerate().filter(|(_, delta)| table(delta).is_none());
+        let (numbers, rest) = rest.map(|(number, delta)| (number, delta.clone())).unzip();
+        Left { deltas: Cow::Owned(rest), numbers: Some(numbers) }
     }
 
     /// Names the tables of the rules of a change, whose visitors are to be ended.

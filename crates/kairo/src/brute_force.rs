@@ -45,6 +45,7 @@ impl Evictor for BruteForce {
     }
 
     fn apply(&mut self, _deltas: &[Delta], version: Version) -> Vec<EntryId> {
+        let version = self.version.max(version);
         self.version = version;
         let translate = |packet| self.pipeline.translate(packet, version);
         let now: Vec<_> = self.packets.iter().map(translate).collect();

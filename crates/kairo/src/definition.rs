@@ -24,6 +24,13 @@ impl Definition {
     pub fn new(version: Version) -> Self {
         Self { version, entries: BTreeMap::new() }
     }
+
+    /// Whether the delta with this number, among those of the last version, ends an entry that was made
+    /// of `traversal`: whether it may be named as the cause.
+    #[must_use]
+    pub fn is_cause(&self, number: usize, deltas: &[Delta], traversal: &Traversal) -> bool {
+        deltas.get(number).is_some_and(|delta| is_ended_by(traversal, delta, deltas, self.version))
+    }
 }
 
 impl Evictor for Definition {
@@ -40,6 +47,7 @@ impl Evictor for Definition {
     }
 
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
+        let version = self.version.max(version);
         self.version = version;
         let is_stale = |traversal: &Traversal| {
             deltas.iter().any(|delta| is_ended_by(traversal, delta, deltas, version))

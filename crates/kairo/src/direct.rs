@@ -164,7 +164,7 @@ impl Evictor for Direct {
     }
 
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
-        self.version = version;
+        self.version = self.version.max(version);
         let brief = removed_rules(deltas);
         self.causes.clear();
         let mut ended = std::mem::take(&mut self.room);

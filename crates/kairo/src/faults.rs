@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use shunt_flow::{FlowKey, text::NoPortNames};
 use shunt_pipeline::{
-    Cause, CauseRun, Change, EntryId, Evictor, FlowModCommand, Installed, OwnerId, Time, Traversal,
-    Version,
+    Cause, CauseRun, Change, Delta, EntryId, Evictor, FlowModCommand, Installed, Object, OwnerId,
+    TableId, Time, Traversal, Version,
     testing::{Twin, generate},
     text::parse_rule,
 };
@@ -97,7 +97,11 @@ impl<E: InCircuit> Scene<E> {
 
     /// A rule that comes to the table of all entries, and has nothing to do with them.
     fn new_rule(&self) -> Change {
-        let rule = parse_rule(FlowModCommand::Add, "arp,actions=drop", &NoPortNames).unwrap();
+        self.rule("arp,actions=drop")
+    }
+
+    fn rule(&self, rule: &str) -> Change {
+        let rule = parse_rule(FlowModCommand::Add, rule, &NoPortNames).unwrap();
         self.twin.pipeline.apply(generate::BRIDGES[0], &[rule], Time::ZERO).unwrap()
     }
 
@@ -169,6 +173,23 @@ fn a_change_of_too_many_rules_finds_entries_that_are_not_taken_in_yet<E: InCircu
     let change = scene.new_rule();
     assert_eq!(scene.evicted(&change), [entry(0), entry(1), entry(2)]);
     assert_eq!((scene.engine.stats().overflows, scene.engine.stats().errors), (1, 0));
+    let cause = Cause::Bound(generate::BRIDGES[0], TableId::FIRST);
+    assert_eq!(scene.engine.causes(), [CauseRun { cause, count: 3 }]);
+}
+
+fn beyond_the_bound_an_object_is_the_cause_by_its_number_among_all_deltas<E: InCircuit>() {
+    let mut scene = Scene::<E>::new(0);
+    // No entry visits its table.
+    let rule = scene.rule("table=1,arp,actions=drop");
+    let Change { version, deltas } = scene.last_change();
+    let deltas = rule.deltas.into_iter().chain(deltas).collect();
+    let change = Change { version, deltas };
+    assert_eq!(scene.evicted(&change), [entry(0), entry(1), entry(2)]);
+    let of_bridge = Object::Bridge(generate::BRIDGES[0]);
+    let is_read = |delta: &Delta| matches!(delta, Delta::Changed(own) if *own == of_bridge);
+    let cause = Cause::Delta(change.deltas.iter().position(is_read).unwrap());
+    assert_eq!(scene.engine.causes(), [CauseRun { cause, count: 3 }]);
+    assert_eq!(scene.engine.stats().overflows, 1);
 }
 
 fn a_fault_before_a_change_of_too_many_rules_evicts_every_entry<E: InCircuit>() {
@@ -197,5 +218,6 @@ of_each!(
     a_fault_while_entries_are_taken_in_loses_none,
     a_change_of_too_many_rules_finds_entries_that_are_not_taken_in_yet,
     a_fault_before_a_change_of_too_many_rules_evicts_every_entry,
+    beyond_the_bound_an_object_is_the_cause_by_its_number_among_all_deltas,
     an_engine_goes_on_in_another_thread
 );

@@ -51,10 +51,15 @@ pub trait Evictor: Send {
 
     /// A version changed these things. Answers with the entries that are stale from it on, and
     /// forgets them.
+    ///
+    /// Versions do not go back. A change of one that is older than the last counts as a change of
+    /// the last: it evicts too much rather than too little, and an install that was late stays late.
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId>;
 
-    /// Why the entries of the last answer of [`Self::apply`] went, in the order of the answer. What
-    /// lies behind the last of these went for a reason that the engine does not tell.
+    /// Why the entries of the last answer of [`Self::apply`] went, in the order of the answer, and of
+    /// no more than there are. Each cause is true of its entry: a delta that is named ends it, and of
+    /// several that do, any may be named. What lies behind the last of these went for a reason that
+    /// the engine does not tell.
     fn causes(&self) -> &[CauseRun] {
         &[]
     }

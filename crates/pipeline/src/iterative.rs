@@ -43,6 +43,7 @@ impl Evictor for Iterative {
     }
 
     fn apply(&mut self, _deltas: &[Delta], version: Version) -> Vec<EntryId> {
+        let version = self.version.max(version);
         self.version = version;
         let pipeline = &self.pipeline;
         let is_stale = |traversal: &Traversal| {
@@ -181,6 +182,9 @@ mod tests {
         let mut engine = Iterative::new(Arc::clone(&twin.pipeline));
         let late = Arc::new(twin.translate(&FlowKey::ZERO));
         engine.apply(&[], late.version.next());
+        assert_eq!(engine.installed(entry(0), &late), Installed::Late);
+        // A version that goes back lets it in no more.
+        engine.apply(&[], late.version);
         assert_eq!(engine.installed(entry(0), &late), Installed::Late);
         assert!(engine.is_empty());
     }

@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
+use foldhash::fast::FixedState;
 use shunt_pipeline::{
     BridgeId, Delta, EntryId, Evictor, Installed, Object, OwnerId, Pipeline, Rule, RuleChange,
     RuleDelta, RuleFilter, Time, Traversal, Version,
@@ -16,6 +17,7 @@ use super::{
     packets::Packets,
     plan::{Place, Plan},
     relation::{Relation, locked},
+    rules::Rules,
     settings::{MirrorSettings, MirrorStats},
 };
 
@@ -75,9 +77,10 @@ impl Mirror {
         settings: MirrorSettings,
         clock: impl FnMut() -> Time + Send + 'static,
     ) -> Self {
-        let mut relation = Relation::default();
+        let hashes = FixedState::with_seed(settings.seed);
+        let mut rules = Rules::new(&hashes);
         for rule in bridges.iter().flat_map(|bridge| pipeline.rules(*bridge, &RuleFilter::all())) {
-            relation.rules.insert(&rule);
+            rules.insert(&rule);
         }
         Self {
             version: pipeline.version(),
@@ -86,8 +89,8 @@ impl Mirror {
             circuit: None,
             plan: Plan::default(),
             is_outdated: false,
-            relation: Arc::new(Mutex::new(relation)),
-            packets: Packets::default(),
+            relation: Arc::new(Mutex::new(Relation::new(rules))),
+            packets: Packets::new(&hashes),
             rows: Rows::default(),
             waits_since: None,
             lost: BTreeSet::new(),
@@ -232,9 +235,10 @@ impl Mirror {
         self.stats.errors += 1;
         tracing::warn!(reason, "a circuit failed: all entries are evicted");
         self.lost.extend(self.packets.entries());
-        let rules = std::mem::take(&mut self.relation().rules);
-        self.relation = Arc::new(Mutex::new(Relation { rules, ..Relation::default() }));
-        self.packets = Packets::default();
+        let hashes = FixedState::with_seed(self.settings.seed);
+        let rules = std::mem::replace(&mut self.relation().rules, Rules::new(&hashes));
+        self.relation = Arc::new(Mutex::new(Relation::new(rules)));
+        self.packets = Packets::new(&hashes);
         self.rows = Rows::default();
         self.plan = Plan::default();
     }
@@ -323,6 +327,7 @@ impl Evictor for Mirror {
     }
 
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
+        let version = self.version.max(version);
         self.version = version;
         if self.is_due() {
             self.release();

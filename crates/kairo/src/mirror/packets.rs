@@ -7,7 +7,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use dbsp::utils::Tup2;
-use foldhash::fast::RandomState;
+use foldhash::fast::FixedState;
 use hashbrown::{HashMap, hash_map::Entry};
 use shunt_flow::FlowKey;
 use shunt_pipeline::{BridgeId, EntryId, Object, OwnerId, Traversal, Version, Visit};
@@ -20,10 +20,9 @@ use super::{
 };
 
 /// All packets whose entries are watched.
-#[derive(Default)]
 pub(super) struct Packets {
-    all: HashMap<u64, Tracked, RandomState>,
-    made_by: HashMap<EntryId, u64, RandomState>,
+    all: HashMap<u64, Tracked, FixedState>,
+    made_by: HashMap<EntryId, u64, FixedState>,
     count: u64,
     /// Packets that are to be put in, and some that are gone since.
     waiting: Vec<u64>,
@@ -31,7 +30,7 @@ pub(super) struct Packets {
     leaving: Vec<(BridgeId, PacketRow)>,
     beside: BTreeSet<u64>,
     /// How many pieces read an object.
-    readers: HashMap<Object, usize, RandomState>,
+    readers: HashMap<Object, usize, FixedState>,
 }
 
 struct Tracked {
@@ -64,6 +63,19 @@ enum Stands {
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Packets {
+    /// None, and the hashes that they are to have.
+    pub(super) fn new(hashes: &FixedState) -> Self {
+        Self {
+            all: HashMap::with_hasher(hashes.clone()),
+            made_by: HashMap::with_hasher(hashes.clone()),
+            count: 0,
+            waiting: Vec::new(),
+            leaving: Vec::new(),
+            beside: BTreeSet::new(),
+            readers: HashMap::with_hasher(hashes.clone()),
+        }
+    }
+
     /// A packet made these entries, in the order of its way.
     pub(super) fn insert(&mut self, pieces: &[(EntryId, Arc<Traversal>)]) {
         self.count += 1;

@@ -9,7 +9,6 @@ use super::{
 };
 
 /// Shared by the thread of the circuit and whoever steps it, one after the other.
-#[derive(Default)]
 pub(crate) struct Relation {
     pub(super) rules: Rules,
     /// Gates of lower positions are open.
@@ -26,6 +25,19 @@ pub(crate) struct Relation {
 }
 
 impl Relation {
+    /// Of these rules and no packets.
+    pub(super) const fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            open_below: 0,
+            held: Vec::new(),
+            is_listening: false,
+            stale: Vec::new(),
+            #[cfg(test)]
+            is_failing: false,
+        }
+    }
+
     /// Opens all gates. Nobody listens.
     pub(super) const fn open(&mut self) {
         self.open_below = u32::MAX;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use dbsp::utils::Tup3;
-use foldhash::fast::RandomState;
+use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use shunt_flow::SparseMask;
 use shunt_pipeline::{Rule, RuleId};
@@ -28,20 +28,32 @@ pub(super) type TupleRow = Tup3<u32, u64, RuleRow>;
 pub(super) const MISS: (u16, u64, u32) = (0, 0, u32::MAX);
 
 /// The rules of all tables, without clauses of conjunctions.
-#[derive(Default)]
 pub(crate) struct Rules {
     all: Vec<Option<Arc<Rule>>>,
     free: Vec<u32>,
-    by_id: HashMap<RuleId, u32, RandomState>,
+    by_id: HashMap<RuleId, u32, FixedState>,
     /// Rules that are gone and that gates may still hold rows of.
     gone: Vec<u32>,
     /// Each tuple of rules: the bits that they ask for. Only grows.
     tuples: Vec<SparseMask>,
-    by_mask: HashMap<SparseMask, u32, RandomState>,
-    hashes: RandomState,
+    by_mask: HashMap<SparseMask, u32, FixedState>,
+    hashes: FixedState,
 }
 
 impl Rules {
+    /// None, and the hashes that they are to have.
+    pub(super) fn new(hashes: &FixedState) -> Self {
+        Self {
+            all: Vec::new(),
+            free: Vec::new(),
+            by_id: HashMap::with_hasher(hashes.clone()),
+            gone: Vec::new(),
+            tuples: Vec::new(),
+            by_mask: HashMap::with_hasher(hashes.clone()),
+            hashes: hashes.clone(),
+        }
+    }
+
     /// A rule comes. Answers with its number, unless it is there already or is a clause.
     pub(super) fn insert(&mut self, rule: &Arc<Rule>) -> Option<u32> {
         if is_clause(rule) || self.by_id.contains_key(&rule.id) {

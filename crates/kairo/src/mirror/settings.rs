@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The parameters of the published design.
+/// The parameters of the published design, and a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MirrorSettings {
     /// Whether a change stops behind the last table that it touches; else it goes on to the end of
@@ -14,13 +14,15 @@ pub struct MirrorSettings {
     pub batch: usize,
     /// How often a packet may come by in a cycle of tables.
     pub layers: usize,
+    /// Goes into every hash, so that a run can be repeated.
+    pub seed: u64,
 }
 
 impl Default for MirrorSettings {
     /// As published: gates, two seconds, a hundred packets.
     fn default() -> Self {
         let propagation = Some(Duration::from_secs(2));
-        Self { has_gates: true, propagation, batch: 100, layers: 4 }
+        Self { has_gates: true, propagation, batch: 100, layers: 4, seed: 0 }
     }
 }
 

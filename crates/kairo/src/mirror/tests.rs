@@ -11,7 +11,7 @@ use std::{
 use shunt_flow::{FieldId, FlowKey, PortNo, text::NoPortNames};
 use shunt_pipeline::{
     BridgeId, BridgeSettings, EntryId, Evictor, FlowModCommand, Installed, OwnerId, Pipeline,
-    PortInfo, Time, text::parse_rule,
+    PortInfo, Time, Traversal, text::parse_rule,
 };
 
 use super::{Mirror, MirrorSettings};
@@ -45,13 +45,17 @@ impl Scene {
     }
 
     fn install(&mut self, slot: u32) {
+        let traversal = self.traversal(slot);
+        assert_eq!(self.engine.installed(entry(slot), &traversal), Installed::Recorded);
+    }
+
+    fn traversal(&self, slot: u32) -> Arc<Traversal> {
         let mut key = FlowKey::ZERO;
         key.set_bridge(u64::from(BRIDGE.number()));
         key.set_in_port(PortNo::new(1));
         key.set_field(FieldId::EthType, 0x0800);
         key.set_field(FieldId::Ipv4Dst, slot.into());
-        let traversal = Arc::new(self.pipeline.translate(&key, self.pipeline.version()));
-        assert_eq!(self.engine.installed(entry(slot), &traversal), Installed::Recorded);
+        Arc::new(self.pipeline.translate(&key, self.pipeline.version()))
     }
 
     /// Time passes, and there is nothing else to do.
@@ -239,6 +243,15 @@ fn what_a_fault_between_changes_has_lost_goes_with_the_next_change() {
 }
 
 #[test]
+fn an_install_that_was_late_stays_late_whatever_older_version_comes() {
+    let mut scene = Scene::new(MirrorSettings::default(), 0);
+    let late = scene.traversal(0);
+    scene.engine.apply(&[], late.version.next());
+    scene.engine.apply(&[], late.version);
+    assert_eq!(scene.engine.installed(entry(0), &late), Installed::Late);
+}
+
+#[test]
 fn rules_that_come_and_go_leave_nothing_behind() {
     let mut scene = Scene::new(MirrorSettings::default(), 2);
     for _ in 0..3 {
@@ -254,4 +267,16 @@ fn rules_that_come_and_go_leave_nothing_behind() {
     // One rule of each table but the last, and room for one more.
     assert_eq!(scene.engine.relation().rules.numbers().count(), 3);
     assert!(scene.engine.relation().rules.get(4).is_none());
+}
+
+#[test]
+fn one_seed_gives_one_order_of_evictions_and_another_seed_another() {
+    let order = |seed| {
+        let mut scene = Scene::new(MirrorSettings { seed, ..MirrorSettings::default() }, 100);
+        let change = scene.pipeline.set_settings(BRIDGE, BridgeSettings::default()).unwrap();
+        let evicted = scene.engine.apply(&change.deltas, change.version);
+        evicted.iter().map(|id| id.slot).collect::<Vec<_>>()
+    };
+    assert_eq!((order(7).len(), order(7)), (100, order(7)));
+    assert_ne!(order(7), order(8));
 }

@@ -240,18 +240,18 @@ impl Evictor for Relational {
     }
 
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
+        let version = self.version.max(version);
         self.version = version;
         self.causes.clear();
-        let is_passed = self.bound.is_passed_by(deltas);
         let mut visitors = Vec::new();
         let end_visitors = |table| {
             let own = locked(&self.relation).visitors(table);
             visitors.extend(own.into_iter().map(|slot| (table, slot)));
         };
         let left = self.bound.flush(deltas, end_visitors);
-        let brief = removed_rules(&left);
-        let asked = Asked { deltas: &left, version, brief: &brief, few: self.few };
-        let found = if left.is_empty() { None } else { self.find(&asked) };
+        let brief = removed_rules(&left.deltas);
+        let asked = Asked { deltas: &left.deltas, version, brief: &brief, few: self.few };
+        let found = if left.deltas.is_empty() { None } else { self.find(&asked) };
         let mut evicted: Vec<EntryId> = std::mem::take(&mut self.lost).into_iter().collect();
         note_cause(&mut self.causes, Cause::Fault, evicted.len());
         let relation = &mut *locked(&self.relation);
@@ -263,10 +263,7 @@ impl Evictor for Relational {
         for (place, slot) in relation.ended(&found.unwrap_or_default(), &asked) {
             if let Some(ended) = relation.entries.end(slot) {
                 evicted.push(ended);
-                // Of a change beyond the bound, places are those of what was left of it.
-                if !is_passed {
-                    note_cause(&mut self.causes, Cause::Delta(place as usize), 1);
-                }
+                note_cause(&mut self.causes, left.cause(place as usize), 1);
             }
         }
         evicted
@@ -304,15 +301,14 @@ impl Evictor for Relational {
     }
 
     fn state(&self) -> EngineState {
-        let relations = {
+        let (relations, bytes) = {
             let relation = locked(&self.relation);
-            let (entries, leaving) = (relation.entries.len(), relation.entries.dead_count());
-            vec![("entries", entries), ("tombstones", leaving)]
+            (relation.sizes(), relation.bytes())
         };
         EngineState {
             name: "relational",
             relations,
-            bytes: None,
+            bytes: Some(bytes),
             overflows: self.bound.overflows(),
             faults: self.stats.errors,
         }
@@ -351,5 +347,25 @@ mod tests {
         evicted.sort_unstable();
         assert_eq!(evicted, (0..count).map(entry).collect::<Vec<_>>());
         assert_eq!(engine.stats().errors, 0);
+    }
+
+    #[test]
+    fn what_is_said_of_its_memory_is_what_dbsp_says_of_its_batches_about() {
+        let twin = Twin::new(&[]);
+        let mut engine = Relational::new(twin.pipeline.version(), 1);
+        let mut key = FlowKey::ZERO;
+        key.set_bridge(generate::BRIDGES[0].number().into());
+        let traversal = Arc::new(twin.translate(&key));
+        for slot in 0..1000 {
+            engine.installed(EntryId { owner: OwnerId(0), slot, generation: 0 }, &traversal);
+        }
+        while engine.tidy() {}
+        let relation = engine.relation();
+        let (said, own) = (relation.bytes(), relation.entries.bytes());
+        let batches = relation.traces.bytes();
+        assert!(
+            batches > 0 && (batches..2 * batches).contains(&(said - own)),
+            "{said} {own} {batches}"
+        );
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Both only grow, as rows in the circuit name them by number; and both are bounded.
 
+use dbsp::ZWeight;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use shunt_flow::{FlowMask, SparseMask};
@@ -39,6 +40,21 @@ pub(super) struct Way {
 struct Group {
     mask: SparseMask,
     projections: Vec<u32>,
+    /// Rows of its visits that the circuit has, or that wait.
+    rows: ZWeight,
+}
+
+/// How many rows the circuit has of groups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct GroupRows {
+    /// Groups that have visits.
+    pub(super) groups: usize,
+    /// Visits of these.
+    pub(super) visits: usize,
+    /// Masks under which groups are projected, group by group.
+    pub(super) projections: usize,
+    /// Prints: one of each visit for each of these.
+    pub(super) prints: usize,
 }
 
 /// Groups of a table whose masks are those of visits.
@@ -76,7 +92,7 @@ impl Groups {
         let number = self.groups.len();
         *self.by_mask.entry((place, mask.clone())).or_insert_with(|| {
             let number = u32::try_from(number).unwrap_or(u32::MAX);
-            self.groups.push(Group { mask, projections: Vec::new() });
+            self.groups.push(Group { mask, projections: Vec::new(), rows: 0 });
             self.places.entry(place).or_default().push(number);
             number
         })
@@ -112,6 +128,24 @@ impl Groups {
         Some((group, number))
     }
 
+    /// A row of a visit comes to a group, or goes from it.
+    pub(super) fn weigh(&mut self, group: u32, weight: ZWeight) {
+        self.groups[group as usize].rows += weight;
+    }
+
+    /// How many rows there are. Takes time linear in the number of groups.
+    pub(super) fn rows(&self) -> GroupRows {
+        self.groups.iter().fold(GroupRows::default(), |all, group| {
+            let (rows, projections) = (counted(group.rows), group.projections.len());
+            GroupRows {
+                groups: all.groups + usize::from(rows > 0),
+                visits: all.visits + rows,
+                projections: all.projections + projections,
+                prints: all.prints + rows * projections,
+            }
+        })
+    }
+
     /// A mask, by its number.
     pub(super) fn mask(&self, number: u32) -> Option<&SparseMask> {
         self.masks.get(number as usize)
@@ -124,6 +158,11 @@ impl Groups {
             next
         })
     }
+}
+
+/// Rows that all weights add up to.
+pub(super) fn counted(weight: ZWeight) -> usize {
+    usize::try_from(weight).unwrap_or_default()
 }
 
 #[cfg(test)]

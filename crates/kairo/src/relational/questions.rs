@@ -34,6 +34,13 @@ impl Traces {
     pub(super) const fn are_absent(&self) -> bool {
         self.visits.is_none() || self.links.is_none()
     }
+
+    /// Bytes of all batches, as dbsp counts them.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        let visits = self.visits.as_ref().map_or(0, |own| own.inner().approximate_byte_size());
+        visits + self.links.as_ref().map_or(0, |own| own.inner().approximate_byte_size())
+    }
 }
 
 /// A rank such that what is lower comes first: the priority, and the age backwards.

@@ -11,7 +11,7 @@ use shunt_flow::SparseMask;
 use shunt_pipeline::{BridgeId, EntryId, Object, Rank, RuleId, TableId, Traversal, Visit};
 
 use super::{
-    groups::{Groups, Projection},
+    groups::{GroupRows, Groups, Projection, counted},
     questions::{LOWEST, Ordered, Traces},
 };
 use crate::entries::{Entries, Held};
@@ -43,6 +43,8 @@ pub(crate) struct Relation {
     /// Masks under which groups are to be projected when nobody waits.
     lacking: Vec<(u32, SparseMask)>,
     births: u32,
+    /// Rows of names that the circuit has, or that wait.
+    names: ZWeight,
     hashes: FixedState,
     #[cfg(test)]
     pub(crate) fault: crate::faults::Fault,
@@ -64,6 +66,10 @@ enum Kind {
     Object,
 }
 
+/// What a row takes in a batch, and the key of a print with the place of its rows.
+const ROW_BYTES: usize = size_of::<LinkRow>() + size_of::<ZWeight>();
+const PRINT_BYTES: usize = size_of::<u64>() + size_of::<usize>();
+
 /// Projections that wait.
 const LACKING_MAX: usize = 1024;
 
@@ -77,6 +83,7 @@ impl Relation {
             traces: Traces::default(),
             lacking: Vec::new(),
             births: 0,
+            names: 0,
             hashes,
             #[cfg(test)]
             fault: crate::faults::Fault::default(),
@@ -101,21 +108,49 @@ impl Relation {
     }
 
     /// Pushes all rows of the entry in a slot.
-    pub(super) fn push_entry(&self, slot: u32, weight: ZWeight, rows: &mut Rows) {
+    pub(super) fn push_entry(&mut self, slot: u32, weight: ZWeight, rows: &mut Rows) {
         let Some(held) = self.entries.get(slot) else { return };
         let (Links { groups, birth }, visits) = (&held.links, &held.traversal.visits);
         let row = |(priority, lateness), number| {
             Tup2(Tup5(priority, lateness, slot, *birth, number), weight)
         };
+        let names_before = rows.names.len();
         for ((visit, group), number) in visits.iter().zip(groups).zip(0..) {
             let rank = visit.rank().map_or(LOWEST, ordered);
             rows.visits.push(Tup2(*group, row(rank, number)));
+            self.groups.weigh(*group, weight);
             let rules = visit.rule.iter().chain(&visit.clauses);
             let names = rules.map(|rule| self.name_of_rule(rule.id));
             rows.names.extend(names.map(|name| Tup2(name, row(LOWEST, number))));
         }
         let objects = held.traversal.reads.iter().map(|object| self.name_of(object));
         rows.names.extend(objects.map(|name| Tup2(name, row(LOWEST, 0))));
+        self.names +=
+            rows.names[names_before..].iter().map(|Tup2(_, Tup2(_, own))| own).sum::<ZWeight>();
+    }
+
+    /// What it keeps and what the circuit does, by relation.
+    pub(super) fn sizes(&self) -> Vec<(&'static str, usize)> {
+        let GroupRows { groups, visits, projections, prints } = self.groups.rows();
+        vec![
+            ("entries", self.entries.len()),
+            ("visits", visits),
+            ("names", counted(self.names)),
+            ("groups", groups),
+            ("projections", projections),
+            ("prints", prints),
+            ("tombstones", self.entries.dead_count()),
+        ]
+    }
+
+    /// Bytes on the heap, about: rows are taken to lie in one batch, and each print to have one row.
+    /// What the circuit has of rows that were taken back, until its batches are merged, and what it
+    /// takes to merge them, is not in it.
+    pub(super) fn bytes(&self) -> usize {
+        let GroupRows { visits, prints, .. } = self.groups.rows();
+        let rows = (visits + counted(self.names) + prints) * ROW_BYTES;
+        let links = visits * size_of::<u32>();
+        self.entries.bytes() + links + rows + prints * PRINT_BYTES
     }
 
     /// An entry that is watched, if it is the one of its slot that a row was made for.

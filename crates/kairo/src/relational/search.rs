@@ -96,14 +96,14 @@ impl Asked<'_> {
         delta: &Delta,
     ) -> bool {
         match (test, delta) {
-            (Test::Known, _) => true,
-            (_, Delta::Changed(object)) => {
+            (Test::Known, Delta::Rule(_) | Delta::Changed(_)) => true,
+            (Test::Read | Test::Decided | Test::Overlapped, Delta::Changed(object)) => {
                 traversal.version < self.version && traversal.reads.contains(object)
             }
             (Test::Decided, Delta::Rule(RuleDelta { rule, .. })) => visit
                 .is_some_and(|visit| is_decided(visit, rule, |own| own.revision != rule.revision)),
             // That it is outranked is known by its row.
-            (_, Delta::Rule(RuleDelta { rule, .. })) => {
+            (Test::Read | Test::Overlapped, Delta::Rule(RuleDelta { rule, .. })) => {
                 visit.is_some_and(|visit| is_overlapped(traversal, visit, &rule.matching))
             }
         }

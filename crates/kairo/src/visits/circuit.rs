@@ -7,7 +7,6 @@
 //! needed.
 
 use std::{
-    any::Any,
     cell::RefCell,
     mem::ManuallyDrop,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -21,7 +20,10 @@ use dbsp::{
     CircuitHandle, Error, IndexedZSetReader, OrdZSet, RootCircuit, ZSetHandle, utils::Tup2,
 };
 
-use super::relation::{EvictionRow, ObjectRow, Relation, Rows, RuleRow, VisitRow};
+use super::{
+    error::StepError,
+    relation::{EvictionRow, ObjectRow, Relation, Rows, RuleRow, VisitRow},
+};
 
 /// A circuit and its inputs.
 struct Circuit {
@@ -48,13 +50,12 @@ impl CircuitNo {
         Self(LAST.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Makes a step with these rows, in this thread's circuit of this number. Answers with why it
-    /// failed, if it did; the relation is not to be trusted from then on.
+    /// Makes a step with these rows, in this thread's circuit of this number.
     pub(super) fn step(
         self,
         relation: &Arc<Mutex<Relation>>,
         rows: &mut Rows,
-    ) -> Result<(), String> {
+    ) -> Result<(), StepError> {
         let made = catch_unwind(AssertUnwindSafe(|| {
             CIRCUITS.with_borrow_mut(|all| {
                 let own = all.iter().position(|(number, _)| *number == self);
@@ -68,10 +69,7 @@ impl CircuitNo {
                 all[own].1.step(rows)
             })
         }));
-        match made {
-            Ok(result) => result.map_err(|error| error.to_string()),
-            Err(panic) => Err(message(&*panic)),
-        }
+        Ok(made.map_err(|payload| StepError::panicked(&*payload))??)
     }
 
     /// Drops this thread's circuit of this number.
@@ -120,10 +118,4 @@ impl Circuit {
 /// The relation, also after a panic of who held it: a step that failed is the end of it.
 pub(super) fn locked(relation: &Mutex<Relation>) -> MutexGuard<'_, Relation> {
     relation.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What a panic said.
-fn message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref().copied()).unwrap_or("a panic without words").to_owned()
 }

@@ -11,6 +11,7 @@ use shunt_pipeline::{
 
 use super::{
     circuit::{CircuitNo, locked},
+    error::StepError,
     relation::{Relation, Rows},
 };
 use crate::{
@@ -36,7 +37,7 @@ pub struct Visits {
     /// Entries that nothing watches since a circuit failed: the next change evicts them.
     lost: BTreeSet<EntryId>,
     bound: Bound,
-    /// Why entries of the last change went: those that no rule of it ended.
+    /// Why the entries of the last change went.
     causes: Vec<CauseRun>,
     stats: CircuitStats,
 }
@@ -99,7 +100,7 @@ impl Visits {
                 let mut relation = self.relation();
                 leaving.into_iter().for_each(|slot| relation.index.release(slot));
             }
-            Err(reason) => self.fail(&reason),
+            Err(error) => self.fail(&error),
         }
     }
 
@@ -115,9 +116,9 @@ impl Visits {
     }
 
     /// After a step that failed: nothing is watched any more, and all that was watched is lost.
-    fn fail(&mut self, reason: &str) {
+    fn fail(&mut self, error: &StepError) {
         self.stats.errors += 1;
-        tracing::warn!(reason, "a circuit failed: all entries are evicted");
+        tracing::warn!(reason = %error, "a circuit failed: all entries are evicted");
         let relation = Arc::new(Mutex::new(Relation::new(self.seed)));
         let relation = std::mem::replace(&mut self.relation, relation);
         let relation = locked(&relation);
@@ -157,6 +158,7 @@ impl Evictor for Visits {
     }
 
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
+        let version = self.version.max(version);
         self.version = version;
         // What is evicted by table is found by the visits that are in.
         if self.installs > 0 && self.bound.is_passed_by(deltas) {
@@ -165,7 +167,7 @@ impl Evictor for Visits {
         self.causes.clear();
         let mut evicted: Vec<EntryId> = std::mem::take(&mut self.lost).into_iter().collect();
         note_cause(&mut self.causes, Cause::Fault, evicted.len());
-        {
+        let left = {
             let mut relation = locked(&self.relation);
             let left = self.bound.flush(deltas, |(bridge, table)| {
                 let before = evicted.len();
@@ -173,14 +175,19 @@ impl Evictor for Visits {
                 let cause = Cause::Bound(bridge, table);
                 note_cause(&mut self.causes, cause, evicted.len() - before);
             });
-            relation.begin(&left, version, &mut self.rows);
-        }
+            relation.begin(&left.deltas, version, &mut self.rows);
+            left
+        };
         self.step(0);
         // Those that a failure has lost; and there is nothing in the output then.
         let lost = std::mem::take(&mut self.lost);
         note_cause(&mut self.causes, Cause::Fault, lost.len());
         evicted.extend(lost);
-        evicted.extend(self.relation().finish());
+        let (ended, ended_by) = self.relation().finish();
+        evicted.extend(ended);
+        for (place, count) in ended_by {
+            note_cause(&mut self.causes, left.cause(place as usize), count);
+        }
         evicted
     }
 

@@ -17,6 +17,7 @@
 
 mod circuit;
 mod engine;
+mod error;
 mod relation;
 
 pub use engine::Visits;

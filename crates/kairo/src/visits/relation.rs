@@ -34,6 +34,8 @@ pub(crate) struct Relation {
     version: Version,
     /// Entries that the step has ended so far.
     pub(super) ended: Vec<EntryId>,
+    /// How many of these each delta has ended, one behind the other, by its place.
+    ended_by: Vec<(u32, usize)>,
     /// What came out of the circuit.
     pub(super) output: Vec<EvictionRow>,
     #[cfg(test)]
@@ -66,6 +68,7 @@ impl Relation {
             deltas: Vec::new(),
             version: Version::default(),
             ended: Vec::new(),
+            ended_by: Vec::new(),
             output: Vec::new(),
             #[cfg(test)]
             fault: crate::faults::Fault::default(),
@@ -94,15 +97,16 @@ impl Relation {
         }
     }
 
-    /// The deltas of the step have been dealt with. Answers with what they evict.
-    pub(super) fn finish(&mut self) -> Vec<EntryId> {
+    /// The deltas of the step have been dealt with. Answers with what they evict, and how many of them
+    /// each did, by its place.
+    pub(super) fn finish(&mut self) -> (Vec<EntryId>, Vec<(u32, usize)>) {
         self.deltas = Vec::new();
         let rows = std::mem::take(&mut self.output);
         let ended = |Tup2(from, to)| self.ended.get(from as usize..to as usize);
         let evicted = rows.into_iter().filter_map(ended).flatten().copied().collect();
         self.ended.clear();
         self.ended.shrink_to(ROOM);
-        evicted
+        (evicted, std::mem::take(&mut self.ended_by))
     }
 
     /// The operator: takes visits in and out, then finds what the deltas end.
@@ -122,6 +126,7 @@ impl Relation {
             else {
                 continue;
             };
+            let known = self.ended.len();
             if fate == CAME {
                 self.index.end_overlapped(rule, self.deltas.len() - 1, &mut self.ended);
             } else {
@@ -132,11 +137,14 @@ impl Relation {
                 };
                 self.index.end_decided(rule, fate, &mut self.ended);
             }
+            self.ended_by.push((place, self.ended.len() - known));
         }
         for (place, (), _) in objects.iter() {
+            let known = self.ended.len();
             if let Some(Delta::Changed(object)) = self.deltas.get(place as usize) {
                 self.index.end_readers(*object, self.version, &mut self.ended);
             }
+            self.ended_by.push((place, self.ended.len() - known));
             #[cfg(test)]
             self.fault.come_nearer();
         }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use shunt_flow::{FieldId, FlowKey, PortNo, text::NoPortNames};
 use shunt_kairo::Direct;
+#[cfg(feature = "dbsp")]
+use shunt_kairo::{Relational, Visits};
 use shunt_pipeline::{
     BridgeId, BridgeSettings, BundleStep, Cause, CauseRun, Change, EntryId, Evictor,
     FlowModCommand, Installed, Modification, OwnerId, Pipeline, PortConfig, PortInfo, TableId,
@@ -139,6 +141,23 @@ fn an_entry_installed_after_the_update_it_missed_is_late() {
     switch.add(&["priority=20,ip,nw_dst=10.1.99.0/24,actions=output:3"]);
     assert_eq!(switch.put(0, &before), Installed::Late);
     assert!(switch.engine.is_empty());
+}
+
+#[test]
+fn a_change_of_an_older_version_counts_as_one_of_the_last() {
+    let mut switch = Switch::new(&["priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2"]);
+    let mut ports: Vec<_> = (1..=4).map(PortInfo::datapath).collect();
+    ports[1].config = PortConfig { no_fwd: true, ..PortConfig::default() };
+    let older = switch.pipeline.set_ports(BRIDGE, ports).unwrap();
+    let before = switch.translate(0x0a01_6307);
+    let entry = switch.install(0x0a01_0203);
+    assert!(switch.add(&["priority=20,ip,nw_dst=11.0.0.0/8,actions=output:3"]).is_empty());
+    // It knew of the older one, and not of the last.
+    assert_eq!(switch.apply(&older), [entry]);
+    assert_eq!(switch.put(7, &before), Installed::Late, "the engine is where it was");
+    // What knows of the last stays.
+    switch.install(0x0a01_0203);
+    assert!(switch.apply(&older).is_empty());
 }
 
 #[test]
@@ -353,23 +372,62 @@ fn beyond_the_bound_the_table_is_the_cause() {
     assert_eq!(switch.engine.state().overflows, 1);
 }
 
-#[test]
-fn what_an_engine_says_of_itself_grows_and_shrinks_with_what_it_keeps() {
-    let mut switch = Switch::with(direct, &[SPREAD]);
-    let rows = |switch: &mut Switch<Direct>, name| {
-        let state = switch.engine.state();
-        let found = state.relations.iter().find(|(own, _)| *own == name);
-        (found.unwrap().1, state.bytes.unwrap())
-    };
-    let (_, before) = rows(&mut switch, "visits");
+/// Rows of a relation that an engine keeps.
+fn rows<E: Evictor>(switch: &Switch<E>, name: &str) -> usize {
+    let all = switch.engine.state().relations;
+    all.into_iter().find(|(own, _)| *own == name).unwrap().1
+}
+
+#[track_caller]
+fn assert_state_grows_and_shrinks<E: Evictor>(engine: impl Fn(Version) -> E) {
+    let mut switch = Switch::with(engine, &[SPREAD]);
+    let bytes = |switch: &Switch<E>| switch.engine.state().bytes.unwrap();
+    let before = bytes(&switch);
     for n in 0..1000 {
         switch.install(0x0a00_0000 | n);
     }
-    let (visits, full) = rows(&mut switch, "visits");
-    assert_eq!((visits, rows(&mut switch, "entries").0), (1000, 1000));
-    assert!(full > before, "{full} after {before}");
-    switch.add(&["priority=9,ip,nw_dst=10.0.0.0/24,actions=drop"]);
-    assert_eq!((rows(&mut switch, "entries").0, rows(&mut switch, "tombstones").0), (744, 256));
     while switch.engine.tidy() {}
-    assert_eq!((rows(&mut switch, "visits").0, rows(&mut switch, "tombstones").0), (744, 0));
+    let full = bytes(&switch);
+    assert_eq!((rows(&switch, "visits"), rows(&switch, "entries")), (1000, 1000));
+    assert!(full > before + 1000 * size_of::<EntryId>(), "{full} after {before}");
+    switch.add(&["priority=9,ip,nw_dst=10.0.0.0/24,actions=drop"]);
+    assert_eq!((rows(&switch, "entries"), rows(&switch, "tombstones")), (744, 256));
+    while switch.engine.tidy() {}
+    assert_eq!((rows(&switch, "visits"), rows(&switch, "tombstones")), (744, 0));
+    switch.add(&["priority=9,ip,actions=drop"]);
+    while switch.engine.tidy() {}
+    assert_eq!((rows(&switch, "visits"), rows(&switch, "tombstones")), (0, 0));
+    let empty = bytes(&switch);
+    assert!(empty < full / 2, "{empty} after {full}");
+}
+
+#[test]
+fn what_an_engine_says_of_itself_grows_and_shrinks_with_what_it_keeps() {
+    assert_state_grows_and_shrinks(direct);
+    #[cfg(feature = "dbsp")]
+    assert_state_grows_and_shrinks(|version| Visits::new(version, 1));
+    #[cfg(feature = "dbsp")]
+    assert_state_grows_and_shrinks(|version| Relational::new(version, 1));
+}
+
+#[cfg(feature = "dbsp")]
+#[test]
+fn a_relation_in_a_circuit_says_of_each_row_that_it_is_there_and_that_it_goes() {
+    let by_prints = |version| Relational::new(version, 1).with_few(0);
+    let mut switch = Switch::with(by_prints, &[SPREAD]);
+    let all = |switch: &Switch<Relational>| {
+        ["visits", "names", "groups", "projections", "prints"].map(|name| rows(switch, name))
+    };
+    assert_eq!(all(&switch), [0; 5]);
+    let reads = switch.translate(0x0a00_0000).reads.len();
+    for n in 0..100 {
+        switch.install(0x0a00_0000 | n);
+    }
+    // The names are that of the rule, and those of what was read.
+    assert_eq!(all(&switch), [100, 100 * (1 + reads), 1, 0, 0]);
+    switch.add(&["priority=9,ip,nw_dst=11.0.0.0/24,actions=drop"]);
+    assert_eq!(all(&switch), [100, 100 * (1 + reads), 1, 1, 100]);
+    switch.engine.forget(OwnerId(0));
+    while switch.engine.tidy() {}
+    assert_eq!(all(&switch), [0, 0, 0, 1, 0]);
 }

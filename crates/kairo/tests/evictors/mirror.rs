@@ -29,6 +29,7 @@ const AT_ONCE: MirrorSettings = MirrorSettings {
     propagation: Some(Duration::from_secs(2)),
     batch: 1,
     layers: 4,
+    seed: 1,
 };
 
 const fn entry(slot: u32) -> EntryId {

@@ -1,0 +1,92 @@
+//! Rules that decided visits, each kept once however many visits it decided.
+//!
+//! The caller describes a rule anew with every visit. To keep all that for each of a million visits
+//! would take more than the visits themselves, so visits of one rule share it. No list has to be told
+//! when a rule goes: it stays as long as some entry has a visit of it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+};
+
+use shunt_pipeline::Rule;
+
+/// What tells rules apart: two with this the same are one, and do the same.
+pub(crate) type RuleName = (u64, u32, u16, u8);
+
+/// Rules that some visit has, and some that none has any more.
+#[derive(Default)]
+pub(crate) struct Rules {
+    all: BTreeMap<RuleName, Weak<Rule>>,
+    /// How many there may be before it is looked which of them are gone.
+    sweep_at: usize,
+}
+
+/// Rules up to which nobody looks.
+const FEW: usize = 1024;
+
+impl Rules {
+    /// The rule of a name; one that no visit has is made.
+    pub(crate) fn shared(
+        &mut self,
+        name: RuleName,
+        make: impl FnOnce() -> Option<Rule>,
+    ) -> Option<Arc<Rule>> {
+        if let Some(known) = self.all.get(&name).and_then(Weak::upgrade) {
+            return Some(known);
+        }
+        let made = Arc::new(make()?);
+        self.sweep();
+        self.all.insert(name, Arc::downgrade(&made));
+        Some(made)
+    }
+
+    /// Forgets rules that are gone, once there are twice as many as were left the last time.
+    fn sweep(&mut self) {
+        if self.all.len() < self.sweep_at.max(FEW) {
+            return;
+        }
+        self.all.retain(|_, rule| rule.strong_count() > 0);
+        self.sweep_at = 2 * self.all.len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Engine, RuleText, WORDS, Words};
+
+    const NOTHING: &Words = &[0; WORDS];
+
+    const fn described(id: u64, revision: u32) -> RuleText<'static> {
+        RuleText { id, revision, priority: 1, table: 0, key: NOTHING, mask: NOTHING }
+    }
+
+    #[test]
+    fn visits_of_one_rule_share_it_and_another_revision_is_another() {
+        let mut engine = Engine::new(1, 1);
+        let mut decider = |id, revision| {
+            let visit = engine.visit(0, (NOTHING, NOTHING), Some(&described(id, revision)));
+            visit.and_then(|visit| visit.rule).expect("there is such a table")
+        };
+        let first = decider(7, 0);
+        assert!(Arc::ptr_eq(&first, &decider(7, 0)));
+        assert!(!Arc::ptr_eq(&first, &decider(7, 1)));
+        assert!(!Arc::ptr_eq(&first, &decider(8, 0)));
+        assert_eq!(Arc::strong_count(&first), 1, "the engine itself holds none");
+    }
+
+    #[test]
+    fn rules_that_no_visit_has_take_no_memory_for_ever() {
+        let mut rules = Rules::default();
+        let mut shared = |id| {
+            let described = described(id, 0);
+            let rule = rules.shared(described.name(), || described.rule());
+            rule.expect("there is such a table")
+        };
+        let kept = shared(0);
+        (1..10 * FEW as u64).for_each(|id| drop(shared(id)));
+        assert!(Arc::ptr_eq(&kept, &shared(0)));
+        assert!(rules.all.len() <= FEW, "{}", rules.all.len());
+    }
+}

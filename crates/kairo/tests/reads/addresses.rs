@@ -1,0 +1,78 @@
+//! Where addresses are, as NORMAL has learned.
+//!
+//! An entry that sends to a port reads where its destination is; and every one reads where its source is,
+//! which it refreshes: if that is elsewhere or forgotten, the packet teaches.
+
+use std::time::Duration;
+
+use shunt_pipeline::{BridgeSettings, Time, Traversal};
+
+use crate::{BRIDGE, Kind, Switch, any_packet, packet};
+
+fn at(second: u64) -> Time {
+    Time::ZERO.after(Duration::from_secs(second))
+}
+
+/// The entry of a packet to port 2, where its destination was seen at this second, and its source at the
+/// other.
+fn known(switch: &Switch, [target, source]: [u64; 2]) -> Traversal {
+    switch.add("actions=normal");
+    switch.learn_at(&any_packet(), at(source));
+    switch.learn_at(&packet(2, [2, 1]), at(target));
+    switch.translate(&any_packet())
+}
+
+#[test]
+fn an_address_that_is_not_known_yet() {
+    let switch = Switch::new();
+    switch.add("actions=normal");
+    switch.learn(&any_packet());
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(entry, Kind::Mac, |switch| vec![switch.learn(&packet(3, [2, 1]))]);
+}
+
+#[test]
+fn an_address_that_moves_to_another_port() {
+    let switch = Switch::new();
+    let entry = known(&switch, [0, 0]);
+    switch.assert_needed(entry, Kind::Mac, |switch| vec![switch.learn(&packet(3, [2, 1]))]);
+}
+
+#[test]
+fn an_address_that_ages_out() {
+    let switch = Switch::new();
+    let ageing = BridgeSettings::default().mac_ageing.as_secs();
+    let entry = known(&switch, [0, 1]);
+    switch.assert_needed(entry, Kind::Mac, |switch| vec![switch.0.expire(at(ageing))]);
+}
+
+#[test]
+fn an_address_that_is_flushed() {
+    let switch = Switch::new();
+    let entry = known(&switch, [0, 0]);
+    switch.assert_needed(entry, Kind::Mac, |switch| vec![switch.0.flush_macs(BRIDGE)]);
+}
+
+#[test]
+fn an_address_that_a_full_table_forgets() {
+    let switch = Switch::new();
+    let settings = BridgeSettings { macs_max: 2, ..BridgeSettings::default() };
+    switch.0.set_settings(BRIDGE, settings).unwrap();
+    let entry = known(&switch, [0, 0]);
+    switch.assert_needed(entry, Kind::Mac, |switch| vec![switch.learn(&packet(3, [3, 1]))]);
+}
+
+#[test]
+fn the_source_of_a_packet_that_moves_to_another_port() {
+    let switch = Switch::new();
+    let entry = known(&switch, [0, 0]);
+    switch.assert_needed(entry, Kind::Mac, |switch| vec![switch.learn(&packet(3, [1, 2]))]);
+}
+
+#[test]
+fn the_source_of_a_packet_that_ages_out() {
+    let switch = Switch::new();
+    let ageing = BridgeSettings::default().mac_ageing.as_secs();
+    let entry = known(&switch, [1, 0]);
+    switch.assert_needed(entry, Kind::Mac, |switch| vec![switch.0.expire(at(ageing))]);
+}

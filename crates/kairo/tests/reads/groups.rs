@@ -1,0 +1,138 @@
+//! Groups and meters, and what buckets watch.
+//!
+//! A bucket that watches sends elsewhere, so that what it sends to is not what is read.
+
+use shunt_pipeline::{GroupCommand, MeterCommand};
+
+use crate::{Kind, Switch, any_packet};
+
+const ADD: GroupCommand = GroupCommand::Add;
+const MODIFY: GroupCommand = GroupCommand::Modify;
+const DELETE: GroupCommand = GroupCommand::Delete;
+
+/// Sends to port 2 while the group 2 is live, and else to port 3.
+const WATCHES_GROUP: &str =
+    "group_id=1,type=ff,bucket=watch_group:2,output:2,bucket=watch_port:3,output:3";
+
+/// The group 2, which is live.
+const IS_LIVE: &str = "group_id=2,type=ff,bucket=watch_port:4,output:4";
+
+/// The same, which is not: there is no such port.
+const IS_DEAD: &str = "group_id=2,type=ff,bucket=watch_port:9,output:4";
+
+/// A bridge that sends all packets to the group 1, where there are these groups.
+fn switch(groups: &[&str]) -> Switch {
+    let switch = Switch::new();
+    for group in groups {
+        switch.group(ADD, group);
+    }
+    switch.add("actions=group:1");
+    switch
+}
+
+#[test]
+fn a_group() {
+    let switch = switch(&["group_id=1,type=all,bucket=output:2"]);
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(entry, Kind::Group, |switch| {
+        vec![switch.group(MODIFY, "group_id=1,type=all,bucket=output:3")]
+    });
+}
+
+#[test]
+fn a_group_that_a_bucket_sends_to() {
+    let groups = ["group_id=2,type=all,bucket=output:2", "group_id=1,type=all,bucket=group:2"];
+    let switch = switch(&groups);
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(entry, Kind::Group, |switch| vec![switch.group(DELETE, "group_id=2")]);
+}
+
+#[test]
+fn a_watched_group_that_changes() {
+    let switch = switch(&[IS_LIVE, WATCHES_GROUP]);
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(entry, Kind::Group, |switch| vec![switch.group(MODIFY, IS_DEAD)]);
+}
+
+#[test]
+fn a_watched_group_that_goes() {
+    let switch = switch(&[IS_LIVE, WATCHES_GROUP]);
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(entry, Kind::Group, |switch| vec![switch.group(DELETE, "group_id=2")]);
+}
+
+#[test]
+fn a_watched_group_that_is_not_there_yet() {
+    let switch = switch(&[WATCHES_GROUP]);
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(entry, Kind::Group, |switch| vec![switch.group(ADD, IS_LIVE)]);
+}
+
+#[test]
+fn a_group_that_a_watched_group_watches() {
+    let between = "group_id=3,type=ff,bucket=watch_group:2,output:4";
+    let outer = WATCHES_GROUP.replace("watch_group:2", "watch_group:3");
+    let switch = switch(&[IS_LIVE, between, &outer]);
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(entry, Kind::Group, |switch| vec![switch.group(MODIFY, IS_DEAD)]);
+}
+
+#[test]
+fn a_port_that_a_bucket_watches_and_does_not_send_to() {
+    let switch =
+        switch(&["group_id=1,type=ff,bucket=watch_port:4,output:2,bucket=watch_port:3,output:3"]);
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(entry, Kind::Port, |switch| {
+        vec![switch.set_ports(|ports| ports[3].link_up = false)]
+    });
+}
+
+#[test]
+fn a_port_that_a_bucket_watches_until_its_link_comes_up() {
+    let switch =
+        switch(&["group_id=1,type=ff,bucket=watch_port:2,output:2,bucket=watch_port:3,output:3"]);
+    switch.set_ports(|ports| ports[1].link_up = false);
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(entry, Kind::Port, |switch| {
+        vec![switch.set_ports(|ports| ports[1].link_up = true)]
+    });
+}
+
+#[test]
+fn a_port_that_a_bucket_of_a_select_group_watches() {
+    let switch = switch(&["group_id=1,type=select,bucket=watch_port:4,output:2"]);
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(entry, Kind::Port, |switch| {
+        vec![switch.set_ports(|ports| ports[3].link_up = false)]
+    });
+}
+
+#[test]
+fn a_port_that_a_watched_group_watches() {
+    let switch = switch(&[IS_LIVE, WATCHES_GROUP]);
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(entry, Kind::Port, |switch| {
+        vec![switch.set_ports(|ports| ports[3].link_up = false)]
+    });
+}
+
+#[test]
+fn a_meter() {
+    let switch = Switch::new();
+    switch.meter(MeterCommand::Add, "meter=1,pktps,band=type=drop,rate=5");
+    switch.add("actions=meter:1,output:2");
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(entry, Kind::Meter, |switch| {
+        vec![switch.meter(MeterCommand::Modify, "meter=1,pktps,band=type=drop,rate=9")]
+    });
+}
+
+#[test]
+fn a_meter_of_packet_ins_that_is_not_there_yet() {
+    let switch = Switch::new();
+    switch.add("actions=controller(max_len=64,meter_id=1)");
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(entry, Kind::Meter, |switch| {
+        vec![switch.meter(MeterCommand::Add, "meter=1,pktps,band=type=drop,rate=5")]
+    });
+}

@@ -1,0 +1,290 @@
+//! Ports: which there are, what lies behind them, their links, their settings and their VLANs.
+
+use std::sync::Arc;
+
+use shunt_flow::{FieldId, FlowKey, PortNo, text::NoPortNames};
+use shunt_kairo::Direct;
+use shunt_pipeline::{
+    BridgeSettings, Change, Evictor, FlowModCommand, PortConfig, PortInfo, PortKind, PortVlans,
+    Time, VlanMode, text::parse_rule,
+};
+
+use crate::{BRIDGE, Kind, PEER, Switch, WHOLE, any_packet, packet};
+
+/// The VLAN of tagged packets.
+const VLAN: u16 = 5;
+
+#[test]
+fn the_ports() {
+    let switch = Switch::new();
+    switch.add("actions=output:2");
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(entry, Kind::Port, |switch| {
+        vec![switch.set_ports(|ports| ports[1].kind = PortKind::Unbound)]
+    });
+}
+
+#[test]
+fn a_port_that_is_not_there_yet() {
+    let switch = Switch::new();
+    switch.add("actions=output:9");
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(entry, Kind::Port, |switch| {
+        vec![switch.set_ports(|ports| ports.push(PortInfo::datapath(9)))]
+    });
+}
+
+#[test]
+fn the_peer_of_a_patch() {
+    let switch = Switch::new();
+    lead_to_peer(&switch);
+    add_peer(&switch);
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(entry, Kind::Port, |switch| {
+        let ports = (2..=4).map(PortInfo::datapath).collect();
+        vec![switch.0.set_ports(PEER, ports).unwrap()]
+    });
+}
+
+#[test]
+fn the_ports_of_a_flood() {
+    let switch = Switch::new();
+    switch.add("actions=flood");
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(entry, Kind::Ports, |switch| {
+        vec![switch.set_ports(|ports| ports.push(PortInfo::datapath(5)))]
+    });
+}
+
+#[test]
+fn more_ports_than_are_told_apart() {
+    let switch = Switch::new();
+    switch.set_ports(|ports| ports.extend((5..=40).map(PortInfo::datapath)));
+    let outputs: Vec<_> = (2..=40).map(|port| format!("output:{port}")).collect();
+    switch.add(&format!("actions={}", outputs.join(",")));
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(entry, Kind::Ports, |switch| {
+        vec![switch.set_ports(|ports| ports[1].kind = PortKind::Unbound)]
+    });
+}
+
+#[test]
+fn whether_any_port_drops_what_it_receives() {
+    let switch = Switch::new();
+    switch.add("actions=output:2");
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(entry, Kind::PortFilters, |switch| {
+        vec![switch.set_ports(|ports| ports[0].config = no_recv())]
+    });
+}
+
+#[test]
+fn the_port_that_a_packet_came_in_by_where_some_port_receives_nothing() {
+    let switch = Switch::new();
+    switch.set_ports(|ports| ports[3].config = no_recv());
+    switch.add("actions=output:2");
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(entry, Kind::Port, |switch| {
+        vec![switch.set_ports(|ports| ports[0].config = no_recv())]
+    });
+}
+
+#[test]
+fn whether_any_port_drops_what_goes_out_of_it() {
+    let switch = Switch::new();
+    switch.add("actions=goto_table:1");
+    switch.add("table=1,actions=in_port");
+    // Of a piece that is not the first nothing else asks whether ports filter.
+    let version = switch.0.version();
+    let mut pieces = switch.0.translate_pieces(&any_packet(), None, version, &[1]);
+    let entry = pieces.remove(1).traversal;
+    switch.assert_needed(entry, Kind::PortFilters, |switch| {
+        vec![switch.set_ports(|ports| ports[0].config = no_fwd())]
+    });
+}
+
+#[test]
+fn the_port_that_a_packet_goes_back_to_where_some_port_sends_nothing() {
+    let switch = Switch::new();
+    switch.set_ports(|ports| ports[3].config = no_fwd());
+    switch.add("actions=in_port");
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(entry, Kind::Port, |switch| {
+        vec![switch.set_ports(|ports| ports[0].config = no_fwd())]
+    });
+}
+
+#[test]
+fn the_ports_that_a_bundle_chooses_among() {
+    let switch = Switch::new();
+    switch.set_ports(|ports| ports[1].link_up = false);
+    switch.add("actions=bundle(eth_src,0,active_backup,ofport,members:2,3)");
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(entry, Kind::Port, |switch| {
+        vec![switch.set_ports(|ports| ports[1].link_up = true)]
+    });
+}
+
+#[test]
+fn a_port_that_comes_goes_or_loses_its_link_ends_no_entry_that_has_nothing_to_do_with_it() {
+    let switch = Switch::new();
+    switch.add("actions=output:2");
+    let mut engine = Direct::new(switch.0.version(), 1);
+    engine.installed(WHOLE, &Arc::new(switch.translate(&any_packet())));
+    let mut ports: Vec<_> = (1..=5).map(PortInfo::datapath).collect();
+    let mut set = |ports: &Vec<_>| {
+        let change = switch.0.set_ports(BRIDGE, ports.clone()).unwrap();
+        engine.apply(&change.deltas, change.version)
+    };
+    assert!(set(&ports).is_empty());
+    ports[3].link_up = false;
+    assert!(set(&ports).is_empty());
+    ports.pop();
+    assert!(set(&ports).is_empty());
+    ports[1].config = PortConfig { no_flood: true, ..PortConfig::default() };
+    assert_eq!(set(&ports), [WHOLE]);
+}
+
+#[test]
+fn a_bridge_that_is_not_there_yet() {
+    let switch = Switch::new();
+    lead_to_peer(&switch);
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(entry, Kind::Bridge, |switch| add_peer(switch));
+}
+
+#[test]
+fn the_ports_that_normal_floods_to() {
+    let switch = Switch::new();
+    switch.add("actions=normal");
+    switch.learn(&any_packet());
+    let entry = switch.translate(&any_packet());
+    switch.assert_needed(entry, Kind::Ports, |switch| {
+        vec![switch.set_ports(|ports| ports.push(PortInfo::datapath(5)))]
+    });
+}
+
+/// From every mode to every other in which a flood looks otherwise there.
+#[test]
+fn the_vlans_of_the_ports_that_normal_floods_to() {
+    for [before, now] in changes(&[
+        carries(VlanMode::Trunk),
+        only(VLAN + 1),
+        carries(VlanMode::Access(VLAN)),
+        carries(VlanMode::Access(VLAN + 1)),
+        carries(VlanMode::NativeUntagged(VLAN)),
+    ]) {
+        if looks_alike(&before, &now) {
+            continue;
+        }
+        let switch = Switch::new();
+        switch.set_ports(|ports| ports[1].vlans = before.clone());
+        switch.add("actions=normal");
+        switch.learn(&tagged(1, [1, 2]));
+        let entry = switch.translate(&tagged(1, [1, 2]));
+        switch.assert_needed(entry, Kind::Ports, |switch| {
+            vec![switch.set_ports(|ports| ports[1].vlans = now)]
+        });
+    }
+}
+
+/// Where a port has other VLANs, the addresses that were seen there are forgotten as well, without a
+/// delta: whoever reads where an address is reads the port.
+#[test]
+fn the_vlans_of_the_port_that_normal_sends_to() {
+    for [before, now] in changes(&[
+        carries(VlanMode::Trunk),
+        carries(VlanMode::Access(VLAN)),
+        carries(VlanMode::NativeTagged(VLAN)),
+        carries(VlanMode::NativeUntagged(VLAN)),
+        only(VLAN),
+    ]) {
+        let switch = Switch::new();
+        switch.set_ports(|ports| ports[1].vlans = before.clone());
+        switch.add("actions=normal");
+        switch.learn(&tagged(1, [1, 2]));
+        for answer in [packet, tagged] {
+            switch.learn(&answer(2, [2, 1]));
+        }
+        let entry = switch.translate(&tagged(1, [1, 2]));
+        switch.assert_needed(entry, Kind::Port, |switch| {
+            vec![switch.set_ports(|ports| ports[1].vlans = now)]
+        });
+    }
+}
+
+#[test]
+fn the_vlans_of_the_port_that_a_packet_came_in_by() {
+    for [before, now] in changes(&[
+        carries(VlanMode::Trunk),
+        carries(VlanMode::Access(VLAN)),
+        carries(VlanMode::NativeTagged(VLAN)),
+        only(VLAN),
+    ]) {
+        let switch = Switch::new();
+        switch.set_ports(|ports| ports[0].vlans = before.clone());
+        switch.add("actions=normal");
+        switch.learn(&any_packet());
+        for answer in [packet, tagged] {
+            switch.learn(&answer(2, [2, 1]));
+        }
+        let entry = switch.translate(&any_packet());
+        switch.assert_needed(entry, Kind::Port, |switch| {
+            vec![switch.set_ports(|ports| ports[0].vlans = now)]
+        });
+    }
+}
+
+fn no_recv() -> PortConfig {
+    PortConfig { no_recv: true, ..PortConfig::default() }
+}
+
+fn no_fwd() -> PortConfig {
+    PortConfig { no_fwd: true, ..PortConfig::default() }
+}
+
+/// Has packets go to the peer bridge, and out of another port.
+fn lead_to_peer(switch: &Switch) {
+    switch.set_ports(|ports| {
+        ports[1].kind = PortKind::Patch { bridge: PEER, port: PortNo::new(1) };
+    });
+    switch.add("actions=output:2,output:3");
+}
+
+/// Adds the peer bridge, whose first port is the other end of the patch.
+fn add_peer(switch: &Switch) -> Vec<Change> {
+    let added = switch.0.add_bridge(PEER, BridgeSettings::default());
+    let mut ports: Vec<_> = (1..=4).map(PortInfo::datapath).collect();
+    ports[0].kind = PortKind::Patch { bridge: BRIDGE, port: PortNo::new(2) };
+    let ports = switch.0.set_ports(PEER, ports).unwrap();
+    let rule = parse_rule(FlowModCommand::Add, "actions=output:4", &NoPortNames).unwrap();
+    vec![added, ports, switch.0.apply(PEER, &[rule], Time::ZERO).unwrap()]
+}
+
+/// A packet of the VLAN.
+fn tagged(port: u32, hosts: [u8; 2]) -> FlowKey {
+    let mut key = packet(port, hosts);
+    key.set_field(FieldId::VlanTci, u128::from(0x1000 | VLAN));
+    key
+}
+
+const fn carries(mode: VlanMode) -> PortVlans {
+    PortVlans { mode, trunks: None }
+}
+
+/// A trunk of one VLAN.
+fn only(vlan: u16) -> PortVlans {
+    PortVlans { mode: VlanMode::Trunk, trunks: Some([vlan].into()) }
+}
+
+/// Whether frames of the VLAN that are flooded to a port look alike on its wire.
+fn looks_alike(one: &PortVlans, other: &PortVlans) -> bool {
+    let look = |own: &PortVlans| own.carries(VLAN).then(|| own.id_on_wire(VLAN));
+    look(one) == look(other)
+}
+
+/// Each of these, and each of the others after it.
+fn changes(all: &[PortVlans]) -> Vec<[PortVlans; 2]> {
+    let pairs = all.iter().flat_map(|before| all.iter().map(move |now| [before, now]));
+    pairs.filter(|[before, now]| before != now).map(|pair| pair.map(PortVlans::clone)).collect()
+}
