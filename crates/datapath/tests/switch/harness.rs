@@ -22,6 +22,8 @@ use shunt_datapath::{
 };
 use shunt_flow::{Match, PortNo};
 use shunt_kairo::Direct;
+#[cfg(feature = "dbsp")]
+use shunt_kairo::{Relational, Visits};
 use shunt_pipeline::{
     Action, BridgeId, BridgeSettings, Change, Cookie, DatapathPort, Delta, EntryId, Evictor,
     FlowFlags, FlowMod, FlowModCommand, Installed, Instructions, Iterative, Learning, Modification,
@@ -42,8 +44,25 @@ fn direct(pipeline: &Arc<Pipeline>) -> Box<dyn Evictor> {
     Box::new(Direct::new(pipeline.version(), 1))
 }
 
+#[cfg(feature = "dbsp")]
+fn visits(pipeline: &Arc<Pipeline>) -> Box<dyn Evictor> {
+    Box::new(Visits::new(pipeline.version(), 1))
+}
+
+#[cfg(feature = "dbsp")]
+fn relational(pipeline: &Arc<Pipeline>) -> Box<dyn Evictor> {
+    Box::new(Relational::new(pipeline.version(), 1))
+}
+
 /// Engines that a switch may have.
-pub(crate) const ENGINES: [Engine; 2] = [iterative, direct];
+pub(crate) const ENGINES: &[Engine] = &[
+    iterative,
+    direct,
+    #[cfg(feature = "dbsp")]
+    visits,
+    #[cfg(feature = "dbsp")]
+    relational,
+];
 
 /// A switch whose every step is the test's.
 pub(crate) struct Switch {
