@@ -4,6 +4,8 @@
 mod actions;
 #[path = "allocation.rs"]
 mod allocation;
+#[path = "conjunctions.rs"]
+mod conjunctions;
 #[path = "counts.rs"]
 mod counts;
 #[path = "laws.rs"]
@@ -14,10 +16,14 @@ mod learn;
 mod meters;
 #[path = "offers.rs"]
 mod offers;
+#[path = "patches.rs"]
+mod patches;
 #[path = "recirculation.rs"]
 mod recirculation;
 #[path = "repair.rs"]
 mod repair;
+#[path = "sleep.rs"]
+mod sleep;
 #[path = "verify.rs"]
 mod verify;
 #[path = "versions.rs"]

@@ -20,7 +20,7 @@ use shunt_datapath::{
     target::{TargetEnds, TargetHandle, target_ends},
     thread::{ControlEnds, QueueSizes, Wakers, thread_ends},
 };
-use shunt_flow::{Match, PortNo};
+use shunt_flow::{Match, PortNo, text::NoPortNames};
 use shunt_kairo::Direct;
 #[cfg(feature = "dbsp")]
 use shunt_kairo::{Relational, Visits};
@@ -28,6 +28,7 @@ use shunt_pipeline::{
     Action, BridgeId, BridgeSettings, Change, Cookie, DatapathPort, Delta, EntryId, Evictor,
     FlowFlags, FlowMod, FlowModCommand, Installed, Instructions, Iterative, Learning, Modification,
     OwnerId, Pipeline, PortInfo, Priority, TableId, TableSelector, Time, Traversal,
+    text::parse_rule,
 };
 
 /// The bridge that every port is on.
@@ -410,6 +411,16 @@ pub(crate) fn rule(priority: u16, matching: Match, actions: Vec<Action>) -> Flow
         out_group: 0xffff_ffff,
         instructions: Instructions { apply: actions.into(), ..Instructions::default() },
     }
+}
+
+/// A request, as `ovs-ofctl` reads it.
+pub(crate) fn request(command: FlowModCommand, text: &str) -> FlowMod {
+    parse_rule(command, text, &NoPortNames).unwrap()
+}
+
+/// Rules to add, as `ovs-ofctl` reads them.
+pub(crate) fn added(texts: &[&str]) -> Vec<FlowMod> {
+    texts.iter().map(|text| request(FlowModCommand::Add, text)).collect()
 }
 
 pub(crate) fn output(port: u32) -> Action {

@@ -14,3 +14,4 @@ mod harness;
 mod megaflow;
 mod rigged;
 mod runner;
+mod tags;

@@ -132,6 +132,20 @@ fn an_entry_matches_headers_as_they_came_in() {
 }
 
 #[test]
+fn a_port_that_was_written_is_the_one_that_an_output_compares_with() {
+    // Outputs leave out the port that the packet came in by, or that it is said to have come in by.
+    let rules = [
+        "table=0,dl_src=00:00:00:00:00:0a,actions=load:3->NXM_OF_IN_PORT[],goto_table:1",
+        "table=0,dl_src=00:00:00:00:00:0b,actions=goto_table:1",
+        "table=1,tcp,nw_dst=10.0.0.0/24,actions=output:1,goto_table:2",
+        "table=2,tcp,nw_dst=10.0.0.0/16,actions=output:3,in_port",
+    ];
+    let by = |port: u8, from: &str| tcp(&format!("in_port={port},{from}"));
+    let packets = [by(1, A), by(1, B), by(3, A), by(3, B), by(4, A), by(4, B)];
+    everywhere(&rules, |bench| send_all(bench, &packets));
+}
+
+#[test]
 fn no_header_brings_a_tag() {
     let rules = [
         "table=0,priority=1,dl_src=00:00:00:00:00:0a,actions=resubmit(,1)",

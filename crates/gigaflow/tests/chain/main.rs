@@ -2,6 +2,7 @@
 
 #![expect(clippy::expect_used, reason = "a test that cannot begin fails")]
 
+mod bounds;
 mod classes;
 mod credits;
 mod duel;

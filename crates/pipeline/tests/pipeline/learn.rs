@@ -105,6 +105,25 @@ fn what_is_known_is_refreshed_and_no_learning() {
 }
 
 #[test]
+fn a_refresh_that_comes_late_prolongs_what_it_met_and_makes_no_rule() {
+    let switch = Switch::new(&[]);
+    switch.apply(&[rule("actions=output:1", &[learn(|action| action.hard_timeout = 10)])]);
+    switch.receive(PACKET, at(0));
+    let met = switch.translate(PACKET);
+    assert_eq!(met.refreshes.len(), 1);
+    // The same is taught once more, by another rule.
+    switch.send(FlowModCommand::Delete, "table=1").expect("it is there");
+    switch.receive(PACKET, at(5));
+    switch.pipeline.credit(&met, 1, 60, at(9));
+    assert!(switch.pipeline.expire(at(14)).deltas.is_empty());
+    switch.pipeline.expire(at(15));
+    assert!(switch.table(1).is_empty());
+    let version = switch.pipeline.version();
+    switch.pipeline.credit(&met, 1, 60, at(16));
+    assert!(switch.table(1).is_empty() && switch.pipeline.version() == version);
+}
+
+#[test]
 fn a_learned_rule_in_the_place_of_another_changes_its_actions_and_cookie_alone() {
     let switch =
         Switch::new(&["table=1,priority=7,cookie=9,dl_src=02:00:00:00:00:02,idle_timeout=30,\

@@ -263,6 +263,24 @@ fn an_address_is_forgotten_when_it_ages_unless_a_hit_came_in_time() {
 }
 
 #[test]
+fn a_refresh_that_comes_late_prolongs_what_it_met_and_neither_moves_nor_makes_an_address() {
+    let switch = plain();
+    send(&switch, A_TO_B, 0);
+    let met = switch.translate(A_TO_B);
+    assert!(matches!(*met.refreshes, [Refresh::Mac(_)]));
+    send(&switch, &A_TO_B.replace("in_port=1", "in_port=3"), 100);
+    // Hits of an entry that was made before it moved.
+    switch.pipeline.credit(&met, 1, 60, at(250));
+    assert_eq!(known(&switch), [(0, 0x0a, 3)], "it is where it was seen last");
+    assert_eq!(switch.pipeline.macs(BRIDGE)[0].seen(), at(100));
+    switch.pipeline.expire(at(400));
+    assert!(known(&switch).is_empty());
+    let version = switch.pipeline.version();
+    switch.pipeline.credit(&met, 1, 60, at(401));
+    assert!(known(&switch).is_empty() && switch.pipeline.version() == version);
+}
+
+#[test]
 fn the_addresses_of_a_port_go_with_it() {
     let switch = plain();
     send(&switch, A_TO_B, 0);

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use shunt_flow::{FieldId, FlowKey, FlowMask, PortNo};
 use shunt_pipeline::{
-    Continuation, MeterCommand, MeterId, NotedTraversal, Spending, TableId, TraversalPiece,
+    Continuation, FlowModCommand, MeterCommand, MeterId, NotedTraversal, Spending, TableId,
+    TraversalPiece,
 };
 
 use crate::{
@@ -289,6 +290,69 @@ fn a_port_that_was_written_goes_along_and_one_that_was_not_does_not() {
     let last = &pieces(&switch, &key("ip,in_port=1"), &[1])[1].traversal;
     assert_eq!(FlowKey::from(&last.visits[0].key).in_port(), PortNo::new(3));
     assert_eq!(describe(&last.actions), "3!");
+}
+
+#[test]
+fn what_tells_of_its_table_goes_on_for_that_table_alone() {
+    for (left, are_one) in [("resubmit(,3),output:3", true), ("resubmit(,3),controller", false)] {
+        let switch = Switch::new(&[
+            "table=0,in_port=1,actions=goto_table:1",
+            "table=0,in_port=2,actions=goto_table:2",
+            &format!("table=1,cookie=5,actions={left}"),
+            &format!("table=2,cookie=5,actions={left}"),
+            "table=3,actions=output:2",
+        ]);
+        let [one, other] = ["in_port=1", "in_port=2"].map(|packet| {
+            let next = pieces(&switch, &key(packet), &[2])[0].traversal.next.clone();
+            next.expect("it is cut there")
+        });
+        assert_eq!(Arc::ptr_eq(&one, &other), are_one, "{left}");
+    }
+}
+
+#[test]
+fn a_state_of_which_more_is_read_is_another_though_its_values_are_the_same() {
+    let switch = Switch::new(&["actions=goto_table:1", "table=1,reg1=0,actions=output:2"]);
+    let before = next(&switch, "in_port=1");
+    // The register is zero, whoever reads it.
+    switch.add(&["table=1,priority=7,reg2=7,actions=drop"]);
+    let after = next(&switch, "in_port=1");
+    assert!(!Arc::ptr_eq(&before, &after));
+    // No less is read ever after: what left the register out does not come back.
+    switch.send(FlowModCommand::DeleteStrict, "table=1,priority=7,reg2=7").expect("it is there");
+    switch.pipeline.reclaim(switch.pipeline.version());
+    assert!(Arc::ptr_eq(&after, &next(&switch, "in_port=1")));
+}
+
+#[test]
+fn how_deep_a_lookup_stands_is_part_of_its_state() {
+    let switch = Switch::new(&[
+        "in_port=1,actions=resubmit(,1)",
+        "in_port=2,actions=resubmit(,2)",
+        "in_port=3,actions=resubmit(,3)",
+        // Back to a table before it: one deeper.
+        "table=2,actions=resubmit(,1)",
+        "table=3,actions=resubmit(,1)",
+        "table=1,actions=output:4",
+    ]);
+    let [flat, deep, as_deep] = [(1, 1), (2, 2), (3, 2)].map(|(port, visit)| {
+        let packet = format!("in_port={port}");
+        let next = pieces(&switch, &key(&packet), &[visit])[0].traversal.next.clone();
+        (noted(&switch, &packet).points[visit - 1].name, next.expect("it is cut there"))
+    });
+    assert!(flat.0 != deep.0 && deep.0 == as_deep.0, "by name");
+    assert!(!Arc::ptr_eq(&flat.1, &deep.1) && Arc::ptr_eq(&deep.1, &as_deep.1), "by state");
+}
+
+#[test]
+fn a_packet_that_ends_at_a_bound_is_cut_nowhere() {
+    let many = vec!["resubmit(,2)"; 4096].join(",");
+    for ends in ["resubmit(,1)".to_owned(), format!("clone({many})")] {
+        let switch = Switch::new(&["actions=goto_table:1", &format!("table=1,actions={ends}")]);
+        let noted = noted(&switch, "in_port=1");
+        assert!(noted.traversal.error.is_some() && noted.traversal.visits.len() > 60, "{ends}");
+        assert!(noted.points.is_empty(), "{ends}");
+    }
 }
 
 #[test]

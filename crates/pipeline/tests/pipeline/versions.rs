@@ -3,9 +3,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use shunt_flow::PortNo;
-use shunt_pipeline::{Action, BridgeSettings, Delta, FlowModCommand, Object, RuleFilter, Version};
+use shunt_pipeline::{
+    Action, BridgeSettings, DatapathAction, Delta, FlowModCommand, GroupCommand, GroupKind,
+    Learning, MacSighting, MeterCommand, MeterId, Object, RuleFilter, Time, Version, VlanMode,
+};
 
-use crate::switch::{BRIDGE, Switch, describe, key};
+use crate::{
+    build::{bucket, drop_band, group, group_mod, meter_mod, output, rule},
+    switch::{BRIDGE, Switch, describe, key, ports},
+};
 
 fn run_at(switch: &Switch, version: Version) -> String {
     describe(&switch.pipeline.translate(&key("in_port=1"), version).actions)
@@ -29,6 +35,40 @@ fn a_version_sees_the_ports_of_its_time() {
     assert_eq!((&*run_at(&switch, old), &*switch.run("in_port=1")), ("2", ""));
     switch.pipeline.reclaim(switch.pipeline.version());
     assert_eq!(switch.run("in_port=1"), "");
+}
+
+#[test]
+fn a_version_sees_the_groups_meters_vlans_and_addresses_of_its_time() {
+    let switch = Switch::new(&["ipv6,actions=normal"]);
+    let groups_and_meters = |(to_group, to_meter), port, rate| {
+        let buckets = vec![bucket(vec![output(port)])];
+        let group = group_mod(to_group, 1, GroupKind::All, buckets);
+        switch.make([group.into(), meter_mod(to_meter, 1, vec![drop_band(rate, 0)])]).version
+    };
+    groups_and_meters((GroupCommand::Add, MeterCommand::Add), 2, 20);
+    let metered = vec![Action::Meter(MeterId::new(1)), output(2)];
+    switch.make([rule("ip", vec![group(1)]).into(), rule("arp", metered).into()]);
+    let old = switch.pipeline.version();
+    let changed = groups_and_meters((GroupCommand::Modify, MeterCommand::Modify), 3, 30);
+    let mut all = ports();
+    all[2].vlans.mode = VlanMode::Access(5);
+    switch.set_ports(all);
+    let in_vlan = switch.pipeline.version();
+    let (mac, port) = ([2, 0, 0, 0, 0, 0x0b], PortNo::new(4));
+    let sighting = MacSighting { bridge: BRIDGE, vlan: 0, mac, port };
+    let learned = switch.pipeline.learn(&[Learning::Mac(sighting)], Time::ZERO).version;
+
+    let actions = |packet, version| switch.pipeline.translate(&key(packet), version).actions;
+    let says = |packet, version| describe(&actions(packet, version));
+    assert_eq!([old, changed].map(|version| says("ip", version)), ["2", "3"]);
+    let rate = |version| match &actions("arp", version)[0] {
+        DatapathAction::Meter(meter) => meter.config.bands[0].rate,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!([old, changed].map(rate), [20, 30]);
+    let flow = "ipv6,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:0b";
+    let seen = [changed, in_vlan, learned].map(|version| says(flow, version));
+    assert_eq!(seen, ["2 3 4 100", "2 4 100", "4"]);
 }
 
 #[test]

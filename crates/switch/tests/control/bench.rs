@@ -4,6 +4,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
+        atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, Sender, channel},
     },
     time::Duration,
@@ -34,6 +35,9 @@ pub(crate) const PANIC: &[u8] = b"panic";
 
 /// A frame after which its queue is broken.
 pub(crate) const BREAK: &[u8] = b"break";
+
+/// A frame after which its thread waits at the gate of its port, when it has dealt with what came before.
+pub(crate) const HOLD: &[u8] = b"hold";
 
 /// A switch with one bridge, `br0`.
 pub(crate) struct Bench {
@@ -81,7 +85,11 @@ impl Bench {
 
     /// A controller of `br0` that hears of everything.
     pub(crate) async fn controller(&self) -> Controller {
-        Controller::connect(&self.folder.path().join("br0.mgmt")).await
+        self.controller_of("br0").await
+    }
+
+    pub(crate) async fn controller_of(&self, bridge: &str) -> Controller {
+        Controller::connect(&self.folder.path().join(format!("{bridge}.mgmt"))).await
     }
 
     /// How its threads are: those of packets, evictions, learner, listener.
@@ -119,8 +127,46 @@ pub(crate) fn frame(number: u8) -> Vec<u8> {
     frame
 }
 
+/// Where threads wait while it is closed.
+#[derive(Default)]
+pub(crate) struct Gate {
+    is_closed: AtomicBool,
+    is_met: AtomicBool,
+}
+
+/// A gate is closed for as long as there is one.
+pub(crate) struct Closed<'a>(&'a Gate);
+
+impl Gate {
+    pub(crate) fn close(&self) -> Closed<'_> {
+        self.is_closed.store(true, Ordering::Relaxed);
+        Closed(self)
+    }
+
+    /// A thread comes to it.
+    pub(crate) fn pass(&self) {
+        while self.is_closed.load(Ordering::Relaxed) {
+            self.is_met.store(true, Ordering::Relaxed);
+            std::thread::yield_now();
+        }
+        self.is_met.store(false, Ordering::Relaxed);
+    }
+
+    /// Waits until a thread waits there.
+    pub(crate) async fn holds(&self) {
+        until(|| self.is_met.load(Ordering::Relaxed)).await;
+    }
+}
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        self.0.is_closed.store(false, Ordering::Relaxed);
+    }
+}
+
 /// The far end of a port.
 pub(crate) struct FarEnd {
+    pub(crate) gate: Arc<Gate>,
     to: Sender<Vec<u8>>,
     from: Receiver<Vec<u8>>,
     parts: Arc<()>,
@@ -160,11 +206,15 @@ struct Wire {
     receiver: usize,
     frames: Option<Receiver<Vec<u8>>>,
     sent: Sender<Vec<u8>>,
+    gate: Arc<Gate>,
     part: Arc<()>,
 }
 
 struct WireRx {
     frames: Receiver<Vec<u8>>,
+    gate: Arc<Gate>,
+    /// Whether it comes to the gate next.
+    is_held: bool,
     _part: Arc<()>,
 }
 
@@ -176,8 +226,10 @@ struct WireTx {
 /// A port that receives on one packet thread, and its far end.
 pub(crate) fn wire(receiver: usize) -> (Box<dyn Port>, FarEnd) {
     let ((to, frames), (sent, from), parts) = (channel(), channel(), Arc::new(()));
-    let part = Arc::clone(&parts);
-    (Box::new(Wire { receiver, frames: Some(frames), sent, part }), FarEnd { to, from, parts })
+    let (part, gate) = (Arc::clone(&parts), Arc::<Gate>::default());
+    let frames = Some(frames);
+    let wire = Wire { receiver, frames, sent, gate: Arc::clone(&gate), part };
+    (Box::new(wire), FarEnd { gate, to, from, parts })
 }
 
 impl Port for Wire {
@@ -193,7 +245,12 @@ impl Port for Wire {
     fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError> {
         let queues = (0..usize::from(threads)).map(|thread| {
             let frames = self.frames.take_if(|_| thread == self.receiver);
-            let rx = frames.map(|frames| WireRx { frames, _part: Arc::clone(&self.part) });
+            let rx = frames.map(|frames| WireRx {
+                frames,
+                gate: Arc::clone(&self.gate),
+                is_held: false,
+                _part: Arc::clone(&self.part),
+            });
             let tx = WireTx { sent: self.sent.clone(), _part: Arc::clone(&self.part) };
             Queues { rx: rx.map(|rx| Box::new(rx) as Box<dyn RxQueue>), tx: Box::new(tx) }
         });
@@ -215,8 +272,15 @@ impl Port for Wire {
 
 impl RxQueue for WireRx {
     fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
+        if std::mem::take(&mut self.is_held) {
+            self.gate.pass();
+        }
         for frame in self.frames.try_iter().take(BURST) {
             match &*frame {
+                HOLD => {
+                    self.is_held = true;
+                    break;
+                }
                 PANIC => panic!("as the test wants it"),
                 BREAK => return Err(PortError::DeviceGone { name: "wire".to_owned() }),
                 frame => {

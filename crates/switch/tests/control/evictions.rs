@@ -1,12 +1,6 @@
 //! What the switch says of cache entries, of why they stay and why they went.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use shunt_flow::text::NoPortNames;
 use shunt_kairo::Direct;
@@ -16,8 +10,9 @@ use shunt_pipeline::{
     text::parse_rule,
 };
 use shunt_switch::{EngineMaker, SwitchError, Why};
+use tokio::time::timeout;
 
-use crate::bench::{Bench, frame};
+use crate::bench::{Bench, Gate, frame};
 
 async fn bench() -> Bench {
     let engine: EngineMaker = Box::new(|pipeline| Box::new(Direct::new(pipeline.version(), 1)));
@@ -76,8 +71,16 @@ async fn an_entry_that_is_not_there_is_refused_with_what_there_is() {
     }
 }
 
-/// An engine that holds back changes while it is told to.
-struct Held(Direct, Arc<AtomicBool>);
+/// An engine that waits at a gate with every change.
+pub(crate) struct Held(Direct, Arc<Gate>);
+
+impl Held {
+    /// What makes it.
+    pub(crate) fn maker(gate: &Arc<Gate>) -> EngineMaker {
+        let own = Arc::clone(gate);
+        Box::new(|pipeline| Box::new(Self(Direct::new(pipeline.version(), 1), own)))
+    }
+}
 
 impl Evictor for Held {
     fn installed(&mut self, entry: EntryId, traversal: &Arc<Traversal>) -> Installed {
@@ -89,9 +92,7 @@ impl Evictor for Held {
     }
 
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
-        while self.1.load(Ordering::Relaxed) {
-            std::thread::yield_now();
-        }
+        self.1.pass();
         self.0.apply(deltas, version)
     }
 
@@ -106,17 +107,14 @@ impl Evictor for Held {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_barrier_waits_for_evictions_unless_it_is_asynchronous() {
-    let is_held = Arc::<AtomicBool>::default();
-    let own = Arc::clone(&is_held);
-    let engine: EngineMaker =
-        Box::new(|pipeline| Box::new(Held(Direct::new(pipeline.version(), 1), own)));
-    let bench = Bench::without_bridge(1, engine).await;
+    let gate = Arc::<Gate>::default();
+    let bench = Bench::without_bridge(1, Held::maker(&gate)).await;
     bench.add_bridge("br0").await;
     let mut controller = bench.controller().await;
     let rule = |text| parse_rule(FlowModCommand::Add, text, &NoPortNames).unwrap();
 
     bench.switch.set("eviction.asynchronous", "true").await.unwrap();
-    is_held.store(true, Ordering::Relaxed);
+    let closed = gate.close();
     let before = bench.switch.caches().version;
     controller.send(&Message::FlowMod(rule("ip,actions=drop"))).await;
     assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
@@ -125,12 +123,9 @@ async fn a_barrier_waits_for_evictions_unless_it_is_asynchronous() {
 
     bench.switch.set("eviction.asynchronous", "false").await.unwrap();
     controller.send(&Message::FlowMod(rule("arp,actions=drop"))).await;
-    let gate = Arc::clone(&is_held);
-    let opening = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(50));
-        gate.store(false, Ordering::Relaxed);
-    });
-    assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
-    assert!(!is_held.load(Ordering::Relaxed), "the reply waited");
-    opening.join().unwrap();
+    let mut asked = pin!(controller.ask(&Message::BarrierRequest));
+    let early = timeout(Duration::from_millis(50), &mut asked).await;
+    assert!(early.is_err(), "the reply waits");
+    drop(closed);
+    assert_eq!(asked.await, Message::BarrierReply);
 }

@@ -10,6 +10,7 @@ mod bench;
 mod counts;
 mod events;
 mod evictions;
+mod expiry;
 mod nic;
 mod structure;
 mod threads;

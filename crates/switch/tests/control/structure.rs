@@ -1,10 +1,20 @@
-//! Bridges and ports that come and go at the same time, and often.
+//! Bridges and ports that come and go at the same time, and often; and bridges that are joined.
 
-use shunt_flow::PortNo;
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use shunt_flow::{PortNo, text::NoPortNames};
 use shunt_ofproto::message::{Message, PortMod};
-use shunt_pipeline::PortConfig;
+use shunt_pipeline::{FlowModCommand, PortConfig, text::parse_rule};
+use shunt_switch::config::{Port, PortType};
+use tokio::time::timeout;
 
-use crate::bench::{Bench, frame, in_time, wire};
+use crate::{
+    bench::{Bench, Gate, HOLD, frame, in_time, until, wire},
+    evictions::Held,
+};
+
+/// How long something is seen not to come to an end.
+const WHILE: Duration = Duration::from_millis(50);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bridge_that_goes_takes_ports_with_it_that_come_meanwhile() {
@@ -57,8 +67,92 @@ async fn a_port_that_is_taken_down_and_up_passes_packets_accordingly() {
         if passes {
             assert_eq!((to.hear().await, from.hear().await), (frame(1), frame(2)));
         } else {
-            crate::bench::until(|| bench.switch.drops().total() == dropped + 2).await;
+            until(|| bench.switch.drops().total() == dropped + 2).await;
         }
         assert_eq!((to.heard().len(), from.heard().len()), (0, 0));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_know_a_port_when_every_thread_has_it() {
+    let bench = Bench::start(2).await;
+    let (slow, from) = (bench.add_port("p1", 0).await, bench.add_port("p2", 1).await);
+    bench.switch.add_rules("br0", &["in_port=p2,actions=output:3"]).await.unwrap();
+    let closed = slow.gate.close();
+    slow.send(HOLD);
+    slow.gate.holds().await;
+    let (port, to) = wire(0);
+    {
+        let mut adding = pin!(bench.switch.add_own_port("br0", "p3", port));
+        assert!(timeout(WHILE, &mut adding).await.is_err(), "one thread does not have it yet");
+        for number in 1..=20 {
+            from.send(&frame(number));
+        }
+        until(|| bench.switch.drops().total() == 20).await;
+        drop(closed);
+        assert_eq!(in_time(adding).await.unwrap().number(), 3);
+    }
+    assert_eq!(bench.switch.drops().dropped, [("policy", 20)], "no rule could send there");
+    assert!(to.heard().is_empty());
+    from.send(&frame(21));
+    assert_eq!(to.hear().await, frame(21));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_port_stays_with_its_threads_until_none_can_send_there() {
+    let gate = Arc::<Gate>::default();
+    let bench = Bench::without_bridge(1, Held::maker(&gate)).await;
+    bench.add_bridge("br0").await;
+    let (from, to) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
+    bench.switch.add_rules("br0", &["in_port=p1,actions=output:p2"]).await.unwrap();
+    from.send(&frame(0));
+    assert_eq!(to.hear().await, frame(0));
+    let closed = gate.close();
+    {
+        let mut removing = pin!(bench.switch.remove_port("p2"));
+        assert!(timeout(WHILE, &mut removing).await.is_err(), "the thread has not heard of it");
+        gate.holds().await;
+        for number in 1..=20 {
+            from.send(&frame(number));
+            assert_eq!(to.hear().await, frame(number), "its rules send there");
+        }
+        drop(closed);
+        in_time(removing).await.unwrap();
+    }
+    assert!(to.is_closed());
+    from.send(&frame(21));
+    until(|| bench.switch.drops().dropped == [("policy", 1)]).await;
+}
+
+#[tokio::test]
+async fn a_barrier_of_a_bridge_covers_what_comes_to_it_through_a_patch_port() {
+    let bench = Bench::start(1).await;
+    bench.add_bridge("br1").await;
+    for (bridge, name, peer) in [("br0", "to1", "to0"), ("br1", "to0", "to1")] {
+        let kind = PortType::Patch;
+        let patch = Port { name: name.into(), kind, peer: peer.into(), ..Port::default() };
+        bench.switch.add_port(bridge, patch).await.unwrap();
+    }
+    let from = bench.add_port("p1", 0).await;
+    let mut targets = Vec::new();
+    for name in ["q2", "q3"] {
+        let (port, far_end) = wire(0);
+        bench.switch.add_own_port("br1", name, port).await.unwrap();
+        targets.push(far_end);
+    }
+    bench.switch.add_rules("br0", &["in_port=p1,actions=output:to1"]).await.unwrap();
+    let mut controller = bench.controller_of("br1").await;
+    for round in 0..20 {
+        let target = usize::from(round % 2);
+        let text = format!("in_port=1,actions=output:{}", target + 2);
+        let rule = parse_rule(FlowModCommand::Add, &text, &NoPortNames).unwrap();
+        controller.send(&Message::FlowMod(rule)).await;
+        assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
+        // Translated anew, and found.
+        for number in [round, round] {
+            from.send(&frame(number));
+            assert_eq!(targets[target].hear().await, frame(number));
+        }
+        assert!(targets[1 - target].heard().is_empty());
     }
 }

@@ -1,0 +1,123 @@
+//! Conjunctions in caches: the lookup that met them ranks as its clauses, the one behind it by itself.
+//!
+//! The caches are those of packet threads, and what is stale is said by every engine.
+
+use shunt_datapath::thread::QueueSizes;
+use shunt_flow::testing::packet::PacketBuilder;
+use shunt_pipeline::FlowModCommand::{self, Add, DeleteStrict, ModifyStrict};
+
+use crate::harness::{ENGINES, Engine, Switch, added, request};
+
+/// From 10.0.0.1 to 10.0.0.2: conjunction 7.
+const CLAUSES: [&str; 2] = [
+    "priority=10,ip,nw_src=10.0.0.1,actions=conjunction(7,1/2)",
+    "priority=10,ip,nw_dst=10.0.0.2,actions=conjunction(7,2/2)",
+];
+
+/// A switch with the clauses and these rules, and an entry of a packet that meets the conjunction.
+fn switch(engine: Engine, rules: &[&str]) -> Switch {
+    let mut switch =
+        Switch::with_engine(1, 4, super::thread_config(), QueueSizes::default(), engine);
+    switch.apply(&added(&CLAUSES));
+    switch.apply(&added(rules));
+    switch
+}
+
+/// The port that a packet leaves by, if it leaves.
+fn run(switch: &mut Switch) -> Option<u32> {
+    let frame = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2).build();
+    assert!(switch.send(0, 1, &frame));
+    switch.settle();
+    let left: Vec<u32> = (2..=4).filter(|port| !switch.receive(0, *port).is_empty()).collect();
+    assert!(left.len() < 2);
+    left.first().copied()
+}
+
+/// Whether a change takes the entry of the packet, and where that goes then.
+type Case<'a> = (FlowModCommand, &'a str, bool, Option<u32>);
+
+/// Makes each change where there are these rules, and looks what becomes of the entry.
+fn check(rules: &[&str], port: Option<u32>, cases: &[Case<'_>]) {
+    for engine in ENGINES {
+        for (command, change, takes, then) in cases {
+            let mut switch = switch(*engine, rules);
+            assert_eq!([run(&mut switch), run(&mut switch)], [port; 2], "{rules:?}");
+            switch.apply(&[request(*command, change)]);
+            let evicted = switch.counters(0).evicted.get();
+            assert_eq!((evicted > 0, run(&mut switch)), (*takes, *then), "{rules:?}, {change}");
+        }
+    }
+}
+
+#[test]
+fn a_rule_between_the_clauses_and_the_rule_of_the_conjunction_takes_its_entry() {
+    check(
+        &["priority=20,conj_id=7,actions=output:3"],
+        Some(3),
+        &[
+            (Add, "priority=15,ip,actions=output:4", true, Some(4)),
+            (Add, "priority=11,ip,actions=output:4", true, Some(4)),
+            // Of equal priorities the rule wins, and not the conjunction, though it is younger.
+            (Add, "priority=10,ip,actions=output:4", true, Some(4)),
+            (Add, "priority=9,ip,actions=output:4", false, Some(3)),
+        ],
+    );
+}
+
+#[test]
+fn the_lookup_behind_a_conjunction_ranks_as_the_rule_that_it_found() {
+    check(
+        &["priority=5,conj_id=7,actions=output:3"],
+        Some(3),
+        &[
+            (Add, "priority=7,ip,actions=output:4", true, Some(4)),
+            (Add, "priority=4,ip,actions=output:4", false, Some(3)),
+            (Add, "priority=6,conj_id=7,ip,actions=output:4", true, Some(4)),
+            (Add, "priority=6,conj_id=8,ip,actions=output:4", false, Some(3)),
+            (ModifyStrict, "priority=5,conj_id=7,actions=output:2", true, Some(2)),
+            (DeleteStrict, "priority=5,conj_id=7", true, None),
+        ],
+    );
+}
+
+#[test]
+fn a_clause_that_comes_or_goes_takes_the_entries_that_it_decides() {
+    let other = "priority=11,conj_id=9,actions=output:4";
+    check(
+        &["priority=20,conj_id=7,actions=output:3", "priority=1,ip,actions=output:2", other],
+        Some(3),
+        &[
+            (DeleteStrict, "priority=10,ip,nw_src=10.0.0.1", true, Some(2)),
+            (DeleteStrict, "priority=10,ip,nw_dst=10.0.0.2", true, Some(2)),
+        ],
+    );
+    check(
+        &[
+            "priority=20,conj_id=7,actions=output:3",
+            "priority=12,ip,nw_src=10.0.0.1,actions=conjunction(9,1/2)",
+            other,
+        ],
+        Some(3),
+        &[(Add, "priority=12,ip,nw_dst=10.0.0.2,actions=conjunction(9,2/2)", true, Some(4))],
+    );
+}
+
+#[test]
+fn a_conjunction_that_leads_to_no_rule_has_looked_for_one() {
+    // No packet behind a conjunction meets this rule: the second lookup finds nothing, and the first
+    // goes on.
+    let other = "priority=1,conj_id=0,ip,actions=output:2";
+    let found = (Add, "priority=0,conj_id=7,actions=output:3", true, Some(3));
+    let another = (Add, "priority=0,conj_id=8,actions=output:3", false, Some(2));
+    check(&[other], Some(2), &[found, another]);
+    check(&[], None, &[found]);
+    // One that it meets as well is what the second lookup finds.
+    check(
+        &["priority=1,ip,actions=output:2"],
+        Some(2),
+        &[
+            (Add, "priority=0,conj_id=7,actions=output:3", false, Some(2)),
+            (Add, "priority=2,conj_id=7,actions=output:3", true, Some(3)),
+        ],
+    );
+}

@@ -1,0 +1,80 @@
+//! What expires and what is forgotten, and what that waits for.
+
+use std::{
+    pin::pin,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use shunt_pipeline::{BridgeId, Iterative, Pipeline, RuleFilter};
+use shunt_switch::config::Bridge;
+use tokio::time::{sleep, timeout};
+
+use crate::{
+    bench::{Bench, Gate, HOLD, frame, in_time, until},
+    evictions::Held,
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_expires_while_a_thread_may_have_counts_to_hand_in() {
+    let tables = Arc::<OnceLock<Arc<Pipeline>>>::default();
+    let own = Arc::clone(&tables);
+    let engine = move |pipeline: Arc<Pipeline>| -> Box<dyn shunt_pipeline::Evictor> {
+        own.get_or_init(|| Arc::clone(&pipeline));
+        Box::new(Iterative::new(pipeline))
+    };
+    let bench = Bench::without_bridge(1, Box::new(engine)).await;
+    let bridge = Bridge { name: "br0".into(), mac_ageing_s: 1, ..Bridge::default() };
+    bench.switch.add_bridge(&bridge).await.unwrap();
+    let port = bench.add_port("p1", 0).await;
+    let teacher = "table=2,actions=learn(table=1,hard_timeout=1,NXM_OF_ETH_SRC[]),normal";
+    let rules = ["idle_timeout=1,actions=resubmit(,2)", teacher];
+    bench.switch.add_rules("br0", &rules).await.unwrap();
+    let tables = Arc::clone(tables.get().unwrap());
+    let there = || {
+        let rules = bench.switch.rules_count("br0", &RuleFilter::all()).unwrap();
+        (rules, tables.macs(BridgeId::new(1)).len())
+    };
+    port.send(&frame(1));
+    bench.switch.learned().await;
+    until(|| there() == (3, 1)).await;
+    let closed = port.gate.close();
+    // A hit refreshes all three, and its thread hands in nothing.
+    port.send(&frame(1));
+    port.send(HOLD);
+    port.gate.holds().await;
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(there(), (3, 1), "their time is over, and nobody knows whether they were hit");
+    drop(closed);
+    until(|| there() == (1, 0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_thread_may_still_meet_is_not_forgotten() {
+    let gate = Arc::<Gate>::default();
+    let bench = Bench::without_bridge(1, Held::maker(&gate)).await;
+    bench.add_bridge("br0").await;
+    let (from, to) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
+    // Each source address is a flow of its own, which is translated when it comes.
+    let by_source = "actions=move:NXM_OF_ETH_SRC[0..7]->NXM_NX_REG0[0..7],output:p2";
+    bench.switch.add_rules("br0", &[by_source]).await.unwrap();
+    let send = |source| {
+        let mut frame = frame(source);
+        frame[11] = source;
+        from.send(&frame);
+        frame
+    };
+    let first = send(1);
+    assert_eq!(to.hear().await, first);
+    let closed = gate.close();
+    let mut replacing = pin!(bench.switch.add_rules("br0", &["actions=drop"]));
+    // The switch looks for what nobody sees any more twice a second.
+    assert!(timeout(Duration::from_millis(1500), &mut replacing).await.is_err());
+    gate.holds().await;
+    let second = send(2);
+    assert_eq!(to.hear().await, second, "its thread is at the version of the first rule");
+    drop(closed);
+    in_time(replacing).await.unwrap();
+    send(3);
+    until(|| bench.switch.drops().total() == 1).await;
+}
