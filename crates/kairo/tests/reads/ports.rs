@@ -150,7 +150,7 @@ fn a_bridge_that_is_not_there_yet() {
     let switch = Switch::new();
     lead_to_peer(&switch);
     let entry = switch.translate(&any_packet());
-    switch.assert_needed(entry, Kind::Bridge, |switch| add_peer(switch));
+    switch.assert_needed(entry, Kind::Bridge, add_peer);
 }
 
 #[test]
