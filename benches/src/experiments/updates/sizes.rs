@@ -115,20 +115,22 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let title =
         format!("mean of the pipelines, {}K and {}K", OF_MEAN[0] / scale, OF_MEAN[1] / scale);
     rows.push(faster((title, FASTER_BY_FLOWS), mean, published));
-    rows.extend(RATES.iter().zip(&larger).map(|(rate, ratios)| {
-        let figure = Figure::find("cache_size_ratio", "-", "-", &format!("{rate} Gbps"));
-        let published = figure.filter(|_| scale == 1).map(|figure| figure.value);
-        Row {
-            better: Better::More,
-            ours: (ratios.iter().sum::<f64>() / ratios.len().max(1) as f64).into(),
-            published,
-            why: published.map_or("", |_| WHY_LARGER),
-            ..Row::new(format!("{rate} Gbit/s"), LARGER, "x")
-        }
-    }));
+    rows.extend(larger_rows(&larger, scale == 1));
     let metrics = [FASTER, FASTER_BY_FLOWS, LARGER, BY_SHARE, BY_ENTRIES, LARGEST];
     rows.sort_by_key(|row: &Row| metrics.iter().position(|metric| *metric == row.metric));
     rows
+}
+
+/// How much larger a cache may be, at each rate: the mean of the pipelines.
+fn larger_rows(larger: &[Vec<f64>; RATES.len()], is_full: bool) -> impl Iterator<Item = Row> {
+    RATES.iter().zip(larger).map(move |(rate, ratios)| {
+        let figure = Figure::find("cache_size_ratio", "-", "-", &format!("{rate} Gbps"));
+        let published = figure.filter(|_| is_full).map(|figure| figure.value);
+        let mean = ratios.iter().sum::<f64>() / ratios.len().max(1) as f64;
+        let name = format!("{rate} Gbit/s");
+        Row { better: Better::More, ours: mean.into(), ..Row::new(name, LARGER, "x") }
+            .beside_published(published, WHY_LARGER)
+    })
 }
 
 /// How many times less the middle one of our changes cost.
