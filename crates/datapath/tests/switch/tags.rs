@@ -67,7 +67,11 @@ const IDLE_REGISTER: [&str; 4] = [
 /// Sends packets that leave four pieces with one tag between them, and has something come to read the
 /// register, which no packet before has met. All that had the tag, in or out, goes with the update; and
 /// what now comes from the two sources to target 9 fares by its own register.
-fn check(prepare: impl Fn(&mut Switch), grow: impl Fn(&mut Switch), expected: [Vec<(u32, u8)>; 2]) {
+fn check(
+    prepare: impl Fn(&mut Switch),
+    grow: impl Fn(&mut Switch),
+    expected: &[Vec<(u32, u8)>; 2],
+) {
     let crossed = |switch: &mut Switch| [run(switch, 2, 1), run(switch, 1, 2)];
     let counted = |switch: &Switch| {
         let counters = switch.counters(0);
@@ -86,7 +90,7 @@ fn check(prepare: impl Fn(&mut Switch), grow: impl Fn(&mut Switch), expected: [V
         let is_left = place == 0;
         assert_eq!(counted(&switch), if is_left { [2, 2, 1] } else { [4, 0, 0] });
         for _ in 0..2 {
-            assert_eq!([run(&mut switch, 1, 9), run(&mut switch, 2, 9)], expected);
+            assert_eq!([run(&mut switch, 1, 9), run(&mut switch, 2, 9)], *expected);
         }
         assert_eq!(crossed(&mut switch), [[(2, 0)], [(3, 0)]]);
         // What it had left out is in the tags now: there is one for each value.
@@ -97,7 +101,7 @@ fn check(prepare: impl Fn(&mut Switch), grow: impl Fn(&mut Switch), expected: [V
 #[test]
 fn a_rule_that_reads_more_takes_every_piece_whose_tag_left_that_out() {
     let reader = "table=1,priority=9,ip,reg5=1,nw_dst=10.0.0.9,actions=output:4";
-    check(|_| {}, |switch| switch.apply(&added(&[reader])), [vec![(4, 0)], vec![]]);
+    check(|_| {}, |switch| switch.apply(&added(&[reader])), &&[vec![(4, 0)], vec![]]);
 }
 
 #[test]
@@ -111,7 +115,7 @@ fn a_bucket_that_reads_more_takes_every_piece_whose_tag_left_that_out() {
             let moves = "move:NXM_NX_REG5[0..7]->NXM_OF_ETH_SRC[0..7],output:4";
             switch.modify([group(GroupCommand::Modify, moves)]);
         },
-        [vec![(4, 1)], vec![(4, 2)]],
+        &[vec![(4, 1)], vec![(4, 2)]],
     );
 }
 
@@ -123,7 +127,7 @@ fn a_learned_rule_that_reads_more_takes_every_piece_whose_tag_left_that_out() {
     check(
         |switch| switch.apply(&added(&[teacher])),
         |switch| assert_eq!(run(switch, 3, 9), []),
-        [vec![(4, 0)], vec![]],
+        &[vec![(4, 0)], vec![]],
     );
 }
 
