@@ -162,7 +162,7 @@ struct meta_t {
     bit<8>  last_stage;
     bit<32> address_gain;  // what addresses add to the checksums that cover them
     bit<32> sum;
-    bit<8>  has_arp;
+    bit<32> left;          // of the packet, behind the headers so far
     bit<16> tag_kept;      // bit 12: the tag is the one that came in
 }
 
@@ -170,6 +170,7 @@ parser parse(packet_in packet, out headers_t hdr, inout meta_t meta,
              inout standard_metadata_t standard) {
     state start {
         meta.flow.in_port = (bit<16>)standard.ingress_port;
+        meta.left = standard.packet_length;
         transition select(standard.ingress_port) {
             CPU_PORT: packet_out_state;
             default: ethernet;
@@ -177,10 +178,12 @@ parser parse(packet_in packet, out headers_t hdr, inout meta_t meta,
     }
     state packet_out_state {
         packet.extract(hdr.packet_out_header);
+        meta.left = meta.left - 5;
         transition ethernet;
     }
     state ethernet {
         packet.extract(hdr.ethernet);
+        meta.left = meta.left - 14;
         meta.flow.eth_dst = hdr.ethernet.dst;
         meta.flow.eth_src = hdr.ethernet.src;
         meta.flow.eth_type = hdr.ethernet.eth_type;
@@ -199,6 +202,7 @@ parser parse(packet_in packet, out headers_t hdr, inout meta_t meta,
     }
     state vlan {
         packet.extract(hdr.vlan);
+        meta.left = meta.left - 4;
         meta.flow.vlan_tci = hdr.vlan.tci | TCI_PRESENT;
         meta.tag_kept = TCI_PRESENT;
         meta.flow.eth_type = hdr.vlan.eth_type;
@@ -219,13 +223,12 @@ parser parse(packet_in packet, out headers_t hdr, inout meta_t meta,
         packet.extract(hdr.arp);
         transition select(hdr.arp.hardware, hdr.arp.protocol, hdr.arp.lengths) {
             (0x0001, 0x0800, 0x0604): arp_addresses;
-            default: accept;
+            default: refuse;
         }
     }
     state arp_addresses {
         meta.flow.ip_src = hdr.arp.spa;
         meta.flow.ip_dst = hdr.arp.tpa;
-        meta.has_arp = 1;
         transition select(hdr.arp.operation) {
             0x0000 &&& 0xff00: arp_known;
             default: accept;
@@ -269,6 +272,7 @@ parser parse(packet_in packet, out headers_t hdr, inout meta_t meta,
             17: udp;
             2: refuse;
             132: refuse;
+            58: refuse;   // ICMP of the other version
             default: accept;
         }
     }
@@ -297,6 +301,7 @@ parser parse(packet_in packet, out headers_t hdr, inout meta_t meta,
             51: refuse;
             60: refuse;
             135: refuse;
+            1: refuse;    // ICMP of the other version
             default: accept;
         }
     }
@@ -412,6 +417,7 @@ control verify_nothing(inout headers_t hdr, inout meta_t meta) {
 #define GAIN128(OLD, NEW) \
     GAIN32((OLD)[31:0], (NEW)[31:0]) + GAIN32((OLD)[63:32], (NEW)[63:32]) + \
     GAIN32((OLD)[95:64], (NEW)[95:64]) + GAIN32((OLD)[127:96], (NEW)[127:96])
+// Of the two names of zero, all ones and zero, a checksum that follows never has the first.
 #define FOLLOW(CHECKSUM) \
     meta.sum = meta.sum + (0xffff - (bit<32>)CHECKSUM); \
     meta.sum = (meta.sum & 0xffff) + (meta.sum >> 16); \
@@ -590,6 +596,28 @@ control ingress(inout headers_t hdr, inout meta_t meta, inout standard_metadata_
         if (standard.parser_error != error.NoError) {
             meta.reason = REASON_UNPARSED;
         }
+        // A packet longer than its frame, or too short for its transport header: what the parser took
+        // for that is padding, or nothing.
+        if (hdr.ipv4.isValid()) {
+            if (hdr.ipv4.length < 20 || (bit<32>)hdr.ipv4.length > meta.left) {
+                meta.reason = REASON_UNPARSED;
+            }
+            meta.left = (bit<32>)hdr.ipv4.length - 20;
+        } else if (hdr.ipv6.isValid()) {
+            if ((bit<32>)hdr.ipv6.length + 40 > meta.left) {
+                meta.reason = REASON_UNPARSED;
+            }
+            meta.left = (bit<32>)hdr.ipv6.length;
+        }
+        if (hdr.tcp.isValid()) {
+            if (hdr.tcp.data_offset < 5 || (bit<32>)hdr.tcp.data_offset << 2 > meta.left) {
+                meta.reason = REASON_UNPARSED;
+            }
+        } else if (hdr.udp.isValid() || hdr.icmp.isValid()) {
+            if (meta.left < 8) {
+                meta.reason = REASON_UNPARSED;
+            }
+        }
         if (meta.reason != REASON_MISS) {
             to_controller();
             return;
@@ -625,7 +653,7 @@ control ingress(inout headers_t hdr, inout meta_t meta, inout standard_metadata_
             commit_ipv4();
         } else if (hdr.ipv6.isValid()) {
             commit_ipv6();
-        } else if (meta.has_arp != 0) {
+        } else if (hdr.arp.isValid()) {
             commit_arp();
         }
         if (hdr.tcp.isValid()) {

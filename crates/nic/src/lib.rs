@@ -47,6 +47,9 @@ mod side;
 mod table;
 mod thread;
 
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+
 pub use chain::{Chain, Verdict, Walk};
 pub use drops::{DropReason, Traffic};
 pub use error::NicError;

@@ -25,22 +25,8 @@ pub(crate) fn take_apart(frame: &[u8], key: &mut FlowKey) -> Option<Layers> {
     let is_known_tag = (tag == 0 || tag == u128::from(TPID)) && field(FieldId::VlanTpid1) == 0;
     let ether_type = field(FieldId::EthType);
     let is_known = match ether_type {
-        0x0800 => {
-            let network = layers.network().and_then(|start| frame.get(start));
-            let protocol = field(FieldId::IpProto);
-            network == Some(&0x45)
-                && ![2, 132].contains(&protocol)
-                && has_transport(key, &layers, frame)
-        }
-        0x86dd => {
-            let start = layers.network();
-            let version = start.and_then(|start| frame.get(start)).map(|byte| byte >> 4);
-            let protocol = start.and_then(|start| frame.get(start.checked_add(6)?));
-            let is_plain = protocol.is_some_and(|number| !EXTENSIONS.contains(number));
-            let is_discovery =
-                protocol == Some(&58) && [135, 136].contains(&field(FieldId::Icmpv6Type));
-            version == Some(6) && is_plain && !is_discovery && has_transport(key, &layers, frame)
-        }
+        0x0800 => is_known_ipv4(frame, key, &layers),
+        0x86dd => is_known_ipv6(frame, key, &layers),
         0x0806 | 0x8035 => {
             layers.network().and_then(|start| frame.get(start..)?.get(..ARP_BYTES)).is_some()
         }
@@ -56,8 +42,35 @@ pub(crate) fn take_apart(frame: &[u8], key: &mut FlowKey) -> Option<Layers> {
 /// The header of ARP and RARP, for Ethernet and IPv4.
 const ARP_BYTES: usize = 28;
 
-/// Protocols behind IPv6 that the program does not look behind.
-const EXTENSIONS: [u8; 8] = [0, 2, 43, 44, 51, 60, 132, 135];
+/// Whether the program reads an IPv4 packet as its key shows it.
+fn is_known_ipv4(frame: &[u8], key: &FlowKey, layers: &Layers) -> bool {
+    let network = layers.network().and_then(|start| frame.get(start));
+    let is_later = key.field(FieldId::NwFrag) & LATER != 0;
+    let protocol = key.field(FieldId::IpProto);
+    network == Some(&0x45)
+        && (is_later || !UNKNOWN_V4.contains(&protocol) && has_transport(frame, key, layers))
+}
+
+/// Whether the program reads an IPv6 packet as its key shows it.
+fn is_known_ipv6(frame: &[u8], key: &FlowKey, layers: &Layers) -> bool {
+    let start = layers.network();
+    let version = start.and_then(|start| frame.get(start)).map(|byte| byte >> 4);
+    let protocol = start.and_then(|start| frame.get(start.checked_add(6)?));
+    let is_plain = protocol.is_some_and(|number| !UNKNOWN_V6.contains(number));
+    let is_discovery =
+        protocol == Some(&58) && [135, 136].contains(&key.field(FieldId::Icmpv6Type));
+    version == Some(6) && is_plain && !is_discovery && has_transport(frame, key, layers)
+}
+
+/// Set in `nw_frag` of the fragments that do not begin with a transport header.
+const LATER: u128 = 2;
+
+/// Protocols whose headers a flow key shows, and the program does not read: IGMP, SCTP, and ICMP in
+/// IP of the other version.
+const UNKNOWN_V4: [u128; 3] = [2, 58, 132];
+
+/// As in IPv4, and extensions.
+const UNKNOWN_V6: [u8; 9] = [0, 1, 2, 43, 44, 51, 60, 132, 135];
 
 /// The type that stands in the Ethernet header, or behind the tag.
 fn outer_type(frame: &[u8], is_tagged: bool) -> Option<u16> {
@@ -66,17 +79,27 @@ fn outer_type(frame: &[u8], is_tagged: bool) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes))
 }
 
-/// Whether the packet is as long as it says, and what TCP, UDP or ICMP need is in the frame.
-fn has_transport(key: &FlowKey, layers: &Layers, frame: &[u8]) -> bool {
-    let length = match key.field(FieldId::IpProto) {
-        6 => 20,
-        17 | 1 | 58 => 8,
-        _ => 0,
-    };
-    let is_later = key.field(FieldId::NwFrag) & 2 != 0;
-    let end = layers.transport().and_then(|start| start.checked_add(length));
-    is_later || end.is_some_and(|end| end <= frame.len())
+/// Whether the packet has the whole of the header that its protocol begins with. Where it has not,
+/// its key has no ports, and what lies there instead is padding, or nothing.
+fn has_transport(frame: &[u8], key: &FlowKey, layers: &Layers) -> bool {
+    let bounds = layers.transport().zip(layers.end());
+    let Some(header) = bounds.and_then(|(start, end)| frame.get(start..end)) else { return false };
+    match key.field(FieldId::IpProto) {
+        6 => header.get(TCP_DATA_OFFSET).is_some_and(|byte| {
+            let length = usize::from(byte >> 4) * 4;
+            length >= TCP_BYTES && length <= header.len()
+        }),
+        17 | 1 | 58 => header.len() >= UDP_BYTES,
+        _ => true,
+    }
 }
+
+/// The header of TCP without options, and where in it stands how long it is with them.
+const TCP_BYTES: usize = 20;
+const TCP_DATA_OFFSET: usize = 12;
+
+/// The header of UDP, and that of ICMP.
+const UDP_BYTES: usize = 8;
 
 /// A number that all packets of a flow have.
 pub(crate) fn flow_hash(key: &FlowKey) -> u64 {
@@ -350,19 +373,99 @@ mod tests {
 
     #[test]
     fn what_the_program_does_not_know_is_not_taken_apart() {
-        let v4 = || PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
         let unknown = [
             v4().tag(TPID, 1).tag(TPID, 2).build(),
             v4().tag(0x88a8, 1).build(),
             v4().snap().build(),
             v4().ipv4_options(&[1, 1, 1, 1]).build(),
             v4().sctp(1, 2).build(),
-            PacketBuilder::ipv6([1; 16], [2; 16]).extension(0, &[0; 6]).udp(1, 2).build(),
+            v4().protocol(58).payload([135; 8]).build(),
+            v6().protocol(1).payload([8; 8]).build(),
+            v6().extension(0, &[0; 6]).udp(1, 2).build(),
             vec![0; 13],
             Vec::new(),
         ];
         for frame in unknown {
-            assert_eq!(take_apart(&frame, &mut FlowKey::ZERO.clone()), None, "{frame:02x?}");
+            assert!(!is_taken_apart(&frame), "{frame:02x?}");
         }
+    }
+
+    #[test]
+    fn a_later_fragment_is_taken_apart_whatever_it_carries() {
+        for packet in [v4().sctp(1, 2), v4().protocol(58), v4().tcp(1, 2).payload([])] {
+            assert!(is_taken_apart(&packet.clone().fragment(5).build()));
+            assert!(!is_taken_apart(&packet.fragment(0x2000).protocol(132).build()));
+        }
+    }
+
+    #[test]
+    fn a_packet_whose_length_is_not_that_of_its_frame_is_not_taken_apart() {
+        let frames = [v4().udp(1, 2), v4().protocol(50), v6().udp(1, 2), v6().protocol(50)];
+        for packet in frames {
+            let mut frame = packet.clone().payload([7; 4]).build();
+            assert!(is_taken_apart(&frame));
+            // The low byte of the length of IPv4, and of IPv6.
+            let length = if frame[12] == 0x08 { 17 } else { 19 };
+            frame[length] += 1;
+            assert!(!is_taken_apart(&frame), "{frame:02x?}");
+        }
+        let mut no_header = v4().protocol(50).payload([7; 40]).build();
+        no_header[17] = 19;
+        assert!(!is_taken_apart(&no_header));
+    }
+
+    #[test]
+    fn padding_is_not_taken_for_a_transport_header() {
+        let (v4s, v6s) = (
+            [v4().tcp(1, 2), v4().udp(1, 2), v4().icmp(8, 0)],
+            [v6().tcp(1, 2), v6().udp(1, 2), v6().icmp(128, 0)],
+        );
+        for (packets, at, header) in [(v4s, 17, 20), (v6s, 19, 0)] {
+            for packet in packets {
+                let whole = packet.build();
+                let length = whole[at];
+                let mut short = packet.padded(100).build();
+                assert!(is_taken_apart(&short));
+                for length in header..length {
+                    short[at] = length;
+                    assert!(!is_taken_apart(&short), "{length} of {short:02x?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_tcp_header_of_no_length_or_beyond_its_packet_is_not_taken_apart() {
+        for (packet, at) in [(v4(), 46), (v6(), 66)] {
+            let mut frame = packet.tcp(1, 2).payload([7; 8]).padded(200).build();
+            for words in 0..16_u8 {
+                frame[at] = words << 4;
+                assert_eq!(is_taken_apart(&frame), (5..=7).contains(&words), "{words}");
+            }
+        }
+    }
+
+    #[test]
+    fn arp_of_other_addresses_is_not_taken_apart() {
+        let arp = PacketBuilder::arp(1, ([1; 6], [2; 4]), ([0; 6], [3; 4])).padded(60).build();
+        assert!(is_taken_apart(&arp));
+        for place in 14..20 {
+            let mut other = arp.clone();
+            other[place] ^= 1;
+            assert!(!is_taken_apart(&other), "{place}");
+        }
+        assert!(!is_taken_apart(&arp[..41]));
+    }
+
+    fn v4() -> PacketBuilder {
+        PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2])
+    }
+
+    fn v6() -> PacketBuilder {
+        PacketBuilder::ipv6([1; 16], [2; 16])
+    }
+
+    fn is_taken_apart(frame: &[u8]) -> bool {
+        take_apart(frame, &mut FlowKey::ZERO.clone()).is_some()
     }
 }

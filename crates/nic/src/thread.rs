@@ -46,7 +46,7 @@ const SLEEP_MAX_MS: u16 = 1;
 const WAIT_MAX_MS: u16 = 100;
 
 /// The reason of a packet that the program does not take apart.
-const REASON_UNPARSED: u8 = 1;
+pub(crate) const REASON_UNPARSED: u8 = 1;
 
 /// What a controller takes: whole frames with their checksums.
 const WIRE: Capabilities = Capabilities {

@@ -13,6 +13,7 @@ use super::{
         PacketHeader, Program, TAG_FIRST, TAG_WIDTH, actions, key_fields,
     },
     graph::{Graph, MatchTable},
+    lengths::check_lengths,
     parser::parse_states,
     primitives::{assign, field, follow, gains, hex, local, masked, on_header, op, total, valid},
 };
@@ -99,7 +100,7 @@ const METADATA: &[(&str, u16)] = &[
     ("last_stage", 8),
     ("address_gain", 32),
     ("sum", 32),
-    ("has_arp", 8),
+    ("left", 32),
     ("tag_kept", 16),
 ];
 
@@ -321,7 +322,8 @@ fn from_controller(graph: &mut Graph) {
     graph.branch("is_unparsed", &is_wrong, ("note_unparsed", Some("is_refused")));
     graph.step("note_unparsed", &[assign(&meta("reason"), &hex(UNPARSED))], Some("punt"));
     let is_refused = op("!=", &meta("reason"), &hex(0));
-    graph.branch("is_refused", &is_refused, ("punt", Some("ingress.start_table")));
+    graph.branch("is_refused", &is_refused, ("punt", Some("has_ipv4")));
+    check_lengths(graph, ("note_unparsed", "ingress.start_table"));
 }
 
 fn punt(graph: &mut Graph) {
@@ -397,8 +399,7 @@ fn commit_network(graph: &mut Graph) {
     let written = [("src", "ipv6_src"), ("dst", "ipv6_dst"), ("tos", "nw_tos"), ("ttl", "nw_ttl")];
     v6.extend(written.map(|(name, from)| assign(&ipv6(name), &key(from))));
     graph.step("commit_ipv6", &v6, Some("is_tcp"));
-    let is_arp = op("!=", &meta("has_arp"), &hex(0));
-    graph.branch("is_arp", &is_arp, ("commit_arp", None));
+    graph.branch("is_arp", &valid("arp"), ("commit_arp", None));
     let arp = [
         assign(&field("arp", "spa"), &key("ip_src")),
         assign(&field("arp", "tpa"), &key("ip_dst")),

@@ -14,8 +14,9 @@
 //!
 //! Tags are 16 bits; ports, too. `vlan_tci` has bit 12 set exactly if the packet has a tag (the
 //! present bit of Open vSwitch). A packet that the program cannot take apart (two tags, options of
-//! IPv4, extensions of IPv6, SCTP, IGMP, NSH, neighbour discovery, headers cut short) never enters the
-//! tables.
+//! IPv4, extensions of IPv6, SCTP, IGMP, NSH, neighbour discovery, ICMP in the other version of IP, ARP
+//! of other addresses, headers cut short, lengths that disagree with the frame or with each other) never
+//! enters the tables.
 
 use shunt_flow::FieldId;
 

@@ -8,6 +8,7 @@
 mod bmv2;
 mod description;
 mod graph;
+mod lengths;
 mod p4info;
 mod parser;
 mod primitives;

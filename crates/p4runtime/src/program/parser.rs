@@ -42,15 +42,19 @@ pub(super) fn parse_states() -> Vec<Value> {
     let mut states = vec![
         state(
             "start",
-            &[set(&key("in_port"), &field("standard_metadata", "ingress_port"))],
+            &[
+                set(&key("in_port"), &field("standard_metadata", "ingress_port")),
+                set(&meta("left"), &field("standard_metadata", "packet_length")),
+            ],
             &[field("standard_metadata", "ingress_port")],
             &[(&cpu, Some("packet_out")), ("", Some("ethernet"))],
         ),
-        state("packet_out", &[extract(PACKET_OUT.name)], &[], &[("", Some("ethernet"))]),
+        state("packet_out", &[extract(PACKET_OUT.name), less(5)], &[], &[("", Some("ethernet"))]),
         state(
             "ethernet",
             &[
                 extract("ethernet"),
+                less(14),
                 key_is("eth_dst", "ethernet", "dst"),
                 key_is("eth_src", "ethernet", "src"),
                 key_is("eth_type", "ethernet", "eth_type"),
@@ -62,6 +66,7 @@ pub(super) fn parse_states() -> Vec<Value> {
             "vlan",
             &[
                 extract("vlan"),
+                less(4),
                 set(&key("vlan_tci"), &op("|", &field("vlan", "tci"), &hex(0x1000))),
                 set(&meta("tag_kept"), &hex(0x1000)),
                 key_is("eth_type", "vlan", "eth_type"),
@@ -93,6 +98,11 @@ pub(super) fn parse_states() -> Vec<Value> {
     states
 }
 
+/// So many bytes of the frame have been read.
+fn less(bytes: u128) -> Value {
+    set(&meta("left"), &op("-", &meta("left"), &hex(bytes)))
+}
+
 /// A field of the key is set to one of a header.
 fn key_is(name: &str, header: &str, from: &str) -> Value {
     set(&key(name), &field(header, from))
@@ -100,12 +110,8 @@ fn key_is(name: &str, header: &str, from: &str) -> Value {
 
 fn parse_arp() -> Vec<Value> {
     let arp = |name| field("arp", name);
-    let addresses = [
-        key_is("ip_src", "arp", "spa"),
-        key_is("ip_dst", "arp", "tpa"),
-        set(&meta("has_arp"), &hex(1)),
-    ];
-    let known = [("0x000108000604", Some("arp_addresses")), ("", None)];
+    let addresses = [key_is("ip_src", "arp", "spa"), key_is("ip_dst", "arp", "tpa")];
+    let known = [("0x000108000604", Some("arp_addresses")), ("", Some("refuse"))];
     let kind = [arp("hardware"), arp("protocol"), arp("lengths")];
     // What is above a byte is not told from zero.
     let high = [set(&meta("sum"), &op(">>", &arp("operation"), &hex(8)))];
@@ -146,7 +152,9 @@ fn parse_ipv4() -> Vec<Value> {
         .chain(first.map(|value| (value, Some("ipv4_first"))))
         .chain([("", Some("ipv4_later"))])
         .collect();
-    let inside: Vec<_> = INSIDE.into_iter().chain([("0x01", Some("icmp")), ("", None)]).collect();
+    // ICMP of the other version of IP has type and code in a flow key, in either version.
+    let own = [("0x01", Some("icmp")), ("0x3a", Some("refuse")), ("", None)];
+    let inside: Vec<_> = INSIDE.into_iter().chain(own).collect();
     vec![
         state("ipv4", &ops, &[field("ipv4", "version_ihl")], &plain),
         state("ipv4_part", &[], &[field("ipv4", "offset"), field("ipv4", "flags")], &part),
@@ -170,7 +178,7 @@ fn parse_ipv6() -> Vec<Value> {
     let inside: Vec<_> = INSIDE
         .into_iter()
         .chain(extensions.map(|number| (number, Some("refuse"))))
-        .chain([("0x3a", Some("icmpv6")), ("", None)])
+        .chain([("0x3a", Some("icmpv6")), ("0x01", Some("refuse")), ("", None)])
         .collect();
     vec![
         state("ipv6", &ops, &[field("ipv6", "version")], &plain),

@@ -1,0 +1,113 @@
+//! What becomes of frames, in the NIC and in the program.
+
+use proptest::{collection::vec, prelude::*};
+use shunt_flow::testing::PacketBuilder;
+use shunt_gigaflow::ltm::Tag;
+use shunt_nic::{
+    Chain, Limits,
+    testing::{Fate, fate},
+};
+use shunt_p4runtime::{
+    codec::decode,
+    program::{CPU_PORT, Program},
+    server::EntryNo,
+    wire::p4::v1::TableEntry,
+};
+
+use crate::{
+    entries::{Arrival, PORTS, TAGS, WRITES_MAX, drawn, write_all},
+    frames::frames,
+    switch::Switch,
+};
+
+/// The same entries in both.
+fn both(entries: &[TableEntry], start: u16) -> (Chain, Switch) {
+    let program = Program::default();
+    let (mut chain, mut switch) = (Chain::new(program, Limits::default(), 7), Switch::new());
+    chain.set_start(Tag::new(start.into()));
+    switch.set_start(start);
+    for (number, entry) in (0..).zip(entries) {
+        chain.insert(EntryNo(number), decode(&program, entry).unwrap()).unwrap();
+        switch.insert(entry);
+    }
+    (chain, switch)
+}
+
+/// A frame as the controller sends it through the tables.
+fn resubmitted((port, frame): &Arrival) -> Vec<u8> {
+    let [high, low] = port.to_be_bytes();
+    [&[0, 0, high, low, 1], frame.as_slice()].concat()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn a_frame_fares_in_the_program_as_in_the_nic(
+        arrivals in vec((0..PORTS, frames()), 1..6),
+        drawn in vec(drawn(), 0..24),
+        start in 0..TAGS,
+    ) {
+        // No two of one priority: of those, either would be right.
+        let numbered = (1..).zip(&drawn);
+        let entries: Vec<_> =
+            numbered.map(|(priority, drawn)| drawn.entry(&arrivals, priority)).collect();
+        let (chain, switch) = both(&entries, start);
+        for arrival in &arrivals {
+            let (port, frame) = arrival;
+            let expected = fate(&chain, *port, frame);
+            prop_assert_eq!(&switch.fate(*port, frame), &expected, "{:02x?}", frame);
+            let again = switch.fate(CPU_PORT, &resubmitted(arrival));
+            prop_assert_eq!(again, expected, "resubmitted: {:02x?}", frame);
+        }
+    }
+
+    #[test]
+    fn what_the_controller_sends_to_a_port_leaves_there_as_it_is(
+        frame in frames(), port in 0..PORTS,
+    ) {
+        let [high, low] = port.to_be_bytes();
+        let bytes = [&[high, low, 0, 9, 0], frame.as_slice()].concat();
+        prop_assert_eq!(Switch::new().fate(CPU_PORT, &bytes), Fate::Left { port, frame });
+    }
+}
+
+/// How far from zero sums of a few words still have carries of their own.
+const EDGE: i16 = 40;
+
+/// Packets with a checksum, and where it is.
+fn summed() -> impl Strategy<Value = (PacketBuilder, usize)> {
+    let v4 = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
+    let v6 = PacketBuilder::ipv6([1; 16], [2; 16]);
+    let packets = vec![
+        (v4.clone().protocol(50), 24),
+        (v4.clone().tcp(1, 2), 50),
+        (v4.clone().udp(1, 2), 40),
+        (v4.icmp(8, 0), 36),
+        (v6.clone().tcp(1, 2), 70),
+        (v6.clone().udp(1, 2), 60),
+        (v6.icmp(128, 0), 56),
+    ];
+    prop::sample::select(packets)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_checksum_that_comes_out_near_zero_is_that_of_the_nic(
+        (packet, checksum) in summed(), values in any::<[u128; WRITES_MAX]>(),
+    ) {
+        let (chain, switch) = both(&[write_all(&values, 1)], 0);
+        let mut frame = packet.build();
+        let Fate::Left { frame: left, .. } = fate(&chain, 0, &frame) else { panic!("no way") };
+        let place = checksum..checksum + 2;
+        let sum = |frame: &[u8]| u16::from_be_bytes(frame[place.clone()].try_into().unwrap());
+        // What is taken from the checksum that came in is missing in the one that leaves.
+        let zero = sum(&frame).wrapping_sub(sum(&left));
+        for near in -EDGE..=EDGE {
+            frame[place.clone()].copy_from_slice(&zero.wrapping_add_signed(near).to_be_bytes());
+            prop_assert_eq!(switch.fate(0, &frame), fate(&chain, 0, &frame), "{:02x?}", &frame);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Entries that frames meet: they match what some frame has, and write anything.
+
+use proptest::{collection::vec, option, prelude::*, sample};
+use shunt_flow::{
+    FlowKey, PortNo,
+    extract::{VlanLimit, extract},
+};
+use shunt_p4runtime::{
+    program::{ActionSpec, KeyField, ParamRole, Place, Program, actions, key_fields},
+    value,
+    wire::p4::v1::{
+        Action, FieldMatch, TableAction, TableEntry,
+        action::Param,
+        field_match::{Exact, FieldMatchType, Ternary},
+        table_action,
+    },
+};
+
+/// Tags that entries have, and ports of the switch: few, so that pieces meet.
+pub(crate) const TAGS: u16 = 3;
+pub(crate) const PORTS: u16 = 4;
+
+/// An entry, but for the frame that it is to match.
+#[derive(Clone, Debug)]
+pub(crate) struct Drawn {
+    stage: u8,
+    tag: u16,
+    /// Which fields of the frame it looks at, and which of their bits.
+    fields: Vec<(sample::Index, u128)>,
+    /// Which frame; and a bit that differs, beyond all fields for none.
+    frame: sample::Index,
+    wrong_bit: u32,
+    action: sample::Index,
+    /// What the action writes, and where.
+    values: Vec<(u128, u128)>,
+    /// Of what it writes of the tag, whether there is one, and no more.
+    presence: Option<bool>,
+    last: u16,
+}
+
+pub(crate) fn drawn() -> impl Strategy<Value = Drawn> {
+    let masks = || prop_oneof![2 => Just(u128::MAX), 1 => Just(0), 2 => any::<u128>()];
+    let fields = vec((any::<sample::Index>(), masks()), 0..4);
+    let place = (0..Program::default().stages(), 0..TAGS, fields, any::<sample::Index>());
+    let values = vec((any::<u128>(), masks()), WRITES_MAX);
+    let wrong_bit = prop_oneof![3 => Just(u32::MAX), 1 => 0..8_u32];
+    let written = (values, option::of(any::<bool>()));
+    (place, wrong_bit, any::<sample::Index>(), written, 0..PORTS).prop_map(
+        |((stage, tag, fields, frame), wrong_bit, action, (values, presence), last)| Drawn {
+            stage,
+            tag,
+            fields,
+            frame,
+            wrong_bit,
+            action,
+            values,
+            presence,
+            last,
+        },
+    )
+}
+
+/// Fields that an action writes.
+pub(crate) const WRITES_MAX: usize = 11;
+
+/// A frame, and the port that it comes in by.
+pub(crate) type Arrival = (u16, Vec<u8>);
+
+impl Drawn {
+    /// The entry, of this priority.
+    pub(crate) fn entry(&self, arrivals: &[Arrival], priority: i32) -> TableEntry {
+        let (port, frame) = self.frame.get(arrivals);
+        let mut key = FlowKey::ZERO;
+        key.set_in_port(PortNo::new((*port).into()));
+        extract(frame, VlanLimit::Two, &mut key);
+        let tag = FieldMatchType::Exact(Exact { value: bytes(self.tag.into()) });
+        let mut list = vec![FieldMatch { field_id: 1, field_match_type: Some(tag) }];
+        for (index, mask) in &self.fields {
+            let field = index.get(&key_fields()[1..]);
+            let mask = mask & field.ones();
+            if mask != 0 && list.iter().all(|given| given.field_id != field.id) {
+                let differs = 1_u128.checked_shl(self.wrong_bit).unwrap_or(0);
+                let value = bytes((field.of(&key) ^ differs) & mask);
+                let kind = FieldMatchType::Ternary(Ternary { value, mask: bytes(mask) });
+                list.push(FieldMatch { field_id: field.id, field_match_type: Some(kind) });
+            }
+        }
+        let action = Some(table_action::Type::Action(self.action(self.action.get(actions()))));
+        TableEntry {
+            table_id: Program::default().table_id(self.stage),
+            r#match: list,
+            action: Some(TableAction { r#type: action }),
+            priority,
+            ..TableEntry::default()
+        }
+    }
+
+    fn action(&self, spec: &ActionSpec) -> Action {
+        let writes: Vec<u32> = spec.writes().map(|field| field.id).collect();
+        let drawn = |field: &KeyField| {
+            let position = writes.iter().position(|id| *id == field.id).unwrap();
+            let (value, mask) = match self.presence.filter(|_| field.name == "vlan_tci") {
+                Some(is_there) => (u128::from(is_there) << 12, 1 << 12),
+                None => self.values[position],
+            };
+            (value & field.ones(), mask & field.ones())
+        };
+        let params = spec.params().map(|param| {
+            let number = match param.role {
+                ParamRole::Value(field) => drawn(field).0,
+                ParamRole::Mask(field) => drawn(field).1,
+                ParamRole::Tag => (self.last % TAGS).into(),
+                ParamRole::Port => self.last.into(),
+            };
+            Param { param_id: param.id, value: bytes(number) }
+        });
+        Action { action_id: spec.id, params: params.collect() }
+    }
+}
+
+/// An entry of the first stage that meets every frame, writes all but the tag, and sends it to a port.
+pub(crate) fn write_all(values: &[u128; WRITES_MAX], port: u16) -> TableEntry {
+    let spec = actions().iter().find(|spec| spec.name == "rewrite_forward").unwrap();
+    let mut values = values.iter();
+    let mut next = |ones: u128| values.next().unwrap() & ones;
+    let params = spec.params().map(|param| {
+        let number = match param.role {
+            ParamRole::Value(field) => next(field.ones()),
+            ParamRole::Mask(field) if field.name == "vlan_tci" => 0,
+            ParamRole::Mask(field) => field.ones(),
+            ParamRole::Tag | ParamRole::Port => port.into(),
+        };
+        Param { param_id: param.id, value: bytes(number) }
+    });
+    let action = Action { action_id: spec.id, params: params.collect() };
+    let tag = FieldMatchType::Exact(Exact { value: bytes(0) });
+    TableEntry {
+        table_id: Program::default().table_id(0),
+        r#match: vec![FieldMatch { field_id: 1, field_match_type: Some(tag) }],
+        action: Some(TableAction { r#type: Some(table_action::Type::Action(action)) }),
+        priority: 1,
+        ..TableEntry::default()
+    }
+}
+
+fn bytes<B: From<Vec<u8>>>(number: u128) -> B {
+    value::encode(number).into()
+}
+
+/// What the generator has to know of a field.
+trait Bits {
+    fn ones(&self) -> u128;
+    fn of(&self, key: &FlowKey) -> u128;
+}
+
+impl Bits for KeyField {
+    fn ones(&self) -> u128 {
+        crate::fields::ones(self.width.into())
+    }
+
+    fn of(&self, key: &FlowKey) -> u128 {
+        match self.place {
+            Place::Tag => 0,
+            Place::InPort => key.in_port().number().into(),
+            Place::Header(id) => id.info().slot.read(key.words()),
+        }
+    }
+}

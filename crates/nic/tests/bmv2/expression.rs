@@ -1,0 +1,76 @@
+//! What expressions, conditions and primitives of actions mean.
+//!
+//! Arithmetic has no width: only what is written into a field is cut off. No value of our program is
+//! below zero, which would be a fault of its own.
+
+use serde_json::Value;
+
+use crate::fields::{Fields, list, name, text};
+
+/// The number that a value is; `data` are the parameters of the action.
+pub(crate) fn number(value: &Value, fields: &Fields<'_>, data: &[u128]) -> u128 {
+    let inner = &value["value"];
+    match value["type"].as_str().unwrap() {
+        "field" => fields.read(&name(inner)),
+        "hexstr" => hex(inner),
+        "local" | "runtime_data" => data[inner.as_u64().unwrap() as usize],
+        "expression" if inner["type"] == "expression" => number(inner, fields, data),
+        "expression" => {
+            let side = |side: &str| number(&inner[side], fields, data);
+            let (left, right) = (side("left"), side("right"));
+            let result = match inner["op"].as_str().unwrap() {
+                "+" => left.checked_add(right),
+                "-" => left.checked_sub(right),
+                "&" => Some(left & right),
+                "|" => Some(left | right),
+                "<<" => Some(left << right).filter(|shifted| shifted >> right == left),
+                ">>" => Some(left >> right),
+                other => panic!("an operation that is not known: {other}"),
+            };
+            result.unwrap_or_else(|| panic!("{left} and {right} in {value}"))
+        }
+        other => panic!("a value that is not known: {other}"),
+    }
+}
+
+/// Whether a condition holds.
+pub(crate) fn is_true(value: &Value, fields: &Fields<'_>) -> bool {
+    assert_eq!(value["type"], "expression");
+    let inner = &value["value"];
+    let side = |side: &str| number(&inner[side], fields, &[]);
+    match inner["op"].as_str().unwrap() {
+        "==" => side("left") == side("right"),
+        "!=" => side("left") != side("right"),
+        ">=" => side("left") >= side("right"),
+        "d2b" => side("right") != 0,
+        other => panic!("a condition that is not known: {other}"),
+    }
+}
+
+/// Where packets go that go nowhere.
+pub(crate) const DROP_PORT: u128 = 511;
+
+/// Does what an action says.
+pub(crate) fn run(action: &Value, data: &[u128], fields: &mut Fields<'_>) {
+    assert_eq!(list(&action["runtime_data"]).len(), data.len(), "{}", action["name"]);
+    for primitive in list(&action["primitives"]) {
+        let [target, rest @ ..] = list(&primitive["parameters"]) else { panic!("{primitive}") };
+        match (primitive["op"].as_str().unwrap(), rest) {
+            ("assign", [value]) => {
+                let value = number(value, fields, data);
+                fields.write(&name(&target["value"]), value);
+            }
+            ("add_header", []) => fields.add(&text(&target["value"])),
+            ("remove_header", []) => fields.remove(&text(&target["value"])),
+            ("mark_to_drop", []) => {
+                fields.write(&("standard_metadata".into(), "egress_spec".into()), DROP_PORT);
+            }
+            (other, _) => panic!("a primitive that is not known: {other}"),
+        }
+    }
+}
+
+pub(crate) fn hex(value: &Value) -> u128 {
+    let digits = value.as_str().and_then(|text| text.strip_prefix("0x"));
+    u128::from_str_radix(digits.unwrap_or_else(|| panic!("no number: {value}")), 16).unwrap()
+}

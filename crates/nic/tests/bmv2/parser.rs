@@ -1,0 +1,74 @@
+//! The parser of a program: states that take headers and choose the next.
+
+use serde_json::Value;
+
+use crate::{
+    expression::number,
+    fields::{Fields, list, name, text},
+};
+
+/// The error of a frame that ends before a header does.
+const TOO_SHORT: u128 = 1;
+
+/// States that a frame may pass.
+const STATES_MAX: usize = 32;
+
+/// Takes a frame apart; answers what is behind the last header that was taken.
+pub(crate) fn parse<'b>(program: &Value, fields: &mut Fields<'_>, mut bytes: &'b [u8]) -> &'b [u8] {
+    let parser = &program["parsers"][0];
+    let mut next = Some(text(&parser["init_state"]));
+    for _ in 0..STATES_MAX {
+        let Some(current) = next else { return bytes };
+        let state = list(&parser["parse_states"]).iter().find(|state| state["name"] == *current);
+        let state = state.unwrap_or_else(|| panic!("no state {current}"));
+        for operation in list(&state["parser_ops"]) {
+            match (operation["op"].as_str().unwrap(), list(&operation["parameters"])) {
+                ("extract", [header]) => match fields.extract(&text(&header["value"]), bytes) {
+                    Some(rest) => bytes = rest,
+                    None => {
+                        let error = ("standard_metadata".into(), "parser_error".into());
+                        fields.write(&error, TOO_SHORT);
+                        return bytes;
+                    }
+                },
+                ("set", [target, value]) => {
+                    let value = number(value, fields, &[]);
+                    fields.write(&name(&target["value"]), value);
+                }
+                (other, _) => panic!("an operation that is not known: {other}"),
+            }
+        }
+        next = follow(state, fields);
+    }
+    panic!("a frame passes more than {STATES_MAX} states")
+}
+
+/// The state behind this one.
+fn follow(state: &Value, fields: &Fields<'_>) -> Option<String> {
+    let looked_at = list(&state["transition_key"]).iter();
+    let key: Vec<u8> = looked_at.flat_map(|part| padded(&name(&part["value"]), fields)).collect();
+    let chosen = list(&state["transitions"]).iter().find(|transition| {
+        assert!(transition["mask"].is_null(), "masks are not known");
+        match transition["type"].as_str().unwrap() {
+            "default" => true,
+            "hexstr" => bytes_of(&transition["value"], key.len()) == key,
+            other => panic!("a transition that is not known: {other}"),
+        }
+    });
+    let next = &chosen.unwrap_or_else(|| panic!("no way on from {}", state["name"]))["next_state"];
+    next.as_str().map(str::to_owned)
+}
+
+/// A field as whole bytes, zeros in front.
+fn padded(name: &(String, String), fields: &Fields<'_>) -> Vec<u8> {
+    let length = fields.layout.width(name).div_ceil(8) as usize;
+    fields.read(name).to_be_bytes()[16 - length..].to_vec()
+}
+
+/// A text of just so many bytes.
+fn bytes_of(value: &Value, length: usize) -> Vec<u8> {
+    let digits = value.as_str().and_then(|text| text.strip_prefix("0x")).unwrap();
+    assert_eq!(digits.len(), length * 2, "{value} is not as wide as what is looked at");
+    let byte = |start: usize| u8::from_str_radix(&digits[start..start + 2], 16).unwrap();
+    (0..digits.len()).step_by(2).map(byte).collect()
+}
