@@ -101,7 +101,7 @@ fn check(
 #[test]
 fn a_rule_that_reads_more_takes_every_piece_whose_tag_left_that_out() {
     let reader = "table=1,priority=9,ip,reg5=1,nw_dst=10.0.0.9,actions=output:4";
-    check(|_| {}, |switch| switch.apply(&added(&[reader])), &&[vec![(4, 0)], vec![]]);
+    check(|_| {}, |switch| switch.apply(&added(&[reader])), &[vec![(4, 0)], vec![]]);
 }
 
 #[test]
