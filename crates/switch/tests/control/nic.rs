@@ -343,6 +343,7 @@ fn rule() -> impl Strategy<Value = String> {
                 "dec_ttl," | "set_field:10.0.0.3->ip_dst," => "ip",
                 _ if end.contains("ip_dst") => "ip",
                 "move:NXM_OF_UDP_SRC[]->NXM_OF_UDP_DST[]," => "udp",
+                "pop_vlan," if end.contains("ip_dst") => "ip,dl_vlan=7",
                 "pop_vlan," => "dl_vlan=7",
                 _ => matching,
             };
