@@ -341,10 +341,10 @@ fn rule() -> impl Strategy<Value = String> {
             let write = if end == "drop" { "" } else { write };
             let matching = match write {
                 "dec_ttl," | "set_field:10.0.0.3->ip_dst," => "ip",
-                _ if end.contains("ip_dst") => "ip",
                 "move:NXM_OF_UDP_SRC[]->NXM_OF_UDP_DST[]," => "udp",
                 "pop_vlan," if end.contains("ip_dst") => "ip,dl_vlan=7",
                 "pop_vlan," => "dl_vlan=7",
+                _ if end.contains("ip_dst") => "ip",
                 _ => matching,
             };
             let priority = 10 * priority + u16::from(table);
