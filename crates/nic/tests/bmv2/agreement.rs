@@ -16,7 +16,7 @@ use shunt_p4runtime::{
 
 use crate::{
     entries::{Arrival, PORTS, TAGS, drawn, for_all},
-    frames::frames,
+    frames::{frames, vary},
     switch::Switch,
 };
 
@@ -64,7 +64,7 @@ proptest! {
 
     #[test]
     fn a_tag_that_was_gone_in_between_is_a_new_one_in_both(
-        came_in in prop::option::of(any::<u16>()),
+        came_in in prop::option::of(any::<u16>()), kind: u8,
         written in any::<[(bool, bool, u16); 3]>(),
     ) {
         let packet = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2);
@@ -80,7 +80,8 @@ proptest! {
             })
         }).collect();
         let (chain, switch) = both(&entries, 0);
-        let frame = packet.build();
+        let mut frame = packet.build();
+        vary(&mut frame, kind);
         prop_assert_eq!(switch.fate(0, &frame), fate(&chain, 0, &frame));
     }
 
