@@ -248,7 +248,12 @@ mod tests {
                 Protocol::Udp => packet.udp(source, destination),
                 Protocol::Other => packet,
             };
-            packet.payload(*b"twelve bytes").build()
+            let mut frame = packet.payload(*b"twelve bytes").build();
+            if let Some(tci) = self.tag {
+                // The builder leaves out the drop-eligible bit.
+                frame[TCI_AT..TCI_AT + 2].copy_from_slice(&tci.to_be_bytes());
+            }
+            frame
         }
     }
 

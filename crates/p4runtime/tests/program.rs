@@ -110,6 +110,68 @@ fn the_program_has_the_actions_of_the_description() {
     }
 }
 
+/// Where a state of the parser goes: by a number, or by none of them.
+type Ways = BTreeMap<Option<u128>, String>;
+
+/// The ways on from each state of the program; those that are chosen by masks, or by several fields, are
+/// left out, and beside them the one that is left.
+fn written_ways() -> BTreeMap<String, Ways> {
+    let source = source();
+    let states = between(&source, "parser parse(", "\ncontrol ").split("    state ").skip(1);
+    let ways = states.map(|state| {
+        let name = state.split(' ').next().unwrap().trim_end_matches("_state").to_owned();
+        let transition = between(state, "transition ", "\n    }");
+        let Some((_, cases)) = transition.split_once('{') else {
+            let next = transition.trim().trim_end_matches(';').trim_end_matches("_state");
+            return (name, Ways::from([(None, next.to_owned())]));
+        };
+        let cases = between(cases, "", "}").split(';').filter_map(|case| case.split_once(": "));
+        let cases: Vec<_> = cases.map(|(value, next)| (value.trim(), next.trim())).collect();
+        let has_masks = cases.iter().any(|(value, _)| value.contains("&&&") || value.contains('('));
+        let plain = cases.iter().filter_map(|(value, next)| {
+            let number = match value.strip_prefix("0x") {
+                Some(digits) => u128::from_str_radix(digits, 16).ok().map(Some),
+                None if *value == "default" => (!has_masks).then_some(None),
+                None => value.parse().ok().map(Some),
+            };
+            Some((number?, (*next).to_owned()))
+        });
+        (name, plain.collect())
+    });
+    ways.collect()
+}
+
+#[test]
+fn the_parser_of_the_program_goes_where_that_for_bmv2_goes() {
+    let json = Program::default().bmv2();
+    let states = json["parsers"][0]["parse_states"].as_array().unwrap();
+    let written = written_ways();
+    for state in states {
+        let name = state["name"].as_str().unwrap();
+        let Some(written) = written.get(name) else { continue };
+        let ways: Ways = state["transitions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|way| {
+                let digits = way["value"].as_str().map(|value| value.trim_start_matches("0x"));
+                let number = digits.map(|digits| u128::from_str_radix(digits, 16).unwrap());
+                (number, way["next_state"].as_str().unwrap_or("accept").to_owned())
+            })
+            .collect();
+        for (value, next) in written {
+            assert_eq!(ways.get(value), Some(next), "{name}: {value:x?}");
+        }
+        if written.contains_key(&None) && name != "start" {
+            assert_eq!(&ways, written, "{name}");
+        }
+    }
+    assert_eq!(written.len(), 19, "{:?}", written.keys());
+    // What looks at lengths has states of its own there.
+    let others = ["is_length", "arp_operation"];
+    assert_eq!(states.len(), written.len() + others.len());
+}
+
 #[test]
 fn the_program_has_the_packet_headers_of_the_description() {
     let source = source();

@@ -15,8 +15,8 @@ use shunt_p4runtime::{
 };
 
 use crate::{
-    entries::{Arrival, PORTS, TAGS, WRITES_MAX, drawn, write_all},
-    frames::frames,
+    entries::{Arrival, PORTS, TAGS, drawn, for_all},
+    frames::{frames, vary},
     switch::Switch,
 };
 
@@ -63,6 +63,29 @@ proptest! {
     }
 
     #[test]
+    fn a_tag_that_was_gone_in_between_is_a_new_one_in_both(
+        came_in in prop::option::of(any::<u16>()), kind: u8,
+        written in any::<[(bool, bool, u16); 3]>(),
+    ) {
+        let packet = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2);
+        let packet = came_in.map_or(packet.clone(), |tci| packet.tag(0x8100, tci));
+        let names = [["set_ethernet", "rewrite"], ["set_ethernet_forward", "rewrite_forward"]];
+        let entries: Vec<_> = (0..).zip(written).map(|(stage, (is_wide, is_tagged, tci))| {
+            let is_last = usize::from(stage == 2);
+            let action = names[is_last][usize::from(is_wide)];
+            // Those that go on keep the first tag.
+            for_all((stage, action, is_last as u16), |field| match field.name {
+                "vlan_tci" => ((tci & 0xefff | u16::from(is_tagged) << 12).into(), u128::MAX),
+                _ => (0, 0),
+            })
+        }).collect();
+        let (chain, switch) = both(&entries, 0);
+        let mut frame = packet.build();
+        vary(&mut frame, kind);
+        prop_assert_eq!(switch.fate(0, &frame), fate(&chain, 0, &frame));
+    }
+
+    #[test]
     fn what_the_controller_sends_to_a_port_leaves_there_as_it_is(
         frame in frames(), port in 0..PORTS,
     ) {
@@ -96,9 +119,13 @@ proptest! {
 
     #[test]
     fn a_checksum_that_comes_out_near_zero_is_that_of_the_nic(
-        (packet, checksum) in summed(), values in any::<[u128; WRITES_MAX]>(),
+        (packet, checksum) in summed(), values in any::<[u128; 18]>(),
     ) {
-        let (chain, switch) = both(&[write_all(&values, 1)], 0);
+        let all = for_all((0, "rewrite_forward", 1), |field| {
+            let mask = if field.name == "vlan_tci" { 0 } else { u128::MAX };
+            (values[field.id as usize], mask)
+        });
+        let (chain, switch) = both(&[all], 0);
         let mut frame = packet.build();
         let Fate::Left { frame: left, .. } = fate(&chain, 0, &frame) else { panic!("no way") };
         let place = checksum..checksum + 2;

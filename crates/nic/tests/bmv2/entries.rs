@@ -61,7 +61,7 @@ pub(crate) fn drawn() -> impl Strategy<Value = Drawn> {
 }
 
 /// Fields that an action writes.
-pub(crate) const WRITES_MAX: usize = 11;
+const WRITES_MAX: usize = 11;
 
 /// A frame, and the port that it comes in by.
 pub(crate) type Arrival = (u16, Vec<u8>);
@@ -118,24 +118,25 @@ impl Drawn {
     }
 }
 
-/// An entry of the first stage that meets every frame, writes all but the tag, and sends it to a port.
-pub(crate) fn write_all(values: &[u128; WRITES_MAX], port: u16) -> TableEntry {
-    let spec = actions().iter().find(|spec| spec.name == "rewrite_forward").unwrap();
-    let mut values = values.iter();
-    let mut next = |ones: u128| values.next().unwrap() & ones;
+/// An entry with the first tag that meets every frame, and writes what is said for each field: value
+/// and mask.
+pub(crate) fn for_all(
+    (stage, action, last): (u8, &str, u16),
+    mut written: impl FnMut(&KeyField) -> (u128, u128),
+) -> TableEntry {
+    let spec = actions().iter().find(|spec| spec.name == action).unwrap();
     let params = spec.params().map(|param| {
         let number = match param.role {
-            ParamRole::Value(field) => next(field.ones()),
-            ParamRole::Mask(field) if field.name == "vlan_tci" => 0,
-            ParamRole::Mask(field) => field.ones(),
-            ParamRole::Tag | ParamRole::Port => port.into(),
+            ParamRole::Value(field) => written(field).0 & field.ones(),
+            ParamRole::Mask(field) => written(field).1 & field.ones(),
+            ParamRole::Tag | ParamRole::Port => last.into(),
         };
         Param { param_id: param.id, value: bytes(number) }
     });
     let action = Action { action_id: spec.id, params: params.collect() };
     let tag = FieldMatchType::Exact(Exact { value: bytes(0) });
     TableEntry {
-        table_id: Program::default().table_id(0),
+        table_id: Program::default().table_id(stage),
         r#match: vec![FieldMatch { field_id: 1, field_match_type: Some(tag) }],
         action: Some(TableAction { r#type: Some(table_action::Type::Action(action)) }),
         priority: 1,

@@ -64,10 +64,14 @@ fn carrying(
     }
 }
 
-/// Gives a frame what its builder has no name for: ARP becomes RARP, and IPv4 gets flags that do not
-/// speak of fragments.
-fn vary(frame: &mut [u8], kind: u8) {
-    let network = if frame[12..14] == [0x81, 0] { 18 } else { 14 };
+/// Gives a frame what its builder has no name for: a tag becomes drop-eligible, ARP becomes RARP, and
+/// IPv4 gets flags that do not speak of fragments.
+pub(crate) fn vary(frame: &mut [u8], kind: u8) {
+    let is_tagged = frame[12..14] == [0x81, 0];
+    if is_tagged {
+        frame[14] |= kind & 0x10;
+    }
+    let network = if is_tagged { 18 } else { 14 };
     match &mut frame[network - 2..] {
         [high @ 0x08, low @ 0x06, ..] if kind & 1 == 1 => (*high, *low) = (0x80, 0x35),
         [0x08, 0x00, rest @ ..] => rest[6] |= kind & 0xc0,
