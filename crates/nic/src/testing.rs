@@ -1,5 +1,7 @@
 //! What becomes of a frame, without ports and threads.
 
+#![expect(clippy::expect_used, reason = "what fails here is a finding")]
+
 use shunt_datapath::Pool;
 use shunt_flow::{FlowKey, PortNo};
 use shunt_pipeline::DatapathPort;
@@ -46,7 +48,7 @@ pub enum Fate {
 pub fn fate(chain: &Chain, ingress_port: u16, frame: &[u8]) -> Fate {
     let mut pool = Pool::new();
     let packet = pool.take(frame.len(), DatapathPort::new(ingress_port.into()));
-    let Some(mut packet) = packet else { panic!("no buffer holds {} bytes", frame.len()) };
+    let mut packet = packet.expect("a frame is no larger than a buffer");
     packet.frame_mut().copy_from_slice(frame);
     let mut key = FlowKey::ZERO;
     key.set_in_port(PortNo::new(ingress_port.into()));

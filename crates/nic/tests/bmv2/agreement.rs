@@ -68,7 +68,7 @@ proptest! {
         written in any::<[(bool, bool, u16); 3]>(),
     ) {
         let packet = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2);
-        let packet = came_in.map_or(packet.clone(), |tci| packet.tag(0x8100, tci));
+        let packet = came_in.into_iter().fold(packet, |packet, tci| packet.tag(0x8100, tci));
         let names = [["set_ethernet", "rewrite"], ["set_ethernet_forward", "rewrite_forward"]];
         let entries: Vec<_> = (0..).zip(written).map(|(stage, (is_wide, is_tagged, tci))| {
             let is_last = usize::from(stage == 2);

@@ -44,7 +44,7 @@ fn bodies() -> impl Strategy<Value = PacketBuilder> {
     let operation = prop_oneof![4 => 0..3_u16, 1 => any::<u16>()];
     prop_oneof![
         8 => (internet, any::<[u8; 2]>(), any::<[u16; 2]>(), 0..6_u8).prop_map(carrying),
-        1 => (operation, station.clone(), station)
+        1 => (operation, station, station)
             .prop_map(|(operation, from, to)| PacketBuilder::arp(operation, from, to)),
         1 => sample::select(&[0x0600_u16, 0x88cc, 0x8847, 0x88e7, 0x894f, 0x9000, 0xffff])
             .prop_map(PacketBuilder::ethernet),
