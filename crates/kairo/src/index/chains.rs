@@ -28,7 +28,14 @@ struct Link {
 
 impl Chains {
     pub(super) fn new() -> Self {
-        Self { heads: vec![NONE], links: Vec::new(), len: 0 }
+        Self::with_room(0)
+    }
+
+    /// No positions, and room for so many: then none of them moves all the others.
+    pub(super) fn with_room(positions: usize) -> Self {
+        let mut heads = Vec::with_capacity(positions.max(1));
+        heads.push(NONE);
+        Self { heads, links: Vec::with_capacity(positions), len: 0 }
     }
 
     /// Adds a position that is in no chain.

@@ -36,8 +36,8 @@ struct Test {
     value: u32,
 }
 
-/// What a rule asks of the columns of a group, by the bits that both look at: the sharpest first.
-#[derive(Debug, Default)]
+/// What a rule asks of the columns of a group, by the bits that both look at: that of most bits first.
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tests {
     all: [Test; COLUMNS_MAX],
     count: usize,
@@ -50,6 +50,9 @@ const COLUMNS_MAX: usize = 8;
 
 /// Rows that are compared at once: so many as an integer has bits.
 const BLOCK: u32 = u64::BITS;
+
+/// Blocks of which it is seen how sharp each test is, where many more are looked through.
+const SAMPLES: u32 = 4;
 
 impl Columns {
     /// Columns for keys of which every lookup consulted `mask`.
@@ -123,19 +126,47 @@ impl Columns {
     /// The positions in `range` whose keys pass.
     pub(super) fn passing<'c>(
         &'c self,
-        tests: &'c Tests,
+        tests: &Tests,
         range: Range<u32>,
-    ) -> impl Iterator<Item = u32> + 'c {
-        let (first, others) = match tests.asked().split_first() {
-            Some((first, others)) => (Some(first), others),
-            None => (None, Default::default()),
-        };
+    ) -> impl Iterator<Item = u32> + use<'c> {
+        let tests = self.sharpest_first(*tests, &range);
         let end = range.end;
         let blocks = range.step_by(BLOCK as usize).map(move |from| from..end.min(from + BLOCK));
         let found = blocks.flat_map(move |block| {
-            ones(self.passing_first(first, &block)).map(move |place| block.start + place)
+            let passing = self.passing_first(tests.asked().first(), &block);
+            ones(passing).map(move |place| block.start + place)
         });
-        found.filter(|position| self.pass_all(others, *position))
+        let others = move |position: &u32| {
+            self.pass_all(tests.asked().get(1..).unwrap_or_default(), *position)
+        };
+        found.filter(others)
+    }
+
+    /// The same tests, that which the fewest of some rows pass first. The bits of a test do not say how
+    /// sharp it is: sixteen of a type pass nearly all, eight of an address few.
+    fn sharpest_first(&self, mut tests: Tests, range: &Range<u32>) -> Tests {
+        let step = (range.end - range.start) / SAMPLES;
+        if tests.count < 2 || step < SAMPLES * BLOCK {
+            return tests;
+        }
+        let passing = |test: &Test| {
+            let samples = (0..SAMPLES).map(|sample| range.start + sample * step);
+            let blocks = samples.map(|start| self.block(test, &(start..start + BLOCK)));
+            blocks.map(|values| test.passing(values).count_ones()).sum::<u32>()
+        };
+        let mut ranked = [(u32::MAX, Test::default()); COLUMNS_MAX];
+        for (place, test) in ranked.iter_mut().zip(tests.asked()) {
+            *place = (passing(test), *test);
+        }
+        ranked[..tests.count].sort_by_key(|(passing, _)| *passing);
+        for (test, (_, ranked)) in tests.all.iter_mut().zip(ranked) {
+            *test = ranked;
+        }
+        tests
+    }
+
+    fn block(&self, test: &Test, block: &Range<u32>) -> &[u32] {
+        &self.0[test.column].values[block.start as usize..block.end as usize]
     }
 
     /// Bytes on the heap.
@@ -146,7 +177,7 @@ impl Columns {
     /// Which positions of a block pass the first test; without one all do.
     fn passing_first(&self, first: Option<&Test>, block: &Range<u32>) -> u64 {
         let Some(first) = first else { return u64::MAX >> (BLOCK - (block.end - block.start)) };
-        let values = &self.0[first.column].values[block.start as usize..block.end as usize];
+        let values = self.block(first, block);
         // Most blocks have none that does, and that is known sooner than which.
         if first.passes_some(values) { first.passing(values) } else { 0 }
     }
@@ -233,6 +264,29 @@ mod tests {
         SparseMask::from(&mask)
     }
 
+    #[test]
+    fn the_first_test_is_the_one_that_fewest_pass_and_not_that_of_most_bits() {
+        // All have the same sixteen bits in one column, and few the same eight in the other.
+        let group = mask(&[0xffff, 0xff, 0, 0, 0, 0]);
+        let mut columns = Columns::new(&group);
+        for position in 0..4 * SAMPLES * BLOCK {
+            let words = [0x0800, u64::from(position % 200), 0, 0, 0, 0];
+            columns.put(position, &SparseKey::from(&key(&words)));
+        }
+        let (rank, value) =
+            (Rank { priority: Priority::new(1), age: 1 }, key(&[0x0800, 7, 0, 0, 0, 0]));
+        let bits_count = group.bits_count();
+        let tests = columns.tests(&Asked { rank, mask: &group, bits_count, key: value });
+        let words = |tests: &Tests| -> Vec<usize> {
+            tests.asked().iter().map(|test| columns.0[test.column].word).collect()
+        };
+        assert_eq!(words(&tests), [WORDS[0], WORDS[1]]);
+        let many = columns.sharpest_first(tests, &(0..4 * SAMPLES * BLOCK));
+        assert_eq!(words(&many), [WORDS[1], WORDS[0]]);
+        let few = columns.sharpest_first(tests, &(0..BLOCK));
+        assert_eq!(words(&few), [WORDS[0], WORDS[1]], "not worth a look");
+    }
+
     proptest! {
         #[test]
         fn what_passes_agrees_in_all_bits_that_are_held_and_asked_for(
@@ -240,7 +294,9 @@ mod tests {
             asked in words(bits()),
             keys in prop::collection::vec(words((0u64..3).prop_map(|n| n << 40 | n << 9 | n)), 1..300),
             (sample, ends) in (any::<prop::sample::Index>(), any::<[prop::sample::Index; 2]>()),
+            times in prop_oneof![Just(1_usize), Just(12)],
         ) {
+            let keys = vec![keys; times].concat();
             let mut columns = Columns::new(&mask(&group));
             let held = FlowMask::from(&columns.mask());
             // Each place is taken twice.

@@ -316,7 +316,8 @@ impl Group {
             _ => return,
         };
         if best < wanted && best < mask.bits_count() {
-            self.projections.push(Projection { mask, chains: Chains::new(), filled: 0 });
+            let chains = Chains::with_room(self.rows.len());
+            self.projections.push(Projection { mask, chains, filled: 0 });
             self.stamp += 1;
         }
     }
