@@ -102,13 +102,13 @@ impl<P: Policy + Clone> Adaptive<P> {
     /// Learns from a way, before it is partitioned.
     pub fn witness(&mut self, way: &Way, sight: Sight) {
         self.relaxed_count = 0;
-        let (pieces, wholes) = (self.pieces.meets(way), self.wholes.meets(way));
+        let met = Met { pieces: self.pieces.meets(way), wholes: self.wholes.meets(way) };
         if sight == Sight::Missed {
             return;
         }
         let counts = self.pieces.directory.was_full || self.wholes.directory.was_full;
         if let Some(duel) = self.duel(way.start()).filter(|_| counts) {
-            duel.score(pieces, wholes);
+            duel.score(met);
         }
         self.samples_count += 1;
         if self.samples_count == ROUND * SEASON {
@@ -162,6 +162,13 @@ impl<P: Policy + Clone> Policy for Adaptive<P> {
     }
 }
 
+/// Which of two caches, one of pieces and one of whole entries, a way met.
+#[derive(Clone, Copy, Debug)]
+struct Met {
+    pieces: bool,
+    wholes: bool,
+}
+
 /// The score of one start in this round.
 #[derive(Clone, Copy, Debug)]
 struct Duel {
@@ -179,10 +186,10 @@ impl Default for Duel {
 }
 
 impl Duel {
-    fn score(&mut self, pieces: bool, wholes: bool) {
+    fn score(&mut self, met: Met) {
         self.samples += 1;
-        self.pieces += u32::from(pieces);
-        self.wholes += u32::from(wholes);
+        self.pieces += u32::from(met.pieces);
+        self.wholes += u32::from(met.wholes);
         if self.samples == ROUND {
             let (used, other) = match self.grain {
                 Grain::Pieces => (self.pieces, self.wholes),

@@ -223,19 +223,15 @@ impl Values {
         let shortest = if layer + 1 == self.layers.len() { rests.len() - 1 } else { 0 };
         let (value, length) = if holders.is_empty() {
             // All cost the same.
-            let (value, length) = longest_best(unused - fresh, shortest, rests, gains);
+            let (value, length) =
+                longest_best(unused - fresh, shortest, rests, gains.iter().copied());
             (value + fresh, length)
         } else {
-            let (stage, mut chosen) = (self.layers[layer], (unused, 0));
-            let pieces = rests.iter().zip(gains).zip(holders).enumerate();
-            for (at, ((rest, gain), holders)) in pieces.skip(shortest).rev() {
-                let cost = if holders.contains(stage) { 0 } else { fresh };
-                let offered = rest + gain + cost;
-                if offered > chosen.0 {
-                    chosen = (offered, at + 1);
-                }
-            }
-            chosen
+            // What a stage does not hold is no branch: which pieces it holds cannot be foreseen.
+            let stage = self.layers[layer];
+            let costs = holders.iter().map(|holders| fresh * i64::from(!holders.contains(stage)));
+            let worths = gains.iter().zip(costs).map(|(gain, cost)| gain + cost);
+            longest_best(unused, shortest, rests, worths)
         };
         upper[layer * width + first] = value;
         let end = if length == 0 { UNUSED } else { u8::try_from(first + length).unwrap_or(UNUSED) };
@@ -263,7 +259,12 @@ impl Values {
 
 /// The highest of `unused` and of the sums from the `shortest`-th on, and the length of what has it:
 /// nothing first, then the longest.
-fn longest_best(unused: i64, shortest: usize, rests: &[i64], gains: &[i64]) -> (i64, usize) {
+fn longest_best(
+    unused: i64,
+    shortest: usize,
+    rests: &[i64],
+    gains: impl DoubleEndedIterator<Item = i64> + ExactSizeIterator,
+) -> (i64, usize) {
     let (mut value, mut length) = (unused, 0);
     for (at, (rest, gain)) in rests.iter().zip(gains).enumerate().skip(shortest).rev() {
         let offered = rest + gain;
