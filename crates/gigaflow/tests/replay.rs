@@ -156,3 +156,13 @@ fn packets_of_ofd_hit_where_the_model_says() {
 fn packets_of_ols_hit_where_the_model_says() {
     compare("ols:high:400:rules=300:packets=2000:seed=2");
 }
+
+#[test]
+fn packets_of_ant_hit_where_the_model_says() {
+    compare("ant:low:400:rules=300:packets=2000");
+}
+
+#[test]
+fn packets_of_otl_hit_where_the_model_says() {
+    compare("otl:high:400:rules=300:packets=2000");
+}
