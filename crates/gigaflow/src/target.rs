@@ -142,6 +142,8 @@ pub struct Capabilities {
     pub writes: FlowMask,
     /// Different masks that one stage may hold; `None`: as many as there are.
     pub masks_max: Option<usize>,
+    /// Bits that one rule may match: the width of a key; `None`: all that there are.
+    pub key_bits_max: Option<u32>,
     /// Bits of a tag on the way between stages.
     pub tag_bits: u8,
     /// Lookups of the pipeline that one rule may stand for: the bound of a translation by the number
@@ -204,6 +206,9 @@ pub enum Refusal {
     /// The stage has as many masks as it may.
     #[error("the stage has no room for another mask")]
     Masks,
+    /// It consults more bits than a key of the target has.
+    #[error("the rule consults more bits than the target has in a key")]
+    KeyBits,
 }
 
 /// Why an operation was not done.
@@ -269,6 +274,9 @@ impl Capabilities {
         if !matched.is_subset_of(&self.matches) {
             let field = first_beyond(&matched, &self.matches);
             return Err(field.map_or(Refusal::MatchUnnamed, Refusal::Match));
+        }
+        if self.key_bits_max.is_some_and(|max| rule.matching.mask().bits_count() > max) {
+            return Err(Refusal::KeyBits);
         }
         let plain = rule.plain();
         let rewrite = plain.as_ref().map_or(&rule.rewrite, |plain| &plain.rewrite);
@@ -343,6 +351,7 @@ mod tests {
             matches: mask(&[FieldId::EthDst, FieldId::Ipv4Dst]),
             writes: mask(&[FieldId::EthDst]),
             masks_max: None,
+            key_bits_max: Some(48),
             tag_bits: 8,
             length_max: 16,
             effects: Effects::Plain,
@@ -367,6 +376,7 @@ mod tests {
     #[test]
     fn a_rule_that_a_target_cannot_hold_is_refused_by_name() {
         let matching = |field| Match::new(&FlowKey::ZERO, &mask(&[field]));
+        let wide = Match::new(&FlowKey::ZERO, &mask(&[FieldId::EthDst, FieldId::Ipv4Dst]));
         let output = DatapathAction::Output {
             port: DatapathPort::new(1),
             unless_ingress: true,
@@ -381,6 +391,7 @@ mod tests {
                 LtmRule { matching: matching(FieldId::EthSrc), ..rule() },
                 Err(Refusal::Match(FieldId::EthSrc)),
             ),
+            (LtmRule { matching: wide, ..rule() }, Err(Refusal::KeyBits)),
             (
                 LtmRule { rewrite: matching(FieldId::Ipv4Dst), ..rule() },
                 Err(Refusal::Write(FieldId::Ipv4Dst)),

@@ -174,7 +174,7 @@ impl Chain {
     ///
     /// # Errors
     ///
-    /// The stage has no room for another mask, or an entry in its place.
+    /// The stage has no room for another mask, no key as wide, or an entry in its place.
     pub fn insert(&mut self, no: EntryNo, decoded: Decoded) -> Result<(), DeviceError> {
         let Decoded { stage, priority, meaning } = decoded;
         let (rule, is_punt) = parts(meaning);
@@ -184,6 +184,9 @@ impl Chain {
             return Err(DeviceError::Refused("there is no such stage"));
         };
         let mask = held.rule.matching.mask();
+        if self.limits.key_bits_max.is_some_and(|max| mask.bits_count() > max) {
+            return Err(DeviceError::KeyBits);
+        }
         let is_full = self.limits.masks_max.is_some_and(|max| stage.masks.len() >= max);
         if is_full && !stage.masks.contains_key(mask) {
             return Err(DeviceError::Masks);

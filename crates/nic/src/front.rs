@@ -9,7 +9,7 @@ use shunt_p4runtime::{
     codec::decode,
     program::{Program, START_TABLE},
     schema::Schema,
-    server::{Device, DeviceError, EntryNo, Hits},
+    server::{Device, DeviceError, EntryNo, Hits, PacketError, ProgramError},
     value,
     wire::p4::{
         config::v1::P4Info,
@@ -38,16 +38,16 @@ impl Front {
 const UNKNOWN: DeviceError = DeviceError::Refused("an entry that is not of the program");
 
 impl Device for Front {
-    fn verify(&self, info: &P4Info, config: &[u8]) -> Result<(), &'static str> {
+    fn verify(&self, info: &P4Info, config: &[u8]) -> Result<(), ProgramError> {
         let ours = self.program.p4info();
         // Names and annotations are for people.
         if Schema::read(info).ok() != Schema::read(&ours).ok() {
-            return Err("the P4Info is not that of this NIC");
+            return Err(ProgramError::Info);
         }
         if config.is_empty() || is_of(&self.program, config) {
             Ok(())
         } else {
-            Err("the device configuration is not the bmv2 program of the P4Info")
+            Err(ProgramError::Config)
         }
     }
 
@@ -88,7 +88,7 @@ impl Device for Front {
         self.chain.lock().hits(entry)
     }
 
-    fn send(&mut self, packet: &PacketOut) -> Result<(), &'static str> {
+    fn send(&mut self, packet: &PacketOut) -> Result<(), PacketError> {
         self.orders.send(packet)
     }
 }

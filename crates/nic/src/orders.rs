@@ -9,7 +9,7 @@ use std::{
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use parking_lot::Mutex;
 use shunt_datapath::Pool;
-use shunt_p4runtime::{program::PACKET_OUT, value, wire::p4::v1::PacketOut};
+use shunt_p4runtime::{program::PACKET_OUT, server::PacketError, value, wire::p4::v1::PacketOut};
 
 use crate::{error::OrderError, side::Opened};
 
@@ -60,22 +60,24 @@ impl Orders {
     }
 
     /// Has a packet of the controller sent.
-    pub(crate) fn send(&self, packet: &PacketOut) -> Result<(), &'static str> {
+    pub(crate) fn send(&self, packet: &PacketOut) -> Result<(), PacketError> {
         let number = |field: u32| {
             let given = packet.metadata.iter().find(|given| given.metadata_id == field);
             given.and_then(|given| value::decode(&given.value))
         };
-        let [egress, ingress, resubmit] = PACKET_OUT.fields else { return Err("no program") };
+        let [egress, ingress, resubmit] = PACKET_OUT.fields else {
+            return Err(PacketError::Port);
+        };
         let is_resubmitted = number(resubmit.id).is_some_and(|number| number != 0);
         let port = number(if is_resubmitted { ingress.id } else { egress.id });
         if packet.payload.is_empty() || packet.payload.len() > Pool::LARGE {
-            return Err("the payload is no frame");
+            return Err(PacketError::Frame);
         }
         let mut state = self.state.lock();
         let port = port.and_then(|port| u16::try_from(port).ok());
-        let port = port.filter(|port| state.ports.contains(port)).ok_or("there is no such port")?;
+        let port = port.filter(|port| state.ports.contains(port)).ok_or(PacketError::Port)?;
         if state.packets_count >= PACKETS_MAX {
-            return Err("too many packets wait");
+            return Err(PacketError::Busy);
         }
         state.packets_count += 1;
         let payload = packet.payload.clone();
@@ -145,5 +147,30 @@ impl Orders {
 impl AsFd for Orders {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_p4runtime::wire::p4::v1::PacketMetadata;
+
+    use super::*;
+
+    #[test]
+    fn so_many_packets_wait_and_no_more() {
+        let orders = Orders::new().unwrap();
+        orders.state.lock().ports.insert(1);
+        let fields = PACKET_OUT.fields.iter().zip([1, 0, 0]);
+        let metadata = fields
+            .map(|(field, value)| PacketMetadata { metadata_id: field.id, value: vec![value] })
+            .collect();
+        let packet = PacketOut { payload: vec![7; 60], metadata };
+        for _ in 0..PACKETS_MAX {
+            assert_eq!(orders.send(&packet), Ok(()));
+        }
+        assert_eq!(orders.send(&packet), Err(PacketError::Busy));
+        let mut taken = VecDeque::new();
+        orders.take(&mut taken);
+        assert_eq!((taken.len(), orders.send(&packet)), (PACKETS_MAX, Ok(())));
     }
 }

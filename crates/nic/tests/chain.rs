@@ -219,6 +219,29 @@ fn hits_are_counted_once_the_way_has_come_to_its_end() {
 }
 
 #[test]
+fn a_stage_takes_entries_that_match_as_many_bits_as_its_keys_have() {
+    let limits = Limits { key_bits_max: Some(48), ..Limits::default() };
+    let mut chain = Chain::new(Program::default(), limits, 7);
+    let with = |fields: &[FieldId]| {
+        let mut mask = FlowMask::EMPTY;
+        fields.iter().for_each(|field| mask.add_field(*field));
+        let rule = LtmRule {
+            tag: Tag::new(0),
+            matching: Match::new(&FlowKey::ZERO, &mask),
+            length: 1,
+            actions: [].into(),
+            rewrite: Match::any(),
+            next: Next::End,
+        };
+        of(0, rule)
+    };
+    assert_eq!(chain.insert(EntryNo(1), with(&[FieldId::EthDst])), Ok(()));
+    let wide = with(&[FieldId::EthDst, FieldId::IpEcn]);
+    assert_eq!(chain.insert(EntryNo(2), wide), Err(DeviceError::KeyBits));
+    assert_eq!(chain.len(), 1);
+}
+
+#[test]
 fn a_stage_takes_as_many_masks_as_it_may() {
     let limits = Limits { masks_max: Some(1), ..Limits::default() };
     let mut chain = Chain::new(Program::default(), limits, 7);

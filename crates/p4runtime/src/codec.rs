@@ -47,6 +47,8 @@ pub struct Skills {
     pub tells_idle: bool,
     /// Different masks that one stage may hold; `None`: as many as there are.
     pub masks_max: Option<usize>,
+    /// Bits that one entry may match; `None`: all that there are.
+    pub key_bits_max: Option<u32>,
     /// The highest port that it sends to: bmv2 has ports of 9 bits, and other uses for the last ones.
     pub port_max: u16,
 }
@@ -54,7 +56,14 @@ pub struct Skills {
 impl Default for Skills {
     /// Those of the embedded NIC.
     fn default() -> Self {
-        Self { modifies: true, counts: true, tells_idle: true, masks_max: None, port_max: u16::MAX }
+        Self {
+            modifies: true,
+            counts: true,
+            tells_idle: true,
+            masks_max: None,
+            key_bits_max: None,
+            port_max: u16::MAX,
+        }
     }
 }
 
@@ -76,6 +85,7 @@ pub fn capabilities(program: &Program, skills: &Skills) -> Capabilities {
         matches,
         writes,
         masks_max: skills.masks_max,
+        key_bits_max: skills.key_bits_max,
         tag_bits: TAG_BITS,
         // So that no chain makes more lookups than a translation may.
         length_max: LOOKUPS_MAX / u16::from(program.stages().max(1)),

@@ -10,6 +10,7 @@ use tonic::{Code, Status};
 
 use crate::{
     schema::SchemaError,
+    server::ProgramError,
     value::ValueError,
     wire::{google::rpc, p4::v1},
 };
@@ -135,6 +136,9 @@ pub enum EntityError {
     /// The table has as many masks as it may.
     #[error("the table has no room for another mask")]
     Masks,
+    /// The entry matches more bits than a key of the device has.
+    #[error("the device has no keys of so many bits")]
+    KeyBits,
     /// A counter cannot be less than nothing.
     #[error("a counter is not negative")]
     Count,
@@ -156,7 +160,7 @@ impl EntityError {
             Self::Value { .. } => Code::OutOfRange,
             Self::ActionScope(_) | Self::ConstTable | Self::ConstDefault => Code::PermissionDenied,
             Self::Exists => Code::AlreadyExists,
-            Self::Full | Self::Masks | Self::Refused(_) => Code::ResourceExhausted,
+            Self::Full | Self::Masks | Self::KeyBits | Self::Refused(_) => Code::ResourceExhausted,
             Self::NotRestored => Code::Internal,
             Self::Aborted => Code::Aborted,
             Self::NoType
@@ -217,7 +221,7 @@ pub enum RequestError {
     Info(#[from] SchemaError),
     /// The device cannot run that program.
     #[error("the device cannot run the program: {0}")]
-    Program(&'static str),
+    Program(#[source] ProgramError),
     /// Another controller has this election id.
     #[error("another controller has this election id")]
     ElectionTaken,
@@ -294,8 +298,8 @@ pub fn batch_status<T>(results: &[Result<T, EntityError>]) -> Result<(), Box<Sta
             if is_told {
                 error.message = why.to_string();
             }
-            if *why == EntityError::Masks {
-                (error.space, error.code) = (SPACE.to_owned(), CODE_MASKS);
+            if let Some(limit) = Limit::of(why) {
+                (error.space, error.code) = (SPACE.to_owned(), limit.code());
             }
         }
         Any { type_url: ERROR_TYPE.to_owned(), value: error.encode_to_vec() }
@@ -312,9 +316,6 @@ pub fn batch_status<T>(results: &[Result<T, EntityError>]) -> Result<(), Box<Sta
 /// Whose the numbers of errors are that no canonical code says.
 const SPACE: &str = "shunt";
 
-/// The table has as many masks as it may.
-const CODE_MASKS: i32 = 1;
-
 /// Parts of a batch up to which each is told in words why it failed.
 const PARTS_TOLD_MAX: usize = 32;
 
@@ -323,13 +324,42 @@ const PARTS_TOLD_MAX: usize = 32;
 pub struct PartCode {
     /// The canonical code.
     pub code: Code,
+    /// The limit of the device that it is beyond, where that is told.
+    pub limit: Option<Limit>,
+}
+
+/// A limit of a device that no canonical code names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
     /// There is no room for another mask, which another entry might have needed less.
-    pub is_masks: bool,
+    Masks,
+    /// There are no keys of so many bits.
+    KeyBits,
+}
+
+impl Limit {
+    const ALL: [Self; 2] = [Self::Masks, Self::KeyBits];
+
+    const fn of(error: &EntityError) -> Option<Self> {
+        match error {
+            EntityError::Masks => Some(Self::Masks),
+            EntityError::KeyBits => Some(Self::KeyBits),
+            _ => None,
+        }
+    }
+
+    /// Its number among errors of [`SPACE`].
+    const fn code(self) -> i32 {
+        match self {
+            Self::Masks => 1,
+            Self::KeyBits => 2,
+        }
+    }
 }
 
 impl From<Code> for PartCode {
     fn from(code: Code) -> Self {
-        Self { code, is_masks: false }
+        Self { code, limit: None }
     }
 }
 
@@ -339,9 +369,10 @@ pub fn batch_codes(status: &Status) -> Option<Vec<PartCode>> {
     let details = rpc::Status::decode(status.details()).ok()?.details;
     let code = |detail: &Any| -> Option<PartCode> {
         let error = v1::Error::decode(&detail.value[..]).ok()?;
-        let is_masks = error.space == SPACE && error.code == CODE_MASKS;
+        let is_it = |limit: &Limit| error.space == SPACE && error.code == limit.code();
+        let limit = Limit::ALL.into_iter().find(is_it);
         let code = Code::from_i32(error.canonical_code);
-        (detail.type_url == ERROR_TYPE).then_some(PartCode { code, is_masks })
+        (detail.type_url == ERROR_TYPE).then_some(PartCode { code, limit })
     };
     details.iter().map(code).collect::<Option<Vec<_>>>().filter(|codes| !codes.is_empty())
 }

@@ -42,6 +42,9 @@ pub(crate) struct NicArguments {
     /// Different masks of each stage; without it, as many as come.
     #[arg(long, value_name = "MASKS")]
     masks: Option<usize>,
+    /// Bits that an entry matches at most; without it, all that there are.
+    #[arg(long, value_name = "BITS")]
+    key_bits: Option<u32>,
     /// Microseconds that each update takes.
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
     latency: u64,
@@ -116,6 +119,7 @@ pub(crate) async fn run(
     let program = Program::new(arguments.stages, arguments.size)?;
     let limits = Limits {
         masks_max: arguments.masks,
+        key_bits_max: arguments.key_bits,
         update_latency: Duration::from_micros(arguments.latency),
     };
     let ports = open_ports(arguments)?;

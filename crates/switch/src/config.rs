@@ -115,6 +115,8 @@ pub struct Target {
     pub stage_entries: u32,
     /// Different masks that a stage of the embedded NIC holds; 0: as many as come.
     pub masks: usize,
+    /// Bits that an entry of the embedded NIC matches at most; 0: all that there are.
+    pub key_bits: u32,
     /// Microseconds that the embedded NIC takes for each update.
     pub update_us: u64,
     /// What happens while nobody knows what it forwards by.
@@ -456,6 +458,7 @@ impl Default for Target {
             stages: 4,
             stage_entries: 8192,
             masks: 0,
+            key_bits: 0,
             update_us: 0,
             stale: StalePolicy::default(),
         }

@@ -5,6 +5,16 @@ use tracing::{info, warn};
 
 use super::{StaleReason, TargetState};
 
+/// What a target owes of a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Debt {
+    Nothing,
+    /// Removals of what the version made stale.
+    Removals,
+    /// Removals, and longer than is waited for.
+    Late,
+}
+
 /// What is known of a target's being there, and of what it owes.
 #[derive(Debug)]
 pub(super) struct Judge {
@@ -59,14 +69,14 @@ impl Judge {
         (self.repairs, self.stale_count)
     }
 
-    /// Says how the target is: whether it owes the removal of anything stale, and whether it is late
-    /// with anything.
-    pub(super) fn judge(&mut self, now: Time, owes: bool, is_late: bool) -> TargetState {
+    /// Says how the target is, by what it owes.
+    pub(super) fn judge(&mut self, now: Time, debt: Debt) -> TargetState {
+        let owes = debt != Debt::Nothing;
         let why = if self.is_lost {
             Some(if self.was_there { StaleReason::Lost } else { StaleReason::NotYet })
         } else if owes && self.is_behind {
             Some(if self.was_lost { StaleReason::Repairing } else { StaleReason::Unconfirmed })
-        } else if is_late {
+        } else if debt == Debt::Late {
             Some(StaleReason::Unconfirmed)
         } else {
             None

@@ -22,7 +22,7 @@ use super::{
     Offer, StaleReason, TargetConfig, TargetEnds, TargetState, TargetStatus,
     drain::Drain,
     ends::{Shared, TargetCommand},
-    judge::Judge,
+    judge::{Debt, Judge},
     ledger::{Batch, Ledger},
     pace::Pace,
     reading::Reading,
@@ -170,8 +170,12 @@ impl<T: LtmTarget> TargetOwner<T> {
     fn answer(&mut self) -> bool {
         let since = self.ledger.stale_since();
         let within = self.config.confirm_within;
-        let is_late = since.is_some_and(|since| self.now.since(since) > within);
-        self.status.state = self.judge.judge(self.now, since.is_some(), is_late);
+        let debt = match since {
+            None => Debt::Nothing,
+            Some(since) if self.now.since(since) > within => Debt::Late,
+            Some(_) => Debt::Removals,
+        };
+        self.status.state = self.judge.judge(self.now, debt);
         // Who counts slowly may remove quickly: versions wait for removals alone, pulls for counts.
         self.status.counts_late = self.reading.is_late(self.now, within);
         if self.status.counts_late || self.status.state.is_stale() {

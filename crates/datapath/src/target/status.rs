@@ -106,6 +106,8 @@ pub enum Reason {
     Tag,
     /// The stage has as many masks as it may.
     Masks,
+    /// It consults more bits than a key of the target has.
+    KeyBits,
     /// The stage had no room.
     NoRoom,
     /// The target failed.
@@ -184,6 +186,7 @@ impl From<Refusal> for Reason {
             Refusal::Length { .. } => Self::Length,
             Refusal::Tag(_) => Self::Tag,
             Refusal::Masks => Self::Masks,
+            Refusal::KeyBits => Self::KeyBits,
             _ => Self::Failed,
         }
     }
@@ -211,6 +214,7 @@ impl fmt::Display for Reason {
             Self::Length => f.write_str("length"),
             Self::Tag => f.write_str("tag"),
             Self::Masks => f.write_str("masks"),
+            Self::KeyBits => f.write_str("key_bits"),
             Self::NoRoom => f.write_str("no_room"),
             Self::Failed => f.write_str("failed"),
         }

@@ -64,6 +64,7 @@ impl SoftTarget {
             matches: all.clone(),
             writes: all,
             masks_max: None,
+            key_bits_max: None,
             tag_bits: 16,
             length_max: 4096 / u16::try_from(stages_count).unwrap_or(u16::MAX).max(1),
             effects: Effects::All,

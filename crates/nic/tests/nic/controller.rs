@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use shunt_flow::{FieldId, FlowKey, testing::PacketBuilder};
-use shunt_gigaflow::ltm::{Next, Tag};
-use shunt_nic::DropReason;
+use shunt_gigaflow::{
+    ltm::{Next, Tag},
+    target::{Refusal, TargetError},
+};
+use shunt_nic::{DropReason, Limits};
 use shunt_p4runtime::client::PacketToSend;
 
 use crate::world::{World, frame, rule, to};
@@ -40,6 +43,22 @@ async fn a_chain_rewrites_and_forwards_and_one_that_ends_midway_does_not() {
     assert_eq!(world.receive(1).await, sent);
     assert_eq!(world.nothing(1).await, Ok(()));
     assert_eq!(world.traffic.dropped(DropReason::Rule), 1);
+}
+
+#[tokio::test]
+async fn a_limit_that_the_controller_did_not_know_is_told_by_its_name() {
+    let limits = Limits { key_bits_max: Some(17), ..Limits::default() };
+    let mut world = World::limited(limits).await;
+    let of = |fields: &[(FieldId, u128)]| rule(0, fields, &[], Next::End);
+    world.insert(0, of(&[(FieldId::EthType, 0x0800)])).await;
+    let wide = of(&[(FieldId::EthType, 0x0800), (FieldId::IpProto, 17)]);
+    let refused = Err(TargetError::Refused(Refusal::KeyBits));
+    assert_eq!(world.try_insert(0, wide).await, refused);
+    let limits = Limits { masks_max: Some(1), ..Limits::default() };
+    let mut world = World::limited(limits).await;
+    world.insert(0, of(&[(FieldId::EthType, 0x0800)])).await;
+    let another = of(&[(FieldId::InPort, 1)]);
+    assert_eq!(world.try_insert(0, another).await, Err(TargetError::Refused(Refusal::Masks)));
 }
 
 #[tokio::test]

@@ -4,4 +4,5 @@
 
 mod controller;
 mod representor;
+mod strangers;
 mod world;

@@ -1,6 +1,6 @@
 //! A NIC with two ports, whoever is at the far ends of these, and its controller.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 
 use shunt_datapath::{
     Packet, Pool,
@@ -13,7 +13,7 @@ use shunt_flow::{FieldId, FlowKey, FlowMask, Match, testing::PacketBuilder};
 use shunt_gigaflow::{
     ltm::{LtmRule, Next, Tag},
     partition::StageId,
-    target::{Event, LtmIndex, LtmTarget, Operation, Ticket},
+    target::{Event, LtmIndex, LtmTarget, Operation, TargetError, Ticket},
 };
 use shunt_nic::{Limits, Nic, NicPort, NicPorts, Traffic};
 use shunt_p4runtime::{
@@ -27,6 +27,8 @@ use tokio::{runtime::Handle, sync::Notify, task::JoinHandle};
 
 /// A NIC with two ports, 1 and 2, the far ends of these, and its controller.
 pub(crate) struct World {
+    /// Where the NIC listens.
+    pub(crate) address: SocketAddr,
     pub(crate) target: P4Target,
     /// The target has something to say.
     news: Arc<Notify>,
@@ -47,13 +49,18 @@ pub(crate) const REPRESENTORS: [usize; 2] = [2, 3];
 impl World {
     /// Without representors.
     pub(crate) async fn new() -> Self {
-        Self::with(|_| None).await
+        Self::with(Limits::default(), |_| None).await
+    }
+
+    /// The same, with a NIC whose limits its controller does not know.
+    pub(crate) async fn limited(limits: Limits) -> Self {
+        Self::with(limits, |_| None).await
     }
 
     /// Each port with its representor.
     pub(crate) async fn represented() -> Self {
         let mut fars = Vec::new();
-        let mut world = Self::with(|seed| {
+        let mut world = Self::with(Limits::default(), |seed| {
             let (near, far) = pair(1, seed);
             fars.push(far);
             Some(Box::new(near))
@@ -65,7 +72,10 @@ impl World {
         world
     }
 
-    async fn with(mut representor: impl FnMut(u64) -> Option<Box<dyn Port>>) -> Self {
+    async fn with(
+        limits: Limits,
+        mut representor: impl FnMut(u64) -> Option<Box<dyn Port>>,
+    ) -> Self {
         let [(near_1, far_1), (near_2, far_2)] = [pair(1, 1), pair(1, 3)];
         let mut port = |number: u16, port: Pair| {
             let representor = representor(10 * u64::from(number));
@@ -73,8 +83,8 @@ impl World {
         };
         let ports = vec![port(1, near_1), port(2, near_2)];
         let address = "127.0.0.1:0".parse().unwrap();
-        let program = Program::new(3, 64).unwrap();
-        let nic = Nic::start((program, Limits::default()), ports, address, (Now::default, 5)).await;
+        let program = program();
+        let nic = Nic::start((program, limits), ports, address, (Now::default, 5)).await;
         let nic = nic.unwrap();
         let settings = Settings {
             program,
@@ -82,7 +92,7 @@ impl World {
             retry: Duration::from_millis(5),
             ..Settings::new(format!("http://{}", nic.address()))
         };
-        let (traffic, ports) = (nic.traffic(), nic.ports());
+        let (address, traffic, ports) = (nic.address(), nic.traffic(), nic.ports());
         let server = tokio::spawn(async move { nic.run(std::future::pending()).await.unwrap() });
         let news = Arc::new(Notify::new());
         let target = P4Target::new(settings, &Handle::current(), {
@@ -90,16 +100,22 @@ impl World {
             move || news.notify_one()
         });
         let (ends, came, pool) = (Vec::new(), Vec::new(), Pool::new());
-        let mut world = Self { target, news, ends, came, traffic, ports, server, pool, next: 0 };
-        let mut events = Vec::new();
-        while !events.contains(&Event::Restored) {
-            world.news.notified().await;
-            world.target.poll(&mut events);
-        }
+        let mut world =
+            Self { address, target, news, ends, came, traffic, ports, server, pool, next: 0 };
+        world.restored().await;
         for mut far in [far_1, far_2] {
             world.add_end(far.split(1).unwrap().remove(0));
         }
         world
+    }
+
+    /// Waits until the NIC holds what its controller means.
+    pub(crate) async fn restored(&mut self) {
+        let mut events = Vec::new();
+        while !events.contains(&Event::Restored) {
+            self.news.notified().await;
+            self.target.poll(&mut events);
+        }
     }
 
     /// Another far end; answers with its number.
@@ -116,17 +132,27 @@ impl World {
     }
 
     pub(crate) async fn insert(&mut self, stage: u8, rule: LtmRule) {
+        assert_eq!(self.try_insert(stage, rule).await, Ok(()));
+    }
+
+    pub(crate) async fn try_insert(&mut self, stage: u8, rule: LtmRule) -> Result<(), TargetError> {
         self.next += 1;
         let stage = StageId::new(stage).unwrap();
         let entry = LtmIndex(self.next);
         let operation = Operation::Insert { entry, stage, rule: Arc::new(rule) };
         self.target.submit(&mut vec![(Ticket(self.next), operation)]).unwrap();
-        let answer = Event::Answered { ticket: Ticket(self.next), result: Ok(()) };
         let mut events = Vec::new();
-        while !events.contains(&answer) {
+        loop {
             self.news.notified().await;
             self.target.poll(&mut events);
-            assert!(events.iter().all(|event| *event == answer), "{events:?}");
+            match events.pop() {
+                Some(Event::Answered { ticket, result }) if ticket == Ticket(self.next) => {
+                    assert!(events.is_empty(), "{events:?}");
+                    return result;
+                }
+                None => {}
+                other => panic!("{other:?}"),
+            }
         }
     }
 
@@ -177,6 +203,11 @@ impl World {
             self.news.notified().await;
         }
     }
+}
+
+/// What the NIC runs.
+pub(crate) fn program() -> Program {
+    Program::new(3, 64).unwrap()
 }
 
 pub(crate) fn matching(fields: &[(FieldId, u128)]) -> Match {

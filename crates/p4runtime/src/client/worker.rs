@@ -29,7 +29,7 @@ use super::{
     told::{Teller, Told},
 };
 use crate::{
-    error::PartCode,
+    error::{Limit, PartCode},
     wire::p4::v1::{TableEntry, stream_message_response, update::Type},
 };
 
@@ -538,9 +538,13 @@ fn modified(known: &LtmRule, rule: &LtmRule) -> LtmRule {
 }
 
 fn result_of(part: PartCode) -> Result<(), TargetError> {
+    match part.limit {
+        Some(Limit::Masks) => return Err(TargetError::Refused(Refusal::Masks)),
+        Some(Limit::KeyBits) => return Err(TargetError::Refused(Refusal::KeyBits)),
+        None => {}
+    }
     match part.code {
         Code::Ok => Ok(()),
-        _ if part.is_masks => Err(TargetError::Refused(Refusal::Masks)),
         Code::ResourceExhausted => Err(TargetError::NoRoom),
         Code::AlreadyExists => Err(TargetError::Exists),
         Code::NotFound => Err(TargetError::NoSuchEntry),

@@ -32,8 +32,35 @@ pub enum DeviceError {
     Full,
     /// There is no room for another mask in the table.
     Masks,
+    /// It has no keys of so many bits.
+    KeyBits,
     /// It cannot hold such an entry.
     Refused(&'static str),
+}
+
+/// Why a device does not run a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProgramError {
+    /// It runs another.
+    #[error("the P4Info is not that of this device")]
+    Info,
+    /// The configuration is of another program, or of none.
+    #[error("the device configuration is not a program of the P4Info that this device runs")]
+    Config,
+}
+
+/// Why a device does not send a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PacketError {
+    /// It is empty, or longer than any that it sends.
+    #[error("the payload is no frame")]
+    Frame,
+    /// Its metadata names a port that is not there.
+    #[error("there is no such port")]
+    Port,
+    /// Those before it have not left yet.
+    #[error("too many packets wait")]
+    Busy,
 }
 
 /// Holds entries that have been checked against the schema, and forwards packets by them.
@@ -43,7 +70,7 @@ pub trait Device: Send + 'static {
     /// # Errors
     ///
     /// Why not.
-    fn verify(&self, info: &P4Info, config: &[u8]) -> Result<(), &'static str>;
+    fn verify(&self, info: &P4Info, config: &[u8]) -> Result<(), ProgramError>;
 
     /// Runs a program that it verified, without any entries.
     fn commit(&mut self, info: &P4Info, schema: &Schema);
@@ -79,8 +106,8 @@ pub trait Device: Send + 'static {
     ///
     /// # Errors
     ///
-    /// What is wrong with its metadata.
-    fn send(&mut self, packet: &PacketOut) -> Result<(), &'static str>;
+    /// Why not.
+    fn send(&mut self, packet: &PacketOut) -> Result<(), PacketError>;
 
     /// Whether packets meet all changes that are made under one lock, or none.
     fn is_atomic(&self) -> bool {

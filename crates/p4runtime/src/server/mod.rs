@@ -28,7 +28,7 @@ mod stream;
 mod write;
 
 pub use arbiter::{Advice, Arbiter, ElectionId, StreamId, election_id, election_message};
-pub use device::{Device, DeviceError, EntryNo, Hits, Now};
+pub use device::{Device, DeviceError, EntryNo, Hits, Now, PacketError, ProgramError};
 pub use queue::Queued;
 pub use service::{Server, ServerError, Service};
 pub use state::Settings;

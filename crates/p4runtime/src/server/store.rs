@@ -73,6 +73,7 @@ impl From<DeviceError> for EntityError {
         match error {
             DeviceError::Full => Self::Full,
             DeviceError::Masks => Self::Masks,
+            DeviceError::KeyBits => Self::KeyBits,
             DeviceError::Refused(reason) => Self::Refused(reason),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tonic::{Code, Status, Streaming};
 
-use super::{arbiter::StreamId, state::State};
+use super::{arbiter::StreamId, device::PacketError, state::State};
 use crate::{
     error::RequestError,
     value,
@@ -71,19 +71,32 @@ fn refuse_digest(state: &mut State, stream: StreamId, ack: DigestListAck) {
     state.tell(stream, Reply::Error(error));
 }
 
-fn packet_out(state: &mut State, stream: StreamId, packet: PacketOut) {
+/// Bytes of a payload that are sent back with what is wrong with it: more than a frame has, and less
+/// than what waits for a controller may have.
+const ECHOED_MAX: usize = 1 << 16;
+
+fn packet_out(state: &mut State, stream: StreamId, mut packet: PacketOut) {
+    let refused = |code, message: &str| Err((code, message.to_owned()));
     let result = if !state.arbiter.is_primary_stream(stream) {
-        Err((Code::PermissionDenied, "only the primary controller sends packets"))
+        refused(Code::PermissionDenied, "only the primary controller sends packets")
     } else if !state.pipeline.is_running() {
-        Err((Code::FailedPrecondition, "there is no forwarding pipeline yet"))
+        refused(Code::FailedPrecondition, "there is no forwarding pipeline yet")
     } else if !is_whole(state, &packet) {
-        Err((Code::InvalidArgument, "the metadata is not that of packet_out"))
+        refused(Code::InvalidArgument, "the metadata is not that of packet_out")
     } else {
-        state.device.send(&packet).map_err(|reason| (Code::InvalidArgument, reason))
+        state.device.send(&packet).or_else(|error| refused(code_of(error), &error.to_string()))
     };
-    if let Err(what) = result {
+    if let Err((code, message)) = result {
+        packet.payload.truncate(ECHOED_MAX);
         let details = Details::PacketOut(PacketOutError { packet_out: Some(packet) });
-        state.tell(stream, Reply::Error(stream_error(what, details)));
+        state.tell(stream, Reply::Error(stream_error((code, &message), details)));
+    }
+}
+
+const fn code_of(error: PacketError) -> Code {
+    match error {
+        PacketError::Frame | PacketError::Port => Code::InvalidArgument,
+        PacketError::Busy => Code::ResourceExhausted,
     }
 }
 

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use crate::{
     schema::Schema,
-    server::{Device, DeviceError, EntryNo, Hits},
+    server::{Device, DeviceError, EntryNo, Hits, PacketError, ProgramError},
     wire::p4::{
         config::v1::P4Info,
         v1::{Action, PacketOut, TableEntry},
@@ -38,8 +38,8 @@ pub struct MemoryDevice(pub Arc<Mutex<Memory>>);
 pub const BROKEN_PROGRAM: &[u8] = b"broken";
 
 impl Device for MemoryDevice {
-    fn verify(&self, _: &P4Info, config: &[u8]) -> Result<(), &'static str> {
-        if config.starts_with(BROKEN_PROGRAM) { Err("it is broken") } else { Ok(()) }
+    fn verify(&self, _: &P4Info, config: &[u8]) -> Result<(), ProgramError> {
+        if config.starts_with(BROKEN_PROGRAM) { Err(ProgramError::Config) } else { Ok(()) }
     }
 
     fn commit(&mut self, _: &P4Info, _: &Schema) {
@@ -78,7 +78,7 @@ impl Device for MemoryDevice {
         self.0.lock().hits.get(&entry).copied().unwrap_or_default()
     }
 
-    fn send(&mut self, packet: &PacketOut) -> Result<(), &'static str> {
+    fn send(&mut self, packet: &PacketOut) -> Result<(), PacketError> {
         self.0.lock().sent.push(packet.clone());
         Ok(())
     }

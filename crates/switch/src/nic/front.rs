@@ -166,6 +166,7 @@ impl NicFront {
             config.address.parse().map_err(|error| system(Box::new(error)))?;
         let limits = Limits {
             masks_max: (config.masks > 0).then_some(config.masks),
+            key_bits_max: (config.key_bits > 0).then_some(config.key_bits),
             update_latency: Duration::from_micros(config.update_us),
         };
         let program = program(config);
@@ -197,6 +198,7 @@ impl NicFront {
         if config.kind == TargetKind::Embedded {
             settings.device_id = Settings::new(String::new()).device_id;
             settings.skills.masks_max = (config.masks > 0).then_some(config.masks);
+            settings.skills.key_bits_max = (config.key_bits > 0).then_some(config.key_bits);
         }
         let handle = self.target.handle.clone();
         info!(address, bridge = self.bridge.0, "a NIC stands in front of the bridge");

@@ -186,6 +186,18 @@ async fn what_the_nic_cannot_do_stays_with_the_switch_and_says_why() {
 }
 
 #[tokio::test]
+async fn a_piece_of_more_bits_than_a_key_of_the_nic_has_stays_with_the_switch() {
+    let world = World::with(1, |target| target.key_bits = 24).await;
+    world.add(&["udp,nw_dst=10.0.0.0/8,actions=output:2"]).await;
+    for _ in 0..3 {
+        world.ends[0].send(&frame());
+        assert_eq!(world.ends[1].hear().await, frame());
+    }
+    until(|| world.status().refused.iter().any(|(why, _)| why == "key_bits")).await;
+    assert_eq!(world.traffic().hits, 0);
+}
+
+#[tokio::test]
 async fn one_nic_gives_way_to_another_while_packets_flow() {
     let mut world = World::new(1).await;
     world.add(&["udp,actions=output:2"]).await;
