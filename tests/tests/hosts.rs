@@ -192,3 +192,12 @@ fn is_running(id: u32) -> bool {
         !text.is_empty() && !text.contains(") Z ")
     })
 }
+
+#[test]
+fn the_demo_shows_what_it_says() {
+    if namespace_or_skip("demo").is_none() {
+        return;
+    }
+    let demo = output(&mut Command::new(env!("CARGO_BIN_EXE_demo")));
+    assert!(text(&demo).contains("No packet sent after the barrier reply took the old way."));
+}

@@ -249,3 +249,11 @@ fn no_packet_sent_after_the_barrier_goes_by_the_old_rule() {
     let _ = ping.kill();
     let _ = ping.wait();
 }
+
+#[test]
+fn the_demo_of_pieces_shows_what_it_says() {
+    let said = text(&Command::new(env!("CARGO_BIN_EXE_demo")).arg("--gigaflow").output().unwrap());
+    for line in ["pieces on the NIC stand for 1600 flows", "went before the barrier was answered"] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+}

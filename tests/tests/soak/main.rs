@@ -28,6 +28,7 @@ use proptest::{
     strategy::{Strategy, ValueTree},
     test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
 };
+use shunt_switch::config::CacheKind;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::{changes::Changes, memory::resident_bytes, progress::Progress, rig::Rig};
@@ -54,7 +55,16 @@ fn a_switch_whose_rules_never_rest_is_right_loses_no_packet_and_does_not_grow() 
     // What differs is told of in the log.
     let log = tracing_subscriber::fmt().with_max_level(LevelFilter::WARN);
     log.with_writer(std::io::stderr).init();
-    let mut rig = Rig::new();
+    for kind in [CacheKind::Megaflow, CacheKind::Gigaflow] {
+        eprintln!("{kind:?}");
+        soak(kind, (packets, seed), is_asked_for);
+    }
+}
+
+/// A switch with this kind of cache, under half of the packets.
+fn soak(kind: CacheKind, (packets, seed): (u64, u64), is_asked_for: bool) {
+    let packets = packets / 2;
+    let mut rig = Rig::new(kind);
     let (mut frames, mut ops) = (random(seed, 0), random(seed, 1));
     let mut progress = Progress::new(packets, is_asked_for);
     let worlds = if is_asked_for { WORLDS_OF_SOAK } else { WORLDS };

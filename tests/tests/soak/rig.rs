@@ -9,7 +9,7 @@ use shunt_datapath::port::{Port as _, pair::pair};
 use shunt_pipeline::testing::generate::BRIDGES;
 use shunt_switch::{
     Config, Switch,
-    config::{Bridge, Port, PortType},
+    config::{Bridge, CacheKind, Port, PortType},
 };
 use shunt_tests::daemon::SOON;
 use tokio::runtime::{Builder, Runtime};
@@ -47,12 +47,14 @@ pub(crate) fn port_name(bridge: u16, port: u32) -> String {
 }
 
 impl Rig {
-    /// A switch without rules.
-    pub(crate) fn new() -> Self {
+    /// A switch without rules, with whole entries or with pieces.
+    pub(crate) fn new(kind: CacheKind) -> Self {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime starts");
         let mut config = Config::default();
         config.threads.packet = THREADS;
+        config.caches.kind = kind;
+        config.caches.gigaflow.stage_entries = 512;
         config.caches.verify_one_in = VERIFY_ONE_IN;
         config.caches.megaflow_entries = 1024;
         config.caches.exact_entries = 1024;

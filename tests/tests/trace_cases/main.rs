@@ -27,7 +27,7 @@ use case::{Case, Recording, TaughtRule, missing};
 use client::{DumpedRule, Monitor, counters};
 use masks::{Tables, Widths};
 use rig::{BRIDGE, Rig};
-use shunt_switch::TraceVisit;
+use shunt_switch::{TraceVisit, config::CacheKind};
 
 /// Recorded cases in all, whatever they need.
 const RECORDED: usize = 200;
@@ -73,21 +73,24 @@ fn cases_are_answered_as_recorded_and_again_from_filled_caches() {
     let mut differences = Vec::new();
     let mut kinds: BTreeMap<String, [u32; 2]> = BTreeMap::new();
     for case in Recording::read_all().cases {
-        let found = play(&case);
-        let [passed, failed] = kinds.entry(case.kind().to_owned()).or_default();
-        *if found.is_empty() { passed } else { failed } += 1;
-        differences.extend(found);
+        for cache in [CacheKind::Megaflow, CacheKind::Gigaflow] {
+            let found = play(&case, cache);
+            let kind = format!("{} {cache:?}", case.kind());
+            let [passed, failed] = kinds.entry(kind).or_default();
+            *if found.is_empty() { passed } else { failed } += 1;
+            differences.extend(found.iter().map(|found| format!("{cache:?}: {found}")));
+        }
     }
     for (kind, [passed, failed]) in kinds {
-        println!("{kind:<12} {passed} passed, {failed} failed");
+        println!("{kind:<21} {passed} passed, {failed} failed");
     }
     assert_none(&differences);
 }
 
-/// Plays a case; what differs from what was recorded.
-fn play(case: &Case) -> Vec<String> {
+/// Plays a case to a switch with this kind of cache; what differs from what was recorded.
+fn play(case: &Case, kind: CacheKind) -> Vec<String> {
     let mut differences = Differences::new(case);
-    let mut rig = Rig::new();
+    let mut rig = Rig::new(kind);
     let client = rig.client();
     rig.set_ports(case);
     client.load(case);
@@ -138,7 +141,7 @@ fn packets_meet_the_recorded_rules_in_the_recorded_order() {
 /// Traces the packets of a case; what differs from what was recorded.
 fn trace(case: &Case) -> Vec<String> {
     let mut differences = Differences::new(case);
-    let mut rig = Rig::new();
+    let mut rig = Rig::new(CacheKind::Megaflow);
     rig.set_ports(case);
     rig.load(case);
     for (index, packet) in case.packets.iter().enumerate() {

@@ -9,7 +9,7 @@ use shunt_datapath::{
 use shunt_pipeline::DatapathPort;
 use shunt_switch::{
     Config, Switch,
-    config::{self, Bridge},
+    config::{self, Bridge, CacheKind},
 };
 use shunt_tests::daemon::{SOON, until};
 use tempfile::TempDir;
@@ -50,8 +50,8 @@ struct Cable {
 }
 
 impl Rig {
-    /// A switch without rules.
-    pub(crate) fn new() -> Self {
+    /// A switch without rules, with whole entries or with pieces.
+    pub(crate) fn new(kind: CacheKind) -> Self {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime starts");
         let folder = tempfile::tempdir().expect("a folder can be made");
@@ -61,7 +61,8 @@ impl Rig {
             mac: "aa:55:aa:55:00:00".into(),
             ..Bridge::default()
         };
-        let config = Config { bridges: vec![bridge], ..Config::default() };
+        let mut config = Config { bridges: vec![bridge], ..Config::default() };
+        config.caches.kind = kind;
         let run_dir = Some(folder.path().to_owned());
         let switch = runtime.block_on(Switch::start(&config, run_dir, SEED));
         let switch = switch.expect("the switch starts");

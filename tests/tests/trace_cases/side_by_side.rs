@@ -10,6 +10,8 @@ use std::{
     panic::{self, AssertUnwindSafe},
 };
 
+use shunt_switch::config::CacheKind;
+
 use crate::{
     case::{Case, Expect, Frames, RecordedPacket, TaughtRule},
     client::{Answer, Client, DumpedRule, Monitor},
@@ -58,7 +60,7 @@ pub(crate) fn play(case: &Case, rival: &mut Rival) -> Option<(Vec<String>, Case)
 /// What differs, the case, and whether Shunt has dropped a packet because its port had stood still
 /// for too long: it learns beside its packet threads, which takes long where others use the machine.
 fn play_out(case: &Case, rival: &mut Rival) -> ((Vec<String>, Case), bool) {
-    let mut rig = Rig::new();
+    let mut rig = Rig::new(CacheKind::Megaflow);
     rival.reset();
     rig.set_ports(case);
     rival.set_ports(case);
