@@ -25,7 +25,7 @@ pub use registry::{Choice, EXPERIMENTS, Experiment, find};
 use registry::{OF_DBSP, WITH_CIRCUITS};
 pub(crate) use report::write_whole;
 pub use report::{Form, Report};
-pub use row::{Better, Curve, Ratio, Row, Samples, Verdict};
+pub use row::{Better, Curve, Ratio, Row, Samples, Verdict, quantile};
 pub use run::Run;
 pub use table::table;
 pub(crate) use table::table_of_builds;

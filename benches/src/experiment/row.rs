@@ -44,6 +44,15 @@ impl Samples {
     }
 }
 
+/// What so many of a hundred samples do not exceed; `None` where nothing was measured.
+#[must_use]
+pub fn quantile(samples: &[f64], percent: usize) -> Option<f64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let place = (sorted.len() * percent).div_ceil(100);
+    sorted.get(place.saturating_sub(1)).copied()
+}
+
 impl From<f64> for Samples {
     fn from(value: f64) -> Self {
         Self(vec![value])

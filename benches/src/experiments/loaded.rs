@@ -68,13 +68,20 @@ pub(crate) struct Loaded {
 
 impl Loaded {
     pub(crate) fn new(workload: &Workload) -> Self {
+        Self::with(workload, |_| {})
+    }
+
+    /// The same, with other rules than those of the workload.
+    pub(crate) fn with(workload: &Workload, edit: impl FnOnce(&mut Vec<String>)) -> Self {
         let pipeline = Pipeline::new(1);
         pipeline.add_bridge(BRIDGE, BridgeSettings::default());
         let _ = pipeline.set_ports(BRIDGE, (1..=PORTS).map(PortInfo::datapath).collect());
         let read = |text: &str| parse_rule(FlowModCommand::Add, text, &NoPortNames);
-        let rules: Vec<FlowMod> = workload
-            .base_rules()
-            .map(|rule| read(&rule.text).unwrap_or_else(|error| panic!("{rule}: {error}")))
+        let mut texts = workload.base_rules().map(|rule| rule.text.clone()).collect();
+        edit(&mut texts);
+        let rules: Vec<FlowMod> = texts
+            .iter()
+            .map(|rule| read(rule).unwrap_or_else(|error| panic!("{rule}: {error}")))
             .collect();
         let pipeline = Arc::new(pipeline);
         let loaded = Self { pipeline, rules, keys: keys(workload) };

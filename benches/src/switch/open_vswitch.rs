@@ -234,8 +234,12 @@ impl Switch for OpenVSwitch {
         // It answers when a look at all flows has ended: perhaps one that began before the change, and
         // the next may have begun before all threads knew of it.
         for _ in 0..3 {
-            self.control(&["revalidator/wait"]);
+            self.await_look();
         }
+    }
+
+    fn await_look(&self) {
+        self.control(&["revalidator/wait"]);
     }
 
     fn allow_flows(&self) {

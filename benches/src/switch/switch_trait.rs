@@ -86,6 +86,9 @@ pub trait Switch: Sync {
     /// Waits until every cached flow was judged by the rules as they are now, where replies do not say so.
     fn await_judgement(&self) {}
 
+    /// Waits until a look at all cached flows has ended, where there is one again and again.
+    fn await_look(&self) {}
+
     /// Allows as many cached flows as at the start, where it has lowered that by itself.
     fn allow_flows(&self) {}
 

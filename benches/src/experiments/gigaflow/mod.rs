@@ -11,6 +11,7 @@ pub(crate) mod cores;
 pub(crate) mod costs;
 pub(crate) mod forwarding;
 pub(crate) mod hits;
+pub(crate) mod liveness;
 mod means;
 pub(crate) mod packets;
 pub(crate) mod policies;

@@ -27,11 +27,25 @@ impl Bed {
         Self::new(&format!("{name}:rules={rules}"))
     }
 
+    /// The same in high locality, with other rules.
+    pub(super) fn published_with(
+        pipeline: &str,
+        scale: usize,
+        edit: impl FnOnce(&mut Vec<String>),
+    ) -> Self {
+        let (name, rules) = (published_name(pipeline, "high", scale), 10_000 / scale);
+        Self::with(&format!("{name}:rules={rules}"), edit)
+    }
+
     /// The workload of a name.
     pub(super) fn new(name: &str) -> Self {
+        Self::with(name, |_| {})
+    }
+
+    fn with(name: &str, edit: impl FnOnce(&mut Vec<String>)) -> Self {
         let workload = workload(name);
         Self {
-            loaded: Loaded::new(&workload),
+            loaded: Loaded::with(&workload, edit),
             packets: workload.packets().map(|packet| packet.flow).collect(),
         }
     }
@@ -82,7 +96,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Sends one packet. Answers whether it hit.
-    fn one(&mut self, number: usize) -> bool {
+    pub(super) fn one(&mut self, number: usize) -> bool {
         let Loaded { pipeline, keys, .. } = &self.bed.loaded;
         let key = &keys[self.bed.packets[number] as usize];
         let (version, now) = (pipeline.version(), Time::from_nanoseconds(number as u64));

@@ -10,6 +10,7 @@ mod flap;
 pub(crate) mod flapping;
 mod judge;
 pub(crate) mod nic;
+pub(crate) mod nic_latency;
 mod probe;
 pub(crate) mod repair;
 mod traffic;

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     experiment::{Better, Row, Run, Samples},
-    switch::{Contender, Setup, ShuntCtl},
+    switch::{Contender, Setup, ShuntCtl, output},
 };
 
 /// Packet threads.
@@ -143,11 +143,15 @@ fn disturb(control: &ShuntCtl, stop: &AtomicBool, disturbances: &AtomicU64) {
             let setting = format!("caches.gigaflow.target.update_us={update_us}");
             assert!(control.ask(&["set", &setting]).is_some(), "{setting} is refused");
         } else {
-            let port = Nic::of(control).address.rsplit(':').next().unwrap_or_default().to_owned();
-            // The kernel ends both ends at once, as if the other had gone.
-            crate::switch::output("ss", &["-K", "-t", "dst", "127.0.0.1", "dport", "=", &port]);
+            cut(&Nic::of(control));
         }
     }
+}
+
+/// Cuts the connection to a NIC: the kernel ends both ends at once, as if the other had gone.
+pub(super) fn cut(nic: &Nic) {
+    let port = nic.address.rsplit(':').next().unwrap_or_default();
+    output("ss", &["-K", "-t", "dst", "127.0.0.1", "dport", "=", port]);
 }
 
 /// Waits until the NIC is said to hold what it is meant to, and counts what it holds otherwise.
@@ -155,8 +159,7 @@ fn amiss(control: &ShuntCtl) -> f64 {
     let start = Instant::now();
     loop {
         let nic = Nic::of(control);
-        let is_still = nic.is_connected && nic.to_come == 0;
-        if is_still || start.elapsed() > PATIENCE {
+        if nic.is_whole() || start.elapsed() > PATIENCE {
             let held = held(&nic);
             // It may have changed meanwhile.
             let is_same = Nic::of(control).entries == nic.entries;
@@ -192,19 +195,29 @@ fn held(nic: &Nic) -> u64 {
 
 /// What the daemon says of the NIC.
 #[derive(Debug)]
-struct Nic {
+pub(super) struct Nic {
     is_connected: bool,
-    stale_count: u64,
-    entries: u64,
+    pub(super) stale_count: u64,
+    pub(super) entries: u64,
     /// Entries that are to come, and to go.
     to_come: u64,
-    hits: u64,
+    pub(super) hits: u64,
     missed: u64,
     address: String,
 }
 
 impl Nic {
-    fn of(control: &ShuntCtl) -> Self {
+    /// Whether it is said to hold all that it is meant to, and nothing else.
+    pub(super) const fn is_whole(&self) -> bool {
+        self.is_connected && self.to_come == 0
+    }
+
+    /// Packets that came to it.
+    pub(super) const fn received(&self) -> u64 {
+        self.hits + self.missed
+    }
+
+    pub(super) fn of(control: &ShuntCtl) -> Self {
         let nic = control.json("caches")["nic"].take();
         let number = |value: &Value| value.as_u64().unwrap_or_default();
         let stages = nic["stages"].as_array().map_or(&[][..], Vec::as_slice);

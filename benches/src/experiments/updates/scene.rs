@@ -58,6 +58,8 @@ pub(super) struct Load {
     pub(super) us: f64,
     /// Bytes for each visit, besides the traversals.
     pub(super) bytes: f64,
+    /// Visits of an entry, on average.
+    pub(super) visits: f64,
 }
 
 impl Scene {
@@ -142,6 +144,7 @@ impl Watched {
         Load {
             us: ns / 1e3 / scene.keys.len() as f64,
             bytes: (resident() - before).max(0.0) / visits as f64,
+            visits: visits as f64 / scene.keys.len() as f64,
         }
     }
 

@@ -1,0 +1,89 @@
+//! What it wins that a tag names no state which nobody reads.
+//!
+//! Every rule writes one of sixteen numbers into a register. In one case no table looks at it; in the
+//! other a rule of the last table does, which no packet meets, so that nothing else differs.
+
+use shunt_gigaflow::partition::PolicyName;
+
+use super::replay::{Bed, Replay, Resume, STAGE_ENTRIES, config};
+use crate::{
+    experiment::{Better, Row, Run},
+    experiments::loaded::PIPELINES,
+};
+
+/// Numbers that rules write.
+const NUMBERS: usize = 16;
+
+/// Cases: what the last table looks at besides, which no packet has.
+const CASES: &[(&str, &str)] = &[("read by none", ""), ("read by one", "reg0=0xff,")];
+
+const HITS: &str = "packets that hit";
+const ENTRIES: &str = "entries in use";
+const TAGS: &str = "tags in use";
+
+pub(crate) fn run(run: &mut Run) -> Vec<Row> {
+    run.begin(PIPELINES.len() * CASES.len());
+    let scale = run.either(1, 10);
+    let mut rows = Vec::new();
+    for pipeline in PIPELINES {
+        for (case, read) in CASES {
+            let title = format!("{pipeline} high, a register {case}");
+            rows.extend(run.step(&title, |_| {
+                let bed = Bed::published_with(pipeline, scale, |rules| writing(rules, read));
+                let config = config(4, STAGE_ENTRIES / scale, PolicyName::Joint);
+                let mut replay = Replay::new(&bed, config, Resume::StartOver);
+                let packets = bed.packets.len();
+                let hits = 100.0 * replay.send(0..packets) as f64 / packets as f64;
+                let ltm = replay.cache.ltm();
+                let (entries, tags) = (ltm.entries_count() as f64, ltm.tags().len() as f64);
+                let row = |metric, unit, better, value: f64| Row {
+                    better,
+                    ours: value.into(),
+                    ..Row::new(&title, metric, unit)
+                };
+                [
+                    row(HITS, "%", Better::More, hits),
+                    row(ENTRIES, "count", Better::Less, entries),
+                    row(TAGS, "count", Better::Less, tags),
+                ]
+            }));
+        }
+    }
+    rows.sort_by_key(|row: &Row| [HITS, ENTRIES, TAGS].iter().position(|own| *own == row.metric));
+    rows
+}
+
+/// The rules, of which each that does not drop writes; and one more, if there is something to be `read`.
+fn writing(rules: &mut Vec<String>, read: &str) {
+    let writing = rules.iter_mut().filter(|rule| !rule.ends_with("actions=drop"));
+    for (index, rule) in writing.enumerate() {
+        let write = format!("actions=load:{}->NXM_NX_REG0[0..3],", index % NUMBERS);
+        *rule = rule.replacen("actions=", &write, 1);
+    }
+    let table = |rule: &String| {
+        let number = rule.split(',').find_map(|word| word.strip_prefix("table="))?;
+        number.parse::<u8>().ok()
+    };
+    if let Some(last) = rules.iter().filter_map(table).max()
+        && !read.is_empty()
+    {
+        rules.push(format!("table={last},priority=1,{read}actions=drop"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rule_writes_and_one_of_the_last_table_reads() {
+        let rules =
+            || vec!["table=1,ip,actions=goto_table:3".to_owned(), "table=3,actions=drop".into()];
+        let (mut dead, mut live) = (rules(), rules());
+        writing(&mut dead, "");
+        writing(&mut live, "reg0=0xff,");
+        assert_eq!(dead[0], "table=1,ip,actions=load:0->NXM_NX_REG0[0..3],goto_table:3");
+        assert_eq!(live[..2], dead[..]);
+        assert_eq!(live[2], "table=3,priority=1,reg0=0xff,actions=drop");
+    }
+}

@@ -1,0 +1,166 @@
+//! How long the packets of a new flow miss the NIC, and how long a NIC lacks what it is meant to hold.
+//!
+//! The packets of a flow are sent one after the other, and the NIC counts those that it forwards
+//! alone. They are the last ones, so their number says which packet was the first of them, and when
+//! that one was sent.
+
+use std::{
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use super::{
+    bed::Bed,
+    nic::{Nic, cut},
+    probe,
+};
+use crate::{
+    experiment::{Better, Row, Run, Samples, quantile},
+    switch::{Contender, Setup, ShuntCtl},
+};
+
+/// Packets of one flow, and the time between two of them, as far as the sender wakes in time.
+const PACKETS: usize = 200;
+const PAUSE: Duration = Duration::from_micros(20);
+/// Flows that the NIC has pieces of already, all that a new one does not share with them is new.
+const FLOWS: u32 = 4096;
+/// How many entries the NIC holds when its connection is cut.
+const SIZES: &[(&str, u32)] = &[("4K", 4096), ("32K", 32_768)];
+/// How long counters and the NIC are waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const MISSED: &str = "from the first packet of a flow to the first that the NIC forwarded alone";
+const GAP: &str = "between two packets of a flow";
+const NEVER: &str = "flows that the NIC had not learned by their last packet";
+const RESTORED: &str = "from the end of the connection until the NIC holds all that is meant";
+
+/// What one round showed.
+struct Round {
+    /// Microseconds of each flow.
+    missed: Vec<f64>,
+    gaps: Vec<f64>,
+    never: u32,
+}
+
+/// New flows one after the other, and connections that are cut.
+pub(crate) fn run(run: &mut Run) -> Vec<Row> {
+    let contenders = Contender::both_on_devices();
+    let Some(ours) = contenders.first() else { return Vec::new() };
+    let rounds = run.either(5, 1);
+    let flows = if run.is_quick { 50 } else { 300 };
+    let sizes = if run.is_quick { &SIZES[..1] } else { SIZES };
+    run.begin(rounds + sizes.len());
+    let setup = || Setup { nic: true, ..Setup::default() };
+    let shown: Vec<Round> = (1..=rounds)
+        .map(|round| {
+            run.step(&format!("new flows, round {round}"), |folder| {
+                let bed = Bed::new(ours, folder, &setup());
+                bed.fill(FLOWS);
+                new_flows(&bed, FLOWS..FLOWS + flows)
+            })
+        })
+        .collect();
+    let mut rows = rows_of(&shown);
+    for (size, entries) in sizes {
+        let (held, times) = run.step(&format!("{size} flows, connections cut"), |folder| {
+            let setup = Setup { pieces_max: Some(*entries), ..setup() };
+            let bed = Bed::new(ours, folder, &setup);
+            bed.fill(*entries);
+            restored(control(&bed), rounds)
+        });
+        rows.push(Row {
+            ours: times,
+            ..Row::new(format!("connection cut, {size} flows, {held} entries"), RESTORED, "ms")
+        });
+    }
+    rows
+}
+
+fn control(bed: &Bed) -> &ShuntCtl {
+    let Some(control) = bed.switch.shuntctl() else { panic!("it is not ours") };
+    control
+}
+
+fn new_flows(bed: &Bed, flows: std::ops::Range<u32>) -> Round {
+    let mut round = Round { missed: Vec::new(), gaps: Vec::new(), never: 0 };
+    let control = control(bed);
+    settled(control, 0);
+    for flow in flows {
+        let before = Nic::of(control);
+        let frame = probe::plain(flow);
+        let mut sent = Vec::with_capacity(PACKETS);
+        for _ in 0..PACKETS {
+            sent.push(Instant::now());
+            bed.sender.send(&[frame]);
+            sleep(PAUSE);
+        }
+        let after = settled(control, before.received() + PACKETS as u64);
+        let hits = usize::try_from(after.hits.saturating_sub(before.hits)).unwrap_or_default();
+        assert!(hits <= PACKETS, "{hits} hits of {PACKETS} packets: others send as well");
+        let us = |later: Instant, earlier: Instant| (later - earlier).as_secs_f64() * 1e6;
+        round.gaps.extend(sent.windows(2).map(|pair| us(pair[1], pair[0])));
+        match PACKETS.checked_sub(hits).and_then(|first| sent.get(first)) {
+            Some(first) => round.missed.push(us(*first, sent[0])),
+            None => round.never += 1,
+        }
+    }
+    round
+}
+
+/// Waits until so many packets have come to the NIC, and all is there that was to come.
+fn settled(control: &ShuntCtl, received: u64) -> Nic {
+    let start = Instant::now();
+    loop {
+        let nic = Nic::of(control);
+        if nic.is_whole() && nic.received() >= received {
+            return nic;
+        }
+        assert!(start.elapsed() < PATIENCE, "the NIC does not come to rest: {nic:?}");
+        sleep(Duration::from_millis(1));
+    }
+}
+
+/// How many entries the NIC holds, and the milliseconds that it takes to hold them again after each
+/// cut of its connection. It keeps them meanwhile: they are read back and compared.
+fn restored(control: &ShuntCtl, rounds: usize) -> (u64, Samples) {
+    let mut nic = settled(control, 0);
+    let held = nic.entries;
+    let times = (0..rounds).map(|_| {
+        let start = Instant::now();
+        cut(&nic);
+        let is_back = |now: &Nic| now.stale_count > nic.stale_count && now.is_whole();
+        let mut now = Nic::of(control);
+        while !is_back(&now) {
+            assert!(start.elapsed() < PATIENCE, "the NIC does not come back: {now:?}");
+            now = Nic::of(control);
+        }
+        let took = start.elapsed().as_secs_f64() * 1e3;
+        nic = now;
+        took
+    });
+    (held, Samples(times.collect()))
+}
+
+fn rows_of(shown: &[Round]) -> Vec<Row> {
+    let percents = [(50, "p50"), (90, "p90"), (99, "p99"), (100, "max")];
+    let each = |of: fn(&Round) -> &Vec<f64>, percent| {
+        Samples(shown.iter().filter_map(|round| quantile(of(round), percent)).collect())
+    };
+    let mut rows: Vec<Row> = percents
+        .into_iter()
+        .map(|(percent, word)| Row {
+            ours: each(|round| &round.missed, percent),
+            ..Row::new(format!("one new flow after the other {word}"), MISSED, "us")
+        })
+        .collect();
+    rows.push(Row {
+        better: Better::Neither,
+        ours: each(|round| &round.gaps, 50),
+        ..Row::new("one new flow after the other p50", GAP, "us")
+    });
+    rows.push(Row {
+        ours: f64::from(shown.iter().map(|round| round.never).sum::<u32>()).into(),
+        ..Row::new("one new flow after the other, all rounds", NEVER, "")
+    });
+    rows
+}
