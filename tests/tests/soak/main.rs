@@ -6,7 +6,7 @@
 //! no cached answer differs from the tables (law 1), every packet has one end, the ports counted what
 //! their far ends sent and received, and a world that is gone leaves no memory behind.
 //!
-//! `SHUNT_SOAK_PACKETS` says how many packets, `SHUNT_SEED` in which worlds; `cargo xtask soak` sets
+//! `SHUNT_SOAK_PACKETS` says how many packets for each kind of cache, `SHUNT_SEED` in which worlds; `cargo xtask soak` sets
 //! both, and then the progress is shown.
 
 #![expect(clippy::expect_used, reason = "a soak that cannot be set up has failed")]
@@ -61,9 +61,8 @@ fn a_switch_whose_rules_never_rest_is_right_loses_no_packet_and_does_not_grow() 
     }
 }
 
-/// A switch with this kind of cache, under half of the packets.
+/// A switch with this kind of cache, under so many packets.
 fn soak(kind: CacheKind, (packets, seed): (u64, u64), is_asked_for: bool) {
-    let packets = packets / 2;
     let mut rig = Rig::new(kind);
     let (mut frames, mut ops) = (random(seed, 0), random(seed, 1));
     let mut progress = Progress::new(packets, is_asked_for);

@@ -1,7 +1,8 @@
 //! What it wins that a tag names no state which nobody reads.
 //!
-//! Every rule writes one of sixteen numbers into a register. In one case no table looks at it; in the
-//! other a rule of the last table does, which no packet meets, so that nothing else differs.
+//! Every rule that does not drop writes one of sixteen numbers into a register. In one case no table
+//! looks at it; in the other a rule of the last table does, which no packet meets, so that nothing
+//! else differs.
 
 use shunt_gigaflow::partition::PolicyName;
 
