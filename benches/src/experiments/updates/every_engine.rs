@@ -2,15 +2,18 @@
 //!
 //! `kairo-updates` has them for the engine as installed, beside the iterative one, in more rounds; here
 //! the engines in circuits stand beside both, and the published design with its holes: where it evicts
-//! fewer, it has missed some.
+//! fewer, it has missed some. What was published of it stands beside it and beside no other engine.
 
 use std::sync::Arc;
 
+use shunt_pipebench::published::Figure;
 use shunt_pipeline::{Evictor, FlowModCommand, Iterative};
 
+#[cfg(feature = "dbsp")]
+use super::engines::WITHOUT_GATES;
 use super::{
-    engines::{ENGINES, PIPELINES, RIVAL},
-    patterns::{PACKETS_PER_US, PATTERNS},
+    engines::{ENGINES, Engine, PIPELINES, RIVAL},
+    patterns::{ALL_KINDS, PACKETS_PER_US, PATTERNS},
     scene::{Clock, Scene, Watched},
 };
 use crate::experiment::{Better, Row, Run, Samples};
@@ -23,6 +26,19 @@ const EVICTED: &str = "entries evicted by a change, by engines";
 const STALE: &str =
     "packets that meet what is stale, at 100 Gbit/s of 64 bytes, by engines (computed)";
 
+const FASTER: &str = "times faster than the iterative engine, by engines";
+const FEWER: &str = "times fewer packets that meet what is stale, by engines (computed)";
+const MEAN: &str = "one change, mean of P1 to P5, by engines";
+
+/// The published design, by its name among the engines.
+const PUBLISHED: &str = "mirror";
+
+/// The kind of change that the published design meets without its gates as well.
+#[cfg(feature = "dbsp")]
+const OF_MANY_RULES: &str = "p2";
+
+const WHY_PUBLISHED: &str = "the same design on another machine and for other rules: how many packets a                              rule has, and how wide it is, decides what a step of its circuit costs, and                              neither was published";
+
 const WHY_MIRROR: &str = "the published design: a step of its circuit goes through every table behind the \
                           change, for all packets of rules that are as wide as a table";
 const WHY_RELATIONAL: &str = "each rule of a change is a question, and what it finds is wider than what it \
@@ -30,11 +46,13 @@ const WHY_RELATIONAL: &str = "each rule of a change is a question, and what it f
 
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let pipelines = if run.is_quick { &PIPELINES[..1] } else { PIPELINES };
-    run.begin(pipelines.len() * PATTERNS.len() * (ENGINES.len() + 1));
+    let steps: usize = PATTERNS.iter().map(|update| 1 + engines(update).count()).sum();
+    run.begin(pipelines.len() * steps);
     let thousands = run.either(FLOWS, FLOWS / 10);
     let rounds = run.either(3, 1);
     let mut rows = Vec::new();
     for pipeline in pipelines {
+        let mut outcomes = Vec::new();
         for update in PATTERNS {
             let name = format!("{pipeline}:low:{thousands}k:updates={update}@100ms");
             let title = format!("{pipeline} {update}");
@@ -44,18 +62,91 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
                 let rival = measure(&scene, (iterative, Clock::Thread), rounds);
                 (scene, rival)
             });
-            for engine in ENGINES {
+            for engine in engines(update) {
                 let title = format!("{title} {}", engine.name);
                 let ours = run.step(&title, |_| {
                     measure(&scene, ((engine.new)(&scene.pipeline), engine.clock), rounds)
                 });
-                rows.extend(rows_of(&title, &ours, &rival, scene.keys.len() as f64));
+                let [change, stale, evicted] =
+                    rows_of(&title, &ours, &rival, scene.keys.len() as f64);
+                outcomes.push(Outcome {
+                    engine: engine.name,
+                    us: [&ours, &rival].map(|watched| watched.spent.in_pairs().median()),
+                    fewer: stale.ratio().map_or(1.0, |ratio| ratio.middle),
+                });
+                let kind = format!("Kairo, {}", update.to_uppercase());
+                let published = published_us(pipeline, &kind, (engine.name, run.is_quick));
+                let change = match published {
+                    Some(_) => change.beside_published(published, WHY_PUBLISHED),
+                    None => change,
+                };
+                rows.extend([change, stale, evicted]);
             }
         }
+        rows.extend(
+            ENGINES
+                .iter()
+                .flat_map(|engine| means((pipeline, engine.name), &outcomes, run.is_quick)),
+        );
     }
-    let metrics = [CHANGE, STALE, EVICTED];
+    let metrics = [FASTER, FEWER, MEAN, CHANGE, STALE, EVICTED];
     rows.sort_by_key(|row: &Row| metrics.iter().position(|metric| *metric == row.metric));
     rows
+}
+
+/// The engines that meet a change of a kind.
+fn engines(update: &str) -> impl Iterator<Item = &'static Engine> {
+    #[cfg(feature = "dbsp")]
+    let more = (update == OF_MANY_RULES).then_some(&WITHOUT_GATES);
+    #[cfg(not(feature = "dbsp"))]
+    let more = None;
+    ENGINES.iter().chain(more)
+}
+
+/// What a kind of change came to with an engine.
+struct Outcome {
+    engine: &'static str,
+    /// Microseconds: of the engine, and of the iterative one.
+    us: [f64; 2],
+    /// How many times fewer packets meet what is stale.
+    fewer: f64,
+}
+
+/// Microseconds that were published of the published design.
+fn published_us(pipeline: &str, kind: &str, (engine, is_quick): (&str, bool)) -> Option<f64> {
+    let is_of_it = engine == PUBLISHED && !is_quick;
+    let figure = Figure::find("tte", pipeline, "-", kind).filter(|_| is_of_it);
+    figure.map(|figure| figure.value * 1e3)
+}
+
+/// An engine over all kinds of changes: how many times faster it is by the means of its times, so that
+/// the changes that cost most weigh most, as in the published ratio.
+fn means((pipeline, engine): (&str, &str), outcomes: &[Outcome], is_quick: bool) -> [Row; 3] {
+    let mean = |of: fn(&Outcome) -> f64| {
+        let own = outcomes.iter().filter(|outcome| outcome.engine == engine);
+        own.map(of).sum::<f64>() / PATTERNS.len() as f64
+    };
+    let [ours, theirs] = [mean(|own| own.us[0]), mean(|own| own.us[1])];
+    let name = format!("{pipeline} {engine}, {ALL_KINDS}");
+    let why = if theirs < ours { why(engine) } else { "" };
+    let times = |metric, times: f64, published: &str| {
+        let figure = Figure::find(published, pipeline, "-", ALL_KINDS);
+        let figure = figure.filter(|_| engine == PUBLISHED && !is_quick);
+        Row { better: Better::More, ours: times.into(), why, ..Row::new(&name, metric, "x") }
+            .beside_published(figure.map(|figure| figure.value), WHY_PUBLISHED)
+    };
+    let kinds = format!("Kairo, {ALL_KINDS}");
+    let us = Row {
+        ours: ours.into(),
+        rival: Some((RIVAL.to_owned(), theirs.into())),
+        why,
+        ..Row::new(&name, MEAN, "us")
+    };
+    [
+        times(FASTER, theirs / ours, "tte_speedup"),
+        times(FEWER, mean(|own| own.fewer), "stale_reduction"),
+        us.beside_published(published_us(pipeline, &kinds, (engine, is_quick)), WHY_PUBLISHED),
+    ]
 }
 
 fn measure(scene: &Scene, (engine, clock): (Box<dyn Evictor>, Clock), rounds: usize) -> Watched {
@@ -89,7 +180,7 @@ fn rows_of(name: &str, ours: &Watched, theirs: &Watched, entries: f64) -> [Row; 
 
 fn why(name: &str) -> &'static str {
     match name.rsplit(' ').next() {
-        Some("mirror") => WHY_MIRROR,
+        Some(PUBLISHED | "mirror-without-gates") => WHY_MIRROR,
         Some("relational") => WHY_RELATIONAL,
         _ => "",
     }
