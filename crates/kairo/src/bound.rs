@@ -5,8 +5,8 @@
 //! shorter to evict every entry that visits one of the tables: none that is stale stays, and those
 //! that were right are made again.
 //!
-//! An engine that knows what it looks at has a bound on that as well, as one rule may be as much as
-//! thousands: what is left of the change when it is passed is dealt with in the same way.
+//! There is a bound as well on what is looked at for a change, as one rule may be as much as thousands:
+//! what is left of the change when it is passed is dealt with in the same way.
 
 #[cfg(feature = "dbsp")]
 use std::borrow::Cow;
@@ -18,6 +18,11 @@ use shunt_pipeline::{BridgeId, Delta, TableId};
 
 /// Rules of a change that are looked at one by one, unless it is said otherwise.
 pub(crate) const DELTAS_MAX: usize = 16_384;
+
+/// Visits and entries that a change is looked for among, beyond which the rules that are left of it
+/// are dealt with by table, so that nobody waits for more than a few seconds. It is beyond what
+/// thousands of usual rules need under a million entries.
+pub(crate) const LOOKS_MAX: usize = 1 << 23;
 
 /// A bound on the rules of a change, and how often it was passed.
 #[derive(Debug)]
@@ -35,7 +40,19 @@ pub(crate) struct Left<'d> {
 }
 
 #[cfg(feature = "dbsp")]
-impl Left<'_> {
+impl<'d> Left<'d> {
+    /// All that changed besides rules.
+    pub(crate) fn without_rules(deltas: &'d [Delta]) -> Self {
+        let rest = deltas.iter().enumerate().filter(|(_, delta)| table(delta).is_none());
+        let (numbers, rest) = rest.map(|(number, delta)| (number, delta.clone())).unzip();
+        Left { deltas: Cow::Owned(rest), numbers: Some(numbers) }
+    }
+
+    /// Whether rules are among them.
+    pub(crate) fn has_rules(&self) -> bool {
+        self.deltas.iter().any(|delta| table(delta).is_some())
+    }
+
     /// That an entry went by the delta at this place among these.
     pub(crate) fn cause(&self, place: usize) -> Cause {
         let number = self.numbers.as_ref().and_then(|numbers| numbers.get(place));
@@ -70,9 +87,7 @@ impl Bound {
             return Left { deltas: Cow::Borrowed(deltas), numbers: None };
         }
         self.flush_tables(deltas, end_visitors);
-        let rest = deltas.iter().enumerate().filter(|(_, delta)| table(delta).is_none());
-        let (numbers, rest) = rest.map(|(number, delta)| (number, delta.clone())).unzip();
-        Left { deltas: Cow::Owned(rest), numbers: Some(numbers) }
+        Left::without_rules(deltas)
     }
 
     /// Names the tables of the rules of a change, whose visitors are to be ended.

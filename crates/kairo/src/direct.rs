@@ -8,7 +8,7 @@ use shunt_pipeline::{
 };
 
 use crate::{
-    bound::{Bound, DELTAS_MAX},
+    bound::{Bound, DELTAS_MAX, LOOKS_MAX},
     deltas::{Brief, note_cause, removed_rules},
     index::{Fate, IndexSize, RegionIndex, state},
 };
@@ -36,11 +36,6 @@ const TIDIED_AT_ONCE: usize = 256;
 
 /// Visits and entries that a change is looked for among, so that it takes microseconds.
 const LOOKS_AT_ONCE: usize = 1024;
-
-/// Visits and entries that a change is looked for among, beyond which the rules that are left of it
-/// are dealt with by table, so that nobody waits for more than a few seconds. It is beyond what
-/// thousands of usual rules need under a million entries.
-const LOOKS_MAX: usize = 1 << 23;
 
 /// Entries that are gone and wait to be taken out, for which nobody need be woken.
 const LEAVING_USUAL: usize = 1024;

@@ -12,31 +12,12 @@ use shunt_pipeline::{
 
 use crate::{CircuitStats, Relational, Visits};
 
-/// A step that fails.
-#[derive(Debug, Default)]
-pub(crate) struct Fault {
-    /// Places that it still passes, if one does.
-    away: Option<usize>,
-}
-
-impl Fault {
-    /// At one of the places where a step may fail: at its beginning, or behind an object.
-    pub(crate) fn come_nearer(&mut self) {
-        self.away = match self.away {
-            Some(0) => {
-                self.away = None;
-                panic!("a fault was asked for")
-            }
-            away => away.map(|away| away - 1),
-        };
-    }
-}
-
 /// An engine in a circuit, which can be made to fail.
 trait InCircuit: Evictor + Sized + 'static {
     fn new(version: Version, deltas_max: usize) -> Self;
+    fn with_looks_max(self, looks_max: usize) -> Self;
     fn stats(&self) -> CircuitStats;
-    fn fail_in(&self, places: usize);
+    fn fail_in(&mut self, places: usize);
 }
 
 impl InCircuit for Visits {
@@ -44,12 +25,16 @@ impl InCircuit for Visits {
         Self::new(version, 1).with_deltas_max(deltas_max)
     }
 
+    fn with_looks_max(self, looks_max: usize) -> Self {
+        self.with_looks_max(looks_max)
+    }
+
     fn stats(&self) -> CircuitStats {
         self.stats()
     }
 
-    fn fail_in(&self, places: usize) {
-        self.relation().fault.away = Some(places);
+    fn fail_in(&mut self, places: usize) {
+        self.fail_in(places);
     }
 }
 
@@ -58,12 +43,16 @@ impl InCircuit for Relational {
         Self::new(version, 1).with_deltas_max(deltas_max)
     }
 
+    fn with_looks_max(self, looks_max: usize) -> Self {
+        self.with_looks_max(looks_max)
+    }
+
     fn stats(&self) -> CircuitStats {
         self.stats()
     }
 
-    fn fail_in(&self, places: usize) {
-        self.relation().fault.away = Some(places);
+    fn fail_in(&mut self, places: usize) {
+        self.fail_in(places);
     }
 }
 
@@ -79,8 +68,12 @@ struct Scene<E> {
 
 impl<E: InCircuit> Scene<E> {
     fn new(deltas_max: usize) -> Self {
+        Self::with(deltas_max, |engine| engine)
+    }
+
+    fn with(deltas_max: usize, settings: impl Fn(E) -> E) -> Self {
         let twin = Twin::new(&[]);
-        let engine = E::new(twin.pipeline.version(), deltas_max);
+        let engine = settings(E::new(twin.pipeline.version(), deltas_max));
         let mut scene = Self { twin, engine };
         let traversal = scene.traversal();
         for slot in 0..3 {
@@ -192,6 +185,34 @@ fn beyond_the_bound_an_object_is_the_cause_by_its_number_among_all_deltas<E: InC
     assert_eq!(scene.engine.stats().overflows, 1);
 }
 
+fn beyond_so_many_looks_tables_are_flushed_and_objects_are_looked_at<E: InCircuit>() {
+    let met = |looks_max, is_bridge_gone| {
+        let mut scene = Scene::<E>::with(99, |engine| engine.with_looks_max(looks_max));
+        while scene.engine.tidy() {}
+        let rules = ["priority=9,arp,actions=drop", "priority=8,arp,actions=drop"];
+        let mut change = Change { version: Version::default(), deltas: Vec::new() };
+        let mut happens = |next: Change| {
+            change.version = next.version;
+            change.deltas.extend(next.deltas);
+        };
+        rules.into_iter().for_each(|rule| happens(scene.rule(rule)));
+        if is_bridge_gone {
+            happens(scene.last_change());
+        }
+        let evicted = scene.evicted(&change).len();
+        assert_eq!(scene.engine.stats().errors, 0);
+        (evicted, scene.engine.causes().to_vec(), scene.engine.stats().overflows)
+    };
+    assert_eq!(met(1000, false), (0, Vec::new(), 0), "no entry is of the rules");
+    let cause = Cause::Bound(generate::BRIDGES[0], TableId::FIRST);
+    assert_eq!(met(0, false), (3, vec![CauseRun { cause, count: 3 }], 1));
+    let (evicted, _, overflows) = met(0, true);
+    assert_eq!((evicted, overflows), (3, 1));
+    let (evicted, causes, overflows) = met(1000, true);
+    assert_eq!((evicted, overflows), (3, 0));
+    assert!(causes.iter().all(|run| matches!(run.cause, Cause::Delta(_))), "{causes:?}");
+}
+
 fn a_fault_before_a_change_of_too_many_rules_evicts_every_entry<E: InCircuit>() {
     let mut scene = Scene::<E>::new(0);
     scene.engine.fail_in(0);
@@ -218,6 +239,7 @@ of_each!(
     a_fault_while_entries_are_taken_in_loses_none,
     a_change_of_too_many_rules_finds_entries_that_are_not_taken_in_yet,
     a_fault_before_a_change_of_too_many_rules_evicts_every_entry,
+    beyond_so_many_looks_tables_are_flushed_and_objects_are_looked_at,
     beyond_the_bound_an_object_is_the_cause_by_its_number_among_all_deltas,
     an_engine_goes_on_in_another_thread
 );

@@ -67,8 +67,9 @@ mod definition;
 mod deltas;
 mod direct;
 mod entries;
-#[cfg(test)]
-#[cfg(feature = "dbsp")]
+#[cfg(all(feature = "dbsp", any(test, feature = "testing")))]
+mod fault;
+#[cfg(all(feature = "dbsp", test))]
 mod faults;
 mod index;
 mod masks;

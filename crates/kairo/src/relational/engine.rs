@@ -17,7 +17,7 @@ use super::{
     search::Asked,
 };
 use crate::{
-    bound::{Bound, DELTAS_MAX},
+    bound::{Bound, DELTAS_MAX, LOOKS_MAX, Left},
     circuits::CircuitStats,
     deltas::{note_cause, removed_rules},
 };
@@ -39,6 +39,7 @@ pub struct Relational {
     /// Entries that nothing watches since a circuit failed: the next change evicts them.
     lost: BTreeSet<EntryId>,
     bound: Bound,
+    looks_max: usize,
     few: usize,
     /// Why the entries of the last change went.
     causes: Vec<CauseRun>,
@@ -79,6 +80,7 @@ impl Relational {
             churned: 0,
             lost: BTreeSet::new(),
             bound: Bound::new(DELTAS_MAX),
+            looks_max: LOOKS_MAX,
             few: FEW,
             causes: Vec::new(),
             stats: CircuitStats::default(),
@@ -90,6 +92,14 @@ impl Relational {
     #[must_use]
     pub fn with_deltas_max(mut self, deltas_max: usize) -> Self {
         self.bound = Bound::new(deltas_max);
+        self
+    }
+
+    /// The same, which looks for the rules of one change among so many visits, about: beyond that it
+    /// evicts all entries of the tables of these rules.
+    #[must_use]
+    pub const fn with_looks_max(mut self, looks_max: usize) -> Self {
+        self.looks_max = looks_max;
         self
     }
 
@@ -105,6 +115,12 @@ impl Relational {
     #[must_use]
     pub const fn stats(&self) -> CircuitStats {
         CircuitStats { overflows: self.bound.overflows(), ..self.stats }
+    }
+
+    /// Has a step panic: at the next place where it may, or so many later.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn fail_in(&mut self, places: usize) {
+        locked(&self.relation).fault.fail_in(places);
     }
 
     /// Makes a step with the rows that wait, and the retractions of at most so many entries that
@@ -174,12 +190,15 @@ impl Relational {
         locked(&self.relation)
     }
 
-    /// Finds what deltas may end; nothing if that fails.
-    fn find(&mut self, asked: &Asked<'_>) -> Option<Vec<Found>> {
+    /// Finds what deltas may end: nothing if that fails, and `None` if it is more than `looks_max`.
+    fn find(&mut self, asked: &Asked<'_>, looks_max: usize) -> Option<Vec<Found>> {
+        if asked.deltas.is_empty() {
+            return Some(Vec::new());
+        }
         let is_many = self.waiting.len() * asked.deltas.len() > self.few * WAITING_PER_FEW;
         let is_absent = self.circuit.is_some() && locked(&self.relation).traces.are_absent();
         if (is_many || is_absent) && !self.step(0) {
-            return None;
+            return Some(Vec::new());
         }
         let mut found = Vec::new();
         let Self { relation, rows, waiting, .. } = self;
@@ -190,15 +209,19 @@ impl Relational {
         });
         let is_projected = !self.rows.projections.is_empty();
         if questions.is_some() && is_projected && !self.step(0) {
-            return None;
+            return Some(Vec::new());
         }
         let relation = &self.relation;
         let answered = questions.and_then(|questions| {
-            unless_it_fails(|| locked(relation).answer(&questions, &mut found))
+            unless_it_fails(|| locked(relation).answer(&questions, looks_max, &mut found))
         });
-        if answered.is_none() {
-            self.fail("a question was not answered");
-            return None;
+        match answered {
+            Some(true) => {}
+            Some(false) => return None,
+            None => {
+                self.fail("a question was not answered");
+                return Some(Vec::new());
+            }
         }
         // In the order of the deltas, so that their causes are.
         if asked.deltas.len() > 1 {
@@ -244,14 +267,24 @@ impl Evictor for Relational {
         self.version = version;
         self.causes.clear();
         let mut visitors = Vec::new();
-        let end_visitors = |table| {
-            let own = locked(&self.relation).visitors(table);
+        let mut end_visitors = |relation: &Mutex<Relation>, table| {
+            let own = locked(relation).visitors(table);
             visitors.extend(own.into_iter().map(|slot| (table, slot)));
         };
-        let left = self.bound.flush(deltas, end_visitors);
+        let relation = Arc::clone(&self.relation);
+        let mut left = self.bound.flush(deltas, |table| end_visitors(&relation, table));
         let brief = removed_rules(&left.deltas);
-        let asked = Asked { deltas: &left.deltas, version, brief: &brief, few: self.few };
-        let found = if left.deltas.is_empty() { None } else { self.find(&asked) };
+        let few = self.few;
+        let asked = Asked { deltas: &left.deltas, version, brief: &brief, few };
+        let looks_max = if left.has_rules() { self.looks_max } else { usize::MAX };
+        let found = self.find(&asked, looks_max);
+        let found = found.unwrap_or_else(|| {
+            self.bound.flush_tables(deltas, |table| end_visitors(&relation, table));
+            left = Left::without_rules(deltas);
+            let asked = Asked { deltas: &left.deltas, version, brief: &brief, few };
+            self.find(&asked, usize::MAX).unwrap_or_default()
+        });
+        let asked = Asked { deltas: &left.deltas, version, brief: &brief, few };
         let mut evicted: Vec<EntryId> = std::mem::take(&mut self.lost).into_iter().collect();
         note_cause(&mut self.causes, Cause::Fault, evicted.len());
         let relation = &mut *locked(&self.relation);
@@ -260,7 +293,7 @@ impl Evictor for Relational {
             note_cause(&mut self.causes, Cause::Bound(bridge, table), usize::from(ended.is_some()));
             evicted.extend(ended);
         }
-        for (place, slot) in relation.ended(&found.unwrap_or_default(), &asked) {
+        for (place, slot) in relation.ended(&found, &asked) {
             if let Some(ended) = relation.entries.end(slot) {
                 evicted.push(ended);
                 note_cause(&mut self.causes, left.cause(place as usize), 1);

@@ -102,12 +102,13 @@ pub(super) const fn rank(row: &LinkRow) -> Ordered {
 }
 
 /// Finds what each question's key leads to, as far as the question outranks it. Questions are in
-/// order.
+/// order. Answers whether all is found: not once it is more than `max`.
 pub(super) fn answer<K: DBData + Erase<DynData>>(
     trace: &Snapshot<K>,
     questions: &[(K, Question)],
+    max: usize,
     found: &mut Vec<Found>,
-) {
+) -> bool {
     for batch in trace.inner().batches() {
         let mut rows = batch.cursor();
         for asked in questions.chunk_by(|(key, _), (next, _)| key == next) {
@@ -124,10 +125,14 @@ pub(super) fn answer<K: DBData + Erase<DynData>>(
                 if found.len() == before {
                     break;
                 }
+                if found.len() > max {
+                    return false;
+                }
                 rows.step_val();
             }
         }
     }
+    true
 }
 
 /// The rows of a group that have the lowest ranks, in order: all that are below a rank, if they are

@@ -46,8 +46,8 @@ pub(crate) struct Relation {
     /// Rows of names that the circuit has, or that wait.
     names: ZWeight,
     hashes: FixedState,
-    #[cfg(test)]
-    pub(crate) fault: crate::faults::Fault,
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fault: crate::fault::Fault,
 }
 
 /// Where an entry is.
@@ -85,8 +85,8 @@ impl Relation {
             births: 0,
             names: 0,
             hashes,
-            #[cfg(test)]
-            fault: crate::faults::Fault::default(),
+            #[cfg(any(test, feature = "testing"))]
+            fault: crate::fault::Fault::default(),
         }
     }
 

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use shunt_pipeline::{Delta, Rule, RuleChange, RuleDelta, RuleId, Traversal, Version, Visit};
 
 use super::{
-    questions::{Found, HIGHEST, Question, Test, answer, lowest, rank},
+    questions::{Found, HIGHEST, Question, Test, Traces, answer, lowest, rank},
     relation::{Relation, Rows, ordered},
 };
 use crate::region::{is_decided, is_overlapped, is_taken_over};
@@ -132,7 +132,7 @@ impl Relation {
         let mut questions = Questions::default();
         let mut overlaps = Vec::new();
         for (place, delta) in asked.all() {
-            #[cfg(test)]
+            #[cfg(any(test, feature = "testing"))]
             self.fault.come_nearer();
             if let Some((name, test)) = self.name_in(delta) {
                 questions.by_print.push((name, Question { rank: HIGHEST, place, test }));
@@ -153,14 +153,14 @@ impl Relation {
         questions
     }
 
-    /// Answers questions by what the traces have.
-    pub(super) fn answer(&self, questions: &Questions, found: &mut Vec<Found>) {
-        if let Some(visits) = &self.traces.visits {
-            answer(visits, &questions.by_group, found);
-        }
-        if let Some(links) = &self.traces.links {
-            answer(links, &questions.by_print, found);
-        }
+    /// Answers questions by what the traces have. Answers whether that is no more than `max`, with what
+    /// was found before.
+    pub(super) fn answer(&self, questions: &Questions, max: usize, found: &mut Vec<Found>) -> bool {
+        let Traces { visits, links } = &self.traces;
+        let (visits, links) = (visits.as_ref(), links.as_ref());
+        found.len() <= max
+            && visits.is_none_or(|visits| answer(visits, &questions.by_group, max, found))
+            && links.is_none_or(|links| answer(links, &questions.by_print, max, found))
     }
 
     /// The places and slots of what was found and is ended.

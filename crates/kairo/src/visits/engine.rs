@@ -12,10 +12,10 @@ use shunt_pipeline::{
 use super::{
     circuit::{CircuitNo, locked},
     error::StepError,
-    relation::{Relation, Rows},
+    relation::{Finished, Relation, Rows},
 };
 use crate::{
-    bound::{Bound, DELTAS_MAX},
+    bound::{Bound, DELTAS_MAX, LOOKS_MAX},
     circuits::CircuitStats,
     deltas::note_cause,
     index::{IndexSize, state, visits_count},
@@ -37,6 +37,7 @@ pub struct Visits {
     /// Entries that nothing watches since a circuit failed: the next change evicts them.
     lost: BTreeSet<EntryId>,
     bound: Bound,
+    looks_max: usize,
     /// Why the entries of the last change went.
     causes: Vec<CauseRun>,
     stats: CircuitStats,
@@ -64,6 +65,7 @@ impl Visits {
             installs: 0,
             lost: BTreeSet::new(),
             bound: Bound::new(DELTAS_MAX),
+            looks_max: LOOKS_MAX,
             causes: Vec::new(),
             stats: CircuitStats::default(),
         }
@@ -77,6 +79,14 @@ impl Visits {
         self
     }
 
+    /// The same, which looks for one change among so many visits and entries, about: beyond that it
+    /// evicts all entries of the tables of the rules that are left.
+    #[must_use]
+    pub const fn with_looks_max(mut self, looks_max: usize) -> Self {
+        self.looks_max = looks_max;
+        self
+    }
+
     /// What has happened to it.
     #[must_use]
     pub const fn stats(&self) -> CircuitStats {
@@ -87,6 +97,12 @@ impl Visits {
     #[must_use]
     pub fn size(&self) -> IndexSize {
         self.relation().index.size()
+    }
+
+    /// Has a step panic: at the next place where it may, or so many later.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn fail_in(&mut self, places: usize) {
+        locked(&self.relation).fault.fail_in(places);
     }
 
     /// Makes a step with the rows that wait, and the retractions of at most so many entries that
@@ -175,7 +191,7 @@ impl Evictor for Visits {
                 let cause = Cause::Bound(bridge, table);
                 note_cause(&mut self.causes, cause, evicted.len() - before);
             });
-            relation.begin(&left.deltas, version, &mut self.rows);
+            relation.begin(&left.deltas, (version, self.looks_max), &mut self.rows);
             left
         };
         self.step(0);
@@ -183,10 +199,19 @@ impl Evictor for Visits {
         let lost = std::mem::take(&mut self.lost);
         note_cause(&mut self.causes, Cause::Fault, lost.len());
         evicted.extend(lost);
-        let (ended, ended_by) = self.relation().finish();
+        let mut relation = locked(&self.relation);
+        let Finished { ended, ended_by, unseen } = relation.finish();
         evicted.extend(ended);
         for (place, count) in ended_by {
             note_cause(&mut self.causes, left.cause(place as usize), count);
+        }
+        if let Some(unseen) = unseen.and_then(|place| left.deltas.get(place as usize..)) {
+            self.bound.flush_tables(unseen, |(bridge, table)| {
+                let before = evicted.len();
+                relation.index.end_visitors((bridge, table), &mut evicted);
+                let cause = Cause::Bound(bridge, table);
+                note_cause(&mut self.causes, cause, evicted.len() - before);
+            });
         }
         evicted
     }

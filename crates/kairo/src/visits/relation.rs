@@ -4,6 +4,7 @@ use dbsp::{IndexedZSetReader, OrdZSet, ZWeight, utils::Tup2};
 use shunt_pipeline::{Delta, EntryId, RuleChange, RuleDelta, Version};
 
 use crate::{
+    bound::LOOKS_MAX,
     deltas::removed_rules,
     index::{Fate, RegionIndex},
 };
@@ -32,14 +33,28 @@ pub(crate) struct Relation {
     /// What rows of rules and objects refer to.
     deltas: Vec<Delta>,
     version: Version,
+    /// Visits and entries that the rules of the step are looked for among, about.
+    looks_max: usize,
+    /// The place of the first rule of the step that was not looked for, as they were passed.
+    unseen: Option<u32>,
     /// Entries that the step has ended so far.
     pub(super) ended: Vec<EntryId>,
     /// How many of these each delta has ended, one behind the other, by its place.
     ended_by: Vec<(u32, usize)>,
     /// What came out of the circuit.
     pub(super) output: Vec<EvictionRow>,
-    #[cfg(test)]
-    pub(crate) fault: crate::faults::Fault,
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fault: crate::fault::Fault,
+}
+
+/// What came of the deltas of a step.
+pub(super) struct Finished {
+    /// Entries that they evict.
+    pub(super) ended: Vec<EntryId>,
+    /// How many of these each delta evicts, one behind the other, by its place.
+    pub(super) ended_by: Vec<(u32, usize)>,
+    /// The place from which on rules were not looked for.
+    pub(super) unseen: Option<u32>,
 }
 
 /// Entries that a step ends for which room is kept.
@@ -67,20 +82,27 @@ impl Relation {
             index: RegionIndex::new(seed),
             deltas: Vec::new(),
             version: Version::default(),
+            looks_max: LOOKS_MAX,
+            unseen: None,
             ended: Vec::new(),
             ended_by: Vec::new(),
             output: Vec::new(),
-            #[cfg(test)]
-            fault: crate::faults::Fault::default(),
+            #[cfg(any(test, feature = "testing"))]
+            fault: crate::fault::Fault::default(),
         }
     }
 
     /// Takes up the deltas of a step, and puts their rows to those that wait for it.
-    pub(super) fn begin(&mut self, deltas: &[Delta], version: Version, rows: &mut Rows) {
+    pub(super) fn begin(
+        &mut self,
+        deltas: &[Delta],
+        (version, looks_max): (Version, usize),
+        rows: &mut Rows,
+    ) {
         // What is gone at once decides nothing.
         let brief = removed_rules(deltas);
         self.deltas = deltas.to_vec();
-        self.version = version;
+        (self.version, self.looks_max) = (version, looks_max);
         for (delta, place) in deltas.iter().zip(0..) {
             let mut rule = |fate| rows.rules.push(Tup2(Tup2(place, fate), 1));
             match delta {
@@ -97,16 +119,16 @@ impl Relation {
         }
     }
 
-    /// The deltas of the step have been dealt with. Answers with what they evict, and how many of them
-    /// each did, by its place.
-    pub(super) fn finish(&mut self) -> (Vec<EntryId>, Vec<(u32, usize)>) {
+    /// The deltas of the step have been dealt with. Answers with what came of them.
+    pub(super) fn finish(&mut self) -> Finished {
         self.deltas = Vec::new();
         let rows = std::mem::take(&mut self.output);
         let ended = |Tup2(from, to)| self.ended.get(from as usize..to as usize);
-        let evicted = rows.into_iter().filter_map(ended).flatten().copied().collect();
+        let ended = rows.into_iter().filter_map(ended).flatten().copied().collect();
         self.ended.clear();
         self.ended.shrink_to(ROOM);
-        (evicted, std::mem::take(&mut self.ended_by))
+        let (ended_by, unseen) = (std::mem::take(&mut self.ended_by), self.unseen.take());
+        Finished { ended, ended_by, unseen }
     }
 
     /// The operator: takes visits in and out, then finds what the deltas end.
@@ -116,27 +138,32 @@ impl Relation {
         rules: &OrdZSet<RuleRow>,
         objects: &OrdZSet<ObjectRow>,
     ) -> Option<EvictionRow> {
-        #[cfg(test)]
+        #[cfg(any(test, feature = "testing"))]
         self.fault.come_nearer();
         self.take_up(visits);
         let count = |ended: &[EntryId]| u32::try_from(ended.len()).unwrap_or(u32::MAX);
         let before = count(&self.ended);
+        let mut looks = 0;
         for (Tup2(place, fate), (), _) in rules.iter() {
+            if looks > self.looks_max {
+                self.unseen = Some(place);
+                break;
+            }
             let Some(Delta::Rule(RuleDelta { rule, change })) = self.deltas.get(place as usize)
             else {
                 continue;
             };
             let known = self.ended.len();
-            if fate == CAME {
-                self.index.end_overlapped(rule, self.deltas.len() - 1, &mut self.ended);
+            looks += if fate == CAME {
+                self.index.end_overlapped(rule, self.deltas.len() - 1, &mut self.ended)
             } else {
                 let fate = if matches!(change, RuleChange::Removed(_)) {
                     Fate::Gone
                 } else {
                     Fate::Changed
                 };
-                self.index.end_decided(rule, fate, &mut self.ended);
-            }
+                self.index.end_decided(rule, fate, &mut self.ended)
+            };
             self.ended_by.push((place, self.ended.len() - known));
         }
         for (place, (), _) in objects.iter() {
@@ -145,7 +172,7 @@ impl Relation {
                 self.index.end_readers(*object, self.version, &mut self.ended);
             }
             self.ended_by.push((place, self.ended.len() - known));
-            #[cfg(test)]
+            #[cfg(any(test, feature = "testing"))]
             self.fault.come_nearer();
         }
         let after = count(&self.ended);
