@@ -23,7 +23,12 @@ use shunt_p4runtime::{
     wire::p4::v1::{PacketIn, PacketMetadata, TableEntry, update::Type},
 };
 use shunt_pipeline::DatapathPort;
-use tokio::{runtime::Handle, sync::oneshot, task::JoinHandle};
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, oneshot},
+    task::JoinHandle,
+    time::timeout,
+};
 use tonic::Code;
 
 /// A device with a server that can be stopped and started again.
@@ -32,14 +37,16 @@ struct World {
     address: SocketAddr,
     service: Service,
     running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
+    /// A target has something to say.
+    news: Arc<Notify>,
 }
 
 impl World {
     async fn new() -> Self {
         let device = MemoryDevice::default();
         let service = service(&device);
-        let mut world =
-            Self { device, address: "127.0.0.1:0".parse().unwrap(), service, running: None };
+        let (address, news) = ("127.0.0.1:0".parse().unwrap(), Arc::new(Notify::new()));
+        let mut world = Self { device, address, service, running: None, news };
         world.start().await;
         world
     }
@@ -83,26 +90,40 @@ fn service(device: &MemoryDevice) -> Service {
     Service::new(ServerSettings::default(), device.clone(), Now::default)
 }
 
-/// Asks a target until something is so.
+/// How long may take what takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Asks a target whenever it has something to say, until something is so.
 async fn until(
+    world: &World,
     target: &mut impl LtmTarget,
     events: &mut Vec<Event>,
     is_so: impl Fn(&[Event]) -> bool,
 ) {
-    for _ in 0..4000 {
+    let wait = async {
         target.poll(events);
-        if is_so(events) {
-            return;
+        while !is_so(events) {
+            world.news.notified().await;
+            target.poll(events);
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("it did not come to that: {events:?}");
+    };
+    let in_time = timeout(PATIENCE, wait).await;
+    assert!(in_time.is_ok(), "it did not come to that: {events:?}");
 }
 
 async fn connected(world: &World) -> P4Target {
-    let mut target = P4Target::new(world.settings(), &Handle::current(), || ());
-    until(&mut target, &mut Vec::new(), |events| events.contains(&Event::Restored)).await;
+    connected_by(world, world.settings()).await
+}
+
+async fn connected_by(world: &World, settings: Settings) -> P4Target {
+    let news = Arc::clone(&world.news);
+    let mut target = P4Target::new(settings, &Handle::current(), move || news.notify_one());
+    until(world, &mut target, &mut Vec::new(), is_restored).await;
     target
+}
+
+fn is_restored(events: &[Event]) -> bool {
+    events.contains(&Event::Restored)
 }
 
 fn rule(address: u32) -> Arc<LtmRule> {
@@ -125,7 +146,11 @@ fn insert(number: u64) -> (Ticket, Operation) {
     (Ticket(number), Operation::Insert { entry: LtmIndex(number), stage, rule: rule(address) })
 }
 
-async fn done(target: &mut impl LtmTarget, mut batch: Vec<(Ticket, Operation)>) -> Vec<Event> {
+async fn done(
+    world: &World,
+    target: &mut impl LtmTarget,
+    mut batch: Vec<(Ticket, Operation)>,
+) -> Vec<Event> {
     let count = batch.len();
     let mut events = Vec::new();
     while !batch.is_empty() {
@@ -135,7 +160,7 @@ async fn done(target: &mut impl LtmTarget, mut batch: Vec<(Ticket, Operation)>) 
     let answers = |events: &[Event]| {
         events.iter().filter(|event| matches!(event, Event::Answered { .. })).count()
     };
-    until(target, &mut events, |events| answers(events) == count).await;
+    until(world, target, &mut events, |events| answers(events) == count).await;
     events
 }
 
@@ -149,7 +174,7 @@ async fn what_is_inserted_is_held_under_its_name() {
     let mut target = connected(&world).await;
     let stage = StageId::new(0).unwrap();
     let room = target.room(stage);
-    let events = done(&mut target, (0..1000).map(insert).collect()).await;
+    let events = done(&world, &mut target, (0..1000).map(insert).collect()).await;
     assert_eq!(events, (0..1000).map(|ticket| answer(ticket, Ok(()))).collect::<Vec<_>>());
     assert_eq!(world.held(), (0..1000).collect::<Vec<_>>());
     assert_eq!(target.room(stage), room - 1000);
@@ -159,7 +184,7 @@ async fn what_is_inserted_is_held_under_its_name() {
 async fn each_operation_has_its_own_answer() {
     let world = World::new().await;
     let mut target = connected(&world).await;
-    done(&mut target, vec![insert(1)]).await;
+    done(&world, &mut target, vec![insert(1)]).await;
     let remove = |entry| Operation::Remove { entry: LtmIndex(entry) };
     let mut again = insert(1);
     again.0 = Ticket(2);
@@ -169,6 +194,7 @@ async fn each_operation_has_its_own_answer() {
     let nowhere =
         Operation::Insert { entry: LtmIndex(9), stage: StageId::new(9).unwrap(), rule: rule(1) };
     let mut events = done(
+        &world,
         &mut target,
         vec![
             again,
@@ -196,11 +222,11 @@ async fn each_operation_has_its_own_answer() {
 async fn a_modify_replaces_what_an_entry_does_and_keeps_its_name() {
     let world = World::new().await;
     let mut target = connected(&world).await;
-    done(&mut target, vec![insert(1)]).await;
+    done(&world, &mut target, vec![insert(1)]).await;
     let before = world.device.0.lock().entries.values().next().unwrap().clone();
     let rule = Arc::new(LtmRule { next: Next::Tag(Tag::new(5)), ..(*rule(2)).clone() });
     let modify = Operation::Modify { entry: LtmIndex(1), rule };
-    assert_eq!(done(&mut target, vec![(Ticket(2), modify)]).await, [answer(2, Ok(()))]);
+    assert_eq!(done(&world, &mut target, vec![(Ticket(2), modify)]).await, [answer(2, Ok(()))]);
     let after = world.device.0.lock().entries.values().next().unwrap().clone();
     assert_ne!(after.action, before.action);
     assert_eq!((after.r#match, after.controller_metadata), (before.r#match, 1));
@@ -210,14 +236,14 @@ async fn a_modify_replaces_what_an_entry_does_and_keeps_its_name() {
 async fn hits_are_counted_and_told_with_a_removal() {
     let world = World::new().await;
     let mut target = connected(&world).await;
-    done(&mut target, (0..3).map(insert).collect()).await;
+    done(&world, &mut target, (0..3).map(insert).collect()).await;
     let numbers: Vec<_> = world.device.0.lock().entries.keys().copied().collect();
     for (no, packets) in numbers.into_iter().zip([5, 6, 7]) {
         let hits = Hits { packets, bytes: packets * 100, last: None };
         world.device.0.lock().hits.insert(no, hits);
     }
     let entries = vec![LtmIndex(0), LtmIndex(2)];
-    let events = done(&mut target, vec![(Ticket(9), Operation::Count { entries })]).await;
+    let events = done(&world, &mut target, vec![(Ticket(9), Operation::Count { entries })]).await;
     let counted = |events: &[Event]| {
         let mut list: Vec<_> = events
             .iter()
@@ -231,7 +257,7 @@ async fn hits_are_counted_and_told_with_a_removal() {
     };
     assert_eq!(counted(&events), [(0, 5), (2, 7)]);
     let remove = Operation::Remove { entry: LtmIndex(1) };
-    let events = done(&mut target, vec![(Ticket(10), remove)]).await;
+    let events = done(&world, &mut target, vec![(Ticket(10), remove)]).await;
     assert_eq!(counted(&events), [(1, 6)]);
 }
 
@@ -240,7 +266,7 @@ async fn a_stage_that_is_full_says_so() {
     let world = World::new().await;
     let mut target = connected(&world).await;
     world.device.0.lock().room = Some(1);
-    let events = done(&mut target, vec![insert(1), insert(2)]).await;
+    let events = done(&world, &mut target, vec![insert(1), insert(2)]).await;
     assert_eq!(events, [answer(1, Ok(())), answer(2, Err(TargetError::NoRoom))]);
     let stage = StageId::new(0).unwrap();
     assert_eq!(target.room(stage), target.capabilities().stage_entries[0] - 1);
@@ -259,9 +285,9 @@ async fn an_idle_entry_is_told_by_its_name() {
     });
     world.start().await;
     let mut target = connected(&world).await;
-    done(&mut target, vec![insert(4)]).await;
+    done(&world, &mut target, vec![insert(4)]).await;
     time.pass(Duration::from_secs(2));
-    until(&mut target, &mut Vec::new(), |events| {
+    until(&world, &mut target, &mut Vec::new(), |events| {
         events.contains(&Event::Idle { entry: LtmIndex(4) })
     })
     .await;
@@ -296,13 +322,14 @@ async fn packets_go_both_ways() {
     let metadata = vec![field(1, 3), field(2, 0), field(3, 9), field(4, 1)];
     assert!(world.service.packet_in(PacketIn { payload: b"frame".to_vec(), metadata }));
     let mut packets = Vec::new();
-    for _ in 0..1000 {
+    let wait = async {
         packets.extend(target.take_packets());
-        if !packets.is_empty() {
-            break;
+        while packets.is_empty() {
+            world.news.notified().await;
+            packets.extend(target.take_packets());
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    };
+    timeout(PATIENCE, wait).await.unwrap();
     let packet = packets.pop().unwrap();
     assert_eq!((packet.ingress_port, packet.miss_tag, packet.last_stage), (3, 9, 1));
     assert_eq!(packet.payload, b"frame");
@@ -321,37 +348,37 @@ async fn packets_go_both_ways() {
 async fn after_a_restored_session_the_device_holds_what_it_confirmed() {
     let mut world = World::new().await;
     let mut target = connected(&world).await;
-    done(&mut target, (0..300).map(insert).collect()).await;
+    done(&world, &mut target, (0..300).map(insert).collect()).await;
     world.stop().await;
     let mut events = Vec::new();
-    until(&mut target, &mut events, is_lost).await;
+    until(&world, &mut target, &mut events, is_lost).await;
     assert!(target.submit(&mut vec![insert(999)]).is_err());
     // The device forgets all, and its server with it.
     world.device.0.lock().entries.clear();
     world.service = service(&world.device);
     world.start().await;
-    until(&mut target, &mut events, |events| events.contains(&Event::Restored)).await;
+    until(&world, &mut target, &mut events, is_restored).await;
     assert_eq!(world.held(), (0..300).collect::<Vec<_>>());
     let stage = StageId::new(0).unwrap();
     assert_eq!(target.room(stage), target.capabilities().stage_entries[0] - 300);
-    assert_eq!(done(&mut target, vec![insert(500)]).await, [answer(500, Ok(()))]);
+    assert_eq!(done(&world, &mut target, vec![insert(500)]).await, [answer(500, Ok(()))]);
 }
 
 #[tokio::test]
 async fn a_target_takes_over_from_another_controller() {
     let world = World::new().await;
     let mut first = connected(&world).await;
-    done(&mut first, vec![insert(1)]).await;
+    done(&world, &mut first, vec![insert(1)]).await;
     // It comes with the same id, hears that it is taken, and comes with a higher one.
     let mut second = connected(&world).await;
     let mut events = Vec::new();
-    until(&mut first, &mut events, |events| {
+    until(&world, &mut first, &mut events, |events| {
         events.iter().any(|event| matches!(event, Event::Lost(_)))
     })
     .await;
     drop(first);
     // What the first has left is not the second's.
-    done(&mut second, vec![insert(2)]).await;
+    done(&world, &mut second, vec![insert(2)]).await;
     assert_eq!(world.held(), [2]);
 }
 
@@ -402,8 +429,7 @@ async fn a_target_that_misbehaves_answers_everything_and_holds_what_it_confirmed
 async fn the_first_tag_is_set_with_every_session() {
     let world = World::new().await;
     let settings = Settings { start_tag: 12, ..world.settings() };
-    let mut target = P4Target::new(settings, &Handle::current(), || ());
-    until(&mut target, &mut Vec::new(), |events| events.contains(&Event::Restored)).await;
+    let mut target = connected_by(&world, settings).await;
     let defaults = world.device.0.lock().defaults.clone();
     let start = &defaults[&shunt_p4runtime::program::START_TABLE];
     assert_eq!(start.as_ref().unwrap().params[0].value[..], [12]);
@@ -482,12 +508,12 @@ fn entries(world: &World) -> Vec<TableEntry> {
 async fn what_another_controller_has_done_is_repaired() {
     let world = World::new().await;
     let mut target = connected(&world).await;
-    done(&mut target, (0..300).map(insert).collect()).await;
+    done(&world, &mut target, (0..300).map(insert).collect()).await;
     let before = entries(&world);
     let mut rival = rival::Rival::new(world.address, 1000).await;
     rival.become_primary().await;
     let mut events = Vec::new();
-    until(&mut target, &mut events, is_lost).await;
+    until(&world, &mut target, &mut events, is_lost).await;
     for (number, entry) in before.iter().enumerate() {
         match number % 4 {
             0 => rival.write(Type::Delete, entry.clone()).await.unwrap(),
@@ -505,7 +531,7 @@ async fn what_another_controller_has_done_is_repaired() {
     }
     assert_ne!(entries(&world), before);
     drop(rival);
-    until(&mut target, &mut events, |events| events.contains(&Event::Restored)).await;
+    until(&world, &mut target, &mut events, is_restored).await;
     assert_eq!(entries(&world), before);
 }
 
@@ -513,13 +539,13 @@ async fn what_another_controller_has_done_is_repaired() {
 async fn a_write_of_a_session_that_is_over_is_refused() {
     let mut world = World::new().await;
     let mut target = connected(&world).await;
-    done(&mut target, vec![insert(1)]).await;
+    done(&world, &mut target, vec![insert(1)]).await;
     let stranger = TableEntry { priority: 77, ..entries(&world)[0].clone() };
     world.stop().await;
     let mut events = Vec::new();
-    until(&mut target, &mut events, is_lost).await;
+    until(&world, &mut target, &mut events, is_lost).await;
     world.start().await;
-    until(&mut target, &mut events, |events| events.contains(&Event::Restored)).await;
+    until(&world, &mut target, &mut events, is_restored).await;
     // What the first session had sent arrives now.
     let mut late = rival::Rival::new(world.address, 1).await;
     assert_eq!(late.write(Type::Insert, stranger).await, Err(Code::PermissionDenied));
@@ -530,12 +556,11 @@ async fn a_write_of_a_session_that_is_over_is_refused() {
 async fn several_writes_at_a_time_are_each_answered() {
     let world = World::new().await;
     let settings = Settings { batch: 3, ..world.settings() };
-    let mut target = P4Target::new(settings, &Handle::current(), || ());
-    until(&mut target, &mut Vec::new(), |events| events.contains(&Event::Restored)).await;
+    let mut target = connected_by(&world, settings).await;
     let remove = |number| (Ticket(number + 100), Operation::Remove { entry: LtmIndex(number) });
     // Removals wait for the answers of the insertions before them.
     let batch: Vec<_> = (0..50).map(insert).chain((0..50).step_by(2).map(remove)).collect();
-    let events = done(&mut target, batch).await;
+    let events = done(&world, &mut target, batch).await;
     let failed =
         events.iter().filter(|event| matches!(event, Event::Answered { result: Err(_), .. }));
     assert_eq!(failed.count(), 0);

@@ -7,6 +7,8 @@
 )]
 
 mod bench;
+#[cfg(feature = "dbsp")]
+mod circuits;
 mod counts;
 mod events;
 mod evictions;

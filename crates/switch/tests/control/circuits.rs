@@ -1,0 +1,173 @@
+//! Switches whose eviction engine is a circuit, and circuits that fail there.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use shunt_flow::text::NoPortNames;
+use shunt_kairo::{Relational, Visits};
+use shunt_ofproto::message::Message;
+use shunt_pipeline::{
+    CauseRun, Delta, EngineState, EntryId, Evictor, FlowModCommand, Installed, OwnerId, Traversal,
+    Version, text::parse_rule,
+};
+use shunt_switch::{
+    Config, EngineMaker, EvictionStatus,
+    config::{CacheKind, Engine},
+};
+
+use crate::bench::{Bench, FarEnd, frame};
+
+/// A switch with three ports, of which the first two send to each other.
+struct Scene {
+    bench: Bench,
+    ports: [FarEnd; 3],
+}
+
+impl Scene {
+    async fn of(bench: Bench) -> Self {
+        bench.add_bridge("br0").await;
+        let mut ports = Vec::new();
+        for name in ["p1", "p2", "p3"] {
+            ports.push(bench.add_port(name, 0).await);
+        }
+        let Ok(ports) = ports.try_into() else { panic!("there are three") };
+        let rules =
+            ["priority=7,in_port=p1,actions=output:p2", "priority=7,in_port=p2,actions=output:p1"];
+        bench.switch.add_rules("br0", &rules).await.unwrap();
+        Self { bench, ports }
+    }
+
+    /// A packet from one port comes out of another, and out of no third one.
+    async fn passes(&self, from: usize, to: usize) {
+        let frame = frame(7);
+        self.ports[from].send(&frame);
+        assert_eq!(self.ports[to].hear().await, frame);
+        assert!(self.ports.iter().all(|port| port.heard().is_empty()));
+    }
+
+    /// A controller has packets of the first port go to the third, and asks whether that is done.
+    async fn redirect(&self, priority: u16) {
+        let rule = format!("priority={priority},in_port=1,actions=output:3");
+        let rule = parse_rule(FlowModCommand::Add, &rule, &NoPortNames).unwrap();
+        let mut controller = self.bench.controller().await;
+        controller.send(&Message::FlowMod(rule)).await;
+        assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
+    }
+
+    async fn status(&self) -> EvictionStatus {
+        self.bench.switch.evictions().await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn each_circuit_evicts_what_a_controller_changes_whole_entries_and_pieces() {
+    for engine in [Engine::Visits, Engine::Relational] {
+        for kind in [CacheKind::Megaflow, CacheKind::Gigaflow] {
+            let mut config = Config::default();
+            config.caches.verify_one_in = 1;
+            config.caches.kind = kind;
+            config.eviction.engine = engine;
+            let scene = Scene::of(Bench::of(&config).await).await;
+            for (from, to) in [(0, 1), (1, 0), (0, 1), (1, 0)] {
+                scene.passes(from, to).await;
+            }
+            scene.redirect(9).await;
+            for (from, to) in [(0, 2), (1, 0), (0, 2), (1, 0)] {
+                scene.passes(from, to).await;
+            }
+            let status = scene.status().await;
+            assert_eq!((status.engine, status.evicted), (engine.name(), 1), "{status:?}");
+            assert_eq!((status.faults, status.overflows), (0, 0));
+            assert_eq!(status.by_cause, [("rule_added", 1)]);
+            assert_eq!(scene.bench.switch.caches().differences, 0);
+        }
+    }
+}
+
+/// An engine that fails when it is told to.
+struct Failing<E> {
+    engine: E,
+    fail: fn(&mut E),
+    is_due: Arc<AtomicBool>,
+}
+
+impl<E: Evictor> Evictor for Failing<E> {
+    fn installed(&mut self, entry: EntryId, traversal: &Arc<Traversal>) -> Installed {
+        self.engine.installed(entry, traversal)
+    }
+
+    fn removed(&mut self, entry: EntryId) {
+        self.engine.removed(entry);
+    }
+
+    fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
+        if self.is_due.swap(false, Ordering::Relaxed) {
+            (self.fail)(&mut self.engine);
+        }
+        self.engine.apply(deltas, version)
+    }
+
+    fn causes(&self) -> &[CauseRun] {
+        self.engine.causes()
+    }
+
+    fn forget(&mut self, owner: OwnerId) {
+        self.engine.forget(owner);
+    }
+
+    fn tidy(&mut self) -> bool {
+        self.engine.tidy()
+    }
+
+    fn len(&self) -> usize {
+        self.engine.len()
+    }
+
+    fn state(&self) -> EngineState {
+        self.engine.state()
+    }
+}
+
+/// A circuit that fails takes all entries, and the switch goes on by the new rules.
+async fn a_fault_flushes_and_the_switch_goes_on<E: Evictor + 'static>(
+    new: fn(Version, u64) -> E,
+    fail: fn(&mut E),
+) {
+    let is_due = Arc::<AtomicBool>::default();
+    let own = Arc::clone(&is_due);
+    let engine: EngineMaker = Box::new(move |pipeline| {
+        let engine = new(pipeline.version(), 1);
+        Box::new(Failing { engine, fail, is_due: own })
+    });
+    let scene = Scene::of(Bench::without_bridge(1, engine).await).await;
+    for (from, to) in [(0, 1), (1, 0)] {
+        scene.passes(from, to).await;
+    }
+    is_due.store(true, Ordering::Relaxed);
+    scene.redirect(9).await;
+    for (from, to) in [(0, 2), (1, 0)] {
+        scene.passes(from, to).await;
+    }
+    let status = scene.status().await;
+    assert_eq!((status.faults, status.evicted), (1, 2), "it took both: {status:?}");
+    assert_eq!(status.by_cause, [("fault", 2)]);
+    // The circuit that was built anew knows what was cached since.
+    scene.bench.switch.add_rules("br0", &["priority=9,in_port=p1,actions=drop"]).await.unwrap();
+    scene.ports[0].send(&frame(7));
+    scene.passes(1, 0).await;
+    let status = scene.status().await;
+    assert_eq!((status.faults, status.evicted), (1, 3), "it took one: {status:?}");
+    assert_eq!(scene.bench.switch.caches().differences, 0);
+}
+
+#[tokio::test]
+async fn a_fault_in_the_circuit_of_visits_flushes_and_the_switch_goes_on() {
+    a_fault_flushes_and_the_switch_goes_on(Visits::new, |engine| engine.fail_in(0)).await;
+}
+
+#[tokio::test]
+async fn a_fault_in_the_relational_circuit_flushes_and_the_switch_goes_on() {
+    a_fault_flushes_and_the_switch_goes_on(Relational::new, |engine| engine.fail_in(0)).await;
+}
