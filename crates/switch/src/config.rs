@@ -119,6 +119,9 @@ pub struct Target {
     pub key_bits: u32,
     /// Microseconds that the embedded NIC takes for each update.
     pub update_us: u64,
+    /// Milliseconds within which a packet that is in the NIC leaves it: so long a tag rests before it names
+    /// another state.
+    pub drain_ms: u64,
     /// What happens while nobody knows what it forwards by.
     pub stale: StalePolicy,
 }
@@ -460,6 +463,7 @@ impl Default for Target {
             masks: 0,
             key_bits: 0,
             update_us: 0,
+            drain_ms: 10,
             stale: StalePolicy::default(),
         }
     }

@@ -188,7 +188,9 @@ fn partition(noted: &NotedTraversal, config: &Gigaflow) -> Vec<Piece> {
 impl TracePieces {
     pub(crate) fn to_text(&self) -> String {
         let whole = self.whole.map(|why| format!("; {why}")).unwrap_or_default();
-        let mut text = format!("Pieces: policy {}, {} stages{whole}\n", self.policy, self.stages);
+        let (policy, stages) = (self.policy, self.stages);
+        let mut text =
+            format!("Pieces: policy {policy}, {stages} stages, as if these were empty{whole}\n");
         for piece in &self.pieces {
             let tables: Vec<String> =
                 piece.tables.iter().map(|own| own.table.to_string()).collect();

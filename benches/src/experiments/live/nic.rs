@@ -7,6 +7,7 @@
 //! was sent.
 
 use std::{
+    collections::BTreeSet,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread::{scope, sleep},
     time::{Duration, Instant},
@@ -154,25 +155,39 @@ pub(super) fn cut(nic: &Nic) {
     output("ss", &["-K", "-t", "dst", "127.0.0.1", "dport", "=", port]);
 }
 
-/// Waits until the NIC is said to hold what it is meant to, and counts what it holds otherwise.
+/// Counts what the NIC holds other than it is meant to. Once it is said to be whole it is read, and its
+/// connection is cut: the switch then reads it, compares it with what is meant, and repairs it; so what
+/// is read afterwards and was not there before was lacking, and the other way round.
 fn amiss(control: &ShuntCtl) -> f64 {
     let start = Instant::now();
+    let is_over = || start.elapsed() > PATIENCE;
+    loop {
+        let nic = when(control, is_over, Nic::is_whole);
+        let before = held(&nic);
+        cut(&nic);
+        let seen = nic.stale_count;
+        let restored = when(control, is_over, |nic| nic.stale_count > seen && nic.is_whole());
+        let after = held(&restored);
+        // What was asked for meanwhile is no repair.
+        if restored.operations == nic.operations || is_over() {
+            return (before.symmetric_difference(&after).count() as u64 + restored.to_come) as f64;
+        }
+    }
+}
+
+/// What is said of the NIC once something is so, or nobody waits any more.
+fn when(control: &ShuntCtl, is_over: impl Fn() -> bool, is_so: impl Fn(&Nic) -> bool) -> Nic {
     loop {
         let nic = Nic::of(control);
-        if nic.is_whole() || start.elapsed() > PATIENCE {
-            let held = held(&nic);
-            // It may have changed meanwhile.
-            let is_same = Nic::of(control).entries == nic.entries;
-            if is_same || start.elapsed() > PATIENCE {
-                return held.abs_diff(nic.entries) as f64 + nic.to_come as f64;
-            }
+        if is_so(&nic) || is_over() {
+            return nic;
         }
         sleep(Duration::from_millis(50));
     }
 }
 
-/// What anybody reads of the NIC: how many entries its tables hold.
-fn held(nic: &Nic) -> u64 {
+/// What anybody reads of the NIC: the entries of its tables, with all that the wire says of them.
+fn held(nic: &Nic) -> BTreeSet<String> {
     let runtime = Runtime::new().unwrap_or_else(|error| panic!("no runtime: {error}"));
     runtime.block_on(async {
         let client = P4RuntimeClient::connect(format!("http://{}", nic.address)).await;
@@ -185,9 +200,9 @@ fn held(nic: &Nic) -> u64 {
         let request = ReadRequest { device_id, entities, ..ReadRequest::default() };
         let answers = client.read(request).await;
         let mut answers = answers.unwrap_or_else(|error| panic!("not read: {error}")).into_inner();
-        let mut held = 0;
+        let mut held = BTreeSet::new();
         while let Ok(Some(answer)) = answers.message().await {
-            held += answer.entities.len() as u64;
+            held.extend(answer.entities.iter().map(|entity| format!("{entity:?}")));
         }
         held
     })
@@ -201,6 +216,8 @@ pub(super) struct Nic {
     pub(super) entries: u64,
     /// Entries that are to come, and to go.
     to_come: u64,
+    /// Insertions and removals that were asked for.
+    operations: u64,
     pub(super) hits: u64,
     missed: u64,
     address: String,
@@ -221,12 +238,13 @@ impl Nic {
         let nic = control.json("caches")["nic"].take();
         let number = |value: &Value| value.as_u64().unwrap_or_default();
         let stages = nic["stages"].as_array().map_or(&[][..], Vec::as_slice);
-        let traffic = &nic["traffic"];
+        let (traffic, operations) = (&nic["traffic"], &nic["operations"]);
         Self {
             is_connected: nic["state"] == "connected",
             stale_count: number(&nic["stale_count"]),
             entries: stages.iter().map(|stage| number(&stage["entries"])).sum(),
             to_come: number(&nic["waiting"]) + number(&nic["stale_entries"]),
+            operations: number(&operations["inserts"]) + number(&operations["removes"]),
             hits: number(&traffic["hits"]),
             missed: number(&traffic["missed"]),
             address: nic["address"].as_str().unwrap_or_default().to_owned(),

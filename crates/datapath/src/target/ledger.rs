@@ -14,12 +14,12 @@
 //! is waited for: it was left by the eviction engine when it was doomed, and nobody knows what the
 //! version made of it.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, ops::Bound, sync::Arc, time::Duration};
 
 use hashbrown::HashMap;
 use shunt_flow::Match;
 use shunt_gigaflow::{
-    ltm::{EntryRef, LtmRule, Tag},
+    ltm::{EntryRef, LtmRule, Next, Tag},
     partition::StageId,
     target::{Counters, LtmIndex, Operation, TargetError, Ticket},
 };
@@ -234,9 +234,10 @@ impl Ledger {
         let mut without_room = Vec::new();
         let left = inserting_max.saturating_sub(self.inserting_count);
         let count = count.min(batch.len() + left);
+        let mut held_up = BTreeSet::new();
         if self.stale.is_empty() {
             for stage in (0..self.inserts.len()).rev() {
-                if !self.next_inserts(stage, batch, (count, &mut without_room)) {
+                if !self.next_inserts(stage, batch, (count, &mut without_room), &mut held_up) {
                     break;
                 }
             }
@@ -245,33 +246,41 @@ impl Ledger {
     }
 
     /// The insertions of one stage; answers whether those of the stages before it may follow: no packet
-    /// is to be led to a piece that is still to come.
+    /// is to be led to a piece that is still to come. A piece whose place is taken waits, and what leads
+    /// to its tag waits with it; the others do not, as a target may keep what it was asked to remove.
     fn next_inserts(
         &mut self,
         stage: usize,
         batch: &mut Batch,
         (count, without_room): (usize, &mut Vec<EntryRef>),
+        held_up: &mut BTreeSet<Tag>,
     ) -> bool {
-        while let Some(index) = self.inserts[stage].first().copied() {
+        let mut behind = Bound::Unbounded;
+        while let Some(index) =
+            self.inserts[stage].range((behind, Bound::Unbounded)).next().copied()
+        {
+            behind = Bound::Excluded(index);
             if batch.len() >= count {
                 return false;
             }
             let Some(piece) = self.pieces.get(&index) else { return false };
+            let is_led_to = matches!(&piece.rule.next, Next::Tag(tag) if held_up.contains(tag));
+            let place = place(piece);
+            if is_led_to || self.places.contains_key(&place) {
+                held_up.insert(piece.rule.tag);
+                continue;
+            }
             if self.occupied[stage] >= self.capacity[stage] {
                 if self.leaving[stage] > 0 {
                     return false;
                 }
                 without_room.push(piece.entry);
-                self.inserts[stage].pop_first();
+                self.inserts[stage].remove(&index);
                 self.set_state(index, State::Refused);
                 continue;
             }
-            let place = place(piece);
-            if self.places.contains_key(&place) {
-                return false;
-            }
             let (at, rule) = (piece.stage, Arc::clone(&piece.rule));
-            self.inserts[stage].pop_first();
+            self.inserts[stage].remove(&index);
             self.places.insert(place, index);
             self.occupied[stage] += 1;
             self.set_state(index, State::Inserting);

@@ -384,6 +384,28 @@ fn a_removal_that_fails_is_asked_for_again_and_holds_its_version() {
 }
 
 #[test]
+fn a_removal_that_fails_holds_up_those_alone_that_would_lead_to_its_place() {
+    let mut rig = Rig::two_tables();
+    rig.fill(&[(1, 9)]);
+    rig.wait(config().max_idle);
+    rig.turn();
+    rig.turn();
+    rig.target().clings = true;
+    rig.settle();
+    rig.log();
+    rig.fill(&[(1, 9), (2, 9), (3, 9)]);
+    assert_eq!(rig.log().0, [1, 0], "of the third source, whose tag is another");
+    assert!(rig.hits(&packet(3, 9)));
+    assert_eq!((rig.hits(&packet(2, 9)), rig.status().waiting), (false, 3));
+    rig.target().clings = false;
+    let TargetConfig { count_every, .. } = config();
+    rig.wait(count_every);
+    rig.settle();
+    assert!([1, 2, 3].iter().all(|source| rig.hits(&packet(*source, 9))));
+    assert_eq!(rig.held(), rig.meant());
+}
+
+#[test]
 fn versions_that_come_while_one_is_waited_for_are_answered_together() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9), (2, 8)]);

@@ -1,6 +1,10 @@
 //! The thread that keeps the rules of a NIC true to the tables, and the joints by which it takes part.
 
-use std::{io, sync::Arc, time::Instant};
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use shunt_classifier::Version;
 use shunt_datapath::{
@@ -62,6 +66,7 @@ impl Joints {
             eviction: chain.eviction.contract(),
             seed,
             max_idle: config.caches.idle(),
+            drain: Duration::from_millis(chain.target.drain_ms),
             ..TargetConfig::new(bridge)
         };
         // What it is laid out for, for good.
