@@ -13,9 +13,9 @@
  *     kairo_free(engine);
  *
  * An engine is used by one thread at a time. What a call is given belongs to the caller, and is not
- * looked at after the call. Versions do not go back: an entry that was made under an older version than
- * that of the last kairo_apply is not watched, and must go, and a change of an older version is refused.
- * Several changes may be of one version. NULL with a count above zero is refused, as
+ * looked at after the call. Versions grow from change to change: an entry that was made under an older
+ * version than that of the last kairo_apply is not watched, and must go, and a change of that version or
+ * an older one is refused. What changes under one version is one call. NULL with a count above zero is refused, as
  * whatever else makes no sense: an array that could not be allocated is not an empty one.
  *
  * Link with libshunt_kairo_c.a and -lpthread -ldl -lm -lgcc_s, or with libshunt_kairo_c.so.
@@ -44,7 +44,7 @@ typedef struct kairo_entry {
 } kairo_entry;
 
 /* A rule of a table, 0 to 254. Of equal priorities the lesser id, which is the older rule, wins;
- * UINT64_MAX is no id. An engine keeps a rule once for all visits of its id and revision, as the first of
+ * UINT64_MAX is no id, and an id is never used again: a change that does so is refused. An engine keeps a rule once for all visits of its id and revision, as the first of
  * them describes it. */
 typedef struct kairo_rule {
     uint64_t id;
@@ -104,8 +104,9 @@ void kairo_removed(kairo *engine, kairo_entry entry);
 /* A whole cache is gone. */
 void kairo_forget(kairo *engine, uint16_t owner);
 
-/* Answers with the number of entries that go, or -1 if a delta makes no sense or the version is less
- * than that of kairo_new and of every kairo_apply before; then nothing was done.
+/* Answers with the number of entries that go, or -1 if a delta makes no sense, an id is used again, or the
+ * version is not above that of kairo_new and of every kairo_apply before (without deltas it may be the
+ * same); then nothing was done.
  * What changes together is one call. The entries are not watched any more. */
 int64_t kairo_apply(kairo *engine, const kairo_delta *deltas, size_t count, uint64_t version);
 

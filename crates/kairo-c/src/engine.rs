@@ -1,6 +1,6 @@
 //! What the caller says, in the words of the engine.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use shunt_flow::{FlowKey, FlowMask, Match, SparseKey, SparseMask, text};
 use shunt_kairo::Direct;
@@ -66,10 +66,13 @@ impl Engine {
         self.direct.forget(OwnerId(owner));
     }
 
-    /// Answers how many entries go; `None` if the version goes back, and then nothing was done.
+    /// Answers how many entries go; `None` if the version is none that may follow, or an id is used
+    /// again, and then nothing was done.
     pub(crate) fn apply(&mut self, deltas: &[Delta], version: u64) -> Option<usize> {
         let version = Version::new(version);
-        if version < self.version {
+        // An entry that was made between two changes of one version would seem to know of both.
+        let may_follow = version > self.version || version == self.version && deltas.is_empty();
+        if !may_follow || uses_an_id_again(deltas) {
             return None;
         }
         self.version = version;
@@ -108,6 +111,20 @@ impl Engine {
     pub(crate) fn len(&self) -> usize {
         self.direct.len()
     }
+}
+
+/// Whether a rule comes whose id another had that went before it in the same change: engines take a rule
+/// that comes and goes with one change for one that was never there.
+fn uses_an_id_again(deltas: &[Delta]) -> bool {
+    let mut gone = BTreeSet::new();
+    deltas.iter().any(|delta| match delta {
+        Delta::Rule(RuleDelta { rule, change: RuleChange::Removed(_) }) => {
+            gone.insert(rule.id);
+            false
+        }
+        Delta::Rule(RuleDelta { rule, .. }) => gone.contains(&rule.id),
+        Delta::Changed(_) => false,
+    })
 }
 
 impl RuleText<'_> {

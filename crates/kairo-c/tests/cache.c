@@ -73,7 +73,7 @@ int main(void) {
     while (kairo_tidy(engine)) {
     }
 
-    /* A version that goes back is refused, and nothing is done; one that stays is not. */
+    /* A version that goes back or stays is refused, and nothing is done. */
     traversal.version = 8;
     assert(kairo_installed(engine, entry, &traversal) == 1);
     removed.rule = &rule;
@@ -81,15 +81,27 @@ int main(void) {
     assert(kairo_len(engine) == 1 && kairo_evicted(engine, evicted, 4) == 1);
     traversal.version = 7;
     assert(kairo_installed(engine, (kairo_entry){.slot = 6}, &traversal) == 0);
-    assert(kairo_apply(engine, &removed, 1, 8) == 1);
+    assert(kairo_apply(engine, &removed, 1, 8) == -1 && kairo_len(engine) == 1);
+    changed.object = group;
+    assert(kairo_apply(engine, &changed, 1, 8) == -1 && kairo_len(engine) == 1);
+
+    /* A rule that takes the id of one that goes with it is refused; one that comes and goes is none. */
+    kairo_delta again[2] = {removed, {.change = KAIRO_ADDED, .rule = &within}};
+    within.id = rule.id;
+    assert(kairo_apply(engine, again, 2, 9) == -1 && kairo_len(engine) == 1);
+    within.id = 3;
+    kairo_delta brief[2] = {{.change = KAIRO_ADDED, .rule = &within},
+                            {.change = KAIRO_REMOVED, .rule = &within}};
+    assert(kairo_apply(engine, brief, 2, 9) == 0 && kairo_len(engine) == 1);
+    assert(kairo_apply(engine, &removed, 1, 10) == 1);
     kairo *later = kairo_new(3, 1);
     assert(kairo_apply(later, NULL, 0, 2) == -1 && kairo_apply(later, NULL, 0, 3) == 0);
     kairo_free(later);
 
     /* What makes no sense is refused. */
     kairo_delta nonsense = {.change = 9, .rule = &rule};
-    assert(kairo_apply(engine, &nonsense, 1, 9) == -1);
-    traversal.version = 8;
+    assert(kairo_apply(engine, &nonsense, 1, 11) == -1);
+    traversal.version = 10;
     traversal.reads = NULL;
     assert(kairo_installed(engine, entry, &traversal) == -1);
     traversal.reads = &group;
@@ -99,10 +111,10 @@ int main(void) {
     traversal.visits_count = SIZE_MAX;
     assert(kairo_installed(engine, entry, &traversal) == -1);
     traversal.visits_count = 1;
-    assert(kairo_apply(engine, NULL, 3, 9) == -1 && kairo_apply(engine, NULL, 0, 8) == 0);
+    assert(kairo_apply(engine, NULL, 3, 11) == -1 && kairo_apply(engine, NULL, 0, 10) == 0);
     rule.id = UINT64_MAX;
     assert(kairo_installed(engine, entry, &traversal) == -1);
-    assert(kairo_apply(engine, &modified, 1, 9) == -1);
+    assert(kairo_apply(engine, &modified, 1, 11) == -1);
     rule.id = 1;
     assert(kairo_installed(engine, entry, &traversal) == 1);
     visit.table = 255;

@@ -20,8 +20,9 @@ use shunt_pipeline::{BridgeId, Delta, TableId};
 pub(crate) const DELTAS_MAX: usize = 16_384;
 
 /// Visits and entries that a change is looked for among, beyond which the rules that are left of it
-/// are dealt with by table, so that nobody waits for more than a few seconds. It is beyond what
-/// thousands of usual rules need under a million entries.
+/// are dealt with by table, so that nobody waits for more than a few seconds. An index needs less for
+/// thousands of usual rules under a million entries; who looks up traces finds a visit once for each rule
+/// that overlaps what its lookup consulted, and may pass it with as many.
 pub(crate) const LOOKS_MAX: usize = 1 << 23;
 
 /// A bound on the rules of a change, and how often it was passed.

@@ -6,18 +6,17 @@ use shunt_flow::{FlowKey, text::NoPortNames};
 use shunt_pipeline::{
     Cause, CauseRun, Change, Delta, EntryId, Evictor, FlowModCommand, Installed, Object, OwnerId,
     TableId, Time, Traversal, Version,
-    testing::{Twin, generate},
+    testing::{Twin, bridge_with_rules, generate},
     text::parse_rule,
 };
 
-use crate::{CircuitStats, Relational, Visits};
+use crate::{CircuitStats, Relational, Visits, testing::Fail};
 
-/// An engine in a circuit, which can be made to fail.
-trait InCircuit: Evictor + Sized + 'static {
+/// An engine in a circuit.
+trait InCircuit: Fail + Sized + 'static {
     fn new(version: Version, deltas_max: usize) -> Self;
     fn with_looks_max(self, looks_max: usize) -> Self;
     fn stats(&self) -> CircuitStats;
-    fn fail_in(&mut self, places: usize);
 }
 
 impl InCircuit for Visits {
@@ -31,10 +30,6 @@ impl InCircuit for Visits {
 
     fn stats(&self) -> CircuitStats {
         self.stats()
-    }
-
-    fn fail_in(&mut self, places: usize) {
-        self.fail_in(places);
     }
 }
 
@@ -50,10 +45,6 @@ impl InCircuit for Relational {
     fn stats(&self) -> CircuitStats {
         self.stats()
     }
-
-    fn fail_in(&mut self, places: usize) {
-        self.fail_in(places);
-    }
 }
 
 const fn entry(slot: u32) -> EntryId {
@@ -68,11 +59,10 @@ struct Scene<E> {
 
 impl<E: InCircuit> Scene<E> {
     fn new(deltas_max: usize) -> Self {
-        Self::with(deltas_max, |engine| engine)
+        Self::with(Twin::new(&[]), deltas_max, |engine| engine)
     }
 
-    fn with(deltas_max: usize, settings: impl Fn(E) -> E) -> Self {
-        let twin = Twin::new(&[]);
+    fn with(twin: Twin, deltas_max: usize, settings: impl Fn(E) -> E) -> Self {
         let engine = settings(E::new(twin.pipeline.version(), deltas_max));
         let mut scene = Self { twin, engine };
         let traversal = scene.traversal();
@@ -88,7 +78,7 @@ impl<E: InCircuit> Scene<E> {
         Arc::new(self.twin.translate(&key))
     }
 
-    /// A rule that comes to the table of all entries, and has nothing to do with them.
+    /// A rule that comes to the table of all entries.
     fn new_rule(&self) -> Change {
         self.rule("arp,actions=drop")
     }
@@ -186,18 +176,26 @@ fn beyond_the_bound_an_object_is_the_cause_by_its_number_among_all_deltas<E: InC
 }
 
 fn beyond_so_many_looks_tables_are_flushed_and_objects_are_looked_at<E: InCircuit>() {
-    let met = |looks_max, is_bridge_gone| {
-        let mut scene = Scene::<E>::with(99, |engine| engine.with_looks_max(looks_max));
+    let met = |looks_max, is_bridge_changed| {
+        // By this rule every lookup consults the type, so that entries are of no other.
+        let world = bridge_with_rules(generate::BRIDGES[0], &["priority=1,ip,actions=drop"]);
+        let set = |engine: E| engine.with_looks_max(looks_max);
+        let mut scene = Scene::<E>::with(Twin::new(&world), 99, set);
         while scene.engine.tidy() {}
+        // Of four entries one is not taken in yet.
+        let traversal = scene.traversal();
+        assert_eq!(scene.engine.installed(entry(3), &traversal), Installed::Recorded);
         let rules = ["priority=9,arp,actions=drop", "priority=8,arp,actions=drop"];
         let mut change = Change { version: Version::default(), deltas: Vec::new() };
-        let mut happens = |next: Change| {
+        for next in rules.map(|rule| scene.rule(rule)) {
             change.version = next.version;
             change.deltas.extend(next.deltas);
-        };
-        rules.into_iter().for_each(|rule| happens(scene.rule(rule)));
-        if is_bridge_gone {
-            happens(scene.last_change());
+        }
+        if is_bridge_changed {
+            let Change { version, deltas } = scene.last_change();
+            change.version = version;
+            let objects = deltas.into_iter().filter(|own| matches!(own, Delta::Changed(_)));
+            change.deltas.extend(objects);
         }
         let evicted = scene.evicted(&change).len();
         assert_eq!(scene.engine.stats().errors, 0);
@@ -205,11 +203,11 @@ fn beyond_so_many_looks_tables_are_flushed_and_objects_are_looked_at<E: InCircui
     };
     assert_eq!(met(1000, false), (0, Vec::new(), 0), "no entry is of the rules");
     let cause = Cause::Bound(generate::BRIDGES[0], TableId::FIRST);
-    assert_eq!(met(0, false), (3, vec![CauseRun { cause, count: 3 }], 1));
+    assert_eq!(met(0, false), (4, vec![CauseRun { cause, count: 4 }], 1));
     let (evicted, _, overflows) = met(0, true);
-    assert_eq!((evicted, overflows), (3, 1));
+    assert_eq!((evicted, overflows), (4, 1));
     let (evicted, causes, overflows) = met(1000, true);
-    assert_eq!((evicted, overflows), (3, 0));
+    assert_eq!((evicted, overflows), (4, 0));
     assert!(causes.iter().all(|run| matches!(run.cause, Cause::Delta(_))), "{causes:?}");
 }
 

@@ -67,8 +67,6 @@ mod definition;
 mod deltas;
 mod direct;
 mod entries;
-#[cfg(all(feature = "dbsp", any(test, feature = "testing")))]
-mod fault;
 #[cfg(all(feature = "dbsp", test))]
 mod faults;
 mod index;
@@ -78,6 +76,8 @@ mod mirror;
 mod region;
 #[cfg(feature = "dbsp")]
 mod relational;
+#[cfg(all(feature = "dbsp", any(test, feature = "testing")))]
+pub mod testing;
 #[cfg(feature = "dbsp")]
 mod visits;
 

@@ -52,8 +52,10 @@ pub trait Evictor: Send {
     /// A version changed these things. Answers with the entries that are stale from it on, and
     /// forgets them.
     ///
-    /// Versions do not go back. A change of one that is older than the last counts as a change of
-    /// the last: it evicts too much rather than too little, and an install that was late stays late.
+    /// Versions grow from change to change, as an entry that was made between two changes of one version
+    /// would seem to know of both; and the id of a rule is never used again. A change of one that is older
+    /// than the last counts as a change of the last: it evicts too much rather than too little, and an
+    /// install that was late stays late.
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId>;
 
     /// Why the entries of the last answer of [`Self::apply`] went, in the order of the answer, and of

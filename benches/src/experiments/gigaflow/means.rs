@@ -163,7 +163,10 @@ fn spaces(pieces: &[Summary]) -> impl Iterator<Item = Row> {
         let name = format!("{} high", one.pipeline);
         let row = Row { better: More, ours: one.space.into(), ..Row::new(name, SPACE, "x") };
         let published = published.map(|figure| figure.value);
-        row.beside_published(published, why_ways(published.is_some_and(|said| one.space > said)))
+        row.beside_published(
+            published,
+            why_ways(one.pipeline, published.is_some_and(|said| one.space > said)),
+        )
     })
 }
 

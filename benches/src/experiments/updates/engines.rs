@@ -48,33 +48,20 @@ pub(super) const ENGINES: &[Engine] = &[
     #[cfg(feature = "dbsp")]
     Engine {
         name: "mirror",
-        new: |pipeline| Box::new(mirror(pipeline, MirrorSettings::default())),
+        new: |pipeline| Box::new(mirror(pipeline)),
         clock: Clock::Circuit,
-        thousands_max: 100,
+        thousands_max: 102,
     },
 ];
-
-/// Kairo as published, but for its gates and its timer.
-#[cfg(feature = "dbsp")]
-pub(super) const WITHOUT_GATES: Engine = Engine {
-    name: "mirror-without-gates",
-    new: |pipeline| {
-        let published = MirrorSettings::default();
-        let settings = MirrorSettings { has_gates: false, propagation: None, ..published };
-        Box::new(mirror(pipeline, settings))
-    },
-    clock: Clock::Circuit,
-    thousands_max: 100,
-};
 
 /// A mirror that has two seconds between any two events, so that all packets are where they belong
 /// when a change comes.
 #[cfg(feature = "dbsp")]
-fn mirror(pipeline: &Pipeline, settings: MirrorSettings) -> Mirror {
-    let propagation = MirrorSettings::default().propagation.unwrap_or_default();
+fn mirror(pipeline: &Pipeline) -> Mirror {
+    let settings = MirrorSettings::default();
     let mut now = Time::ZERO;
     let clock = move || {
-        now = now.after(propagation);
+        now = now.after(settings.propagation.unwrap_or_default());
         now
     };
     Mirror::new(pipeline, &[BRIDGE], settings, clock)

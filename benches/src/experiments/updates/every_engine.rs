@@ -9,10 +9,8 @@ use std::sync::Arc;
 use shunt_pipebench::published::Figure;
 use shunt_pipeline::{Evictor, FlowModCommand, Iterative};
 
-#[cfg(feature = "dbsp")]
-use super::engines::WITHOUT_GATES;
 use super::{
-    engines::{ENGINES, Engine, PIPELINES, RIVAL},
+    engines::{ENGINES, PIPELINES, RIVAL},
     patterns::{ALL_KINDS, PACKETS_PER_US, PATTERNS},
     scene::{Clock, Scene, Watched},
 };
@@ -33,11 +31,9 @@ const MEAN: &str = "one change, mean of P1 to P5, by engines";
 /// The published design, by its name among the engines.
 const PUBLISHED: &str = "mirror";
 
-/// The kind of change that the published design meets without its gates as well.
-#[cfg(feature = "dbsp")]
-const OF_MANY_RULES: &str = "p2";
-
-const WHY_PUBLISHED: &str = "the same design on another machine and for other rules: how many packets a                              rule has, and how wide it is, decides what a step of its circuit costs, and                              neither was published";
+const WHY_PUBLISHED: &str = "the same design on another machine and for other rules: how many packets a \
+                             rule has, and how wide it is, decides what a step of its circuit costs, and \
+                             neither was published";
 
 const WHY_MIRROR: &str = "the published design: a step of its circuit goes through every table behind the \
                           change, for all packets of rules that are as wide as a table";
@@ -46,8 +42,7 @@ const WHY_RELATIONAL: &str = "each rule of a change is a question, and what it f
 
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let pipelines = if run.is_quick { &PIPELINES[..1] } else { PIPELINES };
-    let steps: usize = PATTERNS.iter().map(|update| 1 + engines(update).count()).sum();
-    run.begin(pipelines.len() * steps);
+    run.begin(pipelines.len() * PATTERNS.len() * (ENGINES.len() + 1));
     let thousands = run.either(FLOWS, FLOWS / 10);
     let rounds = run.either(3, 1);
     let mut rows = Vec::new();
@@ -62,7 +57,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
                 let rival = measure(&scene, (iterative, Clock::Thread), rounds);
                 (scene, rival)
             });
-            for engine in engines(update) {
+            for engine in ENGINES {
                 let title = format!("{title} {}", engine.name);
                 let ours = run.step(&title, |_| {
                     measure(&scene, ((engine.new)(&scene.pipeline), engine.clock), rounds)
@@ -92,15 +87,6 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let metrics = [FASTER, FEWER, MEAN, CHANGE, STALE, EVICTED];
     rows.sort_by_key(|row: &Row| metrics.iter().position(|metric| *metric == row.metric));
     rows
-}
-
-/// The engines that meet a change of a kind.
-fn engines(update: &str) -> impl Iterator<Item = &'static Engine> {
-    #[cfg(feature = "dbsp")]
-    let more = (update == OF_MANY_RULES).then_some(&WITHOUT_GATES);
-    #[cfg(not(feature = "dbsp"))]
-    let more = None;
-    ENGINES.iter().chain(more)
 }
 
 /// What a kind of change came to with an engine.
@@ -180,7 +166,7 @@ fn rows_of(name: &str, ours: &Watched, theirs: &Watched, entries: f64) -> [Row; 
 
 fn why(name: &str) -> &'static str {
     match name.rsplit(' ').next() {
-        Some(PUBLISHED | "mirror-without-gates") => WHY_MIRROR,
+        Some(PUBLISHED) => WHY_MIRROR,
         Some("relational") => WHY_RELATIONAL,
         _ => "",
     }

@@ -23,7 +23,7 @@ use shunt_datapath::{
 use shunt_flow::{Match, PortNo, text::NoPortNames};
 use shunt_kairo::Direct;
 #[cfg(feature = "dbsp")]
-use shunt_kairo::{Relational, Visits};
+use shunt_kairo::{Relational, Visits, testing::Failing};
 use shunt_pipeline::{
     Action, BridgeId, BridgeSettings, Change, Cookie, DatapathPort, Delta, EntryId, Evictor,
     FlowFlags, FlowMod, FlowModCommand, Installed, Instructions, Iterative, Learning, Modification,
@@ -64,6 +64,34 @@ pub(crate) const ENGINES: &[Engine] = &[
     #[cfg(feature = "dbsp")]
     relational,
 ];
+
+/// Engines that give up what they look for: nothing that may be stale stays for that.
+pub(crate) const HURRIED: &[Engine] = &[
+    |pipeline| Box::new(Direct::new(pipeline.version(), 1).with_deltas_max(1)),
+    |pipeline| Box::new(Direct::new(pipeline.version(), 1).with_looks_max(4)),
+    #[cfg(feature = "dbsp")]
+    |pipeline| Box::new(Visits::new(pipeline.version(), 1).with_deltas_max(1)),
+    #[cfg(feature = "dbsp")]
+    |pipeline| Box::new(Visits::new(pipeline.version(), 1).with_looks_max(4)),
+    #[cfg(feature = "dbsp")]
+    |pipeline| Box::new(Relational::new(pipeline.version(), 1).with_deltas_max(1)),
+    #[cfg(feature = "dbsp")]
+    |pipeline| Box::new(Relational::new(pipeline.version(), 1).with_looks_max(4)),
+    #[cfg(feature = "dbsp")]
+    |pipeline| Box::new(Failing::new(Visits::new(pipeline.version(), 1), every_third())),
+    #[cfg(feature = "dbsp")]
+    |pipeline| Box::new(Failing::new(Relational::new(pipeline.version(), 1), every_third())),
+];
+
+/// A fault with every third change, or behind it.
+#[cfg(feature = "dbsp")]
+fn every_third() -> impl FnMut() -> Option<usize> + Send {
+    let mut changes = 0_usize;
+    move || {
+        changes += 1;
+        changes.is_multiple_of(3).then_some(changes % 4)
+    }
+}
 
 /// A switch whose every step is the test's.
 pub(crate) struct Switch {

@@ -42,7 +42,7 @@ use shunt_pipeline::{
 
 use crate::{
     frames::{frame_of, headers, key_of, length, number_of, with_hidden},
-    harness::{ENGINES, Switch},
+    harness::{ENGINES, Engine, HURRIED, Switch},
 };
 
 /// Packets that a thread drops in a turn at most: resubmits make hundreds of copies of one.
@@ -128,7 +128,8 @@ impl Lab {
         };
         let sizes = QueueSizes { reports: 64, packet_ins: 16_384, ..QueueSizes::default() };
         let pipeline = Arc::clone(&twin.pipeline);
-        let engine = ENGINES[draw(runner, 0..ENGINES.len())];
+        let engines: Vec<&Engine> = ENGINES.iter().chain(HURRIED).collect();
+        let engine = *engines[draw(runner, 0..engines.len())];
         let mut lab = Self {
             switch: Switch::over(pipeline, threads, config, sizes, engine),
             config,

@@ -4,8 +4,8 @@
 //! A rule of a mask that no projection serves yet looks at every visit of a group. Behind a row are
 //! an entry, its traversal and a key, each somewhere else; a column holds half a word of all keys in
 //! the order of their rows. Half a word is what an address fills, and what every processor compares
-//! several of at once. So a rule passes over a million visits in a fraction of a millisecond, and a
-//! projection is filled without a look at the entries.
+//! several of at once. So a rule passes over a million visits in about a millisecond, and a projection
+//! is filled without a look at the entries.
 
 use std::ops::Range;
 

@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use dbsp::Error;
 use shunt_pipeline::{
     Cause, CauseRun, Delta, EngineState, EntryId, Evictor, Installed, OwnerId, Traversal, Version,
 };
@@ -117,12 +118,6 @@ impl Relational {
         CircuitStats { overflows: self.bound.overflows(), ..self.stats }
     }
 
-    /// Has a step panic: at the next place where it may, or so many later.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn fail_in(&mut self, places: usize) {
-        locked(&self.relation).fault.fail_in(places);
-    }
-
     /// Makes a step with the rows that wait, and the retractions of at most so many entries that
     /// are not watched any more. Answers whether it was made.
     fn step(&mut self, leaving_max: usize) -> bool {
@@ -130,23 +125,27 @@ impl Relational {
         self.churned += self.waiting.len() + leaving.len();
         self.waiting.clear();
         self.stats.steps += 1;
-        let circuit = self.circuit.take().map_or_else(|| Circuit::build(&self.relation), Ok);
-        let made = circuit.and_then(|mut circuit| {
-            circuit.step(&mut self.rows)?;
-            Ok(circuit)
-        });
-        match made {
-            Ok(circuit) => {
-                self.circuit = Some(circuit);
+        match self.step_circuit() {
+            Ok(()) => {
                 let mut relation = locked(&self.relation);
                 leaving.into_iter().for_each(|slot| drop(relation.entries.release(slot)));
                 true
             }
-            Err(error) => {
-                self.fail(&error.to_string());
+            Err(reason) => {
+                self.fail(&reason);
                 false
             }
         }
+    }
+
+    /// Makes a step of the circuit, which is built if there is none; says why it fails.
+    fn step_circuit(&mut self) -> Result<(), String> {
+        let Self { circuit, relation, rows, .. } = self;
+        let circuit = match circuit {
+            Some(circuit) => circuit,
+            None => circuit.insert(told(unless_it_fails(|| Circuit::build(relation)))?),
+        };
+        told(unless_it_fails(|| circuit.step(rows)))
     }
 
     /// Has the traces merged aside, if enough has come and gone.
@@ -159,9 +158,8 @@ impl Relational {
         self.churned = 0;
         // What is merged would be kept beside what comes of it.
         locked(&self.relation).traces = Default::default();
-        let merged = circuit.merge();
-        if let Err(error) = merged {
-            self.fail(&error.to_string());
+        if let Err(reason) = told(unless_it_fails(|| circuit.merge())) {
+            self.fail(&reason);
         }
     }
 
@@ -179,7 +177,9 @@ impl Relational {
         self.stats.errors += 1;
         tracing::warn!(reason, "a circuit failed: all entries are evicted");
         self.lost.extend(locked(&self.relation).entries.all().map(|(id, _)| id));
-        self.circuit = None;
+        let circuit = self.circuit.take();
+        // One that has failed may fail once more.
+        let _ = unless_it_fails(|| drop(circuit));
         self.relation = Arc::new(Mutex::new(Relation::new(self.seed)));
         self.rows = Rows::default();
         self.waiting.clear();
@@ -234,6 +234,21 @@ impl Relational {
 /// What comes of `run`, unless it panics: what it asks is written by others.
 fn unless_it_fails<T>(run: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(run)).ok()
+}
+
+/// What came of something that may fail, or why it did.
+fn told<T>(made: Option<Result<T, Error>>) -> Result<T, String> {
+    match made {
+        Some(made) => made.map_err(|error| error.to_string()),
+        None => Err("it panicked".to_owned()),
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl crate::testing::Fail for Relational {
+    fn fail_in(&mut self, places: usize) {
+        locked(&self.relation).fault.fail_in(places);
+    }
 }
 
 impl Evictor for Relational {

@@ -47,7 +47,7 @@ pub(crate) struct Relation {
     names: ZWeight,
     hashes: FixedState,
     #[cfg(any(test, feature = "testing"))]
-    pub(crate) fault: crate::fault::Fault,
+    pub(crate) fault: crate::testing::Fault,
 }
 
 /// Where an entry is.
@@ -86,7 +86,7 @@ impl Relation {
             names: 0,
             hashes,
             #[cfg(any(test, feature = "testing"))]
-            fault: crate::fault::Fault::default(),
+            fault: crate::testing::Fault::default(),
         }
     }
 

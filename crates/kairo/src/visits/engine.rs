@@ -99,12 +99,6 @@ impl Visits {
         self.relation().index.size()
     }
 
-    /// Has a step panic: at the next place where it may, or so many later.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn fail_in(&mut self, places: usize) {
-        locked(&self.relation).fault.fail_in(places);
-    }
-
     /// Makes a step with the rows that wait, and the retractions of at most so many entries that
     /// are not watched any more.
     fn step(&mut self, leaving_max: usize) {
@@ -146,6 +140,13 @@ impl Visits {
 
     pub(crate) fn relation(&self) -> MutexGuard<'_, Relation> {
         locked(&self.relation)
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl crate::testing::Fail for Visits {
+    fn fail_in(&mut self, places: usize) {
+        locked(&self.relation).fault.fail_in(places);
     }
 }
 

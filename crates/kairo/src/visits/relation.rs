@@ -44,7 +44,7 @@ pub(crate) struct Relation {
     /// What came out of the circuit.
     pub(super) output: Vec<EvictionRow>,
     #[cfg(any(test, feature = "testing"))]
-    pub(crate) fault: crate::fault::Fault,
+    pub(crate) fault: crate::testing::Fault,
 }
 
 /// What came of the deltas of a step.
@@ -88,7 +88,7 @@ impl Relation {
             ended_by: Vec::new(),
             output: Vec::new(),
             #[cfg(any(test, feature = "testing"))]
-            fault: crate::fault::Fault::default(),
+            fault: crate::testing::Fault::default(),
         }
     }
 

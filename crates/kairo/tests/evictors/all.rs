@@ -19,7 +19,65 @@ pub(crate) struct All {
     definition: Definition,
     /// Those that are held against it. Each says of all that it evicts why it goes.
     others: Vec<(&'static str, Box<dyn Evictor>)>,
+    hurried: Vec<Hurried>,
     watched: BTreeMap<EntryId, Arc<Traversal>>,
+}
+
+/// An engine that gives up what it looks for: it may evict more than the others.
+struct Hurried {
+    name: &'static str,
+    engine: Box<dyn Evictor>,
+    watched: BTreeSet<EntryId>,
+}
+
+impl Hurried {
+    /// Each of them with a bound that is passed now and then.
+    fn all(version: Version) -> Vec<Self> {
+        let all: Vec<(_, Box<dyn Evictor>)> = vec![
+            ("direct, one delta", Box::new(Direct::new(version, 1).with_deltas_max(1))),
+            ("direct, two looks", Box::new(Direct::new(version, 1).with_looks_max(2))),
+            #[cfg(feature = "dbsp")]
+            ("visits, one delta", Box::new(Visits::new(version, 1).with_deltas_max(1))),
+            #[cfg(feature = "dbsp")]
+            ("visits, two looks", Box::new(Visits::new(version, 1).with_looks_max(2))),
+            #[cfg(feature = "dbsp")]
+            ("relational, one delta", Box::new(Relational::new(version, 1).with_deltas_max(1))),
+            #[cfg(feature = "dbsp")]
+            ("relational, two looks", Box::new(Relational::new(version, 1).with_looks_max(2))),
+        ];
+        let own = |(name, engine)| Self { name, engine, watched: BTreeSet::new() };
+        all.into_iter().map(own).collect()
+    }
+
+    /// It evicts what is to go, and besides only what visits a table of the change.
+    fn apply(
+        &mut self,
+        (deltas, version): (&[Delta], Version),
+        expected: &BTreeSet<EntryId>,
+        traversals: &BTreeMap<EntryId, Arc<Traversal>>,
+    ) {
+        let name = self.name;
+        let answer = self.engine.apply(deltas, version);
+        let evicted: BTreeSet<_> = answer.iter().copied().collect();
+        assert_eq!(evicted.len(), answer.len(), "{name}: an entry is evicted once");
+        let left: Vec<_> =
+            expected.intersection(&self.watched).filter(|own| !evicted.contains(own)).collect();
+        assert!(left.is_empty(), "{name}: it leaves {left:?}");
+        let places: BTreeSet<_> = deltas
+            .iter()
+            .filter_map(|delta| match delta {
+                Delta::Rule(delta) => Some((delta.rule.bridge, delta.rule.table)),
+                Delta::Changed(_) => None,
+            })
+            .collect();
+        for entry in evicted.difference(expected) {
+            let mut visits = traversals[entry].visits.iter();
+            let is_near = visits.any(|visit| places.contains(&(visit.bridge, visit.table)));
+            assert!(is_near, "{name}: {entry} has nothing to do with the change");
+        }
+        self.watched.retain(|entry| !evicted.contains(entry));
+        assert_eq!(self.engine.len(), self.watched.len(), "{name}");
+    }
 }
 
 impl All {
@@ -37,7 +95,8 @@ impl All {
             #[cfg(feature = "dbsp")]
             ("relational, by prints", Box::new(Relational::new(version, 1).with_few(0))),
         ];
-        Self { definition: Definition::new(version), others, watched: BTreeMap::new() }
+        let (definition, hurried) = (Definition::new(version), Hurried::all(version));
+        Self { definition, others, hurried, watched: BTreeMap::new() }
     }
 
     /// What all answer.
@@ -56,11 +115,21 @@ impl Evictor for All {
         if answer == Installed::Recorded {
             self.watched.insert(entry, Arc::clone(traversal));
         }
+        for own in &mut self.hurried {
+            assert_eq!(own.engine.installed(entry, traversal), answer, "{}", own.name);
+            if answer == Installed::Recorded {
+                own.watched.insert(entry);
+            }
+        }
         answer
     }
 
     fn removed(&mut self, entry: EntryId) {
         self.agreed(|engine| engine.removed(entry));
+        for own in &mut self.hurried {
+            own.engine.removed(entry);
+            own.watched.remove(&entry);
+        }
         self.watched.remove(&entry);
     }
 
@@ -84,18 +153,26 @@ impl Evictor for All {
                 assert!(is_true, "{name}: {entry} by {cause:?}");
             }
         }
+        for own in &mut self.hurried {
+            own.apply((deltas, version), &expected, &self.watched);
+        }
         self.watched.retain(|entry, _| !expected.contains(entry));
         expected.into_iter().collect()
     }
 
     fn forget(&mut self, owner: OwnerId) {
         self.agreed(|engine| engine.forget(owner));
+        for own in &mut self.hurried {
+            own.engine.forget(owner);
+            own.watched.retain(|entry| entry.owner != owner);
+        }
         self.watched.retain(|entry, _| entry.owner != owner);
     }
 
     fn tidy(&mut self) -> bool {
-        let all = self.others.iter_mut();
-        all.fold(self.definition.tidy(), |more, (_, engine)| engine.tidy() | more)
+        let hurried = self.hurried.iter_mut().map(|own| &mut own.engine);
+        let all = self.others.iter_mut().map(|(_, engine)| engine).chain(hurried);
+        all.fold(self.definition.tidy(), |more, engine| engine.tidy() | more)
     }
 
     fn len(&self) -> usize {

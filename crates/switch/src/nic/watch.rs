@@ -66,11 +66,11 @@ impl Control {
         }
     }
 
-    /// The owner of the target has ended by a panic.
+    /// The owner of the target has ended: by a panic, or as the eviction thread has.
     pub(crate) fn lose_nic_owner(&self) {
         error!(
-            "the target thread has ended by a panic: an embedded NIC is given up, one elsewhere keeps \
-             its rules, restart the switch"
+            "the target thread has ended: an embedded NIC is given up, one elsewhere keeps its rules, \
+             restart the switch"
         );
         if let Some(nic) = &self.nic {
             nic.abandon();

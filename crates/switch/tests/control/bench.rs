@@ -62,12 +62,17 @@ impl Bench {
 
     /// A switch without a bridge, with an eviction engine of the test's.
     pub(crate) async fn without_bridge(threads: u16, engine: EngineMaker) -> Self {
-        let folder = tempfile::tempdir().unwrap();
         let mut config = Config::default();
         config.threads.packet = threads;
         config.caches.verify_one_in = 1;
+        Self::with_engine(&config, engine).await
+    }
+
+    /// A switch of this configuration but for its eviction engine, which is the test's.
+    pub(crate) async fn with_engine(config: &Config, engine: EngineMaker) -> Self {
+        let folder = tempfile::tempdir().unwrap();
         let run_dir = Some(folder.path().to_owned());
-        let switch = Switch::start_with(&config, run_dir, 1, engine).await.unwrap();
+        let switch = Switch::start_with(config, run_dir, 1, engine).await.unwrap();
         Self { switch, folder }
     }
 

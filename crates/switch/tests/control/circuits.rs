@@ -6,18 +6,18 @@ use std::sync::{
 };
 
 use shunt_flow::text::NoPortNames;
-use shunt_kairo::{Relational, Visits};
-use shunt_ofproto::message::Message;
-use shunt_pipeline::{
-    CauseRun, Delta, EngineState, EntryId, Evictor, FlowModCommand, Installed, OwnerId, Traversal,
-    Version, text::parse_rule,
+use shunt_kairo::{
+    Relational, Visits,
+    testing::{Fail, Failing},
 };
+use shunt_ofproto::message::Message;
+use shunt_pipeline::{FlowModCommand, Version, text::parse_rule};
 use shunt_switch::{
     Config, EngineMaker, EvictionStatus,
     config::{CacheKind, Engine},
 };
 
-use crate::bench::{Bench, FarEnd, frame};
+use crate::bench::{Bench, FarEnd, frame, until};
 
 /// A switch with three ports, of which the first two send to each other.
 struct Scene {
@@ -86,60 +86,13 @@ async fn each_circuit_evicts_what_a_controller_changes_whole_entries_and_pieces(
     }
 }
 
-/// An engine that fails when it is told to.
-struct Failing<E> {
-    engine: E,
-    fail: fn(&mut E),
-    is_due: Arc<AtomicBool>,
-}
-
-impl<E: Evictor> Evictor for Failing<E> {
-    fn installed(&mut self, entry: EntryId, traversal: &Arc<Traversal>) -> Installed {
-        self.engine.installed(entry, traversal)
-    }
-
-    fn removed(&mut self, entry: EntryId) {
-        self.engine.removed(entry);
-    }
-
-    fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
-        if self.is_due.swap(false, Ordering::Relaxed) {
-            (self.fail)(&mut self.engine);
-        }
-        self.engine.apply(deltas, version)
-    }
-
-    fn causes(&self) -> &[CauseRun] {
-        self.engine.causes()
-    }
-
-    fn forget(&mut self, owner: OwnerId) {
-        self.engine.forget(owner);
-    }
-
-    fn tidy(&mut self) -> bool {
-        self.engine.tidy()
-    }
-
-    fn len(&self) -> usize {
-        self.engine.len()
-    }
-
-    fn state(&self) -> EngineState {
-        self.engine.state()
-    }
-}
-
 /// A circuit that fails takes all entries, and the switch goes on by the new rules.
-async fn a_fault_flushes_and_the_switch_goes_on<E: Evictor + 'static>(
-    new: fn(Version, u64) -> E,
-    fail: fn(&mut E),
-) {
+async fn a_fault_flushes_and_the_switch_goes_on<E: Fail + 'static>(new: fn(Version, u64) -> E) {
     let is_due = Arc::<AtomicBool>::default();
     let own = Arc::clone(&is_due);
     let engine: EngineMaker = Box::new(move |pipeline| {
-        let engine = new(pipeline.version(), 1);
-        Box::new(Failing { engine, fail, is_due: own })
+        let when = move || own.swap(false, Ordering::Relaxed).then_some(0);
+        Box::new(Failing::new(new(pipeline.version(), 1), when))
     });
     let scene = Scene::of(Bench::without_bridge(1, engine).await).await;
     for (from, to) in [(0, 1), (1, 0)] {
@@ -156,6 +109,7 @@ async fn a_fault_flushes_and_the_switch_goes_on<E: Evictor + 'static>(
     // The circuit that was built anew knows what was cached since.
     scene.bench.switch.add_rules("br0", &["priority=9,in_port=p1,actions=drop"]).await.unwrap();
     scene.ports[0].send(&frame(7));
+    until(|| scene.bench.switch.drops().dropped == [("policy", 1)]).await;
     scene.passes(1, 0).await;
     let status = scene.status().await;
     assert_eq!((status.faults, status.evicted), (1, 3), "it took one: {status:?}");
@@ -164,10 +118,10 @@ async fn a_fault_flushes_and_the_switch_goes_on<E: Evictor + 'static>(
 
 #[tokio::test]
 async fn a_fault_in_the_circuit_of_visits_flushes_and_the_switch_goes_on() {
-    a_fault_flushes_and_the_switch_goes_on(Visits::new, |engine| engine.fail_in(0)).await;
+    a_fault_flushes_and_the_switch_goes_on(Visits::new).await;
 }
 
 #[tokio::test]
 async fn a_fault_in_the_relational_circuit_flushes_and_the_switch_goes_on() {
-    a_fault_flushes_and_the_switch_goes_on(Relational::new, |engine| engine.fail_in(0)).await;
+    a_fault_flushes_and_the_switch_goes_on(Relational::new).await;
 }

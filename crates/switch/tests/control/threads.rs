@@ -10,8 +10,9 @@ use shunt_pipeline::{
     Delta, EntryId, Evictor, Installed, Iterative, OwnerId, RuleFilter, Traversal, Version,
 };
 use shunt_switch::{
-    SwitchError,
+    Config, EngineMaker, SwitchError,
     ThreadState::{Panicked, Running, Stopped},
+    config::TargetKind,
 };
 
 use crate::bench::{BREAK, Bench, Controller, PANIC, frame, until};
@@ -105,13 +106,41 @@ async fn without_the_eviction_thread_no_packet_takes_the_old_way_and_barriers_ar
     }
 }
 
-async fn lose_the_eviction_thread(is_quick: bool) {
+/// What makes a mortal engine, and its doom.
+fn mortal(is_quick: bool) -> (EngineMaker, Arc<AtomicBool>) {
     let doom = Arc::new(AtomicBool::new(false));
     let own = Arc::clone(&doom);
     let engine = move |pipeline| -> Box<dyn Evictor> {
         Box::new(Mortal { inner: Iterative::new(pipeline), doom: own, is_quick })
     };
-    let bench = Bench::without_bridge(2, Box::new(engine)).await;
+    (Box::new(engine), doom)
+}
+
+#[tokio::test]
+async fn without_the_eviction_thread_a_nic_is_said_to_be_stale_and_forwards_nothing() {
+    let (engine, doom) = mortal(false);
+    let mut config = Config::default();
+    let target = &mut config.caches.gigaflow.target;
+    (target.kind, target.bridge) = (TargetKind::Embedded, "br0".to_owned());
+    let bench = Bench::with_engine(&config, engine).await;
+    bench.add_bridge("br0").await;
+    let (from, to) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
+    let state = || bench.switch.caches().nic.map(|nic| (nic.state, nic.why));
+    until(|| state() == Some(("connected", None))).await;
+    bench.switch.add_rules("br0", &["in_port=p1,actions=output:p2"]).await.unwrap();
+    from.send(&frame(1));
+    assert_eq!(to.hear().await, frame(1));
+
+    doom.store(true, Ordering::Relaxed);
+    bench.switch.add_rules("br0", &["in_port=p1,actions=drop"]).await.unwrap();
+    until(|| state() == Some(("stale", Some("its owner has ended")))).await;
+    until(|| from.is_closed() && to.is_closed()).await;
+    assert!(to.heard().is_empty());
+}
+
+async fn lose_the_eviction_thread(is_quick: bool) {
+    let (engine, doom) = mortal(is_quick);
+    let bench = Bench::without_bridge(2, engine).await;
     bench.add_bridge("br0").await;
     let (from, to) = (bench.add_port("p1", 0).await, bench.add_port("p2", 1).await);
     let mut controller = bench.controller().await;
