@@ -10,9 +10,18 @@
 //! # Where it is decided, and how firmly
 //!
 //! For each bridge that packets come in by: a short piece would take packets past a whole way that
-//! begins alike, so one kind is better for all that begin there. After [`ROUND`] samples of a start the
-//! kind that it uses is changed if the other scored better by [`LEAD`]; in between stands what was. The
-//! directories are one for all starts, as the cache is.
+//! begins alike, so one kind is better for all that begin there. After every [`ROUND`] samples of a start
+//! its scores are compared; in between stands what was. The directories are one for all starts, as the
+//! cache is.
+//!
+//! One round tells little of a point or two: in a tenth of all samples one kind hits alone, say, and then
+//! chance alone moves the scores of a round by a point and a half. So the lead of the other kind adds up
+//! from round to round, less [`SLACK`] in each, and never below zero (Page, "Continuous Inspection
+//! Schemes", 1954). The kind is changed when the lead is more than what chance may add up: as many hits as
+//! there are samples in a round in which one kind hits alone, but no fewer than [`LEAD_MIN`] and no more
+//! than [`LEAD_MAX`]. So a start that steadily loses a point changes after about sixty rounds, and one
+//! that loses three packets in ten after one; one that loses half a point or less stays, but for chance,
+//! as little is won by a change, and each change makes a cache anew.
 //!
 //! # What the caller does
 //!
@@ -28,7 +37,8 @@
 //!
 //! A directory never evicts: what is old in a directory is not what is old in the cache, since the
 //! directory sees few of the hits. Instead both begin anew every [`SEASON`] rounds, and what was
-//! decided stands. As long as neither of them was full in a season, no score counts.
+//! decided stands, leads and rounds that are not over too: where starts are many, no round of any of them
+//! ends in one season. As long as neither of them was full in a season, no score counts.
 
 use hashbrown::HashTable;
 
@@ -120,7 +130,6 @@ impl<P: Policy + Clone> Adaptive<P> {
         self.samples_count = 0;
         self.pieces.directory.clear();
         self.wholes.directory.clear();
-        self.duels.iter_mut().for_each(Duel::restart);
     }
 
     /// A packet was drawn while there was room: after a [`ROUND`] of them in a row, ways are cut again
@@ -169,7 +178,7 @@ struct Met {
     wholes: bool,
 }
 
-/// The score of one start in this round.
+/// The score of one start in this round, and the lead of the kind that it does not use.
 #[derive(Clone, Copy, Debug)]
 struct Duel {
     start: Cut,
@@ -177,11 +186,26 @@ struct Duel {
     samples: u32,
     pieces: u32,
     wholes: u32,
+    /// Samples of this round in which one kind hit alone.
+    split: u32,
+    /// As many of a round, as the rounds before had them, the later ones more than the earlier.
+    split_usual: Option<u32>,
+    /// Hits by which the other kind has led in the rounds before.
+    lead: u32,
 }
 
 impl Default for Duel {
     fn default() -> Self {
-        Self { start: Cut::END, grain: Grain::Pieces, samples: 0, pieces: 0, wholes: 0 }
+        Self {
+            start: Cut::END,
+            grain: Grain::Pieces,
+            samples: 0,
+            pieces: 0,
+            wholes: 0,
+            split: 0,
+            split_usual: None,
+            lead: 0,
+        }
     }
 }
 
@@ -190,20 +214,25 @@ impl Duel {
         self.samples += 1;
         self.pieces += u32::from(met.pieces);
         self.wholes += u32::from(met.wholes);
+        self.split += u32::from(met.pieces != met.wholes);
         if self.samples == ROUND {
-            let (used, other) = match self.grain {
-                Grain::Pieces => (self.pieces, self.wholes),
-                Grain::Whole => (self.wholes, self.pieces),
-            };
-            if other > used + LEAD {
-                self.grain = self.grain.other();
-            }
-            self.restart();
+            self.judge();
+            (self.samples, self.pieces, self.wholes, self.split) = (0, 0, 0, 0);
         }
     }
 
-    const fn restart(&mut self) {
-        (self.samples, self.pieces, self.wholes) = (0, 0, 0);
+    fn judge(&mut self) {
+        let (used, other) = match self.grain {
+            Grain::Pieces => (self.pieces, self.wholes),
+            Grain::Whole => (self.wholes, self.pieces),
+        };
+        let usual = self.split_usual.map_or(self.split, |usual| (3 * usual + self.split) / 4);
+        self.split_usual = Some(usual);
+        self.lead = (self.lead + other).saturating_sub(used + SLACK);
+        if self.lead > usual.clamp(LEAD_MIN, LEAD_MAX) {
+            self.grain = self.grain.other();
+            self.lead = 0;
+        }
     }
 }
 
@@ -323,11 +352,124 @@ fn hash(start: Cut) -> u64 {
 /// Samples of a start after which its scores are compared.
 pub const ROUND: u32 = 512;
 
-/// By how many hits of [`ROUND`] samples the other kind must lead: two in a hundred.
-pub const LEAD: u32 = ROUND / 50;
+/// How many hits of a round the other kind may lead by for ever: six in a thousand.
+pub const SLACK: u32 = 3;
+
+/// The least lead, in hits, at which the kind is changed.
+pub const LEAD_MIN: u32 = ROUND / 16;
+
+/// The greatest lead that is asked for.
+pub const LEAD_MAX: u32 = ROUND / 4;
+
+const _: () = assert!(100 * SLACK < ROUND, "a point is more than what is let pass");
 
 /// Rounds, of all starts together, after which the directories begin anew.
 pub const SEASON: u32 = 64;
 
 /// Starts that have a duel; all others are cut.
 const DUELS_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use shunt_flow::hash::split_mix;
+
+    use super::*;
+
+    /// How packets fare that come at random: of a thousand, so many hit as one kind alone.
+    #[derive(Clone, Copy)]
+    struct Traffic {
+        used: u64,
+        other: u64,
+        seed: u64,
+    }
+
+    impl Traffic {
+        /// In which of so many rounds a duel that uses `grain` so far changes its kind, if packets go on to
+        /// hit like this as the kind that it used at first and as the other.
+        fn changes(mut self, grain: Grain, rounds: u32) -> Vec<u32> {
+            let mut duel = Duel { grain, ..Duel::default() };
+            let mut changes = Vec::new();
+            for round in 0..rounds {
+                let before = duel.grain;
+                for _ in 0..ROUND {
+                    let (used, other) = self.meet();
+                    duel.score(match grain {
+                        Grain::Pieces => Met { pieces: used, wholes: other },
+                        Grain::Whole => Met { pieces: other, wholes: used },
+                    });
+                }
+                if duel.grain != before {
+                    changes.push(round);
+                }
+            }
+            changes
+        }
+
+        fn meet(&mut self) -> (bool, bool) {
+            let drawn = split_mix(&mut self.seed) % 1000;
+            if drawn < self.used {
+                (true, false)
+            } else if drawn < self.used + self.other {
+                (false, true)
+            } else {
+                let both = !drawn.is_multiple_of(3);
+                (both, both)
+            }
+        }
+    }
+
+    const GRAINS: [Grain; 2] = [Grain::Pieces, Grain::Whole];
+
+    #[test]
+    fn a_steady_deficit_of_little_more_than_a_point_changes_the_kind() {
+        for (grain, used) in
+            GRAINS.into_iter().flat_map(|grain| [0, 10, 50, 150].map(|u| (grain, u)))
+        {
+            for seed in 1..=8 {
+                let traffic = Traffic { used, other: used + 12, seed: seed << 32 };
+                let changes = traffic.changes(grain, 150);
+                assert!(!changes.is_empty(), "{grain:?}, {used} of 1000, {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_deficit_of_a_point_without_noise_is_found_soon() {
+        // Five hits of each round, less than a point.
+        for grain in GRAINS {
+            let mut duel = Duel { grain, ..Duel::default() };
+            let round = (0..100).find(|_| {
+                for sample in 0..ROUND {
+                    let used = sample >= 5;
+                    duel.score(match grain {
+                        Grain::Pieces => Met { pieces: used, wholes: true },
+                        Grain::Whole => Met { pieces: true, wholes: used },
+                    });
+                }
+                duel.grain != grain
+            });
+            assert_eq!(round, Some(LEAD_MIN / (5 - SLACK)));
+        }
+    }
+
+    #[test]
+    fn a_great_deficit_is_found_in_its_first_round() {
+        for grain in GRAINS {
+            let traffic = Traffic { used: 0, other: 330, seed: 1 };
+            assert_eq!(traffic.changes(grain, 50), [0]);
+        }
+    }
+
+    #[test]
+    fn what_hits_alike_seldom_changes_its_kind_by_chance() {
+        for alone in [10, 50, 150] {
+            let changes = (1..=8).map(|seed| {
+                let traffic = Traffic { used: alone, other: alone, seed: seed << 32 };
+                traffic.changes(Grain::Pieces, 500).len()
+            });
+            let changes: Vec<usize> = changes.collect();
+            let all: usize = changes.iter().sum();
+            assert!(all <= 12, "{changes:?} in 500 rounds each, {alone} of 1000 alone");
+        }
+    }
+}

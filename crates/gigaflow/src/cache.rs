@@ -267,6 +267,9 @@ impl Gigaflow {
         if !self.fill(store, &filling) {
             return None;
         }
+        // Had it started over, it would have found them there too.
+        self.ltm.share_walked(walk.slots());
+        self.counts.shared += walk.slots().len() as u64;
         self.counts.misses += 1;
         self.counts.resumed += 1;
         if miss.start.is_none() && self.is_contested(sight) {

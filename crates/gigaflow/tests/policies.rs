@@ -10,7 +10,7 @@ use shunt_gigaflow::{
     },
     testing::{
         brute,
-        ways::{self, PlainStages, PlainWay},
+        ways::{self, PlainStage, PlainStages, PlainWay, Room},
     },
     way::{Candidate, Coupling, FieldSet},
 };
@@ -24,7 +24,7 @@ fn pieces(policy: &mut impl Policy, way: &PlainWay, stages: &impl Stages) -> Vec
 /// The pieces are a legal answer, and there is one if a stage has room.
 fn check_legal(way: &PlainWay, stages: &PlainStages, pieces: &[Piece]) {
     if pieces.is_empty() {
-        let full = stages.0.iter().all(|(room, _)| !room);
+        let full = stages.0.iter().all(|stage| stage.room == Room::Full);
         assert!(full, "no entries for {way:?} in {stages:?}");
         return;
     }
@@ -107,7 +107,7 @@ fn equal_prefixes_are_cut_alike() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
     fn joint_is_the_best_of_all_partitions_in_all_stages(
@@ -124,6 +124,27 @@ proptest! {
     ) {
         check_disjoint(&way, &stages);
     }
+
+    #[test]
+    fn what_weighs_presses_nothing_while_a_stage_has_free_room(
+        ways in prop::collection::vec(ways::way(7), 1..4),
+        stages in ways::stages(5, 7),
+    ) {
+        let has_free = stages.0.iter().any(|stage| stage.room == Room::Free);
+        for name in [
+            PolicyName::Joint, PolicyName::Profiled, PolicyName::Disjoint, PolicyName::Megaflow,
+        ] {
+            let mut policy = name.policy(7);
+            for way in ways.iter().filter(|_| has_free) {
+                let found = pieces(&mut policy, way, &stages);
+                prop_assert_eq!(brute::pressing(&stages, &found), 0, "{}: {:?}", name, found);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
     fn every_policy_finds_entries_while_there_is_room(
@@ -175,7 +196,9 @@ fn the_order_of_tables_does_not_decide_what_is_coupled() {
 fn a_full_stage_goes_on_sharing_what_it_holds() {
     let [a, b] = [Coupling::EthSrc, Coupling::IpDst].map(|field| FieldSet::of(&[field]));
     let way = PlainWay::open(&[a, a, b, b]);
-    let stages = PlainStages(vec![(false, std::iter::once(0..2).collect()), (true, Vec::new())]);
+    let full = PlainStage { room: Room::Full, held: std::iter::once(0..2).collect() };
+    let free = PlainStage { room: Room::Free, held: Vec::new() };
+    let stages = PlainStages(vec![full, free]);
     let stage = |number| StageId::new(number).unwrap();
     let expected = [Piece { steps: 0..2, stage: stage(0) }, Piece { steps: 2..4, stage: stage(1) }];
     assert_eq!(pieces(&mut Joint::default(), &way, &stages), expected);

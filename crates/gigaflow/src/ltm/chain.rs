@@ -369,11 +369,14 @@ impl Ltm {
         };
         let slot = self.held.slots(identity, stage).find(says_so)?;
         let name = self.pieces.named(slot).filter(|name| store.is_live(*name))?;
-        if let Some(piece) = self.pieces.get_mut(slot) {
-            piece.shares += 1;
-        }
+        self.pieces.share(slot);
         store.touch(slot, now);
         Some(name)
+    }
+
+    /// One flow more was installed behind the entries of a walk.
+    pub(crate) fn share_walked(&mut self, slots: &[u32]) {
+        slots.iter().for_each(|slot| self.pieces.share(*slot));
     }
 
     /// Unlinks an entry that the store has ended; nothing happens if that was done.

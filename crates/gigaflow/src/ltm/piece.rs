@@ -92,6 +92,13 @@ impl Pieces {
         self.slots.get_mut(slot as usize)?.piece.as_mut()
     }
 
+    /// One flow more found a piece there.
+    pub(super) fn share(&mut self, slot: u32) {
+        if let Some(piece) = self.get_mut(slot) {
+            piece.shares += 1;
+        }
+    }
+
     /// The name of the entry of the piece in a slot.
     #[inline]
     pub(super) fn named(&self, slot: u32) -> Option<EntryRef> {

@@ -4,7 +4,7 @@
 
 use std::cmp::Reverse;
 
-use super::ways::{PlainStages, PlainWay};
+use super::ways::{PlainStage, PlainStages, PlainWay, Room};
 use crate::{
     partition::{Piece, Score, StageId},
     way::FieldSet,
@@ -41,9 +41,23 @@ pub fn worth(way: &PlainWay, pieces: &[Piece], score: Score) -> u32 {
 /// How many pieces are not yet in their stage.
 #[must_use]
 pub fn fresh(stages: &PlainStages, pieces: &[Piece]) -> usize {
-    let held = |piece: &&Piece| stages.0[piece.stage.index()].1.contains(&piece.steps);
-    pieces.len() - pieces.iter().filter(held).count()
+    pieces.iter().filter(|piece| is_fresh(stages, piece)).count()
 }
+
+/// How many of them take the place of a piece that was of use not long ago.
+#[must_use]
+pub fn pressing(stages: &PlainStages, pieces: &[Piece]) -> usize {
+    let is_pressed = |piece: &&Piece| stages.0[piece.stage.index()].room == Room::Pressed;
+    pieces.iter().filter(is_pressed).filter(|piece| is_fresh(stages, piece)).count()
+}
+
+fn is_fresh(stages: &PlainStages, piece: &Piece) -> bool {
+    !stages.0[piece.stage.index()].held.contains(&piece.steps)
+}
+
+/// What [`Joint`](crate::partition::Joint) maximises, the greater the better: few pieces that press,
+/// then worth, then few new pieces, then few pieces.
+pub type JointValue = (Reverse<usize>, u32, Reverse<usize>, Reverse<usize>);
 
 /// Every complete partition whose pieces find increasing stages that hold them or have room.
 #[must_use]
@@ -57,11 +71,12 @@ pub fn partitions(way: &PlainWay, stages: &PlainStages) -> Vec<Vec<Piece>> {
             continue;
         }
         let next = pieces.last().map_or(0, |piece| piece.stage.index() + 1);
-        for (number, (room, held)) in stages.0.iter().enumerate().skip(next) {
+        for (number, PlainStage { room, held }) in stages.0.iter().enumerate().skip(next) {
             for end in first + 1..bounds.len() {
                 let steps = bounds[first]..bounds[end];
                 let stage = u8::try_from(number).ok().and_then(StageId::new);
-                if let Some(stage) = stage.filter(|_| *room || held.contains(&steps)) {
+                if let Some(stage) = stage.filter(|_| *room != Room::Full || held.contains(&steps))
+                {
                     let with = pieces.iter().cloned().chain([Piece { steps, stage }]).collect();
                     partial.push((end, with));
                 }
@@ -78,28 +93,27 @@ pub fn joint_value(
     stages: &PlainStages,
     pieces: &[Piece],
     score: Score,
-) -> (u32, Reverse<usize>, Reverse<usize>) {
-    (worth(way, pieces, score), Reverse(fresh(stages, pieces)), Reverse(pieces.len()))
+) -> JointValue {
+    let (pressing, fresh) = (pressing(stages, pieces), fresh(stages, pieces));
+    (Reverse(pressing), worth(way, pieces, score), Reverse(fresh), Reverse(pieces.len()))
 }
 
 /// The best value of all partitions, if there is any.
 #[must_use]
-pub fn joint(
-    way: &PlainWay,
-    stages: &PlainStages,
-    score: Score,
-) -> Option<(u32, Reverse<usize>, Reverse<usize>)> {
+pub fn joint(way: &PlainWay, stages: &PlainStages, score: Score) -> Option<JointValue> {
     let all = partitions(way, stages);
     all.iter().map(|pieces| joint_value(way, stages, pieces, score)).max()
 }
 
-/// The partition that [`Disjoint`](crate::partition::Disjoint) finds: of those aligned to the last
-/// stage with room, the greatest by worth, fewest pieces, pieces that are there already if `cached`,
+/// The partition that [`Disjoint`](crate::partition::Disjoint) finds, in stages with free room if there
+/// is one, else in those that press: of those aligned to the last of them, the greatest by worth, fewest pieces, pieces that are there already if `cached`,
 /// and the lengths of its pieces from the first on.
 #[must_use]
 pub fn disjoint(way: &PlainWay, stages: &PlainStages, score: Score, cached: bool) -> Vec<Piece> {
-    let with_room: Vec<usize> =
-        stages.0.iter().enumerate().filter(|(_, (room, _))| *room).map(|(at, _)| at).collect();
+    let has_free = stages.0.iter().any(|stage| stage.room == Room::Free);
+    let usable = if has_free { Room::Free } else { Room::Pressed };
+    let with_room = stages.0.iter().enumerate().filter(|(_, stage)| stage.room == usable);
+    let with_room: Vec<usize> = with_room.map(|(at, _)| at).collect();
     let aligned = |pieces: &Vec<Piece>| {
         pieces
             .iter()

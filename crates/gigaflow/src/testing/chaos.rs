@@ -5,7 +5,7 @@
 //! what was confirmed. So what was done, and the answer lost, it undoes before. What it does follows from
 //! a seed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::{
     partition::StageId,
@@ -44,8 +44,15 @@ pub struct Chaos<T> {
     undone: Vec<LtmIndex>,
     /// Answers that come later.
     held_back: Vec<Event>,
+    /// What is left out when it has restarted.
+    forgotten: BTreeSet<LtmIndex>,
+    /// How often, of 256 polls, the target begins anew, and what it does then.
+    restart: Option<(u8, Restart<T>)>,
     state: State,
 }
+
+/// Begins a target anew, with what it has confirmed.
+type Restart<T> = fn(&mut T);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -68,8 +75,18 @@ impl<T: LtmTarget> Chaos<T> {
             cut_off: BTreeMap::new(),
             undone: Vec::new(),
             held_back: Vec::new(),
+            forgotten: BTreeSet::new(),
+            restart: None,
             state: State::There,
         }
+    }
+
+    /// The same, where so many of 256 polls find that the target has begun anew, as `restart` makes it do:
+    /// with just what it has confirmed. What is [forgotten](LtmTarget::forget) until it is back is left out
+    /// at once.
+    #[must_use]
+    pub fn restarting(self, often: u8, restart: fn(&mut T)) -> Self {
+        Self { restart: Some((often, restart)), ..self }
     }
 
     /// The target behind it.
@@ -87,6 +104,17 @@ impl<T: LtmTarget> Chaos<T> {
 
     fn happens(&mut self, often: u8) -> bool {
         self.draw() % 256 < u64::from(often)
+    }
+
+    /// Begins the target anew, if that happens now.
+    fn restarts(&mut self, events: &mut Vec<Event>) -> bool {
+        let Some((often, restart)) = self.restart else { return false };
+        let happens = self.happens(often);
+        if happens {
+            self.cut_off(events);
+            restart(&mut self.inner);
+        }
+        happens
     }
 
     fn hear(&mut self, events: &mut Vec<Event>) {
@@ -120,6 +148,10 @@ impl<T: LtmTarget> Chaos<T> {
             let Event::Answered { ticket, result } = event else { continue };
             let inserted = self.cut_off.remove(&ticket).flatten();
             self.undone.extend(inserted.filter(|_| result.is_ok()));
+        }
+        // One write at a time for each entry.
+        if self.cut_off.is_empty() && self.undone.is_empty() {
+            self.undone.extend(std::mem::take(&mut self.forgotten));
         }
         // Tickets of owners are small numbers.
         let undo = |entry: LtmIndex| (Ticket(u64::MAX - entry.0), Operation::Remove { entry });
@@ -191,6 +223,9 @@ impl<T: LtmTarget> LtmTarget for Chaos<T> {
         if self.happens(self.settings.delay) {
             return;
         }
+        if self.state == State::There && self.restarts(events) {
+            return;
+        }
         match self.state {
             State::There => {
                 self.hear(events);
@@ -220,5 +255,107 @@ impl<T: LtmTarget> LtmTarget for Chaos<T> {
                 }
             }
         }
+    }
+
+    fn forget(&mut self, entry: LtmIndex) {
+        if self.restart.is_some() && matches!(self.state, State::Away(_)) {
+            self.forgotten.insert(entry);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use shunt_flow::Match;
+
+    use super::*;
+    use crate::{
+        ltm::{LtmRule, Next, Tag},
+        testing::SoftTarget,
+    };
+
+    const CALM: ChaosSettings = ChaosSettings {
+        delay: 0,
+        hold_back: 0,
+        reject: 0,
+        disconnect: 0,
+        away: 1,
+        made_up_room: 0,
+    };
+
+    fn insert(number: u32) -> (Ticket, Operation) {
+        let rule = LtmRule {
+            tag: Tag::new(number),
+            matching: Match::any(),
+            length: 1,
+            actions: Arc::new([]),
+            rewrite: Match::any(),
+            next: Next::End,
+        };
+        let (stage, rule) = (StageId::new(0).unwrap(), Arc::new(rule));
+        let number = number.into();
+        (Ticket(number), Operation::Insert { entry: LtmIndex(number), stage, rule })
+    }
+
+    fn held(target: &mut Chaos<SoftTarget>) -> Vec<u64> {
+        target.inner().entries().keys().map(|index| index.0).collect()
+    }
+
+    /// Polls until it is back; answers what it has confirmed until then.
+    fn confirmed(target: &mut Chaos<SoftTarget>) -> Vec<u64> {
+        let mut events = Vec::new();
+        for _ in 0..100 {
+            target.poll(&mut events);
+            if events.contains(&Event::Restored) {
+                break;
+            }
+        }
+        assert!(events.contains(&Event::Lost(Lost)) && events.contains(&Event::Restored));
+        let confirmed = |event: &Event| match event {
+            Event::Answered { ticket, result: Ok(()) } => Some(ticket.0),
+            _ => None,
+        };
+        events.iter().filter_map(confirmed).collect()
+    }
+
+    #[test]
+    fn what_has_restarted_holds_what_it_confirmed_and_counts_from_zero() {
+        let inner = SoftTarget::new(1, 100);
+        let mut target = Chaos::new(inner, CALM, 5).restarting(64, SoftTarget::restart);
+        target.submit(&mut (0..8).map(insert).collect()).unwrap();
+        let first = confirmed(&mut target);
+        assert_eq!(held(&mut target), first);
+        for seed in 1..20 {
+            let inner = SoftTarget::new(1, 100);
+            let mut target = Chaos::new(inner, CALM, seed).restarting(0, SoftTarget::restart);
+            let mut events = Vec::new();
+            target.submit(&mut (0..8).map(insert).collect()).unwrap();
+            (0..3).for_each(|_| target.poll(&mut events));
+            assert!(target.inner().send(Tag::new(3), &shunt_flow::FlowKey::ZERO, 64));
+            let mut target = target.restarting(128, SoftTarget::restart);
+            confirmed(&mut target);
+            assert_eq!(held(&mut target), (0..8).collect::<Vec<_>>());
+            let counted = target.inner().entries()[&LtmIndex(3)].counters;
+            assert_eq!(counted.packets, 0, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn what_is_forgotten_while_it_restarts_is_left_out() {
+        let mut target = Chaos::new(SoftTarget::new(1, 100), CALM, 3);
+        let mut events = Vec::new();
+        target.submit(&mut (0..4).map(insert).collect()).unwrap();
+        (0..3).for_each(|_| target.poll(&mut events));
+        let mut target = target.restarting(255, SoftTarget::restart);
+        while target.is_there() {
+            target.poll(&mut events);
+        }
+        target.forget(LtmIndex(2));
+        while !target.is_there() {
+            target.poll(&mut events);
+        }
+        assert_eq!(held(&mut target), [0, 1, 3]);
     }
 }

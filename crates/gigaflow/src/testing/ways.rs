@@ -50,18 +50,38 @@ impl PlainWay {
     }
 }
 
-/// Stages as data: for each its room, and the ranges of steps that it holds.
+/// Stages as data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlainStages(pub Vec<(bool, Vec<Range<u16>>)>);
+pub struct PlainStages(pub Vec<PlainStage>);
+
+/// A stage as data: its room, and the ranges of steps that it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlainStage {
+    /// What becomes of a new piece.
+    pub room: Room,
+    /// What it holds.
+    pub held: Vec<Range<u16>>,
+}
+
+/// What becomes of a new piece in a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// It has a place.
+    Free,
+    /// It takes the place of one that was of use not long ago.
+    Pressed,
+    /// There is no place for it.
+    Full,
+}
 
 impl PlainStages {
     /// Stages that are empty.
     #[must_use]
     pub fn empty(count: u8) -> Self {
-        Self(vec![(true, Vec::new()); count.into()])
+        Self(vec![PlainStage { room: Room::Free, held: Vec::new() }; count.into()])
     }
 
-    fn those(&self, mut which: impl FnMut(&(bool, Vec<Range<u16>>)) -> bool) -> StageSet {
+    fn those(&self, mut which: impl FnMut(&PlainStage) -> bool) -> StageSet {
         let numbered = self.0.iter().zip(0_u8..).filter(|(stage, _)| which(stage));
         numbered
             .filter_map(|(_, number)| StageId::new(number))
@@ -75,11 +95,21 @@ impl Stages for PlainStages {
     }
 
     fn holders(&self, piece: &Candidate) -> StageSet {
-        self.those(|(_, held)| held.contains(&piece.steps))
+        self.those(|stage| stage.held.contains(&piece.steps))
     }
 
     fn room(&self) -> StageSet {
-        self.those(|(room, _)| *room)
+        self.those(|stage| stage.room != Room::Full)
+    }
+
+    /// As in a cache: one that presses comes last.
+    fn best(&self, open: StageSet) -> Option<StageId> {
+        let (room, pressed) = (self.room().intersection(open), self.pressed());
+        room.without(pressed).first().or_else(|| room.first())
+    }
+
+    fn pressed(&self) -> StageSet {
+        self.those(|stage| stage.room == Room::Pressed)
     }
 }
 
@@ -95,9 +125,12 @@ pub fn way(steps_max: usize) -> impl Strategy<Value = PlainWay> {
     vec((prop::bool::weighted(0.875), fields()), 1..=steps_max).prop_map(PlainWay)
 }
 
-/// Up to `count_max` stages, three of four with room, which hold some ranges of up to `steps_max`.
+/// Up to `count_max` stages, half of them with free room and a quarter pressed, which hold some ranges of
+/// up to `steps_max`.
 pub fn stages(count_max: usize, steps_max: u16) -> impl Strategy<Value = PlainStages> {
     let held = (0..steps_max).prop_flat_map(move |start| (Just(start), start + 1..=steps_max));
-    let held = held.prop_map(|(start, end)| start..end);
-    vec((prop::bool::weighted(0.75), vec(held, 0..8)), 1..=count_max).prop_map(PlainStages)
+    let held = vec(held.prop_map(|(start, end)| start..end), 0..8);
+    let room = prop_oneof![2 => Just(Room::Free), 1 => Just(Room::Pressed), 1 => Just(Room::Full)];
+    let stage = (room, held).prop_map(|(room, held)| PlainStage { room, held });
+    vec(stage, 1..=count_max).prop_map(PlainStages)
 }

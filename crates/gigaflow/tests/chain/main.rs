@@ -9,4 +9,5 @@ mod duel;
 mod harness;
 mod laws;
 mod mixed;
+mod sharing;
 mod tags;

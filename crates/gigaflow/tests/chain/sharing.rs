@@ -1,0 +1,71 @@
+//! Sharing is counted alike wherever a flow goes on, and `least-shared` goes by it.
+
+use shunt_flow::FlowKey;
+use shunt_gigaflow::{
+    cache::Config,
+    ltm::{Eviction, LtmRule},
+    partition::{PolicyName, StageId},
+};
+
+use super::harness::{Bench, config, packet};
+
+/// Sources, then targets, then ports: three tables, so three pieces.
+fn bench(config: Config, resumes: bool) -> Bench {
+    let mut rules = Vec::new();
+    for number in 1..=4 {
+        rules.push(format!("table=0,dl_src=00:00:00:00:00:0{number},actions=goto_table:1"));
+        rules.push(format!("table=1,ip,nw_dst=10.0.0.{number},actions=goto_table:2"));
+        rules.push(format!("table=2,tcp,tp_dst={number},actions=output:{number}"));
+    }
+    let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+    Bench { resumes, ..Bench::with_rules(&rules, config) }
+}
+
+fn flow(source: u8, target: u8, port: u8) -> FlowKey {
+    packet(&format!("tcp,dl_src=00:00:00:00:00:0{source},nw_dst=10.0.0.{target},tp_dst={port}"))
+}
+
+fn entries(bench: &Bench) -> Vec<(StageId, &LtmRule)> {
+    bench.cache.ltm().entries().map(|(_, stage, rule)| (stage, rule)).collect()
+}
+
+#[test]
+fn what_goes_on_shares_as_much_as_what_starts_over() {
+    let manners = [false, true].map(|resumes| bench(config(PolicyName::OneToOne, 3, 100), resumes));
+    let [mut over, mut on] = manners;
+    // The flow, how many of its pieces are there, and how many of them its packet meets before it misses.
+    for (key, shared, met) in [
+        (flow(1, 1, 1), 0, 0),
+        (flow(1, 1, 2), 2, 2),
+        (flow(1, 2, 2), 2, 1),
+        (flow(2, 2, 1), 2, 0),
+        (flow(2, 3, 3), 1, 1),
+    ] {
+        for bench in [&mut over, &mut on] {
+            let before = (bench.cache.counts().shared, bench.cache.ltm().shares_count());
+            let sent = bench.send(&key);
+            assert_eq!((sent.is_hit, sent.entries), (false, met));
+            let after = (bench.cache.counts().shared, bench.cache.ltm().shares_count());
+            assert_eq!(after, (before.0 + shared, before.1 + shared), "{}", bench.resumes);
+        }
+    }
+    assert_eq!((over.resumed, on.resumed), (0, 3));
+    assert_eq!(entries(&over), entries(&on));
+}
+
+#[test]
+fn the_least_shared_piece_makes_room_and_not_the_most_shared() {
+    for resumes in [false, true] {
+        let config =
+            Config { eviction: Eviction::LeastShared, ..config(PolicyName::OneToOne, 3, 2) };
+        let mut bench = bench(config, resumes);
+        // Two flows more are installed behind the first source, the older one; none behind the second.
+        for key in [flow(1, 1, 1), flow(1, 1, 2), flow(1, 2, 2), flow(2, 2, 2)] {
+            assert!(!bench.send(&key).is_hit);
+        }
+        assert_eq!(bench.resumed, if resumes { 2 } else { 0 });
+        assert!(!bench.send(&flow(3, 1, 2)).is_hit, "the stage of sources is full");
+        assert!(bench.send(&flow(1, 1, 2)).is_hit, "what flows share stays");
+        assert!(!bench.send(&flow(2, 1, 2)).is_hit, "what nobody shares is gone");
+    }
+}
