@@ -118,6 +118,14 @@ pub enum EntityError {
     /// A time before the beginning.
     #[error("a timeout of {0} ns")]
     Timeout(i64),
+    /// The controller notes more than is kept for it.
+    #[error("metadata of {bytes} bytes: at most {max} are kept")]
+    Metadata {
+        /// How much it is.
+        bytes: usize,
+        /// How much it may be.
+        max: usize,
+    },
     /// A counter is only modified.
     #[error("a counter is only modified")]
     CounterUpdate,
@@ -160,7 +168,9 @@ impl EntityError {
             Self::Value { .. } => Code::OutOfRange,
             Self::ActionScope(_) | Self::ConstTable | Self::ConstDefault => Code::PermissionDenied,
             Self::Exists => Code::AlreadyExists,
-            Self::Full | Self::Masks | Self::KeyBits | Self::Refused(_) => Code::ResourceExhausted,
+            Self::Full | Self::Masks | Self::KeyBits | Self::Refused(_) | Self::Metadata { .. } => {
+                Code::ResourceExhausted
+            }
             Self::NotRestored => Code::Internal,
             Self::Aborted => Code::Aborted,
             Self::NoType

@@ -6,12 +6,16 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Bound::{Excluded, Unbounded},
     time::Duration,
 };
 
 use prost::Message;
 
-use super::device::{Device, DeviceError, EntryNo, Hits};
+use super::{
+    device::{Device, DeviceError, EntryNo, Hits},
+    part::nested_len,
+};
 use crate::{
     entry::{EntryKey, Use, checked_action, checked_match, checked_priority, key_of, table_of},
     error::EntityError,
@@ -126,6 +130,18 @@ impl Store {
 
     /// Number of entries of a table.
     #[must_use]
+/// Entries that have not been hit for their time.
+#[derive(Debug, Default)]
+pub(super) struct Due {
+    /// What a notice says of them.
+    pub(super) names: Vec<TableEntry>,
+    /// When each was to be looked at.
+    marks: Vec<(Duration, EntryNo)>,
+}
+
+/// Entries of one notice.
+const NOTICE_ENTRIES_MAX: usize = 1024;
+
     pub fn entries_count(&self, table: u32) -> usize {
         self.tables.get(&table).map_or(0, |shelf| shelf.entries.len())
     }
@@ -397,34 +413,51 @@ impl Store {
         }
     }
 
-    /// The names of entries that have not been hit for their time, so many at most; each again after
-    /// another such time, those that are due and not told next.
-    pub(super) fn idle(
-        &mut self,
-        device: &mut dyn Device,
-        (now, count_max): (Duration, usize),
-    ) -> Vec<TableEntry> {
-        let mut idle = Vec::new();
-        while idle.len() < count_max
-            && let Some((deadline, no)) = self.deadlines.first().copied()
-            && deadline <= now
+    /// Entries that have not been hit for their time, as many as a notice takes. They stay due until
+    /// they are [put off](Self::put_off).
+    pub(super) fn due(&mut self, device: &mut dyn Device, now: Duration, bytes_max: usize) -> Due {
+        let (mut due, mut bytes) = (Due::default(), 0);
+        let mut behind = Unbounded;
+        while let Some(mark) = self.deadlines.range((behind, Unbounded)).next().copied()
+            && mark.0 <= now
+            && due.names.len() < NOTICE_ENTRIES_MAX
         {
-            self.deadlines.pop_first();
-            let Some((id, key)) = self.timed.get(&no) else { continue };
+            behind = Excluded(mark);
+            let Some((id, key)) = self.timed.get(&mark.1) else { continue };
             let stored = self.tables.get_mut(id).and_then(|shelf| shelf.entries.get_mut(key));
             let Some(stored) = stored else { continue };
             let Some(timeout) = stored.timeout() else { continue };
-            let since = stored.idle_since(device.hits(no));
-            let next = if now.saturating_sub(since) >= timeout {
-                idle.push(name_of(stored.entry()));
-                now.saturating_add(timeout)
-            } else {
-                since.saturating_add(timeout)
-            };
-            stored.deadline = Some(next);
-            self.deadlines.insert((next, no));
+            let since = stored.idle_since(device.hits(mark.1));
+            if now.saturating_sub(since) < timeout {
+                let next = since.saturating_add(timeout);
+                stored.deadline = Some(next);
+                self.deadlines.remove(&mark);
+                self.deadlines.insert((next, mark.1));
+                continue;
+            }
+            let name = name_of(stored.entry());
+            bytes += nested_len(name.encoded_len());
+            if bytes > bytes_max && !due.names.is_empty() {
+                break;
+            }
+            due.names.push(name);
+            due.marks.push(mark);
         }
-        idle
+        due
+    }
+
+    /// Entries that were told are told again after another such time.
+    pub(super) fn put_off(&mut self, due: &Due, now: Duration) {
+        for mark in &due.marks {
+            let Some((id, key)) = self.timed.get(&mark.1) else { continue };
+            let stored = self.tables.get_mut(id).and_then(|shelf| shelf.entries.get_mut(key));
+            let Some(stored) = stored else { continue };
+            let Some(timeout) = stored.timeout() else { continue };
+            let next = now.saturating_add(timeout);
+            stored.deadline = Some(next);
+            self.deadlines.remove(mark);
+            self.deadlines.insert((next, mark.1));
+        }
     }
 
     /// The default entry of a table, as it is read.
@@ -489,5 +522,13 @@ fn check_extras(table: &TableSchema, entry: &TableEntry) -> Result<(), EntityErr
     if *idle_timeout_ns != 0 && !table.has_timeouts {
         return Err(EntityError::NoResource("idle timeout"));
     }
+/// Bytes of metadata that a controller may note with an entry: the only part of one that the program
+/// does not bound.
+const METADATA_BYTES_MAX: usize = 1024;
+
     Ok(())
 }
+    let bytes = entry.metadata.len();
+    if bytes > METADATA_BYTES_MAX {
+        return Err(EntityError::Metadata { bytes, max: METADATA_BYTES_MAX });
+    }
