@@ -147,6 +147,9 @@ pub enum EntityError {
     /// The entry matches more bits than a key of the device has.
     #[error("the device has no keys of so many bits")]
     KeyBits,
+    /// The device has no entry where the server knows one.
+    #[error("the device does not know the entry any more")]
+    Lost,
     /// A counter cannot be less than nothing.
     #[error("a counter is not negative")]
     Count,
@@ -171,7 +174,7 @@ impl EntityError {
             Self::Full | Self::Masks | Self::KeyBits | Self::Refused(_) | Self::Metadata { .. } => {
                 Code::ResourceExhausted
             }
-            Self::NotRestored => Code::Internal,
+            Self::Lost | Self::NotRestored => Code::Internal,
             Self::Aborted => Code::Aborted,
             Self::NoType
             | Self::NoEntity

@@ -78,6 +78,7 @@ impl From<DeviceError> for EntityError {
             DeviceError::Full => Self::Full,
             DeviceError::Masks => Self::Masks,
             DeviceError::KeyBits => Self::KeyBits,
+            DeviceError::Unknown => Self::Lost,
             DeviceError::Refused(reason) => Self::Refused(reason),
         }
     }
@@ -98,6 +99,23 @@ impl Stored {
         hits.last.unwrap_or_default().max(self.since)
     }
 
+    /// The same, with its times and counts taken by now: what it was hit until then is its past, and
+    /// stays so under another number.
+    fn as_of(&self, hits: Hits) -> Self {
+        let (since, counter_set) = (self.idle_since(hits), (self.counter(hits), hits));
+        Self { since, counter_set, ..self.clone() }
+    }
+
+    /// Goes on under the number of what has taken its place, which counts from nothing. What hit it
+    /// between the update that is taken back and its removal, in the same batch, is not counted.
+    fn go_on_as(&mut self, other: &Self) {
+        if self.no != other.no {
+            self.no = other.no;
+            self.since = self.since.max(other.since);
+            self.counter_set.1 = Hits::default();
+        }
+    }
+
     /// What it says.
     pub(super) fn entry(&self) -> TableEntry {
         meant(&self.said)
@@ -111,6 +129,18 @@ impl Stored {
 
 /// Timeouts that are shorter are taken for this.
 const TIMEOUT_MIN: Duration = Duration::from_millis(500);
+
+/// Entries that have not been hit for their time.
+#[derive(Debug, Default)]
+pub(super) struct Due {
+    /// What a notice says of them.
+    pub(super) names: Vec<TableEntry>,
+    /// When each was to be looked at.
+    marks: Vec<(Duration, EntryNo)>,
+}
+
+/// Entries of one notice.
+const NOTICE_ENTRIES_MAX: usize = 1024;
 
 /// An update, and when it came.
 pub(super) struct Change {
@@ -130,18 +160,6 @@ impl Store {
 
     /// Number of entries of a table.
     #[must_use]
-/// Entries that have not been hit for their time.
-#[derive(Debug, Default)]
-pub(super) struct Due {
-    /// What a notice says of them.
-    pub(super) names: Vec<TableEntry>,
-    /// When each was to be looked at.
-    marks: Vec<(Duration, EntryNo)>,
-}
-
-/// Entries of one notice.
-const NOTICE_ENTRIES_MAX: usize = 1024;
-
     pub fn entries_count(&self, table: u32) -> usize {
         self.tables.get(&table).map_or(0, |shelf| shelf.entries.len())
     }
@@ -278,7 +296,7 @@ const NOTICE_ENTRIES_MAX: usize = 1024;
         if table.is_const && entry.action.is_some() {
             return Err(EntityError::ConstTable);
         }
-        let before = is_undoable.then(|| Box::new(stored.clone()));
+        let before = is_undoable.then(|| Box::new(stored.as_of(device.hits(stored.no))));
         if let Some(counter) = entry.counter_data.take() {
             stored.counter_set = (counter, device.hits(stored.no));
         }
@@ -308,12 +326,11 @@ const NOTICE_ENTRIES_MAX: usize = 1024;
             return Err(EntityError::ConstTable);
         }
         let shelf = self.tables.get_mut(&id).ok_or(EntityError::NotFound)?;
-        let mut stored = shelf.entries.remove(&key).ok_or(EntityError::NotFound)?;
+        let stored = shelf.entries.remove(&key).ok_or(EntityError::NotFound)?;
         self.unwatch(&stored);
+        let mut stored = stored.as_of(device.remove(stored.no));
         // Should it be put back, the device counts from nothing.
-        let hits = device.remove(stored.no);
-        stored.since = stored.idle_since(hits);
-        stored.counter_set = (stored.counter(hits), Hits::default());
+        stored.counter_set.1 = Hits::default();
         Ok(change.is_undoable.then(|| Undo::Reinsert(id, key, Box::new(stored))))
     }
 
@@ -329,8 +346,9 @@ const NOTICE_ENTRIES_MAX: usize = 1024;
         let (id, key) = self.key(&mut entry)?;
         let shelf = self.tables.get_mut(&id).ok_or(EntityError::NotFound)?;
         let stored = shelf.entries.get_mut(&key).ok_or(EntityError::NotFound)?;
-        let before = change.is_undoable.then(|| Box::new(stored.clone()));
-        stored.counter_set = (data, device.hits(stored.no));
+        let hits = device.hits(stored.no);
+        let before = change.is_undoable.then(|| Box::new(stored.as_of(hits)));
+        stored.counter_set = (data, hits);
         Ok(before.map(|before| Undo::Restore(id, key, before)))
     }
 
@@ -361,7 +379,11 @@ const NOTICE_ENTRIES_MAX: usize = 1024;
                     device.remove(stored.no);
                 }
             }
-            Undo::Restore(id, key, before) => {
+            Undo::Restore(id, key, mut before) => {
+                // It may have been removed and put back since, and has another number then.
+                let shelf = self.tables.get(&id);
+                let held = shelf.and_then(|shelf| shelf.entries.get(&key));
+                before.go_on_as(held.ok_or(EntityError::NotRestored)?);
                 device.modify(before.no, &before.entry()).map_err(|_| EntityError::NotRestored)?;
                 self.put_back(id, key, *before, now);
             }
@@ -500,11 +522,19 @@ fn check_counter(data: &CounterData) -> Result<(), EntityError> {
     if is_count { Ok(()) } else { Err(EntityError::Count) }
 }
 
+/// Bytes of metadata that a controller may note with an entry: the only part of one that the program
+/// does not bound.
+const METADATA_BYTES_MAX: usize = 1024;
+
 /// What an entry says besides match and action.
 fn check_extras(table: &TableSchema, entry: &TableEntry) -> Result<(), EntityError> {
     let TableEntry { is_const, time_since_last_hit, idle_timeout_ns, .. } = entry;
     if *is_const {
         return Err(EntityError::IsConst);
+    }
+    let bytes = entry.metadata.len();
+    if bytes > METADATA_BYTES_MAX {
+        return Err(EntityError::Metadata { bytes, max: METADATA_BYTES_MAX });
     }
     if entry.meter_config.is_some() || entry.meter_counter_data.is_some() {
         return Err(EntityError::NoResource("direct meter"));
@@ -522,13 +552,5 @@ fn check_extras(table: &TableSchema, entry: &TableEntry) -> Result<(), EntityErr
     if *idle_timeout_ns != 0 && !table.has_timeouts {
         return Err(EntityError::NoResource("idle timeout"));
     }
-/// Bytes of metadata that a controller may note with an entry: the only part of one that the program
-/// does not bound.
-const METADATA_BYTES_MAX: usize = 1024;
-
     Ok(())
 }
-    let bytes = entry.metadata.len();
-    if bytes > METADATA_BYTES_MAX {
-        return Err(EntityError::Metadata { bytes, max: METADATA_BYTES_MAX });
-    }
