@@ -212,18 +212,23 @@ impl Chain {
     }
 
     /// Replaces what an entry does; its match and length stay as they are.
-    pub fn modify(&mut self, no: EntryNo, meaning: Meaning) {
+    ///
+    /// # Errors
+    ///
+    /// There is no entry of this number.
+    pub fn modify(&mut self, no: EntryNo, meaning: Meaning) -> Result<(), DeviceError> {
         let (rule, is_punt) = parts(meaning);
         let slot = self.numbers.get(&no).copied();
-        if let Some(Some(held)) = slot.and_then(|slot| self.slots.get_mut(slot as usize)) {
-            let rule = LtmRule {
-                actions: rule.actions,
-                rewrite: rule.rewrite,
-                next: rule.next,
-                ..held.rule.clone()
-            };
-            *held = Held::new((no, held.stage, held.priority), rule, is_punt);
-        }
+        let held = slot.and_then(|slot| self.slots.get_mut(slot as usize)?.as_mut());
+        let held = held.ok_or(DeviceError::Unknown)?;
+        let rule = LtmRule {
+            actions: rule.actions,
+            rewrite: rule.rewrite,
+            next: rule.next,
+            ..held.rule.clone()
+        };
+        *held = Held::new((no, held.stage, held.priority), rule, is_punt);
+        Ok(())
     }
 
     /// Takes out an entry, and says how often it was hit.

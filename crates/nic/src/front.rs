@@ -63,8 +63,7 @@ impl Device for Front {
 
     fn modify(&mut self, entry: EntryNo, value: &TableEntry) -> Result<(), DeviceError> {
         let decoded = decode(&self.program, value).map_err(|_| UNKNOWN)?;
-        self.chain.lock().modify(entry, decoded.meaning);
-        Ok(())
+        self.chain.lock().modify(entry, decoded.meaning)
     }
 
     fn remove(&mut self, entry: EntryNo) -> Hits {
@@ -108,4 +107,92 @@ fn is_of(program: &Program, config: &[u8]) -> bool {
         Some(names)
     };
     names(&json).is_some_and(|found| Some(found) == names(&program.bmv2()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
+    use shunt_gigaflow::{
+        ltm::{LtmRule, Next},
+        partition::StageId,
+    };
+    use shunt_p4runtime::{
+        codec::{Ports, encode},
+        server::{Store, write},
+        wire::p4::v1::{
+            Entity, Update, WriteRequest, entity, update::Type, write_request::Atomicity,
+        },
+    };
+
+    use super::*;
+    use crate::{
+        chain::{Verdict, Walk},
+        limits::Limits,
+    };
+
+    /// An entry of the first stage that sends to a tag.
+    fn entry(next: u32) -> TableEntry {
+        let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
+        key.set_field(FieldId::IpEcn, 1);
+        mask.add_field(FieldId::IpEcn);
+        let rule = LtmRule {
+            tag: Tag::new(0),
+            matching: Match::new(&key, &mask),
+            length: 1,
+            actions: [].into(),
+            rewrite: Match::any(),
+            next: Next::Tag(Tag::new(next)),
+        };
+        let stage = StageId::new(0).unwrap();
+        encode(&Program::default(), &Ports::default(), (stage, &rule)).unwrap()
+    }
+
+    fn update(kind: Type, entry: TableEntry) -> Update {
+        let entity = Entity { entity: Some(entity::Entity::TableEntry(Box::new(entry))) };
+        Update { r#type: kind.into(), entity: Some(entity) }
+    }
+
+    fn front() -> (Front, Arc<Mutex<Chain>>) {
+        let chain = Chain::new(Program::default(), Limits::default(), 7);
+        let chain = Arc::new(Mutex::new(chain));
+        (Front::new(Arc::clone(&chain), Arc::new(Orders::new().unwrap())), chain)
+    }
+
+    /// The tag that a packet has behind the entry.
+    fn tag(chain: &Mutex<Chain>) -> u16 {
+        let mut key = FlowKey::ZERO;
+        key.set_field(FieldId::IpEcn, 1);
+        match chain.lock().walk(&key, &mut Walk::default()) {
+            Verdict::Punt { miss_tag, .. } => miss_tag,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_there_is_no_entry_of_is_not_said_to_be_changed() {
+        let (mut front, _chain) = front();
+        assert_eq!(front.modify(EntryNo(1), &entry(5)), Err(DeviceError::Unknown));
+        assert_eq!(front.insert(EntryNo(1), &entry(5)), Ok(()));
+        assert_eq!(front.modify(EntryNo(1), &entry(6)), Ok(()));
+    }
+
+    #[test]
+    fn a_batch_that_fails_leaves_what_packets_meet_as_it_was() {
+        let (mut front, chain) = front();
+        let mut store = Store::new(Schema::read(&Program::default().p4info()).unwrap());
+        let mut all = |updates| {
+            let atomicity = Atomicity::RollbackOnError.into();
+            let request = WriteRequest { updates, atomicity, ..WriteRequest::default() };
+            write(&mut store, &mut front, request, Duration::ZERO).unwrap()
+        };
+        assert_eq!(all(vec![update(Type::Insert, entry(5))]), [Ok(())]);
+        let delete = || update(Type::Delete, entry(5));
+        let failing = vec![update(Type::Modify, entry(6)), delete(), delete()];
+        assert!(all(failing).iter().all(Result::is_err));
+        assert_eq!(tag(&chain), 5);
+        assert_eq!(all(vec![delete()]), [Ok(())]);
+        assert!(chain.lock().is_empty());
+    }
 }

@@ -118,6 +118,14 @@ pub enum EntityError {
     /// A time before the beginning.
     #[error("a timeout of {0} ns")]
     Timeout(i64),
+    /// The controller notes more than is kept for it.
+    #[error("metadata of {bytes} bytes: at most {max} are kept")]
+    Metadata {
+        /// How much it is.
+        bytes: usize,
+        /// How much it may be.
+        max: usize,
+    },
     /// A counter is only modified.
     #[error("a counter is only modified")]
     CounterUpdate,
@@ -139,6 +147,9 @@ pub enum EntityError {
     /// The entry matches more bits than a key of the device has.
     #[error("the device has no keys of so many bits")]
     KeyBits,
+    /// The device has no entry where the server knows one.
+    #[error("the device does not know the entry any more")]
+    Lost,
     /// A counter cannot be less than nothing.
     #[error("a counter is not negative")]
     Count,
@@ -160,8 +171,10 @@ impl EntityError {
             Self::Value { .. } => Code::OutOfRange,
             Self::ActionScope(_) | Self::ConstTable | Self::ConstDefault => Code::PermissionDenied,
             Self::Exists => Code::AlreadyExists,
-            Self::Full | Self::Masks | Self::KeyBits | Self::Refused(_) => Code::ResourceExhausted,
-            Self::NotRestored => Code::Internal,
+            Self::Full | Self::Masks | Self::KeyBits | Self::Refused(_) | Self::Metadata { .. } => {
+                Code::ResourceExhausted
+            }
+            Self::Lost | Self::NotRestored => Code::Internal,
             Self::Aborted => Code::Aborted,
             Self::NoType
             | Self::NoEntity

@@ -365,6 +365,23 @@ async fn after_a_restored_session_the_device_holds_what_it_confirmed() {
 }
 
 #[tokio::test]
+async fn a_device_that_comes_back_empty_has_thousands_of_entries_again() {
+    let mut world = World::new().await;
+    let mut target = connected(&world).await;
+    done(&world, &mut target, (0..5000).map(insert).collect()).await;
+    let before = entries(&world);
+    assert_eq!(before.len(), 5000);
+    world.stop().await;
+    let mut events = Vec::new();
+    until(&world, &mut target, &mut events, is_lost).await;
+    world.device.0.lock().entries.clear();
+    world.service = service(&world.device);
+    world.start().await;
+    until(&world, &mut target, &mut events, is_restored).await;
+    assert_eq!(entries(&world), before);
+}
+
+#[tokio::test]
 async fn a_target_takes_over_from_another_controller() {
     let world = World::new().await;
     let mut first = connected(&world).await;

@@ -14,7 +14,11 @@
 //! confirmed, until both are the same. Entries are known by their `controller_metadata`, which every
 //! server returns.
 //!
-//! Several writes of one kind are under way at a time, never two with the same entry.
+//! Several writes of one kind are under way at a time, never two with the same entry. Insertions are
+//! handed over last table first, and that is the order in which they are sent; which of the writes under
+//! way the device takes first, it chooses. So an entry may be there for a moment before the one that it
+//! leads to: a packet that comes then finds a hole, misses and is the switch's. It is never forwarded
+//! wrongly.
 //!
 //! Of a server it needs little: inserts and deletes of table entries, and that it continues behind an
 //! error. Arbitration, programs that can be set and idle notices are used where they are; if it does not

@@ -2,7 +2,8 @@
 //!
 //! While the device works on one write the next is already on its way, [`FLIGHTS_MAX`] at most. Those
 //! that are under way at the same time are of one kind and change different entries, so that it makes
-//! no difference which the device takes first. Whoever writes one by one is sent at once.
+//! no difference to what the device holds which it takes first. Meanwhile an entry may be there before
+//! the one that it leads to, which is a miss and no more. Whoever writes one by one is sent at once.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},

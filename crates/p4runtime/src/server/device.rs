@@ -34,6 +34,8 @@ pub enum DeviceError {
     Masks,
     /// It has no keys of so many bits.
     KeyBits,
+    /// It has no entry of this number.
+    Unknown,
     /// It cannot hold such an entry.
     Refused(&'static str),
 }
@@ -86,7 +88,7 @@ pub trait Device: Send + 'static {
     ///
     /// # Errors
     ///
-    /// It does what it did, then.
+    /// It does what it did, then; or there is none of this number.
     fn modify(&mut self, entry: EntryNo, value: &TableEntry) -> Result<(), DeviceError>;
 
     /// Takes an entry out, and says how often it was hit.

@@ -17,7 +17,9 @@
 //! The clock is passed in: [`Service::tick`] is called now and then.
 
 mod arbiter;
+mod connection;
 mod device;
+mod part;
 mod pipeline;
 mod queue;
 mod read;

@@ -15,6 +15,7 @@ use prost::Message;
 
 use super::{
     device::Device,
+    part::{EncodedEntity, Part},
     store::{Store, Stored},
 };
 use crate::{
@@ -120,13 +121,10 @@ impl Store {
         device: &mut dyn Device,
         question: &mut Question,
         (now, mut left): (Duration, usize),
-        answers: &mut Vec<EncodedEntity>,
+        part: &mut Part,
     ) {
         if question.entry.is_default_action {
-            question.next = None;
-            let tables = self.schema.tables.range(question.entry.table_id..=question.last_table());
-            let defaults = tables.filter_map(|(table, _)| self.default_of(*table));
-            return answers.extend(defaults.map(|entry| wrap(&entry.encode_to_vec())));
+            return self.answer_defaults(question, part);
         }
         if !question.entry.r#match.is_empty() && question.entry.priority != 0 {
             question.next = None;
@@ -135,7 +133,7 @@ impl Store {
             let stored = shelf.and_then(|shelf| shelf.entries.get(&key));
             let table = question.entry.table_id;
             let told = |stored| self.told(device, (question, table), (stored, now));
-            return answers.extend(stored.and_then(told));
+            return stored.and_then(told).into_iter().for_each(|entity| part.push(entity));
         }
         while let Some(next) = question.next.take() {
             let (first, behind) = match next {
@@ -149,14 +147,28 @@ impl Store {
                 _ => Unbounded,
             };
             for (key, stored) in shelf.entries.range::<EntryKey, _>((from, Unbounded)) {
-                answers.extend(self.told(device, (question, *table), (stored, now)));
+                let told = self.told(device, (question, *table), (stored, now));
+                told.into_iter().for_each(|entity| part.push(entity));
                 left = left.saturating_sub(1);
-                if left == 0 {
+                if left == 0 || part.is_full() {
                     question.next = Some(Next::Behind(*table, key.clone()));
                     return;
                 }
             }
             question.next = (*table < question.last_table()).then(|| Next::Table(table + 1));
+        }
+    }
+
+    /// Tells the next of the defaults that are asked for.
+    fn answer_defaults(&self, question: &mut Question, part: &mut Part) {
+        let Some(Next::Table(first)) = question.next.take() else { return };
+        for (table, _) in self.schema.tables.range(first..=question.last_table()) {
+            if part.is_full() {
+                question.next = Some(Next::Table(*table));
+                return;
+            }
+            let default = self.default_of(*table).map(|entry| wrap(&entry.encode_to_vec()));
+            default.into_iter().for_each(|entity| part.push(entity));
         }
     }
 
@@ -199,9 +211,6 @@ impl Store {
         Some(writer.into_vec())
     }
 }
-
-/// An entity, as its bytes.
-type EncodedEntity = Vec<u8>;
 
 fn wrap(entry: &[u8]) -> EncodedEntity {
     let mut writer = Writer::new();

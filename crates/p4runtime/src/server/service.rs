@@ -17,7 +17,9 @@ use tracing::{debug, info};
 
 use super::{
     arbiter::election_id,
+    connection::admitted,
     device::{Device, Now},
+    part::{ENTITIES_MAX, Part},
     queue::Queued,
     read::Question,
     state::{Settings, State},
@@ -37,9 +39,6 @@ use crate::{
 
 /// The version of the protocol that is served.
 const API_VERSION: &str = "1.4.1";
-
-/// Entities of one message of an answer, and entries that are looked at under one lock: below the 4 MiB that clients take by default.
-const READ_ENTITIES_MAX: usize = 2048;
 
 /// Messages of an answer that wait for a client that does not read.
 const READ_QUEUE: usize = 4;
@@ -121,19 +120,17 @@ impl Service {
     /// Answers questions part by part, so that others get the lock in between, and no more waits than
     /// the controller takes.
     async fn answer(&self, questions: Vec<Result<Question, EntityError>>, answers: Answers) {
-        let mut entities = Vec::new();
+        let mut part = Part::default();
         for mut question in questions.into_iter().flatten() {
             while !question.is_answered() {
                 let now = (self.clock)().steady;
                 {
                     let state = &mut *self.state.lock();
                     let (store, device) = (&state.pipeline.store, &mut *state.device);
-                    let left = READ_ENTITIES_MAX.saturating_sub(entities.len());
-                    store.answer(device, &mut question, (now, left), &mut entities);
+                    store.answer(device, &mut question, (now, ENTITIES_MAX), &mut part);
                 }
-                if entities.len() >= READ_ENTITIES_MAX {
-                    let entities = std::mem::take(&mut entities);
-                    if answers.send(Ok(ReadResponse { entities })).await.is_err() {
+                while part.is_full() {
+                    if answers.send(Ok(part.take())).await.is_err() {
                         return;
                     }
                 }
@@ -141,7 +138,7 @@ impl Service {
             }
         }
         // The last part says that there is no more: who does not hear it, is gone.
-        let _ = answers.send(Ok(ReadResponse { entities })).await;
+        let _ = answers.send(Ok(part.take())).await;
     }
 }
 
@@ -301,7 +298,7 @@ impl Server {
         stop: impl Future<Output = ()>,
     ) -> Result<(), ServerError> {
         let (address, state) = (self.address, Arc::clone(&service.state));
-        let bytes_max = service.state.lock().settings.request_bytes_max;
+        let Settings { request_bytes_max, connections_max, .. } = service.state.lock().settings;
         let own = service.clone();
         let ticking = async {
             let mut ticks = tokio::time::interval(TICK);
@@ -311,10 +308,11 @@ impl Server {
             }
         };
         let grpc = P4RuntimeServer::new(service)
-            .max_decoding_message_size(bytes_max)
+            .max_decoding_message_size(request_bytes_max)
             .max_encoding_message_size(usize::MAX);
         // Answers are small, and a peer waits for each: none is held back for more of them.
         let incoming = TcpIncoming::from(self.listener).with_nodelay(Some(true));
+        let incoming = admitted(incoming, connections_max);
         let (ending, ended) = oneshot::channel();
         let serving = transport::Server::builder()
             .http2_keepalive_interval(Some(KEEP_ALIVE))

@@ -11,6 +11,7 @@ use tonic::Code;
 use super::{
     arbiter::{Advice, Arbiter, ElectionId, StreamId, election_message},
     device::{Device, Now},
+    part::PART_BYTES_MAX,
     pipeline::Pipeline,
     queue::{Queue, Queued, queue},
 };
@@ -19,7 +20,7 @@ use crate::{
     wire::{
         google::rpc,
         p4::v1::{
-            IdleTimeoutNotification, MasterArbitrationUpdate, PacketIn, Role, TableEntry,
+            IdleTimeoutNotification, MasterArbitrationUpdate, PacketIn, Role,
             stream_message_response::Update,
         },
     },
@@ -30,6 +31,8 @@ use crate::{
 pub struct Settings {
     /// The number of the device.
     pub device_id: u64,
+    /// Most connections at a time; one more is closed at once.
+    pub connections_max: usize,
     /// Most controllers at a time.
     pub streams_max: usize,
     /// Messages that wait for a controller that does not read; more are dropped.
@@ -48,6 +51,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             device_id: 1,
+            connections_max: 64,
             streams_max: 16,
             stream_queue: 4096,
             stream_bytes_max: 4 << 20,
@@ -233,21 +237,24 @@ impl State {
         if hearers.is_empty() {
             return;
         }
-        let idle: Vec<TableEntry> =
-            self.pipeline.store.idle(&mut *self.device, (now.steady, NOTICE_ENTRIES_MAX));
-        if idle.is_empty() {
+        // What waits at once is to find room, however little may wait.
+        let bytes_max = PART_BYTES_MAX.min(self.settings.stream_bytes_max / 4);
+        let due = self.pipeline.store.due(&mut *self.device, now.steady, bytes_max);
+        if due.names.is_empty() {
             return;
         }
         let timestamp = i64::try_from(now.day.as_nanos()).unwrap_or(i64::MAX);
-        for stream in hearers {
-            let notice = IdleTimeoutNotification { table_entry: idle.clone(), timestamp };
-            self.tell(stream, Update::IdleTimeoutNotification(notice));
+        let mut is_told = false;
+        for stream in hearers.iter().filter_map(|id| self.streams.get(id)) {
+            let notice = IdleTimeoutNotification { table_entry: due.names.clone(), timestamp };
+            is_told |= stream.queue.push(Update::IdleTimeoutNotification(notice)).is_ok();
+        }
+        // What nobody had room for is told at the next tick.
+        if is_told {
+            self.pipeline.store.put_off(&due, now.steady);
         }
     }
 }
-
-/// Entries of one notice: one of many entries would be more than clients take by default.
-const NOTICE_ENTRIES_MAX: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -261,7 +268,7 @@ mod tests {
         server::write,
         testing::MemoryDevice,
         wire::p4::v1::{
-            ForwardingPipelineConfig, Uint128, WriteRequest,
+            ForwardingPipelineConfig, TableEntry, Uint128, WriteRequest,
             set_forwarding_pipeline_config_request::Action, update::Type,
         },
     };
@@ -288,10 +295,10 @@ mod tests {
         TableEntry { idle_timeout_ns: 1, ..entry }
     }
 
-    #[tokio::test]
-    async fn a_controller_that_does_not_read_costs_one_notice() {
-        let mut state = State::new(Settings::default(), Box::new(MemoryDevice::default()));
-        let (stream, queue, mut queued) = state.open().unwrap();
+    /// A primary that has written entries with a timeout, so many, with so much metadata.
+    fn written(settings: Settings, (count, metadata): (u32, usize)) -> (State, StreamId, Queued) {
+        let mut state = State::new(settings, Box::new(MemoryDevice::default()));
+        let (stream, _, queued) = state.open().unwrap();
         let id = Some(Uint128 { high: 0, low: 1 });
         let device_id = state.settings.device_id;
         let hello = MasterArbitrationUpdate { device_id, election_id: id, ..Default::default() };
@@ -302,26 +309,75 @@ mod tests {
         };
         let commit = Action::VerifyAndCommit.into();
         state.pipeline.set(&mut *state.device, commit, Some(config)).unwrap();
-        let update = |entry| crate::client::update(Type::Insert, entry);
-        let updates = (0..3000).map(|number| update(entry(number))).collect();
+        let update = |number| {
+            let entry = TableEntry { metadata: vec![7; metadata], ..entry(number) };
+            crate::client::update(Type::Insert, entry)
+        };
+        let updates = (0..count).map(update).collect();
         let request = WriteRequest { updates, ..WriteRequest::default() };
         let (store, device) = (&mut state.pipeline.store, &mut *state.device);
         let results = write(store, device, request, Duration::ZERO).unwrap();
         assert!(results.iter().all(Result::is_ok));
-        for second in 1..1000 {
-            let now = Duration::from_secs(second);
-            state.tick(Now { steady: now, day: now });
-        }
-        state.close(stream);
-        drop(queue);
-        let mut notices = Vec::new();
+        (state, stream, queued)
+    }
+
+    fn tick(state: &mut State, second: u64) {
+        let now = Duration::from_secs(second);
+        state.tick(Now { steady: now, day: now });
+    }
+
+    /// The next notice; what else is told is passed over.
+    async fn notice(queued: &mut Queued) -> Option<IdleTimeoutNotification> {
         while let Some(Ok(message)) = queued.next().await {
             if let Some(Update::IdleTimeoutNotification(notice)) = message.update {
-                notices.push(notice);
+                return Some(notice);
             }
         }
-        assert_eq!(notices.len(), 1);
-        assert_eq!(notices[0].table_entry.len(), NOTICE_ENTRIES_MAX);
-        assert!(notices[0].table_entry.iter().all(|entry| entry.action.is_none()));
+        None
+    }
+
+    #[tokio::test]
+    async fn a_notice_has_a_bound_in_bytes_and_what_is_left_comes_next() {
+        let (mut state, _, mut queued) = written(Settings::default(), (1500, 1024));
+        let mut told = 0;
+        while told < 1500 {
+            tick(&mut state, 5);
+            let notice = notice(&mut queued).await.unwrap();
+            assert!(notice.encoded_len() <= PART_BYTES_MAX + 64, "{}", notice.encoded_len());
+            told += notice.table_entry.len();
+        }
+        assert_eq!(told, 1500);
+    }
+
+    #[tokio::test]
+    async fn a_notice_that_found_no_room_is_told_when_there_is_some() {
+        let settings = Settings { stream_bytes_max: 4096, ..Settings::default() };
+        let (mut state, stream, mut queued) = written(settings, (1, 0));
+        let packet = |bytes| PacketIn { payload: vec![0; bytes], metadata: Vec::new() };
+        // All that is left of the queue, to the last bytes.
+        (0..400).for_each(|_| state.tell(stream, Update::Packet(packet(8))));
+        tick(&mut state, 5);
+        for _ in 0..100 {
+            queued.next().await.unwrap().unwrap();
+        }
+        tick(&mut state, 5);
+        assert_eq!(notice(&mut queued).await.unwrap().table_entry.len(), 1);
+        // It was told, and is not told again before its time.
+        tick(&mut state, 5);
+        state.close(stream);
+        assert_eq!(notice(&mut queued).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_controller_that_does_not_read_costs_one_notice() {
+        let (mut state, stream, mut queued) = written(Settings::default(), (3000, 0));
+        for second in 1..1000 {
+            tick(&mut state, second);
+        }
+        state.close(stream);
+        let first = notice(&mut queued).await.unwrap();
+        assert_eq!(first.table_entry.len(), 1024);
+        assert!(first.table_entry.iter().all(|entry| entry.action.is_none()));
+        assert_eq!(notice(&mut queued).await, None);
     }
 }

@@ -6,12 +6,16 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Bound::{Excluded, Unbounded},
     time::Duration,
 };
 
 use prost::Message;
 
-use super::device::{Device, DeviceError, EntryNo, Hits};
+use super::{
+    device::{Device, DeviceError, EntryNo, Hits},
+    part::nested_len,
+};
 use crate::{
     entry::{EntryKey, Use, checked_action, checked_match, checked_priority, key_of, table_of},
     error::EntityError,
@@ -74,6 +78,7 @@ impl From<DeviceError> for EntityError {
             DeviceError::Full => Self::Full,
             DeviceError::Masks => Self::Masks,
             DeviceError::KeyBits => Self::KeyBits,
+            DeviceError::Unknown => Self::Lost,
             DeviceError::Refused(reason) => Self::Refused(reason),
         }
     }
@@ -94,6 +99,23 @@ impl Stored {
         hits.last.unwrap_or_default().max(self.since)
     }
 
+    /// The same, with its times and counts taken by now: what it was hit until then is its past, and
+    /// stays so under another number.
+    fn as_of(&self, hits: Hits) -> Self {
+        let (since, counter_set) = (self.idle_since(hits), (self.counter(hits), hits));
+        Self { since, counter_set, ..self.clone() }
+    }
+
+    /// Goes on under the number of what has taken its place, which counts from nothing. What hit it
+    /// between the update that is taken back and its removal, in the same batch, is not counted.
+    fn go_on_as(&mut self, other: &Self) {
+        if self.no != other.no {
+            self.no = other.no;
+            self.since = self.since.max(other.since);
+            self.counter_set.1 = Hits::default();
+        }
+    }
+
     /// What it says.
     pub(super) fn entry(&self) -> TableEntry {
         meant(&self.said)
@@ -107,6 +129,18 @@ impl Stored {
 
 /// Timeouts that are shorter are taken for this.
 const TIMEOUT_MIN: Duration = Duration::from_millis(500);
+
+/// Entries that have not been hit for their time.
+#[derive(Debug, Default)]
+pub(super) struct Due {
+    /// What a notice says of them.
+    pub(super) names: Vec<TableEntry>,
+    /// When each was to be looked at.
+    marks: Vec<(Duration, EntryNo)>,
+}
+
+/// Entries of one notice.
+const NOTICE_ENTRIES_MAX: usize = 1024;
 
 /// An update, and when it came.
 pub(super) struct Change {
@@ -262,7 +296,7 @@ impl Store {
         if table.is_const && entry.action.is_some() {
             return Err(EntityError::ConstTable);
         }
-        let before = is_undoable.then(|| Box::new(stored.clone()));
+        let before = is_undoable.then(|| Box::new(stored.as_of(device.hits(stored.no))));
         if let Some(counter) = entry.counter_data.take() {
             stored.counter_set = (counter, device.hits(stored.no));
         }
@@ -292,12 +326,11 @@ impl Store {
             return Err(EntityError::ConstTable);
         }
         let shelf = self.tables.get_mut(&id).ok_or(EntityError::NotFound)?;
-        let mut stored = shelf.entries.remove(&key).ok_or(EntityError::NotFound)?;
+        let stored = shelf.entries.remove(&key).ok_or(EntityError::NotFound)?;
         self.unwatch(&stored);
+        let mut stored = stored.as_of(device.remove(stored.no));
         // Should it be put back, the device counts from nothing.
-        let hits = device.remove(stored.no);
-        stored.since = stored.idle_since(hits);
-        stored.counter_set = (stored.counter(hits), Hits::default());
+        stored.counter_set.1 = Hits::default();
         Ok(change.is_undoable.then(|| Undo::Reinsert(id, key, Box::new(stored))))
     }
 
@@ -313,8 +346,9 @@ impl Store {
         let (id, key) = self.key(&mut entry)?;
         let shelf = self.tables.get_mut(&id).ok_or(EntityError::NotFound)?;
         let stored = shelf.entries.get_mut(&key).ok_or(EntityError::NotFound)?;
-        let before = change.is_undoable.then(|| Box::new(stored.clone()));
-        stored.counter_set = (data, device.hits(stored.no));
+        let hits = device.hits(stored.no);
+        let before = change.is_undoable.then(|| Box::new(stored.as_of(hits)));
+        stored.counter_set = (data, hits);
         Ok(before.map(|before| Undo::Restore(id, key, before)))
     }
 
@@ -345,7 +379,11 @@ impl Store {
                     device.remove(stored.no);
                 }
             }
-            Undo::Restore(id, key, before) => {
+            Undo::Restore(id, key, mut before) => {
+                // It may have been removed and put back since, and has another number then.
+                let shelf = self.tables.get(&id);
+                let held = shelf.and_then(|shelf| shelf.entries.get(&key));
+                before.go_on_as(held.ok_or(EntityError::NotRestored)?);
                 device.modify(before.no, &before.entry()).map_err(|_| EntityError::NotRestored)?;
                 self.put_back(id, key, *before, now);
             }
@@ -397,34 +435,51 @@ impl Store {
         }
     }
 
-    /// The names of entries that have not been hit for their time, so many at most; each again after
-    /// another such time, those that are due and not told next.
-    pub(super) fn idle(
-        &mut self,
-        device: &mut dyn Device,
-        (now, count_max): (Duration, usize),
-    ) -> Vec<TableEntry> {
-        let mut idle = Vec::new();
-        while idle.len() < count_max
-            && let Some((deadline, no)) = self.deadlines.first().copied()
-            && deadline <= now
+    /// Entries that have not been hit for their time, as many as a notice takes. They stay due until
+    /// they are [put off](Self::put_off).
+    pub(super) fn due(&mut self, device: &mut dyn Device, now: Duration, bytes_max: usize) -> Due {
+        let (mut due, mut bytes) = (Due::default(), 0);
+        let mut behind = Unbounded;
+        while let Some(mark) = self.deadlines.range((behind, Unbounded)).next().copied()
+            && mark.0 <= now
+            && due.names.len() < NOTICE_ENTRIES_MAX
         {
-            self.deadlines.pop_first();
-            let Some((id, key)) = self.timed.get(&no) else { continue };
+            behind = Excluded(mark);
+            let Some((id, key)) = self.timed.get(&mark.1) else { continue };
             let stored = self.tables.get_mut(id).and_then(|shelf| shelf.entries.get_mut(key));
             let Some(stored) = stored else { continue };
             let Some(timeout) = stored.timeout() else { continue };
-            let since = stored.idle_since(device.hits(no));
-            let next = if now.saturating_sub(since) >= timeout {
-                idle.push(name_of(stored.entry()));
-                now.saturating_add(timeout)
-            } else {
-                since.saturating_add(timeout)
-            };
-            stored.deadline = Some(next);
-            self.deadlines.insert((next, no));
+            let since = stored.idle_since(device.hits(mark.1));
+            if now.saturating_sub(since) < timeout {
+                let next = since.saturating_add(timeout);
+                stored.deadline = Some(next);
+                self.deadlines.remove(&mark);
+                self.deadlines.insert((next, mark.1));
+                continue;
+            }
+            let name = name_of(stored.entry());
+            bytes += nested_len(name.encoded_len());
+            if bytes > bytes_max && !due.names.is_empty() {
+                break;
+            }
+            due.names.push(name);
+            due.marks.push(mark);
         }
-        idle
+        due
+    }
+
+    /// Entries that were told are told again after another such time.
+    pub(super) fn put_off(&mut self, due: &Due, now: Duration) {
+        for mark in &due.marks {
+            let Some((id, key)) = self.timed.get(&mark.1) else { continue };
+            let stored = self.tables.get_mut(id).and_then(|shelf| shelf.entries.get_mut(key));
+            let Some(stored) = stored else { continue };
+            let Some(timeout) = stored.timeout() else { continue };
+            let next = now.saturating_add(timeout);
+            stored.deadline = Some(next);
+            self.deadlines.remove(mark);
+            self.deadlines.insert((next, mark.1));
+        }
     }
 
     /// The default entry of a table, as it is read.
@@ -467,11 +522,19 @@ fn check_counter(data: &CounterData) -> Result<(), EntityError> {
     if is_count { Ok(()) } else { Err(EntityError::Count) }
 }
 
+/// Bytes of metadata that a controller may note with an entry: the only part of one that the program
+/// does not bound.
+const METADATA_BYTES_MAX: usize = 1024;
+
 /// What an entry says besides match and action.
 fn check_extras(table: &TableSchema, entry: &TableEntry) -> Result<(), EntityError> {
     let TableEntry { is_const, time_since_last_hit, idle_timeout_ns, .. } = entry;
     if *is_const {
         return Err(EntityError::IsConst);
+    }
+    let bytes = entry.metadata.len();
+    if bytes > METADATA_BYTES_MAX {
+        return Err(EntityError::Metadata { bytes, max: METADATA_BYTES_MAX });
     }
     if entry.meter_config.is_some() || entry.meter_counter_data.is_some() {
         return Err(EntityError::NoResource("direct meter"));

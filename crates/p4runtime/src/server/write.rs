@@ -101,3 +101,6 @@ fn write_all(
     }
     results
 }
+
+#[cfg(test)]
+mod tests;

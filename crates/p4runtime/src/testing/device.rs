@@ -59,7 +59,9 @@ impl Device for MemoryDevice {
     }
 
     fn modify(&mut self, entry: EntryNo, value: &TableEntry) -> Result<(), DeviceError> {
-        self.0.lock().entries.insert(entry, value.clone());
+        let memory = &mut *self.0.lock();
+        let held = memory.entries.get_mut(&entry).ok_or(DeviceError::Unknown)?;
+        held.clone_from(value);
         Ok(())
     }
 

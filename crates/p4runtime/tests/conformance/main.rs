@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a wrong answer fails the test")]
 
 mod arbitration;
+mod connections;
 mod peer;
 mod pipeline;
 mod read;

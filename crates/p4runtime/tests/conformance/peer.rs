@@ -115,10 +115,13 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn new() -> Self {
+        Self::with(Settings { device_id: DEVICE, streams_max: 4, ..Settings::default() }).await
+    }
+
+    pub(crate) async fn with(settings: Settings) -> Self {
         let server = Server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = format!("http://{}", server.address());
         let (device, clock) = (MemoryDevice::default(), Arc::new(AtomicU64::new(1 << 60)));
-        let settings = Settings { device_id: DEVICE, streams_max: 4, ..Settings::default() };
         let time = Arc::clone(&clock);
         let service = Service::new(settings, device.clone(), move || {
             let now = Duration::from_nanos(time.load(Ordering::SeqCst));

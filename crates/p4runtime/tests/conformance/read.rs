@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use prost::Message;
 use shunt_p4runtime::{
     program::{MISS_ACTION, START_ACTION, START_TABLE},
     server::Hits,
@@ -289,4 +290,26 @@ async fn an_answer_of_many_parts_says_each_entry_once() {
         peer.entries(all(0)).await.iter().map(|entry| entry.priority).collect();
     priorities.sort_unstable();
     assert_eq!(priorities, (1..=5000).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_message_of_an_answer_is_short_enough_for_clients_that_say_nothing() {
+    let world = World::new().await;
+    let (mut peer, _stream) = world.ready().await;
+    for batch in (1..=6000).collect::<Vec<i32>>().chunks(1000) {
+        let noted = |priority: &i32| {
+            let entry = TableEntry { metadata: vec![9; 1024], priority: *priority, ..ltm(1, 1) };
+            update(Type::Insert, entry)
+        };
+        assert!(peer.write(batch.iter().map(noted).collect()).await.is_ok());
+    }
+    let entities = vec![Entity { entity: Some(entity::Entity::TableEntry(Box::new(all(LTM)))) }];
+    let request = ReadRequest { device_id: DEVICE, entities, ..ReadRequest::default() };
+    let mut replies = peer.client.read(request).await.unwrap().into_inner();
+    let mut count = 0;
+    while let Some(reply) = replies.message().await.unwrap() {
+        assert!(reply.encoded_len() <= 1 << 20, "{}", reply.encoded_len());
+        count += reply.entities.len();
+    }
+    assert_eq!(count, 6000);
 }

@@ -477,3 +477,16 @@ async fn the_details_of_150_updates_fit_into_the_headers_that_clients_take() {
     // In base64, beside the rest of the trailer.
     assert!(status.details().len() * 4 / 3 + 256 <= 8192, "{}", status.details().len());
 }
+
+#[tokio::test]
+async fn metadata_of_more_bytes_than_are_kept_is_refused_with_the_limit() {
+    let world = World::new().await;
+    let (mut peer, _stream) = world.ready().await;
+    let noted = |bytes| TableEntry { metadata: vec![1; bytes], ..ltm(1, 1) };
+    let status = peer.write(vec![update(Type::Insert, noted(1025))]).await.unwrap_err();
+    assert_eq!(crate::peer::codes_of(&status), [Code::ResourceExhausted]);
+    let details = String::from_utf8_lossy(status.details()).into_owned();
+    assert!(details.contains("metadata of 1025 bytes: at most 1024 are kept"), "{details}");
+    assert_eq!(peer.code(Type::Insert, noted(1024)).await, OK);
+    assert_eq!(peer.code(Type::Modify, noted(1025)).await, Code::ResourceExhausted);
+}

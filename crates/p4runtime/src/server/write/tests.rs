@@ -1,0 +1,247 @@
+//! A batch that belongs together and fails leaves everything as it was.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use prost::Message;
+use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
+use shunt_gigaflow::{
+    ltm::{LtmRule, Next, Tag},
+    partition::StageId,
+};
+
+use super::*;
+use crate::{
+    codec::{Ports, encode},
+    entry::key_of,
+    program::Program,
+    schema::Schema,
+    server::part::Part,
+    testing::MemoryDevice,
+    wire::p4::v1::{
+        CounterData, DirectCounterEntry, Entity, TableAction, TableEntry, entity, table_entry,
+        update::Type,
+    },
+};
+
+const KEYS: u8 = 4;
+
+/// An entry of a key, which sends to a tag.
+fn entry(key: u8, next: u8) -> TableEntry {
+    let (mut header, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
+    header.set_field(FieldId::Ipv4Dst, u32::from(key).into());
+    mask.add_field(FieldId::Ipv4Dst);
+    let rule = LtmRule {
+        tag: Tag::new(0),
+        matching: Match::new(&header, &mask),
+        length: 1,
+        actions: [].into(),
+        rewrite: Match::any(),
+        next: Next::Tag(Tag::new(next.into())),
+    };
+    let stage = StageId::new(0).unwrap();
+    encode(&Program::default(), &Ports::default(), (stage, &rule)).unwrap()
+}
+
+/// What an update of a key does, if it has an entry by then; if not, one is inserted.
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Modify { next: u8 },
+    Rename { metadata: u64, timeout: bool },
+    Recount { packets: i64 },
+    Count { packets: i64 },
+    Delete,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        (1u8..9).prop_map(|next| Op::Modify { next }),
+        (1u64..9, any::<bool>()).prop_map(|(metadata, timeout)| Op::Rename { metadata, timeout }),
+        (0i64..99).prop_map(|packets| Op::Recount { packets }),
+        (0i64..99).prop_map(|packets| Op::Count { packets }),
+        Just(Op::Delete),
+    ]
+}
+
+fn counted(packets: i64) -> CounterData {
+    CounterData { packet_count: packets, byte_count: packets * 64 }
+}
+
+fn of(kind: Type, entity: entity::Entity) -> Update {
+    Update { r#type: kind.into(), entity: Some(Entity { entity: Some(entity) }) }
+}
+
+fn update(kind: Type, entry: TableEntry) -> Update {
+    of(kind, entity::Entity::TableEntry(Box::new(entry)))
+}
+
+impl Op {
+    fn update(self, key: u8) -> Update {
+        let known = TableEntry { action: None, ..entry(key, 0) };
+        match self {
+            Self::Modify { next } => update(Type::Modify, entry(key, next)),
+            Self::Rename { metadata, timeout } => {
+                let idle_timeout_ns = i64::from(timeout) * 1_000_000_000;
+                let controller_metadata = metadata;
+                update(Type::Modify, TableEntry { controller_metadata, idle_timeout_ns, ..known })
+            }
+            Self::Recount { packets } => {
+                let counter_data = Some(counted(packets));
+                update(Type::Modify, TableEntry { counter_data, ..known })
+            }
+            Self::Count { packets } => {
+                let data = Some(counted(packets));
+                let counter = DirectCounterEntry { table_entry: Some(known), data };
+                of(Type::Modify, entity::Entity::DirectCounterEntry(Box::new(counter)))
+            }
+            Self::Delete => update(Type::Delete, known),
+        }
+    }
+}
+
+/// A store and its device.
+struct Rig {
+    store: Store,
+    device: MemoryDevice,
+}
+
+impl Rig {
+    /// Entries of some keys, which have been hit.
+    fn new(keys: &BTreeSet<u8>) -> Self {
+        let schema = Schema::read(&Program::default().p4info()).unwrap();
+        let mut rig = Self { store: Store::new(schema), device: MemoryDevice::default() };
+        let timed = |key| TableEntry { idle_timeout_ns: 1_000_000_000, ..entry(key, 1) };
+        let inserts = keys.iter().map(|key| update(Type::Insert, timed(*key))).collect();
+        assert!(rig.write(inserts, 0).iter().all(Result::is_ok));
+        rig.hit();
+        rig
+    }
+
+    /// Lets packets hit each entry.
+    fn hit(&self) {
+        let memory = &mut *self.device.0.lock();
+        for (packets, no) in (5..).zip(memory.entries.keys()) {
+            let hits = memory.hits.entry(*no).or_default();
+            hits.packets += packets;
+            hits.bytes += packets * 64;
+            hits.last = Some(Duration::from_millis(500));
+        }
+    }
+
+    /// What a controller reads, counters and times included.
+    fn read(&mut self) -> Vec<Entity> {
+        let asked = TableEntry {
+            counter_data: Some(CounterData::default()),
+            time_since_last_hit: Some(table_entry::IdleTimeout::default()),
+            ..TableEntry::default()
+        };
+        let asked = Some(entity::Entity::TableEntry(Box::new(asked)));
+        let mut question = self.store.check(asked).unwrap();
+        let (mut part, now) = (Part::default(), Duration::from_secs(2));
+        while !question.is_answered() {
+            self.store.answer(&mut self.device, &mut question, (now, 7), &mut part);
+        }
+        part.take().entities.iter().map(|answer| Entity::decode(&answer[..]).unwrap()).collect()
+    }
+
+    /// What the device does, by match and priority, whatever the numbers.
+    fn held(&self) -> BTreeMap<(Vec<u8>, i32), Option<TableAction>> {
+        let memory = self.device.0.lock();
+        let held = memory.entries.values().map(|entry| {
+            ((key_of(&entry.r#match, entry.priority), entry.priority), entry.action.clone())
+        });
+        let (count, held) = (memory.entries.len(), held.collect::<BTreeMap<_, _>>());
+        assert_eq!(held.len(), count, "an entry is there twice");
+        held
+    }
+
+    /// Everything can be removed, and nothing stays behind.
+    fn empty(&mut self, keys: &BTreeSet<u8>) {
+        let deletes = keys.iter().map(|key| Op::Delete.update(*key)).collect();
+        assert!(self.write(deletes, 3).iter().all(Result::is_ok));
+        assert!(self.device.0.lock().entries.is_empty());
+    }
+
+    fn write(&mut self, updates: Vec<Update>, second: u64) -> Vec<Result<(), EntityError>> {
+        let atomicity = Atomicity::RollbackOnError.into();
+        let request = WriteRequest { updates, atomicity, ..WriteRequest::default() };
+        let now = Duration::from_secs(second);
+        write(&mut self.store, &mut self.device, request, now).unwrap()
+    }
+}
+
+/// What fails, whatever was there: a key that nobody inserts.
+fn failing() -> Update {
+    Op::Delete.update(KEYS)
+}
+
+/// The updates of a batch, each of which is done until one fails.
+fn batch(before: &BTreeSet<u8>, ops: &[(u8, Op)]) -> Vec<Update> {
+    let mut there = before.clone();
+    let update_of = |(key, op): &(u8, Op)| {
+        if there.insert(*key) {
+            return update(Type::Insert, entry(*key, 1));
+        }
+        if matches!(op, Op::Delete) {
+            there.remove(key);
+        }
+        op.update(*key)
+    };
+    ops.iter().map(update_of).chain([failing()]).collect()
+}
+
+/// That a batch fails at its end, and leaves all as it was.
+fn check(before: &BTreeSet<u8>, ops: &[(u8, Op)]) {
+    let mut rig = Rig::new(before);
+    let (read, held) = (rig.read(), rig.held());
+    let mut expected = vec![Err(EntityError::Aborted); ops.len()];
+    expected.push(Err(EntityError::NotFound));
+    assert_eq!(rig.write(batch(before, ops), 2), expected);
+    assert_eq!(rig.read(), read);
+    assert_eq!(rig.held(), held);
+    let due = rig.store.due(&mut rig.device, Duration::from_secs(9), usize::MAX);
+    assert_eq!(due.names.len(), before.len(), "each is looked at once");
+    rig.empty(before);
+}
+
+proptest! {
+    #[test]
+    fn a_batch_that_fails_leaves_store_and_device_as_they_were(
+        before in prop::collection::btree_set(0..KEYS, 0..4),
+        ops in prop::collection::vec((0..KEYS, op()), 0..16),
+    ) {
+        check(&before, &ops);
+    }
+}
+
+#[test]
+fn an_entry_that_was_changed_and_removed_in_a_batch_that_fails_can_still_be_removed() {
+    let changes = [
+        Op::Modify { next: 7 },
+        Op::Count { packets: 50 },
+        Op::Recount { packets: 50 },
+        Op::Rename { metadata: 5, timeout: false },
+    ];
+    for change in changes {
+        check(&BTreeSet::from([1]), &[(1, change), (1, Op::Delete)]);
+    }
+}
+
+#[test]
+fn what_is_put_back_under_another_number_goes_on_counting() {
+    let mut rig = Rig::new(&BTreeSet::from([1]));
+    let ops = [(1, Op::Modify { next: 7 }), (1, Op::Delete)];
+    rig.write(batch(&BTreeSet::from([1]), &ops), 2);
+    rig.hit();
+    let read = rig.read();
+    let Some(entity::Entity::TableEntry(entry)) = &read[0].entity else { panic!("{read:?}") };
+    assert_eq!(entry.counter_data, Some(counted(10)));
+}
+
+#[test]
+fn what_the_device_has_lost_is_not_said_to_be_changed() {
+    let mut rig = Rig::new(&BTreeSet::from([1]));
+    rig.device.0.lock().entries.clear();
+    let results = rig.write(vec![Op::Modify { next: 7 }.update(1)], 2);
+    assert_eq!(results, [Err(EntityError::Lost)]);
+}
