@@ -446,7 +446,7 @@ async fn a_target_that_misbehaves_answers_everything_and_holds_what_it_confirmed
 async fn the_first_tag_is_set_with_every_session() {
     let world = World::new().await;
     let settings = Settings { start_tag: 12, ..world.settings() };
-    let mut target = connected_by(&world, settings).await;
+    let _target = connected_by(&world, settings).await;
     let defaults = world.device.0.lock().defaults.clone();
     let start = &defaults[&shunt_p4runtime::program::START_TABLE];
     assert_eq!(start.as_ref().unwrap().params[0].value[..], [12]);
