@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use shunt_flow::{FlowKey, text::NoPortNames};
 use shunt_pipeline::{
-    Cause, CauseRun, Change, Delta, EntryId, Evictor, FlowModCommand, Installed, Object, OwnerId,
-    TableId, Time, Traversal, Version,
+    Cause, CauseRun, Change, Delta, EntryId, FlowModCommand, Installed, Object, OwnerId, TableId,
+    Time, Traversal, Version,
     testing::{Twin, bridge_with_rules, generate},
     text::parse_rule,
 };

@@ -248,7 +248,7 @@ impl Plane {
             gone.vital = Some(EVICTION);
         }
         // Without evictions a NIC would forward by old rules and be said to be true to the new ones.
-        let has_ended = |slot: &mut Slot| slot.has_panicked() || is_unkept && slot.stop();
+        let has_ended = |slot: &mut Slot<_>| slot.has_panicked() || is_unkept && slot.stop();
         gone.target = running.target.as_mut().is_some_and(has_ended);
         for (index, slot) in running.packet.iter_mut().enumerate() {
             if slot.has_panicked() || gone.vital.is_some() && slot.stop() {

@@ -188,7 +188,7 @@ fn partition(noted: &NotedTraversal, config: &Gigaflow) -> Vec<Piece> {
 impl TracePieces {
     pub(crate) fn to_text(&self) -> String {
         let whole = self.whole.map(|why| format!("; {why}")).unwrap_or_default();
-        let (policy, stages) = (self.policy, self.stages);
+        let Self { policy, stages, .. } = self;
         let mut text =
             format!("Pieces: policy {policy}, {stages} stages, as if these were empty{whole}\n");
         for piece in &self.pieces {
