@@ -4,6 +4,7 @@ use std::{
     collections::BTreeSet,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex},
+    thread,
 };
 
 use dbsp::Error;
@@ -148,6 +149,15 @@ impl Relational {
         told(unless_it_fails(|| circuit.step(rows)))
     }
 
+    /// Ends the circuit in a thread of its own: there is a runtime of tokio in it, which may not end where
+    /// another one runs, and what has failed may fail once more.
+    fn end_circuit(&mut self) {
+        if let Some(circuit) = self.circuit.take() {
+            let end = thread::Builder::new().name("kairo-end".to_owned());
+            let _ = end.spawn(move || drop(circuit)).map(thread::JoinHandle::join);
+        }
+    }
+
     /// Has the traces merged aside, if enough has come and gone.
     fn merge(&mut self) {
         let due = (locked(&self.relation).entries.len() / CHURN).max(CHURNED_MIN);
@@ -177,9 +187,7 @@ impl Relational {
         self.stats.errors += 1;
         tracing::warn!(reason, "a circuit failed: all entries are evicted");
         self.lost.extend(locked(&self.relation).entries.all().map(|(id, _)| id));
-        let circuit = self.circuit.take();
-        // One that has failed may fail once more.
-        let _ = unless_it_fails(|| drop(circuit));
+        self.end_circuit();
         self.relation = Arc::new(Mutex::new(Relation::new(self.seed)));
         self.rows = Rows::default();
         self.waiting.clear();
@@ -241,6 +249,12 @@ fn told<T>(made: Option<Result<T, Error>>) -> Result<T, String> {
     match made {
         Some(made) => made.map_err(|error| error.to_string()),
         None => Err("it panicked".to_owned()),
+    }
+}
+
+impl Drop for Relational {
+    fn drop(&mut self) {
+        self.end_circuit();
     }
 }
 
