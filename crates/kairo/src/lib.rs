@@ -67,7 +67,8 @@ mod definition;
 mod deltas;
 mod direct;
 mod entries;
-#[cfg(all(feature = "dbsp", test))]
+#[cfg(test)]
+#[cfg(feature = "dbsp")]
 mod faults;
 mod index;
 mod masks;

@@ -33,7 +33,7 @@ const FEW: f64 = 2000.0;
 const NEW_MASKS: usize = 100;
 
 /// What they are masks of, with a rule's fields for twelve bits.
-const KINDS: [(&str, fn(Address) -> String); 2] = [
+const KINDS: [(&str, Matched); 2] = [
     ("an address", |[b, c, d]| format!("ip,nw_dst=0.{b}.{c}.{d}/255.{b}.{c}.{d}")),
     ("two addresses and a port", |[b, c, d]| {
         let port = u16::from_be_bytes([c, d]);
@@ -43,8 +43,8 @@ const KINDS: [(&str, fn(Address) -> String); 2] = [
     }),
 ];
 
-/// The last three bytes of an address.
-type Address = [u8; 3];
+/// What a rule matches of a mask: three bytes in which its bits are set.
+type Matched = fn([u8; 3]) -> String;
 
 const CHANGE: &str = "one rule";
 const NEW_MASK: &str = "one rule of a new mask";
@@ -119,11 +119,7 @@ fn measure(engine: &Engine, workload: &str, rounds: usize) -> Value {
 }
 
 /// Microseconds of each rule of a new mask, and of the longest slice of what that made the engine put off.
-fn meet_new_masks(
-    watched: &mut Watched,
-    scene: &Scene,
-    matched: fn(Address) -> String,
-) -> (Vec<f64>, f64) {
+fn meet_new_masks(watched: &mut Watched, scene: &Scene, matched: Matched) -> (Vec<f64>, f64) {
     watched.tidy();
     let table = scene.base.iter().find(|rule| rule.contains("nw_dst=")).map_or("0", |rule| {
         let table = rule.split(',').find_map(|word| word.strip_prefix("table="));
