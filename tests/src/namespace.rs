@@ -62,17 +62,25 @@ impl Namespace {
         other.run("ip", &["link", "set", other_device, "up"]);
     }
 
-    /// Packets that a device of this namespace has received.
+    /// ICMP echo requests that have come to this namespace: of a ping, and never the ARP that two
+    /// hosts exchange besides, whenever their kernels doubt a neighbour.
     ///
     /// # Panics
     ///
-    /// When there is no such device.
+    /// When its kernel does not count them.
     #[must_use]
-    pub fn received(&self, device: &str) -> u64 {
-        let path = format!("/sys/class/net/{device}/statistics/rx_packets");
-        let text = self.run("cat", &[&path]);
-        text.trim().parse().unwrap_or_else(|_| panic!("no packet count in `{text}`"))
+    pub fn echo_requests(&self) -> u64 {
+        let text = self.run("cat", &["/proc/net/snmp"]);
+        echo_requests_of(&text).unwrap_or_else(|| panic!("no count of echo requests in `{text}`"))
     }
+}
+
+/// The count `InEchos` of the table `Icmp`: a line of names, and a line of their values.
+fn echo_requests_of(snmp: &str) -> Option<u64> {
+    let mut rows = snmp.lines().filter(|line| line.starts_with("Icmp:"));
+    let (names, values) = (rows.next()?, rows.next()?);
+    let mut columns = names.split_whitespace().zip(values.split_whitespace());
+    columns.find(|(name, _)| *name == "InEchos")?.1.parse().ok()
 }
 
 impl Drop for Namespace {
@@ -97,4 +105,17 @@ pub fn namespace_or_skip(label: &str) -> Option<Namespace> {
 pub fn skipped(what: &str) {
     // Without standard error there is nobody to tell.
     let _ = writeln!(io::stderr(), "SKIPPED: {what}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn echo_requests_are_read_by_their_name() {
+        let snmp = "Ip: Forwarding InReceives\nIp: 1 9\nIcmp: InMsgs InEchos OutEchos\nIcmp: 7 5 3\n";
+        assert_eq!(echo_requests_of(snmp), Some(5));
+        assert_eq!(echo_requests_of("Icmp: InMsgs InEchos\nIcmp: 7\n"), None);
+        assert_eq!(echo_requests_of(""), None);
+    }
 }

@@ -156,12 +156,12 @@ fn no_packet_sent_after_the_barrier_reply_takes_the_old_way() {
     for _ in 0..5 {
         sleep(Duration::from_millis(100));
         text(&hosts.daemon.ovs_ofctl("br0", "add-flow", &["priority=40000,icmp,actions=drop"]));
-        let before = hosts.host_b.received("eth0");
+        let before = hosts.host_b.echo_requests();
         sleep(Duration::from_millis(100));
-        let after = hosts.host_b.received("eth0");
+        let after = hosts.host_b.echo_requests();
         text(&hosts.daemon.ovs_ofctl("br0", "del-flows", &["--strict", "priority=40000,icmp"]));
         assert_eq!(before, after, "packets took the old way");
-        let flows = || hosts.host_b.received("eth0") > after;
+        let flows = || hosts.host_b.echo_requests() > after;
         assert!(until(flows), "packets flow again");
     }
     let _ = flood.kill();

@@ -229,7 +229,7 @@ fn no_packet_sent_after_the_barrier_goes_by_the_old_rule() {
     ping.args(["-q", "-i", "0.002", "-c", "100000", "10.10.0.2"]).stdout(Stdio::null());
     let mut ping = ping.spawn().unwrap();
     let hits = || count(&caches(&daemon)["nic"]["traffic"]["hits"]);
-    let flows = || host_b.received("eth0");
+    let flows = || host_b.echo_requests();
     assert!(until(|| hits() > 100), "{}\n{}", caches(&daemon), daemon.log());
     let stale_count = || count(&caches(&daemon)["nic"]["stale_count"]);
     let stale_before = stale_count();
