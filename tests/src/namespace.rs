@@ -113,7 +113,8 @@ mod tests {
 
     #[test]
     fn echo_requests_are_read_by_their_name() {
-        let snmp = "Ip: Forwarding InReceives\nIp: 1 9\nIcmp: InMsgs InEchos OutEchos\nIcmp: 7 5 3\n";
+        let snmp =
+            "Ip: Forwarding InReceives\nIp: 1 9\nIcmp: InMsgs InEchos OutEchos\nIcmp: 7 5 3\n";
         assert_eq!(echo_requests_of(snmp), Some(5));
         assert_eq!(echo_requests_of("Icmp: InMsgs InEchos\nIcmp: 7\n"), None);
         assert_eq!(echo_requests_of(""), None);

@@ -30,7 +30,7 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
     if arguments.iter().all(|word| ASKS.contains(&word.as_str())) {
         println!("the list is in the program of the experiments, which cargo builds once:");
         build(LIST)?;
-        return run_experiments(arguments);
+        return run_experiments(arguments, None);
     }
     println!("building the switch and the experiments, optimised:");
     // The one word that is for the build; the experiments know from it what they have.
@@ -38,7 +38,8 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
         arguments.iter().cloned().partition(|word| word == "--dbsp");
     build(&[PACKAGES, if features.is_empty() { &[] } else { DBSP }].concat())?;
     ensure_rival();
-    run_experiments(&words)
+    let os_ken = os_ken(&words);
+    run_experiments(&words, os_ken.as_deref())
 }
 
 /// Words that measure nothing.
@@ -55,11 +56,22 @@ fn ensure_rival() {
     }
 }
 
+/// The Python that has os-ken, made where an experiment is named that it is a part of; `None` where that
+/// is not needed or did not go.
+fn os_ken(words: &[String]) -> Option<String> {
+    if !words.iter().any(|word| ["kairo-flapping", "--all"].contains(&word.as_str())) {
+        return None;
+    }
+    let python = install::ensure_python(&install::OS_KEN_APPLICATIONS);
+    python.map_err(|failure| println!("running without os-ken: {failure}")).ok()
+}
+
 /// Runs the program that was built. Not by `cargo run`, which would build it anew, since other packages
 /// beside it make other features.
-fn run_experiments(arguments: &[String]) -> Result<(), Failure> {
+fn run_experiments(arguments: &[String], os_ken: Option<&str>) -> Result<(), Failure> {
     let program = target().join("release/experiments");
     let mut command = Command::new(&program);
+    command.envs(os_ken.map(|python| (install::OS_KEN_APPLICATIONS.variable, python)));
     // In place of this process, so that it alone answers an interrupt.
     let error = command.args(arguments).current_dir(root()).exec();
     Err(Failure::new(format!("cannot run `{}`: {error}", program.display())))

@@ -386,7 +386,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "Packets sent after the barrier reply that leave by the old rule, as one rule flaps",
         source: "our own, against the rival",
         has_rival: true,
-        options: &[],
+        options: &[Choice { option: "--controller", names: live::flapping::controllers }],
         prepare: NOTHING,
         run: live::flapping::run,
         run_part: NO_PARTS,

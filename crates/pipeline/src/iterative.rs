@@ -1,7 +1,9 @@
 //! The iterative eviction engine: after every version, translate every entry anew.
 //!
-//! This is what Open vSwitch's revalidator does. It costs a translation per entry and version, and
-//! it is hard to get wrong: the other engines are measured against it, and tested by it.
+//! This is what Open vSwitch's revalidator does, except that Open vSwitch compares actions and masks
+//! alone and keeps an entry that other rules now say the same of; here its counts would go to the wrong
+//! rules. It costs a translation per entry and version, and it is hard to get wrong: the other engines
+//! are measured against it, and tested by it.
 //!
 //! An entry stays if translating its packet again gives the same actions, by the same rules, from
 //! the same things consulted, and looks at no bit that the entry leaves open. Then every other

@@ -40,7 +40,7 @@ pub(super) fn run_command(arguments: &[String]) -> Result<(), Failure> {
     ensure_rival();
     let binaries = binaries.display().to_string();
     let words = ["regress", "--base", &binaries, "--base-name", &name].map(str::to_owned);
-    run_experiments(&[&words[..], options].concat())
+    run_experiments(&[&words[..], options].concat(), None)
 }
 
 /// BASE, and what is passed on; all of it is looked at before anything is built.

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Tables that every packet goes through.
-const TABLES: u8 = 4;
+pub(crate) const TABLES: u8 = 4;
 /// Packets under way at once while flows are cached: fewer than the receive ring of a thread holds.
 const WINDOW: u32 = 128;
 /// How often flows are cached until most are.
@@ -137,7 +137,8 @@ pub(crate) fn elsewhere_match(priority: u16) -> String {
     format!("table={},priority={priority},udp,nw_dst=10.255.0.0/16", TABLES - 1)
 }
 
-const fn port(way: Way) -> u32 {
+/// The number of the port of a way.
+pub(crate) const fn port(way: Way) -> u32 {
     match way {
         Way::A => A,
         Way::B => B,

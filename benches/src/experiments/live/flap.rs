@@ -18,7 +18,7 @@ use super::{
     traffic::{Random, Rates, Stream, Traffic, under_traffic},
 };
 use crate::{
-    controller::{Controller, flow_mod},
+    controller::{Changed, Controller, flow_mod},
     experiment::Samples,
 };
 
@@ -30,7 +30,8 @@ const RATE: u32 = 10_000;
 const PAUSE_MS_MAX: u32 = 40;
 /// How long packets may be under way at the end.
 const DRAIN: Duration = Duration::from_millis(300);
-const PRIORITY: u16 = 50_000;
+/// The priority of the rule that flaps.
+pub(crate) const PRIORITY: u16 = 50_000;
 
 /// How a rule is to flap.
 #[derive(Clone, Copy, Debug)]
@@ -54,21 +55,41 @@ pub(crate) struct Window {
     pub(crate) reply_us: f64,
 }
 
-/// Has the flows cached, and the rule as it is before it flaps.
-pub(crate) fn begin(bed: &Bed, flows: u32) -> Controller {
+/// A controller that has the rule flap.
+pub(crate) trait Flapper {
+    /// Brings rule `number` in place of the one before, and waits for the reply to a barrier behind it.
+    fn bring(&mut self, number: u32) -> Changed;
+
+    /// Changes nothing for a time.
+    fn rest(&mut self, time: Duration);
+}
+
+impl Flapper for Controller {
+    fn bring(&mut self, number: u32) -> Changed {
+        self.change(&[change(number)])
+    }
+
+    fn rest(&mut self, time: Duration) {
+        Self::rest(self, time);
+    }
+}
+
+/// Has the flows cached, and the rule as it is before it flaps. The controller starts once what takes
+/// long is done.
+pub(crate) fn begin<F: Flapper>(bed: &Bed, flows: u32, start: impl FnOnce() -> F) -> F {
     bed.fill(flows);
-    let mut controller = bed.controller();
-    controller.change(&[change(0)]);
+    let mut flapper = start();
+    flapper.bring(0);
     bed.cache(0..WATCHED);
     // What the switch goes on to do by itself is over then.
-    controller.rest(Duration::from_secs(1));
-    controller
+    flapper.rest(Duration::from_secs(1));
+    flapper
 }
 
 /// Lets the rule flap for some time. `stands_by` is asked after each reply whether the switch stands by
 /// it; where it does not, the next reply that it stands by is one to the changes before it too.
 pub(crate) fn flap(
-    (bed, controller): (&Bed, &mut Controller),
+    (bed, flapper): (&Bed, &mut impl Flapper),
     flapping: Flapping,
     mut stands_by: impl FnMut() -> bool,
 ) -> Window {
@@ -83,7 +104,7 @@ pub(crate) fn flap(
         let mut arrivals: Vec<Arrival> = Vec::new();
         let begin = Instant::now();
         while begin.elapsed() < time {
-            let changed = controller.change(&[change(number)]);
+            let changed = flapper.bring(number);
             let reply =
                 Confirmed { from: traffic.next_number(), at: traffic.time(changed.answered) };
             number += 1;
@@ -93,9 +114,9 @@ pub(crate) fn flap(
             }
             replies.0.push(changed.took().as_secs_f64() * 1e6);
             arrivals.extend(traffic.arrivals());
-            controller.rest(Duration::from_millis(random.below(PAUSE_MS_MAX).into()));
+            flapper.rest(Duration::from_millis(random.below(PAUSE_MS_MAX).into()));
         }
-        let sent = come_to_rest(traffic, controller, &mut arrivals);
+        let sent = come_to_rest(traffic, flapper, &mut arrivals);
         Window {
             flaps: number.into(),
             held,
@@ -109,11 +130,11 @@ pub(crate) fn flap(
 /// Waits for packets that are under way; answers how many there were.
 fn come_to_rest(
     traffic: &Traffic<'_>,
-    controller: &mut Controller,
+    flapper: &mut impl Flapper,
     arrivals: &mut Vec<Arrival>,
 ) -> f64 {
     let sent = traffic.next_number();
-    controller.rest(DRAIN);
+    flapper.rest(DRAIN);
     // Later ones are not of this window.
     arrivals.extend(traffic.arrivals());
     arrivals.retain(|arrival| arrival.number < sent);
@@ -122,7 +143,16 @@ fn come_to_rest(
 
 /// The change that brings a rule, which is another each time: it replaces or modifies the one before.
 fn change(number: u32) -> FlowMod {
-    let way = if number.is_multiple_of(2) { Way::A } else { Way::B };
-    let command = if number % 4 < 2 { Add } else { ModifyStrict };
-    flow_mod(command, &rule_with(PRIORITY, WATCHED, (&label(number), way)))
+    let command = if is_new(number) { Add } else { ModifyStrict };
+    flow_mod(command, &rule_with(PRIORITY, WATCHED, (&label(number), way_of(number))))
+}
+
+/// Whether a change adds its rule, which replaces the one before; else it modifies that.
+pub(crate) const fn is_new(number: u32) -> bool {
+    number % 4 < 2
+}
+
+/// Where a rule leads.
+pub(crate) const fn way_of(number: u32) -> Way {
+    if number.is_multiple_of(2) { Way::A } else { Way::B }
 }

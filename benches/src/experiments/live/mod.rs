@@ -11,6 +11,7 @@ pub(crate) mod flapping;
 mod judge;
 pub(crate) mod nic;
 pub(crate) mod nic_latency;
+mod os_ken;
 mod probe;
 pub(crate) mod repair;
 mod traffic;

@@ -100,7 +100,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 /// One window of a switch that has just been started.
 fn watch(bed: &Bed, flapping: Flapping, case: Case) -> Shown {
     let Some(control) = bed.switch.shuntctl() else { panic!("it is not ours") };
-    let mut controller = begin(bed, flapping.flows);
+    let mut controller = begin(bed, flapping.flows, || bed.controller());
     let mut before = Nic::of(control);
     let stands_by = || {
         let nic = Nic::of(control);

@@ -61,8 +61,13 @@ pub(crate) fn read(frame: &Frame, way: Way) -> Option<Arrival> {
 
 /// An action that writes a label into packets.
 pub(crate) fn label(label: u32) -> String {
+    format!("set_field:{}->eth_dst", label_address(label))
+}
+
+/// The address that says a label.
+pub(crate) fn label_address(label: u32) -> String {
     let [a, b, c, d] = label.to_be_bytes();
-    format!("set_field:02:00:{a:02x}:{b:02x}:{c:02x}:{d:02x}->eth_dst")
+    format!("02:00:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
 }
 
 /// The destination of a flow: each has its own, from 10.0.0.0.
