@@ -46,7 +46,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     // When there is nothing else to do, the engine tidies up.
     while engine.tidy() {}
 
-    assert_eq!(cache.len(), engine.len());
+    // No lookup asked for more than the first byte of the address: what was made of each packet stood
+    // for all of 10.0.0.0/8, and the second rule overlaps that.
+    assert_eq!((cache.len(), engine.len()), (0, 0));
     Ok(())
 }
 
@@ -66,4 +68,12 @@ fn packet_to(number: u32) -> FlowKey {
     packet.set_field(FieldId::EthType, 0x0800);
     packet.set_field(FieldId::Ipv4Dst, u128::from(0x0a00_0001 | number << 8));
     packet
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_example_runs() -> Result<(), Box<dyn std::error::Error>> {
+        super::main()
+    }
 }

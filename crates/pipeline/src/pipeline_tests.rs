@@ -23,7 +23,7 @@ proptest! {
     #[test]
     fn flow_mods_do_what_they_do_to_a_list(
         world in generate::world(),
-        ops in prop::collection::vec(generate::op(), 0..16),
+        ops in prop::collection::vec(generate::change(), 0..16),
     ) {
         let mut twin = Twin::new(&world);
         for op in &ops {
@@ -48,7 +48,7 @@ proptest! {
     #[test]
     fn deltas_turn_the_rules_of_one_version_into_those_of_the_next(
         world in generate::world(),
-        ops in prop::collection::vec(generate::op(), 0..16),
+        ops in prop::collection::vec(generate::change(), 0..16),
     ) {
         let mut twin = Twin::new(&world);
         let rules = |pipeline: &Pipeline| -> BTreeMap<_, _> {
@@ -79,7 +79,7 @@ proptest! {
     fn an_old_version_sees_what_it_saw(
         world in generate::world(),
         packets in prop::collection::vec(generate::packet(), 4),
-        ops in prop::collection::vec(generate::op(), 1..8),
+        ops in prop::collection::vec(generate::change(), 1..8),
     ) {
         let mut twin = Twin::new(&world);
         let mut known = Vec::new();

@@ -139,10 +139,11 @@ fn nic(metrics: &mut Metrics, nic: &Value) {
 /// A metric of one value: the name, the kind, what it is, and its key.
 type Single = (&'static str, &'static str, &'static str, &'static str);
 
-const EVICT: [Single; 13] = [
+const EVICT: [Single; 14] = [
     ("shunt_eviction_engine_bytes", "gauge", "Memory of the engine, about.", "engine_bytes"),
     ("shunt_resident_bytes", "gauge", "Memory of the process.", "resident_bytes"),
     ("shunt_eviction_waiting_changes", "gauge", "Changes that wait.", "waiting"),
+    ("shunt_eviction_delayed_total", "counter", "Changes that found the queue full.", "delayed"),
     ("shunt_eviction_changes_total", "counter", "Changes applied.", "changes"),
     ("shunt_eviction_overflows_total", "counter", "Changes beyond the bound.", "overflows"),
     ("shunt_eviction_faults_total", "counter", "Faults of the engine.", "faults"),

@@ -102,6 +102,7 @@ fn totals(evict: &Value) -> String {
         ("too late", "late"),
         ("given up", "removed"),
         ("changes", "changes"),
+        ("delayed", "delayed"),
         ("overflows", "overflows"),
         ("faults", "faults"),
         ("evicted", "evicted"),

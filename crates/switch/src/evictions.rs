@@ -45,6 +45,8 @@ pub struct EvictionStatus {
     pub waiting: u64,
     /// How many may wait.
     pub waiting_max: u64,
+    /// Changes that found so many waiting, and that whoever made them held back until there was room.
+    pub delayed: u64,
     /// Owners of entries.
     pub owners: Vec<EntryOwnerStatus>,
     /// From taking changes to the list of entries that they end.
@@ -140,6 +142,7 @@ impl Control {
         };
         status.by_table = tables.into_iter().map(of).collect();
         status.resident_bytes = resident_bytes();
+        status.delayed = self.plane.delayed();
         for owner in &mut status.owners {
             owner.is_nic = owner.owner == self.plane.threads_count();
         }
@@ -185,6 +188,7 @@ fn status(desk: &EvictionDesk) -> EvictionStatus {
         evicted: totals.evicted,
         waiting: desk.waiting() as u64,
         waiting_max: CHANGES_MAX as u64,
+        delayed: 0,
         owners: desk.lanes().into_iter().map(owner).collect(),
         to_list: Times::of(&record.to_list),
         to_answer: Times::of(&record.to_answer),

@@ -189,6 +189,11 @@ impl Plane {
         &self.publisher.removals
     }
 
+    /// Changes that waited for room on their way to the eviction thread.
+    pub(crate) fn delayed(&self) -> u64 {
+        self.publisher.delayed()
+    }
+
     /// Waits until every packet thread has adopted `version`: no packet meets what it replaced.
     pub(crate) async fn adopted(&self, version: Version) {
         let mut adopted = self.adopted.subscribe();

@@ -33,13 +33,16 @@ pub(crate) struct Publisher {
     pub(crate) removals: Removals,
     /// Lessons that versions have learned, of all packet threads together.
     learned: AtomicU64,
+    /// Changes that found the queue full, and waited.
+    delayed: AtomicU64,
     clock: Clock,
 }
 
 impl Publisher {
     pub(crate) fn new(pipeline: Arc<Pipeline>, changes: ChangeSender, clock: Clock) -> Self {
         let (changes, removals) = (Mutex::new(changes), Removals::default());
-        Self { pipeline, changes, removals, learned: AtomicU64::new(0), clock }
+        let [learned, delayed] = [const { AtomicU64::new(0) }; 2];
+        Self { pipeline, changes, removals, learned, delayed, clock }
     }
 
     /// Makes a change and hands it on; answers with its version.
@@ -76,11 +79,19 @@ impl Publisher {
         self.learned.load(Ordering::Acquire)
     }
 
+    /// Number of changes that found the queue full, and waited.
+    pub(crate) fn delayed(&self) -> u64 {
+        self.delayed.load(Ordering::Relaxed)
+    }
+
     /// The queue holds thousands of versions. Who makes more waits for the eviction thread, and so
     /// does everybody else who makes one: versions are handed on in their order.
     fn hand_on(&self, changes: &ChangeSender, learned: Learned) {
         self.removals.add(removed(&learned.change));
         let mut refused = changes.send_learned(learned);
+        if refused.is_err() {
+            self.delayed.fetch_add(1, Ordering::Relaxed);
+        }
         while let Err(back) = refused {
             std::thread::sleep(FULL_QUEUE_PAUSE);
             refused = changes.send_learned(back);

@@ -73,8 +73,9 @@ impl<'a> Changes<'a> {
                 ports.iter().for_each(|port| self.set_vlans(id.number(), port));
                 true
             }
-            // Packets teach by themselves, and the switch forgets by itself.
-            Op::Teach(_) | Op::Reclaim => false,
+            // Packets teach by themselves, and the switch expires and forgets by itself; no bundle
+            // is drawn.
+            Op::Teach(_) | Op::Reclaim | Op::Expire(_) | Op::Commit(..) => false,
         };
         self.versions.fetch_add(u64::from(made), Ordering::Relaxed);
     }

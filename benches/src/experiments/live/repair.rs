@@ -48,11 +48,14 @@ const BUCKETS: &str = "packets forwarded of those sent, every 10 ms";
 const BEFOREHAND: &str = "packets forwarded of those sent, before the change";
 const FATES: &str = "entries in all changes of a round";
 
-/// What becomes of entries with repair on, as `shuntctl evict` counts it.
-const FATE_COUNTS: [(&str, &str); 3] = [
+/// What becomes of entries with repair on, as `shuntctl evict` counts it: those that were evicted are the
+/// sum of the others, but for those that wait still or went by a flush.
+const FATE_COUNTS: [(&str, &str); 5] = [
     ("evicted", "evicted"),
     ("repaired_same", "repaired, actions the same"),
     ("repaired_changed", "repaired, actions others"),
+    ("repair_covered", "not repaired, as others took their packets"),
+    ("repair_dropped", "not repaired, as they waited for too long"),
 ];
 
 const WHY: &str = "the rival's entries get other actions in their places: no packet waits, and until \

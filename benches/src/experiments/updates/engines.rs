@@ -48,20 +48,20 @@ pub(super) const ENGINES: &[Engine] = &[
     #[cfg(feature = "dbsp")]
     Engine {
         name: "mirror",
-        new: |pipeline| Box::new(mirror(pipeline)),
+        new: |pipeline| Box::new(mirror(pipeline, MirrorSettings::default())),
         clock: Clock::Circuit,
         thousands_max: 102,
     },
 ];
 
-/// A mirror that has two seconds between any two events, so that all packets are where they belong
+/// A mirror that has the published two seconds between any two events, so that all packets are where they belong
 /// when a change comes.
 #[cfg(feature = "dbsp")]
-fn mirror(pipeline: &Pipeline) -> Mirror {
-    let settings = MirrorSettings::default();
+pub(super) fn mirror(pipeline: &Pipeline, settings: MirrorSettings) -> Mirror {
+    let apart = MirrorSettings::default().propagation.unwrap_or_default();
     let mut now = Time::ZERO;
     let clock = move || {
-        now = now.after(settings.propagation.unwrap_or_default());
+        now = now.after(apart);
         now
     };
     Mirror::new(pipeline, &[BRIDGE], settings, clock)

@@ -135,7 +135,12 @@ fn means((pipeline, engine): (&str, &str), outcomes: &[Outcome], is_quick: bool)
     ]
 }
 
-fn measure(scene: &Scene, (engine, clock): (Box<dyn Evictor>, Clock), rounds: usize) -> Watched {
+/// The rules of a scene come and go so often.
+pub(super) fn measure(
+    scene: &Scene,
+    (engine, clock): (Box<dyn Evictor>, Clock),
+    rounds: usize,
+) -> Watched {
     let mut watched = Watched::new(engine, scene.keys.len(), clock);
     watched.load(scene);
     for _ in 0..rounds {

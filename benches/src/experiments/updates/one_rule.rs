@@ -51,6 +51,7 @@ const NEW_MASK: &str = "one rule of a new mask";
 const SLICE: &str = "what is put off by rules of new masks, the longest that is done at once";
 const EVICTED: &str = "entries that one rule takes with it";
 const LOAD: &str = "one entry taken up";
+const LOAD_OF_EIGHT: &str = "eight visits of an entry taken up";
 const MEMORY: &str = "memory of a visit";
 
 pub(super) fn steps() -> usize {
@@ -70,7 +71,7 @@ pub(super) fn run(run: &mut Run) -> Vec<Row> {
         let measured = run.part("kairo-updates", &format!("{} {label}", engine.name));
         rows.extend(rows_of(engine.name, label, &measured));
     }
-    let metrics = [CHANGE, NEW_MASK, SLICE, EVICTED, LOAD, MEMORY];
+    let metrics = [CHANGE, NEW_MASK, SLICE, EVICTED, LOAD, LOAD_OF_EIGHT, MEMORY];
     rows.sort_by_key(|row| metrics.iter().position(|metric| *metric == row.metric));
     rows
 }
@@ -114,6 +115,7 @@ fn measure(engine: &Engine, workload: &str, rounds: usize) -> Value {
         "spent untidy": spent_untidy,
         "evicted untidy": evicted_untidy,
         "load": load.us,
+        "load of eight": load.us * 8.0 / load.visits,
         "bytes": load.bytes,
     })
 }
@@ -189,6 +191,7 @@ fn rows_of(engine: &str, label: &str, measured: &Value) -> Vec<Row> {
     let one = |key: &str| measured[key].as_f64().map_or_else(Samples::default, Samples::from);
     let size = format!("{engine}, {label}: {} entries", measured["entries"]);
     rows.push(Row { ours: one("load"), ..Row::new(&size, LOAD, "us") });
+    rows.push(Row { ours: one("load of eight"), ..Row::new(&size, LOAD_OF_EIGHT, "us") });
     rows.push(Row { ours: one("bytes"), ..Row::new(&size, MEMORY, "B") });
     rows
 }

@@ -30,6 +30,8 @@ const OF_MEAN: [usize; 2] = [100, 250];
 
 const BY_SHARE: &str = "one change, by the share of all rules";
 const BY_ENTRIES: &str = "one change of a tenth of all rules, by entries";
+const EVICTED_BY_SHARE: &str = "entries evicted by a change, by the share of all rules";
+const EVICTED_BY_ENTRIES: &str = "entries evicted by a change of a tenth of all rules, by entries";
 const FASTER: &str = "times faster than the iterative engine, by the share of all rules";
 const FASTER_BY_FLOWS: &str =
     "times faster than the iterative engine, a tenth of all rules, by flows";
@@ -75,7 +77,8 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             let measured = run.step(&title, |_| measure(&scene, rules));
             let published = published(pipeline, &format!("{share} % of the rules"));
             rows.push(faster((title.clone(), FASTER), times_faster(&measured), published));
-            rows.push(row(title, BY_SHARE, measured));
+            let metrics = [BY_SHARE, EVICTED_BY_SHARE];
+            rows.extend(rows_of(title, metrics, (measured, scene.keys.len() as f64)));
         }
         drop(scene);
         let mut curves = [Curve::default(), Curve::default()];
@@ -96,7 +99,9 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             let published = published(pipeline, &format!("P2, {thousands}K entries"));
             let title = format!("{pipeline} {}K", thousands / scale);
             rows.push(faster((title, FASTER_BY_FLOWS), times, published));
-            rows.push(row(format!("{pipeline} {entries} entries"), BY_ENTRIES, measured));
+            let (title, metrics) =
+                (format!("{pipeline} {entries} entries"), [BY_ENTRIES, EVICTED_BY_ENTRIES]);
+            rows.extend(rows_of(title, metrics, (measured, entries as f64)));
         }
         for (rate, ratios) in RATES.iter().zip(&mut larger) {
             let [ours, theirs] = curves.each_ref().map(|curve| curve.largest(*rate));
@@ -116,7 +121,16 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         format!("mean of the pipelines, {}K and {}K", OF_MEAN[0] / scale, OF_MEAN[1] / scale);
     rows.push(faster((title, FASTER_BY_FLOWS), mean, published));
     rows.extend(larger_rows(&larger, scale == 1));
-    let metrics = [FASTER, FASTER_BY_FLOWS, LARGER, BY_SHARE, BY_ENTRIES, LARGEST];
+    let metrics = [
+        FASTER,
+        FASTER_BY_FLOWS,
+        LARGER,
+        BY_SHARE,
+        EVICTED_BY_SHARE,
+        BY_ENTRIES,
+        EVICTED_BY_ENTRIES,
+        LARGEST,
+    ];
     rows.sort_by_key(|row: &Row| metrics.iter().position(|metric| *metric == row.metric));
     rows
 }
@@ -143,12 +157,28 @@ fn faster((name, metric): (String, &'static str), times: f64, published: Option<
         .beside_published(published, WHY)
 }
 
-fn row(name: String, metric: &'static str, [ours, theirs]: [Watched; 2]) -> Row {
-    Row {
-        ours: ours.spent.in_pairs(),
-        rival: Some((RIVAL.to_owned(), theirs.spent.in_pairs())),
-        ..Row::new(name, metric, "us")
-    }
+/// What a change cost, and the share of so many entries that it evicted.
+fn rows_of(
+    name: String,
+    [cost, evicted]: [&'static str; 2],
+    ([ours, theirs], entries): ([Watched; 2], f64),
+) -> [Row; 2] {
+    let rival = |samples| Some((RIVAL.to_owned(), samples));
+    let share =
+        |watched: &Watched| watched.evicted.in_pairs().map(|evicted| 100.0 * evicted / entries);
+    [
+        Row {
+            ours: ours.spent.in_pairs(),
+            rival: rival(theirs.spent.in_pairs()),
+            ..Row::new(name.clone(), cost, "us")
+        },
+        Row {
+            better: Better::Neither,
+            ours: share(&ours),
+            rival: rival(share(&theirs)),
+            ..Row::new(name, evicted, "%")
+        },
+    ]
 }
 
 /// So many rules go and come, three times; first ours, then the rival.

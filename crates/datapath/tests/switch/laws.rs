@@ -519,7 +519,8 @@ fn tame(op: &mut Op) {
                 }
             }
         }
-        Op::SetPorts(..) | Op::Teach(_) | Op::Reclaim => {}
+        Op::SetPorts(..) | Op::Teach(_) | Op::Reclaim | Op::Expire(_) => {}
+        Op::Commit(..) => unreachable!("no bundle is drawn"),
     }
 }
 

@@ -132,14 +132,10 @@ impl Columns {
         let tests = self.sharpest_first(*tests, &range);
         let end = range.end;
         let blocks = range.step_by(BLOCK as usize).map(move |from| from..end.min(from + BLOCK));
-        let found = blocks.flat_map(move |block| {
-            let passing = self.passing_first(tests.asked().first(), &block);
+        blocks.flat_map(move |block| {
+            let passing = self.passing_of_block(tests.asked(), &block);
             ones(passing).map(move |place| block.start + place)
-        });
-        let others = move |position: &u32| {
-            self.pass_all(tests.asked().get(1..).unwrap_or_default(), *position)
-        };
-        found.filter(others)
+        })
     }
 
     /// The same tests, that which the fewest of some rows pass first. The bits of a test do not say how
@@ -174,12 +170,20 @@ impl Columns {
         self.0.iter().map(|column| column.values.capacity() * size_of::<u32>()).sum()
     }
 
-    /// Which positions of a block pass the first test; without one all do.
-    fn passing_first(&self, first: Option<&Test>, block: &Range<u32>) -> u64 {
-        let Some(first) = first else { return u64::MAX >> (BLOCK - (block.end - block.start)) };
+    /// Which positions of a block pass.
+    fn passing_of_block(&self, tests: &[Test], block: &Range<u32>) -> u64 {
+        let Some((first, others)) = tests.split_first() else {
+            return u64::MAX >> (BLOCK - (block.end - block.start));
+        };
         let values = self.block(first, block);
         // Most blocks have none that does, and that is known sooner than which.
-        if first.passes_some(values) { first.passing(values) } else { 0 }
+        if !first.passes_some(values) {
+            return 0;
+        }
+        others.iter().fold(first.passing(values), |passing, test| match passing {
+            0 => 0,
+            passing => passing & test.passing(self.block(test, block)),
+        })
     }
 
     fn pass_all(&self, tests: &[Test], position: u32) -> bool {
@@ -208,14 +212,22 @@ impl Test {
 
     /// Which of a block's values pass.
     fn passing(self, values: &[u32]) -> u64 {
-        let bit = |all, (value, place): (&u32, u32)| all | u64::from(self.passes(*value)) << place;
-        values.iter().zip(0..).fold(0, bit)
+        let mut passed = [0_u8; BLOCK as usize];
+        passed.iter_mut().zip(values).for_each(|(own, value)| *own = self.passes(*value).into());
+        let (eights, _) = passed.as_chunks();
+        let bits = eights.iter().map(|eight| ones_of_bytes(u64::from_le_bytes(*eight)));
+        bits.zip(0..).fold(0, |all, (bits, eight): (u64, u32)| all | bits << (8 * eight))
     }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "half of the word is what is asked for")]
 const fn half(word: u64, shift: u32) -> u32 {
     (word >> shift) as u32
+}
+
+/// Of eight bytes that are one or zero each, a bit: the factor moves each to its place above the others.
+const fn ones_of_bytes(bytes: u64) -> u64 {
+    bytes.wrapping_mul(0x0102_0408_1020_4080) >> 56
 }
 
 /// The places of bits that are set, ascending.

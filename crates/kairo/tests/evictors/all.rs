@@ -1,12 +1,16 @@
 //! All engines, side by side, and how often a property is tried.
 
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     iter,
     sync::Arc,
 };
 
-use proptest::test_runner::{Config, RngSeed};
+use proptest::{
+    strategy::Strategy,
+    test_runner::{Config, RngSeed, TestRunner},
+};
 use shunt_kairo::{Definition, Direct};
 #[cfg(feature = "dbsp")]
 use shunt_kairo::{Relational, Visits};
@@ -188,8 +192,65 @@ fn causes_of_each(runs: &[CauseRun]) -> Vec<Cause> {
     runs.iter().flat_map(|run| iter::repeat_n(run.cause, run.count)).collect()
 }
 
+/// How often what has happened, by its name.
+#[derive(Default)]
+pub(crate) struct Met(BTreeMap<&'static str, u64>);
+
+impl Met {
+    pub(crate) fn add(&mut self, what: &'static str, count: usize) {
+        *self.0.entry(what).or_default() += count as u64;
+    }
+
+    fn count(&self, what: &str) -> u64 {
+        self.0.get(what).copied().unwrap_or_default()
+    }
+
+    /// Each of these has happened at least so often in a thousand changes: what is compared is much.
+    pub(crate) fn assert_often(&self, all: &[(&str, u64)]) {
+        let changes = self.count(CHANGES);
+        for (what, least) in all {
+            let least = (changes * least / 1000).max(1);
+            assert!(self.count(what) >= least, "{what}: not {least} times in {:?}", self.0);
+        }
+    }
+}
+
+/// What [`live_through`] counts.
+pub(crate) const CHANGES: &str = "changes";
+
+/// Lives after which it is looked whether there were changes enough.
+const LIVES_PER_ROUND: u32 = 16;
+
+/// Goes through lives until there was a part of the changes that `SHUNT_CHANGES` asks for, which are a
+/// hundred thousand unless it is set. Answers with what was met.
+pub(crate) fn live_through<S: Strategy>(
+    part: u64,
+    lives: &S,
+    live: impl Fn(S::Value, &mut Met),
+) -> Met {
+    let wanted = said("SHUNT_CHANGES").unwrap_or(100_000).div_ceil(part);
+    let met = RefCell::new(Met::default());
+    for round in 0.. {
+        if met.borrow().count(CHANGES) >= wanted {
+            break;
+        }
+        let rng_seed = RngSeed::Fixed(said("SHUNT_SEED").unwrap_or_default() ^ round << 32);
+        let config = Config { cases: LIVES_PER_ROUND, rng_seed, ..cases(1) };
+        let lived = TestRunner::new(config).run(lives, |events| {
+            // A life that fails is tried again, so nothing of it is held.
+            let mut own = Met::default();
+            live(events, &mut own);
+            let counts = own.0.into_iter();
+            counts.for_each(|(what, count)| *met.borrow_mut().0.entry(what).or_default() += count);
+            Ok(())
+        });
+        lived.unwrap();
+    }
+    met.into_inner()
+}
+
 /// A number of the environment: a soak sets some.
-pub(crate) fn said(name: &str) -> Option<u64> {
+fn said(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 

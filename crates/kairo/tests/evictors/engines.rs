@@ -1,16 +1,11 @@
 //! Engines against the definition and against what is true, over generated worlds.
 
 use std::{
-    cell::Cell,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use proptest::{
-    prelude::*,
-    strategy::ValueTree,
-    test_runner::{Config, RngSeed, TestRunner},
-};
+use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 use shunt_flow::FlowKey;
 use shunt_pipeline::{
     EntryId, Evictor, Installed, OwnerId, Traversal,
@@ -21,7 +16,7 @@ use shunt_pipeline::{
     },
 };
 
-use crate::all::{All, cases, said};
+use crate::all::{All, CHANGES, Met, cases, live_through};
 
 const fn entry(slot: u32, generation: u32) -> EntryId {
     EntryId { owner: OwnerId(0), slot, generation }
@@ -51,10 +46,10 @@ fn event() -> impl Strategy<Value = Event> {
         8 => packet().prop_map(Event::Install),
         3 => (packet(), any::<u64>())
             .prop_map(|(key, choice)| Event::InstallPieces(key, choice)),
-        1 => (packet(), generate::op().prop_map(Box::new))
+        1 => (packet(), generate::change().prop_map(Box::new))
             .prop_map(|(key, op)| Event::InstallLate(key, op)),
         1 => any::<prop::sample::Index>().prop_map(Event::Remove),
-        6 => prop::collection::vec(generate::op(), 1..3).prop_map(Event::Change),
+        6 => prop::collection::vec(generate::change(), 1..3).prop_map(Event::Change),
         1 => prop::bool::weighted(0.2)
             .prop_map(|is_over| if is_over { Event::Forget } else { Event::Tidy }),
         2 => Just(Event::Tidy),
@@ -67,15 +62,14 @@ struct Scene {
     engines: All,
     live: BTreeSet<EntryId>,
     installed: u32,
-    /// How often rules, groups, ports and addresses have changed.
-    changes: u64,
+    met: Met,
 }
 
 impl Scene {
     fn new(world: &[Op]) -> Self {
         let twin = Twin::new(world);
         let engines = All::new(twin.pipeline.version());
-        Self { twin, engines, live: BTreeSet::new(), installed: 0, changes: 0 }
+        Self { twin, engines, live: BTreeSet::new(), installed: 0, met: Met::default() }
     }
 
     fn install(&mut self, traversals: Vec<Traversal>) {
@@ -83,9 +77,14 @@ impl Scene {
             // Slots are used again and again, under new generations, and sometimes under the same.
             let id = entry(self.installed % 7, self.installed / 14);
             self.installed += 1;
-            let answer = self.engines.installed(id, &Arc::new(traversal));
-            if answer == Installed::Recorded {
-                self.live.insert(id);
+            let is_replaced = self.live.contains(&id);
+            match self.engines.installed(id, &Arc::new(traversal)) {
+                Installed::Recorded => {
+                    self.live.insert(id);
+                    self.met.add("installed", 1);
+                    self.met.add("replaced", is_replaced.into());
+                }
+                Installed::Late => self.met.add("late", 1),
             }
         }
     }
@@ -107,9 +106,12 @@ impl Scene {
             let Some(change) = self.twin.apply(op) else { continue };
             newest = newest.max(change.version);
             deltas.extend(change.deltas);
-            self.changes += 1;
+            self.met.add(CHANGES, 1);
+            self.met.add(name_of(op), 1);
         }
-        for evicted in self.engines.apply(&deltas, newest) {
+        let evicted = self.engines.apply(&deltas, newest);
+        self.met.add("evicted", evicted.len());
+        for evicted in evicted {
             self.live.remove(&evicted);
         }
     }
@@ -130,6 +132,7 @@ impl Scene {
                 }
                 let id = *index.get(&all);
                 self.live.remove(&id);
+                self.met.add("removed", 1);
                 self.engines.removed(id);
                 // As one that an eviction has crossed, and one that nobody knows.
                 self.engines.removed(id);
@@ -138,6 +141,7 @@ impl Scene {
             Event::Change(ops) => self.change(ops),
             Event::Forget => {
                 self.engines.forget(OwnerId(0));
+                self.met.add("forgotten", self.live.len());
                 self.live.clear();
             }
             Event::Tidy => while self.engines.tidy() {},
@@ -146,31 +150,44 @@ impl Scene {
     }
 }
 
+/// What kind of change it is.
+const fn name_of(op: &Op) -> &'static str {
+    match op {
+        Op::Apply(..) => "rules",
+        Op::Modify(..) => "groups and meters",
+        Op::Commit(..) => "bundles",
+        Op::SetPorts(..) => "ports",
+        Op::Expire(_) => "expired",
+        Op::Teach(_) => "taught",
+        Op::Reclaim => "reclaimed",
+    }
+}
+
 /// Long lives of few worlds, so that what is kept from change to change grows old; `SHUNT_CHANGES` says
 /// how many changes in all.
 #[test]
 fn every_engine_evicts_what_the_definition_does_through_a_hundred_thousand_changes() {
-    let wanted = said("SHUNT_CHANGES").unwrap_or(100_000);
-    let done = Cell::new(0);
-    for round in 0.. {
-        if done.get() >= wanted {
-            return;
-        }
-        let rng_seed = RngSeed::Fixed(said("SHUNT_SEED").unwrap_or_default() ^ round << 32);
-        let config = Config { cases: LIVES_PER_ROUND, rng_seed, ..cases(1) };
-        let lives = (generate::world(), prop::collection::vec(event(), 100..400));
-        let lived = TestRunner::new(config).run(&lives, |(world, events)| {
-            let mut scene = Scene::new(&world);
-            events.iter().for_each(|event| scene.happens(event));
-            done.set(done.get() + scene.changes);
-            Ok(())
-        });
-        lived.unwrap();
-    }
+    let lives = (generate::world(), prop::collection::vec(event(), 100..400));
+    let met = live_through(1, &lives, |(world, events), met| {
+        let mut scene = Scene::new(&world);
+        events.iter().for_each(|event| scene.happens(event));
+        *met = scene.met;
+    });
+    met.assert_often(&[
+        ("installed", 500),
+        ("replaced", 5),
+        ("evicted", 200),
+        ("late", 20),
+        ("removed", 20),
+        ("forgotten", 5),
+        ("rules", 200),
+        ("groups and meters", 100),
+        ("bundles", 50),
+        ("ports", 20),
+        ("expired", 2),
+        ("taught", 5),
+    ]);
 }
-
-/// Worlds after which it is looked whether there were changes enough.
-const LIVES_PER_ROUND: u32 = 16;
 
 proptest! {
     #![proptest_config(cases(150))]
@@ -188,7 +205,7 @@ proptest! {
     fn what_survives_a_change_is_right_for_its_whole_region(
         world in generate::world(),
         packets in prop::collection::vec(generate::packet(), 8),
-        ops in prop::collection::vec(generate::op(), 1..6),
+        ops in prop::collection::vec(generate::change(), 1..6),
     ) {
         let mut twin = Twin::new(&world);
         let mut engine = All::new(twin.pipeline.version());

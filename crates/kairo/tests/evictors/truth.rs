@@ -8,14 +8,17 @@ use proptest::prelude::*;
 use shunt_flow::{FieldId, FlowKey, FlowMask, PortNo, text::NoPortNames};
 use shunt_kairo::BruteForce;
 use shunt_pipeline::{
-    BridgeId, BridgeSettings, EntryId, Evictor, FlowModCommand, OwnerId, Pipeline, PortInfo, Time,
-    Traversal, text::parse_rule,
+    BridgeId, BridgeSettings, EntryId, Evictor, FlowModCommand, GroupCommand, Installed,
+    Modification, OwnerId, Pipeline, PortInfo, Time, Traversal,
+    text::{parse_group_mod, parse_rule},
 };
 
-use crate::all::{All, cases};
+use crate::all::{All, CHANGES, Met, live_through};
 
 const BRIDGE: BridgeId = BridgeId::new(1);
 const TABLES: u8 = 3;
+/// Groups are numbered from 1.
+const GROUPS: u8 = 2;
 
 /// A packet: the lowest four bits of its destination, above them two of its source and two of the port
 /// that it goes to, and whether it is a first fragment.
@@ -32,6 +35,7 @@ const PORT_UNIT: Packet = 0x40;
 #[derive(Clone, Debug)]
 enum Action {
     Output(u8),
+    Group(u8),
     Goto(u8),
     /// Writes bits of the destination, and goes on.
     Write(Packet, Packet, u8),
@@ -54,30 +58,44 @@ struct Rule {
     name: u32,
 }
 
-/// A change of the rules.
+/// A change of the rules, or of a group.
 #[derive(Clone, Debug)]
 enum Op {
     Add(Rule),
     /// By its place among the rules that there are.
     Delete(prop::sample::Index),
     Modify(prop::sample::Index, Action),
+    /// A group leads to another port.
+    Lead(u8, u8),
 }
 
 #[derive(Clone, Debug)]
 enum Event {
     Install(Packet),
+    /// An entry is installed after changes that its translation has not seen.
+    InstallLate(Packet, Vec<Op>),
+    /// An entry is lost, by its place among those that there are.
+    Remove(prop::sample::Index),
     /// These come at once.
     Change(Vec<Op>),
     Tidy,
 }
 
-/// The lookups of a packet: tables, and the rules that they found.
-type Path = Vec<(u8, Option<u32>)>;
+/// The lookups of a packet: tables, and the rules that they found; and the group that it ends in.
+type Path = Vec<(Place, Option<u32>)>;
 
-/// Rules, the oldest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Table(u8),
+    Group(u8),
+}
+
+/// Rules, the oldest first, and groups.
 #[derive(Default)]
 struct Rules {
     all: Vec<Rule>,
+    /// The port that each group leads to, and what it is called since it does.
+    groups: BTreeMap<u8, (u8, u32)>,
     names: u32,
 }
 
@@ -94,6 +112,7 @@ struct Scene {
     entries: BTreeMap<EntryId, Entry>,
     installed: u32,
     has_writes: bool,
+    met: Met,
 }
 
 fn action(can_write: bool) -> impl Strategy<Value = Action> {
@@ -101,6 +120,7 @@ fn action(can_write: bool) -> impl Strategy<Value = Action> {
     let writes = u32::from(can_write);
     prop_oneof![
         3 => (1u8..4).prop_map(Action::Output),
+        1 => (1..=GROUPS).prop_map(Action::Group),
         4 => next.clone().prop_map(Action::Goto),
         2 * writes => (0..=DESTINATION, 1..=DESTINATION, next.clone())
             .prop_map(|(value, mask, next)| Action::Write(value & mask, mask, next)),
@@ -133,13 +153,17 @@ fn op(can_write: bool) -> impl Strategy<Value = Op> {
         3 => any::<prop::sample::Index>().prop_map(Op::Delete),
         2 => (any::<prop::sample::Index>(), action(can_write))
             .prop_map(|(index, action)| Op::Modify(index, action)),
+        1 => (1..=GROUPS, 1u8..4).prop_map(|(group, port)| Op::Lead(group, port)),
     ]
 }
 
 fn events(can_write: bool) -> impl Strategy<Value = Vec<Event>> {
+    let ops = || prop::collection::vec(op(can_write), 1..4);
     let event = prop_oneof![
         6 => PACKETS.prop_map(Event::Install),
-        4 => prop::collection::vec(op(can_write), 1..4).prop_map(Event::Change),
+        1 => (PACKETS, ops()).prop_map(|(packet, ops)| Event::InstallLate(packet, ops)),
+        1 => any::<prop::sample::Index>().prop_map(Event::Remove),
+        4 => ops().prop_map(Event::Change),
         1 => Just(Event::Tidy),
     ];
     let rules = prop::collection::vec(rule(can_write).prop_map(Op::Add), 0..12);
@@ -166,6 +190,7 @@ impl Rule {
         let matching = format!("table={table},priority={priority},tcp{destination}{source}{port}");
         let actions = match self.action {
             Action::Output(port) => format!("output:{port}"),
+            Action::Group(group) => format!("group:{group}"),
             Action::Goto(next) => goto(*table, next),
             Action::Write(value, mask, next) => {
                 let set = format!("set_field:0.0.0.{value}/0.0.0.{mask}->ip_dst");
@@ -205,9 +230,14 @@ impl Rules {
             // The first of the highest is the oldest.
             let best =
                 own.reduce(|best, rule| if rule.priority > best.priority { rule } else { best });
-            path.push((table, best.map(|rule| rule.name)));
+            path.push((Place::Table(table), best.map(|rule| rule.name)));
             let next = match best.map(|rule| &rule.action) {
                 None | Some(Action::Output(_)) => return path,
+                Some(Action::Group(group)) => {
+                    let name = self.groups.get(group).map(|(_, name)| *name);
+                    path.push((Place::Group(*group), name));
+                    return path;
+                }
                 Some(Action::Goto(next)) => *next,
                 Some(Action::Write(value, mask, next)) => {
                     packet = packet & !mask | value;
@@ -234,7 +264,28 @@ impl Rules {
     }
 
     /// Makes a change, and writes it as a request; `None`: it is none.
-    fn change(&mut self, op: &Op) -> Option<(FlowModCommand, String)> {
+    fn change(&mut self, op: &Op) -> Option<Modification> {
+        let (command, text) = match op {
+            Op::Lead(group, port) => return self.lead(*group, *port),
+            op => self.change_rule(op)?,
+        };
+        Some(parse_rule(command, &text, &NoPortNames).unwrap().into())
+    }
+
+    /// Makes a group lead to a port.
+    fn lead(&mut self, group: u8, port: u8) -> Option<Modification> {
+        self.names += 1;
+        let before = self.groups.get(&group).map(|(port, _)| *port);
+        if before == Some(port) {
+            return None;
+        }
+        self.groups.insert(group, (port, self.names));
+        let command = if before.is_some() { GroupCommand::Modify } else { GroupCommand::Add };
+        let text = format!("group_id={group},type=indirect,bucket=output:{port}");
+        Some(parse_group_mod(command, &text, &NoPortNames).unwrap().into())
+    }
+
+    fn change_rule(&mut self, op: &Op) -> Option<(FlowModCommand, String)> {
         self.names += 1;
         match op {
             Op::Add(rule) => {
@@ -245,6 +296,7 @@ impl Rules {
                 self.all.push(Rule { name: self.names, ..rule.clone() });
                 Some((FlowModCommand::Add, rule.text(true)))
             }
+            Op::Lead(..) => None,
             Op::Delete(_) | Op::Modify(..) if self.all.is_empty() => None,
             Op::Delete(index) => {
                 let rule = self.all.remove(index.index(self.all.len()));
@@ -283,36 +335,73 @@ impl Scene {
         let pipeline = Arc::new(Pipeline::new(1));
         pipeline.add_bridge(BRIDGE, BridgeSettings::default());
         pipeline.set_ports(BRIDGE, (1..=3).map(PortInfo::datapath).collect()).unwrap();
+        let mut rules = Rules::default();
+        let groups: Vec<_> = (1..=GROUPS).filter_map(|group| rules.lead(group, 1)).collect();
+        pipeline.modify(BRIDGE, groups, Time::ZERO).unwrap();
         let engines = All::new(pipeline.version());
         let brute_force = BruteForce::new(Arc::clone(&pipeline), PACKETS.map(key).collect());
-        let (rules, entries) = (Rules::default(), BTreeMap::new());
-        Self { pipeline, engines, brute_force, rules, entries, installed: 0, has_writes: false }
+        Self {
+            pipeline,
+            engines,
+            brute_force,
+            rules,
+            entries: BTreeMap::new(),
+            installed: 0,
+            has_writes: false,
+            met: Met::default(),
+        }
     }
 
-    /// Makes an entry of a packet, with the region that it is said to have.
-    fn install(&mut self, packet: Packet) {
-        let traversal = self.pipeline.translate(&key(packet), self.pipeline.version());
-        let paths = region(&traversal).map(|packet| (packet, self.rules.path(packet)));
+    fn translate(&self, packet: Packet) -> Arc<Traversal> {
+        Arc::new(self.pipeline.translate(&key(packet), self.pipeline.version()))
+    }
+
+    /// Makes an entry of a packet, with the region that it is said to have; but none if its
+    /// translation has missed a version.
+    fn install(&mut self, packet: Packet, traversal: &Arc<Traversal>) {
+        // Slots are used again and again, under new generations, and sometimes under the same.
+        let (slot, generation) = (self.installed % SLOTS, self.installed / (2 * SLOTS));
+        let id = EntryId { owner: OwnerId(0), slot, generation };
+        self.installed += 1;
+        let answer = self.engines.installed(id, traversal);
+        assert_eq!(self.brute_force.installed(id, traversal), answer);
+        let is_late = traversal.version < self.pipeline.version();
+        assert_eq!(answer == Installed::Late, is_late, "{id}");
+        self.met.add(if is_late { "late" } else { "installed" }, 1);
+        if is_late {
+            return;
+        }
+        let paths = region(traversal).map(|packet| (packet, self.rules.path(packet)));
         let entry = Entry { paths: paths.collect() };
         assert!(entry.paths.values().all(|path| *path == entry.paths[&packet]), "they fare alike");
-        let id = EntryId { owner: OwnerId(0), slot: self.installed, generation: 0 };
-        self.installed += 1;
-        let traversal = Arc::new(traversal);
-        self.engines.installed(id, &traversal);
-        self.brute_force.installed(id, &traversal);
         self.entries.insert(id, entry);
+    }
+
+    fn remove(&mut self, index: prop::sample::Index) {
+        let all: Vec<_> = self.entries.keys().copied().collect();
+        if all.is_empty() {
+            return;
+        }
+        let id = *index.get(&all);
+        self.entries.remove(&id);
+        self.engines.removed(id);
+        self.brute_force.removed(id);
+        self.met.add("removed", 1);
     }
 
     fn change(&mut self, ops: &[Op]) {
         let (mut deltas, mut newest) = (Vec::new(), self.pipeline.version());
         for op in ops {
-            let Some((command, text)) = self.rules.change(op) else { continue };
-            let request = parse_rule(command, &text, &NoPortNames).unwrap();
-            let change = self.pipeline.apply(BRIDGE, &[request], Time::ZERO).unwrap();
+            let Some(request) = self.rules.change(op) else { continue };
+            let change = self.pipeline.modify(BRIDGE, [request], Time::ZERO).unwrap();
             newest = newest.max(change.version);
             deltas.extend(change.deltas);
+            self.met.add(CHANGES, 1);
+            self.met.add("groups", matches!(op, Op::Lead(..)).into());
         }
-        let written = |rule: &Rule| !matches!(rule.action, Action::Output(_) | Action::Goto(_));
+        let written = |rule: &Rule| {
+            !matches!(rule.action, Action::Output(_) | Action::Group(_) | Action::Goto(_))
+        };
         self.has_writes |= self.rules.all.iter().any(written);
         let evicted = self.engines.apply(&deltas, newest);
         let by_force = self.brute_force.apply(&deltas, newest);
@@ -322,6 +411,7 @@ impl Scene {
             assert_eq!(by_force.contains(id), is_stale, "{id} by brute force");
             if is_stale {
                 assert!(evicted.contains(id), "{id} is stale and stays");
+                self.met.add("evicted", 1);
             } else if !self.has_writes {
                 assert!(!evicted.contains(id), "{id} is right and goes");
             }
@@ -334,7 +424,13 @@ impl Scene {
 
     fn happens(&mut self, event: &Event) {
         match event {
-            Event::Install(packet) => self.install(*packet),
+            Event::Install(packet) => self.install(*packet, &self.translate(*packet)),
+            Event::InstallLate(packet, ops) => {
+                let late = self.translate(*packet);
+                self.change(ops);
+                self.install(*packet, &late);
+            }
+            Event::Remove(index) => self.remove(*index),
             Event::Change(ops) => self.change(ops),
             Event::Tidy => while self.engines.tidy() {},
         }
@@ -342,26 +438,37 @@ impl Scene {
     }
 }
 
+/// Slots of entries.
+const SLOTS: u32 = 16;
+
 /// The packets that an entry stands for.
 fn region(traversal: &Traversal) -> impl Iterator<Item = Packet> {
     let (own, mask) = (FlowKey::from(&traversal.key), FlowMask::from(&traversal.mask));
     PACKETS.filter(move |packet| key(*packet).agrees_with(&own, &mask))
 }
 
-proptest! {
-    #![proptest_config(cases(100))]
-
-    #[test]
-    fn exactly_the_entries_go_whose_packets_take_another_path(events in events(false)) {
+/// A tenth of the changes that engines are compared with each other under.
+fn check(can_write: bool) {
+    let met = live_through(10, &events(can_write), |events, met| {
         let mut scene = Scene::new();
         events.iter().for_each(|event| scene.happens(event));
-    }
+        *met = scene.met;
+    });
+    met.assert_often(&[
+        ("installed", 100),
+        ("evicted", 50),
+        ("late", 10),
+        ("removed", 10),
+        ("groups", 10),
+    ]);
+}
 
-    #[test]
-    fn no_entry_stays_whose_packets_take_another_path_through_rewritten_headers(
-        events in events(true),
-    ) {
-        let mut scene = Scene::new();
-        events.iter().for_each(|event| scene.happens(event));
-    }
+#[test]
+fn exactly_the_entries_go_whose_packets_take_another_path() {
+    check(false);
+}
+
+#[test]
+fn no_entry_stays_whose_packets_take_another_path_through_rewritten_headers() {
+    check(true);
 }

@@ -18,9 +18,9 @@ use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, layout::word};
 
 use super::visible;
 use crate::{
-    Action, BridgeId, ControllerAction, Cookie, DatapathPort, FlowFlags, FlowMod, FlowModCommand,
-    Instructions, Modification, Object, PacketInReason, PortConfig, PortInfo, PortKind, Priority,
-    RuleFilter, Subfield, TableId, TableSelector,
+    Action, BridgeId, BundleStep, ControllerAction, Cookie, DatapathPort, FlowFlags, FlowMod,
+    FlowModCommand, Instructions, Modification, Object, PacketInReason, PortConfig, PortInfo,
+    PortKind, Priority, RuleFilter, Subfield, TableId, TableSelector, Time,
 };
 
 /// The bridges of generated worlds: both have ports, and patches to each other.
@@ -33,8 +33,13 @@ pub enum Op {
     Apply(BridgeId, Vec<FlowMod>),
     /// Requests for rules, groups and meters, as one version.
     Modify(BridgeId, Vec<Modification>),
+    /// A bundle, as one version.
+    Commit(BridgeId, Vec<BundleStep>),
     /// A bridge gets these ports.
     SetPorts(BridgeId, Vec<PortInfo>),
+    /// The rules go whose timeouts have passed at this moment. All else happens at the beginning of
+    /// time.
+    Expire(Time),
     /// What this packet teaches is learned.
     Teach(Box<FlowKey>),
     /// What only older versions see is forgotten.
@@ -112,6 +117,27 @@ pub fn op() -> impl Strategy<Value = Op> {
         1 => new_ports.prop_map(|(id, ports)| Op::SetPorts(id, ports)),
         3 => packet().prop_map(|key| Op::Teach(Box::new(key))),
         1 => Just(Op::Reclaim),
+    ]
+}
+
+/// A change of any kind: those of [`op`], bundles, and rules that expire.
+pub fn change() -> impl Strategy<Value = Op> {
+    let bundle = (select(&BRIDGES[..]), vec(step(), 1..5));
+    let moment = select(vec![2, 2, 2, 3, 5, 7]).prop_map(Duration::from_secs);
+    prop_oneof![
+        20 => op(),
+        5 => bundle.prop_map(|(id, steps)| Op::Commit(id, steps)),
+        1 => moment.prop_map(|moment| Op::Expire(Time::ZERO.after(moment))),
+    ]
+}
+
+/// A request of a bundle; some bridges do not have the port that it names.
+fn step() -> impl Strategy<Value = BundleStep> {
+    let port = select(vec![1, 2, 3, 1, 2, 3, 1, 2, 3, 5]).prop_map(PortNo::new);
+    prop_oneof![
+        3 => flow_mod().prop_map(|request| BundleStep::Modify(request.into())),
+        1 => groups::request().prop_map(BundleStep::Modify),
+        2 => (port, config()).prop_map(|(port, config)| BundleStep::Port(port, config)),
     ]
 }
 

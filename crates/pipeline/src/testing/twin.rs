@@ -68,6 +68,15 @@ impl Twin {
                 let applied = self.pipeline.modify(*id, mods.clone(), Time::ZERO);
                 self.compare(*id, mods, applied)
             }
+            Op::Commit(id, steps) => {
+                let expected = self.world.commit(*id, steps, Time::ZERO);
+                let applied = self.pipeline.commit(*id, steps.iter().cloned(), Time::ZERO);
+                agreed(applied.map(|(change, _)| change), expected)
+            }
+            Op::Expire(now) => {
+                self.world.expire(*now);
+                Some(self.pipeline.expire(*now)).filter(|change| !change.deltas.is_empty())
+            }
             Op::SetPorts(id, ports) => {
                 if let Some(bridge) = self.world.bridges.get_mut(id) {
                     let old = std::mem::replace(&mut bridge.ports, ports.clone());
@@ -100,10 +109,7 @@ impl Twin {
         mods: &[Modification],
         applied: Result<Change, RejectedMod>,
     ) -> Option<Change> {
-        let expected = self.world.modify(id, mods, Time::ZERO);
-        let error = applied.as_ref().err().map(|rejected| rejected.error);
-        assert_eq!(error.map(kind), expected.err().map(kind));
-        applied.ok()
+        agreed(applied, self.world.modify(id, mods, Time::ZERO))
     }
 
     /// Both learn what packets taught.
@@ -138,6 +144,16 @@ impl Twin {
         execution.run(traversal, Frame::of(key), key);
         execution
     }
+}
+
+/// A change, unless it was refused: then for what was expected.
+fn agreed(
+    applied: Result<Change, RejectedMod>,
+    expected: Result<(), ModificationError>,
+) -> Option<Change> {
+    let error = applied.as_ref().err().map(|rejected| rejected.error);
+    assert_eq!(error.map(kind), expected.err().map(kind));
+    applied.ok()
 }
 
 /// What an error says, whichever of several wrong names it found first.

@@ -11,9 +11,10 @@ use shunt_flow::{FlowKey, PortNo};
 
 use super::{Taught, oracle::belongs};
 use crate::{
-    Action, BridgeId, Cookie, DatapathPort, FlowMod, FlowModCommand, FlowModError, GroupId,
-    GroupMod, Instructions, MeterConfig, MeterId, Modification, ModificationError, PortInfo,
-    PortKind, Rule, RuleId, RuleStats, SharedTimers, TableId, TableSelector, Time,
+    Action, BridgeId, BundleStep, Cookie, DatapathPort, FlowMod, FlowModCommand, FlowModError,
+    GroupId, GroupMod, Instructions, MeterConfig, MeterId, Modification, ModificationError,
+    PortConfig, PortInfo, PortKind, Rule, RuleId, RuleStats, SharedTimers, TableId, TableSelector,
+    Time,
 };
 
 /// All bridges.
@@ -88,6 +89,56 @@ impl World {
         let Tables { rules, groups, meters } = tables;
         self.bridges.insert(id, WorldBridge { ports, rules, groups, meters, macs });
         Ok(())
+    }
+
+    /// Does what a bundle asks for: all of it, or nothing. Its packets change nothing.
+    ///
+    /// # Errors
+    ///
+    /// Why a request was refused; then nothing has changed.
+    pub fn commit(
+        &mut self,
+        id: BridgeId,
+        steps: &[BundleStep],
+        now: Time,
+    ) -> Result<(), ModificationError> {
+        let before = self.bridges.clone();
+        let done = steps.iter().try_for_each(|step| match step {
+            BundleStep::Modify(request) => self.modify(id, std::slice::from_ref(request), now),
+            BundleStep::Port(port, config) => self.set_port(id, *port, *config),
+            BundleStep::Packet { .. } => Ok(()),
+        });
+        if done.is_err() {
+            self.bridges = before;
+        }
+        done
+    }
+
+    fn set_port(
+        &mut self,
+        id: BridgeId,
+        port: PortNo,
+        config: PortConfig,
+    ) -> Result<(), ModificationError> {
+        let bridge = self.bridges.get_mut(&id).ok_or(ModificationError::NoSuchBridge(id))?;
+        let own = bridge.ports.iter_mut().find(|own| own.number == port);
+        own.ok_or(ModificationError::NoSuchPort(port))?.config = config;
+        Ok(())
+    }
+
+    /// Removes the rules whose timeouts have passed, where none was used, refreshed or had them lowered
+    /// since it was made.
+    pub fn expire(&mut self, now: Time) {
+        let is_over = |rule: &Rule| {
+            let timeouts = [rule.idle_timeout, rule.hard_timeout];
+            let mut timeouts = timeouts.iter().filter(|timeout| !timeout.is_zero());
+            timeouts.any(|timeout| rule.created.after(*timeout) <= now)
+        };
+        for bridge in self.bridges.values_mut() {
+            let owned = owned(&bridge.rules);
+            bridge.rules.retain(|rule| !is_over(rule));
+            remove_orphans(&mut bridge.rules, owned);
+        }
     }
 
     /// Learns what packets taught, in order.

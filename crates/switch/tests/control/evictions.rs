@@ -2,6 +2,7 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
+use shunt_datapath::desk::CHANGES_MAX;
 use shunt_flow::text::NoPortNames;
 use shunt_kairo::Direct;
 use shunt_ofproto::message::Message;
@@ -12,7 +13,7 @@ use shunt_pipeline::{
 use shunt_switch::{EngineMaker, SwitchError, Why};
 use tokio::time::timeout;
 
-use crate::bench::{Bench, Gate, frame};
+use crate::bench::{Bench, Gate, frame, in_time, until};
 
 async fn bench() -> Bench {
     let engine: EngineMaker = Box::new(|pipeline| Box::new(Direct::new(pipeline.version(), 1)));
@@ -69,6 +70,58 @@ async fn an_entry_that_is_not_there_is_refused_with_what_there_is() {
         let told: SwitchError = why(name).await.unwrap_err();
         assert!(told.to_string().contains(words), "{name}: {told}");
     }
+}
+
+#[tokio::test]
+async fn a_change_beyond_the_bound_takes_the_entries_of_its_tables_and_the_switch_recovers() {
+    let engine: EngineMaker =
+        Box::new(|pipeline| Box::new(Direct::new(pipeline.version(), 1).with_deltas_max(1)));
+    let bench = Bench::without_bridge(1, engine).await;
+    bench.add_bridge("br0").await;
+    let mut ports = Vec::new();
+    for name in ["p1", "p2", "p3"] {
+        ports.push(bench.add_port(name, 0).await);
+    }
+    for rule in [
+        "priority=7,in_port=p1,actions=goto_table:3",
+        "priority=7,in_port=p2,actions=output:p1",
+        "table=3,priority=7,actions=output:p2",
+    ] {
+        bench.switch.add_rules("br0", &[rule]).await.unwrap();
+    }
+    let passes = async |from: usize, to: usize| {
+        for number in 1..=20 {
+            ports[from].send(&frame(number));
+            assert_eq!(ports[to].hear().await, frame(number), "from {from} to {to}");
+        }
+        assert!(ports.iter().all(|port| port.heard().is_empty()), "nowhere else");
+    };
+    passes(0, 1).await;
+    passes(1, 0).await;
+    let list = bench.switch.entries(5).await;
+    let name = list.entries.iter().find(|entry| entry.actions == ["p2"]).unwrap().entry.clone();
+    let before = bench.switch.evictions().await.unwrap();
+    assert_eq!((before.overflows, before.evicted), (0, 0), "{before:?}");
+
+    // Two rules are one more than the bound. One is of packets that the entry stands for.
+    let rules = ["table=3,priority=9,in_port=p1,actions=output:p3", "table=3,ip,actions=drop"];
+    bench.switch.add_rules("br0", &rules).await.unwrap();
+    passes(0, 2).await;
+    passes(1, 0).await;
+    let Why::Evicted(evicted) = bench.switch.why(&name).await.unwrap() else { panic!("it went") };
+    assert_eq!((evicted.cause, evicted.delta), ("bound", None));
+    let status = bench.switch.evictions().await.unwrap();
+    assert_eq!((status.overflows, status.evicted), (1, 1), "only of table 3: {status:?}");
+    assert_eq!(status.by_cause, [("bound", 1)]);
+
+    // What was cached since is watched as before.
+    let rule = "table=3,priority=11,in_port=p1,actions=output:p2";
+    bench.switch.add_rules("br0", &[rule]).await.unwrap();
+    passes(0, 1).await;
+    let status = bench.switch.evictions().await.unwrap();
+    assert_eq!((status.overflows, status.evicted), (1, 2), "{status:?}");
+    assert_eq!(status.by_cause, [("rule_added", 1), ("bound", 1)]);
+    assert_eq!(bench.switch.caches().differences, 0);
 }
 
 /// An engine that waits at a gate with every change.
@@ -128,4 +181,38 @@ async fn a_barrier_waits_for_evictions_unless_it_is_asynchronous() {
     assert!(early.is_err(), "the reply waits");
     drop(closed);
     assert_eq!(asked.await, Message::BarrierReply);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_beyond_the_room_for_them_wait_are_counted_and_are_all_made() {
+    let gate = Arc::<Gate>::default();
+    let bench = Bench::without_bridge(1, Held::maker(&gate)).await;
+    bench.add_bridge("br0").await;
+    let (from, to) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
+    // Beside what the queue holds the engine has taken up some.
+    let changes = CHANGES_MAX + 600;
+    let rules = |bench: &Bench| bench.switch.rules_count("br0", &RuleFilter::all()).unwrap();
+    let mut controller = bench.controller().await;
+    let closed = gate.close();
+    let controlling = tokio::spawn(async move {
+        for priority in 1..=changes {
+            let action = if priority == changes { "output:2" } else { "drop" };
+            let text = format!("priority={priority},in_port=1,actions={action}");
+            let rule = parse_rule(FlowModCommand::Add, &text, &NoPortNames).unwrap();
+            controller.send(&Message::FlowMod(rule)).await;
+        }
+        controller.ask(&Message::BarrierRequest).await
+    });
+    until(|| rules(&bench) > CHANGES_MAX).await;
+    // Nobody can tell that it waits but by that it does not go on.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(rules(&bench) < changes && !controlling.is_finished());
+    drop(closed);
+    assert_eq!(in_time(controlling).await.unwrap(), Message::BarrierReply);
+    assert_eq!(rules(&bench), changes);
+    from.send(&frame(1));
+    assert_eq!(to.hear().await, frame(1), "the last of them is in force");
+    let status = bench.switch.evictions().await.unwrap();
+    assert!(status.delayed > 0, "{status:?}");
+    assert_eq!((status.waiting, status.waiting_max), (0, CHANGES_MAX as u64));
 }

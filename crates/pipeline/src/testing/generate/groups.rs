@@ -28,6 +28,11 @@ pub(super) fn all() -> impl Strategy<Value = Vec<Modification>> {
 
 /// Changes of groups and meters, as one version.
 pub(super) fn op() -> impl Strategy<Value = Op> {
+    (select(&BRIDGES[..]), vec(request(), 1..3)).prop_map(|(id, mods)| Op::Modify(id, mods))
+}
+
+/// A change of a group or a meter, or a new rule.
+pub(super) fn request() -> impl Strategy<Value = Modification> {
     let groups = (1..=GROUP_MAX).prop_flat_map(|id| {
         let (either, modify) = (GroupCommand::AddOrModify, GroupCommand::Modify);
         let change = vec![either, either, modify, modify, GroupCommand::Add];
@@ -41,12 +46,11 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         let command = vec![modify, modify, modify, MeterCommand::Add, MeterCommand::Delete];
         select(command).prop_flat_map(move |command| meter_mod(command, id))
     });
-    let request = prop_oneof![
+    prop_oneof![
         3 => groups.prop_map(Modification::Group),
         3 => meters.prop_map(Modification::Meter),
         1 => super::add().prop_map(Modification::Flow),
-    ];
-    (select(&BRIDGES[..]), vec(request, 1..3)).prop_map(|(id, mods)| Op::Modify(id, mods))
+    ]
 }
 
 /// A change of a group or a meter that there is.
