@@ -577,3 +577,7 @@ fn may_teach(action: &Action) -> bool {
 const fn outputs_normally(action: &Action) -> bool {
     matches!(action, Action::Output { port: PortNo::NORMAL, .. })
 }
+
+#[cfg(test)]
+#[path = "pipeline_tests.rs"]
+mod tests;

@@ -100,6 +100,62 @@ fn entries_that_a_change_evicts_are_made_anew_while_packets_come_to_them() {
 }
 
 #[test]
+fn an_entry_is_explained_while_it_is_there_and_when_a_rule_has_ended_it() {
+    let daemon = daemon();
+    let rules = ["in_port=5,actions=goto_table:3", "table=3,ip,nw_dst=10.0.0.0/8,actions=output:2"];
+    rules.iter().for_each(|rule| drop(text(&daemon.ovs_ofctl("br0", "add-flow", &[rule]))));
+    let frame = PacketBuilder::ipv4([10, 0, 0, 1], [10, 9, 0, 1]).build();
+    let file = daemon.run_dir().join("one");
+    fs::write(&file, capture::written([frame])).expect("a capture");
+    let source = format!("rx={}", file.display());
+    let port = ["add-port", "br0", "in", "type=pcap", &source, "number=5"];
+    text(&daemon.shuntctl(&port));
+    // The entry of the only packet that comes, by its name: three numbers with dots.
+    let entry = || {
+        let entries = text(&daemon.shuntctl(&["entries"]));
+        let mut words = entries.split_whitespace().map(str::to_owned);
+        words.find(|word| word.split('.').filter(|part| part.parse::<u32>().is_ok()).count() == 3)
+    };
+    assert!(until(|| entry().is_some()), "{}", text(&daemon.shuntctl(&["entries"])));
+    let entry = entry().expect("it is there");
+
+    let why = text(&daemon.shuntctl(&["why", &entry]));
+    for expected in [
+        &format!("entry {entry} is there: 1 packets"),
+        "br0 table 0: priority=32768,in_port=in ",
+        "br0 table 3: priority=32768,ip,nw_dst=10.0.0.0/8 ",
+        "port 2 of br0",
+    ] {
+        assert!(why.contains(expected), "{expected}: {why}");
+    }
+
+    let rule = "table=3,priority=40000,ip,nw_dst=10.9.0.0/16,actions=drop";
+    text(&daemon.ovs_ofctl("br0", "add-flow", &[rule]));
+    let why = text(&daemon.shuntctl(&["why", &entry]));
+    assert!(why.starts_with(&format!("entry {entry} was evicted ")), "{why}");
+    let ended = "the rule table=3,priority=40000,ip,nw_dst=10.9.0.0/16 of br0 was added";
+    assert!(why.contains(ended), "{why}");
+
+    let evict = text(&daemon.shuntctl(&["evict"]));
+    let has_row = |name: &str, value: &str| {
+        let rest = evict.lines().find_map(|line| line.trim_start().strip_prefix(name));
+        rest.is_some_and(|rest| rest.split_whitespace().next() == Some(value))
+    };
+    for (name, value) in [("evicted", "1"), ("rule added", "1"), ("br0 table 3", "1")] {
+        assert!(has_row(name, value), "{name}: {evict}");
+    }
+    assert!(evict.starts_with("engine direct, at version "), "{evict}");
+    let evict = text(&daemon.shuntctl(&["evict", "--json"]));
+    let evict: serde_json::Value = serde_json::from_str(&evict).expect("it is JSON");
+    assert_eq!(evict["by_cause"], serde_json::json!([["rule_added", 1]]));
+    let place = serde_json::json!([{"bridge": "br0", "table": 3, "evicted": 1}]);
+    assert_eq!(evict["by_table"], place);
+
+    let words = complaint(&daemon.shuntctl(&["why", "0.77.0"]));
+    assert!(words.contains("its slot is empty"), "{words}");
+}
+
+#[test]
 fn mistakes_are_named_with_what_would_mend_them() {
     let daemon = daemon();
     for (arguments, expected) in [
