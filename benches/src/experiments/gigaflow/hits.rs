@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use shunt_gigaflow::{
+    adaptive::Capacity,
     cache::{Config, Fallback, Gigaflow},
     ltm::Eviction,
     partition::PolicyName,
@@ -22,7 +23,7 @@ use crate::{
 };
 
 /// One way of caching.
-struct Way {
+pub(super) struct Way {
     name: &'static str,
     policy: PolicyName,
     fallback: Fallback,
@@ -131,6 +132,30 @@ const WAYS: &[Way] = &[
         published: None,
     },
 ];
+
+impl Way {
+    /// The one of this name.
+    pub(super) fn find(name: &str) -> Option<&'static Self> {
+        WAYS.iter().find(|way| way.name == name)
+    }
+
+    /// Its stages, where four have so many entries each.
+    pub(super) const fn capacity(&self, entries: usize) -> Capacity {
+        let (stages_count, stage_entries_max) = match self.stages {
+            Stages::One => (1, 4 * entries),
+            Stages::Four => (4, entries),
+            Stages::Many => (32, entries),
+        };
+        Capacity { stages_count, stage_entries_max }
+    }
+
+    /// A cache of this kind that has seen no packet.
+    pub(super) fn replay<'a>(&self, bed: &'a Bed, capacity: Capacity) -> Replay<'a> {
+        let config = config(capacity.stages_count, capacity.stage_entries_max, self.policy);
+        let config = Config { fallback: self.fallback, eviction: self.eviction, ..config };
+        Replay::new(bed, config, self.resume)
+    }
+}
 
 /// More entries of a stage than there are flows.
 const ROOM_FOR_ALL: usize = 1 << 20;
@@ -284,18 +309,9 @@ pub(super) fn why_ways(name: &str, is_more: bool) -> &'static str {
 /// Sends all packets through a cache, and those that miss on to one of the same kind that has room for
 /// all: what a NIC misses is not what the switch behind it translates.
 fn replay(bed: &Bed, way: &Way, scale: usize) -> Outcome {
-    let entries = STAGE_ENTRIES / scale;
-    let (stages_count, stage_entries_max) = match way.stages {
-        Stages::One => (1, 4 * entries),
-        Stages::Four => (4, entries),
-        Stages::Many => (32, entries),
-    };
-    let of_size = |stage_entries_max| {
-        let config = config(stages_count, stage_entries_max, way.policy);
-        let config = Config { fallback: way.fallback, eviction: way.eviction, ..config };
-        Replay::new(bed, config, way.resume)
-    };
-    let (mut replay, mut behind) = (of_size(stage_entries_max), of_size(ROOM_FOR_ALL));
+    let capacity = way.capacity(STAGE_ENTRIES / scale);
+    let mut replay = way.replay(bed, capacity);
+    let mut behind = way.replay(bed, Capacity { stage_entries_max: ROOM_FOR_ALL, ..capacity });
     let packets = bed.packets.len();
     let last = packets - packets / 3;
     let mut upcalls = 0;
