@@ -49,11 +49,16 @@ pub struct Twin {
 }
 
 impl Twin {
-    /// Bridges of [`BRIDGES`] after these changes, of which some may be refused.
+    /// Bridges of [`BRIDGES`] after these changes. Of requests that are refused together those are made
+    /// that are taken one by one: else one that overlaps another would leave a world without rules.
     #[must_use]
     pub fn new(ops: &[Op]) -> Self {
         let mut twin = Self::empty();
-        ops.iter().for_each(|op| drop(twin.apply(op)));
+        for op in ops {
+            if twin.apply(op).is_none() {
+                one_by_one(op).iter().for_each(|one| drop(twin.apply(one)));
+            }
+        }
         twin
     }
 
@@ -173,6 +178,19 @@ impl Twin {
         let mut execution = Execution::new(Some(tables), self.world.ingress(key));
         execution.run(traversal, Frame::of(key), key);
         execution
+    }
+}
+
+/// The requests of a change, each alone.
+fn one_by_one(op: &Op) -> Vec<Op> {
+    match op {
+        Op::Apply(id, mods) => {
+            mods.iter().map(|request| Op::Apply(*id, vec![request.clone()])).collect()
+        }
+        Op::Modify(id, mods) => {
+            mods.iter().map(|request| Op::Modify(*id, vec![request.clone()])).collect()
+        }
+        Op::SetPorts(..) | Op::Teach(_) | Op::Reclaim => Vec::new(),
     }
 }
 
