@@ -122,6 +122,17 @@ pub const EXPERIMENTS: &[Experiment] = &[
         run_part: NO_PARTS,
     },
     Experiment {
+        name: "gigaflow-settled",
+        title: "Pieces where they lose, once settled",
+        what: "Hits of the last third of 3,000,000 packets of OLS, with the duel and of whole entries",
+        source: "our own",
+        has_rival: false,
+        options: &[],
+        prepare: NOTHING,
+        run: gigaflow::settled::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
         name: "gigaflow-stages",
         title: "Pieces: what each stage more wins",
         what: "Misses, entries and ways with 1 to 5 stages of 100K entries, for three pipelines",

@@ -11,11 +11,14 @@ use shunt_gigaflow::{
     },
 };
 
-const WORKLOADS: [(&str, &str); 4] = [
+const WORKLOADS: [(&str, &str); 7] = [
     ("psc-high", include_str!("data/psc-high.txt")),
+    ("psc-low", include_str!("data/psc-low.txt")),
     ("otl-low", include_str!("data/otl-low.txt")),
     ("ofd-low", include_str!("data/ofd-low.txt")),
     ("ant-high", include_str!("data/ant-high.txt")),
+    ("ols-high", include_str!("data/ols-high.txt")),
+    ("ols-high-matched", include_str!("data/ols-high-matched.txt")),
 ];
 
 fn capacity(workload: &Workload) -> Capacity {

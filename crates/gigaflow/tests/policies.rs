@@ -22,33 +22,33 @@ fn pieces(policy: &mut impl Policy, way: &PlainWay, stages: &impl Stages) -> Vec
 }
 
 /// The pieces are a legal answer, and there is one if a stage has room.
-fn check_legal(way: &PlainWay, stages: &PlainStages, pieces: &[Piece]) {
+fn check_legal(all: &[Vec<Piece>], way: &PlainWay, stages: &PlainStages, pieces: &[Piece]) {
     if pieces.is_empty() {
         let full = stages.0.iter().all(|stage| stage.room == Room::Full);
         assert!(full, "no entries for {way:?} in {stages:?}");
         return;
     }
     assert!(
-        brute::partitions(way, stages).iter().any(|other| other == pieces),
+        all.iter().any(|other| other == pieces),
         "{pieces:?} is no partition of {way:?} in {stages:?}"
     );
 }
 
-fn check_joint(way: &PlainWay, stages: &PlainStages) {
+fn check_joint(all: &[Vec<Piece>], way: &PlainWay, stages: &PlainStages) {
     for score in SCORES {
         let found = pieces(&mut Joint::new(score), way, stages);
-        check_legal(way, stages, &found);
+        check_legal(all, way, stages, &found);
         let value = brute::joint_value(way, stages, &found, score);
-        let best = brute::joint(way, stages, score);
+        let best = brute::joint(all, way, stages, score);
         assert_eq!((!found.is_empty()).then_some(value), best, "{way:?} in {stages:?}: {found:?}");
     }
 }
 
-fn check_disjoint(way: &PlainWay, stages: &PlainStages) {
+fn check_disjoint(all: &[Vec<Piece>], way: &PlainWay, stages: &PlainStages) {
     for score in SCORES {
-        for (ties, cached) in [(Ties::Cached, true), (Ties::Canonical, false)] {
+        for ties in [Ties::Cached, Ties::Canonical] {
             let found = pieces(&mut Disjoint::new(score, ties), way, stages);
-            let best = brute::disjoint(way, stages, score, cached);
+            let best = brute::disjoint(all, way, stages, (score, ties));
             assert_eq!(found, best, "{way:?} in {stages:?}");
         }
     }
@@ -67,13 +67,13 @@ fn all_ways(steps_count: u32) -> impl Iterator<Item = PlainWay> {
 
 #[test]
 fn all_short_ways_are_cut_as_by_brute_force() {
-    for steps_count in 1..=4 {
+    for (steps_count, stages_count) in (1..=6).flat_map(|steps| (1..=5).map(move |k| (steps, k))) {
+        let stages = PlainStages::empty(stages_count);
+        let any = PlainWay::open(&vec![FieldSet::EMPTY; steps_count as usize]);
+        let all = brute::partitions(&any, &stages);
         for way in all_ways(steps_count) {
-            for stages_count in 1..=3 {
-                let stages = PlainStages::empty(stages_count);
-                check_joint(&way, &stages);
-                check_disjoint(&way, &stages);
-            }
+            check_joint(&all, &way, &stages);
+            check_disjoint(&all, &way, &stages);
         }
     }
 }
@@ -114,7 +114,7 @@ proptest! {
         way in ways::way(8),
         stages in ways::stages(5, 8),
     ) {
-        check_joint(&way, &stages);
+        check_joint(&brute::partitions(&way, &stages), &way, &stages);
     }
 
     #[test]
@@ -122,7 +122,7 @@ proptest! {
         way in ways::way(8),
         stages in ways::stages(5, 8),
     ) {
-        check_disjoint(&way, &stages);
+        check_disjoint(&brute::partitions(&way, &stages), &way, &stages);
     }
 
     #[test]
@@ -154,7 +154,8 @@ proptest! {
         for name in PolicyName::ALL {
             let mut policy = name.policy(7);
             for way in &ways {
-                check_legal(way, &stages, &pieces(&mut policy, way, &stages));
+                let found = pieces(&mut policy, way, &stages);
+                check_legal(&brute::partitions(way, &stages), way, &stages, &found);
             }
         }
     }
@@ -169,7 +170,9 @@ proptest! {
         let found = pieces(&mut FirstFit::default(), &way, &stages);
         let stages_used: Vec<u8> = found.iter().map(|piece| piece.stage.number()).collect();
         prop_assert_eq!(&stages_used, &(0..).take(found.len()).collect::<Vec<u8>>());
-        prop_assert_eq!(steps(found), steps(brute::disjoint(&way, &stages, Score::Length, false)));
+        let all = brute::partitions(&way, &stages);
+        let best = brute::disjoint(&all, &way, &stages, (Score::Length, Ties::Canonical));
+        prop_assert_eq!(steps(found), steps(best));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use shunt_flow::{FlowKey, text::NoPortNames};
 use shunt_pipeline::{
     Cause, CauseRun, Change, Delta, EntryId, FlowModCommand, Installed, Object, OwnerId, TableId,
     Time, Traversal, Version,
-    testing::{Twin, bridge_with_rules, generate},
+    testing::{Twin, generate},
     text::parse_rule,
 };
 
@@ -178,9 +178,9 @@ fn beyond_the_bound_an_object_is_the_cause_by_its_number_among_all_deltas<E: InC
 fn beyond_so_many_looks_tables_are_flushed_and_objects_are_looked_at<E: InCircuit>() {
     let met = |looks_max, is_bridge_changed| {
         // By this rule every lookup consults the type, so that entries are of no other.
-        let world = bridge_with_rules(generate::BRIDGES[0], &["priority=1,ip,actions=drop"]);
+        let twin = Twin::with_rules(generate::BRIDGES[0], &["priority=1,ip,actions=drop"]);
         let set = |engine: E| engine.with_looks_max(looks_max);
-        let mut scene = Scene::<E>::with(Twin::new(&world), 99, set);
+        let mut scene = Scene::<E>::with(twin, 99, set);
         while scene.engine.tidy() {}
         // Of four entries one is not taken in yet.
         let traversal = scene.traversal();

@@ -94,7 +94,12 @@ fn chains(metrics: &mut Metrics, caches: &Value) {
     }
     for (name, help, key) in [
         ("shunt_gigaflow_ways", "Ways from a bridge to an end that the pieces make.", "chains"),
-        ("shunt_gigaflow_ways_estimate", "The same by pairs of neighbouring pieces.", "estimate"),
+        ("shunt_gigaflow_ways_pairs", "An estimate of them by pairs of pieces.", "pairs"),
+        (
+            "shunt_gigaflow_ways_published",
+            "An estimate of them by partitions, as published.",
+            "published",
+        ),
     ] {
         metrics.family(name, "gauge", help);
         for ((thread, _), coverage) in threads.iter().zip(list(&caches["coverage"])) {
@@ -329,7 +334,7 @@ mod tests {
             "latency_us": [64, 128, 256], "operations": {"inserts": 6},
             "traffic": {"hits": 40, "dropped": [["rule", 2]]}, "refused": [["actions", 1]]});
         let text = caches(&json!({"received": 9, "exact_hits": 1, "chain": chain,
-            "chains": [chain, chain], "coverage": [{"chains": 12, "estimate": 10}], "nic": nic}));
+            "chains": [chain, chain], "coverage": [{"chains": 12, "pairs": 10, "published": 9}], "nic": nic}));
         let lines = [
             "shunt_received_packets_total 9",
             "shunt_cache_hits_total{cache=\"exact\"} 1",
@@ -337,6 +342,8 @@ mod tests {
             "shunt_gigaflow_not_cut_total{thread=\"0\",reason=\"teaching\"} 3",
             "shunt_gigaflow_stage_entries{thread=\"0\",stage=\"1\"} 2",
             "shunt_gigaflow_ways{thread=\"0\"} 12",
+            "shunt_gigaflow_ways_pairs{thread=\"0\"} 10",
+            "shunt_gigaflow_ways_published{thread=\"0\"} 9",
             "shunt_nic_connected 1",
             "shunt_nic_inserts_total 6",
             "shunt_nic_dropped_total{reason=\"rule\"} 2",

@@ -81,13 +81,13 @@ fn pieces(caches: &Value) -> String {
         }
     }
     let mut rows = vec![vec!["thread".to_owned(), "hits".into(), "midway".into(), "ways".into()]];
-    rows[0].push("estimate".to_owned());
+    rows[0].extend(["pairs", "published"].map(str::to_owned));
     let stages = list(&chain["stages"]).len();
     rows[0].extend((0..stages).map(|stage| format!("stage {stage}")));
     for (number, own) in list(&caches["chains"]).iter().enumerate() {
         let coverage = &caches["coverage"][number];
         let mut row = vec![number.to_string(), own["hits"].to_string(), own["partial"].to_string()];
-        row.extend(["chains", "estimate"].map(|key| coverage[key].to_string()));
+        row.extend(["chains", "pairs", "published"].map(|key| coverage[key].to_string()));
         row.extend(
             list(&own["stages"]).iter().map(|stage| {
                 format!("{}/{}", count(&stage["entries"]), count(&stage["entries_max"]))

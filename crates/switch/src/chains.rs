@@ -68,8 +68,10 @@ pub struct StageStatus {
 pub struct CoverageStatus {
     /// Ways from a bridge to an end, exactly, or the largest number.
     pub chains: u64,
-    /// An estimate from pairs of neighbouring pieces, as published figures are.
-    pub estimate: u64,
+    /// An estimate by tags: for each, the entries that lead to it times those that it leads to.
+    pub pairs: u64,
+    /// An estimate by partitions, which published figures are.
+    pub published: u64,
 }
 
 impl ChainStatus {
@@ -161,8 +163,12 @@ impl Control {
         let dumps = self.plane.ask(|_, reply| Command::Dump(reply)).await;
         let small = |count: u128| u64::try_from(count).unwrap_or(u64::MAX);
         let of = |links: Vec<Link>| {
-            let Coverage { chains, estimate } = Coverage::of(&links);
-            CoverageStatus { chains: small(chains), estimate: small(estimate) }
+            let Coverage { chains, pairs, published } = Coverage::of(&links);
+            CoverageStatus {
+                chains: small(chains),
+                pairs: small(pairs),
+                published: small(published),
+            }
         };
         dumps.iter().map(|dump| of(dump.iter().filter_map(|entry| entry.link).collect())).collect()
     }

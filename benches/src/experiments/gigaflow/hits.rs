@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use shunt_gigaflow::{
+    adaptive::Capacity,
     cache::{Config, Fallback, Gigaflow},
     ltm::Eviction,
     partition::PolicyName,
@@ -22,7 +23,7 @@ use crate::{
 };
 
 /// One way of caching.
-struct Way {
+pub(super) struct Way {
     name: &'static str,
     policy: PolicyName,
     fallback: Fallback,
@@ -132,6 +133,30 @@ const WAYS: &[Way] = &[
     },
 ];
 
+impl Way {
+    /// The one of this name.
+    pub(super) fn find(name: &str) -> Option<&'static Self> {
+        WAYS.iter().find(|way| way.name == name)
+    }
+
+    /// Its stages, where four have so many entries each.
+    pub(super) const fn capacity(&self, entries: usize) -> Capacity {
+        let (stages_count, stage_entries_max) = match self.stages {
+            Stages::One => (1, 4 * entries),
+            Stages::Four => (4, entries),
+            Stages::Many => (32, entries),
+        };
+        Capacity { stages_count, stage_entries_max }
+    }
+
+    /// A cache of this kind that has seen no packet.
+    pub(super) fn replay<'a>(&self, bed: &'a Bed, capacity: Capacity) -> Replay<'a> {
+        let config = config(capacity.stages_count, capacity.stage_entries_max, self.policy);
+        let config = Config { fallback: self.fallback, eviction: self.eviction, ..config };
+        Replay::new(bed, config, self.resume)
+    }
+}
+
 /// More entries of a stage than there are flows.
 const ROOM_FOR_ALL: usize = 1 << 20;
 
@@ -188,7 +213,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-const METRICS: [&str; 10] = [
+const METRICS: [&str; 11] = [
     "packets that hit",
     "packets of the last third that hit",
     "packets that missed",
@@ -196,7 +221,8 @@ const METRICS: [&str; 10] = [
     "entries in use",
     "pieces that were entries already",
     "ways through the entries",
-    "ways by pairs of neighbouring pieces, as published",
+    "ways by pairs of neighbouring pieces",
+    "ways as published: of each partition the best two neighbours",
     "tags in use",
     "lookups in tables that misses made",
 ];
@@ -212,7 +238,7 @@ fn metric_of(word: &str) -> Option<&'static str> {
     match word {
         "hit" => Some("hit_rate"),
         "misses" => Some("cache_misses"),
-        "estimate" => Some("rule_space"),
+        "published" => Some("rule_space"),
         _ => None,
     }
 }
@@ -230,7 +256,8 @@ fn rows_of(name: &str, outcome: &Outcome, published: impl Fn(&str) -> Option<f64
         ("entries", "count", Better::Neither, ltm.entries_count() as f64),
         ("shared", "count", Better::Neither, counts.shared as f64),
         ("coverage", "count", Better::More, coverage.chains as f64),
-        ("estimate", "count", Better::Neither, coverage.estimate as f64),
+        ("pairs", "count", Better::Neither, coverage.pairs as f64),
+        ("published", "count", Better::Neither, coverage.published as f64),
         ("tags", "count", Better::Neither, ltm.tags().len() as f64),
         ("lookups", "count", Better::Neither, counts.visits as f64),
     ];
@@ -249,7 +276,7 @@ fn rows_of(name: &str, outcome: &Outcome, published: impl Fn(&str) -> Option<f64
 fn why(word: &str, name: &str, is_more: bool) -> &'static str {
     let is_whole = name.ends_with("megaflow");
     match (word, is_more) {
-        ("estimate", is_more) => why_ways(name, is_more),
+        ("published", is_more) => why_ways(name, is_more),
         ("hit" | "misses", is_more) if is_whole => {
             why_entries(&name.replacen(' ', ":", 1), is_more == (word == "misses"))
         }
@@ -282,18 +309,9 @@ pub(super) fn why_ways(name: &str, is_more: bool) -> &'static str {
 /// Sends all packets through a cache, and those that miss on to one of the same kind that has room for
 /// all: what a NIC misses is not what the switch behind it translates.
 fn replay(bed: &Bed, way: &Way, scale: usize) -> Outcome {
-    let entries = STAGE_ENTRIES / scale;
-    let (stages_count, stage_entries_max) = match way.stages {
-        Stages::One => (1, 4 * entries),
-        Stages::Four => (4, entries),
-        Stages::Many => (32, entries),
-    };
-    let of_size = |stage_entries_max| {
-        let config = config(stages_count, stage_entries_max, way.policy);
-        let config = Config { fallback: way.fallback, eviction: way.eviction, ..config };
-        Replay::new(bed, config, way.resume)
-    };
-    let (mut replay, mut behind) = (of_size(stage_entries_max), of_size(ROOM_FOR_ALL));
+    let capacity = way.capacity(STAGE_ENTRIES / scale);
+    let mut replay = way.replay(bed, capacity);
+    let mut behind = way.replay(bed, Capacity { stage_entries_max: ROOM_FOR_ALL, ..capacity });
     let packets = bed.packets.len();
     let last = packets - packets / 3;
     let mut upcalls = 0;

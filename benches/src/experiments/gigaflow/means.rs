@@ -15,7 +15,7 @@ use crate::{
 };
 
 const TOGETHER: &str = "all pipelines together";
-const SPACE: &str = "ways by pairs, for each whole entry that there is room for";
+const SPACE: &str = "ways as published, for each whole entry that there is room for";
 
 /// The ways of caching that the sentences are about.
 const PIECES: &str = "gigaflow";
@@ -46,7 +46,7 @@ pub(super) struct Summary {
     usage: f64,
     /// Uses of a piece for each time that it was made.
     sharing: f64,
-    /// Ways by pairs of pieces for each entry that there is room for.
+    /// Ways, counted as the published ones are, for each entry that there is room for.
     space: f64,
 }
 
@@ -68,7 +68,7 @@ impl Summary {
             entries,
             usage: entries / room,
             sharing: (counts.made + counts.shared) as f64 / counts.made.max(1) as f64,
-            space: ltm.coverage().estimate as f64 / room,
+            space: ltm.coverage().published as f64 / room,
         }
     }
 }

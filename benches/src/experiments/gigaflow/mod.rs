@@ -16,4 +16,5 @@ mod means;
 pub(crate) mod packets;
 pub(crate) mod policies;
 pub(crate) mod replay;
+pub(crate) mod settled;
 pub(crate) mod stages;

@@ -21,8 +21,8 @@ const USED: &str = "entries in use";
 const WAYS: &str = "ways through the entries, for each entry of one stage";
 const ENOUGH: &str = "stages with which misses are the fewest, to a hundredth of the packets";
 
-const WHY_WAYS: &str = "every way through the tags is counted, of 100,000 flows; the published count is by pairs of \
-                        neighbouring pieces, of 10,000 entries";
+const WHY_WAYS: &str = "every way through the tags is counted, of 100,000 flows; the published count is of the best two \
+                        neighbours of each partition, of 10,000 entries";
 
 const WHY_ENOUGH: &str = "where a pipeline can be cut with profit hangs on which rules prove that none of higher \
                           priority matches; the published pieces hold no such proof";

@@ -7,7 +7,7 @@ use shunt_flow::{
 };
 use shunt_pipeline::{
     BridgeId, DatapathAction, DatapathPort,
-    testing::{Twin, bridge_with_rules, generate::BRIDGES},
+    testing::{Twin, generate::BRIDGES},
 };
 
 use super::*;
@@ -62,7 +62,7 @@ const BRIDGE: BridgeId = BRIDGES[0];
 
 /// Tables of a bridge with these rules.
 fn tables(rules: &[&str]) -> Arc<Pipeline> {
-    Twin::new(&bridge_with_rules(BRIDGE, rules)).pipeline
+    Twin::with_rules(BRIDGE, rules).pipeline
 }
 
 /// What the tables do to a packet, in pieces that are cut wherever that can be done, and as a whole.

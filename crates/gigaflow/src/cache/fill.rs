@@ -10,12 +10,12 @@
 use std::sync::Arc;
 
 use shunt_flow::FlowKey;
-use shunt_pipeline::{Time, Traversal, TraversalPiece};
+use shunt_pipeline::{Traversal, TraversalPiece};
 
 use super::{Chooser, Filling, Gigaflow, Miss};
 use crate::{
     adaptive::Grain,
-    ltm::{Arrival, Candidacy, EntryRef, Headers, LtmRule, Next, Put, Store, Tag},
+    ltm::{Arrival, Candidacy, EntryRef, Headers, LtmRule, Next, Origin, Put, Store, Tag},
     partition::{Piece, Policy as _, StageSet, Stages},
     plan::Places,
     rule_of::rule_of,
@@ -118,7 +118,7 @@ impl Gigaflow {
                 }
             }
         }
-        self.put_parts(store, filling.miss.now, desk);
+        self.put_parts(store, filling, desk);
         self.let_go(desk);
     }
 
@@ -208,7 +208,8 @@ impl Gigaflow {
     }
 
     /// Puts what was made into its stages.
-    fn put_parts(&mut self, store: &mut impl Store, now: Time, desk: &mut Desk) {
+    fn put_parts(&mut self, store: &mut impl Store, filling: &Filling<'_>, desk: &mut Desk) {
+        let (origin, now) = (self.origin(filling, desk), filling.miss.now);
         let Desk { plan, parts, kept, .. } = desk;
         kept.extend(parts.iter().filter_map(|part| match part {
             Part::Met(entry) => Some(*entry),
@@ -219,7 +220,7 @@ impl Gigaflow {
                 self.counts.shared += 1;
                 continue;
             };
-            let one = Candidacy { rule, traversal, name, stage: piece.stage };
+            let one = Candidacy { rule, traversal, name, stage: piece.stage, origin };
             match self.ltm.put(store, one, kept, now) {
                 Put::Fresh(name) => {
                     self.counts.made += 1;
@@ -233,6 +234,16 @@ impl Gigaflow {
                 Put::Refused => self.counts.refused += 1,
             }
         }
+    }
+
+    /// The partition of the way: of what the packet met before, and of what was found or made since.
+    fn origin(&self, filling: &Filling<'_>, desk: &Desk) -> Origin {
+        let met = filling.met.iter().filter_map(|slot| self.ltm.made(*slot));
+        let parts = desk.parts.iter().zip(&desk.plan).filter_map(|(part, piece)| match part {
+            Part::Met(entry) => self.ltm.made(entry.slot),
+            Part::Fresh { rule, name, .. } => Some((name.begin, piece.stage, rule)),
+        });
+        Origin::of(self.seed, met.chain(parts))
     }
 
     fn let_go(&mut self, desk: &mut Desk) {

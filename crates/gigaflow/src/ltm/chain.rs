@@ -18,10 +18,11 @@ use shunt_flow::FlowKey;
 use shunt_pipeline::{Time, Traversal};
 
 use super::{
-    Coverage, EntryRef, Link, LtmRule, Next, Store, Tag, Walk,
+    Coverage, EntryRef, Eviction, Link, LtmRule, Next, Origin, Store, Tag, Walk,
     gone::Gone,
     groups::FoundFew,
     held::Held,
+    origin::Made,
     piece::{Piece, Pieces, Rank},
     places::{FEW, Places},
     table::Table,
@@ -50,22 +51,6 @@ pub struct Ltm {
     gone: Gone,
 }
 
-/// Which entry of a full stage makes room.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Eviction {
-    /// None, but for what is [outdated](Ltm::outdate): what does not fit is not cached.
-    Never,
-    /// The one that was used longest ago.
-    LeastRecent,
-    /// One that nobody has used since it was made, then the one that was used longest ago. One that went
-    /// like that and comes again stays as long as those that were used, as in S3-FIFO (Yang and
-    /// others, "FIFO Queues are All You Need for Cache Eviction").
-    #[default]
-    SecondUse,
-    /// Of those that were used longest ago, the one that the fewest flows share.
-    LeastShared,
-}
-
 /// What became of a rule that was put into a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
@@ -90,6 +75,8 @@ pub struct Candidacy {
     pub name: Name,
     /// The stage.
     pub stage: StageId,
+    /// The partition that it is a piece of.
+    pub origin: Origin,
 }
 
 /// A packet in front of a piece.
@@ -239,6 +226,11 @@ impl Ltm {
         self.pieces.get(slot).map(|piece| &piece.rule)
     }
 
+    /// An entry of a walk as a piece of the way that it was met on.
+    pub(crate) fn made(&self, slot: u32) -> Option<Made<'_>> {
+        self.pieces.get(slot).map(|piece| (piece.name.begin, piece.stage, &piece.rule))
+    }
+
     /// The stage of an entry of a walk.
     #[must_use]
     pub fn stage(&self, slot: u32) -> Option<StageId> {
@@ -306,7 +298,7 @@ impl Ltm {
         if self.is_full(stage) {
             return Put::Full;
         }
-        let Candidacy { rule, traversal, name, .. } = candidacy;
+        let Candidacy { rule, traversal, name, origin, .. } = candidacy;
         let Some(entry) = store.make(&traversal, now) else { return Put::Refused };
         // What is left of the former use of the slot, if nobody has told of its end.
         self.unlink(entry.slot);
@@ -317,7 +309,7 @@ impl Ltm {
         self.made += 1;
         self.stages[stage.index()].insert(&rule, group, entry);
         let (shares, made, generation) = (0, self.made, entry.generation);
-        let piece = Piece { rule, generation, stage, name, shares, made, placed: now };
+        let piece = Piece { rule, generation, stage, name, origin, shares, made, placed: now };
         let rank = match self.eviction {
             Eviction::SecondUse if !self.gone.has(name.identity) => Rank::New,
             Eviction::Never
@@ -455,10 +447,10 @@ impl Ltm {
     /// Where an entry stands among the others.
     #[must_use]
     pub fn link(&self, slot: u32) -> Option<Link> {
-        let Piece { rule, stage, .. } = self.pieces.get(slot)?;
+        let Piece { rule, stage, origin, .. } = self.pieces.get(slot)?;
         // A packet that is parsed again begins with a tag too, but its way has begun before.
         let is_start = matches!(self.tags.name(rule.tag), Some(TagName::Start(_)));
-        Some(Link { stage: *stage, tag: rule.tag, next: rule.next, is_start })
+        Some(Link { stage: *stage, tag: rule.tag, next: rule.next, is_start, origin: *origin })
     }
 
     /// All entries, with their stages.
@@ -578,21 +570,5 @@ impl Stages for Ltm {
     fn room(&self) -> StageSet {
         let all = StageSet::first_of(self.capacity.stages_count);
         all.iter().filter(|stage| !self.is_full(*stage)).fold(StageSet::EMPTY, StageSet::with)
-    }
-}
-
-impl Eviction {
-    /// Every policy of eviction.
-    pub const ALL: [Self; 4] = [Self::Never, Self::LeastRecent, Self::SecondUse, Self::LeastShared];
-
-    /// The name as users write it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Never => "never",
-            Self::LeastRecent => "least-recent",
-            Self::SecondUse => "second-use",
-            Self::LeastShared => "least-shared",
-        }
     }
 }

@@ -5,12 +5,14 @@
 
 mod chain;
 mod coverage;
+mod eviction;
 mod family;
 mod gone;
 mod groups;
 mod headers;
 mod held;
 mod lists;
+mod origin;
 mod piece;
 mod places;
 mod rule;
@@ -19,9 +21,11 @@ mod table;
 mod walk;
 
 pub(crate) use chain::Arrival;
-pub use chain::{Candidacy, Eviction, Ltm, Put};
+pub use chain::{Candidacy, Ltm, Put};
 pub use coverage::{Coverage, Link};
+pub use eviction::Eviction;
 pub(crate) use headers::Headers;
+pub use origin::Origin;
 pub use rule::{LtmRule, Next, Plain, Tag};
 pub use store::{EntryRef, Hits, Shelf, Store};
 pub use walk::Walk;

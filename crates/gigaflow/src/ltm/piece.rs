@@ -9,7 +9,7 @@
 
 use shunt_pipeline::Time;
 
-use super::{EntryRef, LtmRule};
+use super::{EntryRef, LtmRule, Origin};
 use crate::{partition::StageId, way::Name};
 
 /// A piece of a stage.
@@ -20,6 +20,8 @@ pub(super) struct Piece {
     pub(super) stage: StageId,
     /// What policies compare.
     pub(super) name: Name,
+    /// The partition that made it.
+    pub(super) origin: Origin,
     /// How many flows found it there when they were installed.
     pub(super) shares: u32,
     /// When it was made; numbers count up.

@@ -1,12 +1,13 @@
 //! All partitions in all stages, one after the other: what the policies are judged by.
 //!
-//! Nothing here is shared with the policies but the types of question and answer.
+//! Nothing here is shared with the policies but the types of question and answer. Whoever asks lists the
+//! [`partitions`] once; they are the same for all ways with the same boundaries.
 
 use std::cmp::Reverse;
 
 use super::ways::{PlainStage, PlainStages, PlainWay, Room};
 use crate::{
-    partition::{Piece, Score, StageId},
+    partition::{Piece, Score, StageId, Ties},
     way::FieldSet,
 };
 
@@ -100,21 +101,31 @@ pub fn joint_value(
 
 /// The best value of all partitions, if there is any.
 #[must_use]
-pub fn joint(way: &PlainWay, stages: &PlainStages, score: Score) -> Option<JointValue> {
-    let all = partitions(way, stages);
+pub fn joint(
+    all: &[Vec<Piece>],
+    way: &PlainWay,
+    stages: &PlainStages,
+    score: Score,
+) -> Option<JointValue> {
     all.iter().map(|pieces| joint_value(way, stages, pieces, score)).max()
 }
 
 /// The partition that [`Disjoint`](crate::partition::Disjoint) finds, in stages with free room if there
-/// is one, else in those that press: of those aligned to the last of them, the greatest by worth, fewest pieces, pieces that are there already if `cached`,
-/// and the lengths of its pieces from the first on.
+/// is one, else in those that press: of those aligned to the last of them, the greatest by worth, fewest
+/// pieces, pieces that are there already if ties go by that, and the lengths of its pieces from the first
+/// on.
 #[must_use]
-pub fn disjoint(way: &PlainWay, stages: &PlainStages, score: Score, cached: bool) -> Vec<Piece> {
+pub fn disjoint(
+    all: &[Vec<Piece>],
+    way: &PlainWay,
+    stages: &PlainStages,
+    (score, ties): (Score, Ties),
+) -> Vec<Piece> {
     let has_free = stages.0.iter().any(|stage| stage.room == Room::Free);
     let usable = if has_free { Room::Free } else { Room::Pressed };
     let with_room = stages.0.iter().enumerate().filter(|(_, stage)| stage.room == usable);
     let with_room: Vec<usize> = with_room.map(|(at, _)| at).collect();
-    let aligned = |pieces: &Vec<Piece>| {
+    let aligned = |pieces: &&Vec<Piece>| {
         pieces
             .iter()
             .rev()
@@ -122,11 +133,14 @@ pub fn disjoint(way: &PlainWay, stages: &PlainStages, score: Score, cached: bool
             .all(|(piece, at)| piece.stage.index() == *at)
             && pieces.len() <= with_room.len()
     };
-    let value = |pieces: &Vec<Piece>| {
+    let value = |pieces: &&Vec<Piece>| {
         let lengths: Vec<u16> =
             pieces.iter().map(|piece| piece.steps.end - piece.steps.start).collect();
-        let fresh = if cached { fresh(stages, pieces) } else { 0 };
+        let fresh = match ties {
+            Ties::Cached => fresh(stages, pieces),
+            Ties::Canonical => 0,
+        };
         (worth(way, pieces, score), Reverse(pieces.len()), Reverse(fresh), lengths)
     };
-    partitions(way, stages).into_iter().filter(aligned).max_by_key(value).unwrap_or_default()
+    all.iter().filter(aligned).max_by_key(value).cloned().unwrap_or_default()
 }

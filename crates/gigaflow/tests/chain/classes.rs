@@ -3,30 +3,43 @@
 //! that packets really came by the cache.
 
 use shunt_flow::FlowKey;
-use shunt_gigaflow::partition::PolicyName;
+use shunt_gigaflow::{ltm::Coverage, partition::PolicyName};
 use shunt_pipeline::{FlowModCommand, testing::generate::Op};
 
 use super::harness::{Bench, config, packet, request};
 
-/// Tries it with every policy and from one stage to five.
-fn everywhere(rules: &[&str], mut judge: impl FnMut(&mut Bench)) {
+/// A packet, and the ports that it leaves by.
+type Flow = (FlowKey, &'static [u32]);
+
+/// Tries it with every policy and from one stage to five. Packets hit, and they do so by several entries
+/// where every lookup is one.
+fn everywhere(lines: &[&str], mut judge: impl FnMut(&mut Bench)) {
     for policy in PolicyName::ALL {
         for (stages_count, resumes) in (1..=5).flat_map(|count| [(count, false), (count, true)]) {
             let config = config(policy, stages_count, 100);
-            judge(&mut Bench { resumes, ..Bench::with_rules(rules, config) });
+            let mut bench = Bench { resumes, ..Bench::with_rules(lines, config) };
+            judge(&mut bench);
+            let seen = bench.seen;
+            assert!(seen.hits > 0, "{policy}, {stages_count} stages: {seen:?}");
+            if policy == PolicyName::OneToOne && stages_count > 1 {
+                assert!(seen.chains > 0, "{stages_count} stages: {seen:?}");
+                assert!(bench.cache.counts().made >= 2);
+            }
         }
     }
 }
 
 /// Sends packets three times over; in the end all of them hit.
-fn send_all(bench: &mut Bench, packets: &[FlowKey]) {
+fn send_all(bench: &mut Bench, flows: &[Flow]) {
     for _ in 0..2 {
-        for packet in packets {
-            bench.send(packet);
+        for (packet, ports) in flows {
+            assert_eq!(bench.send(packet).ports, *ports, "{packet:?}");
         }
     }
-    for packet in packets {
-        assert!(bench.send(packet).is_hit, "{packet:?}");
+    for (packet, ports) in flows {
+        let sent = bench.send(packet);
+        assert!(sent.is_hit, "{packet:?}");
+        assert_eq!(sent.ports, *ports, "{packet:?}");
     }
 }
 
@@ -48,7 +61,7 @@ fn a_register_that_a_later_table_reads_is_in_the_tag() {
         "table=3,actions=output:2",
         "table=4,actions=output:3",
     ];
-    everywhere(&rules, |bench| send_all(bench, &[tcp(A), tcp(B)]));
+    everywhere(&rules, |bench| send_all(bench, &[(tcp(A), &[2]), (tcp(B), &[3])]));
 }
 
 #[test]
@@ -60,7 +73,9 @@ fn what_a_resubmit_comes_back_to_is_in_the_tag() {
         "table=2,actions=output:2",
         "table=3,actions=output:3",
     ];
-    everywhere(&rules, |bench| send_all(bench, &[tcp(A), tcp(A), tcp(B)]));
+    everywhere(&rules, |bench| {
+        send_all(bench, &[(tcp(A), &[2]), (tcp(A), &[2]), (tcp(B), &[3])]);
+    });
 }
 
 #[test]
@@ -73,7 +88,7 @@ fn the_action_set_is_in_the_tag() {
         "table=3,tcp,nw_dst=10.0.0.0/16,actions=write_metadata:1",
     ];
     let to = |mac: &str| tcp(&format!("dl_dst=00:00:00:00:00:0{mac},nw_dst=10.0.0.1"));
-    everywhere(&rules, |bench| send_all(bench, &[to("2"), to("3")]));
+    everywhere(&rules, |bench| send_all(bench, &[(to("2"), &[2]), (to("3"), &[3])]));
 }
 
 #[test]
@@ -84,7 +99,7 @@ fn what_an_action_reads_is_in_the_match() {
         "table=1,reg0=2,actions=output:3",
     ];
     let from = |source: u8| tcp(&format!("nw_src=10.1.0.{source},nw_dst=10.0.0.1"));
-    everywhere(&rules, |bench| send_all(bench, &[from(1), from(2)]));
+    everywhere(&rules, |bench| send_all(bench, &[(from(1), &[2]), (from(2), &[3])]));
 }
 
 #[test]
@@ -98,7 +113,7 @@ fn a_later_fragment_does_not_meet_what_whole_packets_made() {
     let later = tcp("nw_dst=10.0.0.1,nw_frag=later");
     let first = tcp("nw_dst=10.0.0.1,tp_dst=80,nw_frag=first");
     everywhere(&rules, |bench| {
-        send_all(bench, &[whole.clone(), later.clone(), first.clone()]);
+        send_all(bench, &[(whole.clone(), &[2]), (later.clone(), &[3]), (first.clone(), &[3])]);
     });
 }
 
@@ -111,10 +126,10 @@ fn every_packet_of_an_entry_is_rewritten() {
     ];
     // One has by chance what is written.
     let plain = |more: &str| tcp(&format!("nw_dst=10.0.0.1,{more}"));
-    let packets = [
-        plain("dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02"),
-        plain("dl_src=00:00:00:00:00:0a"),
-        plain("dl_src=00:00:00:00:00:0b,nw_ttl=1"),
+    let packets: [Flow; 3] = [
+        (plain("dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02"), &[2]),
+        (plain("dl_src=00:00:00:00:00:0a"), &[2]),
+        (plain("dl_src=00:00:00:00:00:0b,nw_ttl=1"), &[]),
     ];
     everywhere(&rules, |bench| send_all(bench, &packets));
 }
@@ -127,7 +142,9 @@ fn an_entry_matches_headers_as_they_came_in() {
     ];
     let to = |target: &str| tcp(&format!("nw_dst={target}"));
     everywhere(&rules, |bench| {
-        send_all(bench, &[to("10.0.0.1"), to("10.0.0.2"), to("10.9.9.9"), to("10.8.0.1")]);
+        let written = ["10.0.0.1", "10.0.0.2"].map(|target| (to(target), &[2][..]));
+        let others = ["10.9.9.9", "10.8.0.1"].map(|target| (to(target), &[][..]));
+        send_all(bench, &[written, others].concat());
     });
 }
 
@@ -141,7 +158,14 @@ fn a_port_that_was_written_is_the_one_that_an_output_compares_with() {
         "table=2,tcp,nw_dst=10.0.0.0/16,actions=output:3,in_port",
     ];
     let by = |port: u8, from: &str| tcp(&format!("in_port={port},{from}"));
-    let packets = [by(1, A), by(1, B), by(3, A), by(3, B), by(4, A), by(4, B)];
+    let packets: [Flow; 6] = [
+        (by(1, A), &[1, 3]),
+        (by(1, B), &[3, 1]),
+        (by(3, A), &[1, 3]),
+        (by(3, B), &[1, 3]),
+        (by(4, A), &[1, 3]),
+        (by(4, B), &[1, 3, 4]),
+    ];
     everywhere(&rules, |bench| send_all(bench, &packets));
 }
 
@@ -155,14 +179,14 @@ fn no_header_brings_a_tag() {
         "table=3,actions=output:2",
     ];
     everywhere(&rules, |bench| {
-        send_all(bench, &[tcp(A)]);
-        for forged in 0..64 {
-            let text = format!("dl_src=00:00:00:00:00:0c,nw_dst=10.0.0.1,nw_tos={}", forged << 2);
-            bench.send(&tcp(&text));
-            bench.send(&tcp(&format!(
-                "dl_src=00:00:00:00:00:0c,nw_dst=10.0.0.1,vlan_tci={}",
-                0x1000 | forged
-            )));
+        send_all(bench, &[(tcp(A), &[2])]);
+        for number in 0..64 {
+            let forged =
+                [format!("nw_tos={}", number << 2), format!("vlan_tci={}", 0x1000 | number)];
+            for tag in forged {
+                let packet = tcp(&format!("dl_src=00:00:00:00:00:0c,nw_dst=10.0.0.1,{tag}"));
+                assert_eq!(bench.send(&packet).ports, []);
+            }
         }
     });
 }
@@ -174,48 +198,54 @@ fn no_tag_leaves_in_a_header() {
         "table=1,tcp,nw_dst=10.0.0.0/24,actions=output:2",
     ];
     // The oracle compares all headers of what leaves; traffic of any class hits.
-    let packets: Vec<_> = (0..64).map(|class| tcp(&format!("{A},nw_tos={}", class << 2))).collect();
+    let of_class = |class: u8| tcp(&format!("{A},nw_tos={}", class << 2));
+    let packets: Vec<Flow> = (0..64).map(|class| (of_class(class), &[2][..])).collect();
     everywhere(&rules, |bench| send_all(bench, &packets));
 }
 
 #[test]
 fn a_change_of_the_tables_evicts_what_it_makes_stale() {
-    let rules = ["table=0,actions=resubmit(,1)", "table=1,tcp,actions=output:2"];
+    let rules = ["table=0,actions=resubmit(,1)", "table=1,priority=1,tcp,actions=output:2"];
     everywhere(&rules, |bench| {
-        send_all(bench, &[tcp(A)]);
+        send_all(bench, &[(tcp(A), &[2])]);
         bench.change(&request(FlowModCommand::Modify, "table=1,tcp,actions=output:3"));
-        send_all(bench, &[tcp(A)]);
+        send_all(bench, &[(tcp(A), &[3])]);
         bench.change(&request(
             FlowModCommand::Add,
             "table=1,priority=9,tcp,nw_dst=10.0.0.0/8,actions=output:4",
         ));
-        send_all(bench, &[tcp(A), tcp(B)]);
+        send_all(bench, &[(tcp(A), &[4]), (tcp(B), &[4])]);
         bench.change(&request(FlowModCommand::Delete, "table=1"));
-        send_all(bench, &[tcp(A), tcp(B)]);
+        send_all(bench, &[(tcp(A), &[]), (tcp(B), &[])]);
+        assert_eq!(bench.seen.changes, 3);
+        assert!(bench.seen.stale >= 3, "{:?}", bench.seen);
     });
 }
 
 #[test]
 fn what_leaves_midway_leaves_for_every_packet_once() {
     let rules = [
+        "group_id=1,type=all,bucket=output:4,bucket=dec_ttl,output:4",
         "table=0,dl_src=00:00:00:00:00:0a,actions=output:3,resubmit(,1)",
         "table=1,tcp,nw_dst=10.0.0.0/24,actions=group:1,resubmit(,2)",
         "table=2,actions=output:2",
     ];
-    everywhere(&rules, |bench| send_all(bench, &[tcp(A), tcp(A)]));
+    everywhere(&rules, |bench| send_all(bench, &[(tcp(A), &[3, 4, 4, 2])]));
 }
 
 #[test]
 fn frames_without_ip_leave_once() {
     let rules = ["table=0,actions=resubmit(,1)", "table=1,actions=output:2"];
     let other = packet("dl_type=0x88b5,dl_dst=00:00:00:00:00:02");
-    everywhere(&rules, |bench| send_all(bench, &[other.clone(), other.clone()]));
+    everywhere(&rules, |bench| send_all(bench, &[(other.clone(), &[2])]));
 }
 
 #[test]
 fn what_is_dropped_is_dropped_by_the_cache() {
     let rules = ["table=0,tcp,nw_dst=10.0.0.0/24,actions=resubmit(,1)", "table=1,actions=drop"];
-    everywhere(&rules, |bench| send_all(bench, &[tcp(A), tcp(B), packet("arp")]));
+    everywhere(&rules, |bench| {
+        send_all(bench, &[(tcp(A), &[]), (tcp(B), &[]), (packet("arp"), &[])]);
+    });
 }
 
 #[test]
@@ -233,12 +263,13 @@ fn floods_controllers_and_the_ingress_port_are_cached() {
     let from = |mac: &str| {
         tcp(&format!("dl_src=00:00:00:00:00:0{mac},dl_dst=00:00:00:00:00:0b,nw_dst=10.0.0.1"))
     };
-    let packets = ["a", "b", "c", "d"].map(from);
+    let ports: [&[u32]; 4] = [&[2, 3, 4], &[2, 3, 4], &[1], &[2, 3, 4, 2]];
+    let packets: Vec<Flow> = ["a", "b", "c", "d"].map(from).into_iter().zip(ports).collect();
     everywhere(&rules, |bench| {
-        for packet in &packets {
+        for (packet, _) in &packets {
             bench.send(packet);
         }
-        bench.change(&Op::Teach(Box::new(packets[0].clone())));
+        bench.change(&Op::Teach(Box::new(packets[0].0.clone())));
         send_all(bench, &packets);
     });
 }
@@ -260,6 +291,8 @@ fn flows_that_nobody_sent_hit_by_the_pieces_of_others() {
         let sent = bench.send(&crossed);
         assert_eq!((sent.is_hit, sent.entries), (true, 2));
     }
+    let four = Coverage { chains: 4, pairs: 4, published: 4 };
+    assert_eq!(bench.cache.ltm().coverage(), four);
 }
 
 #[test]

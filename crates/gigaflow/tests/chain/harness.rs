@@ -16,7 +16,7 @@ use shunt_gigaflow::{
 use shunt_pipeline::{
     BridgeId, EntryId, Evictor, FlowModCommand, Iterative, OwnerId, Time, Traversal,
     testing::{
-        Fate, Twin, bridge_with_rules,
+        Fate, Outcome, Twin,
         generate::{self, Op},
         merged, set_secret, visible,
     },
@@ -34,9 +34,25 @@ pub(crate) struct Bench {
     pub(crate) resumes: bool,
     /// How many have.
     pub(crate) resumed: usize,
+    /// What happened besides.
+    pub(crate) seen: Seen,
     pub(crate) engine: Iterative,
     pub(crate) walk: Walk,
     pub(crate) now: u64,
+}
+
+/// What happened to all packets together: a test that has seen nothing has shown nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) hits: usize,
+    /// Hits by several entries.
+    pub(crate) chains: usize,
+    /// Packets that left by a port, or went to a controller.
+    pub(crate) left: usize,
+    /// Changes of the tables that were taken.
+    pub(crate) changes: usize,
+    /// Entries that these made stale.
+    pub(crate) stale: usize,
 }
 
 /// What became of a packet.
@@ -44,6 +60,8 @@ pub(crate) struct Sent {
     pub(crate) is_hit: bool,
     /// How many entries it met.
     pub(crate) entries: usize,
+    /// The ports that it left by, in order.
+    pub(crate) ports: Vec<u32>,
 }
 
 pub(crate) fn config(policy: PolicyName, stages_count: u8, stage_entries_max: usize) -> Config {
@@ -59,7 +77,10 @@ pub(crate) fn config(policy: PolicyName, stages_count: u8, stage_entries_max: us
 
 impl Bench {
     pub(crate) fn new(ops: &[Op], config: Config) -> Self {
-        let twin = Twin::new(ops);
+        Self::of(Twin::new(ops), config)
+    }
+
+    fn of(twin: Twin, config: Config) -> Self {
         let engine = Iterative::new(Arc::clone(&twin.pipeline));
         let mut bench = Self {
             twin,
@@ -68,6 +89,7 @@ impl Bench {
             is_quiet: false,
             resumes: false,
             resumed: 0,
+            seen: Seen::default(),
             engine,
             walk: Walk::default(),
             now: 0,
@@ -77,20 +99,29 @@ impl Bench {
         bench
     }
 
-    /// A bridge with ports 1 to 4 and these rules.
+    /// A bridge with ports 1 to 4 and these rules and groups.
     pub(crate) fn with_rules(rules: &[&str], config: Config) -> Self {
-        Self::new(&bridge_with_rules(BRIDGE, rules), config)
+        Self::of(Twin::with_rules(BRIDGE, rules), config)
     }
 
     /// Sends a packet. It fares as the oracle says, whether it hits or not.
     pub(crate) fn send(&mut self, key: &FlowKey) -> Sent {
         let expected = self.twin.world.translate(key);
-        let (sent, fate) = self.fate(key);
-        assert_eq!(fate, expected, "hit: {}, packet {key:?}", sent.is_hit);
-        sent
+        let (is_hit, fate) = self.fate(key);
+        assert_eq!(fate, expected, "hit: {is_hit}, packet {key:?}");
+        let entries = self.walk.slots().len();
+        self.seen.hits += usize::from(is_hit);
+        self.seen.chains += usize::from(is_hit && entries > 1);
+        self.seen.left += usize::from(!expected.outcomes.is_empty());
+        let port = |outcome: &Outcome| match outcome {
+            Outcome::Sent(port, ..) => Some(port.number()),
+            Outcome::Punted(..) => None,
+        };
+        Sent { is_hit, entries, ports: expected.outcomes.iter().filter_map(port).collect() }
     }
 
-    fn fate(&mut self, key: &FlowKey) -> (Sent, Fate) {
+    /// Whether a packet hits, and how it fares.
+    fn fate(&mut self, key: &FlowKey) -> (bool, Fate) {
         self.now += 1;
         let (seen, now) = (visible(key), Time::from_nanoseconds(self.now));
         let is_drawn = self.cache.draws();
@@ -98,7 +129,6 @@ impl Bench {
         let version = pipeline.version();
         let miss = Miss { pipeline: &pipeline, key: &seen, start: None, version, now };
         let is_hit = self.cache.find(&self.shelf, &seen, &mut self.walk);
-        let entries = self.walk.slots().len();
         let traversal: Arc<Traversal> = if is_hit {
             self.shelf.hit(&self.walk, 64, now);
             let merged = merged(self.met());
@@ -110,7 +140,7 @@ impl Bench {
             self.missed(miss, if is_drawn { Sight::Sampled } else { Sight::Missed })
         };
         self.tell();
-        (Sent { is_hit, entries }, self.twin.fate(&traversal, key))
+        (is_hit, self.twin.fate(&traversal, key))
     }
 
     fn missed(&mut self, miss: Miss<'_>, sight: Sight) -> Arc<Traversal> {
@@ -139,7 +169,9 @@ impl Bench {
     /// Changes the tables, and evicts what that makes stale.
     pub(crate) fn change(&mut self, op: &Op) {
         let Some(change) = self.twin.apply(op) else { return };
+        self.seen.changes += 1;
         for stale in self.engine.apply(&change.deltas, change.version) {
+            self.seen.stale += 1;
             self.drop(EntryRef { slot: stale.slot, generation: stale.generation });
         }
         // The engine has forgotten them.

@@ -11,24 +11,33 @@ use super::{
     generate::{BRIDGES, Op},
 };
 use crate::{
-    BridgeId, BridgeSettings, Change, FlowModCommand, FlowModError, GroupModError, Learning,
-    Modification, ModificationError, Pipeline, PortInfo, RejectedMod, Time, Traversal,
-    text::parse_rule,
+    BridgeId, BridgeSettings, Change, FlowModCommand, FlowModError, GroupCommand, GroupModError,
+    Learning, Modification, ModificationError, Pipeline, PortInfo, RejectedMod, Time, Traversal,
+    text::{parse_group_mod, parse_rule},
 };
 
-/// What builds a bridge with ports 1 to 4, which are those of the datapath, and these rules.
+/// What builds a bridge with ports 1 to 4, which are those of the datapath, and these rules. A line that
+/// begins with `group_id` is a group, which the lines behind it can name.
 ///
 /// # Panics
 ///
-/// When a rule is not one.
+/// When a line is neither.
 #[must_use]
-#[expect(clippy::expect_used, reason = "rules of tests are legal")]
-pub fn bridge_with_rules(id: BridgeId, rules: &[&str]) -> Vec<Op> {
-    let rule = |text: &&str| {
-        parse_rule(FlowModCommand::Add, text, &NoPortNames).expect("rules of tests are legal")
-    };
+pub fn bridge_with_rules(id: BridgeId, lines: &[&str]) -> Vec<Op> {
     let ports = (1..=4).map(PortInfo::datapath).collect();
-    vec![Op::SetPorts(id, ports), Op::Apply(id, rules.iter().map(rule).collect())]
+    let mods = lines.iter().map(|line| addition(line)).collect();
+    vec![Op::SetPorts(id, ports), Op::Modify(id, mods)]
+}
+
+#[expect(clippy::expect_used, reason = "rules and groups of tests are legal")]
+fn addition(line: &str) -> Modification {
+    if line.starts_with("group_id") {
+        let group = parse_group_mod(GroupCommand::Add, line, &NoPortNames);
+        Modification::Group(group.expect("groups of tests are legal"))
+    } else {
+        let rule = parse_rule(FlowModCommand::Add, line, &NoPortNames);
+        Modification::Flow(rule.expect("rules of tests are legal"))
+    }
 }
 
 /// A pipeline and a world that go through the same changes.
@@ -40,15 +49,47 @@ pub struct Twin {
 }
 
 impl Twin {
-    /// Bridges of [`BRIDGES`] after these changes.
+    /// Bridges of [`BRIDGES`] after these changes. Of requests that are refused together those are made
+    /// that are taken one by one: else one that overlaps another would leave a world without rules.
     #[must_use]
     pub fn new(ops: &[Op]) -> Self {
+        let mut twin = Self::empty();
+        for op in ops {
+            if twin.apply(op).is_none() {
+                one_by_one(op).iter().for_each(|one| drop(twin.apply(one)));
+            }
+        }
+        twin
+    }
+
+    /// Bridges of [`BRIDGES`], one of them [built](bridge_with_rules) of these lines.
+    ///
+    /// # Panics
+    ///
+    /// When a line is refused: what is to be tested would not be there.
+    #[must_use]
+    pub fn with_rules(id: BridgeId, lines: &[&str]) -> Self {
+        Self::taking(&bridge_with_rules(id, lines))
+    }
+
+    /// Bridges of [`BRIDGES`] after these changes of rules, groups, meters and ports.
+    ///
+    /// # Panics
+    ///
+    /// When one is refused.
+    #[must_use]
+    pub fn taking(ops: &[Op]) -> Self {
+        let mut twin = Self::empty();
+        ops.iter().for_each(|op| assert!(twin.apply(op).is_some(), "refused: {op:?}"));
+        twin
+    }
+
+    fn empty() -> Self {
         let mut twin = Self { pipeline: Arc::new(Pipeline::new(1)), world: World::default() };
         for id in BRIDGES {
             twin.pipeline.add_bridge(id, BridgeSettings::default());
             twin.world.bridges.insert(id, WorldBridge::default());
         }
-        ops.iter().for_each(|op| drop(twin.apply(op)));
         twin
     }
 
@@ -154,6 +195,21 @@ fn agreed(
     let error = applied.as_ref().err().map(|rejected| rejected.error);
     assert_eq!(error.map(kind), expected.err().map(kind));
     applied.ok()
+}
+
+/// The requests of a change, each alone.
+fn one_by_one(op: &Op) -> Vec<Op> {
+    match op {
+        Op::Apply(id, mods) => {
+            mods.iter().map(|request| Op::Apply(*id, vec![request.clone()])).collect()
+        }
+        Op::Modify(id, mods) => {
+            mods.iter().map(|request| Op::Modify(*id, vec![request.clone()])).collect()
+        }
+        Op::Commit(..) | Op::SetPorts(..) | Op::Expire(_) | Op::Teach(_) | Op::Reclaim => {
+            Vec::new()
+        }
+    }
 }
 
 /// What an error says, whichever of several wrong names it found first.

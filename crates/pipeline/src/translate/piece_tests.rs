@@ -2,7 +2,7 @@
 
 use super::laws;
 use crate::testing::{
-    Twin, bridge_with_rules, cases,
+    Twin, cases,
     generate::{self, BRIDGES},
     merged, runner, traversals, visible,
 };
@@ -106,14 +106,14 @@ proptest! {
 /// nor what is translated looks at it there.
 #[test]
 fn what_is_put_together_does_not_look_at_what_its_tail_wrote() -> Result<(), TestCaseError> {
-    let twin = Twin::new(&bridge_with_rules(
+    let twin = Twin::with_rules(
         BRIDGES[0],
         &[
             "table=0,actions=goto_table:1",
             "table=1,actions=load:3->NXM_OF_IN_PORT[],mod_dl_dst:00:00:00:00:00:07,goto_table:2",
             "table=2,in_port=3,dl_dst=00:00:00:00:00:07,actions=output:2",
         ],
-    ));
+    );
     let mut key = FlowKey::ZERO;
     key.set_bridge(BRIDGES[0].number().into());
     key.set_in_port(PortNo::new(1));
