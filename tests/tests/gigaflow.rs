@@ -212,6 +212,7 @@ fn a_trace_says_how_the_way_is_cut() {
         "Pieces: policy one-to-one, 4 stages, as if these were empty",
         "stage 0: tables 0; bridge br0 to cut",
         "to end",
+        ">> cut behind table 0: every table is a piece of its own",
     ] {
         assert!(trace.contains(expected), "{expected}: {trace}");
     }

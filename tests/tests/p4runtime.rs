@@ -1,4 +1,5 @@
-//! A controller of others drives the embedded NIC: p4runtime-shell.
+//! The messages of others ask the embedded NIC what the specification answers, and p4runtime-shell
+//! drives it.
 
 #![expect(clippy::panic, reason = "a test that cannot be set up has failed")]
 
@@ -8,7 +9,7 @@ use std::{
 };
 
 use shunt_tests::{
-    daemon::{binary, output, text, until},
+    daemon::{binary, output, until},
     namespace::skipped,
     repository::root,
 };
@@ -55,19 +56,39 @@ impl Drop for Nic {
     }
 }
 
-#[test]
-fn p4runtime_shell_pushes_the_pipeline_and_drives_it() {
+/// Runs a tool against the NIC, and answers with what it has said; `None` if there is no Python for it.
+fn run(tool: &str, nic: &Nic) -> Option<String> {
     let Some(python) = env::var_os(PYTHON) else {
         skipped(&format!("{PYTHON} is not set; `cargo xtask test p4runtime` sets it"));
-        return;
+        return None;
     };
-    let nic = Nic::start(&["--port", "1=null", "--port", "2=pcap::out.pcap"]);
-    let address = nic.find_address().unwrap_or_default();
     let mut command = Command::new(python);
-    command.arg(root().join("tests/tools/p4runtime_shell_client.py")).arg(address);
+    command.env("PYTHONDONTWRITEBYTECODE", "1");
+    command.arg(root().join("tests/tools").join(tool)).arg(nic.find_address().unwrap_or_default());
     command.arg(root().join("p4/gigaflow.p4info.txtpb")).arg(root().join("p4/gigaflow.json"));
     let answer = output(&mut command);
-    assert!(answer.status.success(), "{}\n{}", text(&answer), nic.log());
+    let [said, complaint] =
+        [&answer.stdout, &answer.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    assert!(answer.status.success(), "{said}{complaint}\n{}", nic.log());
+    Some(said)
+}
+
+#[test]
+fn the_cases_of_the_specification_are_answered_as_it_says() {
+    let nic = Nic::start(&["--port", "1=null", "--port", "2=null"]);
+    let Some(said) = run("p4runtime_cases.py", &nic) else { return };
+    let passed = said.lines().filter(|line| line.starts_with("ok ")).count();
+    assert!(passed >= CASES_MIN, "{passed} of at least {CASES_MIN} cases were asked:\n{said}");
+    assert!(said.contains(&format!("\n{passed} passed, 0 failed")), "{said}");
+}
+
+/// Cases that must have been asked.
+const CASES_MIN: usize = 112;
+
+#[test]
+fn p4runtime_shell_pushes_the_pipeline_and_drives_it() {
+    let nic = Nic::start(&["--port", "1=null", "--port", "2=pcap::out.pcap"]);
+    let Some(_) = run("p4runtime_shell_client.py", &nic) else { return };
     // What was sent is in the file: one packet of the controller, three that hit an entry.
     let sent = || fs::read(nic.folder.path().join("out.pcap")).unwrap_or_default();
     let count = |bytes: &[u8], wanted: &[u8]| {

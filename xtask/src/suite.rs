@@ -117,7 +117,7 @@ pub(crate) const SUITES: &[Suite] = &[
     .with_python(&OS_KEN_APPLICATIONS),
     Suite::own(
         "p4runtime",
-        "p4runtime-shell and its messages drive the embedded NIC",
+        "p4runtime-shell drives the embedded NIC, and cases of the specification ask it",
         &["--package", "shunt-tests", "--test", "p4runtime"],
     )
     .with_tools()

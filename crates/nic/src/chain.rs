@@ -106,7 +106,7 @@ pub enum Verdict {
 }
 
 /// Why a packet is sent to the controller.
-const REASON_MISS: u8 = 0;
+pub(crate) const REASON_MISS: u8 = 0;
 pub(crate) const REASON_ASKED: u8 = 2;
 
 impl Stage {

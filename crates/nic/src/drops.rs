@@ -60,6 +60,7 @@ pub struct Traffic {
     handed_over: AtomicU64,
     represented: AtomicU64,
     hits: AtomicU64,
+    midway: AtomicU64,
     dropped: [AtomicU64; DropReason::ALL.len()],
     ports_broken: AtomicU64,
 }
@@ -95,6 +96,12 @@ impl Traffic {
         self.hits.load(Ordering::Relaxed)
     }
 
+    /// Packets that met some entries, and none where they had come to: misses like others.
+    #[must_use]
+    pub fn midway(&self) -> u64 {
+        self.midway.load(Ordering::Relaxed)
+    }
+
     /// Packets that were dropped for a reason.
     #[must_use]
     pub fn dropped(&self, reason: DropReason) -> u64 {
@@ -126,6 +133,10 @@ impl Traffic {
 
     pub(crate) fn hit(&self) {
         self.hits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn miss_midway(&self) {
+        self.midway.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn hand_over(&self) {

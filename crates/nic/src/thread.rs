@@ -32,7 +32,7 @@ use shunt_pipeline::DatapathPort;
 use tracing::warn;
 
 use crate::{
-    chain::{Chain, REASON_ASKED, Verdict, Walk},
+    chain::{Chain, REASON_ASKED, REASON_MISS, Verdict, Walk},
     drops::{DropReason, Traffic},
     orders::{Order, Orders, Outgoing},
     packets::{flow_hash, rewrite, take_apart},
@@ -307,6 +307,9 @@ impl Worker {
                     self.pool.give(packet);
                 }
                 Verdict::Punt { reason, miss_tag: tag, last_stage } => {
+                    if reason == REASON_MISS && last_stage > 0 {
+                        self.shared.traffic.miss_midway();
+                    }
                     let miss = Miss { reason, tag, last_stage, hash: flow_hash(&key) };
                     self.missed.push((packet, miss));
                 }

@@ -256,6 +256,9 @@ pub enum RequestError {
     /// The first message of a stream says who the controller is.
     #[error("a stream begins with an arbitration update")]
     NoArbitration,
+    /// No scheme of roles has been agreed on.
+    #[error("roles have no configuration here")]
+    RoleConfig,
     /// The name of a role is too long.
     #[error("a role of more than {0} bytes")]
     RoleName(usize),
@@ -281,6 +284,7 @@ impl RequestError {
             | Self::Info(_)
             | Self::Program(_)
             | Self::ElectionTaken
+            | Self::RoleConfig
             | Self::RoleName(_) => Code::InvalidArgument,
         }
     }

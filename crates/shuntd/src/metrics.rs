@@ -198,7 +198,7 @@ const STAGE: [(&str, &str, &str); 3] = [
     ("shunt_gigaflow_stage_masks", "Masks of a stage, of different tags apart.", "masks"),
 ];
 
-const NIC: [Single; 10] = [
+const NIC: [Single; 12] = [
     ("shunt_nic_stale_total", "counter", "How often the NIC became stale.", "stale_count"),
     (
         "shunt_nic_unconfirmed_total",
@@ -210,6 +210,8 @@ const NIC: [Single; 10] = [
     ("shunt_nic_waiting", "gauge", "Pieces that are to be there and are not yet.", "waiting"),
     ("shunt_nic_stale_entries", "gauge", "Stale entries not confirmed gone.", "stale_entries"),
     ("shunt_nic_tags", "gauge", "Tags in use.", "tags"),
+    ("shunt_nic_made_total", "counter", "Pieces that were made to be there.", "made"),
+    ("shunt_nic_shared_total", "counter", "Pieces that were to be there already.", "shared"),
     ("shunt_nic_entry_packets_total", "counter", "Packets that its entries counted.", "packets"),
     ("shunt_nic_offered_total", "counter", "Packets that no cache knew.", "offered"),
     ("shunt_nic_offers_known_total", "counter", "Of these, those that it had.", "offers_known"),
@@ -223,10 +225,11 @@ const NIC_OPERATIONS: [Single; 4] = [
     ("shunt_nic_lost_total", "counter", "What it did not answer.", "lost"),
 ];
 
-const NIC_TRAFFIC: [Single; 4] = [
+const NIC_TRAFFIC: [Single; 5] = [
     ("shunt_nic_received_packets_total", "counter", "Packets that came to it.", "received"),
     ("shunt_nic_hits_total", "counter", "Packets that came to their end there.", "hits"),
     ("shunt_nic_misses_total", "counter", "Packets that it gave to the switch.", "missed"),
+    ("shunt_nic_midway_total", "counter", "Packets that met some pieces, and no end.", "midway"),
     ("shunt_nic_sent_packets_total", "counter", "Packets that left by its ports.", "sent"),
 ];
 
@@ -332,7 +335,8 @@ mod tests {
             "stages": [{"entries": 1, "entries_max": 8, "masks": 1}, {"entries": 2}]});
         let nic = json!({"state": "connected", "stages": [{"entries": 5, "entries_max": 9}],
             "latency_us": [64, 128, 256], "operations": {"inserts": 6},
-            "traffic": {"hits": 40, "dropped": [["rule", 2]]}, "refused": [["actions", 1]]});
+            "made": 8, "shared": 3,
+            "traffic": {"hits": 40, "midway": 4, "dropped": [["rule", 2]]}, "refused": [["actions", 1]]});
         let text = caches(&json!({"received": 9, "exact_hits": 1, "chain": chain,
             "chains": [chain, chain], "coverage": [{"chains": 12, "pairs": 10, "published": 9}], "nic": nic}));
         let lines = [
@@ -346,6 +350,9 @@ mod tests {
             "shunt_gigaflow_ways_published{thread=\"0\"} 9",
             "shunt_nic_connected 1",
             "shunt_nic_inserts_total 6",
+            "shunt_nic_made_total 8",
+            "shunt_nic_shared_total 3",
+            "shunt_nic_midway_total 4",
             "shunt_nic_dropped_total{reason=\"rule\"} 2",
             "shunt_nic_stage_entries_max{stage=\"0\"} 9",
             "shunt_nic_miss_to_hit_seconds{quantile=\"0.99\"} 0.000128000",

@@ -40,6 +40,7 @@ pub(crate) fn nic(nic: &Value) -> String {
         let seen = looked_up(traffic);
         line("nic hits", packets("hits"), &percent(packets("hits"), seen));
         line("nic misses", packets("missed"), &percent(packets("missed"), seen));
+        line("nic midway", packets("midway"), &percent(packets("midway"), seen));
         for (reason, count) in dropped(traffic) {
             line("nic dropped", count, reason);
         }
@@ -52,6 +53,8 @@ pub(crate) fn nic(nic: &Value) -> String {
     let tags =
         format!("{} waiting, {} stale, {} tags", own("waiting"), own("stale_entries"), own("tags"));
     line("entry hits", own("packets"), &tags);
+    line("nic pieces", own("made"), &uses(own("made"), own("shared")));
+    line("nic shared", own("shared"), "");
     let offers = format!("{} known, {} dropped", own("offers_known"), own("offers_dropped"));
     line("offered", own("offered"), &offers);
     let times: Vec<String> = list(&nic["latency_us"]).iter().map(Value::to_string).collect();
@@ -67,6 +70,13 @@ pub(crate) fn nic(nic: &Value) -> String {
     let stale = format!("{stale} times stale, {} versions unconfirmed{late}", own("unconfirmed"));
     line("repaired", own("repairs"), &stale);
     text
+}
+
+/// How many ways use a piece: the one that it was made for, and those that found it there.
+fn uses(made: u64, shared: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "an average for people")]
+    let uses = (made + shared) as f64 / made.max(1) as f64;
+    format!("{uses:.2} ways used each")
 }
 
 /// Packets that a NIC looked up: what nobody took from it had missed as well.
@@ -94,11 +104,12 @@ mod tests {
             "kind": "embedded", "address": "127.0.0.1:9", "state": "connected",
             "stages": [{"entries": 2, "entries_max": 8}, {"entries": 1, "entries_max": 8}],
             "packets": 10, "waiting": 0, "stale_entries": 0, "tags": 2, "offered": 5,
+            "made": 4, "shared": 2,
             "offers_known": 1, "offers_dropped": 0, "latency_us": [64, 128, 256], "repairs": 1,
             "stale_count": 2, "unconfirmed": 4, "operations": {"inserts": 3, "removes": 0},
             "refused": [["actions", 4]],
             "traffic": {
-                "received": 9, "hits": 3, "missed": 1, "dropped": [["rule", 1], ["representor", 2]],
+                "received": 9, "hits": 3, "missed": 1, "midway": 2, "dropped": [["rule", 1], ["representor", 2]],
             },
         })
     }
@@ -118,6 +129,9 @@ mod tests {
         let shown = nic(&status());
         for expected in [
             "nic hits                   3   50.0 %",
+            "nic midway                 2   33.3 %",
+            "nic pieces                 4  1.50 ways used each",
+            "nic shared                 2",
             "nic dropped                1  rule",
             "nic dropped                2  representor",
             "in stages 2/8, 1/8",

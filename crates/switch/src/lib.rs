@@ -64,6 +64,7 @@ mod status;
 mod switch;
 mod trace;
 mod trace_actions;
+mod trace_cuts;
 mod trace_notes;
 mod trace_pieces;
 mod traced;

@@ -50,6 +50,8 @@ pub struct Trace {
     pub megaflow: String,
     /// How a chain of stages keeps its way, where that is what knows packets.
     pub pieces: Option<TracePieces>,
+    /// How the NIC keeps its way that it comes in by, if it does.
+    pub nic_pieces: Option<TracePieces>,
     /// What happens to the packet; empty: it is dropped.
     pub actions: Vec<String>,
     /// Why the switch itself dropped it, if it did.
@@ -161,8 +163,10 @@ impl Control {
         let packet = flow.packet(id, self.plane.vlan_limit);
         let traversal = pipeline.translate_newest(&packet.key);
         let mut ahead = VecDeque::new();
-        let pieces = self.explain_pieces(&packet.key, None, &traversal);
-        let mut trace = Trace { pieces, ..self.explain(&traversal, packet, id, &mut ahead) };
+        let pieces = self.explain_pieces((&packet.key, None), &traversal);
+        let nic_pieces = self.explain_nic_pieces(&packet.key, &traversal);
+        let own = self.explain(&traversal, packet, id, &mut ahead);
+        let mut trace = Trace { pieces, nic_pieces, ..own };
         while trace.resumed.len() < RESUMED_MAX
             && let Some(Resumed { packet, continuation, why }) = ahead.pop_front()
         {
@@ -170,7 +174,7 @@ impl Control {
             let bridge = u16::try_from(packet.key.bridge()).map_or(id, BridgeId::new);
             let traversal = pipeline.resume_newest(&packet.key, &continuation);
             let recirculation = Some(TraceRecirculation { id: continuation.id(), why });
-            let pieces = self.explain_pieces(&packet.key, Some(&continuation), &traversal);
+            let pieces = self.explain_pieces((&packet.key, Some(&continuation)), &traversal);
             let resumed = self.explain(&traversal, packet, bridge, &mut ahead);
             trace.resumed.push(Trace { recirculation, pieces, ..resumed });
         }
@@ -207,6 +211,7 @@ impl Control {
             learnings: traversal.learnings.iter().map(|own| self.explain_learning(own)).collect(),
             megaflow: describe(&(&traversal.key).into(), without_bridge(traversal), &names),
             pieces: None,
+            nic_pieces: None,
             actions: described,
             error: traversal.error.map(|error| error.to_string()),
             resumed: Vec::new(),
@@ -337,7 +342,9 @@ impl Trace {
         text.extend(self.learnings.iter().map(|learning| format!("Learns: {learning}\n")));
         let actions = if self.actions.is_empty() { "drop".into() } else { self.actions.join(",") };
         text += &format!("Megaflow: {}\n", self.megaflow);
-        text += &self.pieces.as_ref().map(TracePieces::to_text).unwrap_or_default();
+        for (title, pieces) in [("Pieces", &self.pieces), ("Pieces of the NIC", &self.nic_pieces)] {
+            text.extend(pieces.as_ref().map(|pieces| pieces.to_text(title)));
+        }
         text += &format!("Datapath actions: {actions}\n");
         if let Some(error) = &self.error {
             text += &format!("Dropped: {error}\n");

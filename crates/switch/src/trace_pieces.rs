@@ -1,5 +1,5 @@
-//! How a chain of stages keeps the way of a traced packet: where it is cut, by whom, and where it is
-//! not and why.
+//! How a chain of stages keeps the way of a traced packet, in the packet threads or in the NIC in front
+//! of them: where it is cut and where not, by whom and why.
 //!
 //! The policy is asked with stages that are empty: what is in the stages of a packet thread decides in
 //! which stage a piece lies, and sometimes where ways of equal worth are cut.
@@ -7,11 +7,14 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use shunt_flow::{FlowKey, FlowMask, layout::HEADER_START};
+use shunt_classifier::Version;
+use shunt_flow::{FlowKey, FlowMask, Match, layout::HEADER_START};
 use shunt_gigaflow::{
+    ltm::{Next, Tag},
     partition::{Piece, Policy as _, PolicyName, StageSet, Stages},
-    rule_of::way_of,
-    way::{Candidate, Way},
+    rule_of::{HeaderMasks, rule_of, way_of},
+    target::{Capabilities, Refusal},
+    way::{Candidate, Coupling, Way},
 };
 use shunt_pipeline::{
     BridgeId, Continuation, DatapathAction, NotedTraversal, Traversal, TraversalPiece, Visit,
@@ -19,10 +22,11 @@ use shunt_pipeline::{
 
 use crate::{
     bridges::Bridges,
-    config::{CacheKind, Gigaflow},
+    config::CacheKind,
     control::Control,
     names::BridgeNames,
     trace::{bridge_name, describe},
+    trace_cuts::Cuts,
 };
 
 /// The way of a packet, as a chain of stages keeps it.
@@ -33,7 +37,9 @@ pub struct TracePieces {
     /// Stages of a chain.
     pub stages: u8,
     /// Why it is not cut, or not kept at all, if that is so.
-    pub whole: Option<&'static str>,
+    pub whole: Option<String>,
+    /// Why a NIC cannot hold it, so that its packets stay with the switch.
+    pub refused: Option<String>,
     /// The pieces, first to last.
     pub pieces: Vec<TracePiece>,
 }
@@ -47,10 +53,14 @@ pub struct TracePiece {
     pub tag: String,
     /// The tables that it visits. Behind each but the last stands why it is not cut there.
     pub tables: Vec<TraceStep>,
+    /// The fields that it looks at, of those by which policies tell what belongs together.
+    pub fields: Vec<&'static str>,
     /// The headers under which packets share it, as they are when they come to it.
     pub mask: String,
     /// The name of the state that packets leave with; `None`: their way is over.
     pub next: Option<String>,
+    /// Why the way is cut behind it; `None`: it is the last.
+    pub cut: Option<String>,
 }
 
 /// A table that a piece visits.
@@ -61,7 +71,7 @@ pub struct TraceStep {
     /// The table.
     pub table: u8,
     /// Why the way goes on uncut to the next table of the piece; `None`: it is the last.
-    pub uncut: Option<&'static str>,
+    pub uncut: Option<String>,
 }
 
 /// Stages with room for everything.
@@ -81,59 +91,100 @@ impl Stages for Empty {
     }
 }
 
-/// No state has a name there: something is to be put back, or cannot be told.
-const NAMELESS: &str = "inside a clone, bucket or peer bridge, or behind a meter";
-/// The policy found no use in it.
-const UNWANTED: &str = "the policy keeps it together";
+/// Where ways are kept: by whom they are cut, for how many stages, and what these hold.
+struct Keeper {
+    policy: PolicyName,
+    stages: u8,
+    /// What a NIC can hold; stages of packet threads hold anything.
+    nic: Option<Capabilities>,
+}
+
+/// A packet, from where it comes in or goes on.
+type Ingress<'a> = (&'a FlowKey, Option<&'a Arc<Continuation>>);
 
 impl Control {
-    /// How the way of a packet is kept, where a chain of stages keeps ways.
+    /// How the way of a packet is kept, where the packet threads keep ways in a chain of stages.
     pub(crate) fn explain_pieces(
         &self,
-        key: &FlowKey,
-        start: Option<&Arc<Continuation>>,
+        ingress: Ingress<'_>,
         traversal: &Traversal,
     ) -> Option<TracePieces> {
         let caches = self.config.lock().caches.clone();
-        if caches.kind != CacheKind::Gigaflow {
-            return None;
-        }
-        let (pipeline, version) = (&self.plane.pipeline, traversal.version);
+        let (policy, stages) = (caches.gigaflow.policy.name(), caches.gigaflow.stages);
+        let is_chain = caches.kind == CacheKind::Gigaflow;
+        let keeper = is_chain.then_some(Keeper { policy, stages, nic: None })?;
+        Some(self.explain_kept(ingress, traversal.version, &keeper))
+    }
+
+    /// How the way of a packet is kept by the NIC that it comes in by.
+    pub(crate) fn explain_nic_pieces(
+        &self,
+        key: &FlowKey,
+        traversal: &Traversal,
+    ) -> Option<TracePieces> {
+        let bridge = BridgeId::new(u16::try_from(key.bridge()).ok()?);
+        let nic = self.nic.as_ref()?.holds(bridge, key.in_port())?;
+        let policy = self.config.lock().caches.gigaflow.policy.name();
+        let stages = u8::try_from(nic.stages_count()).unwrap_or(u8::MAX);
+        let keeper = Keeper { policy, stages, nic: Some(nic) };
+        Some(self.explain_kept((key, None), traversal.version, &keeper))
+    }
+
+    fn explain_kept(
+        &self,
+        (key, start): Ingress<'_>,
+        version: Version,
+        keeper: &Keeper,
+    ) -> TracePieces {
+        let pipeline = &self.plane.pipeline;
         let noted = pipeline.translate_noting(key, start, version);
-        let mut whole = whole(&noted);
-        let parts = partition(&noted, &caches.gigaflow);
-        let cuts: Vec<usize> =
-            parts.iter().skip(1).map(|part| usize::from(part.steps.start)).collect();
-        let cuts = if whole.is_none() { cuts } else { Vec::new() };
-        let mut pieces = pipeline.translate_pieces(key, start, version, &cuts);
-        let stages_count = usize::from(caches.gigaflow.stages);
-        if pieces.len() > 1 && !pieces.iter().all(|piece| piece.spending.fits(stages_count)) {
-            whole = Some("one entry: its pieces come near to a bound");
-            pieces = pipeline.translate_pieces(key, start, version, &[]);
+        let mut way = Way::new();
+        way_of(&noted, 0, &mut way);
+        let (policy, parts) = keeper.partition(&way);
+        let cuts = Cuts::new((policy, keeper.stages), &noted, (&way, &parts));
+        let mut whole = whole(&noted).map(str::to_owned);
+        let mut refused = None;
+        let visits = if whole.is_none() { cuts.visits() } else { Vec::new() };
+        let mut pieces = pipeline.translate_pieces(key, start, version, &visits);
+        if pieces.len() > 1 {
+            let stages_count = usize::from(keeper.stages);
+            let near = !pieces.iter().all(|piece| piece.spending.fits(stages_count));
+            whole = if near {
+                Some("one entry: its pieces come near to a bound".to_owned())
+            } else {
+                keeper.refusal(&pieces).map(|why| format!("one entry: of a piece, {why}"))
+            };
+            if whole.is_some() {
+                pieces = pipeline.translate_pieces(key, start, version, &[]);
+            }
+        }
+        if let [one] = &pieces[..] {
+            refused = keeper.refusal(std::slice::from_ref(one)).map(|why| why.to_string());
         }
         let bridges = self.bridges.lock();
-        let mut visits_before = 0;
+        let is_one = whole.is_some();
+        let mut first = 0;
         let explained = pieces.iter().enumerate().map(|(number, piece)| {
             let stage = parts.get(number).map_or(0, |part| part.stage.number());
-            let explained = self.explain_piece(&bridges, piece, stage, (&noted, visits_before));
-            visits_before += piece.traversal.visits.len();
-            explained
+            let explained = self.explain_piece(&bridges, (piece, stage), (&cuts, first, is_one));
+            let cut = if is_one { None } else { cuts.why_cut(number) };
+            first += piece.traversal.visits.len();
+            TracePiece { cut, ..explained }
         });
-        let policy = caches.gigaflow.policy.name().to_string();
-        Some(TracePieces {
-            policy,
-            stages: caches.gigaflow.stages,
-            whole,
+        TracePieces {
+            policy: keeper.policy.to_string(),
+            stages: keeper.stages,
             pieces: explained.collect(),
-        })
+            whole,
+            refused,
+        }
     }
 
     fn explain_piece(
         &self,
         bridges: &Bridges,
-        piece: &TraversalPiece,
-        stage: u8,
-        (noted, visits_before): (&NotedTraversal, usize),
+        (piece, stage): (&TraversalPiece, u8),
+        (cuts, first, is_one): (&Cuts<'_>, usize, bool),
     ) -> TracePiece {
         let traversal = &piece.traversal;
         let cut = |start: &Arc<Continuation>| format!("cut {:#x}", start.id());
@@ -143,12 +194,10 @@ impl Control {
         let step = |(number, visit): (usize, &Visit)| TraceStep {
             bridge: bridge_name(bridges, visit.bridge),
             table: visit.table.number(),
-            uncut: (number < last).then(|| {
-                let behind = visits_before + number + 1;
-                let has_name = noted.points.iter().any(|point| point.visit == behind);
-                if has_name { UNWANTED } else { NAMELESS }
-            }),
+            uncut: (number < last).then(|| cuts.why_uncut(first + number + 1, is_one)),
         };
+        let [from, to] = [first, first + traversal.visits.len()]
+            .map(|visit| u16::try_from(visit).unwrap_or(u16::MAX));
         let mut mask = FlowMask::from(&traversal.mask);
         mask.words_mut()[..HEADER_START].fill(0);
         let names = BridgeNames::new(&self.plane.pipeline, id);
@@ -156,9 +205,36 @@ impl Control {
             stage,
             tag: tag.map_or_else(|| format!("bridge {}", bridge_name(bridges, id)), cut),
             tables: traversal.visits.iter().enumerate().map(step).collect(),
+            fields: cuts.fields(&(from..to)).iter().map(Coupling::as_str).collect(),
             mask: describe(&(&traversal.key).into(), mask, &names),
             next: traversal.next.as_ref().map(cut),
+            cut: None,
         }
+    }
+}
+
+impl Keeper {
+    /// Where it cuts a way, and by which policy.
+    fn partition(&self, way: &Way) -> (PolicyName, Vec<Piece>) {
+        // What cannot be cut goes where packets meet it before any piece.
+        let is_uncut = way.legs_count() == 1 && way.steps_count() > 1;
+        let policy = if is_uncut { PolicyName::Megaflow } else { self.policy };
+        (policy, policy.policy(0).partition(way, &Empty(self.stages)).to_vec())
+    }
+
+    /// Why the first of these pieces that it cannot hold cannot be held.
+    fn refusal(&self, pieces: &[TraversalPiece]) -> Option<Refusal> {
+        let nic = self.nic.as_ref()?;
+        let (mut masks, mut behind) = (HeaderMasks::default(), pieces.len());
+        pieces.iter().zip(0..).find_map(|(piece, number)| {
+            behind -= 1;
+            let next = if behind == 0 { Next::End } else { Next::Tag(Tag::new(number + 1)) };
+            // What is one entry makes its headers by its actions.
+            let is_one = pieces.len() == 1;
+            let rewrite = if is_one { Match::any() } else { piece.rewrite.clone() };
+            let rule = rule_of(&piece.traversal, rewrite, (Tag::new(number), next), &mut masks);
+            nic.check(&rule).err()
+        })
     }
 }
 
@@ -176,37 +252,39 @@ fn whole(noted: &NotedTraversal) -> Option<&'static str> {
     }
 }
 
-fn partition(noted: &NotedTraversal, config: &Gigaflow) -> Vec<Piece> {
-    let mut way = Way::new();
-    way_of(noted, 0, &mut way);
-    // What cannot be cut goes where packets meet it before any piece.
-    let is_uncut = way.legs_count() == 1 && way.steps_count() > 1;
-    let policy = if is_uncut { PolicyName::Megaflow } else { config.policy.name() };
-    policy.policy(0).partition(&way, &Empty(config.stages)).to_vec()
-}
-
 impl TracePieces {
-    pub(crate) fn to_text(&self) -> String {
-        let whole = self.whole.map(|why| format!("; {why}")).unwrap_or_default();
+    /// The lines about the chain of the packet threads, or of a NIC, as the title says.
+    pub(crate) fn to_text(&self, title: &str) -> String {
+        let whole = self.whole.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
         let Self { policy, stages, .. } = self;
         let mut text =
-            format!("Pieces: policy {policy}, {stages} stages, as if these were empty{whole}\n");
-        for piece in &self.pieces {
-            let tables: Vec<String> =
-                piece.tables.iter().map(|own| own.table.to_string()).collect();
-            let tables = if tables.is_empty() { "none".to_owned() } else { tables.join(" ") };
-            let next = piece.next.as_deref().unwrap_or("end");
-            text += &format!(
-                "  stage {}: tables {tables}; {} to {next}; {}\n",
-                piece.stage,
-                piece.tag,
-                if piece.mask.is_empty() { "any packet" } else { &piece.mask },
-            );
-            for step in &piece.tables {
-                if let Some(why) = step.uncut {
-                    text += &format!("     >> not cut behind table {}: {why}\n", step.table);
-                }
+            format!("{title}: policy {policy}, {stages} stages, as if these were empty{whole}\n");
+        if let Some(why) = &self.refused {
+            text += &format!("  not held: {why}\n");
+        }
+        text.extend(self.pieces.iter().map(TracePiece::to_text));
+        text
+    }
+}
+
+impl TracePiece {
+    fn to_text(&self) -> String {
+        let tables: Vec<String> = self.tables.iter().map(|own| own.table.to_string()).collect();
+        let tables = if tables.is_empty() { "none".to_owned() } else { tables.join(" ") };
+        let Self { stage, tag, fields, mask, .. } = self;
+        let next = self.next.as_deref().unwrap_or("end");
+        let mask = if mask.is_empty() { "any packet" } else { mask };
+        let mut text = format!("  stage {stage}: tables {tables}; {tag} to {next}; {mask}\n");
+        let fields =
+            if fields.is_empty() { "no coupling field".to_owned() } else { fields.join(", ") };
+        text += &format!("     looks at {fields}\n");
+        for step in &self.tables {
+            if let Some(why) = &step.uncut {
+                text += &format!("     >> not cut behind table {}: {why}\n", step.table);
             }
+        }
+        if let (Some(why), Some(step)) = (&self.cut, self.tables.last()) {
+            text += &format!("     >> cut behind table {}: {why}\n", step.table);
         }
         text
     }

@@ -45,7 +45,7 @@ enum Event {
     Turn,
     /// Time passes.
     Wait(u64),
-    /// The device begins anew.
+    /// The device begins anew, and nobody is told.
     Restart,
     /// Old versions are forgotten.
     Reclaim,
@@ -79,6 +79,11 @@ fn chaos() -> impl Strategy<Value = ChaosSettings> {
             made_up_room,
         },
     )
+}
+
+/// How often, of 256 polls, the target is gone and begins anew.
+fn restarts() -> impl Strategy<Value = u8> {
+    prop_oneof![1 => Just(0_u8), 1 => 2..=24_u8]
 }
 
 /// What a target is like.
@@ -260,11 +265,14 @@ fn a_target_never_forwards_otherwise_than_the_answered_version_while_it_confirms
         ..ProptestConfig::default()
     };
     let events = prop::collection::vec(event(), 1..120);
-    let worlds = (generate::world(), settings(), (plan(), chaos(), any::<u64>()), events);
-    let (hits, stale) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+    let targets = (plan(), chaos(), restarts(), any::<u64>());
+    let worlds = (generate::world(), settings(), targets, events);
+    let [hits, stale, restarted, forgotten] = [const { std::cell::Cell::new(0) }; 4];
     let mut runner = TestRunner::new(config);
-    let result = runner.run(&worlds, |(world, settings, (plan, chaos, seed), events)| {
-        let rig = Rig::new(&world, settings, Chaos::new(plan.build(), chaos, seed));
+    let result = runner.run(&worlds, |(world, settings, (plan, chaos, restarts, seed), events)| {
+        let target = Chaos::new(plan.build(), chaos, seed);
+        let target = target.restarting(restarts, SoftTarget::restart);
+        let rig = Rig::new(&world, settings, target);
         let mut run = Run {
             rig,
             changes: VecDeque::new(),
@@ -279,10 +287,15 @@ fn a_target_never_forwards_otherwise_than_the_answered_version_while_it_confirms
         run.rest()?;
         hits.set(hits.get() + run.hits);
         stale.set(stale.get() + run.rig.status().stale_count);
+        let target = run.rig.owner.target();
+        restarted.set(restarted.get() + target.restarts_count());
+        forgotten.set(forgotten.get() + target.forgotten_count());
         Ok(())
     });
     if let Err(TestError::Fail(why, case)) = &result {
         panic!("{why}\n{case:#?}");
     }
     assert!(hits.get() > 2000 && stale.get() > 10, "{} {}", hits.get(), stale.get());
+    let (restarted, forgotten) = (restarted.get(), forgotten.get());
+    assert!(restarted > 100 && forgotten > 10, "{restarted} {forgotten}");
 }

@@ -48,6 +48,8 @@ pub struct Chaos<T> {
     forgotten: BTreeSet<LtmIndex>,
     /// How often, of 256 polls, the target begins anew, and what it does then.
     restart: Option<(u8, Restart<T>)>,
+    restarts_count: u64,
+    forgotten_count: u64,
     state: State,
 }
 
@@ -77,6 +79,8 @@ impl<T: LtmTarget> Chaos<T> {
             held_back: Vec::new(),
             forgotten: BTreeSet::new(),
             restart: None,
+            restarts_count: 0,
+            forgotten_count: 0,
             state: State::There,
         }
     }
@@ -92,6 +96,18 @@ impl<T: LtmTarget> Chaos<T> {
     /// The target behind it.
     pub const fn inner(&mut self) -> &mut T {
         &mut self.inner
+    }
+
+    /// How often it has begun anew.
+    #[must_use]
+    pub const fn restarts_count(&self) -> u64 {
+        self.restarts_count
+    }
+
+    /// Entries that were left out as they were forgotten while it began anew.
+    #[must_use]
+    pub const fn forgotten_count(&self) -> u64 {
+        self.forgotten_count
     }
 
     /// A number that nothing follows from (xorshift).
@@ -113,6 +129,7 @@ impl<T: LtmTarget> Chaos<T> {
         if happens {
             self.cut_off(events);
             restart(&mut self.inner);
+            self.restarts_count += 1;
         }
         happens
     }
@@ -151,6 +168,7 @@ impl<T: LtmTarget> Chaos<T> {
         }
         // One write at a time for each entry.
         if self.cut_off.is_empty() && self.undone.is_empty() {
+            self.forgotten_count += self.forgotten.len() as u64;
             self.undone.extend(std::mem::take(&mut self.forgotten));
         }
         // Tickets of owners are small numbers.
@@ -357,5 +375,6 @@ mod tests {
             target.poll(&mut events);
         }
         assert_eq!(held(&mut target), [0, 1, 3]);
+        assert_eq!((target.restarts_count(), target.forgotten_count()), (1, 1));
     }
 }

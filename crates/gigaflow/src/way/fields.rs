@@ -1,5 +1,7 @@
 //! Which fields couple the steps that look at them, and how the fields of some steps hang together.
 
+use std::fmt;
+
 use shunt_flow::{
     FieldId, SparseMask,
     layout::{FLOW_WORDS, HEADER_START},
@@ -45,6 +47,22 @@ impl Coupling {
         Self::Vlan,
         Self::Mpls,
     ];
+
+    /// The name as users read it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::EthSrc => "eth_src",
+            Self::EthDst => "eth_dst",
+            Self::IpSrc => "ip_src",
+            Self::IpDst => "ip_dst",
+            Self::IpProto => "ip_proto",
+            Self::TpSrc => "tp_src",
+            Self::TpDst => "tp_dst",
+            Self::Vlan => "vlan",
+            Self::Mpls => "mpls",
+        }
+    }
 
     /// The fields of a flow key that are this one, in whichever protocol.
     const fn fields(self) -> &'static [FieldId] {
@@ -130,10 +148,29 @@ impl FieldSet {
         other.0 & !self.0 == 0
     }
 
+    /// The fields that are in both sets.
+    #[must_use]
+    pub const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Its fields.
+    pub fn iter(self) -> impl Iterator<Item = Coupling> {
+        Coupling::ALL.into_iter().filter(move |field| self.contains(*field))
+    }
+
     /// The fields of both sets.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+}
+
+impl fmt::Display for FieldSet {
+    /// The names of its fields, with commas between.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.iter().map(Coupling::as_str).collect();
+        formatter.pad(&names.join(", "))
     }
 }
 
@@ -231,6 +268,17 @@ mod tests {
     use shunt_flow::FlowMask;
 
     use super::*;
+
+    #[test]
+    fn a_set_is_told_by_the_names_of_its_fields() {
+        let set = FieldSet::of(&[Coupling::TpDst, Coupling::IpSrc]);
+        assert_eq!(
+            (set.to_string(), FieldSet::EMPTY.to_string()),
+            ("ip_src, tp_dst".into(), String::new())
+        );
+        let other = FieldSet::of(&[Coupling::TpDst, Coupling::Mpls]);
+        assert_eq!(set.intersection(other), FieldSet::of(&[Coupling::TpDst]));
+    }
 
     #[test]
     fn fields_of_every_protocol_couple_alike() {

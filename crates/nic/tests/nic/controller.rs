@@ -30,6 +30,7 @@ async fn a_chain_rewrites_and_forwards_and_one_that_ends_midway_does_not() {
     world.send(0, &frame());
     let packet = world.punted().await;
     assert_eq!((&packet.payload, packet.miss_tag, packet.last_stage), (&frame(), 5, 1));
+    assert_eq!((world.traffic.midway(), world.traffic.hits()), (1, 0));
     // Stage 1 is skipped; the last sees what the first wrote.
     world.insert(2, to(2, rule(5, &[ttl], &[(FieldId::TcpDst, 7777)], Next::End))).await;
     world.send(0, &frame());

@@ -6,12 +6,12 @@ use parking_lot::RwLock;
 use shunt_gigaflow::{
     ltm::LtmRule,
     partition::StageId,
-    target::{LtmIndex, Refusal},
+    target::{Capabilities, LtmIndex, Refusal},
 };
 use shunt_pipeline::DatapathPort;
 
 use crate::{
-    codec::{Ports, Skills, encode, put, put_place},
+    codec::{Ports, Skills, capabilities, encode, put, put_place},
     program::{Program, TAG_FIRST},
     server::ElectionId,
     wire::{
@@ -111,6 +111,13 @@ impl Settings {
             request_timeout: Duration::from_secs(5),
             retry: Duration::from_millis(100),
         }
+    }
+
+    /// What the device can hold and do, with the ports that it has by now.
+    #[must_use]
+    pub fn capabilities(&self) -> Capabilities {
+        let own = capabilities(&self.program, &self.skills);
+        Capabilities { outputs: Some(self.outputs()), ..own }
     }
 
     /// The ports of the datapath that the device can send to.

@@ -15,7 +15,7 @@ use super::{
     told::{Ear, PACKETS_MAX, Told, ends},
     worker::Worker,
 };
-use crate::{codec::capabilities, wire::p4::v1::update::Type};
+use crate::wire::p4::v1::update::Type;
 
 /// A device behind P4Runtime as a target of LTM rules. It begins lost, and is there with the first
 /// [`Event::Restored`].
@@ -60,10 +60,8 @@ impl P4Target {
         let (teller, ear) = ends(wake);
         let worker = Worker::new(Arc::new(settings.clone()), task_receiver, teller);
         let port_changes = settings.ports.changes();
-        let outputs = Some(settings.outputs());
-        let own = capabilities(&settings.program, &settings.skills);
         Self {
-            capabilities: Capabilities { outputs, ..own },
+            capabilities: settings.capabilities(),
             held: vec![0; settings.program.stages().into()],
             tasks,
             ear,

@@ -72,14 +72,16 @@ impl Queue {
         if self.load.bytes.load(Ordering::Relaxed).saturating_add(bytes) > self.bytes_max {
             return Err(Full);
         }
+        // What is sent may be read before `try_send` returns: the load has it by then.
         self.load.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let had_notice = is_notice && self.load.has_notice.swap(true, Ordering::Relaxed);
         let waiting = Waiting { message: Ok(message), bytes, is_notice };
         if self.sender.try_send(waiting).is_err() {
             self.load.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            if is_notice && !had_notice {
+                self.load.has_notice.store(false, Ordering::Relaxed);
+            }
             return Err(Full);
-        }
-        if is_notice {
-            self.load.has_notice.store(true, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -146,5 +148,31 @@ mod tests {
         assert!(!queue.takes_notice());
         queued.next().await;
         assert!(queue.takes_notice());
+    }
+
+    #[tokio::test]
+    async fn a_notice_that_found_no_room_does_not_wait() {
+        let (queue, mut queued) = queue(1, 4096);
+        queue.push(packet(8)).unwrap();
+        let notice = || Update::IdleTimeoutNotification(IdleTimeoutNotification::default());
+        assert_eq!(queue.push(notice()), Err(Full));
+        assert!(queue.takes_notice());
+        queued.next().await;
+        assert_eq!(queue.push(notice()), Ok(()));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_notice_that_is_read_at_once_does_not_wait_any_more() {
+        let (queue, mut queued) = queue(100, 4096);
+        let (told, mut heard) = mpsc::channel(1);
+        tokio::spawn(async move {
+            while queued.next().await.is_some() && told.send(()).await.is_ok() {}
+        });
+        for number in 0..20_000 {
+            let notice = IdleTimeoutNotification::default();
+            queue.push(Update::IdleTimeoutNotification(notice)).unwrap();
+            heard.recv().await.unwrap();
+            assert!(queue.takes_notice(), "notice {number}");
+        }
     }
 }

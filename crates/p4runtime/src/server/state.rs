@@ -167,7 +167,7 @@ impl State {
         self.check_device(message.device_id)?;
         let role = message.role.as_ref().map_or("", |role| role.name.as_str());
         if message.role.as_ref().is_some_and(|role| role.config.is_some()) {
-            return Err(RequestError::Unserved("configuration of roles"));
+            return Err(RequestError::RoleConfig);
         }
         let id = super::arbiter::election_id(message.election_id);
         let advice = self.arbiter.arbitrate(stream, role, id)?;

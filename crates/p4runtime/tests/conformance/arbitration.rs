@@ -198,7 +198,7 @@ async fn the_configuration_of_a_role_is_refused_and_not_ignored() {
         status: None,
     };
     stream.send(stream_message_request::Update::Arbitration(update)).await;
-    assert_eq!(stream.next().await, Err(Code::Unimplemented));
+    assert_eq!(stream.next().await, Err(Code::InvalidArgument));
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use shunt_datapath::{
     target::{TargetHandle, TargetState},
 };
 use shunt_flow::PortNo;
+use shunt_gigaflow::target::Capabilities;
 use shunt_nic::{Limits, Nic, NicPorts, Traffic};
 use shunt_p4runtime::{
     client::{LivePorts, P4Target, Settings},
@@ -188,18 +189,7 @@ impl NicFront {
     }
 
     fn target(&self, config: &config::Target, address: &str, ports: LivePorts) -> P4Target {
-        let mut settings = Settings {
-            device_id: config.device_id,
-            program: program(config),
-            ports,
-            retry: RETRY,
-            ..Settings::new(format!("http://{address}"))
-        };
-        if config.kind == TargetKind::Embedded {
-            settings.device_id = Settings::new(String::new()).device_id;
-            settings.skills.masks_max = (config.masks > 0).then_some(config.masks);
-            settings.skills.key_bits_max = (config.key_bits > 0).then_some(config.key_bits);
-        }
+        let settings = settings(config, address, ports);
         let handle = self.target.handle.clone();
         info!(address, bridge = self.bridge.0, "a NIC stands in front of the bridge");
         P4Target::new(settings, &Handle::current(), move || handle.wake())
@@ -238,6 +228,15 @@ impl NicFront {
     pub(crate) fn takes(&self, bridge: BridgeId, number: PortNo) -> bool {
         let state = self.state.lock();
         self.number(bridge, number, &state.config).is_some()
+    }
+
+    /// What the NIC can hold of the ways of packets that come in by this port; `None`: they do not come
+    /// in by a NIC.
+    pub(crate) fn holds(&self, bridge: BridgeId, number: PortNo) -> Option<Capabilities> {
+        let state = self.state.lock();
+        self.number(bridge, number, &state.config)?;
+        let address = &state.config.address;
+        Some(settings(&state.config, address, state.ports.clone()).capabilities())
     }
 
     /// Why its ports are to be closed, if they are.
@@ -308,6 +307,23 @@ impl NicFront {
         let of = |embedded: &Embedded| (embedded.address, Arc::clone(&embedded.traffic));
         (state.config.clone(), state.embedded.as_ref().map(of))
     }
+}
+
+/// How a NIC at this address is driven.
+fn settings(config: &config::Target, address: &str, ports: LivePorts) -> Settings {
+    let mut settings = Settings {
+        device_id: config.device_id,
+        program: program(config),
+        ports,
+        retry: RETRY,
+        ..Settings::new(format!("http://{address}"))
+    };
+    if config.kind == TargetKind::Embedded {
+        settings.device_id = Settings::new(String::new()).device_id;
+        settings.skills.masks_max = (config.masks > 0).then_some(config.masks);
+        settings.skills.key_bits_max = (config.key_bits > 0).then_some(config.key_bits);
+    }
+    settings
 }
 
 /// The program of a NIC.

@@ -40,6 +40,10 @@ pub struct NicStatus {
     pub stale_entries: u64,
     /// Tags in use.
     pub tags: u64,
+    /// Pieces of ways that were made to be there.
+    pub made: u64,
+    /// Pieces that were meant to be there already.
+    pub shared: u64,
     /// Packets that its entries have counted: one is counted by each entry of its way.
     pub packets: u64,
     /// Rules that it does not hold, so that their packets stay with the switch, by why.
@@ -90,6 +94,8 @@ pub struct NicTraffic {
     pub hits: u64,
     /// Packets that it gave to the switch.
     pub missed: u64,
+    /// Packets that met some pieces of their way there, and no end.
+    pub midway: u64,
     /// Packets that left by its ports.
     pub sent: u64,
     /// Packets dropped, by reason; reasons that never happened are left out.
@@ -107,6 +113,7 @@ impl NicTraffic {
             received: traffic.received(),
             hits: traffic.hits(),
             missed: traffic.represented(),
+            midway: traffic.midway(),
             sent: traffic.sent(),
             dropped: dropped.filter(|(_, count)| *count > 0).collect(),
         }
@@ -151,6 +158,8 @@ impl NicFront {
             waiting: status.waiting as u64,
             stale_entries: status.stale as u64,
             tags: status.tags as u64,
+            made: status.cuts.made,
+            shared: status.cuts.shared,
             packets: status.packets,
             refused: refused.collect(),
             offered: status.offers_made,

@@ -493,3 +493,28 @@ fn packets_fare_as_the_tables_say_whether_the_nic_knows_them_or_not() {
     runner.run(&cases, law).unwrap();
     assert!(hits.get() > 0, "the NIC forwards nothing");
 }
+
+#[tokio::test]
+async fn a_trace_says_how_the_nic_cuts_a_way_and_why_it_cannot_hold_one() {
+    let world = World::new(1).await;
+    world
+        .add(&[
+            "table=0,priority=5,ip,nw_src=10.0.0.0/8,actions=goto_table:1",
+            "table=0,priority=4,arp,actions=output:2,output:3",
+            "table=1,priority=5,ip,nw_dst=10.0.0.1,actions=output:2",
+        ])
+        .await;
+    let trace = |flow: &str| world.bench.switch.trace("br0", flow).unwrap();
+    let held = trace("in_port=1,udp,nw_src=10.1.0.1,nw_dst=10.0.0.1");
+    let nic = held.nic_pieces.as_ref().unwrap();
+    assert!(held.pieces.is_none(), "the packet threads keep whole ways");
+    assert_eq!((nic.refused.as_ref(), nic.pieces.len()), (None, 2));
+    let text = held.to_text();
+    for expected in ["\nPieces of the NIC: policy joint", ">> cut behind table 0: ip_src in front"]
+    {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    let text = trace("in_port=1,arp").to_text();
+    let expected = "\n  not held: the target cannot execute the actions of the rule\n";
+    assert!(text.contains(expected), "{text}");
+}

@@ -6,7 +6,10 @@ use shunt_pipeline::{
     GroupCommand, MeterCommand,
     text::{parse_group_mod, parse_meter_mod},
 };
-use shunt_switch::Trace;
+use shunt_switch::{
+    Config, Trace,
+    config::{CacheKind, Policy},
+};
 
 use crate::bench::Bench;
 
@@ -215,4 +218,49 @@ async fn a_copy_changes_nothing_of_the_packet_behind_it() {
             .await;
     let trace = bench.switch.trace("br0", "in_port=p1").unwrap();
     assert_eq!(trace.actions, ["push_vlan(tpid=0x8100,vid=7,pcp=0)", "p2", "pop_vlan", "p3"]);
+}
+
+/// How the way of a packet to 10.0.0.1 is cut by a policy, for so many stages.
+async fn pieces(policy: Policy, stages: u8) -> String {
+    let mut config = Config::default();
+    config.caches.kind = CacheKind::Gigaflow;
+    (config.caches.gigaflow.policy, config.caches.gigaflow.stages) = (policy, stages);
+    let bench = Bench::of(&config).await;
+    bench.add_bridge("br0").await;
+    let rules = [
+        "table=0,ip,nw_src=10.0.0.0/8,actions=goto_table:1",
+        "table=1,tcp,tp_dst=80,actions=goto_table:2",
+        "table=2,ip,nw_dst=10.0.0.0/24,actions=goto_table:3",
+        "table=3,ip,nw_dst=10.0.0.1,actions=output:2",
+    ];
+    bench.switch.add_rules("br0", &rules).await.unwrap();
+    trace(&bench, "in_port=1,tcp,nw_src=10.1.0.1,nw_dst=10.0.0.1,tp_dst=80")
+}
+
+#[tokio::test]
+async fn a_trace_says_why_a_way_is_cut_and_why_not() {
+    for (policy, stages, expected) in [
+        (
+            Policy::Joint,
+            4,
+            &[
+                "looks at ip_src\n",
+                ">> cut behind table 0: ip_src in front and",
+                "have nothing in common (worth 1 + 1 apart, 0 together)",
+                ">> not cut behind table 2: both look at ip_dst (worth 1 + 1 apart, 2 together)",
+            ][..],
+        ),
+        (Policy::Joint, 1, &[">> not cut behind table 0: there are no more stages (worth 1"]),
+        (Policy::Profiled, 4, &["0 together; by score, as until sharing is measured)"]),
+        (Policy::FirstFit, 4, &[">> not cut behind table 2: both look at ip_dst"]),
+        (Policy::OneToOne, 4, &[">> cut behind table 2: every table is a piece of its own"]),
+        (Policy::OneToOne, 2, &[">> not cut behind table 2: there are no more stages"]),
+        (Policy::Random, 4, &["behind table 0: drawn at random"]),
+        (Policy::Megaflow, 4, &[">> not cut behind table 0: the policy never cuts"]),
+    ] {
+        let text = pieces(policy, stages).await;
+        for expected in expected {
+            assert!(text.contains(expected), "{policy:?} {stages} {expected}: {text}");
+        }
+    }
 }
