@@ -63,7 +63,7 @@ impl<'a> Cuts<'a> {
             | PolicyName::FirstFit
             | PolicyName::Profiled => {
                 let fields = self.apart(&front.steps, &behind.steps);
-                self.scored(fields, (&front.steps, &behind.steps))
+                self.scored(&fields, (&front.steps, &behind.steps))
             }
         })
     }
@@ -88,7 +88,7 @@ impl<'a> Cuts<'a> {
             | PolicyName::FirstFit
             | PolicyName::Profiled => {
                 let fields = self.together(&front, &behind);
-                self.scored(fields, (&front, &behind))
+                self.scored(&fields, (&front, &behind))
             }
         }
     }
@@ -125,7 +125,7 @@ impl<'a> Cuts<'a> {
     }
 
     /// A reason by fields, with the scores that decided.
-    fn scored(&self, fields: String, (front, behind): (&Range<u16>, &Range<u16>)) -> String {
+    fn scored(&self, fields: &str, (front, behind): (&Range<u16>, &Range<u16>)) -> String {
         let whole = front.start..behind.end;
         let worths = [front, behind, &whole].map(|steps| self.worth(steps));
         let [Some(first), Some(second), Some(together)] = worths else {

@@ -118,17 +118,17 @@ fn large_rows(run: &mut Run) -> Vec<Row> {
             });
             let title =
                 format!("{title} {variant}, {} rules, {entries} entries", scene.changing.len());
-            rows.extend(large([&ours, &theirs], title, entries as f64));
+            rows.extend(large([&ours, &theirs], &title, entries as f64));
         }
     }
     rows
 }
 
 /// What a large update cost the mirror and the iterative engine, and what each evicted.
-fn large(both: [&Watched; 2], name: String, entries: f64) -> [Row; 2] {
+fn large(both: [&Watched; 2], name: &str, entries: f64) -> [Row; 2] {
     let row = |metric, unit, of: &dyn Fn(&Watched) -> Samples| {
         let [ours, theirs] = both.map(of);
-        Row { ours, rival: Some((RIVAL.to_owned(), theirs)), ..Row::new(&name, metric, unit) }
+        Row { ours, rival: Some((RIVAL.to_owned(), theirs)), ..Row::new(name, metric, unit) }
     };
     let cost = row(ONE_LARGE, "us", &|watched| watched.spent.in_pairs());
     let is_worse = cost.ratio().is_some_and(|ratio| ratio.middle < 1.0);
