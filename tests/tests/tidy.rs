@@ -179,6 +179,34 @@ fn files_are_one_thing() {
 }
 
 #[test]
+fn every_module_is_a_part_of_its_crate() {
+    let all: BTreeMap<String, String> = files(".rs").into_iter().collect();
+    let modules = all.keys().filter(|path| path.contains("/src/") && !is_root_of_crate(path));
+    for path in modules {
+        let (folder, file) = path.rsplit_once('/').unwrap_or_default();
+        let (above, stem) = match file.strip_suffix(".rs") {
+            Some("mod") => folder.rsplit_once('/').unwrap_or_default(),
+            stem => (folder, stem.unwrap_or_default()),
+        };
+        let homes = ["/mod.rs", "/lib.rs", "/main.rs", ".rs"].map(|end| format!("{above}{end}"));
+        let names = |text: &String| text.contains(&format!("mod {stem};"));
+        let is_named = homes.iter().filter_map(|home| all.get(home)).any(names);
+        // By its path, from a file beside it.
+        let by_path = format!("#[path = \"{file}\"]");
+        let beside = all.iter().filter(|(other, _)| other.starts_with(above));
+        let is_named = is_named || beside.into_iter().any(|(_, text)| text.contains(&by_path));
+        assert!(is_named, "{path}: no file names this module, so nothing compiles it");
+    }
+}
+
+/// Whether cargo names a file, and no module does.
+fn is_root_of_crate(path: &str) -> bool {
+    let inside = path.rsplit_once("/src/").map_or(path, |(_, inside)| inside);
+    let is_program = inside.starts_with("bin/") && !inside["bin/".len()..].contains('/');
+    is_program || inside.ends_with("main.rs") || inside == "lib.rs"
+}
+
+#[test]
 fn every_module_says_what_it_is() {
     for (path, text) in files(".rs") {
         assert!(text.starts_with("//!") || text.starts_with("#!["), "{path} has no module page");
