@@ -53,7 +53,7 @@ impl Who {
     fn windows(self, run: &Run) -> (usize, Duration) {
         let (windows, seconds) = match self {
             Self::OsKen => (1, run.either(600, 10)),
-            Self::Own => (run.either(4, 2), run.either(60, 10)),
+            Self::Own => (2, run.either(60, 10)),
         };
         (windows, Duration::from_secs(seconds as u64))
     }
