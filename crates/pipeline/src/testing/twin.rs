@@ -49,10 +49,18 @@ pub struct Twin {
 }
 
 impl Twin {
-    /// Bridges of [`BRIDGES`] after these changes. Of requests that are refused together those are made
-    /// that are taken one by one: else one that overlaps another would leave a world without rules.
+    /// Bridges of [`BRIDGES`] after these changes, of which some may be refused.
     #[must_use]
     pub fn new(ops: &[Op]) -> Self {
+        let mut twin = Self::empty();
+        ops.iter().for_each(|op| drop(twin.apply(op)));
+        twin
+    }
+
+    /// As [`Twin::new`], but of requests that are refused together those are made that are taken one by
+    /// one: else one that overlaps another would leave a world without rules.
+    #[must_use]
+    pub fn keeping(ops: &[Op]) -> Self {
         let mut twin = Self::empty();
         for op in ops {
             if twin.apply(op).is_none() {
