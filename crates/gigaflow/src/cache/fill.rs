@@ -237,7 +237,11 @@ impl Gigaflow {
     }
 
     /// The partition of the way: of what the packet met before, and of what was found or made since.
+    /// Where nothing was made no entry is to have it, and it is not looked for.
     fn origin(&self, filling: &Filling<'_>, desk: &Desk) -> Origin {
+        if desk.parts.iter().all(|part| matches!(part, Part::Met(_))) {
+            return Origin::default();
+        }
         let met = filling.met.iter().filter_map(|slot| self.ltm.made(*slot));
         let parts = desk.parts.iter().zip(&desk.plan).filter_map(|(part, piece)| match part {
             Part::Met(entry) => self.ltm.made(entry.slot),

@@ -37,7 +37,7 @@ impl Origin {
             let mask = rule.matching.mask();
             let piece = hasher.hash_one((begin, stage, rule.length, mask));
             origin.name = fold(origin.name, piece);
-            origin.overlaps |= before.is_some_and(|before| overlap(before, mask));
+            origin.overlaps = origin.overlaps || before.is_some_and(|before| overlap(before, mask));
             before = Some(mask);
         }
         origin
