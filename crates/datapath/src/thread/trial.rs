@@ -2,11 +2,17 @@
 //!
 //! Both are done to a copy of the packet: the same frames must go to the same places, in the same order,
 //! and the same meters be asked. What is done to a copy of the packet is compared likewise; and where a
-//! frame waits for a controller, both states are gone on with, and must come to the same.
+//! frame waits for a controller, or is parsed again, both states are gone on with, and must come to the
+//! same.
 
 use std::sync::Arc;
 
 use shunt_classifier::Version;
+use shunt_flow::{
+    FlowKey, Layers,
+    extract::{VlanLimit, extract},
+    rewrite,
+};
 use shunt_pipeline::{Continuation, DatapathAction, Pipeline, Punt, Traversal};
 
 use crate::{Packet, Pool, change::change, execute::Parsed};
@@ -16,6 +22,7 @@ pub(super) struct Trial<'a> {
     pool: &'a mut Pool,
     pipeline: &'a Pipeline,
     version: Version,
+    vlan_limit: VlanLimit,
     /// States that are still gone on with, of those that one list leaves.
     resumes_left: usize,
 }
@@ -32,6 +39,8 @@ enum Effect {
     /// The frame goes to the controllers, and this comes of it when one sends it back. The punt is
     /// without its state.
     Waits { punt: Punt, frame: Vec<u8>, then: Option<Resumed> },
+    /// The frame is parsed again, and goes on.
+    Again { frame: Vec<u8>, then: Option<Resumed> },
 }
 
 /// What comes of a packet that goes on.
@@ -54,8 +63,14 @@ struct NoBuffer;
 const RESUMES_MAX: usize = 16;
 
 impl<'a> Trial<'a> {
-    pub(super) const fn new(pool: &'a mut Pool, pipeline: &'a Pipeline, version: Version) -> Self {
-        Self { pool, pipeline, version, resumes_left: 0 }
+    /// A comparison by the tables of a version, where packets are parsed as far as a limit says.
+    pub(super) const fn new(
+        pool: &'a mut Pool,
+        pipeline: &'a Pipeline,
+        version: Version,
+        vlan_limit: VlanLimit,
+    ) -> Self {
+        Self { pool, pipeline, version, vlan_limit, resumes_left: 0 }
     }
 
     /// Whether lists, one behind the other, do what a whole one does. Where no buffer is left to try it
@@ -121,11 +136,17 @@ impl<'a> Trial<'a> {
                 DatapathAction::Punt(punt) if punt.continuation.is_some() => {
                     effects.push(self.wait(punt, packet, parsed)?);
                 }
+                DatapathAction::Recirculate(state) => {
+                    effects.push(self.parse_again(state, packet, parsed)?);
+                }
+                DatapathAction::CheckLength { length, larger, other } => {
+                    let is_larger = packet.wire_len() > usize::from(*length);
+                    let state = if is_larger { larger } else { other };
+                    effects.push(self.parse_again(state, packet, parsed)?);
+                }
                 DatapathAction::Output { .. }
                 | DatapathAction::OutputIngress { .. }
-                | DatapathAction::Punt(_)
-                | DatapathAction::Recirculate(_)
-                | DatapathAction::CheckLength { .. } => {
+                | DatapathAction::Punt(_) => {
                     let (action, frame) = (action.clone(), packet.frame().to_vec());
                     effects.push(Effect::Left { action, frame });
                 }
@@ -141,25 +162,48 @@ impl<'a> Trial<'a> {
         parsed: &Parsed<'_>,
     ) -> Result<Effect, NoBuffer> {
         let then = match &punt.continuation {
-            Some(state) if self.resumes_left > 0 => Some(self.resume(state, packet, parsed)?),
-            _ => None,
+            Some(state) => {
+                self.resume(state, packet, (state.entering(parsed.key), parsed.layers))?
+            }
+            None => None,
         };
         let punt = Punt { continuation: None, ..punt.clone() };
         Ok(Effect::Waits { punt, frame: packet.frame().to_vec(), then })
     }
 
-    fn resume(
+    fn parse_again(
         &mut self,
         state: &Arc<Continuation>,
         packet: &Packet,
         parsed: &Parsed<'_>,
-    ) -> Result<Resumed, NoBuffer> {
-        self.resumes_left -= 1;
-        let mut key = state.entering(parsed.key);
+    ) -> Result<Effect, NoBuffer> {
+        let mut copy = self.pool.copy(packet, None).ok_or(NoBuffer)?;
+        if let (Some(ttl), Some(payload)) = (state.ttl_copy(), parsed.layers.payload()) {
+            rewrite::copy_ttl(copy.frame_mut(), payload, ttl);
+        }
+        let mut key = FlowKey::ZERO;
+        let layers = extract(copy.frame(), self.vlan_limit, &mut key);
+        key.set_in_port(parsed.key.in_port());
+        state.enter(&mut key);
+        let then = self.resume(state, &copy, (key, layers));
+        let frame = copy.frame().to_vec();
+        self.pool.give(copy);
+        Ok(Effect::Again { frame, then: then? })
+    }
+
+    /// What comes of a packet that goes on with a state, unless too many have.
+    fn resume(
+        &mut self,
+        state: &Arc<Continuation>,
+        packet: &Packet,
+        (mut key, layers): (FlowKey, Layers),
+    ) -> Result<Option<Resumed>, NoBuffer> {
+        let Some(left) = self.resumes_left.checked_sub(1) else { return Ok(None) };
+        self.resumes_left = left;
         let traversal = Arc::new(self.pipeline.resume(&key, state, self.version));
-        let parsed = Parsed { key: &mut key, layers: parsed.layers };
+        let parsed = Parsed { key: &mut key, layers };
         let effects = self.effects(&mut traversal.actions.iter(), packet, &parsed)?;
-        Ok(Resumed { traversal, effects })
+        Ok(Some(Resumed { traversal, effects }))
     }
 }
 

@@ -46,7 +46,7 @@ fn alike_by(
     let layers = extract(packet.frame(), VlanLimit::Two, &mut key);
     let parsed = Parsed { key: &mut key, layers };
     let out = pool.out();
-    let mut trial = Trial::new(pool, tables, tables.version());
+    let mut trial = Trial::new(pool, tables, tables.version(), VlanLimit::Two);
     let alike = trial.do_the_same(pieces, whole, &packet, &parsed);
     assert_eq!(pool.out(), out, "what was taken is given back");
     pool.give(packet);
@@ -115,10 +115,16 @@ fn what_is_done_to_a_copy_is_compared_by_what_comes_of_it_too() {
 }
 
 #[test]
-fn states_that_wait_for_a_controller_are_compared_by_what_comes_of_them() {
+fn states_that_wait_for_a_controller_or_parse_again_are_compared_by_what_comes_of_them() {
+    compare_states_behind("controller(pause)");
+    compare_states_behind("check_pkt_larger(60)->NXM_NX_REG0[0]");
+}
+
+/// Compares the states that this leaves.
+fn compare_states_behind(leaving: &str) {
     let rules = |last: &str| {
         let first = format!("table=0,actions=mod_dl_src:00:00:00:00:00:07,resubmit(,1),{last}");
-        tables(&[&first, "table=1,actions=controller(pause),output:3"])
+        tables(&[&first, &format!("table=1,actions={leaving},output:3")])
     };
     let (here, mut pool) = (rules("output:2"), Pool::new());
     let (pieces, whole) = answers(&here);

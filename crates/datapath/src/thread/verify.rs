@@ -94,7 +94,8 @@ impl PacketThread {
             [one] => one.says_as(&fresh),
             pieces => {
                 let lists: Vec<_> = pieces.iter().map(|piece| &*piece.actions).collect();
-                let mut trial = Trial::new(&mut self.pool, &self.pipeline, version);
+                let limit = self.config.vlan_limit;
+                let mut trial = Trial::new(&mut self.pool, &self.pipeline, version, limit);
                 fresh.learnings.is_empty()
                     && fresh.credits_as(pieces)
                     && trial.do_the_same(&lists, &fresh.actions, packet, parsed)
