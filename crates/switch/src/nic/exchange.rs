@@ -43,6 +43,9 @@ pub(crate) struct Exchange<T> {
     under_way: BTreeMap<Ticket, Option<Change>>,
     /// What the target may hold.
     held: BTreeSet<LtmIndex>,
+    /// Of this, what went in as the target was lost: until it is restored it may be there, and the owner
+    /// thinks that it was never made.
+    unsure: BTreeSet<LtmIndex>,
     /// What the owner takes for held, and no target holds.
     gone: BTreeSet<LtmIndex>,
     answered: Vec<Event>,
@@ -111,6 +114,7 @@ impl<T: LtmTarget> Exchange<T> {
             nothing,
             under_way: BTreeMap::new(),
             held: BTreeSet::new(),
+            unsure: BTreeSet::new(),
             gone: BTreeSet::new(),
             answered: Vec::new(),
             leaving: Vec::new(),
@@ -131,13 +135,13 @@ impl<T: LtmTarget> Exchange<T> {
     fn give_up(&mut self, target: T, before: Before) {
         let under_way = std::mem::take(&mut self.under_way);
         let held = std::mem::take(&mut self.held);
-        // Of an insertion that is lost the owner thinks that it was never made.
         let inserting = |change: &Option<Change>| match change {
             Some(Change::Insert(entry)) => Some(*entry),
             Some(Change::Remove(_)) | None => None,
         };
-        let inserting: BTreeSet<LtmIndex> = under_way.values().filter_map(inserting).collect();
-        self.gone.extend(held.difference(&inserting));
+        let mut unsure = std::mem::take(&mut self.unsure);
+        unsure.extend(under_way.values().filter_map(inserting));
+        self.gone.extend(held.difference(&unsure));
         for ticket in under_way.keys() {
             let result = Err(TargetError::Lost(Lost));
             self.answered.push(Event::Answered { ticket: *ticket, result });
@@ -199,6 +203,10 @@ impl<T: LtmTarget> Exchange<T> {
         match event {
             Event::Answered { ticket, result } => {
                 let is_gone = match self.under_way.remove(ticket).flatten() {
+                    Some(Change::Insert(entry)) if matches!(result, Err(TargetError::Lost(_))) => {
+                        self.unsure.insert(entry);
+                        None
+                    }
                     Some(Change::Insert(entry)) => result.is_err().then_some(entry),
                     Some(Change::Remove(entry)) => is_gone(result).then_some(entry),
                     None => None,
@@ -208,7 +216,12 @@ impl<T: LtmTarget> Exchange<T> {
                 }
             }
             Event::Lost(_) => self.is_restored = false,
-            Event::Restored => self.is_restored = true,
+            Event::Restored => {
+                // It holds just what it has confirmed.
+                let unsure = std::mem::take(&mut self.unsure);
+                self.held.retain(|entry| !unsure.contains(entry));
+                self.is_restored = true;
+            }
             Event::Counted { .. } | Event::Idle { .. } => {}
         }
     }
@@ -519,6 +532,21 @@ mod tests {
         (device.lock().is_new, device.lock().is_slow) = (true, false);
         assert_eq!((heard(&mut exchange), heard(&mut exchange)), (vec![], vec![]));
         assert!(device.lock().held.is_empty() && !next.is_pending(), "{device:?}");
+    }
+
+    #[test]
+    fn what_went_in_as_the_target_was_lost_is_waited_for_too() {
+        let (mut exchange, (next, device, _)) = with_first();
+        device.lock().is_slow = true;
+        exchange.submit(&mut vec![insert(1)]).unwrap();
+        device.lock().is_lost = true;
+        assert_eq!(heard(&mut exchange), [lost(1), Event::Lost(Lost)]);
+        next.send(Some(fake().0), Before::Runs);
+        assert_eq!((heard(&mut exchange), next.is_pending()), (vec![], true), "it may be there");
+        (device.lock().is_new, device.lock().is_slow) = (true, false);
+        assert_eq!(heard(&mut exchange), [], "it is asked");
+        assert_eq!(heard(&mut exchange), [Event::Restored], "nobody thinks that it is there");
+        assert!(!next.is_pending());
     }
 
     #[test]

@@ -113,16 +113,22 @@ fn happening() -> impl Strategy<Value = Happening> {
 fn chaos() -> impl Strategy<Value = ChaosSettings> {
     let often = || prop_oneof![2 => Just(0_u8), 1 => 16..=128_u8];
     let rare = prop_oneof![2 => Just(0_u8), 1 => 8..=64_u8];
-    (often(), often(), often(), rare, 0..4_u32).prop_map(
-        |(delay, hold_back, reject, disconnect, away)| ChaosSettings {
+    let made_up_room = prop_oneof![1 => Just(0), 1 => 1..100_usize];
+    (often(), often(), often(), rare, 0..4_u32, made_up_room).prop_map(
+        |(delay, hold_back, reject, disconnect, away, made_up_room)| ChaosSettings {
             delay,
             hold_back,
             reject,
             disconnect,
             away,
-            made_up_room: 0,
+            made_up_room,
         },
     )
+}
+
+/// How often, of 256 polls, a device begins anew.
+fn restarts() -> impl Strategy<Value = u8> {
+    prop_oneof![1 => Just(0), 1 => 2..=24_u8]
 }
 
 /// A switch whose only owner is that of a target, in front of which targets are exchanged.
@@ -134,11 +140,14 @@ struct World {
     owner: TargetOwner<Exchange<Seen>>,
     successors: Successors<Seen>,
     chaos: ChaosSettings,
+    restarts: u8,
     now: Time,
     /// The device that is there, or comes next.
     device: Option<Device>,
     /// Those before it that went on when they were given up.
     given_up: Vec<Device>,
+    /// All that there ever was.
+    devices: Vec<Device>,
     seen: Vec<FlowKey>,
     hits: u64,
 }
@@ -148,7 +157,7 @@ fn soft_target() -> SoftTarget {
 }
 
 impl World {
-    fn new(ops: &[Op], chaos: ChaosSettings) -> Self {
+    fn new(ops: &[Op], (chaos, restarts): (ChaosSettings, u8)) -> Self {
         let twin = Twin::new(ops);
         let version = twin.pipeline.version();
         let waker = Arc::new(Waker::new().unwrap());
@@ -163,7 +172,6 @@ impl World {
         let config = TargetConfig::new(BRIDGE);
         let owner = TargetOwner::new(config, Arc::clone(&twin.pipeline), exchange, ends);
         let now = Time::ZERO.after(Duration::from_secs(1));
-        let (device, given_up, seen) = (None, Vec::new(), Vec::new());
         let offers = offers.remove(0);
         let mut world = Self {
             twin,
@@ -173,10 +181,12 @@ impl World {
             owner,
             successors,
             chaos,
+            restarts,
             now,
-            device,
-            given_up,
-            seen,
+            device: None,
+            given_up: Vec::new(),
+            devices: Vec::new(),
+            seen: Vec::new(),
             hits: 0,
         };
         world.exchange(Before::Runs, Some(1));
@@ -184,8 +194,11 @@ impl World {
     }
 
     fn exchange(&mut self, before: Before, seed: Option<u64>) {
-        let next =
-            seed.map(|seed| Arc::new(Mutex::new(Chaos::new(soft_target(), self.chaos, seed))));
+        let next = seed.map(|seed| {
+            let chaos = Chaos::new(soft_target(), self.chaos, seed);
+            Arc::new(Mutex::new(chaos.restarting(self.restarts, SoftTarget::restart)))
+        });
+        self.devices.extend(next.clone());
         let target = next.as_ref().map(Seen::new);
         self.successors.send(target, before);
         let left = std::mem::replace(&mut self.device, next);
@@ -308,9 +321,9 @@ fn targets_that_give_way_to_one_another_forward_as_the_answered_version_says() {
     let config =
         ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() };
     let happenings = prop::collection::vec(happening(), 1..120);
-    let (hits, exchanges) = (Cell::new(0), Cell::new(0));
+    let (hits, exchanges, restarted) = (Cell::new(0), Cell::new(0), Cell::new(0));
     let result = TestRunner::new(config).run(
-        &(generate::world(), chaos(), happenings),
+        &(generate::world(), (chaos(), restarts()), happenings),
         |(ops, chaos, happenings)| {
             let mut world = World::new(&ops, chaos);
             for happening in happenings {
@@ -321,6 +334,8 @@ fn targets_that_give_way_to_one_another_forward_as_the_answered_version_says() {
             }
             world.rest()?;
             hits.set(hits.get() + world.hits);
+            let restarts = world.devices.iter().map(|device| device.lock().restarts_count());
+            restarted.set(restarted.get() + restarts.sum::<u64>());
             Ok(())
         },
     );
@@ -328,4 +343,5 @@ fn targets_that_give_way_to_one_another_forward_as_the_answered_version_says() {
         panic!("{why}\n{case:#?}");
     }
     assert!(hits.get() > 2000 && exchanges.get() > 50, "{} {}", hits.get(), exchanges.get());
+    assert!(restarted.get() > 50, "devices restarted {} times", restarted.get());
 }
