@@ -20,7 +20,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use shunt_flow::{FieldId, FlowMask};
+use shunt_flow::{FieldId, FlowMask, Match, prerequisite};
 use shunt_pipeline::{DatapathAction, DatapathPort};
 
 use crate::{
@@ -272,7 +272,7 @@ impl Capabilities {
     pub fn check(&self, rule: &LtmRule) -> Result<(), Refusal> {
         let matched = FlowMask::from(rule.matching.mask());
         if !matched.is_subset_of(&self.matches) {
-            let field = first_beyond(&matched, &self.matches);
+            let field = first_beyond(&matched, &self.matches, &rule.matching);
             return Err(field.map_or(Refusal::MatchUnnamed, Refusal::Match));
         }
         if self.key_bits_max.is_some_and(|max| rule.matching.mask().bits_count() > max) {
@@ -282,7 +282,7 @@ impl Capabilities {
         let rewrite = plain.as_ref().map_or(&rule.rewrite, |plain| &plain.rewrite);
         let written = FlowMask::from(rewrite.mask());
         if !written.is_subset_of(&self.writes) {
-            let field = first_beyond(&written, &self.writes);
+            let field = first_beyond(&written, &self.writes, &rule.matching);
             return Err(field.map_or(Refusal::WriteUnnamed, Refusal::Write));
         }
         if rule.length > self.length_max {
@@ -325,16 +325,23 @@ impl Effects {
     }
 }
 
-/// A field with a bit in `mask` that `allowed` lacks.
-fn first_beyond(mask: &FlowMask, allowed: &FlowMask) -> Option<FieldId> {
+/// A field with a bit in `mask` that `allowed` lacks. Of fields that share bits, one that packets of the
+/// match have, as far as the match says what they are.
+fn first_beyond(mask: &FlowMask, allowed: &FlowMask, matching: &Match) -> Option<FieldId> {
     let mut beyond = mask.clone();
     beyond.remove(allowed);
-    FieldId::all().find(|field| beyond.field(*field) != 0)
+    let (key, known) = (matching.key(), FlowMask::from(matching.mask()));
+    let fields = || FieldId::all().filter(|field| beyond.field(*field) != 0);
+    let had = fields().find(|field| prerequisite::is_met(*field, &key, &known));
+    had.or_else(|| fields().next())
 }
 
 #[cfg(test)]
 mod tests {
-    use shunt_flow::{FlowKey, Match};
+    use shunt_flow::{
+        FlowKey,
+        text::{NoPortNames, parse_match},
+    };
 
     use super::*;
     use crate::ltm::Tag;
@@ -412,6 +419,27 @@ mod tests {
         for (outputs, expected) in [(vec![port], Ok(())), (vec![], Err(Refusal::Output(port)))] {
             let outputs = Some(outputs.into_iter().collect());
             assert_eq!(Capabilities { outputs, ..capabilities() }.check(&rule), expected);
+        }
+    }
+
+    #[test]
+    fn of_fields_that_share_bits_a_refusal_names_the_one_that_packets_have() {
+        let known = [FieldId::EthType, FieldId::IpProto, FieldId::IcmpType];
+        let capabilities = Capabilities {
+            matches: mask(&known),
+            key_bits_max: None,
+            writes: FlowMask::EMPTY,
+            ..capabilities()
+        };
+        for (text, field) in [
+            ("icmp6,icmp_type=135,nd_target=::1", FieldId::NdTarget),
+            ("ip,nw_dst=10.0.0.1", FieldId::Ipv4Dst),
+            ("arp,arp_tpa=10.0.0.1", FieldId::ArpTpa),
+            ("eth_type=0x894f,nsh_c3=1", FieldId::NshC3),
+        ] {
+            let matching = parse_match(text, &NoPortNames).unwrap();
+            let refusal = capabilities.check(&LtmRule { matching, ..rule() });
+            assert_eq!(refusal, Err(Refusal::Match(field)), "{text}");
         }
     }
 }
