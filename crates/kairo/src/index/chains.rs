@@ -1,29 +1,58 @@
-//! Chains of positions by fingerprint: a hash table that never pauses.
+//! Positions by fingerprint: a hash table that never pauses.
 //!
-//! Positions are those of rows that somebody else keeps. Each is in one chain, doubly linked, so that
-//! it leaves in constant time. The table grows by one bucket for each position that comes beyond the
-//! last (Witold Litwin, "Linear Hashing: A New Tool for File and Table Addressing"): no insertion
-//! ever rehashes the whole.
+//! Positions are those of rows that somebody else keeps. Those of one fingerprint are a *chain*, doubly
+//! linked, so that each leaves in constant time. A bucket is the list of its chains' first positions: its
+//! table grows by one bucket for each chain that comes beyond the last (Witold Litwin, "Linear Hashing: A
+//! New Tool for File and Table Addressing"), so that no insertion ever rehashes the whole; and whoever
+//! divides a bucket reads one position of each chain, though a million visits may have a fingerprint in
+//! common.
 
 /// No position.
-const NONE: u32 = u32::MAX;
+const NONE: u32 = u32::MAX >> 1;
 
 /// Positions by fingerprint.
 #[derive(Debug)]
 pub(super) struct Chains {
-    /// The first position of each bucket.
+    /// The first position of the first chain of each bucket.
     heads: Vec<u32>,
     /// By position.
     links: Vec<Link>,
+    /// Positions in all chains.
     len: usize,
+    chains: usize,
 }
 
+/// A position in its chain.
 #[derive(Clone, Copy, Debug)]
 struct Link {
+    /// The position behind it in its chain.
     next: u32,
-    /// In a bucket's first position: [`NONE`].
-    previous: u32,
+    before: Before,
     print: u32,
+}
+
+/// What is before a position: of the first of a chain the first of the next chain in its bucket, of
+/// others the one before it in its chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Before(u32);
+
+impl Before {
+    const FIRST: u32 = 1 << 31;
+
+    /// Of the first of a chain, before another chain of the bucket.
+    const fn chain(next_first: u32) -> Self {
+        Self(next_first | Self::FIRST)
+    }
+
+    /// Of one that is not the first.
+    const fn position(position: u32) -> Self {
+        Self(position)
+    }
+
+    /// If it is that of a first: the first of the next chain.
+    const fn next_first(self) -> Option<u32> {
+        if self.0 & Self::FIRST == 0 { None } else { Some(self.0 & !Self::FIRST) }
+    }
 }
 
 impl Chains {
@@ -35,38 +64,65 @@ impl Chains {
     pub(super) fn with_room(positions: usize) -> Self {
         let mut heads = Vec::with_capacity(positions.max(1));
         heads.push(NONE);
-        Self { heads, links: Vec::with_capacity(positions), len: 0 }
+        Self { heads, links: Vec::with_capacity(positions), len: 0, chains: 0 }
     }
 
     /// Adds a position that is in no chain.
     pub(super) fn insert(&mut self, position: u32, print: u32) {
         let index = position as usize;
         if self.links.len() <= index {
-            self.links.resize(index + 1, Link { next: NONE, previous: NONE, print: 0 });
+            let empty = Link { next: NONE, before: Before::position(NONE), print: 0 };
+            self.links.resize(index + 1, empty);
         }
-        self.links[index].print = print;
-        self.push(self.bucket(print), position);
         self.len += 1;
-        if self.len > self.heads.len() {
+        let bucket = self.bucket(print);
+        if let Some(first) = self.first(bucket, print) {
+            let next = std::mem::replace(&mut self.link(first).next, position);
+            *self.link(position) = Link { next, before: Before::position(first), print };
+            if next != NONE {
+                self.link(next).before = Before::position(position);
+            }
+            return;
+        }
+        *self.link(position) = Link { next: NONE, before: Before::chain(NONE), print };
+        self.push(bucket, position);
+        self.chains += 1;
+        if self.chains > self.heads.len() {
             self.split();
         }
     }
 
     /// Takes a position out of its chain.
     pub(super) fn remove(&mut self, position: u32) {
-        let bucket = self.bucket(self.links[position as usize].print);
-        self.unlink(bucket, position);
         self.len -= 1;
+        let Link { next, before, print } = *self.link(position);
+        let Some(next_first) = before.next_first() else {
+            self.link(before.0).next = next;
+            if next != NONE {
+                self.link(next).before = before;
+            }
+            return;
+        };
+        let bucket = self.bucket(print);
+        let place = if next == NONE {
+            self.chains -= 1;
+            next_first
+        } else {
+            self.link(next).before = before;
+            next
+        };
+        let previous = self.firsts(bucket).take_while(|first| *first != position).last();
+        match previous {
+            Some(previous) => self.link(previous).before = Before::chain(place),
+            None => self.heads[bucket] = place,
+        }
     }
 
-    /// The positions with a fingerprint, the newest first.
+    /// The positions with a fingerprint.
     pub(super) fn of(&self, print: u32) -> impl Iterator<Item = u32> + '_ {
         let after = |position: u32| (position != NONE).then_some(position);
-        let first = after(self.heads[self.bucket(print)]);
-        let all = std::iter::successors(first, move |position| {
-            after(self.links[*position as usize].next)
-        });
-        all.filter(move |position| self.links[*position as usize].print == print)
+        let first = self.first(self.bucket(print), print);
+        std::iter::successors(first, move |position| after(self.links[*position as usize].next))
     }
 
     /// Positions in all chains.
@@ -88,41 +144,42 @@ impl Chains {
         if bucket < count { bucket } else { bucket & (wide / 2 - 1) }
     }
 
-    /// Adds a bucket, and gives it what belongs there of the one that it was part of.
+    /// The first positions of the chains of a bucket.
+    fn firsts(&self, bucket: usize) -> impl Iterator<Item = u32> + '_ {
+        let mut first = self.heads[bucket];
+        std::iter::from_fn(move || {
+            let own = (first != NONE).then_some(first)?;
+            first = self.links[own as usize].before.next_first().unwrap_or(NONE);
+            Some(own)
+        })
+    }
+
+    /// The first position with a fingerprint.
+    fn first(&self, bucket: usize, print: u32) -> Option<u32> {
+        self.firsts(bucket).find(|first| self.links[*first as usize].print == print)
+    }
+
+    /// Adds a bucket, and gives it the chains that belong there of the one that it was part of.
     fn split(&mut self) {
         let added = self.heads.len();
         let source = added - (added + 1).next_power_of_two() / 2;
         self.heads.push(NONE);
-        let mut rest = self.heads[source];
-        while rest != NONE {
-            let Link { next, print, .. } = self.links[rest as usize];
-            if self.bucket(print) == added {
-                self.unlink(source, rest);
-                self.push(added, rest);
-            }
-            rest = next;
+        let mut first = std::mem::replace(&mut self.heads[source], NONE);
+        while first != NONE {
+            let Link { before, print, .. } = *self.link(first);
+            self.push(self.bucket(print), first);
+            first = before.next_first().unwrap_or(NONE);
         }
     }
 
-    fn unlink(&mut self, bucket: usize, position: u32) {
-        let Link { next, previous, .. } = self.links[position as usize];
-        if previous == NONE {
-            self.heads[bucket] = next;
-        } else {
-            self.links[previous as usize].next = next;
-        }
-        if next != NONE {
-            self.links[next as usize].previous = previous;
-        }
+    /// Puts the first position of a chain before the others of a bucket.
+    fn push(&mut self, bucket: usize, first: u32) {
+        let next_first = std::mem::replace(&mut self.heads[bucket], first);
+        self.link(first).before = Before::chain(next_first);
     }
 
-    fn push(&mut self, bucket: usize, position: u32) {
-        let next = std::mem::replace(&mut self.heads[bucket], position);
-        let link = &mut self.links[position as usize];
-        (link.next, link.previous) = (next, NONE);
-        if next != NONE {
-            self.links[next as usize].previous = position;
-        }
+    fn link(&mut self, position: u32) -> &mut Link {
+        &mut self.links[position as usize]
     }
 }
 
@@ -167,7 +224,18 @@ mod tests {
                 prop_assert_eq!(held(&chains, print), expected.map(|(p, _)| *p).collect::<BTreeSet<_>>());
             }
             prop_assert_eq!(chains.len, model.len());
+            prop_assert_eq!(chains.chains, model.values().collect::<BTreeSet<_>>().len());
         }
+    }
+
+    #[test]
+    fn who_divides_a_bucket_reads_no_chain_whole() {
+        let mut chains = Chains::new();
+        (0..10_000).for_each(|position| chains.insert(position, position % 2 * 7));
+        let buckets = 0..chains.heads.len();
+        let longest = buckets.map(|bucket| chains.firsts(bucket).count()).max();
+        assert_eq!((chains.heads.len(), longest), (2, Some(1)));
+        assert_eq!((chains.of(0).count(), chains.of(7).count()), (5000, 5000));
     }
 
     #[test]
