@@ -382,7 +382,9 @@ impl Lab {
         let entries: u64 = (0..self.switch.threads.len()).map(entries).sum();
         assert_eq!(self.switch.desk.watched() as u64, entries, "the engine knows what there is");
         let differences = |thread| self.switch.counters(thread).differences.get();
-        assert_eq!((0..self.switch.threads.len()).map(differences).sum::<u64>(), 0);
+        let count = (0..self.switch.threads.len()).map(differences).sum::<u64>();
+        let told = self.switch.controls.iter_mut().find_map(|own| own.differences.pop().ok());
+        assert_eq!(count, 0, "{told:#?}");
         // Refreshed addresses and rules are known as little as counts are.
         if !self.is_counted {
             return;

@@ -77,7 +77,7 @@ pub(crate) fn config(policy: PolicyName, stages_count: u8, stage_entries_max: us
 
 impl Bench {
     pub(crate) fn new(ops: &[Op], config: Config) -> Self {
-        Self::of(Twin::keeping(ops), config)
+        Self::of(Twin::new(ops), config)
     }
 
     fn of(twin: Twin, config: Config) -> Self {

@@ -49,18 +49,11 @@ pub struct Twin {
 }
 
 impl Twin {
-    /// Bridges of [`BRIDGES`] after these changes, of which some may be refused.
+    /// Bridges of [`BRIDGES`] after these changes, of which some may be refused. Of requests that are
+    /// refused together those are made that are taken one by one: else one that overlaps another would
+    /// leave a world without rules.
     #[must_use]
     pub fn new(ops: &[Op]) -> Self {
-        let mut twin = Self::empty();
-        ops.iter().for_each(|op| drop(twin.apply(op)));
-        twin
-    }
-
-    /// As [`Twin::new`], but of requests that are refused together those are made that are taken one by
-    /// one: else one that overlaps another would leave a world without rules.
-    #[must_use]
-    pub fn keeping(ops: &[Op]) -> Self {
         let mut twin = Self::empty();
         for op in ops {
             if twin.apply(op).is_none() {
