@@ -113,6 +113,7 @@ fn nic(metrics: &mut Metrics, nic: &Value) {
     metrics.family("shunt_nic_connected", "gauge", "Whether the NIC holds what it is meant to.");
     metrics.value(&[], u64::from(nic["state"] == "connected"));
     metrics.singles(nic, &NIC);
+    metrics.singles(&nic["coverage"], &NIC_COVERAGE);
     metrics.singles(&nic["operations"], &NIC_OPERATIONS);
     metrics.singles(&nic["traffic"], &NIC_TRAFFIC);
     metrics.family("shunt_nic_dropped_total", "counter", "Packets that the NIC dropped, by why.");
@@ -216,6 +217,17 @@ const NIC: [Single; 12] = [
     ("shunt_nic_offered_total", "counter", "Packets that no cache knew.", "offered"),
     ("shunt_nic_offers_known_total", "counter", "Of these, those that it had.", "offers_known"),
     ("shunt_nic_offers_dropped_total", "counter", "Of these, those lost.", "offers_dropped"),
+];
+
+const NIC_COVERAGE: [Single; 3] = [
+    ("shunt_nic_ways", "gauge", "Ways from the bridge to an end that its pieces make.", "chains"),
+    ("shunt_nic_ways_pairs", "gauge", "An estimate of them by pairs of pieces.", "pairs"),
+    (
+        "shunt_nic_ways_published",
+        "gauge",
+        "An estimate of them by partitions, as published.",
+        "published",
+    ),
 ];
 
 const NIC_OPERATIONS: [Single; 4] = [
@@ -335,7 +347,7 @@ mod tests {
             "stages": [{"entries": 1, "entries_max": 8, "masks": 1}, {"entries": 2}]});
         let nic = json!({"state": "connected", "stages": [{"entries": 5, "entries_max": 9}],
             "latency_us": [64, 128, 256], "operations": {"inserts": 6},
-            "made": 8, "shared": 3,
+            "made": 8, "shared": 3, "coverage": {"chains": 6, "pairs": 5, "published": 4},
             "traffic": {"hits": 40, "midway": 4, "dropped": [["rule", 2]]}, "refused": [["actions", 1]]});
         let text = caches(&json!({"received": 9, "exact_hits": 1, "chain": chain,
             "chains": [chain, chain], "coverage": [{"chains": 12, "pairs": 10, "published": 9}], "nic": nic}));
@@ -352,6 +364,9 @@ mod tests {
             "shunt_nic_inserts_total 6",
             "shunt_nic_made_total 8",
             "shunt_nic_shared_total 3",
+            "shunt_nic_ways 6",
+            "shunt_nic_ways_pairs 5",
+            "shunt_nic_ways_published 4",
             "shunt_nic_midway_total 4",
             "shunt_nic_dropped_total{reason=\"rule\"} 2",
             "shunt_nic_stage_entries_max{stage=\"0\"} 9",

@@ -55,6 +55,12 @@ pub(crate) fn nic(nic: &Value) -> String {
     line("entry hits", own("packets"), &tags);
     line("nic pieces", own("made"), &uses(own("made"), own("shared")));
     line("nic shared", own("shared"), "");
+    let coverage = &nic["coverage"];
+    if coverage.is_object() {
+        let estimates = ["pairs", "published"].map(|key| count(&coverage[key]));
+        let estimates = format!("{} by pairs, {} as published", estimates[0], estimates[1]);
+        line("nic ways", count(&coverage["chains"]), &estimates);
+    }
     let offers = format!("{} known, {} dropped", own("offers_known"), own("offers_dropped"));
     line("offered", own("offered"), &offers);
     let times: Vec<String> = list(&nic["latency_us"]).iter().map(Value::to_string).collect();
@@ -104,7 +110,7 @@ mod tests {
             "kind": "embedded", "address": "127.0.0.1:9", "state": "connected",
             "stages": [{"entries": 2, "entries_max": 8}, {"entries": 1, "entries_max": 8}],
             "packets": 10, "waiting": 0, "stale_entries": 0, "tags": 2, "offered": 5,
-            "made": 4, "shared": 2,
+            "made": 4, "shared": 2, "coverage": {"chains": 7, "pairs": 6, "published": 5},
             "offers_known": 1, "offers_dropped": 0, "latency_us": [64, 128, 256], "repairs": 1,
             "stale_count": 2, "unconfirmed": 4, "operations": {"inserts": 3, "removes": 0},
             "refused": [["actions", 4]],
@@ -132,6 +138,7 @@ mod tests {
             "nic midway                 2   33.3 %",
             "nic pieces                 4  1.50 ways used each",
             "nic shared                 2",
+            "nic ways                   7  6 by pairs, 5 as published",
             "nic dropped                1  rule",
             "nic dropped                2  representor",
             "in stages 2/8, 1/8",

@@ -4,6 +4,7 @@
 use serde::Serialize;
 use shunt_datapath::{
     Command,
+    command::DumpedEntry,
     metrics::{ChainCounters, ThreadCounters},
 };
 use shunt_gigaflow::ltm::{Coverage, Link};
@@ -63,7 +64,7 @@ pub struct StageStatus {
     pub masks: u64,
 }
 
-/// How many ways the entries of one packet thread make together.
+/// How many ways the entries of one packet thread, or of a NIC, make together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CoverageStatus {
     /// Ways from a bridge to an end, exactly, or the largest number.
@@ -72,6 +73,15 @@ pub struct CoverageStatus {
     pub pairs: u64,
     /// An estimate by partitions, which published figures are.
     pub published: u64,
+}
+
+impl CoverageStatus {
+    fn of(entries: &[DumpedEntry]) -> Self {
+        let links: Vec<Link> = entries.iter().filter_map(|entry| entry.link).collect();
+        let Coverage { chains, pairs, published } = Coverage::of(&links);
+        let small = |count: u128| u64::try_from(count).unwrap_or(u64::MAX);
+        Self { chains: small(chains), pairs: small(pairs), published: small(published) }
+    }
 }
 
 impl ChainStatus {
@@ -161,16 +171,12 @@ impl Control {
     /// entries a turn.
     pub(crate) async fn coverage(&self) -> Vec<CoverageStatus> {
         let dumps = self.plane.ask(|_, reply| Command::Dump(reply)).await;
-        let small = |count: u128| u64::try_from(count).unwrap_or(u64::MAX);
-        let of = |links: Vec<Link>| {
-            let Coverage { chains, pairs, published } = Coverage::of(&links);
-            CoverageStatus {
-                chains: small(chains),
-                pairs: small(pairs),
-                published: small(published),
-            }
-        };
-        dumps.iter().map(|dump| of(dump.iter().filter_map(|entry| entry.link).collect())).collect()
+        dumps.iter().map(|dump| CoverageStatus::of(dump)).collect()
+    }
+
+    /// The same of the pieces that are meant to be in the NIC.
+    pub(crate) async fn coverage_of_nic(&self) -> CoverageStatus {
+        CoverageStatus::of(&self.entries_of_nic().await)
     }
 }
 

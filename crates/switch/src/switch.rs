@@ -307,12 +307,15 @@ impl Switch {
         self.control.cache_status()
     }
 
-    /// As [`Self::caches`], with how many ways the entries of chains make together. Packet threads
-    /// look at all of their entries for that, some of them a turn.
+    /// As [`Self::caches`], with how many ways the entries of chains make together, and those of a NIC.
+    /// Packet threads look at all of their entries for that, some of them a turn.
     pub async fn caches_with_coverage(&self) -> CacheStatus {
         let mut status = self.caches();
         if status.chain.is_some() {
             status.coverage = self.control.coverage().await;
+        }
+        if let Some(nic) = &mut status.nic {
+            nic.coverage = Some(self.control.coverage_of_nic().await);
         }
         status
     }

@@ -109,7 +109,7 @@ impl Control {
     }
 
     /// The pieces that are meant to be in the NIC.
-    async fn entries_of_nic(&self) -> Vec<DumpedEntry> {
+    pub(crate) async fn entries_of_nic(&self) -> Vec<DumpedEntry> {
         let Some(nic) = &self.nic else { return Vec::new() };
         let (sender, receiver) = oneshot::channel();
         nic.handle().dump(Box::new(move |entries| drop(sender.send(entries))));

@@ -6,7 +6,7 @@ use shunt_datapath::target::TargetState;
 use shunt_nic::{DropReason, Traffic};
 
 use super::NicFront;
-use crate::config::TargetKind;
+use crate::{chains::CoverageStatus, config::TargetKind};
 
 /// The NIC in front of a bridge.
 #[derive(Clone, Debug, Serialize)]
@@ -59,6 +59,8 @@ pub struct NicStatus {
     /// Microseconds from the miss of a packet until all of its way was confirmed, to a factor of two:
     /// half of all take less, 99 in 100, and 999 in 1000.
     pub latency_us: [u64; 3],
+    /// How many ways the pieces that are meant to be there make, where that was asked for.
+    pub coverage: Option<CoverageStatus>,
     /// Packets of an embedded NIC.
     pub traffic: Option<NicTraffic>,
 }
@@ -172,6 +174,7 @@ impl NicFront {
                 lost: status.operations.lost,
             },
             latency_us: [0.5, 0.99, 0.999].map(quantile),
+            coverage: None,
             traffic: embedded.map(|(_, traffic)| NicTraffic::of(&traffic)),
         })
     }

@@ -14,11 +14,12 @@ use shunt_datapath::{
     BURST, Packet, Pool, PortError, RxQueue, TxQueue,
     port::{Capabilities, Port, PortCounters, Queues, RxReport},
 };
+use shunt_flow::text::NoPortNames;
 use shunt_ofproto::{
     message::{Hello, Message, SwitchConfig, Xid},
     wire::{header::Header, v13},
 };
-use shunt_pipeline::{DatapathPort, Iterative};
+use shunt_pipeline::{DatapathPort, GroupCommand, Iterative, text::parse_group_mod};
 use shunt_switch::{Config, EngineMaker, PortStatus, Switch, ThreadState, config};
 use tempfile::TempDir;
 use tokio::{
@@ -95,6 +96,16 @@ impl Bench {
 
     pub(crate) async fn controller_of(&self, bridge: &str) -> Controller {
         Controller::connect(&self.folder.path().join(format!("{bridge}.mgmt"))).await
+    }
+
+    /// Adds groups to `br0`, each as `ovs-ofctl add-group` reads it.
+    pub(crate) async fn add_groups(&self, groups: &[&str]) {
+        let mut controller = self.controller().await;
+        for text in groups {
+            let request = parse_group_mod(GroupCommand::Add, text, &NoPortNames).unwrap();
+            controller.send(&Message::GroupMod(request)).await;
+        }
+        assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
     }
 
     /// How its threads are: those of packets, evictions, learner, listener.

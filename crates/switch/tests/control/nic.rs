@@ -151,6 +151,8 @@ async fn what_the_nic_has_is_listed_and_says_why_it_is_there() {
     assert!(why.contains("Live"), "{why}");
     let error = world.bench.switch.why("1.77.0").await.unwrap_err().to_string();
     assert!(error.contains("the NIC is not to have it"), "{error}");
+    let status = world.bench.switch.caches_with_coverage().await;
+    assert_eq!(status.nic.unwrap().coverage.unwrap().chains, 1);
     let owners = world.bench.switch.evictions().await.unwrap().owners;
     assert_eq!(owners.iter().map(|own| own.is_nic).collect::<Vec<_>>(), [false, true]);
 }
@@ -298,6 +300,16 @@ async fn a_switch_that_was_started_without_a_nic_gets_none() {
     assert!(bench.switch.caches().nic.is_none());
 }
 
+/// Groups that rules may send to, whatever packet comes.
+const GROUPS: &[&str] = &[
+    "group_id=1,type=indirect,bucket=actions=set_field:02:00:00:00:00:99->eth_dst,output:2",
+    "group_id=2,type=all,bucket=actions=output:3,\
+     bucket=actions=set_field:02:00:00:00:00:77->eth_src,output:1",
+    "group_id=3,type=select,bucket=weight:0,actions=output:1,bucket=weight:5,actions=output:3",
+    "group_id=4,type=ff,bucket=watch_port:9,actions=output:1,bucket=watch_port:2,actions=output:2",
+    "group_id=5,type=select,bucket=actions=group:1",
+];
+
 /// A rule of one of three tables; the last sends.
 fn rule() -> impl Strategy<Value = String> {
     let matches = prop::sample::select(
@@ -337,7 +349,13 @@ fn rule() -> impl Strategy<Value = String> {
             "drop",
             "output:2,output:3",
             "in_port",
+            "group:1",
+            "group:2",
+            "group:3",
+            "group:4",
+            "group:5",
             "write_actions(output:2)",
+            "write_actions(group:3)",
             "write_actions(set_field:10.0.0.2->ip_dst,output:3)",
         ][..],
     );
@@ -418,6 +436,7 @@ async fn plain(rules: &[&str], packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3
     let bench = Bench::of(&config).await;
     bench.add_bridge("br0").await;
     let ends = add_ports(&bench.switch).await;
+    bench.add_groups(GROUPS).await;
     bench.switch.add_rules("br0", rules).await.unwrap();
     packets.iter().for_each(|(port, frame)| ends[*port].send(frame));
     until(|| {
@@ -461,7 +480,7 @@ fn packets_fare_as_the_tables_say_whether_the_nic_knows_them_or_not() {
     let mut runner = TestRunner::new(ProptestConfig::with_cases(24));
     let rules = prop::collection::vec(rule(), 4..20);
     let changes = prop::collection::vec(rule(), 3);
-    let hits = Cell::new(0);
+    let (hits, sent) = (Cell::new(0), Cell::new(0));
     let cases = (set_up(), rules, changes, prop::collection::vec(packet(), 1..20));
     let law = |((policy, target), rules, changes, packets): Case| {
         runtime.block_on(async {
@@ -471,6 +490,7 @@ fn packets_fare_as_the_tables_say_whether_the_nic_knows_them_or_not() {
                 gigaflow.target = config::Target { kind, bridge, ..target };
             })
             .await;
+            world.bench.add_groups(GROUPS).await;
             let mut rules: Vec<&str> = rules.iter().map(String::as_str).collect();
             world.add(&rules).await;
             for change in [None].into_iter().chain(changes.iter().map(Some)) {
@@ -480,6 +500,7 @@ fn packets_fare_as_the_tables_say_whether_the_nic_knows_them_or_not() {
                 }
                 let expected = plain(&rules, &packets).await;
                 for round in 0..3 {
+                    sent.set(sent.get() + packets.len());
                     let left = leaves(&world, &packets).await;
                     assert_eq!(left, expected, "{change:?}, round {round}");
                     world.settled().await;
@@ -491,7 +512,8 @@ fn packets_fare_as_the_tables_say_whether_the_nic_knows_them_or_not() {
         Ok(())
     };
     runner.run(&cases, law).unwrap();
-    assert!(hits.get() > 0, "the NIC forwards nothing");
+    let (hits, sent) = (hits.get(), sent.get());
+    assert!(hits > 200 && sent > 1000, "the NIC forwards {hits} of {sent}");
 }
 
 #[tokio::test]

@@ -1,11 +1,8 @@
 //! Traces, as people read them.
 
-use shunt_flow::{testing::packet::PacketBuilder, text::NoPortNames};
+use shunt_flow::testing::packet::PacketBuilder;
 use shunt_ofproto::message::Message;
-use shunt_pipeline::{
-    GroupCommand, MeterCommand,
-    text::{parse_group_mod, parse_meter_mod},
-};
+use shunt_pipeline::{MeterCommand, text::parse_meter_mod};
 use shunt_switch::{
     Config, Trace,
     config::{CacheKind, Policy},
@@ -89,13 +86,11 @@ async fn a_trace_shows_what_the_packet_would_teach() {
 #[tokio::test]
 async fn a_trace_shows_the_bucket_of_a_group_and_the_meters() {
     let bench = bench(&[]).await;
-    let mut controller = bench.controller().await;
     let select = "group_id=1,type=select,bucket=weight:0,actions=output:2,\
                   bucket=weight:5,actions=group:2";
-    for text in ["group_id=2,type=all,bucket=actions=output:2,bucket=actions=output:3", select] {
-        let request = parse_group_mod(GroupCommand::Add, text, &NoPortNames).unwrap();
-        controller.send(&Message::GroupMod(request)).await;
-    }
+    let all = "group_id=2,type=all,bucket=actions=output:2,bucket=actions=output:3";
+    bench.add_groups(&[all, select]).await;
+    let mut controller = bench.controller().await;
     let text = "meter=3 pktps bands=type=drop rate=100";
     let request = parse_meter_mod(MeterCommand::Add, text).unwrap();
     controller.send(&Message::MeterMod(request)).await;
@@ -194,11 +189,8 @@ async fn a_trace_says_which_ports_of_the_rules_are_not_there() {
         "ip,nw_proto=1,actions=write_actions(output:79)",
     ])
     .await;
-    let mut controller = bench.controller().await;
     let group = "group_id=1,type=all,bucket=actions=output:80,bucket=actions=output:1";
-    let request = parse_group_mod(GroupCommand::Add, group, &NoPortNames).unwrap();
-    controller.send(&Message::GroupMod(request)).await;
-    assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
+    bench.add_groups(&[group]).await;
     bench.switch.add_rules("br0", &["tcp,actions=group:1"]).await.unwrap();
     let notes = |flow: &str| {
         let text = trace(&bench, &format!("in_port=p1,{flow}"));
