@@ -117,7 +117,7 @@ fn what_is_done_to_a_copy_is_compared_by_what_comes_of_it_too() {
 #[test]
 fn states_that_wait_for_a_controller_or_parse_again_are_compared_by_what_comes_of_them() {
     compare_states_behind("controller(pause)");
-    compare_states_behind("check_pkt_larger(60)->NXM_NX_REG0[0]");
+    compare_states_behind("controller(pause),check_pkt_larger(60)->NXM_NX_REG0[0]");
 }
 
 /// Compares the states that this leaves.
