@@ -186,6 +186,12 @@ const SPARE: &[Spare] = &[
         "the_group_and_each_that_its_buckets_watch",
     ),
     spare("hash.rs", "FieldId::NwFrag", "the_connection_that_chooses_a_bucket"),
+    // A change that takes one of the rules which are counted, and no other that was met, is rare.
+    spare(
+        "learn.rs",
+        "read(counted)",
+        "how_many_rules_of_a_cookie_there_are_where_that_is_limited",
+    ),
     spare("mpls.rs", "THIRD, u64::MAX << 32", "labels_that_are_pushed_popped_and_put_back"),
     // Packets with the type of a tag and none are not drawn: no frame can be made of them.
     spare("normal.rs", "FieldId::EthType, bit", "that_a_type_is_not_that_of_a_tag"),
