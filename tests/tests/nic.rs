@@ -99,7 +99,7 @@ fn what_leaves_is_what_leaves_without_a_nic_and_the_nic_forwards_most_of_it() {
     assert!(count(&traffic["hits"]) > 0 && count(&traffic["missed"]) > 0, "{caches}");
     assert_eq!(caches["differences"], 0, "{}", daemon.log());
     let shown = text(&daemon.shuntctl(&["caches"]));
-    for expected in ["nic hits", "nic misses", "nic entries", "miss to hit within"] {
+    for expected in ["nic hits", "nic misses", "nic entries", "miss to hit, p50"] {
         assert!(shown.contains(expected), "{expected}: {shown}");
     }
     let show = text(&daemon.shuntctl(&["show"]));

@@ -208,6 +208,7 @@ def batches(nic):
     yield "and the stream lives", "OK", primary.write([])
     everywhere = [update(INSERT, p.entry(1, table=f"ltm_{number}")) for number in range(1, 5)]
     yield "over all tables", "OK", primary.write(everywhere)
+    yield "and done in all", 4, len(primary.entries(p.everything(None)))
     nic.run()
 
 
@@ -231,6 +232,9 @@ def atomicity(nic):
     yield "done whole if nothing fails", "OK", primary.write(
         batch[:3], atomicity=request.ROLLBACK_ON_ERROR
     )
+    drop, third = p.entry(1, action=p.action("drop")), p.entry(3)
+    key = lambda entry: entry.SerializeToString(deterministic=True)
+    yield "and done", sorted([drop, third], key=key), primary.entries(p.everything())
     yield "at once for packets, which is optional", "UNIMPLEMENTED", primary.write(
         batch[:1], atomicity=request.DATAPLANE_ATOMIC
     )
@@ -259,7 +263,6 @@ def reads(nic):
         ("a match and another priority", p.entry(1, 10, action=None, priority=4), []),
         ("a match that nobody has", p.entry(5, action=None), []),
         ("a priority", p.everything(priority=9), [third]),
-        ("a priority in all tables", p.everything(None, priority=9), [third, fourth]),
         ("an action", p.everything(action=p.action("drop")), [third]),
         ("controller metadata", p.everything(controller_metadata=11), [first]),
         ("metadata", p.everything(metadata=b"second"), [second]),
@@ -275,6 +278,8 @@ def reads(nic):
         ("an action's number for a table", p4.TableEntry(table_id=0x01000001), "INVALID_ARGUMENT"),
         ("a match in all tables", p4.TableEntry(match=match), "INVALID_ARGUMENT"),
         ("an action in all tables", p.everything(None, action=p.action("drop")), "INVALID_ARGUMENT"),
+        ("a priority in all tables", p.everything(None, priority=9), "INVALID_ARGUMENT"),
+        ("metadata in all tables", p.everything(None, metadata=b"x"), "INVALID_ARGUMENT"),
         ("a match without its exact field", p.everything(match=match[:1]), "INVALID_ARGUMENT"),
         ("a negative priority", p.everything(priority=-1), "INVALID_ARGUMENT"),
         ("nothing", p4.Entity(), "INVALID_ARGUMENT"),

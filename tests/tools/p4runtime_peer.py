@@ -25,7 +25,8 @@ OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),
 ]
 
-PATIENCE = 10
+# Seconds that an answer may take: even a thousand updates take less than one.
+PATIENCE = 20
 
 SECOND = 1_000_000_000
 
@@ -225,13 +226,13 @@ class Peer:
             device_id=device, role=self.role, election_id=election(self.number), config=config,
             action=p4.SetForwardingPipelineConfigRequest.Action.Value(action),
         )
-        return answered(lambda: self.stub.SetForwardingPipelineConfig(request))
+        return answered(lambda: self.stub.SetForwardingPipelineConfig(request, timeout=PATIENCE))
 
     def get(self, kind="ALL", device=DEVICE):
         """The configuration that runs."""
         request = p4.GetForwardingPipelineConfigRequest(device_id=device)
         request.response_type = request.ResponseType.Value(kind)
-        return self.stub.GetForwardingPipelineConfig(request)
+        return self.stub.GetForwardingPipelineConfig(request, timeout=PATIENCE)
 
     def write(self, updates, **others):
         """Writes a batch: OK, the code of the request, or the codes of its parts."""
@@ -240,7 +241,7 @@ class Peer:
             election_id=election(self.number), updates=updates, **others
         )
         try:
-            self.stub.Write(request)
+            self.stub.Write(request, timeout=PATIENCE)
         except grpc.RpcError as error:
             return parts(error)
         return "OK"
@@ -258,7 +259,8 @@ class Peer:
         ]
         request = p4.ReadRequest(device_id=device, role=self.role, entities=wrapped)
         try:
-            return [entity for reply in self.stub.Read(request) for entity in reply.entities]
+            replies = self.stub.Read(request, timeout=PATIENCE)
+            return [entity for reply in replies for entity in reply.entities]
         except grpc.RpcError as error:
             return parts(error)
 

@@ -2,7 +2,7 @@
 
 from google.protobuf import any_pb2
 from p4.v1 import p4runtime_pb2 as p4
-from p4runtime_peer import DEVICE, INSERT, Stream, answered, packet_out, until
+from p4runtime_peer import DEVICE, INSERT, Stream, answered, packet_out, until, update
 
 
 def capabilities(nic):
@@ -47,7 +47,9 @@ def arbitration(nic):
     yield "and the number of its device", DEVICE, message.device_id
     second, backup, told = nic.joined(3, role)
     yield "a lower id is a backup, and hears the highest", ("ALREADY_EXISTS", (0, 5)), told
-    yield "a backup does not write", "PERMISSION_DENIED", second.write([])
+    yield "a backup does not write", "PERMISSION_DENIED", second.write(
+        [update(INSERT, nic.program.entry(1))]
+    )
     yield "nor does it set a pipeline", "PERMISSION_DENIED", second.set(
         "VERIFY_AND_COMMIT", nic.program.config()
     )
@@ -188,9 +190,12 @@ def pipeline(nic):
         return primary.set("VERIFY_AND_COMMIT", config)
 
     yield "commit", ("OK", 1), (primary.set("VERIFY_AND_COMMIT", program.config(1)), cookie())
+    primary.one(INSERT, program.entry(1))
     yield "to verify changes nothing", ("OK", 1), (primary.set("VERIFY", program.config(2)), cookie())
     yield "nor does to save", ("OK", 1), (primary.set("VERIFY_AND_SAVE", program.config(3)), cookie())
+    yield "and entries stay", 1, len(primary.entries(program.everything()))
     yield "what is saved is committed", ("OK", 3), (primary.set("COMMIT"), cookie())
+    yield "without the entries of before", [], primary.entries(program.everything())
     yield "commit with nothing saved", "NOT_FOUND", primary.set("COMMIT")
     yield "commit with a configuration", "INVALID_ARGUMENT", primary.set("COMMIT", program.config())
     yield "no action", "INVALID_ARGUMENT", primary.set("UNSPECIFIED", program.config())

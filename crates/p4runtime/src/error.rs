@@ -37,8 +37,8 @@ pub enum EntityError {
     /// The number is not that of a table.
     #[error("{0:#010x} is no id of a table")]
     NotATable(u32),
-    /// Only one of all tables can be meant.
-    #[error("only scalars can be asked for in all tables at once")]
+    /// Something beside all tables was asked for.
+    #[error("all tables at once are asked for everything: name one to choose by what entries say")]
     AllTables,
     /// The key has no such field.
     #[error("the table has no match field {0}")]

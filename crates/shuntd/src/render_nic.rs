@@ -21,7 +21,11 @@ fn state(nic: &Value) -> String {
     match word(&nic["state"]) {
         "stale" => {
             let seconds = nic["stale_s"].as_f64().unwrap_or_default();
-            format!("stale for {seconds:.1} s: {}", word(&nic["why"]))
+            let trouble = match word(&nic["trouble"]) {
+                "" => String::new(),
+                trouble => format!(", {trouble}"),
+            };
+            format!("stale for {seconds:.1} s: {}{trouble}", word(&nic["why"]))
         }
         state => state.to_owned(),
     }
@@ -38,9 +42,10 @@ pub(crate) fn nic(nic: &Value) -> String {
         let packets = |key: &str| count(&traffic[key]);
         line("nic packets", packets("received"), "");
         let seen = looked_up(traffic);
-        line("nic hits", packets("hits"), &percent(packets("hits"), seen));
-        line("nic misses", packets("missed"), &percent(packets("missed"), seen));
-        line("nic midway", packets("midway"), &percent(packets("midway"), seen));
+        let share = |key: &str| format!("{} of {seen} looked up", percent(packets(key), seen));
+        line("nic hits", packets("hits"), &share("hits"));
+        line("nic misses", packets("missed"), &share("missed"));
+        line("nic midway", packets("midway"), &share("midway"));
         for (reason, count) in dropped(traffic) {
             line("nic dropped", count, reason);
         }
@@ -65,7 +70,7 @@ pub(crate) fn nic(nic: &Value) -> String {
     line("offered", own("offered"), &offers);
     let times: Vec<String> = list(&nic["latency_us"]).iter().map(Value::to_string).collect();
     let operations = &nic["operations"];
-    let latency = format!("miss to hit within {} us", times.join(", "));
+    let latency = format!("miss to hit, p50, p99 and p99.9: {} us", times.join(", "));
     line("inserted", count(&operations["inserts"]), &latency);
     line("removed", count(&operations["removes"]), "");
     for refused in list(&nic["refused"]) {
@@ -128,13 +133,17 @@ mod tests {
         value["why"] = "lost".into();
         value["stale_s"] = 1.25.into();
         assert!(nic_line(&value).contains("(stale for 1.2 s: lost, 3 entries)"));
+        value["trouble"] = "cannot connect to the device: Connection refused".into();
+        let expected =
+            "(stale for 1.2 s: lost, cannot connect to the device: Connection refused, 3 ";
+        assert!(nic_line(&value).contains(expected));
     }
 
     #[test]
     fn what_a_nic_has_done_is_a_line_each() {
         let shown = nic(&status());
         for expected in [
-            "nic hits                   3   50.0 %",
+            "nic hits                   3   50.0 % of 6 looked up",
             "nic midway                 2   33.3 %",
             "nic pieces                 4  1.50 ways used each",
             "nic shared                 2",
@@ -142,7 +151,7 @@ mod tests {
             "nic dropped                1  rule",
             "nic dropped                2  representor",
             "in stages 2/8, 1/8",
-            "inserted                   3  miss to hit within 64, 128, 256 us",
+            "inserted                   3  miss to hit, p50, p99 and p99.9: 64, 128, 256 us",
             "not held                   4  actions",
             "repaired                   1  2 times stale, 4 versions unconfirmed",
         ] {

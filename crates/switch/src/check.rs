@@ -233,8 +233,8 @@ impl Config {
             (false, true) => true,
             (false, false) => names.any(|name| *name == target.bridge),
         };
-        let text = "the name of the bridge whose ports the NIC has";
-        range(setting, target.bridge.clone(), target.is_none() || is_known, text)
+        let text = "the name of a bridge of this configuration, whose ports the NIC has";
+        range(setting, format!("{:?}", target.bridge), target.is_none() || is_known, text)
     }
 }
 

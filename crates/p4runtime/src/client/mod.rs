@@ -34,7 +34,7 @@ mod told;
 mod worker;
 
 pub use session::{Packet, PacketToSend, SessionError};
-pub use settings::{LivePorts, Settings};
+pub use settings::{LivePorts, Settings, Trouble};
 pub use target::P4Target;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! How a client is set up.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, error::Error, sync::Arc, time::Duration};
 
 use parking_lot::RwLock;
 use shunt_gigaflow::{
@@ -10,6 +10,7 @@ use shunt_gigaflow::{
 };
 use shunt_pipeline::DatapathPort;
 
+use super::SessionError;
 use crate::{
     codec::{Ports, Skills, capabilities, encode, put, put_place},
     program::{Program, TAG_FIRST},
@@ -41,6 +42,8 @@ pub struct Settings {
     pub start_tag: u16,
     /// The ports of the device; whoever has a clone can add some.
     pub ports: LivePorts,
+    /// Why the device is lost; whoever has a clone can read it.
+    pub trouble: Trouble,
     /// Time without hits after which an entry is told; `None`: never.
     pub idle: Option<Duration>,
     /// Updates of one write.
@@ -61,6 +64,36 @@ pub struct LivePorts(Arc<RwLock<Listed>>);
 struct Listed {
     ports: Ports,
     changes: u64,
+}
+
+/// Why a client has no session, in words. Clones are one.
+#[derive(Clone, Debug, Default)]
+pub struct Trouble(Arc<RwLock<Option<String>>>);
+
+impl Trouble {
+    /// Why there is no session; `None`: there is one, or none was tried.
+    #[must_use]
+    pub fn text(&self) -> Option<String> {
+        self.0.read().clone()
+    }
+
+    /// Notes why; answers whether that is new.
+    pub(super) fn note(&self, error: &SessionError) -> bool {
+        let (mut text, mut cause) = (error.to_string(), error.source());
+        // The last cause says why; those between say in other words that it is so.
+        while let Some(below) = cause.and_then(Error::source) {
+            cause = Some(below);
+        }
+        let why = cause.map(ToString::to_string).unwrap_or_default();
+        if !text.contains(&why) {
+            text += &format!(": {why}");
+        }
+        self.0.write().replace(text.clone()) != Some(text)
+    }
+
+    pub(super) fn clear(&self) {
+        *self.0.write() = None;
+    }
 }
 
 impl From<Ports> for LivePorts {
@@ -105,6 +138,7 @@ impl Settings {
             skills: Skills::default(),
             start_tag: TAG_FIRST,
             ports: LivePorts::default(),
+            trouble: Trouble::default(),
             idle: None,
             batch: 256,
             operations_max: 16384,

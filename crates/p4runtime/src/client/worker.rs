@@ -131,6 +131,7 @@ impl Worker {
                     match self.serve(&mut session, &mut flights).await {
                         Ok(()) => return,
                         Err(error) => {
+                            self.settings.trouble.note(&error);
                             warn!(%error, "the device is lost");
                             self.fail_all(&mut flights);
                             self.tell(Event::Lost(Lost));
@@ -139,7 +140,13 @@ impl Worker {
                     }
                 }
                 Err(error) => {
-                    debug!(%error, "no session");
+                    if self.settings.trouble.note(&error) {
+                        let why = self.settings.trouble.text().unwrap_or_default();
+                        warn!(
+                            address = self.settings.address,
+                            why, "no session: it is tried again"
+                        );
+                    }
                     error
                 }
             };
@@ -177,6 +184,7 @@ impl Worker {
             let table = self.settings.program.table_id(held.stage.number());
             *counts.entry(table).or_default() += 1;
         }
+        self.settings.trouble.clear();
         self.teller.tell(Told::Restored(counts));
         Ok(session)
     }

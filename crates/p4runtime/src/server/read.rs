@@ -1,7 +1,7 @@
 //! Reading: one entity asked for, all entries that it means.
 //!
 //! What is zero or unset in the question means any. A table number of zero means all tables, and then
-//! only scalars can be asked for. Counters and times are told only if they are set in the question.
+//! nothing else can be asked for. Counters and times are told only if they are set in the question.
 //!
 //! A question is checked at once and answered in parts: it remembers how far it has come, so that
 //! nothing is held between two parts and no part takes long, however much is asked for.
@@ -99,7 +99,13 @@ impl Store {
             return Err(EntityError::Default);
         }
         if entry.table_id == 0 {
-            if !entry.r#match.is_empty() || entry.action.is_some() {
+            // "No other filter can be used" (P4Runtime 1.4.1, "Wildcard Reads").
+            let is_filtered = !entry.r#match.is_empty()
+                || entry.action.is_some()
+                || entry.priority != 0
+                || entry.controller_metadata != 0
+                || !entry.metadata.is_empty();
+            if is_filtered {
                 return Err(EntityError::AllTables);
             }
         } else {

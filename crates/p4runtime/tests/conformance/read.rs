@@ -58,7 +58,6 @@ async fn what_is_asked_for_is_what_is_found() {
         ("another table", all(ROUTES), vec![route]),
         ("an empty table", all(LTM + 1), vec![]),
         ("a priority", asked(|e| e.priority = 9), vec![third]),
-        ("a priority in all tables", TableEntry { priority: 9, ..all(0) }, vec![third]),
         ("controller metadata", asked(|e| e.controller_metadata = 11), vec![first]),
         ("metadata", asked(|e| e.metadata = b"second".to_vec()), vec![second]),
         ("an action", asked(|e| e.action = action(NEXT, &[])), vec![first, second]),
@@ -207,6 +206,11 @@ async fn a_question_that_makes_no_sense_is_answered_by_what_is_wrong_with_it() {
     for (name, question, expected) in [
         ("unknown table", entry(all(0x02ff_ffff)), Code::NotFound),
         ("no table's id", entry(all(NEXT)), Code::InvalidArgument),
+        (
+            "a priority in all tables",
+            entry(TableEntry { priority: 9, ..all(0) }),
+            Code::InvalidArgument,
+        ),
         (
             "a match in all tables",
             entry(TableEntry { table_id: 0, ..ltm(1, 1) }),

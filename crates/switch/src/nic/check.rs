@@ -32,7 +32,11 @@ impl Target {
             TargetKind::P4runtime => parsed.is_ok_and(|address| address.port() != 0),
             TargetKind::Embedded | TargetKind::None => parsed.is_ok(),
         };
-        range(setting, address.clone(), is_ok, "an address and a port, such as 192.0.2.7:9559")?;
+        let form = match self.kind {
+            TargetKind::P4runtime => "the address and the port of a NIC, such as 192.0.2.7:9559",
+            TargetKind::Embedded | TargetKind::None => "an address and a port, such as 127.0.0.1:0",
+        };
+        range(setting, address.clone(), is_ok, form)?;
         let (setting, stale) = ("caches.gigaflow.target.stale", self.stale);
         // To close representors stops what misses, and leaves on what the NIC forwards by stale rules.
         let stale_ok = self.kind != TargetKind::P4runtime || stale == StalePolicy::Report;

@@ -8,10 +8,10 @@ use shunt_datapath::{
     target::{TargetHandle, TargetState},
 };
 use shunt_flow::PortNo;
-use shunt_gigaflow::target::Capabilities;
+use shunt_gigaflow::{partition::PolicyName, target::Capabilities};
 use shunt_nic::{Limits, Nic, NicPorts, Traffic};
 use shunt_p4runtime::{
-    client::{LivePorts, P4Target, Settings},
+    client::{LivePorts, P4Target, Settings, Trouble},
     program::Program,
     server::Now,
 };
@@ -37,6 +37,8 @@ pub(crate) struct Target {
     pub(crate) handle: TargetHandle,
     /// Where it gets targets from.
     pub(crate) next: Successors<P4Target>,
+    /// Where its owner cuts ways, for good.
+    pub(crate) policy: PolicyName,
 }
 
 /// The NIC in front of a bridge.
@@ -56,6 +58,8 @@ struct State {
     embedded: Option<Embedded>,
     /// The ports that it can send to.
     ports: LivePorts,
+    /// Why it is lost.
+    trouble: Trouble,
     /// The ports by which packets come in at it.
     at_nic: BTreeSet<PortNo>,
 }
@@ -131,14 +135,19 @@ impl NicFront {
             (None, TargetKind::Embedded | TargetKind::None) => None,
         };
         // What the one before it is asked to remove, it is asked in the words of before.
-        let ports = LivePorts::default();
-        let target = address.map(|address| self.target(config, &address, ports.clone()));
+        let (ports, trouble) = (LivePorts::default(), Trouble::default());
+        let shared = (ports.clone(), trouble.clone());
+        let target = address.map(|address| self.target(config, &address, shared));
         let old = {
             let state = &mut *self.state.lock();
-            (state.config, state.ports) = (config.clone(), ports);
+            (state.config, state.ports, state.trouble) = (config.clone(), ports, trouble);
             state.at_nic.clear();
             std::mem::replace(&mut state.embedded, embedded)
         };
+        if before.kind != TargetKind::None {
+            let (bridge, next) = (&self.bridge.0, config.kind);
+            info!(bridge, ?next, "the NIC in front of the bridge gives way: it is lost, as asked");
+        }
         self.target.handle.set_ports(Some(BTreeSet::new()));
         let before = if old.is_some() || has_ended { Before::Ended } else { Before::Runs };
         if let Some(old) = old {
@@ -188,10 +197,15 @@ impl NicFront {
         Ok(Embedded { address, ports, traffic, stop, task })
     }
 
-    fn target(&self, config: &config::Target, address: &str, ports: LivePorts) -> P4Target {
-        let settings = settings(config, address, ports);
+    fn target(
+        &self,
+        config: &config::Target,
+        address: &str,
+        (ports, trouble): (LivePorts, Trouble),
+    ) -> P4Target {
+        let settings = Settings { trouble, ..settings(config, address, ports) };
         let handle = self.target.handle.clone();
-        info!(address, bridge = self.bridge.0, "a NIC stands in front of the bridge");
+        info!(address, bridge = self.bridge.0, "a NIC is to stand in front of the bridge");
         P4Target::new(settings, &Handle::current(), move || handle.wake())
     }
 
@@ -291,6 +305,11 @@ impl NicFront {
         }
     }
 
+    /// Where ways are cut for the NIC.
+    pub(crate) const fn policy(&self) -> PolicyName {
+        self.target.policy
+    }
+
     /// To ask the owner of the target.
     pub(crate) const fn handle(&self) -> &TargetHandle {
         &self.target.handle
@@ -299,6 +318,11 @@ impl NicFront {
     /// The present time of the owner.
     pub(crate) const fn clock(&self) -> Clock {
         self.clock
+    }
+
+    /// Why it is lost, if it is.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.state.lock().trouble.text()
     }
 
     /// What is in force, and of an embedded NIC where it listens and what it counts.

@@ -7,7 +7,7 @@ use std::{cell::Cell, collections::VecDeque, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use proptest::{
     prelude::*,
-    test_runner::{TestError, TestRunner},
+    test_runner::{RngSeed, TestError, TestRunner},
 };
 use shunt_datapath::{
     EvictionDesk, Waker,
@@ -98,7 +98,8 @@ enum Happening {
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
-    let changing = generate::op().prop_filter("versions are kept", |op| !matches!(op, Op::Reclaim));
+    let changing =
+        generate::change().prop_filter("versions are kept", |op| !matches!(op, Op::Reclaim));
     let before = prop_oneof![2 => Just(Before::Runs), 1 => Just(Before::Ended)];
     let exchange = (before, prop_oneof![3 => Just(true), 1 => Just(false)], any::<u64>());
     prop_oneof![
@@ -307,6 +308,11 @@ impl World {
     }
 }
 
+/// `SHUNT_SEED`, or 0: what is counted at the end is counted of the same worlds each time.
+fn seed() -> u64 {
+    std::env::var("SHUNT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_default()
+}
+
 fn sorted(rules: impl Iterator<Item = (StageId, LtmRule)>) -> Vec<(StageId, LtmRule)> {
     let mut rules: Vec<_> = rules.collect();
     rules.sort_by_key(|(stage, rule)| {
@@ -318,8 +324,9 @@ fn sorted(rules: impl Iterator<Item = (StageId, LtmRule)>) -> Vec<(StageId, LtmR
 
 #[test]
 fn targets_that_give_way_to_one_another_forward_as_the_answered_version_says() {
+    let rng_seed = RngSeed::Fixed(seed());
     let config =
-        ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() };
+        ProptestConfig { cases: 96, rng_seed, failure_persistence: None, ..Default::default() };
     let happenings = prop::collection::vec(happening(), 1..120);
     let (hits, exchanges, restarted) = (Cell::new(0), Cell::new(0), Cell::new(0));
     let result = TestRunner::new(config).run(

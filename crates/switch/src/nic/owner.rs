@@ -74,6 +74,6 @@ impl Joints {
         let (exchange, next) = Exchange::new(nothing, move || Time::ZERO.after(epoch.elapsed()));
         let owner = TargetOwner::new(settings, Arc::clone(pipeline), exchange, self.ends);
         let running = spawn_target_thread(owner, epoch)?;
-        Ok((Target { handle: self.handle, next }, running))
+        Ok((Target { handle: self.handle, next, policy: chain.policy.name() }, running))
     }
 }

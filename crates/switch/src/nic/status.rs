@@ -21,6 +21,8 @@ pub struct NicStatus {
     pub state: &'static str,
     /// Why it is stale.
     pub why: Option<&'static str>,
+    /// What went wrong with the connection to it, if it is lost.
+    pub trouble: Option<String>,
     /// Seconds since it is stale.
     pub stale_s: Option<f64>,
     /// How often it became stale.
@@ -151,6 +153,7 @@ impl NicFront {
             address: address.unwrap_or(config.address),
             state,
             why,
+            trouble: self.trouble(),
             stale_s: since.map(|since| self.clock().now().since(since).as_secs_f64()),
             stale_count: status.stale_count,
             unconfirmed: status.unconfirmed,

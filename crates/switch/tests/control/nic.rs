@@ -150,11 +150,35 @@ async fn what_the_nic_has_is_listed_and_says_why_it_is_there() {
     let why = format!("{:?}", world.bench.switch.why(&piece.entry).await.unwrap());
     assert!(why.contains("Live"), "{why}");
     let error = world.bench.switch.why("1.77.0").await.unwrap_err().to_string();
-    assert!(error.contains("the NIC is not to have it"), "{error}");
+    assert!(error.contains("the NIC has no such piece"), "{error}");
     let status = world.bench.switch.caches_with_coverage().await;
     assert_eq!(status.nic.unwrap().coverage.unwrap().chains, 1);
     let owners = world.bench.switch.evictions().await.unwrap().owners;
     assert_eq!(owners.iter().map(|own| own.is_nic).collect::<Vec<_>>(), [false, true]);
+}
+
+#[tokio::test]
+async fn a_piece_that_leads_on_says_where_to() {
+    let world = World::new(1).await;
+    world
+        .add(&[
+            "table=0,ip,nw_src=10.0.0.0/8,actions=goto_table:1",
+            "table=1,ip,nw_dst=10.0.0.0/8,actions=output:2",
+        ])
+        .await;
+    world.warm(&frame(), 1).await;
+    let list = world.bench.switch.entries(0).await;
+    let pieces: Vec<_> = list.entries.iter().filter(|own| own.entry.starts_with("1.")).collect();
+    let [first, last] = ["nw_src", "nw_dst"].map(|field| {
+        let found = pieces.iter().find(|own| own.megaflow.contains(field));
+        found.unwrap_or_else(|| panic!("{list:?}"))
+    });
+    let next = first.next.as_deref().unwrap();
+    assert!(last.megaflow.starts_with(next) && last.next.is_none(), "{list:?}");
+    assert!(first.actions.is_empty() && last.actions == ["p2"], "{list:?}");
+    assert!(first.stage.unwrap() < last.stage.unwrap(), "{list:?}");
+    let error = world.bench.switch.why("9.0.0").await.unwrap_err().to_string();
+    assert!(error.contains("the packet threads are 0 to 0, and the NIC is 1"), "{error}");
 }
 
 #[tokio::test]
@@ -268,8 +292,11 @@ async fn a_nic_that_is_not_there_is_stale_and_nobody_waits_for_it() {
     in_time(bench.switch.add_rules("br0", &["udp,actions=output:1"])).await.unwrap();
     let nic = bench.switch.caches().nic.unwrap();
     assert_eq!((nic.state, nic.bridge.as_str()), ("stale", "br0"));
+    let trouble = || bench.switch.caches().nic.unwrap().trouble.unwrap_or_default();
+    until(|| trouble().starts_with("cannot connect to the device: ")).await;
+    assert!(trouble().contains("refused"), "{}", trouble());
     let error = bench.switch.set("caches.gigaflow.target.address", "127.0.0.1:0").await;
-    assert!(error.unwrap_err().to_string().contains("an address and a port"));
+    assert!(error.unwrap_err().to_string().contains("the address and the port of a NIC"));
     let error = bench.switch.set("caches.gigaflow.target.stale", "ports-down").await;
     assert!(error.unwrap_err().to_string().contains("report, with a NIC elsewhere"));
 }
