@@ -3,7 +3,7 @@
 //! Both are done to a copy of the packet: the same frames must go to the same places, in the same order,
 //! and the same meters be asked. What is done to a copy of the packet is compared likewise; and where a
 //! frame waits for a controller, or is parsed again, both states are gone on with, and must come to the
-//! same.
+//! same, as far as [`RESUMES_MAX`] reaches: rules may make a packet go on for ever.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl PartialEq for Resumed {
 /// No buffer is left to try it with.
 struct NoBuffer;
 
-/// States that are gone on with for one list at most: rules may make a packet wait for ever.
+/// States that are gone on with for one list at most. What comes of those behind them is not compared.
 const RESUMES_MAX: usize = 16;
 
 impl<'a> Trial<'a> {

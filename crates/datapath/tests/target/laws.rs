@@ -52,7 +52,8 @@ enum Event {
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    let changing = generate::op().prop_filter("versions are kept", |op| !matches!(op, Op::Reclaim));
+    let changing =
+        generate::change().prop_filter("versions are kept", |op| !matches!(op, Op::Reclaim));
     prop_oneof![
         4 => generate::packet().prop_map(|key| Event::Packet(Box::new(key))),
         6 => any::<prop::sample::Index>().prop_map(Event::Sibling),

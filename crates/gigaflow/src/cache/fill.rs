@@ -15,7 +15,9 @@ use shunt_pipeline::{Traversal, TraversalPiece};
 use super::{Chooser, Filling, Gigaflow, Miss};
 use crate::{
     adaptive::Grain,
-    ltm::{Arrival, Candidacy, EntryRef, Headers, LtmRule, Next, Origin, Put, Store, Tag},
+    ltm::{
+        Arrival, Candidacy, EntryRef, Headers, LtmRule, Next, Origin, Put, Store, Tag, place_of,
+    },
     partition::{Piece, Policy as _, StageSet, Stages},
     plan::Places,
     rule_of::rule_of,
@@ -245,7 +247,7 @@ impl Gigaflow {
         let met = filling.met.iter().filter_map(|slot| self.ltm.made(*slot));
         let parts = desk.parts.iter().zip(&desk.plan).filter_map(|(part, piece)| match part {
             Part::Met(entry) => self.ltm.made(entry.slot),
-            Part::Fresh { rule, name, .. } => Some((name.begin, piece.stage, rule)),
+            Part::Fresh { rule, traversal, .. } => Some((place_of(traversal), piece.stage, rule)),
         });
         Origin::of(self.seed, met.chain(parts))
     }

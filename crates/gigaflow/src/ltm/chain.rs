@@ -22,7 +22,7 @@ use super::{
     gone::Gone,
     groups::FoundFew,
     held::Held,
-    origin::Made,
+    origin::{Made, place_of},
     piece::{Piece, Pieces, Rank},
     places::{FEW, Places},
     table::Table,
@@ -228,7 +228,7 @@ impl Ltm {
 
     /// An entry of a walk as a piece of the way that it was met on.
     pub(crate) fn made(&self, slot: u32) -> Option<Made<'_>> {
-        self.pieces.get(slot).map(|piece| (piece.name.begin, piece.stage, &piece.rule))
+        self.pieces.get(slot).map(|piece| (piece.place, piece.stage, &piece.rule))
     }
 
     /// The stage of an entry of a walk.
@@ -309,7 +309,9 @@ impl Ltm {
         self.made += 1;
         self.stages[stage.index()].insert(&rule, group, entry);
         let (shares, made, generation) = (0, self.made, entry.generation);
-        let piece = Piece { rule, generation, stage, name, origin, shares, made, placed: now };
+        let place = place_of(&traversal);
+        let piece =
+            Piece { rule, generation, stage, name, origin, place, shares, made, placed: now };
         let rank = match self.eviction {
             Eviction::SecondUse if !self.gone.has(name.identity) => Rank::New,
             Eviction::Never

@@ -26,6 +26,7 @@ pub use coverage::{Coverage, Link};
 pub use eviction::Eviction;
 pub(crate) use headers::Headers;
 pub use origin::Origin;
+pub(crate) use origin::place_of;
 pub use rule::{LtmRule, Next, Plain, Tag};
 pub use store::{EntryRef, Hits, Shelf, Store};
 pub use walk::Walk;

@@ -8,11 +8,12 @@
 use std::hash::BuildHasher as _;
 
 use shunt_flow::SparseMask;
+use shunt_pipeline::{BridgeId, TableId, Traversal};
 
 use super::LtmRule;
 use crate::{
     partition::StageId,
-    way::{Cut, FieldSet, fold},
+    way::{FieldSet, fold},
 };
 
 /// The partition that made an entry.
@@ -25,17 +26,25 @@ pub struct Origin {
     pub overlaps: bool,
 }
 
+/// The table that a piece begins with, whatever packets carry there in registers.
+pub(crate) type Place = Option<(BridgeId, TableId)>;
+
 /// A piece of a partition: where it begins, its stage, and its rule.
-pub(crate) type Made<'a> = (Cut, StageId, &'a LtmRule);
+pub(crate) type Made<'a> = (Place, StageId, &'a LtmRule);
+
+/// Where a piece begins.
+pub(crate) fn place_of(traversal: &Traversal) -> Place {
+    traversal.visits.first().map(|visit| (visit.bridge, visit.table))
+}
 
 impl Origin {
     /// The partition of these pieces, first to last.
     pub(crate) fn of<'a>(seed: u64, pieces: impl Iterator<Item = Made<'a>>) -> Self {
         let hasher = foldhash::fast::FixedState::with_seed(seed);
         let (mut origin, mut before) = (Self::default(), None);
-        for (begin, stage, rule) in pieces {
+        for (place, stage, rule) in pieces {
             let mask = rule.matching.mask();
-            let piece = hasher.hash_one((begin, stage, rule.length, mask));
+            let piece = hasher.hash_one((place, stage, rule.length, mask));
             origin.name = fold(origin.name, piece);
             origin.overlaps = origin.overlaps || before.is_some_and(|before| overlap(before, mask));
             before = Some(mask);
@@ -75,7 +84,8 @@ mod tests {
     fn origin(rules: &[LtmRule]) -> Origin {
         let stage = |number| StageId::new(number).expect("a stage");
         let pieces = (0..).zip(rules);
-        Origin::of(7, pieces.map(|(number, rule)| (Cut::new(number.into()), stage(number), rule)))
+        let place = |number: u8| Some((BridgeId::new(1), TableId::new(number)?));
+        Origin::of(7, pieces.map(|(number, rule)| (place(number), stage(number), rule)))
     }
 
     #[test]

@@ -9,7 +9,7 @@
 
 use shunt_pipeline::Time;
 
-use super::{EntryRef, LtmRule, Origin};
+use super::{EntryRef, LtmRule, Origin, origin::Place};
 use crate::{partition::StageId, way::Name};
 
 /// A piece of a stage.
@@ -22,6 +22,8 @@ pub(super) struct Piece {
     pub(super) name: Name,
     /// The partition that made it.
     pub(super) origin: Origin,
+    /// The table that it begins with.
+    pub(super) place: Place,
     /// How many flows found it there when they were installed.
     pub(super) shares: u32,
     /// When it was made; numbers count up.
