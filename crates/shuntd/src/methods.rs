@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use shunt_flow::text::nearest_of;
-use shunt_switch::{Switch, SwitchError, with_causes};
+use shunt_switch::{Config, Switch, SwitchError, with_causes};
 use tokio::sync::Notify;
 
 use crate::{
@@ -158,12 +158,25 @@ impl DaemonMethods {
         }
         let known = Switch::settings();
         if !known.contains(&key) {
+            if is_of_start(key) {
+                return Err(format!(
+                    "`{key}` stands as when the daemon starts: change its file and restart it"
+                ));
+            }
             let mut all = known.to_vec();
             all.push("logging.filter");
             return Err(unknown("setting", key, &all));
         }
         done(self.switch.set(key, value).await)
     }
+}
+
+/// Whether this is a key of the configuration: one that no running daemon can change, if it is no setting.
+fn is_of_start(key: &str) -> bool {
+    let config = serde_json::to_value(Config::default()).unwrap_or_default();
+    let found = key.split('.').try_fold(&config, |value, name| value.get(name));
+    // Bridges come and go by commands of their own.
+    found.is_some_and(|value| !value.is_object()) && key != "bridge"
 }
 
 impl Methods for DaemonMethods {
@@ -211,4 +224,19 @@ fn json(value: &impl Serialize) -> Result<String, String> {
 
 fn capture_id(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("`{text}` is not the number of a capture"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_stand_as_when_the_daemon_starts_are_told_from_those_that_nobody_has() {
+        for key in ["caches.exact_entries", "caches.gigaflow.target.drain_ms", "threads.packet"] {
+            assert!(is_of_start(key), "{key}");
+        }
+        for key in ["caches", "caches.exact_entires", "cashes.kind", "bridge", ""] {
+            assert!(!is_of_start(key), "{key}");
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
+    num::{NonZeroU32, NonZeroUsize},
     path::PathBuf,
     str::FromStr,
     sync::LazyLock,
@@ -26,25 +27,30 @@ pub(crate) struct NicArguments {
     /// Where the server listens.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9559")]
     listen: SocketAddr,
-    /// A port: `1=eth0` a network device, `1=tap:NAME`, `1=null`, `1=pcap:RX:TX` files.
+    /// A port, as often as there are some: `1=eth0` a network device, `1=tap:NAME`, `1=null`, `1=pcap:RX:TX` files.
     #[arg(long, value_name = "NUMBER=WHAT")]
     port: Vec<PortArgument>,
     /// Where packets without an entry leave that came by the port of this number, and where those come
     /// from that it is to send, as `--port`; without it, packets without an entry go to the controller.
     #[arg(long, value_name = "NUMBER=WHAT")]
     representor: Vec<PortArgument>,
-    /// Stages.
+    /// Stages: 1 to 16.
     #[arg(long, value_name = "K", default_value_t = Program::default().stages())]
     stages: u8,
-    /// Entries of each stage.
-    #[arg(long, value_name = "ENTRIES", default_value_t = Program::default().size())]
+    /// Entries of each stage: 1 to 1048576.
+    #[arg(
+        long,
+        value_name = "ENTRIES",
+        default_value_t = Program::default().size(),
+        value_parser = clap::value_parser!(u32).range(1..=1 << 20)
+    )]
     size: u32,
     /// Different masks of each stage; without it, as many as come.
     #[arg(long, value_name = "MASKS")]
-    masks: Option<usize>,
+    masks: Option<NonZeroUsize>,
     /// Bits that an entry matches at most; without it, all that there are.
     #[arg(long, value_name = "BITS")]
-    key_bits: Option<u32>,
+    key_bits: Option<NonZeroU32>,
     /// Microseconds that each update takes.
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
     latency: u64,
@@ -118,8 +124,8 @@ pub(crate) async fn run(
 ) -> Result<(), RunError> {
     let program = Program::new(arguments.stages, arguments.size)?;
     let limits = Limits {
-        masks_max: arguments.masks,
-        key_bits_max: arguments.key_bits,
+        masks_max: arguments.masks.map(NonZeroUsize::get),
+        key_bits_max: arguments.key_bits.map(NonZeroU32::get),
         update_latency: Duration::from_micros(arguments.latency),
     };
     let ports = open_ports(arguments)?;
@@ -156,6 +162,25 @@ fn now() -> Now {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Alone {
+        #[command(flatten)]
+        nic: NicArguments,
+    }
+
+    #[test]
+    fn bounds_of_nothing_are_refused() {
+        let parse = |words: &[&str]| {
+            let words = std::iter::once(&"nic").chain(words);
+            <Alone as clap::Parser>::try_parse_from(words).map(|own| own.nic)
+        };
+        assert_eq!(parse(&["--size", "9", "--masks", "2"]).map(|nic| nic.size).ok(), Some(9));
+        for words in [["--size", "0"], ["--size", "1048577"], ["--masks", "0"], ["--key-bits", "0"]]
+        {
+            assert!(parse(&words).is_err(), "{words:?}");
+        }
+    }
 
     #[test]
     fn ports_are_written_as_their_help_says() {

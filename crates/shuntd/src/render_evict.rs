@@ -32,7 +32,11 @@ pub(crate) fn entries(entries: &Value) -> String {
 
 /// What happens to the packets of an entry.
 fn actions(entry: &Value) -> String {
-    let actions: Vec<&str> = list(&entry["actions"]).iter().map(word).collect();
+    let mut actions: Vec<String> =
+        list(&entry["actions"]).iter().map(|action| word(action).to_owned()).collect();
+    if entry["next"].is_string() {
+        actions.push(format!("next({})", word(&entry["next"])));
+    }
     if actions.is_empty() { "drop".to_owned() } else { actions.join(",") }
 }
 
@@ -265,6 +269,14 @@ answers of packet threads, by turns begun since: 8
   more                      0    0.0 %
 ";
         assert_eq!(turns(&json!([6, 2, 0, 0])), expected);
+    }
+
+    #[test]
+    fn a_piece_that_leads_on_is_no_drop() {
+        assert_eq!(actions(&json!({"actions": [], "next": null})), "drop");
+        assert_eq!(actions(&json!({"actions": [], "next": "recirc_id=2"})), "next(recirc_id=2)");
+        let more = json!({"actions": ["set(nw_ttl=63)"], "next": "recirc_id=2"});
+        assert_eq!(actions(&more), "set(nw_ttl=63),next(recirc_id=2)");
     }
 
     #[test]

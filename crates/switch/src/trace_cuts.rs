@@ -4,7 +4,7 @@
 //! neighbouring pieces what they are worth apart and together, of a boundary inside a piece what the
 //! parts at its sides would be worth (see [`Score`] for what hangs together).
 
-use std::ops::Range;
+use std::{collections::HashMap, ops::Range};
 
 use shunt_gigaflow::{
     partition::{Piece, PolicyName, Score},
@@ -17,8 +17,11 @@ pub(crate) struct Cuts<'a> {
     policy: PolicyName,
     stages: u8,
     noted: &'a NotedTraversal,
-    way: &'a Way,
     parts: &'a [Piece],
+    /// The fields that each visit looks at, as far as they couple.
+    looked_at: Vec<FieldSet>,
+    /// What each piece that there may be is worth, by its steps.
+    worths: HashMap<Range<u16>, u16>,
 }
 
 /// No state has a name there: something is to be put back, or cannot be told.
@@ -30,12 +33,17 @@ const BEYOND: &str = "the way has more places to cut than are looked at";
 
 impl<'a> Cuts<'a> {
     /// How `policy` has cut the way of a packet into `parts`, for so many stages.
-    pub(crate) const fn new(
+    pub(crate) fn new(
         (policy, stages): (PolicyName, u8),
         noted: &'a NotedTraversal,
         (way, parts): (&'a Way, &'a [Piece]),
     ) -> Self {
-        Self { policy, stages, noted, way, parts }
+        let looked_at = noted.traversal.visits.iter().map(|own| FieldSet::consulted(&own.mask));
+        let worth =
+            |steps: &Range<u16>, coupled| Score::default().worth(steps.end - steps.start, coupled);
+        let worths = way.pieces().map(|own| (own.steps.clone(), worth(&own.steps, own.coupled)));
+        let (looked_at, worths) = (looked_at.collect(), worths.collect());
+        Self { policy, stages, noted, parts, looked_at, worths }
     }
 
     /// The visits in front of which it is cut.
@@ -45,10 +53,8 @@ impl<'a> Cuts<'a> {
 
     /// The fields that these steps look at, as far as they couple.
     pub(crate) fn fields(&self, steps: &Range<u16>) -> FieldSet {
-        let visits = &self.noted.traversal.visits;
-        let own = visits.get(usize::from(steps.start)..usize::from(steps.end)).unwrap_or_default();
-        let seen = own.iter().map(|visit| FieldSet::consulted(&visit.mask));
-        seen.fold(FieldSet::EMPTY, FieldSet::union)
+        let own = self.looked_at.get(usize::from(steps.start)..usize::from(steps.end));
+        own.unwrap_or_default().iter().copied().fold(FieldSet::EMPTY, FieldSet::union)
     }
 
     /// Why it is cut behind this piece; `None`: it is the last.
@@ -70,7 +76,7 @@ impl<'a> Cuts<'a> {
 
     /// Why it is not cut in front of a visit that no piece begins with. `is_one`: nothing could be cut.
     pub(crate) fn why_uncut(&self, visit: usize, is_one: bool) -> String {
-        if !self.noted.points.iter().any(|point| point.visit == visit) {
+        if self.noted.points.binary_search_by_key(&visit, |point| point.visit).is_err() {
             return NAMELESS.to_owned();
         }
         let at = u16::try_from(visit).unwrap_or(u16::MAX);
@@ -141,8 +147,7 @@ impl<'a> Cuts<'a> {
 
     /// What a piece of these steps is worth; `None`: it is none.
     fn worth(&self, steps: &Range<u16>) -> Option<u16> {
-        let piece = self.way.pieces().find(|piece| piece.steps == *steps)?;
-        Some(Score::default().worth(steps.end - steps.start, piece.coupled))
+        self.worths.get(steps).copied()
     }
 }
 

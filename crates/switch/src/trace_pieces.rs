@@ -123,10 +123,10 @@ impl Control {
         traversal: &Traversal,
     ) -> Option<TracePieces> {
         let bridge = BridgeId::new(u16::try_from(key.bridge()).ok()?);
-        let nic = self.nic.as_ref()?.holds(bridge, key.in_port())?;
-        let policy = self.config.lock().caches.gigaflow.policy.name();
+        let front = self.nic.as_ref()?;
+        let nic = front.holds(bridge, key.in_port())?;
         let stages = u8::try_from(nic.stages_count()).unwrap_or(u8::MAX);
-        let keeper = Keeper { policy, stages, nic: Some(nic) };
+        let keeper = Keeper { policy: front.policy(), stages, nic: Some(nic) };
         Some(self.explain_kept((key, None), traversal.version, &keeper))
     }
 
@@ -187,7 +187,7 @@ impl Control {
         (cuts, first, is_one): (&Cuts<'_>, usize, bool),
     ) -> TracePiece {
         let traversal = &piece.traversal;
-        let cut = |start: &Arc<Continuation>| format!("cut {:#x}", start.id());
+        let cut = |start: &Arc<Continuation>| format!("recirc_id={}", start.id());
         let id = BridgeId::new(u16::try_from(traversal.key.bridge()).unwrap_or_default());
         let tag = traversal.continuation.as_ref();
         let last = traversal.visits.len().saturating_sub(1);

@@ -31,8 +31,12 @@ pub struct EntryStatus {
     pub idle_ms: u64,
     /// The packets that it takes, as a match.
     pub megaflow: String,
-    /// What happens to them; empty: they are dropped.
+    /// What happens to them; empty: they are dropped, unless they go on.
     pub actions: Vec<String>,
+    /// Of a piece of a chain: its stage.
+    pub stage: Option<u8>,
+    /// Of one that is not the last: what pieces match that go on from there.
+    pub next: Option<String>,
 }
 
 /// The entries of all packet threads and of the NIC, those with most packets first.
@@ -141,9 +145,12 @@ impl Control {
         let threads = self.plane.threads_count();
         let present = match other {
             Some(other) => format!("in its place is {other}"),
-            None if entry.owner.0 < threads => "its slot is empty".to_owned(),
+            None if entry.owner.0 < threads => "its slot is empty (an idle entry goes)".to_owned(),
             None if entry.owner.0 == threads && self.nic.is_some() => {
-                "the NIC is not to have it".to_owned()
+                "the NIC has no such piece (an idle one goes)".to_owned()
+            }
+            None if self.nic.is_some() => {
+                format!("the packet threads are 0 to {}, and the NIC is {threads}", threads - 1)
             }
             None => format!("the packet threads are 0 to {}", threads - 1),
         };
@@ -162,6 +169,8 @@ impl Control {
             idle_ms: self.milliseconds_since(entry.used),
             megaflow: trace.megaflow,
             actions: trace.actions,
+            stage: entry.link.map(|link| link.stage.number()),
+            next: entry.traversal.next.as_ref().map(|next| format!("recirc_id={}", next.id())),
         }
     }
 

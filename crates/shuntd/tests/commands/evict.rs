@@ -44,7 +44,8 @@ fn an_entry_is_listed_by_name_and_explained() {
 fn an_entry_that_there_is_not_is_refused_with_a_hint() {
     let daemon = Daemon::start("");
     let told = daemon.complaint(&["why", "0.9.9"]);
-    let expected = "there is no entry 0.9.9: its slot is empty, and it is not among the last 1024";
+    let expected = "there is no entry 0.9.9: its slot is empty (an idle entry goes), and it is not among \
+                    the last 1024";
     assert!(told.contains(expected), "{told}");
     assert!(told.contains("shuntctl entries"), "{told}");
     assert!(daemon.complaint(&["why", "nine"]).contains("three numbers with dots between them"));
