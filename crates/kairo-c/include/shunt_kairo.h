@@ -18,6 +18,7 @@
  * an older one is refused. What changes under one version is one call. NULL with a count above zero is refused, as
  * whatever else makes no sense: an array that could not be allocated is not an empty one.
  *
+ * cargo build --release --package shunt-kairo-c makes the library, in target/release.
  * Link with libshunt_kairo_c.a and -lpthread -ldl -lm -lgcc_s, or with libshunt_kairo_c.so.
  */
 #ifndef SHUNT_KAIRO_H

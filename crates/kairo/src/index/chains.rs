@@ -1,11 +1,11 @@
 //! Positions by fingerprint: a hash table that never pauses.
 //!
 //! Positions are those of rows that somebody else keeps. Those of one fingerprint are a *chain*, doubly
-//! linked, so that each leaves in constant time. A bucket is the list of its chains' first positions: its
-//! table grows by one bucket for each chain that comes beyond the last (Witold Litwin, "Linear Hashing: A
-//! New Tool for File and Table Addressing"), so that no insertion ever rehashes the whole; and whoever
-//! divides a bucket reads one position of each chain, though a million visits may have a fingerprint in
-//! common.
+//! linked, so that each leaves in constant time, but for the first, which is looked for in its bucket. A
+//! bucket is the list of its chains' first positions: its table grows by one bucket for each chain that
+//! comes beyond the last (Witold Litwin, "Linear Hashing: A New Tool for File and Table Addressing"), so
+//! that no insertion ever rehashes the whole; and whoever divides a bucket reads one position of each
+//! chain, though a million visits may have a fingerprint in common.
 
 /// No position.
 const NONE: u32 = u32::MAX >> 1;
@@ -71,6 +71,7 @@ impl Chains {
     pub(super) fn insert(&mut self, position: u32, print: u32) {
         let index = position as usize;
         if self.links.len() <= index {
+            assert!(position < NONE, "a table of visits has fewer than two thousand million");
             let empty = Link { next: NONE, before: Before::position(NONE), print: 0 };
             self.links.resize(index + 1, empty);
         }
