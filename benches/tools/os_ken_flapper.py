@@ -2,12 +2,14 @@
 
 The experiment listens at SHUNT_FLAPPER. Once a switch has told its features, this connects there, reads
 orders, a line of JSON each, and does them one by one: a flow-mod, and a barrier request behind it. When
-the barrier reply is there, the order's number goes back as a line; an error of the switch goes back as
-`error` and what os-ken makes of it.
+the barrier reply is there, a line goes back: the order's number, and in nanoseconds of the system's
+monotonic clock when the flow-mod was sent and when the reply was there. In place of the last an error of
+the switch is told, as `error` and what os-ken makes of it.
 """
 
 import json
 import os
+import time
 
 from eventlet.green import socket
 from os_ken.base import app_manager
@@ -30,7 +32,7 @@ class Flapper(app_manager.OSKenApp):
 
     @set_ev_cls(ofp_event.EventOFPBarrierReply, MAIN_DISPATCHER)
     def _barrier_reply(self, event):
-        self.answers.put("reply")
+        self.answers.put(str(time.monotonic_ns()))
 
     @set_ev_cls(ofp_event.EventOFPErrorMsg, [CONFIG_DISPATCHER, MAIN_DISPATCHER])
     def _error(self, event):
@@ -42,9 +44,10 @@ class Flapper(app_manager.OSKenApp):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for line in connection.makefile("r"):
             order = json.loads(line)
+            sent = time.monotonic_ns()
             self._bring(datapath, order)
             answer = self.answers.get()
-            connection.sendall(f"{order['number'] if answer == 'reply' else answer}\n".encode())
+            connection.sendall(f"{order['number']} {sent} {answer}\n".encode())
 
     @staticmethod
     def _bring(datapath, order):

@@ -13,7 +13,7 @@ use shunt_pipeline::{
 
 use super::{
     bed::{Bed, WATCHED, rule_with},
-    judge::{Confirmed, Judgement, judge},
+    judge::{Judgement, judge},
     probe::{Arrival, Way, label},
     traffic::{Random, Rates, Stream, Traffic, under_traffic},
 };
@@ -105,8 +105,7 @@ pub(crate) fn flap(
         let begin = Instant::now();
         while begin.elapsed() < time {
             let changed = flapper.bring(number);
-            let reply =
-                Confirmed { from: traffic.next_number(), at: traffic.time(changed.answered) };
+            let reply = traffic.time(changed.answered);
             number += 1;
             if stands_by() {
                 confirmed.resize(number as usize, reply);

@@ -7,15 +7,6 @@ use super::probe::{Arrival, Way};
 /// How long after the last packet of the old way the new one must have been seen alone.
 pub(crate) const QUIET: Duration = Duration::from_millis(100);
 
-/// A rule that was confirmed: packets from a number on were sent after that.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Confirmed {
-    /// The first number that was given when the reply had been read.
-    pub(crate) from: u64,
-    /// When that was, since the traffic began.
-    pub(crate) at: Duration,
-}
-
 /// What came out of a switch whose rule changed again and again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Judgement {
@@ -30,13 +21,14 @@ pub(crate) struct Judgement {
 
 /// Which packets went by a rule that they should not have met.
 ///
-/// Rule `n` labels packets with `n` and has way A if `n` is even, else B; `confirmed[n]` is the reply
-/// that confirmed rule `n`. A packet that was sent after it leaves by rule `n` or a later one, which
-/// may come while the packet is on its way.
-pub(crate) fn judge(confirmed: &[Confirmed], arrivals: &[Arrival]) -> Judgement {
+/// Rule `n` labels packets with `n` and has way A if `n` is even, else B; `confirmed[n]` is when the reply
+/// was there that confirmed rule `n`, since the traffic began. A packet that was sent after it leaves by
+/// rule `n` or a later one, which may come while the packet is on its way. A packet says when it was made,
+/// which is before it is sent.
+pub(crate) fn judge(confirmed: &[Duration], arrivals: &[Arrival]) -> Judgement {
     let mut judgement = Judgement::default();
     for arrival in arrivals {
-        let due = confirmed.partition_point(|one| one.from <= arrival.number);
+        let due = confirmed.partition_point(|at| *at <= arrival.sent);
         let Some(due) = due.checked_sub(1) else { continue };
         judgement.judged += 1;
         let label = arrival.label as usize;
@@ -46,7 +38,7 @@ pub(crate) fn judge(confirmed: &[Confirmed], arrivals: &[Arrival]) -> Judgement 
         }
         judgement.violations += 1;
         // Since that reply the rule that it left by was gone.
-        let since = confirmed.get(label + 1).map_or(arrival.sent, |next| next.at);
+        let since = confirmed.get(label + 1).copied().unwrap_or(arrival.sent);
         judgement.latest = judgement.latest.max(arrival.sent.saturating_sub(since));
     }
     judgement
@@ -117,13 +109,9 @@ mod tests {
         Arrival { number, sent: Duration::from_micros(number), way, label }
     }
 
-    fn confirmed(from: u64) -> Confirmed {
-        Confirmed { from, at: Duration::from_micros(from) }
-    }
-
     /// Rules 0 to 2, confirmed before packets 0, 100 and 200.
-    fn rules() -> [Confirmed; 3] {
-        [0, 100, 200].map(confirmed)
+    fn rules() -> [Duration; 3] {
+        [0, 100, 200].map(Duration::from_micros)
     }
 
     #[test]
@@ -166,7 +154,7 @@ mod tests {
 
     #[test]
     fn what_was_sent_before_any_reply_is_not_judged() {
-        let late = [confirmed(50)];
+        let late = [Duration::from_micros(50)];
         assert_eq!(judge(&late, &[by_rule(49, 0)]), Judgement::default());
         assert_eq!(judge(&late, &[by_rule(50, 0)]).judged, 1);
     }

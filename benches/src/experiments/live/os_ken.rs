@@ -1,8 +1,7 @@
 //! os-ken as the controller: others' OpenFlow, driven by lines of JSON.
 //!
 //! Its application (`benches/tools/os_ken_flapper.py`) makes the flow-mod and the barrier request, and
-//! tells when the reply is there. What is read here was read there before, so a packet that is sent after
-//! it was sent after the reply.
+//! tells when it began and when the reply was there, by the clock that this side has too.
 
 use std::{
     env,
@@ -15,6 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
 use super::{
@@ -89,21 +89,34 @@ impl Flapper for OsKen {
             "label": label_address(number),
             "output": port(way_of(number)),
         });
-        let sent = Instant::now();
         let written = self.orders.write_all(format!("{order}\n").as_bytes());
         written.unwrap_or_else(|error| panic!("os-ken: {error}"));
         let mut answer = String::new();
         let read = self.answers.read_line(&mut answer);
         read.unwrap_or_else(|error| panic!("os-ken has no barrier reply: {error}"));
-        let answered = Instant::now();
-        assert_eq!(answer.trim(), number.to_string(), "os-ken");
-        Changed { sent, answered }
+        let words: Result<Vec<u64>, _> =
+            answer.split(' ').map(|word| word.trim().parse()).collect();
+        match words.as_deref() {
+            Ok(&[own, sent, answered]) if own == u64::from(number) => {
+                Changed { sent: moment(sent), answered: moment(answered) }
+            }
+            _ => panic!("os-ken: {answer}"),
+        }
     }
 
     fn rest(&mut self, time: Duration) {
         // os-ken answers the switch that asks whether it is there.
         sleep(time);
     }
+}
+
+/// When the system's monotonic clock said so many nanoseconds, which is not long ago.
+fn moment(nanoseconds: u64) -> Instant {
+    let clock = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from);
+    let clock = clock.unwrap_or_else(|error| panic!("the clock: {error}"));
+    // Read after the clock, so that a moment seems to be later, if anything: no packet is held against a
+    // switch for that.
+    Instant::now() - clock.saturating_sub(Duration::from_nanos(nanoseconds))
 }
 
 /// A process that is ended when this is dropped.
