@@ -66,17 +66,12 @@ fn os_ken(words: &[String]) -> Option<String> {
     python.map_err(|failure| println!("running without os-ken: {failure}")).ok()
 }
 
-/// Every program that is measured, ours and the rival's, has its heap as `docs/shuntd.service` gives it to
-/// the daemon.
-const HUGE_PAGES: &str = "glibc.malloc.hugetlb=1";
-
 /// Runs the program that was built. Not by `cargo run`, which would build it anew, since other packages
 /// beside it make other features.
 fn run_experiments(arguments: &[String], os_ken: Option<&str>) -> Result<(), Failure> {
     let program = target().join("release/experiments");
     let mut command = Command::new(&program);
     command.envs(os_ken.map(|python| (install::OS_KEN_APPLICATIONS.variable, python)));
-    command.env("GLIBC_TUNABLES", HUGE_PAGES);
     // In place of this process, so that it alone answers an interrupt.
     let error = command.args(arguments).current_dir(root()).exec();
     Err(Failure::new(format!("cannot run `{}`: {error}", program.display())))
