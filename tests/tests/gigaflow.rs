@@ -210,7 +210,7 @@ fn a_trace_says_how_the_way_is_cut() {
     let trace = text(&rig.daemon.shuntctl(&["trace", "br0", flow]));
     for expected in [
         "Pieces: policy one-to-one, 4 stages, as if these were empty",
-        "stage 0: tables 0; bridge br0 to cut",
+        "stage 0: tables 0; bridge br0 to recirc_id=",
         "to end",
         ">> cut behind table 0: every table is a piece of its own",
     ] {
