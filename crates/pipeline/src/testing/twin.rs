@@ -1,6 +1,6 @@
 //! A pipeline beside the world that it should be.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use shunt_flow::{FlowKey, text::NoPortNames};
 
@@ -12,7 +12,8 @@ use super::{
 };
 use crate::{
     BridgeId, BridgeSettings, Change, FlowModCommand, FlowModError, GroupCommand, GroupModError,
-    Learning, Modification, ModificationError, Pipeline, PortInfo, RejectedMod, Time, Traversal,
+    Learning, Modification, ModificationError, Pipeline, PortInfo, RejectedMod, RuleFilter, Time,
+    Traversal,
     text::{parse_group_mod, parse_rule},
 };
 
@@ -117,7 +118,9 @@ impl Twin {
             }
             Op::Expire(now) => {
                 self.world.expire(*now);
-                Some(self.pipeline.expire(*now)).filter(|change| !change.deltas.is_empty())
+                let change = self.pipeline.expire(*now);
+                self.agree_on_rules();
+                Some(change).filter(|change| !change.deltas.is_empty())
             }
             Op::SetPorts(id, ports) => {
                 if let Some(bridge) = self.world.bridges.get_mut(id) {
@@ -142,6 +145,16 @@ impl Twin {
                 self.pipeline.reclaim(self.pipeline.version());
                 None
             }
+        }
+    }
+
+    /// Both have the same rules.
+    fn agree_on_rules(&self) {
+        for (id, bridge) in &self.world.bridges {
+            let own = self.pipeline.rules(*id, &RuleFilter::all());
+            let own: BTreeSet<_> = own.iter().map(|rule| rule.id).collect();
+            let expected: BTreeSet<_> = bridge.rules.iter().map(|rule| rule.id).collect();
+            assert_eq!(own, expected, "of bridge {id}");
         }
     }
 
