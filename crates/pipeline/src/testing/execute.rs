@@ -10,8 +10,8 @@ use super::{
     oracle::{Outcome, Punted},
 };
 use crate::{
-    Continuation, DatapathAction, DatapathPort, GroupHit, MeterVerdict, Pipeline, Time, Traversal,
-    raise_drop_precedence,
+    Continuation, DatapathAction, DatapathPort, GroupHit, Meter, MeterVerdict, Pipeline, Time,
+    Traversal, raise_drop_precedence,
 };
 
 /// Executes actions on a packet that came in by `ingress`: what leaves, in order.
@@ -30,7 +30,8 @@ pub fn execute(
     execution.fate.outcomes
 }
 
-/// A packet on its way through traversals. For meters it is the beginning of time.
+/// A packet on its way through traversals. Meters are full when it comes: what others have taken
+/// of them, by a clock of their own, is not its matter.
 pub(super) struct Execution<'p> {
     /// By what the packet goes on where it is cut, and how often at most.
     tables: Option<(&'p Pipeline, usize)>,
@@ -109,7 +110,7 @@ impl<'p> Execution<'p> {
                 let headers = Outcome::headers(&frame.view());
                 self.emit(Outcome::Punted(Punted::of(punt), headers));
             }
-            DatapathAction::Meter(meter) => match meter.admit(Time::ZERO, frame.len()) {
+            DatapathAction::Meter(meter) => match full(meter).admit(Time::ZERO, frame.len()) {
                 MeterVerdict::Pass => {}
                 MeterVerdict::Remark(levels) => remark(frame, levels),
                 MeterVerdict::Drop => {
@@ -156,6 +157,11 @@ impl<'p> Execution<'p> {
         let traversal = pipeline.resume(&parsed, continuation, pipeline.version());
         self.run(&traversal, frame, &parsed);
     }
+}
+
+/// The meter as it was when nothing had passed it.
+fn full(meter: &Meter) -> Meter {
+    Meter::new(meter.id, meter.bridge, meter.config.clone(), Time::ZERO)
 }
 
 fn remark(frame: &mut Frame, levels: u8) {

@@ -122,7 +122,7 @@ pub fn op() -> impl Strategy<Value = Op> {
 
 /// A change of any kind: those of [`op`], bundles, and rules that expire.
 pub fn change() -> impl Strategy<Value = Op> {
-    let bundle = (select(&BRIDGES[..]), vec(step(), 1..5));
+    let bundle = select(&BRIDGES[..]).prop_flat_map(|id| (Just(id), vec(step(id), 1..5)));
     let moment = select(vec![2, 2, 2, 3, 5, 7]).prop_map(Duration::from_secs);
     prop_oneof![
         20 => op(),
@@ -132,12 +132,17 @@ pub fn change() -> impl Strategy<Value = Op> {
 }
 
 /// A request of a bundle; some bridges do not have the port that it names.
-fn step() -> impl Strategy<Value = BundleStep> {
+fn step(id: BridgeId) -> impl Strategy<Value = BundleStep> {
+    let sent = (packet(), vec(action(), 0..4)).prop_map(move |(mut key, actions)| {
+        key.set_bridge(id.number().into());
+        BundleStep::Packet { key: Box::new(key), actions }
+    });
     let port = select(vec![1, 2, 3, 1, 2, 3, 1, 2, 3, 5]).prop_map(PortNo::new);
     prop_oneof![
         3 => flow_mod().prop_map(|request| BundleStep::Modify(request.into())),
         1 => groups::request().prop_map(BundleStep::Modify),
         2 => (port, config()).prop_map(|(port, config)| BundleStep::Port(port, config)),
+        1 => sent,
     ]
 }
 
@@ -270,11 +275,13 @@ pub fn flow_mod() -> impl Strategy<Value = FlowMod> {
     ]);
     let cookie = (0u64..4, select(vec![0, 0, 0, 1, u64::MAX]));
     let out_port = prop_oneof![3 => Just(PortNo::ANY), 1 => (1u32..4).prop_map(PortNo::new)];
-    let changed = (add(), command, cookie, out_port, prop::bool::weighted(0.2)).prop_map(
-        |(request, command, (cookie, cookie_mask), out_port, all)| {
+    let out_group = prop_oneof![4 => Just(RuleFilter::GROUP_ANY), 1 => 1u32..4];
+    let outputs = (out_port, out_group);
+    let changed = (add(), command, cookie, outputs, prop::bool::weighted(0.2)).prop_map(
+        |(request, command, (cookie, cookie_mask), (out_port, out_group), all)| {
             let table = if all { TableSelector::All } else { request.table };
             let cookie = Cookie::new(cookie);
-            FlowMod { command, cookie, cookie_mask, out_port, table, ..request }
+            FlowMod { command, cookie, cookie_mask, out_port, out_group, table, ..request }
         },
     );
     prop_oneof![3 => add(), 2 => changed]

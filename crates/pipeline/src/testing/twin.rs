@@ -11,9 +11,9 @@ use super::{
     generate::{BRIDGES, Op},
 };
 use crate::{
-    BridgeId, BridgeSettings, Change, FlowModCommand, FlowModError, GroupCommand, GroupModError,
-    Learning, Modification, ModificationError, Pipeline, PortInfo, RejectedMod, RuleFilter, Time,
-    Traversal,
+    BridgeId, BridgeSettings, BundleStep, Change, FlowModCommand, FlowModError, GroupCommand,
+    GroupModError, Learning, Modification, ModificationError, Pipeline, PortInfo, RejectedMod,
+    RuleFilter, Time, Traversal, TraversalError,
     text::{parse_group_mod, parse_rule},
 };
 
@@ -99,7 +99,8 @@ impl Twin {
     ///
     /// # Panics
     ///
-    /// When one refuses it and the other does not.
+    /// When one refuses it and the other does not, or when a packet that teaches fares by one
+    /// otherwise than by the other.
     pub fn apply(&mut self, op: &Op) -> Option<Change> {
         match op {
             Op::Apply(id, mods) => {
@@ -113,7 +114,14 @@ impl Twin {
             }
             Op::Commit(id, steps) => {
                 let expected = self.world.commit(*id, steps, Time::ZERO);
-                let applied = self.pipeline.commit(*id, steps.iter().cloned(), Time::ZERO);
+                let applied = self.pipeline.commit(*id, steps.iter().map(shown), Time::ZERO);
+                let (fates, expected) = match expected {
+                    Ok(fates) => (fates, Ok(())),
+                    Err(error) => (Vec::new(), Err(error)),
+                };
+                if let Ok((_, traversals)) = &applied {
+                    self.agree_on_packets(steps, traversals, &fates);
+                }
                 agreed(applied.map(|(change, _)| change), expected)
             }
             Op::Expire(now) => {
@@ -137,13 +145,31 @@ impl Twin {
                 self.pipeline.set_ports(*id, ports.clone()).ok()
             }
             Op::Teach(key) => {
-                let all = self.traversals(key).into_iter();
+                let execution = self.execute(&self.translate(key), key);
+                assert_alike(&execution.fate, &self.world.translate(key), key);
+                let all = execution.traversals.into_iter();
                 let learnings: Vec<_> = all.flat_map(|traversal| traversal.learnings).collect();
                 Some(self.learn(&learnings, Time::ZERO)).filter(|change| !change.deltas.is_empty())
             }
             Op::Reclaim => {
                 self.pipeline.reclaim(self.pipeline.version());
                 None
+            }
+        }
+    }
+
+    /// The packets of a bundle fare the same; but where one is parsed again, it goes on by what the
+    /// bundle has made.
+    fn agree_on_packets(&self, steps: &[BundleStep], traversals: &[Traversal], fates: &[Fate]) {
+        let keys = steps.iter().filter_map(|step| match step {
+            BundleStep::Packet { key, .. } => Some(key),
+            BundleStep::Modify(_) | BundleStep::Port(..) => None,
+        });
+        assert_eq!(traversals.len(), fates.len());
+        for (key, (traversal, fate)) in keys.zip(traversals.iter().zip(fates)) {
+            let execution = self.execute(traversal, key);
+            if execution.traversals.len() == 1 {
+                assert_alike(&execution.fate, fate, key);
             }
         }
     }
@@ -198,6 +224,25 @@ impl Twin {
         let mut execution = Execution::new(Some(tables), self.world.ingress(key));
         execution.run(traversal, Frame::of(key), key);
         execution
+    }
+}
+
+/// Fates are the same; unless a bound of depth ended something, as there are copies that the pipeline
+/// makes because a meter before them may have remarked the packet, and the oracle does not count.
+fn assert_alike(fate: &Fate, expected: &Fate, key: &FlowKey) {
+    let is_depth = |error: &TraversalError| matches!(error, TraversalError::TooDeep(_));
+    if !fate.error.iter().chain(&fate.later_errors).any(is_depth) {
+        assert_eq!(fate, expected, "of {key:?}");
+    }
+}
+
+/// The request, with no more of its packet than a key shows.
+fn shown(step: &BundleStep) -> BundleStep {
+    match step {
+        BundleStep::Packet { key, actions } => {
+            BundleStep::Packet { key: Box::new(visible(key)), actions: actions.clone() }
+        }
+        other => other.clone(),
     }
 }
 

@@ -9,12 +9,13 @@ use std::{
 
 use shunt_flow::{FlowKey, PortNo};
 
-use super::{Taught, oracle::belongs};
+use self::registry::groups_named;
+use super::{Fate, Taught, oracle::belongs};
 use crate::{
     Action, BridgeId, BundleStep, Cookie, DatapathPort, FlowMod, FlowModCommand, FlowModError,
     GroupId, GroupMod, Instructions, MeterConfig, MeterId, Modification, ModificationError,
-    PortConfig, PortInfo, PortKind, Rule, RuleId, RuleStats, SharedTimers, TableId, TableSelector,
-    Time,
+    PortConfig, PortInfo, PortKind, Rule, RuleFilter, RuleId, RuleStats, SharedTimers, TableId,
+    TableSelector, Time,
 };
 
 /// All bridges.
@@ -91,7 +92,8 @@ impl World {
         Ok(())
     }
 
-    /// Does what a bundle asks for: all of it, or nothing. Its packets change nothing.
+    /// Does what a bundle asks for: all of it, or nothing. Answers with what becomes of its packets,
+    /// which change nothing.
     ///
     /// # Errors
     ///
@@ -101,17 +103,30 @@ impl World {
         id: BridgeId,
         steps: &[BundleStep],
         now: Time,
-    ) -> Result<(), ModificationError> {
+    ) -> Result<Vec<Fate>, ModificationError> {
         let before = self.bridges.clone();
+        let mut fates = Vec::new();
         let done = steps.iter().try_for_each(|step| match step {
             BundleStep::Modify(request) => self.modify(id, std::slice::from_ref(request), now),
             BundleStep::Port(port, config) => self.set_port(id, *port, *config),
-            BundleStep::Packet { .. } => Ok(()),
+            BundleStep::Packet { key, actions } => {
+                self.check(id, actions)?;
+                fates.push(self.packet_out(key, actions));
+                Ok(())
+            }
         });
         if done.is_err() {
             self.bridges = before;
         }
-        done
+        done.map(|()| fates)
+    }
+
+    /// Whether there is what actions of a packet-out name.
+    fn check(&self, id: BridgeId, actions: &[Action]) -> Result<(), ModificationError> {
+        let bridge = self.bridges.get(&id).ok_or(ModificationError::NoSuchBridge(id))?;
+        let WorldBridge { groups, meters, .. } = bridge.clone();
+        let tables = Tables { rules: Vec::new(), groups, meters };
+        Ok(tables.check(&Instructions { apply: actions.into(), ..Instructions::default() })?)
     }
 
     fn set_port(
@@ -384,7 +399,10 @@ fn is_meant(rule: &Rule, request: &FlowMod) -> bool {
     let by_port = !deletes
         || request.out_port == PortNo::ANY
         || format!("{:?}", rule.instructions).contains(&format!("port: {:?},", request.out_port));
-    by_match && by_table && by_port && has_cookie(rule.cookie, request)
+    let by_group = !deletes
+        || request.out_group == RuleFilter::GROUP_ANY
+        || groups_named(&rule.instructions).contains(&request.out_group);
+    by_match && by_table && by_port && by_group && has_cookie(rule.cookie, request)
 }
 
 fn has_cookie(cookie: Cookie, request: &FlowMod) -> bool {

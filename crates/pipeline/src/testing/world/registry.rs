@@ -13,7 +13,7 @@ use crate::{
 impl Tables {
     /// Makes sure that instructions name what there is.
     pub(super) fn check(&self, instructions: &Instructions) -> Result<(), FlowModError> {
-        let (groups, meters) = (names(instructions, "Group(GroupId("), meters(instructions));
+        let (groups, meters) = (groups_named(instructions), meters(instructions));
         let group = groups.into_iter().find(|id| !self.groups.contains_key(&GroupId::new(*id)));
         let meter = meters.into_iter().find(|id| !self.meters.contains_key(&MeterId::new(*id)));
         match (group, meter) {
@@ -26,16 +26,15 @@ impl Tables {
     pub(super) fn change_group(&mut self, request: &GroupMod) -> Result<(), GroupModError> {
         let Some(id) = request.group else {
             self.groups.clear();
-            self.rules.retain(|rule| names(&rule.instructions, "Group(GroupId(").is_empty());
+            self.rules.retain(|rule| groups_named(&rule.instructions).is_empty());
             return Ok(());
         };
         let is_there = self.groups.contains_key(&id);
         match request.command {
             GroupCommand::Delete => {
                 if self.groups.remove(&id).is_some() {
-                    self.rules.retain(|rule| {
-                        !names(&rule.instructions, "Group(GroupId(").contains(&id.number())
-                    });
+                    self.rules
+                        .retain(|rule| !groups_named(&rule.instructions).contains(&id.number()));
                 }
                 return Ok(());
             }
@@ -44,7 +43,7 @@ impl Tables {
             _ => {}
         }
         is_legal(request).map_err(|reason| GroupModError::Invalid(id, reason))?;
-        let named = names(&request.buckets, "Group(GroupId(");
+        let named = groups_named(&request.buckets);
         if leads_to(&self.groups, request, id) {
             return Err(GroupModError::Loop(id));
         }
@@ -85,7 +84,7 @@ impl Tables {
 /// Whether the buckets of a group lead, however far, to a group.
 fn leads_to(groups: &BTreeMap<GroupId, GroupMod>, from: &GroupMod, to: GroupId) -> bool {
     let watched = from.buckets.iter().filter_map(|bucket| bucket.watch_group);
-    let named = names(&from.buckets, "Group(GroupId(").into_iter().map(GroupId::new);
+    let named = groups_named(&from.buckets).into_iter().map(GroupId::new);
     named.chain(watched).any(|next| {
         let found = groups.get(&next).filter(|_| next != to);
         next == to || found.is_some_and(|found| leads_to(groups, found, to))
@@ -112,6 +111,11 @@ fn meters(instructions: &Instructions) -> Vec<u32> {
     meters.extend(names(instructions, "[Meter(MeterId("));
     meters.extend(instructions.meter.map(MeterId::number));
     meters
+}
+
+/// The groups that actions name, however deep.
+pub(super) fn groups_named(actions: &impl std::fmt::Debug) -> Vec<u32> {
+    names(actions, "Group(GroupId(")
 }
 
 /// The numbers that follow a text in what a value prints as.
