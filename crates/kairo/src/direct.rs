@@ -21,6 +21,8 @@ pub struct Direct {
     index: RegionIndex,
     bound: Bound,
     looks_max: usize,
+    /// Entries taken out, or visits projected, in a step of tidying.
+    tidied_at_once: usize,
     /// Why the entries of the last change went.
     causes: Vec<CauseRun>,
     /// Room for the names of what the next change ends: to ask for it then may cost more than to
@@ -31,7 +33,7 @@ pub struct Direct {
 /// Entries that room is kept for.
 const ROOM: usize = 2048;
 
-/// Entries taken out, or visits projected, in a step of tidying.
+/// Entries taken out, or visits projected, in a step of tidying, unless it is said otherwise.
 const TIDIED_AT_ONCE: usize = 256;
 
 /// Visits and entries that a change is looked for among, so that it takes microseconds.
@@ -49,7 +51,8 @@ impl Direct {
     pub fn new(version: Version, seed: u64) -> Self {
         let (index, bound) = (RegionIndex::new(seed), Bound::new(DELTAS_MAX));
         let (causes, room) = (Vec::new(), Vec::with_capacity(ROOM));
-        Self { version, index, bound, looks_max: LOOKS_MAX, causes, room }
+        let (looks_max, tidied_at_once) = (LOOKS_MAX, TIDIED_AT_ONCE);
+        Self { version, index, bound, looks_max, tidied_at_once, causes, room }
     }
 
     /// The same, which evicts all entries of the tables that a change of more rules than this
@@ -65,6 +68,21 @@ impl Direct {
     #[must_use]
     pub const fn with_looks_max(mut self, looks_max: usize) -> Self {
         self.looks_max = looks_max;
+        self
+    }
+
+    /// The same, where a rule looks at so many visits of a group one by one before it is searched for
+    /// by common masks.
+    #[must_use]
+    pub fn with_few(mut self, few: usize) -> Self {
+        self.index = self.index.with_few(few);
+        self
+    }
+
+    /// The same, which takes out so many entries, or projects so many visits, in a step of tidying.
+    #[must_use]
+    pub const fn with_tidied_at_once(mut self, tidied_at_once: usize) -> Self {
+        self.tidied_at_once = tidied_at_once;
         self
     }
 
@@ -214,6 +232,6 @@ impl Evictor for Direct {
 
     fn tidy(&mut self) -> bool {
         self.make_room();
-        self.index.tidy(TIDIED_AT_ONCE)
+        self.index.tidy(self.tidied_at_once)
     }
 }

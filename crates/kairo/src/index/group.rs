@@ -37,6 +37,8 @@ pub(super) struct Group {
     columns: Columns,
     ranks: Ranks,
     projections: Vec<Projection>,
+    /// Visits that are looked at without a thought of how many a rule outranks.
+    few: usize,
     /// How often the projections have changed.
     stamp: u32,
 }
@@ -78,25 +80,28 @@ const PROJECTIONS_MAX: usize = 16;
 /// Bits that tell visits apart so well that more are not asked for.
 const BITS_ENOUGH: u32 = 24;
 
-/// Visits that are looked at without a thought of how many a rule outranks.
-const FEW: usize = 16;
+/// Visits that are looked at without a thought of how many a rule outranks, unless an index is told
+/// otherwise.
+pub(super) const FEW: usize = 16;
 
 /// Rows that are looked through in columns in the time of a look at a visit, about.
 const SCANNED_PER_LOOK: usize = 256;
 
 impl Group {
-    pub(super) fn new(place: Place, mask: SparseMask) -> Self {
+    /// A group without visits, of which `few` are looked at without a thought of how many a rule
+    /// outranks.
+    pub(super) fn new(place: Place, mask: SparseMask, few: usize) -> Self {
         let (rows, free, projections) = (Vec::new(), Vec::new(), Vec::new());
         let (columns, ranks) = (Columns::new(&mask), Ranks::default());
         let held = columns.mask();
-        Self { place, mask, held, rows, free, columns, ranks, projections, stamp: 0 }
+        Self { place, mask, held, rows, free, columns, ranks, projections, few, stamp: 0 }
     }
 
     /// A group that has no visits becomes one of another table and mask.
     pub(super) fn become_one_of(&mut self, place: Place, mask: SparseMask) {
         debug_assert!(self.is_empty(), "what has visits is of their mask");
         let stamp = self.stamp + 1;
-        *self = Self { stamp, ..Self::new(place, mask) };
+        *self = Self { stamp, ..Self::new(place, mask, self.few) };
     }
 
     /// The table.
@@ -208,7 +213,7 @@ impl Group {
         let mut below = self.ranks.below(asked.rank);
         for position in self.met(way, asked, hashes, tests) {
             met.push(position);
-            if met.len() > FEW && below.next().is_none() {
+            if met.len() > self.few && below.next().is_none() {
                 return None;
             }
         }
@@ -232,7 +237,7 @@ impl Group {
         }
         let tests = self.columns.tests(asked);
         let met = self.met(way, asked, hashes, &tests).take(max + 1).count();
-        if met <= FEW {
+        if met <= self.few {
             return scanned + met;
         }
         scanned + self.ranks.count_below(asked.rank, met).min(met)
@@ -248,7 +253,7 @@ impl Group {
     /// through what the way lacks. A rule that has gone and comes again is the youngest of its
     /// priority: it outranks little else than what was made while it was away.
     pub(super) fn outranks_few(&self, way: Way, rank: Rank) -> bool {
-        let few = FEW + self.scanned(way) / SCANNED_PER_LOOK;
+        let few = self.few + self.scanned(way) / SCANNED_PER_LOOK;
         self.ranks.count_below(rank, few) <= few
     }
 

@@ -8,7 +8,7 @@ use shunt_pipeline::{BridgeId, Rank, RuleId, TableId, Visit};
 use crate::masks::in_bytes;
 
 use super::{
-    group::{Group, Way},
+    group::{FEW, Group, Way},
     row::Row,
 };
 
@@ -28,6 +28,8 @@ pub(super) struct Places {
     free: Vec<u32>,
     /// Groups with visits that a rule decided, alone or as a clause.
     deciders: HashMap<RuleId, Vec<u32>, FixedState>,
+    /// Visits of a group that are looked at without a thought of how many a rule outranks.
+    few: usize,
     hashes: FixedState,
 }
 
@@ -69,8 +71,15 @@ impl Places {
             lacking: Vec::new(),
             free: Vec::new(),
             deciders: HashMap::with_hasher(hashes.clone()),
+            few: FEW,
             hashes: hashes.clone(),
         }
+    }
+
+    /// The same, whose groups, none of which is there yet, have so `few` visits looked at one by one.
+    pub(super) fn with_few(self, few: usize) -> Self {
+        debug_assert!(self.groups.is_empty(), "groups keep what they are made with");
+        Self { few, ..self }
     }
 
     /// Adds a visit. Answers with its group and its position there.
@@ -128,7 +137,7 @@ impl Places {
                 GROUPS_USUAL..GROUPS_MAX => in_bytes(mask),
                 _ => SparseMask::from(&FlowMask::EMPTY),
             };
-            own.add(&mut self.groups, &mut self.free, place, mask)
+            own.add((&mut self.groups, self.few), &mut self.free, place, mask)
         });
         own.by_mask.insert(mask.clone(), number);
         number
@@ -287,7 +296,7 @@ impl PlaceGroups {
     /// A group for visits of a mask: an empty one of the table where there are many, or a new one.
     fn add(
         &mut self,
-        groups: &mut Vec<Group>,
+        (groups, few): (&mut Vec<Group>, usize),
         free: &mut Vec<u32>,
         place: Place,
         mask: SparseMask,
@@ -303,7 +312,7 @@ impl PlaceGroups {
             self.groups.push(number);
             number
         } else {
-            groups.push(Group::new(place, mask));
+            groups.push(Group::new(place, mask, few));
             let number = u32::try_from(groups.len() - 1).unwrap_or(u32::MAX);
             self.groups.push(number);
             number

@@ -111,6 +111,14 @@ impl RegionIndex {
         }
     }
 
+    /// The same, where a rule looks at so many visits of a group one by one before it is searched for
+    /// by common masks. What is found is the same.
+    #[must_use]
+    pub fn with_few(mut self, few: usize) -> Self {
+        self.places = self.places.with_few(few);
+        self
+    }
+
     /// Watches an entry, in the place of one with its name.
     ///
     /// Takes constant time for each visit and read.

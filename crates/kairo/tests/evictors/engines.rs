@@ -1,6 +1,7 @@
 //! Engines against the definition and against what is true, over generated worlds.
 
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -37,7 +38,8 @@ enum Event {
     Change(Vec<Op>),
     /// The owner of all entries is gone.
     Forget,
-    Tidy,
+    /// So many steps of what is put off are done, or all of them.
+    Tidy(usize),
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -51,8 +53,9 @@ fn event() -> impl Strategy<Value = Event> {
         1 => any::<prop::sample::Index>().prop_map(Event::Remove),
         6 => prop::collection::vec(generate::change(), 1..3).prop_map(Event::Change),
         1 => prop::bool::weighted(0.2)
-            .prop_map(|is_over| if is_over { Event::Forget } else { Event::Tidy }),
-        2 => Just(Event::Tidy),
+            .prop_map(|is_over| if is_over { Event::Forget } else { Event::Tidy(usize::MAX) }),
+        1 => Just(Event::Tidy(usize::MAX)),
+        2 => (1usize..4).prop_map(Event::Tidy),
     ]
 }
 
@@ -109,6 +112,9 @@ impl Scene {
             self.met.add(CHANGES, 1);
             self.met.add(name_of(op), 1);
         }
+        let (by_masks, is_lacking) = self.engines.by_masks();
+        self.met.add("visits by masks", by_masks);
+        self.met.add("masks that lack visits", is_lacking.into());
         let evicted = self.engines.apply(&deltas, newest);
         self.met.add("evicted", evicted.len());
         for evicted in evicted {
@@ -144,7 +150,9 @@ impl Scene {
                 self.met.add("forgotten", self.live.len());
                 self.live.clear();
             }
-            Event::Tidy => while self.engines.tidy() {},
+            Event::Tidy(steps) => {
+                let _ = (0..*steps).any(|_| !self.engines.tidy());
+            }
         }
         assert_eq!(self.engines.len(), self.live.len());
     }
@@ -186,6 +194,8 @@ fn every_engine_evicts_what_the_definition_does_through_a_hundred_thousand_chang
         ("ports", 20),
         ("expired", 2),
         ("taught", 5),
+        ("visits by masks", 1000),
+        ("masks that lack visits", 20),
     ]);
 }
 
@@ -200,13 +210,15 @@ proptest! {
         let mut scene = Scene::new(&world);
         events.iter().for_each(|event| scene.happens(event));
     }
+}
 
-    #[test]
-    fn what_survives_a_change_is_right_for_its_whole_region(
-        world in generate::world(),
-        packets in prop::collection::vec(generate::packet(), 8),
-        ops in prop::collection::vec(generate::change(), 1..6),
-    ) {
+#[test]
+fn what_survives_a_change_is_right_for_its_whole_region() {
+    let packets = prop::collection::vec(generate::packet(), 8);
+    let ops = prop::collection::vec(generate::change(), 1..6);
+    let lives = (generate::world(), packets, ops);
+    let runner = RefCell::new(TestRunner::deterministic());
+    let met = live_through(200, &lives, |(world, packets, ops), met| {
         let mut twin = Twin::new(&world);
         let mut engine = All::new(twin.pipeline.version());
         let mut entries = BTreeMap::new();
@@ -217,17 +229,23 @@ proptest! {
                 entries.insert(entry(slot, 0), (key, traversal));
             }
         }
-        let mut runner = TestRunner::deterministic();
         for op in &ops {
             let Some(change) = twin.apply(op) else { continue };
+            met.add(CHANGES, 1);
             for evicted in engine.apply(&change.deltas, change.version) {
-                prop_assert!(entries.remove(&evicted).is_some());
+                assert!(entries.remove(&evicted).is_some());
+                met.add("evicted", 1);
             }
             for (packet, traversal) in entries.values() {
                 let sibling = generate::sibling(packet, &(&traversal.mask).into());
-                let key = sibling.new_tree(&mut runner).unwrap().current();
-                prop_assert_eq!(twin.fate(traversal, &key), twin.world.translate(&key));
+                let key = sibling.new_tree(&mut runner.borrow_mut()).unwrap().current();
+                let fate = twin.fate(traversal, &key);
+                assert_eq!(fate, twin.world.translate(&key));
+                met.add("survived", 1);
+                met.add("siblings", (key != **packet).into());
+                met.add("left", fate.outcomes.len());
             }
         }
-    }
+    });
+    met.assert_often(&[("evicted", 200), ("survived", 1000), ("siblings", 500), ("left", 500)]);
 }
