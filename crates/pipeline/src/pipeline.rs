@@ -38,6 +38,8 @@ use crate::{
 pub struct Pipeline {
     seed: u64,
     published: AtomicU64,
+    /// The oldest version that nothing is forgotten of.
+    oldest: AtomicU64,
     bridges: RwLock<Bridges>,
     continuations: Continuations,
     control: Mutex<Control>,
@@ -73,6 +75,7 @@ impl Pipeline {
         Self {
             seed,
             published: AtomicU64::new(Version::ZERO.number()),
+            oldest: AtomicU64::new(Version::ZERO.number()),
             bridges: RwLock::new(Bridges::new()),
             continuations: Continuations::new(seed),
             control: Mutex::new(control),
@@ -353,8 +356,17 @@ impl Pipeline {
         let _control = self.control.lock();
         let oldest = oldest.min(self.version());
         let mut bridges = self.bridges.write();
+        self.oldest.fetch_max(oldest.number(), Ordering::Relaxed);
         bridges.values_mut().for_each(|bridge| bridge.reclaim(oldest));
         bridges.retain(|_, bridge| !bridge.is_gone());
+    }
+
+    /// Whether nothing is forgotten of what a version sees, so far: who stands at none of its own, and
+    /// translates several times by one, asks afterwards.
+    #[must_use]
+    pub fn is_kept(&self, version: Version) -> bool {
+        let _bridges = self.bridges.read();
+        version.number() >= self.oldest.load(Ordering::Relaxed)
     }
 
     /// The rules of a bridge that a filter lets through, by table and then by age.

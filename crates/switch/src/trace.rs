@@ -146,7 +146,16 @@ pub enum TraceError {
     /// The text is not a packet.
     #[error("`{0}` is no frame: a frame has at least 14 bytes, of two hexadecimal digits each")]
     Packet(String),
+    /// The tables were changed all the time while it was looked at how the packet is kept.
+    #[error("the tables changed {TRIES} times while the packet was traced; trace it again")]
+    Overtaken,
 }
+
+/// How often a trace that changes of the tables overtake is begun.
+const TRIES: usize = 16;
+
+/// What a trace looked at has been forgotten meanwhile.
+pub(crate) struct Overtaken;
 
 /// How often a trace goes on with packets that are parsed again.
 const RESUMED_MAX: usize = 64;
@@ -161,10 +170,18 @@ impl Control {
         let flow = read_flow(flow, &names).map_err(|error| error.of_bridge(bridge, &names))?;
         let warning = flow.in_port.and_then(|port| missing_ingress(port, &names));
         let packet = flow.packet(id, self.plane.vlan_limit);
+        let tries = (0..TRIES).find_map(|_| self.trace_packet(packet.clone(), id).ok());
+        let mut trace = tries.ok_or(TraceError::Overtaken)?;
+        trace.warnings.extend(warning);
+        Ok(trace)
+    }
+
+    fn trace_packet(&self, packet: TracedPacket, id: BridgeId) -> Result<Trace, Overtaken> {
+        let pipeline = &self.plane.pipeline;
         let traversal = pipeline.translate_newest(&packet.key);
         let mut ahead = VecDeque::new();
-        let pieces = self.explain_pieces((&packet.key, None), &traversal);
-        let nic_pieces = self.explain_nic_pieces(&packet.key, &traversal);
+        let pieces = self.explain_pieces((&packet.key, None), &traversal)?;
+        let nic_pieces = self.explain_nic_pieces(&packet.key, &traversal)?;
         let own = self.explain(&traversal, packet, id, &mut ahead);
         let mut trace = Trace { pieces, nic_pieces, ..own };
         while trace.resumed.len() < RESUMED_MAX
@@ -174,11 +191,10 @@ impl Control {
             let bridge = u16::try_from(packet.key.bridge()).map_or(id, BridgeId::new);
             let traversal = pipeline.resume_newest(&packet.key, &continuation);
             let recirculation = Some(TraceRecirculation { id: continuation.id(), why });
-            let pieces = self.explain_pieces((&packet.key, Some(&continuation)), &traversal);
+            let pieces = self.explain_pieces((&packet.key, Some(&continuation)), &traversal)?;
             let resumed = self.explain(&traversal, packet, bridge, &mut ahead);
             trace.resumed.push(Trace { recirculation, pieces, ..resumed });
         }
-        trace.warnings.extend(warning);
         Ok(trace)
     }
 

@@ -25,7 +25,7 @@ use crate::{
     config::CacheKind,
     control::Control,
     names::BridgeNames,
-    trace::{bridge_name, describe},
+    trace::{Overtaken, bridge_name, describe},
     trace_cuts::Cuts,
 };
 
@@ -108,12 +108,14 @@ impl Control {
         &self,
         ingress: Ingress<'_>,
         traversal: &Traversal,
-    ) -> Option<TracePieces> {
+    ) -> Result<Option<TracePieces>, Overtaken> {
         let caches = self.config.lock().caches.clone();
         let (policy, stages) = (caches.gigaflow.policy.name(), caches.gigaflow.stages);
-        let is_chain = caches.kind == CacheKind::Gigaflow;
-        let keeper = is_chain.then_some(Keeper { policy, stages, nic: None })?;
-        Some(self.explain_kept(ingress, traversal.version, &keeper))
+        if caches.kind != CacheKind::Gigaflow {
+            return Ok(None);
+        }
+        let keeper = Keeper { policy, stages, nic: None };
+        self.explain_kept(ingress, traversal.version, &keeper).map(Some)
     }
 
     /// How the way of a packet is kept by the NIC that it comes in by.
@@ -121,13 +123,17 @@ impl Control {
         &self,
         key: &FlowKey,
         traversal: &Traversal,
-    ) -> Option<TracePieces> {
-        let bridge = BridgeId::new(u16::try_from(key.bridge()).ok()?);
-        let front = self.nic.as_ref()?;
-        let nic = front.holds(bridge, key.in_port())?;
+    ) -> Result<Option<TracePieces>, Overtaken> {
+        let bridge = u16::try_from(key.bridge()).ok().map(BridgeId::new);
+        let front = self.nic.as_ref();
+        let held = front.zip(bridge).and_then(|(front, bridge)| {
+            let nic = front.holds(bridge, key.in_port())?;
+            Some((front.policy(), nic))
+        });
+        let Some((policy, nic)) = held else { return Ok(None) };
         let stages = u8::try_from(nic.stages_count()).unwrap_or(u8::MAX);
-        let keeper = Keeper { policy: front.policy(), stages, nic: Some(nic) };
-        Some(self.explain_kept((key, None), traversal.version, &keeper))
+        let keeper = Keeper { policy, stages, nic: Some(nic) };
+        self.explain_kept((key, None), traversal.version, &keeper).map(Some)
     }
 
     fn explain_kept(
@@ -135,7 +141,7 @@ impl Control {
         (key, start): Ingress<'_>,
         version: Version,
         keeper: &Keeper,
-    ) -> TracePieces {
+    ) -> Result<TracePieces, Overtaken> {
         let pipeline = &self.plane.pipeline;
         let noted = pipeline.translate_noting(key, start, version);
         let mut way = Way::new();
@@ -158,6 +164,9 @@ impl Control {
                 pieces = pipeline.translate_pieces(key, start, version, &[]);
             }
         }
+        if !pipeline.is_kept(version) {
+            return Err(Overtaken);
+        }
         if let [one] = &pieces[..] {
             refused = keeper.refusal(std::slice::from_ref(one)).map(|why| why.to_string());
         }
@@ -171,13 +180,13 @@ impl Control {
             first += piece.traversal.visits.len();
             TracePiece { cut, ..explained }
         });
-        TracePieces {
+        Ok(TracePieces {
             policy: keeper.policy.to_string(),
             stages: keeper.stages,
             pieces: explained.collect(),
             whole,
             refused,
-        }
+        })
     }
 
     fn explain_piece(

@@ -96,6 +96,19 @@ fn who_looks_at_the_newest_version_is_not_overtaken_by_a_reclaim() {
 }
 
 #[test]
+fn a_version_is_kept_until_what_it_sees_is_reclaimed() {
+    let switch = Switch::new(&["actions=output:2"]);
+    let old = switch.pipeline.version();
+    let new = switch.send(FlowModCommand::Modify, "actions=output:3").expect("legal").version;
+    switch.pipeline.reclaim(old);
+    assert_eq!([old, new].map(|version| switch.pipeline.is_kept(version)), [true, true]);
+    switch.pipeline.reclaim(new);
+    assert_eq!([old, new].map(|version| switch.pipeline.is_kept(version)), [false, true]);
+    switch.pipeline.reclaim(old);
+    assert!(!switch.pipeline.is_kept(old), "what is forgotten stays so");
+}
+
+#[test]
 fn what_is_reclaimed_no_newer_version_misses() {
     let switch = Switch::new(&["actions=output:2"]);
     for port in [3, 4, 2] {
