@@ -99,7 +99,8 @@ pub struct Gigaflow {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Target {
-    /// What it is.
+    /// What it is. A table that does not say it is of an embedded NIC.
+    #[serde(default = "TargetKind::of_a_table")]
     pub kind: TargetKind,
     /// Where it speaks P4Runtime: an address and a port; the embedded NIC takes any port for 0.
     pub address: String,
@@ -137,6 +138,13 @@ pub enum TargetKind {
     Embedded,
     /// A NIC elsewhere, whose representors are the ports of the bridge.
     P4runtime,
+}
+
+impl TargetKind {
+    /// What it is where there is a table of it that does not say.
+    const fn of_a_table() -> Self {
+        Self::Embedded
+    }
 }
 
 /// What happens while a target may forward by rules that are gone.

@@ -118,6 +118,11 @@ fn what_is_done_to_a_copy_is_compared_by_what_comes_of_it_too() {
 fn states_that_wait_for_a_controller_or_parse_again_are_compared_by_what_comes_of_them() {
     compare_states_behind("controller(pause)");
     compare_states_behind("controller(pause),check_pkt_larger(60)->NXM_NX_REG0[0]");
+    // What is behind a label that is popped is parsed again when it is looked at.
+    compare_states_behind("controller(pause),push_mpls:0x8847,pop_mpls:0x0800,mod_nw_ttl:7");
+    compare_states_behind(
+        "controller(pause),push_mpls:0x8847,set_mpls_ttl:9,copy_ttl_in,pop_mpls:0x0800,dec_ttl",
+    );
 }
 
 /// Compares the states that this leaves.

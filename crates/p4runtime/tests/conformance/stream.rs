@@ -92,6 +92,7 @@ async fn a_packet_out_of_a_backup_is_dropped() {
     stream.send(Request::Packet(packet_out(&[(1, &[3]), (2, &[0]), (3, &[0])]))).await;
     let error = error(&mut stream).await;
     assert_eq!(Code::from_i32(error.canonical_code), Code::PermissionDenied);
+    assert!(world.device.0.lock().sent.is_empty());
 }
 
 #[tokio::test]
