@@ -49,7 +49,8 @@ const BEFOREHAND: &str = "packets forwarded of those sent, before the change";
 const FATES: &str = "entries in all changes of a round";
 
 /// What becomes of entries with repair on, as `shuntctl evict` counts it: those that were evicted are the
-/// sum of the others, but for those that wait still or went by a flush.
+/// sum of the others, but for those that wait still, went by a flush, or were hit by nobody within the
+/// last second.
 const FATE_COUNTS: [(&str, &str); 5] = [
     ("evicted", "evicted"),
     ("repaired_same", "repaired, actions the same"),
