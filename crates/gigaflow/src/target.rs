@@ -1,4 +1,8 @@
-//! The contract with whatever holds LTM rules: software tables, a NIC behind P4Runtime.
+//! The contract with whatever holds LTM rules for packets that it forwards itself, as a NIC behind
+//! P4Runtime does.
+//!
+//! The stages of a packet thread are none: what is asked of [`Ltm`](crate::ltm::Ltm) is done when it
+//! answers, and it cannot be lost.
 //!
 //! One thread owns a target. It hands over [`Operation`]s in batches and never waits: what became of
 //! each is told by [`LtmTarget::poll`], in any order, by the operation's [`Ticket`]. That is all the

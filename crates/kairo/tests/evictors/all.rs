@@ -3,8 +3,9 @@
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
-    iter,
+    iter, panic,
     sync::Arc,
+    thread,
 };
 
 use proptest::{
@@ -226,6 +227,12 @@ impl Met {
             assert!(self.count(what) >= least, "{what}: not {least} times in {:?}", self.0);
         }
     }
+
+    /// One thing has happened at most so many times in a hundred of another.
+    pub(crate) fn assert_at_most(&self, what: &str, most: u64, of: &str) {
+        let is_little = self.count(what) * 100 <= self.count(of) * most;
+        assert!(is_little, "{what}: more than {most} % of {of} in {:?}", self.0);
+    }
 }
 
 /// What [`live_through`] counts.
@@ -234,16 +241,41 @@ pub(crate) const CHANGES: &str = "changes";
 /// Lives after which it is looked whether there were changes enough.
 const LIVES_PER_ROUND: u32 = 16;
 
+/// Threads that go through lives side by side, each through rounds of its own, so that the lives of a
+/// run are those of the next.
+const THREADS: u8 = 2;
+
 /// Goes through lives until there was a part of the changes that `SHUNT_CHANGES` asks for, which are a
 /// hundred thousand unless it is set. Answers with what was met.
 pub(crate) fn live_through<S: Strategy>(
     part: u64,
-    lives: &S,
-    live: impl Fn(S::Value, &mut Met),
+    lives: impl Fn() -> S + Sync,
+    live: impl Fn(S::Value, &mut Met) + Sync,
 ) -> Met {
-    let wanted = said("SHUNT_CHANGES").unwrap_or(100_000).div_ceil(part);
+    let wanted = said("SHUNT_CHANGES").unwrap_or(100_000).div_ceil(part * u64::from(THREADS));
+    thread::scope(|scope| {
+        let own = |first| {
+            let (lives, live) = (&lives, &live);
+            scope.spawn(move || live_rounds((first, wanted), &lives(), live))
+        };
+        let all: Vec<_> = (0..u64::from(THREADS)).map(own).collect();
+        let mut met = Met::default();
+        for own in all {
+            let own = own.join().unwrap_or_else(|failure| panic::resume_unwind(failure));
+            own.0.into_iter().for_each(|(what, count)| *met.0.entry(what).or_default() += count);
+        }
+        met
+    })
+}
+
+/// The rounds of one thread, from its first on.
+fn live_rounds<S: Strategy>(
+    (first, wanted): (u64, u64),
+    lives: &S,
+    live: &impl Fn(S::Value, &mut Met),
+) -> Met {
     let met = RefCell::new(Met::default());
-    for round in 0.. {
+    for round in (first..).step_by(usize::from(THREADS)) {
         if met.borrow().count(CHANGES) >= wanted {
             break;
         }

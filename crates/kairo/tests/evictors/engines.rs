@@ -1,7 +1,6 @@
 //! Engines against the definition and against what is true, over generated worlds.
 
 use std::{
-    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -175,8 +174,8 @@ const fn name_of(op: &Op) -> &'static str {
 /// how many changes in all.
 #[test]
 fn every_engine_evicts_what_the_definition_does_through_a_hundred_thousand_changes() {
-    let lives = (generate::world(), prop::collection::vec(event(), 100..400));
-    let met = live_through(1, &lives, |(world, events), met| {
+    let lives = || (generate::world(), prop::collection::vec(event(), 100..400));
+    let met = live_through(1, lives, |(world, events), met| {
         let mut scene = Scene::new(&world);
         events.iter().for_each(|event| scene.happens(event));
         *met = scene.met;
@@ -214,11 +213,12 @@ proptest! {
 
 #[test]
 fn what_survives_a_change_is_right_for_its_whole_region() {
-    let packets = prop::collection::vec(generate::packet(), 8);
-    let ops = prop::collection::vec(generate::change(), 1..6);
-    let lives = (generate::world(), packets, ops);
-    let runner = RefCell::new(TestRunner::deterministic());
-    let met = live_through(200, &lives, |(world, packets, ops), met| {
+    let lives = || {
+        let packets = prop::collection::vec(generate::packet(), 8);
+        (generate::world(), packets, prop::collection::vec(generate::change(), 1..6))
+    };
+    let met = live_through(200, lives, |(world, packets, ops), met| {
+        let mut runner = TestRunner::deterministic();
         let mut twin = Twin::new(&world);
         let mut engine = All::new(twin.pipeline.version());
         let mut entries = BTreeMap::new();
@@ -238,7 +238,7 @@ fn what_survives_a_change_is_right_for_its_whole_region() {
             }
             for (packet, traversal) in entries.values() {
                 let sibling = generate::sibling(packet, &(&traversal.mask).into());
-                let key = sibling.new_tree(&mut runner.borrow_mut()).unwrap().current();
+                let key = sibling.new_tree(&mut runner).unwrap().current();
                 let fate = twin.fate(traversal, &key);
                 assert_eq!(fate, twin.world.translate(&key));
                 met.add("survived", 1);

@@ -394,9 +394,11 @@ impl Exact {
 /// A hundredth of the changes that other engines are compared under, as the circuit is built so often.
 #[test]
 fn entries_of_one_packet_go_exactly_if_its_path_changes() {
-    let rules = prop::collection::vec(rule(), 4..20);
-    let lives = (rules, prop::collection::vec(event(), 1..24), any::<bool>());
-    let met = live_through(100, &lives, |(rules, events, has_gates), met| {
+    let lives = || {
+        let rules = prop::collection::vec(rule(), 4..20);
+        (rules, prop::collection::vec(event(), 1..24), any::<bool>())
+    };
+    let met = live_through(100, lives, |(rules, events, has_gates), met| {
         let mut exact = Exact::new(has_gates);
         exact.happens(&Event::Add(rules));
         events.iter().for_each(|event| exact.happens(event));
@@ -408,10 +410,11 @@ fn entries_of_one_packet_go_exactly_if_its_path_changes() {
 
 #[test]
 fn no_entry_of_one_packet_stays_that_a_change_of_any_kind_makes_stale() {
-    let packets = prop::collection::vec(generate::packet(), 8);
-    let ops = prop::collection::vec(generate::change(), 1..6);
-    let lives = (generate::world(), packets, ops);
-    let met = live_through(500, &lives, |(world, packets, ops), met| {
+    let lives = || {
+        let packets = prop::collection::vec(generate::packet(), 8);
+        (generate::world(), packets, prop::collection::vec(generate::change(), 1..6))
+    };
+    let met = live_through(500, lives, |(world, packets, ops), met| {
         let mut twin = Twin::new(&world);
         let mut mirror = Mirror::new(&twin.pipeline, &generate::BRIDGES, AT_ONCE, || Time::ZERO);
         let mut direct = Direct::new(twin.pipeline.version(), 1);
