@@ -148,8 +148,11 @@ impl Drop for Nic {
 /// A daemon in front of which this NIC stands, and to which packets come.
 fn behind(nic: &Nic) -> Daemon {
     let address = nic.address();
-    let target =
-        format!("[caches.gigaflow.target]\nkind = \"p4runtime\"\naddress = \"{address}\"\n");
+    fed(&format!("[caches.gigaflow.target]\nkind = \"p4runtime\"\naddress = \"{address}\"\n"))
+}
+
+/// A daemon to which packets come.
+fn fed(target: &str) -> Daemon {
     let daemon = Daemon::start(&format!("{target}[[bridge]]\nname = \"br0\"\n"));
     load(&daemon);
     fs::write(daemon.run_dir().join("in"), capture::written(frames())).unwrap();
@@ -167,9 +170,16 @@ fn has(daemon: &Daemon, expected: u64) -> bool {
 }
 
 #[test]
-fn a_nic_elsewhere_is_empty_when_another_takes_its_place_and_when_the_daemon_stops() {
+fn a_nic_elsewhere_comes_and_is_empty_when_another_takes_its_place_and_when_the_daemon_stops() {
     let nics = [(); 2].map(|()| Nic::start("127.0.0.1:0", |program| Command::new(program)));
-    let daemon = behind(&nics[0]);
+    let daemon = fed("");
+    assert_eq!(caches(&daemon)["nic"], Value::Null);
+    let address = format!("caches.gigaflow.target.address={}", nics[0].address());
+    let words = ["set", "caches.gigaflow.target.kind=p4runtime", "caches.gigaflow.target.masks=x"];
+    let shuntctl = daemon.shuntctl(&words);
+    assert!(!shuntctl.status.success(), "all or none");
+    assert_eq!(caches(&daemon)["nic"], Value::Null);
+    text(&daemon.shuntctl(&["set", "caches.gigaflow.target.kind=p4runtime", &address]));
     assert!(until(|| has(&daemon, 4)), "{}\n{}", caches(&daemon), daemon.log());
     let words = ["set", &format!("caches.gigaflow.target.address={}", nics[1].address())];
     text(&daemon.shuntctl(&words));

@@ -14,6 +14,7 @@ use crate::{
     capture::Tap,
     metrics::PortTraffic,
     port::{Capabilities, Queues},
+    target::Offers,
 };
 
 /// The ingress of a packet that came in by no port of the datapath: a controller's.
@@ -44,6 +45,8 @@ pub enum Command {
     Entry(u32, Reply<Option<DumpedEntry>>),
     /// Work by these settings from now on.
     Tune(Tuning),
+    /// Offer the packets that no cache knows to the owner of this target from now on; `None`: to nobody.
+    Offer(Option<Box<Offers>>),
     /// Copy packets to a capture.
     StartCapture(Tap),
     /// End a capture; the answer is how many copies found no room.
@@ -92,6 +95,7 @@ impl fmt::Debug for Command {
             Self::Dump(_) => f.write_str("Dump"),
             Self::Entry(slot, _) => f.debug_tuple("Entry").field(slot).finish(),
             Self::Tune(tuning) => f.debug_tuple("Tune").field(tuning).finish(),
+            Self::Offer(offers) => f.debug_tuple("Offer").field(&offers.is_some()).finish(),
             Self::StartCapture(tap) => f.debug_tuple("StartCapture").field(tap).finish(),
             Self::StopCapture(id, _) => f.debug_tuple("StopCapture").field(id).finish(),
         }

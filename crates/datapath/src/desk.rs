@@ -207,6 +207,14 @@ impl EvictionDesk {
         (desk, sender)
     }
 
+    /// Takes in one more owner, whose ends were made for [`Self::version`]. It may have the name of one
+    /// that is gone.
+    pub fn join(&mut self, ends: DeskEnds) {
+        debug_assert_eq!(ends.link.answered(), self.version, "it begins where the desk is");
+        self.forget_retired();
+        self.owners.push(Lane::new(ends, self.version));
+    }
+
     /// Applies changes that wait, then takes in what was reported. Answers whether there was
     /// anything to do.
     pub fn turn(&mut self) -> bool {
@@ -270,7 +278,11 @@ impl EvictionDesk {
     /// and nobody has taken in. Answers whether there was one.
     pub fn forget_retired(&mut self) -> bool {
         let gone = self.owners.extract_if(.., |lane| lane.ends.link.is_retired());
-        gone.map(|lane| self.evictor.forget(lane.ends.owner)).count() > 0
+        let forget = |lane: Lane| {
+            self.evictor.forget(lane.ends.owner);
+            self.record.forget(lane.ends.owner);
+        };
+        gone.map(forget).count() > 0
     }
 
     /// Takes in what owners have reported so far; answers how much.

@@ -14,7 +14,8 @@ use std::{
 
 use shunt_classifier::Version;
 use shunt_pipeline::{
-    BridgeId, Cause, CauseRun, Delta, EntryId, Object, RuleChange, RuleDelta, TableId, Time,
+    BridgeId, Cause, CauseRun, Delta, EntryId, Object, OwnerId, RuleChange, RuleDelta, TableId,
+    Time,
 };
 
 use crate::reasons::reasons;
@@ -270,6 +271,12 @@ impl DeskRecord {
         self.recent.iter().rev().find(|own| own.entry == entry)
     }
 
+    /// Forgets the evictions of an owner that is gone: the next one of its name gives its entries the
+    /// same names.
+    pub(crate) fn forget(&mut self, owner: OwnerId) {
+        self.recent.retain(|own| own.entry.owner != owner);
+    }
+
     /// The last evictions, the oldest first.
     pub fn recent(&self) -> impl Iterator<Item = &Evicted> {
         self.recent.iter()
@@ -301,10 +308,8 @@ fn explain(
 #[cfg(not(loom))]
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-    use shunt_pipeline::OwnerId;
-
     use super::*;
+    use proptest::prelude::*;
 
     const fn entry(slot: u32) -> EntryId {
         EntryId { owner: OwnerId(0), slot, generation: 0 }

@@ -30,7 +30,7 @@ use std::{
 use shunt_classifier::Version;
 
 use crate::{
-    desk::EvictionDesk,
+    desk::{DeskEnds, EvictionDesk},
     sleep::Waker,
     sync::{Mutex, MutexGuard},
 };
@@ -161,6 +161,25 @@ impl DeskSeat {
     pub fn look<T>(&self, look: impl FnOnce(&EvictionDesk) -> T) -> Option<T> {
         match &*self.place.lock().unwrap_or_else(PoisonError::into_inner) {
             Place::Open(open) => Some(look(&open.desk)),
+            Place::Panicked(_) | Place::Closed => None,
+        }
+    }
+
+    /// Has one more owner join the desk, between two turns: `make` makes its ends for the version that it
+    /// is told. `None` if the desk is closed.
+    ///
+    /// # Errors
+    ///
+    /// Those of `make`; then none joins.
+    pub fn join<T, E>(
+        &self,
+        make: impl FnOnce(Version) -> Result<(T, DeskEnds), E>,
+    ) -> Option<Result<T, E>> {
+        match &mut *self.place.lock().unwrap_or_else(PoisonError::into_inner) {
+            Place::Open(open) => Some(make(open.desk.version()).map(|(made, ends)| {
+                open.desk.join(ends);
+                made
+            })),
             Place::Panicked(_) | Place::Closed => None,
         }
     }

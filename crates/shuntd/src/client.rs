@@ -86,14 +86,14 @@ enum Command {
         /// The bridge.
         bridge: String,
     },
-    /// Change a setting while the daemon runs: `set caches.idle_ms=5000`, `set logging.filter=debug`.
+    /// Change settings while the daemon runs, at once: `set caches.idle_ms=5000`, `set logging.filter=debug`.
     Set {
         /// caches.kind=megaflow|gigaflow, caches.idle_ms=MILLISECONDS, caches.verify_one_in=HITS,
         /// caches.gigaflow.KEY=VALUE, caches.gigaflow.target.KEY=VALUE, threads.translations_per_turn=COUNT,
         /// eviction.asynchronous=true|false, eviction.repair=off|on|rate,
         /// eviction.repair_rate=ENTRIES_A_SECOND, logging.filter=FILTER.
-        #[arg(value_name = "KEY=VALUE")]
-        setting: String,
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        settings: Vec<String>,
     },
     /// Hits of the caches, misses, evictions.
     Caches {
@@ -248,7 +248,10 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
             print(&client.call("fdb/show", &[bridge])?);
             Ok(())
         }
-        Command::Set { setting } => silent(&mut client, "shunt/set", &[setting]),
+        Command::Set { settings } => {
+            let parameters: Vec<&str> = settings.iter().map(String::as_str).collect();
+            silent(&mut client, "shunt/set", &parameters)
+        }
         Command::Caches { json, line, metrics } => {
             let (table, parameters): (fn(&Value) -> String, &[&str]) = match (line, metrics) {
                 (true, _) => (render_caches::caches_line, &[]),

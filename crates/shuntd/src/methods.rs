@@ -53,7 +53,7 @@ const METHODS: &[Method] = &[
     method("shunt/drops", "", 0, 0),
     method("shunt/entries", "[count]", 0, 1),
     method("shunt/evict", "", 0, 0),
-    method("shunt/set", "key=value", 1, 1),
+    method("shunt/set", "key=value [key=value..]", 1, WORDS_MAX),
     method("shunt/set-vlans", "port [key=value..]", 1, WORDS_MAX),
     method("shunt/show", "", 0, 0),
     method("shunt/threads", "", 0, 0),
@@ -146,29 +146,41 @@ impl DaemonMethods {
                 let dropped = switch.stop_capture(capture_id(id)?).await;
                 Ok(dropped.ok_or("there is no such capture")?.to_string())
             }
-            ("shunt/set", [word]) => self.set(word).await,
+            ("shunt/set", words) => self.set(words).await,
             _ => Err(format!("\"{method}\" command is not valid here")),
         }
     }
 
-    async fn set(&self, word: &str) -> Result<String, String> {
-        let (key, value) = setting::split(word)?;
-        if key == "logging.filter" {
-            return trace_log::set(value).map(|()| String::new());
+    /// Those of the switch at once, then what is logged.
+    async fn set(&self, words: &[String]) -> Result<String, String> {
+        let settings: Result<Vec<_>, _> = words.iter().map(|word| setting::split(word)).collect();
+        let (filters, settings): (Vec<_>, Vec<_>) =
+            settings?.into_iter().partition(|(key, _)| *key == "logging.filter");
+        settings.iter().try_for_each(|(key, _)| check_setting(key))?;
+        if !settings.is_empty() {
+            done(self.switch.set(&settings).await)?;
         }
-        let known = Switch::settings();
-        if !known.contains(&key) {
-            if is_of_start(key) {
-                return Err(format!(
-                    "`{key}` stands as when the daemon starts: change its file and restart it"
-                ));
-            }
-            let mut all = known.to_vec();
-            all.push("logging.filter");
-            return Err(unknown("setting", key, &all));
+        for (_, filter) in filters {
+            trace_log::set(filter)?;
         }
-        done(self.switch.set(key, value).await)
+        Ok(String::new())
     }
+}
+
+/// Refuses a key that no running daemon can change.
+fn check_setting(key: &str) -> Result<(), String> {
+    let known = Switch::settings();
+    if known.contains(&key) {
+        return Ok(());
+    }
+    if is_of_start(key) {
+        return Err(format!(
+            "`{key}` stands as when the daemon starts: change its file and restart it"
+        ));
+    }
+    let mut all = known.to_vec();
+    all.push("logging.filter");
+    Err(unknown("setting", key, &all))
 }
 
 /// Whether this is a key of the configuration: one that no running daemon can change, if it is no setting.
@@ -232,7 +244,7 @@ mod tests {
 
     #[test]
     fn keys_that_stand_as_when_the_daemon_starts_are_told_from_those_that_nobody_has() {
-        for key in ["caches.exact_entries", "caches.gigaflow.target.drain_ms", "threads.packet"] {
+        for key in ["caches.exact_entries", "caches.megaflow_entries", "threads.packet"] {
             assert!(is_of_start(key), "{key}");
         }
         for key in ["caches", "caches.exact_entires", "cashes.kind", "bridge", ""] {

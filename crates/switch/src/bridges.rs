@@ -32,7 +32,7 @@ pub(crate) struct Bridges {
     by_name: BTreeMap<String, Bridge>,
     bridge_numbers: Numbers,
     port_numbers: Numbers,
-    /// A bridge that has its number before it is there, and after it was.
+    /// The bridge of a NIC, which has its number before it is there, and after it was.
     reserved: Option<(String, BridgeId)>,
 }
 
@@ -77,10 +77,22 @@ impl Bridges {
         Ok(self.by_name.entry(name).or_insert(bridge))
     }
 
-    /// Keeps a number for the bridge of this name, whenever it comes, and as often.
-    pub(crate) fn reserve(&mut self, name: &str) -> Result<BridgeId, SwitchError> {
-        let id = self.take_bridge_number()?;
-        self.reserved = Some((name.to_owned(), id));
+    /// Keeps a number for the bridge of this name, whenever it comes, and as often; and not any more for
+    /// the one before. `version` is one that does not know that one, unless it is there.
+    pub(crate) fn reserve(
+        &mut self,
+        name: &str,
+        version: Version,
+    ) -> Result<BridgeId, SwitchError> {
+        let present = self.by_name.get(name).map(|bridge| bridge.id);
+        let known = present.or_else(|| self.reserved_for(name));
+        let id = known.map_or_else(|| self.take_bridge_number(), Ok)?;
+        if let Some((before, number)) = self.reserved.replace((name.to_owned(), id))
+            && before != name
+            && !self.by_name.contains_key(&before)
+        {
+            self.bridge_numbers.give_back(number.number().into(), version);
+        }
         Ok(id)
     }
 
@@ -226,6 +238,32 @@ pub(crate) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_bridge_of_a_nic_keeps_its_number_and_gives_it_back_when_another_is_that_bridge() {
+        let mut bridges = Bridges::limited(2);
+        let version = Version::new(7);
+        let bridge = |name: &str| config::Bridge { name: name.into(), ..Default::default() };
+        let one = bridges.reserve("br1", version).unwrap();
+        assert_eq!(bridges.reserve("br1", version).unwrap(), one);
+        let two = bridges.add(bridge("br2")).unwrap().id;
+        assert_eq!(bridges.add(bridge("br1")).unwrap().id, one);
+        bridges.remove("br1", version);
+        bridges.reclaim(version);
+        assert!(bridges.add(bridge("br3")).is_err(), "the number is kept");
+        assert_eq!(bridges.reserve("br2", version).unwrap(), two, "it is there already");
+        bridges.reclaim(version);
+        assert_eq!(bridges.add(bridge("br3")).unwrap().id, one, "and now it is not");
+        bridges.remove("br2", version);
+        assert_eq!(bridges.add(bridge("br2")).unwrap().id, two);
+        // Of one that is there when it stops to be that bridge, it goes with the bridge.
+        bridges.remove("br3", version);
+        bridges.reclaim(version);
+        assert_eq!(bridges.reserve("br4", version).unwrap(), one);
+        bridges.remove("br2", version);
+        bridges.reclaim(version);
+        assert_eq!(bridges.add(bridge("br5")).unwrap().id, two);
+    }
 
     #[test]
     fn a_long_list_of_names_says_how_many_it_leaves_out() {

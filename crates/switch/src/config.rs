@@ -480,8 +480,14 @@ impl Default for Target {
 impl Target {
     /// Whether another is the same NIC, set up in the same way.
     pub(crate) fn is_driven_like(&self, other: &Self) -> bool {
-        let stale = self.stale;
-        *self == Self { stale, ..other.clone() } || self.kind == other.kind && self.is_none()
+        let (stale, drain_ms) = (self.stale, self.drain_ms);
+        let is_equal = *self == Self { stale, drain_ms, ..other.clone() };
+        is_equal || self.kind == other.kind && self.is_none()
+    }
+
+    /// Time within which a packet that is in the NIC leaves it.
+    pub(crate) const fn drain(&self) -> Duration {
+        Duration::from_millis(self.drain_ms)
     }
 
     /// Whether there is none.

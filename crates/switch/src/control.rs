@@ -33,8 +33,8 @@ use crate::{
 /// The control side of a switch.
 pub(crate) struct Control {
     pub(crate) plane: Plane,
-    /// The NIC in front of a bridge, if there may be one.
-    pub(crate) nic: Option<NicFront>,
+    /// The NIC in front of a bridge, or the place where there was one.
+    pub(crate) nic: Mutex<Option<Arc<NicFront>>>,
     pub(crate) bridges: Mutex<Bridges>,
     /// Where sockets go; `None`: there are none.
     pub(crate) run_dir: Option<PathBuf>,
@@ -48,7 +48,7 @@ pub(crate) struct Control {
     publishing: Mutex<()>,
     events: mpsc::Sender<Event>,
     pub(crate) changed_ports: ChangedPorts,
-    seed: u64,
+    pub(crate) seed: u64,
 }
 
 /// What there is behind a port.
@@ -81,18 +81,12 @@ impl Control {
         if let Some(first) = config.bridges.first().filter(|_| target.bridge.is_empty()) {
             target.bridge.clone_from(&first.name);
         }
-        let mut bridges = Bridges::default();
-        // Its owner runs before there are bridges.
-        let nic = if target.is_none() { None } else { Some(bridges.reserve(&target.bridge)?) };
-        let Started { plane, packet_ins, target } = Plane::start(&own, (seed, nic), engine)?;
-        let name = own.caches.gigaflow.target.bridge.clone();
-        let nic = target.zip(nic);
-        let nic = nic.map(|(target, id)| NicFront::new(target, (name, id), (plane.clock, seed)));
+        let Started { plane, packet_ins } = Plane::start(&own, seed, engine)?;
         let (events, receiver) = mpsc::channel(EVENTS_MAX);
         let control = Self {
             plane,
-            nic,
-            bridges: Mutex::new(bridges),
+            nic: Mutex::default(),
+            bridges: Mutex::default(),
             run_dir,
             config: Mutex::new(own),
             captures: Captures::default(),
@@ -112,7 +106,7 @@ impl Control {
         let name = settings.name.clone();
         let _structure = self.structure.lock().await;
         self.reclaim_if_short().await;
-        if self.nic.as_ref().is_some_and(|nic| nic.bridge.0 == name) {
+        if self.nic().is_some_and(|nic| nic.bridge.0 == name) {
             // It gets the number that it had before, which nobody is to take for that bridge.
             self.plane.adopted(self.plane.pipeline.version()).await;
             self.reclaim();
@@ -328,7 +322,7 @@ impl Control {
             return Err(SwitchError::NoThreads);
         }
         let Some(datapath) = datapath else { return Ok(()) };
-        if let Some(nic) = &self.nic {
+        if let Some(nic) = self.nic() {
             port = nic.in_front_of(id, (number, datapath), port);
         }
         let queues = port.split(count).map_err(failed)?;
@@ -408,7 +402,7 @@ impl Control {
             let close = tokio::task::spawn_blocking(move || drop((queues, open)));
             let _ = close.await;
         }
-        if let Some(nic) = &self.nic {
+        if let Some(nic) = self.nic() {
             nic.leave(id, (number, datapath));
         }
         Ok(())
@@ -578,7 +572,7 @@ mod tests {
             let control = Arc::clone(&control);
             tokio::spawn(async move {
                 for value in 1..=20_000 {
-                    control.set(setting, &value.to_string()).await.unwrap();
+                    control.set(&[(setting, &value.to_string())]).await.unwrap();
                     assert_eq!(
                         read(&control.config.lock()),
                         value,

@@ -49,7 +49,6 @@ pub(crate) struct Plane {
     learner: Worker,
     seat: Arc<DeskSeat>,
     adopted: Arc<watch::Sender<Version>>,
-    target: Option<TargetHandle>,
     running: Mutex<Threads>,
 }
 
@@ -57,8 +56,14 @@ pub(crate) struct Plane {
 struct Threads {
     packet: Vec<Slot<PacketThread>>,
     eviction: Slot<Option<EvictionDesk>>,
-    /// That of a NIC, if there may be one.
-    target: Option<Slot<NicOwner>>,
+    /// That of a NIC, since there was one.
+    target: Option<TargetThread>,
+}
+
+/// The thread of the owner of a target, and where it takes commands.
+struct TargetThread {
+    slot: Slot<NicOwner>,
+    handle: TargetHandle,
 }
 
 /// The place of a thread.
@@ -93,22 +98,18 @@ pub(crate) struct Started {
     pub(crate) plane: Plane,
     /// Packets for controllers.
     pub(crate) packet_ins: mpsc::Receiver<PacketIn>,
-    /// What a NIC is driven by, if there may be one.
-    pub(crate) target: Option<Target>,
 }
 
 /// What makes the eviction engine of a pipeline.
 pub type EngineMaker = Box<dyn FnOnce(Arc<Pipeline>) -> Box<dyn Evictor> + Send>;
 
 impl Plane {
-    /// Starts the threads of a configuration, without bridges and ports; with that of a NIC if there
-    /// is a bridge for one.
+    /// Starts the threads of a configuration, without bridges and ports, and without that of a NIC.
     pub(crate) fn start(
         config: &Config,
-        (seed, nic): (u64, Option<BridgeId>),
+        seed: u64,
         engine: EngineMaker,
     ) -> Result<Started, SwitchError> {
-        let system = |source| SwitchError::System { doing: "start the threads".into(), source };
         let clock = Clock::start();
         let pipeline = Arc::new(Pipeline::new(seed));
         let version = pipeline.version();
@@ -118,14 +119,9 @@ impl Plane {
             learner: Arc::new(Waker::new().map_err(system)?),
         };
         let (mut threads, mut desks, mut packet) = (Vec::new(), Vec::new(), Vec::new());
-        let joints = nic.map(|_| Joints::new(config.threads.packet, version, &wakers.desk));
-        let (mut joints, nic_desk) = joints.transpose().map_err(system)?.unzip();
         for index in 0..config.threads.packet {
             let ends = thread_ends(OwnerId(index), version, QueueSizes::default(), wakers.clone());
-            let (mut thread, control, desk) = ends.map_err(system)?;
-            if let Some(offers) = joints.as_mut().and_then(Joints::offers) {
-                thread = thread.offering(offers);
-            }
+            let (thread, control, desk) = ends.map_err(system)?;
             let own_seed = seed.wrapping_add(u64::from(index));
             let thread =
                 PacketThread::new(thread_config(config, own_seed), Arc::clone(&pipeline), thread);
@@ -135,11 +131,6 @@ impl Plane {
             threads.push(control);
             desks.push(desk);
         }
-        desks.extend(nic_desk);
-        let owner = joints
-            .zip(nic)
-            .map(|(joints, bridge)| joints.start((config, bridge, seed), &pipeline, clock.epoch()));
-        let (target, owner) = owner.transpose().map_err(system)?.unzip();
         let evictor = engine(Arc::clone(&pipeline));
         let waker = Arc::clone(&wakers.desk);
         let time = DeskClock::new(move || clock.now());
@@ -170,10 +161,34 @@ impl Plane {
             learner,
             seat,
             adopted,
-            target: target.as_ref().map(|target: &Target| target.handle.clone()),
-            running: Mutex::new(Threads { packet, eviction, target: owner.map(Slot::Running) }),
+            running: Mutex::new(Threads { packet, eviction, target: None }),
         };
-        Ok(Started { plane, packet_ins, target })
+        Ok(Started { plane, packet_ins })
+    }
+
+    /// Runs the owner of a target, in front of a bridge that may come later, in the place of the owner
+    /// before, which has no target any more.
+    pub(crate) async fn start_target(
+        &self,
+        (config, bridge, seed): (&Config, BridgeId, u64),
+    ) -> Result<Target, SwitchError> {
+        self.pull().await;
+        if let Some(mut before) = self.running.lock().target.take() {
+            before.slot.stop();
+        }
+        let (seat, threads) = (Arc::clone(&self.seat), self.threads_count());
+        let join = move || seat.join(|version| Joints::new(threads, version, seat.waker()));
+        let joints = tokio::task::spawn_blocking(join).await.ok().flatten();
+        let mut joints = joints.ok_or(SwitchError::NoThreads)?.map_err(system)?;
+        let offers = std::mem::take(&mut joints.offers);
+        let started = joints.start((config, bridge, seed), &self.pipeline, self.clock.epoch());
+        let (target, owner) = started.map_err(system)?;
+        let (slot, handle) = (Slot::Running(owner), target.handle.clone());
+        self.running.lock().target = Some(TargetThread { slot, handle });
+        for (thread, offers) in offers.into_iter().enumerate() {
+            self.send(thread, Command::Offer(Some(Box::new(offers)))).await;
+        }
+        Ok(target)
     }
 
     /// Makes a change and hands it on; answers with its version.
@@ -220,9 +235,9 @@ impl Plane {
     /// Waits until every packet thread has handed in what it counted until now, and the NIC if it
     /// answers.
     pub(crate) async fn pull(&self) {
-        let target = self.target.as_ref().map(|target| {
+        let target = self.running.lock().target.as_ref().map(|target| {
             let (sender, answer) = oneshot::channel();
-            target.pull(Box::new(move |()| {
+            target.handle.pull(Box::new(move |()| {
                 // An answer that nobody waits for any more is not missed.
                 let _ = sender.send(());
             }));
@@ -254,7 +269,7 @@ impl Plane {
         }
         // Without evictions a NIC would forward by old rules and be said to be true to the new ones.
         let has_ended = |slot: &mut Slot<_>| slot.has_panicked() || is_unkept && slot.stop();
-        gone.target = running.target.as_mut().is_some_and(has_ended);
+        gone.target = running.target.as_mut().is_some_and(|target| has_ended(&mut target.slot));
         for (index, slot) in running.packet.iter_mut().enumerate() {
             if slot.has_panicked() || gone.vital.is_some() && slot.stop() {
                 // What it was asked and has not answered goes with its queue.
@@ -281,7 +296,7 @@ impl Plane {
             (LEARNER, self.learner.state()),
             (LISTENER, self.listener.worker.state()),
         ];
-        let target = running.target.as_ref().map(|slot| (TARGET, slot.state()));
+        let target = running.target.as_ref().map(|target| (TARGET, target.slot.state()));
         let others = others.into_iter().chain(target);
         packet.chain(others.map(|(name, state)| status(name.to_owned(), state))).collect()
     }
@@ -383,7 +398,7 @@ impl Plane {
         }
         running.eviction.stop();
         if let Some(target) = &mut running.target {
-            target.stop();
+            target.slot.stop();
         }
         self.listener.worker.stop();
         self.learner.stop();
@@ -431,6 +446,10 @@ impl Drop for Plane {
     }
 }
 
+fn system(source: std::io::Error) -> SwitchError {
+    SwitchError::System { doing: "start the threads".into(), source }
+}
+
 fn thread_config(config: &Config, seed: u64) -> ThreadConfig {
     let mut thread = ThreadConfig {
         vlan_limit: vlan_limit(config),
@@ -463,7 +482,7 @@ mod tests {
     /// A plane, and a thread that is dying.
     fn plane() -> (Plane, Worker) {
         let engine: EngineMaker = Box::new(|pipeline| Box::new(Iterative::new(pipeline)));
-        let plane = Plane::start(&Config::default(), (1, None), engine).unwrap().plane;
+        let plane = Plane::start(&Config::default(), 1, engine).unwrap().plane;
         let waker = Arc::new(Waker::new().unwrap());
         let doomed = Worker::start("doomed", waker, || panic!("as the test wants it")).unwrap();
         (plane, doomed)

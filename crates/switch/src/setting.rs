@@ -24,9 +24,14 @@ pub(crate) const SETTINGS: &[&str] = &[
     "caches.gigaflow.target.kind",
     "caches.gigaflow.target.address",
     "caches.gigaflow.target.device_id",
+    "caches.gigaflow.target.bridge",
+    "caches.gigaflow.target.ports",
+    "caches.gigaflow.target.stages",
+    "caches.gigaflow.target.stage_entries",
     "caches.gigaflow.target.masks",
     "caches.gigaflow.target.key_bits",
     "caches.gigaflow.target.update_us",
+    "caches.gigaflow.target.drain_ms",
     "caches.gigaflow.target.stale",
     "threads.translations_per_turn",
     "eviction.asynchronous",
@@ -35,25 +40,19 @@ pub(crate) const SETTINGS: &[&str] = &[
 ];
 
 impl Control {
-    /// Changes a setting, as the configuration spells it.
-    pub(crate) async fn set(&self, setting: &str, value: &str) -> Result<(), SwitchError> {
+    /// Changes settings at once, each as the configuration spells it; or none, if one is refused.
+    pub(crate) async fn set(&self, settings: &[(&str, &str)]) -> Result<(), SwitchError> {
         let _structure = self.structure.lock().await;
         let mut changed = self.config.lock().clone();
-        let Some(setting) = SETTINGS.iter().find(|known| **known == setting) else {
-            return Err(SwitchError::Range {
-                setting: "setting",
-                value: setting.to_owned(),
-                range: "one of those that can be changed while the switch runs",
-            });
-        };
-        change(&mut changed, setting, value)?;
-        let target = &changed.caches.gigaflow.target;
-        if self.nic.is_none() && !target.is_none() {
-            return Err(SwitchError::Range {
-                setting: "caches.gigaflow.target.kind",
-                value: value.to_owned(),
-                range: "none, as the switch was started without a target",
-            });
+        for (setting, value) in settings {
+            let Some(setting) = SETTINGS.iter().find(|known| *known == setting) else {
+                return Err(SwitchError::Range {
+                    setting: "setting",
+                    value: (*setting).to_owned(),
+                    range: "one of those that can be changed while the switch runs",
+                });
+            };
+            change(&mut changed, setting, value)?;
         }
         changed.check()?;
         let tuning = tuning(&changed);
@@ -86,9 +85,14 @@ fn change(config: &mut Config, setting: &'static str, value: &str) -> Result<(),
         "caches.gigaflow.target.kind" => chain.target.kind = number.word(TARGETS)?,
         "caches.gigaflow.target.address" => chain.target.address = value.to_owned(),
         "caches.gigaflow.target.device_id" => chain.target.device_id = number.number()?,
+        "caches.gigaflow.target.bridge" => chain.target.bridge = value.to_owned(),
+        "caches.gigaflow.target.ports" => chain.target.ports = number.numbers()?,
+        "caches.gigaflow.target.stages" => chain.target.stages = number.number()?,
+        "caches.gigaflow.target.stage_entries" => chain.target.stage_entries = number.number()?,
         "caches.gigaflow.target.masks" => chain.target.masks = number.number()?,
         "caches.gigaflow.target.key_bits" => chain.target.key_bits = number.number()?,
         "caches.gigaflow.target.update_us" => chain.target.update_us = number.number()?,
+        "caches.gigaflow.target.drain_ms" => chain.target.drain_ms = number.number()?,
         "caches.gigaflow.target.stale" => chain.target.stale = number.word(STALE)?,
         "eviction.asynchronous" => {
             config.eviction.asynchronous =
@@ -121,6 +125,13 @@ impl<'a> Value<'a> {
         self.value.parse().map_err(|_| self.wrong("a whole number"))
     }
 
+    /// Numbers between commas; none of an empty value.
+    fn numbers<T: FromStr>(self) -> Result<Vec<T>, SwitchError> {
+        let parts = self.value.split(',').map(str::trim).filter(|_| !self.value.is_empty());
+        let numbers: Result<_, _> = parts.map(str::parse).collect();
+        numbers.map_err(|_| self.wrong("whole numbers between commas"))
+    }
+
     /// One of some words, spelled as in the configuration.
     fn word<T: Deserialize<'a>>(self, range: &'static str) -> Result<T, SwitchError> {
         let read: Result<T, Error> = T::deserialize(self.value.into_deserializer());
@@ -145,7 +156,7 @@ const fn tuning(config: &Config) -> Tuning {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::TargetKind;
+    use crate::config::{self, TargetKind};
 
     #[test]
     fn every_setting_is_one_of_the_configuration() {
@@ -165,6 +176,7 @@ mod tests {
             assert_ne!(config, before, "{setting}");
             let is_refused = change(&mut config, setting, "seven").is_err() || {
                 config.caches.gigaflow.target.kind = TargetKind::P4runtime;
+                config.bridges = vec![config::Bridge { name: "br0".into(), ..Default::default() }];
                 config.check().is_err()
             };
             assert!(is_refused, "{setting}");

@@ -11,7 +11,7 @@ use crate::{
     chains::{ChainStatus, CoverageStatus},
     config,
     control::Control,
-    nic::{NicFront, NicStatus},
+    nic::NicStatus,
     ports::BridgePort,
 };
 
@@ -196,7 +196,7 @@ impl DropStatus {
 impl Control {
     /// Bridges and their ports.
     pub(crate) fn bridge_status(&self) -> Vec<(BridgeId, BridgeStatus)> {
-        let nic = self.nic.as_ref().and_then(NicFront::status);
+        let nic = self.nic_status();
         let bridges = self.bridges.lock();
         let of = |bridge: &Bridge| {
             let tables = self.plane.pipeline.table_stats(bridge.id);
@@ -242,7 +242,7 @@ impl Control {
             chain: (!chains.is_empty()).then(|| ChainStatus::sum(&chains)),
             chains,
             coverage: Vec::new(),
-            nic: self.nic.as_ref().and_then(NicFront::status),
+            nic: self.nic_status(),
             version: self.plane.version().number(),
             received: sum(|c| c.received.get()),
             exact_hits: sum(|c| c.exact.hits.get()),

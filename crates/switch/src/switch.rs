@@ -248,13 +248,14 @@ impl Switch {
         crate::setting::SETTINGS
     }
 
-    /// Changes a setting, as the configuration spells it, while the switch runs.
+    /// Changes settings at once while the switch runs, each by its name and its value as the
+    /// configuration spells them.
     ///
     /// # Errors
     ///
-    /// When there is no such setting, or the value is out of its range.
-    pub async fn set(&self, setting: &str, value: &str) -> Result<(), SwitchError> {
-        self.control.set(setting, value).await
+    /// When there is no such setting, or a value is out of its range; then none is changed.
+    pub async fn set(&self, settings: &[(&str, &str)]) -> Result<(), SwitchError> {
+        self.control.set(settings).await
     }
 
     /// Starts to copy packets at a port, or at `drops`; answers with the capture's number.

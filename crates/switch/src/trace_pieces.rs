@@ -125,7 +125,7 @@ impl Control {
         traversal: &Traversal,
     ) -> Result<Option<TracePieces>, Overtaken> {
         let bridge = u16::try_from(key.bridge()).ok().map(BridgeId::new);
-        let front = self.nic.as_ref();
+        let front = self.nic();
         let held = front.zip(bridge).and_then(|(front, bridge)| {
             let nic = front.holds(bridge, key.in_port())?;
             Some((front.policy(), nic))

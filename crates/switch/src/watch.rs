@@ -45,7 +45,7 @@ impl Control {
     pub(crate) async fn watch_ports(&self) {
         let _structure = self.structure.lock().await;
         let has_threads = !self.plane.living().is_empty();
-        let nic = self.nic.as_ref().filter(|nic| nic.closes_ports().is_some());
+        let nic = self.nic().filter(|nic| nic.closes_ports().is_some());
         let (mut broken, mut closed, mut changed) = (Vec::new(), Vec::new(), Vec::new());
         for bridge in self.bridges.lock().iter_mut() {
             for port in bridge.ports.values_mut() {
@@ -61,7 +61,7 @@ impl Control {
                 } else if port.trouble.is_some()
                     && port.comes_back()
                     && has_threads
-                    && !nic.is_some_and(|nic| nic.takes(bridge.id, port.number))
+                    && !nic.as_ref().is_some_and(|nic| nic.takes(bridge.id, port.number))
                 {
                     closed.push((name, bridge.id, port.number));
                 }

@@ -114,7 +114,7 @@ impl Control {
 
     /// The pieces that are meant to be in the NIC.
     pub(crate) async fn entries_of_nic(&self) -> Vec<DumpedEntry> {
-        let Some(nic) = &self.nic else { return Vec::new() };
+        let Some(nic) = self.nic() else { return Vec::new() };
         let (sender, receiver) = oneshot::channel();
         nic.handle().dump(Box::new(move |entries| drop(sender.send(entries))));
         // Of an owner that ends meanwhile there are none.
@@ -146,10 +146,10 @@ impl Control {
         let present = match other {
             Some(other) => format!("in its place is {other}"),
             None if entry.owner.0 < threads => "its slot is empty (an idle entry goes)".to_owned(),
-            None if entry.owner.0 == threads && self.nic.is_some() => {
+            None if entry.owner.0 == threads && self.nic().is_some() => {
                 "the NIC has no such piece (an idle one goes)".to_owned()
             }
-            None if self.nic.is_some() => {
+            None if self.nic().is_some() => {
                 format!("the packet threads are 0 to {}, and the NIC is {threads}", threads - 1)
             }
             None => format!("the packet threads are 0 to {}", threads - 1),

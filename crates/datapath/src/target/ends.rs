@@ -17,6 +17,7 @@ use std::{
     collections::BTreeSet,
     fmt, io,
     sync::{Arc, Mutex, PoisonError, mpsc},
+    time::Duration,
 };
 
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -50,6 +51,8 @@ pub struct Offers {
     ring: Producer<Offer>,
     counters: Arc<OfferCounters>,
     link: Arc<Link>,
+    /// Whether something was offered that the owner was not woken for.
+    is_news: bool,
     /// Packets until the next is drawn.
     until_draw: usize,
     /// What decides that: a counter would fall in step with traffic that repeats, and draw one flow
@@ -97,6 +100,7 @@ pub(super) enum TargetCommand {
     Pull(Reply<()>),
     Dump(Reply<Vec<DumpedEntry>>),
     Ports(Option<BTreeSet<PortNo>>),
+    Tune { max_idle: Duration, drain: Duration },
 }
 
 /// One packet of so many is offered whether it missed or not.
@@ -134,6 +138,7 @@ pub fn target_ends(
             ring,
             counters: Arc::clone(&own),
             link: Arc::clone(&link),
+            is_news: false,
             until_draw: DRAWN_ONE_IN,
             random,
         });
@@ -163,9 +168,10 @@ pub fn target_ends(
 
 impl Offers {
     /// Offers a packet that no cache knew; it is dropped, and counted, if the owner does not keep up.
-    /// [`Self::wake`] is to be called some time afterwards.
+    /// [`Self::tell`] is to be called some time afterwards.
     pub fn offer(&mut self, key: &FlowKey, missed: Time) {
         self.counters.made.add(1);
+        self.is_news = true;
         // A key is large: it is not copied in vain.
         if self.ring.is_full() || self.ring.push(Offer { key: key.clone(), missed }).is_err() {
             self.counters.dropped.add(1);
@@ -187,15 +193,11 @@ impl Offers {
         Some(place)
     }
 
-    /// Packets offered so far, those that were dropped too.
-    #[must_use]
-    pub fn made(&self) -> u64 {
-        self.counters.made.get()
-    }
-
-    /// Wakes the owner, if it sleeps.
-    pub fn wake(&self) {
-        self.link.waker().wake();
+    /// Wakes the owner, if something was offered since the last time and it sleeps.
+    pub fn tell(&mut self) {
+        if std::mem::take(&mut self.is_news) {
+            self.link.waker().wake();
+        }
     }
 }
 
@@ -232,6 +234,13 @@ impl TargetHandle {
     pub fn set_ports(&self, ports: Option<BTreeSet<PortNo>>) {
         // Of a thread that is gone nothing depends on it.
         let _ = self.send(TargetCommand::Ports(ports));
+    }
+
+    /// Says after how long without a hit a piece goes, and how long a packet may be under way in the
+    /// target.
+    pub fn tune(&self, max_idle: Duration, drain: Duration) {
+        // Of a thread that is gone nothing depends on it.
+        let _ = self.send(TargetCommand::Tune { max_idle, drain });
     }
 
     /// Wakes the owner: the target has something to tell. Any thread may call it.

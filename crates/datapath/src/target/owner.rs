@@ -204,6 +204,9 @@ impl<T: LtmTarget> TargetOwner<T> {
                 TargetCommand::Pull(reply) => self.reading.pull(reply),
                 TargetCommand::Dump(reply) => reply(self.dumped()),
                 TargetCommand::Ports(ports) => self.ports = ports,
+                TargetCommand::Tune { max_idle, drain } => {
+                    (self.config.max_idle, self.config.drain) = (max_idle, drain);
+                }
             }
         }
         true

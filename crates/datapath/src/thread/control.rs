@@ -51,6 +51,7 @@ impl PacketThread {
                 self.caches.replace(tuning.wildcard);
                 self.counters.chain.clear_stages();
             }
+            Command::Offer(offers) => self.offers = offers.map(|offers| *offers),
             Command::StartCapture(tap) => self.outputs.taps.add(tap),
             Command::StopCapture(id, reply) => reply(self.outputs.taps.remove(id)),
         }

@@ -28,7 +28,6 @@ use crate::{
     metrics::ThreadCounters,
     owner::{Lesson, Report},
     sleep::Waker,
-    target::Offers,
 };
 
 /// Differences that wait to be told of: each of them says the same, that something is wrong.
@@ -77,7 +76,6 @@ pub struct ThreadEnds {
     pub(crate) link: Arc<Link>,
     pub(crate) wakers: Wakers,
     pub(crate) counters: Arc<ThreadCounters>,
-    pub(crate) offers: Option<Offers>,
 }
 
 /// Control's end.
@@ -133,17 +131,8 @@ pub fn thread_ends(
         link,
         wakers,
         counters,
-        offers: None,
     };
     Ok((thread, control, desk))
-}
-
-impl ThreadEnds {
-    /// The ends of a thread that offers the packets that it does not know to the owner of a target.
-    #[must_use]
-    pub fn offering(self, offers: Offers) -> Self {
-        Self { offers: Some(offers), ..self }
-    }
 }
 
 impl ControlEnds {

@@ -143,7 +143,7 @@ impl PacketThread {
             link: ends.link,
             wakers: ends.wakers,
             counters: ends.counters,
-            offers: ends.offers,
+            offers: None,
             now: Time::ZERO,
             config,
         }
@@ -160,7 +160,6 @@ impl PacketThread {
         self.repairer.begin(self.config.translations_per_turn, is_pressed);
         let (punted, reported) = (self.outputs.tally.punted, self.caches.owner.reported());
         let taught = self.caches.owner.taught();
-        let offered = self.offers.as_ref().map_or(0, Offers::made);
         let mut advanced = self.take_advance();
         if self.slept && self.link.mailbox().is_flagged() {
             // Rule 10: it has answered by sleeping what it cannot take at this moment.
@@ -193,10 +192,8 @@ impl PacketThread {
         if self.caches.owner.taught() > taught {
             self.wakers.learner.wake();
         }
-        if let Some(offers) = &self.offers
-            && offers.made() > offered
-        {
-            offers.wake();
+        if let Some(offers) = &mut self.offers {
+            offers.tell();
         }
         let worked = received + served + commands > 0 || advanced || repaired || kept;
         Turn { received, worked }

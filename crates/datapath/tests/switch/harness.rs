@@ -194,13 +194,13 @@ impl Switch {
         }
         for index in 0..threads {
             let made = thread_ends(OwnerId(index), version, sizes, wakers.clone()).unwrap();
-            let thread = match offers.pop() {
-                Some(offers) => made.0.offering(offers),
-                None => made.0,
-            };
+            let (thread, mut control, desk) = made;
+            if let Some(offers) = offers.pop() {
+                control.send(Command::Offer(Some(Box::new(offers)))).unwrap();
+            }
             own.push(PacketThread::new(config, Arc::clone(&pipeline), thread));
-            controls.push(made.1);
-            ends.push(made.2);
+            controls.push(control);
+            ends.push(desk);
         }
         let engine = engine(&pipeline);
         let (desk, changes) = EvictionDesk::new(engine, version, ends, waker);

@@ -93,6 +93,19 @@ impl<T: LtmTarget> Rig<T> {
         Self { twin, desk, handle, offers: offers.remove(0), owner, now }
     }
 
+    /// Another owner takes the place of the one that is there, which ends; it has the same name, and a
+    /// target of its own.
+    pub(crate) fn succeed(self, config: TargetConfig, target: T) -> Self {
+        let Self { twin, mut desk, owner, now, .. } = self;
+        drop(owner);
+        let waker = Arc::clone(desk.waker());
+        let made = target_ends(OwnerId(0), desk.version(), 1, waker);
+        let (handle, ends, desk_ends, mut offers) = made.unwrap();
+        desk.join(desk_ends);
+        let owner = TargetOwner::new(config, Arc::clone(&twin.pipeline), target, ends);
+        Self { twin, desk, handle, offers: offers.remove(0), owner, now }
+    }
+
     /// A packet misses.
     pub(crate) fn offer(&mut self, key: &FlowKey) {
         self.offers.offer(&visible(key), self.now);

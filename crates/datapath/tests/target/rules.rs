@@ -48,6 +48,49 @@ fn flows_hit_in_the_target_also_those_that_nobody_sent_before() {
 }
 
 #[test]
+fn an_owner_that_joins_begins_at_the_version_of_the_desk_without_what_its_namesake_had() {
+    let mut rig = Rig::two_tables();
+    rig.fill(&[(1, 9)]);
+    let gone = modify(&mut rig);
+    rig.fill(&[(1, 8)]);
+    assert!(rig.desk.watched() > 0);
+    let evicted: Vec<_> = rig.desk.record().recent().map(|own| own.entry).collect();
+    assert!(!evicted.is_empty());
+    let mut rig = rig.succeed(config(), SoftTarget::new(2, 100));
+    assert_eq!((rig.answered(), rig.desk.watched(), rig.held().len()), (gone, 0, 0));
+    let record = rig.desk.record();
+    assert!(evicted.iter().all(|entry| record.find(*entry).is_none()), "they are not its own");
+    rig.fill(&[(1, 9)]);
+    assert!(rig.hits(&packet(1, 9)));
+    assert_eq!(rig.desk.watched(), 2);
+    rig.target().is_mute = true;
+    let back = "table=1,priority=1,ip,nw_dst=10.0.0.9,actions=output:3";
+    let version = rig.change(&request(FlowModCommand::ModifyStrict, back));
+    rig.settle();
+    assert!(rig.answered() < version, "it is waited for like any other");
+    rig.target().is_mute = false;
+    rig.settle();
+    assert_eq!((rig.answered(), rig.held().len()), (version, 1));
+}
+
+#[test]
+fn an_owner_is_tuned_while_it_runs() {
+    let mut rig = Rig::two_tables();
+    rig.fill(&[(1, 9)]);
+    let TargetConfig { max_idle, drain, .. } = config();
+    rig.handle.tune(max_idle * 3, drain);
+    rig.settle();
+    rig.wait(max_idle * 2);
+    rig.settle();
+    assert_eq!(rig.held().len(), 2);
+    rig.handle.tune(max_idle, drain);
+    rig.settle();
+    rig.wait(max_idle);
+    rig.settle();
+    assert_eq!(rig.held().len(), 0);
+}
+
+#[test]
 fn a_removal_waits_for_the_answer_to_its_insertion() {
     let mut rig = Rig::two_tables();
     rig.target().is_mute = true;

@@ -13,7 +13,7 @@ fn a_thread_that_sleeps_takes_offers_versions_and_commands_and_stops() {
     let Rig { twin, mut desk, handle, mut offers, owner, now } = Rig::two_tables();
     let running = spawn_target_thread(owner, Instant::now()).unwrap();
     offers.offer(&shunt_pipeline::testing::visible(&packet(1, 9)), now);
-    offers.wake();
+    offers.tell();
     while handle.status().operations.done < 2 {
         std::thread::yield_now();
     }

@@ -44,11 +44,27 @@ pub(crate) struct Target {
 /// The NIC in front of a bridge.
 pub(crate) struct NicFront {
     target: Target,
+    layout: Layout,
     /// The bridge whose ports it has, by its name and by the number that it has, or will have.
     pub(crate) bridge: (String, BridgeId),
     clock: Clock,
     seed: u64,
     state: Mutex<State>,
+}
+
+/// What an owner is laid out for, for good: each part by the setting that says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    bridge: String,
+    stages: u8,
+    stage_entries: u32,
+}
+
+impl Layout {
+    pub(crate) fn of(config: &config::Target) -> Self {
+        let config::Target { bridge, stages, stage_entries, .. } = config.clone();
+        Self { bridge, stages, stage_entries }
+    }
 }
 
 #[derive(Default)]
@@ -86,7 +102,7 @@ impl Embedded {
 /// The highest number of a port that a NIC has: those above are reserved in 16 bits.
 pub(crate) const NUMBER_MAX: u32 = 0xfeff;
 
-/// How long a NIC may take to be emptied when the switch stops.
+/// How long a NIC may take to be emptied where somebody waits for it.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
 /// How often it is looked at meanwhile.
@@ -96,14 +112,42 @@ const STOP_POLL: Duration = Duration::from_millis(1);
 const RETRY: Duration = Duration::from_millis(50);
 
 impl NicFront {
-    /// A front without a NIC, of the bridge with this name and number.
+    /// A front without a NIC, of the bridge with this number.
     pub(crate) fn new(
         target: Target,
-        bridge: (String, BridgeId),
+        (layout, id): (Layout, BridgeId),
         (clock, seed): (Clock, u64),
     ) -> Self {
         target.handle.set_ports(Some(BTreeSet::new()));
-        Self { target, bridge, clock, seed, state: Mutex::default() }
+        let bridge = (layout.bridge.clone(), id);
+        Self { target, layout, bridge, clock, seed, state: Mutex::default() }
+    }
+
+    /// Whether there is no NIC, and soon none that was given up is left: another front may take this
+    /// one's place.
+    pub(crate) async fn is_idle(&self) -> bool {
+        let is_none = self.state.lock().config.is_none();
+        is_none && self.is_left().await
+    }
+
+    /// Whether a NIC may stand here that this is said of.
+    ///
+    /// # Errors
+    ///
+    /// When its stages or its bridge are not those that the owner is laid out for.
+    pub(crate) fn check(&self, config: &config::Target) -> Result<(), SwitchError> {
+        if config.is_none() || self.layout == Layout::of(config) {
+            return Ok(());
+        }
+        Err(SwitchError::Range {
+            setting: "caches.gigaflow.target",
+            value: format!(
+                "{} stages of {} entries in front of {}",
+                config.stages, config.stage_entries, config.bridge
+            ),
+            range: "laid out like the NIC that is there, or still being emptied: to change its stages or \
+                    its bridge, set caches.gigaflow.target.kind to none first",
+        })
     }
 
     /// Has the NIC that the configuration says. Answers whether ports are to be opened anew, since
@@ -295,14 +339,19 @@ impl NicFront {
         }
         self.target.next.send(None, Before::Runs);
         self.target.handle.wake();
+        if !self.is_left().await {
+            warn!("the NIC does not answer: it is left with its rules");
+        }
+    }
+
+    /// Waits until a NIC that was given up is empty; answers whether it is so soon.
+    async fn is_left(&self) -> bool {
         let empty = async {
             while self.is_leaving() {
                 sleep(STOP_POLL).await;
             }
         };
-        if timeout(STOP_MAX, empty).await.is_err() {
-            warn!("the NIC does not answer: it is left with its rules");
-        }
+        timeout(STOP_MAX, empty).await.is_ok()
     }
 
     /// Where ways are cut for the NIC.

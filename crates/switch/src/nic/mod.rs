@@ -8,9 +8,10 @@
 //!        representor ────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The thread of the target's owner is there from the start of a switch that has a NIC configured, so
-//! that versions wait for it; what it owns is an [`Exchange`], in which one NIC gives way to another,
-//! or to none, while packets flow.
+//! The thread of the target's owner is there since the switch had a NIC for the first time, so that
+//! versions wait for it; what it owns is an [`Exchange`], in which one NIC gives way to another, or to
+//! none, while packets flow. An owner is laid out for the stages of its NIC and the bridge behind it: with
+//! a NIC that comes after none begins a new one.
 
 mod check;
 mod exchange;
@@ -23,6 +24,6 @@ mod status;
 mod watch;
 
 pub(crate) use exchange::{Exchange, Successors};
-pub(crate) use front::{NUMBER_MAX, NicFront, Target};
+pub(crate) use front::{Layout, NUMBER_MAX, NicFront, Target};
 pub(crate) use owner::{Joints, NicOwner};
 pub use status::{NicStatus, NicTraffic, OperationsStatus, StageFill};

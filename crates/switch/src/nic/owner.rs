@@ -1,10 +1,6 @@
 //! The thread that keeps the rules of a NIC true to the tables, and the joints by which it takes part.
 
-use std::{
-    io,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{io, sync::Arc, time::Instant};
 
 use shunt_classifier::Version;
 use shunt_datapath::{
@@ -32,7 +28,8 @@ pub(crate) type NicOwner = TargetOwner<Exchange<P4Target>>;
 pub(crate) struct Joints {
     handle: TargetHandle,
     ends: TargetEnds,
-    offers: Vec<Offers>,
+    /// The ends of the packet threads.
+    pub(crate) offers: Vec<Offers>,
 }
 
 impl Joints {
@@ -48,11 +45,6 @@ impl Joints {
         Ok((Self { handle, ends, offers }, desk))
     }
 
-    /// The end of one more packet thread.
-    pub(crate) fn offers(&mut self) -> Option<Offers> {
-        self.offers.pop()
-    }
-
     /// Runs the owner, for a NIC in front of a bridge that comes later.
     pub(crate) fn start(
         self,
@@ -66,7 +58,7 @@ impl Joints {
             eviction: chain.eviction.contract(),
             seed,
             max_idle: config.caches.idle(),
-            drain: Duration::from_millis(chain.target.drain_ms),
+            drain: chain.target.drain(),
             ..TargetConfig::new(bridge)
         };
         // What it is laid out for, for good.

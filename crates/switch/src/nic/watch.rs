@@ -1,19 +1,41 @@
 //! What happens to the ports behind a NIC: they are opened by another, and closed while nobody knows
 //! what it forwards by.
 
+use std::sync::Arc;
+
 use shunt_flow::PortNo;
 use shunt_pipeline::BridgeId;
 use tracing::{error, warn};
 
-use crate::{SwitchError, control::Control, ports::BridgePort, with_causes};
+use super::{Layout, NicFront, NicStatus};
+use crate::{Config, SwitchError, control::Control, ports::BridgePort, with_causes};
 
 impl Control {
+    /// The NIC in front of a bridge, or the place where there was one.
+    pub(crate) fn nic(&self) -> Option<Arc<NicFront>> {
+        self.nic.lock().clone()
+    }
+
+    /// How the NIC is, if there is one.
+    pub(crate) fn nic_status(&self) -> Option<NicStatus> {
+        self.nic().and_then(|nic| nic.status())
+    }
+
     /// Has the NIC that the configuration says. Its ports are opened anew if they were, or are to be,
     /// behind one.
     pub(crate) async fn apply_nic(&self) -> Result<(), SwitchError> {
-        let Some(nic) = &self.nic else { return Ok(()) };
-        let config = self.config.lock().caches.gigaflow.target.clone();
-        if !nic.apply(&config).await? {
+        let config = self.config.lock().clone();
+        let target = &config.caches.gigaflow.target;
+        let nic = match self.nic() {
+            Some(nic) if target.is_none() || !nic.is_idle().await => nic,
+            None if target.is_none() => return Ok(()),
+            // An owner is laid out for its NIC: with another that comes after none begins another.
+            Some(_) | None => self.start_nic(&config).await?,
+        };
+        nic.check(target)?;
+        let is_behind = nic.apply(target).await?;
+        nic.handle().tune(config.caches.idle(), target.drain());
+        if !is_behind {
             return Ok(());
         }
         for (name, id, number) in self.ports_of_nic() {
@@ -32,9 +54,21 @@ impl Control {
         Ok(())
     }
 
+    /// Starts the owner of a NIC, in front of a bridge that may come later.
+    async fn start_nic(&self, config: &Config) -> Result<Arc<NicFront>, SwitchError> {
+        let layout = Layout::of(&config.caches.gigaflow.target);
+        let version = self.plane.pipeline.version();
+        let id = self.bridges.lock().reserve(&config.caches.gigaflow.target.bridge, version)?;
+        let target = self.plane.start_target((config, id, self.seed)).await?;
+        let nic = NicFront::new(target, (layout, id), (self.plane.clock, self.seed));
+        let nic = Arc::new(nic);
+        *self.nic.lock() = Some(Arc::clone(&nic));
+        Ok(nic)
+    }
+
     /// The ports of the NIC's bridge that are open and that the switch opens by itself.
     fn ports_of_nic(&self) -> Vec<(String, BridgeId, PortNo)> {
-        let Some(nic) = &self.nic else { return Vec::new() };
+        let Some(nic) = self.nic() else { return Vec::new() };
         let bridges = self.bridges.lock();
         let Some(bridge) = bridges.by_id(nic.bridge.1) else { return Vec::new() };
         let is_open = |port: &&BridgePort| {
@@ -47,7 +81,7 @@ impl Control {
     /// Closes the ports of a NIC that may forward by rules that are gone, if they are to be closed;
     /// [`Self::watch_ports`] opens them again.
     pub(crate) async fn watch_nic(&self) {
-        let Some(nic) = &self.nic else { return };
+        let Some(nic) = self.nic() else { return };
         let Some(why) = nic.closes_ports() else { return };
         let _structure = self.structure.lock().await;
         for (name, id, number) in self.ports_of_nic() {
@@ -61,7 +95,7 @@ impl Control {
 
     /// Empties a NIC elsewhere as far as it answers: the switch stops.
     pub(crate) async fn take_leave(&self) {
-        if let Some(nic) = &self.nic {
+        if let Some(nic) = self.nic() {
             nic.take_leave().await;
         }
     }
@@ -69,10 +103,10 @@ impl Control {
     /// The owner of the target has ended: by a panic, or as the eviction thread has.
     pub(crate) fn lose_nic_owner(&self) {
         error!(
-            "the target thread has ended: an embedded NIC is given up, one elsewhere keeps its rules, \
-             restart the switch"
+            "the target thread has ended: an embedded NIC is given up, one elsewhere keeps its rules; set \
+             caches.gigaflow.target.kind to none, and then to what it was, to have another"
         );
-        if let Some(nic) = &self.nic {
+        if let Some(nic) = self.nic() {
             nic.abandon();
         }
     }

@@ -166,7 +166,7 @@ async fn a_barrier_waits_for_evictions_unless_it_is_asynchronous() {
     let mut controller = bench.controller().await;
     let rule = |text| parse_rule(FlowModCommand::Add, text, &NoPortNames).unwrap();
 
-    bench.switch.set("eviction.asynchronous", "true").await.unwrap();
+    bench.switch.set(&[("eviction.asynchronous", "true")]).await.unwrap();
     let closed = gate.close();
     let before = bench.switch.caches().version;
     controller.send(&Message::FlowMod(rule("ip,actions=drop"))).await;
@@ -174,7 +174,7 @@ async fn a_barrier_waits_for_evictions_unless_it_is_asynchronous() {
     assert_eq!(bench.switch.rules_count("br0", &RuleFilter::all()).unwrap(), 1);
     assert_eq!(bench.switch.caches().version, before, "the engine has not let it through");
 
-    bench.switch.set("eviction.asynchronous", "false").await.unwrap();
+    bench.switch.set(&[("eviction.asynchronous", "false")]).await.unwrap();
     controller.send(&Message::FlowMod(rule("arp,actions=drop"))).await;
     let mut asked = pin!(controller.ask(&Message::BarrierRequest));
     let early = timeout(Duration::from_millis(50), &mut asked).await;

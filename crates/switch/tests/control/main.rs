@@ -14,6 +14,7 @@ mod events;
 mod evictions;
 mod expiry;
 mod nic;
+mod nic_law;
 mod structure;
 mod threads;
 mod trace;

@@ -1,17 +1,13 @@
 //! A NIC in front of a bridge: what it forwards, what it forgets, and how one gives way to another.
 
-use std::{cell::Cell, time::Duration};
+use std::time::Duration;
 
-use proptest::{prelude::*, test_runner::TestRunner};
 use shunt_flow::testing::PacketBuilder;
 use shunt_switch::{
-    Config, NicStatus, NicTraffic, Switch,
+    Config, NicStatus, NicTraffic, Switch, SwitchError,
     config::{self, StalePolicy, TargetKind},
 };
-use tokio::{
-    runtime::Runtime,
-    time::{sleep, timeout},
-};
+use tokio::time::{sleep, timeout};
 
 use crate::bench::{Bench, FarEnd, in_time, until, wire};
 
@@ -22,9 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PACKETS_MAX: usize = 2000;
 
 /// A bridge with three ports whose NIC is in this process.
-struct World {
-    bench: Bench,
-    ends: [FarEnd; 3],
+pub(crate) struct World {
+    pub(crate) bench: Bench,
+    pub(crate) ends: [FarEnd; 3],
 }
 
 impl World {
@@ -36,7 +32,7 @@ impl World {
         Self::of(threads, |gigaflow| change(&mut gigaflow.target)).await
     }
 
-    async fn of(threads: u16, change: impl FnOnce(&mut config::Gigaflow)) -> Self {
+    pub(crate) async fn of(threads: u16, change: impl FnOnce(&mut config::Gigaflow)) -> Self {
         let mut config = Config::default();
         config.threads.packet = threads;
         config.caches.verify_one_in = 1;
@@ -55,7 +51,7 @@ impl World {
         self.bench.switch.caches().nic.unwrap()
     }
 
-    fn traffic(&self) -> NicTraffic {
+    pub(crate) fn traffic(&self) -> NicTraffic {
         self.status().traffic.unwrap()
     }
 
@@ -63,12 +59,12 @@ impl World {
         until(|| self.status().state == "connected").await;
     }
 
-    async fn add(&self, rules: &[&str]) {
+    pub(crate) async fn add(&self, rules: &[&str]) {
         self.bench.switch.add_rules("br0", rules).await.unwrap();
     }
 
     /// Waits until something is so; if it never is, says how the NIC is.
-    async fn until(&self, is_so: impl Fn() -> bool) {
+    pub(crate) async fn until(&self, is_so: impl Fn() -> bool) {
         let wait = async {
             while !is_so() {
                 sleep(Duration::from_millis(1)).await;
@@ -79,7 +75,7 @@ impl World {
     }
 
     /// Waits until nothing is under way to the NIC.
-    async fn settled(&self) {
+    pub(crate) async fn settled(&self) {
         self.until(|| {
             let status = self.status();
             status.state == "connected" && status.waiting == 0 && status.stale_entries == 0
@@ -101,7 +97,7 @@ impl World {
     }
 }
 
-async fn add_ports(switch: &Switch) -> [FarEnd; 3] {
+pub(crate) async fn add_ports(switch: &Switch) -> [FarEnd; 3] {
     let mut ends = Vec::new();
     for number in 1..=3_u16 {
         // The NIC has one queue of each port, whatever the number of packet threads.
@@ -234,7 +230,7 @@ async fn one_nic_gives_way_to_another_while_packets_flow() {
         ("caches.gigaflow.target.kind", "none"),
         ("caches.gigaflow.target.kind", "embedded"),
     ] {
-        world.bench.switch.set(setting, value).await.unwrap();
+        world.bench.switch.set(&[(setting, value)]).await.unwrap();
         // Ports that others brought stay behind the NIC that was, which has no rules any more.
         world.ends[0].send(&frame());
         assert_eq!(world.ends[1].hear().await, frame());
@@ -258,7 +254,7 @@ async fn one_nic_gives_way_to_another_while_packets_flow() {
 async fn an_embedded_nic_with_a_port_of_its_own_gives_way_to_another_there() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let world = World::with(1, |target| target.address = free.to_string()).await;
-    world.bench.switch.set("caches.gigaflow.target.masks", "9").await.unwrap();
+    world.bench.switch.set(&[("caches.gigaflow.target.masks", "9")]).await.unwrap();
     world.settled().await;
     assert_eq!(world.status().address, free.to_string());
 }
@@ -295,9 +291,9 @@ async fn a_nic_that_is_not_there_is_stale_and_nobody_waits_for_it() {
     let trouble = || bench.switch.caches().nic.unwrap().trouble.unwrap_or_default();
     until(|| trouble().starts_with("cannot connect to the device: ")).await;
     assert!(trouble().contains("refused"), "{}", trouble());
-    let error = bench.switch.set("caches.gigaflow.target.address", "127.0.0.1:0").await;
+    let error = set(&bench, "address", "127.0.0.1:0").await;
     assert!(error.unwrap_err().to_string().contains("the address and the port of a NIC"));
-    let error = bench.switch.set("caches.gigaflow.target.stale", "ports-down").await;
+    let error = set(&bench, "stale", "ports-down").await;
     assert!(error.unwrap_err().to_string().contains("report, with a NIC elsewhere"));
 }
 
@@ -319,228 +315,57 @@ async fn the_ports_of_an_embedded_nic_that_does_not_confirm_are_down_if_that_is_
     world.settled().await;
 }
 
+/// Says something of the NIC.
+async fn set(bench: &Bench, key: &str, value: &str) -> Result<(), SwitchError> {
+    bench.switch.set(&[(&format!("caches.gigaflow.target.{key}"), value)]).await
+}
+
 #[tokio::test]
-async fn a_switch_that_was_started_without_a_nic_gets_none() {
-    let bench = Bench::of(&Config::default()).await;
-    let error = bench.switch.set("caches.gigaflow.target.kind", "embedded").await.unwrap_err();
-    assert!(error.to_string().contains("started without a target"), "{error}");
-    assert!(bench.switch.caches().nic.is_none());
-}
-
-/// Groups that rules may send to, whatever packet comes.
-const GROUPS: &[&str] = &[
-    "group_id=1,type=indirect,bucket=actions=set_field:02:00:00:00:00:99->eth_dst,output:2",
-    "group_id=2,type=all,bucket=actions=output:3,\
-     bucket=actions=set_field:02:00:00:00:00:77->eth_src,output:1",
-    "group_id=3,type=select,bucket=weight:0,actions=output:1,bucket=weight:5,actions=output:3",
-    "group_id=4,type=ff,bucket=watch_port:9,actions=output:1,bucket=watch_port:2,actions=output:2",
-    "group_id=5,type=select,bucket=actions=group:1",
-];
-
-/// A rule of one of three tables; the last sends.
-fn rule() -> impl Strategy<Value = String> {
-    let matches = prop::sample::select(
-        &[
-            "ip",
-            "udp",
-            "ip,nw_src=10.0.0.1",
-            "ip,nw_dst=10.0.0.0/31",
-            "udp,tp_dst=1",
-            "in_port=1",
-            "udp,tp_dst=2/2",
-            "ip,nw_ttl=9",
-            "dl_vlan=7",
-            "reg0=1",
-            "ip,reg0=2/2",
-            "eth_src=02:00:00:00:00:99",
-        ][..],
-    );
-    let writes = prop::sample::select(
-        &[
-            "",
-            "load:1->NXM_NX_REG0[],",
-            "load:2->NXM_NX_REG0[],",
-            "dec_ttl,",
-            "set_field:02:00:00:00:00:99->eth_src,",
-            "move:NXM_OF_UDP_SRC[]->NXM_OF_UDP_DST[],",
-            "push_vlan:0x8100,set_field:4103->vlan_vid,",
-            "pop_vlan,",
-            "set_field:10.0.0.3->ip_dst,",
-        ][..],
-    );
-    let ends = prop::sample::select(
-        &[
-            "output:1",
-            "output:2",
-            "output:3",
-            "drop",
-            "output:2,output:3",
-            "in_port",
-            "group:1",
-            "group:2",
-            "group:3",
-            "group:4",
-            "group:5",
-            "write_actions(output:2)",
-            "write_actions(group:3)",
-            "write_actions(set_field:10.0.0.2->ip_dst,output:3)",
-        ][..],
-    );
-    (0..3_u8, 1..9_u16, matches, writes, ends, any::<bool>()).prop_map(
-        |(table, priority, matching, write, end, is_over)| {
-            let end = match (table, is_over) {
-                (2, _) | (_, true) => end.to_owned(),
-                // It comes back from the first, with what that left in its registers and its set.
-                (0, false) if priority > 6 => "resubmit(,1),resubmit(,2)".to_owned(),
-                (_, false) => format!("goto_table:{}", table + 1),
-            };
-            // `drop` stands alone, and what moves ports matches packets that have some.
-            let write = if end == "drop" { "" } else { write };
-            let matching = match write {
-                "dec_ttl," | "set_field:10.0.0.3->ip_dst," => "ip",
-                "move:NXM_OF_UDP_SRC[]->NXM_OF_UDP_DST[]," => "udp",
-                "pop_vlan," if end.contains("ip_dst") => "ip,dl_vlan=7",
-                "pop_vlan," => "dl_vlan=7",
-                _ if end.contains("ip_dst") => "ip",
-                _ => matching,
-            };
-            let priority = 10 * priority + u16::from(table);
-            format!("table={table},priority={priority},{matching},actions={write}{end}")
-        },
-    )
-}
-
-fn packet() -> impl Strategy<Value = (usize, Vec<u8>)> {
-    (
-        0..3_usize,
-        1..4_u8,
-        0..4_u8,
-        1..4_u16,
-        prop::sample::select(&[1_u8, 9, 64][..]),
-        any::<bool>(),
-    )
-        .prop_map(|(port, source, target, to, ttl, is_tagged)| {
-            let packet = PacketBuilder::ipv4([10, 0, 0, source], [10, 0, 0, target]).ttl(ttl);
-            let packet = if is_tagged { packet.tag(0x8100, 7) } else { packet };
-            (port, packet.udp(3, to).build())
-        })
-}
-
-/// What leaves by each port of a switch for these packets.
-async fn leaves(world: &World, packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3] {
-    let sum = |traffic: &NicTraffic| {
-        traffic.sent + traffic.missed + traffic.dropped.iter().map(|(_, count)| count).sum::<u64>()
-    };
-    let received = |world: &World| world.bench.switch.caches().received;
-    let (before, seen) = (world.traffic(), received(world));
-    for (port, frame) in packets {
-        world.ends[*port].send(frame);
-    }
-    let is_over = || {
-        let (now, drops) = (world.traffic(), world.bench.switch.drops());
-        let came = now.hits + now.missed - before.hits - before.missed;
-        came == packets.len() as u64
-            && received(world) - seen == now.missed - before.missed
-            && drops.held == 0
-            && drops.received + drops.copied == drops.sent + drops.punted + drops.total()
-            && now.received == sum(&now)
-            && now.received - now.hits - now.missed == drops.sent
-    };
-    world.until(is_over).await;
-    [0, 1, 2].map(|port| {
-        let mut heard = world.ends[port].heard();
-        heard.sort_unstable();
-        heard
-    })
-}
-
-/// What leaves by each port of a switch that has these rules, and neither a NIC nor a cache that was
-/// filled before.
-async fn plain(rules: &[&str], packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3] {
+async fn a_switch_that_was_started_without_a_nic_gets_one_and_later_one_of_another_kind() {
     let mut config = Config::default();
-    config.caches.exact_entries = 0;
-    config.caches.verify_one_in = 1;
+    (config.threads.packet, config.caches.verify_one_in) = (2, 1);
     let bench = Bench::of(&config).await;
+    let error = set(&bench, "kind", "embedded").await.unwrap_err().to_string();
+    assert!(error.starts_with("caches.gigaflow.target.bridge: "), "{error}");
+    assert!(bench.switch.caches().nic.is_none());
+    let threads = bench.switch.threads().len();
     bench.add_bridge("br0").await;
     let ends = add_ports(&bench.switch).await;
-    bench.add_groups(GROUPS).await;
-    bench.switch.add_rules("br0", rules).await.unwrap();
-    packets.iter().for_each(|(port, frame)| ends[*port].send(frame));
-    until(|| {
-        let drops = bench.switch.drops();
-        let went = drops.sent + drops.punted + drops.total();
-        drops.received == packets.len() as u64
-            && drops.held == 0
-            && drops.received + drops.copied == went
-    })
-    .await;
-    ends.map(|end| {
-        let mut heard = end.heard();
-        heard.sort_unstable();
-        heard
-    })
-}
+    bench.switch.add_rules("br0", &["udp,actions=output:2"]).await.unwrap();
+    ends[0].send(&frame());
+    assert_eq!(ends[1].hear().await, frame());
 
-/// Where ways are cut, and what the NIC has room for: stages, entries of each, masks, and how long a
-/// rule takes.
-fn set_up() -> impl Strategy<Value = (config::Policy, config::Target)> {
-    use config::Policy::{Disjoint, FirstFit, Joint, Megaflow, OneToOne, Profiled, Random};
-    let policies = [Joint, Disjoint, Profiled, FirstFit, OneToOne, Megaflow, Random];
-    let policy = prop::sample::select(policies.to_vec());
-    let entries = prop::sample::select(&[2_u32, 16, 8192][..]);
-    let masks = prop::sample::select(&[0_usize, 3][..]);
-    (policy, 1..=5_u8, entries, masks, 0..50_u64).prop_map(
-        |(policy, stages, stage_entries, masks, update_us)| {
-            let limits = config::Target::default();
-            (policy, config::Target { stages, stage_entries, masks, update_us, ..limits })
-        },
-    )
-}
-
-/// How the NIC is, rules, those that come later, and packets with the ports that they come by.
-type Case = ((config::Policy, config::Target), Vec<String>, Vec<String>, Vec<(usize, Vec<u8>)>);
-
-/// Law 1 for a NIC: whatever it has learned by then, packets fare as they do by the tables alone.
-#[test]
-fn packets_fare_as_the_tables_say_whether_the_nic_knows_them_or_not() {
-    let runtime = Runtime::new().unwrap();
-    let mut runner = TestRunner::new(ProptestConfig::with_cases(24));
-    let rules = prop::collection::vec(rule(), 4..20);
-    let changes = prop::collection::vec(rule(), 3);
-    let (hits, sent) = (Cell::new(0), Cell::new(0));
-    let cases = (set_up(), rules, changes, prop::collection::vec(packet(), 1..20));
-    let law = |((policy, target), rules, changes, packets): Case| {
-        runtime.block_on(async {
-            let world = World::of(2, |gigaflow| {
-                gigaflow.policy = policy;
-                let (kind, bridge) = (gigaflow.target.kind, gigaflow.target.bridge.clone());
-                gigaflow.target = config::Target { kind, bridge, ..target };
-            })
-            .await;
-            world.bench.add_groups(GROUPS).await;
-            let mut rules: Vec<&str> = rules.iter().map(String::as_str).collect();
-            world.add(&rules).await;
-            for change in [None].into_iter().chain(changes.iter().map(Some)) {
-                if let Some(change) = change {
-                    world.add(&[change]).await;
-                    rules.push(change);
-                }
-                let expected = plain(&rules, &packets).await;
-                for round in 0..3 {
-                    sent.set(sent.get() + packets.len());
-                    let left = leaves(&world, &packets).await;
-                    assert_eq!(left, expected, "{change:?}, round {round}");
-                    world.settled().await;
-                }
-            }
-            assert_eq!(world.bench.switch.caches().differences, 0);
-            hits.set(hits.get() + world.traffic().hits);
-        });
-        Ok(())
-    };
-    runner.run(&cases, law).unwrap();
-    let (hits, sent) = (hits.get(), sent.get());
-    assert!(hits > 200 && sent > 1000, "the NIC forwards {hits} of {sent}");
+    let mut world = World { bench, ends };
+    set(&world.bench, "bridge", "br0").await.unwrap();
+    for stages in [2, 3] {
+        let stages_text = stages.to_string();
+        let all = [("stages", &*stages_text), ("kind", "embedded"), ("stage_entries", "16")];
+        let named = all.map(|(key, value)| (format!("caches.gigaflow.target.{key}"), value));
+        let all: Vec<_> = named.iter().map(|(key, value)| (key.as_str(), *value)).collect();
+        world.bench.switch.set(&all).await.unwrap();
+        assert_eq!(world.bench.switch.threads().len(), threads + 1);
+        let error = set(&world.bench, "stages", "4").await.unwrap_err().to_string();
+        assert!(error.contains("set caches.gigaflow.target.kind to none first"), "{error}");
+        // Ports that others brought are not opened anew.
+        for name in ["p1", "p2", "p3"] {
+            world.bench.switch.remove_port(name).await.unwrap();
+        }
+        world.ends = add_ports(&world.bench.switch).await;
+        world.connected().await;
+        let room: Vec<_> = world.status().stages.iter().map(|stage| stage.entries_max).collect();
+        assert_eq!(room, vec![16; stages]);
+        world.warm(&frame(), 1).await;
+        let owners = world.bench.switch.evictions().await.unwrap().owners;
+        assert_eq!(owners.iter().map(|own| own.is_nic).collect::<Vec<_>>(), [false, false, true]);
+        world.add(&["udp,actions=output:3"]).await;
+        world.ends[1].heard();
+        world.ends[0].send(&frame());
+        assert_eq!(world.ends[2].hear().await, frame());
+        assert_eq!(world.ends[1].heard(), Vec::<Vec<u8>>::new());
+        world.add(&["udp,actions=output:2"]).await;
+        set(&world.bench, "kind", "none").await.unwrap();
+    }
+    until(|| world.bench.switch.caches().nic.is_none()).await;
 }
 
 #[tokio::test]
