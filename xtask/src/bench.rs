@@ -17,7 +17,7 @@ const PACKAGES: &[&str] =
     &["--package", "shuntd", "--package", "shunt-kernels", "--package", "shunt-benches", "--bins"];
 
 /// Engines in circuits of dbsp, which takes long to build.
-const DBSP: &[&str] = &["--features", "shunt-benches/dbsp"];
+const DBSP: &[&str] = &["--features", "shunt-benches/dbsp,shuntd/dbsp"];
 
 /// What is built where nothing is measured: the program that knows the experiments.
 const LIST: &[&str] = &["--package", "shunt-benches", "--bin", "experiments"];

@@ -56,7 +56,7 @@ impl Experiment {
 pub(super) const OF_DBSP: [&str; 1] = ["kairo-gates"];
 
 /// Experiments that also measure engines in circuits.
-pub(super) const WITH_CIRCUITS: [&str; 2] = ["kairo-updates", "kairo-engines"];
+pub(super) const WITH_CIRCUITS: [&str; 3] = ["kairo-updates", "kairo-engines", "kairo-live"];
 
 const NOTHING: fn() = || ();
 const NO_PARTS: fn(&mut Run, &str) = |_, part| panic!("there is no part {part}");
@@ -389,6 +389,17 @@ pub const EXPERIMENTS: &[Experiment] = &[
         options: &[Choice { option: "--sizes", names: live::barrier::sizes }],
         prepare: NOTHING,
         run: live::barrier::run,
+        run_part: NO_PARTS,
+    },
+    Experiment {
+        name: "kairo-live",
+        title: "Eviction: every engine in a running switch",
+        what: "Time to the barrier reply, and until no packet goes by the old rule, for each engine",
+        source: "our own, beside our default engine",
+        has_rival: false,
+        options: &[],
+        prepare: NOTHING,
+        run: live::engines::run,
         run_part: NO_PARTS,
     },
     Experiment {

@@ -6,7 +6,10 @@
 //! goes by what the change made stale. So both are measured, of both: the reply at the controller,
 //! the other by packets with numbers, ten thousand a second, one flow of which the change is about.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use shunt_pipeline::{
     FlowMod,
@@ -26,9 +29,9 @@ use crate::{
 };
 
 /// Flows that are cached.
-const SIZES: &[(&str, u32)] = &[("10K", 10_000), ("100K", 100_000), ("1M", 1_000_000)];
+pub(super) const SIZES: &[(&str, u32)] = &[("10K", 10_000), ("100K", 100_000), ("1M", 1_000_000)];
 const QUICK_SIZE: &str = "10K";
-const MANY: u32 = 1_000_000;
+pub(super) const MANY: u32 = 1_000_000;
 
 /// How long packets may go by the old rule: a change that takes longer counts as this long.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -38,7 +41,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const TAKE_IN: Duration = Duration::from_millis(20);
 const PRIORITY: u16 = 50_000;
 
-const REPLY: &str = "from sending the flow-mod to the barrier reply";
+pub(super) const REPLY: &str = "from sending the flow-mod to the barrier reply";
 const PACKETS: &str = "from sending the flow-mod until no packet sent goes by the old rule";
 const CACHED: &str = "entries cached";
 const FORWARDED: &str = "packets forwarded meanwhile";
@@ -94,7 +97,7 @@ impl Kind {
 
 /// What one round of one switch showed.
 #[derive(Default)]
-struct Round {
+pub(super) struct Round {
     /// Microseconds of each change, for each kind.
     replies: [Samples; Kind::ALL.len()],
     packets: [Samples; Kind::ALL.len()],
@@ -132,17 +135,38 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         for _ in 0..rounds {
             for (contender, measured) in contenders.iter().zip(&mut measured) {
                 let what = format!("{size} entries, {}", contender.name());
-                measured.push(run.step(&what, |folder| {
-                    let setup = Setup { entries_max: Some(flows + flows / 4), ..Setup::default() };
-                    measure(&Bed::new(contender, folder, &setup), *flows, pairs)
-                }));
+                let (size, setup) = ((*flows, pairs), Setup::default());
+                measured.push(run.step(&what, |folder| around(contender, folder, setup, size)));
             }
         }
-        rows.extend(rows_of(size, &measured, contenders.get(1).map(Contender::name).as_deref()));
+        let rival = contenders.get(1).map(Contender::name);
+        let rival = rival.as_deref().zip(measured.get(1).map(Vec::as_slice));
+        let mut own = rows_of(size, &measured[0], rival);
+        let is_worse = |row: &Row| row.ratio().is_some_and(|ratio| ratio.middle < 1.0);
+        for row in own.iter_mut().filter(|row| row.metric == REPLY && is_worse(row)) {
+            row.why = WHY_REPLY;
+        }
+        rows.extend(own);
     }
+    sort(&mut rows);
+    rows
+}
+
+/// By what is measured.
+pub(super) fn sort(rows: &mut [Row]) {
     let order = [REPLY, PACKETS, TURNS, CACHED, FORWARDED];
     rows.sort_by_key(|row| order.iter().position(|metric| *metric == row.metric));
-    rows
+}
+
+/// Starts a switch with room for so many flows, and changes its rules so many times each way.
+pub(super) fn around(
+    contender: &Contender,
+    folder: &Path,
+    setup: Setup,
+    (flows, pairs): (u32, usize),
+) -> Round {
+    let setup = Setup { entries_max: Some(flows + flows / 4), ..setup };
+    measure(&Bed::new(contender, folder, &setup), flows, pairs)
 }
 
 fn measure(bed: &Bed, flows: u32, pairs: usize) -> Round {
@@ -217,14 +241,13 @@ fn one(
     }
 }
 
-fn rows_of(size: &str, measured: &[Vec<Round>], rival: Option<&str>) -> Vec<Row> {
+/// What rounds showed, beside those of a rival.
+pub(super) fn rows_of(size: &str, ours: &[Round], rival: Option<(&str, &[Round])>) -> Vec<Row> {
     let row = |name: String, (metric, unit, better), of: &dyn Fn(&Round) -> f64| {
-        let samples = |rounds: &Vec<Round>| Samples(rounds.iter().map(of).collect());
-        let ours = measured.first().map(samples).unwrap_or_default();
-        let rival = rival.map(str::to_owned).zip(measured.get(1).map(samples));
-        let row = Row { better, ours, rival, ..Row::new(name, metric, unit) };
-        let is_worse = row.ratio().is_some_and(|ratio| ratio.middle < 1.0);
-        Row { why: if is_worse && metric == REPLY { WHY_REPLY } else { "" }, ..row }
+        let samples = |rounds: &[Round]| Samples(rounds.iter().map(of).collect());
+        let rival = rival.map(|(name, rounds)| (name.to_owned(), samples(rounds)));
+        let ours = samples(ours);
+        Row { better, ours, rival, ..Row::new(name, metric, unit) }
     };
     let mut rows = Vec::new();
     for kind in Kind::ALL {
@@ -240,11 +263,10 @@ fn rows_of(size: &str, measured: &[Vec<Round>], rival: Option<&str>) -> Vec<Row>
         }
     }
     for (place, words) in ["in that turn", "one", "two", "more"].iter().enumerate() {
-        let ours = measured.first().into_iter().flatten();
-        let ours = ours.filter_map(|round| round.turns.get(place).copied()).collect();
+        let turns = ours.iter().filter_map(|round| round.turns.get(place).copied());
         rows.push(Row {
             better: Better::Neither,
-            ours: Samples(ours),
+            ours: Samples(turns.collect()),
             ..Row::new(format!("{size} flows: {words}"), TURNS, "%")
         });
     }

@@ -6,6 +6,7 @@
 
 pub(crate) mod barrier;
 mod bed;
+pub(crate) mod engines;
 mod flap;
 pub(crate) mod flapping;
 mod judge;
