@@ -234,24 +234,18 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         Command::AddPort { bridge, name, settings } => {
             let words = settings.iter().map(|word| setting::resolved(word));
             let settings: Vec<_> = words.collect::<Result<_, _>>().map_err(CallError::Refused)?;
-            let mut parameters = vec![bridge.as_str(), name];
-            parameters.extend(settings.iter().map(String::as_str));
-            silent(&mut client, "shunt/add-port", &parameters)
+            let before = [bridge.as_str(), name];
+            silent(&mut client, "shunt/add-port", &followed_by(&before, &settings))
         }
         Command::DelPort { name } => silent(&mut client, "shunt/del-port", &[name]),
         Command::SetVlans { name, settings } => {
-            let mut parameters = vec![name.as_str()];
-            parameters.extend(settings.iter().map(String::as_str));
-            silent(&mut client, "shunt/set-vlans", &parameters)
+            silent(&mut client, "shunt/set-vlans", &followed_by(&[name], settings))
         }
         Command::Macs { bridge } => {
             print(&client.call("fdb/show", &[bridge])?);
             Ok(())
         }
-        Command::Set { settings } => {
-            let parameters: Vec<&str> = settings.iter().map(String::as_str).collect();
-            silent(&mut client, "shunt/set", &parameters)
-        }
+        Command::Set { settings } => silent(&mut client, "shunt/set", &followed_by(&[], settings)),
         Command::Caches { json, line, metrics } => {
             let (table, parameters): (fn(&Value) -> String, &[&str]) = match (line, metrics) {
                 (true, _) => (render_caches::caches_line, &[]),
@@ -295,6 +289,11 @@ fn connect(folder: &Path) -> Result<Client, CallError> {
 
 fn silent(client: &mut Client, method: &str, parameters: &[&str]) -> Result<(), CallError> {
     client.call(method, parameters).map(|_| ())
+}
+
+/// Words, and settings behind them.
+fn followed_by<'a>(words: &[&'a str], settings: &'a [String]) -> Vec<&'a str> {
+    words.iter().copied().chain(settings.iter().map(String::as_str)).collect()
 }
 
 fn shown(
