@@ -209,9 +209,15 @@ impl EvictionDesk {
 
     /// Takes in one more owner, whose ends were made for [`Self::version`]. It may have the name of one
     /// that is gone.
+    ///
+    /// # Panics
+    ///
+    /// When they were made for another version, or one of its name is there.
     pub fn join(&mut self, ends: DeskEnds) {
-        debug_assert_eq!(ends.link.answered(), self.version, "it begins where the desk is");
+        assert_eq!(ends.link.answered(), self.version, "it begins where the desk is");
         self.forget_retired();
+        let is_there = self.owners.iter().any(|lane| lane.ends.owner == ends.owner);
+        assert!(!is_there, "owners have names of their own");
         self.owners.push(Lane::new(ends, self.version));
     }
 

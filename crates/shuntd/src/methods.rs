@@ -35,6 +35,9 @@ const fn method(name: &'static str, usage: &'static str, least: usize, most: usi
 /// Ports take this many words at most.
 const WORDS_MAX: usize = 16;
 
+/// Settings that are changed at once at most: more than there are.
+const SETTINGS_MAX: usize = 64;
+
 const METHODS: &[Method] = &[
     method("exit", "[--cleanup]", 0, 1),
     method("fdb/flush", "[bridge]", 0, 1),
@@ -53,7 +56,7 @@ const METHODS: &[Method] = &[
     method("shunt/drops", "", 0, 0),
     method("shunt/entries", "[count]", 0, 1),
     method("shunt/evict", "", 0, 0),
-    method("shunt/set", "key=value [key=value..]", 1, WORDS_MAX),
+    method("shunt/set", "key=value [key=value..]", 1, SETTINGS_MAX),
     method("shunt/set-vlans", "port [key=value..]", 1, WORDS_MAX),
     method("shunt/show", "", 0, 0),
     method("shunt/threads", "", 0, 0),
@@ -157,6 +160,7 @@ impl DaemonMethods {
         let (filters, settings): (Vec<_>, Vec<_>) =
             settings?.into_iter().partition(|(key, _)| *key == "logging.filter");
         settings.iter().try_for_each(|(key, _)| check_setting(key))?;
+        filters.iter().try_for_each(|(_, filter)| trace_log::check(filter))?;
         if !settings.is_empty() {
             done(self.switch.set(&settings).await)?;
         }

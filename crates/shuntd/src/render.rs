@@ -113,7 +113,12 @@ pub(crate) fn macs(macs: &[MacStatus]) -> String {
 pub(crate) fn threads(threads: &Value) -> String {
     let gone = list(threads).iter().filter(|thread| thread["state"] == "panicked");
     let line = |thread: &Value| {
-        format!("{} has ended by a panic: restart the daemon\n", word(&thread["name"]))
+        let name = word(&thread["name"]);
+        let mend = match name {
+            "target thread" => "set caches.gigaflow.target.kind to none, then to what it was",
+            _ => "restart the daemon",
+        };
+        format!("{name} has ended by a panic: {mend}\n")
     };
     gone.map(line).collect()
 }

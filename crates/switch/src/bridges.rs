@@ -96,6 +96,11 @@ impl Bridges {
         Ok(id)
     }
 
+    /// Whether the bridge of this name is, or was, that of a NIC.
+    pub(crate) fn is_reserved(&self, name: &str) -> bool {
+        self.reserved_for(name).is_some()
+    }
+
     fn reserved_for(&self, name: &str) -> Option<BridgeId> {
         self.reserved.as_ref().filter(|(own, _)| own == name).map(|(_, id)| *id)
     }

@@ -106,7 +106,7 @@ impl Control {
         let name = settings.name.clone();
         let _structure = self.structure.lock().await;
         self.reclaim_if_short().await;
-        if self.nic().is_some_and(|nic| nic.bridge.0 == name) {
+        if self.bridges.lock().is_reserved(&name) {
             // It gets the number that it had before, which nobody is to take for that bridge.
             self.plane.adopted(self.plane.pipeline.version()).await;
             self.reclaim();

@@ -68,6 +68,9 @@ pub enum SwitchError {
         /// What was to be added.
         what: &'static str,
     },
+    /// A NIC is to come while the one before may still forward by rules that are gone.
+    #[error("the NIC before is still being emptied: try again in some seconds")]
+    NicLeaving,
     /// Every packet thread has ended by a panic.
     #[error("no packet thread is left to take packets: restart the switch")]
     NoThreads,

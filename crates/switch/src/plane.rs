@@ -31,7 +31,7 @@ use crate::{
     events::Removals,
     learner,
     listener::Listener,
-    nic::{Joints, NicOwner, Target},
+    nic::{NicOwner, OwnerSettings, StartedOwner, Target},
     publisher::{FULL_QUEUE_PAUSE, Publisher},
     worker::Worker,
 };
@@ -170,25 +170,36 @@ impl Plane {
     /// before, which has no target any more.
     pub(crate) async fn start_target(
         &self,
-        (config, bridge, seed): (&Config, BridgeId, u64),
+        (config, bridge, seed): (Config, BridgeId, u64),
     ) -> Result<Target, SwitchError> {
         self.pull().await;
-        if let Some(mut before) = self.running.lock().target.take() {
-            before.slot.stop();
-        }
-        let (seat, threads) = (Arc::clone(&self.seat), self.threads_count());
-        let join = move || seat.join(|version| Joints::new(threads, version, seat.waker()));
-        let joints = tokio::task::spawn_blocking(join).await.ok().flatten();
-        let mut joints = joints.ok_or(SwitchError::NoThreads)?.map_err(system)?;
-        let offers = std::mem::take(&mut joints.offers);
-        let started = joints.start((config, bridge, seed), &self.pipeline, self.clock.epoch());
-        let (target, owner) = started.map_err(system)?;
-        let (slot, handle) = (Slot::Running(owner), target.handle.clone());
+        let before = self.running.lock().target.take();
+        let (threads, epoch) = (self.threads_count(), self.clock.epoch());
+        let settings = OwnerSettings { threads, config, bridge, seed, epoch };
+        let (seat, pipeline) = (Arc::clone(&self.seat), Arc::clone(&self.pipeline));
+        // Threads are waited for, and it is not given up half way: versions wait for who has joined.
+        let start = move || {
+            if let Some(mut before) = before {
+                before.slot.stop();
+            }
+            settings.start(&seat, &pipeline)
+        };
+        let started = tokio::task::spawn_blocking(start).await.ok().flatten();
+        let StartedOwner { target, running, offers } =
+            started.ok_or(SwitchError::NoThreads)?.map_err(system)?;
+        let (slot, handle) = (Slot::Running(running), target.handle.clone());
         self.running.lock().target = Some(TargetThread { slot, handle });
         for (thread, offers) in offers.into_iter().enumerate() {
             self.send(thread, Command::Offer(Some(Box::new(offers)))).await;
         }
         Ok(target)
+    }
+
+    /// Has no packets offered any more: there is no target.
+    pub(crate) async fn offer_to_nobody(&self) {
+        for thread in self.living() {
+            self.send(thread, Command::Offer(None)).await;
+        }
     }
 
     /// Makes a change and hands it on; answers with its version.
@@ -510,6 +521,26 @@ mod tests {
         let states = plane.thread_states();
         let panicked = states.iter().filter(|own| own.state == ThreadState::Panicked);
         assert_eq!(panicked.map(|own| &*own.name).collect::<Vec<_>>(), [LEARNER]);
+    }
+
+    #[tokio::test]
+    async fn another_owner_of_a_target_follows_on_one_that_has_ended() {
+        let (plane, doomed) = plane();
+        doomed.stop();
+        let (config, bridge) = (Config::default(), BridgeId::new(1));
+        for _ in 0..2 {
+            plane.start_target((config.clone(), bridge, 1)).await.unwrap();
+            let states = plane.thread_states();
+            let target = states.iter().find(|own| own.name == TARGET).unwrap();
+            assert_eq!((target.state, states.len()), (ThreadState::Running, 5));
+            let lanes = plane.look_at_desk(|desk| desk.lanes().len()).await;
+            assert_eq!(lanes, Some(2));
+            if let Some(target) = &mut plane.running.lock().target {
+                target.slot.stop();
+                target.slot = Slot::Panicked;
+            }
+            plane.pull().await;
+        }
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@ use serde::{
 };
 use shunt_datapath::{Command, command::Tuning};
 
-use crate::{Config, SwitchError, control::Control};
+use crate::{Config, SwitchError, config::Target, control::Control};
 
 /// The settings, as the configuration spells them.
 pub(crate) const SETTINGS: &[&str] = &[
@@ -55,6 +55,7 @@ impl Control {
             change(&mut changed, setting, value)?;
         }
         changed.check()?;
+        self.check_target(&changed.caches.gigaflow.target)?;
         let tuning = tuning(&changed);
         let before = std::mem::replace(&mut *self.config.lock(), changed);
         if let Err(error) = self.apply_nic().await {
@@ -63,6 +64,19 @@ impl Control {
         }
         for thread in 0..usize::from(self.plane.threads_count()) {
             self.plane.send(thread, Command::Tune(tuning)).await;
+        }
+        Ok(())
+    }
+}
+
+impl Control {
+    /// Refuses a NIC that is to come in front of a bridge that is not there; but where there is one its
+    /// bridge may go and come back.
+    fn check_target(&self, target: &Target) -> Result<(), SwitchError> {
+        let before = self.config.lock().caches.gigaflow.target.clone();
+        let is_new = (before.kind, before.bridge) != (target.kind, target.bridge.clone());
+        if is_new && !target.is_none() {
+            self.bridges.lock().find(&target.bridge)?;
         }
         Ok(())
     }

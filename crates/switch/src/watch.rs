@@ -18,7 +18,7 @@ impl Control {
             );
         }
         if gone.target {
-            self.lose_nic_owner();
+            self.lose_nic_owner(gone.vital.is_some());
         }
         if let Some(thread) = gone.vital {
             error!(thread, "it has ended by a panic: packet threads stop, restart the switch");

@@ -1,6 +1,9 @@
 //! What packet threads offer to the owner of a target, with either cache.
 
-use shunt_datapath::target::{TargetConfig, TargetOwner};
+use shunt_datapath::{
+    Command,
+    target::{TargetConfig, TargetOwner},
+};
 use shunt_flow::{Match, testing::packet::PacketBuilder};
 use shunt_gigaflow::testing::SoftTarget;
 
@@ -63,4 +66,19 @@ fn what_hits_in_software_is_offered_now_and_then() {
     assert!(handle.status().offers_dropped > 0);
     assert_eq!(switch.counters(0).unaccounted(), 0);
     drop(ends);
+}
+
+#[test]
+fn a_thread_that_is_told_so_offers_nothing_any_more() {
+    let mut switch = Switch::behind_target(1, 2, thread_config());
+    let (handle, _ends) = switch.target.take().unwrap();
+    let made = |switch: &mut Switch, host| {
+        let before = handle.status().offers_made;
+        assert!(switch.send(0, 1, &frame(host)));
+        switch.settle();
+        handle.status().offers_made - before
+    };
+    assert_eq!(made(&mut switch, 1), 1, "a miss");
+    switch.controls[0].send(Command::Offer(None)).unwrap();
+    assert_eq!(made(&mut switch, 2), 0);
 }

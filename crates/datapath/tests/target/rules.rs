@@ -324,13 +324,16 @@ fn the_number_of_a_tag_is_used_again_when_its_pieces_are_gone_and_drained() {
     // Two tags: of what comes in, and of one state in between.
     let target = SoftTarget::new(4, 100).with(|own| own.tag_bits = 1);
     let mut rig = Rig::new(&world(TWO_TABLES), config(), target);
+    let TargetConfig { max_idle, drain: shorter, .. } = config();
+    let drain = shorter * 5;
+    rig.handle.tune(max_idle, drain);
     rig.fill(&[(1, 9)]);
     assert_eq!((rig.held().len(), rig.status().tags), (2, 2));
     rig.target().is_mute = true;
     rig.change(&request(FlowModCommand::Delete, "table=0,ip,nw_src=10.0.0.1"));
     rig.change(&request(FlowModCommand::DeleteStrict, "table=1,priority=1,ip,nw_dst=10.0.0.9"));
     rig.settle();
-    rig.wait(config().drain);
+    rig.wait(drain);
     rig.settle();
     let cut = |rig: &mut Rig<SoftTarget>| {
         let before = rig.status().cuts.without_tags;
@@ -346,8 +349,10 @@ fn the_number_of_a_tag_is_used_again_when_its_pieces_are_gone_and_drained() {
         "table=1,priority=2,metadata=2,ip,nw_dst=10.0.0.9,actions=output:1",
     ));
     rig.settle();
+    rig.wait(shorter);
+    rig.settle();
     assert!(!cut(&mut rig), "packets are under way with it");
-    rig.wait(config().drain);
+    rig.wait(drain);
     rig.settle();
     rig.change(&request(
         FlowModCommand::ModifyStrict,

@@ -84,7 +84,7 @@ impl<T> Successors<T> {
     /// Has a target, or none, take the place of the one that is there.
     pub(crate) fn send(&self, target: Option<T>, before: Before) {
         self.pending.fetch_add(1, Ordering::Relaxed);
-        // Without the owner, which is there as long as the switch, nobody drives a target.
+        // Without the owner, which was stopped or has panicked, nobody drives a target.
         if self.next.send(Successor { target, before }).is_err() {
             self.pending.store(0, Ordering::Relaxed);
         }

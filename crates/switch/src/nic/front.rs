@@ -123,11 +123,24 @@ impl NicFront {
         Self { target, layout, bridge, clock, seed, state: Mutex::default() }
     }
 
-    /// Whether there is no NIC, and soon none that was given up is left: another front may take this
-    /// one's place.
-    pub(crate) async fn is_idle(&self) -> bool {
-        let is_none = self.state.lock().config.is_none();
-        is_none && self.is_left().await
+    /// Whether there is a NIC, or is to be.
+    pub(crate) fn has_nic(&self) -> bool {
+        !self.state.lock().config.is_none()
+    }
+
+    /// Waits until a NIC that was given up is empty and the packets that were in it have left: tags of
+    /// another owner begin with the same numbers.
+    ///
+    /// # Errors
+    ///
+    /// When it is not emptied soon.
+    pub(crate) async fn is_drained(&self) -> Result<(), SwitchError> {
+        if !self.is_left().await {
+            return Err(SwitchError::NicLeaving);
+        }
+        let drain = self.state.lock().config.drain();
+        sleep(drain).await;
+        Ok(())
     }
 
     /// Whether a NIC may stand here that this is said of.
@@ -145,8 +158,8 @@ impl NicFront {
                 "{} stages of {} entries in front of {}",
                 config.stages, config.stage_entries, config.bridge
             ),
-            range: "laid out like the NIC that is there, or still being emptied: to change its stages or \
-                    its bridge, set caches.gigaflow.target.kind to none first",
+            range: "laid out like the NIC that is there: to change its stages or its bridge, set \
+                    caches.gigaflow.target.kind to none first",
         })
     }
 

@@ -25,5 +25,5 @@ mod watch;
 
 pub(crate) use exchange::{Exchange, Successors};
 pub(crate) use front::{Layout, NUMBER_MAX, NicFront, Target};
-pub(crate) use owner::{Joints, NicOwner};
+pub(crate) use owner::{NicOwner, OwnerSettings, StartedOwner};
 pub use status::{NicStatus, NicTraffic, OperationsStatus, StageFill};

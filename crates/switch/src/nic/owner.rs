@@ -2,10 +2,8 @@
 
 use std::{io, sync::Arc, time::Instant};
 
-use shunt_classifier::Version;
 use shunt_datapath::{
-    Waker,
-    desk::DeskEnds,
+    DeskSeat,
     target::{
         Offers, TargetConfig, TargetEnds, TargetHandle, TargetOwner, spawn_target_thread,
         target_ends,
@@ -24,34 +22,47 @@ use crate::Config;
 /// What keeps the rules of a NIC true to the tables.
 pub(crate) type NicOwner = TargetOwner<Exchange<P4Target>>;
 
-/// The joints of an owner that does not run yet.
-pub(crate) struct Joints {
-    handle: TargetHandle,
-    ends: TargetEnds,
-    /// The ends of the packet threads.
+/// What an owner is started with, besides its joints.
+pub(crate) struct OwnerSettings {
+    /// How many packet threads there are, which are the owners before it.
+    pub(crate) threads: u16,
+    /// What it drives the NIC by, and the bridge behind that, which may come later.
+    pub(crate) config: Config,
+    pub(crate) bridge: BridgeId,
+    pub(crate) seed: u64,
+    pub(crate) epoch: Instant,
+}
+
+/// An owner that runs, and the ends of the packet threads.
+pub(crate) struct StartedOwner {
+    pub(crate) target: Target,
+    pub(crate) running: Running<NicOwner>,
     pub(crate) offers: Vec<Offers>,
 }
 
-impl Joints {
-    /// Those with so many packet threads, control, and the desk, whose end is the other.
-    pub(crate) fn new(
-        threads: u16,
-        version: Version,
-        desk: &Arc<Waker>,
-    ) -> io::Result<(Self, DeskEnds)> {
-        // Packet threads are the owners before it.
-        let ends = target_ends(OwnerId(threads), version, threads.into(), Arc::clone(desk));
-        let (handle, ends, desk, offers) = ends?;
-        Ok((Self { handle, ends, offers }, desk))
-    }
-
-    /// Runs the owner, for a NIC in front of a bridge that comes later.
+impl OwnerSettings {
+    /// Has an owner join the desk and runs it; `None` if the desk is closed. Waits for a turn of the
+    /// desk that is under way.
     pub(crate) fn start(
         self,
-        (config, bridge, seed): (&Config, BridgeId, u64),
+        seat: &DeskSeat,
         pipeline: &Arc<Pipeline>,
-        epoch: Instant,
-    ) -> io::Result<(Target, Running<NicOwner>)> {
+    ) -> Option<io::Result<StartedOwner>> {
+        let (owner, threads) = (OwnerId(self.threads), self.threads.into());
+        let joined = seat.join(|version| {
+            let ends = target_ends(owner, version, threads, Arc::clone(seat.waker()));
+            ends.map(|(handle, ends, desk, offers)| ((handle, ends, offers), desk))
+        });
+        Some(joined?.and_then(|joints| self.run(joints, pipeline)))
+    }
+
+    /// Once it has joined, versions wait for it: whatever happens, it is made, and retires.
+    fn run(
+        self,
+        (handle, ends, offers): (TargetHandle, TargetEnds, Vec<Offers>),
+        pipeline: &Arc<Pipeline>,
+    ) -> io::Result<StartedOwner> {
+        let Self { config, bridge, seed, epoch, .. } = self;
         let chain = &config.caches.gigaflow;
         let settings = TargetConfig {
             policy: chain.policy.name(),
@@ -64,8 +75,9 @@ impl Joints {
         // What it is laid out for, for good.
         let nothing = capabilities(&program(&chain.target), &Skills::default());
         let (exchange, next) = Exchange::new(nothing, move || Time::ZERO.after(epoch.elapsed()));
-        let owner = TargetOwner::new(settings, Arc::clone(pipeline), exchange, self.ends);
+        let owner = TargetOwner::new(settings, Arc::clone(pipeline), exchange, ends);
         let running = spawn_target_thread(owner, epoch)?;
-        Ok((Target { handle: self.handle, next, policy: chain.policy.name() }, running))
+        let target = Target { handle, next, policy: chain.policy.name() };
+        Ok(StartedOwner { target, running, offers })
     }
 }

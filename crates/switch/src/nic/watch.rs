@@ -27,14 +27,17 @@ impl Control {
         let config = self.config.lock().clone();
         let target = &config.caches.gigaflow.target;
         let nic = match self.nic() {
-            Some(nic) if target.is_none() || !nic.is_idle().await => nic,
+            Some(nic) if target.is_none() || nic.has_nic() => nic,
             None if target.is_none() => return Ok(()),
             // An owner is laid out for its NIC: with another that comes after none begins another.
-            Some(_) | None => self.start_nic(&config).await?,
+            before => self.start_nic(&config, before).await?,
         };
         nic.check(target)?;
         let is_behind = nic.apply(target).await?;
         nic.handle().tune(config.caches.idle(), target.drain());
+        if target.is_none() {
+            self.plane.offer_to_nobody().await;
+        }
         if !is_behind {
             return Ok(());
         }
@@ -54,12 +57,20 @@ impl Control {
         Ok(())
     }
 
-    /// Starts the owner of a NIC, in front of a bridge that may come later.
-    async fn start_nic(&self, config: &Config) -> Result<Arc<NicFront>, SwitchError> {
+    /// Starts the owner of a NIC, in front of a bridge that may come later, in the place of the front
+    /// before, which has none.
+    async fn start_nic(
+        &self,
+        config: &Config,
+        before: Option<Arc<NicFront>>,
+    ) -> Result<Arc<NicFront>, SwitchError> {
+        if let Some(before) = before {
+            before.is_drained().await?;
+        }
         let layout = Layout::of(&config.caches.gigaflow.target);
         let version = self.plane.pipeline.version();
         let id = self.bridges.lock().reserve(&config.caches.gigaflow.target.bridge, version)?;
-        let target = self.plane.start_target((config, id, self.seed)).await?;
+        let target = self.plane.start_target((config.clone(), id, self.seed)).await?;
         let nic = NicFront::new(target, (layout, id), (self.plane.clock, self.seed));
         let nic = Arc::new(nic);
         *self.nic.lock() = Some(Arc::clone(&nic));
@@ -100,12 +111,17 @@ impl Control {
         }
     }
 
-    /// The owner of the target has ended: by a panic, or as the eviction thread has.
-    pub(crate) fn lose_nic_owner(&self) {
+    /// The owner of the target has ended: by a panic, or as the eviction thread has. The latter is for
+    /// good, as nobody could join the desk.
+    pub(crate) fn lose_nic_owner(&self, is_for_good: bool) {
         error!(
-            "the target thread has ended: an embedded NIC is given up, one elsewhere keeps its rules; set \
-             caches.gigaflow.target.kind to none, and then to what it was, to have another"
+            "the target thread has ended: an embedded NIC is given up, one elsewhere keeps its rules"
         );
+        if !is_for_good {
+            error!(
+                "set caches.gigaflow.target.kind to none, and then to what it was, to have another"
+            );
+        }
         if let Some(nic) = self.nic() {
             nic.abandon();
         }

@@ -328,7 +328,11 @@ async fn a_switch_that_was_started_without_a_nic_gets_one_and_later_one_of_anoth
     let error = set(&bench, "kind", "embedded").await.unwrap_err().to_string();
     assert!(error.starts_with("caches.gigaflow.target.bridge: "), "{error}");
     assert!(bench.switch.caches().nic.is_none());
+    set(&bench, "bridge", "br7").await.unwrap();
+    let error = set(&bench, "kind", "embedded").await.unwrap_err().to_string();
+    assert!(error.contains("br7"), "{error}");
     let threads = bench.switch.threads().len();
+    assert_eq!(threads, bench.switch.threads().len(), "nothing is left half done");
     bench.add_bridge("br0").await;
     let ends = add_ports(&bench.switch).await;
     bench.switch.add_rules("br0", &["udp,actions=output:2"]).await.unwrap();
@@ -346,6 +350,7 @@ async fn a_switch_that_was_started_without_a_nic_gets_one_and_later_one_of_anoth
         assert_eq!(world.bench.switch.threads().len(), threads + 1);
         let error = set(&world.bench, "stages", "4").await.unwrap_err().to_string();
         assert!(error.contains("set caches.gigaflow.target.kind to none first"), "{error}");
+        set(&world.bench, "stale", "report").await.expect("what was refused is not kept");
         // Ports that others brought are not opened anew.
         for name in ["p1", "p2", "p3"] {
             world.bench.switch.remove_port(name).await.unwrap();
@@ -366,6 +371,55 @@ async fn a_switch_that_was_started_without_a_nic_gets_one_and_later_one_of_anoth
         set(&world.bench, "kind", "none").await.unwrap();
     }
     until(|| world.bench.switch.caches().nic.is_none()).await;
+}
+
+#[tokio::test]
+async fn a_nic_moves_from_bridge_to_bridge() {
+    let world = World::new(1).await;
+    world.add(&["udp,actions=output:2"]).await;
+    world.warm(&frame(), 1).await;
+    set(&world.bench, "kind", "none").await.unwrap();
+    world.bench.add_bridge("br1").await;
+    let all =
+        [("caches.gigaflow.target.bridge", "br1"), ("caches.gigaflow.target.kind", "embedded")];
+    world.bench.switch.set(&all).await.unwrap();
+    let mut ends = Vec::new();
+    for number in 1..=2_u16 {
+        let (port, end) = wire(0);
+        world.bench.switch.add_own_port("br1", &format!("q{number}"), port).await.unwrap();
+        ends.push(end);
+    }
+    world.connected().await;
+    world.bench.switch.add_rules("br1", &["udp,actions=output:2"]).await.unwrap();
+    assert_eq!(world.status().bridge, "br1");
+    let is_known = async || {
+        ends[0].send(&frame());
+        assert_eq!(ends[1].hear().await, frame());
+        world.traffic().hits > 0
+    };
+    let mut left = PACKETS_MAX;
+    while !is_known().await {
+        left = left.checked_sub(1).unwrap_or_else(|| panic!("{:?}", world.status()));
+    }
+    // The bridge that it stood in front of before goes on without it.
+    let hits = world.traffic().hits;
+    world.bench.switch.remove_port("p1").await.unwrap();
+    let (port, end) = wire(0);
+    world.bench.switch.add_own_port("br0", "p1", port).await.unwrap();
+    end.send(&frame());
+    assert_eq!(world.ends[1].hear().await, frame());
+    assert_eq!(world.traffic().hits, hits);
+}
+
+#[tokio::test]
+async fn what_idles_in_the_nic_goes_by_the_time_that_is_set_while_it_runs() {
+    let world = World::new(1).await;
+    world.add(&["udp,actions=output:2"]).await;
+    world.warm(&frame(), 1).await;
+    let is_empty = || world.status().stages.iter().all(|stage| stage.entries == 0);
+    assert!(!is_empty());
+    world.bench.switch.set(&[("caches.idle_ms", "100")]).await.unwrap();
+    world.until(is_empty).await;
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 
 mod model;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use proptest::prelude::*;
 use shunt_flow::{FlowKey, FlowMask};
@@ -13,7 +13,9 @@ use shunt_pipeline::{
     BridgeSettings, Change, EntryId, Evictor, Installed, Modification, OwnerId, Pipeline, Traversal,
 };
 
-use self::model::{BRIDGE, Model, Op, PACKETS, Packet, Path, Request, key, modification, op, rule};
+use self::model::{
+    AGEING, BRIDGE, Model, Op, PACKETS, Packet, Path, Place, Request, key, modification, op, rule,
+};
 use crate::all::{All, CHANGES, Met, live_through};
 
 #[derive(Clone, Debug)]
@@ -73,7 +75,8 @@ const BY_FORCE: f64 = 0.1;
 impl Scene {
     fn new(by_force: bool) -> Self {
         let pipeline = Arc::new(Pipeline::new(1));
-        pipeline.add_bridge(BRIDGE, BridgeSettings::default());
+        let mac_ageing = Duration::from_secs(AGEING);
+        pipeline.add_bridge(BRIDGE, BridgeSettings { mac_ageing, ..BridgeSettings::default() });
         let (model, requests) = Model::new();
         for request in requests {
             make(&pipeline, &model, request);
@@ -172,16 +175,18 @@ impl Scene {
         let evicted = self.engines.apply(&deltas, newest);
         let by_force = self.brute_force.as_mut().map(|engine| engine.apply(&deltas, newest));
         for (id, entry) in &self.entries {
-            let is_stale =
-                entry.paths.iter().any(|(packet, path)| self.model.path(*packet) != *path);
+            let met = |(packet, path): (&Packet, &Path)| parts(path, &self.model.path(*packet));
+            let parted = entry.paths.iter().find_map(met);
+            let is_stale = parted.is_some();
             if let Some(by_force) = &by_force {
                 let ends = by_force.contains(id);
                 assert!(ends == is_stale || is_stale && !is_seen, "{id} by brute force");
                 self.met.add("stale by brute force", ends.into());
             }
-            if is_stale {
-                assert!(evicted.contains(id), "{id} is stale and stays");
+            if let Some(place) = parted {
+                assert!(evicted.contains(id), "{id} is stale by {place:?} and stays");
                 self.met.add("evicted", 1);
+                self.met.add(place.of_eviction(), 1);
             } else if evicted.contains(id) {
                 assert!(self.has_writes, "{id} is right and goes");
                 self.met.add("right and gone", 1);
@@ -210,6 +215,13 @@ impl Scene {
         }
         assert_eq!(self.engines.len(), self.entries.len());
     }
+}
+
+/// Where two paths of a packet part.
+fn parts(before: &Path, now: &Path) -> Option<Place> {
+    let first = before.iter().zip(now).find(|(before, now)| before != now);
+    let longer = || before.get(now.len()).or_else(|| now.get(before.len()));
+    first.map(|(before, _)| before).or_else(longer).map(|(place, _)| *place)
 }
 
 /// Asks for a change.
@@ -254,12 +266,20 @@ fn check(can_write: bool) {
         |(events, by_force), met| {
             let mut scene = Scene::new(by_force);
             events.iter().for_each(|event| scene.happens(event));
+            scene.met.add("expired", scene.model.expired);
+            scene.met.add("aged", scene.model.aged);
             *met = scene.met;
         },
     );
     met.assert_often(&[
         ("installed", 100),
         ("evicted", 50),
+        ("by a table", 50),
+        ("by a group", 1),
+        ("by a port", 1),
+        ("by all ports", 1),
+        ("by filters", 2),
+        ("by a host", 1),
         ("stale by brute force", 5),
         ("late", 10),
         ("teaches", 1),
@@ -268,6 +288,8 @@ fn check(can_write: bool) {
         ("ports", 20),
         ("hosts", 20),
         ("waits", 10),
+        ("expired", 2),
+        ("aged", 5),
         ("bundles", 10),
     ]);
     // What had already what was written is not told from what gets it.

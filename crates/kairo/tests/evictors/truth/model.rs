@@ -22,7 +22,7 @@ const FAILOVER: u8 = PORTS + 1;
 /// The ports of such a group, in order.
 const WATCHED: [u8; 2] = [2, 3];
 /// Seconds after which an address is forgotten that was not seen again.
-const AGEING: u64 = 300;
+pub(super) const AGEING: u64 = 60;
 
 /// A packet: the lowest four bits of its destination, above them two of its source, two of the port
 /// that it goes to, whether it is a first fragment, and one of the hardware address that it goes to.
@@ -64,8 +64,8 @@ pub(super) struct Rule {
     action: Action,
     /// Seconds that it lives; 0: for ever.
     hard_timeout: u64,
-    /// Since when it does.
-    added: u64,
+    /// Since when it does what it does: its time begins anew when it is modified.
+    since: u64,
     /// No two rules have the same, and a rule that is modified gets another.
     name: u32,
 }
@@ -136,6 +136,20 @@ struct Host {
     name: u32,
 }
 
+impl Place {
+    /// What an eviction is counted as that was because something else is met here.
+    pub(super) const fn of_eviction(self) -> &'static str {
+        match self {
+            Self::Table(_) => "by a table",
+            Self::Group(_) => "by a group",
+            Self::Port(_) => "by a port",
+            Self::Ports => "by all ports",
+            Self::Filters => "by filters",
+            Self::Host(_) => "by a host",
+        }
+    }
+}
+
 /// All that is in force.
 pub(super) struct Model {
     /// The oldest first.
@@ -150,6 +164,9 @@ pub(super) struct Model {
     hosts: BTreeMap<u8, Host>,
     now: u64,
     names: u32,
+    /// Rules, and addresses, whose time was over.
+    pub(super) expired: usize,
+    pub(super) aged: usize,
 }
 
 pub(super) fn action(can_write: bool) -> impl Strategy<Value = Action> {
@@ -183,7 +200,7 @@ pub(super) fn rule(can_write: bool) -> impl Strategy<Value = Rule> {
             mask,
             action,
             hard_timeout,
-            added: 0,
+            since: 0,
             name: 0,
         },
     )
@@ -295,7 +312,7 @@ impl Rule {
     }
 
     const fn is_over(&self, now: u64) -> bool {
-        self.hard_timeout > 0 && self.added + self.hard_timeout <= now
+        self.hard_timeout > 0 && self.since + self.hard_timeout <= now
     }
 }
 
@@ -320,6 +337,8 @@ impl Model {
             hosts: BTreeMap::new(),
             now: 0,
             names: 0,
+            expired: 0,
+            aged: 0,
         };
         let ops = (1..=GROUPS).map(|group| Op::Lead(group, INGRESS));
         let ops = ops.chain([Op::See(SENDER, INGRESS)]);
@@ -439,9 +458,10 @@ impl Model {
             Op::See(host, port) => self.see(*host, *port),
             Op::Wait(seconds) => {
                 self.now += seconds;
-                let now = self.now;
+                let (now, before) = (self.now, self.rules.len());
                 self.rules.retain(|rule| !rule.is_over(now));
-                self.forget(|host| host.seen + AGEING <= now);
+                self.expired += before - self.rules.len();
+                self.aged += self.forget(|host| host.seen + AGEING <= now);
                 Some(Request::Expire)
             }
             Op::Add(_) | Op::Delete(_) | Op::Modify(..) => {
@@ -511,10 +531,10 @@ impl Model {
         Some(Request::Learn(Learning::Mac(sighting)))
     }
 
-    /// Forgets where hosts were seen.
-    fn forget(&mut self, is_over: impl Fn(&Host) -> bool) {
+    /// Forgets where hosts were seen; answers of how many.
+    fn forget(&mut self, is_over: impl Fn(&Host) -> bool) -> usize {
         let over = self.hosts.values_mut().filter(|host| host.port.is_some() && is_over(host));
-        over.for_each(|host| (host.port, host.name) = (None, self.names));
+        over.map(|host| (host.port, host.name) = (None, self.names)).count()
     }
 
     fn change_rule(&mut self, op: &Op) -> Option<(FlowModCommand, String)> {
@@ -524,7 +544,7 @@ impl Model {
                 if self.rules.iter().any(|own| identity(own) == identity(rule)) {
                     return None;
                 }
-                self.rules.push(Rule { name: self.names, added: self.now, ..rule.clone() });
+                self.rules.push(Rule { name: self.names, since: self.now, ..rule.clone() });
                 Some((FlowModCommand::Add, rule.text(true)))
             }
             Op::Delete(index) if !self.rules.is_empty() => {
@@ -539,7 +559,7 @@ impl Model {
                 if rule.text(true) == before {
                     return None;
                 }
-                rule.name = self.names;
+                (rule.name, rule.since) = (self.names, self.now);
                 Some((FlowModCommand::ModifyStrict, rule.text(true)))
             }
             _ => None,
