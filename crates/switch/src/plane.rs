@@ -49,7 +49,7 @@ pub(crate) struct Plane {
     learner: Worker,
     seat: Arc<DeskSeat>,
     adopted: Arc<watch::Sender<Version>>,
-    running: Mutex<Threads>,
+    running: Arc<Mutex<Threads>>,
 }
 
 /// The threads of the data plane.
@@ -161,7 +161,7 @@ impl Plane {
             learner,
             seat,
             adopted,
-            running: Mutex::new(Threads { packet, eviction, target: None }),
+            running: Arc::new(Mutex::new(Threads { packet, eviction, target: None })),
         };
         Ok(Started { plane, packet_ins })
     }
@@ -173,22 +173,26 @@ impl Plane {
         (config, bridge, seed): (Config, BridgeId, u64),
     ) -> Result<Target, SwitchError> {
         self.pull().await;
-        let before = self.running.lock().target.take();
         let (threads, epoch) = (self.threads_count(), self.clock.epoch());
         let settings = OwnerSettings { threads, config, bridge, seed, epoch };
         let (seat, pipeline) = (Arc::clone(&self.seat), Arc::clone(&self.pipeline));
-        // Threads are waited for, and it is not given up half way: versions wait for who has joined.
+        let running = Arc::clone(&self.running);
+        // In one step, whoever gives up to wait for it: versions wait for who has joined.
         let start = move || {
+            let before = running.lock().target.take();
             if let Some(mut before) = before {
                 before.slot.stop();
             }
-            settings.start(&seat, &pipeline)
+            let StartedOwner { target, thread, offers } = match settings.start(&seat, &pipeline)? {
+                Ok(started) => started,
+                Err(error) => return Some(Err(error)),
+            };
+            let (slot, handle) = (Slot::Running(thread), target.handle.clone());
+            running.lock().target = Some(TargetThread { slot, handle });
+            Some(Ok((target, offers)))
         };
         let started = tokio::task::spawn_blocking(start).await.ok().flatten();
-        let StartedOwner { target, running, offers } =
-            started.ok_or(SwitchError::NoThreads)?.map_err(system)?;
-        let (slot, handle) = (Slot::Running(running), target.handle.clone());
-        self.running.lock().target = Some(TargetThread { slot, handle });
+        let (target, offers) = started.ok_or(SwitchError::NoThreads)?.map_err(system)?;
         for (thread, offers) in offers.into_iter().enumerate() {
             self.send(thread, Command::Offer(Some(Box::new(offers)))).await;
         }

@@ -36,7 +36,7 @@ pub(crate) struct OwnerSettings {
 /// An owner that runs, and the ends of the packet threads.
 pub(crate) struct StartedOwner {
     pub(crate) target: Target,
-    pub(crate) running: Running<NicOwner>,
+    pub(crate) thread: Running<NicOwner>,
     pub(crate) offers: Vec<Offers>,
 }
 
@@ -76,8 +76,8 @@ impl OwnerSettings {
         let nothing = capabilities(&program(&chain.target), &Skills::default());
         let (exchange, next) = Exchange::new(nothing, move || Time::ZERO.after(epoch.elapsed()));
         let owner = TargetOwner::new(settings, Arc::clone(pipeline), exchange, ends);
-        let running = spawn_target_thread(owner, epoch)?;
+        let thread = spawn_target_thread(owner, epoch)?;
         let target = Target { handle, next, policy: chain.policy.name() };
-        Ok(StartedOwner { target, running, offers })
+        Ok(StartedOwner { target, thread, offers })
     }
 }

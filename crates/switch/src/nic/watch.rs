@@ -33,12 +33,12 @@ impl Control {
             before => self.start_nic(&config, before).await?,
         };
         nic.check(target)?;
-        let is_behind = nic.apply(target).await?;
+        let applied = nic.apply(target).await;
         nic.handle().tune(config.caches.idle(), target.drain());
-        if target.is_none() {
+        if !nic.has_nic() {
             self.plane.offer_to_nobody().await;
         }
-        if !is_behind {
+        if !applied? {
             return Ok(());
         }
         for (name, id, number) in self.ports_of_nic() {
