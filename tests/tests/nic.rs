@@ -179,6 +179,13 @@ fn a_nic_elsewhere_comes_and_is_empty_when_another_takes_its_place_and_when_the_
     let shuntctl = daemon.shuntctl(&words);
     assert!(!shuntctl.status.success(), "all or none");
     assert_eq!(caches(&daemon)["nic"], Value::Null);
+    let words = ["set", "caches.idle_ms=7000", "logging.filter=loud"];
+    assert!(!daemon.shuntctl(&words).status.success(), "what is logged is checked first");
+    let settings = text(&daemon.shuntctl(&["settings"]));
+    for expected in ["caches.gigaflow.target.kind = \"none\"\n", "caches.idle_ms = 10000\n"] {
+        assert!(settings.contains(expected), "{expected}: {settings}");
+    }
+    assert!(!settings.contains("loud") && settings.contains("logging.filter = \""), "{settings}");
     text(&daemon.shuntctl(&["set", "caches.gigaflow.target.kind=p4runtime", &address]));
     assert!(until(|| has(&daemon, 4)), "{}\n{}", caches(&daemon), daemon.log());
     let words = ["set", &format!("caches.gigaflow.target.address={}", nics[1].address())];

@@ -95,6 +95,12 @@ enum Command {
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },
+    /// What `set` changes, as it is in force.
+    Settings {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Hits of the caches, misses, evictions.
     Caches {
         /// As JSON.
@@ -246,6 +252,9 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
             Ok(())
         }
         Command::Set { settings } => silent(&mut client, "shunt/set", &followed_by(&[], settings)),
+        Command::Settings { json } => {
+            shown(&mut client, "shunt/settings", &[], *json, render::settings)
+        }
         Command::Caches { json, line, metrics } => {
             let (table, parameters): (fn(&Value) -> String, &[&str]) = match (line, metrics) {
                 (true, _) => (render_caches::caches_line, &[]),

@@ -1,8 +1,9 @@
 //! The methods of the control socket: those of `ovs-vswitchd` that clients rely on, and our own.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Serialize;
+use serde_json::Value;
 use shunt_flow::text::nearest_of;
 use shunt_switch::{Config, Switch, SwitchError, with_causes};
 use tokio::sync::Notify;
@@ -58,6 +59,7 @@ const METHODS: &[Method] = &[
     method("shunt/evict", "", 0, 0),
     method("shunt/set", "key=value [key=value..]", 1, SETTINGS_MAX),
     method("shunt/set-vlans", "port [key=value..]", 1, WORDS_MAX),
+    method("shunt/settings", "", 0, 0),
     method("shunt/show", "", 0, 0),
     method("shunt/threads", "", 0, 0),
     method("shunt/trace", "bridge flow [packet]", 2, 3),
@@ -150,8 +152,18 @@ impl DaemonMethods {
                 Ok(dropped.ok_or("there is no such capture")?.to_string())
             }
             ("shunt/set", words) => self.set(words).await,
+            ("shunt/settings", _) => json(&self.settings()),
             _ => Err(format!("\"{method}\" command is not valid here")),
         }
+    }
+
+    /// All that [`Self::set`] changes, by key.
+    fn settings(&self) -> BTreeMap<&'static str, Value> {
+        let config = serde_json::to_value(self.switch.config()).unwrap_or_default();
+        let of = |key: &&'static str| (*key, value_of(&config, key).cloned().unwrap_or_default());
+        let mut all: BTreeMap<_, _> = Switch::settings().iter().map(of).collect();
+        all.insert("logging.filter", trace_log::filter().into());
+        all
     }
 
     /// Those of the switch at once, then what is logged.
@@ -169,6 +181,11 @@ impl DaemonMethods {
         }
         Ok(String::new())
     }
+}
+
+/// The value of a key of a configuration.
+fn value_of<'a>(config: &'a Value, key: &str) -> Option<&'a Value> {
+    key.split('.').try_fold(config, |value, name| value.get(name))
 }
 
 /// Refuses a key that no running daemon can change.
@@ -190,9 +207,8 @@ fn check_setting(key: &str) -> Result<(), String> {
 /// Whether this is a key of the configuration: one that no running daemon can change, if it is no setting.
 fn is_of_start(key: &str) -> bool {
     let config = serde_json::to_value(Config::default()).unwrap_or_default();
-    let found = key.split('.').try_fold(&config, |value, name| value.get(name));
     // Bridges come and go by commands of their own.
-    found.is_some_and(|value| !value.is_object()) && key != "bridge"
+    value_of(&config, key).is_some_and(|value| !value.is_object()) && key != "bridge"
 }
 
 impl Methods for DaemonMethods {
@@ -245,6 +261,14 @@ fn capture_id(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_setting_has_a_value() {
+        let config = serde_json::to_value(Config::default()).unwrap();
+        for key in Switch::settings() {
+            assert!(value_of(&config, key).is_some(), "{key}");
+        }
+    }
 
     #[test]
     fn keys_that_stand_as_when_the_daemon_starts_are_told_from_those_that_nobody_has() {

@@ -123,6 +123,12 @@ pub(crate) fn threads(threads: &Value) -> String {
     gone.map(line).collect()
 }
 
+/// Settings, as `set` and the configuration spell them.
+pub(crate) fn settings(settings: &Value) -> String {
+    let all = settings.as_object().into_iter().flatten();
+    all.map(|(key, value)| format!("{key} = {value}\n")).collect()
+}
+
 /// The ports of all bridges, as one JSON list.
 pub(crate) fn ports_of(bridges: &Value) -> Value {
     list(bridges).iter().flat_map(|bridge| list(&bridge["ports"])).cloned().collect()

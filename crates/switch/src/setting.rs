@@ -70,12 +70,12 @@ impl Control {
 }
 
 impl Control {
-    /// Refuses a NIC that is to come in front of a bridge that is not there; but where there is one its
-    /// bridge may go and come back.
+    /// Refuses a bridge that is not there for a NIC that is to come; but where there is one its bridge may
+    /// go and come back.
     fn check_target(&self, target: &Target) -> Result<(), SwitchError> {
         let before = self.config.lock().caches.gigaflow.target.clone();
-        let is_new = (before.kind, before.bridge) != (target.kind, target.bridge.clone());
-        if is_new && !target.is_none() {
+        let is_to_come = before.kind != target.kind && !target.is_none();
+        if is_to_come || before.bridge != target.bridge {
             self.bridges.lock().find(&target.bridge)?;
         }
         Ok(())

@@ -248,6 +248,12 @@ impl Switch {
         crate::setting::SETTINGS
     }
 
+    /// The configuration in force, without the bridges.
+    #[must_use]
+    pub fn config(&self) -> Config {
+        self.control.config.lock().clone()
+    }
+
     /// Changes settings at once while the switch runs, each by its name and its value as the
     /// configuration spells them.
     ///

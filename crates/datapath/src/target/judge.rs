@@ -19,6 +19,8 @@ pub(super) enum Debt {
 #[derive(Debug)]
 pub(super) struct Judge {
     state: TargetState,
+    /// It was asked how the target is: since then time goes by.
+    has_begun: bool,
     /// It does not answer, or what it holds is unknown.
     is_lost: bool,
     /// It was there some time.
@@ -35,6 +37,7 @@ impl Judge {
     pub(super) fn new(is_there: bool) -> Self {
         Self {
             state: if is_there { TargetState::Connected } else { TargetState::default() },
+            has_begun: false,
             is_lost: !is_there,
             was_there: is_there,
             was_lost: false,
@@ -84,6 +87,10 @@ impl Judge {
         if !self.is_lost && !owes {
             (self.is_behind, self.was_lost) = (false, false);
         }
+        if let (false, TargetState::Stale { since, .. }) = (self.has_begun, &mut self.state) {
+            *since = now;
+        }
+        self.has_begun = true;
         self.state = match (why, self.state) {
             (None, TargetState::Connected) => TargetState::Connected,
             (None, TargetState::Stale { since, .. }) => {
@@ -98,5 +105,22 @@ impl Judge {
             (Some(why), TargetState::Stale { since, .. }) => TargetState::Stale { since, why },
         };
         self.state
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_target_is_not_there_yet_since_somebody_asks_and_not_since_the_switch_began() {
+        let mut judge = Judge::new(false);
+        let [first, later] = [40, 50].map(|age| Time::ZERO.after(Duration::from_secs(age)));
+        for now in [first, later] {
+            let state = judge.judge(now, Debt::Nothing);
+            assert_eq!(state, TargetState::Stale { since: first, why: StaleReason::NotYet });
+        }
     }
 }

@@ -10,6 +10,9 @@ use crate::{
     config::{StalePolicy, Target, TargetKind},
 };
 
+/// Milliseconds within which a packet leaves any NIC: so long somebody waits who has another after none.
+const DRAIN_MAX_MS: u64 = 10_000;
+
 /// Most entries of a stage.
 const TARGET_ENTRIES_MAX: u32 = 1 << 20;
 
@@ -41,6 +44,8 @@ impl Target {
         // To close representors stops what misses, and leaves on what the NIC forwards by stale rules.
         let stale_ok = self.kind != TargetKind::P4runtime || stale == StalePolicy::Report;
         range(setting, "ports-down".to_owned(), stale_ok, "report, with a NIC elsewhere")?;
+        let (setting, drain) = ("caches.gigaflow.target.drain_ms", self.drain_ms);
+        range(setting, drain.to_string(), drain <= DRAIN_MAX_MS, "at most 10000")?;
         let (setting, high) = ("caches.gigaflow.target.ports", NUMBER_MAX);
         match self.ports.iter().find(|number| !(1..=high).contains(number)) {
             Some(number) => range(setting, number.to_string(), false, "numbers from 1 to 65279"),
@@ -80,6 +85,7 @@ mod tests {
         assert_eq!(complaint(Target { stale: StalePolicy::PortsDown, ..embedded() }), "fine");
         is_at(Target { stages: 17, ..embedded() }, "stages");
         is_at(Target { stage_entries: 0, ..embedded() }, "stage_entries");
+        is_at(Target { drain_ms: 10_001, ..embedded() }, "drain_ms");
         is_at(Target { ports: vec![1, 65280], ..embedded() }, "ports");
         let mut config = Config::default();
         config.caches.gigaflow.target = embedded();

@@ -78,6 +78,8 @@ struct State {
     trouble: Trouble,
     /// The ports by which packets come in at it.
     at_nic: BTreeSet<PortNo>,
+    /// Whether packets may be under way in a NIC that was given up: one elsewhere goes on.
+    goes_on: bool,
 }
 
 /// A NIC in this process; it stops when this is dropped.
@@ -138,8 +140,13 @@ impl NicFront {
         if !self.is_left().await {
             return Err(SwitchError::NicLeaving);
         }
-        let drain = self.state.lock().config.drain();
-        sleep(drain).await;
+        let (drain, goes_on) = {
+            let state = self.state.lock();
+            (state.config.drain(), state.goes_on)
+        };
+        if goes_on {
+            sleep(drain).await;
+        }
         Ok(())
     }
 
@@ -198,6 +205,7 @@ impl NicFront {
         let old = {
             let state = &mut *self.state.lock();
             (state.config, state.ports, state.trouble) = (config.clone(), ports, trouble);
+            state.goes_on = before.kind == TargetKind::P4runtime;
             state.at_nic.clear();
             std::mem::replace(&mut state.embedded, embedded)
         };
