@@ -1,6 +1,6 @@
 //! Where log events go: standard error, which a service manager collects.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use tracing_subscriber::{
     EnvFilter, filter::LevelFilter, fmt, layer::SubscriberExt, reload, util::SubscriberInitExt,
@@ -10,16 +10,10 @@ type Handle = reload::Handle<EnvFilter, tracing_subscriber::Registry>;
 
 static HANDLE: OnceLock<Handle> = OnceLock::new();
 
-/// The filter in force, as it was said.
-static FILTER: Mutex<String> = Mutex::new(String::new());
-
-/// The filter in force, as it was said; empty where logging never started.
+/// The filter in force; empty where logging never started.
 pub(crate) fn filter() -> String {
-    FILTER.lock().unwrap_or_else(PoisonError::into_inner).clone()
-}
-
-fn note(filter: &str) {
-    filter.clone_into(&mut FILTER.lock().unwrap_or_else(PoisonError::into_inner));
+    let filter = HANDLE.get().and_then(|handle| handle.with_current(ToString::to_string).ok());
+    filter.unwrap_or_default()
 }
 
 /// Starts logging with a filter: a level, or `target=level` parts with commas.
@@ -33,7 +27,6 @@ pub(crate) fn start(filter: &str) -> Result<(), String> {
     // Logging starts once; a second start in one process keeps the first.
     if tracing_subscriber::registry().with(layer).with(output).try_init().is_ok() {
         let _ = HANDLE.set(handle);
-        note(filter);
     }
     Ok(())
 }
@@ -44,11 +37,9 @@ pub(crate) fn start(filter: &str) -> Result<(), String> {
 ///
 /// When the text is not a filter, or logging never started.
 pub(crate) fn set(filter: &str) -> Result<(), String> {
-    let parsed = parse(filter)?;
+    let filter = parse(filter)?;
     let handle = HANDLE.get().ok_or("this daemon does not log")?;
-    handle.reload(parsed).map_err(|error| error.to_string())?;
-    note(filter);
-    Ok(())
+    handle.reload(filter).map_err(|error| error.to_string())
 }
 
 /// Checks a filter without using it.

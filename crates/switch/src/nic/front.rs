@@ -52,18 +52,16 @@ pub(crate) struct NicFront {
     state: Mutex<State>,
 }
 
-/// What an owner is laid out for, for good: each part by the setting that says it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The stages that an owner is laid out for, for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    bridge: String,
     stages: u8,
     stage_entries: u32,
 }
 
 impl Layout {
-    pub(crate) fn of(config: &config::Target) -> Self {
-        let config::Target { bridge, stages, stage_entries, .. } = config.clone();
-        Self { bridge, stages, stage_entries }
+    pub(crate) const fn of(config: &config::Target) -> Self {
+        Self { stages: config.stages, stage_entries: config.stage_entries }
     }
 }
 
@@ -114,14 +112,13 @@ const STOP_POLL: Duration = Duration::from_millis(1);
 const RETRY: Duration = Duration::from_millis(50);
 
 impl NicFront {
-    /// A front without a NIC, of the bridge with this number.
+    /// A front without a NIC, of the bridge with this name and number.
     pub(crate) fn new(
-        target: Target,
-        (layout, id): (Layout, BridgeId),
+        (target, layout): (Target, Layout),
+        bridge: (String, BridgeId),
         (clock, seed): (Clock, u64),
     ) -> Self {
         target.handle.set_ports(Some(BTreeSet::new()));
-        let bridge = (layout.bridge.clone(), id);
         Self { target, layout, bridge, clock, seed, state: Mutex::default() }
     }
 
@@ -156,7 +153,8 @@ impl NicFront {
     ///
     /// When its stages or its bridge are not those that the owner is laid out for.
     pub(crate) fn check(&self, config: &config::Target) -> Result<(), SwitchError> {
-        if config.is_none() || self.layout == Layout::of(config) {
+        let is_alike = self.bridge.0 == config.bridge && self.layout == Layout::of(config);
+        if config.is_none() || is_alike {
             return Ok(());
         }
         Err(SwitchError::Range {

@@ -67,12 +67,13 @@ impl Control {
         if let Some(before) = before {
             before.is_drained().await?;
         }
-        let layout = Layout::of(&config.caches.gigaflow.target);
+        let settings = &config.caches.gigaflow.target;
+        let (layout, name) = (Layout::of(settings), settings.bridge.clone());
         let version = self.plane.pipeline.version();
-        let id = self.bridges.lock().reserve(&config.caches.gigaflow.target.bridge, version)?;
+        let id = self.bridges.lock().reserve(&name, version)?;
         let target = self.plane.start_target((config.clone(), id, self.seed)).await?;
-        let nic = NicFront::new(target, (layout, id), (self.plane.clock, self.seed));
-        let nic = Arc::new(nic);
+        let clock = (self.plane.clock, self.seed);
+        let nic = Arc::new(NicFront::new((target, layout), (name, id), clock));
         *self.nic.lock() = Some(Arc::clone(&nic));
         Ok(nic)
     }
