@@ -46,6 +46,7 @@ const TARGETS: &[Target] = &[
             "crates/pipeline/src/translate/",
             "crates/pipeline/src/continuation.rs",
             "crates/pipeline/src/liveness.rs",
+            "crates/pipeline/src/needs.rs",
             "crates/pipeline/src/piece.rs",
         ],
         packages: &["shunt-pipeline"],

@@ -141,8 +141,8 @@ impl Batch {
         self.deltas.push(delta);
     }
 
-    /// Undoes everything: the rules, groups, meters and ports of `bridge` are, for all versions, as
-    /// they were.
+    /// Undoes everything: the rules, groups, meters and ports of `bridge`, and what is live there, are,
+    /// for all versions, as they were.
     ///
     /// Answers with the number of the next new rule: no number is given twice.
     pub(crate) fn roll_back(self, bridge: &mut Bridge) -> RuleId {
@@ -152,10 +152,10 @@ impl Batch {
                 Delta::Changed(Object::Group(_, group)) => bridge.groups.undo(group, self.version),
                 Delta::Changed(Object::Meter(_, meter)) => bridge.meters.undo(meter, self.version),
                 Delta::Changed(Object::Ports(_)) => bridge.undo_ports(self.version),
-                Delta::Changed(Object::Live(_)) => bridge.liveness.untell(),
-                // No request changes these.
+                // What is live is undone as a whole; the others no request changes.
                 Delta::Changed(
-                    Object::Bridge(_)
+                    Object::Live(_)
+                    | Object::Bridge(_)
                     | Object::Port(..)
                     | Object::PortFilters(_)
                     | Object::Mac(..)
@@ -163,6 +163,7 @@ impl Batch {
                 ) => {}
             }
         }
+        bridge.liveness.undo(self.version);
         drop(bridge.take_orphans());
         self.next_rule
     }

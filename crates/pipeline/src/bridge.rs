@@ -50,7 +50,7 @@ impl Bridge {
             tables: BTreeMap::new(),
             stats: Box::default(),
             taught: Taught::new(seed),
-            liveness: Liveness::default(),
+            liveness: Liveness::new(),
             evictable: BTreeMap::new(),
             macs: MacTable::default(),
             shared: Shared::new(seed),
@@ -127,7 +127,7 @@ impl Bridge {
     pub(crate) fn insert(&mut self, rule: Arc<Rule>, added: Version) {
         let seed = self.seed;
         self.taught.count_in(&rule, added);
-        self.liveness.add_rule(&rule);
+        self.liveness.add_rule(&rule, added);
         if let Some(evictable) = self.evictable.get_mut(&rule.table) {
             evictable.insert(&rule);
         }
@@ -226,6 +226,7 @@ impl Bridge {
         self.meters.reclaim(oldest);
         self.taught.reclaim(oldest);
         self.macs.reclaim(oldest);
+        self.liveness.reclaim(oldest);
         self.tables.values_mut().for_each(|table| table.reclaim(oldest));
         self.shared.reclaim();
     }

@@ -64,7 +64,7 @@ impl Batch {
             stats: Arc::new(GroupStats::new(request.buckets.len())),
             buckets: request.buckets,
         };
-        bridge.liveness.add_group(&value);
+        bridge.liveness.add_group(&value, version);
         bridge.groups.set(group, Arc::new(value), version);
         self.push_live(id, bridge);
         self.push(Delta::Changed(Object::Group(id, group)));

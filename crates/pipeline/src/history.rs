@@ -31,6 +31,12 @@ impl<T: ?Sized> History<T> {
         self.values.push((Lifetime::since(version), value));
     }
 
+    /// The value that `version`, which nobody has seen, gave the thing.
+    pub(crate) fn own_mut(&mut self, version: Version) -> Option<&mut T> {
+        let (lifetime, value) = self.values.last_mut()?;
+        if lifetime.added == version { Arc::get_mut(value) } else { None }
+    }
+
     /// Takes the value away from `version` on.
     pub(crate) fn end(&mut self, version: Version) {
         if let Some((lifetime, _)) = self.values.last_mut() {
@@ -85,5 +91,22 @@ mod tests {
         assert_eq!((seen(&history, 3), seen(&history, 4)), (None, b));
         history.reclaim(Version::new(6));
         assert!(history.is_empty());
+    }
+
+    #[test]
+    fn what_a_version_gave_is_changed_in_place_and_undone() {
+        let [old, new] = [1, 2].map(Version::new);
+        let mut history = History::new();
+        history.set(Arc::new('a'), old);
+        assert_eq!(history.own_mut(new), None);
+        history.set(Arc::new('b'), new);
+        history.own_mut(new).map(|own| *own = 'c').unwrap();
+        assert_eq!(history.values().collect::<Vec<_>>(), [&'a', &'c']);
+        assert_eq!(
+            [old, new].map(|version| history.at(version).map(|v| **v)),
+            [Some('a'), Some('c')]
+        );
+        history.undo(new);
+        assert_eq!(history.at(new).map(|v| **v), Some('a'));
     }
 }

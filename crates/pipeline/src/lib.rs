@@ -71,6 +71,7 @@ mod mac_table;
 mod meter;
 mod meter_table;
 mod modification;
+mod needs;
 mod numbered;
 mod outcome;
 mod piece;

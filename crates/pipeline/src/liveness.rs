@@ -7,25 +7,38 @@
 //!
 //! Reads are those of rules, whichever packets meet them: the bits of their matches, and those that
 //! their actions look at. What may tell a controller of the pipeline fields, or freeze a translation,
-//! reads everything. The sets grow with rules and never shrink while the bridge lives, so they hold for
-//! every version that anybody is at; where one grows, [`Object::Live`](crate::Object::Live) has
-//! changed, which the entries on both sides of a cut read.
+//! reads everything. The sets grow with rules and never shrink while the bridge lives; where one grows,
+//! [`Object::Live`](crate::Object::Live) has changed, which the entries on both sides of a cut read.
+//! Each version has its own, so what a translation leaves out is the same whenever it is made, and
+//! requests that are refused, or that no version says yet, make nothing live.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{collections::BTreeMap, sync::Arc};
 
+use shunt_classifier::Version;
 use shunt_flow::{
-    FlowMask, PortNo,
+    FlowMask,
     layout::{HEADER_START, word},
 };
 
 use crate::{
-    Action, Group, Instructions, LearnSource, Rule, Selection, Subfield, TableId,
+    Group, Rule, TableId,
+    history::History,
+    needs::{Need, Needs, Reader},
     plain_cuts::PlainCuts,
 };
 
-/// What the tables of a bridge can read.
-#[derive(Default)]
+/// What the tables of a bridge can read, at each version.
 pub(crate) struct Liveness {
+    readable: History<Readable>,
+    /// Before the first rule.
+    nothing: Readable,
+    /// It has grown, and its version does not say so yet.
+    is_untold: bool,
+}
+
+/// What the tables of a bridge can read.
+#[derive(Clone, Default)]
+pub(crate) struct Readable {
     tables: BTreeMap<TableId, Needs>,
     /// What buckets need, of whichever group.
     groups: Needs,
@@ -33,100 +46,61 @@ pub(crate) struct Liveness {
     live: BTreeMap<TableId, FlowMask>,
     /// What action sets and buckets look at of the rule that they are executed for.
     set_need: Need,
-    /// It has grown, and no version says so.
-    is_untold: bool,
     /// What is so for as long as it does not grow.
-    pub(crate) plain_cuts: PlainCuts,
-}
-
-/// What somebody looks at of the rule that is run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Need {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// How deep it stands.
-    Depth,
-    /// Its table.
-    Table,
-    /// All that packet-ins tell of it.
-    All,
-}
-
-impl Need {
-    /// What actions look at.
-    pub(crate) fn of<'a>(actions: impl IntoIterator<Item = &'a Action>) -> Self {
-        actions.into_iter().map(Self::of_action).max().unwrap_or_default()
-    }
-
-    fn of_action(action: &Action) -> Self {
-        match action {
-            Action::SetField { .. }
-            | Action::Load { .. }
-            | Action::Move { .. }
-            | Action::Push(_)
-            | Action::Pop(_)
-            | Action::Note(_)
-            | Action::SetQueue(_)
-            | Action::PopQueue
-            | Action::SetNwTtl(_)
-            | Action::SetTpSrc(_)
-            | Action::SetTpDst(_)
-            | Action::PushVlan { .. }
-            | Action::PopVlan => Self::Nothing,
-            // It may lead through a patch port.
-            Action::Output { port, .. } if port.is_physical() => Self::Depth,
-            Action::Resubmit { .. } => Self::Table,
-            _ => Self::All,
-        }
-    }
-}
-
-/// What some actions read, and where they lead.
-#[derive(Clone, Default)]
-pub(crate) struct Needs {
-    bits: FlowMask,
-    tables: BTreeSet<TableId>,
+    plain_cuts: Arc<PlainCuts>,
 }
 
 impl Liveness {
+    /// Nothing is read.
+    pub(crate) fn new() -> Self {
+        Self { readable: History::new(), nothing: Readable::default(), is_untold: false }
+    }
+
+    /// What can be read at a version that is not forgotten.
+    pub(crate) fn at(&self, version: Version) -> &Readable {
+        self.readable.at(version).map_or(&self.nothing, AsRef::as_ref)
+    }
+
     /// A rule comes.
-    pub(crate) fn add_rule(&mut self, rule: &Rule) {
-        let mut needs = Needs::default();
-        needs.bits.add_sparse(rule.matching.mask());
-        needs.add_instructions(&rule.instructions, rule.table);
-        if self.tables.entry(rule.table).or_default().add(&needs) {
-            self.close();
-        }
-        // What a group of the set looks at, its buckets do.
-        let is_own = |action: &&Action| !matches!(action, Action::Group(_));
-        self.raise(Need::of(rule.instructions.write.iter().filter(is_own)));
+    pub(crate) fn add_rule(&mut self, rule: &Rule, version: Version) {
+        self.add(Reader::of_rule(rule), version);
     }
 
     /// A group comes, or has other buckets.
-    pub(crate) fn add_group(&mut self, group: &Group) {
-        let mut needs = Needs::default();
-        if let Selection::Fields { fields, .. } = &group.selection {
-            fields.iter().for_each(|(field, bits)| needs.bits.add_bits(*field, *bits));
-        }
-        group.buckets.iter().for_each(|bucket| needs.add_actions(&bucket.actions, None));
-        if self.groups.add(&needs) {
-            self.close();
-            self.grow();
-        }
-        self.raise(Need::of(group.buckets.iter().flat_map(|bucket| &bucket.actions)));
+    pub(crate) fn add_group(&mut self, group: &Group, version: Version) {
+        self.add(Reader::of_group(group), version);
     }
 
-    /// Whether it has grown since it was last asked; then a version is to say so.
+    /// Whether it has grown since it was last asked; then its version is to say so.
     pub(crate) fn take_untold(&mut self) -> bool {
         std::mem::take(&mut self.is_untold)
     }
 
-    /// The version that would have said that it has grown does not come to be.
-    pub(crate) const fn untell(&mut self) {
-        self.is_untold = true;
+    /// Undoes what `version`, which nobody has seen, made live.
+    pub(crate) fn undo(&mut self, version: Version) {
+        self.readable.undo(version);
+        self.is_untold = false;
     }
 
+    /// Forgets what no version from `oldest` on sees.
+    pub(crate) fn reclaim(&mut self, oldest: Version) {
+        self.readable.reclaim(oldest);
+    }
+
+    fn add(&mut self, reader: Reader, version: Version) {
+        if self.at(version).has(&reader) {
+            return;
+        }
+        if self.readable.own_mut(version).is_none() {
+            self.readable.set(Arc::new(self.at(version).clone()), version);
+        }
+        if let Some(own) = self.readable.own_mut(version) {
+            self.is_untold |= own.add(reader);
+        }
+    }
+}
+
+impl Readable {
     /// The hidden bits that whoever needs this can read, now or later.
     pub(crate) fn live(&self, needs: &Needs) -> FlowMask {
         let mut live = needs.bits.clone();
@@ -147,21 +121,42 @@ impl Liveness {
         self.set_need
     }
 
-    fn raise(&mut self, need: Need) {
-        if need > self.set_need {
-            self.set_need = need;
-            self.grow();
+    /// What is so for as long as no more can be read.
+    pub(crate) fn plain_cuts(&self) -> &PlainCuts {
+        &self.plain_cuts
+    }
+
+    /// Whether all that somebody reads is known.
+    fn has(&self, reader: &Reader) -> bool {
+        let held = match reader.table {
+            Some(table) => self.tables.get(&table),
+            None => Some(&self.groups),
+        };
+        reader.set_need <= self.set_need && held.is_some_and(|held| held.have(&reader.needs))
+    }
+
+    /// Adds what somebody reads, and says whether more can be read than before.
+    fn add(&mut self, reader: Reader) -> bool {
+        let Reader { table, needs, set_need } = reader;
+        let mut has_grown = set_need > self.set_need;
+        self.set_need = self.set_need.max(set_need);
+        let held = match table {
+            Some(table) => self.tables.entry(table).or_default(),
+            None => &mut self.groups,
+        };
+        if !held.have(&needs) {
+            held.add(&needs);
+            // Tables without rules have not been told of what buckets read.
+            has_grown |= self.close() || table.is_none();
         }
+        if has_grown {
+            self.plain_cuts = Arc::default();
+        }
+        has_grown
     }
 
-    /// More can be read than before.
-    fn grow(&mut self) {
-        self.is_untold = true;
-        self.plain_cuts = PlainCuts::default();
-    }
-
-    /// Lets what later tables read be read by those that lead there.
-    fn close(&mut self) {
+    /// Lets what later tables read be read by those that lead there, and says whether that was new.
+    fn close(&mut self) -> bool {
         let (mut grows, mut has_grown) = (true, false);
         while std::mem::take(&mut grows) {
             for (table, needs) in &self.tables {
@@ -173,109 +168,7 @@ impl Liveness {
                 }
             }
         }
-        if has_grown {
-            self.grow();
-        }
-    }
-}
-
-impl Needs {
-    /// What a lookup in a table needs.
-    pub(crate) fn of_table(table: TableId) -> Self {
-        Self { bits: FlowMask::EMPTY, tables: BTreeSet::from([table]) }
-    }
-
-    /// Adds what instructions of a rule of `table` need.
-    pub(crate) fn add_instructions(&mut self, instructions: &Instructions, table: TableId) {
-        self.add_table(instructions.goto);
-        self.add_actions(&instructions.apply, Some(table));
-        // Of which table the action set is executed, clones decide too.
-        self.add_actions(&instructions.write, None);
-    }
-
-    /// Adds what actions need; `here` is what a resubmit without a table looks up in.
-    pub(crate) fn add_actions<'a>(
-        &mut self,
-        actions: impl IntoIterator<Item = &'a Action>,
-        here: Option<TableId>,
-    ) {
-        let mut ahead: Vec<&Action> = actions.into_iter().collect();
-        while let Some(action) = ahead.pop() {
-            match action {
-                Action::Clone(actions) => ahead.extend(actions.iter()),
-                Action::Move { source, .. } | Action::Push(source) => self.add_bits(*source),
-                Action::Learn(learn) => {
-                    for spec in &learn.specs {
-                        if let LearnSource::Field(source) = spec.source {
-                            self.add_bits(source);
-                        }
-                    }
-                }
-                Action::Resubmit { table, .. } => match table.or(here) {
-                    Some(table) => drop(self.tables.insert(table)),
-                    None => self.add_everything(),
-                },
-                action if reads_nothing(action) => {}
-                _ => self.add_everything(),
-            }
-        }
-    }
-
-    /// Adds what a lookup in a table needs, if there is one.
-    pub(crate) fn add_table(&mut self, table: Option<TableId>) {
-        self.tables.extend(table);
-    }
-
-    /// Adds all hidden state.
-    pub(crate) fn add_everything(&mut self) {
-        self.bits.words_mut()[..HEADER_START].fill(u64::MAX);
-    }
-
-    fn add_bits(&mut self, source: Subfield) {
-        self.bits.add_bits(source.field, source.bits());
-    }
-
-    /// Adds other needs, and says whether they were new.
-    fn add(&mut self, other: &Self) -> bool {
-        let is_known = other.bits.is_subset_of(&self.bits) && other.tables.is_subset(&self.tables);
-        if !is_known {
-            self.bits.add(&other.bits);
-            self.tables.extend(&other.tables);
-        }
-        !is_known
-    }
-}
-
-/// Whether an action reads nothing hidden, and leads to no table.
-///
-/// An output may lead through a patch port; what the peer bridge sees of hidden state is in
-/// [`ALWAYS`].
-fn reads_nothing(action: &Action) -> bool {
-    match action {
-        Action::Output { port, .. } => *port != PortNo::CONTROLLER && *port != PortNo::TABLE,
-        Action::DecTtl { controllers } => controllers.is_empty(),
-        Action::OutputTruncated { .. }
-        | Action::SetField { .. }
-        | Action::Load { .. }
-        | Action::Pop(_)
-        | Action::PushVlan { .. }
-        | Action::PopVlan
-        | Action::SetQueue(_)
-        | Action::PopQueue
-        | Action::SetNwTtl(_)
-        | Action::SetTpSrc(_)
-        | Action::SetTpDst(_)
-        | Action::Note(_)
-        | Action::Exit
-        | Action::Conjunction { .. }
-        // Buckets of all groups are in the needs of every table.
-        | Action::Group(_)
-        | Action::Meter(_)
-        | Action::FinTimeout { .. }
-        // They hash headers.
-        | Action::Multipath(_)
-        | Action::Bundle(_) => true,
-        _ => false,
+        has_grown
     }
 }
 
@@ -292,8 +185,8 @@ mod tests {
     use super::*;
     use crate::{
         BridgeId, BridgeSettings, Change, Delta, FlowModCommand, GroupCommand, Modification,
-        Object, Pipeline, Time,
-        text::{parse_actions, parse_group_mod, parse_rule},
+        Object, Pipeline, Selection, Time,
+        text::{parse_group_mod, parse_rule},
     };
 
     const BRIDGE: BridgeId = BridgeId::new(1);
@@ -325,27 +218,15 @@ mod tests {
     }
 
     #[test]
-    fn of_a_rule_actions_look_at_what_they_tell_or_follow() {
-        for (text, expected) in [
-            ("load:1->NXM_NX_REG0[],push:NXM_NX_REG0[],pop_vlan,set_queue:1", Need::Nothing),
-            ("load:1->NXM_NX_REG0[],output:2", Need::Depth),
-            ("resubmit(,1),output:2", Need::Table),
-            ("resubmit(,1),controller,output:2", Need::All),
-            ("normal", Need::All),
-        ] {
-            let actions = parse_actions(text, &NoPortNames).unwrap().apply;
-            assert_eq!(Need::of(&actions), expected, "{text}");
-        }
-    }
-
-    #[test]
     fn what_action_sets_and_buckets_look_at_is_told_when_it_grows() {
         let rules = [
             "table=0,ip,actions=drop",
             "table=0,ip,priority=5,actions=write_actions(output:2)",
             "table=0,ip,priority=6,actions=write_actions(output:3)",
+            // It reads more, and looks at more.
+            "table=0,reg2=7,actions=write_actions(controller)",
         ];
-        assert_eq!(grow(rules.map(add_rule)), [true, true, false]);
+        assert_eq!(grow(rules.map(add_rule)), [true, true, false, true]);
         let mods = [
             add_rule("table=0,ip,actions=drop"),
             add_group("group_id=1,type=all,bucket=load:1->NXM_NX_REG0[]"),
@@ -376,105 +257,66 @@ mod tests {
         by_field.selection = Selection::Fields { basis: 0, fields };
         let mods = [rule, reads(1, 5), by_field.into()];
         pipeline.modify(BRIDGE, mods, Time::ZERO).unwrap();
-        let mut liveness = Liveness::default();
-        pipeline.groups(BRIDGE).iter().for_each(|group| liveness.add_group(group));
-        let live = liveness.live(&Needs::of_table(TableId::FIRST));
+        let mut readable = Readable::default();
+        for group in &pipeline.groups(BRIDGE) {
+            readable.add(Reader::of_group(group));
+        }
+        let live = readable.live(&Needs::of_table(TableId::FIRST));
         let fields = [FieldId::Reg4, FieldId::Reg5, FieldId::Reg6, FieldId::Reg7];
         let live = fields.map(|field| live.field(field));
         assert_eq!(live, [0, 0xffff_ffff, 0xffff_ffff, 0xff]);
-    }
-
-    /// The registers that are needed.
-    fn registers(needs: &Needs) -> Vec<usize> {
-        let live = Liveness::default().live(needs);
-        (0..16).filter(|register| live.field(REGISTERS[*register]) != 0).collect()
-    }
-
-    fn needs_of(actions: &[Action]) -> Needs {
-        let mut needs = Needs::default();
-        needs.add_actions(actions, None);
-        needs
-    }
-
-    const REGISTERS: [FieldId; 16] = [
-        FieldId::Reg0,
-        FieldId::Reg1,
-        FieldId::Reg2,
-        FieldId::Reg3,
-        FieldId::Reg4,
-        FieldId::Reg5,
-        FieldId::Reg6,
-        FieldId::Reg7,
-        FieldId::Reg8,
-        FieldId::Reg9,
-        FieldId::Reg10,
-        FieldId::Reg11,
-        FieldId::Reg12,
-        FieldId::Reg13,
-        FieldId::Reg14,
-        FieldId::Reg15,
-    ];
-
-    #[test]
-    fn actions_read_their_sources_and_what_may_tell_of_anything_reads_all() {
-        let all = &(0..16).collect::<Vec<_>>()[..];
-        for (text, expected) in [
-            ("move:NXM_NX_REG1[]->NXM_NX_REG2[],load:1->NXM_NX_REG3[]", &[1][..]),
-            ("clone(push:NXM_NX_REG1[],pop:NXM_NX_REG2[],clone(push:NXM_NX_REG3[]))", &[1, 3]),
-            ("learn(table=3,NXM_OF_ETH_DST[],load:NXM_NX_REG5[]->NXM_NX_REG6[])", &[5]),
-            ("mod_nw_ttl:3,push_vlan:0x8100,pop_vlan,set_queue:1,output:2,normal", &[]),
-            ("dec_ttl", all),
-            ("controller", all),
-            ("output:NXM_NX_REG1[]", all),
-            // In a table that what is left does not name.
-            ("resubmit:2", all),
-            ("resubmit(,2)", &[]),
-        ] {
-            let actions = parse_actions(text, &NoPortNames).unwrap().apply;
-            assert_eq!(registers(&needs_of(&actions)), expected, "{text}");
-        }
-        let silent = [Action::DecTtl { controllers: Box::new([]) }];
-        assert!(registers(&needs_of(&silent)).is_empty());
-    }
-
-    #[test]
-    fn what_an_action_set_reads_is_live_where_it_is_written() {
-        for (text, expected) in [
-            ("output:2", &[][..]),
-            ("move:NXM_NX_REG1[]->NXM_NX_REG2[],output:2", &[1]),
-            // In whichever table it is executed.
-            ("resubmit:2", &(0..16).collect::<Vec<_>>()),
-        ] {
-            let mut needs = Needs::default();
-            let rule = format!("table=3,ip,actions=write_actions({text})");
-            let rule = parse_rule(FlowModCommand::Add, &rule, &NoPortNames).unwrap();
-            needs.add_instructions(&rule.instructions, TableId::FIRST);
-            assert_eq!(registers(&needs), expected, "{text}");
-        }
     }
 
     #[test]
     fn what_is_live_is_hidden_state_and_never_a_name_or_a_header() {
         let mut needs = Needs::default();
         needs.add_everything();
-        let live = Liveness::default().live(&needs);
+        let live = Readable::default().live(&needs);
         assert_eq!(live.field(FieldId::Reg0), 0xffff_ffff);
         assert_eq!(live.field(FieldId::PktMark), 0xffff_ffff);
         assert!(NAMING.iter().all(|word| live.words()[usize::from(*word)] == 0));
         assert!(live.words()[HEADER_START..].iter().all(|word| *word == 0));
-        let idle = Liveness::default().live(&Needs::default());
+        let idle = Readable::default().live(&Needs::default());
         assert_eq!(idle.field(FieldId::PktMark), 0xffff_ffff, "a peer bridge sees it");
     }
 
     #[test]
-    fn what_a_refused_batch_made_live_is_told_by_the_next_version() {
+    fn what_a_refused_batch_reads_is_not_live_and_told_when_it_is() {
         let pipeline = pipeline();
         let make = |mods: Vec<Modification>| pipeline.modify(BRIDGE, mods, Time::ZERO);
         make(vec![add_rule("table=1,ip,actions=drop")]).unwrap();
+        let reads = add_rule("table=1,reg0=1,actions=drop");
         let bad = add_rule("table=1,ip,actions=group:77");
-        make(vec![add_rule("table=1,reg0=1,actions=drop"), bad]).unwrap_err();
-        let next = make(vec![add_rule("table=1,ip,priority=7,actions=drop")]).unwrap();
-        assert!(tells(&next));
+        make(vec![reads.clone(), bad]).unwrap_err();
+        assert!(!tells(&make(vec![add_rule("table=1,ip,priority=7,actions=drop")]).unwrap()));
+        assert!(tells(&make(vec![reads]).unwrap()));
+    }
+
+    #[test]
+    fn each_version_has_what_was_live_then() {
+        let rule = |text: &str| {
+            let change = pipeline().modify(BRIDGE, [add_rule(text)], Time::ZERO).unwrap();
+            let rule = |delta: &Delta| match delta {
+                Delta::Rule(delta) => Some(Arc::clone(&delta.rule)),
+                Delta::Changed(_) => None,
+            };
+            change.deltas.iter().find_map(rule).unwrap()
+        };
+        let live_at = |liveness: &Liveness, version| {
+            let live = liveness.at(Version::new(version)).live(&Needs::of_table(TableId::FIRST));
+            [FieldId::Reg0, FieldId::Reg1, FieldId::Reg2].map(|field| live.field(field))
+        };
+        let mut liveness = Liveness::new();
+        liveness.add_rule(&rule("table=0,reg0=1/1,actions=drop"), Version::new(3));
+        liveness.add_rule(&rule("table=0,reg1=3/3,actions=drop"), Version::new(5));
+        liveness.add_rule(&rule("table=0,reg2=7/7,actions=drop"), Version::new(5));
+        let seen = [2, 3, 4, 5, 6].map(|version| live_at(&liveness, version));
+        assert_eq!(seen, [[0, 0, 0], [1, 0, 0], [1, 0, 0], [1, 3, 7], [1, 3, 7]]);
+        liveness.reclaim(Version::new(5));
+        assert_eq!((liveness.readable.values().count(), live_at(&liveness, 5)), (1, [1, 3, 7]));
+        liveness.add_rule(&rule("table=0,reg0=9/9,actions=drop"), Version::new(8));
+        liveness.undo(Version::new(8));
+        assert_eq!((live_at(&liveness, 8), liveness.take_untold()), ([1, 3, 7], false));
     }
 
     #[test]
@@ -494,19 +336,19 @@ mod tests {
     fn what_a_table_reads_is_live_in_those_that_lead_there() {
         let rules = |texts: &[&str]| {
             let pipeline = pipeline();
-            let mut liveness = Liveness::default();
+            let mut readable = Readable::default();
             for text in texts {
                 let rule = parse_rule(FlowModCommand::Add, text, &NoPortNames).unwrap();
                 let change = pipeline.apply(BRIDGE, &[rule], Time::ZERO).unwrap();
                 for delta in change.deltas {
                     if let Delta::Rule(delta) = delta {
-                        liveness.add_rule(&delta.rule);
+                        readable.add(Reader::of_rule(&delta.rule));
                     }
                 }
             }
             move |table| {
                 let needs = Needs::of_table(TableId::new(table).unwrap());
-                let live = liveness.live(&needs);
+                let live = readable.live(&needs);
                 [FieldId::Reg0, FieldId::Reg1, FieldId::Reg5].map(|field| live.field(field) != 0)
             }
         };

@@ -3,8 +3,8 @@
 //! Most traversals begin with rules that only lead to another table. In front of each of these lookups
 //! the state is the same whatever the packet: no hidden bit is set, nothing was written, the action set
 //! is empty, nothing comes back. So what a packet goes on with there is one continuation for each table,
-//! for as long as [`Liveness`](crate::liveness::Liveness) does not grow, which decides what of the state
-//! is in a name. It is kept here when a translation first ends there, and found here by those that need
+//! at all versions at which as much can be read ([`Readable`](crate::liveness::Readable)), which decides
+//! what of the state is in a name. It is kept here when a translation first ends there, and found here by those that need
 //! not run for it.
 
 use std::sync::{Arc, OnceLock};

@@ -23,6 +23,7 @@
 
 use std::{ops::Range, sync::Arc};
 
+use shunt_classifier::Version;
 use shunt_flow::{
     FieldId, FlowKey, Match, SparseKey, SparseMask,
     layout::{HEADER_START, word},
@@ -37,7 +38,7 @@ use super::{
 };
 use crate::{
     BridgeId, Continuation, DatapathAction, NotedTraversal, Object, Spending, Traversal,
-    TraversalPiece, Visit, bridge::Bridge, continuation::FrozenStep, liveness::Need,
+    TraversalPiece, Visit, bridge::Bridge, continuation::FrozenStep, needs::Need,
     plain_cuts::PlainCuts,
 };
 
@@ -60,7 +61,8 @@ pub(super) fn begins_plainly(
 ) -> bool {
     let id = u16::try_from(key.bridge()).ok().map(BridgeId::new);
     let bridge = id.and_then(|id| tables.bridges.get(&id));
-    let Some((bridge, cuts)) = bridge.and_then(|own| Some((own, plain_cuts(own)?))) else {
+    let Some((bridge, cuts)) = bridge.and_then(|own| Some((own, plain_cuts(own, tables.version)?)))
+    else {
         return false;
     };
     let begins = match start {
@@ -86,7 +88,7 @@ pub(super) fn composed(
     let (whole, tail) = (&*noted.traversal, noted.tail.as_ref()?);
     let Range { start: first, end } = range;
     let visits = whole.visits.get(first..end)?;
-    let cuts = plain_cuts(tables.bridges.get(&visits.first()?.bridge)?)?;
+    let cuts = plain_cuts(tables.bridges.get(&visits.first()?.bridge)?, tables.version)?;
     let is_within = first <= tail.visit && (first == 0 || cuts.has(visits.first()?.table, start?));
     let next = match whole.visits.get(end) {
         Some(behind) if is_within && end <= tail.visit => Some(cuts.find(behind.table)?),
@@ -107,7 +109,7 @@ pub(super) fn keep_end(
 ) -> Option<()> {
     let (tail, visits) = (noted.tail.as_ref()?, &noted.traversal.visits);
     let (begin, behind) = (visits.get(first)?, visits.get(end)?);
-    let cuts = plain_cuts(tables.bridges.get(&begin.bridge)?)?;
+    let cuts = plain_cuts(tables.bridges.get(&begin.bridge)?, tables.version)?;
     if end <= tail.visit && (first == 0 || cuts.has(begin.table, start?)) {
         cuts.keep(behind.table, next);
     }
@@ -115,10 +117,9 @@ pub(super) fn keep_end(
 }
 
 /// The plain cuts of a bridge, unless it is a part of the state of which rule an action set is executed.
-/// That may have become so since a traversal began plainly.
-fn plain_cuts(bridge: &Bridge) -> Option<&PlainCuts> {
-    let liveness = &bridge.liveness;
-    (liveness.set_need() <= Need::Depth).then_some(&liveness.plain_cuts)
+fn plain_cuts(bridge: &Bridge, version: Version) -> Option<&PlainCuts> {
+    let readable = bridge.liveness.at(version);
+    (readable.set_need() <= Need::Depth).then(|| readable.plain_cuts())
 }
 
 /// Whether what a whole translation does says nothing of how many lookups it made before: states that it

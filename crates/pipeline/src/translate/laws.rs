@@ -251,6 +251,20 @@ pub(super) fn changes_of_pieces_are_named(
     Ok(())
 }
 
+/// A piece is the same at its version whenever it is asked for, whatever came after that.
+pub(super) fn pieces_keep_to_their_version(twin: &Twin, pieces: &[TraversalPiece]) -> Holds {
+    let kept = |own: &&Traversal| twin.pipeline.is_kept(own.version);
+    for own in pieces.iter().map(|piece| &piece.traversal).filter(kept) {
+        let again = twin.pipeline.translate_again(own, own.version);
+        // What teaches says nothing that another could say as well.
+        prop_assert!(again.says_as(own) || !own.learnings.is_empty(), "{own:?} is {again:?}");
+        prop_assert_eq!(&again.next, &own.next);
+        prop_assert_eq!(&again.actions, &own.actions);
+        prop_assert_eq!(in_order(&again.reads), in_order(&own.reads));
+    }
+    Ok(())
+}
+
 /// What a traversal is at the newest version.
 fn again(twin: &Twin, old: &Traversal) -> Traversal {
     let (version, key) = (twin.pipeline.version(), FlowKey::from(&old.key));

@@ -48,7 +48,8 @@ use crate::{
     Continuation, CutPoint, Instructions, NotedTraversal, Object, Spending, TableId, Traversal,
     TraversalError, TraversalPiece,
     continuation::{Frozen, FrozenStep},
-    liveness::{Need, Needs},
+    liveness::Readable,
+    needs::{Need, Needs},
 };
 
 /// What a translation does where it could be cut.
@@ -253,7 +254,7 @@ impl<'a> Translation<'a> {
     /// What the state in front of a lookup is called, if it can be cut there.
     fn name_to_note(&self, table: TableId, port: Option<PortNo>) -> Option<u64> {
         if self.recorder.awaits_tail() {
-            let cuts = &self.here.bridge.liveness.plain_cuts;
+            let cuts = self.readable().plain_cuts();
             return Some(cuts.name(table, || self.name(table, port)));
         }
         self.may_be_cut().then(|| self.name(table, port))
@@ -277,7 +278,7 @@ impl<'a> Translation<'a> {
         self.wire.commit(&self.key, &mut self.recorder);
         let spent = Spent { depth: self.spent.depth, ..Spent::default() };
         self.recorder.read(Object::Live(self.here.id));
-        let (live, set_need) = (self.live(table), self.here.bridge.liveness.set_need());
+        let (live, set_need) = (self.live(table), self.readable().set_need());
         self.recorder.consult_mask(&live);
         let frozen = self.frozen_with(Match::new(&self.key, &live), None, spent);
         let frozen = Frozen {
@@ -314,7 +315,12 @@ impl<'a> Translation<'a> {
             }
         }
         needs.add_actions(self.action_set.actions(), None);
-        self.here.bridge.liveness.live(&needs)
+        self.readable().live(&needs)
+    }
+
+    /// What the tables of this bridge can read.
+    fn readable(&self) -> &'a Readable {
+        self.here.bridge.liveness.at(self.version)
     }
 
     /// Whether a hidden word says anything but where the packet is.

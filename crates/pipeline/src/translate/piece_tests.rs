@@ -100,6 +100,22 @@ proptest! {
             packets.iter().flat_map(|key| laws::pieces(&twin, &visible(key), choice)).collect();
         laws::changes_of_pieces_are_named(&mut twin, &pieces, &op)?;
     }
+
+    #[test]
+    fn what_comes_later_or_is_refused_changes_no_piece_of_an_earlier_version(
+        world in prop_oneof![generate::world().boxed(), generate::leading_world().boxed()],
+        packets in prop::collection::vec(generate::packet(), 1..4),
+        choice in choice(),
+        ops in prop::collection::vec(generate::op(), 1..5),
+    ) {
+        let mut twin = Twin::new(&world);
+        let pieces: Vec<_> =
+            packets.iter().flat_map(|key| laws::pieces(&twin, &visible(key), choice)).collect();
+        for op in &ops {
+            twin.apply(op);
+            laws::pieces_keep_to_their_version(&twin, &pieces)?;
+        }
+    }
 }
 
 /// What a tail has written before it looks at it is nothing of the packet: neither what is put together

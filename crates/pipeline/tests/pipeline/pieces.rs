@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use shunt_flow::{FieldId, FlowKey, FlowMask, PortNo};
 use shunt_pipeline::{
-    Continuation, FlowModCommand, MeterCommand, MeterId, NotedTraversal, Spending, TableId,
+    Continuation, FlowModCommand, MeterCommand, MeterId, NotedTraversal, Spending, TableId, Time,
     TraversalPiece,
 };
 
 use crate::{
     build::{meter_mod, rule},
     meters::remark_band,
-    switch::{Switch, describe, key},
+    switch::{BRIDGE, Switch, describe, key, request},
 };
 
 fn noted(switch: &Switch, packet: &str) -> NotedTraversal {
@@ -322,6 +322,43 @@ fn a_state_of_which_more_is_read_is_another_though_its_values_are_the_same() {
     switch.send(FlowModCommand::DeleteStrict, "table=1,priority=7,reg2=7").expect("it is there");
     switch.pipeline.reclaim(switch.pipeline.version());
     assert!(Arc::ptr_eq(&after, &next(&switch, "in_port=1")));
+}
+
+#[test]
+fn each_version_has_states_of_its_own_and_requests_that_are_refused_change_none() {
+    let switch = Switch::new(&["actions=goto_table:1", "table=1,reg1=0,actions=output:2"]);
+    let version = switch.pipeline.version();
+    let next = || next(&switch, "in_port=1");
+    let before = next();
+    let reads = "table=1,priority=7,reg2=7,actions=write_actions(controller)";
+    let mods = [reads, "actions=group:9"].map(|rule| request(FlowModCommand::Add, rule));
+    switch.pipeline.apply(BRIDGE, &mods, Time::ZERO).expect_err("there is no such group");
+    assert!(Arc::ptr_eq(&before, &next()));
+    switch.add(&[reads]);
+    assert!(!Arc::ptr_eq(&before, &next()));
+    // Who is at the version before sees what was so then.
+    let packet = key("in_port=1");
+    let then = &switch.pipeline.translate_pieces(&packet, None, version, &[1])[0];
+    assert!(then.traversal.next.as_ref().is_some_and(|then| Arc::ptr_eq(then, &before)));
+}
+
+#[test]
+fn each_version_has_plain_cuts_of_its_own() {
+    let switch = Switch::new(&["actions=goto_table:1", "table=1,reg1=0,actions=output:2"]);
+    let packet = key("in_port=1");
+    let first = |noted: &NotedTraversal| {
+        let piece = || switch.pipeline.translate_piece(&packet, None, noted, 0..1).traversal.next;
+        // The first time it is translated, and then it is known.
+        let [made, known] = [piece(), piece()].map(|next| next.expect("it is cut there"));
+        assert!(Arc::ptr_eq(&made, &known));
+        made
+    };
+    let old = noted(&switch, "in_port=1");
+    let before = first(&old);
+    switch.add(&["table=1,priority=7,reg2=7,actions=drop"]);
+    assert!(Arc::ptr_eq(&first(&noted(&switch, "in_port=1")), &next(&switch, "in_port=1")));
+    assert!(Arc::ptr_eq(&first(&old), &before), "at the version before");
+    assert!(!Arc::ptr_eq(&before, &next(&switch, "in_port=1")));
 }
 
 #[test]
