@@ -83,7 +83,7 @@ fn all_short_ways_are_cut_as_by_brute_force() {
 fn equal_prefixes_are_cut_alike() {
     let compared = Cell::new(0);
     let asked = (ways::way(5), ways::way(4), ways::way(4), 1_u8..=5);
-    let mut runner = TestRunner::new(ProptestConfig::with_cases(400));
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(4000));
     let judged = runner.run(&asked, |(prefix, one, other, stages_count)| {
         let end = u16::try_from(prefix.0.len()).unwrap_or(u16::MAX);
         let stages = PlainStages::empty(stages_count);

@@ -273,7 +273,7 @@ fn what_was_made_anew_is_what_a_translation_gives() {
         prop::collection::vec(generate::op(), 1..4),
     );
     let made_anew = Cell::new(0);
-    let result = TestRunner::new(ProptestConfig::with_cases(40)).run(&worlds, |case| {
+    let result = TestRunner::new(ProptestConfig::with_cases(100)).run(&worlds, |case| {
         let (world, packets, ops) = case;
         let mut twin = Twin::new(&world);
         let pipeline = Arc::clone(&twin.pipeline);
