@@ -39,10 +39,10 @@ const UNKNOWN: DeviceError = DeviceError::Refused("an entry that is not of the p
 
 impl Device for Front {
     fn verify(&self, info: &P4Info, config: &[u8]) -> Result<(), ProgramError> {
-        let ours = self.program.p4info();
         // Names and annotations are for people.
-        if Schema::read(info).ok() != Schema::read(&ours).ok() {
-            return Err(ProgramError::Info);
+        let [given, own] = [info, &self.program.p4info()].map(Schema::read);
+        if let Some(difference) = given.unwrap_or_default().difference(&own.unwrap_or_default()) {
+            return Err(ProgramError::Info(difference));
         }
         if config.is_empty() || is_of(&self.program, config) {
             Ok(())

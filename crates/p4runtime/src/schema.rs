@@ -62,6 +62,42 @@ pub enum SchemaError {
     Default(u32),
 }
 
+/// What the schema of a P4Info has that of a device does not have so: the first such thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Difference {
+    /// There are more tables, or fewer.
+    #[error("it has {given} tables, and the device has {own}")]
+    Tables {
+        /// In the P4Info.
+        given: usize,
+        /// In that of the device.
+        own: usize,
+    },
+    /// A table is not there.
+    #[error("it has a table {0:#010x}, and the device has none")]
+    NoTable(u32),
+    /// A table is larger, or smaller.
+    #[error("table {table:#010x} holds {given} entries in it, and {own} in the device")]
+    Size {
+        /// The table.
+        table: u32,
+        /// In the P4Info.
+        given: u64,
+        /// In that of the device.
+        own: u64,
+    },
+    /// A table has other fields, actions or properties.
+    #[error("table {0:#010x} is another in the device, by its fields, actions or properties")]
+    Table(u32),
+    /// Actions have other parameters.
+    #[error("actions have other parameters in the device")]
+    Actions,
+    /// Other metadata comes with packets.
+    #[error("packets from a controller have other metadata in the device")]
+    PacketOut,
+}
+
 /// What a pipeline offers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schema {
@@ -177,6 +213,26 @@ impl Schema {
         Ok(schema)
     }
 
+    /// In what it is not the schema of a device.
+    #[must_use]
+    pub fn difference(&self, own: &Self) -> Option<Difference> {
+        let Self { tables, actions, packet_out } = self;
+        let (given, own_count) = (tables.len(), own.tables.len());
+        if given != own_count {
+            return Some(Difference::Tables { given, own: own_count });
+        }
+        let of_table = |(id, table): (&u32, &TableSchema)| match own.tables.get(id) {
+            None => Some(Difference::NoTable(*id)),
+            Some(own) if own.size != table.size => {
+                Some(Difference::Size { table: *id, given: table.size, own: own.size })
+            }
+            Some(own) => (own != table).then_some(Difference::Table(*id)),
+        };
+        let of_actions = || (*actions != own.actions).then_some(Difference::Actions);
+        let of_packets = || (*packet_out != own.packet_out).then_some(Difference::PacketOut);
+        tables.iter().find_map(of_table).or_else(of_actions).or_else(of_packets)
+    }
+
     fn table(&self, id: u32, table: &Table) -> Result<TableSchema, SchemaError> {
         let mut fields = BTreeMap::new();
         for field in &table.match_fields {
@@ -284,5 +340,54 @@ fn kind_of(kind: Option<&match_field::Match>) -> Option<FieldKind> {
         MatchType::Ternary => Some(FieldKind::Ternary),
         MatchType::Range => Some(FieldKind::Range),
         MatchType::Optional => Some(FieldKind::Optional),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::Program;
+
+    fn schema(stages: u8, size: u32) -> Schema {
+        let program = Program::new(stages, size).unwrap();
+        Schema::read(&program.p4info()).unwrap()
+    }
+
+    /// Makes a schema another one.
+    type Change = fn(&mut Schema);
+
+    #[test]
+    fn in_what_a_program_is_another_is_said() {
+        let own = schema(4, 64);
+        let told = |given: &Schema| given.difference(&own).map(|difference| difference.to_string());
+        assert_eq!(told(&own), None);
+        let tables = own.tables.len();
+        let expected = format!("it has {} tables, and the device has {tables}", tables + 2);
+        assert_eq!(told(&schema(6, 64)), Some(expected));
+        let larger = told(&schema(4, 65)).unwrap();
+        assert!(larger.ends_with("holds 65 entries in it, and 64 in the device"), "{larger}");
+        // Whatever else is another.
+        let first = *own.tables.keys().next().unwrap();
+        let changes: [(Change, Difference); 4] = [
+            (|own| own.actions.values_mut().next().unwrap().clear(), Difference::Actions),
+            (|own| own.packet_out.clear(), Difference::PacketOut),
+            (
+                |own| own.tables.values_mut().next().unwrap().fields.clear(),
+                Difference::Table(first),
+            ),
+            (
+                |own| {
+                    let table = own.tables.pop_first().unwrap().1;
+                    own.tables.insert(1, table);
+                },
+                Difference::NoTable(1),
+            ),
+        ];
+        for (change, expected) in changes {
+            let mut given = own.clone();
+            change(&mut given);
+            assert_ne!(given, own);
+            assert_eq!(given.difference(&own), Some(expected));
+        }
     }
 }

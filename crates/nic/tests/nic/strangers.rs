@@ -30,7 +30,7 @@ use tokio::{
     time::timeout,
 };
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Code, Streaming, transport::Channel};
+use tonic::{Code, Status, Streaming, transport::Channel};
 
 use crate::world::{World, frame, program, rule, to};
 
@@ -88,7 +88,7 @@ impl Stranger {
         (sender, replies)
     }
 
-    async fn set(&mut self, info: &P4Info, device_config: &[u8]) -> Code {
+    async fn set(&mut self, info: &P4Info, device_config: &[u8]) -> Result<(), Status> {
         let config = ForwardingPipelineConfig {
             p4info: Some(info.encode_to_vec()),
             p4_device_config: device_config.to_vec(),
@@ -102,7 +102,7 @@ impl Stranger {
             ..SetForwardingPipelineConfigRequest::default()
         };
         let reply = self.client.set_forwarding_pipeline_config(request).await;
-        reply.map_or_else(|status| status.code(), |_| Code::Ok)
+        reply.map(drop)
     }
 
     /// Writes an entry whose note is so long.
@@ -198,20 +198,28 @@ async fn the_program_of_another_is_refused_and_the_entries_stay() {
     let json = |program: &Program| program.bmv2().to_string().into_bytes();
     let mut without_action = ours.p4info();
     without_action.actions.pop();
-    let cases: [(&str, P4Info, Vec<u8>); 6] = [
-        ("more stages", more_stages.p4info(), json(&more_stages)),
-        ("more room", more_room.p4info(), json(&more_room)),
-        ("an action that is missing", without_action, json(&ours)),
-        ("no tables", P4Info::default(), json(&ours)),
-        ("the text of another program", ours.p4info(), json(&more_stages)),
-        ("a text that is none", ours.p4info(), b"{\"pipelines\": 7".to_vec()),
+    let other = "is not a program of the P4Info that this device runs";
+    let cases: [(&str, &str, P4Info, Vec<u8>); 6] = [
+        ("more stages", "and the device has 4", more_stages.p4info(), json(&more_stages)),
+        (
+            "more room",
+            "holds 128 entries in it, and 64 in the device",
+            more_room.p4info(),
+            json(&more_room),
+        ),
+        ("an action that is missing", "which is not there", without_action, json(&ours)),
+        ("no tables", "it has 0 tables, and the device has 4", P4Info::default(), json(&ours)),
+        ("the text of another program", other, ours.p4info(), json(&more_stages)),
+        ("a text that is none", other, ours.p4info(), b"{\"pipelines\": 7".to_vec()),
     ];
-    for (name, info, device_config) in cases {
-        assert_eq!(stranger.set(&info, &device_config).await, Code::InvalidArgument, "{name}");
+    for (name, told, info, device_config) in cases {
+        let refused = stranger.set(&info, &device_config).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{name}");
+        assert!(refused.message().ends_with(told), "{name}: {}", refused.message());
         forwards(&mut world).await;
     }
     // What it runs already is taken, and nothing is left of what was written.
-    assert_eq!(stranger.set(&ours.p4info(), &json(&ours)).await, Code::Ok);
+    stranger.set(&ours.p4info(), &json(&ours)).await.unwrap();
     world.send(0, &frame());
     match replies.message().await.unwrap().unwrap().update {
         Some(Reply::Packet(packet)) => assert_eq!(packet.payload, frame()),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    schema::Schema,
+    schema::{Difference, Schema},
     wire::p4::{
         config::v1::P4Info,
         v1::{Action, PacketOut, TableEntry},
@@ -41,11 +41,11 @@ pub enum DeviceError {
 }
 
 /// Why a device does not run a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProgramError {
-    /// It runs another.
-    #[error("the P4Info is not that of this device")]
-    Info,
+    /// It runs another, which differs in this.
+    #[error("the P4Info is not that of this device: {0}")]
+    Info(Difference),
     /// The configuration is of another program, or of none.
     #[error("the device configuration is not a program of the P4Info that this device runs")]
     Config,
