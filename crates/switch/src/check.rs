@@ -30,7 +30,6 @@ const STAGE_ENTRIES_MAX: usize = MEGAFLOW_ENTRIES_MAX / CHAIN_MAX;
 
 /// A mistake in a configuration, and its place.
 #[derive(Debug, Error)]
-#[error("{path}: {problem}")]
 pub struct ConfigError {
     /// Where it is.
     pub path: ConfigPath,
@@ -69,6 +68,19 @@ impl fmt::Display for ConfigPath {
             }
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, problem } = self;
+        match &**problem {
+            // The path names the setting, and where it is.
+            SwitchError::Range { value, range, .. } => {
+                write!(f, "{path} = {value}: it must be {range}")
+            }
+            problem => write!(f, "{path}: {problem}"),
+        }
     }
 }
 
@@ -206,6 +218,8 @@ impl Config {
         let megaflow = caches.megaflow_entries;
         let megaflow_ok = (1..=MEGAFLOW_ENTRIES_MAX).contains(&megaflow);
         range("caches.megaflow_entries", megaflow.to_string(), megaflow_ok, "from 1 to 16777216")?;
+        let idle = caches.idle_ms;
+        range("caches.idle_ms", idle.to_string(), idle > 0, "at least 1")?;
         let chain = &caches.gigaflow;
         let stages_ok = (1..=CHAIN_MAX).contains(&usize::from(chain.stages));
         range("caches.gigaflow.stages", chain.stages.to_string(), stages_ok, "from 1 to 16")?;
@@ -479,6 +493,20 @@ mod tests {
     }
 
     #[test]
+    fn a_value_out_of_its_range_is_told_with_its_place_once() {
+        let mut config = Config::default();
+        let complaint = |config: &Config| config.check().unwrap_err().to_string();
+        config.caches.idle_ms = 0;
+        assert_eq!(complaint(&config), "caches.idle_ms = 0: it must be at least 1");
+        config.threads.packet = 0;
+        assert_eq!(complaint(&config), "threads.packet = 0: it must be from 1 to 64");
+        let bridge = Bridge { name: "br0".into(), datapath_id: "c1".into(), ..Bridge::default() };
+        let config = Config { bridges: vec![bridge], ..Config::default() };
+        let expected = "bridges[0].datapath_id = c1: it must be ";
+        assert!(complaint(&config).starts_with(expected), "{}", complaint(&config));
+    }
+
+    #[test]
     fn names_are_what_a_device_can_be_called() {
         for (name, ok) in
             [("br0", true), ("a.b-c_d", true), ("", false), ("sixteen-bytes-oo", false)]
@@ -570,12 +598,12 @@ mod tests {
         let listen = place(Bridge { listen: bad(), ..Bridge::default() });
         assert!(listen.starts_with("bridges[0].listen[1]: bridge br0: `tcp:1.2.3`"), "{listen}");
         let controllers = place(Bridge { controllers: bad(), ..Bridge::default() });
-        assert!(controllers.starts_with("bridges[0].controllers[0]: "), "{controllers}");
+        assert!(
+            controllers.starts_with("bridges[0].controllers[0] = ptcp:6653: "),
+            "{controllers}"
+        );
         let mac = place(Bridge { mac: "1:2".into(), ..Bridge::default() });
-        assert!(mac.starts_with("bridges[0].mac: mac = 1:2"), "{mac}");
-        let mut config = Config::default();
-        config.threads.packet = 0;
-        assert!(config.check().unwrap_err().to_string().starts_with("threads.packet: "));
+        assert!(mac.starts_with("bridges[0].mac = 1:2: it must be "), "{mac}");
     }
 
     #[test]

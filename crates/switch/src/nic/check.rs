@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(complaint(elsewhere("[::1]:9559")), "fine");
         let is_at = |target, field: &str| {
             let text = complaint(target);
-            let place = format!("caches.gigaflow.target.{field}: ");
+            let place = format!("caches.gigaflow.target.{field} = ");
             assert!(text.starts_with(&place), "{place}{text}");
         };
         is_at(elsewhere("127.0.0.1:0"), "address");
@@ -90,7 +90,7 @@ mod tests {
         let mut config = Config::default();
         config.caches.gigaflow.target = embedded();
         let error = config.check().unwrap_err().to_string();
-        assert!(error.starts_with("caches.gigaflow.target.bridge: "), "{error}");
+        assert!(error.starts_with("caches.gigaflow.target.bridge = "), "{error}");
         config.caches.gigaflow.target.bridge = "br7".into();
         assert!(config.check().is_ok(), "it may come later");
         config.bridges.push(bridge());

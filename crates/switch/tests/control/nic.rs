@@ -326,7 +326,7 @@ async fn a_switch_that_was_started_without_a_nic_gets_one_and_later_one_of_anoth
     (config.threads.packet, config.caches.verify_one_in) = (2, 1);
     let bench = Bench::of(&config).await;
     let error = set(&bench, "kind", "embedded").await.unwrap_err().to_string();
-    assert!(error.starts_with("caches.gigaflow.target.bridge: "), "{error}");
+    assert!(error.starts_with("caches.gigaflow.target.bridge = "), "{error}");
     assert!(bench.switch.caches().nic.is_none());
     let error = set(&bench, "bridge", "br7").await.unwrap_err().to_string();
     assert!(error.contains("br7"), "{error}");
