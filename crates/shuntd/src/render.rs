@@ -5,7 +5,10 @@ use std::fmt::Write;
 use serde_json::Value;
 use shunt_switch::MacStatus;
 
-use crate::{render_caches::caches_line, render_nic::nic_line};
+use crate::{
+    render_caches::caches_line,
+    render_nic::{nic_line, nic_rates},
+};
 
 /// The header of a capture file with nanosecond times.
 pub(crate) const PCAP_HEADER: [u8; 24] =
@@ -191,7 +194,9 @@ pub(crate) fn top(before: &Snapshot, now: &Snapshot, seconds: u64) -> String {
         |drops: &Value| list(&drops["dropped"]).iter().map(|pair| count(&pair[1])).sum::<u64>();
     let lost = dropped(&now.drops).saturating_sub(dropped(&before.drops)) / seconds;
     let received = rate(&before.caches["received"], &now.caches["received"]);
-    let _ = writeln!(text, "{received} packets/s received, {lost} dropped/s\n");
+    let _ = writeln!(text, "{received} packets/s received, {lost} dropped/s");
+    text += &nic_rates(&before.caches["nic"], &now.caches["nic"], rate);
+    text.push('\n');
     let mut rows = vec![
         [
             "bridge",
@@ -280,6 +285,29 @@ bridge  port  name  type  rx packets  rx dropped  tx packets  tx dropped  link
 br0     1     p1    null  5           0           7           1           up
 ";
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn top_has_the_rates_of_ports_threads_and_a_nic() {
+        let look = |packets: u64| {
+            let port = json!({"bridge": "br0", "name": "p1", "number": 1, "link": "up",
+                "rx_packets": packets, "rx_bytes": 60 * packets, "tx_packets": 0, "tx_bytes": 0});
+            let traffic = json!({"received": 3 * packets, "hits": 2 * packets, "dropped": []});
+            Snapshot {
+                bridges: json!([{"ports": [port]}]),
+                caches: json!({"received": packets, "nic": {"traffic": traffic}}),
+                drops: json!({"dropped": [["rule", packets / 2]]}),
+            }
+        };
+        let shown = top(&look(10), &look(30), 2);
+        let expected = "\
+10 packets/s received, 5 dropped/s
+30 packets/s received by the NIC, 20 hits/s there
+
+bridge  port  name  rx packets/s  rx bytes/s  tx packets/s  tx bytes/s  link
+br0     1     p1    10            600         0             0           up
+";
+        assert!(shown.ends_with(expected), "{shown}");
     }
 
     #[test]

@@ -31,6 +31,24 @@ fn state(nic: &Value) -> String {
     }
 }
 
+/// What a NIC did between two looks, in a line, if it was there; `rate` is of a counter.
+pub(crate) fn nic_rates(
+    before: &Value,
+    now: &Value,
+    rate: impl Fn(&Value, &Value) -> u64,
+) -> String {
+    let of = |before: &Value, now: &Value, key: &str| rate(&before[key], &now[key]);
+    let (old, traffic) = (&before["traffic"], &now["traffic"]);
+    if !before.is_object() || !now.is_object() {
+        String::new()
+    } else if old.is_object() && traffic.is_object() {
+        let [received, hits] = ["received", "hits"].map(|key| of(old, traffic, key));
+        format!("{received} packets/s received by the NIC, {hits} hits/s there\n")
+    } else {
+        format!("{} hits/s of entries of the NIC\n", of(before, now, "packets"))
+    }
+}
+
 /// The NIC among the caches, a line each.
 pub(crate) fn nic(nic: &Value) -> String {
     let mut text = format!("\n{}\n", nic_line(nic));
@@ -137,6 +155,22 @@ mod tests {
         let expected =
             "(stale for 1.2 s: lost, cannot connect to the device: Connection refused, 3 ";
         assert!(nic_line(&value).contains(expected));
+    }
+
+    #[test]
+    fn between_two_looks_a_nic_has_rates() {
+        let rates = |before: &Value, now: &Value| {
+            nic_rates(before, now, |old, new| count(new).saturating_sub(count(old)) / 2)
+        };
+        let (before, mut now) = (status(), status());
+        now["traffic"]["received"] = 29.into();
+        now["traffic"]["hits"] = 13.into();
+        now["packets"] = 16.into();
+        let expected = "10 packets/s received by the NIC, 5 hits/s there\n";
+        assert_eq!(rates(&before, &now), expected);
+        now["traffic"] = Value::Null;
+        assert_eq!(rates(&before, &now), "3 hits/s of entries of the NIC\n");
+        assert_eq!((rates(&Value::Null, &now), rates(&before, &Value::Null)), Default::default());
     }
 
     #[test]
