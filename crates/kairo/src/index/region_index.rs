@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     entries::{Entries, Held},
-    region::{is_decided, is_overlapped},
+    region::{AskedWord, is_decided},
 };
 
 /// Which entries depend on which rules and objects.
@@ -392,18 +392,20 @@ impl RegionIndex {
 
     /// Finds the visits of these whose region a match overlaps, by the slots of their entries.
     ///
-    /// What is compared lies behind four pointers, each somewhere else in memory. They are followed
-    /// for all visits side by side, as memory answers many questions in the time of one.
+    /// What is compared lies behind five pointers, each somewhere else in memory. They are followed
+    /// for all visits side by side, as memory answers many questions in the time of one; so a word is
+    /// compared for all of them before the next.
     fn find_overlapped(&self, rows: &[Visited], matching: &Match, found: &mut Vec<u32>) {
         let held = |row: &Visited| Some((*row, self.entries.watched(row.entry)?));
         let held: Vec<_> = rows.iter().filter_map(held).collect();
         let visits = held
             .iter()
             .filter_map(|(row, held)| Some((row.entry, &*held.traversal, visit_of(held, *row)?)));
-        let visits: Vec<_> = visits.collect();
-        let overlapped =
-            visits.iter().filter(|(_, own, visit)| is_overlapped(own, visit, matching));
-        found.extend(overlapped.map(|(entry, ..)| *entry));
+        let mut visits: Vec<_> = visits.collect();
+        for asked in AskedWord::all(matching) {
+            visits.retain(|(_, own, visit)| asked.overlaps(own, visit));
+        }
+        found.extend(visits.iter().map(|(entry, ..)| *entry));
     }
 }
 
