@@ -1,16 +1,12 @@
 //! What a configuration must fulfil beyond its grammar.
-//!
-//! A mistake is told with its place as a path (`bridges[0].ports[1].name`): whoever read the
-//! configuration out of a text knows from it where to point.
 
-use std::{collections::HashMap, fmt};
+use std::collections::HashMap;
 
 use shunt_datapath::metrics::CHAIN_MAX;
 use shunt_gigaflow::tag::TAG_BITS_MAX;
-use thiserror::Error;
 
 use crate::{
-    Config, Endpoint, SwitchError,
+    Config, ConfigError, Endpoint, SwitchError,
     bridges::listed,
     config::{Bridge, Local, NAME_BYTES_MAX, Port, PortType, Repeat, THREADS_MAX, VlanMode},
     exclusive::Exclusive,
@@ -27,81 +23,6 @@ const VLAN_MAX: u16 = 0xfff;
 
 /// Most entries of a stage of a chain: all stages together have as many as a megaflow cache may.
 const STAGE_ENTRIES_MAX: usize = MEGAFLOW_ENTRIES_MAX / CHAIN_MAX;
-
-/// A mistake in a configuration, and its place.
-#[derive(Debug, Error)]
-pub struct ConfigError {
-    /// Where it is.
-    pub path: ConfigPath,
-    /// What is wrong.
-    pub problem: Box<SwitchError>,
-}
-
-/// A place in a configuration, from the outside in: fields of [`Config`] and of what it holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ConfigPath(Vec<ConfigStep>);
-
-/// One step of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConfigStep {
-    /// Into a field.
-    Field(&'static str),
-    /// Into a list.
-    Index(usize),
-}
-
-impl ConfigPath {
-    /// The steps, from the outside in.
-    #[must_use]
-    pub fn steps(&self) -> &[ConfigStep] {
-        &self.0
-    }
-}
-
-impl fmt::Display for ConfigPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (depth, step) in self.0.iter().enumerate() {
-            match step {
-                ConfigStep::Field(name) if depth == 0 => f.write_str(name)?,
-                ConfigStep::Field(name) => write!(f, ".{name}")?,
-                ConfigStep::Index(index) => write!(f, "[{index}]")?,
-            }
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, problem } = self;
-        match &**problem {
-            // The path names the setting, and where it is.
-            SwitchError::Range { value, range, .. } => {
-                write!(f, "{path} = {value}: it must be {range}")
-            }
-            problem => write!(f, "{path}: {problem}"),
-        }
-    }
-}
-
-impl ConfigError {
-    /// A problem with a field, or with a field of a field: `threads.packet`.
-    pub(crate) fn at(field: &'static str, problem: SwitchError) -> Self {
-        let path = ConfigPath(field.split('.').map(ConfigStep::Field).collect());
-        Self { path, problem: Box::new(problem) }
-    }
-
-    /// A problem with an element of a list.
-    fn of_element(list: &'static str, index: usize, problem: SwitchError) -> Self {
-        Self { path: ConfigPath::default(), problem: Box::new(problem) }.within(list, index)
-    }
-
-    /// This problem, of one element of a list.
-    fn within(mut self, list: &'static str, index: usize) -> Self {
-        self.path.0.splice(0..0, [ConfigStep::Field(list), ConfigStep::Index(index)]);
-        self
-    }
-}
 
 impl Config {
     /// Checks everything that can be checked without opening anything.
@@ -199,10 +120,7 @@ impl Config {
     }
 
     fn check_ranges(&self) -> Result<(), ConfigError> {
-        let range = |setting, value: String, ok: bool, range| {
-            let problem = SwitchError::Range { setting, value, range };
-            if ok { Ok(()) } else { Err(ConfigError::at(setting, problem)) }
-        };
+        let range = ConfigError::unless_in_range;
         let (threads, caches) = (&self.threads, &self.caches);
         let packet = threads.packet;
         let packet_ok = (1..=THREADS_MAX).contains(&packet);

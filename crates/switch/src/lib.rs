@@ -43,6 +43,7 @@ mod chains;
 mod check;
 mod clock;
 pub mod config;
+mod config_error;
 mod control;
 mod endpoint;
 mod error;
@@ -75,8 +76,8 @@ mod worker;
 
 pub use capture::CapturedPacket;
 pub use chains::{ChainStatus, CoverageStatus, NotCut, StageStatus};
-pub use check::{ConfigError, ConfigPath, ConfigStep};
 pub use config::Config;
+pub use config_error::{ConfigError, ConfigPath, ConfigStep};
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::{SwitchError, with_causes};
 pub use evictions::{EntryOwnerStatus, EvictionStatus, TableEvictions, Times};

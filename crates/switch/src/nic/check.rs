@@ -6,7 +6,7 @@ use shunt_p4runtime::program::Program;
 
 use super::NUMBER_MAX;
 use crate::{
-    ConfigError, SwitchError,
+    ConfigError,
     config::{StalePolicy, Target, TargetKind},
 };
 
@@ -19,10 +19,7 @@ const TARGET_ENTRIES_MAX: u32 = 1 << 20;
 impl Target {
     /// Checks what a target says by itself.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
-        let range = |setting: &'static str, value: String, ok: bool, range| {
-            let problem = SwitchError::Range { setting, value, range };
-            if ok { Ok(()) } else { Err(ConfigError::at(setting, problem)) }
-        };
+        let range = ConfigError::unless_in_range;
         let (setting, stages) = ("caches.gigaflow.target.stages", self.stages);
         let (stages_ok, range_text) = ((1..=Program::STAGES_MAX).contains(&stages), "from 1 to 16");
         range(setting, stages.to_string(), stages_ok, range_text)?;
