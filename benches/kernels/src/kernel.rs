@@ -12,11 +12,11 @@ use shunt_flow::{
     extract::{VlanLimit, extract},
 };
 use shunt_gigaflow::{
-    adaptive::{Capacity, Sight},
+    adaptive::{Capacity, ProbeResult},
     cache::{Config, Fallback, Gigaflow, Miss},
-    ltm::{Eviction, Shelf, Walk},
+    ltm::{Eviction, VecStore, Walk},
+    outline::{Candidate, Coupling, FieldSet, StateId, Step, TraversalOutline},
     partition::{Policy as _, PolicyName, StageSet, Stages},
-    way::{Candidate, Coupling, Cut, FieldSet, Step, Way},
 };
 use shunt_pipeline::{Pipeline, Time};
 
@@ -112,7 +112,7 @@ fn megaflow_hit() -> Box<dyn FnMut()> {
 struct Chain {
     pipeline: Pipeline,
     cache: Gigaflow,
-    shelf: Shelf,
+    shelf: VecStore,
     keys: Vec<FlowKey>,
     now: u64,
 }
@@ -129,7 +129,7 @@ impl Chain {
             seed: 1,
         });
         let keys: Vec<FlowKey> = (0..FLOWS).map(flow).collect();
-        let (pipeline, shelf) = (pipeline(&chain(4)), Shelf::default());
+        let (pipeline, shelf) = (pipeline(&chain(4)), VecStore::default());
         let mut chain = Self { pipeline, cache, shelf, keys, now: 0 };
         (0..chain.keys.len()).for_each(|number| chain.miss(number));
         chain
@@ -140,7 +140,7 @@ impl Chain {
         self.now += 1;
         let (version, now) = (pipeline.version(), Time::from_nanoseconds(self.now));
         let miss = Miss { pipeline, key, start: None, version, now };
-        black_box(self.cache.miss(&mut self.shelf, miss, Sight::Missed));
+        black_box(self.cache.miss(&mut self.shelf, miss, ProbeResult::Missed));
         self.shelf.clear_notes();
     }
 }
@@ -230,10 +230,10 @@ fn partition() -> Box<dyn FnMut()> {
         FieldSet::of(&[Coupling::IpSrc, Coupling::IpDst]),
         FieldSet::of(&[Coupling::IpProto, Coupling::TpDst]),
     ];
-    let mut way = Way::new();
-    way.begin(Cut::new(0));
+    let mut way = TraversalOutline::new();
+    way.begin(StateId::new(0));
     for step in 0..30_u32 {
-        way.cut(Cut::new(step));
+        way.cut(StateId::new(step));
         let fields = fields[(step / 5) as usize % fields.len()];
         way.step(Step { fields, identity: u64::from(step).wrapping_mul(0x9e37_79b9_7f4a_7c15) });
     }

@@ -89,9 +89,9 @@ pub fn plot(experiment: &Experiment, rows: &[Row]) -> String {
     let with_curves = rows.iter().filter(|row| !row.curves.is_empty());
     let mut blocks: Vec<Block> =
         with_curves.map(|row| block(names_rivals, |drawing| drawing.lines(row))).collect();
-    let is_drawn = |row: &&Row| row.better != Better::Neither || row.published.is_some();
+    let is_sampled = |row: &&Row| row.better != Better::Neither || row.published.is_some();
     let is_bar = |row: &&Row| row.curves.is_empty();
-    let rows: Vec<&Row> = rows.iter().filter(is_drawn).filter(is_bar).collect();
+    let rows: Vec<&Row> = rows.iter().filter(is_sampled).filter(is_bar).collect();
     let mut metrics: Vec<&str> = rows.iter().map(|row| row.metric).collect();
     let mut seen = std::collections::HashSet::new();
     metrics.retain(|metric| seen.insert(*metric));

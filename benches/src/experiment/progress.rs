@@ -40,7 +40,7 @@ impl Progress {
     }
 
     /// Counts a step that is done.
-    pub fn advance(&mut self) {
+    pub fn invalidation(&mut self) {
         self.done += 1;
     }
 }

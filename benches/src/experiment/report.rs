@@ -63,12 +63,12 @@ impl Report<'_> {
     /// With the path and what to do, when one cannot be written.
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, String> {
         let json = serde_json::to_string_pretty(&self.json()).unwrap_or_default() + "\n";
-        let drawn = plot(self.experiment, self.rows);
+        let sampled = plot(self.experiment, self.rows);
         let place = |ending| folder.join(format!("{}.{ending}", self.experiment.name));
         fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
         // All are there before the first has its name: a disk that fills up leaves the old ones.
         let mut parts = Vec::new();
-        for (ending, text) in [("json", json), ("md", self.page()), ("svg", drawn)] {
+        for (ending, text) in [("json", json), ("md", self.page()), ("svg", sampled)] {
             parts.push(Part::make(place(ending), |path| fs::write(path, text.as_bytes()))?);
         }
         let picture = match Part::make(place("png"), |path| rasterize(&parts[2].temporary, path)) {

@@ -59,7 +59,7 @@ impl Run {
         interrupt::check();
         self.progress.show(what);
         let result = work(self.folder.path());
-        self.progress.advance();
+        self.progress.invalidation();
         result
     }
 

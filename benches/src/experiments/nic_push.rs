@@ -14,12 +14,12 @@ use std::{
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
 use shunt_gigaflow::{
     ltm::{LtmRule, Next, Tag},
+    offload::{Event, LtmIndex, OffloadDevice, Operation, Ticket},
     partition::StageId,
-    target::{Event, LtmIndex, LtmTarget, Operation, Ticket},
 };
 use shunt_nic::{Limits, Nic};
 use shunt_p4runtime::{
-    client::{P4Target, Settings},
+    client::{P4RuntimeDevice, Settings},
     codec::Ports,
     program::Program,
     server::Now,
@@ -86,7 +86,7 @@ struct Measured {
 
 /// A NIC, and a client of it.
 struct Bed {
-    target: P4Target,
+    target: P4RuntimeDevice,
     news: mpsc::Receiver<()>,
     _runtime: Runtime,
 }
@@ -111,7 +111,7 @@ impl Bed {
         runtime.spawn(nic.run(std::future::pending()));
         // One word waits at most: who is woken hears all that was told.
         let (wake, news) = mpsc::sync_channel(1);
-        let target = P4Target::new(settings, runtime.handle(), move || {
+        let target = P4RuntimeDevice::new(settings, runtime.handle(), move || {
             let _ = wake.try_send(());
         });
         let mut bed = Self { target, news, _runtime: runtime };

@@ -15,7 +15,7 @@ use shunt_datapath::{
 };
 use shunt_flow::{FieldId, FlowKey, text::NoPortNames};
 use shunt_gigaflow::{
-    adaptive::{Capacity, Sight},
+    adaptive::{Capacity, ProbeResult},
     cache::{Config, Fallback, Gigaflow, Miss},
     ltm::{Eviction, Store as _, Walk},
     partition::PolicyName,
@@ -85,8 +85,8 @@ fn pipeline(size: u32, also: &str) -> Arc<Pipeline> {
 /// Where the entries of a cache live.
 fn owner(pipeline: &Pipeline, entries_max: usize) -> Owner {
     let ring = |size| RingBuffer::new(size).0;
-    let (version, lessons) = (pipeline.version(), RingBuffer::new(1).0);
-    Owner::new(OwnerId(0), version, entries_max, ring(entries_max), lessons)
+    let (version, learn_requests) = (pipeline.version(), RingBuffer::new(1).0);
+    Owner::new(OwnerId(0), version, entries_max, ring(entries_max), learn_requests)
 }
 
 /// A chain whose stages are full, its store, and packets that hit.
@@ -105,7 +105,7 @@ fn chain(size: u32, also: &str) -> (Gigaflow, Owner, Vec<FlowKey>) {
     for number in 0..size {
         let key = packet([number; 4]);
         let miss = Miss { pipeline: &pipeline, key: &key, start: None, version, now: Time::ZERO };
-        chain.miss(&mut owner, miss, Sight::Missed);
+        chain.miss(&mut owner, miss, ProbeResult::Missed);
     }
     let mut state = 1;
     let mut any = || packet([0; 4].map(|_: u32| mix(&mut state) % size));

@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use nix::time::{ClockId, clock_gettime};
 use shunt_datapath::{
-    Command, EvictionDesk, Packet, PacketThread, Pool, Repair, ThreadConfig, Waker,
+    Command, EvictionCoordinator, Packet, PacketThread, Pool, Repair, ThreadConfig, Waker,
     command::ThreadPort,
     metrics::PortTraffic,
     port::{Port, Queues, pair::pair},
@@ -34,7 +34,7 @@ const SIZES: [(&str, u16); 2] = [("few", 16), ("many", 2048)];
 /// A packet thread between two ports, with the far ends of both.
 struct Bench {
     pipeline: Arc<Pipeline>,
-    desk: EvictionDesk,
+    coordinator: EvictionCoordinator,
     thread: PacketThread,
     ends: Vec<Queues>,
     pool: Pool,
@@ -51,17 +51,23 @@ impl Bench {
         pipeline.set_ports(BRIDGE, ports.into()).expect("the bridge is there");
         let version = pipeline.version();
         let waker = || Arc::new(Waker::new().expect("there are descriptors"));
-        let (desk_waker, control, learner) = (waker(), waker(), waker());
-        let wakers = Wakers { desk: Arc::clone(&desk_waker), control, learner };
+        let (coordinator_waker, control, learner) = (waker(), waker(), waker());
+        let wakers = Wakers { coordinator: Arc::clone(&coordinator_waker), control, learner };
         let made = thread_ends(OwnerId(0), version, QueueSizes::default(), wakers);
-        let (thread_end, mut controls, desk_end) = made.expect("there are descriptors");
-        let config = ThreadConfig { repair, translations_per_turn: 64, ..ThreadConfig::default() };
+        let (thread_end, mut controls, coordinator_endpoint) = made.expect("there are descriptors");
+        let config =
+            ThreadConfig { repair, translations_per_iteration: 64, ..ThreadConfig::default() };
         let thread = PacketThread::new(config, Arc::clone(&pipeline), thread_end);
         let engine = Box::new(Direct::new(version, 1));
-        let (desk, _) = EvictionDesk::new(engine, version, vec![desk_end], desk_waker);
+        let (coordinator, _) = EvictionCoordinator::new(
+            engine,
+            version,
+            vec![coordinator_endpoint],
+            coordinator_waker,
+        );
         let ends = [1, 2].map(|port| attach(&mut controls, port)).into();
         let (pool, now) = (Pool::new(), Time::ZERO.after(Duration::from_secs(1)));
-        let mut bench = Self { pipeline, desk, thread, ends, pool, now, flows, changes: 0 };
+        let mut bench = Self { pipeline, coordinator, thread, ends, pool, now, flows, changes: 0 };
         bench.change();
         bench.round();
         // Twice: what was just made is reported and counted as hit.
@@ -78,11 +84,11 @@ impl Bench {
         );
         let rule = parse_rule(FlowModCommand::Add, &text, &NoPortNames).expect("it is a rule");
         let change = self.pipeline.apply(BRIDGE, &[rule], self.now).expect("it is taken");
-        self.desk.take_in();
-        self.desk.apply(change.version, &change.deltas);
+        self.coordinator.take_in();
+        self.coordinator.apply(change.version, &change.deltas);
         self.pipeline.reclaim(self.thread.version());
         // What was put off is done now, and not in the round that is timed.
-        while self.desk.turn() {}
+        while self.coordinator.turn() {}
     }
 
     /// Sends a packet of each flow, and turns until all have come out.

@@ -9,7 +9,7 @@ use std::fmt;
 use rtrb::Producer;
 use shunt_pipeline::{DatapathPort, Time};
 
-use crate::{Packet, offload};
+use crate::{Packet, virtio};
 
 /// Packets of one thread that a capture holds until they are read.
 pub const CAPTURE_RING: usize = 1024;
@@ -108,7 +108,7 @@ impl Taps {
                 let offload = &packet.offload;
                 if offload.needs_checksum {
                     let (start, offset) = (offload.checksum_start, offload.checksum_offset);
-                    offload::complete_checksum(&mut frame, start.into(), offset.into());
+                    virtio::complete_checksum(&mut frame, start.into(), offset.into());
                 }
                 let pushed = tap.packets.push(Captured { time: self.now, frame });
                 debug_assert!(pushed.is_ok(), "only this end fills the ring");

@@ -13,8 +13,8 @@ use crate::{
     cache::Wildcard,
     capture::Tap,
     metrics::PortTraffic,
+    offload::OffloadCandidates,
     port::{Capabilities, Queues},
-    target::Offers,
 };
 
 /// The ingress of a packet that came in by no port of the datapath: a controller's.
@@ -46,7 +46,7 @@ pub enum Command {
     /// Work by these settings from now on.
     Tune(Tuning),
     /// Offer the packets that no cache knows to the owner of this target from now on; `None`: to nobody.
-    Offer(Option<Box<Offers>>),
+    OffloadCandidate(Option<Box<OffloadCandidates>>),
     /// Copy packets to a capture.
     StartCapture(Tap),
     /// End a capture; the answer is how many copies found no room.
@@ -59,7 +59,7 @@ pub struct Tuning {
     /// Time without a hit after which an entry goes.
     pub max_idle: Duration,
     /// Translations that a turn makes at most.
-    pub translations_per_turn: usize,
+    pub translations_per_iteration: usize,
     /// One hit of so many is translated anew and compared; 0: none.
     pub verify_one_in: u32,
     /// Whether entries that a change made stale are made anew.
@@ -95,7 +95,9 @@ impl fmt::Debug for Command {
             Self::Dump(_) => f.write_str("Dump"),
             Self::Entry(slot, _) => f.debug_tuple("Entry").field(slot).finish(),
             Self::Tune(tuning) => f.debug_tuple("Tune").field(tuning).finish(),
-            Self::Offer(offers) => f.debug_tuple("Offer").field(&offers.is_some()).finish(),
+            Self::OffloadCandidate(offers) => {
+                f.debug_tuple("Offer").field(&offers.is_some()).finish()
+            }
             Self::StartCapture(tap) => f.debug_tuple("StartCapture").field(tap).finish(),
             Self::StopCapture(id, _) => f.debug_tuple("StopCapture").field(id).finish(),
         }

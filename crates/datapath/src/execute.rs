@@ -23,9 +23,9 @@ use crate::{
     command::DATAPATH_PORT_MAX,
     meter,
     metrics::{PortTraffic, ThreadCounters},
-    offload::{self, Unsendable},
     port::{Capabilities, TxEnd},
     segment::SegmentError,
+    virtio::{self, Unsendable},
 };
 
 /// Where packets go: the transmit queues of one thread, and the queue to the controllers.
@@ -320,11 +320,11 @@ impl Outputs {
 
     fn output(&mut self, pool: &mut Pool, port: DatapathPort, packet: Packet) {
         let Some(place) = self.place(port) else {
-            return self.drop(pool, packet, DropReason::NoPort);
+            return self.drop(pool, packet, DropReason::NoTxQueue);
         };
         let tx = &mut self.ports[place.index()];
         let before = tx.batch.len();
-        let finished = offload::finish(packet, &tx.capabilities, pool, &mut tx.batch);
+        let finished = virtio::finish(packet, &tx.capabilities, pool, &mut tx.batch);
         if !self.tally.finish(finished, tx.batch.len() - before) {
             tx.traffic.tx_dropped.add(1);
         }
@@ -336,16 +336,16 @@ impl Outputs {
     /// Hands a packet to the controllers, as it would be on a wire.
     fn punt(&mut self, pool: &mut Pool, packet: Packet, punt: &Arc<Punt>) {
         if self.packet_ins.is_full() {
-            return self.drop(pool, packet, DropReason::PacketInFull);
+            return self.drop(pool, packet, DropReason::PacketInQueueFull);
         }
-        let finished = offload::finish(packet, &Capabilities::WIRE, pool, &mut self.wire);
+        let finished = virtio::finish(packet, &Capabilities::WIRE, pool, &mut self.wire);
         self.tally.finish(finished, self.wire.len());
         for packet in self.wire.drain(..) {
             let message = PacketIn { punt: Arc::clone(punt), frame: packet.frame().to_vec() };
             match self.packet_ins.push(message) {
                 Ok(()) => self.tally.punted += 1,
                 Err(rtrb::PushError::Full(_)) => {
-                    self.tally.dropped[DropReason::PacketInFull as usize] += 1;
+                    self.tally.dropped[DropReason::PacketInQueueFull as usize] += 1;
                 }
             }
             pool.give(packet);
@@ -410,9 +410,9 @@ impl TxPort {
             }
             // Where there was no room for two in a row, there is none for the rest.
             let (dropped, reason) = match self.queue.tx_end() {
-                TxEnd::Refused => (1, DropReason::Refused),
-                TxEnd::Crowded if taken > 0 || !was_crowded => (1, DropReason::TxFull),
-                TxEnd::Crowded | TxEnd::Full => (left.len(), DropReason::TxFull),
+                TxEnd::Refused => (1, DropReason::TxRefused),
+                TxEnd::Crowded if taken > 0 || !was_crowded => (1, DropReason::TxQueueFull),
+                TxEnd::Crowded | TxEnd::Full => (left.len(), DropReason::TxQueueFull),
             };
             was_crowded = self.queue.tx_end() == TxEnd::Crowded;
             let (dropped, behind) = left.split_at(dropped);
@@ -519,10 +519,10 @@ const fn max_len(action: &DatapathAction) -> Option<usize> {
 
 const fn reason(refused: Unsendable) -> DropReason {
     match refused {
-        Unsendable::TooLong { .. } => DropReason::TooLong,
+        Unsendable::MtuExceeded { .. } => DropReason::MtuExceeded,
         Unsendable::Segment(SegmentError::PoolEmpty) => DropReason::NoBuffer,
         Unsendable::Segment(SegmentError::Protocol | SegmentError::TooMany { .. }) => {
-            DropReason::Unsegmented
+            DropReason::SegmentationUnsupported
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Ports, packet threads, caches and the execution of actions.
 
-pub mod offload;
 mod packet;
 pub mod port;
 pub mod segment;
+pub mod virtio;
 
 pub mod cache;
 pub mod capture;
@@ -23,10 +23,10 @@ pub mod record;
 mod sleep;
 mod sync;
 
-pub mod desk;
-pub mod seat;
+pub mod coordinator;
+pub mod handle;
 #[cfg(not(loom))]
-pub mod target;
+pub mod offload;
 #[cfg(not(loom))]
 pub mod thread;
 
@@ -34,16 +34,18 @@ pub mod thread;
 pub mod testing;
 
 pub use command::{Command, DATAPATH_PORT_MAX, NO_INGRESS, Repair};
-pub use desk::{ChangeSender, DeskEnds, DeskTotals, EvictionDesk, LaneStatus, Learned};
+pub use coordinator::{
+    ChangeSender, CoordinatorEndpoint, EvictionCoordinator, EvictionTotals, Learned, OwnerStatus,
+};
+pub use handle::CoordinatorHandle;
 pub use link::Link;
-pub use mailbox::{Advance, Mailbox};
+pub use mailbox::{Invalidation, Mailbox};
 pub use metrics::{DropReason, ThreadCounters};
-pub use offload::Offload;
-pub use owner::{Dropped, InstallError, Lesson, LessonNo, LessonsFull, Owner, Report};
+pub use owner::{Dropped, InstallError, LearnQueueFull, LearnRequest, LearnSeq, Owner, Report};
 pub use packet::{BURST, Packet, Pool};
 pub use port::{Port, PortError, RxQueue, TxEnd, TxQueue};
-pub use record::{DeskClock, DeskRecord, Evicted, EvictedBy, Histogram};
-pub use seat::DeskSeat;
+pub use record::{CoordinatorClock, Evicted, EvictedBy, EvictionHistory, Histogram};
 pub use sleep::Waker;
 #[cfg(not(loom))]
 pub use thread::{PacketThread, ThreadConfig, Turn};
+pub use virtio::Offload;

@@ -86,15 +86,15 @@ mod tests {
     use shunt_pipeline::{EntryId, InstallNo, OwnerId};
 
     use super::*;
-    use crate::{mailbox::Advance, owner::LessonNo};
+    use crate::{mailbox::Invalidation, owner::LearnSeq};
 
-    fn advance(version: u64) -> Advance {
+    fn invalidation(version: u64) -> Invalidation {
         let entry = EntryId { owner: OwnerId(0), slot: version as u32, generation: 0 };
-        Advance {
+        Invalidation {
             version: Version::new(version),
             evictions: vec![vec![entry]],
             seq: InstallNo(version),
-            learned: LessonNo(0),
+            learned: LearnSeq(0),
         }
     }
 
@@ -103,9 +103,9 @@ mod tests {
         let mut evicted = Vec::new();
         loop {
             while link.mailbox.is_flagged() {
-                if let Some(advance) = link.mailbox.take() {
-                    evicted.extend(advance.evictions.iter().flatten().map(|entry| entry.slot));
-                    link.answer(advance.version);
+                if let Some(invalidation) = link.mailbox.take() {
+                    evicted.extend(invalidation.evictions.iter().flatten().map(|entry| entry.slot));
+                    link.answer(invalidation.version);
                 } else {
                     thread::yield_now();
                 }
@@ -113,11 +113,11 @@ mod tests {
             if link.answered() == Version::new(last) {
                 return evicted;
             }
-            link.waker.doze();
+            link.waker.prepare_park();
             if !link.mailbox.is_flagged() {
                 link.waker.wait();
             }
-            link.waker.rise();
+            link.waker.unpark();
         }
     }
 
@@ -130,7 +130,7 @@ mod tests {
                 thread::spawn(move || run(&link, 2))
             };
             for version in 1..=2 {
-                link.mailbox.post(advance(version));
+                link.mailbox.post(invalidation(version));
                 link.waker.wake();
             }
             let mut evicted = sleeper.join().unwrap();
@@ -151,11 +151,11 @@ mod tests {
                 thread::spawn(move || {
                     let mut version = 0;
                     for _ in 0..2 {
-                        link.waker.doze();
-                        link.waker.rise();
+                        link.waker.prepare_park();
+                        link.waker.unpark();
                         while link.mailbox.is_flagged() {
                             match link.mailbox.take() {
-                                Some(advance) => version = advance.version.number(),
+                                Some(invalidation) => version = invalidation.version.number(),
                                 None => thread::yield_now(),
                             }
                         }
@@ -164,7 +164,7 @@ mod tests {
                     }
                 })
             };
-            link.mailbox.post(advance(1));
+            link.mailbox.post(invalidation(1));
             if link.waker.finds_asleep() {
                 barrier.store(1, Ordering::Release);
             }

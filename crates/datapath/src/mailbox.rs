@@ -1,6 +1,6 @@
 //! Advances: how evictions reach the owner of a cache, merged so that they always fit.
 //!
-//! An [`Advance`] says: these entries of yours are stale from `version` on, and so are your own
+//! An [`Invalidation`] says: these entries of yours are stale from `version` on, and so are your own
 //! installs after `seq`, because nobody has looked at those. The eviction thread posts them, the
 //! owner takes them between two batches.
 //!
@@ -27,13 +27,13 @@ use shunt_classifier::Version;
 use shunt_pipeline::{EntryId, InstallNo};
 
 use crate::{
-    owner::LessonNo,
+    owner::LearnSeq,
     sync::{AtomicBool, AtomicU64, Mutex, Ordering},
 };
 
 /// Adopt a version, and drop what it made stale.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Advance {
+pub struct Invalidation {
     /// The version to adopt.
     pub version: Version,
     /// Entries that are stale from that version on, in lists of one change each.
@@ -42,10 +42,10 @@ pub struct Advance {
     /// after it.
     pub seq: InstallNo,
     /// The last lesson of the owner that the version has learned.
-    pub learned: LessonNo,
+    pub learned: LearnSeq,
 }
 
-impl Advance {
+impl Invalidation {
     /// Adds a later advance: newest version, union of evictions, least `seq`, last lesson.
     pub fn merge(&mut self, later: Self) {
         self.version = self.version.max(later.version);
@@ -67,7 +67,7 @@ pub struct Mailbox {
 /// An advance that was posted.
 #[derive(Debug)]
 struct Posted {
-    advance: Advance,
+    invalidation: Invalidation,
     /// Turns that the owner had begun by then; if several were merged, when the first was posted.
     turn: u64,
 }
@@ -86,13 +86,13 @@ impl Mailbox {
     /// Posts an advance, merging it with one that was not taken yet.
     ///
     /// The caller wakes the owner afterwards.
-    pub fn post(&self, advance: Advance) {
+    pub fn post(&self, invalidation: Invalidation) {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *pending {
-            Some(earlier) => earlier.advance.merge(advance),
+            Some(earlier) => earlier.invalidation.merge(invalidation),
             // Relaxed: a count for people, which may be of a moment ago.
             None => {
-                *pending = Some(Posted { advance, turn: self.turns.load(Ordering::Relaxed) });
+                *pending = Some(Posted { invalidation, turn: self.turns.load(Ordering::Relaxed) });
             }
         }
         // Release: an owner that sees the flag finds the lock taken or the advance there.
@@ -101,18 +101,18 @@ impl Mailbox {
 
     /// The owner begins a turn.
     #[inline]
-    pub fn begin_turn(&self) {
+    pub fn begin_iteration(&self) {
         // Relaxed, and no read-modify-write: nobody else writes it.
         self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Takes what was posted; never waits.
-    pub fn take(&self) -> Option<Advance> {
-        self.take_counted().map(|(advance, _)| advance)
+    pub fn take(&self) -> Option<Invalidation> {
+        self.take_counted().map(|(invalidation, _)| invalidation)
     }
 
     /// Takes what was posted, with the turns that the owner has begun since; never waits.
-    pub fn take_counted(&self) -> Option<(Advance, u64)> {
+    pub fn take_counted(&self) -> Option<(Invalidation, u64)> {
         if !self.is_flagged() {
             return None;
         }
@@ -123,8 +123,8 @@ impl Mailbox {
         };
         // Relaxed: under the lock, so no post is lost between the flag and the advance.
         self.flagged.store(false, Ordering::Relaxed);
-        let Posted { advance, turn } = pending.take()?;
-        Some((advance, self.turns.load(Ordering::Relaxed).wrapping_sub(turn)))
+        let Posted { invalidation, turn } = pending.take()?;
+        Some((invalidation, self.turns.load(Ordering::Relaxed).wrapping_sub(turn)))
     }
 
     /// Keeps the lock, as a poster does that was interrupted.
@@ -153,40 +153,40 @@ mod tests {
     use super::*;
     use shunt_pipeline::OwnerId;
 
-    fn advance(version: u64, slot: u32, seq: u64) -> Advance {
+    fn invalidation(version: u64, slot: u32, seq: u64) -> Invalidation {
         let entry = EntryId { owner: OwnerId(0), slot, generation: 0 };
-        Advance {
+        Invalidation {
             version: Version::new(version),
             evictions: vec![vec![entry]],
             seq: InstallNo(seq),
-            learned: LessonNo(10 * seq),
+            learned: LearnSeq(10 * seq),
         }
     }
 
     #[test]
     fn turns_are_counted_from_the_first_of_those_that_were_merged() {
         let mailbox = Mailbox::new();
-        mailbox.post(advance(1, 10, 3));
+        mailbox.post(invalidation(1, 10, 3));
         assert_eq!(mailbox.take_counted().map(|(_, turns)| turns), Some(0), "in the same turn");
-        mailbox.begin_turn();
-        mailbox.post(advance(2, 20, 5));
-        mailbox.begin_turn();
-        mailbox.post(advance(3, 30, 7));
-        mailbox.begin_turn();
+        mailbox.begin_iteration();
+        mailbox.post(invalidation(2, 20, 5));
+        mailbox.begin_iteration();
+        mailbox.post(invalidation(3, 30, 7));
+        mailbox.begin_iteration();
         assert_eq!(mailbox.take_counted().map(|(_, turns)| turns), Some(2));
-        mailbox.post(advance(4, 40, 9));
-        mailbox.begin_turn();
+        mailbox.post(invalidation(4, 40, 9));
+        mailbox.begin_iteration();
         assert_eq!(mailbox.take_counted().map(|(_, turns)| turns), Some(1));
     }
 
     #[test]
     fn merged_advances_are_the_newest_version_the_union_and_the_least_seq() {
         let mailbox = Mailbox::new();
-        mailbox.post(advance(1, 10, 3));
-        mailbox.post(advance(2, 20, 5));
+        mailbox.post(invalidation(1, 10, 3));
+        mailbox.post(invalidation(2, 20, 5));
         let merged = mailbox.take().unwrap();
         assert_eq!(merged.version, Version::new(2));
-        assert_eq!((merged.seq, merged.learned), (InstallNo(3), LessonNo(50)));
+        assert_eq!((merged.seq, merged.learned), (InstallNo(3), LearnSeq(50)));
         let slots: Vec<u32> = merged.evictions.iter().flatten().map(|entry| entry.slot).collect();
         assert_eq!(slots, [10, 20]);
     }
@@ -195,7 +195,7 @@ mod tests {
     fn a_taken_advance_is_gone() {
         let mailbox = Mailbox::new();
         assert_eq!(mailbox.take(), None);
-        mailbox.post(advance(1, 0, 0));
+        mailbox.post(invalidation(1, 0, 0));
         assert!(mailbox.take().is_some());
         assert!(!mailbox.is_flagged());
         assert_eq!(mailbox.take(), None);

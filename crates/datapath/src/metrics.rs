@@ -50,59 +50,59 @@ impl Counter {
 reasons! {
     /// Why a packet was dropped.
     DropReason {
-        /// The rules say so: no action sends it anywhere.
+        /// No action of the rules sends it anywhere.
         Policy = "policy",
-        /// All outputs were to the port that it came in by.
+        /// Every output was to its ingress port.
         Hairpin = "hairpin",
-        /// Resubmits, patch ports, buckets or copies of its translation nested too deep.
-        TooDeep = "too_deep",
-        /// Its translation looked it up too often.
+        /// Its translation nested resubmits, patch ports, buckets or clones too deep.
+        RecursionTooDeep = "recursion_too_deep",
+        /// Its translation took too many table lookups.
         TooManyResubmits = "too_many_resubmits",
-        /// Its translation came to too many actions.
+        /// Its translation gave too many actions.
         TooManyActions = "too_many_actions",
-        /// Its translation pushed too much to the stack.
-        StackTooLarge = "stack_too_large",
-        /// It was to teach too much.
-        TooManyLearnings = "too_many_learnings",
-        /// It came in by a port that no bridge has.
-        NoBridge = "no_bridge",
+        /// Its translation pushed too many bytes to the stack.
+        StackTooDeep = "stack_too_deep",
+        /// Its translation asked for too many learned rules.
+        TooManyLearnedRules = "too_many_learned_rules",
+        /// Its ingress port belongs to no bridge.
+        BridgeNotFound = "bridge_not_found",
         /// Too many packets of its port wait for a translation.
-        WaitingFull = "waiting_full",
-        /// It taught something, and the ring of lessons to control was full.
-        LessonsFull = "lessons_full",
-        /// It taught something, and its port has stood still for too long because of such packets.
-        TaughtTooMuch = "taught_too_much",
-        /// A meter ended it: it came too fast.
+        UpcallQueueFull = "upcall_queue_full",
+        /// Its learn request found the queue to the control plane full.
+        LearnQueueFull = "learn_queue_full",
+        /// Its port used up its stall budget with packets that wait for a learned version.
+        LearnRateLimited = "learn_rate_limited",
+        /// A meter dropped it.
         Metered = "metered",
         /// It was recirculated too often.
-        RecirculatedTooOften = "recirculated_too_often",
-        /// It was a copy of a packet that had been recirculated too often, all copies together.
-        RecirculationsSpent = "recirculations_spent",
-        /// It has more MPLS labels than a key, and an action was to push or pop one.
-        TooManyLabels = "too_many_labels",
-        /// Its output port has no queue on this thread.
-        NoPort = "no_port",
-        /// It is longer than the output port takes.
-        TooLong = "too_long",
-        /// It has segments still to be made, and the output port cannot make them.
-        Unsegmented = "unsegmented",
+        RecirculationTooDeep = "recirculation_too_deep",
+        /// It is a copy of a packet whose copies were recirculated too often in all.
+        RecirculationLimit = "recirculation_limit",
+        /// It has more MPLS labels than a flow key, and an action pushes or pops one.
+        TooManyMplsLabels = "too_many_mpls_labels",
+        /// Its output port has no transmit queue on this thread.
+        NoTxQueue = "no_tx_queue",
+        /// It is longer than the output port accepts.
+        MtuExceeded = "mtu_exceeded",
+        /// It needs segmentation, and the output port cannot segment it.
+        SegmentationUnsupported = "segmentation_unsupported",
         /// The transmit queue was full.
-        TxFull = "tx_full",
-        /// The device of the output port never sends such a frame: its MTU is less, say.
-        Refused = "refused",
-        /// The queue to the controllers was full.
-        PacketInFull = "packet_in_full",
+        TxQueueFull = "tx_queue_full",
+        /// The device of the output port refused the frame, for example because of its MTU.
+        TxRefused = "tx_refused",
+        /// The queue of packet-ins to the controllers was full.
+        PacketInQueueFull = "packet_in_queue_full",
         /// A tag or a label did not fit, or was not there.
         Malformed = "malformed",
         /// No buffer was left for a copy.
         NoBuffer = "no_buffer",
-        /// It waited on a port that was removed.
+        /// Its port was removed while it waited.
         PortRemoved = "port_removed",
     }
 }
 
 /// Places of [`ThreadCounters::answers`].
-pub const ANSWER_TURNS: usize = 4;
+pub const ACK_BUCKETS: usize = 4;
 
 /// What one packet thread counts. Two threads never write to one cache line, nor to two that the
 /// processor fetches together.
@@ -145,11 +145,11 @@ pub struct ThreadCounters {
     pub refused_ring: Counter,
     /// Versions answered, by the turns that were begun from when they were posted: none, one, two,
     /// and more. Those that a thread has answered by sleeping are not among them.
-    pub answers: [Counter; ANSWER_TURNS],
+    pub answers: [Counter; ACK_BUCKETS],
     /// Entries that advances named.
     pub evicted: Counter,
     /// Entries that advances dropped because nobody had looked at them.
-    pub raced: Counter,
+    pub install_conflicts: Counter,
     /// Of the entries that advances named, those that were made anew and do what they did.
     pub repaired_same: Counter,
     /// Those that were made anew and do something else.

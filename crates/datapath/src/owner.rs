@@ -12,7 +12,7 @@
 //! 7. Entry ids are (owner, slot, generation); a slot is used again only after its `removed` was
 //!    sent.
 //!
-//! [`Owner`] keeps 3, 5 and 7 and the owner's half of 1; [`crate::desk`] the rest. An example of
+//! [`Owner`] keeps 3, 5 and 7 and the owner's half of 1; [`crate::coordinator`] the rest. An example of
 //! what 1 is for:
 //!
 //! ```text
@@ -21,11 +21,11 @@
 //!   translate, install no. 7 ──►   (on the way)                publish 5: deltas
 //!                                  evictions of 5, seq = 6  ◄──
 //!                                  no. 7 arrives, made under 4: late, ignored
-//!   advance(5, .., seq 6):  ◄──
+//!   invalidation(5, .., seq 6):  ◄──
 //!   drops the evictions and no. 7, which nobody tested against 5
 //! ```
 //!
-//! What packets teach goes to control, which makes a version of it. An owner counts its [`Lesson`]s,
+//! What packets teach goes to control, which makes a version of it. An owner counts its [`LearnRequest`]s,
 //! and an advance says up to which of them its version has learned (or found that all was known):
 //!
 //! 8. Nothing that came behind a packet that taught is forwarded before its owner has taken an
@@ -50,7 +50,7 @@ use shunt_pipeline::{EntryId, InstallNo, Learning, OwnerId, Time, Traversal};
 
 use crate::{
     cache::{Entries, EntryRef},
-    mailbox::Advance,
+    mailbox::Invalidation,
 };
 
 /// What an owner tells the engine, in order.
@@ -71,21 +71,21 @@ pub enum Report {
 
 /// What a packet taught, on its way to control.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lesson {
+pub struct LearnRequest {
     /// Its number among the lessons of its owner.
-    pub number: LessonNo,
+    pub number: LearnSeq,
     /// What is to be learned.
     pub learnings: Vec<Learning>,
 }
 
 /// The number of a lesson: each owner counts its own, from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LessonNo(pub u64);
+pub struct LearnSeq(pub u64);
 
 /// Control does not keep up with lessons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the ring of lessons to control is full")]
-pub struct LessonsFull;
+pub struct LearnQueueFull;
 
 /// Why an entry was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -112,7 +112,7 @@ pub struct Dropped {
     /// Named as stale.
     pub evicted: usize,
     /// Installed after `seq`: the price of the race, not of the update.
-    pub raced: usize,
+    pub install_conflicts: usize,
 }
 
 /// How many entries were not made, by why not.
@@ -134,9 +134,9 @@ pub struct Owner {
     refused: Refused,
     entries: Entries,
     reports: Producer<Report>,
-    taught: LessonNo,
-    learned: LessonNo,
-    lessons: Producer<Lesson>,
+    taught: LearnSeq,
+    learned: LearnSeq,
+    learn_requests: Producer<LearnRequest>,
 }
 
 impl Owner {
@@ -147,7 +147,7 @@ impl Owner {
         version: Version,
         limit: usize,
         reports: Producer<Report>,
-        lessons: Producer<Lesson>,
+        learn_requests: Producer<LearnRequest>,
     ) -> Self {
         Self {
             id,
@@ -157,9 +157,9 @@ impl Owner {
             refused: Refused::default(),
             entries: Entries::new(limit),
             reports,
-            taught: LessonNo(0),
-            learned: LessonNo(0),
-            lessons,
+            taught: LearnSeq(0),
+            learned: LearnSeq(0),
+            learn_requests,
         }
     }
 
@@ -176,7 +176,7 @@ impl Owner {
     }
 
     /// Its entries, to count hits, credit and bury. Killing goes through [`Self::expire`] and
-    /// [`Self::advance`] alone.
+    /// [`Self::invalidation`] alone.
     #[inline]
     pub const fn entries_mut(&mut self) -> &mut Entries {
         &mut self.entries
@@ -262,57 +262,57 @@ impl Owner {
     /// # Errors
     ///
     /// When it does not fit; then nothing was taught.
-    pub fn teach(&mut self, learnings: Vec<Learning>) -> Result<LessonNo, LessonsFull> {
-        let number = LessonNo(self.taught.0 + 1);
-        self.lessons.push(Lesson { number, learnings }).map_err(|_| LessonsFull)?;
+    pub fn learn(&mut self, learnings: Vec<Learning>) -> Result<LearnSeq, LearnQueueFull> {
+        let number = LearnSeq(self.taught.0 + 1);
+        self.learn_requests.push(LearnRequest { number, learnings }).map_err(|_| LearnQueueFull)?;
         self.taught = number;
         Ok(number)
     }
 
     /// The last lesson that it handed on.
     #[must_use]
-    pub const fn taught(&self) -> LessonNo {
+    pub const fn taught(&self) -> LearnSeq {
         self.taught
     }
 
     /// Whether its version has learned a lesson (rule 8).
     #[must_use]
-    pub fn has_learned(&self, lesson: LessonNo) -> bool {
-        lesson <= self.learned
+    pub fn has_learned(&self, learn_request: LearnSeq) -> bool {
+        learn_request <= self.learned
     }
 
     /// Drops what an advance names and what was installed after its `seq`, and adopts its version.
     /// Nothing is reported: the engine has forgotten the former and ignores the latter.
-    pub fn advance(&mut self, advance: &Advance) -> Dropped {
-        self.advance_and(advance, Entries::kill)
+    pub fn invalidation(&mut self, invalidation: &Invalidation) -> Dropped {
+        self.invalidation_and(invalidation, Entries::kill)
     }
 
     /// The same at `now`; of what it names as stale, that which packets came to until then waits to be
-    /// [made anew](Entries::bury_fallen).
-    pub fn advance_to_repair(&mut self, advance: &Advance, now: Time) -> Dropped {
-        self.advance_and(advance, |entries, entry| entries.let_fall(entry, now))
+    /// [made anew](Entries::reclaim_pending).
+    pub fn invalidation_to_repair(&mut self, invalidation: &Invalidation, now: Time) -> Dropped {
+        self.invalidation_and(invalidation, |entries, entry| entries.evict_for_repair(entry, now))
     }
 
-    fn advance_and(
+    fn invalidation_and(
         &mut self,
-        advance: &Advance,
+        invalidation: &Invalidation,
         mut drop: impl FnMut(&mut Entries, EntryRef) -> bool,
     ) -> Dropped {
         let mut dropped = Dropped::default();
-        for id in advance.evictions.iter().flatten() {
+        for id in invalidation.evictions.iter().flatten() {
             debug_assert!(id.owner == self.id, "an advance names entries of its owner");
             let entry = EntryRef { slot: id.slot, generation: id.generation };
             dropped.evicted += usize::from(drop(&mut self.entries, entry));
         }
         while let Some((entry, number)) = self.entries.newest()
-            && number > advance.seq
+            && number > invalidation.seq
         {
             self.entries.kill(entry);
-            dropped.raced += 1;
+            dropped.install_conflicts += 1;
         }
-        debug_assert!(self.version <= advance.version, "versions only grow");
-        self.version = advance.version;
-        self.learned = self.learned.max(advance.learned);
+        debug_assert!(self.version <= invalidation.version, "versions only grow");
+        self.version = invalidation.version;
+        self.learned = self.learned.max(invalidation.learned);
         dropped
     }
 }

@@ -31,7 +31,7 @@ const BUCKETS: usize = 40;
 
 /// Tells a desk the time.
 #[derive(Clone)]
-pub struct DeskClock(Arc<dyn Fn() -> Time + Send + Sync>);
+pub struct CoordinatorClock(Arc<dyn Fn() -> Time + Send + Sync>);
 
 /// Times in buckets that double.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub struct Evicted {
 
 /// What a desk remembers.
 #[derive(Clone, Debug, Default)]
-pub struct DeskRecord {
+pub struct EvictionHistory {
     /// From taking changes to the list of the entries that they end.
     pub to_list: Histogram,
     /// From publishing a version to the last answer of an owner.
@@ -123,7 +123,7 @@ impl EvictedBy {
     }
 }
 
-impl DeskClock {
+impl CoordinatorClock {
     /// A clock that reads time by `now`.
     #[must_use]
     pub fn new(now: impl Fn() -> Time + Send + Sync + 'static) -> Self {
@@ -137,14 +137,14 @@ impl DeskClock {
     }
 }
 
-impl Default for DeskClock {
+impl Default for CoordinatorClock {
     /// A clock that stands still.
     fn default() -> Self {
         Self::new(|| Time::ZERO)
     }
 }
 
-impl fmt::Debug for DeskClock {
+impl fmt::Debug for CoordinatorClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("DeskClock").field(&self.now()).finish()
     }
@@ -207,7 +207,7 @@ impl Default for Histogram {
     }
 }
 
-impl DeskRecord {
+impl EvictionHistory {
     /// A version was published at `since`: its last answer is still to come.
     pub(crate) fn published(&mut self, version: Version, since: Time) {
         if self.unanswered.len() >= UNANSWERED_MAX {
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn of_evictions_the_last_are_remembered_and_all_are_counted() {
-        let mut record = DeskRecord::default();
+        let mut record = EvictionHistory::default();
         let entries: Vec<_> = (0..3000).map(entry).collect();
         let object = Delta::Changed(Object::Ports(BridgeId::new(1)));
         let place = (BridgeId::new(1), TableId::FIRST);
@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn a_version_is_answered_once_and_those_before_it_too() {
-        let mut record = DeskRecord::default();
+        let mut record = EvictionHistory::default();
         let at = |seconds| Time::ZERO.after(Duration::from_secs(seconds));
         (1..=3).for_each(|number| record.published(Version::new(number), at(number)));
         record.answered(Version::new(2), at(6));

@@ -11,7 +11,7 @@
 
 use crate::{
     Offload, Packet, Pool,
-    offload::{complete_checksum, folded, sum},
+    virtio::{complete_checksum, folded, sum},
 };
 
 /// Most segments that one packet becomes: 64 KiB in segments of 128 bytes.

@@ -54,12 +54,12 @@ impl Waker {
     }
 
     /// Whether the thread sleeps, asked after a message was posted: if so, it looks at its queues
-    /// after [`Self::rise`] and finds the message there, woken by this one or not.
+    /// after [`Self::unpark`] and finds the message there, woken by this one or not.
     #[must_use]
     pub fn finds_asleep(&self) -> bool {
-        // SeqCst: partner of the fences in `doze` and `rise`.
+        // SeqCst: partner of the fences in `prepare_park` and `unpark`.
         fence(Ordering::SeqCst);
-        // Acquire: partner of the Release in `doze`. Who finds the thread asleep sees what it did
+        // Acquire: partner of the Release in `prepare_park`. Who finds the thread asleep sees what it did
         // before, its counters too.
         self.asleep.load(Ordering::Acquire)
     }
@@ -70,8 +70,8 @@ impl Waker {
     }
 
     /// The thread says that it is about to sleep. Afterwards it looks at its queues once more, and
-    /// calls [`Self::rise`] instead of waiting if there is something.
-    pub fn doze(&self) {
+    /// calls [`Self::unpark`] instead of waiting if there is something.
+    pub fn prepare_park(&self) {
         // Release: partner of the Acquire in `finds_asleep`.
         self.asleep.store(true, Ordering::Release);
         // SeqCst: partner of the fence in `finds_asleep`.
@@ -79,7 +79,7 @@ impl Waker {
     }
 
     /// The thread says that it is awake. Afterwards it drains its queues.
-    pub fn rise(&self) {
+    pub fn unpark(&self) {
         self.asleep.store(false, Ordering::Relaxed);
         // SeqCst: partner of the fence in `finds_asleep`.
         fence(Ordering::SeqCst);
@@ -200,11 +200,11 @@ mod tests {
     #[test]
     fn a_thread_that_sleeps_is_woken_once() {
         let waker = Waker::new().unwrap();
-        waker.doze();
+        waker.prepare_park();
         assert!(!waker.is_signalled());
         waker.wake();
         assert!(waker.is_signalled());
-        waker.rise();
+        waker.unpark();
         assert!(!waker.is_signalled());
     }
 }

@@ -4,8 +4,8 @@ use shunt_pipeline::DatapathPort;
 
 use crate::{
     Offload, Pool,
-    offload::{Unsendable, finish},
     port::{Capabilities, pcap::Capture},
+    virtio::{Unsendable, finish},
 };
 
 /// Reads the bytes as a capture file.
@@ -41,7 +41,7 @@ pub fn fuzz_offload(data: &[u8]) {
     };
     match finish(packet, &port, &mut pool, &mut out) {
         Ok(()) => assert!(out.iter().all(|made| !made.offload.needs_checksum)),
-        Err(Unsendable::TooLong { .. } | Unsendable::Segment(_)) => assert!(out.is_empty()),
+        Err(Unsendable::MtuExceeded { .. } | Unsendable::Segment(_)) => assert!(out.is_empty()),
     }
     assert_eq!(pool.out(), out.len(), "every other buffer is back");
 }

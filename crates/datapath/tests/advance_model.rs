@@ -9,7 +9,7 @@
 //! What is checked: in no state can an owner hit an entry that its version made stale, and when all
 //! is quiet the engine watches exactly the entries that exist.
 //!
-//! Packets that teach are a model of their own, over the same code: `lessons`.
+//! Packets that teach are a model of their own, over the same code: `learn_requests`.
 //!
 //! Each rule of `shunt_datapath::owner` has a test here. A checker that finds nothing may be blind,
 //! so the rules are also broken, one at a time, by the engine or by the harness around the real
@@ -18,7 +18,7 @@
 #![expect(clippy::unwrap_used, reason = "a model that cannot be set up fails")]
 
 #[path = "advance_model/lessons.rs"]
-mod lessons;
+mod learn_requests;
 #[path = "advance_model/rules.rs"]
 mod rules;
 
@@ -30,8 +30,8 @@ use std::{
 use rtrb::{Consumer, RingBuffer};
 use shunt_classifier::Version;
 use shunt_datapath::{
-    Advance, DeskEnds, EvictionDesk, InstallError, Lesson, LessonNo, Link, Owner, Waker,
-    cache::EntryRef,
+    CoordinatorEndpoint, EvictionCoordinator, InstallError, Invalidation, LearnRequest, LearnSeq,
+    Link, Owner, Waker, cache::EntryRef,
 };
 use shunt_flow::{FieldId, FlowKey, FlowMask, SparseKey, SparseMask};
 use shunt_pipeline::{
@@ -196,7 +196,7 @@ impl Evictor for Engine {
 struct World {
     model: Model,
     owners: Vec<Place>,
-    desk: EvictionDesk,
+    coordinator: EvictionCoordinator,
     rows: Arc<Mutex<Rows>>,
 }
 
@@ -234,7 +234,7 @@ enum Step {
     Translate { owner: usize, flow: u16 },
     Install { owner: usize, flow: u16 },
     Expire { owner: usize, slot: u32 },
-    Advance { owner: usize },
+    Invalidation { owner: usize },
     Doze { owner: usize },
     Rise { owner: usize },
     FindAsleep { owner: usize },
@@ -258,7 +258,7 @@ enum Fault {
     /// An owner can hit an entry that its version made stale.
     StaleHit,
     /// A version is said to be answered, and an owner that did not adopt it can forward a packet.
-    AnsweredTooEarly,
+    AckedTooEarly,
     /// All is quiet, and the engine watches an entry that does not exist.
     PhantomRow,
     /// All is quiet, and the engine does not watch an entry that exists.
@@ -271,15 +271,15 @@ impl World {
         let engine = Box::new(Engine { broken: model.broken, rows: Arc::clone(&rows) });
         let (owners, ends): (Vec<_>, Vec<_>) = (0..model.owners).map(Self::place).unzip();
         let waker = Arc::new(Waker::new().unwrap());
-        let (desk, _) = EvictionDesk::new(engine, Version::ZERO, ends, waker);
-        Self { model, owners, desk, rows }
+        let (coordinator, _) = EvictionCoordinator::new(engine, Version::ZERO, ends, waker);
+        Self { model, owners, coordinator, rows }
     }
 
-    fn place(index: usize) -> (Place, DeskEnds) {
+    fn place(index: usize) -> (Place, CoordinatorEndpoint) {
         let id = OwnerId(u16::try_from(index).unwrap());
         let (reports, receiver) = RingBuffer::new(16);
         let link = Arc::new(Link::new(Version::ZERO).unwrap());
-        let ends = DeskEnds::new(id, receiver, Arc::clone(&link));
+        let ends = CoordinatorEndpoint::new(id, receiver, Arc::clone(&link));
         let owner = Owner::new(id, Version::ZERO, 8, reports, RingBuffer::new(1).0);
         let (sent, numbers) = (VecDeque::new(), BTreeMap::new());
         let (installs, translated, pace) = (0, None, Pace::Awake);
@@ -299,7 +299,7 @@ impl World {
         match step {
             Step::Change => self.change(),
             Step::TakeIn { owner } => {
-                assert!(self.desk.take_one(owner));
+                assert!(self.coordinator.take_one(owner));
                 self.owners[owner].sent.pop_front();
             }
             Step::Index => {
@@ -315,11 +315,11 @@ impl World {
                 let silent = self.model.broken == Some(Rule::ExpiryIsSilent);
                 self.owners[owner].expire(slot, silent);
             }
-            Step::Advance { owner } => self.owners[owner].advance(),
-            Step::Doze { owner } => self.owners[owner].doze(),
+            Step::Invalidation { owner } => self.owners[owner].invalidation(),
+            Step::Doze { owner } => self.owners[owner].prepare_park(),
             Step::Rise { owner } => {
                 let place = &mut self.owners[owner];
-                place.link.waker().rise();
+                place.link.waker().unpark();
                 let is_blind = self.model.broken == Some(Rule::WakesBlindly);
                 place.pace = if is_blind { Pace::Awake } else { Pace::Rising };
                 place.look();
@@ -329,15 +329,15 @@ impl World {
     }
 
     fn change(&mut self) {
-        let version = self.desk.version().next();
+        let version = self.coordinator.version().next();
         let delta = Delta::Changed(object(changed_by(version.number())));
         let breaks_merge = self.model.broken == Some(Rule::MergeTakesNewestSeq);
-        let earlier: Vec<Option<Advance>> = self
+        let earlier: Vec<Option<Invalidation>> = self
             .owners
             .iter()
             .map(|place| breaks_merge.then(|| place.link.mailbox().take()).flatten())
             .collect();
-        self.desk.apply(version, &[delta]);
+        self.coordinator.apply(version, &[delta]);
         for place in self.owners.iter_mut().filter(|place| place.found_asleep) {
             (place.found_asleep, place.said) = (false, version.number());
         }
@@ -347,14 +347,14 @@ impl World {
                 let later = mailbox.take().unwrap();
                 let seq = later.seq;
                 merged.merge(later);
-                mailbox.post(Advance { seq, ..merged });
+                mailbox.post(Invalidation { seq, ..merged });
             }
         }
     }
 
     fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
-        if self.desk.version().number() < LAST {
+        if self.coordinator.version().number() < LAST {
             steps.push(Step::Change);
         }
         if !self.rows.lock().unwrap().pending.is_empty() {
@@ -376,7 +376,7 @@ impl World {
                 steps.push(Step::Doze { owner });
             }
             if place.link.mailbox().is_flagged() {
-                steps.push(Step::Advance { owner });
+                steps.push(Step::Invalidation { owner });
             }
             if place.pace == Pace::Rising {
                 continue;
@@ -399,7 +399,8 @@ impl World {
 
     fn state(&self) -> State {
         let rows = self.rows.lock().unwrap().clone();
-        let (version, answered) = (self.desk.version().number(), self.desk.answered().number());
+        let (version, answered) =
+            (self.coordinator.version().number(), self.coordinator.answered().number());
         (version, answered, rows, self.owners.iter().map(Place::state).collect())
     }
 
@@ -411,13 +412,13 @@ impl World {
             if place.live().iter().any(|(_, _, flow, seen)| is_stale(*flow, *seen, current)) {
                 faults.push(Fault::StaleHit);
             }
-            let answered = self.desk.answered().number().max(place.said);
+            let answered = self.coordinator.answered().number().max(place.said);
             if place.pace == Pace::Awake && current < answered {
-                faults.push(Fault::AnsweredTooEarly);
+                faults.push(Fault::AckedTooEarly);
             }
         }
         let rows = self.rows.lock().unwrap();
-        let is_quiet = self.desk.version().number() == LAST
+        let is_quiet = self.coordinator.version().number() == LAST
             && rows.pending.is_empty()
             && rows.delayed.is_empty()
             && self
@@ -453,25 +454,25 @@ impl Place {
             assert!(self.owner.expire(entry));
             self.sent.push_back((self.owner.name(entry), false));
         }
-        self.owner.entries_mut().bury();
+        self.owner.entries_mut().reclaim();
     }
 
-    fn advance(&mut self) {
-        let advance = self.link.mailbox().take().unwrap();
+    fn invalidation(&mut self) {
+        let invalidation = self.link.mailbox().take().unwrap();
         let before = self.owner.reported();
-        self.owner.advance(&advance);
+        self.owner.invalidation(&invalidation);
         assert_eq!(self.owner.reported(), before, "rule 3: an advance is not reported");
-        self.link.answer(advance.version);
-        while self.owner.entries_mut().bury().is_some() {}
+        self.link.answer(invalidation.version);
+        while self.owner.entries_mut().reclaim().is_some() {}
         self.pace = Pace::Awake;
     }
 
     /// As a packet thread does, it looks once more before it sleeps.
-    fn doze(&mut self) {
-        self.link.waker().doze();
+    fn prepare_park(&mut self) {
+        self.link.waker().prepare_park();
         self.pace = Pace::Asleep;
         if self.link.mailbox().is_flagged() {
-            self.link.waker().rise();
+            self.link.waker().unpark();
             self.pace = Pace::Rising;
         }
     }
@@ -497,10 +498,10 @@ impl Place {
 
     fn state(&self) -> PlaceState {
         let mailbox = self.link.mailbox();
-        let pending = mailbox.take().map(|advance| {
-            let evictions = advance.evictions.iter().flatten().copied().collect();
-            let pending = (advance.version.number(), evictions, advance.seq.0);
-            mailbox.post(advance);
+        let pending = mailbox.take().map(|invalidation| {
+            let evictions = invalidation.evictions.iter().flatten().copied().collect();
+            let pending = (invalidation.version.number(), evictions, invalidation.seq.0);
+            mailbox.post(invalidation);
             pending
         });
         let version = self.owner.version().number();

@@ -8,8 +8,8 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use hashbrown::HashTable;
 use shunt_gigaflow::{
+    outline::{Candidate, Coupling, FieldSet, StateId, Step, TraversalOutline},
     partition::{Policy, PolicyName, StageId, StageSet, Stages},
-    way::{Candidate, Coupling, Cut, FieldSet, Step, Way},
 };
 
 const STAGES_COUNT: u8 = 4;
@@ -38,7 +38,7 @@ impl Stages for Held {
 
 /// Ways of so many steps, whose fields change every three to five of them; a third of the steps look
 /// at none.
-fn ways(steps_count: u32) -> Vec<Way> {
+fn ways(steps_count: u32) -> Vec<TraversalOutline> {
     let fields = |step: u32| match (step % 3, step / 4 % 4) {
         (2, _) => FieldSet::EMPTY,
         (_, 0) => FieldSet::of(&[Coupling::EthSrc, Coupling::EthDst]),
@@ -47,10 +47,10 @@ fn ways(steps_count: u32) -> Vec<Way> {
         _ => FieldSet::of(&[Coupling::IpProto, Coupling::TpDst]),
     };
     let way = |number: u64| {
-        let mut way = Way::new();
-        way.begin(Cut::new(0));
+        let mut way = TraversalOutline::new();
+        way.begin(StateId::new(0));
         for step in 0..steps_count {
-            way.cut(Cut::new(step));
+            way.cut(StateId::new(step));
             let identity = (number >> (step % 8)) << 32 | u64::from(step);
             way.step(Step { fields: fields(step), identity });
         }
@@ -60,7 +60,7 @@ fn ways(steps_count: u32) -> Vec<Way> {
 }
 
 /// Stages that hold the pieces of every other way, as this policy cuts them, and others to the brim.
-fn held(ways: &[Way], policy: &mut impl Policy) -> Held {
+fn held(ways: &[TraversalOutline], policy: &mut impl Policy) -> Held {
     let mut held = Held { pieces: HashTable::with_capacity(ENTRIES_COUNT) };
     for way in ways.iter().step_by(2) {
         let pieces = policy.partition(way, &held).to_vec();

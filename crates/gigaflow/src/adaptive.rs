@@ -43,8 +43,8 @@
 use hashbrown::HashTable;
 
 use crate::{
+    outline::{Candidate, StateId, TraversalOutline, fold},
     partition::{Piece, Policy, STAGES_MAX, StageId, StageSet, Stages, Whole},
-    way::{Candidate, Cut, Way, fold},
 };
 
 /// A policy that falls back to whole ways where pieces lose: see the [module](self).
@@ -71,9 +71,9 @@ pub enum Grain {
     Whole,
 }
 
-/// Why a way is shown to [`Adaptive::witness`].
+/// Why a way is shown to [`Adaptive::observe`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sight {
+pub enum ProbeResult {
     /// Its packet was drawn, whatever became of it.
     Sampled,
     /// Its packet missed, and was not drawn.
@@ -110,10 +110,10 @@ impl<P: Policy + Clone> Adaptive<P> {
     }
 
     /// Learns from a way, before it is partitioned.
-    pub fn witness(&mut self, way: &Way, sight: Sight) {
+    pub fn observe(&mut self, way: &TraversalOutline, probe: ProbeResult) {
         self.relaxed_count = 0;
         let met = Met { pieces: self.pieces.meets(way), wholes: self.wholes.meets(way) };
-        if sight == Sight::Missed {
+        if probe == ProbeResult::Missed {
             return;
         }
         let counts = self.pieces.directory.was_full || self.wholes.directory.was_full;
@@ -145,12 +145,12 @@ impl<P: Policy + Clone> Adaptive<P> {
 
     /// What ways that begin here are cached as.
     #[must_use]
-    pub fn grain(&self, start: Cut) -> Grain {
+    pub fn grain(&self, start: StateId) -> Grain {
         let duel = self.duels.find(hash(start), |duel| duel.start == start);
         duel.map_or(Grain::Pieces, |duel| duel.grain)
     }
 
-    fn duel(&mut self, start: Cut) -> Option<&mut Duel> {
+    fn duel(&mut self, start: StateId) -> Option<&mut Duel> {
         let full = self.duels.len() >= DUELS_MAX;
         match self.duels.entry(hash(start), |duel| duel.start == start, |duel| hash(duel.start)) {
             hashbrown::hash_table::Entry::Occupied(duel) => Some(duel.into_mut()),
@@ -163,7 +163,7 @@ impl<P: Policy + Clone> Adaptive<P> {
 }
 
 impl<P: Policy + Clone> Policy for Adaptive<P> {
-    fn partition(&mut self, way: &Way, stages: &impl Stages) -> &[Piece] {
+    fn partition(&mut self, way: &TraversalOutline, stages: &impl Stages) -> &[Piece] {
         match self.grain(way.start()) {
             Grain::Pieces => self.policy.partition(way, stages),
             Grain::Whole => self.whole.partition(way, stages),
@@ -181,7 +181,7 @@ struct Met {
 /// The score of one start in this round, and the lead of the kind that it does not use.
 #[derive(Clone, Copy, Debug)]
 struct Duel {
-    start: Cut,
+    start: StateId,
     grain: Grain,
     samples: u32,
     pieces: u32,
@@ -197,7 +197,7 @@ struct Duel {
 impl Default for Duel {
     fn default() -> Self {
         Self {
-            start: Cut::END,
+            start: StateId::END,
             grain: Grain::Pieces,
             samples: 0,
             pieces: 0,
@@ -258,7 +258,7 @@ impl<P: Policy> Side<P> {
     }
 
     /// Whether a packet on this way would hit; if not, it will from now on.
-    fn meets(&mut self, way: &Way) -> bool {
+    fn meets(&mut self, way: &TraversalOutline) -> bool {
         let found = self.directory.walk(way);
         if !found {
             let pieces = self.policy.partition(way, &self.directory);
@@ -302,7 +302,7 @@ impl Directory {
 
     /// Whether a packet finds its way from the first stage to the end, the longest piece first in
     /// each.
-    fn walk(&self, way: &Way) -> bool {
+    fn walk(&self, way: &TraversalOutline) -> bool {
         let (mut first, legs_count) = (0, way.legs_count());
         for stage in (0..self.capacity.stages_count).filter_map(StageId::new) {
             let held = way.candidates(first).map(|piece| self.holders(&piece).contains(stage));
@@ -345,7 +345,7 @@ impl Stages for Directory {
     }
 }
 
-fn hash(start: Cut) -> u64 {
+fn hash(start: StateId) -> u64 {
     fold(0, start.number().into())
 }
 
@@ -406,13 +406,13 @@ mod tests {
         }
 
         fn meet(&mut self) -> (bool, bool) {
-            let drawn = split_mix(&mut self.seed) % 1000;
-            if drawn < self.used {
+            let sampled = split_mix(&mut self.seed) % 1000;
+            if sampled < self.used {
                 (true, false)
-            } else if drawn < self.used + self.other {
+            } else if sampled < self.used + self.other {
                 (false, true)
             } else {
-                let both = !drawn.is_multiple_of(3);
+                let both = !sampled.is_multiple_of(3);
                 (both, both)
             }
         }

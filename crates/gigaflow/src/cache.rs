@@ -1,6 +1,6 @@
 //! The cache as a whole: a chain of stages, and how misses fill it.
 //!
-//! A packet that misses is translated once as a whole, which says what becomes of it. Its [`Way`] is
+//! A packet that misses is translated once as a whole, which says what becomes of it. Its [`TraversalOutline`] is
 //! shown to the policy, which says where to cut. Pieces that are there already are met as any packet
 //! meets them; those that are not are made from what the translation has found in the tables, and each
 //! becomes a rule. Nothing of that decides what happens to packets: a rule says what the tables say,
@@ -28,13 +28,13 @@ use shunt_pipeline::{
 
 use self::fill::Desk;
 use crate::{
-    adaptive::{Adaptive, Capacity, Grain, Sight},
+    adaptive::{Adaptive, Capacity, Grain, ProbeResult},
     draw::Draw,
     ltm::{Eviction, Ltm, Store, Walk},
+    outline::TraversalOutline,
     partition::{AnyPolicy, PolicyName, StageSet, Stages as _, Whole},
-    rule_of::{HeaderMasks, start_of, way_of},
+    rule_of::{HeaderMasks, outline_of, start_of},
     tag::{Reuse, TagName, TagSpace, is_hiding},
-    way::Way,
 };
 
 mod fill;
@@ -73,7 +73,7 @@ pub struct Gigaflow {
     whole: Whole,
     draw: Draw,
     seed: u64,
-    way: Way,
+    way: TraversalOutline,
     counts: Counts,
     /// What a rule rewrites that rewrites nothing for the next stage.
     nothing: Match,
@@ -153,7 +153,7 @@ impl Gigaflow {
     /// What is meant to be in a target that has nothing: the number of a tag is used again only when it
     /// is [drained](Ltm::drained).
     #[must_use]
-    pub fn of_target(config: Config) -> Self {
+    pub fn of_device(config: Config) -> Self {
         Self::with_reuse(config, Reuse::Drained)
     }
 
@@ -173,7 +173,7 @@ impl Gigaflow {
             whole: Whole::default(),
             draw: Draw::new(one_in, config.seed),
             seed: config.seed,
-            way: Way::new(),
+            way: TraversalOutline::new(),
             counts: Counts::default(),
             nothing: Match::any(),
             masks: HeaderMasks::default(),
@@ -200,22 +200,27 @@ impl Gigaflow {
     }
 
     /// Whether the next packet is one that is drawn for the duel: then its way is to be shown to
-    /// [`Self::witness`] also if it hits. To be asked once for each packet.
+    /// [`Self::observe`] also if it hits. To be asked once for each packet.
     #[inline]
     pub fn draws(&mut self) -> bool {
         self.draw.next(self.counts.misses)
     }
 
     /// Shows the way of a packet that was drawn and has hit to the duel, if there is one now.
-    pub fn witness(&mut self, packet: Miss<'_>) {
-        if self.is_contested(Sight::Sampled) && packet.start.is_none() {
-            self.show(packet, Sight::Sampled);
+    pub fn observe(&mut self, packet: Miss<'_>) {
+        if self.is_contested(ProbeResult::Sampled) && packet.start.is_none() {
+            self.show(packet, ProbeResult::Sampled);
         }
     }
 
     /// Translates a packet that missed, and makes entries for those that come after it.
-    pub fn miss(&mut self, store: &mut impl Store, miss: Miss<'_>, sight: Sight) -> Arc<Traversal> {
-        self.begin(store, miss, sight, None)
+    pub fn miss(
+        &mut self,
+        store: &mut impl Store,
+        miss: Miss<'_>,
+        probe: ProbeResult,
+    ) -> Arc<Traversal> {
+        self.begin(store, miss, probe, None)
     }
 
     /// As [`Self::miss`], for a packet that missed on this walk and could not [go on](Self::go_on): if what
@@ -225,9 +230,9 @@ impl Gigaflow {
         store: &mut impl Store,
         miss: Miss<'_>,
         walk: &Walk,
-        sight: Sight,
+        probe: ProbeResult,
     ) -> Arc<Traversal> {
-        self.begin(store, miss, sight, Some(walk))
+        self.begin(store, miss, probe, Some(walk))
     }
 
     /// Goes on with a packet that missed midway, where it missed: what the entries of its walk say is
@@ -240,9 +245,9 @@ impl Gigaflow {
         store: &mut impl Store,
         miss: Miss<'_>,
         walk: &Walk,
-        sight: Sight,
+        probe: ProbeResult,
     ) -> Option<Arc<Traversal>> {
-        let Some(TagName::Cut(start)) = self.ltm.tags().name(walk.tag()?).cloned() else {
+        let Some(TagName::StateId(start)) = self.ltm.tags().name(walk.tag()?).cloned() else {
             return None;
         };
         let last = self.ltm.stage(*walk.slots().last()?)?;
@@ -260,7 +265,7 @@ impl Gigaflow {
         {
             return None;
         }
-        way_of(&noted, self.seed, &mut self.way);
+        outline_of(&noted, self.seed, &mut self.way);
         let open = StageSet::first_of(self.ltm.capacity().stages_count).since(last.number() + 1);
         let (whole, met) = (&noted, walk.slots());
         let filling = Filling { miss: from_here, whole, met, open, grain: Grain::Pieces };
@@ -272,8 +277,8 @@ impl Gigaflow {
         self.counts.shared += walk.slots().len() as u64;
         self.counts.misses += 1;
         self.counts.resumed += 1;
-        if miss.start.is_none() && self.is_contested(sight) {
-            self.show(miss, sight);
+        if miss.start.is_none() && self.is_contested(probe) {
+            self.show(miss, probe);
         }
         Some(noted.traversal)
     }
@@ -314,10 +319,10 @@ impl Gigaflow {
         &mut self,
         store: &mut impl Store,
         miss: Miss<'_>,
-        sight: Sight,
+        probe: ProbeResult,
         walk: Option<&Walk>,
     ) -> Arc<Traversal> {
-        self.counts.misses += u64::from(sight != Sight::Anew);
+        self.counts.misses += u64::from(probe != ProbeResult::Anew);
         let mut noted = self.noting(miss);
         if !noted.traversal.learnings.is_empty() {
             self.counts.teaching += 1;
@@ -331,10 +336,10 @@ impl Gigaflow {
         if noted.traversal.error.is_some() {
             noted.points.clear();
         }
-        way_of(&noted, self.seed, &mut self.way);
+        outline_of(&noted, self.seed, &mut self.way);
         // What packets ask for is learned from packets alone.
-        if miss.start.is_none() && sight != Sight::Anew && self.is_contested(sight) {
-            self.judge(sight);
+        if miss.start.is_none() && probe != ProbeResult::Anew && self.is_contested(probe) {
+            self.judge(probe);
         }
         let is_uncut = self.way.legs_count() == 1 && self.way.steps_count() > 1;
         let grain = if is_uncut { Grain::Whole } else { self.grain(miss.key, miss.start) };
@@ -376,28 +381,28 @@ impl Gigaflow {
     }
 
     /// Whether pieces and whole ways contend: there is a duel, and no room for both.
-    fn is_contested(&mut self, sight: Sight) -> bool {
+    fn is_contested(&mut self, probe: ProbeResult) -> bool {
         let Chooser::Duel(duel) = &mut self.policy else { return false };
         let has_room = self.ltm.room() != StageSet::EMPTY;
-        if has_room && sight == Sight::Sampled {
+        if has_room && probe == ProbeResult::Sampled {
             duel.relax();
         }
         !has_room
     }
 
     /// Shows the whole way of a packet to the duel.
-    fn show(&mut self, packet: Miss<'_>, sight: Sight) {
+    fn show(&mut self, packet: Miss<'_>, probe: ProbeResult) {
         let noted = self.noting(packet);
-        way_of(&noted, self.seed, &mut self.way);
-        self.judge(sight);
+        outline_of(&noted, self.seed, &mut self.way);
+        self.judge(probe);
     }
 
     /// Shows the way to the duel. Where it has changed its mind, what is there is outdated.
-    fn judge(&mut self, sight: Sight) {
+    fn judge(&mut self, probe: ProbeResult) {
         let Chooser::Duel(duel) = &mut self.policy else { return };
         let start = self.way.start();
         let before = duel.grain(start);
-        duel.witness(&self.way, sight);
+        duel.observe(&self.way, probe);
         if duel.grain(start) != before {
             self.ltm.outdate();
         }

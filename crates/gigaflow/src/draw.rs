@@ -15,7 +15,7 @@ pub(crate) struct Draw {
     mean: u32,
     left: u32,
     /// Packets that were drawn since the mean was looked at, and misses by then.
-    drawn: u32,
+    sampled: u32,
     misses: u64,
     state: u64,
 }
@@ -31,7 +31,7 @@ const MEAN_MAX: u32 = 1 << 16;
 
 impl Draw {
     pub(crate) const fn new(one_in: u32, seed: u64) -> Self {
-        Self { one_in, mean: one_in, left: 0, drawn: 0, misses: 0, state: seed }
+        Self { one_in, mean: one_in, left: 0, sampled: 0, misses: 0, state: seed }
     }
 
     /// Whether the next packet is drawn; so many have missed so far.
@@ -45,9 +45,9 @@ impl Draw {
     }
 
     fn draw(&mut self, misses: u64) -> bool {
-        self.drawn += 1;
-        if self.drawn == DRAWS_PER_LOOK {
-            self.drawn = 0;
+        self.sampled += 1;
+        if self.sampled == DRAWS_PER_LOOK {
+            self.sampled = 0;
             let since = misses.saturating_sub(std::mem::replace(&mut self.misses, misses));
             let per_draw = since / u64::from(DRAWS_PER_LOOK);
             if per_draw < MISSES_PER_DRAW {
@@ -72,21 +72,21 @@ mod tests {
     use super::*;
 
     /// How many of so many packets are drawn, where one of `miss_one_in` misses.
-    fn drawn(one_in: u32, packets: u64, miss_one_in: u64) -> usize {
+    fn sampled(one_in: u32, packets: u64, miss_one_in: u64) -> usize {
         let mut draw = Draw::new(one_in, 1);
         (0..packets).filter(|packet| draw.next(packet / miss_one_in)).count()
     }
 
     #[test]
     fn one_in_so_many_is_drawn_where_most_miss() {
-        let count = drawn(32, 320_000, 1);
+        let count = sampled(32, 320_000, 1);
         assert!((9_000..11_000).contains(&count), "{count}");
-        assert_eq!(drawn(0, 1000, 1), 0);
+        assert_eq!(sampled(0, 1000, 1), 0);
     }
 
     #[test]
     fn few_are_drawn_where_few_miss() {
-        let count = drawn(32, 1_000_000, 100);
+        let count = sampled(32, 1_000_000, 100);
         assert!(count < 10_000 / 4, "{count}");
     }
 

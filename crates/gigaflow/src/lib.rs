@@ -6,7 +6,7 @@
 //! a piece share it: with pieces a1, a2 in the first stage and b1, b2 in the second, four flows hit
 //! after two have missed.
 //!
-//! This crate decides where to cut. A [`Way`](way::Way) is what a traversal looks like to a
+//! This crate decides where to cut. A [`TraversalOutline`](outline::TraversalOutline) is what a traversal looks like to a
 //! [`Policy`](partition::Policy), which answers with [`Piece`](partition::Piece)s.
 //! [`Adaptive`](adaptive::Adaptive) watches whether cutting pays at all.
 //!
@@ -35,7 +35,7 @@
 //! ```
 //! use shunt_gigaflow::{
 //!     partition::{Joint, Piece, Policy, StageSet, Stages},
-//!     way::{Candidate, Coupling, Cut, FieldSet, Step, Way},
+//!     outline::{Candidate, Coupling, StateId, FieldSet, Step, TraversalOutline},
 //! };
 //!
 //! let ethernet = FieldSet::of(&[Coupling::EthSrc, Coupling::EthDst]);
@@ -43,8 +43,8 @@
 //! let destination_port = FieldSet::of(&[Coupling::TpDst]);
 //! let source_port = FieldSet::of(&[Coupling::TpSrc]);
 //!
-//! let mut way = Way::new();
-//! way.begin(Cut::new(1));
+//! let mut way = TraversalOutline::new();
+//! way.begin(StateId::new(1));
 //! for (table, fields) in [
 //!     (1, ethernet),
 //!     (3, ethernet.union(ip)),
@@ -53,7 +53,7 @@
 //!     (8, destination_port),
 //!     (9, source_port),
 //! ] {
-//!     way.cut(Cut::new(table));
+//!     way.cut(StateId::new(table));
 //!     way.step(Step { fields, identity: table.into() });
 //! }
 //!
@@ -86,7 +86,7 @@
 //! ```
 
 pub mod error;
-pub mod way;
+pub mod outline;
 
 pub mod partition;
 pub mod sketch;
@@ -102,7 +102,7 @@ pub mod cache;
 mod draw;
 mod plan;
 
-pub mod target;
+pub mod offload;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

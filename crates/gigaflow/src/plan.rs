@@ -11,8 +11,8 @@ use shunt_pipeline::Time;
 
 use crate::{
     ltm::{Ltm, Store},
+    outline::{Candidate, StateId},
     partition::{STAGES_MAX, StageId, StageSet, Stages},
-    way::{Candidate, Cut},
 };
 
 /// Some of the stages, as a policy sees them.
@@ -58,7 +58,7 @@ impl Stages for Places<'_> {
         self.ltm.holders(piece).intersection(self.open)
     }
 
-    fn may_begin(&self, cut: Cut) -> bool {
+    fn may_begin(&self, cut: StateId) -> bool {
         self.ltm.may_begin(cut)
     }
 

@@ -7,11 +7,11 @@ use shunt_pipeline::{Continuation, NotedTraversal, Rule, Traversal, Visit};
 
 use crate::{
     ltm::{LtmRule, Next, Tag},
-    way::{Cut, FieldSet, Step, Way, fold},
+    outline::{FieldSet, StateId, Step, TraversalOutline, fold},
 };
 
 /// Shows a traversal to policies. `seed` goes into what they compare.
-pub fn way_of(noted: &NotedTraversal, seed: u64, way: &mut Way) {
+pub fn outline_of(noted: &NotedTraversal, seed: u64, way: &mut TraversalOutline) {
     let traversal = &noted.traversal;
     way.begin(start_of(traversal.key.bridge(), traversal.continuation.as_ref()));
     let mut points = noted.points.iter().peekable();
@@ -30,7 +30,7 @@ pub fn way_of(noted: &NotedTraversal, seed: u64, way: &mut Way) {
 
 /// The name of where a way begins: in a bridge, or where it goes on, as whoever cut it there calls it.
 #[must_use]
-pub fn start_of(bridge: u64, start: Option<&Arc<Continuation>>) -> Cut {
+pub fn start_of(bridge: u64, start: Option<&Arc<Continuation>>) -> StateId {
     cut(start.map_or_else(|| fold(fold(0, bridge), 0), |start| start.name()))
 }
 
@@ -115,8 +115,8 @@ const MIXERS: [u64; FLOW_WORDS] = {
 };
 
 #[expect(clippy::cast_possible_truncation, reason = "the halves are folded together")]
-const fn cut(name: u64) -> Cut {
+const fn cut(name: u64) -> StateId {
     let folded = (name ^ name >> 32) as u32;
     // The last number is that of the end.
-    Cut::new(if folded == Cut::END.number() { 0 } else { folded })
+    StateId::new(if folded == StateId::END.number() { 0 } else { folded })
 }

@@ -53,7 +53,7 @@ pub enum TagName {
     /// A packet comes in at the bridge of this number.
     Start(u64),
     /// What is left to do, and with what.
-    Cut(Arc<Continuation>),
+    StateId(Arc<Continuation>),
 }
 
 /// When the number of a retired tag may be given to another.
@@ -119,7 +119,7 @@ impl TagSpace {
     pub fn hold(&mut self, name: &TagName) -> Result<Tag, TagsFull> {
         let found = match name {
             TagName::Start(bridge) => self.by_bridge.get(bridge),
-            TagName::Cut(continuation) => self.by_continuation.get(&continuation.id()),
+            TagName::StateId(continuation) => self.by_continuation.get(&continuation.id()),
         };
         let tag = match found {
             Some(tag) => *tag,
@@ -145,7 +145,7 @@ impl TagSpace {
         }
         match slot.name.take() {
             Some(TagName::Start(bridge)) => self.by_bridge.remove(&bridge),
-            Some(TagName::Cut(continuation)) => self.by_continuation.remove(&continuation.id()),
+            Some(TagName::StateId(continuation)) => self.by_continuation.remove(&continuation.id()),
             None => return,
         };
         self.retired_count += 1;
@@ -200,7 +200,7 @@ impl TagSpace {
         };
         match name {
             TagName::Start(bridge) => self.by_bridge.insert(*bridge, tag),
-            TagName::Cut(continuation) => self.by_continuation.insert(continuation.id(), tag),
+            TagName::StateId(continuation) => self.by_continuation.insert(continuation.id(), tag),
         };
         self.slots[tag.index()].name = Some(name.clone());
         Ok(tag)
@@ -220,7 +220,7 @@ impl TagName {
     /// What the way of a packet begins with that goes on from `start`, or comes in.
     #[must_use]
     pub fn of_start(key: &FlowKey, start: Option<&Arc<Continuation>>) -> Self {
-        start.map_or_else(|| Self::Start(key.bridge()), |start| Self::Cut(Arc::clone(start)))
+        start.map_or_else(|| Self::Start(key.bridge()), |start| Self::StateId(Arc::clone(start)))
     }
 }
 

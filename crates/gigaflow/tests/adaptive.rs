@@ -1,20 +1,20 @@
 //! The duel: it takes the kind that hits more, changes rarely, and comes back.
 
 use shunt_gigaflow::{
-    adaptive::{Adaptive, Capacity, Grain, ROUND, SEASON, Sight},
+    adaptive::{Adaptive, Capacity, Grain, ProbeResult, ROUND, SEASON},
+    outline::{Coupling, FieldSet, StateId, Step, TraversalOutline},
     partition::{Joint, Policy},
     testing::{ways::PlainStages, workload::Workload},
-    way::{Coupling, Cut, FieldSet, Step, Way},
 };
 
 const CAPACITY: Capacity = Capacity { stages_count: 4, stage_entries_max: 50 };
 
 /// A way of an Ethernet and an IP step that saw these.
-fn way(start: u32, ethernet: u64, ip: u64) -> Way {
-    let mut way = Way::new();
-    way.begin(Cut::new(start));
+fn way(start: u32, ethernet: u64, ip: u64) -> TraversalOutline {
+    let mut way = TraversalOutline::new();
+    way.begin(StateId::new(start));
     way.step(Step { fields: FieldSet::of(&[Coupling::EthDst]), identity: ethernet << 32 });
-    way.cut(Cut::new(start + 1));
+    way.cut(StateId::new(start + 1));
     way.step(Step { fields: FieldSet::of(&[Coupling::IpDst]), identity: ip });
     way
 }
@@ -34,7 +34,7 @@ fn recombine(adaptive: &mut Adaptive<Joint>, start: u32, draws: u32) {
     let mut numbers = Numbers(1);
     for _ in 0..draws {
         let way = way(start, numbers.below(40), numbers.below(40));
-        adaptive.witness(&way, Sight::Sampled);
+        adaptive.observe(&way, ProbeResult::Sampled);
     }
 }
 
@@ -43,7 +43,7 @@ fn part(adaptive: &mut Adaptive<Joint>, start: u32, draws: u32) {
     let mut numbers = Numbers(2);
     for _ in 0..draws {
         let number = 1000 + numbers.below(190);
-        adaptive.witness(&way(start, number, number), Sight::Sampled);
+        adaptive.observe(&way(start, number, number), ProbeResult::Sampled);
     }
 }
 
@@ -51,7 +51,7 @@ fn part(adaptive: &mut Adaptive<Joint>, start: u32, draws: u32) {
 fn flows_that_share_stay_in_pieces() {
     let mut adaptive = Adaptive::new(Joint::default(), CAPACITY);
     recombine(&mut adaptive, 0, 20 * ROUND);
-    assert_eq!(adaptive.grain(Cut::new(0)), Grain::Pieces);
+    assert_eq!(adaptive.grain(StateId::new(0)), Grain::Pieces);
     assert_eq!(adaptive.partition(&way(0, 1, 2), &PlainStages::empty(4)).len(), 2);
 }
 
@@ -59,7 +59,7 @@ fn flows_that_share_stay_in_pieces() {
 fn flows_that_share_nothing_become_whole() {
     let mut adaptive = Adaptive::new(Joint::default(), CAPACITY);
     part(&mut adaptive, 0, 4 * ROUND);
-    assert_eq!(adaptive.grain(Cut::new(0)), Grain::Whole);
+    assert_eq!(adaptive.grain(StateId::new(0)), Grain::Whole);
     assert_eq!(adaptive.partition(&way(0, 1, 2), &PlainStages::empty(4)).len(), 1);
 }
 
@@ -67,9 +67,9 @@ fn flows_that_share_nothing_become_whole() {
 fn what_changed_once_changes_back_with_the_traffic() {
     let mut adaptive = Adaptive::new(Joint::default(), CAPACITY);
     part(&mut adaptive, 0, 8 * ROUND);
-    assert_eq!(adaptive.grain(Cut::new(0)), Grain::Whole);
+    assert_eq!(adaptive.grain(StateId::new(0)), Grain::Whole);
     recombine(&mut adaptive, 0, (SEASON + 8) * ROUND);
-    assert_eq!(adaptive.grain(Cut::new(0)), Grain::Pieces);
+    assert_eq!(adaptive.grain(StateId::new(0)), Grain::Pieces);
 }
 
 #[test]
@@ -77,8 +77,8 @@ fn each_start_is_decided_by_itself() {
     let mut adaptive = Adaptive::new(Joint::default(), CAPACITY);
     part(&mut adaptive, 0, 6 * ROUND);
     recombine(&mut adaptive, 10, (SEASON + 8) * ROUND);
-    assert_eq!(adaptive.grain(Cut::new(0)), Grain::Whole);
-    assert_eq!(adaptive.grain(Cut::new(10)), Grain::Pieces);
+    assert_eq!(adaptive.grain(StateId::new(0)), Grain::Whole);
+    assert_eq!(adaptive.grain(StateId::new(10)), Grain::Pieces);
 }
 
 #[test]
@@ -90,9 +90,9 @@ fn a_start_that_has_no_round_in_a_season_is_decided_too() {
         let start = numbers.below(starts);
         let number = 1000 + start;
         let way = way(u32::try_from(10 * start).unwrap_or_default(), number, number);
-        adaptive.witness(&way, Sight::Sampled);
+        adaptive.observe(&way, ProbeResult::Sampled);
     }
-    let is_whole = |start: &u32| adaptive.grain(Cut::new(10 * start)) == Grain::Whole;
+    let is_whole = |start: &u32| adaptive.grain(StateId::new(10 * start)) == Grain::Whole;
     let whole = (0..2 * SEASON).filter(is_whole).count();
     assert!(whole > 16, "{whole} of {starts}");
 }
@@ -101,9 +101,9 @@ fn a_start_that_has_no_round_in_a_season_is_decided_too() {
 fn misses_fill_but_never_decide() {
     let mut adaptive = Adaptive::new(Joint::default(), CAPACITY);
     for number in 0..100 * u64::from(ROUND) {
-        adaptive.witness(&way(0, number, number), Sight::Missed);
+        adaptive.observe(&way(0, number, number), ProbeResult::Missed);
     }
-    assert_eq!(adaptive.grain(Cut::new(0)), Grain::Pieces);
+    assert_eq!(adaptive.grain(StateId::new(0)), Grain::Pieces);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_tie_changes_nothing() {
     let mut grain = Grain::Pieces;
     for round in 0..10 {
         part(&mut adaptive, 0, ROUND);
-        let now = adaptive.grain(Cut::new(0));
+        let now = adaptive.grain(StateId::new(0));
         changes += u32::from(now != grain);
         grain = now;
         assert_eq!(changes, 0, "in round {round}");

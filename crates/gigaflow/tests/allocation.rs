@@ -3,11 +3,11 @@
 use allocation_counter::measure;
 use shunt_flow::{FieldId, FlowKey, text::NoPortNames};
 use shunt_gigaflow::{
-    adaptive::{Adaptive, Capacity, Sight},
+    adaptive::{Adaptive, Capacity, ProbeResult},
     cache::{Config, Fallback, Gigaflow, Miss},
-    ltm::{Eviction, Shelf, Walk},
+    ltm::{Eviction, VecStore, Walk},
+    outline::{Candidate, Coupling, FieldSet, StateId, Step, TraversalOutline},
     partition::{Joint, Policy, PolicyName, StageSet, Stages},
-    way::{Candidate, Coupling, Cut, FieldSet, Step, Way},
 };
 use shunt_pipeline::{BridgeId, BridgeSettings, FlowModCommand, Pipeline, Time, text::parse_rule};
 
@@ -32,10 +32,10 @@ impl Stages for Empty {
 }
 
 /// Builds the `number`-th way of so many steps in the memory of the one before.
-fn build(way: &mut Way, number: u32, steps_count: u32) {
-    way.begin(Cut::new(0));
+fn build(way: &mut TraversalOutline, number: u32, steps_count: u32) {
+    way.begin(StateId::new(0));
     for step in 0..steps_count {
-        way.cut(Cut::new(step));
+        way.cut(StateId::new(step));
         let fields = FieldSet::of(&[Coupling::ALL[step as usize / 4 % Coupling::ALL.len()]]);
         way.step(Step { fields, identity: u64::from(number % 17) << 32 | u64::from(step) });
     }
@@ -49,7 +49,7 @@ fn the_counter_counts() {
 #[test]
 fn no_policy_allocates_once_warm() {
     for name in PolicyName::ALL {
-        let (mut policy, mut way) = (name.policy(1), Way::new());
+        let (mut policy, mut way) = (name.policy(1), TraversalOutline::new());
         let mut cut = |number: u32| {
             build(&mut way, number, 22 + number % 9);
             assert!(!policy.partition(&way, &Empty(4)).is_empty());
@@ -80,8 +80,8 @@ fn a_walk_allocates_nothing_once_warm() {
     });
     let (version, now) = (pipeline.version(), Time::ZERO);
     let miss = Miss { pipeline: &pipeline, key: &key, start: None, version, now };
-    let (mut shelf, mut walk) = (Shelf::default(), Walk::default());
-    cache.miss(&mut shelf, miss, Sight::Missed);
+    let (mut shelf, mut walk) = (VecStore::default(), Walk::default());
+    cache.miss(&mut shelf, miss, ProbeResult::Missed);
     assert!(cache.find(&shelf, &key, &mut walk) && walk.slots().len() == 2);
     let run = || {
         for _ in 0..100 {
@@ -95,12 +95,13 @@ fn a_walk_allocates_nothing_once_warm() {
 #[test]
 fn the_duel_allocates_nothing_once_it_has_seen_its_ways() {
     let capacity = Capacity { stages_count: 4, stage_entries_max: 1000 };
-    let (mut adaptive, mut way) = (Adaptive::new(Joint::default(), capacity), Way::new());
-    let mut witness = |number| {
+    let (mut adaptive, mut way) =
+        (Adaptive::new(Joint::default(), capacity), TraversalOutline::new());
+    let mut observe = |number| {
         build(&mut way, number, 30);
-        adaptive.witness(&way, Sight::Sampled);
+        adaptive.observe(&way, ProbeResult::Sampled);
         assert!(!adaptive.partition(&way, &Empty(4)).is_empty());
     };
-    (0..100).for_each(&mut witness);
-    assert_eq!(allocations(|| (0..2000).for_each(&mut witness)), 0);
+    (0..100).for_each(&mut observe);
+    assert_eq!(allocations(|| (0..2000).for_each(&mut observe)), 0);
 }

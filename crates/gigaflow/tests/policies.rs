@@ -4,25 +4,25 @@ use std::{cell::Cell, ops::Range};
 
 use proptest::{prelude::*, test_runner::TestRunner};
 use shunt_gigaflow::{
+    outline::{Candidate, Coupling, FieldSet},
     partition::{
         Disjoint, FirstFit, Joint, Piece, Policy, PolicyName, STAGES_MAX, Score, StageId, StageSet,
         Stages, Ties,
     },
     testing::{
         brute,
-        ways::{self, PlainStage, PlainStages, PlainWay, Room},
+        ways::{self, PlainOutline, PlainStage, PlainStages, Room},
     },
-    way::{Candidate, Coupling, FieldSet},
 };
 
 const SCORES: [Score; 2] = [Score::Length, Score::Joins];
 
-fn pieces(policy: &mut impl Policy, way: &PlainWay, stages: &impl Stages) -> Vec<Piece> {
+fn pieces(policy: &mut impl Policy, way: &PlainOutline, stages: &impl Stages) -> Vec<Piece> {
     policy.partition(&way.way(), stages).to_vec()
 }
 
 /// The pieces are a legal answer, and there is one if a stage has room.
-fn check_legal(all: &[Vec<Piece>], way: &PlainWay, stages: &PlainStages, pieces: &[Piece]) {
+fn check_legal(all: &[Vec<Piece>], way: &PlainOutline, stages: &PlainStages, pieces: &[Piece]) {
     if pieces.is_empty() {
         let full = stages.0.iter().all(|stage| stage.room == Room::Full);
         assert!(full, "no entries for {way:?} in {stages:?}");
@@ -34,7 +34,7 @@ fn check_legal(all: &[Vec<Piece>], way: &PlainWay, stages: &PlainStages, pieces:
     );
 }
 
-fn check_joint(all: &[Vec<Piece>], way: &PlainWay, stages: &PlainStages) {
+fn check_joint(all: &[Vec<Piece>], way: &PlainOutline, stages: &PlainStages) {
     for score in SCORES {
         let found = pieces(&mut Joint::new(score), way, stages);
         check_legal(all, way, stages, &found);
@@ -44,7 +44,7 @@ fn check_joint(all: &[Vec<Piece>], way: &PlainWay, stages: &PlainStages) {
     }
 }
 
-fn check_disjoint(all: &[Vec<Piece>], way: &PlainWay, stages: &PlainStages) {
+fn check_disjoint(all: &[Vec<Piece>], way: &PlainOutline, stages: &PlainStages) {
     for score in SCORES {
         for ties in [Ties::Cached, Ties::Canonical] {
             let found = pieces(&mut Disjoint::new(score, ties), way, stages);
@@ -56,13 +56,13 @@ fn check_disjoint(all: &[Vec<Piece>], way: &PlainWay, stages: &PlainStages) {
 
 /// All ways of so many steps that look at nothing, one of three fields, or two of them; long ways, of
 /// which there are too many, at nothing or at one of two fields.
-fn all_ways(steps_count: u32) -> impl Iterator<Item = PlainWay> {
+fn all_ways(steps_count: u32) -> impl Iterator<Item = PlainOutline> {
     let [a, b, c] = [Coupling::EthSrc, Coupling::IpSrc, Coupling::TpDst];
     let kinds = [&[][..], &[a], &[b], &[a, b], &[c]].map(FieldSet::of);
     let base = if steps_count > 6 { 3 } else { kinds.len() };
     (0..base.pow(steps_count)).map(move |number| {
         let kind = |at| kinds[number / base.pow(at) % base];
-        PlainWay::open(&(0..steps_count).map(kind).collect::<Vec<_>>())
+        PlainOutline::open(&(0..steps_count).map(kind).collect::<Vec<_>>())
     })
 }
 
@@ -70,7 +70,7 @@ fn all_ways(steps_count: u32) -> impl Iterator<Item = PlainWay> {
 fn all_short_ways_are_cut_as_by_brute_force() {
     for (steps_count, stages_count) in (1..=8).flat_map(|steps| (1..=5).map(move |k| (steps, k))) {
         let stages = PlainStages::empty(stages_count);
-        let any = PlainWay::open(&vec![FieldSet::EMPTY; steps_count as usize]);
+        let any = PlainOutline::open(&vec![FieldSet::EMPTY; steps_count as usize]);
         let all = brute::partitions(&any, &stages);
         for way in all_ways(steps_count) {
             check_joint(&all, &way, &stages);
@@ -88,8 +88,8 @@ fn equal_prefixes_are_cut_alike() {
         let end = u16::try_from(prefix.0.len()).unwrap_or(u16::MAX);
         let stages = PlainStages::empty(stages_count);
         for policy in [PolicyName::Disjoint, PolicyName::Joint, PolicyName::FirstFit] {
-            let cut = |rest: &PlainWay| {
-                let way = PlainWay([prefix.0.clone(), rest.0.clone()].concat());
+            let cut = |rest: &PlainOutline| {
+                let way = PlainOutline([prefix.0.clone(), rest.0.clone()].concat());
                 let found = pieces(&mut policy.policy(0), &way, &stages);
                 let inside = found.iter().map(|piece| piece.steps.clone());
                 inside.take_while(|steps| steps.end <= end).collect::<Vec<_>>()
@@ -189,7 +189,7 @@ proptest! {
 #[test]
 fn the_order_of_tables_does_not_decide_what_is_coupled() {
     let [a, b] = [Coupling::EthSrc, Coupling::EthDst];
-    let order = |kinds: [&[Coupling]; 3]| PlainWay::open(&kinds.map(FieldSet::of));
+    let order = |kinds: [&[Coupling]; 3]| PlainOutline::open(&kinds.map(FieldSet::of));
     for way in [order([&[a], &[b], &[a, b]]), order([&[a], &[a, b], &[b]])] {
         assert!(way.way().pieces().any(|piece| piece.steps == (0..3) && piece.coupled));
         assert_eq!(pieces(&mut Joint::default(), &way, &PlainStages::empty(4)).len(), 1);
@@ -199,7 +199,7 @@ fn the_order_of_tables_does_not_decide_what_is_coupled() {
 #[test]
 fn a_full_stage_goes_on_sharing_what_it_holds() {
     let [a, b] = [Coupling::EthSrc, Coupling::IpDst].map(|field| FieldSet::of(&[field]));
-    let way = PlainWay::open(&[a, a, b, b]);
+    let way = PlainOutline::open(&[a, a, b, b]);
     let full = PlainStage { room: Room::Full, held: std::iter::once(0..2).collect() };
     let free = PlainStage { room: Room::Free, held: Vec::new() };
     let stages = PlainStages(vec![full, free]);
@@ -214,7 +214,7 @@ fn a_full_stage_goes_on_sharing_what_it_holds() {
 #[test]
 fn a_piece_never_begins_at_a_closed_boundary() {
     let field = |field| FieldSet::of(&[field]);
-    let way = PlainWay(vec![
+    let way = PlainOutline(vec![
         (true, field(Coupling::EthSrc)),
         (false, field(Coupling::IpDst)),
         (true, field(Coupling::TpDst)),
@@ -227,7 +227,7 @@ fn a_piece_never_begins_at_a_closed_boundary() {
 
 #[test]
 fn random_cuts_are_of_every_number_and_at_every_boundary() {
-    let way = PlainWay::open(&[FieldSet::EMPTY; 6]);
+    let way = PlainOutline::open(&[FieldSet::EMPTY; 6]);
     let mut policy = PolicyName::Random.policy(3);
     let (mut counts, mut starts) = ([0; 5], [0; 6]);
     for _ in 0..1000 {
@@ -242,9 +242,9 @@ fn random_cuts_are_of_every_number_and_at_every_boundary() {
 #[test]
 fn a_way_without_steps_has_no_pieces() {
     for name in PolicyName::ALL {
-        let way = PlainWay(Vec::new());
+        let way = PlainOutline(Vec::new());
         assert_eq!(pieces(&mut name.policy(1), &way, &PlainStages::empty(4)), []);
-        let way = PlainWay::open(&[FieldSet::EMPTY; 3]);
+        let way = PlainOutline::open(&[FieldSet::EMPTY; 3]);
         assert_eq!(pieces(&mut name.policy(1), &way, &PlainStages::empty(0)), []);
     }
 }
@@ -271,7 +271,7 @@ impl Stages for Many {
 fn a_traversal_of_4096_visits_in_64_stages_is_covered() {
     let fields = [Coupling::EthSrc, Coupling::IpDst].map(|field| FieldSet::of(&[field]));
     let fields: Vec<FieldSet> = (0..4096).map(|step| fields[step / 100 % 2]).collect();
-    let way = PlainWay::open(&fields);
+    let way = PlainOutline::open(&fields);
     for name in PolicyName::ALL {
         let found = pieces(&mut name.policy(1), &way, &Many(STAGES_MAX));
         let mut next = 0;

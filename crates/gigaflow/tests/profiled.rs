@@ -1,17 +1,17 @@
 //! What traffic shares decides the cuts, once it is known.
 
 use shunt_gigaflow::{
+    outline::{Coupling, FieldSet, StateId, Step, TraversalOutline},
     partition::{Joint, Policy, Profiled},
     testing::ways::PlainStages,
-    way::{Coupling, Cut, FieldSet, Step, Way},
 };
 
 /// A way of two steps that saw these and looked at these fields.
-fn way(seen: [u64; 2], fields: [FieldSet; 2]) -> Way {
-    let mut way = Way::new();
-    way.begin(Cut::new(0));
+fn way(seen: [u64; 2], fields: [FieldSet; 2]) -> TraversalOutline {
+    let mut way = TraversalOutline::new();
+    way.begin(StateId::new(0));
     way.step(Step { fields: fields[0], identity: seen[0] });
-    way.cut(Cut::new(1));
+    way.cut(StateId::new(1));
     way.step(Step { fields: fields[1], identity: seen[1] });
     way
 }
@@ -19,13 +19,13 @@ fn way(seen: [u64; 2], fields: [FieldSet; 2]) -> Way {
 const UNKNOWN: [FieldSet; 2] = [FieldSet::EMPTY; 2];
 
 /// How many pieces the policy makes of each of so many ways, one after the other.
-fn cut(policy: &mut impl Policy, ways: impl Iterator<Item = Way>) -> Vec<usize> {
+fn cut(policy: &mut impl Policy, ways: impl Iterator<Item = TraversalOutline>) -> Vec<usize> {
     let stages = PlainStages::empty(4);
     ways.map(|way| policy.partition(&way, &stages).len()).collect()
 }
 
 /// 40,000 combinations of 200 first and 200 second steps, without a repetition.
-fn recombined() -> impl Iterator<Item = Way> {
+fn recombined() -> impl Iterator<Item = TraversalOutline> {
     (0..40_000_u64).map(|number| {
         let mixed = number * 7919 % 40_000;
         way([mixed / 200, 1000 + mixed % 200], UNKNOWN)

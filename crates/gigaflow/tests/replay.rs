@@ -11,12 +11,12 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use shunt_flow::{FlowKey, text::NoPortNames};
 use shunt_gigaflow::{
-    adaptive::{Capacity, Sight},
+    adaptive::{Capacity, ProbeResult},
     cache::{Config, Fallback, Gigaflow, Miss},
-    ltm::{Eviction, Shelf, Walk},
+    ltm::{Eviction, VecStore, Walk},
+    outline::{Coupling, FieldSet},
     partition::PolicyName,
     testing::{model, workload},
-    way::{Coupling, FieldSet},
 };
 use shunt_pipebench::{Progress, workload::Workload};
 use shunt_pipeline::{
@@ -84,14 +84,14 @@ impl Bed {
             tag_bits: 16,
             seed: 1,
         });
-        let (mut shelf, mut walk) = (Shelf::default(), Walk::default());
+        let (mut shelf, mut walk) = (VecStore::default(), Walk::default());
         let (pipeline, version) = (&self.pipeline, self.pipeline.version());
         let mut packet = |flow: &usize| {
             let key = &self.flows[*flow];
             let is_hit = cache.find(&shelf, key, &mut walk);
             if !is_hit {
                 let miss = Miss { pipeline, key, start: None, version, now: Time::ZERO };
-                cache.miss(&mut shelf, miss, Sight::Missed);
+                cache.miss(&mut shelf, miss, ProbeResult::Missed);
             }
             is_hit
         };

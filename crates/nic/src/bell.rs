@@ -21,12 +21,12 @@ use shunt_datapath::{
 
 /// What wakes the receiver of a queue.
 #[derive(Debug)]
-struct Bell {
+struct Doorbell {
     event: EventFd,
     is_rung: AtomicBool,
 }
 
-impl Bell {
+impl Doorbell {
     fn new() -> nix::Result<Arc<Self>> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let event = EventFd::from_flags(flags)?;
@@ -35,7 +35,7 @@ impl Bell {
 
     /// Wakes the receiver, after something was sent.
     fn ring(&self) {
-        // AcqRel: partner of `muffle`. Who muffles what was rung here sees what was sent before.
+        // AcqRel: partner of `suppress`. Who muffles what was rung here sees what was sent before.
         if !self.is_rung.swap(true, Ordering::AcqRel) {
             // A counter that is full wakes as well.
             let _ = self.event.write(1);
@@ -43,7 +43,7 @@ impl Bell {
     }
 
     /// The receiver has found nothing; answers whether it is to look once more.
-    fn muffle(&self) -> bool {
+    fn suppress(&self) -> bool {
         // AcqRel: partner of `ring`.
         let was_rung = self.is_rung.swap(false, Ordering::AcqRel);
         if was_rung {
@@ -58,7 +58,7 @@ impl Bell {
 pub(crate) fn hang(near: Vec<Queues>, far: Vec<Queues>) -> nix::Result<[Vec<Queues>; 2]> {
     let mut hung = [Vec::new(), Vec::new()];
     for (near, far) in near.into_iter().zip(far) {
-        let bells = [Bell::new()?, Bell::new()?];
+        let bells = [Doorbell::new()?, Doorbell::new()?];
         for ((own, queues), (here, there)) in hung.iter_mut().zip([near, far]).zip([(0, 1), (1, 0)])
         {
             let (here, there) = (Arc::clone(&bells[here]), Arc::clone(&bells[there]));
@@ -76,14 +76,14 @@ pub(crate) fn hang(near: Vec<Queues>, far: Vec<Queues>) -> nix::Result<[Vec<Queu
 /// Receives.
 struct Muffler {
     inner: Box<dyn RxQueue>,
-    bell: Arc<Bell>,
+    bell: Arc<Doorbell>,
 }
 
 impl RxQueue for Muffler {
     fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
         let before = burst.len();
         let report = self.inner.rx(pool, burst)?;
-        if burst.len() > before || report.refused > 0 || report.exhausted || !self.bell.muffle() {
+        if burst.len() > before || report.refused > 0 || report.exhausted || !self.bell.suppress() {
             return Ok(report);
         }
         self.inner.rx(pool, burst)
@@ -103,7 +103,7 @@ struct Ringer {
 }
 
 /// Rings for the last time when it is dropped.
-struct Rope(Arc<Bell>);
+struct Rope(Arc<Doorbell>);
 
 impl Drop for Rope {
     fn drop(&mut self) {

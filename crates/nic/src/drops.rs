@@ -60,7 +60,7 @@ pub struct Traffic {
     handed_over: AtomicU64,
     represented: AtomicU64,
     hits: AtomicU64,
-    midway: AtomicU64,
+    partial_hits: AtomicU64,
     dropped: [AtomicU64; DropReason::ALL.len()],
     ports_broken: AtomicU64,
 }
@@ -98,8 +98,8 @@ impl Traffic {
 
     /// Packets that met some entries, and none where they had come to: misses like others.
     #[must_use]
-    pub fn midway(&self) -> u64 {
-        self.midway.load(Ordering::Relaxed)
+    pub fn partial_hits(&self) -> u64 {
+        self.partial_hits.load(Ordering::Relaxed)
     }
 
     /// Packets that were dropped for a reason.
@@ -136,7 +136,7 @@ impl Traffic {
     }
 
     pub(crate) fn miss_midway(&self) {
-        self.midway.fetch_add(1, Ordering::Relaxed);
+        self.partial_hits.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn hand_over(&self) {

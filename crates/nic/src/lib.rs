@@ -2,7 +2,7 @@
 //! P4Runtime server beside.
 //!
 //! Whatever drives it speaks gRPC to it as to hardware: `shuntd nic` with another's controller, or a
-//! switch of ours with a [`P4Target`](shunt_p4runtime::client::P4Target).
+//! switch of ours with a [`P4RuntimeDevice`](shunt_p4runtime::client::P4RuntimeDevice).
 //!
 //! ```text
 //!             P4Runtime

@@ -210,7 +210,7 @@ impl From<GroupModError> for ErrorCode {
             GroupModError::Unknown(_) => Self::GroupUnknown,
             GroupModError::Loop(_) => Self::GroupLoop,
             GroupModError::Unwatchable(_) => Self::GroupWatch,
-            GroupModError::NoSuchTarget(_) => Self::ActionOutGroup,
+            GroupModError::NoSuchRule(_) => Self::ActionOutGroup,
             GroupModError::NotYet(_) => Self::ActionExperimenterType,
             GroupModError::TooMany(_) => Self::GroupTableFull,
             // The last of those that exist, and whatever groups learn to complain of.

@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, layout::FLOW_WORDS};
 use shunt_gigaflow::{
     ltm::{LtmRule, Next, Plain, Tag},
+    offload::{Capabilities, Effects, Refusal},
     partition::StageId,
-    target::{Capabilities, Effects, Refusal},
 };
 use shunt_pipeline::{DatapathAction, DatapathPort};
 

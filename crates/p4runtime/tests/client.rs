@@ -7,12 +7,12 @@ use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
 use shunt_gigaflow::{
     ltm::{LtmRule, Next, Tag},
+    offload::{Event, LtmIndex, OffloadDevice, OffloadError, Operation, Ticket},
     partition::StageId,
-    target::{Event, LtmIndex, LtmTarget, Operation, TargetError, Ticket},
     testing::{Chaos, ChaosSettings},
 };
 use shunt_p4runtime::{
-    client::{P4Target, PacketToSend, Settings},
+    client::{P4RuntimeDevice, PacketToSend, Settings},
     codec::Ports,
     server::{Hits, Now, Server, Service, Settings as ServerSettings},
     testing::MemoryDevice,
@@ -92,7 +92,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Asks a target whenever it has something to say, until something is so.
 async fn until(
     world: &World,
-    target: &mut impl LtmTarget,
+    target: &mut impl OffloadDevice,
     events: &mut Vec<Event>,
     is_so: impl Fn(&[Event]) -> bool,
 ) {
@@ -107,13 +107,13 @@ async fn until(
     assert!(in_time.is_ok(), "it did not come to that: {events:?}");
 }
 
-async fn connected(world: &World) -> P4Target {
+async fn connected(world: &World) -> P4RuntimeDevice {
     connected_by(world, world.settings()).await
 }
 
-async fn connected_by(world: &World, settings: Settings) -> P4Target {
+async fn connected_by(world: &World, settings: Settings) -> P4RuntimeDevice {
     let news = Arc::clone(&world.news);
-    let mut target = P4Target::new(settings, &Handle::current(), move || news.notify_one());
+    let mut target = P4RuntimeDevice::new(settings, &Handle::current(), move || news.notify_one());
     until(world, &mut target, &mut Vec::new(), is_restored).await;
     target
 }
@@ -144,7 +144,7 @@ fn insert(number: u64) -> (Ticket, Operation) {
 
 async fn done(
     world: &World,
-    target: &mut impl LtmTarget,
+    target: &mut impl OffloadDevice,
     mut batch: Vec<(Ticket, Operation)>,
 ) -> Vec<Event> {
     let count = batch.len();
@@ -160,7 +160,7 @@ async fn done(
     events
 }
 
-fn answer(ticket: u64, result: Result<(), TargetError>) -> Event {
+fn answer(ticket: u64, result: Result<(), OffloadError>) -> Event {
     Event::Answered { ticket: Ticket(ticket), result }
 }
 
@@ -206,10 +206,10 @@ async fn each_operation_has_its_own_answer() {
         Event::Answered { ticket, .. } => *ticket,
         _ => Ticket(0),
     });
-    assert_eq!(events[0], answer(2, Err(TargetError::Exists)));
-    assert_eq!(events[1], answer(3, Err(TargetError::NoSuchEntry)));
-    assert!(matches!(&events[2], Event::Answered { result: Err(TargetError::Refused(_)), .. }));
-    assert_eq!(events[3], answer(5, Err(TargetError::NoSuchStage(9))));
+    assert_eq!(events[0], answer(2, Err(OffloadError::Exists)));
+    assert_eq!(events[1], answer(3, Err(OffloadError::NoSuchEntry)));
+    assert!(matches!(&events[2], Event::Answered { result: Err(OffloadError::Refused(_)), .. }));
+    assert_eq!(events[3], answer(5, Err(OffloadError::NoSuchStage(9))));
     assert_eq!(events[4], answer(6, Ok(())));
     assert!(world.held().is_empty());
 }
@@ -263,7 +263,7 @@ async fn a_stage_that_is_full_says_so() {
     let mut target = connected(&world).await;
     world.device.0.lock().room = Some(1);
     let events = done(&world, &mut target, vec![insert(1), insert(2)]).await;
-    assert_eq!(events, [answer(1, Ok(())), answer(2, Err(TargetError::NoRoom))]);
+    assert_eq!(events, [answer(1, Ok(())), answer(2, Err(OffloadError::NoRoom))]);
     let stage = StageId::new(0).unwrap();
     assert_eq!(target.room(stage), target.capabilities().stage_entries[0] - 1);
 }

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
 use shunt_gigaflow::{
     ltm::{LtmRule, Next, Tag},
+    offload::Refusal,
     partition::StageId,
-    target::Refusal,
 };
 use shunt_p4runtime::{
     codec::{Meaning, Ports, Skills, capabilities, decode, encode},

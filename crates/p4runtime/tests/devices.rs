@@ -19,11 +19,11 @@ use parking_lot::Mutex;
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
 use shunt_gigaflow::{
     ltm::{LtmRule, Next, Tag},
+    offload::{Event, LtmIndex, OffloadDevice, OffloadError, Operation, Ticket},
     partition::StageId,
-    target::{Event, LtmIndex, LtmTarget, Operation, TargetError, Ticket},
 };
 use shunt_p4runtime::{
-    client::{LivePorts, P4Target, Settings},
+    client::{LivePorts, P4RuntimeDevice, Settings},
     error::batch_codes,
     server::{Now, Service, Settings as ServerSettings},
     testing::MemoryDevice,
@@ -161,7 +161,7 @@ impl P4Runtime for Device {
 struct World {
     device: Device,
     ports: LivePorts,
-    target: P4Target,
+    target: P4RuntimeDevice,
     events: Vec<Event>,
 }
 
@@ -178,7 +178,7 @@ impl World {
             retry: Duration::from_millis(5),
             ..Settings::new(format!("http://{address}"))
         };
-        let target = P4Target::new(settings, &Handle::current(), || ());
+        let target = P4RuntimeDevice::new(settings, &Handle::current(), || ());
         let mut world = Self { device, ports, target, events: Vec::new() };
         world.until(is_restored).await;
         world
@@ -196,7 +196,7 @@ impl World {
     }
 
     /// The answers to operations, by ticket.
-    async fn ask(&mut self, mut batch: Vec<(Ticket, Operation)>) -> Vec<Result<(), TargetError>> {
+    async fn ask(&mut self, mut batch: Vec<(Ticket, Operation)>) -> Vec<Result<(), OffloadError>> {
         let count = batch.len();
         self.target.submit(&mut batch).unwrap();
         self.events.clear();
@@ -244,7 +244,7 @@ fn is_restored(events: &[Event]) -> bool {
     events.contains(&Event::Restored)
 }
 
-fn answers(events: &[Event]) -> Vec<Result<(), TargetError>> {
+fn answers(events: &[Event]) -> Vec<Result<(), OffloadError>> {
     let answer = |event: &Event| match event {
         Event::Answered { ticket, result } => Some((*ticket, result.clone())),
         _ => None,
@@ -288,7 +288,7 @@ async fn what_was_inserted_before_its_batch_failed_is_known_though_the_device_sa
     world.device.habits.is_terse.store(true, Ordering::SeqCst);
     world.device.memory.0.lock().room = Some(2);
     let answers = world.ask(inserts(0..3)).await;
-    assert_eq!(answers, [Ok(()), Ok(()), Err(TargetError::NoRoom)]);
+    assert_eq!(answers, [Ok(()), Ok(()), Err(OffloadError::NoRoom)]);
     // One that is there under another name is not the one that is asked for.
     world.device.memory.0.lock().room = None;
     let mut again = insert(1, Vec::new());
@@ -299,9 +299,9 @@ async fn what_was_inserted_before_its_batch_failed_is_known_though_the_device_sa
         other => other,
     };
     let answers = world.ask(vec![insert(0, Vec::new()), again, insert(4, Vec::new())]).await;
-    assert_eq!(answers, [Ok(()), Err(TargetError::Exists), Ok(())]);
+    assert_eq!(answers, [Ok(()), Err(OffloadError::Exists), Ok(())]);
     let answers = world.ask(vec![remove(0), remove(1), remove(2), remove(4)]).await;
-    assert_eq!(answers, [Ok(()), Ok(()), Err(TargetError::NoSuchEntry), Ok(())]);
+    assert_eq!(answers, [Ok(()), Ok(()), Err(OffloadError::NoSuchEntry), Ok(())]);
     assert!(world.held().is_empty());
 }
 
@@ -343,7 +343,7 @@ async fn what_is_to_go_while_a_device_is_away_is_not_put_back() {
     world.target.forget(LtmIndex(2));
     world.comes_back().await;
     assert_eq!(world.held(), [0, 1, 3]);
-    assert_eq!(world.ask(vec![remove(2)]).await, [Err(TargetError::NoSuchEntry)]);
+    assert_eq!(world.ask(vec![remove(2)]).await, [Err(OffloadError::NoSuchEntry)]);
     assert_eq!(world.target.room(StageId::new(0).unwrap()), room + 1);
 }
 
@@ -353,7 +353,7 @@ async fn who_counts_what_is_not_there_hears_that_it_is_idle() {
     world.ask(inserts(0..2)).await;
     let entries = vec![LtmIndex(0), LtmIndex(8)];
     let answers = world.ask(vec![(Ticket(5), Operation::Count { entries })]).await;
-    assert_eq!(answers, [Err(TargetError::NoSuchEntry)]);
+    assert_eq!(answers, [Err(OffloadError::NoSuchEntry)]);
     assert!(world.events.contains(&Event::Idle { entry: LtmIndex(8) }));
 }
 
@@ -369,7 +369,7 @@ async fn a_port_that_is_gone_takes_no_rule_with_it_and_gets_no_other() {
     world.target.poll(&mut Vec::new());
     assert!(world.target.capabilities().outputs.as_ref().unwrap().is_empty());
     let refused = world.ask(vec![insert(2, output(7))]).await;
-    assert!(matches!(refused[..], [Err(TargetError::Refused(_))]), "{refused:?}");
+    assert!(matches!(refused[..], [Err(OffloadError::Refused(_))]), "{refused:?}");
     assert_eq!(world.ask(vec![remove(0)]).await, [Ok(())]);
     assert_eq!(world.held(), [1]);
     // What nobody can say any more is not put back, and its owner hears of it.

@@ -131,7 +131,7 @@ impl Continuation {
 
     /// A hash of its content, which stays the same when it is freed and comes back under another number.
     ///
-    /// Where a packet was not parsed again, it is the name of the [`CutPoint`](crate::CutPoint) there.
+    /// Where a packet was not parsed again, it is the name of the [`PartitionPoint`](crate::PartitionPoint) there.
     /// For guesses, never for decisions.
     #[must_use]
     pub const fn name(&self) -> u64 {

@@ -136,7 +136,7 @@ pub enum GroupModError {
     Loop(GroupId),
     /// `OFPBAC_BAD_OUT_GROUP`: a bucket names a group that is not there.
     #[error("a bucket names group {0}, which does not exist")]
-    NoSuchTarget(GroupId),
+    NoSuchRule(GroupId),
     /// As [`FlowModError::NotYet`](crate::FlowModError::NotYet), of an action in a bucket.
     #[error("this switch has no action {0} yet")]
     NotYet(&'static str),

@@ -136,7 +136,7 @@ fn check_targets(
     let mut result = Ok(());
     any_action(&lists(buckets), |action| {
         result = match check_action(bridge, action, version) {
-            Err(FlowModError::NoSuchGroup(target)) => Err(GroupModError::NoSuchTarget(target)),
+            Err(FlowModError::NoSuchGroup(target)) => Err(GroupModError::NoSuchRule(target)),
             Err(FlowModError::NotYet(name)) => Err(GroupModError::NotYet(name)),
             // An action set does not run a meter, so none need be there.
             _ => Ok(()),

@@ -120,7 +120,7 @@ pub use meter::{
 };
 pub use modification::{Modification, ModificationError};
 pub use outcome::{DatapathAction, PacketIn, Punt};
-pub use piece::{CutPoint, NotedTraversal, Spending, TraversalPiece};
+pub use piece::{NotedTraversal, PartitionPoint, Spending, SubTraversal};
 pub use pipeline::{Change, Pipeline};
 pub use port::{PortConfig, PortInfo, PortKind};
 pub use port_vlans::{PortVlans, VlanMode};

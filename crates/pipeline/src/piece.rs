@@ -8,7 +8,7 @@ use crate::{Traversal, translate::Tail};
 
 /// A place where a traversal can be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CutPoint {
+pub struct PartitionPoint {
     /// The number of the visit behind it; the first is 0.
     pub visit: usize,
     /// A hash of the state there: equal states have equal names, and other states nearly never.
@@ -25,7 +25,7 @@ pub struct NotedTraversal {
     /// What it did behind the visits that only led to others, if it began plainly.
     pub(crate) tail: Option<Tail>,
     /// Where it can be cut, in order.
-    pub points: Vec<CutPoint>,
+    pub points: Vec<PartitionPoint>,
     /// What it needs of the bounds of a translation.
     pub spending: Spending,
 }
@@ -35,7 +35,7 @@ pub struct NotedTraversal {
 /// Done one after the other, with the key of each rewritten for the next, the pieces of a packet do
 /// what its whole traversal does.
 #[derive(Clone, Debug)]
-pub struct TraversalPiece {
+pub struct SubTraversal {
     /// What was decided, and what it depended on, from its `continuation` to its `next`.
     pub traversal: Traversal,
     /// The header bits that it wrote, with their values: also where the packet had these before.

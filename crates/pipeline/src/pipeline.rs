@@ -43,7 +43,7 @@ pub struct Pipeline {
     bridges: RwLock<Bridges>,
     continuations: Continuations,
     control: Mutex<Control>,
-    teaches: AtomicBool,
+    learns: AtomicBool,
     learnings_refused: AtomicU64,
     /// Rules that may expire earlier than their place among the deadlines says.
     lowered: Mutex<Vec<Arc<Rule>>>,
@@ -79,7 +79,7 @@ impl Pipeline {
             bridges: RwLock::new(Bridges::new()),
             continuations: Continuations::new(seed),
             control: Mutex::new(control),
-            teaches: AtomicBool::new(false),
+            learns: AtomicBool::new(false),
             learnings_refused: AtomicU64::new(0),
             lowered: Mutex::default(),
         }
@@ -293,8 +293,8 @@ impl Pipeline {
     /// Whether a packet can teach: some rule or bucket has learned, or does. Until then the order of packets of
     /// different flows does not matter.
     #[must_use]
-    pub fn teaches(&self) -> bool {
-        self.teaches.load(Ordering::Relaxed)
+    pub fn learns(&self) -> bool {
+        self.learns.load(Ordering::Relaxed)
     }
 
     /// How much of what packets taught was refused: by the limit of a table or of a `learn`, or
@@ -554,7 +554,7 @@ impl Pipeline {
         control.deadlines.follow(&deltas);
         if deltas.iter().any(|delta| self.is_teacher(delta, version)) {
             // Relaxed: who adopts the version has it from whoever published it.
-            self.teaches.store(true, Ordering::Relaxed);
+            self.learns.store(true, Ordering::Relaxed);
         }
         self.published.store(version.number(), Ordering::Release);
         Change { version, deltas }
@@ -563,7 +563,7 @@ impl Pipeline {
     /// Whether a rule or a group came or changed that learns.
     fn is_teacher(&self, delta: &Delta, version: Version) -> bool {
         match delta {
-            Delta::Rule(delta) => delta.rule.instructions.any(may_teach),
+            Delta::Rule(delta) => delta.rule.instructions.any(may_learn),
             Delta::Changed(Object::Group(bridge, group)) => {
                 let bridges = self.bridges.read();
                 let found = bridges.get(bridge).and_then(|own| own.groups.find(*group, version));
@@ -578,7 +578,7 @@ impl Pipeline {
 
 /// Whether packets may teach by an action: by `learn`, or by NORMAL, which a field or the member of
 /// a bundle can name too.
-fn may_teach(action: &Action) -> bool {
+fn may_learn(action: &Action) -> bool {
     match action {
         Action::Learn(_) | Action::OutputField { .. } => true,
         Action::Bundle(bundle) => bundle.members.contains(&PortNo::NORMAL),

@@ -213,10 +213,10 @@ pub enum TraversalError {
     TooManyResubmits(u16),
     /// More MPLS labels than a key holds.
     #[error("more than {0} MPLS labels")]
-    TooManyLabels(u8),
+    TooManyMplsLabels(u8),
     /// More bytes pushed to the stack than the bound.
     #[error("more than {0} bytes on the stack")]
-    StackTooLarge(usize),
+    StackTooDeep(usize),
     /// Parsed again, after pops of labels and checks of its length, more often than the bound.
     #[error("more than {0} recirculations")]
     TooManyRecirculations(u8),
@@ -225,7 +225,7 @@ pub enum TraversalError {
     NoSuchPort,
     /// More learnings or refreshes than one packet may ask for.
     #[error("more than {0} learnings")]
-    TooManyLearnings(usize),
+    TooManyLearnedRules(usize),
     /// More steps than a packet thread is given.
     #[error("more than {0} outputs and rewrites")]
     TooManyActions(usize),

@@ -89,7 +89,7 @@ enum Command {
     /// Change settings while the daemon runs, at once: `set caches.idle_ms=5000`, `set logging.filter=debug`.
     Set {
         /// caches.kind=megaflow|gigaflow, caches.idle_ms=MILLISECONDS, caches.verify_one_in=HITS,
-        /// caches.gigaflow.KEY=VALUE, caches.gigaflow.target.KEY=VALUE, threads.translations_per_turn=COUNT,
+        /// caches.gigaflow.KEY=VALUE, caches.gigaflow.target.KEY=VALUE, threads.translations_per_iteration=COUNT,
         /// eviction.asynchronous=true|false, eviction.repair=off|on|rate,
         /// eviction.repair_rate=ENTRIES_A_SECOND, logging.filter=FILTER.
         #[arg(value_name = "KEY=VALUE", required = true)]

@@ -237,15 +237,15 @@ mod tests {
 
     #[test]
     fn a_table_of_a_nic_that_does_not_say_what_it_is_means_the_embedded_one() {
-        use shunt_switch::config::TargetKind;
+        use shunt_switch::config::OffloadKind;
         let kind = |text: &str| {
             let text = format!("{text}[[bridge]]\nname = \"br0\"\n");
             let file = parse("shunt.toml", text).unwrap();
             file.switch().caches.gigaflow.target.kind
         };
-        assert_eq!(kind("[caches.gigaflow.target]\nstages = 8\n"), TargetKind::Embedded);
-        assert_eq!(kind("[caches.gigaflow.target]\nkind = \"none\"\n"), TargetKind::None);
-        assert_eq!(kind("[caches.gigaflow]\nstages = 8\n"), TargetKind::None);
+        assert_eq!(kind("[caches.gigaflow.target]\nstages = 8\n"), OffloadKind::Embedded);
+        assert_eq!(kind("[caches.gigaflow.target]\nkind = \"none\"\n"), OffloadKind::None);
+        assert_eq!(kind("[caches.gigaflow]\nstages = 8\n"), OffloadKind::None);
     }
 
     #[test]

@@ -169,7 +169,12 @@ const CACHES: [Single; 10] = [
     ("shunt_cache_masks", "gauge", "Masks of cache entries.", "masks"),
     ("shunt_cache_evicted_total", "counter", "Entries that changes made stale.", "evicted"),
     ("shunt_cache_expired_total", "counter", "Entries that were idle for too long.", "expired"),
-    ("shunt_cache_raced_total", "counter", "Entries whose install and a change crossed.", "raced"),
+    (
+        "shunt_cache_raced_total",
+        "counter",
+        "Entries whose install and a change crossed.",
+        "install_conflicts",
+    ),
     ("shunt_cache_verified_total", "counter", "Hits that were translated anew.", "verified"),
     ("shunt_cache_differences_total", "counter", "Of these, those that were wrong.", "differences"),
     (
@@ -215,8 +220,18 @@ const NIC: [Single; 12] = [
     ("shunt_nic_shared_total", "counter", "Pieces that were to be there already.", "shared"),
     ("shunt_nic_entry_packets_total", "counter", "Packets that its entries counted.", "packets"),
     ("shunt_nic_offered_total", "counter", "Packets that no cache knew.", "offered"),
-    ("shunt_nic_offers_known_total", "counter", "Of these, those that it had.", "offers_known"),
-    ("shunt_nic_offers_dropped_total", "counter", "Of these, those lost.", "offers_dropped"),
+    (
+        "shunt_nic_candidates_known_total",
+        "counter",
+        "Of these, those that it had.",
+        "candidates_known",
+    ),
+    (
+        "shunt_nic_candidates_dropped_total",
+        "counter",
+        "Of these, those lost.",
+        "candidates_dropped",
+    ),
 ];
 
 const NIC_COVERAGE: [Single; 3] = [
@@ -241,7 +256,12 @@ const NIC_TRAFFIC: [Single; 5] = [
     ("shunt_nic_received_packets_total", "counter", "Packets that came to it.", "received"),
     ("shunt_nic_hits_total", "counter", "Packets that came to their end there.", "hits"),
     ("shunt_nic_misses_total", "counter", "Packets that it gave to the switch.", "missed"),
-    ("shunt_nic_midway_total", "counter", "Packets that met some pieces, and no end.", "midway"),
+    (
+        "shunt_nic_midway_total",
+        "counter",
+        "Packets that met some pieces, and no end.",
+        "partial_hits",
+    ),
     ("shunt_nic_sent_packets_total", "counter", "Packets that left by its ports.", "sent"),
 ];
 
@@ -348,7 +368,7 @@ mod tests {
         let nic = json!({"state": "connected", "stages": [{"entries": 5, "entries_max": 9}],
             "latency_us": [64, 128, 256], "operations": {"inserts": 6},
             "made": 8, "shared": 3, "coverage": {"chains": 6, "pairs": 5, "published": 4},
-            "traffic": {"hits": 40, "midway": 4, "dropped": [["rule", 2]]}, "refused": [["actions", 1]]});
+            "traffic": {"hits": 40, "partial_hits": 4, "dropped": [["rule", 2]]}, "refused": [["actions", 1]]});
         let text = caches(&json!({"received": 9, "exact_hits": 1, "chain": chain,
             "chains": [chain, chain], "coverage": [{"chains": 12, "pairs": 10, "published": 9}], "nic": nic}));
         let lines = [

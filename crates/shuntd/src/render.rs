@@ -357,7 +357,7 @@ br0     1     p1    10            600         0             0           up
 
     #[test]
     fn drops_add_up_to_their_total() {
-        let value = json!({"received": 10, "dropped": [["policy", 3], ["tx_full", 4]]});
+        let value = json!({"received": 10, "dropped": [["policy", 3], ["tx_queue_full", 4]]});
         assert!(drops(&value).ends_with("dropped: total                        7\n"));
     }
 

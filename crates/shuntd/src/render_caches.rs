@@ -39,7 +39,7 @@ pub(crate) fn caches(caches: &Value) -> String {
     }
     for (name, key) in [
         ("evicted", "evicted"),
-        ("raced", "raced"),
+        ("install_conflicts", "install_conflicts"),
         ("expired", "expired"),
         ("refused: full", "refused_full"),
         ("refused: ring", "refused_ring"),

@@ -63,7 +63,7 @@ pub(crate) fn nic(nic: &Value) -> String {
         let share = |key: &str| format!("{} of {seen} looked up", percent(packets(key), seen));
         line("nic hits", packets("hits"), &share("hits"));
         line("nic misses", packets("missed"), &share("missed"));
-        line("nic midway", packets("midway"), &share("midway"));
+        line("nic midway", packets("partial_hits"), &share("partial_hits"));
         for (reason, count) in dropped(traffic) {
             line("nic dropped", count, reason);
         }
@@ -84,7 +84,8 @@ pub(crate) fn nic(nic: &Value) -> String {
         let estimates = format!("{} by pairs, {} as published", estimates[0], estimates[1]);
         line("nic ways", count(&coverage["chains"]), &estimates);
     }
-    let offers = format!("{} known, {} dropped", own("offers_known"), own("offers_dropped"));
+    let offers =
+        format!("{} known, {} dropped", own("candidates_known"), own("candidates_dropped"));
     line("offered", own("offered"), &offers);
     let times: Vec<String> = list(&nic["latency_us"]).iter().map(Value::to_string).collect();
     let operations = &nic["operations"];
@@ -134,11 +135,11 @@ mod tests {
             "stages": [{"entries": 2, "entries_max": 8}, {"entries": 1, "entries_max": 8}],
             "packets": 10, "waiting": 0, "stale_entries": 0, "tags": 2, "offered": 5,
             "made": 4, "shared": 2, "coverage": {"chains": 7, "pairs": 6, "published": 5},
-            "offers_known": 1, "offers_dropped": 0, "latency_us": [64, 128, 256], "repairs": 1,
+            "candidates_known": 1, "candidates_dropped": 0, "latency_us": [64, 128, 256], "repairs": 1,
             "stale_count": 2, "unconfirmed": 4, "operations": {"inserts": 3, "removes": 0},
             "refused": [["actions", 4]],
             "traffic": {
-                "received": 9, "hits": 3, "missed": 1, "midway": 2, "dropped": [["rule", 1], ["representor", 2]],
+                "received": 9, "hits": 3, "missed": 1, "partial_hits": 2, "dropped": [["rule", 1], ["representor", 2]],
             },
         })
     }

@@ -125,8 +125,8 @@ impl Config {
         let packet = threads.packet;
         let packet_ok = (1..=THREADS_MAX).contains(&packet);
         range("threads.packet", packet.to_string(), packet_ok, "from 1 to 64")?;
-        let turn = threads.translations_per_turn;
-        range("threads.translations_per_turn", turn.to_string(), turn > 0, "at least 1")?;
+        let turn = threads.translations_per_iteration;
+        range("threads.translations_per_iteration", turn.to_string(), turn > 0, "at least 1")?;
         let exact = caches.exact_entries;
         let exact_ok = exact == 0 || exact.is_power_of_two() && exact <= EXACT_ENTRIES_MAX;
         let exact_range = "0, or a power of two up to 16777216";

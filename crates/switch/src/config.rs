@@ -39,7 +39,7 @@ pub struct Threads {
     /// CPUs to pin packet threads to, in their order; empty: they run where the system likes.
     pub cpus: Vec<usize>,
     /// Translations that one thread makes in one turn at most.
-    pub translations_per_turn: usize,
+    pub translations_per_iteration: usize,
 }
 
 /// The caches of each packet thread.
@@ -100,8 +100,8 @@ pub struct Gigaflow {
 #[serde(deny_unknown_fields, default)]
 pub struct Target {
     /// What it is. A table that does not say it is of an embedded NIC.
-    #[serde(default = "TargetKind::of_a_table")]
-    pub kind: TargetKind,
+    #[serde(default = "OffloadKind::of_a_table")]
+    pub kind: OffloadKind,
     /// Where it speaks P4Runtime: an address and a port; the embedded NIC takes any port for 0.
     pub address: String,
     /// Its number among the devices of its server.
@@ -130,7 +130,7 @@ pub struct Target {
 /// What stands in front of a bridge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum TargetKind {
+pub enum OffloadKind {
     /// Nothing.
     #[default]
     None,
@@ -140,7 +140,7 @@ pub enum TargetKind {
     P4runtime,
 }
 
-impl TargetKind {
+impl OffloadKind {
     /// What it is where there is a table of it that does not say.
     const fn of_a_table() -> Self {
         Self::Embedded
@@ -426,7 +426,7 @@ pub enum Repeat {
 
 impl Default for Threads {
     fn default() -> Self {
-        Self { packet: 1, cpus: Vec::new(), translations_per_turn: 64 }
+        Self { packet: 1, cpus: Vec::new(), translations_per_iteration: 64 }
     }
 }
 
@@ -461,7 +461,7 @@ impl Default for Gigaflow {
 impl Default for Target {
     fn default() -> Self {
         Self {
-            kind: TargetKind::default(),
+            kind: OffloadKind::default(),
             address: "127.0.0.1:0".to_owned(),
             device_id: 1,
             bridge: String::new(),
@@ -492,7 +492,7 @@ impl Target {
 
     /// Whether there is none.
     pub(crate) fn is_none(&self) -> bool {
-        self.kind == TargetKind::None
+        self.kind == OffloadKind::None
     }
 }
 

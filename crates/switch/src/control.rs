@@ -582,8 +582,8 @@ mod tests {
             })
         };
         let idle = change("caches.idle_ms", |config| config.caches.idle_ms);
-        let turn = change("threads.translations_per_turn", |config| {
-            config.threads.translations_per_turn as u64
+        let turn = change("threads.translations_per_iteration", |config| {
+            config.threads.translations_per_iteration as u64
         });
         idle.await.unwrap();
         turn.await.unwrap();

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, time::Duration};
 
 use serde::Serialize;
 use shunt_datapath::{
-    EvictionDesk, Histogram, LaneStatus, desk::CHANGES_MAX, metrics::ANSWER_TURNS,
+    EvictionCoordinator, Histogram, OwnerStatus, coordinator::CHANGES_MAX, metrics::ACK_BUCKETS,
     record::RECENT_MAX,
 };
 use shunt_pipeline::{BridgeId, TableId};
@@ -55,7 +55,7 @@ pub struct EvictionStatus {
     pub to_answer: Times,
     /// Answers of packet threads by the turns that each had begun since the version was posted: none,
     /// one, two, and more. A thread that sleeps has answered, and is not counted.
-    pub answers: [u64; ANSWER_TURNS],
+    pub answers: [u64; ACK_BUCKETS],
     /// Evictions by cause; causes that never happened are left out.
     pub by_cause: Vec<(&'static str, u64)>,
     /// Evictions by the table of the rule that caused them.
@@ -132,7 +132,10 @@ impl Times {
 impl Control {
     /// How evictions go.
     pub(crate) async fn eviction_status(&self) -> Result<EvictionStatus, SwitchError> {
-        let looked = self.plane.look_at_desk(|desk| (status(desk), by_table(desk))).await;
+        let looked = self
+            .plane
+            .inspect_coordinator(|coordinator| (status(coordinator), by_table(coordinator)))
+            .await;
         let (mut status, tables) = looked.ok_or(SwitchError::NoEvictionThread)?;
         let bridges = self.bridges.lock();
         let of = |((bridge, table), evicted): ((BridgeId, TableId), u64)| TableEvictions {
@@ -159,14 +162,15 @@ impl Control {
     }
 }
 
-fn by_table(desk: &EvictionDesk) -> BTreeMap<(BridgeId, TableId), u64> {
-    desk.record().by_table().clone()
+fn by_table(coordinator: &EvictionCoordinator) -> BTreeMap<(BridgeId, TableId), u64> {
+    coordinator.record().by_table().clone()
 }
 
-fn status(desk: &EvictionDesk) -> EvictionStatus {
-    let (totals, record, engine) = (desk.totals(), desk.record(), desk.engine());
+fn status(coordinator: &EvictionCoordinator) -> EvictionStatus {
+    let (totals, record, engine) =
+        (coordinator.totals(), coordinator.record(), coordinator.engine());
     let by_cause = record.by_kind().filter(|(_, count)| *count > 0);
-    let owner = |own: LaneStatus| EntryOwnerStatus {
+    let owner = |own: OwnerStatus| EntryOwnerStatus {
         owner: own.owner.0,
         is_nic: false,
         answered: own.answered.number(),
@@ -174,8 +178,8 @@ fn status(desk: &EvictionDesk) -> EvictionStatus {
     };
     EvictionStatus {
         engine: engine.name,
-        version: desk.version().number(),
-        answered: desk.answered().number(),
+        version: coordinator.version().number(),
+        answered: coordinator.answered().number(),
         relations: engine.relations.iter().map(|(name, rows)| (*name, *rows as u64)).collect(),
         engine_bytes: engine.bytes.map(|bytes| bytes as u64),
         resident_bytes: None,
@@ -186,13 +190,13 @@ fn status(desk: &EvictionDesk) -> EvictionStatus {
         late: totals.late,
         removed: totals.removed,
         evicted: totals.evicted,
-        waiting: desk.waiting() as u64,
+        waiting: coordinator.waiting() as u64,
         waiting_max: CHANGES_MAX as u64,
         delayed: 0,
-        owners: desk.lanes().into_iter().map(owner).collect(),
+        owners: coordinator.lanes().into_iter().map(owner).collect(),
         to_list: Times::of(&record.to_list),
         to_answer: Times::of(&record.to_answer),
-        answers: [0; ANSWER_TURNS],
+        answers: [0; ACK_BUCKETS],
         by_cause: by_cause.map(|(cause, count)| (cause.name(), count)).collect(),
         by_table: Vec::new(),
         repaired_same: 0,

@@ -92,6 +92,6 @@ pub use switch::Switch;
 pub use trace::{
     Trace, TraceConjunction, TraceError, TraceGroup, TraceRecirculation, TraceRule, TraceVisit,
 };
-pub use trace_pieces::{TracePiece, TracePieces, TraceStep};
+pub use trace_pieces::{TraceStep, TraceSubTraversal, TraceSubTraversals};
 pub use vlans::MacStatus;
 pub use why::{EntryList, EntryStatus, EvictedEntry, LiveEntry, Why};

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Removed rules that are looked at before other tasks get a turn.
-const REMOVED_PER_TURN: usize = 256;
+const REMOVED_PER_ITERATION: usize = 256;
 
 /// The servers of all bridges.
 pub(crate) struct OpenFlow {
@@ -96,7 +96,7 @@ impl OpenFlow {
         for (count, Removed { rule, reason, .. }) in (1..).zip(removed) {
             let removed = FlowRemoved::of(&rule, reason, rule.stats.totals(), now);
             events.entry(rule.bridge).or_default().push(Told::FlowRemoved(Arc::new(removed)));
-            if count % REMOVED_PER_TURN == 0 {
+            if count % REMOVED_PER_ITERATION == 0 {
                 tokio::task::yield_now().await;
             }
         }

@@ -5,7 +5,7 @@
 //! has answered its version; [`Plane::adopted`] waits for that.
 //!
 //! A thread that ends by a panic takes nobody with it who waits: it holds up no version from that
-//! moment on, and [`Plane::bury`] drops what it was asked and did not answer. Without the eviction
+//! moment on, and [`Plane::reclaim`] drops what it was asked and did not answer. Without the eviction
 //! thread nothing that is stale would go any more, and without the learner every queue that has taught
 //! would stand still: the end of either is that of all packet threads.
 
@@ -14,10 +14,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use shunt_classifier::Version;
 use shunt_datapath::{
-    Command, DeskClock, DeskSeat, EvictionDesk, PacketThread, ThreadConfig, ThreadCounters, Waker,
-    target::TargetHandle,
+    Command, CoordinatorClock, CoordinatorHandle, EvictionCoordinator, PacketThread, ThreadConfig,
+    ThreadCounters, Waker,
+    offload::OffloadHandle,
     thread::{
-        ControlEnds, Difference, QueueSizes, RunnerConfig, Running, Wakers, spawn_desk,
+        ControlEnds, Difference, QueueSizes, RunnerConfig, Running, Wakers, spawn_coordinator,
         spawn_packet_thread, thread_ends,
     },
 };
@@ -47,7 +48,7 @@ pub(crate) struct Plane {
     counters: Vec<Arc<ThreadCounters>>,
     listener: Listener,
     learner: Worker,
-    seat: Arc<DeskSeat>,
+    handle: Arc<CoordinatorHandle>,
     adopted: Arc<watch::Sender<Version>>,
     running: Arc<Mutex<Threads>>,
 }
@@ -55,15 +56,15 @@ pub(crate) struct Plane {
 /// The threads of the data plane.
 struct Threads {
     packet: Vec<Slot<PacketThread>>,
-    eviction: Slot<Option<EvictionDesk>>,
+    eviction: Slot<Option<EvictionCoordinator>>,
     /// That of a NIC, since there was one.
-    target: Option<TargetThread>,
+    target: Option<OffloadThread>,
 }
 
 /// The thread of the owner of a target, and where it takes commands.
-struct TargetThread {
+struct OffloadThread {
     slot: Slot<NicOwner>,
-    handle: TargetHandle,
+    handle: OffloadHandle,
 }
 
 /// The place of a thread.
@@ -114,14 +115,14 @@ impl Plane {
         let pipeline = Arc::new(Pipeline::new(seed));
         let version = pipeline.version();
         let wakers = Wakers {
-            desk: Arc::new(Waker::new().map_err(system)?),
+            coordinator: Arc::new(Waker::new().map_err(system)?),
             control: Arc::new(Waker::new().map_err(system)?),
             learner: Arc::new(Waker::new().map_err(system)?),
         };
         let (mut threads, mut desks, mut packet) = (Vec::new(), Vec::new(), Vec::new());
         for index in 0..config.threads.packet {
             let ends = thread_ends(OwnerId(index), version, QueueSizes::default(), wakers.clone());
-            let (thread, control, desk) = ends.map_err(system)?;
+            let (thread, control, coordinator) = ends.map_err(system)?;
             let own_seed = seed.wrapping_add(u64::from(index));
             let thread =
                 PacketThread::new(thread_config(config, own_seed), Arc::clone(&pipeline), thread);
@@ -129,22 +130,23 @@ impl Plane {
             let runner = RunnerConfig { index, cpu, epoch: clock.epoch() };
             packet.push(Slot::Running(spawn_packet_thread(thread, runner).map_err(system)?));
             threads.push(control);
-            desks.push(desk);
+            desks.push(coordinator);
         }
         let evictor = engine(Arc::clone(&pipeline));
-        let waker = Arc::clone(&wakers.desk);
-        let time = DeskClock::new(move || clock.now());
-        let (desk, changes) = EvictionDesk::with_clock(evictor, version, desks, waker, time);
+        let waker = Arc::clone(&wakers.coordinator);
+        let time = CoordinatorClock::new(move || clock.now());
+        let (coordinator, changes) =
+            EvictionCoordinator::with_clock(evictor, version, desks, waker, time);
         let adopted = Arc::new(watch::Sender::new(version));
         let answered = Arc::clone(&adopted);
-        let seat = DeskSeat::new(desk, move |version| {
+        let handle = CoordinatorHandle::new(coordinator, move |version| {
             answered.send_replace(version);
         });
-        let changes = changes.helping(&seat);
-        let eviction = Slot::Running(spawn_desk(Arc::clone(&seat)).map_err(system)?);
+        let changes = changes.helping(&handle);
+        let eviction = Slot::Running(spawn_coordinator(Arc::clone(&handle)).map_err(system)?);
         let counters = threads.iter().map(|ends| Arc::clone(&ends.counters)).collect();
         let publisher = Arc::new(Publisher::new(Arc::clone(&pipeline), changes, clock));
-        let rings = threads.iter_mut().filter_map(|ends| ends.lessons.take()).collect();
+        let rings = threads.iter_mut().filter_map(|ends| ends.learn_requests.take()).collect();
         let learner =
             learner::start(wakers.learner, rings, Arc::clone(&publisher)).map_err(system)?;
         let threads = Arc::new(Mutex::new(threads.into_iter().map(Some).collect()));
@@ -159,7 +161,7 @@ impl Plane {
             threads,
             listener,
             learner,
-            seat,
+            handle,
             adopted,
             running: Arc::new(Mutex::new(Threads { packet, eviction, target: None })),
         };
@@ -168,14 +170,14 @@ impl Plane {
 
     /// Runs the owner of a target, in front of a bridge that may come later, in the place of the owner
     /// before, which has no target any more.
-    pub(crate) async fn start_target(
+    pub(crate) async fn start_offload(
         &self,
         (config, bridge, seed): (Config, BridgeId, u64),
     ) -> Result<Target, SwitchError> {
         self.pull().await;
         let (threads, epoch) = (self.threads_count(), self.clock.epoch());
         let settings = OwnerSettings { threads, config, bridge, seed, epoch };
-        let (seat, pipeline) = (Arc::clone(&self.seat), Arc::clone(&self.pipeline));
+        let (handle, pipeline) = (Arc::clone(&self.handle), Arc::clone(&self.pipeline));
         let running = Arc::clone(&self.running);
         // In one step, whoever gives up to wait for it: versions wait for who has joined.
         let start = move || {
@@ -183,18 +185,19 @@ impl Plane {
             if let Some(mut before) = before {
                 before.slot.stop();
             }
-            let StartedOwner { target, thread, offers } = match settings.start(&seat, &pipeline)? {
-                Ok(started) => started,
-                Err(error) => return Some(Err(error)),
-            };
+            let StartedOwner { target, thread, offers } =
+                match settings.start(&handle, &pipeline)? {
+                    Ok(started) => started,
+                    Err(error) => return Some(Err(error)),
+                };
             let (slot, handle) = (Slot::Running(thread), target.handle.clone());
-            running.lock().target = Some(TargetThread { slot, handle });
+            running.lock().target = Some(OffloadThread { slot, handle });
             Some(Ok((target, offers)))
         };
         let started = tokio::task::spawn_blocking(start).await.ok().flatten();
         let (target, offers) = started.ok_or(SwitchError::NoThreads)?.map_err(system)?;
         for (thread, offers) in offers.into_iter().enumerate() {
-            self.send(thread, Command::Offer(Some(Box::new(offers)))).await;
+            self.send(thread, Command::OffloadCandidate(Some(Box::new(offers)))).await;
         }
         Ok(target)
     }
@@ -202,7 +205,7 @@ impl Plane {
     /// Has no packets offered any more: there is no target.
     pub(crate) async fn offer_to_nobody(&self) {
         for thread in self.living() {
-            self.send(thread, Command::Offer(None)).await;
+            self.send(thread, Command::OffloadCandidate(None)).await;
         }
     }
 
@@ -272,7 +275,7 @@ impl Plane {
     }
 
     /// Looks for threads that have ended by a panic; answers which are gone since the last look.
-    pub(crate) fn bury(&self) -> Gone {
+    pub(crate) fn reclaim(&self) -> Gone {
         let mut running = self.running.lock();
         let mut gone = Gone { listener: self.listener.worker.has_panicked(), ..Gone::default() };
         if self.learner.has_panicked() {
@@ -336,12 +339,12 @@ impl Plane {
     }
 
     /// Looks at the eviction desk, when its turn is over; `None` if its thread is gone.
-    pub(crate) async fn look_at_desk<T: Send + 'static>(
+    pub(crate) async fn inspect_coordinator<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&EvictionDesk) -> T + Send + 'static,
+        look: impl FnOnce(&EvictionCoordinator) -> T + Send + 'static,
     ) -> Option<T> {
-        let seat = Arc::clone(&self.seat);
-        let looked = tokio::task::spawn_blocking(move || seat.look(look)).await;
+        let handle = Arc::clone(&self.handle);
+        let looked = tokio::task::spawn_blocking(move || handle.look(look)).await;
         looked.ok().flatten()
     }
 
@@ -469,7 +472,7 @@ fn thread_config(config: &Config, seed: u64) -> ThreadConfig {
     let mut thread = ThreadConfig {
         vlan_limit: vlan_limit(config),
         seed,
-        translations_per_turn: config.threads.translations_per_turn,
+        translations_per_iteration: config.threads.translations_per_iteration,
         max_idle: config.caches.idle(),
         verify_one_in: config.caches.verify_one_in,
         repair: config.eviction.repair(),
@@ -506,7 +509,7 @@ mod tests {
     /// Looks until something is gone.
     fn gone(plane: &Plane) -> Gone {
         loop {
-            let gone = plane.bury();
+            let gone = plane.reclaim();
             if gone.vital.is_some() || gone.listener {
                 return gone;
             }
@@ -533,11 +536,11 @@ mod tests {
         doomed.stop();
         let (config, bridge) = (Config::default(), BridgeId::new(1));
         for _ in 0..2 {
-            plane.start_target((config.clone(), bridge, 1)).await.unwrap();
+            plane.start_offload((config.clone(), bridge, 1)).await.unwrap();
             let states = plane.thread_states();
             let target = states.iter().find(|own| own.name == TARGET).unwrap();
             assert_eq!((target.state, states.len()), (ThreadState::Running, 5));
-            let lanes = plane.look_at_desk(|desk| desk.lanes().len()).await;
+            let lanes = plane.inspect_coordinator(|coordinator| coordinator.lanes().len()).await;
             assert_eq!(lanes, Some(2));
             if let Some(target) = &mut plane.running.lock().target {
                 target.slot.stop();

@@ -13,7 +13,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use shunt_datapath::{ChangeSender, Learned, LessonNo};
+use shunt_datapath::{ChangeSender, LearnSeq, Learned};
 use shunt_pipeline::{
     Change, Delta, Learning, OwnerId, Pipeline, RemovedReason, RuleChange, RuleDelta, Version,
 };
@@ -54,22 +54,22 @@ impl Publisher {
         let change = make(&self.pipeline)?;
         let version = change.version;
         if !change.deltas.is_empty() {
-            self.hand_on(&changes, Learned { change, lessons: Vec::new() });
+            self.hand_on(&changes, Learned { change, learn_requests: Vec::new() });
         }
         Ok(version)
     }
 
     /// Makes a version of what `count` lessons teach, and answers them, also where all was known:
-    /// `lessons` names the last of each thread.
+    /// `learn_requests` names the last of each thread.
     pub(crate) fn learn(
         &self,
         learnings: &[Learning],
-        lessons: Vec<(OwnerId, LessonNo)>,
+        learn_requests: Vec<(OwnerId, LearnSeq)>,
         count: u64,
     ) {
         let changes = self.changes.lock();
         let change = self.pipeline.learn(learnings, self.clock.now());
-        self.hand_on(&changes, Learned { change, lessons });
+        self.hand_on(&changes, Learned { change, learn_requests });
         // Release: who sees the number finds the version published.
         self.learned.fetch_add(count, Ordering::Release);
     }

@@ -33,7 +33,7 @@ pub(crate) const SETTINGS: &[&str] = &[
     "caches.gigaflow.target.update_us",
     "caches.gigaflow.target.drain_ms",
     "caches.gigaflow.target.stale",
-    "threads.translations_per_turn",
+    "threads.translations_per_iteration",
     "eviction.asynchronous",
     "eviction.repair",
     "eviction.repair_rate",
@@ -114,7 +114,7 @@ fn change(config: &mut Config, setting: &'static str, value: &str) -> Result<(),
         }
         "eviction.repair" => config.eviction.repair = number.word("off, on or rate")?,
         "eviction.repair_rate" => config.eviction.repair_rate = number.number()?,
-        _ => config.threads.translations_per_turn = number.number()?,
+        _ => config.threads.translations_per_iteration = number.number()?,
     }
     Ok(())
 }
@@ -161,7 +161,7 @@ const fn tuning(config: &Config) -> Tuning {
     Tuning {
         max_idle: config.caches.idle(),
         verify_one_in: config.caches.verify_one_in,
-        translations_per_turn: config.threads.translations_per_turn,
+        translations_per_iteration: config.threads.translations_per_iteration,
         repair: config.eviction.repair(),
         wildcard: config.caches.wildcard(),
     }
@@ -170,7 +170,7 @@ const fn tuning(config: &Config) -> Tuning {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{self, TargetKind};
+    use crate::config::{self, OffloadKind};
 
     #[test]
     fn every_setting_is_one_of_the_configuration() {
@@ -189,7 +189,7 @@ mod tests {
             change(&mut config, setting, value(setting)).unwrap();
             assert_ne!(config, before, "{setting}");
             let is_refused = change(&mut config, setting, "seven").is_err() || {
-                config.caches.gigaflow.target.kind = TargetKind::P4runtime;
+                config.caches.gigaflow.target.kind = OffloadKind::P4runtime;
                 config.bridges = vec![config::Bridge { name: "br0".into(), ..Default::default() }];
                 config.check().is_err()
             };

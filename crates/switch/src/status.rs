@@ -147,7 +147,7 @@ pub struct CacheStatus {
     /// Entries that were idle for too long.
     pub expired: u64,
     /// Entries dropped because their install and a change crossed.
-    pub raced: u64,
+    pub install_conflicts: u64,
     /// Entries not made because the cache was full.
     pub refused_full: u64,
     /// Entries not made because their report did not fit the queue.
@@ -255,7 +255,7 @@ impl Control {
             differences: sum(|c| c.differences.get()),
             evicted: sum(|c| c.evicted.get()),
             expired: sum(|c| c.expired.get()),
-            raced: sum(|c| c.raced.get()),
+            install_conflicts: sum(|c| c.install_conflicts.get()),
             refused_full: sum(|c| c.refused_full.get()),
             refused_ring: sum(|c| c.refused_ring.get()),
         }

@@ -23,7 +23,7 @@ use crate::{
     names::BridgeNames,
     trace_actions::{Actions, Resumed},
     trace_notes::{missing_ingress, missing_ports},
-    trace_pieces::TracePieces,
+    trace_pieces::TraceSubTraversals,
     traced::TracedPacket,
 };
 
@@ -49,9 +49,9 @@ pub struct Trace {
     /// The mask under which every packet fares alike, as a match.
     pub megaflow: String,
     /// How a chain of stages keeps its way, where that is what knows packets.
-    pub pieces: Option<TracePieces>,
+    pub pieces: Option<TraceSubTraversals>,
     /// How the NIC keeps its way that it comes in by, if it does.
-    pub nic_pieces: Option<TracePieces>,
+    pub nic_pieces: Option<TraceSubTraversals>,
     /// What happens to the packet; empty: it is dropped.
     pub actions: Vec<String>,
     /// Why the switch itself dropped it, if it did.

@@ -7,8 +7,8 @@
 use std::{collections::HashMap, ops::Range};
 
 use shunt_gigaflow::{
+    outline::{FieldSet, TraversalOutline},
     partition::{Piece, PolicyName, Score},
-    way::{FieldSet, Way},
 };
 use shunt_pipeline::NotedTraversal;
 
@@ -36,7 +36,7 @@ impl<'a> Cuts<'a> {
     pub(crate) fn new(
         (policy, stages): (PolicyName, u8),
         noted: &'a NotedTraversal,
-        (way, parts): (&'a Way, &'a [Piece]),
+        (way, parts): (&'a TraversalOutline, &'a [Piece]),
     ) -> Self {
         let looked_at = noted.traversal.visits.iter().map(|own| FieldSet::consulted(&own.mask));
         let worth =

@@ -11,13 +11,13 @@ use shunt_classifier::Version;
 use shunt_flow::{FlowKey, FlowMask, Match, layout::HEADER_START};
 use shunt_gigaflow::{
     ltm::{Next, Tag},
+    offload::{Capabilities, Refusal},
+    outline::{Candidate, Coupling, TraversalOutline},
     partition::{Piece, Policy as _, PolicyName, StageSet, Stages},
-    rule_of::{HeaderMasks, rule_of, way_of},
-    target::{Capabilities, Refusal},
-    way::{Candidate, Coupling, Way},
+    rule_of::{HeaderMasks, outline_of, rule_of},
 };
 use shunt_pipeline::{
-    BridgeId, Continuation, DatapathAction, NotedTraversal, Traversal, TraversalPiece, Visit,
+    BridgeId, Continuation, DatapathAction, NotedTraversal, SubTraversal, Traversal, Visit,
 };
 
 use crate::{
@@ -31,7 +31,7 @@ use crate::{
 
 /// The way of a packet, as a chain of stages keeps it.
 #[derive(Clone, Debug, Serialize)]
-pub struct TracePieces {
+pub struct TraceSubTraversals {
     /// Where ways are cut, as the configuration says it.
     pub policy: String,
     /// Stages of a chain.
@@ -41,12 +41,12 @@ pub struct TracePieces {
     /// Why a NIC cannot hold it, so that its packets stay with the switch.
     pub refused: Option<String>,
     /// The pieces, first to last.
-    pub pieces: Vec<TracePiece>,
+    pub pieces: Vec<TraceSubTraversal>,
 }
 
 /// A piece of the way.
 #[derive(Clone, Debug, Serialize)]
-pub struct TracePiece {
+pub struct TraceSubTraversal {
     /// The stage that it goes to where all have room.
     pub stage: u8,
     /// The name of the state that packets come with: that of a bridge, or the number of a cut.
@@ -108,7 +108,7 @@ impl Control {
         &self,
         ingress: Ingress<'_>,
         traversal: &Traversal,
-    ) -> Result<Option<TracePieces>, Overtaken> {
+    ) -> Result<Option<TraceSubTraversals>, Overtaken> {
         let caches = self.config.lock().caches.clone();
         let (policy, stages) = (caches.gigaflow.policy.name(), caches.gigaflow.stages);
         if caches.kind != CacheKind::Gigaflow {
@@ -123,7 +123,7 @@ impl Control {
         &self,
         key: &FlowKey,
         traversal: &Traversal,
-    ) -> Result<Option<TracePieces>, Overtaken> {
+    ) -> Result<Option<TraceSubTraversals>, Overtaken> {
         let bridge = u16::try_from(key.bridge()).ok().map(BridgeId::new);
         let front = self.nic();
         let held = front.zip(bridge).and_then(|(front, bridge)| {
@@ -141,17 +141,17 @@ impl Control {
         (key, start): Ingress<'_>,
         version: Version,
         keeper: &Keeper,
-    ) -> Result<TracePieces, Overtaken> {
+    ) -> Result<TraceSubTraversals, Overtaken> {
         let pipeline = &self.plane.pipeline;
         let noted = pipeline.translate_noting(key, start, version);
-        let mut way = Way::new();
-        way_of(&noted, 0, &mut way);
+        let mut way = TraversalOutline::new();
+        outline_of(&noted, 0, &mut way);
         let (policy, parts) = keeper.partition(&way);
         let cuts = Cuts::new((policy, keeper.stages), &noted, (&way, &parts));
         let mut whole = whole(&noted).map(str::to_owned);
         let mut refused = None;
         let visits = if whole.is_none() { cuts.visits() } else { Vec::new() };
-        let mut pieces = pipeline.translate_pieces(key, start, version, &visits);
+        let mut pieces = pipeline.translate_sub_traversals(key, start, version, &visits);
         if pieces.len() > 1 {
             let stages_count = usize::from(keeper.stages);
             let near = !pieces.iter().all(|piece| piece.spending.fits(stages_count));
@@ -161,7 +161,7 @@ impl Control {
                 keeper.refusal(&pieces).map(|why| format!("one entry: of a piece, {why}"))
             };
             if whole.is_some() {
-                pieces = pipeline.translate_pieces(key, start, version, &[]);
+                pieces = pipeline.translate_sub_traversals(key, start, version, &[]);
             }
         }
         if !pipeline.is_kept(version) {
@@ -178,9 +178,9 @@ impl Control {
             let explained = self.explain_piece(&bridges, (piece, stage), (&cuts, first, is_one));
             let cut = if is_one { None } else { cuts.why_cut(number) };
             first += piece.traversal.visits.len();
-            TracePiece { cut, ..explained }
+            TraceSubTraversal { cut, ..explained }
         });
-        Ok(TracePieces {
+        Ok(TraceSubTraversals {
             policy: keeper.policy.to_string(),
             stages: keeper.stages,
             pieces: explained.collect(),
@@ -192,9 +192,9 @@ impl Control {
     fn explain_piece(
         &self,
         bridges: &Bridges,
-        (piece, stage): (&TraversalPiece, u8),
+        (piece, stage): (&SubTraversal, u8),
         (cuts, first, is_one): (&Cuts<'_>, usize, bool),
-    ) -> TracePiece {
+    ) -> TraceSubTraversal {
         let traversal = &piece.traversal;
         let cut = |start: &Arc<Continuation>| format!("recirc_id={}", start.id());
         let id = BridgeId::new(u16::try_from(traversal.key.bridge()).unwrap_or_default());
@@ -210,7 +210,7 @@ impl Control {
         let mut mask = FlowMask::from(&traversal.mask);
         mask.words_mut()[..HEADER_START].fill(0);
         let names = BridgeNames::new(&self.plane.pipeline, id);
-        TracePiece {
+        TraceSubTraversal {
             stage,
             tag: tag.map_or_else(|| format!("bridge {}", bridge_name(bridges, id)), cut),
             tables: traversal.visits.iter().enumerate().map(step).collect(),
@@ -224,7 +224,7 @@ impl Control {
 
 impl Keeper {
     /// Where it cuts a way, and by which policy.
-    fn partition(&self, way: &Way) -> (PolicyName, Vec<Piece>) {
+    fn partition(&self, way: &TraversalOutline) -> (PolicyName, Vec<Piece>) {
         // What cannot be cut goes where packets meet it before any piece.
         let is_uncut = way.legs_count() == 1 && way.steps_count() > 1;
         let policy = if is_uncut { PolicyName::Megaflow } else { self.policy };
@@ -232,7 +232,7 @@ impl Keeper {
     }
 
     /// Why the first of these pieces that it cannot hold cannot be held.
-    fn refusal(&self, pieces: &[TraversalPiece]) -> Option<Refusal> {
+    fn refusal(&self, pieces: &[SubTraversal]) -> Option<Refusal> {
         let nic = self.nic.as_ref()?;
         let (mut masks, mut behind) = (HeaderMasks::default(), pieces.len());
         pieces.iter().zip(0..).find_map(|(piece, number)| {
@@ -261,7 +261,7 @@ fn whole(noted: &NotedTraversal) -> Option<&'static str> {
     }
 }
 
-impl TracePieces {
+impl TraceSubTraversals {
     /// The lines about the chain of the packet threads, or of a NIC, as the title says.
     pub(crate) fn to_text(&self, title: &str) -> String {
         let whole = self.whole.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
@@ -271,12 +271,12 @@ impl TracePieces {
         if let Some(why) = &self.refused {
             text += &format!("  not held: {why}\n");
         }
-        text.extend(self.pieces.iter().map(TracePiece::to_text));
+        text.extend(self.pieces.iter().map(TraceSubTraversal::to_text));
         text
     }
 }
 
-impl TracePiece {
+impl TraceSubTraversal {
     fn to_text(&self) -> String {
         let tables: Vec<String> = self.tables.iter().map(|own| own.table.to_string()).collect();
         let tables = if tables.is_empty() { "none".to_owned() } else { tables.join(" ") };

@@ -11,7 +11,7 @@ impl Control {
     /// Takes out the threads that have ended by a panic, and puts down the ports whose packets nobody
     /// receives any more.
     pub(crate) async fn watch_threads(&self) {
-        let gone = self.plane.bury();
+        let gone = self.plane.reclaim();
         if gone.listener {
             error!(
                 "the listener thread has ended by a panic: controllers hear of no packet any more"

@@ -124,7 +124,10 @@ impl Control {
     /// Why an entry is there, or went.
     pub(crate) async fn why(&self, text: &str) -> Result<Why, SwitchError> {
         let entry: EntryId = text.parse()?;
-        let found = self.plane.look_at_desk(move |desk| desk.record().find(entry).cloned()).await;
+        let found = self
+            .plane
+            .inspect_coordinator(move |coordinator| coordinator.record().find(entry).cloned())
+            .await;
         if let Some(evicted) = found.flatten() {
             return Ok(Why::Evicted(self.explain_eviction(&evicted)));
         }

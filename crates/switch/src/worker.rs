@@ -50,13 +50,13 @@ impl Worker {
                     continue;
                 }
                 // It says that it sleeps before it looks once more: what comes later wakes it.
-                own_waker.doze();
+                own_waker.prepare_park();
                 if !turn() && !stopped.load(Ordering::Relaxed) {
                     let mut fds = [PollFd::new(own_waker.as_fd(), PollFlags::POLLIN)];
                     // Interrupted or woken, it looks again either way.
                     let _ = poll(&mut fds, PollTimeout::from(SLEEP_MAX_MS));
                 }
-                own_waker.rise();
+                own_waker.unpark();
             }
         })?;
         Ok(Self { stop, waker, state: Mutex::new(State::Running(handle)) })

@@ -153,7 +153,7 @@ impl Rig {
 
     /// Whether a packet that would teach was dropped, as its port had stood still for too long.
     pub(crate) fn has_lost_patience(&self) -> bool {
-        self.switch.drops().dropped.iter().any(|(reason, _)| *reason == "taught_too_much")
+        self.switch.drops().dropped.iter().any(|(reason, _)| *reason == "learn_rate_limited")
     }
 
     /// Packets that went to controllers.

@@ -9,9 +9,9 @@ use shunt_datapath::{
 };
 use shunt_flow::FlowKey;
 use shunt_gigaflow::{
-    adaptive::Sight,
+    adaptive::ProbeResult,
     cache::{Gigaflow, Miss},
-    ltm::{Shelf, Store as _, Walk},
+    ltm::{Store as _, VecStore, Walk},
     partition::PolicyName,
 };
 use shunt_kernels::KERNELS;
@@ -139,7 +139,7 @@ fn measure(bed: &Bed, rounds: usize, scale: usize) -> Times {
 /// Pieces in four stages, as the packets of a workload leave them.
 struct Pieces {
     cache: Gigaflow,
-    shelf: Shelf,
+    shelf: VecStore,
     walks: Vec<Walk>,
 }
 
@@ -167,12 +167,13 @@ impl Pieces {
 /// Whole entries in a megaflow cache, as the packets of a workload leave them.
 struct Megaflow {
     cache: MegaflowCache,
-    shelf: Shelf,
+    shelf: VecStore,
 }
 
 impl Megaflow {
     fn of(bed: &Bed, entries_max: usize) -> Self {
-        let (mut cache, mut shelf) = (MegaflowCache::new(KeyHasher::new(1), 1), Shelf::default());
+        let (mut cache, mut shelf) =
+            (MegaflowCache::new(KeyHasher::new(1), 1), VecStore::default());
         let Loaded { pipeline, keys, .. } = &bed.loaded;
         let mut entries_count = 0;
         for flow in &bed.packets {
@@ -216,19 +217,19 @@ fn translate_all(loaded: &Loaded, keys: &[FlowKey]) {
 
 /// Each of them misses, also where another's pieces would have been hit.
 fn miss_all(loaded: &Loaded, keys: &[FlowKey], cache: &mut Gigaflow) {
-    let (mut shelf, pipeline) = (Shelf::default(), &*loaded.pipeline);
+    let (mut shelf, pipeline) = (VecStore::default(), &*loaded.pipeline);
     let version = pipeline.version();
     for (number, key) in (0_u64..).zip(keys) {
         let now = Time::from_nanoseconds(number);
         let miss = Miss { pipeline, key, start: None, version, now };
-        black_box(cache.miss(&mut shelf, miss, Sight::Missed));
+        black_box(cache.miss(&mut shelf, miss, ProbeResult::Missed));
         shelf.clear_notes();
     }
 }
 
 /// How long the iterative engine judges all these entries after a change that concerns none, in
 /// milliseconds.
-fn judge(loaded: &Loaded, shelf: &Shelf) -> f64 {
+fn judge(loaded: &Loaded, shelf: &VecStore) -> f64 {
     let mut engine = Iterative::new(Arc::clone(&loaded.pipeline));
     for (entry, traversal) in shelf.live() {
         let (slot, generation) = (entry.slot, entry.generation);

@@ -1,9 +1,9 @@
 //! The packets of a workload, through a cache of pieces.
 
 use shunt_gigaflow::{
-    adaptive::{Capacity, Sight},
+    adaptive::{Capacity, ProbeResult},
     cache::{Config, Fallback, Gigaflow, Miss},
-    ltm::{Eviction, Shelf, Walk},
+    ltm::{Eviction, VecStore, Walk},
     partition::PolicyName,
 };
 use shunt_pipeline::Time;
@@ -63,7 +63,7 @@ pub(super) struct Replay<'a> {
     bed: &'a Bed,
     pub(super) cache: Gigaflow,
     resume: Resume,
-    shelf: Shelf,
+    shelf: VecStore,
     walk: Walk,
 }
 
@@ -86,7 +86,7 @@ pub(crate) const fn config(
 impl<'a> Replay<'a> {
     /// An empty cache.
     pub(super) fn new(bed: &'a Bed, config: Config, resume: Resume) -> Self {
-        let (shelf, walk) = (Shelf::default(), Walk::default());
+        let (shelf, walk) = (VecStore::default(), Walk::default());
         Self { bed, cache: Gigaflow::new(config), resume, shelf, walk }
     }
 
@@ -100,21 +100,21 @@ impl<'a> Replay<'a> {
         let Loaded { pipeline, keys, .. } = &self.bed.loaded;
         let key = &keys[self.bed.packets[number] as usize];
         let (version, now) = (pipeline.version(), Time::from_nanoseconds(number as u64));
-        let is_drawn = self.cache.draws();
+        let is_sampled = self.cache.draws();
         let is_hit = self.cache.find(&self.shelf, key, &mut self.walk);
         let miss = Miss { pipeline, key, start: None, version, now };
         if is_hit {
             self.shelf.hit(&self.walk, 64, now);
-            if is_drawn {
-                self.cache.witness(miss);
+            if is_sampled {
+                self.cache.observe(miss);
             }
         } else {
-            let sight = if is_drawn { Sight::Sampled } else { Sight::Missed };
+            let probe = if is_sampled { ProbeResult::Sampled } else { ProbeResult::Missed };
             let (cache, shelf, walk) = (&mut self.cache, &mut self.shelf, &self.walk);
             if self.resume == Resume::StartOver {
-                cache.miss(shelf, miss, sight);
-            } else if cache.go_on(shelf, miss, walk, sight).is_none() {
-                cache.start_over(shelf, miss, walk, sight);
+                cache.miss(shelf, miss, probe);
+            } else if cache.go_on(shelf, miss, walk, probe).is_none() {
+                cache.start_over(shelf, miss, walk, probe);
             }
         }
         self.shelf.clear_notes();
@@ -122,7 +122,7 @@ impl<'a> Replay<'a> {
     }
 
     /// The cache, and the store of its entries.
-    pub(super) fn into_parts(self) -> (Gigaflow, Shelf) {
+    pub(super) fn into_parts(self) -> (Gigaflow, VecStore) {
         (self.cache, self.shelf)
     }
 }

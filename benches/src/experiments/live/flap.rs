@@ -143,7 +143,7 @@ fn come_to_rest(
 /// The change that brings a rule, which is another each time: it replaces or modifies the one before.
 fn change(number: u32) -> FlowMod {
     let command = if is_new(number) { Add } else { ModifyStrict };
-    flow_mod(command, &rule_with(PRIORITY, WATCHED, (&label(number), way_of(number))))
+    flow_mod(command, &rule_with(PRIORITY, WATCHED, (&label(number), outline_of(number))))
 }
 
 /// Whether a change adds its rule, which replaces the one before; else it modifies that.
@@ -152,6 +152,6 @@ pub(crate) const fn is_new(number: u32) -> bool {
 }
 
 /// Where a rule leads.
-pub(crate) const fn way_of(number: u32) -> Way {
+pub(crate) const fn outline_of(number: u32) -> Way {
     if number.is_multiple_of(2) { Way::A } else { Way::B }
 }

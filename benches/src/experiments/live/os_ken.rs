@@ -19,7 +19,7 @@ use serde_json::json;
 
 use super::{
     bed::{TABLES, WATCHED, port},
-    flap::{Flapper, PRIORITY, is_new, way_of},
+    flap::{Flapper, PRIORITY, is_new, outline_of},
     probe::label_address,
 };
 use crate::controller::Changed;
@@ -87,7 +87,7 @@ impl Flapper for OsKen {
             "priority": PRIORITY,
             "network": format!("10.0.0.0/{}", Ipv4Addr::from(!(WATCHED - 1))),
             "label": label_address(number),
-            "output": port(way_of(number)),
+            "output": port(outline_of(number)),
         });
         let written = self.orders.write_all(format!("{order}\n").as_bytes());
         written.unwrap_or_else(|error| panic!("os-ken: {error}"));

@@ -11,7 +11,7 @@ use std::{path::Path, sync::Arc};
 
 use serde_json::{Value, json};
 use shunt_datapath::cache::{KeyHasher, MegaflowCache};
-use shunt_gigaflow::ltm::{Shelf, Store as _};
+use shunt_gigaflow::ltm::{Store as _, VecStore};
 use shunt_pipebench::published::Figure;
 use shunt_pipeline::{Evictor, FlowModCommand, Iterative, Time};
 
@@ -200,12 +200,12 @@ pub(crate) fn run_part(run: &mut Run, part: &str) {
 /// A cache of whole entries.
 struct Cache {
     cache: MegaflowCache,
-    shelf: Shelf,
+    shelf: VecStore,
 }
 
 impl Default for Cache {
     fn default() -> Self {
-        Self { cache: MegaflowCache::new(KeyHasher::new(1), 1), shelf: Shelf::default() }
+        Self { cache: MegaflowCache::new(KeyHasher::new(1), 1), shelf: VecStore::default() }
     }
 }
 

@@ -6,9 +6,9 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use shunt_gigaflow::{
-    adaptive::Sight,
+    adaptive::ProbeResult,
     cache::{Gigaflow, Miss},
-    ltm::{EntryRef, Shelf, Walk},
+    ltm::{EntryRef, VecStore, Walk},
     partition::PolicyName,
 };
 use shunt_kairo::Direct;
@@ -103,18 +103,18 @@ fn measure(name: &str, rounds: usize, entries: usize) -> Outcome {
 /// A chain that the flows of a scene have filled.
 struct Chain {
     cache: Gigaflow,
-    shelf: Shelf,
+    shelf: VecStore,
 }
 
 impl Chain {
     fn of(scene: &Scene, entries: usize) -> Self {
         let mut cache = Gigaflow::new(config(4, entries, PolicyName::Joint));
-        let (mut shelf, mut walk) = (Shelf::default(), Walk::default());
+        let (mut shelf, mut walk) = (VecStore::default(), Walk::default());
         let (pipeline, version) = (&*scene.pipeline, scene.pipeline.version());
         for key in &scene.keys {
             if !cache.find(&shelf, key, &mut walk) {
                 let miss = Miss { pipeline, key, start: None, version, now: Time::ZERO };
-                cache.miss(&mut shelf, miss, Sight::Missed);
+                cache.miss(&mut shelf, miss, ProbeResult::Missed);
             }
         }
         Self { cache, shelf }

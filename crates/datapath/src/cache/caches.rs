@@ -14,8 +14,8 @@ use shunt_gigaflow::{
 use shunt_pipeline::{InstallNo, Pipeline, Time, Traversal};
 
 use super::{
-    Buried, CacheConfig, Drawn, EntryRef, ExactCache, Found, KeyHasher, MegaflowCache, Missing,
-    Wildcard,
+    CacheConfig, EntryRef, ExactCache, Found, KeyHasher, MegaflowCache, Missing, Reclaimed,
+    Sampled, Wildcard,
     chain::{self, Chain, ChainTotals},
 };
 use crate::{BURST, metrics::CHAIN_MAX, owner::Owner};
@@ -34,10 +34,10 @@ pub(crate) struct Caches {
     hashes: [u64; BURST],
     lines: [Option<u32>; BURST],
     trial: Trial,
-    drawn: Drawn,
+    sampled: Sampled,
     /// How many of the dead may be buried: in a burst, no more than were dead before it, as what its
     /// packets have found is still to be done to them.
-    burials_left: usize,
+    reclaims_left: usize,
     /// How many entries there are to be when nothing is left of the cache before; 0: nothing is.
     limit: usize,
     /// What chains that were replaced have counted.
@@ -68,7 +68,7 @@ pub(crate) struct Answer {
 /// An entry that waited to be made anew, and does so no more.
 pub(crate) struct Renewal {
     /// What is left of it.
-    pub(crate) buried: Buried,
+    pub(crate) reclaimed: Reclaimed,
     /// What became of it.
     pub(crate) repaired: Repaired,
     /// How often a packet like its first went through the tables for it, all of its way or a part.
@@ -133,7 +133,7 @@ impl Repaired {
 }
 
 /// Slots beyond what a chain holds, for entries that wait to be buried.
-const GRAVES: usize = 1024;
+const RETIRED_MAX: usize = 1024;
 
 /// Caches that know no packet.
 struct Empty {
@@ -152,7 +152,7 @@ impl Empty {
             }
             Wildcard::Gigaflow(own) => {
                 let chain = Chain::new(ChainConfig { seed, ..own }, totals);
-                let limit = chain.entries_max().saturating_add(GRAVES);
+                let limit = chain.entries_max().saturating_add(RETIRED_MAX);
                 (limit, chain.pieces_max(), Index::Gigaflow(Box::new(chain)))
             }
         };
@@ -177,8 +177,8 @@ impl Caches {
             hashes: [0; BURST],
             lines: [None; BURST],
             trial: Trial { asks_exact: config.exact.insert_inverse != 0, packets: 0, probes: 0 },
-            drawn: Drawn::NONE,
-            burials_left: usize::MAX,
+            sampled: Sampled::NONE,
+            reclaims_left: usize::MAX,
             limit: 0,
             chain_totals: ChainTotals::default(),
             tally: CacheTally::default(),
@@ -190,11 +190,11 @@ impl Caches {
     pub(crate) fn replace(&mut self, wildcard: Wildcard) {
         if self.config.wildcard != wildcard {
             self.config.wildcard = wildcard;
-            self.begin_anew();
+            self.begin_repair();
         }
     }
 
-    fn begin_anew(&mut self) {
+    fn begin_repair(&mut self) {
         if let Index::Gigaflow(chain) = &self.index {
             self.chain_totals = chain.totals();
         }
@@ -205,7 +205,7 @@ impl Caches {
         // What is there keeps its room, or there would be none for what is made in its place.
         let most = limit.max(self.config.entries_max).saturating_mul(2);
         let entries = self.owner.entries_mut();
-        let both = limit.saturating_add(entries.len() + entries.graves());
+        let both = limit.saturating_add(entries.len() + entries.retired());
         entries.set_limit(both.min(most));
         self.outdated = self.owner.last_install();
     }
@@ -261,7 +261,7 @@ impl Caches {
             }
         }
         if let Index::Gigaflow(chain) = &mut self.index {
-            self.drawn = chain.draw(&found[..keys.len()]);
+            self.sampled = chain.draw(&found[..keys.len()]);
         }
     }
 
@@ -311,9 +311,9 @@ impl Caches {
         match &mut self.index {
             Index::Gigaflow(chain) => {
                 chain.find(&self.owner, key, &mut found);
-                self.drawn = Drawn::NONE;
-                if chain.is_drawn() && !found.is_miss() {
-                    self.drawn.push(0);
+                self.sampled = Sampled::NONE;
+                if chain.is_sampled() && !found.is_miss() {
+                    self.sampled.push(0);
                 }
             }
             Index::Megaflow(megaflow) => {
@@ -327,15 +327,15 @@ impl Caches {
         found
     }
 
-    /// Which of the packets that were looked up just now are to be shown to [`Self::witness`].
-    pub(crate) const fn take_drawn(&mut self) -> Drawn {
-        std::mem::replace(&mut self.drawn, Drawn::NONE)
+    /// Which of the packets that were looked up just now are to be shown to [`Self::observe`].
+    pub(crate) const fn take_sampled(&mut self) -> Sampled {
+        std::mem::replace(&mut self.sampled, Sampled::NONE)
     }
 
     /// Shows a packet that hit to whatever learns from such packets where to cut.
-    pub(crate) fn witness(&mut self, miss: Miss<'_>) {
+    pub(crate) fn observe(&mut self, miss: Miss<'_>) {
         if let Index::Gigaflow(chain) = &mut self.index {
-            chain.witness(miss);
+            chain.observe(miss);
         }
     }
 
@@ -362,35 +362,35 @@ impl Caches {
     /// Whether there is so little room left for a miss that the dead are to be buried first.
     pub(crate) fn wants_burials(&self) -> bool {
         let entries = self.owner.entries();
-        entries.room() < 2 * CHAIN_MAX && entries.graves() > 0
+        entries.room() < 2 * CHAIN_MAX && entries.retired() > 0
     }
 
     /// A burst begins, or ends: until it has ended, only those that are dead by now are buried.
-    pub(crate) fn hold_burials(&mut self, holds: bool) {
+    pub(crate) fn hold_reclaims(&mut self, holds: bool) {
         let dead = self.owner.entries().buriable();
-        self.burials_left = if holds { dead } else { usize::MAX };
+        self.reclaims_left = if holds { dead } else { usize::MAX };
     }
 
     /// Gives up some of those that wait to be made anew, as [`Entries::give_up`](super::Entries) says.
     /// They were dead before any burst that is under way, and are buried before what died in it.
     pub(crate) fn give_up(&mut self, count: usize, until: Option<Time>) -> usize {
         let given_up = self.owner.entries_mut().give_up(count, until);
-        self.burials_left = self.burials_left.saturating_add(given_up);
+        self.reclaims_left = self.reclaims_left.saturating_add(given_up);
         given_up
     }
 
     /// Ends one dead entry; `None` when there is none that may be.
-    pub(crate) fn bury(&mut self) -> Option<Buried> {
-        self.burials_left = self.burials_left.checked_sub(1)?;
-        let buried = self.owner.entries_mut().bury()?;
-        self.unlink(&buried);
-        Some(buried)
+    pub(crate) fn reclaim(&mut self) -> Option<Reclaimed> {
+        self.reclaims_left = self.reclaims_left.checked_sub(1)?;
+        let reclaimed = self.owner.entries_mut().reclaim()?;
+        self.unlink(&reclaimed);
+        Some(reclaimed)
     }
 
-    fn unlink(&mut self, buried: &Buried) {
-        match (&mut self.index, buried.home) {
-            (Index::Megaflow(megaflow), Some(home)) => megaflow.remove(home, buried.reference),
-            (Index::Gigaflow(chain), _) => chain.forget(buried.reference),
+    fn unlink(&mut self, reclaimed: &Reclaimed) {
+        match (&mut self.index, reclaimed.home) {
+            (Index::Megaflow(megaflow), Some(home)) => megaflow.remove(home, reclaimed.reference),
+            (Index::Gigaflow(chain), _) => chain.forget(reclaimed.reference),
             // A piece of a chain that is gone.
             (Index::Megaflow(_), None) => {}
         }
@@ -399,25 +399,25 @@ impl Caches {
     /// Ends the entry that was hit last of those that wait to be made anew, and makes it anew under
     /// the version of its owner. `None` when there is none.
     pub(crate) fn repair(&mut self, pipeline: &Pipeline) -> Option<Renewal> {
-        let buried = self.owner.entries_mut().bury_fallen()?;
-        self.unlink(&buried);
+        let reclaimed = self.owner.entries_mut().reclaim_pending()?;
+        self.unlink(&reclaimed);
         let (repaired, translations) = match &mut self.index {
             Index::Gigaflow(chain) => {
                 let before = chain.totals().1.translations;
-                let repaired = chain.repair(&mut self.owner, pipeline, &buried);
+                let repaired = chain.repair(&mut self.owner, pipeline, &reclaimed);
                 (repaired, chain.totals().1.translations - before)
             }
-            Index::Megaflow(_) if buried.home.is_some() => {
-                let repaired = self.repair_megaflow(pipeline, &buried);
+            Index::Megaflow(_) if reclaimed.home.is_some() => {
+                let repaired = self.repair_megaflow(pipeline, &reclaimed);
                 (repaired, u64::from(repaired != Repaired::Covered))
             }
             // What a piece says is true only of packets with its tag.
             Index::Megaflow(_) => (Repaired::Dropped, 0),
         };
-        Some(Renewal { buried, repaired, translations })
+        Some(Renewal { reclaimed, repaired, translations })
     }
 
-    fn repair_megaflow(&mut self, pipeline: &Pipeline, old: &Buried) -> Repaired {
+    fn repair_megaflow(&mut self, pipeline: &Pipeline, old: &Reclaimed) -> Repaired {
         let Index::Megaflow(megaflow) = &mut self.index else { return Repaired::Dropped };
         let (key, entries) = (FlowKey::from(&old.traversal.key), self.owner.entries());
         if megaflow.find(&key, |entry| entries.is_live(entry)).is_some() {
@@ -521,11 +521,11 @@ mod tests {
 
     #[test]
     fn what_a_burst_may_have_found_is_buried_when_it_is_over() {
-        let ((reports, _desk), (lessons, _control)) =
+        let ((reports, _coordinator), (learn_requests, _control)) =
             (rtrb::RingBuffer::new(16), rtrb::RingBuffer::new(1));
         let (pipeline, key) = (Pipeline::new(1), FlowKey::ZERO);
         let version = pipeline.version();
-        let owner = Owner::new(OwnerId(0), version, 4, reports, lessons);
+        let owner = Owner::new(OwnerId(0), version, 4, reports, learn_requests);
         let mut caches = Caches::new(&CacheConfig::default(), owner, 1);
         let dead = |caches: &mut Caches| {
             let now = Time::ZERO;
@@ -535,21 +535,21 @@ mod tests {
             entry
         };
         let before = dead(&mut caches);
-        caches.hold_burials(true);
+        caches.hold_reclaims(true);
         let found = dead(&mut caches);
-        assert_eq!(caches.bury().map(|buried| buried.reference), Some(before));
-        assert!(caches.bury().is_none(), "a packet of the burst may have found it");
-        caches.hold_burials(false);
-        assert_eq!(caches.bury().map(|buried| buried.reference), Some(found));
+        assert_eq!(caches.reclaim().map(|reclaimed| reclaimed.reference), Some(before));
+        assert!(caches.reclaim().is_none(), "a packet of the burst may have found it");
+        caches.hold_reclaims(false);
+        assert_eq!(caches.reclaim().map(|reclaimed| reclaimed.reference), Some(found));
     }
 
     #[test]
     fn what_waits_to_be_made_anew_is_given_up_before_what_a_burst_may_have_found() {
-        let ((reports, _desk), (lessons, _control)) =
+        let ((reports, _coordinator), (learn_requests, _control)) =
             (rtrb::RingBuffer::new(16), rtrb::RingBuffer::new(1));
         let (pipeline, key) = (Pipeline::new(1), FlowKey::ZERO);
         let version = pipeline.version();
-        let owner = Owner::new(OwnerId(0), version, 8, reports, lessons);
+        let owner = Owner::new(OwnerId(0), version, 8, reports, learn_requests);
         let mut caches = Caches::new(&CacheConfig::default(), owner, 1);
         let now = Time::ZERO;
         let mut made = || {
@@ -558,18 +558,18 @@ mod tests {
         };
         let [first, second, found] = [made(), made(), made()];
         for fallen in [first, second] {
-            assert!(caches.owner.entries_mut().let_fall(fallen, now));
+            assert!(caches.owner.entries_mut().evict_for_repair(fallen, now));
         }
-        caches.hold_burials(true);
+        caches.hold_reclaims(true);
         assert!(caches.owner.expire(found));
-        assert!(caches.bury().is_none(), "those that fell are still to be made anew");
-        let reference = |buried: Buried| buried.reference;
-        assert_eq!((caches.give_up(1, None), caches.bury().map(reference)), (1, Some(first)));
-        assert!(caches.bury().is_none(), "a packet of the burst may have found it");
-        assert_eq!((caches.give_up(8, None), caches.bury().map(reference)), (1, Some(second)));
-        assert!(caches.bury().is_none());
-        caches.hold_burials(false);
-        assert_eq!(caches.bury().map(reference), Some(found));
+        assert!(caches.reclaim().is_none(), "those that fell are still to be made anew");
+        let reference = |reclaimed: Reclaimed| reclaimed.reference;
+        assert_eq!((caches.give_up(1, None), caches.reclaim().map(reference)), (1, Some(first)));
+        assert!(caches.reclaim().is_none(), "a packet of the burst may have found it");
+        assert_eq!((caches.give_up(8, None), caches.reclaim().map(reference)), (1, Some(second)));
+        assert!(caches.reclaim().is_none());
+        caches.hold_reclaims(false);
+        assert_eq!(caches.reclaim().map(reference), Some(found));
     }
 
     #[test]

@@ -11,14 +11,14 @@ use std::sync::Arc;
 
 use shunt_flow::FlowKey;
 use shunt_gigaflow::{
-    adaptive::{Capacity, Sight},
+    adaptive::{Capacity, ProbeResult},
     cache::{Config, Counts, Gigaflow, Miss},
     ltm::{Link, Walk},
     partition::StageId,
 };
 use shunt_pipeline::{Pipeline, Traversal};
 
-use super::{Answer, Buried, Drawn, EntryRef, Found, Repaired};
+use super::{Answer, EntryRef, Found, Reclaimed, Repaired, Sampled};
 use crate::{
     BURST,
     metrics::{CHAIN_MAX, ChainCounters},
@@ -33,7 +33,7 @@ pub(crate) struct Chain {
     /// Those of a burst.
     walks: Box<[Walk]>,
     /// Whether the packet that was looked up last was drawn for the duel.
-    is_drawn: bool,
+    is_sampled: bool,
     pub(crate) tally: ChainTally,
 }
 
@@ -59,7 +59,7 @@ impl Chain {
         let mut gigaflow = Gigaflow::new(bounded(config));
         gigaflow.count_on(counts);
         let walks = vec![Walk::default(); BURST].into_boxed_slice();
-        Self { gigaflow, walk: Walk::default(), walks, is_drawn: false, tally }
+        Self { gigaflow, walk: Walk::default(), walks, is_sampled: false, tally }
     }
 
     /// What it has counted.
@@ -81,7 +81,7 @@ impl Chain {
     /// Walks a packet through the stages. If it comes to no end, nothing was found, and
     /// [`Self::miss`] is to be told next.
     pub(crate) fn find(&mut self, owner: &Owner, key: &FlowKey, found: &mut Found) {
-        self.is_drawn = self.gigaflow.draws();
+        self.is_sampled = self.gigaflow.draws();
         self.gigaflow.find(owner, key, &mut self.walk);
         self.tally.count(&self.walk, found);
     }
@@ -106,15 +106,15 @@ impl Chain {
     }
 
     /// Which of the packets of a burst that hit, here or in front of it, are to be shown to
-    /// [`Self::witness`].
-    pub(crate) fn draw(&mut self, found: &[Found]) -> Drawn {
-        let mut drawn = Drawn::NONE;
+    /// [`Self::observe`].
+    pub(crate) fn draw(&mut self, found: &[Found]) -> Sampled {
+        let mut sampled = Sampled::NONE;
         for (place, found) in found.iter().enumerate() {
             if self.gigaflow.draws() && !found.is_miss() {
-                drawn.push(place);
+                sampled.push(place);
             }
         }
-        drawn
+        sampled
     }
 
     /// What a packet of a burst has found is looked up again.
@@ -123,14 +123,14 @@ impl Chain {
         self.tally.steps -= found.slots().len() as u64;
     }
 
-    /// Whether the packet that was looked up last is to be shown to [`Self::witness`], if it hit.
-    pub(crate) const fn is_drawn(&self) -> bool {
-        self.is_drawn
+    /// Whether the packet that was looked up last is to be shown to [`Self::observe`], if it hit.
+    pub(crate) const fn is_sampled(&self) -> bool {
+        self.is_sampled
     }
 
     /// Shows a packet that hit to the duel.
-    pub(crate) fn witness(&mut self, miss: Miss<'_>) {
-        self.gigaflow.witness(miss);
+    pub(crate) fn observe(&mut self, miss: Miss<'_>) {
+        self.gigaflow.observe(miss);
     }
 
     /// Translates the packet that was looked up last, from where it missed or from its beginning, and
@@ -139,13 +139,13 @@ impl Chain {
         let met: Vec<EntryRef> = self.gigaflow.ltm().names(self.walk.slots()).collect();
         let traversal = |entry: &EntryRef| owner.entries().traversal(entry.slot).map(Arc::clone);
         let mut pieces: Vec<Arc<Traversal>> = met.iter().filter_map(traversal).collect();
-        let sight = if self.is_drawn { Sight::Sampled } else { Sight::Missed };
+        let probe = if self.is_sampled { ProbeResult::Sampled } else { ProbeResult::Missed };
         let before = self.gigaflow.counts().translations;
-        if let Some(rest) = self.gigaflow.go_on(owner, miss, &self.walk, sight) {
+        if let Some(rest) = self.gigaflow.go_on(owner, miss, &self.walk, probe) {
             met.iter().for_each(|entry| owner.touch(*entry, miss.now));
             pieces.push(rest);
         } else {
-            let whole = self.gigaflow.start_over(owner, miss, &self.walk, sight);
+            let whole = self.gigaflow.start_over(owner, miss, &self.walk, probe);
             pieces = vec![whole];
         }
         let translations = self.gigaflow.counts().translations - before;
@@ -158,7 +158,7 @@ impl Chain {
         &mut self,
         owner: &mut Owner,
         pipeline: &Pipeline,
-        old: &Buried,
+        old: &Reclaimed,
     ) -> Repaired {
         if old.traversal.continuation.is_some() {
             return Repaired::Dropped;
@@ -169,7 +169,7 @@ impl Chain {
         }
         let (version, now) = (owner.version(), old.used);
         let miss = Miss { pipeline, key: &key, start: None, version, now };
-        self.gigaflow.miss(owner, miss, Sight::Anew);
+        self.gigaflow.miss(owner, miss, ProbeResult::Anew);
         if !self.gigaflow.find(owner, &key, &mut walk) {
             return Repaired::Dropped;
         }

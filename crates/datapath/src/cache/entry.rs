@@ -4,7 +4,7 @@
 //! (the traversal, its place in the wildcard cache, totals) lies apart ([`Cold`]).
 //!
 //! ```text
-//!   free ──insert──► live ──kill──► dead ──bury──► free
+//!   free ──insert──► live ──kill──► dead ──reclaim──► free
 //! ```
 //!
 //! *Killing* is what an eviction must do at once, and it is short: the generation grows, so that
@@ -20,7 +20,7 @@ use std::{collections::VecDeque, sync::Arc};
 use shunt_gigaflow::ltm::EntryRef;
 use shunt_pipeline::{DatapathAction, DatapathPort, InstallNo, Time, Traversal, TraversalError};
 
-use super::{Home, fallen::Fallen};
+use super::{Home, fallen::RepairQueue};
 
 /// Counts that have not been credited to rules yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct Credit {
 
 /// An entry that is gone for good.
 #[derive(Debug)]
-pub struct Buried {
+pub struct Reclaimed {
     /// What the indexes called it.
     pub reference: EntryRef,
     /// Its place in the wildcard cache.
@@ -63,9 +63,9 @@ pub struct Entries {
     hot: Vec<Hot>,
     cold: Vec<Cold>,
     free: Vec<u32>,
-    graves: VecDeque<EntryRef>,
+    retired: VecDeque<EntryRef>,
     /// Dead ones that may be made anew before they are buried.
-    fallen: Fallen,
+    fallen: RepairQueue,
     dirty: VecDeque<u32>,
     oldest: u32,
     newest: u32,
@@ -122,8 +122,8 @@ impl Entries {
             hot: Vec::new(),
             cold: Vec::new(),
             free: Vec::new(),
-            graves: VecDeque::new(),
-            fallen: Fallen::default(),
+            retired: VecDeque::new(),
+            fallen: RepairQueue::default(),
             dirty: VecDeque::new(),
             oldest: NONE,
             newest: NONE,
@@ -143,7 +143,7 @@ impl Entries {
         self.cold.reserve_exact(more);
         let slots = self.hot.capacity();
         self.free.reserve_exact(slots - self.free.len());
-        self.graves.reserve_exact(slots - self.graves.len());
+        self.retired.reserve_exact(slots - self.retired.len());
         self.dirty.reserve_exact(slots - self.dirty.len());
     }
 
@@ -168,7 +168,7 @@ impl Entries {
     /// How many entries more there is room for now.
     #[must_use]
     pub fn room(&self) -> usize {
-        self.limit.saturating_sub(self.live + self.graves())
+        self.limit.saturating_sub(self.live + self.retired())
     }
 
     /// Number of slots that were ever used: every slot lies below it.
@@ -257,18 +257,18 @@ impl Entries {
     pub fn kill(&mut self, entry: EntryRef) -> bool {
         let is_killed = self.end(entry);
         if is_killed {
-            self.graves.push_back(entry);
+            self.retired.push_back(entry);
         }
         is_killed
     }
 
     /// Drops an entry as [`Self::kill`] does. If packets came to it until now, it waits to be
-    /// [made anew](Self::bury_fallen).
-    pub fn let_fall(&mut self, entry: EntryRef, now: Time) -> bool {
+    /// [made anew](Self::reclaim_pending).
+    pub fn evict_for_repair(&mut self, entry: EntryRef, now: Time) -> bool {
         let is_killed = self.end(entry);
         let used = self.hot[entry.slot as usize].used;
         if is_killed && !self.fallen.push(entry, now, now.since(used)) {
-            self.graves.push_back(entry);
+            self.retired.push_back(entry);
         }
         is_killed
     }
@@ -343,8 +343,8 @@ impl Entries {
 
     /// Number of dead entries that wait to be buried.
     #[must_use]
-    pub fn graves(&self) -> usize {
-        self.graves.len() + self.fallen.len()
+    pub fn retired(&self) -> usize {
+        self.retired.len() + self.fallen.len()
     }
 
     /// Number of these that wait to be made anew.
@@ -353,10 +353,10 @@ impl Entries {
         self.fallen.len()
     }
 
-    /// Number of dead entries that [`Self::bury`] would end.
+    /// Number of dead entries that [`Self::reclaim`] would end.
     #[must_use]
     pub fn buriable(&self) -> usize {
-        self.graves.len()
+        self.retired.len()
     }
 
     /// Lets up to so many of those that wait to be made anew be buried before all others: those first
@@ -364,29 +364,29 @@ impl Entries {
     pub fn give_up(&mut self, count: usize, until: Option<Time>) -> usize {
         for given_up in 0..count {
             let popped = match until {
-                Some(until) => self.fallen.pop_fallen_by(until),
+                Some(until) => self.fallen.pop_evicted_by(until),
                 None => self.fallen.pop_oldest(),
             };
             let Some(entry) = popped else { return given_up };
-            self.graves.push_front(entry);
+            self.retired.push_front(entry);
         }
         count
     }
 
     /// Ends a dead entry that does not wait to be made anew; `None` when there is none. Its slot is
     /// free afterwards.
-    pub fn bury(&mut self) -> Option<Buried> {
-        let reference = self.graves.pop_front()?;
-        self.bury_one(reference)
+    pub fn reclaim(&mut self) -> Option<Reclaimed> {
+        let reference = self.retired.pop_front()?;
+        self.reclaim_one(reference)
     }
 
     /// Ends the one that was hit last of those that wait to be made anew; `None` when there is none.
-    pub fn bury_fallen(&mut self) -> Option<Buried> {
+    pub fn reclaim_pending(&mut self) -> Option<Reclaimed> {
         let reference = self.fallen.pop_newest()?;
-        self.bury_one(reference)
+        self.reclaim_one(reference)
     }
 
-    fn bury_one(&mut self, reference: EntryRef) -> Option<Buried> {
+    fn reclaim_one(&mut self, reference: EntryRef) -> Option<Reclaimed> {
         let index = reference.slot as usize;
         let credit = self.take_credit(index);
         let hot = &mut self.hot[index];
@@ -400,7 +400,7 @@ impl Entries {
         if hot.generation != u32::MAX {
             self.free.push(reference.slot);
         }
-        traversal.map(|traversal| Buried { reference, home, traversal, credit, used })
+        traversal.map(|traversal| Reclaimed { reference, home, traversal, credit, used })
     }
 
     /// Number of slots that may have something to credit.

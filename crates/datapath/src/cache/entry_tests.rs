@@ -82,8 +82,8 @@ impl Model {
             Op::Insert => {
                 let number = self.made + 1;
                 let made = self.entries.insert(InstallNo(number), traversal(number), now);
-                let graves = self.entries.graves();
-                assert_eq!(made.is_some(), self.live.len() + graves < LIMIT);
+                let retired = self.entries.retired();
+                assert_eq!(made.is_some(), self.live.len() + retired < LIMIT);
                 if let Some(entry) = made {
                     assert!(self.live.values().all(|own| own.slot != entry.slot));
                     assert!(!self.dead.contains(&entry), "a name is used once");
@@ -112,10 +112,10 @@ impl Model {
                 self.entries.credit_one(|own, credit| Self::credit(credited, own, credit));
             }
             Op::Bury => {
-                if let Some(buried) = self.entries.bury()
-                    && let Some(credit) = buried.credit
+                if let Some(reclaimed) = self.entries.reclaim()
+                    && let Some(credit) = reclaimed.credit
                 {
-                    Self::credit(&mut self.credited, &buried.traversal, credit);
+                    Self::credit(&mut self.credited, &reclaimed.traversal, credit);
                 }
             }
         }

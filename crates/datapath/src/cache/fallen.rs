@@ -12,7 +12,7 @@ use super::EntryRef;
 
 /// Entries by how long before their end they were hit.
 #[derive(Debug, Default)]
-pub(super) struct Fallen {
+pub(super) struct RepairQueue {
     /// Of queue *n*, those hit less than 2^n units before; the first has less than one. Each is in the
     /// order in which they fell, with the moment.
     by_age: [VecDeque<(EntryRef, Time)>; AGES],
@@ -25,7 +25,7 @@ const AGES: usize = 11;
 /// The unit of ages, as a number of bits of nanoseconds: about a millisecond.
 const UNIT_BITS: u32 = 20;
 
-impl Fallen {
+impl RepairQueue {
     /// Number of entries.
     pub(super) const fn len(&self) -> usize {
         self.len
@@ -54,7 +54,7 @@ impl Fallen {
     }
 
     /// Gives an entry that fell at `until` or before.
-    pub(super) fn pop_fallen_by(&mut self, until: Time) -> Option<EntryRef> {
+    pub(super) fn pop_evicted_by(&mut self, until: Time) -> Option<EntryRef> {
         let is_late = |(_, fell): &mut (EntryRef, Time)| *fell <= until;
         let mut queues = self.by_age.iter_mut();
         let popped = queues.find_map(|queue| queue.pop_front_if(is_late));
@@ -84,7 +84,7 @@ mod tests {
             ages in prop::collection::vec(0..3_000_000_000_u64, 1..60),
             from_above in any::<bool>(),
         ) {
-            let mut fallen = Fallen::default();
+            let mut fallen = RepairQueue::default();
             let mut kept = 0;
             for (slot, age) in (0..).zip(&ages) {
                 let is_kept = fallen.push(entry(slot), Time::ZERO, Duration::from_nanos(*age));
@@ -93,7 +93,7 @@ mod tests {
             }
             prop_assert_eq!(fallen.len(), kept);
             let mut popped = Vec::new();
-            let pop = if from_above { Fallen::pop_oldest } else { Fallen::pop_newest };
+            let pop = if from_above { RepairQueue::pop_oldest } else { RepairQueue::pop_newest };
             while let Some(entry) = pop(&mut fallen) {
                 popped.push(ages[entry.slot as usize]);
             }

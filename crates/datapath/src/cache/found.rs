@@ -16,11 +16,11 @@ pub(crate) struct Found {
 
 /// Places of a burst whose packets were drawn, to be shown to whatever learns where to cut.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Drawn(u64);
+pub(crate) struct Sampled(u64);
 
 const _: () = assert!(BURST <= 64, "a place is a bit");
 
-impl Drawn {
+impl Sampled {
     /// No place.
     pub(crate) const NONE: Self = Self(0);
 

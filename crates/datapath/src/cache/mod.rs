@@ -22,10 +22,10 @@ mod megaflow;
 #[cfg(not(loom))]
 pub(crate) use caches::{Answer, Caches, Repaired};
 pub use config::{CacheConfig, Wildcard};
-pub use entry::{Buried, Credit, Entries, Hit};
+pub use entry::{Credit, Entries, Hit, Reclaimed};
 pub use exact::{ExactCache, ExactConfig, INGRESS_WORDS, ingress_words};
 #[cfg(not(loom))]
-pub(crate) use found::{Drawn, Found, Lists};
+pub(crate) use found::{Found, Lists, Sampled};
 pub use megaflow::{Home, MegaflowCache, Missing};
 pub(crate) use shunt_flow::hash::split_mix;
 pub use shunt_flow::hash::{KeyHasher, MaskWord};

@@ -7,7 +7,7 @@ use shunt_pipeline::DatapathPort;
 
 use super::{
     PacketThread,
-    lesson::Patience,
+    learn_request::StallBudget,
     receive::{RxPort, RxState},
 };
 use crate::{
@@ -18,16 +18,16 @@ use crate::{
 };
 
 /// Commands taken in a turn.
-const COMMANDS_PER_TURN: usize = 32;
+const COMMANDS_PER_ITERATION: usize = 32;
 
 impl PacketThread {
     /// Takes the commands that wait; answers how many there were.
     pub(super) fn take_commands(&mut self) -> usize {
-        for count in 0..COMMANDS_PER_TURN {
+        for count in 0..COMMANDS_PER_ITERATION {
             let Ok(command) = self.commands.pop() else { return count };
             self.obey(command);
         }
-        COMMANDS_PER_TURN
+        COMMANDS_PER_ITERATION
     }
 
     fn obey(&mut self, command: Command) {
@@ -45,13 +45,13 @@ impl PacketThread {
             Command::Entry(slot, reply) => reply(self.entry(slot)),
             Command::Tune(tuning) => {
                 self.config.max_idle = tuning.max_idle;
-                self.config.translations_per_turn = tuning.translations_per_turn;
+                self.config.translations_per_iteration = tuning.translations_per_iteration;
                 self.verifier.one_in = tuning.verify_one_in;
                 self.repairer.set(tuning.repair);
                 self.caches.replace(tuning.wildcard);
                 self.counters.chain.clear_stages();
             }
-            Command::Offer(offers) => self.offers = offers.map(|offers| *offers),
+            Command::OffloadCandidate(offers) => self.offers = offers.map(|offers| *offers),
             Command::StartCapture(tap) => self.outputs.taps.add(tap),
             Command::StopCapture(id, reply) => reply(self.outputs.taps.remove(id)),
         }
@@ -72,7 +72,7 @@ impl PacketThread {
                 state: RxState::Open,
                 traffic,
                 waiting: VecDeque::with_capacity(self.config.waiting_per_port),
-                patience: Patience::new(self.config.patience, self.now),
+                patience: StallBudget::new(self.config.patience, self.now),
             });
         }
         self.ports_changed += 1;
@@ -114,7 +114,7 @@ impl PacketThread {
 
     /// Says that the thread is about to sleep, if it may: it holds no packet, has handed in its
     /// counts, can be woken by every queue, and nothing has come meanwhile. If the answer is `true`
-    /// the caller waits on [`Self::wait_fds`] and then calls [`Self::rise`].
+    /// the caller waits on [`Self::wait_fds`] and then calls [`Self::unpark`].
     pub fn prepare_sleep(&mut self) -> bool {
         let can_be_woken =
             |input: &RxPort| input.state != RxState::Open || input.queue.wait_fd().is_some();
@@ -123,9 +123,9 @@ impl PacketThread {
         }
         // Whoever finds it asleep counts on its looking into the mailbox first (rule 10).
         self.slept = true;
-        self.link.waker().doze();
+        self.link.waker().prepare_park();
         if self.link.mailbox().is_flagged() || !self.commands.is_empty() {
-            self.link.waker().rise();
+            self.link.waker().unpark();
             return false;
         }
         true
@@ -145,7 +145,7 @@ impl PacketThread {
     }
 
     /// Says that the thread is awake again; a turn follows.
-    pub fn rise(&self) {
-        self.link.waker().rise();
+    pub fn unpark(&self) {
+        self.link.waker().unpark();
     }
 }

@@ -4,10 +4,10 @@
 //!             commands (bounded, refused when full)
 //!   control ────────────────────────────────────────► packet thread
 //!           ◄──────────────────────────────────────── packet-ins (bounded, dropped when full)
-//!           ◄──────────────────────────────────────── lessons (bounded, dropped when full)
+//!           ◄──────────────────────────────────────── learn_requests (bounded, dropped when full)
 //!           ◄──────────────────────────────────────── differences (bounded, dropped when full)
 //!                                                      │  ▲
-//!             reports (bounded, entry not made when full) │ advance (merged, always fits)
+//!             reports (bounded, entry not made when full) │ invalidation (merged, always fits)
 //!                                                      ▼  │
 //!                                                    eviction thread
 //! ```
@@ -23,10 +23,10 @@ use shunt_pipeline::{OwnerId, PacketIn};
 use super::Difference;
 use crate::{
     command::Command,
-    desk::DeskEnds,
+    coordinator::CoordinatorEndpoint,
     link::Link,
     metrics::ThreadCounters,
-    owner::{Lesson, Report},
+    owner::{LearnRequest, Report},
     sleep::Waker,
 };
 
@@ -43,12 +43,12 @@ pub struct QueueSizes {
     /// Packets to the controllers.
     pub packet_ins: usize,
     /// What packets teach, to control.
-    pub lessons: usize,
+    pub learn_requests: usize,
 }
 
 impl Default for QueueSizes {
     fn default() -> Self {
-        Self { commands: 1024, reports: 16_384, packet_ins: 1024, lessons: 1024 }
+        Self { commands: 1024, reports: 16_384, packet_ins: 1024, learn_requests: 1024 }
     }
 }
 
@@ -56,7 +56,7 @@ impl Default for QueueSizes {
 #[derive(Clone, Debug)]
 pub struct Wakers {
     /// The thread that turns the eviction desk.
-    pub desk: Arc<Waker>,
+    pub coordinator: Arc<Waker>,
     /// The thread that takes packet-ins.
     pub control: Arc<Waker>,
     /// The thread that makes versions of lessons.
@@ -71,7 +71,7 @@ pub struct ThreadEnds {
     pub(crate) commands: Consumer<Command>,
     pub(crate) reports: Producer<Report>,
     pub(crate) packet_ins: Producer<PacketIn>,
-    pub(crate) lessons: Producer<Lesson>,
+    pub(crate) learn_requests: Producer<LearnRequest>,
     pub(crate) differences: Producer<Difference>,
     pub(crate) link: Arc<Link>,
     pub(crate) wakers: Wakers,
@@ -85,7 +85,7 @@ pub struct ControlEnds {
     /// Packets on their way to controllers.
     pub packet_ins: Consumer<PacketIn>,
     /// What packets taught, for whoever makes a version of it, who takes it out of here.
-    pub lessons: Option<Consumer<Lesson>>,
+    pub learn_requests: Option<Consumer<LearnRequest>>,
     /// Hits of which the tables said something else; what found no room here is counted only.
     pub differences: Consumer<Difference>,
     /// What the thread counts.
@@ -103,36 +103,36 @@ pub fn thread_ends(
     version: Version,
     sizes: QueueSizes,
     wakers: Wakers,
-) -> io::Result<(ThreadEnds, ControlEnds, DeskEnds)> {
+) -> io::Result<(ThreadEnds, ControlEnds, CoordinatorEndpoint)> {
     let (command_sender, commands) = RingBuffer::new(sizes.commands);
     let (reports, report_receiver) = RingBuffer::new(sizes.reports);
     let (packet_ins, packet_in_receiver) = RingBuffer::new(sizes.packet_ins);
-    let (lessons, lesson_receiver) = RingBuffer::new(sizes.lessons);
+    let (learn_requests, learn_receiver) = RingBuffer::new(sizes.learn_requests);
     let (differences, difference_receiver) = RingBuffer::new(DIFFERENCES_MAX);
     let link = Arc::new(Link::new(version)?);
     let counters = Arc::new(ThreadCounters::default());
     let control = ControlEnds {
         commands: command_sender,
         packet_ins: packet_in_receiver,
-        lessons: Some(lesson_receiver),
+        learn_requests: Some(learn_receiver),
         differences: difference_receiver,
         counters: Arc::clone(&counters),
         link: Arc::clone(&link),
     };
-    let desk = DeskEnds::new(owner, report_receiver, Arc::clone(&link));
+    let coordinator = CoordinatorEndpoint::new(owner, report_receiver, Arc::clone(&link));
     let thread = ThreadEnds {
         owner,
         version,
         commands,
         reports,
         packet_ins,
-        lessons,
+        learn_requests,
         differences,
         link,
         wakers,
         counters,
     };
-    Ok((thread, control, desk))
+    Ok((thread, control, coordinator))
 }
 
 impl ControlEnds {

@@ -7,12 +7,12 @@
 //! A turn:
 //!
 //! ```text
-//!   advance, commands of control
+//!   invalidation, commands of control
 //!   entries that it took:    translate and install again                   (bounded)
-//!   for each receive queue:  advance ─ receive ─ extract ─ caches ─ execute
-//!   packets that wait:       look up again ─ translate, install or teach ─ execute   (bounded)
+//!   for each receive queue:  invalidation ─ receive ─ extract ─ caches ─ execute
+//!   packets that wait:       look up again ─ translate, install or learn ─ execute   (bounded)
 //!   flush every transmit queue
-//!   upkeep:                  bury, credit, expire, dump                     (bounded)
+//!   upkeep:                  reclaim, credit, expire, dump                     (bounded)
 //!   publish counters, wake who has something to do
 //! ```
 //!
@@ -22,7 +22,7 @@
 
 mod control;
 mod ends;
-mod lesson;
+mod learn_request;
 mod packet_thread;
 mod receive;
 mod repair;
@@ -35,5 +35,5 @@ mod waiting;
 pub use ends::{ControlEnds, QueueSizes, ThreadEnds, Wakers, thread_ends};
 use packet_thread::Batch;
 pub use packet_thread::{PacketThread, ThreadConfig, Turn};
-pub use runner::{RunnerConfig, Running, spawn_desk, spawn_packet_thread};
+pub use runner::{RunnerConfig, Running, spawn_coordinator, spawn_packet_thread};
 pub use verify::Difference;

@@ -20,8 +20,8 @@ use crate::{
     execute::{BATCH_MAX, Outputs},
     link::Link,
     metrics::ThreadCounters,
+    offload::OffloadCandidates,
     owner::Owner,
-    target::Offers,
 };
 
 /// How a packet thread works.
@@ -34,7 +34,7 @@ pub struct ThreadConfig {
     /// Seed of the hashes and of random choices.
     pub seed: u64,
     /// Translations that a turn makes at most, all ports together.
-    pub translations_per_turn: usize,
+    pub translations_per_iteration: usize,
     /// Packets of one port that may wait for a translation.
     pub waiting_per_port: usize,
     /// Time without a hit after which an entry goes.
@@ -53,7 +53,7 @@ impl Default for ThreadConfig {
             caches: CacheConfig::default(),
             vlan_limit: VlanLimit::default(),
             seed: 0,
-            translations_per_turn: 16,
+            translations_per_iteration: 16,
             waiting_per_port: 256,
             max_idle: Duration::from_secs(10),
             verify_one_in: 0,
@@ -98,7 +98,7 @@ pub struct PacketThread {
     pub(super) wakers: Wakers,
     pub(super) counters: Arc<ThreadCounters>,
     /// Where packets that no cache knew are offered to the owner of a target.
-    pub(super) offers: Option<Offers>,
+    pub(super) offers: Option<OffloadCandidates>,
     pub(super) now: Time,
 }
 
@@ -116,7 +116,7 @@ impl PacketThread {
     /// A thread without ports, at the version that its ends were made for.
     #[must_use]
     pub fn new(config: ThreadConfig, pipeline: Arc<Pipeline>, ends: ThreadEnds) -> Self {
-        let owner = Owner::new(ends.owner, ends.version, 0, ends.reports, ends.lessons);
+        let owner = Owner::new(ends.owner, ends.version, 0, ends.reports, ends.learn_requests);
         Self {
             pipeline,
             caches: Caches::new(&config.caches, owner, config.seed),
@@ -152,15 +152,15 @@ impl PacketThread {
     /// Does one turn at `now`: a burst from every receive queue, and some of everything else.
     pub fn turn(&mut self, now: Time) -> Turn {
         self.now = now;
-        self.link.mailbox().begin_turn();
+        self.link.mailbox().begin_iteration();
         self.outputs.now = now;
         self.outputs.taps.set_time(now);
-        self.translations_left = self.config.translations_per_turn;
+        self.translations_left = self.config.translations_per_iteration;
         let is_pressed = std::mem::take(&mut self.is_pressed) || self.held() > 0;
-        self.repairer.begin(self.config.translations_per_turn, is_pressed);
+        self.repairer.begin(self.config.translations_per_iteration, is_pressed);
         let (punted, reported) = (self.outputs.tally.punted, self.caches.owner.reported());
         let taught = self.caches.owner.taught();
-        let mut advanced = self.take_advance();
+        let mut advanced = self.take_invalidation();
         if self.slept && self.link.mailbox().is_flagged() {
             // Rule 10: it has answered by sleeping what it cannot take at this moment.
             return Turn { received: 0, worked: true };
@@ -174,7 +174,7 @@ impl PacketThread {
             received += count;
             self.is_pressed |= count >= BURST;
             // A version waits for one burst, not for all queues.
-            if self.take_advance() {
+            if self.take_invalidation() {
                 advanced = true;
                 repaired |= self.repair();
             }
@@ -184,7 +184,7 @@ impl PacketThread {
         let kept = self.keep_up(received == 0);
         self.publish();
         if advanced || self.caches.owner.reported() > reported {
-            self.wakers.desk.wake();
+            self.wakers.coordinator.wake();
         }
         if self.outputs.tally.punted > punted {
             self.wakers.control.wake();
@@ -245,7 +245,7 @@ impl Drop for PacketThread {
     /// However it ends, by a panic too, nobody waits for a version that it would have answered.
     fn drop(&mut self) {
         self.link.retire();
-        self.wakers.desk.wake();
+        self.wakers.coordinator.wake();
     }
 }
 
@@ -267,27 +267,27 @@ mod tests {
     use super::*;
     use crate::{
         Waker,
-        mailbox::Advance,
-        owner::LessonNo,
+        mailbox::Invalidation,
+        owner::LearnSeq,
         thread::{QueueSizes, thread_ends},
     };
 
     #[test]
     fn a_thread_that_slept_does_nothing_before_it_has_taken_what_was_posted() {
         let waker = || Arc::new(Waker::new().unwrap());
-        let wakers = Wakers { desk: waker(), control: waker(), learner: waker() };
+        let wakers = Wakers { coordinator: waker(), control: waker(), learner: waker() };
         let sizes = QueueSizes::default();
-        let (ends, mut control, _desk) =
+        let (ends, mut control, _coordinator) =
             thread_ends(OwnerId(0), Version::ZERO, sizes, wakers).unwrap();
         let link = Arc::clone(&ends.link);
         let pipeline = Arc::new(Pipeline::new(1));
         let mut thread = PacketThread::new(ThreadConfig::default(), pipeline, ends);
         assert!(thread.prepare_sleep());
         let version = Version::new(1);
-        let (evictions, seq, learned) = (Vec::new(), InstallNo(0), LessonNo(0));
-        link.mailbox().post(Advance { version, evictions, seq, learned });
+        let (evictions, seq, learned) = (Vec::new(), InstallNo(0), LearnSeq(0));
+        link.mailbox().post(Invalidation { version, evictions, seq, learned });
         assert!(control.send(Command::Pull(Box::new(|()| {}))).is_ok());
-        thread.rise();
+        thread.unpark();
         let held = link.mailbox().hold();
         assert!(thread.turn(Time::ZERO).worked);
         assert_eq!((thread.version(), thread.commands.slots()), (Version::ZERO, 1));

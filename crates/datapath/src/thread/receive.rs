@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use shunt_flow::{PortNo, extract::extract};
 use shunt_pipeline::{BridgeId, DatapathPort, TraversalError};
 
-use super::{Batch, PacketThread, lesson::Patience};
+use super::{Batch, PacketThread, learn_request::StallBudget};
 use crate::{
     DropReason, Packet, RxQueue,
     cache::Lists,
@@ -24,7 +24,7 @@ pub(super) struct RxPort {
     /// Packets that missed, as they came in, oldest first.
     pub(super) waiting: VecDeque<Packet>,
     /// Whether it stands still, because one of its packets has taught.
-    pub(super) patience: Patience,
+    pub(super) patience: StallBudget,
 }
 
 /// What is to be done with a packet of a burst.
@@ -59,15 +59,15 @@ impl PacketThread {
             }
             self.outputs.taps.at_port(self.inputs[input].port, &self.batch.packets);
             let Batch { keys, found, .. } = &mut self.batch;
-            self.caches.hold_burials(true);
+            self.caches.hold_reclaims(true);
             self.caches.find_burst(&keys[..count], found);
-            let drawn = self.caches.take_drawn();
-            drawn.places().for_each(|place| self.witness(place));
+            let sampled = self.caches.take_sampled();
+            sampled.places().for_each(|place| self.observe(place));
             if self.verifier.one_in > 0 {
                 self.verify_burst(count);
             }
             self.execute_batch(input, count);
-            self.caches.hold_burials(false);
+            self.caches.hold_reclaims(false);
         }
         count
     }
@@ -153,7 +153,7 @@ impl PacketThread {
         if waiting.len() < self.config.waiting_per_port {
             waiting.push_back(packet);
         } else {
-            self.outputs.drop(&mut self.pool, packet, DropReason::WaitingFull);
+            self.outputs.drop(&mut self.pool, packet, DropReason::UpcallQueueFull);
         }
     }
 
@@ -165,7 +165,7 @@ impl PacketThread {
     fn decide(&mut self, input: usize, count: usize) {
         let Batch { packets, found, fates, .. } = &mut self.batch;
         let entries = self.caches.owner.entries_mut();
-        let is_ordered = self.pipeline.teaches();
+        let is_ordered = self.pipeline.learns();
         let mut waits = is_ordered && !self.inputs[input].waiting.is_empty();
         let mut puts_off = false;
         for ((packet, found), fate) in packets.iter().zip(found).zip(fates).take(count) {
@@ -203,13 +203,13 @@ impl PacketThread {
 pub(super) const fn drop_reason(error: Option<TraversalError>) -> DropReason {
     match error {
         None => DropReason::Policy,
-        Some(TraversalError::NoSuchPort) => DropReason::NoBridge,
-        Some(TraversalError::TooDeep(_)) => DropReason::TooDeep,
+        Some(TraversalError::NoSuchPort) => DropReason::BridgeNotFound,
+        Some(TraversalError::TooDeep(_)) => DropReason::RecursionTooDeep,
         Some(TraversalError::TooManyResubmits(_)) => DropReason::TooManyResubmits,
         Some(TraversalError::TooManyActions(_)) => DropReason::TooManyActions,
-        Some(TraversalError::StackTooLarge(_)) => DropReason::StackTooLarge,
-        Some(TraversalError::TooManyLearnings(_)) => DropReason::TooManyLearnings,
-        Some(TraversalError::TooManyLabels(_)) => DropReason::TooManyLabels,
-        Some(TraversalError::TooManyRecirculations(_)) => DropReason::RecirculatedTooOften,
+        Some(TraversalError::StackTooDeep(_)) => DropReason::StackTooDeep,
+        Some(TraversalError::TooManyLearnedRules(_)) => DropReason::TooManyLearnedRules,
+        Some(TraversalError::TooManyMplsLabels(_)) => DropReason::TooManyMplsLabels,
+        Some(TraversalError::TooManyRecirculations(_)) => DropReason::RecirculationTooDeep,
     }
 }

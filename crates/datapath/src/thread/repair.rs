@@ -41,7 +41,7 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 const SAVED_MAX: Duration = Duration::from_millis(10);
 
 /// Entries that wait in vain, given up in a turn.
-const GIVEN_UP_PER_TURN: usize = 64;
+const ABANDONED_PER_ITERATION: usize = 64;
 
 impl Repairer {
     pub(super) fn new(mode: Repair) -> Self {
@@ -84,7 +84,7 @@ impl PacketThread {
             && self.repairer.allows(self.now)
         {
             let Some(renewal) = self.caches.repair(&self.pipeline) else { break };
-            self.credit_buried(&renewal.buried);
+            self.credit_reclaimed(&renewal.reclaimed);
             match renewal.repaired {
                 Repaired::Same => self.counters.repaired_same.add(1),
                 Repaired::Changed => self.counters.repaired_changed.add(1),
@@ -115,12 +115,12 @@ impl PacketThread {
     pub(super) fn make_room(&mut self) {
         if self.caches.wants_burials() {
             self.give_up(None);
-            self.bury();
+            self.reclaim();
         }
     }
 
     fn give_up(&mut self, until: Option<Time>) -> bool {
-        let given_up = self.caches.give_up(GIVEN_UP_PER_TURN, until);
+        let given_up = self.caches.give_up(ABANDONED_PER_ITERATION, until);
         self.counters.repair_dropped.add(given_up as u64);
         given_up > 0
     }

@@ -1,4 +1,4 @@
-//! The threads themselves: loops around a [`PacketThread`] and an [`EvictionDesk`].
+//! The threads themselves: loops around a [`PacketThread`] and an [`EvictionCoordinator`].
 //!
 //! This is the only place of the crate's threads that reads a clock and waits.
 
@@ -21,7 +21,7 @@ use nix::{
 use shunt_pipeline::Time;
 
 use super::PacketThread;
-use crate::{desk::EvictionDesk, seat::DeskSeat};
+use crate::{coordinator::EvictionCoordinator, handle::CoordinatorHandle};
 
 /// How a packet thread runs.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ pub struct Running<T> {
 
 /// Turns without anything to do before a thread sleeps: a packet that follows soon is not worth two
 /// system calls.
-const IDLE_TURNS: u32 = 64;
+const IDLE_ITERATIONS: u32 = 64;
 
 /// Longest sleep: entries expire also on a thread that nothing comes to.
 const SLEEP_MAX_MS: u16 = 500;
@@ -71,14 +71,14 @@ pub fn spawn_packet_thread(
         while !stopped.load(Ordering::Relaxed) {
             let worked = thread.turn(time_since(config.epoch)).worked;
             idle = if worked { 0 } else { idle.saturating_add(1) };
-            if idle < IDLE_TURNS || !thread.prepare_sleep() {
+            if idle < IDLE_ITERATIONS || !thread.prepare_sleep() {
                 hint::spin_loop();
                 continue;
             }
             if !stopped.load(Ordering::Relaxed) {
                 sleeper.wait(thread.ports_changed(), || thread.wait_fds());
             }
-            thread.rise();
+            thread.unpark();
             idle = 0;
         }
         thread
@@ -91,25 +91,27 @@ pub fn spawn_packet_thread(
 /// # Errors
 ///
 /// When the system has no thread left.
-pub fn spawn_desk(seat: Arc<DeskSeat>) -> io::Result<Running<Option<EvictionDesk>>> {
+pub fn spawn_coordinator(
+    handle: Arc<CoordinatorHandle>,
+) -> io::Result<Running<Option<EvictionCoordinator>>> {
     let stop = Arc::new(AtomicBool::new(false));
-    let waker = Arc::clone(seat.waker());
+    let waker = Arc::clone(handle.waker());
     let mut sleeper = Sleeper::new(None)?;
     let stopped = Arc::clone(&stop);
     let handle = Builder::new().name("shunt-eviction".to_owned()).spawn(move || {
-        let waker = Arc::clone(seat.waker());
+        let waker = Arc::clone(handle.waker());
         while !stopped.load(Ordering::Relaxed) {
-            if seat.turn() {
+            if handle.turn() {
                 continue;
             }
             // It says that it sleeps before it looks once more: what comes later wakes it.
-            waker.doze();
-            if !seat.turn() && !stopped.load(Ordering::Relaxed) {
+            waker.prepare_park();
+            if !handle.turn() && !stopped.load(Ordering::Relaxed) {
                 sleeper.wait(0, || std::iter::once(waker.as_fd()));
             }
-            waker.rise();
+            waker.unpark();
         }
-        seat.close()
+        handle.close()
     })?;
     Ok(Running::new(stop, move || waker.wake(), handle))
 }

@@ -74,7 +74,7 @@ fn answers(tables: &Pipeline) -> (Vec<Arc<[DatapathAction]>>, Arc<[DatapathActio
     key.set_in_port(PortNo::new(1));
     let noted = tables.translate_noting(&key, None, tables.version());
     let cuts: Vec<usize> = noted.points.iter().map(|point| point.visit).collect();
-    let pieces = tables.translate_pieces(&key, None, tables.version(), &cuts);
+    let pieces = tables.translate_sub_traversals(&key, None, tables.version(), &cuts);
     let lists = pieces.into_iter().map(|piece| piece.traversal.actions).collect();
     (lists, Arc::clone(&noted.traversal.actions))
 }

@@ -6,9 +6,9 @@ use shunt_pipeline::{Pipeline, Time};
 
 use super::PacketThread;
 use crate::{
-    cache::{Buried, Credit, EntryRef},
+    cache::{Credit, EntryRef, Reclaimed},
     command::{DumpedEntry, Reply},
-    metrics::ANSWER_TURNS,
+    metrics::ACK_BUCKETS,
 };
 
 /// What was asked for and takes more than a turn.
@@ -29,18 +29,18 @@ struct Dump {
 }
 
 /// Dead entries buried in a turn.
-const BURIALS_PER_TURN: usize = 64;
+const RECLAIMS_PER_ITERATION: usize = 64;
 
 /// Entries credited in a turn in which packets come, if somebody pulls, and in one without.
-const CREDITS_PER_TURN: usize = 64;
-const CREDITS_PER_IDLE_TURN: usize = 512;
+const CREDITS_PER_ITERATION: usize = 64;
+const CREDITS_PER_IDLE_ITERATION: usize = 512;
 
 /// Slots looked at for expiry in a turn in which packets come, and in one without.
-const EXPIRY_CHECKS_PER_TURN: u32 = 16;
-const EXPIRY_CHECKS_PER_IDLE_TURN: u32 = 512;
+const EXPIRY_CHECKS_PER_ITERATION: u32 = 16;
+const EXPIRY_CHECKS_PER_IDLE_ITERATION: u32 = 512;
 
 /// Slots dumped in a turn.
-const DUMPED_PER_TURN: usize = 512;
+const DUMPED_PER_ITERATION: usize = 512;
 
 /// Time without a hit after which an entry goes when the cache is nearly full, as in Open vSwitch.
 const MAX_IDLE_WHEN_FULL: Duration = Duration::from_millis(100);
@@ -74,53 +74,53 @@ impl Jobs {
 impl PacketThread {
     /// Adopts the version that was posted, drops what it made stale, and answers it.
     #[inline]
-    pub(super) fn take_advance(&mut self) -> bool {
-        let Some((advance, turns)) = self.link.mailbox().take_counted() else { return false };
+    pub(super) fn take_invalidation(&mut self) -> bool {
+        let Some((invalidation, turns)) = self.link.mailbox().take_counted() else { return false };
         let dropped = if self.repairer.is_on() {
-            self.caches.owner.advance_to_repair(&advance, self.now)
+            self.caches.owner.invalidation_to_repair(&invalidation, self.now)
         } else {
-            self.caches.owner.advance(&advance)
+            self.caches.owner.invalidation(&invalidation)
         };
-        self.look_at_lessons();
-        self.link.answer(advance.version);
-        let place = usize::try_from(turns).unwrap_or(ANSWER_TURNS).min(ANSWER_TURNS - 1);
+        self.check_learn_requests();
+        self.link.answer(invalidation.version);
+        let place = usize::try_from(turns).unwrap_or(ACK_BUCKETS).min(ACK_BUCKETS - 1);
         self.counters.answers[place].add(1);
         self.counters.evicted.add(dropped.evicted as u64);
-        self.counters.raced.add(dropped.raced as u64);
+        self.counters.install_conflicts.add(dropped.install_conflicts as u64);
         true
     }
 
     /// Does some of each kind of upkeep; answers whether anything was done.
     pub(super) fn keep_up(&mut self, is_idle: bool) -> bool {
-        let cleared = self.caches.clear_out(BURIALS_PER_TURN);
+        let cleared = self.caches.clear_out(RECLAIMS_PER_ITERATION);
         let given_up = self.give_up_repairs();
-        let buried = self.bury();
+        let reclaimed = self.reclaim();
         let credited = self.credit(is_idle);
         let expired = self.expire(is_idle);
         let dumped = self.dump();
-        cleared | given_up | buried | credited | expired | dumped
+        cleared | given_up | reclaimed | credited | expired | dumped
     }
 
     /// Whether all counts are handed in and nothing that was asked for is under way.
     pub(super) fn is_kept_up(&self) -> bool {
         let entries = self.caches.owner.entries();
-        let is_clean = entries.dirty() == 0 && entries.graves() == 0;
+        let is_clean = entries.dirty() == 0 && entries.retired() == 0;
         is_clean && self.caches.is_cleared_out() && self.jobs.is_idle()
     }
 
     /// Ends some of the entries that are dead.
-    pub(super) fn bury(&mut self) -> bool {
-        for count in 0..BURIALS_PER_TURN {
-            let Some(buried) = self.caches.bury() else { return count > 0 };
-            self.credit_buried(&buried);
+    pub(super) fn reclaim(&mut self) -> bool {
+        for count in 0..RECLAIMS_PER_ITERATION {
+            let Some(reclaimed) = self.caches.reclaim() else { return count > 0 };
+            self.credit_reclaimed(&reclaimed);
         }
         true
     }
 
     /// Credits what an entry that is gone has counted.
-    pub(super) fn credit_buried(&self, buried: &Buried) {
-        if let Some(credit) = buried.credit {
-            credit_to(&self.pipeline, &buried.traversal, credit);
+    pub(super) fn credit_reclaimed(&self, reclaimed: &Reclaimed) {
+        if let Some(credit) = reclaimed.credit {
+            credit_to(&self.pipeline, &reclaimed.traversal, credit);
         }
     }
 
@@ -128,7 +128,7 @@ impl PacketThread {
         if !is_idle && self.jobs.pulls.is_empty() {
             return false;
         }
-        let limit = if is_idle { CREDITS_PER_IDLE_TURN } else { CREDITS_PER_TURN };
+        let limit = if is_idle { CREDITS_PER_IDLE_ITERATION } else { CREDITS_PER_ITERATION };
         let entries = self.caches.owner.entries_mut();
         let count = entries.dirty().min(limit);
         for _ in 0..count {
@@ -147,7 +147,8 @@ impl PacketThread {
     }
 
     fn expire(&mut self, is_idle: bool) -> bool {
-        let checks = if is_idle { EXPIRY_CHECKS_PER_IDLE_TURN } else { EXPIRY_CHECKS_PER_TURN };
+        let checks =
+            if is_idle { EXPIRY_CHECKS_PER_IDLE_ITERATION } else { EXPIRY_CHECKS_PER_ITERATION };
         let is_crowded = self.caches.is_crowded();
         let max_idle = if is_crowded { MAX_IDLE_WHEN_FULL } else { self.config.max_idle };
         let mut expired = 0;
@@ -172,7 +173,7 @@ impl PacketThread {
     }
 
     fn dump(&mut self) -> bool {
-        for _ in 0..DUMPED_PER_TURN {
+        for _ in 0..DUMPED_PER_ITERATION {
             let Some(next) = self.jobs.dump.as_ref().map(|dump| dump.next) else { return false };
             let found = self.entry(next);
             let Some(dump) = &mut self.jobs.dump else { return false };

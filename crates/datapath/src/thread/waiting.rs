@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Packets that a turn takes out of the queues at most, whether they need a translation or not.
-const SERVED_PER_TURN: usize = 4 * BURST;
+const SERVED_PER_ITERATION: usize = 4 * BURST;
 
 /// How often a packet and all of its copies are recirculated at most.
 ///
@@ -37,7 +37,7 @@ impl PacketThread {
     /// Serves packets that wait; answers how many have gone on.
     pub(super) fn serve_waiting(&mut self) -> usize {
         let mut served = 0;
-        while served < SERVED_PER_TURN {
+        while served < SERVED_PER_ITERATION {
             let Some((input, packet)) = self.next_waiting() else { break };
             let mut key = std::mem::take(&mut self.batch.keys[0]);
             let layers = extract(packet.frame(), self.config.vlan_limit, &mut key);
@@ -63,7 +63,7 @@ impl PacketThread {
         while let Some(left) = self.outputs.left.pop() {
             match left {
                 Left::Again { packet, .. } if count == RECIRCULATIONS_MAX => {
-                    self.outputs.drop(&mut self.pool, packet, DropReason::RecirculationsSpent);
+                    self.outputs.drop(&mut self.pool, packet, DropReason::RecirculationLimit);
                 }
                 Left::Again { packet, in_port, continuation } => {
                     count += 1;
@@ -118,10 +118,10 @@ impl PacketThread {
             self.caches.find(parsed.key);
             return Err((packet, parsed));
         }
-        if self.caches.take_drawn().is_any() && self.translations_left > 0 {
+        if self.caches.take_sampled().is_any() && self.translations_left > 0 {
             self.translations_left -= 1;
             let miss = miss(&self.pipeline, &self.caches, parsed.key, (start, self.now));
-            self.caches.witness(miss);
+            self.caches.observe(miss);
         }
         self.count(&found, packet.len() as u64);
         let entries = self.caches.owner.entries();
@@ -143,12 +143,12 @@ impl PacketThread {
     }
 
     /// Shows a packet of the burst that was drawn, and hit, to the cache.
-    pub(super) fn witness(&mut self, place: usize) {
+    pub(super) fn observe(&mut self, place: usize) {
         if self.translations_left > 0 {
             self.translations_left -= 1;
             let key = &self.batch.keys[place];
             let miss = miss(&self.pipeline, &self.caches, key, (None, self.now));
-            self.caches.witness(miss);
+            self.caches.observe(miss);
         }
     }
 
@@ -174,7 +174,7 @@ impl PacketThread {
         }
         let bytes = packet.len() as u64;
         if let Some(taught) = pieces.iter().find(|piece| !piece.learnings.is_empty())
-            && let Err(reason) = self.teach(&packet, taught)
+            && let Err(reason) = self.learn(&packet, taught)
         {
             return self.outputs.drop(&mut self.pool, packet, reason);
         }

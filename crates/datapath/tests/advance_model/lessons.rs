@@ -10,11 +10,11 @@ enum Broken {
     /// 8: what is behind a packet that taught goes on.
     NobodyWaits,
     /// 9: control answers a lesson when it has taken it, before its version is published.
-    AnsweredTooEarly,
+    AckedTooEarly,
     /// 9: merged advances carry the lesson of the earlier one.
     MergeForgetsLessons,
     /// 9: a lesson that changes nothing is not answered.
-    NothingIsNotAnswered,
+    NothingIsNotAcked,
     /// 9: the answer to a lesson that changed nothing drops what was installed meanwhile.
     NothingDropsInstalls,
 }
@@ -43,7 +43,7 @@ enum Step {
     /// An owner forwards the next packet of its queue.
     Forward(usize),
     /// An owner takes its advance.
-    Advance(usize),
+    Invalidation(usize),
 }
 
 /// What the packets of a queue teach, in order.
@@ -64,11 +64,11 @@ struct World {
     size: Size,
     broken: Option<Broken>,
     owners: Vec<Place>,
-    desk: EvictionDesk,
+    coordinator: EvictionCoordinator,
     changes: usize,
     /// What each published version has learned, from version 1 on.
     published: Vec<BTreeSet<u64>>,
-    taken: Vec<(OwnerId, LessonNo, u64)>,
+    taken: Vec<(OwnerId, LearnSeq, u64)>,
     sent: VecDeque<Sent>,
     overtaken: bool,
 }
@@ -76,19 +76,19 @@ struct World {
 struct Place {
     owner: Owner,
     link: Arc<Link>,
-    lessons: Consumer<Lesson>,
+    learn_requests: Consumer<LearnRequest>,
     forwarded: usize,
-    awaited: Option<LessonNo>,
+    awaited: Option<LearnSeq>,
 }
 
 /// On its way to the desk: a version, whether it is new, and the lessons that it answers.
-type Sent = (Version, bool, Vec<(OwnerId, LessonNo)>);
+type Sent = (Version, bool, Vec<(OwnerId, LearnSeq)>);
 
 /// What tells two states apart.
 type State = (
-    (usize, Vec<BTreeSet<u64>>, Vec<(OwnerId, LessonNo, u64)>, u64, bool),
+    (usize, Vec<BTreeSet<u64>>, Vec<(OwnerId, LearnSeq, u64)>, u64, bool),
     VecDeque<Sent>,
-    Vec<(u64, usize, Option<LessonNo>, bool, usize, Option<(u64, u64, LessonNo)>)>,
+    Vec<(u64, usize, Option<LearnSeq>, bool, usize, Option<(u64, u64, LearnSeq)>)>,
 );
 
 /// An engine without entries of its own: no change makes an entry stale.
@@ -116,13 +116,14 @@ impl World {
     fn new(size: Size, broken: Option<Broken>) -> Self {
         let (owners, ends): (Vec<_>, Vec<_>) = (0..size.owners).map(Self::place).unzip();
         let waker = Arc::new(Waker::new().unwrap());
-        let (mut desk, _) = EvictionDesk::new(Box::new(Nothing), Version::ZERO, ends, waker);
-        desk.take_in();
+        let (mut coordinator, _) =
+            EvictionCoordinator::new(Box::new(Nothing), Version::ZERO, ends, waker);
+        coordinator.take_in();
         Self {
             size,
             broken,
             owners,
-            desk,
+            coordinator,
             changes: 0,
             published: Vec::new(),
             taken: Vec::new(),
@@ -131,15 +132,15 @@ impl World {
         }
     }
 
-    fn place(index: usize) -> (Place, DeskEnds) {
+    fn place(index: usize) -> (Place, CoordinatorEndpoint) {
         let id = OwnerId(u16::try_from(index).unwrap());
         let (reports, receiver) = RingBuffer::new(2);
-        let (lessons, taught) = RingBuffer::new(8);
+        let (learn_requests, taught) = RingBuffer::new(8);
         let link = Arc::new(Link::new(Version::ZERO).unwrap());
-        let ends = DeskEnds::new(id, receiver, Arc::clone(&link));
-        let mut owner = Owner::new(id, Version::ZERO, 8, reports, lessons);
+        let ends = CoordinatorEndpoint::new(id, receiver, Arc::clone(&link));
+        let mut owner = Owner::new(id, Version::ZERO, 8, reports, learn_requests);
         owner.install(traversal(0, 0, Version::ZERO), Time::ZERO).unwrap();
-        (Place { owner, link, lessons: taught, forwarded: 0, awaited: None }, ends)
+        (Place { owner, link, learn_requests: taught, forwarded: 0, awaited: None }, ends)
     }
 
     fn known(&self, version: u64) -> BTreeSet<u64> {
@@ -159,65 +160,67 @@ impl World {
             }
             Step::Collect => self.collect(),
             Step::Publish => self.learn(),
-            Step::Desk => self.tell_desk(),
+            Step::Desk => self.notify_coordinator(),
             Step::Forward(owner) => self.forward(owner),
-            Step::Advance(owner) => {
+            Step::Invalidation(owner) => {
                 let place = &mut self.owners[owner];
-                let advance = place.link.mailbox().take().unwrap();
-                place.owner.advance(&advance);
-                if place.awaited.is_some_and(|lesson| place.owner.has_learned(lesson)) {
+                let invalidation = place.link.mailbox().take().unwrap();
+                place.owner.invalidation(&invalidation);
+                if place.awaited.is_some_and(|learn_request| place.owner.has_learned(learn_request))
+                {
                     place.awaited = None;
                 }
             }
         }
     }
 
-    fn publish(&mut self, known: BTreeSet<u64>, lessons: Vec<(OwnerId, LessonNo)>) {
+    fn publish(&mut self, known: BTreeSet<u64>, learn_requests: Vec<(OwnerId, LearnSeq)>) {
         self.published.push(known);
-        self.sent.push_back((self.newest(), true, lessons));
+        self.sent.push_back((self.newest(), true, learn_requests));
     }
 
     fn collect(&mut self) {
         let mut early = Vec::new();
         for (index, place) in self.owners.iter_mut().enumerate() {
             let owner = OwnerId(u16::try_from(index).unwrap());
-            while let Ok(lesson) = place.lessons.pop() {
-                let fact = QUEUE[usize::try_from(lesson.number.0 - 1).unwrap()];
-                self.taken.push((owner, lesson.number, fact));
-                early.push((owner, lesson.number));
+            while let Ok(learn_request) = place.learn_requests.pop() {
+                let fact = QUEUE[usize::try_from(learn_request.number.0 - 1).unwrap()];
+                self.taken.push((owner, learn_request.number, fact));
+                early.push((owner, learn_request.number));
             }
         }
-        if self.broken == Some(Broken::AnsweredTooEarly) {
+        if self.broken == Some(Broken::AckedTooEarly) {
             self.sent.push_back((self.newest(), false, early));
         }
     }
 
     fn learn(&mut self) {
         let taken = std::mem::take(&mut self.taken);
-        let lessons = taken.iter().map(|(owner, lesson, _)| (*owner, *lesson)).collect();
+        let learn_requests =
+            taken.iter().map(|(owner, learn_request, _)| (*owner, *learn_request)).collect();
         let before = self.known(self.newest().number());
         let mut known = before.clone();
         known.extend(taken.iter().map(|(.., fact)| *fact));
         if known != before {
-            self.publish(known, lessons);
-        } else if self.broken != Some(Broken::NothingIsNotAnswered) {
-            self.sent.push_back((self.newest(), false, lessons));
+            self.publish(known, learn_requests);
+        } else if self.broken != Some(Broken::NothingIsNotAcked) {
+            self.sent.push_back((self.newest(), false, learn_requests));
         }
     }
 
-    fn tell_desk(&mut self) {
-        let (version, is_new, lessons) = self.sent.pop_front().unwrap();
+    fn notify_coordinator(&mut self) {
+        let (version, is_new, learn_requests) = self.sent.pop_front().unwrap();
         let breaks_merge = self.broken == Some(Broken::MergeForgetsLessons);
-        let earlier: Vec<Option<Advance>> = self
+        let earlier: Vec<Option<Invalidation>> = self
             .owners
             .iter()
             .map(|place| breaks_merge.then(|| place.link.mailbox().take()).flatten())
             .collect();
-        self.desk.take_in();
+        self.coordinator.take_in();
         if is_new {
-            self.desk.apply_learned(version, &[], &lessons);
+            self.coordinator.apply_learned(version, &[], &learn_requests);
         } else {
-            self.desk.answer_lessons(&lessons);
+            self.coordinator.ack_learn_requests(&learn_requests);
         }
         for (place, earlier) in self.owners.iter().zip(earlier) {
             let mailbox = place.link.mailbox();
@@ -227,13 +230,13 @@ impl World {
                 if let Some(later) = mailbox.take() {
                     merged.merge(later);
                 }
-                mailbox.post(Advance { learned, ..merged });
+                mailbox.post(Invalidation { learned, ..merged });
             }
             if self.broken == Some(Broken::NothingDropsInstalls)
                 && !is_new
-                && let Some(advance) = mailbox.take()
+                && let Some(invalidation) = mailbox.take()
             {
-                mailbox.post(Advance { seq: InstallNo(0), ..advance });
+                mailbox.post(Invalidation { seq: InstallNo(0), ..invalidation });
             }
         }
     }
@@ -247,10 +250,10 @@ impl World {
         self.overtaken |= before.iter().any(|fact| !known.contains(fact));
         if known.contains(&QUEUE[place.forwarded]) {
             // Lessons are numbered by packets in this model.
-            place.owner.teach(Vec::new()).unwrap();
-            drop(place.lessons.pop().unwrap());
+            place.owner.learn(Vec::new()).unwrap();
+            drop(place.learn_requests.pop().unwrap());
         } else {
-            place.awaited = Some(place.owner.teach(Vec::<Learning>::new()).unwrap());
+            place.awaited = Some(place.owner.learn(Vec::<Learning>::new()).unwrap());
         }
         place.forwarded += 1;
     }
@@ -260,7 +263,7 @@ impl World {
         if self.changes < self.size.changes {
             steps.push(Step::Change);
         }
-        if self.owners.iter().any(|place| place.lessons.slots() > 0) {
+        if self.owners.iter().any(|place| place.learn_requests.slots() > 0) {
             steps.push(Step::Collect);
         }
         if !self.taken.is_empty() {
@@ -275,18 +278,19 @@ impl World {
                 steps.push(Step::Forward(owner));
             }
             if place.link.mailbox().is_flagged() {
-                steps.push(Step::Advance(owner));
+                steps.push(Step::Invalidation(owner));
             }
         }
         steps
     }
 
     fn state(&self) -> State {
-        let version = self.desk.version().number();
+        let version = self.coordinator.version().number();
         let places = self.owners.iter().map(|place| {
-            let pending = place.link.mailbox().take().map(|advance| {
-                let pending = (advance.version.number(), advance.seq.0, advance.learned);
-                place.link.mailbox().post(advance);
+            let pending = place.link.mailbox().take().map(|invalidation| {
+                let pending =
+                    (invalidation.version.number(), invalidation.seq.0, invalidation.learned);
+                place.link.mailbox().post(invalidation);
                 pending
             });
             (
@@ -294,7 +298,7 @@ impl World {
                 place.forwarded,
                 place.awaited,
                 place.owner.entries().is_empty(),
-                place.lessons.slots(),
+                place.learn_requests.slots(),
                 pending,
             )
         });
@@ -372,7 +376,7 @@ fn rule_8_what_is_behind_a_packet_that_taught_waits() {
 
 #[test]
 fn rule_9_a_lesson_is_answered_by_the_version_that_has_learned_it() {
-    check_broken(Broken::AnsweredTooEarly, Fault::Overtaken);
+    check_broken(Broken::AckedTooEarly, Fault::Overtaken);
 }
 
 #[test]
@@ -383,5 +387,5 @@ fn rule_9_merged_advances_carry_the_last_lesson() {
 #[test]
 fn rule_9_a_lesson_that_changed_nothing_is_answered_and_drops_nothing() {
     check_broken(Broken::NothingDropsInstalls, Fault::LostEntry);
-    check_broken(Broken::NothingIsNotAnswered, Fault::WaitsForEver);
+    check_broken(Broken::NothingIsNotAcked, Fault::WaitsForEver);
 }

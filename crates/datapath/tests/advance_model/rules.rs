@@ -61,13 +61,13 @@ fn rule_4_merged_advances_carry_the_least_seq() {
 #[test]
 fn rule_5_an_owner_installs_only_what_was_translated_under_its_version() {
     let mut place = World::place(0).0;
-    let advance = Advance {
+    let invalidation = Invalidation {
         version: Version::new(1),
         evictions: Vec::new(),
         seq: InstallNo(0),
-        learned: LessonNo(0),
+        learned: LearnSeq(0),
     };
-    place.owner.advance(&advance);
+    place.owner.invalidation(&invalidation);
     for other in [Version::ZERO, Version::new(2)] {
         let refused = place.owner.install(traversal(0, other.number(), other), Time::ZERO);
         let current = Version::new(1);
@@ -84,14 +84,14 @@ fn rule_6_the_desk_takes_in_what_is_queued_before_it_computes() {
     for _ in 0..3 {
         world.owners[0].install(1);
     }
-    world.desk.take_in();
+    world.coordinator.take_in();
     world.change();
-    world.owners[0].advance();
+    world.owners[0].invalidation();
     assert_eq!(world.owners[0].live().len(), 3, "version 1 does not concern flow 1");
     // Without it, the update drops installs that it has nothing to do with.
     world.owners[0].install(0);
     world.change();
-    world.owners[0].advance();
+    world.owners[0].invalidation();
     assert!(world.owners[0].live().is_empty());
 }
 
@@ -111,16 +111,16 @@ fn rule_7_a_slot_is_used_again_under_another_name_and_after_its_removed() {
 fn rule_10_a_sleeper_has_answered_and_looks_before_it_goes_on() {
     let size = Model { owners: 2, installs: 1, expires: false, sleeps: true, broken: None };
     let mut world = World::new(size);
-    world.owners[0].doze();
+    world.owners[0].prepare_park();
     world.change();
-    assert_eq!(world.desk.answered(), Version::ZERO, "one is awake");
-    world.owners[1].doze();
+    assert_eq!(world.coordinator.answered(), Version::ZERO, "one is awake");
+    world.owners[1].prepare_park();
     world.change();
-    assert_eq!(world.desk.answered(), Version::ZERO, "one was awake, and has not answered");
-    world.run(Step::Advance { owner: 1 });
-    assert_eq!(world.desk.answered(), Version::new(2));
-    check_broken(Rule::WakesBlindly, Fault::AnsweredTooEarly);
-    check_broken(Rule::LooksBeforeItPosts, Fault::AnsweredTooEarly);
+    assert_eq!(world.coordinator.answered(), Version::ZERO, "one was awake, and has not answered");
+    world.run(Step::Invalidation { owner: 1 });
+    assert_eq!(world.coordinator.answered(), Version::new(2));
+    check_broken(Rule::WakesBlindly, Fault::AckedTooEarly);
+    check_broken(Rule::LooksBeforeItPosts, Fault::AckedTooEarly);
 }
 
 #[test]

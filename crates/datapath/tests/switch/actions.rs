@@ -101,10 +101,10 @@ fn a_packet_whose_translation_ends_at_a_bound_is_counted_by_the_bound() {
     let resubmit = |table| Action::Resubmit { port: None, table: TableId::new(table) };
     let push = Action::Push(Subfield::whole(FieldId::Metadata));
     for (actions, reason) in [
-        (vec![resubmit(0)], DropReason::TooDeep),
+        (vec![resubmit(0)], DropReason::RecursionTooDeep),
         (vec![resubmit(1); 4097], DropReason::TooManyResubmits),
         (vec![output(2); 65_537], DropReason::TooManyActions),
-        (vec![push; 65_537], DropReason::StackTooLarge),
+        (vec![push; 65_537], DropReason::StackTooDeep),
     ] {
         // Outputs that were decided before do not happen either.
         let switch = check([vec![output(3)], actions].concat(), &udp().build(), &[]);
@@ -209,7 +209,7 @@ fn a_packet_of_a_port_without_a_bridge_is_dropped() {
     switch.controls[0].send(nowhere).unwrap();
     assert!(switch.send(0, 1, &udp().build()));
     switch.settle();
-    assert_eq!(switch.counters(0).dropped[DropReason::NoBridge as usize].get(), 1);
+    assert_eq!(switch.counters(0).dropped[DropReason::BridgeNotFound as usize].get(), 1);
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn check(exact: ExactConfig) {
                 let allocated = allocations(|| while switch.turn(0) {});
                 assert!(!warm || allocated == 0, "{allocated} allocations in a warm burst");
                 (2..=4).for_each(|port| drop(switch.receive(0, port)));
-                switch.desk.turn();
+                switch.coordinator.turn();
             }
         }
     }
@@ -174,7 +174,7 @@ fn a_warm_burst_allocates_nothing_whatever_is_done_to_it() {
                 let allocated = allocations(|| while switch.turn(0) {});
                 assert!(!warm || allocated == 0, "{allocated} allocations in {name}");
                 (2..=4).for_each(|port| drop(switch.receive(0, port)));
-                switch.desk.turn();
+                switch.coordinator.turn();
             }
         }
         let counters = switch.counters(0);

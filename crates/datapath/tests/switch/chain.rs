@@ -129,9 +129,9 @@ fn what_the_owner_refuses_leaves_no_piece_behind() {
     assert_eq!(counters.chain.stages.iter().map(|own| own.entries.get()).sum::<u64>(), 1);
     assert_eq!(switch.receive(0, 2).len(), 1, "its packet has left");
     switch.settle();
-    assert_eq!(switch.desk.watched(), 1);
+    assert_eq!(switch.coordinator.watched(), 1);
     check(&mut switch, 1, 1, 2);
-    assert_eq!((switch.counters(0).entries.get(), switch.desk.watched()), (2, 2));
+    assert_eq!((switch.counters(0).entries.get(), switch.coordinator.watched()), (2, 2));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_stage_that_is_full_makes_room_and_the_engine_hears_of_it() {
         check(&mut switch, round % 20 + 1, round % 7 + 1, 2);
         let counters = switch.counters(0);
         assert!(counters.chain.stages.iter().all(|stage| stage.entries.get() <= 2));
-        assert_eq!(switch.desk.watched() as u64, counters.entries.get());
+        assert_eq!(switch.coordinator.watched() as u64, counters.entries.get());
     }
     let chain = &switch.counters(0).chain;
     assert!(chain.evicted.get() > 20 && chain.refused.get() == 0);
@@ -175,12 +175,14 @@ fn a_cache_that_is_replaced_loses_no_count_and_leaves_no_entry() {
             check(&mut switch, from, to, port);
         }
         let before = switch.counters(0).upcalls.get();
-        let ThreadConfig { max_idle, translations_per_turn, repair, .. } = ThreadConfig::default();
+        let ThreadConfig { max_idle, translations_per_iteration, repair, .. } =
+            ThreadConfig::default();
         let verify_one_in = 1;
-        let tuning = Tuning { max_idle, translations_per_turn, verify_one_in, repair, wildcard };
+        let tuning =
+            Tuning { max_idle, translations_per_iteration, verify_one_in, repair, wildcard };
         switch.controls[0].send(Command::Tune(tuning)).unwrap();
         switch.settle();
-        assert_eq!((switch.counters(0).entries.get(), switch.desk.watched()), (0, 0));
+        assert_eq!((switch.counters(0).entries.get(), switch.coordinator.watched()), (0, 0));
         check(&mut switch, 1, 1, 2);
         assert_eq!(switch.counters(0).upcalls.get(), before + 1, "it begins empty");
     }
@@ -189,7 +191,7 @@ fn a_cache_that_is_replaced_loses_no_count_and_leaves_no_entry() {
     assert_eq!(switch.counters(0).differences.get(), 0);
     switch.wait(Duration::from_secs(60));
     switch.settle();
-    assert_eq!((switch.counters(0).entries.get(), switch.desk.watched()), (0, 0));
+    assert_eq!((switch.counters(0).entries.get(), switch.coordinator.watched()), (0, 0));
 }
 
 /// Sources and targets as in [`switch`], an engine that evicts nothing, every hit compared, and an entry
@@ -275,10 +277,15 @@ fn a_small_cache_that_takes_the_place_of_a_full_one_is_filled_at_once() {
         drop(switch.receive(0, 2));
     }
     assert_eq!(switch.counters(0).entries.get(), u64::from(flows));
-    let ThreadConfig { max_idle, translations_per_turn, .. } = ThreadConfig::default();
+    let ThreadConfig { max_idle, translations_per_iteration, .. } = ThreadConfig::default();
     let wildcard = config(2).caches.wildcard;
-    let tuning =
-        Tuning { max_idle, translations_per_turn, verify_one_in: 0, repair: Repair::Off, wildcard };
+    let tuning = Tuning {
+        max_idle,
+        translations_per_iteration,
+        verify_one_in: 0,
+        repair: Repair::Off,
+        wildcard,
+    };
     switch.controls[0].send(Command::Tune(tuning)).unwrap();
     for _ in 0..2 {
         assert!(switch.send(0, 1, &frame(7)));
@@ -293,7 +300,7 @@ fn a_small_cache_that_takes_the_place_of_a_full_one_is_filled_at_once() {
 
 #[test]
 fn an_entry_that_takes_two_translations_to_be_made_anew_counts_for_two() {
-    let config = ThreadConfig { repair: Repair::On, translations_per_turn: 16, ..config(100) };
+    let config = ThreadConfig { repair: Repair::On, translations_per_iteration: 16, ..config(100) };
     let mut switch = Switch::new(1, 3, config);
     let sources: Vec<FlowMod> = (1..=20).map(source).collect();
     switch.apply(&sources);

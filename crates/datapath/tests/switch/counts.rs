@@ -51,7 +51,7 @@ fn controller() -> Action {
 #[test]
 fn what_came_in_is_sent_punted_dropped_or_held_at_the_end_of_every_turn() {
     let config = ThreadConfig {
-        translations_per_turn: 1,
+        translations_per_iteration: 1,
         waiting_per_port: 4,
         caches: CacheConfig {
             entries_max: 4,
@@ -89,9 +89,9 @@ fn what_came_in_is_sent_punted_dropped_or_held_at_the_end_of_every_turn() {
     for reason in [
         DropReason::Policy,
         DropReason::Hairpin,
-        DropReason::WaitingFull,
-        DropReason::TxFull,
-        DropReason::PacketInFull,
+        DropReason::UpcallQueueFull,
+        DropReason::TxQueueFull,
+        DropReason::PacketInQueueFull,
     ] {
         assert!(counters.dropped[reason as usize].get() > 0, "{reason:?}");
     }
@@ -165,12 +165,12 @@ fn what_an_expired_or_evicted_entry_counted_is_credited() {
     assert!(switch.send(0, 1, &to(1)) && switch.send(0, 1, &to(2)));
     // No idle turn in between: nothing was credited before the entries go.
     switch.turn(0);
-    switch.desk.turn();
+    switch.coordinator.turn();
     switch.wait(Duration::from_secs(20));
     assert_eq!(switch.counters(0).entries.get(), 2);
     switch.settle();
     assert_eq!(switch.counters(0).expired.get(), 2);
-    assert_eq!((switch.counters(0).entries.get(), switch.desk.watched()), (0, 0));
+    assert_eq!((switch.counters(0).entries.get(), switch.coordinator.watched()), (0, 0));
     assert!(rules.iter().all(|rule| rule.stats.totals().packets == 1));
 }
 

@@ -12,12 +12,12 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 
 use shunt_classifier::Version;
 use shunt_datapath::{
-    ChangeSender, Command, DeskEnds, EvictionDesk, Learned, LessonNo, Packet, PacketThread, Pool,
-    PortError, RxQueue, ThreadConfig, ThreadCounters, Waker,
+    ChangeSender, Command, CoordinatorEndpoint, EvictionCoordinator, LearnSeq, Learned, Packet,
+    PacketThread, Pool, PortError, RxQueue, ThreadConfig, ThreadCounters, Waker,
     command::ThreadPort,
     metrics::PortTraffic,
+    offload::{OffloadEndpoint, OffloadHandle, offload_endpoint},
     port::{Port, Queues, RxReport, pair::pair},
-    target::{TargetEnds, TargetHandle, target_ends},
     thread::{ControlEnds, QueueSizes, Wakers, thread_ends},
 };
 use shunt_flow::{Match, PortNo, text::NoPortNames};
@@ -96,7 +96,7 @@ fn every_third() -> impl FnMut() -> Option<usize> + Send {
 /// A switch whose every step is the test's.
 pub(crate) struct Switch {
     pub(crate) pipeline: Arc<Pipeline>,
-    pub(crate) desk: EvictionDesk,
+    pub(crate) coordinator: EvictionCoordinator,
     pub(crate) changes: ChangeSender,
     pub(crate) threads: Vec<PacketThread>,
     pub(crate) controls: Vec<ControlEnds>,
@@ -106,7 +106,7 @@ pub(crate) struct Switch {
     hosts: BTreeMap<u32, Vec<Queues>>,
     pool: Pool,
     /// The joints of a target's owner, if there is one.
-    pub(crate) target: Option<(TargetHandle, TargetEnds)>,
+    pub(crate) target: Option<(OffloadHandle, OffloadEndpoint)>,
     pub(crate) now: Time,
 }
 
@@ -148,7 +148,7 @@ impl Switch {
     }
 
     /// A switch behind a target, of which the test is the owner.
-    pub(crate) fn behind_target(threads: u16, ports: u32, config: ThreadConfig) -> Self {
+    pub(crate) fn behind_device(threads: u16, ports: u32, config: ThreadConfig) -> Self {
         let sizes = QueueSizes::default();
         let pipeline = pipeline_of(ports);
         let mut switch = Self::wired(pipeline, threads, config, (sizes, Front::Target), iterative);
@@ -178,35 +178,36 @@ impl Switch {
         let version = pipeline.version();
         let waker = Arc::new(Waker::new().unwrap());
         let wakers = Wakers {
-            desk: Arc::clone(&waker),
+            coordinator: Arc::clone(&waker),
             control: Arc::new(Waker::new().unwrap()),
             learner: Arc::new(Waker::new().unwrap()),
         };
-        let mut ends: Vec<DeskEnds> = Vec::new();
+        let mut ends: Vec<CoordinatorEndpoint> = Vec::new();
         let (mut own, mut controls) = (Vec::new(), Vec::new());
         let (mut target, mut offers) = (None, Vec::new());
         if front == Front::Target {
             let count = usize::from(threads);
-            let made = target_ends(OwnerId(threads), version, count, Arc::clone(&waker)).unwrap();
+            let made =
+                offload_endpoint(OwnerId(threads), version, count, Arc::clone(&waker)).unwrap();
             target = Some((made.0, made.1));
             ends.push(made.2);
             offers = made.3;
         }
         for index in 0..threads {
             let made = thread_ends(OwnerId(index), version, sizes, wakers.clone()).unwrap();
-            let (thread, mut control, desk) = made;
+            let (thread, mut control, coordinator) = made;
             if let Some(offers) = offers.pop() {
-                control.send(Command::Offer(Some(Box::new(offers)))).unwrap();
+                control.send(Command::OffloadCandidate(Some(Box::new(offers)))).unwrap();
             }
             own.push(PacketThread::new(config, Arc::clone(&pipeline), thread));
             controls.push(control);
-            ends.push(desk);
+            ends.push(coordinator);
         }
         let engine = engine(&pipeline);
-        let (desk, changes) = EvictionDesk::new(engine, version, ends, waker);
+        let (coordinator, changes) = EvictionCoordinator::new(engine, version, ends, waker);
         Self {
             pipeline,
-            desk,
+            coordinator,
             changes,
             threads: own,
             controls,
@@ -257,51 +258,51 @@ impl Switch {
 
     /// Hands a change to the desk.
     pub(crate) fn change(&mut self, change: &Change) {
-        if change.version > self.desk.version() {
-            self.desk.take_in();
-            self.desk.apply(change.version, &change.deltas);
+        if change.version > self.coordinator.version() {
+            self.coordinator.take_in();
+            self.coordinator.apply(change.version, &change.deltas);
         }
     }
 
     /// Makes a version of what was taught, as control does, and hands it to the desk. Answers whether
     /// there was anything.
     pub(crate) fn learn(&mut self) -> bool {
-        let (learnings, lessons) = self.take_lessons();
-        if lessons.is_empty() {
+        let (learnings, learn_requests) = self.take_learn_requests();
+        if learn_requests.is_empty() {
             return false;
         }
         let change = self.pipeline.learn(&learnings, self.now);
-        self.desk.take_in();
-        self.hand_in(&change, &lessons);
+        self.coordinator.take_in();
+        self.hand_in(&change, &learn_requests);
         true
     }
 
     /// What was taught, and the last lesson of each thread.
-    pub(crate) fn take_lessons(&mut self) -> (Vec<Learning>, Vec<(OwnerId, LessonNo)>) {
-        let (mut learnings, mut lessons) = (Vec::new(), Vec::new());
+    pub(crate) fn take_learn_requests(&mut self) -> (Vec<Learning>, Vec<(OwnerId, LearnSeq)>) {
+        let (mut learnings, mut learn_requests) = (Vec::new(), Vec::new());
         for (index, control) in self.controls.iter_mut().enumerate() {
             let owner = OwnerId(u16::try_from(index).unwrap());
-            while let Ok(lesson) = control.lessons.as_mut().unwrap().pop() {
-                learnings.extend(lesson.learnings);
-                lessons.push((owner, lesson.number));
+            while let Ok(learn_request) = control.learn_requests.as_mut().unwrap().pop() {
+                learnings.extend(learn_request.learnings);
+                learn_requests.push((owner, learn_request.number));
             }
         }
-        (learnings, lessons)
+        (learnings, learn_requests)
     }
 
     /// Hands changes to the desk as control does, with the lessons that they answer, and lets it apply
     /// them together.
     pub(crate) fn hand_in_together(&mut self, all: impl IntoIterator<Item = Learned>) {
         all.into_iter().for_each(|learned| self.changes.send_learned(learned).unwrap());
-        self.desk.turn();
+        self.coordinator.turn();
     }
 
     /// Hands a change to the desk that answers lessons.
-    pub(crate) fn hand_in(&mut self, change: &Change, lessons: &[(OwnerId, LessonNo)]) {
+    pub(crate) fn hand_in(&mut self, change: &Change, learn_requests: &[(OwnerId, LearnSeq)]) {
         if change.deltas.is_empty() {
-            self.desk.answer_lessons(lessons);
+            self.coordinator.ack_learn_requests(learn_requests);
         } else {
-            self.desk.apply_learned(change.version, &change.deltas, lessons);
+            self.coordinator.apply_learned(change.version, &change.deltas, learn_requests);
         }
     }
 
@@ -358,7 +359,7 @@ impl Switch {
     /// Turns one thread, which wakes if it sleeps; answers whether it did anything.
     pub(crate) fn turn(&mut self, thread: usize) -> bool {
         if self.controls[thread].is_asleep() {
-            self.threads[thread].rise();
+            self.threads[thread].unpark();
         }
         self.threads[thread].turn(self.now).worked
     }
@@ -381,7 +382,7 @@ impl Switch {
     pub(crate) fn settle(&mut self) {
         let mut worked = true;
         while worked {
-            worked = self.desk.turn() | self.learn();
+            worked = self.coordinator.turn() | self.learn();
             for thread in 0..self.threads.len() {
                 worked |= self.turn(thread);
             }

@@ -23,7 +23,7 @@ use proptest::{
 };
 use rtrb::{Consumer, RingBuffer};
 use shunt_datapath::{
-    Command, DropReason, Learned, LessonNo, Repair, ThreadConfig,
+    Command, DropReason, LearnSeq, Learned, Repair, ThreadConfig,
     cache::{CacheConfig, ExactConfig, Wildcard},
     capture::{CapturePlace, Captured, Tap},
     command::Tuning,
@@ -46,7 +46,7 @@ use crate::{
 };
 
 /// Packets that a thread drops in a turn at most: resubmits make hundreds of copies of one.
-const DROPS_PER_TURN: usize = 1 << 17;
+const DROPS_PER_ITERATION: usize = 1 << 17;
 
 /// Whether entries are made anew that a change made stale.
 const REPAIRS: &[Repair] = &[Repair::Off, Repair::On, Repair::On, Repair::Rate(2000)];
@@ -58,7 +58,7 @@ struct Lab {
     twin: Twin,
     worlds: BTreeMap<Version, World>,
     /// Published, and not yet known to the desk, with the lessons that it answers.
-    pending: VecDeque<(Change, Vec<(OwnerId, LessonNo)>)>,
+    pending: VecDeque<(Change, Vec<(OwnerId, LearnSeq)>)>,
     /// What the next packet of a queue must meet, by thread, bridge and port.
     taught: BTreeMap<(usize, u64, u32), Taught>,
     /// What each thread drops.
@@ -119,7 +119,7 @@ impl Lab {
             },
             vlan_limit: VlanLimit::Two,
             seed: 1,
-            translations_per_turn: draw(runner, 1..12_usize),
+            translations_per_iteration: draw(runner, 1..12_usize),
             waiting_per_port: 1024,
             max_idle: Duration::from_secs(10),
             verify_one_in: draw(runner, 0..4_u32),
@@ -167,7 +167,7 @@ impl Lab {
             }
         }
         for control in &mut self.switch.controls {
-            let (packets, dropped) = RingBuffer::new(DROPS_PER_TURN);
+            let (packets, dropped) = RingBuffer::new(DROPS_PER_ITERATION);
             let tap = Tap { id: 1, place: CapturePlace::Drops, packets, lost: 0 };
             control.send(Command::StartCapture(tap)).unwrap();
             self.dropped.push(dropped);
@@ -193,8 +193,8 @@ impl Lab {
 
     /// Control makes a version of what was taught.
     fn learn(&mut self) -> bool {
-        let (learnings, lessons) = self.switch.take_lessons();
-        if lessons.is_empty() {
+        let (learnings, learn_requests) = self.switch.take_learn_requests();
+        if learn_requests.is_empty() {
             return false;
         }
         let change = self.twin.learn(&learnings, self.switch.now);
@@ -207,11 +207,11 @@ impl Lab {
         for taught in self.taught.values_mut().filter(|taught| matches!(taught, Taught::NotYet)) {
             *taught = Taught::Since(change.version);
         }
-        self.note(change, lessons);
+        self.note(change, learn_requests);
         true
     }
 
-    fn note(&mut self, change: Change, lessons: Vec<(OwnerId, LessonNo)>) {
+    fn note(&mut self, change: Change, learn_requests: Vec<(OwnerId, LearnSeq)>) {
         for delta in &change.deltas {
             if let Delta::Rule(delta) = delta {
                 self.rules.insert(delta.rule.id, Arc::clone(&delta.rule));
@@ -219,7 +219,7 @@ impl Lab {
         }
         self.note_expected();
         self.worlds.insert(change.version, self.twin.world.clone());
-        self.pending.push_back((change, lessons));
+        self.pending.push_back((change, learn_requests));
     }
 
     fn send(&mut self, thread: usize, key: &FlowKey) {
@@ -240,7 +240,7 @@ impl Lab {
     /// Turns a thread, and judges everything that came to an end.
     fn turn(&mut self, thread: usize) -> bool {
         let full = |lab: &Self| {
-            let reasons = [DropReason::TxFull, DropReason::WaitingFull];
+            let reasons = [DropReason::TxQueueFull, DropReason::UpcallQueueFull];
             reasons.map(|reason| lab.switch.counters(thread).dropped[reason as usize].get())
         };
         let [tx_full, waiting_full] = full(self);
@@ -344,25 +344,27 @@ impl Lab {
     }
 
     /// The desk hears of the next version.
-    fn desk_applies(&mut self) -> bool {
-        let Some((change, lessons)) = self.pending.pop_front() else { return false };
-        self.switch.hand_in(&change, &lessons);
+    fn coordinator_applies(&mut self) -> bool {
+        let Some((change, learn_requests)) = self.pending.pop_front() else { return false };
+        self.switch.hand_in(&change, &learn_requests);
         true
     }
 
     /// The desk hears of so many versions at once, and of what was reported before.
-    fn desk_turns(&mut self, count: usize) {
+    fn coordinator_iterations(&mut self, count: usize) {
         let count = count.min(self.pending.len());
         let all = self.pending.drain(..count);
-        let all: Vec<_> = all.map(|(change, lessons)| Learned { change, lessons }).collect();
+        let all: Vec<_> =
+            all.map(|(change, learn_requests)| Learned { change, learn_requests }).collect();
         self.switch.hand_in_together(all);
     }
 
     /// From the next turn on a thread has another cache, while what it has lives on.
     fn replace_cache(&mut self, thread: usize, wildcard: Wildcard) {
-        let ThreadConfig { max_idle, translations_per_turn, verify_one_in, repair, .. } =
+        let ThreadConfig { max_idle, translations_per_iteration, verify_one_in, repair, .. } =
             self.config;
-        let tuning = Tuning { max_idle, translations_per_turn, verify_one_in, repair, wildcard };
+        let tuning =
+            Tuning { max_idle, translations_per_iteration, verify_one_in, repair, wildcard };
         self.switch.controls[thread].send(Command::Tune(tuning)).unwrap();
     }
 
@@ -370,17 +372,21 @@ impl Lab {
     fn finish(&mut self) {
         let mut worked = true;
         while worked {
-            self.switch.desk.take_in();
-            worked = self.learn() | self.desk_applies();
+            self.switch.coordinator.take_in();
+            worked = self.learn() | self.coordinator_applies();
             for thread in 0..self.switch.threads.len() {
                 worked |= self.turn(thread);
             }
         }
         assert!(self.flying.is_empty(), "nothing is lost");
-        assert_eq!(self.switch.desk.answered(), self.twin.pipeline.version());
+        assert_eq!(self.switch.coordinator.answered(), self.twin.pipeline.version());
         let entries = |thread| self.switch.counters(thread).entries.get();
         let entries: u64 = (0..self.switch.threads.len()).map(entries).sum();
-        assert_eq!(self.switch.desk.watched() as u64, entries, "the engine knows what there is");
+        assert_eq!(
+            self.switch.coordinator.watched() as u64,
+            entries,
+            "the engine knows what there is"
+        );
         let differences = |thread| self.switch.counters(thread).differences.get();
         let count = (0..self.switch.threads.len()).map(differences).sum::<u64>();
         let told = self.switch.controls.iter_mut().find_map(|own| own.differences.pop().ok());
@@ -417,21 +423,21 @@ impl Lab {
             }
             80..86 => self.change(draw(runner, generate::op())),
             86..91 => {
-                self.switch.desk.take_one(thread);
+                self.switch.coordinator.take_one(thread);
             }
             91..93 => {
-                self.switch.desk.take_in();
+                self.switch.coordinator.take_in();
             }
             93..95 => {
                 self.learn();
             }
             95..97 => {
-                self.desk_applies();
+                self.coordinator_applies();
             }
-            97 => self.desk_turns(draw(runner, 1..5_usize)),
+            97 => self.coordinator_iterations(draw(runner, 1..5_usize)),
             98 => {
-                self.twin.pipeline.reclaim(self.switch.desk.answered());
-                let oldest = self.switch.desk.answered();
+                self.twin.pipeline.reclaim(self.switch.coordinator.answered());
+                let oldest = self.switch.coordinator.answered();
                 self.worlds.retain(|version, _| *version >= oldest);
             }
             99 => self.replace_cache(thread, draw(runner, super::replacement())),

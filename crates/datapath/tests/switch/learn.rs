@@ -188,9 +188,9 @@ fn a_lesson_that_all_know_is_answered_and_drops_no_entry() {
         switch.turn(thread);
     }
     // The first lesson is learned before the second reaches control.
-    let (learnings, lessons) = switch.take_lessons();
+    let (learnings, learn_requests) = switch.take_learn_requests();
     let change = switch.pipeline.learn(&learnings[..1], switch.now);
-    switch.hand_in(&change, &lessons[..1]);
+    switch.hand_in(&change, &learn_requests[..1]);
     switch.settle();
     let version = switch.threads[1].version();
     assert!(switch.send(1, 4, &frame(1, 2)));
@@ -201,22 +201,25 @@ fn a_lesson_that_all_know_is_answered_and_drops_no_entry() {
     assert!(switch.receive(1, 3).is_empty(), "its own lesson is not answered");
     let change = switch.pipeline.learn(&learnings[1..], switch.now);
     assert!(change.deltas.is_empty());
-    switch.hand_in(&change, &lessons[1..]);
+    switch.hand_in(&change, &learn_requests[1..]);
     switch.turn(1);
     assert_eq!(switch.receive(1, 3), [frame(2, 9)]);
     assert_eq!(switch.threads[1].version(), version);
     let entries = super::entries(2);
-    assert_eq!((switch.counters(1).entries.get(), switch.counters(1).raced.get()), (entries, 0));
+    assert_eq!(
+        (switch.counters(1).entries.get(), switch.counters(1).install_conflicts.get()),
+        (entries, 0)
+    );
 }
 
 #[test]
 fn a_packet_whose_lesson_does_not_fit_is_dropped_and_counted() {
-    let sizes = QueueSizes { lessons: 1, ..QueueSizes::default() };
+    let sizes = QueueSizes { learn_requests: 1, ..QueueSizes::default() };
     let mut switch = switch(1, super::thread_config(), sizes);
     assert!(switch.send(0, 1, &frame(1, 2)) && switch.send(0, 4, &frame(4, 5)));
     switch.turn(0);
     let counters = switch.counters(0);
-    assert_eq!(counters.dropped[DropReason::LessonsFull as usize].get(), 1);
+    assert_eq!(counters.dropped[DropReason::LearnQueueFull as usize].get(), 1);
     assert_eq!((counters.sent.get(), counters.unaccounted()), (1, 0));
     switch.settle();
     let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
@@ -242,7 +245,7 @@ fn two_that_claim_one_host_do_not_starve_who_shares_a_queue_with_them() {
         passed += came.iter().filter(|own| **own == frame(7, 8)).count();
     }
     let counters = switch.counters(0);
-    let refused = counters.dropped[DropReason::TaughtTooMuch as usize].get();
+    let refused = counters.dropped[DropReason::LearnRateLimited as usize].get();
     assert!((80..120).contains(&refused), "{refused}");
     assert_eq!((passed, counters.unaccounted()), (200, 0));
 }

@@ -2,10 +2,10 @@
 
 use shunt_datapath::{
     Command,
-    target::{TargetConfig, TargetOwner},
+    offload::{OffloadAgent, OffloadConfig},
 };
 use shunt_flow::{Match, testing::packet::PacketBuilder};
-use shunt_gigaflow::testing::SoftTarget;
+use shunt_gigaflow::testing::SoftwareDevice;
 
 use super::thread_config;
 use crate::harness::{BRIDGE, Switch, output, rule};
@@ -16,18 +16,21 @@ fn frame(target: u8) -> Vec<u8> {
 
 #[test]
 fn a_packet_that_missed_is_offered_and_hits_in_the_target() {
-    let mut switch = Switch::behind_target(2, 2, thread_config());
+    let mut switch = Switch::behind_device(2, 2, thread_config());
     let (handle, ends) = switch.target.take().unwrap();
     let pipeline = switch.pipeline.clone();
-    let target = SoftTarget::new(4, 100);
-    let mut owner = TargetOwner::new(TargetConfig::new(BRIDGE), pipeline, target, ends);
+    let target = SoftwareDevice::new(4, 100);
+    let mut owner = OffloadAgent::new(OffloadConfig::new(BRIDGE), pipeline, target, ends);
     let change =
         switch.pipeline.apply(BRIDGE, &[rule(1, Match::any(), vec![output(2)])], switch.now);
     switch.change(&change.unwrap());
     switch.settle();
-    assert!(switch.desk.answered() < switch.pipeline.version(), "the barrier waits for the target");
+    assert!(
+        switch.coordinator.answered() < switch.pipeline.version(),
+        "the barrier waits for the target"
+    );
     owner.turn(switch.now);
-    assert_eq!(switch.desk.answered(), switch.pipeline.version());
+    assert_eq!(switch.coordinator.answered(), switch.pipeline.version());
     for thread in 0..2 {
         assert!(switch.send(thread, 1, &frame(1)));
         switch.settle();
@@ -35,13 +38,13 @@ fn a_packet_that_missed_is_offered_and_hits_in_the_target() {
     }
     while owner.turn(switch.now) {}
     let status = handle.status();
-    assert_eq!((status.offers_made, status.offers_known), (2, 1));
+    assert_eq!((status.candidates_offered, status.candidates_known), (2, 1));
     assert_eq!((owner.target().entries().len(), status.operations.done), (1, 1));
 }
 
 #[test]
 fn what_hits_in_software_is_offered_now_and_then() {
-    let mut switch = Switch::behind_target(1, 2, thread_config());
+    let mut switch = Switch::behind_device(1, 2, thread_config());
     let (handle, ends) = switch.target.take().unwrap();
     let change =
         switch.pipeline.apply(BRIDGE, &[rule(1, Match::any(), vec![output(2)])], switch.now);
@@ -51,7 +54,7 @@ fn what_hits_in_software_is_offered_now_and_then() {
         switch.settle();
         switch.receive(0, 2);
     }
-    let early = handle.status().offers_made;
+    let early = handle.status().candidates_offered;
     assert!(early > 1, "what hits is offered too, not only what missed");
     // Who does not keep up loses offers and holds up nobody.
     for _ in 0..2 * 1024 * 128 / 32 {
@@ -61,24 +64,24 @@ fn what_hits_in_software_is_offered_now_and_then() {
         switch.turn(0);
         switch.receive(0, 2);
     }
-    let drawn = handle.status().offers_made - early;
-    assert!((1950..2150).contains(&drawn), "one in 128: {drawn} of 262,144");
-    assert!(handle.status().offers_dropped > 0);
+    let sampled = handle.status().candidates_offered - early;
+    assert!((1950..2150).contains(&sampled), "one in 128: {sampled} of 262,144");
+    assert!(handle.status().candidates_dropped > 0);
     assert_eq!(switch.counters(0).unaccounted(), 0);
     drop(ends);
 }
 
 #[test]
 fn a_thread_that_is_told_so_offers_nothing_any_more() {
-    let mut switch = Switch::behind_target(1, 2, thread_config());
+    let mut switch = Switch::behind_device(1, 2, thread_config());
     let (handle, _ends) = switch.target.take().unwrap();
     let made = |switch: &mut Switch, host| {
-        let before = handle.status().offers_made;
+        let before = handle.status().candidates_offered;
         assert!(switch.send(0, 1, &frame(host)));
         switch.settle();
-        handle.status().offers_made - before
+        handle.status().candidates_offered - before
     };
     assert_eq!(made(&mut switch, 1), 1, "a miss");
-    switch.controls[0].send(Command::Offer(None)).unwrap();
+    switch.controls[0].send(Command::OffloadCandidate(None)).unwrap();
     assert_eq!(made(&mut switch, 2), 0);
 }

@@ -148,7 +148,7 @@ fn packets_of_a_burst_stay_in_order_through_a_recirculation() {
 
 #[test]
 fn a_recirculated_packet_does_not_wait_for_a_translation() {
-    let config = ThreadConfig { translations_per_turn: 1, ..super::thread_config() };
+    let config = ThreadConfig { translations_per_iteration: 1, ..super::thread_config() };
     let mut switch = Switch::new(1, 2, config);
     switch.apply(&of(vec![larger(9), larger(10), POP, dec_ttl(), output(2)]));
     assert!(switch.send(0, 1, &packet(9).mpls(16, 0, 3).build()));
@@ -159,7 +159,7 @@ fn a_recirculated_packet_does_not_wait_for_a_translation() {
 
 #[test]
 fn what_recirculated_packets_miss_is_taken_from_the_turn() {
-    let config = ThreadConfig { translations_per_turn: 2, ..super::thread_config() };
+    let config = ThreadConfig { translations_per_iteration: 2, ..super::thread_config() };
     let mut switch = Switch::new(1, 2, config);
     switch.apply(&of(vec![dec_ttl(), larger(9), dec_ttl(), output(2)]));
     assert!(switch.send(0, 1, &packet(9).build()) && switch.send(0, 1, &packet(5).build()));
@@ -212,7 +212,7 @@ fn copies_that_are_recirculated_without_end_come_to_one() {
     assert!(switch.send(0, 1, &packet(9).build()));
     switch.settle();
     let counters = switch.counters(0);
-    assert!(counters.dropped[DropReason::RecirculationsSpent as usize].get() > 0);
+    assert!(counters.dropped[DropReason::RecirculationLimit as usize].get() > 0);
     assert_eq!(counters.unaccounted(), 0);
 }
 
@@ -220,9 +220,9 @@ fn copies_that_are_recirculated_without_end_come_to_one() {
 fn a_packet_that_ends_at_a_bound_is_dropped_and_the_reason_counted() {
     let deep = packet(9).mpls(1, 0, 1).mpls(2, 0, 2).mpls(3, 0, 3).mpls(4, 0, 4).build();
     let cases = [
-        (vec![output(2), POP], DropReason::TooManyLabels),
-        (vec![output(2), PUSH], DropReason::TooManyLabels),
-        (vec![larger(9), resubmit(0)], DropReason::RecirculatedTooOften),
+        (vec![output(2), POP], DropReason::TooManyMplsLabels),
+        (vec![output(2), PUSH], DropReason::TooManyMplsLabels),
+        (vec![larger(9), resubmit(0)], DropReason::RecirculationTooDeep),
     ];
     for (actions, reason) in cases {
         let switch = check(&of(actions), &deep, &[]);

@@ -24,7 +24,7 @@ use crate::{
 };
 
 fn config(repair: Repair) -> ThreadConfig {
-    ThreadConfig { repair, translations_per_turn: 16, ..super::thread_config() }
+    ThreadConfig { repair, translations_per_iteration: 16, ..super::thread_config() }
 }
 
 /// A switch with an entry for each of so many flows, all by port 2.
@@ -66,7 +66,7 @@ fn a_packet_after_the_change_hits_the_entry_that_was_made_anew() {
     switch.settle();
     assert_eq!((switch.receive(0, 2).len(), switch.receive(0, 3).len()), (0, 5));
     assert_eq!(switch.counters(0).upcalls.get(), upcalls, "none was translated for a packet");
-    assert_eq!(switch.desk.watched(), 5);
+    assert_eq!(switch.coordinator.watched(), 5);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn an_entry_that_does_what_it_did_is_told_from_one_that_changed() {
 fn without_repair_the_next_packet_does_it() {
     let mut switch = switch(Repair::Off, 3);
     switch.apply(&[per_flow(2, 3)]);
-    assert_eq!((repaired(&switch), switch.desk.watched()), ([0; 4], 0));
+    assert_eq!((repaired(&switch), switch.coordinator.watched()), ([0; 4], 0));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn an_entry_that_no_packet_came_to_for_long_is_not_made_anew() {
     let mut switch = switch(Repair::On, 1);
     switch.wait(Duration::from_secs(2));
     switch.apply(&[per_flow(2, 3)]);
-    assert_eq!((repaired(&switch), switch.desk.watched()), ([0; 4], 0));
+    assert_eq!((repaired(&switch), switch.coordinator.watched()), ([0; 4], 0));
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn to_be_made_anew_prolongs_nothing_and_counts_nothing() {
     assert_eq!(packets.iter().sum::<u64>(), 1);
     switch.wait(Duration::from_millis(9500));
     switch.settle();
-    assert_eq!(switch.desk.watched(), 0, "ten seconds after its last packet it is gone");
+    assert_eq!(switch.coordinator.watched(), 0, "ten seconds after its last packet it is gone");
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn a_packet_that_comes_first_makes_its_entry_and_none_is_made_twice() {
     switch.change(&change);
     (0..40).for_each(|number| assert!(switch.send(0, 1, &flow(number))));
     switch.settle();
-    assert_eq!((switch.receive(0, 3).len(), switch.desk.watched()), (40, 40));
+    assert_eq!((switch.receive(0, 3).len(), switch.coordinator.watched()), (40, 40));
     let [same, changed, covered, dropped] = repaired(&switch);
     assert_eq!((same + changed + covered, dropped), (40, 0));
     assert!(changed > 0 && covered > 0, "{changed} {covered}");
@@ -253,7 +253,7 @@ fn what_would_teach_is_not_made_anew() {
     let mut switch = switch(Repair::On, 1);
     let text = "priority=9,actions=learn(table=7,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),output:3";
     switch.apply(&[parse_rule(FlowModCommand::Add, text, &NoPortNames).unwrap()]);
-    assert_eq!((repaired(&switch), switch.desk.watched()), ([0, 0, 0, 1], 0));
+    assert_eq!((repaired(&switch), switch.coordinator.watched()), ([0, 0, 0, 1], 0));
     let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
     assert!(rules.iter().all(|own| own.table.number() == 0), "nothing was taught");
 }
@@ -262,7 +262,7 @@ fn what_would_teach_is_not_made_anew() {
 fn a_rule_that_takes_everything_leaves_one_entry_for_all() {
     let mut switch = switch(Repair::On, 10);
     switch.apply(&[rule(9, Match::any(), vec![output(3)])]);
-    assert_eq!((repaired(&switch), switch.desk.watched()), ([0, 1, 9, 0], 1));
+    assert_eq!((repaired(&switch), switch.coordinator.watched()), ([0, 1, 9, 0], 1));
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn what_was_made_anew_is_what_a_translation_gives() {
             settle(&mut switch, &mut twin);
             let version = switch.threads[0].version();
             let all = entries(&mut switch);
-            prop_assert_eq!(switch.desk.watched(), all.len());
+            prop_assert_eq!(switch.coordinator.watched(), all.len());
             for DumpedEntry { traversal, .. } in all {
                 let again = twin.pipeline.translate_again(&traversal, version);
                 prop_assert!(traversal.says_as(&again), "{:?}", FlowKey::from(&traversal.key));
@@ -329,12 +329,12 @@ fn ports(twin: &Twin) -> Vec<(u32, BridgeId, PortNo)> {
 fn settle(switch: &mut Switch, twin: &mut Twin) {
     let mut worked = true;
     while worked {
-        worked = switch.desk.turn() | switch.turn(0);
-        let (learnings, lessons) = switch.take_lessons();
-        if !lessons.is_empty() {
+        worked = switch.coordinator.turn() | switch.turn(0);
+        let (learnings, learn_requests) = switch.take_learn_requests();
+        if !learn_requests.is_empty() {
             let change = twin.learn(&learnings, switch.now);
-            switch.desk.take_in();
-            switch.hand_in(&change, &lessons);
+            switch.coordinator.take_in();
+            switch.hand_in(&change, &learn_requests);
             worked = true;
         }
     }

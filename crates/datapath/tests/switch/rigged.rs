@@ -84,7 +84,7 @@ pub(crate) fn rigged(port: u32, trick: Trick) -> ThreadPort {
 fn rigged_with(port: u32, trick: Trick, tx: Box<dyn TxQueue>) -> ThreadPort {
     let event = Waker::new().unwrap();
     // A signal that nobody clears: the descriptor is readable for ever.
-    event.doze();
+    event.prepare_park();
     event.wake();
     ThreadPort {
         port: DatapathPort::new(port),
@@ -151,7 +151,8 @@ fn a_frame_that_cannot_be_sent_is_dropped_alone_unless_nothing_else_could_be_sen
         switch.settle();
         let counters = switch.counters(0);
         let dropped = |reason: DropReason| counters.dropped[reason as usize].get();
-        let seen = [counters.sent.get(), dropped(DropReason::Refused), dropped(DropReason::TxFull)];
+        let seen =
+            [counters.sent.get(), dropped(DropReason::TxRefused), dropped(DropReason::TxQueueFull)];
         assert_eq!((seen, counters.unaccounted()), (expected, 0), "{lengths:?}");
         assert_eq!(
             (traffic.tx_packets.get(), traffic.tx_dropped.get()),

@@ -6,10 +6,11 @@ use std::{
 };
 
 use shunt_datapath::{
-    ChangeSender, Command, DeskSeat, EvictionDesk, PacketThread, ThreadConfig, Waker,
+    ChangeSender, Command, CoordinatorHandle, EvictionCoordinator, PacketThread, ThreadConfig,
+    Waker,
     thread::{
-        ControlEnds, QueueSizes, RunnerConfig, Running, Wakers, spawn_desk, spawn_packet_thread,
-        thread_ends,
+        ControlEnds, QueueSizes, RunnerConfig, Running, Wakers, spawn_coordinator,
+        spawn_packet_thread, thread_ends,
     },
 };
 use shunt_pipeline::{
@@ -27,7 +28,7 @@ struct Threads {
     pipeline: Arc<Pipeline>,
     running: Vec<Running<PacketThread>>,
     controls: Vec<ControlEnds>,
-    desk: Running<Option<EvictionDesk>>,
+    coordinator: Running<Option<EvictionCoordinator>>,
     changes: ChangeSender,
     answered: mpsc::Receiver<Version>,
 }
@@ -73,7 +74,7 @@ fn start() -> Threads {
 fn start_with(engine: impl FnOnce(Arc<Pipeline>) -> Box<dyn Evictor>) -> Threads {
     let pipeline = Arc::new(Pipeline::new(1));
     let waker = || Arc::new(Waker::new().unwrap());
-    let wakers = Wakers { desk: waker(), control: waker(), learner: waker() };
+    let wakers = Wakers { coordinator: waker(), control: waker(), learner: waker() };
     let epoch = Instant::now();
     let (mut running, mut controls, mut ends) = (Vec::new(), Vec::new(), Vec::new());
     for index in 0..2 {
@@ -86,12 +87,13 @@ fn start_with(engine: impl FnOnce(Arc<Pipeline>) -> Box<dyn Evictor>) -> Threads
         ends.push(made.2);
     }
     let engine = engine(Arc::clone(&pipeline));
-    let (desk, changes) = EvictionDesk::new(engine, Version::ZERO, ends, wakers.desk);
+    let (coordinator, changes) =
+        EvictionCoordinator::new(engine, Version::ZERO, ends, wakers.coordinator);
     let (sender, answered) = mpsc::channel();
-    let seat = DeskSeat::new(desk, move |version| sender.send(version).unwrap());
-    let changes = changes.helping(&seat);
-    let desk = spawn_desk(seat).unwrap();
-    Threads { pipeline, running, controls, desk, changes, answered }
+    let handle = CoordinatorHandle::new(coordinator, move |version| sender.send(version).unwrap());
+    let changes = changes.helping(&handle);
+    let coordinator = spawn_coordinator(handle).unwrap();
+    Threads { pipeline, running, controls, coordinator, changes, answered }
 }
 
 impl Threads {
@@ -131,7 +133,10 @@ fn a_thread_that_panics_holds_up_no_version() {
         assert!(ended.stop().is_none(), "it has panicked");
         assert_eq!(threads.running.len(), left);
     }
-    assert_eq!(threads.desk.stop().flatten().unwrap().answered(), threads.pipeline.version());
+    assert_eq!(
+        threads.coordinator.stop().flatten().unwrap().answered(),
+        threads.pipeline.version()
+    );
 }
 
 #[test]
@@ -152,7 +157,7 @@ fn a_small_change_is_everywhere_at_once_where_all_sleep_and_the_engine_is_quick(
     }
     // How often the seat is taken, or a thread awake, is the machine's: once is enough to see.
     assert!(at_once > 0, "no change was answered before its sender went on");
-    assert_eq!(threads.desk.stop().flatten().unwrap().totals().changes, 100);
+    assert_eq!(threads.coordinator.stop().flatten().unwrap().totals().changes, 100);
 }
 
 #[test]
@@ -162,10 +167,10 @@ fn a_panic_of_the_engine_ends_the_eviction_thread_whoever_had_the_seat() {
     threads.fall_asleep();
     let change = threads.pipeline.add_bridge(BridgeId::new(1), BridgeSettings::default());
     threads.changes.send(change).unwrap();
-    while !threads.desk.is_finished() {
+    while !threads.coordinator.is_finished() {
         std::thread::yield_now();
     }
-    assert!(threads.desk.stop().is_none(), "it has panicked");
+    assert!(threads.coordinator.stop().is_none(), "it has panicked");
     assert!(threads.answered.recv().is_err(), "nobody says that the version is answered");
     let change = threads.pipeline.add_bridge(BridgeId::new(2), BridgeSettings::default());
     threads.changes.send(change).unwrap();
@@ -174,8 +179,8 @@ fn a_panic_of_the_engine_ends_the_eviction_thread_whoever_had_the_seat() {
 #[test]
 fn changes_do_not_wait_for_an_eviction_thread_that_is_gone() {
     let threads = start();
-    drop(threads.desk.stop());
-    for bridge in 1..=2 * u16::try_from(shunt_datapath::desk::CHANGES_MAX).unwrap() {
+    drop(threads.coordinator.stop());
+    for bridge in 1..=2 * u16::try_from(shunt_datapath::coordinator::CHANGES_MAX).unwrap() {
         let settings = BridgeSettings::default();
         threads.changes.send(threads.pipeline.add_bridge(BridgeId::new(bridge), settings)).unwrap();
     }
@@ -199,6 +204,9 @@ fn sleeping_threads_answer_versions_and_commands_and_stop() {
     for thread in threads.running {
         assert!(thread.stop().is_some());
     }
-    let desk = threads.desk.stop().flatten().unwrap();
-    assert_eq!((desk.totals().changes, desk.answered()), (50, threads.pipeline.version()));
+    let coordinator = threads.coordinator.stop().flatten().unwrap();
+    assert_eq!(
+        (coordinator.totals().changes, coordinator.answered()),
+        (50, threads.pipeline.version())
+    );
 }

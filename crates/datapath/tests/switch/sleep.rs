@@ -23,7 +23,7 @@ fn switch(config: ThreadConfig) -> Switch {
 #[test]
 fn a_thread_that_holds_a_packet_does_not_sleep() {
     // With no translation to spare, the packet waits, and there is nothing else to do.
-    let config = ThreadConfig { translations_per_turn: 0, ..super::thread_config() };
+    let config = ThreadConfig { translations_per_iteration: 0, ..super::thread_config() };
     let mut switch = switch(config);
     assert!(switch.sleep(0));
     assert!(switch.send(0, 1, &[0x22; 60]));
@@ -34,8 +34,13 @@ fn a_thread_that_holds_a_packet_does_not_sleep() {
     }
     let ThreadConfig { max_idle, verify_one_in, .. } = config;
     let wildcard = config.caches.wildcard;
-    let tuning =
-        Tuning { max_idle, translations_per_turn: 1, verify_one_in, repair: Repair::Off, wildcard };
+    let tuning = Tuning {
+        max_idle,
+        translations_per_iteration: 1,
+        verify_one_in,
+        repair: Repair::Off,
+        wildcard,
+    };
     switch.controls[0].send(Command::Tune(tuning)).unwrap();
     switch.settle();
     assert_eq!(switch.receive(0, 2).len(), 1);

@@ -16,18 +16,18 @@ fn a_barrier_waits_for_every_thread() {
     let mut switch = Switch::new(2, 3, super::thread_config());
     let mods = [rule(1, Match::any(), vec![output(2)])];
     let change = switch.pipeline.apply(BRIDGE, &mods, switch.now).unwrap();
-    let before = switch.desk.answered();
+    let before = switch.coordinator.answered();
     switch.change(&change);
     switch.turn(0);
-    assert_eq!(switch.desk.answered(), before, "the other has not answered");
+    assert_eq!(switch.coordinator.answered(), before, "the other has not answered");
     switch.turn(1);
-    assert_eq!(switch.desk.answered(), change.version);
+    assert_eq!(switch.coordinator.answered(), change.version);
     assert_eq!(switch.controls[0].answered(), change.version);
 }
 
 #[test]
 fn a_version_is_answered_in_the_next_turn_whatever_else_waits() {
-    let config = ThreadConfig { translations_per_turn: 1, ..super::thread_config() };
+    let config = ThreadConfig { translations_per_iteration: 1, ..super::thread_config() };
     let mut switch = Switch::new(1, 4, config);
     switch.apply(&[per_flow(1, 4)]);
     for number in 0..20 {
@@ -36,9 +36,9 @@ fn a_version_is_answered_in_the_next_turn_whatever_else_waits() {
     switch.turn(0);
     let change = switch.pipeline.apply(BRIDGE, &[per_flow(2, 4)], switch.now).unwrap();
     switch.change(&change);
-    assert_ne!(switch.desk.answered(), change.version);
+    assert_ne!(switch.coordinator.answered(), change.version);
     switch.turn(0);
-    assert_eq!(switch.desk.answered(), change.version);
+    assert_eq!(switch.coordinator.answered(), change.version);
     assert!(switch.threads[0].held() > 0, "and packets still wait");
     let counts = switch.counters(0);
     let by_turns = counts.answers.each_ref().map(|counter| counter.get());
@@ -54,16 +54,16 @@ fn of_a_thread_that_is_gone_the_engine_watches_nothing() {
         assert!(switch.send(thread, 1, &frame()));
     }
     switch.settle();
-    assert_eq!(switch.desk.watched(), 2);
+    assert_eq!(switch.coordinator.watched(), 2);
     // One report is still on its way when its thread goes.
     assert!(switch.send(1, 2, &frame()));
     switch.turn(1);
     drop(switch.threads.pop());
-    assert!(switch.desk.turn());
-    assert_eq!(switch.desk.watched(), 1);
+    assert!(switch.coordinator.turn());
+    assert_eq!(switch.coordinator.watched(), 1);
     switch.settle();
     switch.apply(&[rule(2, Match::any(), vec![output(3)])]);
-    assert_eq!(switch.desk.answered(), switch.pipeline.version());
+    assert_eq!(switch.coordinator.answered(), switch.pipeline.version());
     assert_eq!(switch.counters(0).evicted.get(), 1);
 }
 
@@ -110,10 +110,10 @@ fn a_thread_that_sleeps_has_answered_and_adopts_before_it_meets_a_packet() {
         let mods = [rule(priority, Match::any(), vec![output(port)])];
         let change = switch.pipeline.apply(BRIDGE, &mods, switch.now).unwrap();
         switch.change(&change);
-        assert_eq!(switch.desk.answered(), change.version);
+        assert_eq!(switch.coordinator.answered(), change.version);
     }
     assert_eq!(switch.threads[0].version(), before);
-    switch.pipeline.reclaim(switch.desk.answered());
+    switch.pipeline.reclaim(switch.coordinator.answered());
     assert!(switch.send(0, 1, &frame()));
     switch.turn(0);
     assert_eq!((switch.receive(0, 2).len(), switch.receive(0, 3).len()), (0, 1));
@@ -160,14 +160,17 @@ fn an_install_that_nobody_has_looked_at_goes_with_the_next_version() {
     // The desk computes before it has taken in the install (rule 6 is not kept by this test).
     let mods = [rule(10, Match::any(), vec![output(3)])];
     let change = switch.pipeline.apply(BRIDGE, &mods, switch.now).unwrap();
-    switch.desk.apply(change.version, &change.deltas);
+    switch.coordinator.apply(change.version, &change.deltas);
     switch.turn(0);
-    assert_eq!((switch.counters(0).raced.get(), switch.counters(0).evicted.get()), (1, 0));
+    assert_eq!(
+        (switch.counters(0).install_conflicts.get(), switch.counters(0).evicted.get()),
+        (1, 0)
+    );
     assert!(switch.send(0, 1, &frame()));
     switch.settle();
     assert_eq!((switch.receive(0, 2).len(), switch.receive(0, 3).len()), (1, 1));
-    assert_eq!(switch.desk.totals().late, 1);
-    assert_eq!(switch.desk.watched(), 1);
+    assert_eq!(switch.coordinator.totals().late, 1);
+    assert_eq!(switch.coordinator.watched(), 1);
 }
 
 #[test]
@@ -176,18 +179,21 @@ fn an_install_that_is_queued_is_known_before_a_change_is_computed() {
     switch.apply(&[rule(9, Match::any(), vec![output(2)])]);
     assert!(switch.send(0, 1, &frame()));
     switch.turn(0);
-    assert_eq!(switch.desk.watched(), 0, "its report waits");
+    assert_eq!(switch.coordinator.watched(), 0, "its report waits");
     let mods = [rule(10, Match::any(), vec![output(3)])];
     let change = switch.pipeline.apply(BRIDGE, &mods, switch.now).unwrap();
-    switch.hand_in_together([shunt_datapath::Learned { change, lessons: Vec::new() }]);
+    switch.hand_in_together([shunt_datapath::Learned { change, learn_requests: Vec::new() }]);
     switch.turn(0);
-    assert_eq!((switch.counters(0).raced.get(), switch.counters(0).evicted.get()), (0, 1));
-    assert_eq!(switch.desk.totals().late, 0);
+    assert_eq!(
+        (switch.counters(0).install_conflicts.get(), switch.counters(0).evicted.get()),
+        (0, 1)
+    );
+    assert_eq!(switch.coordinator.totals().late, 0);
 }
 
 #[test]
 fn a_packet_that_waits_is_decided_by_the_version_of_the_turn_that_serves_it() {
-    let config = ThreadConfig { translations_per_turn: 1, ..super::thread_config() };
+    let config = ThreadConfig { translations_per_iteration: 1, ..super::thread_config() };
     let mut switch = Switch::new(1, 3, config);
     switch.apply(&[per_flow(1, 2)]);
     assert!(switch.send(0, 1, &flow(1)) && switch.send(0, 1, &flow(2)));

@@ -22,7 +22,7 @@ pub(crate) fn per_flow(priority: u16, port: u32) -> FlowMod {
 
 #[test]
 fn a_burst_of_one_new_flow_is_translated_once_and_stays_in_order() {
-    let config = ThreadConfig { translations_per_turn: 1, ..super::thread_config() };
+    let config = ThreadConfig { translations_per_iteration: 1, ..super::thread_config() };
     let mut switch = Switch::new(1, 2, config);
     switch.apply(&[rule(1, Match::any(), vec![output(2)])]);
     let frame = |number: u8| {
@@ -57,7 +57,7 @@ fn a_packet_that_waits_behind_a_miss_is_one_hit() {
 
 #[test]
 fn a_turn_translates_no_more_than_it_may() {
-    let config = ThreadConfig { translations_per_turn: 3, ..super::thread_config() };
+    let config = ThreadConfig { translations_per_iteration: 3, ..super::thread_config() };
     let mut switch = Switch::new(1, 2, config);
     switch.apply(&[per_flow(1, 2)]);
     (0..10).for_each(|number| assert!(switch.send(0, 1, &flow(number))));
@@ -73,7 +73,7 @@ fn a_turn_translates_no_more_than_it_may() {
 
 #[test]
 fn a_port_full_of_new_flows_delays_the_miss_of_another_by_one_translation() {
-    let config = ThreadConfig { translations_per_turn: 2, ..super::thread_config() };
+    let config = ThreadConfig { translations_per_iteration: 2, ..super::thread_config() };
     let mut switch = Switch::new(1, 3, config);
     switch.apply(&[per_flow(1, 3)]);
     (0..30).for_each(|number| assert!(switch.send(0, 1, &flow(number))));
@@ -86,21 +86,24 @@ fn a_port_full_of_new_flows_delays_the_miss_of_another_by_one_translation() {
 
 #[test]
 fn what_does_not_fit_is_dropped_and_counted() {
-    let config =
-        ThreadConfig { translations_per_turn: 1, waiting_per_port: 5, ..super::thread_config() };
+    let config = ThreadConfig {
+        translations_per_iteration: 1,
+        waiting_per_port: 5,
+        ..super::thread_config()
+    };
     let mut switch = Switch::new(1, 2, config);
     switch.apply(&[per_flow(1, 2)]);
     (0..20).for_each(|number| assert!(switch.send(0, 1, &flow(number))));
     switch.turn(0);
     let counters = switch.counters(0);
-    assert_eq!(counters.dropped[DropReason::WaitingFull as usize].get(), 15);
+    assert_eq!(counters.dropped[DropReason::UpcallQueueFull as usize].get(), 15);
     assert_eq!((counters.held.get(), counters.sent.get()), (4, 1));
     assert_eq!(counters.unaccounted(), 0);
 }
 
 #[test]
 fn what_waits_on_a_port_goes_with_it_and_the_queues_come_back() {
-    let config = ThreadConfig { translations_per_turn: 1, ..super::thread_config() };
+    let config = ThreadConfig { translations_per_iteration: 1, ..super::thread_config() };
     let mut switch = Switch::new(1, 2, config);
     switch.apply(&[per_flow(1, 2)]);
     (0..5).for_each(|number| assert!(switch.send(0, 1, &flow(number))));

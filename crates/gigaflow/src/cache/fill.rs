@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use shunt_flow::FlowKey;
-use shunt_pipeline::{Traversal, TraversalPiece};
+use shunt_pipeline::{SubTraversal, Traversal};
 
 use super::{Chooser, Filling, Gigaflow, Miss};
 use crate::{
@@ -18,11 +18,11 @@ use crate::{
     ltm::{
         Arrival, Candidacy, EntryRef, Headers, LtmRule, Next, Origin, Put, Store, Tag, place_of,
     },
+    outline::{Candidate, Name, StateId},
     partition::{Piece, Policy as _, StageSet, Stages},
     plan::Places,
     rule_of::rule_of,
     tag::{TagName, TagsFull},
-    way::{Candidate, Cut, Name},
 };
 
 /// What a fill needs room for, and leaves empty for the next.
@@ -81,7 +81,7 @@ impl Stages for Unused {
 }
 
 /// What no way has.
-const NAMELESS: Name = Name { identity: 0, begin: Cut::END };
+const NAMELESS: Name = Name { identity: 0, begin: StateId::END };
 
 impl Gigaflow {
     /// Makes entries of a way, and says whether there was room. What goes on behind other entries is
@@ -174,12 +174,12 @@ impl Gigaflow {
         }
         let (whole, visits) = (filling.whole, piece.steps.start.into()..piece.steps.end.into());
         let made = match self.ltm.tags().name(tag) {
-            Some(TagName::Cut(start)) if number > 0 => {
-                pipeline.translate_piece(headers, Some(start), whole, visits)
+            Some(TagName::StateId(start)) if number > 0 => {
+                pipeline.translate_sub_traversal(headers, Some(start), whole, visits)
             }
-            _ => pipeline.translate_piece(key, start, whole, visits),
+            _ => pipeline.translate_sub_traversal(key, start, whole, visits),
         };
-        let TraversalPiece { traversal, rewrite, spending } = made;
+        let SubTraversal { traversal, rewrite, spending } = made;
         self.counts.visits += traversal.visits.len() as u64;
         debug_assert_eq!(traversal.next.is_none(), is_last, "it is cut where it was said to be");
         let fits = spending.fits(self.ltm.capacity().stages_count.into());
@@ -187,7 +187,7 @@ impl Gigaflow {
             return Err(Failure::NearBounds);
         }
         let next = match &traversal.next {
-            Some(next) => Next::Tag(self.ltm.hold(&TagName::Cut(Arc::clone(next)))?),
+            Some(next) => Next::Tag(self.ltm.hold(&TagName::StateId(Arc::clone(next)))?),
             None => Next::End,
         };
         let rule = rule_of(&traversal, rewrite, (tag, next), &mut self.masks);

@@ -29,9 +29,9 @@ use super::{
 };
 use crate::{
     adaptive::Capacity,
+    outline::{Candidate, Name, StateId},
     partition::{STAGES_MAX, StageId, StageSet, Stages},
     tag::{TagName, TagSpace, TagsFull},
-    way::{Candidate, Cut, Name},
 };
 
 /// K stages in software, with their tags.
@@ -565,7 +565,7 @@ impl Stages for Ltm {
         self.holders_of(piece.identity)
     }
 
-    fn may_begin(&self, cut: Cut) -> bool {
+    fn may_begin(&self, cut: StateId) -> bool {
         self.held.has_begun(cut)
     }
 

@@ -11,8 +11,8 @@ use hashbrown::HashTable;
 
 use crate::{
     adaptive::Capacity,
+    outline::{Name, StateId, fold},
     partition::{StageId, StageSet},
-    way::{Cut, Name, fold},
 };
 
 /// Where pieces of each name are.
@@ -24,7 +24,7 @@ pub(super) struct Held {
     /// A bit for each cell that has some.
     filter: Box<[u64]>,
     /// How many pieces begin at each cut.
-    begins: HashTable<(Cut, u32)>,
+    begins: HashTable<(StateId, u32)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl Held {
 
     /// Whether some piece begins at this cut.
     #[inline]
-    pub(super) fn has_begun(&self, cut: Cut) -> bool {
+    pub(super) fn has_begun(&self, cut: StateId) -> bool {
         self.begins.find(hash(cut), |(own, _)| *own == cut).is_some()
     }
 
@@ -72,7 +72,7 @@ impl Held {
 
     /// A piece has come.
     pub(super) fn add(&mut self, Name { identity, begin }: Name, stage: StageId, slot: u32) {
-        let is_it = |(own, _): &(Cut, u32)| *own == begin;
+        let is_it = |(own, _): &(StateId, u32)| *own == begin;
         let begins = self.begins.entry(hash(begin), is_it, |(own, _)| hash(*own));
         begins.or_insert((begin, 0)).get_mut().1 += 1;
         let place = Place { identity, slot, stage };
@@ -117,7 +117,7 @@ impl Held {
 }
 
 #[inline]
-fn hash(cut: Cut) -> u64 {
+fn hash(cut: StateId) -> u64 {
     fold(0, cut.number().into())
 }
 
@@ -142,7 +142,7 @@ mod tests {
             let mut model: Vec<(u64, StageId, u32)> = Vec::new();
             for (comes, identity, stage, slot) in steps {
                 let place = (identity << 32, StageId::new(stage).unwrap(), slot);
-                let begin_of = |identity: u64| Cut::new((identity >> 33) as u32);
+                let begin_of = |identity: u64| StateId::new((identity >> 33) as u32);
                 let name = Name { identity: place.0, begin: begin_of(place.0) };
                 if comes && !model.contains(&place) {
                     held.add(name, place.1, place.2);
@@ -151,7 +151,7 @@ mod tests {
                     held.remove(name, place.1, place.2);
                     model.retain(|other| *other != place);
                 }
-                for begin in (0..4).map(Cut::new) {
+                for begin in (0..4).map(StateId::new) {
                     let begins = model.iter().any(|other| begin_of(other.0) == begin);
                     prop_assert_eq!(held.has_begun(begin), begins);
                 }

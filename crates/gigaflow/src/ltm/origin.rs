@@ -12,8 +12,8 @@ use shunt_pipeline::{BridgeId, TableId, Traversal};
 
 use super::LtmRule;
 use crate::{
+    outline::{FieldSet, fold},
     partition::StageId,
-    way::{FieldSet, fold},
 };
 
 /// The partition that made an entry.

@@ -10,7 +10,7 @@
 use shunt_pipeline::Time;
 
 use super::{EntryRef, LtmRule, Origin, origin::Place};
-use crate::{partition::StageId, way::Name};
+use crate::{outline::Name, partition::StageId};
 
 /// A piece of a stage.
 #[derive(Debug)]

@@ -6,7 +6,7 @@
 //! idleness, the chain itself) does so by one store to memory, and the chain finds it dead from then
 //! on. The chain unlinks what is dead when it is told, or when it comes across it.
 //!
-//! [`Shelf`] is the store of a chain that stands alone.
+//! [`VecStore`] is the store of a chain that stands alone.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ pub trait Store {
 
 /// The store of a chain that stands alone: it takes whatever comes, and notes what came and went.
 #[derive(Debug, Default)]
-pub struct Shelf {
+pub struct VecStore {
     slots: Vec<Slot>,
     free: Vec<u32>,
     /// Entries that were made since it was last emptied, with what they stand for.
@@ -80,7 +80,7 @@ struct Slot {
     held: Option<(Arc<Traversal>, Hits)>,
 }
 
-impl Shelf {
+impl VecStore {
     /// Counts a packet for every entry of its walk.
     pub fn hit(&mut self, walk: &Walk, bytes: u64, now: Time) {
         for slot in walk.slots() {
@@ -126,7 +126,7 @@ impl Shelf {
     }
 }
 
-impl Store for Shelf {
+impl Store for VecStore {
     fn make(&mut self, traversal: &Arc<Traversal>, now: Time) -> Option<EntryRef> {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());

@@ -33,7 +33,7 @@ use super::{
     score::Score,
     shapes::{self, Holding, Shapes},
 };
-use crate::way::{Candidate, Way};
+use crate::outline::{Candidate, TraversalOutline};
 
 /// The memory of the program, used again from way to way.
 #[derive(Clone, Debug, Default)]
@@ -71,7 +71,7 @@ pub(super) struct Row<'a> {
 
 /// What is to be solved.
 pub(super) struct Problem<'a, S> {
-    pub(super) way: &'a Way,
+    pub(super) way: &'a TraversalOutline,
     pub(super) stages: &'a S,
     /// The stages that may be used.
     pub(super) usable: StageSet,
@@ -239,7 +239,7 @@ impl Values {
     }
 
     /// Follows the choices from the start to the end.
-    fn read(&self, way: &Way, out: &mut Vec<Piece>) {
+    fn read(&self, way: &TraversalOutline, out: &mut Vec<Piece>) {
         out.clear();
         let width = self.legs_count + 1;
         if self.best.first().is_none_or(|value| *value < NEVER / 2) {
@@ -291,5 +291,5 @@ const NEVER: i64 = i64::MIN / 8;
 /// No piece begins here in this stage; no piece ends before leg 0.
 const UNUSED: u8 = 0;
 
-const _: () = assert!(crate::way::LEGS_MAX <= u8::MAX as usize, "a leg is a byte of the board");
+const _: () = assert!(crate::outline::LEGS_MAX <= u8::MAX as usize, "a leg is a byte of the board");
 const _: () = assert!((super::contract::STAGES_MAX as i64) < FIRST, "digits do not run over");

@@ -12,7 +12,7 @@ use super::{
     random::Random,
     whole::Whole,
 };
-use crate::{error::UnknownPolicy, way::Way};
+use crate::{error::UnknownPolicy, outline::TraversalOutline};
 
 /// The name of a policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -104,7 +104,7 @@ pub enum AnyPolicy {
 }
 
 impl Policy for AnyPolicy {
-    fn partition(&mut self, way: &Way, stages: &impl Stages) -> &[Piece] {
+    fn partition(&mut self, way: &TraversalOutline, stages: &impl Stages) -> &[Piece] {
         match self {
             Self::Disjoint(policy) => policy.partition(way, stages),
             Self::Joint(policy) => policy.partition(way, stages),

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::way::{Candidate, Cut, Way};
+use crate::outline::{Candidate, StateId, TraversalOutline};
 
 /// Cuts ways into pieces, and gives each piece a stage.
 ///
@@ -14,7 +14,7 @@ use crate::way::{Candidate, Cut, Way};
 /// - Warm, nothing is allocated: the answer lives in the policy until it is asked again.
 pub trait Policy {
     /// The pieces of this way in these stages; none if there is nowhere to put them.
-    fn partition(&mut self, way: &Way, stages: &impl Stages) -> &[Piece];
+    fn partition(&mut self, way: &TraversalOutline, stages: &impl Stages) -> &[Piece];
 }
 
 /// What a policy may know of the stages: not what is in them, only whether this is.
@@ -27,7 +27,7 @@ pub trait Stages {
 
     /// Whether some stage may hold a piece that begins at this cut: what begins at any other is not asked
     /// for.
-    fn may_begin(&self, _: Cut) -> bool {
+    fn may_begin(&self, _: StateId) -> bool {
         true
     }
 

@@ -13,7 +13,7 @@ use super::{
     contract::{Piece, Policy, StageSet, Stages},
     score::Score,
 };
-use crate::way::Way;
+use crate::outline::TraversalOutline;
 
 /// How [`Disjoint`] chooses among partitions that score alike and have equally many pieces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Disjoint {
 }
 
 impl Policy for Disjoint {
-    fn partition(&mut self, way: &Way, stages: &impl Stages) -> &[Piece] {
+    fn partition(&mut self, way: &TraversalOutline, stages: &impl Stages) -> &[Piece] {
         let fresh = match self.ties {
             Ties::Cached => SECOND,
             Ties::Canonical => 0,

@@ -12,7 +12,7 @@ use super::{
     score::Score,
     whole::put_whole,
 };
-use crate::way::{Candidate, Way};
+use crate::outline::{Candidate, TraversalOutline};
 
 /// Cuts as [`Disjoint`](super::Disjoint) and places each piece in the first stage that will do.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +31,7 @@ impl FirstFit {
     }
 
     /// Cuts into at most `limit` pieces, into `ends`.
-    fn cut(&mut self, way: &Way, limit: u8) {
+    fn cut(&mut self, way: &TraversalOutline, limit: u8) {
         let preference = Preference { fresh: 0, pressed: 0, piece: FIRST, slack: Slack::Front };
         let stages = Empty(limit);
         let problem = Problem { way, stages: &stages, usable: stages.room(), preference };
@@ -44,7 +44,7 @@ impl FirstFit {
 }
 
 impl Policy for FirstFit {
-    fn partition(&mut self, way: &Way, stages: &impl Stages) -> &[Piece] {
+    fn partition(&mut self, way: &TraversalOutline, stages: &impl Stages) -> &[Piece] {
         let mut limit = stages.count();
         while limit > 1 {
             self.cut(way, limit);

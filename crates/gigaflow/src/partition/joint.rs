@@ -11,7 +11,7 @@ use super::{
     contract::{Piece, Policy, StageSet, Stages},
     score::Score,
 };
-use crate::way::{Candidate, Way};
+use crate::outline::{Candidate, TraversalOutline};
 
 /// Chooses pieces and stages together, by score, new entries and number of pieces.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +32,7 @@ impl Joint {
     /// from the last leg backwards, and for each leg from the shortest piece on.
     pub(super) fn weigh(
         &mut self,
-        way: &Way,
+        way: &TraversalOutline,
         stages: &impl Stages,
         gain: impl FnMut(usize, &Candidate) -> i64,
     ) -> &[Piece] {
@@ -42,13 +42,13 @@ impl Joint {
 }
 
 impl Policy for Joint {
-    fn partition(&mut self, way: &Way, stages: &impl Stages) -> &[Piece] {
+    fn partition(&mut self, way: &TraversalOutline, stages: &impl Stages) -> &[Piece] {
         self.board.solve_scored(&problem(way, stages), self.score, &mut self.pieces);
         &self.pieces
     }
 }
 
-fn problem<'a, S: Stages>(way: &'a Way, stages: &'a S) -> Problem<'a, S> {
+fn problem<'a, S: Stages>(way: &'a TraversalOutline, stages: &'a S) -> Problem<'a, S> {
     let usable = StageSet::first_of(stages.count());
     let preference =
         Preference { fresh: FIRST, pressed: PRESSED, piece: SECOND, slack: Slack::Anywhere };
@@ -61,8 +61,8 @@ mod tests {
 
     use super::*;
     use crate::{
+        outline::{Coupling, FieldSet, StateId, Step},
         partition::StageId,
-        way::{Coupling, Cut, FieldSet, Step},
     };
 
     const STAGES_COUNT: u8 = 4;
@@ -100,13 +100,13 @@ mod tests {
     }
 
     /// A way of one of a few shapes, some of them longer than what is kept.
-    fn way(shape: u64, seed: u64) -> Way {
-        let mut way = Way::new();
-        way.begin(Cut::new(0));
+    fn way(shape: u64, seed: u64) -> TraversalOutline {
+        let mut way = TraversalOutline::new();
+        way.begin(StateId::new(0));
         for step in 0..2 + 7 * shape {
             let number = u32::try_from(step).unwrap();
             if !(step + shape).is_multiple_of(5) {
-                way.cut(Cut::new(number));
+                way.cut(StateId::new(number));
             }
             let at = usize::try_from((step * step + shape) % 11).unwrap();
             let fields = Coupling::ALL.get(at).map_or(FieldSet::EMPTY, |own| FieldSet::of(&[*own]));

@@ -5,7 +5,7 @@ use super::{
     place::place_first_fit,
     whole::put_whole,
 };
-use crate::way::Way;
+use crate::outline::TraversalOutline;
 
 /// Cuts at every open boundary, placed first fit, which is one step a stage while none is full.
 ///
@@ -18,7 +18,7 @@ pub struct OneToOne {
 }
 
 impl Policy for OneToOne {
-    fn partition(&mut self, way: &Way, stages: &impl Stages) -> &[Piece] {
+    fn partition(&mut self, way: &TraversalOutline, stages: &impl Stages) -> &[Piece] {
         let legs_count = way.legs_count();
         let most = legs_count.min(stages.count().into());
         self.ends.clear();

@@ -1,14 +1,14 @@
 //! Stages for pieces that are cut already: the first that will do.
 
 use super::contract::{Piece, StageSet, Stages};
-use crate::way::Way;
+use crate::outline::TraversalOutline;
 
 /// Gives the pieces between these cuts stages, first fit; says whether all of them have one.
 ///
 /// `ends` are the legs behind each piece. A piece goes into the first stage behind its predecessor's
 /// that holds it, else into the first with room, as long as enough stages remain for those behind it.
 pub(super) fn place_first_fit(
-    way: &Way,
+    way: &TraversalOutline,
     ends: &[usize],
     stages: &impl Stages,
     out: &mut Vec<Piece>,

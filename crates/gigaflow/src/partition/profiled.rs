@@ -34,8 +34,8 @@ use super::{
     score::Score,
 };
 use crate::{
+    outline::{Candidate, StateId, TraversalOutline, fold},
     sketch::Sketch,
-    way::{Candidate, Cut, Way, fold},
 };
 
 /// Cuts where traffic has shown that pieces are shared; until then as [`Joint`].
@@ -51,7 +51,7 @@ pub struct Profiled {
 /// What lies between two cuts.
 #[derive(Clone, Debug)]
 struct Pair {
-    cuts: (Cut, Cut),
+    cuts: (StateId, StateId),
     sketch: Sketch,
     /// Ways that are in the sketch.
     seen: u16,
@@ -70,7 +70,7 @@ impl Profiled {
     }
 
     /// Learns from a way and finds the costs of its pieces; says whether all of them are settled.
-    fn observe(&mut self, way: &Way) -> bool {
+    fn observe(&mut self, way: &TraversalOutline) -> bool {
         self.costs.clear();
         let mut settled = true;
         for first in (0..way.legs_count()).rev() {
@@ -84,8 +84,10 @@ impl Profiled {
         settled
     }
 
-    fn pair(&mut self, cuts: (Cut, Cut)) -> Option<&mut Pair> {
-        let hash = |cuts: (Cut, Cut)| fold(fold(0, cuts.0.number().into()), cuts.1.number().into());
+    fn pair(&mut self, cuts: (StateId, StateId)) -> Option<&mut Pair> {
+        let hash = |cuts: (StateId, StateId)| {
+            fold(fold(0, cuts.0.number().into()), cuts.1.number().into())
+        };
         let full = self.pairs.len() >= PAIRS_MAX;
         match self.pairs.entry(hash(cuts), |pair| pair.cuts == cuts, |pair| hash(pair.cuts)) {
             hashbrown::hash_table::Entry::Occupied(pair) => Some(pair.into_mut()),
@@ -104,7 +106,7 @@ impl Default for Profiled {
 }
 
 impl Policy for Profiled {
-    fn partition(&mut self, way: &Way, stages: &impl Stages) -> &[Piece] {
+    fn partition(&mut self, way: &TraversalOutline, stages: &impl Stages) -> &[Piece] {
         if self.observe(way) {
             let mut costs = self.costs.iter();
             self.joint.weigh(way, stages, |_, _| -costs.next().copied().unwrap_or_default())
@@ -116,7 +118,7 @@ impl Policy for Profiled {
 }
 
 impl Pair {
-    const fn new(cuts: (Cut, Cut)) -> Self {
+    const fn new(cuts: (StateId, StateId)) -> Self {
         Self { cuts, sketch: Sketch::new(), seen: 0, grown: 0.0, rate: None, cost: None }
     }
 

@@ -5,7 +5,7 @@ use super::{
     place::place_first_fit,
     whole::put_whole,
 };
-use crate::way::Way;
+use crate::outline::TraversalOutline;
 
 /// A random number of pieces, cut at random open boundaries, placed first fit; the whole way where
 /// they do not fit.
@@ -50,7 +50,7 @@ impl Random {
 }
 
 impl Policy for Random {
-    fn partition(&mut self, way: &Way, stages: &impl Stages) -> &[Piece] {
+    fn partition(&mut self, way: &TraversalOutline, stages: &impl Stages) -> &[Piece] {
         let most = way.legs_count().min(stages.count().into());
         if most > 0 {
             let pieces_count = 1 + self.below(most);

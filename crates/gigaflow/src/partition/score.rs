@@ -20,7 +20,7 @@
 //! pieces comes second. [`Score::Joins`] counts the boundaries that a piece bridges; it has the number
 //! of pieces built in, but cannot tell a piece that crosses a boundary from two single steps.
 
-use crate::way::Candidate;
+use crate::outline::Candidate;
 
 /// What a coupled piece is worth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -15,7 +15,7 @@ use super::{
     board::Row,
     contract::{Piece, StageSet, Stages},
 };
-use crate::way::{Candidate, Form, Way, fold};
+use crate::outline::{Candidate, Form, TraversalOutline, fold};
 
 /// The shapes of the ways so far.
 #[derive(Clone, Debug, Default)]
@@ -74,13 +74,17 @@ const LEGS_MAX: usize = 40;
 const STAGES_MAX: usize = 15;
 
 /// Whether something is kept of ways like this one, in so many stages.
-pub(super) fn is_kept(way: &Way, stages_count: usize) -> bool {
+pub(super) fn is_kept(way: &TraversalOutline, stages_count: usize) -> bool {
     way.legs_count() <= LEGS_MAX && stages_count <= STAGES_MAX
 }
 
 impl Shapes {
     /// The shape of a way. If it is new, `gain` says what each piece is worth, and always the same.
-    pub(super) fn of(&mut self, way: &Way, gain: impl Fn(&Candidate) -> i64) -> &mut Shape {
+    pub(super) fn of(
+        &mut self,
+        way: &TraversalOutline,
+        gain: impl Fn(&Candidate) -> i64,
+    ) -> &mut Shape {
         let name = way.shape();
         if self.known.len() >= SHAPES_MAX
             && self.known.find(name, |shape| shape.is_of(name, way)).is_none()
@@ -93,7 +97,7 @@ impl Shapes {
 }
 
 impl Shape {
-    fn new(way: &Way, gain: impl Fn(&Candidate) -> i64) -> Self {
+    fn new(way: &TraversalOutline, gain: impl Fn(&Candidate) -> i64) -> Self {
         let pieces: Vec<Candidate> = way.pieces().collect();
         let gains = Gains {
             gains: pieces.iter().map(gain).collect(),
@@ -104,7 +108,7 @@ impl Shape {
         Self { name: way.shape(), form: way.form(), gains, hashes, answers, oldest: 0 }
     }
 
-    fn is_of(&self, name: u64, way: &Way) -> bool {
+    fn is_of(&self, name: u64, way: &TraversalOutline) -> bool {
         self.name == name && way.is_of(&self.form)
     }
 
@@ -158,7 +162,12 @@ impl Gains {
     }
 
     /// The pieces of a way that stages hold, from the last leg on backwards, in `held`.
-    pub(super) fn held_by(&self, way: &Way, stages: &impl Stages, held: &mut Vec<Holding>) {
+    pub(super) fn held_by(
+        &self,
+        way: &TraversalOutline,
+        stages: &impl Stages,
+        held: &mut Vec<Holding>,
+    ) {
         held.clear();
         for first in (0..self.legs_count).rev() {
             if !stages.may_begin(way.cut_before(first)) {

@@ -4,7 +4,7 @@
 //! every other policy falls back to: all stages together hold as many megaflows as one of their size.
 
 use super::contract::{Piece, Policy, StageSet, Stages};
-use crate::way::Way;
+use crate::outline::TraversalOutline;
 
 /// Never cuts: one piece, in the first stage that holds it, else in the first with room.
 #[derive(Clone, Debug, Default)]
@@ -13,7 +13,7 @@ pub struct Whole {
 }
 
 impl Policy for Whole {
-    fn partition(&mut self, way: &Way, stages: &impl Stages) -> &[Piece] {
+    fn partition(&mut self, way: &TraversalOutline, stages: &impl Stages) -> &[Piece] {
         self.pieces.clear();
         put_whole(way, stages, &mut self.pieces);
         &self.pieces
@@ -21,7 +21,7 @@ impl Policy for Whole {
 }
 
 /// Makes the whole way one piece in `out`, if there is a place for it.
-pub(super) fn put_whole(way: &Way, stages: &impl Stages, out: &mut Vec<Piece>) {
+pub(super) fn put_whole(way: &TraversalOutline, stages: &impl Stages, out: &mut Vec<Piece>) {
     out.clear();
     out.extend(way.whole().and_then(|whole| {
         let all = StageSet::first_of(stages.count());

@@ -5,10 +5,10 @@
 
 use std::cmp::Reverse;
 
-use super::ways::{PlainStage, PlainStages, PlainWay, Room};
+use super::ways::{PlainOutline, PlainStage, PlainStages, Room};
 use crate::{
+    outline::FieldSet,
     partition::{Piece, Score, StageId, Ties},
-    way::FieldSet,
 };
 
 /// Whether the fields of these steps are one connected graph: starting at the first step that has
@@ -25,7 +25,7 @@ pub fn coupled(steps: &[FieldSet]) -> bool {
 
 /// What a partition is worth in all.
 #[must_use]
-pub fn worth(way: &PlainWay, pieces: &[Piece], score: Score) -> u32 {
+pub fn worth(way: &PlainOutline, pieces: &[Piece], score: Score) -> u32 {
     let fields = way.fields();
     let worth = |piece: &Piece| {
         let steps = &fields[usize::from(piece.steps.start)..usize::from(piece.steps.end)];
@@ -62,7 +62,7 @@ pub type JointValue = (Reverse<usize>, u32, Reverse<usize>, Reverse<usize>);
 
 /// Every complete partition whose pieces find increasing stages that hold them or have room.
 #[must_use]
-pub fn partitions(way: &PlainWay, stages: &PlainStages) -> Vec<Vec<Piece>> {
+pub fn partitions(way: &PlainOutline, stages: &PlainStages) -> Vec<Vec<Piece>> {
     let mut bounds = way.starts();
     bounds.push(u16::try_from(way.0.len()).unwrap_or(u16::MAX));
     let (mut partial, mut complete) = (vec![(0, Vec::<Piece>::new())], Vec::new());
@@ -90,7 +90,7 @@ pub fn partitions(way: &PlainWay, stages: &PlainStages) -> Vec<Vec<Piece>> {
 /// The value that [`Joint`](crate::partition::Joint) maximises, greater is better.
 #[must_use]
 pub fn joint_value(
-    way: &PlainWay,
+    way: &PlainOutline,
     stages: &PlainStages,
     pieces: &[Piece],
     score: Score,
@@ -103,7 +103,7 @@ pub fn joint_value(
 #[must_use]
 pub fn joint(
     all: &[Vec<Piece>],
-    way: &PlainWay,
+    way: &PlainOutline,
     stages: &PlainStages,
     score: Score,
 ) -> Option<JointValue> {
@@ -117,7 +117,7 @@ pub fn joint(
 #[must_use]
 pub fn disjoint(
     all: &[Vec<Piece>],
-    way: &PlainWay,
+    way: &PlainOutline,
     stages: &PlainStages,
     (score, ties): (Score, Ties),
 ) -> Vec<Piece> {

@@ -8,8 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::{
+    offload::{
+        Capabilities, Event, Lost, LtmIndex, OffloadDevice, OffloadError, Operation, Ticket,
+    },
     partition::StageId,
-    target::{Capabilities, Event, Lost, LtmIndex, LtmTarget, Operation, TargetError, Ticket},
 };
 
 /// How often, of 256 times, a thing happens.
@@ -64,7 +66,7 @@ enum State {
     Away(u32),
 }
 
-impl<T: LtmTarget> Chaos<T> {
+impl<T: OffloadDevice> Chaos<T> {
     /// Puts chaos in front of a target.
     pub const fn new(inner: T, settings: ChaosSettings, seed: u64) -> Self {
         let random = seed | 1;
@@ -86,7 +88,7 @@ impl<T: LtmTarget> Chaos<T> {
     }
 
     /// The same, where so many of 256 polls find that the target has begun anew, as `restart` makes it do:
-    /// with just what it has confirmed. What is [forgotten](LtmTarget::forget) until it is back is left out
+    /// with just what it has confirmed. What is [forgotten](OffloadDevice::forget) until it is back is left out
     /// at once.
     #[must_use]
     pub fn restarting(self, often: u8, restart: fn(&mut T)) -> Self {
@@ -151,7 +153,7 @@ impl<T: LtmTarget> Chaos<T> {
         self.cut_off.append(&mut self.under_way);
         let cut_off = self.cut_off.keys().copied();
         for ticket in cut_off.chain(self.waiting.drain(..).map(|(ticket, _)| ticket)) {
-            events.push(Event::Answered { ticket, result: Err(TargetError::Lost(Lost)) });
+            events.push(Event::Answered { ticket, result: Err(OffloadError::Lost(Lost)) });
         }
         events.push(Event::Lost(Lost));
         self.state = State::Away(self.settings.away);
@@ -197,7 +199,7 @@ impl<T: LtmTarget> Chaos<T> {
         while let Some((ticket, operation)) = self.waiting.pop_front() {
             let is_insert = matches!(operation, Operation::Insert { .. });
             if is_insert && self.happens(self.settings.reject) {
-                let result = Err(TargetError::NoRoom);
+                let result = Err(OffloadError::NoRoom);
                 events.push(Event::Answered { ticket, result });
             } else {
                 batch.push((ticket, operation));
@@ -216,7 +218,7 @@ impl<T: LtmTarget> Chaos<T> {
     }
 }
 
-impl<T: LtmTarget> LtmTarget for Chaos<T> {
+impl<T: OffloadDevice> OffloadDevice for Chaos<T> {
     fn capabilities(&self) -> &Capabilities {
         self.inner.capabilities()
     }
@@ -291,7 +293,7 @@ mod tests {
     use super::*;
     use crate::{
         ltm::{LtmRule, Next, Tag},
-        testing::SoftTarget,
+        testing::SoftwareDevice,
     };
 
     const CALM: ChaosSettings = ChaosSettings {
@@ -317,12 +319,12 @@ mod tests {
         (Ticket(number), Operation::Insert { entry: LtmIndex(number), stage, rule })
     }
 
-    fn held(target: &mut Chaos<SoftTarget>) -> Vec<u64> {
+    fn held(target: &mut Chaos<SoftwareDevice>) -> Vec<u64> {
         target.inner().entries().keys().map(|index| index.0).collect()
     }
 
     /// Polls until it is back; answers what it has confirmed until then.
-    fn confirmed(target: &mut Chaos<SoftTarget>) -> Vec<u64> {
+    fn confirmed(target: &mut Chaos<SoftwareDevice>) -> Vec<u64> {
         let mut events = Vec::new();
         for _ in 0..100 {
             target.poll(&mut events);
@@ -340,19 +342,19 @@ mod tests {
 
     #[test]
     fn what_has_restarted_holds_what_it_confirmed_and_counts_from_zero() {
-        let inner = SoftTarget::new(1, 100);
-        let mut target = Chaos::new(inner, CALM, 5).restarting(64, SoftTarget::restart);
+        let inner = SoftwareDevice::new(1, 100);
+        let mut target = Chaos::new(inner, CALM, 5).restarting(64, SoftwareDevice::restart);
         target.submit(&mut (0..8).map(insert).collect()).unwrap();
         let first = confirmed(&mut target);
         assert_eq!(held(&mut target), first);
         for seed in 1..20 {
-            let inner = SoftTarget::new(1, 100);
-            let mut target = Chaos::new(inner, CALM, seed).restarting(0, SoftTarget::restart);
+            let inner = SoftwareDevice::new(1, 100);
+            let mut target = Chaos::new(inner, CALM, seed).restarting(0, SoftwareDevice::restart);
             let mut events = Vec::new();
             target.submit(&mut (0..8).map(insert).collect()).unwrap();
             (0..3).for_each(|_| target.poll(&mut events));
             assert!(target.inner().send(Tag::new(3), &shunt_flow::FlowKey::ZERO, 64));
-            let mut target = target.restarting(128, SoftTarget::restart);
+            let mut target = target.restarting(128, SoftwareDevice::restart);
             confirmed(&mut target);
             assert_eq!(held(&mut target), (0..8).collect::<Vec<_>>());
             let counted = target.inner().entries()[&LtmIndex(3)].counters;
@@ -362,11 +364,11 @@ mod tests {
 
     #[test]
     fn what_is_forgotten_while_it_restarts_is_left_out() {
-        let mut target = Chaos::new(SoftTarget::new(1, 100), CALM, 3);
+        let mut target = Chaos::new(SoftwareDevice::new(1, 100), CALM, 3);
         let mut events = Vec::new();
         target.submit(&mut (0..4).map(insert).collect()).unwrap();
         (0..3).for_each(|_| target.poll(&mut events));
-        let mut target = target.restarting(255, SoftTarget::restart);
+        let mut target = target.restarting(255, SoftwareDevice::restart);
         while target.is_there() {
             target.poll(&mut events);
         }

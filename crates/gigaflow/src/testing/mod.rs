@@ -4,10 +4,10 @@ pub mod brute;
 pub mod ways;
 
 mod chaos;
-mod soft_target;
+mod software_device;
 
 pub use chaos::{Chaos, ChaosSettings};
-pub use soft_target::{SoftEntry, SoftTarget};
+pub use software_device::{SoftEntry, SoftwareDevice};
 
 pub mod model;
 pub mod workload;

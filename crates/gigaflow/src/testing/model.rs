@@ -11,9 +11,9 @@ use std::{
 
 use super::workload::Workload;
 use crate::{
-    adaptive::{Adaptive, Capacity, Grain, Sight},
+    adaptive::{Adaptive, Capacity, Grain, ProbeResult},
+    outline::{Candidate, StateId, TraversalOutline},
     partition::{Piece, Policy, StageId, StageSet, Stages},
-    way::{Candidate, Cut, Way},
 };
 
 type Hasher = BuildHasherDefault<DefaultHasher>;
@@ -159,7 +159,7 @@ fn slice<'a>(path: &'a [u32], steps: &Range<u16>) -> &'a [u32] {
 /// Sends all packets of a workload through stages that a policy fills.
 pub fn replay(workload: &Workload, capacity: Capacity, policy: &mut impl Policy) -> Counts {
     let (mut chain, mut counts) = (Chain::new(capacity), Counts::default());
-    let mut way = Way::new();
+    let mut way = TraversalOutline::new();
     for path in workload.packets() {
         let hit = chain.hits(path);
         counts.hits.push(hit);
@@ -190,17 +190,17 @@ pub fn replay_adaptive<P: Policy + Clone>(
 ) -> Counts {
     let mut adaptive = Adaptive::new(policy, capacity);
     let (mut chain, mut counts) = (Chain::new(capacity), Counts::default());
-    let mut way = Way::new();
-    let mut grains: HashMap<Cut, Grain, Hasher> = HashMap::default();
+    let mut way = TraversalOutline::new();
+    let mut grains: HashMap<StateId, Grain, Hasher> = HashMap::default();
     let mut old = vec![VecDeque::new(); capacity.stages_count.into()];
     for (at, path) in workload.packets().enumerate() {
-        let (hit, drawn) = (chain.hits(path), at % sample_every == 0);
+        let (hit, sampled) = (chain.hits(path), at % sample_every == 0);
         counts.hits.push(hit);
-        if hit && !drawn {
+        if hit && !sampled {
             continue;
         }
         workload.way(path, &mut way);
-        adaptive.witness(&way, if drawn { Sight::Sampled } else { Sight::Missed });
+        adaptive.observe(&way, if sampled { ProbeResult::Sampled } else { ProbeResult::Missed });
         let grain = adaptive.grain(way.start());
         if grains.insert(way.start(), grain).unwrap_or_default() != grain {
             old.clone_from(&chain.written);

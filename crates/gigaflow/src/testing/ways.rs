@@ -5,15 +5,15 @@ use std::ops::Range;
 use proptest::{collection::vec, prelude::*};
 
 use crate::{
+    outline::{Candidate, Coupling, FieldSet, StateId, Step, TraversalOutline},
     partition::{StageId, StageSet, Stages},
-    way::{Candidate, Coupling, Cut, FieldSet, Step, Way},
 };
 
 /// A way as data: for each step, whether the boundary in front of it is open, and its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlainWay(pub Vec<(bool, FieldSet)>);
+pub struct PlainOutline(pub Vec<(bool, FieldSet)>);
 
-impl PlainWay {
+impl PlainOutline {
     /// A way whose boundaries are all open.
     #[must_use]
     pub fn open(fields: &[FieldSet]) -> Self {
@@ -22,12 +22,12 @@ impl PlainWay {
 
     /// What a policy sees of it; steps of one number and fields are the same in every way.
     #[must_use]
-    pub fn way(&self) -> Way {
-        let mut way = Way::new();
-        way.begin(Cut::new(0));
+    pub fn way(&self) -> TraversalOutline {
+        let mut way = TraversalOutline::new();
+        way.begin(StateId::new(0));
         for ((open, fields), number) in self.0.iter().zip(0_u32..) {
             if *open {
-                way.cut(Cut::new(number));
+                way.cut(StateId::new(number));
             }
             way.step(Step { fields: *fields, identity: number.into() });
         }
@@ -121,8 +121,8 @@ pub fn fields() -> impl Strategy<Value = FieldSet> {
 }
 
 /// Ways of up to `steps_max` steps; one boundary in eight is closed.
-pub fn way(steps_max: usize) -> impl Strategy<Value = PlainWay> {
-    vec((prop::bool::weighted(0.875), fields()), 1..=steps_max).prop_map(PlainWay)
+pub fn way(steps_max: usize) -> impl Strategy<Value = PlainOutline> {
+    vec((prop::bool::weighted(0.875), fields()), 1..=steps_max).prop_map(PlainOutline)
 }
 
 /// Up to `count_max` stages, half of them with free room and a quarter pressed, which hold some ranges of

@@ -12,7 +12,7 @@
 //! 0 0 0
 //! ```
 
-use crate::way::{Coupling, Cut, FieldSet, Step, Way};
+use crate::outline::{Coupling, FieldSet, StateId, Step, TraversalOutline};
 
 /// Packets as the steps they made.
 #[derive(Clone, Debug, Default)]
@@ -77,12 +77,12 @@ impl Workload {
     }
 
     /// What a policy sees of a path.
-    pub fn way(&self, path: &[u32], way: &mut Way) {
+    pub fn way(&self, path: &[u32], way: &mut TraversalOutline) {
         for (at, number) in path.iter().enumerate() {
             let (table, fields) = self.steps[*number as usize];
             match at {
-                0 => way.begin(Cut::new(table)),
-                _ => way.cut(Cut::new(table)),
+                0 => way.begin(StateId::new(table)),
+                _ => way.cut(StateId::new(table)),
             }
             way.step(Step { fields, identity: (*number).into() });
         }

@@ -8,9 +8,9 @@ use proptest::{
 };
 use shunt_flow::{FieldId, FlowKey, PortNo, text::NoPortNames};
 use shunt_gigaflow::{
-    adaptive::{Capacity, Sight},
+    adaptive::{Capacity, ProbeResult},
     cache::{Config, Fallback, Gigaflow, Miss},
-    ltm::{EntryRef, Eviction, Shelf, Store as _, Walk},
+    ltm::{EntryRef, Eviction, Store as _, VecStore, Walk},
     partition::PolicyName,
 };
 use shunt_pipeline::{
@@ -27,7 +27,7 @@ use shunt_pipeline::{
 pub(crate) struct Bench {
     pub(crate) twin: Twin,
     pub(crate) cache: Gigaflow,
-    pub(crate) shelf: Shelf,
+    pub(crate) shelf: VecStore,
     /// Whether the cache is not told of entries that go, and finds them dead.
     pub(crate) is_quiet: bool,
     /// Whether packets that miss midway go on there.
@@ -85,7 +85,7 @@ impl Bench {
         let mut bench = Self {
             twin,
             cache: Gigaflow::new(config),
-            shelf: Shelf::default(),
+            shelf: VecStore::default(),
             is_quiet: false,
             resumes: false,
             resumed: 0,
@@ -124,7 +124,7 @@ impl Bench {
     fn fate(&mut self, key: &FlowKey) -> (bool, Fate) {
         self.now += 1;
         let (seen, now) = (visible(key), Time::from_nanoseconds(self.now));
-        let is_drawn = self.cache.draws();
+        let is_sampled = self.cache.draws();
         let pipeline = Arc::clone(&self.twin.pipeline);
         let version = pipeline.version();
         let miss = Miss { pipeline: &pipeline, key: &seen, start: None, version, now };
@@ -132,21 +132,21 @@ impl Bench {
         let traversal: Arc<Traversal> = if is_hit {
             self.shelf.hit(&self.walk, 64, now);
             let merged = merged(self.met());
-            if is_drawn {
-                self.cache.witness(miss);
+            if is_sampled {
+                self.cache.observe(miss);
             }
             Arc::new(merged)
         } else {
-            self.missed(miss, if is_drawn { Sight::Sampled } else { Sight::Missed })
+            self.missed(miss, if is_sampled { ProbeResult::Sampled } else { ProbeResult::Missed })
         };
         self.tell();
         (is_hit, self.twin.fate(&traversal, key))
     }
 
-    fn missed(&mut self, miss: Miss<'_>, sight: Sight) -> Arc<Traversal> {
+    fn missed(&mut self, miss: Miss<'_>, probe: ProbeResult) -> Arc<Traversal> {
         let met: Vec<Traversal> = self.met().cloned().collect();
         let rest = if self.resumes {
-            self.cache.go_on(&mut self.shelf, miss, &self.walk, sight)
+            self.cache.go_on(&mut self.shelf, miss, &self.walk, probe)
         } else {
             None
         };
@@ -155,8 +155,8 @@ impl Bench {
                 self.resumed += 1;
                 Arc::new(merged(met.iter().chain([&*rest])))
             }
-            None if self.resumes => self.cache.start_over(&mut self.shelf, miss, &self.walk, sight),
-            None => self.cache.miss(&mut self.shelf, miss, sight),
+            None if self.resumes => self.cache.start_over(&mut self.shelf, miss, &self.walk, probe),
+            None => self.cache.miss(&mut self.shelf, miss, probe),
         }
     }
 

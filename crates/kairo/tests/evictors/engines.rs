@@ -98,7 +98,7 @@ impl Scene {
         let points = pipeline.translate_noting(&key, None, version).points;
         let chosen = points.iter().enumerate().filter(|(at, _)| choice >> (at % 64) & 1 != 0);
         let cuts: Vec<usize> = chosen.map(|(_, point)| point.visit).collect();
-        let pieces = pipeline.translate_pieces(&key, None, version, &cuts);
+        let pieces = pipeline.translate_sub_traversals(&key, None, version, &cuts);
         pieces.into_iter().map(|piece| piece.traversal).collect()
     }
 

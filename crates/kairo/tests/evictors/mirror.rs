@@ -169,7 +169,8 @@ fn an_ltm_rule_is_orphaned_when_the_packet_that_made_it_is_deleted() {
     );
     let pieces = |scene: &Scene, destination| {
         let version = scene.pipeline.version();
-        let cut = scene.pipeline.translate_pieces(&packet(destination), None, version, &[1]);
+        let cut =
+            scene.pipeline.translate_sub_traversals(&packet(destination), None, version, &[1]);
         cut.into_iter().map(|piece| Arc::new(piece.traversal)).collect::<Vec<_>>()
     };
     // Both begin with the same piece, which the first has made.
@@ -199,7 +200,7 @@ fn the_first_table_that_is_stale_ends_its_piece_and_those_behind() {
     ];
     let mut scene = Scene::new(AT_ONCE, &rules);
     let version = scene.pipeline.version();
-    let cut = scene.pipeline.translate_pieces(&packet(1), None, version, &[1, 2]);
+    let cut = scene.pipeline.translate_sub_traversals(&packet(1), None, version, &[1, 2]);
     let pieces: Vec<_> =
         (0..).map(entry).zip(cut.into_iter().map(|piece| Arc::new(piece.traversal))).collect();
     assert_eq!(pieces.len(), 3);

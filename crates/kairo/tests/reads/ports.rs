@@ -96,7 +96,7 @@ fn whether_any_port_drops_what_goes_out_of_it() {
     switch.add("table=1,actions=in_port");
     // Of a piece that is not the first nothing else asks whether ports filter.
     let version = switch.0.version();
-    let mut pieces = switch.0.translate_pieces(&any_packet(), None, version, &[1]);
+    let mut pieces = switch.0.translate_sub_traversals(&any_packet(), None, version, &[1]);
     let entry = pieces.remove(1).traversal;
     switch.assert_needed(entry, Kind::PortFilters, |switch| {
         vec![switch.set_ports(|ports| ports[0].config = no_fwd())]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use shunt_flow::{FieldId, FlowKey, testing::PacketBuilder};
 use shunt_gigaflow::{
     ltm::{Next, Tag},
-    target::{Refusal, TargetError},
+    offload::{OffloadError, Refusal},
 };
 use shunt_nic::{DropReason, Limits};
 use shunt_p4runtime::client::PacketToSend;
@@ -30,7 +30,7 @@ async fn a_chain_rewrites_and_forwards_and_one_that_ends_midway_does_not() {
     world.send(0, &frame());
     let packet = world.punted().await;
     assert_eq!((&packet.payload, packet.miss_tag, packet.last_stage), (&frame(), 5, 1));
-    assert_eq!((world.traffic.midway(), world.traffic.hits()), (1, 0));
+    assert_eq!((world.traffic.partial_hits(), world.traffic.hits()), (1, 0));
     // Stage 1 is skipped; the last sees what the first wrote.
     world.insert(2, to(2, rule(5, &[ttl], &[(FieldId::TcpDst, 7777)], Next::End))).await;
     world.send(0, &frame());
@@ -53,13 +53,13 @@ async fn a_limit_that_the_controller_did_not_know_is_told_by_its_name() {
     let of = |fields: &[(FieldId, u128)]| rule(0, fields, &[], Next::End);
     world.insert(0, of(&[(FieldId::EthType, 0x0800)])).await;
     let wide = of(&[(FieldId::EthType, 0x0800), (FieldId::IpProto, 17)]);
-    let refused = Err(TargetError::Refused(Refusal::KeyBits));
+    let refused = Err(OffloadError::Refused(Refusal::KeyBits));
     assert_eq!(world.try_insert(0, wide).await, refused);
     let limits = Limits { masks_max: Some(1), ..Limits::default() };
     let mut world = World::limited(limits).await;
     world.insert(0, of(&[(FieldId::EthType, 0x0800)])).await;
     let another = of(&[(FieldId::InPort, 1)]);
-    assert_eq!(world.try_insert(0, another).await, Err(TargetError::Refused(Refusal::Masks)));
+    assert_eq!(world.try_insert(0, another).await, Err(OffloadError::Refused(Refusal::Masks)));
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use prost::Message;
 use shunt_flow::FieldId;
 use shunt_gigaflow::{
     ltm::Next,
-    target::{Event, LtmTarget},
+    offload::{Event, OffloadDevice},
 };
 use shunt_p4runtime::{
     program::{PACKET_OUT, Program},

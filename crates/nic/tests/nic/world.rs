@@ -12,12 +12,12 @@ use shunt_datapath::{
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, testing::PacketBuilder};
 use shunt_gigaflow::{
     ltm::{LtmRule, Next, Tag},
+    offload::{Event, LtmIndex, OffloadDevice, OffloadError, Operation, Ticket},
     partition::StageId,
-    target::{Event, LtmIndex, LtmTarget, Operation, TargetError, Ticket},
 };
 use shunt_nic::{Limits, Nic, NicPort, NicPorts, Traffic};
 use shunt_p4runtime::{
-    client::{P4Target, PacketToSend, Settings},
+    client::{P4RuntimeDevice, PacketToSend, Settings},
     codec::Ports,
     program::Program,
     server::Now,
@@ -29,7 +29,7 @@ use tokio::{runtime::Handle, sync::Notify, task::JoinHandle};
 pub(crate) struct World {
     /// Where the NIC listens.
     pub(crate) address: SocketAddr,
-    pub(crate) target: P4Target,
+    pub(crate) target: P4RuntimeDevice,
     /// The target has something to say.
     news: Arc<Notify>,
     /// The far ends of ports, 0 and 1, and of their representors.
@@ -95,7 +95,7 @@ impl World {
         let (address, traffic, ports) = (nic.address(), nic.traffic(), nic.ports());
         let server = tokio::spawn(async move { nic.run(std::future::pending()).await.unwrap() });
         let news = Arc::new(Notify::new());
-        let target = P4Target::new(settings, &Handle::current(), {
+        let target = P4RuntimeDevice::new(settings, &Handle::current(), {
             let news = Arc::clone(&news);
             move || news.notify_one()
         });
@@ -135,7 +135,11 @@ impl World {
         assert_eq!(self.try_insert(stage, rule).await, Ok(()));
     }
 
-    pub(crate) async fn try_insert(&mut self, stage: u8, rule: LtmRule) -> Result<(), TargetError> {
+    pub(crate) async fn try_insert(
+        &mut self,
+        stage: u8,
+        rule: LtmRule,
+    ) -> Result<(), OffloadError> {
         self.next += 1;
         let stage = StageId::new(stage).unwrap();
         let entry = LtmIndex(self.next);

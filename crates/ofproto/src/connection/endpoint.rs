@@ -13,7 +13,7 @@ use super::{
     hello::{self, Agreement},
     output::Output,
     probe::{Probe, Silence},
-    role::Wish,
+    role::RequestedRole,
     statistics::FlowReply,
 };
 use crate::{
@@ -30,7 +30,7 @@ pub struct Connection {
     pub(super) id: ConnectionId,
     pub(super) config: ConnectionConfig,
     pub(super) roles: Arc<RoleBoard>,
-    pub(super) wish: Wish,
+    pub(super) wish: RequestedRole,
     pub(super) subscription: Subscription,
     pub(super) bundles: Bundles,
     pub(super) assemblies: Assemblies,
@@ -107,7 +107,7 @@ impl Connection {
         let mut connection = Self {
             id: roles.register(),
             roles,
-            wish: Wish::default(),
+            wish: RequestedRole::default(),
             subscription: Subscription::new(config.kind),
             bundles: Bundles::new(Arc::clone(&config.bundle_space)),
             assemblies: Assemblies::default(),

@@ -26,7 +26,7 @@ struct Board {
 
 /// What a connection asked to be. Of several that asked to be master, the last one is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum RequestedRole {
     #[default]
     Equal,
     Master,
@@ -42,11 +42,11 @@ impl RoleBoard {
     }
 
     /// What the connection is.
-    pub(super) fn role(&self, id: ConnectionId, wish: Wish) -> RoleName {
+    pub(super) fn role(&self, id: ConnectionId, wish: RequestedRole) -> RoleName {
         match wish {
-            Wish::Equal => RoleName::Equal,
-            Wish::Master if self.lock().master == Some(id) => RoleName::Master,
-            Wish::Master | Wish::Slave => RoleName::Slave,
+            RequestedRole::Equal => RoleName::Equal,
+            RequestedRole::Master if self.lock().master == Some(id) => RoleName::Master,
+            RequestedRole::Master | RequestedRole::Slave => RoleName::Slave,
         }
     }
 
@@ -55,7 +55,7 @@ impl RoleBoard {
         &self,
         id: ConnectionId,
         request: RoleMessage,
-        wish: &mut Wish,
+        wish: &mut RequestedRole,
     ) -> Result<RoleMessage, ErrorCode> {
         let mut board = self.lock();
         if matches!(request.role, RoleName::Master | RoleName::Slave) {
@@ -66,9 +66,9 @@ impl RoleBoard {
         }
         match request.role {
             RoleName::NoChange => {}
-            RoleName::Equal => *wish = Wish::Equal,
-            RoleName::Master => *wish = Wish::Master,
-            RoleName::Slave => *wish = Wish::Slave,
+            RoleName::Equal => *wish = RequestedRole::Equal,
+            RoleName::Master => *wish = RequestedRole::Master,
+            RoleName::Slave => *wish = RequestedRole::Slave,
         }
         if request.role == RoleName::Master {
             board.master = Some(id);

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use hashbrown::HashSet;
 use shunt_gigaflow::{
     ltm::LtmRule,
+    offload::{LtmIndex, Refusal, Ticket},
     partition::StageId,
-    target::{LtmIndex, Refusal, Ticket},
 };
 
 use super::{

@@ -5,7 +5,7 @@
 //! many entries, nothing but name and count becomes anything.
 
 use prost::Message;
-use shunt_gigaflow::target::{Counters, LtmIndex};
+use shunt_gigaflow::offload::{Counters, LtmIndex};
 use tonic::{
     Code, Request, Response, Status, Streaming, client::Grpc, codegen::http::uri::PathAndQuery,
     transport::Channel,

@@ -1,14 +1,14 @@
 //! A P4Runtime client: a NIC that speaks P4Runtime, as an
-//! [`LtmTarget`](shunt_gigaflow::target::LtmTarget).
+//! [`OffloadDevice`](shunt_gigaflow::offload::OffloadDevice).
 //!
 //! ```text
 //! owner's thread                         runtime
-//! P4Target ── operations, bounded ──► Worker ── batches ──► Session ──► NIC
+//! P4RuntimeDevice ── operations, bounded ──► Worker ── batches ──► Session ──► NIC
 //!     ▲                                 │  what was confirmed
 //!     └────────── events ◄──────────────┘
 //! ```
 //!
-//! [`P4Target`] translates rules and never waits. A worker holds what the NIC has confirmed; when a
+//! [`P4RuntimeDevice`] translates rules and never waits. A worker holds what the NIC has confirmed; when a
 //! connection is lost it answers what was under way with `Lost`, connects again under a higher election
 //! id, so that what is still on its way is refused, reads back what the NIC holds and makes it what was
 //! confirmed, until both are the same. Entries are known by their `controller_metadata`, which every
@@ -25,17 +25,17 @@
 //! say which updates of a batch failed, they are written one by one.
 
 mod batch;
+mod device;
 mod encoded;
 mod repair;
 mod session;
 mod settings;
-mod target;
 mod told;
 mod worker;
 
+pub use device::P4RuntimeDevice;
 pub use session::{Packet, PacketToSend, SessionError};
 pub use settings::{LivePorts, Settings, Trouble};
-pub use target::P4Target;
 
 #[cfg(test)]
 pub(crate) use session::update;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use prost::Message;
-use shunt_gigaflow::target::LtmIndex;
+use shunt_gigaflow::offload::LtmIndex;
 use tonic::Code;
 use tracing::debug;
 

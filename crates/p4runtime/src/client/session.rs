@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, error::Error, sync::Arc, time::Duration};
 
 use prost::Message;
-use shunt_gigaflow::target::Refusal;
+use shunt_gigaflow::offload::Refusal;
 use tokio::{sync::mpsc, time::timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{

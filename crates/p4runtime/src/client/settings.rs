@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, error::Error, sync::Arc, time::Duration};
 use parking_lot::RwLock;
 use shunt_gigaflow::{
     ltm::LtmRule,
+    offload::{Capabilities, LtmIndex, Refusal},
     partition::StageId,
-    target::{Capabilities, LtmIndex, Refusal},
 };
 use shunt_pipeline::DatapathPort;
 

@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use shunt_gigaflow::target::Event;
+use shunt_gigaflow::offload::Event;
 
 use super::Packet;
 

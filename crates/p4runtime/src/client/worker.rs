@@ -15,7 +15,7 @@ use hashbrown::{HashMap, HashSet};
 use prost::Message;
 use shunt_gigaflow::{
     ltm::LtmRule,
-    target::{Event, Lost, LtmIndex, Refusal, TargetError, Ticket},
+    offload::{Event, Lost, LtmIndex, OffloadError, Refusal, Ticket},
 };
 use tokio::{sync::mpsc, task::JoinSet, time::sleep};
 use tonic::Code;
@@ -277,7 +277,7 @@ impl Worker {
         for task in batch {
             let Task::Modify { ticket, entry, rule } = task else { continue };
             let Some(known) = self.meant.confirmed.get(&entry) else {
-                self.answer(ticket, Err(TargetError::NoSuchEntry));
+                self.answer(ticket, Err(OffloadError::NoSuchEntry));
                 continue;
             };
             let held = Held { stage: known.stage, rule: Arc::new(modified(&known.rule, &rule)) };
@@ -301,7 +301,7 @@ impl Worker {
         for task in batch {
             let Task::Remove { ticket, entry } = task else { continue };
             let Some(held) = self.meant.confirmed.get(&entry) else {
-                self.answer(ticket, Err(TargetError::NoSuchEntry));
+                self.answer(ticket, Err(OffloadError::NoSuchEntry));
                 continue;
             };
             match held.place(&self.settings) {
@@ -329,7 +329,7 @@ impl Worker {
                 // Who asks for what is not there is to hear that it is idle for good.
                 let unknown = entries.iter().filter(|entry| !is_known(entry));
                 unknown.for_each(|entry| self.tell(Event::Idle { entry: *entry }));
-                self.answer(ticket, Err(TargetError::NoSuchEntry));
+                self.answer(ticket, Err(OffloadError::NoSuchEntry));
             }
             counting.asked.extend(entries);
         }
@@ -520,10 +520,10 @@ impl Worker {
     }
 
     fn fail(&self, ticket: Ticket) {
-        self.answer(ticket, Err(TargetError::Lost(Lost)));
+        self.answer(ticket, Err(OffloadError::Lost(Lost)));
     }
 
-    fn answer(&self, ticket: Ticket, result: Result<(), TargetError>) {
+    fn answer(&self, ticket: Ticket, result: Result<(), OffloadError>) {
         self.tell(Event::Answered { ticket, result });
     }
 
@@ -546,17 +546,17 @@ fn modified(known: &LtmRule, rule: &LtmRule) -> LtmRule {
     }
 }
 
-fn result_of(part: PartCode) -> Result<(), TargetError> {
+fn result_of(part: PartCode) -> Result<(), OffloadError> {
     match part.limit {
-        Some(Limit::Masks) => return Err(TargetError::Refused(Refusal::Masks)),
-        Some(Limit::KeyBits) => return Err(TargetError::Refused(Refusal::KeyBits)),
+        Some(Limit::Masks) => return Err(OffloadError::Refused(Refusal::Masks)),
+        Some(Limit::KeyBits) => return Err(OffloadError::Refused(Refusal::KeyBits)),
         None => {}
     }
     match part.code {
         Code::Ok => Ok(()),
-        Code::ResourceExhausted => Err(TargetError::NoRoom),
-        Code::AlreadyExists => Err(TargetError::Exists),
-        Code::NotFound => Err(TargetError::NoSuchEntry),
-        code => Err(TargetError::Failed(code.into())),
+        Code::ResourceExhausted => Err(OffloadError::NoRoom),
+        Code::AlreadyExists => Err(OffloadError::Exists),
+        Code::NotFound => Err(OffloadError::NoSuchEntry),
+        code => Err(OffloadError::Failed(code.into())),
     }
 }

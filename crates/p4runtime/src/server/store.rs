@@ -30,7 +30,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Store {
     pub(super) schema: Schema,
-    pub(super) tables: BTreeMap<u32, Shelf>,
+    pub(super) tables: BTreeMap<u32, VecStore>,
     /// Where each entry is that has a timeout.
     timed: BTreeMap<EntryNo, (u32, EntryKey)>,
     /// When to look at it next.
@@ -40,7 +40,7 @@ pub struct Store {
 
 /// The entries of one table.
 #[derive(Debug, Default)]
-pub(super) struct Shelf {
+pub(super) struct VecStore {
     pub(super) entries: BTreeMap<EntryKey, Stored>,
     /// The default, as it was last written: a `TableEntry`.
     pub(super) default: Option<Box<[u8]>>,
@@ -154,7 +154,7 @@ impl Store {
     /// No entries, of the tables of a schema.
     #[must_use]
     pub fn new(schema: Schema) -> Self {
-        let tables = schema.tables.keys().map(|id| (*id, Shelf::default())).collect();
+        let tables = schema.tables.keys().map(|id| (*id, VecStore::default())).collect();
         Self { schema, tables, ..Self::default() }
     }
 

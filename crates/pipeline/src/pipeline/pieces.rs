@@ -1,4 +1,4 @@
-//! Traversals in pieces: see [`crate::TraversalPiece`].
+//! Traversals in pieces: see [`crate::SubTraversal`].
 
 use std::{ops::Range, sync::Arc};
 
@@ -6,7 +6,7 @@ use shunt_classifier::Version;
 use shunt_flow::FlowKey;
 
 use super::Pipeline;
-use crate::{Continuation, NotedTraversal, Traversal, TraversalPiece, translate};
+use crate::{Continuation, NotedTraversal, SubTraversal, Traversal, translate};
 
 impl Pipeline {
     /// Translates a packet as [`Self::translate`] does, or as [`Self::resume`] from `start` on, and
@@ -24,13 +24,13 @@ impl Pipeline {
     /// Translates a packet as [`Self::translate_noting`] does, and cuts it in front of these visits,
     /// which are some of those that it told, in order.
     #[must_use]
-    pub fn translate_pieces(
+    pub fn translate_sub_traversals(
         &self,
         key: &FlowKey,
         start: Option<&Arc<Continuation>>,
         version: Version,
         cuts: &[usize],
-    ) -> Vec<TraversalPiece> {
+    ) -> Vec<SubTraversal> {
         translate::pieces(self.tables(&self.bridges.read(), version), key, start, cuts)
     }
 
@@ -39,13 +39,13 @@ impl Pipeline {
     /// the first piece both are those of the traversal. What it finds in the tables is known from the
     /// traversal, and where that begins plainly, all of the piece.
     #[must_use]
-    pub fn translate_piece(
+    pub fn translate_sub_traversal(
         &self,
         headers: &FlowKey,
         start: Option<&Arc<Continuation>>,
         noted: &NotedTraversal,
         visits: Range<usize>,
-    ) -> TraversalPiece {
+    ) -> SubTraversal {
         let tables = self.bridges.read();
         let tables = self.tables(&tables, noted.traversal.version);
         translate::noted_piece(tables, (headers, start), noted, visits)

@@ -1,6 +1,6 @@
 //! Pieces of a traversal, put together again.
 
-use crate::{Traversal, TraversalPiece};
+use crate::{SubTraversal, Traversal};
 
 /// What a packet does that goes through all of these pieces, as one traversal: what happens to it,
 /// whom it counts for, and what it refreshes. Key and mask are those of the first piece.
@@ -32,6 +32,6 @@ pub fn merged<'a>(pieces: impl IntoIterator<Item = &'a Traversal>) -> Traversal 
 }
 
 /// The traversals of some pieces.
-pub fn traversals(pieces: &[TraversalPiece]) -> impl Iterator<Item = &Traversal> {
+pub fn traversals(pieces: &[SubTraversal]) -> impl Iterator<Item = &Traversal> {
     pieces.iter().map(|piece| &piece.traversal)
 }

@@ -37,9 +37,8 @@ use super::{
     recorder::{CONJ_ID, CONJ_ID_BITS, mask_of, words},
 };
 use crate::{
-    BridgeId, Continuation, DatapathAction, NotedTraversal, Object, Spending, Traversal,
-    TraversalPiece, Visit, bridge::Bridge, continuation::FrozenStep, needs::Need,
-    plain_cuts::PlainCuts,
+    BridgeId, Continuation, DatapathAction, NotedTraversal, Object, Spending, SubTraversal,
+    Traversal, Visit, bridge::Bridge, continuation::FrozenStep, needs::Need, plain_cuts::PlainCuts,
 };
 
 /// What a traversal that begins plainly did from its first visit on that does more than lead to another
@@ -84,7 +83,7 @@ pub(super) fn composed(
     start: Option<&Arc<Continuation>>,
     noted: &NotedTraversal,
     range: Range<usize>,
-) -> Option<TraversalPiece> {
+) -> Option<SubTraversal> {
     let (whole, tail) = (&*noted.traversal, noted.tail.as_ref()?);
     let Range { start: first, end } = range;
     let visits = whole.visits.get(first..end)?;
@@ -148,7 +147,7 @@ struct Composer<'a> {
 }
 
 impl Composer<'_> {
-    fn piece(&self, spent: &Spending) -> TraversalPiece {
+    fn piece(&self, spent: &Spending) -> SubTraversal {
         let whole = self.whole;
         let own = Traversal {
             version: whole.version,
@@ -167,7 +166,7 @@ impl Composer<'_> {
         let (rewrite, lookups) = (Match::any(), self.visits.len());
         if self.next.is_some() {
             let spending = Spending { lookups, ..Spending::default() };
-            return TraversalPiece { traversal: own, rewrite, spending };
+            return SubTraversal { traversal: own, rewrite, spending };
         }
         let traversal = Traversal {
             group_hits: whole.group_hits.clone(),
@@ -176,7 +175,7 @@ impl Composer<'_> {
             ..own
         };
         let spending = Spending { lookups: spent.lookups.saturating_sub(self.first), ..*spent };
-        TraversalPiece { traversal, rewrite, spending }
+        SubTraversal { traversal, rewrite, spending }
     }
 
     /// The key that the packet is looked up by where the piece begins.

@@ -278,7 +278,7 @@ impl<'a> Translation<'a> {
         while let Some(step) = self.agenda.pop() {
             match self.take(step) {
                 // As in Open vSwitch, what comes behind the bucket does not suffer.
-                Err(TraversalError::TooManyLabels(_)) if self.is_in_bucket() => {
+                Err(TraversalError::TooManyMplsLabels(_)) if self.is_in_bucket() => {
                     self.unwind(|saved| saved.is_bucket)?;
                 }
                 result => result?,

@@ -11,7 +11,7 @@ use proptest::{
 use shunt_flow::{FieldId, FlowKey, FlowMask};
 
 use crate::{
-    Delta, NotedTraversal, Object, RuleChange, RuleDelta, RuleId, Traversal, TraversalPiece, Visit,
+    Delta, NotedTraversal, Object, RuleChange, RuleDelta, RuleId, SubTraversal, Traversal, Visit,
     testing::{
         Found, Twin, draw,
         generate::{self, Op},
@@ -147,12 +147,12 @@ pub(super) fn objects_not_read_change_nothing(
 }
 
 /// The pieces of a packet that is cut at those of all points that `choice` has a bit for.
-pub(super) fn pieces(twin: &Twin, key: &FlowKey, choice: u64) -> Vec<TraversalPiece> {
+pub(super) fn pieces(twin: &Twin, key: &FlowKey, choice: u64) -> Vec<SubTraversal> {
     let version = twin.pipeline.version();
     let noted = twin.pipeline.translate_noting(key, None, version);
     let chosen = noted.points.iter().enumerate().filter(|(at, _)| choice >> (at % 64) & 1 != 0);
     let cuts: Vec<usize> = chosen.map(|(_, point)| point.visit).collect();
-    let pieces = twin.pipeline.translate_pieces(key, None, version, &cuts);
+    let pieces = twin.pipeline.translate_sub_traversals(key, None, version, &cuts);
     assert_eq!(pieces.len(), cuts.len() + 1, "each point that was told can be cut");
     pieces
 }
@@ -160,7 +160,7 @@ pub(super) fn pieces(twin: &Twin, key: &FlowKey, choice: u64) -> Vec<TraversalPi
 /// A piece is that of every packet of its region, and leads all of them to one next piece.
 pub(super) fn pieces_are_uniform(
     twin: &Twin,
-    pieces: &[TraversalPiece],
+    pieces: &[SubTraversal],
     runner: &mut TestRunner,
 ) -> Holds {
     for piece in pieces {
@@ -169,7 +169,7 @@ pub(super) fn pieces_are_uniform(
         let sibling = visible(&draw(runner, &generate::sibling(&key, &mask)));
         let cuts: Vec<usize> = own.next.iter().map(|_| own.visits.len()).collect();
         let (start, version) = (own.continuation.as_ref(), own.version);
-        let again = twin.pipeline.translate_pieces(&sibling, start, version, &cuts);
+        let again = twin.pipeline.translate_sub_traversals(&sibling, start, version, &cuts);
         let again = &again[0];
         prop_assert_eq!(&again.traversal.actions, &own.actions, "{:?}", sibling);
         prop_assert_eq!(&again.traversal.reads, &own.reads);
@@ -183,10 +183,7 @@ pub(super) fn pieces_are_uniform(
 
 /// What is known of pieces from their whole, or from what is left of it at one of them, is what the tables
 /// say.
-pub(super) fn known_pieces_are_those_of_the_tables(
-    twin: &Twin,
-    pieces: &[TraversalPiece],
-) -> Holds {
+pub(super) fn known_pieces_are_those_of_the_tables(twin: &Twin, pieces: &[SubTraversal]) -> Holds {
     for first in 0..pieces.len() {
         let Traversal { key, continuation, version, .. } = &pieces[first].traversal;
         let (key, start) = (FlowKey::from(key), continuation.as_ref());
@@ -204,11 +201,11 @@ fn known_piece_is_that_of_the_tables(
     twin: &Twin,
     noted: &NotedTraversal,
     visits: Range<usize>,
-    piece: &TraversalPiece,
+    piece: &SubTraversal,
 ) -> Holds {
     let own = &piece.traversal;
     let (key, start) = (FlowKey::from(&own.key), own.continuation.as_ref());
-    let known = twin.pipeline.translate_piece(&key, start, noted, visits);
+    let known = twin.pipeline.translate_sub_traversal(&key, start, noted, visits);
     prop_assert_eq!(known.spending, piece.spending);
     prop_assert_eq!(&known.rewrite, &piece.rewrite);
     let known = known.traversal;
@@ -231,11 +228,7 @@ fn in_order(reads: &[Object]) -> Vec<Object> {
 }
 
 /// A change that makes another piece of one names a visit or a read of the old one.
-pub(super) fn changes_of_pieces_are_named(
-    twin: &mut Twin,
-    old: &[TraversalPiece],
-    op: &Op,
-) -> Holds {
+pub(super) fn changes_of_pieces_are_named(twin: &mut Twin, old: &[SubTraversal], op: &Op) -> Holds {
     let Some(change) = twin.apply(op) else { return Ok(()) };
     for old in old.iter().map(|piece| &piece.traversal) {
         let new = twin.pipeline.translate_again(old, change.version);
@@ -252,7 +245,7 @@ pub(super) fn changes_of_pieces_are_named(
 }
 
 /// A piece is the same at its version whenever it is asked for, whatever came after that.
-pub(super) fn pieces_keep_to_their_version(twin: &Twin, pieces: &[TraversalPiece]) -> Holds {
+pub(super) fn pieces_keep_to_their_version(twin: &Twin, pieces: &[SubTraversal]) -> Holds {
     let kept = |own: &&Traversal| twin.pipeline.is_kept(own.version);
     for own in pieces.iter().map(|piece| &piece.traversal).filter(kept) {
         let again = twin.pipeline.translate_again(own, own.version);

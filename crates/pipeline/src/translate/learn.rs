@@ -179,7 +179,7 @@ fn widened(port: u128) -> PortNo {
 
 const fn bounded(count: usize) -> Result<(), TraversalError> {
     if count > LEARNINGS_MAX {
-        Err(TraversalError::TooManyLearnings(LEARNINGS_MAX))
+        Err(TraversalError::TooManyLearnedRules(LEARNINGS_MAX))
     } else {
         Ok(())
     }

@@ -13,7 +13,7 @@
 //! piece       where it is cut for its pieces to be cached apart; in compose, pieces that are known
 //! recorder    which bits and objects were consulted, visit by visit; in bits, masks that grow; in reads,
 //!             the objects
-//! learn       what the packet teaches        fin     timeouts after a FIN
+//! learn       what the packet learns        fin     timeouts after a FIN
 //! commit      what the packet on the wire still lacks
 //! ```
 //!

@@ -45,7 +45,7 @@ impl Translation<'_> {
     pub(super) fn push_mpls(&mut self, ether_type: u16) -> Result<(), TraversalError> {
         let depth = self.labels();
         if depth == LABELS_MAX {
-            return Err(TraversalError::TooManyLabels(LABELS_MAX));
+            return Err(TraversalError::TooManyMplsLabels(LABELS_MAX));
         }
         let old = self.entries();
         let entries = if depth == 0 {
@@ -72,7 +72,7 @@ impl Translation<'_> {
         }
         let [_, second, third] = self.entries();
         if depth == LABELS_MAX && third & BOTTOM == 0 {
-            return Err(TraversalError::TooManyLabels(LABELS_MAX));
+            return Err(TraversalError::TooManyMplsLabels(LABELS_MAX));
         }
         let is_last = !ETHER_TYPES.contains(&ether_type);
         if !is_last {

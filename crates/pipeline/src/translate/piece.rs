@@ -45,8 +45,8 @@ use super::{
     scope::Scope,
 };
 use crate::{
-    Continuation, CutPoint, Instructions, NotedTraversal, Object, Spending, TableId, Traversal,
-    TraversalError, TraversalPiece,
+    Continuation, Instructions, NotedTraversal, Object, PartitionPoint, Spending, SubTraversal,
+    TableId, Traversal, TraversalError,
     continuation::{Frozen, FrozenStep},
     liveness::Readable,
     needs::{Need, Needs},
@@ -59,7 +59,7 @@ pub(crate) enum Cutter {
     #[default]
     Off,
     /// It takes a note.
-    Notes(Vec<CutPoint>),
+    Notes(Vec<PartitionPoint>),
     /// It ends in front of this visit.
     Before(usize),
     /// It has ended.
@@ -113,8 +113,8 @@ pub(crate) fn pieces(
     key: &FlowKey,
     start: Option<&Arc<Continuation>>,
     cuts: &[usize],
-) -> Vec<TraversalPiece> {
-    let mut pieces: Vec<TraversalPiece> = Vec::with_capacity(cuts.len() + 1);
+) -> Vec<SubTraversal> {
+    let mut pieces: Vec<SubTraversal> = Vec::with_capacity(cuts.len() + 1);
     let (mut key, mut start) = (key.clone(), start.map(Arc::clone));
     let mut visits_before = 0;
     for before in cuts.iter().map(Some).chain([None]) {
@@ -136,7 +136,7 @@ pub(crate) fn one_piece(
     key: &FlowKey,
     start: Option<&Arc<Continuation>>,
     count: Option<usize>,
-) -> TraversalPiece {
+) -> SubTraversal {
     piece(tables, (key, start), count, Known::default()).0
 }
 
@@ -147,7 +147,7 @@ pub(crate) fn noted_piece(
     (headers, start): (&FlowKey, Option<&Arc<Continuation>>),
     noted: &NotedTraversal,
     range: Range<usize>,
-) -> TraversalPiece {
+) -> SubTraversal {
     if let Some(piece) = composed(tables, start, noted, range.clone()) {
         return piece;
     }
@@ -173,7 +173,7 @@ fn piece<'a>(
     (key, start): (&FlowKey, Option<&'a Arc<Continuation>>),
     count: Option<usize>,
     known: Known<'a>,
-) -> (TraversalPiece, Option<Box<End>>) {
+) -> (SubTraversal, Option<Box<End>>) {
     let (mut end, mut spending) = (None, Spending::default());
     let traversal = translate(tables, key, |translation| {
         translation.known = known;
@@ -185,7 +185,7 @@ fn piece<'a>(
         spending = translation.spending();
         Ok(())
     });
-    let piece = TraversalPiece {
+    let piece = SubTraversal {
         traversal: Traversal {
             continuation: start.map(Arc::clone),
             next: end.as_ref().map(|end| Arc::clone(&end.continuation)),
@@ -236,7 +236,7 @@ impl<'a> Translation<'a> {
             Cutter::Notes(_) => {
                 let name = self.name_to_note(table, port).filter(|_| visit > 0);
                 if let (Some(name), Cutter::Notes(points)) = (name, &mut self.cutter) {
-                    points.push(CutPoint { visit, name });
+                    points.push(PartitionPoint { visit, name });
                 }
             }
             Cutter::Before(before) => {

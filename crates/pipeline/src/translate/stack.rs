@@ -28,7 +28,7 @@ impl Stack {
         self.bytes += pushed.bytes;
         self.values.push(pushed);
         if self.bytes > STACK_MAX {
-            return Err(TraversalError::StackTooLarge(STACK_MAX));
+            return Err(TraversalError::StackTooDeep(STACK_MAX));
         }
         Ok(())
     }

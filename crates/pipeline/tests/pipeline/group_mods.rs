@@ -96,7 +96,7 @@ fn a_group_is_what_its_kind_allows() {
 fn a_bucket_names_a_group_that_is_there_and_leads_nowhere_back() {
     let switch = Switch::new(&[]);
     let to = |number, target| add_group(number, GroupKind::All, vec![bucket(vec![group(target)])]);
-    let missing = GroupModError::NoSuchTarget(GroupId::new(2));
+    let missing = GroupModError::NoSuchRule(GroupId::new(2));
     assert_eq!(refused_group(&switch, to(1, 2)), missing);
     assert_eq!(refused_group(&switch, to(1, 1)), GroupModError::Loop(GroupId::new(1)));
     switch.make([all(3), to(2, 3), to(1, 2)]);

@@ -84,7 +84,7 @@ fn a_further_label_is_a_copy_of_the_outermost_above_it() {
 #[test]
 fn a_fourth_label_drops_the_whole_packet() {
     let [.., three, more] = stacks();
-    let expected = TraversalError::TooManyLabels(3).to_string();
+    let expected = TraversalError::TooManyMplsLabels(3).to_string();
     assert_eq!(run(&[OUTPUT, push(0x8847)], &three), expected);
     assert_eq!(run(&[OUTPUT, push(0x8847)], &more), expected);
     let thrice = [push(0x8847), push(0x8847), push(0x8847), OUTPUT];
@@ -99,7 +99,7 @@ fn a_pop_takes_one_label_and_none_where_there_is_none() {
     assert_eq!(run(&[pop(0x8847), OUTPUT, pop(0x0800), output(3)], &two), "pop(8847) 2 pop(800) 3");
     assert_eq!(run(&[pop(0x8847), OUTPUT], &three), "pop(8847) 2");
     assert_eq!(run(&[pop(0x0800), OUTPUT], &key("arp")), "2");
-    let expected = TraversalError::TooManyLabels(3).to_string();
+    let expected = TraversalError::TooManyMplsLabels(3).to_string();
     assert_eq!(run(&[OUTPUT, pop(0x8847)], &more), expected, "the new third one is not in sight");
 }
 
@@ -109,7 +109,7 @@ fn a_pop_to_what_is_no_label_takes_all_labels() {
     assert_eq!(run(&[pop(0x0800), OUTPUT], &two), "pop(800) pop(800) 2");
     assert_eq!(run(&[pop(0x86dd), OUTPUT], &three), "pop(86dd) pop(86dd) pop(86dd) 2");
     assert_eq!(run(&[pop(0x0800), push(0x8848), OUTPUT], &two), "pop(800) pop(800) recirculate");
-    let expected = TraversalError::TooManyLabels(3).to_string();
+    let expected = TraversalError::TooManyMplsLabels(3).to_string();
     assert_eq!(run(&[OUTPUT, pop(0x0800)], &more), expected);
 }
 
@@ -321,7 +321,7 @@ fn a_label_that_is_pushed_is_all_written_with_its_type_and_hides_what_was_there(
     assert_eq!(traversal.mask.field(FieldId::Ipv4Src), 0, "whatever it was");
     assert_eq!(traversal.visits[1].key.field(FieldId::Ipv4Src), 0);
     let written = |packet: &FlowKey| {
-        let pieces = switch.pipeline.translate_pieces(packet, None, version, &[1]);
+        let pieces = switch.pipeline.translate_sub_traversals(packet, None, version, &[1]);
         let mask = FlowMask::from(pieces[0].rewrite.mask());
         let [first, third] = [word::MPLS, word::MPLS_PBB].map(|at| mask.words()[usize::from(at)]);
         (mask.field(FieldId::EthType), first, third)

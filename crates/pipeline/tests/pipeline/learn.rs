@@ -340,17 +340,17 @@ fn in_a_bucket_normal_learns_and_a_learn_is_left_out() {
 
 #[test]
 fn order_matters_once_something_can_teach_and_not_before() {
-    let teaches = |request: shunt_pipeline::Modification| {
+    let learns = |request: shunt_pipeline::Modification| {
         let switch = Switch::new(&["actions=output:1"]);
-        assert!(!switch.pipeline.teaches());
+        assert!(!switch.pipeline.learns());
         switch.make([request]);
-        switch.pipeline.teaches()
+        switch.pipeline.learns()
     };
-    let of_group = |actions| teaches(add_group(1, GroupKind::All, vec![bucket(actions)]));
+    let of_group = |actions| learns(add_group(1, GroupKind::All, vec![bucket(actions)]));
     assert!(of_group(vec![output(2), NORMAL]));
     assert!(!of_group(vec![output(2)]) && !of_group(vec![learn(|_| {})]));
-    assert!(!teaches(delete_group(1)));
-    let of_rule = |action: Action| teaches(rule("actions=output:2", &[action]).into());
+    assert!(!learns(delete_group(1)));
+    let of_rule = |action: Action| learns(rule("actions=output:2", &[action]).into());
     let to_field = Action::OutputField { source: Subfield::whole(FieldId::Reg0), max_len: 0 };
     let to_member = |port| {
         Action::Bundle(Box::new(BundleAction {
@@ -461,16 +461,17 @@ fn whether_a_rule_was_learned_is_written_to_the_bit_that_is_named() {
 
 #[test]
 fn one_packet_teaches_so_much_and_no_more() {
-    let teaches = |count: u128| {
+    let learns = |count: u128| {
         let value = |value| LearnSpec {
             source: LearnSource::Value(value),
             target: LearnTarget::Match(Subfield::whole(FieldId::Reg1)),
             width: 32,
         };
-        let lessons = (0..count).map(|n| learn(|action| action.specs = Box::new([value(n)])));
-        let traversal = Switch::of_actions(&lessons.collect::<Vec<_>>()).translate(PACKET);
+        let learn_requests =
+            (0..count).map(|n| learn(|action| action.specs = Box::new([value(n)])));
+        let traversal = Switch::of_actions(&learn_requests.collect::<Vec<_>>()).translate(PACKET);
         traversal.error.map(|error| error.to_string())
     };
-    assert_eq!(teaches(1024), None);
-    assert_eq!(teaches(1025).as_deref(), Some("more than 1024 learnings"));
+    assert_eq!(learns(1024), None);
+    assert_eq!(learns(1025).as_deref(), Some("more than 1024 learnings"));
 }

@@ -306,11 +306,11 @@ fn the_addresses_of_a_port_go_when_its_vlans_change() {
 #[test]
 fn an_address_in_a_vlan_that_its_port_has_no_more_is_not_learned() {
     let switch = plain();
-    let lessons = switch.translate(A_TO_B).learnings;
+    let learn_requests = switch.translate(A_TO_B).learnings;
     let mut all = ports();
     all[0].vlans = mode(VlanMode::Access(5));
     switch.set_ports(all);
-    switch.pipeline.learn(&lessons, at(1));
+    switch.pipeline.learn(&learn_requests, at(1));
     assert!(known(&switch).is_empty());
 }
 

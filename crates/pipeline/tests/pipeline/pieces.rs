@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use shunt_flow::{FieldId, FlowKey, FlowMask, PortNo};
 use shunt_pipeline::{
-    Continuation, FlowModCommand, MeterCommand, MeterId, NotedTraversal, Spending, TableId, Time,
-    TraversalPiece,
+    Continuation, FlowModCommand, MeterCommand, MeterId, NotedTraversal, Spending, SubTraversal,
+    TableId, Time,
 };
 
 use crate::{
@@ -23,8 +23,8 @@ fn points(switch: &Switch, packet: &str) -> Vec<usize> {
     noted(switch, packet).points.iter().map(|point| point.visit).collect()
 }
 
-fn pieces(switch: &Switch, packet: &FlowKey, cuts: &[usize]) -> Vec<TraversalPiece> {
-    switch.pipeline.translate_pieces(packet, None, switch.pipeline.version(), cuts)
+fn pieces(switch: &Switch, packet: &FlowKey, cuts: &[usize]) -> Vec<SubTraversal> {
+    switch.pipeline.translate_sub_traversals(packet, None, switch.pipeline.version(), cuts)
 }
 
 /// How a packet goes on behind its first visit.
@@ -99,9 +99,9 @@ fn behind_visits_that_only_lead_on_a_piece_is_put_together_and_behind_others_tra
         let switch = Switch::new(&rules);
         switch.add(&["table=2,priority=1,actions=output:2"]);
         let (noted, packet) = (noted(&switch, "in_port=1"), key("in_port=1"));
-        let first = switch.pipeline.translate_piece(&packet, None, &noted, 0..1).traversal;
+        let first = switch.pipeline.translate_sub_traversal(&packet, None, &noted, 0..1).traversal;
         let (start, headers) = (first.next.as_ref(), FlowKey::from(&noted.traversal.visits[1].key));
-        let last = switch.pipeline.translate_piece(&headers, start, &noted, 1..3).traversal;
+        let last = switch.pipeline.translate_sub_traversal(&headers, start, &noted, 1..3).traversal;
         assert_eq!(Arc::ptr_eq(&last.actions, &noted.traversal.actions), is_put_together);
         assert!(!last.actions.is_empty() && last.visits.len() == 2);
     }
@@ -111,7 +111,7 @@ fn behind_visits_that_only_lead_on_a_piece_is_put_together_and_behind_others_tra
 fn a_piece_tells_the_headers_that_it_wrote_and_the_last_tells_none() {
     let switch = Switch::new(&CHAIN);
     let pieces = pieces(&switch, &key("in_port=1"), &[1, 2]);
-    let written = |piece: &TraversalPiece| {
+    let written = |piece: &SubTraversal| {
         let mask = FlowMask::from(piece.rewrite.mask());
         (mask.field(FieldId::EthSrc) != 0, mask.field(FieldId::Reg0) != 0)
     };
@@ -338,7 +338,7 @@ fn each_version_has_states_of_its_own_and_requests_that_are_refused_change_none(
     assert!(!Arc::ptr_eq(&before, &next()));
     // Who is at the version before sees what was so then.
     let packet = key("in_port=1");
-    let then = &switch.pipeline.translate_pieces(&packet, None, version, &[1])[0];
+    let then = &switch.pipeline.translate_sub_traversals(&packet, None, version, &[1])[0];
     assert!(then.traversal.next.as_ref().is_some_and(|then| Arc::ptr_eq(then, &before)));
 }
 
@@ -347,7 +347,8 @@ fn each_version_has_plain_cuts_of_its_own() {
     let switch = Switch::new(&["actions=goto_table:1", "table=1,reg1=0,actions=output:2"]);
     let packet = key("in_port=1");
     let first = |noted: &NotedTraversal| {
-        let piece = || switch.pipeline.translate_piece(&packet, None, noted, 0..1).traversal.next;
+        let piece =
+            || switch.pipeline.translate_sub_traversal(&packet, None, noted, 0..1).traversal.next;
         // The first time it is translated, and then it is known.
         let [made, known] = [piece(), piece()].map(|next| next.expect("it is cut there"));
         assert!(Arc::ptr_eq(&made, &known));

@@ -281,7 +281,7 @@ fn the_ports_that_a_patch_joins() {
 fn whether_ports_filter_where_a_packet_goes_back_behind_a_cut() {
     let switch = Switch::new(&["actions=goto_table:1", "table=1,actions=in_port"]);
     let version = switch.pipeline.version();
-    let pieces = switch.pipeline.translate_pieces(&key("in_port=1"), None, version, &[1]);
+    let pieces = switch.pipeline.translate_sub_traversals(&key("in_port=1"), None, version, &[1]);
     assert_eq!(pieces.len(), 2);
     for piece in &pieces {
         assert_reads(&piece.traversal, Object::PortFilters(BRIDGE));
@@ -534,7 +534,7 @@ fn what_hidden_state_can_be_read_where_a_traversal_is_cut() {
     let key = key("in_port=1");
     let cut = || {
         let version = switch.pipeline.version();
-        switch.pipeline.translate_pieces(&key, None, version, &[1])
+        switch.pipeline.translate_sub_traversals(&key, None, version, &[1])
     };
     let before = cut();
     assert_eq!(before.len(), 2);

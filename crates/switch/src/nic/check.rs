@@ -7,7 +7,7 @@ use shunt_p4runtime::program::Program;
 use super::NUMBER_MAX;
 use crate::{
     ConfigError,
-    config::{StalePolicy, Target, TargetKind},
+    config::{OffloadKind, StalePolicy, Target},
 };
 
 /// Milliseconds within which a packet leaves any NIC: so long somebody waits who has another after none.
@@ -29,17 +29,19 @@ impl Target {
         let (setting, address) = ("caches.gigaflow.target.address", &self.address);
         let parsed = address.parse::<SocketAddr>();
         let is_ok = match self.kind {
-            TargetKind::P4runtime => parsed.is_ok_and(|address| address.port() != 0),
-            TargetKind::Embedded | TargetKind::None => parsed.is_ok(),
+            OffloadKind::P4runtime => parsed.is_ok_and(|address| address.port() != 0),
+            OffloadKind::Embedded | OffloadKind::None => parsed.is_ok(),
         };
         let form = match self.kind {
-            TargetKind::P4runtime => "the address and the port of a NIC, such as 192.0.2.7:9559",
-            TargetKind::Embedded | TargetKind::None => "an address and a port, such as 127.0.0.1:0",
+            OffloadKind::P4runtime => "the address and the port of a NIC, such as 192.0.2.7:9559",
+            OffloadKind::Embedded | OffloadKind::None => {
+                "an address and a port, such as 127.0.0.1:0"
+            }
         };
         range(setting, address.clone(), is_ok, form)?;
         let (setting, stale) = ("caches.gigaflow.target.stale", self.stale);
         // To close representors stops what misses, and leaves on what the NIC forwards by stale rules.
-        let stale_ok = self.kind != TargetKind::P4runtime || stale == StalePolicy::Report;
+        let stale_ok = self.kind != OffloadKind::P4runtime || stale == StalePolicy::Report;
         range(setting, "ports-down".to_owned(), stale_ok, "report, with a NIC elsewhere")?;
         let (setting, drain) = ("caches.gigaflow.target.drain_ms", self.drain_ms);
         range(setting, drain.to_string(), drain <= DRAIN_MAX_MS, "at most 10000")?;
@@ -63,9 +65,9 @@ mod tests {
             config.caches.gigaflow.target = target;
             config.check().map_or_else(|error| error.to_string(), |()| "fine".into())
         };
-        let embedded = || Target { kind: TargetKind::Embedded, ..Target::default() };
+        let embedded = || Target { kind: OffloadKind::Embedded, ..Target::default() };
         let elsewhere = |address: &str| Target {
-            kind: TargetKind::P4runtime,
+            kind: OffloadKind::P4runtime,
             address: address.into(),
             ..Target::default()
         };

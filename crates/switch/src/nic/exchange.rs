@@ -19,8 +19,10 @@ use std::{
 };
 
 use shunt_gigaflow::{
+    offload::{
+        Capabilities, Event, Lost, LtmIndex, OffloadDevice, OffloadError, Operation, Ticket,
+    },
     partition::StageId,
-    target::{Capabilities, Event, Lost, LtmIndex, LtmTarget, Operation, TargetError, Ticket},
 };
 use shunt_pipeline::Time;
 
@@ -96,7 +98,7 @@ impl<T> Successors<T> {
     }
 }
 
-impl<T: LtmTarget> Exchange<T> {
+impl<T: OffloadDevice> Exchange<T> {
     /// Without a target, in a time that `now` tells; those to come are sent to the other end.
     pub(crate) fn new(
         nothing: Capabilities,
@@ -143,7 +145,7 @@ impl<T: LtmTarget> Exchange<T> {
         unsure.extend(under_way.values().filter_map(inserting));
         self.gone.extend(held.difference(&unsure));
         for ticket in under_way.keys() {
-            let result = Err(TargetError::Lost(Lost));
+            let result = Err(OffloadError::Lost(Lost));
             self.answered.push(Event::Answered { ticket: *ticket, result });
         }
         if std::mem::take(&mut self.is_there) {
@@ -184,7 +186,7 @@ impl<T: LtmTarget> Exchange<T> {
             let result = match operation {
                 Operation::Remove { entry } if gone.remove(entry) => Ok(()),
                 Operation::Modify { entry, .. } if gone.contains(entry) => {
-                    Err(TargetError::NoSuchEntry)
+                    Err(OffloadError::NoSuchEntry)
                 }
                 Operation::Count { entries } => {
                     entries.retain(|entry| !gone.contains(entry));
@@ -203,7 +205,7 @@ impl<T: LtmTarget> Exchange<T> {
         match event {
             Event::Answered { ticket, result } => {
                 let is_gone = match self.under_way.remove(ticket).flatten() {
-                    Some(Change::Insert(entry)) if matches!(result, Err(TargetError::Lost(_))) => {
+                    Some(Change::Insert(entry)) if matches!(result, Err(OffloadError::Lost(_))) => {
                         self.unsure.insert(entry);
                         None
                     }
@@ -227,9 +229,9 @@ impl<T: LtmTarget> Exchange<T> {
     }
 }
 
-impl<T: LtmTarget> LtmTarget for Exchange<T> {
+impl<T: OffloadDevice> OffloadDevice for Exchange<T> {
     fn capabilities(&self) -> &Capabilities {
-        self.inner.as_ref().map_or(&self.nothing, LtmTarget::capabilities)
+        self.inner.as_ref().map_or(&self.nothing, OffloadDevice::capabilities)
     }
 
     fn is_there(&self) -> bool {
@@ -341,7 +343,7 @@ mod tests {
         capabilities(&Program::default(), &Skills::default())
     }
 
-    impl LtmTarget for Fake {
+    impl OffloadDevice for Fake {
         fn capabilities(&self) -> &Capabilities {
             &self.1
         }
@@ -363,7 +365,7 @@ mod tests {
             let device = &mut *self.0.lock();
             if std::mem::take(&mut device.is_lost) {
                 for (ticket, _) in device.waiting.drain(..) {
-                    let result = Err(TargetError::Lost(Lost));
+                    let result = Err(OffloadError::Lost(Lost));
                     events.push(Event::Answered { ticket, result });
                 }
                 events.push(Event::Lost(Lost));
@@ -387,7 +389,7 @@ mod tests {
                         Ok(())
                     }
                     Operation::Remove { .. } | Operation::Modify { .. } => {
-                        Err(TargetError::NoSuchEntry)
+                        Err(OffloadError::NoSuchEntry)
                     }
                 };
                 events.push(Event::Answered { ticket, result });
@@ -441,7 +443,7 @@ mod tests {
     }
 
     fn lost(ticket: u64) -> Event {
-        Event::Answered { ticket: Ticket(ticket), result: Err(TargetError::Lost(Lost)) }
+        Event::Answered { ticket: Ticket(ticket), result: Err(OffloadError::Lost(Lost)) }
     }
 
     fn done(ticket: u64) -> Event {

@@ -4,14 +4,14 @@ use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use shunt_datapath::{
+    offload::{OffloadHandle, OffloadState},
     port::Port,
-    target::{TargetHandle, TargetState},
 };
 use shunt_flow::PortNo;
-use shunt_gigaflow::{partition::PolicyName, target::Capabilities};
+use shunt_gigaflow::{offload::Capabilities, partition::PolicyName};
 use shunt_nic::{Limits, Nic, NicPorts, Traffic};
 use shunt_p4runtime::{
-    client::{LivePorts, P4Target, Settings, Trouble},
+    client::{LivePorts, P4RuntimeDevice, Settings, Trouble},
     program::Program,
     server::Now,
 };
@@ -28,15 +28,15 @@ use super::{Successors, exchange::Before};
 use crate::{
     SwitchError,
     clock::Clock,
-    config::{self, StalePolicy, TargetKind},
+    config::{self, OffloadKind, StalePolicy},
 };
 
 /// What the data plane has for a target: the owner's thread, and where targets go.
 pub(crate) struct Target {
     /// To ask the owner, and to wake it.
-    pub(crate) handle: TargetHandle,
+    pub(crate) handle: OffloadHandle,
     /// Where it gets targets from.
-    pub(crate) next: Successors<P4Target>,
+    pub(crate) next: Successors<P4RuntimeDevice>,
     /// Where its owner cuts ways, for good.
     pub(crate) policy: PolicyName,
 }
@@ -181,20 +181,20 @@ impl NicFront {
             self.state.lock().config = config.clone();
             return Ok(false);
         }
-        let is_behind = before.kind == TargetKind::Embedded || !config.is_none();
+        let is_behind = before.kind == OffloadKind::Embedded || !config.is_none();
         let in_the_way = self.take_embedded_at(config);
         let has_ended = in_the_way.is_some();
         if let Some(old) = in_the_way {
             old.end().await;
         }
         let embedded = match config.kind {
-            TargetKind::Embedded => Some(self.start(config).await?),
-            TargetKind::None | TargetKind::P4runtime => None,
+            OffloadKind::Embedded => Some(self.start(config).await?),
+            OffloadKind::None | OffloadKind::P4runtime => None,
         };
         let address = match (&embedded, config.kind) {
             (Some(embedded), _) => Some(embedded.address.to_string()),
-            (None, TargetKind::P4runtime) => Some(config.address.clone()),
-            (None, TargetKind::Embedded | TargetKind::None) => None,
+            (None, OffloadKind::P4runtime) => Some(config.address.clone()),
+            (None, OffloadKind::Embedded | OffloadKind::None) => None,
         };
         // What the one before it is asked to remove, it is asked in the words of before.
         let (ports, trouble) = (LivePorts::default(), Trouble::default());
@@ -203,11 +203,11 @@ impl NicFront {
         let old = {
             let state = &mut *self.state.lock();
             (state.config, state.ports, state.trouble) = (config.clone(), ports, trouble);
-            state.goes_on = before.kind == TargetKind::P4runtime;
+            state.goes_on = before.kind == OffloadKind::P4runtime;
             state.at_nic.clear();
             std::mem::replace(&mut state.embedded, embedded)
         };
-        if before.kind != TargetKind::None {
+        if before.kind != OffloadKind::None {
             let (bridge, next) = (&self.bridge.0, config.kind);
             info!(bridge, ?next, "the NIC in front of the bridge gives way: it is lost, as asked");
         }
@@ -227,7 +227,7 @@ impl NicFront {
         let address = Some(config.address.parse().ok()?);
         let state = &mut *self.state.lock();
         let has_it = state.embedded.as_ref().map(|embedded| embedded.address) == address;
-        if config.kind == TargetKind::Embedded && has_it { state.embedded.take() } else { None }
+        if config.kind == OffloadKind::Embedded && has_it { state.embedded.take() } else { None }
     }
 
     async fn start(&self, config: &config::Target) -> Result<Embedded, SwitchError> {
@@ -265,11 +265,11 @@ impl NicFront {
         config: &config::Target,
         address: &str,
         (ports, trouble): (LivePorts, Trouble),
-    ) -> P4Target {
+    ) -> P4RuntimeDevice {
         let settings = Settings { trouble, ..settings(config, address, ports) };
         let handle = self.target.handle.clone();
         info!(address, bridge = self.bridge.0, "a NIC is to stand in front of the bridge");
-        P4Target::new(settings, &Handle::current(), move || handle.wake())
+        P4RuntimeDevice::new(settings, &Handle::current(), move || handle.wake())
     }
 
     /// The port that packet threads get for one that was opened: a representor where the embedded NIC
@@ -296,7 +296,7 @@ impl NicFront {
     /// The number of a port of a bridge on the NIC, if the NIC has it.
     fn number(&self, bridge: BridgeId, number: PortNo, config: &config::Target) -> Option<u16> {
         let is_named = |number: u32| config.ports.is_empty() || config.ports.contains(&number);
-        let is_there = config.kind != TargetKind::None && bridge == self.bridge.1;
+        let is_there = config.kind != OffloadKind::None && bridge == self.bridge.1;
         let number = Some(number.number()).filter(|number| *number <= NUMBER_MAX);
         number.filter(|number| is_there && is_named(*number)).and_then(|n| u16::try_from(n).ok())
     }
@@ -321,8 +321,8 @@ impl NicFront {
         let state = self.state.lock();
         let is_asked = !state.config.is_none() && state.config.stale == StalePolicy::PortsDown;
         match self.target.handle.status().state {
-            TargetState::Stale { why, .. } if is_asked => Some(why.as_str()),
-            TargetState::Stale { .. } | TargetState::Connected => None,
+            OffloadState::Stale { why, .. } if is_asked => Some(why.as_str()),
+            OffloadState::Stale { .. } | OffloadState::Connected => None,
         }
     }
 
@@ -353,7 +353,7 @@ impl NicFront {
 
     /// Empties a NIC elsewhere as far as it answers soon: nobody is to see to its rules any more.
     pub(crate) async fn take_leave(&self) {
-        if self.state.lock().config.kind != TargetKind::P4runtime {
+        if self.state.lock().config.kind != OffloadKind::P4runtime {
             return;
         }
         self.target.next.send(None, Before::Runs);
@@ -379,7 +379,7 @@ impl NicFront {
     }
 
     /// To ask the owner of the target.
-    pub(crate) const fn handle(&self) -> &TargetHandle {
+    pub(crate) const fn handle(&self) -> &OffloadHandle {
         &self.target.handle
     }
 
@@ -410,7 +410,7 @@ fn settings(config: &config::Target, address: &str, ports: LivePorts) -> Setting
         retry: RETRY,
         ..Settings::new(format!("http://{address}"))
     };
-    if config.kind == TargetKind::Embedded {
+    if config.kind == OffloadKind::Embedded {
         settings.device_id = Settings::new(String::new()).device_id;
         settings.skills.masks_max = (config.masks > 0).then_some(config.masks);
         settings.skills.key_bits_max = (config.key_bits > 0).then_some(config.key_bits);

@@ -10,15 +10,15 @@ use proptest::{
     test_runner::{RngSeed, TestError, TestRunner},
 };
 use shunt_datapath::{
-    EvictionDesk, Waker,
-    target::{Offers, TargetConfig, TargetHandle, TargetOwner, target_ends},
+    EvictionCoordinator, Waker,
+    offload::{OffloadAgent, OffloadCandidates, OffloadConfig, OffloadHandle, offload_endpoint},
 };
 use shunt_flow::{FlowKey, layout::HEADER_START};
 use shunt_gigaflow::{
     ltm::{LtmRule, Tag},
+    offload::{Capabilities, Event, Lost, LtmIndex, OffloadDevice, Operation, Ticket},
     partition::StageId,
-    target::{Capabilities, Event, Lost, LtmIndex, LtmTarget, Operation, Ticket},
-    testing::{Chaos, ChaosSettings, SoftTarget},
+    testing::{Chaos, ChaosSettings, SoftwareDevice},
 };
 use shunt_pipeline::{
     BridgeId, Change, Iterative, OwnerId, Time, Traversal,
@@ -36,7 +36,7 @@ const BRIDGE: BridgeId = generate::BRIDGES[0];
 /// The tag that packets begin with.
 const START: Tag = Tag::new(0);
 
-type Device = Arc<Mutex<Chaos<SoftTarget>>>;
+type Device = Arc<Mutex<Chaos<SoftwareDevice>>>;
 
 /// A device, of which the test looks at what it holds. It is not there before it was asked once.
 struct Seen {
@@ -47,12 +47,12 @@ struct Seen {
 
 impl Seen {
     fn new(device: &Device) -> Self {
-        let capabilities = soft_target().capabilities().clone();
+        let capabilities = software_device().capabilities().clone();
         Self { device: Arc::clone(device), capabilities, is_new: true }
     }
 }
 
-impl LtmTarget for Seen {
+impl OffloadDevice for Seen {
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
@@ -135,10 +135,10 @@ fn restarts() -> impl Strategy<Value = u8> {
 /// A switch whose only owner is that of a target, in front of which targets are exchanged.
 struct World {
     twin: Twin,
-    desk: EvictionDesk,
-    handle: TargetHandle,
-    offers: Offers,
-    owner: TargetOwner<Exchange<Seen>>,
+    coordinator: EvictionCoordinator,
+    handle: OffloadHandle,
+    offers: OffloadCandidates,
+    owner: OffloadAgent<Exchange<Seen>>,
     successors: Successors<Seen>,
     chaos: ChaosSettings,
     restarts: u8,
@@ -153,8 +153,8 @@ struct World {
     hits: u64,
 }
 
-fn soft_target() -> SoftTarget {
-    SoftTarget::new(4, 20)
+fn software_device() -> SoftwareDevice {
+    SoftwareDevice::new(4, 20)
 }
 
 impl World {
@@ -162,21 +162,22 @@ impl World {
         let twin = Twin::new(ops);
         let version = twin.pipeline.version();
         let waker = Arc::new(Waker::new().unwrap());
-        let (handle, ends, desk_ends, mut offers) =
-            target_ends(OwnerId(0), version, 1, Arc::clone(&waker)).unwrap();
+        let (handle, ends, coordinator_endpoint, mut offers) =
+            offload_endpoint(OwnerId(0), version, 1, Arc::clone(&waker)).unwrap();
         let mut engine = Box::new(Iterative::new(Arc::clone(&twin.pipeline)));
         let _ = shunt_pipeline::Evictor::apply(&mut *engine, &[], version);
-        let (desk, _) = EvictionDesk::new(engine, version, vec![desk_ends], waker);
+        let (coordinator, _) =
+            EvictionCoordinator::new(engine, version, vec![coordinator_endpoint], waker);
         // No device is left before it is empty: time stands still for those that leave.
-        let nothing = soft_target().capabilities().clone();
+        let nothing = software_device().capabilities().clone();
         let (exchange, successors) = Exchange::new(nothing, || Time::ZERO);
-        let config = TargetConfig::new(BRIDGE);
-        let owner = TargetOwner::new(config, Arc::clone(&twin.pipeline), exchange, ends);
+        let config = OffloadConfig::new(BRIDGE);
+        let owner = OffloadAgent::new(config, Arc::clone(&twin.pipeline), exchange, ends);
         let now = Time::ZERO.after(Duration::from_secs(1));
         let offers = offers.remove(0);
         let mut world = Self {
             twin,
-            desk,
+            coordinator,
             handle,
             offers,
             owner,
@@ -196,8 +197,8 @@ impl World {
 
     fn exchange(&mut self, before: Before, seed: Option<u64>) {
         let next = seed.map(|seed| {
-            let chaos = Chaos::new(soft_target(), self.chaos, seed);
-            Arc::new(Mutex::new(chaos.restarting(self.restarts, SoftTarget::restart)))
+            let chaos = Chaos::new(software_device(), self.chaos, seed);
+            Arc::new(Mutex::new(chaos.restarting(self.restarts, SoftwareDevice::restart)))
         });
         self.devices.extend(next.clone());
         let target = next.as_ref().map(Seen::new);
@@ -233,15 +234,15 @@ impl World {
     }
 
     fn hand_in(&mut self, change: &Change) {
-        self.desk.take_in();
-        if change.version > self.desk.version() {
-            self.desk.apply(change.version, &change.deltas);
+        self.coordinator.take_in();
+        if change.version > self.coordinator.version() {
+            self.coordinator.apply(change.version, &change.deltas);
         }
     }
 
     fn turn(&mut self) {
         self.owner.turn(self.now);
-        self.desk.turn();
+        self.coordinator.turn();
     }
 
     fn held(&self) -> Vec<(StageId, LtmRule)> {
@@ -291,7 +292,7 @@ impl World {
                 && turns > 100
                 && !self.successors.is_pending()
                 && !self.is_stale()
-                && self.desk.answered() >= newest;
+                && self.coordinator.answered() >= newest;
             if is_quiet
                 && self.held()
                     == sorted(self.owner.meant().map(|(stage, rule)| (stage, rule.clone())))

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use shunt_gigaflow::target::{Event, LtmIndex, LtmTarget, Operation, TargetError, Ticket};
+use shunt_gigaflow::offload::{Event, LtmIndex, OffloadDevice, OffloadError, Operation, Ticket};
 use shunt_pipeline::Time;
 use tracing::{info, warn};
 
@@ -31,7 +31,7 @@ pub(super) struct Leaving<T> {
 /// How long a target may take to be emptied: as long as a request that nobody answers, and some more.
 pub(super) const LEAVING_MAX: Duration = Duration::from_secs(6);
 
-impl<T: LtmTarget> Leaving<T> {
+impl<T: OffloadDevice> Leaving<T> {
     /// A target that is there or not, with what it has not answered and what it may hold; by `until` it is
     /// left as it is.
     pub(super) fn new(
@@ -67,7 +67,7 @@ impl<T: LtmTarget> Leaving<T> {
                 let Some(entry) = self.asked.remove(&ticket) else { return };
                 if is_gone(&result) {
                     self.held.remove(&entry);
-                } else if matches!(result, Err(TargetError::Lost(_))) {
+                } else if matches!(result, Err(OffloadError::Lost(_))) {
                     self.removals.push((ticket, Operation::Remove { entry }));
                 }
             }
@@ -101,6 +101,6 @@ impl<T: LtmTarget> Leaving<T> {
 }
 
 /// Whether a removal has left nothing.
-pub(super) const fn is_gone(result: &Result<(), TargetError>) -> bool {
-    matches!(result, Ok(()) | Err(TargetError::NoSuchEntry))
+pub(super) const fn is_gone(result: &Result<(), OffloadError>) -> bool {
+    matches!(result, Ok(()) | Err(OffloadError::NoSuchEntry))
 }

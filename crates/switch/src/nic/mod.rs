@@ -3,7 +3,7 @@
 //! ```text
 //!  port ──► NIC (embedded, or elsewhere) ──► port
 //!             │  ▲ rules, by P4Runtime
-//!   no entry  │  └── Exchange ◄── TargetOwner ◄── keys that missed ── packet threads
+//!   no entry  │  └── Exchange ◄── OffloadAgent ◄── keys that missed ── packet threads
 //!             ▼                                                          ▲
 //!        representor ────────────────────────────────────────────────────┘
 //! ```

@@ -3,15 +3,15 @@
 use std::{io, sync::Arc, time::Instant};
 
 use shunt_datapath::{
-    DeskSeat,
-    target::{
-        Offers, TargetConfig, TargetEnds, TargetHandle, TargetOwner, spawn_target_thread,
-        target_ends,
+    CoordinatorHandle,
+    offload::{
+        OffloadAgent, OffloadCandidates, OffloadConfig, OffloadEndpoint, OffloadHandle,
+        offload_endpoint, spawn_offload_thread,
     },
     thread::Running,
 };
 use shunt_p4runtime::{
-    client::P4Target,
+    client::P4RuntimeDevice,
     codec::{Skills, capabilities},
 };
 use shunt_pipeline::{BridgeId, OwnerId, Pipeline, Time};
@@ -20,7 +20,7 @@ use super::{Exchange, Target, front::program};
 use crate::Config;
 
 /// What keeps the rules of a NIC true to the tables.
-pub(crate) type NicOwner = TargetOwner<Exchange<P4Target>>;
+pub(crate) type NicOwner = OffloadAgent<Exchange<P4RuntimeDevice>>;
 
 /// What an owner is started with, besides its joints.
 pub(crate) struct OwnerSettings {
@@ -37,7 +37,7 @@ pub(crate) struct OwnerSettings {
 pub(crate) struct StartedOwner {
     pub(crate) target: Target,
     pub(crate) thread: Running<NicOwner>,
-    pub(crate) offers: Vec<Offers>,
+    pub(crate) offers: Vec<OffloadCandidates>,
 }
 
 impl OwnerSettings {
@@ -45,13 +45,13 @@ impl OwnerSettings {
     /// desk that is under way.
     pub(crate) fn start(
         self,
-        seat: &DeskSeat,
+        handle: &CoordinatorHandle,
         pipeline: &Arc<Pipeline>,
     ) -> Option<io::Result<StartedOwner>> {
         let (owner, threads) = (OwnerId(self.threads), self.threads.into());
-        let joined = seat.join(|version| {
-            let ends = target_ends(owner, version, threads, Arc::clone(seat.waker()));
-            ends.map(|(handle, ends, desk, offers)| ((handle, ends, offers), desk))
+        let joined = handle.join(|version| {
+            let ends = offload_endpoint(owner, version, threads, Arc::clone(handle.waker()));
+            ends.map(|(handle, ends, coordinator, offers)| ((handle, ends, offers), coordinator))
         });
         Some(joined?.and_then(|joints| self.run(joints, pipeline)))
     }
@@ -59,24 +59,24 @@ impl OwnerSettings {
     /// Once it has joined, versions wait for it: whatever happens, it is made, and retires.
     fn run(
         self,
-        (handle, ends, offers): (TargetHandle, TargetEnds, Vec<Offers>),
+        (handle, ends, offers): (OffloadHandle, OffloadEndpoint, Vec<OffloadCandidates>),
         pipeline: &Arc<Pipeline>,
     ) -> io::Result<StartedOwner> {
         let Self { config, bridge, seed, epoch, .. } = self;
         let chain = &config.caches.gigaflow;
-        let settings = TargetConfig {
+        let settings = OffloadConfig {
             policy: chain.policy.name(),
             eviction: chain.eviction.contract(),
             seed,
             max_idle: config.caches.idle(),
             drain: chain.target.drain(),
-            ..TargetConfig::new(bridge)
+            ..OffloadConfig::new(bridge)
         };
         // What it is laid out for, for good.
         let nothing = capabilities(&program(&chain.target), &Skills::default());
         let (exchange, next) = Exchange::new(nothing, move || Time::ZERO.after(epoch.elapsed()));
-        let owner = TargetOwner::new(settings, Arc::clone(pipeline), exchange, ends);
-        let thread = spawn_target_thread(owner, epoch)?;
+        let owner = OffloadAgent::new(settings, Arc::clone(pipeline), exchange, ends);
+        let thread = spawn_offload_thread(owner, epoch)?;
         let target = Target { handle, next, policy: chain.policy.name() };
         Ok(StartedOwner { target, thread, offers })
     }

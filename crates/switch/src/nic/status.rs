@@ -2,11 +2,11 @@
 //! as tables.
 
 use serde::Serialize;
-use shunt_datapath::target::TargetState;
+use shunt_datapath::offload::OffloadState;
 use shunt_nic::{DropReason, Traffic};
 
 use super::NicFront;
-use crate::{chains::CoverageStatus, config::TargetKind};
+use crate::{chains::CoverageStatus, config::OffloadKind};
 
 /// The NIC in front of a bridge.
 #[derive(Clone, Debug, Serialize)]
@@ -14,7 +14,7 @@ pub struct NicStatus {
     /// The bridge.
     pub bridge: String,
     /// What it is.
-    pub kind: TargetKind,
+    pub kind: OffloadKind,
     /// Where it speaks P4Runtime.
     pub address: String,
     /// `connected`, or `stale`: it may forward by rules that are gone.
@@ -53,9 +53,9 @@ pub struct NicStatus {
     /// Packets without an entry in any cache, of which it was to hear.
     pub offered: u64,
     /// Of these, those that found no room on their way to its owner.
-    pub offers_dropped: u64,
+    pub candidates_dropped: u64,
     /// Of these, those for which it had all rules, or was about to.
-    pub offers_known: u64,
+    pub candidates_known: u64,
     /// Operations on its entries.
     pub operations: OperationsStatus,
     /// Microseconds from the miss of a packet until all of its way was confirmed, to a factor of two:
@@ -99,7 +99,7 @@ pub struct NicTraffic {
     /// Packets that it gave to the switch.
     pub missed: u64,
     /// Packets that met some pieces of their way there, and no end.
-    pub midway: u64,
+    pub partial_hits: u64,
     /// Packets that left by its ports.
     pub sent: u64,
     /// Packets dropped, by reason; reasons that never happened are left out.
@@ -117,7 +117,7 @@ impl NicTraffic {
             received: traffic.received(),
             hits: traffic.hits(),
             missed: traffic.represented(),
-            midway: traffic.midway(),
+            partial_hits: traffic.partial_hits(),
             sent: traffic.sent(),
             dropped: dropped.filter(|(_, count)| *count > 0).collect(),
         }
@@ -129,15 +129,17 @@ impl NicFront {
     pub(crate) fn status(&self) -> Option<NicStatus> {
         let (config, embedded) = self.look();
         let is_leaving = self.is_leaving();
-        if config.kind == TargetKind::None && !is_leaving {
+        if config.kind == OffloadKind::None && !is_leaving {
             return None;
         }
         let status = self.handle().status();
         let (state, why, since) = match status.state {
-            TargetState::Stale { since, .. } if is_leaving => ("stale", Some(LEAVING), Some(since)),
-            TargetState::Connected if is_leaving => ("stale", Some(LEAVING), None),
-            TargetState::Connected => ("connected", None, None),
-            TargetState::Stale { since, why } => ("stale", Some(why.as_str()), Some(since)),
+            OffloadState::Stale { since, .. } if is_leaving => {
+                ("stale", Some(LEAVING), Some(since))
+            }
+            OffloadState::Connected if is_leaving => ("stale", Some(LEAVING), None),
+            OffloadState::Connected => ("connected", None, None),
+            OffloadState::Stale { since, why } => ("stale", Some(why.as_str()), Some(since)),
         };
         let address = embedded.as_ref().map(|(address, _)| address.to_string());
         let stage = |(entries, entries_max): (&usize, &usize)| StageFill {
@@ -167,9 +169,9 @@ impl NicFront {
             shared: status.cuts.shared,
             packets: status.packets,
             refused: refused.collect(),
-            offered: status.offers_made,
-            offers_dropped: status.offers_dropped,
-            offers_known: status.offers_known,
+            offered: status.candidates_offered,
+            candidates_dropped: status.candidates_dropped,
+            candidates_known: status.candidates_known,
             operations: OperationsStatus {
                 inserts: status.operations.inserts,
                 removes: status.operations.removes,

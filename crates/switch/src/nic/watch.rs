@@ -71,7 +71,7 @@ impl Control {
         let (layout, name) = (Layout::of(settings), settings.bridge.clone());
         let version = self.plane.pipeline.version();
         let id = self.bridges.lock().reserve(&name, version)?;
-        let target = self.plane.start_target((config.clone(), id, self.seed)).await?;
+        let target = self.plane.start_offload((config.clone(), id, self.seed)).await?;
         let clock = (self.plane.clock, self.seed);
         let nic = Arc::new(NicFront::new((target, layout), (name, id), clock));
         *self.nic.lock() = Some(Arc::clone(&nic));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use shunt_flow::testing::PacketBuilder;
 use shunt_switch::{
     Config, NicStatus, NicTraffic, Switch, SwitchError,
-    config::{self, StalePolicy, TargetKind},
+    config::{self, OffloadKind, StalePolicy},
 };
 use tokio::time::{sleep, timeout};
 
@@ -37,7 +37,7 @@ impl World {
         config.threads.packet = threads;
         config.caches.verify_one_in = 1;
         let gigaflow = &mut config.caches.gigaflow;
-        gigaflow.target.kind = TargetKind::Embedded;
+        gigaflow.target.kind = OffloadKind::Embedded;
         gigaflow.target.bridge = "br0".to_owned();
         change(gigaflow);
         let bench = Bench::of(&config).await;
@@ -277,7 +277,7 @@ async fn a_bridge_that_comes_again_has_its_nic_again() {
 async fn a_nic_that_is_not_there_is_stale_and_nobody_waits_for_it() {
     let mut config = Config::default();
     let target = &mut config.caches.gigaflow.target;
-    target.kind = TargetKind::P4runtime;
+    target.kind = OffloadKind::P4runtime;
     target.address = "127.0.0.1:1".to_owned();
     target.bridge = "br0".to_owned();
     let bench = Bench::of(&config).await;

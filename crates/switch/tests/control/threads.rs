@@ -12,7 +12,7 @@ use shunt_pipeline::{
 use shunt_switch::{
     Config, EngineMaker, SwitchError,
     ThreadState::{Panicked, Running, Stopped},
-    config::TargetKind,
+    config::OffloadKind,
 };
 
 use crate::bench::{BREAK, Bench, Controller, PANIC, frame, until};
@@ -121,7 +121,7 @@ async fn without_the_eviction_thread_a_nic_is_said_to_be_stale_and_forwards_noth
     let (engine, doom) = mortal(false);
     let mut config = Config::default();
     let target = &mut config.caches.gigaflow.target;
-    (target.kind, target.bridge) = (TargetKind::Embedded, "br0".to_owned());
+    (target.kind, target.bridge) = (OffloadKind::Embedded, "br0".to_owned());
     let bench = Bench::with_engine(&config, engine).await;
     bench.add_bridge("br0").await;
     let (from, to) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);

@@ -41,7 +41,7 @@ impl Walker<'_> {
             Ok(())
         });
         // Nobody but the bucket suffers from too many labels.
-        let is_over = matches!(result, Err(TraversalError::TooManyLabels(_)));
+        let is_over = matches!(result, Err(TraversalError::TooManyMplsLabels(_)));
         if is_over { Ok(()) } else { result }
     }
 

@@ -189,7 +189,7 @@ impl Halves {
         }
     }
 
-    pub(super) fn has_taught(&mut self, is: impl Fn(&Taught) -> bool) -> bool {
+    pub(super) fn has_learned(&mut self, is: impl Fn(&Taught) -> bool) -> bool {
         self.here().taught.iter().any(is)
     }
 

@@ -70,7 +70,7 @@ impl Walker<'_> {
 }
 
 const fn bounded(is_within: bool) -> Result<(), TraversalError> {
-    if is_within { Ok(()) } else { Err(TraversalError::TooManyLabels(3)) }
+    if is_within { Ok(()) } else { Err(TraversalError::TooManyMplsLabels(3)) }
 }
 
 /// Whether an action looks at headers behind the Ethernet type, or at what they decide.

@@ -107,7 +107,7 @@ impl Walker<'_> {
             }
             Taught::Mac(_) => false,
         };
-        let is_overtaken = self.halves.has_taught(is_other);
+        let is_overtaken = self.halves.has_learned(is_other);
         let known = old.filter(|rule| !is_overtaken && taught.is_nothing_new(rule));
         let known = known.map(|rule| rule.id);
         let is_learned = known.is_some() || !taught.is_over(rules);

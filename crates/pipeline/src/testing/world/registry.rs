@@ -50,7 +50,7 @@ impl Tables {
         if let Some(missing) =
             named.into_iter().map(GroupId::new).find(|named| !self.groups.contains_key(named))
         {
-            return Err(GroupModError::NoSuchTarget(missing));
+            return Err(GroupModError::NoSuchRule(missing));
         }
         self.groups.insert(id, request.clone());
         Ok(())

@@ -2,24 +2,24 @@
 
 use std::{sync::mpsc, time::Duration};
 
-use shunt_datapath::target::StaleReason;
-use shunt_gigaflow::testing::SoftTarget;
+use shunt_datapath::offload::StaleReason;
+use shunt_gigaflow::testing::SoftwareDevice;
 use shunt_pipeline::{FlowModCommand, RuleFilter, testing::visible};
 
 use crate::harness::{BRIDGE, Rig, START, config, packet, request};
 
 /// Packets that each rule has counted, by text.
-fn counted(rig: &Rig<SoftTarget>) -> u64 {
+fn counted(rig: &Rig<SoftwareDevice>) -> u64 {
     let rules = rig.twin.pipeline.rules(BRIDGE, &RuleFilter::all());
     rules.iter().map(|rule| rule.stats.totals().packets).sum()
 }
 
-fn send(rig: &mut Rig<SoftTarget>, source: u8, target: u8) {
+fn send(rig: &mut Rig<SoftwareDevice>, source: u8, target: u8) {
     assert!(rig.target().send(START, &visible(&packet(source, target)), 60));
 }
 
 /// Pulls; the answer comes when the receiver has something.
-fn pull(rig: &Rig<SoftTarget>) -> mpsc::Receiver<()> {
+fn pull(rig: &Rig<SoftwareDevice>) -> mpsc::Receiver<()> {
     let (sender, answer) = mpsc::channel();
     rig.handle.pull(Box::new(move |()| sender.send(()).unwrap()));
     answer
@@ -126,7 +126,7 @@ fn a_version_waits_for_its_removals_while_the_target_counts_slowly() {
 fn a_target_that_begins_to_count_anew_loses_no_more_than_it_forgot() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
-    let read = |rig: &mut Rig<SoftTarget>| {
+    let read = |rig: &mut Rig<SoftwareDevice>| {
         rig.wait(config().count_every);
         rig.settle();
         counted(rig)
@@ -156,7 +156,7 @@ fn pieces_that_nothing_hits_age_out_and_others_stay() {
         rig.settle();
     }
     assert!(rig.hits(&packet(1, 9)) && !rig.hits(&packet(2, 8)));
-    assert_eq!((rig.held().len(), rig.desk.watched()), (2, 2));
+    assert_eq!((rig.held().len(), rig.coordinator.watched()), (2, 2));
     assert_eq!(rig.held(), rig.meant());
 }
 
@@ -180,7 +180,7 @@ fn an_offer_that_finds_no_room_is_dropped_and_counted() {
         rig.offer(&packet(1, 9));
     }
     let status = rig.status();
-    assert_eq!((status.offers_made, status.offers_dropped), (2000, 2000 - 1024));
+    assert_eq!((status.candidates_offered, status.candidates_dropped), (2000, 2000 - 1024));
     rig.settle();
-    assert_eq!(rig.status().offers_known, 1023);
+    assert_eq!(rig.status().candidates_known, 1023);
 }

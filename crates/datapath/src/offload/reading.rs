@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
-use shunt_gigaflow::target::Ticket;
+use shunt_gigaflow::offload::Ticket;
 use shunt_pipeline::Time;
 
 use crate::command::Reply;

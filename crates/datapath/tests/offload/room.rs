@@ -2,18 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use shunt_datapath::target::Reason;
+use shunt_datapath::offload::Reason;
 use shunt_flow::{FieldId, FlowMask, PortNo};
-use shunt_gigaflow::{target::Effects, testing::SoftTarget};
+use shunt_gigaflow::{offload::Effects, testing::SoftwareDevice};
 use shunt_pipeline::DatapathPort;
 
 use crate::harness::{Rig, START, TWO_TABLES, config, packet, world};
 
-fn rig(target: SoftTarget) -> Rig<SoftTarget> {
+fn rig(target: SoftwareDevice) -> Rig<SoftwareDevice> {
     Rig::new(&world(TWO_TABLES), config(), target)
 }
 
-fn refused(rig: &Rig<SoftTarget>) -> Vec<(Reason, u64)> {
+fn refused(rig: &Rig<SoftwareDevice>) -> Vec<(Reason, u64)> {
     rig.status().refused.into_iter().collect()
 }
 
@@ -22,21 +22,24 @@ fn a_rule_that_the_target_cannot_hold_stays_in_software_and_is_counted_by_reason
     let mut source = FlowMask::EMPTY;
     source.add_field(FieldId::Ipv4Src);
     let outputs: BTreeSet<_> = [DatapathPort::new(3)].into();
-    type Case = (SoftTarget, Reason);
+    type Case = (SoftwareDevice, Reason);
     let cases: [Case; 4] = [
         (
-            SoftTarget::new(4, 100).with(|own| own.matches.remove(&source)),
+            SoftwareDevice::new(4, 100).with(|own| own.matches.remove(&source)),
             Reason::Match(FieldId::Ipv4Src),
         ),
-        (SoftTarget::new(4, 100).with(|own| own.length_max = 0), Reason::Length),
-        (SoftTarget::new(4, 100).with(|own| own.outputs = Some(outputs)), Reason::Output),
-        (SoftTarget::new(4, 100).with(|own| own.outputs = Some(BTreeSet::new())), Reason::Output),
+        (SoftwareDevice::new(4, 100).with(|own| own.length_max = 0), Reason::Length),
+        (SoftwareDevice::new(4, 100).with(|own| own.outputs = Some(outputs)), Reason::Output),
+        (
+            SoftwareDevice::new(4, 100).with(|own| own.outputs = Some(BTreeSet::new())),
+            Reason::Output,
+        ),
     ];
     for (target, reason) in cases {
         let mut rig = rig(target);
         rig.fill(&[(1, 8)]);
         assert_eq!(refused(&rig), [(reason, 1)]);
-        assert_eq!((rig.log(), rig.held().len(), rig.desk.watched()), ((vec![], 0), 0, 0));
+        assert_eq!((rig.log(), rig.held().len(), rig.coordinator.watched()), ((vec![], 0), 0, 0));
     }
 }
 
@@ -47,7 +50,7 @@ fn a_way_that_is_refused_in_pieces_goes_in_as_a_whole_if_it_can() {
         "table=0,priority=1,ip,actions=output:2,goto_table:1",
         "table=1,priority=1,ip,nw_dst=10.0.0.8,actions=drop",
     ];
-    let target = SoftTarget::new(4, 100).with(|own| own.effects = Effects::Plain);
+    let target = SoftwareDevice::new(4, 100).with(|own| own.effects = Effects::Plain);
     let mut rig = Rig::new(&world(&rules), config(), target);
     rig.fill(&[(1, 8)]);
     assert_eq!((rig.held().len(), refused(&rig)), (1, vec![]));
@@ -56,7 +59,7 @@ fn a_way_that_is_refused_in_pieces_goes_in_as_a_whole_if_it_can() {
 
 #[test]
 fn what_comes_in_elsewhere_makes_no_rules() {
-    let mut rig = rig(SoftTarget::new(4, 100));
+    let mut rig = rig(SoftwareDevice::new(4, 100));
     rig.handle.set_ports(Some([PortNo::new(2)].into()));
     rig.fill(&[(1, 8)]);
     let mut by_port_2 = packet(1, 9);
@@ -66,13 +69,13 @@ fn what_comes_in_elsewhere_makes_no_rules() {
     elsewhere.set_bridge(77);
     rig.offer(&elsewhere);
     rig.settle();
-    assert_eq!((rig.status().offers_elsewhere, rig.status().offers_made), (2, 3));
+    assert_eq!((rig.status().candidates_elsewhere, rig.status().candidates_offered), (2, 3));
     assert!(!rig.hits(&packet(1, 8)) && rig.hits(&by_port_2));
 }
 
 #[test]
 fn a_stage_that_is_full_makes_room_and_no_more_is_asked_for_than_it_holds() {
-    let mut rig = rig(SoftTarget::new(2, 1));
+    let mut rig = rig(SoftwareDevice::new(2, 1));
     for (source, target) in [(1, 8), (2, 9), (1, 9), (3, 9), (2, 8)] {
         rig.fill(&[(source, target)]);
         assert!(rig.hits(&packet(source, target)), "{source} to {target}");
@@ -80,7 +83,7 @@ fn a_stage_that_is_full_makes_room_and_no_more_is_asked_for_than_it_holds() {
     }
     assert_eq!((refused(&rig), rig.status().held), (vec![], vec![1, 1]));
     assert!(rig.status().cuts.evicted >= 6);
-    assert_eq!(rig.desk.watched(), 2);
+    assert_eq!(rig.coordinator.watched(), 2);
     // There is no room before the target says so.
     rig.log();
     rig.target().is_mute = true;
@@ -93,7 +96,7 @@ fn a_stage_that_is_full_makes_room_and_no_more_is_asked_for_than_it_holds() {
 
 #[test]
 fn a_target_that_holds_less_than_it_says_forwards_right_and_the_rest_stays_in_software() {
-    let mut target = SoftTarget::new(2, 100);
+    let mut target = SoftwareDevice::new(2, 100);
     target.stage_entries = 1;
     let mut rig = rig(target);
     rig.fill(&[(1, 8), (2, 9), (3, 9)]);
@@ -101,15 +104,15 @@ fn a_target_that_holds_less_than_it_says_forwards_right_and_the_rest_stays_in_so
     assert!(!rig.hits(&packet(2, 9)) && !rig.hits(&packet(3, 9)));
     assert_eq!(refused(&rig), [(Reason::NoRoom, 4)]);
     assert_eq!(rig.held(), rig.meant());
-    assert_eq!((rig.desk.watched(), rig.status().held), (2, vec![1, 1]));
+    assert_eq!((rig.coordinator.watched(), rig.status().held), (2, vec![1, 1]));
 }
 
 #[test]
 fn a_target_that_comes_back_smaller_holds_no_more_than_it_says() {
-    let mut rig = rig(SoftTarget::new(2, 2));
+    let mut rig = rig(SoftwareDevice::new(2, 2));
     rig.target().lose();
     rig.fill(&[(1, 8), (2, 9)]);
-    *rig.target() = SoftTarget::new(2, 1);
+    *rig.target() = SoftwareDevice::new(2, 1);
     rig.target().is_there = false;
     rig.target().restore();
     rig.settle();
@@ -120,7 +123,7 @@ fn a_target_that_comes_back_smaller_holds_no_more_than_it_says() {
 
 #[test]
 fn what_the_target_says_is_idle_goes() {
-    let target = SoftTarget::new(4, 100).with(|own| own.counts = false);
+    let target = SoftwareDevice::new(4, 100).with(|own| own.counts = false);
     let mut rig = rig(target);
     rig.fill(&[(1, 8)]);
     let index = *rig
@@ -131,7 +134,7 @@ fn what_the_target_says_is_idle_goes() {
         .unwrap();
     rig.target().tell_idle(index);
     rig.settle();
-    assert_eq!((rig.held().len(), rig.desk.watched()), (1, 1));
+    assert_eq!((rig.held().len(), rig.coordinator.watched()), (1, 1));
     assert_eq!(rig.held(), rig.meant());
     rig.wait(config().max_idle * 3);
     rig.settle();

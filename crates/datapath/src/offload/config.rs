@@ -7,7 +7,7 @@ use shunt_pipeline::BridgeId;
 
 /// How a target is filled and judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TargetConfig {
+pub struct OffloadConfig {
     /// The bridge that packets of the target come in at: the target knows the beginning of one alone.
     pub bridge: BridgeId,
     /// Where ways are cut.
@@ -26,12 +26,12 @@ pub struct TargetConfig {
     /// Time after which no packet is under way in the target any more that was there before.
     pub drain: Duration,
     /// Offers taken in a turn.
-    pub offers_per_turn: usize,
+    pub candidates_per_iteration: usize,
     /// Operations handed over in a turn.
-    pub operations_per_turn: usize,
+    pub operations_per_iteration: usize,
 }
 
-impl TargetConfig {
+impl OffloadConfig {
     /// What suits a NIC in front of this bridge.
     #[must_use]
     pub const fn new(bridge: BridgeId) -> Self {
@@ -44,8 +44,8 @@ impl TargetConfig {
             count_every: Duration::from_secs(1),
             confirm_within: Duration::from_secs(1),
             drain: Duration::from_millis(10),
-            offers_per_turn: 64,
-            operations_per_turn: 4096,
+            candidates_per_iteration: 64,
+            operations_per_iteration: 4096,
         }
     }
 }

@@ -14,13 +14,13 @@ use std::time::Duration;
 use shunt_pipeline::{Time, Traversal};
 
 use super::PacketThread;
-use crate::{DropReason, Packet, owner::LessonNo};
+use crate::{DropReason, Packet, owner::LearnSeq};
 
 /// What a receive queue waits for, and how long it may.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct StallBudget {
     /// The lesson that it waits for, and since when.
-    awaited: Option<(LessonNo, Time)>,
+    awaited: Option<(LearnSeq, Time)>,
     /// Nanoseconds that it may stand still; less than zero: it has stood still for longer.
     left: i64,
     left_max: i64,
@@ -28,7 +28,7 @@ pub(super) struct Patience {
     moved: Time,
 }
 
-impl Patience {
+impl StallBudget {
     /// A queue that moves.
     pub(super) fn new(max: Duration, now: Time) -> Self {
         let max = nanoseconds(max);
@@ -50,16 +50,16 @@ impl Patience {
         self.left >= 0
     }
 
-    fn wait_for(&mut self, lesson: LessonNo, now: Time) {
+    fn wait_for(&mut self, learn_request: LearnSeq, now: Time) {
         // A packet that was parsed again may teach while its queue waits already.
         let since = self.awaited.map_or(now, |(_, since)| since);
-        self.awaited = Some((lesson, since));
+        self.awaited = Some((learn_request, since));
     }
 
     /// Lets the queue move again if the lesson that it waits for is learned.
-    fn look(&mut self, has_learned: impl Fn(LessonNo) -> bool, now: Time) {
-        if let Some((lesson, since)) = self.awaited
-            && has_learned(lesson)
+    fn look(&mut self, has_learned: impl Fn(LearnSeq) -> bool, now: Time) {
+        if let Some((learn_request, since)) = self.awaited
+            && has_learned(learn_request)
         {
             self.awaited = None;
             self.left = self.left.saturating_sub(nanoseconds(now.since(since)));
@@ -78,29 +78,29 @@ impl PacketThread {
     /// # Errors
     ///
     /// Why the packet is dropped, as if it had never come.
-    pub(super) fn teach(
+    pub(super) fn learn(
         &mut self,
         packet: &Packet,
         traversal: &Traversal,
     ) -> Result<(), DropReason> {
         let mut input = self.inputs.iter_mut().find(|input| input.port == packet.ingress);
         if input.as_mut().is_some_and(|input| !input.patience.is_left(self.now)) {
-            return Err(DropReason::TaughtTooMuch);
+            return Err(DropReason::LearnRateLimited);
         }
-        let taught = self.caches.owner.teach(traversal.learnings.clone());
-        let lesson = taught.map_err(|_| DropReason::LessonsFull)?;
+        let taught = self.caches.owner.learn(traversal.learnings.clone());
+        let learn_request = taught.map_err(|_| DropReason::LearnQueueFull)?;
         self.counters.taught.add(1);
         if let Some(input) = input {
-            input.patience.wait_for(lesson, self.now);
+            input.patience.wait_for(learn_request, self.now);
         }
         Ok(())
     }
 
     /// Lets the queues move whose lessons the thread's version has learned.
-    pub(super) fn look_at_lessons(&mut self) {
+    pub(super) fn check_learn_requests(&mut self) {
         let owner = &self.caches.owner;
         for input in &mut self.inputs {
-            input.patience.look(|lesson| owner.has_learned(lesson), self.now);
+            input.patience.look(|learn_request| owner.has_learned(learn_request), self.now);
         }
     }
 }
@@ -112,12 +112,12 @@ mod tests {
     #[test]
     fn a_queue_stands_still_for_half_of_all_time_at_most() {
         let at = |millis| Time::ZERO.after(Duration::from_millis(millis));
-        let mut patience = Patience::new(Duration::from_millis(100), at(0));
+        let mut patience = StallBudget::new(Duration::from_millis(100), at(0));
         let (mut still, mut refused) = (0, 0);
         for (round, now) in (0..10_000).step_by(10).enumerate() {
             // Every packet teaches, and each lesson takes 9 of 10 milliseconds.
             if patience.is_left(at(now)) {
-                patience.wait_for(LessonNo(round as u64), at(now));
+                patience.wait_for(LearnSeq(round as u64), at(now));
                 assert!(patience.is_waiting());
                 patience.look(|_| true, at(now + 9));
                 still += 9;
@@ -132,11 +132,11 @@ mod tests {
 
     #[test]
     fn a_queue_waits_for_its_own_lesson() {
-        let mut patience = Patience::new(Duration::from_secs(1), Time::ZERO);
-        patience.wait_for(LessonNo(4), Time::ZERO);
-        patience.look(|lesson| lesson <= LessonNo(3), Time::ZERO);
+        let mut patience = StallBudget::new(Duration::from_secs(1), Time::ZERO);
+        patience.wait_for(LearnSeq(4), Time::ZERO);
+        patience.look(|learn_request| learn_request <= LearnSeq(3), Time::ZERO);
         assert!(patience.is_waiting());
-        patience.look(|lesson| lesson <= LessonNo(4), Time::ZERO);
+        patience.look(|learn_request| learn_request <= LearnSeq(4), Time::ZERO);
         assert!(!patience.is_waiting());
     }
 }

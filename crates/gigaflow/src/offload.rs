@@ -5,7 +5,7 @@
 //! answers, and it cannot be lost.
 //!
 //! One thread owns a target. It hands over [`Operation`]s in batches and never waits: what became of
-//! each is told by [`LtmTarget::poll`], in any order, by the operation's [`Ticket`]. That is all the
+//! each is told by [`OffloadDevice::poll`], in any order, by the operation's [`Ticket`]. That is all the
 //! asynchrony there is, so a target that lives behind a network keeps its runtime to itself.
 //!
 //! # What an owner keeps to
@@ -19,7 +19,7 @@
 //! # What a target keeps to
 //!
 //! - Every operation that was taken is answered exactly once, also when the target is lost: then by
-//!   [`TargetError::Lost`], and what it holds is unknown until [`Event::Restored`], which follows.
+//!   [`OffloadError::Lost`], and what it holds is unknown until [`Event::Restored`], which follows.
 //! - A rule that it cannot hold as it is, it refuses. It never holds a wider one.
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// Holds LTM rules in stages, for packets that it forwards itself.
-pub trait LtmTarget {
+pub trait OffloadDevice {
     /// What it can hold and do; the same for as long as it is connected, but for ports that come.
     fn capabilities(&self) -> &Capabilities;
 
@@ -106,7 +106,7 @@ pub enum Event {
         /// Which.
         ticket: Ticket,
         /// Why it was not done.
-        result: Result<(), TargetError>,
+        result: Result<(), OffloadError>,
     },
     /// What an entry has counted since it was inserted.
     Counted {
@@ -218,7 +218,7 @@ pub enum Refusal {
 /// Why an operation was not done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum TargetError {
+pub enum OffloadError {
     /// The rule cannot be held.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -393,11 +393,11 @@ mod tests {
             unless_ingress: true,
             max_len: None,
         };
-        let midway = LtmRule { actions: [output].into(), ..rule() };
+        let partial_hits = LtmRule { actions: [output].into(), ..rule() };
         let cases = [
             (rule(), Ok(())),
-            (midway.clone(), Ok(())),
-            (LtmRule { next: Next::Tag(Tag::new(1)), ..midway }, Err(Refusal::Actions)),
+            (partial_hits.clone(), Ok(())),
+            (LtmRule { next: Next::Tag(Tag::new(1)), ..partial_hits }, Err(Refusal::Actions)),
             (
                 LtmRule { matching: matching(FieldId::EthSrc), ..rule() },
                 Err(Refusal::Match(FieldId::EthSrc)),

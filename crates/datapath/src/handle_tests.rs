@@ -5,7 +5,7 @@ use shunt_pipeline::{
 };
 
 use super::*;
-use crate::desk::ChangeSender;
+use crate::coordinator::ChangeSender;
 
 /// An engine without entries.
 #[derive(Default)]
@@ -55,12 +55,12 @@ fn change(version: u64, count: usize) -> Change {
 }
 
 /// The seat at the desk of an engine, and where changes are handed in.
-fn seat(engine: Engine, waker: &Arc<Waker>) -> (Arc<DeskSeat>, ChangeSender) {
+fn handle(engine: Engine, waker: &Arc<Waker>) -> (Arc<CoordinatorHandle>, ChangeSender) {
     let (engine, waker) = (Box::new(engine), Arc::clone(waker));
-    let (desk, changes) = EvictionDesk::new(engine, Version::ZERO, Vec::new(), waker);
-    let seat = DeskSeat::new(desk, |_| {});
-    let changes = changes.helping(&seat);
-    (seat, changes)
+    let (coordinator, changes) = EvictionCoordinator::new(engine, Version::ZERO, Vec::new(), waker);
+    let handle = CoordinatorHandle::new(coordinator, |_| {});
+    let changes = changes.helping(&handle);
+    (handle, changes)
 }
 
 #[cfg(not(loom))]
@@ -70,16 +70,16 @@ mod of_whom {
     /// A desk whose thread sleeps.
     struct Scene {
         waker: Arc<Waker>,
-        seat: Arc<DeskSeat>,
+        handle: Arc<CoordinatorHandle>,
         changes: ChangeSender,
     }
 
     impl Scene {
         fn of(engine: Engine) -> Self {
             let waker = Arc::new(Waker::new().unwrap());
-            waker.doze();
-            let (seat, changes) = seat(engine, &waker);
-            Self { waker, seat, changes }
+            waker.prepare_park();
+            let (handle, changes) = handle(engine, &waker);
+            Self { waker, handle, changes }
         }
 
         fn send(&self, change: Change) {
@@ -93,7 +93,7 @@ mod of_whom {
 
         /// The version that the desk is at when it ends.
         fn version(&self) -> Version {
-            self.seat.close().unwrap().version()
+            self.handle.close().unwrap().version()
         }
     }
 
@@ -115,14 +115,14 @@ mod of_whom {
 
         let scene = Scene::of(Engine::default());
         (1..=3).for_each(|version| scene.send(change(version, 1000)));
-        while scene.seat.turn() {}
+        while scene.handle.turn() {}
         assert_eq!(scene.version(), Version::new(3));
     }
 
     #[test]
     fn small_changes_that_are_many_together_are_not_done_by_who_hands_in_the_last() {
         let scene = Scene::of(Engine::default());
-        let place = scene.seat.place.lock().unwrap();
+        let place = scene.handle.place.lock().unwrap();
         (1..=100).for_each(|version| scene.send(change(version, 1)));
         drop(place);
         scene.send(change(101, 1));
@@ -134,7 +134,7 @@ mod of_whom {
         let scene = Scene::of(Engine { slow: Some(BRIDGE), ..Engine::default() });
         scene.send(change(1, 1));
         assert!(scene.is_woken());
-        assert!(scene.seat.turn());
+        assert!(scene.handle.turn());
         assert_eq!(scene.version(), Version::new(1));
     }
 
@@ -149,7 +149,7 @@ mod of_whom {
     #[test]
     fn of_what_was_left_behind_no_more_is_taken_up() {
         let scene = Scene::of(Engine { slow: Some(BRIDGE), ..Engine::default() });
-        for version in 1..=u64::try_from(crate::desk::CHANGES_MAX).unwrap() {
+        for version in 1..=u64::try_from(crate::coordinator::CHANGES_MAX).unwrap() {
             scene.send(change(version, 1));
         }
         // One is with the desk, and all others in the queue.
@@ -167,20 +167,20 @@ mod model {
     use super::*;
 
     /// The eviction thread, until it is at the version `last`.
-    fn run(seat: &DeskSeat, last: Version) {
-        let is_over = || match &*seat.place.lock().unwrap() {
-            Place::Open(open) => open.desk.version() == last,
+    fn run(handle: &CoordinatorHandle, last: Version) {
+        let is_over = || match &*handle.place.lock().unwrap() {
+            Place::Open(open) => open.coordinator.version() == last,
             Place::Panicked(_) | Place::Closed => true,
         };
         while !is_over() {
-            if seat.turn() {
+            if handle.turn() {
                 continue;
             }
-            seat.waker.doze();
-            if !seat.turn() {
-                seat.waker.wait();
+            handle.waker.prepare_park();
+            if !handle.turn() {
+                handle.waker.wait();
             }
-            seat.waker.rise();
+            handle.waker.unpark();
         }
     }
 
@@ -192,10 +192,10 @@ mod model {
             let last = Version::new(2);
             let engine =
                 Engine { slow, last: Some((last, Arc::clone(&waker))), ..Engine::default() };
-            let (seat, changes) = seat(engine, &waker);
+            let (handle, changes) = handle(engine, &waker);
             let eviction = {
-                let seat = Arc::clone(&seat);
-                thread::spawn(move || run(&seat, last))
+                let handle = Arc::clone(&handle);
+                thread::spawn(move || run(&handle, last))
             };
             (1..=2).for_each(|version| changes.send(change(version, 1)).unwrap());
             eviction.join().unwrap();

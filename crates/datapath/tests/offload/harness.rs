@@ -4,15 +4,18 @@ use std::{sync::Arc, time::Duration};
 
 use shunt_classifier::Version;
 use shunt_datapath::{
-    EvictionDesk, Waker,
-    target::{Offers, TargetConfig, TargetHandle, TargetOwner, TargetStatus, target_ends},
+    EvictionCoordinator, Waker,
+    offload::{
+        OffloadAgent, OffloadCandidates, OffloadConfig, OffloadHandle, OffloadStatus,
+        offload_endpoint,
+    },
 };
 use shunt_flow::{FieldId, FlowKey, PortNo, text::NoPortNames};
 use shunt_gigaflow::{
     ltm::{LtmRule, Tag},
+    offload::{OffloadDevice, Operation},
     partition::{PolicyName, StageId},
-    target::{LtmTarget, Operation},
-    testing::SoftTarget,
+    testing::SoftwareDevice,
 };
 use shunt_pipeline::{
     BridgeId, Change, FlowModCommand, Iterative, OwnerId, Time,
@@ -31,17 +34,17 @@ pub(crate) const BRIDGE: BridgeId = generate::BRIDGES[0];
 pub(crate) const START: Tag = Tag::new(0);
 
 /// A switch whose only owner is that of a target.
-pub(crate) struct Rig<T: LtmTarget> {
+pub(crate) struct Rig<T: OffloadDevice> {
     pub(crate) twin: Twin,
-    pub(crate) desk: EvictionDesk,
-    pub(crate) handle: TargetHandle,
-    pub(crate) offers: Offers,
-    pub(crate) owner: TargetOwner<T>,
+    pub(crate) coordinator: EvictionCoordinator,
+    pub(crate) handle: OffloadHandle,
+    pub(crate) offers: OffloadCandidates,
+    pub(crate) owner: OffloadAgent<T>,
     pub(crate) now: Time,
 }
 
-pub(crate) fn config() -> TargetConfig {
-    TargetConfig { policy: PolicyName::OneToOne, ..TargetConfig::new(BRIDGE) }
+pub(crate) fn config() -> OffloadConfig {
+    OffloadConfig { policy: PolicyName::OneToOne, ..OffloadConfig::new(BRIDGE) }
 }
 
 /// A bridge with ports 1 to 4 and these rules.
@@ -78,32 +81,33 @@ pub(crate) fn request(command: FlowModCommand, rule: &str) -> Op {
     Op::Apply(BRIDGE, vec![parse_rule(command, rule, &NoPortNames).expect("a legal rule")])
 }
 
-impl<T: LtmTarget> Rig<T> {
-    pub(crate) fn new(ops: &[Op], config: TargetConfig, target: T) -> Self {
+impl<T: OffloadDevice> Rig<T> {
+    pub(crate) fn new(ops: &[Op], config: OffloadConfig, target: T) -> Self {
         let twin = Twin::new(ops);
         let version = twin.pipeline.version();
         let waker = Arc::new(Waker::new().unwrap());
-        let (handle, ends, desk_ends, mut offers) =
-            target_ends(OwnerId(0), version, 1, Arc::clone(&waker)).unwrap();
+        let (handle, ends, coordinator_endpoint, mut offers) =
+            offload_endpoint(OwnerId(0), version, 1, Arc::clone(&waker)).unwrap();
         let mut engine = Box::new(Iterative::new(Arc::clone(&twin.pipeline)));
         let _ = shunt_pipeline::Evictor::apply(&mut *engine, &[], version);
-        let (desk, _) = EvictionDesk::new(engine, version, vec![desk_ends], waker);
-        let owner = TargetOwner::new(config, Arc::clone(&twin.pipeline), target, ends);
+        let (coordinator, _) =
+            EvictionCoordinator::new(engine, version, vec![coordinator_endpoint], waker);
+        let owner = OffloadAgent::new(config, Arc::clone(&twin.pipeline), target, ends);
         let now = Time::ZERO.after(Duration::from_secs(1));
-        Self { twin, desk, handle, offers: offers.remove(0), owner, now }
+        Self { twin, coordinator, handle, offers: offers.remove(0), owner, now }
     }
 
     /// Another owner takes the place of the one that is there, which ends; it has the same name, and a
     /// target of its own.
-    pub(crate) fn succeed(self, config: TargetConfig, target: T) -> Self {
-        let Self { twin, mut desk, owner, now, .. } = self;
+    pub(crate) fn succeed(self, config: OffloadConfig, target: T) -> Self {
+        let Self { twin, mut coordinator, owner, now, .. } = self;
         drop(owner);
-        let waker = Arc::clone(desk.waker());
-        let made = target_ends(OwnerId(0), desk.version(), 1, waker);
-        let (handle, ends, desk_ends, mut offers) = made.unwrap();
-        desk.join(desk_ends);
-        let owner = TargetOwner::new(config, Arc::clone(&twin.pipeline), target, ends);
-        Self { twin, desk, handle, offers: offers.remove(0), owner, now }
+        let waker = Arc::clone(coordinator.waker());
+        let made = offload_endpoint(OwnerId(0), coordinator.version(), 1, waker);
+        let (handle, ends, coordinator_endpoint, mut offers) = made.unwrap();
+        coordinator.join(coordinator_endpoint);
+        let owner = OffloadAgent::new(config, Arc::clone(&twin.pipeline), target, ends);
+        Self { twin, coordinator, handle, offers: offers.remove(0), owner, now }
     }
 
     /// A packet misses.
@@ -117,7 +121,7 @@ impl<T: LtmTarget> Rig<T> {
 
     /// Turns all until nothing is left to do.
     pub(crate) fn settle(&mut self) {
-        while self.turn() | self.desk.turn() {}
+        while self.turn() | self.coordinator.turn() {}
     }
 
     pub(crate) fn wait(&mut self, time: Duration) {
@@ -132,17 +136,17 @@ impl<T: LtmTarget> Rig<T> {
     }
 
     pub(crate) fn hand_in(&mut self, change: &Change) {
-        self.desk.take_in();
-        if change.version > self.desk.version() {
-            self.desk.apply(change.version, &change.deltas);
+        self.coordinator.take_in();
+        if change.version > self.coordinator.version() {
+            self.coordinator.apply(change.version, &change.deltas);
         }
     }
 
     pub(crate) fn answered(&self) -> Version {
-        self.desk.answered()
+        self.coordinator.answered()
     }
 
-    pub(crate) fn status(&self) -> TargetStatus {
+    pub(crate) fn status(&self) -> OffloadStatus {
         self.handle.status()
     }
 
@@ -152,13 +156,13 @@ impl<T: LtmTarget> Rig<T> {
     }
 }
 
-impl Rig<SoftTarget> {
+impl Rig<SoftwareDevice> {
     /// Two tables in front of a target of four stages.
     pub(crate) fn two_tables() -> Self {
-        Self::new(&world(TWO_TABLES), config(), SoftTarget::new(4, 100))
+        Self::new(&world(TWO_TABLES), config(), SoftwareDevice::new(4, 100))
     }
 
-    pub(crate) fn target(&mut self) -> &mut SoftTarget {
+    pub(crate) fn target(&mut self) -> &mut SoftwareDevice {
         self.owner.target()
     }
 
@@ -194,7 +198,7 @@ impl Rig<SoftTarget> {
     }
 }
 
-pub(crate) fn held(target: &SoftTarget) -> Vec<(StageId, LtmRule)> {
+pub(crate) fn held(target: &SoftwareDevice) -> Vec<(StageId, LtmRule)> {
     sorted(target.entries().values().map(|entry| (entry.stage, (*entry.rule).clone())))
 }
 

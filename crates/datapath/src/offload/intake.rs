@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use shunt_flow::FlowKey;
 use shunt_gigaflow::{
-    adaptive::Sight,
+    adaptive::ProbeResult,
     cache::Miss,
     ltm::{EntryRef, LtmRule, Next, Store},
-    target::{Capabilities, LtmTarget, Refusal},
+    offload::{Capabilities, OffloadDevice, Refusal},
 };
 use shunt_pipeline::{Time, Traversal};
 
 use super::{
-    Offer, TargetOwner,
-    ledger::{NewPiece, Piece},
+    OffloadAgent, OffloadCandidate,
+    ledger::{NewEntry, Piece},
 };
 use crate::owner::Owner;
 
@@ -26,39 +26,39 @@ struct Stock<'a> {
     made: Vec<EntryRef>,
 }
 
-impl<T: LtmTarget> TargetOwner<T> {
+impl<T: OffloadDevice> OffloadAgent<T> {
     /// Takes packets that no cache knew, rings taking turns, and cuts their ways.
-    pub(super) fn take_offers(&mut self) -> bool {
-        let (rings, mut left) = (self.offers.len(), self.config.offers_per_turn);
+    pub(super) fn take_candidates(&mut self) -> bool {
+        let (rings, mut left) = (self.offers.len(), self.config.candidates_per_iteration);
         for step in 0..rings {
             let ring = (self.offered_first + step) % rings;
             while left > 0
                 && let Ok(offer) = self.offers[ring].pop()
             {
                 left -= 1;
-                self.take_offer(&offer);
+                self.take_candidate(&offer);
             }
         }
         self.offered_first = (self.offered_first + 1) % rings.max(1);
-        left < self.config.offers_per_turn
+        left < self.config.candidates_per_iteration
     }
 
-    fn take_offer(&mut self, offer: &Offer) {
+    fn take_candidate(&mut self, offer: &OffloadCandidate) {
         let key = &offer.key;
         let comes_in = key.bridge() == u64::from(self.config.bridge.number())
             && self.ports.as_ref().is_none_or(|ports| ports.contains(&key.in_port()));
         if !comes_in {
-            self.status.offers_elsewhere += 1;
+            self.status.candidates_elsewhere += 1;
             return;
         }
         if self.gigaflow.find(&self.owner, key, &mut self.walk) {
-            self.status.offers_known += 1;
+            self.status.candidates_known += 1;
             return;
         }
         let made = self.cut(key);
         let way = self.ways.begin(offer.missed, made.len());
         made.into_iter().for_each(|entry| self.mean(entry, way));
-        self.bury(None);
+        self.reclaim(None);
     }
 
     /// Translates a packet under the version that the owner is at (rule 5), whatever version it missed
@@ -77,7 +77,7 @@ impl<T: LtmTarget> TargetOwner<T> {
             refusal: None,
             made: Vec::new(),
         };
-        self.gigaflow.miss(&mut stock, miss, Sight::Missed);
+        self.gigaflow.miss(&mut stock, miss, ProbeResult::Missed);
         let Stock { refusal, made, .. } = stock;
         if let Some(refusal) = refusal {
             *self.status.refused.entry(refusal.into()).or_default() += 1;
@@ -99,7 +99,7 @@ impl<T: LtmTarget> TargetOwner<T> {
         for tag in tags(&rule) {
             ltm.hold_again(tag);
         }
-        self.ledger.add(NewPiece { entry, stage, rule, traversal, way });
+        self.ledger.add(NewEntry { entry, stage, rule, traversal, way });
     }
 
     /// Ends the entries that are to be ended, as far as the eviction thread can be told.
@@ -107,22 +107,22 @@ impl<T: LtmTarget> TargetOwner<T> {
         let before = self.to_end.len();
         let owner = &mut self.owner;
         self.to_end.retain(|entry| owner.entries().is_live(*entry) && !owner.expire(*entry));
-        self.bury(None);
+        self.reclaim(None);
         self.to_end.len() < before
     }
 
     /// Takes entries that are dead out of the chain, and dooms their pieces. `stale_since`: a version
     /// made them stale.
-    pub(super) fn bury(&mut self, stale_since: Option<Time>) {
-        while let Some(buried) = self.owner.entries_mut().bury() {
-            self.gigaflow.ltm_mut().forget(buried.reference);
+    pub(super) fn reclaim(&mut self, stale_since: Option<Time>) {
+        while let Some(reclaimed) = self.owner.entries_mut().reclaim() {
+            self.gigaflow.ltm_mut().forget(reclaimed.reference);
             // What is lost is not to come back with what goes now.
             if self.judge.is_lost()
-                && let Some(index) = self.ledger.index(buried.reference)
+                && let Some(index) = self.ledger.index(reclaimed.reference)
             {
                 self.target.forget(index);
             }
-            if let Some(piece) = self.ledger.doom(buried.reference, stale_since) {
+            if let Some(piece) = self.ledger.doom(reclaimed.reference, stale_since) {
                 self.let_go(&piece);
             }
         }

@@ -2,7 +2,7 @@
 
 use std::{sync::mpsc, time::Instant};
 
-use shunt_datapath::target::{TargetState, spawn_target_thread};
+use shunt_datapath::offload::{OffloadState, spawn_offload_thread};
 use shunt_pipeline::FlowModCommand;
 
 use crate::harness::{Rig, packet, request};
@@ -10,8 +10,8 @@ use crate::harness::{Rig, packet, request};
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a real thread reads a real clock")]
 fn a_thread_that_sleeps_takes_offers_versions_and_commands_and_stops() {
-    let Rig { twin, mut desk, handle, mut offers, owner, now } = Rig::two_tables();
-    let running = spawn_target_thread(owner, Instant::now()).unwrap();
+    let Rig { twin, mut coordinator, handle, mut offers, owner, now } = Rig::two_tables();
+    let running = spawn_offload_thread(owner, Instant::now()).unwrap();
     offers.offer(&shunt_pipeline::testing::visible(&packet(1, 9)), now);
     offers.tell();
     while handle.status().operations.done < 2 {
@@ -20,15 +20,15 @@ fn a_thread_that_sleeps_takes_offers_versions_and_commands_and_stops() {
     let mut twin = twin;
     let delete = request(FlowModCommand::Delete, "table=1,ip,nw_dst=10.0.0.9");
     let change = twin.apply(&delete).unwrap();
-    desk.take_in();
-    desk.apply(change.version, &change.deltas);
-    while desk.answered() < change.version {
+    coordinator.take_in();
+    coordinator.apply(change.version, &change.deltas);
+    while coordinator.answered() < change.version {
         std::thread::yield_now();
     }
     let (sender, answer) = mpsc::channel();
     handle.pull(Box::new(move |()| sender.send(()).unwrap()));
     answer.recv().unwrap();
-    assert_eq!(handle.status().state, TargetState::Connected);
+    assert_eq!(handle.status().state, OffloadState::Connected);
     let mut owner = running.stop().unwrap();
     assert_eq!(owner.target().entries().len(), 1);
 }

@@ -3,7 +3,7 @@
 use shunt_pipeline::Time;
 use tracing::{info, warn};
 
-use super::{StaleReason, TargetState};
+use super::{OffloadState, StaleReason};
 
 /// What a target owes of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(super) enum Debt {
 /// What is known of a target's being there, and of what it owes.
 #[derive(Debug)]
 pub(super) struct Judge {
-    state: TargetState,
+    state: OffloadState,
     /// It was asked how the target is: since then time goes by.
     has_begun: bool,
     /// It does not answer, or what it holds is unknown.
@@ -36,7 +36,7 @@ pub(super) struct Judge {
 impl Judge {
     pub(super) fn new(is_there: bool) -> Self {
         Self {
-            state: if is_there { TargetState::Connected } else { TargetState::default() },
+            state: if is_there { OffloadState::Connected } else { OffloadState::default() },
             has_begun: false,
             is_lost: !is_there,
             was_there: is_there,
@@ -73,7 +73,7 @@ impl Judge {
     }
 
     /// Says how the target is, by what it owes.
-    pub(super) fn judge(&mut self, now: Time, debt: Debt) -> TargetState {
+    pub(super) fn judge(&mut self, now: Time, debt: Debt) -> OffloadState {
         let owes = debt != Debt::Nothing;
         let why = if self.is_lost {
             Some(if self.was_there { StaleReason::Lost } else { StaleReason::NotYet })
@@ -87,22 +87,22 @@ impl Judge {
         if !self.is_lost && !owes {
             (self.is_behind, self.was_lost) = (false, false);
         }
-        if let (false, TargetState::Stale { since, .. }) = (self.has_begun, &mut self.state) {
+        if let (false, OffloadState::Stale { since, .. }) = (self.has_begun, &mut self.state) {
             *since = now;
         }
         self.has_begun = true;
         self.state = match (why, self.state) {
-            (None, TargetState::Connected) => TargetState::Connected,
-            (None, TargetState::Stale { since, .. }) => {
+            (None, OffloadState::Connected) => OffloadState::Connected,
+            (None, OffloadState::Stale { since, .. }) => {
                 info!(stale_for = ?now.since(since), "the target holds what the tables say");
-                TargetState::Connected
+                OffloadState::Connected
             }
-            (Some(why), TargetState::Connected) => {
+            (Some(why), OffloadState::Connected) => {
                 self.stale_count += 1;
                 warn!(why = why.as_str(), "the target is stale");
-                TargetState::Stale { since: now, why }
+                OffloadState::Stale { since: now, why }
             }
-            (Some(why), TargetState::Stale { since, .. }) => TargetState::Stale { since, why },
+            (Some(why), OffloadState::Stale { since, .. }) => OffloadState::Stale { since, why },
         };
         self.state
     }
@@ -120,7 +120,7 @@ mod tests {
         let [first, later] = [40, 50].map(|age| Time::ZERO.after(Duration::from_secs(age)));
         for now in [first, later] {
             let state = judge.judge(now, Debt::Nothing);
-            assert_eq!(state, TargetState::Stale { since: first, why: StaleReason::NotYet });
+            assert_eq!(state, OffloadState::Stale { since: first, why: StaleReason::NotYet });
         }
     }
 }

@@ -1,13 +1,13 @@
 //! What is handed over to the target, and what it tells.
 
-use shunt_gigaflow::target::{Event, LtmTarget, Operation, TargetError, Ticket};
+use shunt_gigaflow::offload::{Event, OffloadDevice, OffloadError, Operation, Ticket};
 
 use super::{
-    Reason, TargetOwner,
+    OffloadAgent, Reason,
     ledger::{Confirmed, Outcome},
 };
 
-impl<T: LtmTarget> TargetOwner<T> {
+impl<T: OffloadDevice> OffloadAgent<T> {
     /// Takes in what the target tells.
     pub(super) fn hear(&mut self) -> bool {
         let mut events = std::mem::take(&mut self.events);
@@ -28,7 +28,7 @@ impl<T: LtmTarget> TargetOwner<T> {
     fn note(&mut self, event: Event) {
         match event {
             Event::Answered { ticket, result } => {
-                if matches!(result, Err(TargetError::Lost(_))) {
+                if matches!(result, Err(OffloadError::Lost(_))) {
                     self.judge.lose();
                 }
                 self.answered(ticket, &result);
@@ -54,7 +54,7 @@ impl<T: LtmTarget> TargetOwner<T> {
         }
     }
 
-    fn answered(&mut self, ticket: Ticket, result: &Result<(), TargetError>) {
+    fn answered(&mut self, ticket: Ticket, result: &Result<(), OffloadError>) {
         self.reading.answered(ticket, result.is_ok());
         let Some(outcome) = self.ledger.answered(ticket, result, self.now) else { return };
         let Outcome { way, gone, refused } = outcome;
@@ -85,7 +85,7 @@ impl<T: LtmTarget> TargetOwner<T> {
             return false;
         }
         let mut batch = std::mem::take(&mut self.batch);
-        let counts = (self.config.operations_per_turn, self.pace.allowed(self.now));
+        let counts = (self.config.operations_per_iteration, self.pace.allowed(self.now));
         for entry in self.ledger.next(&mut batch, counts) {
             *self.status.refused.entry(Reason::NoRoom).or_default() += 1;
             self.to_end.insert(entry);

@@ -1,4 +1,4 @@
-//! The thread of a target's owner: the loop around a [`TargetOwner`].
+//! The thread of a target's owner: the loop around a [`OffloadAgent`].
 
 use std::{
     io, iter,
@@ -11,9 +11,9 @@ use std::{
     time::Instant,
 };
 
-use shunt_gigaflow::target::LtmTarget;
+use shunt_gigaflow::offload::OffloadDevice;
 
-use super::TargetOwner;
+use super::OffloadAgent;
 use crate::thread::{
     Running,
     runner::{Sleeper, time_since},
@@ -25,10 +25,10 @@ use crate::thread::{
 /// # Errors
 ///
 /// When the system has no thread left.
-pub fn spawn_target_thread<T: LtmTarget + Send + 'static>(
-    mut owner: TargetOwner<T>,
+pub fn spawn_offload_thread<T: OffloadDevice + Send + 'static>(
+    mut owner: OffloadAgent<T>,
     epoch: Instant,
-) -> io::Result<Running<TargetOwner<T>>> {
+) -> io::Result<Running<OffloadAgent<T>>> {
     let stop = Arc::new(AtomicBool::new(false));
     let link = Arc::clone(owner.link());
     let mut sleeper = Sleeper::new(None)?;
@@ -39,11 +39,11 @@ pub fn spawn_target_thread<T: LtmTarget + Send + 'static>(
                 continue;
             }
             // It says that it sleeps before it looks once more: what comes later wakes it.
-            own.waker().doze();
+            own.waker().prepare_park();
             if !owner.turn(time_since(epoch)) && !stopped.load(Ordering::Relaxed) {
                 sleeper.wait(0, || iter::once(own.waker().as_fd()));
             }
-            own.waker().rise();
+            own.waker().unpark();
         }
         owner
     })?;

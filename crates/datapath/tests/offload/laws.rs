@@ -11,9 +11,9 @@ use proptest::{
 use shunt_flow::{FlowKey, layout::HEADER_START};
 use shunt_gigaflow::{
     ltm::Eviction,
+    offload::Effects,
     partition::PolicyName,
-    target::Effects,
-    testing::{Chaos, ChaosSettings, SoftTarget},
+    testing::{Chaos, ChaosSettings, SoftwareDevice},
 };
 use shunt_pipeline::{
     Change, Traversal,
@@ -24,9 +24,9 @@ use shunt_pipeline::{
 };
 
 use crate::harness::{BRIDGE, Rig, START, config, held};
-use shunt_datapath::target::TargetConfig;
+use shunt_datapath::offload::OffloadConfig;
 
-type Misbehaving = Rig<Chaos<SoftTarget>>;
+type Misbehaving = Rig<Chaos<SoftwareDevice>>;
 
 /// Something that happens.
 #[derive(Clone, Debug)]
@@ -98,8 +98,8 @@ struct Plan {
 }
 
 impl Plan {
-    fn build(self) -> SoftTarget {
-        let mut target = SoftTarget::new(self.stages, self.entries.0).with(|own| {
+    fn build(self) -> SoftwareDevice {
+        let mut target = SoftwareDevice::new(self.stages, self.entries.0).with(|own| {
             own.effects = self.effects;
             own.tag_bits = self.tag_bits;
         });
@@ -122,7 +122,7 @@ fn plan() -> impl Strategy<Value = Plan> {
     )
 }
 
-fn settings() -> impl Strategy<Value = TargetConfig> {
+fn settings() -> impl Strategy<Value = OffloadConfig> {
     let policy = prop_oneof![
         prop::sample::select(&PolicyName::ALL[..]),
         Just(PolicyName::OneToOne),
@@ -130,15 +130,15 @@ fn settings() -> impl Strategy<Value = TargetConfig> {
     ];
     let rest =
         (0..Eviction::ALL.len(), prop_oneof![Just(1), Just(64)], prop_oneof![Just(2), Just(4096)]);
-    (policy, rest).prop_map(|(policy, (eviction, offers_per_turn, operations_per_turn))| {
-        TargetConfig {
+    (policy, rest).prop_map(
+        |(policy, (eviction, candidates_per_iteration, operations_per_iteration))| OffloadConfig {
             policy,
             eviction: Eviction::ALL[eviction],
-            offers_per_turn,
-            operations_per_turn,
+            candidates_per_iteration,
+            operations_per_iteration,
             ..config()
-        }
-    })
+        },
+    )
 }
 
 /// A world in which things happen, and what was seen there.
@@ -175,12 +175,12 @@ impl Run {
             Event::Apply => {
                 // Without what is queued it would be right too (rule 6).
                 if let Some(change) = self.changes.pop_front()
-                    && change.version > rig.desk.version()
+                    && change.version > rig.coordinator.version()
                 {
-                    rig.desk.apply(change.version, &change.deltas);
+                    rig.coordinator.apply(change.version, &change.deltas);
                 }
             }
-            Event::TakeOne => drop(rig.desk.take_one(0)),
+            Event::TakeOne => drop(rig.coordinator.take_one(0)),
             Event::Turn => drop(rig.turn()),
             Event::Wait(milliseconds) => rig.wait(Duration::from_millis(milliseconds)),
             Event::Restart => rig.owner.target().inner().restart(),
@@ -225,7 +225,7 @@ impl Run {
         // Long enough for any chaos to give way now and then.
         for _ in 0..400 {
             self.rig.turn();
-            self.rig.desk.turn();
+            self.rig.coordinator.turn();
             self.rig.wait(Duration::from_millis(10));
         }
         let newest = self.rig.twin.pipeline.version();
@@ -237,14 +237,14 @@ impl Run {
             turns += 1;
             prop_assert!(turns < 5000, "it never comes to rest: {:?}", self.rig.status());
             self.rig.turn();
-            self.rig.desk.turn();
+            self.rig.coordinator.turn();
             self.rig.wait(Duration::from_millis(10));
         }
         self.check()?;
         let status = self.rig.status();
         prop_assert_eq!((status.waiting, status.stale), (0, 0));
         let held = self.rig.owner.target().inner().entries().len();
-        prop_assert_eq!((held, self.rig.desk.watched()), (status.held.iter().sum(), held));
+        prop_assert_eq!((held, self.rig.coordinator.watched()), (status.held.iter().sum(), held));
         Ok(())
     }
 }
@@ -272,7 +272,7 @@ fn a_target_never_forwards_otherwise_than_the_answered_version_while_it_confirms
     let mut runner = TestRunner::new(config);
     let result = runner.run(&worlds, |(world, settings, (plan, chaos, restarts, seed), events)| {
         let target = Chaos::new(plan.build(), chaos, seed);
-        let target = target.restarting(restarts, SoftTarget::restart);
+        let target = target.restarting(restarts, SoftwareDevice::restart);
         let rig = Rig::new(&world, settings, target);
         let mut run = Run {
             rig,

@@ -5,15 +5,15 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use shunt_flow::FieldId;
 use shunt_gigaflow::{
     cache::Counts,
-    target::{Refusal, TargetError},
+    offload::{OffloadError, Refusal},
 };
 use shunt_pipeline::Time;
 
 /// How a target is.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct TargetStatus {
+pub struct OffloadStatus {
     /// Whether what it forwards is what the tables say.
-    pub state: TargetState,
+    pub state: OffloadState,
     /// Entries that each stage holds, or may hold, first to last; removals that were not confirmed
     /// yet included.
     pub held: Vec<usize>,
@@ -30,13 +30,13 @@ pub struct TargetStatus {
     /// What was done with packets that were offered.
     pub cuts: Counts,
     /// Packets that packet threads have offered.
-    pub offers_made: u64,
+    pub candidates_offered: u64,
     /// Of these, those that were dropped as too many waited.
-    pub offers_dropped: u64,
+    pub candidates_dropped: u64,
     /// Of these, those that needed nothing: the target had all of their way, or was about to.
-    pub offers_known: u64,
+    pub candidates_known: u64,
     /// Of these, those that came in by a port or at a bridge that the target does not have.
-    pub offers_elsewhere: u64,
+    pub candidates_elsewhere: u64,
     /// What was asked of the target.
     pub operations: Operations,
     /// From the miss of a packet until all of its way was confirmed.
@@ -58,7 +58,7 @@ pub struct TargetStatus {
 
 /// Whether what a target forwards is what the tables say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TargetState {
+pub enum OffloadState {
     /// It confirms what it is asked for.
     Connected,
     /// It may forward by what is gone: nobody waits for it.
@@ -146,13 +146,13 @@ pub struct Latency {
 /// Buckets of [`Latency`]: the last but one ends at about 4 s.
 pub const LATENCY_BUCKETS: usize = 24;
 
-impl Default for TargetState {
+impl Default for OffloadState {
     fn default() -> Self {
         Self::Stale { since: Time::ZERO, why: StaleReason::NotYet }
     }
 }
 
-impl TargetState {
+impl OffloadState {
     /// Whether it may forward by what is gone.
     #[must_use]
     pub const fn is_stale(self) -> bool {
@@ -192,11 +192,11 @@ impl From<Refusal> for Reason {
     }
 }
 
-impl From<&TargetError> for Reason {
-    fn from(error: &TargetError) -> Self {
+impl From<&OffloadError> for Reason {
+    fn from(error: &OffloadError) -> Self {
         match error {
-            TargetError::Refused(refusal) => (*refusal).into(),
-            TargetError::NoRoom => Self::NoRoom,
+            OffloadError::Refused(refusal) => (*refusal).into(),
+            OffloadError::NoRoom => Self::NoRoom,
             _ => Self::Failed,
         }
     }

@@ -1,6 +1,6 @@
 //! What a partition policy needs to know of a traversal.
 //!
-//! A [`Way`] is a traversal with everything left out that does not decide where it is cut: for each
+//! A [`TraversalOutline`] is a traversal with everything left out that does not decide where it is cut: for each
 //! step (one table lookup with the actions behind it) the header fields it looked at and a hash of
 //! what it saw, and for each boundary between two steps the name of the state there, if the way may
 //! be cut there at all.
@@ -29,9 +29,9 @@ mod fields;
 
 /// The name of the state between two steps: of the table that comes next, or of a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Cut(u32);
+pub struct StateId(u32);
 
-impl Cut {
+impl StateId {
     /// Behind the last step.
     pub const END: Self = Self(u32::MAX);
 
@@ -60,27 +60,27 @@ pub struct Step {
 
 /// A traversal, as far as partition policies look at it.
 ///
-/// It is built in the order of the packet's way, and its memory is used again by [`Way::begin`]:
+/// It is built in the order of the packet's way, and its memory is used again by [`TraversalOutline::begin`]:
 ///
 /// ```
-/// use shunt_gigaflow::way::{Coupling, Cut, FieldSet, Step, Way};
+/// use shunt_gigaflow::outline::{Coupling, StateId, FieldSet, Step, TraversalOutline};
 ///
 /// let ethernet = FieldSet::of(&[Coupling::EthSrc, Coupling::EthDst]);
-/// let mut way = Way::new();
-/// way.begin(Cut::new(0));
+/// let mut way = TraversalOutline::new();
+/// way.begin(StateId::new(0));
 /// way.step(Step { fields: ethernet, identity: 17 });
-/// way.cut(Cut::new(3));
+/// way.cut(StateId::new(3));
 /// way.step(Step { fields: FieldSet::EMPTY, identity: 4 });
 /// // No cut here: these two stay together.
 /// way.step(Step { fields: FieldSet::of(&[Coupling::IpDst]), identity: 9 });
 /// assert_eq!((way.steps_count(), way.legs_count()), (3, 2));
 /// ```
 #[derive(Clone, Debug)]
-pub struct Way {
+pub struct TraversalOutline {
     legs: Vec<Leg>,
     steps_count: u16,
-    start: Cut,
-    next: Option<Cut>,
+    start: StateId,
+    next: Option<StateId>,
     /// A hash of its form.
     shape: u64,
 }
@@ -94,7 +94,7 @@ pub(crate) struct Form(Box<[(u16, Groups)]>);
 #[derive(Clone, Copy, Debug)]
 struct Leg {
     /// The cut that it begins at.
-    cut: Cut,
+    cut: StateId,
     /// One past its last step.
     end: u16,
     /// What its steps saw.
@@ -103,15 +103,15 @@ struct Leg {
     groups: Groups,
 }
 
-impl Way {
+impl TraversalOutline {
     /// A way without a step.
     #[must_use]
     pub const fn new() -> Self {
-        Self { legs: Vec::new(), steps_count: 0, start: Cut::END, next: None, shape: IDENTITY }
+        Self { legs: Vec::new(), steps_count: 0, start: StateId::END, next: None, shape: IDENTITY }
     }
 
     /// Forgets what was there, and begins at `start`.
-    pub fn begin(&mut self, start: Cut) {
+    pub fn begin(&mut self, start: StateId) {
         self.legs.clear();
         self.steps_count = 0;
         self.start = start;
@@ -120,7 +120,7 @@ impl Way {
     }
 
     /// Says that the way may be cut in front of the next step, where the state is called `name`.
-    pub const fn cut(&mut self, name: Cut) {
+    pub const fn cut(&mut self, name: StateId) {
         self.next = Some(name);
     }
 
@@ -142,7 +142,7 @@ impl Way {
 
     /// Where the way begins.
     #[must_use]
-    pub const fn start(&self) -> Cut {
+    pub const fn start(&self) -> StateId {
         self.start
     }
 
@@ -159,8 +159,8 @@ impl Way {
     }
 
     /// The name of the state in front of leg `leg`, or behind the last one.
-    pub(crate) fn cut_before(&self, leg: usize) -> Cut {
-        self.legs.get(leg).map_or(Cut::END, |leg| leg.cut)
+    pub(crate) fn cut_before(&self, leg: usize) -> StateId {
+        self.legs.get(leg).map_or(StateId::END, |leg| leg.cut)
     }
 
     /// The first step of leg `leg`, or one past the last step.
@@ -256,7 +256,7 @@ impl Way {
     }
 }
 
-impl Default for Way {
+impl Default for TraversalOutline {
     fn default() -> Self {
         Self::new()
     }
@@ -268,7 +268,7 @@ pub struct Name {
     /// A hash of the cut it begins at and of what its steps saw.
     pub identity: u64,
     /// That cut.
-    pub begin: Cut,
+    pub begin: StateId,
 }
 
 /// A piece that a way could be cut into.
@@ -328,11 +328,11 @@ pub const LEGS_MAX: usize = 128;
 mod tests {
     use super::*;
 
-    fn way(steps: u16) -> Way {
-        let mut way = Way::new();
-        way.begin(Cut::new(0));
+    fn way(steps: u16) -> TraversalOutline {
+        let mut way = TraversalOutline::new();
+        way.begin(StateId::new(0));
         for number in 0..steps {
-            way.cut(Cut::new(u32::from(number)));
+            way.cut(StateId::new(u32::from(number)));
             way.step(Step { fields: FieldSet::of(&[Coupling::IpDst]), identity: number.into() });
         }
         way
@@ -349,8 +349,8 @@ mod tests {
     #[test]
     fn a_piece_is_named_by_its_start_and_by_all_it_saw() {
         let identity = |start, seen: &[u64]| {
-            let mut way = Way::new();
-            way.begin(Cut::new(start));
+            let mut way = TraversalOutline::new();
+            way.begin(StateId::new(start));
             for identity in seen {
                 way.step(Step { fields: FieldSet::EMPTY, identity: *identity });
             }
@@ -376,8 +376,8 @@ mod tests {
     #[test]
     fn ways_without_a_step_are_told_apart_by_their_starts() {
         let identity = |start| {
-            let mut way = Way::new();
-            way.begin(Cut::new(start));
+            let mut way = TraversalOutline::new();
+            way.begin(StateId::new(start));
             way.identity(&(0..0))
         };
         assert!(identity(1).is_some());
@@ -387,9 +387,9 @@ mod tests {
     #[test]
     fn a_way_is_of_the_shape_of_those_that_look_at_the_same_fields() {
         let (one, mut same, longer) = (way(6), way(6), way(7));
-        same.begin(Cut::new(9));
+        same.begin(StateId::new(9));
         for number in 0..6 {
-            same.cut(Cut::new(9 - number));
+            same.cut(StateId::new(9 - number));
             same.step(Step { fields: FieldSet::of(&[Coupling::IpDst]), identity: 7 });
         }
         let form = one.form();
@@ -400,7 +400,7 @@ mod tests {
     #[test]
     fn the_same_piece_of_two_ways_has_one_identity() {
         let (long, short) = (way(6), way(4));
-        let of = |way: &Way| way.candidates(2).take(2).collect::<Vec<_>>();
+        let of = |way: &TraversalOutline| way.candidates(2).take(2).collect::<Vec<_>>();
         assert_eq!(of(&long), of(&short));
     }
 }

@@ -218,7 +218,7 @@ impl Offload {
 pub enum Unsendable {
     /// The packet, or one segment of it, is longer than the port's limit.
     #[error("a frame of {length} bytes is longer than the port's {max}")]
-    TooLong {
+    MtuExceeded {
         /// Length on the wire.
         length: usize,
         /// The port's `frame_max`.
@@ -244,7 +244,7 @@ pub fn finish(
     let length = packet.wire_len();
     if length > port.frame_max {
         pool.give(packet);
-        return Err(Unsendable::TooLong { length, max: port.frame_max });
+        return Err(Unsendable::MtuExceeded { length, max: port.frame_max });
     }
     let is_made_here = !port.tx_segmentation || segment::is_labelled(packet.frame());
     if packet.offload.is_segmented() && is_made_here {

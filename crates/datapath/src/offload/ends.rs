@@ -6,7 +6,7 @@
 //!                commands                              │  ▲
 //!   control      ──────────────────────────────────►   │  │
 //!                ◄── status ─────────────────────────  │  │
-//!               reports (bounded, entry not made when full) │ advance (merged, always fits)
+//!               reports (bounded, entry not made when full) │ invalidation (merged, always fits)
 //!                                                      ▼  │
 //!                                                    eviction thread
 //! ```
@@ -25,20 +25,20 @@ use shunt_classifier::Version;
 use shunt_flow::{FlowKey, PortNo};
 use shunt_pipeline::{OwnerId, Time};
 
-use super::TargetStatus;
+use super::OffloadStatus;
 use crate::{
     cache::split_mix,
     command::{DumpedEntry, Reply},
-    desk::DeskEnds,
+    coordinator::CoordinatorEndpoint,
     link::Link,
     metrics::Counter,
-    owner::{Lesson, Report},
+    owner::{LearnRequest, Report},
     sleep::Waker,
 };
 
 /// A packet that no cache knew.
 #[derive(Clone, Debug)]
-pub struct Offer {
+pub struct OffloadCandidate {
     /// Its key, as it came in.
     pub key: FlowKey,
     /// When it missed.
@@ -47,9 +47,9 @@ pub struct Offer {
 
 /// A packet thread's end.
 #[derive(Debug)]
-pub struct Offers {
-    ring: Producer<Offer>,
-    counters: Arc<OfferCounters>,
+pub struct OffloadCandidates {
+    ring: Producer<OffloadCandidate>,
+    counters: Arc<CandidateCounters>,
     link: Arc<Link>,
     /// Whether something was offered that the owner was not woken for.
     is_news: bool,
@@ -62,41 +62,41 @@ pub struct Offers {
 
 /// What a packet thread has offered.
 #[derive(Debug, Default)]
-pub(super) struct OfferCounters {
+pub(super) struct CandidateCounters {
     pub(super) made: Counter,
     pub(super) dropped: Counter,
 }
 
 /// Control's end.
 #[derive(Clone)]
-pub struct TargetHandle {
-    commands: mpsc::Sender<TargetCommand>,
+pub struct OffloadHandle {
+    commands: mpsc::Sender<OffloadCommand>,
     link: Arc<Link>,
     shared: Arc<Shared>,
 }
 
 /// The owner's end.
-pub struct TargetEnds {
+pub struct OffloadEndpoint {
     pub(super) owner: OwnerId,
     pub(super) version: Version,
     pub(super) reports: Producer<Report>,
-    pub(super) lessons: Producer<Lesson>,
-    pub(super) offers: Vec<Consumer<Offer>>,
-    pub(super) commands: mpsc::Receiver<TargetCommand>,
+    pub(super) learn_requests: Producer<LearnRequest>,
+    pub(super) offers: Vec<Consumer<OffloadCandidate>>,
+    pub(super) commands: mpsc::Receiver<OffloadCommand>,
     pub(super) link: Arc<Link>,
-    pub(super) desk: Arc<Waker>,
+    pub(super) coordinator: Arc<Waker>,
     pub(super) shared: Arc<Shared>,
 }
 
 /// What the owner shows.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    status: Mutex<TargetStatus>,
-    offers: Vec<Arc<OfferCounters>>,
+    status: Mutex<OffloadStatus>,
+    offers: Vec<Arc<CandidateCounters>>,
 }
 
 /// What control asks of the owner of a target.
-pub(super) enum TargetCommand {
+pub(super) enum OffloadCommand {
     Pull(Reply<()>),
     Dump(Reply<Vec<DumpedEntry>>),
     Ports(Option<BTreeSet<PortNo>>),
@@ -104,76 +104,79 @@ pub(super) enum TargetCommand {
 }
 
 /// One packet of so many is offered whether it missed or not.
-const DRAWN_ONE_IN: usize = 128;
+const SAMPLED_ONE_IN: usize = 128;
 
 /// Offers of one packet thread that may wait; more are dropped.
-const OFFERS_MAX: usize = 1024;
+const CANDIDATES_MAX: usize = 1024;
 
 /// Reports that may wait for the eviction thread.
 const REPORTS_MAX: usize = 16_384;
 
 /// Makes the joints of the owner of a target that begins at `version`, at which the desk is too:
-/// control's, the owner's, the desk's, and one for each of so many packet threads. `desk` is who turns
+/// control's, the owner's, the desk's, and one for each of so many packet threads. `coordinator` is who turns
 /// the desk.
 ///
 /// # Errors
 ///
 /// When the system has no descriptor left.
-pub fn target_ends(
+pub fn offload_endpoint(
     owner: OwnerId,
     version: Version,
     threads_count: usize,
-    desk: Arc<Waker>,
-) -> io::Result<(TargetHandle, TargetEnds, DeskEnds, Vec<Offers>)> {
+    coordinator: Arc<Waker>,
+) -> io::Result<(OffloadHandle, OffloadEndpoint, CoordinatorEndpoint, Vec<OffloadCandidates>)> {
     let (reports, report_receiver) = RingBuffer::new(REPORTS_MAX);
     // A target's owner forwards no packet, so it teaches nothing.
-    let (lessons, _) = RingBuffer::new(1);
+    let (learn_requests, _) = RingBuffer::new(1);
     let (command_sender, commands) = mpsc::channel();
     let link = Arc::new(Link::new(version)?);
     let (mut threads, mut rings, mut counters) = (Vec::new(), Vec::new(), Vec::new());
     for random in (0..).take(threads_count) {
-        let (ring, receiver) = RingBuffer::new(OFFERS_MAX);
-        let own = Arc::new(OfferCounters::default());
-        threads.push(Offers {
+        let (ring, receiver) = RingBuffer::new(CANDIDATES_MAX);
+        let own = Arc::new(CandidateCounters::default());
+        threads.push(OffloadCandidates {
             ring,
             counters: Arc::clone(&own),
             link: Arc::clone(&link),
             is_news: false,
-            until_draw: DRAWN_ONE_IN,
+            until_draw: SAMPLED_ONE_IN,
             random,
         });
         rings.push(receiver);
         counters.push(own);
     }
     let shared = Arc::new(Shared { status: Mutex::default(), offers: counters });
-    let handle = TargetHandle {
+    let handle = OffloadHandle {
         commands: command_sender,
         link: Arc::clone(&link),
         shared: Arc::clone(&shared),
     };
-    let desk_ends = DeskEnds::of_target(owner, report_receiver, Arc::clone(&link));
-    let ends = TargetEnds {
+    let coordinator_endpoint =
+        CoordinatorEndpoint::of_device(owner, report_receiver, Arc::clone(&link));
+    let ends = OffloadEndpoint {
         owner,
         version,
         reports,
-        lessons,
+        learn_requests,
         offers: rings,
         commands,
         link,
-        desk,
+        coordinator,
         shared,
     };
-    Ok((handle, ends, desk_ends, threads))
+    Ok((handle, ends, coordinator_endpoint, threads))
 }
 
-impl Offers {
+impl OffloadCandidates {
     /// Offers a packet that no cache knew; it is dropped, and counted, if the owner does not keep up.
     /// [`Self::tell`] is to be called some time afterwards.
     pub fn offer(&mut self, key: &FlowKey, missed: Time) {
         self.counters.made.add(1);
         self.is_news = true;
         // A key is large: it is not copied in vain.
-        if self.ring.is_full() || self.ring.push(Offer { key: key.clone(), missed }).is_err() {
+        if self.ring.is_full()
+            || self.ring.push(OffloadCandidate { key: key.clone(), missed }).is_err()
+        {
             self.counters.dropped.add(1);
         }
     }
@@ -187,7 +190,7 @@ impl Offers {
         }
         let place = self.until_draw;
         // Any gap up to twice the mean, of which the rest of the burst is a part.
-        let gap = split_mix(&mut self.random) % (2 * DRAWN_ONE_IN as u64);
+        let gap = split_mix(&mut self.random) % (2 * SAMPLED_ONE_IN as u64);
         let gap = usize::try_from(gap).unwrap_or_default();
         self.until_draw = gap.saturating_sub(burst - place - 1);
         Some(place)
@@ -201,14 +204,14 @@ impl Offers {
     }
 }
 
-impl TargetHandle {
+impl OffloadHandle {
     /// How the target is.
     #[must_use]
-    pub fn status(&self) -> TargetStatus {
+    pub fn status(&self) -> OffloadStatus {
         let mut status = self.shared.lock().clone();
         for own in &self.shared.offers {
-            status.offers_made += own.made.get();
-            status.offers_dropped += own.dropped.get();
+            status.candidates_offered += own.made.get();
+            status.candidates_dropped += own.dropped.get();
         }
         status
     }
@@ -216,7 +219,7 @@ impl TargetHandle {
     /// Has the target's counters read and credited, and then answers. A target that is stale is not
     /// waited for.
     pub fn pull(&self, reply: Reply<()>) {
-        if let Err(TargetCommand::Pull(reply)) = self.send(TargetCommand::Pull(reply)) {
+        if let Err(OffloadCommand::Pull(reply)) = self.send(OffloadCommand::Pull(reply)) {
             reply(());
         }
     }
@@ -224,7 +227,7 @@ impl TargetHandle {
     /// Answers with the pieces that are meant to be in the target, with their place in the chain. Of a
     /// thread that is gone: none.
     pub fn dump(&self, reply: Reply<Vec<DumpedEntry>>) {
-        if let Err(TargetCommand::Dump(reply)) = self.send(TargetCommand::Dump(reply)) {
+        if let Err(OffloadCommand::Dump(reply)) = self.send(OffloadCommand::Dump(reply)) {
             reply(Vec::new());
         }
     }
@@ -233,14 +236,14 @@ impl TargetHandle {
     /// elsewhere never meets it, so no rules are made for that. `None`, as at the beginning: by all.
     pub fn set_ports(&self, ports: Option<BTreeSet<PortNo>>) {
         // Of a thread that is gone nothing depends on it.
-        let _ = self.send(TargetCommand::Ports(ports));
+        let _ = self.send(OffloadCommand::Ports(ports));
     }
 
     /// Says after how long without a hit a piece goes, and how long a packet may be under way in the
     /// target.
     pub fn tune(&self, max_idle: Duration, drain: Duration) {
         // Of a thread that is gone nothing depends on it.
-        let _ = self.send(TargetCommand::Tune { max_idle, drain });
+        let _ = self.send(OffloadCommand::Tune { max_idle, drain });
     }
 
     /// Wakes the owner: the target has something to tell. Any thread may call it.
@@ -254,7 +257,7 @@ impl TargetHandle {
         self.link.answered()
     }
 
-    fn send(&self, command: TargetCommand) -> Result<(), TargetCommand> {
+    fn send(&self, command: OffloadCommand) -> Result<(), OffloadCommand> {
         let sent = self.commands.send(command);
         self.wake();
         sent.map_err(|mpsc::SendError(command)| command)
@@ -262,18 +265,18 @@ impl TargetHandle {
 }
 
 impl Shared {
-    pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, TargetStatus> {
+    pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, OffloadStatus> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl fmt::Debug for TargetHandle {
+impl fmt::Debug for OffloadHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TargetHandle").field("answered", &self.answered()).finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for TargetEnds {
+impl fmt::Debug for OffloadEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TargetEnds").field("owner", &self.owner).finish_non_exhaustive()
     }
@@ -287,10 +290,11 @@ mod tests {
 
     #[test]
     fn traffic_that_repeats_is_drawn_from_wherever_it_is() {
-        let desk = Arc::new(Waker::new().unwrap());
-        let (.., mut threads) = target_ends(OwnerId(1), Version::new(1), 1, desk).unwrap();
+        let coordinator = Arc::new(Waker::new().unwrap());
+        let (.., mut threads) =
+            offload_endpoint(OwnerId(1), Version::new(1), 1, coordinator).unwrap();
         let offers = &mut threads[0];
-        let drawn: BTreeSet<_> = (0..4000).filter_map(|_| offers.draws(32)).collect();
-        assert_eq!(drawn, (0..32).collect(), "one flow at each place of a burst");
+        let sampled: BTreeSet<_> = (0..4000).filter_map(|_| offers.draws(32)).collect();
+        assert_eq!(sampled, (0..32).collect(), "one flow at each place of a burst");
     }
 }

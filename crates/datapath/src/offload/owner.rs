@@ -12,16 +12,16 @@ use shunt_gigaflow::{
     adaptive::Capacity,
     cache::{Config, Fallback, Gigaflow},
     ltm::{EntryRef, LtmRule, Walk},
+    offload::{Capabilities, Event, OffloadDevice},
     partition::StageId,
     tag::{TAG_BITS_MAX, TagName},
-    target::{Capabilities, Event, LtmTarget},
 };
 use shunt_pipeline::{Pipeline, Time};
 
 use super::{
-    Offer, StaleReason, TargetConfig, TargetEnds, TargetState, TargetStatus,
+    OffloadCandidate, OffloadConfig, OffloadEndpoint, OffloadState, OffloadStatus, StaleReason,
     drain::Drain,
-    ends::{Shared, TargetCommand},
+    ends::{OffloadCommand, Shared},
     judge::{Debt, Judge},
     ledger::{Batch, Ledger},
     pace::Pace,
@@ -31,8 +31,8 @@ use super::{
 use crate::{command::DumpedEntry, link::Link, owner::Owner, sleep::Waker};
 
 /// The owner of a target, to be turned by whoever owns it.
-pub struct TargetOwner<T> {
-    pub(super) config: TargetConfig,
+pub struct OffloadAgent<T> {
+    pub(super) config: OffloadConfig,
     pub(super) pipeline: Arc<Pipeline>,
     pub(super) target: T,
     pub(super) capabilities: Capabilities,
@@ -46,7 +46,7 @@ pub struct TargetOwner<T> {
     pub(super) reading: Reading,
     pub(super) drain: Drain,
     pub(super) ways: Ways,
-    pub(super) offers: Vec<Consumer<Offer>>,
+    pub(super) offers: Vec<Consumer<OffloadCandidate>>,
     /// Whose offer is taken first in the next turn.
     pub(super) offered_first: usize,
     /// The ports that packets come in by at the target.
@@ -56,28 +56,33 @@ pub struct TargetOwner<T> {
     pub(super) walk: Walk,
     pub(super) events: Vec<Event>,
     pub(super) batch: Batch,
-    pub(super) status: TargetStatus,
+    pub(super) status: OffloadStatus,
     pub(super) now: Time,
     pub(super) link: Arc<Link>,
-    pub(super) desk: Arc<Waker>,
-    commands: mpsc::Receiver<TargetCommand>,
+    pub(super) coordinator: Arc<Waker>,
+    commands: mpsc::Receiver<OffloadCommand>,
     shared: Arc<Shared>,
 }
 
 /// Slots beyond what is meant to be in the target, for entries that wait to be buried.
-const GRAVES: usize = 1024;
+const RETIRED_MAX: usize = 1024;
 
 /// Commands taken in a turn.
-const COMMANDS_PER_TURN: usize = 32;
+const COMMANDS_PER_ITERATION: usize = 32;
 
-impl<T: LtmTarget> TargetOwner<T> {
+impl<T: OffloadDevice> OffloadAgent<T> {
     /// An owner of a target of which nothing is known, at the version that its ends were made for.
     #[must_use]
-    pub fn new(config: TargetConfig, pipeline: Arc<Pipeline>, target: T, ends: TargetEnds) -> Self {
+    pub fn new(
+        config: OffloadConfig,
+        pipeline: Arc<Pipeline>,
+        target: T,
+        ends: OffloadEndpoint,
+    ) -> Self {
         let capabilities = target.capabilities().clone();
         let stage_entries_max = capabilities.stage_entries.iter().copied().min().unwrap_or(0);
         let stages_count = u8::try_from(capabilities.stages_count()).unwrap_or(u8::MAX);
-        let mut gigaflow = Gigaflow::of_target(Config {
+        let mut gigaflow = Gigaflow::of_device(Config {
             capacity: Capacity { stages_count, stage_entries_max },
             policy: config.policy,
             fallback: Fallback::Off,
@@ -88,11 +93,20 @@ impl<T: LtmTarget> TargetOwner<T> {
         // The first of all tags, which the target lets packets begin with; it is held for ever.
         let first = gigaflow.ltm_mut().hold(&TagName::Start(config.bridge.number().into()));
         debug_assert!(first.is_ok_and(|tag| tag.number() == 0), "no tag is in use yet");
-        let entries_max = stage_entries_max * usize::from(stages_count) + GRAVES;
-        let TargetEnds { owner, version, reports, lessons, offers, commands, link, desk, shared } =
-            ends;
+        let entries_max = stage_entries_max * usize::from(stages_count) + RETIRED_MAX;
+        let OffloadEndpoint {
+            owner,
+            version,
+            reports,
+            learn_requests,
+            offers,
+            commands,
+            link,
+            coordinator,
+            shared,
+        } = ends;
         Self {
-            owner: Owner::new(owner, version, entries_max, reports, lessons),
+            owner: Owner::new(owner, version, entries_max, reports, learn_requests),
             ledger: Ledger::new(&capabilities.stage_entries, config.seed),
             pace: Pace::default(),
             judge: Judge::new(target.is_there()),
@@ -106,10 +120,10 @@ impl<T: LtmTarget> TargetOwner<T> {
             walk: Walk::default(),
             events: Vec::new(),
             batch: Vec::new(),
-            status: TargetStatus::default(),
+            status: OffloadStatus::default(),
             now: Time::ZERO,
             link,
-            desk,
+            coordinator,
             config,
             pipeline,
             target,
@@ -125,16 +139,16 @@ impl<T: LtmTarget> TargetOwner<T> {
         self.now = now;
         let reported = self.owner.reported();
         let heard = self.hear();
-        let advanced = self.take_advance();
+        let advanced = self.take_invalidation();
         let commanded = self.take_commands();
-        let offered = self.take_offers();
+        let offered = self.take_candidates();
         let ended = self.end_what_waits();
         let read = self.read_counters();
         let handed_over = self.hand_over();
         let answered = self.answer();
         self.drain.turn(self.gigaflow.ltm_mut(), (now, self.config.drain));
         if self.owner.reported() > reported || answered {
-            self.desk.wake();
+            self.coordinator.wake();
         }
         let worked = heard | advanced | commanded | offered | ended | read | handed_over | answered;
         self.publish();
@@ -153,14 +167,14 @@ impl<T: LtmTarget> TargetOwner<T> {
 
     /// Adopts the version that was posted, and dooms what it made stale. One that the target has not
     /// confirmed is waited for first; those after it merge meanwhile.
-    fn take_advance(&mut self) -> bool {
+    fn take_invalidation(&mut self) -> bool {
         let is_owed = self.owner.version() > self.link.answered();
         if is_owed && !self.status.state.is_stale() {
             return false;
         }
-        let Some(advance) = self.link.mailbox().take() else { return false };
-        self.owner.advance(&advance);
-        self.bury(Some(self.now));
+        let Some(invalidation) = self.link.mailbox().take() else { return false };
+        self.owner.invalidation(&invalidation);
+        self.reclaim(Some(self.now));
         self.ledger.adopt(self.now);
         true
     }
@@ -198,13 +212,13 @@ impl<T: LtmTarget> TargetOwner<T> {
     }
 
     fn take_commands(&mut self) -> bool {
-        for count in 0..COMMANDS_PER_TURN {
+        for count in 0..COMMANDS_PER_ITERATION {
             let Ok(command) = self.commands.try_recv() else { return count > 0 };
             match command {
-                TargetCommand::Pull(reply) => self.reading.pull(reply),
-                TargetCommand::Dump(reply) => reply(self.dumped()),
-                TargetCommand::Ports(ports) => self.ports = ports,
-                TargetCommand::Tune { max_idle, drain } => {
+                OffloadCommand::Pull(reply) => self.reading.pull(reply),
+                OffloadCommand::Dump(reply) => reply(self.dumped()),
+                OffloadCommand::Ports(ports) => self.ports = ports,
+                OffloadCommand::Tune { max_idle, drain } => {
                     (self.config.max_idle, self.config.drain) = (max_idle, drain);
                 }
             }
@@ -242,23 +256,23 @@ impl<T: LtmTarget> TargetOwner<T> {
     }
 }
 
-impl<T> TargetOwner<T> {
+impl<T> OffloadAgent<T> {
     pub(super) const fn link(&self) -> &Arc<Link> {
         &self.link
     }
 }
 
-impl<T> Drop for TargetOwner<T> {
+impl<T> Drop for OffloadAgent<T> {
     /// However it ends, by a panic too, nobody waits for a version that it would have answered.
     fn drop(&mut self) {
         let (since, why) = (self.now, StaleReason::Ended);
-        self.shared.lock().state = TargetState::Stale { since, why };
+        self.shared.lock().state = OffloadState::Stale { since, why };
         self.link.retire();
-        self.desk.wake();
+        self.coordinator.wake();
     }
 }
 
-impl<T> fmt::Debug for TargetOwner<T> {
+impl<T> fmt::Debug for OffloadAgent<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TargetOwner")
             .field("version", &self.owner.version())

@@ -1,6 +1,6 @@
 //! The owner of a target: what keeps the rules of a NIC true to the tables.
 //!
-//! A [target](shunt_gigaflow::target::LtmTarget) stands in front of the switch and forwards by itself
+//! A [target](shunt_gigaflow::offload::OffloadDevice) stands in front of the switch and forwards by itself
 //! what it has rules for. Its owner is one thread, and one more owner in the protocol of versions
 //! ([`crate::owner`]): it reports what it installs, takes advances, and answers a version when the
 //! target holds nothing any more that the version made stale. So a barrier waits for the NIC too.
@@ -8,11 +8,11 @@
 //! ```text
 //!  packet threads ── offers of keys that missed (bounded, dropped when full) ──┐
 //!                                                                              ▼
-//!  eviction thread ◄── reports ── TargetOwner: Gigaflow cuts, Owner names, Ledger orders
+//!  eviction thread ◄── reports ── OffloadAgent: Gigaflow cuts, Owner names, Ledger orders
 //!        │                            ▲   │                                    │
-//!        └── advance ─► mailbox ──────┘   └── answer, counts, status           │ operations
+//!        └── invalidation ─► mailbox ──────┘   └── answer, counts, status           │ operations
 //!                                                                              ▼
-//!                                                                          LtmTarget
+//!                                                                          OffloadDevice
 //! ```
 //!
 //! # What is intended, and what is held
@@ -33,14 +33,14 @@
 //!
 //! # Stale
 //!
-//! A target that is lost, or that does not confirm within [`TargetConfig::confirm_within`], is *stale*:
+//! A target that is lost, or that does not confirm within [`OffloadConfig::confirm_within`], is *stale*:
 //! it may forward by rules that are gone. Then versions are answered without it, and pulls too: nobody
-//! waits. [`TargetStatus::state`] says so, since when and why, and the log does. It ends when the target
+//! waits. [`OffloadStatus::state`] says so, since when and why, and the log does. It ends when the target
 //! is there and everything stale is confirmed gone.
 //!
 //! # Hits
 //!
-//! The target's counters are read every [`TargetConfig::count_every`], and when somebody pulls. The
+//! The target's counters are read every [`OffloadConfig::count_every`], and when somebody pulls. The
 //! difference to what was read before is credited to the rules of the piece, at the time of the
 //! reading. A removal comes with a last reading, where the target counts; what is counted between that
 //! and the removal itself is lost, and so is what a target counted before it forgot. Nobody waits for a
@@ -49,10 +49,10 @@
 //!
 //! # How it is wired
 //!
-//! [`target_ends`] makes the joints. The [`TargetHandle`] is control's: its
-//! [`wake`](TargetHandle::wake) is what the target calls when it has something to tell. Each packet
-//! thread gets [`Offers`], the desk gets [`DeskEnds`](crate::DeskEnds), the [`TargetOwner`] the rest,
-//! and [`spawn_target_thread`] runs it.
+//! [`offload_endpoint`] makes the joints. The [`OffloadHandle`] is control's: its
+//! [`wake`](OffloadHandle::wake) is what the target calls when it has something to tell. Each packet
+//! thread gets [`OffloadCandidates`], the desk gets [`CoordinatorEndpoint`](crate::CoordinatorEndpoint), the [`OffloadAgent`] the rest,
+//! and [`spawn_offload_thread`] runs it.
 
 mod config;
 mod ends;
@@ -70,10 +70,12 @@ mod intake;
 mod owner;
 mod runner;
 
-pub use config::TargetConfig;
-pub use ends::{Offer, Offers, TargetEnds, TargetHandle, target_ends};
-pub use owner::TargetOwner;
-pub use runner::spawn_target_thread;
+pub use config::OffloadConfig;
+pub use ends::{
+    OffloadCandidate, OffloadCandidates, OffloadEndpoint, OffloadHandle, offload_endpoint,
+};
+pub use owner::OffloadAgent;
+pub use runner::spawn_offload_thread;
 pub use status::{
-    LATENCY_BUCKETS, Latency, Operations, Reason, StaleReason, TargetState, TargetStatus,
+    LATENCY_BUCKETS, Latency, OffloadState, OffloadStatus, Operations, Reason, StaleReason,
 };

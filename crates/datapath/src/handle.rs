@@ -1,4 +1,4 @@
-//! The seat at the desk: whoever takes it turns the [`EvictionDesk`].
+//! The seat at the desk: whoever takes it turns the [`EvictionCoordinator`].
 //!
 //! It belongs to the eviction thread. But to hand a change over to a thread that sleeps, and to hear
 //! of its answer, is two wakings, and costs many times what a quick engine needs for a change of one
@@ -10,7 +10,7 @@
 //!
 //! ```text
 //!   hand in the change
-//!   seat free, and all that waits is done at once?  ── no ──► wake the eviction thread
+//!   handle free, and all that waits is done at once?  ── no ──► wake the eviction thread
 //!     │ yes                                                              ▲
 //!     ▼                                                                  │
 //!   apply it, tell of what is answered; much put off?  ── yes ───────────┘
@@ -30,29 +30,29 @@ use std::{
 use shunt_classifier::Version;
 
 use crate::{
-    desk::{DeskEnds, EvictionDesk},
+    coordinator::{CoordinatorEndpoint, EvictionCoordinator},
     sleep::Waker,
     sync::{Mutex, MutexGuard},
 };
 
 /// A desk that its thread turns, and sometimes others.
-pub struct DeskSeat {
+pub struct CoordinatorHandle {
     waker: Arc<Waker>,
     place: Mutex<Place>,
 }
 
 /// What there is to turn.
 enum Place {
-    Open(Box<OpenDesk>),
+    Open(Box<OpenCoordinator>),
     /// The engine has panicked in the hands of another than its thread, which hears of it next.
     Panicked(Box<dyn Any + Send>),
     Closed,
 }
 
-struct OpenDesk {
-    desk: EvictionDesk,
+struct OpenCoordinator {
+    coordinator: EvictionCoordinator,
     answered: Version,
-    on_answered: Box<dyn FnMut(Version) + Send>,
+    on_acked: Box<dyn FnMut(Version) + Send>,
 }
 
 /// What came of an attempt to turn the desk.
@@ -66,41 +66,44 @@ pub(crate) enum Turned {
     NotNow,
 }
 
-impl OpenDesk {
+impl OpenCoordinator {
     /// One turn; answers whether anything was done or has become known.
     fn turn(&mut self) -> bool {
-        let worked = self.desk.turn();
+        let worked = self.coordinator.turn();
         self.tell() || worked
     }
 
     /// One turn, if it is done at once.
-    fn turn_at_once(&mut self) -> Turned {
-        if !self.desk.turn_at_once() {
+    fn run_at_once(&mut self) -> Turned {
+        if !self.coordinator.run_at_once() {
             return Turned::NotNow;
         }
         self.tell();
-        if self.desk.is_untidy() { Turned::Untidy } else { Turned::Done }
+        if self.coordinator.is_untidy() { Turned::Untidy } else { Turned::Done }
     }
 
     /// Tells of what is answered; answers whether it was news.
     fn tell(&mut self) -> bool {
-        let newest = self.desk.note_answered();
+        let newest = self.coordinator.note_acked();
         let is_news = newest != self.answered;
         if is_news {
             self.answered = newest;
-            (self.on_answered)(newest);
+            (self.on_acked)(newest);
         }
         is_news
     }
 }
 
-impl DeskSeat {
-    /// A seat at a desk. `on_answered` hears of every version that all packet threads have answered;
+impl CoordinatorHandle {
+    /// A seat at a desk. `on_acked` hears of every version that all packet threads have answered;
     /// some may be passed over.
     #[must_use]
-    pub fn new(desk: EvictionDesk, on_answered: impl FnMut(Version) + Send + 'static) -> Arc<Self> {
-        let (waker, answered) = (Arc::clone(desk.waker()), desk.answered());
-        let open = OpenDesk { desk, answered, on_answered: Box::new(on_answered) };
+    pub fn new(
+        coordinator: EvictionCoordinator,
+        on_acked: impl FnMut(Version) + Send + 'static,
+    ) -> Arc<Self> {
+        let (waker, answered) = (Arc::clone(coordinator.waker()), coordinator.answered());
+        let open = OpenCoordinator { coordinator, answered, on_acked: Box::new(on_acked) };
         Arc::new(Self { waker, place: Mutex::new(Place::Open(Box::new(open))) })
     }
 
@@ -128,10 +131,10 @@ impl DeskSeat {
     }
 
     /// Turns the desk as somebody else, if the seat is free and all that waits is done at once.
-    pub(crate) fn try_turn(&self) -> Turned {
+    pub(crate) fn try_iteration(&self) -> Turned {
         let Some(mut place) = self.try_sit() else { return Turned::NotNow };
         let Place::Open(open) = &mut *place else { return Turned::NotNow };
-        catch_unwind(AssertUnwindSafe(|| open.turn_at_once())).unwrap_or_else(|panic| {
+        catch_unwind(AssertUnwindSafe(|| open.run_at_once())).unwrap_or_else(|panic| {
             *place = Place::Panicked(panic);
             Turned::NotNow
         })
@@ -148,19 +151,19 @@ impl DeskSeat {
     /// Ends it: changes that are handed in from now on are dropped. Answers with the desk, unless
     /// its engine has panicked.
     #[must_use]
-    pub fn close(&self) -> Option<EvictionDesk> {
+    pub fn close(&self) -> Option<EvictionCoordinator> {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut *place, Place::Closed) {
-            Place::Open(open) => Some(open.desk),
+            Place::Open(open) => Some(open.coordinator),
             Place::Panicked(_) | Place::Closed => None,
         }
     }
 
     /// Looks at the desk, between two turns; `None` if it is closed. A turn that is under way is
     /// waited for, and the next one waits for the look.
-    pub fn look<T>(&self, look: impl FnOnce(&EvictionDesk) -> T) -> Option<T> {
+    pub fn look<T>(&self, look: impl FnOnce(&EvictionCoordinator) -> T) -> Option<T> {
         match &*self.place.lock().unwrap_or_else(PoisonError::into_inner) {
-            Place::Open(open) => Some(look(&open.desk)),
+            Place::Open(open) => Some(look(&open.coordinator)),
             Place::Panicked(_) | Place::Closed => None,
         }
     }
@@ -173,11 +176,11 @@ impl DeskSeat {
     /// Those of `make`; then none joins.
     pub fn join<T, E>(
         &self,
-        make: impl FnOnce(Version) -> Result<(T, DeskEnds), E>,
+        make: impl FnOnce(Version) -> Result<(T, CoordinatorEndpoint), E>,
     ) -> Option<Result<T, E>> {
         match &mut *self.place.lock().unwrap_or_else(PoisonError::into_inner) {
-            Place::Open(open) => Some(make(open.desk.version()).map(|(made, ends)| {
-                open.desk.join(ends);
+            Place::Open(open) => Some(make(open.coordinator.version()).map(|(made, ends)| {
+                open.coordinator.join(ends);
                 made
             })),
             Place::Panicked(_) | Place::Closed => None,
@@ -191,12 +194,12 @@ impl DeskSeat {
     }
 }
 
-impl std::fmt::Debug for DeskSeat {
+impl std::fmt::Debug for CoordinatorHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("DeskSeat").finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
-#[path = "seat_tests.rs"]
+#[path = "handle_tests.rs"]
 mod tests;

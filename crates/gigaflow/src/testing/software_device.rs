@@ -13,16 +13,16 @@ use shunt_pipeline::DatapathAction;
 
 use crate::{
     ltm::{LtmRule, Next, Tag},
-    partition::StageId,
-    target::{
-        Capabilities, Counters, Effects, Event, Lost, LtmIndex, LtmTarget, Operation, TargetError,
-        Ticket,
+    offload::{
+        Capabilities, Counters, Effects, Event, Lost, LtmIndex, OffloadDevice, OffloadError,
+        Operation, Ticket,
     },
+    partition::StageId,
 };
 
 /// A target in memory.
 #[derive(Debug)]
-pub struct SoftTarget {
+pub struct SoftwareDevice {
     capabilities: Capabilities,
     /// Entries that each stage really takes.
     pub stage_entries: usize,
@@ -50,7 +50,7 @@ pub struct SoftEntry {
     pub counters: Counters,
 }
 
-impl SoftTarget {
+impl SoftwareDevice {
     /// An empty one of so many stages, which hold anything that a target may.
     #[must_use]
     pub fn new(stages_count: usize, stage_entries: usize) -> Self {
@@ -156,7 +156,7 @@ impl SoftTarget {
     pub fn lose(&mut self) {
         self.is_there = false;
         for (ticket, _) in self.waiting.drain(..) {
-            let result = Err(TargetError::Lost(Lost));
+            let result = Err(OffloadError::Lost(Lost));
             self.events.push(Event::Answered { ticket, result });
         }
         self.events.push(Event::Lost(Lost));
@@ -182,7 +182,7 @@ impl SoftTarget {
         index: LtmIndex,
         stage: StageId,
         rule: Arc<LtmRule>,
-    ) -> Result<(), TargetError> {
+    ) -> Result<(), OffloadError> {
         self.capabilities.check(&rule)?;
         let is_same = |entry: &SoftEntry| {
             let own = &entry.rule;
@@ -191,26 +191,26 @@ impl SoftTarget {
                 && own.matching == rule.matching
         };
         if self.entries.values().any(is_same) {
-            return Err(TargetError::Exists);
+            return Err(OffloadError::Exists);
         }
         if self.count(stage) >= self.stage_entries {
-            return Err(TargetError::NoRoom);
+            return Err(OffloadError::NoRoom);
         }
         self.entries.insert(index, SoftEntry { stage, rule, counters: Counters::default() });
         Ok(())
     }
 
-    fn obey(&mut self, operation: Operation) -> Result<(), TargetError> {
+    fn obey(&mut self, operation: Operation) -> Result<(), OffloadError> {
         match operation {
             Operation::Insert { entry, stage, rule } => self.insert(entry, stage, rule),
             Operation::Modify { entry, rule } => {
-                let own = self.entries.get_mut(&entry).ok_or(TargetError::NoSuchEntry)?;
+                let own = self.entries.get_mut(&entry).ok_or(OffloadError::NoSuchEntry)?;
                 own.rule = rule;
                 Ok(())
             }
-            Operation::Remove { .. } if self.clings => Err(TargetError::Failed(2)),
+            Operation::Remove { .. } if self.clings => Err(OffloadError::Failed(2)),
             Operation::Remove { entry } => {
-                let gone = self.entries.remove(&entry).ok_or(TargetError::NoSuchEntry)?;
+                let gone = self.entries.remove(&entry).ok_or(OffloadError::NoSuchEntry)?;
                 self.events.push(Event::Counted { entry, counters: gone.counters });
                 Ok(())
             }
@@ -226,7 +226,7 @@ impl SoftTarget {
     }
 }
 
-impl LtmTarget for SoftTarget {
+impl OffloadDevice for SoftwareDevice {
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }

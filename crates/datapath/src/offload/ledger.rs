@@ -20,8 +20,8 @@ use hashbrown::HashMap;
 use shunt_flow::Match;
 use shunt_gigaflow::{
     ltm::{EntryRef, LtmRule, Next, Tag},
+    offload::{Counters, LtmIndex, OffloadError, Operation, Ticket},
     partition::StageId,
-    target::{Counters, LtmIndex, Operation, TargetError, Ticket},
 };
 use shunt_pipeline::{Time, Traversal};
 
@@ -99,7 +99,7 @@ type Place = (StageId, Tag, u16, Match);
 type Hasher = foldhash::fast::FixedState;
 
 /// A piece to be inserted.
-pub(super) struct NewPiece {
+pub(super) struct NewEntry {
     pub(super) entry: EntryRef,
     pub(super) stage: StageId,
     pub(super) rule: LtmRule,
@@ -152,10 +152,10 @@ impl Ledger {
     }
 
     /// A piece is meant to be in the target.
-    pub(super) fn add(&mut self, new: NewPiece) {
+    pub(super) fn add(&mut self, new: NewEntry) {
         let index = LtmIndex(self.next_index);
         self.next_index += 1;
-        let NewPiece { entry, stage, rule, traversal, way } = new;
+        let NewEntry { entry, stage, rule, traversal, way } = new;
         self.by_entry.insert(entry, index);
         let piece = Piece {
             entry,
@@ -320,13 +320,13 @@ impl Ledger {
     pub(super) fn answered(
         &mut self,
         ticket: Ticket,
-        result: &Result<(), TargetError>,
+        result: &Result<(), OffloadError>,
         now: Time,
     ) -> Option<Outcome> {
         let index = self.under_way.remove(&ticket)?;
         match result {
             Ok(()) => self.operations.done += 1,
-            Err(TargetError::Lost(_)) => self.operations.lost += 1,
+            Err(OffloadError::Lost(_)) => self.operations.lost += 1,
             Err(_) => self.operations.failed += 1,
         }
         let state = self.pieces.get(&index)?.state;
@@ -340,7 +340,7 @@ impl Ledger {
     fn inserted(
         &mut self,
         index: LtmIndex,
-        result: &Result<(), TargetError>,
+        result: &Result<(), OffloadError>,
         now: Time,
     ) -> Outcome {
         self.inserting_count -= 1;
@@ -355,7 +355,7 @@ impl Ledger {
                 }
                 Outcome { way: Some((way, Confirmed::Yes)), ..Outcome::default() }
             }
-            Err(TargetError::Lost(_)) => {
+            Err(OffloadError::Lost(_)) => {
                 piece.state = State::Unknown;
                 Outcome::default()
             }
@@ -369,14 +369,14 @@ impl Ledger {
         }
     }
 
-    fn removed(&mut self, index: LtmIndex, result: &Result<(), TargetError>) -> Outcome {
+    fn removed(&mut self, index: LtmIndex, result: &Result<(), OffloadError>) -> Outcome {
         match result {
-            Ok(()) | Err(TargetError::NoSuchEntry) => {
+            Ok(()) | Err(OffloadError::NoSuchEntry) => {
                 Outcome { gone: self.end(index), ..Outcome::default() }
             }
             Err(error) => {
                 if let Some(stage) = self.set_state(index, State::Held) {
-                    let is_lost = matches!(error, TargetError::Lost(_));
+                    let is_lost = matches!(error, OffloadError::Lost(_));
                     let again = if is_lost { &mut self.removals } else { &mut self.clinging };
                     again.insert((stage, index));
                 }

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use shunt_gigaflow::{
+    offload::{
+        Capabilities, Event, Lost, LtmIndex, OffloadDevice, OffloadError, Operation, Ticket,
+    },
     partition::StageId,
-    target::{Capabilities, Event, Lost, LtmIndex, LtmTarget, Operation, TargetError, Ticket},
 };
 use tokio::{runtime::Handle, sync::mpsc, task::JoinHandle};
 
@@ -20,7 +22,7 @@ use crate::wire::p4::v1::update::Type;
 /// A device behind P4Runtime as a target of LTM rules. It begins lost, and is there with the first
 /// [`Event::Restored`].
 #[derive(Debug)]
-pub struct P4Target {
+pub struct P4RuntimeDevice {
     settings: Settings,
     capabilities: Capabilities,
     tasks: mpsc::Sender<Vec<Task>>,
@@ -47,9 +49,9 @@ enum Effect {
     Nothing,
 }
 
-impl P4Target {
+impl P4RuntimeDevice {
     /// Begins to connect, by tasks of this runtime. `wake` is called, by any thread, whenever there is
-    /// something to [poll](LtmTarget::poll) or to [take](Self::take_packets).
+    /// something to [poll](OffloadDevice::poll) or to [take](Self::take_packets).
     #[must_use]
     pub fn new(
         settings: Settings,
@@ -148,7 +150,7 @@ impl P4Target {
                         }
                     }
                     // It was lost with a session, and not counted when the next one began.
-                    Some(Effect::Remove(entry)) if *result == Err(TargetError::NoSuchEntry) => {
+                    Some(Effect::Remove(entry)) if *result == Err(OffloadError::NoSuchEntry) => {
                         self.stages.remove(&entry);
                     }
                     _ => {}
@@ -168,7 +170,7 @@ impl P4Target {
     }
 
     /// An operation in the device's words, and what it does to its stage.
-    fn task(&self, ticket: Ticket, operation: &Operation) -> Result<(Task, Effect), TargetError> {
+    fn task(&self, ticket: Ticket, operation: &Operation) -> Result<(Task, Effect), OffloadError> {
         let encoded = |kind, entry: &LtmIndex, stage: StageId, rule| {
             self.capabilities.check(rule)?;
             // What cannot be said is told at once.
@@ -177,18 +179,18 @@ impl P4Target {
         match operation {
             Operation::Insert { entry, stage, rule } => {
                 if stage.index() >= self.held.len() {
-                    return Err(TargetError::NoSuchStage(stage.number()));
+                    return Err(OffloadError::NoSuchStage(stage.number()));
                 }
                 let update = encoded(Type::Insert, entry, *stage, rule)?;
                 if self.room(*stage) == 0 {
-                    return Err(TargetError::NoRoom);
+                    return Err(OffloadError::NoRoom);
                 }
                 let held = Held { stage: *stage, rule: Arc::clone(rule) };
                 let task = Task::Insert { ticket, entry: *entry, held, update };
                 Ok((task, Effect::Insert(*entry, *stage)))
             }
             Operation::Modify { entry, rule } => {
-                let stage = self.stages.get(entry).ok_or(TargetError::NoSuchEntry)?;
+                let stage = self.stages.get(entry).ok_or(OffloadError::NoSuchEntry)?;
                 encoded(Type::Modify, entry, *stage, rule)?;
                 let rule = Arc::clone(rule);
                 Ok((Task::Modify { ticket, entry: *entry, rule }, Effect::Nothing))
@@ -203,7 +205,7 @@ impl P4Target {
     }
 }
 
-impl LtmTarget for P4Target {
+impl OffloadDevice for P4RuntimeDevice {
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
@@ -266,7 +268,7 @@ impl LtmTarget for P4Target {
     }
 }
 
-impl Drop for P4Target {
+impl Drop for P4RuntimeDevice {
     fn drop(&mut self) {
         self.worker.abort();
     }

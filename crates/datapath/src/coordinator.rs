@@ -1,7 +1,7 @@
 //! The eviction desk: the engine's side of the protocol of [`crate::owner`].
 //!
-//! One thread at a time turns the [`EvictionDesk`], and with it the engine: whoever has its
-//! [seat](crate::seat). Reports of owners and the changes of versions reach it; advances leave it. For each change it first takes in what owners have
+//! One thread at a time turns the [`EvictionCoordinator`], and with it the engine: whoever has its
+//! [handle](crate::handle). Reports of owners and the changes of versions reach it; advances leave it. For each change it first takes in what owners have
 //! reported (rule 6: else an update would drop a backlog of installs by the rule of `seq`, and they
 //! would come back as misses), then asks the engine, then posts an advance to *every* owner, also
 //! to those without an eviction: all must answer the version. An owner that sleeps meets no packet
@@ -20,17 +20,17 @@ use shunt_pipeline::{
 };
 
 use crate::{
+    handle::{CoordinatorHandle, Turned},
     link::Link,
-    mailbox::Advance,
-    owner::{LessonNo, Report},
-    record::{DeskClock, DeskRecord},
-    seat::{DeskSeat, Turned},
+    mailbox::Invalidation,
+    owner::{LearnSeq, Report},
+    record::{CoordinatorClock, EvictionHistory},
     sleep::Waker,
 };
 
 /// The desk's end of what joins it with one owner.
 #[derive(Debug)]
-pub struct DeskEnds {
+pub struct CoordinatorEndpoint {
     owner: OwnerId,
     reports: Consumer<Report>,
     link: Arc<Link>,
@@ -47,19 +47,19 @@ enum Sleeper {
 }
 
 /// The engine, with all that reaches it and leaves it.
-pub struct EvictionDesk {
+pub struct EvictionCoordinator {
     evictor: Box<dyn Evictor>,
     version: Version,
-    owners: Vec<Lane>,
+    owners: Vec<OwnerState>,
     changes: mpsc::Receiver<(Learned, Time)>,
     /// Changes that wait, there and here.
     waiting: Arc<AtomicUsize>,
     /// What was taken from there and is not done yet.
     taken: Taken,
     waker: Arc<Waker>,
-    clock: DeskClock,
-    totals: DeskTotals,
-    record: DeskRecord,
+    clock: CoordinatorClock,
+    totals: EvictionTotals,
+    record: EvictionHistory,
 }
 
 /// Changes that are applied together: an engine's pass over its entries, and an advance of every
@@ -68,7 +68,7 @@ pub struct EvictionDesk {
 struct Taken {
     newest: Version,
     deltas: Vec<Delta>,
-    lessons: Vec<(OwnerId, LessonNo)>,
+    learn_requests: Vec<(OwnerId, LearnSeq)>,
     count: usize,
     /// When the first of them was taken up.
     at: Time,
@@ -82,8 +82,8 @@ pub struct ChangeSender {
     /// How many wait.
     waiting: Arc<AtomicUsize>,
     waker: Arc<Waker>,
-    clock: DeskClock,
-    seat: Option<Arc<DeskSeat>>,
+    clock: CoordinatorClock,
+    handle: Option<Arc<CoordinatorHandle>>,
 }
 
 /// A change, and the lessons that its version and those before it have learned.
@@ -92,12 +92,12 @@ pub struct Learned {
     /// The change; if all was known, of nothing, with the newest version there is.
     pub change: Change,
     /// The last lesson of each owner that is answered by it.
-    pub lessons: Vec<(OwnerId, LessonNo)>,
+    pub learn_requests: Vec<(OwnerId, LearnSeq)>,
 }
 
 /// What a desk has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DeskTotals {
+pub struct EvictionTotals {
     /// Entries that owners made.
     pub installed: u64,
     /// Of these, those that were made under a version older than the engine's.
@@ -112,7 +112,7 @@ pub struct DeskTotals {
 
 /// How it stands with an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LaneStatus {
+pub struct OwnerStatus {
     /// The owner.
     pub owner: OwnerId,
     /// The version that it has answered.
@@ -122,16 +122,16 @@ pub struct LaneStatus {
 }
 
 /// One owner, as the desk sees it.
-struct Lane {
-    ends: DeskEnds,
+struct OwnerState {
+    ends: CoordinatorEndpoint,
     /// The last install that the engine has taken in (rule 1).
     seq: InstallNo,
     /// Evictions of the change at hand.
     evictions: Vec<EntryId>,
     /// The last lesson that the engine's version has learned (rule 9).
-    learned: LessonNo,
+    learned: LearnSeq,
     /// The last lesson that the owner was told of.
-    told: LessonNo,
+    told: LearnSeq,
     /// The version that it has answered by sleeping (rule 10).
     slept: Version,
 }
@@ -140,13 +140,13 @@ struct Lane {
 pub const CHANGES_MAX: usize = 4096;
 
 /// Changes applied in a turn: so often, at least, whoever waits for answers hears of them.
-const CHANGES_PER_TURN: usize = 256;
+const CHANGES_PER_ITERATION: usize = 256;
 
 /// Deltas and reports up to which changes are applied by whoever hands one in.
 const DELTAS_AT_ONCE: usize = 64;
 const REPORTS_AT_ONCE: usize = 64;
 
-impl DeskEnds {
+impl CoordinatorEndpoint {
     /// The desk's end of the joint with an owner that reports into `reports`.
     #[must_use]
     pub const fn new(owner: OwnerId, reports: Consumer<Report>, link: Arc<Link>) -> Self {
@@ -155,22 +155,22 @@ impl DeskEnds {
 
     /// The desk's end of the joint with the owner of a target.
     #[must_use]
-    pub const fn of_target(owner: OwnerId, reports: Consumer<Report>, link: Arc<Link>) -> Self {
+    pub const fn of_device(owner: OwnerId, reports: Consumer<Report>, link: Arc<Link>) -> Self {
         Self { owner, reports, link, sleeper: Sleeper::IsWoken }
     }
 }
 
-impl EvictionDesk {
+impl EvictionCoordinator {
     /// A desk at `version`, at which its owners begin too. `waker` is the one that the owners'
     /// ends were made with.
     #[must_use]
     pub fn new(
         evictor: Box<dyn Evictor>,
         version: Version,
-        owners: Vec<DeskEnds>,
+        owners: Vec<CoordinatorEndpoint>,
         waker: Arc<Waker>,
     ) -> (Self, ChangeSender) {
-        Self::with_clock(evictor, version, owners, waker, DeskClock::default())
+        Self::with_clock(evictor, version, owners, waker, CoordinatorClock::default())
     }
 
     /// The same, which notes how long changes take.
@@ -178,21 +178,21 @@ impl EvictionDesk {
     pub fn with_clock(
         evictor: Box<dyn Evictor>,
         version: Version,
-        owners: Vec<DeskEnds>,
+        owners: Vec<CoordinatorEndpoint>,
         waker: Arc<Waker>,
-        clock: DeskClock,
+        clock: CoordinatorClock,
     ) -> (Self, ChangeSender) {
         let (sender, changes) = mpsc::sync_channel(CHANGES_MAX);
         let waiting = Arc::<AtomicUsize>::default();
-        let owners = owners.into_iter().map(|ends| Lane::new(ends, version)).collect();
+        let owners = owners.into_iter().map(|ends| OwnerState::new(ends, version)).collect();
         let sender = ChangeSender {
             changes: sender,
             waiting: Arc::clone(&waiting),
             waker: Arc::clone(&waker),
             clock: clock.clone(),
-            seat: None,
+            handle: None,
         };
-        let desk = Self {
+        let coordinator = Self {
             evictor,
             version,
             owners,
@@ -201,10 +201,10 @@ impl EvictionDesk {
             taken: Taken::default(),
             waker,
             clock,
-            totals: DeskTotals::default(),
-            record: DeskRecord::default(),
+            totals: EvictionTotals::default(),
+            record: EvictionHistory::default(),
         };
-        (desk, sender)
+        (coordinator, sender)
     }
 
     /// Takes in one more owner, whose ends were made for [`Self::version`]. It may have the name of one
@@ -213,12 +213,12 @@ impl EvictionDesk {
     /// # Panics
     ///
     /// When they were made for another version, or one of its name is there.
-    pub fn join(&mut self, ends: DeskEnds) {
+    pub fn join(&mut self, ends: CoordinatorEndpoint) {
         assert_eq!(ends.link.answered(), self.version, "it begins where the desk is");
         self.forget_retired();
         let is_there = self.owners.iter().any(|lane| lane.ends.owner == ends.owner);
         assert!(!is_there, "owners have names of their own");
-        self.owners.push(Lane::new(ends, self.version));
+        self.owners.push(OwnerState::new(ends, self.version));
     }
 
     /// Applies changes that wait, then takes in what was reported. Answers whether there was
@@ -234,7 +234,7 @@ impl EvictionDesk {
 
     /// Applies changes that wait, if that is done at once; so anybody may do it. Answers whether it
     /// was done: if not, it waits for the next [`Self::turn`].
-    pub(crate) fn turn_at_once(&mut self) -> bool {
+    pub(crate) fn run_at_once(&mut self) -> bool {
         // What was left behind once is not looked at again: it is not for whoever comes next.
         if self.taken.count > 0 || self.reported() > REPORTS_AT_ONCE {
             return false;
@@ -252,7 +252,7 @@ impl EvictionDesk {
     /// Takes up the changes that wait.
     fn take_changes(&mut self) {
         let (now, taken) = (self.clock.now(), &mut self.taken);
-        while taken.count < CHANGES_PER_TURN
+        while taken.count < CHANGES_PER_ITERATION
             && let Ok((learned, since)) = self.changes.try_recv()
         {
             if taken.count == 0 {
@@ -263,7 +263,7 @@ impl EvictionDesk {
             }
             taken.newest = taken.newest.max(learned.change.version);
             taken.deltas.extend(learned.change.deltas);
-            taken.lessons.extend(learned.lessons);
+            taken.learn_requests.extend(learned.learn_requests);
             taken.count += 1;
         }
     }
@@ -274,9 +274,9 @@ impl EvictionDesk {
         // What changed nothing has no version of its own.
         if taken.newest > self.version {
             self.take_in();
-            self.apply_since(taken.at, taken.newest, &taken.deltas, &taken.lessons);
+            self.apply_since(taken.at, taken.newest, &taken.deltas, &taken.learn_requests);
         } else {
-            self.answer_lessons(&taken.lessons);
+            self.ack_learn_requests(&taken.learn_requests);
         }
     }
 
@@ -284,7 +284,7 @@ impl EvictionDesk {
     /// and nobody has taken in. Answers whether there was one.
     pub fn forget_retired(&mut self) -> bool {
         let gone = self.owners.extract_if(.., |lane| lane.ends.link.is_retired());
-        let forget = |lane: Lane| {
+        let forget = |lane: OwnerState| {
             self.evictor.forget(lane.ends.owner);
             self.record.forget(lane.ends.owner);
         };
@@ -336,9 +336,9 @@ impl EvictionDesk {
         &mut self,
         version: Version,
         deltas: &[Delta],
-        lessons: &[(OwnerId, LessonNo)],
+        learn_requests: &[(OwnerId, LearnSeq)],
     ) {
-        self.apply_since(self.clock.now(), version, deltas, lessons);
+        self.apply_since(self.clock.now(), version, deltas, learn_requests);
     }
 
     /// As [`Self::apply_learned`], of deltas that were taken at `taken`.
@@ -347,9 +347,9 @@ impl EvictionDesk {
         taken: Time,
         version: Version,
         deltas: &[Delta],
-        lessons: &[(OwnerId, LessonNo)],
+        learn_requests: &[(OwnerId, LearnSeq)],
     ) {
-        self.note_lessons(lessons);
+        self.note_learn_requests(learn_requests);
         debug_assert!(self.version < version, "versions only grow");
         let evictions = self.evictor.apply(deltas, version);
         let now = self.clock.now();
@@ -361,7 +361,7 @@ impl EvictionDesk {
         // Mostly one owner's come in a row.
         let mut last = 0;
         for entry in evictions {
-            let is_own = |lane: &Lane| lane.ends.owner == entry.owner;
+            let is_own = |lane: &OwnerState| lane.ends.owner == entry.owner;
             if !self.owners.get(last).is_some_and(is_own) {
                 let Some(found) = self.owners.iter().position(is_own) else { continue };
                 last = found;
@@ -371,28 +371,28 @@ impl EvictionDesk {
         for lane in &mut self.owners {
             let evictions = std::mem::take(&mut lane.evictions);
             let evictions = if evictions.is_empty() { Vec::new() } else { vec![evictions] };
-            lane.post(Advance { version, evictions, seq: lane.seq, learned: lane.learned });
+            lane.post(Invalidation { version, evictions, seq: lane.seq, learned: lane.learned });
         }
     }
 
     /// Tells owners that the engine's version has these lessons: they changed nothing.
     ///
     /// Such an advance drops nothing, whatever was installed meanwhile.
-    pub fn answer_lessons(&mut self, lessons: &[(OwnerId, LessonNo)]) {
-        self.note_lessons(lessons);
+    pub fn ack_learn_requests(&mut self, learn_requests: &[(OwnerId, LearnSeq)]) {
+        self.note_learn_requests(learn_requests);
         let version = self.version;
         for lane in &mut self.owners {
-            if lessons.iter().any(|(owner, _)| *owner == lane.ends.owner) {
+            if learn_requests.iter().any(|(owner, _)| *owner == lane.ends.owner) {
                 let (evictions, seq) = (Vec::new(), InstallNo(u64::MAX));
-                lane.post(Advance { version, evictions, seq, learned: lane.learned });
+                lane.post(Invalidation { version, evictions, seq, learned: lane.learned });
             }
         }
     }
 
-    fn note_lessons(&mut self, lessons: &[(OwnerId, LessonNo)]) {
-        for (owner, lesson) in lessons {
+    fn note_learn_requests(&mut self, learn_requests: &[(OwnerId, LearnSeq)]) {
+        for (owner, learn_request) in learn_requests {
             for lane in self.owners.iter_mut().filter(|lane| lane.ends.owner == *owner) {
-                lane.learned = lane.learned.max(*lesson);
+                lane.learned = lane.learned.max(*learn_request);
             }
         }
     }
@@ -401,7 +401,7 @@ impl EvictionDesk {
     /// One that is gone holds up nobody, and neither does one that sleeps.
     #[must_use]
     pub fn answered(&self) -> Version {
-        let answers = self.owners.iter().map(Lane::answered);
+        let answers = self.owners.iter().map(OwnerState::answered);
         answers.min().map_or(self.version, |least| least.min(self.version))
     }
 
@@ -413,13 +413,13 @@ impl EvictionDesk {
 
     /// What it has done so far.
     #[must_use]
-    pub const fn totals(&self) -> DeskTotals {
+    pub const fn totals(&self) -> EvictionTotals {
         self.totals
     }
 
     /// What it remembers of changes.
     #[must_use]
-    pub const fn record(&self) -> &DeskRecord {
+    pub const fn record(&self) -> &EvictionHistory {
         &self.record
     }
 
@@ -437,12 +437,12 @@ impl EvictionDesk {
 
     /// How it stands with each owner.
     #[must_use]
-    pub fn lanes(&self) -> Vec<LaneStatus> {
-        self.owners.iter().map(Lane::status).collect()
+    pub fn lanes(&self) -> Vec<OwnerStatus> {
+        self.owners.iter().map(OwnerState::status).collect()
     }
 
     /// Notes which version all owners have answered; answers with it.
-    pub(crate) fn note_answered(&mut self) -> Version {
+    pub(crate) fn note_acked(&mut self) -> Version {
         let answered = self.answered();
         self.record.answered(answered, self.clock.now());
         answered
@@ -471,20 +471,21 @@ impl EvictionDesk {
     }
 }
 
-impl Lane {
-    const fn new(ends: DeskEnds, version: Version) -> Self {
-        let (seq, learned) = (InstallNo(0), LessonNo(0));
+impl OwnerState {
+    const fn new(ends: CoordinatorEndpoint, version: Version) -> Self {
+        let (seq, learned) = (InstallNo(0), LearnSeq(0));
         Self { ends, seq, evictions: Vec::new(), learned, told: learned, slept: version }
     }
 
     /// Posts an advance. An owner that sleeps has answered it (rule 10), and is woken only if there
     /// is something for it to do: entries to drop, or a queue that waits for its lesson.
-    fn post(&mut self, advance: Advance) {
-        let (version, learned) = (advance.version, advance.learned);
+    fn post(&mut self, invalidation: Invalidation) {
+        let (version, learned) = (invalidation.version, invalidation.learned);
         let sleeper = self.ends.sleeper;
-        let is_urgent =
-            sleeper == Sleeper::IsWoken || !advance.evictions.is_empty() || learned > self.told;
-        self.ends.link.mailbox().post(advance);
+        let is_urgent = sleeper == Sleeper::IsWoken
+            || !invalidation.evictions.is_empty()
+            || learned > self.told;
+        self.ends.link.mailbox().post(invalidation);
         self.told = learned;
         if self.ends.link.waker().finds_asleep() {
             if sleeper == Sleeper::HasAnswered {
@@ -500,9 +501,9 @@ impl Lane {
         self.ends.link.answered().max(self.slept)
     }
 
-    fn status(&self) -> LaneStatus {
+    fn status(&self) -> OwnerStatus {
         let reports = self.ends.reports.slots();
-        LaneStatus { owner: self.ends.owner, answered: self.answered(), reports }
+        OwnerStatus { owner: self.ends.owner, answered: self.answered(), reports }
     }
 }
 
@@ -514,13 +515,14 @@ impl ChangeSender {
     ///
     /// Gives the change back when [`CHANGES_MAX`] are waiting.
     pub fn send(&self, change: Change) -> Result<(), Change> {
-        self.send_learned(Learned { change, lessons: Vec::new() }).map_err(|back| back.change)
+        self.send_learned(Learned { change, learn_requests: Vec::new() })
+            .map_err(|back| back.change)
     }
 
     /// The sender, which from now on does the desk's turn itself where that is done at once.
     #[must_use]
-    pub fn helping(self, seat: &Arc<DeskSeat>) -> Self {
-        Self { seat: Some(Arc::clone(seat)), ..self }
+    pub fn helping(self, handle: &Arc<CoordinatorHandle>) -> Self {
+        Self { handle: Some(Arc::clone(handle)), ..self }
     }
 
     /// Hands in a change that answers lessons, also one of nothing.
@@ -531,7 +533,7 @@ impl ChangeSender {
     pub fn send_learned(&self, learned: Learned) -> Result<(), Learned> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let sent = self.changes.try_send((learned, self.clock.now()));
-        let turned = self.seat.as_ref().map_or(Turned::NotNow, |seat| seat.try_turn());
+        let turned = self.handle.as_ref().map_or(Turned::NotNow, |handle| handle.try_iteration());
         if turned != Turned::Done {
             self.waker.wake();
         }
@@ -545,7 +547,7 @@ impl ChangeSender {
     }
 }
 
-impl std::fmt::Debug for EvictionDesk {
+impl std::fmt::Debug for EvictionCoordinator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("EvictionDesk")
             .field("version", &self.version)

@@ -5,11 +5,11 @@ use std::time::Duration;
 use rtrb::RingBuffer;
 use shunt_classifier::Version;
 use shunt_datapath::{
-    DeskEnds, EvictionDesk, Link, Waker,
-    target::{StaleReason, TargetConfig, TargetState},
+    CoordinatorEndpoint, EvictionCoordinator, Link, Waker,
+    offload::{OffloadConfig, OffloadState, StaleReason},
 };
 use shunt_flow::FieldId;
-use shunt_gigaflow::{target::Operation, testing::SoftTarget};
+use shunt_gigaflow::{offload::Operation, testing::SoftwareDevice};
 use shunt_pipeline::{FlowModCommand, Iterative, OwnerId, Pipeline};
 use std::sync::Arc;
 
@@ -18,18 +18,18 @@ use crate::harness::{Rig, TWO_TABLES, config, packet, request, world};
 /// To another port.
 const MODIFY: &str = "table=1,priority=1,ip,nw_dst=10.0.0.9,actions=output:2";
 
-fn modify(rig: &mut Rig<SoftTarget>) -> Version {
+fn modify(rig: &mut Rig<SoftwareDevice>) -> Version {
     rig.change(&request(FlowModCommand::ModifyStrict, MODIFY))
 }
 
-fn state(rig: &Rig<SoftTarget>) -> TargetState {
+fn state(rig: &Rig<SoftwareDevice>) -> OffloadState {
     rig.status().state
 }
 
-fn why(rig: &Rig<SoftTarget>) -> Option<StaleReason> {
+fn why(rig: &Rig<SoftwareDevice>) -> Option<StaleReason> {
     match state(rig) {
-        TargetState::Connected => None,
-        TargetState::Stale { why, .. } => Some(why),
+        OffloadState::Connected => None,
+        OffloadState::Stale { why, .. } => Some(why),
     }
 }
 
@@ -42,9 +42,12 @@ fn flows_hit_in_the_target_also_those_that_nobody_sent_before() {
     }
     assert!(!rig.hits(&packet(3, 9)));
     assert_eq!(rig.held(), rig.meant());
-    assert_eq!((rig.held().len(), rig.desk.watched(), state(&rig)), (4, 4, TargetState::Connected));
+    assert_eq!(
+        (rig.held().len(), rig.coordinator.watched(), state(&rig)),
+        (4, 4, OffloadState::Connected)
+    );
     rig.fill(&[(2, 8)]);
-    assert_eq!((rig.status().offers_known, rig.status().operations.inserts), (1, 4));
+    assert_eq!((rig.status().candidates_known, rig.status().operations.inserts), (1, 4));
 }
 
 #[test]
@@ -53,16 +56,16 @@ fn an_owner_that_joins_begins_at_the_version_of_the_desk_without_what_its_namesa
     rig.fill(&[(1, 9)]);
     let gone = modify(&mut rig);
     rig.fill(&[(1, 8)]);
-    assert!(rig.desk.watched() > 0);
-    let evicted: Vec<_> = rig.desk.record().recent().map(|own| own.entry).collect();
+    assert!(rig.coordinator.watched() > 0);
+    let evicted: Vec<_> = rig.coordinator.record().recent().map(|own| own.entry).collect();
     assert!(!evicted.is_empty());
-    let mut rig = rig.succeed(config(), SoftTarget::new(2, 100));
-    assert_eq!((rig.answered(), rig.desk.watched(), rig.held().len()), (gone, 0, 0));
-    let record = rig.desk.record();
+    let mut rig = rig.succeed(config(), SoftwareDevice::new(2, 100));
+    assert_eq!((rig.answered(), rig.coordinator.watched(), rig.held().len()), (gone, 0, 0));
+    let record = rig.coordinator.record();
     assert!(evicted.iter().all(|entry| record.find(*entry).is_none()), "they are not its own");
     rig.fill(&[(1, 9)]);
     assert!(rig.hits(&packet(1, 9)));
-    assert_eq!(rig.desk.watched(), 2);
+    assert_eq!(rig.coordinator.watched(), 2);
     rig.target().is_mute = true;
     let back = "table=1,priority=1,ip,nw_dst=10.0.0.9,actions=output:3";
     let version = rig.change(&request(FlowModCommand::ModifyStrict, back));
@@ -77,7 +80,7 @@ fn an_owner_that_joins_begins_at_the_version_of_the_desk_without_what_its_namesa
 fn an_owner_is_tuned_while_it_runs() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
-    let TargetConfig { max_idle, drain, .. } = config();
+    let OffloadConfig { max_idle, drain, .. } = config();
     rig.handle.tune(max_idle * 3, drain);
     rig.settle();
     rig.wait(max_idle * 2);
@@ -148,7 +151,7 @@ fn what_was_on_its_way_out_is_waited_for_too() {
     rig.turn();
     rig.target().is_mute = true;
     rig.settle();
-    assert_eq!((rig.desk.watched(), rig.held().len()), (0, 2));
+    assert_eq!((rig.coordinator.watched(), rig.held().len()), (0, 2));
     let before = rig.answered();
     let version = modify(&mut rig);
     rig.settle();
@@ -265,7 +268,7 @@ fn what_was_on_its_way_in_when_the_target_was_lost_is_asked_for_again() {
 
 #[test]
 fn a_target_that_was_never_there_is_stale_and_is_filled_when_it_comes() {
-    let mut target = SoftTarget::new(4, 100);
+    let mut target = SoftwareDevice::new(4, 100);
     target.is_there = false;
     let mut rig = Rig::new(&world(TWO_TABLES), config(), target);
     rig.fill(&[(1, 9)]);
@@ -285,7 +288,7 @@ fn pieces_go_in_last_stage_first_and_out_first_stage_first() {
     assert_eq!(rig.log(), (vec![1, 1, 1, 0, 0, 0], 0));
     rig.change(&request(FlowModCommand::Delete, "ip"));
     rig.turn();
-    let stage = |operation: &Operation, rig: &mut Rig<SoftTarget>| match operation {
+    let stage = |operation: &Operation, rig: &mut Rig<SoftwareDevice>| match operation {
         Operation::Remove { entry } => rig.target().entries()[entry].stage.number(),
         other => panic!("{other:?}"),
     };
@@ -322,9 +325,9 @@ fn nothing_leads_to_a_piece_that_has_to_wait() {
 #[test]
 fn the_number_of_a_tag_is_used_again_when_its_pieces_are_gone_and_drained() {
     // Two tags: of what comes in, and of one state in between.
-    let target = SoftTarget::new(4, 100).with(|own| own.tag_bits = 1);
+    let target = SoftwareDevice::new(4, 100).with(|own| own.tag_bits = 1);
     let mut rig = Rig::new(&world(TWO_TABLES), config(), target);
-    let TargetConfig { max_idle, drain: shorter, .. } = config();
+    let OffloadConfig { max_idle, drain: shorter, .. } = config();
     let drain = shorter * 5;
     rig.handle.tune(max_idle, drain);
     rig.fill(&[(1, 9)]);
@@ -335,7 +338,7 @@ fn the_number_of_a_tag_is_used_again_when_its_pieces_are_gone_and_drained() {
     rig.settle();
     rig.wait(drain);
     rig.settle();
-    let cut = |rig: &mut Rig<SoftTarget>| {
+    let cut = |rig: &mut Rig<SoftwareDevice>| {
         let before = rig.status().cuts.without_tags;
         rig.fill(&[(3, 9)]);
         rig.status().cuts.without_tags == before
@@ -391,7 +394,7 @@ fn what_the_engine_has_not_tested_goes_with_the_advance() {
     assert_eq!(rig.held().len(), 2);
     // The engine is at the new version before it hears of the entries.
     let change = rig.twin.apply(&request(FlowModCommand::ModifyStrict, MODIFY)).unwrap();
-    rig.desk.apply(change.version, &change.deltas);
+    rig.coordinator.apply(change.version, &change.deltas);
     rig.settle();
     assert_eq!((rig.answered(), rig.held().len()), (change.version, 0));
     assert_eq!(rig.held(), rig.meant());
@@ -399,20 +402,21 @@ fn what_the_engine_has_not_tested_goes_with_the_advance() {
 
 #[test]
 fn a_target_forwards_on_while_its_owner_sleeps() {
-    let answered_asleep = |ends: fn(_, _, _) -> DeskEnds| {
+    let answered_asleep = |ends: fn(_, _, _) -> CoordinatorEndpoint| {
         let pipeline = Arc::new(Pipeline::new(1));
         let (_reports, receiver) = RingBuffer::new(1);
         let link = Arc::new(Link::new(Version::ZERO).unwrap());
-        link.waker().doze();
+        link.waker().prepare_park();
         let ends = ends(OwnerId(0), receiver, Arc::clone(&link));
         let waker = Arc::new(Waker::new().unwrap());
         let engine = Box::new(Iterative::new(pipeline));
-        let (mut desk, _) = EvictionDesk::new(engine, Version::ZERO, vec![ends], waker);
-        desk.apply(Version::new(1), &[]);
-        desk.answered() == Version::new(1)
+        let (mut coordinator, _) =
+            EvictionCoordinator::new(engine, Version::ZERO, vec![ends], waker);
+        coordinator.apply(Version::new(1), &[]);
+        coordinator.answered() == Version::new(1)
     };
-    assert!(answered_asleep(DeskEnds::new), "a packet thread meets no packet (rule 10)");
-    assert!(!answered_asleep(DeskEnds::of_target));
+    assert!(answered_asleep(CoordinatorEndpoint::new), "a packet thread meets no packet (rule 10)");
+    assert!(!answered_asleep(CoordinatorEndpoint::of_device));
 }
 
 #[test]
@@ -424,7 +428,7 @@ fn a_removal_that_fails_is_asked_for_again_and_holds_its_version() {
     rig.settle();
     assert!(rig.answered() < version);
     rig.target().clings = false;
-    let TargetConfig { count_every, .. } = config();
+    let OffloadConfig { count_every, .. } = config();
     rig.wait(count_every);
     rig.settle();
     assert_eq!((rig.answered(), why(&rig)), (version, None));
@@ -446,7 +450,7 @@ fn a_removal_that_fails_holds_up_those_alone_that_would_lead_to_its_place() {
     assert!(rig.hits(&packet(3, 9)));
     assert_eq!((rig.hits(&packet(2, 9)), rig.status().waiting), (false, 3));
     rig.target().clings = false;
-    let TargetConfig { count_every, .. } = config();
+    let OffloadConfig { count_every, .. } = config();
     rig.wait(count_every);
     rig.settle();
     assert!([1, 2, 3].iter().all(|source| rig.hits(&packet(*source, 9))));
@@ -477,10 +481,11 @@ fn an_owner_that_is_gone_holds_up_nobody() {
     rig.target().is_mute = true;
     let version = modify(&mut rig);
     rig.settle();
-    let Rig { desk, handle, owner, .. } = rig;
+    let Rig { coordinator, handle, owner, .. } = rig;
     drop(owner);
-    assert_eq!(desk.answered(), version);
-    let ended = matches!(handle.status().state, TargetState::Stale { why: StaleReason::Ended, .. });
+    assert_eq!(coordinator.answered(), version);
+    let ended =
+        matches!(handle.status().state, OffloadState::Stale { why: StaleReason::Ended, .. });
     assert!(ended);
     let (sender, answer) = std::sync::mpsc::channel();
     handle.pull(Box::new(move |()| sender.send(()).unwrap()));
@@ -493,7 +498,7 @@ fn a_removal_waits_for_no_more_insertions_than_a_batch_of_a_slow_target() {
         |host| format!("priority=1,ip,nw_src=10.0.{}.{},actions=output:2", host / 200, host % 200);
     let rules: Vec<String> = (0..600).map(rule).collect();
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
-    let mut rig = Rig::new(&world(&rules), config(), SoftTarget::new(4, 1000));
+    let mut rig = Rig::new(&world(&rules), config(), SoftwareDevice::new(4, 1000));
     rig.target().is_mute = true;
     for host in 0..600_u32 {
         let mut key = packet(1, 9);
