@@ -45,7 +45,6 @@ pub(crate) const RIVAL: &[Tool] = &[
     tool("/usr/lib/openvswitch-switch/ovs-vswitchd", "openvswitch-switch"),
     tool("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk", "openvswitch-switch-dpdk"),
     tool("ip", "iproute2"),
-    tool("rsvg-convert", "librsvg2-bin"),
 ];
 
 /// Packages of others in a Python environment of their own.

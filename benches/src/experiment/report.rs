@@ -5,7 +5,6 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
 };
 
 use serde_json::{Value, json};
@@ -62,7 +61,7 @@ impl Report<'_> {
     ///
     /// With the path and what to do, when one cannot be written.
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, String> {
-        let json = serde_json::to_string_pretty(&self.json()).unwrap_or_default() + "\n";
+        let json = json_lines(&self.json());
         let sampled = plot(self.experiment, self.rows);
         let place = |ending| folder.join(format!("{}.{ending}", self.experiment.name));
         fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
@@ -71,16 +70,7 @@ impl Report<'_> {
         for (ending, text) in [("json", json), ("md", self.page()), ("svg", sampled)] {
             parts.push(Part::make(place(ending), |path| fs::write(path, text.as_bytes()))?);
         }
-        let picture = match Part::make(place("png"), |path| rasterize(&parts[2].temporary, path)) {
-            Ok(part) => Some(part),
-            Err(error) => {
-                println!("no PNG: {error} (Debian has rsvg-convert in librsvg2-bin)");
-                // One of an earlier run would show other figures.
-                let _ = fs::remove_file(place("png"));
-                None
-            }
-        };
-        parts.into_iter().chain(picture).map(Part::finish).collect()
+        parts.into_iter().map(Part::finish).collect()
     }
 
     /// The command that makes this report.
@@ -142,6 +132,30 @@ impl Report<'_> {
     }
 }
 
+/// JSON text with each member of the top level, and each of its elements, on a line of its own.
+fn json_lines(value: &Value) -> String {
+    let block = |open: &str, lines: &[String], close: &str| {
+        if lines.is_empty() {
+            return format!("{open}{close}");
+        }
+        format!("{open}\n{}\n{close}", lines.join(",\n"))
+    };
+    let member = |(key, value): (&String, &Value)| match value {
+        Value::Array(elements) => {
+            let lines: Vec<String> = elements.iter().map(Value::to_string).collect();
+            format!("{}: {}", json!(key), block("[", &lines, "]"))
+        }
+        Value::Object(members) => {
+            let line = |(key, value)| format!("{}: {value}", json!(key));
+            let lines: Vec<String> = members.iter().map(line).collect();
+            format!("{}: {}", json!(key), block("{", &lines, "}"))
+        }
+        _ => format!("{}: {value}", json!(key)),
+    };
+    let members: Vec<String> = value.as_object().into_iter().flatten().map(member).collect();
+    block("{", &members, "}") + "\n"
+}
+
 /// How many times better ours is than the rival's, or how much of the published figure it is.
 fn beside(row: &Row) -> Option<f64> {
     row.ratio().map(|ratio| ratio.middle).or_else(|| row.part_of_published())
@@ -151,33 +165,6 @@ fn beside(row: &Row) -> Option<f64> {
 fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }
-
-/// As fine as a picture of at most [`PICTURE_BYTES_MAX`] can be; one that is too high is not drawn at
-/// all by the finer.
-fn rasterize(drawing: &Path, picture: &Path) -> io::Result<()> {
-    let mut result = Err(io::Error::other("nothing was drawn"));
-    for zoom in ZOOMS {
-        let mut command = Command::new("rsvg-convert");
-        command.args([zoom, "--background-color=white", "--output"]).arg(picture).arg(drawing);
-        let status = command.stdin(Stdio::null()).stderr(Stdio::null()).status()?;
-        if status.success() {
-            result = Ok(());
-            if fs::metadata(picture)?.len() <= PICTURE_BYTES_MAX {
-                break;
-            }
-        } else if result.is_err() {
-            result = Err(io::Error::other(format!("rsvg-convert: {status}")));
-        }
-    }
-    result
-}
-
-/// Bytes of a picture at most: pictures are kept with the source, and the drawing is there too.
-const PICTURE_BYTES_MAX: u64 = 800_000;
-
-/// How large pixels are, the finest first.
-const ZOOMS: [&str; 6] =
-    ["--zoom=2", "--zoom=1.5", "--zoom=1", "--zoom=0.75", "--zoom=0.6", "--zoom=0.5"];
 
 /// Writes a file, and the folder that it is in; there is never a half of it.
 ///
@@ -275,6 +262,16 @@ mod tests {
         assert!(report(&[]).write(folder.path()).is_err());
         let json = folder.path().join(format!("{}.json", experiment.name));
         assert!(fs::read_to_string(json).unwrap().contains("\"time\""), "it is the old one");
+    }
+
+    #[test]
+    fn json_has_a_line_per_row() {
+        let value =
+            json!({"a": "b", "rows": [{"c": 1.5}, {"c": null}], "x": {"y": [1, 2]}, "z": []});
+        let text = json_lines(&value);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[2..5], ["\"rows\": [", "{\"c\":1.5},", "{\"c\":null}"]);
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
     }
 
     #[test]
