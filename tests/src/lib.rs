@@ -6,4 +6,5 @@ pub mod capture;
 pub mod daemon;
 pub mod namespace;
 pub mod open_vswitch;
+pub mod prose;
 pub mod repository;

@@ -1,0 +1,155 @@
+//! The workspace's crates: their order, their edges, their dependencies.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use shunt_tests::repository::{metadata, read};
+
+/// Which crate may use which, apart from tests: the arrows of ARCHITECTURE.md.
+const EDGES: &[(&str, &[&str])] = &[
+    ("shunt-flow", &[]),
+    ("shunt-classifier", &["shunt-flow"]),
+    ("shunt-pipeline", &["shunt-flow", "shunt-classifier"]),
+    ("shunt-pipebench", &["shunt-flow", "shunt-classifier", "shunt-pipeline"]),
+    ("shunt-gigaflow", &["shunt-flow", "shunt-classifier", "shunt-pipeline"]),
+    ("shunt-kairo", &["shunt-flow", "shunt-pipeline"]),
+    ("shunt-kairo-c", &["shunt-flow", "shunt-pipeline", "shunt-kairo"]),
+    ("shunt-p4runtime", &["shunt-flow", "shunt-pipeline", "shunt-gigaflow"]),
+    ("shunt-datapath", &["shunt-flow", "shunt-classifier", "shunt-pipeline", "shunt-gigaflow"]),
+    (
+        "shunt-nic",
+        &["shunt-flow", "shunt-pipeline", "shunt-gigaflow", "shunt-p4runtime", "shunt-datapath"],
+    ),
+    ("shunt-ofproto", &["shunt-flow", "shunt-pipeline"]),
+    (
+        "shunt-switch",
+        &[
+            "shunt-flow",
+            "shunt-classifier",
+            "shunt-pipeline",
+            "shunt-gigaflow",
+            "shunt-kairo",
+            "shunt-p4runtime",
+            "shunt-datapath",
+            "shunt-nic",
+            "shunt-ofproto",
+        ],
+    ),
+    (
+        "shuntd",
+        &[
+            "shunt-flow",
+            "shunt-pipeline",
+            "shunt-p4runtime",
+            "shunt-datapath",
+            "shunt-nic",
+            "shunt-ofproto",
+            "shunt-switch",
+        ],
+    ),
+    (
+        "shunt-kernels",
+        &["shunt-flow", "shunt-classifier", "shunt-pipeline", "shunt-gigaflow", "shunt-datapath"],
+    ),
+    ("xtask", &[]),
+];
+
+/// The crates that have no async runtime beneath them.
+const WITHOUT_RUNTIME: &[&str] = &[
+    "shunt-flow",
+    "shunt-classifier",
+    "shunt-pipeline",
+    "shunt-pipebench",
+    "shunt-gigaflow",
+    "shunt-kairo",
+    "shunt-kairo-c",
+    "shunt-datapath",
+    "shunt-kernels",
+];
+
+pub(crate) fn packages(metadata: &Value) -> Vec<&Value> {
+    let all = metadata["packages"].as_array().unwrap();
+    let members = metadata["workspace_members"].as_array().unwrap();
+    members.iter().map(|id| all.iter().find(|package| package["id"] == *id).unwrap()).collect()
+}
+
+pub(crate) fn name(package: &Value) -> &str {
+    package["name"].as_str().unwrap()
+}
+
+fn dependencies<'a>(package: &'a Value, kind: Option<&str>) -> Vec<&'a str> {
+    let list = package["dependencies"].as_array().unwrap().iter();
+    list.filter(|dependency| dependency["kind"].as_str() == kind).map(name).collect()
+}
+
+#[test]
+fn a_crate_depends_only_on_those_above_it() {
+    let metadata = metadata();
+    let order: Vec<&str> = packages(&metadata).into_iter().map(name).collect();
+    let rank = |name: &str| order.iter().position(|other| *other == name);
+    for package in packages(&metadata) {
+        for kind in [None, Some("dev")] {
+            for dependency in dependencies(package, kind) {
+                let below =
+                    rank(dependency).is_some_and(|below| below > rank(name(package)).unwrap());
+                assert!(!below, "{} depends on {dependency}, which comes after it", name(package));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_edges_between_crates_are_those_on_the_list() {
+    let metadata = metadata();
+    for package in packages(&metadata) {
+        let Some((_, allowed)) = EDGES.iter().find(|(crate_name, _)| *crate_name == name(package))
+        else {
+            continue;
+        };
+        for dependency in dependencies(package, None) {
+            let ours = dependency.starts_with("shunt");
+            assert!(!ours || allowed.contains(&dependency), "{} -> {dependency}", name(package));
+        }
+    }
+}
+
+#[test]
+fn no_async_runtime_below_the_control_plane() {
+    let metadata = metadata();
+    for package in packages(&metadata) {
+        if WITHOUT_RUNTIME.contains(&name(package)) {
+            let dependencies = dependencies(package, None);
+            assert!(!dependencies.contains(&"tokio"), "{} uses tokio", name(package));
+        }
+    }
+}
+
+#[test]
+fn no_dependency_comes_from_git_or_without_a_version() {
+    let metadata = metadata();
+    for package in packages(&metadata) {
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let source = dependency["source"].as_str().unwrap_or_default();
+            assert!(!source.starts_with("git"), "{dependency}");
+            assert!(dependency["path"].is_string() || dependency["req"] != "*", "{dependency}");
+        }
+    }
+}
+
+#[test]
+fn the_page_of_dependencies_names_each_direct_one_and_no_other() {
+    let metadata = metadata();
+    let mut used = BTreeSet::new();
+    for package in packages(&metadata) {
+        for kind in [None, Some("dev"), Some("build")] {
+            used.extend(
+                dependencies(package, kind).into_iter().filter(|name| !name.starts_with("shunt")),
+            );
+        }
+    }
+    let page = read("docs/dependencies.md");
+    let row = |line: &str| line.strip_prefix("| `")?.split('`').next().map(str::to_owned);
+    let named: BTreeSet<String> = page.lines().filter_map(row).collect();
+    let used: BTreeSet<String> = used.into_iter().map(str::to_owned).collect();
+    assert_eq!(named, used, "docs/dependencies.md (left) against the manifests (right)");
+}

@@ -1,0 +1,113 @@
+//! Source files: their length, their place, and words that no file may hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shunt_tests::repository::{files, read};
+
+/// Lines above which a source file is surely two things.
+const FILE_LINES_MAX: usize = 1000;
+
+/// Lines above which one asks which two things a file is; no more files than this pass it.
+const FILE_LINES_ASK: usize = 600;
+const FILES_OVER_ASK_MAX: usize = 4;
+
+/// Beginnings of paths that are somebody's own.
+const FOREIGN_WORDS: &[&str] = &["/root/", "/home/"];
+
+#[test]
+fn files_are_one_thing() {
+    let lengths: Vec<(String, usize)> =
+        files(".rs").into_iter().map(|(path, text)| (path, text.lines().count())).collect();
+    for (path, lines) in &lengths {
+        assert!(*lines <= FILE_LINES_MAX, "{path}: {lines} lines, more than {FILE_LINES_MAX}");
+    }
+    let long: Vec<_> = lengths.iter().filter(|(_, lines)| *lines > FILE_LINES_ASK).collect();
+    assert!(long.len() <= FILES_OVER_ASK_MAX, "which two things is each of {long:?}?");
+}
+
+#[test]
+fn every_module_is_a_part_of_its_crate() {
+    let all: BTreeMap<String, String> = files(".rs").into_iter().collect();
+    let modules = all.keys().filter(|path| path.contains("/src/") && !is_root_of_crate(path));
+    for path in modules {
+        let (folder, file) = path.rsplit_once('/').unwrap_or_default();
+        let (above, stem) = match file.strip_suffix(".rs") {
+            Some("mod") => folder.rsplit_once('/').unwrap_or_default(),
+            stem => (folder, stem.unwrap_or_default()),
+        };
+        let homes = ["/mod.rs", "/lib.rs", "/main.rs", ".rs"].map(|end| format!("{above}{end}"));
+        let names = |text: &String| text.contains(&format!("mod {stem};"));
+        let is_named = homes.iter().filter_map(|home| all.get(home)).any(names);
+        // By its path, from a file beside it.
+        let by_path = format!("#[path = \"{file}\"]");
+        let beside = all.iter().filter(|(other, _)| other.starts_with(above));
+        let is_named = is_named || beside.into_iter().any(|(_, text)| text.contains(&by_path));
+        assert!(is_named, "{path}: no file names this module, so nothing compiles it");
+    }
+}
+
+/// Whether cargo names a file, and no module does.
+fn is_root_of_crate(path: &str) -> bool {
+    let inside = path.rsplit_once("/src/").map_or(path, |(_, inside)| inside);
+    let is_program = inside.starts_with("bin/") && !inside["bin/".len()..].contains('/');
+    is_program || inside.ends_with("main.rs") || inside == "lib.rs"
+}
+
+#[test]
+fn every_module_says_what_it_is() {
+    for (path, text) in files(".rs") {
+        assert!(text.starts_with("//!") || text.starts_with("#!["), "{path} has no module page");
+    }
+}
+
+#[test]
+fn logic_stays_out_of_the_files_that_only_map_modules() {
+    for (path, text) in files(".rs") {
+        let maps = path.ends_with("/lib.rs") || path.ends_with("/mod.rs");
+        if maps && !path.contains("/tests/") {
+            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+            let logic = code.lines().filter(|line| line.trim_start().starts_with("fn ")).count();
+            assert_eq!(logic, 0, "{path} has functions of its own");
+        }
+    }
+}
+
+#[test]
+fn the_page_of_unsafe_code_names_each_module_that_has_some() {
+    let page = read("docs/unsafe.md");
+    let row = |line: &str| line.strip_prefix("| `")?.split('`').next().map(str::to_owned);
+    let named: BTreeSet<String> = page.lines().filter_map(row).collect();
+    let expecting = "expect(unsafe_code";
+    let has = |(path, text): (String, String)| {
+        let own = text.contains(expecting) && !path.starts_with("tests/tests/tidy/");
+        own.then_some(path)
+    };
+    let found: BTreeSet<String> = files(".rs").into_iter().filter_map(has).collect();
+    assert_eq!(named, found, "docs/unsafe.md (left) against the sources (right)");
+}
+
+#[test]
+fn the_project_speaks_of_itself_alone() {
+    for ending in [".rs", ".md", ".toml", ".sh", ".py"] {
+        for (path, text) in files(ending) {
+            if path == "tests/tests/tidy/files.rs" {
+                continue;
+            }
+            for word in FOREIGN_WORDS {
+                assert!(!text.contains(word), "{path} mentions {word}");
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_left_to_do_without_a_condition() {
+    for (path, text) in files(".rs") {
+        if path == "tests/tests/tidy/files.rs" {
+            continue;
+        }
+        for word in ["TODO", "FIXME", "XXX", "todo!(", "unimplemented!("] {
+            assert!(!text.contains(word), "{path} has a {word}");
+        }
+    }
+}

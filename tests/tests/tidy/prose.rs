@@ -1,0 +1,170 @@
+//! The words of the project: what comments, messages and pages may not say.
+//!
+//! The rules keep prose readable for engineers who know Open vSwitch or Rust and not Shunt, and who
+//! read English as a second language. Code in backticks and quoted words are exempt.
+
+use shunt_tests::{
+    prose::{Passage, PassageKind, of_page, of_source, sentences, words_count},
+    repository::files,
+};
+
+/// Words that a sentence of documentation may have.
+const SENTENCE_WORDS_MAX: usize = 30;
+
+/// Characters that the first line of an item's documentation may have.
+const FIRST_LINE_MAX: usize = 100;
+
+/// Words that are banned everywhere: each is archaic, a calque, or a private metaphor.
+const BANNED: &[&str] = &[
+    "anew",
+    "be it",
+    "besides",
+    "bury",
+    "buried",
+    "comes by",
+    "fare",
+    "fares",
+    "goes by",
+    "is made to",
+    "lets fall",
+    "let fall",
+    "said of",
+    "say of",
+    "says of",
+    "so many",
+    "so much",
+    "stands for",
+    "tell of",
+    "tells of",
+    "thereof",
+    "told of",
+    "whoever",
+    "whose",
+];
+
+/// Words that once were the project's own, for things that have a name in the field.
+const PRIVATE: &[&str] = &[
+    "desk",
+    "desks",
+    "eviction desk",
+    "lesson",
+    "lessons",
+    "teach",
+    "teaches",
+    "taught",
+    "graves",
+    "whole entry",
+    "whole entries",
+    "piece of a way",
+    "pieces of ways",
+    "pieces of a way",
+    "fallen",
+    "muffle",
+    "muffled",
+    "dozes",
+];
+
+/// Openings that make a noun clause of a sentence: it names no subject.
+const NOUN_CLAUSES: &[&str] = &["What", "Whatever", "Whether", "Whichever", "Who", "Whoever"];
+
+/// Returns whether a file is prose of the project: recordings and this list are not.
+fn is_ours(path: &str) -> bool {
+    let is_list = path == "tests/tests/tidy/prose.rs" || path == "tests/src/prose.rs";
+    !is_list && !path.contains("/data/") && path != "LICENSE"
+}
+
+fn passages() -> Vec<(String, Passage)> {
+    let mut all = Vec::new();
+    for (ending, read) in [(".rs", of_source as fn(&str) -> Vec<Passage>), (".md", of_page)] {
+        for (path, text) in files(ending).into_iter().filter(|(path, _)| is_ours(path)) {
+            all.extend(read(&text).into_iter().map(|passage| (path.clone(), passage)));
+        }
+    }
+    all
+}
+
+/// Fails with all findings, so that they can be mended in one go.
+fn expect_none(findings: &[String], rule: &str) {
+    assert!(findings.is_empty(), "{rule}; {} findings:\n{}", findings.len(), findings.join("\n"));
+}
+
+#[test]
+fn no_banned_word_in_prose() {
+    let mut findings = Vec::new();
+    for (path, passage) in passages() {
+        for sentence in sentences(&passage.text) {
+            let plain = without_quotes(&sentence).to_lowercase();
+            let banned = BANNED.iter().chain(PRIVATE).filter(|word| has_word(&plain, word));
+            findings.extend(
+                banned.map(|word| format!("{path}:{}: {word:?}: {sentence}", passage.line)),
+            );
+        }
+    }
+    expect_none(&findings, "plain words only");
+}
+
+#[test]
+fn sentences_of_documentation_are_short() {
+    let mut findings = Vec::new();
+    for (path, passage) in passages() {
+        if passage.kind.is_documentation() {
+            let long = |sentence: &String| words_count(sentence) > SENTENCE_WORDS_MAX;
+            let long = sentences(&passage.text).into_iter().filter(long);
+            findings.extend(long.map(|sentence| {
+                format!("{path}:{}: {} words: {sentence}", passage.line, words_count(&sentence))
+            }));
+        }
+    }
+    expect_none(&findings, "a sentence has at most thirty words");
+}
+
+#[test]
+fn first_lines_of_documentation_are_short() {
+    let mut findings = Vec::new();
+    for (path, passage) in passages() {
+        let first = passage.text.lines().next().unwrap_or_default();
+        let is_summary = passage.kind == PassageKind::ItemDoc;
+        if is_summary && first.chars().count() > FIRST_LINE_MAX {
+            findings.push(format!("{path}:{}: {first}", passage.line));
+        }
+    }
+    expect_none(&findings, "the first line of documentation has at most 100 characters");
+}
+
+#[test]
+fn sentences_begin_with_their_subject() {
+    let mut findings = Vec::new();
+    for (path, passage) in passages() {
+        let is_prose = passage.kind != PassageKind::Text;
+        for sentence in sentences(&passage.text).into_iter().filter(|_| is_prose) {
+            let opening =
+                sentence.split(|c: char| !c.is_alphanumeric()).find(|word| !word.is_empty());
+            let is_clause = opening.is_some_and(|word| NOUN_CLAUSES.contains(&word));
+            if is_clause && !sentence.ends_with('?') {
+                findings.push(format!("{path}:{}: {sentence}", passage.line));
+            }
+        }
+    }
+    expect_none(&findings, "a sentence begins with its subject, not with a noun clause");
+}
+
+/// Removes what stands in double quotes: the words of others.
+fn without_quotes(sentence: &str) -> String {
+    let parts = sentence.split(['"', '“', '”']).enumerate();
+    parts.map(|(at, part)| if at % 2 == 0 { part } else { "X" }).collect()
+}
+
+/// Returns whether a text has a word, or words, with nothing of a word on either side.
+fn has_word(text: &str, word: &str) -> bool {
+    let is_bound = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != '-');
+    text.match_indices(word).any(|(at, _)| {
+        is_bound(text[..at].chars().next_back()) && is_bound(text[at + word.len()..].chars().next())
+    })
+}
+
+#[test]
+fn words_are_found_whole() {
+    assert!(has_word("it is made anew.", "anew") && has_word("anew", "anew"));
+    assert!(!has_word("a canew", "anew") && !has_word("fare-well", "fare"));
+    assert_eq!(without_quotes("the word \"anew\" is"), "the word X is");
+}
