@@ -9,7 +9,7 @@
 //! - [`Direct`]: by the [`RegionIndex`].
 //! - `Visits`: by the same index, as the join of a circuit of dbsp (feature `dbsp`).
 //! - `Relational`: by a circuit of joins that dbsp itself has (feature `dbsp`).
-//! - `Mirror`: by the packets that made the entries, as published (feature `dbsp`): a baseline.
+//! - `PublishedKairo`: by the packets that made the entries, as published (feature `dbsp`): a baseline.
 //! - [`Definition`]: by what is asked, entry by entry; the others are held against it.
 //! - [`BruteForce`]: by translating all packets anew, where there are few.
 //!
@@ -60,37 +60,22 @@
 //! ```
 
 mod bound;
-mod brute_force;
-#[cfg(feature = "dbsp")]
-mod circuits;
-mod definition;
 mod deltas;
 mod direct;
 mod entries;
-#[cfg(test)]
-#[cfg(feature = "dbsp")]
-mod faults;
 mod index;
 mod masks;
-#[cfg(feature = "dbsp")]
-mod mirror;
+mod oracle;
 mod region;
 #[cfg(feature = "dbsp")]
-mod relational;
-#[cfg(all(feature = "dbsp", any(test, feature = "testing")))]
-pub mod testing;
-#[cfg(feature = "dbsp")]
-mod visits;
+mod research;
 
-pub use brute_force::BruteForce;
-#[cfg(feature = "dbsp")]
-pub use circuits::CircuitStats;
-pub use definition::Definition;
 pub use direct::Direct;
 pub use index::{Fate, IndexSize, RegionIndex};
+pub use oracle::{BruteForce, Definition};
+#[cfg(all(feature = "dbsp", any(test, feature = "testing")))]
+pub use research::testing;
 #[cfg(feature = "dbsp")]
-pub use mirror::{Mirror, MirrorSettings, MirrorStats};
-#[cfg(feature = "dbsp")]
-pub use relational::Relational;
-#[cfg(feature = "dbsp")]
-pub use visits::Visits;
+pub use research::{
+    CircuitStats, PublishedKairo, PublishedSettings, PublishedStats, Relational, Visits,
+};

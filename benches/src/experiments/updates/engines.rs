@@ -2,7 +2,7 @@
 
 use shunt_kairo::Direct;
 #[cfg(feature = "dbsp")]
-use shunt_kairo::{Mirror, MirrorSettings, Relational, Visits};
+use shunt_kairo::{PublishedKairo, PublishedSettings, Relational, Visits};
 #[cfg(feature = "dbsp")]
 use shunt_pipeline::Time;
 use shunt_pipeline::{Evictor, Pipeline};
@@ -48,7 +48,7 @@ pub(super) const ENGINES: &[Engine] = &[
     #[cfg(feature = "dbsp")]
     Engine {
         name: "mirror",
-        new: |pipeline| Box::new(mirror(pipeline, MirrorSettings::default())),
+        new: |pipeline| Box::new(mirror(pipeline, PublishedSettings::default())),
         clock: Clock::Circuit,
         thousands_max: 102,
     },
@@ -57,12 +57,12 @@ pub(super) const ENGINES: &[Engine] = &[
 /// A mirror that has the published two seconds between any two events, so that all packets are where they belong
 /// when a change comes.
 #[cfg(feature = "dbsp")]
-pub(super) fn mirror(pipeline: &Pipeline, settings: MirrorSettings) -> Mirror {
-    let apart = MirrorSettings::default().propagation.unwrap_or_default();
+pub(super) fn mirror(pipeline: &Pipeline, settings: PublishedSettings) -> PublishedKairo {
+    let apart = PublishedSettings::default().propagation.unwrap_or_default();
     let mut now = Time::ZERO;
     let clock = move || {
         now = now.after(apart);
         now
     };
-    Mirror::new(pipeline, &[BRIDGE], settings, clock)
+    PublishedKairo::new(pipeline, &[BRIDGE], settings, clock)
 }

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use shunt_kairo::{Mirror, MirrorSettings};
+use shunt_kairo::{PublishedKairo, PublishedSettings};
 use shunt_pipeline::{FlowModCommand, Iterative, Time};
 
 use super::{
@@ -94,10 +94,10 @@ fn second_rows(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-fn settings(has_gates: bool, has_timer: bool) -> MirrorSettings {
-    let published = MirrorSettings::default();
+fn settings(has_gates: bool, has_timer: bool) -> PublishedSettings {
+    let published = PublishedSettings::default();
     let propagation = published.propagation.filter(|_| has_timer);
-    MirrorSettings { has_gates, propagation, ..published }
+    PublishedSettings { has_gates, propagation, ..published }
 }
 
 /// Each large update with gates and timer and with neither, beside the iterative engine.
@@ -170,7 +170,7 @@ fn tables(rules: &[String]) -> BTreeMap<u8, Vec<String>> {
 }
 
 /// Microseconds of CPU of the second of two updates.
-fn second(scene: &Scene, settings: MirrorSettings, updates: [&Vec<String>; 2]) -> f64 {
+fn second(scene: &Scene, settings: PublishedSettings, updates: [&Vec<String>; 2]) -> f64 {
     for rules in updates {
         scene.change(FlowModCommand::DeleteStrict, rules);
     }
@@ -181,7 +181,7 @@ fn second(scene: &Scene, settings: MirrorSettings, updates: [&Vec<String>; 2]) -
         now.fetch_add(ns, Ordering::Relaxed);
     };
     let read = move || Time::from_nanoseconds(clock.load(Ordering::Relaxed));
-    let mirror = Mirror::new(&scene.pipeline, &[BRIDGE], settings, read);
+    let mirror = PublishedKairo::new(&scene.pipeline, &[BRIDGE], settings, read);
     let mut watched = Watched::new(Box::new(mirror), scene.keys.len(), Clock::Circuit);
     watched.load(scene);
     for rules in updates {

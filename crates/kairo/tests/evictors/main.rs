@@ -8,5 +8,5 @@ mod costs;
 mod engines;
 mod fragments;
 #[cfg(feature = "dbsp")]
-mod mirror;
+mod published;
 mod truth;

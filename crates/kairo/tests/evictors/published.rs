@@ -11,7 +11,7 @@ use std::{
 
 use proptest::prelude::*;
 use shunt_flow::{FieldId, FlowKey, FlowMask, PortNo, SparseMask, text::NoPortNames};
-use shunt_kairo::{Direct, Mirror, MirrorSettings, Visits};
+use shunt_kairo::{Direct, PublishedKairo, PublishedSettings, Visits};
 use shunt_pipeline::{
     BridgeId, BridgeSettings, Change, EntryId, Evictor, FlowModCommand, GroupCommand, OwnerId,
     Pipeline, PortInfo, Time, Traversal,
@@ -24,7 +24,7 @@ use crate::all::{CHANGES, Met, live_through};
 const BRIDGE: BridgeId = BridgeId::new(1);
 
 /// Packets go in at once.
-const AT_ONCE: MirrorSettings = MirrorSettings {
+const AT_ONCE: PublishedSettings = PublishedSettings {
     has_gates: true,
     propagation: Some(Duration::from_secs(2)),
     batch: 1,
@@ -54,14 +54,14 @@ fn packet(destination: u32) -> FlowKey {
 /// A pipeline with the mirror beside it, and two engines that are right.
 struct Scene {
     pipeline: Pipeline,
-    mirror: Mirror,
+    mirror: PublishedKairo,
     direct: Direct,
     visits: Visits,
     seconds: Arc<AtomicU64>,
 }
 
 impl Scene {
-    fn new(settings: MirrorSettings, rules: &[&str]) -> Self {
+    fn new(settings: PublishedSettings, rules: &[&str]) -> Self {
         let pipeline = Pipeline::new(1);
         pipeline.add_bridge(BRIDGE, BridgeSettings::default());
         pipeline.set_ports(BRIDGE, (1..=4).map(PortInfo::datapath).collect()).unwrap();
@@ -70,7 +70,7 @@ impl Scene {
         let seconds = Arc::new(AtomicU64::new(0));
         let clock = Arc::clone(&seconds);
         let now = move || Time::ZERO.after(Duration::from_secs(clock.load(Ordering::Relaxed)));
-        let mirror = Mirror::new(&pipeline, &[BRIDGE], settings, now);
+        let mirror = PublishedKairo::new(&pipeline, &[BRIDGE], settings, now);
         let version = pipeline.version();
         let (direct, visits) = (Direct::new(version, 1), Visits::new(version, 1));
         Self { pipeline, mirror, direct, visits, seconds }
@@ -139,7 +139,7 @@ fn a_sample_packet_does_not_stand_for_its_region() {
 fn a_packet_that_waits_in_a_batch_loses_the_race_with_a_rule() {
     let rule = "priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2";
     let of_the_packet = "priority=20,ip,nw_dst=10.1.99.0/24,actions=output:3";
-    let mut scene = Scene::new(MirrorSettings::default(), &[rule]);
+    let mut scene = Scene::new(PublishedSettings::default(), &[rule]);
     scene.install(1, 0x0a01_0203);
     scene.wait();
     let made = scene.install(0, 0x0a01_6307);
@@ -151,7 +151,7 @@ fn a_packet_that_waits_in_a_batch_loses_the_race_with_a_rule() {
     assert_eq!(scene.mirror.len(), 2);
     assert!(scene.is_stale(&made, 0x0a01_6307), "what stays in the mirror is wrong");
     // One that was there in time goes.
-    let mut scene = Scene::new(MirrorSettings::default(), &[rule]);
+    let mut scene = Scene::new(PublishedSettings::default(), &[rule]);
     scene.install(0, 0x0a01_6307);
     scene.wait();
     assert_eq!(scene.add(of_the_packet), [vec![0], vec![0], vec![0]]);
@@ -336,7 +336,7 @@ struct Exact {
 
 impl Exact {
     fn new(has_gates: bool) -> Self {
-        let scene = Scene::new(MirrorSettings { has_gates, ..AT_ONCE }, &[]);
+        let scene = Scene::new(PublishedSettings { has_gates, ..AT_ONCE }, &[]);
         let (rules, live, met) = (Vec::new(), Vec::new(), Met::default());
         Self { scene, rules, live, installed: 0, met }
     }
@@ -417,7 +417,8 @@ fn no_entry_of_one_packet_stays_that_a_change_of_any_kind_makes_stale() {
     };
     let met = live_through(500, lives, |(world, packets, ops), met| {
         let mut twin = Twin::new(&world);
-        let mut mirror = Mirror::new(&twin.pipeline, &generate::BRIDGES, AT_ONCE, || Time::ZERO);
+        let mut mirror =
+            PublishedKairo::new(&twin.pipeline, &generate::BRIDGES, AT_ONCE, || Time::ZERO);
         let mut direct = Direct::new(twin.pipeline.version(), 1);
         let all = packets.iter().flat_map(|key| twin.traversals(key));
         for (slot, traversal) in (0..).zip(all.filter(|own| own.learnings.is_empty())) {

@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{
     bound::{Bound, DELTAS_MAX, LOOKS_MAX, Left},
-    circuits::CircuitStats,
     deltas::{note_cause, removed_rules},
+    research::CircuitStats,
 };
 
 /// Watches entries by a circuit of dbsp's own operators. A change costs what it touches.

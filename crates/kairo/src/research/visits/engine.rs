@@ -16,9 +16,9 @@ use super::{
 };
 use crate::{
     bound::{Bound, DELTAS_MAX, LOOKS_MAX},
-    circuits::CircuitStats,
     deltas::note_cause,
     index::{IndexSize, state, visits_count},
+    research::CircuitStats,
 };
 
 /// Watches entries by a circuit over their visits. A change costs what it touches, not what is

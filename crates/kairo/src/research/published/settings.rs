@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The parameters of the published design, and a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MirrorSettings {
+pub struct PublishedSettings {
     /// Whether a change stops behind the last table that it touches; else it goes on to the end of
     /// all tables at once.
     pub has_gates: bool,
@@ -18,7 +18,7 @@ pub struct MirrorSettings {
     pub seed: u64,
 }
 
-impl Default for MirrorSettings {
+impl Default for PublishedSettings {
     /// As published: gates, two seconds, a hundred packets.
     fn default() -> Self {
         let propagation = Some(Duration::from_secs(2));
@@ -28,7 +28,7 @@ impl Default for MirrorSettings {
 
 /// What has happened to a mirror, and how it stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MirrorStats {
+pub struct PublishedStats {
     /// Steps of its circuits.
     pub steps: u64,
     /// Circuits that were built: one at first, and one for each new way from table to table.

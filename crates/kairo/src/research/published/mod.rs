@@ -27,10 +27,10 @@
 //! **Time.** A change of rules goes in at once, with the gates open only in front of the last table
 //! that it touches; what moves behind it is held. Packets go in by the batch, with all gates open; so
 //! does the deletion of packets whose entries expired. A timer bounds how long either waits. So there
-//! is nothing that the contract does not allow: evictions leave with [`apply`](Mirror), and what comes
+//! is nothing that the contract does not allow: evictions leave with [`apply`](PublishedKairo), and what comes
 //! later is the circuit's own affair. The clock is passed in.
 //!
-//! **What it misses** is what was published, and is kept: see [`Mirror`].
+//! **What it misses** is what was published, and is kept: see [`PublishedKairo`].
 //!
 //! **What differs**, because dbsp's circuits cannot be changed once they are built. A tuple that
 //! appears later has its mask as data, in one more join that each table keeps for those; a new way
@@ -50,5 +50,5 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use engine::Mirror;
-pub use settings::{MirrorSettings, MirrorStats};
+pub use engine::PublishedKairo;
+pub use settings::{PublishedSettings, PublishedStats};

@@ -18,7 +18,7 @@ use super::{
     plan::{Place, Plan},
     relation::{Relation, locked},
     rules::Rules,
-    settings::{MirrorSettings, MirrorStats},
+    settings::{PublishedSettings, PublishedStats},
 };
 
 /// Kairo as it was published: watches entries by the packets that made them, in a circuit that
@@ -34,11 +34,11 @@ use super::{
 ///   made it. When that packet is deleted, because another of its entries expired, nobody watches the
 ///   entry any more, though other flows keep it in use.
 ///
-/// What it knows nothing of (groups, ports, conjunctions, and what else [`MirrorStats::beside`] counts)
+/// What it knows nothing of (groups, ports, conjunctions, and what else [`PublishedStats::beside`] counts)
 /// evicts by table or by object; as a rule more than it must.
-pub struct Mirror {
+pub struct PublishedKairo {
     version: Version,
-    settings: MirrorSettings,
+    settings: PublishedSettings,
     clock: Box<dyn FnMut() -> Time + Send>,
     circuit: Option<Circuit>,
     plan: Plan,
@@ -52,7 +52,7 @@ pub struct Mirror {
     waits_since: Option<Time>,
     /// Entries that nothing watches since a circuit failed: the next change evicts them.
     lost: BTreeSet<EntryId>,
-    stats: MirrorStats,
+    stats: PublishedStats,
 }
 
 /// Packets that are put into a new circuit with one step.
@@ -67,14 +67,14 @@ struct Touched {
     objects: Vec<Object>,
 }
 
-impl Mirror {
+impl PublishedKairo {
     /// An engine without entries, with the rules that these bridges of a pipeline have at its newest
     /// version. It must hear of every later one, of all bridges.
     #[must_use]
     pub fn new(
         pipeline: &Pipeline,
         bridges: &[BridgeId],
-        settings: MirrorSettings,
+        settings: PublishedSettings,
         clock: impl FnMut() -> Time + Send + 'static,
     ) -> Self {
         let hashes = FixedState::with_seed(settings.seed);
@@ -94,7 +94,7 @@ impl Mirror {
             rows: Rows::default(),
             waits_since: None,
             lost: BTreeSet::new(),
-            stats: MirrorStats::default(),
+            stats: PublishedStats::default(),
         }
     }
 
@@ -115,8 +115,8 @@ impl Mirror {
 
     /// What has happened to it, and how it stands.
     #[must_use]
-    pub fn stats(&self) -> MirrorStats {
-        MirrorStats {
+    pub fn stats(&self) -> PublishedStats {
+        PublishedStats {
             tables: self.plan.nodes.len(),
             held: self.relation().held(),
             waiting: self.packets.waiting(),
@@ -309,7 +309,7 @@ impl Mirror {
     }
 }
 
-impl Evictor for Mirror {
+impl Evictor for PublishedKairo {
     fn installed(&mut self, entry: EntryId, traversal: &Arc<Traversal>) -> Installed {
         if traversal.version < self.version {
             return Installed::Late;
