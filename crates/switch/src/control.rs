@@ -19,15 +19,16 @@ use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 use tracing::{info, warn};
 
 use crate::{
-    Config, SwitchError,
-    bridges::Bridges,
-    capture::Captures,
-    config::{self, PortType},
-    events::{ChangedPorts, EVENTS_MAX, Event, News},
+    config::{self, Config, PortType},
+    error::{SwitchError, with_causes},
     nic::NicFront,
-    plane::{EngineMaker, Plane, Started},
-    ports::{BridgePort, free_number},
-    with_causes,
+    openflow::events::{ChangedPorts, EVENTS_MAX, Event, News},
+    ports::{
+        bridges::Bridges,
+        capture::Captures,
+        port::{BridgePort, free_number},
+    },
+    threads::data_plane::{EngineMaker, Plane, Started},
 };
 
 /// The control side of a switch.
@@ -512,7 +513,7 @@ mod tests {
     use shunt_pipeline::Iterative;
 
     use super::*;
-    use crate::openflow::OpenFlow;
+    use crate::openflow::servers::OpenFlow;
 
     fn bridge(name: &str) -> config::Bridge {
         config::Bridge { name: name.to_owned(), ..config::Bridge::default() }

@@ -5,7 +5,7 @@ use std::io;
 use shunt_datapath::PortError;
 use thiserror::Error;
 
-use crate::{ConfigError, EndpointError};
+use crate::{config::ConfigError, openflow::endpoint::EndpointError};
 
 /// Why a switch does not start, or does not do what it was asked to.
 #[derive(Debug, Error)]

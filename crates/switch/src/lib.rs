@@ -37,61 +37,35 @@
 //! Ports of one's own kind come by [`Switch::add_own_port`], an eviction engine by
 //! [`Switch::start_with`].
 
-mod bridges;
-mod capture;
-mod chains;
-mod check;
-mod clock;
 pub mod config;
-mod config_error;
 mod control;
-mod endpoint;
 mod error;
-mod events;
-mod evictions;
-mod exclusive;
-mod host;
-mod learner;
-mod listener;
-mod names;
 mod nic;
-mod numbers;
 mod openflow;
-mod plane;
 mod ports;
-mod publisher;
-mod setting;
 mod status;
 mod switch;
+mod threads;
 mod trace;
-mod trace_actions;
-mod trace_cuts;
-mod trace_notes;
-mod trace_pieces;
-mod traced;
-mod vlans;
 mod watch;
-mod why;
-mod worker;
 
-pub use capture::CapturedPacket;
-pub use chains::{ChainStatus, CoverageStatus, NotCut, StageStatus};
-pub use config::Config;
-pub use config_error::{ConfigError, ConfigPath, ConfigStep};
-pub use endpoint::{Endpoint, EndpointError};
+pub use config::{Config, ConfigError, ConfigPath, ConfigStep};
 pub use error::{SwitchError, with_causes};
-pub use evictions::{EntryOwnerStatus, EvictionStatus, TableEvictions, Times};
-pub use names::BridgeNames;
 pub use nic::{NicStatus, NicTraffic, OperationsStatus, StageFill};
-pub use plane::EngineMaker;
+pub use openflow::endpoint::{Endpoint, EndpointError};
+pub use ports::{capture::CapturedPacket, names::BridgeNames, vlans::MacStatus};
 pub use status::{
-    BridgeStatus, CacheStatus, ControllerState, ControllerStatus, DropStatus, PortStatus,
-    ThreadState, ThreadStatus,
+    bridge::{BridgeStatus, ControllerState, ControllerStatus, PortStatus},
+    caches::{CacheStatus, DropStatus},
+    chain::{ChainStatus, CoverageStatus, NotCut, StageStatus},
+    evictions::{EntryOwnerStatus, EvictionStatus, TableEvictions, Times},
+    thread::{ThreadState, ThreadStatus},
 };
 pub use switch::Switch;
+pub use threads::data_plane::EngineMaker;
 pub use trace::{
-    Trace, TraceConjunction, TraceError, TraceGroup, TraceRecirculation, TraceRule, TraceVisit,
+    error::TraceError,
+    report::{Trace, TraceConjunction, TraceGroup, TraceRecirculation, TraceRule, TraceVisit},
+    sub_traversals::{TraceStep, TraceSubTraversal, TraceSubTraversals},
+    why::{EntryList, EntryStatus, EvictedEntry, LiveEntry, Why},
 };
-pub use trace_pieces::{TraceStep, TraceSubTraversal, TraceSubTraversals};
-pub use vlans::MacStatus;
-pub use why::{EntryList, EntryStatus, EvictedEntry, LiveEntry, Why};

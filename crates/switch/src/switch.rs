@@ -14,14 +14,23 @@ use shunt_pipeline::{
 use tokio::task::JoinHandle;
 
 use crate::{
-    CapturedPacket, Config, EntryList, EvictionStatus, MacStatus, SwitchError, Why,
-    config::{self, Engine},
+    config::{self, Config, Engine},
     control::Control,
-    names::BridgeNames,
-    openflow::OpenFlow,
-    plane::EngineMaker,
-    status::{BridgeStatus, CacheStatus, DropStatus, ThreadStatus},
-    trace::{Trace, TraceError},
+    error::SwitchError,
+    openflow::servers::OpenFlow,
+    ports::{capture::CapturedPacket, names::BridgeNames, vlans::MacStatus},
+    status::{
+        bridge::BridgeStatus,
+        caches::{CacheStatus, DropStatus},
+        evictions::EvictionStatus,
+        thread::ThreadStatus,
+    },
+    threads::data_plane::EngineMaker,
+    trace::{
+        error::TraceError,
+        report::Trace,
+        why::{EntryList, Why},
+    },
 };
 
 /// How often rules and ports are looked after.
@@ -245,7 +254,7 @@ impl Switch {
     /// The settings that [`Self::set`] can change.
     #[must_use]
     pub const fn settings() -> &'static [&'static str] {
-        crate::setting::SETTINGS
+        config::setting::SETTINGS
     }
 
     /// The configuration in force, without the bridges.

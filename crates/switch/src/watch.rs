@@ -5,7 +5,11 @@ use shunt_datapath::thread::Difference;
 use shunt_pipeline::BridgeId;
 use tracing::{error, info, warn};
 
-use crate::{Trace, TraceVisit, bridges::Bridges, control::Control};
+use crate::{
+    control::Control,
+    ports::bridges::Bridges,
+    trace::report::{Trace, TraceVisit},
+};
 
 impl Control {
     /// Takes out the threads that have ended by a panic, and puts down the ports whose packets nobody
@@ -134,7 +138,7 @@ fn answer(trace: &Trace) -> String {
 fn cut_off(bridges: &Bridges, gone: &[usize], is_last: bool) -> Vec<(String, usize)> {
     let ports = bridges.iter().flat_map(|bridge| bridge.ports.values());
     let open = ports.filter(|port| port.open.is_some());
-    let missed = |port: &crate::ports::BridgePort| {
+    let missed = |port: &crate::ports::port::BridgePort| {
         let receiver = gone.iter().find(|thread| port.receivers.contains(thread));
         receiver.filter(|_| !port.spreads()).or_else(|| gone.first().filter(|_| is_last)).copied()
     };

@@ -5,10 +5,7 @@ use std::net::SocketAddr;
 use shunt_p4runtime::program::Program;
 
 use super::NUMBER_MAX;
-use crate::{
-    ConfigError,
-    config::{OffloadKind, StalePolicy, Target},
-};
+use crate::config::{ConfigError, OffloadKind, StalePolicy, Target};
 
 /// Milliseconds within which a packet leaves any NIC: so long somebody waits who has another after none.
 const DRAIN_MAX_MS: u64 = 10_000;
@@ -56,7 +53,7 @@ impl Target {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, config::Bridge};
+    use crate::config::{Bridge, Config};
 
     #[test]
     fn a_target_has_a_bridge_an_address_and_numbers_that_a_nic_has() {

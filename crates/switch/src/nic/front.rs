@@ -26,9 +26,9 @@ use tracing::{info, warn};
 
 use super::{Successors, exchange::Before};
 use crate::{
-    SwitchError,
-    clock::Clock,
     config::{self, OffloadKind, StalePolicy},
+    error::SwitchError,
+    threads::clock::Clock,
 };
 
 /// What the data plane has for a target: the owner's thread, and where targets go.

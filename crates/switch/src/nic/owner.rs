@@ -17,7 +17,7 @@ use shunt_p4runtime::{
 use shunt_pipeline::{BridgeId, OwnerId, Pipeline, Time};
 
 use super::{Exchange, Target, front::program};
-use crate::Config;
+use crate::config::Config;
 
 /// What keeps the rules of a NIC true to the tables.
 pub(crate) type NicOwner = OffloadAgent<Exchange<P4RuntimeDevice>>;

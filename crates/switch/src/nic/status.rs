@@ -6,7 +6,7 @@ use shunt_datapath::offload::OffloadState;
 use shunt_nic::{DropReason, Traffic};
 
 use super::NicFront;
-use crate::{chains::CoverageStatus, config::OffloadKind};
+use crate::{config::OffloadKind, status::chain::CoverageStatus};
 
 /// The NIC in front of a bridge.
 #[derive(Clone, Debug, Serialize)]

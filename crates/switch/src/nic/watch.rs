@@ -8,7 +8,12 @@ use shunt_pipeline::BridgeId;
 use tracing::{error, warn};
 
 use super::{Layout, NicFront, NicStatus};
-use crate::{Config, SwitchError, control::Control, ports::BridgePort, with_causes};
+use crate::{
+    config::Config,
+    control::Control,
+    error::{SwitchError, with_causes},
+    ports::port::BridgePort,
+};
 
 impl Control {
     /// The NIC in front of a bridge, or the place where there was one.

@@ -1,0 +1,536 @@
+//! What a configuration must fulfil beyond its grammar.
+
+use std::collections::HashMap;
+
+use shunt_datapath::metrics::CHAIN_MAX;
+use shunt_gigaflow::tag::TAG_BITS_MAX;
+
+use crate::{
+    config::{
+        Bridge, Config, ConfigError, Local, NAME_BYTES_MAX, Port, PortType, Repeat, THREADS_MAX,
+        VlanMode,
+    },
+    error::SwitchError,
+    openflow::endpoint::Endpoint,
+    ports::{bridges::listed, exclusive::Exclusive},
+};
+
+/// Most entries of an exact-match cache.
+const EXACT_ENTRIES_MAX: usize = 1 << 24;
+
+/// Most entries of a megaflow cache.
+const MEGAFLOW_ENTRIES_MAX: usize = 1 << 24;
+
+/// The highest VLAN id: 12 bits.
+const VLAN_MAX: u16 = 0xfff;
+
+/// Most entries of a stage of a chain: all stages together have as many as a megaflow cache may.
+const STAGE_ENTRIES_MAX: usize = MEGAFLOW_ENTRIES_MAX / CHAIN_MAX;
+
+impl Config {
+    /// Checks everything that can be checked without opening anything.
+    ///
+    /// # Errors
+    ///
+    /// The first mistake, with its place and what would mend it.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.check_parts()?;
+        self.check_patches()
+    }
+
+    /// Checks all but the far ends of patches, which may belong to another configuration.
+    pub(crate) fn check_parts(&self) -> Result<(), ConfigError> {
+        self.check_ranges()?;
+        for (index, bridge) in self.bridges.iter().enumerate() {
+            bridge.check().map_err(|error| error.within("bridges", index))?;
+        }
+        self.check_names()?;
+        self.check_exclusive()
+    }
+
+    /// Checks that no name is given twice: a bridge's name is that of its local port, too.
+    fn check_names(&self) -> Result<(), ConfigError> {
+        let mut taken = HashMap::new();
+        for (index, bridge) in self.bridges.iter().enumerate() {
+            let error = |problem| ConfigError::at("name", problem).within("bridges", index);
+            if let Some(problem) = is_taken(&taken, &bridge.name) {
+                return Err(error(problem));
+            }
+            taken.insert(bridge.name.as_str(), Owner::Bridge);
+            for (at, port) in bridge.ports.iter().enumerate() {
+                if let Some(problem) = is_taken(&taken, &port.name) {
+                    let error = ConfigError::at("name", problem).within("ports", at);
+                    return Err(error.within("bridges", index));
+                }
+                taken.insert(&port.name, Owner::PortOf(&bridge.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that no two ports want what a port has for itself, the TAPs of bridges included.
+    fn check_exclusive(&self) -> Result<(), ConfigError> {
+        let mut taken = HashMap::new();
+        for (index, bridge) in self.bridges.iter().enumerate() {
+            let local = bridge.local_port();
+            let ports = bridge.ports.iter().enumerate().map(|(at, port)| (port, Some(at)));
+            for (port, at) in std::iter::once((&local, None)).chain(ports) {
+                let Some((field, wanted)) = Exclusive::of(port) else { continue };
+                let owner = (port.name.clone(), &bridge.name);
+                if let Some((port, bridge)) = taken.insert(wanted.clone(), owner) {
+                    let problem = wanted.is_of(&port, bridge);
+                    let error = match at {
+                        Some(at) => ConfigError::at(field, problem).within("ports", at),
+                        None => ConfigError::at("local", problem),
+                    };
+                    return Err(error.within("bridges", index));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that both ends of every patch name each other.
+    fn check_patches(&self) -> Result<(), ConfigError> {
+        let ports = || self.bridges.iter().flat_map(|bridge| &bridge.ports);
+        let by_name: HashMap<&str, &Port> =
+            ports().map(|port| (port.name.as_str(), port)).collect();
+        for (index, bridge) in self.bridges.iter().enumerate() {
+            let patches = bridge.ports.iter().enumerate();
+            for (at, port) in patches.filter(|(_, port)| port.kind == PortType::Patch) {
+                let wrong = |problem| SwitchError::PortSetting { port: port.name.clone(), problem };
+                let problem = match by_name.get(port.peer.as_str()) {
+                    None => SwitchError::NoSuchPort {
+                        name: port.peer.clone(),
+                        known: listed(ports().map(|port| port.name.as_str())),
+                    },
+                    Some(peer) if peer.kind != PortType::Patch => {
+                        wrong("the port that `peer` names is no patch")
+                    }
+                    Some(peer) if peer.name == port.name => {
+                        wrong("a patch leads to another port, not to itself")
+                    }
+                    Some(peer) if peer.peer != port.name => {
+                        wrong("the port that `peer` names has another `peer`")
+                    }
+                    Some(_) => continue,
+                };
+                let error = ConfigError::at("peer", problem).within("ports", at);
+                return Err(error.within("bridges", index));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_ranges(&self) -> Result<(), ConfigError> {
+        let range = ConfigError::unless_in_range;
+        let (threads, caches) = (&self.threads, &self.caches);
+        let packet = threads.packet;
+        let packet_ok = (1..=THREADS_MAX).contains(&packet);
+        range("threads.packet", packet.to_string(), packet_ok, "from 1 to 64")?;
+        let turn = threads.translations_per_iteration;
+        range("threads.translations_per_iteration", turn.to_string(), turn > 0, "at least 1")?;
+        let exact = caches.exact_entries;
+        let exact_ok = exact == 0 || exact.is_power_of_two() && exact <= EXACT_ENTRIES_MAX;
+        let exact_range = "0, or a power of two up to 16777216";
+        range("caches.exact_entries", exact.to_string(), exact_ok, exact_range)?;
+        let one_in = caches.exact_insert_one_in;
+        range("caches.exact_insert_one_in", one_in.to_string(), one_in > 0, "at least 1")?;
+        let megaflow = caches.megaflow_entries;
+        let megaflow_ok = (1..=MEGAFLOW_ENTRIES_MAX).contains(&megaflow);
+        range("caches.megaflow_entries", megaflow.to_string(), megaflow_ok, "from 1 to 16777216")?;
+        let idle = caches.idle_ms;
+        range("caches.idle_ms", idle.to_string(), idle > 0, "at least 1")?;
+        let chain = &caches.gigaflow;
+        let stages_ok = (1..=CHAIN_MAX).contains(&usize::from(chain.stages));
+        range("caches.gigaflow.stages", chain.stages.to_string(), stages_ok, "from 1 to 16")?;
+        let (entries, setting) = (chain.stage_entries, "caches.gigaflow.stage_entries");
+        let entries_ok = (1..=STAGE_ENTRIES_MAX).contains(&entries);
+        range(setting, entries.to_string(), entries_ok, "from 1 to 1048576")?;
+        let (bits, setting) = (chain.tag_bits, "caches.gigaflow.tag_bits");
+        range(setting, bits.to_string(), (1..=TAG_BITS_MAX).contains(&bits), "from 1 to 24")?;
+        let (rate, setting) = (self.eviction.repair_rate, "eviction.repair_rate");
+        range(setting, rate.to_string(), rate > 0, "at least 1")?;
+        let engine = self.eviction.engine;
+        if !engine.is_built() {
+            let problem = SwitchError::EngineNotBuilt(engine.name());
+            return Err(ConfigError::at("eviction.engine", problem));
+        }
+        let limit = self.packets.vlan_limit;
+        range("packets.vlan_limit", limit.to_string(), (1..=2).contains(&limit), "1 or 2")?;
+        chain.target.check()?;
+        // One that nobody names is the first, if there is one.
+        let (target, setting) = (&chain.target, "caches.gigaflow.target.bridge");
+        let mut names = self.bridges.iter().map(|bridge| &bridge.name);
+        let is_known = match (target.bridge.is_empty(), self.bridges.is_empty()) {
+            (true, _) => !self.bridges.is_empty(),
+            // An embedder's bridges come later.
+            (false, true) => true,
+            (false, false) => names.any(|name| *name == target.bridge),
+        };
+        let text = "the name of a bridge of this configuration, whose ports the NIC has";
+        range(setting, format!("{:?}", target.bridge), target.is_none() || is_known, text)
+    }
+}
+
+/// Who has a name.
+#[derive(Clone, Copy)]
+enum Owner<'a> {
+    Bridge,
+    PortOf(&'a str),
+}
+
+/// What is wrong with a name that somebody has.
+fn is_taken(taken: &HashMap<&str, Owner<'_>>, name: &str) -> Option<SwitchError> {
+    let name = name.to_owned();
+    Some(match taken.get(name.as_str())? {
+        Owner::Bridge => SwitchError::BridgeExists(name),
+        Owner::PortOf(bridge) => SwitchError::PortExists { name, bridge: (*bridge).to_owned() },
+    })
+}
+
+impl Bridge {
+    /// Checks what a bridge says by itself.
+    fn check(&self) -> Result<(), ConfigError> {
+        check_name(&self.name).map_err(|problem| ConfigError::at("name", problem))?;
+        self.check_addresses("controllers", &self.controllers)?;
+        self.check_addresses("listen", &self.listen)?;
+        // The id is made of the address unless it is given.
+        self.mac().map_err(|problem| ConfigError::at("mac", problem))?;
+        self.datapath_id().map_err(|problem| ConfigError::at("datapath_id", problem))?;
+        let mut numbers = HashMap::new();
+        for (index, port) in self.ports.iter().enumerate() {
+            port.mistake().map_err(|error| error.within("ports", index))?;
+            let number = port.number;
+            if let Some(other) = numbers.insert(number, &port.name).filter(|_| number > 0) {
+                let problem = SwitchError::NumberTaken { number, port: other.clone() };
+                return Err(ConfigError::at("number", problem).within("ports", index));
+            }
+        }
+        Ok(())
+    }
+
+    /// Its local port.
+    pub(crate) fn local_port(&self) -> Port {
+        let kind = match self.local {
+            Local::None => PortType::Unbound,
+            Local::Tap => PortType::Tap,
+        };
+        Port { name: self.name.clone(), kind, ..Port::default() }
+    }
+
+    /// Checks that every address of a list is one, and stands in the right list.
+    fn check_addresses(&self, list: &'static str, texts: &[String]) -> Result<(), ConfigError> {
+        for (index, text) in texts.iter().enumerate() {
+            let range = match (self.endpoint(text), list) {
+                (Err(problem), _) => return Err(ConfigError::of_element(list, index, problem)),
+                (Ok(Endpoint::Listen(_)), "controllers") => "an address to connect to: tcp:IP:PORT",
+                (Ok(Endpoint::Connect(_)), "listen") => "an address to listen on: ptcp:PORT:IP",
+                (Ok(_), _) => continue,
+            };
+            let problem = SwitchError::Range { setting: list, value: text.clone(), range };
+            return Err(ConfigError::of_element(list, index, problem));
+        }
+        Ok(())
+    }
+
+    fn endpoint(&self, text: &str) -> Result<Endpoint, SwitchError> {
+        let wrong = |source| SwitchError::Endpoint { bridge: self.name.clone(), source };
+        text.parse().map_err(wrong)
+    }
+
+    /// Controllers to connect to, then addresses to listen on.
+    ///
+    /// # Errors
+    ///
+    /// When a text is not an address.
+    pub fn endpoints(&self) -> Result<Vec<Endpoint>, SwitchError> {
+        self.controllers.iter().chain(&self.listen).map(|text| self.endpoint(text)).collect()
+    }
+
+    /// The datapath id: as configured, or made of the name.
+    ///
+    /// # Errors
+    ///
+    /// When it is not sixteen hexadecimal digits.
+    pub fn datapath_id(&self) -> Result<u64, SwitchError> {
+        if self.datapath_id.is_empty() {
+            let [a, b, c, d, e, f] = self.mac()?;
+            return Ok(u64::from_be_bytes([0, 0, a, b, c, d, e, f]));
+        }
+        let digits = self.datapath_id.len() == 16 && is_hexadecimal(&self.datapath_id);
+        let number = u64::from_str_radix(&self.datapath_id, 16).ok().filter(|_| digits);
+        number.ok_or_else(|| SwitchError::Range {
+            setting: "datapath_id",
+            value: self.datapath_id.clone(),
+            range: "sixteen hexadecimal digits",
+        })
+    }
+
+    /// The hardware address of the local port: as configured, or made of the name.
+    ///
+    /// # Errors
+    ///
+    /// When it is not six octets with colons.
+    pub fn mac(&self) -> Result<[u8; 6], SwitchError> {
+        if self.mac.is_empty() {
+            return Ok(mac_of_name(&self.name));
+        }
+        let octet = |text| u8::from_str_radix(text, 16).ok().filter(|_| is_hexadecimal(text));
+        let octets: Vec<u8> = self.mac.split(':').filter_map(octet).collect();
+        let exact = self.mac.split(':').count() == 6;
+        <[u8; 6]>::try_from(octets).ok().filter(|_| exact).ok_or_else(|| SwitchError::Range {
+            setting: "mac",
+            value: self.mac.clone(),
+            range: "six octets like 02:00:00:00:00:01",
+        })
+    }
+}
+
+impl Port {
+    /// Checks that every key makes sense for the type of port.
+    ///
+    /// # Errors
+    ///
+    /// The first that does not.
+    pub fn check(&self) -> Result<(), SwitchError> {
+        self.mistake().map_err(|error| *error.problem)
+    }
+
+    /// As [`Self::check`], with the place.
+    fn mistake(&self) -> Result<(), ConfigError> {
+        check_name(&self.name).map_err(|problem| ConfigError::at("name", problem))?;
+        if self.number > shunt_flow::PortNo::MAX.number() {
+            return Err(ConfigError::at("number", SwitchError::NumberRange(self.number)));
+        }
+        let vlans = self.tag.iter().map(|tag| ("tag", *tag));
+        for (setting, vlan) in vlans.chain(self.trunks.iter().map(|vlan| ("trunks", *vlan))) {
+            if vlan > VLAN_MAX {
+                let (value, range) = (vlan.to_string(), "a VLAN from 0 to 4095");
+                return Err(ConfigError::at(setting, SwitchError::Range { setting, value, range }));
+            }
+        }
+        let Some((field, problem)) = self.vlan_problem().or_else(|| self.problem()) else {
+            return Ok(());
+        };
+        let port = self.name.clone();
+        Err(ConfigError::at(field, SwitchError::PortSetting { port, problem }))
+    }
+
+    /// The first field that makes no sense for the VLAN mode of the port, and why.
+    fn vlan_problem(&self) -> Option<(&'static str, &'static str)> {
+        let tag = "a port of mode `trunk` has no `tag`; `native-tagged` and `native-untagged` have";
+        match self.effective_vlan_mode() {
+            VlanMode::Trunk if self.tag.is_some() => Some(("tag", tag)),
+            VlanMode::Access if !self.trunks.is_empty() => {
+                Some(("trunks", "an `access` port has no `trunks`; its VLAN is `tag`"))
+            }
+            _ => None,
+        }
+    }
+
+    /// The first field that makes no sense for the type of port, and why.
+    fn problem(&self) -> Option<(&'static str, &'static str)> {
+        if self.repeat != Repeat::Once && self.kind != PortType::Pcap {
+            return Some(("repeat", "only a pcap port has `repeat`"));
+        }
+        let given = [
+            ("device", !self.device.is_empty()),
+            ("rx", !self.rx.as_os_str().is_empty()),
+            ("tx", !self.tx.as_os_str().is_empty()),
+            ("peer", !self.peer.is_empty()),
+        ];
+        let has = |field| given.contains(&(field, true));
+        let (known, excess): (&[&str], _) = match self.kind {
+            PortType::Patch if !has("peer") => {
+                return Some(("peer", "a patch port needs `peer`, the port at its other end"));
+            }
+            PortType::Pcap if !has("rx") && !has("tx") => {
+                return Some(("rx", "a pcap port needs `rx`, `tx` or both: capture files"));
+            }
+            PortType::Patch => (&["peer"], "a patch port has only `peer`"),
+            PortType::Pcap => (&["rx", "tx"], "a pcap port has only `rx`, `tx`, `repeat`"),
+            PortType::Null | PortType::Unbound => (&[], "a null port has no further keys"),
+            PortType::AfPacket | PortType::Tap => {
+                (&["device"], "a port of a device has only `device`")
+            }
+        };
+        let mut excessive = given.into_iter().filter(|(field, is)| *is && !known.contains(field));
+        excessive.next().map(|(field, _)| (field, excess))
+    }
+
+    /// The network device, for ports that have one.
+    #[must_use]
+    pub fn device(&self) -> &str {
+        if self.device.is_empty() { &self.name } else { &self.device }
+    }
+}
+
+/// Checks the name of a bridge or port.
+fn check_name(name: &str) -> Result<(), SwitchError> {
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let length = (1..=NAME_BYTES_MAX).contains(&name.len());
+    if length && name.bytes().all(legal) && !name.starts_with('.') {
+        Ok(())
+    } else {
+        Err(SwitchError::BadName(name.to_owned()))
+    }
+}
+
+/// Whether a text is nothing but digits; parsing a number would also take a sign.
+fn is_hexadecimal(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// A locally administered address that a name always gives (FNV-1a).
+fn mac_of_name(name: &str) -> [u8; 6] {
+    let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let [a, b, c, d, e, ..] = name.bytes().fold(0xcbf2_9ce4_8422_2325, step).to_le_bytes();
+    [0x02, a, b, c, d, e]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaint(port: Port) -> String {
+        let port = Port { name: "p1".into(), ..port };
+        port.check().map_or_else(|error| error.to_string(), |()| "fine".into())
+    }
+
+    #[test]
+    fn keys_that_make_no_sense_for_a_type_of_port_are_named() {
+        let patch = Port { kind: PortType::Patch, ..Port::default() };
+        let expected = "port p1: a patch port needs `peer`, the port at its other end";
+        assert_eq!(complaint(patch), expected);
+        let pcap = Port { kind: PortType::Pcap, ..Port::default() };
+        assert!(complaint(pcap).contains("needs `rx`, `tx` or both"));
+        let null = Port { device: "eth0".into(), ..Port::default() };
+        assert_eq!(complaint(null), "port p1: a null port has no further keys");
+        let tap = Port { kind: PortType::Tap, device: "tap9".into(), ..Port::default() };
+        assert_eq!(complaint(tap), "fine");
+        let number = Port { number: 0xffff_fffe, ..Port::default() };
+        assert!(complaint(number).contains("4294967040"));
+    }
+
+    #[test]
+    fn a_value_out_of_its_range_is_told_with_its_place_once() {
+        let mut config = Config::default();
+        let complaint = |config: &Config| config.check().unwrap_err().to_string();
+        config.caches.idle_ms = 0;
+        assert_eq!(complaint(&config), "caches.idle_ms = 0: it must be at least 1");
+        config.threads.packet = 0;
+        assert_eq!(complaint(&config), "threads.packet = 0: it must be from 1 to 64");
+        let bridge = Bridge { name: "br0".into(), datapath_id: "c1".into(), ..Bridge::default() };
+        let config = Config { bridges: vec![bridge], ..Config::default() };
+        let expected = "bridges[0].datapath_id = c1: it must be ";
+        assert!(complaint(&config).starts_with(expected), "{}", complaint(&config));
+    }
+
+    #[test]
+    fn names_are_what_a_device_can_be_called() {
+        for (name, ok) in
+            [("br0", true), ("a.b-c_d", true), ("", false), ("sixteen-bytes-oo", false)]
+        {
+            assert_eq!(check_name(name).is_ok(), ok, "{name}");
+        }
+        assert!(check_name("br 0").is_err() && check_name("../x").is_err());
+    }
+
+    #[test]
+    fn a_bridge_without_ids_has_the_same_ones_in_every_run() {
+        let bridge = Bridge { name: "br0".into(), ..Bridge::default() };
+        assert_eq!(bridge.mac().unwrap(), bridge.mac().unwrap());
+        assert_eq!(bridge.mac().unwrap()[0], 2);
+        assert_ne!(bridge.datapath_id().unwrap(), 0);
+        let given = Bridge { datapath_id: "00000000000000c1".into(), ..bridge };
+        assert_eq!(given.datapath_id().unwrap(), 0xc1);
+    }
+
+    #[test]
+    fn ids_are_digits_without_a_sign() {
+        let datapath_id = Bridge { datapath_id: "+0000000000000c1".into(), ..Bridge::default() };
+        let mac = Bridge { mac: "02:00:00:00:00:+1".into(), ..Bridge::default() };
+        assert!(datapath_id.datapath_id().is_err() && mac.mac().is_err());
+    }
+
+    fn bridge(name: &str, ports: &[Port]) -> Bridge {
+        Bridge { name: name.into(), ports: ports.to_vec(), ..Bridge::default() }
+    }
+
+    fn named(name: &str) -> Port {
+        Port { name: name.into(), ..Port::default() }
+    }
+
+    fn patch(name: &str, peer: &str) -> Port {
+        Port { kind: PortType::Patch, peer: peer.into(), ..named(name) }
+    }
+
+    fn mistake(bridges: &[Bridge]) -> String {
+        let config = Config { bridges: bridges.to_vec(), ..Config::default() };
+        config.check().map_or_else(|error| error.to_string(), |()| "fine".into())
+    }
+
+    #[test]
+    fn a_name_is_given_once_in_the_daemon_to_bridge_or_port() {
+        let (p1, p2) = (named("p1"), named("p2"));
+        let again = bridge("br1", &[p2.clone(), p1.clone()]);
+        let twice = mistake(&[bridge("br0", &[p1]), again]);
+        assert_eq!(twice, "bridges[1].ports[1].name: there is a port p1 already, on bridge br0");
+        let bridges = mistake(&[bridge("br0", &[]), bridge("br0", &[])]);
+        assert_eq!(bridges, "bridges[1].name: there is a bridge br0 already");
+        let bridge_like_port = mistake(&[bridge("br0", &[p2]), bridge("p2", &[])]);
+        assert_eq!(bridge_like_port, "bridges[1].name: there is a port p2 already, on bridge br0");
+        let port_like_bridge = mistake(&[bridge("br0", &[named("br0")])]);
+        assert_eq!(port_like_bridge, "bridges[0].ports[0].name: there is a bridge br0 already");
+    }
+
+    #[test]
+    fn a_number_is_given_once_in_a_bridge() {
+        let port = |name, number| Port { number, ..named(name) };
+        let twice = mistake(&[bridge("br0", &[port("a", 3), port("b", 0), port("c", 3)])]);
+        assert!(
+            twice.starts_with("bridges[0].ports[2].number: number 3 is that of port a"),
+            "{twice}"
+        );
+        let apart = [bridge("br0", &[port("a", 3), port("b", 0)]), bridge("br1", &[port("c", 3)])];
+        assert_eq!(mistake(&apart), "fine");
+        assert_eq!(mistake(&[bridge("br0", &[port("a", 0), port("b", 0)])]), "fine");
+    }
+
+    #[test]
+    fn the_ends_of_a_patch_name_each_other() {
+        let ends = |near, far| mistake(&[bridge("br0", &[near]), bridge("br1", &[far])]);
+        assert_eq!(ends(patch("a", "b"), patch("b", "a")), "fine");
+        let unknown = "bridges[0].ports[0].peer: there is no port c; there are: a, b";
+        assert_eq!(ends(patch("a", "c"), patch("b", "a")), unknown);
+        let no_patch = ends(patch("a", "b"), named("b"));
+        assert!(no_patch.ends_with("port a: the port that `peer` names is no patch"), "{no_patch}");
+        let own = ends(patch("a", "a"), patch("b", "a"));
+        assert!(own.ends_with("port a: a patch leads to another port, not to itself"), "{own}");
+        let three = [bridge("br0", &[patch("a", "b"), patch("b", "a"), patch("c", "a")])];
+        assert!(mistake(&three).starts_with("bridges[0].ports[2].peer: port c"), "{three:?}");
+    }
+
+    #[test]
+    fn a_mistake_is_told_with_its_place() {
+        let place = |bridge: Bridge| mistake(&[Bridge { name: "br0".into(), ..bridge }]);
+        let bad = || vec!["ptcp:6653".to_owned(), "tcp:1.2.3".to_owned()];
+        let listen = place(Bridge { listen: bad(), ..Bridge::default() });
+        assert!(listen.starts_with("bridges[0].listen[1]: bridge br0: `tcp:1.2.3`"), "{listen}");
+        let controllers = place(Bridge { controllers: bad(), ..Bridge::default() });
+        assert!(
+            controllers.starts_with("bridges[0].controllers[0] = ptcp:6653: "),
+            "{controllers}"
+        );
+        let mac = place(Bridge { mac: "1:2".into(), ..Bridge::default() });
+        assert!(mac.starts_with("bridges[0].mac = 1:2: it must be "), "{mac}");
+    }
+
+    #[test]
+    fn a_bridge_may_be_added_before_the_far_end_of_its_patch() {
+        let bridges = vec![bridge("br0", &[patch("a", "b")])];
+        let config = Config { bridges, ..Config::default() };
+        assert!(config.check_parts().is_ok() && config.check().is_err());
+    }
+}

@@ -1,0 +1,255 @@
+//! One bridge, as its controllers see it: the joint between OpenFlow and the rest of the switch.
+
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
+
+use shunt_datapath::{Command, NO_INGRESS, command::Injection};
+use shunt_flow::{
+    FlowKey, PortNo,
+    extract::{VlanLimit, extract},
+};
+use shunt_ofproto::{
+    ErrorCode, Host, HostStep, Paused,
+    message::{
+        Description, Features, LinkFeatures, PacketIn, PacketOut, PortCounters, PortDescription,
+        PortStatistics, TableStatistics,
+    },
+};
+use shunt_pipeline::{
+    Action, BridgeId, BundleStep, FlowModError, Group, GroupId, Meter, MeterId, Modification,
+    Pipeline, PortConfig, PortInfo, PortKind, RejectedMod, Rule, RuleFilter, Time, Traversal,
+    Version,
+};
+use tracing::warn;
+
+use crate::control::Control;
+
+/// A bridge, for its OpenFlow connections.
+#[derive(Clone)]
+pub(crate) struct BridgeHost {
+    pub(crate) control: Arc<Control>,
+    pub(crate) bridge: BridgeId,
+    pub(crate) paused: Arc<Paused>,
+}
+
+/// `OFPPF_10GB_FD` and `OFPPF_COPPER`: what a port without a wire of its own says, as the kernel's
+/// virtual devices do.
+const VIRTUAL_LINK: u32 = 1 << 6 | 1 << 11;
+
+/// The speed of such a link.
+const VIRTUAL_LINK_KBPS: u32 = 10_000_000;
+
+impl BridgeHost {
+    fn ports_now(&self) -> Arc<[PortInfo]> {
+        self.control.plane.pipeline.ports(self.bridge).unwrap_or_else(|| Arc::new([]))
+    }
+
+    /// A port, as controllers see it.
+    pub(crate) fn describe(port: &PortInfo) -> PortDescription {
+        let virtual_link = LinkFeatures {
+            current: VIRTUAL_LINK,
+            speed_kbps: VIRTUAL_LINK_KBPS,
+            ..LinkFeatures::default()
+        };
+        let has_link = matches!(port.kind, PortKind::Datapath(_));
+        PortDescription::of(port, if has_link { virtual_link } else { LinkFeatures::default() })
+    }
+
+    /// Where a packet that pretends to come in by a port would have come in.
+    fn ingress(&self, number: PortNo) -> shunt_pipeline::DatapathPort {
+        let ports = self.ports_now();
+        let port = ports.iter().find(|port| port.number == number);
+        match port.map(|port| port.kind) {
+            Some(PortKind::Datapath(datapath)) => datapath,
+            _ => NO_INGRESS,
+        }
+    }
+}
+
+impl BridgeHost {
+    /// A packet of a controller, as tables see it.
+    fn key(&self, packet: &PacketOut) -> FlowKey {
+        let mut key = FlowKey::ZERO;
+        extract(&packet.data, self.control.plane.vlan_limit, &mut key);
+        key.set_bridge(u64::from(self.bridge.number()));
+        key.set_in_port(packet.in_port);
+        key
+    }
+
+    /// Has a packet thread do what becomes of a packet.
+    fn inject(&self, packet: PacketOut, traversal: Traversal) {
+        if !traversal.learnings.is_empty() {
+            let learn = |pipeline: &Pipeline| {
+                Ok::<_, Infallible>(pipeline.learn(&traversal.learnings, self.now()))
+            };
+            let Ok(_) = self.control.change(learn);
+        }
+        let injection = Injection {
+            frame: packet.data,
+            ingress: self.ingress(packet.in_port),
+            traversal: Arc::new(traversal),
+        };
+        // Packet-outs stay in order on one thread. A controller that sends more than a thread takes
+        // loses packets, as on a wire; so does one that sends when no thread is left.
+        let plane = &self.control.plane;
+        let first = plane.living().first().copied().unwrap_or_default();
+        let refused = plane.try_send(first, Command::Inject(Box::new(injection)));
+        if refused.is_err() {
+            warn!("a packet-out was dropped: its packet thread has too many before it");
+        }
+    }
+}
+
+impl Host for BridgeHost {
+    fn now(&self) -> Time {
+        self.control.plane.clock.now()
+    }
+
+    fn features(&self) -> Features {
+        let bridges = self.control.bridges.lock();
+        let bridge = bridges.by_id(self.bridge);
+        Features::of_bridge(bridge.map_or(0, |bridge| bridge.datapath_id))
+    }
+
+    fn description(&self) -> Description {
+        let bridges = self.control.bridges.lock();
+        let bridge = bridges.by_id(self.bridge);
+        Description {
+            manufacturer: "The Shunt authors".to_owned(),
+            hardware: "Shunt".to_owned(),
+            software: env!("CARGO_PKG_VERSION").to_owned(),
+            serial: "None".to_owned(),
+            datapath: bridge.map_or_else(String::new, |bridge| bridge.settings.name.clone()),
+        }
+    }
+
+    fn ports(&self) -> Vec<PortDescription> {
+        self.ports_now().iter().map(Self::describe).collect()
+    }
+
+    fn port_statistics(&self) -> Vec<PortStatistics> {
+        let statuses = self.control.port_statuses(self.bridge);
+        let counters = |status: &crate::status::bridge::PortStatus| PortCounters {
+            rx_packets: status.rx_packets,
+            tx_packets: status.tx_packets,
+            rx_bytes: status.rx_bytes,
+            tx_bytes: status.tx_bytes,
+            rx_dropped: status.rx_dropped,
+            tx_dropped: status.tx_dropped,
+            rx_errors: 0,
+            tx_errors: 0,
+            ..PortCounters::default()
+        };
+        let statistics =
+            |(status, age): &(crate::status::bridge::PortStatus, Duration)| PortStatistics {
+                port: PortNo::new(status.number),
+                counters: counters(status),
+                duration: *age,
+            };
+        statuses.iter().map(statistics).collect()
+    }
+
+    fn table_statistics(&self) -> Vec<TableStatistics> {
+        let tables = self.control.plane.pipeline.table_stats(self.bridge);
+        let statistics = |table: &shunt_pipeline::TableTotals| TableStatistics {
+            table: table.table,
+            active: u32::try_from(table.rules_count).unwrap_or(u32::MAX),
+            lookups: table.lookups,
+            matches: table.matches,
+        };
+        tables.iter().map(statistics).collect()
+    }
+
+    fn rules(&self, filter: &RuleFilter) -> Vec<Arc<Rule>> {
+        self.control.plane.pipeline.rules(self.bridge, filter)
+    }
+
+    fn groups(&self) -> Vec<Arc<Group>> {
+        self.control.plane.pipeline.groups(self.bridge)
+    }
+
+    fn meters(&self) -> Vec<Arc<Meter>> {
+        self.control.plane.pipeline.meters(self.bridge)
+    }
+
+    fn group_users(&self) -> BTreeMap<GroupId, u32> {
+        self.control.plane.pipeline.group_users(self.bridge)
+    }
+
+    fn meter_users(&self) -> BTreeMap<MeterId, u32> {
+        self.control.plane.pipeline.meter_users(self.bridge)
+    }
+
+    fn modify(&self, mods: Vec<Modification>) -> Result<Version, RejectedMod> {
+        let now = self.now();
+        self.control.change(|pipeline| pipeline.modify(self.bridge, mods, now))
+    }
+
+    fn check_actions(&self, actions: &[Action]) -> Result<(), FlowModError> {
+        self.control.plane.pipeline.check_actions(self.bridge, actions)
+    }
+
+    fn vlan_limit(&self) -> VlanLimit {
+        self.control.plane.vlan_limit
+    }
+
+    fn set_port_config(&self, port: PortNo, config: PortConfig) -> Version {
+        self.control.with_port(self.bridge, port, |port| port.config = config);
+        self.control.publish_ports();
+        self.control.changed_ports.add(self.bridge, port);
+        self.control.plane.pipeline.version()
+    }
+
+    fn commit(&self, steps: impl IntoIterator<Item = HostStep>) -> Result<Version, RejectedMod> {
+        let now = self.now();
+        let (mut packets, mut traversals) = (Vec::new(), Vec::new());
+        let version = self.control.change_ports(self.bridge, |pipeline, configs| {
+            let bundle = steps.into_iter().map(|step| match step {
+                HostStep::Modify(modification) => BundleStep::Modify(modification),
+                HostStep::Port(port, config) => {
+                    configs.push((port, config));
+                    BundleStep::Port(port, config)
+                }
+                HostStep::Packet(packet) => {
+                    let (key, actions) = (Box::new(self.key(&packet)), packet.actions.clone());
+                    packets.push(packet);
+                    BundleStep::Packet { key, actions }
+                }
+            });
+            let (change, translated) = pipeline.commit(self.bridge, bundle, now)?;
+            traversals = translated;
+            Ok::<_, RejectedMod>(change)
+        })?;
+        for (packet, traversal) in packets.into_iter().zip(traversals) {
+            self.inject(packet, traversal);
+        }
+        Ok(version)
+    }
+
+    fn packet_out(&self, packet: PacketOut) {
+        let pipeline = &self.control.plane.pipeline;
+        let traversal = pipeline.translate_actions_newest(&self.key(&packet), &packet.actions);
+        self.inject(packet, traversal);
+    }
+
+    fn resume(&self, packet: PacketIn) -> Result<(), ErrorCode> {
+        let PacketIn { metadata, continuation, data, .. } = packet;
+        let paused = self.paused.find(&continuation).ok_or(ErrorCode::ResumeStale)?;
+        let (in_port, actions) = (metadata.key().in_port(), Vec::new());
+        let packet = PacketOut { in_port, actions, data };
+        let pipeline = &self.control.plane.pipeline;
+        let traversal = pipeline.resume_paused(&self.key(&packet), &paused, &metadata);
+        self.inject(packet, traversal);
+        Ok(())
+    }
+
+    async fn adopted(&self, version: Version) {
+        if self.control.config.lock().eviction.asynchronous {
+            return;
+        }
+        self.control.plane.adopted(version).await;
+    }
+
+    async fn pull_counts(&self) {
+        self.control.plane.pull().await;
+    }
+}

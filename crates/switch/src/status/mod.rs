@@ -1,0 +1,7 @@
+//! The status of a switch: plain values that programs read as JSON and people read as tables.
+
+pub(crate) mod bridge;
+pub(crate) mod caches;
+pub(crate) mod chain;
+pub(crate) mod evictions;
+pub(crate) mod thread;

@@ -1,0 +1,113 @@
+//! The thread that makes versions of what packets teach.
+//!
+//! Packet threads put lessons into bounded rings and wake this thread if it sleeps. What lies in all
+//! rings becomes one version, which goes the way of every other change, with the number of the last
+//! lesson of each thread: so the queues that wait hear that they may go on, also where all was
+//! known already.
+
+use std::{io, sync::Arc};
+
+use rtrb::Consumer;
+use shunt_datapath::{LearnRequest, Waker};
+use shunt_pipeline::OwnerId;
+
+use crate::threads::{publisher::Publisher, worker::Worker};
+
+/// Starts the thread over the rings of the packet threads, in the order of their numbers.
+pub(crate) fn start(
+    waker: Arc<Waker>,
+    rings: Vec<Consumer<LearnRequest>>,
+    publisher: Arc<Publisher>,
+) -> io::Result<Worker> {
+    let mut taker = Taker { rings, publisher };
+    Worker::start("shunt-learner", waker, move || taker.take())
+}
+
+struct Taker {
+    rings: Vec<Consumer<LearnRequest>>,
+    publisher: Arc<Publisher>,
+}
+
+impl Taker {
+    /// Makes a version of what was taught; answers whether there was anything.
+    fn take(&mut self) -> bool {
+        let (mut learnings, mut learn_requests, mut count) = (Vec::new(), Vec::new(), 0);
+        for (owner, ring) in (0..).map(OwnerId).zip(&mut self.rings) {
+            let mut last = None;
+            // Bounded by what is there now: each port has one lesson on its way.
+            for _ in 0..ring.slots() {
+                let Ok(learn_request) = ring.pop() else { break };
+                learnings.extend(learn_request.learnings);
+                count += 1;
+                last = Some((owner, learn_request.number));
+            }
+            learn_requests.extend(last);
+        }
+        if learn_requests.is_empty() {
+            return false;
+        }
+        self.publisher.learn(&learnings, learn_requests, count);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use rtrb::RingBuffer;
+    use shunt_datapath::{CoordinatorEndpoint, EvictionCoordinator, LearnSeq, Link};
+    use shunt_flow::text::NoPortNames;
+    use shunt_pipeline::{
+        BridgeId, BridgeSettings, FlowModCommand, Iterative, LearnedRule, Learning, Pipeline,
+        Version, text::parse_rule,
+    };
+
+    use super::*;
+    use crate::threads::clock::Clock;
+
+    /// How long the thread may take for what takes it microseconds.
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a real thread reads a real clock")]
+    fn every_lesson_is_answered_whether_it_changed_anything_or_not() {
+        let pipeline = Arc::new(Pipeline::new(1));
+        let bridge = BridgeId::new(1);
+        let version = pipeline.add_bridge(bridge, BridgeSettings::default()).version;
+        let link = Arc::new(Link::new(version).unwrap());
+        let ends = CoordinatorEndpoint::new(OwnerId(0), RingBuffer::new(1).1, Arc::clone(&link));
+        let waker = || Arc::new(Waker::new().unwrap());
+        let engine = Box::new(Iterative::new(Arc::clone(&pipeline)));
+        let (mut coordinator, changes) =
+            EvictionCoordinator::new(engine, version, vec![ends], waker());
+        let publisher = Arc::new(Publisher::new(Arc::clone(&pipeline), changes, Clock::start()));
+        let (mut learn_requests, ring) = RingBuffer::new(8);
+        let own_waker = waker();
+        let learner = start(Arc::clone(&own_waker), vec![ring], publisher).unwrap();
+
+        let text = "table=1,priority=7,actions=output:2";
+        let request = parse_rule(FlowModCommand::Add, text, &NoPortNames).unwrap();
+        let rule = LearnedRule { bridge, teacher: None, request, limit: 0 };
+        let mut learn = |number| {
+            let learnings = vec![Learning::Rule(Box::new(rule.clone()))];
+            learn_requests.push(LearnRequest { number: LearnSeq(number), learnings }).unwrap();
+            own_waker.wake();
+            let start = Instant::now();
+            loop {
+                coordinator.turn();
+                if let Some(invalidation) = link.mailbox().take() {
+                    break (invalidation.version, invalidation.learned);
+                }
+                assert!(start.elapsed() < PATIENCE, "nobody answers");
+                std::thread::yield_now();
+            }
+        };
+        let learned = version.next();
+        assert_eq!(learn(1), (learned, LearnSeq(1)));
+        assert_eq!(learn(2), (learned, LearnSeq(2)));
+        assert_eq!(pipeline.version(), learned);
+        assert_ne!(learned, Version::ZERO);
+        learner.stop();
+    }
+}

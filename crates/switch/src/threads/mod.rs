@@ -1,0 +1,8 @@
+//! The threads of the data plane, and the publisher that hands table versions to the eviction thread.
+
+pub(crate) mod clock;
+pub(crate) mod data_plane;
+pub(crate) mod learner;
+pub(crate) mod listener;
+pub(crate) mod publisher;
+pub(crate) mod worker;

@@ -1,0 +1,138 @@
+//! What happens to a traced packet, in the words of `ofproto/trace`.
+//!
+//! A field is named by what the packet is when the action comes: headers of different protocols have
+//! the same bits of a key.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use shunt_flow::{
+    FieldId, FlowKey, FlowMask, Match, field::Access, prerequisite, text::format_value,
+};
+use shunt_pipeline::{Continuation, DatapathAction, DatapathPort, Meter};
+
+use crate::{ports::bridges::Bridges, trace::packet::TracedPacket};
+
+/// A packet that goes on where a continuation says.
+pub(crate) struct Resumed {
+    /// The packet as it was.
+    pub(crate) packet: TracedPacket,
+    pub(crate) continuation: Arc<Continuation>,
+    pub(crate) why: String,
+}
+
+/// Describes lists of actions.
+pub(crate) struct Actions<'a> {
+    bridges: &'a Bridges,
+    ahead: &'a mut VecDeque<Resumed>,
+    meters: Vec<Arc<Meter>>,
+}
+
+impl<'a> Actions<'a> {
+    /// Notes in `ahead` how packets go on.
+    pub(crate) const fn new(bridges: &'a Bridges, ahead: &'a mut VecDeque<Resumed>) -> Self {
+        Self { bridges, ahead, meters: Vec::new() }
+    }
+
+    /// The actions of a packet that came in, or of a copy; copies are at most 64 deep.
+    pub(crate) fn describe(
+        &mut self,
+        actions: &[DatapathAction],
+        mut packet: TracedPacket,
+    ) -> Vec<String> {
+        let mut described = Vec::new();
+        for action in actions {
+            described.push(self.describe_one(action, &packet));
+            if !packet.change(action) {
+                described.push("drop(malformed)".to_owned());
+                break;
+            }
+        }
+        described
+    }
+
+    /// The meters that were described.
+    pub(crate) fn meters(self) -> Vec<Arc<Meter>> {
+        self.meters
+    }
+
+    fn describe_one(&mut self, action: &DatapathAction, packet: &TracedPacket) -> String {
+        let cut = |len: &Option<u32>| len.map_or_else(String::new, |len| format!("trunc({len}),"));
+        match action {
+            DatapathAction::SetHeader(set) => format!("set({})", describe_set(set, &packet.key)),
+            DatapathAction::PushVlan { tpid, tci } => {
+                let (vid, pcp) = (tci & 0xfff, tci >> 13);
+                format!("push_vlan(tpid={tpid:#06x},vid={vid},pcp={pcp})")
+            }
+            DatapathAction::PopVlan => "pop_vlan".to_owned(),
+            DatapathAction::Output { port, unless_ingress, max_len } => {
+                let name = port_name(self.bridges, *port);
+                let unless = if *unless_ingress { "" } else { "!" };
+                format!("{}{name}{unless}", cut(max_len))
+            }
+            DatapathAction::Meter(meter) => {
+                self.meters.push(Arc::clone(meter));
+                format!("meter({})", meter.id)
+            }
+            DatapathAction::Copy(inner) => {
+                format!("clone({})", self.describe(inner, packet.clone()).join(","))
+            }
+            DatapathAction::OutputIngress { max_len } => format!("{}in_port", cut(max_len)),
+            DatapathAction::Punt(punt) => {
+                let pause = if punt.continuation.is_some() { ",pause" } else { "" };
+                let (reason, max_len) = (punt.reason, punt.max_len);
+                format!("userspace(controller(reason={reason:?},max_len={max_len}{pause}))")
+            }
+            DatapathAction::PushMpls { lse, ethertype } => {
+                let (label, tc, bos, ttl) = (lse >> 12, lse >> 9 & 7, lse >> 8 & 1, lse & 0xff);
+                format!(
+                    "push_mpls(label={label},tc={tc},ttl={ttl},bos={bos},eth_type={ethertype:#06x})"
+                )
+            }
+            DatapathAction::PopMpls { ethertype } => format!("pop_mpls(eth_type={ethertype:#06x})"),
+            DatapathAction::Recirculate(continuation) => {
+                self.resume(packet, continuation, "parsed again".to_owned());
+                format!("recirc({:#x})", continuation.id())
+            }
+            DatapathAction::CheckLength { length, larger, other } => {
+                let limit = usize::from(*length);
+                if packet.length().is_none_or(|own| own > limit) {
+                    self.resume(packet, larger, format!("longer than {length} bytes"));
+                }
+                if packet.length().is_none_or(|own| own <= limit) {
+                    self.resume(packet, other, format!("not longer than {length} bytes"));
+                }
+                let (larger, other) = (larger.id(), other.id());
+                format!(
+                    "check_pkt_len(size={length},gt(recirc({larger:#x})),le(recirc({other:#x})))"
+                )
+            }
+        }
+    }
+
+    fn resume(&mut self, packet: &TracedPacket, continuation: &Arc<Continuation>, why: String) {
+        let (packet, continuation) = (packet.clone(), Arc::clone(continuation));
+        self.ahead.push_back(Resumed { packet, continuation, why });
+    }
+}
+
+/// The fields of a packet that a header change writes, whole where no narrower field says it.
+fn describe_set(set: &Match, packet: &FlowKey) -> String {
+    let (key, mut rest) = (set.key(), FlowMask::from(set.mask()));
+    let mut parts = Vec::new();
+    for field in FieldId::all() {
+        let bits = rest.field(field);
+        let is_written = bits != 0 && field.info().access == Access::ReadWrite;
+        if is_written && prerequisite::consult(field, packet, &mut FlowMask::EMPTY.clone()) {
+            rest.remove_bits(field, bits);
+            let value = format_value(field, key.field(field) & bits, bits);
+            parts.push(format!("{}={value}", field.name()));
+        }
+    }
+    parts.join(",")
+}
+
+fn port_name(bridges: &Bridges, datapath: DatapathPort) -> String {
+    let ports = bridges.iter().flat_map(|bridge| bridge.ports.values());
+    let mut named = ports.filter(|port| port.datapath == Some(datapath));
+    named.next().map_or_else(|| datapath.to_string(), |port| port.settings.name.clone())
+}

@@ -1,0 +1,237 @@
+//! The fate of one packet, explained: which rules decided, under which mask, with what result.
+//!
+//! Where a translation is cut, the trace goes on with the packet as it is parsed again there; a packet
+//! of which no frame is given goes on both ways where its length decides.
+
+use std::collections::VecDeque;
+
+use shunt_flow::{
+    FieldId, FlowKey, FlowMask, Match,
+    text::{PortNames, format_key, format_match},
+};
+use shunt_pipeline::{
+    BridgeId, GroupHit, Learning, Meter, Rule, TableSelector, Traversal, Visit,
+    text::{format_actions, format_meter},
+};
+
+use crate::{
+    control::Control,
+    ports::{bridges::Bridges, names::BridgeNames},
+    trace::{
+        actions::{Actions, Resumed},
+        error::{Overtaken, TRIES, TraceError},
+        flow::read_flow,
+        missing_ports::{missing_ingress, missing_ports},
+        packet::TracedPacket,
+        report::{Trace, TraceConjunction, TraceGroup, TraceRecirculation, TraceRule, TraceVisit},
+    },
+};
+
+/// How often a trace goes on with packets that are parsed again.
+const RESUMED_MAX: usize = 64;
+
+impl Control {
+    /// Traces a packet through a bridge: `flow` is a match as `ovs-ofctl` spells it, or a frame in
+    /// hexadecimal, or both (the match then says where the frame comes in).
+    pub(crate) fn trace(&self, bridge: &str, flow: &str) -> Result<Trace, TraceError> {
+        let id = self.bridges.lock().find(bridge)?.id;
+        let pipeline = &self.plane.pipeline;
+        let names = BridgeNames::new(pipeline, id);
+        let flow = read_flow(flow, &names).map_err(|error| error.of_bridge(bridge, &names))?;
+        let warning = flow.in_port.and_then(|port| missing_ingress(port, &names));
+        let packet = flow.packet(id, self.plane.vlan_limit);
+        let tries = (0..TRIES).find_map(|_| self.trace_packet(packet.clone(), id).ok());
+        let mut trace = tries.ok_or(TraceError::Overtaken)?;
+        trace.warnings.extend(warning);
+        Ok(trace)
+    }
+
+    fn trace_packet(&self, packet: TracedPacket, id: BridgeId) -> Result<Trace, Overtaken> {
+        let pipeline = &self.plane.pipeline;
+        let traversal = pipeline.translate_newest(&packet.key);
+        let mut ahead = VecDeque::new();
+        let pieces = self.explain_pieces((&packet.key, None), &traversal)?;
+        let nic_pieces = self.explain_nic_pieces(&packet.key, &traversal)?;
+        let own = self.explain(&traversal, packet, id, &mut ahead);
+        let mut trace = Trace { pieces, nic_pieces, ..own };
+        while trace.resumed.len() < RESUMED_MAX
+            && let Some(Resumed { packet, continuation, why }) = ahead.pop_front()
+        {
+            let packet = packet.entering(&continuation);
+            let bridge = u16::try_from(packet.key.bridge()).map_or(id, BridgeId::new);
+            let traversal = pipeline.resume_newest(&packet.key, &continuation);
+            let recirculation = Some(TraceRecirculation { id: continuation.id(), why });
+            let pieces = self.explain_pieces((&packet.key, Some(&continuation)), &traversal)?;
+            let resumed = self.explain(&traversal, packet, bridge, &mut ahead);
+            trace.resumed.push(Trace { recirculation, pieces, ..resumed });
+        }
+        Ok(trace)
+    }
+
+    /// Describes a traversal by itself, without what comes behind its cuts.
+    pub(crate) fn explain_alone(&self, traversal: &Traversal, id: BridgeId) -> Trace {
+        let packet = TracedPacket::new((&traversal.key).into(), None, self.plane.vlan_limit);
+        self.explain(traversal, packet, id, &mut VecDeque::new())
+    }
+
+    fn explain(
+        &self,
+        traversal: &Traversal,
+        packet: TracedPacket,
+        id: BridgeId,
+        ahead: &mut VecDeque<Resumed>,
+    ) -> Trace {
+        let names = BridgeNames::new(&self.plane.pipeline, id);
+        let bridges = self.bridges.lock();
+        let mut actions = Actions::new(&bridges, ahead);
+        let described = actions.describe(&traversal.actions, packet);
+        let meters = actions.meters();
+        Trace {
+            recirculation: None,
+            flow: format_key(&(&traversal.key).into(), &names),
+            warnings: Vec::new(),
+            version: traversal.version.number(),
+            visits: self.explain_visits(&bridges, traversal),
+            groups: self.explain_groups(&bridges, traversal),
+            meters: meters.iter().map(|meter| explain_meter(meter)).collect(),
+            learnings: traversal.learnings.iter().map(|own| self.explain_learning(own)).collect(),
+            megaflow: describe(&(&traversal.key).into(), without_bridge(traversal), &names),
+            pieces: None,
+            nic_pieces: None,
+            actions: described,
+            error: traversal.error.map(|error| error.to_string()),
+            resumed: Vec::new(),
+        }
+    }
+
+    /// The visits that end a lookup, each with the conjunctions that were met before it.
+    fn explain_visits(&self, bridges: &Bridges, traversal: &Traversal) -> Vec<TraceVisit> {
+        let (mut visits, mut conjunctions) = (Vec::new(), Vec::new());
+        let mut all = traversal.visits.iter().peekable();
+        while let Some(visit) = all.next() {
+            if visit.clauses.is_empty() {
+                let conjunctions = std::mem::take(&mut conjunctions);
+                visits.push(self.explain_visit(bridges, visit, conjunctions));
+                continue;
+            }
+            let names = BridgeNames::new(&self.plane.pipeline, visit.bridge);
+            let second = all.peek().map(|second| second.key.field(FieldId::ConjId));
+            conjunctions.push(TraceConjunction {
+                conj_id: second.unwrap_or_default(),
+                clauses: visit.clauses.iter().map(|rule| explain_rule(rule, &names)).collect(),
+            });
+            // A second lookup that finds nothing is not the end of it.
+            all.next_if(|second| second.rule.is_none());
+        }
+        visits
+    }
+
+    fn explain_visit(
+        &self,
+        bridges: &Bridges,
+        visit: &Visit,
+        conjunctions: Vec<TraceConjunction>,
+    ) -> TraceVisit {
+        let names = BridgeNames::new(&self.plane.pipeline, visit.bridge);
+        TraceVisit {
+            bridge: bridge_name(bridges, visit.bridge),
+            table: visit.table.number(),
+            conjunctions,
+            rule: visit.rule.as_ref().map(|rule| explain_rule(rule, &names)),
+            consulted: describe(&(&visit.key).into(), (&visit.mask).into(), &names),
+            notes: visit.rule.as_ref().map_or_else(Vec::new, |rule| {
+                missing_ports(
+                    rule.instructions.apply.iter().chain(&rule.instructions.write),
+                    &names,
+                )
+            }),
+        }
+    }
+
+    fn explain_groups(&self, bridges: &Bridges, traversal: &Traversal) -> Vec<TraceGroup> {
+        let explain = |hit: &GroupHit| {
+            let names = BridgeNames::new(&self.plane.pipeline, hit.group.bridge);
+            let chosen = hit.bucket.and_then(|place| hit.group.buckets.get(place));
+            let run = chosen.map_or(&*hit.group.buckets, std::slice::from_ref);
+            TraceGroup {
+                bridge: bridge_name(bridges, hit.group.bridge),
+                group: hit.group.id.number(),
+                bucket: chosen.map(|bucket| bucket.id),
+                notes: missing_ports(run.iter().flat_map(|bucket| &bucket.actions), &names),
+            }
+        };
+        traversal.group_hits.iter().map(explain).collect()
+    }
+
+    fn explain_learning(&self, learning: &Learning) -> String {
+        let names = |bridge| BridgeNames::new(&self.plane.pipeline, bridge);
+        match learning {
+            Learning::Rule(learned) => {
+                let (request, names) = (&learned.request, names(learned.bridge));
+                let mut items = Vec::new();
+                if let TableSelector::One(table) = request.table {
+                    items.push(format!("table={table}"));
+                }
+                items.push(format!("priority={}", request.priority.number()));
+                let timeouts = [("idle", request.idle_timeout), ("hard", request.hard_timeout)];
+                let given = timeouts.into_iter().filter(|(_, timeout)| !timeout.is_zero());
+                items.extend(given.map(|(name, own)| format!("{name}_timeout={}", own.as_secs())));
+                items.push(format_match(&request.matching, &names));
+                items.retain(|item| !item.is_empty());
+                let actions = format_actions(&request.instructions, &names);
+                format!("{} actions={actions}", items.join(","))
+            }
+            Learning::Mac(sighting) => {
+                let mac = sighting.mac.map(|byte| format!("{byte:02x}")).join(":");
+                let name = names(sighting.bridge).name(sighting.port);
+                let port = name.unwrap_or_else(|| sighting.port.to_string());
+                format!("{mac} is at port {port} in VLAN {}", sighting.vlan)
+            }
+        }
+    }
+}
+
+fn explain_rule(rule: &Rule, names: &BridgeNames) -> TraceRule {
+    TraceRule {
+        matching: format_match(&rule.matching, names),
+        priority: rule.priority.number(),
+        cookie: rule.cookie.to_string(),
+        actions: format_actions(&rule.instructions, names),
+    }
+}
+
+fn explain_meter(meter: &Meter) -> String {
+    // A dump has a line for each band.
+    format_meter(meter.id, &meter.config).replace("=\n", "=").replace('\n', " ")
+}
+
+pub(crate) fn bridge_name(bridges: &Bridges, id: BridgeId) -> String {
+    bridges.by_id(id).map(|own| own.settings.name.clone()).unwrap_or_default()
+}
+
+/// What a traversal consulted, less what no field names.
+fn without_bridge(traversal: &Traversal) -> FlowMask {
+    let mut mask = FlowMask::from(&traversal.mask);
+    mask.words_mut()[usize::from(shunt_flow::layout::word::BRIDGE)] = 0;
+    if traversal.continuation.is_none() {
+        // That a packet was not parsed again goes without saying.
+        mask.remove_bits(FieldId::RecircId, u128::MAX);
+        if traversal.next.is_some() {
+            // As do registers and the like, of which all are constants of a piece.
+            mask.words_mut()[..shunt_flow::layout::HEADER_START].fill(0);
+        }
+    }
+    mask
+}
+
+/// The bits of a packet that were consulted, as a match.
+pub(crate) fn describe(key: &FlowKey, mut mask: FlowMask, names: &BridgeNames) -> String {
+    if mask.field(FieldId::NwFrag) & !key.field(FieldId::NwFrag) & ANY_FRAGMENT != 0 {
+        // What is no fragment is no later one: the text has a word for the two bits together.
+        mask.add_bits(FieldId::NwFrag, u128::MAX);
+    }
+    format_match(&Match::new(key, &mask), names)
+}
+
+/// The bit of `nw_frag` that fragments have.
+const ANY_FRAGMENT: u128 = 1;

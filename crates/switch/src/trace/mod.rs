@@ -1,0 +1,12 @@
+//! Explanations: the trace of one packet, and the reasons why a cache entry exists or was evicted.
+
+pub(crate) mod actions;
+pub(crate) mod error;
+pub(crate) mod explain;
+pub(crate) mod flow;
+pub(crate) mod missing_ports;
+pub(crate) mod packet;
+pub(crate) mod partition;
+pub(crate) mod report;
+pub(crate) mod sub_traversals;
+pub(crate) mod why;
