@@ -9,7 +9,7 @@ use std::fmt;
 use rtrb::Producer;
 use shunt_pipeline::{DatapathPort, Time};
 
-use crate::{Packet, virtio};
+use crate::packet::{buffer::Packet, virtio};
 
 /// Packets of one thread that a capture holds until they are read.
 pub const CAPTURE_RING: usize = 1024;
@@ -122,7 +122,7 @@ mod tests {
     use rtrb::RingBuffer;
 
     use super::*;
-    use crate::Pool;
+    use crate::packet::buffer::Pool;
 
     #[test]
     fn a_capture_sees_its_place_alone_and_counts_what_found_no_room() {

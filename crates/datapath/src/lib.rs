@@ -1,51 +1,43 @@
 //! Ports, packet threads, caches and the execution of actions.
 
-mod packet;
+pub mod packet;
 pub mod port;
-pub mod segment;
-pub mod virtio;
 
 pub mod cache;
-pub mod capture;
-#[cfg(not(loom))]
-mod change;
-pub mod command;
-#[cfg(not(loom))]
-mod execute;
-mod link;
-pub mod mailbox;
-#[cfg(not(loom))]
-mod meter;
-pub mod metrics;
-pub mod owner;
-mod reasons;
-pub mod record;
-mod sleep;
-mod sync;
-
-pub mod coordinator;
-pub mod handle;
-#[cfg(not(loom))]
-pub mod offload;
 #[cfg(not(loom))]
 pub mod thread;
+
+pub mod evict;
+#[cfg(not(loom))]
+pub mod offload;
+
+pub mod capture;
+pub mod command;
+pub mod metrics;
+mod reasons;
+mod sync;
 
 #[cfg(feature = "testing")]
 pub mod testing;
 
 pub use command::{Command, DATAPATH_PORT_MAX, NO_INGRESS, Repair};
-pub use coordinator::{
-    ChangeSender, CoordinatorEndpoint, EvictionCoordinator, EvictionTotals, Learned, OwnerStatus,
+pub use evict::{
+    coordinator::{
+        ChangeSender, CoordinatorEndpoint, EvictionCoordinator, EvictionTotals, Learned,
+        OwnerStatus,
+    },
+    handle::CoordinatorHandle,
+    history::{CoordinatorClock, Evicted, EvictedBy, EvictionHistory, Histogram},
+    link::Link,
+    mailbox::{Invalidation, Mailbox},
+    owner::{Dropped, InstallError, LearnQueueFull, LearnRequest, LearnSeq, Owner, Report},
+    waker::Waker,
 };
-pub use handle::CoordinatorHandle;
-pub use link::Link;
-pub use mailbox::{Invalidation, Mailbox};
 pub use metrics::{DropReason, ThreadCounters};
-pub use owner::{Dropped, InstallError, LearnQueueFull, LearnRequest, LearnSeq, Owner, Report};
-pub use packet::{BURST, Packet, Pool};
+pub use packet::{
+    buffer::{BURST, Packet, Pool},
+    virtio::Offload,
+};
 pub use port::{Port, PortError, RxQueue, TxEnd, TxQueue};
-pub use record::{CoordinatorClock, Evicted, EvictedBy, EvictionHistory, Histogram};
-pub use sleep::Waker;
 #[cfg(not(loom))]
 pub use thread::{PacketThread, ThreadConfig, Turn};
-pub use virtio::Offload;

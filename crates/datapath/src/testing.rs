@@ -3,9 +3,11 @@
 use shunt_pipeline::DatapathPort;
 
 use crate::{
-    Offload, Pool,
+    packet::{
+        buffer::Pool,
+        virtio::{Offload, Unsendable, finish},
+    },
     port::{Capabilities, pcap::Capture},
-    virtio::{Unsendable, finish},
 };
 
 /// Reads the bytes as a capture file.

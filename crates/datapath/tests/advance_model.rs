@@ -11,7 +11,7 @@
 //!
 //! Packets that teach are a model of their own, over the same code: `learn_requests`.
 //!
-//! Each rule of `shunt_datapath::owner` has a test here. A checker that finds nothing may be blind,
+//! Each rule of `shunt_datapath::evict::owner` has a test here. A checker that finds nothing may be blind,
 //! so the rules are also broken, one at a time, by the engine or by the harness around the real
 //! code, and then the model must find what the rule is for.
 
@@ -49,7 +49,7 @@ struct Model {
     broken: Option<Rule>,
 }
 
-/// A rule, by its number in `shunt_datapath::owner`, as it is broken here.
+/// A rule, by its number in `shunt_datapath::evict::owner`, as it is broken here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     /// 1: the engine computes over what it has indexed, but `seq` counts what it has dequeued.

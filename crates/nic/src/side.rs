@@ -3,8 +3,8 @@
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use shunt_datapath::{
     Packet, Pool, PortError, RxQueue, TxQueue,
+    packet::virtio::finish,
     port::{Capabilities, Port, Queues},
-    virtio::finish,
 };
 
 use crate::drops::DropReason;

@@ -20,7 +20,7 @@ use std::{
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use parking_lot::Mutex;
-use shunt_datapath::{BURST, Packet, Pool, port::Capabilities, virtio::finish};
+use shunt_datapath::{BURST, Packet, Pool, packet::virtio::finish, port::Capabilities};
 use shunt_flow::{FlowKey, PortNo};
 use shunt_p4runtime::{
     program::PACKET_IN,

@@ -18,7 +18,7 @@ use super::{
     Sampled, Wildcard,
     chain::{self, Chain, ChainTotals},
 };
-use crate::{BURST, metrics::CHAIN_MAX, owner::Owner};
+use crate::{evict::owner::Owner, metrics::CHAIN_MAX, packet::buffer::BURST};
 
 /// The caches of one packet thread.
 #[derive(Debug)]

@@ -20,9 +20,9 @@ use shunt_pipeline::{Pipeline, Traversal};
 
 use super::{Answer, EntryRef, Found, Reclaimed, Repaired, Sampled};
 use crate::{
-    BURST,
+    evict::owner::Owner,
     metrics::{CHAIN_MAX, ChainCounters},
-    owner::Owner,
+    packet::buffer::BURST,
 };
 
 /// The chain of a packet thread.

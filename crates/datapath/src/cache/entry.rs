@@ -20,7 +20,7 @@ use std::{collections::VecDeque, sync::Arc};
 use shunt_gigaflow::ltm::EntryRef;
 use shunt_pipeline::{DatapathAction, DatapathPort, InstallNo, Time, Traversal, TraversalError};
 
-use super::{Home, fallen::RepairQueue};
+use super::{Home, repair_queue::RepairQueue};
 
 /// Counts that have not been credited to rules yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use shunt_flow::{
 };
 
 use super::{EntryRef, KeyHasher};
-use crate::BURST;
+use crate::packet::buffer::BURST;
 
 /// Where an entry lies in the wildcard cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

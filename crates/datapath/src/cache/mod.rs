@@ -14,10 +14,10 @@ mod chain;
 mod config;
 mod entry;
 mod exact;
-mod fallen;
 #[cfg(not(loom))]
-mod found;
+mod hit_slots;
 mod megaflow;
+mod repair_queue;
 
 #[cfg(not(loom))]
 pub(crate) use caches::{Answer, Caches, Repaired};
@@ -25,7 +25,7 @@ pub use config::{CacheConfig, Wildcard};
 pub use entry::{Credit, Entries, Hit, Reclaimed};
 pub use exact::{ExactCache, ExactConfig, INGRESS_WORDS, ingress_words};
 #[cfg(not(loom))]
-pub(crate) use found::{Found, Lists, Sampled};
+pub(crate) use hit_slots::{Found, Lists, Sampled};
 pub use megaflow::{Home, MegaflowCache, Missing};
 pub(crate) use shunt_flow::hash::split_mix;
 pub use shunt_flow::hash::{KeyHasher, MaskWord};

@@ -29,11 +29,13 @@ use super::OffloadStatus;
 use crate::{
     cache::split_mix,
     command::{DumpedEntry, Reply},
-    coordinator::CoordinatorEndpoint,
-    link::Link,
+    evict::{
+        coordinator::CoordinatorEndpoint,
+        link::Link,
+        owner::{LearnRequest, Report},
+        waker::Waker,
+    },
     metrics::Counter,
-    owner::{LearnRequest, Report},
-    sleep::Waker,
 };
 
 /// A packet that no cache knew.

@@ -15,7 +15,7 @@ use super::{
     OffloadAgent, OffloadCandidate,
     ledger::{NewEntry, Piece},
 };
-use crate::owner::Owner;
+use crate::evict::owner::Owner;
 
 /// The entries of the owner, as its chain sees them: it admits what the target can hold.
 struct Stock<'a> {

@@ -2,7 +2,7 @@
 //!
 //! A [target](shunt_gigaflow::offload::OffloadDevice) stands in front of the switch and forwards by itself
 //! what it has rules for. Its owner is one thread, and one more owner in the protocol of versions
-//! ([`crate::owner`]): it reports what it installs, takes advances, and answers a version when the
+//! ([`crate::evict::owner`]): it reports what it installs, takes advances, and answers a version when the
 //! target holds nothing any more that the version made stale. So a barrier waits for the NIC too.
 //!
 //! ```text

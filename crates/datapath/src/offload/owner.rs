@@ -28,7 +28,10 @@ use super::{
     reading::Reading,
     ways::Ways,
 };
-use crate::{command::DumpedEntry, link::Link, owner::Owner, sleep::Waker};
+use crate::{
+    command::DumpedEntry,
+    evict::{link::Link, owner::Owner, waker::Waker},
+};
 
 /// The owner of a target, to be turned by whoever owns it.
 pub struct OffloadAgent<T> {

@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use super::PortError;
-use crate::{Packet, Pool};
+use crate::packet::buffer::{Packet, Pool};
 
 /// A port of the datapath, as the control thread holds it.
 pub trait Port: Send {

@@ -2,7 +2,7 @@
 //! policy to send things to.
 
 use super::{Capabilities, Port, PortCounters, PortError, Queues, TxQueue, spec::local_mac};
-use crate::{Packet, Pool};
+use crate::packet::buffer::{Packet, Pool};
 
 /// A port that swallows what it is sent.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use super::{
     Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxQueue,
     spec::local_mac,
 };
-use crate::{BURST, Packet, Pool};
+use crate::packet::buffer::{BURST, Packet, Pool};
 
 /// Packets that one ring holds.
 pub const RING: usize = 1024;

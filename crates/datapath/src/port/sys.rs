@@ -15,7 +15,10 @@ use std::{
 };
 
 use super::PortError;
-use crate::{BURST, Offload, Packet};
+use crate::packet::{
+    buffer::{BURST, Packet},
+    virtio::Offload,
+};
 
 /// The name of a network device: 1 to 15 bytes.
 #[derive(Clone, Debug)]

@@ -35,7 +35,10 @@ use super::{
     Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
     sys::{self, DeviceName},
 };
-use crate::{BURST, Offload, Packet, Pool};
+use crate::packet::{
+    buffer::{BURST, Packet, Pool},
+    virtio::Offload,
+};
 
 const NEEDS: &str = "CAP_NET_ADMIN";
 const HEADER: usize = Offload::ENCODED_WITH_BUFFERS;

@@ -7,14 +7,14 @@ use shunt_pipeline::DatapathPort;
 
 use super::{
     PacketThread,
-    learn_request::StallBudget,
     receive::{RxPort, RxState},
+    stall_budget::StallBudget,
 };
 use crate::{
-    DropReason,
     command::{Command, Injection, ThreadPort},
-    execute::{Parsed, TxPort},
+    metrics::DropReason,
     port::Queues,
+    thread::execute::{Parsed, TxPort},
 };
 
 /// Commands taken in a turn.

@@ -21,18 +21,19 @@
 //! and so is the time until the next version is adopted.
 
 mod control;
-mod ends;
-mod learn_request;
+mod dry_run;
+mod endpoints;
+pub(crate) mod execute;
 mod packet_thread;
 mod receive;
 mod repair;
 pub(crate) mod runner;
-mod trial;
+mod stall_budget;
+mod upcall_queue;
 mod upkeep;
 mod verify;
-mod waiting;
 
-pub use ends::{ControlEnds, QueueSizes, ThreadEnds, Wakers, thread_ends};
+pub use endpoints::{ControlEnds, QueueSizes, ThreadEnds, Wakers, thread_ends};
 use packet_thread::Batch;
 pub use packet_thread::{PacketThread, ThreadConfig, Turn};
 pub use runner::{RunnerConfig, Running, spawn_coordinator, spawn_packet_thread};

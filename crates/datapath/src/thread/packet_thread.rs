@@ -7,21 +7,20 @@ use shunt_flow::{FlowKey, Layers, extract::VlanLimit};
 use shunt_pipeline::{Pipeline, Time};
 
 use super::{
-    ends::{ThreadEnds, Wakers},
+    endpoints::{ThreadEnds, Wakers},
     receive::{Fate, RxPort},
     repair::Repairer,
     upkeep::Jobs,
     verify::Verifier,
 };
 use crate::{
-    BURST, Packet, Pool,
     cache::{CacheConfig, Caches, Found},
     command::{Command, Repair},
-    execute::{BATCH_MAX, Outputs},
-    link::Link,
+    evict::{link::Link, owner::Owner},
     metrics::ThreadCounters,
     offload::OffloadCandidates,
-    owner::Owner,
+    packet::buffer::{BURST, Packet, Pool},
+    thread::execute::{BATCH_MAX, Outputs},
 };
 
 /// How a packet thread works.
@@ -266,9 +265,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        Waker,
-        mailbox::Invalidation,
-        owner::LearnSeq,
+        evict::{mailbox::Invalidation, owner::LearnSeq, waker::Waker},
         thread::{QueueSizes, thread_ends},
     };
 

@@ -5,12 +5,13 @@ use std::{collections::VecDeque, sync::Arc};
 use shunt_flow::{PortNo, extract::extract};
 use shunt_pipeline::{BridgeId, DatapathPort, TraversalError};
 
-use super::{Batch, PacketThread, learn_request::StallBudget};
+use super::{Batch, PacketThread, stall_budget::StallBudget};
 use crate::{
-    DropReason, Packet, RxQueue,
     cache::Lists,
-    execute::{Parsed, TxPlace, is_cut},
-    metrics::PortTraffic,
+    metrics::{DropReason, PortTraffic},
+    packet::buffer::Packet,
+    port::RxQueue,
+    thread::execute::{Parsed, TxPlace, is_cut},
 };
 
 /// The receive side of one port.

@@ -3,7 +3,7 @@
 //!
 //! The advance drops them first, as it does all: nothing stale is hit, and the version is answered at
 //! once. What is made anew is translated under the version that the thread is at then (rule 5 of
-//! [`crate::owner`]), and is an entry like any other: it has a number, is reported, and begins with no
+//! [`crate::evict::owner`]), and is an entry like any other: it has a number, is reported, and begins with no
 //! hits. Those of the old one are credited to the rules that it was made of, and the new one was used
 //! when the old one was: to be made anew prolongs nothing.
 //!

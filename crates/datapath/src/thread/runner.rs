@@ -21,7 +21,7 @@ use nix::{
 use shunt_pipeline::Time;
 
 use super::PacketThread;
-use crate::{coordinator::EvictionCoordinator, handle::CoordinatorHandle};
+use crate::evict::{coordinator::EvictionCoordinator, handle::CoordinatorHandle};
 
 /// How a packet thread runs.
 #[derive(Clone, Copy, Debug)]

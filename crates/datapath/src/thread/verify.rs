@@ -18,11 +18,11 @@ use std::sync::Arc;
 use rtrb::Producer;
 use shunt_pipeline::Traversal;
 
-use super::{PacketThread, trial::Trial};
+use super::{PacketThread, dry_run::Trial};
 use crate::{
-    Packet,
     cache::{Found, split_mix},
-    execute::Parsed,
+    packet::buffer::Packet,
+    thread::execute::Parsed,
 };
 
 /// A hit of which the tables said something else than the cache.

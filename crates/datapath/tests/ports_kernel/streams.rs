@@ -16,8 +16,8 @@ use nix::sys::{
 };
 use shunt_datapath::{
     Pool,
+    packet::virtio::finish,
     port::{Capabilities, Port, Queues},
-    virtio::finish,
 };
 
 use crate::{enter_namespace, give_all, in_namespace, ip, one, packet_port, tap_port};

@@ -180,7 +180,7 @@ fn a_panic_of_the_engine_ends_the_eviction_thread_whoever_had_the_seat() {
 fn changes_do_not_wait_for_an_eviction_thread_that_is_gone() {
     let threads = start();
     drop(threads.coordinator.stop());
-    for bridge in 1..=2 * u16::try_from(shunt_datapath::coordinator::CHANGES_MAX).unwrap() {
+    for bridge in 1..=2 * u16::try_from(shunt_datapath::evict::coordinator::CHANGES_MAX).unwrap() {
         let settings = BridgeSettings::default();
         threads.changes.send(threads.pipeline.add_bridge(BridgeId::new(bridge), settings)).unwrap();
     }

@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, fs, time::Duration};
 
 use serde::Serialize;
 use shunt_datapath::{
-    EvictionCoordinator, Histogram, OwnerStatus, coordinator::CHANGES_MAX, metrics::ACK_BUCKETS,
-    record::RECENT_MAX,
+    EvictionCoordinator, Histogram, OwnerStatus,
+    evict::{coordinator::CHANGES_MAX, history::RECENT_MAX},
+    metrics::ACK_BUCKETS,
 };
 use shunt_pipeline::{BridgeId, TableId};
 

@@ -5,7 +5,7 @@
 //! reads. What ended one is said from what the eviction desk remembers.
 
 use serde::Serialize;
-use shunt_datapath::{Command, Evicted, command::DumpedEntry, record::RECENT_MAX};
+use shunt_datapath::{Command, Evicted, command::DumpedEntry, evict::history::RECENT_MAX};
 use shunt_flow::text::format_match;
 use shunt_pipeline::{
     BridgeId, Delta, EntryId, Object, RemovedReason, Rule, RuleChange, RuleDelta, Time,

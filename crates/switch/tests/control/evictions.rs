@@ -2,7 +2,7 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use shunt_datapath::coordinator::CHANGES_MAX;
+use shunt_datapath::evict::coordinator::CHANGES_MAX;
 use shunt_flow::text::NoPortNames;
 use shunt_kairo::Direct;
 use shunt_ofproto::message::Message;

@@ -18,11 +18,14 @@ use nix::{
 use shunt_pipeline::DatapathPort;
 
 use super::ring::{Filled, Ring, Slot};
+use crate::packet::{
+    buffer::{BURST, Packet, Pool},
+    virtio::Offload,
+};
 use crate::port::{
     Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
     sys::{self, DeviceName},
 };
-use crate::{BURST, Offload, Packet, Pool};
 
 /// Bytes that one socket may have on their way out: a few bursts of packets still to be segmented.
 const SEND_BUFFER: c_int = 8 << 20;

@@ -23,7 +23,10 @@ use std::{
     },
 };
 
-use crate::{Offload, Pool, port::sys};
+use crate::{
+    packet::{buffer::Pool, virtio::Offload},
+    port::sys,
+};
 
 /// Bytes of a block.
 const BLOCK: usize = 1 << 20;

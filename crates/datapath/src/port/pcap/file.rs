@@ -8,7 +8,7 @@
 
 use std::{ops::Range, time::Duration};
 
-use crate::Pool;
+use crate::packet::buffer::Pool;
 use crate::port::PortError;
 
 /// Bytes in front of each frame.

@@ -12,11 +12,11 @@ use std::{
 };
 
 use super::{Capture, file};
+use crate::packet::buffer::{BURST, Packet, Pool};
 use crate::port::{
     Capabilities, Port, PortCounters, PortError, Queues, Repeat, RxQueue, RxReport, TxQueue,
     spec::local_mac,
 };
-use crate::{BURST, Packet, Pool};
 
 /// Longest file that is replayed: it is held in memory.
 pub const FILE_MAX: u64 = 1 << 30;

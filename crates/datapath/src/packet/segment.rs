@@ -9,9 +9,9 @@
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
 
-use crate::{
-    Offload, Packet, Pool,
-    virtio::{complete_checksum, folded, sum},
+use crate::packet::{
+    buffer::{Packet, Pool},
+    virtio::{Offload, complete_checksum, folded, sum},
 };
 
 /// Most segments that one packet becomes: 64 KiB in segments of 128 bytes.

@@ -27,7 +27,7 @@ use shunt_classifier::Version;
 use shunt_pipeline::{EntryId, InstallNo};
 
 use crate::{
-    owner::LearnSeq,
+    evict::owner::LearnSeq,
     sync::{AtomicBool, AtomicU64, Mutex, Ordering},
 };
 

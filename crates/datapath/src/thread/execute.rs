@@ -17,15 +17,17 @@ use shunt_flow::{FieldId, FlowKey, Layers, PortNo, rewrite};
 use shunt_pipeline::{Continuation, DatapathAction, DatapathPort, PacketIn, Punt, Time};
 
 use crate::{
-    BURST, DropReason, Packet, Pool, TxQueue,
     capture::Taps,
-    change::change,
     command::DATAPATH_PORT_MAX,
-    meter,
-    metrics::{PortTraffic, ThreadCounters},
-    port::{Capabilities, TxEnd},
-    segment::SegmentError,
-    virtio::{self, Unsendable},
+    metrics::{DropReason, PortTraffic, ThreadCounters},
+    packet::{
+        buffer::{BURST, Packet, Pool},
+        change::change,
+        meter,
+        segment::SegmentError,
+        virtio::{self, Unsendable},
+    },
+    port::{Capabilities, TxEnd, TxQueue},
 };
 
 /// Where packets go: the transmit queues of one thread, and the queue to the controllers.

@@ -3,7 +3,7 @@
 //!
 //! The packet itself fares as its version says. Then its queue stands still, nothing is received
 //! and nothing that waits is served, until the thread has taken the advance that answers the lesson
-//! (rule 8 of [`crate::owner`]). Other queues go on.
+//! (rule 8 of [`crate::evict::owner`]). Other queues go on.
 //!
 //! Two hosts that claim one address teach with every packet, and so would stop everything that
 //! shares a queue with them. So a port has *patience*: it may stand still for half of all time, and
@@ -14,7 +14,7 @@ use std::time::Duration;
 use shunt_pipeline::{Time, Traversal};
 
 use super::PacketThread;
-use crate::{DropReason, Packet, owner::LearnSeq};
+use crate::{evict::owner::LearnSeq, metrics::DropReason, packet::buffer::Packet};
 
 /// What a receive queue waits for, and how long it may.
 #[derive(Debug)]

@@ -19,7 +19,7 @@
 //! A panic of the engine ends the eviction thread, whoever had the seat: a panic elsewhere is kept
 //! here and goes on in that thread.
 //!
-//! [`ChangeSender::helping`]: crate::desk::ChangeSender::helping
+//! [`ChangeSender::helping`]: crate::evict::coordinator::ChangeSender::helping
 
 use std::{
     any::Any,
@@ -30,8 +30,10 @@ use std::{
 use shunt_classifier::Version;
 
 use crate::{
-    coordinator::{CoordinatorEndpoint, EvictionCoordinator},
-    sleep::Waker,
+    evict::{
+        coordinator::{CoordinatorEndpoint, EvictionCoordinator},
+        waker::Waker,
+    },
     sync::{Mutex, MutexGuard},
 };
 

@@ -15,7 +15,13 @@ use shunt_flow::{
 };
 use shunt_pipeline::{Continuation, DatapathAction, Pipeline, Punt, Traversal};
 
-use crate::{Packet, Pool, change::change, execute::Parsed};
+use crate::{
+    packet::{
+        buffer::{Packet, Pool},
+        change::change,
+    },
+    thread::execute::Parsed,
+};
 
 /// A comparison of what is done to a packet.
 pub(super) struct Trial<'a> {
@@ -208,5 +214,5 @@ impl<'a> Trial<'a> {
 }
 
 #[cfg(test)]
-#[path = "trial_tests.rs"]
+#[path = "dry_run_tests.rs"]
 mod tests;

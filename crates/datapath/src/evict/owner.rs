@@ -12,7 +12,7 @@
 //! 7. Entry ids are (owner, slot, generation); a slot is used again only after its `removed` was
 //!    sent.
 //!
-//! [`Owner`] keeps 3, 5 and 7 and the owner's half of 1; [`crate::coordinator`] the rest. An example of
+//! [`Owner`] keeps 3, 5 and 7 and the owner's half of 1; [`crate::evict::coordinator`] the rest. An example of
 //! what 1 is for:
 //!
 //! ```text
@@ -50,7 +50,7 @@ use shunt_pipeline::{EntryId, InstallNo, Learning, OwnerId, Time, Traversal};
 
 use crate::{
     cache::{Entries, EntryRef},
-    mailbox::Invalidation,
+    evict::mailbox::Invalidation,
 };
 
 /// What an owner tells the engine, in order.

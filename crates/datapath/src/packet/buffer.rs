@@ -12,7 +12,7 @@ use std::fmt;
 
 use shunt_pipeline::DatapathPort;
 
-use crate::Offload;
+use crate::packet::virtio::Offload;
 
 /// Packets handled together: between two of these a thread takes messages.
 ///

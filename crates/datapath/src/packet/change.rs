@@ -7,7 +7,7 @@ use shunt_flow::{
 };
 use shunt_pipeline::DatapathAction;
 
-use crate::{Packet, execute::Parsed};
+use crate::{packet::buffer::Packet, thread::execute::Parsed};
 
 /// Changes a packet's headers; `false` if they do not allow it. An output that does not happen
 /// changes nothing.

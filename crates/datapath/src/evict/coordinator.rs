@@ -1,7 +1,7 @@
-//! The eviction desk: the engine's side of the protocol of [`crate::owner`].
+//! The eviction desk: the engine's side of the protocol of [`crate::evict::owner`].
 //!
 //! One thread at a time turns the [`EvictionCoordinator`], and with it the engine: whoever has its
-//! [handle](crate::handle). Reports of owners and the changes of versions reach it; advances leave it. For each change it first takes in what owners have
+//! [handle](crate::evict::handle). Reports of owners and the changes of versions reach it; advances leave it. For each change it first takes in what owners have
 //! reported (rule 6: else an update would drop a backlog of installs by the rule of `seq`, and they
 //! would come back as misses), then asks the engine, then posts an advance to *every* owner, also
 //! to those without an eviction: all must answer the version. An owner that sleeps meets no packet
@@ -19,13 +19,13 @@ use shunt_pipeline::{
     Change, Delta, EngineState, EntryId, Evictor, InstallNo, Installed, OwnerId, Time,
 };
 
-use crate::{
+use crate::evict::{
     handle::{CoordinatorHandle, Turned},
+    history::{CoordinatorClock, EvictionHistory},
     link::Link,
     mailbox::Invalidation,
     owner::{LearnSeq, Report},
-    record::{CoordinatorClock, EvictionHistory},
-    sleep::Waker,
+    waker::Waker,
 };
 
 /// The desk's end of what joins it with one owner.

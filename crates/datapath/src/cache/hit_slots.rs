@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shunt_pipeline::DatapathAction;
 
 use super::Entries;
-use crate::{BURST, metrics::CHAIN_MAX};
+use crate::{metrics::CHAIN_MAX, packet::buffer::BURST};
 
 /// The slots of the live entries that a packet has found; none: it missed.
 #[derive(Clone, Copy, Debug, Default)]

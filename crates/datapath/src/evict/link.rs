@@ -5,8 +5,7 @@ use crossbeam_utils::CachePadded;
 use shunt_classifier::Version;
 
 use crate::{
-    mailbox::Mailbox,
-    sleep::Waker,
+    evict::{mailbox::Mailbox, waker::Waker},
     sync::{AtomicU64, Ordering},
 };
 
@@ -86,7 +85,7 @@ mod tests {
     use shunt_pipeline::{EntryId, InstallNo, OwnerId};
 
     use super::*;
-    use crate::{mailbox::Invalidation, owner::LearnSeq};
+    use crate::evict::{mailbox::Invalidation, owner::LearnSeq};
 
     fn invalidation(version: u64) -> Invalidation {
         let entry = EntryId { owner: OwnerId(0), slot: version as u32, generation: 0 };

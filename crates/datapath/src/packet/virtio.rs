@@ -13,7 +13,13 @@
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
 
-use crate::{Packet, Pool, port::Capabilities, segment};
+use crate::{
+    packet::{
+        buffer::{Packet, Pool},
+        segment,
+    },
+    port::Capabilities,
+};
 
 /// What is still to be done to a packet before it is on a wire: `struct virtio_net_hdr`, decoded
 /// (Virtual I/O Device 1.2, 5.1.6).

@@ -5,7 +5,10 @@ use std::sync::LazyLock;
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, rewrite};
 use shunt_pipeline::{DatapathAction, Meter, MeterVerdict, Time, raise_drop_precedence};
 
-use crate::{Packet, change::checksum_state, execute::Parsed};
+use crate::{
+    packet::{buffer::Packet, change::checksum_state},
+    thread::execute::Parsed,
+};
 
 /// Passes a meter as one packet of all its bytes, as the rules count it, still to be segmented or
 /// not; answers whether the packet goes on, perhaps with another DSCP.

@@ -5,7 +5,7 @@ use shunt_pipeline::{
 };
 
 use super::*;
-use crate::coordinator::ChangeSender;
+use crate::evict::coordinator::ChangeSender;
 
 /// An engine without entries.
 #[derive(Default)]
@@ -149,7 +149,7 @@ mod of_whom {
     #[test]
     fn of_what_was_left_behind_no_more_is_taken_up() {
         let scene = Scene::of(Engine { slow: Some(BRIDGE), ..Engine::default() });
-        for version in 1..=u64::try_from(crate::coordinator::CHANGES_MAX).unwrap() {
+        for version in 1..=u64::try_from(crate::evict::coordinator::CHANGES_MAX).unwrap() {
             scene.send(change(version, 1));
         }
         // One is with the desk, and all others in the queue.

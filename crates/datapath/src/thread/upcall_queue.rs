@@ -20,9 +20,10 @@ use shunt_pipeline::{Continuation, Pipeline, Time, Traversal};
 
 use super::{PacketThread, receive::drop_reason};
 use crate::{
-    BURST, DropReason, Packet,
     cache::{Answer, Caches, Found, Lists},
-    execute::{Left, Parsed},
+    metrics::DropReason,
+    packet::buffer::{BURST, Packet},
+    thread::execute::{Left, Parsed},
 };
 
 /// Packets that a turn takes out of the queues at most, whether they need a translation or not.

@@ -23,11 +23,13 @@ use shunt_pipeline::{OwnerId, PacketIn};
 use super::Difference;
 use crate::{
     command::Command,
-    coordinator::CoordinatorEndpoint,
-    link::Link,
+    evict::{
+        coordinator::CoordinatorEndpoint,
+        link::Link,
+        owner::{LearnRequest, Report},
+        waker::Waker,
+    },
     metrics::ThreadCounters,
-    owner::{LearnRequest, Report},
-    sleep::Waker,
 };
 
 /// Differences that wait to be told of: each of them says the same, that something is wrong.

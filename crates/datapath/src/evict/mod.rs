@@ -1,0 +1,13 @@
+//! The eviction protocol: versions, reports and invalidations between owners of entries and an eviction engine.
+//!
+//! [`owner`] states its rules. An [`Owner`](owner::Owner) holds entries for a thread, the
+//! [`EvictionCoordinator`](coordinator::EvictionCoordinator) applies changes to the engine, and a
+//! [`Mailbox`](mailbox::Mailbox) carries invalidations from one to the other.
+
+pub mod coordinator;
+pub mod handle;
+pub mod history;
+pub(crate) mod link;
+pub mod mailbox;
+pub mod owner;
+pub(crate) mod waker;
