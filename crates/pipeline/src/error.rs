@@ -1,6 +1,6 @@
 //! What can be wrong with a request to a pipeline.
 
-use crate::{BridgeId, ModificationError};
+use crate::{id::BridgeId, update::modification::ModificationError};
 
 /// A request names a bridge that the daemon does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

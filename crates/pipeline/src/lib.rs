@@ -44,53 +44,25 @@
 //! ```
 
 mod action;
-mod apply;
-mod bridge;
-mod bundle;
-mod check;
-mod conjunction;
-mod continuation;
-mod count;
-mod delta;
-mod engine_state;
+mod bridges;
+mod continuations;
 mod error;
-mod eviction;
-mod evictor;
-mod expiry;
-mod filter;
-mod flow_mod;
-mod group;
-mod group_table;
-mod history;
+mod evict;
+mod groups;
 mod id;
-mod iterative;
-mod learning;
-mod liveness;
-mod mac_ages;
-mod mac_table;
-mod meter;
-mod meter_table;
-mod modification;
-mod needs;
-mod numbered;
-mod outcome;
-mod piece;
+mod learn;
+mod meters;
+mod packet_count;
 mod pipeline;
-mod plain_cuts;
-mod port;
-mod port_table;
-mod port_vlans;
-mod rule;
-mod settings;
-mod shared;
-mod table;
-mod taught;
+mod tables;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod text;
 mod time;
 mod translate;
-mod traversal;
+mod traversals;
+mod update;
+mod versions;
 
 pub use action::{
     Action, BundleAction, BundleAlgorithm, CLONE_DEPTH_MAX, ControllerAction, CtAction, CtZone,
@@ -98,35 +70,37 @@ pub use action::{
     MultipathAlgorithm, NatAction, NatKind, NatRange, PacketInReason, SampleAction,
     SampleDirection, Subfield,
 };
-pub use bundle::BundleStep;
-pub use continuation::Continuation;
-pub use count::PacketTotals;
-pub use delta::{Delta, Object, RemovedReason, RuleChange, RuleDelta};
-pub use engine_state::{Cause, CauseRun, EngineState};
+pub use bridges::mac_table::{MacEntry, MacSighting};
+pub use bridges::port::{PortConfig, PortInfo, PortKind};
+pub use bridges::port_vlans::{PortVlans, VlanMode};
+pub use bridges::settings::{BridgeSettings, Overflow};
+pub use continuations::continuation::Continuation;
 pub use error::{NoSuchBridge, RejectedMod};
-pub use evictor::{EntryId, EntryIdError, Evictor, InstallNo, Installed, OwnerId};
-pub use filter::RuleFilter;
-pub use flow_mod::{FlowMod, FlowModCommand, FlowModError, TableSelector};
-pub use group::{
+pub use evict::engine_state::{Cause, CauseRun, EngineState};
+pub use evict::evictor::{EntryId, EntryIdError, Evictor, InstallNo, Installed, OwnerId};
+pub use evict::iterative::Iterative;
+pub use groups::group::{
     Bucket, Group, GroupCommand, GroupKind, GroupMod, GroupModError, GroupStats, Selection,
 };
 pub use id::{BridgeId, Cookie, DatapathPort, GroupId, MeterId, RuleId, TableId};
-pub use iterative::Iterative;
-pub use learning::{LearnedRule, Learning};
-pub use mac_table::{MacEntry, MacSighting};
-pub use meter::{
+pub use learn::learning::{LearnedRule, Learning};
+pub use meters::meter::{
     Meter, MeterBand, MeterBandKind, MeterCommand, MeterConfig, MeterMod, MeterModError, MeterUnit,
     MeterVerdict, raise_drop_precedence,
 };
-pub use modification::{Modification, ModificationError};
-pub use outcome::{DatapathAction, PacketIn, Punt};
-pub use piece::{NotedTraversal, PartitionPoint, Spending, SubTraversal};
+pub use packet_count::PacketTotals;
 pub use pipeline::{Change, Pipeline};
-pub use port::{PortConfig, PortInfo, PortKind};
-pub use port_vlans::{PortVlans, VlanMode};
-pub use rule::{FlowFlags, Instructions, Rule, RuleStats, RuleTimers, RuleTotals, SharedTimers};
-pub use settings::{BridgeSettings, Overflow};
 pub use shunt_classifier::{Lifetime, Priority, Rank, Version};
-pub use table::TableTotals;
+pub use tables::flow_mod::{FlowMod, FlowModCommand, FlowModError, TableSelector};
+pub use tables::rule::{
+    FlowFlags, Instructions, Rule, RuleStats, RuleTimers, RuleTotals, SharedTimers,
+};
+pub use tables::rule_filter::RuleFilter;
+pub use tables::table::TableTotals;
 pub use time::Time;
-pub use traversal::{GroupHit, Refresh, Traversal, TraversalError, Visit};
+pub use traversals::datapath_action::{DatapathAction, PacketIn, Punt};
+pub use traversals::sub_traversal::{NotedTraversal, PartitionPoint, Spending, SubTraversal};
+pub use traversals::traversal::{GroupHit, Refresh, Traversal, TraversalError, Visit};
+pub use update::bundle::BundleStep;
+pub use update::modification::{Modification, ModificationError};
+pub use versions::delta::{Delta, Object, RemovedReason, RuleChange, RuleDelta};

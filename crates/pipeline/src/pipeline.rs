@@ -21,17 +21,36 @@ use shunt_classifier::Version;
 use shunt_flow::{FlowKey, Match, PortNo};
 
 use crate::{
-    Action, BridgeId, BridgeSettings, Continuation, Delta, FlowMod, FlowModError, Group, GroupId,
-    Instructions, Learning, MacEntry, Meter, MeterId, Modification, ModificationError,
-    NoSuchBridge, Object, PortInfo, RejectedMod, RemovedReason, Rule, RuleFilter, RuleId,
-    TableTotals, Time, Traversal,
-    apply::Batch,
-    bridge::{Bridge, Bridges},
-    bundle::own,
-    check::check_actions,
-    continuation::Continuations,
-    expiry::Deadlines,
+    action::Action,
+    bridges::{
+        bridge::{Bridge, Bridges},
+        mac_table::MacEntry,
+        port::PortInfo,
+        settings::BridgeSettings,
+    },
+    continuations::continuation::{Continuation, Continuations},
+    error::{NoSuchBridge, RejectedMod},
+    groups::group::Group,
+    id::{BridgeId, GroupId, MeterId, RuleId},
+    learn::learning::Learning,
+    meters::meter::Meter,
+    tables::{
+        expiry::Deadlines,
+        flow_mod::{FlowMod, FlowModError},
+        rule::{Instructions, Rule},
+        rule_filter::RuleFilter,
+        table::TableTotals,
+    },
+    time::Time,
     translate::{self, Tables},
+    traversals::traversal::Traversal,
+    update::{
+        batch::Batch,
+        bundle::own,
+        check::check_actions,
+        modification::{Modification, ModificationError},
+    },
+    versions::delta::{Delta, Object, RemovedReason},
 };
 
 /// All bridges of a daemon, with their tables and ports. Shared; every method takes `&self`.
@@ -591,5 +610,4 @@ const fn outputs_normally(action: &Action) -> bool {
 }
 
 #[cfg(test)]
-#[path = "pipeline_tests.rs"]
 mod tests;

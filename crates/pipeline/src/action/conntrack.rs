@@ -8,7 +8,7 @@ use std::{net::IpAddr, ops::RangeInclusive};
 use shunt_flow::PortNo;
 
 use super::{Action, Subfield};
-use crate::TableId;
+use crate::id::TableId;
 
 /// What `ct` asks for (`nx_action_conntrack`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -1,6 +1,6 @@
 //! Packet-ins, as actions ask for them.
 
-use crate::MeterId;
+use crate::id::MeterId;
 
 /// What a `controller` action asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

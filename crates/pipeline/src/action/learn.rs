@@ -3,7 +3,7 @@
 use shunt_classifier::Priority;
 
 use super::Subfield;
-use crate::{Cookie, TableId};
+use crate::id::{Cookie, TableId};
 
 /// What `learn` does (`nx_action_learn`, `nx_action_learn2`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

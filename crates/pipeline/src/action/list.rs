@@ -6,7 +6,7 @@ use super::{
     BundleAction, ControllerAction, CtAction, LearnAction, MultipathAction, NatAction,
     SampleAction, Subfield,
 };
-use crate::{GroupId, MeterId, TableId};
+use crate::id::{GroupId, MeterId, TableId};
 
 /// How deep `clone` may nest, in every form in which rules are read; Open vSwitch has no bound but
 /// its stack.

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use shunt_flow::FlowKey;
 
 use super::Pipeline;
-use crate::{Action, Continuation, Traversal, translate};
+use crate::{
+    action::Action, continuations::continuation::Continuation, translate,
+    traversals::traversal::Traversal,
+};
 
 impl Pipeline {
     /// Takes a packet through the tables as they are now, for who stands at no version of its own:

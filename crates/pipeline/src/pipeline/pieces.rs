@@ -6,7 +6,14 @@ use shunt_classifier::Version;
 use shunt_flow::FlowKey;
 
 use super::Pipeline;
-use crate::{Continuation, NotedTraversal, SubTraversal, Traversal, translate};
+use crate::{
+    continuations::continuation::Continuation,
+    translate,
+    traversals::{
+        sub_traversal::{NotedTraversal, SubTraversal},
+        traversal::Traversal,
+    },
+};
 
 impl Pipeline {
     /// Translates a packet as [`Self::translate`] does, or as [`Self::resume`] from `start` on, and

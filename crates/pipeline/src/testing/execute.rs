@@ -10,8 +10,15 @@ use super::{
     oracle::{Outcome, Punted},
 };
 use crate::{
-    Continuation, DatapathAction, DatapathPort, GroupHit, Meter, MeterVerdict, Pipeline, Time,
-    Traversal, raise_drop_precedence,
+    continuations::continuation::Continuation,
+    id::DatapathPort,
+    meters::meter::{Meter, MeterVerdict, raise_drop_precedence},
+    pipeline::Pipeline,
+    time::Time,
+    traversals::{
+        datapath_action::DatapathAction,
+        traversal::{GroupHit, Traversal},
+    },
 };
 
 /// Executes actions on a packet that came in by `ingress`: what leaves, in order.

@@ -14,13 +14,22 @@ use proptest::{
     prelude::*,
     sample::{Index, select},
 };
+use shunt_classifier::Priority;
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, layout::word};
 
 use super::visible;
 use crate::{
-    Action, BridgeId, BundleStep, ControllerAction, Cookie, DatapathPort, FlowFlags, FlowMod,
-    FlowModCommand, Instructions, Modification, Object, PacketInReason, PortConfig, PortInfo,
-    PortKind, Priority, RuleFilter, Subfield, TableId, TableSelector, Time,
+    action::{Action, ControllerAction, PacketInReason, Subfield},
+    bridges::port::{PortConfig, PortInfo, PortKind},
+    id::{BridgeId, Cookie, DatapathPort, TableId},
+    tables::{
+        flow_mod::{FlowMod, FlowModCommand, TableSelector},
+        rule::{FlowFlags, Instructions},
+        rule_filter::RuleFilter,
+    },
+    time::Time,
+    update::{bundle::BundleStep, modification::Modification},
+    versions::delta::Object,
 };
 
 /// The bridges of generated worlds: both have ports, and patches to each other.

@@ -1,6 +1,6 @@
 //! Pieces of a traversal, put together again.
 
-use crate::{SubTraversal, Traversal};
+use crate::traversals::{sub_traversal::SubTraversal, traversal::Traversal};
 
 /// What a packet does that goes through all of these pieces, as one traversal: what happens to it,
 /// whom it counts for, and what it refreshes. Key and mask are those of the first piece.

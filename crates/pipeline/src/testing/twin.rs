@@ -11,10 +11,23 @@ use super::{
     generate::{BRIDGES, Op},
 };
 use crate::{
-    BridgeId, BridgeSettings, BundleStep, Change, FlowModCommand, FlowModError, GroupCommand,
-    GroupModError, Learning, Modification, ModificationError, Pipeline, PortInfo, RejectedMod,
-    RuleFilter, Time, Traversal, TraversalError,
+    bridges::{port::PortInfo, settings::BridgeSettings},
+    error::RejectedMod,
+    groups::group::{GroupCommand, GroupModError},
+    id::BridgeId,
+    learn::learning::Learning,
+    pipeline::{Change, Pipeline},
+    tables::{
+        flow_mod::{FlowModCommand, FlowModError},
+        rule_filter::RuleFilter,
+    },
     text::{parse_group_mod, parse_rule},
+    time::Time,
+    traversals::traversal::{Traversal, TraversalError},
+    update::{
+        bundle::BundleStep,
+        modification::{Modification, ModificationError},
+    },
 };
 
 /// What builds a bridge with ports 1 to 4, which are those of the datapath, and these rules. A line that

@@ -12,10 +12,21 @@ use shunt_flow::{FlowKey, PortNo};
 use self::registry::groups_named;
 use super::{Fate, Taught, oracle::belongs};
 use crate::{
-    Action, BridgeId, BundleStep, Cookie, DatapathPort, FlowMod, FlowModCommand, FlowModError,
-    GroupId, GroupMod, Instructions, MeterConfig, MeterId, Modification, ModificationError,
-    PortConfig, PortInfo, PortKind, Rule, RuleFilter, RuleId, RuleStats, SharedTimers, TableId,
-    TableSelector, Time,
+    action::Action,
+    bridges::port::{PortConfig, PortInfo, PortKind},
+    groups::group::GroupMod,
+    id::{BridgeId, Cookie, DatapathPort, GroupId, MeterId, RuleId, TableId},
+    meters::meter::MeterConfig,
+    tables::{
+        flow_mod::{FlowMod, FlowModCommand, FlowModError, TableSelector},
+        rule::{Instructions, Rule, RuleStats, SharedTimers},
+        rule_filter::RuleFilter,
+    },
+    time::Time,
+    update::{
+        bundle::BundleStep,
+        modification::{Modification, ModificationError},
+    },
 };
 
 /// All bridges.

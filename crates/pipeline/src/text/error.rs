@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use shunt_flow::{FieldId, PortNo, text::MatchError};
 
-use crate::{FlowModCommand, TableId};
+use crate::{id::TableId, tables::flow_mod::FlowModCommand};
 
 /// What is wrong with the text of a rule, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

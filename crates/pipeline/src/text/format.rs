@@ -2,10 +2,14 @@
 
 use std::fmt::Write;
 
+use shunt_classifier::Priority;
 use shunt_flow::text::{PortNames, format_match, hex};
 
 use super::action::{format_action, format_list};
-use crate::{FlowFlags, Instructions, Priority, Rule, Time};
+use crate::{
+    tables::rule::{FlowFlags, Instructions, Rule},
+    time::Time,
+};
 
 /// How a rule is printed.
 #[derive(Clone, Copy)]

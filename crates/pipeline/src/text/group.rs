@@ -20,7 +20,10 @@ use super::{
     scope::Scope,
     subfield,
 };
-use crate::{Bucket, Group, GroupCommand, GroupId, GroupKind, GroupMod, Selection};
+use crate::{
+    groups::group::{Bucket, Group, GroupCommand, GroupKind, GroupMod, Selection},
+    id::GroupId,
+};
 
 /// Reads a group, or what chooses the groups to delete, as `ovs-ofctl` does.
 ///

@@ -14,7 +14,7 @@ use super::{
     piece::Piece,
     scope::Scope,
 };
-use crate::{Action, Instructions, MeterId};
+use crate::{action::Action, id::MeterId, tables::rule::Instructions};
 
 /// Reads what stands behind `actions=`, as a packet-out has it.
 ///

@@ -9,7 +9,10 @@ use super::{
     number::{meter, parse_as},
     piece::{Item, Piece},
 };
-use crate::{MeterBand, MeterBandKind, MeterCommand, MeterConfig, MeterId, MeterMod, MeterUnit};
+use crate::{
+    id::MeterId,
+    meters::meter::{MeterBand, MeterBandKind, MeterCommand, MeterConfig, MeterMod, MeterUnit},
+};
 
 /// Reads a meter, or what chooses the meters to delete, as `ovs-ofctl` does.
 ///

@@ -3,7 +3,7 @@
 use shunt_flow::text::integer;
 
 use super::{RuleTextError, RuleTextProblem, piece::Piece};
-use crate::{GroupId, MeterId, TableId};
+use crate::id::{GroupId, MeterId, TableId};
 
 /// Reads a number up to `max`; `of` says whose number it is.
 pub(super) fn parse_as<T: TryFrom<u128>>(

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use shunt_classifier::Priority;
 use shunt_flow::{
     Match, PortNo,
     text::{MatchBuilder, MatchError, PortNames, nearest_of},
@@ -16,9 +17,15 @@ use super::{
     scope::Scope,
 };
 use crate::{
-    Cookie, FlowFlags, FlowMod,
-    FlowModCommand::{self, Add, Delete, DeleteStrict, Modify, ModifyStrict},
-    Instructions, Priority, TableId, TableSelector,
+    id::{Cookie, TableId},
+    tables::{
+        flow_mod::{
+            FlowMod,
+            FlowModCommand::{self, Add, Delete, DeleteStrict, Modify, ModifyStrict},
+            TableSelector,
+        },
+        rule::{FlowFlags, Instructions},
+    },
 };
 
 /// Reads a rule, or what chooses the rules to modify or delete, as `ovs-ofctl` does.

@@ -13,7 +13,7 @@ use shunt_flow::{
 };
 
 use super::{RuleTextError, RuleTextProblem, piece::Piece};
-use crate::{Action, CtAction, CtZone, LearnAction, LearnSource, LearnTarget, NatAction};
+use crate::action::{Action, CtAction, CtZone, LearnAction, LearnSource, LearnTarget, NatAction};
 
 /// Names of ports, and what is known of the packet here.
 #[derive(Clone)]

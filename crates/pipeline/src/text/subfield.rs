@@ -12,7 +12,7 @@ use shunt_flow::{
 };
 
 use super::{RuleTextError, RuleTextProblem, piece::Piece};
-use crate::Subfield;
+use crate::action::Subfield;
 
 /// Reads bits that an action reads.
 pub(super) fn parse(piece: Piece<'_>) -> Result<Subfield, RuleTextError> {

@@ -18,8 +18,12 @@ use super::{
     parse_rule,
 };
 use crate::{
-    Action, EntryId, FlowModCommand, GroupCommand, GroupMod, Instructions, MeterCommand, MeterMod,
-    TableId,
+    action::Action,
+    evict::evictor::EntryId,
+    groups::group::{GroupCommand, GroupMod},
+    id::TableId,
+    meters::meter::{MeterCommand, MeterMod},
+    tables::{flow_mod::FlowModCommand, rule::Instructions},
 };
 
 /// Any instructions that text can say, in the form in which text says them.

@@ -16,8 +16,14 @@ use super::{
     },
 };
 use crate::{
-    Action, CLONE_DEPTH_MAX, Cookie, FlowMod, FlowModCommand, GroupCommand, Instructions,
-    MeterCommand, TableId, TableSelector,
+    action::{Action, CLONE_DEPTH_MAX},
+    groups::group::GroupCommand,
+    id::{Cookie, TableId},
+    meters::meter::MeterCommand,
+    tables::{
+        flow_mod::{FlowMod, FlowModCommand, TableSelector},
+        rule::Instructions,
+    },
 };
 
 /// Ports whose names need quotes, look like numbers, or are words of the language.

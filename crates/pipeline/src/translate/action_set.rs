@@ -1,7 +1,7 @@
 //! The action set: what is written along the way and executed at the end (OpenFlow 1.3.5, 5.10).
 
 use super::commit::ACTIONS_MAX;
-use crate::{Action, TraversalError};
+use crate::{action::Action, traversals::traversal::TraversalError};
 
 /// At most one action of each kind, the last written; all writes of fields, in order.
 ///

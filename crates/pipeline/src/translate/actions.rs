@@ -3,7 +3,10 @@
 use shunt_flow::{FieldId, FlowMask, PortNo, field::Prerequisite, layout::word, prerequisite};
 
 use super::{context::Translation, recorder::words};
-use crate::{PacketInReason, Subfield, TraversalError};
+use crate::{
+    action::{PacketInReason, Subfield},
+    traversals::traversal::TraversalError,
+};
 
 /// The source port of each protocol that has one.
 pub(super) const SOURCE_PORTS: [FieldId; 3] = [FieldId::TcpSrc, FieldId::UdpSrc, FieldId::SctpSrc];

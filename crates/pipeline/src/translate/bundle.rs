@@ -3,7 +3,11 @@
 use shunt_flow::PortNo;
 
 use super::context::Translation;
-use crate::{BundleAction, BundleAlgorithm, PortInfo, TraversalError};
+use crate::{
+    action::{BundleAction, BundleAlgorithm},
+    bridges::port::PortInfo,
+    traversals::traversal::TraversalError,
+};
 
 impl Translation<'_> {
     /// Sends the packet to the chosen port, or writes its number; without a live one, sends it

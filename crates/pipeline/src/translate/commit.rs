@@ -32,7 +32,7 @@ use shunt_flow::{
 };
 
 use super::recorder::Recorder;
-use crate::{DatapathAction, TraversalError};
+use crate::traversals::{datapath_action::DatapathAction, traversal::TraversalError};
 
 /// The packet as the datapath actions so far leave it, as far as it differs from the key.
 #[derive(Default)]

@@ -37,8 +37,19 @@ use super::{
     recorder::{CONJ_ID, CONJ_ID_BITS, mask_of, words},
 };
 use crate::{
-    BridgeId, Continuation, DatapathAction, NotedTraversal, Object, Spending, SubTraversal,
-    Traversal, Visit, bridge::Bridge, continuation::FrozenStep, needs::Need, plain_cuts::PlainCuts,
+    bridges::bridge::Bridge,
+    continuations::{
+        continuation::{Continuation, FrozenStep},
+        live_fields::Need,
+        plain_continuations::PlainCuts,
+    },
+    id::BridgeId,
+    traversals::{
+        datapath_action::DatapathAction,
+        sub_traversal::{NotedTraversal, Spending, SubTraversal},
+        traversal::{Traversal, Visit},
+    },
+    versions::delta::Object,
 };
 
 /// What a traversal that begins plainly did from its first visit on that does more than lead to another

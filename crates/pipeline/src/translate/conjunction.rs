@@ -16,10 +16,14 @@ use super::{
     },
 };
 use crate::{
-    BridgeId, Rule, TableId, TraversalError,
-    bridge::Bridge,
-    conjunction::{Decision, Met},
-    table::Table,
+    bridges::bridge::Bridge,
+    id::{BridgeId, TableId},
+    tables::{
+        conjunction::{Decision, Met},
+        rule::Rule,
+        table::Table,
+    },
+    traversals::traversal::TraversalError,
 };
 
 impl<'a> Translation<'a> {

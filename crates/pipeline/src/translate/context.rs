@@ -37,11 +37,20 @@ use super::{
     stack::Stack,
 };
 use crate::{
-    Action, BridgeId, Bucket, Continuation, Group, GroupHit, GroupId, Instructions, Learning,
-    Meter, MeterId, Object, PortInfo, Refresh, Rule, TableId, Traversal, TraversalError, Visit,
-    bridge::{Bridge, Bridges},
-    continuation::Continuations,
-    port_table::PortTable,
+    action::Action,
+    bridges::{
+        bridge::{Bridge, Bridges},
+        port::PortInfo,
+        port_table::PortTable,
+    },
+    continuations::continuation::{Continuation, Continuations},
+    groups::group::{Bucket, Group},
+    id::{BridgeId, GroupId, MeterId, TableId},
+    learn::learning::Learning,
+    meters::meter::Meter,
+    tables::rule::{Instructions, Rule},
+    traversals::traversal::{GroupHit, Refresh, Traversal, TraversalError, Visit},
+    versions::delta::Object,
 };
 
 /// How deep resubmits to the same or a lower table, and patch ports, may nest.

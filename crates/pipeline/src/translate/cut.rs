@@ -23,9 +23,14 @@ use super::{
     recorder::IN_PORT_BITS,
 };
 use crate::{
-    Action, Continuation, DatapathAction, Instructions, Object, Rule, Subfield, TraversalError,
-    continuation::{Frozen, FrozenStep, NamedRule},
-    filter::any_action,
+    action::{Action, Subfield},
+    continuations::continuation::{Continuation, Frozen, FrozenStep, NamedRule},
+    tables::{
+        rule::{Instructions, Rule},
+        rule_filter::any_action,
+    },
+    traversals::{datapath_action::DatapathAction, traversal::TraversalError},
+    versions::delta::Object,
 };
 
 /// Whether the key shows the headers that the packet has.

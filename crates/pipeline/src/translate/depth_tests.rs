@@ -6,19 +6,28 @@
 use std::time::Duration;
 
 use proptest::{collection::vec, prelude::*, sample::select};
+use shunt_classifier::Priority;
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo};
 
 use super::laws;
 use crate::{
-    Action, BridgeId, Bucket, Cookie, DatapathPort, FlowFlags, FlowMod, FlowModCommand,
-    GroupCommand, GroupId, GroupKind, GroupMod, Instructions, MeterBand, MeterBandKind,
-    MeterCommand, MeterConfig, MeterId, MeterMod, MeterUnit, Modification, PortInfo, PortKind,
-    Priority, RuleFilter, Selection, TableId, TableSelector, TraversalError,
+    action::Action,
+    bridges::port::{PortInfo, PortKind},
+    groups::group::{Bucket, GroupCommand, GroupKind, GroupMod, Selection},
+    id::{BridgeId, Cookie, DatapathPort, GroupId, MeterId, TableId},
+    meters::meter::{MeterBand, MeterBandKind, MeterCommand, MeterConfig, MeterMod, MeterUnit},
+    tables::{
+        flow_mod::{FlowMod, FlowModCommand, TableSelector},
+        rule::{FlowFlags, Instructions},
+        rule_filter::RuleFilter,
+    },
     testing::{
         Twin, cases,
         generate::{self, BRIDGES, Op},
         merged, runner, traversals, visible,
     },
+    traversals::traversal::TraversalError,
+    update::modification::Modification,
 };
 
 /// How a level leads to the next one.

@@ -3,7 +3,7 @@
 use shunt_flow::FieldId;
 
 use super::context::Translation;
-use crate::{Refresh, TraversalError};
+use crate::traversals::traversal::{Refresh, TraversalError};
 
 /// The bits of `tcp_flags` that end a connection (RFC 9293, 3.1): FIN and RST.
 const ENDING: u128 = 0b101;

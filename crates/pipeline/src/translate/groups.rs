@@ -18,8 +18,15 @@ use super::{
     hash::Hash,
 };
 use crate::{
-    Bucket, DatapathAction, Group, GroupHit, GroupId, GroupKind, Meter, MeterId, Object, PortInfo,
-    Selection, TraversalError,
+    bridges::port::PortInfo,
+    groups::group::{Bucket, Group, GroupKind, Selection},
+    id::{GroupId, MeterId},
+    meters::meter::Meter,
+    traversals::{
+        datapath_action::DatapathAction,
+        traversal::{GroupHit, TraversalError},
+    },
+    versions::delta::Object,
 };
 
 impl<'a> Translation<'a> {

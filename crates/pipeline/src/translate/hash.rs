@@ -12,7 +12,7 @@
 use shunt_flow::FieldId;
 
 use super::context::Translation;
-use crate::HashFields;
+use crate::action::HashFields;
 
 /// A hash in the making.
 #[derive(Clone, Copy, Debug)]

@@ -11,12 +11,17 @@ use proptest::{
 use shunt_flow::{FieldId, FlowKey, FlowMask};
 
 use crate::{
-    Delta, NotedTraversal, Object, RuleChange, RuleDelta, RuleId, SubTraversal, Traversal, Visit,
+    id::RuleId,
     testing::{
         Found, Twin, draw,
         generate::{self, Op},
         visible,
     },
+    traversals::{
+        sub_traversal::{NotedTraversal, SubTraversal},
+        traversal::{Traversal, Visit},
+    },
+    versions::delta::{Delta, Object, RuleChange, RuleDelta},
 };
 
 type Holds = Result<(), TestCaseError>;

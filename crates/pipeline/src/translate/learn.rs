@@ -11,9 +11,14 @@ use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo};
 
 use super::context::Translation;
 use crate::{
-    Action, FlowFlags, FlowMod, FlowModCommand, Instructions, LearnAction, LearnSource, LearnSpec,
-    LearnTarget, LearnedRule, Learning, Refresh, RuleFilter, Subfield, TableSelector,
-    TraversalError,
+    action::{Action, LearnAction, LearnSource, LearnSpec, LearnTarget, Subfield},
+    learn::learning::{LearnedRule, Learning},
+    tables::{
+        flow_mod::{FlowMod, FlowModCommand, TableSelector},
+        rule::{FlowFlags, Instructions},
+        rule_filter::RuleFilter,
+    },
+    traversals::traversal::{Refresh, TraversalError},
 };
 
 /// How much one packet may teach, and refresh.

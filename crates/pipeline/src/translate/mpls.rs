@@ -23,7 +23,10 @@ use shunt_flow::{
 };
 
 use super::{actions::Rest, context::Translation, cut::Headers, output::Asked};
-use crate::{PacketInReason, Subfield, TraversalError};
+use crate::{
+    action::{PacketInReason, Subfield},
+    traversals::traversal::TraversalError,
+};
 
 /// The most labels of a packet that the switch changes.
 const LABELS_MAX: u8 = 3;

@@ -1,7 +1,7 @@
 //! `multipath`: a hash of the packet as the number of a link (`nx_action_multipath`).
 
 use super::{context::Translation, hash::Hash};
-use crate::{MultipathAction, MultipathAlgorithm};
+use crate::action::{MultipathAction, MultipathAlgorithm};
 
 /// Links up to which `hrw` compares them all; of more, as in Open vSwitch, it takes a remainder.
 const HRW_LINKS_MAX: u32 = 64;
@@ -52,7 +52,7 @@ fn iterate(hash: Hash, links_count: u32, argument: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{HashFields, Subfield};
+    use crate::action::{HashFields, Subfield};
     use shunt_flow::FieldId;
 
     const ALGORITHMS: [MultipathAlgorithm; 4] = [

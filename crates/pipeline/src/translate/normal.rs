@@ -15,7 +15,12 @@ use std::slice;
 use shunt_flow::{FieldId, PortNo, layout::word};
 
 use super::context::{Step, Translation};
-use crate::{Learning, MacSighting, Object, PortInfo, Refresh, TraversalError, VlanMode};
+use crate::{
+    bridges::{mac_table::MacSighting, port::PortInfo, port_vlans::VlanMode},
+    learn::learning::Learning,
+    traversals::traversal::{Refresh, TraversalError},
+    versions::delta::Object,
+};
 
 /// Ports that a packet has still to be flooded to.
 pub(super) struct NormalFlood<'a> {

@@ -13,8 +13,15 @@ use super::{
     scope::Origin,
 };
 use crate::{
-    Continuation, ControllerAction, DatapathAction, MeterId, Object, PacketInReason, PortInfo,
-    PortKind, Punt, Subfield, TableId, TraversalError,
+    action::{ControllerAction, PacketInReason, Subfield},
+    bridges::port::{PortInfo, PortKind},
+    continuations::continuation::Continuation,
+    id::{MeterId, TableId},
+    traversals::{
+        datapath_action::{DatapathAction, Punt},
+        traversal::TraversalError,
+    },
+    versions::delta::Object,
 };
 
 /// What a packet-in is asked to be.

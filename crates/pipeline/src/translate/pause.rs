@@ -15,7 +15,7 @@ use super::{
     cut::{Spent, hidden},
     output::METADATA,
 };
-use crate::{Continuation, continuation::Frozen};
+use crate::continuations::continuation::{Continuation, Frozen};
 
 impl Translation<'_> {
     /// Freezes what is left. Who lets it go on has sent a message for it, so it may look up and be

@@ -45,11 +45,18 @@ use super::{
     scope::Scope,
 };
 use crate::{
-    Continuation, Instructions, NotedTraversal, Object, PartitionPoint, Spending, SubTraversal,
-    TableId, Traversal, TraversalError,
-    continuation::{Frozen, FrozenStep},
-    liveness::Readable,
-    needs::{Need, Needs},
+    continuations::{
+        continuation::{Continuation, Frozen, FrozenStep},
+        live_fields::{Need, Needs},
+        liveness::Readable,
+    },
+    id::TableId,
+    tables::rule::Instructions,
+    traversals::{
+        sub_traversal::{NotedTraversal, PartitionPoint, Spending, SubTraversal},
+        traversal::{Traversal, TraversalError},
+    },
+    versions::delta::Object,
 };
 
 /// What a translation does where it could be cut.

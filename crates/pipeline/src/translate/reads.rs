@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{BridgeId, Object};
+use crate::{id::BridgeId, versions::delta::Object};
 
 /// Objects in the order in which they were read first.
 #[derive(Default)]
@@ -119,7 +119,7 @@ mod tests {
     use shunt_flow::PortNo;
 
     use super::*;
-    use crate::GroupId;
+    use crate::id::GroupId;
 
     const BRIDGES: [BridgeId; 2] = [BridgeId::new(1), BridgeId::new(2)];
 

@@ -35,7 +35,12 @@ use super::{
     bits::Bits,
     reads::{Reads, TailReads},
 };
-use crate::{BridgeId, Object, Rule, TableId, Visit};
+use crate::{
+    id::{BridgeId, TableId},
+    tables::rule::Rule,
+    traversals::traversal::Visit,
+    versions::delta::Object,
+};
 
 /// What a translation consulted so far.
 pub(super) struct Recorder {

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::{Cookie, PacketInReason, Rule, TableId};
+use crate::{
+    action::PacketInReason,
+    id::{Cookie, TableId},
+    tables::rule::Rule,
+};
 
 /// The rule whose actions are run, as packet-ins tell of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

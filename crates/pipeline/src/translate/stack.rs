@@ -3,7 +3,7 @@
 //! A clone and a continuation have a copy of it; the peer bridge of a patch port begins with none.
 
 use super::context::Translation;
-use crate::{Subfield, TraversalError};
+use crate::{action::Subfield, traversals::traversal::TraversalError};
 
 /// What was pushed, the last at the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

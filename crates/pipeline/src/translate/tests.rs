@@ -7,12 +7,18 @@ use shunt_flow::PortNo;
 
 use super::laws;
 use crate::{
-    Action, DatapathAction, Learning, Object, Refresh, Traversal, TraversalError,
+    action::Action,
+    learn::learning::Learning,
     testing::{
         Twin, draw,
         generate::{self, Op},
         runner, visible,
     },
+    traversals::{
+        datapath_action::DatapathAction,
+        traversal::{Refresh, Traversal, TraversalError},
+    },
+    versions::delta::Object,
 };
 
 proptest! {

@@ -1,10 +1,18 @@
 //! Clauses, and rules that match conjunctions: of few ids, so that clauses belong together.
 
 use proptest::{collection::vec, prelude::*, sample::select};
+use shunt_classifier::Priority;
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
 
 use super::{MACS, rule};
-use crate::{Action, FlowMod, Instructions, Priority, TableId, TableSelector};
+use crate::{
+    action::Action,
+    id::TableId,
+    tables::{
+        flow_mod::{FlowMod, TableSelector},
+        rule::Instructions,
+    },
+};
 
 /// The ids that there are.
 const IDS: std::ops::Range<u32> = 0..3;

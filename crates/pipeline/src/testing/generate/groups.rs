@@ -5,9 +5,16 @@ use shunt_flow::{FieldId, PortNo};
 
 use super::{BRIDGES, Op, plain, subfield};
 use crate::{
-    Action, Bucket, BundleAction, BundleAlgorithm, GroupCommand, GroupId, GroupKind, GroupMod,
-    HashFields, MeterBand, MeterBandKind, MeterCommand, MeterConfig, MeterId, MeterMod, MeterUnit,
-    Modification, MultipathAction, MultipathAlgorithm, Object, PortInfo, Selection, Subfield,
+    action::{
+        Action, BundleAction, BundleAlgorithm, HashFields, MultipathAction, MultipathAlgorithm,
+        Subfield,
+    },
+    bridges::port::PortInfo,
+    groups::group::{Bucket, GroupCommand, GroupKind, GroupMod, Selection},
+    id::{GroupId, MeterId},
+    meters::meter::{MeterBand, MeterBandKind, MeterCommand, MeterConfig, MeterMod, MeterUnit},
+    update::modification::Modification,
+    versions::delta::Object,
 };
 
 /// The highest number of a group; rules name all of them.

@@ -1,10 +1,14 @@
 //! Rules that learn, few enough of them that what they learn meets packets and other rules.
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
+use shunt_classifier::Priority;
 use shunt_flow::FieldId;
 
 use super::table;
-use crate::{Action, Cookie, LearnAction, LearnSource, LearnSpec, LearnTarget, Priority, Subfield};
+use crate::{
+    action::{Action, LearnAction, LearnSource, LearnSpec, LearnTarget, Subfield},
+    id::Cookie,
+};
 
 /// A `learn`.
 pub(super) fn learn() -> impl Strategy<Value = Action> {

@@ -2,7 +2,7 @@
 
 use proptest::{collection::btree_set, option, prelude::*, sample::select};
 
-use crate::{PortVlans, VlanMode};
+use crate::bridges::port_vlans::{PortVlans, VlanMode};
 
 /// VLANs that tags of generated packets name, none, and one that no packet names.
 const VLANS: &[u16] = &[0, 5, 7];

@@ -2,9 +2,15 @@
 
 use std::sync::Arc;
 
+use shunt_classifier::Priority;
 use shunt_flow::{FieldId, FlowKey};
 
-use crate::{Action, BridgeId, Priority, Rule, TableId, testing::World};
+use crate::{
+    action::Action,
+    id::{BridgeId, TableId},
+    tables::rule::Rule,
+    testing::World,
+};
 
 /// What the next step of a lookup comes to.
 #[derive(Clone, Copy, Debug)]

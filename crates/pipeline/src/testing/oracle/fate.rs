@@ -7,8 +7,10 @@ use shunt_flow::{
 
 use super::{Refreshed, Taught};
 use crate::{
-    BridgeId, Cookie, DatapathPort, GroupId, PacketInReason, Punt, TableId, TraversalError,
+    action::PacketInReason,
+    id::{BridgeId, Cookie, DatapathPort, GroupId, TableId},
     testing::frame::Frame,
+    traversals::{datapath_action::Punt, traversal::TraversalError},
 };
 
 /// What becomes of a packet.

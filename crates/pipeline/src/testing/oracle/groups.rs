@@ -7,9 +7,11 @@ use super::{
     walker::{Role, Walker},
 };
 use crate::{
-    Bucket, BundleAction, BundleAlgorithm, GroupId, GroupKind, GroupMod, MeterBandKind,
-    MeterConfig, MeterId, MeterUnit, MultipathAction, MultipathAlgorithm, Selection,
-    TraversalError,
+    action::{BundleAction, BundleAlgorithm, MultipathAction, MultipathAlgorithm},
+    groups::group::{Bucket, GroupKind, GroupMod, Selection},
+    id::{GroupId, MeterId},
+    meters::meter::{MeterBandKind, MeterConfig, MeterUnit},
+    traversals::traversal::TraversalError,
 };
 
 impl Walker<'_> {

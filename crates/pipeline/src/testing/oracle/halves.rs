@@ -4,7 +4,10 @@ use super::{
     fate::{Fate, Outcome, Visited},
     learn::{Refreshed, Taught},
 };
-use crate::{BridgeId, GroupId, RuleId, TableId, TraversalError};
+use crate::{
+    id::{BridgeId, GroupId, RuleId, TableId},
+    traversals::traversal::TraversalError,
+};
 
 /// The walk of a packet from where it was parsed to where it is parsed again, or ends.
 #[derive(Default)]

@@ -3,7 +3,7 @@
 use shunt_flow::FieldId;
 
 use super::packet::Packet;
-use crate::HashFields;
+use crate::action::HashFields;
 
 /// A hash of a list of values, beginning with a parameter.
 pub(super) fn hash(basis: u64, values: &[u128]) -> u64 {

@@ -3,7 +3,10 @@
 use shunt_flow::{FieldId, PortNo, field::Prerequisite, rewrite::TtlCopy};
 
 use super::walker::Walker;
-use crate::{Action, PacketInReason, TraversalError};
+use crate::{
+    action::{Action, PacketInReason},
+    traversals::traversal::TraversalError,
+};
 
 impl Walker<'_> {
     /// Runs an action; false if the rest of its list is left.

@@ -4,8 +4,16 @@ use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, text::NoPortNames};
 
 use super::walker::Walker;
 use crate::{
-    Action, BridgeId, FlowMod, FlowModCommand, LearnAction, LearnSource, LearnTarget, Learning,
-    MacSighting, Refresh, Rule, RuleId, Subfield, TableSelector, text::parse_rule,
+    action::{Action, LearnAction, LearnSource, LearnTarget, Subfield},
+    bridges::mac_table::MacSighting,
+    id::{BridgeId, RuleId},
+    learn::learning::Learning,
+    tables::{
+        flow_mod::{FlowMod, FlowModCommand, TableSelector},
+        rule::Rule,
+    },
+    text::parse_rule,
+    traversals::traversal::Refresh,
 };
 
 /// What a packet teaches.

@@ -7,7 +7,10 @@ use super::{
     packet::low,
     walker::Walker,
 };
-use crate::{MacSighting, PortInfo, TraversalError, VlanMode};
+use crate::{
+    bridges::{mac_table::MacSighting, port::PortInfo, port_vlans::VlanMode},
+    traversals::traversal::TraversalError,
+};
 
 impl Walker<'_> {
     pub(super) fn normal(&mut self) -> Result<(), TraversalError> {

@@ -15,8 +15,12 @@ use super::{
     packet::{Packet, low},
 };
 use crate::{
-    Action, BridgeId, ControllerAction, Cookie, DatapathPort, PacketInReason, PortInfo, PortKind,
-    Rule, Subfield, TableId, TraversalError, testing::World,
+    action::{Action, ControllerAction, PacketInReason, Subfield},
+    bridges::port::{PortInfo, PortKind},
+    id::{BridgeId, Cookie, DatapathPort, TableId},
+    tables::rule::Rule,
+    testing::World,
+    traversals::traversal::TraversalError,
 };
 
 impl World {

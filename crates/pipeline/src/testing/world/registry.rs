@@ -6,8 +6,10 @@ use shunt_flow::PortNo;
 
 use super::Tables;
 use crate::{
-    Bucket, FlowModError, GroupCommand, GroupId, GroupKind, GroupMod, GroupModError, Instructions,
-    Meter, MeterCommand, MeterId, MeterMod, MeterModError,
+    groups::group::{Bucket, GroupCommand, GroupKind, GroupMod, GroupModError},
+    id::{GroupId, MeterId},
+    meters::meter::{Meter, MeterCommand, MeterMod, MeterModError},
+    tables::{flow_mod::FlowModError, rule::Instructions},
 };
 
 impl Tables {

@@ -6,7 +6,7 @@ use super::super::{
     piece::{ARROW, Piece},
     subfield::{self, Writes},
 };
-use crate::{Action, Subfield};
+use crate::action::{Action, Subfield};
 
 /// `load:VALUE->FIELD[..]`; a field of more than 64 bits is loaded in two halves.
 pub(super) fn load(argument: Piece<'_>, writes: Writes) -> Result<Vec<Action>, RuleTextError> {

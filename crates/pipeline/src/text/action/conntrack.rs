@@ -16,7 +16,7 @@ use super::{
     },
     bits, format_list, header,
 };
-use crate::{Action, CtAction, CtZone, NatAction, NatKind, NatRange};
+use crate::action::{Action, CtAction, CtZone, NatAction, NatKind, NatRange};
 
 /// `ct(commit,force,table=TABLE,zone=ZONE,nat(..),exec(..),alg=ALG)`.
 pub(super) fn ct(argument: Piece<'_>) -> Result<Action, RuleTextError> {

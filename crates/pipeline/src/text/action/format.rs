@@ -6,7 +6,7 @@ use super::{
     super::{number::dotted_hex, subfield},
     conntrack, hash, header, learn, number, output,
 };
-use crate::Action;
+use crate::action::Action;
 
 /// Prints a list; one of no actions is `drop`.
 pub(in super::super) fn format_list(actions: &[Action], ports: &dyn PortNames) -> String {

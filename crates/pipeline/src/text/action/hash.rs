@@ -14,7 +14,7 @@ use super::super::{
     scope::Scope,
     subfield::{self, Writes},
 };
-use crate::{
+use crate::action::{
     Action, BundleAction, BundleAlgorithm, HashFields, MultipathAction, MultipathAlgorithm,
 };
 

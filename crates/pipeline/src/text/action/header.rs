@@ -12,7 +12,7 @@ use super::super::{
     scope::{Scope, Transport},
     subfield::{self, Writes},
 };
-use crate::Action;
+use crate::action::Action;
 
 /// What to do where a packet has no VLAN tag to write to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 //! `load:FIELD[..]->FIELD[..]` and `load:VALUE->FIELD[..]` write, `output:FIELD[..]` sends. A value
 //! of a whole field is written as in a match, one of some of its bits as a number.
 
+use shunt_classifier::Priority;
 use shunt_flow::{
     PortNo,
     field::Format,
@@ -22,7 +23,8 @@ use super::{
     bits::{of_one_width, one_bit, value_for},
 };
 use crate::{
-    Action, Cookie, LearnAction, LearnSource, LearnSpec, LearnTarget, Priority, Subfield, TableId,
+    action::{Action, LearnAction, LearnSource, LearnSpec, LearnTarget, Subfield},
+    id::{Cookie, TableId},
 };
 
 /// Reads what stands in `learn(..)`.

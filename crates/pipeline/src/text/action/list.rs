@@ -10,7 +10,7 @@ use super::{
     },
     named,
 };
-use crate::{Action, CLONE_DEPTH_MAX};
+use crate::action::{Action, CLONE_DEPTH_MAX};
 
 /// Where a list of actions stands.
 #[derive(Clone, Copy, Debug)]

@@ -15,7 +15,7 @@ use super::{
     },
     bits, conntrack, hash, header, learn, number, output,
 };
-use crate::Action;
+use crate::action::Action;
 
 /// Reads one action other than `drop` and `clone`; `name` is its name in lower case.
 pub(super) fn parse(

@@ -11,7 +11,7 @@ use super::super::{
     piece::Piece,
     scope::Scope,
 };
-use crate::{Action, SampleAction, SampleDirection};
+use crate::action::{Action, SampleAction, SampleDirection};
 
 /// `conjunction(ID,K/N)`.
 pub(super) fn conjunction(argument: Piece<'_>) -> Result<Action, RuleTextError> {

@@ -12,7 +12,10 @@ use super::super::{
     scope::Scope,
     subfield,
 };
-use crate::{Action, ControllerAction, MeterId, PacketInReason, TableId};
+use crate::{
+    action::{Action, ControllerAction, PacketInReason},
+    id::{MeterId, TableId},
+};
 
 /// `output:PORT`, `output:FIELD[..]`, `output(port=PORT,max_len=BYTES)`.
 pub(super) fn output(argument: Piece<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {

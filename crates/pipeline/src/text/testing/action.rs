@@ -8,8 +8,8 @@ use super::{
     choice, connection, learn,
 };
 use crate::{
-    Action, ControllerAction, GroupId, MeterId, PacketInReason, SampleAction, SampleDirection,
-    Subfield, TableId,
+    action::{Action, ControllerAction, PacketInReason, SampleAction, SampleDirection, Subfield},
+    id::{GroupId, MeterId, TableId},
 };
 
 /// Actions that an action set can hold.

@@ -7,7 +7,7 @@ use super::{
     super::subfield,
     action::{bits, is_writable, single_port},
 };
-use crate::{
+use crate::action::{
     Action, BundleAction, BundleAlgorithm, HashFields, MultipathAction, MultipathAlgorithm,
     Subfield,
 };

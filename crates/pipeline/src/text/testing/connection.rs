@@ -6,7 +6,10 @@ use proptest::{collection::vec, option, prelude::*, sample::select};
 use shunt_flow::FieldId;
 
 use super::action::bits;
-use crate::{Action, CtAction, CtZone, NatAction, NatKind, NatRange, Subfield, TableId};
+use crate::{
+    action::{Action, CtAction, CtZone, NatAction, NatKind, NatRange, Subfield},
+    id::TableId,
+};
 
 pub(super) fn ct() -> impl Strategy<Value = Action> {
     let zone = prop_oneof![

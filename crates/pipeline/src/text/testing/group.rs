@@ -11,8 +11,10 @@ use shunt_flow::{
 
 use super::action::{group_id, is_readable, meter_id, settable, single_port};
 use crate::{
-    BridgeId, Bucket, Group, GroupCommand, GroupKind, GroupMod, GroupStats, MeterBand,
-    MeterBandKind, MeterCommand, MeterConfig, MeterMod, MeterUnit, Selection, Time,
+    groups::group::{Bucket, Group, GroupCommand, GroupKind, GroupMod, GroupStats, Selection},
+    id::BridgeId,
+    meters::meter::{MeterBand, MeterBandKind, MeterCommand, MeterConfig, MeterMod, MeterUnit},
+    time::Time,
 };
 
 /// Any request for a group that text can say.

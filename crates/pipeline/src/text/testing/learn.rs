@@ -1,6 +1,7 @@
 //! `learn`, and the rules that it makes.
 
 use proptest::{collection::vec, option, prelude::*};
+use shunt_classifier::Priority;
 use shunt_flow::{FieldId, PortNo, field::Format, testing::field_bits};
 
 use super::{
@@ -8,7 +9,8 @@ use super::{
     action::{bits, is_readable, is_writable},
 };
 use crate::{
-    Action, Cookie, LearnAction, LearnSource, LearnSpec, LearnTarget, Priority, Subfield, TableId,
+    action::{Action, LearnAction, LearnSource, LearnSpec, LearnTarget, Subfield},
+    id::{Cookie, TableId},
 };
 
 pub(super) fn learn() -> impl Strategy<Value = Action> {

@@ -1,0 +1,262 @@
+//! One bridge: its settings, ports and tables, at every version that is still alive.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use shunt_classifier::Version;
+
+use super::{
+    mac_table::MacTable,
+    port::PortInfo,
+    port_table::PortTable,
+    settings::{BridgeSettings, Overflow},
+};
+use crate::{
+    continuations::liveness::Liveness,
+    groups::group::Group,
+    id::{BridgeId, Cookie, GroupId, MeterId, TableId},
+    learn::learn_index::Taught,
+    meters::meter::Meter,
+    tables::{
+        evictable::Evictable,
+        flow_mod::TableSelector,
+        interner::Shared,
+        rule::Rule,
+        rule_filter::RuleFilter,
+        table::{Table, TableStats, TableTotals},
+    },
+    versions::{delta::Delta, versioned::History, versioned_map::Numbered},
+};
+
+/// All bridges of a daemon.
+pub(crate) type Bridges = BTreeMap<BridgeId, Bridge>;
+
+/// A bridge; it exists at the versions at which it has settings.
+pub(crate) struct Bridge {
+    seed: u64,
+    settings: History<BridgeSettings>,
+    ports: History<PortTable>,
+    pub(crate) groups: Numbered<GroupId, Group>,
+    pub(crate) meters: Numbered<MeterId, Meter>,
+    tables: BTreeMap<TableId, Table>,
+    stats: Box<[TableStats]>,
+    taught: Taught,
+    pub(crate) liveness: Liveness,
+    /// Of the tables that were full once, while rules make room for others.
+    evictable: BTreeMap<TableId, Evictable>,
+    pub(crate) macs: MacTable,
+    /// What rules have in common.
+    pub(crate) shared: Shared,
+}
+
+impl Bridge {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            settings: History::new(),
+            ports: History::new(),
+            groups: Numbered::new(),
+            meters: Numbered::new(),
+            tables: BTreeMap::new(),
+            stats: Box::default(),
+            taught: Taught::new(seed),
+            liveness: Liveness::new(),
+            evictable: BTreeMap::new(),
+            macs: MacTable::default(),
+            shared: Shared::new(seed),
+        }
+    }
+
+    pub(crate) fn settings(&self, version: Version) -> Option<&Arc<BridgeSettings>> {
+        self.settings.at(version)
+    }
+
+    pub(crate) fn set_settings(&mut self, settings: BridgeSettings, version: Version) {
+        if settings.overflow == Overflow::Refuse {
+            self.evictable.clear();
+        }
+        self.settings.set(Arc::new(settings), version);
+    }
+
+    /// The ports; `None` where the bridge does not exist.
+    pub(crate) fn ports(&self, version: Version) -> Option<&PortTable> {
+        self.ports.at(version).map(AsRef::as_ref)
+    }
+
+    /// Replaces the list of ports of the bridge, which is `id`. Answers with what that changes.
+    pub(crate) fn replace_ports(
+        &mut self,
+        id: BridgeId,
+        ports: Vec<PortInfo>,
+        version: Version,
+    ) -> Vec<Delta> {
+        let before = self.ports.at(version).cloned();
+        self.set_ports(ports, version);
+        let (before, now) = (before.as_deref(), self.ports.at(version));
+        let objects = now.map(|now| now.changed_from(before, id)).unwrap_or_default();
+        objects.into_iter().map(Delta::Changed).collect()
+    }
+
+    fn set_ports(&mut self, ports: Vec<PortInfo>, version: Version) {
+        let (before, ports) = (self.ports.at(version).cloned(), PortTable::new(ports));
+        // An address was seen in a VLAN that its port has no more, perhaps. Whoever reads where it is
+        // reads the port too, so this is no delta of its own.
+        self.macs.forget_if(version, |entry| {
+            let before = before.as_ref().and_then(|before| before.find(entry.port));
+            let is_same = |now: &PortInfo| before.is_some_and(|before| before.vlans == now.vlans);
+            !ports.find(entry.port).is_some_and(is_same)
+        });
+        self.ports.set(Arc::new(ports), version);
+    }
+
+    /// Undoes what `version`, which nobody has seen, did to settings of ports.
+    pub(crate) fn undo_ports(&mut self, version: Version) {
+        self.ports.undo(version);
+    }
+
+    /// Begins the bridge's life, without ports; counters begin at zero.
+    pub(crate) fn begin(&mut self, version: Version) {
+        self.stats = table_ids().map(|_| TableStats::default()).collect();
+        self.set_ports(Vec::new(), version);
+    }
+
+    /// Ends the bridge's life; its rules are removed by themselves.
+    pub(crate) fn end(&mut self, version: Version) {
+        self.settings.end(version);
+        self.ports.end(version);
+        self.groups.end_all(version);
+        self.meters.end_all(version);
+        self.macs.forget_if(version, |_| true);
+    }
+
+    /// A table that holds rules or has held some.
+    pub(crate) fn table(&self, table: TableId) -> Option<&Table> {
+        self.tables.get(&table)
+    }
+
+    pub(crate) fn insert(&mut self, rule: Arc<Rule>, added: Version) {
+        let seed = self.seed;
+        self.taught.count_in(&rule, added);
+        self.liveness.add_rule(&rule, added);
+        if let Some(evictable) = self.evictable.get_mut(&rule.table) {
+            evictable.insert(&rule);
+        }
+        let instructions = Arc::clone(&rule.instructions);
+        let table = self.tables.entry(rule.table).or_insert_with(|| Table::new(seed));
+        table.insert(rule, added);
+        for table in self.taught.add_teacher(&instructions) {
+            let rules = self.tables.get(&table).into_iter().flat_map(|table| table.rules(added));
+            rules.for_each(|rule| self.taught.count_in(rule, added));
+        }
+    }
+
+    pub(crate) fn remove(&mut self, rule: &Rule, removed: Version) {
+        if let Some(table) = self.tables.get_mut(&rule.table) {
+            table.remove(rule, removed);
+        }
+        if let Some(evictable) = self.evictable.get_mut(&rule.table) {
+            evictable.remove(rule.id);
+        }
+        self.taught.count_out(rule, removed);
+        self.taught.remove_teacher(&rule.instructions);
+    }
+
+    /// The rules of a table that make room for others.
+    pub(crate) fn evictable(&mut self, table: TableId, version: Version) -> &mut Evictable {
+        let rules = self.tables.get(&table).into_iter().flat_map(|held| held.rules(version));
+        self.evictable.entry(table).or_insert_with(|| Evictable::of(rules))
+    }
+
+    /// A rule may end earlier than it would have.
+    pub(crate) fn requeue(&mut self, rule: &Arc<Rule>) {
+        if let Some(evictable) = self.evictable.get_mut(&rule.table) {
+            evictable.requeue(rule);
+        }
+    }
+
+    /// What the learning rules write.
+    pub(crate) const fn taught(&self) -> &Taught {
+        &self.taught
+    }
+
+    /// Tables and cookies whose rules nothing learns any more that would delete them.
+    pub(crate) fn take_orphans(&mut self) -> Vec<(TableId, Cookie)> {
+        self.taught.take_orphans()
+    }
+
+    /// The number of rules of a table with a cookie.
+    pub(crate) fn cookie_count(&self, table: TableId, cookie: Cookie, version: Version) -> usize {
+        self.taught.count(table, cookie, version).unwrap_or_else(|| {
+            // Nothing that stays asks: a packet-out.
+            let rules = self.table(table).into_iter().flat_map(|table| table.rules(version));
+            rules.filter(|rule| rule.cookie == cookie).count()
+        })
+    }
+
+    /// The rules that a filter lets through, by table and then by age.
+    pub(crate) fn rules(&self, filter: &RuleFilter, version: Version) -> Vec<Arc<Rule>> {
+        let tables = self.tables().filter(|(id, _)| match filter.table {
+            TableSelector::One(table) => *id == table,
+            TableSelector::All => true,
+        });
+        let within = tables.flat_map(|(_, table)| table.rules_within(&filter.matching, version));
+        in_order(within.filter(|rule| filter.admits(rule)))
+    }
+
+    /// The rules that are so, by table and then by age.
+    pub(crate) fn rules_with(
+        &self,
+        version: Version,
+        is: impl Fn(&Rule) -> bool,
+    ) -> Vec<Arc<Rule>> {
+        let rules = self.tables.values().flat_map(|table| table.rules(version));
+        in_order(rules.filter(|rule| is(rule)))
+    }
+
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (TableId, &Table)> {
+        self.tables.iter().map(|(id, table)| (*id, table))
+    }
+
+    pub(crate) fn credit(&self, table: TableId, packets: u64, matched: bool) {
+        if let Some(stats) = self.stats.get(table.index()) {
+            stats.credit(packets, matched);
+        }
+    }
+
+    pub(crate) fn table_stats(&self) -> Vec<TableTotals> {
+        let rules_count = |id| self.table(id).map_or(0, Table::rules_count);
+        let totals = |(id, stats): (TableId, &TableStats)| stats.totals(id, rules_count(id));
+        table_ids().zip(&self.stats).map(totals).collect()
+    }
+
+    pub(crate) fn reclaim(&mut self, oldest: Version) {
+        self.settings.reclaim(oldest);
+        self.ports.reclaim(oldest);
+        self.groups.reclaim(oldest);
+        self.meters.reclaim(oldest);
+        self.taught.reclaim(oldest);
+        self.macs.reclaim(oldest);
+        self.liveness.reclaim(oldest);
+        self.tables.values_mut().for_each(|table| table.reclaim(oldest));
+        self.shared.reclaim();
+    }
+
+    /// Whether no version sees anything of the bridge.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.settings.is_empty()
+            && self.groups.is_empty()
+            && self.meters.is_empty()
+            && self.macs.is_empty()
+            && self.tables.values().all(Table::is_empty)
+    }
+}
+
+/// These rules, by table and then by age.
+fn in_order<'a>(rules: impl Iterator<Item = &'a Arc<Rule>>) -> Vec<Arc<Rule>> {
+    let mut rules: Vec<_> = rules.cloned().collect();
+    rules.sort_by_key(|rule| (rule.table, rule.id));
+    rules
+}
+
+fn table_ids() -> impl Iterator<Item = TableId> {
+    (0..TableId::COUNT).filter_map(TableId::new)
+}

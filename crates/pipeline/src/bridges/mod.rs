@@ -1,0 +1,9 @@
+//! Bridges: settings, ports, and the MAC table of NORMAL.
+
+pub(crate) mod bridge;
+pub(crate) mod mac_ages;
+pub(crate) mod mac_table;
+pub(crate) mod port;
+pub(crate) mod port_table;
+pub(crate) mod port_vlans;
+pub(crate) mod settings;

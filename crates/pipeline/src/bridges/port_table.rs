@@ -1,0 +1,72 @@
+//! The ports of a bridge at one version.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use shunt_flow::PortNo;
+
+use super::port::PortInfo;
+use crate::{id::BridgeId, versions::delta::Object};
+
+/// The ports of a bridge, by number, and what holds for all of them.
+#[derive(Debug)]
+pub(crate) struct PortTable {
+    ports: Arc<[PortInfo]>,
+    /// Some port drops what it receives: the ingress port decides.
+    pub(crate) filters_ingress: bool,
+    /// Some port drops what goes out of it.
+    pub(crate) filters_egress: bool,
+}
+
+impl PortTable {
+    pub(crate) fn new(mut ports: Vec<PortInfo>) -> Self {
+        ports.sort_by_key(|port| port.number);
+        Self {
+            filters_ingress: ports.iter().any(|port| !port.may_receive()),
+            filters_egress: ports.iter().any(|port| !port.may_send()),
+            ports: ports.into(),
+        }
+    }
+
+    pub(crate) const fn ports(&self) -> &Arc<[PortInfo]> {
+        &self.ports
+    }
+
+    /// What changes where this is in the place of another: at least that it is.
+    pub(crate) fn changed_from(&self, before: Option<&Self>, bridge: BridgeId) -> Vec<Object> {
+        let mut objects = vec![Object::Ports(bridge)];
+        let filters = |own: &Self| (own.filters_ingress, own.filters_egress);
+        if before.map(filters) != Some(filters(self)) {
+            objects.push(Object::PortFilters(bridge));
+        }
+        let all = self.ports.iter().chain(before.into_iter().flat_map(|own| own.ports.iter()));
+        let numbers: BTreeSet<_> = all.map(|port| port.number).collect();
+        let is_changed =
+            |number: &PortNo| self.find(*number) != before.and_then(|before| before.find(*number));
+        let changed = numbers.into_iter().filter(is_changed);
+        objects.extend(changed.map(|number| Object::Port(bridge, number)));
+        objects
+    }
+
+    /// The port with a number.
+    pub(crate) fn find(&self, number: PortNo) -> Option<&PortInfo> {
+        let index = self.ports.binary_search_by_key(&number, |port| port.number).ok()?;
+        self.ports.get(index)
+    }
+}
+
+impl PortInfo {
+    /// Whether what comes in by this port goes through the tables.
+    pub(crate) const fn may_receive(&self) -> bool {
+        !self.config.no_recv && !self.config.port_down
+    }
+
+    /// Whether the port carries packets: what watches it, or chooses among ports, asks this.
+    pub(crate) const fn is_live(&self) -> bool {
+        self.link_up && !self.config.port_down
+    }
+
+    /// Whether packets go out of this port.
+    pub(crate) const fn may_send(&self) -> bool {
+        !self.config.no_fwd && !self.config.port_down
+    }
+}

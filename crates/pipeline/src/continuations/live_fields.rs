@@ -1,0 +1,287 @@
+//! What rules and buckets need: the hidden bits that they read, the tables that they lead to, and what
+//! their action sets look at.
+
+use std::collections::BTreeSet;
+
+use shunt_flow::{FlowMask, PortNo, layout::HEADER_START};
+
+use crate::{
+    action::{Action, LearnSource, Subfield},
+    groups::group::{Group, Selection},
+    id::TableId,
+    tables::rule::{Instructions, Rule},
+};
+
+/// What somebody looks at of the rule that is run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Need {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// How deep it stands.
+    Depth,
+    /// Its table.
+    Table,
+    /// All that packet-ins tell of it.
+    All,
+}
+
+impl Need {
+    /// What actions look at.
+    pub(crate) fn of<'a>(actions: impl IntoIterator<Item = &'a Action>) -> Self {
+        actions.into_iter().map(Self::of_action).max().unwrap_or_default()
+    }
+
+    fn of_action(action: &Action) -> Self {
+        match action {
+            Action::SetField { .. }
+            | Action::Load { .. }
+            | Action::Move { .. }
+            | Action::Push(_)
+            | Action::Pop(_)
+            | Action::Note(_)
+            | Action::SetQueue(_)
+            | Action::PopQueue
+            | Action::SetNwTtl(_)
+            | Action::SetTpSrc(_)
+            | Action::SetTpDst(_)
+            | Action::PushVlan { .. }
+            | Action::PopVlan => Self::Nothing,
+            // It may lead through a patch port.
+            Action::Output { port, .. } if port.is_physical() => Self::Depth,
+            Action::Resubmit { .. } => Self::Table,
+            _ => Self::All,
+        }
+    }
+}
+
+/// What some actions read, and where they lead.
+#[derive(Clone, Default)]
+pub(crate) struct Needs {
+    pub(crate) bits: FlowMask,
+    pub(crate) tables: BTreeSet<TableId>,
+}
+
+/// Somebody who reads: a rule, or the buckets of a group.
+pub(crate) struct Reader {
+    /// Where the rule is.
+    pub(crate) table: Option<TableId>,
+    pub(crate) needs: Needs,
+    /// What it has action sets and buckets look at of the rule that they are executed for.
+    pub(crate) set_need: Need,
+}
+
+impl Reader {
+    pub(crate) fn of_rule(rule: &Rule) -> Self {
+        let mut needs = Needs::default();
+        needs.bits.add_sparse(rule.matching.mask());
+        needs.add_instructions(&rule.instructions, rule.table);
+        // What a group of the set looks at, its buckets do.
+        let is_own = |action: &&Action| !matches!(action, Action::Group(_));
+        let set_need = Need::of(rule.instructions.write.iter().filter(is_own));
+        Self { table: Some(rule.table), needs, set_need }
+    }
+
+    pub(crate) fn of_group(group: &Group) -> Self {
+        let mut needs = Needs::default();
+        if let Selection::Fields { fields, .. } = &group.selection {
+            fields.iter().for_each(|(field, bits)| needs.bits.add_bits(*field, *bits));
+        }
+        group.buckets.iter().for_each(|bucket| needs.add_actions(&bucket.actions, None));
+        let set_need = Need::of(group.buckets.iter().flat_map(|bucket| &bucket.actions));
+        Self { table: None, needs, set_need }
+    }
+}
+
+impl Needs {
+    /// What a lookup in a table needs.
+    pub(crate) fn of_table(table: TableId) -> Self {
+        Self { bits: FlowMask::EMPTY, tables: BTreeSet::from([table]) }
+    }
+
+    /// Adds what instructions of a rule of `table` need.
+    pub(crate) fn add_instructions(&mut self, instructions: &Instructions, table: TableId) {
+        self.add_table(instructions.goto);
+        self.add_actions(&instructions.apply, Some(table));
+        // Of which table the action set is executed, clones decide too.
+        self.add_actions(&instructions.write, None);
+    }
+
+    /// Adds what actions need; `here` is what a resubmit without a table looks up in.
+    pub(crate) fn add_actions<'a>(
+        &mut self,
+        actions: impl IntoIterator<Item = &'a Action>,
+        here: Option<TableId>,
+    ) {
+        let mut ahead: Vec<&Action> = actions.into_iter().collect();
+        while let Some(action) = ahead.pop() {
+            match action {
+                Action::Clone(actions) => ahead.extend(actions.iter()),
+                Action::Move { source, .. } | Action::Push(source) => self.add_bits(*source),
+                Action::Learn(learn) => {
+                    for spec in &learn.specs {
+                        if let LearnSource::Field(source) = spec.source {
+                            self.add_bits(source);
+                        }
+                    }
+                }
+                Action::Resubmit { table, .. } => match table.or(here) {
+                    Some(table) => drop(self.tables.insert(table)),
+                    None => self.add_everything(),
+                },
+                action if reads_nothing(action) => {}
+                _ => self.add_everything(),
+            }
+        }
+    }
+
+    /// Adds what a lookup in a table needs, if there is one.
+    pub(crate) fn add_table(&mut self, table: Option<TableId>) {
+        self.tables.extend(table);
+    }
+
+    /// Adds all hidden state.
+    pub(crate) fn add_everything(&mut self) {
+        self.bits.words_mut()[..HEADER_START].fill(u64::MAX);
+    }
+
+    fn add_bits(&mut self, source: Subfield) {
+        self.bits.add_bits(source.field, source.bits());
+    }
+
+    /// Adds other needs.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.bits.add(&other.bits);
+        self.tables.extend(&other.tables);
+    }
+
+    /// Whether other needs are among these.
+    pub(crate) fn have(&self, other: &Self) -> bool {
+        other.bits.is_subset_of(&self.bits) && other.tables.is_subset(&self.tables)
+    }
+}
+
+/// Whether an action reads nothing hidden, and leads to no table.
+///
+/// An output may lead through a patch port; what the peer bridge sees of hidden state is always live.
+fn reads_nothing(action: &Action) -> bool {
+    match action {
+        Action::Output { port, .. } => *port != PortNo::CONTROLLER && *port != PortNo::TABLE,
+        Action::DecTtl { controllers } => controllers.is_empty(),
+        Action::OutputTruncated { .. }
+        | Action::SetField { .. }
+        | Action::Load { .. }
+        | Action::Pop(_)
+        | Action::PushVlan { .. }
+        | Action::PopVlan
+        | Action::SetQueue(_)
+        | Action::PopQueue
+        | Action::SetNwTtl(_)
+        | Action::SetTpSrc(_)
+        | Action::SetTpDst(_)
+        | Action::Note(_)
+        | Action::Exit
+        | Action::Conjunction { .. }
+        // Buckets of all groups are in the needs of every table.
+        | Action::Group(_)
+        | Action::Meter(_)
+        | Action::FinTimeout { .. }
+        // They hash headers.
+        | Action::Multipath(_)
+        | Action::Bundle(_) => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_flow::{FieldId, text::NoPortNames};
+
+    use super::*;
+    use crate::{
+        tables::flow_mod::FlowModCommand,
+        text::{parse_actions, parse_rule},
+    };
+
+    #[test]
+    fn of_a_rule_actions_look_at_what_they_tell_or_follow() {
+        for (text, expected) in [
+            ("load:1->NXM_NX_REG0[],push:NXM_NX_REG0[],pop_vlan,set_queue:1", Need::Nothing),
+            ("load:1->NXM_NX_REG0[],output:2", Need::Depth),
+            ("resubmit(,1),output:2", Need::Table),
+            ("resubmit(,1),controller,output:2", Need::All),
+            ("normal", Need::All),
+        ] {
+            let actions = parse_actions(text, &NoPortNames).unwrap().apply;
+            assert_eq!(Need::of(&actions), expected, "{text}");
+        }
+    }
+
+    /// The registers that are needed.
+    fn registers(needs: &Needs) -> Vec<usize> {
+        (0..16).filter(|register| needs.bits.field(REGISTERS[*register]) != 0).collect()
+    }
+
+    fn needs_of(actions: &[Action]) -> Needs {
+        let mut needs = Needs::default();
+        needs.add_actions(actions, None);
+        needs
+    }
+
+    const REGISTERS: [FieldId; 16] = [
+        FieldId::Reg0,
+        FieldId::Reg1,
+        FieldId::Reg2,
+        FieldId::Reg3,
+        FieldId::Reg4,
+        FieldId::Reg5,
+        FieldId::Reg6,
+        FieldId::Reg7,
+        FieldId::Reg8,
+        FieldId::Reg9,
+        FieldId::Reg10,
+        FieldId::Reg11,
+        FieldId::Reg12,
+        FieldId::Reg13,
+        FieldId::Reg14,
+        FieldId::Reg15,
+    ];
+
+    #[test]
+    fn actions_read_their_sources_and_what_may_tell_of_anything_reads_all() {
+        let all = &(0..16).collect::<Vec<_>>()[..];
+        for (text, expected) in [
+            ("move:NXM_NX_REG1[]->NXM_NX_REG2[],load:1->NXM_NX_REG3[]", &[1][..]),
+            ("clone(push:NXM_NX_REG1[],pop:NXM_NX_REG2[],clone(push:NXM_NX_REG3[]))", &[1, 3]),
+            ("learn(table=3,NXM_OF_ETH_DST[],load:NXM_NX_REG5[]->NXM_NX_REG6[])", &[5]),
+            ("mod_nw_ttl:3,push_vlan:0x8100,pop_vlan,set_queue:1,output:2,normal", &[]),
+            ("dec_ttl", all),
+            ("controller", all),
+            ("output:NXM_NX_REG1[]", all),
+            // In a table that what is left does not name.
+            ("resubmit:2", all),
+            ("resubmit(,2)", &[]),
+        ] {
+            let actions = parse_actions(text, &NoPortNames).unwrap().apply;
+            assert_eq!(registers(&needs_of(&actions)), expected, "{text}");
+        }
+        let silent = [Action::DecTtl { controllers: Box::new([]) }];
+        assert!(registers(&needs_of(&silent)).is_empty());
+    }
+
+    #[test]
+    fn what_an_action_set_reads_is_live_where_it_is_written() {
+        for (text, expected) in [
+            ("output:2", &[][..]),
+            ("move:NXM_NX_REG1[]->NXM_NX_REG2[],output:2", &[1]),
+            // In whichever table it is executed.
+            ("resubmit:2", &(0..16).collect::<Vec<_>>()),
+        ] {
+            let mut needs = Needs::default();
+            let rule = format!("table=3,ip,actions=write_actions({text})");
+            let rule = parse_rule(FlowModCommand::Add, &rule, &NoPortNames).unwrap();
+            needs.add_instructions(&rule.instructions, TableId::FIRST);
+            assert_eq!(registers(&needs), expected, "{text}");
+        }
+    }
+}

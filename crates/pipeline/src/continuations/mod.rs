@@ -1,0 +1,7 @@
+//! Continuations: the state with which a packet continues after a recirculation or a
+//! partition point, and the hidden fields that count in it.
+
+pub(crate) mod continuation;
+pub(crate) mod live_fields;
+pub(crate) mod liveness;
+pub(crate) mod plain_continuations;

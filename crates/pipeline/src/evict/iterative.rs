@@ -1,0 +1,239 @@
+//! The iterative eviction engine: after every version, translate every entry anew.
+//!
+//! This is what Open vSwitch's revalidator does, except that Open vSwitch compares actions and masks
+//! alone and keeps an entry that other rules now say the same of; here its counts would go to the wrong
+//! rules. It costs a translation per entry and version, and it is hard to get wrong: the other engines
+//! are measured against it, and tested by it.
+//!
+//! An entry stays if translating its packet again gives the same actions, by the same rules, from
+//! the same things consulted, and looks at no bit that the entry leaves open. Then every other
+//! packet of the entry's region fares like that one.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use shunt_classifier::Version;
+
+use super::{
+    engine_state::EngineState,
+    evictor::{EntryId, Evictor, Installed, OwnerId},
+};
+use crate::{pipeline::Pipeline, traversals::traversal::Traversal, versions::delta::Delta};
+
+/// Watches entries by keeping their traversals.
+pub struct Iterative {
+    pipeline: Arc<Pipeline>,
+    version: Version,
+    entries: BTreeMap<EntryId, Arc<Traversal>>,
+}
+
+impl Iterative {
+    /// An engine without entries, at the pipeline's newest version.
+    #[must_use]
+    pub fn new(pipeline: Arc<Pipeline>) -> Self {
+        let version = pipeline.version();
+        Self { pipeline, version, entries: BTreeMap::new() }
+    }
+}
+
+impl Evictor for Iterative {
+    fn installed(&mut self, entry: EntryId, traversal: &Arc<Traversal>) -> Installed {
+        if traversal.version < self.version {
+            return Installed::Late;
+        }
+        self.entries.insert(entry, Arc::clone(traversal));
+        Installed::Recorded
+    }
+
+    fn removed(&mut self, entry: EntryId) {
+        self.entries.remove(&entry);
+    }
+
+    fn apply(&mut self, _deltas: &[Delta], version: Version) -> Vec<EntryId> {
+        let version = self.version.max(version);
+        self.version = version;
+        let pipeline = &self.pipeline;
+        let is_stale = |traversal: &Traversal| {
+            !still_holds(traversal, &pipeline.translate_again(traversal, version))
+        };
+        self.entries.extract_if(.., |_, traversal| is_stale(traversal)).map(|(id, _)| id).collect()
+    }
+
+    fn forget(&mut self, owner: OwnerId) {
+        let name = |slot, generation| EntryId { owner, slot, generation };
+        let all = name(0, 0)..=name(u32::MAX, u32::MAX);
+        self.entries.extract_if(all, |_, _| true).for_each(drop);
+    }
+
+    fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn state(&self) -> EngineState {
+        let relations = vec![("entries", self.entries.len())];
+        EngineState { name: "iterative", relations, ..EngineState::default() }
+    }
+}
+
+/// Whether an entry made of `old` is still right where its packet's traversal is now `new`.
+fn still_holds(old: &Traversal, new: &Traversal) -> bool {
+    old.says_as(new) && old.reads == new.reads && old.mask.has_all_of(&new.mask)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use shunt_flow::FlowKey;
+
+    use super::*;
+    use crate::testing::{Twin, cases, draw, generate, runner, visible};
+
+    fn entry(slot: usize) -> EntryId {
+        let slot = u32::try_from(slot).expect("few entries");
+        EntryId { owner: OwnerId(0), slot, generation: 0 }
+    }
+
+    /// Entries, each with the packet that it was made for.
+    type Entries<'p> = BTreeMap<EntryId, (&'p FlowKey, Arc<Traversal>)>;
+
+    /// An engine with an entry for each packet that teaches nothing.
+    fn install<'p>(twin: &Twin, packets: &'p [FlowKey]) -> (Iterative, Entries<'p>) {
+        let mut engine = Iterative::new(Arc::clone(&twin.pipeline));
+        let mut entries = BTreeMap::new();
+        for (slot, key) in packets.iter().enumerate() {
+            let traversal = Arc::new(twin.translate(key));
+            if !traversal.learnings.is_empty() {
+                continue;
+            }
+            assert_eq!(engine.installed(entry(slot), &traversal), Installed::Recorded);
+            entries.insert(entry(slot), (key, traversal));
+        }
+        (engine, entries)
+    }
+
+    proptest! {
+        #![proptest_config(cases(150))]
+
+        #[test]
+        fn what_survives_a_change_is_right_for_its_whole_region(
+            world in generate::world(),
+            packets in prop::collection::vec(generate::packet(), 8),
+            ops in prop::collection::vec(generate::op(), 1..6),
+        ) {
+            let mut twin = Twin::new(&world);
+            let (mut engine, mut entries) = install(&twin, &packets);
+            let mut runner = runner();
+            for op in &ops {
+                let Some(change) = twin.apply(op) else { continue };
+                for evicted in engine.apply(&change.deltas, change.version) {
+                    prop_assert!(entries.remove(&evicted).is_some());
+                }
+                prop_assert_eq!(engine.len(), entries.len());
+                for (packet, traversal) in entries.values() {
+                    let sibling = generate::sibling(packet, &(&traversal.mask).into());
+                    let key = draw(&mut runner, &sibling);
+                    prop_assert_eq!(twin.fate(traversal, &key), twin.world.translate(&key));
+                }
+            }
+        }
+
+        #[test]
+        fn what_survives_of_packets_that_were_parsed_again_would_be_made_again(
+            world in generate::world(),
+            packets in prop::collection::vec(generate::packet(), 8),
+            ops in prop::collection::vec(generate::op(), 1..4),
+        ) {
+            let mut twin = Twin::new(&world);
+            let mut engine = Iterative::new(Arc::clone(&twin.pipeline));
+            let mut entries = BTreeMap::new();
+            let again = packets.iter().flat_map(|key| twin.traversals(key));
+            let again = again.filter(|again| again.continuation.is_some());
+            for (slot, traversal) in again.filter(|again| again.learnings.is_empty()).enumerate() {
+                let traversal = Arc::new(traversal);
+                engine.installed(entry(slot), &traversal);
+                entries.insert(entry(slot), traversal);
+            }
+            let mut runner = runner();
+            for op in &ops {
+                let Some(change) = twin.apply(op) else { continue };
+                for evicted in engine.apply(&change.deltas, change.version) {
+                    prop_assert!(entries.remove(&evicted).is_some());
+                }
+                for traversal in entries.values() {
+                    let Some(continuation) = &traversal.continuation else { continue };
+                    let sibling = generate::sibling(&(&traversal.key).into(), &(&traversal.mask).into());
+                    let key = visible(&draw(&mut runner, &sibling));
+                    let now = twin.pipeline.resume(&key, continuation, change.version);
+                    prop_assert_eq!(&now.actions, &traversal.actions);
+                    prop_assert_eq!(&now.refreshes, &traversal.refreshes);
+                    prop_assert!(now.learnings.is_empty());
+                }
+            }
+        }
+
+        #[test]
+        fn a_change_of_nothing_evicts_nothing(
+            world in generate::world(),
+            packets in prop::collection::vec(generate::packet(), 4),
+        ) {
+            let twin = Twin::new(&world);
+            let (mut engine, entries) = install(&twin, &packets);
+            prop_assert!(engine.apply(&[], twin.pipeline.version()).is_empty());
+            prop_assert_eq!(engine.len(), entries.len());
+        }
+    }
+
+    #[test]
+    fn an_install_of_an_older_version_is_late() {
+        let twin = Twin::new(&[]);
+        let mut engine = Iterative::new(Arc::clone(&twin.pipeline));
+        let late = Arc::new(twin.translate(&FlowKey::ZERO));
+        engine.apply(&[], late.version.next());
+        assert_eq!(engine.installed(entry(0), &late), Installed::Late);
+        // A version that goes back lets it in no more.
+        engine.apply(&[], late.version);
+        assert_eq!(engine.installed(entry(0), &late), Installed::Late);
+        assert!(engine.is_empty());
+    }
+
+    #[test]
+    fn an_entry_that_its_owner_lost_is_not_evicted() {
+        let twin = Twin::new(&[]);
+        let mut key = FlowKey::ZERO;
+        key.set_bridge(1);
+        let (mut engine, _) = install(&twin, &[key]);
+        engine.removed(entry(0));
+        let change = twin.pipeline.remove_bridge(generate::BRIDGES[0]);
+        assert!(engine.apply(&change.deltas, change.version).is_empty());
+    }
+
+    #[test]
+    fn of_an_owner_that_is_gone_nothing_is_watched_and_of_others_everything() {
+        let twin = Twin::new(&[]);
+        let mut engine = Iterative::new(Arc::clone(&twin.pipeline));
+        let traversal = Arc::new(twin.translate(&FlowKey::ZERO));
+        for owner in 0..3 {
+            for (slot, generation) in [(0, 0), (7, 1), (u32::MAX, u32::MAX)] {
+                let entry = EntryId { owner: OwnerId(owner), slot, generation };
+                assert_eq!(engine.installed(entry, &traversal), Installed::Recorded);
+            }
+        }
+        engine.forget(OwnerId(1));
+        assert_eq!(engine.len(), 6);
+        assert!(engine.entries.keys().all(|entry| entry.owner != OwnerId(1)));
+        engine.forget(OwnerId(9));
+        assert_eq!(engine.len(), 6);
+    }
+
+    #[test]
+    fn a_bridge_that_goes_takes_its_entries_with_it() {
+        let twin = Twin::new(&[]);
+        let keys = generate::BRIDGES.map(|id| {
+            let mut key = FlowKey::ZERO;
+            key.set_bridge(id.number().into());
+            key
+        });
+        let (mut engine, _) = install(&twin, &keys);
+        let change = twin.pipeline.remove_bridge(generate::BRIDGES[0]);
+        assert_eq!(engine.apply(&change.deltas, change.version), [entry(0)]);
+    }
+}

@@ -1,0 +1,167 @@
+//! Group-mods: how requests of controllers change the groups of a bridge (OpenFlow 1.3.5, 6.5).
+//!
+//! Where the standard leaves room, Shunt does as Open vSwitch does:
+//! * a modified group keeps the time of its addition, and counts from zero;
+//! * a deletion does not look at groups whose buckets name the group: those buckets run into
+//!   nothing from then on;
+//! * what a bucket watches need not be there: then it is not live.
+//!
+//! What would lead from a group back to itself is refused, so groups never do: neither by their
+//! buckets nor by what these watch.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use shunt_classifier::Version;
+use shunt_flow::PortNo;
+
+use super::group::{Bucket, Group, GroupCommand, GroupKind, GroupMod, GroupModError, GroupStats};
+use crate::{
+    action::Action,
+    bridges::bridge::Bridge,
+    id::{BridgeId, GroupId},
+    tables::{flow_mod::FlowModError, rule::Rule, rule_filter::any_action},
+    update::{batch::Batch, check::check_action},
+    versions::delta::{Delta, Object, RemovedReason},
+};
+
+impl Batch {
+    /// Does what one request asks for. When it fails, it has done nothing.
+    pub(crate) fn change_group(
+        &mut self,
+        id: BridgeId,
+        bridge: &mut Bridge,
+        request: GroupMod,
+    ) -> Result<(), GroupModError> {
+        let version = self.version();
+        let Some(group) = request.group else {
+            return match request.command {
+                GroupCommand::Delete => {
+                    let all = bridge.groups.iter(version).map(|(group, _)| group).collect();
+                    self.delete_groups(id, bridge, all);
+                    Ok(())
+                }
+                _ => Err(GroupModError::Invalid(GroupId::ALL, "all groups can only be deleted")),
+            };
+        };
+        let old = bridge.groups.find(group, version).map(|old| old.created);
+        match request.command {
+            GroupCommand::Delete => {
+                let deleted = old.map(|_| group).into_iter().collect();
+                self.delete_groups(id, bridge, deleted);
+                return Ok(());
+            }
+            GroupCommand::Add if old.is_some() => return Err(GroupModError::Exists(group)),
+            GroupCommand::Modify if old.is_none() => return Err(GroupModError::Unknown(group)),
+            GroupCommand::Add | GroupCommand::Modify | GroupCommand::AddOrModify => {}
+        }
+        check_shape(group, &request)?;
+        check_targets(bridge, group, &request.buckets, version)?;
+        if old.is_none() && bridge.groups.count() >= Group::COUNT_MAX {
+            return Err(GroupModError::TooMany(Group::COUNT_MAX));
+        }
+        let value = Group {
+            id: group,
+            bridge: id,
+            kind: request.kind,
+            selection: request.selection,
+            created: old.unwrap_or_else(|| self.now()),
+            stats: Arc::new(GroupStats::new(request.buckets.len())),
+            buckets: request.buckets,
+        };
+        bridge.liveness.add_group(&value, version);
+        bridge.groups.set(group, Arc::new(value), version);
+        self.push_live(id, bridge);
+        self.push(Delta::Changed(Object::Group(id, group)));
+        Ok(())
+    }
+
+    /// Deletes groups, and the rules that name them.
+    fn delete_groups(&mut self, id: BridgeId, bridge: &mut Bridge, groups: BTreeSet<GroupId>) {
+        if groups.is_empty() {
+            return;
+        }
+        let names_one = |rule: &Rule| !rule.instructions.groups().is_disjoint(&groups);
+        for rule in bridge.rules_with(self.version(), names_one) {
+            self.remove(bridge, rule, RemovedReason::GroupDelete);
+        }
+        for group in groups {
+            bridge.groups.end(group, self.version());
+            self.push(Delta::Changed(Object::Group(id, group)));
+        }
+    }
+}
+
+/// Makes sure that a group is one that its kind allows.
+fn check_shape(group: GroupId, request: &GroupMod) -> Result<(), GroupModError> {
+    let buckets = &request.buckets;
+    let is_watched =
+        |bucket: &Bucket| bucket.watch_port != PortNo::ANY || bucket.watch_group.is_some();
+    let invalid = |reason| Err(GroupModError::Invalid(group, reason));
+    if group > GroupId::MAX {
+        return invalid("its number is reserved");
+    }
+    let is_weighted = |bucket: &Bucket| bucket.weight != 0;
+    match request.kind {
+        GroupKind::Select => {}
+        GroupKind::Indirect if buckets.len() != 1 => return invalid("indirect has one bucket"),
+        _ if buckets.iter().any(is_weighted) => {
+            return invalid("only buckets of select groups have weights");
+        }
+        GroupKind::FastFailover if !buckets.iter().all(is_watched) => {
+            return invalid("each bucket of a fast failover group watches a port or a group");
+        }
+        GroupKind::All | GroupKind::Indirect if buckets.iter().any(is_watched) => {
+            return Err(GroupModError::Unwatchable(group));
+        }
+        GroupKind::All | GroupKind::Indirect | GroupKind::FastFailover => {}
+    }
+    Ok(())
+}
+
+/// Makes sure that buckets lead to what is there, and not back to the group.
+fn check_targets(
+    bridge: &Bridge,
+    group: GroupId,
+    buckets: &[Bucket],
+    version: Version,
+) -> Result<(), GroupModError> {
+    let mut seen = BTreeSet::new();
+    let mut ahead = targets(buckets);
+    while let Some(target) = ahead.pop() {
+        if target == group {
+            return Err(GroupModError::Loop(group));
+        }
+        if seen.insert(target)
+            && let Some(found) = bridge.groups.find(target, version)
+        {
+            ahead.extend(targets(&found.buckets));
+        }
+    }
+    let mut result = Ok(());
+    any_action(&lists(buckets), |action| {
+        result = match check_action(bridge, action, version) {
+            Err(FlowModError::NoSuchGroup(target)) => Err(GroupModError::NoSuchRule(target)),
+            Err(FlowModError::NotYet(name)) => Err(GroupModError::NotYet(name)),
+            // An action set does not run a meter, so none need be there.
+            _ => Ok(()),
+        };
+        result.is_err()
+    });
+    result
+}
+
+fn lists(buckets: &[Bucket]) -> Vec<&[Action]> {
+    buckets.iter().map(|bucket| &*bucket.actions).collect()
+}
+
+/// The groups that buckets name or watch.
+fn targets(buckets: &[Bucket]) -> Vec<GroupId> {
+    let mut targets: Vec<_> = buckets.iter().filter_map(|bucket| bucket.watch_group).collect();
+    any_action(&lists(buckets), |action| {
+        if let Action::Group(target) = action {
+            targets.push(*target);
+        }
+        false
+    });
+    targets
+}

@@ -1,0 +1,168 @@
+//! What the learning rules of a bridge write, and what has to be known of it.
+//!
+//! * Which tables: a rule there is something that translations consult ([`Object::Learned`]), so a
+//!   change of it is a delta of that object too.
+//! * How many rules of a cookie a table holds, where a `learn` has a limit: a number of each version.
+//! * How many actions would delete what was learned: when the last goes, its cookie is an *orphan*.
+//!
+//! Tables are never forgotten: they are few, and an entry may have read them long ago.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::{BuildHasher, Hash},
+    sync::Arc,
+};
+
+use foldhash::fast::FixedState;
+use shunt_classifier::{Priority, Version};
+use shunt_flow::Match;
+
+use crate::{
+    action::{Action, LearnAction},
+    id::{BridgeId, Cookie, TableId},
+    tables::rule::{Instructions, Rule},
+    versions::{delta::Object, versioned::History},
+};
+
+/// What the learning rules of a bridge write.
+pub(crate) struct Taught {
+    hashing: FixedState,
+    tables: BTreeSet<TableId>,
+    /// Rules by cookie, of the tables in which a `learn` counts them.
+    counts: BTreeMap<TableId, BTreeMap<Cookie, History<usize>>>,
+    /// Actions that delete what they taught; the newest version's.
+    owners: BTreeMap<(TableId, Cookie), usize>,
+    orphans: BTreeSet<(TableId, Cookie)>,
+}
+
+impl Taught {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            hashing: FixedState::with_seed(seed),
+            tables: BTreeSet::new(),
+            counts: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            orphans: BTreeSet::new(),
+        }
+    }
+
+    /// Takes in what the actions of a new rule may learn. Answers with the tables whose rules are
+    /// to be counted from now on.
+    pub(crate) fn add_teacher(&mut self, instructions: &Instructions) -> Vec<TableId> {
+        let mut counted = Vec::new();
+        for learn in instructions.learns() {
+            self.tables.insert(learn.table);
+            if learn.limit > 0 && !self.counts.contains_key(&learn.table) {
+                self.counts.insert(learn.table, BTreeMap::new());
+                counted.push(learn.table);
+            }
+            if learn.delete_learned {
+                *self.owners.entry((learn.table, learn.cookie)).or_default() += 1;
+            }
+        }
+        counted
+    }
+
+    /// The actions of a rule learn nothing more.
+    pub(crate) fn remove_teacher(&mut self, instructions: &Instructions) {
+        for learn in instructions.learns().filter(|learn| learn.delete_learned) {
+            let owned = (learn.table, learn.cookie);
+            if let Some(count) = self.owners.get_mut(&owned) {
+                *count -= 1;
+                if *count == 0 {
+                    self.owners.remove(&owned);
+                    self.orphans.insert(owned);
+                }
+            }
+        }
+    }
+
+    /// Counts a rule that `version` is the first to see, if its table is counted.
+    pub(crate) fn count_in(&mut self, rule: &Rule, version: Version) {
+        self.recount(rule, version, |count| count + 1);
+    }
+
+    /// Counts a rule out.
+    pub(crate) fn count_out(&mut self, rule: &Rule, version: Version) {
+        self.recount(rule, version, |count| count.saturating_sub(1));
+    }
+
+    fn recount(&mut self, rule: &Rule, version: Version, change: impl Fn(usize) -> usize) {
+        if let Some(cookies) = self.counts.get_mut(&rule.table) {
+            let history = cookies.entry(rule.cookie).or_insert_with(History::new);
+            let count = change(history.at(version).map_or(0, |count| **count));
+            history.set(Arc::new(count), version);
+        }
+    }
+
+    /// How many rules of a cookie `version` sees in a table; `None` where they are not counted.
+    pub(crate) fn count(&self, table: TableId, cookie: Cookie, version: Version) -> Option<usize> {
+        let history = self.counts.get(&table)?.get(&cookie);
+        Some(history.and_then(|history| history.at(version)).map_or(0, |count| **count))
+    }
+
+    /// Tables and cookies whose last owner has gone: what was learned goes too.
+    pub(crate) fn take_orphans(&mut self) -> Vec<(TableId, Cookie)> {
+        let orphans = std::mem::take(&mut self.orphans);
+        // A rule that was modified, or replaced by another owner, has left none.
+        orphans.into_iter().filter(|orphan| !self.owners.contains_key(orphan)).collect()
+    }
+
+    /// The objects that change when a rule comes, goes or changes.
+    pub(crate) fn objects(&self, rule: &Rule) -> Vec<Object> {
+        if !self.tables.contains(&rule.table) {
+            return Vec::new();
+        }
+        let mut objects = vec![self.rule(rule.bridge, rule.table, &rule.matching, rule.priority)];
+        if self.counts.contains_key(&rule.table) {
+            objects.push(self.cookie(rule.bridge, rule.table, rule.cookie));
+        }
+        objects
+    }
+
+    /// The rule of a match and a priority, or its absence.
+    pub(crate) fn rule(
+        &self,
+        bridge: BridgeId,
+        table: TableId,
+        matching: &Match,
+        priority: Priority,
+    ) -> Object {
+        self.object(bridge, table, (true, matching, priority))
+    }
+
+    /// The number of rules of a cookie.
+    pub(crate) fn cookie(&self, bridge: BridgeId, table: TableId, cookie: Cookie) -> Object {
+        self.object(bridge, table, (false, cookie))
+    }
+
+    fn object(&self, bridge: BridgeId, table: TableId, name: impl Hash) -> Object {
+        Object::Learned(bridge, table, self.hashing.hash_one(name))
+    }
+
+    pub(crate) fn reclaim(&mut self, oldest: Version) {
+        for cookies in self.counts.values_mut() {
+            cookies.retain(|_, history| {
+                history.reclaim(oldest);
+                history.values().any(|count| *count > 0)
+            });
+        }
+    }
+}
+
+impl Instructions {
+    /// Every `learn`, however deep.
+    pub(crate) fn learns(&self) -> impl Iterator<Item = &LearnAction> {
+        let mut lists = vec![self.apply.iter()];
+        std::iter::from_fn(move || {
+            loop {
+                match lists.last_mut()?.next() {
+                    Some(Action::Learn(learn)) => return Some(&**learn),
+                    Some(Action::Clone(inner)) => lists.push(inner.iter()),
+                    Some(_) => {}
+                    None => drop(lists.pop()),
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,4 @@
+//! Meters and the requests that change them.
+
+pub(crate) mod meter;
+pub(crate) mod meter_mods;

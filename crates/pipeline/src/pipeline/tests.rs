@@ -1,0 +1,99 @@
+//! A pipeline beside plain lists.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    testing::{
+        Twin, cases,
+        generate::{self, BRIDGES},
+    },
+    versions::delta::RuleChange,
+};
+
+/// What there is to see of a rule.
+fn seen(rule: &Rule) -> impl Eq + std::fmt::Debug + use<> {
+    let instructions = Arc::clone(&rule.instructions);
+    (rule.table, rule.id, rule.revision, rule.matching.clone(), rule.cookie, instructions)
+}
+
+proptest! {
+    #![proptest_config(cases(100))]
+
+    #[test]
+    fn flow_mods_do_what_they_do_to_a_list(
+        world in generate::world(),
+        ops in prop::collection::vec(generate::change(), 0..16),
+    ) {
+        let mut twin = Twin::new(&world);
+        for op in &ops {
+            twin.apply(op);
+            for id in BRIDGES {
+                let mut expected = twin.world.bridges[&id].rules.clone();
+                expected.sort_by_key(|rule| (rule.table, rule.id));
+                let rules = twin.pipeline.rules(id, &RuleFilter::all());
+                prop_assert_eq!(
+                    rules.iter().map(|rule| seen(rule)).collect::<Vec<_>>(),
+                    expected.iter().map(|rule| seen(rule)).collect::<Vec<_>>()
+                );
+                let counted = twin.pipeline.table_stats(id);
+                prop_assert_eq!(
+                    counted.iter().map(|table| table.rules_count).sum::<usize>(),
+                    expected.len()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn deltas_turn_the_rules_of_one_version_into_those_of_the_next(
+        world in generate::world(),
+        ops in prop::collection::vec(generate::change(), 0..16),
+    ) {
+        let mut twin = Twin::new(&world);
+        let rules = |pipeline: &Pipeline| -> BTreeMap<_, _> {
+            let rules = BRIDGES.map(|id| pipeline.rules(id, &RuleFilter::all()));
+            rules.iter().flatten().map(|rule| (rule.id, seen(rule))).collect()
+        };
+        let mut followed = rules(&twin.pipeline);
+        for op in &ops {
+            let Some(change) = twin.apply(op) else { continue };
+            for delta in change.deltas {
+                let Delta::Rule(delta) = delta else { continue };
+                let (id, now) = (delta.rule.id, seen(&delta.rule));
+                match delta.change {
+                    RuleChange::Added => prop_assert!(followed.insert(id, now).is_none()),
+                    RuleChange::Removed(_) => {
+                        prop_assert_eq!(followed.remove(&id), Some(now));
+                    }
+                    RuleChange::Modified(old) => {
+                        prop_assert_eq!(followed.insert(id, now), Some(seen(&old)));
+                    }
+                }
+            }
+            prop_assert_eq!(&followed, &rules(&twin.pipeline));
+        }
+    }
+
+    #[test]
+    fn an_old_version_sees_what_it_saw(
+        world in generate::world(),
+        packets in prop::collection::vec(generate::packet(), 4),
+        ops in prop::collection::vec(generate::change(), 1..8),
+    ) {
+        let mut twin = Twin::new(&world);
+        let mut known = Vec::new();
+        for op in &ops {
+            let version = twin.pipeline.version();
+            known.extend(packets.iter().map(|key| twin.pipeline.translate(key, version)));
+            if twin.apply(op).is_none() && matches!(op, generate::Op::Reclaim) {
+                known.retain(|traversal| traversal.version == twin.pipeline.version());
+            }
+            for old in &known {
+                let again = twin.pipeline.translate(&FlowKey::from(&old.key), old.version);
+                prop_assert_eq!(&again.actions, &old.actions);
+                prop_assert_eq!(again.error, old.error);
+            }
+        }
+    }
+}

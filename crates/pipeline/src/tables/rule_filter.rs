@@ -1,0 +1,140 @@
+//! Which rules a request means.
+
+use std::collections::BTreeSet;
+
+use shunt_flow::{Match, PortNo};
+
+use super::{
+    flow_mod::{FlowMod, TableSelector},
+    rule::{Instructions, Rule},
+};
+use crate::{
+    action::Action,
+    id::{Cookie, GroupId, MeterId},
+};
+
+/// Chooses rules, as the requests for flow statistics and the loose flow-mods do
+/// (OpenFlow 1.3.5, 6.4 and 7.3.5.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleFilter {
+    /// Rules of this table.
+    pub table: TableSelector,
+    /// Rules whose match is this one or within it.
+    pub matching: Match,
+    /// The cookie that rules must have under `cookie_mask`.
+    pub cookie: Cookie,
+    /// The bits of the cookie that count; 0: all rules.
+    pub cookie_mask: u64,
+    /// Rules with an output to this port; [`PortNo::ANY`]: all rules.
+    pub out_port: PortNo,
+    /// Rules with an output to this group; [`RuleFilter::GROUP_ANY`]: all rules.
+    pub out_group: u32,
+}
+
+impl RuleFilter {
+    /// `OFPG_ANY`: the filter does not look at groups.
+    pub const GROUP_ANY: u32 = 0xffff_ffff;
+
+    /// The filter that lets every rule through.
+    #[must_use]
+    pub fn all() -> Self {
+        Self {
+            table: TableSelector::All,
+            matching: Match::any(),
+            cookie: Cookie::default(),
+            cookie_mask: 0,
+            out_port: PortNo::ANY,
+            out_group: Self::GROUP_ANY,
+        }
+    }
+
+    /// Whether the filter lets a rule through that the caller has found by its match.
+    pub(crate) fn admits(&self, rule: &Rule) -> bool {
+        let in_table = match self.table {
+            TableSelector::One(table) => rule.table == table,
+            TableSelector::All => true,
+        };
+        let differing = (rule.cookie.number() ^ self.cookie.number()) & self.cookie_mask;
+        let (port, group) = (self.out_port, self.out_group);
+        in_table
+            && differing == 0
+            && (port == PortNo::ANY || rule.instructions.outputs_to(port))
+            && (group == Self::GROUP_ANY || rule.instructions.names_group(group))
+    }
+
+    /// The rules that a request to modify means; it does not look at outputs.
+    pub(crate) fn to_modify(request: &FlowMod) -> Self {
+        Self { out_port: PortNo::ANY, out_group: Self::GROUP_ANY, ..Self::to_delete(request) }
+    }
+
+    /// The rules that a request to delete means.
+    pub(crate) fn to_delete(request: &FlowMod) -> Self {
+        Self {
+            table: request.table,
+            matching: request.matching.clone(),
+            cookie: request.cookie,
+            cookie_mask: request.cookie_mask,
+            out_port: request.out_port,
+            out_group: request.out_group,
+        }
+    }
+}
+
+impl Instructions {
+    /// Whether some action, however deep, is so.
+    pub(crate) fn any(&self, is: impl FnMut(&Action) -> bool) -> bool {
+        any_action(&[&self.apply, &self.write], is)
+    }
+
+    /// Whether some action, however deep, is an output to `port`.
+    pub(crate) fn outputs_to(&self, port: PortNo) -> bool {
+        self.any(|action| match action {
+            Action::Output { port: own, .. } | Action::OutputTruncated { port: own, .. } => {
+                *own == port
+            }
+            Action::Controller(_) => port == PortNo::CONTROLLER,
+            _ => false,
+        })
+    }
+
+    /// The groups that actions, however deep, name.
+    pub(crate) fn groups(&self) -> BTreeSet<GroupId> {
+        let mut groups = BTreeSet::new();
+        self.any(|action| {
+            groups.extend(if let Action::Group(group) = action { Some(*group) } else { None });
+            false
+        });
+        groups
+    }
+
+    /// The meters that packets pass, by instruction or action.
+    pub(crate) fn meters(&self) -> BTreeSet<MeterId> {
+        let mut meters = BTreeSet::from_iter(self.meter);
+        self.any(|action| {
+            meters.extend(if let Action::Meter(meter) = action { Some(*meter) } else { None });
+            false
+        });
+        meters
+    }
+
+    /// Whether some action, however deep, names a group.
+    fn names_group(&self, group: u32) -> bool {
+        self.any(|action| matches!(action, Action::Group(own) if own.number() == group))
+    }
+}
+
+/// Whether some action of these lists, or of those in them, is so. The order is that of a stack.
+pub(crate) fn any_action(lists: &[&[Action]], mut is: impl FnMut(&Action) -> bool) -> bool {
+    let mut lists = lists.to_vec();
+    while let Some(list) = lists.pop() {
+        for action in list {
+            if is(action) {
+                return true;
+            }
+            if let Action::Clone(inner) = action {
+                lists.push(inner);
+            }
+        }
+    }
+    false
+}

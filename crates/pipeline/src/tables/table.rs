@@ -1,0 +1,161 @@
+//! One table of a bridge: its rules, their number, its counters.
+//!
+//! Rules that are clauses of conjunctions lie apart: they decide nothing alone, so that the
+//! classifier of the others, whose first answer is the one, must not find them.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use shunt_classifier::{Classifier, Matches, Priority, TupleSpace, Version};
+use shunt_flow::{FlowKey, FlowMask, Match};
+
+use super::{conjunction::Decisions, rule::Rule};
+use crate::id::TableId;
+
+/// How the tables of this crate find rules.
+type TableClassifier = TupleSpace<Arc<Rule>>;
+
+/// The rules of one table, those included that only older versions see.
+pub(crate) struct Table {
+    rules: TableClassifier,
+    clauses: TableClassifier,
+    rules_count: usize,
+}
+
+impl Table {
+    pub(crate) fn new(seed: u64) -> Self {
+        let empty = || TableClassifier::new(seed);
+        Self { rules: empty(), clauses: empty(), rules_count: 0 }
+    }
+
+    /// Number of rules that the newest version sees, one in the making included.
+    pub(crate) const fn rules_count(&self) -> usize {
+        self.rules_count
+    }
+
+    pub(crate) fn insert(&mut self, rule: Arc<Rule>, added: Version) {
+        let (matching, rank) = (rule.matching.clone(), rule.rank());
+        if rule.instructions.is_clause() {
+            self.clauses.insert(matching, rank, added, rule);
+        } else {
+            self.rules.insert(matching, rank, added, rule);
+        }
+        self.rules_count += 1;
+    }
+
+    pub(crate) fn remove(&mut self, rule: &Rule, removed: Version) {
+        let found = if rule.instructions.is_clause() {
+            self.clauses.remove(&rule.matching, rule.rank(), removed)
+        } else {
+            self.rules.remove(&rule.matching, rule.rank(), removed)
+        };
+        debug_assert!(found.is_some(), "a rule that is removed is in its table");
+        self.rules_count -= usize::from(found.is_some());
+    }
+
+    pub(crate) fn find_exact(
+        &self,
+        matching: &Match,
+        priority: Priority,
+        version: Version,
+    ) -> Option<&Arc<Rule>> {
+        let found = self.rules.find_exact(matching, priority, version);
+        found.or_else(|| self.clauses.find_exact(matching, priority, version))
+    }
+
+    /// Whether some rules are clauses, those included that only older versions see.
+    pub(crate) fn has_clauses(&self) -> bool {
+        !self.clauses.is_empty()
+    }
+
+    /// What decides for `key`, one decision after another.
+    pub(crate) fn decisions<'a>(
+        &'a self,
+        key: &FlowKey,
+        version: Version,
+    ) -> Decisions<impl Matches<'a, Arc<Rule>>> {
+        Decisions::new(self.rules.matches(key, version), self.clauses.matches(key, version))
+    }
+
+    /// The rule that wins for `key` among those that are no clauses; adds to `mask` the bits
+    /// that this depended on.
+    pub(crate) fn find_rule(
+        &self,
+        key: &FlowKey,
+        version: Version,
+        mask: &mut FlowMask,
+    ) -> Option<&Arc<Rule>> {
+        self.rules.lookup_masked(key, version, mask)
+    }
+
+    pub(crate) fn rules(&self, version: Version) -> impl Iterator<Item = &Arc<Rule>> {
+        let listed = self.rules.rules(version).chain(self.clauses.rules(version));
+        listed.map(|(_, _, rule)| rule)
+    }
+
+    /// The rules that match no packet beyond those of `matching`.
+    pub(crate) fn rules_within(
+        &self,
+        matching: &Match,
+        version: Version,
+    ) -> impl Iterator<Item = &Arc<Rule>> {
+        let rules = self.rules.rules_within(matching, version);
+        let listed = rules.chain(self.clauses.rules_within(matching, version));
+        listed.map(|(_, _, rule)| rule)
+    }
+
+    /// Whether some rule of this priority matches a packet that `matching` matches too.
+    pub(crate) fn overlaps(&self, matching: &Match, priority: Priority, version: Version) -> bool {
+        self.rules.overlaps(matching, priority, version)
+            || self.clauses.overlaps(matching, priority, version)
+    }
+
+    pub(crate) fn reclaim(&mut self, oldest: Version) {
+        self.rules.reclaim(oldest);
+        self.clauses.reclaim(oldest);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rules.is_empty() && self.clauses.is_empty()
+    }
+}
+
+/// Counters of a table.
+#[derive(Debug, Default)]
+pub(crate) struct TableStats {
+    lookups: AtomicU64,
+    matches: AtomicU64,
+}
+
+impl TableStats {
+    pub(crate) fn credit(&self, packets: u64, matched: bool) {
+        self.lookups.fetch_add(packets, Ordering::Relaxed);
+        if matched {
+            self.matches.fetch_add(packets, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn totals(&self, table: TableId, rules_count: usize) -> TableTotals {
+        TableTotals {
+            table,
+            rules_count,
+            lookups: self.lookups.load(Ordering::Relaxed),
+            matches: self.matches.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// What is counted of a table (`ofp_table_stats`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableTotals {
+    /// The table.
+    pub table: TableId,
+    /// Rules that it holds (`active_count`).
+    pub rules_count: usize,
+    /// Packets that were looked up in it (`lookup_count`).
+    pub lookups: u64,
+    /// Packets that matched a rule of it (`matched_count`).
+    pub matches: u64,
+}

@@ -1,0 +1,5 @@
+//! Results of a translation: traversals, sub-traversals, datapath actions.
+
+pub(crate) mod datapath_action;
+pub(crate) mod sub_traversal;
+pub(crate) mod traversal;

@@ -1,0 +1,60 @@
+//! Requests of controllers that change what packets meet, and why they fail.
+
+use shunt_flow::PortNo;
+
+use crate::{
+    groups::group::{GroupMod, GroupModError},
+    id::BridgeId,
+    meters::meter::{MeterMod, MeterModError},
+    tables::flow_mod::{FlowMod, FlowModError},
+};
+
+/// One request to change rules, groups or meters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Modification {
+    /// `OFPT_FLOW_MOD`.
+    Flow(FlowMod),
+    /// `OFPT_GROUP_MOD`.
+    Group(GroupMod),
+    /// `OFPT_METER_MOD`.
+    Meter(MeterMod),
+}
+
+/// Why a request was refused. Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModificationError {
+    /// A flow-mod.
+    #[error(transparent)]
+    Flow(#[from] FlowModError),
+    /// A group-mod.
+    #[error(transparent)]
+    Group(#[from] GroupModError),
+    /// A meter-mod.
+    #[error(transparent)]
+    Meter(#[from] MeterModError),
+    /// The bridge was removed meanwhile.
+    #[error("there is no bridge {0}")]
+    NoSuchBridge(BridgeId),
+    /// The port was removed meanwhile.
+    #[error("there is no port {0}")]
+    NoSuchPort(PortNo),
+}
+
+impl From<FlowMod> for Modification {
+    fn from(request: FlowMod) -> Self {
+        Self::Flow(request)
+    }
+}
+
+impl From<GroupMod> for Modification {
+    fn from(request: GroupMod) -> Self {
+        Self::Group(request)
+    }
+}
+
+impl From<MeterMod> for Modification {
+    fn from(request: MeterMod) -> Self {
+        Self::Meter(request)
+    }
+}
