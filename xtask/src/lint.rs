@@ -2,7 +2,7 @@
 
 use crate::shell::{Failure, cargo, run, step};
 
-/// Format, clippy, rustdoc and tidy, each with warnings as errors.
+/// Format, clippy and rustdoc, each with warnings as errors.
 pub(crate) fn run_all() -> Result<(), Failure> {
     step("fmt", || run(&mut cargo(&["fmt", "--all", "--check"])))?;
     step("clippy", || {
@@ -20,9 +20,6 @@ pub(crate) fn run_all() -> Result<(), Failure> {
     step("rustdoc", || {
         let arguments = ["doc", "--workspace", "--no-deps", "--all-features", "--quiet"];
         run(cargo(&arguments).env("RUSTDOCFLAGS", "-D warnings"))
-    })?;
-    step("tidy", || {
-        run(&mut cargo(&["test", "--quiet", "--package", "shunt-tests", "--test", "tidy"]))
     })
 }
 

@@ -46,7 +46,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "lint",
         arguments: "",
-        what: "format, clippy, rustdoc, tidy",
+        what: "format, clippy, rustdoc",
         run: lint::run_command,
     },
     Command { name: "ci", arguments: "", what: "lint and test: the gate", run: ci },

@@ -27,6 +27,20 @@ impl Suite {
         Self { name, what, arguments, needs_tools: false, python: None, is_on_request: false }
     }
 
+    /// Returns the arguments of `cargo test`.
+    ///
+    /// Cargo builds a dependency once for each set of features that a selection of packages asks for.
+    /// So a run of all suites selects the whole workspace for each test of `shunt-tests`, which builds
+    /// next to nothing twice; a suite that runs alone selects its package alone.
+    pub(crate) fn arguments(&self, shares_build: bool) -> Vec<&'static str> {
+        match self.arguments {
+            ["--package", "shunt-tests", rest @ ..] if shares_build => {
+                ["--workspace", "--all-features"].iter().chain(rest).copied().collect()
+            }
+            arguments => arguments.to_vec(),
+        }
+    }
+
     const fn with_tools(mut self) -> Self {
         self.needs_tools = true;
         self
@@ -105,7 +119,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite::own(
         "nic",
         "the daemon with a NIC in front of a bridge, embedded or elsewhere, barriers, restarts",
-        &["--package", "shunt-tests", "--test", "nic"],
+        &["--package", "shunt-tests", "--test", "nic_daemon"],
     )
     .with_tools(),
     Suite::own(

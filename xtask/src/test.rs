@@ -28,7 +28,7 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), Failure> {
         println!("\n== {}: {}", suite.name, suite.what);
         let start = Instant::now();
         let mut tally = Tally::default();
-        let verdict = run_suite(suite, environment, &mut tally);
+        let verdict = run_suite(suite, names.is_empty(), environment, &mut tally);
         let seconds = start.elapsed().as_secs_f64();
         if let Err(failure) = &verdict {
             eprintln!("{failure}");
@@ -57,14 +57,19 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Suite>, Failure> {
     names.iter().map(find).collect()
 }
 
+/// Runs one suite; `shares_build` where others run too.
 fn run_suite(
     suite: &Suite,
+    shares_build: bool,
     environment: &[(&str, &str)],
     tally: &mut Tally,
 ) -> Result<(), Failure> {
     let mut command = cargo(&["test", "--quiet"]);
     command.envs(environment.iter().copied());
-    command.args(suite.arguments).env("PROPTEST_VERBOSE", "0").env("INSTA_UPDATE", "no");
+    command
+        .args(suite.arguments(shares_build))
+        .env("PROPTEST_VERBOSE", "0")
+        .env("INSTA_UPDATE", "no");
     if let Some(python) = suite.python {
         command.env(python.variable, install::ensure_python(python)?);
     }
