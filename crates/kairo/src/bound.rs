@@ -16,6 +16,9 @@ use std::collections::BTreeSet;
 use shunt_pipeline::Cause;
 use shunt_pipeline::{BridgeId, Delta, TableId};
 
+/// A table of a bridge.
+pub(crate) type TableKey = (BridgeId, TableId);
+
 /// Rules of a change that are looked at one by one, unless it is said otherwise.
 pub(crate) const DELTAS_MAX: usize = 16_384;
 
@@ -23,30 +26,30 @@ pub(crate) const DELTAS_MAX: usize = 16_384;
 /// are dealt with by table, so that nobody waits for more than a few seconds. An index needs less for
 /// thousands of usual rules under a million entries; who looks up traces finds a visit once for each rule
 /// that overlaps what its lookup consulted, and may pass it with as many.
-pub(crate) const LOOKS_MAX: usize = 1 << 23;
+pub(crate) const EXAMINED_MAX: usize = 1 << 23;
 
 /// A bound on the rules of a change, and how often it was passed.
 #[derive(Debug)]
-pub(crate) struct Bound {
+pub(crate) struct ChangeBound {
     deltas_max: usize,
     overflows: u64,
 }
 
 /// The deltas of a change that are left to be looked at one by one.
 #[cfg(feature = "dbsp")]
-pub(crate) struct Left<'d> {
+pub(crate) struct RemainingDeltas<'d> {
     pub(crate) deltas: Cow<'d, [Delta]>,
     /// Their numbers among all, unless these are all.
-    numbers: Option<Vec<usize>>,
+    delta_numbers: Option<Vec<usize>>,
 }
 
 #[cfg(feature = "dbsp")]
-impl<'d> Left<'d> {
+impl<'d> RemainingDeltas<'d> {
     /// All that changed besides rules.
     pub(crate) fn without_rules(deltas: &'d [Delta]) -> Self {
         let rest = deltas.iter().enumerate().filter(|(_, delta)| table(delta).is_none());
         let (numbers, rest) = rest.map(|(number, delta)| (number, delta.clone())).unzip();
-        Left { deltas: Cow::Owned(rest), numbers: Some(numbers) }
+        RemainingDeltas { deltas: Cow::Owned(rest), delta_numbers: Some(numbers) }
     }
 
     /// Whether rules are among them.
@@ -55,13 +58,13 @@ impl<'d> Left<'d> {
     }
 
     /// That an entry went by the delta at this place among these.
-    pub(crate) fn cause(&self, place: usize) -> Cause {
-        let number = self.numbers.as_ref().and_then(|numbers| numbers.get(place));
-        Cause::Delta(number.copied().unwrap_or(place))
+    pub(crate) fn cause(&self, position: usize) -> Cause {
+        let number = self.delta_numbers.as_ref().and_then(|numbers| numbers.get(position));
+        Cause::Delta(number.copied().unwrap_or(position))
     }
 }
 
-impl Bound {
+impl ChangeBound {
     pub(crate) const fn new(deltas_max: usize) -> Self {
         Self { deltas_max, overflows: 0 }
     }
@@ -72,31 +75,27 @@ impl Bound {
     }
 
     /// Whether a change is beyond it.
-    pub(crate) fn is_passed_by(&self, deltas: &[Delta]) -> bool {
+    pub(crate) fn is_exceeded_by(&self, deltas: &[Delta]) -> bool {
         deltas.iter().filter_map(table).count() > self.deltas_max
     }
 
     /// Of a change beyond the bound, names the tables of its rules, whose visitors are to be ended.
     /// Answers with the deltas that are left to be looked at.
     #[cfg(feature = "dbsp")]
-    pub(crate) fn flush<'d>(
+    pub(crate) fn flush_if_exceeded<'d>(
         &mut self,
         deltas: &'d [Delta],
-        end_visitors: impl FnMut((BridgeId, TableId)),
-    ) -> Left<'d> {
-        if !self.is_passed_by(deltas) {
-            return Left { deltas: Cow::Borrowed(deltas), numbers: None };
+        evict_visitors: impl FnMut(TableKey),
+    ) -> RemainingDeltas<'d> {
+        if !self.is_exceeded_by(deltas) {
+            return RemainingDeltas { deltas: Cow::Borrowed(deltas), delta_numbers: None };
         }
-        self.flush_tables(deltas, end_visitors);
-        Left::without_rules(deltas)
+        self.flush_tables(deltas, evict_visitors);
+        RemainingDeltas::without_rules(deltas)
     }
 
     /// Names the tables of the rules of a change, whose visitors are to be ended.
-    pub(crate) fn flush_tables(
-        &mut self,
-        deltas: &[Delta],
-        end_visitors: impl FnMut((BridgeId, TableId)),
-    ) {
+    pub(crate) fn flush_tables(&mut self, deltas: &[Delta], evict_visitors: impl FnMut(TableKey)) {
         self.overflows += 1;
         let tables: BTreeSet<_> = deltas.iter().filter_map(table).collect();
         tracing::warn!(
@@ -104,12 +103,12 @@ impl Bound {
             tables = tables.len(),
             "too many changes at once: all entries of these tables are evicted"
         );
-        tables.into_iter().for_each(end_visitors);
+        tables.into_iter().for_each(evict_visitors);
     }
 }
 
-/// The table of a rule that changed.
-fn table(delta: &Delta) -> Option<(BridgeId, TableId)> {
+/// Returns the table of a rule that changed.
+fn table(delta: &Delta) -> Option<TableKey> {
     match delta {
         Delta::Rule(delta) => Some((delta.rule.bridge, delta.rule.table)),
         Delta::Changed(_) => None,

@@ -8,9 +8,9 @@ use shunt_pipeline::{
 };
 
 use crate::{
-    bound::{Bound, DELTAS_MAX, LOOKS_MAX},
-    deltas::{Brief, note_cause, removed_rules},
-    index::{Fate, IndexSize, RegionIndex, state},
+    bound::{ChangeBound, DELTAS_MAX, EXAMINED_MAX},
+    deltas::{RemovedRules, record_cause, removed_rules},
+    index::{DeciderChange, IndexSize, RegionIndex, state},
 };
 
 /// Watches entries by their visits and reads. A change costs what it touches, not what is cached.
@@ -19,70 +19,70 @@ use crate::{
 pub struct Direct {
     version: Version,
     index: RegionIndex,
-    bound: Bound,
-    looks_max: usize,
+    bound: ChangeBound,
+    examined_max: usize,
     /// Entries taken out, or visits projected, in a step of tidying.
-    tidied_at_once: usize,
+    tidy_budget: usize,
     /// Why the entries of the last change went.
     causes: Vec<CauseRun>,
     /// Room for the names of what the next change ends: to ask for it then may cost more than to
     /// find them, as an allocator puts its house in order when it is asked for much at once.
-    room: Vec<EntryId>,
+    results: Vec<EntryId>,
 }
 
-/// Entries that room is kept for.
-const ROOM: usize = 2048;
+/// Entries that results is kept for.
+const RESULTS_CAPACITY: usize = 2048;
 
 /// Entries taken out, or visits projected, in a step of tidying, unless it is said otherwise.
-const TIDIED_AT_ONCE: usize = 256;
+const TIDY_BUDGET: usize = 256;
 
 /// Visits and entries that a change is looked for among, so that it takes microseconds.
-const LOOKS_AT_ONCE: usize = 1024;
+const QUICK_EXAMINED_MAX: usize = 1024;
 
 /// Entries that are gone and wait to be taken out, for which nobody need be woken.
-const LEAVING_USUAL: usize = 1024;
+const RETIRED_USUAL: usize = 1024;
 
 /// Entries that are gone and still wait to be taken out, beyond which every new one takes out two.
-const LEAVING_MAX: usize = 4096;
+const RETIRED_MAX: usize = 4096;
 
 impl Direct {
     /// An engine without entries, at a version. The seed goes into every hash.
     #[must_use]
     pub fn new(version: Version, seed: u64) -> Self {
-        let (index, bound) = (RegionIndex::new(seed), Bound::new(DELTAS_MAX));
-        let (causes, room) = (Vec::new(), Vec::with_capacity(ROOM));
-        let (looks_max, tidied_at_once) = (LOOKS_MAX, TIDIED_AT_ONCE);
-        Self { version, index, bound, looks_max, tidied_at_once, causes, room }
+        let (index, bound) = (RegionIndex::new(seed), ChangeBound::new(DELTAS_MAX));
+        let (causes, results) = (Vec::new(), Vec::with_capacity(RESULTS_CAPACITY));
+        let (examined_max, tidy_budget) = (EXAMINED_MAX, TIDY_BUDGET);
+        Self { version, index, bound, examined_max, tidy_budget, causes, results }
     }
 
     /// The same, which evicts all entries of the tables that a change of more rules than this
     /// touches.
     #[must_use]
     pub fn with_deltas_max(mut self, deltas_max: usize) -> Self {
-        self.bound = Bound::new(deltas_max);
+        self.bound = ChangeBound::new(deltas_max);
         self
     }
 
     /// The same, which looks for one change among so many visits and entries, about: beyond that it
     /// evicts all entries of the tables of the rules that are left.
     #[must_use]
-    pub const fn with_looks_max(mut self, looks_max: usize) -> Self {
-        self.looks_max = looks_max;
+    pub const fn with_examined_max(mut self, examined_max: usize) -> Self {
+        self.examined_max = examined_max;
         self
     }
 
     /// The same, where a rule looks at so many visits of a group one by one before it is searched for
     /// by common masks.
     #[must_use]
-    pub fn with_few(mut self, few: usize) -> Self {
-        self.index = self.index.with_few(few);
+    pub fn with_scan_threshold(mut self, few: usize) -> Self {
+        self.index = self.index.with_scan_threshold(few);
         self
     }
 
     /// The same, which takes out so many entries, or projects so many visits, in a step of tidying.
     #[must_use]
-    pub const fn with_tidied_at_once(mut self, tidied_at_once: usize) -> Self {
-        self.tidied_at_once = tidied_at_once;
+    pub const fn with_tidy_budget(mut self, tidy_budget: usize) -> Self {
+        self.tidy_budget = tidy_budget;
         self
     }
 
@@ -114,47 +114,52 @@ impl Direct {
         }
     }
 
-    fn make_room(&mut self) {
-        if self.room.capacity() < ROOM {
-            self.room.reserve_exact(ROOM);
+    fn reserve_results(&mut self) {
+        if self.results.capacity() < RESULTS_CAPACITY {
+            self.results.reserve_exact(RESULTS_CAPACITY);
         }
     }
 
     /// Ends what a delta ends, which comes with so many `others`, rules that are gone at once among
     /// them. Answers with how many visits and entries it looked at, about.
-    fn end(
+    fn evict(
         &mut self,
         delta: &Delta,
-        (others, brief): (usize, &Brief),
-        all: &mut Vec<EntryId>,
+        others: usize,
+        removed: &RemovedRules,
+        evicted: &mut Vec<EntryId>,
     ) -> usize {
         let RuleDelta { rule, change } = match delta {
-            Delta::Changed(object) => return self.index.end_readers(*object, self.version, all),
+            Delta::Changed(object) => {
+                return self.index.evict_readers(*object, self.version, evicted);
+            }
             Delta::Rule(delta) => delta,
         };
         match change {
             // What is gone at once decides nothing.
-            RuleChange::Added if brief.contains(&rule.id) => 0,
-            RuleChange::Added => self.index.end_overlapped(rule, others, all),
-            RuleChange::Removed(_) => self.index.end_decided(rule, Fate::Gone, all),
+            RuleChange::Added if removed.contains(&rule.id) => 0,
+            RuleChange::Added => self.index.evict_overlapped(rule, others, evicted),
+            RuleChange::Removed(_) => {
+                self.index.evict_decided(rule, DeciderChange::Removed, evicted)
+            }
             RuleChange::Modified(_) => {
-                let looks = self.index.end_decided(rule, Fate::Changed, all);
+                let examined = self.index.evict_decided(rule, DeciderChange::Modified, evicted);
                 // As a clause of a conjunction it did not decide what it matched.
-                if brief.contains(&rule.id) {
-                    return looks;
+                if removed.contains(&rule.id) {
+                    return examined;
                 }
-                looks + self.index.end_overlapped(rule, others, all)
+                examined + self.index.evict_overlapped(rule, others, evicted)
             }
         }
     }
 
     /// Ends all entries of the tables of these rules.
-    fn flush(&mut self, deltas: &[Delta], ended: &mut Vec<EntryId>) {
+    fn evict_tables(&mut self, deltas: &[Delta], evicted: &mut Vec<EntryId>) {
         let Self { index, bound, causes, .. } = self;
         bound.flush_tables(deltas, |(bridge, table)| {
-            let before = ended.len();
-            index.end_visitors((bridge, table), ended);
-            note_cause(causes, Cause::Bound(bridge, table), ended.len() - before);
+            let before = evicted.len();
+            index.evict_visitors((bridge, table), evicted);
+            record_cause(causes, Cause::Bound(bridge, table), evicted.len() - before);
         });
     }
 }
@@ -165,9 +170,9 @@ impl Evictor for Direct {
             return Installed::Late;
         }
         self.index.insert(entry, traversal);
-        self.make_room();
-        if self.index.leaving() > LEAVING_MAX {
-            self.index.take_out(2);
+        self.reserve_results();
+        if self.index.retired() > RETIRED_MAX {
+            self.index.reclaim(2);
         }
         Installed::Recorded
     }
@@ -178,28 +183,28 @@ impl Evictor for Direct {
 
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
         self.version = self.version.max(version);
-        let brief = removed_rules(deltas);
+        let removed = removed_rules(deltas);
         self.causes.clear();
-        let mut ended = std::mem::take(&mut self.room);
-        let mut is_flushed = self.bound.is_passed_by(deltas);
+        let mut evicted = std::mem::take(&mut self.results);
+        let mut is_flushed = self.bound.is_exceeded_by(deltas);
         if is_flushed {
-            self.flush(deltas, &mut ended);
+            self.evict_tables(deltas, &mut evicted);
         }
-        let mut looks = 0;
+        let mut examined = 0;
         for (number, delta) in deltas.iter().enumerate() {
             let is_rule = matches!(delta, Delta::Rule(_));
-            if is_rule && !is_flushed && looks > self.looks_max {
+            if is_rule && !is_flushed && examined > self.examined_max {
                 is_flushed = true;
-                self.flush(&deltas[number..], &mut ended);
+                self.evict_tables(&deltas[number..], &mut evicted);
             }
             if is_rule && is_flushed {
                 continue;
             }
-            let before = ended.len();
-            looks += self.end(delta, (deltas.len() - 1, &brief), &mut ended);
-            note_cause(&mut self.causes, Cause::Delta(number), ended.len() - before);
+            let before = evicted.len();
+            examined += self.evict(delta, deltas.len() - 1, &removed, &mut evicted);
+            record_cause(&mut self.causes, Cause::Delta(number), evicted.len() - before);
         }
-        ended
+        evicted
     }
 
     fn causes(&self) -> &[CauseRun] {
@@ -219,19 +224,19 @@ impl Evictor for Direct {
     }
 
     fn is_quick(&self, deltas: &[Delta]) -> bool {
-        let mut looks = 0;
+        let mut examined = 0;
         deltas.iter().all(|delta| {
-            looks += self.cost(delta, LOOKS_AT_ONCE - looks);
-            looks <= LOOKS_AT_ONCE
+            examined += self.cost(delta, QUICK_EXAMINED_MAX - examined);
+            examined <= QUICK_EXAMINED_MAX
         })
     }
 
     fn is_untidy(&self) -> bool {
-        self.index.leaving() > LEAVING_USUAL || self.index.is_lacking()
+        self.index.retired() > RETIRED_USUAL || self.index.has_unfilled_projections()
     }
 
     fn tidy(&mut self) -> bool {
-        self.make_room();
-        self.index.tidy(self.tidied_at_once)
+        self.reserve_results();
+        self.index.tidy(self.tidy_budget)
     }
 }

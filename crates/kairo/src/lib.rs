@@ -66,12 +66,13 @@ mod entries;
 mod index;
 mod masks;
 mod oracle;
+mod positions;
 mod region;
 #[cfg(feature = "dbsp")]
 mod research;
 
 pub use direct::Direct;
-pub use index::{Fate, IndexSize, RegionIndex};
+pub use index::{DeciderChange, IndexSize, RegionIndex};
 pub use oracle::{BruteForce, Definition};
 #[cfg(all(feature = "dbsp", any(test, feature = "testing")))]
 pub use research::testing;

@@ -11,14 +11,14 @@ const FRAGMENT: (usize, u64) = (word::IP_MISC as usize, 1 << 32);
 
 /// A word of what a rule matches.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AskedWord {
+pub(crate) struct MatchWord {
     word: usize,
     bits: u64,
     /// Under these bits.
     value: u64,
 }
 
-impl AskedWord {
+impl MatchWord {
     /// Word by word, what is matched.
     pub(crate) fn all(matching: &Match) -> impl Iterator<Item = Self> + '_ {
         let words = matching.mask().iter().zip(matching.value());
@@ -53,7 +53,7 @@ impl AskedWord {
 /// Whether some packet of an entry matches, as it enters the table of one of its visits.
 #[cfg(feature = "dbsp")]
 pub(crate) fn is_overlapped(traversal: &Traversal, visit: &Visit, matching: &Match) -> bool {
-    AskedWord::all(matching).all(|asked| asked.overlaps(traversal, visit))
+    MatchWord::all(matching).all(|match_word| match_word.overlaps(traversal, visit))
 }
 
 /// Whether a rule outranks what decided a visit, and decides some packet of its region.

@@ -68,15 +68,15 @@ pub(crate) const ENGINES: &[Engine] = &[
 /// Engines that give up what they look for: nothing that may be stale stays for that.
 pub(crate) const HURRIED: &[Engine] = &[
     |pipeline| Box::new(Direct::new(pipeline.version(), 1).with_deltas_max(1)),
-    |pipeline| Box::new(Direct::new(pipeline.version(), 1).with_looks_max(4)),
+    |pipeline| Box::new(Direct::new(pipeline.version(), 1).with_examined_max(4)),
     #[cfg(feature = "dbsp")]
     |pipeline| Box::new(Visits::new(pipeline.version(), 1).with_deltas_max(1)),
     #[cfg(feature = "dbsp")]
-    |pipeline| Box::new(Visits::new(pipeline.version(), 1).with_looks_max(4)),
+    |pipeline| Box::new(Visits::new(pipeline.version(), 1).with_examined_max(4)),
     #[cfg(feature = "dbsp")]
     |pipeline| Box::new(Relational::new(pipeline.version(), 1).with_deltas_max(1)),
     #[cfg(feature = "dbsp")]
-    |pipeline| Box::new(Relational::new(pipeline.version(), 1).with_looks_max(4)),
+    |pipeline| Box::new(Relational::new(pipeline.version(), 1).with_examined_max(4)),
     #[cfg(feature = "dbsp")]
     |pipeline| Box::new(Failing::new(Visits::new(pipeline.version(), 1), every_third())),
     #[cfg(feature = "dbsp")]

@@ -16,7 +16,7 @@ pub(super) struct Chains {
     /// The first position of the first chain of each bucket.
     heads: Vec<u32>,
     /// By position.
-    links: Vec<Link>,
+    links: Vec<ChainLink>,
     /// Positions in all chains.
     len: usize,
     chains: usize,
@@ -24,19 +24,19 @@ pub(super) struct Chains {
 
 /// A position in its chain.
 #[derive(Clone, Copy, Debug)]
-struct Link {
+struct ChainLink {
     /// The position behind it in its chain.
     next: u32,
-    before: Before,
-    print: u32,
+    before: Predecessor,
+    fingerprint: u32,
 }
 
 /// What is before a position: of the first of a chain the first of the next chain in its bucket, of
 /// others the one before it in its chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Before(u32);
+struct Predecessor(u32);
 
-impl Before {
+impl Predecessor {
     const FIRST: u32 = 1 << 31;
 
     /// Of the first of a chain, before another chain of the bucket.
@@ -57,35 +57,38 @@ impl Before {
 
 impl Chains {
     pub(super) fn new() -> Self {
-        Self::with_room(0)
+        Self::with_capacity(0)
     }
 
     /// No positions, and room for so many: then none of them moves all the others.
-    pub(super) fn with_room(positions: usize) -> Self {
+    pub(super) fn with_capacity(positions: usize) -> Self {
         let mut heads = Vec::with_capacity(positions.max(1));
         heads.push(NONE);
         Self { heads, links: Vec::with_capacity(positions), len: 0, chains: 0 }
     }
 
     /// Adds a position that is in no chain.
-    pub(super) fn insert(&mut self, position: u32, print: u32) {
+    pub(super) fn insert(&mut self, position: u32, fingerprint: u32) {
         let index = position as usize;
         if self.links.len() <= index {
             assert!(position < NONE, "a table of visits has fewer than two thousand million");
-            let empty = Link { next: NONE, before: Before::position(NONE), print: 0 };
+            let empty =
+                ChainLink { next: NONE, before: Predecessor::position(NONE), fingerprint: 0 };
             self.links.resize(index + 1, empty);
         }
         self.len += 1;
-        let bucket = self.bucket(print);
-        if let Some(first) = self.first(bucket, print) {
+        let bucket = self.bucket(fingerprint);
+        if let Some(first) = self.first(bucket, fingerprint) {
             let next = std::mem::replace(&mut self.link(first).next, position);
-            *self.link(position) = Link { next, before: Before::position(first), print };
+            *self.link(position) =
+                ChainLink { next, before: Predecessor::position(first), fingerprint };
             if next != NONE {
-                self.link(next).before = Before::position(position);
+                self.link(next).before = Predecessor::position(position);
             }
             return;
         }
-        *self.link(position) = Link { next: NONE, before: Before::chain(NONE), print };
+        *self.link(position) =
+            ChainLink { next: NONE, before: Predecessor::chain(NONE), fingerprint };
         self.push(bucket, position);
         self.chains += 1;
         if self.chains > self.heads.len() {
@@ -96,7 +99,7 @@ impl Chains {
     /// Takes a position out of its chain.
     pub(super) fn remove(&mut self, position: u32) {
         self.len -= 1;
-        let Link { next, before, print } = *self.link(position);
+        let ChainLink { next, before, fingerprint } = *self.link(position);
         let Some(next_first) = before.next_first() else {
             self.link(before.0).next = next;
             if next != NONE {
@@ -104,8 +107,8 @@ impl Chains {
             }
             return;
         };
-        let bucket = self.bucket(print);
-        let place = if next == NONE {
+        let bucket = self.bucket(fingerprint);
+        let replacement = if next == NONE {
             self.chains -= 1;
             next_first
         } else {
@@ -114,15 +117,15 @@ impl Chains {
         };
         let previous = self.firsts(bucket).take_while(|first| *first != position).last();
         match previous {
-            Some(previous) => self.link(previous).before = Before::chain(place),
-            None => self.heads[bucket] = place,
+            Some(previous) => self.link(previous).before = Predecessor::chain(replacement),
+            None => self.heads[bucket] = replacement,
         }
     }
 
     /// The positions with a fingerprint.
-    pub(super) fn of(&self, print: u32) -> impl Iterator<Item = u32> + '_ {
+    pub(super) fn of(&self, fingerprint: u32) -> impl Iterator<Item = u32> + '_ {
         let after = |position: u32| (position != NONE).then_some(position);
-        let first = self.first(self.bucket(print), print);
+        let first = self.first(self.bucket(fingerprint), fingerprint);
         std::iter::successors(first, move |position| after(self.links[*position as usize].next))
     }
 
@@ -133,15 +136,15 @@ impl Chains {
 
     /// Bytes on the heap.
     pub(super) const fn bytes(&self) -> usize {
-        self.heads.capacity() * size_of::<u32>() + self.links.capacity() * size_of::<Link>()
+        self.heads.capacity() * size_of::<u32>() + self.links.capacity() * size_of::<ChainLink>()
     }
 
     /// Where a fingerprint belongs: by as many bits as name all buckets, or one less where that
     /// bucket does not exist yet.
-    const fn bucket(&self, print: u32) -> usize {
+    const fn bucket(&self, fingerprint: u32) -> usize {
         let count = self.heads.len();
         let wide = count.next_power_of_two();
-        let bucket = print as usize & (wide - 1);
+        let bucket = fingerprint as usize & (wide - 1);
         if bucket < count { bucket } else { bucket & (wide / 2 - 1) }
     }
 
@@ -156,8 +159,8 @@ impl Chains {
     }
 
     /// The first position with a fingerprint.
-    fn first(&self, bucket: usize, print: u32) -> Option<u32> {
-        self.firsts(bucket).find(|first| self.links[*first as usize].print == print)
+    fn first(&self, bucket: usize, fingerprint: u32) -> Option<u32> {
+        self.firsts(bucket).find(|first| self.links[*first as usize].fingerprint == fingerprint)
     }
 
     /// Adds a bucket, and gives it the chains that belong there of the one that it was part of.
@@ -167,8 +170,8 @@ impl Chains {
         self.heads.push(NONE);
         let mut first = std::mem::replace(&mut self.heads[source], NONE);
         while first != NONE {
-            let Link { before, print, .. } = *self.link(first);
-            self.push(self.bucket(print), first);
+            let ChainLink { before, fingerprint, .. } = *self.link(first);
+            self.push(self.bucket(fingerprint), first);
             first = before.next_first().unwrap_or(NONE);
         }
     }
@@ -176,10 +179,10 @@ impl Chains {
     /// Puts the first position of a chain before the others of a bucket.
     fn push(&mut self, bucket: usize, first: u32) {
         let next_first = std::mem::replace(&mut self.heads[bucket], first);
-        self.link(first).before = Before::chain(next_first);
+        self.link(first).before = Predecessor::chain(next_first);
     }
 
-    fn link(&mut self, position: u32) -> &mut Link {
+    fn link(&mut self, position: u32) -> &mut ChainLink {
         &mut self.links[position as usize]
     }
 }
@@ -192,8 +195,8 @@ mod tests {
 
     use super::*;
 
-    fn held(chains: &Chains, print: u32) -> BTreeSet<u32> {
-        let all: Vec<_> = chains.of(print).collect();
+    fn held(chains: &Chains, fingerprint: u32) -> BTreeSet<u32> {
+        let all: Vec<_> = chains.of(fingerprint).collect();
         let set: BTreeSet<_> = all.iter().copied().collect();
         assert_eq!(set.len(), all.len(), "a position is in its chain once");
         set
@@ -205,13 +208,13 @@ mod tests {
             ops in prop::collection::vec((0u32..200, prop::option::of(0u32..40)), 1..600),
         ) {
             let (mut chains, mut model) = (Chains::new(), BTreeMap::<u32, u32>::new());
-            for (position, print) in ops {
+            for (position, fingerprint) in ops {
                 // Prints that differ in high bits alone share buckets.
-                let print = print.map(|print| (print << 24) + print % 3);
-                match (print, model.contains_key(&position)) {
-                    (Some(print), false) => {
-                        chains.insert(position, print);
-                        model.insert(position, print);
+                let fingerprint = fingerprint.map(|fingerprint| (fingerprint << 24) + fingerprint % 3);
+                match (fingerprint, model.contains_key(&position)) {
+                    (Some(fingerprint), false) => {
+                        chains.insert(position, fingerprint);
+                        model.insert(position, fingerprint);
                     }
                     (None, true) => {
                         chains.remove(position);
@@ -220,9 +223,9 @@ mod tests {
                     (Some(_), true) | (None, false) => {}
                 }
             }
-            for print in (0..40).map(|print: u32| (print << 24) + print % 3) {
-                let expected = model.iter().filter(|(_, own)| **own == print);
-                prop_assert_eq!(held(&chains, print), expected.map(|(p, _)| *p).collect::<BTreeSet<_>>());
+            for fingerprint in (0..40).map(|fingerprint: u32| (fingerprint << 24) + fingerprint % 3) {
+                let expected = model.iter().filter(|(_, own)| **own == fingerprint);
+                prop_assert_eq!(held(&chains, fingerprint), expected.map(|(p, _)| *p).collect::<BTreeSet<_>>());
             }
             prop_assert_eq!(chains.len, model.len());
             prop_assert_eq!(chains.chains, model.values().collect::<BTreeSet<_>>().len());
@@ -244,8 +247,8 @@ mod tests {
         let mut chains = Chains::new();
         (0..10_000u32).for_each(|n| chains.insert(n, n.wrapping_mul(0x9e37_79b1).rotate_left(13)));
         let mut lengths = vec![0; chains.heads.len()];
-        let prints: Vec<_> = chains.links.iter().map(|link| link.print).collect();
-        prints.iter().for_each(|print| lengths[chains.bucket(*print)] += 1);
+        let prints: Vec<_> = chains.links.iter().map(|link| link.fingerprint).collect();
+        prints.iter().for_each(|fingerprint| lengths[chains.bucket(*fingerprint)] += 1);
         assert!(lengths.iter().all(|length| *length < 12), "{:?}", lengths.iter().max());
     }
 }

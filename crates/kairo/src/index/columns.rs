@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use shunt_flow::{FlowMask, SparseKey, SparseMask};
 
-use super::asked::Asked;
+use super::rule_query::RuleQuery;
 
 /// The half words of keys by which a group tells its visits apart best.
 #[derive(Default)]
@@ -29,7 +29,7 @@ struct Column {
 
 /// What a rule asks of a column.
 #[derive(Clone, Copy, Debug, Default)]
-struct Test {
+struct ColumnTest {
     /// Which column.
     column: usize,
     bits: u32,
@@ -38,11 +38,11 @@ struct Test {
 
 /// What a rule asks of the columns of a group, by the bits that both look at: that of most bits first.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tests {
-    all: [Test; COLUMNS_MAX],
+pub(super) struct ColumnTests {
+    all: [ColumnTest; COLUMNS_MAX],
     count: usize,
     /// They are all that the rule matches: its region and that of a visit which passes overlap.
-    pub(super) are_all: bool,
+    pub(super) is_exact: bool,
 }
 
 /// Half words that are held: each costs four bytes of a visit.
@@ -86,7 +86,7 @@ impl Columns {
             }
             let value = half(word, column.shift);
             match column.values.get_mut(position as usize) {
-                Some(place) => *place = value,
+                Some(slot) => *slot = value,
                 None => column.values.push(value),
             }
         }
@@ -101,58 +101,58 @@ impl Columns {
     }
 
     /// What a rule asks.
-    pub(super) fn tests(&self, asked: &Asked<'_>) -> Tests {
-        let mut tests = Tests::default();
+    pub(super) fn tests(&self, query: &RuleQuery<'_>) -> ColumnTests {
+        let mut tests = ColumnTests::default();
         for (column, Column { word, shift, bits, .. }) in self.0.iter().enumerate() {
-            let bits = bits & half(asked.mask.word(*word), *shift);
+            let bits = bits & half(query.mask.word(*word), *shift);
             if bits != 0 {
-                let value = bits & half(asked.key.words()[*word], *shift);
-                tests.all[tests.count] = Test { column, bits, value };
+                let value = bits & half(query.key.words()[*word], *shift);
+                tests.all[tests.count] = ColumnTest { column, bits, value };
                 tests.count += 1;
             }
         }
         let all = &mut tests.all[..tests.count];
         all.sort_unstable_by_key(|test| std::cmp::Reverse(test.bits.count_ones()));
         let bits_count: u32 = all.iter().map(|test| test.bits.count_ones()).sum();
-        tests.are_all = bits_count == asked.bits_count;
+        tests.is_exact = bits_count == query.bits_count;
         tests
     }
 
     /// Whether the key at a position passes.
-    pub(super) fn pass(&self, tests: &Tests, position: u32) -> bool {
-        self.pass_all(tests.asked(), position)
+    pub(super) fn pass(&self, tests: &ColumnTests, position: u32) -> bool {
+        self.pass_all(tests.as_slice(), position)
     }
 
     /// The positions in `range` whose keys pass.
     pub(super) fn passing<'c>(
         &'c self,
-        tests: &Tests,
+        tests: &ColumnTests,
         range: Range<u32>,
     ) -> impl Iterator<Item = u32> + use<'c> {
-        let tests = self.sharpest_first(*tests, &range);
+        let tests = self.most_selective_first(*tests, &range);
         let end = range.end;
         let blocks = range.step_by(BLOCK as usize).map(move |from| from..end.min(from + BLOCK));
         blocks.flat_map(move |block| {
-            let passing = self.passing_of_block(tests.asked(), &block);
-            ones(passing).map(move |place| block.start + place)
+            let passing = self.passing_of_block(tests.as_slice(), &block);
+            ones(passing).map(move |position| block.start + position)
         })
     }
 
     /// The same tests, that which the fewest of some rows pass first. The bits of a test do not say how
     /// sharp it is: sixteen of a type pass nearly all, eight of an address few.
-    fn sharpest_first(&self, mut tests: Tests, range: &Range<u32>) -> Tests {
+    fn most_selective_first(&self, mut tests: ColumnTests, range: &Range<u32>) -> ColumnTests {
         let step = (range.end - range.start) / SAMPLES;
         if tests.count < 2 || step < SAMPLES * BLOCK {
             return tests;
         }
-        let passing = |test: &Test| {
+        let passing = |test: &ColumnTest| {
             let samples = (0..SAMPLES).map(|sample| range.start + sample * step);
             let blocks = samples.map(|start| self.block(test, &(start..start + BLOCK)));
             blocks.map(|values| test.passing(values).count_ones()).sum::<u32>()
         };
-        let mut ranked = [(u32::MAX, Test::default()); COLUMNS_MAX];
-        for (place, test) in ranked.iter_mut().zip(tests.asked()) {
-            *place = (passing(test), *test);
+        let mut ranked = [(u32::MAX, ColumnTest::default()); COLUMNS_MAX];
+        for (slot, test) in ranked.iter_mut().zip(tests.as_slice()) {
+            *slot = (passing(test), *test);
         }
         ranked[..tests.count].sort_by_key(|(passing, _)| *passing);
         for (test, (_, ranked)) in tests.all.iter_mut().zip(ranked) {
@@ -161,7 +161,7 @@ impl Columns {
         tests
     }
 
-    fn block(&self, test: &Test, block: &Range<u32>) -> &[u32] {
+    fn block(&self, test: &ColumnTest, block: &Range<u32>) -> &[u32] {
         &self.0[test.column].values[block.start as usize..block.end as usize]
     }
 
@@ -171,7 +171,7 @@ impl Columns {
     }
 
     /// Which positions of a block pass.
-    fn passing_of_block(&self, tests: &[Test], block: &Range<u32>) -> u64 {
+    fn passing_of_block(&self, tests: &[ColumnTest], block: &Range<u32>) -> u64 {
         let Some((first, others)) = tests.split_first() else {
             return u64::MAX >> (BLOCK - (block.end - block.start));
         };
@@ -186,7 +186,7 @@ impl Columns {
         })
     }
 
-    fn pass_all(&self, tests: &[Test], position: u32) -> bool {
+    fn pass_all(&self, tests: &[ColumnTest], position: u32) -> bool {
         tests.iter().all(|test| {
             let value = self.0[test.column].values.get(position as usize);
             value.is_some_and(|value| test.passes(*value))
@@ -194,13 +194,13 @@ impl Columns {
     }
 }
 
-impl Tests {
-    fn asked(&self) -> &[Test] {
+impl ColumnTests {
+    fn as_slice(&self) -> &[ColumnTest] {
         &self.all[..self.count]
     }
 }
 
-impl Test {
+impl ColumnTest {
     const fn passes(self, value: u32) -> bool {
         (value ^ self.value) & self.bits == 0
     }
@@ -220,7 +220,7 @@ impl Test {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "half of the word is what is asked for")]
+#[expect(clippy::cast_possible_truncation, reason = "half of the word is what is wanted")]
 const fn half(word: u64, shift: u32) -> u32 {
     (word >> shift) as u32
 }
@@ -233,9 +233,9 @@ const fn ones_of_bytes(bytes: u64) -> u64 {
 /// The places of bits that are set, ascending.
 fn ones(mut bits: u64) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
-        let place = bits.trailing_zeros();
+        let position = bits.trailing_zeros();
         bits &= bits.wrapping_sub(1);
-        (place < u64::BITS).then_some(place)
+        (position < u64::BITS).then_some(position)
     })
 }
 
@@ -288,22 +288,22 @@ mod tests {
         let (rank, value) =
             (Rank { priority: Priority::new(1), age: 1 }, key(&[0x0800, 7, 0, 0, 0, 0]));
         let bits_count = group.bits_count();
-        let tests = columns.tests(&Asked { rank, mask: &group, bits_count, key: value });
-        let words = |tests: &Tests| -> Vec<usize> {
-            tests.asked().iter().map(|test| columns.0[test.column].word).collect()
+        let tests = columns.tests(&RuleQuery { rank, mask: &group, bits_count, key: value });
+        let words = |tests: &ColumnTests| -> Vec<usize> {
+            tests.as_slice().iter().map(|test| columns.0[test.column].word).collect()
         };
         assert_eq!(words(&tests), [WORDS[0], WORDS[1]]);
-        let many = columns.sharpest_first(tests, &(0..4 * SAMPLES * BLOCK));
+        let many = columns.most_selective_first(tests, &(0..4 * SAMPLES * BLOCK));
         assert_eq!(words(&many), [WORDS[1], WORDS[0]]);
-        let few = columns.sharpest_first(tests, &(0..BLOCK));
-        assert_eq!(words(&few), [WORDS[0], WORDS[1]], "not worth a look");
+        let scan_threshold = columns.most_selective_first(tests, &(0..BLOCK));
+        assert_eq!(words(&scan_threshold), [WORDS[0], WORDS[1]], "not worth a look");
     }
 
     proptest! {
         #[test]
-        fn what_passes_agrees_in_all_bits_that_are_held_and_asked_for(
+        fn a_key_passes_if_it_agrees_in_all_column_bits(
             group in words(bits()),
-            asked in words(bits()),
+            rule_bits in words(bits()),
             keys in prop::collection::vec(words((0u64..3).prop_map(|n| n << 40 | n << 9 | n)), 1..300),
             (sample, ends) in (any::<prop::sample::Index>(), any::<[prop::sample::Index; 2]>()),
             times in prop_oneof![Just(1_usize), Just(12)],
@@ -316,19 +316,19 @@ mod tests {
                 let all = (0..).zip(&keys);
                 all.for_each(|(position, words)| columns.put(position, &SparseKey::from(&key(words))));
             }
-            let (rule, rank) = (mask(&asked), Rank { priority: Priority::new(1), age: 1 });
-            let under = sample.get(&keys).iter().zip(&asked).map(|(value, bits)| value & bits);
+            let (rule, rank) = (mask(&rule_bits), Rank { priority: Priority::new(1), age: 1 });
+            let under = sample.get(&keys).iter().zip(&rule_bits).map(|(value, bits)| value & bits);
             let value = key(&under.collect::<Vec<_>>());
             let bits_count = rule.bits_count();
-            let tests = columns.tests(&Asked { rank, mask: &rule, bits_count, key: value.clone() });
+            let tests = columns.tests(&RuleQuery { rank, mask: &rule, bits_count, key: value.clone() });
             let agrees = |own: &FlowKey| {
                 let words = own.words().iter().zip(value.words()).zip(held.words()).enumerate();
                 words.into_iter().all(|(word, ((own, value), held))| {
                     (own ^ value) & held & rule.word(word) == 0
                 })
             };
-            let places: Vec<u32> = (0..).take(keys.len() + 1).collect();
-            let [from, to] = ends.map(|end| *end.get(&places));
+            let positions: Vec<u32> = (0..).take(keys.len() + 1).collect();
+            let [from, to] = ends.map(|end| *end.get(&positions));
             let range = from.min(to)..from.max(to);
             let expected: Vec<u32> =
                 range.clone().filter(|at| agrees(&key(&keys[*at as usize]))).collect();
@@ -341,7 +341,7 @@ mod tests {
                 }
             }
             let is_all = rule.iter().all(|(word, bits)| bits & !held.words()[word] == 0);
-            prop_assert_eq!(tests.are_all, is_all);
+            prop_assert_eq!(tests.is_exact, is_all);
         }
     }
 }

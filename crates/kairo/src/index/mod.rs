@@ -11,17 +11,17 @@
 //! What costs time and nobody waits for is put off: rows of entries that are gone, and projections
 //! for new masks, are dealt with in [`RegionIndex::tidy`].
 
-mod asked;
 mod chains;
 mod columns;
 mod group;
-mod places;
 mod ranks;
 mod readers;
 mod region_index;
 mod row;
+mod rule_query;
+mod visit_groups;
 
 pub(crate) use region_index::state;
 #[cfg(feature = "dbsp")]
 pub(crate) use region_index::visits_count;
-pub use region_index::{Fate, IndexSize, RegionIndex};
+pub use region_index::{DeciderChange, IndexSize, RegionIndex};

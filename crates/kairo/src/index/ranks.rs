@@ -3,7 +3,7 @@
 //! Positions are those of rows that somebody else keeps. Those that one rule decided are a *run*,
 //! which is contiguous: a rule that goes takes thousands of entries with it, and their names are read
 //! one behind the other, not by links through memory. Each member leaves in constant time, as the last
-//! takes its place. Runs are in order, so that whoever asks for what a rule outranks stops at the
+//! takes its offset. Runs are in order, so that whoever asks for what a rule outranks stops at the
 //! first run that it does not, and a rule that goes finds its own. A row comes in time logarithmic in
 //! the number of runs.
 
@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 
 use shunt_pipeline::{Rank, RuleId};
 
-use super::row::{Row, Visited};
+use super::row::{GroupRow, VisitRef};
+use crate::positions::last_position;
 
 /// Positions by the rank and the rule that decided them.
 #[derive(Debug, Default)]
@@ -22,7 +23,7 @@ pub(super) struct Ranks {
     /// Numbers of runs that nobody has.
     free: Vec<u32>,
     /// By position.
-    spots: Vec<Spot>,
+    run_positions: Vec<RunPosition>,
 }
 
 /// What a run has in common: the clauses of a conjunction have one rank for all of a priority.
@@ -33,43 +34,44 @@ type Decider = (Rank, Option<RuleId>);
 pub(super) struct Member {
     pub(super) position: u32,
     /// So that whoever looks at what a rule outranks need not read the row, which is elsewhere.
-    pub(super) visited: Visited,
+    pub(super) visit_ref: VisitRef,
 }
 
-/// Where a position is: in which run, and at which place there.
+/// Where a position is: in which run, and at which offset there.
 #[derive(Clone, Copy, Debug)]
-struct Spot {
+struct RunPosition {
     run: u32,
-    place: u32,
+    offset: u32,
 }
 
 impl Ranks {
     /// Adds the position of a row that is in no run. Answers whether it is the only one of its run.
-    pub(super) fn insert(&mut self, position: u32, row: &Row) -> bool {
+    pub(super) fn insert(&mut self, position: u32, row: &GroupRow) -> bool {
         let (runs, free) = (&mut self.runs, &mut self.free);
         let number = *self.numbers.entry(decider(row)).or_insert_with(|| {
             free.pop().unwrap_or_else(|| {
                 runs.push(Vec::new());
-                last_of(runs)
+                last_position(runs)
             })
         });
         let run = &mut runs[number as usize];
-        run.push(Member { position, visited: row.visited() });
-        let (spot, index) = (Spot { run: number, place: last_of(run) }, position as usize);
-        if self.spots.len() <= index {
-            self.spots.resize(index + 1, spot);
+        run.push(Member { position, visit_ref: row.visit_ref() });
+        let (run_position, index) =
+            (RunPosition { run: number, offset: last_position(run) }, position as usize);
+        if self.run_positions.len() <= index {
+            self.run_positions.resize(index + 1, run_position);
         }
-        self.spots[index] = spot;
-        spot.place == 0
+        self.run_positions[index] = run_position;
+        run_position.offset == 0
     }
 
     /// Takes the position of a row out of its run. Answers whether it was the last one.
-    pub(super) fn remove(&mut self, position: u32, row: &Row) -> bool {
-        let Spot { run: number, place } = self.spots[position as usize];
+    pub(super) fn remove(&mut self, position: u32, row: &GroupRow) -> bool {
+        let RunPosition { run: number, offset } = self.run_positions[position as usize];
         let run = &mut self.runs[number as usize];
-        run.swap_remove(place as usize);
-        if let Some(moved) = run.get(place as usize) {
-            self.spots[moved.position as usize].place = place;
+        run.swap_remove(offset as usize);
+        if let Some(moved) = run.get(offset as usize) {
+            self.run_positions[moved.position as usize].offset = offset;
         }
         if run.len() < run.capacity() / 4 {
             run.shrink_to(2 * run.len());
@@ -111,7 +113,7 @@ impl Ranks {
     /// Bytes on the heap, about.
     pub(super) fn bytes(&self) -> usize {
         let members = self.runs.iter().map(Vec::capacity).sum::<usize>() * size_of::<Member>();
-        self.spots.capacity() * size_of::<Spot>()
+        self.run_positions.capacity() * size_of::<RunPosition>()
             + members
             + self.runs.capacity() * size_of::<Vec<Member>>()
             + self.numbers.len() * (size_of::<Decider>() + size_of::<u32>())
@@ -122,12 +124,7 @@ impl Ranks {
     }
 }
 
-/// The number of the last of a list that has one.
-fn last_of<T>(list: &[T]) -> u32 {
-    u32::try_from(list.len() - 1).unwrap_or(u32::MAX)
-}
-
-fn decider(row: &Row) -> Decider {
+fn decider(row: &GroupRow) -> Decider {
     (row.rank(), row.rule())
 }
 
@@ -138,8 +135,8 @@ mod tests {
 
     use super::*;
 
-    fn row(priority: u16, rule: u64) -> Row {
-        Row::decided(Priority::new(priority), RuleId::new(rule))
+    fn row(priority: u16, rule: u64) -> GroupRow {
+        GroupRow::decided(Priority::new(priority), RuleId::new(rule))
     }
 
     proptest! {
@@ -150,7 +147,7 @@ mod tests {
         ) {
             let (mut ranks, mut model) = (Ranks::default(), BTreeMap::new());
             for (position, priority, rule) in ops {
-                let is_alone = |model: &BTreeMap<u32, Row>, own: &Row| {
+                let is_alone = |model: &BTreeMap<u32, GroupRow>, own: &GroupRow| {
                     !model.values().any(|row| decider(row) == decider(own))
                 };
                 match model.remove(&position) {

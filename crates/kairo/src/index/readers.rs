@@ -7,6 +7,8 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 use shunt_pipeline::Object;
 
+use crate::positions::last_position;
+
 /// Sets of objects, and who reads them.
 pub(super) struct Readers {
     sets: Vec<ReadSet>,
@@ -111,7 +113,7 @@ impl Readers {
             number
         } else {
             self.sets.push(set);
-            u32::try_from(self.sets.len() - 1).unwrap_or(u32::MAX)
+            last_position(&self.sets)
         };
         self.objects += objects.len();
         self.by_objects.insert(objects.into(), number);

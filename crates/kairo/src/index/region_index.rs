@@ -1,39 +1,39 @@
-//! The index itself: what is inserted and ended, found and put off.
+//! The index itself: what is inserted and evicted, found and put off.
 
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use shunt_flow::Match;
-use shunt_pipeline::{
-    BridgeId, EngineState, EntryId, Object, OwnerId, Rule, TableId, Traversal, Version, Visit,
-};
+use shunt_pipeline::{EngineState, EntryId, Object, OwnerId, Rule, Traversal, Version, Visit};
 
 use super::{
-    asked::Asked,
-    places::Places,
     readers::Readers,
-    row::{Row, Visited},
+    row::{GroupRow, VisitRef},
+    rule_query::RuleQuery,
+    visit_groups::VisitGroups,
 };
 use crate::{
-    entries::{Entries, Held},
-    region::{AskedWord, is_decided},
+    bound::TableKey,
+    entries::{EntryRecord, WatchedEntries},
+    positions::position,
+    region::{MatchWord, is_decided},
 };
 
 /// Which entries depend on which rules and objects.
 pub struct RegionIndex {
-    entries: Entries<Links>,
-    places: Places,
+    entries: WatchedEntries<EntryLinks>,
+    groups: VisitGroups,
     readers: Readers,
     /// Visits in groups, one for each rule that decided it.
     rows: usize,
     /// Slots that a search has found.
     found: Vec<u32>,
     /// Visits that it looks at.
-    candidates: Vec<Visited>,
+    candidates: Vec<VisitRef>,
 }
 
 /// Where the visits and the reads of an entry are.
-struct Links {
+struct EntryLinks {
     /// Its visits that are in groups, by group and position there.
     rows: Box<[(u32, u32)]>,
     /// The set of objects that it reads.
@@ -42,11 +42,11 @@ struct Links {
 
 /// What has happened to a rule that decided something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It is gone.
-    Gone,
-    /// It does something else now, and has another revision.
-    Changed,
+pub enum DeciderChange {
+    /// The rule was removed.
+    Removed,
+    /// The rule has other actions, and a new revision.
+    Modified,
 }
 
 /// How large a [`RegionIndex`] is.
@@ -55,7 +55,7 @@ pub struct IndexSize {
     /// Entries that are watched.
     pub entries: usize,
     /// Entries that are not watched any more and wait to be taken out.
-    pub leaving: usize,
+    pub retired: usize,
     /// Visits of all these, one for each rule that decided it.
     pub visits: usize,
     /// Groups with visits, over all tables.
@@ -79,7 +79,7 @@ pub(crate) fn state(name: &'static str, size: &IndexSize, overflows: u64) -> Eng
         ("projections", size.projections),
         ("chained", size.chained),
         ("read sets", size.read_sets),
-        ("tombstones", size.leaving),
+        ("tombstones", size.retired),
     ];
     EngineState { name, relations, bytes: Some(size.bytes), overflows, faults: 0 }
 }
@@ -87,13 +87,13 @@ pub(crate) fn state(name: &'static str, size: &IndexSize, overflows: u64) -> Eng
 /// Rows that projections for new masks are given before each search, for each rule that its change
 /// has; the rest is looked through. So a thousand rules of a new mask do not look through a large
 /// group a thousand times. The first rule of a mask, if it comes alone, waits for none of it.
-const FILLED_FOR_A_RULE: usize = 1024;
+const ROWS_FILLED_PER_RULE: usize = 1024;
 
 /// Rules of a change that count for that.
 const RULES_COUNTED: usize = 64;
 
 /// Visits that are looked at side by side: what is read of them stays in the nearest cache.
-const LOOKED_AT_TOGETHER: usize = 64;
+const EXAMINED_TOGETHER: usize = 64;
 
 impl RegionIndex {
     /// An index without entries. The seed goes into every hash, so that who sends packets cannot
@@ -102,9 +102,9 @@ impl RegionIndex {
     pub fn new(seed: u64) -> Self {
         let hashes = FixedState::with_seed(seed);
         Self {
-            places: Places::new(&hashes),
+            groups: VisitGroups::new(&hashes),
             readers: Readers::new(&hashes),
-            entries: Entries::new(hashes),
+            entries: WatchedEntries::new(hashes),
             rows: 0,
             found: Vec::new(),
             candidates: Vec::new(),
@@ -114,8 +114,8 @@ impl RegionIndex {
     /// The same, where a rule looks at so many visits of a group one by one before it is searched for
     /// by common masks. What is found is the same.
     #[must_use]
-    pub fn with_few(mut self, few: usize) -> Self {
-        self.places = self.places.with_few(few);
+    pub fn with_scan_threshold(mut self, scan_threshold: usize) -> Self {
+        self.groups = self.groups.with_scan_threshold(scan_threshold);
         self
     }
 
@@ -123,162 +123,186 @@ impl RegionIndex {
     ///
     /// Takes constant time for each visit and read.
     pub fn insert(&mut self, id: EntryId, traversal: &Arc<Traversal>) {
-        let slot = self.hold(id, traversal);
+        let slot = self.insert_unlinked(id, traversal);
         self.link(slot, 0..visits_count(traversal));
     }
 
     /// Watches an entry, in the place of one with its name; but of its visits only those that
     /// [`Self::link`] names. Answers with its slot.
-    pub(crate) fn hold(&mut self, id: EntryId, traversal: &Arc<Traversal>) -> u32 {
+    pub(crate) fn insert_unlinked(&mut self, id: EntryId, traversal: &Arc<Traversal>) -> u32 {
         self.remove(id);
         let mut reads = |slot| self.readers.insert(&traversal.reads, slot);
-        let links = |slot| Links { rows: Box::default(), reads: reads(slot) };
+        let links = |slot| EntryLinks { rows: Box::default(), reads: reads(slot) };
         self.entries.insert(id, traversal, links)
     }
 
     /// Takes visits of an entry in, which are not in yet.
     pub(crate) fn link(&mut self, slot: u32, visits: impl Iterator<Item = u32>) {
-        let Some(held) = self.entries.get_mut(slot) else { return };
-        let mut rows = Vec::from(std::mem::take(&mut held.links.rows));
-        rows.reserve_exact(held.traversal.visits.len());
+        let Some(record) = self.entries.get_mut(slot) else { return };
+        let mut rows = Vec::from(std::mem::take(&mut record.links.rows));
+        rows.reserve_exact(record.traversal.visits.len());
         for number in visits {
-            let Some(visit) = held.traversal.visits.get(number as usize) else { continue };
-            let own = Row::all(slot, number, visit);
+            let Some(visit) = record.traversal.visits.get(number as usize) else { continue };
+            let own = GroupRow::all(slot, number, visit);
             let before = rows.len();
-            rows.extend(own.map(|row| self.places.insert(row, visit)));
+            rows.extend(own.map(|row| self.groups.insert(row, visit)));
             self.rows += rows.len() - before;
         }
-        held.links.rows = rows.into();
+        record.links.rows = rows.into();
     }
 
     /// Takes the visits of an entry out.
     pub(crate) fn unlink(&mut self, slot: u32) {
-        let Some(held) = self.entries.get_mut(slot) else { return };
-        let rows = std::mem::take(&mut held.links.rows);
+        let Some(record) = self.entries.get_mut(slot) else { return };
+        let rows = std::mem::take(&mut record.links.rows);
         self.rows -= rows.len();
         for (group, position) in rows {
-            self.places.remove(group, position);
+            self.groups.remove(group, position);
         }
     }
 
     /// Watches an entry no longer. Takes constant time.
     pub fn remove(&mut self, id: EntryId) {
         if let Some(slot) = self.entries.slot(id) {
-            self.entries.end(slot);
+            self.entries.unwatch(slot);
         }
     }
 
     /// Watches no entry of an owner any longer.
     pub fn remove_owner(&mut self, owner: OwnerId) {
-        for slot in self.entries.of_owner(owner) {
-            self.entries.end(slot);
+        for slot in self.entries.slots_of_owner(owner) {
+            self.entries.unwatch(slot);
         }
     }
 
     /// Ends the entries with a visit that a rule decided, as it was before. Answers with how many
     /// visits were looked at.
-    pub fn end_decided(&mut self, rule: &Rule, fate: Fate, ended: &mut Vec<EntryId>) -> usize {
+    pub fn evict_decided(
+        &mut self,
+        rule: &Rule,
+        change: DeciderChange,
+        evicted: &mut Vec<EntryId>,
+    ) -> usize {
         let mut found = std::mem::take(&mut self.found);
-        let groups = self.places.decided_by(rule.id);
-        let mut looks = 0;
-        match fate {
-            Fate::Gone => found.extend(groups.flat_map(|group| group.entries_decided_by(rule))),
-            Fate::Changed => {
-                let is_stale = |row: &Row| {
+        let groups = self.groups.decided_by(rule.id);
+        let mut examined = 0;
+        match change {
+            DeciderChange::Removed => {
+                found.extend(groups.flat_map(|group| group.entries_decided_by(rule)))
+            }
+            DeciderChange::Modified => {
+                let is_stale = |row: &GroupRow| {
                     let is_older = |own: &Rule| own.revision != rule.revision;
-                    self.visit(row.visited()).is_some_and(|visit| is_decided(visit, rule, is_older))
+                    self.visit(row.visit_ref())
+                        .is_some_and(|visit| is_decided(visit, rule, is_older))
                 };
                 let rows = groups.flat_map(|group| group.decided_by(rule));
-                let rows = rows.inspect(|_| looks += 1);
+                let rows = rows.inspect(|_| examined += 1);
                 found.extend(rows.filter(is_stale).map(|row| row.entry));
             }
         }
-        let looks = looks.max(found.len());
-        self.end(found, ended);
-        looks
+        let examined = examined.max(found.len());
+        self.unwatch_found(found, evicted);
+        examined
     }
 
-    /// Ends the entries with a visit that a rule outranks and whose region it overlaps. It comes with
-    /// so many `others` in one change: the more, the more is done so that the next is found faster.
-    /// Answers with how many visits were looked at, about.
-    pub fn end_overlapped(
+    /// Evicts the entries with a visit that `rule` outranks and whose region it overlaps.
+    ///
+    /// The change has `others` more deltas: the more, the more work goes into the groups first, so
+    /// that the next rule is found faster (see [`Self::prepare_search`]). Returns about how many
+    /// visits were examined.
+    pub fn evict_overlapped(
         &mut self,
         rule: &Rule,
         others: usize,
-        ended: &mut Vec<EntryId>,
+        evicted: &mut Vec<EntryId>,
     ) -> usize {
-        let (place, matching) = ((rule.bridge, rule.table), &rule.matching);
-        let mask = matching.mask();
-        let is_put_off = others == 0 && self.places.remember(place, mask, rule.rank());
-        if !is_put_off && self.places.prepare(place, mask, rule.rank()) {
-            self.places.fill(FILLED_FOR_A_RULE * (1 + others).min(RULES_COUNTED));
+        self.prepare_search(rule, others);
+        self.evict_found(rule, evicted)
+    }
+
+    /// Prepares the groups of the table for the mask of `rule`.
+    ///
+    /// The first rule of a mask, if it is alone in its change, is searched at once: its mask is
+    /// only noted, and [`Self::tidy`] projects the groups under it. Every other rule adds the
+    /// projections that its mask lacks, and fills a bounded number of their rows.
+    fn prepare_search(&mut self, rule: &Rule, others: usize) {
+        let (table, mask) = ((rule.bridge, rule.table), rule.matching.mask());
+        let is_deferred = others == 0 && self.groups.defer_preparation(table, mask, rule.rank());
+        if !is_deferred && self.groups.prepare(table, mask, rule.rank()) {
+            self.groups.fill_projections(ROWS_FILLED_PER_RULE * (1 + others).min(RULES_COUNTED));
         }
-        let (asked, mut found) = (Asked::of(rule), std::mem::take(&mut self.found));
+    }
+
+    /// Searches the groups for visits that `rule` takes over, and evicts their entries.
+    fn evict_found(&mut self, rule: &Rule, evicted: &mut Vec<EntryId>) -> usize {
+        let (table, matching) = ((rule.bridge, rule.table), &rule.matching);
+        let (query, mut found) = (RuleQuery::of(rule), std::mem::take(&mut self.found));
         let mut candidates = std::mem::take(&mut self.candidates);
-        let mut looks = 0;
-        for (group, way) in self.places.search(place, mask) {
+        let mut examined = 0;
+        for (group, plan) in self.groups.search(table, matching.mask()) {
             let before = candidates.len();
-            let search = group.candidates(way, &asked, self.places.hashes(), &mut candidates);
-            looks += 1 + search.looks;
-            if search.is_known {
+            let search = group.candidates(plan, &query, self.groups.hashes(), &mut candidates);
+            examined += 1 + search.examined;
+            if search.is_exact {
                 found.extend(candidates.drain(before..).map(|row| row.entry));
             }
         }
-        for together in candidates.chunks(LOOKED_AT_TOGETHER) {
-            self.find_overlapped(together, matching, &mut found);
+        for together in candidates.chunks(EXAMINED_TOGETHER) {
+            self.compare_overlapped(together, matching, &mut found);
         }
         candidates.clear();
         self.candidates = candidates;
-        self.end(found, ended);
-        looks
+        self.unwatch_found(found, evicted);
+        examined
     }
 
-    /// About how many visits [`Self::end_decided`] looks at, and more than `max` if they are more.
+    /// About how many visits [`Self::evict_decided`] looks at, and more than `max` if they are more.
     pub(crate) fn cost_of_decided(&self, rule: &Rule, max: usize) -> usize {
-        let groups = self.places.decided_by(rule.id);
+        let groups = self.groups.decided_by(rule.id);
         groups.flat_map(|group| group.entries_decided_by(rule)).take(max + 1).count()
     }
 
-    /// The same of [`Self::end_overlapped`].
+    /// The same of [`Self::evict_overlapped`].
     pub(crate) fn cost_of_overlapped(&self, rule: &Rule, max: usize) -> usize {
-        let (place, asked) = ((rule.bridge, rule.table), Asked::of(rule));
+        let (table, query) = ((rule.bridge, rule.table), RuleQuery::of(rule));
         let mut cost = 0;
-        for (group, way) in self.places.search(place, rule.matching.mask()) {
+        for (group, plan) in self.groups.search(table, rule.matching.mask()) {
             let Some(left) = max.checked_sub(cost) else { break };
-            cost += 1 + group.cost(way, &asked, self.places.hashes(), left);
-            if !group.is_whole() && !group.outranks_few(way, rule.rank()) {
+            cost += 1 + group.cost(plan, &query, self.groups.hashes(), left);
+            if !group.is_filled() && !group.is_rank_scan_cheaper(plan, rule.rank()) {
                 // What projections lack is given to them first.
-                cost += FILLED_FOR_A_RULE;
+                cost += ROWS_FILLED_PER_RULE;
             }
         }
         cost
     }
 
-    /// The same of [`Self::end_readers`].
+    /// The same of [`Self::evict_readers`].
     pub(crate) fn cost_of_readers(&self, object: Object) -> usize {
         self.readers.count(object)
     }
 
     /// Ends the entries that read an object and were translated before a version. Answers with how
     /// many entries were looked at.
-    pub fn end_readers(
+    pub fn evict_readers(
         &mut self,
         object: Object,
         before: Version,
-        ended: &mut Vec<EntryId>,
+        evicted: &mut Vec<EntryId>,
     ) -> usize {
         let is_older = |slot: &u32| {
-            self.entries.watched(*slot).is_some_and(|held| held.traversal.version < before)
+            self.entries.watched(*slot).is_some_and(|record| record.traversal.version < before)
         };
         let found = self.readers.of(object).filter(is_older).collect();
-        self.end(found, ended);
+        self.unwatch_found(found, evicted);
         self.readers.count(object)
     }
 
     /// Ends the entries that visit a table.
-    pub fn end_visitors(&mut self, place: (BridgeId, TableId), ended: &mut Vec<EntryId>) {
-        let found = self.places.of(place).flat_map(|group| group.entries()).collect();
-        self.end(found, ended);
+    pub fn evict_visitors(&mut self, table: TableKey, evicted: &mut Vec<EntryId>) {
+        let found = self.groups.of(table).flat_map(|group| group.entries()).collect();
+        self.unwatch_found(found, evicted);
     }
 
     /// The traversal of an entry that is watched.
@@ -290,59 +314,59 @@ impl RegionIndex {
     /// Does some of the work that was put off: at most `budget` entries are taken out, or rows
     /// projected. Answers whether there is more.
     pub fn tidy(&mut self, budget: usize) -> bool {
-        let left = self.fill(budget);
-        self.take_out(left);
+        let left = self.fill_projections(budget);
+        self.reclaim(left);
         self.is_untidy()
     }
 
     /// Takes out so many entries that are not watched any more.
-    pub(crate) fn take_out(&mut self, count: usize) {
+    pub(crate) fn reclaim(&mut self, count: usize) {
         for _ in 0..count {
-            let Some(slot) = self.next_leaving() else { break };
+            let Some(slot) = self.next_retired() else { break };
             self.unlink(slot);
             self.release(slot);
         }
     }
 
     /// Whether some projection is missing, or lacks visits.
-    pub(crate) const fn is_lacking(&self) -> bool {
-        self.places.is_lacking()
+    pub(crate) const fn has_unfilled_projections(&self) -> bool {
+        self.groups.has_unfilled_projections()
     }
 
     /// Whether [`Self::tidy`] has something to do.
     pub(crate) fn is_untidy(&self) -> bool {
-        self.is_lacking() || self.leaving() > 0
+        self.has_unfilled_projections() || self.retired() > 0
     }
 
     /// Makes projections for masks that came alone, and puts rows into those that lack them, at most
     /// so many. Answers with what is left of `budget`.
-    pub(crate) fn fill(&mut self, budget: usize) -> usize {
-        let left = self.places.prepare_for_alone(budget);
-        self.places.fill(left)
+    pub(crate) fn fill_projections(&mut self, budget: usize) -> usize {
+        let left = self.groups.prepare_deferred(budget);
+        self.groups.fill_projections(left)
     }
 
     /// The slot of the next entry that is not watched any more, to be [released](Self::release).
-    pub(crate) fn next_leaving(&mut self) -> Option<u32> {
-        self.entries.next_dead()
+    pub(crate) fn next_retired(&mut self) -> Option<u32> {
+        self.entries.next_retired()
     }
 
     /// How many visits the entry in a slot has.
     #[cfg(feature = "dbsp")]
     pub(crate) fn visits_count(&self, slot: u32) -> u32 {
-        self.entries.get(slot).map_or(0, |held| visits_count(&held.traversal))
+        self.entries.get(slot).map_or(0, |record| visits_count(&record.traversal))
     }
 
     /// Forgets an entry that is not watched any more, and whose visits are not in.
     pub(crate) fn release(&mut self, slot: u32) {
-        if let Some(held) = self.entries.release(slot) {
-            debug_assert!(held.links.rows.is_empty(), "a row refers to an entry that is there");
-            self.readers.remove(held.links.reads, slot);
+        if let Some(record) = self.entries.release(slot) {
+            debug_assert!(record.links.rows.is_empty(), "a row refers to an entry that is there");
+            self.readers.remove(record.links.reads, slot);
         }
     }
 
     /// The names of all entries that are watched.
     #[cfg(feature = "dbsp")]
-    pub(crate) fn names(&self) -> impl Iterator<Item = EntryId> + '_ {
+    pub(crate) fn watched_ids(&self) -> impl Iterator<Item = EntryId> + '_ {
         self.entries.all().map(|(id, _)| id)
     }
 
@@ -360,8 +384,8 @@ impl RegionIndex {
 
     /// Entries that are not watched any more and wait to be taken out.
     #[must_use]
-    pub fn leaving(&self) -> usize {
-        self.entries.dead_count()
+    pub fn retired(&self) -> usize {
+        self.entries.retired_count()
     }
 
     /// How large it is. Takes time linear in the number of groups.
@@ -370,23 +394,23 @@ impl RegionIndex {
         let links = self.rows * size_of::<(u32, u32)>();
         IndexSize {
             entries: self.entries.len(),
-            leaving: self.entries.dead_count(),
+            retired: self.entries.retired_count(),
             visits: self.rows,
-            groups: self.places.len(),
-            projections: self.places.projections(),
-            chained: self.places.chained(),
+            groups: self.groups.len(),
+            projections: self.groups.projections(),
+            chained: self.groups.chained(),
             read_sets: self.readers.len(),
-            bytes: self.entries.bytes() + links + self.places.bytes() + self.readers.bytes(),
+            bytes: self.entries.bytes() + links + self.groups.bytes() + self.readers.bytes(),
         }
     }
 
-    fn end(&mut self, mut found: Vec<u32>, ended: &mut Vec<EntryId>) {
-        ended.extend(found.drain(..).filter_map(|slot| self.entries.end(slot)));
+    fn unwatch_found(&mut self, mut found: Vec<u32>, evicted: &mut Vec<EntryId>) {
+        evicted.extend(found.drain(..).filter_map(|slot| self.entries.unwatch(slot)));
         self.found = found;
     }
 
     /// The visit of a row, unless its entry is not watched any more.
-    fn visit(&self, row: Visited) -> Option<&Visit> {
+    fn visit(&self, row: VisitRef) -> Option<&Visit> {
         visit_of(self.entries.watched(row.entry)?, row)
     }
 
@@ -395,24 +419,24 @@ impl RegionIndex {
     /// What is compared lies behind five pointers, each somewhere else in memory. They are followed
     /// for all visits side by side, as memory answers many questions in the time of one; so a word is
     /// compared for all of them before the next.
-    fn find_overlapped(&self, rows: &[Visited], matching: &Match, found: &mut Vec<u32>) {
-        let held = |row: &Visited| Some((*row, self.entries.watched(row.entry)?));
-        let held: Vec<_> = rows.iter().filter_map(held).collect();
-        let visits = held
-            .iter()
-            .filter_map(|(row, held)| Some((row.entry, &*held.traversal, visit_of(held, *row)?)));
+    fn compare_overlapped(&self, rows: &[VisitRef], matching: &Match, found: &mut Vec<u32>) {
+        let record_of = |row: &VisitRef| Some((*row, self.entries.watched(row.entry)?));
+        let records: Vec<_> = rows.iter().filter_map(record_of).collect();
+        let visits = records.iter().filter_map(|(row, record)| {
+            Some((row.entry, &*record.traversal, visit_of(record, *row)?))
+        });
         let mut visits: Vec<_> = visits.collect();
-        for asked in AskedWord::all(matching) {
-            visits.retain(|(_, own, visit)| asked.overlaps(own, visit));
+        for match_word in MatchWord::all(matching) {
+            visits.retain(|(_, own, visit)| match_word.overlaps(own, visit));
         }
         found.extend(visits.iter().map(|(entry, ..)| *entry));
     }
 }
 
-fn visit_of(held: &Held<Links>, row: Visited) -> Option<&Visit> {
-    held.traversal.visits.get(row.visit as usize)
+fn visit_of(record: &EntryRecord<EntryLinks>, row: VisitRef) -> Option<&Visit> {
+    record.traversal.visits.get(row.visit as usize)
 }
 
 pub(crate) fn visits_count(traversal: &Traversal) -> u32 {
-    u32::try_from(traversal.visits.len()).unwrap_or(u32::MAX)
+    position(traversal.visits.len())
 }

@@ -4,7 +4,7 @@ use shunt_pipeline::{Priority, Rank, Rule, RuleId, Visit};
 
 /// A visit, by one of the rules that decided it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Row {
+pub(super) struct GroupRow {
     /// The slot of its entry.
     pub(super) entry: u32,
     /// Its number among the visits of the entry's traversal.
@@ -18,7 +18,7 @@ pub(super) struct Row {
 
 /// Which visit a row is of.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Visited {
+pub(super) struct VisitRef {
     /// The slot of its entry.
     pub(super) entry: u32,
     /// Its number among the visits of the entry's traversal.
@@ -28,9 +28,9 @@ pub(super) struct Visited {
 /// No rule is as young.
 const NO_RULE: u64 = u64::MAX;
 
-const _: () = assert!(size_of::<Option<Row>>() == 24, "there is one for each visit");
+const _: () = assert!(size_of::<Option<GroupRow>>() == 24, "there is one for each visit");
 
-impl Row {
+impl GroupRow {
     /// The rows of a visit: one for each rule that decided it, or one for a miss.
     pub(super) fn all(entry: u32, number: u32, visit: &Visit) -> impl Iterator<Item = Self> {
         let of_rule = move |rule: &Rule, is_clause| Self {
@@ -54,8 +54,8 @@ impl Row {
     }
 
     /// The visit.
-    pub(super) const fn visited(&self) -> Visited {
-        Visited { entry: self.entry, visit: self.visit }
+    pub(super) const fn visit_ref(&self) -> VisitRef {
+        VisitRef { entry: self.entry, visit: self.visit }
     }
 
     /// A row of a visit that this rule decided.

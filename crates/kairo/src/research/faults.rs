@@ -15,7 +15,7 @@ use crate::{CircuitStats, Relational, Visits, testing::Fail};
 /// An engine in a circuit.
 trait InCircuit: Fail + Sized + 'static {
     fn new(version: Version, deltas_max: usize) -> Self;
-    fn with_looks_max(self, looks_max: usize) -> Self;
+    fn with_examined_max(self, examined_max: usize) -> Self;
     fn stats(&self) -> CircuitStats;
 }
 
@@ -24,8 +24,8 @@ impl InCircuit for Visits {
         Self::new(version, 1).with_deltas_max(deltas_max)
     }
 
-    fn with_looks_max(self, looks_max: usize) -> Self {
-        self.with_looks_max(looks_max)
+    fn with_examined_max(self, examined_max: usize) -> Self {
+        self.with_examined_max(examined_max)
     }
 
     fn stats(&self) -> CircuitStats {
@@ -38,8 +38,8 @@ impl InCircuit for Relational {
         Self::new(version, 1).with_deltas_max(deltas_max)
     }
 
-    fn with_looks_max(self, looks_max: usize) -> Self {
-        self.with_looks_max(looks_max)
+    fn with_examined_max(self, examined_max: usize) -> Self {
+        self.with_examined_max(examined_max)
     }
 
     fn stats(&self) -> CircuitStats {
@@ -101,7 +101,7 @@ impl<E: InCircuit> Scene<E> {
 
 fn a_fault_in_a_step_evicts_every_entry_and_the_next_step_works<E: InCircuit>() {
     let mut scene = Scene::<E>::new(99);
-    scene.engine.fail_in(0);
+    scene.engine.fail_after(0);
     let change = scene.last_change();
     assert_eq!(scene.evicted(&change), [entry(0), entry(1), entry(2)]);
     assert_eq!((scene.engine.stats().errors, scene.engine.len()), (1, 0));
@@ -113,7 +113,7 @@ fn a_fault_in_a_step_evicts_every_entry_and_the_next_step_works<E: InCircuit>() 
 
 fn what_a_fault_between_changes_has_lost_goes_with_the_next_change<E: InCircuit>() {
     let mut scene = Scene::<E>::new(99);
-    scene.engine.fail_in(0);
+    scene.engine.fail_after(0);
     while scene.engine.tidy() {}
     assert_eq!((scene.engine.stats().errors, scene.engine.len()), (1, 3));
     scene.engine.removed(entry(1));
@@ -131,7 +131,7 @@ fn an_engine_goes_on_in_another_thread<E: InCircuit>() {
 
 fn an_entry_that_was_ended_before_a_fault_is_evicted_with_the_others<E: InCircuit>() {
     let mut scene = Scene::<E>::new(99);
-    scene.engine.fail_in(1);
+    scene.engine.fail_after(1);
     let Change { version, deltas } = scene.last_change();
     let change = Change { version, deltas: deltas.into_iter().rev().collect() };
     assert_eq!(scene.evicted(&change), [entry(0), entry(1), entry(2)]);
@@ -140,7 +140,7 @@ fn an_entry_that_was_ended_before_a_fault_is_evicted_with_the_others<E: InCircui
 
 fn a_fault_while_entries_are_taken_in_loses_none<E: InCircuit>() {
     let mut scene = Scene::<E>::new(99);
-    scene.engine.fail_in(0);
+    scene.engine.fail_after(0);
     let traversal = scene.traversal();
     for slot in 3..300 {
         assert_eq!(scene.engine.installed(entry(slot), &traversal), Installed::Recorded);
@@ -176,10 +176,10 @@ fn beyond_the_bound_an_object_is_the_cause_by_its_number_among_all_deltas<E: InC
 }
 
 fn beyond_so_many_looks_tables_are_flushed_and_objects_are_looked_at<E: InCircuit>() {
-    let met = |looks_max, is_bridge_changed| {
+    let met = |examined_max, is_bridge_changed| {
         // By this rule every lookup consults the type, so that entries are of no other.
         let twin = Twin::with_rules(generate::BRIDGES[0], &["priority=1,ip,actions=drop"]);
-        let set = |engine: E| engine.with_looks_max(looks_max);
+        let set = |engine: E| engine.with_examined_max(examined_max);
         let mut scene = Scene::<E>::with(twin, 99, set);
         while scene.engine.tidy() {}
         // Of four entries one is not taken in yet.
@@ -213,7 +213,7 @@ fn beyond_so_many_looks_tables_are_flushed_and_objects_are_looked_at<E: InCircui
 
 fn a_fault_before_a_change_of_too_many_rules_evicts_every_entry<E: InCircuit>() {
     let mut scene = Scene::<E>::new(0);
-    scene.engine.fail_in(0);
+    scene.engine.fail_after(0);
     let change = scene.new_rule();
     assert_eq!(scene.evicted(&change), [entry(0), entry(1), entry(2)]);
     assert_eq!(scene.engine.len(), 0);

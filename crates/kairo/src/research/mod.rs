@@ -6,6 +6,7 @@
 mod circuit_stats;
 #[cfg(test)]
 mod faults;
+mod lock;
 mod published;
 mod relational;
 #[cfg(any(test, feature = "testing"))]

@@ -9,7 +9,7 @@ use shunt_pipeline::{
 /// An engine whose circuit can be made to fail.
 pub trait Fail: Evictor {
     /// Has a step panic: at the next place where it may, or so many later.
-    fn fail_in(&mut self, places: usize);
+    fn fail_after(&mut self, places: usize);
 }
 
 /// An engine that fails with some of its changes.
@@ -38,7 +38,7 @@ impl<E: Fail, W: FnMut() -> Option<usize> + Send> Evictor for Failing<E, W> {
 
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
         if let Some(places) = (self.when)() {
-            self.engine.fail_in(places);
+            self.engine.fail_after(places);
         }
         self.engine.apply(deltas, version)
     }
@@ -66,14 +66,14 @@ impl<E: Fail, W: FnMut() -> Option<usize> + Send> Evictor for Failing<E, W> {
 
 /// When the next step fails, if one does.
 #[derive(Debug, Default)]
-pub(crate) struct Fault {
+pub(crate) struct FaultTimer {
     /// Places that it still passes.
     away: Option<usize>,
 }
 
-impl Fault {
+impl FaultTimer {
     /// A step fails at the next place where it may, or so many later.
-    pub(crate) const fn fail_in(&mut self, places: usize) {
+    pub(crate) const fn fail_after(&mut self, places: usize) {
         self.away = Some(places);
     }
 
@@ -82,7 +82,7 @@ impl Fault {
     /// # Panics
     ///
     /// When it is to fail here.
-    pub(crate) fn come_nearer(&mut self) {
+    pub(crate) fn pass_point(&mut self) {
         let away = self.away.take();
         assert!(away != Some(0), "a fault was asked for");
         self.away = away.map(|away| away - 1);

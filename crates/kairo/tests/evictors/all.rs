@@ -40,15 +40,15 @@ impl Hurried {
     fn all(version: Version) -> Vec<Self> {
         let all: Vec<(_, Box<dyn Evictor>)> = vec![
             ("direct, one delta", Box::new(Direct::new(version, 1).with_deltas_max(1))),
-            ("direct, two looks", Box::new(Direct::new(version, 1).with_looks_max(2))),
+            ("direct, two looks", Box::new(Direct::new(version, 1).with_examined_max(2))),
             #[cfg(feature = "dbsp")]
             ("visits, one delta", Box::new(Visits::new(version, 1).with_deltas_max(1))),
             #[cfg(feature = "dbsp")]
-            ("visits, two looks", Box::new(Visits::new(version, 1).with_looks_max(2))),
+            ("visits, two looks", Box::new(Visits::new(version, 1).with_examined_max(2))),
             #[cfg(feature = "dbsp")]
             ("relational, one delta", Box::new(Relational::new(version, 1).with_deltas_max(1))),
             #[cfg(feature = "dbsp")]
-            ("relational, two looks", Box::new(Relational::new(version, 1).with_looks_max(2))),
+            ("relational, two looks", Box::new(Relational::new(version, 1).with_examined_max(2))),
         ];
         let own = |(name, engine)| Self { name, engine, watched: BTreeSet::new() };
         all.into_iter().map(own).collect()
@@ -93,16 +93,22 @@ impl All {
     pub(crate) fn new(version: Version) -> Self {
         let others: Vec<(_, Box<dyn Evictor>)> = vec![
             ("direct", Box::new(Direct::new(version, 1))),
-            (BY_MASKS, Box::new(Direct::new(version, 1).with_few(0).with_tidied_at_once(2))),
+            (
+                BY_MASKS,
+                Box::new(Direct::new(version, 1).with_scan_threshold(0).with_tidy_budget(2)),
+            ),
             #[cfg(feature = "dbsp")]
             ("visits", Box::new(Visits::new(version, 1))),
             #[cfg(feature = "dbsp")]
             ("relational", Box::new(Relational::new(version, 1))),
             // Groups are looked through, and projected when nobody waits.
             #[cfg(feature = "dbsp")]
-            ("relational, one by one", Box::new(Relational::new(version, 1).with_few(1))),
+            (
+                "relational, one by one",
+                Box::new(Relational::new(version, 1).with_scan_threshold(1)),
+            ),
             #[cfg(feature = "dbsp")]
-            ("relational, by prints", Box::new(Relational::new(version, 1).with_few(0))),
+            ("relational, by prints", Box::new(Relational::new(version, 1).with_scan_threshold(0))),
         ];
         let (definition, hurried) = (Definition::new(version), Hurried::all(version));
         Self { definition, others, hurried, watched: BTreeMap::new() }

@@ -413,7 +413,7 @@ fn what_an_engine_says_of_itself_grows_and_shrinks_with_what_it_keeps() {
 #[cfg(feature = "dbsp")]
 #[test]
 fn a_relation_in_a_circuit_says_of_each_row_that_it_is_there_and_that_it_goes() {
-    let by_prints = |version| Relational::new(version, 1).with_few(0);
+    let by_prints = |version| Relational::new(version, 1).with_scan_threshold(0);
     let mut switch = Switch::with(by_prints, &[SPREAD]);
     let all = |switch: &Switch<Relational>| {
         ["visits", "names", "groups", "projections", "prints"].map(|name| rows(switch, name))

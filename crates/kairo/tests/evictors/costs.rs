@@ -81,8 +81,8 @@ fn the_first_rule_of_a_mask_leaves_the_order_of_visits_to_others() {
 #[test]
 fn beyond_so_many_looks_the_tables_that_are_left_are_flushed() {
     let rules = [SPREAD, "table=1,ip,actions=output:2", "ipv6,actions=goto_table:1"];
-    let switch = |looks_max| {
-        let engine = |version| direct(version).with_looks_max(looks_max);
+    let switch = |examined_max| {
+        let engine = |version| direct(version).with_examined_max(examined_max);
         let mut switch = Switch::with(engine, &rules);
         for n in 0..100 {
             switch.install(0x0a00_0000 | n);
@@ -108,7 +108,7 @@ fn beyond_so_many_looks_the_tables_that_are_left_are_flushed() {
 
 #[test]
 fn objects_are_looked_at_beyond_the_bound_too() {
-    let engine = |version| direct(version).with_looks_max(0);
+    let engine = |version| direct(version).with_examined_max(0);
     let mut switch = Switch::with(engine, &[SPREAD]);
     let all: Vec<_> = (0..10).map(|n| switch.install(0x0a00_0000 | n)).collect();
     let rule = |text: &str| switch.publish(ADD, &[text]).deltas;

@@ -177,13 +177,13 @@ fn an_ltm_rule_is_orphaned_when_the_packet_that_made_it_is_deleted() {
     for (destination, slots) in [(0x0a00_0001, [0, 1]), (0x0a00_0002, [0, 2])] {
         let pieces = pieces(&scene, destination);
         let list: Vec<_> = slots.map(entry).into_iter().zip(pieces).collect();
-        scene.mirror.installed_pieces(&list);
+        scene.mirror.installed_sub_traversals(&list);
         for (id, piece) in &list {
             scene.direct.installed(*id, piece);
             scene.visits.installed(*id, piece);
         }
     }
-    assert_eq!(scene.mirror.stats().beside, 0, "the mirror knows these pieces");
+    assert_eq!(scene.mirror.stats().untracked, 0, "the mirror knows these pieces");
     assert_eq!(scene.mirror.len(), 3);
     // The first flow is idle, and its last piece expires. Its first is still in use.
     scene.engines().into_iter().for_each(|engine| engine.removed(entry(1)));
@@ -204,8 +204,8 @@ fn the_first_table_that_is_stale_ends_its_piece_and_those_behind() {
     let pieces: Vec<_> =
         (0..).map(entry).zip(cut.into_iter().map(|piece| Arc::new(piece.traversal))).collect();
     assert_eq!(pieces.len(), 3);
-    scene.mirror.installed_pieces(&pieces);
-    assert_eq!(scene.mirror.stats().beside, 0);
+    scene.mirror.installed_sub_traversals(&pieces);
+    assert_eq!(scene.mirror.stats().untracked, 0);
     let [ended, ..] = scene.add("table=1,priority=40000,ip,nw_dst=0.0.0.1,actions=drop");
     assert_eq!(ended, [1, 2]);
     let [ended, ..] = scene.add("priority=40000,ip,nw_dst=0.0.0.1,actions=drop");
@@ -224,7 +224,7 @@ fn what_the_mirror_knows_nothing_of_goes_with_any_change_of_its_tables() {
     let mut scene = Scene::new(AT_ONCE, &rules);
     scene.install(0, 0x0a00_0001);
     scene.install(1, 0x0a00_0002);
-    assert_eq!(scene.mirror.stats().beside, 1);
+    assert_eq!(scene.mirror.stats().untracked, 1);
     let [ended, others, _] = scene.add("table=2,ip,nw_dst=10.9.9.9,actions=output:3");
     assert_eq!((ended, others), (vec![0], vec![]));
 }
@@ -375,7 +375,7 @@ impl Exact {
     fn change(&mut self, command: FlowModCommand, rules: &[String]) {
         let mods: Vec<_> = rules.iter().map(|rule| parsed(command, rule)).collect();
         let change = self.scene.pipeline.apply(BRIDGE, &mods, Time::ZERO).unwrap();
-        let before = self.scene.mirror.stats().beside;
+        let before = self.scene.mirror.stats().untracked;
         let [mirror, direct, _] = self.scene.apply(&change);
         self.met.add(CHANGES, 1);
         self.met.add("evicted", mirror.len());

@@ -13,10 +13,10 @@
 use shunt_flow::{FieldId, FlowKey, FlowMask, PortNo, layout::word, prerequisite};
 use shunt_pipeline::{Action, Instructions, Rule, Subfield, TableId, Traversal, Visit};
 
-use super::state::Packet;
+use super::state::LookupPacket;
 
 /// What an action means for those behind it.
-enum Onward {
+enum NextStep {
     /// They run.
     Runs,
     /// They run when the packet has been through this table, and no lookup sees it.
@@ -27,13 +27,13 @@ enum Onward {
 
 /// Takes a packet through what a rule does, to the table that it enters next; `None`: there is none,
 /// or nobody knows.
-pub(super) fn act(rule: &Rule, packet: &mut Packet) -> Option<TableId> {
+pub(super) fn apply_actions(rule: &Rule, packet: &mut LookupPacket) -> Option<TableId> {
     let Instructions { apply, metadata, goto, .. } = &*rule.instructions;
     for action in apply {
-        match onward(action, rule.table) {
-            Onward::Runs if packet.execute(action) => {}
-            Onward::Enters(table) => return Some(table),
-            Onward::Runs | Onward::Ends => return None,
+        match next_step(action, rule.table) {
+            NextStep::Runs if packet.execute(action) => {}
+            NextStep::Enters(table) => return Some(table),
+            NextStep::Runs | NextStep::Ends => return None,
         }
     }
     if let Some((value, mask)) = metadata {
@@ -43,12 +43,12 @@ pub(super) fn act(rule: &Rule, packet: &mut Packet) -> Option<TableId> {
 }
 
 /// The table that a rule leads packets to, if it leads any on.
-pub(super) fn leads_to(rule: &Rule) -> Option<TableId> {
+pub(super) fn next_table(rule: &Rule) -> Option<TableId> {
     for action in &rule.instructions.apply {
-        match onward(action, rule.table) {
-            Onward::Runs => {}
-            Onward::Enters(table) => return Some(table),
-            Onward::Ends => return None,
+        match next_step(action, rule.table) {
+            NextStep::Runs => {}
+            NextStep::Enters(table) => return Some(table),
+            NextStep::Ends => return None,
         }
     }
     rule.instructions.goto
@@ -61,28 +61,30 @@ pub(super) fn is_clause(rule: &Rule) -> bool {
 
 /// Whether the rules of these traversals, one the piece behind the other, do to their packet what
 /// their visits say.
-pub(super) fn reproduces<'t>(mut pieces: impl Iterator<Item = &'t Traversal> + Clone) -> bool {
-    let visits = pieces.clone().flat_map(|piece| &piece.visits);
-    let Some(first) = pieces.next().filter(|first| first.continuation.is_none()) else {
+pub(super) fn reproduces<'t>(
+    mut sub_traversals: impl Iterator<Item = &'t Traversal> + Clone,
+) -> bool {
+    let visits = sub_traversals.clone().flat_map(|sub_traversal| &sub_traversal.visits);
+    let Some(first) = sub_traversals.next().filter(|first| first.continuation.is_none()) else {
         return false;
     };
     let Some(Visit { bridge, .. }) = visits.clone().next() else { return false };
-    let mut packet = Packet::new(FlowKey::from(&first.key));
+    let mut packet = LookupPacket::new(FlowKey::from(&first.key));
     let mut next = Some(TableId::FIRST);
     for visit in visits {
         let is_own = visit.bridge == *bridge && visit.clauses.is_empty();
         if !is_own || next != Some(visit.table) || !visit.key.is_of(&packet.key) {
             return false;
         }
-        next = visit.rule.as_ref().and_then(|rule| act(rule, &mut packet));
+        next = visit.rule.as_ref().and_then(|rule| apply_actions(rule, &mut packet));
     }
     next.is_none()
 }
 
-fn onward(action: &Action, here: TableId) -> Onward {
+fn next_step(action: &Action, here: TableId) -> NextStep {
     match action {
         Action::Resubmit { port: None | Some(PortNo::IN_PORT), table } => {
-            Onward::Enters(table.unwrap_or(here))
+            NextStep::Enters(table.unwrap_or(here))
         }
         Action::Output { .. }
         | Action::OutputField { .. }
@@ -107,7 +109,7 @@ fn onward(action: &Action, here: TableId) -> Onward {
         | Action::Push(_)
         | Action::Pop(_)
         | Action::Learn(_)
-        | Action::FinTimeout { .. } => Onward::Runs,
+        | Action::FinTimeout { .. } => NextStep::Runs,
         Action::Resubmit { port: Some(_), .. }
         | Action::Exit
         | Action::CopyTtlOut
@@ -122,7 +124,7 @@ fn onward(action: &Action, here: TableId) -> Onward {
         | Action::Ct(_)
         | Action::CtClear
         | Action::Nat(_)
-        | Action::Sample(_) => Onward::Ends,
+        | Action::Sample(_) => NextStep::Ends,
     }
 }
 
@@ -133,7 +135,7 @@ const INNER_PRESENT: u64 = 0x1000;
 /// The type of a tag that no action names the type of.
 const TAG_TYPE: u16 = 0x8100;
 
-impl Packet {
+impl LookupPacket {
     /// Does an action. Answers whether those behind it run.
     fn execute(&mut self, action: &Action) -> bool {
         match action {

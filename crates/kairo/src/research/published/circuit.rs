@@ -14,97 +14,99 @@ use dbsp::{
 };
 use shunt_pipeline::BridgeId;
 
+use crate::{bound::TableKey, positions::position as row_position, research::lock::locked};
+
 use super::{
-    plan::{Node, Place, Plan},
-    relation::{Relation, locked},
-    rules::{MISS, RuleRow, TupleRow},
-    state::State,
+    plan::{CircuitPlan, PlanNode},
+    rules::{MISS, RankedRule, TupleRow},
+    shared::SharedTables,
+    state::PacketState,
 };
 
 /// A packet: its number, and how it is.
-pub(super) type PacketRow = Tup2<u64, State>;
+pub(super) type PacketRow = Tup2<u64, PacketState>;
 
-/// A rule that a packet matches: its rank and number as in [`RuleRow`], and the packet before it.
-type MatchRow = Tup4<u16, u64, u32, State>;
+/// A rule that a packet matches: its rank and number as in [`RankedRule`], and the packet before it.
+type MatchRow = Tup4<u16, u64, u32, PacketState>;
 
 /// A packet on its way: the table that it enters, its number, and how it is.
-type OnwardRow = Tup3<u8, u64, State>;
+type OnwardRow = Tup3<u8, u64, PacketState>;
 
-type Packets = Stream<RootCircuit, OrdZSet<PacketRow>>;
-type ByPrint = Stream<RootCircuit, OrdIndexedZSet<u64, RuleRow>>;
-type Matches = OrdIndexedZSet<u64, MatchRow>;
+type PacketStream = Stream<RootCircuit, OrdZSet<PacketRow>>;
+type RulesByFingerprint = Stream<RootCircuit, OrdIndexedZSet<u64, RankedRule>>;
+type MatchRows = OrdIndexedZSet<u64, MatchRow>;
 
 /// The tuples that a table has.
-pub(super) type Tuples = BTreeMap<Place, BTreeSet<u32>>;
+pub(super) type Tuples = BTreeMap<TableKey, BTreeSet<u32>>;
 
 /// A circuit and its inputs.
-pub(super) struct Circuit {
+pub(super) struct TableCircuit {
     handle: DBSPHandle,
-    inputs: Inputs,
+    inputs: TableInputs,
     /// The tuples of each table, those that came later included.
     tuples: Tuples,
 }
 
 #[derive(Default)]
-struct Inputs {
+struct TableInputs {
     packets: BTreeMap<BridgeId, ZSetHandle<PacketRow>>,
-    rules: BTreeMap<Place, ZSetHandle<TupleRow>>,
+    rules: BTreeMap<TableKey, ZSetHandle<TupleRow>>,
     /// Tuples that came later, all under one key.
-    tuples: BTreeMap<Place, IndexedZSetHandle<u32, u32>>,
+    tuples: BTreeMap<TableKey, IndexedZSetHandle<u32, u32>>,
 }
 
 /// Rows that wait for the next step, each with its weight.
 #[derive(Default)]
-pub(super) struct Rows {
+pub(super) struct TableStepRows {
     packets: BTreeMap<BridgeId, Vec<Tup2<PacketRow, ZWeight>>>,
-    rules: BTreeMap<Place, Vec<Tup2<TupleRow, ZWeight>>>,
+    rules: BTreeMap<TableKey, Vec<Tup2<TupleRow, ZWeight>>>,
 }
 
 /// The rules of a table, as its copies meet them.
-struct Table {
+struct CircuitTable {
     /// By print, for each tuple.
-    tuples: Vec<(u32, ByPrint)>,
+    tuples: Vec<(u32, RulesByFingerprint)>,
     /// Tuples that came later, and their rules.
-    later: (Stream<RootCircuit, OrdIndexedZSet<u32, u32>>, ByPrint),
+    later: (Stream<RootCircuit, OrdIndexedZSet<u32, u32>>, RulesByFingerprint),
 }
 
-impl Rows {
+impl TableStepRows {
     pub(super) fn push_packet(&mut self, bridge: BridgeId, packet: PacketRow, weight: ZWeight) {
         self.packets.entry(bridge).or_default().push(Tup2(packet, weight));
     }
 
-    pub(super) fn push_rule(&mut self, place: Place, row: TupleRow, weight: ZWeight) {
-        self.rules.entry(place).or_default().push(Tup2(row, weight));
+    pub(super) fn push_rule(&mut self, table_key: TableKey, row: TupleRow, weight: ZWeight) {
+        self.rules.entry(table_key).or_default().push(Tup2(row, weight));
     }
 }
 
-impl Circuit {
+impl TableCircuit {
     /// The circuit of a plan, in a thread of its own, with a join for each of these tuples.
     pub(super) fn build(
-        relation: &Arc<Mutex<Relation>>,
-        plan: &Plan,
+        shared: &Arc<Mutex<SharedTables>>,
+        plan: &CircuitPlan,
         tuples: Tuples,
     ) -> Result<Self, Error> {
         let config = CircuitConfig::with_workers(1).with_step_size(StepSize::FullSteps);
-        let (relation, plan, own) = (Arc::clone(relation), plan.clone(), tuples.clone());
-        let connect = move |circuit: &mut RootCircuit| Ok(connect(circuit, &relation, &plan, &own));
+        let (shared, plan, own) = (Arc::clone(shared), plan.clone(), tuples.clone());
+        let connect = move |circuit: &mut RootCircuit| Ok(connect(circuit, &shared, &plan, &own));
         let (handle, inputs) = Runtime::init_circuit(config, connect)?;
         Ok(Self { handle, inputs, tuples })
     }
 
     /// Makes a step with these rows. What no table of the circuit is for is left out.
-    pub(super) fn step(&mut self, rows: &mut Rows) -> Result<(), Error> {
+    pub(super) fn step(&mut self, rows: &mut TableStepRows) -> Result<(), Error> {
         for (bridge, mut packets) in std::mem::take(&mut rows.packets) {
             if let Some(input) = self.inputs.packets.get(&bridge) {
                 input.append(&mut packets);
             }
         }
-        for (place, mut rules) in std::mem::take(&mut rows.rules) {
-            let Some(input) = self.inputs.rules.get(&place) else { continue };
-            let tuples = self.tuples.entry(place).or_default();
+        for (table_key, mut rules) in std::mem::take(&mut rows.rules) {
+            let Some(input) = self.inputs.rules.get(&table_key) else { continue };
+            let tuples = self.tuples.entry(table_key).or_default();
             for Tup2(Tup3(tuple, ..), _) in &rules {
                 if tuples.insert(*tuple)
-                    && let Some(later) = self.inputs.tuples.get(&place)
+                    && let Some(later) = self.inputs.tuples.get(&table_key)
                 {
                     later.push(0, (*tuple, 1));
                 }
@@ -117,33 +119,33 @@ impl Circuit {
 
 fn connect(
     circuit: &mut RootCircuit,
-    relation: &Arc<Mutex<Relation>>,
-    plan: &Plan,
+    shared: &Arc<Mutex<SharedTables>>,
+    plan: &CircuitPlan,
     tuples: &Tuples,
-) -> Inputs {
-    let mut inputs = Inputs::default();
-    let mut tables: BTreeMap<Place, Table> = BTreeMap::new();
-    let mut entering: Vec<Vec<Packets>> = plan.nodes.iter().map(|_| Vec::new()).collect();
+) -> TableInputs {
+    let mut inputs = TableInputs::default();
+    let mut tables: BTreeMap<TableKey, CircuitTable> = BTreeMap::new();
+    let mut entering: Vec<Vec<PacketStream>> = plan.nodes.iter().map(|_| Vec::new()).collect();
     for (position, node) in plan.nodes.iter().enumerate() {
-        let Node { place, next } = node;
-        let table = tables.entry(*place).or_insert_with(|| {
-            let own = tuples.get(place).cloned().unwrap_or_default();
-            add_table(circuit, *place, own, &mut inputs)
+        let PlanNode { table_key, next } = node;
+        let table = tables.entry(*table_key).or_insert_with(|| {
+            let own = tuples.get(table_key).cloned().unwrap_or_default();
+            add_table(circuit, *table_key, own, &mut inputs)
         });
-        if plan.is_entrance(index(position)) {
+        if plan.is_entrance(row_position(position)) {
             let (stream, input) = circuit.add_input_zset::<PacketRow>();
-            inputs.packets.insert(place.0, input);
+            inputs.packets.insert(table_key.0, input);
             entering[position].push(stream);
         }
         let Some((first, others)) = entering[position].split_first() else { continue };
         let packets = first.sum(others);
-        let winners = look_up(&packets, table, relation);
-        listen(&winners, index(position), relation);
-        let onward = act(&gate(&winners, index(position), relation), relation);
+        let winners = look_up(&packets, table, shared);
+        record_stale(&winners, row_position(position), shared);
+        let next_step = apply_actions(&gate(&winners, row_position(position), shared), shared);
         for (table, target) in next {
             let number = table.number();
-            let own = onward.flat_map(move |Tup3(next, id, state)| {
-                (*next == number).then(|| Tup2(*id, State::clone(state)))
+            let own = next_step.flat_map(move |Tup3(next, id, state)| {
+                (*next == number).then(|| Tup2(*id, PacketState::clone(state)))
             });
             entering[*target as usize].push(own);
         }
@@ -154,15 +156,15 @@ fn connect(
 /// The input of a table's rules, split by tuple.
 fn add_table(
     circuit: &mut RootCircuit,
-    place: Place,
+    table_key: TableKey,
     tuples: BTreeSet<u32>,
-    inputs: &mut Inputs,
-) -> Table {
+    inputs: &mut TableInputs,
+) -> CircuitTable {
     let (rules, rules_input) = circuit.add_input_zset::<TupleRow>();
     let (masks, masks_input) = circuit.add_input_indexed_zset::<u32, u32>();
-    inputs.rules.insert(place, rules_input);
-    inputs.tuples.insert(place, masks_input);
-    let by_print = |Tup3(_, print, row): &TupleRow| (*print, *row);
+    inputs.rules.insert(table_key, rules_input);
+    inputs.tuples.insert(table_key, masks_input);
+    let by_print = |Tup3(_, fingerprint, row): &TupleRow| (*fingerprint, *row);
     let of_tuple = |own: &u32| {
         let number = *own;
         let split = rules.filter(move |Tup3(tuple, ..)| *tuple == number);
@@ -170,101 +172,102 @@ fn add_table(
     };
     let split = tuples.iter().map(of_tuple).collect();
     let later = rules.filter(move |Tup3(tuple, ..)| !tuples.contains(tuple)).map_index(by_print);
-    Table { tuples: split, later: (masks, later) }
+    CircuitTable { tuples: split, later: (masks, later) }
 }
 
 /// The rule of the top rank that each packet matches, or its miss.
 fn look_up(
-    packets: &Packets,
-    table: &Table,
-    relation: &Arc<Mutex<Relation>>,
-) -> Stream<RootCircuit, Matches> {
-    let of_tuple = |(tuple, rules): &(u32, ByPrint)| {
-        let (tuple, printing) = (*tuple, Arc::clone(relation));
-        let print = move |state: &State| locked(&printing).rules.print_of(tuple, state);
-        let keyed = packets.map_index(move |packet| (print(&packet.1), packet.clone()));
-        join(&keyed, rules, relation)
+    packets: &PacketStream,
+    table: &CircuitTable,
+    shared: &Arc<Mutex<SharedTables>>,
+) -> Stream<RootCircuit, MatchRows> {
+    let of_tuple = |(tuple, rules): &(u32, RulesByFingerprint)| {
+        let (tuple, printing) = (*tuple, Arc::clone(shared));
+        let fingerprint =
+            move |state: &PacketState| locked(&printing).rules.fingerprint_of(tuple, state);
+        let keyed = packets.map_index(move |packet| (fingerprint(&packet.1), packet.clone()));
+        join(&keyed, rules, shared)
     };
     let mut matches: Vec<_> = table.tuples.iter().map(of_tuple).collect();
     let (tuples, rules) = &table.later;
-    let printing = Arc::clone(relation);
+    let printing = Arc::clone(shared);
     let keyed = packets.map_index(|packet| (0, packet.clone())).join_index(
         tuples,
         move |_, packet: &PacketRow, tuple| {
-            let print = locked(&printing).rules.print_of(*tuple, &packet.1);
-            Some((print, packet.clone()))
+            let fingerprint = locked(&printing).rules.fingerprint_of(*tuple, &packet.1);
+            Some((fingerprint, packet.clone()))
         },
     );
-    matches.push(join(&keyed, rules, relation));
+    matches.push(join(&keyed, rules, shared));
     let (priority, lateness, number) = MISS;
     let misses = packets.map_index(move |Tup2(id, state)| {
-        (*id, Tup4(priority, lateness, number, State::clone(state)))
+        (*id, Tup4(priority, lateness, number, PacketState::clone(state)))
     });
     misses.sum(&matches).topk_desc(1)
 }
 
-/// Packets and rules of one print, where the rule matches.
+/// PacketStream and rules of one print, where the rule matches.
 fn join(
     packets: &Stream<RootCircuit, OrdIndexedZSet<u64, PacketRow>>,
-    rules: &ByPrint,
-    relation: &Arc<Mutex<Relation>>,
-) -> Stream<RootCircuit, Matches> {
-    let relation = Arc::clone(relation);
+    rules: &RulesByFingerprint,
+    shared: &Arc<Mutex<SharedTables>>,
+) -> Stream<RootCircuit, MatchRows> {
+    let shared = Arc::clone(shared);
     packets.join_index(rules, move |_, Tup2(id, state), Tup3(priority, lateness, number)| {
-        let is_met = locked(&relation).rules.is_met(*number, state);
-        is_met.then(|| (*id, Tup4(*priority, *lateness, *number, State::clone(state))))
+        let matches = locked(&shared).rules.matches(*number, state);
+        matches.then(|| (*id, Tup4(*priority, *lateness, *number, PacketState::clone(state))))
     })
 }
 
 /// Notes packets that lose their rule, while rules change.
-fn listen(winners: &Stream<RootCircuit, Matches>, position: u32, relation: &Arc<Mutex<Relation>>) {
-    let relation = Arc::clone(relation);
-    winners.inspect(move |changes: &Matches| {
-        let mut relation = locked(&relation);
+fn record_stale(
+    winners: &Stream<RootCircuit, MatchRows>,
+    position: u32,
+    shared: &Arc<Mutex<SharedTables>>,
+) {
+    let shared = Arc::clone(shared);
+    winners.inspect(move |changes: &MatchRows| {
+        let mut shared = locked(&shared);
         #[cfg(test)]
-        assert!(!std::mem::take(&mut relation.is_failing), "a fault was asked for");
-        if relation.is_listening {
+        assert!(!std::mem::take(&mut shared.is_failing), "a fault was asked for");
+        if shared.records_stale {
             let lost = changes.iter().filter(|(_, _, weight)| *weight < 0);
-            relation.stale.extend(lost.map(|(id, ..)| (id, position)));
+            shared.stale.extend(lost.map(|(id, ..)| (id, position)));
         }
     });
 }
 
 /// Lets changes through, and what it has held with them; or holds them.
 fn gate(
-    winners: &Stream<RootCircuit, Matches>,
+    winners: &Stream<RootCircuit, MatchRows>,
     position: u32,
-    relation: &Arc<Mutex<Relation>>,
-) -> Stream<RootCircuit, Matches> {
-    let relation = Arc::clone(relation);
-    let mut held = Matches::default();
+    shared: &Arc<Mutex<SharedTables>>,
+) -> Stream<RootCircuit, MatchRows> {
+    let shared = Arc::clone(shared);
+    let mut held = MatchRows::default();
     winners.apply_mut(move |changes| {
-        let mut relation = locked(&relation);
-        let is_open = position < relation.open_below;
+        let mut shared = locked(&shared);
+        let is_open = position < shared.open_below;
         let all = match held.num_entries_shallow() {
             0 => changes.clone(),
             _ => held.add_by_ref(changes),
         };
         let (out, kept) =
-            if is_open { (all, Matches::default()) } else { (Matches::default(), all) };
-        relation.held[position as usize] = kept.num_entries_deep();
+            if is_open { (all, MatchRows::default()) } else { (MatchRows::default(), all) };
+        shared.held[position as usize] = kept.num_entries_deep();
         held = kept;
         out
     })
 }
 
 /// Does what each packet's rule says.
-fn act(
-    winners: &Stream<RootCircuit, Matches>,
-    relation: &Arc<Mutex<Relation>>,
+fn apply_actions(
+    winners: &Stream<RootCircuit, MatchRows>,
+    shared: &Arc<Mutex<SharedTables>>,
 ) -> Stream<RootCircuit, OrdZSet<OnwardRow>> {
-    let relation = Arc::clone(relation);
+    let shared = Arc::clone(shared);
     winners.flat_map(move |(id, Tup4(_, _, number, state))| {
-        let onward = locked(&relation).act(*number, state);
-        onward.map(|(table, state)| Tup3(table, *id, state))
+        let next_step = locked(&shared).apply_actions(*number, state);
+        next_step.map(|(table, state)| Tup3(table, *id, state))
     })
-}
-
-fn index(position: usize) -> u32 {
-    u32::try_from(position).unwrap_or(u32::MAX)
 }

@@ -11,14 +11,16 @@ use shunt_pipeline::{
     RuleDelta, RuleFilter, Time, Traversal, Version,
 };
 
+use crate::{bound::TableKey, research::lock::locked};
+
 use super::{
-    actions::{is_clause, leads_to},
-    circuit::{Circuit, Rows, Tuples},
-    packets::Packets,
-    plan::{Place, Plan},
-    relation::{Relation, locked},
-    rules::Rules,
+    actions::{is_clause, next_table},
+    circuit::{TableCircuit, TableStepRows, Tuples},
+    packets::TrackedPackets,
+    plan::CircuitPlan,
+    rules::NumberedRules,
     settings::{PublishedSettings, PublishedStats},
+    shared::SharedTables,
 };
 
 /// Kairo as it was published: watches entries by the packets that made them, in a circuit that
@@ -34,20 +36,20 @@ use super::{
 ///   made it. When that packet is deleted, because another of its entries expired, nobody watches the
 ///   entry any more, though other flows keep it in use.
 ///
-/// What it knows nothing of (groups, ports, conjunctions, and what else [`PublishedStats::beside`] counts)
+/// What it knows nothing of (groups, ports, conjunctions, and what else [`PublishedStats::untracked`] counts)
 /// evicts by table or by object; as a rule more than it must.
 pub struct PublishedKairo {
     version: Version,
     settings: PublishedSettings,
     clock: Box<dyn FnMut() -> Time + Send>,
-    circuit: Option<Circuit>,
-    plan: Plan,
+    circuit: Option<TableCircuit>,
+    plan: CircuitPlan,
     /// Rules lead where the plan does not.
     is_outdated: bool,
-    relation: Arc<Mutex<Relation>>,
-    packets: Packets,
+    shared: Arc<Mutex<SharedTables>>,
+    packets: TrackedPackets,
     /// What the next step is given.
-    rows: Rows,
+    rows: TableStepRows,
     /// Since when something waits, or is held.
     waits_since: Option<Time>,
     /// Entries that nothing watches since a circuit failed: the next change evicts them.
@@ -61,9 +63,9 @@ const RELOADED_AT_ONCE: usize = 4096;
 /// What a version changed.
 #[derive(Default)]
 struct Touched {
-    tables: BTreeSet<Place>,
+    tables: BTreeSet<TableKey>,
     /// Tables whose clauses of conjunctions changed.
-    clauses: BTreeSet<Place>,
+    clauses: BTreeSet<TableKey>,
     objects: Vec<Object>,
 }
 
@@ -78,7 +80,7 @@ impl PublishedKairo {
         clock: impl FnMut() -> Time + Send + 'static,
     ) -> Self {
         let hashes = FixedState::with_seed(settings.seed);
-        let mut rules = Rules::new(&hashes);
+        let mut rules = NumberedRules::new(&hashes);
         for rule in bridges.iter().flat_map(|bridge| pipeline.rules(*bridge, &RuleFilter::all())) {
             rules.insert(&rule);
         }
@@ -87,11 +89,11 @@ impl PublishedKairo {
             settings,
             clock: Box::new(clock),
             circuit: None,
-            plan: Plan::default(),
+            plan: CircuitPlan::default(),
             is_outdated: false,
-            relation: Arc::new(Mutex::new(Relation::new(rules))),
-            packets: Packets::new(&hashes),
-            rows: Rows::default(),
+            shared: Arc::new(Mutex::new(SharedTables::new(rules))),
+            packets: TrackedPackets::new(&hashes),
+            rows: TableStepRows::default(),
             waits_since: None,
             lost: BTreeSet::new(),
             stats: PublishedStats::default(),
@@ -100,14 +102,17 @@ impl PublishedKairo {
 
     /// A packet made these entries, each of a piece of its way, in order. One that is there already is
     /// on the list of the packet that made it, and stays there.
-    pub fn installed_pieces(&mut self, pieces: &[(EntryId, Arc<Traversal>)]) -> Installed {
-        if pieces.iter().any(|(_, traversal)| traversal.version < self.version) {
+    pub fn installed_sub_traversals(
+        &mut self,
+        sub_traversals: &[(EntryId, Arc<Traversal>)],
+    ) -> Installed {
+        if sub_traversals.iter().any(|(_, traversal)| traversal.version < self.version) {
             return Installed::Late;
         }
-        for (entry, _) in pieces {
+        for (entry, _) in sub_traversals {
             self.lost.remove(entry);
         }
-        self.packets.insert(pieces);
+        self.packets.insert(sub_traversals);
         self.wait();
         self.release_batch();
         Installed::Recorded
@@ -118,15 +123,15 @@ impl PublishedKairo {
     pub fn stats(&self) -> PublishedStats {
         PublishedStats {
             tables: self.plan.nodes.len(),
-            held: self.relation().held(),
+            held: self.shared().held(),
             waiting: self.packets.waiting(),
-            beside: self.packets.beside(),
+            untracked: self.packets.untracked(),
             ..self.stats
         }
     }
 
-    pub(crate) fn relation(&self) -> MutexGuard<'_, Relation> {
-        locked(&self.relation)
+    pub(crate) fn shared(&self) -> MutexGuard<'_, SharedTables> {
+        locked(&self.shared)
     }
 
     /// Notes that something waits.
@@ -157,31 +162,34 @@ impl PublishedKairo {
         if self.circuit.is_none() || self.is_outdated || self.packets.lack_table(&self.plan) {
             self.rebuild();
         } else {
-            self.relation().open();
+            self.shared().open();
             self.load(usize::MAX);
             self.step();
         }
-        self.relation().rules.reclaim();
+        self.shared().rules.reclaim();
     }
 
     /// Builds a circuit for the rules as they are, and puts all packets into it.
     fn rebuild(&mut self) {
         self.circuit = None;
         self.packets.restart();
-        self.rows = Rows::default();
+        self.rows = TableStepRows::default();
         self.is_outdated = false;
         let mut tuples = Tuples::new();
         {
-            let relation = &mut *locked(&self.relation);
-            self.plan =
-                Plan::new(&self.packets.bridges(), &relation.rules.ways(), self.settings.layers);
-            relation.open();
-            relation.held = vec![0; self.plan.nodes.len()];
-            let numbers: Vec<u32> = relation.rules.numbers().collect();
-            for (place, row) in numbers.into_iter().filter_map(|own| relation.rules.row(own)) {
-                if !self.plan.copies(place).is_empty() {
-                    tuples.entry(place).or_default().insert(row.0);
-                    self.rows.push_rule(place, row, 1);
+            let shared = &mut *locked(&self.shared);
+            self.plan = CircuitPlan::new(
+                &self.packets.bridges(),
+                &shared.rules.edges(),
+                self.settings.layers,
+            );
+            shared.open();
+            shared.held = vec![0; self.plan.nodes.len()];
+            let numbers: Vec<u32> = shared.rules.numbers().collect();
+            for (table_key, row) in numbers.into_iter().filter_map(|own| shared.rules.row(own)) {
+                if !self.plan.copies(table_key).is_empty() {
+                    tuples.entry(table_key).or_default().insert(row.0);
+                    self.rows.push_rule(table_key, row, 1);
                 }
             }
         }
@@ -189,7 +197,7 @@ impl PublishedKairo {
             return;
         }
         self.stats.circuits += 1;
-        match Circuit::build(&self.relation, &self.plan, tuples) {
+        match TableCircuit::build(&self.shared, &self.plan, tuples) {
             Ok(circuit) => self.circuit = Some(circuit),
             Err(error) => return self.fail(&error.to_string()),
         }
@@ -236,11 +244,11 @@ impl PublishedKairo {
         tracing::warn!(reason, "a circuit failed: all entries are evicted");
         self.lost.extend(self.packets.entries());
         let hashes = FixedState::with_seed(self.settings.seed);
-        let rules = std::mem::replace(&mut self.relation().rules, Rules::new(&hashes));
-        self.relation = Arc::new(Mutex::new(Relation::new(rules)));
-        self.packets = Packets::new(&hashes);
-        self.rows = Rows::default();
-        self.plan = Plan::default();
+        let rules = std::mem::replace(&mut self.shared().rules, NumberedRules::new(&hashes));
+        self.shared = Arc::new(Mutex::new(SharedTables::new(rules)));
+        self.packets = TrackedPackets::new(&hashes);
+        self.rows = TableStepRows::default();
+        self.plan = CircuitPlan::default();
     }
 
     /// Takes up what a version changed, for the next step.
@@ -254,8 +262,8 @@ impl PublishedKairo {
                 }
                 Delta::Rule(delta) => delta,
             };
-            let place = (rule.bridge, rule.table);
-            touched.tables.insert(place);
+            let table_key = (rule.bridge, rule.table);
+            touched.tables.insert(table_key);
             let mut has_clause = is_clause(rule);
             match change {
                 RuleChange::Added => self.add(rule),
@@ -267,42 +275,43 @@ impl PublishedKairo {
                 }
             }
             if has_clause {
-                touched.clauses.insert(place);
+                touched.clauses.insert(table_key);
             }
         }
         touched
     }
 
     fn add(&mut self, rule: &Arc<Rule>) {
-        let rules = &mut locked(&self.relation).rules;
+        let rules = &mut locked(&self.shared).rules;
         let row = rules.insert(rule).and_then(|number| rules.row(number));
-        if let Some((place, row)) = row {
-            self.rows.push_rule(place, row, 1);
-            self.is_outdated |= leads_to(rule).is_some_and(|next| !self.plan.has_way(place, next));
+        if let Some((table_key, row)) = row {
+            self.rows.push_rule(table_key, row, 1);
+            self.is_outdated |=
+                next_table(rule).is_some_and(|next| !self.plan.has_edge(table_key, next));
         }
     }
 
     fn take_away(&mut self, rule: &Rule) {
-        let rules = &mut locked(&self.relation).rules;
+        let rules = &mut locked(&self.shared).rules;
         let row = rules.remove(rule.id).and_then(|number| rules.row(number));
-        if let Some((place, row)) = row {
-            self.rows.push_rule(place, row, -1);
+        if let Some((table_key, row)) = row {
+            self.rows.push_rule(table_key, row, -1);
         }
     }
 
     /// Makes a step with rules that changed in these tables: as far as the last of them. Answers with
     /// the packets that are stale, each with the position of a table that says so.
-    fn step_rules(&mut self, tables: &BTreeSet<Place>) -> Vec<(u64, u32)> {
-        let copies = tables.iter().flat_map(|place| self.plan.copies(*place));
+    fn step_rules(&mut self, tables: &BTreeSet<TableKey>) -> Vec<(u64, u32)> {
+        let copies = tables.iter().flat_map(|table_key| self.plan.copies(*table_key));
         let Some(last) = copies.max().copied().filter(|_| self.circuit.is_some()) else {
-            self.rows = Rows::default();
+            self.rows = TableStepRows::default();
             return Vec::new();
         };
         let end = if self.settings.has_gates { last } else { u32::MAX };
-        self.relation().open_below(end);
+        self.shared().open_below(end);
         self.step();
-        let stale = std::mem::take(&mut self.relation().stale);
-        if self.relation().held() > 0 {
+        let stale = std::mem::take(&mut self.shared().stale);
+        if self.shared().held() > 0 {
             self.wait();
         }
         stale
@@ -315,7 +324,7 @@ impl Evictor for PublishedKairo {
             return Installed::Late;
         }
         self.packets.remove(entry);
-        self.installed_pieces(&[(entry, Arc::clone(traversal))])
+        self.installed_sub_traversals(&[(entry, Arc::clone(traversal))])
     }
 
     fn removed(&mut self, entry: EntryId) {
@@ -339,9 +348,9 @@ impl Evictor for PublishedKairo {
             self.packets.end_at(packet, position, &mut evicted);
         }
         self.packets.end_beside(&touched.tables, &mut evicted);
-        self.packets.end_visitors(&touched.clauses, &mut evicted);
+        self.packets.evict_visitors(&touched.clauses, &mut evicted);
         for object in touched.objects {
-            self.packets.end_readers(object, version, &mut evicted);
+            self.packets.evict_readers(object, version, &mut evicted);
         }
         if self.packets.waiting() > 0 {
             self.wait();

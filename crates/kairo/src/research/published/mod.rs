@@ -6,7 +6,7 @@
 //! entry of one that matches another rule than before is evicted.
 //!
 //! ```text
-//! packets ──► table ──► gate ──► act ──┬─ filter ─► table ──► gate ──► ...
+//! packets ──► table ──► gate ──► apply_actions ──┬─ filter ─► table ──► gate ──► ...
 //!               ▲                      └─ filter ─► table ──► ...
 //!             rules
 //!
@@ -43,9 +43,9 @@ mod circuit;
 mod engine;
 mod packets;
 mod plan;
-mod relation;
 mod rules;
 mod settings;
+mod shared;
 mod state;
 #[cfg(test)]
 mod tests;

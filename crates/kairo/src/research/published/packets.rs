@@ -12,37 +12,39 @@ use hashbrown::{HashMap, hash_map::Entry};
 use shunt_flow::FlowKey;
 use shunt_pipeline::{BridgeId, EntryId, Object, OwnerId, Traversal, Version, Visit};
 
+use crate::bound::TableKey;
+
 use super::{
     actions::reproduces,
     circuit::PacketRow,
-    plan::{Place, Plan},
-    state::{Packet, State},
+    plan::CircuitPlan,
+    state::{LookupPacket, PacketState},
 };
 
 /// All packets whose entries are watched.
-pub(super) struct Packets {
+pub(super) struct TrackedPackets {
     all: HashMap<u64, Tracked, FixedState>,
     made_by: HashMap<EntryId, u64, FixedState>,
     count: u64,
     /// Packets that are to be put in, and some that are gone since.
     waiting: Vec<u64>,
     /// Packets that are in and are to be deleted.
-    leaving: Vec<(BridgeId, PacketRow)>,
-    beside: BTreeSet<u64>,
+    retired: Vec<(BridgeId, PacketRow)>,
+    untracked: BTreeSet<u64>,
     /// How many pieces read an object.
     readers: HashMap<Object, usize, FixedState>,
 }
 
 struct Tracked {
-    pieces: Vec<Piece>,
+    sub_traversals: Vec<TrackedSubTraversal>,
     bridge: BridgeId,
-    state: State,
+    state: PacketState,
     /// Its rules do what its visits say, so that it can be in the circuit.
     is_known: bool,
-    stands: Stands,
+    status: PacketStatus,
 }
 
-struct Piece {
+struct TrackedSubTraversal {
     /// The entry, as long as it is this packet's.
     id: Option<EntryId>,
     traversal: Arc<Traversal>,
@@ -52,17 +54,17 @@ struct Piece {
 
 /// Where a packet is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stands {
-    Waits,
-    IsIn,
-    Beside,
+enum PacketStatus {
+    Waiting,
+    Loaded,
+    Untracked,
 }
 
 /// Spreads numbers, so that packets that are gone do not lie side by side in a trace, where each
 /// cursor would pass over them.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-impl Packets {
+impl TrackedPackets {
     /// None, and the hashes that they are to have.
     pub(super) fn new(hashes: &FixedState) -> Self {
         Self {
@@ -70,14 +72,14 @@ impl Packets {
             made_by: HashMap::with_hasher(hashes.clone()),
             count: 0,
             waiting: Vec::new(),
-            leaving: Vec::new(),
-            beside: BTreeSet::new(),
+            retired: Vec::new(),
+            untracked: BTreeSet::new(),
             readers: HashMap::with_hasher(hashes.clone()),
         }
     }
 
     /// A packet made these entries, in the order of its way.
-    pub(super) fn insert(&mut self, pieces: &[(EntryId, Arc<Traversal>)]) {
+    pub(super) fn insert(&mut self, sub_traversals: &[(EntryId, Arc<Traversal>)]) {
         self.count += 1;
         let number = self.count.wrapping_mul(SPREAD);
         let own = |(id, traversal): &(EntryId, Arc<Traversal>)| {
@@ -85,28 +87,33 @@ impl Packets {
             if is_new {
                 self.made_by.insert(*id, number);
             }
-            Piece { id: is_new.then_some(*id), traversal: Arc::clone(traversal), end: u32::MAX }
+            TrackedSubTraversal {
+                id: is_new.then_some(*id),
+                traversal: Arc::clone(traversal),
+                end: u32::MAX,
+            }
         };
-        let owned: Vec<Piece> = pieces.iter().map(own).collect();
-        let Some(first) = owned.first().filter(|_| owned.iter().any(|piece| piece.id.is_some()))
+        let owned: Vec<TrackedSubTraversal> = sub_traversals.iter().map(own).collect();
+        let Some(first) =
+            owned.first().filter(|_| owned.iter().any(|sub_traversal| sub_traversal.id.is_some()))
         else {
             return;
         };
-        let is_known = reproduces(owned.iter().map(|piece| &*piece.traversal));
+        let is_known = reproduces(owned.iter().map(|sub_traversal| &*sub_traversal.traversal));
         let bridge = first.traversal.visits.first().map(|visit| visit.bridge);
-        let state = Packet::new(FlowKey::from(&first.traversal.key)).to_state();
-        for object in owned.iter().flat_map(|piece| &piece.traversal.reads) {
+        let state = LookupPacket::new(FlowKey::from(&first.traversal.key)).to_state();
+        for object in owned.iter().flat_map(|sub_traversal| &sub_traversal.traversal.reads) {
             *self.readers.entry(*object).or_default() += 1;
         }
-        let stands = if is_known {
+        let status = if is_known {
             self.waiting.push(number);
-            Stands::Waits
+            PacketStatus::Waiting
         } else {
-            self.beside.insert(number);
-            Stands::Beside
+            self.untracked.insert(number);
+            PacketStatus::Untracked
         };
         let bridge = bridge.unwrap_or_default();
-        self.all.insert(number, Tracked { pieces: owned, bridge, state, is_known, stands });
+        self.all.insert(number, Tracked { sub_traversals: owned, bridge, state, is_known, status });
     }
 
     /// An entry expired: the packet that made it is deleted, with all that it made. Answers whether
@@ -125,11 +132,11 @@ impl Packets {
 
     /// A table at this position says that a packet is stale.
     pub(super) fn end_at(&mut self, packet: u64, position: u32, evicted: &mut Vec<EntryId>) {
-        self.end(packet, |piece| piece.end >= position, evicted);
+        self.end(packet, |sub_traversal| sub_traversal.end >= position, evicted);
     }
 
     /// An object has changed by a version: ends the entries that read it, and those behind them.
-    pub(super) fn end_readers(
+    pub(super) fn evict_readers(
         &mut self,
         object: Object,
         version: Version,
@@ -138,26 +145,35 @@ impl Packets {
         if !self.readers.contains_key(&object) {
             return;
         }
-        let reads = |piece: &Piece| {
-            piece.traversal.version < version && piece.traversal.reads.contains(&object)
+        let reads = |sub_traversal: &TrackedSubTraversal| {
+            sub_traversal.traversal.version < version
+                && sub_traversal.traversal.reads.contains(&object)
         };
         let all: Vec<u64> = self.all.keys().copied().collect();
         all.into_iter().for_each(|packet| self.end(packet, reads, evicted));
     }
 
     /// Rules of these tables have changed: ends the entries beside the circuit that visit one.
-    pub(super) fn end_beside(&mut self, tables: &BTreeSet<Place>, evicted: &mut Vec<EntryId>) {
-        let all: Vec<u64> = self.beside.iter().copied().collect();
-        all.into_iter().for_each(|packet| self.end(packet, |piece| piece.visits(tables), evicted));
+    pub(super) fn end_beside(&mut self, tables: &BTreeSet<TableKey>, evicted: &mut Vec<EntryId>) {
+        let all: Vec<u64> = self.untracked.iter().copied().collect();
+        all.into_iter().for_each(|packet| {
+            self.end(packet, |sub_traversal| sub_traversal.visits(tables), evicted)
+        });
     }
 
     /// The same, of all entries.
-    pub(super) fn end_visitors(&mut self, tables: &BTreeSet<Place>, evicted: &mut Vec<EntryId>) {
+    pub(super) fn evict_visitors(
+        &mut self,
+        tables: &BTreeSet<TableKey>,
+        evicted: &mut Vec<EntryId>,
+    ) {
         if tables.is_empty() {
             return;
         }
         let all: Vec<u64> = self.all.keys().copied().collect();
-        all.into_iter().for_each(|packet| self.end(packet, |piece| piece.visits(tables), evicted));
+        all.into_iter().for_each(|packet| {
+            self.end(packet, |sub_traversal| sub_traversal.visits(tables), evicted)
+        });
     }
 
     /// The bridges that packets in the circuit come in by, or that those which wait would.
@@ -166,49 +182,49 @@ impl Packets {
     }
 
     /// Whether a packet waits that comes in where a plan has no table.
-    pub(super) fn lack_table(&self, plan: &Plan) -> bool {
+    pub(super) fn lack_table(&self, plan: &CircuitPlan) -> bool {
         let waiting = self.waiting.iter().filter_map(|packet| self.all.get(packet));
         waiting.into_iter().any(|packet| !plan.has_bridge(packet.bridge))
     }
 
     /// The next packet that is to be put in, as `plan` has its way. One that has none there is beside
     /// the circuit from now on.
-    pub(super) fn next_in(&mut self, plan: &Plan) -> Option<(BridgeId, PacketRow)> {
+    pub(super) fn next_in(&mut self, plan: &CircuitPlan) -> Option<(BridgeId, PacketRow)> {
         while let Some(number) = self.waiting.pop() {
             let Some(packet) = self.all.get_mut(&number) else { continue };
-            if packet.take_way(plan) {
-                packet.stands = Stands::IsIn;
-                return Some((packet.bridge, Tup2(number, State::clone(&packet.state))));
+            if packet.locate(plan) {
+                packet.status = PacketStatus::Loaded;
+                return Some((packet.bridge, Tup2(number, PacketState::clone(&packet.state))));
             }
-            packet.stands = Stands::Beside;
-            self.beside.insert(number);
+            packet.status = PacketStatus::Untracked;
+            self.untracked.insert(number);
         }
         None
     }
 
     /// The next packet that is to be deleted.
     pub(super) fn next_out(&mut self) -> Option<(BridgeId, PacketRow)> {
-        self.leaving.pop()
+        self.retired.pop()
     }
 
     /// The circuit is gone: all packets wait to be put into another.
     pub(super) fn restart(&mut self) {
-        self.leaving.clear();
+        self.retired.clear();
         self.waiting.clear();
         for (number, packet) in self.all.iter_mut().filter(|(_, packet)| packet.is_known) {
-            packet.stands = Stands::Waits;
-            self.beside.remove(number);
+            packet.status = PacketStatus::Waiting;
+            self.untracked.remove(number);
             self.waiting.push(*number);
         }
     }
 
     /// How many packets wait to be put in or deleted.
     pub(super) const fn waiting(&self) -> usize {
-        self.waiting.len() + self.leaving.len()
+        self.waiting.len() + self.retired.len()
     }
 
-    pub(super) fn beside(&self) -> usize {
-        self.beside.len()
+    pub(super) fn untracked(&self) -> usize {
+        self.untracked.len()
     }
 
     /// The entries that are watched.
@@ -221,27 +237,34 @@ impl Packets {
     }
 
     /// Ends the first piece of a packet that is stale, and those behind it.
-    fn end(&mut self, number: u64, is_stale: impl Fn(&Piece) -> bool, evicted: &mut Vec<EntryId>) {
+    fn end(
+        &mut self,
+        number: u64,
+        is_stale: impl Fn(&TrackedSubTraversal) -> bool,
+        evicted: &mut Vec<EntryId>,
+    ) {
         let Some(packet) = self.all.get_mut(&number) else { return };
-        let ended = packet.pieces.iter_mut().skip_while(|piece| !is_stale(piece));
-        for id in ended.filter_map(|piece| piece.id.take()) {
+        let ended =
+            packet.sub_traversals.iter_mut().skip_while(|sub_traversal| !is_stale(sub_traversal));
+        for id in ended.filter_map(|sub_traversal| sub_traversal.id.take()) {
             self.made_by.remove(&id);
             evicted.push(id);
         }
-        if packet.pieces.iter().all(|piece| piece.id.is_none()) {
+        if packet.sub_traversals.iter().all(|sub_traversal| sub_traversal.id.is_none()) {
             self.delete(number);
         }
     }
 
     fn delete(&mut self, number: u64) {
-        let Some(Tracked { pieces, bridge, state, stands, .. }) = self.all.remove(&number) else {
+        let Some(Tracked { sub_traversals, bridge, state, status, .. }) = self.all.remove(&number)
+        else {
             return;
         };
-        for piece in pieces {
-            if let Some(id) = piece.id {
+        for sub_traversal in sub_traversals {
+            if let Some(id) = sub_traversal.id {
                 self.made_by.remove(&id);
             }
-            for object in &piece.traversal.reads {
+            for object in &sub_traversal.traversal.reads {
                 if let Entry::Occupied(mut readers) = self.readers.entry(*object) {
                     *readers.get_mut() -= 1;
                     if *readers.get() == 0 {
@@ -250,11 +273,11 @@ impl Packets {
                 }
             }
         }
-        match stands {
-            Stands::Waits => {}
-            Stands::IsIn => self.leaving.push((bridge, Tup2(number, state))),
-            Stands::Beside => {
-                self.beside.remove(&number);
+        match status {
+            PacketStatus::Waiting => {}
+            PacketStatus::Loaded => self.retired.push((bridge, Tup2(number, state))),
+            PacketStatus::Untracked => {
+                self.untracked.remove(&number);
             }
         }
     }
@@ -262,23 +285,24 @@ impl Packets {
 
 impl Tracked {
     /// Notes where its pieces end in a plan. Answers whether there is its way.
-    fn take_way(&mut self, plan: &Plan) -> bool {
-        let visits = self.pieces.iter().flat_map(|piece| &piece.traversal.visits);
+    fn locate(&mut self, plan: &CircuitPlan) -> bool {
+        let visits =
+            self.sub_traversals.iter().flat_map(|sub_traversal| &sub_traversal.traversal.visits);
         let Some(path) = plan.path(self.bridge, visits.map(|visit| visit.table)) else {
             return false;
         };
         let mut seen = 0;
-        for piece in &mut self.pieces {
-            seen += piece.traversal.visits.len();
-            piece.end = path.get(seen.saturating_sub(1)).copied().unwrap_or_default();
+        for sub_traversal in &mut self.sub_traversals {
+            seen += sub_traversal.traversal.visits.len();
+            sub_traversal.end = path.get(seen.saturating_sub(1)).copied().unwrap_or_default();
         }
         true
     }
 }
 
-impl Piece {
-    fn visits(&self, tables: &BTreeSet<Place>) -> bool {
-        let place = |visit: &Visit| (visit.bridge, visit.table);
-        self.traversal.visits.iter().any(|visit| tables.contains(&place(visit)))
+impl TrackedSubTraversal {
+    fn visits(&self, tables: &BTreeSet<TableKey>) -> bool {
+        let table_key = |visit: &Visit| (visit.bridge, visit.table);
+        self.traversal.visits.iter().any(|visit| tables.contains(&table_key(visit)))
     }
 }

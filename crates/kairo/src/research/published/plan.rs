@@ -9,32 +9,31 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use shunt_pipeline::{BridgeId, TableId};
 
-/// A table of a bridge.
-pub(super) type Place = (BridgeId, TableId);
+use crate::{bound::TableKey, positions::position};
 
 /// Which tables the rules of a table lead to.
-pub(super) type Ways = BTreeMap<Place, BTreeSet<TableId>>;
+pub(super) type TableEdges = BTreeMap<TableKey, BTreeSet<TableId>>;
 
 /// A table, or one copy of it.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) place: Place,
+pub(super) struct PlanNode {
+    pub(super) table_key: TableKey,
     /// Where packets enter that go on to a table, by position.
     pub(super) next: BTreeMap<TableId, u32>,
 }
 
 /// All tables that packets can enter, each copy with a position.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Plan {
-    pub(super) nodes: Vec<Node>,
-    copies: BTreeMap<Place, Vec<u32>>,
+pub(super) struct CircuitPlan {
+    pub(super) nodes: Vec<PlanNode>,
+    copies: BTreeMap<TableKey, Vec<u32>>,
 }
 
-impl Plan {
+impl CircuitPlan {
     /// For packets of these bridges.
-    pub(super) fn new(bridges: &BTreeSet<BridgeId>, ways: &Ways, layers: usize) -> Self {
+    pub(super) fn new(bridges: &BTreeSet<BridgeId>, edges: &TableEdges, layers: usize) -> Self {
         let mut plan = Self::default();
-        bridges.iter().for_each(|bridge| plan.add_bridge(*bridge, ways, layers));
+        bridges.iter().for_each(|bridge| plan.add_bridge(*bridge, edges, layers));
         plan
     }
 
@@ -45,22 +44,22 @@ impl Plan {
 
     /// Whether packets come in there: at the first copy of a first table.
     pub(super) fn is_entrance(&self, position: u32) -> bool {
-        let place = self.nodes.get(position as usize).map(|node| node.place);
-        place.is_some_and(|place| {
-            place.1 == TableId::FIRST && self.copies(place).first() == Some(&position)
+        let table_key = self.nodes.get(position as usize).map(|node| node.table_key);
+        table_key.is_some_and(|table_key| {
+            table_key.1 == TableId::FIRST && self.copies(table_key).first() == Some(&position)
         })
     }
 
-    /// Whether all packets that a rule of `place` leads on find the table.
-    pub(super) fn has_way(&self, place: Place, next: TableId) -> bool {
+    /// Whether all packets that a rule of `table_key` leads on find the table.
+    pub(super) fn has_edge(&self, table_key: TableKey, next: TableId) -> bool {
         // In the last layer of a cycle none leads on.
-        let leads = |position: &u32| self.nodes[*position as usize].next.contains_key(&next);
-        self.copies(place).is_empty() || self.copies(place).iter().any(leads)
+        let successors = |position: &u32| self.nodes[*position as usize].next.contains_key(&next);
+        self.copies(table_key).is_empty() || self.copies(table_key).iter().any(successors)
     }
 
     /// The positions of a table, the lowest first.
-    pub(super) fn copies(&self, place: Place) -> &[u32] {
-        self.copies.get(&place).map_or(&[], Vec::as_slice)
+    pub(super) fn copies(&self, table_key: TableKey) -> &[u32] {
+        self.copies.get(&table_key).map_or(&[], Vec::as_slice)
     }
 
     /// The positions on the way of a packet that enters these tables of a bridge; `None`: it comes by
@@ -81,20 +80,21 @@ impl Plan {
         Some(path)
     }
 
-    fn add_bridge(&mut self, bridge: BridgeId, ways: &Ways, layers: usize) {
-        let leads = |table: TableId| ways.get(&(bridge, table)).into_iter().flatten().copied();
+    fn add_bridge(&mut self, bridge: BridgeId, edges: &TableEdges, layers: usize) {
+        let successors =
+            |table: TableId| edges.get(&(bridge, table)).into_iter().flatten().copied();
         let mut entered = BTreeSet::from([TableId::FIRST]);
         let mut at = BTreeMap::new();
-        for (number, component) in components(TableId::FIRST, leads).into_iter().enumerate() {
+        for (number, component) in components(TableId::FIRST, successors).into_iter().enumerate() {
             let is_cycle =
-                component.iter().any(|table| leads(*table).any(|to| component.contains(&to)));
+                component.iter().any(|table| successors(*table).any(|to| component.contains(&to)));
             let mut layer: BTreeSet<TableId> = component.intersection(&entered).copied().collect();
             for depth in 0..if is_cycle { layers.max(1) } else { 1 } {
                 let mut deeper = BTreeSet::new();
                 for table in &layer {
                     at.insert((number, depth, *table), self.add_node((bridge, *table)));
                     let (within, out): (Vec<_>, Vec<_>) =
-                        leads(*table).partition(|to| component.contains(to));
+                        successors(*table).partition(|to| component.contains(to));
                     deeper.extend(within);
                     entered.extend(out);
                 }
@@ -110,7 +110,7 @@ impl Plan {
             at.keys().find(|(_, _, own)| *own == table).map(|(number, ..)| *number)
         };
         for ((number, depth, table), position) in &at {
-            for to in leads(*table) {
+            for to in successors(*table) {
                 let target = if component_of(to) == Some(*number) {
                     (*number, depth + 1, to)
                 } else {
@@ -123,10 +123,10 @@ impl Plan {
         }
     }
 
-    fn add_node(&mut self, place: Place) -> u32 {
-        let position = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
-        self.nodes.push(Node { place, next: BTreeMap::new() });
-        self.copies.entry(place).or_default().push(position);
+    fn add_node(&mut self, table_key: TableKey) -> u32 {
+        let position = position(self.nodes.len());
+        self.nodes.push(PlanNode { table_key, next: BTreeMap::new() });
+        self.copies.entry(table_key).or_default().push(position);
         position
     }
 }
@@ -137,12 +137,12 @@ impl Plan {
 /// By S. R. Kosaraju's two searches: those that a search finishes last are first searched backwards.
 fn components<I: Iterator<Item = TableId>>(
     start: TableId,
-    leads: impl Fn(TableId) -> I,
+    successors: impl Fn(TableId) -> I,
 ) -> Vec<BTreeSet<TableId>> {
-    let finished = finish_order(start, |table| leads(table).collect(), &mut BTreeSet::new());
+    let finished = finish_order(start, |table| successors(table).collect(), &mut BTreeSet::new());
     let mut back: BTreeMap<TableId, Vec<TableId>> = BTreeMap::new();
     for table in &finished {
-        leads(*table).for_each(|to| back.entry(to).or_default().push(*table));
+        successors(*table).for_each(|to| back.entry(to).or_default().push(*table));
     }
     let (mut seen, mut components) = (BTreeSet::new(), Vec::new());
     for table in finished.iter().rev() {
@@ -158,15 +158,15 @@ fn components<I: Iterator<Item = TableId>>(
 /// leaves them.
 fn finish_order(
     start: TableId,
-    leads: impl Fn(TableId) -> Vec<TableId>,
+    successors: impl Fn(TableId) -> Vec<TableId>,
     seen: &mut BTreeSet<TableId>,
 ) -> Vec<TableId> {
     let mut finished = Vec::new();
-    let mut open = vec![(start, leads(start).into_iter())];
+    let mut open = vec![(start, successors(start).into_iter())];
     seen.insert(start);
     while let Some((table, rest)) = open.last_mut() {
         match rest.next() {
-            Some(to) if seen.insert(to) => open.push((to, leads(to).into_iter())),
+            Some(to) if seen.insert(to) => open.push((to, successors(to).into_iter())),
             Some(_) => {}
             None => {
                 finished.push(*table);
@@ -189,22 +189,22 @@ mod tests {
         TableId::new(number).unwrap()
     }
 
-    fn plan(ways: &[(u8, u8)], layers: usize) -> Plan {
-        let mut all = Ways::new();
-        for (from, to) in ways {
+    fn plan(edges: &[(u8, u8)], layers: usize) -> CircuitPlan {
+        let mut all = TableEdges::new();
+        for (from, to) in edges {
             all.entry((BRIDGE, table(*from))).or_default().insert(table(*to));
         }
-        Plan::new(&BTreeSet::from([BRIDGE]), &all, layers)
+        CircuitPlan::new(&BTreeSet::from([BRIDGE]), &all, layers)
     }
 
-    fn path(plan: &Plan, tables: &[u8]) -> Option<Vec<u32>> {
+    fn path(plan: &CircuitPlan, tables: &[u8]) -> Option<Vec<u32>> {
         plan.path(BRIDGE, tables.iter().map(|number| table(*number)))
     }
 
     #[test]
     fn tables_that_nothing_leads_to_are_left_out() {
         let plan = plan(&[(0, 2), (1, 2)], 4);
-        let places: Vec<_> = plan.nodes.iter().map(|node| node.place.1.number()).collect();
+        let places: Vec<_> = plan.nodes.iter().map(|node| node.table_key.1.number()).collect();
         assert_eq!(places, [0, 2]);
     }
 
@@ -227,10 +227,10 @@ mod tests {
     proptest! {
         #[test]
         fn every_way_leads_up_and_every_short_way_is_there(
-            ways in prop::collection::vec((0u8..6, 0u8..6), 0..12),
+            edges in prop::collection::vec((0u8..6, 0u8..6), 0..12),
             turns in prop::collection::vec(any::<prop::sample::Index>(), 3),
         ) {
-            let plan = plan(&ways, 4);
+            let plan = plan(&edges, 4);
             for (position, node) in (0..).zip(&plan.nodes) {
                 prop_assert!(node.next.values().all(|next| *next > position));
             }
@@ -239,7 +239,7 @@ mod tests {
             for turn in turns {
                 let here = *walk.last().unwrap();
                 let next: Vec<u8> =
-                    ways.iter().filter(|(from, _)| *from == here).map(|(_, to)| *to).collect();
+                    edges.iter().filter(|(from, _)| *from == here).map(|(_, to)| *to).collect();
                 if next.is_empty() {
                     break;
                 }
@@ -247,7 +247,7 @@ mod tests {
             }
             let path = path(&plan, &walk);
             prop_assert!(path.is_some(), "{walk:?}");
-            let places = path.unwrap().into_iter().map(|own| plan.nodes[own as usize].place.1);
+            let places = path.unwrap().into_iter().map(|own| plan.nodes[own as usize].table_key.1);
             prop_assert!(places.map(TableId::number).eq(walk));
         }
     }

@@ -11,43 +11,48 @@ use hashbrown::HashMap;
 use shunt_flow::SparseMask;
 use shunt_pipeline::{Rule, RuleId};
 
+use crate::{
+    bound::TableKey,
+    positions::{last_position, position},
+};
+
 use super::{
-    actions::{is_clause, leads_to},
-    plan::{Place, Ways},
+    actions::{is_clause, next_table},
+    plan::TableEdges,
     state::word,
 };
 
 /// A rule: its rank, by its priority and its age backwards, so that the lowest comes first; and its
 /// number.
-pub(super) type RuleRow = Tup3<u16, u64, u32>;
+pub(super) type RankedRule = Tup3<u16, u64, u32>;
 
 /// A rule of a tuple: the tuple, the print of its values, and the rule.
-pub(super) type TupleRow = Tup3<u32, u64, RuleRow>;
+pub(super) type TupleRow = Tup3<u32, u64, RankedRule>;
 
 /// The rank and the number of a table's miss: nothing ranks below it.
 pub(super) const MISS: (u16, u64, u32) = (0, 0, u32::MAX);
 
 /// The rules of all tables, without clauses of conjunctions.
-pub(crate) struct Rules {
+pub(crate) struct NumberedRules {
     all: Vec<Option<Arc<Rule>>>,
     free: Vec<u32>,
     by_id: HashMap<RuleId, u32, FixedState>,
     /// Rules that are gone and that gates may still hold rows of.
-    gone: Vec<u32>,
+    removed: Vec<u32>,
     /// Each tuple of rules: the bits that they ask for. Only grows.
     tuples: Vec<SparseMask>,
     by_mask: HashMap<SparseMask, u32, FixedState>,
     hashes: FixedState,
 }
 
-impl Rules {
+impl NumberedRules {
     /// None, and the hashes that they are to have.
     pub(super) fn new(hashes: &FixedState) -> Self {
         Self {
             all: Vec::new(),
             free: Vec::new(),
             by_id: HashMap::with_hasher(hashes.clone()),
-            gone: Vec::new(),
+            removed: Vec::new(),
             tuples: Vec::new(),
             by_mask: HashMap::with_hasher(hashes.clone()),
             hashes: hashes.clone(),
@@ -61,7 +66,7 @@ impl Rules {
         }
         let number = self.free.pop().unwrap_or_else(|| {
             self.all.push(None);
-            u32::try_from(self.all.len() - 1).unwrap_or(u32::MAX)
+            last_position(&self.all)
         });
         self.all[number as usize] = Some(Arc::clone(rule));
         self.by_id.insert(rule.id, number);
@@ -71,13 +76,13 @@ impl Rules {
     /// A rule goes. Answers with its number, unless it was not there.
     pub(super) fn remove(&mut self, id: RuleId) -> Option<u32> {
         let number = self.by_id.remove(&id)?;
-        self.gone.push(number);
+        self.removed.push(number);
         Some(number)
     }
 
     /// Forgets rules that are gone: no gate holds a row, and no row will name them.
     pub(super) fn reclaim(&mut self) {
-        for number in self.gone.drain(..) {
+        for number in self.removed.drain(..) {
             self.all[number as usize] = None;
             self.free.push(number);
         }
@@ -94,33 +99,33 @@ impl Rules {
     }
 
     /// Where all rules lead.
-    pub(super) fn ways(&self) -> Ways {
-        let mut ways = Ways::new();
+    pub(super) fn edges(&self) -> TableEdges {
+        let mut edges = TableEdges::new();
         for rule in self.numbers().filter_map(|number| self.get(number)) {
-            if let Some(next) = leads_to(rule) {
-                ways.entry((rule.bridge, rule.table)).or_default().insert(next);
+            if let Some(next) = next_table(rule) {
+                edges.entry((rule.bridge, rule.table)).or_default().insert(next);
             }
         }
-        ways
+        edges
     }
 
     /// A rule's table, and its row.
-    pub(super) fn row(&mut self, number: u32) -> Option<(Place, TupleRow)> {
+    pub(super) fn row(&mut self, number: u32) -> Option<(TableKey, TupleRow)> {
         let rule = Arc::clone(self.get(number)?);
         let tuple = self.tuple(rule.matching.mask());
         let mut values = rule.matching.value().iter().copied();
-        let print = self.print(tuple, |_| values.next().unwrap_or_default());
+        let fingerprint = self.fingerprint(tuple, |_| values.next().unwrap_or_default());
         let row = Tup3(rule.priority.number(), !rule.id.number(), number);
-        Some(((rule.bridge, rule.table), Tup3(tuple, print, row)))
+        Some(((rule.bridge, rule.table), Tup3(tuple, fingerprint, row)))
     }
 
     /// The print of a packet under the bits of a tuple.
-    pub(super) fn print_of(&self, tuple: u32, state: &[u64]) -> u64 {
-        self.print(tuple, |index| word(state, index))
+    pub(super) fn fingerprint_of(&self, tuple: u32, state: &[u64]) -> u64 {
+        self.fingerprint(tuple, |index| word(state, index))
     }
 
     /// Whether a rule matches a packet.
-    pub(super) fn is_met(&self, number: u32, state: &[u64]) -> bool {
+    pub(super) fn matches(&self, number: u32, state: &[u64]) -> bool {
         self.get(number).is_some_and(|rule| {
             let mut asked = rule.matching.mask().iter().zip(rule.matching.value());
             asked.all(|((index, bits), value)| word(state, index) & bits == *value)
@@ -131,13 +136,13 @@ impl Rules {
         if let Some(number) = self.by_mask.get(mask) {
             return *number;
         }
-        let number = u32::try_from(self.tuples.len()).unwrap_or(u32::MAX);
+        let number = position(self.tuples.len());
         self.tuples.push(mask.clone());
         self.by_mask.insert(mask.clone(), number);
         number
     }
 
-    fn print(&self, tuple: u32, mut word: impl FnMut(usize) -> u64) -> u64 {
+    fn fingerprint(&self, tuple: u32, mut word: impl FnMut(usize) -> u64) -> u64 {
         let mut hasher = self.hashes.build_hasher();
         hasher.write_u32(tuple);
         let mask = self.tuples.get(tuple as usize).into_iter().flat_map(SparseMask::iter);

@@ -42,5 +42,5 @@ pub struct PublishedStats {
     /// Packets that wait to be put in or deleted.
     pub waiting: usize,
     /// Packets whose entries any change of a table that they visit evicts.
-    pub beside: usize,
+    pub untracked: usize,
 }

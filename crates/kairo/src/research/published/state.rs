@@ -9,11 +9,11 @@ use std::sync::Arc;
 use shunt_flow::{FlowKey, layout::FLOW_WORDS};
 
 /// A packet as a row.
-pub(super) type State = Arc<Vec<u64>>;
+pub(super) type PacketState = Arc<Vec<u64>>;
 
 /// A packet between two lookups: all that later ones can see of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Packet {
+pub(super) struct LookupPacket {
     pub(super) key: FlowKey,
     pub(super) stack: Vec<u128>,
 }
@@ -22,13 +22,13 @@ pub(super) struct Packet {
 const HEAD: usize = 2;
 const _: () = assert!(FLOW_WORDS <= HEAD * 64, "each word of a key has a bit");
 
-impl Packet {
+impl LookupPacket {
     /// A packet that comes in.
     pub(super) const fn new(key: FlowKey) -> Self {
         Self { key, stack: Vec::new() }
     }
 
-    pub(super) fn to_state(&self) -> State {
+    pub(super) fn to_state(&self) -> PacketState {
         let mut state = vec![0; HEAD];
         for (index, word) in self.key.words().iter().enumerate() {
             if *word != 0 {
@@ -64,8 +64,8 @@ pub(super) fn word(state: &[u64], index: usize) -> u64 {
         return 0;
     }
     let before: u32 = head[..index / 64].iter().map(|map| map.count_ones()).sum();
-    let place = before + (own & ((1 << bit) - 1)).count_ones();
-    words.get(place as usize).copied().unwrap_or_default()
+    let table_key = before + (own & ((1 << bit) - 1)).count_ones();
+    words.get(table_key as usize).copied().unwrap_or_default()
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the lower half is what is asked for")]
@@ -85,10 +85,10 @@ mod tests {
             words in prop::collection::btree_map(0..FLOW_WORDS, any::<u64>(), 0..20),
             stack in prop::collection::vec(any::<u128>(), 0..3),
         ) {
-            let mut packet = Packet { key: FlowKey::ZERO, stack };
+            let mut packet = LookupPacket { key: FlowKey::ZERO, stack };
             words.iter().for_each(|(index, own)| packet.key.words_mut()[*index] = *own);
             let state = packet.to_state();
-            prop_assert_eq!(&Packet::of(&state), &packet);
+            prop_assert_eq!(&LookupPacket::of(&state), &packet);
             for (index, own) in packet.key.words().iter().enumerate() {
                 prop_assert_eq!(word(&state, index), *own);
             }

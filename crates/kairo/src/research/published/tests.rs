@@ -82,7 +82,7 @@ impl Scene {
 
     /// How many rows the gate of each table holds.
     fn held(&self) -> Vec<usize> {
-        self.engine.relation().held.clone()
+        self.engine.shared().held.clone()
     }
 }
 
@@ -223,7 +223,7 @@ fn a_packet_that_is_deleted_is_gone_from_every_table() {
 #[test]
 fn a_fault_in_a_step_evicts_every_entry_and_the_next_step_works() {
     let mut scene = Scene::new(PublishedSettings::default(), 3);
-    scene.engine.relation().is_failing = true;
+    scene.engine.shared().is_failing = true;
     assert_eq!(scene.update(&[(1, 0)]), [0, 1, 2]);
     assert_eq!((scene.engine.stats().errors, scene.engine.len()), (1, 0));
     scene.install(1);
@@ -237,7 +237,7 @@ fn a_fault_in_a_step_evicts_every_entry_and_the_next_step_works() {
 fn what_a_fault_between_changes_has_lost_goes_with_the_next_change() {
     let mut scene = Scene::new(PublishedSettings::default(), 2);
     scene.install(2);
-    scene.engine.relation().is_failing = true;
+    scene.engine.shared().is_failing = true;
     scene.wait(60);
     assert_eq!((scene.engine.stats().errors, scene.engine.len()), (1, 3));
     scene.engine.removed(entry(1));
@@ -267,8 +267,8 @@ fn rules_that_come_and_go_leave_nothing_behind() {
         scene.wait(60);
     }
     // One rule of each table but the last, and room for one more.
-    assert_eq!(scene.engine.relation().rules.numbers().count(), 3);
-    assert!(scene.engine.relation().rules.get(4).is_none());
+    assert_eq!(scene.engine.shared().rules.numbers().count(), 3);
+    assert!(scene.engine.shared().rules.get(4).is_none());
 }
 
 #[test]

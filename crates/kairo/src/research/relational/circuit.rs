@@ -1,29 +1,31 @@
 //! The circuit, and the thread that steps it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use dbsp::{
     DBSPHandle, Error, IndexedZSetHandle, RootCircuit, Runtime,
     circuit::{CircuitConfig, StepSize},
 };
 
-use super::relation::{LinkRow, Relation, Rows};
+use crate::research::lock::locked;
+
+use super::relation::{LinkRelation, LinkRow, LinkStepRows};
 
 /// A circuit and its inputs.
-pub(super) struct Circuit {
+pub(super) struct LinkCircuit {
     handle: DBSPHandle,
-    inputs: Inputs,
+    inputs: LinkInputs,
 }
 
-struct Inputs {
+struct LinkInputs {
     visits: IndexedZSetHandle<u32, LinkRow>,
     projections: IndexedZSetHandle<u32, u32>,
     names: IndexedZSetHandle<u64, LinkRow>,
 }
 
-impl Circuit {
+impl LinkCircuit {
     /// A circuit over what its rows refer to, in a thread of its own.
-    pub(super) fn build(relation: &Arc<Mutex<Relation>>) -> Result<Self, Error> {
+    pub(super) fn build(relation: &Arc<Mutex<LinkRelation>>) -> Result<Self, Error> {
         let config = CircuitConfig::with_workers(1).with_step_size(StepSize::FullSteps);
         let relation = Arc::clone(relation);
         let (handle, inputs) =
@@ -32,7 +34,7 @@ impl Circuit {
     }
 
     /// Makes a step with these rows.
-    pub(super) fn step(&mut self, rows: &mut Rows) -> Result<(), Error> {
+    pub(super) fn step(&mut self, rows: &mut LinkStepRows) -> Result<(), Error> {
         self.inputs.visits.append(&mut rows.visits);
         self.inputs.projections.append(&mut rows.projections);
         self.inputs.names.append(&mut rows.names);
@@ -45,28 +47,23 @@ impl Circuit {
     }
 }
 
-/// The relation, also after a panic of who held it: a step that failed is the end of it.
-pub(super) fn locked(relation: &Mutex<Relation>) -> MutexGuard<'_, Relation> {
-    relation.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn connect(circuit: &mut RootCircuit, relation: &Arc<Mutex<Relation>>) -> Inputs {
+fn connect(circuit: &mut RootCircuit, relation: &Arc<Mutex<LinkRelation>>) -> LinkInputs {
     let (visits, visits_input) = circuit.add_input_indexed_zset::<u32, LinkRow>();
     let (projections, projections_input) = circuit.add_input_indexed_zset::<u32, u32>();
     let (names, names_input) = circuit.add_input_indexed_zset::<u64, LinkRow>();
     let [joined, visited, linked] = [(); 3].map(|()| Arc::clone(relation));
-    let prints = visits.join_index(&projections, move |group, row, mask| {
-        Some((locked(&joined).print_of_visit((*group, *mask), row), *row))
+    let fingerprints = visits.join_index(&projections, move |group, row, mask| {
+        Some((locked(&joined).fingerprint_of_visit((*group, *mask), row), *row))
     });
     // The join has this trace as well.
     visits.accumulate_integrate_trace().apply(move |trace| {
         locked(&visited).traces.visits = Some(trace.ro_snapshot());
     });
-    prints.plus(&names).accumulate_integrate_trace().apply(move |trace| {
+    fingerprints.plus(&names).accumulate_integrate_trace().apply(move |trace| {
         let mut relation = locked(&linked);
         #[cfg(any(test, feature = "testing"))]
-        relation.fault.come_nearer();
+        relation.fault.pass_point();
         relation.traces.links = Some(trace.ro_snapshot());
     });
-    Inputs { visits: visits_input, projections: projections_input, names: names_input }
+    LinkInputs { visits: visits_input, projections: projections_input, names: names_input }
 }

@@ -13,15 +13,15 @@ use shunt_pipeline::{
 };
 
 use super::{
-    circuit::{Circuit, locked},
-    questions::Found,
-    relation::{Relation, Rows},
-    search::Asked,
+    circuit::LinkCircuit,
+    questions::FoundLink,
+    relation::{LinkRelation, LinkStepRows},
+    search::ChangeQuery,
 };
 use crate::{
-    bound::{Bound, DELTAS_MAX, LOOKS_MAX, Left},
-    deltas::{note_cause, removed_rules},
-    research::CircuitStats,
+    bound::{ChangeBound, DELTAS_MAX, EXAMINED_MAX, RemainingDeltas},
+    deltas::{record_cause, removed_rules},
+    research::{CircuitStats, lock::locked},
 };
 
 /// Watches entries by a circuit of dbsp's own operators. A change costs what it touches.
@@ -30,35 +30,35 @@ use crate::{
 pub struct Relational {
     version: Version,
     seed: u64,
-    circuit: Option<Circuit>,
-    relation: Arc<Mutex<Relation>>,
+    circuit: Option<LinkCircuit>,
+    relation: Arc<Mutex<LinkRelation>>,
     /// What the next step is given.
-    rows: Rows,
+    rows: LinkStepRows,
     /// Slots of the entries whose rows are among these.
-    waiting: Vec<u32>,
+    pending_slots: Vec<u32>,
     /// Entries whose rows came or went since the traces were last told to merge.
     churned: usize,
     /// Entries that nothing watches since a circuit failed: the next change evicts them.
     lost: BTreeSet<EntryId>,
-    bound: Bound,
-    looks_max: usize,
-    few: usize,
+    bound: ChangeBound,
+    examined_max: usize,
+    scan_threshold: usize,
     /// Why the entries of the last change went.
     causes: Vec<CauseRun>,
     stats: CircuitStats,
 }
 
 /// Entries that are taken in with one step, unless a change comes before that has many rules.
-const INSTALLS_AT_ONCE: usize = 128;
+const INSTALLS_PER_STEP: usize = 128;
 
 /// Entries that are taken out with one step of tidying.
-const TIDIED_AT_ONCE: usize = 256;
+const TIDY_BUDGET: usize = 256;
 
 /// Rows of a group that a rule looks at before it asks for its print.
-const FEW: usize = 16;
+const SCAN_THRESHOLD: usize = 16;
 
 /// Entries that wait for a step are looked at one by one for so many of these.
-const WAITING_PER_FEW: usize = 32;
+const PENDING_PER_THRESHOLD: usize = 32;
 
 /// Traces are told to merge once this part of the entries came or went, and so many: a question looks
 /// into every batch that was not merged.
@@ -66,7 +66,7 @@ const CHURN: usize = 4;
 const CHURNED_MIN: usize = 1024;
 
 /// Entries that are gone and still wait to be taken out, beyond which every step takes some out.
-const LEAVING_MAX: usize = 4096;
+const RETIRED_MAX: usize = 4096;
 
 impl Relational {
     /// An engine without entries, at a version. The seed goes into every hash.
@@ -76,14 +76,14 @@ impl Relational {
             version,
             seed,
             circuit: None,
-            relation: Arc::new(Mutex::new(Relation::new(seed))),
-            rows: Rows::default(),
-            waiting: Vec::new(),
+            relation: Arc::new(Mutex::new(LinkRelation::new(seed))),
+            rows: LinkStepRows::default(),
+            pending_slots: Vec::new(),
             churned: 0,
             lost: BTreeSet::new(),
-            bound: Bound::new(DELTAS_MAX),
-            looks_max: LOOKS_MAX,
-            few: FEW,
+            bound: ChangeBound::new(DELTAS_MAX),
+            examined_max: EXAMINED_MAX,
+            scan_threshold: SCAN_THRESHOLD,
             causes: Vec::new(),
             stats: CircuitStats::default(),
         }
@@ -93,23 +93,23 @@ impl Relational {
     /// touches.
     #[must_use]
     pub fn with_deltas_max(mut self, deltas_max: usize) -> Self {
-        self.bound = Bound::new(deltas_max);
+        self.bound = ChangeBound::new(deltas_max);
         self
     }
 
     /// The same, which looks for the rules of one change among so many visits, about: beyond that it
     /// evicts all entries of the tables of these rules.
     #[must_use]
-    pub const fn with_looks_max(mut self, looks_max: usize) -> Self {
-        self.looks_max = looks_max;
+    pub const fn with_examined_max(mut self, examined_max: usize) -> Self {
+        self.examined_max = examined_max;
         self
     }
 
     /// The same, where a rule looks at so many visits of a group one by one before it asks for its
     /// print; without any, it asks for nothing else.
     #[must_use]
-    pub const fn with_few(mut self, few: usize) -> Self {
-        self.few = few;
+    pub const fn with_scan_threshold(mut self, scan_threshold: usize) -> Self {
+        self.scan_threshold = scan_threshold;
         self
     }
 
@@ -121,15 +121,15 @@ impl Relational {
 
     /// Makes a step with the rows that wait, and the retractions of at most so many entries that
     /// are not watched any more. Answers whether it was made.
-    fn step(&mut self, leaving_max: usize) -> bool {
-        let leaving = self.retract(leaving_max);
-        self.churned += self.waiting.len() + leaving.len();
-        self.waiting.clear();
+    fn step(&mut self, retired_max: usize) -> bool {
+        let retired = self.retract(retired_max);
+        self.churned += self.pending_slots.len() + retired.len();
+        self.pending_slots.clear();
         self.stats.steps += 1;
         match self.step_circuit() {
             Ok(()) => {
                 let mut relation = locked(&self.relation);
-                leaving.into_iter().for_each(|slot| drop(relation.entries.release(slot)));
+                retired.into_iter().for_each(|slot| drop(relation.entries.release(slot)));
                 true
             }
             Err(reason) => {
@@ -144,9 +144,9 @@ impl Relational {
         let Self { circuit, relation, rows, .. } = self;
         let circuit = match circuit {
             Some(circuit) => circuit,
-            None => circuit.insert(told(unless_it_fails(|| Circuit::build(relation)))?),
+            None => circuit.insert(describe_failure(catch_panic(|| LinkCircuit::build(relation)))?),
         };
-        told(unless_it_fails(|| circuit.step(rows)))
+        describe_failure(catch_panic(|| circuit.step(rows)))
     }
 
     /// Ends the circuit in a thread of its own: there is a runtime of tokio in it, which may not end where
@@ -168,16 +168,16 @@ impl Relational {
         self.churned = 0;
         // What is merged would be kept beside what comes of it.
         locked(&self.relation).traces = Default::default();
-        if let Err(reason) = told(unless_it_fails(|| circuit.merge())) {
+        if let Err(reason) = describe_failure(catch_panic(|| circuit.merge())) {
             self.fail(&reason);
         }
     }
 
     /// Pushes what takes out entries that are not watched any more. Answers with their slots.
-    fn retract(&mut self, leaving_max: usize) -> Vec<u32> {
+    fn retract(&mut self, retired_max: usize) -> Vec<u32> {
         let mut relation = locked(&self.relation);
-        let next = || relation.entries.next_dead();
-        let slots: Vec<u32> = std::iter::from_fn(next).take(leaving_max).collect();
+        let next = || relation.entries.next_retired();
+        let slots: Vec<u32> = std::iter::from_fn(next).take(retired_max).collect();
         slots.iter().for_each(|slot| relation.push_entry(*slot, -1, &mut self.rows));
         slots
     }
@@ -188,32 +188,33 @@ impl Relational {
         tracing::warn!(reason, "a circuit failed: all entries are evicted");
         self.lost.extend(locked(&self.relation).entries.all().map(|(id, _)| id));
         self.end_circuit();
-        self.relation = Arc::new(Mutex::new(Relation::new(self.seed)));
-        self.rows = Rows::default();
-        self.waiting.clear();
+        self.relation = Arc::new(Mutex::new(LinkRelation::new(self.seed)));
+        self.rows = LinkStepRows::default();
+        self.pending_slots.clear();
     }
 
     #[cfg(test)]
-    pub(crate) fn relation(&self) -> std::sync::MutexGuard<'_, Relation> {
+    pub(crate) fn relation(&self) -> std::sync::MutexGuard<'_, LinkRelation> {
         locked(&self.relation)
     }
 
-    /// Finds what deltas may end: nothing if that fails, and `None` if it is more than `looks_max`.
-    fn find(&mut self, asked: &Asked<'_>, looks_max: usize) -> Option<Vec<Found>> {
-        if asked.deltas.is_empty() {
+    /// Finds what deltas may end: nothing if that fails, and `None` if it is more than `examined_max`.
+    fn find(&mut self, query: &ChangeQuery<'_>, examined_max: usize) -> Option<Vec<FoundLink>> {
+        if query.deltas.is_empty() {
             return Some(Vec::new());
         }
-        let is_many = self.waiting.len() * asked.deltas.len() > self.few * WAITING_PER_FEW;
+        let is_many = self.pending_slots.len() * query.deltas.len()
+            > self.scan_threshold * PENDING_PER_THRESHOLD;
         let is_absent = self.circuit.is_some() && locked(&self.relation).traces.are_absent();
         if (is_many || is_absent) && !self.step(0) {
             return Some(Vec::new());
         }
         let mut found = Vec::new();
-        let Self { relation, rows, waiting, .. } = self;
-        let questions = unless_it_fails(|| {
+        let Self { relation, rows, pending_slots, .. } = self;
+        let questions = catch_panic(|| {
             let mut relation = locked(relation);
-            relation.look_at(waiting, asked, &mut found);
-            relation.questions(asked, rows, &mut found)
+            relation.examine_pending(pending_slots, query, &mut found);
+            relation.questions(query, rows, &mut found)
         });
         let is_projected = !self.rows.projections.is_empty();
         if questions.is_some() && is_projected && !self.step(0) {
@@ -221,7 +222,7 @@ impl Relational {
         }
         let relation = &self.relation;
         let answered = questions.and_then(|questions| {
-            unless_it_fails(|| locked(relation).answer(&questions, looks_max, &mut found))
+            catch_panic(|| locked(relation).answer(&questions, examined_max, &mut found))
         });
         match answered {
             Some(true) => {}
@@ -232,20 +233,20 @@ impl Relational {
             }
         }
         // In the order of the deltas, so that their causes are.
-        if asked.deltas.len() > 1 {
-            found.sort_by_key(|found| found.place);
+        if query.deltas.len() > 1 {
+            found.sort_by_key(|found| found.position);
         }
         Some(found)
     }
 }
 
 /// What comes of `run`, unless it panics: what it asks is written by others.
-fn unless_it_fails<T>(run: impl FnOnce() -> T) -> Option<T> {
+fn catch_panic<T>(run: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(run)).ok()
 }
 
 /// What came of something that may fail, or why it did.
-fn told<T>(made: Option<Result<T, Error>>) -> Result<T, String> {
+fn describe_failure<T>(made: Option<Result<T, Error>>) -> Result<T, String> {
     match made {
         Some(made) => made.map_err(|error| error.to_string()),
         None => Err("it panicked".to_owned()),
@@ -260,8 +261,8 @@ impl Drop for Relational {
 
 #[cfg(any(test, feature = "testing"))]
 impl crate::testing::Fail for Relational {
-    fn fail_in(&mut self, places: usize) {
-        locked(&self.relation).fault.fail_in(places);
+    fn fail_after(&mut self, tables: usize) {
+        locked(&self.relation).fault.fail_after(tables);
     }
 }
 
@@ -271,14 +272,14 @@ impl Evictor for Relational {
             return Installed::Late;
         }
         self.removed(entry);
-        let (slot, leaving) = {
+        let (slot, retired) = {
             let mut relation = locked(&self.relation);
             let slot = relation.insert(entry, traversal, &mut self.rows);
-            (slot, relation.entries.dead_count())
+            (slot, relation.entries.retired_count())
         };
-        self.waiting.push(slot);
-        if self.waiting.len() >= INSTALLS_AT_ONCE {
-            self.step(if leaving > LEAVING_MAX { 2 * INSTALLS_AT_ONCE } else { 0 });
+        self.pending_slots.push(slot);
+        if self.pending_slots.len() >= INSTALLS_PER_STEP {
+            self.step(if retired > RETIRED_MAX { 2 * INSTALLS_PER_STEP } else { 0 });
         }
         Installed::Recorded
     }
@@ -287,7 +288,7 @@ impl Evictor for Relational {
         self.lost.remove(&entry);
         let mut relation = locked(&self.relation);
         if let Some(slot) = relation.entries.slot(entry) {
-            relation.entries.end(slot);
+            relation.entries.unwatch(slot);
         }
     }
 
@@ -296,36 +297,56 @@ impl Evictor for Relational {
         self.version = version;
         self.causes.clear();
         let mut visitors = Vec::new();
-        let mut end_visitors = |relation: &Mutex<Relation>, table| {
+        let mut evict_visitors = |relation: &Mutex<LinkRelation>, table| {
             let own = locked(relation).visitors(table);
             visitors.extend(own.into_iter().map(|slot| (table, slot)));
         };
         let relation = Arc::clone(&self.relation);
-        let mut left = self.bound.flush(deltas, |table| end_visitors(&relation, table));
-        let brief = removed_rules(&left.deltas);
-        let few = self.few;
-        let asked = Asked { deltas: &left.deltas, version, brief: &brief, few };
-        let looks_max = if left.has_rules() { self.looks_max } else { usize::MAX };
-        let found = self.find(&asked, looks_max);
+        let mut remaining =
+            self.bound.flush_if_exceeded(deltas, |table| evict_visitors(&relation, table));
+        let removed_rules_of_change = removed_rules(&remaining.deltas);
+        let scan_threshold = self.scan_threshold;
+        let query = ChangeQuery {
+            deltas: &remaining.deltas,
+            version,
+            removed_rules_of_change: &removed_rules_of_change,
+            scan_threshold,
+        };
+        let examined_max = if remaining.has_rules() { self.examined_max } else { usize::MAX };
+        let found = self.find(&query, examined_max);
         let found = found.unwrap_or_else(|| {
-            self.bound.flush_tables(deltas, |table| end_visitors(&relation, table));
-            left = Left::without_rules(deltas);
-            let asked = Asked { deltas: &left.deltas, version, brief: &brief, few };
-            self.find(&asked, usize::MAX).unwrap_or_default()
+            self.bound.flush_tables(deltas, |table| evict_visitors(&relation, table));
+            remaining = RemainingDeltas::without_rules(deltas);
+            let query = ChangeQuery {
+                deltas: &remaining.deltas,
+                version,
+                removed_rules_of_change: &removed_rules_of_change,
+                scan_threshold,
+            };
+            self.find(&query, usize::MAX).unwrap_or_default()
         });
-        let asked = Asked { deltas: &left.deltas, version, brief: &brief, few };
+        let query = ChangeQuery {
+            deltas: &remaining.deltas,
+            version,
+            removed_rules_of_change: &removed_rules_of_change,
+            scan_threshold,
+        };
         let mut evicted: Vec<EntryId> = std::mem::take(&mut self.lost).into_iter().collect();
-        note_cause(&mut self.causes, Cause::Fault, evicted.len());
+        record_cause(&mut self.causes, Cause::Fault, evicted.len());
         let relation = &mut *locked(&self.relation);
         for ((bridge, table), slot) in visitors {
-            let ended = relation.entries.end(slot);
-            note_cause(&mut self.causes, Cause::Bound(bridge, table), usize::from(ended.is_some()));
+            let ended = relation.entries.unwatch(slot);
+            record_cause(
+                &mut self.causes,
+                Cause::Bound(bridge, table),
+                usize::from(ended.is_some()),
+            );
             evicted.extend(ended);
         }
-        for (place, slot) in relation.ended(&found, &asked) {
-            if let Some(ended) = relation.entries.end(slot) {
+        for (position, slot) in relation.ended(&found, &query) {
+            if let Some(ended) = relation.entries.unwatch(slot) {
                 evicted.push(ended);
-                note_cause(&mut self.causes, left.cause(place as usize), 1);
+                record_cause(&mut self.causes, remaining.cause(position as usize), 1);
             }
         }
         evicted
@@ -338,23 +359,24 @@ impl Evictor for Relational {
     fn forget(&mut self, owner: OwnerId) {
         self.lost.retain(|entry| entry.owner != owner);
         let entries = &mut locked(&self.relation).entries;
-        for slot in entries.of_owner(owner) {
-            entries.end(slot);
+        for slot in entries.slots_of_owner(owner) {
+            entries.unwatch(slot);
         }
     }
 
     fn tidy(&mut self) -> bool {
-        let is_untidy =
-            |own: &Self| !own.waiting.is_empty() || locked(&own.relation).entries.dead_count() > 0;
+        let is_untidy = |own: &Self| {
+            !own.pending_slots.is_empty() || locked(&own.relation).entries.retired_count() > 0
+        };
         if is_untidy(self) {
-            self.step(TIDIED_AT_ONCE);
+            self.step(TIDY_BUDGET);
             if is_untidy(self) {
                 return true;
             }
         }
-        let is_lacking = locked(&self.relation).is_lacking();
-        if is_lacking {
-            locked(&self.relation).push_lacking(&mut self.rows);
+        let has_deferred_projections = locked(&self.relation).has_deferred_projections();
+        if has_deferred_projections {
+            locked(&self.relation).push_deferred_projection(&mut self.rows);
             self.step(0);
             return true;
         }
@@ -423,11 +445,11 @@ mod tests {
         }
         while engine.tidy() {}
         let relation = engine.relation();
-        let (said, own) = (relation.bytes(), relation.entries.bytes());
+        let (reported, own) = (relation.bytes(), relation.entries.bytes());
         let batches = relation.traces.bytes();
         assert!(
-            batches > 0 && (batches..2 * batches).contains(&(said - own)),
-            "{said} {own} {batches}"
+            batches > 0 && (batches..2 * batches).contains(&(reported - own)),
+            "{reported} {own} {batches}"
         );
     }
 }

@@ -6,38 +6,38 @@ use dbsp::ZWeight;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use shunt_flow::{FlowMask, SparseMask};
-use shunt_pipeline::{BridgeId, TableId};
 
-use crate::masks::{common, in_bytes};
-
-/// A table of a bridge.
-pub(super) type Place = (BridgeId, TableId);
+use crate::{
+    bound::TableKey,
+    masks::{common, in_bytes},
+    positions::position,
+};
 
 /// A group and a mask under which it is projected, by number.
-pub(super) type Projection = (u32, u32);
+pub(super) type ProjectionId = (u32, u32);
 
 /// All groups and masks.
-pub(super) struct Groups {
-    groups: Vec<Group>,
-    places: HashMap<Place, Vec<u32>, FixedState>,
-    by_mask: HashMap<(Place, SparseMask), u32, FixedState>,
+pub(super) struct ProjectedGroups {
+    groups: Vec<ProjectedGroup>,
+    tables: HashMap<TableKey, Vec<u32>, FixedState>,
+    by_mask: HashMap<(TableKey, SparseMask), u32, FixedState>,
     masks: Vec<SparseMask>,
     numbers: HashMap<SparseMask, u32, FixedState>,
 }
 
 /// How a group is searched.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct GroupSearch {
     /// By the best of its projections, if any serves.
-    pub(super) projection: Option<Projection>,
+    pub(super) projection: Option<ProjectionId>,
     /// This has all bits that the rule matches: what it finds is overlapped.
-    pub(super) is_all: bool,
+    pub(super) is_exact: bool,
     /// The mask of a better one that there is room for.
-    pub(super) lacks: Option<SparseMask>,
+    pub(super) missing_mask: Option<SparseMask>,
 }
 
 /// Visits of one table that consulted the same bits.
-struct Group {
+struct ProjectedGroup {
     mask: SparseMask,
     projections: Vec<u32>,
     /// Rows of its visits that the circuit has, or that wait.
@@ -54,11 +54,11 @@ pub(super) struct GroupRows {
     /// Masks under which groups are projected, group by group.
     pub(super) projections: usize,
     /// Prints: one of each visit for each of these.
-    pub(super) prints: usize,
+    pub(super) fingerprints: usize,
 }
 
 /// Groups of a table whose masks are those of visits.
-const GROUPS_USUAL: usize = 16;
+const GROUPS_EXACT: usize = 16;
 
 /// Groups of a table: beyond the usual, their masks are in whole bytes; a visit with yet another mask
 /// goes where nothing is known of its bits.
@@ -67,12 +67,12 @@ const GROUPS_MAX: usize = 64;
 /// Masks under which a group is projected. Rules of other masks go by the best of these.
 const PROJECTIONS_MAX: usize = 16;
 
-impl Groups {
+impl ProjectedGroups {
     /// None, and the hashes that they are to have.
     pub(super) fn new(hashes: &FixedState) -> Self {
         Self {
             groups: Vec::new(),
-            places: HashMap::with_hasher(hashes.clone()),
+            tables: HashMap::with_hasher(hashes.clone()),
             by_mask: HashMap::with_hasher(hashes.clone()),
             masks: Vec::new(),
             numbers: HashMap::with_hasher(hashes.clone()),
@@ -80,31 +80,31 @@ impl Groups {
     }
 
     /// The group for a visit of a table that consulted `mask`.
-    pub(super) fn group_for(&mut self, place: Place, mask: &SparseMask) -> u32 {
-        if let Some(number) = self.by_mask.get(&(place, mask.clone())) {
+    pub(super) fn group_for(&mut self, table: TableKey, mask: &SparseMask) -> u32 {
+        if let Some(number) = self.by_mask.get(&(table, mask.clone())) {
             return *number;
         }
-        let mask = match self.places.get(&place).map_or(0, Vec::len) {
-            0..GROUPS_USUAL => mask.clone(),
-            GROUPS_USUAL..GROUPS_MAX => in_bytes(mask),
+        let mask = match self.tables.get(&table).map_or(0, Vec::len) {
+            0..GROUPS_EXACT => mask.clone(),
+            GROUPS_EXACT..GROUPS_MAX => in_bytes(mask),
             _ => SparseMask::from(&FlowMask::EMPTY),
         };
         let number = self.groups.len();
-        *self.by_mask.entry((place, mask.clone())).or_insert_with(|| {
-            let number = u32::try_from(number).unwrap_or(u32::MAX);
-            self.groups.push(Group { mask, projections: Vec::new(), rows: 0 });
-            self.places.entry(place).or_default().push(number);
+        *self.by_mask.entry((table, mask.clone())).or_insert_with(|| {
+            let number = position(number);
+            self.groups.push(ProjectedGroup { mask, projections: Vec::new(), rows: 0 });
+            self.tables.entry(table).or_default().push(number);
             number
         })
     }
 
     /// The groups of a table.
-    pub(super) fn of(&self, place: Place) -> &[u32] {
-        self.places.get(&place).map(Vec::as_slice).unwrap_or_default()
+    pub(super) fn of(&self, table: TableKey) -> &[u32] {
+        self.tables.get(&table).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// How a rule of a mask finds what it overlaps in a group.
-    pub(super) fn way(&self, group: u32, mask: &SparseMask) -> Way {
+    pub(super) fn group_search(&self, group: u32, mask: &SparseMask) -> GroupSearch {
         let own = &self.groups[group as usize];
         let wanted = common(&own.mask, mask);
         let mask_of = |number: &u32| &self.masks[*number as usize];
@@ -112,13 +112,13 @@ impl Groups {
         let best = usable.max_by_key(|own| mask_of(own).bits_count()).copied();
         let best_bits = best.map_or(0, |best| mask_of(&best).bits_count());
         let has_room = own.projections.len() < PROJECTIONS_MAX;
-        let lacks = (best_bits < wanted.bits_count() && has_room).then_some(wanted);
-        let is_all = best_bits == mask.bits_count();
-        Way { projection: best.map(|best| (group, best)), is_all, lacks }
+        let missing_mask = (best_bits < wanted.bits_count() && has_room).then_some(wanted);
+        let is_exact = best_bits == mask.bits_count();
+        GroupSearch { projection: best.map(|best| (group, best)), is_exact, missing_mask }
     }
 
     /// Projects a group under a mask from the next step on, if it has room and is not yet.
-    pub(super) fn project(&mut self, group: u32, mask: &SparseMask) -> Option<Projection> {
+    pub(super) fn project(&mut self, group: u32, mask: &SparseMask) -> Option<ProjectionId> {
         let number = self.number(mask.clone());
         let own = &mut self.groups[group as usize].projections;
         if own.len() >= PROJECTIONS_MAX || own.contains(&number) {
@@ -129,19 +129,19 @@ impl Groups {
     }
 
     /// A row of a visit comes to a group, or goes from it.
-    pub(super) fn weigh(&mut self, group: u32, weight: ZWeight) {
+    pub(super) fn add_weight(&mut self, group: u32, weight: ZWeight) {
         self.groups[group as usize].rows += weight;
     }
 
     /// How many rows there are. Takes time linear in the number of groups.
     pub(super) fn rows(&self) -> GroupRows {
         self.groups.iter().fold(GroupRows::default(), |all, group| {
-            let (rows, projections) = (counted(group.rows), group.projections.len());
+            let (rows, projections) = (row_count(group.rows), group.projections.len());
             GroupRows {
                 groups: all.groups + usize::from(rows > 0),
                 visits: all.visits + rows,
                 projections: all.projections + projections,
-                prints: all.prints + rows * projections,
+                fingerprints: all.fingerprints + rows * projections,
             }
         })
     }
@@ -152,7 +152,7 @@ impl Groups {
     }
 
     fn number(&mut self, mask: SparseMask) -> u32 {
-        let next = u32::try_from(self.masks.len()).unwrap_or(u32::MAX);
+        let next = position(self.masks.len());
         *self.numbers.entry(mask).or_insert_with_key(|mask| {
             self.masks.push(mask.clone());
             next
@@ -161,13 +161,14 @@ impl Groups {
 }
 
 /// Rows that all weights add up to.
-pub(super) fn counted(weight: ZWeight) -> usize {
+pub(super) fn row_count(weight: ZWeight) -> usize {
     usize::try_from(weight).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use shunt_flow::FieldId;
+    use shunt_pipeline::{BridgeId, TableId};
 
     use super::*;
 
@@ -179,11 +180,11 @@ mod tests {
 
     #[test]
     fn rules_that_come_with_ever_new_masks_take_no_memory_for_ever() {
-        let mut groups = Groups::new(&FixedState::default());
-        let place = (BridgeId::new(1), TableId::FIRST);
-        assert_eq!(groups.group_for(place, &mask(u128::MAX)), 0);
+        let mut groups = ProjectedGroups::new(&FixedState::default());
+        let table = (BridgeId::new(1), TableId::FIRST);
+        assert_eq!(groups.group_for(table, &mask(u128::MAX)), 0);
         for bits in 1..1000 {
-            if let Some(mask) = groups.way(0, &mask(bits)).lacks {
+            if let Some(mask) = groups.group_search(0, &mask(bits)).missing_mask {
                 assert!(groups.project(0, &mask).is_some());
             }
         }

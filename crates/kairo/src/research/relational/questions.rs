@@ -18,18 +18,18 @@ use dbsp::{
 use super::relation::LinkRow;
 
 /// What a trace has, keyed by groups, or by prints and names.
-pub(super) type Snapshot<K> = SpineSnapshot<OrdIndexedZSet<K, LinkRow>>;
+pub(super) type TraceSnapshot<K> = SpineSnapshot<OrdIndexedZSet<K, LinkRow>>;
 
 /// The traces, as the last step left them.
 #[derive(Default)]
-pub(super) struct Traces {
+pub(super) struct LinkTraces {
     /// Visits by group.
-    pub(super) visits: Option<Snapshot<u32>>,
+    pub(super) visits: Option<TraceSnapshot<u32>>,
     /// Visits and entries by print or name.
-    pub(super) links: Option<Snapshot<u64>>,
+    pub(super) links: Option<TraceSnapshot<u64>>,
 }
 
-impl Traces {
+impl LinkTraces {
     /// Whether there are none: no step was made, or they were given up since.
     pub(super) const fn are_absent(&self) -> bool {
         self.visits.is_none() || self.links.is_none()
@@ -44,27 +44,27 @@ impl Traces {
 }
 
 /// A rank such that what is lower comes first: the priority, and the age backwards.
-pub(super) type Ordered = (u16, u64);
+pub(super) type OrderedRank = (u16, u64);
 
 /// Ranks below every rule and above every rule.
-pub(super) const LOWEST: Ordered = (0, 0);
-pub(super) const HIGHEST: Ordered = (u16::MAX, u64::MAX);
+pub(super) const LOWEST: OrderedRank = (0, 0);
+pub(super) const HIGHEST: OrderedRank = (u16::MAX, u64::MAX);
 
 /// What a delta asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Question {
+pub(super) struct DeltaQuestion {
     /// What is found is below this.
-    pub(super) rank: Ordered,
+    pub(super) rank: OrderedRank,
     /// The place of the delta among the others.
-    pub(super) place: u32,
-    pub(super) test: Test,
+    pub(super) position: u32,
+    pub(super) test: RemainingTest,
 }
 
 /// What has yet to be asked of what was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Test {
+pub(super) enum RemainingTest {
     /// Nothing: it is ended.
-    Known,
+    Nothing,
     /// Whether it is older than the change of what it reads.
     Read,
     /// Whether the rule that decided the visit is an older one.
@@ -75,53 +75,53 @@ pub(super) enum Test {
 
 /// What a question has found.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
-    pub(super) place: u32,
-    pub(super) test: Test,
+pub(super) struct FoundLink {
+    pub(super) position: u32,
+    pub(super) test: RemainingTest,
     /// The slot of an entry, which of all that had it, and the number of a visit.
     pub(super) slot: u32,
-    pub(super) birth: u32,
+    pub(super) slot_generation: u32,
     pub(super) visit: u32,
 }
 
-impl Found {
-    pub(super) const fn new(question: &Question, row: &LinkRow) -> Self {
-        let Question { place, test, .. } = *question;
-        Self { place, test, slot: row.2, birth: row.3, visit: row.4 }
+impl FoundLink {
+    pub(super) const fn new(question: &DeltaQuestion, row: &LinkRow) -> Self {
+        let DeltaQuestion { position, test, .. } = *question;
+        Self { position, test, slot: row.2, slot_generation: row.3, visit: row.4 }
     }
 
     /// An entry that is known to be ended.
-    pub(super) const fn known(place: u32, slot: u32, birth: u32) -> Self {
-        Self { place, test: Test::Known, slot, birth, visit: 0 }
+    pub(super) const fn certain(position: u32, slot: u32, slot_generation: u32) -> Self {
+        Self { position, test: RemainingTest::Nothing, slot, slot_generation, visit: 0 }
     }
 }
 
 /// What must be outranked to find a row.
-pub(super) const fn rank(row: &LinkRow) -> Ordered {
+pub(super) const fn rank(row: &LinkRow) -> OrderedRank {
     (row.0, row.1)
 }
 
 /// Finds what each question's key leads to, as far as the question outranks it. Questions are in
 /// order. Answers whether all is found: not once it is more than `max`.
 pub(super) fn answer<K: DBData + Erase<DynData>>(
-    trace: &Snapshot<K>,
-    questions: &[(K, Question)],
+    trace: &TraceSnapshot<K>,
+    questions: &[(K, DeltaQuestion)],
     max: usize,
-    found: &mut Vec<Found>,
+    found: &mut Vec<FoundLink>,
 ) -> bool {
     for batch in trace.inner().batches() {
         let mut rows = batch.cursor();
-        for asked in questions.chunk_by(|(key, _), (next, _)| key == next) {
-            if !rows.seek_key_exact(asked[0].0.erase(), None) {
+        for query in questions.chunk_by(|(key, _), (next, _)| key == next) {
+            if !rows.seek_key_exact(query[0].0.erase(), None) {
                 continue;
             }
             while rows.val_valid() {
                 let row: &LinkRow = rows.val().downcast_checked();
                 // Both are in the order of their ranks.
-                let asking = asked.iter().rev().map(|(_, question)| question);
+                let asking = query.iter().rev().map(|(_, question)| question);
                 let asking = asking.take_while(|question| question.rank > rank(row));
                 let before = found.len();
-                found.extend(asking.map(|question| Found::new(question, row)));
+                found.extend(asking.map(|question| FoundLink::new(question, row)));
                 if found.len() == before {
                     break;
                 }
@@ -136,12 +136,12 @@ pub(super) fn answer<K: DBData + Erase<DynData>>(
 }
 
 /// The rows of a group that have the lowest ranks, in order: all that are below a rank, if they are
-/// not more than `few`; else more than that of those below `least`, or as many of each batch.
+/// not more than `scan_threshold`; else more than that of those below `least`, or as many of each batch.
 pub(super) fn lowest(
-    trace: &Snapshot<u32>,
+    trace: &TraceSnapshot<u32>,
     group: u32,
-    (least, most): (Ordered, Ordered),
-    few: usize,
+    (least, most): (OrderedRank, OrderedRank),
+    scan_threshold: usize,
 ) -> Vec<LinkRow> {
     let mut lowest = Vec::new();
     for batch in trace.inner().batches() {
@@ -149,7 +149,7 @@ pub(super) fn lowest(
         if !rows.seek_key_exact(group.erase(), None) {
             continue;
         }
-        for _ in 0..=few {
+        for _ in 0..=scan_threshold {
             if !rows.val_valid() {
                 break;
             }
@@ -160,7 +160,7 @@ pub(super) fn lowest(
             lowest.push(*row);
             rows.step_val();
         }
-        if lowest.iter().filter(|row| rank(row) < least).count() > few {
+        if lowest.iter().filter(|row| rank(row) < least).count() > scan_threshold {
             break;
         }
     }

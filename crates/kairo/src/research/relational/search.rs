@@ -11,49 +11,51 @@ use std::collections::BTreeSet;
 use shunt_pipeline::{Delta, Rule, RuleChange, RuleDelta, RuleId, Traversal, Version, Visit};
 
 use super::{
-    questions::{Found, HIGHEST, Question, Test, Traces, answer, lowest, rank},
-    relation::{Relation, Rows, ordered},
+    questions::{
+        DeltaQuestion, FoundLink, HIGHEST, LinkTraces, RemainingTest, answer, lowest, rank,
+    },
+    relation::{LinkRelation, LinkStepRows, ordered_rank},
 };
 use crate::region::{is_decided, is_overlapped, is_taken_over};
 
 /// Deltas of one change.
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'d> {
+pub(super) struct ChangeQuery<'d> {
     pub(super) deltas: &'d [Delta],
     pub(super) version: Version,
     /// Rules that the change removes: one that it adds as well decides nothing.
-    pub(super) brief: &'d BTreeSet<RuleId>,
+    pub(super) removed_rules_of_change: &'d BTreeSet<RuleId>,
     /// Rows of a group that a rule looks at before it asks for its print.
-    pub(super) few: usize,
+    pub(super) scan_threshold: usize,
 }
 
 /// Questions, by where their answers are.
 #[derive(Default)]
-pub(super) struct Questions {
+pub(super) struct DeltaQuestions {
     /// Among the visits of a group.
-    by_group: Vec<(u32, Question)>,
+    by_group: Vec<(u32, DeltaQuestion)>,
     /// By print or name.
-    by_print: Vec<(u64, Question)>,
+    by_key: Vec<(u64, DeltaQuestion)>,
 }
 
 /// Rules that look through a group together for want of a projection; more wait for it.
-const WALKS_MAX: usize = 4;
+const SCANS_MAX: usize = 4;
 
 /// What is read of so many visits side by side stays in the nearest cache.
-const LOOKED_AT_TOGETHER: usize = 64;
+const EXAMINED_TOGETHER: usize = 64;
 
-impl Asked<'_> {
+impl ChangeQuery<'_> {
     /// The deltas, each with its place.
     fn all(&self) -> impl Iterator<Item = (u32, &Delta)> {
         (0..).zip(self.deltas)
     }
 
-    fn at(&self, place: u32) -> Option<&Delta> {
-        self.deltas.get(place as usize)
+    fn at(&self, position: u32) -> Option<&Delta> {
+        self.deltas.get(position as usize)
     }
 
-    fn rule_at(&self, place: u32) -> Option<&Rule> {
-        match self.at(place)? {
+    fn rule_at(&self, position: u32) -> Option<&Rule> {
+        match self.at(position)? {
             Delta::Rule(RuleDelta { rule, .. }) => Some(rule),
             Delta::Changed(_) => None,
         }
@@ -62,14 +64,15 @@ impl Asked<'_> {
     /// The rule of a delta, if it decides what it matches and outranks from now on.
     fn coming<'d>(&self, delta: &'d Delta) -> Option<&'d Rule> {
         let Delta::Rule(RuleDelta { rule, change }) = delta else { return None };
-        let is_gone = matches!(change, RuleChange::Removed(_)) || self.brief.contains(&rule.id);
+        let is_gone = matches!(change, RuleChange::Removed(_))
+            || self.removed_rules_of_change.contains(&rule.id);
         (!is_gone).then_some(rule)
     }
 
     /// Whether a delta ends an entry.
     fn ends(&self, traversal: &Traversal, delta: &Delta) -> bool {
         let RuleDelta { rule, change } = match delta {
-            Delta::Changed(_) => return self.passes(Test::Read, traversal, None, delta),
+            Delta::Changed(_) => return self.passes(RemainingTest::Read, traversal, None, delta),
             Delta::Rule(delta) => delta,
         };
         let is_coming = self.coming(delta).is_some();
@@ -79,7 +82,7 @@ impl Asked<'_> {
                 RuleChange::Added => false,
                 RuleChange::Removed(_) => is_decided(visit, rule, |_| true),
                 RuleChange::Modified(_) => {
-                    self.passes(Test::Decided, traversal, Some(visit), delta)
+                    self.passes(RemainingTest::Decided, traversal, Some(visit), delta)
                 }
             };
             let is_taken = || is_coming && is_taken_over(traversal, visit, rule);
@@ -90,34 +93,43 @@ impl Asked<'_> {
     /// Whether what a delta has found passes what has yet to be asked of it.
     fn passes(
         &self,
-        test: Test,
+        test: RemainingTest,
         traversal: &Traversal,
         visit: Option<&Visit>,
         delta: &Delta,
     ) -> bool {
         match (test, delta) {
-            (Test::Known, Delta::Rule(_) | Delta::Changed(_)) => true,
-            (Test::Read | Test::Decided | Test::Overlapped, Delta::Changed(object)) => {
-                traversal.version < self.version && traversal.reads.contains(object)
-            }
-            (Test::Decided, Delta::Rule(RuleDelta { rule, .. })) => visit
+            (RemainingTest::Nothing, Delta::Rule(_) | Delta::Changed(_)) => true,
+            (
+                RemainingTest::Read | RemainingTest::Decided | RemainingTest::Overlapped,
+                Delta::Changed(object),
+            ) => traversal.version < self.version && traversal.reads.contains(object),
+            (RemainingTest::Decided, Delta::Rule(RuleDelta { rule, .. })) => visit
                 .is_some_and(|visit| is_decided(visit, rule, |own| own.revision != rule.revision)),
             // That it is outranked is known by its row.
-            (Test::Read | Test::Overlapped, Delta::Rule(RuleDelta { rule, .. })) => {
-                visit.is_some_and(|visit| is_overlapped(traversal, visit, &rule.matching))
-            }
+            (
+                RemainingTest::Read | RemainingTest::Overlapped,
+                Delta::Rule(RuleDelta { rule, .. }),
+            ) => visit.is_some_and(|visit| is_overlapped(traversal, visit, &rule.matching)),
         }
     }
 }
 
-impl Relation {
+impl LinkRelation {
     /// Finds those of these entries that the deltas end.
-    pub(super) fn look_at(&self, slots: &[u32], asked: &Asked<'_>, found: &mut Vec<Found>) {
+    pub(super) fn examine_pending(
+        &self,
+        slots: &[u32],
+        query: &ChangeQuery<'_>,
+        found: &mut Vec<FoundLink>,
+    ) {
         let held = |slot: &u32| Some((*slot, self.entries.watched(*slot)?));
         let all: Vec<_> = slots.iter().filter_map(held).collect();
-        for (place, delta) in asked.all() {
-            let ended = all.iter().filter(|(_, held)| asked.ends(&held.traversal, delta));
-            found.extend(ended.map(|(slot, held)| Found::known(place, *slot, held.links.birth)));
+        for (position, delta) in query.all() {
+            let ended = all.iter().filter(|(_, held)| query.ends(&held.traversal, delta));
+            found.extend(ended.map(|(slot, held)| {
+                FoundLink::certain(position, *slot, held.links.slot_generation)
+            }));
         }
     }
 
@@ -125,94 +137,107 @@ impl Relation {
     /// be there first, to `rows`.
     pub(super) fn questions(
         &mut self,
-        asked: &Asked<'_>,
-        rows: &mut Rows,
-        found: &mut Vec<Found>,
-    ) -> Questions {
-        let mut questions = Questions::default();
+        query: &ChangeQuery<'_>,
+        rows: &mut LinkStepRows,
+        found: &mut Vec<FoundLink>,
+    ) -> DeltaQuestions {
+        let mut questions = DeltaQuestions::default();
         let mut overlaps = Vec::new();
-        for (place, delta) in asked.all() {
+        for (position, delta) in query.all() {
             #[cfg(any(test, feature = "testing"))]
-            self.fault.come_nearer();
-            if let Some((name, test)) = self.name_in(delta) {
-                questions.by_print.push((name, Question { rank: HIGHEST, place, test }));
+            self.fault.pass_point();
+            if let Some((name, test)) = self.key_asked(delta) {
+                questions.by_key.push((name, DeltaQuestion { rank: HIGHEST, position, test }));
             }
-            if let Some(rule) = asked.coming(delta) {
-                let (rank, test) = (ordered(rule.rank()), Test::Overlapped);
+            if let Some(rule) = query.coming(delta) {
+                let (rank, test) = (ordered_rank(rule.rank()), RemainingTest::Overlapped);
                 let groups = self.groups.of((rule.bridge, rule.table)).iter();
-                overlaps.extend(groups.map(|group| (*group, Question { rank, place, test })));
+                overlaps
+                    .extend(groups.map(|group| (*group, DeltaQuestion { rank, position, test })));
             }
         }
         overlaps.sort_unstable();
         for of_group in overlaps.chunk_by(|(group, _), (next, _)| group == next) {
-            let left = self.ask_lowest(of_group, asked.few, found);
-            self.ask_group(&of_group[of_group.len() - left..], asked, &mut questions, rows);
+            let left = self.ask_lowest(of_group, query.scan_threshold, found);
+            self.ask_group(&of_group[of_group.len() - left..], query, &mut questions, rows);
         }
         questions.by_group.sort_unstable();
-        questions.by_print.sort_unstable();
+        questions.by_key.sort_unstable();
         questions
     }
 
     /// Answers questions by what the traces have. Answers whether that is no more than `max`, with what
     /// was found before.
-    pub(super) fn answer(&self, questions: &Questions, max: usize, found: &mut Vec<Found>) -> bool {
-        let Traces { visits, links } = &self.traces;
+    pub(super) fn answer(
+        &self,
+        questions: &DeltaQuestions,
+        max: usize,
+        found: &mut Vec<FoundLink>,
+    ) -> bool {
+        let LinkTraces { visits, links } = &self.traces;
         let (visits, links) = (visits.as_ref(), links.as_ref());
         found.len() <= max
             && visits.is_none_or(|visits| answer(visits, &questions.by_group, max, found))
-            && links.is_none_or(|links| answer(links, &questions.by_print, max, found))
+            && links.is_none_or(|links| answer(links, &questions.by_key, max, found))
     }
 
     /// The places and slots of what was found and is ended.
-    pub(super) fn ended(&self, found: &[Found], asked: &Asked<'_>) -> Vec<(u32, u32)> {
+    pub(super) fn ended(&self, found: &[FoundLink], query: &ChangeQuery<'_>) -> Vec<(u32, u32)> {
         let mut ended = Vec::with_capacity(found.len());
         // What is compared lies behind four pointers, each somewhere else in memory. They are
         // followed for many visits side by side.
-        for together in found.chunks(LOOKED_AT_TOGETHER) {
-            let held = |own: &Found| Some((*own, &*self.watched(own.slot, own.birth)?.traversal));
+        for together in found.chunks(EXAMINED_TOGETHER) {
+            let held = |own: &FoundLink| {
+                Some((*own, &*self.watched(own.slot, own.slot_generation)?.traversal))
+            };
             let held: Vec<_> = together.iter().filter_map(held).collect();
             let visits: Vec<_> = held
                 .iter()
                 .map(|(own, traversal)| {
-                    let is_looked_at = own.test != Test::Known;
-                    let visit = is_looked_at.then(|| traversal.visits.get(own.visit as usize));
+                    let is_compared = own.test != RemainingTest::Nothing;
+                    let visit = is_compared.then(|| traversal.visits.get(own.visit as usize));
                     (own, *traversal, visit.flatten())
                 })
                 .collect();
             let passing = visits.iter().filter(|(own, traversal, visit)| {
-                let delta = asked.at(own.place);
-                delta.is_some_and(|delta| asked.passes(own.test, traversal, *visit, delta))
+                let delta = query.at(own.position);
+                delta.is_some_and(|delta| query.passes(own.test, traversal, *visit, delta))
             });
-            ended.extend(passing.map(|(own, ..)| (own.place, own.slot)));
+            ended.extend(passing.map(|(own, ..)| (own.position, own.slot)));
         }
         ended
     }
 
     /// What a delta asks for by name.
-    fn name_in(&self, delta: &Delta) -> Option<(u64, Test)> {
+    fn key_asked(&self, delta: &Delta) -> Option<(u64, RemainingTest)> {
         match delta {
-            Delta::Changed(object) => Some((self.name_of(object), Test::Read)),
+            Delta::Changed(object) => Some((self.object_key(object), RemainingTest::Read)),
             Delta::Rule(RuleDelta { rule, change }) => match change {
                 RuleChange::Added => None,
                 // Another name that is hashed to the same would be found as well, and evicted in vain.
-                RuleChange::Removed(_) => Some((self.name_of_rule(rule.id), Test::Known)),
-                RuleChange::Modified(_) => Some((self.name_of_rule(rule.id), Test::Decided)),
+                RuleChange::Removed(_) => Some((self.rule_key(rule.id), RemainingTest::Nothing)),
+                RuleChange::Modified(_) => Some((self.rule_key(rule.id), RemainingTest::Decided)),
             },
         }
     }
 
     /// Answers those questions about a group that outrank only a few visits. How many are left: the
     /// last of them, as they are in the order of their ranks.
-    fn ask_lowest(&self, asking: &[(u32, Question)], few: usize, found: &mut Vec<Found>) -> usize {
+    fn ask_lowest(
+        &self,
+        asking: &[(u32, DeltaQuestion)],
+        scan_threshold: usize,
+        found: &mut Vec<FoundLink>,
+    ) -> usize {
         let ([(group, first), ..], [.., (_, last)]) = (asking, asking) else { return 0 };
         let Some(visits) = &self.traces.visits else { return 0 };
-        let rows = lowest(visits, *group, (first.rank, last.rank), few);
-        for (place, (_, question)) in asking.iter().enumerate() {
+        let rows = lowest(visits, *group, (first.rank, last.rank), scan_threshold);
+        for (position, (_, question)) in asking.iter().enumerate() {
             let below = rows.partition_point(|row| rank(row) < question.rank);
-            if below > few {
-                return asking.len() - place;
+            if below > scan_threshold {
+                return asking.len() - position;
             }
-            found.extend(rows[..below].iter().map(|row| Found::new(question, row)));
+            found.extend(rows[..below].iter().map(|row| FoundLink::new(question, row)));
         }
         0
     }
@@ -220,31 +245,35 @@ impl Relation {
     /// Puts questions about a group to those that are asked by print, or among all of its visits.
     fn ask_group(
         &mut self,
-        asking: &[(u32, Question)],
-        asked: &Asked<'_>,
-        questions: &mut Questions,
-        rows: &mut Rows,
+        asking: &[(u32, DeltaQuestion)],
+        query: &ChangeQuery<'_>,
+        questions: &mut DeltaQuestions,
+        rows: &mut LinkStepRows,
     ) {
-        let walks_max = if asked.few == 0 { 0 } else { WALKS_MAX };
+        let walks_max = if query.scan_threshold == 0 { 0 } else { SCANS_MAX };
         for (group, question) in asking {
-            let Some(rule) = asked.rule_at(question.place) else { continue };
-            let mut way = self.groups.way(*group, rule.matching.mask());
-            if let Some(lacks) = way.lacks.take() {
+            let Some(rule) = query.rule_at(question.position) else { continue };
+            let mut group_search = self.groups.group_search(*group, rule.matching.mask());
+            if let Some(missing_mask) = group_search.missing_mask.take() {
                 if asking.len() <= walks_max {
-                    self.note_lacking(*group, lacks);
-                } else if self.push_projection(*group, &lacks, rows).is_some() {
-                    way = self.groups.way(*group, rule.matching.mask());
+                    self.defer_projection(*group, missing_mask);
+                } else if self.push_projection(*group, &missing_mask, rows).is_some() {
+                    group_search = self.groups.group_search(*group, rule.matching.mask());
                 }
             }
-            let test = if way.is_all { Test::Known } else { Test::Overlapped };
-            let question = Question { test, ..*question };
-            let Some(projection) = way.projection else {
+            let test = if group_search.is_exact {
+                RemainingTest::Nothing
+            } else {
+                RemainingTest::Overlapped
+            };
+            let question = DeltaQuestion { test, ..*question };
+            let Some(projection) = group_search.projection else {
                 questions.by_group.push((*group, question));
                 continue;
             };
             let (own, values) = (rule.matching.mask().map(), rule.matching.value());
             let word = |word| values.get(own.count_below(word)).copied().unwrap_or_default();
-            questions.by_print.push((self.print(projection, word), question));
+            questions.by_key.push((self.fingerprint(projection, word), question));
         }
     }
 }

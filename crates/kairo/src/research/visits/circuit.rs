@@ -2,7 +2,7 @@
 //!
 //! A circuit cannot move between threads, and an engine may. So each thread keeps the circuits that
 //! it has stepped, by number, and an engine that comes to another thread has another one built there.
-//! Nothing is lost by that: the operator's state is the [`Relation`], which moves with the engine.
+//! Nothing is lost by that: the operator's state is the [`VisitRelation`], which moves with the engine.
 //! No operator here keeps traces of its own, so that neither a runtime of dbsp nor its threads are
 //! needed.
 
@@ -11,7 +11,7 @@ use std::{
     mem::ManuallyDrop,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -20,16 +20,18 @@ use dbsp::{
     CircuitHandle, Error, IndexedZSetReader, OrdZSet, RootCircuit, ZSetHandle, utils::Tup2,
 };
 
+use crate::research::lock::locked;
+
 use super::{
     error::StepError,
-    relation::{EvictionRow, ObjectRow, Relation, Rows, RuleRow, VisitRow},
+    relation::{ChangedRuleRow, EvictedRange, ObjectRow, VisitRelation, VisitRow, VisitStepRows},
 };
 
 /// A circuit and its inputs.
-struct Circuit {
+struct VisitCircuit {
     handle: CircuitHandle,
     visits: ZSetHandle<VisitRow>,
-    rules: ZSetHandle<RuleRow>,
+    rules: ZSetHandle<ChangedRuleRow>,
     objects: ZSetHandle<ObjectRow>,
 }
 
@@ -40,7 +42,7 @@ pub(super) struct CircuitNo(u64);
 thread_local! {
     /// Circuits of this thread. Those that are left when it ends are not dropped: what they would
     /// touch then may be gone.
-    static CIRCUITS: RefCell<Vec<(CircuitNo, ManuallyDrop<Circuit>)>> = const { RefCell::new(Vec::new()) };
+    static CIRCUITS: RefCell<Vec<(CircuitNo, ManuallyDrop<VisitCircuit>)>> = const { RefCell::new(Vec::new()) };
 }
 
 impl CircuitNo {
@@ -53,8 +55,8 @@ impl CircuitNo {
     /// Makes a step with these rows, in this thread's circuit of this number.
     pub(super) fn step(
         self,
-        relation: &Arc<Mutex<Relation>>,
-        rows: &mut Rows,
+        relation: &Arc<Mutex<VisitRelation>>,
+        rows: &mut VisitStepRows,
     ) -> Result<(), StepError> {
         let made = catch_unwind(AssertUnwindSafe(|| {
             CIRCUITS.with_borrow_mut(|all| {
@@ -62,7 +64,7 @@ impl CircuitNo {
                 let own = match own {
                     Some(own) => own,
                     None => {
-                        all.push((self, ManuallyDrop::new(Circuit::build(relation)?)));
+                        all.push((self, ManuallyDrop::new(VisitCircuit::build(relation)?)));
                         all.len() - 1
                     }
                 };
@@ -86,19 +88,19 @@ impl CircuitNo {
     }
 }
 
-impl Circuit {
-    fn build(relation: &Arc<Mutex<Relation>>) -> Result<Self, Error> {
+impl VisitCircuit {
+    fn build(relation: &Arc<Mutex<VisitRelation>>) -> Result<Self, Error> {
         let (joined, output) = (Arc::clone(relation), Arc::clone(relation));
         let (handle, (visits, rules, objects)) = RootCircuit::build(move |circuit| {
             let (visits, visits_input) = circuit.add_input_zset::<VisitRow>();
-            let (rules, rules_input) = circuit.add_input_zset::<RuleRow>();
+            let (rules, rules_input) = circuit.add_input_zset::<ChangedRuleRow>();
             let (objects, objects_input) = circuit.add_input_zset::<ObjectRow>();
             let evictions = visits.apply3(&rules, &objects, move |visits, rules, objects| {
                 let mut relation = locked(&joined);
                 let evictions = relation.join(&visits, &rules, &objects);
                 OrdZSet::from_keys((), evictions.map(|row| Tup2(row, 1)).into_iter().collect())
             });
-            evictions.inspect(move |rows: &OrdZSet<EvictionRow>| {
+            evictions.inspect(move |rows: &OrdZSet<EvictedRange>| {
                 let mut relation = locked(&output);
                 relation.output.extend(rows.iter().map(|(row, (), _)| row));
             });
@@ -107,15 +109,10 @@ impl Circuit {
         Ok(Self { handle, visits, rules, objects })
     }
 
-    fn step(&self, rows: &mut Rows) -> Result<(), Error> {
+    fn step(&self, rows: &mut VisitStepRows) -> Result<(), Error> {
         self.visits.append(&mut rows.visits);
         self.rules.append(&mut rows.rules);
         self.objects.append(&mut rows.objects);
         self.handle.transaction()
     }
-}
-
-/// The relation, also after a panic of who held it: a step that failed is the end of it.
-pub(super) fn locked(relation: &Mutex<Relation>) -> MutexGuard<'_, Relation> {
-    relation.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,15 +10,15 @@ use shunt_pipeline::{
 };
 
 use super::{
-    circuit::{CircuitNo, locked},
+    circuit::CircuitNo,
     error::StepError,
-    relation::{Finished, Relation, Rows},
+    relation::{StepResult, VisitRelation, VisitStepRows},
 };
 use crate::{
-    bound::{Bound, DELTAS_MAX, LOOKS_MAX},
-    deltas::note_cause,
+    bound::{ChangeBound, DELTAS_MAX, EXAMINED_MAX},
+    deltas::record_cause,
     index::{IndexSize, state, visits_count},
-    research::CircuitStats,
+    research::{CircuitStats, lock::locked},
 };
 
 /// Watches entries by a circuit over their visits. A change costs what it touches, not what is
@@ -29,28 +29,28 @@ pub struct Visits {
     version: Version,
     seed: u64,
     circuit: CircuitNo,
-    relation: Arc<Mutex<Relation>>,
+    relation: Arc<Mutex<VisitRelation>>,
     /// What the next step is given.
-    rows: Rows,
+    rows: VisitStepRows,
     /// Entries whose visits are among these rows.
     installs: usize,
     /// Entries that nothing watches since a circuit failed: the next change evicts them.
     lost: BTreeSet<EntryId>,
-    bound: Bound,
-    looks_max: usize,
+    bound: ChangeBound,
+    examined_max: usize,
     /// Why the entries of the last change went.
     causes: Vec<CauseRun>,
     stats: CircuitStats,
 }
 
 /// Entries that are taken in with one step, unless a change comes before.
-const INSTALLS_AT_ONCE: usize = 64;
+const INSTALLS_PER_STEP: usize = 64;
 
 /// Entries taken out, or visits projected, in a step of tidying.
-const TIDIED_AT_ONCE: usize = 256;
+const TIDY_BUDGET: usize = 256;
 
 /// Entries that are gone and still wait to be taken out, beyond which every step takes some out.
-const LEAVING_MAX: usize = 4096;
+const RETIRED_MAX: usize = 4096;
 
 impl Visits {
     /// An engine without entries, at a version. The seed goes into every hash.
@@ -60,12 +60,12 @@ impl Visits {
             version,
             seed,
             circuit: CircuitNo::new(),
-            relation: Arc::new(Mutex::new(Relation::new(seed))),
-            rows: Rows::default(),
+            relation: Arc::new(Mutex::new(VisitRelation::new(seed))),
+            rows: VisitStepRows::default(),
             installs: 0,
             lost: BTreeSet::new(),
-            bound: Bound::new(DELTAS_MAX),
-            looks_max: LOOKS_MAX,
+            bound: ChangeBound::new(DELTAS_MAX),
+            examined_max: EXAMINED_MAX,
             causes: Vec::new(),
             stats: CircuitStats::default(),
         }
@@ -75,15 +75,15 @@ impl Visits {
     /// touches.
     #[must_use]
     pub fn with_deltas_max(mut self, deltas_max: usize) -> Self {
-        self.bound = Bound::new(deltas_max);
+        self.bound = ChangeBound::new(deltas_max);
         self
     }
 
     /// The same, which looks for one change among so many visits and entries, about: beyond that it
-    /// evicts all entries of the tables of the rules that are left.
+    /// evicts all entries of the tables of the rules that are remaining.
     #[must_use]
-    pub const fn with_looks_max(mut self, looks_max: usize) -> Self {
-        self.looks_max = looks_max;
+    pub const fn with_examined_max(mut self, examined_max: usize) -> Self {
+        self.examined_max = examined_max;
         self
     }
 
@@ -101,24 +101,24 @@ impl Visits {
 
     /// Makes a step with the rows that wait, and the retractions of at most so many entries that
     /// are not watched any more.
-    fn step(&mut self, leaving_max: usize) {
-        let leaving = self.retract(leaving_max);
+    fn step(&mut self, retired_max: usize) {
+        let retired = self.retract(retired_max);
         self.installs = 0;
         self.stats.steps += 1;
         match self.circuit.step(&self.relation, &mut self.rows) {
             Ok(()) => {
                 let mut relation = self.relation();
-                leaving.into_iter().for_each(|slot| relation.index.release(slot));
+                retired.into_iter().for_each(|slot| relation.index.release(slot));
             }
             Err(error) => self.fail(&error),
         }
     }
 
     /// Pushes what takes out entries that are not watched any more. Answers with their slots.
-    fn retract(&mut self, leaving_max: usize) -> Vec<u32> {
+    fn retract(&mut self, retired_max: usize) -> Vec<u32> {
         let mut relation = locked(&self.relation);
-        let next = || relation.index.next_leaving();
-        let slots: Vec<u32> = std::iter::from_fn(next).take(leaving_max).collect();
+        let next = || relation.index.next_retired();
+        let slots: Vec<u32> = std::iter::from_fn(next).take(retired_max).collect();
         for slot in &slots {
             self.rows.push_visits(*slot, relation.index.visits_count(*slot), -1);
         }
@@ -129,24 +129,24 @@ impl Visits {
     fn fail(&mut self, error: &StepError) {
         self.stats.errors += 1;
         tracing::warn!(reason = %error, "a circuit failed: all entries are evicted");
-        let relation = Arc::new(Mutex::new(Relation::new(self.seed)));
+        let relation = Arc::new(Mutex::new(VisitRelation::new(self.seed)));
         let relation = std::mem::replace(&mut self.relation, relation);
         let relation = locked(&relation);
-        self.lost.extend(relation.index.names().chain(relation.ended.iter().copied()));
+        self.lost.extend(relation.index.watched_ids().chain(relation.evicted.iter().copied()));
         self.circuit.drop_here();
         self.circuit = CircuitNo::new();
-        self.rows = Rows::default();
+        self.rows = VisitStepRows::default();
     }
 
-    pub(crate) fn relation(&self) -> MutexGuard<'_, Relation> {
+    pub(crate) fn relation(&self) -> MutexGuard<'_, VisitRelation> {
         locked(&self.relation)
     }
 }
 
 #[cfg(any(test, feature = "testing"))]
 impl crate::testing::Fail for Visits {
-    fn fail_in(&mut self, places: usize) {
-        locked(&self.relation).fault.fail_in(places);
+    fn fail_after(&mut self, places: usize) {
+        locked(&self.relation).fault.fail_after(places);
     }
 }
 
@@ -156,15 +156,15 @@ impl Evictor for Visits {
             return Installed::Late;
         }
         self.lost.remove(&entry);
-        let (slot, leaving) = {
+        let (slot, retired) = {
             let index = &mut self.relation().index;
-            (index.hold(entry, traversal), index.leaving())
+            (index.insert_unlinked(entry, traversal), index.retired())
         };
         self.rows.push_visits(slot, visits_count(traversal), 1);
         self.installs += 1;
-        if self.installs >= INSTALLS_AT_ONCE {
-            let is_late = leaving > LEAVING_MAX;
-            self.step(if is_late { 2 * INSTALLS_AT_ONCE } else { 0 });
+        if self.installs >= INSTALLS_PER_STEP {
+            let is_late = retired > RETIRED_MAX;
+            self.step(if is_late { 2 * INSTALLS_PER_STEP } else { 0 });
         }
         Installed::Recorded
     }
@@ -178,40 +178,42 @@ impl Evictor for Visits {
         let version = self.version.max(version);
         self.version = version;
         // What is evicted by table is found by the visits that are in.
-        if self.installs > 0 && self.bound.is_passed_by(deltas) {
+        if self.installs > 0 && self.bound.is_exceeded_by(deltas) {
             self.step(0);
         }
         self.causes.clear();
         let mut evicted: Vec<EntryId> = std::mem::take(&mut self.lost).into_iter().collect();
-        note_cause(&mut self.causes, Cause::Fault, evicted.len());
-        let left = {
+        record_cause(&mut self.causes, Cause::Fault, evicted.len());
+        let remaining = {
             let mut relation = locked(&self.relation);
-            let left = self.bound.flush(deltas, |(bridge, table)| {
+            let remaining = self.bound.flush_if_exceeded(deltas, |(bridge, table)| {
                 let before = evicted.len();
-                relation.index.end_visitors((bridge, table), &mut evicted);
+                relation.index.evict_visitors((bridge, table), &mut evicted);
                 let cause = Cause::Bound(bridge, table);
-                note_cause(&mut self.causes, cause, evicted.len() - before);
+                record_cause(&mut self.causes, cause, evicted.len() - before);
             });
-            relation.begin(&left.deltas, (version, self.looks_max), &mut self.rows);
-            left
+            relation.begin(&remaining.deltas, (version, self.examined_max), &mut self.rows);
+            remaining
         };
         self.step(0);
         // Those that a failure has lost; and there is nothing in the output then.
         let lost = std::mem::take(&mut self.lost);
-        note_cause(&mut self.causes, Cause::Fault, lost.len());
+        record_cause(&mut self.causes, Cause::Fault, lost.len());
         evicted.extend(lost);
         let mut relation = locked(&self.relation);
-        let Finished { ended, ended_by, unseen } = relation.finish();
-        evicted.extend(ended);
-        for (place, count) in ended_by {
-            note_cause(&mut self.causes, left.cause(place as usize), count);
+        let StepResult { evicted: by_circuit, evicted_by, first_unsearched } = relation.finish();
+        evicted.extend(by_circuit);
+        for (position, count) in evicted_by {
+            record_cause(&mut self.causes, remaining.cause(position as usize), count);
         }
-        if let Some(unseen) = unseen.and_then(|place| left.deltas.get(place as usize..)) {
-            self.bound.flush_tables(unseen, |(bridge, table)| {
+        if let Some(first_unsearched) =
+            first_unsearched.and_then(|position| remaining.deltas.get(position as usize..))
+        {
+            self.bound.flush_tables(first_unsearched, |(bridge, table)| {
                 let before = evicted.len();
-                relation.index.end_visitors((bridge, table), &mut evicted);
+                relation.index.evict_visitors((bridge, table), &mut evicted);
                 let cause = Cause::Bound(bridge, table);
-                note_cause(&mut self.causes, cause, evicted.len() - before);
+                record_cause(&mut self.causes, cause, evicted.len() - before);
             });
         }
         evicted
@@ -227,9 +229,9 @@ impl Evictor for Visits {
     }
 
     fn tidy(&mut self) -> bool {
-        let is_full = self.relation().index.fill(TIDIED_AT_ONCE) == 0;
-        if !is_full && (self.installs > 0 || self.relation().index.leaving() > 0) {
-            self.step(TIDIED_AT_ONCE);
+        let is_full = self.relation().index.fill_projections(TIDY_BUDGET) == 0;
+        if !is_full && (self.installs > 0 || self.relation().index.retired() > 0) {
+            self.step(TIDY_BUDGET);
         }
         self.installs > 0 || self.relation().index.is_untidy()
     }
@@ -248,6 +250,6 @@ impl Drop for Visits {
     fn drop(&mut self) {
         self.circuit.drop_here();
         // A circuit in another thread may outlive this, and refers to it.
-        *self.relation() = Relation::new(self.seed);
+        *self.relation() = VisitRelation::new(self.seed);
     }
 }

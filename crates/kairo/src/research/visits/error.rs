@@ -17,8 +17,8 @@ impl StepError {
     /// The error of a panic with this payload.
     pub(super) fn panicked(payload: &(dyn Any + Send)) -> Self {
         let text = payload.downcast_ref::<String>().map(String::as_str);
-        let said = text.or_else(|| payload.downcast_ref().copied());
-        Self::Panicked(said.unwrap_or("without words").to_owned())
+        let words = text.or_else(|| payload.downcast_ref().copied());
+        Self::Panicked(words.unwrap_or("without words").to_owned())
     }
 }
 
@@ -28,15 +28,15 @@ mod tests {
 
     use super::*;
 
-    fn said(run: fn()) -> String {
+    fn words(run: fn()) -> String {
         StepError::panicked(&*catch_unwind(run).unwrap_err()).to_string()
     }
 
     #[test]
     fn an_error_says_what_the_panic_said() {
         let prefix = "a step of the circuit panicked: ";
-        assert_eq!(said(|| panic!("plainly")), format!("{prefix}plainly"));
-        assert_eq!(said(|| panic!("at {}", 7)), format!("{prefix}at 7"));
-        assert_eq!(said(|| panic_any(7)), format!("{prefix}without words"));
+        assert_eq!(words(|| panic!("plainly")), format!("{prefix}plainly"));
+        assert_eq!(words(|| panic!("at {}", 7)), format!("{prefix}at 7"));
+        assert_eq!(words(|| panic_any(7)), format!("{prefix}without words"));
     }
 }

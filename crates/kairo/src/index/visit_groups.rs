@@ -3,37 +3,34 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use shunt_flow::{FlowMask, SparseMask};
-use shunt_pipeline::{BridgeId, Rank, RuleId, TableId, Visit};
+use shunt_pipeline::{Rank, RuleId, Visit};
 
-use crate::masks::in_bytes;
+use crate::{bound::TableKey, masks::in_bytes, positions::last_position};
 
 use super::{
-    group::{FEW, Group, Way},
-    row::Row,
+    group::{SCAN_THRESHOLD, SearchPlan, VisitGroup},
+    row::GroupRow,
 };
 
-/// A table of a bridge.
-pub(super) type Place = (BridgeId, TableId);
-
 /// All groups, by table.
-pub(super) struct Places {
-    groups: Vec<Group>,
-    places: HashMap<Place, PlaceGroups, FixedState>,
+pub(super) struct VisitGroups {
+    groups: Vec<VisitGroup>,
+    tables: HashMap<TableKey, TableGroups, FixedState>,
     /// Masks of rules that came alone, by table and with their rank: what the next of their mask
     /// would gain by is done when nobody waits.
-    alone: Vec<(Place, SparseMask, Rank)>,
+    deferred_masks: Vec<(TableKey, SparseMask, Rank)>,
     /// Groups with a projection that lacks visits.
-    lacking: Vec<u32>,
+    unfilled: Vec<u32>,
     /// Groups of tables without visits.
     free: Vec<u32>,
     /// Groups with visits that a rule decided, alone or as a clause.
     deciders: HashMap<RuleId, Vec<u32>, FixedState>,
     /// Visits of a group that are looked at without a thought of how many a rule outranks.
-    few: usize,
+    scan_threshold: usize,
     hashes: FixedState,
 }
 
-struct PlaceGroups {
+struct TableGroups {
     by_mask: HashMap<SparseMask, u32, FixedState>,
     /// Visits in all of them.
     visits: usize,
@@ -42,51 +39,51 @@ struct PlaceGroups {
     /// Masks of rules that were searched for, in the order in which they came.
     masks: Vec<SparseMask>,
     /// How rules of each of these are searched for, by group, and the stamp of the group then.
-    ways: HashMap<SparseMask, Vec<(Way, u32)>, FixedState>,
+    plans: HashMap<SparseMask, Vec<(SearchPlan, u32)>, FixedState>,
 }
 
 /// Groups of a table, as far as they have visits, whose masks are those of visits.
-const GROUPS_USUAL: usize = 16;
+const GROUPS_EXACT: usize = 16;
 
 /// Groups of a table: beyond the usual, their masks are in whole bytes, and there are few of these. A
 /// visit with yet another mask goes into the best of all that it fits.
 const GROUPS_MAX: usize = 64;
 
 /// Masks of visits whose group is remembered, by table.
-const NAMES_MAX: usize = 16_384;
+const REMEMBERED_MASKS_MAX: usize = 16_384;
 
 /// The stamp of a group that a mask's way through it has not been asked for.
 const NOT_PREPARED: u32 = u32::MAX;
 
 /// Masks of rules that a table is prepared for.
-const MASKS_MAX: usize = 1024;
+const PREPARED_MASKS_MAX: usize = 1024;
 
-impl Places {
+impl VisitGroups {
     /// None, and the hashes that they are to have.
     pub(super) fn new(hashes: &FixedState) -> Self {
         Self {
             groups: Vec::new(),
-            places: HashMap::with_hasher(hashes.clone()),
-            alone: Vec::new(),
-            lacking: Vec::new(),
+            tables: HashMap::with_hasher(hashes.clone()),
+            deferred_masks: Vec::new(),
+            unfilled: Vec::new(),
             free: Vec::new(),
             deciders: HashMap::with_hasher(hashes.clone()),
-            few: FEW,
+            scan_threshold: SCAN_THRESHOLD,
             hashes: hashes.clone(),
         }
     }
 
-    /// The same, whose groups, none of which is there yet, have so `few` visits looked at one by one.
-    pub(super) fn with_few(self, few: usize) -> Self {
+    /// The same, whose groups, none of which is there yet, have so `scan_threshold` visits looked at one by one.
+    pub(super) fn with_scan_threshold(self, scan_threshold: usize) -> Self {
         debug_assert!(self.groups.is_empty(), "groups keep what they are made with");
-        Self { few, ..self }
+        Self { scan_threshold, ..self }
     }
 
     /// Adds a visit. Answers with its group and its position there.
-    pub(super) fn insert(&mut self, row: Row, visit: &Visit) -> (u32, u32) {
-        let place = (visit.bridge, visit.table);
-        let number = self.group_for(place, &visit.mask);
-        if let Some(own) = self.places.get_mut(&place) {
+    pub(super) fn insert(&mut self, row: GroupRow, visit: &Visit) -> (u32, u32) {
+        let table = (visit.bridge, visit.table);
+        let number = self.group_for(table, &visit.mask);
+        if let Some(own) = self.tables.get_mut(&table) {
             own.visits += 1;
         }
         let (position, is_first) =
@@ -101,7 +98,7 @@ impl Places {
     pub(super) fn remove(&mut self, number: u32, position: u32) {
         let group = &mut self.groups[number as usize];
         let last = group.remove(position);
-        let place = group.place();
+        let table = group.table();
         if let Some(rule) = last
             && let Some(groups) = self.deciders.get_mut(&rule)
         {
@@ -112,10 +109,10 @@ impl Places {
                 self.deciders.remove(&rule);
             }
         }
-        let Some(own) = self.places.get_mut(&place) else { return };
+        let Some(own) = self.tables.get_mut(&table) else { return };
         own.visits -= 1;
         if own.visits == 0
-            && let Some(own) = self.places.remove(&place)
+            && let Some(own) = self.tables.remove(&table)
         {
             self.free.extend(own.groups);
         }
@@ -123,115 +120,121 @@ impl Places {
 
     /// The group for a visit that consulted `mask`. A new one is made ready for the masks of rules
     /// that are known.
-    fn group_for(&mut self, place: Place, mask: &SparseMask) -> u32 {
-        let own = self.places.entry(place).or_insert_with(|| PlaceGroups::new(&self.hashes));
+    fn group_for(&mut self, table: TableKey, mask: &SparseMask) -> u32 {
+        let own = self.tables.entry(table).or_insert_with(|| TableGroups::new(&self.hashes));
         if let Some(number) = own.by_mask.get(mask) {
             return *number;
         }
-        if own.by_mask.len() >= NAMES_MAX {
+        if own.by_mask.len() >= REMEMBERED_MASKS_MAX {
             own.by_mask.retain(|mask, number| self.groups[*number as usize].mask() == mask);
         }
         let number = own.fitting(&self.groups, mask).unwrap_or_else(|| {
             let mask = match own.occupied(&self.groups) {
-                0..GROUPS_USUAL => mask.clone(),
-                GROUPS_USUAL..GROUPS_MAX => in_bytes(mask),
+                0..GROUPS_EXACT => mask.clone(),
+                GROUPS_EXACT..GROUPS_MAX => in_bytes(mask),
                 _ => SparseMask::from(&FlowMask::EMPTY),
             };
-            own.add((&mut self.groups, self.few), &mut self.free, place, mask)
+            let group = VisitGroup::new(table, mask, self.scan_threshold);
+            own.add(group, &mut self.groups, &mut self.free)
         });
         own.by_mask.insert(mask.clone(), number);
         number
     }
 
-    pub(super) fn group(&self, number: u32) -> &Group {
+    pub(super) fn group(&self, number: u32) -> &VisitGroup {
         &self.groups[number as usize]
     }
 
     /// The groups of a table.
-    pub(super) fn of(&self, place: Place) -> impl Iterator<Item = &Group> {
-        let all = self.places.get(&place).map(|own| &own.groups[..]).unwrap_or_default();
+    pub(super) fn of(&self, table: TableKey) -> impl Iterator<Item = &VisitGroup> {
+        let all = self.tables.get(&table).map(|own| &own.groups[..]).unwrap_or_default();
         all.iter().map(|number| self.group(*number))
     }
 
     /// The groups with visits that a rule decided; some come twice.
-    pub(super) fn decided_by(&self, rule: RuleId) -> impl Iterator<Item = &Group> {
+    pub(super) fn decided_by(&self, rule: RuleId) -> impl Iterator<Item = &VisitGroup> {
         let all = self.deciders.get(&rule).into_iter().flatten();
         all.map(|number| self.group(*number))
     }
 
     /// Remembers the mask of a rule that came alone, if it is the first of its mask in the table:
-    /// [`Self::prepare_for_alone`] prepares for it later. Answers whether it was.
-    pub(super) fn remember(&mut self, place: Place, mask: &SparseMask, rank: Rank) -> bool {
-        let is_known = |own: &PlaceGroups| own.ways.contains_key(mask);
-        let is_first = self.places.get(&place).is_some_and(|own| !is_known(own))
-            && self.alone.len() < MASKS_MAX
-            && !self.alone.iter().any(|(at, own, _)| *at == place && own == mask);
+    /// [`Self::prepare_deferred`] prepares for it later. Answers whether it was.
+    pub(super) fn defer_preparation(
+        &mut self,
+        table: TableKey,
+        mask: &SparseMask,
+        rank: Rank,
+    ) -> bool {
+        let has_plan = |own: &TableGroups| own.plans.contains_key(mask);
+        let is_first = self.tables.get(&table).is_some_and(|own| !has_plan(own))
+            && self.deferred_masks.len() < PREPARED_MASKS_MAX
+            && !self.deferred_masks.iter().any(|(at, own, _)| *at == table && own == mask);
         if is_first {
-            self.alone.push((place, mask.clone(), rank));
+            self.deferred_masks.push((table, mask.clone(), rank));
         }
         is_first
     }
 
     /// Prepares the tables of rules that came alone for their masks, in so many groups and some.
     /// Answers with what is left of `budget`.
-    pub(super) fn prepare_for_alone(&mut self, mut budget: usize) -> usize {
+    pub(super) fn prepare_deferred(&mut self, mut budget: usize) -> usize {
         while budget > 0
-            && let Some((place, mask, rank)) = self.alone.pop()
+            && let Some((table, mask, rank)) = self.deferred_masks.pop()
         {
-            self.prepare(place, &mask, rank);
-            budget = budget.saturating_sub(self.of(place).count());
+            self.prepare(table, &mask, rank);
+            budget = budget.saturating_sub(self.of(table).count());
         }
         budget
     }
 
     /// Finds how rules of a mask are searched for in the groups of a table where one of this rank
     /// outranks many visits. Answers whether one of these lacks visits.
-    pub(super) fn prepare(&mut self, place: Place, mask: &SparseMask, rank: Rank) -> bool {
-        let Some(own) = self.places.get_mut(&place) else { return false };
-        if !own.ways.contains_key(mask) {
-            if own.masks.len() >= MASKS_MAX {
+    pub(super) fn prepare(&mut self, table: TableKey, mask: &SparseMask, rank: Rank) -> bool {
+        let Some(own) = self.tables.get_mut(&table) else { return false };
+        if !own.plans.contains_key(mask) {
+            if own.masks.len() >= PREPARED_MASKS_MAX {
                 own.masks.clear();
-                own.ways.clear();
+                own.plans.clear();
             }
             own.masks.push(mask.clone());
-            own.ways.insert(mask.clone(), Vec::new());
+            own.plans.insert(mask.clone(), Vec::new());
         }
-        let Some(ways) = own.ways.get_mut(mask) else { return false };
-        ways.resize(own.groups.len(), (Way::Through, NOT_PREPARED));
-        let mut is_lacking = false;
-        for (number, (way, stamp)) in own.groups.iter().zip(ways) {
+        let Some(plans) = own.plans.get_mut(mask) else { return false };
+        plans.resize(own.groups.len(), (SearchPlan::Scan, NOT_PREPARED));
+        let mut has_unfilled_projections = false;
+        for (number, (plan, plan_epoch)) in own.groups.iter().zip(plans) {
             let group = &mut self.groups[*number as usize];
-            if *stamp == NOT_PREPARED {
-                if group.outranks_few(group.way(mask), rank) {
+            if *plan_epoch == NOT_PREPARED {
+                if group.is_rank_scan_cheaper(group.plan(mask), rank) {
                     continue;
                 }
                 group.project(mask);
-                if !group.is_whole() && !self.lacking.contains(number) {
-                    self.lacking.push(*number);
+                if !group.is_filled() && !self.unfilled.contains(number) {
+                    self.unfilled.push(*number);
                 }
             }
-            is_lacking |= !group.is_whole();
-            if *stamp != group.stamp() {
-                (*way, *stamp) = (group.way(mask), group.stamp());
+            has_unfilled_projections |= !group.is_filled();
+            if *plan_epoch != group.plan_epoch() {
+                (*plan, *plan_epoch) = (group.plan(mask), group.plan_epoch());
             }
         }
-        is_lacking
+        has_unfilled_projections
     }
 
     /// The groups of a table with visits, and the way to search each for rules of this mask: the
     /// one that [`Self::prepare`] has found, if it has.
     pub(super) fn search(
         &self,
-        place: Place,
+        table: TableKey,
         mask: &SparseMask,
-    ) -> impl Iterator<Item = (&Group, Way)> {
-        let own = self.places.get(&place);
-        let ways = own.and_then(|own| own.ways.get(mask)).map(Vec::as_slice).unwrap_or_default();
-        let known = ways.iter().map(|way| Some(*way)).chain(std::iter::repeat(None));
-        let all = self.of(place).zip(known).filter(|(group, _)| !group.is_empty());
+    ) -> impl Iterator<Item = (&VisitGroup, SearchPlan)> {
+        let own = self.tables.get(&table);
+        let plans = own.and_then(|own| own.plans.get(mask)).map(Vec::as_slice).unwrap_or_default();
+        let known = plans.iter().map(|plan| Some(*plan)).chain(std::iter::repeat(None));
+        let all = self.of(table).zip(known).filter(|(group, _)| !group.is_empty());
         all.map(|(group, known)| match known {
-            Some((way, stamp)) if stamp == group.stamp() => (group, way),
-            _ => (group, group.way(mask)),
+            Some((plan, plan_epoch)) if plan_epoch == group.plan_epoch() => (group, plan),
+            _ => (group, group.plan(mask)),
         })
     }
 
@@ -241,22 +244,22 @@ impl Places {
     }
 
     /// Takes so many visits into projections that lack them. Answers with what is left of `budget`.
-    pub(super) fn fill(&mut self, mut budget: usize) -> usize {
+    pub(super) fn fill_projections(&mut self, mut budget: usize) -> usize {
         while budget > 0
-            && let Some(number) = self.lacking.last().copied()
+            && let Some(number) = self.unfilled.last().copied()
         {
             let group = &mut self.groups[number as usize];
-            budget = group.fill(budget, &self.hashes);
-            if group.is_whole() {
-                self.lacking.pop();
+            budget = group.fill_projections(budget, &self.hashes);
+            if group.is_filled() {
+                self.unfilled.pop();
             }
         }
         budget
     }
 
     /// Whether some projection is missing, or lacks visits.
-    pub(super) const fn is_lacking(&self) -> bool {
-        !self.lacking.is_empty() || !self.alone.is_empty()
+    pub(super) const fn has_unfilled_projections(&self) -> bool {
+        !self.unfilled.is_empty() || !self.deferred_masks.is_empty()
     }
 
     /// Number of groups with visits.
@@ -266,54 +269,48 @@ impl Places {
 
     /// Common masks of all groups.
     pub(super) fn projections(&self) -> usize {
-        self.groups.iter().map(Group::projections).sum()
+        self.groups.iter().map(VisitGroup::projections).sum()
     }
 
     /// Places of visits in chains.
     pub(super) fn chained(&self) -> usize {
-        self.groups.iter().map(Group::chained).sum()
+        self.groups.iter().map(VisitGroup::chained).sum()
     }
 
     /// Bytes on the heap, about.
     pub(super) fn bytes(&self) -> usize {
         let of_rule = size_of::<(RuleId, Vec<u32>)>() + size_of::<[u32; 4]>();
         let deciders = self.deciders.len() * of_rule;
-        self.groups.iter().map(Group::bytes).sum::<usize>() + deciders
+        self.groups.iter().map(VisitGroup::bytes).sum::<usize>() + deciders
     }
 }
 
-impl PlaceGroups {
+impl TableGroups {
     fn new(hashes: &FixedState) -> Self {
         Self {
             by_mask: HashMap::with_hasher(hashes.clone()),
             visits: 0,
             groups: Vec::new(),
             masks: Vec::new(),
-            ways: HashMap::with_hasher(hashes.clone()),
+            plans: HashMap::with_hasher(hashes.clone()),
         }
     }
 
-    /// A group for visits of a mask: an empty one of the table where there are many, or a new one.
-    fn add(
-        &mut self,
-        (groups, few): (&mut Vec<Group>, usize),
-        free: &mut Vec<u32>,
-        place: Place,
-        mask: SparseMask,
-    ) -> u32 {
-        let is_crowded = self.groups.len() >= GROUPS_USUAL;
+    /// Adds `group`, in place of an empty one of the table where there are many.
+    fn add(&mut self, group: VisitGroup, groups: &mut Vec<VisitGroup>, free: &mut Vec<u32>) -> u32 {
+        let is_crowded = self.groups.len() >= GROUPS_EXACT;
         let empty = self.groups.iter().find(|own| groups[**own as usize].is_empty()).copied();
         let number = if let Some(number) = empty.filter(|_| is_crowded) {
             self.by_mask.retain(|_, own| *own != number);
-            groups[number as usize].become_one_of(place, mask);
+            groups[number as usize].replace_with(group);
             number
         } else if let Some(number) = free.pop() {
-            groups[number as usize].become_one_of(place, mask);
+            groups[number as usize].replace_with(group);
             self.groups.push(number);
             number
         } else {
-            groups.push(Group::new(place, mask, few));
-            let number = u32::try_from(groups.len() - 1).unwrap_or(u32::MAX);
+            groups.push(group);
+            let number = last_position(groups);
             self.groups.push(number);
             number
         };
@@ -323,16 +320,16 @@ impl PlaceGroups {
     }
 
     /// Number of groups with visits.
-    fn occupied(&self, groups: &[Group]) -> usize {
+    fn occupied(&self, groups: &[VisitGroup]) -> usize {
         self.groups.iter().filter(|number| !groups[**number as usize].is_empty()).count()
     }
 
     /// Where there are many groups, the one whose mask is the largest within another; unless there
     /// is room for a better one.
-    fn fitting(&self, groups: &[Group], mask: &SparseMask) -> Option<u32> {
+    fn fitting(&self, groups: &[VisitGroup], mask: &SparseMask) -> Option<u32> {
         let enough = match self.occupied(groups) {
-            0..GROUPS_USUAL => return None,
-            GROUPS_USUAL..GROUPS_MAX => in_bytes(mask).bits_count(),
+            0..GROUPS_EXACT => return None,
+            GROUPS_EXACT..GROUPS_MAX => in_bytes(mask).bits_count(),
             _ => 0,
         };
         let own = self.groups.iter().map(|number| (groups[*number as usize].mask(), *number));

@@ -1,22 +1,20 @@
 //! What the engine and its circuit share: rules by number, gates, and what came out.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use super::{
-    actions::act,
-    rules::Rules,
-    state::{Packet, State},
+    actions::apply_actions,
+    rules::NumberedRules,
+    state::{LookupPacket, PacketState},
 };
 
 /// Shared by the thread of the circuit and whoever steps it, one after the other.
-pub(crate) struct Relation {
-    pub(super) rules: Rules,
+pub(crate) struct SharedTables {
+    pub(super) rules: NumberedRules,
     /// Gates of lower positions are open.
     pub(super) open_below: u32,
     /// How many rows each gate holds, by position.
     pub(super) held: Vec<usize>,
     /// Whether a packet that loses its rule is stale: not if it is packets that change.
-    pub(super) is_listening: bool,
+    pub(super) records_stale: bool,
     /// Packets that are stale, each with the position of a table that says so.
     pub(super) stale: Vec<(u64, u32)>,
     /// The next step fails.
@@ -24,14 +22,14 @@ pub(crate) struct Relation {
     pub(crate) is_failing: bool,
 }
 
-impl Relation {
+impl SharedTables {
     /// Of these rules and no packets.
-    pub(super) const fn new(rules: Rules) -> Self {
+    pub(super) const fn new(rules: NumberedRules) -> Self {
         Self {
             rules,
             open_below: 0,
             held: Vec::new(),
-            is_listening: false,
+            records_stale: false,
             stale: Vec::new(),
             #[cfg(test)]
             is_failing: false,
@@ -41,13 +39,13 @@ impl Relation {
     /// Opens all gates. Nobody listens.
     pub(super) const fn open(&mut self) {
         self.open_below = u32::MAX;
-        self.is_listening = false;
+        self.records_stale = false;
     }
 
     /// Opens the gates in front of a position and closes the others, for a change of rules.
     pub(super) const fn open_below(&mut self, position: u32) {
         self.open_below = position;
-        self.is_listening = true;
+        self.records_stale = true;
     }
 
     /// Rows that gates hold.
@@ -56,16 +54,15 @@ impl Relation {
     }
 
     /// The table that a packet enters after a rule has matched it, and the packet then.
-    pub(super) fn act(&self, rule: u32, state: &State) -> Option<(u8, State)> {
+    pub(super) fn apply_actions(
+        &self,
+        rule: u32,
+        state: &PacketState,
+    ) -> Option<(u8, PacketState)> {
         let rule = self.rules.get(rule)?;
-        let mut packet = Packet::of(state);
-        let next = act(rule, &mut packet)?;
+        let mut packet = LookupPacket::of(state);
+        let next = apply_actions(rule, &mut packet)?;
         let after = packet.to_state();
-        Some((next.number(), if after == *state { State::clone(state) } else { after }))
+        Some((next.number(), if after == *state { PacketState::clone(state) } else { after }))
     }
-}
-
-/// The relation, also after a panic of who held it: a step that failed is the end of it.
-pub(super) fn locked(relation: &Mutex<Relation>) -> MutexGuard<'_, Relation> {
-    relation.lock().unwrap_or_else(PoisonError::into_inner)
 }
