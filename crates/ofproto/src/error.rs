@@ -8,6 +8,8 @@
 
 use shunt_pipeline::{FlowModError, GroupModError, MeterModError, ModificationError};
 
+use crate::wire::codec::{Codec, version_names};
+
 /// How an error code is written on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorNumber {
@@ -269,7 +271,10 @@ pub enum CloseReason {
         kind: u8,
     },
     /// The peer: it speaks no version that the switch speaks.
-    #[error("the peer speaks {offered}, the switch speaks 1.3 only")]
+    #[error(
+        "the peer speaks {offered}, the switch speaks {} only",
+        version_names(Codec::versions())
+    )]
     Version {
         /// The versions that it offered.
         offered: String,

@@ -12,11 +12,7 @@ use super::Limits;
 use crate::{
     error::ErrorCode,
     message::{MultipartRequest, Xid},
-    wire::{
-        Reader,
-        header::Header,
-        v13::multipart::{PartHeader, read_part_header, read_request},
-    },
+    wire::{Codec, Reader, header::Header, v13::multipart::PartHeader},
 };
 
 /// Bytes of a message that an error quotes at least (OpenFlow 1.3.5, 7.4.4).
@@ -44,9 +40,10 @@ impl Assemblies {
         frame: &Bytes,
         limits: &Limits,
         now: Time,
+        codec: Codec,
     ) -> Result<Option<MultipartRequest>, ErrorCode> {
         let mut reader = Reader::new(frame.get(Header::LEN..).unwrap_or_default());
-        let PartHeader { kind, more } = read_part_header(&mut reader)?;
+        let PartHeader { kind, more } = codec.read_part_header(&mut reader)?;
         let Some(mut assembly) = self.0.remove(&xid) else {
             if more {
                 let quote = Bytes::copy_from_slice(frame.get(..QUOTE_LEN).unwrap_or(frame));
@@ -54,7 +51,7 @@ impl Assemblies {
                 let begun = Assembly { kind, body, quote, touched: now };
                 return self.begin(xid, begun, limits).map(|()| None);
             }
-            return read_request(kind, &mut reader).map(Some);
+            return codec.read_request(kind, &mut reader).map(Some);
         };
         if assembly.kind != kind {
             return Err(ErrorCode::BadMultipart);
@@ -68,7 +65,7 @@ impl Assemblies {
             self.0.insert(xid, assembly);
             return Ok(None);
         }
-        read_request(kind, &mut Reader::new(&assembly.body)).map(Some)
+        codec.read_request(kind, &mut Reader::new(&assembly.body)).map(Some)
     }
 
     /// Forgets requests whose next part has not come; answers with their first parts.

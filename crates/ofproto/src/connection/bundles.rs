@@ -22,6 +22,7 @@ use crate::{
         BundleAdd, BundleCommand, BundleControl, BundleFlags, BundleId, Message, PortDescription,
         PortMod, Xid,
     },
+    wire::Codec,
 };
 
 /// The bundles of one connection.
@@ -113,6 +114,7 @@ impl Bundles {
         frame: Bytes,
         limits: &Limits,
         host: &impl Host,
+        codec: Codec,
     ) -> Result<(), ErrorCode> {
         let now = host.now();
         let bytes = self.bytes.saturating_add(frame.len());
@@ -123,7 +125,7 @@ impl Bundles {
             self.create(add.bundle, add.flags, limits, now)?;
         }
         self.find(add.bundle, add.flags)?;
-        let change = Change::new(*add.message, frame.len(), host)?;
+        let change = Change::new(*add.message, frame.len(), host, codec)?;
         if !self.space.take(frame.len()) {
             return Err(ErrorCode::BundleMessageTooMany);
         }
@@ -211,14 +213,19 @@ impl Drop for Bundles {
 
 impl Change {
     /// What a message does that has so many bytes.
-    fn new(message: Message, length: usize, host: &impl Host) -> Result<Self, ErrorCode> {
+    fn new(
+        message: Message,
+        length: usize,
+        host: &impl Host,
+        codec: Codec,
+    ) -> Result<Self, ErrorCode> {
         Ok(match message {
             Message::FlowMod(flow_mod) => {
-                requests::check_flow_mod(&flow_mod, length)?;
+                requests::check_flow_mod(&flow_mod, length, codec)?;
                 Self::Step(HostStep::Modify(flow_mod.into()))
             }
             Message::GroupMod(group_mod) => {
-                requests::check_group_mod(&group_mod)?;
+                requests::check_group_mod(&group_mod, codec)?;
                 Self::Step(HostStep::Modify(group_mod.into()))
             }
             Message::PortMod(port_mod) => Self::Port(port_mod),

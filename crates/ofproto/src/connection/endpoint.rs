@@ -21,7 +21,7 @@ use crate::{
     error::{CloseReason, ErrorCode},
     framing::Framer,
     message::{ErrorMessage, Message, MultipartRequest, RoleName, Xid},
-    wire::{header::Header, v13},
+    wire::{Codec, header::Header},
 };
 
 /// One connection of a controller or a management client.
@@ -43,6 +43,8 @@ pub struct Connection {
     pub(super) waiting: Option<(Wait, Waiting)>,
     /// The answer that is being written.
     pub(super) flows: Option<FlowReply>,
+    /// The version on which both hellos agreed; before that, the newest.
+    pub(super) codec: Codec,
     phase: Phase,
     framer: Framer,
     probe: Probe,
@@ -116,6 +118,7 @@ impl Connection {
             packets_sent: false,
             waiting: None,
             flows: None,
+            codec: Codec::NEWEST,
             phase: Phase::Hello { since: now },
             framer: Framer::default(),
             probe: Probe::new(config.inactivity_probe, now),
@@ -175,7 +178,7 @@ impl Connection {
     }
 
     fn wants(&self, event: &Event) -> bool {
-        matches!(self.phase, Phase::Open) && self.subscription.wants(event, self.role())
+        matches!(self.phase, Phase::Open) && self.subscription.wants(event, self.role(), self.codec)
     }
 
     /// Tells the peer of an event, if it wants to hear of it and reads what it is told.
@@ -183,7 +186,7 @@ impl Connection {
         if !self.wants(event) {
             return;
         }
-        match v13::encode(Xid::NONE, &self.subscription.message(event)) {
+        match self.codec.encode(Xid::NONE, &self.subscription.message(event)) {
             Ok(message) => {
                 self.output.send_event(message, self.config.limits.events_max, now);
             }
@@ -257,7 +260,7 @@ impl Connection {
 
     /// Queues a message.
     pub(super) fn reply(&mut self, xid: Xid, message: &Message, now: Time) {
-        match v13::encode(xid, message) {
+        match self.codec.encode(xid, message) {
             Ok(message) => self.output.send(message, now),
             Err(error) => tracing::error!(%error, "a reply could not be written"),
         }
@@ -292,7 +295,7 @@ impl Connection {
     /// Ends a connection whose first header is that of something else, without waiting for the
     /// bytes that it promises. Answers whether it did.
     fn begins_with_no_hello(&mut self) -> bool {
-        let header = self.framer.next_header().filter(|header| header.kind != v13::HELLO);
+        let header = self.framer.next_header().filter(|header| header.kind != Header::HELLO);
         match (&self.phase, header) {
             (Phase::Hello { .. }, Some(Header { kind, .. })) => {
                 self.close(CloseReason::NotHello { kind });
@@ -309,7 +312,7 @@ impl Connection {
             self.agree(&header, frame, now);
             return;
         }
-        let result = if header.version == v13::VERSION {
+        let result = if header.version == self.codec.version() {
             self.obey(&header, frame, host, now)
         } else {
             self.answer_other_version(&header, frame, now)
@@ -327,9 +330,9 @@ impl Connection {
         now: Time,
     ) -> Result<(), ErrorCode> {
         match header.kind {
-            v13::HELLO => Err(ErrorCode::BadType),
-            v13::ECHO_REQUEST => {
-                let reply = Header { kind: v13::ECHO_REPLY, ..*header };
+            Header::HELLO => Err(ErrorCode::BadType),
+            Header::ECHO_REQUEST => {
+                let reply = Header { kind: Header::ECHO_REPLY, ..*header };
                 let payload = frame.get(Header::LEN..).unwrap_or_default();
                 self.output.send([&reply.emit(), payload].concat(), now);
                 Ok(())
@@ -340,11 +343,12 @@ impl Connection {
 
     /// Reads the first message, which is a hello: nothing of it fails to be read.
     fn agree(&mut self, header: &Header, frame: &Bytes, now: Time) {
-        let Ok((xid, Message::Hello(hello))) = v13::decode(frame) else { return };
+        let Ok((xid, Message::Hello(hello))) = Codec::NEWEST.decode(frame) else { return };
         match hello::agree(hello) {
-            Agreement::Agreed => {
+            Agreement::Agreed(codec) => {
+                self.codec = codec;
                 self.phase = Phase::Open;
-                tracing::debug!(peer = self.config.peer, "agreed on OpenFlow 1.3");
+                tracing::debug!(peer = self.config.peer, "agreed on OpenFlow {codec}");
             }
             Agreement::Incompatible { offered } => {
                 let reason = CloseReason::Version { offered };

@@ -8,7 +8,7 @@ use super::ConnectionKind;
 use crate::{
     PauseToken,
     message::{self, AsyncConfig, FlowRemoved, Message, PacketInFormat, PortStatus, RoleName},
-    wire::v13,
+    wire::Codec,
 };
 
 /// Something that connections may want to hear of.
@@ -44,7 +44,7 @@ impl Subscription {
     }
 
     /// Whether a connection in `role` hears of `event`.
-    pub(super) fn wants(&self, event: &Event, role: RoleName) -> bool {
+    pub(super) fn wants(&self, event: &Event, role: RoleName, codec: Codec) -> bool {
         if self.kind == ConnectionKind::Management && self.miss_send_len == 0 {
             return false;
         }
@@ -57,13 +57,13 @@ impl Subscription {
                 if packet.punt.controller_id != self.controller_id {
                     return false;
                 }
-                (masks.packet_in, v13::packet_in_reason(packet.punt.reason))
+                (masks.packet_in, codec.packet_in_reason(packet.punt.reason))
             }
             Event::PortStatus(status) => {
-                (masks.port_status, v13::port_status_reason(status.reason))
+                (masks.port_status, codec.port_status_reason(status.reason))
             }
             Event::FlowRemoved(removed) => {
-                (masks.flow_removed, v13::flow_removed_reason(removed.reason))
+                (masks.flow_removed, codec.flow_removed_reason(removed.reason))
             }
         };
         mask >> reason & 1 == 1

@@ -2,22 +2,19 @@
 
 use crate::{
     message::{Hello, Message, Xid},
-    wire::v13,
+    wire::codec::{Codec, version_names},
 };
 
-/// The versions that this switch speaks, bit `n` for wire version `n`.
-pub(super) const VERSIONS: u32 = 1 << v13::VERSION;
-
 /// What the switch says first.
-pub(super) const fn ours() -> Hello {
-    Hello { version: v13::VERSION, bitmap: Some(VERSIONS) }
+pub(super) fn ours() -> Hello {
+    Hello { version: Codec::NEWEST.version(), bitmap: Some(Codec::versions()) }
 }
 
 /// What came out of two hellos.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Agreement {
-    /// Both speak OpenFlow 1.3.
-    Agreed,
+    /// The newest version that both speak.
+    Agreed(Codec),
     /// They have no version in common.
     Incompatible {
         /// What the peer offered, for people.
@@ -27,23 +24,9 @@ pub(super) enum Agreement {
 
 /// Agrees to what a peer offers, or not.
 pub(super) fn agree(hello: Hello) -> Agreement {
-    if hello.versions() & VERSIONS != 0 {
-        Agreement::Agreed
-    } else {
-        Agreement::Incompatible { offered: in_words(hello.versions()) }
-    }
-}
-
-/// Versions as people call them.
-fn in_words(versions: u32) -> String {
-    let names: Vec<_> = (0..32)
-        .filter(|bit| versions >> bit & 1 == 1)
-        .map(|bit: u32| match bit {
-            1..=6 => format!("1.{}", bit - 1),
-            _ => format!("version {bit:#04x}"),
-        })
-        .collect();
-    if names.is_empty() { "no version".to_owned() } else { names.join(", ") }
+    let versions = hello.versions();
+    let incompatible = || Agreement::Incompatible { offered: version_names(versions) };
+    Codec::newest_of(versions).map_or_else(incompatible, Agreement::Agreed)
 }
 
 /// The error that ends a connection without a common version: in the peer's version, with a
@@ -53,7 +36,7 @@ pub(super) fn refusal(peer_version: u8, xid: Xid, sentence: &str) -> Vec<u8> {
         number: crate::ErrorCode::HelloIncompatible.number(),
         data: sentence.as_bytes().to_vec(),
     };
-    let mut message = v13::encode(xid, &Message::Error(error)).unwrap_or_default();
+    let mut message = Codec::NEWEST.encode(xid, &Message::Error(error)).unwrap_or_default();
     if let Some(version) = message.first_mut() {
         *version = peer_version;
     }
@@ -65,27 +48,29 @@ mod tests {
     use super::*;
     use crate::wire::header::Header;
 
+    const AGREED: Agreement = Agreement::Agreed(Codec::V13);
+
     fn agreement(hello: Hello) -> Agreement {
-        let frame = v13::encode(Xid::NONE, &Message::Hello(hello)).unwrap();
+        let frame = Codec::NEWEST.encode(Xid::NONE, &Message::Hello(hello)).unwrap();
         agreement_on(&frame)
     }
 
     fn agreement_on(frame: &[u8]) -> Agreement {
-        let Ok((_, Message::Hello(hello))) = v13::decode(frame) else { panic!("a hello") };
+        let Ok((_, Message::Hello(hello))) = Codec::NEWEST.decode(frame) else { panic!("a hello") };
         agree(hello)
     }
 
     #[test]
     fn a_plain_hello_offers_every_version_up_to_its_own() {
         for version in 0..=255 {
-            let agreed = agreement(Hello { version, bitmap: None }) == Agreement::Agreed;
+            let agreed = agreement(Hello { version, bitmap: None }) == AGREED;
             assert_eq!(agreed, version >= 4, "version {version}");
         }
     }
 
     #[test]
     fn a_bitmap_counts_and_not_the_version_of_its_header() {
-        assert_eq!(agreement(Hello { version: 6, bitmap: Some(0x12) }), Agreement::Agreed);
+        assert_eq!(agreement(Hello { version: 6, bitmap: Some(0x12) }), AGREED);
         let offered = "1.0, 1.5".to_owned();
         let refused = Agreement::Incompatible { offered };
         assert_eq!(agreement(Hello { version: 6, bitmap: Some(0x42) }), refused);
@@ -100,7 +85,7 @@ mod tests {
             let length = u16::try_from(Header::LEN + element.len()).unwrap();
             let header = Header { version: 4, kind: 0, length, xid: Xid::NONE };
             let frame = [&header.emit()[..], element].concat();
-            assert_eq!(agreement_on(&frame), Agreement::Agreed, "{element:?}");
+            assert_eq!(agreement_on(&frame), AGREED, "{element:?}");
         }
     }
 }

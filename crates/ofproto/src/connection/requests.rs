@@ -15,10 +15,7 @@ use crate::{
         BundleCommand, BundleControl, BundleFlags, FlowStatistics, GroupDescription, Message,
         MultipartReply, MultipartRequest, PortDescription, PortMod, RoleName, SwitchConfig, Xid,
     },
-    wire::{
-        header::Header,
-        v13::{self, multipart},
-    },
+    wire::{Codec, header::Header},
 };
 
 /// Length of a flow-mod from which on it is tried whether its rule fits into a statistics reply.
@@ -43,14 +40,15 @@ impl Connection {
         host: &H,
         now: Time,
     ) -> Result<(), ErrorCode> {
-        if v13::is_from_switch(header.kind) {
+        if self.codec.is_from_switch(header.kind) {
             return Err(ErrorCode::BadType);
         }
-        if header.kind == v13::MULTIPART_REQUEST {
-            let whole = self.assemblies.take(header.xid, frame, &self.config.limits, now)?;
+        if self.codec.is_multipart_request(header.kind) {
+            let whole =
+                self.assemblies.take(header.xid, frame, &self.config.limits, now, self.codec)?;
             return whole.map_or(Ok(()), |request| self.ask(header.xid, request, host, now));
         }
-        let (xid, message) = v13::decode(frame)?;
+        let (xid, message) = self.codec.decode(frame)?;
         if is_change(&message) && self.role() == RoleName::Slave {
             return Err(ErrorCode::IsSlave);
         }
@@ -64,11 +62,11 @@ impl Connection {
                 self.reply(xid, &Message::QueueConfigReply(port), now);
             }
             Message::FlowMod(flow_mod) => {
-                check_flow_mod(&flow_mod, frame.len())?;
+                check_flow_mod(&flow_mod, frame.len(), self.codec)?;
                 self.modify(flow_mod.into(), host)?;
             }
             Message::GroupMod(group_mod) => {
-                check_group_mod(&group_mod)?;
+                check_group_mod(&group_mod, self.codec)?;
                 self.modify(group_mod.into(), host)?;
             }
             Message::MeterMod(meter_mod) => self.modify(meter_mod.into(), host)?,
@@ -90,8 +88,8 @@ impl Connection {
                 self.control_bundle(control, &Request { xid, frame, now }, host)?;
             }
             Message::BundleAdd(add) => {
-                let inside = v13::message_inside(frame);
-                self.bundles.add(add, inside, &self.config.limits, host)?;
+                let inside = self.codec.bundled_message(frame);
+                self.bundles.add(add, inside, &self.config.limits, host, self.codec)?;
             }
             // There is no table setting left to make.
             Message::TableMod(_) => {}
@@ -202,7 +200,7 @@ impl Connection {
             self.waiting = Some((Wait::Counts, Waiting::Statistics(xid, request)));
             return Ok(());
         }
-        let reply = statistics::answer(&request, host);
+        let reply = statistics::answer(&request, host, self.codec);
         self.reply_in_parts(xid, &reply, now);
         Ok(())
     }
@@ -212,17 +210,17 @@ impl Connection {
         match waiting {
             Waiting::Barrier(xid) => self.await_packets(xid, now),
             Waiting::Statistics(xid, MultipartRequest::Flow(filter)) => {
-                self.flows = Some(FlowReply::new(xid, host.rules(&filter), now));
+                self.flows = Some(FlowReply::new(xid, host.rules(&filter), now, self.codec));
             }
             Waiting::Statistics(xid, request) => {
-                let reply = statistics::answer(&request, host);
+                let reply = statistics::answer(&request, host, self.codec);
                 self.reply_in_parts(xid, &reply, now);
             }
         }
     }
 
     fn reply_in_parts(&mut self, xid: Xid, reply: &MultipartReply, now: Time) {
-        match multipart::encode_reply(xid, reply) {
+        match self.codec.encode_reply(xid, reply) {
             Ok(parts) => parts.into_iter().for_each(|part| self.output.send(part, now)),
             Err(error) => tracing::error!(%error, "a reply could not be written"),
         }
@@ -247,7 +245,11 @@ const fn is_change(message: &Message) -> bool {
 
 /// Whether a flow-mod of so many bytes makes sense, and its rule fits into a statistics reply, whose
 /// frame is longer.
-pub(super) fn check_flow_mod(flow_mod: &FlowMod, length: usize) -> Result<(), ErrorCode> {
+pub(super) fn check_flow_mod(
+    flow_mod: &FlowMod,
+    length: usize,
+    codec: Codec,
+) -> Result<(), ErrorCode> {
     crate::check_flow_mod(flow_mod)?;
     if length <= FLOW_MOD_LONG {
         return Ok(());
@@ -266,12 +268,12 @@ pub(super) fn check_flow_mod(flow_mod: &FlowMod, length: usize) -> Result<(), Er
         instructions: std::sync::Arc::new(flow_mod.instructions.clone()),
     };
     let reply = Message::MultipartReply { more: false, reply: MultipartReply::Flow(vec![entry]) };
-    v13::encode(Xid::NONE, &reply).map_err(|_| ErrorCode::ActionTooMany)?;
+    codec.encode(Xid::NONE, &reply).map_err(|_| ErrorCode::ActionTooMany)?;
     Ok(())
 }
 
 /// Whether a group-mod makes sense, and its group fits into the replies that tell of it.
-pub(super) fn check_group_mod(group_mod: &GroupMod) -> Result<(), ErrorCode> {
+pub(super) fn check_group_mod(group_mod: &GroupMod, codec: Codec) -> Result<(), ErrorCode> {
     crate::check_group_mod(group_mod)?;
     if group_mod.buckets.len() > BUCKETS_MAX {
         return Err(ErrorCode::GroupBucketsFull);
@@ -283,7 +285,7 @@ pub(super) fn check_group_mod(group_mod: &GroupMod) -> Result<(), ErrorCode> {
     };
     let reply = MultipartReply::GroupDescription(vec![entry]);
     let reply = Message::MultipartReply { more: false, reply };
-    v13::encode(Xid::NONE, &reply).map_err(|_| ErrorCode::GroupBucketsFull)?;
+    codec.encode(Xid::NONE, &reply).map_err(|_| ErrorCode::GroupBucketsFull)?;
     Ok(())
 }
 

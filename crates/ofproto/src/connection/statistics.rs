@@ -13,9 +13,9 @@ use crate::{
         MeterDescription, MeterFeatures, MeterStatistics, MultipartReply, MultipartRequest,
         QueueFilter, Xid,
     },
-    wire::v13::{
-        self,
-        multipart::{Entry, PartWriter},
+    wire::{
+        Codec,
+        v13::multipart::{Entry, PartWriter},
     },
 };
 
@@ -57,7 +57,7 @@ pub(super) fn check(request: &MultipartRequest, host: &impl Host) -> Result<(), 
 }
 
 /// The answer to a request that passed [`check`]; to one for rules see [`FlowReply`].
-pub(super) fn answer(request: &MultipartRequest, host: &impl Host) -> MultipartReply {
+pub(super) fn answer(request: &MultipartRequest, host: &impl Host, codec: Codec) -> MultipartReply {
     match request {
         MultipartRequest::Description => MultipartReply::Description(host.description()),
         MultipartRequest::Flow(_) => MultipartReply::Flow(Vec::new()),
@@ -75,7 +75,7 @@ pub(super) fn answer(request: &MultipartRequest, host: &impl Host) -> MultipartR
             let groups = groups.iter().map(|group| GroupDescription::of(group));
             MultipartReply::GroupDescription(groups.collect())
         }
-        MultipartRequest::GroupFeatures => MultipartReply::GroupFeatures(group_features()),
+        MultipartRequest::GroupFeatures => MultipartReply::GroupFeatures(group_features(codec)),
         MultipartRequest::Meter(meter) => MultipartReply::Meter(meters(*meter, host)),
         MultipartRequest::MeterConfig(meter) => {
             let mut meters = host.meters();
@@ -109,8 +109,8 @@ fn meters(meter: Option<MeterId>, host: &impl Host) -> Vec<MeterStatistics> {
 }
 
 /// All types of groups can do the same.
-fn group_features() -> GroupFeatures {
-    let actions = v13::STANDARD_ACTIONS.iter().fold(0, |bits, number| bits | 1 << number);
+fn group_features(codec: Codec) -> GroupFeatures {
+    let actions = codec.standard_actions().iter().fold(0, |bits, number| bits | 1 << number);
     GroupFeatures {
         kinds: 0xf,
         capabilities: GroupFeatures::SELECT_WEIGHT
@@ -167,8 +167,8 @@ pub(super) struct FlowReply {
 }
 
 impl FlowReply {
-    pub(super) fn new(xid: Xid, rules: Vec<Arc<Rule>>, now: Time) -> Self {
-        let writer = Some(PartWriter::new(xid, &MultipartReply::Flow(Vec::new())));
+    pub(super) fn new(xid: Xid, rules: Vec<Arc<Rule>>, now: Time, codec: Codec) -> Self {
+        let writer = Some(codec.part_writer(xid, &MultipartReply::Flow(Vec::new())));
         Self { rules: rules.into_iter(), writer, now }
     }
 

@@ -17,6 +17,13 @@ pub struct Header {
 }
 
 impl Header {
+    /// `OFPT_HELLO`, in every version.
+    pub(crate) const HELLO: u8 = 0;
+    /// `OFPT_ECHO_REQUEST`, in every version.
+    pub(crate) const ECHO_REQUEST: u8 = 2;
+    /// `OFPT_ECHO_REPLY`, in every version.
+    pub(crate) const ECHO_REPLY: u8 = 3;
+
     /// Its length in bytes.
     pub const LEN: usize = 8;
 

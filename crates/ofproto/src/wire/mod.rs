@@ -6,13 +6,16 @@
 //!
 //! | module | what |
 //! | --- | --- |
+//! | [`Codec`] | the versions, and the one place to add another |
 //! | [`header`] | the eight bytes that all versions share |
 //! | [`v13`] | OpenFlow 1.3.5 with the extensions that its clients use |
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
 
+pub(crate) mod codec;
 pub mod header;
 mod reader;
 pub mod v13;
 
+pub use codec::Codec;
 pub(crate) use reader::{Reader, Short};

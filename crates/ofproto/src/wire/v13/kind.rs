@@ -1,9 +1,11 @@
 //! Types of messages (`ofp_type`).
 
-pub(crate) const HELLO: u8 = 0;
+use crate::wire::header::Header;
+
+pub(crate) const HELLO: u8 = Header::HELLO;
 pub(crate) const ERROR: u8 = 1;
-pub(crate) const ECHO_REQUEST: u8 = 2;
-pub(crate) const ECHO_REPLY: u8 = 3;
+pub(crate) const ECHO_REQUEST: u8 = Header::ECHO_REQUEST;
+pub(crate) const ECHO_REPLY: u8 = Header::ECHO_REPLY;
 pub(crate) const EXPERIMENTER: u8 = 4;
 pub(crate) const FEATURES_REQUEST: u8 = 5;
 pub(crate) const FEATURES_REPLY: u8 = 6;

@@ -51,7 +51,7 @@ pub use codec::{decode, encode};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use flow_mod::COOKIE_UNCHANGED;
 pub(crate) use flow_removed::reason_number as flow_removed_reason;
-pub(crate) use kind::{ECHO_REPLY, ECHO_REQUEST, HELLO, MULTIPART_REQUEST, is_from_switch};
+pub(crate) use kind::{MULTIPART_REQUEST, is_from_switch};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use meter::nothing as no_meter;
 pub(crate) use port::reason_number as port_status_reason;

@@ -1,0 +1,186 @@
+//! The OpenFlow versions that the switch speaks.
+//!
+//! A connection does not name a version: it holds the [`Codec`] on which both hellos agreed, and
+//! calls it for everything that depends on the bytes. To add OpenFlow 1.5, write `wire/v15` beside
+//! [`v13`], add a variant and an entry of [`Codec::ALL`], and follow the compiler through the
+//! matches of this file. Nothing in [`crate::connection`] changes.
+
+use std::fmt;
+
+use bytes::Bytes;
+use shunt_pipeline::{PacketInReason, RemovedReason};
+
+use super::{
+    Reader,
+    v13::{
+        self,
+        multipart::{self, PartHeader, PartWriter},
+    },
+};
+use crate::{
+    error::{ErrorCode, TooLong},
+    message::{Message, MultipartReply, MultipartRequest, PortStatusReason, Xid},
+};
+
+/// Reads and writes the messages of one OpenFlow version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Codec {
+    /// OpenFlow 1.3.5.
+    V13,
+}
+
+impl Codec {
+    /// Every version that the switch speaks, the newest first.
+    pub const ALL: &[Self] = &[Self::V13];
+
+    /// The newest version.
+    ///
+    /// It reads and writes hellos, which have the same format in every version.
+    pub const NEWEST: Self = Self::V13;
+
+    /// Returns the versions that the switch speaks, bit `n` for wire version `n`.
+    #[must_use]
+    pub fn versions() -> u32 {
+        Self::ALL.iter().fold(0, |bitmap, codec| bitmap | 1 << codec.version())
+    }
+
+    /// Returns the newest codec among `versions`, bit `n` for wire version `n`.
+    #[must_use]
+    pub fn newest_of(versions: u32) -> Option<Self> {
+        Self::ALL.iter().copied().find(|codec| versions >> codec.version() & 1 == 1)
+    }
+
+    /// Returns the version byte in the header of a message.
+    #[must_use]
+    pub const fn version(self) -> u8 {
+        match self {
+            Self::V13 => v13::VERSION,
+        }
+    }
+
+    /// Reads one whole message.
+    ///
+    /// # Errors
+    ///
+    /// The error to send to the peer if the message is malformed or of another version.
+    pub fn decode(self, frame: &[u8]) -> Result<(Xid, Message), ErrorCode> {
+        match self {
+            Self::V13 => v13::decode(frame),
+        }
+    }
+
+    /// Writes one message.
+    ///
+    /// # Errors
+    ///
+    /// [`TooLong`] if the message does not fit into the 16-bit length of its header.
+    pub fn encode(self, xid: Xid, message: &Message) -> Result<Vec<u8>, TooLong> {
+        match self {
+            Self::V13 => v13::encode(xid, message),
+        }
+    }
+
+    /// Writes a multipart reply as one or more messages.
+    pub(crate) fn encode_reply(
+        self,
+        xid: Xid,
+        reply: &MultipartReply,
+    ) -> Result<Vec<Vec<u8>>, TooLong> {
+        match self {
+            Self::V13 => multipart::encode_reply(xid, reply),
+        }
+    }
+
+    /// Begins a multipart reply of the kind of `reply`, to be written entry by entry.
+    pub(crate) fn part_writer(self, xid: Xid, reply: &MultipartReply) -> PartWriter {
+        match self {
+            Self::V13 => PartWriter::new(xid, reply),
+        }
+    }
+
+    /// Returns whether only a switch sends messages of type `kind`.
+    pub(crate) const fn is_from_switch(self, kind: u8) -> bool {
+        match self {
+            Self::V13 => v13::is_from_switch(kind),
+        }
+    }
+
+    /// Returns whether messages of type `kind` are multipart requests.
+    pub(crate) const fn is_multipart_request(self, kind: u8) -> bool {
+        match self {
+            Self::V13 => kind == v13::MULTIPART_REQUEST,
+        }
+    }
+
+    /// Reads the header of one part of a multipart request.
+    pub(crate) fn read_part_header(self, body: &mut Reader<'_>) -> Result<PartHeader, ErrorCode> {
+        match self {
+            Self::V13 => multipart::read_part_header(body),
+        }
+    }
+
+    /// Reads the body of a multipart request of type `kind`, joined from all parts.
+    pub(crate) fn read_request(
+        self,
+        kind: u16,
+        body: &mut Reader<'_>,
+    ) -> Result<MultipartRequest, ErrorCode> {
+        match self {
+            Self::V13 => multipart::read_request(kind, body),
+        }
+    }
+
+    /// Returns the message that a decoded bundle-add message carries, with its header.
+    pub(crate) fn bundled_message(self, bundle_add: &Bytes) -> Bytes {
+        match self {
+            Self::V13 => v13::message_inside(bundle_add),
+        }
+    }
+
+    /// Returns the types of the standard actions (`ofp_action_type`) that the switch executes.
+    pub(crate) const fn standard_actions(self) -> &'static [u16] {
+        match self {
+            Self::V13 => &v13::STANDARD_ACTIONS,
+        }
+    }
+
+    /// Returns the number of a packet-in reason, which is also its bit in asynchronous masks.
+    pub(crate) const fn packet_in_reason(self, reason: PacketInReason) -> u8 {
+        match self {
+            Self::V13 => v13::packet_in_reason(reason),
+        }
+    }
+
+    /// Returns the number of a port-status reason, which is also its bit in asynchronous masks.
+    pub(crate) const fn port_status_reason(self, reason: PortStatusReason) -> u8 {
+        match self {
+            Self::V13 => v13::port_status_reason(reason),
+        }
+    }
+
+    /// Returns the number of a flow-removed reason, which is also its bit in asynchronous masks.
+    pub(crate) const fn flow_removed_reason(self, reason: RemovedReason) -> u8 {
+        match self {
+            Self::V13 => v13::flow_removed_reason(reason),
+        }
+    }
+}
+
+/// Writes the name that the standard has, such as `1.3`.
+impl fmt::Display for Codec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&version_names(1 << self.version()))
+    }
+}
+
+/// Returns the names of a bitmap of versions, such as `1.0, 1.3`.
+pub(crate) fn version_names(versions: u32) -> String {
+    let names: Vec<_> = (0..32)
+        .filter(|bit| versions >> bit & 1 == 1)
+        .map(|bit: u32| match bit {
+            1..=6 => format!("1.{}", bit - 1),
+            _ => format!("version {bit:#04x}"),
+        })
+        .collect();
+    if names.is_empty() { "no version".to_owned() } else { names.join(", ") }
+}
