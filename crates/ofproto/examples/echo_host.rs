@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let began = tokio::time::Instant::now();
     let clock = move || Time::ZERO.after(began.elapsed());
     let host = Arc::new(MemoryHost::new(clock));
-    let server = Server::new(Arc::clone(&host));
+    let server = OpenFlowServer::new(Arc::clone(&host));
     let _listener = server.listen_unix(&path).await?;
     let _controller = arguments.next().map(|address| address.parse()).transpose()?.map(|address| {
         let config = ConnectionConfig::new(format!("tcp:{address}"), ConnectionKind::Controller);

@@ -45,9 +45,9 @@ pub fn check_flow_mod(flow_mod: &FlowMod) -> Result<(), ErrorCode> {
     {
         return Err(ErrorCode::InstructionTableId);
     }
-    let mut packet = Packet::matched(&flow_mod.matching);
+    let mut packet = KnownPacket::matched(&flow_mod.matching);
     packet.walk(&instructions.apply)?;
-    packet.place = Place::ActionSet;
+    packet.context = ActionContext::ActionSet;
     packet.walk(&instructions.write)
 }
 
@@ -57,7 +57,8 @@ pub fn check_flow_mod(flow_mod: &FlowMod) -> Result<(), ErrorCode> {
 ///
 /// The first thing that does not fit.
 pub fn check_group_mod(group_mod: &GroupMod) -> Result<(), ErrorCode> {
-    let packet = Packet { place: Place::Bucket, ..Packet::matched(&Match::any()) };
+    let packet =
+        KnownPacket { context: ActionContext::Bucket, ..KnownPacket::matched(&Match::any()) };
     group_mod.buckets.iter().try_for_each(|bucket| packet.clone().walk(&bucket.actions))
 }
 
@@ -71,12 +72,12 @@ pub fn check_packet_out(packet_out: &PacketOut, limit: VlanLimit) -> Result<(), 
     extract(&packet_out.data, limit, &mut key);
     let mut mask = FlowMask::EMPTY;
     mask.words_mut().fill(u64::MAX);
-    Packet { key, mask, place: Place::PacketOut }.walk(&packet_out.actions)
+    KnownPacket { key, mask, context: ActionContext::PacketOut }.walk(&packet_out.actions)
 }
 
 /// Where actions stand.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ActionContext {
     Rule,
     /// What a packet looks like when its action set is executed, its rule cannot know; only what is
     /// written into fields is held against the match, as in Open vSwitch.
@@ -90,17 +91,17 @@ enum Place {
 
 /// What is known of the packets that reach an action.
 #[derive(Clone)]
-struct Packet {
+struct KnownPacket {
     key: FlowKey,
     mask: FlowMask,
-    place: Place,
+    context: ActionContext,
 }
 
-impl Packet {
+impl KnownPacket {
     /// What a match says of the packets that it lets through.
     fn matched(matching: &Match) -> Self {
         let mask = FlowMask::from(matching.mask());
-        Self { key: matching.key(), mask, place: Place::Rule }
+        Self { key: matching.key(), mask, context: ActionContext::Rule }
     }
 
     fn walk(&mut self, actions: &[Action]) -> Result<(), ErrorCode> {
@@ -130,15 +131,17 @@ impl Packet {
                 Ok(())
             }
             Action::PopMpls { ethertype } => {
-                self.need_in_list(FieldId::MplsLabel)?;
+                self.need_outside_action_set(FieldId::MplsLabel)?;
                 self.set_type(*ethertype);
                 Ok(())
             }
             Action::SetMplsTtl(_) | Action::DecMplsTtl | Action::CopyTtlOut | Action::CopyTtlIn => {
-                self.need_in_list(FieldId::MplsTtl)
+                self.need_outside_action_set(FieldId::MplsTtl)
             }
             Action::PopVlan => self.pop_vlan(),
-            Action::DecTtl { .. } | Action::SetNwTtl(_) => self.need_in_list(FieldId::NwTtl),
+            Action::DecTtl { .. } | Action::SetNwTtl(_) => {
+                self.need_outside_action_set(FieldId::NwTtl)
+            }
             Action::SetTpSrc(_) => self.need_port([TcpSrc, UdpSrc, SctpSrc]),
             Action::SetTpDst(_) => self.need_port([TcpDst, UdpDst, SctpDst]),
             // What happens inside is undone afterwards. The codec bounds how deep clones nest.
@@ -154,7 +157,7 @@ impl Packet {
             Action::Ct(ct) => self.check_ct(ct),
             Action::Nat(nat) => self.check_nat(nat),
             // Outside of rules it means nothing.
-            Action::Conjunction { .. } if self.place != Place::Rule => {
+            Action::Conjunction { .. } if self.context != ActionContext::Rule => {
                 Err(ErrorCode::ActionConjunction)
             }
             // Which groups and meters there are, and what stands beside a clause, the tables know.
@@ -181,7 +184,7 @@ impl Packet {
             | PortNo::ALL
             | PortNo::CONTROLLER
             | PortNo::LOCAL => true,
-            PortNo::TABLE => matches!(self.place, Place::PacketOut),
+            PortNo::TABLE => matches!(self.context, ActionContext::PacketOut),
             _ => port.number() <= PortNo::MAX.number(),
         };
         if is_legal { Ok(()) } else { Err(ErrorCode::ActionOutPort) }
@@ -189,8 +192,8 @@ impl Packet {
 
     /// Asks that packets have what `field` needs.
     fn read(&self, field: FieldId) -> Result<(), ErrorCode> {
-        let is_met =
-            self.place == Place::Bucket || prerequisite::is_met(field, &self.key, &self.mask);
+        let is_met = self.context == ActionContext::Bucket
+            || prerequisite::is_met(field, &self.key, &self.mask);
         if is_met { Ok(()) } else { Err(ErrorCode::ActionInconsistent) }
     }
 
@@ -199,14 +202,14 @@ impl Packet {
         match field {
             // A match may ask for the absence of a tag by this field; a write cannot.
             FieldId::VlanVid | FieldId::DlVlan
-                if self.place != Place::Bucket && !self.has_tag() =>
+                if self.context != ActionContext::Bucket && !self.has_tag() =>
             {
                 Err(ErrorCode::ActionInconsistent)
             }
-            FieldId::CtMark | FieldId::CtLabel if self.place != Place::Conntrack => {
+            FieldId::CtMark | FieldId::CtLabel if self.context != ActionContext::Conntrack => {
                 Err(ErrorCode::SetFieldArgument)
             }
-            _ if self.place == Place::Conntrack && !is_of_connection(field) => {
+            _ if self.context == ActionContext::Conntrack && !is_of_connection(field) => {
                 Err(ErrorCode::ActionArgument)
             }
             _ => self.read(field),
@@ -215,13 +218,13 @@ impl Packet {
 
     /// Asks that packets have the port of some protocol, but not for what an action set does.
     fn need_port(&self, ports: [FieldId; 3]) -> Result<(), ErrorCode> {
-        let is_met = ports.into_iter().any(|port| self.need_in_list(port).is_ok());
+        let is_met = ports.into_iter().any(|port| self.need_outside_action_set(port).is_ok());
         if is_met { Ok(()) } else { Err(ErrorCode::ActionInconsistent) }
     }
 
     /// As [`Self::need`], but for what an action set does.
-    fn need_in_list(&self, field: FieldId) -> Result<(), ErrorCode> {
-        if self.place == Place::ActionSet { Ok(()) } else { self.need(field) }
+    fn need_outside_action_set(&self, field: FieldId) -> Result<(), ErrorCode> {
+        if self.context == ActionContext::ActionSet { Ok(()) } else { self.need(field) }
     }
 
     fn has_tag(&self) -> bool {
@@ -247,7 +250,9 @@ impl Packet {
     fn write(&mut self, target: Subfield) -> Result<(), ErrorCode> {
         match target.field {
             // What is copied may bring the tag.
-            FieldId::VlanVid if self.place != Place::Conntrack => self.read(target.field)?,
+            FieldId::VlanVid if self.context != ActionContext::Conntrack => {
+                self.read(target.field)?
+            }
             field => self.need(field)?,
         }
         if matches!(target.field, FieldId::VlanTci | FieldId::VlanVid) {
@@ -269,7 +274,7 @@ impl Packet {
     }
 
     fn pop_vlan(&mut self) -> Result<(), ErrorCode> {
-        self.need_in_list(FieldId::VlanVid)?;
+        self.need_outside_action_set(FieldId::VlanVid)?;
         self.key.set_field(FieldId::VlanTci, self.key.field(FieldId::VlanTci1));
         self.mask.remove_bits(FieldId::VlanTci, FieldId::VlanTci.value_max());
         self.mask.add_bits(FieldId::VlanTci, self.mask.field(FieldId::VlanTci1));
@@ -319,17 +324,17 @@ impl Packet {
             _ => None,
         };
         let is_carried = |protocol| self.known(FieldId::IpProto) == protocol;
-        if self.place != Place::Bucket && !protocol.is_none_or(is_carried) {
+        if self.context != ActionContext::Bucket && !protocol.is_none_or(is_carried) {
             return Err(ErrorCode::ActionInconsistent);
         }
         if let CtZone::Field(source) = ct.zone {
             self.read(source.field)?;
         }
-        Self { place: Place::Conntrack, ..self.clone() }.walk(&ct.actions)
+        Self { context: ActionContext::Conntrack, ..self.clone() }.walk(&ct.actions)
     }
 
     fn check_nat(&self, nat: &NatAction) -> Result<(), ErrorCode> {
-        if self.place != Place::Conntrack {
+        if self.context != ActionContext::Conntrack {
             return Err(ErrorCode::SetFieldArgument);
         }
         match nat.range.as_ref().map(|range| range.addresses.start()) {

@@ -299,7 +299,7 @@ pub enum CloseReason {
     },
     /// The peer: it reads so slowly that it would have missed what it must hear.
     #[error("the peer reads too slowly to be told of everything that happens")]
-    Behind,
+    Lagged,
     /// The peer closed the connection.
     #[error("the peer closed the connection")]
     PeerClosed,

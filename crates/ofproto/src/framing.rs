@@ -1,8 +1,8 @@
-//! Whole messages out of a stream of bytes.
+//! Splits a byte stream into OpenFlow messages.
 //!
-//! A message ends where its header says; nothing else marks it (OpenFlow 1.3.5, 7.1). The buffer
-//! holds at most one unfinished message, so it is bounded by the 16 bits of a length plus what one
-//! `push` brings.
+//! The header states the length of a message; there is no other delimiter (OpenFlow 1.3.5, 7.1).
+//! The buffer holds at most one incomplete message. Its size is therefore bounded by a 16-bit
+//! length plus the bytes of one `push`.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
 
@@ -10,30 +10,30 @@ use bytes::{Bytes, BytesMut};
 
 use crate::{error::CloseReason, wire::header::Header};
 
-/// Cuts a stream into messages.
+/// Splits a byte stream into messages.
 #[derive(Debug, Default)]
 pub struct Framer {
     buffer: BytesMut,
 }
 
 impl Framer {
-    /// Takes bytes as they came.
+    /// Appends received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The header of the next message, which may not be whole.
+    /// Returns the header of the next message, which may be incomplete.
     #[must_use]
     pub fn next_header(&self) -> Option<Header> {
         Header::parse(&self.buffer)
     }
 
-    /// The next whole message, with its header.
+    /// Returns the next complete message, including its header.
     ///
     /// # Errors
     ///
-    /// A header whose length is less than its own: nothing after it can be framed, the connection
-    /// must end.
+    /// The header states a length below that of a header. Nothing after it can be framed, so the
+    /// connection must end.
     pub fn next_frame(&mut self) -> Result<Option<Bytes>, CloseReason> {
         let Some(header) = self.next_header() else { return Ok(None) };
         let length = usize::from(header.length);

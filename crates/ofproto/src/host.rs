@@ -1,9 +1,16 @@
-//! What connections need of the switch behind them.
+//! The interface between connections and the switch.
 //!
-//! A connection never reaches for tables, ports or threads itself: it asks its [`Host`]. Calls are
-//! made on the control thread and return at once; the things that take time (that every packet
-//! thread has adopted a version, or has handed in its counts) are futures, which the server awaits
-//! while the connection stands still, so that its replies keep the order of its requests.
+//! A connection does not access tables, ports or threads. It calls its [`Host`], on the task that
+//! serves the connection.
+//!
+//! No call waits for packet threads. Calls that change the switch ([`Host::modify`],
+//! [`Host::commit`], [`Host::set_port_config`]) take the lock of the control plane. They block the
+//! calling thread while another change holds the lock, and while the queue of published changes is
+//! full.
+//!
+//! The two operations that wait for packet threads are futures: [`Host::adopted`] and
+//! [`Host::pull_counts`]. While the server awaits one of them, it handles no further request of
+//! that connection, so replies keep the order of the requests.
 
 use std::{collections::BTreeMap, future::Future, sync::Arc};
 
@@ -16,7 +23,7 @@ use shunt_pipeline::{
 use crate::{
     ErrorCode,
     message::{
-        Description, Features, PacketIn, PacketOut, PortDescription, PortStatistics,
+        Features, PacketIn, PacketOut, PortDescription, PortStatistics, SwitchDescription,
         TableStatistics,
     },
 };
@@ -34,82 +41,83 @@ pub enum HostStep {
 
 /// One bridge, as its controllers see it.
 pub trait Host: Send + Sync + 'static {
-    /// The clock of the daemon.
+    /// Returns the time of the daemon's clock.
     fn now(&self) -> Time;
 
-    /// What the bridge can do.
+    /// Returns the features of the bridge (`ofp_switch_features`).
     fn features(&self) -> Features;
 
-    /// Who made the switch.
-    fn description(&self) -> Description;
+    /// Returns the manufacturer, hardware and software of the switch (`ofp_desc`).
+    fn description(&self) -> SwitchDescription;
 
-    /// The ports, LOCAL included.
+    /// Returns all ports, including LOCAL.
     fn ports(&self) -> Vec<PortDescription>;
 
-    /// Counters of the ports, as of the last [`Self::pull_counts`].
+    /// Returns port counters as of the last [`Self::pull_counts`].
     fn port_statistics(&self) -> Vec<PortStatistics>;
 
-    /// Counters of the tables, as of the last [`Self::pull_counts`].
+    /// Returns table counters as of the last [`Self::pull_counts`].
     fn table_statistics(&self) -> Vec<TableStatistics>;
 
-    /// The rules that `filter` chooses.
+    /// Returns the rules that `filter` selects.
     fn rules(&self, filter: &RuleFilter) -> Vec<Arc<Rule>>;
 
-    /// The groups, by number; their counters as of the last [`Self::pull_counts`].
+    /// Returns the groups by number, with counters as of the last [`Self::pull_counts`].
     fn groups(&self) -> Vec<Arc<Group>>;
 
-    /// The meters, by number.
+    /// Returns the meters by number.
     fn meters(&self) -> Vec<Arc<Meter>>;
 
-    /// How many rules name each group; those that none names are left out.
+    /// Returns the number of rules that reference each group; omits unreferenced groups.
     fn group_users(&self) -> BTreeMap<GroupId, u32>;
 
-    /// How many rules pass each meter; as [`Self::group_users`].
+    /// Returns the number of rules that use each meter; omits unused meters.
     fn meter_users(&self) -> BTreeMap<MeterId, u32>;
 
-    /// Changes rules, groups and meters, in order, all of them or none, as one version.
+    /// Changes rules, groups and meters in order, as one version: all of them or none.
     ///
     /// # Errors
     ///
-    /// The first change that cannot be made; then none was.
+    /// The first change that is invalid. In that case nothing has changed.
     fn modify(&self, mods: Vec<Modification>) -> Result<Version, RejectedMod>;
 
-    /// Does what a bundle asks for, in order, all of it or none, as one version: what a packet meets
-    /// is what stands before it in the bundle. Takes one step after another, and none after one that
-    /// cannot be made.
+    /// Executes the steps of a bundle in order, as one version: all of them or none.
+    ///
+    /// A packet-out is translated with the steps before it. The host takes steps one by one, and
+    /// takes none after an invalid step.
     ///
     /// # Errors
     ///
-    /// The first step that cannot be made; then none was.
+    /// The first step that is invalid. In that case nothing has changed.
     fn commit(&self, steps: impl IntoIterator<Item = HostStep>) -> Result<Version, RejectedMod>;
 
-    /// Whether the groups and meters that actions of a packet-out name exist, and the switch can
-    /// do what they ask for.
+    /// Checks that the groups and meters of packet-out actions exist and that the actions are
+    /// supported.
     ///
     /// # Errors
     ///
-    /// The first action of which that is not so.
+    /// The first action that fails the check.
     fn check_actions(&self, actions: &[Action]) -> Result<(), FlowModError>;
 
-    /// How many tags of a packet are parsed.
+    /// Returns the number of VLAN tags that are parsed per packet.
     fn vlan_limit(&self) -> VlanLimit;
 
-    /// Sets what controllers can set of a port that exists.
+    /// Sets the settings of an existing port that controllers may change.
     fn set_port_config(&self, port: PortNo, config: PortConfig) -> Version;
 
-    /// Sends a packet of a controller on its way.
+    /// Sends a controller's packet-out.
     fn packet_out(&self, packet: PacketOut);
 
-    /// Lets a packet go on that has paused at a controller, as the controller sends it back.
+    /// Resumes a packet that paused at a controller, as the controller returned it.
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::ResumeStale`] when it did not pause here, or too long ago.
+    /// [`ErrorCode::ResumeStale`] if the packet did not pause here, or paused too long ago.
     fn resume(&self, packet: PacketIn) -> Result<(), ErrorCode>;
 
-    /// Waits until every thread and target works by `version` or a later one.
+    /// Waits until every packet thread and offload device uses `version` or a later one.
     fn adopted(&self, version: Version) -> impl Future<Output = ()> + Send;
 
-    /// Waits until every thread has handed in what it counted before this call.
+    /// Waits until every packet thread has reported what it counted before this call.
     fn pull_counts(&self) -> impl Future<Output = ()> + Send;
 }

@@ -1,35 +1,33 @@
-//! OpenFlow on the wire and the connections of controllers.
+//! OpenFlow messages, controller connections and the server of a bridge.
 //!
-//! Three layers, each usable without the ones above it:
+//! The crate has three layers. Each one works without the layers above it:
 //!
-//! | module | what | knows nothing of |
+//! | module | contents | has no |
 //! | --- | --- | --- |
 //! | [`message`], [`wire`] | messages as values, and their bytes in OpenFlow 1.3.5 | connections |
-//! | [`connection`] | one connection: order, roles, bundles, events | sockets, clocks |
-//! | [`server`] | sockets, tasks and time around connections | rules |
+//! | [`connection`] | one connection: request order, roles, bundles, events | sockets, clocks |
+//! | [`server`] | the sockets, tasks and timers of connections | rules |
 //!
-//! The switch itself is behind the [`Host`] trait. Packets on ports are none of this crate's
-//! business, and neither are tables: a flow-mod that was read is a
-//! [`FlowMod`](shunt_pipeline::FlowMod) for a pipeline.
+//! The switch implements the [`Host`] trait. This crate owns no ports and no tables: it decodes a
+//! flow-mod into a [`FlowMod`](shunt_pipeline::FlowMod), which the pipeline applies.
 //!
-//! Nothing is accepted and ignored: what this switch cannot do is refused with the
-//! [`ErrorCode`] that says so. What Open vSwitch refuses is refused with the same numbers, but for
-//! the departures that [`wire::v13`] lists.
+//! Every request is either executed or refused with an [`ErrorCode`]; none is accepted and ignored.
+//! The error numbers are those of Open vSwitch, except for the departures that [`wire::v13`] lists.
 //!
 //! ```
 //! use shunt_flow::text::{NoPortNames, parse_match};
 //! use shunt_ofproto::{message::{Message, MultipartRequest, Xid}, wire::v13};
 //! use shunt_pipeline::RuleFilter;
 //!
-//! // A controller asks for the rules that web traffic can hit...
+//! // A controller asks for the rules that match web traffic.
 //! let matching = parse_match("tcp,tp_dst=80", &NoPortNames)?;
 //! let filter = RuleFilter { matching, ..RuleFilter::all() };
-//! let question = Message::MultipartRequest(MultipartRequest::Flow(filter));
-//! let bytes = v13::encode(Xid::new(7), &question)?;
+//! let request = Message::MultipartRequest(MultipartRequest::Flow(filter));
+//! let bytes = v13::encode(Xid::new(7), &request)?;
 //! assert_eq!(bytes.len(), usize::from(u16::from_be_bytes([bytes[2], bytes[3]])));
 //!
-//! // ...and the switch reads what was asked.
-//! assert_eq!(v13::decode(&bytes)?, (Xid::new(7), question));
+//! // The switch decodes the same request.
+//! assert_eq!(v13::decode(&bytes)?, (Xid::new(7), request));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -39,7 +37,7 @@ mod error;
 pub mod framing;
 mod host;
 pub mod message;
-mod paused;
+mod paused_packets;
 pub mod server;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -50,4 +48,4 @@ pub use error::{
     CloseReason, ErrorCode, ErrorNumber, NICIRA_EXPERIMENTER, ONF_EXPERIMENTER, TooLong,
 };
 pub use host::{Host, HostStep};
-pub use paused::{PAUSED_MAX, PauseToken, Paused};
+pub use paused_packets::{PAUSED_MAX, PauseToken, PausedPackets};

@@ -1,24 +1,24 @@
-//! Multipart requests in several messages (OpenFlow 1.3.5, 7.3.5).
+//! Multipart requests that span several messages (OpenFlow 1.3.5, 7.3.5).
 //!
-//! One whose next part does not come is forgotten, and its first part is answered by the error that
-//! says so (OpenFlow 1.4.1, 7.3.5; ONF extensions for 1.3.x, EXT-264).
+//! A request times out if its next part does not arrive. The reply is then an error that quotes its
+//! first part (OpenFlow 1.4.1, 7.3.5; ONF extensions for 1.3.x, EXT-264).
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use shunt_pipeline::Time;
 
-use super::Limits;
+use super::ConnectionLimits;
 use crate::{
     error::ErrorCode,
     message::{MultipartRequest, Xid},
-    wire::{Codec, Reader, header::Header, v13::multipart::PartHeader},
+    wire::{ByteReader, Codec, header::Header, v13::multipart::PartHeader},
 };
 
-/// Bytes of a message that an error quotes at least (OpenFlow 1.3.5, 7.4.4).
+/// Minimum number of bytes of a message that an error quotes (OpenFlow 1.3.5, 7.4.4).
 const QUOTE_LEN: usize = 64;
 
-/// Requests that are half here, by transaction.
+/// Incomplete requests by transaction id.
 #[derive(Debug, Default)]
 pub(super) struct Assemblies(BTreeMap<Xid, Assembly>);
 
@@ -26,23 +26,23 @@ pub(super) struct Assemblies(BTreeMap<Xid, Assembly>);
 struct Assembly {
     kind: u16,
     body: Vec<u8>,
-    /// The first part, as much of it as an error quotes.
+    /// The first [`QUOTE_LEN`] bytes of the first part.
     quote: Bytes,
-    /// When the last part came.
+    /// Time at which the last part arrived.
     touched: Time,
 }
 
 impl Assemblies {
-    /// Takes a message; answers with the request once it is whole.
+    /// Handles one message; returns the request when it is complete.
     pub(super) fn take(
         &mut self,
         xid: Xid,
         frame: &Bytes,
-        limits: &Limits,
+        limits: &ConnectionLimits,
         now: Time,
         codec: Codec,
     ) -> Result<Option<MultipartRequest>, ErrorCode> {
-        let mut reader = Reader::new(frame.get(Header::LEN..).unwrap_or_default());
+        let mut reader = ByteReader::new(frame.get(Header::LEN..).unwrap_or_default());
         let PartHeader { kind, more } = codec.read_part_header(&mut reader)?;
         let Some(mut assembly) = self.0.remove(&xid) else {
             if more {
@@ -65,22 +65,27 @@ impl Assemblies {
             self.0.insert(xid, assembly);
             return Ok(None);
         }
-        codec.read_request(kind, &mut Reader::new(&assembly.body)).map(Some)
+        codec.read_request(kind, &mut ByteReader::new(&assembly.body)).map(Some)
     }
 
-    /// Forgets requests whose next part has not come; answers with their first parts.
-    pub(super) fn expire(&mut self, limits: &Limits, now: Time) -> Vec<(Xid, Bytes)> {
+    /// Drops requests that have timed out; returns the quotes of their first parts.
+    pub(super) fn expire(&mut self, limits: &ConnectionLimits, now: Time) -> Vec<(Xid, Bytes)> {
         let is_over = |part: &Assembly| now >= part.touched.after(limits.assembly_timeout);
         let over = self.0.extract_if(.., |_, assembly| is_over(assembly));
         over.map(|(xid, assembly)| (xid, assembly.quote)).collect()
     }
 
-    /// When the next request is forgotten.
-    pub(super) fn deadline(&self, limits: &Limits) -> Option<Time> {
+    /// Returns the time at which the next request times out.
+    pub(super) fn deadline(&self, limits: &ConnectionLimits) -> Option<Time> {
         self.0.values().map(|assembly| assembly.touched.after(limits.assembly_timeout)).min()
     }
 
-    fn begin(&mut self, xid: Xid, begun: Assembly, limits: &Limits) -> Result<(), ErrorCode> {
+    fn begin(
+        &mut self,
+        xid: Xid,
+        begun: Assembly,
+        limits: &ConnectionLimits,
+    ) -> Result<(), ErrorCode> {
         if self.0.len() >= limits.assemblies_max {
             return Err(ErrorCode::MultipartOverflow);
         }

@@ -1,20 +1,21 @@
-//! Changes that are collected and become true together (ONF EXT-230; OpenFlow 1.4.1, 7.3.9).
+//! Bundles: changes that are collected and committed together (ONF EXT-230; OpenFlow 1.4.1, 7.3.9).
 //!
-//! What is wrong with one message is said when it is added, and the bundle goes on without it, as
-//! in Open vSwitch. What only the tables can tell is said at the commit: then the message's own
-//! error comes first, that the bundle failed second, and nothing has changed.
+//! An error in one message is reported when the message is added, and the bundle continues without
+//! that message, as in Open vSwitch. Errors that only the tables can detect are reported at the
+//! commit. The first error is then that of the message, the second says that the bundle failed, and
+//! nothing has changed.
 //!
-//! Whatever flags a bundle has, it is ordered and becomes one version. A packet-out is translated by
-//! what stands before it, as in Open vSwitch, and is sent when all of the bundle has gone well. Settings
-//! of ports are part of the version; Open vSwitch cannot make them so, and does not commit a bundle that
-//! has to be atomic and has some.
+//! A bundle is always ordered and becomes one version, regardless of its flags. A packet-out is
+//! translated with the messages before it, as in Open vSwitch, and is sent after the whole bundle
+//! has succeeded. Port settings are part of the version. Open vSwitch cannot do that, and refuses
+//! to commit an atomic bundle that contains port-mods.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use shunt_pipeline::{FlowModError, Time, Version};
 
-use super::{BundleSpace, Limits, requests};
+use super::{BundleQuota, ConnectionLimits, requests};
 use crate::{
     Host, HostStep,
     error::ErrorCode,
@@ -28,57 +29,57 @@ use crate::{
 /// The bundles of one connection.
 #[derive(Debug)]
 pub(super) struct Bundles {
-    open: BTreeMap<BundleId, Bundle>,
+    open: BTreeMap<BundleId, OpenBundle>,
     messages_count: usize,
-    /// Of all messages together.
+    /// Bytes of all messages together.
     bytes: usize,
-    space: Arc<BundleSpace>,
+    quota: Arc<BundleQuota>,
 }
 
 /// A bundle that is not committed yet.
 #[derive(Debug)]
-struct Bundle {
+struct OpenBundle {
     flags: BundleFlags,
     closed: bool,
-    messages: Vec<Bundled>,
+    messages: Vec<BundledMessage>,
     touched: Time,
 }
 
 /// A message of a bundle.
 #[derive(Debug)]
-struct Bundled {
+struct BundledMessage {
     xid: Xid,
-    /// As it came, to be sent back if it fails.
+    /// The received bytes, which are quoted if the message fails.
     frame: Bytes,
-    change: Change,
+    change: BundledChange,
 }
 
-/// What a message of a bundle does.
+/// The change that a message of a bundle makes.
 #[derive(Debug)]
-enum Change {
+enum BundledChange {
     Step(HostStep),
-    /// It sets what depends on how the messages before it leave the port.
+    /// A port-mod. Its result depends on how earlier messages set the port.
     Port(PortMod),
 }
 
 /// The message of a bundle that failed.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct BundleFailure {
     pub(super) xid: Xid,
     pub(super) frame: Bytes,
     pub(super) code: ErrorCode,
 }
 
 impl Bundles {
-    pub(super) const fn new(space: Arc<BundleSpace>) -> Self {
-        Self { open: BTreeMap::new(), messages_count: 0, bytes: 0, space }
+    pub(super) const fn new(quota: Arc<BundleQuota>) -> Self {
+        Self { open: BTreeMap::new(), messages_count: 0, bytes: 0, quota }
     }
 
-    /// Opens, closes or discards a bundle; answers what to reply.
+    /// Opens, closes or discards a bundle; returns the command of the reply.
     pub(super) fn control(
         &mut self,
         control: BundleControl,
-        limits: &Limits,
+        limits: &ConnectionLimits,
         now: Time,
     ) -> Result<BundleCommand, ErrorCode> {
         match control.command {
@@ -107,12 +108,12 @@ impl Bundles {
         }
     }
 
-    /// Adds a message, and opens the bundle if it is not.
+    /// Adds a message, and opens the bundle if necessary.
     pub(super) fn add(
         &mut self,
         add: BundleAdd,
         frame: Bytes,
-        limits: &Limits,
+        limits: &ConnectionLimits,
         host: &impl Host,
         codec: Codec,
     ) -> Result<(), ErrorCode> {
@@ -125,26 +126,26 @@ impl Bundles {
             self.create(add.bundle, add.flags, limits, now)?;
         }
         self.find(add.bundle, add.flags)?;
-        let change = Change::new(*add.message, frame.len(), host, codec)?;
-        if !self.space.take(frame.len()) {
+        let change = BundledChange::new(*add.message, frame.len(), host, codec)?;
+        if !self.quota.try_reserve(frame.len()) {
             return Err(ErrorCode::BundleMessageTooMany);
         }
         let bundle = self.open.get_mut(&add.bundle).ok_or(ErrorCode::BundleId)?;
-        bundle.messages.push(Bundled { xid: add.xid, frame, change });
+        bundle.messages.push(BundledMessage { xid: add.xid, frame, change });
         bundle.touched = now;
         self.messages_count += 1;
         self.bytes = bytes;
         Ok(())
     }
 
-    /// Makes the changes of a bundle, which is gone afterwards either way.
+    /// Commits a bundle and removes it in either case.
     ///
-    /// The outer error is about the commit; the inner one about a message of the bundle.
+    /// The outer error concerns the commit, the inner error a message of the bundle.
     pub(super) fn commit(
         &mut self,
         control: BundleControl,
         host: &impl Host,
-    ) -> Result<Result<Option<Version>, Failure>, ErrorCode> {
+    ) -> Result<Result<Option<Version>, BundleFailure>, ErrorCode> {
         let bundle = self.remove(control.bundle).ok_or(ErrorCode::BundleId)?;
         if bundle.flags != control.flags {
             return Err(ErrorCode::BundleFlags);
@@ -152,16 +153,16 @@ impl Bundles {
         Ok(bundle.commit(host))
     }
 
-    /// Forgets bundles that nothing happened to for long; answers how many.
-    pub(super) fn expire(&mut self, limits: &Limits, now: Time) -> usize {
-        let is_over = |bundle: &Bundle| now >= bundle.touched.after(limits.bundle_timeout);
+    /// Removes bundles that have timed out; returns their number.
+    pub(super) fn expire(&mut self, limits: &ConnectionLimits, now: Time) -> usize {
+        let is_over = |bundle: &OpenBundle| now >= bundle.touched.after(limits.bundle_timeout);
         let over: Vec<_> =
             self.open.iter().filter(|(_, bundle)| is_over(bundle)).map(|(id, _)| *id).collect();
         over.iter().filter(|id| self.remove(**id).is_some()).count()
     }
 
-    /// When the next bundle expires.
-    pub(super) fn deadline(&self, limits: &Limits) -> Option<Time> {
+    /// Returns the time at which the next bundle times out.
+    pub(super) fn deadline(&self, limits: &ConnectionLimits) -> Option<Time> {
         self.open.values().map(|bundle| bundle.touched.after(limits.bundle_timeout)).min()
     }
 
@@ -169,22 +170,25 @@ impl Bundles {
         &mut self,
         id: BundleId,
         flags: BundleFlags,
-        limits: &Limits,
+        limits: &ConnectionLimits,
         now: Time,
     ) -> Result<(), ErrorCode> {
         if self.open.len() >= limits.bundles_max {
             return Err(ErrorCode::BundleTableFull);
         }
-        self.open.insert(id, Bundle { flags, closed: false, messages: Vec::new(), touched: now });
+        self.open
+            .insert(id, OpenBundle { flags, closed: false, messages: Vec::new(), touched: now });
         Ok(())
     }
 
-    /// A bundle that is not closed, of whoever knows its flags. Any other mistake ends it, as in Open
-    /// vSwitch: who is wrong about a bundle does not know what a commit would do.
-    fn find(&mut self, id: BundleId, flags: BundleFlags) -> Result<&mut Bundle, ErrorCode> {
+    /// Returns an open bundle that has these flags.
+    ///
+    /// Any mismatch removes the bundle, as in Open vSwitch: a controller with a wrong view of a
+    /// bundle must not commit it.
+    fn find(&mut self, id: BundleId, flags: BundleFlags) -> Result<&mut OpenBundle, ErrorCode> {
         let bundle = self.open.get(&id).ok_or(ErrorCode::BundleId)?;
         let mistake = match bundle {
-            Bundle { closed: true, .. } => Some(ErrorCode::BundleClosed),
+            OpenBundle { closed: true, .. } => Some(ErrorCode::BundleClosed),
             bundle if bundle.flags != flags => Some(ErrorCode::BundleFlags),
             _ => None,
         };
@@ -195,24 +199,24 @@ impl Bundles {
         self.open.get_mut(&id).ok_or(ErrorCode::BundleId)
     }
 
-    fn remove(&mut self, id: BundleId) -> Option<Bundle> {
+    fn remove(&mut self, id: BundleId) -> Option<OpenBundle> {
         let bundle = self.open.remove(&id)?;
         self.messages_count -= bundle.messages.len();
         let bytes = bundle.messages.iter().map(|message| message.frame.len()).sum::<usize>();
         self.bytes -= bytes;
-        self.space.give(bytes);
+        self.quota.release(bytes);
         Some(bundle)
     }
 }
 
 impl Drop for Bundles {
     fn drop(&mut self) {
-        self.space.give(self.bytes);
+        self.quota.release(self.bytes);
     }
 }
 
-impl Change {
-    /// What a message does that has so many bytes.
+impl BundledChange {
+    /// Checks a message of `length` bytes and returns its change.
     fn new(
         message: Message,
         length: usize,
@@ -232,7 +236,7 @@ impl Change {
             Message::PacketOut(packet) => {
                 crate::check_packet_out(&packet, host.vlan_limit())?;
                 match host.check_actions(&packet.actions) {
-                    // The bundle may bring it, before the packet.
+                    // An earlier message of the bundle may add the group.
                     Ok(()) | Err(FlowModError::NoSuchGroup(_)) => {
                         Self::Step(HostStep::Packet(packet))
                     }
@@ -243,7 +247,7 @@ impl Change {
         })
     }
 
-    /// What the bridge is asked for, with its ports as what stands before leaves them.
+    /// Turns a port-mod into a step, given the ports as the earlier messages leave them.
     fn settle(&mut self, ports: &mut [PortDescription]) -> Result<(), ErrorCode> {
         if let Self::Port(port_mod) = self {
             let config = requests::check_port_mod(port_mod, ports)?;
@@ -254,7 +258,7 @@ impl Change {
         Ok(())
     }
 
-    /// The step, once it is settled.
+    /// Returns the step after [`Self::settle`] has succeeded.
     fn into_step(self) -> Option<HostStep> {
         match self {
             Self::Step(step) => Some(step),
@@ -263,14 +267,15 @@ impl Change {
     }
 }
 
-impl Bundle {
-    /// All changes or none.
+impl OpenBundle {
+    /// Commits all changes or none.
     ///
-    /// A message is let go when its turn comes: what it took then serves the rule that it makes.
-    fn commit(mut self, host: &impl Host) -> Result<Option<Version>, Failure> {
+    /// Each message is freed when its step is taken, so that the new rule can reuse its
+    /// allocations.
+    fn commit(mut self, host: &impl Host) -> Result<Option<Version>, BundleFailure> {
         let mut ports = host.ports();
-        for Bundled { xid, frame, change } in &mut self.messages {
-            let failure = |code| Failure { xid: *xid, frame: frame.clone(), code };
+        for BundledMessage { xid, frame, change } in &mut self.messages {
+            let failure = |code| BundleFailure { xid: *xid, frame: frame.clone(), code };
             change.settle(&mut ports).map_err(failure)?;
         }
         let Some(first) = self.messages.first() else { return Ok(None) };
@@ -281,6 +286,10 @@ impl Bundle {
         });
         let committed = host.commit(steps);
         // The step that failed is the last one that was taken.
-        committed.map(Some).map_err(|rejected| Failure { xid, frame, code: rejected.error.into() })
+        committed.map(Some).map_err(|rejected| BundleFailure {
+            xid,
+            frame,
+            code: rejected.error.into(),
+        })
     }
 }

@@ -1,21 +1,23 @@
-//! Settings of a connection.
+//! The configuration of a connection.
 
 use std::{sync::Arc, time::Duration};
 
-use super::{BundleSpace, WarningRate};
+use super::{BundleQuota, WarningRate};
 
-/// Who is at the other end.
+/// The kind of peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionKind {
-    /// A controller that the bridge is configured to follow.
+    /// A controller from the configuration of the bridge.
     Controller,
-    /// A client of the management socket or of a passive listener: it hears of nothing until it
-    /// asks for packets (`OFPT_SET_CONFIG` with `miss_send_len` above 0), and is never probed.
+    /// A client of the management socket or of a passive listener.
+    ///
+    /// It receives no event until it asks for packets (`OFPT_SET_CONFIG` with `miss_send_len` above
+    /// 0), and it is never probed.
     Management,
 }
 
 impl ConnectionKind {
-    /// `miss_send_len` before anybody set it (OpenFlow 1.3.5, 7.3.2).
+    /// Returns the initial `miss_send_len` (OpenFlow 1.3.5, 7.3.2).
     pub(super) const fn miss_send_len(self) -> u16 {
         match self {
             Self::Controller => 128,
@@ -24,26 +26,27 @@ impl ConnectionKind {
     }
 }
 
-/// Settings of a connection.
+/// The configuration of a connection.
 #[derive(Clone, Debug)]
 pub struct ConnectionConfig {
-    /// The other end, for logs.
+    /// Name of the peer for log lines.
     pub peer: String,
-    /// Who it is.
+    /// The kind of peer.
     pub kind: ConnectionKind,
-    /// Silence after which a controller is asked for an echo, and after which, asked, it is given
-    /// up; zero: never.
+    /// Idle time after which a controller is probed with an echo request; zero disables it.
+    ///
+    /// The connection ends if the controller does not reply within the same time.
     pub inactivity_probe: Duration,
-    /// Bounds on what one peer can cost.
-    pub limits: Limits,
-    /// How much may be logged about the peer; shared by all of its connections.
+    /// Limits on the resources of one peer.
+    pub limits: ConnectionLimits,
+    /// Rate limit for log lines about the peer, shared by all of its connections.
     pub warnings: Arc<WarningRate>,
-    /// What its bundles may take, together with those of others.
-    pub bundle_space: Arc<BundleSpace>,
+    /// Memory quota of its bundles, shared with other connections.
+    pub bundle_quota: Arc<BundleQuota>,
 }
 
 impl ConnectionConfig {
-    /// The settings that Open vSwitch has by default.
+    /// Creates a configuration with the defaults of Open vSwitch.
     #[must_use]
     pub fn new(peer: impl Into<String>, kind: ConnectionKind) -> Self {
         let inactivity_probe = match kind {
@@ -54,43 +57,45 @@ impl ConnectionConfig {
             peer: peer.into(),
             kind,
             inactivity_probe,
-            limits: Limits::default(),
+            limits: ConnectionLimits::default(),
             warnings: Arc::default(),
-            bundle_space: Arc::default(),
+            bundle_quota: Arc::default(),
         }
     }
 }
 
-/// Bounds on what one peer can cost.
+/// Limits on the resources of one peer.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Bytes waiting to be sent beyond which no further request is looked at.
+pub struct ConnectionLimits {
+    /// Number of unsent bytes above which no further request is handled.
     pub replies_max: usize,
-    /// Bytes waiting to be sent beyond which packet-ins are dropped, and what the peer must not miss
-    /// waits. Less than `replies_max`.
+    /// Number of unsent bytes above which packet-ins are dropped and reliable events wait.
+    ///
+    /// Less than `replies_max`.
     pub events_max: usize,
-    /// Time after which a peer that takes next to nothing of what waits for it is given up: neither
-    /// all that waited at first, nor 64 KiB of it.
+    /// Time after which a peer that does not read is disconnected.
+    ///
+    /// Within this time the peer must read everything that waited at its start, or 64 KiB of it.
     pub stall_timeout: Duration,
-    /// Time within which a peer must say hello.
+    /// Time within which a peer must send its hello.
     pub hello_timeout: Duration,
-    /// Bundles that are open at a time.
+    /// Maximum number of open bundles.
     pub bundles_max: usize,
-    /// Messages in all open bundles together.
+    /// Maximum number of messages in all open bundles together.
     pub bundle_messages_max: usize,
-    /// Bytes of these messages, as they came.
+    /// Maximum number of bytes of these messages as received.
     pub bundle_bytes_max: usize,
-    /// Time after which a bundle that nothing was added to is forgotten.
+    /// Time after which a bundle without new messages is removed.
     pub bundle_timeout: Duration,
-    /// Multipart requests that are half here.
+    /// Maximum number of incomplete multipart requests.
     pub assemblies_max: usize,
-    /// Bytes of a multipart request in parts.
+    /// Maximum number of bytes of a multipart request that spans several messages.
     pub assembly_len_max: usize,
-    /// Time within which the next part of a multipart request must come.
+    /// Time within which the next part of a multipart request must arrive.
     pub assembly_timeout: Duration,
 }
 
-impl Default for Limits {
+impl Default for ConnectionLimits {
     fn default() -> Self {
         Self {
             replies_max: 1 << 20,

@@ -1,4 +1,4 @@
-//! The connection itself: phases, order, time.
+//! The state machine of a connection: phases, request order, timers.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use bytes::Bytes;
 use shunt_pipeline::{Time, Version};
 
 use super::{
-    ConnectionConfig, ConnectionId, Event, RoleBoard,
+    ConnectionConfig, ConnectionId, ControllerEvent, RoleRegistry,
     assembly::Assemblies,
     bundles::Bundles,
     event::Subscription,
     hello::{self, Agreement},
     output::Output,
-    probe::{Probe, Silence},
+    probe::{Probe, ProbeAction},
     role::RequestedRole,
     statistics::FlowReply,
 };
@@ -29,21 +29,21 @@ use crate::{
 pub struct Connection {
     pub(super) id: ConnectionId,
     pub(super) config: ConnectionConfig,
-    pub(super) roles: Arc<RoleBoard>,
-    pub(super) wish: RequestedRole,
+    pub(super) roles: Arc<RoleRegistry>,
+    pub(super) requested_role: RequestedRole,
     pub(super) subscription: Subscription,
     pub(super) bundles: Bundles,
     pub(super) assemblies: Assemblies,
     pub(super) output: Output,
-    /// The newest version that this connection made.
+    /// The newest version that this connection created.
     pub(super) changed: Option<Version>,
-    /// Whether packets were sent that no barrier has waited for yet.
+    /// Set if packets were sent for which no barrier has waited yet.
     pub(super) packets_sent: bool,
-    /// The request that waits, and for what.
-    pub(super) waiting: Option<(Wait, Waiting)>,
-    /// The answer that is being written.
+    /// The request that waits, and the condition it waits for.
+    pub(super) waiting: Option<(Wait, WaitingRequest)>,
+    /// The flow statistics reply that is being written.
     pub(super) flows: Option<FlowReply>,
-    /// The version on which both hellos agreed; before that, the newest.
+    /// The codec on which both hellos agreed; the newest one before that.
     pub(super) codec: Codec,
     phase: Phase,
     framer: Framer,
@@ -52,28 +52,28 @@ pub struct Connection {
 
 #[derive(Debug)]
 enum Phase {
-    /// The peer has not said hello.
+    /// The peer has not sent its hello.
     Hello { since: Time },
-    /// A version is agreed on.
+    /// Both sides have agreed on a version.
     Open,
-    /// Nothing more is read; what waits to be sent still is.
+    /// Nothing more is read, but queued bytes are still sent.
     Closed(CloseReason),
 }
 
-/// What a connection does next.
+/// The next action of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// It has done all that it was asked.
+pub enum ConnectionStep {
+    /// All received requests are handled.
     Idle,
-    /// It goes on when the peer has taken some of what waits for it.
+    /// Requests are handled again after the peer has read some output.
     Full,
-    /// It goes on with [`Connection::resume`] when this has come about.
+    /// Call [`Connection::resume`] when this condition holds.
     Wait(Wait),
-    /// It is over, as soon as what waits to be sent is.
+    /// The connection ends when its queued output is sent.
     Closed(CloseReason),
 }
 
-/// Something that takes time.
+/// A condition for which a request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// [`Host::adopted`].
@@ -84,34 +84,34 @@ pub enum Wait {
 
 /// A request that waits.
 #[derive(Debug)]
-pub(super) enum Waiting {
+pub(super) enum WaitingRequest {
     Barrier(Xid),
     Statistics(Xid, MultipartRequest),
 }
 
-/// What an operator may want to know of a connection.
+/// The state of a connection, for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Whether a version is agreed on.
+    /// True if both sides have agreed on a version.
     pub is_open: bool,
-    /// What the peer may do.
+    /// The role of the peer.
     pub role: RoleName,
-    /// Bytes that wait to be sent.
+    /// Number of bytes that wait to be sent.
     pub output_waiting: usize,
-    /// Events that were dropped because the peer reads too slowly.
+    /// Number of events that were dropped because the peer reads too slowly.
     pub events_dropped: u64,
 }
 
 impl Connection {
-    /// A connection that begins `now`: its hello waits to be sent.
+    /// Creates a connection at time `now`, with its hello queued.
     #[must_use]
-    pub fn new(config: ConnectionConfig, roles: Arc<RoleBoard>, now: Time) -> Self {
+    pub fn new(config: ConnectionConfig, roles: Arc<RoleRegistry>, now: Time) -> Self {
         let mut connection = Self {
             id: roles.register(),
             roles,
-            wish: RequestedRole::default(),
+            requested_role: RequestedRole::default(),
             subscription: Subscription::new(config.kind),
-            bundles: Bundles::new(Arc::clone(&config.bundle_space)),
+            bundles: Bundles::new(Arc::clone(&config.bundle_quota)),
             assemblies: Assemblies::default(),
             output: Output::new(now),
             changed: None,
@@ -128,48 +128,49 @@ impl Connection {
         connection
     }
 
-    /// Takes bytes of the peer. They are looked at by [`Self::process`].
+    /// Appends received bytes, for [`Self::process`] to handle.
     pub fn receive(&mut self, bytes: &[u8], now: Time) {
-        self.probe.heard(now);
+        self.probe.record_activity(now);
         self.framer.push(bytes);
     }
 
-    /// Does what the peer asked, until there is nothing left to do or something to wait for.
-    pub fn process<H: Host>(&mut self, host: &H, now: Time) -> Step {
+    /// Handles requests until none is left or one has to wait.
+    pub fn process<H: Host>(&mut self, host: &H, now: Time) -> ConnectionStep {
         loop {
             if let Phase::Closed(reason) = &self.phase {
-                return Step::Closed(reason.clone());
+                return ConnectionStep::Closed(reason.clone());
             }
             if let Some((wait, _)) = &self.waiting {
-                return Step::Wait(*wait);
+                return ConnectionStep::Wait(*wait);
             }
             if self.output.waiting() > self.config.limits.replies_max {
-                return Step::Full;
+                return ConnectionStep::Full;
             }
-            if self.write_flows(now) {
+            if self.write_flow_reply(now) {
                 continue;
             }
-            if self.begins_with_no_hello() {
+            if self.close_without_hello() {
                 continue;
             }
             match self.framer.next_frame() {
-                Ok(Some(frame)) => self.take(&frame, host, now),
-                Ok(None) => return Step::Idle,
+                Ok(Some(frame)) => self.handle_frame(&frame, host, now),
+                Ok(None) => return ConnectionStep::Idle,
                 Err(reason) => self.close(reason),
             }
         }
     }
 
-    /// Finishes the request that waited; what it waited for has come about.
+    /// Finishes the request that waited, after its condition holds.
     pub fn resume<H: Host>(&mut self, host: &H, now: Time) {
         if let Some((_, waiting)) = self.waiting.take() {
             self.finish(waiting, host, now);
         }
     }
 
-    /// Tells the peer of an event that it must not miss, if it wants to hear of it. Answers `false`,
-    /// and says nothing, while too much waits for it already.
-    pub fn tell(&mut self, event: &Event, now: Time) -> bool {
+    /// Queues an event that must not be lost, if the peer has subscribed to it.
+    ///
+    /// Returns `false` and queues nothing while too much output waits.
+    pub fn notify_reliable(&mut self, event: &ControllerEvent, now: Time) -> bool {
         let has_room = self.output.waiting() < self.config.limits.events_max;
         if has_room {
             self.notify(event, now);
@@ -177,12 +178,12 @@ impl Connection {
         has_room || !self.wants(event)
     }
 
-    fn wants(&self, event: &Event) -> bool {
+    fn wants(&self, event: &ControllerEvent) -> bool {
         matches!(self.phase, Phase::Open) && self.subscription.wants(event, self.role(), self.codec)
     }
 
-    /// Tells the peer of an event, if it wants to hear of it and reads what it is told.
-    pub fn notify(&mut self, event: &Event, now: Time) {
+    /// Queues an event if the peer has subscribed to it; drops it if too much output waits.
+    pub fn notify(&mut self, event: &ControllerEvent, now: Time) {
         if !self.wants(event) {
             return;
         }
@@ -190,22 +191,22 @@ impl Connection {
             Ok(message) => {
                 self.output.send_event(message, self.config.limits.events_max, now);
             }
-            Err(error) => tracing::error!(%error, "an event could not be written"),
+            Err(error) => tracing::error!(%error, "an event could not be encoded"),
         }
     }
 
-    /// The bytes to send next.
+    /// Returns the bytes to send next.
     #[must_use]
     pub fn poll_output(&self) -> Option<&[u8]> {
         self.output.front()
     }
 
-    /// Takes note that the first `count` of [`Self::poll_output`] were sent.
+    /// Records that the first `count` bytes of [`Self::poll_output`] were sent.
     pub fn consume(&mut self, count: usize, now: Time) {
         self.output.consume(count, now);
     }
 
-    /// When to call [`Self::tick`].
+    /// Returns the time at which to call [`Self::tick`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let limits = &self.config.limits;
@@ -219,7 +220,7 @@ impl Connection {
         [hello, stall].into_iter().chain(halves).flatten().min()
     }
 
-    /// Looks at the clock.
+    /// Handles expired timers.
     pub fn tick(&mut self, now: Time) {
         let limits = self.config.limits;
         let is_stalled = |since: Time| now >= since.after(limits.stall_timeout);
@@ -238,11 +239,11 @@ impl Connection {
         }
         let expired = self.bundles.expire(&limits, now);
         if expired > 0 {
-            tracing::debug!(peer = self.config.peer, expired, "forgot bundles that lay idle");
+            tracing::debug!(peer = self.config.peer, expired, "removed idle bundles");
         }
     }
 
-    /// What an operator may want to know.
+    /// Returns the state for operators.
     #[must_use]
     pub fn status(&self) -> Status {
         Status {
@@ -253,20 +254,20 @@ impl Connection {
         }
     }
 
-    /// What the peer may do.
+    /// Returns the role of the peer.
     pub(super) fn role(&self) -> RoleName {
-        self.roles.role(self.id, self.wish)
+        self.roles.role(self.id, self.requested_role)
     }
 
     /// Queues a message.
     pub(super) fn reply(&mut self, xid: Xid, message: &Message, now: Time) {
         match self.codec.encode(xid, message) {
             Ok(message) => self.output.send(message, now),
-            Err(error) => tracing::error!(%error, "a reply could not be written"),
+            Err(error) => tracing::error!(%error, "a reply could not be encoded"),
         }
     }
 
-    /// Answers a message with an error.
+    /// Replies to a message with an error.
     pub(super) fn refuse(&mut self, xid: Xid, code: ErrorCode, frame: &[u8], now: Time) {
         self.warn(now, |peer, held_back| {
             tracing::warn!(peer, held_back, %code, "refused a message");
@@ -274,27 +275,30 @@ impl Connection {
         self.reply(xid, &Message::Error(ErrorMessage::refuse(code, frame)), now);
     }
 
-    /// Logs a warning about the peer, unless it had many.
+    /// Logs a warning about the peer, unless the rate limit is reached.
     pub(super) fn warn(&self, now: Time, log: impl FnOnce(&str, u32)) {
         if let Some(held_back) = self.config.warnings.admit(now) {
             log(&self.config.peer, held_back);
         }
     }
 
-    /// Writes some of the rules that the peer asked for; answers whether it did.
-    fn write_flows(&mut self, now: Time) -> bool {
+    /// Queues the next part of a flow statistics reply; returns whether there was one.
+    fn write_flow_reply(&mut self, now: Time) -> bool {
         let Some(flows) = &mut self.flows else { return false };
         match flows.next_message() {
             Ok(Some(message)) => self.output.send(message, now),
             Ok(None) => self.flows = None,
-            Err(error) => tracing::error!(%error, "a rule is left out of statistics"),
+            Err(error) => {
+                tracing::error!(%error, "a rule is too long for flow statistics and is left out")
+            }
         }
         true
     }
 
-    /// Ends a connection whose first header is that of something else, without waiting for the
-    /// bytes that it promises. Answers whether it did.
-    fn begins_with_no_hello(&mut self) -> bool {
+    /// Closes a connection whose first header is not a hello; returns whether it did.
+    ///
+    /// It does not wait for the bytes that this header announces.
+    fn close_without_hello(&mut self) -> bool {
         let header = self.framer.next_header().filter(|header| header.kind != Header::HELLO);
         match (&self.phase, header) {
             (Phase::Hello { .. }, Some(Header { kind, .. })) => {
@@ -305,7 +309,7 @@ impl Connection {
         }
     }
 
-    fn take<H: Host>(&mut self, frame: &Bytes, host: &H, now: Time) {
+    fn handle_frame<H: Host>(&mut self, frame: &Bytes, host: &H, now: Time) {
         let Some(header) = Header::parse(frame) else { return };
         tracing::trace!(peer = self.config.peer, ?header, "received");
         if matches!(self.phase, Phase::Hello { .. }) {
@@ -313,17 +317,17 @@ impl Connection {
             return;
         }
         let result = if header.version == self.codec.version() {
-            self.obey(&header, frame, host, now)
+            self.handle(&header, frame, host, now)
         } else {
-            self.answer_other_version(&header, frame, now)
+            self.handle_other_version(&header, frame, now)
         };
         if let Err(code) = result {
             self.refuse(header.xid, code, frame, now);
         }
     }
 
-    /// Whatever the version, an echo is answered in kind and a second hello is a bad request.
-    fn answer_other_version(
+    /// Handles a message of another version: an echo is replied to in kind, a hello is refused.
+    fn handle_other_version(
         &mut self,
         header: &Header,
         frame: &Bytes,
@@ -341,7 +345,7 @@ impl Connection {
         }
     }
 
-    /// Reads the first message, which is a hello: nothing of it fails to be read.
+    /// Handles the first message. It is a hello, which always decodes.
     fn agree(&mut self, header: &Header, frame: &Bytes, now: Time) {
         let Ok((xid, Message::Hello(hello))) = Codec::NEWEST.decode(frame) else { return };
         match hello::agree(hello) {
@@ -361,9 +365,9 @@ impl Connection {
 
     fn tick_probe(&mut self, now: Time) {
         match self.probe.tick(now) {
-            Silence::Bearable => {}
-            Silence::Ask => self.reply(Xid::NONE, &Message::EchoRequest(Vec::new()), now),
-            Silence::GiveUp => {
+            ProbeAction::Wait => {}
+            ProbeAction::SendEcho => self.reply(Xid::NONE, &Message::EchoRequest(Vec::new()), now),
+            ProbeAction::Disconnect => {
                 let seconds = self.config.inactivity_probe.as_secs();
                 self.close(CloseReason::Silent { seconds });
             }

@@ -1,4 +1,4 @@
-//! What the switch says unasked, and who hears it (OpenFlow 1.3.5, 6.1.2, 7.3.10).
+//! Asynchronous messages, and which connections receive them (OpenFlow 1.3.5, 6.1.2, 7.3.10).
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use crate::{
     wire::Codec,
 };
 
-/// Something that connections may want to hear of.
+/// An event to which connections may subscribe.
 #[derive(Clone, Debug)]
-pub enum Event {
-    /// A packet for controllers; with what lets it go on if it pauses there.
+pub enum ControllerEvent {
+    /// A packet-in, with the token that resumes the packet if it is paused.
     PacketIn(Arc<PacketIn>, Option<PauseToken>),
-    /// A port came, went or changed.
+    /// A port was added, removed or changed.
     PortStatus(Arc<PortStatus>),
-    /// A rule went that asked for it. Its counters are complete.
+    /// A rule with `OFPFF_SEND_FLOW_REM` was removed. Its counters are final.
     FlowRemoved(Arc<FlowRemoved>),
 }
 
-/// What a connection has asked to hear.
+/// The events that a connection has subscribed to.
 #[derive(Debug)]
 pub(super) struct Subscription {
     pub(super) kind: ConnectionKind,
@@ -43,8 +43,8 @@ impl Subscription {
         }
     }
 
-    /// Whether a connection in `role` hears of `event`.
-    pub(super) fn wants(&self, event: &Event, role: RoleName, codec: Codec) -> bool {
+    /// Returns whether a connection in `role` receives `event`.
+    pub(super) fn wants(&self, event: &ControllerEvent, role: RoleName, codec: Codec) -> bool {
         if self.kind == ConnectionKind::Management && self.miss_send_len == 0 {
             return false;
         }
@@ -53,39 +53,43 @@ impl Subscription {
             RoleName::NoChange | RoleName::Equal | RoleName::Master => self.config.master,
         };
         let (mask, reason) = match event {
-            Event::PacketIn(packet, _) => {
+            ControllerEvent::PacketIn(packet, _) => {
                 if packet.punt.controller_id != self.controller_id {
                     return false;
                 }
                 (masks.packet_in, codec.packet_in_reason(packet.punt.reason))
             }
-            Event::PortStatus(status) => {
+            ControllerEvent::PortStatus(status) => {
                 (masks.port_status, codec.port_status_reason(status.reason))
             }
-            Event::FlowRemoved(removed) => {
+            ControllerEvent::FlowRemoved(removed) => {
                 (masks.flow_removed, codec.flow_removed_reason(removed.reason))
             }
         };
         mask >> reason & 1 == 1
     }
 
-    /// The message that tells of `event`.
-    pub(super) fn message(&self, event: &Event) -> Message {
+    /// Encodes `event` as a message.
+    pub(super) fn message(&self, event: &ControllerEvent) -> Message {
         match event {
-            Event::PacketIn(packet, token) => {
+            ControllerEvent::PacketIn(packet, token) => {
                 let packet = packet_in(packet, token.as_ref());
                 match self.format {
                     PacketInFormat::Standard => Message::PacketIn(packet),
                     PacketInFormat::Nicira2 => Message::PacketIn2(packet),
                 }
             }
-            Event::PortStatus(status) => Message::PortStatus(PortStatus::clone(status)),
-            Event::FlowRemoved(removed) => Message::FlowRemoved(FlowRemoved::clone(removed)),
+            ControllerEvent::PortStatus(status) => Message::PortStatus(PortStatus::clone(status)),
+            ControllerEvent::FlowRemoved(removed) => {
+                Message::FlowRemoved(FlowRemoved::clone(removed))
+            }
         }
     }
 }
 
-/// The whole packet is sent: `max_len` is for switches that keep the rest in a buffer.
+/// Builds a packet-in with the whole packet.
+///
+/// `max_len` only applies to switches that buffer packets.
 fn packet_in(packet: &PacketIn, token: Option<&PauseToken>) -> message::PacketIn {
     let PacketIn { punt, frame } = packet;
     message::PacketIn {

@@ -1,36 +1,37 @@
-//! Agreeing on a version (OpenFlow 1.3.5, 6.3.1).
+//! Version negotiation (OpenFlow 1.3.5, 6.3.1).
 
 use crate::{
     message::{Hello, Message, Xid},
     wire::codec::{Codec, version_names},
 };
 
-/// What the switch says first.
+/// Returns the hello of the switch.
 pub(super) fn ours() -> Hello {
     Hello { version: Codec::NEWEST.version(), bitmap: Some(Codec::versions()) }
 }
 
-/// What came out of two hellos.
+/// The result of version negotiation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Agreement {
-    /// The newest version that both speak.
+    /// The newest version that both sides speak.
     Agreed(Codec),
-    /// They have no version in common.
+    /// The two sides have no version in common.
     Incompatible {
-        /// What the peer offered, for people.
+        /// The versions that the peer offered, as text.
         offered: String,
     },
 }
 
-/// Agrees to what a peer offers, or not.
+/// Selects the newest version that the peer offers too.
 pub(super) fn agree(hello: Hello) -> Agreement {
     let versions = hello.versions();
     let incompatible = || Agreement::Incompatible { offered: version_names(versions) };
     Codec::newest_of(versions).map_or_else(incompatible, Agreement::Agreed)
 }
 
-/// The error that ends a connection without a common version: in the peer's version, with a
-/// sentence for people.
+/// Encodes the error for a peer without a common version.
+///
+/// The error is in the version of the peer and carries `sentence` as its text.
 pub(super) fn refusal(peer_version: u8, xid: Xid, sentence: &str) -> Vec<u8> {
     let error = crate::message::ErrorMessage {
         number: crate::ErrorCode::HelloIncompatible.number(),

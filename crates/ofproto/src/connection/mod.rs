@@ -1,32 +1,36 @@
-//! One connection of a controller, without input or output of its own.
+//! One connection of a controller, without I/O of its own.
 //!
-//! A [`Connection`] takes bytes and events and the time, and gives bytes; whoever owns it moves
-//! them. So every rule of the protocol is tested without a socket.
+//! A [`Connection`] takes received bytes, events and the time, and returns bytes to send. The
+//! caller moves the bytes, so every protocol rule is tested without a socket.
 //!
 //! ```text
-//!              receive(bytes)                       poll_output / consume
+//! receive(bytes)                       poll_output / consume
 //!  peer ───────────────────────► ┌────────────┐ ───────────────────────► peer
-//!              notify(event)     │            │
+//! notify(event)     │            │
 //!  switch ─────────────────────► │ Connection │ ◄──── process(host) ───► Host
-//!              tick(now)         │            │
-//!  clock ──────────────────────► └────────────┘ ──► Step: what it waits for
+//! tick(now)         │            │
+//!  clock ──────────────────────► └────────────┘ ──► ConnectionStep: what it waits for
 //! ```
 //!
 //! # Order
 //!
-//! Requests are answered in the order in which they came. One that takes time (a barrier, which
-//! waits until the connection's changes are in force everywhere; a question for counters, which
-//! waits until they are handed in) stops the ones behind it: [`Connection::process`] says what to
-//! wait for, and [`Connection::resume`] goes on. Events may overtake what waits.
+//! The connection replies to requests in the order in which they arrive. Two kinds of request wait:
+//! a barrier, until the changes of this connection are in force on every thread; and a request for
+//! counters, until the threads have reported them. Later requests wait behind them.
+//! [`Connection::process`] returns what to wait for, and [`Connection::resume`] continues. Events
+//! may overtake waiting replies.
 //!
 //! # Bounds
 //!
-//! A peer that does not read makes its own connection stand still: requests are not looked at
-//! while more than [`Limits::replies_max`] bytes wait to be sent, events are dropped beyond
-//! [`Limits::events_max`] and counted, and the connection ends when next to nothing was taken for
-//! [`Limits::stall_timeout`].
+//! A peer that does not read stalls only its own connection:
+//!
+//! * Requests are not handled while more than [`ConnectionLimits::replies_max`] bytes wait to be
+//!   sent.
+//! * Events beyond [`ConnectionLimits::events_max`] bytes are dropped and counted.
+//! * The connection ends if the peer reads almost nothing for [`ConnectionLimits::stall_timeout`].
 
 mod assembly;
+mod bundle_quota;
 mod bundles;
 mod config;
 mod endpoint;
@@ -37,14 +41,13 @@ mod probe;
 mod rate;
 mod requests;
 mod role;
-mod space;
 mod statistics;
 #[cfg(test)]
 mod tests;
 
-pub use config::{ConnectionConfig, ConnectionKind, Limits};
-pub use endpoint::{Connection, Status, Step, Wait};
-pub use event::Event;
+pub use bundle_quota::BundleQuota;
+pub use config::{ConnectionConfig, ConnectionKind, ConnectionLimits};
+pub use endpoint::{Connection, ConnectionStep, Status, Wait};
+pub use event::ControllerEvent;
 pub use rate::WarningRate;
-pub use role::{ConnectionId, RoleBoard};
-pub use space::BundleSpace;
+pub use role::{ConnectionId, RoleRegistry};

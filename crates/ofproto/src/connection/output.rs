@@ -1,31 +1,32 @@
-//! What waits to be sent.
+//! The output queue of a connection.
 
 use std::collections::VecDeque;
 
 use shunt_pipeline::Time;
 
-/// Bytes up to which messages are sent together.
+/// Messages are merged into buffers of at least this many bytes.
 const CHUNK: usize = 1 << 14;
 
-/// Bytes that a peer has to take within the time that it is given, where so many wait for it: one
-/// that takes a byte now and then does not read.
-const PIECE: usize = 1 << 16;
-
-/// A queue of messages towards the peer.
+/// Bytes that a peer must read within the stall timeout, if that many wait.
 ///
-/// Replies always fit: the connection makes none while the queue is long. Events do not, and are
-/// dropped.
+/// A peer that reads a byte now and then does not count as reading.
+const PROGRESS_LEN: usize = 1 << 16;
+
+/// A queue of messages to the peer.
+///
+/// Replies always fit, because the connection handles no request while the queue is long. Events
+/// may not fit, and are then dropped.
 #[derive(Debug)]
 pub(super) struct Output {
     messages: VecDeque<Vec<u8>>,
-    /// Bytes of the first message that are sent already.
+    /// Bytes of the first buffer that are already sent.
     sent: usize,
-    /// Bytes that are not.
+    /// Bytes that are not sent yet.
     waiting: usize,
-    /// When the peer was last given a piece to take.
+    /// Time at which the current stall period began.
     progress: Time,
-    /// Bytes of that piece that it has not taken.
-    owed: usize,
+    /// Bytes that the peer must still read in the current stall period.
+    progress_left: usize,
     events_dropped: u64,
 }
 
@@ -36,7 +37,7 @@ impl Output {
             sent: 0,
             waiting: 0,
             progress: now,
-            owed: 0,
+            progress_left: 0,
             events_dropped: 0,
         }
     }
@@ -44,8 +45,8 @@ impl Output {
     /// Queues a message that must arrive.
     pub(super) fn send(&mut self, message: Vec<u8>, now: Time) {
         self.waiting += message.len();
-        if self.owed == 0 {
-            self.give_piece(now);
+        if self.progress_left == 0 {
+            self.start_progress(now);
         }
         match self.messages.back_mut() {
             Some(last) if last.len() < CHUNK => last.extend_from_slice(&message),
@@ -53,7 +54,7 @@ impl Output {
         }
     }
 
-    /// Queues a message unless `waiting_max` bytes wait already.
+    /// Queues a message unless `waiting_max` bytes are waiting.
     pub(super) fn send_event(&mut self, message: Vec<u8>, waiting_max: usize, now: Time) {
         if self.waiting < waiting_max {
             self.send(message, now);
@@ -62,18 +63,18 @@ impl Output {
         }
     }
 
-    /// The bytes to send next; `None` if nothing waits.
+    /// Returns the bytes to send next; `None` if the queue is empty.
     pub(super) fn front(&self) -> Option<&[u8]> {
         self.messages.front()?.get(self.sent..)
     }
 
-    /// Takes note that the peer took `count` bytes of [`Self::front`].
+    /// Records that the peer read `count` bytes of [`Self::front`].
     pub(super) fn consume(&mut self, count: usize, now: Time) {
         self.sent += count;
         self.waiting = self.waiting.saturating_sub(count);
-        self.owed = self.owed.saturating_sub(count);
-        if self.owed == 0 {
-            self.give_piece(now);
+        self.progress_left = self.progress_left.saturating_sub(count);
+        if self.progress_left == 0 {
+            self.start_progress(now);
         }
         if self.messages.front().is_some_and(|message| message.len() <= self.sent) {
             self.messages.pop_front();
@@ -81,22 +82,22 @@ impl Output {
         }
     }
 
-    /// Bytes that wait.
+    /// Returns the number of unsent bytes.
     pub(super) const fn waiting(&self) -> usize {
         self.waiting
     }
 
-    const fn give_piece(&mut self, now: Time) {
-        self.owed = if self.waiting < PIECE { self.waiting } else { PIECE };
+    const fn start_progress(&mut self, now: Time) {
+        self.progress_left = if self.waiting < PROGRESS_LEN { self.waiting } else { PROGRESS_LEN };
         self.progress = now;
     }
 
-    /// Since when the peer owes it to take what waits for it, or a good piece of that.
+    /// Returns the time at which the current stall period began; `None` if nothing waits.
     pub(super) fn stalled_since(&self) -> Option<Time> {
         (self.waiting > 0).then_some(self.progress)
     }
 
-    /// Events that were dropped.
+    /// Returns the number of dropped events.
     pub(super) const fn events_dropped(&self) -> u64 {
         self.events_dropped
     }

@@ -1,27 +1,27 @@
-//! Noticing that a controller is gone (`inactivity_probe`).
+//! The inactivity probe of a controller (`inactivity_probe`).
 
 use std::time::Duration;
 
 use shunt_pipeline::Time;
 
-/// Watches the silence of a peer.
+/// Measures the idle time of a peer.
 #[derive(Debug)]
 pub(super) struct Probe {
     interval: Duration,
-    /// When the peer was last heard, or was asked.
+    /// Time of the last received byte or of the last probe.
     since: Time,
     asked: bool,
 }
 
-/// What silence asks for.
+/// The action that the idle time requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Silence {
-    /// Nothing yet.
-    Bearable,
-    /// Time to ask for an echo.
-    Ask,
-    /// The peer was asked and did not answer.
-    GiveUp,
+pub(super) enum ProbeAction {
+    /// Nothing to do yet.
+    Wait,
+    /// Send an echo request.
+    SendEcho,
+    /// The peer did not reply to the echo request.
+    Disconnect,
 }
 
 impl Probe {
@@ -29,27 +29,27 @@ impl Probe {
         Self { interval, since: now, asked: false }
     }
 
-    /// Something was heard.
-    pub(super) const fn heard(&mut self, now: Time) {
+    /// Records that bytes were received.
+    pub(super) const fn record_activity(&mut self, now: Time) {
         self.since = now;
         self.asked = false;
     }
 
-    /// When to look again; `None`: never.
+    /// Returns the time of the next [`Self::tick`]; `None` if probing is disabled.
     pub(super) fn deadline(&self) -> Option<Time> {
         (!self.interval.is_zero()).then(|| self.since.after(self.interval))
     }
 
-    /// Looks at the clock.
-    pub(super) fn tick(&mut self, now: Time) -> Silence {
+    /// Returns the action that is due at `now`.
+    pub(super) fn tick(&mut self, now: Time) -> ProbeAction {
         if self.deadline().is_none_or(|deadline| now < deadline) {
-            return Silence::Bearable;
+            return ProbeAction::Wait;
         }
         if self.asked {
-            return Silence::GiveUp;
+            return ProbeAction::Disconnect;
         }
         self.since = now;
         self.asked = true;
-        Silence::Ask
+        ProbeAction::SendEcho
     }
 }

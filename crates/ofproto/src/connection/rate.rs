@@ -1,4 +1,4 @@
-//! A bound on how much one peer can make us log.
+//! A rate limit for log lines about one peer.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -7,29 +7,29 @@ use std::{
 
 use shunt_pipeline::Time;
 
-/// Warnings that are let through in one [`WINDOW`].
+/// Number of warnings that are logged per [`WINDOW`].
 const WARNINGS_MAX: u32 = 5;
-/// The time over which warnings are counted.
+/// Period over which warnings are counted.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Counts warnings about one peer, over all of its connections.
+/// Limits the warnings about one peer, over all of its connections.
 #[derive(Debug, Default)]
-pub struct WarningRate(Mutex<Window>);
+pub struct WarningRate(Mutex<RateWindow>);
 
 #[derive(Debug, Default)]
-struct Window {
+struct RateWindow {
     began: Time,
     count: u32,
 }
 
 impl WarningRate {
-    /// Whether another warning may be logged; if so, how many were held back before it.
+    /// Returns the number of warnings suppressed before; `None` if the limit is reached.
     pub(crate) fn admit(&self, now: Time) -> Option<u32> {
         let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut held_back = 0;
         if now.since(window.began) >= WINDOW {
             held_back = window.count.saturating_sub(WARNINGS_MAX);
-            *window = Window { began: now, count: 0 };
+            *window = RateWindow { began: now, count: 0 };
         }
         window.count = window.count.saturating_add(1);
         (window.count <= WARNINGS_MAX).then_some(held_back)

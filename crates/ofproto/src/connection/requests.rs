@@ -1,11 +1,11 @@
-//! What each request does.
+//! The handling of each request.
 
 use bytes::Bytes;
 use shunt_pipeline::{FlowMod, GroupId, GroupMod, Modification, PortConfig, Time};
 
 use super::{
     Connection,
-    endpoint::{Wait, Waiting},
+    endpoint::{Wait, WaitingRequest},
     statistics::{self, FlowReply},
 };
 use crate::{
@@ -18,22 +18,22 @@ use crate::{
     wire::{Codec, header::Header},
 };
 
-/// Length of a flow-mod from which on it is tried whether its rule fits into a statistics reply.
+/// Length in bytes above which a flow-mod is checked to fit into a statistics reply.
 const FLOW_MOD_LONG: usize = 1 << 15;
 
-/// The most buckets of a group: their counters fit into one message.
+/// Maximum number of buckets of a group: their counters fit into one message.
 const BUCKETS_MAX: usize = 4000;
 
-/// A request as it came.
-struct Request<'a> {
+/// A request as received.
+struct ReceivedRequest<'a> {
     xid: Xid,
     frame: &'a Bytes,
     now: Time,
 }
 
 impl Connection {
-    /// Does what a message asks.
-    pub(super) fn obey<H: Host>(
+    /// Handles one message.
+    pub(super) fn handle<H: Host>(
         &mut self,
         header: &Header,
         frame: &Bytes,
@@ -46,7 +46,9 @@ impl Connection {
         if self.codec.is_multipart_request(header.kind) {
             let whole =
                 self.assemblies.take(header.xid, frame, &self.config.limits, now, self.codec)?;
-            return whole.map_or(Ok(()), |request| self.ask(header.xid, request, host, now));
+            return whole.map_or(Ok(()), |request| {
+                self.handle_multipart_request(header.xid, request, host, now)
+            });
         }
         let (xid, message) = self.codec.decode(frame)?;
         if is_change(&message) && self.role() == RoleName::Slave {
@@ -85,21 +87,21 @@ impl Connection {
                 self.changed = Some(host.set_port_config(port_mod.port, config));
             }
             Message::BundleControl(control) => {
-                self.control_bundle(control, &Request { xid, frame, now }, host)?;
+                self.control_bundle(control, &ReceivedRequest { xid, frame, now }, host)?;
             }
             Message::BundleAdd(add) => {
                 let inside = self.codec.bundled_message(frame);
                 self.bundles.add(add, inside, &self.config.limits, host, self.codec)?;
             }
-            // There is no table setting left to make.
+            // OpenFlow 1.3 defines no table setting.
             Message::TableMod(_) => {}
-            Message::BarrierRequest => self.await_barrier(xid, now),
+            Message::BarrierRequest => self.reply_to_barrier(xid, now),
             message => self.configure(xid, message, now)?,
         }
         Ok(())
     }
 
-    /// Requests that concern the connection itself.
+    /// Handles requests that concern the connection itself.
     fn configure(&mut self, xid: Xid, message: Message, now: Time) -> Result<(), ErrorCode> {
         match message {
             Message::GetConfigRequest => {
@@ -108,7 +110,7 @@ impl Connection {
             }
             Message::SetConfig(config) => self.subscription.miss_send_len = config.miss_send_len,
             Message::RoleRequest(request) => {
-                let granted = self.roles.grant(self.id, request, &mut self.wish)?;
+                let granted = self.roles.grant(self.id, request, &mut self.requested_role)?;
                 self.reply(xid, &Message::RoleReply(granted), now);
             }
             Message::GetAsyncRequest => {
@@ -119,12 +121,12 @@ impl Connection {
             Message::SetControllerId(id) => self.subscription.controller_id = id,
             Message::EchoReply(_) => {}
             Message::Error(error) => {
-                // Answering an error by an error could go on for ever.
+                // A reply to an error could start an endless exchange of errors.
                 self.warn(now, |peer, held_back| {
                     tracing::warn!(peer, held_back, number = ?error.number, "the peer sent an error");
                 });
             }
-            // A second hello, and what only a switch sends.
+            // A second hello, and messages that only a switch sends.
             _ => return Err(ErrorCode::BadType),
         }
         Ok(())
@@ -139,15 +141,15 @@ impl Connection {
     fn control_bundle<H: Host>(
         &mut self,
         control: BundleControl,
-        request: &Request<'_>,
+        request: &ReceivedRequest<'_>,
         host: &H,
     ) -> Result<(), ErrorCode> {
-        let Request { xid, frame, now } = *request;
+        let ReceivedRequest { xid, frame, now } = *request;
         let command = if control.command == BundleCommand::Commit {
             match self.bundles.commit(control, host)? {
                 Ok(version) => {
                     self.changed = version.or(self.changed);
-                    // The bundle may have held packets.
+                    // The bundle may contain packet-outs.
                     self.packets_sent = true;
                 }
                 Err(failure) => {
@@ -160,35 +162,37 @@ impl Connection {
         } else {
             self.bundles.control(control, &self.config.limits, now)?
         };
-        // Flags in a reply mean nothing, and Open vSwitch sends none.
+        // Flags have no meaning in a reply, and Open vSwitch sends none.
         let flags = BundleFlags::default();
         self.reply(xid, &Message::BundleControl(BundleControl { command, flags, ..control }), now);
         Ok(())
     }
 
-    /// Answers a barrier once the newest change of this connection is in force everywhere, and the
-    /// packets that it sent are on their way.
-    fn await_barrier(&mut self, xid: Xid, now: Time) {
+    /// Replies to a barrier after the newest change of this connection is in force everywhere.
+    ///
+    /// The packets that the connection sent are then on their way, too.
+    fn reply_to_barrier(&mut self, xid: Xid, now: Time) {
         match self.changed {
-            None => self.await_packets(xid, now),
+            None => self.reply_after_packets(xid, now),
             Some(version) => {
-                self.waiting = Some((Wait::Adopted(version), Waiting::Barrier(xid)));
+                self.waiting = Some((Wait::Adopted(version), WaitingRequest::Barrier(xid)));
             }
         }
     }
 
-    /// Answers a barrier once the packets before it are on their way: threads execute them and
-    /// hand in counts in the order in which they were asked.
-    fn await_packets(&mut self, xid: Xid, now: Time) {
+    /// Replies to a barrier after the packets before it are on their way.
+    ///
+    /// Threads execute packets and report counters in the order of the requests.
+    fn reply_after_packets(&mut self, xid: Xid, now: Time) {
         if std::mem::take(&mut self.packets_sent) {
-            self.waiting = Some((Wait::Counts, Waiting::Barrier(xid)));
+            self.waiting = Some((Wait::Counts, WaitingRequest::Barrier(xid)));
         } else {
             self.reply(xid, &Message::BarrierReply, now);
         }
     }
 
-    /// Answers a multipart request, once its counters are in.
-    fn ask<H: Host>(
+    /// Handles a multipart request, after its counters are reported.
+    fn handle_multipart_request<H: Host>(
         &mut self,
         xid: Xid,
         request: MultipartRequest,
@@ -197,37 +201,37 @@ impl Connection {
     ) -> Result<(), ErrorCode> {
         statistics::check(&request, host)?;
         if statistics::is_counted(&request) {
-            self.waiting = Some((Wait::Counts, Waiting::Statistics(xid, request)));
+            self.waiting = Some((Wait::Counts, WaitingRequest::Statistics(xid, request)));
             return Ok(());
         }
-        let reply = statistics::answer(&request, host, self.codec);
-        self.reply_in_parts(xid, &reply, now);
+        let reply = statistics::reply(&request, host, self.codec);
+        self.send_parts(xid, &reply, now);
         Ok(())
     }
 
     /// Finishes a request that waited.
-    pub(super) fn finish<H: Host>(&mut self, waiting: Waiting, host: &H, now: Time) {
+    pub(super) fn finish<H: Host>(&mut self, waiting: WaitingRequest, host: &H, now: Time) {
         match waiting {
-            Waiting::Barrier(xid) => self.await_packets(xid, now),
-            Waiting::Statistics(xid, MultipartRequest::Flow(filter)) => {
+            WaitingRequest::Barrier(xid) => self.reply_after_packets(xid, now),
+            WaitingRequest::Statistics(xid, MultipartRequest::Flow(filter)) => {
                 self.flows = Some(FlowReply::new(xid, host.rules(&filter), now, self.codec));
             }
-            Waiting::Statistics(xid, request) => {
-                let reply = statistics::answer(&request, host, self.codec);
-                self.reply_in_parts(xid, &reply, now);
+            WaitingRequest::Statistics(xid, request) => {
+                let reply = statistics::reply(&request, host, self.codec);
+                self.send_parts(xid, &reply, now);
             }
         }
     }
 
-    fn reply_in_parts(&mut self, xid: Xid, reply: &MultipartReply, now: Time) {
+    fn send_parts(&mut self, xid: Xid, reply: &MultipartReply, now: Time) {
         match self.codec.encode_reply(xid, reply) {
             Ok(parts) => parts.into_iter().for_each(|part| self.output.send(part, now)),
-            Err(error) => tracing::error!(%error, "a reply could not be written"),
+            Err(error) => tracing::error!(%error, "a reply could not be encoded"),
         }
     }
 }
 
-/// Whether a slave may not send the message.
+/// Returns whether a slave may not send the message.
 const fn is_change(message: &Message) -> bool {
     matches!(
         message,
@@ -243,8 +247,9 @@ const fn is_change(message: &Message) -> bool {
     )
 }
 
-/// Whether a flow-mod of so many bytes makes sense, and its rule fits into a statistics reply, whose
-/// frame is longer.
+/// Checks a flow-mod of `length` bytes.
+///
+/// Its rule must also fit into a statistics reply, whose header is longer.
 pub(super) fn check_flow_mod(
     flow_mod: &FlowMod,
     length: usize,
@@ -272,7 +277,7 @@ pub(super) fn check_flow_mod(
     Ok(())
 }
 
-/// Whether a group-mod makes sense, and its group fits into the replies that tell of it.
+/// Checks a group-mod. Its group must also fit into the replies that describe it.
 pub(super) fn check_group_mod(group_mod: &GroupMod, codec: Codec) -> Result<(), ErrorCode> {
     crate::check_group_mod(group_mod)?;
     if group_mod.buckets.len() > BUCKETS_MAX {
@@ -289,7 +294,7 @@ pub(super) fn check_group_mod(group_mod: &GroupMod, codec: Codec) -> Result<(), 
     Ok(())
 }
 
-/// The settings that a port-mod leads to.
+/// Checks a port-mod and returns the new settings of its port.
 pub(super) fn check_port_mod(
     port_mod: &PortMod,
     ports: &[PortDescription],
@@ -299,7 +304,7 @@ pub(super) fn check_port_mod(
     if port.mac != port_mod.mac {
         return Err(ErrorCode::PortModAddress);
     }
-    // Controllers repeat what the port advertises where they mean no change.
+    // Controllers repeat the advertised features if they do not want to change them.
     if port_mod.advertise != 0 && port_mod.advertise != port.link.advertised {
         return Err(ErrorCode::PortModAdvertise);
     }

@@ -1,4 +1,4 @@
-//! Who is master: what all connections of a bridge share (OpenFlow 1.3.5, 6.3.5).
+//! Controller roles, which all connections of a bridge share (OpenFlow 1.3.5, 6.3.5).
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,24 +7,25 @@ use crate::{
     message::{Generation, RoleMessage, RoleName},
 };
 
-/// A connection among those of its bridge.
+/// The number of a connection within its bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(u64);
 
-/// The master of a bridge and the elections so far.
+/// The master connection of a bridge and the latest generation id.
 ///
-/// A connection that was master learns that it no longer is by asking: another has its place.
+/// A connection that has lost the master role finds out by a lookup: another connection is the
+/// master.
 #[derive(Debug, Default)]
-pub struct RoleBoard(Mutex<Board>);
+pub struct RoleRegistry(Mutex<RoleState>);
 
 #[derive(Debug, Default)]
-struct Board {
+struct RoleState {
     generation: Option<Generation>,
     master: Option<ConnectionId>,
     connections_count: u64,
 }
 
-/// What a connection asked to be. Of several that asked to be master, the last one is.
+/// The role that a connection asked for. Of several requests for master, the last one wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RequestedRole {
     #[default]
@@ -33,42 +34,42 @@ pub(super) enum RequestedRole {
     Slave,
 }
 
-impl RoleBoard {
-    /// A number for a new connection.
+impl RoleRegistry {
+    /// Returns a number for a new connection.
     pub fn register(&self) -> ConnectionId {
         let mut board = self.lock();
         board.connections_count += 1;
         ConnectionId(board.connections_count)
     }
 
-    /// What the connection is.
-    pub(super) fn role(&self, id: ConnectionId, wish: RequestedRole) -> RoleName {
-        match wish {
+    /// Returns the current role of the connection.
+    pub(super) fn role(&self, id: ConnectionId, requested_role: RequestedRole) -> RoleName {
+        match requested_role {
             RequestedRole::Equal => RoleName::Equal,
             RequestedRole::Master if self.lock().master == Some(id) => RoleName::Master,
             RequestedRole::Master | RequestedRole::Slave => RoleName::Slave,
         }
     }
 
-    /// Grants a role, or says that the election which it speaks of is over.
+    /// Grants a role; fails if the generation id of the request is stale.
     pub(super) fn grant(
         &self,
         id: ConnectionId,
         request: RoleMessage,
-        wish: &mut RequestedRole,
+        requested_role: &mut RequestedRole,
     ) -> Result<RoleMessage, ErrorCode> {
         let mut board = self.lock();
         if matches!(request.role, RoleName::Master | RoleName::Slave) {
-            if board.generation.is_some_and(|known| request.generation.is_behind(known)) {
+            if board.generation.is_some_and(|known| request.generation.is_lagging(known)) {
                 return Err(ErrorCode::RoleStale);
             }
             board.generation = Some(request.generation);
         }
         match request.role {
             RoleName::NoChange => {}
-            RoleName::Equal => *wish = RequestedRole::Equal,
-            RoleName::Master => *wish = RequestedRole::Master,
-            RoleName::Slave => *wish = RequestedRole::Slave,
+            RoleName::Equal => *requested_role = RequestedRole::Equal,
+            RoleName::Master => *requested_role = RequestedRole::Master,
+            RoleName::Slave => *requested_role = RequestedRole::Slave,
         }
         if request.role == RoleName::Master {
             board.master = Some(id);
@@ -77,10 +78,10 @@ impl RoleBoard {
         }
         let generation = board.generation.unwrap_or(Generation::UNDEFINED);
         drop(board);
-        Ok(RoleMessage { role: self.role(id, *wish), generation })
+        Ok(RoleMessage { role: self.role(id, *requested_role), generation })
     }
 
-    /// The connection is gone.
+    /// Gives up the master role when a connection ends.
     pub(super) fn release(&self, id: ConnectionId) {
         let mut board = self.lock();
         if board.master == Some(id) {
@@ -88,8 +89,8 @@ impl RoleBoard {
         }
     }
 
-    /// Every change of the board is one assignment, so a panic elsewhere leaves it whole.
-    fn lock(&self) -> MutexGuard<'_, Board> {
+    /// Every change is one assignment, so a panic elsewhere leaves the state consistent.
+    fn lock(&self) -> MutexGuard<'_, RoleState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Answers to multipart requests.
+//! Replies to multipart requests.
 
 use std::{sync::Arc, vec};
 
@@ -15,11 +15,11 @@ use crate::{
     },
     wire::{
         Codec,
-        v13::multipart::{Entry, PartWriter},
+        v13::multipart::{PartWriter, ReplyEntry},
     },
 };
 
-/// Whether the answer is made of counters, which must be handed in first.
+/// Returns whether the reply contains counters, which threads must report first.
 pub(super) const fn is_counted(request: &MultipartRequest) -> bool {
     matches!(
         request,
@@ -32,7 +32,7 @@ pub(super) const fn is_counted(request: &MultipartRequest) -> bool {
     )
 }
 
-/// Whether there is what a request asks for by name.
+/// Checks that the object that a request names exists.
 pub(super) fn check(request: &MultipartRequest, host: &impl Host) -> Result<(), ErrorCode> {
     match request {
         MultipartRequest::Queue(filter) => check_queue(*filter, host),
@@ -56,8 +56,8 @@ pub(super) fn check(request: &MultipartRequest, host: &impl Host) -> Result<(), 
     }
 }
 
-/// The answer to a request that passed [`check`]; to one for rules see [`FlowReply`].
-pub(super) fn answer(request: &MultipartRequest, host: &impl Host, codec: Codec) -> MultipartReply {
+/// Builds the reply to a request that passed [`check`]; [`FlowReply`] lists rules.
+pub(super) fn reply(request: &MultipartRequest, host: &impl Host, codec: Codec) -> MultipartReply {
     match request {
         MultipartRequest::Description => MultipartReply::Description(host.description()),
         MultipartRequest::Flow(_) => MultipartReply::Flow(Vec::new()),
@@ -108,7 +108,7 @@ fn meters(meter: Option<MeterId>, host: &impl Host) -> Vec<MeterStatistics> {
     meters.iter().map(|own| MeterStatistics::of(own, flows(own), now)).collect()
 }
 
-/// All types of groups can do the same.
+/// Returns the group features, which are the same for all types.
 fn group_features(codec: Codec) -> GroupFeatures {
     let actions = codec.standard_actions().iter().fold(0, |bits, number| bits | 1 << number);
     GroupFeatures {
@@ -121,7 +121,7 @@ fn group_features(codec: Codec) -> GroupFeatures {
     }
 }
 
-/// Both types of bands, both units, bursts and counters; packets have no colours.
+/// Returns the meter features: both band types, both units, bursts and counters, no colours.
 fn meter_features() -> MeterFeatures {
     MeterFeatures {
         meters_max: u32::try_from(Meter::COUNT_MAX).unwrap_or(u32::MAX),
@@ -146,19 +146,19 @@ fn aggregate(filter: &RuleFilter, host: &impl Host) -> AggregateStatistics {
     totals
 }
 
-/// There are no queues; asking for one by number is a mistake, asking for all is not.
+/// Checks a queue request: the switch has no queues, so only a request for all is valid.
 fn check_queue(filter: QueueFilter, host: &impl Host) -> Result<(), ErrorCode> {
     check_queues(filter.port, host)?;
     if filter.queue.is_some() { Err(ErrorCode::QueueUnknown) } else { Ok(()) }
 }
 
-/// Whether there is such a port to ask the queues of.
+/// Checks that the port of a queue request exists.
 pub(super) fn check_queues(port: PortNo, host: &impl Host) -> Result<(), ErrorCode> {
     let exists = || host.ports().iter().any(|own| own.number == port);
     if port == PortNo::ANY || exists() { Ok(()) } else { Err(ErrorCode::QueuePort) }
 }
 
-/// The answer to a request for rules, written as fast as the peer reads it.
+/// A flow statistics reply that is encoded as fast as the peer reads it.
 #[derive(Debug)]
 pub(super) struct FlowReply {
     rules: vec::IntoIter<Arc<Rule>>,
@@ -172,17 +172,17 @@ impl FlowReply {
         Self { rules: rules.into_iter(), writer, now }
     }
 
-    /// The next message; `None` after the last.
+    /// Returns the next message; `None` after the last one.
     ///
     /// # Errors
     ///
-    /// A rule alone does not fit into a message, and is left out. Such rules are refused when they
+    /// A single rule does not fit into a message and is left out. Such rules are refused when they
     /// are added.
     pub(super) fn next_message(&mut self) -> Result<Option<Vec<u8>>, TooLong> {
         let Some(writer) = &mut self.writer else { return Ok(None) };
         for rule in self.rules.by_ref() {
             let statistics = FlowStatistics::of(&rule, self.now);
-            if let Some(full) = writer.push(Entry::Flow(&statistics))? {
+            if let Some(full) = writer.push(ReplyEntry::Flow(&statistics))? {
                 return Ok(Some(full));
             }
         }

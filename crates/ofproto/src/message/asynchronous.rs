@@ -36,7 +36,7 @@ impl Generation {
 
     /// Whether this one is behind `other`, counted around the circle of 64 bits.
     #[must_use]
-    pub const fn is_behind(self, other: Self) -> bool {
+    pub const fn is_lagging(self, other: Self) -> bool {
         self.0.wrapping_sub(other.0) >= 1 << 63
     }
 }

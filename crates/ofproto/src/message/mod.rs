@@ -23,12 +23,12 @@ pub use flow::{FlowRemoved, FlowStatistics};
 pub use group::{GroupDescription, GroupFeatures, GroupStatistics};
 pub use meter::{MeterDescription, MeterFeatures, MeterStatistics};
 pub use multipart::{
-    AggregateStatistics, Description, MultipartReply, MultipartRequest, TableStatistics,
+    AggregateStatistics, MultipartReply, MultipartRequest, SwitchDescription, TableStatistics,
 };
 pub use packet::{PacketIn, PacketInFormat, PacketOut};
 pub use port::{
-    LinkFeatures, PortCounters, PortDescription, PortMod, PortStatistics, PortStatus,
-    PortStatusReason, QueueFilter,
+    LinkFeatures, PortDescription, PortMod, PortStatistics, PortStatus, PortStatusReason,
+    QueueFilter, ReportedPortCounters,
 };
 pub use switch::{Features, Hello, SwitchConfig, TableMod};
 

@@ -45,7 +45,7 @@ pub enum MultipartRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MultipartReply {
     /// `OFPMP_DESC`.
-    Description(Description),
+    Description(SwitchDescription),
     /// `OFPMP_FLOW`.
     Flow(Vec<FlowStatistics>),
     /// `OFPMP_AGGREGATE`.
@@ -76,7 +76,7 @@ pub enum MultipartReply {
 
 /// `ofp_desc`: who made the switch. Longer strings are cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Description {
+pub struct SwitchDescription {
     /// Who made it: at most 255 bytes.
     pub manufacturer: String,
     /// What it runs on: at most 255 bytes.

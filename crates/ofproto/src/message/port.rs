@@ -108,7 +108,7 @@ impl PortMod {
 
 /// Counters of a port; all ones where the port does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PortCounters {
+pub struct ReportedPortCounters {
     /// Packets received.
     pub rx_packets: u64,
     /// Packets sent.
@@ -135,7 +135,7 @@ pub struct PortCounters {
     pub collisions: u64,
 }
 
-impl Default for PortCounters {
+impl Default for ReportedPortCounters {
     /// Nothing is counted.
     fn default() -> Self {
         const UNKNOWN: u64 = u64::MAX;
@@ -162,7 +162,7 @@ pub struct PortStatistics {
     /// Which port.
     pub port: PortNo,
     /// What it counted.
-    pub counters: PortCounters,
+    pub counters: ReportedPortCounters,
     /// How long it has been there.
     pub duration: Duration,
 }

@@ -11,66 +11,67 @@ use tokio::{
 use super::{
     ConnectionStatus,
     back_off::BackOff,
-    listen::{Listener, UnixSocket, accept_all},
-    notices::Notices,
-    reach::{Attempts, Reach},
+    listening_socket::{ListeningSocket, UnixListenSocket, accept_all},
+    reconnect_state::{ReconnectAttempts, ReconnectState},
     registry::Registry,
+    reliable_events::ReliableEvents,
     serve::serve,
 };
 use crate::{
     Host,
-    connection::{ConnectionConfig, Event, RoleBoard},
+    connection::{ConnectionConfig, ControllerEvent, RoleRegistry},
 };
 
 /// Events that a connection may be behind; older ones are lost to it.
-const EVENTS_BEHIND_MAX: usize = 1024;
+const EVENTS_BUFFERED_MAX: usize = 1024;
 /// Time for a connection to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The OpenFlow side of one bridge: its listeners, its controllers, its events.
 #[derive(Debug)]
-pub struct Server<H> {
-    shared: Arc<Shared<H>>,
+pub struct OpenFlowServer<H> {
+    shared: Arc<ServerState<H>>,
 }
 
 /// What the connections of a bridge share.
 #[derive(Debug)]
-pub(super) struct Shared<H> {
+pub(super) struct ServerState<H> {
     pub(super) host: Arc<H>,
-    pub(super) roles: Arc<RoleBoard>,
-    pub(super) events: broadcast::Sender<Event>,
-    pub(super) notices: Notices,
+    pub(super) roles: Arc<RoleRegistry>,
+    pub(super) events: broadcast::Sender<ControllerEvent>,
+    pub(super) reliable_events: ReliableEvents,
     pub(super) registry: Registry,
 }
 
 /// A listener or a controller; dropping it ends its connections.
 #[derive(Debug)]
-pub struct Endpoint {
+pub struct ServerEndpoint {
     task: JoinHandle<()>,
     local_address: Option<SocketAddr>,
     /// Of a controller.
-    attempts: Option<Arc<Attempts>>,
+    attempts: Option<Arc<ReconnectAttempts>>,
 }
 
-impl<H: Host> Server<H> {
+impl<H: Host> OpenFlowServer<H> {
     /// A server without endpoints. Endpoints are opened inside a tokio runtime.
     #[must_use]
     pub fn new(host: Arc<H>) -> Self {
-        let (events, _) = broadcast::channel(EVENTS_BEHIND_MAX);
-        let (roles, notices, registry) = (Arc::default(), Notices::default(), Registry::default());
-        Self { shared: Arc::new(Shared { host, roles, events, notices, registry }) }
+        let (events, _) = broadcast::channel(EVENTS_BUFFERED_MAX);
+        let (roles, reliable_events, registry) =
+            (Arc::default(), ReliableEvents::default(), Registry::default());
+        Self { shared: Arc::new(ServerState { host, roles, events, reliable_events, registry }) }
     }
 
     /// Tells every connection that wants to hear it; one that reads too slowly misses it.
-    pub fn publish(&self, event: Event) {
+    pub fn publish(&self, event: ControllerEvent) {
         // Nobody listening is no failure.
         let _ = self.shared.events.send(event);
     }
 
     /// Tells every connection of events that none of them may miss. One that is too far behind is
     /// closed, and learns how things are when it comes back.
-    pub fn insist(&self, events: &[Event]) {
-        self.shared.notices.insist(events);
+    pub fn publish_reliable(&self, events: &[ControllerEvent]) {
+        self.shared.reliable_events.publish_reliable(events);
     }
 
     /// The connections there are.
@@ -84,8 +85,8 @@ impl<H: Host> Server<H> {
     /// # Errors
     ///
     /// The socket cannot be bound.
-    pub async fn listen_unix(&self, path: &Path) -> io::Result<Endpoint> {
-        Ok(self.listen(Listener::Unix(UnixSocket::bind(path).await?)))
+    pub async fn listen_unix(&self, path: &Path) -> io::Result<ServerEndpoint> {
+        Ok(self.listen(ListeningSocket::Unix(UnixListenSocket::bind(path).await?)))
     }
 
     /// Serves management clients at a TCP port (`ptcp:`).
@@ -93,29 +94,31 @@ impl<H: Host> Server<H> {
     /// # Errors
     ///
     /// The address cannot be bound.
-    pub async fn listen_tcp(&self, address: SocketAddr) -> io::Result<Endpoint> {
-        Ok(self.listen(Listener::Tcp(TcpListener::bind(address).await?)))
+    pub async fn listen_tcp(&self, address: SocketAddr) -> io::Result<ServerEndpoint> {
+        Ok(self.listen(ListeningSocket::Tcp(TcpListener::bind(address).await?)))
     }
 
     /// Keeps a connection to a controller (`tcp:`), and tries again whenever there is none.
     #[must_use]
-    pub fn connect_tcp(&self, address: SocketAddr, config: ConnectionConfig) -> Endpoint {
+    pub fn connect_tcp(&self, address: SocketAddr, config: ConnectionConfig) -> ServerEndpoint {
         let shared = Arc::clone(&self.shared);
-        let attempts = Arc::<Attempts>::default();
-        let noted = Arc::clone(&attempts);
+        let attempts = Arc::<ReconnectAttempts>::default();
+        let task_attempts = Arc::clone(&attempts);
         let task =
-            tokio::spawn(async move { stay_connected(address, &config, &shared, &noted).await });
-        Endpoint { task, local_address: None, attempts: Some(attempts) }
+            tokio::spawn(
+                async move { keep_connected(address, &config, &shared, &task_attempts).await },
+            );
+        ServerEndpoint { task, local_address: None, attempts: Some(attempts) }
     }
 
-    fn listen(&self, listener: Listener) -> Endpoint {
+    fn listen(&self, listener: ListeningSocket) -> ServerEndpoint {
         let local_address = listener.local_address();
         let task = tokio::spawn(accept_all(listener, Arc::clone(&self.shared)));
-        Endpoint { task, local_address, attempts: None }
+        ServerEndpoint { task, local_address, attempts: None }
     }
 }
 
-impl Endpoint {
+impl ServerEndpoint {
     /// The TCP address that a listener has, with the port that the system chose for port 0.
     #[must_use]
     pub const fn local_address(&self) -> Option<SocketAddr> {
@@ -124,39 +127,43 @@ impl Endpoint {
 
     /// How it stands with the controller; `None` for a listener.
     #[must_use]
-    pub fn reach(&self) -> Option<Reach> {
-        self.attempts.as_ref().map(|attempts| attempts.reach())
+    pub fn reconnect_state(&self) -> Option<ReconnectState> {
+        self.attempts.as_ref().map(|attempts| attempts.reconnect_state())
     }
 }
 
-impl Drop for Endpoint {
+impl Drop for ServerEndpoint {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn stay_connected<H: Host>(
+async fn keep_connected<H: Host>(
     address: SocketAddr,
     config: &ConnectionConfig,
-    shared: &Shared<H>,
-    attempts: &Attempts,
+    shared: &ServerState<H>,
+    attempts: &ReconnectAttempts,
 ) {
     let peer = &config.peer;
     let mut back_off = BackOff::new();
     loop {
         attempts.connecting();
-        let (why, was_open) = attempt(address, config, shared, attempts).await;
+        let (reason, was_open) = connect_once(address, config, shared, attempts).await;
         if was_open {
             back_off.reset();
         }
         let pause = back_off.advance();
-        attempts.waiting(why.clone(), shared.host.now().after(pause));
+        attempts.waiting(reason.clone(), shared.host.now().after(pause));
         if was_open {
-            tracing::info!(peer, why, "lost the controller");
+            tracing::info!(peer, reason, "lost the controller");
         } else if attempts.failed() {
-            tracing::warn!(peer, why, "the controller cannot be reached; further attempts follow");
+            tracing::warn!(
+                peer,
+                reason,
+                "the controller cannot be reached; further attempts follow"
+            );
         } else {
-            tracing::debug!(peer, why, "the controller cannot be reached");
+            tracing::debug!(peer, reason, "the controller cannot be reached");
         }
         tokio::time::sleep(pause).await;
     }
@@ -164,11 +171,11 @@ async fn stay_connected<H: Host>(
 
 /// One connection to a controller, from its first packet to its end; answers why it ended, and whether
 /// a version had been agreed on.
-async fn attempt<H: Host>(
+async fn connect_once<H: Host>(
     address: SocketAddr,
     config: &ConnectionConfig,
-    shared: &Shared<H>,
-    attempts: &Attempts,
+    shared: &ServerState<H>,
+    attempts: &ReconnectAttempts,
 ) -> (String, bool) {
     let connect = TcpStream::connect(address);
     let stream = match tokio::time::timeout(CONNECT_TIMEOUT, connect).await {

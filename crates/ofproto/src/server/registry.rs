@@ -18,29 +18,29 @@ pub struct ConnectionStatus {
 
 /// The connections of a bridge that exist now.
 #[derive(Debug, Default)]
-pub(super) struct Registry(Mutex<Entries>);
+pub(super) struct Registry(Mutex<ConnectionTable>);
 
 #[derive(Debug, Default)]
-struct Entries {
+struct ConnectionTable {
     by_number: BTreeMap<u64, ConnectionStatus>,
     next: u64,
 }
 
 /// A connection's place in the registry; dropping it gives the place up.
 #[derive(Debug)]
-pub(super) struct Entry<'a> {
+pub(super) struct RegistryEntry<'a> {
     registry: &'a Registry,
     number: u64,
     last: Status,
 }
 
 impl Registry {
-    pub(super) fn enter(&self, peer: &str, status: Status) -> Entry<'_> {
+    pub(super) fn register(&self, peer: &str, status: Status) -> RegistryEntry<'_> {
         let mut entries = self.lock();
         let number = entries.next;
         entries.next += 1;
         entries.by_number.insert(number, ConnectionStatus { peer: peer.to_owned(), status });
-        Entry { registry: self, number, last: status }
+        RegistryEntry { registry: self, number, last: status }
     }
 
     pub(super) fn list(&self) -> Vec<ConnectionStatus> {
@@ -48,12 +48,12 @@ impl Registry {
     }
 
     /// Every change is one assignment, so a panic elsewhere leaves the entries whole.
-    fn lock(&self) -> MutexGuard<'_, Entries> {
+    fn lock(&self) -> MutexGuard<'_, ConnectionTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Entry<'_> {
+impl RegistryEntry<'_> {
     /// Takes note of how the connection is now.
     pub(super) fn update(&mut self, status: Status) {
         if status == self.last {
@@ -66,7 +66,7 @@ impl Entry<'_> {
     }
 }
 
-impl Drop for Entry<'_> {
+impl Drop for RegistryEntry<'_> {
     fn drop(&mut self) {
         self.registry.lock().by_number.remove(&self.number);
     }

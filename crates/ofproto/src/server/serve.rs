@@ -7,35 +7,35 @@ use tokio::{
     sync::broadcast::{Receiver, error::RecvError},
 };
 
-use super::{bridge::Shared, notices::Behind};
+use super::{bridge::ServerState, reliable_events::Lagged};
 use crate::{
     Host,
-    connection::{Connection, ConnectionConfig, Event, Step, Wait},
+    connection::{Connection, ConnectionConfig, ConnectionStep, ControllerEvent, Wait},
     error::CloseReason,
 };
 
 /// Bytes read at once.
 const READ_LEN: usize = 1 << 14;
 /// Time for the last words of a connection that is over.
-const FAREWELL: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest sleep, for a connection that no clock concerns.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);
 
-type Waiting<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+type WaitFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// How a connection ended.
-pub(super) struct Ended {
+pub(super) struct ConnectionEnd {
     pub(super) reason: CloseReason,
     /// Whether a version had been agreed on.
     pub(super) was_open: bool,
 }
 
 /// What happened next.
-enum Happened {
+enum TaskEvent {
     Read(std::io::Result<usize>),
     Wrote(std::io::Result<usize>),
-    Event(Result<Event, RecvError>),
-    Notice(Result<Event, Behind>),
+    Event(Result<ControllerEvent, RecvError>),
+    Notice(Result<ControllerEvent, Lagged>),
     WaitOver,
     Time,
 }
@@ -44,19 +44,19 @@ enum Happened {
 pub(super) async fn serve<H: Host>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send,
     config: ConnectionConfig,
-    shared: &Shared<H>,
+    shared: &ServerState<H>,
     opened: impl FnOnce() + Send,
-) -> Ended {
+) -> ConnectionEnd {
     let host = &*shared.host;
     let peer = config.peer.clone();
     let mut connection = Connection::new(config, shared.roles.clone(), host.now());
-    let mut entry = shared.registry.enter(&peer, connection.status());
+    let mut entry = shared.registry.register(&peer, connection.status());
     let (mut reader, mut writer) = tokio::io::split(stream);
-    let mut events: Receiver<Event> = shared.events.subscribe();
-    let notices = shared.notices.subscribe();
-    let mut notice: Option<Event> = None;
+    let mut events: Receiver<ControllerEvent> = shared.events.subscribe();
+    let reliable_events = shared.reliable_events.subscribe();
+    let mut pending_event: Option<ControllerEvent> = None;
     let mut buffer = vec![0; READ_LEN];
-    let mut waiting: Option<Waiting<'_>> = None;
+    let mut waiting: Option<WaitFuture<'_>> = None;
     let mut opened = Some(opened);
     let reason = loop {
         let step = connection.process(host, host.now());
@@ -67,68 +67,71 @@ pub(super) async fn serve<H: Host>(
             opened();
         }
         match &step {
-            Step::Closed(reason) => break reason.clone(),
-            Step::Wait(wait) if waiting.is_none() => waiting = Some(begin(*wait, host)),
-            Step::Wait(_) | Step::Idle | Step::Full => {}
+            ConnectionStep::Closed(reason) => break reason.clone(),
+            ConnectionStep::Wait(wait) if waiting.is_none() => {
+                waiting = Some(wait_for(*wait, host))
+            }
+            ConnectionStep::Wait(_) | ConnectionStep::Idle | ConnectionStep::Full => {}
         }
         // What the peer must hear waits here until there is room for it.
-        let _told = notice.take_if(|event| connection.tell(event, host.now()));
+        let _delivered =
+            pending_event.take_if(|event| connection.notify_reliable(event, host.now()));
         let output = connection.poll_output();
         let sleep = connection.poll_timeout().map_or(SLEEP_MAX, |time| time.since(host.now()));
-        let happened = tokio::select! {
-            read = reader.read(&mut buffer), if step == Step::Idle => Happened::Read(read),
+        let task_event = tokio::select! {
+            read = reader.read(&mut buffer), if step == ConnectionStep::Idle => TaskEvent::Read(read),
             wrote = writer.write(output.unwrap_or_default()), if output.is_some() => {
-                Happened::Wrote(wrote)
+                TaskEvent::Wrote(wrote)
             }
-            event = events.recv() => Happened::Event(event),
-            notice = notices.next(notice.is_none()) => Happened::Notice(notice),
-            () = over(&mut waiting), if waiting.is_some() => Happened::WaitOver,
-            () = tokio::time::sleep(sleep) => Happened::Time,
+            event = events.recv() => TaskEvent::Event(event),
+            pending_event = reliable_events.next(pending_event.is_none()) => TaskEvent::Notice(pending_event),
+            () = finish_wait(&mut waiting), if waiting.is_some() => TaskEvent::WaitOver,
+            () = tokio::time::sleep(sleep) => TaskEvent::Time,
         };
         let now = host.now();
-        match happened {
-            Happened::Read(Ok(0)) | Happened::Wrote(Ok(0)) => break CloseReason::PeerClosed,
-            Happened::Read(Err(error)) | Happened::Wrote(Err(error)) => {
+        match task_event {
+            TaskEvent::Read(Ok(0)) | TaskEvent::Wrote(Ok(0)) => break CloseReason::PeerClosed,
+            TaskEvent::Read(Err(error)) | TaskEvent::Wrote(Err(error)) => {
                 break CloseReason::Transport(error.kind());
             }
-            Happened::Read(Ok(count)) => {
+            TaskEvent::Read(Ok(count)) => {
                 connection.receive(buffer.get(..count).unwrap_or_default(), now);
             }
-            Happened::Wrote(Ok(count)) => connection.consume(count, now),
-            Happened::Event(Ok(event)) => connection.notify(&event, now),
-            Happened::Event(Err(RecvError::Lagged(missed))) => {
+            TaskEvent::Wrote(Ok(count)) => connection.consume(count, now),
+            TaskEvent::Event(Ok(event)) => connection.notify(&event, now),
+            TaskEvent::Event(Err(RecvError::Lagged(missed))) => {
                 tracing::warn!(peer, missed, "events came faster than they could be told");
             }
             // The server that publishes events is gone; its endpoints go with it.
-            Happened::Event(Err(RecvError::Closed)) => break CloseReason::PeerClosed,
-            Happened::Notice(Ok(event)) => notice = Some(event),
-            Happened::Notice(Err(Behind)) => break CloseReason::Behind,
-            Happened::WaitOver => {
+            TaskEvent::Event(Err(RecvError::Closed)) => break CloseReason::PeerClosed,
+            TaskEvent::Notice(Ok(event)) => pending_event = Some(event),
+            TaskEvent::Notice(Err(Lagged)) => break CloseReason::Lagged,
+            TaskEvent::WaitOver => {
                 waiting = None;
                 connection.resume(host, now);
             }
-            Happened::Time => connection.tick(now),
+            TaskEvent::Time => connection.tick(now),
         }
     };
-    say_farewell(&mut connection, &mut writer).await;
-    Ended { reason, was_open: opened.is_none() }
+    flush_output(&mut connection, &mut writer).await;
+    ConnectionEnd { reason, was_open: opened.is_none() }
 }
 
-fn begin<H: Host>(wait: Wait, host: &H) -> Waiting<'_> {
+fn wait_for<H: Host>(wait: Wait, host: &H) -> WaitFuture<'_> {
     match wait {
         Wait::Adopted(version) => Box::pin(host.adopted(version)),
         Wait::Counts => Box::pin(host.pull_counts()),
     }
 }
 
-async fn over(waiting: &mut Option<Waiting<'_>>) {
+async fn finish_wait(waiting: &mut Option<WaitFuture<'_>>) {
     if let Some(waiting) = waiting {
         waiting.await;
     }
 }
 
 /// Sends what still waits, such as the error that explains the end.
-async fn say_farewell(connection: &mut Connection, writer: &mut (impl AsyncWrite + Unpin)) {
+async fn flush_output(connection: &mut Connection, writer: &mut (impl AsyncWrite + Unpin)) {
     let send_all = async {
         while let Some(bytes) = connection.poll_output() {
             let count = writer.write(bytes).await.ok().filter(|count| *count > 0)?;
@@ -137,5 +140,5 @@ async fn say_farewell(connection: &mut Connection, writer: &mut (impl AsyncWrite
         writer.shutdown().await.ok()
     };
     // Whether it arrived in time does not matter any more.
-    let _ = tokio::time::timeout(FAREWELL, send_all).await;
+    let _ = tokio::time::timeout(FLUSH_TIMEOUT, send_all).await;
 }

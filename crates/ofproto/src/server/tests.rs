@@ -8,10 +8,10 @@ use tokio::{
     net::{TcpListener, TcpStream, UnixStream},
 };
 
-use super::{Reach, Server};
+use super::{OpenFlowServer, ReconnectState};
 use crate::{
     Host,
-    connection::{ConnectionConfig, ConnectionKind, Event},
+    connection::{ConnectionConfig, ConnectionKind, ControllerEvent},
     message::{
         Hello, Message, PacketOut, PortStatus, PortStatusReason, RoleMessage, RoleName, Xid,
     },
@@ -20,14 +20,14 @@ use crate::{
 };
 
 /// A client of a test.
-struct Client<S>(S);
+struct TestClient<S>(S);
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> TestClient<S> {
     /// A client with its hellos behind it.
-    async fn greet(stream: S) -> Self {
+    async fn connect(stream: S) -> Self {
         let mut client = Self(stream);
         client.send(&Message::Hello(Hello { version: 4, bitmap: None })).await;
-        assert!(matches!(client.hear().await, Some(Message::Hello(_))));
+        assert!(matches!(client.receive().await, Some(Message::Hello(_))));
         client
     }
 
@@ -36,7 +36,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 
     /// The next message; `None` at the end.
-    async fn hear(&mut self) -> Option<Message> {
+    async fn receive(&mut self) -> Option<Message> {
         let mut frame = vec![0; Header::LEN];
         self.0.read_exact(&mut frame).await.ok()?;
         let header = Header::parse(&frame).unwrap();
@@ -45,16 +45,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Some(v13::decode(&frame).unwrap().1)
     }
 
-    async fn ask(&mut self, message: &Message) -> Option<Message> {
+    async fn request(&mut self, message: &Message) -> Option<Message> {
         self.send(message).await;
-        self.hear().await
+        self.receive().await
     }
 }
 
-fn bridge() -> (Arc<MemoryHost>, Server<MemoryHost>) {
+fn bridge() -> (Arc<MemoryHost>, OpenFlowServer<MemoryHost>) {
     let began = tokio::time::Instant::now();
     let host = Arc::new(MemoryHost::new(move || Time::ZERO.after(began.elapsed())));
-    (Arc::clone(&host), Server::new(host))
+    (Arc::clone(&host), OpenFlowServer::new(host))
 }
 
 const ANY_PORT: SocketAddr =
@@ -65,14 +65,14 @@ async fn garbage_harms_only_the_connection_that_sends_it() {
     let (host, server) = bridge();
     let endpoint = server.listen_tcp(ANY_PORT).await.unwrap();
     let address = endpoint.local_address().unwrap();
-    let mut good = Client::greet(TcpStream::connect(address).await.unwrap()).await;
+    let mut good = TestClient::connect(TcpStream::connect(address).await.unwrap()).await;
     let mut bad = TcpStream::connect(address).await.unwrap();
     bad.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
     let mut rest = Vec::new();
     // The end may come as an error, if what we sent was not read to its own end.
     let _ = bad.read_to_end(&mut rest).await;
     let silent = TcpStream::connect(address).await.unwrap();
-    let features = good.ask(&Message::FeaturesRequest).await;
+    let features = good.request(&Message::FeaturesRequest).await;
     assert_eq!(features, Some(Message::FeaturesReply(host.features())));
     drop(silent);
 }
@@ -82,7 +82,7 @@ async fn a_barrier_waits_for_the_threads_and_events_do_not() {
     let (host, server) = bridge();
     let endpoint = server.listen_tcp(ANY_PORT).await.unwrap();
     let stream = TcpStream::connect(endpoint.local_address().unwrap()).await.unwrap();
-    let mut client = Client::greet(stream).await;
+    let mut client = TestClient::connect(stream).await;
     client.send(&Message::SetConfig(crate::message::SwitchConfig { miss_send_len: 100 })).await;
     host.hold_versions();
     let port = host.ports().remove(0);
@@ -99,10 +99,10 @@ async fn a_barrier_waits_for_the_threads_and_events_do_not() {
     while host.take_events().is_empty() {
         tokio::task::yield_now().await;
     }
-    server.publish(Event::PortStatus(Arc::new(status.clone())));
-    assert_eq!(client.hear().await, Some(Message::PortStatus(status)));
+    server.publish(ControllerEvent::PortStatus(Arc::new(status.clone())));
+    assert_eq!(client.receive().await, Some(Message::PortStatus(status)));
     host.adopt();
-    assert_eq!(client.hear().await, Some(Message::BarrierReply));
+    assert_eq!(client.receive().await, Some(Message::BarrierReply));
 }
 
 #[tokio::test]
@@ -112,11 +112,11 @@ async fn a_socket_that_nobody_listens_at_is_replaced_and_goes_with_its_endpoint(
     assert!(path.exists(), "a dead process left it");
     let (_, server) = bridge();
     let endpoint = server.listen_unix(&path).await.unwrap();
-    let mut client = Client::greet(UnixStream::connect(&path).await.unwrap()).await;
+    let mut client = TestClient::connect(UnixStream::connect(&path).await.unwrap()).await;
     assert!(server.listen_unix(&path).await.is_err(), "somebody listens here");
-    assert_eq!(client.ask(&Message::BarrierRequest).await, Some(Message::BarrierReply));
+    assert_eq!(client.request(&Message::BarrierRequest).await, Some(Message::BarrierReply));
     drop(endpoint);
-    assert_eq!(client.hear().await, None);
+    assert_eq!(client.receive().await, None);
     assert!(!path.exists());
 }
 
@@ -129,14 +129,14 @@ async fn a_controller_that_goes_is_looked_for_again() {
     let endpoint = server.connect_tcp(address, config);
     for _ in 0..2 {
         let (stream, _) = controller.accept().await.unwrap();
-        let mut client = Client::greet(stream).await;
+        let mut client = TestClient::connect(stream).await;
         let role =
             RoleMessage { role: RoleName::Master, generation: crate::message::Generation(1) };
-        let granted = client.ask(&Message::RoleRequest(role)).await;
+        let granted = client.request(&Message::RoleRequest(role)).await;
         assert_eq!(granted, Some(Message::RoleReply(role)), "the place of the last one is free");
         let [connection] = &server.connections()[..] else { panic!("one connection") };
         assert!(connection.status.is_open && connection.peer == "controller");
-        assert_eq!(endpoint.reach(), Some(Reach::Connected));
+        assert_eq!(endpoint.reconnect_state(), Some(ReconnectState::Connected));
     }
     drop((endpoint, host));
 }
@@ -149,16 +149,16 @@ async fn a_controller_that_is_not_there_is_said_to_be_waited_for() {
     drop(gone);
     let config = ConnectionConfig::new("controller", ConnectionKind::Controller);
     let endpoint = server.connect_tcp(address, config);
-    assert_eq!(endpoint.reach(), Some(Reach::Connecting));
+    assert_eq!(endpoint.reconnect_state(), Some(ReconnectState::Connecting));
     let (why, until) = loop {
-        if let Some(Reach::Waiting { why, until }) = endpoint.reach() {
+        if let Some(ReconnectState::Waiting { reason: why, until }) = endpoint.reconnect_state() {
             break (why, until);
         }
         tokio::task::yield_now().await;
     };
     assert!(why.contains("refused"), "{why}");
     assert!(until > host.now(), "the next attempt is ahead");
-    assert_eq!(server.listen_tcp(ANY_PORT).await.unwrap().reach(), None);
+    assert_eq!(server.listen_tcp(ANY_PORT).await.unwrap().reconnect_state(), None);
 }
 
 #[tokio::test]
@@ -169,8 +169,8 @@ async fn who_says_no_hello_is_no_controller() {
     let endpoint = server.connect_tcp(other.local_addr().unwrap(), config);
     let (mut stream, _) = other.accept().await.unwrap();
     stream.write_all(b"SSH-2.0-OpenSSH_9.2\r\n").await.unwrap();
-    while !matches!(endpoint.reach(), Some(Reach::Waiting { .. })) {
-        assert_ne!(endpoint.reach(), Some(Reach::Connected));
+    while !matches!(endpoint.reconnect_state(), Some(ReconnectState::Waiting { .. })) {
+        assert_ne!(endpoint.reconnect_state(), Some(ReconnectState::Connected));
         tokio::task::yield_now().await;
     }
 }
@@ -180,7 +180,7 @@ async fn a_packet_finds_its_way_from_one_controller_to_another() {
     let (host, server) = bridge();
     let endpoint = server.listen_tcp(ANY_PORT).await.unwrap();
     let stream = TcpStream::connect(endpoint.local_address().unwrap()).await.unwrap();
-    let mut client = Client::greet(stream).await;
+    let mut client = TestClient::connect(stream).await;
     client.send(&Message::SetConfig(crate::message::SwitchConfig { miss_send_len: 100 })).await;
     let controller = shunt_flow::PortNo::CONTROLLER;
     let actions = vec![shunt_pipeline::Action::Output { port: controller, max_len: 9 }];
@@ -193,6 +193,6 @@ async fn a_packet_finds_its_way_from_one_controller_to_another() {
         tokio::task::yield_now().await;
     };
     server.publish(event);
-    let Some(Message::PacketIn(heard)) = client.hear().await else { panic!("a packet-in") };
+    let Some(Message::PacketIn(heard)) = client.receive().await else { panic!("a packet-in") };
     assert_eq!((heard.data, heard.reason), (packet.data, PacketInReason::Action));
 }

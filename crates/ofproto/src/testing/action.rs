@@ -13,18 +13,18 @@ use shunt_pipeline::{
 
 /// Any list of actions that OpenFlow 1.3 can say.
 pub fn any_actions() -> impl Strategy<Value = Vec<Action>> {
-    let leaf = prop_oneof![any_settable(), any_listed()];
+    let leaf = prop_oneof![any_set_action(), any_list_only_action()];
     let nested = vec(leaf.clone(), 0..3).prop_map(|actions| Action::Clone(actions.into()));
     (pipeline::any_actions(), vec(prop_oneof![4 => leaf, 1 => nested], 0..3)).prop_map(
-        |(plain, more)| plain.into_iter().filter(has_form).chain(more).collect::<Vec<_>>(),
+        |(plain, more)| plain.into_iter().filter(has_wire_form).chain(more).collect::<Vec<_>>(),
     )
 }
 
 /// Any list of actions that an action set can hold.
 pub fn any_action_set() -> impl Strategy<Value = Vec<Action>> {
     let plain = pipeline::any_instructions().prop_map(|instructions| instructions.write);
-    (plain, vec(any_settable(), 0..3)).prop_map(|(plain, more)| {
-        plain.into_iter().filter(has_form).chain(more).collect::<Vec<_>>()
+    (plain, vec(any_set_action(), 0..3)).prop_map(|(plain, more)| {
+        plain.into_iter().filter(has_wire_form).chain(more).collect::<Vec<_>>()
     })
 }
 
@@ -52,7 +52,7 @@ pub fn any_table() -> impl Strategy<Value = TableId> {
 
 /// Whether an action has a form of its own on the wire: ports fit into its 16 bits, the width of a
 /// field to send to into its 6, the header of a field to write into its 32.
-fn has_form(action: &Action) -> bool {
+fn has_wire_form(action: &Action) -> bool {
     match action {
         Action::OutputTruncated { port, .. } => is_short(*port),
         Action::Resubmit { port, .. } => port.is_none_or(is_short),
@@ -60,7 +60,7 @@ fn has_form(action: &Action) -> bool {
         Action::Load { target, .. } => {
             target.field.info().oxms.iter().any(|oxm| oxm.class.experimenter().is_none())
         }
-        Action::Clone(actions) => actions.iter().all(has_form),
+        Action::Clone(actions) => actions.iter().all(has_wire_form),
         Action::Controller(action) => action.meter != Some(MeterId::new(0)),
         Action::Multipath(multipath) => is_packed(multipath.target),
         Action::Bundle(bundle) => {
@@ -72,7 +72,7 @@ fn has_form(action: &Action) -> bool {
                 CtZone::Number(_) => true,
                 CtZone::Field(source) => is_packed(source),
             };
-            has_zone && ct.actions.iter().all(has_form)
+            has_zone && ct.actions.iter().all(has_wire_form)
         }
         Action::Sample(sample) => {
             let port = sample.sampling_port;
@@ -158,7 +158,7 @@ fn is_packed_target(field: &FieldId) -> bool {
 }
 
 /// What action sets can hold, beyond what [`pipeline`] generates.
-fn any_settable() -> impl Strategy<Value = Action> {
+fn any_set_action() -> impl Strategy<Value = Action> {
     prop_oneof![
         (0..=GroupId::MAX.number()).prop_map(|group| Action::Group(GroupId::new(group))),
         any::<u8>().prop_map(Action::SetNwTtl),
@@ -172,7 +172,7 @@ fn any_settable() -> impl Strategy<Value = Action> {
 }
 
 /// What only lists can hold, beyond what [`pipeline`] generates.
-fn any_listed() -> impl Strategy<Value = Action> {
+fn any_list_only_action() -> impl Strategy<Value = Action> {
     let conjunction =
         (any::<u32>(), 2..=64_u8, any::<u8>()).prop_map(|(id, clauses_count, clause)| {
             Action::Conjunction { id, clause: clause % clauses_count, clauses_count }

@@ -1,6 +1,6 @@
 //! Any bytes as a stream of OpenFlow.
 
-use super::Bench;
+use super::ConnectionHarness;
 use crate::{
     connection::ConnectionKind,
     framing::Framer,
@@ -28,9 +28,9 @@ pub fn fuzz_openflow(data: &[u8]) {
             assert_eq!(again, Ok((xid, message)), "{bytes:02x?}");
         }
     }
-    let mut bench = Bench::open(ConnectionKind::Controller);
-    bench.send_bytes(data);
-    for frame in bench.heard_frames() {
+    let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
+    harness.send_bytes(data);
+    for frame in harness.reply_frames() {
         assert!(!matches!(decode(&frame), Ok((_, Message::Hello(_)))), "a second hello");
     }
 }

@@ -75,7 +75,7 @@ pub(super) fn any_meter_mod() -> impl Strategy<Value = MeterMod> {
     let delete = option::of(any_meter()).prop_map(|meter| MeterMod {
         command: MeterCommand::Delete,
         meter,
-        config: v13::no_meter(),
+        config: v13::empty_meter_config(),
     });
     prop_oneof![2 => change, 1 => delete]
 }

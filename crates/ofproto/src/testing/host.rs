@@ -21,11 +21,11 @@ use shunt_pipeline::{
 use tokio::sync::watch;
 
 use crate::{
-    ErrorCode, Host, HostStep, Paused,
-    connection::Event,
+    ErrorCode, Host, HostStep, PausedPackets,
+    connection::ControllerEvent,
     message::{
-        self, Description, Features, FlowRemoved, LinkFeatures, PacketOut, PortCounters,
-        PortDescription, PortStatistics, PortStatus, PortStatusReason, TableStatistics,
+        self, Features, FlowRemoved, LinkFeatures, PacketOut, PortDescription, PortStatistics,
+        PortStatus, PortStatusReason, ReportedPortCounters, SwitchDescription, TableStatistics,
     },
 };
 
@@ -39,8 +39,8 @@ pub struct MemoryHost {
     /// Whether versions are adopted as soon as they are made.
     prompt: AtomicBool,
     adopted: watch::Sender<Version>,
-    events: Mutex<VecDeque<Event>>,
-    paused: Paused,
+    events: Mutex<VecDeque<ControllerEvent>>,
+    paused: PausedPackets,
     packets: Mutex<Vec<PacketOut>>,
     outcomes: Mutex<Vec<Arc<[DatapathAction]>>>,
 }
@@ -62,7 +62,7 @@ impl MemoryHost {
             prompt: AtomicBool::new(true),
             adopted,
             events: Mutex::default(),
-            paused: Paused::default(),
+            paused: PausedPackets::default(),
             packets: Mutex::default(),
             outcomes: Mutex::default(),
         }
@@ -85,7 +85,7 @@ impl MemoryHost {
     }
 
     /// What connections should hear of, since this was asked last.
-    pub fn take_events(&self) -> Vec<Event> {
+    pub fn take_events(&self) -> Vec<ControllerEvent> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
     }
 
@@ -105,7 +105,7 @@ impl MemoryHost {
         &self.pipeline
     }
 
-    fn report(&self, event: Event) {
+    fn report(&self, event: ControllerEvent) {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).push_back(event);
     }
 
@@ -119,7 +119,7 @@ impl MemoryHost {
             if delta.rule.flags.send_flow_removed && reason != RemovedReason::Replaced {
                 let totals = delta.rule.stats.totals();
                 let removed = FlowRemoved::of(&delta.rule, reason, totals, self.now());
-                self.report(Event::FlowRemoved(Arc::new(removed)));
+                self.report(ControllerEvent::FlowRemoved(Arc::new(removed)));
             }
         }
         change.version
@@ -132,7 +132,7 @@ impl MemoryHost {
             if let DatapathAction::Punt(punt) = action {
                 let token = punt.continuation.as_ref().map(|own| self.paused.hold(own));
                 let packet = PacketIn { punt: Arc::clone(punt), frame: packet.data.clone() };
-                self.report(Event::PacketIn(Arc::new(packet), token));
+                self.report(ControllerEvent::PacketIn(Arc::new(packet), token));
             }
         }
         let outcome = Arc::clone(&traversal.actions);
@@ -154,8 +154,8 @@ impl Host for MemoryHost {
         Features::of_bridge(0x0000_aa55_aa55_0000)
     }
 
-    fn description(&self) -> Description {
-        Description {
+    fn description(&self) -> SwitchDescription {
+        SwitchDescription {
             manufacturer: "The Shunt authors".to_owned(),
             hardware: "memory".to_owned(),
             software: env!("CARGO_PKG_VERSION").to_owned(),
@@ -171,7 +171,7 @@ impl Host for MemoryHost {
 
     fn port_statistics(&self) -> Vec<PortStatistics> {
         let duration = Duration::from_secs(1);
-        let counters = PortCounters::default();
+        let counters = ReportedPortCounters::default();
         let statistics = |port: &PortInfo| PortStatistics { port: port.number, counters, duration };
         self.port_infos().iter().map(statistics).collect()
     }
@@ -226,7 +226,7 @@ impl Host for MemoryHost {
             own.config = config;
             let port = PortDescription::of(own, LinkFeatures::default());
             let status = PortStatus { reason: PortStatusReason::Modify, port };
-            self.report(Event::PortStatus(Arc::new(status)));
+            self.report(ControllerEvent::PortStatus(Arc::new(status)));
         }
         let changed = self.pipeline.set_ports(BRIDGE, ports);
         changed.map_or_else(|_| self.pipeline.version(), |change| self.publish(&change))

@@ -17,18 +17,24 @@ use crate::{
     error::ErrorNumber,
     message::{
         AggregateStatistics, AsyncConfig, AsyncMasks, BundleAdd, BundleCommand, BundleControl,
-        BundleFlags, BundleId, Description, ErrorMessage, Features, FlowRemoved, FlowStatistics,
-        Generation, Hello, LinkFeatures, Message, MultipartReply, MultipartRequest, PacketIn,
-        PacketInFormat, PacketOut, PortCounters, PortDescription, PortMod, PortStatistics,
-        PortStatus, PortStatusReason, QueueFilter, RoleMessage, RoleName, SwitchConfig, TableMod,
-        TableStatistics, Xid,
+        BundleFlags, BundleId, ErrorMessage, Features, FlowRemoved, FlowStatistics, Generation,
+        Hello, LinkFeatures, Message, MultipartReply, MultipartRequest, PacketIn, PacketInFormat,
+        PacketOut, PortDescription, PortMod, PortStatistics, PortStatus, PortStatusReason,
+        QueueFilter, ReportedPortCounters, RoleMessage, RoleName, SwitchConfig, SwitchDescription,
+        TableMod, TableStatistics, Xid,
     },
     wire::v13::COOKIE_UNCHANGED,
 };
 
 /// Any message, in the form in which it is written.
 pub fn any_message() -> impl Strategy<Value = Message> {
-    prop_oneof![any_plain(), any_about_packets(), any_change(), any_question(), any_answer()]
+    prop_oneof![
+        any_plain(),
+        any_packet_message(),
+        any_change(),
+        any_multipart_request(),
+        any_multipart_reply()
+    ]
 }
 
 fn any_plain() -> impl Strategy<Value = Message> {
@@ -95,7 +101,7 @@ fn any_async() -> impl Strategy<Value = AsyncConfig> {
         .prop_map(move |(master, slave)| AsyncConfig { master: masks(master), slave: masks(slave) })
 }
 
-fn any_about_packets() -> impl Strategy<Value = Message> {
+fn any_packet_message() -> impl Strategy<Value = Message> {
     prop_oneof![
         any_packet_in().prop_map(Message::PacketIn),
         any_packet_in2().prop_map(Message::PacketIn2),
@@ -350,7 +356,7 @@ fn any_filter() -> impl Strategy<Value = RuleFilter> {
     )
 }
 
-fn any_question() -> impl Strategy<Value = Message> {
+fn any_multipart_request() -> impl Strategy<Value = Message> {
     let meter = || option::of(any_meter());
     let queue = (any::<u32>(), option::of(0..u32::MAX)).prop_map(|(port, queue)| {
         MultipartRequest::Queue(QueueFilter { port: PortNo::new(port), queue })
@@ -376,10 +382,10 @@ fn any_question() -> impl Strategy<Value = Message> {
     request.prop_map(Message::MultipartRequest)
 }
 
-fn any_answer() -> impl Strategy<Value = Message> {
+fn any_multipart_reply() -> impl Strategy<Value = Message> {
     let text = || "[ -~]{0,40}";
     let description = (text(), text(), text(), "[0-9]{0,31}", text()).prop_map(
-        |(manufacturer, hardware, software, serial, datapath)| Description {
+        |(manufacturer, hardware, software, serial, datapath)| SwitchDescription {
             manufacturer,
             hardware,
             software,
@@ -392,7 +398,8 @@ fn any_answer() -> impl Strategy<Value = Message> {
             TableStatistics { table, active, lookups, matches }
         });
     let port = (any::<u32>(), any::<u64>(), any_duration()).prop_map(|(port, count, duration)| {
-        let counters = PortCounters { tx_bytes: count, collisions: !count, ..<_>::default() };
+        let counters =
+            ReportedPortCounters { tx_bytes: count, collisions: !count, ..<_>::default() };
         PortStatistics { port: PortNo::new(port), counters, duration }
     });
     let reply = prop_oneof![

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use shunt_pipeline::{PacketInReason, RemovedReason};
 
 use super::{
-    Reader,
+    ByteReader,
     v13::{
         self,
         multipart::{self, PartHeader, PartWriter},
@@ -113,7 +113,10 @@ impl Codec {
     }
 
     /// Reads the header of one part of a multipart request.
-    pub(crate) fn read_part_header(self, body: &mut Reader<'_>) -> Result<PartHeader, ErrorCode> {
+    pub(crate) fn read_part_header(
+        self,
+        body: &mut ByteReader<'_>,
+    ) -> Result<PartHeader, ErrorCode> {
         match self {
             Self::V13 => multipart::read_part_header(body),
         }
@@ -123,7 +126,7 @@ impl Codec {
     pub(crate) fn read_request(
         self,
         kind: u16,
-        body: &mut Reader<'_>,
+        body: &mut ByteReader<'_>,
     ) -> Result<MultipartRequest, ErrorCode> {
         match self {
             Self::V13 => multipart::read_request(kind, body),
@@ -133,7 +136,7 @@ impl Codec {
     /// Returns the message that a decoded bundle-add message carries, with its header.
     pub(crate) fn bundled_message(self, bundle_add: &Bytes) -> Bytes {
         match self {
-            Self::V13 => v13::message_inside(bundle_add),
+            Self::V13 => v13::bundled_message(bundle_add),
         }
     }
 

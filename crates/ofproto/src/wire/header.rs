@@ -1,6 +1,6 @@
 //! The header that every message of every version begins with (OpenFlow 1.3.5, 7.1).
 
-use super::Reader;
+use super::ByteReader;
 use crate::message::Xid;
 
 /// `ofp_header`.
@@ -30,7 +30,7 @@ impl Header {
     /// Reads the header at the beginning of `bytes`; `None` if they are fewer than [`Self::LEN`].
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let mut reader = Reader::new(bytes.get(..Self::LEN)?);
+        let mut reader = ByteReader::new(bytes.get(..Self::LEN)?);
         let (version, kind) = (reader.u8().ok()?, reader.u8().ok()?);
         let (length, xid) = (reader.u16().ok()?, reader.u32().ok()?);
         Some(Self { version, kind, length, xid: Xid::new(xid) })

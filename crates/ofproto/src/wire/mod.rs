@@ -18,4 +18,4 @@ mod reader;
 pub mod v13;
 
 pub use codec::Codec;
-pub(crate) use reader::{Reader, Short};
+pub(crate) use reader::{ByteReader, Short};

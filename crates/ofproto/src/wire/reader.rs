@@ -4,7 +4,7 @@ use crate::error::ErrorCode;
 
 /// Reads a message front to back; never beyond its end.
 #[derive(Clone)]
-pub(crate) struct Reader<'a>(&'a [u8]);
+pub(crate) struct ByteReader<'a>(&'a [u8]);
 
 /// The bytes ended too early, or too late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ impl From<Short> for ErrorCode {
     }
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ByteReader<'a> {
     pub(crate) const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn strings_of_a_peer_end_within_their_field_and_are_text() {
-        let read = |bytes: &[u8]| Reader::new(bytes).text(4).unwrap();
+        let read = |bytes: &[u8]| ByteReader::new(bytes).text(4).unwrap();
         assert_eq!(read(b"ab\0d"), "ab");
         assert_eq!(read(b"abcd"), "abc");
         assert_eq!(read(b"a\xff\xfe\0"), "a??");

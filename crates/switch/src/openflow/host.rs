@@ -8,10 +8,10 @@ use shunt_flow::{
     extract::{VlanLimit, extract},
 };
 use shunt_ofproto::{
-    ErrorCode, Host, HostStep, Paused,
+    ErrorCode, Host, HostStep, PausedPackets,
     message::{
-        Description, Features, LinkFeatures, PacketIn, PacketOut, PortCounters, PortDescription,
-        PortStatistics, TableStatistics,
+        Features, LinkFeatures, PacketIn, PacketOut, PortDescription, PortStatistics,
+        ReportedPortCounters, SwitchDescription, TableStatistics,
     },
 };
 use shunt_pipeline::{
@@ -28,7 +28,7 @@ use crate::control::Control;
 pub(crate) struct BridgeHost {
     pub(crate) control: Arc<Control>,
     pub(crate) bridge: BridgeId,
-    pub(crate) paused: Arc<Paused>,
+    pub(crate) paused: Arc<PausedPackets>,
 }
 
 /// `OFPPF_10GB_FD` and `OFPPF_COPPER`: what a port without a wire of its own says, as the kernel's
@@ -110,10 +110,10 @@ impl Host for BridgeHost {
         Features::of_bridge(bridge.map_or(0, |bridge| bridge.datapath_id))
     }
 
-    fn description(&self) -> Description {
+    fn description(&self) -> SwitchDescription {
         let bridges = self.control.bridges.lock();
         let bridge = bridges.by_id(self.bridge);
-        Description {
+        SwitchDescription {
             manufacturer: "The Shunt authors".to_owned(),
             hardware: "Shunt".to_owned(),
             software: env!("CARGO_PKG_VERSION").to_owned(),
@@ -128,7 +128,7 @@ impl Host for BridgeHost {
 
     fn port_statistics(&self) -> Vec<PortStatistics> {
         let statuses = self.control.port_statuses(self.bridge);
-        let counters = |status: &crate::status::bridge::PortStatus| PortCounters {
+        let counters = |status: &crate::status::bridge::PortStatus| ReportedPortCounters {
             rx_packets: status.rx_packets,
             tx_packets: status.tx_packets,
             rx_bytes: status.rx_bytes,
@@ -137,7 +137,7 @@ impl Host for BridgeHost {
             tx_dropped: status.tx_dropped,
             rx_errors: 0,
             tx_errors: 0,
-            ..PortCounters::default()
+            ..ReportedPortCounters::default()
         };
         let statistics =
             |(status, age): &(crate::status::bridge::PortStatus, Duration)| PortStatistics {

@@ -9,10 +9,10 @@ use std::{
 use parking_lot::Mutex;
 use shunt_flow::PortNo;
 use shunt_ofproto::{
-    Paused,
-    connection::{ConnectionConfig, ConnectionKind, Event as Told},
+    PausedPackets,
+    connection::{ConnectionConfig, ConnectionKind, ControllerEvent},
     message::{FlowRemoved, PortStatus, PortStatusReason},
-    server::{Endpoint as Socket, Reach, Server},
+    server::{OpenFlowServer, ReconnectState, ServerEndpoint},
 };
 use shunt_pipeline::{BridgeId, PacketIn, PortInfo, Time};
 use tracing::{error, info};
@@ -39,12 +39,12 @@ pub(crate) struct OpenFlow {
 
 /// The OpenFlow side of one bridge; its sockets close when it is dropped.
 struct BridgeSide {
-    server: Arc<Server<BridgeHost>>,
-    paused: Arc<Paused>,
+    server: Arc<OpenFlowServer<BridgeHost>>,
+    paused: Arc<PausedPackets>,
     /// Of the controllers and then of the addresses to listen on, in the order of the configuration.
-    sockets: Vec<Socket>,
+    sockets: Vec<ServerEndpoint>,
     /// The management socket, and its path.
-    _own_socket: Option<Socket>,
+    _own_socket: Option<ServerEndpoint>,
     management: Option<PathBuf>,
 }
 
@@ -85,7 +85,7 @@ impl OpenFlow {
             control.plane.pull().await;
             for (bridge, events) in self.by_bridge(removed).await {
                 if let Some(server) = self.server(bridge) {
-                    server.insist(&events);
+                    server.publish_reliable(&events);
                 }
             }
         }
@@ -93,12 +93,15 @@ impl OpenFlow {
 
     /// What there is to tell of rules that were removed. There may be very many: others that run on
     /// this thread get their turns.
-    async fn by_bridge(&self, removed: Vec<Removed>) -> BTreeMap<BridgeId, Vec<Told>> {
+    async fn by_bridge(&self, removed: Vec<Removed>) -> BTreeMap<BridgeId, Vec<ControllerEvent>> {
         let now = self.control.plane.clock.now();
         let mut events = BTreeMap::<_, Vec<_>>::new();
         for (count, Removed { rule, reason, .. }) in (1..).zip(removed) {
             let removed = FlowRemoved::of(&rule, reason, rule.stats.totals(), now);
-            events.entry(rule.bridge).or_default().push(Told::FlowRemoved(Arc::new(removed)));
+            events
+                .entry(rule.bridge)
+                .or_default()
+                .push(ControllerEvent::FlowRemoved(Arc::new(removed)));
             if count % REMOVED_PER_ITERATION == 0 {
                 tokio::task::yield_now().await;
             }
@@ -134,7 +137,7 @@ impl OpenFlow {
         bridges.into_iter().map(with_controllers).collect()
     }
 
-    fn server(&self, id: BridgeId) -> Option<Arc<Server<BridgeHost>>> {
+    fn server(&self, id: BridgeId) -> Option<Arc<OpenFlowServer<BridgeHost>>> {
         self.bridges.lock().get(&id).map(|side| Arc::clone(&side.server))
     }
 
@@ -144,7 +147,7 @@ impl OpenFlow {
             self.bridges.lock().get(&id).map(|side| (side.server.clone(), side.paused.clone()));
         if let Some((server, paused)) = side {
             let token = packet.punt.continuation.as_ref().map(|own| paused.hold(own));
-            server.publish(Told::PacketIn(Arc::new(packet), token));
+            server.publish(ControllerEvent::PacketIn(Arc::new(packet), token));
         }
     }
 
@@ -157,7 +160,10 @@ impl OpenFlow {
     fn publish_port(&self, id: BridgeId, port: &PortInfo, reason: PortStatusReason) {
         if let Some(server) = self.server(id) {
             let port = BridgeHost::describe(port);
-            server.insist(&[Told::PortStatus(Arc::new(PortStatus { reason, port }))]);
+            server.publish_reliable(&[ControllerEvent::PortStatus(Arc::new(PortStatus {
+                reason,
+                port,
+            }))]);
         }
     }
 
@@ -168,9 +174,9 @@ impl OpenFlow {
             let Some(bridge) = bridges.by_id(id) else { return Ok(()) };
             (bridge.settings.name.clone(), bridge.settings.endpoints()?)
         };
-        let (control, paused) = (Arc::clone(&self.control), Arc::<Paused>::default());
+        let (control, paused) = (Arc::clone(&self.control), Arc::<PausedPackets>::default());
         let host = BridgeHost { control, bridge: id, paused: Arc::clone(&paused) };
-        let server = Arc::new(Server::new(Arc::new(host)));
+        let server = Arc::new(OpenFlowServer::new(Arc::new(host)));
         let (mut sockets, mut own_socket) = (Vec::new(), None);
         let management = self.control.run_dir.as_ref().map(|dir| dir.join(format!("{name}.mgmt")));
         if let Some(path) = &management {
@@ -203,16 +209,16 @@ impl OpenFlow {
 
 impl BridgeSide {
     /// How it stands with what one endpoint leads to, of which the configuration says `target`.
-    fn state(&self, target: &str, socket: &Socket, now: Time) -> ControllerState {
-        match socket.reach() {
+    fn state(&self, target: &str, socket: &ServerEndpoint, now: Time) -> ControllerState {
+        match socket.reconnect_state() {
             None => ControllerState::Listening,
-            Some(Reach::Connecting) => ControllerState::Connecting,
-            Some(Reach::Waiting { why, until }) => {
+            Some(ReconnectState::Connecting) => ControllerState::Connecting,
+            Some(ReconnectState::Waiting { reason: why, until }) => {
                 let next_try_s = until.since(now).as_millis().div_ceil(1000);
                 let next_try_s = u64::try_from(next_try_s).unwrap_or(u64::MAX);
                 ControllerState::Waiting { why, next_try_s }
             }
-            Some(Reach::Connected) => {
+            Some(ReconnectState::Connected) => {
                 let peer = peer(target);
                 let connections = self.server.connections();
                 let own = connections.iter().find(|connection| connection.peer == peer);

@@ -11,12 +11,15 @@ use shunt_pipeline::{
 use super::{add, code};
 use crate::{
     ErrorCode, Host,
-    connection::{BundleSpace, ConnectionConfig, ConnectionKind, Event, Limits, Step, Wait},
+    connection::{
+        BundleQuota, ConnectionConfig, ConnectionKind, ConnectionLimits, ConnectionStep,
+        ControllerEvent, Wait,
+    },
     message::{
         BundleAdd, BundleCommand, BundleControl, BundleFlags, BundleId, Message, PacketOut,
         PortMod, Xid,
     },
-    testing::Bench,
+    testing::ConnectionHarness,
     wire::v13,
 };
 
@@ -32,121 +35,125 @@ fn reply(command: BundleCommand) -> Message {
 }
 
 /// Adds a message to bundle 1; answers what is said to it.
-fn add_to(bench: &mut Bench, xid: u32, message: Message) -> Vec<Message> {
+fn add_to(harness: &mut ConnectionHarness, xid: u32, message: Message) -> Vec<Message> {
     let xid = Xid::new(xid);
     let message = Box::new(message);
     let add = BundleAdd { bundle: BundleId(1), flags: FLAGS, xid, message };
-    bench.send_bytes(&v13::encode(xid, &Message::BundleAdd(add)).unwrap());
-    bench.heard().into_iter().map(|(_, message)| message).collect()
+    harness.send_bytes(&v13::encode(xid, &Message::BundleAdd(add)).unwrap());
+    harness.replies().into_iter().map(|(_, message)| message).collect()
 }
 
-fn rules_count(bench: &Bench) -> usize {
-    bench.host.rules(&RuleFilter::all()).len()
+fn rules_count(harness: &ConnectionHarness) -> usize {
+    harness.host.rules(&RuleFilter::all()).len()
 }
 
 #[test]
 fn nothing_happens_before_the_commit_and_everything_at_it() {
-    let mut bench = Bench::open(ConnectionKind::Management);
-    assert_eq!(bench.ask(&control(BundleCommand::Open)), [reply(BundleCommand::Opened)]);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Management);
+    assert_eq!(harness.request(&control(BundleCommand::Open)), [reply(BundleCommand::Opened)]);
     for priority in 1..=5 {
-        assert!(add_to(&mut bench, 100, Message::FlowMod(add(priority))).is_empty());
+        assert!(add_to(&mut harness, 100, Message::FlowMod(add(priority))).is_empty());
     }
-    assert_eq!(bench.ask(&Message::BarrierRequest), [Message::BarrierReply]);
-    assert_eq!(rules_count(&bench), 0);
-    assert_eq!(bench.ask(&control(BundleCommand::Commit)), [reply(BundleCommand::Committed)]);
-    assert_eq!(rules_count(&bench), 5);
+    assert_eq!(harness.request(&Message::BarrierRequest), [Message::BarrierReply]);
+    assert_eq!(rules_count(&harness), 0);
+    assert_eq!(harness.request(&control(BundleCommand::Commit)), [reply(BundleCommand::Committed)]);
+    assert_eq!(rules_count(&harness), 5);
 }
 
 #[test]
 fn a_bundle_holds_rules_ports_and_packets() {
-    let mut bench = Bench::open(ConnectionKind::Management);
-    let port = bench.host.ports().remove(0);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Management);
+    let port = harness.host.ports().remove(0);
     let down = PortConfig { port_down: true, ..PortConfig::default() };
     let port_mod =
         PortMod { port: port.number, mac: port.mac, config: down, mask: down, advertise: 0 };
     let actions = vec![Action::Output { port: PortNo::new(2), max_len: 0 }];
     let packet = PacketOut { in_port: PortNo::ANY, actions, data: vec![0; 14] };
-    assert!(add_to(&mut bench, 1, Message::FlowMod(add(1))).is_empty());
-    assert!(add_to(&mut bench, 2, Message::PortMod(port_mod)).is_empty());
-    assert!(add_to(&mut bench, 3, Message::PacketOut(packet.clone())).is_empty());
-    assert_eq!(bench.ask(&control(BundleCommand::Commit)), [reply(BundleCommand::Committed)]);
-    assert_eq!(rules_count(&bench), 1);
-    assert_eq!(bench.host.ports()[0].config, down);
-    assert_eq!(bench.host.take_packets(), [packet]);
+    assert!(add_to(&mut harness, 1, Message::FlowMod(add(1))).is_empty());
+    assert!(add_to(&mut harness, 2, Message::PortMod(port_mod)).is_empty());
+    assert!(add_to(&mut harness, 3, Message::PacketOut(packet.clone())).is_empty());
+    assert_eq!(harness.request(&control(BundleCommand::Commit)), [reply(BundleCommand::Committed)]);
+    assert_eq!(rules_count(&harness), 1);
+    assert_eq!(harness.host.ports()[0].config, down);
+    assert_eq!(harness.host.take_packets(), [packet]);
 }
 
 #[test]
 fn one_message_that_fails_fails_them_all_and_is_named() {
-    let mut bench = Bench::open(ConnectionKind::Management);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     let check_overlap = FlowFlags { check_overlap: true, ..FlowFlags::default() };
     let first = add(7);
     let matching = shunt_flow::text::parse_match("tcp", &shunt_flow::text::NoPortNames).unwrap();
     let overlapping = FlowMod { matching, flags: check_overlap, ..add(7) };
-    add_to(&mut bench, 1, Message::FlowMod(first));
-    add_to(&mut bench, 2, Message::FlowMod(overlapping.clone()));
-    bench.send(&control(BundleCommand::Commit));
-    let heard = bench.heard();
-    let codes: Vec<_> = heard.iter().map(|(_, message)| code(message)).collect();
+    add_to(&mut harness, 1, Message::FlowMod(first));
+    add_to(&mut harness, 2, Message::FlowMod(overlapping.clone()));
+    harness.send(&control(BundleCommand::Commit));
+    let replies = harness.replies();
+    let codes: Vec<_> = replies.iter().map(|(_, message)| code(message)).collect();
     assert_eq!(codes, [Some(ErrorCode::FlowOverlap), Some(ErrorCode::BundleMessageFailed)]);
-    let (xid, Message::Error(error)) = &heard[0] else { panic!("an error") };
+    let (xid, Message::Error(error)) = &replies[0] else { panic!("an error") };
     assert_eq!(*xid, Xid::new(2));
     let inside = v13::encode(Xid::new(2), &Message::FlowMod(overlapping)).unwrap();
     assert_eq!(error.data, inside, "the message that failed comes back");
-    assert_eq!(rules_count(&bench), 0);
-    let again = bench.ask(&control(BundleCommand::Commit));
+    assert_eq!(rules_count(&harness), 0);
+    let again = harness.request(&control(BundleCommand::Commit));
     assert_eq!(code(&again[0]), Some(ErrorCode::BundleId), "the bundle is gone");
 }
 
 #[test]
 fn a_port_that_is_missing_at_the_commit_leaves_the_rules_alone() {
-    let mut bench = Bench::open(ConnectionKind::Management);
-    add_to(&mut bench, 1, Message::FlowMod(add(1)));
+    let mut harness = ConnectionHarness::open(ConnectionKind::Management);
+    add_to(&mut harness, 1, Message::FlowMod(add(1)));
     let config = PortConfig::default();
     let port_mod =
         PortMod { port: PortNo::new(77), mac: [0; 6], config, mask: config, advertise: 0 };
-    add_to(&mut bench, 2, Message::PortMod(port_mod));
-    let codes: Vec<_> = bench.ask(&control(BundleCommand::Commit)).iter().map(code).collect();
+    add_to(&mut harness, 2, Message::PortMod(port_mod));
+    let codes: Vec<_> = harness.request(&control(BundleCommand::Commit)).iter().map(code).collect();
     assert_eq!(codes, [Some(ErrorCode::PortModPort), Some(ErrorCode::BundleMessageFailed)]);
-    assert_eq!(rules_count(&bench), 0);
+    assert_eq!(rules_count(&harness), 0);
 }
 
 #[test]
 fn a_discarded_bundle_leaves_nothing() {
-    let mut bench = Bench::open(ConnectionKind::Management);
-    add_to(&mut bench, 1, Message::FlowMod(add(1)));
-    assert_eq!(bench.ask(&control(BundleCommand::Discard)), [reply(BundleCommand::Discarded)]);
-    assert_eq!(rules_count(&bench), 0);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Management);
+    add_to(&mut harness, 1, Message::FlowMod(add(1)));
+    assert_eq!(
+        harness.request(&control(BundleCommand::Discard)),
+        [reply(BundleCommand::Discarded)]
+    );
+    assert_eq!(rules_count(&harness), 0);
 }
 
 #[test]
 fn a_barrier_waits_for_a_committed_bundle_too() {
-    let mut bench = Bench::open(ConnectionKind::Management);
-    bench.host.hold_versions();
-    add_to(&mut bench, 1, Message::FlowMod(add(1)));
-    bench.ask(&control(BundleCommand::Commit));
-    bench.send(&Message::BarrierRequest);
-    assert!(matches!(bench.run(), Step::Wait(Wait::Adopted(_))));
+    let mut harness = ConnectionHarness::open(ConnectionKind::Management);
+    harness.host.hold_versions();
+    add_to(&mut harness, 1, Message::FlowMod(add(1)));
+    harness.request(&control(BundleCommand::Commit));
+    harness.send(&Message::BarrierRequest);
+    assert!(matches!(harness.run(), ConnectionStep::Wait(Wait::Adopted(_))));
 }
 
 #[test]
 fn bundles_are_bounded_in_number_length_and_time() {
-    let limits = Limits { bundles_max: 2, bundle_messages_max: 3, ..Limits::default() };
+    let limits =
+        ConnectionLimits { bundles_max: 2, bundle_messages_max: 3, ..ConnectionLimits::default() };
     let config =
         ConnectionConfig { limits, ..ConnectionConfig::new("x", ConnectionKind::Management) };
-    let mut bench = Bench::with_config(config);
-    bench.say_hello();
+    let mut harness = ConnectionHarness::with_config(config);
+    harness.send_hello();
     for number in 0..3 {
         let control =
             BundleControl { bundle: BundleId(number), command: BundleCommand::Open, flags: FLAGS };
-        let refused = code(&bench.ask(&Message::BundleControl(control))[0]);
+        let refused = code(&harness.request(&Message::BundleControl(control))[0]);
         assert_eq!(refused, (number == 2).then_some(ErrorCode::BundleTableFull));
     }
     for number in 0..4 {
-        let refused = add_to(&mut bench, number, Message::FlowMod(add(1))).first().and_then(code);
+        let refused = add_to(&mut harness, number, Message::FlowMod(add(1))).first().and_then(code);
         assert_eq!(refused, (number == 3).then_some(ErrorCode::BundleMessageTooMany));
     }
-    bench.pass(Duration::from_secs(10));
-    let commit = bench.ask(&control(BundleCommand::Commit));
+    harness.advance_time(Duration::from_secs(10));
+    let commit = harness.request(&control(BundleCommand::Commit));
     assert_eq!(code(&commit[0]), Some(ErrorCode::BundleId), "forgotten after ten seconds");
 }
 
@@ -164,40 +171,42 @@ fn a_mistake_about_a_bundle_ends_it() {
         (vec![BundleCommand::Close], control(BundleCommand::Close), ErrorCode::BundleClosed),
     ];
     for (before, mistake, expected) in mistakes {
-        let mut bench = Bench::open(ConnectionKind::Management);
-        bench.ask(&open());
-        before.into_iter().for_each(|command| drop(bench.ask(&control(command))));
-        assert_eq!(code(&bench.ask(&mistake)[0]), Some(expected));
-        let commit = bench.ask(&control(BundleCommand::Commit));
+        let mut harness = ConnectionHarness::open(ConnectionKind::Management);
+        harness.request(&open());
+        before.into_iter().for_each(|command| drop(harness.request(&control(command))));
+        assert_eq!(code(&harness.request(&mistake)[0]), Some(expected));
+        let commit = harness.request(&control(BundleCommand::Commit));
         assert_eq!(code(&commit[0]), Some(ErrorCode::BundleId), "{expected:?}");
     }
-    let mut bench = Bench::open(ConnectionKind::Management);
-    bench.ask(&open());
-    bench.ask(&control(BundleCommand::Close));
-    let late = add_to(&mut bench, 9, Message::FlowMod(add(1)));
+    let mut harness = ConnectionHarness::open(ConnectionKind::Management);
+    harness.request(&open());
+    harness.request(&control(BundleCommand::Close));
+    let late = add_to(&mut harness, 9, Message::FlowMod(add(1)));
     assert_eq!(code(&late[0]), Some(ErrorCode::BundleClosed));
-    let commit = bench.ask(&control(BundleCommand::Commit));
+    let commit = harness.request(&control(BundleCommand::Commit));
     assert_eq!(code(&commit[0]), Some(ErrorCode::BundleId));
 }
 
 #[test]
 fn connections_share_what_bundles_may_take_and_give_it_back() {
-    let space = Arc::new(BundleSpace::new(1000));
-    let bench = || {
+    let space = Arc::new(BundleQuota::new(1000));
+    let harness = || {
         let config = ConnectionConfig::new("x", ConnectionKind::Management);
-        let mut bench =
-            Bench::with_config(ConnectionConfig { bundle_space: Arc::clone(&space), ..config });
-        bench.say_hello();
-        bench
+        let mut harness = ConnectionHarness::with_config(ConnectionConfig {
+            bundle_quota: Arc::clone(&space),
+            ..config
+        });
+        harness.send_hello();
+        harness
     };
-    let (mut one, mut two) = (bench(), bench());
+    let (mut one, mut two) = (harness(), harness());
     let long = || Message::FlowMod(super::add_long(1, 598));
     assert!(add_to(&mut one, 1, long()).is_empty());
     let refused = add_to(&mut two, 1, long()).first().and_then(code);
     assert_eq!(refused, Some(ErrorCode::BundleMessageTooMany));
     drop(one);
     assert!(add_to(&mut two, 2, long()).is_empty());
-    assert_eq!(two.ask(&control(BundleCommand::Commit)), [reply(BundleCommand::Committed)]);
+    assert_eq!(two.request(&control(BundleCommand::Commit)), [reply(BundleCommand::Committed)]);
     assert!(add_to(&mut two, 3, long()).is_empty());
 }
 
@@ -215,33 +224,33 @@ fn to_controller(cookie: u16) -> FlowMod {
 }
 
 /// The cookies of the rules that sent packets to controllers.
-fn punted(bench: &Bench) -> Vec<u64> {
-    let cookie = |event: Event| match event {
-        Event::PacketIn(packet, _) => Some(packet.punt.cookie.number()),
-        Event::PortStatus(_) | Event::FlowRemoved(_) => None,
+fn punted(harness: &ConnectionHarness) -> Vec<u64> {
+    let cookie = |event: ControllerEvent| match event {
+        ControllerEvent::PacketIn(packet, _) => Some(packet.punt.cookie.number()),
+        ControllerEvent::PortStatus(_) | ControllerEvent::FlowRemoved(_) => None,
     };
-    bench.host.take_events().into_iter().filter_map(cookie).collect()
+    harness.host.take_events().into_iter().filter_map(cookie).collect()
 }
 
 #[test]
 fn a_packet_meets_the_rules_that_stand_before_it_in_the_bundle() {
-    let mut bench = Bench::open(ConnectionKind::Management);
-    bench.ask(&Message::FlowMod(to_controller(1)));
-    add_to(&mut bench, 1, Message::PacketOut(through_tables()));
-    add_to(&mut bench, 2, Message::FlowMod(to_controller(2)));
-    add_to(&mut bench, 3, Message::PacketOut(through_tables()));
-    add_to(&mut bench, 4, Message::FlowMod(to_controller(3)));
-    let before = bench.host.pipeline().version();
-    assert_eq!(bench.ask(&control(BundleCommand::Commit)), [reply(BundleCommand::Committed)]);
-    assert_eq!(punted(&bench), [1, 2]);
-    assert_eq!(bench.host.pipeline().version(), before.next());
+    let mut harness = ConnectionHarness::open(ConnectionKind::Management);
+    harness.request(&Message::FlowMod(to_controller(1)));
+    add_to(&mut harness, 1, Message::PacketOut(through_tables()));
+    add_to(&mut harness, 2, Message::FlowMod(to_controller(2)));
+    add_to(&mut harness, 3, Message::PacketOut(through_tables()));
+    add_to(&mut harness, 4, Message::FlowMod(to_controller(3)));
+    let before = harness.host.pipeline().version();
+    assert_eq!(harness.request(&control(BundleCommand::Commit)), [reply(BundleCommand::Committed)]);
+    assert_eq!(punted(&harness), [1, 2]);
+    assert_eq!(harness.host.pipeline().version(), before.next());
 }
 
 #[test]
 fn a_packet_meets_the_ports_that_stand_before_it_in_the_bundle() {
-    let mut bench = Bench::open(ConnectionKind::Management);
-    bench.ask(&Message::FlowMod(to_controller(1)));
-    let port = bench.host.ports().remove(0);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Management);
+    harness.request(&Message::FlowMod(to_controller(1)));
+    let port = harness.host.ports().remove(0);
     let set = |config: PortConfig, mask: PortConfig| {
         Message::PortMod(PortMod { port: port.number, mac: port.mac, config, mask, advertise: 0 })
     };
@@ -249,23 +258,23 @@ fn a_packet_meets_the_ports_that_stand_before_it_in_the_bundle() {
     let dumb = PortConfig { no_fwd: true, ..PortConfig::default() };
     let actions = vec![Action::Output { port: port.number, max_len: 0 }];
     let packet = PacketOut { actions, ..through_tables() };
-    let before = bench.host.pipeline().version();
-    add_to(&mut bench, 1, set(deaf, deaf));
-    add_to(&mut bench, 2, Message::PacketOut(packet.clone()));
-    add_to(&mut bench, 3, set(dumb, dumb));
-    add_to(&mut bench, 4, Message::PacketOut(packet));
-    assert_eq!(bench.ask(&control(BundleCommand::Commit)), [reply(BundleCommand::Committed)]);
-    let sent: Vec<_> = bench.host.take_outcomes().iter().map(|own| own.len()).collect();
+    let before = harness.host.pipeline().version();
+    add_to(&mut harness, 1, set(deaf, deaf));
+    add_to(&mut harness, 2, Message::PacketOut(packet.clone()));
+    add_to(&mut harness, 3, set(dumb, dumb));
+    add_to(&mut harness, 4, Message::PacketOut(packet));
+    assert_eq!(harness.request(&control(BundleCommand::Commit)), [reply(BundleCommand::Committed)]);
+    let sent: Vec<_> = harness.host.take_outcomes().iter().map(|own| own.len()).collect();
     assert_eq!(sent, [1, 0], "the second one meets a port that sends nothing");
     let both = PortConfig { no_recv: true, no_fwd: true, ..PortConfig::default() };
-    assert_eq!(bench.host.ports()[0].config, both, "the second adds to the first");
-    assert_eq!(bench.host.pipeline().version(), before.next());
+    assert_eq!(harness.host.ports()[0].config, both, "the second adds to the first");
+    assert_eq!(harness.host.pipeline().version(), before.next());
 }
 
 #[test]
 fn a_bundle_that_fails_late_changes_no_port_and_sends_no_packet() {
-    let mut bench = Bench::open(ConnectionKind::Management);
-    let port = bench.host.ports().remove(0);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Management);
+    let port = harness.host.ports().remove(0);
     let down = PortConfig { port_down: true, ..PortConfig::default() };
     let port_mod =
         PortMod { port: port.number, mac: port.mac, config: down, mask: down, advertise: 0 };
@@ -274,22 +283,22 @@ fn a_bundle_that_fails_late_changes_no_port_and_sends_no_packet() {
         flags: FlowFlags { check_overlap: true, ..FlowFlags::default() },
         ..add(7)
     };
-    add_to(&mut bench, 1, Message::PortMod(port_mod));
-    add_to(&mut bench, 2, Message::FlowMod(add(7)));
-    add_to(&mut bench, 3, Message::PacketOut(through_tables()));
-    add_to(&mut bench, 4, Message::FlowMod(overlapping));
-    let codes: Vec<_> = bench.ask(&control(BundleCommand::Commit)).iter().map(code).collect();
+    add_to(&mut harness, 1, Message::PortMod(port_mod));
+    add_to(&mut harness, 2, Message::FlowMod(add(7)));
+    add_to(&mut harness, 3, Message::PacketOut(through_tables()));
+    add_to(&mut harness, 4, Message::FlowMod(overlapping));
+    let codes: Vec<_> = harness.request(&control(BundleCommand::Commit)).iter().map(code).collect();
     assert_eq!(codes, [Some(ErrorCode::FlowOverlap), Some(ErrorCode::BundleMessageFailed)]);
-    assert_eq!((rules_count(&bench), bench.host.ports()[0].config), (0, PortConfig::default()));
-    assert!(bench.host.take_packets().is_empty());
+    assert_eq!((rules_count(&harness), harness.host.ports()[0].config), (0, PortConfig::default()));
+    assert!(harness.host.take_packets().is_empty());
     // Nor is anything left for the version that takes the number.
-    bench.ask(&Message::FlowMod(add(1)));
-    assert_eq!(bench.host.ports()[0].config, PortConfig::default());
+    harness.request(&Message::FlowMod(add(1)));
+    assert_eq!(harness.host.ports()[0].config, PortConfig::default());
 }
 
 #[test]
 fn a_group_may_be_named_behind_the_message_that_brings_it_and_not_before() {
-    let mut bench = Bench::open(ConnectionKind::Management);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     let group = GroupId::new(1);
     let group_mod = GroupMod {
         command: GroupCommand::Add,
@@ -299,26 +308,29 @@ fn a_group_may_be_named_behind_the_message_that_brings_it_and_not_before() {
         buckets: Box::default(),
     };
     let packet = PacketOut { actions: vec![Action::Group(group)], ..through_tables() };
-    add_to(&mut bench, 1, Message::PacketOut(packet.clone()));
-    add_to(&mut bench, 2, Message::GroupMod(group_mod.clone()));
-    let codes: Vec<_> = bench.ask(&control(BundleCommand::Commit)).iter().map(code).collect();
+    add_to(&mut harness, 1, Message::PacketOut(packet.clone()));
+    add_to(&mut harness, 2, Message::GroupMod(group_mod.clone()));
+    let codes: Vec<_> = harness.request(&control(BundleCommand::Commit)).iter().map(code).collect();
     assert_eq!(codes, [Some(ErrorCode::ActionOutGroup), Some(ErrorCode::BundleMessageFailed)]);
-    add_to(&mut bench, 1, Message::GroupMod(group_mod));
-    add_to(&mut bench, 2, Message::PacketOut(packet));
-    assert_eq!(bench.ask(&control(BundleCommand::Commit)), [reply(BundleCommand::Committed)]);
+    add_to(&mut harness, 1, Message::GroupMod(group_mod));
+    add_to(&mut harness, 2, Message::PacketOut(packet));
+    assert_eq!(harness.request(&control(BundleCommand::Commit)), [reply(BundleCommand::Committed)]);
 }
 
 #[test]
 fn bundles_are_bounded_in_bytes() {
-    let limits = Limits { bundle_bytes_max: 1000, ..Limits::default() };
+    let limits = ConnectionLimits { bundle_bytes_max: 1000, ..ConnectionLimits::default() };
     let config =
         ConnectionConfig { limits, ..ConnectionConfig::new("x", ConnectionKind::Management) };
-    let mut bench = Bench::with_config(config);
-    bench.say_hello();
+    let mut harness = ConnectionHarness::with_config(config);
+    harness.send_hello();
     let long = || Message::FlowMod(super::add_long(1, 598));
-    assert!(add_to(&mut bench, 1, long()).is_empty());
-    let refused = add_to(&mut bench, 2, long()).first().and_then(code);
+    assert!(add_to(&mut harness, 1, long()).is_empty());
+    let refused = add_to(&mut harness, 2, long()).first().and_then(code);
     assert_eq!(refused, Some(ErrorCode::BundleMessageTooMany));
-    assert_eq!(bench.ask(&control(BundleCommand::Discard)), [reply(BundleCommand::Discarded)]);
-    assert!(add_to(&mut bench, 3, long()).is_empty(), "what is gone takes no room");
+    assert_eq!(
+        harness.request(&control(BundleCommand::Discard)),
+        [reply(BundleCommand::Discarded)]
+    );
+    assert!(add_to(&mut harness, 3, long()).is_empty(), "what is gone takes no room");
 }

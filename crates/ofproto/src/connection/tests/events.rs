@@ -11,15 +11,15 @@ use shunt_pipeline::{
 use super::{add, code};
 use crate::{
     ErrorCode,
-    connection::{ConnectionConfig, ConnectionKind, Event, Limits},
+    connection::{ConnectionConfig, ConnectionKind, ConnectionLimits, ControllerEvent},
     message::{
         self, AsyncConfig, AsyncMasks, Generation, Message, PacketInFormat, PacketOut, RoleMessage,
         RoleName, SwitchConfig,
     },
-    testing::Bench,
+    testing::ConnectionHarness,
 };
 
-fn packet_in(reason: PacketInReason, controller_id: u16, length: usize) -> Event {
+fn packet_in(reason: PacketInReason, controller_id: u16, length: usize) -> ControllerEvent {
     let punt = Punt {
         bridge: BridgeId::new(1),
         reason,
@@ -31,168 +31,177 @@ fn packet_in(reason: PacketInReason, controller_id: u16, length: usize) -> Event
         metadata: Match::any(),
         continuation: None,
     };
-    Event::PacketIn(Arc::new(PacketIn { punt: Arc::new(punt), frame: vec![7; length] }), None)
+    ControllerEvent::PacketIn(
+        Arc::new(PacketIn { punt: Arc::new(punt), frame: vec![7; length] }),
+        None,
+    )
 }
 
 /// Messages that a connection hears of an event.
-fn heard(bench: &mut Bench, event: &Event) -> Vec<Message> {
-    bench.notify(event);
-    bench.heard().into_iter().map(|(_, message)| message).collect()
+fn replies(harness: &mut ConnectionHarness, event: &ControllerEvent) -> Vec<Message> {
+    harness.notify(event);
+    harness.replies().into_iter().map(|(_, message)| message).collect()
 }
 
-fn is_heard(bench: &mut Bench, event: &Event) -> bool {
-    !heard(bench, event).is_empty()
+fn is_delivered(harness: &mut ConnectionHarness, event: &ControllerEvent) -> bool {
+    !replies(harness, event).is_empty()
 }
 
 #[test]
 fn a_management_client_hears_nothing_until_it_asks_for_packets() {
-    let mut bench = Bench::open(ConnectionKind::Management);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     let event = packet_in(PacketInReason::Action, 0, 20);
-    assert!(!is_heard(&mut bench, &event));
-    bench.ask(&Message::SetConfig(SwitchConfig { miss_send_len: 1 }));
-    assert!(is_heard(&mut bench, &event));
-    bench.ask(&Message::SetConfig(SwitchConfig { miss_send_len: 0 }));
-    assert!(!is_heard(&mut bench, &event));
+    assert!(!is_delivered(&mut harness, &event));
+    harness.request(&Message::SetConfig(SwitchConfig { miss_send_len: 1 }));
+    assert!(is_delivered(&mut harness, &event));
+    harness.request(&Message::SetConfig(SwitchConfig { miss_send_len: 0 }));
+    assert!(!is_delivered(&mut harness, &event));
 }
 
 #[test]
 fn nothing_is_told_before_the_hello() {
-    let mut bench = Bench::silent(ConnectionKind::Controller);
-    bench.heard();
-    assert!(!is_heard(&mut bench, &packet_in(PacketInReason::Action, 0, 20)));
+    let mut harness = ConnectionHarness::before_hello(ConnectionKind::Controller);
+    harness.replies();
+    assert!(!is_delivered(&mut harness, &packet_in(PacketInReason::Action, 0, 20)));
 }
 
 #[test]
 fn invalid_ttls_are_told_only_to_who_asks() {
-    let mut bench = Bench::open(ConnectionKind::Controller);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let invalid = packet_in(PacketInReason::InvalidTtl, 0, 20);
-    assert!(is_heard(&mut bench, &packet_in(PacketInReason::NoMatch, 0, 20)));
-    assert!(is_heard(&mut bench, &packet_in(PacketInReason::ActionSet, 0, 20)));
-    assert!(!is_heard(&mut bench, &invalid));
+    assert!(is_delivered(&mut harness, &packet_in(PacketInReason::NoMatch, 0, 20)));
+    assert!(is_delivered(&mut harness, &packet_in(PacketInReason::ActionSet, 0, 20)));
+    assert!(!is_delivered(&mut harness, &invalid));
     let mut config = AsyncConfig::default();
     config.master.packet_in = 1 << 2;
-    bench.ask(&Message::SetAsync(config));
-    assert!(is_heard(&mut bench, &invalid));
-    assert!(!is_heard(&mut bench, &packet_in(PacketInReason::Action, 0, 20)));
-    assert_eq!(bench.ask(&Message::GetAsyncRequest), [Message::GetAsyncReply(config)]);
+    harness.request(&Message::SetAsync(config));
+    assert!(is_delivered(&mut harness, &invalid));
+    assert!(!is_delivered(&mut harness, &packet_in(PacketInReason::Action, 0, 20)));
+    assert_eq!(harness.request(&Message::GetAsyncRequest), [Message::GetAsyncReply(config)]);
 }
 
 #[test]
 fn a_slave_hears_of_ports_only() {
-    let mut bench = Bench::open(ConnectionKind::Controller);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let slave = RoleMessage { role: RoleName::Slave, generation: Generation(1) };
-    bench.ask(&Message::RoleRequest(slave));
-    assert!(!is_heard(&mut bench, &packet_in(PacketInReason::Action, 0, 20)));
-    let port = crate::Host::ports(&*bench.host).remove(0);
-    crate::Host::set_port_config(&*bench.host, port.number, port.config);
-    bench.deliver_events();
-    let [(_, Message::PortStatus(status))] = &bench.heard()[..] else { panic!("a port status") };
+    harness.request(&Message::RoleRequest(slave));
+    assert!(!is_delivered(&mut harness, &packet_in(PacketInReason::Action, 0, 20)));
+    let port = crate::Host::ports(&*harness.host).remove(0);
+    crate::Host::set_port_config(&*harness.host, port.number, port.config);
+    harness.deliver_events();
+    let [(_, Message::PortStatus(status))] = &harness.replies()[..] else {
+        panic!("a port status")
+    };
     assert_eq!(status.port, port);
 }
 
 #[test]
 fn a_controller_can_ask_for_silence() {
-    let mut bench = Bench::open(ConnectionKind::Controller);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let none = AsyncMasks { packet_in: 0, port_status: 0, flow_removed: 0 };
-    bench.ask(&Message::SetAsync(AsyncConfig { master: none, slave: none }));
-    assert!(!is_heard(&mut bench, &packet_in(PacketInReason::Action, 0, 20)));
+    harness.request(&Message::SetAsync(AsyncConfig { master: none, slave: none }));
+    assert!(!is_delivered(&mut harness, &packet_in(PacketInReason::Action, 0, 20)));
 }
 
 #[test]
 fn a_packet_for_one_controller_is_told_to_that_one() {
-    let mut bench = Bench::open(ConnectionKind::Controller);
-    bench.ask(&Message::SetControllerId(3));
-    assert!(!is_heard(&mut bench, &packet_in(PacketInReason::Action, 0, 20)));
-    assert!(is_heard(&mut bench, &packet_in(PacketInReason::Action, 3, 20)));
+    let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
+    harness.request(&Message::SetControllerId(3));
+    assert!(!is_delivered(&mut harness, &packet_in(PacketInReason::Action, 0, 20)));
+    assert!(is_delivered(&mut harness, &packet_in(PacketInReason::Action, 3, 20)));
 }
 
 #[test]
 fn the_whole_packet_is_told_in_the_format_that_was_asked_for() {
-    let mut bench = Bench::open(ConnectionKind::Controller);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let event = packet_in(PacketInReason::Action, 0, 242);
-    let [Message::PacketIn(packet)] = &heard(&mut bench, &event)[..] else { panic!("standard") };
+    let [Message::PacketIn(packet)] = &replies(&mut harness, &event)[..] else {
+        panic!("standard")
+    };
     assert_eq!((packet.data.len(), packet.userdata.len()), (242, 0));
-    bench.ask(&Message::SetPacketInFormat(PacketInFormat::Nicira2));
-    let [Message::PacketIn2(packet)] = &heard(&mut bench, &event)[..] else { panic!("nicira") };
+    harness.request(&Message::SetPacketInFormat(PacketInFormat::Nicira2));
+    let [Message::PacketIn2(packet)] = &replies(&mut harness, &event)[..] else { panic!("nicira") };
     assert_eq!((packet.data.len(), &packet.userdata[..]), (242, &[1, 2, 3][..]));
 }
 
 #[test]
 fn a_packet_that_no_message_can_hold_is_cut_and_its_length_told() {
-    let mut bench = Bench::open(ConnectionKind::Controller);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let event = packet_in(PacketInReason::Action, 0, 65_536);
-    let [Message::PacketIn(packet)] = &heard(&mut bench, &event)[..] else { panic!("standard") };
+    let [Message::PacketIn(packet)] = &replies(&mut harness, &event)[..] else {
+        panic!("standard")
+    };
     assert_eq!(packet.length, 65_535);
     assert!(packet.data.len() > 65_000);
-    bench.ask(&Message::SetPacketInFormat(PacketInFormat::Nicira2));
-    let [Message::PacketIn2(packet)] = &heard(&mut bench, &event)[..] else { panic!("nicira") };
+    harness.request(&Message::SetPacketInFormat(PacketInFormat::Nicira2));
+    let [Message::PacketIn2(packet)] = &replies(&mut harness, &event)[..] else { panic!("nicira") };
     assert_eq!(packet.length, 65_536);
     assert!(packet.data.len() > 65_000);
 }
 
 #[test]
 fn a_rule_that_asked_for_it_is_missed_aloud() {
-    let mut bench = Bench::open(ConnectionKind::Controller);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let flags = FlowFlags { send_flow_removed: true, ..FlowFlags::default() };
-    bench.ask(&Message::FlowMod(FlowMod { flags, ..add(1) }));
-    bench.ask(&Message::FlowMod(add(2)));
-    bench.ask(&Message::FlowMod(FlowMod { command: FlowModCommand::Delete, ..add(0) }));
-    bench.deliver_events();
-    let [(_, Message::FlowRemoved(removed))] = &bench.heard()[..] else { panic!("one rule") };
+    harness.request(&Message::FlowMod(FlowMod { flags, ..add(1) }));
+    harness.request(&Message::FlowMod(add(2)));
+    harness.request(&Message::FlowMod(FlowMod { command: FlowModCommand::Delete, ..add(0) }));
+    harness.deliver_events();
+    let [(_, Message::FlowRemoved(removed))] = &harness.replies()[..] else { panic!("one rule") };
     assert_eq!(removed.cookie, Cookie::new(1));
 }
 
 #[test]
 fn a_peer_that_does_not_read_loses_events_before_its_connection() {
-    let limits = Limits { events_max: 1000, ..Limits::default() };
+    let limits = ConnectionLimits { events_max: 1000, ..ConnectionLimits::default() };
     let config =
         ConnectionConfig { limits, ..ConnectionConfig::new("x", ConnectionKind::Controller) };
-    let mut bench = Bench::with_config(config);
-    bench.say_hello();
+    let mut harness = ConnectionHarness::with_config(config);
+    harness.send_hello();
     let event = packet_in(PacketInReason::Action, 0, 100);
     for _ in 0..100 {
-        bench.notify(&event);
+        harness.notify(&event);
     }
-    let status = bench.connection.status();
+    let status = harness.connection.status();
     assert!(status.output_waiting < 1200 && status.events_dropped > 80, "{status:?}");
-    bench.send(&Message::EchoRequest(Vec::new()));
-    let told = u64::try_from(bench.heard().len() - 1).unwrap();
+    harness.send(&Message::EchoRequest(Vec::new()));
+    let told = u64::try_from(harness.replies().len() - 1).unwrap();
     assert_eq!(told + status.events_dropped, 100);
 }
 
 #[test]
 fn what_a_peer_must_not_miss_waits_until_it_has_room() {
-    let limits = Limits { events_max: 1000, ..Limits::default() };
+    let limits = ConnectionLimits { events_max: 1000, ..ConnectionLimits::default() };
     let config =
         ConnectionConfig { limits, ..ConnectionConfig::new("x", ConnectionKind::Controller) };
-    let mut bench = Bench::with_config(config);
-    bench.say_hello();
+    let mut harness = ConnectionHarness::with_config(config);
+    harness.send_hello();
     let event = packet_in(PacketInReason::Action, 0, 100);
-    let told = (0..100).take_while(|_| bench.tell(&event)).count();
-    assert!((5..15).contains(&told) && !bench.tell(&event));
-    assert_eq!(bench.connection.status().events_dropped, 0);
+    let told = (0..100).take_while(|_| harness.notify_reliable(&event)).count();
+    assert!((5..15).contains(&told) && !harness.notify_reliable(&event));
+    assert_eq!(harness.connection.status().events_dropped, 0);
     // What it does not want to hear needs no room.
-    assert!(bench.tell(&packet_in(PacketInReason::Action, 7, 100)));
-    assert_eq!(bench.heard().len(), told);
-    assert!(bench.tell(&event));
-    assert_eq!(bench.heard().len(), 1);
+    assert!(harness.notify_reliable(&packet_in(PacketInReason::Action, 7, 100)));
+    assert_eq!(harness.replies().len(), told);
+    assert!(harness.notify_reliable(&event));
+    assert_eq!(harness.replies().len(), 1);
 }
 
 #[test]
 fn a_packet_out_reaches_the_bridge_once_its_actions_fit_its_packet() {
-    let mut bench = Bench::open(ConnectionKind::Controller);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let actions = vec![Action::Output { port: PortNo::TABLE, max_len: 0 }];
     let packet = PacketOut { in_port: PortNo::CONTROLLER, actions, data: vec![0; 5] };
-    assert!(bench.ask(&Message::PacketOut(packet.clone())).is_empty());
-    assert_eq!(bench.host.take_packets(), std::slice::from_ref(&packet));
+    assert!(harness.request(&Message::PacketOut(packet.clone())).is_empty());
+    assert_eq!(harness.host.take_packets(), std::slice::from_ref(&packet));
     let actions = vec![Action::DecTtl { controllers: Box::new([0]) }];
-    assert_eq!(bench.ask(&Message::PacketOut(PacketOut { actions, ..packet })).len(), 1);
-    assert!(bench.host.take_packets().is_empty());
+    assert_eq!(harness.request(&Message::PacketOut(PacketOut { actions, ..packet })).len(), 1);
+    assert!(harness.host.take_packets().is_empty());
 }
 
 /// A bridge whose rule pauses packets before it sends them to port 2, and what a client hears.
-fn paused(bench: &mut Bench) -> message::PacketIn {
-    bench.ask(&Message::SetPacketInFormat(PacketInFormat::Nicira2));
+fn paused(harness: &mut ConnectionHarness) -> message::PacketIn {
+    harness.request(&Message::SetPacketInFormat(PacketInFormat::Nicira2));
     let pause = Action::Controller(Box::new(ControllerAction {
         max_len: u16::MAX,
         controller_id: 0,
@@ -206,24 +215,24 @@ fn paused(bench: &mut Bench) -> message::PacketIn {
     let set = |value| Action::Load { target: reg0, value };
     let apply = Box::new([set(1), pause, sent]);
     let instructions = Instructions { apply, ..Instructions::default() };
-    bench.ask(&Message::FlowMod(FlowMod { instructions, ..add(1) }));
+    harness.request(&Message::FlowMod(FlowMod { instructions, ..add(1) }));
     let actions = vec![Action::Output { port: PortNo::TABLE, max_len: 0 }];
-    bench.send(&Message::PacketOut(PacketOut {
+    harness.send(&Message::PacketOut(PacketOut {
         in_port: PortNo::CONTROLLER,
         actions,
         data: vec![0; 60],
     }));
-    bench.run();
-    bench.deliver_events();
-    bench.host.take_outcomes();
-    let heard = bench.heard().pop();
-    let Some((_, Message::PacketIn2(packet))) = heard else { panic!("{heard:?}") };
+    harness.run();
+    harness.deliver_events();
+    harness.host.take_outcomes();
+    let replies = harness.replies().pop();
+    let Some((_, Message::PacketIn2(packet))) = replies else { panic!("{replies:?}") };
     packet
 }
 
 /// Where the packets went that were sent since this was asked last.
-fn sent_to(bench: &Bench) -> Vec<u32> {
-    let outcomes = bench.host.take_outcomes();
+fn sent_to(harness: &ConnectionHarness) -> Vec<u32> {
+    let outcomes = harness.host.take_outcomes();
     let port = |action: &DatapathAction| match action {
         DatapathAction::Output { port, .. } => Some(port.number()),
         _ => None,
@@ -233,28 +242,28 @@ fn sent_to(bench: &Bench) -> Vec<u32> {
 
 #[test]
 fn a_paused_packet_goes_on_as_it_comes_back() {
-    let mut bench = Bench::open(ConnectionKind::Controller);
-    let packet = paused(&mut bench);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
+    let packet = paused(&mut harness);
     assert_eq!(packet.metadata.key().field(FieldId::Reg0), 1);
-    assert!(bench.ask(&Message::Resume(packet.clone())).is_empty());
-    assert_eq!(sent_to(&bench), [1]);
+    assert!(harness.request(&Message::Resume(packet.clone())).is_empty());
+    assert_eq!(sent_to(&harness), [1]);
     let mut key = packet.metadata.key();
     key.set_field(FieldId::Reg0, 2);
     let metadata = Match::new(&key, &FlowMask::from(packet.metadata.mask()));
-    bench.ask(&Message::Resume(message::PacketIn { metadata, data: vec![1; 70], ..packet }));
-    assert_eq!(sent_to(&bench), [2]);
-    assert_eq!(bench.host.take_packets().pop().map(|packet| packet.data), Some(vec![1; 70]));
+    harness.request(&Message::Resume(message::PacketIn { metadata, data: vec![1; 70], ..packet }));
+    assert_eq!(sent_to(&harness), [2]);
+    assert_eq!(harness.host.take_packets().pop().map(|packet| packet.data), Some(vec![1; 70]));
 }
 
 #[test]
 fn a_packet_that_did_not_pause_here_is_stale() {
-    let mut bench = Bench::open(ConnectionKind::Controller);
-    let packet = paused(&mut bench);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
+    let packet = paused(&mut harness);
     let mut forged = packet.clone();
     *forged.continuation.last_mut().unwrap() ^= 1;
     for stale in [forged, message::PacketIn { continuation: Vec::new(), ..packet }] {
-        let refused = bench.ask(&Message::Resume(stale)).first().and_then(code);
+        let refused = harness.request(&Message::Resume(stale)).first().and_then(code);
         assert_eq!(refused, Some(ErrorCode::ResumeStale));
     }
-    assert!(sent_to(&bench).is_empty());
+    assert!(sent_to(&harness).is_empty());
 }

@@ -10,12 +10,12 @@ use shunt_pipeline::{
 use super::{add, code};
 use crate::{
     ErrorCode, Host,
-    connection::{ConnectionKind, Step, Wait},
+    connection::{ConnectionKind, ConnectionStep, Wait},
     message::{
         BundleAdd, BundleCommand, BundleControl, BundleFlags, BundleId, GroupDescription, Message,
         MeterDescription, MultipartReply, MultipartRequest, PacketOut, Xid,
     },
-    testing::Bench,
+    testing::ConnectionHarness,
     wire::v13,
 };
 
@@ -68,19 +68,21 @@ fn to_meter() -> FlowMod {
     FlowMod { instructions, ..to_group() }
 }
 
-fn question(bench: &mut Bench, request: MultipartRequest) -> MultipartReply {
-    let mut heard = bench.ask(&Message::MultipartRequest(request));
-    let Some(Message::MultipartReply { more: false, reply }) = heard.pop() else { panic!("told") };
+fn multipart_reply(harness: &mut ConnectionHarness, request: MultipartRequest) -> MultipartReply {
+    let mut replies = harness.request(&Message::MultipartRequest(request));
+    let Some(Message::MultipartReply { more: false, reply }) = replies.pop() else {
+        panic!("told")
+    };
     reply
 }
 
-fn refusal(bench: &mut Bench, message: &Message) -> Option<ErrorCode> {
-    bench.ask(message).first().and_then(code)
+fn refusal(harness: &mut ConnectionHarness, message: &Message) -> Option<ErrorCode> {
+    harness.request(message).first().and_then(code)
 }
 
-fn reason_of_removal(bench: &mut Bench) -> Option<RemovedReason> {
-    bench.deliver_events();
-    match bench.heard().pop() {
+fn reason_of_removal(harness: &mut ConnectionHarness) -> Option<RemovedReason> {
+    harness.deliver_events();
+    match harness.replies().pop() {
         Some((_, Message::FlowRemoved(removed))) => Some(removed.reason),
         _ => None,
     }
@@ -88,17 +90,17 @@ fn reason_of_removal(bench: &mut Bench) -> Option<RemovedReason> {
 
 #[test]
 fn a_group_is_told_of_as_it_was_made() {
-    let mut bench = Bench::open(ConnectionKind::Controller);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let request = group_mod(GroupCommand::Add, [1, 2]);
-    assert!(bench.ask(&Message::GroupMod(request.clone())).is_empty());
-    bench.ask(&Message::FlowMod(to_group()));
-    bench.ask(&Message::FlowMod(FlowMod { priority: Priority::new(2), ..to_group() }));
+    assert!(harness.request(&Message::GroupMod(request.clone())).is_empty());
+    harness.request(&Message::FlowMod(to_group()));
+    harness.request(&Message::FlowMod(FlowMod { priority: Priority::new(2), ..to_group() }));
     let description =
         GroupDescription { group: GROUP, kind: GroupKind::All, buckets: request.buckets };
-    let told = question(&mut bench, MultipartRequest::GroupDescription);
+    let told = multipart_reply(&mut harness, MultipartRequest::GroupDescription);
     assert_eq!(told, MultipartReply::GroupDescription(vec![description]));
     for asked in [None, Some(GROUP), Some(GroupId::new(6))] {
-        let told = question(&mut bench, MultipartRequest::Group(asked));
+        let told = multipart_reply(&mut harness, MultipartRequest::Group(asked));
         let MultipartReply::Group(groups) = told else { panic!("counters") };
         let told: Vec<_> =
             groups.iter().map(|own| (own.group, own.references, own.buckets.len())).collect();
@@ -109,16 +111,16 @@ fn a_group_is_told_of_as_it_was_made() {
 
 #[test]
 fn a_meter_is_told_of_as_it_was_made_and_a_missing_one_is_unknown() {
-    let mut bench = Bench::open(ConnectionKind::Controller);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let request = meter_mod(MeterCommand::Add, 10);
-    assert!(bench.ask(&Message::MeterMod(request.clone())).is_empty());
-    bench.ask(&Message::FlowMod(to_meter()));
+    assert!(harness.request(&Message::MeterMod(request.clone())).is_empty());
+    harness.request(&Message::FlowMod(to_meter()));
     for asked in [None, Some(METER)] {
-        let told = question(&mut bench, MultipartRequest::MeterConfig(asked));
+        let told = multipart_reply(&mut harness, MultipartRequest::MeterConfig(asked));
         let config = request.config.clone();
         let description = MeterDescription { meter: METER, config };
         assert_eq!(told, MultipartReply::MeterConfig(vec![description]));
-        let told = question(&mut bench, MultipartRequest::Meter(asked));
+        let told = multipart_reply(&mut harness, MultipartRequest::Meter(asked));
         let MultipartReply::Meter(meters) = told else { panic!("counters") };
         let told: Vec<_> =
             meters.iter().map(|own| (own.meter, own.flows, own.bands.len())).collect();
@@ -126,52 +128,53 @@ fn a_meter_is_told_of_as_it_was_made_and_a_missing_one_is_unknown() {
     }
     for request in [MultipartRequest::Meter, MultipartRequest::MeterConfig] {
         let request = Message::MultipartRequest(request(Some(MeterId::new(8))));
-        assert_eq!(refusal(&mut bench, &request), Some(ErrorCode::MeterUnknown));
+        assert_eq!(refusal(&mut harness, &request), Some(ErrorCode::MeterUnknown));
     }
 }
 
 #[test]
 fn a_rule_cannot_name_what_is_not_there_and_goes_with_what_it_names() {
-    let mut bench = Bench::open(ConnectionKind::Controller);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let (to_group, to_meter) = (Message::FlowMod(to_group()), Message::FlowMod(to_meter()));
-    assert_eq!(refusal(&mut bench, &to_group), Some(ErrorCode::ActionOutGroup));
-    assert_eq!(refusal(&mut bench, &to_meter), Some(ErrorCode::MeterInvalid));
-    bench.ask(&Message::GroupMod(group_mod(GroupCommand::Add, [1])));
-    bench.ask(&to_group);
-    bench.ask(&Message::GroupMod(group_mod(GroupCommand::Delete, [])));
-    assert_eq!(reason_of_removal(&mut bench), Some(RemovedReason::GroupDelete));
-    bench.ask(&Message::MeterMod(meter_mod(MeterCommand::Add, 10)));
-    bench.ask(&to_meter);
-    let delete = MeterMod { config: v13::no_meter(), ..meter_mod(MeterCommand::Delete, 1) };
-    bench.ask(&Message::MeterMod(delete));
+    assert_eq!(refusal(&mut harness, &to_group), Some(ErrorCode::ActionOutGroup));
+    assert_eq!(refusal(&mut harness, &to_meter), Some(ErrorCode::MeterInvalid));
+    harness.request(&Message::GroupMod(group_mod(GroupCommand::Add, [1])));
+    harness.request(&to_group);
+    harness.request(&Message::GroupMod(group_mod(GroupCommand::Delete, [])));
+    assert_eq!(reason_of_removal(&mut harness), Some(RemovedReason::GroupDelete));
+    harness.request(&Message::MeterMod(meter_mod(MeterCommand::Add, 10)));
+    harness.request(&to_meter);
+    let delete =
+        MeterMod { config: v13::empty_meter_config(), ..meter_mod(MeterCommand::Delete, 1) };
+    harness.request(&Message::MeterMod(delete));
     // OpenFlow 1.3 has no number of its own for it.
-    assert_eq!(reason_of_removal(&mut bench), Some(RemovedReason::Delete));
-    assert!(bench.host.rules(&RuleFilter::all()).is_empty());
+    assert_eq!(reason_of_removal(&mut harness), Some(RemovedReason::Delete));
+    assert!(harness.host.rules(&RuleFilter::all()).is_empty());
 }
 
 #[test]
 fn counters_of_groups_and_meters_are_handed_in_before_they_are_told() {
-    let mut bench = Bench::open(ConnectionKind::Controller);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     for request in [MultipartRequest::Group(None), MultipartRequest::Meter(None)] {
-        bench.send(&Message::MultipartRequest(request));
-        let now = bench.host.now();
-        let step = bench.connection.process(&*bench.host, now);
-        assert_eq!(step, Step::Wait(Wait::Counts));
-        assert_eq!(bench.heard().len(), 1);
+        harness.send(&Message::MultipartRequest(request));
+        let now = harness.host.now();
+        let step = harness.connection.process(&*harness.host, now);
+        assert_eq!(step, ConnectionStep::Wait(Wait::Counts));
+        assert_eq!(harness.replies().len(), 1);
     }
 }
 
 #[test]
 fn a_group_that_no_reply_could_tell_of_is_refused() {
-    let mut bench = Bench::open(ConnectionKind::Controller);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let empty = |count: usize| {
         let mut request = group_mod(GroupCommand::Add, std::iter::repeat_n(1, count));
         request.buckets.iter_mut().for_each(|bucket| bucket.actions = Box::default());
         Message::GroupMod(request)
     };
-    assert_eq!(refusal(&mut bench, &empty(4001)), Some(ErrorCode::GroupBucketsFull));
-    assert_eq!(refusal(&mut bench, &empty(4000)), None);
-    let told = question(&mut bench, MultipartRequest::Group(None));
+    assert_eq!(refusal(&mut harness, &empty(4001)), Some(ErrorCode::GroupBucketsFull));
+    assert_eq!(refusal(&mut harness, &empty(4000)), None);
+    let told = multipart_reply(&mut harness, MultipartRequest::Group(None));
     let MultipartReply::Group(groups) = told else { panic!("counters") };
     assert_eq!(groups[0].buckets.len(), 4000);
 }
@@ -179,48 +182,48 @@ fn a_group_that_no_reply_could_tell_of_is_refused() {
 const FLAGS: BundleFlags = BundleFlags { atomic: true, ordered: true };
 
 /// What is said to the commit of a bundle of these.
-fn commit(bench: &mut Bench, messages: Vec<Message>) -> Vec<Option<ErrorCode>> {
+fn commit(harness: &mut ConnectionHarness, messages: Vec<Message>) -> Vec<Option<ErrorCode>> {
     let xid = Xid::new(9);
     for message in messages {
         let message = Box::new(message);
         let add = BundleAdd { bundle: BundleId(1), flags: FLAGS, xid, message };
-        bench.send_bytes(&v13::encode(xid, &Message::BundleAdd(add)).expect("short"));
-        assert!(bench.heard().is_empty());
+        harness.send_bytes(&v13::encode(xid, &Message::BundleAdd(add)).expect("short"));
+        assert!(harness.replies().is_empty());
     }
     let command = BundleCommand::Commit;
     let commit = BundleControl { bundle: BundleId(1), command, flags: FLAGS };
-    bench.ask(&Message::BundleControl(commit)).iter().map(code).collect()
+    harness.request(&Message::BundleControl(commit)).iter().map(code).collect()
 }
 
 #[test]
 fn a_bundle_of_rules_and_groups_is_whole_or_nothing() {
-    let mut bench = Bench::open(ConnectionKind::Management);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     let group = || Message::GroupMod(group_mod(GroupCommand::Add, [1]));
     let rule = || Message::FlowMod(to_group());
     let missing = Message::GroupMod(GroupMod {
         group: Some(GroupId::new(99)),
         ..group_mod(GroupCommand::Modify, [1])
     });
-    let failed = commit(&mut bench, vec![group(), rule(), missing]);
+    let failed = commit(&mut harness, vec![group(), rule(), missing]);
     assert_eq!(failed, [Some(ErrorCode::GroupUnknown), Some(ErrorCode::BundleMessageFailed)]);
-    assert!(bench.host.groups().is_empty() && bench.host.rules(&RuleFilter::all()).is_empty());
-    let failed = commit(&mut bench, vec![rule(), group()]);
+    assert!(harness.host.groups().is_empty() && harness.host.rules(&RuleFilter::all()).is_empty());
+    let failed = commit(&mut harness, vec![rule(), group()]);
     assert_eq!(failed, [Some(ErrorCode::ActionOutGroup), Some(ErrorCode::BundleMessageFailed)]);
-    assert_eq!(commit(&mut bench, vec![group(), rule()]), [None]);
-    assert_eq!((bench.host.groups().len(), bench.host.rules(&RuleFilter::all()).len()), (1, 1));
+    assert_eq!(commit(&mut harness, vec![group(), rule()]), [None]);
+    assert_eq!((harness.host.groups().len(), harness.host.rules(&RuleFilter::all()).len()), (1, 1));
 }
 
 #[test]
 fn a_packet_may_go_to_a_group_that_its_bundle_brings_and_to_no_other() {
-    let mut bench = Bench::open(ConnectionKind::Management);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     let actions = vec![Action::Group(GROUP)];
     let packet = PacketOut { in_port: PortNo::ANY, actions, data: vec![0; 14] };
     let packet = || Message::PacketOut(packet.clone());
-    assert_eq!(refusal(&mut bench, &packet()), Some(ErrorCode::ActionOutGroup));
-    let failed = commit(&mut bench, vec![Message::FlowMod(add(1)), packet()]);
+    assert_eq!(refusal(&mut harness, &packet()), Some(ErrorCode::ActionOutGroup));
+    let failed = commit(&mut harness, vec![Message::FlowMod(add(1)), packet()]);
     assert_eq!(failed, [Some(ErrorCode::ActionOutGroup), Some(ErrorCode::BundleMessageFailed)]);
-    assert!(bench.host.rules(&RuleFilter::all()).is_empty());
+    assert!(harness.host.rules(&RuleFilter::all()).is_empty());
     let group = Message::GroupMod(group_mod(GroupCommand::Add, [1]));
-    assert_eq!(commit(&mut bench, vec![group, packet()]), [None]);
-    assert_eq!(bench.host.take_packets().len(), 1);
+    assert_eq!(commit(&mut harness, vec![group, packet()]), [None]);
+    assert_eq!(harness.host.take_packets().len(), 1);
 }

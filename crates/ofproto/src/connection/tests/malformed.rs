@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use crate::{
     ErrorNumber, NICIRA_EXPERIMENTER,
-    connection::{ConnectionKind, Step},
+    connection::{ConnectionKind, ConnectionStep},
     message::{Message, Xid},
-    testing::Bench,
+    testing::ConnectionHarness,
     wire::{header::Header, v13},
 };
 
@@ -35,14 +35,14 @@ fn in_short(frame: &[u8]) -> String {
 
 /// What a fresh connection answers.
 fn answers(messages: &[Vec<u8>]) -> String {
-    let mut bench = Bench::open(ConnectionKind::Management);
-    messages.iter().for_each(|message| bench.send_bytes(message));
-    let echo = bench.send(&Message::EchoRequest(b"end".to_vec()));
-    let frames = bench.heard_frames();
+    let mut harness = ConnectionHarness::open(ConnectionKind::Management);
+    messages.iter().for_each(|message| harness.send_bytes(message));
+    let echo = harness.send(&Message::EchoRequest(b"end".to_vec()));
+    let frames = harness.reply_frames();
     let is_echo = |frame: &&bytes::Bytes| Header::parse(frame).unwrap().xid == echo;
     let mut words: Vec<_> =
         frames.iter().take_while(|frame| !is_echo(frame)).map(|frame| in_short(frame)).collect();
-    if matches!(bench.run(), Step::Closed(_)) {
+    if matches!(harness.run(), ConnectionStep::Closed(_)) {
         words.push("closed".to_owned());
     } else {
         assert!(frames.iter().any(|frame| is_echo(&frame)), "the echo is answered");
@@ -77,17 +77,17 @@ fn mistakes_are_answered_as_open_vswitch_answers_them() {
 
 #[test]
 fn the_whole_message_comes_back_with_its_error() {
-    let mut bench = Bench::open(ConnectionKind::Management);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     let mut message =
         Header { version: 4, kind: 99, length: 300, xid: Xid::new(9) }.emit().to_vec();
     message.resize(300, 0xab);
-    bench.send_bytes(&message);
-    let [(xid, Message::Error(error))] = &bench.heard()[..] else { panic!("one error") };
+    harness.send_bytes(&message);
+    let [(xid, Message::Error(error))] = &harness.replies()[..] else { panic!("one error") };
     assert_eq!((*xid, &error.data), (Xid::new(9), &message));
     // Of the longest message, what fits behind the header of the error.
     message.resize(65_535, 0xab);
     message[2..4].copy_from_slice(&[0xff, 0xff]);
-    bench.send_bytes(&message);
-    let [(_, Message::Error(error))] = &bench.heard()[..] else { panic!("one error") };
+    harness.send_bytes(&message);
+    let [(_, Message::Error(error))] = &harness.replies()[..] else { panic!("one error") };
     assert_eq!(error.data, message[..65_535 - 12]);
 }

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use crate::{
     CloseReason, ErrorNumber,
-    connection::{ConnectionConfig, ConnectionKind, Limits, Step},
+    connection::{ConnectionConfig, ConnectionKind, ConnectionLimits, ConnectionStep},
     message::{Hello, Message, Xid},
-    testing::Bench,
+    testing::ConnectionHarness,
     wire::{header::Header, v13},
 };
 
 #[test]
 fn the_switch_says_hello_before_anything_is_said_to_it() {
-    let mut bench = Bench::silent(ConnectionKind::Controller);
+    let mut harness = ConnectionHarness::before_hello(ConnectionKind::Controller);
     let hello = Message::Hello(Hello { version: 4, bitmap: Some(0x10) });
-    assert_eq!(bench.heard(), [(Xid::new(1), hello)]);
+    assert_eq!(harness.replies(), [(Xid::new(1), hello)]);
 }
 
 #[test]
@@ -23,10 +23,10 @@ fn a_peer_without_a_common_version_is_told_in_words_and_in_its_own_version() {
         (Hello { version: 1, bitmap: None }, "1.0"),
         (Hello { version: 6, bitmap: Some(0x60) }, "1.4, 1.5"),
     ] {
-        let mut bench = Bench::silent(ConnectionKind::Management);
-        bench.heard();
-        bench.send(&Message::Hello(hello));
-        let frames = bench.heard_frames();
+        let mut harness = ConnectionHarness::before_hello(ConnectionKind::Management);
+        harness.replies();
+        harness.send(&Message::Hello(hello));
+        let frames = harness.reply_frames();
         let [frame] = &frames[..] else { panic!("one error") };
         assert_eq!(Header::parse(frame).unwrap().version, hello.version);
         let mut as_13 = frame.to_vec();
@@ -36,61 +36,62 @@ fn a_peer_without_a_common_version_is_told_in_words_and_in_its_own_version() {
         let sentence = String::from_utf8(error.data).unwrap();
         assert_eq!(sentence, format!("the peer speaks {offered}, the switch speaks 1.3 only"));
         let reason = CloseReason::Version { offered: offered.to_owned() };
-        assert_eq!(bench.run(), Step::Closed(reason));
+        assert_eq!(harness.run(), ConnectionStep::Closed(reason));
     }
 }
 
 #[test]
 fn who_begins_with_something_else_is_not_listened_to() {
-    let mut bench = Bench::silent(ConnectionKind::Management);
-    bench.heard();
-    bench.send(&Message::FeaturesRequest);
-    assert_eq!(bench.run(), Step::Closed(CloseReason::NotHello { kind: 5 }));
-    assert!(bench.heard().is_empty());
+    let mut harness = ConnectionHarness::before_hello(ConnectionKind::Management);
+    harness.replies();
+    harness.send(&Message::FeaturesRequest);
+    assert_eq!(harness.run(), ConnectionStep::Closed(CloseReason::NotHello { kind: 5 }));
+    assert!(harness.replies().is_empty());
 }
 
 #[test]
 fn who_says_nothing_is_given_up() {
-    let mut bench = Bench::silent(ConnectionKind::Management);
-    bench.heard();
-    bench.pass(Duration::from_secs(9));
-    assert_eq!(bench.run(), Step::Idle);
-    bench.pass(Duration::from_secs(1));
-    assert_eq!(bench.run(), Step::Closed(CloseReason::NoHello { seconds: 10 }));
+    let mut harness = ConnectionHarness::before_hello(ConnectionKind::Management);
+    harness.replies();
+    harness.advance_time(Duration::from_secs(9));
+    assert_eq!(harness.run(), ConnectionStep::Idle);
+    harness.advance_time(Duration::from_secs(1));
+    assert_eq!(harness.run(), ConnectionStep::Closed(CloseReason::NoHello { seconds: 10 }));
 }
 
 #[test]
 fn a_silent_controller_is_asked_for_an_echo_and_then_given_up() {
-    let mut bench = Bench::open(ConnectionKind::Controller);
-    bench.pass(Duration::from_secs(5));
-    let [(_, Message::EchoRequest(payload))] = &bench.heard()[..] else { panic!("an echo") };
-    bench.send(&Message::EchoReply(payload.clone()));
-    bench.pass(Duration::from_secs(5));
-    assert_eq!(bench.heard().len(), 1, "asked again");
-    bench.pass(Duration::from_secs(5));
-    assert_eq!(bench.run(), Step::Closed(CloseReason::Silent { seconds: 5 }));
+    let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
+    harness.advance_time(Duration::from_secs(5));
+    let [(_, Message::EchoRequest(payload))] = &harness.replies()[..] else { panic!("an echo") };
+    harness.send(&Message::EchoReply(payload.clone()));
+    harness.advance_time(Duration::from_secs(5));
+    assert_eq!(harness.replies().len(), 1, "asked again");
+    harness.advance_time(Duration::from_secs(5));
+    assert_eq!(harness.run(), ConnectionStep::Closed(CloseReason::Silent { seconds: 5 }));
 }
 
 #[test]
 fn a_management_client_may_be_silent_for_ever() {
-    let mut bench = Bench::open(ConnectionKind::Management);
-    bench.pass(Duration::from_secs(1_000_000));
-    assert_eq!(bench.run(), Step::Idle);
-    assert!(bench.heard().is_empty());
-    assert_eq!(bench.connection.poll_timeout(), None);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Management);
+    harness.advance_time(Duration::from_secs(1_000_000));
+    assert_eq!(harness.run(), ConnectionStep::Idle);
+    assert!(harness.replies().is_empty());
+    assert_eq!(harness.connection.poll_timeout(), None);
 }
 
 #[test]
 fn who_takes_nothing_of_what_waits_for_it_is_given_up() {
-    let limits = Limits { stall_timeout: Duration::from_secs(3), ..Limits::default() };
+    let limits =
+        ConnectionLimits { stall_timeout: Duration::from_secs(3), ..ConnectionLimits::default() };
     let config =
         ConnectionConfig { limits, ..ConnectionConfig::new("x", ConnectionKind::Management) };
-    let mut bench = Bench::with_config(config);
-    bench.say_hello();
-    bench.send(&Message::FeaturesRequest);
-    bench.run();
-    bench.pass(Duration::from_secs(2));
-    assert_eq!(bench.run(), Step::Idle);
-    bench.pass(Duration::from_secs(1));
-    assert_eq!(bench.run(), Step::Closed(CloseReason::Stalled { seconds: 3 }));
+    let mut harness = ConnectionHarness::with_config(config);
+    harness.send_hello();
+    harness.send(&Message::FeaturesRequest);
+    harness.run();
+    harness.advance_time(Duration::from_secs(2));
+    assert_eq!(harness.run(), ConnectionStep::Idle);
+    harness.advance_time(Duration::from_secs(1));
+    assert_eq!(harness.run(), ConnectionStep::Closed(CloseReason::Stalled { seconds: 3 }));
 }

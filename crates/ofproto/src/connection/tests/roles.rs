@@ -5,12 +5,12 @@ use crate::{
     ErrorCode,
     connection::ConnectionKind,
     message::{Generation, Message, MultipartRequest, RoleMessage, RoleName},
-    testing::Bench,
+    testing::ConnectionHarness,
 };
 
-fn ask(bench: &mut Bench, role: RoleName, generation: u64) -> Message {
+fn request(harness: &mut ConnectionHarness, role: RoleName, generation: u64) -> Message {
     let request = RoleMessage { role, generation: Generation(generation) };
-    bench.ask(&Message::RoleRequest(request)).pop().unwrap()
+    harness.request(&Message::RoleRequest(request)).pop().unwrap()
 }
 
 fn granted(role: RoleName, generation: u64) -> Message {
@@ -19,52 +19,55 @@ fn granted(role: RoleName, generation: u64) -> Message {
 
 #[test]
 fn connections_begin_as_equals_before_any_election() {
-    let mut bench = Bench::open(ConnectionKind::Controller);
-    let reply = ask(&mut bench, RoleName::NoChange, 0);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
+    let reply = request(&mut harness, RoleName::NoChange, 0);
     assert_eq!(reply, granted(RoleName::Equal, u64::MAX));
 }
 
 #[test]
 fn a_new_master_makes_the_old_one_a_slave() {
-    let mut old = Bench::open(ConnectionKind::Controller);
+    let mut old = ConnectionHarness::open(ConnectionKind::Controller);
     let mut new = old.another(ConnectionKind::Controller);
-    assert_eq!(ask(&mut old, RoleName::Master, 1), granted(RoleName::Master, 1));
-    assert!(old.ask(&Message::FlowMod(add(1))).is_empty());
-    assert_eq!(ask(&mut new, RoleName::Master, 2), granted(RoleName::Master, 2));
-    assert_eq!(ask(&mut old, RoleName::NoChange, 0), granted(RoleName::Slave, 2));
-    let refused = old.ask(&Message::FlowMod(add(2)));
+    assert_eq!(request(&mut old, RoleName::Master, 1), granted(RoleName::Master, 1));
+    assert!(old.request(&Message::FlowMod(add(1))).is_empty());
+    assert_eq!(request(&mut new, RoleName::Master, 2), granted(RoleName::Master, 2));
+    assert_eq!(request(&mut old, RoleName::NoChange, 0), granted(RoleName::Slave, 2));
+    let refused = old.request(&Message::FlowMod(add(2)));
     assert_eq!(code(&refused[0]), Some(ErrorCode::IsSlave));
-    assert!(new.ask(&Message::FlowMod(add(3))).is_empty());
+    assert!(new.request(&Message::FlowMod(add(3))).is_empty());
 }
 
 #[test]
 fn a_master_that_goes_leaves_its_place() {
-    let mut bench = Bench::open(ConnectionKind::Controller);
-    let mut other = bench.another(ConnectionKind::Controller);
-    ask(&mut other, RoleName::Master, 1);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
+    let mut other = harness.another(ConnectionKind::Controller);
+    request(&mut other, RoleName::Master, 1);
     drop(other);
-    assert_eq!(ask(&mut bench, RoleName::Master, 1), granted(RoleName::Master, 1));
+    assert_eq!(request(&mut harness, RoleName::Master, 1), granted(RoleName::Master, 1));
 }
 
 #[test]
 fn an_election_that_is_over_grants_nothing_and_the_circle_closes() {
-    let mut bench = Bench::open(ConnectionKind::Controller);
-    assert_eq!(ask(&mut bench, RoleName::Slave, u64::MAX), granted(RoleName::Slave, u64::MAX));
-    let stale = ask(&mut bench, RoleName::Master, u64::MAX - 1);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
+    assert_eq!(
+        request(&mut harness, RoleName::Slave, u64::MAX),
+        granted(RoleName::Slave, u64::MAX)
+    );
+    let stale = request(&mut harness, RoleName::Master, u64::MAX - 1);
     assert_eq!(code(&stale), Some(ErrorCode::RoleStale));
-    assert_eq!(ask(&mut bench, RoleName::NoChange, 0), granted(RoleName::Slave, u64::MAX));
+    assert_eq!(request(&mut harness, RoleName::NoChange, 0), granted(RoleName::Slave, u64::MAX));
     // The number after the highest is 0.
-    assert_eq!(ask(&mut bench, RoleName::Master, 0), granted(RoleName::Master, 0));
-    let stale = ask(&mut bench, RoleName::Slave, u64::MAX);
+    assert_eq!(request(&mut harness, RoleName::Master, 0), granted(RoleName::Master, 0));
+    let stale = request(&mut harness, RoleName::Slave, u64::MAX);
     assert_eq!(code(&stale), Some(ErrorCode::RoleStale));
     // An equal needs no election.
-    assert_eq!(ask(&mut bench, RoleName::Equal, 7), granted(RoleName::Equal, 0));
+    assert_eq!(request(&mut harness, RoleName::Equal, 7), granted(RoleName::Equal, 0));
 }
 
 #[test]
 fn a_slave_may_read_and_configure_itself() {
-    let mut bench = Bench::open(ConnectionKind::Controller);
-    ask(&mut bench, RoleName::Slave, 1);
+    let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
+    request(&mut harness, RoleName::Slave, 1);
     for request in [
         Message::FeaturesRequest,
         Message::GetConfigRequest,
@@ -72,7 +75,7 @@ fn a_slave_may_read_and_configure_itself() {
         Message::GetAsyncRequest,
         Message::MultipartRequest(MultipartRequest::Table),
     ] {
-        let replies = bench.ask(&request);
+        let replies = harness.request(&request);
         assert!(replies.iter().all(|reply| code(reply).is_none()), "{request:?}");
         assert_eq!(replies.len(), 1, "{request:?}");
     }

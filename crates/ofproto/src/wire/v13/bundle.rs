@@ -10,7 +10,7 @@ use super::{
 use crate::{
     error::ErrorCode,
     message::{BundleAdd, BundleCommand, BundleControl, BundleFlags, BundleId, Message, Xid},
-    wire::{Reader, header::Header},
+    wire::{ByteReader, header::Header},
 };
 
 /// Commands in the order of their numbers.
@@ -26,10 +26,10 @@ const COMMANDS: [BundleCommand; 8] = [
 ];
 
 /// Reads the body of a bundle control; properties behind it are unknown and passed over.
-pub(super) fn read_control(reader: &mut Reader<'_>) -> Result<BundleControl, ErrorCode> {
+pub(super) fn read_control(reader: &mut ByteReader<'_>) -> Result<BundleControl, ErrorCode> {
     let bundle = BundleId(reader.u32()?);
     let (command, flags) = (reader.u16()?, reader.u16()?);
-    *reader = Reader::new(&[]);
+    *reader = ByteReader::new(&[]);
     let command = COMMANDS.get(usize::from(command)).ok_or(ErrorCode::BundleType)?;
     Ok(BundleControl { bundle, command: *command, flags: read_flags(flags)? })
 }
@@ -54,11 +54,11 @@ pub(super) fn put_control(out: &mut Vec<u8>, control: BundleControl) {
 }
 
 /// Where the message inside begins in the frame of an addition.
-const INSIDE_AT: usize = Header::LEN + 16;
+const BUNDLED_AT: usize = Header::LEN + 16;
 
 /// The message inside of an addition that was read before, with its header.
-pub(crate) fn message_inside(addition: &Bytes) -> Bytes {
-    let inside = addition.slice(INSIDE_AT.min(addition.len())..);
+pub(crate) fn bundled_message(addition: &Bytes) -> Bytes {
+    let inside = addition.slice(BUNDLED_AT.min(addition.len())..);
     let length = Header::parse(&inside).map_or(0, |header| usize::from(header.length));
     inside.slice(..length.min(inside.len()))
 }
@@ -69,12 +69,12 @@ const fn is_bundlable(kind: u8) -> bool {
 }
 
 /// Reads the body of an addition; properties behind the message are unknown and passed over.
-pub(super) fn read_add(xid: Xid, reader: &mut Reader<'_>) -> Result<BundleAdd, ErrorCode> {
+pub(super) fn read_add(xid: Xid, reader: &mut ByteReader<'_>) -> Result<BundleAdd, ErrorCode> {
     let bundle = BundleId(reader.u32()?);
     reader.skip(2)?;
     let flags = reader.u16()?;
     let bytes = reader.rest();
-    *reader = Reader::new(&[]);
+    *reader = ByteReader::new(&[]);
     let header = Header::parse(bytes).ok_or(ErrorCode::BundleMessageLength)?;
     let length = usize::from(header.length);
     let inside = bytes.get(..length).filter(|_| length >= Header::LEN);

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     error::{ErrorCode, TooLong},
     message::{Message, Xid},
-    wire::{Reader, header::Header},
+    wire::{ByteReader, header::Header},
 };
 
 /// Reads one whole message.
@@ -25,16 +25,16 @@ pub fn decode(frame: &[u8]) -> Result<(Xid, Message), ErrorCode> {
     if header.version != VERSION && header.kind != kind::HELLO {
         return Err(ErrorCode::BadVersion);
     }
-    let mut body = Reader::new(frame.get(Header::LEN..).unwrap_or_default());
+    let mut body = ByteReader::new(frame.get(Header::LEN..).unwrap_or_default());
     let message = read_body(&header, &mut body)?;
     body.finish()?;
     Ok((header.xid, message))
 }
 
-fn read_body(header: &Header, body: &mut Reader<'_>) -> Result<Message, ErrorCode> {
+fn read_body(header: &Header, body: &mut ByteReader<'_>) -> Result<Message, ErrorCode> {
     let mut take_all = || {
         let bytes = body.rest().to_vec();
-        *body = Reader::new(&[]);
+        *body = ByteReader::new(&[]);
         bytes
     };
     Ok(match header.kind {

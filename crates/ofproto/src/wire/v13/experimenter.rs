@@ -6,7 +6,7 @@ use super::{bundle, packet};
 use crate::{
     error::{ErrorCode, NICIRA_EXPERIMENTER, ONF_EXPERIMENTER},
     message::{Message, PacketInFormat, Xid},
-    wire::Reader,
+    wire::ByteReader,
 };
 
 /// `onf_exttype`.
@@ -24,7 +24,7 @@ mod nicira {
 }
 
 /// Reads the body of an experimenter message with transaction id `xid`.
-pub(super) fn read(xid: Xid, reader: &mut Reader<'_>) -> Result<Message, ErrorCode> {
+pub(super) fn read(xid: Xid, reader: &mut ByteReader<'_>) -> Result<Message, ErrorCode> {
     let (experimenter, kind) = (reader.u32()?, reader.u32()?);
     match (experimenter, kind) {
         (ONF_EXPERIMENTER, onf::BUNDLE_CONTROL) => {

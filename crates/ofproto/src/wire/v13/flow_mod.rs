@@ -14,7 +14,7 @@ use super::{
     instruction::{put_instructions, read_instructions},
     oxm::{put_match, read_match},
 };
-use crate::{error::ErrorCode, wire::Reader};
+use crate::{error::ErrorCode, wire::ByteReader};
 
 /// The table number that means all tables (`OFPTT_ALL`).
 const TABLE_ALL: u8 = 255;
@@ -35,7 +35,7 @@ const FLAGS: [Flag; 5] = [
 ];
 
 /// Reads the body.
-pub(super) fn read(reader: &mut Reader<'_>) -> Result<FlowMod, ErrorCode> {
+pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<FlowMod, ErrorCode> {
     let (cookie, cookie_mask) = (Cookie::new(reader.u64()?), reader.u64()?);
     let (table, command) = (reader.u8()?, reader.u8()?);
     let (idle_timeout, hard_timeout) = (reader.u16()?, reader.u16()?);

@@ -9,10 +9,10 @@ use super::{
     flow_mod::seconds,
     oxm::{put_match, read_match},
 };
-use crate::{error::ErrorCode, message::FlowRemoved, wire::Reader};
+use crate::{error::ErrorCode, message::FlowRemoved, wire::ByteReader};
 
 /// Reads the body.
-pub(super) fn read(reader: &mut Reader<'_>) -> Result<FlowRemoved, ErrorCode> {
+pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<FlowRemoved, ErrorCode> {
     let cookie = Cookie::new(reader.u64()?);
     let priority = Priority::new(reader.u16()?);
     let (reason, table) = (reader.u8()?, reader.u8()?);
@@ -78,7 +78,7 @@ pub(super) fn put_duration(out: &mut Vec<u8>, duration: Duration) {
 const NANOSECONDS_MAX: u32 = 999_999_999;
 
 /// Reads seconds and nanoseconds.
-pub(super) fn read_duration(reader: &mut Reader<'_>) -> Result<Duration, ErrorCode> {
+pub(super) fn read_duration(reader: &mut ByteReader<'_>) -> Result<Duration, ErrorCode> {
     let (seconds, nanoseconds) = (reader.u32()?, reader.u32()?);
     // More than a second of them is no number of nanoseconds, and could not be written again.
     Ok(Duration::new(seconds.into(), nanoseconds.min(NANOSECONDS_MAX)))

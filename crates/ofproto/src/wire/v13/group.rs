@@ -8,7 +8,7 @@ use super::{
     action::{put_actions, read_actions},
     length,
 };
-use crate::{error::ErrorCode, wire::Reader};
+use crate::{error::ErrorCode, wire::ByteReader};
 
 /// Bytes of a bucket without its actions.
 const BUCKET_LEN: usize = 16;
@@ -43,7 +43,7 @@ pub(super) const fn kind_number(kind: GroupKind) -> u8 {
 }
 
 /// Reads the body.
-pub(super) fn read(reader: &mut Reader<'_>) -> Result<GroupMod, ErrorCode> {
+pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<GroupMod, ErrorCode> {
     let (number, kind) = (reader.u16()?, reader.u8()?);
     reader.skip(1)?;
     let group = GroupId::new(reader.u32()?);
@@ -85,7 +85,7 @@ pub(super) fn put(out: &mut Vec<u8>, group_mod: &GroupMod) {
 }
 
 /// Reads buckets to the end.
-pub(super) fn read_buckets(reader: &mut Reader<'_>) -> Result<Box<[Bucket]>, ErrorCode> {
+pub(super) fn read_buckets(reader: &mut ByteReader<'_>) -> Result<Box<[Bucket]>, ErrorCode> {
     if !reader.len().is_multiple_of(8) {
         return Err(ErrorCode::BadLength);
     }
@@ -97,7 +97,7 @@ pub(super) fn read_buckets(reader: &mut Reader<'_>) -> Result<Box<[Bucket]>, Err
     Ok(buckets.into())
 }
 
-fn read_bucket(reader: &mut Reader<'_>, id: u32) -> Result<Bucket, ErrorCode> {
+fn read_bucket(reader: &mut ByteReader<'_>, id: u32) -> Result<Bucket, ErrorCode> {
     let length = usize::from(reader.clone().u16()?);
     let is_framed = (BUCKET_LEN..=reader.len()).contains(&length);
     if !is_framed {
@@ -106,7 +106,7 @@ fn read_bucket(reader: &mut Reader<'_>, id: u32) -> Result<Bucket, ErrorCode> {
     if !length.is_multiple_of(8) {
         return Err(ErrorCode::BadLength);
     }
-    let mut bucket = Reader::new(reader.bytes(length)?);
+    let mut bucket = ByteReader::new(reader.bytes(length)?);
     bucket.skip(2)?;
     let (weight, watch_port) = (bucket.u16()?, PortNo::new(bucket.u32()?));
     let watch_group = bucket.u32()?;

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     error::ErrorCode,
-    wire::{Reader, Short},
+    wire::{ByteReader, Short},
 };
 
 /// `ofp_instruction_type`.
@@ -27,7 +27,7 @@ mod at {
 }
 
 /// Reads instructions to the end of a message.
-pub(super) fn read_instructions(reader: &mut Reader<'_>) -> Result<Instructions, ErrorCode> {
+pub(super) fn read_instructions(reader: &mut ByteReader<'_>) -> Result<Instructions, ErrorCode> {
     if !reader.len().is_multiple_of(8) {
         return Err(ErrorCode::BadLength);
     }
@@ -46,18 +46,18 @@ pub(super) fn read_instructions(reader: &mut Reader<'_>) -> Result<Instructions,
 }
 
 /// Type and body of the next instruction.
-fn frame<'a>(reader: &mut Reader<'a>) -> Result<(u16, Reader<'a>), Short> {
+fn frame<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, ByteReader<'a>), Short> {
     let (kind, length) = (reader.u16()?, reader.u16()?);
     let length = usize::from(length);
     if length < 8 || !length.is_multiple_of(8) {
         return Err(Short);
     }
-    Ok((kind, Reader::new(reader.bytes(length.saturating_sub(4))?)))
+    Ok((kind, ByteReader::new(reader.bytes(length.saturating_sub(4))?)))
 }
 
 fn read_one(
     kind: u16,
-    body: &mut Reader<'_>,
+    body: &mut ByteReader<'_>,
     instructions: &mut Instructions,
 ) -> Result<(), ErrorCode> {
     let length = match kind {

@@ -5,7 +5,7 @@ use shunt_pipeline::{
     MeterBand, MeterBandKind, MeterCommand, MeterConfig, MeterId, MeterMod, MeterUnit,
 };
 
-use crate::{error::ErrorCode, wire::Reader};
+use crate::{error::ErrorCode, wire::ByteReader};
 
 /// Bytes of a band.
 const BAND_LEN: u16 = 16;
@@ -25,7 +25,7 @@ pub(super) mod band {
 }
 
 /// Reads the body.
-pub(super) fn read(reader: &mut Reader<'_>) -> Result<MeterMod, ErrorCode> {
+pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<MeterMod, ErrorCode> {
     let (command, flags, meter) = (reader.u16()?, reader.u16()?, MeterId::new(reader.u32()?));
     let command = match command {
         0 => MeterCommand::Add,
@@ -34,9 +34,9 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<MeterMod, ErrorCode> {
         _ => return Err(ErrorCode::MeterCommand),
     };
     if command == MeterCommand::Delete {
-        *reader = Reader::new(&[]);
+        *reader = ByteReader::new(&[]);
         let meter = Some(meter).filter(|meter| *meter != MeterId::ALL);
-        return Ok(MeterMod { command, meter, config: nothing() });
+        return Ok(MeterMod { command, meter, config: empty_config() });
     }
     // No meter ever has these numbers, whatever it would be; others may be beyond those of a switch.
     if meter.number() == 0 || meter == MeterId::ALL {
@@ -50,7 +50,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<MeterMod, ErrorCode> {
 }
 
 /// What a deletion says of the meter.
-pub(crate) fn nothing() -> MeterConfig {
+pub(crate) fn empty_config() -> MeterConfig {
     MeterConfig { unit: MeterUnit::Kilobits, burst: false, stats: false, bands: Box::default() }
 }
 
@@ -68,7 +68,10 @@ pub(super) fn put(out: &mut Vec<u8>, meter_mod: &MeterMod) {
 }
 
 /// Reads bands to the end.
-pub(super) fn read_config(flags: u16, reader: &mut Reader<'_>) -> Result<MeterConfig, ErrorCode> {
+pub(super) fn read_config(
+    flags: u16,
+    reader: &mut ByteReader<'_>,
+) -> Result<MeterConfig, ErrorCode> {
     let mut bands = Vec::new();
     let unit = match flags & (flag::KBPS | flag::PKTPS) {
         flag::KBPS => MeterUnit::Kilobits,
@@ -85,8 +88,8 @@ pub(super) fn read_config(flags: u16, reader: &mut Reader<'_>) -> Result<MeterCo
     Ok(MeterConfig { unit, burst, stats, bands: bands.into() })
 }
 
-fn read_band(reader: &mut Reader<'_>) -> Result<MeterBand, ErrorCode> {
-    let mut band = Reader::new(reader.bytes(BAND_LEN.into())?);
+fn read_band(reader: &mut ByteReader<'_>) -> Result<MeterBand, ErrorCode> {
+    let mut band = ByteReader::new(reader.bytes(BAND_LEN.into())?);
     let (kind, length) = (band.u16()?, band.u16()?);
     let (rate, burst_size, precedence) = (band.u32()?, band.u32()?, band.u8()?);
     let kind = match kind {

@@ -46,14 +46,14 @@ mod tests;
 mod text;
 
 pub(crate) use action::STANDARD as STANDARD_ACTIONS;
-pub(crate) use bundle::message_inside;
+pub(crate) use bundle::bundled_message;
 pub use codec::{decode, encode};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use flow_mod::COOKIE_UNCHANGED;
 pub(crate) use flow_removed::reason_number as flow_removed_reason;
 pub(crate) use kind::{MULTIPART_REQUEST, is_from_switch};
 #[cfg(any(test, feature = "testing"))]
-pub(crate) use meter::nothing as no_meter;
+pub(crate) use meter::empty_config as empty_meter_config;
 pub(crate) use port::reason_number as port_status_reason;
 pub(crate) use reason::of_packet_in as packet_in_reason;
 

@@ -13,7 +13,7 @@ use shunt_flow::{
 use super::length;
 use crate::{
     error::ErrorCode,
-    wire::{Reader, Short},
+    wire::{ByteReader, Short},
 };
 
 /// Fields that have a number, and that no packet is parsed for: a match on them would never match.
@@ -23,7 +23,7 @@ pub(super) const UNPARSED: [FieldId; 2] = [FieldId::PbbIsid, FieldId::PbbUca];
 const MATCH_OXM: u16 = 1;
 
 /// Reads an `ofp_match` with its padding.
-pub(crate) fn read_match(reader: &mut Reader<'_>) -> Result<Match, ErrorCode> {
+pub(crate) fn read_match(reader: &mut ByteReader<'_>) -> Result<Match, ErrorCode> {
     let (kind, tlvs) = match_frame(reader).map_err(|Short| ErrorCode::MatchLength)?;
     if kind != MATCH_OXM {
         return Err(ErrorCode::MatchType);
@@ -34,7 +34,7 @@ pub(crate) fn read_match(reader: &mut Reader<'_>) -> Result<Match, ErrorCode> {
     if is_parsed { Ok(matching) } else { Err(ErrorCode::MatchField) }
 }
 
-fn match_frame<'a>(reader: &mut Reader<'a>) -> Result<(u16, &'a [u8]), Short> {
+fn match_frame<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, &'a [u8]), Short> {
     let (kind, length) = (reader.u16()?, reader.u16()?);
     let tlvs = reader.bytes(usize::from(length).checked_sub(4).ok_or(Short)?)?;
     reader.skip(length::padding(usize::from(length)))?;
@@ -52,7 +52,7 @@ pub(crate) fn put_match(out: &mut Vec<u8>, matching: &Match) {
 }
 
 /// Reads one field with its value.
-pub(super) fn read_field(reader: &mut Reader<'_>) -> Result<OxmField, ErrorCode> {
+pub(super) fn read_field(reader: &mut ByteReader<'_>) -> Result<OxmField, ErrorCode> {
     let (field, length) = oxm::decode_field(reader.rest()).map_err(|error| match error {
         OxmError::BadField(header) if header.body_len() > 0 && is_known_number(header) => {
             ErrorCode::SetFieldLength
@@ -81,14 +81,14 @@ pub(super) fn put_field(out: &mut Vec<u8>, field: FieldId, value: u128, mask: u1
 }
 
 /// Reads the header of a field without a value.
-pub(super) fn read_header(reader: &mut Reader<'_>) -> Result<FieldId, ErrorCode> {
+pub(super) fn read_header(reader: &mut ByteReader<'_>) -> Result<FieldId, ErrorCode> {
     let header = OxmHeader::read(reader.rest()).map_err(action_error)?;
     reader.skip(header.header_len())?;
     header.find_field().ok_or(ErrorCode::SetFieldType)
 }
 
 /// As [`read_header`], for actions that Open vSwitch reads it in as it reads matches.
-pub(super) fn pull_header(reader: &mut Reader<'_>) -> Result<FieldId, ErrorCode> {
+pub(super) fn pull_header(reader: &mut ByteReader<'_>) -> Result<FieldId, ErrorCode> {
     let header = OxmHeader::read(reader.rest()).map_err(match_error)?;
     reader.skip(header.header_len())?;
     if header.has_mask() {

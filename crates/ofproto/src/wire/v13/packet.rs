@@ -18,7 +18,7 @@ use super::{
 use crate::{
     error::ErrorCode,
     message::{PacketIn, PacketOut},
-    wire::Reader,
+    wire::ByteReader,
 };
 
 /// The cookie of packet-ins that no rule sent.
@@ -37,7 +37,7 @@ mod at {
 }
 
 /// Reads the body of a packet-in.
-pub(super) fn read_in(reader: &mut Reader<'_>) -> Result<PacketIn, ErrorCode> {
+pub(super) fn read_in(reader: &mut ByteReader<'_>) -> Result<PacketIn, ErrorCode> {
     reader.skip(4)?;
     let (length, reason, table) = (reader.u16()?, reader.u8()?, reader.u8()?);
     let cookie = Cookie::new(reader.u64()?);
@@ -69,7 +69,7 @@ pub(super) fn put_in(out: &mut Vec<u8>, packet: &PacketIn) {
 }
 
 /// Reads the properties of a `NXT_PACKET_IN2`, or of a `NXT_RESUME`.
-pub(super) fn read_in2(reader: &mut Reader<'_>) -> Result<PacketIn, ErrorCode> {
+pub(super) fn read_in2(reader: &mut ByteReader<'_>) -> Result<PacketIn, ErrorCode> {
     let mut packet = PacketIn {
         reason: PacketInReason::Action,
         table: TableId::FIRST,
@@ -144,7 +144,7 @@ pub(super) fn put_in2(out: &mut Vec<u8>, packet: &PacketIn) {
 }
 
 /// Reads the body of a packet-out.
-pub(super) fn read_out(reader: &mut Reader<'_>) -> Result<PacketOut, ErrorCode> {
+pub(super) fn read_out(reader: &mut ByteReader<'_>) -> Result<PacketOut, ErrorCode> {
     let (buffer, in_port) = (reader.u32()?, PortNo::new(reader.u32()?));
     let actions_len = usize::from(reader.u16()?);
     reader.skip(6)?;
@@ -180,8 +180,8 @@ pub(super) fn put_out(out: &mut Vec<u8>, packet: &PacketOut) {
     out.extend_from_slice(&packet.data);
 }
 
-fn take_rest(reader: &mut Reader<'_>) -> Vec<u8> {
+fn take_rest(reader: &mut ByteReader<'_>) -> Vec<u8> {
     let rest = reader.rest().to_vec();
-    *reader = Reader::new(&[]);
+    *reader = ByteReader::new(&[]);
     rest
 }

@@ -7,7 +7,7 @@ use shunt_pipeline::PortConfig;
 use crate::{
     error::ErrorCode,
     message::{LinkFeatures, PortDescription, PortMod, PortStatus, PortStatusReason},
-    wire::Reader,
+    wire::ByteReader,
 };
 
 /// Bytes of a port's name with the zero at its end.
@@ -45,7 +45,7 @@ fn config_bits(mut config: PortConfig) -> u32 {
 }
 
 /// Reads an `ofp_port`.
-pub(super) fn read_port(reader: &mut Reader<'_>) -> Result<PortDescription, ErrorCode> {
+pub(super) fn read_port(reader: &mut ByteReader<'_>) -> Result<PortDescription, ErrorCode> {
     let number = PortNo::new(reader.u32()?);
     reader.skip(4)?;
     let mac = reader.array()?;
@@ -87,7 +87,7 @@ pub(super) fn put_port(out: &mut Vec<u8>, port: &PortDescription) {
 }
 
 /// Reads the body of a port-status.
-pub(super) fn read_status(reader: &mut Reader<'_>) -> Result<PortStatus, ErrorCode> {
+pub(super) fn read_status(reader: &mut ByteReader<'_>) -> Result<PortStatus, ErrorCode> {
     let reason = match reader.u8()? {
         0 => PortStatusReason::Add,
         1 => PortStatusReason::Delete,
@@ -115,7 +115,7 @@ pub(super) fn put_status(out: &mut Vec<u8>, status: &PortStatus) {
 }
 
 /// Reads the body of a port-mod.
-pub(super) fn read_mod(reader: &mut Reader<'_>) -> Result<PortMod, ErrorCode> {
+pub(super) fn read_mod(reader: &mut ByteReader<'_>) -> Result<PortMod, ErrorCode> {
     let port = PortNo::new(reader.u32()?);
     reader.skip(4)?;
     let mac = reader.array()?;
@@ -139,7 +139,7 @@ pub(super) fn put_mod(out: &mut Vec<u8>, port_mod: &PortMod) {
 }
 
 /// Reads the body of a question for the queues of a port, or of an answer that has none.
-pub(super) fn read_queue_config(reader: &mut Reader<'_>) -> Result<PortNo, ErrorCode> {
+pub(super) fn read_queue_config(reader: &mut ByteReader<'_>) -> Result<PortNo, ErrorCode> {
     let port = PortNo::new(reader.u32()?);
     reader.skip(4)?;
     Ok(port)

@@ -5,11 +5,11 @@ use bytes::BufMut;
 use crate::{
     error::ErrorCode,
     message::{AsyncConfig, AsyncMasks, Generation, RoleMessage, RoleName},
-    wire::Reader,
+    wire::ByteReader,
 };
 
 /// Reads the body of a role request or reply.
-pub(super) fn read(reader: &mut Reader<'_>) -> Result<RoleMessage, ErrorCode> {
+pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<RoleMessage, ErrorCode> {
     let role = reader.u32()?;
     reader.skip(4)?;
     let generation = Generation(reader.u64()?);
@@ -36,7 +36,7 @@ pub(super) fn put(out: &mut Vec<u8>, message: RoleMessage) {
 }
 
 /// Reads an asynchronous configuration.
-pub(super) fn read_async(reader: &mut Reader<'_>) -> Result<AsyncConfig, ErrorCode> {
+pub(super) fn read_async(reader: &mut ByteReader<'_>) -> Result<AsyncConfig, ErrorCode> {
     let [packet_in, port_status, flow_removed] = [pair(reader)?, pair(reader)?, pair(reader)?];
     Ok(AsyncConfig {
         master: AsyncMasks {
@@ -53,7 +53,7 @@ pub(super) fn read_async(reader: &mut Reader<'_>) -> Result<AsyncConfig, ErrorCo
 }
 
 /// What masters and what slaves hear.
-fn pair(reader: &mut Reader<'_>) -> Result<(u32, u32), ErrorCode> {
+fn pair(reader: &mut ByteReader<'_>) -> Result<(u32, u32), ErrorCode> {
     Ok((reader.u32()?, reader.u32()?))
 }
 

@@ -6,7 +6,7 @@ use shunt_pipeline::TableId;
 use crate::{
     error::{ErrorCode, ErrorNumber},
     message::{ErrorMessage, Features, Hello, SwitchConfig, TableMod},
-    wire::{Reader, Short, v13::length},
+    wire::{ByteReader, Short, v13::length},
 };
 
 /// `OFPHET_VERSIONBITMAP`.
@@ -15,24 +15,24 @@ const VERSION_BITMAP: u16 = 1;
 const ERROR_EXPERIMENTER: u16 = 0xffff;
 
 /// Reads the body of a hello. Elements that cannot be read are passed over: a hello never fails.
-pub(super) fn read_hello(version: u8, reader: &mut Reader<'_>) -> Hello {
+pub(super) fn read_hello(version: u8, reader: &mut ByteReader<'_>) -> Hello {
     let mut bitmap = None;
     while let Ok((kind, mut body)) = hello_element(reader) {
         if kind == VERSION_BITMAP && bitmap.is_none() {
             bitmap = body.u32().ok();
         }
     }
-    *reader = Reader::new(&[]);
+    *reader = ByteReader::new(&[]);
     Hello { version, bitmap }
 }
 
-fn hello_element<'a>(reader: &mut Reader<'a>) -> Result<(u16, Reader<'a>), Short> {
+fn hello_element<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, ByteReader<'a>), Short> {
     let (kind, length) = (reader.u16()?, reader.u16()?);
     let body = reader.bytes(usize::from(length).checked_sub(4).ok_or(Short)?)?;
     // The padding of the last element is often left out.
     let padding = length::padding(usize::from(length)).min(reader.len());
     reader.skip(padding)?;
-    Ok((kind, Reader::new(body)))
+    Ok((kind, ByteReader::new(body)))
 }
 
 /// Writes the body of a hello.
@@ -45,7 +45,7 @@ pub(super) fn put_hello(out: &mut Vec<u8>, hello: Hello) {
 }
 
 /// Reads the body of an error.
-pub(super) fn read_error(reader: &mut Reader<'_>) -> Result<ErrorMessage, ErrorCode> {
+pub(super) fn read_error(reader: &mut ByteReader<'_>) -> Result<ErrorMessage, ErrorCode> {
     let (kind, code) = (reader.u16()?, reader.u16()?);
     let number = if kind == ERROR_EXPERIMENTER {
         ErrorNumber::Experimenter { experimenter: reader.u32()?, code }
@@ -53,7 +53,7 @@ pub(super) fn read_error(reader: &mut Reader<'_>) -> Result<ErrorMessage, ErrorC
         ErrorNumber::Standard { kind, code }
     };
     let data = reader.rest().to_vec();
-    *reader = Reader::new(&[]);
+    *reader = ByteReader::new(&[]);
     Ok(ErrorMessage { number, data })
 }
 
@@ -75,7 +75,7 @@ pub(super) fn put_error(out: &mut Vec<u8>, error: &ErrorMessage) {
 }
 
 /// Reads the body of a features reply.
-pub(super) fn read_features(reader: &mut Reader<'_>) -> Result<Features, ErrorCode> {
+pub(super) fn read_features(reader: &mut ByteReader<'_>) -> Result<Features, ErrorCode> {
     let (datapath_id, buffers_count) = (reader.u64()?, reader.u32()?);
     let (tables_count, auxiliary_id) = (reader.u8()?, reader.u8()?);
     reader.skip(2)?;
@@ -96,7 +96,7 @@ pub(super) fn put_features(out: &mut Vec<u8>, features: &Features) {
 }
 
 /// Reads a switch configuration. Only normal handling of fragments exists.
-pub(super) fn read_config(reader: &mut Reader<'_>) -> Result<SwitchConfig, ErrorCode> {
+pub(super) fn read_config(reader: &mut ByteReader<'_>) -> Result<SwitchConfig, ErrorCode> {
     let (flags, miss_send_len) = (reader.u16()?, reader.u16()?);
     if flags == 0 { Ok(SwitchConfig { miss_send_len }) } else { Err(ErrorCode::ConfigFlags) }
 }
@@ -108,7 +108,7 @@ pub(super) fn put_config(out: &mut Vec<u8>, config: SwitchConfig) {
 }
 
 /// Reads the body of a table-mod.
-pub(super) fn read_table_mod(reader: &mut Reader<'_>) -> Result<TableMod, ErrorCode> {
+pub(super) fn read_table_mod(reader: &mut ByteReader<'_>) -> Result<TableMod, ErrorCode> {
     let number = reader.u8()?;
     reader.skip(3)?;
     // OpenFlow 1.3 knows no setting, and keeps the bits of 1.1 for old controllers.

@@ -16,7 +16,7 @@ use super::{
     number::nx,
     subfield,
 };
-use crate::{error::ErrorCode, wire::Reader};
+use crate::{error::ErrorCode, wire::ByteReader};
 
 /// `NX_CT_F_COMMIT`.
 const COMMIT: u16 = 1;
@@ -28,9 +28,9 @@ const TABLE_NONE: u8 = 255;
 const ZONE_BITS: u8 = 16;
 
 /// Reads the body of `NXAST_CT`, which stands within `depth` other actions.
-pub(super) fn read(body: &mut Reader<'_>, depth: usize) -> Result<CtAction, ErrorCode> {
+pub(super) fn read(body: &mut ByteReader<'_>, depth: usize) -> Result<CtAction, ErrorCode> {
     let flags = body.u16()?;
-    let (mut source, zone) = (Reader::new(body.bytes(4)?), body.u16()?);
+    let (mut source, zone) = (ByteReader::new(body.bytes(4)?), body.u16()?);
     let table = body.u8()?;
     body.skip(3)?;
     let alg = body.u16()?;
@@ -111,7 +111,7 @@ mod range {
 }
 
 /// Reads the body of `NXAST_NAT`.
-pub(super) fn read_nat(body: &mut Reader<'_>) -> Result<NatAction, ErrorCode> {
+pub(super) fn read_nat(body: &mut ByteReader<'_>) -> Result<NatAction, ErrorCode> {
     body.skip(2)?;
     let (flags, present) = (body.u16()?, body.u16()?);
     let has = |flag: u16| flags & flag != 0;
@@ -130,7 +130,7 @@ pub(super) fn read_nat(body: &mut Reader<'_>) -> Result<NatAction, ErrorCode> {
     Ok(NatAction { kind, range, persistent: has(flag::PERSISTENT), hash, random })
 }
 
-fn read_range(body: &mut Reader<'_>, present: u16) -> Result<Option<NatRange>, ErrorCode> {
+fn read_range(body: &mut ByteReader<'_>, present: u16) -> Result<Option<NatRange>, ErrorCode> {
     let mut v4 = |bit: u16| -> Result<Option<IpAddr>, ErrorCode> {
         Ok(if present & bit == 0 { None } else { Some(Ipv4Addr::from(body.u32()?).into()) })
     };

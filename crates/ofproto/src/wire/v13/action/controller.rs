@@ -7,7 +7,7 @@ use super::{list::expect_len, nicira::experimenter, number::nx};
 use crate::{
     error::ErrorCode,
     wire::{
-        Reader,
+        ByteReader,
         v13::{property, reason},
     },
 };
@@ -23,7 +23,7 @@ mod at {
 }
 
 /// Reads the body of `NXAST_CONTROLLER`.
-pub(super) fn read(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+pub(super) fn read(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     expect_len(body, 6)?;
     let (max_len, controller_id) = (body.u16()?, body.u16()?);
     let reason = reason::from_action(body.u8()?)?;
@@ -46,7 +46,7 @@ const DEFAULT_REASON: PacketInReason = PacketInReason::Action;
 const NO_METER: u32 = 0;
 
 /// Reads the body of `NXAST_CONTROLLER2`.
-pub(super) fn read_properties(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+pub(super) fn read_properties(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     if body.bytes(6).map_err(|_| ErrorCode::ActionLength)? != [0; 6] {
         return Err(ErrorCode::MustBeZero);
     }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     error::ErrorCode,
-    wire::{Reader, Short, v13::port_no},
+    wire::{ByteReader, Short, v13::port_no},
 };
 
 /// The most ports that a bundle chooses from (`BUNDLE_MAX_MEMBERS` of Open vSwitch).
@@ -57,7 +57,7 @@ fn put_choice<T: PartialEq>(out: &mut Vec<u8>, choices: &[T], choice: &T) {
 }
 
 /// Reads the body of `NXAST_MULTIPATH`.
-pub(super) fn read_multipath(body: &mut Reader<'_>) -> Result<MultipathAction, ErrorCode> {
+pub(super) fn read_multipath(body: &mut ByteReader<'_>) -> Result<MultipathAction, ErrorCode> {
     expect_len(body, 22)?;
     let (fields, basis) = (read_choice(&FIELDS, body.u16()?)?, body.u16()?);
     body.skip(2)?;
@@ -90,7 +90,7 @@ pub(super) fn put_multipath(out: &mut Vec<u8>, action: &MultipathAction) {
 
 /// What a bundle does with the port that it chose.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Bundle {
+pub(super) enum BundleResult {
     /// `NXAST_BUNDLE`: sends the packet there.
     Output,
     /// `NXAST_BUNDLE_LOAD`: writes its number into a field.
@@ -98,22 +98,25 @@ pub(super) enum Bundle {
 }
 
 /// Reads the body of `NXAST_BUNDLE` or `NXAST_BUNDLE_LOAD`.
-pub(super) fn read_bundle(body: &mut Reader<'_>, form: Bundle) -> Result<BundleAction, ErrorCode> {
+pub(super) fn read_bundle(
+    body: &mut ByteReader<'_>,
+    result: BundleResult,
+) -> Result<BundleAction, ErrorCode> {
     let algorithm = read_choice(&BUNDLE_ALGORITHMS, body.u16()?)?;
     let (fields, basis) = (read_choice(&FIELDS, body.u16()?)?, body.u16()?);
     let (members_are, members_count) = (body.u32()?, body.u16()?);
-    let (ofs_nbits, mut target) = (body.u16()?, Reader::new(body.bytes(4)?));
+    let (ofs_nbits, mut target) = (body.u16()?, ByteReader::new(body.bytes(4)?));
     let must_be_zero = body.u32()?;
     let is_known = members_are == MEMBERS_ARE_PORTS && members_count <= MEMBERS_MAX;
     if !is_known || must_be_zero != 0 {
         return Err(ErrorCode::ActionArgument);
     }
-    let target = match form {
-        Bundle::Output if ofs_nbits != 0 || target.u32()? != 0 => {
+    let target = match result {
+        BundleResult::Output if ofs_nbits != 0 || target.u32()? != 0 => {
             return Err(ErrorCode::ActionArgument);
         }
-        Bundle::Output => None,
-        Bundle::Load => {
+        BundleResult::Output => None,
+        BundleResult::Load => {
             let target = writable(subfield::read_packed(&mut target, ofs_nbits)?)?;
             if target.width < PORT_BITS {
                 return Err(ErrorCode::ActionArgument);

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     error::ErrorCode,
-    wire::{Reader, v13::oxm::pull_header},
+    wire::{ByteReader, v13::oxm::pull_header},
 };
 
 /// `NX_LEARN_F_*`.
@@ -47,7 +47,7 @@ mod spec {
 
 /// Which of the two forms an action has.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum LearnVersion {
     /// `NXAST_LEARN`.
     Short,
     /// `NXAST_LEARN2`: with a limit, and a bit for the result.
@@ -55,14 +55,17 @@ pub(super) enum Form {
 }
 
 /// Reads the body of `NXAST_LEARN` or `NXAST_LEARN2`.
-pub(super) fn read(body: &mut Reader<'_>, form: Form) -> Result<LearnAction, ErrorCode> {
+pub(super) fn read(
+    body: &mut ByteReader<'_>,
+    version: LearnVersion,
+) -> Result<LearnAction, ErrorCode> {
     let (idle_timeout, hard_timeout) = (body.u16()?, body.u16()?);
     let (priority, cookie) = (Priority::new(body.u16()?), Cookie::new(body.u64()?));
     let (flags, table, must_be_zero) = (body.u16()?, body.u8()?, body.u8()?);
     let (fin_idle_timeout, fin_hard_timeout) = (body.u16()?, body.u16()?);
     let mut known = flag::SEND_FLOW_REM | flag::DELETE_LEARNED;
     let (mut limit, mut result) = (0, None);
-    if form == Form::Long {
+    if version == LearnVersion::Long {
         known |= flag::WRITE_RESULT;
         let offset;
         (limit, offset) = (body.u32()?, body.u16()?);
@@ -91,7 +94,7 @@ pub(super) fn read(body: &mut Reader<'_>, form: Form) -> Result<LearnAction, Err
 }
 
 fn read_result(
-    body: &mut Reader<'_>,
+    body: &mut ByteReader<'_>,
     offset: u16,
     is_written: bool,
 ) -> Result<Option<Subfield>, ErrorCode> {
@@ -105,7 +108,7 @@ fn read_result(
     }
 }
 
-fn read_specs(body: &mut Reader<'_>) -> Result<Box<[LearnSpec]>, ErrorCode> {
+fn read_specs(body: &mut ByteReader<'_>) -> Result<Box<[LearnSpec]>, ErrorCode> {
     let mut specs = Vec::new();
     while !body.is_empty() {
         let header = body.u16()?;
@@ -118,7 +121,7 @@ fn read_specs(body: &mut Reader<'_>) -> Result<Box<[LearnSpec]>, ErrorCode> {
     if is_padding { Ok(specs.into()) } else { Err(ErrorCode::ActionArgument) }
 }
 
-fn read_spec(body: &mut Reader<'_>, header: u16) -> Result<LearnSpec, ErrorCode> {
+fn read_spec(body: &mut ByteReader<'_>, header: u16) -> Result<LearnSpec, ErrorCode> {
     let (target, is_value) = (header & spec::TARGET, header & spec::IS_VALUE != 0);
     let is_known = match target {
         spec::TO_MATCH | spec::TO_LOAD => true,

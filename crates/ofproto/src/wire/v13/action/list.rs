@@ -9,11 +9,11 @@ use super::{
     nicira::{self, experimenter},
     number as at,
     number::nx,
-    register, sample, set_field, stack,
+    register, sample, set_field,
 };
 use crate::{
     error::{ErrorCode, NICIRA_EXPERIMENTER, ONF_EXPERIMENTER},
-    wire::{Reader, Short, v13::length},
+    wire::{ByteReader, Short, v13::length},
 };
 
 /// Reads a list of actions to its end.
@@ -28,7 +28,7 @@ pub(crate) fn put_actions(out: &mut Vec<u8>, actions: &[Action]) {
 
 /// Reads the actions within `depth` clones.
 pub(super) fn read_list(bytes: &[u8], depth: usize) -> Result<Vec<Action>, ErrorCode> {
-    let mut reader = Reader::new(bytes);
+    let mut reader = ByteReader::new(bytes);
     let mut actions = Vec::new();
     while !reader.is_empty() {
         let (kind, mut body) = frame(&mut reader).map_err(|Short| ErrorCode::ActionLength)?;
@@ -41,25 +41,25 @@ pub(super) fn read_list(bytes: &[u8], depth: usize) -> Result<Vec<Action>, Error
 }
 
 /// Type and body of the next action.
-fn frame<'a>(reader: &mut Reader<'a>) -> Result<(u16, Reader<'a>), Short> {
+fn frame<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, ByteReader<'a>), Short> {
     let (kind, length) = (reader.u16()?, reader.u16()?);
     let length = usize::from(length);
     if length < 8 || !length.is_multiple_of(8) {
         return Err(Short);
     }
-    Ok((kind, Reader::new(reader.bytes(length.saturating_sub(4))?)))
+    Ok((kind, ByteReader::new(reader.bytes(length.saturating_sub(4))?)))
 }
 
 /// Asks that the body has this length.
-pub(super) fn expect_len(body: &Reader<'_>, length: usize) -> Result<(), ErrorCode> {
+pub(super) fn expect_len(body: &ByteReader<'_>, length: usize) -> Result<(), ErrorCode> {
     if body.len() == length { Ok(()) } else { Err(ErrorCode::ActionLength) }
 }
 
-fn read_standard(kind: u16, body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+fn read_standard(kind: u16, body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     match kind {
         at::OUTPUT | at::SET_DL_SRC | at::SET_DL_DST => expect_len(body, 12)?,
         at::SET_FIELD => return set_field::read(body),
-        _ if !at::STANDARD.contains(&kind) && !at::OLD.contains(&kind) => {
+        _ if !at::STANDARD.contains(&kind) && !at::OPENFLOW11.contains(&kind) => {
             return Err(ErrorCode::ActionType);
         }
         _ => expect_len(body, 4)?,
@@ -87,12 +87,12 @@ fn read_standard(kind: u16, body: &mut Reader<'_>) -> Result<Action, ErrorCode> 
             _ => return Err(ErrorCode::ActionArgument),
         },
         at::POP_MPLS => Action::PopMpls { ethertype: body.u16()? },
-        _ => return read_old(kind, body),
+        _ => return read_openflow11(kind, body),
     })
 }
 
 /// Reads an action of OpenFlow 1.1.
-fn read_old(kind: u16, body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+fn read_openflow11(kind: u16, body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     let (field, value) = match kind {
         at::SET_VLAN_VID => (FieldId::VlanVid, bounded(body.u16()?, 0xfff)? | VLAN_PRESENT),
         at::SET_VLAN_PCP => (FieldId::VlanPcp, bounded(body.u8()?, 7)?),
@@ -119,7 +119,7 @@ fn bounded(value: impl Into<u128>, max: u128) -> Result<u128, ErrorCode> {
     Some(value.into()).filter(|value| *value <= max).ok_or(ErrorCode::ActionArgument)
 }
 
-fn mac(body: &mut Reader<'_>) -> Result<u128, Short> {
+fn mac(body: &mut ByteReader<'_>) -> Result<u128, Short> {
     Ok(u128::from(body.u16()?) << 32 | u128::from(body.u32()?))
 }
 
@@ -128,7 +128,7 @@ const VLAN_PRESENT: u128 = 0x1000;
 /// The bits of the TOS byte that belong to ECN.
 const ECN_BITS: u8 = 3;
 
-fn read_experimenter(body: &mut Reader<'_>, depth: usize) -> Result<Action, ErrorCode> {
+fn read_experimenter(body: &mut ByteReader<'_>, depth: usize) -> Result<Action, ErrorCode> {
     match body.u32()? {
         NICIRA_EXPERIMENTER => nicira::read(body, depth),
         ONF_EXPERIMENTER => Err(ErrorCode::ActionExperimenterType),
@@ -174,8 +174,8 @@ fn put(out: &mut Vec<u8>, action: &Action) {
         Action::Clone(actions) => nicira::put_clone(out, actions),
         Action::Note(note) => experimenter(out, nx::NOTE, |out| out.extend_from_slice(note)),
         Action::Exit => experimenter(out, nx::EXIT, |_| {}),
-        Action::Push(bits) => stack::put(out, nx::STACK_PUSH, *bits),
-        Action::Pop(bits) => stack::put(out, nx::STACK_POP, *bits),
+        Action::Push(bits) => register::put_stack(out, nx::STACK_PUSH, *bits),
+        Action::Pop(bits) => register::put_stack(out, nx::STACK_POP, *bits),
         Action::Learn(learn) => learn::put(out, learn),
         Action::Conjunction { id, clause, clauses_count } => {
             nicira::put_conjunction(out, *id, *clause, *clauses_count);
@@ -222,7 +222,9 @@ mod tests {
         let known: Vec<_> =
             (0..=u8::MAX).filter(|number| is_known(*number)).map(u16::from).collect();
         assert!(
-            known.iter().all(|number| at::STANDARD.contains(number) || at::OLD.contains(number))
+            known
+                .iter()
+                .all(|number| at::STANDARD.contains(number) || at::OPENFLOW11.contains(number))
         );
         assert!(at::STANDARD.iter().all(|number| known.contains(number)));
     }

@@ -15,7 +15,6 @@ mod number;
 mod register;
 mod sample;
 mod set_field;
-mod stack;
 mod subfield;
 
 pub(crate) use list::{put_actions, read_actions};

@@ -6,17 +6,17 @@ use shunt_pipeline::{Action, CLONE_DEPTH_MAX, TableId};
 
 use super::{
     conntrack, controller,
-    hash::{self, Bundle},
-    learn::{self, Form},
+    hash::{self, BundleResult},
+    learn::{self, LearnVersion},
     list::{expect_len, put_actions, read_list},
     number as at,
     number::nx,
-    register, sample, set_field, stack, subfield,
+    register, sample, set_field, subfield,
 };
 use crate::{
     error::{ErrorCode, NICIRA_EXPERIMENTER},
     wire::{
-        Reader,
+        ByteReader,
         v13::{length, oxm::put_field, port_no},
     },
 };
@@ -27,7 +27,7 @@ const TABLE_SAME: u8 = 255;
 const TRUNCATED_LEN_MIN: u32 = 14;
 
 /// Reads an action behind its experimenter id.
-pub(super) fn read(body: &mut Reader<'_>, depth: usize) -> Result<Action, ErrorCode> {
+pub(super) fn read(body: &mut ByteReader<'_>, depth: usize) -> Result<Action, ErrorCode> {
     let subtype = body.u16().map_err(|_| ErrorCode::ActionLength)?;
     Ok(match subtype {
         nx::RESUBMIT => register::read_resubmit(body)?,
@@ -44,34 +44,38 @@ pub(super) fn read(body: &mut Reader<'_>, depth: usize) -> Result<Action, ErrorC
         }
         nx::POP_QUEUE => expect_len(body, 6).map(|()| Action::PopQueue)?,
         nx::EXIT => expect_len(body, 6).map(|()| Action::Exit)?,
-        nx::REG_MOVE => register::read_move(body).map_err(at_fault)?,
+        nx::REG_MOVE => register::read_move(body).map_err(as_action_error)?,
         nx::REG_LOAD => register::read_load(body)?,
         nx::REG_LOAD2 => set_field::read_masked(body)?,
         nx::OUTPUT_REG => register::read_output(body)?,
         nx::OUTPUT_REG2 => register::read_output2(body)?,
         nx::OUTPUT_TRUNC => read_output_truncated(body)?,
         nx::NOTE => Action::Note(body.rest().into()),
-        nx::DEC_TTL_CNT_IDS => read_dec_ttl(body).map_err(at_fault)?,
+        nx::DEC_TTL_CNT_IDS => read_dec_ttl(body).map_err(as_action_error)?,
         nx::CONTROLLER => controller::read(body)?,
         nx::CONTROLLER2 => controller::read_properties(body)?,
         nx::CLONE => read_clone(body, depth)?,
-        nx::STACK_PUSH => Action::Push(stack::read(body)?),
-        nx::STACK_POP => Action::Pop(subfield::writable(stack::read(body)?)?),
+        nx::STACK_PUSH => Action::Push(register::read_stack(body)?),
+        nx::STACK_POP => Action::Pop(subfield::writable(register::read_stack(body)?)?),
         nx::MULTIPATH => Action::Multipath(hash::read_multipath(body)?.into()),
-        nx::BUNDLE => {
-            Action::Bundle(hash::read_bundle(body, Bundle::Output).map_err(at_fault)?.into())
+        nx::BUNDLE => Action::Bundle(
+            hash::read_bundle(body, BundleResult::Output).map_err(as_action_error)?.into(),
+        ),
+        nx::BUNDLE_LOAD => Action::Bundle(
+            hash::read_bundle(body, BundleResult::Load).map_err(as_action_error)?.into(),
+        ),
+        nx::LEARN => {
+            Action::Learn(learn::read(body, LearnVersion::Short).map_err(as_action_error)?.into())
         }
-        nx::BUNDLE_LOAD => {
-            Action::Bundle(hash::read_bundle(body, Bundle::Load).map_err(at_fault)?.into())
+        nx::LEARN2 => {
+            Action::Learn(learn::read(body, LearnVersion::Long).map_err(as_action_error)?.into())
         }
-        nx::LEARN => Action::Learn(learn::read(body, Form::Short).map_err(at_fault)?.into()),
-        nx::LEARN2 => Action::Learn(learn::read(body, Form::Long).map_err(at_fault)?.into()),
         nx::CONJUNCTION => read_conjunction(body)?,
         nx::FIN_TIMEOUT => read_fin_timeout(body)?,
         nx::CHECK_PKT_LARGER => register::read_check_larger(body)?,
-        nx::CT => Action::Ct(conntrack::read(body, depth).map_err(at_fault)?.into()),
+        nx::CT => Action::Ct(conntrack::read(body, depth).map_err(as_action_error)?.into()),
         nx::CT_CLEAR => expect_len(body, 6).map(|()| Action::CtClear)?,
-        nx::NAT => Action::Nat(conntrack::read_nat(body).map_err(at_fault)?.into()),
+        nx::NAT => Action::Nat(conntrack::read_nat(body).map_err(as_action_error)?.into()),
         nx::SAMPLE | nx::SAMPLE2 | nx::SAMPLE3 => {
             Action::Sample(sample::read(body, subtype)?.into())
         }
@@ -80,14 +84,14 @@ pub(super) fn read(body: &mut Reader<'_>, depth: usize) -> Result<Action, ErrorC
 }
 
 /// In a body of any length, to end too early is the action's mistake and not the message's.
-const fn at_fault(error: ErrorCode) -> ErrorCode {
+const fn as_action_error(error: ErrorCode) -> ErrorCode {
     match error {
         ErrorCode::BadLength => ErrorCode::ActionLength,
         other => other,
     }
 }
 
-fn read_resubmit_table(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+fn read_resubmit_table(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     expect_len(body, 6)?;
     let port = register::resubmit_port(body.u16()?);
     let table = body.u8()?;
@@ -101,7 +105,7 @@ fn read_resubmit_table(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
     Ok(Action::Resubmit { port, table })
 }
 
-fn read_output_truncated(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+fn read_output_truncated(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     expect_len(body, 6)?;
     let (port, max_len) = (port_no::widen(body.u16()?), body.u32()?);
     if max_len < TRUNCATED_LEN_MIN {
@@ -110,7 +114,7 @@ fn read_output_truncated(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
     Ok(Action::OutputTruncated { port, max_len })
 }
 
-fn read_dec_ttl(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+fn read_dec_ttl(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     let count = body.u16()?;
     if body.bytes(4)? != [0; 4] {
         return Err(ErrorCode::MustBeZero);
@@ -119,7 +123,7 @@ fn read_dec_ttl(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
     Ok(Action::DecTtl { controllers })
 }
 
-fn read_clone(body: &mut Reader<'_>, depth: usize) -> Result<Action, ErrorCode> {
+fn read_clone(body: &mut ByteReader<'_>, depth: usize) -> Result<Action, ErrorCode> {
     body.skip(6).map_err(|_| ErrorCode::ActionLength)?;
     if depth >= CLONE_DEPTH_MAX {
         return Err(ErrorCode::ActionTooMany);
@@ -127,7 +131,7 @@ fn read_clone(body: &mut Reader<'_>, depth: usize) -> Result<Action, ErrorCode> 
     Ok(Action::Clone(read_list(body.rest(), depth.saturating_add(1))?.into()))
 }
 
-fn read_conjunction(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+fn read_conjunction(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     expect_len(body, 6)?;
     let (clause, clauses_count, id) = (body.u8()?, body.u8()?, body.u32()?);
     if !(2..=64).contains(&clauses_count) || clause >= clauses_count {
@@ -136,7 +140,7 @@ fn read_conjunction(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
     Ok(Action::Conjunction { id, clause, clauses_count })
 }
 
-fn read_fin_timeout(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+fn read_fin_timeout(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     expect_len(body, 6)?;
     Ok(Action::FinTimeout { idle: body.u16()?, hard: body.u16()? })
 }

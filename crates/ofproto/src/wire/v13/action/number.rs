@@ -48,7 +48,7 @@ pub(crate) const STANDARD: [u16; 14] = [
 
 /// Actions of OpenFlow 1.1 that later versions have no more. Open vSwitch reads them all the same,
 /// and `ovs-ofctl` sends those on ports where it does not know the protocol, as in buckets.
-pub(crate) const OLD: [u16; 12] = [
+pub(crate) const OPENFLOW11: [u16; 12] = [
     SET_VLAN_VID,
     SET_VLAN_PCP,
     SET_DL_SRC,

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     error::ErrorCode,
     wire::{
-        Reader,
+        ByteReader,
         v13::{
             oxm::{pull_header, read_header},
             port_no,
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Reads the body of `NXAST_REG_LOAD`.
-pub(super) fn read_load(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+pub(super) fn read_load(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     expect_len(body, 14)?;
     let (offset, width) = unpack(body.u16()?);
     let field = read_header(body)?;
@@ -50,7 +50,7 @@ pub(super) fn put_load(out: &mut Vec<u8>, target: Subfield, value: u64) {
 }
 
 /// Reads the body of `NXAST_REG_MOVE`.
-pub(super) fn read_move(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+pub(super) fn read_move(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     let width = body.u16()?;
     let (source_offset, target_offset) = (body.u16()?, body.u16()?);
     let source = read_header(body)?;
@@ -75,7 +75,7 @@ pub(super) fn put_move(out: &mut Vec<u8>, source: Subfield, target: Subfield) {
 }
 
 /// Reads the body of `NXAST_OUTPUT_REG`.
-pub(super) fn read_output(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+pub(super) fn read_output(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     expect_len(body, 14)?;
     let (offset, width) = unpack(body.u16()?);
     let field = read_header(body)?;
@@ -84,7 +84,7 @@ pub(super) fn read_output(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
 }
 
 /// Reads the body of `NXAST_OUTPUT_REG2`, which has room for longer headers.
-pub(super) fn read_output2(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+pub(super) fn read_output2(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     expect_len(body, 14)?;
     let (offset, width) = unpack(body.u16()?);
     let max_len = body.u16()?;
@@ -92,7 +92,7 @@ pub(super) fn read_output2(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
     output(body, bits(field, offset, width)?, max_len)
 }
 
-fn output(rest: &Reader<'_>, source: Subfield, max_len: u16) -> Result<Action, ErrorCode> {
+fn output(rest: &ByteReader<'_>, source: Subfield, max_len: u16) -> Result<Action, ErrorCode> {
     let is_padding = rest.rest().iter().all(|byte| *byte == 0);
     let action = Action::OutputField { source, max_len };
     if is_padding { Ok(action) } else { Err(ErrorCode::ActionArgument) }
@@ -119,7 +119,7 @@ pub(super) fn put_output(out: &mut Vec<u8>, source: Subfield, max_len: u16) {
 }
 
 /// Reads the body of `NXAST_CHECK_PKT_LARGER`.
-pub(super) fn read_check_larger(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+pub(super) fn read_check_larger(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     if body.len() < 14 {
         return Err(ErrorCode::ActionLength);
     }
@@ -142,7 +142,7 @@ pub(super) fn put_check_larger(out: &mut Vec<u8>, length: u16, target: Subfield)
 }
 
 /// Reads the body of `NXAST_RESUBMIT`.
-pub(super) fn read_resubmit(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+pub(super) fn read_resubmit(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     expect_len(body, 6)?;
     Ok(Action::Resubmit { port: resubmit_port(body.u16()?), table: None })
 }
@@ -150,6 +150,27 @@ pub(super) fn read_resubmit(body: &mut Reader<'_>) -> Result<Action, ErrorCode> 
 /// The port to look up with; the packet's own if it is `IN_PORT`.
 pub(super) fn resubmit_port(number: u16) -> Option<PortNo> {
     Some(port_no::widen(number)).filter(|port| *port != PortNo::IN_PORT)
+}
+
+/// Reads the body of `NXAST_STACK_PUSH` and `NXAST_STACK_POP`.
+pub(super) fn read_stack(body: &mut ByteReader<'_>) -> Result<Subfield, ErrorCode> {
+    expect_len(body, 14)?;
+    let offset = body.u16()?;
+    let field = pull_header(body)?;
+    let width = body.u16()?;
+    if body.rest().iter().any(|byte| *byte != 0) {
+        return Err(ErrorCode::MustBeZero);
+    }
+    bits(field, offset, width)
+}
+
+/// Writes one of them.
+pub(super) fn put_stack(out: &mut Vec<u8>, subtype: u16, subfield: Subfield) {
+    experimenter(out, subtype, |out| {
+        out.put_u16(subfield.offset.into());
+        put_header(out, subfield);
+        out.put_u16(subfield.width.into());
+    });
 }
 
 #[cfg(test)]

@@ -11,11 +11,11 @@ use super::{
 };
 use crate::{
     error::ErrorCode,
-    wire::{Reader, v13::port_no},
+    wire::{ByteReader, v13::port_no},
 };
 
 /// Reads the body of `NXAST_SAMPLE`, `NXAST_SAMPLE2` or `NXAST_SAMPLE3`.
-pub(super) fn read(body: &mut Reader<'_>, subtype: u16) -> Result<SampleAction, ErrorCode> {
+pub(super) fn read(body: &mut ByteReader<'_>, subtype: u16) -> Result<SampleAction, ErrorCode> {
     expect_len(body, if subtype == nx::SAMPLE { 14 } else { 22 })?;
     let probability = body.u16()?;
     let mut action = SampleAction {

@@ -14,7 +14,7 @@ use super::{list::standard, nicira, number as at};
 use crate::{
     error::ErrorCode,
     wire::{
-        Reader,
+        ByteReader,
         v13::oxm::{put_field, read_field},
     },
 };
@@ -28,7 +28,7 @@ pub(super) const fn whole(field: FieldId, value: u128) -> Action {
 }
 
 /// Reads the body of `OFPAT_SET_FIELD`.
-pub(super) fn read(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+pub(super) fn read(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     let is_basic = |header: OxmHeader| header.word() >> 16 == OxmClass::Basic.number().into();
     let is_standard = OxmHeader::read(body.rest()).is_ok_and(is_basic);
     let set = read_field(body)?;
@@ -51,7 +51,7 @@ pub(super) fn read(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
 }
 
 /// Reads the body of `NXAST_REG_LOAD2`.
-pub(super) fn read_masked(body: &mut Reader<'_>) -> Result<Action, ErrorCode> {
+pub(super) fn read_masked(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     let set = read_field(body)?;
     if body.rest().iter().any(|byte| *byte != 0) {
         return Err(ErrorCode::MustBeZero);
@@ -109,12 +109,12 @@ mod tests {
     fn the_ingress_port_is_written_by_the_number_that_nicira_gave_it() {
         let by_nicira = [0x00, 0x00, 0x00, 0x02, 0xff, 0xfe, 0, 0, 0, 0, 0, 0];
         let local = u128::from(PortNo::LOCAL.number());
-        assert_eq!(read(&mut Reader::new(&by_nicira)), Ok(whole(FieldId::InPort, local)));
+        assert_eq!(read(&mut ByteReader::new(&by_nicira)), Ok(whole(FieldId::InPort, local)));
         let mut again = Vec::new();
         put(&mut again, FieldId::InPort, local, FieldId::InPort.value_max());
         assert_eq!(again[4..10], by_nicira[..6]);
         let by_the_standard = [0x80, 0x00, 0x00, 0x04, 0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 0];
-        let refused = read(&mut Reader::new(&by_the_standard));
+        let refused = read(&mut ByteReader::new(&by_the_standard));
         assert_eq!(refused, Err(ErrorCode::SetFieldArgument));
     }
 }

@@ -6,7 +6,7 @@ use shunt_pipeline::Subfield;
 
 use crate::{
     error::ErrorCode,
-    wire::{Reader, v13::oxm},
+    wire::{ByteReader, v13::oxm},
 };
 
 /// The header of a field of 16 bits that shares its place with `OXM_OF_IN_PORT`.
@@ -39,13 +39,16 @@ pub(super) fn pack(subfield: Subfield) -> u16 {
 }
 
 /// Reads bits that `ofs_nbits` gave, of the field whose header comes next.
-pub(super) fn read_packed(body: &mut Reader<'_>, ofs_nbits: u16) -> Result<Subfield, ErrorCode> {
+pub(super) fn read_packed(
+    body: &mut ByteReader<'_>,
+    ofs_nbits: u16,
+) -> Result<Subfield, ErrorCode> {
     let (offset, width) = unpack(ofs_nbits);
     bits(oxm::read_header(body)?, offset, width)
 }
 
 /// Reads a field and then an offset in it, as `learn` has them.
-pub(super) fn read_in_place(body: &mut Reader<'_>, width: u16) -> Result<Subfield, ErrorCode> {
+pub(super) fn read_in_place(body: &mut ByteReader<'_>, width: u16) -> Result<Subfield, ErrorCode> {
     let field = oxm::read_header(body)?;
     bits(field, body.u16()?, width)
 }

@@ -4,12 +4,12 @@ use bytes::BufMut;
 use shunt_flow::PortNo;
 
 use crate::{
-    error::ErrorCode,
-    message::{Message, MultipartReply, MultipartRequest},
-    wire::{Reader, v13},
+    error::{ErrorCode, NICIRA_EXPERIMENTER, ONF_EXPERIMENTER},
+    message::{Message, MultipartReply, MultipartRequest, QueueFilter},
+    wire::{ByteReader, v13},
 };
 
-use super::{absent, description, flow, group, meter, port, table, table_features};
+use super::{description, flow, group, meter, port, table};
 
 /// `OFPMPF_REQ_MORE` and `OFPMPF_REPLY_MORE`.
 pub(crate) const MORE: u16 = 1;
@@ -41,7 +41,7 @@ pub(crate) struct PartHeader {
 }
 
 /// Reads what stands before the body of a part.
-pub(crate) fn read_part_header(reader: &mut Reader<'_>) -> Result<PartHeader, ErrorCode> {
+pub(crate) fn read_part_header(reader: &mut ByteReader<'_>) -> Result<PartHeader, ErrorCode> {
     let (kind, flags) = (reader.u16()?, reader.u16()?);
     reader.skip(4)?;
     Ok(PartHeader { kind, more: flags & MORE != 0 })
@@ -55,7 +55,7 @@ pub(super) fn put_part_header(out: &mut Vec<u8>, header: PartHeader) {
 
 /// Reads a request that is whole in one message.
 pub(in crate::wire::v13) fn read_request_message(
-    reader: &mut Reader<'_>,
+    reader: &mut ByteReader<'_>,
 ) -> Result<Message, ErrorCode> {
     let header = read_part_header(reader)?;
     if header.more {
@@ -67,7 +67,7 @@ pub(in crate::wire::v13) fn read_request_message(
 /// Reads the body of a whole request.
 pub(crate) fn read_request(
     kind: u16,
-    body: &mut Reader<'_>,
+    body: &mut ByteReader<'_>,
 ) -> Result<MultipartRequest, ErrorCode> {
     let request = match kind {
         at::DESC => MultipartRequest::Description,
@@ -79,7 +79,7 @@ pub(crate) fn read_request(
             body.skip(4)?;
             MultipartRequest::Port(port)
         }
-        at::QUEUE => MultipartRequest::Queue(absent::read_queue_filter(body)?),
+        at::QUEUE => MultipartRequest::Queue(read_queue_filter(body)?),
         at::GROUP => MultipartRequest::Group(group::read_filter(body)?),
         at::GROUP_DESC => MultipartRequest::GroupDescription,
         at::GROUP_FEATURES => MultipartRequest::GroupFeatures,
@@ -87,11 +87,11 @@ pub(crate) fn read_request(
         at::METER_CONFIG => MultipartRequest::MeterConfig(meter::read_filter(body)?),
         at::METER_FEATURES => MultipartRequest::MeterFeatures,
         at::TABLE_FEATURES => {
-            table_features::check_question(body)?;
+            table::check_request(body)?;
             MultipartRequest::TableFeatures
         }
         at::PORT_DESC => MultipartRequest::PortDescription,
-        at::EXPERIMENTER => return Err(absent::refuse_experimenter(body)?),
+        at::EXPERIMENTER => return Err(refuse_experimenter(body)?),
         _ => return Err(ErrorCode::BadMultipart),
     };
     body.clone().finish()?;
@@ -109,7 +109,7 @@ pub(in crate::wire::v13) fn put_request(out: &mut Vec<u8>, request: &MultipartRe
             out.put_u32(port.number());
             out.put_u32(0);
         }
-        MultipartRequest::Queue(filter) => absent::put_queue_filter(out, *filter),
+        MultipartRequest::Queue(filter) => put_queue_filter(out, *filter),
         MultipartRequest::Group(group) => group::put_filter(out, *group),
         MultipartRequest::Meter(meter) | MultipartRequest::MeterConfig(meter) => {
             meter::put_filter(out, *meter);
@@ -145,14 +145,14 @@ const fn request_kind(request: &MultipartRequest) -> u16 {
 
 /// Reads one part of a reply.
 pub(in crate::wire::v13) fn read_reply_message(
-    reader: &mut Reader<'_>,
+    reader: &mut ByteReader<'_>,
 ) -> Result<Message, ErrorCode> {
     let PartHeader { kind, more } = read_part_header(reader)?;
     let reply = match kind {
         at::DESC => MultipartReply::Description(description::read(reader)?),
         at::FLOW => MultipartReply::Flow(entries(reader, flow::read)?),
         at::AGGREGATE => MultipartReply::Aggregate(flow::read_aggregate(reader)?),
-        at::TABLE => MultipartReply::Table(entries(reader, table::read)?),
+        at::TABLE => MultipartReply::Table(entries(reader, table::read_statistics)?),
         at::PORT_STATS => MultipartReply::Port(entries(reader, port::read)?),
         at::QUEUE => MultipartReply::Queue,
         at::GROUP => MultipartReply::Group(entries(reader, group::read)?),
@@ -163,7 +163,7 @@ pub(in crate::wire::v13) fn read_reply_message(
         at::METER => MultipartReply::Meter(entries(reader, meter::read)?),
         at::METER_CONFIG => MultipartReply::MeterConfig(entries(reader, meter::read_description)?),
         at::METER_FEATURES => MultipartReply::MeterFeatures(meter::read_features(reader)?),
-        at::TABLE_FEATURES => MultipartReply::TableFeatures(entries(reader, table_features::read)?),
+        at::TABLE_FEATURES => MultipartReply::TableFeatures(entries(reader, table::read_features)?),
         at::PORT_DESC => MultipartReply::PortDescription(entries(reader, v13::port::read_port)?),
         _ => return Err(ErrorCode::BadMultipart),
     };
@@ -172,8 +172,8 @@ pub(in crate::wire::v13) fn read_reply_message(
 
 /// Reads entries to the end of a message.
 fn entries<T>(
-    reader: &mut Reader<'_>,
-    read: impl Fn(&mut Reader<'_>) -> Result<T, ErrorCode>,
+    reader: &mut ByteReader<'_>,
+    read: impl Fn(&mut ByteReader<'_>) -> Result<T, ErrorCode>,
 ) -> Result<Vec<T>, ErrorCode> {
     let mut entries = Vec::new();
     while !reader.is_empty() {
@@ -189,7 +189,9 @@ pub(in crate::wire::v13) fn put_reply(out: &mut Vec<u8>, more: bool, reply: &Mul
         MultipartReply::Description(description) => description::put(out, description),
         MultipartReply::Flow(flows) => flows.iter().for_each(|entry| flow::put(out, entry)),
         MultipartReply::Aggregate(totals) => flow::put_aggregate(out, totals),
-        MultipartReply::Table(tables) => tables.iter().for_each(|entry| table::put(out, entry)),
+        MultipartReply::Table(tables) => {
+            tables.iter().for_each(|entry| table::put_statistics(out, entry))
+        }
         MultipartReply::Port(ports) => ports.iter().for_each(|entry| port::put(out, entry)),
         MultipartReply::Queue => {}
         MultipartReply::Group(groups) => groups.iter().for_each(|entry| group::put(out, entry)),
@@ -203,7 +205,7 @@ pub(in crate::wire::v13) fn put_reply(out: &mut Vec<u8>, more: bool, reply: &Mul
         }
         MultipartReply::MeterFeatures(features) => meter::put_features(out, features),
         MultipartReply::TableFeatures(tables) => {
-            tables.iter().for_each(|table| table_features::put(out, *table));
+            tables.iter().for_each(|table| table::put_features(out, *table));
         }
         MultipartReply::PortDescription(ports) => {
             ports.iter().for_each(|port| v13::port::put_port(out, port));
@@ -228,4 +230,26 @@ pub(super) const fn reply_kind(reply: &MultipartReply) -> u16 {
         MultipartReply::TableFeatures(_) => at::TABLE_FEATURES,
         MultipartReply::PortDescription(_) => at::PORT_DESC,
     }
+}
+
+/// `OFPQ_ALL`.
+const QUEUE_ALL: u32 = 0xffff_ffff;
+
+fn read_queue_filter(body: &mut ByteReader<'_>) -> Result<QueueFilter, ErrorCode> {
+    let (port, queue) = (PortNo::new(body.u32()?), body.u32()?);
+    Ok(QueueFilter { port, queue: (queue != QUEUE_ALL).then_some(queue) })
+}
+
+fn put_queue_filter(out: &mut Vec<u8>, filter: QueueFilter) {
+    out.put_u32(filter.port.number());
+    out.put_u32(filter.queue.unwrap_or(QUEUE_ALL));
+}
+
+/// What an experimenter's question is refused with; fails if it cannot even be read.
+fn refuse_experimenter(body: &mut ByteReader<'_>) -> Result<ErrorCode, ErrorCode> {
+    let (experimenter, _) = (body.u32()?, body.u32()?);
+    Ok(match experimenter {
+        ONF_EXPERIMENTER | NICIRA_EXPERIMENTER => ErrorCode::BadExperimenterType,
+        _ => ErrorCode::BadExperimenter,
+    })
 }

@@ -2,8 +2,8 @@
 
 use crate::{
     error::ErrorCode,
-    message::Description,
-    wire::{Reader, v13::text::put_text},
+    message::SwitchDescription,
+    wire::{ByteReader, v13::text::put_text},
 };
 
 /// `DESC_STR_LEN`.
@@ -11,8 +11,8 @@ const TEXT_LEN: usize = 256;
 /// `SERIAL_NUM_LEN`.
 const SERIAL_LEN: usize = 32;
 
-pub(super) fn read(reader: &mut Reader<'_>) -> Result<Description, ErrorCode> {
-    Ok(Description {
+pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<SwitchDescription, ErrorCode> {
+    Ok(SwitchDescription {
         manufacturer: reader.text(TEXT_LEN)?,
         hardware: reader.text(TEXT_LEN)?,
         software: reader.text(TEXT_LEN)?,
@@ -21,7 +21,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Description, ErrorCode> {
     })
 }
 
-pub(super) fn put(out: &mut Vec<u8>, description: &Description) {
+pub(super) fn put(out: &mut Vec<u8>, description: &SwitchDescription) {
     put_text(out, &description.manufacturer, TEXT_LEN);
     put_text(out, &description.hardware, TEXT_LEN);
     put_text(out, &description.software, TEXT_LEN);

@@ -10,7 +10,7 @@ use crate::{
     error::ErrorCode,
     message::{AggregateStatistics, FlowStatistics},
     wire::{
-        Reader, Short,
+        ByteReader, Short,
         v13::{
             flow_mod::{flags_bits, read_flags, seconds, table_number, table_selector},
             flow_removed::{put_duration, read_duration},
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Reads the body of a request.
-pub(super) fn read_filter(body: &mut Reader<'_>) -> Result<RuleFilter, ErrorCode> {
+pub(super) fn read_filter(body: &mut ByteReader<'_>) -> Result<RuleFilter, ErrorCode> {
     let table = body.u8()?;
     body.skip(3)?;
     let (out_port, out_group) = (PortNo::new(body.u32()?), body.u32()?);
@@ -46,9 +46,9 @@ pub(super) fn put_filter(out: &mut Vec<u8>, filter: &RuleFilter) {
 }
 
 /// Reads an entry of a reply.
-pub(super) fn read(reader: &mut Reader<'_>) -> Result<FlowStatistics, ErrorCode> {
+pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<FlowStatistics, ErrorCode> {
     let length = usize::from(reader.u16()?).checked_sub(2).ok_or(Short)?;
-    let mut entry = Reader::new(reader.bytes(length)?);
+    let mut entry = ByteReader::new(reader.bytes(length)?);
     let table = TableId::new(entry.u8()?).ok_or(ErrorCode::BadTableId)?;
     entry.skip(1)?;
     let duration = read_duration(&mut entry)?;
@@ -96,7 +96,9 @@ pub(super) fn put(out: &mut Vec<u8>, flow: &FlowStatistics) {
 }
 
 /// Reads the body of an aggregate reply.
-pub(super) fn read_aggregate(reader: &mut Reader<'_>) -> Result<AggregateStatistics, ErrorCode> {
+pub(super) fn read_aggregate(
+    reader: &mut ByteReader<'_>,
+) -> Result<AggregateStatistics, ErrorCode> {
     let (packets, bytes, flows) = (reader.u64()?, reader.u64()?, reader.u32()?);
     reader.skip(4)?;
     Ok(AggregateStatistics { packets, bytes, flows })

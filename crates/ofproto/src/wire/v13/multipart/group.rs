@@ -7,7 +7,7 @@ use crate::{
     error::ErrorCode,
     message::{GroupDescription, GroupFeatures, GroupStatistics},
     wire::{
-        Reader, Short,
+        ByteReader, Short,
         v13::{
             flow_removed::{put_duration, read_duration},
             group::{kind_number, put_buckets, read_buckets, read_kind},
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Reads the body of a request.
-pub(super) fn read_filter(body: &mut Reader<'_>) -> Result<Option<GroupId>, ErrorCode> {
+pub(super) fn read_filter(body: &mut ByteReader<'_>) -> Result<Option<GroupId>, ErrorCode> {
     let group = GroupId::new(body.u32()?);
     body.skip(4)?;
     Ok(Some(group).filter(|group| *group != GroupId::ALL))
@@ -30,13 +30,13 @@ pub(super) fn put_filter(out: &mut Vec<u8>, group: Option<GroupId>) {
 }
 
 /// What is left of an entry whose length comes first.
-fn entry<'a>(reader: &mut Reader<'a>) -> Result<Reader<'a>, Short> {
+fn entry<'a>(reader: &mut ByteReader<'a>) -> Result<ByteReader<'a>, Short> {
     let length = usize::from(reader.u16()?).checked_sub(2).ok_or(Short)?;
-    reader.bytes(length).map(Reader::new)
+    reader.bytes(length).map(ByteReader::new)
 }
 
 /// Reads an entry of `OFPMP_GROUP`.
-pub(super) fn read(reader: &mut Reader<'_>) -> Result<GroupStatistics, ErrorCode> {
+pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<GroupStatistics, ErrorCode> {
     let mut entry = entry(reader)?;
     entry.skip(2)?;
     let (group, references) = (GroupId::new(entry.u32()?), entry.u32()?);
@@ -65,7 +65,7 @@ pub(super) fn put(out: &mut Vec<u8>, group: &GroupStatistics) {
 }
 
 /// Reads an entry of `OFPMP_GROUP_DESC`.
-pub(super) fn read_description(reader: &mut Reader<'_>) -> Result<GroupDescription, ErrorCode> {
+pub(super) fn read_description(reader: &mut ByteReader<'_>) -> Result<GroupDescription, ErrorCode> {
     let mut entry = entry(reader)?;
     let kind = read_kind(entry.u8()?)?;
     entry.skip(1)?;
@@ -85,7 +85,7 @@ pub(super) fn put_description(out: &mut Vec<u8>, group: &GroupDescription) {
 }
 
 /// Reads the body of `OFPMP_GROUP_FEATURES`.
-pub(super) fn read_features(body: &mut Reader<'_>) -> Result<GroupFeatures, ErrorCode> {
+pub(super) fn read_features(body: &mut ByteReader<'_>) -> Result<GroupFeatures, ErrorCode> {
     let (kinds, capabilities) = (body.u32()?, body.u32()?);
     let mut each = || Ok::<_, Short>([body.u32()?, body.u32()?, body.u32()?, body.u32()?]);
     Ok(GroupFeatures { kinds, capabilities, groups_max: each()?, actions: each()? })
@@ -99,7 +99,7 @@ pub(super) fn put_features(out: &mut Vec<u8>, features: &GroupFeatures) {
 }
 
 /// Reads packets and bytes.
-pub(super) fn read_totals(reader: &mut Reader<'_>) -> Result<PacketTotals, Short> {
+pub(super) fn read_totals(reader: &mut ByteReader<'_>) -> Result<PacketTotals, Short> {
     Ok(PacketTotals { packets: reader.u64()?, bytes: reader.u64()? })
 }
 

@@ -8,7 +8,7 @@ use crate::{
     error::ErrorCode,
     message::{MeterDescription, MeterFeatures, MeterStatistics},
     wire::{
-        Reader, Short,
+        ByteReader, Short,
         v13::{
             flow_removed::{put_duration, read_duration},
             length,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Reads the body of a request.
-pub(super) fn read_filter(body: &mut Reader<'_>) -> Result<Option<MeterId>, ErrorCode> {
+pub(super) fn read_filter(body: &mut ByteReader<'_>) -> Result<Option<MeterId>, ErrorCode> {
     let meter = MeterId::new(body.u32()?);
     body.skip(4)?;
     Ok(Some(meter).filter(|meter| *meter != MeterId::ALL))
@@ -31,11 +31,11 @@ pub(super) fn put_filter(out: &mut Vec<u8>, meter: Option<MeterId>) {
 }
 
 /// Reads an entry of `OFPMP_METER`.
-pub(super) fn read(reader: &mut Reader<'_>) -> Result<MeterStatistics, ErrorCode> {
+pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<MeterStatistics, ErrorCode> {
     let meter = MeterId::new(reader.u32()?);
     // What stands before the length counts too.
     let length = usize::from(reader.u16()?).checked_sub(6).ok_or(Short)?;
-    let mut entry = Reader::new(reader.bytes(length)?);
+    let mut entry = ByteReader::new(reader.bytes(length)?);
     entry.skip(6)?;
     let flows = entry.u32()?;
     let total = read_totals(&mut entry)?;
@@ -61,9 +61,9 @@ pub(super) fn put(out: &mut Vec<u8>, meter: &MeterStatistics) {
 }
 
 /// Reads an entry of `OFPMP_METER_CONFIG`.
-pub(super) fn read_description(reader: &mut Reader<'_>) -> Result<MeterDescription, ErrorCode> {
+pub(super) fn read_description(reader: &mut ByteReader<'_>) -> Result<MeterDescription, ErrorCode> {
     let length = usize::from(reader.u16()?).checked_sub(2).ok_or(Short)?;
-    let mut entry = Reader::new(reader.bytes(length)?);
+    let mut entry = ByteReader::new(reader.bytes(length)?);
     let (flags, meter) = (entry.u16()?, MeterId::new(entry.u32()?));
     Ok(MeterDescription { meter, config: read_config(flags, &mut entry)? })
 }
@@ -79,7 +79,7 @@ pub(super) fn put_description(out: &mut Vec<u8>, meter: &MeterDescription) {
 }
 
 /// Reads the body of `OFPMP_METER_FEATURES`.
-pub(super) fn read_features(body: &mut Reader<'_>) -> Result<MeterFeatures, ErrorCode> {
+pub(super) fn read_features(body: &mut ByteReader<'_>) -> Result<MeterFeatures, ErrorCode> {
     let features = MeterFeatures {
         meters_max: body.u32()?,
         band_kinds: body.u32()?,

@@ -4,7 +4,6 @@
 //! for the whole. A reply of many entries is written by a [`PartWriter`], which
 //! starts a new message whenever one is full.
 
-mod absent;
 mod codec;
 mod description;
 mod flow;
@@ -13,8 +12,7 @@ mod meter;
 mod parts;
 mod port;
 mod table;
-mod table_features;
 
 pub(crate) use codec::{PartHeader, read_part_header, read_request};
 pub(super) use codec::{put_reply, put_request, read_reply_message, read_request_message};
-pub use parts::{Entry, PartWriter, encode_reply};
+pub use parts::{PartWriter, ReplyEntry, encode_reply};

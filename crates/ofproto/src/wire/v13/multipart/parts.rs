@@ -4,7 +4,7 @@ use shunt_pipeline::TableId;
 
 use super::{
     codec::{MORE, PartHeader, put_part_header, reply_kind},
-    flow, group, meter, port, table, table_features,
+    flow, group, meter, port, table,
 };
 use crate::{
     error::TooLong,
@@ -27,7 +27,7 @@ pub struct PartWriter {
 
 /// An entry of a reply of many.
 #[derive(Clone, Copy, Debug)]
-pub enum Entry<'a> {
+pub enum ReplyEntry<'a> {
     /// Of `OFPMP_FLOW`.
     Flow(&'a FlowStatistics),
     /// Of `OFPMP_TABLE`.
@@ -65,7 +65,7 @@ impl PartWriter {
     /// # Errors
     ///
     /// The entry alone does not fit into a message; it is left out.
-    pub fn push(&mut self, entry: Entry<'_>) -> Result<Option<Vec<u8>>, TooLong> {
+    pub fn push(&mut self, entry: ReplyEntry<'_>) -> Result<Option<Vec<u8>>, TooLong> {
         let start = self.part.len();
         put(&mut self.part, entry);
         if self.part.len() <= usize::from(u16::MAX) {
@@ -101,17 +101,17 @@ impl PartWriter {
     }
 }
 
-fn put(out: &mut Vec<u8>, entry: Entry<'_>) {
+fn put(out: &mut Vec<u8>, entry: ReplyEntry<'_>) {
     match entry {
-        Entry::Flow(entry) => flow::put(out, entry),
-        Entry::Table(entry) => table::put(out, entry),
-        Entry::Port(entry) => port::put(out, entry),
-        Entry::Group(entry) => group::put(out, entry),
-        Entry::GroupDescription(entry) => group::put_description(out, entry),
-        Entry::Meter(entry) => meter::put(out, entry),
-        Entry::MeterConfig(entry) => meter::put_description(out, entry),
-        Entry::TableFeatures(table) => table_features::put(out, table),
-        Entry::PortDescription(port) => v13::port::put_port(out, port),
+        ReplyEntry::Flow(entry) => flow::put(out, entry),
+        ReplyEntry::Table(entry) => table::put_statistics(out, entry),
+        ReplyEntry::Port(entry) => port::put(out, entry),
+        ReplyEntry::Group(entry) => group::put(out, entry),
+        ReplyEntry::GroupDescription(entry) => group::put_description(out, entry),
+        ReplyEntry::Meter(entry) => meter::put(out, entry),
+        ReplyEntry::MeterConfig(entry) => meter::put_description(out, entry),
+        ReplyEntry::TableFeatures(table) => table::put_features(out, table),
+        ReplyEntry::PortDescription(port) => v13::port::put_port(out, port),
     }
 }
 
@@ -125,22 +125,32 @@ pub fn encode_reply(xid: Xid, reply: &MultipartReply) -> Result<Vec<Vec<u8>>, To
     let mut parts = Vec::new();
     let mut push = |entry| writer.push(entry).map(|full| parts.extend(full));
     match reply {
-        MultipartReply::Flow(flows) => flows.iter().map(Entry::Flow).try_for_each(&mut push)?,
-        MultipartReply::Table(tables) => tables.iter().map(Entry::Table).try_for_each(&mut push)?,
-        MultipartReply::Port(ports) => ports.iter().map(Entry::Port).try_for_each(&mut push)?,
-        MultipartReply::Group(groups) => groups.iter().map(Entry::Group).try_for_each(&mut push)?,
-        MultipartReply::GroupDescription(groups) => {
-            groups.iter().map(Entry::GroupDescription).try_for_each(&mut push)?;
+        MultipartReply::Flow(flows) => {
+            flows.iter().map(ReplyEntry::Flow).try_for_each(&mut push)?
         }
-        MultipartReply::Meter(meters) => meters.iter().map(Entry::Meter).try_for_each(&mut push)?,
+        MultipartReply::Table(tables) => {
+            tables.iter().map(ReplyEntry::Table).try_for_each(&mut push)?
+        }
+        MultipartReply::Port(ports) => {
+            ports.iter().map(ReplyEntry::Port).try_for_each(&mut push)?
+        }
+        MultipartReply::Group(groups) => {
+            groups.iter().map(ReplyEntry::Group).try_for_each(&mut push)?
+        }
+        MultipartReply::GroupDescription(groups) => {
+            groups.iter().map(ReplyEntry::GroupDescription).try_for_each(&mut push)?;
+        }
+        MultipartReply::Meter(meters) => {
+            meters.iter().map(ReplyEntry::Meter).try_for_each(&mut push)?
+        }
         MultipartReply::MeterConfig(meters) => {
-            meters.iter().map(Entry::MeterConfig).try_for_each(&mut push)?;
+            meters.iter().map(ReplyEntry::MeterConfig).try_for_each(&mut push)?;
         }
         MultipartReply::TableFeatures(tables) => {
-            tables.iter().map(|table| Entry::TableFeatures(*table)).try_for_each(&mut push)?;
+            tables.iter().map(|table| ReplyEntry::TableFeatures(*table)).try_for_each(&mut push)?;
         }
         MultipartReply::PortDescription(ports) => {
-            ports.iter().map(Entry::PortDescription).try_for_each(&mut push)?;
+            ports.iter().map(ReplyEntry::PortDescription).try_for_each(&mut push)?;
         }
         MultipartReply::Description(_)
         | MultipartReply::Aggregate(_)

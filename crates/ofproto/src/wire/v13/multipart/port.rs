@@ -5,17 +5,17 @@ use shunt_flow::PortNo;
 
 use crate::{
     error::ErrorCode,
-    message::{PortCounters, PortStatistics},
+    message::{PortStatistics, ReportedPortCounters},
     wire::{
-        Reader,
+        ByteReader,
         v13::flow_removed::{put_duration, read_duration},
     },
 };
 
-pub(super) fn read(reader: &mut Reader<'_>) -> Result<PortStatistics, ErrorCode> {
+pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<PortStatistics, ErrorCode> {
     let port = PortNo::new(reader.u32()?);
     reader.skip(4)?;
-    let counters = PortCounters {
+    let counters = ReportedPortCounters {
         rx_packets: reader.u64()?,
         tx_packets: reader.u64()?,
         rx_bytes: reader.u64()?,

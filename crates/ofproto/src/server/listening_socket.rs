@@ -16,26 +16,26 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::{bridge::Shared, quiet::QuietStream, serve::serve};
+use super::{bridge::ServerState, read_interest_stream::ReadInterestStream, serve::serve};
 use crate::{
     Host,
-    connection::{BundleSpace, ConnectionConfig, ConnectionKind, WarningRate},
+    connection::{BundleQuota, ConnectionConfig, ConnectionKind, WarningRate},
     error::CloseReason,
 };
 
 /// Connections that one listener serves at a time; others are closed at once.
 const CONNECTIONS_MAX: usize = 256;
 /// Wait after accepting failed, as it does when the process has no descriptor left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// A socket that connections arrive at.
-pub(super) enum Listener {
+pub(super) enum ListeningSocket {
     Tcp(TcpListener),
-    Unix(UnixSocket),
+    Unix(UnixListenSocket),
 }
 
 /// A listening unix socket; its file goes when it does.
-pub(super) struct UnixSocket {
+pub(super) struct UnixListenSocket {
     listener: UnixListener,
     path: PathBuf,
     /// What it has made there.
@@ -43,11 +43,11 @@ pub(super) struct UnixSocket {
 }
 
 /// Whatever bytes travel through.
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for S {}
 
-impl Listener {
-    async fn accept(&self) -> io::Result<(Box<dyn Stream>, String)> {
+impl ListeningSocket {
+    async fn accept(&self) -> io::Result<(Box<dyn ByteStream>, String)> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
@@ -56,7 +56,7 @@ impl Listener {
             }
             Self::Unix(socket) => {
                 let (stream, _) = socket.listener.accept().await?;
-                let stream = QuietStream::new(stream)?;
+                let stream = ReadInterestStream::new(stream)?;
                 Ok((Box::new(stream), format!("unix:{}", socket.path.display())))
             }
         }
@@ -71,7 +71,7 @@ impl Listener {
     }
 }
 
-impl UnixSocket {
+impl UnixListenSocket {
     /// Binds to a path; a socket that a dead process left there is replaced.
     pub(super) async fn bind(path: &Path) -> io::Result<Self> {
         let path = path.to_owned();
@@ -92,7 +92,7 @@ impl UnixSocket {
     }
 }
 
-impl Drop for UnixSocket {
+impl Drop for UnixListenSocket {
     fn drop(&mut self) {
         // Somebody else may have removed it, or the directory; or may listen there already. The
         // number is not used again as long as this listens.
@@ -108,9 +108,9 @@ fn inode(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 /// Serves whoever connects, until the task is aborted; then its connections end too.
-pub(super) async fn accept_all<H: Host>(listener: Listener, shared: Arc<Shared<H>>) {
+pub(super) async fn accept_all<H: Host>(listener: ListeningSocket, shared: Arc<ServerState<H>>) {
     let mut connections = JoinSet::new();
-    let (warnings, bundle_space) = (Arc::<WarningRate>::default(), Arc::<BundleSpace>::default());
+    let (warnings, bundle_quota) = (Arc::<WarningRate>::default(), Arc::<BundleQuota>::default());
     let warn = |log: &dyn Fn(u32)| {
         if let Some(held_back) = warnings.admit(shared.host.now()) {
             log(held_back);
@@ -125,7 +125,7 @@ pub(super) async fn accept_all<H: Host>(listener: Listener, shared: Arc<Shared<H
                 Ok((stream, peer)) => {
                     let mut config = ConnectionConfig::new(&*peer, ConnectionKind::Management);
                     config.warnings = Arc::clone(&warnings);
-                    config.bundle_space = Arc::clone(&bundle_space);
+                    config.bundle_quota = Arc::clone(&bundle_quota);
                     let shared = Arc::clone(&shared);
                     let served = async move { (peer, serve(stream, config, &shared, || ()).await) };
                     connections.spawn(served);
@@ -134,11 +134,11 @@ pub(super) async fn accept_all<H: Host>(listener: Listener, shared: Arc<Shared<H
                     warn(&|held_back| {
                         tracing::warn!(%error, held_back, "a connection could not be accepted");
                     });
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 }
             },
             Some(ended) = connections.join_next() => match ended {
-                Ok((peer, ended)) if is_usual(&ended.reason) => {
+                Ok((peer, ended)) if is_expected(&ended.reason) => {
                     tracing::debug!(peer, reason = %ended.reason, "a connection ended");
                 }
                 Ok((peer, ended)) => warn(&|held_back| {
@@ -152,6 +152,6 @@ pub(super) async fn accept_all<H: Host>(listener: Listener, shared: Arc<Shared<H
 }
 
 /// Whether a connection ends so in everyday use.
-const fn is_usual(reason: &CloseReason) -> bool {
+const fn is_expected(reason: &CloseReason) -> bool {
     matches!(reason, CloseReason::PeerClosed | CloseReason::Transport(_))
 }

@@ -6,7 +6,7 @@ use shunt_pipeline::Time;
 
 /// How it stands with a controller that the switch connects to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Reach {
+pub enum ReconnectState {
     /// A connection is being made, or has not agreed on a version yet.
     #[default]
     Connecting,
@@ -15,7 +15,7 @@ pub enum Reach {
     /// There is none.
     Waiting {
         /// Why the last attempt or connection came to its end.
-        why: String,
+        reason: String,
         /// When the next attempt is made.
         until: Time,
     },
@@ -23,41 +23,41 @@ pub enum Reach {
 
 /// What is noted of the attempts to reach one controller.
 #[derive(Debug, Default)]
-pub(super) struct Attempts(Mutex<Noted>);
+pub(super) struct ReconnectAttempts(Mutex<AttemptState>);
 
 #[derive(Debug, Default)]
-struct Noted {
-    reach: Reach,
+struct AttemptState {
+    reconnect_state: ReconnectState,
     /// Attempts that have failed since the last connection, or ever.
     failed: u32,
 }
 
-impl Attempts {
-    pub(super) fn reach(&self) -> Reach {
-        self.lock().reach.clone()
+impl ReconnectAttempts {
+    pub(super) fn reconnect_state(&self) -> ReconnectState {
+        self.lock().reconnect_state.clone()
     }
 
     pub(super) fn connecting(&self) {
-        self.lock().reach = Reach::Connecting;
+        self.lock().reconnect_state = ReconnectState::Connecting;
     }
 
     pub(super) fn connected(&self) {
-        *self.lock() = Noted { reach: Reach::Connected, failed: 0 };
+        *self.lock() = AttemptState { reconnect_state: ReconnectState::Connected, failed: 0 };
     }
 
     /// An attempt has failed; answers whether it is the first of them, which is worth a word.
     pub(super) fn failed(&self) -> bool {
-        let mut noted = self.lock();
-        noted.failed = noted.failed.saturating_add(1);
-        noted.failed == 1
+        let mut state = self.lock();
+        state.failed = state.failed.saturating_add(1);
+        state.failed == 1
     }
 
-    pub(super) fn waiting(&self, why: String, until: Time) {
-        self.lock().reach = Reach::Waiting { why, until };
+    pub(super) fn waiting(&self, reason: String, until: Time) {
+        self.lock().reconnect_state = ReconnectState::Waiting { reason, until };
     }
 
     /// Every change is one assignment, so a panic elsewhere leaves it whole.
-    fn lock(&self) -> MutexGuard<'_, Noted> {
+    fn lock(&self) -> MutexGuard<'_, AttemptState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn the_first_failure_after_each_connection_is_worth_a_word() {
-        let attempts = Attempts::default();
+        let attempts = ReconnectAttempts::default();
         assert_eq!([attempts.failed(), attempts.failed(), attempts.failed()], [true, false, false]);
         attempts.connected();
         assert_eq!([attempts.failed(), attempts.failed()], [true, false]);

@@ -1,12 +1,12 @@
-//! Packets that pause at controllers (`controller(pause)`, `NXT_RESUME`).
+//! Packets that are paused at controllers (`controller(pause)`, `NXT_RESUME`).
 //!
-//! What is left of a paused packet's way names rules' actions, hidden state and a stack: nothing
-//! that a controller should be able to write. So it stays here, and the packet-in has a token for
-//! it, the opaque continuation. The token is a number and a keyed hash of the number, whose key never
-//! leaves the process: who has not been given it cannot make it up.
+//! The continuation of a paused packet holds rule actions, hidden state and a stack. No controller
+//! may write these, so the continuation stays in the switch. The packet-in carries a token for it,
+//! in the opaque `NXPINT_CONTINUATION` property. A token is a number and a keyed hash of that
+//! number. The key never leaves the process, so a controller cannot forge a token.
 //!
-//! A bridge holds the last [`PAUSED_MAX`] of them, however many packets share one; a packet that
-//! comes back with an older one, or with one of another run, is stale.
+//! A bridge keeps the last [`PAUSED_MAX`] continuations; several packets may share one. A resumed
+//! packet with an older token, or with a token of an earlier process, is stale.
 
 use std::{
     collections::VecDeque,
@@ -16,70 +16,72 @@ use std::{
 
 use shunt_pipeline::Continuation;
 
-/// What is held for paused packets of one bridge.
+/// Number of continuations that a bridge keeps.
 pub const PAUSED_MAX: usize = 4096;
 
-/// Names what is left of a paused packet's way.
+/// Names the continuation of a paused packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PauseToken([u8; Self::LEN]);
 
-/// What is left of the ways of paused packets.
+/// The continuations of the paused packets of one bridge.
 #[derive(Debug, Default)]
-pub struct Paused {
-    key: Key,
-    held: Mutex<Held>,
+pub struct PausedPackets {
+    key: TokenKey,
+    queue: Mutex<ContinuationQueue>,
 }
 
-#[expect(clippy::disallowed_types, reason = "a secret that every process has anew, and no map")]
-type Key = std::hash::RandomState;
+#[expect(clippy::disallowed_types, reason = "a secret that is random in every process, not a map")]
+type TokenKey = std::hash::RandomState;
 
 #[derive(Debug, Default)]
-struct Held {
-    /// Number of the oldest.
+struct ContinuationQueue {
+    /// Number of the oldest continuation.
     first: u64,
     continuations: VecDeque<Arc<Continuation>>,
 }
 
 impl PauseToken {
-    /// Bytes of a token, which are a property as Open vSwitch has some in a continuation: its client
-    /// prints what it knows of them, and sends back all.
+    /// Length of a token in bytes.
+    ///
+    /// A token is a property, like the properties of Open vSwitch continuations. Its client prints
+    /// the properties that it knows, and sends back all of them.
     const LEN: usize = 24;
-    /// Type and length of that property; no type of Open vSwitch's.
+    /// Type and length of that property. Open vSwitch does not use this type.
     const HEADER: [u8; 4] = [0x5d, 0x01, 0, 20];
 
-    /// The bytes.
+    /// Returns the bytes to send.
     #[must_use]
     pub const fn bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-impl Paused {
-    /// Holds what is left of a packet's way; the oldest goes when there are too many.
+impl PausedPackets {
+    /// Stores a continuation and returns its token; drops the oldest one if all slots are used.
     pub fn hold(&self, continuation: &Arc<Continuation>) -> PauseToken {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        // Packets that pause one after the other often share what is left of their ways.
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        // Consecutive packets that pause often share a continuation.
         let is_last = |last: &Arc<Continuation>| Arc::ptr_eq(last, continuation);
-        if !held.continuations.back().is_some_and(is_last) {
-            if held.continuations.len() >= PAUSED_MAX {
-                held.continuations.pop_front();
-                held.first += 1;
+        if !queue.continuations.back().is_some_and(is_last) {
+            if queue.continuations.len() >= PAUSED_MAX {
+                queue.continuations.pop_front();
+                queue.first += 1;
             }
-            held.continuations.push_back(Arc::clone(continuation));
+            queue.continuations.push_back(Arc::clone(continuation));
         }
-        self.token(held.first + held.continuations.len() as u64 - 1)
+        self.token(queue.first + queue.continuations.len() as u64 - 1)
     }
 
-    /// What a token names; `None` if this never gave it, or no longer holds it.
+    /// Returns the continuation of `token`; `None` if the token is forged or too old.
     #[must_use]
     pub fn find(&self, token: &[u8]) -> Option<Arc<Continuation>> {
         let number = u64::from_be_bytes(*token.get(Self::NUMBER_AT..)?.first_chunk()?);
         if self.token(number).bytes() != token {
             return None;
         }
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = usize::try_from(number.checked_sub(held.first)?).ok()?;
-        held.continuations.get(index).cloned()
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = usize::try_from(number.checked_sub(queue.first)?).ok()?;
+        queue.continuations.get(index).cloned()
     }
 
     const NUMBER_AT: usize = PauseToken::HEADER.len();
@@ -105,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    /// What is left of a packet's way that pauses before it is sent with `mark`.
+    /// Returns the continuation of a packet that pauses before it is sent with `mark`.
     fn continuation(pipeline: &Pipeline, mark: usize) -> Arc<Continuation> {
         let text = format!("actions=controller(pause),set_field:{mark}->reg0,resubmit(,9)");
         let names = shunt_flow::text::NoPortNames;
@@ -126,17 +128,17 @@ mod tests {
 
     #[test]
     fn a_token_finds_what_it_was_given_for() {
-        let (pipeline, paused) = (pipeline(), Paused::default());
+        let (pipeline, paused) = (pipeline(), PausedPackets::default());
         let [one, two] = [1, 2].map(|mark| continuation(&pipeline, mark));
         let tokens = [&one, &two, &two, &one].map(|own| paused.hold(own));
-        assert_eq!(tokens[1], tokens[2], "packets share it");
+        assert_eq!(tokens[1], tokens[2], "both packets share one continuation");
         let found = tokens.map(|token| paused.find(token.bytes()).unwrap());
         assert_eq!(found, [one.clone(), two.clone(), two, one]);
     }
 
     #[test]
     fn nobody_makes_a_token_up() {
-        let (pipeline, paused) = (pipeline(), Paused::default());
+        let (pipeline, paused) = (pipeline(), PausedPackets::default());
         let token = paused.hold(&continuation(&pipeline, 1));
         for at in 0..PauseToken::LEN {
             let mut forged = token;
@@ -145,12 +147,15 @@ mod tests {
             assert!(paused.find(&token.bytes()[..at]).is_none());
         }
         assert!(paused.find(&[token.bytes(), &[0]].concat()).is_none());
-        assert!(Paused::default().find(token.bytes()).is_none(), "another run's");
+        assert!(
+            PausedPackets::default().find(token.bytes()).is_none(),
+            "a token of another process"
+        );
     }
 
     #[test]
     fn the_oldest_goes_when_too_many_pause() {
-        let (pipeline, paused) = (pipeline(), Paused::default());
+        let (pipeline, paused) = (pipeline(), PausedPackets::default());
         let all: Vec<_> = (0..=PAUSED_MAX).map(|mark| continuation(&pipeline, mark)).collect();
         let tokens: Vec<_> = all.iter().map(|own| paused.hold(own)).collect();
         assert!(paused.find(tokens[0].bytes()).is_none());

@@ -14,7 +14,10 @@ use shunt_pipeline::Time;
 use super::MemoryHost;
 use crate::{
     Host,
-    connection::{Connection, ConnectionConfig, ConnectionKind, Event, RoleBoard, Step, Wait},
+    connection::{
+        Connection, ConnectionConfig, ConnectionKind, ConnectionStep, ControllerEvent,
+        RoleRegistry, Wait,
+    },
     framing::Framer,
     message::{Hello, Message, Xid},
     wire::v13,
@@ -22,32 +25,32 @@ use crate::{
 
 /// A client that says what a test wants, a connection, and the bridge behind it.
 ///
-/// Time stands still but for [`Self::pass`].
-pub struct Bench {
+/// Time stands still but for [`Self::advance_time`].
+pub struct ConnectionHarness {
     /// The bridge.
     pub host: Arc<MemoryHost>,
     /// The switch's end.
     pub connection: Connection,
     clock: Arc<AtomicU64>,
-    roles: Arc<RoleBoard>,
+    roles: Arc<RoleRegistry>,
     received: Framer,
     last_xid: u32,
 }
 
-impl Bench {
+impl ConnectionHarness {
     /// A connection where nothing has been said.
     #[must_use]
-    pub fn silent(kind: ConnectionKind) -> Self {
+    pub fn before_hello(kind: ConnectionKind) -> Self {
         Self::with_config(ConnectionConfig::new("test", kind))
     }
 
-    /// As [`Self::silent`], with settings of one's own.
+    /// As [`Self::before_hello`], with settings of one's own.
     #[must_use]
     pub fn with_config(config: ConnectionConfig) -> Self {
         let clock = Arc::new(AtomicU64::new(0));
         let hands = Arc::clone(&clock);
         let now = move || Time::from_nanoseconds(hands.load(Ordering::Relaxed));
-        let roles = Arc::<RoleBoard>::default();
+        let roles = Arc::<RoleRegistry>::default();
         Self {
             connection: Connection::new(config, Arc::clone(&roles), now()),
             host: Arc::new(MemoryHost::new(now)),
@@ -61,16 +64,16 @@ impl Bench {
     /// A connection with its hellos behind it.
     #[must_use]
     pub fn open(kind: ConnectionKind) -> Self {
-        let mut bench = Self::silent(kind);
-        bench.say_hello();
-        bench
+        let mut harness = Self::before_hello(kind);
+        harness.send_hello();
+        harness
     }
 
     /// Another connection to the same bridge, with its hellos behind it.
     #[must_use]
     pub fn another(&self, kind: ConnectionKind) -> Self {
         let config = ConnectionConfig::new("another", kind);
-        let mut bench = Self {
+        let mut harness = Self {
             connection: Connection::new(config, Arc::clone(&self.roles), self.host.now()),
             host: Arc::clone(&self.host),
             clock: Arc::clone(&self.clock),
@@ -78,14 +81,14 @@ impl Bench {
             received: Framer::default(),
             last_xid: 0,
         };
-        bench.say_hello();
-        bench
+        harness.send_hello();
+        harness
     }
 
     /// Says hello and hears the switch's.
-    pub fn say_hello(&mut self) {
+    pub fn send_hello(&mut self) {
         self.send(&Message::Hello(Hello { version: v13::VERSION, bitmap: None }));
-        self.heard();
+        self.replies();
     }
 
     /// Sends a message under a new transaction id.
@@ -107,14 +110,16 @@ impl Bench {
     }
 
     /// Lets the switch do what it can, and awaits what the bridge has ready.
-    pub fn run(&mut self) -> Step {
+    pub fn run(&mut self) -> ConnectionStep {
         loop {
             let now = self.host.now();
             let step = self.connection.process(&*self.host, now);
             let is_ready = match step {
-                Step::Wait(Wait::Adopted(version)) => self.host.has_adopted(version),
-                Step::Wait(Wait::Counts) => true,
-                Step::Idle | Step::Full | Step::Closed(_) => return step,
+                ConnectionStep::Wait(Wait::Adopted(version)) => self.host.has_adopted(version),
+                ConnectionStep::Wait(Wait::Counts) => true,
+                ConnectionStep::Idle | ConnectionStep::Full | ConnectionStep::Closed(_) => {
+                    return step;
+                }
             };
             if !is_ready {
                 return step;
@@ -129,18 +134,18 @@ impl Bench {
     ///
     /// When the switch sends what is no message.
     #[expect(clippy::expect_used, reason = "the switch speaks its own protocol")]
-    pub fn heard(&mut self) -> Vec<(Xid, Message)> {
-        let frames = self.heard_frames();
+    pub fn replies(&mut self) -> Vec<(Xid, Message)> {
+        let frames = self.reply_frames();
         frames.iter().map(|frame| v13::decode(frame).expect("a message")).collect()
     }
 
-    /// As [`Self::heard`], as bytes.
+    /// As [`Self::replies`], as bytes.
     ///
     /// # Panics
     ///
     /// When the switch sends what is no message.
     #[expect(clippy::expect_used, reason = "the switch speaks its own protocol")]
-    pub fn heard_frames(&mut self) -> Vec<Bytes> {
+    pub fn reply_frames(&mut self) -> Vec<Bytes> {
         let mut frames = Vec::new();
         loop {
             let step = self.run();
@@ -154,16 +159,16 @@ impl Bench {
             while let Some(frame) = self.received.next_frame().expect("framed") {
                 frames.push(frame);
             }
-            if !took || step != Step::Full {
+            if !took || step != ConnectionStep::Full {
                 return frames;
             }
         }
     }
 
     /// Sends a message; everything that is said then.
-    pub fn ask(&mut self, message: &Message) -> Vec<Message> {
+    pub fn request(&mut self, message: &Message) -> Vec<Message> {
         self.send(message);
-        self.heard().into_iter().map(|(_, message)| message).collect()
+        self.replies().into_iter().map(|(_, message)| message).collect()
     }
 
     /// Tells the connection what the bridge has to tell.
@@ -174,17 +179,17 @@ impl Bench {
     }
 
     /// Tells the connection of an event.
-    pub fn notify(&mut self, event: &Event) {
+    pub fn notify(&mut self, event: &ControllerEvent) {
         self.connection.notify(event, self.host.now());
     }
 
     /// Tells the connection of an event that its peer must not miss; answers whether it is told.
-    pub fn tell(&mut self, event: &Event) -> bool {
-        self.connection.tell(event, self.host.now())
+    pub fn notify_reliable(&mut self, event: &ControllerEvent) -> bool {
+        self.connection.notify_reliable(event, self.host.now())
     }
 
     /// Lets time pass, and the connection look at the clock.
-    pub fn pass(&mut self, time: Duration) {
+    pub fn advance_time(&mut self, time: Duration) {
         let now = self.host.now().after(time);
         self.clock.store(now.nanoseconds(), Ordering::Relaxed);
         self.connection.tick(now);

@@ -2,7 +2,7 @@
 //!
 //! Sockets of the runtime hear of all that can be done with them, and a unix socket says that it can
 //! be written to each time its peer has read. To a peer that waits for each answer that is one waking
-//! for its request and one for nothing, in a thread that has just gone to sleep. A [`QuietStream`]
+//! for its request and one for nothing, in a thread that has just gone to sleep. A [`ReadInterestStream`]
 //! asks to hear of bytes to read alone, and of room to write from the moment on at which there was
 //! none until there is some.
 
@@ -20,31 +20,31 @@ use std::{
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, unix::AsyncFd};
 
 /// The stream.
-pub(super) struct QuietStream {
+pub(super) struct ReadInterestStream {
     stream: AsyncFd<UnixStream>,
     /// The same stream, while there is no room to write.
-    crowded: Option<AsyncFd<OwnedFd>>,
+    write_interest: Option<AsyncFd<OwnedFd>>,
 }
 
-impl QuietStream {
+impl ReadInterestStream {
     pub(super) fn new(stream: tokio::net::UnixStream) -> io::Result<Self> {
         let stream = watch(stream.into_std()?, Interest::READABLE)?;
-        Ok(Self { stream, crowded: None })
+        Ok(Self { stream, write_interest: None })
     }
 
     /// Waits for room to write; called after there was none.
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let crowded = match self.crowded.take() {
-            Some(crowded) => crowded,
+        let write_interest = match self.write_interest.take() {
+            Some(write_interest) => write_interest,
             None => {
                 let same = OwnedFd::from(self.stream.get_ref().try_clone()?);
                 watch(same, Interest::WRITABLE)?
             }
         };
-        let crowded = self.crowded.insert(crowded);
+        let write_interest = self.write_interest.insert(write_interest);
         // A new registration says how things are, so no room that came meanwhile is missed.
-        ready!(crowded.poll_write_ready(context))?.clear_ready();
-        self.crowded = None;
+        ready!(write_interest.poll_write_ready(context))?.clear_ready();
+        self.write_interest = None;
         Poll::Ready(Ok(()))
     }
 }
@@ -58,7 +58,7 @@ fn watch<T: AsRawFd + AsFd>(owned: T, interest: Interest) -> io::Result<AsyncFd<
     AsyncFd::with_interest(owned, interest)
 }
 
-impl AsyncRead for QuietStream {
+impl AsyncRead for ReadInterestStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -83,14 +83,14 @@ impl AsyncRead for QuietStream {
     }
 }
 
-impl AsyncWrite for QuietStream {
+impl AsyncWrite for ReadInterestStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         loop {
-            if self.crowded.is_some() {
+            if self.write_interest.is_some() {
                 ready!(self.poll_room(context))?;
             }
             match self.stream.get_ref().write(bytes) {
@@ -120,22 +120,22 @@ mod tests {
 
     use super::*;
 
-    fn pair() -> (QuietStream, tokio::net::UnixStream) {
+    fn pair() -> (ReadInterestStream, tokio::net::UnixStream) {
         let (near, far) = tokio::net::UnixStream::pair().unwrap();
-        (QuietStream::new(near).unwrap(), far)
+        (ReadInterestStream::new(near).unwrap(), far)
     }
 
     /// More than a socket holds.
-    const MUCH: usize = 1 << 22;
+    const LARGE_LEN: usize = 1 << 22;
 
     #[tokio::test]
     async fn what_does_not_fit_is_written_as_the_peer_reads() {
         let (mut near, mut far) = pair();
-        let sent: Vec<u8> = (0..MUCH).map(|at| at.to_le_bytes()[0]).collect();
+        let sent: Vec<u8> = (0..LARGE_LEN).map(|at| at.to_le_bytes()[0]).collect();
         let (sending, expected) = (sent.clone(), sent);
         let writer = tokio::spawn(async move {
             near.write_all(&sending).await.unwrap();
-            assert!(near.crowded.is_none());
+            assert!(near.write_interest.is_none());
             near.shutdown().await.unwrap();
             near
         });
