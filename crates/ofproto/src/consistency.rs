@@ -1,10 +1,11 @@
-//! Whether actions fit what they act on (OpenFlow 1.3.5, 6.4 and 5.12).
+//! Checks that actions fit the packets they act on (OpenFlow 1.3.5, 6.4 and 5.12).
 //!
-//! An action on a field that a packet may lack is refused while the rule is added: the match of
-//! the rule must say that the field is there. Actions change what is there (`push_vlan` brings a
-//! tag, `pop_mpls` uncovers a packet of another type), so the list is walked with a key that
-//! changes as a packet would. Output ports are checked here too, because what is legal depends on
-//! where the actions stand.
+//! A rule is refused if one of its actions uses a field that a packet may lack: the match of the
+//! rule must require the field. Actions change which fields a packet has: `push_vlan` adds a tag,
+//! `pop_mpls` uncovers another packet type. The check therefore walks the action list with a key
+//! that it changes as the actions change the packet.
+//!
+//! Output ports are checked here too, because the legal ports depend on the context of the actions.
 
 use std::net::IpAddr;
 
@@ -20,20 +21,20 @@ use shunt_pipeline::{
 
 use crate::{error::ErrorCode, message::PacketOut};
 
-/// The bit of a tag control field that says that there is a tag.
+/// The bit of `vlan_tci` that is set if the packet has a tag.
 const VLAN_PRESENT: u128 = 0x1000;
-/// Protocols of the transport layer.
+/// IP protocol numbers.
 const TCP: u128 = 6;
 const UDP: u128 = 17;
-/// Ports of the applications whose connections `ct` can follow.
+/// Ports of the application protocols that `ct(alg=..)` supports.
 const FTP: u16 = 21;
 const TFTP: u16 = 69;
 
-/// Checks the instructions that a flow-mod brings.
+/// Checks the instructions of a flow-mod.
 ///
 /// # Errors
 ///
-/// The first thing that does not fit.
+/// The first inconsistency.
 pub fn check_flow_mod(flow_mod: &FlowMod) -> Result<(), ErrorCode> {
     match flow_mod.command {
         FlowModCommand::Add | FlowModCommand::Modify | FlowModCommand::ModifyStrict => {}
@@ -51,22 +52,22 @@ pub fn check_flow_mod(flow_mod: &FlowMod) -> Result<(), ErrorCode> {
     packet.walk(&instructions.write)
 }
 
-/// Checks the buckets that a group-mod brings. What their packets look like, nobody knows.
+/// Checks the buckets of a group-mod, whose packets are unknown.
 ///
 /// # Errors
 ///
-/// The first thing that does not fit.
+/// The first inconsistency.
 pub fn check_group_mod(group_mod: &GroupMod) -> Result<(), ErrorCode> {
     let packet =
         KnownPacket { context: ActionContext::Bucket, ..KnownPacket::matched(&Match::any()) };
     group_mod.buckets.iter().try_for_each(|bucket| packet.clone().walk(&bucket.actions))
 }
 
-/// Checks the actions of a packet-out against its packet, whose tags are parsed up to `limit`.
+/// Checks the actions of a packet-out against its packet, parsing up to `limit` tags.
 ///
 /// # Errors
 ///
-/// The first thing that does not fit.
+/// The first inconsistency.
 pub fn check_packet_out(packet_out: &PacketOut, limit: VlanLimit) -> Result<(), ErrorCode> {
     let mut key = FlowKey::ZERO;
     extract(&packet_out.data, limit, &mut key);
@@ -75,21 +76,22 @@ pub fn check_packet_out(packet_out: &PacketOut, limit: VlanLimit) -> Result<(), 
     KnownPacket { key, mask, context: ActionContext::PacketOut }.walk(&packet_out.actions)
 }
 
-/// Where actions stand.
+/// The context in which actions are executed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ActionContext {
     Rule,
-    /// What a packet looks like when its action set is executed, its rule cannot know; only what is
-    /// written into fields is held against the match, as in Open vSwitch.
+    /// An action set. The packet at its execution is unknown.
+    ///
+    /// Only writes to fields are checked against the match, as in Open vSwitch.
     ActionSet,
-    /// Any packet may come to a group.
+    /// A group bucket, which any packet may reach.
     Bucket,
     PacketOut,
-    /// Inside `ct`, where connections are written to.
+    /// The nested actions of `ct`, which write to connections.
     Conntrack,
 }
 
-/// What is known of the packets that reach an action.
+/// The known field values of the packets that reach an action.
 #[derive(Clone)]
 struct KnownPacket {
     key: FlowKey,
@@ -98,7 +100,7 @@ struct KnownPacket {
 }
 
 impl KnownPacket {
-    /// What a match says of the packets that it lets through.
+    /// Returns the known field values of the packets that `matching` matches.
     fn matched(matching: &Match) -> Self {
         let mask = FlowMask::from(matching.mask());
         Self { key: matching.key(), mask, context: ActionContext::Rule }
@@ -126,7 +128,7 @@ impl KnownPacket {
             Action::PushVlan { .. } => self.push_vlan(),
             Action::PushMpls { ethertype } => {
                 self.set_type(*ethertype);
-                // Nobody can tell what is behind a label.
+                // The protocol after an MPLS label is unknown.
                 self.mask.remove_bits(FieldId::IpProto, FieldId::IpProto.value_max());
                 Ok(())
             }
@@ -144,7 +146,7 @@ impl KnownPacket {
             }
             Action::SetTpSrc(_) => self.need_port([TcpSrc, UdpSrc, SctpSrc]),
             Action::SetTpDst(_) => self.need_port([TcpDst, UdpDst, SctpDst]),
-            // What happens inside is undone afterwards. The codec bounds how deep clones nest.
+            // Changes inside a clone are undone after it. The codec limits the nesting of clones.
             Action::Clone(actions) => self.clone().walk(actions),
             Action::Learn(learn) => self.check_learn(learn),
             Action::Pop(target) | Action::CheckPktLarger { target, .. } => self.write(*target),
@@ -156,11 +158,12 @@ impl KnownPacket {
             Action::FinTimeout { .. } => self.need(FieldId::TcpFlags),
             Action::Ct(ct) => self.check_ct(ct),
             Action::Nat(nat) => self.check_nat(nat),
-            // Outside of rules it means nothing.
+            // A conjunction has no meaning outside of rules.
             Action::Conjunction { .. } if self.context != ActionContext::Rule => {
                 Err(ErrorCode::ActionConjunction)
             }
-            // Which groups and meters there are, and what stands beside a clause, the tables know.
+            // The tables check that groups and meters exist, and which actions may accompany a
+            // conjunction.
             Action::Conjunction { .. }
             | Action::Group(_)
             | Action::Meter(_)
@@ -175,7 +178,9 @@ impl KnownPacket {
         }
     }
 
-    /// Numbers that no port has yet are legal: the packet goes nowhere until one does.
+    /// Checks an output port.
+    ///
+    /// Unused port numbers are legal: the packet is dropped until such a port exists.
     const fn check_output(&self, port: PortNo) -> Result<(), ErrorCode> {
         let is_legal = match port {
             PortNo::IN_PORT
@@ -190,17 +195,17 @@ impl KnownPacket {
         if is_legal { Ok(()) } else { Err(ErrorCode::ActionOutPort) }
     }
 
-    /// Asks that packets have what `field` needs.
+    /// Checks that packets meet the prerequisites of `field`.
     fn read(&self, field: FieldId) -> Result<(), ErrorCode> {
         let is_met = self.context == ActionContext::Bucket
             || prerequisite::is_met(field, &self.key, &self.mask);
         if is_met { Ok(()) } else { Err(ErrorCode::ActionInconsistent) }
     }
 
-    /// Asks that packets have `field`, to write to it.
+    /// Checks that packets have `field` and that it can be written.
     fn need(&self, field: FieldId) -> Result<(), ErrorCode> {
         match field {
-            // A match may ask for the absence of a tag by this field; a write cannot.
+            // This field can match untagged packets; writing it requires a tag.
             FieldId::VlanVid | FieldId::DlVlan
                 if self.context != ActionContext::Bucket && !self.has_tag() =>
             {
@@ -216,13 +221,13 @@ impl KnownPacket {
         }
     }
 
-    /// Asks that packets have the port of some protocol, but not for what an action set does.
+    /// Checks that packets have one of `ports`; action sets are not checked.
     fn need_port(&self, ports: [FieldId; 3]) -> Result<(), ErrorCode> {
         let is_met = ports.into_iter().any(|port| self.need_outside_action_set(port).is_ok());
         if is_met { Ok(()) } else { Err(ErrorCode::ActionInconsistent) }
     }
 
-    /// As [`Self::need`], but for what an action set does.
+    /// Like [`Self::need`], but does not check action sets.
     fn need_outside_action_set(&self, field: FieldId) -> Result<(), ErrorCode> {
         if self.context == ActionContext::ActionSet { Ok(()) } else { self.need(field) }
     }
@@ -231,14 +236,14 @@ impl KnownPacket {
         self.known(FieldId::VlanTci) & VLAN_PRESENT != 0
     }
 
-    /// The bits of a field that are known to be set.
+    /// Returns the bits of a field that are known to be set.
     fn known(&self, field: FieldId) -> u128 {
         self.key.field(field) & self.mask.field(field)
     }
 
     fn set(&mut self, field: FieldId, value: u128, mask: u128) -> Result<(), ErrorCode> {
         self.need(field)?;
-        // The one field that decides by its value whether others exist, and can be written.
+        // This is the only writable field whose value decides whether other fields exist.
         if field == FieldId::VlanTci {
             self.key.set_field_masked(field, value, mask);
             self.mask.add_bits(field, mask);
@@ -246,10 +251,10 @@ impl KnownPacket {
         Ok(())
     }
 
-    /// Some bits of a field get a value that nobody knows.
+    /// Records that some bits of a field get an unknown value.
     fn write(&mut self, target: Subfield) -> Result<(), ErrorCode> {
         match target.field {
-            // What is copied may bring the tag.
+            // The copied value may contain the tag-present bit.
             FieldId::VlanVid if self.context != ActionContext::Conntrack => {
                 self.read(target.field)?
             }
@@ -283,14 +288,14 @@ impl KnownPacket {
         Ok(())
     }
 
-    /// The packet is of another type now.
+    /// Records a new packet type.
     fn set_type(&mut self, ethertype: u16) {
         self.key.set_field(FieldId::EthType, ethertype.into());
         self.mask.add_field(FieldId::EthType);
     }
 
     fn check_learn(&self, learn: &LearnAction) -> Result<(), ErrorCode> {
-        // What the learned rule matches, as far as it is always the same.
+        // The part of the learned match that is the same for all packets.
         let mut learned = Self::matched(&Match::any());
         for spec in &learn.specs {
             if let LearnSource::Field(source) = spec.source {
@@ -305,7 +310,7 @@ impl KnownPacket {
                         learned.mask.add_bits(target.field, bits);
                     }
                 }
-                // Whether the packets have a tag is not asked, as in Open vSwitch.
+                // The check does not require a tag here, as in Open vSwitch.
                 LearnTarget::Load(target) if !is_of_connection(target.field) => {
                     learned.read(target.field)?;
                 }
@@ -345,18 +350,18 @@ impl KnownPacket {
     }
 }
 
-/// Whether the field belongs to a connection and not to a packet.
+/// Returns whether the field belongs to a connection, not to a packet.
 const fn is_of_connection(field: FieldId) -> bool {
     matches!(field, FieldId::CtMark | FieldId::CtLabel)
 }
 
-/// Only what leaves by one port can be cut.
+/// Checks the port of a truncating output: only a single port is legal.
 fn check_truncated(port: PortNo) -> Result<(), ErrorCode> {
     let is_legal = port == PortNo::IN_PORT || port.is_physical();
     if is_legal { Ok(()) } else { Err(ErrorCode::ActionOutPort) }
 }
 
-/// A bundle chooses among ports whose links it knows, and among places for no port at all.
+/// Checks a bundle member: a port with a link state, or no port at all.
 fn check_member(port: PortNo) -> Result<(), ErrorCode> {
     let is_legal = matches!(port, PortNo::LOCAL | PortNo::IN_PORT | PortNo::ANY)
         || port.number() <= PortNo::MAX.number();
@@ -403,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_mpls_header_hides_is_there_again_without_it_as_far_as_it_is_known() {
+    fn mpls_hides_fields_until_it_is_popped() {
         let push = || Action::PushMpls { ethertype: 0x8847 };
         let pop = |ethertype| Action::PopMpls { ethertype };
         let inconsistent = Err(ErrorCode::ActionInconsistent);
@@ -418,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_an_action_set_writes_by_its_old_action_is_not_held_against_the_match() {
+    fn action_sets_may_write_ports_without_a_match() {
         let push = Action::PushMpls { ethertype: 0x8847 };
         for action in [Action::SetTpSrc(5), Action::SetTpDst(5)] {
             let list = [push.clone(), action.clone()].to_vec();
@@ -429,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_has_room_for_two_tags_as_far_as_its_tags_are_parsed() {
+    fn a_packet_holds_two_parsed_tags() {
         let push = || Action::PushVlan { ethertype: 0x8100 };
         assert_eq!(check("", vec![push(), push()]), Ok(()));
         assert_eq!(check("", vec![push(), push(), push()]), Err(ErrorCode::ActionTag));
@@ -442,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_learned_rule_needs_what_it_says_and_not_what_its_maker_matches() {
+    fn a_learned_rule_needs_its_own_prerequisites() {
         let whole = |field, value| LearnSpec {
             source: LearnSource::Value(value),
             target: LearnTarget::Match(Subfield::whole(field)),

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_comes_out_whole_however_its_bytes_arrive() {
+    fn messages_are_framed_for_any_chunk_size() {
         let stream = [echo(0), echo(5), echo(65_527)].concat();
         for step in [1, 7, 8, 9, 1000, stream.len()] {
             let mut framer = Framer::default();

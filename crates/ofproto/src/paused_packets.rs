@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_finds_what_it_was_given_for() {
+    fn a_token_finds_its_continuation() {
         let (pipeline, paused) = (pipeline(), PausedPackets::default());
         let [one, two] = [1, 2].map(|mark| continuation(&pipeline, mark));
         let tokens = [&one, &two, &two, &one].map(|own| paused.hold(own));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_makes_a_token_up() {
+    fn tokens_cannot_be_forged() {
         let (pipeline, paused) = (pipeline(), PausedPackets::default());
         let token = paused.hold(&continuation(&pipeline, 1));
         for at in 0..PauseToken::LEN {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_goes_when_too_many_pause() {
+    fn the_oldest_continuation_is_dropped_first() {
         let (pipeline, paused) = (pipeline(), PausedPackets::default());
         let all: Vec<_> = (0..=PAUSED_MAX).map(|mark| continuation(&pipeline, mark)).collect();
         let tokens: Vec<_> = all.iter().map(|own| paused.hold(own)).collect();

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bitmap_counts_and_not_the_version_of_its_header() {
+    fn a_bitmap_overrides_the_header_version() {
         assert_eq!(agreement(Hello { version: 6, bitmap: Some(0x12) }), AGREED);
         let offered = "1.0, 1.5".to_owned();
         let refused = Agreement::Incompatible { offered };
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_elements_of_a_hello_are_passed_over() {
+    fn broken_hello_elements_are_ignored() {
         for element in [&[0, 1, 0, 0][..], &[0, 9, 0, 8, 1, 2, 3, 4], &[0, 1, 0, 200, 0], &[7]] {
             let length = u16::try_from(Header::LEN + element.len()).unwrap();
             let header = Header { version: 4, kind: 0, length, xid: Xid::NONE };

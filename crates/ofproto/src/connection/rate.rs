@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_is_warned_of_a_few_times_a_minute() {
+    fn warnings_per_minute_are_limited() {
         let rate = WarningRate::default();
         let mut admitted = 0;
         for _ in 0..1000 {

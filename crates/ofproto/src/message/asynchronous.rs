@@ -1,20 +1,20 @@
-//! Roles of controllers, and which unasked messages they hear (OpenFlow 1.3.5, 6.3.5, 7.3.9, 7.3.10).
+//! Controller roles and asynchronous message filters (OpenFlow 1.3.5, 6.3.5, 7.3.9, 7.3.10).
 
-/// `ofp_controller_role`: what a controller asks to be.
+/// The role that a controller requests (`ofp_controller_role`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoleName {
-    /// Only asks.
+    /// Queries the role without changing it.
     NoChange,
-    /// May do everything, and hears everything.
+    /// Full access; receives all asynchronous messages.
     Equal,
-    /// As equal; there is one master at most.
+    /// Full access like equal; a bridge has at most one master.
     Master,
-    /// May only read, and hears of ports only.
+    /// Read-only access; receives port-status messages only.
     Slave,
 }
 
 impl RoleName {
-    /// What people call it.
+    /// Returns the display name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -26,15 +26,15 @@ impl RoleName {
     }
 }
 
-/// A generation id: counts mastership elections.
+/// A generation id, which counts master elections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generation(pub u64);
 
 impl Generation {
-    /// What is reported before any controller named one.
+    /// The generation id that is reported before a controller has set one.
     pub const UNDEFINED: Self = Self(u64::MAX);
 
-    /// Whether this one is behind `other`, counted around the circle of 64 bits.
+    /// Returns whether this id is older than `other`, with 64-bit wrap-around.
     #[must_use]
     pub const fn is_lagging(self, other: Self) -> bool {
         self.0.wrapping_sub(other.0) >= 1 << 63
@@ -46,32 +46,35 @@ impl Generation {
 pub struct RoleMessage {
     /// The role.
     pub role: RoleName,
-    /// The election.
+    /// The generation id of the election.
     pub generation: Generation,
 }
 
-/// Which unasked messages one kind of role hears: one bit per reason.
+/// The asynchronous messages that a role receives, one bit per reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AsyncMasks {
-    /// By `ofp_packet_in_reason`.
+    /// Bits by `ofp_packet_in_reason`.
     pub packet_in: u32,
-    /// By `ofp_port_reason`.
+    /// Bits by `ofp_port_reason`.
     pub port_status: u32,
-    /// By `ofp_flow_removed_reason`.
+    /// Bits by `ofp_flow_removed_reason`.
     pub flow_removed: u32,
 }
 
 /// `ofp_async_config`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AsyncConfig {
-    /// What a master or equal hears.
+    /// The messages that a master or equal receives.
     pub master: AsyncMasks,
-    /// What a slave hears.
+    /// The messages that a slave receives.
     pub slave: AsyncMasks,
 }
 
 impl Default for AsyncConfig {
-    /// The standard's choice: everything but invalid TTLs to masters and equals, ports to slaves.
+    /// Returns the defaults of the standard.
+    ///
+    /// Masters and equals receive everything but invalid-TTL packet-ins; slaves receive port-status
+    /// messages.
     fn default() -> Self {
         Self {
             master: AsyncMasks { packet_in: 0x3, port_status: 0x7, flow_removed: 0xf },

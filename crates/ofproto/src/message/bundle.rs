@@ -1,17 +1,17 @@
-//! Bundles: several changes that become true together (ONF EXT-230; OpenFlow 1.4.1, 7.3.9).
+//! Bundles: several changes that are committed together (ONF EXT-230; OpenFlow 1.4.1, 7.3.9).
 
 use super::{Message, Xid};
 
-/// A bundle's number, chosen by its controller.
+/// The id of a bundle, chosen by its controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BundleId(pub u32);
 
-/// `ofp_bundle_flags`. Bundles are always atomic and ordered here, whichever is asked for.
+/// `ofp_bundle_flags`. Bundles are always atomic and ordered, regardless of the flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BundleFlags {
-    /// All or nothing, and no packet sees half of it (`OFPBF_ATOMIC`).
+    /// All or nothing; no packet is processed with a part of the bundle (`OFPBF_ATOMIC`).
     pub atomic: bool,
-    /// In the order of the additions (`OFPBF_ORDERED`).
+    /// Committed in the order of the add messages (`OFPBF_ORDERED`).
     pub ordered: bool,
 }
 
@@ -39,22 +39,22 @@ pub enum BundleCommand {
 /// `ofp_bundle_ctrl_msg`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BundleControl {
-    /// Which bundle.
+    /// The bundle.
     pub bundle: BundleId,
-    /// What about it.
+    /// The command.
     pub command: BundleCommand,
-    /// How.
+    /// The flags of the bundle.
     pub flags: BundleFlags,
 }
 
 /// `ofp_bundle_add_msg`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BundleAdd {
-    /// Which bundle.
+    /// The bundle.
     pub bundle: BundleId,
     /// The flags of the bundle.
     pub flags: BundleFlags,
-    /// The transaction id of the message inside.
+    /// Transaction id of the message inside.
     pub xid: Xid,
     /// The message inside: a flow-mod, group-mod, port-mod or packet-out.
     pub message: Box<Message>,

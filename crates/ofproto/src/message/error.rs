@@ -1,18 +1,18 @@
-//! Errors as messages.
+//! Error messages.
 
 use crate::error::{ErrorCode, ErrorNumber};
 
 /// `ofp_error_msg`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorMessage {
-    /// What went wrong.
+    /// Type and code of the error.
     pub number: ErrorNumber,
-    /// The message that was refused, or a sentence if it was the hello.
+    /// The refused message, or a text if the hello was refused.
     pub data: Vec<u8>,
 }
 
 impl ErrorMessage {
-    /// The refusal of `message`.
+    /// Creates the error reply to `message`.
     #[must_use]
     pub fn refuse(code: ErrorCode, message: &[u8]) -> Self {
         Self { number: code.number(), data: message.to_vec() }

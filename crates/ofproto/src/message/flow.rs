@@ -1,4 +1,4 @@
-//! What is told of rules.
+//! Flow statistics and flow-removed messages.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,35 +7,35 @@ use shunt_pipeline::{
     Cookie, FlowFlags, Instructions, Priority, RemovedReason, Rule, RuleTotals, TableId, Time,
 };
 
-/// What is told of a rule that is in force (`ofp_flow_stats`).
+/// Statistics of an installed rule (`ofp_flow_stats`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowStatistics {
-    /// Where it stands.
+    /// The table of the rule.
     pub table: TableId,
-    /// How long it has been there.
+    /// Time since the rule was added.
     pub duration: Duration,
-    /// Its priority.
+    /// Priority of the rule.
     pub priority: Priority,
-    /// Time without a hit after which it goes; zero: never.
+    /// Time without a hit after which the rule expires; zero disables it.
     pub idle_timeout: Duration,
-    /// Time after which it goes; zero: never.
+    /// Time after which the rule expires; zero disables it.
     pub hard_timeout: Duration,
-    /// What its controller asked for.
+    /// Flags of the flow-mod that added the rule.
     pub flags: FlowFlags,
-    /// Its controller's label.
+    /// Cookie of the rule.
     pub cookie: Cookie,
-    /// Packets that matched.
+    /// Number of packets that hit the rule.
     pub packets: u64,
-    /// Their bytes.
+    /// Number of bytes in these packets.
     pub bytes: u64,
-    /// What it matches.
+    /// The match of the rule.
     pub matching: Match,
-    /// What happens to a packet that matches.
+    /// The instructions of the rule.
     pub instructions: Arc<Instructions>,
 }
 
 impl FlowStatistics {
-    /// What there is to tell of `rule` at `now`.
+    /// Returns the statistics of `rule` at time `now`.
     #[must_use]
     pub fn of(rule: &Rule, now: Time) -> Self {
         let totals = rule.stats.totals();
@@ -55,33 +55,35 @@ impl FlowStatistics {
     }
 }
 
-/// What is told of a rule that is gone (`ofp_flow_removed`).
+/// A removed rule (`ofp_flow_removed`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowRemoved {
-    /// Where it stood.
+    /// The table of the rule.
     pub table: TableId,
-    /// Why it is gone; never [`RemovedReason::Replaced`], of which nobody is told.
+    /// The reason of the removal.
+    ///
+    /// It is never [`RemovedReason::Replaced`], for which no message is sent.
     pub reason: RemovedReason,
-    /// How long it was there.
+    /// Time between adding and removing the rule.
     pub duration: Duration,
-    /// Its priority.
+    /// Priority of the rule.
     pub priority: Priority,
-    /// Time without a hit after which it went; zero: never.
+    /// Time without a hit after which the rule expires; zero disables it.
     pub idle_timeout: Duration,
-    /// Time after which it went; zero: never.
+    /// Time after which the rule expires; zero disables it.
     pub hard_timeout: Duration,
-    /// Its controller's label.
+    /// Cookie of the rule.
     pub cookie: Cookie,
-    /// Packets that matched.
+    /// Number of packets that hit the rule.
     pub packets: u64,
-    /// Their bytes.
+    /// Number of bytes in these packets.
     pub bytes: u64,
-    /// What it matched.
+    /// The match of the rule.
     pub matching: Match,
 }
 
 impl FlowRemoved {
-    /// What there is to tell of `rule`, gone at `now` after these totals.
+    /// Describes `rule`, which was removed at time `now` with these totals.
     #[must_use]
     pub fn of(rule: &Rule, reason: RemovedReason, totals: RuleTotals, now: Time) -> Self {
         Self {

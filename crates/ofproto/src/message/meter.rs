@@ -1,26 +1,26 @@
-//! What is told of meters.
+//! Meter statistics, descriptions and features.
 
 use std::time::Duration;
 
 use shunt_pipeline::{Meter, MeterConfig, MeterId, PacketTotals, Time};
 
-/// What a meter has counted (`ofp_meter_stats`).
+/// Counters of a meter (`ofp_meter_stats`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeterStatistics {
-    /// Which meter.
+    /// The meter.
     pub meter: MeterId,
-    /// Rules that send packets through it.
+    /// Number of rules that use the meter.
     pub flows: u32,
-    /// How long it has been there.
+    /// Time since the meter was added.
     pub duration: Duration,
-    /// Packets that entered it.
+    /// Packets that the meter processed.
     pub total: PacketTotals,
-    /// Packets that each band acted on, in the order of the bands.
+    /// Packets that each band processed, in band order.
     pub bands: Vec<PacketTotals>,
 }
 
 impl MeterStatistics {
-    /// What there is to tell of `meter`, which so many rules pass, at `now`.
+    /// Returns the counters of `meter` at time `now`.
     #[must_use]
     pub fn of(meter: &Meter, flows: u32, now: Time) -> Self {
         Self {
@@ -33,34 +33,34 @@ impl MeterStatistics {
     }
 }
 
-/// What a meter is (`ofp_meter_config`).
+/// Configuration of a meter (`ofp_meter_config`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeterDescription {
-    /// Which meter.
+    /// The meter.
     pub meter: MeterId,
-    /// What it was told to be.
+    /// Unit, flags and bands of the meter.
     pub config: MeterConfig,
 }
 
 impl MeterDescription {
-    /// What there is to tell of `meter`.
+    /// Returns the configuration of `meter`.
     #[must_use]
     pub fn of(meter: &Meter) -> Self {
         Self { meter: meter.id, config: meter.config.clone() }
     }
 }
 
-/// What meters can be (`ofp_meter_features`).
+/// Meter features of the switch (`ofp_meter_features`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeterFeatures {
-    /// The most meters.
+    /// Maximum number of meters.
     pub meters_max: u32,
-    /// The types of bands, one bit for each number of `ofp_meter_band_type`.
+    /// Supported band types, one bit for each number of `ofp_meter_band_type`.
     pub band_kinds: u32,
     /// `ofp_meter_flags`.
     pub capabilities: u32,
-    /// The most bands of a meter.
+    /// Maximum number of bands per meter.
     pub bands_max: u8,
-    /// The most colours of a packet.
+    /// Maximum number of colours.
     pub colors_max: u8,
 }

@@ -1,9 +1,8 @@
-//! Messages as values, whatever the version on the wire.
+//! Messages as values, independent of the OpenFlow version.
 //!
-//! A message here holds only what is meaningful: what no version can express or this switch cannot
-//! do is refused while the bytes are read ([`crate::wire`]), with an
-//! [`ErrorCode`](crate::ErrorCode).
-//! Names are those of OpenFlow 1.3.5, chapter 7.
+//! Values hold only meaningful content. If no version can express it or the switch cannot do it,
+//! decoding refuses it with an [`ErrorCode`](crate::ErrorCode) ([`crate::wire`]). Names are those
+//! of OpenFlow 1.3.5, chapter 7.
 
 mod asynchronous;
 mod bundle;
@@ -35,21 +34,21 @@ pub use switch::{Features, Hello, SwitchConfig, TableMod};
 use shunt_flow::PortNo;
 use shunt_pipeline::{FlowMod, GroupMod, MeterMod};
 
-/// The number that ties replies to requests.
+/// A transaction id, which relates a reply to its request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Xid(u32);
 
 impl Xid {
-    /// What the switch says of its own accord has no request to name.
+    /// The transaction id of asynchronous messages, which have no request.
     pub const NONE: Self = Self(0);
 
-    /// From the number; every number is legal.
+    /// Creates a transaction id; every number is legal.
     #[must_use]
     pub const fn new(number: u32) -> Self {
         Self(number)
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn number(self) -> u32 {
         self.0
@@ -63,7 +62,7 @@ pub enum Message {
     Hello(Hello),
     /// `OFPT_ERROR`.
     Error(ErrorMessage),
-    /// `OFPT_ECHO_REQUEST`: any bytes, to be sent back.
+    /// `OFPT_ECHO_REQUEST`, with arbitrary data that the reply repeats.
     EchoRequest(Vec<u8>),
     /// `OFPT_ECHO_REPLY`.
     EchoReply(Vec<u8>),
@@ -81,7 +80,7 @@ pub enum Message {
     PacketIn(PacketIn),
     /// `NXT_PACKET_IN2`.
     PacketIn2(PacketIn),
-    /// `NXT_RESUME`: a packet-in that paused comes back.
+    /// `NXT_RESUME`: resumes a paused packet.
     Resume(PacketIn),
     /// `OFPT_FLOW_REMOVED`.
     FlowRemoved(FlowRemoved),
@@ -101,18 +100,18 @@ pub enum Message {
     MultipartRequest(MultipartRequest),
     /// `OFPT_MULTIPART_REPLY`.
     MultipartReply {
-        /// Whether another part of the same reply follows (`OFPMPF_REPLY_MORE`).
+        /// True if another part of the same reply follows (`OFPMPF_REPLY_MORE`).
         more: bool,
-        /// This part.
+        /// The content of this part.
         reply: MultipartReply,
     },
     /// `OFPT_BARRIER_REQUEST`.
     BarrierRequest,
     /// `OFPT_BARRIER_REPLY`.
     BarrierReply,
-    /// `OFPT_QUEUE_GET_CONFIG_REQUEST`: the queues of a port, or of all ([`PortNo::ANY`]).
+    /// `OFPT_QUEUE_GET_CONFIG_REQUEST`, for one port or for all ([`PortNo::ANY`]).
     QueueConfigRequest(PortNo),
-    /// `OFPT_QUEUE_GET_CONFIG_REPLY`: the port, which has no queues.
+    /// `OFPT_QUEUE_GET_CONFIG_REPLY`, with the port, which has no queues.
     QueueConfigReply(PortNo),
     /// `OFPT_ROLE_REQUEST`.
     RoleRequest(RoleMessage),

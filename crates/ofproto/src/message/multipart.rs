@@ -1,4 +1,4 @@
-//! Questions about the state of the switch, and answers in parts (OpenFlow 1.3.5, 7.3.5).
+//! Multipart requests and replies (OpenFlow 1.3.5, 7.3.5).
 
 use shunt_flow::PortNo;
 use shunt_pipeline::{GroupId, MeterId, RuleFilter, TableId};
@@ -8,7 +8,7 @@ use super::{
     MeterFeatures, MeterStatistics, PortDescription, PortStatistics, QueueFilter,
 };
 
-/// `ofp_multipart_request`, whole.
+/// `ofp_multipart_request`, joined from all of its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MultipartRequest {
     /// `OFPMP_DESC`.
@@ -19,23 +19,23 @@ pub enum MultipartRequest {
     Aggregate(RuleFilter),
     /// `OFPMP_TABLE`.
     Table,
-    /// `OFPMP_PORT_STATS`: of one port, or of all ([`PortNo::ANY`]).
+    /// `OFPMP_PORT_STATS`, for one port or for all ([`PortNo::ANY`]).
     Port(PortNo),
     /// `OFPMP_QUEUE`.
     Queue(QueueFilter),
-    /// `OFPMP_GROUP`: of one group, or of all (`None`).
+    /// `OFPMP_GROUP`, for one group or for all (`None`).
     Group(Option<GroupId>),
     /// `OFPMP_GROUP_DESC`.
     GroupDescription,
     /// `OFPMP_GROUP_FEATURES`.
     GroupFeatures,
-    /// `OFPMP_METER`: of one meter, or of all (`None`).
+    /// `OFPMP_METER`, for one meter or for all (`None`).
     Meter(Option<MeterId>),
-    /// `OFPMP_METER_CONFIG`: of one meter, or of all (`None`).
+    /// `OFPMP_METER_CONFIG`, for one meter or for all (`None`).
     MeterConfig(Option<MeterId>),
     /// `OFPMP_METER_FEATURES`.
     MeterFeatures,
-    /// `OFPMP_TABLE_FEATURES`, as a question.
+    /// `OFPMP_TABLE_FEATURES` without a change.
     TableFeatures,
     /// `OFPMP_PORT_DESC`.
     PortDescription,
@@ -54,7 +54,7 @@ pub enum MultipartReply {
     Table(Vec<TableStatistics>),
     /// `OFPMP_PORT_STATS`.
     Port(Vec<PortStatistics>),
-    /// `OFPMP_QUEUE`: there are no queues.
+    /// `OFPMP_QUEUE`, which is empty: the switch has no queues.
     Queue,
     /// `OFPMP_GROUP`.
     Group(Vec<GroupStatistics>),
@@ -68,33 +68,33 @@ pub enum MultipartReply {
     MeterConfig(Vec<MeterDescription>),
     /// `OFPMP_METER_FEATURES`.
     MeterFeatures(MeterFeatures),
-    /// `OFPMP_TABLE_FEATURES` of these tables; what tables can do is the same for all.
+    /// `OFPMP_TABLE_FEATURES` of these tables; the features of all tables are the same.
     TableFeatures(Vec<TableId>),
     /// `OFPMP_PORT_DESC`.
     PortDescription(Vec<PortDescription>),
 }
 
-/// `ofp_desc`: who made the switch. Longer strings are cut.
+/// `ofp_desc`. Longer strings are truncated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SwitchDescription {
-    /// Who made it: at most 255 bytes.
+    /// Manufacturer: at most 255 bytes.
     pub manufacturer: String,
-    /// What it runs on: at most 255 bytes.
+    /// Hardware: at most 255 bytes.
     pub hardware: String,
-    /// What it is: at most 255 bytes.
+    /// Software version: at most 255 bytes.
     pub software: String,
     /// Serial number: at most 31 bytes.
     pub serial: String,
-    /// This bridge, for people: at most 255 bytes.
+    /// Name of the bridge: at most 255 bytes.
     pub datapath: String,
 }
 
 /// `ofp_aggregate_stats_reply`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AggregateStatistics {
-    /// Packets that matched the rules.
+    /// Number of packets that hit the rules.
     pub packets: u64,
-    /// Their bytes.
+    /// Number of bytes in these packets.
     pub bytes: u64,
     /// Number of rules.
     pub flows: u32,
@@ -103,12 +103,12 @@ pub struct AggregateStatistics {
 /// `ofp_table_stats`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableStatistics {
-    /// Which table.
+    /// The table.
     pub table: TableId,
-    /// Rules in it.
+    /// Number of rules in the table.
     pub active: u32,
-    /// Packets that were looked up in it.
+    /// Number of packets that were looked up in the table.
     pub lookups: u64,
-    /// Packets that matched a rule of it.
+    /// Number of packets that hit a rule of the table.
     pub matches: u64,
 }

@@ -1,46 +1,46 @@
-//! What is told and asked of ports.
+//! Port descriptions, port status, port modification and port statistics.
 
 use std::time::Duration;
 
 use shunt_flow::PortNo;
 use shunt_pipeline::{PortConfig, PortInfo};
 
-/// What a link can do and does (`ofp_port_features` bits, speeds in kbit/s).
+/// Features of a link (`ofp_port_features` bits, speeds in kbit/s).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkFeatures {
-    /// What is in use.
+    /// Features in use.
     pub current: u32,
-    /// What the port advertises.
+    /// Features that the port advertises.
     pub advertised: u32,
-    /// What the port can do.
+    /// Features that the port supports.
     pub supported: u32,
-    /// What the other end advertises.
+    /// Features that the peer advertises.
     pub peer: u32,
-    /// Speed in use.
+    /// Current speed.
     pub speed_kbps: u32,
-    /// Highest speed.
+    /// Maximum speed.
     pub speed_max_kbps: u32,
 }
 
 /// A port as controllers see it (`ofp_port`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortDescription {
-    /// Its number.
+    /// Number of the port.
     pub number: PortNo,
-    /// Its hardware address.
+    /// Hardware address of the port.
     pub mac: [u8; 6],
-    /// Its name: at most 15 bytes.
+    /// Name of the port: at most 15 bytes.
     pub name: String,
-    /// Settings. `no_flood` has no place in OpenFlow 1.3.
+    /// Settings of the port. OpenFlow 1.3 cannot express `no_flood`.
     pub config: PortConfig,
-    /// Whether its link is up.
+    /// True if the link is up.
     pub link_up: bool,
-    /// What its link can do.
+    /// Features of the link.
     pub link: LinkFeatures,
 }
 
 impl PortDescription {
-    /// What there is to tell of a port.
+    /// Describes a port.
     #[must_use]
     pub fn of(port: &PortInfo, link: LinkFeatures) -> Self {
         Self {
@@ -57,40 +57,40 @@ impl PortDescription {
 /// `ofp_port_reason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortStatusReason {
-    /// The port is new.
+    /// The port was added.
     Add,
-    /// The port is gone.
+    /// The port was removed.
     Delete,
-    /// Something about it changed.
+    /// The port was changed.
     Modify,
 }
 
 /// `ofp_port_status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortStatus {
-    /// What happened.
+    /// The kind of change.
     pub reason: PortStatusReason,
-    /// The port, as it is or was.
+    /// The port after the change, or before its removal.
     pub port: PortDescription,
 }
 
 /// `ofp_port_mod`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortMod {
-    /// Which port.
+    /// The port.
     pub port: PortNo,
-    /// Its hardware address, as a safeguard.
+    /// Its hardware address, which must match as a safeguard.
     pub mac: [u8; 6],
-    /// The settings to have.
+    /// New values of the settings.
     pub config: PortConfig,
     /// The settings to change.
     pub mask: PortConfig,
-    /// What to advertise; 0: no change.
+    /// Features to advertise; 0 keeps them.
     pub advertise: u32,
 }
 
 impl PortMod {
-    /// The settings of a port that had `old`, once this is obeyed.
+    /// Returns the settings of a port with settings `old` after this change.
     #[must_use]
     pub const fn apply_to(&self, old: PortConfig) -> PortConfig {
         const fn pick(mask: bool, new: bool, old: bool) -> bool {
@@ -106,37 +106,37 @@ impl PortMod {
     }
 }
 
-/// Counters of a port; all ones where the port does not count.
+/// Counters of a port, as reported to controllers; all ones if not supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportedPortCounters {
-    /// Packets received.
+    /// Number of received packets.
     pub rx_packets: u64,
-    /// Packets sent.
+    /// Number of sent packets.
     pub tx_packets: u64,
-    /// Bytes received.
+    /// Number of received bytes.
     pub rx_bytes: u64,
-    /// Bytes sent.
+    /// Number of sent bytes.
     pub tx_bytes: u64,
-    /// Received packets that were dropped.
+    /// Number of received packets that were dropped.
     pub rx_dropped: u64,
-    /// Packets that could not be sent.
+    /// Number of packets that could not be sent.
     pub tx_dropped: u64,
-    /// Errors while receiving.
+    /// Number of receive errors.
     pub rx_errors: u64,
-    /// Errors while sending.
+    /// Number of send errors.
     pub tx_errors: u64,
-    /// Frames received that were not aligned.
+    /// Number of received frames with alignment errors.
     pub rx_frame_errors: u64,
-    /// Packets received while there was no room.
+    /// Number of receive overruns.
     pub rx_over_errors: u64,
-    /// Received frames with a wrong check sequence.
+    /// Number of received frames with a wrong frame check sequence.
     pub rx_crc_errors: u64,
-    /// Collisions.
+    /// Number of collisions.
     pub collisions: u64,
 }
 
 impl Default for ReportedPortCounters {
-    /// Nothing is counted.
+    /// Returns counters of which none is supported.
     fn default() -> Self {
         const UNKNOWN: u64 = u64::MAX;
         Self {
@@ -159,19 +159,19 @@ impl Default for ReportedPortCounters {
 /// `ofp_port_stats`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortStatistics {
-    /// Which port.
+    /// The port.
     pub port: PortNo,
-    /// What it counted.
+    /// Its counters.
     pub counters: ReportedPortCounters,
-    /// How long it has been there.
+    /// Time since the port was added.
     pub duration: Duration,
 }
 
 /// `ofp_queue_stats_request`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFilter {
-    /// Queues of this port; [`PortNo::ANY`]: of all.
+    /// The port of the queues; [`PortNo::ANY`] selects all ports.
     pub port: PortNo,
-    /// This queue; `None`: all (`OFPQ_ALL`).
+    /// The queue; `None` selects all queues (`OFPQ_ALL`).
     pub queue: Option<u32>,
 }

@@ -7,13 +7,14 @@ use shunt_pipeline::TableId;
 pub struct Hello {
     /// The version byte of the header: the highest version offered.
     pub version: u8,
-    /// Bit `n` stands for wire version `n` (`OFPHET_VERSIONBITMAP`); absent in plain hellos.
+    /// Bit `n` for wire version `n` (`OFPHET_VERSIONBITMAP`); absent in hellos without elements.
     pub bitmap: Option<u32>,
 }
 
 impl Hello {
-    /// The versions offered, bit `n` for wire version `n` (OpenFlow 1.3.5, 6.3.1): those of the
-    /// bitmap, or every version up to that of the header.
+    /// Returns the versions offered, bit `n` for wire version `n` (OpenFlow 1.3.5, 6.3.1).
+    ///
+    /// These are the versions of the bitmap, or else all versions up to that of the header.
     #[must_use]
     pub const fn versions(self) -> u32 {
         match self.bitmap {
@@ -27,9 +28,9 @@ impl Hello {
 /// `ofp_switch_features`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
-    /// Identity of the bridge: 48 bits of a MAC address below 16 bits of choice.
+    /// Identity of the bridge: 16 bits of choice above a 48-bit MAC address.
     pub datapath_id: u64,
-    /// Packets that can wait for a packet-out.
+    /// Number of packets that the switch can buffer.
     pub buffers_count: u32,
     /// Number of tables.
     pub tables_count: u8,
@@ -49,7 +50,7 @@ impl Features {
     /// Group statistics (`OFPC_GROUP_STATS`).
     pub const GROUP_STATS: u32 = 1 << 3;
 
-    /// What every bridge of this switch can do.
+    /// Returns the features that every bridge of this switch has.
     #[must_use]
     pub const fn of_bridge(datapath_id: u64) -> Self {
         Self {
@@ -65,19 +66,21 @@ impl Features {
     }
 }
 
-/// `ofp_switch_config`, of one connection.
+/// `ofp_switch_config` of one connection.
 ///
-/// Fragments are always handled as `OFPC_FRAG_NORMAL`: other policies do not exist here.
+/// Fragments are always handled as `OFPC_FRAG_NORMAL`; there is no other policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwitchConfig {
-    /// Bytes of a packet to send on a table miss. Packets are never buffered, so whole packets are
-    /// sent; but 0 silences a management connection.
+    /// Number of bytes of a packet to send on a table miss.
+    ///
+    /// Packets are never buffered, so whole packets are sent. A value of 0 turns off events on a
+    /// management connection.
     pub miss_send_len: u16,
 }
 
-/// `ofp_table_mod`: OpenFlow 1.3 has no table setting left, so there is nothing to say but which.
+/// `ofp_table_mod`, which has only the table: OpenFlow 1.3 defines no table setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableMod {
-    /// The table; `None`: all of them.
+    /// The table; `None` selects all tables.
     pub table: Option<TableId>,
 }

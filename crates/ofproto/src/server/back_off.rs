@@ -1,31 +1,31 @@
-//! How long to wait before trying again.
+//! Exponential back-off between connection attempts.
 
 use std::time::Duration;
 
-/// Doubles from attempt to attempt.
+/// A delay that doubles with each attempt.
 #[derive(Debug)]
 pub(super) struct BackOff {
     next: Duration,
 }
 
 impl BackOff {
-    /// The first wait.
+    /// The first delay.
     const MIN: Duration = Duration::from_secs(1);
-    /// The longest one (`max_backoff`).
+    /// The longest delay (`max_backoff`).
     const MAX: Duration = Duration::from_secs(8);
 
     pub(super) const fn new() -> Self {
         Self { next: Self::MIN }
     }
 
-    /// The time to wait now.
+    /// Returns the current delay and doubles the next one.
     pub(super) fn advance(&mut self) -> Duration {
         let now = self.next;
         self.next = (now * 2).min(Self::MAX);
         now
     }
 
-    /// An attempt went well.
+    /// Resets the delay after a successful attempt.
     pub(super) const fn reset(&mut self) {
         self.next = Self::MIN;
     }
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_a_bound_and_start_anew_after_success() {
+    fn delays_double_up_to_a_limit_and_reset() {
         let mut back_off = BackOff::new();
         let seconds: Vec<_> = (0..6).map(|_| back_off.advance().as_secs()).collect();
         assert_eq!(seconds, [1, 2, 4, 8, 8, 8]);

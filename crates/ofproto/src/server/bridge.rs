@@ -1,4 +1,4 @@
-//! The OpenFlow side of one bridge.
+//! The OpenFlow server of one bridge.
 
 use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
@@ -22,18 +22,18 @@ use crate::{
     connection::{ConnectionConfig, ControllerEvent, RoleRegistry},
 };
 
-/// Events that a connection may be behind; older ones are lost to it.
+/// Number of packet-ins that may wait for a connection; older ones are dropped.
 const EVENTS_BUFFERED_MAX: usize = 1024;
-/// Time for a connection to come about.
+/// Time within which a TCP connection must be established.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// The OpenFlow side of one bridge: its listeners, its controllers, its events.
+/// The OpenFlow server of one bridge: its listeners, controllers and events.
 #[derive(Debug)]
 pub struct OpenFlowServer<H> {
     shared: Arc<ServerState<H>>,
 }
 
-/// What the connections of a bridge share.
+/// The state that the connections of a bridge share.
 #[derive(Debug)]
 pub(super) struct ServerState<H> {
     pub(super) host: Arc<H>,
@@ -48,12 +48,12 @@ pub(super) struct ServerState<H> {
 pub struct ServerEndpoint {
     task: JoinHandle<()>,
     local_address: Option<SocketAddr>,
-    /// Of a controller.
+    /// Set for a controller only.
     attempts: Option<Arc<ReconnectAttempts>>,
 }
 
 impl<H: Host> OpenFlowServer<H> {
-    /// A server without endpoints. Endpoints are opened inside a tokio runtime.
+    /// Creates a server without endpoints. Open endpoints inside a tokio runtime.
     #[must_use]
     pub fn new(host: Arc<H>) -> Self {
         let (events, _) = broadcast::channel(EVENTS_BUFFERED_MAX);
@@ -62,25 +62,27 @@ impl<H: Host> OpenFlowServer<H> {
         Self { shared: Arc::new(ServerState { host, roles, events, reliable_events, registry }) }
     }
 
-    /// Tells every connection that wants to hear it; one that reads too slowly misses it.
+    /// Sends an event to all subscribed connections; slow readers may lose it.
     pub fn publish(&self, event: ControllerEvent) {
-        // Nobody listening is no failure.
+        // It is no error if no connection exists.
         let _ = self.shared.events.send(event);
     }
 
-    /// Tells every connection of events that none of them may miss. One that is too far behind is
-    /// closed, and learns how things are when it comes back.
+    /// Sends events that must not be lost to all connections.
+    ///
+    /// A connection that lags too far behind is closed. Its controller reads the current state
+    /// after it has reconnected.
     pub fn publish_reliable(&self, events: &[ControllerEvent]) {
         self.shared.reliable_events.publish_reliable(events);
     }
 
-    /// The connections there are.
+    /// Returns the status of the current connections.
     #[must_use]
     pub fn connections(&self) -> Vec<ConnectionStatus> {
         self.shared.registry.list()
     }
 
-    /// Serves management clients at a unix socket. A socket that nobody listens at is replaced.
+    /// Serves management clients on a unix socket. Replaces a stale socket file.
     ///
     /// # Errors
     ///
@@ -98,7 +100,7 @@ impl<H: Host> OpenFlowServer<H> {
         Ok(self.listen(ListeningSocket::Tcp(TcpListener::bind(address).await?)))
     }
 
-    /// Keeps a connection to a controller (`tcp:`), and tries again whenever there is none.
+    /// Connects to a controller (`tcp:`), and reconnects whenever the connection ends.
     #[must_use]
     pub fn connect_tcp(&self, address: SocketAddr, config: ConnectionConfig) -> ServerEndpoint {
         let shared = Arc::clone(&self.shared);
@@ -119,13 +121,13 @@ impl<H: Host> OpenFlowServer<H> {
 }
 
 impl ServerEndpoint {
-    /// The TCP address that a listener has, with the port that the system chose for port 0.
+    /// Returns the TCP address of a listener, with the port that the system chose for port 0.
     #[must_use]
     pub const fn local_address(&self) -> Option<SocketAddr> {
         self.local_address
     }
 
-    /// How it stands with the controller; `None` for a listener.
+    /// Returns the state of the controller connection; `None` for a listener.
     #[must_use]
     pub fn reconnect_state(&self) -> Option<ReconnectState> {
         self.attempts.as_ref().map(|attempts| attempts.reconnect_state())
@@ -155,22 +157,19 @@ async fn keep_connected<H: Host>(
         let pause = back_off.advance();
         attempts.waiting(reason.clone(), shared.host.now().after(pause));
         if was_open {
-            tracing::info!(peer, reason, "lost the controller");
+            tracing::info!(peer, reason, "controller disconnected");
         } else if attempts.failed() {
-            tracing::warn!(
-                peer,
-                reason,
-                "the controller cannot be reached; further attempts follow"
-            );
+            tracing::warn!(peer, reason, "controller unreachable, retrying");
         } else {
-            tracing::debug!(peer, reason, "the controller cannot be reached");
+            tracing::debug!(peer, reason, "controller unreachable");
         }
         tokio::time::sleep(pause).await;
     }
 }
 
-/// One connection to a controller, from its first packet to its end; answers why it ended, and whether
-/// a version had been agreed on.
+/// Connects to a controller once and serves the connection until it ends.
+///
+/// Returns the reason of the end, and whether both sides had agreed on a version.
 async fn connect_once<H: Host>(
     address: SocketAddr,
     config: &ConnectionConfig,
@@ -181,13 +180,13 @@ async fn connect_once<H: Host>(
     let stream = match tokio::time::timeout(CONNECT_TIMEOUT, connect).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return (error.to_string(), false),
-        Err(_) => return ("it does not answer".to_owned(), false),
+        Err(_) => return ("the connection attempt timed out".to_owned(), false),
     };
-    // Small replies must not wait for one another; without the option they only do.
+    // Small replies must not be delayed; without the option they are only slower.
     let _ = stream.set_nodelay(true);
     let opened = || {
         attempts.connected();
-        tracing::info!(peer = config.peer, "connected to the controller");
+        tracing::info!(peer = config.peer, "controller connected");
     };
     let ended = serve(stream, config.clone(), shared, opened).await;
     (ended.reason.to_string(), ended.was_open)

@@ -1,4 +1,4 @@
-//! Accepting connections.
+//! Listening sockets, and the task that accepts their connections.
 
 use std::{
     fs::Permissions,
@@ -23,26 +23,26 @@ use crate::{
     error::CloseReason,
 };
 
-/// Connections that one listener serves at a time; others are closed at once.
+/// Number of connections that one listener serves; further ones are closed at once.
 const CONNECTIONS_MAX: usize = 256;
-/// Wait after accepting failed, as it does when the process has no descriptor left.
+/// Delay after a failed accept, for example if the process has no file descriptor left.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// A socket that connections arrive at.
+/// A socket that accepts connections.
 pub(super) enum ListeningSocket {
     Tcp(TcpListener),
     Unix(UnixListenSocket),
 }
 
-/// A listening unix socket; its file goes when it does.
+/// A listening unix socket, which removes its socket file when it is dropped.
 pub(super) struct UnixListenSocket {
     listener: UnixListener,
     path: PathBuf,
-    /// What it has made there.
+    /// Device and inode of the socket file that it created.
     file: (u64, u64),
 }
 
-/// Whatever bytes travel through.
+/// A byte stream of any transport.
 trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for S {}
 
@@ -62,7 +62,7 @@ impl ListeningSocket {
         }
     }
 
-    /// The address, if it is one of TCP.
+    /// Returns the address of a TCP socket.
     pub(super) fn local_address(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(listener) => listener.local_addr().ok(),
@@ -72,7 +72,7 @@ impl ListeningSocket {
 }
 
 impl UnixListenSocket {
-    /// Binds to a path; a socket that a dead process left there is replaced.
+    /// Binds to a path; replaces the socket file of a dead process.
     pub(super) async fn bind(path: &Path) -> io::Result<Self> {
         let path = path.to_owned();
         let listener = match UnixListener::bind(&path) {
@@ -85,7 +85,7 @@ impl UnixListenSocket {
             }
             bound => bound?,
         };
-        // Who can open the socket can change every rule of the bridge.
+        // A client of the socket can change every rule of the bridge.
         std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
         let file = inode(&path)?;
         Ok(Self { listener, path, file })
@@ -94,20 +94,20 @@ impl UnixListenSocket {
 
 impl Drop for UnixListenSocket {
     fn drop(&mut self) {
-        // Somebody else may have removed it, or the directory; or may listen there already. The
-        // number is not used again as long as this listens.
+        // Another process may have removed or replaced the file. The inode number is not reused
+        // while this socket listens.
         if inode(&self.path).is_ok_and(|file| file == self.file) {
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Device and number of a file.
+/// Returns device and inode number of a file.
 fn inode(path: &Path) -> io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
 }
 
-/// Serves whoever connects, until the task is aborted; then its connections end too.
+/// Accepts and serves connections; aborting the task ends them.
 pub(super) async fn accept_all<H: Host>(listener: ListeningSocket, shared: Arc<ServerState<H>>) {
     let mut connections = JoinSet::new();
     let (warnings, bundle_quota) = (Arc::<WarningRate>::default(), Arc::<BundleQuota>::default());
@@ -139,19 +139,19 @@ pub(super) async fn accept_all<H: Host>(listener: ListeningSocket, shared: Arc<S
             },
             Some(ended) = connections.join_next() => match ended {
                 Ok((peer, ended)) if is_expected(&ended.reason) => {
-                    tracing::debug!(peer, reason = %ended.reason, "a connection ended");
+                    tracing::debug!(peer, reason = %ended.reason, "connection closed");
                 }
                 Ok((peer, ended)) => warn(&|held_back| {
-                    tracing::warn!(peer, held_back, reason = %ended.reason, "closed a connection");
+                    tracing::warn!(peer, held_back, reason = %ended.reason, "connection closed because of an error");
                 }),
-                // One connection that panics takes no other with it.
-                Err(error) => tracing::error!(%error, "the task of a connection failed"),
+                // A panic in one connection does not affect the others.
+                Err(error) => tracing::error!(%error, "the task of a connection panicked"),
             },
         }
     }
 }
 
-/// Whether a connection ends so in everyday use.
+/// Returns whether this is a normal reason for the end of a connection.
 const fn is_expected(reason: &CloseReason) -> bool {
     matches!(reason, CloseReason::PeerClosed | CloseReason::Transport(_))
 }

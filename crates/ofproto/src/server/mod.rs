@@ -1,14 +1,14 @@
-//! Sockets, tasks and time around [`Connection`](crate::connection::Connection).
+//! Sockets, tasks and timers around [`Connection`](crate::connection::Connection).
 //!
-//! One [`OpenFlowServer`] per bridge. Every connection is a task of its own and shares nothing with the
-//! others but the [`Host`](crate::Host), the board of roles and the stream of events; one that says
-//! nothing, sends garbage or does not read harms only itself. A task ends when its
-//! [`ServerEndpoint`] is dropped.
+//! Each bridge has one [`OpenFlowServer`], and each connection has its own task. Connections share
+//! only the [`Host`](crate::Host), the role registry and the event channels. A peer that is idle,
+//! sends garbage or does not read affects only its own connection. Dropping a [`ServerEndpoint`]
+//! ends its tasks.
 //!
-//! | endpoint | who comes | kind |
+//! | endpoint | clients | kind |
 //! | --- | --- | --- |
 //! | [`OpenFlowServer::listen_unix`] | `ovs-ofctl` on `<rundir>/<bridge>.mgmt` | management |
-//! | [`OpenFlowServer::listen_tcp`] | anyone (`ptcp:`) | management |
+//! | [`OpenFlowServer::listen_tcp`] | any TCP client (`ptcp:`) | management |
 //! | [`OpenFlowServer::connect_tcp`] | a configured controller (`tcp:`) | controller |
 
 mod back_off;

@@ -1,10 +1,10 @@
-//! A unix stream that is woken only by what it waits for.
+//! A unix stream that is woken for write readiness only after a write has blocked.
 //!
-//! Sockets of the runtime hear of all that can be done with them, and a unix socket says that it can
-//! be written to each time its peer has read. To a peer that waits for each answer that is one waking
-//! for its request and one for nothing, in a thread that has just gone to sleep. A [`ReadInterestStream`]
-//! asks to hear of bytes to read alone, and of room to write from the moment on at which there was
-//! none until there is some.
+//! Tokio's streams register for both read and write readiness, and a unix socket signals write
+//! readiness each time the peer reads. A request-reply exchange then wakes the task twice: once for
+//! the request and once for nothing, when the thread has just gone to sleep. A
+//! [`ReadInterestStream`] registers for read readiness only. It registers for write readiness when
+//! the send buffer is full, and until there is room again.
 
 use std::{
     io::{self, Read, Write},
@@ -19,10 +19,10 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, unix::AsyncFd};
 
-/// The stream.
+/// A unix stream with read interest, and write interest on demand.
 pub(super) struct ReadInterestStream {
     stream: AsyncFd<UnixStream>,
-    /// The same stream, while there is no room to write.
+    /// The same stream, registered for write readiness while the send buffer is full.
     write_interest: Option<AsyncFd<OwnedFd>>,
 }
 
@@ -32,7 +32,7 @@ impl ReadInterestStream {
         Ok(Self { stream, write_interest: None })
     }
 
-    /// Waits for room to write; called after there was none.
+    /// Waits until the send buffer has room, after a write has blocked.
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let write_interest = match self.write_interest.take() {
             Some(write_interest) => write_interest,
@@ -42,17 +42,18 @@ impl ReadInterestStream {
             }
         };
         let write_interest = self.write_interest.insert(write_interest);
-        // A new registration says how things are, so no room that came meanwhile is missed.
+        // A new registration reports the current readiness, so room that appeared meanwhile is not
+        // missed.
         ready!(write_interest.poll_write_ready(context))?.clear_ready();
         self.write_interest = None;
         Poll::Ready(Ok(()))
     }
 }
 
-/// Hears of what can be done with a descriptor.
+/// Registers a file descriptor for readiness.
 #[expect(
     deprecated,
-    reason = "what is given here keeps its descriptor open, as `unsafe` would promise"
+    reason = "the value owns its descriptor and keeps it open, as `unsafe` would require"
 )]
 fn watch<T: AsRawFd + AsFd>(owned: T, interest: Interest) -> io::Result<AsyncFd<T>> {
     AsyncFd::with_interest(owned, interest)
@@ -69,7 +70,7 @@ impl AsyncRead for ReadInterestStream {
             let space = buffer.initialize_unfilled();
             match ready.try_io(|stream| stream.get_mut().read(space)) {
                 Ok(Ok(count)) => {
-                    // What comes after less than was asked for is told of anew.
+                    // A short read empties the socket: later bytes signal readiness again.
                     if 0 < count && count < space.len() {
                         ready.clear_ready();
                     }
@@ -125,11 +126,11 @@ mod tests {
         (ReadInterestStream::new(near).unwrap(), far)
     }
 
-    /// More than a socket holds.
+    /// More bytes than a socket buffers.
     const LARGE_LEN: usize = 1 << 22;
 
     #[tokio::test]
-    async fn what_does_not_fit_is_written_as_the_peer_reads() {
+    async fn a_blocked_write_continues_as_the_peer_reads() {
         let (mut near, mut far) = pair();
         let sent: Vec<u8> = (0..LARGE_LEN).map(|at| at.to_le_bytes()[0]).collect();
         let (sending, expected) = (sent.clone(), sent);
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_is_read_in_pieces_of_any_length() {
+    async fn reads_of_any_length_return_all_bytes() {
         let (mut near, mut far) = pair();
         let writer = tokio::spawn(async move {
             for length in [1_usize, 7, 8, 9, 100_000, 3] {
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_heard_of_room_to_write_while_there_is_some() {
+    async fn no_write_interest_while_the_buffer_has_room() {
         let (mut near, mut far) = pair();
         for _ in 0..100 {
             near.write_all(b"reply").await.unwrap();

@@ -1,34 +1,34 @@
-//! How it stands with a controller that the switch connects to.
+//! The state of the connection to a configured controller.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use shunt_pipeline::Time;
 
-/// How it stands with a controller that the switch connects to.
+/// The state of the connection to a configured controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ReconnectState {
-    /// A connection is being made, or has not agreed on a version yet.
+    /// The TCP connection or the version negotiation is in progress.
     #[default]
     Connecting,
-    /// There is a connection.
+    /// The connection is established.
     Connected,
-    /// There is none.
+    /// There is no connection; the next attempt is scheduled.
     Waiting {
-        /// Why the last attempt or connection came to its end.
+        /// The reason for which the last attempt or connection ended.
         reason: String,
-        /// When the next attempt is made.
+        /// Time of the next attempt.
         until: Time,
     },
 }
 
-/// What is noted of the attempts to reach one controller.
+/// Records the attempts to reach one controller.
 #[derive(Debug, Default)]
 pub(super) struct ReconnectAttempts(Mutex<AttemptState>);
 
 #[derive(Debug, Default)]
 struct AttemptState {
     reconnect_state: ReconnectState,
-    /// Attempts that have failed since the last connection, or ever.
+    /// Number of failed attempts since the last connection.
     failed: u32,
 }
 
@@ -45,7 +45,7 @@ impl ReconnectAttempts {
         *self.lock() = AttemptState { reconnect_state: ReconnectState::Connected, failed: 0 };
     }
 
-    /// An attempt has failed; answers whether it is the first of them, which is worth a word.
+    /// Records a failed attempt; returns whether it is the first one, which is worth a warning.
     pub(super) fn failed(&self) -> bool {
         let mut state = self.lock();
         state.failed = state.failed.saturating_add(1);
@@ -56,7 +56,7 @@ impl ReconnectAttempts {
         self.lock().reconnect_state = ReconnectState::Waiting { reason, until };
     }
 
-    /// Every change is one assignment, so a panic elsewhere leaves it whole.
+    /// Every change is one assignment, so a panic elsewhere leaves the state consistent.
     fn lock(&self) -> MutexGuard<'_, AttemptState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_failure_after_each_connection_is_worth_a_word() {
+    fn the_first_failure_after_each_connection_is_logged() {
         let attempts = ReconnectAttempts::default();
         assert_eq!([attempts.failed(), attempts.failed(), attempts.failed()], [true, false, false]);
         attempts.connected();

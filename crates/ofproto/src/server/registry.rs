@@ -1,4 +1,4 @@
-//! What operators can ask about connections.
+//! The registry of connections, for operators.
 
 use std::{
     collections::BTreeMap,
@@ -7,16 +7,16 @@ use std::{
 
 use crate::connection::Status;
 
-/// A connection, for an operator.
+/// A connection, as operators see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionStatus {
-    /// The other end.
+    /// Name of the peer.
     pub peer: String,
-    /// How it is.
+    /// State of the connection.
     pub status: Status,
 }
 
-/// The connections of a bridge that exist now.
+/// The current connections of a bridge.
 #[derive(Debug, Default)]
 pub(super) struct Registry(Mutex<ConnectionTable>);
 
@@ -26,7 +26,7 @@ struct ConnectionTable {
     next: u64,
 }
 
-/// A connection's place in the registry; dropping it gives the place up.
+/// The registration of a connection; dropping it removes the connection.
 #[derive(Debug)]
 pub(super) struct RegistryEntry<'a> {
     registry: &'a Registry,
@@ -47,14 +47,14 @@ impl Registry {
         self.lock().by_number.values().cloned().collect()
     }
 
-    /// Every change is one assignment, so a panic elsewhere leaves the entries whole.
+    /// Every change is one assignment, so a panic elsewhere leaves the table consistent.
     fn lock(&self) -> MutexGuard<'_, ConnectionTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl RegistryEntry<'_> {
-    /// Takes note of how the connection is now.
+    /// Records the current state of the connection.
     pub(super) fn update(&mut self, status: Status) {
         if status == self.last {
             return;

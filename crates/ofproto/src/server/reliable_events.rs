@@ -1,8 +1,9 @@
-//! What no connection may miss: that a port came, went or changed, that a rule went.
+//! Events that no connection may lose: port status and flow removed.
 //!
-//! Each connection has a queue of its own, out of which it takes as much as its peer has room for.
-//! So nobody waits for a peer: not who tells, and no other connection. A peer that lets too much
-//! pile up is behind. Its connection ends at once, and it learns how things are when it comes back.
+//! Each connection has its own queue, and takes events from it as fast as its peer reads. Neither
+//! the publisher nor another connection waits for a slow peer. A connection whose queue grows too
+//! long lags: its events are dropped and it is closed at once. The controller reads the current
+//! state after it has reconnected.
 
 use std::{
     collections::VecDeque,
@@ -13,15 +14,16 @@ use tokio::sync::Notify;
 
 use crate::connection::ControllerEvent;
 
-/// Events that may lie before one connection when more come; of those there may be any number, for
-/// one request can take every rule.
+/// Queue length above which the next event makes a connection lag.
+///
+/// One publication may exceed it by any number, because a single request can remove every rule.
 const QUEUED_MAX: usize = 1 << 17;
 
-/// The queues of all connections of a bridge.
+/// The event queues of all connections of a bridge.
 #[derive(Debug, Default)]
 pub(super) struct ReliableEvents(Mutex<Vec<Weak<EventQueue>>>);
 
-/// What lies before one connection.
+/// The event queue of one connection.
 #[derive(Debug, Default)]
 struct EventQueue {
     waiting: Mutex<QueuedEvents>,
@@ -31,34 +33,34 @@ struct EventQueue {
 #[derive(Debug, Default)]
 struct QueuedEvents {
     events: VecDeque<ControllerEvent>,
-    /// Too much lay here; nothing does any more.
+    /// Set if the queue was too long; it is empty from then on.
     is_lagging: bool,
 }
 
-/// A connection's end of its queue.
+/// The receiving end of an event queue.
 #[derive(Debug)]
 pub(super) struct EventReceiver(Arc<EventQueue>);
 
-/// The connection is too far behind.
+/// The connection lags too far behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lagged;
 
 impl ReliableEvents {
-    /// The queue of a new connection.
+    /// Creates the queue of a new connection.
     pub(super) fn subscribe(&self) -> EventReceiver {
         let queue = Arc::<EventQueue>::default();
         lock(&self.0).push(Arc::downgrade(&queue));
         EventReceiver(queue)
     }
 
-    /// Puts events into every queue; one that is too long already is ended.
+    /// Adds events to every queue; ends a queue that is too long.
     pub(super) fn publish_reliable(&self, events: &[ControllerEvent]) {
         lock(&self.0).retain(|queue| queue.upgrade().is_some_and(|queue| queue.push(events)));
     }
 }
 
 impl EventQueue {
-    /// Adds events; answers whether the connection is not behind.
+    /// Adds events; returns whether the connection still keeps up.
     fn push(&self, events: &[ControllerEvent]) -> bool {
         let mut waiting = lock(&self.waiting);
         if waiting.events.len() > QUEUED_MAX {
@@ -72,11 +74,12 @@ impl EventQueue {
 }
 
 impl EventReceiver {
-    /// Waits for the next event, unless `wants_more` is false, or for the connection to be behind.
-    /// Whoever stops waiting has taken nothing.
+    /// Waits for the next event, or until the connection lags.
+    ///
+    /// Takes no event while `wants_more` is false. Cancelling the wait loses no event.
     pub(super) async fn next(&self, wants_more: bool) -> Result<ControllerEvent, Lagged> {
         loop {
-            // What comes after this look leaves a mark, which ends the wait.
+            // An event that arrives after this check leaves a permit, which ends the wait.
             if let Some(found) = self.try_next(wants_more) {
                 return found;
             }
@@ -93,7 +96,7 @@ impl EventReceiver {
     }
 }
 
-/// Every change leaves what is locked whole.
+/// Every change leaves the locked data consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -123,14 +126,14 @@ mod tests {
         pin!(future).poll(&mut Context::from_waker(Waker::noop()))
     }
 
-    /// How many events come out until there are no more.
+    /// Takes all events and returns their number.
     fn drain(inbox: &EventReceiver) -> usize {
         let next = || matches!(poll_once(inbox.next(true)), Poll::Ready(Ok(_)));
         std::iter::repeat_with(next).take_while(|notify| *notify).count()
     }
 
     #[test]
-    fn a_connection_that_reads_hears_everything_whatever_another_does() {
+    fn a_stalled_connection_delays_no_other() {
         let (reliable_events, event) = (ReliableEvents::default(), event());
         let (reading, stalled) = (reliable_events.subscribe(), reliable_events.subscribe());
         let burst = vec![event; 1000];
@@ -139,11 +142,11 @@ mod tests {
             assert_eq!(drain(&reading), burst.len());
         }
         assert!(matches!(poll_once(stalled.next(true)), Poll::Ready(Err(Lagged))));
-        assert!(lock(&stalled.0.waiting).events.is_empty(), "what it did not read takes no room");
+        assert!(lock(&stalled.0.waiting).events.is_empty(), "unread events are freed");
     }
 
     #[test]
-    fn one_request_may_take_any_number_of_rules() {
+    fn one_publication_may_exceed_the_limit() {
         let (reliable_events, event) = (ReliableEvents::default(), event());
         let inbox = reliable_events.subscribe();
         reliable_events.publish_reliable(&vec![event.clone(); 3 * QUEUED_MAX]);
@@ -153,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_without_room_takes_nothing_and_hears_that_it_is_behind() {
+    fn a_connection_without_room_takes_no_event_until_it_lags() {
         let (reliable_events, event) = (ReliableEvents::default(), event());
         let inbox = reliable_events.subscribe();
         let mut next = pin!(inbox.next(false));
@@ -165,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_has_ended_takes_no_room() {
+    fn an_ended_connection_frees_its_queue() {
         let (reliable_events, event) = (ReliableEvents::default(), event());
         drop(reliable_events.subscribe());
         reliable_events.publish_reliable(&[event]);

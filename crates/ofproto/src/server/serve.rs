@@ -1,4 +1,4 @@
-//! The task of one connection.
+//! The task that serves one connection.
 
 use std::{future::Future, pin::Pin, time::Duration};
 
@@ -14,23 +14,23 @@ use crate::{
     error::CloseReason,
 };
 
-/// Bytes read at once.
+/// Number of bytes per read.
 const READ_LEN: usize = 1 << 14;
-/// Time for the last words of a connection that is over.
+/// Time to send the remaining output of a closed connection.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
-/// The longest sleep, for a connection that no clock concerns.
+/// Longest sleep, for a connection without a timer.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);
 
 type WaitFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// How a connection ended.
+/// The end of a connection.
 pub(super) struct ConnectionEnd {
     pub(super) reason: CloseReason,
-    /// Whether a version had been agreed on.
+    /// True if both sides had agreed on a version.
     pub(super) was_open: bool,
 }
 
-/// What happened next.
+/// The event that woke the task.
 enum TaskEvent {
     Read(std::io::Result<usize>),
     Wrote(std::io::Result<usize>),
@@ -40,7 +40,7 @@ enum TaskEvent {
     Time,
 }
 
-/// Serves a connection to its end; `opened` is called when a version has been agreed on.
+/// Serves a connection until it ends; calls `opened` when a version is agreed on.
 pub(super) async fn serve<H: Host>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send,
     config: ConnectionConfig,
@@ -73,7 +73,7 @@ pub(super) async fn serve<H: Host>(
             }
             ConnectionStep::Wait(_) | ConnectionStep::Idle | ConnectionStep::Full => {}
         }
-        // What the peer must hear waits here until there is room for it.
+        // A reliable event waits here until the output queue has room.
         let _delivered =
             pending_event.take_if(|event| connection.notify_reliable(event, host.now()));
         let output = connection.poll_output();
@@ -100,9 +100,9 @@ pub(super) async fn serve<H: Host>(
             TaskEvent::Wrote(Ok(count)) => connection.consume(count, now),
             TaskEvent::Event(Ok(event)) => connection.notify(&event, now),
             TaskEvent::Event(Err(RecvError::Lagged(missed))) => {
-                tracing::warn!(peer, missed, "events came faster than they could be told");
+                tracing::warn!(peer, missed, "events arrived faster than they could be sent");
             }
-            // The server that publishes events is gone; its endpoints go with it.
+            // The server is gone, and its endpoints with it.
             TaskEvent::Event(Err(RecvError::Closed)) => break CloseReason::PeerClosed,
             TaskEvent::Notice(Ok(event)) => pending_event = Some(event),
             TaskEvent::Notice(Err(Lagged)) => break CloseReason::Lagged,
@@ -130,7 +130,7 @@ async fn finish_wait(waiting: &mut Option<WaitFuture<'_>>) {
     }
 }
 
-/// Sends what still waits, such as the error that explains the end.
+/// Sends the remaining output, such as the error that explains the end.
 async fn flush_output(connection: &mut Connection, writer: &mut (impl AsyncWrite + Unpin)) {
     let send_all = async {
         while let Some(bytes) = connection.poll_output() {
@@ -139,6 +139,6 @@ async fn flush_output(connection: &mut Connection, writer: &mut (impl AsyncWrite
         }
         writer.shutdown().await.ok()
     };
-    // Whether it arrived in time does not matter any more.
+    // A timeout is not an error at this point.
     let _ = tokio::time::timeout(FLUSH_TIMEOUT, send_all).await;
 }

@@ -1,4 +1,4 @@
-//! Real sockets on this machine.
+//! Tests over real sockets.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -19,11 +19,11 @@ use crate::{
     wire::{header::Header, v13},
 };
 
-/// A client of a test.
+/// A test client.
 struct TestClient<S>(S);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TestClient<S> {
-    /// A client with its hellos behind it.
+    /// Creates a client and exchanges hellos.
     async fn connect(stream: S) -> Self {
         let mut client = Self(stream);
         client.send(&Message::Hello(Hello { version: 4, bitmap: None })).await;
@@ -35,7 +35,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TestClient<S> {
         self.0.write_all(&v13::encode(Xid::new(9), message).unwrap()).await.unwrap();
     }
 
-    /// The next message; `None` at the end.
+    /// Returns the next message; `None` at the end.
     async fn receive(&mut self) -> Option<Message> {
         let mut frame = vec![0; Header::LEN];
         self.0.read_exact(&mut frame).await.ok()?;
@@ -69,7 +69,7 @@ async fn garbage_harms_only_the_connection_that_sends_it() {
     let mut bad = TcpStream::connect(address).await.unwrap();
     bad.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
     let mut rest = Vec::new();
-    // The end may come as an error, if what we sent was not read to its own end.
+    // The end may be reported as an error if the peer did not read all input.
     let _ = bad.read_to_end(&mut rest).await;
     let silent = TcpStream::connect(address).await.unwrap();
     let features = good.request(&Message::FeaturesRequest).await;
@@ -106,14 +106,14 @@ async fn a_barrier_waits_for_the_threads_and_events_do_not() {
 }
 
 #[tokio::test]
-async fn a_socket_that_nobody_listens_at_is_replaced_and_goes_with_its_endpoint() {
+async fn a_stale_socket_is_replaced_and_removed_at_the_end() {
     let path = std::env::temp_dir().join(format!("shunt-ofproto-{}.mgmt", std::process::id()));
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-    assert!(path.exists(), "a dead process left it");
+    assert!(path.exists(), "a dead process left the file");
     let (_, server) = bridge();
     let endpoint = server.listen_unix(&path).await.unwrap();
     let mut client = TestClient::connect(UnixStream::connect(&path).await.unwrap()).await;
-    assert!(server.listen_unix(&path).await.is_err(), "somebody listens here");
+    assert!(server.listen_unix(&path).await.is_err(), "another server listens here");
     assert_eq!(client.request(&Message::BarrierRequest).await, Some(Message::BarrierReply));
     drop(endpoint);
     assert_eq!(client.receive().await, None);
@@ -121,7 +121,7 @@ async fn a_socket_that_nobody_listens_at_is_replaced_and_goes_with_its_endpoint(
 }
 
 #[tokio::test]
-async fn a_controller_that_goes_is_looked_for_again() {
+async fn a_lost_controller_is_reconnected() {
     let (host, server) = bridge();
     let controller = TcpListener::bind(ANY_PORT).await.unwrap();
     let address = controller.local_addr().unwrap();
@@ -133,7 +133,7 @@ async fn a_controller_that_goes_is_looked_for_again() {
         let role =
             RoleMessage { role: RoleName::Master, generation: crate::message::Generation(1) };
         let granted = client.request(&Message::RoleRequest(role)).await;
-        assert_eq!(granted, Some(Message::RoleReply(role)), "the place of the last one is free");
+        assert_eq!(granted, Some(Message::RoleReply(role)), "the master role is free again");
         let [connection] = &server.connections()[..] else { panic!("one connection") };
         assert!(connection.status.is_open && connection.peer == "controller");
         assert_eq!(endpoint.reconnect_state(), Some(ReconnectState::Connected));
@@ -142,7 +142,7 @@ async fn a_controller_that_goes_is_looked_for_again() {
 }
 
 #[tokio::test]
-async fn a_controller_that_is_not_there_is_said_to_be_waited_for() {
+async fn an_unreachable_controller_is_reported_as_waiting() {
     let (host, server) = bridge();
     let gone = TcpListener::bind(ANY_PORT).await.unwrap();
     let address = gone.local_addr().unwrap();
@@ -157,12 +157,12 @@ async fn a_controller_that_is_not_there_is_said_to_be_waited_for() {
         tokio::task::yield_now().await;
     };
     assert!(why.contains("refused"), "{why}");
-    assert!(until > host.now(), "the next attempt is ahead");
+    assert!(until > host.now(), "the next attempt is in the future");
     assert_eq!(server.listen_tcp(ANY_PORT).await.unwrap().reconnect_state(), None);
 }
 
 #[tokio::test]
-async fn who_says_no_hello_is_no_controller() {
+async fn a_peer_without_hello_is_not_connected() {
     let (_, server) = bridge();
     let other = TcpListener::bind(ANY_PORT).await.unwrap();
     let config = ConnectionConfig::new("controller", ConnectionKind::Controller);
@@ -176,7 +176,7 @@ async fn who_says_no_hello_is_no_controller() {
 }
 
 #[tokio::test]
-async fn a_packet_finds_its_way_from_one_controller_to_another() {
+async fn a_packet_out_reaches_another_controller_as_packet_in() {
     let (host, server) = bridge();
     let endpoint = server.listen_tcp(ANY_PORT).await.unwrap();
     let stream = TcpStream::connect(endpoint.local_address().unwrap()).await.unwrap();

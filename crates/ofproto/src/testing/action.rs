@@ -1,4 +1,4 @@
-//! Actions and instructions to test with, in the form in which OpenFlow 1.3 writes them.
+//! Generators of actions and instructions that OpenFlow 1.3 can express.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,7 +11,7 @@ use shunt_pipeline::{
     Subfield, TableId, text::testing as pipeline,
 };
 
-/// Any list of actions that OpenFlow 1.3 can say.
+/// Generates action lists that OpenFlow 1.3 can express.
 pub fn any_actions() -> impl Strategy<Value = Vec<Action>> {
     let leaf = prop_oneof![any_set_action(), any_list_only_action()];
     let nested = vec(leaf.clone(), 0..3).prop_map(|actions| Action::Clone(actions.into()));
@@ -20,7 +20,7 @@ pub fn any_actions() -> impl Strategy<Value = Vec<Action>> {
     )
 }
 
-/// Any list of actions that an action set can hold.
+/// Generates actions that an action set can hold.
 pub fn any_action_set() -> impl Strategy<Value = Vec<Action>> {
     let plain = pipeline::any_instructions().prop_map(|instructions| instructions.write);
     (plain, vec(any_set_action(), 0..3)).prop_map(|(plain, more)| {
@@ -28,7 +28,7 @@ pub fn any_action_set() -> impl Strategy<Value = Vec<Action>> {
     })
 }
 
-/// Any instructions that OpenFlow 1.3 can say.
+/// Generates instructions that OpenFlow 1.3 can express.
 pub fn any_instructions() -> impl Strategy<Value = Instructions> {
     let meter = option::of((1..=MeterId::MAX.number()).prop_map(MeterId::new));
     let metadata = option::of(any::<(u64, u64)>());
@@ -45,13 +45,15 @@ pub fn any_instructions() -> impl Strategy<Value = Instructions> {
     )
 }
 
-/// Any table of controllers.
+/// Generates tables that controllers may use.
 pub fn any_table() -> impl Strategy<Value = TableId> {
     (0..=TableId::MAX.number()).prop_filter_map("a table", TableId::new)
 }
 
-/// Whether an action has a form of its own on the wire: ports fit into its 16 bits, the width of a
-/// field to send to into its 6, the header of a field to write into its 32.
+/// Returns whether an action has its own wire format.
+///
+/// Ports must fit into 16 bits, the width of an output field into 6 bits, and the header of a
+/// written field into 32 bits.
 fn has_wire_form(action: &Action) -> bool {
     match action {
         Action::OutputTruncated { port, .. } => is_short(*port),
@@ -78,7 +80,7 @@ fn has_wire_form(action: &Action) -> bool {
             let port = sample.sampling_port;
             port.is_none_or(|port| is_short(port) && port != PortNo::ANY)
         }
-        // An instruction.
+        // Sent as an instruction.
         Action::Meter(_) => false,
         Action::Output { .. }
         | Action::SetField { .. }
@@ -115,7 +117,7 @@ fn is_short(port: PortNo) -> bool {
     port.number() < 0xff00 || port.number() >= 0xffff_ff00
 }
 
-/// Whether bits fit into `ofs_nbits` and a header of 32 bits.
+/// Returns whether the bits fit into `ofs_nbits` and a 32-bit header.
 fn is_packed(bits: Subfield) -> bool {
     bits.width <= 64 && is_short_field(bits.field)
 }
@@ -128,13 +130,13 @@ fn short_port() -> impl Strategy<Value = PortNo> {
     prop_oneof![0..0xff00_u32, 0xffff_ff00..=u32::MAX].prop_map(PortNo::new)
 }
 
-/// Bits of a field that is so, at least and at most so many.
+/// Generates subfields of fields that satisfy `is_right`, with a width in the given range.
 fn bits(
     is_eligible: impl Fn(&FieldId) -> bool,
     widths: std::ops::RangeInclusive<u8>,
 ) -> impl Strategy<Value = Subfield> {
     let is_wide = |field: &FieldId| field.width() >= *widths.start();
-    // Tunnel options have no numbers on the wire as long as there is no table of them.
+    // Tunnel options have no wire numbers without a TLV table.
     let is_bound = |field: &FieldId| field.tunnel_option().is_none();
     let fields: Vec<_> = FieldId::all()
         .filter(|field| is_eligible(field) && is_wide(field) && is_bound(field))
@@ -157,7 +159,7 @@ fn is_packed_target(field: &FieldId) -> bool {
     is_writable(field) && is_short_field(*field)
 }
 
-/// What action sets can hold, beyond what [`pipeline`] generates.
+/// Generates action-set actions beyond those of [`pipeline`].
 fn any_set_action() -> impl Strategy<Value = Action> {
     prop_oneof![
         (0..=GroupId::MAX.number()).prop_map(|group| Action::Group(GroupId::new(group))),
@@ -171,7 +173,7 @@ fn any_set_action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// What only lists can hold, beyond what [`pipeline`] generates.
+/// Generates list-only actions beyond those of [`pipeline`].
 fn any_list_only_action() -> impl Strategy<Value = Action> {
     let conjunction =
         (any::<u32>(), 2..=64_u8, any::<u8>()).prop_map(|(id, clauses_count, clause)| {

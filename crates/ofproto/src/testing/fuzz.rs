@@ -1,4 +1,4 @@
-//! Any bytes as a stream of OpenFlow.
+//! The fuzz target for OpenFlow byte streams.
 
 use super::ConnectionHarness;
 use crate::{
@@ -8,14 +8,14 @@ use crate::{
     wire::v13::{decode, encode},
 };
 
-/// Reads any bytes as a stream of OpenFlow 1.3.
+/// Decodes arbitrary bytes as an OpenFlow 1.3 stream.
 ///
-/// What can be read can be written, and reads back the same; and a connection that is sent the
-/// bytes stays alive or ends, in order.
+/// Every message that decodes must encode, and decode again to the same value. A connection that
+/// receives the bytes must stay open or close cleanly.
 ///
 /// # Panics
 ///
-/// When it does not.
+/// If one of these properties does not hold.
 pub fn fuzz_openflow(data: &[u8]) {
     let mut framer = Framer::default();
     framer.push(data);
@@ -23,7 +23,7 @@ pub fn fuzz_openflow(data: &[u8]) {
         if let Ok((xid, message)) = decode(&frame)
             && let Ok(bytes) = encode(xid, &message)
         {
-            // A hello is read whatever its version and elements, and written in one form.
+            // A hello decodes in any version and with any elements, but encodes in one form.
             let again = decode(&bytes);
             assert_eq!(again, Ok((xid, message)), "{bytes:02x?}");
         }

@@ -1,4 +1,4 @@
-//! Groups and meters to test with.
+//! Generators of groups and meters.
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use shunt_flow::PortNo;
@@ -16,7 +16,7 @@ use crate::{
     wire::v13,
 };
 
-/// Any group-mod, in the form in which it is written.
+/// Generates group-mods in their encoded form.
 pub(super) fn any_group_mod() -> impl Strategy<Value = GroupMod> {
     let commands = vec![GroupCommand::Add, GroupCommand::Modify, GroupCommand::AddOrModify];
     let change = (select(commands), any::<u32>(), any_kind(), any_buckets()).prop_map(
@@ -38,7 +38,7 @@ pub(super) fn any_group_mod() -> impl Strategy<Value = GroupMod> {
     prop_oneof![2 => change, 1 => delete]
 }
 
-/// Any number but that of all groups.
+/// Generates group ids other than `OFPG_ALL`.
 pub(super) fn any_group() -> impl Strategy<Value = GroupId> {
     (0..GroupId::ALL.number()).prop_map(GroupId::new)
 }
@@ -65,7 +65,7 @@ fn any_buckets() -> impl Strategy<Value = Box<[Bucket]>> {
     })
 }
 
-/// Any meter-mod, in the form in which it is written.
+/// Generates meter-mods in their encoded form.
 pub(super) fn any_meter_mod() -> impl Strategy<Value = MeterMod> {
     let commands = vec![MeterCommand::Add, MeterCommand::Modify];
     let change =
@@ -80,7 +80,7 @@ pub(super) fn any_meter_mod() -> impl Strategy<Value = MeterMod> {
     prop_oneof![2 => change, 1 => delete]
 }
 
-/// Any number but that of all meters.
+/// Generates meter ids other than `OFPM_ALL`.
 pub(super) fn any_meter() -> impl Strategy<Value = MeterId> {
     (0..MeterId::ALL.number()).prop_map(MeterId::new)
 }
@@ -105,7 +105,7 @@ fn any_totals() -> impl Strategy<Value = PacketTotals> {
     any::<(u64, u64)>().prop_map(|(packets, bytes)| PacketTotals { packets, bytes })
 }
 
-/// Any part of an answer that tells of groups or meters.
+/// Generates parts of replies about groups and meters.
 pub(super) fn any_reply() -> impl Strategy<Value = MultipartReply> {
     let numbers = (any::<(u32, u32)>(), any_duration(), any_totals(), vec(any_totals(), 0..4));
     let group = numbers.prop_map(|((group, references), duration, total, buckets)| {

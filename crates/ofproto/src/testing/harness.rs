@@ -23,13 +23,13 @@ use crate::{
     wire::v13,
 };
 
-/// A client that says what a test wants, a connection, and the bridge behind it.
+/// A test client, a connection, and the bridge of that connection.
 ///
-/// Time stands still but for [`Self::advance_time`].
+/// Time stands still except in [`Self::advance_time`].
 pub struct ConnectionHarness {
     /// The bridge.
     pub host: Arc<MemoryHost>,
-    /// The switch's end.
+    /// The connection under test.
     pub connection: Connection,
     clock: Arc<AtomicU64>,
     roles: Arc<RoleRegistry>,
@@ -38,13 +38,13 @@ pub struct ConnectionHarness {
 }
 
 impl ConnectionHarness {
-    /// A connection where nothing has been said.
+    /// Creates a connection before the exchange of hellos.
     #[must_use]
     pub fn before_hello(kind: ConnectionKind) -> Self {
         Self::with_config(ConnectionConfig::new("test", kind))
     }
 
-    /// As [`Self::before_hello`], with settings of one's own.
+    /// Like [`Self::before_hello`], with a given configuration.
     #[must_use]
     pub fn with_config(config: ConnectionConfig) -> Self {
         let clock = Arc::new(AtomicU64::new(0));
@@ -61,7 +61,7 @@ impl ConnectionHarness {
         }
     }
 
-    /// A connection with its hellos behind it.
+    /// Creates a connection after the exchange of hellos.
     #[must_use]
     pub fn open(kind: ConnectionKind) -> Self {
         let mut harness = Self::before_hello(kind);
@@ -69,7 +69,7 @@ impl ConnectionHarness {
         harness
     }
 
-    /// Another connection to the same bridge, with its hellos behind it.
+    /// Creates another connection to the same bridge, after the exchange of hellos.
     #[must_use]
     pub fn another(&self, kind: ConnectionKind) -> Self {
         let config = ConnectionConfig::new("another", kind);
@@ -85,18 +85,18 @@ impl ConnectionHarness {
         harness
     }
 
-    /// Says hello and hears the switch's.
+    /// Sends a hello and reads that of the switch.
     pub fn send_hello(&mut self) {
         self.send(&Message::Hello(Hello { version: v13::VERSION, bitmap: None }));
         self.replies();
     }
 
-    /// Sends a message under a new transaction id.
+    /// Sends a message with a new transaction id.
     ///
     /// # Panics
     ///
-    /// When the message is too long to send.
-    #[expect(clippy::expect_used, reason = "tests choose messages that fit")]
+    /// If the message is too long.
+    #[expect(clippy::expect_used, reason = "tests send messages that fit")]
     pub fn send(&mut self, message: &Message) -> Xid {
         self.last_xid += 1;
         let xid = Xid::new(self.last_xid);
@@ -104,12 +104,12 @@ impl ConnectionHarness {
         xid
     }
 
-    /// Sends bytes as they are.
+    /// Sends raw bytes.
     pub fn send_bytes(&mut self, bytes: &[u8]) {
         self.connection.receive(bytes, self.host.now());
     }
 
-    /// Lets the switch do what it can, and awaits what the bridge has ready.
+    /// Runs the connection until it is idle or waits for a condition that does not hold yet.
     pub fn run(&mut self) -> ConnectionStep {
         loop {
             let now = self.host.now();
@@ -128,23 +128,23 @@ impl ConnectionHarness {
         }
     }
 
-    /// Everything that the switch says until it has nothing more to do.
+    /// Runs the connection and returns all messages that it sent.
     ///
     /// # Panics
     ///
-    /// When the switch sends what is no message.
-    #[expect(clippy::expect_used, reason = "the switch speaks its own protocol")]
+    /// If the switch sends an invalid message.
+    #[expect(clippy::expect_used, reason = "the switch sends valid messages")]
     pub fn replies(&mut self) -> Vec<(Xid, Message)> {
         let frames = self.reply_frames();
         frames.iter().map(|frame| v13::decode(frame).expect("a message")).collect()
     }
 
-    /// As [`Self::replies`], as bytes.
+    /// Like [`Self::replies`], but returns raw frames.
     ///
     /// # Panics
     ///
-    /// When the switch sends what is no message.
-    #[expect(clippy::expect_used, reason = "the switch speaks its own protocol")]
+    /// If the switch sends an invalid message.
+    #[expect(clippy::expect_used, reason = "the switch sends valid messages")]
     pub fn reply_frames(&mut self) -> Vec<Bytes> {
         let mut frames = Vec::new();
         loop {
@@ -165,30 +165,30 @@ impl ConnectionHarness {
         }
     }
 
-    /// Sends a message; everything that is said then.
+    /// Sends a message and returns all messages that the switch then sends.
     pub fn request(&mut self, message: &Message) -> Vec<Message> {
         self.send(message);
         self.replies().into_iter().map(|(_, message)| message).collect()
     }
 
-    /// Tells the connection what the bridge has to tell.
+    /// Passes the events of the bridge to the connection.
     pub fn deliver_events(&mut self) {
         for event in self.host.take_events() {
             self.notify(&event);
         }
     }
 
-    /// Tells the connection of an event.
+    /// Passes an event to the connection.
     pub fn notify(&mut self, event: &ControllerEvent) {
         self.connection.notify(event, self.host.now());
     }
 
-    /// Tells the connection of an event that its peer must not miss; answers whether it is told.
+    /// Passes a reliable event to the connection; returns whether it was accepted.
     pub fn notify_reliable(&mut self, event: &ControllerEvent) -> bool {
         self.connection.notify_reliable(event, self.host.now())
     }
 
-    /// Lets time pass, and the connection look at the clock.
+    /// Advances the clock and runs expired timers.
     pub fn advance_time(&mut self, time: Duration) {
         let now = self.host.now().after(time);
         self.clock.store(now.nanoseconds(), Ordering::Relaxed);

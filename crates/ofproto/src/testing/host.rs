@@ -1,4 +1,4 @@
-//! A bridge that has tables and ports and no packets.
+//! A bridge with tables and ports, but without a datapath.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -29,14 +29,14 @@ use crate::{
     },
 };
 
-/// The bridge that a [`MemoryHost`] has.
+/// The id of the bridge of a [`MemoryHost`].
 const BRIDGE: BridgeId = BridgeId::new(1);
 
-/// A [`Host`] over a [`Pipeline`] without a datapath: ports `p1` and `p2`, and LOCAL.
+/// A [`Host`] over a [`Pipeline`] without a datapath; its ports are `p1`, `p2` and LOCAL.
 pub struct MemoryHost {
     pipeline: Pipeline,
     clock: Box<dyn Fn() -> Time + Send + Sync>,
-    /// Whether versions are adopted as soon as they are made.
+    /// True if versions are adopted as soon as they are created.
     prompt: AtomicBool,
     adopted: watch::Sender<Version>,
     events: Mutex<VecDeque<ControllerEvent>>,
@@ -46,7 +46,7 @@ pub struct MemoryHost {
 }
 
 impl MemoryHost {
-    /// A bridge that goes by `clock`.
+    /// Creates a bridge that uses `clock`.
     #[must_use]
     pub fn new(clock: impl Fn() -> Time + Send + Sync + 'static) -> Self {
         let pipeline = Pipeline::new(0);
@@ -73,33 +73,33 @@ impl MemoryHost {
         self.prompt.store(false, Ordering::Relaxed);
     }
 
-    /// All threads have adopted the newest version.
+    /// Marks the newest version as adopted by all threads.
     pub fn adopt(&self) {
         self.adopted.send_replace(self.pipeline.version());
     }
 
-    /// Whether all threads work by `version` or a later one.
+    /// Returns whether all threads use `version` or a later one.
     #[must_use]
     pub fn has_adopted(&self, version: Version) -> bool {
         *self.adopted.borrow() >= version
     }
 
-    /// What connections should hear of, since this was asked last.
+    /// Returns the events since the last call.
     pub fn take_events(&self) -> Vec<ControllerEvent> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
     }
 
-    /// The packets that controllers sent, since this was asked last.
+    /// Returns the packet-outs since the last call.
     pub fn take_packets(&self) -> Vec<PacketOut> {
         std::mem::take(&mut *self.packets.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What became of these packets, since this was asked last.
+    /// Returns the datapath actions of these packets since the last call.
     pub fn take_outcomes(&self) -> Vec<Arc<[DatapathAction]>> {
         std::mem::take(&mut *self.outcomes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Its tables.
+    /// Returns the pipeline.
     #[must_use]
     pub const fn pipeline(&self) -> &Pipeline {
         &self.pipeline
@@ -125,7 +125,7 @@ impl MemoryHost {
         change.version
     }
 
-    /// Does what becomes of a packet.
+    /// Records the result of a translated packet.
     fn send(&self, packet: PacketOut, traversal: &Traversal) {
         self.pipeline.credit(traversal, 1, packet.data.len() as u64, self.now());
         for action in traversal.actions.iter() {
@@ -275,7 +275,7 @@ impl Host for MemoryHost {
     async fn pull_counts(&self) {}
 }
 
-/// A packet of a controller, as tables see it.
+/// Returns the flow key of a packet-out.
 fn key(packet: &PacketOut) -> FlowKey {
     let mut key = FlowKey::ZERO;
     extract(&packet.data, VlanLimit::default(), &mut key);

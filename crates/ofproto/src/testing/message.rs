@@ -1,4 +1,4 @@
-//! Messages to test with.
+//! Generators of messages.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ use crate::{
     wire::v13::COOKIE_UNCHANGED,
 };
 
-/// Any message, in the form in which it is written.
+/// Generates messages in their encoded form.
 pub fn any_message() -> impl Strategy<Value = Message> {
     prop_oneof![
         any_plain(),
@@ -161,7 +161,7 @@ fn any_change() -> impl Strategy<Value = Message> {
     ]
 }
 
-/// What a bundle can hold.
+/// Generates messages that a bundle can hold.
 fn any_bundlable() -> impl Strategy<Value = Message> {
     prop_oneof![
         any_flow_mod().prop_map(Message::FlowMod),
@@ -189,7 +189,7 @@ fn any_bundle_flags() -> impl Strategy<Value = BundleFlags> {
     any::<(bool, bool)>().prop_map(|(atomic, ordered)| BundleFlags { atomic, ordered })
 }
 
-/// Any addition to a bundle, in a message of transaction `xid`: the message inside has the same.
+/// Generates bundle-add messages with transaction id `xid`, inside and outside.
 pub fn any_bundle_add(xid: Xid) -> impl Strategy<Value = BundleAdd> {
     (any::<u32>(), any_bundle_flags(), any_bundlable()).prop_map(move |(bundle, flags, message)| {
         BundleAdd { bundle: BundleId(bundle), flags, xid, message: Box::new(message) }
@@ -238,7 +238,7 @@ fn any_flow_mod() -> impl Strategy<Value = FlowMod> {
     )
 }
 
-/// Any match on what packets are parsed for.
+/// Generates matches on fields that the parser extracts.
 fn any_wire_match() -> impl Strategy<Value = Match> {
     any_match().prop_filter("no provider backbone bridging", |matching| {
         let mask = FlowMask::from(matching.mask());

@@ -1,5 +1,4 @@
-//! A bridge in memory, a bench with both ends of a connection, generators of messages, and what
-//! fuzz targets call.
+//! An in-memory bridge, a connection harness, message generators and fuzz targets.
 
 mod action;
 mod fuzz;

@@ -1,9 +1,9 @@
 //! The OpenFlow versions that the switch speaks.
 //!
-//! A connection does not name a version: it holds the [`Codec`] on which both hellos agreed, and
-//! calls it for everything that depends on the bytes. To add OpenFlow 1.5, write `wire/v15` beside
-//! [`v13`], add a variant and an entry of [`Codec::ALL`], and follow the compiler through the
-//! matches of this file. Nothing in [`crate::connection`] changes.
+//! A connection does not name a version. It holds the [`Codec`] on which both hellos agreed, and
+//! calls it for everything that depends on the wire format. To add OpenFlow 1.5, write `wire/v15`
+//! beside [`v13`], add a variant and an entry in [`Codec::ALL`], and complete the matches of this
+//! file. Nothing in [`crate::connection`] changes.
 
 use std::fmt;
 

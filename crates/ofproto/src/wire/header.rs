@@ -1,4 +1,4 @@
-//! The header that every message of every version begins with (OpenFlow 1.3.5, 7.1).
+//! The message header, which is the same in every version (OpenFlow 1.3.5, 7.1).
 
 use super::ByteReader;
 use crate::message::Xid;
@@ -6,13 +6,13 @@ use crate::message::Xid;
 /// `ofp_header`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The version on the wire: 4 for OpenFlow 1.3.
+    /// Wire version: 4 for OpenFlow 1.3.
     pub version: u8,
-    /// The type of the message.
+    /// Message type.
     pub kind: u8,
-    /// Length of the message with this header.
+    /// Length of the message in bytes, including this header.
     pub length: u16,
-    /// What ties replies to requests.
+    /// Transaction id, which relates a reply to its request.
     pub xid: Xid,
 }
 
@@ -24,10 +24,10 @@ impl Header {
     /// `OFPT_ECHO_REPLY`, in every version.
     pub(crate) const ECHO_REPLY: u8 = 3;
 
-    /// Its length in bytes.
+    /// Length of the header in bytes.
     pub const LEN: usize = 8;
 
-    /// Reads the header at the beginning of `bytes`; `None` if they are fewer than [`Self::LEN`].
+    /// Parses the header at the start of `bytes`; `None` if it is incomplete.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let mut reader = ByteReader::new(bytes.get(..Self::LEN)?);
@@ -36,7 +36,7 @@ impl Header {
         Some(Self { version, kind, length, xid: Xid::new(xid) })
     }
 
-    /// The bytes.
+    /// Returns the encoded header.
     #[must_use]
     pub const fn emit(&self) -> [u8; Self::LEN] {
         let [length_high, length_low] = self.length.to_be_bytes();

@@ -1,12 +1,12 @@
-//! Bytes to messages and back.
+//! Encoding and decoding of messages.
 //!
-//! Decoding reads a message once, front to back, through a reader that cannot run over its end;
-//! what comes out holds only what is meaningful, or an [`ErrorCode`](crate::ErrorCode) says what
-//! the peer did wrong. Encoding is exact: `decode(encode(x)) == x` for every message.
+//! Decoding reads a message once from front to back, with a reader that cannot read past its end.
+//! The result holds only meaningful content, or an [`ErrorCode`](crate::ErrorCode) that names the
+//! error of the peer. Encoding is exact: `decode(encode(x)) == x` for every message.
 //!
-//! | module | what |
+//! | module | contents |
 //! | --- | --- |
-//! | [`Codec`] | the versions, and the one place to add another |
+//! | [`Codec`] | the supported versions, and the one place to add another |
 //! | [`header`] | the eight bytes that all versions share |
 //! | [`v13`] | OpenFlow 1.3.5 with the extensions that its clients use |
 

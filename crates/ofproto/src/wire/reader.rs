@@ -1,12 +1,12 @@
-//! A cursor over bytes of a peer.
+//! A cursor over received bytes.
 
 use crate::error::ErrorCode;
 
-/// Reads a message front to back; never beyond its end.
+/// Reads a message front to back, never past its end.
 #[derive(Clone)]
 pub(crate) struct ByteReader<'a>(&'a [u8]);
 
-/// The bytes ended too early, or too late.
+/// There are too few bytes, or too many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Short;
 
@@ -21,7 +21,7 @@ impl<'a> ByteReader<'a> {
         Self(bytes)
     }
 
-    /// What has not been read yet.
+    /// Returns the unread bytes.
     pub(crate) const fn rest(&self) -> &'a [u8] {
         self.0
     }
@@ -66,8 +66,10 @@ impl<'a> ByteReader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// A string in a field of `count` bytes: up to its first zero, which the last byte counts as.
-    /// Where it is not UTF-8, a question mark stands for every byte that is not ASCII.
+    /// Reads a string from a field of `count` bytes, up to its first zero.
+    ///
+    /// The last byte of the field counts as zero. If the string is not UTF-8, each non-ASCII byte
+    /// becomes a question mark.
     pub(crate) fn text(&mut self, count: usize) -> Result<String, Short> {
         let bytes = self.bytes(count)?;
         let within = bytes.split_last().map_or(bytes, |(_, within)| within);
@@ -79,7 +81,7 @@ impl<'a> ByteReader<'a> {
         })
     }
 
-    /// Asks that nothing is left.
+    /// Checks that all bytes are read.
     pub(crate) const fn finish(self) -> Result<(), Short> {
         if self.0.is_empty() { Ok(()) } else { Err(Short) }
     }
@@ -90,13 +92,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_of_a_peer_end_within_their_field_and_are_text() {
+    fn strings_end_within_their_field_and_are_utf8() {
         let read = |bytes: &[u8]| ByteReader::new(bytes).text(4).unwrap();
         assert_eq!(read(b"ab\0d"), "ab");
         assert_eq!(read(b"abcd"), "abc");
         assert_eq!(read(b"a\xff\xfe\0"), "a??");
         assert_eq!(read("a\u{e9}\0".as_bytes()), "a\u{e9}");
-        // Cut in the middle of a letter.
+        // Truncated inside a multi-byte character.
         assert_eq!(read("ab\u{e9}".as_bytes()), "ab?");
     }
 }

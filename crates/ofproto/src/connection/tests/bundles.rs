@@ -1,4 +1,4 @@
-//! Several changes that become true together.
+//! Tests of bundles.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,7 +34,7 @@ fn reply(command: BundleCommand) -> Message {
     Message::BundleControl(BundleControl { bundle: BundleId(1), command, flags })
 }
 
-/// Adds a message to bundle 1; answers what is said to it.
+/// Adds a message to bundle 1; returns the replies.
 fn add_to(harness: &mut ConnectionHarness, xid: u32, message: Message) -> Vec<Message> {
     let xid = Xid::new(xid);
     let message = Box::new(message);
@@ -48,7 +48,7 @@ fn rules_count(harness: &ConnectionHarness) -> usize {
 }
 
 #[test]
-fn nothing_happens_before_the_commit_and_everything_at_it() {
+fn a_bundle_takes_effect_at_its_commit() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     assert_eq!(harness.request(&control(BundleCommand::Open)), [reply(BundleCommand::Opened)]);
     for priority in 1..=5 {
@@ -79,7 +79,7 @@ fn a_bundle_holds_rules_ports_and_packets() {
 }
 
 #[test]
-fn one_message_that_fails_fails_them_all_and_is_named() {
+fn one_failing_message_fails_the_bundle() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     let check_overlap = FlowFlags { check_overlap: true, ..FlowFlags::default() };
     let first = add(7);
@@ -94,14 +94,14 @@ fn one_message_that_fails_fails_them_all_and_is_named() {
     let (xid, Message::Error(error)) = &replies[0] else { panic!("an error") };
     assert_eq!(*xid, Xid::new(2));
     let inside = v13::encode(Xid::new(2), &Message::FlowMod(overlapping)).unwrap();
-    assert_eq!(error.data, inside, "the message that failed comes back");
+    assert_eq!(error.data, inside, "the failed message is quoted");
     assert_eq!(rules_count(&harness), 0);
     let again = harness.request(&control(BundleCommand::Commit));
     assert_eq!(code(&again[0]), Some(ErrorCode::BundleId), "the bundle is gone");
 }
 
 #[test]
-fn a_port_that_is_missing_at_the_commit_leaves_the_rules_alone() {
+fn a_missing_port_fails_the_whole_commit() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     add_to(&mut harness, 1, Message::FlowMod(add(1)));
     let config = PortConfig::default();
@@ -154,11 +154,11 @@ fn bundles_are_bounded_in_number_length_and_time() {
     }
     harness.advance_time(Duration::from_secs(10));
     let commit = harness.request(&control(BundleCommand::Commit));
-    assert_eq!(code(&commit[0]), Some(ErrorCode::BundleId), "forgotten after ten seconds");
+    assert_eq!(code(&commit[0]), Some(ErrorCode::BundleId), "removed after ten seconds");
 }
 
 #[test]
-fn a_mistake_about_a_bundle_ends_it() {
+fn a_wrong_bundle_request_removes_the_bundle() {
     let other = BundleFlags::default();
     let open = || control(BundleCommand::Open);
     let control_with = |command| {
@@ -188,7 +188,7 @@ fn a_mistake_about_a_bundle_ends_it() {
 }
 
 #[test]
-fn connections_share_what_bundles_may_take_and_give_it_back() {
+fn connections_share_and_return_the_bundle_quota() {
     let space = Arc::new(BundleQuota::new(1000));
     let harness = || {
         let config = ConnectionConfig::new("x", ConnectionKind::Management);
@@ -210,20 +210,20 @@ fn connections_share_what_bundles_may_take_and_give_it_back() {
     assert!(add_to(&mut two, 3, long()).is_empty());
 }
 
-/// A packet-out that goes through the tables.
+/// Returns a packet-out that is sent through the tables.
 fn through_tables() -> PacketOut {
     let actions = vec![Action::Output { port: PortNo::TABLE, max_len: 0 }];
     PacketOut { in_port: PortNo::CONTROLLER, actions, data: vec![0; 60] }
 }
 
-/// Sends what comes to controllers.
+/// Returns a rule that sends packets to controllers.
 fn to_controller(cookie: u16) -> FlowMod {
     let output = Action::Output { port: PortNo::CONTROLLER, max_len: u16::MAX };
     let instructions = Instructions { apply: Box::new([output]), ..Instructions::default() };
     FlowMod { cookie: Cookie::new(cookie.into()), instructions, ..add(1) }
 }
 
-/// The cookies of the rules that sent packets to controllers.
+/// Returns the cookies of the rules that sent packets to controllers.
 fn punted(harness: &ConnectionHarness) -> Vec<u64> {
     let cookie = |event: ControllerEvent| match event {
         ControllerEvent::PacketIn(packet, _) => Some(packet.punt.cookie.number()),
@@ -233,7 +233,7 @@ fn punted(harness: &ConnectionHarness) -> Vec<u64> {
 }
 
 #[test]
-fn a_packet_meets_the_rules_that_stand_before_it_in_the_bundle() {
+fn a_bundled_packet_uses_earlier_rules_of_the_bundle() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     harness.request(&Message::FlowMod(to_controller(1)));
     add_to(&mut harness, 1, Message::PacketOut(through_tables()));
@@ -247,7 +247,7 @@ fn a_packet_meets_the_rules_that_stand_before_it_in_the_bundle() {
 }
 
 #[test]
-fn a_packet_meets_the_ports_that_stand_before_it_in_the_bundle() {
+fn a_bundled_packet_uses_earlier_ports_of_the_bundle() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     harness.request(&Message::FlowMod(to_controller(1)));
     let port = harness.host.ports().remove(0);
@@ -265,14 +265,14 @@ fn a_packet_meets_the_ports_that_stand_before_it_in_the_bundle() {
     add_to(&mut harness, 4, Message::PacketOut(packet));
     assert_eq!(harness.request(&control(BundleCommand::Commit)), [reply(BundleCommand::Committed)]);
     let sent: Vec<_> = harness.host.take_outcomes().iter().map(|own| own.len()).collect();
-    assert_eq!(sent, [1, 0], "the second one meets a port that sends nothing");
+    assert_eq!(sent, [1, 0], "the second packet leaves by a port that is set not to send");
     let both = PortConfig { no_recv: true, no_fwd: true, ..PortConfig::default() };
-    assert_eq!(harness.host.ports()[0].config, both, "the second adds to the first");
+    assert_eq!(harness.host.ports()[0].config, both, "the second port-mod adds to the first");
     assert_eq!(harness.host.pipeline().version(), before.next());
 }
 
 #[test]
-fn a_bundle_that_fails_late_changes_no_port_and_sends_no_packet() {
+fn a_late_failure_changes_no_port_and_sends_nothing() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     let port = harness.host.ports().remove(0);
     let down = PortConfig { port_down: true, ..PortConfig::default() };
@@ -291,13 +291,13 @@ fn a_bundle_that_fails_late_changes_no_port_and_sends_no_packet() {
     assert_eq!(codes, [Some(ErrorCode::FlowOverlap), Some(ErrorCode::BundleMessageFailed)]);
     assert_eq!((rules_count(&harness), harness.host.ports()[0].config), (0, PortConfig::default()));
     assert!(harness.host.take_packets().is_empty());
-    // Nor is anything left for the version that takes the number.
+    // The failed steps leave nothing for the version that takes their number.
     harness.request(&Message::FlowMod(add(1)));
     assert_eq!(harness.host.ports()[0].config, PortConfig::default());
 }
 
 #[test]
-fn a_group_may_be_named_behind_the_message_that_brings_it_and_not_before() {
+fn a_bundle_may_use_a_group_after_adding_it() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     let group = GroupId::new(1);
     let group_mod = GroupMod {
@@ -332,5 +332,5 @@ fn bundles_are_bounded_in_bytes() {
         harness.request(&control(BundleCommand::Discard)),
         [reply(BundleCommand::Discarded)]
     );
-    assert!(add_to(&mut harness, 3, long()).is_empty(), "what is gone takes no room");
+    assert!(add_to(&mut harness, 3, long()).is_empty(), "removed messages use no memory");
 }

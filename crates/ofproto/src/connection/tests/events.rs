@@ -1,4 +1,4 @@
-//! What the switch says unasked, and to whom.
+//! Tests of asynchronous messages.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn packet_in(reason: PacketInReason, controller_id: u16, length: usize) -> Contr
     )
 }
 
-/// Messages that a connection hears of an event.
+/// Returns the messages that a connection sends for an event.
 fn replies(harness: &mut ConnectionHarness, event: &ControllerEvent) -> Vec<Message> {
     harness.notify(event);
     harness.replies().into_iter().map(|(_, message)| message).collect()
@@ -48,7 +48,7 @@ fn is_delivered(harness: &mut ConnectionHarness, event: &ControllerEvent) -> boo
 }
 
 #[test]
-fn a_management_client_hears_nothing_until_it_asks_for_packets() {
+fn a_management_client_subscribes_by_miss_send_len() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     let event = packet_in(PacketInReason::Action, 0, 20);
     assert!(!is_delivered(&mut harness, &event));
@@ -59,14 +59,14 @@ fn a_management_client_hears_nothing_until_it_asks_for_packets() {
 }
 
 #[test]
-fn nothing_is_told_before_the_hello() {
+fn no_event_is_sent_before_the_hello() {
     let mut harness = ConnectionHarness::before_hello(ConnectionKind::Controller);
     harness.replies();
     assert!(!is_delivered(&mut harness, &packet_in(PacketInReason::Action, 0, 20)));
 }
 
 #[test]
-fn invalid_ttls_are_told_only_to_who_asks() {
+fn invalid_ttl_packet_ins_need_a_subscription() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let invalid = packet_in(PacketInReason::InvalidTtl, 0, 20);
     assert!(is_delivered(&mut harness, &packet_in(PacketInReason::NoMatch, 0, 20)));
@@ -81,7 +81,7 @@ fn invalid_ttls_are_told_only_to_who_asks() {
 }
 
 #[test]
-fn a_slave_hears_of_ports_only() {
+fn a_slave_receives_only_port_status() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let slave = RoleMessage { role: RoleName::Slave, generation: Generation(1) };
     harness.request(&Message::RoleRequest(slave));
@@ -96,7 +96,7 @@ fn a_slave_hears_of_ports_only() {
 }
 
 #[test]
-fn a_controller_can_ask_for_silence() {
+fn a_controller_can_mask_all_events() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let none = AsyncMasks { packet_in: 0, port_status: 0, flow_removed: 0 };
     harness.request(&Message::SetAsync(AsyncConfig { master: none, slave: none }));
@@ -104,7 +104,7 @@ fn a_controller_can_ask_for_silence() {
 }
 
 #[test]
-fn a_packet_for_one_controller_is_told_to_that_one() {
+fn a_packet_in_reaches_only_its_controller_id() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     harness.request(&Message::SetControllerId(3));
     assert!(!is_delivered(&mut harness, &packet_in(PacketInReason::Action, 0, 20)));
@@ -112,7 +112,7 @@ fn a_packet_for_one_controller_is_told_to_that_one() {
 }
 
 #[test]
-fn the_whole_packet_is_told_in_the_format_that_was_asked_for() {
+fn packet_ins_use_the_requested_format() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let event = packet_in(PacketInReason::Action, 0, 242);
     let [Message::PacketIn(packet)] = &replies(&mut harness, &event)[..] else {
@@ -125,7 +125,7 @@ fn the_whole_packet_is_told_in_the_format_that_was_asked_for() {
 }
 
 #[test]
-fn a_packet_that_no_message_can_hold_is_cut_and_its_length_told() {
+fn an_oversized_packet_in_is_truncated_with_its_length() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let event = packet_in(PacketInReason::Action, 0, 65_536);
     let [Message::PacketIn(packet)] = &replies(&mut harness, &event)[..] else {
@@ -140,7 +140,7 @@ fn a_packet_that_no_message_can_hold_is_cut_and_its_length_told() {
 }
 
 #[test]
-fn a_rule_that_asked_for_it_is_missed_aloud() {
+fn a_removed_rule_sends_flow_removed_if_flagged() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let flags = FlowFlags { send_flow_removed: true, ..FlowFlags::default() };
     harness.request(&Message::FlowMod(FlowMod { flags, ..add(1) }));
@@ -152,7 +152,7 @@ fn a_rule_that_asked_for_it_is_missed_aloud() {
 }
 
 #[test]
-fn a_peer_that_does_not_read_loses_events_before_its_connection() {
+fn a_slow_peer_loses_events_before_its_connection() {
     let limits = ConnectionLimits { events_max: 1000, ..ConnectionLimits::default() };
     let config =
         ConnectionConfig { limits, ..ConnectionConfig::new("x", ConnectionKind::Controller) };
@@ -170,7 +170,7 @@ fn a_peer_that_does_not_read_loses_events_before_its_connection() {
 }
 
 #[test]
-fn what_a_peer_must_not_miss_waits_until_it_has_room() {
+fn reliable_events_wait_for_room() {
     let limits = ConnectionLimits { events_max: 1000, ..ConnectionLimits::default() };
     let config =
         ConnectionConfig { limits, ..ConnectionConfig::new("x", ConnectionKind::Controller) };
@@ -180,7 +180,7 @@ fn what_a_peer_must_not_miss_waits_until_it_has_room() {
     let told = (0..100).take_while(|_| harness.notify_reliable(&event)).count();
     assert!((5..15).contains(&told) && !harness.notify_reliable(&event));
     assert_eq!(harness.connection.status().events_dropped, 0);
-    // What it does not want to hear needs no room.
+    // An event without a subscription needs no room.
     assert!(harness.notify_reliable(&packet_in(PacketInReason::Action, 7, 100)));
     assert_eq!(harness.replies().len(), told);
     assert!(harness.notify_reliable(&event));
@@ -188,7 +188,7 @@ fn what_a_peer_must_not_miss_waits_until_it_has_room() {
 }
 
 #[test]
-fn a_packet_out_reaches_the_bridge_once_its_actions_fit_its_packet() {
+fn a_packet_out_needs_actions_that_fit_its_packet() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let actions = vec![Action::Output { port: PortNo::TABLE, max_len: 0 }];
     let packet = PacketOut { in_port: PortNo::CONTROLLER, actions, data: vec![0; 5] };
@@ -199,7 +199,7 @@ fn a_packet_out_reaches_the_bridge_once_its_actions_fit_its_packet() {
     assert!(harness.host.take_packets().is_empty());
 }
 
-/// A bridge whose rule pauses packets before it sends them to port 2, and what a client hears.
+/// Pauses a packet before it is sent to port 2, and returns its packet-in.
 fn paused(harness: &mut ConnectionHarness) -> message::PacketIn {
     harness.request(&Message::SetPacketInFormat(PacketInFormat::Nicira2));
     let pause = Action::Controller(Box::new(ControllerAction {
@@ -230,7 +230,7 @@ fn paused(harness: &mut ConnectionHarness) -> message::PacketIn {
     packet
 }
 
-/// Where the packets went that were sent since this was asked last.
+/// Returns the egress ports of the packets since the last call.
 fn sent_to(harness: &ConnectionHarness) -> Vec<u32> {
     let outcomes = harness.host.take_outcomes();
     let port = |action: &DatapathAction| match action {
@@ -241,7 +241,7 @@ fn sent_to(harness: &ConnectionHarness) -> Vec<u32> {
 }
 
 #[test]
-fn a_paused_packet_goes_on_as_it_comes_back() {
+fn a_paused_packet_resumes() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let packet = paused(&mut harness);
     assert_eq!(packet.metadata.key().field(FieldId::Reg0), 1);

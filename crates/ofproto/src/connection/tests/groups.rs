@@ -1,4 +1,4 @@
-//! Groups and meters, as controllers make them and hear of them.
+//! Tests of groups and meters.
 
 use shunt_flow::PortNo;
 use shunt_pipeline::{
@@ -54,7 +54,7 @@ fn meter_mod(command: MeterCommand, rate: u32) -> MeterMod {
     MeterMod { command, meter: Some(METER), config }
 }
 
-/// A rule that sends to the group, and tells when it goes.
+/// Returns a rule that sends to the group, with `OFPFF_SEND_FLOW_REM`.
 fn to_group() -> FlowMod {
     let apply = Box::new([Action::Group(GROUP)]);
     let instructions = Instructions { apply, ..Instructions::default() };
@@ -62,7 +62,7 @@ fn to_group() -> FlowMod {
     FlowMod { instructions, flags, ..add(1) }
 }
 
-/// A rule whose packets pass the meter, and that tells when it goes.
+/// Returns a rule that uses the meter, with `OFPFF_SEND_FLOW_REM`.
 fn to_meter() -> FlowMod {
     let instructions = Instructions { meter: Some(METER), ..Instructions::default() };
     FlowMod { instructions, ..to_group() }
@@ -89,7 +89,7 @@ fn reason_of_removal(harness: &mut ConnectionHarness) -> Option<RemovedReason> {
 }
 
 #[test]
-fn a_group_is_told_of_as_it_was_made() {
+fn a_group_description_equals_its_group_mod() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let request = group_mod(GroupCommand::Add, [1, 2]);
     assert!(harness.request(&Message::GroupMod(request.clone())).is_empty());
@@ -110,7 +110,7 @@ fn a_group_is_told_of_as_it_was_made() {
 }
 
 #[test]
-fn a_meter_is_told_of_as_it_was_made_and_a_missing_one_is_unknown() {
+fn a_meter_description_equals_its_meter_mod() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let request = meter_mod(MeterCommand::Add, 10);
     assert!(harness.request(&Message::MeterMod(request.clone())).is_empty());
@@ -133,7 +133,7 @@ fn a_meter_is_told_of_as_it_was_made_and_a_missing_one_is_unknown() {
 }
 
 #[test]
-fn a_rule_cannot_name_what_is_not_there_and_goes_with_what_it_names() {
+fn rules_need_and_follow_their_groups_and_meters() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let (to_group, to_meter) = (Message::FlowMod(to_group()), Message::FlowMod(to_meter()));
     assert_eq!(refusal(&mut harness, &to_group), Some(ErrorCode::ActionOutGroup));
@@ -147,13 +147,13 @@ fn a_rule_cannot_name_what_is_not_there_and_goes_with_what_it_names() {
     let delete =
         MeterMod { config: v13::empty_meter_config(), ..meter_mod(MeterCommand::Delete, 1) };
     harness.request(&Message::MeterMod(delete));
-    // OpenFlow 1.3 has no number of its own for it.
+    // OpenFlow 1.3 has no own number for this reason.
     assert_eq!(reason_of_removal(&mut harness), Some(RemovedReason::Delete));
     assert!(harness.host.rules(&RuleFilter::all()).is_empty());
 }
 
 #[test]
-fn counters_of_groups_and_meters_are_handed_in_before_they_are_told() {
+fn group_and_meter_counters_are_pulled_before_the_reply() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     for request in [MultipartRequest::Group(None), MultipartRequest::Meter(None)] {
         harness.send(&Message::MultipartRequest(request));
@@ -165,7 +165,7 @@ fn counters_of_groups_and_meters_are_handed_in_before_they_are_told() {
 }
 
 #[test]
-fn a_group_that_no_reply_could_tell_of_is_refused() {
+fn a_group_too_long_for_replies_is_refused() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let empty = |count: usize| {
         let mut request = group_mod(GroupCommand::Add, std::iter::repeat_n(1, count));
@@ -181,7 +181,7 @@ fn a_group_that_no_reply_could_tell_of_is_refused() {
 
 const FLAGS: BundleFlags = BundleFlags { atomic: true, ordered: true };
 
-/// What is said to the commit of a bundle of these.
+/// Commits a bundle of these messages and returns the errors of the replies.
 fn commit(harness: &mut ConnectionHarness, messages: Vec<Message>) -> Vec<Option<ErrorCode>> {
     let xid = Xid::new(9);
     for message in messages {
@@ -196,7 +196,7 @@ fn commit(harness: &mut ConnectionHarness, messages: Vec<Message>) -> Vec<Option
 }
 
 #[test]
-fn a_bundle_of_rules_and_groups_is_whole_or_nothing() {
+fn a_bundle_of_rules_and_groups_is_atomic() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     let group = || Message::GroupMod(group_mod(GroupCommand::Add, [1]));
     let rule = || Message::FlowMod(to_group());
@@ -214,7 +214,7 @@ fn a_bundle_of_rules_and_groups_is_whole_or_nothing() {
 }
 
 #[test]
-fn a_packet_may_go_to_a_group_that_its_bundle_brings_and_to_no_other() {
+fn a_bundled_packet_may_use_a_group_of_its_bundle() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     let actions = vec![Action::Group(GROUP)];
     let packet = PacketOut { in_port: PortNo::ANY, actions, data: vec![0; 14] };

@@ -1,4 +1,4 @@
-//! Every class of mistake, with the answer that Open vSwitch gives or a reason for another.
+//! Malformed requests, with the reply of Open vSwitch or the reason for a difference.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use crate::{
 
 const CASES: &str = include_str!("../../../tests/data/malformed.txt");
 
-/// The reasons for which an answer may differ, as the file explains them.
+/// The reasons for a different reply, which the file explains.
 const REASONS: [&str; 7] = ["absent", "more", "text", "range", "order", "code", "loop"];
 
 fn bytes(hex: &str) -> Vec<u8> {
@@ -33,7 +33,7 @@ fn in_short(frame: &[u8]) -> String {
     }
 }
 
-/// What a fresh connection answers.
+/// Returns the replies of a new connection.
 fn answers(messages: &[Vec<u8>]) -> String {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     messages.iter().for_each(|message| harness.send_bytes(message));
@@ -45,13 +45,13 @@ fn answers(messages: &[Vec<u8>]) -> String {
     if matches!(harness.run(), ConnectionStep::Closed(_)) {
         words.push("closed".to_owned());
     } else {
-        assert!(frames.iter().any(|frame| is_echo(&frame)), "the echo is answered");
+        assert!(frames.iter().any(|frame| is_echo(&frame)), "the echo has a reply");
     }
     if words.is_empty() { "-".to_owned() } else { words.join(" ") }
 }
 
 #[test]
-fn mistakes_are_answered_as_open_vswitch_answers_them() {
+fn errors_are_those_of_open_vswitch() {
     let cases = CASES.lines().filter(|line| !line.starts_with('#'));
     let (mut count, mut wrong) = (0, String::new());
     for case in cases {
@@ -76,7 +76,7 @@ fn mistakes_are_answered_as_open_vswitch_answers_them() {
 }
 
 #[test]
-fn the_whole_message_comes_back_with_its_error() {
+fn an_error_quotes_the_whole_message() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     let mut message =
         Header { version: 4, kind: 99, length: 300, xid: Xid::new(9) }.emit().to_vec();
@@ -84,7 +84,7 @@ fn the_whole_message_comes_back_with_its_error() {
     harness.send_bytes(&message);
     let [(xid, Message::Error(error))] = &harness.replies()[..] else { panic!("one error") };
     assert_eq!((*xid, &error.data), (Xid::new(9), &message));
-    // Of the longest message, what fits behind the header of the error.
+    // A longest message is truncated to fit after the header of the error.
     message.resize(65_535, 0xab);
     message[2..4].copy_from_slice(&[0xff, 0xff]);
     harness.send_bytes(&message);

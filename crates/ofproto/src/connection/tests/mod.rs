@@ -1,4 +1,4 @@
-//! The connection, with both ends in one thread.
+//! Tests of the connection, with both ends in one thread.
 
 mod bundles;
 mod events;
@@ -19,7 +19,7 @@ use crate::{
     message::{ErrorMessage, Message},
 };
 
-/// A rule of its own priority that does nothing.
+/// Returns a flow-mod that adds a rule without actions at `priority`.
 fn add(priority: u16) -> FlowMod {
     FlowMod {
         command: FlowModCommand::Add,
@@ -38,14 +38,14 @@ fn add(priority: u16) -> FlowMod {
     }
 }
 
-/// A rule that goes nowhere, with so many bytes of notes.
+/// Returns a flow-mod that adds a rule with notes of `length` bytes.
 fn add_long(priority: u16, length: usize) -> FlowMod {
     let note = Action::Note(vec![7; length].into());
     let instructions = Instructions { apply: Box::new([note]), ..Instructions::default() };
     FlowMod { instructions, ..add(priority) }
 }
 
-/// The code of an error, whatever it is about.
+/// Returns the code of an error message.
 fn code(message: &Message) -> Option<ErrorCode> {
     let Message::Error(ErrorMessage { number, .. }) = message else { return None };
     ErrorCode::ALL.iter().copied().find(|code| code.number() == *number)

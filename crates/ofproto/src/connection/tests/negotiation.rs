@@ -1,4 +1,4 @@
-//! The first words, and silence.
+//! Tests of version negotiation and of the inactivity probe.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use crate::{
 };
 
 #[test]
-fn the_switch_says_hello_before_anything_is_said_to_it() {
+fn the_switch_sends_the_first_hello() {
     let mut harness = ConnectionHarness::before_hello(ConnectionKind::Controller);
     let hello = Message::Hello(Hello { version: 4, bitmap: Some(0x10) });
     assert_eq!(harness.replies(), [(Xid::new(1), hello)]);
 }
 
 #[test]
-fn a_peer_without_a_common_version_is_told_in_words_and_in_its_own_version() {
+fn an_incompatible_peer_gets_an_error_in_its_version() {
     for (hello, offered) in [
         (Hello { version: 1, bitmap: None }, "1.0"),
         (Hello { version: 6, bitmap: Some(0x60) }, "1.4, 1.5"),
@@ -41,7 +41,7 @@ fn a_peer_without_a_common_version_is_told_in_words_and_in_its_own_version() {
 }
 
 #[test]
-fn who_begins_with_something_else_is_not_listened_to() {
+fn a_first_message_other_than_hello_closes() {
     let mut harness = ConnectionHarness::before_hello(ConnectionKind::Management);
     harness.replies();
     harness.send(&Message::FeaturesRequest);
@@ -50,7 +50,7 @@ fn who_begins_with_something_else_is_not_listened_to() {
 }
 
 #[test]
-fn who_says_nothing_is_given_up() {
+fn a_peer_without_hello_times_out() {
     let mut harness = ConnectionHarness::before_hello(ConnectionKind::Management);
     harness.replies();
     harness.advance_time(Duration::from_secs(9));
@@ -60,19 +60,19 @@ fn who_says_nothing_is_given_up() {
 }
 
 #[test]
-fn a_silent_controller_is_asked_for_an_echo_and_then_given_up() {
+fn an_idle_controller_is_probed_and_then_disconnected() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     harness.advance_time(Duration::from_secs(5));
     let [(_, Message::EchoRequest(payload))] = &harness.replies()[..] else { panic!("an echo") };
     harness.send(&Message::EchoReply(payload.clone()));
     harness.advance_time(Duration::from_secs(5));
-    assert_eq!(harness.replies().len(), 1, "asked again");
+    assert_eq!(harness.replies().len(), 1, "probed again");
     harness.advance_time(Duration::from_secs(5));
     assert_eq!(harness.run(), ConnectionStep::Closed(CloseReason::Silent { seconds: 5 }));
 }
 
 #[test]
-fn a_management_client_may_be_silent_for_ever() {
+fn a_management_client_is_never_probed() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     harness.advance_time(Duration::from_secs(1_000_000));
     assert_eq!(harness.run(), ConnectionStep::Idle);
@@ -81,7 +81,7 @@ fn a_management_client_may_be_silent_for_ever() {
 }
 
 #[test]
-fn who_takes_nothing_of_what_waits_for_it_is_given_up() {
+fn a_peer_that_reads_nothing_is_disconnected() {
     let limits =
         ConnectionLimits { stall_timeout: Duration::from_secs(3), ..ConnectionLimits::default() };
     let config =

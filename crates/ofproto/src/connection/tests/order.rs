@@ -1,4 +1,4 @@
-//! Replies keep the order of requests, and come in parts where they are long.
+//! Tests of the order of replies, and of replies in several parts.
 
 use shunt_flow::Match;
 use shunt_pipeline::{RuleFilter, TableId};
@@ -17,21 +17,21 @@ fn all_flows() -> Message {
 }
 
 #[test]
-fn a_barrier_waits_until_what_came_before_it_is_in_force_everywhere() {
+fn a_barrier_waits_until_earlier_changes_are_adopted() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     harness.host.hold_versions();
     harness.send(&Message::FlowMod(add(1)));
     let barrier = harness.send(&Message::BarrierRequest);
     let echo = harness.send(&Message::EchoRequest(Vec::new()));
     let ConnectionStep::Wait(Wait::Adopted(_)) = harness.run() else { panic!("waits") };
-    assert!(harness.replies().is_empty(), "nothing overtakes a barrier");
+    assert!(harness.replies().is_empty(), "no reply overtakes a barrier");
     harness.host.adopt();
     let replies = harness.replies();
     assert_eq!(replies, [(barrier, Message::BarrierReply), (echo, Message::EchoReply(Vec::new()))]);
 }
 
 #[test]
-fn a_barrier_of_a_connection_that_changed_nothing_waits_for_nobody() {
+fn a_barrier_without_changes_replies_at_once() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     harness.host.hold_versions();
     let mut other = harness.another(ConnectionKind::Controller);
@@ -41,7 +41,7 @@ fn a_barrier_of_a_connection_that_changed_nothing_waits_for_nobody() {
 }
 
 #[test]
-fn counters_are_handed_in_before_they_are_told() {
+fn counters_are_pulled_before_the_reply() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     for request in [
         MultipartRequest::Flow(RuleFilter::all()),
@@ -99,7 +99,7 @@ fn all_tables_have_all_required_features() {
 }
 
 #[test]
-fn requests_stand_still_while_the_peer_does_not_read() {
+fn requests_wait_while_the_peer_does_not_read() {
     let limits =
         ConnectionLimits { replies_max: 1000, events_max: 500, ..ConnectionLimits::default() };
     let config =
@@ -111,11 +111,11 @@ fn requests_stand_still_while_the_peer_does_not_read() {
     }
     assert_eq!(harness.run(), ConnectionStep::Full);
     assert!(harness.connection.status().output_waiting < 2000);
-    assert_eq!(harness.replies().len(), 100, "and go on when it does");
+    assert_eq!(harness.replies().len(), 100, "replies continue after the peer has read");
 }
 
 #[test]
-fn a_peer_that_takes_a_byte_now_and_then_is_given_up() {
+fn a_peer_that_reads_single_bytes_is_disconnected() {
     let second = std::time::Duration::from_secs(1);
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     for _ in 0..4 {
@@ -127,7 +127,7 @@ fn a_peer_that_takes_a_byte_now_and_then_is_given_up() {
         harness.connection.consume(1, harness.host.now());
         assert_eq!(harness.run(), ConnectionStep::Idle);
     }
-    // Who takes a good piece of what waits, reads slowly.
+    // A peer that reads a large part within the timeout is slow, but not stalled.
     harness.connection.consume(50_000, harness.host.now());
     harness.connection.consume(20_000, harness.host.now());
     for _ in 0..29 {
@@ -140,7 +140,7 @@ fn a_peer_that_takes_a_byte_now_and_then_is_given_up() {
 }
 
 #[test]
-fn a_reply_of_many_rules_is_written_as_it_is_read() {
+fn a_long_flow_reply_is_encoded_as_it_is_read() {
     let limits =
         ConnectionLimits { replies_max: 100_000, events_max: 1000, ..ConnectionLimits::default() };
     let config =
@@ -161,9 +161,9 @@ fn a_reply_of_many_rules_is_written_as_it_is_read() {
 }
 
 #[test]
-fn a_rule_that_no_reply_could_hold_is_refused() {
+fn a_rule_too_long_for_statistics_is_refused() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
-    // Headers of message, part and entry, an empty match, an instruction, an action.
+    // Headers of message, part and entry; an empty match; an instruction; an action.
     let around = 8 + 8 + 48 + 8 + 8 + 10;
     let longest = 65_528 - around;
     assert!(harness.request(&Message::FlowMod(add_long(1, longest))).is_empty());
@@ -173,7 +173,7 @@ fn a_rule_that_no_reply_could_hold_is_refused() {
 }
 
 #[test]
-fn a_request_in_parts_is_answered_when_it_is_whole() {
+fn a_request_in_parts_is_handled_when_complete() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let filter = RuleFilter { matching: Match::any(), ..RuleFilter::all() };
     let request = Message::MultipartRequest(MultipartRequest::Aggregate(filter));
@@ -197,7 +197,7 @@ fn a_request_in_parts_is_answered_when_it_is_whole() {
 }
 
 #[test]
-fn half_requests_are_bounded_in_number_and_size() {
+fn incomplete_requests_are_bounded_in_number_and_size() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let part = |xid: u32, length: u16| {
         let header = Header { version: 4, kind: 18, length, xid: Xid::new(xid) };
@@ -222,7 +222,7 @@ fn half_requests_are_bounded_in_number_and_size() {
 }
 
 #[test]
-fn a_request_whose_rest_does_not_come_is_forgotten_and_said_so() {
+fn an_incomplete_request_times_out_with_an_error() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     for round in 0..2 {
         for xid in 0..8 {

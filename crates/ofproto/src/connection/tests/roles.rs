@@ -1,4 +1,4 @@
-//! Equal, master, slave.
+//! Tests of the roles equal, master and slave.
 
 use super::{add, code};
 use crate::{
@@ -38,7 +38,7 @@ fn a_new_master_makes_the_old_one_a_slave() {
 }
 
 #[test]
-fn a_master_that_goes_leaves_its_place() {
+fn a_closed_master_frees_the_role() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let mut other = harness.another(ConnectionKind::Controller);
     request(&mut other, RoleName::Master, 1);
@@ -47,7 +47,7 @@ fn a_master_that_goes_leaves_its_place() {
 }
 
 #[test]
-fn an_election_that_is_over_grants_nothing_and_the_circle_closes() {
+fn stale_generations_are_refused_and_wrap_around() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     assert_eq!(
         request(&mut harness, RoleName::Slave, u64::MAX),
@@ -56,7 +56,7 @@ fn an_election_that_is_over_grants_nothing_and_the_circle_closes() {
     let stale = request(&mut harness, RoleName::Master, u64::MAX - 1);
     assert_eq!(code(&stale), Some(ErrorCode::RoleStale));
     assert_eq!(request(&mut harness, RoleName::NoChange, 0), granted(RoleName::Slave, u64::MAX));
-    // The number after the highest is 0.
+    // The number after the highest one is 0.
     assert_eq!(request(&mut harness, RoleName::Master, 0), granted(RoleName::Master, 0));
     let stale = request(&mut harness, RoleName::Slave, u64::MAX);
     assert_eq!(code(&stale), Some(ErrorCode::RoleStale));

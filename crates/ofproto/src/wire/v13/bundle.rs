@@ -1,4 +1,4 @@
-//! Bundles (ONF EXT-230): control messages, and messages inside of messages.
+//! Bundle messages (ONF EXT-230): control messages and messages inside add messages.
 
 use bytes::{BufMut, Bytes};
 
@@ -25,7 +25,7 @@ const COMMANDS: [BundleCommand; 8] = [
     BundleCommand::Discarded,
 ];
 
-/// Reads the body of a bundle control; properties behind it are unknown and passed over.
+/// Reads the body of a bundle control message; ignores its properties.
 pub(super) fn read_control(reader: &mut ByteReader<'_>) -> Result<BundleControl, ErrorCode> {
     let bundle = BundleId(reader.u32()?);
     let (command, flags) = (reader.u16()?, reader.u16()?);
@@ -45,7 +45,7 @@ fn flags_bits(flags: BundleFlags) -> u16 {
     u16::from(flags.atomic) | u16::from(flags.ordered) << 1
 }
 
-/// Writes the body of a bundle control.
+/// Writes the body of a bundle control message.
 pub(super) fn put_control(out: &mut Vec<u8>, control: BundleControl) {
     out.put_u32(control.bundle.0);
     let number = COMMANDS.iter().position(|command| *command == control.command);
@@ -53,22 +53,22 @@ pub(super) fn put_control(out: &mut Vec<u8>, control: BundleControl) {
     out.put_u16(flags_bits(control.flags));
 }
 
-/// Where the message inside begins in the frame of an addition.
+/// Offset of the inner message in a bundle-add message.
 const BUNDLED_AT: usize = Header::LEN + 16;
 
-/// The message inside of an addition that was read before, with its header.
+/// Returns the inner message of a decoded bundle-add message, with its header.
 pub(crate) fn bundled_message(addition: &Bytes) -> Bytes {
     let inside = addition.slice(BUNDLED_AT.min(addition.len())..);
     let length = Header::parse(&inside).map_or(0, |header| usize::from(header.length));
     inside.slice(..length.min(inside.len()))
 }
 
-/// Whether a bundle can hold messages of this type: packet-out, flow-mod, group-mod, port-mod.
+/// Returns whether a bundle can hold messages of type `kind`.
 const fn is_bundlable(kind: u8) -> bool {
     matches!(kind, kind::PACKET_OUT | kind::FLOW_MOD | kind::GROUP_MOD | kind::PORT_MOD)
 }
 
-/// Reads the body of an addition; properties behind the message are unknown and passed over.
+/// Reads the body of a bundle-add message; ignores its properties.
 pub(super) fn read_add(xid: Xid, reader: &mut ByteReader<'_>) -> Result<BundleAdd, ErrorCode> {
     let bundle = BundleId(reader.u32()?);
     reader.skip(2)?;
@@ -90,8 +90,9 @@ pub(super) fn read_add(xid: Xid, reader: &mut ByteReader<'_>) -> Result<BundleAd
     Ok(BundleAdd { bundle, flags, xid, message: Box::new(message) })
 }
 
-/// Writes the body of an addition. A message that cannot be in a bundle, or does not fit, leaves
-/// the body without one, which no switch accepts.
+/// Writes the body of a bundle-add message.
+///
+/// An inner message that is not allowed or too long is left out; no switch accepts the result.
 pub(super) fn put_add(out: &mut Vec<u8>, add: &BundleAdd) {
     out.put_u32(add.bundle.0);
     out.put_u16(0);

@@ -1,4 +1,4 @@
-//! One message by its type: what reads and what writes it.
+//! Encoding and decoding of a message by its type.
 
 use super::{
     VERSION, experimenter, flow_mod, flow_removed, group, kind, length, meter, multipart, packet,
@@ -10,13 +10,13 @@ use crate::{
     wire::{ByteReader, header::Header},
 };
 
-/// Reads one whole message.
+/// Decodes one complete message.
 ///
-/// A hello may be of any version; everything else is read as OpenFlow 1.3.
+/// A hello may have any version; all other messages must have version 1.3.
 ///
 /// # Errors
 ///
-/// What the sender did wrong.
+/// The error of the sender.
 pub fn decode(frame: &[u8]) -> Result<(Xid, Message), ErrorCode> {
     let header = Header::parse(frame).ok_or(ErrorCode::BadLength)?;
     if frame.len() != usize::from(header.length) {
@@ -74,12 +74,12 @@ fn read_body(header: &Header, body: &mut ByteReader<'_>) -> Result<Message, Erro
     })
 }
 
-/// Writes one message.
+/// Encodes one message.
 ///
 /// # Errors
 ///
-/// It does not fit into the 16 bits of its length. What carries packets or refused messages is cut
-/// instead, and replies in parts never come so far (see [`multipart::PartWriter`]).
+/// The message does not fit into its 16-bit length. Packets and quoted messages are truncated
+/// instead, and [`multipart::PartWriter`] splits long replies.
 pub fn encode(xid: Xid, message: &Message) -> Result<Vec<u8>, TooLong> {
     let mut out = length::begin(message_kind(message), xid);
     if let Message::Hello(hello) = message

@@ -1,4 +1,4 @@
-//! Messages of experimenters: bundles of the ONF, and what Nicira's clients ask for.
+//! Experimenter messages: bundles of the ONF, and Nicira's extensions.
 
 use bytes::BufMut;
 
@@ -51,7 +51,7 @@ pub(super) fn read(xid: Xid, reader: &mut ByteReader<'_>) -> Result<Message, Err
     }
 }
 
-/// Writes the body of a message that an experimenter defined; others write nothing.
+/// Writes the body of an experimenter message; writes nothing for other messages.
 pub(super) fn put(out: &mut Vec<u8>, message: &Message) {
     let mut begin = |experimenter: u32, kind: u32| {
         out.put_u32(experimenter);

@@ -16,16 +16,18 @@ use super::{
 };
 use crate::{error::ErrorCode, wire::ByteReader};
 
-/// The table number that means all tables (`OFPTT_ALL`).
+/// The table number for all tables (`OFPTT_ALL`).
 const TABLE_ALL: u8 = 255;
 
-/// A modified rule keeps its cookie; OpenFlow 1.0 alone could change it (1.3.5, 6.4).
+/// The cookie of a modify command: it keeps the cookie of the rule (1.3.5, 6.4).
+///
+/// Only OpenFlow 1.0 could change the cookie of a rule.
 pub(crate) const COOKIE_UNCHANGED: Cookie = Cookie::new(u64::MAX);
 
-/// A bit, and the flag that it stands for.
+/// A wire bit and the field of [`FlowFlags`] that holds it.
 type Flag = (u16, fn(&mut FlowFlags) -> &mut bool);
 
-/// Bits of `ofp_flow_mod_flags`, with where they are kept.
+/// Bits of `ofp_flow_mod_flags`.
 const FLAGS: [Flag; 5] = [
     (1, |flags| &mut flags.send_flow_removed),
     (1 << 1, |flags| &mut flags.check_overlap),
@@ -52,7 +54,7 @@ pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<FlowMod, ErrorCode> {
     if buffer != NO_BUFFER && !is_delete {
         return Err(ErrorCode::BufferUnknown);
     }
-    // What a command does not look at is not kept, so equal requests are equal values.
+    // Fields that a command ignores are not stored, so equal requests are equal values.
     Ok(FlowMod {
         command,
         table,
@@ -90,7 +92,7 @@ const fn read_table(number: u8, is_delete: bool) -> Result<TableSelector, ErrorC
         Some(table) => Ok(TableSelector::One(table)),
         None if number == TABLE_ALL && is_delete => Ok(TableSelector::All),
         None if number == TABLE_ALL => Err(ErrorCode::FlowTableId),
-        // The switch keeps the table between for itself.
+        // The switch reserves this table for itself.
         None => Err(ErrorCode::Permission),
     }
 }
@@ -111,12 +113,12 @@ pub(super) fn flags_bits(mut flags: FlowFlags) -> u16 {
     FLAGS.iter().fold(0, |bits, (bit, flag)| if *flag(&mut flags) { bits | bit } else { bits })
 }
 
-/// A timeout in whole seconds.
+/// Returns a timeout in whole seconds.
 pub(super) fn seconds(timeout: Duration) -> u16 {
     u16::try_from(timeout.as_secs()).unwrap_or(u16::MAX)
 }
 
-/// The number of a table, or of all.
+/// Returns the wire number of a table selector.
 pub(super) const fn table_number(table: TableSelector) -> u8 {
     match table {
         TableSelector::One(table) => table.number(),
@@ -124,7 +126,7 @@ pub(super) const fn table_number(table: TableSelector) -> u8 {
     }
 }
 
-/// The tables of a number in a question; `None` for those that hold no rules to ask for.
+/// Returns the tables that a request selects; `None` for the reserved table.
 pub(super) const fn table_selector(number: u8) -> Option<TableSelector> {
     match TableId::new(number) {
         Some(table) => Some(TableSelector::One(table)),
@@ -136,7 +138,7 @@ pub(super) const fn table_selector(number: u8) -> Option<TableSelector> {
 /// Writes the body.
 pub(super) fn put(out: &mut Vec<u8>, flow_mod: &FlowMod) {
     let is_unchanged = flow_mod.cookie == COOKIE_UNCHANGED && is_modify(flow_mod.command);
-    // A cookie that says nothing is zero on the wire, as ovs-ofctl sends it.
+    // An unchanged cookie is zero on the wire, as ovs-ofctl sends it.
     out.put_u64(if is_unchanged && flow_mod.cookie_mask == 0 {
         0
     } else {

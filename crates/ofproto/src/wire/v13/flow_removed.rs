@@ -40,12 +40,12 @@ pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<FlowRemoved, ErrorCode
     })
 }
 
-/// The number of a reason, which is also its bit in masks of who hears of it.
+/// Returns the number of a reason, which is also its bit in asynchronous masks.
 pub(crate) const fn reason_number(reason: RemovedReason) -> u8 {
     match reason {
         RemovedReason::IdleTimeout => 0,
         RemovedReason::HardTimeout => 1,
-        // OpenFlow 1.3 has no number for what 1.4 tells apart.
+        // OpenFlow 1.3 has no own numbers for these reasons of OpenFlow 1.4.
         RemovedReason::Delete
         | RemovedReason::MeterDelete
         | RemovedReason::Eviction
@@ -74,12 +74,12 @@ pub(super) fn put_duration(out: &mut Vec<u8>, duration: Duration) {
     out.put_u32(duration.subsec_nanos());
 }
 
-/// The most nanoseconds beside whole seconds.
+/// Maximum number of nanoseconds beside whole seconds.
 const NANOSECONDS_MAX: u32 = 999_999_999;
 
 /// Reads seconds and nanoseconds.
 pub(super) fn read_duration(reader: &mut ByteReader<'_>) -> Result<Duration, ErrorCode> {
     let (seconds, nanoseconds) = (reader.u32()?, reader.u32()?);
-    // More than a second of them is no number of nanoseconds, and could not be written again.
+    // A larger number is not a fraction of a second and could not be encoded again.
     Ok(Duration::new(seconds.into(), nanoseconds.min(NANOSECONDS_MAX)))
 }

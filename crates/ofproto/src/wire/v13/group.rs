@@ -10,12 +10,12 @@ use super::{
 };
 use crate::{error::ErrorCode, wire::ByteReader};
 
-/// Bytes of a bucket without its actions.
+/// Length of a bucket without actions, in bytes.
 const BUCKET_LEN: usize = 16;
-/// No group (`OFPG_ANY`).
+/// `OFPG_ANY`: no group.
 const GROUP_ANY: u32 = 0xffff_ffff;
 
-/// `ofp_group_mod_command`; the last is of Open vSwitch (`OFPGC11_ADD_OR_MOD`).
+/// `ofp_group_mod_command`; the last one is from Open vSwitch (`OFPGC11_ADD_OR_MOD`).
 mod command {
     pub(super) const ADD: u16 = 0;
     pub(super) const MODIFY: u16 = 1;
@@ -23,16 +23,16 @@ mod command {
     pub(super) const ADD_OR_MODIFY: u16 = 0x8000;
 }
 
-/// `ofp_group_type`, in the order of their numbers.
+/// `ofp_group_type` in the order of the numbers.
 const KINDS: [GroupKind; 4] =
     [GroupKind::All, GroupKind::Select, GroupKind::Indirect, GroupKind::FastFailover];
 
-/// The type of a group by its number.
+/// Returns the group type of a number.
 pub(super) fn read_kind(number: u8) -> Result<GroupKind, ErrorCode> {
     KINDS.get(usize::from(number)).copied().ok_or(ErrorCode::GroupType)
 }
 
-/// The number of a type of group.
+/// Returns the number of a group type.
 pub(super) const fn kind_number(kind: GroupKind) -> u8 {
     match kind {
         GroupKind::All => 0,
@@ -60,7 +60,7 @@ pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<GroupMod, ErrorCode> {
         _ => return Err(ErrorCode::GroupCommand),
     };
     let is_delete = command == GroupCommand::Delete;
-    // What a command does not look at is not kept, so equal requests are equal values.
+    // Fields that a command ignores are not stored, so equal requests are equal values.
     Ok(GroupMod {
         command,
         group: (!is_delete || group != GroupId::ALL).then_some(group),
@@ -70,7 +70,7 @@ pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<GroupMod, ErrorCode> {
     })
 }
 
-/// Writes the body. How a bucket is selected has no place in OpenFlow 1.3.
+/// Writes the body. OpenFlow 1.3 cannot express the selection method.
 pub(super) fn put(out: &mut Vec<u8>, group_mod: &GroupMod) {
     out.put_u16(match group_mod.command {
         GroupCommand::Add => command::ADD,
@@ -84,7 +84,7 @@ pub(super) fn put(out: &mut Vec<u8>, group_mod: &GroupMod) {
     put_buckets(out, &group_mod.buckets);
 }
 
-/// Reads buckets to the end.
+/// Reads buckets to the end of the message.
 pub(super) fn read_buckets(reader: &mut ByteReader<'_>) -> Result<Box<[Bucket]>, ErrorCode> {
     if !reader.len().is_multiple_of(8) {
         return Err(ErrorCode::BadLength);
@@ -115,7 +115,7 @@ fn read_bucket(reader: &mut ByteReader<'_>, id: u32) -> Result<Bucket, ErrorCode
     if !can_be_watched(watch_port) {
         return Err(ErrorCode::GroupWatchPort);
     }
-    // Buckets run as action sets do: what such a set has no place for is legal, and does nothing.
+    // Buckets run like action sets: an action that a set cannot hold is legal and has no effect.
     Ok(Bucket {
         id,
         weight,
@@ -125,12 +125,12 @@ fn read_bucket(reader: &mut ByteReader<'_>, id: u32) -> Result<Bucket, ErrorCode
     })
 }
 
-/// A port that does not exist yet can be watched too: it is not live.
+/// Returns whether a port can be watched; a port that does not exist yet is not live.
 const fn can_be_watched(port: PortNo) -> bool {
     port.number() <= PortNo::MAX.number() || port.reserved_name().is_some()
 }
 
-/// Writes buckets, whose places are their numbers.
+/// Writes buckets in the order of their numbers.
 pub(super) fn put_buckets(out: &mut Vec<u8>, buckets: &[Bucket]) {
     for bucket in buckets {
         let start = out.len();

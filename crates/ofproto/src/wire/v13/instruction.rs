@@ -1,7 +1,7 @@
 //! Instructions of a rule (OpenFlow 1.3.5, 7.2.4).
 //!
-//! They may come in any order and each once; they are written in the order in which they are
-//! executed. An empty list of actions to apply or to write says nothing and is not written.
+//! Each instruction may occur once, in any order. They are written in execution order. An empty
+//! apply-actions or write-actions instruction has no effect and is not written.
 
 use bytes::BufMut;
 use shunt_pipeline::{Action, Instructions, MeterId, TableId};
@@ -26,7 +26,7 @@ mod at {
     pub(super) const EXPERIMENTER: u16 = 0xffff;
 }
 
-/// Reads instructions to the end of a message.
+/// Reads instructions to the end of the message.
 pub(super) fn read_instructions(reader: &mut ByteReader<'_>) -> Result<Instructions, ErrorCode> {
     if !reader.len().is_multiple_of(8) {
         return Err(ErrorCode::BadLength);
@@ -45,7 +45,7 @@ pub(super) fn read_instructions(reader: &mut ByteReader<'_>) -> Result<Instructi
     Ok(instructions)
 }
 
-/// Type and body of the next instruction.
+/// Reads type and body of the next instruction.
 fn frame<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, ByteReader<'a>), Short> {
     let (kind, length) = (reader.u16()?, reader.u16()?);
     let length = usize::from(length);
@@ -100,7 +100,7 @@ fn read_one(
     Ok(())
 }
 
-/// Reads actions for the action set, which has no place for some.
+/// Reads actions for the action set; refuses those that a set cannot hold.
 fn read_action_set(bytes: &[u8]) -> Result<Vec<Action>, ErrorCode> {
     let actions = read_actions(bytes)?;
     if actions.iter().all(Action::is_settable) { Ok(actions) } else { Err(ErrorCode::ActionType) }

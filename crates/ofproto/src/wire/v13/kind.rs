@@ -1,4 +1,4 @@
-//! Types of messages (`ofp_type`).
+//! Message types (`ofp_type`).
 
 use crate::wire::header::Header;
 
@@ -33,7 +33,7 @@ pub(crate) const GET_ASYNC_REPLY: u8 = 27;
 pub(crate) const SET_ASYNC: u8 = 28;
 pub(crate) const METER_MOD: u8 = 29;
 
-/// Whether only a switch sends messages of this type.
+/// Returns whether only a switch sends messages of this type.
 pub(crate) const fn is_from_switch(kind: u8) -> bool {
     matches!(
         kind,

@@ -7,7 +7,7 @@ use shunt_pipeline::{
 
 use crate::{error::ErrorCode, wire::ByteReader};
 
-/// Bytes of a band.
+/// Length of a band in bytes.
 const BAND_LEN: u16 = 16;
 
 /// `ofp_meter_flags`.
@@ -38,7 +38,8 @@ pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<MeterMod, ErrorCode> {
         let meter = Some(meter).filter(|meter| *meter != MeterId::ALL);
         return Ok(MeterMod { command, meter, config: empty_config() });
     }
-    // No meter ever has these numbers, whatever it would be; others may be beyond those of a switch.
+    // These numbers are never valid. Numbers above `MeterId::MAX` are checked after the
+    // configuration.
     if meter.number() == 0 || meter == MeterId::ALL {
         return Err(ErrorCode::MeterInvalid);
     }
@@ -49,7 +50,7 @@ pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<MeterMod, ErrorCode> {
     Ok(MeterMod { command, meter: Some(meter), config })
 }
 
-/// What a deletion says of the meter.
+/// Returns the configuration of a delete command, which carries none.
 pub(crate) fn empty_config() -> MeterConfig {
     MeterConfig { unit: MeterUnit::Kilobits, burst: false, stats: false, bands: Box::default() }
 }
@@ -67,7 +68,7 @@ pub(super) fn put(out: &mut Vec<u8>, meter_mod: &MeterMod) {
     put_bands(out, &meter_mod.config.bands);
 }
 
-/// Reads bands to the end.
+/// Reads bands to the end of the message.
 pub(super) fn read_config(
     flags: u16,
     reader: &mut ByteReader<'_>,
@@ -106,7 +107,7 @@ fn read_band(reader: &mut ByteReader<'_>) -> Result<MeterBand, ErrorCode> {
     Ok(MeterBand { kind, rate, burst_size })
 }
 
-/// The flags of a meter.
+/// Returns the flags of a meter.
 pub(super) fn flags_bits(config: &MeterConfig) -> u16 {
     let unit = match config.unit {
         MeterUnit::Kilobits => flag::KBPS,

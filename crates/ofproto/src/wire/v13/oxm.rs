@@ -1,8 +1,8 @@
-//! Matches and fields, and how their mistakes are called by what holds them.
+//! Matches and fields, and their error codes.
 //!
-//! The encoding of fields themselves is [`shunt_flow::oxm`]; here are the frame of a match
-//! (`ofp_match`, OpenFlow 1.3.5, 7.2.3.1), bare field headers as Nicira actions have them, and the
-//! error codes.
+//! [`shunt_flow::oxm`] encodes the fields themselves. This module has the frame of a match
+//! (`ofp_match`, OpenFlow 1.3.5, 7.2.3.1), the field headers of Nicira actions, and the error
+//! codes.
 
 use bytes::BufMut;
 use shunt_flow::{
@@ -16,7 +16,8 @@ use crate::{
     wire::{ByteReader, Short},
 };
 
-/// Fields that have a number, and that no packet is parsed for: a match on them would never match.
+/// Fields that have a wire number, but that the parser does not extract: a match on them never
+/// hits.
 pub(super) const UNPARSED: [FieldId; 2] = [FieldId::PbbIsid, FieldId::PbbUca];
 
 /// `OFPMT_OXM`.
@@ -63,7 +64,7 @@ pub(super) fn read_field(reader: &mut ByteReader<'_>) -> Result<OxmField, ErrorC
     Ok(field)
 }
 
-/// Whether the header would be that of a field, had it another length.
+/// Returns whether the header would name a field if it had another length.
 fn is_known_number(header: OxmHeader) -> bool {
     let (class, number) = (header.word() >> 16, header.word() >> 9 & 0x7f);
     FieldId::all().flat_map(|field| field.info().oxms).any(|oxm| {
@@ -73,21 +74,21 @@ fn is_known_number(header: OxmHeader) -> bool {
     })
 }
 
-/// Writes one field with its value, and its mask unless that is whole.
+/// Writes one field with its value, and its mask unless all bits are set.
 pub(super) fn put_field(out: &mut Vec<u8>, field: FieldId, value: u128, mask: u128) {
-    // The fields that have no number on the wire were replaced by those that do.
+    // Fields without a wire number were replaced by their equivalents.
     let is_written = oxm::encode_field(field, value, Some(mask), out);
-    debug_assert!(is_written, "{} cannot be sent", field.name());
+    debug_assert!(is_written, "{} has no wire number", field.name());
 }
 
-/// Reads the header of a field without a value.
+/// Reads a field header without a value.
 pub(super) fn read_header(reader: &mut ByteReader<'_>) -> Result<FieldId, ErrorCode> {
     let header = OxmHeader::read(reader.rest()).map_err(action_error)?;
     reader.skip(header.header_len())?;
     header.find_field().ok_or(ErrorCode::SetFieldType)
 }
 
-/// As [`read_header`], for actions that Open vSwitch reads it in as it reads matches.
+/// Like [`read_header`], for the actions where Open vSwitch reports match errors.
 pub(super) fn pull_header(reader: &mut ByteReader<'_>) -> Result<FieldId, ErrorCode> {
     let header = OxmHeader::read(reader.rest()).map_err(match_error)?;
     reader.skip(header.header_len())?;
@@ -97,8 +98,10 @@ pub(super) fn pull_header(reader: &mut ByteReader<'_>) -> Result<FieldId, ErrorC
     header.find_field().ok_or(ErrorCode::MatchField)
 }
 
-/// Writes the header of a field without a value, under the first of its numbers, which is that of
-/// Nicira where it has one: so Open vSwitch writes those of actions, whatever the version.
+/// Writes a field header without a value.
+///
+/// It uses the first number of the field, which is that of Nicira if there is one. Open vSwitch
+/// does the same in actions of every version.
 pub(super) fn put_header(out: &mut Vec<u8>, field: FieldId) {
     let Some(oxm) = field.info().oxms.first() else { return };
     let value_len = oxm.wire_len(field.width());
@@ -112,7 +115,7 @@ pub(super) fn put_header(out: &mut Vec<u8>, field: FieldId) {
     }
 }
 
-/// What a mistake in a match is called.
+/// Returns the error code of an invalid match.
 const fn match_error(error: OxmError) -> ErrorCode {
     match error {
         OxmError::BadLength { .. } => ErrorCode::MatchLength,
@@ -121,12 +124,12 @@ const fn match_error(error: OxmError) -> ErrorCode {
         OxmError::BadPrereq(_) => ErrorCode::MatchPrerequisite,
         OxmError::DupField(_) => ErrorCode::MatchDuplicate,
         OxmError::BadWildcards(_) => ErrorCode::MatchWildcards,
-        // The last of those that exist, and whatever flow keys learn to complain of.
+        // The last existing variant, and variants that are added later.
         _ => ErrorCode::MatchField,
     }
 }
 
-/// What a mistake in a field of an action is called.
+/// Returns the error code of an invalid field in an action.
 const fn action_error(error: OxmError) -> ErrorCode {
     match error {
         OxmError::BadLength { .. } => ErrorCode::SetFieldLength,

@@ -1,7 +1,8 @@
-//! `OFPT_PACKET_IN`, `NXT_PACKET_IN2`, `NXT_RESUME`, `OFPT_PACKET_OUT` (OpenFlow 1.3.5, 7.4.1, 7.3.7).
+//! `OFPT_PACKET_IN`, `NXT_PACKET_IN2`, `NXT_RESUME`, `OFPT_PACKET_OUT` (OpenFlow 1.3.5, 7.4.1,
+//! 7.3.7).
 //!
-//! Packets are never buffered: a packet-in carries the whole packet, whatever `max_len` its action
-//! named, and only what does not fit into a message is cut. A packet-out that names a buffer is
+//! Packets are never buffered. A packet-in carries the whole packet, whatever `max_len` its action
+//! has; it is truncated only if it does not fit into a message. A packet-out with a buffer id is
 //! refused.
 
 use bytes::BufMut;
@@ -55,7 +56,7 @@ pub(super) fn read_in(reader: &mut ByteReader<'_>) -> Result<PacketIn, ErrorCode
     })
 }
 
-/// Writes the body of a packet-in; of the packet, what a message has room for.
+/// Writes the body of a packet-in; truncates a packet that does not fit.
 pub(super) fn put_in(out: &mut Vec<u8>, packet: &PacketIn) {
     out.put_u32(NO_BUFFER);
     out.put_u16(u16::try_from(packet.length).unwrap_or(u16::MAX));
@@ -68,7 +69,7 @@ pub(super) fn put_in(out: &mut Vec<u8>, packet: &PacketIn) {
     out.extend_from_slice(packet.data.get(..room).unwrap_or(&packet.data));
 }
 
-/// Reads the properties of a `NXT_PACKET_IN2`, or of a `NXT_RESUME`.
+/// Reads the properties of a `NXT_PACKET_IN2` or `NXT_RESUME`.
 pub(super) fn read_in2(reader: &mut ByteReader<'_>) -> Result<PacketIn, ErrorCode> {
     let mut packet = PacketIn {
         reason: PacketInReason::Action,
@@ -111,7 +112,8 @@ pub(super) fn read_in2(reader: &mut ByteReader<'_>) -> Result<PacketIn, ErrorCod
     Ok(packet)
 }
 
-/// Writes a `NXT_PACKET_IN2`, or a `NXT_RESUME`, as properties; of the packet, what a message has room for.
+/// Writes the properties of a `NXT_PACKET_IN2` or `NXT_RESUME`; truncates a packet that does not
+/// fit.
 pub(super) fn put_in2(out: &mut Vec<u8>, packet: &PacketIn) {
     let mut rest = Vec::new();
     property::put(&mut rest, at::TABLE_ID, &[packet.table.number()]);
@@ -128,11 +130,11 @@ pub(super) fn put_in2(out: &mut Vec<u8>, packet: &PacketIn) {
         property::put(&mut rest, at::USERDATA, &packet.userdata);
     }
     if !packet.continuation.is_empty() {
-        // Properties inside a property begin at a multiple of eight bytes.
+        // Nested properties begin at a multiple of eight bytes.
         let padded = [&[0; 4], &*packet.continuation].concat();
         property::put(&mut rest, at::CONTINUATION, &padded);
     }
-    // The header of the packet's property and its padding, and the property with its full length.
+    // Header and padding of the packet property, and the full-length property.
     let around = out.len().saturating_add(rest.len()).saturating_add(4 + 7 + 8);
     let room = usize::from(u16::MAX).saturating_sub(around);
     let data = packet.data.get(..room).unwrap_or(&packet.data);
@@ -161,8 +163,10 @@ pub(super) fn read_out(reader: &mut ByteReader<'_>) -> Result<PacketOut, ErrorCo
     Ok(PacketOut { in_port, actions, data: take_rest(reader) })
 }
 
-/// Whether a packet-out may claim to come from there. Port 0 and missing ports are let through, as
-/// Open vSwitch does: no rule is harmed by a packet from nowhere.
+/// Returns whether `port` is a legal ingress port of a packet-out.
+///
+/// Port 0 and ports that do not exist are legal, as in Open vSwitch: they match no rule on
+/// `in_port`.
 const fn can_be_in_port(port: PortNo) -> bool {
     port.number() <= PortNo::MAX.number()
         || matches!(port, PortNo::LOCAL | PortNo::CONTROLLER | PortNo::ANY)

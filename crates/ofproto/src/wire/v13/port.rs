@@ -10,17 +10,17 @@ use crate::{
     wire::ByteReader,
 };
 
-/// Bytes of a port's name with the zero at its end.
+/// Length of a port name with its terminating zero, in bytes.
 const NAME_LEN: usize = 16;
 /// `OFPPS_LINK_DOWN`.
 const LINK_DOWN: u32 = 1;
 /// `OFPPS_LIVE`.
 const LIVE: u32 = 1 << 2;
 
-/// A bit, and the setting that it stands for.
+/// A wire bit and the field of [`PortConfig`] that holds it.
 type Setting = (u32, fn(&mut PortConfig) -> &mut bool);
 
-/// Bits of `ofp_port_config`, with where they are kept.
+/// Bits of `ofp_port_config`.
 const CONFIG: [Setting; 4] = [
     (1, |config| &mut config.port_down),
     (1 << 2, |config| &mut config.no_recv),
@@ -28,7 +28,7 @@ const CONFIG: [Setting; 4] = [
     (1 << 6, |config| &mut config.no_packet_in),
 ];
 
-/// Settings out of their bits; others are no settings and are passed over, as Open vSwitch does.
+/// Reads settings from their bits; ignores unknown bits, as Open vSwitch does.
 fn read_config(bits: u32) -> PortConfig {
     let mut config = PortConfig::default();
     for (bit, setting) in CONFIG {
@@ -75,7 +75,7 @@ pub(super) fn put_port(out: &mut Vec<u8>, port: &PortDescription) {
     out.put_u32(config_bits(port.config));
     out.put_u32(match (port.link_up, port.config.port_down) {
         (false, _) => LINK_DOWN,
-        // No bucket that watches it is live.
+        // A bucket that watches this port is not live.
         (true, true) => 0,
         (true, false) => LIVE,
     });
@@ -98,7 +98,7 @@ pub(super) fn read_status(reader: &mut ByteReader<'_>) -> Result<PortStatus, Err
     Ok(PortStatus { reason, port: read_port(reader)? })
 }
 
-/// The number of a reason, which is also its bit in masks of who hears of it.
+/// Returns the number of a reason, which is also its bit in asynchronous masks.
 pub(crate) const fn reason_number(reason: PortStatusReason) -> u8 {
     match reason {
         PortStatusReason::Add => 0,
@@ -138,14 +138,14 @@ pub(super) fn put_mod(out: &mut Vec<u8>, port_mod: &PortMod) {
     out.put_u32(0);
 }
 
-/// Reads the body of a question for the queues of a port, or of an answer that has none.
+/// Reads the body of a queue configuration request or reply; replies have no queues.
 pub(super) fn read_queue_config(reader: &mut ByteReader<'_>) -> Result<PortNo, ErrorCode> {
     let port = PortNo::new(reader.u32()?);
     reader.skip(4)?;
     Ok(port)
 }
 
-/// Writes the body of a question for the queues of a port, or of an answer that has none.
+/// Writes the body of a queue configuration request or reply; replies have no queues.
 pub(super) fn put_queue_config(out: &mut Vec<u8>, port: PortNo) {
     out.put_u32(port.number());
     out.put_u32(0);
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_that_a_controller_has_taken_down_is_not_live() {
+    fn an_administratively_down_port_is_not_live() {
         let state = |link_up, port_down| {
             let port = PortDescription {
                 number: PortNo::new(1),

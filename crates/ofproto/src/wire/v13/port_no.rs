@@ -1,14 +1,14 @@
-//! Port numbers in 16 bits, as Nicira actions write them.
+//! 16-bit port numbers of Nicira actions.
 
 use shunt_flow::PortNo;
 
-/// A port of 16 bits: reserved ports begin at 0xff00.
+/// Returns the port of a 16-bit number: reserved ports start at 0xff00.
 pub(super) fn widen(number: u16) -> PortNo {
     let number = u32::from(number);
     PortNo::new(if number >= 0xff00 { number | 0xffff_0000 } else { number })
 }
 
-/// A port in 16 bits; `None` if it has none.
+/// Returns the 16-bit number of a port; `None` if it has none.
 pub(super) fn narrow(port: PortNo) -> Option<u16> {
     let number = port.number();
     match number {
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sixteen_bits_come_back_as_they_were() {
+    fn sixteen_bit_ports_round_trip() {
         for number in 0..=u16::MAX {
             assert_eq!(narrow(widen(number)), Some(number));
         }

@@ -1,7 +1,7 @@
-//! Properties: type, length, value, zeros to a multiple of eight bytes (OpenFlow 1.4.1, 7.1.3).
+//! Properties: type, length, value, and padding to eight bytes (OpenFlow 1.4.1, 7.1.3).
 //!
-//! Of a value that is longer than its type, the first bytes count: Open vSwitch counts the padding
-//! of two bytes behind a 16-bit value as part of the property, and so do we.
+//! If a value is longer than its type, only its first bytes are read. Open vSwitch counts the two
+//! padding bytes after a 16-bit value as part of the property, and so does this code.
 
 use bytes::BufMut;
 

@@ -1,10 +1,10 @@
-//! Reasons of packet-ins: actions can give all of them, OpenFlow 1.3 can report three.
+//! Packet-in reasons: actions can specify all of them, OpenFlow 1.3 can report three.
 
 use shunt_pipeline::PacketInReason;
 
 use crate::error::ErrorCode;
 
-/// The reason that a controller action names.
+/// Returns the reason that a controller action specifies.
 pub(super) const fn from_action(number: u8) -> Result<PacketInReason, ErrorCode> {
     Ok(match number {
         0 => PacketInReason::NoMatch,
@@ -17,7 +17,7 @@ pub(super) const fn from_action(number: u8) -> Result<PacketInReason, ErrorCode>
     })
 }
 
-/// The number by which a controller action names a reason.
+/// Returns the number of a reason in a controller action.
 pub(super) const fn of_action(reason: PacketInReason) -> u8 {
     match reason {
         PacketInReason::NoMatch => 0,
@@ -29,7 +29,7 @@ pub(super) const fn of_action(reason: PacketInReason) -> u8 {
     }
 }
 
-/// The number by which OpenFlow 1.3 reports a reason: what it has no word for is an action.
+/// Returns the number that OpenFlow 1.3 reports; reasons that it lacks become `OFPR_ACTION`.
 pub(crate) const fn of_packet_in(reason: PacketInReason) -> u8 {
     match reason {
         PacketInReason::NoMatch => 0,
@@ -41,7 +41,7 @@ pub(crate) const fn of_packet_in(reason: PacketInReason) -> u8 {
     }
 }
 
-/// The reason that a packet-in of OpenFlow 1.3 reports.
+/// Returns the reason of an OpenFlow 1.3 packet-in.
 pub(super) const fn from_packet_in(number: u8) -> Result<PacketInReason, ErrorCode> {
     Ok(match number {
         0 => PacketInReason::NoMatch,

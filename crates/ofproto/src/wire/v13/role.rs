@@ -52,7 +52,7 @@ pub(super) fn read_async(reader: &mut ByteReader<'_>) -> Result<AsyncConfig, Err
     })
 }
 
-/// What masters and what slaves hear.
+/// Reads the masks of masters and of slaves.
 fn pair(reader: &mut ByteReader<'_>) -> Result<(u32, u32), ErrorCode> {
     Ok((reader.u32()?, reader.u32()?))
 }

@@ -1,4 +1,4 @@
-//! Hello, errors and what concerns the switch as a whole (OpenFlow 1.3.5, 7.3.1, 7.3.2, 7.5).
+//! Hello, error and switch-wide messages (OpenFlow 1.3.5, 7.3.1, 7.3.2, 7.5).
 
 use bytes::BufMut;
 use shunt_pipeline::TableId;
@@ -14,7 +14,7 @@ const VERSION_BITMAP: u16 = 1;
 /// `OFPET_EXPERIMENTER`.
 const ERROR_EXPERIMENTER: u16 = 0xffff;
 
-/// Reads the body of a hello. Elements that cannot be read are passed over: a hello never fails.
+/// Reads the body of a hello. Invalid elements are ignored, so a hello always decodes.
 pub(super) fn read_hello(version: u8, reader: &mut ByteReader<'_>) -> Hello {
     let mut bitmap = None;
     while let Ok((kind, mut body)) = hello_element(reader) {
@@ -29,7 +29,7 @@ pub(super) fn read_hello(version: u8, reader: &mut ByteReader<'_>) -> Hello {
 fn hello_element<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, ByteReader<'a>), Short> {
     let (kind, length) = (reader.u16()?, reader.u16()?);
     let body = reader.bytes(usize::from(length).checked_sub(4).ok_or(Short)?)?;
-    // The padding of the last element is often left out.
+    // Many peers leave out the padding of the last element.
     let padding = length::padding(usize::from(length)).min(reader.len());
     reader.skip(padding)?;
     Ok((kind, ByteReader::new(body)))
@@ -57,7 +57,7 @@ pub(super) fn read_error(reader: &mut ByteReader<'_>) -> Result<ErrorMessage, Er
     Ok(ErrorMessage { number, data })
 }
 
-/// Writes the body of an error; of its data, what a message has room for.
+/// Writes the body of an error; truncates data that does not fit.
 pub(super) fn put_error(out: &mut Vec<u8>, error: &ErrorMessage) {
     match error.number {
         ErrorNumber::Standard { kind, code } => {
@@ -95,7 +95,7 @@ pub(super) fn put_features(out: &mut Vec<u8>, features: &Features) {
     out.put_u32(0);
 }
 
-/// Reads a switch configuration. Only normal handling of fragments exists.
+/// Reads a switch configuration. The only fragment policy is normal.
 pub(super) fn read_config(reader: &mut ByteReader<'_>) -> Result<SwitchConfig, ErrorCode> {
     let (flags, miss_send_len) = (reader.u16()?, reader.u16()?);
     if flags == 0 { Ok(SwitchConfig { miss_send_len }) } else { Err(ErrorCode::ConfigFlags) }
@@ -111,7 +111,7 @@ pub(super) fn put_config(out: &mut Vec<u8>, config: SwitchConfig) {
 pub(super) fn read_table_mod(reader: &mut ByteReader<'_>) -> Result<TableMod, ErrorCode> {
     let number = reader.u8()?;
     reader.skip(3)?;
-    // OpenFlow 1.3 knows no setting, and keeps the bits of 1.1 for old controllers.
+    // OpenFlow 1.3 defines no setting and reserves the bits of 1.1 for old controllers.
     reader.skip(4)?;
     match (TableId::new(number), number) {
         (Some(table), _) => Ok(TableMod { table: Some(table) }),

@@ -1,4 +1,4 @@
-//! The codec against itself.
+//! Round-trip tests of the codec, and tests against recorded sessions.
 
 use proptest::prelude::*;
 
@@ -12,14 +12,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
     #[test]
-    fn what_was_written_reads_back_the_same(number in any::<u32>(), message in any_message()) {
+    fn an_encoded_message_decodes_to_itself(number in any::<u32>(), message in any_message()) {
         let xid = Xid::new(number);
         let bytes = encode(xid, &message).unwrap();
         prop_assert_eq!(decode(&bytes), Ok((xid, message)));
     }
 
     #[test]
-    fn a_bundled_message_comes_back(
+    fn a_bundled_message_decodes_to_itself(
         (xid, add) in any::<u32>().prop_map(Xid::new).prop_flat_map(|xid| {
             (Just(xid), crate::testing::any_bundle_add(xid))
         }),
@@ -30,7 +30,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_message_is_refused_or_means_something(
+    fn a_damaged_message_is_refused_or_round_trips(
         message in any_message(),
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         cut in any::<prop::sample::Index>(),
@@ -41,7 +41,7 @@ proptest! {
             bytes[index] = byte;
         }
         let cut = cut.index(bytes.len() + 1);
-        // Cut from the end, and the header knows.
+        // The message is truncated and its header has the new length.
         if cut >= 8 {
             bytes.truncate(cut);
             let length = u16::try_from(cut).unwrap();
@@ -58,10 +58,12 @@ proptest! {
 
 /// A session of ovs-ofctl with this switch.
 const RECORDED: &str = include_str!("../../../tests/data/recorded.txt");
-/// A session of ovs-ofctl with Open vSwitch, whose forms are ours.
+/// A session of ovs-ofctl with Open vSwitch, which uses the same forms.
 const VECTORS: &str = include_str!("../../../tests/data/vectors.txt");
 
-/// Reads and writes recorded messages; answers how many were sent, heard, and cannot be read.
+/// Decodes and encodes recorded messages.
+///
+/// Returns how many were sent, received and undecodable.
 fn check_recorded(text: &str) -> [usize; 3] {
     let mut counts = [0; 3];
     for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -85,13 +87,13 @@ fn check_recorded(text: &str) -> [usize; 3] {
 }
 
 #[test]
-fn what_ovs_ofctl_says_and_hears_is_read_and_written_byte_for_byte() {
+fn sessions_of_ovs_ofctl_round_trip_byte_for_byte() {
     let [sent, heard, _] = check_recorded(RECORDED);
     assert!(sent > 40 && heard > 20, "{sent} {heard}");
 }
 
 #[test]
-fn actions_groups_and_meters_are_written_as_open_vswitch_writes_them() {
+fn actions_groups_and_meters_encode_as_in_open_vswitch() {
     let [sent, heard, _] = check_recorded(VECTORS);
     assert!(sent > 90 && heard > 8, "{sent} {heard}");
 }

@@ -22,12 +22,12 @@ use crate::{error::ErrorCode, wire::ByteReader};
 const COMMIT: u16 = 1;
 /// `NX_CT_F_FORCE`.
 const FORCE: u16 = 1 << 1;
-/// No table to go on in (`NX_CT_RECIRC_NONE`).
+/// No table to recirculate to (`NX_CT_RECIRC_NONE`).
 const TABLE_NONE: u8 = 255;
-/// Bits of a zone.
+/// Width of a zone in bits.
 const ZONE_BITS: u8 = 16;
 
-/// Reads the body of `NXAST_CT`, which stands within `depth` other actions.
+/// Reads the body of `NXAST_CT` at nesting level `depth`.
 pub(super) fn read(body: &mut ByteReader<'_>, depth: usize) -> Result<CtAction, ErrorCode> {
     let flags = body.u16()?;
     let (mut source, zone) = (ByteReader::new(body.bytes(4)?), body.u16()?);
@@ -56,7 +56,7 @@ pub(super) fn read(body: &mut ByteReader<'_>, depth: usize) -> Result<CtAction, 
         return Err(ErrorCode::ActionTooMany);
     }
     let actions: Box<[Action]> = read_list(body.rest(), depth.saturating_add(1))?.into();
-    // Only a connection that is kept can be written to.
+    // Only a committed connection can be written.
     let is_legal = |action: &Action| match action {
         Action::Nat(nat) => commit || nat.kind.is_none(),
         Action::SetField { .. } | Action::Load { .. } | Action::Move { .. } => commit,
@@ -125,7 +125,7 @@ pub(super) fn read_nat(body: &mut ByteReader<'_>) -> Result<NatAction, ErrorCode
     if flags & !flag::ALL != 0 || hash && random {
         return Err(ErrorCode::ActionArgument);
     }
-    // A range that ends too early is a bad argument, as what it says.
+    // Open vSwitch reports a truncated range as a bad argument, like an invalid one.
     let range = read_range(body, present).map_err(|_| ErrorCode::ActionArgument)?;
     Ok(NatAction { kind, range, persistent: has(flag::PERSISTENT), hash, random })
 }
@@ -155,7 +155,7 @@ fn read_range(body: &mut ByteReader<'_>, present: u16) -> Result<Option<NatRange
     Ok(Some(NatRange { addresses, ports }))
 }
 
-/// From the first to the last, which is the first where none is given.
+/// Returns the range from first to last; the last value defaults to the first.
 fn span<T: PartialOrd + Copy>(
     (first, last): (Option<T>, Option<T>),
 ) -> Result<Option<RangeInclusive<T>>, ErrorCode> {

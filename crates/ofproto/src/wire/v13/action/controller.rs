@@ -1,4 +1,4 @@
-//! `controller` in its two forms: fixed, and as properties where there is more to say.
+//! The `controller` action in its two forms: fixed, and with properties.
 
 use bytes::BufMut;
 use shunt_pipeline::{Action, ControllerAction, MeterId, PacketInReason};
@@ -38,7 +38,7 @@ pub(super) fn read(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     Ok(Action::Controller(Box::new(action)))
 }
 
-/// What is meant by properties that are not there.
+/// Values of absent properties.
 const DEFAULT_MAX_LEN: u16 = u16::MAX;
 const DEFAULT_CONTROLLER_ID: u16 = 0;
 const DEFAULT_REASON: PacketInReason = PacketInReason::Action;
@@ -76,7 +76,7 @@ pub(super) fn read_properties(body: &mut ByteReader<'_>) -> Result<Action, Error
     Ok(Action::Controller(Box::new(action)))
 }
 
-/// Writes the shorter form that says everything.
+/// Writes the shorter form if it can express the action.
 pub(super) fn put(out: &mut Vec<u8>, action: &ControllerAction) {
     let reason = reason::of_action(action.reason);
     if action.userdata.is_empty() && !action.pause && action.meter.is_none() {

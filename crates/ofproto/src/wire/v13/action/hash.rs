@@ -1,4 +1,4 @@
-//! `multipath`, `bundle` and `bundle_load`: choices by a hash of the packet.
+//! `multipath`, `bundle` and `bundle_load`: selection by a hash of the packet.
 
 use bytes::BufMut;
 use shunt_flow::PortNo;
@@ -17,11 +17,11 @@ use crate::{
     wire::{ByteReader, Short, v13::port_no},
 };
 
-/// The most ports that a bundle chooses from (`BUNDLE_MAX_MEMBERS` of Open vSwitch).
+/// Maximum number of members of a bundle (`BUNDLE_MAX_MEMBERS` of Open vSwitch).
 const MEMBERS_MAX: u16 = 2048;
-/// What the members of a bundle are: ports, by the header of `NXM_OF_IN_PORT`.
+/// The member type of a bundle: ports, identified by the header of `NXM_OF_IN_PORT`.
 const MEMBERS_ARE_PORTS: u32 = 0x0000_0002;
-/// Bits of a port number.
+/// Width of a port number in bits.
 const PORT_BITS: u8 = 16;
 
 /// `nx_hash_fields`, in the order of their numbers.
@@ -88,12 +88,12 @@ pub(super) fn put_multipath(out: &mut Vec<u8>, action: &MultipathAction) {
     });
 }
 
-/// What a bundle does with the port that it chose.
+/// The use that a bundle makes of the selected port.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum BundleResult {
-    /// `NXAST_BUNDLE`: sends the packet there.
+    /// `NXAST_BUNDLE`: sends the packet to the port.
     Output,
-    /// `NXAST_BUNDLE_LOAD`: writes its number into a field.
+    /// `NXAST_BUNDLE_LOAD`: writes the port number to a field.
     Load,
 }
 

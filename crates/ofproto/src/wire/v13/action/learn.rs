@@ -1,6 +1,6 @@
-//! `learn`: rules made of packets (`nx_action_learn`, `nx_action_learn2`, `nx_flow_mod_spec`).
+//! The `learn` action (`nx_action_learn`, `nx_action_learn2`, `nx_flow_mod_spec`).
 //!
-//! After a head of fixed length come specifications, each with a header of 16 bits:
+//! A header of fixed length precedes the specifications. Each specification has a 16-bit header:
 //!
 //! ```text
 //!  15 14   13    12 11   10 ..... 0
@@ -9,8 +9,8 @@
 //! +-----+-----+-------+-----------+
 //! ```
 //!
-//! then the source (a field and an offset, or a value in whole units of 16 bits), then the target
-//! (a field and an offset; nothing for an output). A header of zero begins the padding.
+//! The source follows: a field and an offset, or a value in units of 16 bits. Then comes the
+//! target: a field and an offset, or nothing for an output. A header of zero begins the padding.
 
 use bytes::BufMut;
 use shunt_pipeline::{
@@ -45,12 +45,12 @@ mod spec {
     pub(super) const RESERVED: u16 = 3 << 14;
 }
 
-/// Which of the two forms an action has.
+/// The two versions of the action.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum LearnVersion {
     /// `NXAST_LEARN`.
     Short,
-    /// `NXAST_LEARN2`: with a limit, and a bit for the result.
+    /// `NXAST_LEARN2`, with a limit and a result bit.
     Long,
 }
 
@@ -149,12 +149,12 @@ fn read_spec(body: &mut ByteReader<'_>, header: u16) -> Result<LearnSpec, ErrorC
     Ok(LearnSpec { source, target, width: width.ok_or(ErrorCode::SetFieldLength)? })
 }
 
-/// Bytes of a value of so many bits.
+/// Returns the length of a value of `bits` bits, in bytes.
 fn value_len(bits: u16) -> usize {
     usize::from(bits.div_ceil(16)).saturating_mul(2)
 }
 
-/// Writes the shorter form that says everything.
+/// Writes the shorter form if it can express the action.
 pub(super) fn put(out: &mut Vec<u8>, learn: &LearnAction) {
     let is_long = learn.limit != 0 || learn.result.is_some();
     let flags = [

@@ -1,4 +1,4 @@
-//! Lists of actions, and the actions of the standard.
+//! Action lists, and the actions of the standard.
 
 use bytes::BufMut;
 use shunt_flow::{FieldId, PortNo};
@@ -16,17 +16,17 @@ use crate::{
     wire::{ByteReader, Short, v13::length},
 };
 
-/// Reads a list of actions to its end.
+/// Reads an action list to its end.
 pub(crate) fn read_actions(bytes: &[u8]) -> Result<Vec<Action>, ErrorCode> {
     read_list(bytes, 0)
 }
 
-/// Writes a list of actions.
+/// Writes an action list.
 pub(crate) fn put_actions(out: &mut Vec<u8>, actions: &[Action]) {
     actions.iter().for_each(|action| put(out, action));
 }
 
-/// Reads the actions within `depth` clones.
+/// Reads an action list at nesting level `depth`.
 pub(super) fn read_list(bytes: &[u8], depth: usize) -> Result<Vec<Action>, ErrorCode> {
     let mut reader = ByteReader::new(bytes);
     let mut actions = Vec::new();
@@ -40,7 +40,7 @@ pub(super) fn read_list(bytes: &[u8], depth: usize) -> Result<Vec<Action>, Error
     Ok(actions)
 }
 
-/// Type and body of the next action.
+/// Reads type and body of the next action.
 fn frame<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, ByteReader<'a>), Short> {
     let (kind, length) = (reader.u16()?, reader.u16()?);
     let length = usize::from(length);
@@ -50,7 +50,7 @@ fn frame<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, ByteReader<'a>), Short
     Ok((kind, ByteReader::new(reader.bytes(length.saturating_sub(4))?)))
 }
 
-/// Asks that the body has this length.
+/// Checks the length of an action body.
 pub(super) fn expect_len(body: &ByteReader<'_>, length: usize) -> Result<(), ErrorCode> {
     if body.len() == length { Ok(()) } else { Err(ErrorCode::ActionLength) }
 }
@@ -105,7 +105,7 @@ fn read_openflow11(kind: u16, body: &mut ByteReader<'_>) -> Result<Action, Error
             _ => return Err(ErrorCode::ActionArgument),
         },
         at::SET_NW_ECN => (FieldId::IpEcn, bounded(body.u8()?, ECN_BITS.into())?),
-        // Of these two, Open vSwitch takes the bits that there are.
+        // Open vSwitch ignores the excess bits of these two.
         at::SET_MPLS_LABEL => (FieldId::MplsLabel, u128::from(body.u32()? & 0xf_ffff)),
         at::SET_MPLS_TC => (FieldId::MplsTc, u128::from(body.u8()? & 7)),
         at::SET_TP_SRC => return Ok(Action::SetTpSrc(body.u16()?)),
@@ -123,9 +123,9 @@ fn mac(body: &mut ByteReader<'_>) -> Result<u128, Short> {
     Ok(u128::from(body.u16()?) << 32 | u128::from(body.u32()?))
 }
 
-/// The bit of `vlan_vid` that says that there is a tag (`OFPVID_PRESENT`).
+/// The bit of `vlan_vid` that is set if the packet has a tag (`OFPVID_PRESENT`).
 const VLAN_PRESENT: u128 = 0x1000;
-/// The bits of the TOS byte that belong to ECN.
+/// The ECN bits of the TOS byte.
 const ECN_BITS: u8 = 3;
 
 fn read_experimenter(body: &mut ByteReader<'_>, depth: usize) -> Result<Action, ErrorCode> {
@@ -136,7 +136,7 @@ fn read_experimenter(body: &mut ByteReader<'_>, depth: usize) -> Result<Action, 
     }
 }
 
-/// Writes one action, in its first form.
+/// Writes one action in its first form.
 fn put(out: &mut Vec<u8>, action: &Action) {
     match action {
         Action::Output { port, max_len } => standard(out, at::OUTPUT, |out| {
@@ -190,7 +190,7 @@ fn put(out: &mut Vec<u8>, action: &Action) {
         Action::CtClear => experimenter(out, nx::CT_CLEAR, |_| {}),
         Action::Nat(nat) => conntrack::put_nat(out, nat),
         Action::Sample(sample) => sample::put(out, sample),
-        // OpenFlow 1.3 has an instruction for it, and no action.
+        // OpenFlow 1.3 has an instruction for it, but no action.
         Action::Meter(_) => {}
     }
 }
@@ -199,7 +199,7 @@ fn put_u16(out: &mut Vec<u8>, kind: u16, value: u16) {
     standard(out, kind, |out| out.put_u16(value));
 }
 
-/// Writes an action of the standard: its header, its body, zeros to a multiple of eight bytes.
+/// Writes an action of the standard: header, body, and padding to eight bytes.
 pub(super) fn standard(out: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.put_u16(kind);
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_features_name_is_what_is_read_but_for_actions_of_old() {
+    fn features_list_the_actions_that_are_read() {
         let is_known =
             |number: u8| read_actions(&[0, number, 0, 8, 0, 0, 0, 0]) != Err(ErrorCode::ActionType);
         let known: Vec<_> =
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nests_does_so_up_to_a_bound() {
+    fn clones_nest_up_to_a_limit() {
         use shunt_pipeline::CLONE_DEPTH_MAX;
 
         let nested =

@@ -1,9 +1,8 @@
-//! Lists of actions (OpenFlow 1.3.5, 7.2.5; Nicira extensions as in Open vSwitch).
+//! Action lists (OpenFlow 1.3.5, 7.2.5; Nicira extensions as in Open vSwitch).
 //!
-//! Every action that [`Action`] can hold has one form on the wire, the one that is written; forms
-//! that mean the same are read too. What this switch cannot do is refused here, each with the code
-//! that says so, and never accepted and ignored. Whether an action fits the match of its rule is
-//! asked later, by [`crate::consistency`].
+//! Every [`Action`] is written in exactly one wire form; equivalent forms are read, too. An action
+//! that the switch cannot execute is refused here with a specific error code, never accepted and
+//! ignored. [`crate::consistency`] later checks that an action fits the match of its rule.
 
 mod conntrack;
 mod controller;

@@ -21,12 +21,12 @@ use crate::{
     },
 };
 
-/// `resubmit` to the table that the rule stands in.
+/// `resubmit` to the table of the rule itself.
 const TABLE_SAME: u8 = 255;
-/// The least that `output_trunc` may leave: an Ethernet header.
+/// Minimum length for `output_trunc`: an Ethernet header.
 const TRUNCATED_LEN_MIN: u32 = 14;
 
-/// Reads an action behind its experimenter id.
+/// Reads an action after its experimenter id.
 pub(super) fn read(body: &mut ByteReader<'_>, depth: usize) -> Result<Action, ErrorCode> {
     let subtype = body.u16().map_err(|_| ErrorCode::ActionLength)?;
     Ok(match subtype {
@@ -83,7 +83,7 @@ pub(super) fn read(body: &mut ByteReader<'_>, depth: usize) -> Result<Action, Er
     })
 }
 
-/// In a body of any length, to end too early is the action's mistake and not the message's.
+/// Maps a bad message length to a bad action length, for bodies of variable length.
 const fn as_action_error(error: ErrorCode) -> ErrorCode {
     match error {
         ErrorCode::BadLength => ErrorCode::ActionLength,
@@ -195,17 +195,17 @@ pub(super) fn put_resubmit(out: &mut Vec<u8>, port: Option<PortNo>, table: Optio
     });
 }
 
-/// A port in the 16 bits that the action has; one without such a number reads as none.
+/// Returns the 16-bit number of a port; `OFPP_NONE` if it has none.
 pub(super) fn narrow(port: PortNo) -> u16 {
     port_no::narrow(port).unwrap_or(u16::MAX)
 }
 
-/// Writes a set-field of some bits as `NXAST_REG_LOAD2`.
+/// Writes a masked set-field as `NXAST_REG_LOAD2`.
 pub(super) fn put_masked_set_field(out: &mut Vec<u8>, field: FieldId, value: u128, mask: u128) {
     experimenter(out, nx::REG_LOAD2, |out| put_field(out, field, value, mask));
 }
 
-/// Writes an action of Nicira: its header, its body, zeros to a multiple of eight bytes.
+/// Writes a Nicira action: header, body, and padding to eight bytes.
 pub(super) fn experimenter(out: &mut Vec<u8>, subtype: u16, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.put_u16(at::EXPERIMENTER);

@@ -1,4 +1,4 @@
-//! Numbers of actions that this switch reads or writes (`ofp_action_type`, `nx_action_subtype`).
+//! Action numbers that this switch reads or writes (`ofp_action_type`, `nx_action_subtype`).
 
 pub(super) const OUTPUT: u16 = 0;
 pub(super) const SET_VLAN_VID: u16 = 1;
@@ -46,8 +46,10 @@ pub(crate) const STANDARD: [u16; 14] = [
     SET_FIELD,
 ];
 
-/// Actions of OpenFlow 1.1 that later versions have no more. Open vSwitch reads them all the same,
-/// and `ovs-ofctl` sends those on ports where it does not know the protocol, as in buckets.
+/// Actions of OpenFlow 1.1 that later versions removed.
+///
+/// Open vSwitch still reads them. `ovs-ofctl` sends the port actions where it does not know the
+/// protocol, for example in buckets.
 pub(crate) const OPENFLOW11: [u16; 12] = [
     SET_VLAN_VID,
     SET_VLAN_PCP,
@@ -63,7 +65,7 @@ pub(crate) const OPENFLOW11: [u16; 12] = [
     SET_MPLS_TC,
 ];
 
-/// Subtypes of Nicira.
+/// Subtypes of Nicira's actions.
 pub(super) mod nx {
     pub(in crate::wire::v13::action) const RESUBMIT: u16 = 1;
     pub(in crate::wire::v13::action) const SET_TUNNEL: u16 = 2;

@@ -1,4 +1,4 @@
-//! Actions that read or write some bits of a field.
+//! Actions that read or write bits of a field.
 
 use bytes::BufMut;
 use shunt_flow::PortNo;
@@ -37,7 +37,7 @@ pub(super) fn read_load(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> 
 /// Writes `NXAST_REG_LOAD`.
 pub(super) fn put_load(out: &mut Vec<u8>, target: Subfield, value: u64) {
     if target.field.info().oxms.iter().all(|oxm| oxm.class.experimenter().is_some()) {
-        // The header does not fit; a masked set-field does the same.
+        // The header does not fit; a masked set-field has the same effect.
         let value = u128::from(value).unbounded_shl(target.offset.into());
         super::nicira::put_masked_set_field(out, target.field, value, target.bits());
         return;
@@ -98,7 +98,7 @@ fn output(rest: &ByteReader<'_>, source: Subfield, max_len: u16) -> Result<Actio
     if is_padding { Ok(action) } else { Err(ErrorCode::ActionArgument) }
 }
 
-/// Writes `NXAST_OUTPUT_REG`, or `NXAST_OUTPUT_REG2` where the header is long.
+/// Writes `NXAST_OUTPUT_REG`, or `NXAST_OUTPUT_REG2` for a long header.
 pub(super) fn put_output(out: &mut Vec<u8>, source: Subfield, max_len: u16) {
     let mut header = Vec::new();
     put_header(&mut header, source);
@@ -147,12 +147,12 @@ pub(super) fn read_resubmit(body: &mut ByteReader<'_>) -> Result<Action, ErrorCo
     Ok(Action::Resubmit { port: resubmit_port(body.u16()?), table: None })
 }
 
-/// The port to look up with; the packet's own if it is `IN_PORT`.
+/// Returns the ingress port for the lookup; `None` keeps that of the packet.
 pub(super) fn resubmit_port(number: u16) -> Option<PortNo> {
     Some(port_no::widen(number)).filter(|port| *port != PortNo::IN_PORT)
 }
 
-/// Reads the body of `NXAST_STACK_PUSH` and `NXAST_STACK_POP`.
+/// Reads the body of `NXAST_STACK_PUSH` or `NXAST_STACK_POP` (`nx_action_stack`).
 pub(super) fn read_stack(body: &mut ByteReader<'_>) -> Result<Subfield, ErrorCode> {
     expect_len(body, 14)?;
     let offset = body.u16()?;
@@ -164,7 +164,7 @@ pub(super) fn read_stack(body: &mut ByteReader<'_>) -> Result<Subfield, ErrorCod
     bits(field, offset, width)
 }
 
-/// Writes one of them.
+/// Writes `NXAST_STACK_PUSH` or `NXAST_STACK_POP`.
 pub(super) fn put_stack(out: &mut Vec<u8>, subtype: u16, subfield: Subfield) {
     experimenter(out, subtype, |out| {
         out.put_u16(subfield.offset.into());
@@ -183,12 +183,12 @@ mod tests {
         let mut out = Vec::new();
         let target = Subfield::new(FieldId::InPort, 0, width).unwrap();
         put_load(&mut out, target, 0);
-        // What lies between the number of the action and the value.
+        // The bytes between the action number and the value.
         out.get(10..16).unwrap().to_vec()
     }
 
     #[test]
-    fn the_short_in_port_travels_under_its_own_number() {
+    fn the_short_in_port_has_its_own_number() {
         assert_eq!(loaded(16), [0x00, 0x0f, 0x00, 0x00, 0x00, 0x02]);
         assert_eq!(loaded(32), [0x00, 0x1f, 0x80, 0x00, 0x00, 0x04]);
     }

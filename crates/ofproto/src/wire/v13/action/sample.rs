@@ -1,4 +1,4 @@
-//! `sample` in its three forms (`nx_action_sample`, `nx_action_sample2`).
+//! The `sample` action in its three forms (`nx_action_sample`, `nx_action_sample2`).
 
 use bytes::BufMut;
 use shunt_flow::PortNo;
@@ -47,7 +47,7 @@ pub(super) fn read(body: &mut ByteReader<'_>, subtype: u16) -> Result<SampleActi
     Ok(action)
 }
 
-/// Writes the shortest form that says everything.
+/// Writes the shortest form that can express the action.
 pub(super) fn put(out: &mut Vec<u8>, action: &SampleAction) {
     let subtype = match (action.sampling_port, action.direction) {
         (None, None) => nx::SAMPLE,

@@ -1,6 +1,6 @@
-//! Writing whole fields, and parts of them in the form that Nicira gave it.
+//! Writes of whole fields, and masked writes in Nicira's form.
 //!
-//! OpenFlow 1.3 has no masks in set-field; a write to some bits travels as `NXAST_REG_LOAD2`.
+//! OpenFlow 1.3 has no masked set-field; a write of some bits is sent as `NXAST_REG_LOAD2`.
 
 use bytes::BufMut;
 use shunt_flow::{
@@ -19,10 +19,10 @@ use crate::{
     },
 };
 
-/// The bit of `vlan_vid` that says that there is a tag (`OFPVID_PRESENT`).
+/// The bit of `vlan_vid` that is set if the packet has a tag (`OFPVID_PRESENT`).
 const VLAN_PRESENT: u128 = 0x1000;
 
-/// A write to all bits of a field.
+/// Returns a write of all bits of a field.
 pub(super) const fn whole(field: FieldId, value: u128) -> Action {
     Action::SetField { field, value, mask: field.value_max() }
 }
@@ -36,8 +36,8 @@ pub(super) fn read(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
         return Err(ErrorCode::SetFieldMask);
     }
     let is_padding = body.rest().iter().all(|byte| *byte == 0);
-    // The standard forbids in_port by name, which is not what Nicira numbered as a field of its own,
-    // and a VLAN id without its presence bit.
+    // The standard forbids writes to in_port, but not to Nicira's separate field number. It also
+    // forbids a VLAN id without its present bit.
     let is_forbidden = match set.field {
         FieldId::InPort => is_standard,
         FieldId::VlanVid => set.value & VLAN_PRESENT == 0,
@@ -82,17 +82,17 @@ pub(super) fn put(out: &mut Vec<u8>, field: FieldId, value: u128, mask: u128) {
     }
 }
 
-/// The header of the ingress port by the number that Nicira gave it: 16 bits.
+/// Header of the 16-bit ingress port that Nicira defined.
 const NXM_OF_IN_PORT: u32 = 2;
 
-/// The ingress port in 16 bits, if it can be written so.
+/// Returns the ingress port in 16 bits, if it fits.
 fn short_port(field: FieldId, value: u128) -> Option<u16> {
     let port = u16::try_from(value & 0xffff).ok()?;
     let is_whole = u128::from(PortNo::widened(port.into()).number()) == value;
     (field == FieldId::InPort && is_whole).then_some(port)
 }
 
-/// The same write to a field that has a number: two spellings of VLAN fields have none.
+/// Returns the same write to a field with a wire number; two VLAN fields have none.
 const fn on_the_wire(field: FieldId, value: u128, mask: u128) -> (FieldId, u128, u128) {
     match field {
         FieldId::DlVlan => (FieldId::VlanVid, value | VLAN_PRESENT, mask | VLAN_PRESENT),
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ingress_port_is_written_by_the_number_that_nicira_gave_it() {
+    fn the_ingress_port_is_written_by_its_nicira_number() {
         let by_nicira = [0x00, 0x00, 0x00, 0x02, 0xff, 0xfe, 0, 0, 0, 0, 0, 0];
         let local = u128::from(PortNo::LOCAL.number());
         assert_eq!(read(&mut ByteReader::new(&by_nicira)), Ok(whole(FieldId::InPort, local)));

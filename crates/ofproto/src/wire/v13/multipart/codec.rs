@@ -1,4 +1,4 @@
-//! Questions and parts of answers, by their kind.
+//! Encoding and decoding of multipart requests and of parts of replies, by type.
 
 use bytes::BufMut;
 use shunt_flow::PortNo;
@@ -33,14 +33,14 @@ pub(crate) mod at {
     pub(crate) const EXPERIMENTER: u16 = 0xffff;
 }
 
-/// What stands before the body of a part.
+/// The header of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PartHeader {
     pub(crate) kind: u16,
     pub(crate) more: bool,
 }
 
-/// Reads what stands before the body of a part.
+/// Reads the header of a part.
 pub(crate) fn read_part_header(reader: &mut ByteReader<'_>) -> Result<PartHeader, ErrorCode> {
     let (kind, flags) = (reader.u16()?, reader.u16()?);
     reader.skip(4)?;
@@ -53,7 +53,7 @@ pub(super) fn put_part_header(out: &mut Vec<u8>, header: PartHeader) {
     out.put_u32(0);
 }
 
-/// Reads a request that is whole in one message.
+/// Reads a request that fits into one message.
 pub(in crate::wire::v13) fn read_request_message(
     reader: &mut ByteReader<'_>,
 ) -> Result<Message, ErrorCode> {
@@ -64,7 +64,7 @@ pub(in crate::wire::v13) fn read_request_message(
     read_request(header.kind, reader).map(Message::MultipartRequest)
 }
 
-/// Reads the body of a whole request.
+/// Reads the body of a request, joined from all parts.
 pub(crate) fn read_request(
     kind: u16,
     body: &mut ByteReader<'_>,
@@ -170,7 +170,7 @@ pub(in crate::wire::v13) fn read_reply_message(
     Ok(Message::MultipartReply { more, reply })
 }
 
-/// Reads entries to the end of a message.
+/// Reads entries to the end of the message.
 fn entries<T>(
     reader: &mut ByteReader<'_>,
     read: impl Fn(&mut ByteReader<'_>) -> Result<T, ErrorCode>,
@@ -245,7 +245,7 @@ fn put_queue_filter(out: &mut Vec<u8>, filter: QueueFilter) {
     out.put_u32(filter.queue.unwrap_or(QUEUE_ALL));
 }
 
-/// What an experimenter's question is refused with; fails if it cannot even be read.
+/// Returns the error for an experimenter request, or that it is malformed.
 fn refuse_experimenter(body: &mut ByteReader<'_>) -> Result<ErrorCode, ErrorCode> {
     let (experimenter, _) = (body.u32()?, body.u32()?);
     Ok(match experimenter {

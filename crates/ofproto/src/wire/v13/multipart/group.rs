@@ -29,7 +29,7 @@ pub(super) fn put_filter(out: &mut Vec<u8>, group: Option<GroupId>) {
     out.put_u32(0);
 }
 
-/// What is left of an entry whose length comes first.
+/// Returns the rest of an entry that starts with its length.
 fn entry<'a>(reader: &mut ByteReader<'a>) -> Result<ByteReader<'a>, Short> {
     let length = usize::from(reader.u16()?).checked_sub(2).ok_or(Short)?;
     reader.bytes(length).map(ByteReader::new)
@@ -98,12 +98,12 @@ pub(super) fn put_features(out: &mut Vec<u8>, features: &GroupFeatures) {
     features.groups_max.iter().chain(&features.actions).for_each(|word| out.put_u32(*word));
 }
 
-/// Reads packets and bytes.
+/// Reads a packet and a byte count.
 pub(super) fn read_totals(reader: &mut ByteReader<'_>) -> Result<PacketTotals, Short> {
     Ok(PacketTotals { packets: reader.u64()?, bytes: reader.u64()? })
 }
 
-/// Writes packets and bytes.
+/// Writes a packet and a byte count.
 pub(super) fn put_totals(out: &mut Vec<u8>, totals: PacketTotals) {
     out.put_u64(totals.packets);
     out.put_u64(totals.bytes);

@@ -33,7 +33,7 @@ pub(super) fn put_filter(out: &mut Vec<u8>, meter: Option<MeterId>) {
 /// Reads an entry of `OFPMP_METER`.
 pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<MeterStatistics, ErrorCode> {
     let meter = MeterId::new(reader.u32()?);
-    // What stands before the length counts too.
+    // The length includes the meter id before it.
     let length = usize::from(reader.u16()?).checked_sub(6).ok_or(Short)?;
     let mut entry = ByteReader::new(reader.bytes(length)?);
     entry.skip(6)?;

@@ -1,8 +1,7 @@
 //! Multipart requests and replies (OpenFlow 1.3.5, 7.3.5).
 //!
-//! A request that comes in parts is put together by the connection, which then asks
-//! for the whole. A reply of many entries is written by a [`PartWriter`], which
-//! starts a new message whenever one is full.
+//! The connection joins a request that spans several messages before it is decoded. A
+//! [`PartWriter`] splits a reply with many entries into messages.
 
 mod codec;
 mod description;

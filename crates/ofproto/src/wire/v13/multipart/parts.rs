@@ -1,4 +1,4 @@
-//! Replies of many entries in messages of less than 64 KB.
+//! Replies that are split into messages of less than 64 KiB.
 
 use shunt_pipeline::TableId;
 
@@ -14,10 +14,10 @@ use crate::{
     },
     wire::v13::{self, length},
 };
-/// Writes entries of one reply into as many messages as they need.
+/// Writes the entries of one reply into as many messages as necessary.
 ///
-/// Every message but the last says that more follow (`OFPMPF_REPLY_MORE`), and is handed out as
-/// soon as it is full, so that a reply of a million entries never lies in memory whole.
+/// Every message but the last sets `OFPMPF_REPLY_MORE`. A message is returned as soon as it is
+/// full, so a reply of a million entries is never in memory as a whole.
 #[derive(Debug)]
 pub struct PartWriter {
     xid: Xid,
@@ -25,46 +25,45 @@ pub struct PartWriter {
     part: Vec<u8>,
 }
 
-/// An entry of a reply of many.
+/// An entry of a multipart reply.
 #[derive(Clone, Copy, Debug)]
 pub enum ReplyEntry<'a> {
-    /// Of `OFPMP_FLOW`.
+    /// Entry of `OFPMP_FLOW`.
     Flow(&'a FlowStatistics),
-    /// Of `OFPMP_TABLE`.
+    /// Entry of `OFPMP_TABLE`.
     Table(&'a TableStatistics),
-    /// Of `OFPMP_PORT_STATS`.
+    /// Entry of `OFPMP_PORT_STATS`.
     Port(&'a PortStatistics),
-    /// Of `OFPMP_GROUP`.
+    /// Entry of `OFPMP_GROUP`.
     Group(&'a GroupStatistics),
-    /// Of `OFPMP_GROUP_DESC`.
+    /// Entry of `OFPMP_GROUP_DESC`.
     GroupDescription(&'a GroupDescription),
-    /// Of `OFPMP_METER`.
+    /// Entry of `OFPMP_METER`.
     Meter(&'a MeterStatistics),
-    /// Of `OFPMP_METER_CONFIG`.
+    /// Entry of `OFPMP_METER_CONFIG`.
     MeterConfig(&'a MeterDescription),
-    /// Of `OFPMP_TABLE_FEATURES`.
+    /// Entry of `OFPMP_TABLE_FEATURES`.
     TableFeatures(TableId),
-    /// Of `OFPMP_PORT_DESC`.
+    /// Entry of `OFPMP_PORT_DESC`.
     PortDescription(&'a PortDescription),
 }
 
 impl PartWriter {
-    /// Where the kind and the flags of a part stand.
+    /// Position of the flags in a part.
     const FLAGS: std::ops::Range<usize> = 10..12;
 
-    /// Begins the reply to the request `xid` that has the kind of `reply`; its entries are not
-    /// looked at.
+    /// Begins a reply to request `xid` of the type of `reply`; ignores its entries.
     #[must_use]
     pub fn new(xid: Xid, reply: &MultipartReply) -> Self {
         let kind = reply_kind(reply);
         Self { xid, kind, part: Self::begin(xid, kind) }
     }
 
-    /// Writes an entry; answers with the message before it if that is full now.
+    /// Writes an entry; returns the previous message if it is full.
     ///
     /// # Errors
     ///
-    /// The entry alone does not fit into a message; it is left out.
+    /// The entry alone does not fit into a message and is left out.
     pub fn push(&mut self, entry: ReplyEntry<'_>) -> Result<Option<Vec<u8>>, TooLong> {
         let start = self.part.len();
         put(&mut self.part, entry);
@@ -85,11 +84,11 @@ impl PartWriter {
         length::finish(full).map(Some)
     }
 
-    /// The last message.
+    /// Returns the last message.
     ///
     /// # Errors
     ///
-    /// Never: [`Self::push`] keeps messages within their bound.
+    /// Never: [`Self::push`] keeps messages within their limit.
     pub fn finish(self) -> Result<Vec<u8>, TooLong> {
         length::finish(self.part)
     }
@@ -115,7 +114,7 @@ fn put(out: &mut Vec<u8>, entry: ReplyEntry<'_>) {
     }
 }
 
-/// Writes a whole reply into as many messages as it needs.
+/// Encodes a reply as one or more messages.
 ///
 /// # Errors
 ///

@@ -1,9 +1,9 @@
 //! `OFPMP_TABLE` and `OFPMP_TABLE_FEATURES` (OpenFlow 1.3.5, 7.3.5.4, 7.3.5.5).
 //!
-//! All tables can do the same. `ovs-ofctl` asks for this before most of its commands and refuses a
-//! switch none of whose tables lists all eight required properties. Fields are listed by their
-//! numbers in OpenFlow 1.3 alone, and not by those of Nicira, which keeps the whole answer at a
-//! sixth of what Open vSwitch says: every command has to read it.
+//! All tables have the same features. `ovs-ofctl` requests them before most of its commands, and
+//! requires at least one table with all eight mandatory properties. Fields are listed by their
+//! OpenFlow 1.3 numbers only, not by those of Nicira. This reduces the reply to a sixth of that of
+//! Open vSwitch, and every command has to read it.
 
 use bytes::BufMut;
 use shunt_flow::{
@@ -38,12 +38,12 @@ pub(super) fn put_statistics(out: &mut Vec<u8>, table: &TableStatistics) {
     out.put_u64(table.matches);
 }
 
-/// Bytes of a table's name with the zero at its end.
+/// Length of a table name with its terminating zero, in bytes.
 const NAME_LEN: usize = 32;
 /// Instructions: goto-table, write-metadata, write-actions, apply-actions, clear-actions, meter.
 const INSTRUCTIONS: [u16; 6] = [1, 2, 3, 4, 5, 6];
 
-/// `ofp_table_feature_prop_type`. Those for table-miss rules are left out, as they say the same.
+/// `ofp_table_feature_prop_type`. The table-miss variants are identical and left out.
 mod at {
     pub(super) const INSTRUCTIONS: u16 = 0;
     pub(super) const NEXT_TABLES: u16 = 2;
@@ -55,7 +55,7 @@ mod at {
     pub(super) const APPLY_SETFIELD: u16 = 14;
 }
 
-/// Reads a request: it may ask, and not set.
+/// Checks a request: it may query features, but not set them.
 pub(super) fn check_request(body: &mut ByteReader<'_>) -> Result<(), ErrorCode> {
     if body.is_empty() {
         return Ok(());
@@ -66,7 +66,7 @@ pub(super) fn check_request(body: &mut ByteReader<'_>) -> Result<(), ErrorCode> 
     Err(if is_framed { ErrorCode::TableFeaturesPermission } else { ErrorCode::PropertyLength })
 }
 
-/// Reads which table an entry is about.
+/// Reads the table of an entry.
 pub(super) fn read_features(reader: &mut ByteReader<'_>) -> Result<TableId, ErrorCode> {
     let length = usize::from(reader.u16()?).checked_sub(2).ok_or(Short)?;
     let mut entry = ByteReader::new(reader.bytes(length)?);
@@ -99,7 +99,7 @@ pub(super) fn put_features(out: &mut Vec<u8>, table: TableId) {
     length::fill(out, length_at, start);
 }
 
-/// Writes a property with zeros to a multiple of eight bytes, which its length does not count.
+/// Writes a property with padding to eight bytes, which its length does not include.
 fn property(out: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.put_u16(kind);
@@ -109,7 +109,7 @@ fn property(out: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) {
     length::pad(out, start);
 }
 
-/// Writes types of instructions or actions, each with the length of its bare header.
+/// Writes types of instructions or actions, each with the length of its header.
 fn put_ids(out: &mut Vec<u8>, kind: u16, ids: &[u16]) {
     property(out, kind, |out| {
         for id in ids {
@@ -119,7 +119,7 @@ fn put_ids(out: &mut Vec<u8>, kind: u16, ids: &[u16]) {
     });
 }
 
-/// Writes headers of those fields of OpenFlow 1.3 that `choose` chooses.
+/// Writes the headers of the OpenFlow 1.3 fields for which `choose` returns true.
 fn put_fields(out: &mut Vec<u8>, kind: u16, choose: impl Fn(FieldId) -> bool) {
     /// The highest field number of OpenFlow 1.3 (`OFPXMT_OFB_IPV6_EXTHDR`).
     const NUMBER_MAX: u8 = 39;
