@@ -1,17 +1,17 @@
-//! A bridge in memory behind a unix socket, to try OpenFlow clients on.
+//! Serves an in-memory bridge on a unix socket, to try OpenFlow clients.
 //!
 //! ```text
 //! cargo run -p shunt-ofproto --features testing --example echo_host -- /tmp/br0.mgmt
 //! ovs-ofctl -O OpenFlow13 show unix:/tmp/br0.mgmt
 //! ```
 //!
-//! A second argument is the address of a controller to follow.
+//! The optional second argument is the address of a controller.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use shunt_ofproto::{
     connection::{ConnectionConfig, ConnectionKind},
-    server::Server,
+    server::OpenFlowServer,
     testing::MemoryHost,
 };
 use shunt_pipeline::Time;
@@ -19,7 +19,8 @@ use shunt_pipeline::Time;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let path: PathBuf = arguments.next().ok_or("name the socket to listen at")?.into();
+    let path: PathBuf =
+        arguments.next().ok_or("no socket path: pass it as the first argument")?.into();
     let began = tokio::time::Instant::now();
     let clock = move || Time::ZERO.after(began.elapsed());
     let host = Arc::new(MemoryHost::new(clock));

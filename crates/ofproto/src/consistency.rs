@@ -52,7 +52,7 @@ pub fn check_flow_mod(flow_mod: &FlowMod) -> Result<(), ErrorCode> {
     packet.walk(&instructions.write)
 }
 
-/// Checks the buckets of a group-mod, whose packets are unknown.
+/// Checks the buckets of a group-mod. Any packet may reach them.
 ///
 /// # Errors
 ///
@@ -63,7 +63,9 @@ pub fn check_group_mod(group_mod: &GroupMod) -> Result<(), ErrorCode> {
     group_mod.buckets.iter().try_for_each(|bucket| packet.clone().walk(&bucket.actions))
 }
 
-/// Checks the actions of a packet-out against its packet, parsing up to `limit` tags.
+/// Checks the actions of a packet-out against its packet.
+///
+/// Up to `limit` tags of the packet are parsed.
 ///
 /// # Errors
 ///
@@ -243,7 +245,7 @@ impl KnownPacket {
 
     fn set(&mut self, field: FieldId, value: u128, mask: u128) -> Result<(), ErrorCode> {
         self.need(field)?;
-        // This is the only writable field whose value decides whether other fields exist.
+        // This is the only writable field with a value that decides whether other fields exist.
         if field == FieldId::VlanTci {
             self.key.set_field_masked(field, value, mask);
             self.mask.add_bits(field, mask);

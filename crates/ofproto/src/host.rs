@@ -62,16 +62,16 @@ pub trait Host: Send + Sync + 'static {
     /// Returns the rules that `filter` selects.
     fn rules(&self, filter: &RuleFilter) -> Vec<Arc<Rule>>;
 
-    /// Returns the groups by number, with counters as of the last [`Self::pull_counts`].
+    /// Returns the groups by number; counters are as of the last [`Self::pull_counts`].
     fn groups(&self) -> Vec<Arc<Group>>;
 
     /// Returns the meters by number.
     fn meters(&self) -> Vec<Arc<Meter>>;
 
-    /// Returns the number of rules that reference each group; omits unreferenced groups.
+    /// Returns the number of rules per group; omits unreferenced groups.
     fn group_users(&self) -> BTreeMap<GroupId, u32>;
 
-    /// Returns the number of rules that use each meter; omits unused meters.
+    /// Returns the number of rules per meter; omits unused meters.
     fn meter_users(&self) -> BTreeMap<MeterId, u32>;
 
     /// Changes rules, groups and meters in order, as one version: all of them or none.
@@ -91,8 +91,9 @@ pub trait Host: Send + Sync + 'static {
     /// The first step that is invalid. In that case nothing has changed.
     fn commit(&self, steps: impl IntoIterator<Item = HostStep>) -> Result<Version, RejectedMod>;
 
-    /// Checks that the groups and meters of packet-out actions exist and that the actions are
-    /// supported.
+    /// Checks the actions of a packet-out.
+    ///
+    /// Their groups and meters must exist, and the switch must support each action.
     ///
     /// # Errors
     ///
@@ -115,7 +116,7 @@ pub trait Host: Send + Sync + 'static {
     /// [`ErrorCode::ResumeStale`] if the packet did not pause here, or paused too long ago.
     fn resume(&self, packet: PacketIn) -> Result<(), ErrorCode>;
 
-    /// Waits until every packet thread and offload device uses `version` or a later one.
+    /// Waits until all packet threads and offload devices use `version` or later.
     fn adopted(&self, version: Version) -> impl Future<Output = ()> + Send;
 
     /// Waits until every packet thread has reported what it counted before this call.

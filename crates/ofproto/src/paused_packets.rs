@@ -57,7 +57,7 @@ impl PauseToken {
 }
 
 impl PausedPackets {
-    /// Stores a continuation and returns its token; drops the oldest one if all slots are used.
+    /// Stores a continuation and returns its token; drops the oldest one if full.
     pub fn hold(&self, continuation: &Arc<Continuation>) -> PauseToken {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         // Consecutive packets that pause often share a continuation.

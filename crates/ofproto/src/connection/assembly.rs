@@ -15,7 +15,7 @@ use crate::{
     wire::{ByteReader, Codec, header::Header, v13::multipart::PartHeader},
 };
 
-/// Minimum number of bytes of a message that an error quotes (OpenFlow 1.3.5, 7.4.4).
+/// Minimum length of the quote in an error, in bytes (OpenFlow 1.3.5, 7.4.4).
 const QUOTE_LEN: usize = 64;
 
 /// Incomplete requests by transaction id.

@@ -247,7 +247,7 @@ impl BundledChange {
         })
     }
 
-    /// Turns a port-mod into a step, given the ports as the earlier messages leave them.
+    /// Turns a port-mod into a step, with the ports as earlier messages set them.
     fn settle(&mut self, ports: &mut [PortDescription]) -> Result<(), ErrorCode> {
         if let Self::Port(port_mod) = self {
             let config = requests::check_port_mod(port_mod, ports)?;

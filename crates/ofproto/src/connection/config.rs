@@ -33,7 +33,7 @@ pub struct ConnectionConfig {
     pub peer: String,
     /// The kind of peer.
     pub kind: ConnectionKind,
-    /// Idle time after which a controller is probed with an echo request; zero disables it.
+    /// Idle time after which a controller is sent an echo request; zero disables it.
     ///
     /// The connection ends if the controller does not reply within the same time.
     pub inactivity_probe: Duration,
@@ -69,7 +69,9 @@ impl ConnectionConfig {
 pub struct ConnectionLimits {
     /// Number of unsent bytes above which no further request is handled.
     pub replies_max: usize,
-    /// Number of unsent bytes above which packet-ins are dropped and reliable events wait.
+    /// Number of unsent bytes above which packet-ins are dropped.
+    ///
+    /// Reliable events then wait.
     ///
     /// Less than `replies_max`.
     pub events_max: usize,

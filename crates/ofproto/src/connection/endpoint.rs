@@ -182,7 +182,9 @@ impl Connection {
         matches!(self.phase, Phase::Open) && self.subscription.wants(event, self.role(), self.codec)
     }
 
-    /// Queues an event if the peer has subscribed to it; drops it if too much output waits.
+    /// Queues an event if the peer has subscribed to it.
+    ///
+    /// The event is dropped if too much output waits.
     pub fn notify(&mut self, event: &ControllerEvent, now: Time) {
         if !self.wants(event) {
             return;
@@ -295,7 +297,7 @@ impl Connection {
         true
     }
 
-    /// Closes a connection whose first header is not a hello; returns whether it did.
+    /// Closes the connection and returns true if its first header is not a hello.
     ///
     /// It does not wait for the bytes that this header announces.
     fn close_without_hello(&mut self) -> bool {
@@ -326,7 +328,9 @@ impl Connection {
         }
     }
 
-    /// Handles a message of another version: an echo is replied to in kind, a hello is refused.
+    /// Handles a message of another version.
+    ///
+    /// An echo request gets a reply of the same version, and a second hello is refused.
     fn handle_other_version(
         &mut self,
         header: &Header,

@@ -92,7 +92,7 @@ impl Output {
         self.progress = now;
     }
 
-    /// Returns the time at which the current stall period began; `None` if nothing waits.
+    /// Returns the start of the current stall period; `None` if nothing waits.
     pub(super) fn stalled_since(&self) -> Option<Time> {
         (self.waiting > 0).then_some(self.progress)
     }

@@ -23,7 +23,7 @@ struct RateWindow {
 }
 
 impl WarningRate {
-    /// Returns the number of warnings suppressed before; `None` if the limit is reached.
+    /// Returns the number of suppressed warnings; `None` if the limit is reached.
     pub(crate) fn admit(&self, now: Time) -> Option<u32> {
         let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut held_back = 0;

@@ -18,7 +18,7 @@ use crate::{
     wire::{Codec, header::Header},
 };
 
-/// Length in bytes above which a flow-mod is checked to fit into a statistics reply.
+/// Length above which a flow-mod is checked to fit into a statistics reply.
 const FLOW_MOD_LONG: usize = 1 << 15;
 
 /// Maximum number of buckets of a group: their counters fit into one message.
@@ -168,9 +168,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Replies to a barrier after the newest change of this connection is in force everywhere.
+    /// Replies to a barrier after all threads have adopted the changes before it.
     ///
-    /// The packets that the connection sent are then on their way, too.
+    /// The packets of its packet-outs have then been executed, too.
     fn reply_to_barrier(&mut self, xid: Xid, now: Time) {
         match self.changed {
             None => self.reply_after_packets(xid, now),
@@ -180,7 +180,7 @@ impl Connection {
         }
     }
 
-    /// Replies to a barrier after the packets before it are on their way.
+    /// Replies to a barrier after the packet-outs before it have been executed.
     ///
     /// Threads execute packets and report counters in the order of the requests.
     fn reply_after_packets(&mut self, xid: Xid, now: Time) {
@@ -249,7 +249,7 @@ const fn is_change(message: &Message) -> bool {
 
 /// Checks a flow-mod of `length` bytes.
 ///
-/// Its rule must also fit into a statistics reply, whose header is longer.
+/// Its rule must also fit into a statistics reply, which has a longer header.
 pub(super) fn check_flow_mod(
     flow_mod: &FlowMod,
     length: usize,

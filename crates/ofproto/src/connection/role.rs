@@ -25,7 +25,9 @@ struct RoleState {
     connections_count: u64,
 }
 
-/// The role that a connection asked for. Of several requests for master, the last one wins.
+/// The role that a connection requested.
+///
+/// Of several requests for master, the last one wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RequestedRole {
     #[default]
@@ -89,7 +91,7 @@ impl RoleRegistry {
         }
     }
 
-    /// Every change is one assignment, so a panic elsewhere leaves the state consistent.
+    /// Every change is one assignment, so a panic leaves the state consistent.
     fn lock(&self) -> MutexGuard<'_, RoleState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -121,7 +121,9 @@ fn group_features(codec: Codec) -> GroupFeatures {
     }
 }
 
-/// Returns the meter features: both band types, both units, bursts and counters, no colours.
+/// Returns the meter features.
+///
+/// The switch supports both band types, both units, bursts and counters, but no colours.
 fn meter_features() -> MeterFeatures {
     MeterFeatures {
         meters_max: u32::try_from(Meter::COUNT_MAX).unwrap_or(u32::MAX),
@@ -146,7 +148,9 @@ fn aggregate(filter: &RuleFilter, host: &impl Host) -> AggregateStatistics {
     totals
 }
 
-/// Checks a queue request: the switch has no queues, so only a request for all is valid.
+/// Checks a queue request.
+///
+/// The switch has no queues, so only a request for all queues is valid.
 fn check_queue(filter: QueueFilter, host: &impl Host) -> Result<(), ErrorCode> {
     check_queues(filter.port, host)?;
     if filter.queue.is_some() { Err(ErrorCode::QueueUnknown) } else { Ok(()) }

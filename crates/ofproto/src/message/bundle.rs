@@ -6,10 +6,12 @@ use super::{Message, Xid};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BundleId(pub u32);
 
-/// `ofp_bundle_flags`. Bundles are always atomic and ordered, regardless of the flags.
+/// `ofp_bundle_flags`.
+///
+/// Bundles are always atomic and ordered, regardless of the flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BundleFlags {
-    /// All or nothing; no packet is processed with a part of the bundle (`OFPBF_ATOMIC`).
+    /// All or nothing; no packet sees a part of the bundle (`OFPBF_ATOMIC`).
     pub atomic: bool,
     /// Committed in the order of the add messages (`OFPBF_ORDERED`).
     pub ordered: bool,

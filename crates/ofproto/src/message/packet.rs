@@ -16,7 +16,7 @@ pub struct PacketIn {
     pub metadata: Match,
     /// The userdata of the controller action (`NXT_PACKET_IN2` only).
     pub userdata: Vec<u8>,
-    /// The token that resumes the packet (`NXT_PACKET_IN2` only); empty if it is not paused.
+    /// Token that resumes the packet (`NXT_PACKET_IN2` only); empty if not paused.
     pub continuation: Vec<u8>,
     /// Length of the packet before truncation to the message length.
     pub length: u32,

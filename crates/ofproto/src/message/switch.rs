@@ -7,12 +7,12 @@ use shunt_pipeline::TableId;
 pub struct Hello {
     /// The version byte of the header: the highest version offered.
     pub version: u8,
-    /// Bit `n` for wire version `n` (`OFPHET_VERSIONBITMAP`); absent in hellos without elements.
+    /// Bit `n` for wire version `n` (`OFPHET_VERSIONBITMAP`); `None` if absent.
     pub bitmap: Option<u32>,
 }
 
 impl Hello {
-    /// Returns the versions offered, bit `n` for wire version `n` (OpenFlow 1.3.5, 6.3.1).
+    /// Returns the versions offered, bit `n` for wire version `n` (OpenFlow 6.3.1).
     ///
     /// These are the versions of the bitmap, or else all versions up to that of the header.
     #[must_use]
@@ -78,7 +78,7 @@ pub struct SwitchConfig {
     pub miss_send_len: u16,
 }
 
-/// `ofp_table_mod`, which has only the table: OpenFlow 1.3 defines no table setting.
+/// `ofp_table_mod`. OpenFlow 1.3 defines no table setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableMod {
     /// The table; `None` selects all tables.

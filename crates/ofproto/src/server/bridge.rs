@@ -121,7 +121,9 @@ impl<H: Host> OpenFlowServer<H> {
 }
 
 impl ServerEndpoint {
-    /// Returns the TCP address of a listener, with the port that the system chose for port 0.
+    /// Returns the TCP address of a listener.
+    ///
+    /// If the configured port is 0, it contains the port that the system chose.
     #[must_use]
     pub const fn local_address(&self) -> Option<SocketAddr> {
         self.local_address

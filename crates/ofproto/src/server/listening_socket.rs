@@ -25,7 +25,7 @@ use crate::{
 
 /// Number of connections that one listener serves; further ones are closed at once.
 const CONNECTIONS_MAX: usize = 256;
-/// Delay after a failed accept, for example if the process has no file descriptor left.
+/// Delay after a failed accept, for example without a free file descriptor.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// A socket that accepts connections.

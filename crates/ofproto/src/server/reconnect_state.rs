@@ -45,7 +45,7 @@ impl ReconnectAttempts {
         *self.lock() = AttemptState { reconnect_state: ReconnectState::Connected, failed: 0 };
     }
 
-    /// Records a failed attempt; returns whether it is the first one, which is worth a warning.
+    /// Records a failed attempt; returns whether it is the first one.
     pub(super) fn failed(&self) -> bool {
         let mut state = self.lock();
         state.failed = state.failed.saturating_add(1);
@@ -56,7 +56,7 @@ impl ReconnectAttempts {
         self.lock().reconnect_state = ReconnectState::Waiting { reason, until };
     }
 
-    /// Every change is one assignment, so a panic elsewhere leaves the state consistent.
+    /// Every change is one assignment, so a panic leaves the state consistent.
     fn lock(&self) -> MutexGuard<'_, AttemptState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -47,7 +47,7 @@ impl Registry {
         self.lock().by_number.values().cloned().collect()
     }
 
-    /// Every change is one assignment, so a panic elsewhere leaves the table consistent.
+    /// Every change is one assignment, so a panic leaves the table consistent.
     fn lock(&self) -> MutexGuard<'_, ConnectionTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

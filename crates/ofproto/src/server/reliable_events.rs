@@ -1,9 +1,9 @@
 //! Events that no connection may lose: port status and flow removed.
 //!
 //! Each connection has its own queue, and takes events from it as fast as its peer reads. Neither
-//! the publisher nor another connection waits for a slow peer. A connection whose queue grows too
-//! long lags: its events are dropped and it is closed at once. The controller reads the current
-//! state after it has reconnected.
+//! the publisher nor another connection waits for a slow peer. If the queue of a connection grows
+//! too long, the connection lags: its events are dropped and it is closed at once. The controller
+//! reads the current state after it has reconnected.
 
 use std::{
     collections::VecDeque,

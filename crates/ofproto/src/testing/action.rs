@@ -130,7 +130,7 @@ fn short_port() -> impl Strategy<Value = PortNo> {
     prop_oneof![0..0xff00_u32, 0xffff_ff00..=u32::MAX].prop_map(PortNo::new)
 }
 
-/// Generates subfields of fields that satisfy `is_right`, with a width in the given range.
+/// Generates subfields of fields that satisfy `is_right`, within a width range.
 fn bits(
     is_eligible: impl Fn(&FieldId) -> bool,
     widths: std::ops::RangeInclusive<u8>,

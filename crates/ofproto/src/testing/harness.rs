@@ -109,7 +109,7 @@ impl ConnectionHarness {
         self.connection.receive(bytes, self.host.now());
     }
 
-    /// Runs the connection until it is idle or waits for a condition that does not hold yet.
+    /// Runs the connection until it is idle or must wait.
     pub fn run(&mut self) -> ConnectionStep {
         loop {
             let now = self.host.now();

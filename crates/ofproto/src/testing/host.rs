@@ -32,7 +32,9 @@ use crate::{
 /// The id of the bridge of a [`MemoryHost`].
 const BRIDGE: BridgeId = BridgeId::new(1);
 
-/// A [`Host`] over a [`Pipeline`] without a datapath; its ports are `p1`, `p2` and LOCAL.
+/// A [`Host`] without a datapath.
+///
+/// It has a [`Pipeline`] and the ports `p1`, `p2` and LOCAL.
 pub struct MemoryHost {
     pipeline: Pipeline,
     clock: Box<dyn Fn() -> Time + Send + Sync>,

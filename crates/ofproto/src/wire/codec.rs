@@ -140,28 +140,28 @@ impl Codec {
         }
     }
 
-    /// Returns the types of the standard actions (`ofp_action_type`) that the switch executes.
+    /// Returns the standard actions (`ofp_action_type`) that the switch executes.
     pub(crate) const fn standard_actions(self) -> &'static [u16] {
         match self {
             Self::V13 => &v13::STANDARD_ACTIONS,
         }
     }
 
-    /// Returns the number of a packet-in reason, which is also its bit in asynchronous masks.
+    /// Returns the number of a packet-in reason and its bit in asynchronous masks.
     pub(crate) const fn packet_in_reason(self, reason: PacketInReason) -> u8 {
         match self {
             Self::V13 => v13::packet_in_reason(reason),
         }
     }
 
-    /// Returns the number of a port-status reason, which is also its bit in asynchronous masks.
+    /// Returns the number of a port-status reason and its bit in asynchronous masks.
     pub(crate) const fn port_status_reason(self, reason: PortStatusReason) -> u8 {
         match self {
             Self::V13 => v13::port_status_reason(reason),
         }
     }
 
-    /// Returns the number of a flow-removed reason, which is also its bit in asynchronous masks.
+    /// Returns the number of a flow-removed reason and its bit in asynchronous masks.
     pub(crate) const fn flow_removed_reason(self, reason: RemovedReason) -> u8 {
         match self {
             Self::V13 => v13::flow_removed_reason(reason),

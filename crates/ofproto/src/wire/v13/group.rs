@@ -15,7 +15,7 @@ const BUCKET_LEN: usize = 16;
 /// `OFPG_ANY`: no group.
 const GROUP_ANY: u32 = 0xffff_ffff;
 
-/// `ofp_group_mod_command`; the last one is from Open vSwitch (`OFPGC11_ADD_OR_MOD`).
+/// `ofp_group_mod_command`, and `OFPGC11_ADD_OR_MOD` of Open vSwitch.
 mod command {
     pub(super) const ADD: u16 = 0;
     pub(super) const MODIFY: u16 = 1;
@@ -125,7 +125,7 @@ fn read_bucket(reader: &mut ByteReader<'_>, id: u32) -> Result<Bucket, ErrorCode
     })
 }
 
-/// Returns whether a port can be watched; a port that does not exist yet is not live.
+/// Returns whether a port can be watched. A missing port is not live.
 const fn can_be_watched(port: PortNo) -> bool {
     port.number() <= PortNo::MAX.number() || port.reserved_name().is_some()
 }

@@ -16,8 +16,9 @@ use crate::{
     wire::{ByteReader, Short},
 };
 
-/// Fields that have a wire number, but that the parser does not extract: a match on them never
-/// hits.
+/// Fields with a wire number that the parser does not extract.
+///
+/// A match on them never hits.
 pub(super) const UNPARSED: [FieldId; 2] = [FieldId::PbbIsid, FieldId::PbbUca];
 
 /// `OFPMT_OXM`.

@@ -112,8 +112,9 @@ pub(super) fn read_in2(reader: &mut ByteReader<'_>) -> Result<PacketIn, ErrorCod
     Ok(packet)
 }
 
-/// Writes the properties of a `NXT_PACKET_IN2` or `NXT_RESUME`; truncates a packet that does not
-/// fit.
+/// Writes the properties of a `NXT_PACKET_IN2` or `NXT_RESUME`.
+///
+/// A packet that does not fit is truncated.
 pub(super) fn put_in2(out: &mut Vec<u8>, packet: &PacketIn) {
     let mut rest = Vec::new();
     property::put(&mut rest, at::TABLE_ID, &[packet.table.number()]);

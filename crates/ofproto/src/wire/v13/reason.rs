@@ -29,7 +29,7 @@ pub(super) const fn of_action(reason: PacketInReason) -> u8 {
     }
 }
 
-/// Returns the number that OpenFlow 1.3 reports; reasons that it lacks become `OFPR_ACTION`.
+/// Returns the number in OpenFlow 1.3; other reasons become `OFPR_ACTION`.
 pub(crate) const fn of_packet_in(reason: PacketInReason) -> u8 {
     match reason {
         PacketInReason::NoMatch => 0,

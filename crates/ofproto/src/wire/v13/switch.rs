@@ -14,7 +14,7 @@ const VERSION_BITMAP: u16 = 1;
 /// `OFPET_EXPERIMENTER`.
 const ERROR_EXPERIMENTER: u16 = 0xffff;
 
-/// Reads the body of a hello. Invalid elements are ignored, so a hello always decodes.
+/// Reads the body of a hello, which always decodes: invalid elements are ignored.
 pub(super) fn read_hello(version: u8, reader: &mut ByteReader<'_>) -> Hello {
     let mut bitmap = None;
     while let Ok((kind, mut body)) = hello_element(reader) {

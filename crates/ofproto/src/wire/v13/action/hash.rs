@@ -19,7 +19,7 @@ use crate::{
 
 /// Maximum number of members of a bundle (`BUNDLE_MAX_MEMBERS` of Open vSwitch).
 const MEMBERS_MAX: u16 = 2048;
-/// The member type of a bundle: ports, identified by the header of `NXM_OF_IN_PORT`.
+/// The member type of a bundle: ports, as the header of `NXM_OF_IN_PORT`.
 const MEMBERS_ARE_PORTS: u32 = 0x0000_0002;
 /// Width of a port number in bits.
 const PORT_BITS: u8 = 16;

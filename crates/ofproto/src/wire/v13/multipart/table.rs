@@ -40,10 +40,10 @@ pub(super) fn put_statistics(out: &mut Vec<u8>, table: &TableStatistics) {
 
 /// Length of a table name with its terminating zero, in bytes.
 const NAME_LEN: usize = 32;
-/// Instructions: goto-table, write-metadata, write-actions, apply-actions, clear-actions, meter.
+/// Instructions: goto-table, write-metadata, write/apply/clear-actions, meter.
 const INSTRUCTIONS: [u16; 6] = [1, 2, 3, 4, 5, 6];
 
-/// `ofp_table_feature_prop_type`. The table-miss variants are identical and left out.
+/// `ofp_table_feature_prop_type`, without the identical table-miss variants.
 mod at {
     pub(super) const INSTRUCTIONS: u16 = 0;
     pub(super) const NEXT_TABLES: u16 = 2;
@@ -99,7 +99,7 @@ pub(super) fn put_features(out: &mut Vec<u8>, table: TableId) {
     length::fill(out, length_at, start);
 }
 
-/// Writes a property with padding to eight bytes, which its length does not include.
+/// Writes a property with padding that its length does not include.
 fn property(out: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.put_u16(kind);
