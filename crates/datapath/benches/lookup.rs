@@ -122,7 +122,7 @@ fn megaflow(size: u32, also: &str) -> (MegaflowCache, Owner, Vec<FlowKey>) {
     for number in 0..size {
         let traversal = Arc::new(pipeline.translate(&packet([number; 4]), pipeline.version()));
         if let Some(entry) = owner.make(&traversal, Time::ZERO) {
-            cache.insert(&packet([number; 4]), &traversal.mask, entry);
+            cache.insert(&packet([number; 4]), &traversal.mask, entry.into());
         }
     }
     let mut state = 1;

@@ -6,11 +6,10 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use shunt_flow::PortNo;
-use shunt_gigaflow::ltm::Link;
 use shunt_pipeline::{BridgeId, DatapathPort, EntryId, Time, Traversal};
 
 use crate::{
-    cache::Wildcard,
+    cache::{ChainLink, Wildcard},
     capture::Tap,
     metrics::PortTraffic,
     offload::OffloadCandidates,
@@ -144,5 +143,5 @@ pub struct DumpedEntry {
     /// When the last of them came.
     pub used: Time,
     /// Where it stands in a chain of stages, if it is a piece of one.
-    pub link: Option<Link>,
+    pub link: Option<ChainLink>,
 }

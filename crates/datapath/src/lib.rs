@@ -12,6 +12,7 @@ pub mod evict;
 pub mod offload;
 
 pub mod capture;
+#[cfg(not(loom))]
 pub mod command;
 pub mod metrics;
 mod reasons;
@@ -20,6 +21,7 @@ mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+#[cfg(not(loom))]
 pub use command::{Command, DATAPATH_PORT_MAX, NO_INGRESS, Repair};
 pub use evict::{
     coordinator::{

@@ -179,13 +179,13 @@ impl Megaflow {
         for flow in &bed.packets {
             let key = &keys[*flow as usize];
             if entries_count == entries_max
-                || cache.find(key, |entry| shelf.is_live(entry)).is_some()
+                || cache.find(key, |entry| shelf.is_live(entry.into())).is_some()
             {
                 continue;
             }
             let traversal = Arc::new(pipeline.translate(key, pipeline.version()));
             if let Some(entry) = shelf.make(&traversal, Time::ZERO) {
-                cache.insert(key, &traversal.mask, entry);
+                cache.insert(key, &traversal.mask, entry.into());
                 entries_count += 1;
             }
         }
@@ -201,7 +201,7 @@ impl Megaflow {
             let mut found = [None; BURST];
             self.cache.find_burst(keys, &mut missing, |place, entry| {
                 found[place] = Some(entry.slot);
-                self.shelf.is_live(entry)
+                self.shelf.is_live(entry.into())
             });
             hits += black_box(found).iter().filter(|slot| slot.is_some()).count();
         }

@@ -217,7 +217,7 @@ impl Cache {
             for key in &scene.keys {
                 let traversal = Arc::new(pipeline.translate(key, version));
                 if let Some(made) = self.shelf.make(&traversal, Time::ZERO) {
-                    self.cache.insert(key, &traversal.mask, made);
+                    self.cache.insert(key, &traversal.mask, made.into());
                     engine.installed(entry(made.slot, made.generation), &traversal);
                 }
                 self.shelf.clear_notes();

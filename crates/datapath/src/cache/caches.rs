@@ -1,24 +1,27 @@
-//! The caches of a packet thread over its entries: an exact-match cache in front of a wildcard cache, which
-//! has whole ways, or pieces in a chain of stages.
+//! The caches of a packet thread: an exact-match cache in front of a wildcard index, over the thread's
+//! entries.
 //!
-//! Which of them it is can be changed while packets flow. What the cache before had made is still
-//! right; it is only not found any more, and goes the way of entries that nobody uses.
+//! The index can be replaced while packets flow. Entries of the former index are still right, but no
+//! lookup finds them any more. They are removed a few per iteration.
 
-use std::{iter, sync::Arc};
+use std::iter;
 
 use shunt_flow::FlowKey;
-use shunt_gigaflow::{
-    cache::{Config as ChainConfig, Miss},
-    ltm::Link,
-};
-use shunt_pipeline::{InstallNo, Pipeline, Time, Traversal};
+use shunt_pipeline::{InstallNo, Pipeline, Time};
 
 use super::{
-    CacheConfig, EntryRef, ExactCache, Found, KeyHasher, MegaflowCache, Missing, Reclaimed,
-    Sampled, Wildcard,
-    chain::{self, Chain, ChainTotals},
+    CacheConfig, EntryRef, ExactCache, HitSlots, KeyHasher, PositionSet, Reclaimed, Wildcard,
+    chain::ChainLink,
+    index::{
+        AnyIndex, IndexSeeds, IndexTotals, Lookup, PartialLookup, RepairOutcome, Upcall,
+        UpcallResult,
+    },
 };
-use crate::{evict::owner::Owner, metrics::CHAIN_MAX, packet::buffer::BURST};
+use crate::{
+    evict::owner::Owner,
+    metrics::{CHAIN_MAX, ThreadCounters},
+    packet::buffer::BURST,
+};
 
 /// The caches of one packet thread.
 #[derive(Debug)]
@@ -26,183 +29,112 @@ pub(crate) struct Caches {
     pub(crate) owner: Owner,
     config: CacheConfig,
     exact: ExactCache,
-    index: Index,
-    /// Entries up to this one are of a cache that was there before.
+    index: AnyIndex,
+    /// Entries up to this install belong to a former index.
     outdated: InstallNo,
-    hasher: KeyHasher,
-    seed: u64,
+    seeds: IndexSeeds,
     hashes: [u64; BURST],
     lines: [Option<u32>; BURST],
-    trial: Trial,
-    sampled: Sampled,
-    /// How many of the dead may be buried: in a burst, no more than were dead before it, as what its
-    /// packets have found is still to be done to them.
+    trial: ExactTrial,
+    /// Maximum number of entries to reclaim. Within a burst only entries that were dead before it may be
+    /// reclaimed, since packets of the burst may have hit the others and still need their actions.
     reclaims_left: usize,
-    /// How many entries there are to be when nothing is left of the cache before; 0: nothing is.
+    /// The limit of entries once all entries of the former index are gone; 0 if there are none.
     limit: usize,
-    /// What chains that were replaced have counted.
-    chain_totals: ChainTotals,
-    pub(crate) tally: CacheTally,
-    /// Places of the last burst, a bit each, that the exact-match cache answered.
-    exact_places: u64,
+    /// The counts of indexes that were replaced.
+    totals: IndexTotals,
+    tally: ExactTally,
+    /// The positions of the last burst that hit the exact-match cache.
+    exact_hits: PositionSet,
 }
 
-/// The wildcard cache.
-#[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a packet thread has one")]
-enum Index {
-    Megaflow(MegaflowCache),
-    Gigaflow(Box<Chain>),
-}
-
-/// What the slow path says of a packet.
-pub(crate) struct Answer {
-    /// The pieces of its way, first to last; all of it in one, as a rule.
-    pub(crate) pieces: Vec<Arc<Traversal>>,
-    /// The entry that stands for all of them, if one was made.
-    pub(crate) entry: Option<EntryRef>,
-    /// How often the packet went through the tables for it, all of its way or a part.
-    pub(crate) translations: u64,
-}
-
-/// An entry that waited to be made anew, and does so no more.
-pub(crate) struct Renewal {
-    /// What is left of it.
+/// An evicted entry that was taken out of the repair queue.
+pub(crate) struct RepairedEntry {
+    /// The old entry.
     pub(crate) reclaimed: Reclaimed,
-    /// What became of it.
-    pub(crate) repaired: Repaired,
-    /// How often a packet like its first went through the tables for it, all of its way or a part.
+    /// The outcome of its re-translation.
+    pub(crate) outcome: RepairOutcome,
+    /// Number of translations, whole or of a sub-traversal.
     pub(crate) translations: u64,
 }
 
-/// What became of an entry that waited to be made anew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Repaired {
-    /// It is there again, and does what it did.
-    Same,
-    /// It is there again, and does something else.
-    Changed,
-    /// There is one that takes its packets.
-    Covered,
-    /// It is not there: it would teach, there is no room, or it is of a chain and not its beginning.
-    Dropped,
-}
-
-/// What the caches count, in plain words.
+/// The counts of the exact-match cache as plain integers.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct CacheTally {
-    pub(crate) exact_hits: u64,
-    pub(crate) exact_misses: u64,
-    pub(crate) exact_inserts: u64,
-    pub(crate) megaflow_hits: u64,
-    pub(crate) megaflow_misses: u64,
-    pub(crate) megaflow_inserts: u64,
-    pub(crate) probes: u64,
+struct ExactTally {
+    hits: u64,
+    misses: u64,
+    inserts: u64,
 }
 
-/// Whether the exact-match cache is worth asking, judged by what the wildcard cache costs.
+/// Decides whether lookups use the exact-match cache, by the average cost of the wildcard cache.
 #[derive(Debug)]
-struct Trial {
-    asks_exact: bool,
+struct ExactTrial {
+    uses_exact: bool,
     packets: u32,
     probes: u32,
 }
 
-/// Packets in the wildcard cache after which the trial is judged.
+/// Number of wildcard lookups between two decisions.
 const PACKETS_PER_TRIAL: u32 = 1 << 14;
 
-/// Probes on average from which on the exact-match cache is faster.
+/// Average number of probes per packet from which on the exact-match cache is faster.
 const PROBES_WORTH_EXACT: u32 = 2;
 
-impl Trial {
+impl ExactTrial {
     #[expect(clippy::cast_possible_truncation, reason = "at most BURST")]
-    fn count(&mut self, packets: usize, probes: u32, may_ask: bool) {
+    fn count(&mut self, packets: usize, probes: u32, may_use: bool) {
         self.packets += packets as u32;
         self.probes += probes;
         if self.packets >= PACKETS_PER_TRIAL {
-            self.asks_exact = may_ask && self.probes / self.packets >= PROBES_WORTH_EXACT;
+            self.uses_exact = may_use && self.probes / self.packets >= PROBES_WORTH_EXACT;
             (self.packets, self.probes) = (0, 0);
         }
     }
 }
 
-impl Repaired {
-    pub(super) const fn of(is_same: bool) -> Self {
-        if is_same { Self::Same } else { Self::Changed }
-    }
-}
-
-/// Slots beyond what a chain holds, for entries that wait to be buried.
-const RETIRED_MAX: usize = 1024;
-
-/// Caches that know no packet.
-struct Empty {
-    exact: ExactCache,
-    index: Index,
-    /// Entries that there may be.
-    limit: usize,
-}
-
-impl Empty {
-    fn of(config: &CacheConfig, hasher: &KeyHasher, (seed, totals): (u64, ChainTotals)) -> Self {
-        let (limit, pieces_max, index) = match config.wildcard {
-            Wildcard::Megaflow => {
-                let megaflow = MegaflowCache::new(hasher.clone(), seed);
-                (config.entries_max, 1, Index::Megaflow(megaflow))
-            }
-            Wildcard::Gigaflow(own) => {
-                let chain = Chain::new(ChainConfig { seed, ..own }, totals);
-                let limit = chain.entries_max().saturating_add(RETIRED_MAX);
-                (limit, chain.pieces_max(), Index::Gigaflow(Box::new(chain)))
-            }
-        };
-        Self { exact: ExactCache::new(config.exact, pieces_max, seed), index, limit }
-    }
-}
-
 impl Caches {
     pub(crate) fn new(config: &CacheConfig, mut owner: Owner, seed: u64) -> Self {
-        let hasher = KeyHasher::new(seed);
-        let Empty { exact, index, limit } =
-            Empty::of(config, &hasher, (seed, ChainTotals::default()));
-        owner.entries_mut().set_limit(limit);
+        let seeds = IndexSeeds { hasher: KeyHasher::new(seed), seed };
+        let totals = IndexTotals::default();
+        let index = AnyIndex::new(config.wildcard, &seeds, &totals);
+        let capacity = index.capacity();
+        owner.entries_mut().set_limit(capacity.entries_max.unwrap_or(config.entries_max));
         Self {
             outdated: owner.last_install(),
             owner,
             config: *config,
-            exact,
+            exact: ExactCache::new(config.exact, capacity.hits_per_packet_max, seed),
             index,
-            hasher,
-            seed,
+            seeds,
             hashes: [0; BURST],
             lines: [None; BURST],
-            trial: Trial { asks_exact: config.exact.insert_inverse != 0, packets: 0, probes: 0 },
-            sampled: Sampled::NONE,
+            trial: ExactTrial {
+                uses_exact: config.exact.insert_inverse != 0,
+                packets: 0,
+                probes: 0,
+            },
             reclaims_left: usize::MAX,
             limit: 0,
-            chain_totals: ChainTotals::default(),
-            tally: CacheTally::default(),
-            exact_places: 0,
+            totals,
+            tally: ExactTally::default(),
+            exact_hits: PositionSet::EMPTY,
         }
     }
 
-    /// Another wildcard cache takes the place of the one that is there, if it differs.
+    /// Replaces the wildcard index by an empty one, if the setting differs.
     pub(crate) fn replace(&mut self, wildcard: Wildcard) {
-        if self.config.wildcard != wildcard {
-            self.config.wildcard = wildcard;
-            self.begin_repair();
+        if self.config.wildcard == wildcard {
+            return;
         }
-    }
-
-    fn begin_repair(&mut self) {
-        if let Index::Gigaflow(chain) = &self.index {
-            self.chain_totals = chain.totals();
-        }
-        let of = (self.seed, self.chain_totals);
-        let Empty { exact, index, limit } = Empty::of(&self.config, &self.hasher, of);
-        (self.exact, self.index) = (exact, index);
+        self.config.wildcard = wildcard;
+        self.index.save_totals(&mut self.totals);
+        self.index = AnyIndex::new(wildcard, &self.seeds, &self.totals);
+        let capacity = self.index.capacity();
+        let (exact, seed) = (self.config.exact, self.seeds.seed);
+        self.exact = ExactCache::new(exact, capacity.hits_per_packet_max, seed);
+        let limit = capacity.entries_max.unwrap_or(self.config.entries_max);
         self.limit = limit;
-        // What is there keeps its room, or there would be none for what is made in its place.
+        // Old entries keep their slots meanwhile, or new entries would find no free slot.
         let most = limit.max(self.config.entries_max).saturating_mul(2);
         let entries = self.owner.entries_mut();
         let both = limit.saturating_add(entries.len() + entries.retired());
@@ -210,7 +142,7 @@ impl Caches {
         self.outdated = self.owner.last_install();
     }
 
-    /// Drops up to so many entries of a cache that was there before; answers whether some were left.
+    /// Expires up to `count` entries of a former index. Returns whether some are left.
     pub(crate) fn clear_out(&mut self, count: usize) -> bool {
         for _ in 0..count {
             let Some(entry) = self.oldest_outdated() else { return false };
@@ -231,236 +163,128 @@ impl Caches {
         (number <= self.outdated).then_some(entry)
     }
 
-    /// Whether nothing is left of a cache that was there before.
+    /// Returns whether no entry of a former index is left.
     pub(crate) fn is_cleared_out(&self) -> bool {
         self.oldest_outdated().is_none()
     }
 
-    /// Whether entries are so many that idle ones are to go soon. A chain makes room by itself.
+    /// Returns whether idle entries should expire sooner. An index that evicts by itself needs no help.
     pub(crate) fn is_crowded(&self) -> bool {
         let entries = self.owner.entries().len();
-        matches!(self.index, Index::Megaflow(_)) && entries > self.config.entries_max / 8 * 7
+        self.index.capacity().entries_max.is_none() && entries > self.config.entries_max / 8 * 7
     }
 
-    /// Looks up the packets of a burst as they are at ingress; `found` says at each place what was
-    /// found.
-    pub(crate) fn find_burst(&mut self, keys: &[FlowKey], found: &mut [Found; BURST]) {
-        let mut missing = Missing::default();
-        self.exact_places = 0;
-        let asks_exact = self.trial.asks_exact;
-        if asks_exact {
-            self.find_exact(keys, found, &mut missing);
-        } else {
-            (0..keys.len()).for_each(|place| missing.push(place));
-        }
-        if !missing.is_empty() {
-            let probes = self.find_wildcard(keys, found, missing.clone());
-            self.trial.count(missing.len(), probes, self.exact.is_on());
-            if asks_exact {
-                self.insert_exact(keys, found, &missing);
-            }
-        }
-        if let Index::Gigaflow(chain) = &mut self.index {
-            self.sampled = chain.draw(&found[..keys.len()]);
-        }
-    }
-
-    /// Looks up the packets at places that the exact-match cache does not know. Answers how many tables
-    /// were asked, once per packet.
-    fn find_wildcard(
+    /// Looks up the packets of a burst, by their keys at ingress, and sets their `hits`.
+    ///
+    /// Returns the positions of the hits to pass to [`Self::observe`].
+    pub(crate) fn find_burst(
         &mut self,
         keys: &[FlowKey],
-        found: &mut [Found; BURST],
-        mut missing: Missing,
-    ) -> u32 {
-        let megaflow = match &mut self.index {
-            Index::Megaflow(megaflow) => megaflow,
-            Index::Gigaflow(chain) => {
-                let is_asked = |place: usize| self.exact_places >> place & 1 == 0;
-                return chain.find_burst(&self.owner, keys, found, is_asked);
+        hits: &mut [HitSlots; BURST],
+    ) -> PositionSet {
+        let uses_exact = self.trial.uses_exact;
+        self.exact_hits = if uses_exact { self.find_exact(keys, hits) } else { PositionSet::EMPTY };
+        let missing = PositionSet::first(keys.len()).without(self.exact_hits);
+        if !missing.is_empty() {
+            let probes = self.index.find_burst(&self.owner, keys, missing, hits);
+            self.trial.count(missing.len(), probes, self.exact.is_on());
+            if uses_exact {
+                self.insert_exact(keys, hits, missing);
             }
-        };
-        let (asked, entries) = (missing.len(), self.owner.entries());
-        let probes = megaflow.find_burst(keys, &mut missing, |place, entry| {
-            let is_hit = entries.is_live(entry);
-            if is_hit {
-                found[place].set_one(entry.slot);
-            }
-            is_hit
-        });
-        self.tally.probes += u64::from(probes);
-        self.tally.megaflow_misses += missing.len() as u64;
-        self.tally.megaflow_hits += (asked - missing.len()) as u64;
-        missing.places().for_each(|place| found[place].clear());
-        probes
+        }
+        self.index.sample_burst(&hits[..keys.len()])
     }
 
-    /// The hit at a place of the last burst was none: its packet waits, and is looked up again.
-    pub(crate) fn put_off(&mut self, place: usize, found: &Found) {
-        match &mut self.index {
-            _ if self.exact_places >> place & 1 != 0 => self.tally.exact_hits -= 1,
-            Index::Gigaflow(chain) => chain.put_off(found),
-            Index::Megaflow(_) => self.tally.megaflow_hits -= 1,
+    /// Takes back the count of a hit of the last burst: the packet waits and is looked up again.
+    pub(crate) fn uncount_hit(&mut self, position: usize, hit: &HitSlots) {
+        if self.exact_hits.contains(position) {
+            self.tally.hits -= 1;
+        } else {
+            self.index.uncount_hit(hit);
         }
     }
 
-    /// Looks up one packet in the wildcard cache alone: one that waited, or was recirculated. If it
-    /// misses, [`Self::miss`] is to be told next.
-    pub(crate) fn find(&mut self, key: &FlowKey) -> Found {
-        let mut found = Found::default();
-        match &mut self.index {
-            Index::Gigaflow(chain) => {
-                chain.find(&self.owner, key, &mut found);
-                self.sampled = Sampled::NONE;
-                if chain.is_sampled() && !found.is_miss() {
-                    self.sampled.push(0);
-                }
-            }
-            Index::Megaflow(megaflow) => {
-                let entries = self.owner.entries();
-                let entry = megaflow.find(key, |entry| entries.is_live(entry));
-                self.tally.megaflow_hits += u64::from(entry.is_some());
-                self.tally.megaflow_misses += u64::from(entry.is_none());
-                entry.into_iter().for_each(|entry| found.set_one(entry.slot));
-            }
-        }
-        found
+    /// Looks up one packet in the wildcard index alone.
+    pub(crate) fn find(&mut self, key: &FlowKey) -> Lookup<PartialLookup> {
+        self.index.find(&self.owner, key)
     }
 
-    /// Which of the packets that were looked up just now are to be shown to [`Self::observe`].
-    pub(crate) const fn take_sampled(&mut self) -> Sampled {
-        std::mem::replace(&mut self.sampled, Sampled::NONE)
+    /// Passes a sampled packet that hit to the index.
+    pub(crate) fn observe(&mut self, upcall: Upcall<'_>) {
+        self.index.observe(upcall);
     }
 
-    /// Shows a packet that hit to whatever learns from such packets where to cut.
-    pub(crate) fn observe(&mut self, miss: Miss<'_>) {
-        if let Index::Gigaflow(chain) = &mut self.index {
-            chain.observe(miss);
-        }
+    /// Translates a packet that missed, and adds entries for all packets that match like it.
+    ///
+    /// `partial` is the result of [`Self::find`] for the same key, or the default.
+    pub(crate) fn handle_miss(
+        &mut self,
+        upcall: Upcall<'_>,
+        partial: PartialLookup,
+    ) -> UpcallResult {
+        self.index.handle_miss(&mut self.owner, upcall, partial)
     }
 
-    /// Translates the packet that was looked up last, and makes entries for all packets that fare as
-    /// it does; none for what teaches.
-    pub(crate) fn miss(&mut self, miss: Miss<'_>) -> Answer {
-        let megaflow = match &mut self.index {
-            Index::Gigaflow(chain) => return chain.miss(&mut self.owner, miss),
-            Index::Megaflow(megaflow) => megaflow,
-        };
-        let traversal = Arc::new(chain::translate(miss.pipeline, &miss));
-        let mut entry = None;
-        if traversal.learnings.is_empty()
-            && let Ok(made) = self.owner.install(Arc::clone(&traversal), miss.now)
-        {
-            let home = megaflow.insert(&FlowKey::from(&traversal.key), &traversal.mask, made);
-            self.owner.entries_mut().set_home(made.slot, home);
-            self.tally.megaflow_inserts += 1;
-            entry = Some(made);
-        }
-        Answer { pieces: vec![traversal], entry, translations: 1 }
-    }
-
-    /// Whether there is so little room left for a miss that the dead are to be buried first.
-    pub(crate) fn wants_burials(&self) -> bool {
+    /// Returns whether dead entries must be reclaimed before a miss can be cached.
+    pub(crate) fn needs_reclaims(&self) -> bool {
         let entries = self.owner.entries();
         entries.room() < 2 * CHAIN_MAX && entries.retired() > 0
     }
 
-    /// A burst begins, or ends: until it has ended, only those that are dead by now are buried.
+    /// Starts or ends a burst. Within it, only entries that are dead by now may be reclaimed.
     pub(crate) fn hold_reclaims(&mut self, holds: bool) {
-        let dead = self.owner.entries().buriable();
+        let dead = self.owner.entries().reclaimable();
         self.reclaims_left = if holds { dead } else { usize::MAX };
     }
 
-    /// Gives up some of those that wait to be made anew, as [`Entries::give_up`](super::Entries) says.
-    /// They were dead before any burst that is under way, and are buried before what died in it.
+    /// Takes entries out of the repair queue, as [`Entries::give_up`](super::Entries::give_up) does.
+    ///
+    /// These were dead before the current burst, and are reclaimed before entries that died in it.
     pub(crate) fn give_up(&mut self, count: usize, until: Option<Time>) -> usize {
         let given_up = self.owner.entries_mut().give_up(count, until);
         self.reclaims_left = self.reclaims_left.saturating_add(given_up);
         given_up
     }
 
-    /// Ends one dead entry; `None` when there is none that may be.
+    /// Reclaims a dead entry; `None` if no entry may be reclaimed now.
     pub(crate) fn reclaim(&mut self) -> Option<Reclaimed> {
         self.reclaims_left = self.reclaims_left.checked_sub(1)?;
         let reclaimed = self.owner.entries_mut().reclaim()?;
-        self.unlink(&reclaimed);
+        self.index.remove(reclaimed.reference);
         Some(reclaimed)
     }
 
-    fn unlink(&mut self, reclaimed: &Reclaimed) {
-        match (&mut self.index, reclaimed.home) {
-            (Index::Megaflow(megaflow), Some(home)) => megaflow.remove(home, reclaimed.reference),
-            (Index::Gigaflow(chain), _) => chain.forget(reclaimed.reference),
-            // A piece of a chain that is gone.
-            (Index::Megaflow(_), None) => {}
-        }
-    }
-
-    /// Ends the entry that was hit last of those that wait to be made anew, and makes it anew under
-    /// the version of its owner. `None` when there is none.
-    pub(crate) fn repair(&mut self, pipeline: &Pipeline) -> Option<Renewal> {
+    /// Reclaims the most recently hit entry of the repair queue, and translates its traversal again at the
+    /// owner's version. `None` if the queue is empty.
+    pub(crate) fn repair(&mut self, pipeline: &Pipeline) -> Option<RepairedEntry> {
         let reclaimed = self.owner.entries_mut().reclaim_pending()?;
-        self.unlink(&reclaimed);
-        let (repaired, translations) = match &mut self.index {
-            Index::Gigaflow(chain) => {
-                let before = chain.totals().1.translations;
-                let repaired = chain.repair(&mut self.owner, pipeline, &reclaimed);
-                (repaired, chain.totals().1.translations - before)
-            }
-            Index::Megaflow(_) if reclaimed.home.is_some() => {
-                let repaired = self.repair_megaflow(pipeline, &reclaimed);
-                (repaired, u64::from(repaired != Repaired::Covered))
-            }
-            // What a piece says is true only of packets with its tag.
-            Index::Megaflow(_) => (Repaired::Dropped, 0),
-        };
-        Some(Renewal { reclaimed, repaired, translations })
+        let (outcome, translations) = self.index.repair(&mut self.owner, pipeline, &reclaimed);
+        Some(RepairedEntry { reclaimed, outcome, translations })
     }
 
-    fn repair_megaflow(&mut self, pipeline: &Pipeline, old: &Reclaimed) -> Repaired {
-        let Index::Megaflow(megaflow) = &mut self.index else { return Repaired::Dropped };
-        let (key, entries) = (FlowKey::from(&old.traversal.key), self.owner.entries());
-        if megaflow.find(&key, |entry| entries.is_live(entry)).is_some() {
-            return Repaired::Covered;
-        }
-        let fresh = Arc::new(pipeline.translate_again(&old.traversal, self.owner.version()));
-        if !fresh.learnings.is_empty() {
-            return Repaired::Dropped;
-        }
-        let Ok(made) = self.owner.install(Arc::clone(&fresh), old.used) else {
-            return Repaired::Dropped;
-        };
-        let home = megaflow.insert(&key, &fresh.mask, made);
-        self.owner.entries_mut().set_home(made.slot, home);
-        self.tally.megaflow_inserts += 1;
-        Repaired::of(old.traversal.actions == fresh.actions)
+    /// Returns the position of a live entry in a chain, if it is an LTM entry.
+    pub(crate) fn link(&self, entry: EntryRef) -> Option<ChainLink> {
+        self.index.link(entry)
     }
 
-    /// Number of masks in the wildcard cache.
-    pub(crate) fn masks(&self) -> usize {
-        match &self.index {
-            Index::Megaflow(megaflow) => megaflow.subtables(),
-            Index::Gigaflow(chain) => chain.masks(),
-        }
+    /// Publishes the counts of the caches.
+    pub(crate) fn publish(&self, counters: &ThreadCounters) {
+        counters.exact.hits.set(self.tally.hits);
+        counters.exact.misses.set(self.tally.misses);
+        counters.exact.inserts.set(self.tally.inserts);
+        counters.masks.set(self.index.masks() as u64);
+        counters.entries.set(self.owner.entries().len() as u64);
+        counters.refused_full.set(self.owner.refused().full);
+        counters.refused_ring.set(self.owner.refused().ring);
+        self.index.publish(counters);
     }
 
-    /// Where a live entry stands in the chain, if it is a piece of it.
-    pub(crate) fn link(&self, entry: EntryRef) -> Option<Link> {
-        self.chain()?.link(entry)
-    }
-
-    /// The chain, if that is what knows packets.
-    pub(crate) fn chain(&self) -> Option<&Chain> {
-        match &self.index {
-            Index::Megaflow(_) => None,
-            Index::Gigaflow(chain) => Some(chain),
-        }
-    }
-
-    /// One pass for each kind of memory: hashes, tags, lines, entries.
-    fn find_exact(&mut self, keys: &[FlowKey], found: &mut [Found; BURST], missing: &mut Missing) {
+    /// Looks up a burst in the exact-match cache. Returns the positions that hit.
+    ///
+    /// Makes one pass for each kind of memory: hashes, tags, lines, entries.
+    fn find_exact(&mut self, keys: &[FlowKey], hits: &mut [HitSlots; BURST]) -> PositionSet {
         for (hash, key) in self.hashes.iter_mut().zip(keys) {
-            *hash = ExactCache::hash(&self.hasher, key);
+            *hash = ExactCache::hash(&self.seeds.hasher, key);
         }
         for (line, hash) in self.lines.iter_mut().zip(&self.hashes[..keys.len()]) {
             *line = self.exact.candidate(*hash);
@@ -470,44 +294,44 @@ impl Caches {
         for ((confirmed, line), key) in confirmed.iter_mut().zip(&self.lines).zip(keys) {
             *confirmed = line.and_then(|line| self.exact.confirm(line, key));
         }
-        let entries = self.owner.entries();
-        for (place, (first, line)) in
+        let (entries, mut hit_positions) = (self.owner.entries(), PositionSet::EMPTY);
+        for (position, (first, line)) in
             confirmed.into_iter().zip(&self.lines).enumerate().take(keys.len())
         {
             let is_hit = first.zip(*line).is_some_and(|(first, line)| {
-                found[place].clear();
+                hits[position].clear();
                 let further = self.exact.further(line);
                 iter::once(first).chain(further).all(|entry| {
-                    found[place].push(entry.slot);
+                    hits[position].push(entry.slot);
                     entries.is_live(entry)
                 })
             });
             if is_hit {
-                self.exact_places |= 1 << place;
-            } else {
-                missing.push(place);
+                hit_positions.insert(position);
             }
         }
-        self.tally.exact_misses += missing.len() as u64;
-        self.tally.exact_hits += (keys.len() - missing.len()) as u64;
+        self.tally.misses += (keys.len() - hit_positions.len()) as u64;
+        self.tally.hits += hit_positions.len() as u64;
+        hit_positions
     }
 
-    /// Puts some of what only the wildcard cache knew into the exact-match cache.
-    fn insert_exact(&mut self, keys: &[FlowKey], found: &[Found; BURST], asked: &Missing) {
+    /// Inserts some of the packets that only the wildcard index knew into the exact-match cache.
+    fn insert_exact(&mut self, keys: &[FlowKey], hits: &[HitSlots; BURST], asked: PositionSet) {
         let entries = self.owner.entries();
-        for place in asked.places() {
-            if found[place].is_miss() || !self.exact.chooses() {
+        for position in asked.positions() {
+            let slots = hits[position].slots();
+            if slots.is_empty() || !self.exact.chooses() {
                 continue;
             }
             let (mut names, mut count) = ([ExactCache::NO_ENTRY; CHAIN_MAX], 0);
-            for name in found[place].slots().iter().map_while(|slot| entries.live_at(*slot)) {
+            for name in slots.iter().map_while(|slot| entries.live_at(*slot)) {
                 names[count] = name;
                 count += 1;
             }
-            // A part of a walk says nothing of its end.
-            if count == found[place].slots().len() {
-                self.exact.insert(self.hashes[place], &keys[place], &names[..count]);
-                self.tally.exact_inserts += 1;
+            // A line must have all entries of the packet.
+            if count == slots.len() {
+                self.exact.insert(self.hashes[position], &keys[position], &names[..count]);
+                self.tally.inserts += 1;
             }
         }
     }
@@ -529,8 +353,8 @@ mod tests {
         let mut caches = Caches::new(&CacheConfig::default(), owner, 1);
         let dead = |caches: &mut Caches| {
             let now = Time::ZERO;
-            let miss = Miss { pipeline: &pipeline, key: &key, start: None, version, now };
-            let entry = caches.miss(miss).entry.unwrap();
+            let upcall = Upcall { pipeline: &pipeline, key: &key, start: None, version, now };
+            let entry = caches.handle_miss(upcall, PartialLookup::default()).entry.unwrap();
             assert!(caches.owner.expire(entry));
             entry
         };
@@ -553,8 +377,8 @@ mod tests {
         let mut caches = Caches::new(&CacheConfig::default(), owner, 1);
         let now = Time::ZERO;
         let mut made = || {
-            let miss = Miss { pipeline: &pipeline, key: &key, start: None, version, now };
-            caches.miss(miss).entry.unwrap()
+            let upcall = Upcall { pipeline: &pipeline, key: &key, start: None, version, now };
+            caches.handle_miss(upcall, PartialLookup::default()).entry.unwrap()
         };
         let [first, second, found] = [made(), made(), made()];
         for fallen in [first, second] {
@@ -574,12 +398,12 @@ mod tests {
 
     #[test]
     fn the_exact_match_cache_is_asked_while_the_wildcard_cache_needs_many_probes() {
-        let mut trial = Trial { asks_exact: true, packets: 0, probes: 0 };
-        let mut run = |probes_per_packet: u32, may_ask| {
+        let mut trial = ExactTrial { uses_exact: true, packets: 0, probes: 0 };
+        let mut run = |probes_per_packet: u32, may_use| {
             for _ in 0..PACKETS_PER_TRIAL / 32 {
-                trial.count(32, 32 * probes_per_packet, may_ask);
+                trial.count(32, 32 * probes_per_packet, may_use);
             }
-            trial.asks_exact
+            trial.uses_exact
         };
         assert!(!run(1, true));
         assert!(run(2, true));

@@ -1,203 +1,185 @@
-//! A chain of stages as the cache of a packet thread: pieces of traversals that flows share.
+//! The Gigaflow index: LTM entries in a chain of stages, which flows share.
 //!
-//! Where to cut, what a piece says and how a packet walks is [`shunt_gigaflow`]'s. The entries are the
-//! [`Owner`]'s, like those of any cache: it reports them, an advance drops them, and a hit counts there.
-//! So there is one home of what is hot, and one generation by which an entry that went is known.
+//! [`shunt_gigaflow`] partitions traversals and walks packets through the stages. The entries are the
+//! [`Owner`]'s, like those of any index: the owner reports them, an invalidation drops them, and hits
+//! are counted there. So every entry has one slot and one generation.
 //!
-//! A packet that misses midway has done nothing. It goes on in the tables where it missed, or starts
-//! over if what is left cannot be kept apart; either way it fares as its version says.
+//! A packet that hits some stages and misses in a later one has not changed yet. Translation resumes
+//! at the state where it missed, or starts over if the rest cannot be cached behind those entries.
 
 use std::sync::Arc;
 
 use shunt_flow::FlowKey;
+pub(super) use shunt_gigaflow::cache::Config as GigaflowConfig;
+pub use shunt_gigaflow::ltm::Link as ChainLink;
 use shunt_gigaflow::{
     adaptive::{Capacity, ProbeResult},
-    cache::{Config, Counts, Gigaflow, Miss},
-    ltm::{Link, Walk},
+    cache::{Counts, Gigaflow, Miss},
+    ltm::{EntryRef as LtmEntryRef, Store, Walk},
     partition::StageId,
 };
-use shunt_pipeline::{Pipeline, Traversal};
+use shunt_pipeline::{Pipeline, Time, Traversal};
 
-use super::{Answer, EntryRef, Found, Reclaimed, Repaired, Sampled};
+use super::{
+    EntryRef, HitSlots, PositionSet, Reclaimed,
+    index::{
+        IndexCapacity, IndexSeeds, Lookup, RepairOutcome, Upcall, UpcallResult, WildcardIndex,
+    },
+};
 use crate::{
     evict::owner::Owner,
-    metrics::{CHAIN_MAX, ChainCounters},
+    metrics::{CHAIN_MAX, ThreadCounters},
     packet::buffer::BURST,
 };
 
-/// The chain of a packet thread.
+/// A chain of stages as the wildcard index of a packet thread.
 #[derive(Debug)]
-pub(crate) struct Chain {
+pub(crate) struct GigaflowIndex {
     gigaflow: Gigaflow,
+    /// The buffer for the walk of a single packet.
     walk: Walk,
-    /// Those of a burst.
+    /// The walks of a burst.
     walks: Box<[Walk]>,
-    /// Whether the packet that was looked up last was drawn for the duel.
-    is_sampled: bool,
-    pub(crate) tally: ChainTally,
+    tally: ChainTally,
 }
 
-/// What a chain counts, in plain words.
+/// The walk of a packet that missed in the chain.
+#[derive(Debug, Default)]
+pub(crate) struct PartialWalk {
+    walk: Walk,
+    /// Set if the packet was sampled for set duelling.
+    is_sampled: bool,
+}
+
+/// The packet counts of a chain as plain integers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ChainTally {
-    /// Packets that came to the end of their way.
-    pub(crate) hits: u64,
-    /// Packets that met no entry.
-    pub(crate) misses: u64,
-    /// Packets that met some, and no end.
-    pub(crate) partial: u64,
-    /// Entries that hits met, one after the other.
-    pub(crate) steps: u64,
+    /// Packets that hit an entry in every stage that they needed.
+    hits: u64,
+    /// Packets that hit no entry.
+    misses: u64,
+    /// Packets that hit some entries and then missed.
+    partial: u64,
+    /// Entries that packets with a complete hit matched.
+    steps: u64,
 }
 
-/// All that chains of a packet thread have counted.
+/// The counts of all chains that a packet thread has used.
 pub(crate) type ChainTotals = (ChainTally, Counts);
 
-impl Chain {
-    /// An empty chain. It goes on counting where the one before it stopped, if there was one.
-    pub(crate) fn new(config: Config, (tally, counts): ChainTotals) -> Self {
-        let mut gigaflow = Gigaflow::new(bounded(config));
+/// Entry slots beyond the capacity of a chain, for dead entries that are not reclaimed yet.
+const RETIRED_MAX: usize = 1024;
+
+impl WildcardIndex for GigaflowIndex {
+    type Config = GigaflowConfig;
+    type Partial = PartialWalk;
+    type Totals = ChainTotals;
+
+    fn new(config: GigaflowConfig, seeds: &IndexSeeds, (tally, counts): ChainTotals) -> Self {
+        let mut gigaflow = Gigaflow::new(bounded(GigaflowConfig { seed: seeds.seed, ..config }));
         gigaflow.count_on(counts);
         let walks = vec![Walk::default(); BURST].into_boxed_slice();
-        Self { gigaflow, walk: Walk::default(), walks, is_sampled: false, tally }
+        Self { gigaflow, walk: Walk::default(), walks, tally }
     }
 
-    /// What it has counted.
-    pub(crate) const fn totals(&self) -> ChainTotals {
+    fn totals(&self) -> ChainTotals {
         (self.tally, self.gigaflow.counts())
     }
 
-    /// How many entries its stages hold.
-    pub(crate) fn entries_max(&self) -> usize {
+    fn capacity(&self) -> IndexCapacity {
         let Capacity { stages_count, stage_entries_max } = self.gigaflow.ltm().capacity();
-        stage_entries_max.saturating_mul(stages_count.into())
+        let entries_max = stage_entries_max.saturating_mul(stages_count.into());
+        IndexCapacity {
+            entries_max: Some(entries_max.saturating_add(RETIRED_MAX)),
+            hits_per_packet_max: stages_count.into(),
+        }
     }
 
-    /// How many entries a packet meets at most.
-    pub(crate) fn pieces_max(&self) -> usize {
-        self.gigaflow.ltm().capacity().stages_count.into()
-    }
-
-    /// Walks a packet through the stages. If it comes to no end, nothing was found, and
-    /// [`Self::miss`] is to be told next.
-    pub(crate) fn find(&mut self, owner: &Owner, key: &FlowKey, found: &mut Found) {
-        self.is_sampled = self.gigaflow.draws();
-        self.gigaflow.find(owner, key, &mut self.walk);
-        self.tally.count(&self.walk, found);
-    }
-
-    /// Walks those packets of a burst through the stages, in step, that are asked for. Answers how many
-    /// tables were asked, once per packet.
-    pub(crate) fn find_burst(
+    fn find_burst(
         &mut self,
         owner: &Owner,
         keys: &[FlowKey],
-        found: &mut [Found; BURST],
-        is_asked: impl Fn(usize) -> bool,
+        asked: PositionSet,
+        hits: &mut [HitSlots; BURST],
     ) -> u32 {
+        let is_asked = |position: usize| asked.contains(position);
         let walks = &mut self.walks[..keys.len()];
-        let probes = self.gigaflow.find_burst(owner, keys, walks, &is_asked);
-        for (place, (walk, found)) in walks.iter().zip(found).enumerate() {
-            if is_asked(place) {
-                self.tally.count(walk, found);
+        let probes = self.gigaflow.find_burst(owner, keys, walks, is_asked);
+        for (position, (walk, hit)) in walks.iter().zip(hits).enumerate() {
+            if is_asked(position) {
+                self.tally.count(walk, hit);
             }
         }
         probes
     }
 
-    /// Which of the packets of a burst that hit, here or in front of it, are to be shown to
-    /// [`Self::observe`].
-    pub(crate) fn draw(&mut self, found: &[Found]) -> Sampled {
-        let mut sampled = Sampled::NONE;
-        for (place, found) in found.iter().enumerate() {
-            if self.gigaflow.draws() && !found.is_miss() {
-                sampled.push(place);
-            }
-        }
-        sampled
-    }
-
-    /// What a packet of a burst has found is looked up again.
-    pub(crate) fn put_off(&mut self, found: &Found) {
-        self.tally.hits -= 1;
-        self.tally.steps -= found.slots().len() as u64;
-    }
-
-    /// Whether the packet that was looked up last is to be shown to [`Self::observe`], if it hit.
-    pub(crate) const fn is_sampled(&self) -> bool {
-        self.is_sampled
-    }
-
-    /// Shows a packet that hit to the duel.
-    pub(crate) fn observe(&mut self, miss: Miss<'_>) {
-        self.gigaflow.observe(miss);
-    }
-
-    /// Translates the packet that was looked up last, from where it missed or from its beginning, and
-    /// makes entries for those that come after it.
-    pub(crate) fn miss(&mut self, owner: &mut Owner, miss: Miss<'_>) -> Answer {
-        let met: Vec<EntryRef> = self.gigaflow.ltm().names(self.walk.slots()).collect();
-        let traversal = |entry: &EntryRef| owner.entries().traversal(entry.slot).map(Arc::clone);
-        let mut pieces: Vec<Arc<Traversal>> = met.iter().filter_map(traversal).collect();
-        let probe = if self.is_sampled { ProbeResult::Sampled } else { ProbeResult::Missed };
-        let before = self.gigaflow.counts().translations;
-        if let Some(rest) = self.gigaflow.go_on(owner, miss, &self.walk, probe) {
-            met.iter().for_each(|entry| owner.touch(*entry, miss.now));
-            pieces.push(rest);
+    fn find(&mut self, owner: &Owner, key: &FlowKey) -> Lookup<PartialWalk> {
+        let is_sampled = self.gigaflow.draws();
+        self.gigaflow.find(owner, key, &mut self.walk);
+        let mut slots = HitSlots::default();
+        self.tally.count(&self.walk, &mut slots);
+        if slots.is_miss() {
+            Lookup::Miss(PartialWalk { walk: std::mem::take(&mut self.walk), is_sampled })
         } else {
-            let whole = self.gigaflow.start_over(owner, miss, &self.walk, probe);
-            pieces = vec![whole];
+            Lookup::Hit { slots, is_sampled }
         }
-        let translations = self.gigaflow.counts().translations - before;
-        Answer { pieces, entry: None, translations }
     }
 
-    /// Makes the pieces of the way anew that an entry was the first of. Those behind it are not made
-    /// anew by themselves: where they begin, packets still come, and miss midway.
-    pub(crate) fn repair(
+    fn uncount_hit(&mut self, hit: &HitSlots) {
+        self.tally.hits -= 1;
+        self.tally.steps -= hit.slots().len() as u64;
+    }
+
+    /// Resumes the translation where the packet missed, or starts over.
+    fn handle_miss(
+        &mut self,
+        owner: &mut Owner,
+        upcall: Upcall<'_>,
+        PartialWalk { walk, is_sampled }: PartialWalk,
+    ) -> UpcallResult {
+        let miss = miss_of(upcall);
+        let hit: Vec<LtmEntryRef> = self.gigaflow.ltm().names(walk.slots()).collect();
+        let traversal = |entry: &LtmEntryRef| owner.entries().traversal(entry.slot).map(Arc::clone);
+        let mut traversals: Vec<Arc<Traversal>> = hit.iter().filter_map(traversal).collect();
+        let probe = if is_sampled { ProbeResult::Sampled } else { ProbeResult::Missed };
+        let before = self.gigaflow.counts().translations;
+        if let Some(rest) = self.gigaflow.go_on(owner, miss, &walk, probe) {
+            hit.iter().for_each(|entry| owner.touch((*entry).into(), upcall.now));
+            traversals.push(rest);
+        } else {
+            traversals = vec![self.gigaflow.start_over(owner, miss, &walk, probe)];
+        }
+        // The next lookup uses the buffer again.
+        self.walk = walk;
+        let translations = self.gigaflow.counts().translations - before;
+        UpcallResult { traversals, entry: None, translations }
+    }
+
+    fn remove(&mut self, entry: EntryRef) {
+        self.gigaflow.ltm_mut().forget(entry.into());
+    }
+
+    /// Translates again from the start if `old` was the first sub-traversal. A later one is made again
+    /// by the packets that miss at its state.
+    fn repair(
         &mut self,
         owner: &mut Owner,
         pipeline: &Pipeline,
         old: &Reclaimed,
-    ) -> Repaired {
-        if old.traversal.continuation.is_some() {
-            return Repaired::Dropped;
-        }
-        let (key, mut walk) = (FlowKey::from(&old.traversal.key), Walk::default());
-        if self.gigaflow.find(owner, &key, &mut walk) {
-            return Repaired::Covered;
-        }
-        let (version, now) = (owner.version(), old.used);
-        let miss = Miss { pipeline, key: &key, start: None, version, now };
-        self.gigaflow.miss(owner, miss, ProbeResult::Anew);
-        if !self.gigaflow.find(owner, &key, &mut walk) {
-            return Repaired::Dropped;
-        }
-        let first = walk.slots().first().and_then(|slot| owner.entries().traversal(*slot));
-        Repaired::of(first.is_some_and(|own| {
-            own.actions == old.traversal.actions && own.next == old.traversal.next
-        }))
+    ) -> (RepairOutcome, u64) {
+        self.remove(old.reference);
+        let before = self.gigaflow.counts().translations;
+        let outcome = self.translate_again(owner, pipeline, old);
+        (outcome, self.gigaflow.counts().translations - before)
     }
 
-    /// An entry is gone for good.
-    pub(crate) fn forget(&mut self, entry: EntryRef) {
-        self.gigaflow.ltm_mut().forget(entry);
-    }
-
-    /// Where an entry stands among the others.
-    pub(crate) fn link(&self, entry: EntryRef) -> Option<Link> {
-        let ltm = self.gigaflow.ltm();
-        let is_own = ltm.names(&[entry.slot]).next() == Some(entry);
-        if is_own { ltm.link(entry.slot) } else { None }
-    }
-
-    /// Masks of all stages.
-    pub(crate) fn masks(&self) -> usize {
+    /// Returns the number of masks of all stages.
+    fn masks(&self) -> usize {
         self.gigaflow.ltm().masks_count()
     }
 
-    /// Lets everybody see the counts.
-    pub(crate) fn publish(&self, counters: &ChainCounters) {
+    fn publish(&self, counters: &ThreadCounters) {
+        let counters = &counters.chain;
         let (tally, counts, ltm) = (self.tally, self.gigaflow.counts(), self.gigaflow.ltm());
         for (counter, count) in [
             (&counters.hits, tally.hits),
@@ -222,37 +204,123 @@ impl Chain {
             own.masks.set(ltm.masks_of(stage) as u64);
         }
     }
+
+    fn sample_burst(&mut self, hits: &[HitSlots]) -> PositionSet {
+        let mut sampled = PositionSet::EMPTY;
+        for (position, hit) in hits.iter().enumerate() {
+            if self.gigaflow.draws() && !hit.is_miss() {
+                sampled.insert(position);
+            }
+        }
+        sampled
+    }
+
+    fn observe(&mut self, upcall: Upcall<'_>) {
+        self.gigaflow.observe(miss_of(upcall));
+    }
+
+    fn link(&self, entry: EntryRef) -> Option<ChainLink> {
+        let (ltm, entry) = (self.gigaflow.ltm(), LtmEntryRef::from(entry));
+        let is_own = ltm.names(&[entry.slot]).next() == Some(entry);
+        if is_own { ltm.link(entry.slot) } else { None }
+    }
+}
+
+impl GigaflowIndex {
+    fn translate_again(
+        &mut self,
+        owner: &mut Owner,
+        pipeline: &Pipeline,
+        old: &Reclaimed,
+    ) -> RepairOutcome {
+        if old.traversal.continuation.is_some() {
+            return RepairOutcome::Dropped;
+        }
+        let (key, mut walk) = (FlowKey::from(&old.traversal.key), Walk::default());
+        if self.gigaflow.find(owner, &key, &mut walk) {
+            return RepairOutcome::Covered;
+        }
+        let (version, now) = (owner.version(), old.used);
+        let miss = Miss { pipeline, key: &key, start: None, version, now };
+        self.gigaflow.miss(owner, miss, ProbeResult::Anew);
+        if !self.gigaflow.find(owner, &key, &mut walk) {
+            return RepairOutcome::Dropped;
+        }
+        let first = walk.slots().first().and_then(|slot| owner.entries().traversal(*slot));
+        RepairOutcome::of(first.is_some_and(|own| {
+            own.actions == old.traversal.actions && own.next == old.traversal.next
+        }))
+    }
+}
+
+/// The owner as the store of LTM entries.
+impl Store for Owner {
+    fn make(&mut self, traversal: &Arc<Traversal>, now: Time) -> Option<LtmEntryRef> {
+        self.install(Arc::clone(traversal), now).ok().map(LtmEntryRef::from)
+    }
+
+    fn has_room(&self) -> bool {
+        self.can_install()
+    }
+
+    fn end(&mut self, entry: LtmEntryRef) -> bool {
+        self.expire(entry.into())
+    }
+
+    #[inline]
+    fn is_live(&self, entry: LtmEntryRef) -> bool {
+        self.entries().is_live(entry.into())
+    }
+
+    fn used(&self, slot: u32) -> Time {
+        self.entries().used_at(slot).map_or(Time::ZERO, |(_, used)| used)
+    }
+
+    fn touch(&mut self, slot: u32, now: Time) {
+        self.entries_mut().touch(slot, now);
+    }
 }
 
 impl ChainTally {
-    /// Counts a walk; `found` says what it found, if it came to an end.
+    /// Counts a walk, and sets `hit` to its entries if the walk is complete.
     #[inline]
-    fn count(&mut self, walk: &Walk, found: &mut Found) {
+    fn count(&mut self, walk: &Walk, hit: &mut HitSlots) {
         let slots = walk.slots();
         if walk.is_hit() {
             self.hits += 1;
             self.steps += slots.len() as u64;
-            found.set(slots);
+            hit.set(slots);
             return;
         }
-        found.clear();
+        hit.clear();
         self.misses += u64::from(slots.is_empty());
         self.partial += u64::from(!slots.is_empty());
     }
 }
 
-/// Translates a packet as a miss says, without a cache.
-pub(crate) fn translate(pipeline: &Pipeline, miss: &Miss<'_>) -> Traversal {
-    match miss.start {
-        None => pipeline.translate(miss.key, miss.version),
-        Some(start) => pipeline.resume(miss.key, start, miss.version),
+fn miss_of(upcall: Upcall<'_>) -> Miss<'_> {
+    let Upcall { pipeline, key, start, version, now } = upcall;
+    Miss { pipeline, key, start, version, now }
+}
+
+impl From<EntryRef> for LtmEntryRef {
+    #[inline]
+    fn from(EntryRef { slot, generation }: EntryRef) -> Self {
+        Self { slot, generation }
     }
 }
 
-/// What is asked for, as far as one walk can go.
-fn bounded(config: Config) -> Config {
+impl From<LtmEntryRef> for EntryRef {
+    #[inline]
+    fn from(LtmEntryRef { slot, generation }: LtmEntryRef) -> Self {
+        Self { slot, generation }
+    }
+}
+
+/// Limits a config to the number of stages that one walk can have.
+fn bounded(config: GigaflowConfig) -> GigaflowConfig {
     let stages_max = u8::try_from(CHAIN_MAX).unwrap_or(u8::MAX);
     let stages_count = config.capacity.stages_count.clamp(1, stages_max);
     let stage_entries_max = config.capacity.stage_entries_max.max(1);
-    Config { capacity: Capacity { stages_count, stage_entries_max }, ..config }
+    GigaflowConfig { capacity: Capacity { stages_count, stage_entries_max }, ..config }
 }

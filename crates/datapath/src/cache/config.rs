@@ -1,28 +1,27 @@
-//! What the caches of a packet thread are like.
+//! Settings of the caches of a packet thread.
 
-use shunt_gigaflow::cache::Config as ChainConfig;
-
-use super::ExactConfig;
+use super::{ExactConfig, chain::GigaflowConfig};
 
 /// Sizes of the caches of one packet thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
-    /// Entries of the megaflow cache, those that wait to be buried included.
+    /// Maximum number of entries of the megaflow cache, dead ones that are not reclaimed yet included.
     pub entries_max: usize,
-    /// The exact-match cache, which stands in front of the other.
+    /// The exact-match cache, which is asked before the wildcard cache.
     pub exact: ExactConfig,
-    /// What knows packets by the bits that mattered.
+    /// Selects the wildcard cache.
     pub wildcard: Wildcard,
 }
 
-/// What knows packets by the bits that mattered.
+/// Selects the wildcard cache of a packet thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wildcard {
-    /// One entry for the whole way of a packet.
+    /// Megaflows: one entry for the whole traversal of a packet.
     #[default]
     Megaflow,
-    /// A chain of at most [`CHAIN_MAX`](crate::metrics::CHAIN_MAX) stages. The seed is the thread's.
-    Gigaflow(ChainConfig),
+    /// Gigaflow: LTM entries in a chain of at most [`CHAIN_MAX`](crate::metrics::CHAIN_MAX) stages. The
+    /// thread's seed replaces that of the config.
+    Gigaflow(GigaflowConfig),
 }
 
 impl Default for CacheConfig {

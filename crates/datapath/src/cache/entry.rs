@@ -1,7 +1,7 @@
 //! The entries of one owner: what happens to a flow, and how often it happened.
 //!
 //! An entry lives in a slot of a slab. What a hit touches fills one cache line ([`Hot`]); the rest
-//! (the traversal, its place in the wildcard cache, totals) lies apart ([`Cold`]).
+//! (the traversal, totals) lies apart ([`Cold`]).
 //!
 //! ```text
 //!   free ──insert──► live ──kill──► dead ──reclaim──► free
@@ -17,10 +17,18 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use shunt_gigaflow::ltm::EntryRef;
 use shunt_pipeline::{DatapathAction, DatapathPort, InstallNo, Time, Traversal, TraversalError};
 
-use super::{Home, repair_queue::RepairQueue};
+use super::repair_queue::RepairQueue;
+
+/// A reference to an entry: the slot, and the generation that distinguishes its uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryRef {
+    /// The slot of the entry.
+    pub slot: u32,
+    /// Number of entries that the slot held before.
+    pub generation: u32,
+}
 
 /// Counts that have not been credited to rules yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,8 +46,6 @@ pub struct Credit {
 pub struct Reclaimed {
     /// What the indexes called it.
     pub reference: EntryRef,
-    /// Its place in the wildcard cache.
-    pub home: Option<Home>,
     /// What made it.
     pub traversal: Arc<Traversal>,
     /// What is still to be credited.
@@ -102,7 +108,6 @@ enum State {
 struct Cold {
     traversal: Option<Arc<Traversal>>,
     number: InstallNo,
-    home: Option<Home>,
     older: u32,
     newer: u32,
     packets: u64,
@@ -199,7 +204,6 @@ impl Entries {
         self.cold[index] = Cold {
             traversal: Some(traversal),
             number,
-            home: None,
             older: self.newest,
             newer: NONE,
             packets: 0,
@@ -336,11 +340,6 @@ impl Entries {
         }
     }
 
-    /// Says where in the wildcard cache a new entry lies.
-    pub fn set_home(&mut self, slot: u32, home: Home) {
-        self.cold[slot as usize].home = Some(home);
-    }
-
     /// Number of dead entries that wait to be buried.
     #[must_use]
     pub fn retired(&self) -> usize {
@@ -355,7 +354,7 @@ impl Entries {
 
     /// Number of dead entries that [`Self::reclaim`] would end.
     #[must_use]
-    pub fn buriable(&self) -> usize {
+    pub fn reclaimable(&self) -> usize {
         self.retired.len()
     }
 
@@ -393,14 +392,13 @@ impl Entries {
         let used = hot.used;
         hot.state = State::Free;
         hot.actions = Arc::clone(&self.no_actions);
-        let cold = &mut self.cold[index];
-        let (home, traversal) = (cold.home.take(), cold.traversal.take());
+        let traversal = self.cold[index].traversal.take();
         // A slot whose generations are used up stays free for ever: no reference comes back to
         // life.
         if hot.generation != u32::MAX {
             self.free.push(reference.slot);
         }
-        traversal.map(|traversal| Reclaimed { reference, home, traversal, credit, used })
+        traversal.map(|traversal| Reclaimed { reference, traversal, credit, used })
     }
 
     /// Number of slots that may have something to credit.
@@ -451,7 +449,6 @@ impl Entries {
         self.cold.push(Cold {
             traversal: None,
             number: InstallNo(0),
-            home: None,
             older: NONE,
             newer: NONE,
             packets: 0,

@@ -1,114 +1,146 @@
-//! What a lookup found: one entry, or those of a chain, first to last.
+//! The results of lookups: the slots of the entries that a packet hit, and their action lists.
 
-use std::sync::Arc;
+use std::{iter, sync::Arc};
 
 use shunt_pipeline::DatapathAction;
 
 use super::Entries;
 use crate::{metrics::CHAIN_MAX, packet::buffer::BURST};
 
-/// The slots of the live entries that a packet has found; none: it missed.
+/// The slots of the live entries that a packet hit; empty if it missed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct HitSlots {
     slots: [u32; CHAIN_MAX],
     count: u8,
 }
 
-/// Places of a burst whose packets were drawn, to be shown to whatever learns where to cut.
+/// A set of positions in a burst, one bit each.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sampled(u64);
+pub(crate) struct PositionSet(u64);
 
-const _: () = assert!(BURST <= 64, "a place is a bit");
+const _: () = assert!(BURST < 64, "a position is a bit");
 
-impl Sampled {
-    /// No place.
-    pub(crate) const NONE: Self = Self(0);
+impl PositionSet {
+    /// The empty set.
+    pub(crate) const EMPTY: Self = Self(0);
 
-    /// One place more.
-    pub(crate) const fn push(&mut self, place: usize) {
-        self.0 |= 1 << place;
+    /// Returns the positions of the first `count` packets.
+    #[inline]
+    pub(crate) const fn first(count: usize) -> Self {
+        Self((1 << count) - 1)
     }
 
-    /// The places, first to last.
-    pub(crate) fn places(self) -> impl Iterator<Item = usize> {
-        (0..BURST).filter(move |place| self.0 >> place & 1 != 0)
+    /// Adds a position.
+    #[inline]
+    pub(crate) const fn insert(&mut self, position: usize) {
+        self.0 |= 1 << position;
     }
 
-    /// Whether there is any.
-    pub(crate) const fn is_any(self) -> bool {
-        self.0 != 0
+    /// Returns the positions that are not in `other`.
+    #[inline]
+    pub(crate) const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Returns whether the set has a position.
+    #[inline]
+    pub(crate) const fn contains(self, position: usize) -> bool {
+        self.0 >> position & 1 != 0
+    }
+
+    /// Returns the positions in ascending order.
+    #[inline]
+    pub(crate) fn positions(self) -> impl Iterator<Item = usize> {
+        let mut rest = self.0;
+        iter::from_fn(move || {
+            let position = rest.trailing_zeros() as usize;
+            let is_there = rest != 0;
+            rest &= rest.wrapping_sub(1);
+            is_there.then_some(position)
+        })
+    }
+
+    /// Returns the number of positions.
+    #[inline]
+    pub(crate) const fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// Returns whether the set is empty.
+    #[inline]
+    pub(crate) const fn is_empty(self) -> bool {
+        self.0 == 0
     }
 }
 
-/// The lists of actions of what was found, one behind the other, empty ones left out.
-pub(crate) struct Lists<'a> {
+/// The action lists of the entries that a packet hit, in order; empty lists are left out.
+pub(crate) struct ActionLists<'a> {
     lists: [&'a Arc<[DatapathAction]>; CHAIN_MAX],
     count: usize,
 }
 
-impl Found {
-    /// One entry was found.
+impl HitSlots {
+    /// Sets the slot of a single entry.
     #[inline]
     pub(crate) const fn set_one(&mut self, slot: u32) {
         (self.slots[0], self.count) = (slot, 1);
     }
 
-    /// These were found; at most [`CHAIN_MAX`].
+    /// Sets the slots of at most [`CHAIN_MAX`] entries.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "at most CHAIN_MAX")]
     pub(crate) fn set(&mut self, slots: &[u32]) {
-        // What is left out would be done to no packet.
+        // A slot that is left out would skip the actions of its entry.
         assert!(slots.len() <= CHAIN_MAX, "a chain has no more stages");
         self.slots[..slots.len()].copy_from_slice(slots);
         self.count = slots.len() as u8;
     }
 
-    /// One more was found, behind the others; at most [`CHAIN_MAX`].
+    /// Appends a slot; there are at most [`CHAIN_MAX`].
     #[inline]
     pub(crate) fn push(&mut self, slot: u32) {
         self.slots[usize::from(self.count)] = slot;
         self.count += 1;
     }
 
-    /// Nothing was found.
+    /// Turns the result into a miss.
     #[inline]
     pub(crate) const fn clear(&mut self) {
         self.count = 0;
     }
 
-    /// What was found, first to last.
+    /// Returns the slots, first to last.
     #[inline]
     pub(crate) fn slots(&self) -> &[u32] {
         &self.slots[..usize::from(self.count)]
     }
 
-    /// Whether nothing was found.
+    /// Returns whether the packet missed.
     #[inline]
     pub(crate) const fn is_miss(&self) -> bool {
         self.count == 0
     }
 }
 
-impl<'a> Lists<'a> {
-    /// What these live entries do to a packet; `None`: nothing.
+impl<'a> ActionLists<'a> {
+    /// Returns the action lists of live entries; `None` if none has an action.
     pub(crate) fn of_entries(entries: &'a Entries, slots: &[u32]) -> Option<Self> {
         Self::of(slots.iter().map(|slot| entries.actions(*slot)))
     }
 
-    /// These lists, of which there are at most [`CHAIN_MAX`] that are not empty; `None`: there is
-    /// none.
+    /// Collects at most [`CHAIN_MAX`] lists that are not empty; `None` if all are empty.
     pub(crate) fn of(lists: impl IntoIterator<Item = &'a Arc<[DatapathAction]>>) -> Option<Self> {
         let mut lists = lists.into_iter().filter(|list| !list.is_empty());
         let mut own = Self { lists: [lists.next()?; CHAIN_MAX], count: 1 };
         for list in lists {
-            assert!(own.count < CHAIN_MAX, "a way has no more pieces than a chain has stages");
+            assert!(own.count < CHAIN_MAX, "a traversal has at most one sub-traversal per stage");
             own.lists[own.count] = list;
             own.count += 1;
         }
         Some(own)
     }
 
-    /// The lists.
+    /// Returns the lists.
     pub(crate) fn as_slice(&self) -> &[&'a Arc<[DatapathAction]>] {
         &self.lists[..self.count]
     }

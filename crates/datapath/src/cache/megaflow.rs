@@ -9,18 +9,42 @@
 //! late (as Open vSwitch's `dpcls` does per port), which is what keeps the average number of probes
 //! near one.
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
 use shunt_flow::{
     FlowKey, SparseMask,
     masked_table::{Candidate, MaskedTable},
 };
+use shunt_pipeline::{Pipeline, Time, Traversal};
 
-use super::{EntryRef, KeyHasher};
-use crate::packet::buffer::BURST;
+use super::{
+    EntryRef, HitSlots, KeyHasher, PositionSet, Reclaimed,
+    index::{
+        IndexCapacity, IndexSeeds, Lookup, RepairOutcome, Upcall, UpcallResult, WildcardIndex,
+    },
+};
+use crate::{evict::owner::Owner, metrics::ThreadCounters, packet::buffer::BURST};
 
-/// Where an entry lies in the wildcard cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Home {
+/// The megaflow cache as the wildcard index of a packet thread.
+#[derive(Debug)]
+pub(crate) struct MegaflowIndex {
+    cache: MegaflowCache,
+    tally: MegaflowTally,
+}
+
+/// The counts of a megaflow index as plain integers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MegaflowTally {
+    hits: u64,
+    misses: u64,
+    inserts: u64,
+    probes: u64,
+}
+
+/// The address of an entry: the number of its subtable, and its row there.
+#[derive(Clone, Copy, Debug)]
+struct RowAddress {
     subtable: u32,
     row: u32,
 }
@@ -35,6 +59,8 @@ pub struct MegaflowCache {
     numbers: HashMap<SparseMask, u32, foldhash::fast::FixedState>,
     /// The numbers of all subtables that are not empty, those that find most first.
     order: Vec<u32>,
+    /// The address of each entry, by its slot; [`RowAddress::NONE`] where there is none.
+    addresses: Vec<RowAddress>,
     probes: u32,
 }
 
@@ -56,6 +82,129 @@ pub struct Missing {
 /// Probes of subtables after which these are put in order.
 const PROBES_PER_ORDERING: u32 = 1 << 16;
 
+impl RowAddress {
+    /// No address.
+    const NONE: Self = Self { subtable: u32::MAX, row: u32::MAX };
+}
+
+impl MegaflowIndex {
+    /// Makes an entry of a traversal; `None` if the traversal learns or the owner refuses.
+    fn install(
+        &mut self,
+        owner: &mut Owner,
+        traversal: &Arc<Traversal>,
+        now: Time,
+    ) -> Option<EntryRef> {
+        if !traversal.learnings.is_empty() {
+            return None;
+        }
+        let entry = owner.install(Arc::clone(traversal), now).ok()?;
+        self.cache.insert(&FlowKey::from(&traversal.key), &traversal.mask, entry);
+        self.tally.inserts += 1;
+        Some(entry)
+    }
+}
+
+impl WildcardIndex for MegaflowIndex {
+    type Config = ();
+    type Partial = ();
+    type Totals = MegaflowTally;
+
+    fn new((): (), seeds: &IndexSeeds, tally: MegaflowTally) -> Self {
+        Self { cache: MegaflowCache::new(seeds.hasher.clone(), seeds.seed), tally }
+    }
+
+    fn totals(&self) -> MegaflowTally {
+        self.tally
+    }
+
+    fn capacity(&self) -> IndexCapacity {
+        IndexCapacity { entries_max: None, hits_per_packet_max: 1 }
+    }
+
+    fn find_burst(
+        &mut self,
+        owner: &Owner,
+        keys: &[FlowKey],
+        asked: PositionSet,
+        hits: &mut [HitSlots; BURST],
+    ) -> u32 {
+        let (mut missing, entries) = (Missing::default(), owner.entries());
+        asked.positions().for_each(|position| missing.push(position));
+        let probes = self.cache.find_burst(keys, &mut missing, |position, entry| {
+            let is_hit = entries.is_live(entry);
+            if is_hit {
+                hits[position].set_one(entry.slot);
+            }
+            is_hit
+        });
+        self.tally.probes += u64::from(probes);
+        self.tally.misses += missing.len() as u64;
+        self.tally.hits += (asked.len() - missing.len()) as u64;
+        missing.places().for_each(|position| hits[position].clear());
+        probes
+    }
+
+    fn find(&mut self, owner: &Owner, key: &FlowKey) -> Lookup<()> {
+        let entries = owner.entries();
+        let Some(entry) = self.cache.find(key, |entry| entries.is_live(entry)) else {
+            self.tally.misses += 1;
+            return Lookup::Miss(());
+        };
+        self.tally.hits += 1;
+        let mut slots = HitSlots::default();
+        slots.set_one(entry.slot);
+        Lookup::Hit { slots, is_sampled: false }
+    }
+
+    fn uncount_hit(&mut self, _hit: &HitSlots) {
+        self.tally.hits -= 1;
+    }
+
+    fn handle_miss(&mut self, owner: &mut Owner, upcall: Upcall<'_>, (): ()) -> UpcallResult {
+        let traversal = Arc::new(upcall.translate());
+        let entry = self.install(owner, &traversal, upcall.now);
+        UpcallResult { traversals: vec![traversal], entry, translations: 1 }
+    }
+
+    fn remove(&mut self, entry: EntryRef) {
+        self.cache.remove(entry);
+    }
+
+    fn repair(
+        &mut self,
+        owner: &mut Owner,
+        pipeline: &Pipeline,
+        old: &Reclaimed,
+    ) -> (RepairOutcome, u64) {
+        if !self.cache.remove(old.reference) {
+            // The entry may be an LTM entry of a former chain, which holds only for packets with its tag.
+            return (RepairOutcome::Dropped, 0);
+        }
+        let (key, entries) = (FlowKey::from(&old.traversal.key), owner.entries());
+        if self.cache.find(&key, |entry| entries.is_live(entry)).is_some() {
+            return (RepairOutcome::Covered, 0);
+        }
+        let fresh = Arc::new(pipeline.translate_again(&old.traversal, owner.version()));
+        let outcome = match self.install(owner, &fresh, old.used) {
+            None => RepairOutcome::Dropped,
+            Some(_) => RepairOutcome::of(old.traversal.actions == fresh.actions),
+        };
+        (outcome, 1)
+    }
+
+    fn masks(&self) -> usize {
+        self.cache.subtables()
+    }
+
+    fn publish(&self, counters: &ThreadCounters) {
+        counters.megaflow.hits.set(self.tally.hits);
+        counters.megaflow.misses.set(self.tally.misses);
+        counters.megaflow.inserts.set(self.tally.inserts);
+        counters.probes.set(self.tally.probes);
+    }
+}
+
 impl MegaflowCache {
     /// An empty cache.
     #[must_use]
@@ -66,6 +215,7 @@ impl MegaflowCache {
             unused: Vec::new(),
             numbers: HashMap::with_hasher(foldhash::fast::FixedState::with_seed(seed)),
             order: Vec::new(),
+            addresses: Vec::new(),
             probes: 0,
         }
     }
@@ -117,25 +267,34 @@ impl MegaflowCache {
     }
 
     /// Adds an entry for every key that agrees with `key` under `mask`. A dead entry with the same
-    /// bits gives up its row.
-    pub fn insert(&mut self, key: &FlowKey, mask: &SparseMask, entry: EntryRef) -> Home {
+    /// bits loses its row.
+    pub fn insert(&mut self, key: &FlowKey, mask: &SparseMask, entry: EntryRef) {
         let subtable = match self.numbers.get(mask) {
             Some(number) => *number,
             None => self.add_subtable(mask),
         };
         let row = self.subtables[subtable as usize].insert(&self.hasher, key, entry);
-        Home { subtable, row }
+        let slot = entry.slot as usize;
+        if slot >= self.addresses.len() {
+            self.addresses.resize(slot + 1, RowAddress::NONE);
+        }
+        self.addresses[slot] = RowAddress { subtable, row };
     }
 
-    /// Takes out a dead entry; nothing happens if its row already belongs to another.
-    pub fn remove(&mut self, home: Home, entry: EntryRef) {
-        let Some(subtable) = self.subtables.get_mut(home.subtable as usize) else { return };
-        subtable.remove(&self.hasher, home.row, entry);
-        if subtable.table.is_empty() && self.order.contains(&home.subtable) {
-            self.order.retain(|number| *number != home.subtable);
-            self.numbers.retain(|_, number| *number != home.subtable);
-            self.unused.push(home.subtable);
+    /// Removes a dead entry, but not its row if that already belongs to another entry.
+    ///
+    /// Returns whether the entry had been inserted here.
+    pub fn remove(&mut self, entry: EntryRef) -> bool {
+        let Some(address) = self.addresses.get_mut(entry.slot as usize) else { return false };
+        let RowAddress { subtable: number, row } = std::mem::replace(address, RowAddress::NONE);
+        let Some(subtable) = self.subtables.get_mut(number as usize) else { return false };
+        subtable.remove(&self.hasher, row, entry);
+        if subtable.table.is_empty() && self.order.contains(&number) {
+            self.order.retain(|other| *other != number);
+            self.numbers.retain(|_, other| *other != number);
+            self.unused.push(number);
         }
+        true
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "indices of subtables")]
@@ -314,13 +473,13 @@ mod tests {
 
     struct Model {
         cache: MegaflowCache,
-        /// Every entry ever made: key, mask, home, whether it lives.
-        entries: Vec<(FlowKey, FlowMask, Home, bool)>,
+        /// Every entry ever made: key, mask, whether it lives.
+        entries: Vec<(FlowKey, FlowMask, bool)>,
     }
 
     impl Model {
         fn covering(&self, key: &FlowKey) -> Vec<u32> {
-            let covers = |(_, (own, mask, _, live)): &(usize, &(FlowKey, FlowMask, Home, bool))| {
+            let covers = |(_, (own, mask, live)): &(usize, &(FlowKey, FlowMask, bool))| {
                 *live && own.agrees_with(key, mask)
             };
             let all = self.entries.iter().enumerate().filter(covers);
@@ -329,7 +488,7 @@ mod tests {
 
         fn check(&mut self, key: &FlowKey) {
             let entries = &self.entries;
-            let is_live = |entry: EntryRef| entries[entry.slot as usize].3;
+            let is_live = |entry: EntryRef| entries[entry.slot as usize].2;
             let single = self.cache.find(key, is_live);
             let mut missing = Missing::default();
             missing.push(0);
@@ -354,20 +513,20 @@ mod tests {
                     // A thread inserts only after a miss.
                     if self.covering(&key).is_empty() {
                         let slot = u32::try_from(self.entries.len()).unwrap();
-                        let home = self.cache.insert(&key, &SparseMask::from(&mask), entry(slot));
-                        self.entries.push((key, mask, home, true));
+                        self.cache.insert(&key, &SparseMask::from(&mask), entry(slot));
+                        self.entries.push((key, mask, true));
                     }
                 }
                 Op::Kill { which } => {
                     let count = self.entries.len();
                     if let Some(dead) = self.entries.get_mut(which % count.max(1)) {
-                        dead.3 = false;
+                        dead.2 = false;
                     }
                 }
                 Op::Bury => {
-                    for (slot, (_, _, home, live)) in self.entries.iter().enumerate() {
+                    for (slot, (_, _, live)) in self.entries.iter().enumerate() {
                         if !live {
-                            self.cache.remove(*home, entry(u32::try_from(slot).unwrap()));
+                            self.cache.remove(entry(u32::try_from(slot).unwrap()));
                         }
                     }
                 }
@@ -393,10 +552,10 @@ mod tests {
     #[test]
     fn a_subtable_that_became_empty_is_asked_no_more() {
         let mut cache = MegaflowCache::new(KeyHasher::new(1), 1);
-        let home = cache.insert(&key(1, 1), &SparseMask::from(&mask(7, 0)), entry(0));
+        cache.insert(&key(1, 1), &SparseMask::from(&mask(7, 0)), entry(0));
         cache.insert(&key(1, 1), &SparseMask::from(&mask(7, 7)), entry(1));
         assert_eq!(cache.subtables(), 2);
-        cache.remove(home, entry(0));
+        assert!(cache.remove(entry(0)));
         assert_eq!(cache.subtables(), 1);
         assert_eq!(cache.find(&key(1, 1), |_| true), Some(entry(1)));
     }

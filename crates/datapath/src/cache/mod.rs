@@ -1,32 +1,42 @@
-//! The caches of one packet thread: what was decided for a packet, found again in a few loads.
+//! The caches of one packet thread.
 //!
-//! [`Entries`] holds the entries themselves, with their actions and counts. Two indexes lead to
-//! them: the [`ExactCache`] by all header bits, for flows that were seen just now, and the
-//! [`MegaflowCache`] by those bits that the decision depended on; or, in place of both, a chain of
-//! stages in which a packet finds pieces of its way one after the other ([`shunt_gigaflow`]). An index
-//! refers to an entry by an [`EntryRef`], which goes dead with the entry: dropping an entry is one
-//! store, whatever refers to it, and the indexes are cleaned up later, a few a turn.
+//! [`Entries`] holds the entries with their actions and counts. Two indexes lead to them: the
+//! [`ExactCache`] by all header bits, for flows that were active just now, and a [wildcard
+//! index](index::WildcardIndex) by those bits that the decision depended on. The wildcard index is the
+//! [`MegaflowCache`], or a chain of stages that hold LTM entries ([`shunt_gigaflow`]). An index refers to
+//! an entry by an [`EntryRef`], which is dead as soon as the entry is. So dropping an entry is one
+//! store, however many references there are, and the indexes are cleaned up later, a few entries per
+//! iteration.
 
 #[cfg(not(loom))]
 mod caches;
 #[cfg(not(loom))]
 mod chain;
+#[cfg(not(loom))]
 mod config;
 mod entry;
+#[cfg(not(loom))]
 mod exact;
 #[cfg(not(loom))]
 mod hit_slots;
+#[cfg(not(loom))]
+pub(crate) mod index;
+#[cfg(not(loom))]
 mod megaflow;
 mod repair_queue;
 
 #[cfg(not(loom))]
-pub(crate) use caches::{Answer, Caches, Repaired};
+pub(crate) use caches::Caches;
+#[cfg(not(loom))]
+pub use chain::ChainLink;
+#[cfg(not(loom))]
 pub use config::{CacheConfig, Wildcard};
-pub use entry::{Credit, Entries, Hit, Reclaimed};
+pub use entry::{Credit, Entries, EntryRef, Hit, Reclaimed};
+#[cfg(not(loom))]
 pub use exact::{ExactCache, ExactConfig, INGRESS_WORDS, ingress_words};
 #[cfg(not(loom))]
-pub(crate) use hit_slots::{Found, Lists, Sampled};
-pub use megaflow::{Home, MegaflowCache, Missing};
+pub(crate) use hit_slots::{ActionLists, HitSlots, PositionSet};
+#[cfg(not(loom))]
+pub use megaflow::{MegaflowCache, Missing};
 pub(crate) use shunt_flow::hash::split_mix;
 pub use shunt_flow::hash::{KeyHasher, MaskWord};
-pub use shunt_gigaflow::ltm::EntryRef;

@@ -45,7 +45,6 @@ use std::sync::Arc;
 
 use rtrb::Producer;
 use shunt_classifier::Version;
-use shunt_gigaflow::ltm::Store;
 use shunt_pipeline::{EntryId, InstallNo, Learning, OwnerId, Time, Traversal};
 
 use crate::{
@@ -206,6 +205,12 @@ impl Owner {
         EntryId { owner: self.id, slot: entry.slot, generation: entry.generation }
     }
 
+    /// Returns whether a slot is free and the ring to the engine takes a report.
+    #[must_use]
+    pub fn can_install(&self) -> bool {
+        !self.entries.is_full() && !self.reports.is_full()
+    }
+
     /// Makes an entry and reports it.
     ///
     /// # Errors
@@ -314,33 +319,5 @@ impl Owner {
         self.version = invalidation.version;
         self.learned = self.learned.max(invalidation.learned);
         dropped
-    }
-}
-
-/// The pieces of a chain are entries like any other.
-impl Store for Owner {
-    fn make(&mut self, traversal: &Arc<Traversal>, now: Time) -> Option<EntryRef> {
-        self.install(Arc::clone(traversal), now).ok()
-    }
-
-    fn has_room(&self) -> bool {
-        !self.entries.is_full() && !self.reports.is_full()
-    }
-
-    fn end(&mut self, entry: EntryRef) -> bool {
-        self.expire(entry)
-    }
-
-    #[inline]
-    fn is_live(&self, entry: EntryRef) -> bool {
-        self.entries.is_live(entry)
-    }
-
-    fn used(&self, slot: u32) -> Time {
-        self.entries.used_at(slot).map_or(Time::ZERO, |(_, used)| used)
-    }
-
-    fn touch(&mut self, slot: u32, now: Time) {
-        self.entries.touch(slot, now);
     }
 }

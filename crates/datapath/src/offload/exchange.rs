@@ -37,7 +37,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
                 if let Some((own, traversal, hits)) = self.ledger.counted(entry, counters, self.now)
                 {
                     self.pipeline.credit(&traversal, hits.packets, hits.bytes, self.now);
-                    self.owner.touch(own, self.now);
+                    self.owner.touch(own.into(), self.now);
                     self.status.packets += hits.packets;
                     self.status.bytes += hits.bytes;
                 }

@@ -106,7 +106,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
     pub(super) fn end_what_waits(&mut self) -> bool {
         let before = self.to_end.len();
         let owner = &mut self.owner;
-        self.to_end.retain(|entry| owner.entries().is_live(*entry) && !owner.expire(*entry));
+        self.to_end.retain(|entry| owner.is_live(*entry) && !owner.end(*entry));
         self.reclaim(None);
         self.to_end.len() < before
     }
@@ -115,14 +115,15 @@ impl<T: OffloadDevice> OffloadAgent<T> {
     /// made them stale.
     pub(super) fn reclaim(&mut self, stale_since: Option<Time>) {
         while let Some(reclaimed) = self.owner.entries_mut().reclaim() {
-            self.gigaflow.ltm_mut().forget(reclaimed.reference);
+            let entry = EntryRef::from(reclaimed.reference);
+            self.gigaflow.ltm_mut().forget(entry);
             // What is lost is not to come back with what goes now.
             if self.judge.is_lost()
-                && let Some(index) = self.ledger.index(reclaimed.reference)
+                && let Some(index) = self.ledger.index(entry)
             {
                 self.target.forget(index);
             }
-            if let Some(piece) = self.ledger.doom(reclaimed.reference, stale_since) {
+            if let Some(piece) = self.ledger.doom(entry, stale_since) {
                 self.let_go(&piece);
             }
         }

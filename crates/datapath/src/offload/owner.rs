@@ -231,7 +231,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
 
     fn dumped(&self) -> Vec<DumpedEntry> {
         let dumped = self.ledger.pieces().map(|(piece, counters)| DumpedEntry {
-            entry: self.owner.name(piece.entry),
+            entry: self.owner.name(piece.entry.into()),
             traversal: Arc::clone(&piece.traversal),
             packets: counters.packets,
             bytes: counters.bytes,

@@ -108,7 +108,7 @@ impl PacketThread {
         key.set_bridge(traversal.key.bridge());
         key.set_in_port(traversal.key.in_port());
         let parsed = Parsed { key: &mut key, layers };
-        self.execute_pieces(packet, std::slice::from_ref(traversal), parsed);
+        self.execute_traversals(packet, std::slice::from_ref(traversal), parsed);
         self.recirculate();
     }
 

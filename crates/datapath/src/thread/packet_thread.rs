@@ -14,7 +14,7 @@ use super::{
     verify::Verifier,
 };
 use crate::{
-    cache::{CacheConfig, Caches, Found},
+    cache::{CacheConfig, Caches, HitSlots},
     command::{Command, Repair},
     evict::{link::Link, owner::Owner},
     metrics::ThreadCounters,
@@ -106,8 +106,8 @@ pub(super) struct Batch {
     pub(super) packets: Vec<Packet>,
     pub(super) keys: Box<[FlowKey]>,
     pub(super) layers: [Layers; BURST],
-    /// Their entries.
-    pub(super) found: [Found; BURST],
+    /// The entries that the packets hit.
+    pub(super) hits: [HitSlots; BURST],
     pub(super) fates: [Fate; BURST],
 }
 
@@ -126,7 +126,7 @@ impl PacketThread {
                 packets: Vec::with_capacity(BATCH_MAX),
                 keys: vec![FlowKey::ZERO; BURST].into_boxed_slice(),
                 layers: [Layers::default(); BURST],
-                found: [Found::default(); BURST],
+                hits: [HitSlots::default(); BURST],
                 fates: [Fate::Wait; BURST],
             },
             jobs: Jobs::default(),
@@ -217,23 +217,9 @@ impl PacketThread {
     }
 
     fn publish(&self) {
-        let (counters, caches) = (&self.counters, &self.caches);
+        let counters = &self.counters;
         self.outputs.tally.publish(counters);
-        let tally = caches.tally;
-        counters.exact.hits.set(tally.exact_hits);
-        counters.exact.misses.set(tally.exact_misses);
-        counters.exact.inserts.set(tally.exact_inserts);
-        counters.megaflow.hits.set(tally.megaflow_hits);
-        counters.megaflow.misses.set(tally.megaflow_misses);
-        counters.megaflow.inserts.set(tally.megaflow_inserts);
-        counters.probes.set(tally.probes);
-        counters.masks.set(caches.masks() as u64);
-        counters.entries.set(caches.owner.entries().len() as u64);
-        counters.refused_full.set(caches.owner.refused().full);
-        counters.refused_ring.set(caches.owner.refused().ring);
-        if let Some(chain) = caches.chain() {
-            chain.publish(&counters.chain);
-        }
+        self.caches.publish(counters);
         counters.upcalls.set(self.upcalls);
         counters.held.set(self.held() as u64);
         counters.turns.add(1);

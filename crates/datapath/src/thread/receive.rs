@@ -7,7 +7,7 @@ use shunt_pipeline::{BridgeId, DatapathPort, TraversalError};
 
 use super::{Batch, PacketThread, stall_budget::StallBudget};
 use crate::{
-    cache::Lists,
+    cache::ActionLists,
     metrics::{DropReason, PortTraffic},
     packet::buffer::Packet,
     port::RxQueue,
@@ -59,11 +59,10 @@ impl PacketThread {
                 offers.offer(&self.batch.keys[place], self.now);
             }
             self.outputs.taps.at_port(self.inputs[input].port, &self.batch.packets);
-            let Batch { keys, found, .. } = &mut self.batch;
+            let Batch { keys, hits, .. } = &mut self.batch;
             self.caches.hold_reclaims(true);
-            self.caches.find_burst(&keys[..count], found);
-            let sampled = self.caches.take_sampled();
-            sampled.places().for_each(|place| self.observe(place));
+            let sampled = self.caches.find_burst(&keys[..count], hits);
+            sampled.positions().for_each(|position| self.observe(position));
             if self.verifier.one_in > 0 {
                 self.verify_burst(count);
             }
@@ -137,9 +136,9 @@ impl PacketThread {
     /// Executes the entry that was found for a packet of the burst, up to the end of everything
     /// that it is recirculated for: the packets behind it come after.
     fn execute_found(&mut self, place: usize, packet: Packet) {
-        let Batch { keys, layers, found, .. } = &mut self.batch;
-        let (entries, slots) = (self.caches.owner.entries(), found[place].slots());
-        if let Some(lists) = Lists::of_entries(entries, slots) {
+        let Batch { keys, layers, hits, .. } = &mut self.batch;
+        let (entries, slots) = (self.caches.owner.entries(), hits[place].slots());
+        if let Some(lists) = ActionLists::of_entries(entries, slots) {
             let parsed = Parsed { key: &mut keys[place], layers: layers[place] };
             self.outputs.execute(&mut self.pool, packet, lists.as_slice(), parsed);
             self.recirculate();
@@ -164,20 +163,20 @@ impl PacketThread {
     /// is anything to teach; and so may a hit whose packet is recirculated. Elsewhere hits overtake
     /// misses.
     fn decide(&mut self, input: usize, count: usize) {
-        let Batch { packets, found, fates, .. } = &mut self.batch;
+        let Batch { packets, hits, fates, .. } = &mut self.batch;
         let entries = self.caches.owner.entries_mut();
         let is_ordered = self.pipeline.learns();
         let mut waits = is_ordered && !self.inputs[input].waiting.is_empty();
         let mut puts_off = false;
-        for ((packet, found), fate) in packets.iter().zip(found).zip(fates).take(count) {
-            if waits || found.is_miss() {
+        for ((packet, hit_slots), fate) in packets.iter().zip(hits).zip(fates).take(count) {
+            if waits || hit_slots.is_miss() {
                 waits = is_ordered;
-                puts_off |= !found.is_miss();
+                puts_off |= !hit_slots.is_miss();
                 *fate = Fate::Wait;
                 continue;
             }
             let (mut port, mut lists_count) = (None, 0);
-            for slot in found.slots() {
+            for slot in hit_slots.slots() {
                 let hit = entries.hit(*slot, packet.len() as u64, self.now);
                 if !hit.actions.is_empty() {
                     (port, lists_count) = (hit.forward(packet.ingress), lists_count + 1);
@@ -186,14 +185,14 @@ impl PacketThread {
             let port = port.filter(|_| lists_count == 1);
             let ready = port.and_then(|port| self.outputs.ready_port(port, packet));
             *fate = ready.map_or(Fate::Execute, Fate::Forward);
-            let mut lists = found.slots().iter().map(|slot| entries.actions(*slot));
+            let mut lists = hit_slots.slots().iter().map(|slot| entries.actions(*slot));
             waits = is_ordered && ready.is_none() && lists.any(|list| list.iter().any(is_cut));
         }
         if puts_off {
-            let Batch { found, fates, .. } = &self.batch;
-            for (place, (found, fate)) in found.iter().zip(fates).take(count).enumerate() {
-                if *fate == Fate::Wait && !found.is_miss() {
-                    self.caches.put_off(place, found);
+            let Batch { hits, fates, .. } = &self.batch;
+            for (position, (hit, fate)) in hits.iter().zip(fates).take(count).enumerate() {
+                if *fate == Fate::Wait && !hit.is_miss() {
+                    self.caches.uncount_hit(position, hit);
                 }
             }
         }

@@ -22,7 +22,7 @@ use std::time::Duration;
 use shunt_pipeline::Time;
 
 use super::PacketThread;
-use crate::{cache::Repaired, command::Repair};
+use crate::{cache::index::RepairOutcome, command::Repair};
 
 /// Which entries are made anew, and when.
 #[derive(Debug, Default)]
@@ -83,16 +83,16 @@ impl PacketThread {
             && self.caches.owner.entries().fallen() > 0
             && self.repairer.allows(self.now)
         {
-            let Some(renewal) = self.caches.repair(&self.pipeline) else { break };
-            self.credit_reclaimed(&renewal.reclaimed);
-            match renewal.repaired {
-                Repaired::Same => self.counters.repaired_same.add(1),
-                Repaired::Changed => self.counters.repaired_changed.add(1),
-                Repaired::Covered => self.counters.repair_covered.add(1),
-                Repaired::Dropped => self.counters.repair_dropped.add(1),
+            let Some(repaired) = self.caches.repair(&self.pipeline) else { break };
+            self.credit_reclaimed(&repaired.reclaimed);
+            match repaired.outcome {
+                RepairOutcome::Same => self.counters.repaired_same.add(1),
+                RepairOutcome::Changed => self.counters.repaired_changed.add(1),
+                RepairOutcome::Covered => self.counters.repair_covered.add(1),
+                RepairOutcome::Dropped => self.counters.repair_dropped.add(1),
             }
             // To find that there is nothing to do is work as well.
-            let cost = usize::try_from(renewal.translations).unwrap_or(usize::MAX).max(1);
+            let cost = usize::try_from(repaired.translations).unwrap_or(usize::MAX).max(1);
             self.repairer.left = self.repairer.left.saturating_sub(cost);
             self.translations_left = self.translations_left.saturating_sub(cost);
             has_made = true;
@@ -113,7 +113,7 @@ impl PacketThread {
 
     /// Leaves room to packets that ask for it now.
     pub(super) fn make_room(&mut self) {
-        if self.caches.wants_burials() {
+        if self.caches.needs_reclaims() {
             self.give_up(None);
             self.reclaim();
         }

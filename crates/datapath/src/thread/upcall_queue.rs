@@ -15,12 +15,14 @@
 use std::sync::Arc;
 
 use shunt_flow::{FlowKey, PortNo, extract::extract};
-use shunt_gigaflow::cache::Miss;
-use shunt_pipeline::{Continuation, Pipeline, Time, Traversal};
+use shunt_pipeline::{Continuation, Traversal};
 
 use super::{PacketThread, receive::drop_reason};
 use crate::{
-    cache::{Answer, Caches, Found, Lists},
+    cache::{
+        ActionLists, HitSlots,
+        index::{Lookup, PartialLookup, Upcall, UpcallResult},
+    },
     metrics::DropReason,
     packet::buffer::{BURST, Packet},
     thread::execute::{Left, Parsed},
@@ -33,6 +35,13 @@ const SERVED_PER_ITERATION: usize = 4 * BURST;
 ///
 /// Each may make as many lookups as a packet that has just come in.
 const RECIRCULATIONS_MAX: usize = 256;
+
+/// A packet that missed, with the state of its lookup.
+struct Missed<'k> {
+    packet: Packet,
+    parsed: Parsed<'k>,
+    partial: PartialLookup,
+}
 
 impl PacketThread {
     /// Serves packets that wait; answers how many have gone on.
@@ -87,95 +96,98 @@ impl PacketThread {
         continuation.enter(&mut key);
         let parsed = Parsed { key: &mut key, layers };
         let start = Some(continuation);
-        if let Err((packet, parsed)) = self.find_and_execute(packet, parsed, start) {
-            self.translate_and_execute(packet, parsed, start);
+        if let Err(missed) = self.find_and_execute(packet, parsed, start) {
+            self.translate_and_execute(missed, start);
         }
     }
 
-    /// Looks a packet up and executes what was found or translated. Gives it back if it needs a
-    /// translation and none is left.
+    /// Looks up a packet, and executes the actions of its entries or of its translation.
+    ///
+    /// Returns the packet if it needs a translation and none is left in this iteration.
     fn resolve(&mut self, packet: Packet, parsed: Parsed<'_>) -> Option<Packet> {
-        let (packet, parsed) = self.find_and_execute(packet, parsed, None).err()?;
+        let missed = self.find_and_execute(packet, parsed, None).err()?;
         if self.translations_left == 0 {
-            return Some(packet);
+            return Some(missed.packet);
         }
-        self.translate_and_execute(packet, parsed, None);
+        self.translate_and_execute(missed, None);
         None
     }
 
-    /// Looks a packet up and executes what was found; gives it back if nothing was.
+    /// Looks up a packet, and executes the actions of its entries. Returns the packet if it missed.
     fn find_and_execute<'k>(
         &mut self,
         packet: Packet,
         parsed: Parsed<'k>,
         start: Option<&Arc<Continuation>>,
-    ) -> Result<(), (Packet, Parsed<'k>)> {
-        let found = self.caches.find(parsed.key);
-        if found.is_miss() {
-            return Err((packet, parsed));
+    ) -> Result<(), Missed<'k>> {
+        let (hit, is_sampled) = match self.caches.find(parsed.key) {
+            Lookup::Hit { slots, is_sampled } => (slots, is_sampled),
+            Lookup::Miss(partial) => return Err(Missed { packet, parsed, partial }),
+        };
+        if self.verifier.chooses() && !self.is_right(&hit, &packet, &parsed) {
+            // The entries are gone: another lookup tells how far the packet gets in a chain now.
+            let partial = match self.caches.find(parsed.key) {
+                Lookup::Hit { .. } => PartialLookup::default(),
+                Lookup::Miss(partial) => partial,
+            };
+            return Err(Missed { packet, parsed, partial });
         }
-        if self.verifier.chooses() && !self.is_right(&found, &packet, &parsed) {
-            // What is left of the chain is walked once more, to say where it misses.
-            self.caches.find(parsed.key);
-            return Err((packet, parsed));
-        }
-        if self.caches.take_sampled().is_any() && self.translations_left > 0 {
+        if is_sampled && self.translations_left > 0 {
             self.translations_left -= 1;
-            let miss = miss(&self.pipeline, &self.caches, parsed.key, (start, self.now));
-            self.caches.observe(miss);
+            let (pipeline, version) = (&self.pipeline, self.caches.owner.version());
+            let upcall = Upcall { pipeline, key: parsed.key, start, version, now: self.now };
+            self.caches.observe(upcall);
         }
-        self.count(&found, packet.len() as u64);
+        self.count(&hit, packet.len() as u64);
         let entries = self.caches.owner.entries();
-        if let Some(lists) = Lists::of_entries(entries, found.slots()) {
+        if let Some(lists) = ActionLists::of_entries(entries, hit.slots()) {
             self.outputs.execute(&mut self.pool, packet, lists.as_slice(), parsed);
         } else {
-            let reason = drop_reason(found.slots().iter().find_map(|slot| entries.error(*slot)));
+            let reason = drop_reason(hit.slots().iter().find_map(|slot| entries.error(*slot)));
             self.outputs.drop(&mut self.pool, packet, reason);
         }
         Ok(())
     }
 
-    /// Counts a packet for the entries that it has found.
-    fn count(&mut self, found: &Found, bytes: u64) {
+    /// Counts a packet for the entries that it hit.
+    fn count(&mut self, hit: &HitSlots, bytes: u64) {
         let entries = self.caches.owner.entries_mut();
-        for slot in found.slots() {
+        for slot in hit.slots() {
             entries.hit(*slot, bytes, self.now);
         }
     }
 
-    /// Shows a packet of the burst that was drawn, and hit, to the cache.
-    pub(super) fn observe(&mut self, place: usize) {
+    /// Passes a sampled packet of the burst, which hit, to the wildcard index.
+    pub(super) fn observe(&mut self, position: usize) {
         if self.translations_left > 0 {
             self.translations_left -= 1;
-            let key = &self.batch.keys[place];
-            let miss = miss(&self.pipeline, &self.caches, key, (None, self.now));
-            self.caches.observe(miss);
+            let (pipeline, version) = (&self.pipeline, self.caches.owner.version());
+            let key = &self.batch.keys[position];
+            self.caches.observe(Upcall { pipeline, key, start: None, version, now: self.now });
         }
     }
 
-    /// Translates a packet that no cache knew, makes entries or hands in what it teaches, counts it
-    /// once, and does to it what was decided.
-    fn translate_and_execute(
-        &mut self,
-        packet: Packet,
-        parsed: Parsed<'_>,
-        start: Option<&Arc<Continuation>>,
-    ) {
+    /// Translates a packet that missed, adds entries or sends its learn request, counts it once, and
+    /// executes its actions.
+    fn translate_and_execute(&mut self, missed: Missed<'_>, start: Option<&Arc<Continuation>>) {
+        let Missed { packet, parsed, partial } = missed;
         self.upcalls += 1;
         self.make_room();
-        let miss = miss(&self.pipeline, &self.caches, parsed.key, (start, self.now));
-        let Answer { pieces, entry, translations } = self.caches.miss(miss);
+        let (pipeline, version) = (&self.pipeline, self.caches.owner.version());
+        let upcall = Upcall { pipeline, key: parsed.key, start, version, now: self.now };
+        let UpcallResult { traversals, entry, translations } =
+            self.caches.handle_miss(upcall, partial);
         let spent = usize::try_from(translations).unwrap_or(usize::MAX);
         self.translations_left = self.translations_left.saturating_sub(spent);
-        // A target meets no packet that was parsed again.
+        // An offload device looks up no packet that was recirculated.
         if start.is_none()
             && let Some(offers) = &mut self.offers
         {
             offers.offer(parsed.key, self.now);
         }
         let bytes = packet.len() as u64;
-        if let Some(taught) = pieces.iter().find(|piece| !piece.learnings.is_empty())
-            && let Err(reason) = self.learn(&packet, taught)
+        if let Some(learning) = traversals.iter().find(|own| !own.learnings.is_empty())
+            && let Err(reason) = self.learn(&packet, learning)
         {
             return self.outputs.drop(&mut self.pool, packet, reason);
         }
@@ -184,23 +196,23 @@ impl PacketThread {
                 self.caches.owner.entries_mut().hit(entry.slot, bytes, self.now);
             }
             None => {
-                pieces.iter().for_each(|piece| self.pipeline.credit(piece, 1, bytes, self.now));
+                traversals.iter().for_each(|own| self.pipeline.credit(own, 1, bytes, self.now));
             }
         }
-        self.execute_pieces(packet, &pieces, parsed);
+        self.execute_traversals(packet, &traversals, parsed);
     }
 
-    /// Does to a packet what the pieces of its way decided.
-    pub(super) fn execute_pieces(
+    /// Executes the actions of the sub-traversals of a packet.
+    pub(super) fn execute_traversals(
         &mut self,
         packet: Packet,
-        pieces: &[Arc<Traversal>],
+        traversals: &[Arc<Traversal>],
         parsed: Parsed<'_>,
     ) {
-        if let Some(lists) = Lists::of(pieces.iter().map(|piece| &piece.actions)) {
+        if let Some(lists) = ActionLists::of(traversals.iter().map(|own| &own.actions)) {
             self.outputs.execute(&mut self.pool, packet, lists.as_slice(), parsed);
         } else {
-            let reason = drop_reason(pieces.iter().find_map(|piece| piece.error));
+            let reason = drop_reason(traversals.iter().find_map(|own| own.error));
             self.outputs.drop(&mut self.pool, packet, reason);
         }
     }
@@ -221,15 +233,4 @@ impl PacketThread {
         }
         None
     }
-}
-
-/// What the caches are told of a packet that they do not know, or that is to be translated all the
-/// same.
-fn miss<'a>(
-    pipeline: &'a Pipeline,
-    caches: &Caches,
-    key: &'a FlowKey,
-    (start, now): (Option<&'a Arc<Continuation>>, Time),
-) -> Miss<'a> {
-    Miss { pipeline, key, start, version: caches.owner.version(), now }
 }

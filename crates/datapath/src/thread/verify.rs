@@ -20,7 +20,7 @@ use shunt_pipeline::Traversal;
 
 use super::{PacketThread, dry_run::Trial};
 use crate::{
-    cache::{Found, split_mix},
+    cache::{HitSlots, split_mix},
     packet::buffer::Packet,
     thread::execute::Parsed,
 };
@@ -61,18 +61,18 @@ impl PacketThread {
     /// Compares some hits of a burst; those of an entry that was wrong are misses from now on.
     pub(super) fn verify_burst(&mut self, count: usize) {
         for place in 0..count {
-            let found = self.batch.found[place];
-            if found.is_miss() || !self.verifier.chooses() {
+            let hit = self.batch.hits[place];
+            if hit.is_miss() || !self.verifier.chooses() {
                 continue;
             }
             let mut keys = std::mem::take(&mut self.batch.keys);
             let packets = std::mem::take(&mut self.batch.packets);
             let parsed = Parsed { key: &mut keys[place], layers: self.batch.layers[place] };
-            if !self.is_right(&found, &packets[place], &parsed) {
+            if !self.is_right(&hit, &packets[place], &parsed) {
                 let shares =
-                    |other: &Found| other.slots().iter().any(|slot| found.slots().contains(slot));
-                let hits = self.batch.found[..count].iter_mut().filter(|other| shares(other));
-                hits.for_each(Found::clear);
+                    |other: &HitSlots| other.slots().iter().any(|slot| hit.slots().contains(slot));
+                let hits = self.batch.hits[..count].iter_mut().filter(|other| shares(other));
+                hits.for_each(HitSlots::clear);
             }
             (self.batch.keys, self.batch.packets) = (keys, packets);
         }
@@ -80,10 +80,15 @@ impl PacketThread {
 
     /// Whether live entries do to a packet what the tables say. If not, the difference is counted
     /// and told of, and the entries go; they live on only while their reports do not fit.
-    pub(super) fn is_right(&mut self, found: &Found, packet: &Packet, parsed: &Parsed<'_>) -> bool {
+    pub(super) fn is_right(
+        &mut self,
+        hit: &HitSlots,
+        packet: &Packet,
+        parsed: &Parsed<'_>,
+    ) -> bool {
         let (entries, version) = (self.caches.owner.entries(), self.caches.owner.version());
         let traversal = |slot: &u32| entries.traversal(*slot).map(Arc::clone);
-        let cached: Vec<Arc<Traversal>> = found.slots().iter().filter_map(traversal).collect();
+        let cached: Vec<Arc<Traversal>> = hit.slots().iter().filter_map(traversal).collect();
         let Some(first) = cached.first() else { return false };
         let fresh = match &first.continuation {
             None => self.pipeline.translate(parsed.key, version),
@@ -105,7 +110,7 @@ impl PacketThread {
             return true;
         }
         self.counters.differences.add(1);
-        for slot in found.slots() {
+        for slot in hit.slots() {
             if let Some(entry) = self.caches.owner.entries().live_at(*slot) {
                 self.caches.owner.expire(entry);
             }

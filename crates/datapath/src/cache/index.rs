@@ -1,0 +1,340 @@
+//! The contract of a wildcard cache: an index that finds entries by the bits that decided about them.
+//!
+//! The entries themselves belong to the thread's [`Owner`]. An index only maps keys to [`EntryRef`]s
+//! of live entries, so an invalidation is one store per entry and no index takes part in it. An index
+//! must therefore ask the owner whether an entry that it found is live. It removes dead entries later,
+//! when [`WildcardIndex::remove`] is called for each of them.
+//!
+//! # Add an index
+//!
+//! Implement [`WildcardIndex`] in one file, and add one line to the list `wildcard_indexes!` at the end
+//! of this file, with the setting in [`Wildcard`] that selects the index. A packet thread has one index
+//! at a time. Calls are dispatched by a `match` in [`AnyIndex`], once per burst on the packet path.
+
+use std::{fmt, sync::Arc};
+
+use shunt_flow::FlowKey;
+use shunt_pipeline::{Continuation, Pipeline, Time, Traversal, Version};
+
+use super::{
+    EntryRef, HitSlots, KeyHasher, PositionSet, Reclaimed, Wildcard,
+    chain::{ChainLink, GigaflowIndex},
+    megaflow::MegaflowIndex,
+};
+use crate::{evict::owner::Owner, metrics::ThreadCounters, packet::buffer::BURST};
+
+/// Finds the entries that cover a packet, and adds entries for packets that miss.
+pub(crate) trait WildcardIndex: fmt::Debug {
+    /// The index's own settings.
+    type Config;
+
+    /// The state of a lookup that missed, for [`Self::handle_miss`]. The default knows nothing.
+    type Partial: Default;
+
+    /// Counts that continue when the index is replaced and later selected again.
+    type Totals: Copy + Default + fmt::Debug;
+
+    /// Creates an empty index that continues counting at `totals`.
+    fn new(config: Self::Config, seeds: &IndexSeeds, totals: Self::Totals) -> Self;
+
+    /// Returns the counts since the thread started.
+    fn totals(&self) -> Self::Totals;
+
+    /// Returns the number of entries that the index has room for.
+    fn capacity(&self) -> IndexCapacity;
+
+    /// Looks up the packets at the positions `asked` of a burst, and sets their `hits`.
+    ///
+    /// All packets come from one port. Returns the number of hash tables probed, summed over packets.
+    fn find_burst(
+        &mut self,
+        owner: &Owner,
+        keys: &[FlowKey],
+        asked: PositionSet,
+        hits: &mut [HitSlots; BURST],
+    ) -> u32;
+
+    /// Looks up one packet: one from the upcall queue, or one that was recirculated.
+    fn find(&mut self, owner: &Owner, key: &FlowKey) -> Lookup<Self::Partial>;
+
+    /// Takes back the count of a hit of a burst: the packet will be looked up again.
+    fn uncount_hit(&mut self, hit: &HitSlots);
+
+    /// Translates a packet that missed, and adds entries for all packets that match like it.
+    ///
+    /// `partial` is the result of [`Self::find`] for the same key, or the default. A traversal that
+    /// learns is not cached.
+    fn handle_miss(
+        &mut self,
+        owner: &mut Owner,
+        upcall: Upcall<'_>,
+        partial: Self::Partial,
+    ) -> UpcallResult;
+
+    /// Removes a dead entry. Does nothing if the entry belongs to a former index.
+    fn remove(&mut self, entry: EntryRef);
+
+    /// Removes a dead entry and translates its traversal again at the owner's version.
+    ///
+    /// Returns the outcome and the number of translations.
+    fn repair(
+        &mut self,
+        owner: &mut Owner,
+        pipeline: &Pipeline,
+        old: &Reclaimed,
+    ) -> (RepairOutcome, u64);
+
+    /// Returns the number of masks in use.
+    fn masks(&self) -> usize;
+
+    /// Publishes the counts of the index.
+    fn publish(&self, counters: &ThreadCounters);
+
+    /// Returns the hits of a burst that [`Self::observe`] should see.
+    fn sample_burst(&mut self, _hits: &[HitSlots]) -> PositionSet {
+        PositionSet::EMPTY
+    }
+
+    /// Observes a sampled packet that hit, to learn where to partition traversals.
+    fn observe(&mut self, _upcall: Upcall<'_>) {}
+
+    /// Returns the position of a live entry in a chain of stages, if it is an LTM entry.
+    fn link(&self, _entry: EntryRef) -> Option<ChainLink> {
+        None
+    }
+}
+
+/// A packet that needs a translation.
+#[derive(Clone, Copy)]
+pub(crate) struct Upcall<'a> {
+    /// The tables to translate with.
+    pub(crate) pipeline: &'a Pipeline,
+    /// The key of the packet at lookup.
+    pub(crate) key: &'a FlowKey,
+    /// The continuation at which a recirculated packet resumes.
+    pub(crate) start: Option<&'a Arc<Continuation>>,
+    /// The version of the thread.
+    pub(crate) version: Version,
+    /// The current time.
+    pub(crate) now: Time,
+}
+
+/// The result of a lookup of one packet.
+#[derive(Debug)]
+pub(crate) enum Lookup<P> {
+    /// Live entries cover the packet.
+    Hit {
+        /// The slots of the entries.
+        slots: HitSlots,
+        /// Set if [`WildcardIndex::observe`] should see the packet.
+        is_sampled: bool,
+    },
+    /// No entry, or not all entries, were found.
+    Miss(P),
+}
+
+/// The result of the translation of a packet that missed.
+pub(crate) struct UpcallResult {
+    /// The sub-traversals of the packet, first to last; usually one that is complete.
+    pub(crate) traversals: Vec<Arc<Traversal>>,
+    /// The entry that stands for all of them, if one was made.
+    pub(crate) entry: Option<EntryRef>,
+    /// Number of translations, whole or of a sub-traversal.
+    pub(crate) translations: u64,
+}
+
+/// The outcome of the re-translation of an evicted entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RepairOutcome {
+    /// A new entry does the same.
+    Same,
+    /// A new entry does something else.
+    Changed,
+    /// Another live entry already covers the packets.
+    Covered,
+    /// There is no new entry: the traversal learns, or no slot is free, or it is not the first
+    /// sub-traversal of a chain.
+    Dropped,
+}
+
+/// The room of an index.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IndexCapacity {
+    /// Entry slots needed, if the index evicts entries by itself; `None`: as many as configured.
+    pub(crate) entries_max: Option<usize>,
+    /// Maximum number of entries that one packet hits.
+    pub(crate) hits_per_packet_max: usize,
+}
+
+/// The random inputs of an index.
+#[derive(Debug)]
+pub(crate) struct IndexSeeds {
+    pub(crate) hasher: KeyHasher,
+    pub(crate) seed: u64,
+}
+
+impl Upcall<'_> {
+    /// Translates the packet without a cache.
+    pub(super) fn translate(&self) -> Traversal {
+        match self.start {
+            None => self.pipeline.translate(self.key, self.version),
+            Some(start) => self.pipeline.resume(self.key, start, self.version),
+        }
+    }
+}
+
+impl<P> Lookup<P> {
+    fn map_partial<Q>(self, map: impl FnOnce(P) -> Q) -> Lookup<Q> {
+        match self {
+            Self::Hit { slots, is_sampled } => Lookup::Hit { slots, is_sampled },
+            Self::Miss(partial) => Lookup::Miss(map(partial)),
+        }
+    }
+}
+
+impl RepairOutcome {
+    pub(super) const fn of(is_same: bool) -> Self {
+        if is_same { Self::Same } else { Self::Changed }
+    }
+}
+
+/// Lists the indexes: a field for the totals, a variant, the type, and the setting with its config.
+macro_rules! wildcard_indexes {
+    ($($field:ident: $name:ident($index:ty), if $setting:pat => $config:expr;)*) => {
+        /// The wildcard cache of a packet thread.
+        #[derive(Debug)]
+        pub(crate) enum AnyIndex {
+            $($name(Box<$index>),)*
+        }
+
+        /// The state of a lookup that missed in one of the indexes.
+        #[derive(Debug, Default)]
+        pub(crate) enum PartialLookup {
+            #[default]
+            Unknown,
+            $($name(<$index as WildcardIndex>::Partial),)*
+        }
+
+        /// The totals of every index that the thread has used.
+        #[derive(Clone, Copy, Debug, Default)]
+        pub(crate) struct IndexTotals {
+            $($field: <$index as WildcardIndex>::Totals,)*
+        }
+
+        impl AnyIndex {
+            pub(super) fn new(setting: Wildcard, seeds: &IndexSeeds, totals: &IndexTotals) -> Self {
+                match setting {
+                    $($setting => {
+                        Self::$name(Box::new(<$index>::new($config, seeds, totals.$field)))
+                    })*
+                }
+            }
+
+            pub(super) fn save_totals(&self, totals: &mut IndexTotals) {
+                match self {
+                    $(Self::$name(index) => totals.$field = index.totals(),)*
+                }
+            }
+
+            pub(super) fn find(&mut self, owner: &Owner, key: &FlowKey) -> Lookup<PartialLookup> {
+                match self {
+                    $(Self::$name(index) => {
+                        index.find(owner, key).map_partial(PartialLookup::$name)
+                    })*
+                }
+            }
+
+            pub(super) fn handle_miss(
+                &mut self,
+                owner: &mut Owner,
+                upcall: Upcall<'_>,
+                partial: PartialLookup,
+            ) -> UpcallResult {
+                match (self, partial) {
+                    $((Self::$name(index), PartialLookup::$name(partial)) => {
+                        index.handle_miss(owner, upcall, partial)
+                    })*
+                    $((Self::$name(index), _) => {
+                        index.handle_miss(owner, upcall, Default::default())
+                    })*
+                }
+            }
+
+            pub(super) fn capacity(&self) -> IndexCapacity {
+                match self {
+                    $(Self::$name(index) => index.capacity(),)*
+                }
+            }
+
+            pub(super) fn find_burst(
+                &mut self,
+                owner: &Owner,
+                keys: &[FlowKey],
+                asked: PositionSet,
+                hits: &mut [HitSlots; BURST],
+            ) -> u32 {
+                match self {
+                    $(Self::$name(index) => index.find_burst(owner, keys, asked, hits),)*
+                }
+            }
+
+            pub(super) fn uncount_hit(&mut self, hit: &HitSlots) {
+                match self {
+                    $(Self::$name(index) => index.uncount_hit(hit),)*
+                }
+            }
+
+            pub(super) fn remove(&mut self, entry: EntryRef) {
+                match self {
+                    $(Self::$name(index) => index.remove(entry),)*
+                }
+            }
+
+            pub(super) fn repair(
+                &mut self,
+                owner: &mut Owner,
+                pipeline: &Pipeline,
+                old: &Reclaimed,
+            ) -> (RepairOutcome, u64) {
+                match self {
+                    $(Self::$name(index) => index.repair(owner, pipeline, old),)*
+                }
+            }
+
+            pub(super) fn masks(&self) -> usize {
+                match self {
+                    $(Self::$name(index) => index.masks(),)*
+                }
+            }
+
+            pub(super) fn publish(&self, counters: &ThreadCounters) {
+                match self {
+                    $(Self::$name(index) => index.publish(counters),)*
+                }
+            }
+
+            pub(super) fn sample_burst(&mut self, hits: &[HitSlots]) -> PositionSet {
+                match self {
+                    $(Self::$name(index) => index.sample_burst(hits),)*
+                }
+            }
+
+            pub(super) fn observe(&mut self, upcall: Upcall<'_>) {
+                match self {
+                    $(Self::$name(index) => index.observe(upcall),)*
+                }
+            }
+
+            pub(super) fn link(&self, entry: EntryRef) -> Option<ChainLink> {
+                match self {
+                    $(Self::$name(index) => index.link(entry),)*
+                }
+            }
+        }
+    };
+}
+
+wildcard_indexes! {
+    megaflow: Megaflow(MegaflowIndex), if Wildcard::Megaflow => ();
+    gigaflow: Gigaflow(GigaflowIndex), if Wildcard::Gigaflow(config) => config;
+}
