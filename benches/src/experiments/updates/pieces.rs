@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use shunt_gigaflow::{
     adaptive::ProbeResult,
     cache::{Gigaflow, Miss},
-    ltm::{EntryRef, VecStore, Walk},
+    ltm::{LtmEntryRef, VecStore, Walk},
     partition::PolicyName,
 };
 use shunt_kairo::Direct;
@@ -122,7 +122,7 @@ impl Chain {
 
     /// Tells an engine of all pieces.
     fn load(&self, engine: &mut dyn Evictor) {
-        for (EntryRef { slot, generation }, traversal) in &self.shelf.made {
+        for (LtmEntryRef { slot, generation }, traversal) in &self.shelf.made {
             engine.installed(entry(*slot, *generation), traversal);
         }
     }

@@ -15,7 +15,7 @@ pub use shunt_gigaflow::ltm::Link as ChainLink;
 use shunt_gigaflow::{
     adaptive::{Capacity, ProbeResult},
     cache::{Counts, Gigaflow, Miss},
-    ltm::{EntryRef as LtmEntryRef, Store, Walk},
+    ltm::{LtmEntryRef, Store, Walk},
     partition::StageId,
 };
 use shunt_pipeline::{Pipeline, Time, Traversal};

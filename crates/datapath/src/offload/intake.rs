@@ -6,7 +6,7 @@ use shunt_flow::FlowKey;
 use shunt_gigaflow::{
     adaptive::ProbeResult,
     cache::Miss,
-    ltm::{EntryRef, LtmRule, Next, Store},
+    ltm::{LtmEntryRef, LtmRule, Next, Store},
     offload::{Capabilities, OffloadDevice, Refusal},
 };
 use shunt_pipeline::{Time, Traversal};
@@ -23,7 +23,7 @@ struct Stock<'a> {
     capabilities: &'a Capabilities,
     /// Why the rule that was judged last is not admitted.
     refusal: Option<Refusal>,
-    made: Vec<EntryRef>,
+    made: Vec<LtmEntryRef>,
 }
 
 impl<T: OffloadDevice> OffloadAgent<T> {
@@ -63,7 +63,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
 
     /// Translates a packet under the version that the owner is at (rule 5), whatever version it missed
     /// under, and makes entries of its way. Answers with those that are new.
-    fn cut(&mut self, key: &FlowKey) -> Vec<EntryRef> {
+    fn cut(&mut self, key: &FlowKey) -> Vec<LtmEntryRef> {
         let miss = Miss {
             pipeline: &self.pipeline,
             key,
@@ -87,7 +87,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
 
     /// An entry that was just made is meant to be in the target. Its tags stay held until it is
     /// confirmed gone from there.
-    fn mean(&mut self, entry: EntryRef, way: u64) {
+    fn mean(&mut self, entry: LtmEntryRef, way: u64) {
         let ltm = self.gigaflow.ltm_mut();
         let (Some(rule), Some(stage)) = (ltm.rule(entry.slot).cloned(), ltm.stage(entry.slot))
         else {
@@ -115,7 +115,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
     /// made them stale.
     pub(super) fn reclaim(&mut self, stale_since: Option<Time>) {
         while let Some(reclaimed) = self.owner.entries_mut().reclaim() {
-            let entry = EntryRef::from(reclaimed.reference);
+            let entry = LtmEntryRef::from(reclaimed.reference);
             self.gigaflow.ltm_mut().forget(entry);
             // What is lost is not to come back with what goes now.
             if self.judge.is_lost()
@@ -153,17 +153,17 @@ impl Store for Stock<'_> {
         self.refusal.is_none()
     }
 
-    fn make(&mut self, traversal: &Arc<Traversal>, now: Time) -> Option<EntryRef> {
+    fn make(&mut self, traversal: &Arc<Traversal>, now: Time) -> Option<LtmEntryRef> {
         let entry = self.owner.make(traversal, now)?;
         self.made.push(entry);
         Some(entry)
     }
 
-    fn end(&mut self, entry: EntryRef) -> bool {
+    fn end(&mut self, entry: LtmEntryRef) -> bool {
         self.owner.end(entry)
     }
 
-    fn is_live(&self, entry: EntryRef) -> bool {
+    fn is_live(&self, entry: LtmEntryRef) -> bool {
         self.owner.is_live(entry)
     }
 

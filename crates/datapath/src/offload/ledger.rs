@@ -19,7 +19,7 @@ use std::{collections::BTreeSet, ops::Bound, sync::Arc, time::Duration};
 use hashbrown::HashMap;
 use shunt_flow::Match;
 use shunt_gigaflow::{
-    ltm::{EntryRef, LtmRule, Next, Tag},
+    ltm::{LtmEntryRef, LtmRule, Next, Tag},
     offload::{Counters, LtmIndex, OffloadError, Operation, Ticket},
     partition::StageId,
 };
@@ -31,7 +31,7 @@ use super::{Operations, Reason};
 #[derive(Debug)]
 pub(super) struct Ledger {
     pieces: HashMap<LtmIndex, Piece, Hasher>,
-    by_entry: HashMap<EntryRef, LtmIndex, Hasher>,
+    by_entry: HashMap<LtmEntryRef, LtmIndex, Hasher>,
     /// Who has a place in the target, or is about to leave it.
     places: HashMap<Place, LtmIndex, Hasher>,
     /// To be inserted, by stage, oldest first.
@@ -60,7 +60,7 @@ pub(super) struct Ledger {
 #[derive(Debug)]
 pub(super) struct Piece {
     /// The owner's entry.
-    pub(super) entry: EntryRef,
+    pub(super) entry: LtmEntryRef,
     pub(super) stage: StageId,
     pub(super) rule: Arc<LtmRule>,
     pub(super) traversal: Arc<Traversal>,
@@ -100,7 +100,7 @@ type Hasher = foldhash::fast::FixedState;
 
 /// A piece to be inserted.
 pub(super) struct NewEntry {
-    pub(super) entry: EntryRef,
+    pub(super) entry: LtmEntryRef,
     pub(super) stage: StageId,
     pub(super) rule: LtmRule,
     pub(super) traversal: Arc<Traversal>,
@@ -115,7 +115,7 @@ pub(super) struct Outcome {
     /// A piece is gone for good.
     pub(super) gone: Option<Piece>,
     /// A piece is not taken: its entry is to be ended.
-    pub(super) refused: Option<(EntryRef, Reason)>,
+    pub(super) refused: Option<(LtmEntryRef, Reason)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,7 +175,7 @@ impl Ledger {
 
     /// The owner has ended an entry: its piece is not meant to be in the target any more. `stale_since`:
     /// a version made it stale. Answers with the piece if it is gone at once.
-    pub(super) fn doom(&mut self, entry: EntryRef, stale_since: Option<Time>) -> Option<Piece> {
+    pub(super) fn doom(&mut self, entry: LtmEntryRef, stale_since: Option<Time>) -> Option<Piece> {
         let index = self.by_entry.remove(&entry)?;
         let piece = self.pieces.get_mut(&index)?;
         piece.doomed = Some(Doomed { stale_since: None });
@@ -220,7 +220,7 @@ impl Ledger {
         &mut self,
         batch: &mut Batch,
         (count, inserting_max): (usize, usize),
-    ) -> Vec<EntryRef> {
+    ) -> Vec<LtmEntryRef> {
         while batch.len() < count
             && let Some((stage, index)) = self.removals.pop_first()
         {
@@ -252,7 +252,7 @@ impl Ledger {
         &mut self,
         stage: usize,
         batch: &mut Batch,
-        (count, without_room): (usize, &mut Vec<EntryRef>),
+        (count, without_room): (usize, &mut Vec<LtmEntryRef>),
         held_up: &mut BTreeSet<Tag>,
     ) -> bool {
         let mut behind = Bound::Unbounded;
@@ -424,7 +424,7 @@ impl Ledger {
         index: LtmIndex,
         counters: Counters,
         now: Time,
-    ) -> Option<(EntryRef, Arc<Traversal>, Counters)> {
+    ) -> Option<(LtmEntryRef, Arc<Traversal>, Counters)> {
         let piece = self.pieces.get_mut(&index)?;
         if counters.packets < piece.counted.packets || counters.bytes < piece.counted.bytes {
             // The target has begun anew.
@@ -444,12 +444,12 @@ impl Ledger {
     }
 
     /// The name of an entry that is meant to be in the target.
-    pub(super) fn index(&self, entry: EntryRef) -> Option<LtmIndex> {
+    pub(super) fn index(&self, entry: LtmEntryRef) -> Option<LtmIndex> {
         self.by_entry.get(&entry).copied()
     }
 
     /// The entry of a piece that is still meant to be in the target.
-    pub(super) fn entry(&self, index: LtmIndex) -> Option<EntryRef> {
+    pub(super) fn entry(&self, index: LtmIndex) -> Option<LtmEntryRef> {
         self.pieces.get(&index).filter(|piece| piece.doomed.is_none()).map(|piece| piece.entry)
     }
 
@@ -468,7 +468,7 @@ impl Ledger {
     }
 
     /// Entries that nothing had hit by the reading that began at `read`, for `idle` at least.
-    pub(super) fn idle(&self, read: Time, idle: Duration) -> Vec<EntryRef> {
+    pub(super) fn idle(&self, read: Time, idle: Duration) -> Vec<LtmEntryRef> {
         let is_idle = |piece: &&Piece| {
             piece.doomed.is_none() && piece.state == State::Held && read.since(piece.used) >= idle
         };

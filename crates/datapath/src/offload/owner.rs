@@ -11,7 +11,7 @@ use shunt_flow::PortNo;
 use shunt_gigaflow::{
     adaptive::Capacity,
     cache::{Config, Fallback, Gigaflow},
-    ltm::{EntryRef, LtmRule, Walk},
+    ltm::{LtmEntryRef, LtmRule, Walk},
     offload::{Capabilities, Event, OffloadDevice},
     partition::StageId,
     tag::{TAG_BITS_MAX, TagName},
@@ -55,7 +55,7 @@ pub struct OffloadAgent<T> {
     /// The ports that packets come in by at the target.
     pub(super) ports: Option<BTreeSet<PortNo>>,
     /// Entries to be ended, as soon as the eviction thread can be told of it.
-    pub(super) to_end: BTreeSet<EntryRef>,
+    pub(super) to_end: BTreeSet<LtmEntryRef>,
     pub(super) walk: Walk,
     pub(super) events: Vec<Event>,
     pub(super) batch: Batch,

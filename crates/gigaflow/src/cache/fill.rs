@@ -16,7 +16,7 @@ use super::{Chooser, Filling, Gigaflow, Miss};
 use crate::{
     adaptive::Grain,
     ltm::{
-        Arrival, Candidacy, EntryRef, Headers, LtmRule, Next, Origin, Put, Store, Tag, place_of,
+        Arrival, Candidacy, Headers, LtmEntryRef, LtmRule, Next, Origin, Put, Store, Tag, place_of,
     },
     outline::{Candidate, Name, StateId},
     partition::{Piece, Policy as _, StageSet, Stages},
@@ -35,7 +35,7 @@ pub(super) struct Desk {
     /// Tags that are held meanwhile, the first of each part.
     tags: Vec<Tag>,
     /// Entries that stay, whatever makes room.
-    kept: Vec<EntryRef>,
+    kept: Vec<LtmEntryRef>,
     headers: Headers,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Desk {
 #[derive(Debug)]
 enum Part {
     /// An entry that was there.
-    Met(EntryRef),
+    Met(LtmEntryRef),
     /// One that is to be made.
     Fresh { traversal: Arc<Traversal>, rule: LtmRule, name: Name },
 }

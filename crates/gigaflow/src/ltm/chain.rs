@@ -18,7 +18,7 @@ use shunt_flow::FlowKey;
 use shunt_pipeline::{Time, Traversal};
 
 use super::{
-    Coverage, EntryRef, Eviction, Link, LtmRule, Next, Origin, Store, Tag, Walk,
+    Coverage, Eviction, Link, LtmEntryRef, LtmRule, Next, Origin, Store, Tag, Walk,
     gone::Gone,
     groups::FoundFew,
     held::Held,
@@ -55,9 +55,9 @@ pub struct Ltm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
     /// It is an entry.
-    Fresh(EntryRef),
+    Fresh(LtmEntryRef),
     /// It was one already.
-    Shared(EntryRef),
+    Shared(LtmEntryRef),
     /// There is no room in the stage.
     Full,
     /// The store takes no entry, or cannot let go of one, just now.
@@ -207,7 +207,7 @@ impl Ltm {
         stage: usize,
         key: &FlowKey,
         walk: &mut Walk,
-        is_live: impl Fn(EntryRef) -> bool,
+        is_live: impl Fn(LtmEntryRef) -> bool,
     ) {
         let Some(tag) = walk.tag() else { return };
         let found = self.stages[stage].find(tag, walk.key(key), is_live);
@@ -238,7 +238,7 @@ impl Ltm {
     }
 
     /// The names of entries of a walk.
-    pub fn names<'a>(&'a self, slots: &'a [u32]) -> impl Iterator<Item = EntryRef> + 'a {
+    pub fn names<'a>(&'a self, slots: &'a [u32]) -> impl Iterator<Item = LtmEntryRef> + 'a {
         slots.iter().filter_map(|slot| self.pieces.named(*slot))
     }
 
@@ -278,7 +278,7 @@ impl Ltm {
         &mut self,
         store: &mut impl Store,
         candidacy: Candidacy,
-        kept: &[EntryRef],
+        kept: &[LtmEntryRef],
         now: Time,
     ) -> Put {
         let stage = candidacy.stage;
@@ -331,7 +331,7 @@ impl Ltm {
         slot: u32,
         one: &Candidacy,
         now: Time,
-    ) -> Option<EntryRef> {
+    ) -> Option<LtmEntryRef> {
         let name = self.pieces.named(slot).filter(|name| store.is_live(*name))?;
         let held = self.pieces.get_mut(slot).filter(|held| held.rule == one.rule)?;
         held.shares += 1;
@@ -352,7 +352,7 @@ impl Ltm {
         (identity, stage): (u64, StageId),
         arrival: &Arrival<'_>,
         now: Time,
-    ) -> Option<EntryRef> {
+    ) -> Option<LtmEntryRef> {
         let says_so = |slot: &u32| {
             self.pieces.get(*slot).is_some_and(|piece| {
                 let LtmRule { tag, length, matching, next, .. } = &piece.rule;
@@ -374,14 +374,14 @@ impl Ltm {
     }
 
     /// Unlinks an entry that the store has ended; nothing happens if that was done.
-    pub fn forget(&mut self, entry: EntryRef) {
+    pub fn forget(&mut self, entry: LtmEntryRef) {
         if self.pieces.named(entry.slot) == Some(entry) {
             self.unlink(entry.slot);
         }
     }
 
     /// Makes room for one entry more in a stage that is full, if anything may go.
-    fn make_room(&mut self, store: &mut impl Store, stage: StageId, kept: &[EntryRef]) {
+    fn make_room(&mut self, store: &mut impl Store, stage: StageId, kept: &[LtmEntryRef]) {
         self.put_in_order(store, stage);
         if self.is_full(stage)
             && let Some(slot) = self.victim(stage, kept)
@@ -456,7 +456,7 @@ impl Ltm {
     }
 
     /// All entries, with their stages.
-    pub fn entries(&self) -> impl Iterator<Item = (EntryRef, StageId, &LtmRule)> {
+    pub fn entries(&self) -> impl Iterator<Item = (LtmEntryRef, StageId, &LtmRule)> {
         self.pieces.iter().map(|(name, piece)| (name, piece.stage, &piece.rule))
     }
 
@@ -488,7 +488,8 @@ impl Ltm {
         for _ in 0..CHANCES_MAX {
             let rank = self.rank_to_go(stage);
             let Some((slot, piece)) = self.pieces.oldest(stage, rank).next() else { return };
-            let (name, used) = (EntryRef { slot, generation: piece.generation }, store.used(slot));
+            let (name, used) =
+                (LtmEntryRef { slot, generation: piece.generation }, store.used(slot));
             if !store.is_live(name) {
                 self.unlink(slot);
             } else if self.eviction != Eviction::Never && used > piece.placed {
@@ -509,7 +510,7 @@ impl Ltm {
         if is_new { Rank::New } else { Rank::Used }
     }
 
-    fn victim(&self, stage: StageId, kept: &[EntryRef]) -> Option<u32> {
+    fn victim(&self, stage: StageId, kept: &[LtmEntryRef]) -> Option<u32> {
         let is_free = |(slot, _): &(u32, &Piece)| kept.iter().all(|kept| kept.slot != *slot);
         let first = self.rank_to_go(stage);
         let ranks = [first, first.other()];

@@ -13,7 +13,7 @@ use shunt_flow::{
 };
 
 use super::{
-    EntryRef, LtmRule, Next, Tag, Walk,
+    LtmEntryRef, LtmRule, Next, Tag, Walk,
     groups::{Found, FoundFew, Step},
     lists::{ASKED_PER_ORDERING, NO_LIST, ShortLists, rows_of},
     places::{FEW, Places},
@@ -90,7 +90,7 @@ impl Family {
         &self,
         hasher: &KeyHasher,
         key: &FlowKey,
-        is_live: impl Fn(EntryRef) -> bool,
+        is_live: impl Fn(LtmEntryRef) -> bool,
     ) -> Option<Found> {
         let ask = |group: u32| {
             let found = self.groups[group as usize].find(hasher, key);
@@ -187,7 +187,7 @@ impl Family {
         hasher: &KeyHasher,
         rule: &LtmRule,
         name: u64,
-        entry: EntryRef,
+        entry: LtmEntryRef,
     ) {
         let known = self.number_of(rule, name);
         let number = known.unwrap_or_else(|| self.add_group(Group::new(rule, name)));
@@ -297,12 +297,12 @@ impl Group {
         #[expect(clippy::cast_possible_truncation, reason = "the halves of a word")]
         let (slot, generation, tag) = (entry as u32, (entry >> 32) as u32, next as u32);
         let then = if next & END == 0 { Next::Tag(Tag::new(tag)) } else { Next::End };
-        let entry = EntryRef { slot, generation };
+        let entry = LtmEntryRef { slot, generation };
         let step = Step { entry, next: then, rewrites: next & REWRITES != 0 };
         Found { length: self.length, step }
     }
 
-    fn insert(&mut self, hasher: &KeyHasher, rule: &LtmRule, entry: EntryRef) {
+    fn insert(&mut self, hasher: &KeyHasher, rule: &LtmRule, entry: LtmEntryRef) {
         let next = match rule.next {
             Next::Tag(tag) => u64::from(tag.number()),
             Next::End => END,

@@ -10,7 +10,7 @@
 use shunt_flow::{FlowKey, hash::KeyHasher};
 
 use super::{
-    EntryRef, LtmRule, Next, Walk,
+    LtmEntryRef, LtmRule, Next, Walk,
     family::Family,
     places::{FEW, Places},
 };
@@ -25,7 +25,7 @@ pub(super) struct Groups {
 /// An entry that a packet meets, and how it goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
-    pub(super) entry: EntryRef,
+    pub(super) entry: LtmEntryRef,
     pub(super) next: Next,
     /// Whether the rule rewrites headers.
     pub(super) rewrites: bool,
@@ -86,7 +86,7 @@ impl Groups {
         &self,
         hasher: &KeyHasher,
         key: &FlowKey,
-        is_live: impl Fn(EntryRef) -> bool,
+        is_live: impl Fn(LtmEntryRef) -> bool,
     ) -> Option<Step> {
         let mut longest = None;
         for family in &self.families {
@@ -128,7 +128,7 @@ impl Groups {
         hasher: &KeyHasher,
         rule: &LtmRule,
         name: u64,
-        entry: EntryRef,
+        entry: LtmEntryRef,
     ) {
         let own = self.family_of(rule).unwrap_or_else(|| {
             self.families.push(Family::of(rule));

@@ -61,7 +61,7 @@ fn name(rule: &LtmRule) -> u64 {
 
 fn check(ops: Vec<Op>) -> Result<(), TestCaseError> {
     let (hasher, mut groups) = (KeyHasher::new(1), Groups::default());
-    let mut list: Vec<(LtmRule, EntryRef)> = Vec::new();
+    let mut list: Vec<(LtmRule, LtmEntryRef)> = Vec::new();
     for (slot, op) in (0..).zip(ops) {
         match op {
             Op::Insert { key, mask, length } => {
@@ -69,7 +69,7 @@ fn check(ops: Vec<Op>) -> Result<(), TestCaseError> {
                 let known = list.iter().find(|(own, _)| *own == rule).map(|(_, entry)| entry.slot);
                 prop_assert_eq!(groups.find_exact(&hasher, &rule, name(&rule)), known);
                 if known.is_none() {
-                    let entry = EntryRef { slot, generation: slot };
+                    let entry = LtmEntryRef { slot, generation: slot };
                     groups.insert(&hasher, &rule, name(&rule), entry);
                     list.push((rule, entry));
                 }
@@ -95,7 +95,7 @@ fn check(ops: Vec<Op>) -> Result<(), TestCaseError> {
 fn find(
     groups: &mut Groups,
     hasher: &KeyHasher,
-    list: &[(LtmRule, EntryRef)],
+    list: &[(LtmRule, LtmEntryRef)],
     keys: &[FlowKey],
 ) -> Result<(), TestCaseError> {
     let walks = vec![Walk::default(); keys.len()];
@@ -105,7 +105,7 @@ fn find(
     for (key, found) in keys.iter().zip(few.longest()) {
         let matching = || list.iter().filter(|(rule, _)| rule.matching.matches(key));
         let longest = matching().map(|(rule, _)| rule.length).max();
-        let length_of = |found: Option<EntryRef>| {
+        let length_of = |found: Option<LtmEntryRef>| {
             matching().find(|(_, own)| Some(*own) == found).map(|(rule, _)| rule.length)
         };
         let alone = groups.find(hasher, key, |_| true).map(|step| step.entry);

@@ -28,5 +28,5 @@ pub(crate) use headers::Headers;
 pub use origin::Origin;
 pub(crate) use origin::place_of;
 pub use rule::{LtmRule, Next, Plain, Tag};
-pub use store::{EntryRef, Hits, Store, VecStore};
+pub use store::{Hits, LtmEntryRef, Store, VecStore};
 pub use walk::Walk;

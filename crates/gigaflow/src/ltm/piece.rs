@@ -9,7 +9,7 @@
 
 use shunt_pipeline::Time;
 
-use super::{EntryRef, LtmRule, Origin, origin::Place};
+use super::{LtmEntryRef, LtmRule, Origin, origin::Place};
 use crate::{outline::Name, partition::StageId};
 
 /// A piece of a stage.
@@ -105,15 +105,15 @@ impl Pieces {
 
     /// The name of the entry of the piece in a slot.
     #[inline]
-    pub(super) fn named(&self, slot: u32) -> Option<EntryRef> {
-        self.get(slot).map(|piece| EntryRef { slot, generation: piece.generation })
+    pub(super) fn named(&self, slot: u32) -> Option<LtmEntryRef> {
+        self.get(slot).map(|piece| LtmEntryRef { slot, generation: piece.generation })
     }
 
     /// All pieces.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (EntryRef, &Piece)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (LtmEntryRef, &Piece)> {
         (0..).zip(&self.slots).filter_map(|(slot, held)| {
             let piece = held.piece.as_ref()?;
-            Some((EntryRef { slot, generation: piece.generation }, piece))
+            Some((LtmEntryRef { slot, generation: piece.generation }, piece))
         })
     }
 

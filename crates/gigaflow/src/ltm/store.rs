@@ -16,7 +16,7 @@ use super::{LtmRule, Walk};
 
 /// Names an entry for as long as it lives: a slot is used again with another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct EntryRef {
+pub struct LtmEntryRef {
     /// Where it lies.
     pub slot: u32,
     /// How often the slot was used before.
@@ -43,7 +43,7 @@ pub trait Store {
     }
 
     /// Makes an entry of a piece. `None`: it is refused, and there is none.
-    fn make(&mut self, traversal: &Arc<Traversal>, now: Time) -> Option<EntryRef>;
+    fn make(&mut self, traversal: &Arc<Traversal>, now: Time) -> Option<LtmEntryRef>;
 
     /// Whether it could make an entry more.
     fn has_room(&self) -> bool {
@@ -51,10 +51,10 @@ pub trait Store {
     }
 
     /// Ends a live entry at once. `false`: it may not go now, and lives on.
-    fn end(&mut self, entry: EntryRef) -> bool;
+    fn end(&mut self, entry: LtmEntryRef) -> bool;
 
     /// Whether an entry is still there.
-    fn is_live(&self, entry: EntryRef) -> bool;
+    fn is_live(&self, entry: LtmEntryRef) -> bool;
 
     /// When the live entry of a slot was used last, or made.
     fn used(&self, slot: u32) -> Time;
@@ -69,9 +69,9 @@ pub struct VecStore {
     slots: Vec<Slot>,
     free: Vec<u32>,
     /// Entries that were made since it was last emptied, with what they stand for.
-    pub made: Vec<(EntryRef, Arc<Traversal>)>,
+    pub made: Vec<(LtmEntryRef, Arc<Traversal>)>,
     /// Entries that went, with hits that were not credited yet.
-    pub gone: Vec<(EntryRef, Arc<Traversal>, Hits)>,
+    pub gone: Vec<(LtmEntryRef, Arc<Traversal>, Hits)>,
 }
 
 #[derive(Debug, Default)]
@@ -108,10 +108,10 @@ impl VecStore {
     }
 
     /// The entries that are there, in the order of their slots, with what made each.
-    pub fn live(&self) -> impl Iterator<Item = (EntryRef, &Arc<Traversal>)> {
+    pub fn live(&self) -> impl Iterator<Item = (LtmEntryRef, &Arc<Traversal>)> {
         (0..).zip(&self.slots).filter_map(|(slot, place)| {
             let (traversal, _) = place.held.as_ref()?;
-            Some((EntryRef { slot, generation: place.generation }, traversal))
+            Some((LtmEntryRef { slot, generation: place.generation }, traversal))
         })
     }
 
@@ -127,19 +127,19 @@ impl VecStore {
 }
 
 impl Store for VecStore {
-    fn make(&mut self, traversal: &Arc<Traversal>, now: Time) -> Option<EntryRef> {
+    fn make(&mut self, traversal: &Arc<Traversal>, now: Time) -> Option<LtmEntryRef> {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
         });
         let own = self.slots.get_mut(slot as usize)?;
         own.held = Some((Arc::clone(traversal), Hits { used: now, ..Hits::default() }));
-        let entry = EntryRef { slot, generation: own.generation };
+        let entry = LtmEntryRef { slot, generation: own.generation };
         self.made.push((entry, Arc::clone(traversal)));
         Some(entry)
     }
 
-    fn end(&mut self, entry: EntryRef) -> bool {
+    fn end(&mut self, entry: LtmEntryRef) -> bool {
         let own = self.slots.get_mut(entry.slot as usize);
         let own = own.filter(|own| own.generation == entry.generation);
         let Some((own, (traversal, hits))) =
@@ -153,7 +153,7 @@ impl Store for VecStore {
         true
     }
 
-    fn is_live(&self, entry: EntryRef) -> bool {
+    fn is_live(&self, entry: LtmEntryRef) -> bool {
         let own = self.slots.get(entry.slot as usize);
         own.is_some_and(|own| own.generation == entry.generation && own.held.is_some())
     }

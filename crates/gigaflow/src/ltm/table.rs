@@ -8,7 +8,7 @@ use std::hash::BuildHasher as _;
 use shunt_flow::{FlowKey, hash::KeyHasher};
 
 use super::{
-    EntryRef, LtmRule, Tag, Walk,
+    LtmEntryRef, LtmRule, Tag, Walk,
     groups::{FoundFew, Groups, Step},
     places::Places,
 };
@@ -35,7 +35,7 @@ impl Table {
         &self,
         tag: Tag,
         key: &FlowKey,
-        is_live: impl Fn(EntryRef) -> bool,
+        is_live: impl Fn(LtmEntryRef) -> bool,
     ) -> Option<Step> {
         self.tags.get(tag.index())?.find(&self.hasher, key, is_live)
     }
@@ -62,7 +62,7 @@ impl Table {
     }
 
     /// Adds a rule; there is none with its tag, match and length.
-    pub(super) fn insert(&mut self, rule: &LtmRule, name: u64, entry: EntryRef) {
+    pub(super) fn insert(&mut self, rule: &LtmRule, name: u64, entry: LtmEntryRef) {
         if self.tags.len() <= rule.tag.index() {
             self.tags.resize_with(rule.tag.index() + 1, Groups::default);
         }

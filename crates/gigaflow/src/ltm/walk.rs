@@ -2,7 +2,7 @@
 
 use shunt_flow::{FlowKey, Match};
 
-use super::{EntryRef, Headers, Next, Tag, groups::Step};
+use super::{Headers, LtmEntryRef, Next, Tag, groups::Step};
 
 /// The way of a packet through the chain. It is used again for the next packet.
 #[derive(Clone, Debug, Default)]
@@ -46,9 +46,9 @@ impl Walk {
 
     /// The entries that the packet met, as they were called then.
     #[inline]
-    pub(super) fn entries(&self) -> impl Iterator<Item = EntryRef> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = LtmEntryRef> {
         let name =
-            |(slot, generation): (&u32, &u32)| EntryRef { slot: *slot, generation: *generation };
+            |(slot, generation): (&u32, &u32)| LtmEntryRef { slot: *slot, generation: *generation };
         self.slots.iter().zip(&self.generations).map(name)
     }
 

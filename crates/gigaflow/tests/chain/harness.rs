@@ -10,7 +10,7 @@ use shunt_flow::{FieldId, FlowKey, PortNo, text::NoPortNames};
 use shunt_gigaflow::{
     adaptive::{Capacity, ProbeResult},
     cache::{Config, Fallback, Gigaflow, Miss},
-    ltm::{EntryRef, Eviction, Store as _, VecStore, Walk},
+    ltm::{Eviction, LtmEntryRef, Store as _, VecStore, Walk},
     partition::PolicyName,
 };
 use shunt_pipeline::{
@@ -172,13 +172,13 @@ impl Bench {
         self.seen.changes += 1;
         for stale in self.engine.apply(&change.deltas, change.version) {
             self.seen.stale += 1;
-            self.drop(EntryRef { slot: stale.slot, generation: stale.generation });
+            self.drop(LtmEntryRef { slot: stale.slot, generation: stale.generation });
         }
         // The engine has forgotten them.
         self.shelf.clear_notes();
     }
 
-    fn drop(&mut self, entry: EntryRef) {
+    fn drop(&mut self, entry: LtmEntryRef) {
         assert!(self.shelf.end(entry));
         if !self.is_quiet {
             self.cache.ltm_mut().forget(entry);
@@ -187,7 +187,7 @@ impl Bench {
 
     /// Takes out every entry that a choice falls on.
     pub(crate) fn lose(&mut self, choice: u64) {
-        let all: Vec<EntryRef> = self.cache.ltm().entries().map(|(name, ..)| name).collect();
+        let all: Vec<LtmEntryRef> = self.cache.ltm().entries().map(|(name, ..)| name).collect();
         let live = all.into_iter().filter(|name| self.shelf.is_live(*name)).enumerate();
         let lost: Vec<_> = live.filter(|(at, _)| choice >> (at % 64) & 1 != 0).collect();
         lost.into_iter().for_each(|(_, name)| self.drop(name));
@@ -203,7 +203,7 @@ impl Bench {
     }
 }
 
-fn id(name: EntryRef) -> EntryId {
+fn id(name: LtmEntryRef) -> EntryId {
     EntryId { owner: OwnerId(0), slot: name.slot, generation: name.generation }
 }
 
