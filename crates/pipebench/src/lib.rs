@@ -41,8 +41,8 @@ pub mod workload;
 pub use classbench::{ParameterError, RequestError, TextError};
 pub use distribution::{Exponential, LogNormal, Weighted, Zipf};
 pub use error::{
-    DistributionError, FrameError, LiveError, NameError, NameProblem, OutputError, PcapError,
-    PcapProblem, TrafficError, WorkloadError,
+    DistributionError, FrameError, LiveError, NameError, NameProblem, OutputError, TrafficError,
+    WorkloadError,
 };
 pub use input::InputError;
 pub use nearest::UnknownName;

@@ -2,12 +2,13 @@
 
 #![expect(clippy::expect_used, reason = "what fails here is a finding")]
 
+use shunt_pcap::PcapReader;
+
 use crate::{
     DumpError, ParameterError, PipelineError, Progress, Seed, TextError,
     classbench::{Parameters, Request, generate, read_filters},
     input::{Input, InputKind},
     name::Name,
-    output::PcapReader,
     pipeline_file::{Description, PipelineFile, picture},
     populate::{Dump, Filling, Form, populate},
     workload::capture_statistics,

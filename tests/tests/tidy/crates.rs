@@ -7,15 +7,19 @@ use shunt_tests::repository::{metadata, read};
 
 /// Which crate may use which, apart from tests: the arrows of ARCHITECTURE.md.
 const EDGES: &[(&str, &[&str])] = &[
+    ("shunt-pcap", &[]),
     ("shunt-flow", &[]),
     ("shunt-classifier", &["shunt-flow"]),
     ("shunt-pipeline", &["shunt-flow", "shunt-classifier"]),
-    ("shunt-pipebench", &["shunt-flow", "shunt-classifier", "shunt-pipeline"]),
+    ("shunt-pipebench", &["shunt-pcap", "shunt-flow", "shunt-classifier", "shunt-pipeline"]),
     ("shunt-gigaflow", &["shunt-flow", "shunt-classifier", "shunt-pipeline"]),
     ("shunt-kairo", &["shunt-flow", "shunt-pipeline"]),
     ("shunt-kairo-c", &["shunt-flow", "shunt-pipeline", "shunt-kairo"]),
     ("shunt-p4runtime", &["shunt-flow", "shunt-pipeline", "shunt-gigaflow"]),
-    ("shunt-datapath", &["shunt-flow", "shunt-classifier", "shunt-pipeline", "shunt-gigaflow"]),
+    (
+        "shunt-datapath",
+        &["shunt-pcap", "shunt-flow", "shunt-classifier", "shunt-pipeline", "shunt-gigaflow"],
+    ),
     (
         "shunt-nic",
         &["shunt-flow", "shunt-pipeline", "shunt-gigaflow", "shunt-p4runtime", "shunt-datapath"],
@@ -56,6 +60,7 @@ const EDGES: &[(&str, &[&str])] = &[
 
 /// The crates that have no async runtime beneath them.
 const WITHOUT_RUNTIME: &[&str] = &[
+    "shunt-pcap",
     "shunt-flow",
     "shunt-classifier",
     "shunt-pipeline",

@@ -69,23 +69,18 @@ pub enum PortError {
         /// How many were asked for.
         wanted: u16,
     },
-    /// The file is not what it should be.
-    #[error("{name} is not a capture file: {what}")]
-    NotPcap {
+    /// The capture file is not usable: the operator has to mend it.
+    #[error(transparent)]
+    Capture(#[from] shunt_pcap::PcapError),
+    /// The capture file is too long to be replayed from memory.
+    #[error(
+        "{name} has {length} bytes: a port replays captures of at most 1 GiB; split it with `editcap -c`"
+    )]
+    CaptureTooLong {
         /// The file.
         name: String,
-        /// What is wrong with it.
-        what: &'static str,
-    },
-    /// A record of the file is not what it should be.
-    #[error("packet {number} of {name} is not usable: {what}")]
-    BadRecord {
-        /// The file.
-        name: String,
-        /// Which packet, counted from 1 as capture tools do.
-        number: usize,
-        /// What is wrong with it.
-        what: &'static str,
+        /// Its length, in bytes.
+        length: u64,
     },
 }
 

@@ -4,12 +4,10 @@ mod file;
 mod folder;
 mod live;
 mod parts;
-mod pcap;
 mod trace;
 
 pub use file::OutputFile;
 pub use folder::OutputFolder;
 pub use live::{LivePort, Played};
 pub use parts::remove_parts;
-pub use pcap::{Captured, PcapReader, PcapWriter};
 pub use trace::{Trace, TracePacket};

@@ -7,9 +7,9 @@ use shunt_flow::{
     extract::{VlanLimit, extract},
 };
 
+use shunt_pcap::{PcapError, PcapReader};
+
 use crate::{
-    PcapError,
-    output::PcapReader,
     statistics::{Row, TrafficStatistics},
     traffic::{CHECK_SEQUENCE, Flow, published},
 };

@@ -10,9 +10,11 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::Workload;
+use shunt_pcap::PcapWriter;
+
 use crate::{
     Progress, WorkloadError,
-    output::{OutputFile, OutputFolder, PcapWriter},
+    output::{OutputFile, OutputFolder},
     statistics::{Row, TrafficStatistics, table},
 };
 

@@ -8,8 +8,8 @@
 //! system call, which the kernel does not let another thread's append into. No lock is needed, and
 //! the order between threads is that of their appends.
 
-mod file;
+mod capture;
 mod port;
 
-pub use file::Capture;
+pub use capture::Capture;
 pub use port::{FILE_MAX, Pcap};

@@ -8,10 +8,12 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
-use super::{Capture, file};
+use shunt_pcap::{PcapWriter, RECORD_BYTES};
+
+use super::Capture;
 use crate::packet::buffer::{BURST, Packet, Pool};
 use crate::port::{
     Capabilities, Port, PortCounters, PortError, Queues, Repeat, RxQueue, RxReport, TxQueue,
@@ -46,7 +48,8 @@ impl Pcap {
         seed: u64,
     ) -> Result<Self, PortError> {
         let name = rx.or(tx).map_or_else(|| "pcap".to_owned(), |path| path.display().to_string());
-        let rx = rx.map(|path| Ok(Replay { capture: read(path)?, next: 0, repeat })).transpose()?;
+        let rx = rx.map(read).transpose()?;
+        let rx = rx.map(|capture| Replay { capture, next: 0, repeat });
         let tx = tx.map(create).transpose()?;
         Ok(Self {
             mac: local_mac(seed),
@@ -65,9 +68,9 @@ fn read(path: &Path) -> Result<Capture, PortError> {
     let failed = |source| PortError::System { doing: "read", name: name.clone(), source };
     let length = std::fs::metadata(path).map_err(failed)?.len();
     if length > FILE_MAX {
-        return Err(PortError::NotPcap { name, what: "it is longer than 1 GiB" });
+        return Err(PortError::CaptureTooLong { name, length });
     }
-    Capture::parse(&name, std::fs::read(path).map_err(failed)?)
+    Ok(Capture::parse(&name, std::fs::read(path).map_err(failed)?)?)
 }
 
 /// Replaces the file by one that holds no packet yet.
@@ -75,9 +78,8 @@ fn create(path: &Path) -> Result<File, PortError> {
     let failed =
         |source| PortError::System { doing: "write", name: path.display().to_string(), source };
     File::create(path).map_err(failed)?;
-    let mut file = OpenOptions::new().append(true).open(path).map_err(failed)?;
-    file.write_all(&file::header()).map_err(failed)?;
-    Ok(file)
+    let file = OpenOptions::new().append(true).open(path).map_err(failed)?;
+    Ok(PcapWriter::new(file).map_err(failed)?.into_inner())
 }
 
 impl Port for Pcap {
@@ -174,7 +176,7 @@ struct Writer {
 
 impl Writer {
     fn new(file: Option<File>, lost: Arc<AtomicU64>) -> Self {
-        let room = if file.is_some() { WRITE_AT + file::RECORD + Pool::LARGE } else { 0 };
+        let room = if file.is_some() { WRITE_AT + RECORD_BYTES + Pool::LARGE } else { 0 };
         Self { file, buffer: Vec::with_capacity(room), pending: 0, lost }
     }
 
@@ -198,12 +200,15 @@ impl Writer {
 
 impl TxQueue for Writer {
     fn tx(&mut self, packets: &[Packet]) -> usize {
-        let now = time_since_epoch();
+        let now = nanoseconds_since_1970();
         for (taken, packet) in packets.iter().enumerate() {
             if self.file.is_none() {
                 return taken;
             }
-            file::append(&mut self.buffer, now, packet.frame());
+            // Memory takes every write; the format ends in 2106.
+            if PcapWriter::append(&mut self.buffer).write(now, packet.frame()).is_err() {
+                return taken;
+            }
             self.pending += 1;
             if self.buffer.len() >= WRITE_AT {
                 self.write();
@@ -228,6 +233,7 @@ impl Drop for Writer {
 /// It is for people who lay captures side by side; nothing in the switch reads it, so it need not be
 /// the clock that is passed in.
 #[expect(clippy::disallowed_methods, reason = "captures carry the time of day")]
-fn time_since_epoch() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+fn nanoseconds_since_1970() -> u64 {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,0 +1,114 @@
+//! Errors of capture files, each with the tool that mends the file.
+
+/// An error of a capture file, with the name of the file and the number of the packet.
+#[derive(Debug, thiserror::Error)]
+pub struct PcapError {
+    /// The name of the file.
+    pub name: String,
+    /// The number of the packet, counted from 1; 0 before the first.
+    pub number: u64,
+    /// The problem.
+    pub problem: PcapProblem,
+}
+
+impl std::fmt::Display for PcapError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { name, number, problem } = self;
+        match problem {
+            PcapProblem::NoHeader => {
+                write!(f, "{name} is not a capture: it is shorter than a file header")
+            }
+            PcapProblem::NoMagic => {
+                write!(
+                    f,
+                    "{name} is not a capture: it does not begin with the magic number of pcap"
+                )
+            }
+            PcapProblem::Version => {
+                write!(
+                    f,
+                    "{name} is not a capture of version 2.4: convert it with `editcap -F pcap`"
+                )
+            }
+            PcapProblem::Pcapng => {
+                write!(f, "{name} is a pcapng file: convert it with `editcap -F pcap`")
+            }
+            PcapProblem::LinkType { link } => write!(
+                f,
+                "{name} has packets of link type {link}, not Ethernet frames: \
+                 capture on an Ethernet device"
+            ),
+            PcapProblem::CheckSequences => write!(
+                f,
+                "{name} has frames with their check sequences: strip them with `editcap -C -4 -L`"
+            ),
+            PcapProblem::EndsWithin => {
+                write!(
+                    f,
+                    "{name} ends within packet {number}: it was truncated, or is still being \
+                     written; capture it again, or keep its whole packets \
+                     (`tcpdump -r {name} -w whole.pcap`)"
+                )
+            }
+            PcapProblem::Snapped { captured, original } => write!(
+                f,
+                "packet {number} of {name} was truncated to {captured} of {original} bytes when it \
+                 was captured: capture whole packets (`tcpdump -s 0`)"
+            ),
+            PcapProblem::Longer { captured, original } => write!(
+                f,
+                "packet {number} of {name} has {captured} of {original} bytes: the file is damaged"
+            ),
+            PcapProblem::TooLong { length } => write!(
+                f,
+                "packet {number} of {name} has {length} bytes, more than 262144: \
+                 the file is damaged"
+            ),
+            PcapProblem::Unreadable(error) => write!(f, "cannot read {name}: {error}"),
+        }
+    }
+}
+
+/// A problem of a capture file.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum PcapProblem {
+    /// The file is shorter than a file header.
+    NoHeader,
+    /// The file does not begin with a magic number.
+    NoMagic,
+    /// The file has another version than 2.4.
+    Version,
+    /// The file is in the newer format, pcapng.
+    Pcapng,
+    /// The packets are not Ethernet frames.
+    LinkType {
+        /// Their link type.
+        link: u32,
+    },
+    /// The frames end with their check sequences.
+    CheckSequences,
+    /// The file ends within a packet.
+    EndsWithin,
+    /// The file holds only the beginning of a packet.
+    Snapped {
+        /// Bytes that the file holds.
+        captured: u32,
+        /// Bytes that the packet had.
+        original: u32,
+    },
+    /// The file holds more bytes of a packet than the packet had.
+    Longer {
+        /// Bytes that the file holds.
+        captured: u32,
+        /// Bytes that the packet had.
+        original: u32,
+    },
+    /// A packet is longer than any frame.
+    TooLong {
+        /// Its length.
+        length: u32,
+    },
+    /// The system cannot read the file.
+    Unreadable(std::io::Error),
+}
