@@ -15,8 +15,8 @@ use shunt_gigaflow::{
     adaptive::{Capacity, ProbeResult},
     cache::{Config, Fallback, Gigaflow, Miss},
     ltm::{Eviction, VecStore, Walk},
-    outline::{Candidate, Coupling, FieldSet, StateId, Step, TraversalOutline},
-    partition::{Policy as _, PolicyName, StageSet, Stages},
+    outline::{Coupling, FieldSet, OutlineStep, StateId, SubTraversalOutline, TraversalOutline},
+    partition::{PartitionPolicy as _, PolicyName, StageSet, StageView},
 };
 use shunt_pipeline::{Pipeline, Time};
 
@@ -140,7 +140,7 @@ impl Chain {
         self.now += 1;
         let (version, now) = (pipeline.version(), Time::from_nanoseconds(self.now));
         let miss = Miss { pipeline, key, start: None, version, now };
-        black_box(self.cache.miss(&mut self.shelf, miss, ProbeResult::Missed));
+        black_box(self.cache.handle_miss(&mut self.shelf, miss, ProbeResult::Missed));
         self.shelf.clear_notes();
     }
 }
@@ -208,12 +208,12 @@ fn lookup() -> Box<dyn FnMut()> {
 /// Four stages with room, which hold every third piece.
 struct Thirds;
 
-impl Stages for Thirds {
+impl StageView for Thirds {
     fn count(&self) -> u8 {
         4
     }
 
-    fn holders(&self, piece: &Candidate) -> StageSet {
+    fn holders(&self, piece: &SubTraversalOutline) -> StageSet {
         if piece.identity.is_multiple_of(3) { StageSet::first_of(2) } else { StageSet::EMPTY }
     }
 
@@ -233,9 +233,12 @@ fn partition() -> Box<dyn FnMut()> {
     let mut way = TraversalOutline::new();
     way.begin(StateId::new(0));
     for step in 0..30_u32 {
-        way.cut(StateId::new(step));
+        way.partition_point(StateId::new(step));
         let fields = fields[(step / 5) as usize % fields.len()];
-        way.step(Step { fields, identity: u64::from(step).wrapping_mul(0x9e37_79b9_7f4a_7c15) });
+        way.step(OutlineStep {
+            fields,
+            identity: u64::from(step).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        });
     }
     let mut policy = PolicyName::Joint.policy(1);
     Box::new(move || {

@@ -14,7 +14,7 @@ use std::{
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
 use shunt_gigaflow::{
     ltm::{LtmRule, Next, Tag},
-    offload::{Event, LtmIndex, OffloadDevice, Operation, Ticket},
+    offload::{LtmIndex, OffloadDevice, OffloadEvent, Operation, Ticket},
     partition::StageId,
 };
 use shunt_nic::{Limits, Nic};
@@ -115,11 +115,11 @@ impl Bed {
             let _ = wake.try_send(());
         });
         let mut bed = Self { target, news, _runtime: runtime };
-        while !bed.heard().contains(&Event::Restored) {}
+        while !bed.heard().contains(&OffloadEvent::Restored) {}
         bed
     }
 
-    fn heard(&mut self) -> Vec<Event> {
+    fn heard(&mut self) -> Vec<OffloadEvent> {
         let mut events = Vec::new();
         let news = self.news.recv_timeout(Duration::from_secs(10));
         news.unwrap_or_else(|_| panic!("the NIC does not answer"));
@@ -150,8 +150,8 @@ impl Bed {
             self.target.submit(&mut left).unwrap_or_else(|error| panic!("{error}"));
             for event in self.heard() {
                 match event {
-                    Event::Answered { result: Ok(()), .. } => answered += 1,
-                    Event::Counted { .. } => {}
+                    OffloadEvent::Completed { result: Ok(()), .. } => answered += 1,
+                    OffloadEvent::Counted { .. } => {}
                     other => panic!("{other:?}"),
                 }
             }

@@ -105,7 +105,7 @@ fn chain(size: u32, also: &str) -> (Gigaflow, Owner, Vec<FlowKey>) {
     for number in 0..size {
         let key = packet([number; 4]);
         let miss = Miss { pipeline: &pipeline, key: &key, start: None, version, now: Time::ZERO };
-        chain.miss(&mut owner, miss, ProbeResult::Missed);
+        chain.handle_miss(&mut owner, miss, ProbeResult::Missed);
     }
     let mut state = 1;
     let mut any = || packet([0; 4].map(|_: u32| mix(&mut state) % size));

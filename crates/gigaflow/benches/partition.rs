@@ -8,8 +8,8 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use hashbrown::HashTable;
 use shunt_gigaflow::{
-    outline::{Candidate, Coupling, FieldSet, StateId, Step, TraversalOutline},
-    partition::{Policy, PolicyName, StageId, StageSet, Stages},
+    outline::{Coupling, FieldSet, OutlineStep, StateId, SubTraversalOutline, TraversalOutline},
+    partition::{PartitionPolicy, PolicyName, StageId, StageSet, StageView},
 };
 
 const STAGES_COUNT: u8 = 4;
@@ -17,17 +17,19 @@ const ENTRIES_COUNT: usize = 32_000;
 const WAYS_COUNT: u64 = 256;
 
 /// Stages that know pieces by their identities.
-struct Held {
-    pieces: HashTable<(u64, StageSet)>,
+struct IndexedStages {
+    holders: HashTable<(u64, StageSet)>,
 }
 
-impl Stages for Held {
+impl StageView for IndexedStages {
     fn count(&self) -> u8 {
         STAGES_COUNT
     }
 
-    fn holders(&self, piece: &Candidate) -> StageSet {
-        let found = self.pieces.find(piece.identity, |(identity, _)| *identity == piece.identity);
+    fn holders(&self, sub_traversal: &SubTraversalOutline) -> StageSet {
+        let found = self
+            .holders
+            .find(sub_traversal.identity, |(identity, _)| *identity == sub_traversal.identity);
         found.map_or(StageSet::EMPTY, |(_, stages)| *stages)
     }
 
@@ -38,7 +40,7 @@ impl Stages for Held {
 
 /// Ways of so many steps, whose fields change every three to five of them; a third of the steps look
 /// at none.
-fn ways(steps_count: u32) -> Vec<TraversalOutline> {
+fn outlines(steps_count: u32) -> Vec<TraversalOutline> {
     let fields = |step: u32| match (step % 3, step / 4 % 4) {
         (2, _) => FieldSet::EMPTY,
         (_, 0) => FieldSet::of(&[Coupling::EthSrc, Coupling::EthDst]),
@@ -46,43 +48,45 @@ fn ways(steps_count: u32) -> Vec<TraversalOutline> {
         (_, 2) => FieldSet::of(&[Coupling::IpSrc, Coupling::IpDst]),
         _ => FieldSet::of(&[Coupling::IpProto, Coupling::TpDst]),
     };
-    let way = |number: u64| {
-        let mut way = TraversalOutline::new();
-        way.begin(StateId::new(0));
+    let outline = |number: u64| {
+        let mut outline = TraversalOutline::new();
+        outline.begin(StateId::new(0));
         for step in 0..steps_count {
-            way.cut(StateId::new(step));
+            outline.partition_point(StateId::new(step));
             let identity = (number >> (step % 8)) << 32 | u64::from(step);
-            way.step(Step { fields: fields(step), identity });
+            outline.step(OutlineStep { fields: fields(step), identity });
         }
-        way
+        outline
     };
-    (0..WAYS_COUNT).map(way).collect()
+    (0..WAYS_COUNT).map(outline).collect()
 }
 
 /// Stages that hold the pieces of every other way, as this policy cuts them, and others to the brim.
-fn held(ways: &[TraversalOutline], policy: &mut impl Policy) -> Held {
-    let mut held = Held { pieces: HashTable::with_capacity(ENTRIES_COUNT) };
-    for way in ways.iter().step_by(2) {
-        let pieces = policy.partition(way, &held).to_vec();
-        for piece in pieces {
-            if let Some(candidate) = way.pieces().find(|other| other.steps == piece.steps) {
-                held.insert(candidate.identity, piece.stage);
+fn filled(outlines: &[TraversalOutline], policy: &mut impl PartitionPolicy) -> IndexedStages {
+    let mut indexed = IndexedStages { holders: HashTable::with_capacity(ENTRIES_COUNT) };
+    for outline in outlines.iter().step_by(2) {
+        let placements = policy.partition(outline, &indexed).to_vec();
+        for placement in placements {
+            if let Some(candidate) =
+                outline.sub_traversals().find(|other| other.steps == placement.steps)
+            {
+                indexed.insert(candidate.identity, placement.stage);
             }
         }
     }
     let mut word = 1_u64;
-    while held.pieces.len() < ENTRIES_COUNT {
+    while indexed.holders.len() < ENTRIES_COUNT {
         word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         let stage = StageId::new((word >> 62) as u8);
-        stage.into_iter().for_each(|stage| held.insert(word, stage));
+        stage.into_iter().for_each(|stage| indexed.insert(word, stage));
     }
-    held
+    indexed
 }
 
-impl Held {
+impl IndexedStages {
     fn insert(&mut self, identity: u64, stage: StageId) {
         let same = |entry: &(u64, StageSet)| entry.0 == identity;
-        let entry = self.pieces.entry(identity, same, |entry| entry.0);
+        let entry = self.holders.entry(identity, same, |entry| entry.0);
         let mut entry = entry.or_insert((identity, StageSet::EMPTY));
         let stages = &mut entry.get_mut().1;
         *stages = stages.with(stage);
@@ -92,15 +96,15 @@ impl Held {
 fn partition(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("partition");
     for steps_count in [8, 22, 30] {
-        let ways = ways(steps_count);
+        let outlines = outlines(steps_count);
         for name in PolicyName::ALL {
             let mut policy = name.policy(1);
-            let held = held(&ways, &mut policy);
-            let mut next = ways.iter().cycle();
+            let indexed = filled(&outlines, &mut policy);
+            let mut next = outlines.iter().cycle();
             group.bench_function(BenchmarkId::new(name.as_str(), steps_count), |bencher| {
                 bencher.iter(|| {
-                    let way = next.next().map(black_box)?;
-                    Some(black_box(policy.partition(way, &held).len()))
+                    let outline = next.next().map(black_box)?;
+                    Some(black_box(policy.partition(outline, &indexed).len()))
                 });
             });
         }

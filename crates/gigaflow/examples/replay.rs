@@ -13,10 +13,13 @@ use std::{error::Error, io};
 
 use shunt_gigaflow::{
     adaptive::Capacity,
-    partition::{Disjoint, Joint, OneToOne, PolicyName, Score, Ties},
+    partition::{
+        JointPolicy, PolicyName, Score,
+        research::{DisjointPolicy, OneToOnePolicy, Ties},
+    },
     testing::{
-        model::{Counts, replay, replay_adaptive},
-        workload::Workload,
+        model::{ReplayCounts, replay, replay_adaptive},
+        workload::RecordedWorkload,
     },
 };
 
@@ -24,7 +27,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
     let path = words.next().ok_or("which workload?")?;
     let text = std::fs::read_to_string(&path)?;
-    let workload = Workload::parse(&text).ok_or_else(|| io::Error::other("not a workload"))?;
+    let workload =
+        RecordedWorkload::parse(&text).ok_or_else(|| io::Error::other("not a workload"))?;
     let stages_count = words.next().map_or(Ok(4), |word| word.parse())?;
     let stage_entries_max = words.next().map_or(Ok(8000), |word| word.parse())?;
     let capacity = Capacity { stages_count, stage_entries_max };
@@ -41,26 +45,30 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn run(workload: &Workload, capacity: Capacity, name: &str) -> Result<Counts, Box<dyn Error>> {
+fn run(
+    workload: &RecordedWorkload,
+    capacity: Capacity,
+    name: &str,
+) -> Result<ReplayCounts, Box<dyn Error>> {
     let one = Capacity {
         stages_count: 1,
         stage_entries_max: capacity.stage_entries_max * usize::from(capacity.stages_count),
     };
     let each = Capacity { stages_count: 64, ..capacity };
     Ok(match name {
-        "adaptive" => replay_adaptive(workload, capacity, Joint::default(), 32),
-        "adaptive-one-to-one" => replay_adaptive(workload, capacity, OneToOne::default(), 32),
+        "adaptive" => replay_adaptive(workload, capacity, JointPolicy::default(), 32),
+        "adaptive-one-to-one" => replay_adaptive(workload, capacity, OneToOnePolicy::default(), 32),
         "disjoint" => {
-            replay(workload, capacity, &mut Disjoint::new(Score::Length, Ties::Canonical))
+            replay(workload, capacity, &mut DisjointPolicy::new(Score::Length, Ties::Canonical))
         }
-        "disjoint-cached" => replay(workload, capacity, &mut Disjoint::default()),
+        "disjoint-cached" => replay(workload, capacity, &mut DisjointPolicy::default()),
         "megaflow" => replay(workload, one, &mut PolicyName::Megaflow.policy(0)),
         "one-to-one" => replay(workload, each, &mut PolicyName::OneToOne.policy(0)),
         name => replay(workload, capacity, &mut name.parse::<PolicyName>()?.policy(1)),
     })
 }
 
-fn show(name: &str, counts: &Counts) {
+fn show(name: &str, counts: &ReplayCounts) {
     let rate = |hits: &[bool]| {
         let hit = u32::try_from(hits.iter().filter(|hit| **hit).count()).unwrap_or(u32::MAX);
         let all = u32::try_from(hits.len()).unwrap_or(u32::MAX);

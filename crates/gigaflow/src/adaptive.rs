@@ -1,124 +1,133 @@
-//! Whether cutting pays: a duel between pieces and whole ways.
+//! The fallback to megaflows: set duelling between sub-traversals and megaflows.
 //!
-//! Where flows share little, pieces take more room than they save. No count of unseen pieces tells
-//! when: it begins high wherever a cache is empty. So both ways of caching are tried on the same
-//! traffic, without caching anything: two directories of hashes, one filled with pieces and one
-//! with whole ways, each as large as the cache. Every missed way enters both, those that missed midway
-//! too. A sampled way, whether its packet hit or not, is first looked for in each, and each keeps its
-//! score.
+//! If flows share little, sub-traversals take more room than they save. The number of sub-traversals
+//! that are new to the cache does not show this, since it is high whenever the cache is empty. So both
+//! granularities are simulated on the same traffic with two directories of hashes. One directory is
+//! filled with sub-traversals and one with megaflows, and each is as large as the cache. Every missed
+//! traversal enters both, including partial hits. A sampled traversal, whether its packet hit or
+//! missed, is first looked up in each directory, and each directory counts its hits.
 //!
-//! # Where it is decided, and how firmly
+//! # The decision
 //!
-//! For each bridge that packets come in by: a short piece would take packets past a whole way that
-//! begins alike, so one kind is better for all that begin there. After every [`ROUND`] samples of a start
-//! its scores are compared; in between stands what was. The directories are one for all starts, as the
-//! cache is.
+//! The granularity is decided for each start, which is the bridge that a packet arrives on. One
+//! granularity is used for everything that begins there, since the packets of a megaflow could match a
+//! sub-traversal with the same beginning instead. After every [`ROUND`] samples of a start its two hit
+//! counts are compared. The two directories serve all starts, as the cache does.
 //!
-//! One round tells little of a point or two: in a tenth of all samples one kind hits alone, say, and then
-//! chance alone moves the scores of a round by a point and a half. So the lead of the other kind adds up
-//! from round to round, less [`SLACK`] in each, and never below zero (Page, "Continuous Inspection
-//! Schemes", 1954). The kind is changed when the lead is more than what chance may add up: as many hits as
-//! there are samples in a round in which one kind hits alone, but no fewer than [`LEAD_MIN`] and no more
-//! than [`LEAD_MAX`]. So a start that steadily loses a point changes after about sixty rounds, and one
-//! that loses three packets in ten after one; one that loses half a point or less stays, but for chance,
-//! as little is won by a change, and each change makes a cache anew.
+//! One round cannot prove a difference of one or two percent. Suppose that in one sample of ten only one
+//! granularity hits. Then chance alone moves the counts of a round by 1.5 percent. So the lead of the
+//! unused granularity is summed over the rounds, minus [`SLACK`] per round, and never below zero (Page,
+//! "Continuous Inspection Schemes", 1954).
 //!
-//! # What the caller does
+//! The granularity changes when the sum exceeds a threshold that chance rarely reaches. The threshold is
+//! the usual number of samples per round in which only one granularity hits, but at least [`LEAD_MIN`]
+//! and at most [`LEAD_MAX`]. So a start that steadily loses one percent changes after about sixty
+//! rounds, and one that loses three packets in ten after one round. A start that loses half a percent or
+//! less rarely changes. Such a change gains little, and every change replaces the cached entries.
 //!
-//! - While there is room it shows nothing, and says so ([`Adaptive::relax`]): where everything fits,
-//!   whoever shares misses less.
-//! - It samples packets at random and finds their ways; hits among them are translated for this alone.
-//! - When [`Adaptive::grain`] has changed, what begins at the same start is cached as the other kind from
-//!   then on. Entries of the kind before go as they are used no more; where nothing goes by use, they are
-//!   the first to be evicted. Any subset of entries may be evicted at any time, so that is a matter of
-//!   hits alone.
+//! # The duties of the caller
+//!
+//! - While the cache has room, it observes nothing, and calls [`Adaptive::relax`] instead: if everything
+//!   fits, sharing always misses less.
+//! - It samples packets at random and finds their traversals. Sampled hits are translated just for this.
+//! - When [`Adaptive::granularity`] changes, it caches the traversals of that start with the new
+//!   granularity. The old entries go when they are no longer used, or are evicted first. Any set of
+//!   entries may be evicted at any time, so this affects only the hit rate.
 //!
 //! # Seasons
 //!
-//! A directory never evicts: what is old in a directory is not what is old in the cache, since the
-//! directory sees few of the hits. Instead both begin anew every [`SEASON`] rounds, and what was
-//! decided stands, leads and rounds that are not over too: where starts are many, no round of any of them
-//! ends in one season. As long as neither of them was full in a season, no score counts.
+//! A directory never evicts. It sees few of the hits, so its oldest entries are not those of the cache.
+//! Instead both directories are cleared every [`SEASON`] rounds. Decisions, leads and unfinished rounds
+//! stay: with many starts, no start finishes a round in one season. Hits count only if one of the
+//! directories was full in the season.
 
 use hashbrown::HashTable;
 
 use crate::{
-    outline::{Candidate, StateId, TraversalOutline, fold},
-    partition::{Piece, Policy, STAGES_MAX, StageId, StageSet, Stages, Whole},
+    outline::{StateId, SubTraversalOutline, TraversalOutline, fold},
+    partition::{
+        MegaflowPolicy, PartitionPolicy, Placement, STAGES_MAX, StageId, StageSet, StageView,
+    },
 };
 
-/// A policy that falls back to whole ways where pieces lose: see the [module](self).
+/// A policy that falls back to megaflows where sub-traversals hit less often: see the [module](self).
 #[derive(Clone, Debug)]
 pub struct Adaptive<P> {
     policy: P,
-    whole: Whole,
-    /// The policy once more: what it learns from the directory is not what the cache teaches.
-    pieces: Side<P>,
-    wholes: Side<Whole>,
+    megaflow: MegaflowPolicy,
+    /// A copy of the policy: a policy that learns must not mix the directory with the cache.
+    sub_traversals: SimulatedCache<P>,
+    megaflows: SimulatedCache<MegaflowPolicy>,
     duels: HashTable<Duel>,
     samples_count: u32,
-    /// Packets that were drawn while there was room.
+    /// Consecutive packets that were sampled while the cache had room.
     relaxed_count: u32,
 }
 
-/// What ways are cached as.
+/// The granularity in which traversals are cached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Grain {
-    /// As the pieces of the policy.
+pub enum Granularity {
+    /// As the sub-traversals that the policy chooses.
     #[default]
-    Pieces,
-    /// Each as one entry.
-    Whole,
+    SubTraversals,
+    /// Each traversal as one entry.
+    Megaflows,
 }
 
-/// Why a way is shown to [`Adaptive::observe`].
+/// The result of a probe of the cache: why a traversal goes to [`Adaptive::observe`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeResult {
-    /// Its packet was drawn, whatever became of it.
+    /// The packet was sampled; it hit or missed.
     Sampled,
-    /// Its packet missed, and was not drawn.
+    /// The packet missed, and was not sampled.
     Missed,
-    /// No packet came: an entry that was there is made anew.
-    Anew,
+    /// There was no packet: an evicted entry is re-translated.
+    Retranslated,
 }
 
-/// How large the cache is.
+/// The size of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// How many stages it has, at most [`STAGES_MAX`].
+    /// Number of stages, at most [`STAGES_MAX`].
     pub stages_count: u8,
-    /// How many entries each of them holds.
+    /// Greatest number of entries of each stage.
     pub stage_entries_max: usize,
 }
 
-impl<P: Policy + Clone> Adaptive<P> {
-    /// The duel of this policy with whole ways, for a cache of this size.
+impl<P: PartitionPolicy + Clone> Adaptive<P> {
+    /// Creates the duel between this policy and megaflows, for a cache of this size.
     #[must_use]
     pub fn new(policy: P, capacity: Capacity) -> Self {
         let stages_count = capacity.stages_count.min(STAGES_MAX);
         let entries_max = capacity.stage_entries_max.saturating_mul(stages_count.into());
         let one = Capacity { stages_count: 1, stage_entries_max: entries_max };
         Self {
-            pieces: Side::new(policy.clone(), Capacity { stages_count, ..capacity }),
-            wholes: Side::new(Whole::default(), one),
+            sub_traversals: SimulatedCache::new(
+                policy.clone(),
+                Capacity { stages_count, ..capacity },
+            ),
+            megaflows: SimulatedCache::new(MegaflowPolicy::default(), one),
             policy,
-            whole: Whole::default(),
+            megaflow: MegaflowPolicy::default(),
             duels: HashTable::new(),
             samples_count: 0,
             relaxed_count: 0,
         }
     }
 
-    /// Learns from a way, before it is partitioned.
-    pub fn observe(&mut self, way: &TraversalOutline, probe: ProbeResult) {
+    /// Observes a traversal before it is partitioned.
+    pub fn observe(&mut self, outline: &TraversalOutline, probe: ProbeResult) {
         self.relaxed_count = 0;
-        let met = Met { pieces: self.pieces.meets(way), wholes: self.wholes.meets(way) };
+        let sample = DuelSample {
+            sub_traversals: self.sub_traversals.hits(outline),
+            megaflows: self.megaflows.hits(outline),
+        };
         if probe == ProbeResult::Missed {
             return;
         }
-        let counts = self.pieces.directory.was_full || self.wholes.directory.was_full;
-        if let Some(duel) = self.duel(way.start()).filter(|_| counts) {
-            duel.score(met);
+        let counts = self.sub_traversals.directory.was_full || self.megaflows.directory.was_full;
+        if let Some(duel) = self.duel(outline.start()).filter(|_| counts) {
+            duel.score(sample);
         }
         self.samples_count += 1;
         if self.samples_count == ROUND * SEASON {
@@ -128,12 +137,14 @@ impl<P: Policy + Clone> Adaptive<P> {
 
     fn restart(&mut self) {
         self.samples_count = 0;
-        self.pieces.directory.clear();
-        self.wholes.directory.clear();
+        self.sub_traversals.directory.clear();
+        self.megaflows.directory.clear();
     }
 
-    /// A packet was drawn while there was room: after a [`ROUND`] of them in a row, ways are cut again
-    /// whatever was decided, as whoever shares misses less where nothing has to go.
+    /// Notes that a packet was sampled while the cache had room.
+    ///
+    /// After [`ROUND`] of them in a row, all starts return to sub-traversals: if no entry has to go,
+    /// sharing always misses less.
     pub fn relax(&mut self) {
         self.relaxed_count += 1;
         if self.relaxed_count == ROUND {
@@ -143,11 +154,11 @@ impl<P: Policy + Clone> Adaptive<P> {
         }
     }
 
-    /// What ways that begin here are cached as.
+    /// Returns the granularity of the traversals that begin here.
     #[must_use]
-    pub fn grain(&self, start: StateId) -> Grain {
+    pub fn granularity(&self, start: StateId) -> Granularity {
         let duel = self.duels.find(hash(start), |duel| duel.start == start);
-        duel.map_or(Grain::Pieces, |duel| duel.grain)
+        duel.map_or(Granularity::SubTraversals, |duel| duel.granularity)
     }
 
     fn duel(&mut self, start: StateId) -> Option<&mut Duel> {
@@ -162,35 +173,35 @@ impl<P: Policy + Clone> Adaptive<P> {
     }
 }
 
-impl<P: Policy + Clone> Policy for Adaptive<P> {
-    fn partition(&mut self, way: &TraversalOutline, stages: &impl Stages) -> &[Piece] {
-        match self.grain(way.start()) {
-            Grain::Pieces => self.policy.partition(way, stages),
-            Grain::Whole => self.whole.partition(way, stages),
+impl<P: PartitionPolicy + Clone> PartitionPolicy for Adaptive<P> {
+    fn partition(&mut self, outline: &TraversalOutline, stages: &impl StageView) -> &[Placement] {
+        match self.granularity(outline.start()) {
+            Granularity::SubTraversals => self.policy.partition(outline, stages),
+            Granularity::Megaflows => self.megaflow.partition(outline, stages),
         }
     }
 }
 
-/// Which of two caches, one of pieces and one of whole entries, a way met.
+/// One sample: which of the two simulated caches the traversal hit.
 #[derive(Clone, Copy, Debug)]
-struct Met {
-    pieces: bool,
-    wholes: bool,
+struct DuelSample {
+    sub_traversals: bool,
+    megaflows: bool,
 }
 
-/// The score of one start in this round, and the lead of the kind that it does not use.
+/// The duel of one start: the hits of this round, and the lead of the unused granularity.
 #[derive(Clone, Copy, Debug)]
 struct Duel {
     start: StateId,
-    grain: Grain,
+    granularity: Granularity,
     samples: u32,
-    pieces: u32,
-    wholes: u32,
-    /// Samples of this round in which one kind hit alone.
+    sub_traversals: u32,
+    megaflows: u32,
+    /// Samples of this round in which only one granularity hit.
     split: u32,
-    /// As many of a round, as the rounds before had them, the later ones more than the earlier.
+    /// The moving average of `split` over the rounds.
     split_usual: Option<u32>,
-    /// Hits by which the other kind has led in the rounds before.
+    /// Hits by which the unused granularity leads, summed over the rounds before.
     lead: u32,
 }
 
@@ -198,10 +209,10 @@ impl Default for Duel {
     fn default() -> Self {
         Self {
             start: StateId::END,
-            grain: Grain::Pieces,
+            granularity: Granularity::SubTraversals,
             samples: 0,
-            pieces: 0,
-            wholes: 0,
+            sub_traversals: 0,
+            megaflows: 0,
             split: 0,
             split_usual: None,
             lead: 0,
@@ -210,62 +221,62 @@ impl Default for Duel {
 }
 
 impl Duel {
-    fn score(&mut self, met: Met) {
+    fn score(&mut self, sample: DuelSample) {
         self.samples += 1;
-        self.pieces += u32::from(met.pieces);
-        self.wholes += u32::from(met.wholes);
-        self.split += u32::from(met.pieces != met.wholes);
+        self.sub_traversals += u32::from(sample.sub_traversals);
+        self.megaflows += u32::from(sample.megaflows);
+        self.split += u32::from(sample.sub_traversals != sample.megaflows);
         if self.samples == ROUND {
             self.judge();
-            (self.samples, self.pieces, self.wholes, self.split) = (0, 0, 0, 0);
+            (self.samples, self.sub_traversals, self.megaflows, self.split) = (0, 0, 0, 0);
         }
     }
 
     fn judge(&mut self) {
-        let (used, other) = match self.grain {
-            Grain::Pieces => (self.pieces, self.wholes),
-            Grain::Whole => (self.wholes, self.pieces),
+        let (used, other) = match self.granularity {
+            Granularity::SubTraversals => (self.sub_traversals, self.megaflows),
+            Granularity::Megaflows => (self.megaflows, self.sub_traversals),
         };
         let usual = self.split_usual.map_or(self.split, |usual| (3 * usual + self.split) / 4);
         self.split_usual = Some(usual);
         self.lead = (self.lead + other).saturating_sub(used + SLACK);
         if self.lead > usual.clamp(LEAD_MIN, LEAD_MAX) {
-            self.grain = self.grain.other();
+            self.granularity = self.granularity.other();
             self.lead = 0;
         }
     }
 }
 
-impl Grain {
+impl Granularity {
     const fn other(self) -> Self {
         match self {
-            Self::Pieces => Self::Whole,
-            Self::Whole => Self::Pieces,
+            Self::SubTraversals => Self::Megaflows,
+            Self::Megaflows => Self::SubTraversals,
         }
     }
 }
 
-/// A cache of hashes alone, and the policy that fills it.
+/// A simulated cache: a directory of hashes, and the policy that fills it.
 #[derive(Clone, Debug)]
-struct Side<P> {
+struct SimulatedCache<P> {
     policy: P,
     directory: Directory,
 }
 
-impl<P: Policy> Side<P> {
+impl<P: PartitionPolicy> SimulatedCache<P> {
     fn new(policy: P, capacity: Capacity) -> Self {
         Self { policy, directory: Directory::new(capacity) }
     }
 
-    /// Whether a packet on this way would hit; if not, it will from now on.
-    fn meets(&mut self, way: &TraversalOutline) -> bool {
-        let found = self.directory.walk(way);
+    /// Returns whether a packet with this traversal would hit. If not, adds the traversal.
+    fn hits(&mut self, outline: &TraversalOutline) -> bool {
+        let found = self.directory.walk(outline);
         if !found {
-            let pieces = self.policy.partition(way, &self.directory);
-            self.directory.was_full |= pieces.is_empty();
-            for piece in pieces {
-                if let Some(identity) = way.identity(&piece.steps) {
-                    self.directory.put(identity, piece.stage);
+            let placements = self.policy.partition(outline, &self.directory);
+            self.directory.was_full |= placements.is_empty();
+            for placement in placements {
+                if let Some(identity) = outline.identity(&placement.steps) {
+                    self.directory.put(identity, placement.stage);
                 }
             }
         }
@@ -273,17 +284,17 @@ impl<P: Policy> Side<P> {
     }
 }
 
-/// Which pieces are in which stages, by identity.
+/// The stages that hold each identity.
 #[derive(Clone, Debug)]
 struct Directory {
-    entries: HashTable<Entry>,
+    entries: HashTable<DirectoryEntry>,
     capacity: Capacity,
     counts: [usize; STAGES_MAX as usize],
     was_full: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct DirectoryEntry {
     identity: u64,
     stages: StageSet,
 }
@@ -300,15 +311,15 @@ impl Directory {
         self.was_full = false;
     }
 
-    /// Whether a packet finds its way from the first stage to the end, the longest piece first in
-    /// each.
-    fn walk(&self, way: &TraversalOutline) -> bool {
-        let (mut first, legs_count) = (0, way.legs_count());
+    /// Returns whether a packet would hit, if it takes the longest match in each stage.
+    fn walk(&self, outline: &TraversalOutline) -> bool {
+        let (mut first, segments_count) = (0, outline.segments_count());
         for stage in (0..self.capacity.stages_count).filter_map(StageId::new) {
-            let held = way.candidates(first).map(|piece| self.holders(&piece).contains(stage));
+            let held =
+                outline.candidates(first).map(|candidate| self.holders(&candidate).contains(stage));
             let longest = held.zip(first + 1..).filter(|(held, _)| *held).last();
             first = longest.map_or(first, |(_, end)| end);
-            if first == legs_count {
+            if first == segments_count {
                 return true;
             }
         }
@@ -316,8 +327,8 @@ impl Directory {
     }
 
     fn put(&mut self, identity: u64, stage: StageId) {
-        let same = |entry: &Entry| entry.identity == identity;
-        let fresh = Entry { identity, stages: StageSet::EMPTY };
+        let same = |entry: &DirectoryEntry| entry.identity == identity;
+        let fresh = DirectoryEntry { identity, stages: StageSet::EMPTY };
         let mut entry = self.entries.entry(identity, same, |entry| entry.identity).or_insert(fresh);
         let stages = &mut entry.get_mut().stages;
         if !stages.contains(stage) {
@@ -327,13 +338,15 @@ impl Directory {
     }
 }
 
-impl Stages for Directory {
+impl StageView for Directory {
     fn count(&self) -> u8 {
         self.capacity.stages_count
     }
 
-    fn holders(&self, piece: &Candidate) -> StageSet {
-        let entry = self.entries.find(piece.identity, |entry| entry.identity == piece.identity);
+    fn holders(&self, sub_traversal: &SubTraversalOutline) -> StageSet {
+        let entry = self
+            .entries
+            .find(sub_traversal.identity, |entry| entry.identity == sub_traversal.identity);
         entry.map_or(StageSet::EMPTY, |entry| entry.stages)
     }
 
@@ -349,24 +362,24 @@ fn hash(start: StateId) -> u64 {
     fold(0, start.number().into())
 }
 
-/// Samples of a start after which its scores are compared.
+/// Number of samples of a start after which its hit counts are compared.
 pub const ROUND: u32 = 512;
 
-/// How many hits of a round the other kind may lead by for ever: six in a thousand.
+/// Hits per round by which the unused granularity may lead without effect: six in a thousand.
 pub const SLACK: u32 = 3;
 
-/// The least lead, in hits, at which the kind is changed.
+/// The least threshold, in hits, at which the granularity changes.
 pub const LEAD_MIN: u32 = ROUND / 16;
 
-/// The greatest lead that is asked for.
+/// The greatest threshold, in hits.
 pub const LEAD_MAX: u32 = ROUND / 4;
 
-const _: () = assert!(100 * SLACK < ROUND, "a point is more than what is let pass");
+const _: () = assert!(100 * SLACK < ROUND, "one percent exceeds the slack");
 
-/// Rounds, of all starts together, after which the directories begin anew.
+/// Number of rounds, of all starts together, after which the directories are cleared.
 pub const SEASON: u32 = 64;
 
-/// Starts that have a duel; all others are cut.
+/// Greatest number of starts with a duel. All other starts use sub-traversals.
 const DUELS_MAX: usize = 1024;
 
 #[cfg(test)]
@@ -375,37 +388,42 @@ mod tests {
 
     use super::*;
 
-    /// How packets fare that come at random: of a thousand, so many hit as one kind alone.
+    /// Random traffic: of a thousand packets, this many hit with one granularity only.
     #[derive(Clone, Copy)]
-    struct Traffic {
+    struct SimulatedTraffic {
         used: u64,
         other: u64,
         seed: u64,
     }
 
-    impl Traffic {
-        /// In which of so many rounds a duel that uses `grain` so far changes its kind, if packets go on to
-        /// hit like this as the kind that it used at first and as the other.
-        fn changes(mut self, grain: Grain, rounds: u32) -> Vec<u32> {
-            let mut duel = Duel { grain, ..Duel::default() };
+    impl SimulatedTraffic {
+        /// Returns the rounds in which a duel that begins with `granularity` changes it.
+        ///
+        /// `used` packets hit with the first granularity only, and `other` packets with the other.
+        fn changes(mut self, granularity: Granularity, rounds: u32) -> Vec<u32> {
+            let mut duel = Duel { granularity, ..Duel::default() };
             let mut changes = Vec::new();
             for round in 0..rounds {
-                let before = duel.grain;
+                let before = duel.granularity;
                 for _ in 0..ROUND {
-                    let (used, other) = self.meet();
-                    duel.score(match grain {
-                        Grain::Pieces => Met { pieces: used, wholes: other },
-                        Grain::Whole => Met { pieces: other, wholes: used },
+                    let (used, other) = self.next_packet();
+                    duel.score(match granularity {
+                        Granularity::SubTraversals => {
+                            DuelSample { sub_traversals: used, megaflows: other }
+                        }
+                        Granularity::Megaflows => {
+                            DuelSample { sub_traversals: other, megaflows: used }
+                        }
                     });
                 }
-                if duel.grain != before {
+                if duel.granularity != before {
                     changes.push(round);
                 }
             }
             changes
         }
 
-        fn meet(&mut self) -> (bool, bool) {
+        fn next_packet(&mut self) -> (bool, bool) {
             let sampled = split_mix(&mut self.seed) % 1000;
             if sampled < self.used {
                 (true, false)
@@ -418,35 +436,40 @@ mod tests {
         }
     }
 
-    const GRAINS: [Grain; 2] = [Grain::Pieces, Grain::Whole];
+    const GRANULARITIES: [Granularity; 2] = [Granularity::SubTraversals, Granularity::Megaflows];
 
     #[test]
-    fn a_steady_deficit_of_little_more_than_a_point_changes_the_kind() {
-        for (grain, used) in
-            GRAINS.into_iter().flat_map(|grain| [0, 10, 50, 150].map(|u| (grain, u)))
+    fn a_steady_deficit_of_one_percent_changes_the_granularity() {
+        for (granularity, used) in GRANULARITIES
+            .into_iter()
+            .flat_map(|granularity| [0, 10, 50, 150].map(|u| (granularity, u)))
         {
             for seed in 1..=8 {
-                let traffic = Traffic { used, other: used + 12, seed: seed << 32 };
-                let changes = traffic.changes(grain, 150);
-                assert!(!changes.is_empty(), "{grain:?}, {used} of 1000, {seed}");
+                let traffic = SimulatedTraffic { used, other: used + 12, seed: seed << 32 };
+                let changes = traffic.changes(granularity, 150);
+                assert!(!changes.is_empty(), "{granularity:?}, {used} of 1000, {seed}");
             }
         }
     }
 
     #[test]
-    fn a_deficit_of_a_point_without_noise_is_found_soon() {
-        // Five hits of each round, less than a point.
-        for grain in GRAINS {
-            let mut duel = Duel { grain, ..Duel::default() };
+    fn a_deficit_without_noise_is_found_soon() {
+        // Five hits per round, which is less than one percent.
+        for granularity in GRANULARITIES {
+            let mut duel = Duel { granularity, ..Duel::default() };
             let round = (0..100).find(|_| {
                 for sample in 0..ROUND {
                     let used = sample >= 5;
-                    duel.score(match grain {
-                        Grain::Pieces => Met { pieces: used, wholes: true },
-                        Grain::Whole => Met { pieces: true, wholes: used },
+                    duel.score(match granularity {
+                        Granularity::SubTraversals => {
+                            DuelSample { sub_traversals: used, megaflows: true }
+                        }
+                        Granularity::Megaflows => {
+                            DuelSample { sub_traversals: true, megaflows: used }
+                        }
                     });
                 }
-                duel.grain != grain
+                duel.granularity != granularity
             });
             assert_eq!(round, Some(LEAD_MIN / (5 - SLACK)));
         }
@@ -454,18 +477,18 @@ mod tests {
 
     #[test]
     fn a_great_deficit_is_found_in_its_first_round() {
-        for grain in GRAINS {
-            let traffic = Traffic { used: 0, other: 330, seed: 1 };
-            assert_eq!(traffic.changes(grain, 50), [0]);
+        for granularity in GRANULARITIES {
+            let traffic = SimulatedTraffic { used: 0, other: 330, seed: 1 };
+            assert_eq!(traffic.changes(granularity, 50), [0]);
         }
     }
 
     #[test]
-    fn what_hits_alike_seldom_changes_its_kind_by_chance() {
+    fn equal_hit_rates_rarely_change_the_granularity() {
         for alone in [10, 50, 150] {
             let changes = (1..=8).map(|seed| {
-                let traffic = Traffic { used: alone, other: alone, seed: seed << 32 };
-                traffic.changes(Grain::Pieces, 500).len()
+                let traffic = SimulatedTraffic { used: alone, other: alone, seed: seed << 32 };
+                traffic.changes(Granularity::SubTraversals, 500).len()
             });
             let changes: Vec<usize> = changes.collect();
             let all: usize = changes.iter().sum();

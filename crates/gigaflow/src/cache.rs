@@ -1,23 +1,29 @@
-//! The cache as a whole: a chain of stages, and how misses fill it.
+//! The Gigaflow cache: a chain of stages that misses fill.
 //!
-//! A packet that misses is translated once as a whole, which says what becomes of it. Its [`TraversalOutline`] is
-//! shown to the policy, which says where to cut. Pieces that are there already are met as any packet
-//! meets them; those that are not are made from what the translation has found in the tables, and each
-//! becomes a rule. Nothing of that decides what happens to packets: a rule says what the tables say,
-//! wherever it was cut.
+//! A packet that misses is translated once through the whole pipeline, which decides its actions. The
+//! policy partitions the [`TraversalOutline`] of this traversal into sub-traversals. A sub-traversal
+//! that a stage holds already reuses that entry. Each of the others becomes a new LTM entry, built from
+//! the table lookups that the translation recorded. The partition never changes the forwarding of
+//! packets: an entry does what the pipeline does, wherever it begins and ends.
 //!
-//! # What is not cut, and what is not cached
+//! # Traversals that are not partitioned or not cached
 //!
-//! What teaches is not cached, as in any cache. One entry for all of its way gets what ended at a bound,
-//! what is parsed again, what comes too near to a bound for as many pieces as there are stages, and what
-//! there are no tags left for. [`Counts`] has the reasons.
+//! A traversal that learns (a MAC address, an OpenFlow `learn` action) is not cached, as in any cache.
+//! A traversal becomes a single megaflow entry if
 //!
-//! # Whole ways among pieces
+//! - it ended with an error at a bound of translations,
+//! - it recirculates to parse the packet again,
+//! - its sub-traversals would spend more than their share of such a bound, or
+//! - no tags are left.
 //!
-//! A packet takes the longest entry of the first stage that has one for it. So a way that is one entry is
-//! put into a stage not behind that in which its packets meet a piece: it is longer, and they meet it
-//! first. The same goes for a packet that missed midway, started over, and would be led astray again by
-//! what it meets.
+//! [`GigaflowCounts`] has a counter for each reason.
+//!
+//! # Megaflows among sub-traversals
+//!
+//! In each stage a packet takes the longest entry that matches. So a megaflow goes to a stage that is
+//! not behind the first stage with a matching sub-traversal: the megaflow is longer, and its packets
+//! match it first. The same applies to a packet that missed after some hits and started over, if the
+//! entries that it matches would lead it to the same miss again.
 
 use std::sync::Arc;
 
@@ -26,132 +32,134 @@ use shunt_pipeline::{
     Continuation, DatapathAction, NotedTraversal, Pipeline, Time, Traversal, Version,
 };
 
-use self::fill::Desk;
+use self::{fill::FillScratch, sampler::Sampler};
 use crate::{
-    adaptive::{Adaptive, Capacity, Grain, ProbeResult},
-    draw::Draw,
+    adaptive::{Adaptive, Capacity, Granularity, ProbeResult},
+    convert::{HeaderMasks, outline_of, start_of},
     ltm::{Eviction, Ltm, Store, Walk},
     outline::TraversalOutline,
-    partition::{AnyPolicy, PolicyName, StageSet, Stages as _, Whole},
-    rule_of::{HeaderMasks, outline_of, start_of},
+    partition::{AnyPolicy, MegaflowPolicy, PolicyName, StageSet, StageView as _},
     tag::{Reuse, TagName, TagSpace, is_hiding},
 };
 
 mod fill;
+mod open_stages;
+mod sampler;
 
-/// What a cache is like.
+/// The configuration of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Its stages.
+    /// The number and the size of its stages.
     pub capacity: Capacity,
-    /// Where ways are cut.
+    /// The partition policy.
     pub policy: PolicyName,
-    /// Whether the policy falls back to whole ways where pieces lose.
+    /// The fallback to megaflows where sub-traversals hit less often.
     pub fallback: Fallback,
-    /// What makes room.
+    /// The entry that a full stage evicts.
     pub eviction: Eviction,
-    /// Bits of a tag.
+    /// Number of bits of a tag.
     pub tag_bits: u8,
-    /// What hashes begin with.
+    /// The seed of all hashes and samples.
     pub seed: u64,
 }
 
-/// Whether pieces give way to whole entries where those hit more.
+/// The fallback to megaflows where sub-traversals hit less often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
-    /// Never.
+    /// No fallback.
     Off,
-    /// By a duel on one packet in so many: see [`Adaptive`].
+    /// Set duelling on a sample of one packet in this number: see [`Adaptive`].
     OneIn(u32),
 }
 
-/// A chain of stages, and how it is filled.
+/// A chain of stages with the policy that fills it.
 #[derive(Debug)]
 pub struct Gigaflow {
     ltm: Ltm,
-    policy: Chooser,
-    whole: Whole,
-    draw: Draw,
+    policy: ActivePolicy,
+    megaflow: MegaflowPolicy,
+    sampler: Sampler,
     seed: u64,
-    way: TraversalOutline,
-    counts: Counts,
-    /// What a rule rewrites that rewrites nothing for the next stage.
-    nothing: Match,
+    outline: TraversalOutline,
+    counts: GigaflowCounts,
+    /// The empty rewrite, for rules that rewrite nothing for the next stage.
+    no_rewrite: Match,
     masks: HeaderMasks,
-    desk: Desk,
+    scratch: FillScratch,
 }
 
 #[derive(Debug)]
-enum Chooser {
-    Plain(Box<AnyPolicy>),
+enum ActivePolicy {
+    Fixed(Box<AnyPolicy>),
     Duel(Box<Adaptive<AnyPolicy>>),
 }
 
-/// What was done so far.
+/// The counters of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Packets that did not come to the end of their way.
+pub struct GigaflowCounts {
+    /// Packets that did not reach the end of their traversal in the stages.
     pub misses: u64,
-    /// Misses that went on where they missed.
+    /// Misses that resumed in the pipeline where they missed.
     pub resumed: u64,
-    /// Times that a packet, or what was left of its way, went through the tables, also for the duel.
+    /// Translations of whole traversals and of their rests, including those for the duel.
     pub translations: u64,
-    /// Lookups in the tables that it took.
+    /// Table lookups that these translations made.
     pub visits: u64,
     /// Entries that were made.
     pub made: u64,
-    /// Pieces that were entries already.
+    /// Sub-traversals that reused an entry.
     pub shared: u64,
-    /// Entries that made room.
+    /// Entries that were evicted to make room.
     pub evicted: u64,
-    /// Misses that were not cached, as they teach.
-    pub teaching: u64,
-    /// Misses that were not cut, as too many of their pieces would come near to a bound.
+    /// Misses that were not cached because they learn.
+    pub learning: u64,
+    /// Misses that became one megaflow because a sub-traversal came too near to a bound.
     pub near_bounds: u64,
-    /// Misses that were not cut, or not cached, as there were no tags left.
+    /// Misses that became one megaflow, or were not cached, because no tags were left.
     pub without_tags: u64,
-    /// Misses that were not cached, or not all of them, as there was no room.
+    /// Misses of which some or all entries were not cached because there was no room.
     pub without_room: u64,
-    /// Pieces that the store refused.
+    /// Entries that the store refused.
     pub refused: u64,
 }
 
 /// A packet that missed.
 #[derive(Clone, Copy)]
 pub struct Miss<'a> {
-    /// The tables that say what becomes of it.
+    /// The pipeline that translates it.
     pub pipeline: &'a Pipeline,
-    /// The key that it was looked up by.
+    /// The key that it was looked up with.
     pub key: &'a FlowKey,
-    /// Where it goes on, if it was parsed again.
+    /// The continuation to start from, if the packet was recirculated and parsed again.
     pub start: Option<&'a Arc<Continuation>>,
-    /// The version that its thread is at.
+    /// The version that its thread has adopted.
     pub version: Version,
-    /// Now.
+    /// The current time.
     pub now: Time,
 }
 
-/// What is known of a packet that missed when its way is made into entries.
-struct Filling<'a> {
+/// A traversal to make entries of.
+struct FillRequest<'a> {
     miss: Miss<'a>,
-    /// All of its way, or what is left of it.
+    /// The recorded traversal: all of it, or the rest behind `matched`.
     whole: &'a NotedTraversal,
-    /// The entries that it met before.
-    met: &'a [u32],
-    /// The stages that its pieces may go to.
+    /// The slots of the entries that the packet matched before it missed.
+    matched: &'a [u32],
+    /// The stages that new entries may go to.
     open: StageSet,
-    grain: Grain,
+    granularity: Granularity,
 }
 
 impl Gigaflow {
-    /// An empty cache.
+    /// Creates an empty cache.
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self::with_reuse(config, Reuse::AtOnce)
     }
 
-    /// What is meant to be in a target that has nothing: the number of a tag is used again only when it
-    /// is [drained](Ltm::drained).
+    /// Creates the image of an offload device that is empty.
+    ///
+    /// The number of a tag is reused only after it is [drained](Ltm::drained).
     #[must_use]
     pub fn of_device(config: Config) -> Self {
         Self::with_reuse(config, Reuse::Drained)
@@ -162,59 +170,63 @@ impl Gigaflow {
         let tags = TagSpace::new(config.tag_bits, reuse, config.seed);
         let ltm = Ltm::new(config.capacity, config.eviction, tags, config.seed);
         let (policy, one_in) = match config.fallback {
-            Fallback::Off => (Chooser::Plain(Box::new(policy)), 0),
+            Fallback::Off => (ActivePolicy::Fixed(Box::new(policy)), 0),
             Fallback::OneIn(every) => {
-                (Chooser::Duel(Box::new(Adaptive::new(policy, ltm.capacity()))), every.max(1))
+                (ActivePolicy::Duel(Box::new(Adaptive::new(policy, ltm.capacity()))), every.max(1))
             }
         };
         Self {
             ltm,
             policy,
-            whole: Whole::default(),
-            draw: Draw::new(one_in, config.seed),
+            megaflow: MegaflowPolicy::default(),
+            sampler: Sampler::new(one_in, config.seed),
             seed: config.seed,
-            way: TraversalOutline::new(),
-            counts: Counts::default(),
-            nothing: Match::any(),
+            outline: TraversalOutline::new(),
+            counts: GigaflowCounts::default(),
+            no_rewrite: Match::any(),
             masks: HeaderMasks::default(),
-            desk: Desk::default(),
+            scratch: FillScratch::default(),
         }
     }
 
-    /// Walks a packet through the stages; the walk says what it met, and whether it came to the end.
+    /// Walks a packet through the stages, and returns whether it hits.
+    ///
+    /// The walk holds the entries that the packet matched.
     #[inline]
     pub fn find(&self, store: &impl Store, key: &FlowKey, walk: &mut Walk) -> bool {
         self.ltm.find(store, key, walk)
     }
 
-    /// As [`Self::find`], for many packets at once: those at the places that `goes` accepts. Answers in
-    /// how many tables they were looked up, for each packet and table one.
+    /// Walks many packets at once; returns the number of hash table lookups.
+    ///
+    /// Only the packets at the indexes that `is_selected` accepts are looked up.
     pub fn find_burst(
         &mut self,
         store: &impl Store,
         keys: &[FlowKey],
         walks: &mut [Walk],
-        goes: impl Fn(usize) -> bool,
+        is_selected: impl Fn(usize) -> bool,
     ) -> u32 {
-        self.ltm.find_burst(store, keys, walks, goes)
+        self.ltm.find_burst(store, keys, walks, is_selected)
     }
 
-    /// Whether the next packet is one that is drawn for the duel: then its way is to be shown to
-    /// [`Self::observe`] also if it hits. To be asked once for each packet.
+    /// Returns whether the next packet is sampled for the duel.
+    ///
+    /// Call it once for each packet. A sampled packet goes to [`Self::observe`] even if it hits.
     #[inline]
-    pub fn draws(&mut self) -> bool {
-        self.draw.next(self.counts.misses)
+    pub fn is_next_sampled(&mut self) -> bool {
+        self.sampler.next(self.counts.misses)
     }
 
-    /// Shows the way of a packet that was drawn and has hit to the duel, if there is one now.
+    /// Shows the traversal of a sampled packet that hit to the duel, if a duel is under way.
     pub fn observe(&mut self, packet: Miss<'_>) {
         if self.is_contested(ProbeResult::Sampled) && packet.start.is_none() {
-            self.show(packet, ProbeResult::Sampled);
+            self.translate_and_judge(packet, ProbeResult::Sampled);
         }
     }
 
-    /// Translates a packet that missed, and makes entries for those that come after it.
-    pub fn miss(
+    /// Translates a packet that missed, and makes entries for later packets.
+    pub fn handle_miss(
         &mut self,
         store: &mut impl Store,
         miss: Miss<'_>,
@@ -223,8 +235,10 @@ impl Gigaflow {
         self.begin(store, miss, probe, None)
     }
 
-    /// As [`Self::miss`], for a packet that missed on this walk and could not [go on](Self::go_on): if what
-    /// it meets would lead it there again, its way becomes one entry, which it meets before.
+    /// Does [`Self::handle_miss`] for a packet that cannot [resume](Self::resume).
+    ///
+    /// If the entries that the packet matches would lead it to the same miss again, its traversal
+    /// becomes one megaflow, which the packet matches first.
     pub fn start_over(
         &mut self,
         store: &mut impl Store,
@@ -235,28 +249,29 @@ impl Gigaflow {
         self.begin(store, miss, probe, Some(walk))
     }
 
-    /// Goes on with a packet that missed midway, where it missed: what the entries of its walk say is
-    /// done to it, and then what is answered. `None`: it is to [start over](Self::start_over).
+    /// Resumes a packet with a partial hit in the pipeline, at the tag where it missed.
     ///
-    /// It starts over where ways are kept whole, and if what is left could not be cached behind the
-    /// entry that it met last, if it teaches, and if it comes near to a bound.
-    pub fn go_on(
+    /// The caller executes the actions of the entries of its walk, then those of the returned traversal.
+    /// `None` means that the packet must [start over](Self::start_over). This is so if its bridge caches
+    /// megaflows, or if the rest of the traversal cannot be cached behind the last entry of the walk, if
+    /// the rest learns, or if it comes near to a bound.
+    pub fn resume(
         &mut self,
         store: &mut impl Store,
         miss: Miss<'_>,
         walk: &Walk,
         probe: ProbeResult,
     ) -> Option<Arc<Traversal>> {
-        let Some(TagName::StateId(start)) = self.ltm.tags().name(walk.tag()?).cloned() else {
+        let Some(TagName::Continuation(start)) = self.ltm.tags().name(walk.tag()?).cloned() else {
             return None;
         };
         let last = self.ltm.stage(*walk.slots().last()?)?;
-        if walk.is_hit() || self.grain(miss.key, miss.start) == Grain::Whole {
+        if walk.is_hit() || self.granularity(miss.key, miss.start) == Granularity::Megaflows {
             return None;
         }
         let key = &start.entering(walk.key(miss.key));
         let from_here = Miss { key, start: Some(&start), ..miss };
-        let noted = self.noting(from_here);
+        let noted = self.record_translation(from_here);
         let rest = &noted.traversal;
         if !rest.learnings.is_empty()
             || rest.error.is_some()
@@ -265,20 +280,26 @@ impl Gigaflow {
         {
             return None;
         }
-        outline_of(&noted, self.seed, &mut self.way);
+        outline_of(&noted, self.seed, &mut self.outline);
         let open = StageSet::first_of(self.ltm.capacity().stages_count).since(last.number() + 1);
-        let (whole, met) = (&noted, walk.slots());
-        let filling = Filling { miss: from_here, whole, met, open, grain: Grain::Pieces };
-        if !self.fill(store, &filling) {
+        let (whole, matched) = (&noted, walk.slots());
+        let request = FillRequest {
+            miss: from_here,
+            whole,
+            matched,
+            open,
+            granularity: Granularity::SubTraversals,
+        };
+        if !self.fill(store, &request) {
             return None;
         }
-        // Had it started over, it would have found them there too.
+        // A packet that starts over would have shared them too.
         self.ltm.share_walked(walk.slots());
         self.counts.shared += walk.slots().len() as u64;
         self.counts.misses += 1;
         self.counts.resumed += 1;
         if miss.start.is_none() && self.is_contested(probe) {
-            self.show(miss, probe);
+            self.translate_and_judge(miss, probe);
         }
         Some(noted.traversal)
     }
@@ -289,32 +310,34 @@ impl Gigaflow {
         &self.ltm
     }
 
-    /// The stages, to tell them of entries that went.
+    /// The stages, to remove entries that the store has ended.
     pub const fn ltm_mut(&mut self) -> &mut Ltm {
         &mut self.ltm
     }
 
-    /// What was done so far.
+    /// The counters so far.
     #[must_use]
-    pub const fn counts(&self) -> Counts {
-        Counts { evicted: self.counts.evicted + self.ltm.evicted_count(), ..self.counts }
+    pub const fn counts(&self) -> GigaflowCounts {
+        GigaflowCounts { evicted: self.counts.evicted + self.ltm.evicted_count(), ..self.counts }
     }
 
-    /// Begins with what a cache before this one has done.
-    pub const fn count_on(&mut self, counts: Counts) {
+    /// Continues the counters of the cache before this one.
+    pub const fn count_on(&mut self, counts: GigaflowCounts) {
         self.counts = counts;
     }
 
-    /// What ways that begin here are cached as.
+    /// Returns the form in which traversals that begin here are cached.
     #[must_use]
-    pub fn grain(&self, key: &FlowKey, start: Option<&Arc<Continuation>>) -> Grain {
+    pub fn granularity(&self, key: &FlowKey, start: Option<&Arc<Continuation>>) -> Granularity {
         match &self.policy {
-            Chooser::Duel(duel) if start.is_none() => duel.grain(start_of(key.bridge(), start)),
-            Chooser::Plain(_) | Chooser::Duel(_) => Grain::Pieces,
+            ActivePolicy::Duel(duel) if start.is_none() => {
+                duel.granularity(start_of(key.bridge(), start))
+            }
+            ActivePolicy::Fixed(_) | ActivePolicy::Duel(_) => Granularity::SubTraversals,
         }
     }
 
-    /// Makes entries of a way from its beginning. `walk` is of a packet that could not go on.
+    /// Makes entries of a whole traversal. `walk` is that of a packet that could not resume.
     fn begin(
         &mut self,
         store: &mut impl Store,
@@ -322,36 +345,45 @@ impl Gigaflow {
         probe: ProbeResult,
         walk: Option<&Walk>,
     ) -> Arc<Traversal> {
-        self.counts.misses += u64::from(probe != ProbeResult::Anew);
-        let mut noted = self.noting(miss);
+        self.counts.misses += u64::from(probe != ProbeResult::Retranslated);
+        let mut noted = self.record_translation(miss);
         if !noted.traversal.learnings.is_empty() {
-            self.counts.teaching += 1;
+            self.counts.learning += 1;
             return noted.traversal;
         }
         if miss.start.is_none() && is_hiding(miss.key) {
-            // No tag names what no bridge gives to packets that come in.
+            // No tag names hidden state that a packet brings along.
             self.counts.without_tags += 1;
             return noted.traversal;
         }
         if noted.traversal.error.is_some() {
             noted.points.clear();
         }
-        outline_of(&noted, self.seed, &mut self.way);
-        // What packets ask for is learned from packets alone.
-        if miss.start.is_none() && probe != ProbeResult::Anew && self.is_contested(probe) {
+        outline_of(&noted, self.seed, &mut self.outline);
+        // The duel observes packets only.
+        if miss.start.is_none() && probe != ProbeResult::Retranslated && self.is_contested(probe) {
             self.judge(probe);
         }
-        let is_uncut = self.way.legs_count() == 1 && self.way.steps_count() > 1;
-        let grain = if is_uncut { Grain::Whole } else { self.grain(miss.key, miss.start) };
-        let open = self.stages_met_by(store, miss.key, grain);
-        let mut filling = Filling { miss, whole: &noted, met: &[], open, grain };
-        let is_filled = self.fill(store, &filling);
-        let has_met = walk.is_some_and(|walk| !walk.slots().is_empty());
-        if is_filled && has_met && grain == Grain::Pieces && !self.is_hit(store, miss.key) {
-            // What it meets leads it another way.
-            filling.grain = Grain::Whole;
-            filling.open = self.stages_met_by(store, miss.key, Grain::Whole);
-            self.fill(store, &filling);
+        let has_no_partition_point =
+            self.outline.segments_count() == 1 && self.outline.steps_count() > 1;
+        let granularity = if has_no_partition_point {
+            Granularity::Megaflows
+        } else {
+            self.granularity(miss.key, miss.start)
+        };
+        let open = self.stages_matched_first(store, miss.key, granularity);
+        let mut request = FillRequest { miss, whole: &noted, matched: &[], open, granularity };
+        let is_filled = self.fill(store, &request);
+        let has_matched = walk.is_some_and(|walk| !walk.slots().is_empty());
+        if is_filled
+            && has_matched
+            && granularity == Granularity::SubTraversals
+            && !self.is_hit(store, miss.key)
+        {
+            // Other entries lead it to a miss.
+            request.granularity = Granularity::Megaflows;
+            request.open = self.stages_matched_first(store, miss.key, Granularity::Megaflows);
+            self.fill(store, &request);
         }
         noted.traversal
     }
@@ -360,11 +392,18 @@ impl Gigaflow {
         self.ltm.find(store, key, &mut Walk::default())
     }
 
-    /// The stages in which a packet meets what begins its way: of a whole one, those up to the first
-    /// in which it now meets a piece, which is shorter.
-    fn stages_met_by(&self, store: &impl Store, key: &FlowKey, grain: Grain) -> StageSet {
+    /// Returns the stages in which a packet matches the first entry of its traversal.
+    ///
+    /// For a megaflow these are the stages up to the first one in which the packet matches a
+    /// sub-traversal now, which is shorter.
+    fn stages_matched_first(
+        &self,
+        store: &impl Store,
+        key: &FlowKey,
+        granularity: Granularity,
+    ) -> StageSet {
         let mut until = self.ltm.capacity().stages_count;
-        if grain == Grain::Whole {
+        if granularity == Granularity::Megaflows {
             let mut walk = Walk::default();
             self.ltm.find(store, key, &mut walk);
             let first = walk.slots().first().and_then(|slot| self.ltm.stage(*slot));
@@ -373,16 +412,16 @@ impl Gigaflow {
         StageSet::first_of(until)
     }
 
-    fn noting(&mut self, miss: Miss<'_>) -> NotedTraversal {
+    fn record_translation(&mut self, miss: Miss<'_>) -> NotedTraversal {
         let noted = miss.pipeline.translate_noting(miss.key, miss.start, miss.version);
         self.counts.translations += 1;
         self.counts.visits += noted.traversal.visits.len() as u64;
         noted
     }
 
-    /// Whether pieces and whole ways contend: there is a duel, and no room for both.
+    /// Returns whether sub-traversals and megaflows compete: a duel is on, and no stage has room.
     fn is_contested(&mut self, probe: ProbeResult) -> bool {
-        let Chooser::Duel(duel) = &mut self.policy else { return false };
+        let ActivePolicy::Duel(duel) = &mut self.policy else { return false };
         let has_room = self.ltm.room() != StageSet::EMPTY;
         if has_room && probe == ProbeResult::Sampled {
             duel.relax();
@@ -390,21 +429,21 @@ impl Gigaflow {
         !has_room
     }
 
-    /// Shows the whole way of a packet to the duel.
-    fn show(&mut self, packet: Miss<'_>, probe: ProbeResult) {
-        let noted = self.noting(packet);
-        outline_of(&noted, self.seed, &mut self.way);
+    /// Translates a packet, and shows its whole traversal to the duel.
+    fn translate_and_judge(&mut self, packet: Miss<'_>, probe: ProbeResult) {
+        let noted = self.record_translation(packet);
+        outline_of(&noted, self.seed, &mut self.outline);
         self.judge(probe);
     }
 
-    /// Shows the way to the duel. Where it has changed its mind, what is there is outdated.
+    /// Shows the outline to the duel. If the decision changes, all present entries are outdated.
     fn judge(&mut self, probe: ProbeResult) {
-        let Chooser::Duel(duel) = &mut self.policy else { return };
-        let start = self.way.start();
-        let before = duel.grain(start);
-        duel.observe(&self.way, probe);
-        if duel.grain(start) != before {
-            self.ltm.outdate();
+        let ActivePolicy::Duel(duel) = &mut self.policy else { return };
+        let start = self.outline.start();
+        let before = duel.granularity(start);
+        duel.observe(&self.outline, probe);
+        if duel.granularity(start) != before {
+            self.ltm.mark_outdated();
         }
     }
 }

@@ -7,7 +7,7 @@
 //! after two have missed.
 //!
 //! This crate decides where to cut. A [`TraversalOutline`](outline::TraversalOutline) is what a traversal looks like to a
-//! [`Policy`](partition::Policy), which answers with [`Piece`](partition::Piece)s.
+//! [`PartitionPolicy`](partition::PartitionPolicy), which answers with [`Placement`](partition::Placement)s.
 //! [`Adaptive`](adaptive::Adaptive) watches whether cutting pays at all.
 //!
 //! # The invariant
@@ -34,8 +34,8 @@
 //!
 //! ```
 //! use shunt_gigaflow::{
-//!     partition::{Joint, Piece, Policy, StageSet, Stages},
-//!     outline::{Candidate, Coupling, StateId, FieldSet, Step, TraversalOutline},
+//!     partition::{JointPolicy, Placement, PartitionPolicy, StageSet, StageView},
+//!     outline::{Coupling, StateId, FieldSet, OutlineStep, TraversalOutline},
 //! };
 //!
 //! let ethernet = FieldSet::of(&[Coupling::EthSrc, Coupling::EthDst]);
@@ -43,8 +43,8 @@
 //! let destination_port = FieldSet::of(&[Coupling::TpDst]);
 //! let source_port = FieldSet::of(&[Coupling::TpSrc]);
 //!
-//! let mut way = TraversalOutline::new();
-//! way.begin(StateId::new(1));
+//! let mut outline = TraversalOutline::new();
+//! outline.begin(StateId::new(1));
 //! for (table, fields) in [
 //!     (1, ethernet),
 //!     (3, ethernet.union(ip)),
@@ -53,18 +53,18 @@
 //!     (8, destination_port),
 //!     (9, source_port),
 //! ] {
-//!     way.cut(StateId::new(table));
-//!     way.step(Step { fields, identity: table.into() });
+//!     outline.partition_point(StateId::new(table));
+//!     outline.step(OutlineStep { fields, identity: table.into() });
 //! }
 //!
-//! /// Stages that are empty.
+//! /// StageView that are empty.
 //! struct Empty(u8);
 //!
-//! impl Stages for Empty {
+//! impl StageView for Empty {
 //!     fn count(&self) -> u8 {
 //!         self.0
 //!     }
-//!     fn holders(&self, _: &Candidate) -> StageSet {
+//!     fn holders(&self, _: &SubTraversalOutline) -> StageSet {
 //!         StageSet::EMPTY
 //!     }
 //!     fn room(&self) -> StageSet {
@@ -72,9 +72,9 @@
 //!     }
 //! }
 //!
-//! let mut policy = Joint::default();
+//! let mut policy = JointPolicy::default();
 //! let mut cut = |stages_count| -> Vec<(u16, u16)> {
-//!     let pieces = policy.partition(&way, &Empty(stages_count));
+//!     let pieces = policy.partition(&outline, &Empty(stages_count));
 //!     pieces.iter().map(|piece| (piece.steps.start, piece.steps.end)).collect()
 //! };
 //! assert_eq!(cut(3), [(0, 3), (3, 5), (5, 6)]);
@@ -89,18 +89,15 @@ pub mod error;
 pub mod outline;
 
 pub mod partition;
-pub mod sketch;
 
 pub mod adaptive;
 
-pub mod rule_of;
+pub mod convert;
 pub mod tag;
 
 pub mod ltm;
 
 pub mod cache;
-mod draw;
-mod plan;
 
 pub mod offload;
 

@@ -19,7 +19,7 @@
 //! # What a target keeps to
 //!
 //! - Every operation that was taken is answered exactly once, also when the target is lost: then by
-//!   [`OffloadError::Lost`], and what it holds is unknown until [`Event::Restored`], which follows.
+//!   [`OffloadError::Lost`], and what it holds is unknown until [`OffloadEvent::Restored`], which follows.
 //! - A rule that it cannot hold as it is, it refuses. It never holds a wider one.
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -35,7 +35,7 @@ use crate::{
 /// Holds LTM rules in stages, for packets that it forwards itself.
 pub trait OffloadDevice {
     /// What it can hold and do; the same for as long as it is connected, but for ports that come.
-    fn capabilities(&self) -> &Capabilities;
+    fn capabilities(&self) -> &OffloadCapabilities;
 
     /// Whether it answers, as far as is known from what was polled. What was never there is lost too.
     fn is_there(&self) -> bool;
@@ -52,7 +52,7 @@ pub trait OffloadDevice {
     fn submit(&mut self, batch: &mut Vec<(Ticket, Operation)>) -> Result<(), Lost>;
 
     /// Adds what has happened since it was last asked, and returns at once.
-    fn poll(&mut self, events: &mut Vec<Event>);
+    fn poll(&mut self, events: &mut Vec<OffloadEvent>);
 
     /// While it is lost: this entry is to be removed as soon as it is back. One that is restored to what
     /// it has confirmed may leave it out at once; what is asked of it then is as ever.
@@ -100,9 +100,9 @@ pub enum Operation {
 
 /// What a target tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum OffloadEvent {
     /// An operation is done, or has failed.
-    Answered {
+    Completed {
         /// Which.
         ticket: Ticket,
         /// Why it was not done.
@@ -137,7 +137,7 @@ pub struct Counters {
 
 /// What a target can hold and do.
 #[derive(Clone, Debug)]
-pub struct Capabilities {
+pub struct OffloadCapabilities {
     /// Entries of each stage, from the one that packets meet first.
     pub stage_entries: Box<[usize]>,
     /// The bits of a key that a rule may match; hidden words none.
@@ -160,7 +160,7 @@ pub struct Capabilities {
     /// Whether hits are counted for each entry.
     pub counts: bool,
     /// Whether it tells of idle entries.
-    pub tells_idle: bool,
+    pub reports_idle: bool,
     /// Whether [`Operation::Modify`] is done at once, without a time at which neither is there.
     pub modifies: bool,
 }
@@ -260,7 +260,7 @@ impl Operation {
     }
 }
 
-impl Capabilities {
+impl OffloadCapabilities {
     /// Number of stages.
     #[must_use]
     pub fn stages_count(&self) -> usize {
@@ -356,8 +356,8 @@ mod tests {
         mask
     }
 
-    fn capabilities() -> Capabilities {
-        Capabilities {
+    fn capabilities() -> OffloadCapabilities {
+        OffloadCapabilities {
             stage_entries: [8, 8].into(),
             matches: mask(&[FieldId::EthDst, FieldId::Ipv4Dst]),
             writes: mask(&[FieldId::EthDst]),
@@ -368,7 +368,7 @@ mod tests {
             effects: Effects::Plain,
             outputs: None,
             counts: true,
-            tells_idle: true,
+            reports_idle: true,
             modifies: true,
         }
     }
@@ -422,14 +422,14 @@ mod tests {
         let rule = LtmRule { actions: [output].into(), ..rule() };
         for (outputs, expected) in [(vec![port], Ok(())), (vec![], Err(Refusal::Output(port)))] {
             let outputs = Some(outputs.into_iter().collect());
-            assert_eq!(Capabilities { outputs, ..capabilities() }.check(&rule), expected);
+            assert_eq!(OffloadCapabilities { outputs, ..capabilities() }.check(&rule), expected);
         }
     }
 
     #[test]
     fn of_fields_that_share_bits_a_refusal_names_the_one_that_packets_have() {
         let known = [FieldId::EthType, FieldId::IpProto, FieldId::IcmpType];
-        let capabilities = Capabilities {
+        let capabilities = OffloadCapabilities {
             matches: mask(&known),
             key_bits_max: None,
             writes: FlowMask::EMPTY,

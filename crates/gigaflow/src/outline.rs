@@ -1,41 +1,41 @@
-//! What a partition policy needs to know of a traversal.
+//! The outline of a traversal: the part of it that partition policies need.
 //!
-//! A [`TraversalOutline`] is a traversal with everything left out that does not decide where it is cut: for each
-//! step (one table lookup with the actions behind it) the header fields it looked at and a hash of
-//! what it saw, and for each boundary between two steps the name of the state there, if the way may
-//! be cut there at all.
+//! A [`TraversalOutline`] has one step for each table lookup and the actions that follow it. A step holds
+//! the header fields that the lookup consulted, and a hash of what it matched. Between two steps there
+//! may be a partition point, which has the id of the state there.
 //!
-//! # Legs
+//! # Segments
 //!
-//! Policies do not think in steps but in *legs*: the runs of steps between boundaries that are open.
-//! A boundary is closed where the hidden state has no name, or where a name would cost more than it
-//! wins; whoever builds the way knows that. A way has at most [`LEGS_MAX`] legs: what comes after the
-//! last of them belongs to it, so that a traversal of thousands of visits costs no more time and
-//! memory than one of a hundred.
+//! Policies work with *segments*: the runs of steps between partition points. Two steps have no
+//! partition point between them if the hidden state there has no tag, or if a tag would cost more than
+//! it gains. The builder of the outline decides this. An outline has at most [`SEGMENTS_MAX`] segments,
+//! and the last one takes all further steps. So a traversal of thousands of visits costs no more time
+//! and memory than one of a hundred.
 //!
 //! # Identities
 //!
-//! Two pieces are one cache entry if they begin at the same cut and every step of them saw the same.
-//! Policies compare identities, which are hashes of just that; the hashes of the steps come from
-//! outside, with a seed of the caller's. An identity never decides what a packet meets: two pieces
-//! with one identity cost sharing, or a place in a stage, and nothing else.
+//! Two sub-traversals are one cache entry if they begin at the same state and all their steps matched
+//! the same. Policies compare identities, which are hashes of exactly this. The hashes of the steps come
+//! from the caller, with a seed of its own. An identity never decides which entry a packet matches. If
+//! two sub-traversals have the same identity by chance, they lose some sharing or some room in a stage,
+//! and nothing else.
 
 use std::ops::Range;
 
-use self::fields::Groups;
+use self::fields::FieldGroups;
 pub use self::fields::{Coupling, FieldSet};
 
 mod fields;
 
-/// The name of the state between two steps: of the table that comes next, or of a tag.
+/// The id of the state between two steps: the next table, or a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StateId(u32);
 
 impl StateId {
-    /// Behind the last step.
+    /// The state behind the last step.
     pub const END: Self = Self(u32::MAX);
 
-    /// The cut with this number.
+    /// Creates the id with this number.
     #[must_use]
     pub const fn new(number: u32) -> Self {
         Self(number)
@@ -48,210 +48,221 @@ impl StateId {
     }
 }
 
-/// One step of a way.
+/// One step of a traversal: a table lookup with the actions that follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// The coupling fields it looked at.
+pub struct OutlineStep {
+    /// The coupling fields that it consulted.
     pub fields: FieldSet,
-    /// A hash of everything that makes it this step and no other: what it matched under which mask,
-    /// and what it did. Seeded by who builds the way.
+    /// A seeded hash of the mask, the matched value and the effect of the step.
     pub identity: u64,
 }
 
-/// A traversal, as far as partition policies look at it.
+/// The outline of a traversal, as partition policies see it.
 ///
-/// It is built in the order of the packet's way, and its memory is used again by [`TraversalOutline::begin`]:
+/// It is built in the order of the table lookups. [`TraversalOutline::begin`] reuses its memory:
 ///
 /// ```
-/// use shunt_gigaflow::outline::{Coupling, StateId, FieldSet, Step, TraversalOutline};
+/// use shunt_gigaflow::outline::{Coupling, StateId, FieldSet, OutlineStep, TraversalOutline};
 ///
 /// let ethernet = FieldSet::of(&[Coupling::EthSrc, Coupling::EthDst]);
-/// let mut way = TraversalOutline::new();
-/// way.begin(StateId::new(0));
-/// way.step(Step { fields: ethernet, identity: 17 });
-/// way.cut(StateId::new(3));
-/// way.step(Step { fields: FieldSet::EMPTY, identity: 4 });
-/// // No cut here: these two stay together.
-/// way.step(Step { fields: FieldSet::of(&[Coupling::IpDst]), identity: 9 });
-/// assert_eq!((way.steps_count(), way.legs_count()), (3, 2));
+/// let mut outline = TraversalOutline::new();
+/// outline.begin(StateId::new(0));
+/// outline.step(OutlineStep { fields: ethernet, identity: 17 });
+/// outline.partition_point(StateId::new(3));
+/// outline.step(OutlineStep { fields: FieldSet::EMPTY, identity: 4 });
+/// // No partition point here: these two steps stay together.
+/// outline.step(OutlineStep { fields: FieldSet::of(&[Coupling::IpDst]), identity: 9 });
+/// assert_eq!((outline.steps_count(), outline.segments_count()), (3, 2));
 /// ```
 #[derive(Clone, Debug)]
 pub struct TraversalOutline {
-    legs: Vec<Leg>,
+    segments: Vec<OutlineSegment>,
     steps_count: u16,
     start: StateId,
     next: Option<StateId>,
-    /// A hash of its form.
-    shape: u64,
+    /// A hash of its shape.
+    shape_hash: u64,
 }
 
-/// What decides what the pieces of a way are worth, whatever they are called: where its legs end, and
-/// how the fields of each hang together.
+/// The shape of an outline: the ends of its segments, and the field groups of each segment.
+///
+/// Outlines of one shape have the same scores for all of their sub-traversals.
 #[derive(Clone, Debug)]
-pub(crate) struct Form(Box<[(u16, Groups)]>);
+pub(crate) struct OutlineShape(Box<[(u16, FieldGroups)]>);
 
-/// Steps that no piece divides.
+/// A run of steps without a partition point inside.
 #[derive(Clone, Copy, Debug)]
-struct Leg {
-    /// The cut that it begins at.
-    cut: StateId,
+struct OutlineSegment {
+    /// The state that it begins at.
+    begin: StateId,
     /// One past its last step.
     end: u16,
-    /// What its steps saw.
+    /// A hash of its steps.
     identity: u64,
-    /// How its fields hang together.
-    groups: Groups,
+    /// The connected groups of its fields.
+    groups: FieldGroups,
 }
 
 impl TraversalOutline {
-    /// A way without a step.
+    /// Creates an outline without a step.
     #[must_use]
     pub const fn new() -> Self {
-        Self { legs: Vec::new(), steps_count: 0, start: StateId::END, next: None, shape: IDENTITY }
+        Self {
+            segments: Vec::new(),
+            steps_count: 0,
+            start: StateId::END,
+            next: None,
+            shape_hash: IDENTITY,
+        }
     }
 
-    /// Forgets what was there, and begins at `start`.
+    /// Clears the outline, and begins at `start`.
     pub fn begin(&mut self, start: StateId) {
-        self.legs.clear();
+        self.segments.clear();
         self.steps_count = 0;
         self.start = start;
         self.next = Some(start);
-        self.shape = IDENTITY;
+        self.shape_hash = IDENTITY;
     }
 
-    /// Says that the way may be cut in front of the next step, where the state is called `name`.
-    pub const fn cut(&mut self, name: StateId) {
-        self.next = Some(name);
+    /// Adds a partition point in front of the next step, and the id of its state.
+    pub const fn partition_point(&mut self, state: StateId) {
+        self.next = Some(state);
     }
 
-    /// Adds a step. What comes after [`STEPS_MAX`] steps belongs to the last of them.
-    pub fn step(&mut self, step: Step) {
+    /// Adds a step. Steps beyond [`STEPS_MAX`] become part of the last one.
+    pub fn step(&mut self, step: OutlineStep) {
         self.steps_count = self.steps_count.saturating_add(1);
-        let cut = self.next.take().filter(|_| self.legs.len() < LEGS_MAX);
-        let seen = u64::from(step.fields.bits()) | u64::from(cut.is_some()) << 32;
-        self.shape = fold(self.shape, seen);
-        if let Some(cut) = cut {
-            self.legs.push(Leg { cut, end: 0, identity: IDENTITY, groups: Groups::NONE });
+        let begin = self.next.take().filter(|_| self.segments.len() < SEGMENTS_MAX);
+        let form = u64::from(step.fields.bits()) | u64::from(begin.is_some()) << 32;
+        self.shape_hash = fold(self.shape_hash, form);
+        if let Some(begin) = begin {
+            let (identity, groups) = (IDENTITY, FieldGroups::NONE);
+            self.segments.push(OutlineSegment { begin, end: 0, identity, groups });
         }
-        if let Some(leg) = self.legs.last_mut() {
-            leg.end = self.steps_count;
-            leg.identity = fold(leg.identity, step.identity);
-            leg.groups.add(step.fields);
+        if let Some(segment) = self.segments.last_mut() {
+            segment.end = self.steps_count;
+            segment.identity = fold(segment.identity, step.identity);
+            segment.groups.add(step.fields);
         }
     }
 
-    /// Where the way begins.
+    /// The state that the traversal begins at.
     #[must_use]
     pub const fn start(&self) -> StateId {
         self.start
     }
 
-    /// How many steps it has.
+    /// Number of steps.
     #[must_use]
     pub const fn steps_count(&self) -> u16 {
         self.steps_count
     }
 
-    /// How many legs it has, which is how many pieces it can have.
+    /// Number of segments, which is the greatest number of sub-traversals.
     #[must_use]
-    pub fn legs_count(&self) -> usize {
-        self.legs.len()
+    pub fn segments_count(&self) -> usize {
+        self.segments.len()
     }
 
-    /// The name of the state in front of leg `leg`, or behind the last one.
-    pub(crate) fn cut_before(&self, leg: usize) -> StateId {
-        self.legs.get(leg).map_or(StateId::END, |leg| leg.cut)
+    /// The state in front of a segment, or behind the last one.
+    pub(crate) fn state_before(&self, segment: usize) -> StateId {
+        self.segments.get(segment).map_or(StateId::END, |segment| segment.begin)
     }
 
-    /// The first step of leg `leg`, or one past the last step.
-    pub(crate) fn step_before(&self, leg: usize) -> u16 {
-        leg.checked_sub(1).and_then(|before| self.legs.get(before)).map_or(0, |leg| leg.end)
+    /// The first step of a segment, or one past the last step.
+    pub(crate) fn step_before(&self, segment: usize) -> u16 {
+        segment
+            .checked_sub(1)
+            .and_then(|before| self.segments.get(before))
+            .map_or(0, |segment| segment.end)
     }
 
-    /// The pieces that begin with leg `first`, shortest first.
+    /// Returns the sub-traversals that begin with segment `first`, shortest first.
     pub(crate) fn candidates(&self, first: usize) -> Candidates<'_> {
-        let legs = self.legs.get(first..).unwrap_or_default();
+        let segments = self.segments.get(first..).unwrap_or_default();
         Candidates {
-            legs: legs.iter(),
+            segments: segments.iter(),
             first_step: self.step_before(first),
-            identity: fold(IDENTITY, u64::from(self.cut_before(first).0)),
-            groups: Groups::NONE,
+            identity: fold(IDENTITY, u64::from(self.state_before(first).0)),
+            groups: FieldGroups::NONE,
         }
     }
 
-    /// As [`Self::candidates`], where it is known which of them are coupled.
+    /// Does [`Self::candidates`] with known values of `coupled`.
     pub(crate) fn candidates_known(
         &self,
         first: usize,
         coupled: &[bool],
-    ) -> impl Iterator<Item = Candidate> {
-        let (first_step, legs) = (self.step_before(first), self.legs.get(first..));
-        let mut identity = fold(IDENTITY, u64::from(self.cut_before(first).0));
-        legs.unwrap_or_default().iter().zip(coupled).map(move |(leg, coupled)| {
-            identity = fold(identity, leg.identity);
-            Candidate { steps: first_step..leg.end, identity, coupled: *coupled }
+    ) -> impl Iterator<Item = SubTraversalOutline> {
+        let (first_step, segments) = (self.step_before(first), self.segments.get(first..));
+        let mut identity = fold(IDENTITY, u64::from(self.state_before(first).0));
+        segments.unwrap_or_default().iter().zip(coupled).map(move |(segment, coupled)| {
+            identity = fold(identity, segment.identity);
+            SubTraversalOutline { steps: first_step..segment.end, identity, coupled: *coupled }
         })
     }
 
-    /// A hash of its form.
-    pub(crate) const fn shape(&self) -> u64 {
-        self.shape
+    /// A hash of its shape.
+    pub(crate) const fn shape_hash(&self) -> u64 {
+        self.shape_hash
     }
 
-    pub(crate) fn form(&self) -> Form {
-        Form(self.legs.iter().map(|leg| (leg.end, leg.groups)).collect())
+    pub(crate) fn shape(&self) -> OutlineShape {
+        OutlineShape(self.segments.iter().map(|segment| (segment.end, segment.groups)).collect())
     }
 
-    /// Whether this is its form.
-    pub(crate) fn is_of(&self, form: &Form) -> bool {
-        let own = self.legs.iter().map(|leg| (leg.end, leg.groups.known()));
-        own.eq(form.0.iter().map(|(end, groups)| (*end, groups.known())))
+    /// Returns whether it has this shape.
+    pub(crate) fn has_shape(&self, shape: &OutlineShape) -> bool {
+        let own = self.segments.iter().map(|segment| (segment.end, segment.groups.known()));
+        own.eq(shape.0.iter().map(|(end, groups)| (*end, groups.known())))
     }
 
-    /// What the piece of these steps is called; none if no piece has just these. A way without a step
-    /// is one piece.
+    /// Returns the id of the sub-traversal with exactly these steps; `None` if there is none.
+    ///
+    /// A traversal without a step is one sub-traversal.
     #[must_use]
-    pub fn name(&self, steps: &Range<u16>) -> Option<Name> {
-        if self.legs.is_empty() && *steps == (0..0) {
+    pub fn id(&self, steps: &Range<u16>) -> Option<SubTraversalId> {
+        if self.segments.is_empty() && *steps == (0..0) {
             let begin = self.start;
-            return Some(Name { identity: fold(IDENTITY, u64::from(begin.0)), begin });
+            return Some(SubTraversalId { identity: fold(IDENTITY, u64::from(begin.0)), begin });
         }
         let first = match steps.start {
             0 => 0,
-            start => self.legs.partition_point(|leg| leg.end < start) + 1,
+            start => self.segments.partition_point(|segment| segment.end < start) + 1,
         };
         if self.step_before(first) != steps.start {
             return None;
         }
-        let begin = self.cut_before(first);
+        let begin = self.state_before(first);
         let mut identity = fold(IDENTITY, u64::from(begin.0));
-        for leg in self.legs.get(first..)? {
-            identity = fold(identity, leg.identity);
-            if leg.end >= steps.end {
-                return (leg.end == steps.end).then_some(Name { identity, begin });
+        for segment in self.segments.get(first..)? {
+            identity = fold(identity, segment.identity);
+            if segment.end >= steps.end {
+                return (segment.end == steps.end).then_some(SubTraversalId { identity, begin });
             }
         }
         None
     }
 
-    /// The [identity](Name::identity) of the piece of these steps.
+    /// Returns the [identity](SubTraversalId::identity) of the sub-traversal with these steps.
     #[must_use]
     pub fn identity(&self, steps: &Range<u16>) -> Option<u64> {
-        self.name(steps).map(|name| name.identity)
+        self.id(steps).map(|id| id.identity)
     }
 
-    /// Every piece that the way could be cut into.
-    pub fn pieces(&self) -> impl Iterator<Item = Candidate> {
-        (0..self.legs_count()).flat_map(|first| self.candidates(first))
+    /// Returns every sub-traversal that a partition could have.
+    pub fn sub_traversals(&self) -> impl Iterator<Item = SubTraversalOutline> {
+        (0..self.segments_count()).flat_map(|first| self.candidates(first))
     }
 
-    /// The piece from leg `first` up to and without leg `end`; none if that is no leg at all.
-    pub(crate) fn candidate(&self, first: usize, end: usize) -> Option<Candidate> {
+    /// Returns the sub-traversal of the segments `first..end`; `None` if the range is empty.
+    pub(crate) fn candidate(&self, first: usize, end: usize) -> Option<SubTraversalOutline> {
         self.candidates(first).nth(end.checked_sub(first + 1)?)
     }
 
-    /// The whole way as one piece; none if it has no step.
-    pub(crate) fn whole(&self) -> Option<Candidate> {
+    /// Returns the whole traversal as one sub-traversal; `None` if it has no step.
+    pub(crate) fn whole(&self) -> Option<SubTraversalOutline> {
         self.candidates(0).last()
     }
 }
@@ -262,54 +273,56 @@ impl Default for TraversalOutline {
     }
 }
 
-/// What a piece is called.
+/// The id of a sub-traversal, which policies compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Name {
-    /// A hash of the cut it begins at and of what its steps saw.
+pub struct SubTraversalId {
+    /// A hash of the state it begins at and of its steps.
     pub identity: u64,
-    /// That cut.
+    /// The state that it begins at.
     pub begin: StateId,
 }
 
-/// A piece that a way could be cut into.
+/// A sub-traversal that a partition could have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
+pub struct SubTraversalOutline {
     /// Its steps.
     pub steps: Range<u16>,
-    /// A hash of the cut it begins at and of what its steps saw.
+    /// A hash of the state it begins at and of its steps.
     pub identity: u64,
-    /// Whether its fields hang together: see [`Score`](crate::partition::Score).
+    /// True if its fields are connected: see [`Score`](crate::partition::Score).
     pub coupled: bool,
 }
 
-/// Iterates over the pieces that begin at one leg.
+/// Iterates over the sub-traversals that begin with one segment.
 pub(crate) struct Candidates<'a> {
-    legs: std::slice::Iter<'a, Leg>,
+    segments: std::slice::Iter<'a, OutlineSegment>,
     first_step: u16,
     identity: u64,
-    groups: Groups,
+    groups: FieldGroups,
 }
 
 impl Iterator for Candidates<'_> {
-    type Item = Candidate;
+    type Item = SubTraversalOutline;
 
-    fn next(&mut self) -> Option<Candidate> {
-        let leg = self.legs.next()?;
-        self.identity = fold(self.identity, leg.identity);
-        self.groups.join(&leg.groups);
-        Some(Candidate {
-            steps: self.first_step..leg.end,
+    fn next(&mut self) -> Option<SubTraversalOutline> {
+        let segment = self.segments.next()?;
+        self.identity = fold(self.identity, segment.identity);
+        self.groups.join(&segment.groups);
+        Some(SubTraversalOutline {
+            steps: self.first_step..segment.end,
             identity: self.identity,
-            coupled: self.groups.are_one(),
+            coupled: self.groups.is_connected(),
         })
     }
 }
 
-/// Where a hash of a sequence begins.
+/// The initial value of the hash of a sequence.
 const IDENTITY: u64 = 0x243f_6a88_85a3_08d3;
 
-/// Adds to the hash of a sequence. Multiplying by an odd number and folding the halves together is
-/// enough here: what comes in are hashes already, or small numbers.
+/// Adds a number to the hash of a sequence.
+///
+/// The numbers are hashes already, or small. So multiplying by an odd number and folding the halves of
+/// the product together is enough.
 pub(crate) const fn fold(sequence: u64, next: u64) -> u64 {
     let product = (sequence.rotate_left(23) ^ next) as u128 * 0x9e37_79b9_7f4a_7c15_u128;
     #[expect(clippy::cast_possible_truncation, reason = "the halves are folded together")]
@@ -318,43 +331,46 @@ pub(crate) const fn fold(sequence: u64, next: u64) -> u64 {
     }
 }
 
-/// Steps of a way that are told apart, far beyond the visits that a translation may make.
+/// Greatest number of steps, far beyond the bound of visits of a translation.
 pub const STEPS_MAX: u16 = u16::MAX;
 
-/// Legs of a way: in how many pieces it can be cut at all.
-pub const LEGS_MAX: usize = 128;
+/// Greatest number of segments, and so of sub-traversals in a partition.
+pub const SEGMENTS_MAX: usize = 128;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn way(steps: u16) -> TraversalOutline {
-        let mut way = TraversalOutline::new();
-        way.begin(StateId::new(0));
+    fn outline(steps: u16) -> TraversalOutline {
+        let mut outline = TraversalOutline::new();
+        outline.begin(StateId::new(0));
         for number in 0..steps {
-            way.cut(StateId::new(u32::from(number)));
-            way.step(Step { fields: FieldSet::of(&[Coupling::IpDst]), identity: number.into() });
+            outline.partition_point(StateId::new(u32::from(number)));
+            outline.step(OutlineStep {
+                fields: FieldSet::of(&[Coupling::IpDst]),
+                identity: number.into(),
+            });
         }
-        way
+        outline
     }
 
     #[test]
-    fn a_way_of_4096_steps_has_no_more_legs_than_any_other() {
-        let way = way(4096);
-        assert_eq!((way.steps_count(), way.legs_count()), (4096, LEGS_MAX));
-        assert_eq!(way.whole().map(|whole| whole.steps), Some(0..4096));
-        assert_eq!(way.step_before(LEGS_MAX), 4096);
+    fn an_outline_of_4096_steps_keeps_the_bound_of_segments() {
+        let outline = outline(4096);
+        assert_eq!((outline.steps_count(), outline.segments_count()), (4096, SEGMENTS_MAX));
+        assert_eq!(outline.whole().map(|whole| whole.steps), Some(0..4096));
+        assert_eq!(outline.step_before(SEGMENTS_MAX), 4096);
     }
 
     #[test]
-    fn a_piece_is_named_by_its_start_and_by_all_it_saw() {
+    fn an_identity_depends_on_the_start_and_on_every_step() {
         let identity = |start, seen: &[u64]| {
-            let mut way = TraversalOutline::new();
-            way.begin(StateId::new(start));
+            let mut outline = TraversalOutline::new();
+            outline.begin(StateId::new(start));
             for identity in seen {
-                way.step(Step { fields: FieldSet::EMPTY, identity: *identity });
+                outline.step(OutlineStep { fields: FieldSet::EMPTY, identity: *identity });
             }
-            way.whole().map(|whole| whole.identity)
+            outline.whole().map(|whole| whole.identity)
         };
         assert_eq!(identity(1, &[2, 3]), identity(1, &[2, 3]));
         for other in [identity(2, &[2, 3]), identity(1, &[3, 2]), identity(1, &[2]), None] {
@@ -363,44 +379,44 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_is_found_by_its_steps_alone() {
-        let way = way(6);
-        for piece in way.pieces() {
-            assert_eq!(way.identity(&piece.steps), Some(piece.identity));
+    fn a_sub_traversal_is_found_by_its_steps() {
+        let outline = outline(6);
+        for candidate in outline.sub_traversals() {
+            assert_eq!(outline.identity(&candidate.steps), Some(candidate.identity));
         }
         for steps in [3..3, 0..7, 6..7] {
-            assert_eq!(way.identity(&steps), None, "{steps:?}");
+            assert_eq!(outline.identity(&steps), None, "{steps:?}");
         }
     }
 
     #[test]
-    fn ways_without_a_step_are_told_apart_by_their_starts() {
+    fn traversals_without_a_step_differ_by_their_starts() {
         let identity = |start| {
-            let mut way = TraversalOutline::new();
-            way.begin(StateId::new(start));
-            way.identity(&(0..0))
+            let mut outline = TraversalOutline::new();
+            outline.begin(StateId::new(start));
+            outline.identity(&(0..0))
         };
         assert!(identity(1).is_some());
         assert_ne!(identity(1), identity(2));
     }
 
     #[test]
-    fn a_way_is_of_the_shape_of_those_that_look_at_the_same_fields() {
-        let (one, mut same, longer) = (way(6), way(6), way(7));
+    fn traversals_that_consult_the_same_fields_have_one_shape() {
+        let (one, mut same, longer) = (outline(6), outline(6), outline(7));
         same.begin(StateId::new(9));
         for number in 0..6 {
-            same.cut(StateId::new(9 - number));
-            same.step(Step { fields: FieldSet::of(&[Coupling::IpDst]), identity: 7 });
+            same.partition_point(StateId::new(9 - number));
+            same.step(OutlineStep { fields: FieldSet::of(&[Coupling::IpDst]), identity: 7 });
         }
-        let form = one.form();
-        assert!(same.shape() == one.shape() && same.is_of(&form));
-        assert!(longer.shape() != one.shape() && !longer.is_of(&form));
+        let shape = one.shape();
+        assert!(same.shape_hash() == one.shape_hash() && same.has_shape(&shape));
+        assert!(longer.shape_hash() != one.shape_hash() && !longer.has_shape(&shape));
     }
 
     #[test]
-    fn the_same_piece_of_two_ways_has_one_identity() {
-        let (long, short) = (way(6), way(4));
-        let of = |way: &TraversalOutline| way.candidates(2).take(2).collect::<Vec<_>>();
+    fn equal_sub_traversals_of_two_traversals_have_one_identity() {
+        let (long, short) = (outline(6), outline(4));
+        let of = |outline: &TraversalOutline| outline.candidates(2).take(2).collect::<Vec<_>>();
         assert_eq!(of(&long), of(&short));
     }
 }

@@ -1,25 +1,28 @@
-//! Tags: short numbers for the hidden state at a cut.
+//! Tags: short numbers for the hidden state at partition points.
 //!
-//! # What a tag names
+//! # The meaning of a tag
 //!
-//! Either the beginning of the way of a packet that comes in at a bridge with no hidden state, or a
-//! [`Continuation`], which is everything that the rest of the way can still read and do, by value:
-//! the table that comes next, registers and metadata, the action set, what resubmits come back to.
-//! Never a table alone, never a reference to a rule or a group. Two cuts with equal state have one
-//! tag, whichever ways lead to them; that is what lets flows recombine.
+//! A tag stands for one of two states. The first is the start of a traversal: a packet arrives on a
+//! bridge without hidden state. The second is a [`Continuation`], which holds everything that the rest
+//! of the traversal can read or do, by value: the next table, registers and metadata, the action set,
+//! and the tables that resubmits return to. A tag is never just a table, and never a reference to a
+//! rule or a group. Partition points with equal states have the same tag, whatever came before. This is
+//! what allows flows to share entries.
 //!
-//! A tag is not written into any header, and a packet that comes in gets the tag of its bridge, by
-//! [`TagSpace::start_of`] and nothing else. So no packet can bring one.
+//! A tag is never written into a header. A packet that arrives gets the tag of its bridge from
+//! [`TagSpace::start_of`], and from nowhere else. So no packet can forge a tag.
 //!
 //! # The life of a tag
 //!
-//! *Named* by [`TagSpace::hold`], and held once for every rule that has it, in or out, and by whoever is
-//! about to make one. *Retired* when nobody holds it: its name is forgotten, so equal state that
-//! comes back is another tag. *Freed* when its number may mean something else: at once where whoever
-//! looks up is also who retires, and otherwise only when the packets that were under way with it have
-//! been dealt with, which [`TagSpace::drained`] says.
+//! - *Held*: [`TagSpace::hold`] maps a state to a tag. Each rule holds its first and its next tag once, and
+//!   so does a caller that is about to make a rule.
+//! - *Retired*: the last holder has released the tag. Its state is dropped. If an equal state comes back,
+//!   it gets another tag.
+//! - *Freed*: the number may be given to another state. With [`Reuse::AtOnce`] this happens immediately,
+//!   since one thread both looks up packets and retires tags. With [`Reuse::Drained`] it happens when no
+//!   packet is under way with the tag, which [`TagSpace::drained`] reports.
 //!
-//! There are only so many numbers. Where there is none left, nothing new is cut: [`TagsFull`].
+//! The number of tags is bounded. If none is left, no further traversal is partitioned: [`TagsFull`].
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -35,43 +38,43 @@ use crate::ltm::Tag;
 /// All tags of one chain of stages.
 #[derive(Debug)]
 pub struct TagSpace {
-    slots: Vec<Slot>,
+    slots: Vec<TagSlot>,
     by_bridge: HashMap<u64, Tag, foldhash::fast::FixedState>,
-    /// By the number of the continuation, which is no other's while a slot has it.
+    /// By the number of the continuation, which is unique while a slot holds the continuation.
     by_continuation: HashMap<u32, Tag, foldhash::fast::FixedState>,
     free: Vec<Tag>,
-    /// Those that are retired and not freed, oldest first.
+    /// The tags that are retired and not yet freed, oldest first.
     retired: VecDeque<Tag>,
     retired_count: u64,
     reuse: Reuse,
     count_max: usize,
 }
 
-/// What a tag stands for.
+/// The state that a tag stands for.
 #[derive(Clone, Debug)]
 pub enum TagName {
-    /// A packet comes in at the bridge of this number.
+    /// The start of a packet that arrives on the bridge with this number.
     Start(u64),
-    /// What is left to do, and with what.
-    StateId(Arc<Continuation>),
+    /// A partition point: the rest of the traversal with its hidden state.
+    Continuation(Arc<Continuation>),
 }
 
-/// When the number of a retired tag may be given to another.
+/// The time when the number of a retired tag may be reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
-    /// At once: nothing is under way with it.
+    /// At once, because no packet is under way with it.
     AtOnce,
-    /// Once it is [drained](TagSpace::drained).
+    /// After it is [drained](TagSpace::drained).
     Drained,
 }
 
-/// There is no number left for another tag.
+/// All numbers of tags are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("all {0} tags are in use")]
+#[error("no tag is left: all {0} are in use")]
 pub struct TagsFull(pub usize);
 
 #[derive(Debug)]
-struct Slot {
+struct TagSlot {
     name: Option<TagName>,
     held_count: u32,
 }
@@ -80,7 +83,7 @@ const BRIDGE: usize = word::BRIDGE as usize;
 const RECIRC: usize = word::RECIRC as usize;
 
 impl TagSpace {
-    /// A space of tags with so many bits, from which nothing is taken.
+    /// Creates a tag space with this number of bits per tag. No tag is in use.
     #[must_use]
     pub fn new(bits: u8, reuse: Reuse, seed: u64) -> Self {
         let hasher = foldhash::fast::FixedState::with_seed(seed);
@@ -96,8 +99,9 @@ impl TagSpace {
         }
     }
 
-    /// The tag that a packet begins with, if it is in use. A packet with hidden state that nothing
-    /// names has none.
+    /// Returns the tag that a packet begins with, if it is in use.
+    ///
+    /// A packet that arrives with hidden state has no tag.
     #[must_use]
     pub fn start_of(&self, key: &FlowKey) -> Option<Tag> {
         if is_hiding(key) {
@@ -111,15 +115,15 @@ impl TagSpace {
         }
     }
 
-    /// The tag of a name, which is held once more.
+    /// Returns the tag of a state, and holds it once more.
     ///
     /// # Errors
     ///
-    /// The name is new, and there is no number for it.
+    /// Fails if the state has no tag yet, and no number is left.
     pub fn hold(&mut self, name: &TagName) -> Result<Tag, TagsFull> {
         let found = match name {
             TagName::Start(bridge) => self.by_bridge.get(bridge),
-            TagName::StateId(continuation) => self.by_continuation.get(&continuation.id()),
+            TagName::Continuation(continuation) => self.by_continuation.get(&continuation.id()),
         };
         let tag = match found {
             Some(tag) => *tag,
@@ -129,14 +133,14 @@ impl TagSpace {
         Ok(tag)
     }
 
-    /// A tag that is held is held once more.
+    /// Holds a tag that is held already once more.
     pub fn hold_again(&mut self, tag: Tag) {
         if let Some(slot) = self.slots.get_mut(tag.index()) {
             slot.held_count += 1;
         }
     }
 
-    /// A tag is held once less. With the last one its name is forgotten.
+    /// Releases a tag once. The last release retires it.
     pub fn release(&mut self, tag: Tag) {
         let Some(slot) = self.slots.get_mut(tag.index()) else { return };
         slot.held_count = slot.held_count.saturating_sub(1);
@@ -145,7 +149,9 @@ impl TagSpace {
         }
         match slot.name.take() {
             Some(TagName::Start(bridge)) => self.by_bridge.remove(&bridge),
-            Some(TagName::StateId(continuation)) => self.by_continuation.remove(&continuation.id()),
+            Some(TagName::Continuation(continuation)) => {
+                self.by_continuation.remove(&continuation.id())
+            }
             None => return,
         };
         self.retired_count += 1;
@@ -155,19 +161,19 @@ impl TagSpace {
         }
     }
 
-    /// What a tag stands for, while it is held.
+    /// Returns the state of a tag, while it is held.
     #[must_use]
     pub fn name(&self, tag: Tag) -> Option<&TagName> {
         self.slots.get(tag.index())?.name.as_ref()
     }
 
-    /// How many tags have been retired so far.
+    /// Number of tags that were retired so far.
     #[must_use]
     pub const fn retired_count(&self) -> u64 {
         self.retired_count
     }
 
-    /// Nothing is under way any more with the first `count` tags that were ever retired.
+    /// Frees the first `count` tags that were ever retired: no packet is under way with them.
     pub fn drained(&mut self, count: u64) {
         let waiting = self.retired.len() as u64;
         let drained = count.saturating_sub(self.retired_count - waiting).min(waiting);
@@ -182,7 +188,7 @@ impl TagSpace {
         self.by_bridge.len() + self.by_continuation.len()
     }
 
-    /// Whether no tag is in use.
+    /// Returns whether no tag is in use.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -193,21 +199,23 @@ impl TagSpace {
             Some(tag) => tag,
             None if self.slots.len() < self.count_max => {
                 let number = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
-                self.slots.push(Slot { name: None, held_count: 0 });
+                self.slots.push(TagSlot { name: None, held_count: 0 });
                 Tag::new(number)
             }
             None => return Err(TagsFull(self.count_max)),
         };
         match name {
             TagName::Start(bridge) => self.by_bridge.insert(*bridge, tag),
-            TagName::StateId(continuation) => self.by_continuation.insert(continuation.id(), tag),
+            TagName::Continuation(continuation) => {
+                self.by_continuation.insert(continuation.id(), tag)
+            }
         };
         self.slots[tag.index()].name = Some(name.clone());
         Ok(tag)
     }
 }
 
-/// Whether a packet has hidden state that is neither its bridge nor where it goes on.
+/// Returns whether a packet has hidden state other than its bridge and its recirculation id.
 pub(crate) fn is_hiding(key: &FlowKey) -> bool {
     let words = key.words();
     let others = words[..RECIRC].iter().chain(&words[RECIRC + 1..BRIDGE]);
@@ -217,16 +225,19 @@ pub(crate) fn is_hiding(key: &FlowKey) -> bool {
 }
 
 impl TagName {
-    /// What the way of a packet begins with that goes on from `start`, or comes in.
+    /// Returns the first state of a packet: the continuation `start`, or the start of its bridge.
     #[must_use]
     pub fn of_start(key: &FlowKey, start: Option<&Arc<Continuation>>) -> Self {
-        start.map_or_else(|| Self::Start(key.bridge()), |start| Self::StateId(Arc::clone(start)))
+        start.map_or_else(
+            || Self::Start(key.bridge()),
+            |start| Self::Continuation(Arc::clone(start)),
+        )
     }
 }
 
 const _: () = assert!(RECIRC < BRIDGE && BRIDGE + 1 == HEADER_START);
 
-/// Bits of the largest space of tags.
+/// Greatest number of bits of a tag.
 pub const TAG_BITS_MAX: u8 = 24;
 
 #[cfg(test)]
@@ -238,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_names_are_one_tag_until_nobody_holds_it() {
+    fn equal_states_have_one_tag_while_it_is_held() {
         let mut space = space(Reuse::AtOnce);
         let one = space.hold(&TagName::Start(1)).unwrap();
         assert_eq!(space.hold(&TagName::Start(1)), Ok(one));
@@ -253,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retired_tag_is_no_other_before_it_is_drained() {
+    fn a_retired_tag_is_not_reused_before_it_is_drained() {
         let mut space = space(Reuse::Drained);
         let tags: Vec<_> =
             (1..=2).map(|bridge| space.hold(&TagName::Start(bridge)).unwrap()).collect();
@@ -267,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_packet_says_is_never_its_tag() {
+    fn no_packet_can_forge_a_tag() {
         let mut space = space(Reuse::AtOnce);
         let tag = space.hold(&TagName::Start(1)).unwrap();
         let mut key = FlowKey::ZERO;
@@ -276,7 +287,7 @@ mod tests {
         for index in HEADER_START..key.words().len() {
             let mut forged = key.clone();
             forged.words_mut()[index] = u64::MAX;
-            assert_eq!(space.start_of(&forged), Some(tag), "a header decides nothing");
+            assert_eq!(space.start_of(&forged), Some(tag), "headers do not change the tag");
         }
         for index in (0..HEADER_START).filter(|index| *index != BRIDGE) {
             let mut hiding = key.clone();

@@ -1,22 +1,23 @@
 //! The duel: it takes the kind that hits more, changes rarely, and comes back.
 
 use shunt_gigaflow::{
-    adaptive::{Adaptive, Capacity, Grain, ProbeResult, ROUND, SEASON},
-    outline::{Coupling, FieldSet, StateId, Step, TraversalOutline},
-    partition::{Joint, Policy},
-    testing::{ways::PlainStages, workload::Workload},
+    adaptive::{Adaptive, Capacity, Granularity, ProbeResult, ROUND, SEASON},
+    outline::{Coupling, FieldSet, OutlineStep, StateId, TraversalOutline},
+    partition::{JointPolicy, PartitionPolicy},
+    testing::{plain::PlainStages, workload::RecordedWorkload},
 };
 
 const CAPACITY: Capacity = Capacity { stages_count: 4, stage_entries_max: 50 };
 
 /// A way of an Ethernet and an IP step that saw these.
-fn way(start: u32, ethernet: u64, ip: u64) -> TraversalOutline {
-    let mut way = TraversalOutline::new();
-    way.begin(StateId::new(start));
-    way.step(Step { fields: FieldSet::of(&[Coupling::EthDst]), identity: ethernet << 32 });
-    way.cut(StateId::new(start + 1));
-    way.step(Step { fields: FieldSet::of(&[Coupling::IpDst]), identity: ip });
-    way
+fn outline(start: u32, ethernet: u64, ip: u64) -> TraversalOutline {
+    let mut outline = TraversalOutline::new();
+    outline.begin(StateId::new(start));
+    outline
+        .step(OutlineStep { fields: FieldSet::of(&[Coupling::EthDst]), identity: ethernet << 32 });
+    outline.partition_point(StateId::new(start + 1));
+    outline.step(OutlineStep { fields: FieldSet::of(&[Coupling::IpDst]), identity: ip });
+    outline
 }
 
 /// Numbers without a pattern, the same for the same seed.
@@ -30,94 +31,95 @@ impl Numbers {
 }
 
 /// Draws of ways that recombine 40 steps with 40 others: pieces fit, whole ways do not.
-fn recombine(adaptive: &mut Adaptive<Joint>, start: u32, draws: u32) {
+fn recombine(adaptive: &mut Adaptive<JointPolicy>, start: u32, draws: u32) {
     let mut numbers = Numbers(1);
     for _ in 0..draws {
-        let way = way(start, numbers.below(40), numbers.below(40));
-        adaptive.observe(&way, ProbeResult::Sampled);
+        let outline = outline(start, numbers.below(40), numbers.below(40));
+        adaptive.observe(&outline, ProbeResult::Sampled);
     }
 }
 
 /// Draws of 190 ways that share no step: 380 pieces do not fit where 190 whole ways do.
-fn part(adaptive: &mut Adaptive<Joint>, start: u32, draws: u32) {
+fn part(adaptive: &mut Adaptive<JointPolicy>, start: u32, draws: u32) {
     let mut numbers = Numbers(2);
     for _ in 0..draws {
         let number = 1000 + numbers.below(190);
-        adaptive.observe(&way(start, number, number), ProbeResult::Sampled);
+        adaptive.observe(&outline(start, number, number), ProbeResult::Sampled);
     }
 }
 
 #[test]
 fn flows_that_share_stay_in_pieces() {
-    let mut adaptive = Adaptive::new(Joint::default(), CAPACITY);
+    let mut adaptive = Adaptive::new(JointPolicy::default(), CAPACITY);
     recombine(&mut adaptive, 0, 20 * ROUND);
-    assert_eq!(adaptive.grain(StateId::new(0)), Grain::Pieces);
-    assert_eq!(adaptive.partition(&way(0, 1, 2), &PlainStages::empty(4)).len(), 2);
+    assert_eq!(adaptive.granularity(StateId::new(0)), Granularity::SubTraversals);
+    assert_eq!(adaptive.partition(&outline(0, 1, 2), &PlainStages::empty(4)).len(), 2);
 }
 
 #[test]
 fn flows_that_share_nothing_become_whole() {
-    let mut adaptive = Adaptive::new(Joint::default(), CAPACITY);
+    let mut adaptive = Adaptive::new(JointPolicy::default(), CAPACITY);
     part(&mut adaptive, 0, 4 * ROUND);
-    assert_eq!(adaptive.grain(StateId::new(0)), Grain::Whole);
-    assert_eq!(adaptive.partition(&way(0, 1, 2), &PlainStages::empty(4)).len(), 1);
+    assert_eq!(adaptive.granularity(StateId::new(0)), Granularity::Megaflows);
+    assert_eq!(adaptive.partition(&outline(0, 1, 2), &PlainStages::empty(4)).len(), 1);
 }
 
 #[test]
 fn what_changed_once_changes_back_with_the_traffic() {
-    let mut adaptive = Adaptive::new(Joint::default(), CAPACITY);
+    let mut adaptive = Adaptive::new(JointPolicy::default(), CAPACITY);
     part(&mut adaptive, 0, 8 * ROUND);
-    assert_eq!(adaptive.grain(StateId::new(0)), Grain::Whole);
+    assert_eq!(adaptive.granularity(StateId::new(0)), Granularity::Megaflows);
     recombine(&mut adaptive, 0, (SEASON + 8) * ROUND);
-    assert_eq!(adaptive.grain(StateId::new(0)), Grain::Pieces);
+    assert_eq!(adaptive.granularity(StateId::new(0)), Granularity::SubTraversals);
 }
 
 #[test]
 fn each_start_is_decided_by_itself() {
-    let mut adaptive = Adaptive::new(Joint::default(), CAPACITY);
+    let mut adaptive = Adaptive::new(JointPolicy::default(), CAPACITY);
     part(&mut adaptive, 0, 6 * ROUND);
     recombine(&mut adaptive, 10, (SEASON + 8) * ROUND);
-    assert_eq!(adaptive.grain(StateId::new(0)), Grain::Whole);
-    assert_eq!(adaptive.grain(StateId::new(10)), Grain::Pieces);
+    assert_eq!(adaptive.granularity(StateId::new(0)), Granularity::Megaflows);
+    assert_eq!(adaptive.granularity(StateId::new(10)), Granularity::SubTraversals);
 }
 
 #[test]
 fn a_start_that_has_no_round_in_a_season_is_decided_too() {
     let (starts, mut numbers) = (u64::from(2 * SEASON), Numbers(3));
-    let mut adaptive = Adaptive::new(Joint::default(), CAPACITY);
+    let mut adaptive = Adaptive::new(JointPolicy::default(), CAPACITY);
     // One way of each start fits whole, and its pieces do not.
     for _ in 0..3 * starts * u64::from(ROUND) {
         let start = numbers.below(starts);
         let number = 1000 + start;
-        let way = way(u32::try_from(10 * start).unwrap_or_default(), number, number);
-        adaptive.observe(&way, ProbeResult::Sampled);
+        let outline = outline(u32::try_from(10 * start).unwrap_or_default(), number, number);
+        adaptive.observe(&outline, ProbeResult::Sampled);
     }
-    let is_whole = |start: &u32| adaptive.grain(StateId::new(10 * start)) == Grain::Whole;
+    let is_whole =
+        |start: &u32| adaptive.granularity(StateId::new(10 * start)) == Granularity::Megaflows;
     let whole = (0..2 * SEASON).filter(is_whole).count();
     assert!(whole > 16, "{whole} of {starts}");
 }
 
 #[test]
 fn misses_fill_but_never_decide() {
-    let mut adaptive = Adaptive::new(Joint::default(), CAPACITY);
+    let mut adaptive = Adaptive::new(JointPolicy::default(), CAPACITY);
     for number in 0..100 * u64::from(ROUND) {
-        adaptive.observe(&way(0, number, number), ProbeResult::Missed);
+        adaptive.observe(&outline(0, number, number), ProbeResult::Missed);
     }
-    assert_eq!(adaptive.grain(StateId::new(0)), Grain::Pieces);
+    assert_eq!(adaptive.granularity(StateId::new(0)), Granularity::SubTraversals);
 }
 
 #[test]
 fn a_tie_changes_nothing() {
     // Everything fits either way: both score alike, round after round.
     let roomy = Capacity { stages_count: 4, stage_entries_max: 10_000 };
-    let mut adaptive = Adaptive::new(Joint::default(), roomy);
+    let mut adaptive = Adaptive::new(JointPolicy::default(), roomy);
     let mut changes = 0;
-    let mut grain = Grain::Pieces;
+    let mut granularity = Granularity::SubTraversals;
     for round in 0..10 {
         part(&mut adaptive, 0, ROUND);
-        let now = adaptive.grain(StateId::new(0));
-        changes += u32::from(now != grain);
-        grain = now;
+        let now = adaptive.granularity(StateId::new(0));
+        changes += u32::from(now != granularity);
+        granularity = now;
         assert_eq!(changes, 0, "in round {round}");
     }
 }
@@ -125,6 +127,6 @@ fn a_tie_changes_nothing() {
 #[test]
 fn a_text_that_is_no_workload_is_refused() {
     for text in ["steps\n0 xx", "paths\n7", "packets\n0", "steps\nno -", "expected\n\n"] {
-        assert!(Workload::parse(text).is_none(), "{text:?}");
+        assert!(RecordedWorkload::parse(text).is_none(), "{text:?}");
     }
 }

@@ -6,8 +6,8 @@ use shunt_gigaflow::{
     adaptive::{Adaptive, Capacity, ProbeResult},
     cache::{Config, Fallback, Gigaflow, Miss},
     ltm::{Eviction, VecStore, Walk},
-    outline::{Candidate, Coupling, FieldSet, StateId, Step, TraversalOutline},
-    partition::{Joint, Policy, PolicyName, StageSet, Stages},
+    outline::{Coupling, FieldSet, OutlineStep, StateId, TraversalOutline},
+    partition::{EmptyStages, JointPolicy, PartitionPolicy, PolicyName},
 };
 use shunt_pipeline::{BridgeId, BridgeSettings, FlowModCommand, Pipeline, Time, text::parse_rule};
 
@@ -15,29 +15,14 @@ fn allocations(run: impl FnOnce()) -> u64 {
     measure(run).count_total
 }
 
-struct Empty(u8);
-
-impl Stages for Empty {
-    fn count(&self) -> u8 {
-        self.0
-    }
-
-    fn holders(&self, _: &Candidate) -> StageSet {
-        StageSet::EMPTY
-    }
-
-    fn room(&self) -> StageSet {
-        StageSet::first_of(self.0)
-    }
-}
-
 /// Builds the `number`-th way of so many steps in the memory of the one before.
-fn build(way: &mut TraversalOutline, number: u32, steps_count: u32) {
-    way.begin(StateId::new(0));
+fn build(outline: &mut TraversalOutline, number: u32, steps_count: u32) {
+    outline.begin(StateId::new(0));
     for step in 0..steps_count {
-        way.cut(StateId::new(step));
+        outline.partition_point(StateId::new(step));
         let fields = FieldSet::of(&[Coupling::ALL[step as usize / 4 % Coupling::ALL.len()]]);
-        way.step(Step { fields, identity: u64::from(number % 17) << 32 | u64::from(step) });
+        outline
+            .step(OutlineStep { fields, identity: u64::from(number % 17) << 32 | u64::from(step) });
     }
 }
 
@@ -49,13 +34,13 @@ fn the_counter_counts() {
 #[test]
 fn no_policy_allocates_once_warm() {
     for name in PolicyName::ALL {
-        let (mut policy, mut way) = (name.policy(1), TraversalOutline::new());
-        let mut cut = |number: u32| {
-            build(&mut way, number, 22 + number % 9);
-            assert!(!policy.partition(&way, &Empty(4)).is_empty());
+        let (mut policy, mut outline) = (name.policy(1), TraversalOutline::new());
+        let mut partition = |number: u32| {
+            build(&mut outline, number, 22 + number % 9);
+            assert!(!policy.partition(&outline, &EmptyStages(4)).is_empty());
         };
-        (0..20).for_each(&mut cut);
-        assert_eq!(allocations(|| (0..300).for_each(&mut cut)), 0, "{name}");
+        (0..20).for_each(&mut partition);
+        assert_eq!(allocations(|| (0..300).for_each(&mut partition)), 0, "{name}");
     }
 }
 
@@ -80,13 +65,13 @@ fn a_walk_allocates_nothing_once_warm() {
     });
     let (version, now) = (pipeline.version(), Time::ZERO);
     let miss = Miss { pipeline: &pipeline, key: &key, start: None, version, now };
-    let (mut shelf, mut walk) = (VecStore::default(), Walk::default());
-    cache.miss(&mut shelf, miss, ProbeResult::Missed);
-    assert!(cache.find(&shelf, &key, &mut walk) && walk.slots().len() == 2);
+    let (mut store, mut walk) = (VecStore::default(), Walk::default());
+    cache.handle_miss(&mut store, miss, ProbeResult::Missed);
+    assert!(cache.find(&store, &key, &mut walk) && walk.slots().len() == 2);
     let run = || {
         for _ in 0..100 {
-            assert!(cache.find(&shelf, &key, &mut walk));
-            shelf.hit(&walk, 64, Time::ZERO);
+            assert!(cache.find(&store, &key, &mut walk));
+            store.hit(&walk, 64, Time::ZERO);
         }
     };
     assert_eq!(allocations(run), 0);
@@ -95,12 +80,12 @@ fn a_walk_allocates_nothing_once_warm() {
 #[test]
 fn the_duel_allocates_nothing_once_it_has_seen_its_ways() {
     let capacity = Capacity { stages_count: 4, stage_entries_max: 1000 };
-    let (mut adaptive, mut way) =
-        (Adaptive::new(Joint::default(), capacity), TraversalOutline::new());
+    let (mut adaptive, mut outline) =
+        (Adaptive::new(JointPolicy::default(), capacity), TraversalOutline::new());
     let mut observe = |number| {
-        build(&mut way, number, 30);
-        adaptive.observe(&way, ProbeResult::Sampled);
-        assert!(!adaptive.partition(&way, &Empty(4)).is_empty());
+        build(&mut outline, number, 30);
+        adaptive.observe(&outline, ProbeResult::Sampled);
+        assert!(!adaptive.partition(&outline, &EmptyStages(4)).is_empty());
     };
     (0..100).for_each(&mut observe);
     assert_eq!(allocations(|| (0..2000).for_each(&mut observe)), 0);

@@ -4,10 +4,13 @@
 
 use shunt_gigaflow::{
     adaptive::Capacity,
-    partition::{Disjoint, Joint, Score, Ties, Whole},
+    partition::{
+        JointPolicy, MegaflowPolicy, Score,
+        research::{DisjointPolicy, Ties},
+    },
     testing::{
-        model::{Counts, replay, replay_adaptive},
-        workload::Workload,
+        model::{ReplayCounts, replay, replay_adaptive},
+        workload::RecordedWorkload,
     },
 };
 
@@ -21,7 +24,7 @@ const WORKLOADS: [(&str, &str); 7] = [
     ("ols-high-matched", include_str!("data/ols-high-matched.txt")),
 ];
 
-fn capacity(workload: &Workload) -> Capacity {
+fn capacity(workload: &RecordedWorkload) -> Capacity {
     let words = workload.expected("capacity").unwrap();
     Capacity {
         stages_count: words[0].parse().unwrap(),
@@ -36,12 +39,12 @@ fn one_stage(capacity: Capacity) -> Capacity {
 }
 
 /// What the model counted, in the form in which this does.
-fn expected(workload: &Workload, name: &str) -> Counts {
+fn expected(workload: &RecordedWorkload, name: &str) -> ReplayCounts {
     let words = workload.expected(name).unwrap();
     let nibble = |digit: char| digit.to_digit(16).unwrap();
     let bits =
         words[3].chars().map(nibble).flat_map(|digit| [8, 4, 2, 1].map(|bit| digit & bit != 0));
-    Counts {
+    ReplayCounts {
         hits: bits.take(workload.packets().count()).collect(),
         entries: words[2].split(',').map(|count| count.parse().unwrap()).collect(),
         written: words[0].parse().unwrap(),
@@ -49,9 +52,9 @@ fn expected(workload: &Workload, name: &str) -> Counts {
     }
 }
 
-fn check(name: &str, run: impl Fn(&Workload, Capacity) -> Counts) {
+fn check(name: &str, run: impl Fn(&RecordedWorkload, Capacity) -> ReplayCounts) {
     for (workload_name, text) in WORKLOADS {
-        let workload = Workload::parse(text).unwrap();
+        let workload = RecordedWorkload::parse(text).unwrap();
         let counts = run(&workload, capacity(&workload));
         let expected = expected(&workload, name);
         let differs =
@@ -64,31 +67,34 @@ fn check(name: &str, run: impl Fn(&Workload, Capacity) -> Counts) {
 #[test]
 fn megaflow_counts_what_the_model_counts() {
     check("megaflow", |workload, capacity| {
-        replay(workload, one_stage(capacity), &mut Whole::default())
+        replay(workload, one_stage(capacity), &mut MegaflowPolicy::default())
     });
 }
 
 #[test]
 fn disjoint_counts_what_the_model_counts() {
     check("disjoint", |workload, capacity| {
-        replay(workload, capacity, &mut Disjoint::new(Score::Length, Ties::Canonical))
+        replay(workload, capacity, &mut DisjointPolicy::new(Score::Length, Ties::Canonical))
     });
 }
 
 #[test]
 fn joint_counts_what_the_model_counts() {
-    check("joint", |workload, capacity| replay(workload, capacity, &mut Joint::default()));
+    check("joint", |workload, capacity| replay(workload, capacity, &mut JointPolicy::default()));
 }
 
 #[test]
 fn the_duel_costs_little_where_pieces_win() {
     for (name, text) in WORKLOADS {
-        let workload = Workload::parse(text).unwrap();
+        let workload = RecordedWorkload::parse(text).unwrap();
         let capacity = capacity(&workload);
-        let pieces = replay(&workload, capacity, &mut Joint::default()).misses();
+        let sub_traversals = replay(&workload, capacity, &mut JointPolicy::default()).misses();
         // One packet in four is drawn, so that it is decided twice at least.
-        let duel = replay_adaptive(&workload, capacity, Joint::default(), 4).misses();
+        let duel = replay_adaptive(&workload, capacity, JointPolicy::default(), 4).misses();
         let packets = workload.packets().count();
-        assert!(100 * duel <= 100 * pieces + packets, "{name}: {duel} beside {pieces}");
+        assert!(
+            100 * duel <= 100 * sub_traversals + packets,
+            "{name}: {duel} beside {sub_traversals}"
+        );
     }
 }

@@ -4,52 +4,66 @@ use std::{cell::Cell, ops::Range};
 
 use proptest::{prelude::*, test_runner::TestRunner};
 use shunt_gigaflow::{
-    outline::{Candidate, Coupling, FieldSet},
+    outline::{Coupling, FieldSet, SubTraversalOutline},
     partition::{
-        Disjoint, FirstFit, Joint, Piece, Policy, PolicyName, STAGES_MAX, Score, StageId, StageSet,
-        Stages, Ties,
+        JointPolicy, PartitionPolicy, Placement, PolicyName, STAGES_MAX, Score, StageId, StageSet,
+        StageView,
+        research::{DisjointPolicy, FirstFitPolicy, Ties},
     },
     testing::{
         brute,
-        ways::{self, PlainOutline, PlainStage, PlainStages, Room},
+        plain::{self, PlainOutline, PlainStage, PlainStages, Room},
     },
 };
 
 const SCORES: [Score; 2] = [Score::Length, Score::Joins];
 
-fn pieces(policy: &mut impl Policy, way: &PlainOutline, stages: &impl Stages) -> Vec<Piece> {
-    policy.partition(&way.way(), stages).to_vec()
+fn placements(
+    policy: &mut impl PartitionPolicy,
+    outline: &PlainOutline,
+    stages: &impl StageView,
+) -> Vec<Placement> {
+    policy.partition(&outline.outline(), stages).to_vec()
 }
 
 /// The pieces are a legal answer, and there is one if a stage has room.
-fn check_legal(all: &[Vec<Piece>], way: &PlainOutline, stages: &PlainStages, pieces: &[Piece]) {
-    if pieces.is_empty() {
+fn check_legal(
+    all: &[Vec<Placement>],
+    outline: &PlainOutline,
+    stages: &PlainStages,
+    placements: &[Placement],
+) {
+    if placements.is_empty() {
         let full = stages.0.iter().all(|stage| stage.room == Room::Full);
-        assert!(full, "no entries for {way:?} in {stages:?}");
+        assert!(full, "no entries for {outline:?} in {stages:?}");
         return;
     }
     assert!(
-        all.iter().any(|other| other == pieces),
-        "{pieces:?} is no partition of {way:?} in {stages:?}"
+        all.iter().any(|other| other == placements),
+        "{placements:?} is no partition of {outline:?} in {stages:?}"
     );
 }
 
-fn check_joint(all: &[Vec<Piece>], way: &PlainOutline, stages: &PlainStages) {
+fn check_joint(all: &[Vec<Placement>], outline: &PlainOutline, stages: &PlainStages) {
     for score in SCORES {
-        let found = pieces(&mut Joint::new(score), way, stages);
-        check_legal(all, way, stages, &found);
-        let value = brute::joint_value(way, stages, &found, score);
-        let best = brute::joint(all, way, stages, score);
-        assert_eq!((!found.is_empty()).then_some(value), best, "{way:?} in {stages:?}: {found:?}");
+        let found = placements(&mut JointPolicy::new(score), outline, stages);
+        check_legal(all, outline, stages, &found);
+        let value = brute::joint_value(outline, stages, &found, score);
+        let best = brute::joint(all, outline, stages, score);
+        assert_eq!(
+            (!found.is_empty()).then_some(value),
+            best,
+            "{outline:?} in {stages:?}: {found:?}"
+        );
     }
 }
 
-fn check_disjoint(all: &[Vec<Piece>], way: &PlainOutline, stages: &PlainStages) {
+fn check_disjoint(all: &[Vec<Placement>], outline: &PlainOutline, stages: &PlainStages) {
     for score in SCORES {
         for ties in [Ties::Cached, Ties::Canonical] {
-            let found = pieces(&mut Disjoint::new(score, ties), way, stages);
-            let best = brute::disjoint(all, way, stages, (score, ties));
-            assert_eq!(found, best, "{way:?} in {stages:?}");
+            let found = placements(&mut DisjointPolicy::new(score, ties), outline, stages);
+            let best = brute::disjoint(all, outline, stages, score, ties);
+            assert_eq!(found, best, "{outline:?} in {stages:?}");
         }
     }
 }
@@ -72,9 +86,9 @@ fn all_short_ways_are_cut_as_by_brute_force() {
         let stages = PlainStages::empty(stages_count);
         let any = PlainOutline::open(&vec![FieldSet::EMPTY; steps_count as usize]);
         let all = brute::partitions(&any, &stages);
-        for way in all_ways(steps_count) {
-            check_joint(&all, &way, &stages);
-            check_disjoint(&all, &way, &stages);
+        for outline in all_ways(steps_count) {
+            check_joint(&all, &outline, &stages);
+            check_disjoint(&all, &outline, &stages);
         }
     }
 }
@@ -82,20 +96,20 @@ fn all_short_ways_are_cut_as_by_brute_force() {
 #[test]
 fn equal_prefixes_are_cut_alike() {
     let compared = Cell::new(0);
-    let asked = (ways::way(5), ways::way(4), ways::way(4), 1_u8..=5);
+    let inputs = (plain::outline(5), plain::outline(4), plain::outline(4), 1_u8..=5);
     let mut runner = TestRunner::new(ProptestConfig::with_cases(4000));
-    let judged = runner.run(&asked, |(prefix, one, other, stages_count)| {
+    let result = runner.run(&inputs, |(prefix, one, other, stages_count)| {
         let end = u16::try_from(prefix.0.len()).unwrap_or(u16::MAX);
         let stages = PlainStages::empty(stages_count);
         for policy in [PolicyName::Disjoint, PolicyName::Joint, PolicyName::FirstFit] {
-            let cut = |rest: &PlainOutline| {
-                let way = PlainOutline([prefix.0.clone(), rest.0.clone()].concat());
-                let found = pieces(&mut policy.policy(0), &way, &stages);
-                let inside = found.iter().map(|piece| piece.steps.clone());
+            let ranges = |rest: &PlainOutline| {
+                let outline = PlainOutline([prefix.0.clone(), rest.0.clone()].concat());
+                let found = placements(&mut policy.policy(0), &outline, &stages);
+                let inside = found.iter().map(|placement| placement.steps.clone());
                 inside.take_while(|steps| steps.end <= end).collect::<Vec<_>>()
             };
-            let (one, other) = (cut(&one), cut(&other));
-            let reaches = |cut: &[Range<u16>]| cut.last().is_some_and(|last| last.end == end);
+            let (one, other) = (ranges(&one), ranges(&other));
+            let reaches = |ranges: &[Range<u16>]| ranges.last().is_some_and(|last| last.end == end);
             if reaches(&one) && reaches(&other) && one.len() == other.len() {
                 prop_assert_eq!(&one, &other);
                 compared.set(compared.get() + usize::from(one.len() > 1));
@@ -103,7 +117,7 @@ fn equal_prefixes_are_cut_alike() {
         }
         Ok(())
     });
-    assert_eq!(judged, Ok(()));
+    assert_eq!(result, Ok(()));
     assert!(compared.get() > 10, "{} of two pieces or more", compared.get());
 }
 
@@ -112,32 +126,32 @@ proptest! {
 
     #[test]
     fn joint_is_the_best_of_all_partitions_in_all_stages(
-        way in ways::way(8),
-        stages in ways::stages(5, 8),
+        outline in plain::outline(8),
+        stages in plain::stages(5, 8),
     ) {
-        check_joint(&brute::partitions(&way, &stages), &way, &stages);
+        check_joint(&brute::partitions(&outline, &stages), &outline, &stages);
     }
 
     #[test]
     fn disjoint_is_the_best_of_all_partitions_that_end_in_the_last_stages(
-        way in ways::way(8),
-        stages in ways::stages(5, 8),
+        outline in plain::outline(8),
+        stages in plain::stages(5, 8),
     ) {
-        check_disjoint(&brute::partitions(&way, &stages), &way, &stages);
+        check_disjoint(&brute::partitions(&outline, &stages), &outline, &stages);
     }
 
     #[test]
     fn what_weighs_presses_nothing_while_a_stage_has_free_room(
-        ways in prop::collection::vec(ways::way(7), 1..4),
-        stages in ways::stages(5, 7),
+        outlines in prop::collection::vec(plain::outline(7), 1..4),
+        stages in plain::stages(5, 7),
     ) {
         let has_free = stages.0.iter().any(|stage| stage.room == Room::Free);
         for name in [
             PolicyName::Joint, PolicyName::Profiled, PolicyName::Disjoint, PolicyName::Megaflow,
         ] {
             let mut policy = name.policy(7);
-            for way in ways.iter().filter(|_| has_free) {
-                let found = pieces(&mut policy, way, &stages);
+            for outline in outlines.iter().filter(|_| has_free) {
+                let found = placements(&mut policy, outline, &stages);
                 prop_assert_eq!(brute::pressing(&stages, &found), 0, "{}: {:?}", name, found);
             }
         }
@@ -149,39 +163,39 @@ proptest! {
 
     #[test]
     fn every_policy_finds_entries_while_there_is_room(
-        ways in prop::collection::vec(ways::way(7), 1..4),
-        stages in ways::stages(5, 7),
+        outlines in prop::collection::vec(plain::outline(7), 1..4),
+        stages in plain::stages(5, 7),
     ) {
         for name in PolicyName::ALL {
             let mut policy = name.policy(7);
-            for way in &ways {
-                let found = pieces(&mut policy, way, &stages);
-                check_legal(&brute::partitions(way, &stages), way, &stages, &found);
+            for outline in &outlines {
+                let found = placements(&mut policy, outline, &stages);
+                check_legal(&brute::partitions(outline, &stages), outline, &stages, &found);
             }
         }
     }
 
     #[test]
     fn first_fit_cuts_by_score_alone_while_no_stage_is_full(
-        way in ways::way(8),
+        outline in plain::outline(8),
         stages_count in 1_u8..=5,
     ) {
         let stages = PlainStages::empty(stages_count);
-        let steps = |pieces: Vec<Piece>| pieces.into_iter().map(|piece| piece.steps).collect::<Vec<_>>();
-        let found = pieces(&mut FirstFit::default(), &way, &stages);
-        let stages_used: Vec<u8> = found.iter().map(|piece| piece.stage.number()).collect();
+        let steps = |placements: Vec<Placement>| placements.into_iter().map(|placement| placement.steps).collect::<Vec<_>>();
+        let found = placements(&mut FirstFitPolicy::default(), &outline, &stages);
+        let stages_used: Vec<u8> = found.iter().map(|placement| placement.stage.number()).collect();
         prop_assert_eq!(&stages_used, &(0..).take(found.len()).collect::<Vec<u8>>());
-        let all = brute::partitions(&way, &stages);
-        let best = brute::disjoint(&all, &way, &stages, (Score::Length, Ties::Canonical));
+        let all = brute::partitions(&outline, &stages);
+        let best = brute::disjoint(&all, &outline, &stages, Score::Length, Ties::Canonical);
         prop_assert_eq!(steps(found), steps(best));
     }
 
     #[test]
-    fn a_piece_is_coupled_if_its_fields_are_connected(way in ways::way(8)) {
-        let fields = way.fields();
-        for piece in way.way().pieces() {
-            let steps = usize::from(piece.steps.start)..usize::from(piece.steps.end);
-            prop_assert_eq!(piece.coupled, brute::coupled(&fields[steps]), "{:?}", piece.steps);
+    fn a_piece_is_coupled_if_its_fields_are_connected(outline in plain::outline(8)) {
+        let fields = outline.fields();
+        for placement in outline.outline().sub_traversals() {
+            let steps = usize::from(placement.steps.start)..usize::from(placement.steps.end);
+            prop_assert_eq!(placement.coupled, brute::coupled(&fields[steps]), "{:?}", placement.steps);
         }
     }
 }
@@ -190,50 +204,59 @@ proptest! {
 fn the_order_of_tables_does_not_decide_what_is_coupled() {
     let [a, b] = [Coupling::EthSrc, Coupling::EthDst];
     let order = |kinds: [&[Coupling]; 3]| PlainOutline::open(&kinds.map(FieldSet::of));
-    for way in [order([&[a], &[b], &[a, b]]), order([&[a], &[a, b], &[b]])] {
-        assert!(way.way().pieces().any(|piece| piece.steps == (0..3) && piece.coupled));
-        assert_eq!(pieces(&mut Joint::default(), &way, &PlainStages::empty(4)).len(), 1);
+    for outline in [order([&[a], &[b], &[a, b]]), order([&[a], &[a, b], &[b]])] {
+        assert!(
+            outline
+                .outline()
+                .sub_traversals()
+                .any(|placement| placement.steps == (0..3) && placement.coupled)
+        );
+        assert_eq!(
+            placements(&mut JointPolicy::default(), &outline, &PlainStages::empty(4)).len(),
+            1
+        );
     }
 }
 
 #[test]
 fn a_full_stage_goes_on_sharing_what_it_holds() {
     let [a, b] = [Coupling::EthSrc, Coupling::IpDst].map(|field| FieldSet::of(&[field]));
-    let way = PlainOutline::open(&[a, a, b, b]);
+    let outline = PlainOutline::open(&[a, a, b, b]);
     let full = PlainStage { room: Room::Full, held: std::iter::once(0..2).collect() };
     let free = PlainStage { room: Room::Free, held: Vec::new() };
     let stages = PlainStages(vec![full, free]);
     let stage = |number| StageId::new(number).unwrap();
-    let expected = [Piece { steps: 0..2, stage: stage(0) }, Piece { steps: 2..4, stage: stage(1) }];
-    assert_eq!(pieces(&mut Joint::default(), &way, &stages), expected);
+    let expected =
+        [Placement { steps: 0..2, stage: stage(0) }, Placement { steps: 2..4, stage: stage(1) }];
+    assert_eq!(placements(&mut JointPolicy::default(), &outline, &stages), expected);
     // The paper's alignment gives the stage up.
-    let whole = [Piece { steps: 0..4, stage: stage(1) }];
-    assert_eq!(pieces(&mut Disjoint::default(), &way, &stages), whole);
+    let whole = [Placement { steps: 0..4, stage: stage(1) }];
+    assert_eq!(placements(&mut DisjointPolicy::default(), &outline, &stages), whole);
 }
 
 #[test]
 fn a_piece_never_begins_at_a_closed_boundary() {
     let field = |field| FieldSet::of(&[field]);
-    let way = PlainOutline(vec![
+    let outline = PlainOutline(vec![
         (true, field(Coupling::EthSrc)),
         (false, field(Coupling::IpDst)),
         (true, field(Coupling::TpDst)),
     ]);
     for name in PolicyName::ALL {
-        let found = pieces(&mut name.policy(1), &way, &PlainStages::empty(4));
-        assert!(found.iter().all(|piece| piece.steps.start != 1), "{name}: {found:?}");
+        let found = placements(&mut name.policy(1), &outline, &PlainStages::empty(4));
+        assert!(found.iter().all(|placement| placement.steps.start != 1), "{name}: {found:?}");
     }
 }
 
 #[test]
 fn random_cuts_are_of_every_number_and_at_every_boundary() {
-    let way = PlainOutline::open(&[FieldSet::EMPTY; 6]);
+    let outline = PlainOutline::open(&[FieldSet::EMPTY; 6]);
     let mut policy = PolicyName::Random.policy(3);
     let (mut counts, mut starts) = ([0; 5], [0; 6]);
     for _ in 0..1000 {
-        let found = pieces(&mut policy, &way, &PlainStages::empty(4));
+        let found = placements(&mut policy, &outline, &PlainStages::empty(4));
         counts[found.len()] += 1;
-        found.iter().for_each(|piece| starts[usize::from(piece.steps.start)] += 1);
+        found.iter().for_each(|placement| starts[usize::from(placement.steps.start)] += 1);
     }
     assert!(counts[1..].iter().all(|count| *count > 150), "{counts:?}");
     assert!(starts.iter().all(|count| *count > 150), "{starts:?}");
@@ -242,23 +265,24 @@ fn random_cuts_are_of_every_number_and_at_every_boundary() {
 #[test]
 fn a_way_without_steps_has_no_pieces() {
     for name in PolicyName::ALL {
-        let way = PlainOutline(Vec::new());
-        assert_eq!(pieces(&mut name.policy(1), &way, &PlainStages::empty(4)), []);
-        let way = PlainOutline::open(&[FieldSet::EMPTY; 3]);
-        assert_eq!(pieces(&mut name.policy(1), &way, &PlainStages::empty(0)), []);
+        let outline = PlainOutline(Vec::new());
+        assert_eq!(placements(&mut name.policy(1), &outline, &PlainStages::empty(4)), []);
+        let outline = PlainOutline::open(&[FieldSet::EMPTY; 3]);
+        assert_eq!(placements(&mut name.policy(1), &outline, &PlainStages::empty(0)), []);
     }
 }
 
 /// Stages that have room, and hold every piece of an even number of steps in the stage of its parity.
 struct Many(u8);
 
-impl Stages for Many {
+impl StageView for Many {
     fn count(&self) -> u8 {
         self.0
     }
 
-    fn holders(&self, piece: &Candidate) -> StageSet {
-        let stage = u8::try_from(piece.steps.start % u16::from(self.0)).ok().and_then(StageId::new);
+    fn holders(&self, sub_traversal: &SubTraversalOutline) -> StageSet {
+        let stage =
+            u8::try_from(sub_traversal.steps.start % u16::from(self.0)).ok().and_then(StageId::new);
         stage.map_or(StageSet::EMPTY, |stage| StageSet::EMPTY.with(stage))
     }
 
@@ -271,13 +295,13 @@ impl Stages for Many {
 fn a_traversal_of_4096_visits_in_64_stages_is_covered() {
     let fields = [Coupling::EthSrc, Coupling::IpDst].map(|field| FieldSet::of(&[field]));
     let fields: Vec<FieldSet> = (0..4096).map(|step| fields[step / 100 % 2]).collect();
-    let way = PlainOutline::open(&fields);
+    let outline = PlainOutline::open(&fields);
     for name in PolicyName::ALL {
-        let found = pieces(&mut name.policy(1), &way, &Many(STAGES_MAX));
+        let found = placements(&mut name.policy(1), &outline, &Many(STAGES_MAX));
         let mut next = 0;
-        for piece in &found {
-            assert_eq!(piece.steps.start, next, "{name}");
-            next = piece.steps.end;
+        for placement in &found {
+            assert_eq!(placement.steps.start, next, "{name}");
+            next = placement.steps.end;
         }
         assert_eq!(next, 4096, "{name}");
         assert!(found.is_sorted_by(|one, other| one.stage < other.stage), "{name}");

@@ -53,7 +53,7 @@ impl Bed {
     }
 
     /// What the model needs to know of it.
-    fn steps(&self) -> workload::Workload {
+    fn steps(&self) -> workload::RecordedWorkload {
         let mut numbers = BTreeMap::new();
         let (mut steps, mut paths) = ("steps\n".to_owned(), "paths\n".to_owned());
         for key in &self.flows {
@@ -71,7 +71,7 @@ impl Bed {
         }
         let packets: Vec<String> = self.packets.iter().map(ToString::to_string).collect();
         let text = format!("{steps}{paths}packets\n{}\n", packets.join(" "));
-        workload::Workload::parse(&text).unwrap()
+        workload::RecordedWorkload::parse(&text).unwrap()
     }
 
     /// Which packets hit, and how many entries each stage has in the end.
@@ -84,14 +84,14 @@ impl Bed {
             tag_bits: 16,
             seed: 1,
         });
-        let (mut shelf, mut walk) = (VecStore::default(), Walk::default());
+        let (mut store, mut walk) = (VecStore::default(), Walk::default());
         let (pipeline, version) = (&self.pipeline, self.pipeline.version());
         let mut packet = |flow: &usize| {
             let key = &self.flows[*flow];
-            let is_hit = cache.find(&shelf, key, &mut walk);
+            let is_hit = cache.find(&store, key, &mut walk);
             if !is_hit {
                 let miss = Miss { pipeline, key, start: None, version, now: Time::ZERO };
-                cache.miss(&mut shelf, miss, ProbeResult::Missed);
+                cache.handle_miss(&mut store, miss, ProbeResult::Missed);
             }
             is_hit
         };

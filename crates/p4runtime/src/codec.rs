@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, layout::FLOW_WORDS};
 use shunt_gigaflow::{
-    ltm::{LtmRule, Next, Plain, Tag},
-    offload::{Capabilities, Effects, Refusal},
+    ltm::{LtmRule, Next, PlainRule, Tag},
+    offload::{Effects, OffloadCapabilities, Refusal},
     partition::StageId,
 };
 use shunt_pipeline::{DatapathAction, DatapathPort};
@@ -44,7 +44,7 @@ pub struct Skills {
     /// It counts the hits of each entry.
     pub counts: bool,
     /// It tells of idle entries.
-    pub tells_idle: bool,
+    pub reports_idle: bool,
     /// Different masks that one stage may hold; `None`: as many as there are.
     pub masks_max: Option<usize>,
     /// Bits that one entry may match; `None`: all that there are.
@@ -59,7 +59,7 @@ impl Default for Skills {
         Self {
             modifies: true,
             counts: true,
-            tells_idle: true,
+            reports_idle: true,
             masks_max: None,
             key_bits_max: None,
             port_max: u16::MAX,
@@ -70,7 +70,7 @@ impl Default for Skills {
 /// What a stage of a program can hold: what [`encode`] does not refuse, as far as it does not depend
 /// on values.
 #[must_use]
-pub fn capabilities(program: &Program, skills: &Skills) -> Capabilities {
+pub fn capabilities(program: &Program, skills: &Skills) -> OffloadCapabilities {
     let mut matches = FlowMask::EMPTY;
     let mut writes = FlowMask::EMPTY;
     let all = |mask: &mut FlowMask, field| add(mask, field, u128::MAX);
@@ -80,7 +80,7 @@ pub fn capabilities(program: &Program, skills: &Skills) -> Capabilities {
         spec.writes().filter_map(flow_field).for_each(|field| all(&mut writes, field));
     }
     TAG_FIELDS.iter().for_each(|field| writes.add_field(*field));
-    Capabilities {
+    OffloadCapabilities {
         stage_entries: (0..program.stages()).map(|_| program.size() as usize).collect(),
         matches,
         writes,
@@ -92,7 +92,7 @@ pub fn capabilities(program: &Program, skills: &Skills) -> Capabilities {
         effects: Effects::Plain,
         outputs: None,
         counts: skills.counts,
-        tells_idle: skills.tells_idle,
+        reports_idle: skills.reports_idle,
         modifies: skills.modifies,
     }
 }
@@ -283,7 +283,7 @@ fn imply_written(key: &FlowKey, left: &mut FlowMask) -> Result<(), Refusal> {
 fn put_action(
     sink: &mut impl Sink,
     ports: &Ports,
-    (rule, plain): (&LtmRule, &Plain),
+    (rule, plain): (&LtmRule, &PlainRule),
 ) -> Result<(), Refusal> {
     let (key, mut left) = (plain.rewrite.key(), FlowMask::from(plain.rewrite.mask()));
     imply_written(&key, &mut left)?;
@@ -362,7 +362,7 @@ impl Written {
 fn leave(
     ports: &Ports,
     rule: &LtmRule,
-    (port, plain): (DatapathPort, &Plain),
+    (port, plain): (DatapathPort, &PlainRule),
 ) -> Result<u16, Refusal> {
     let number = *ports.0.get(&port).ok_or(Refusal::Actions)?;
     let mask = FlowMask::from(rule.matching.mask()).field(FieldId::InPort);

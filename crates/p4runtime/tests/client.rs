@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
 use shunt_gigaflow::{
     ltm::{LtmRule, Next, Tag},
-    offload::{Event, LtmIndex, OffloadDevice, OffloadError, Operation, Ticket},
+    offload::{LtmIndex, OffloadDevice, OffloadError, OffloadEvent, Operation, Ticket},
     partition::StageId,
     testing::{Chaos, ChaosSettings},
 };
@@ -93,8 +93,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 async fn until(
     world: &World,
     target: &mut impl OffloadDevice,
-    events: &mut Vec<Event>,
-    is_so: impl Fn(&[Event]) -> bool,
+    events: &mut Vec<OffloadEvent>,
+    is_so: impl Fn(&[OffloadEvent]) -> bool,
 ) {
     let wait = async {
         target.poll(events);
@@ -118,8 +118,8 @@ async fn connected_by(world: &World, settings: Settings) -> P4RuntimeDevice {
     target
 }
 
-fn is_restored(events: &[Event]) -> bool {
-    events.contains(&Event::Restored)
+fn is_restored(events: &[OffloadEvent]) -> bool {
+    events.contains(&OffloadEvent::Restored)
 }
 
 fn rule(address: u32) -> Arc<LtmRule> {
@@ -146,22 +146,22 @@ async fn done(
     world: &World,
     target: &mut impl OffloadDevice,
     mut batch: Vec<(Ticket, Operation)>,
-) -> Vec<Event> {
+) -> Vec<OffloadEvent> {
     let count = batch.len();
     let mut events = Vec::new();
     while !batch.is_empty() {
         target.submit(&mut batch).unwrap();
         tokio::task::yield_now().await;
     }
-    let answers = |events: &[Event]| {
-        events.iter().filter(|event| matches!(event, Event::Answered { .. })).count()
+    let answers = |events: &[OffloadEvent]| {
+        events.iter().filter(|event| matches!(event, OffloadEvent::Completed { .. })).count()
     };
     until(world, target, &mut events, |events| answers(events) == count).await;
     events
 }
 
-fn answer(ticket: u64, result: Result<(), OffloadError>) -> Event {
-    Event::Answered { ticket: Ticket(ticket), result }
+fn answer(ticket: u64, result: Result<(), OffloadError>) -> OffloadEvent {
+    OffloadEvent::Completed { ticket: Ticket(ticket), result }
 }
 
 #[tokio::test]
@@ -201,14 +201,17 @@ async fn each_operation_has_its_own_answer() {
         ],
     )
     .await;
-    events.retain(|event| matches!(event, Event::Answered { .. }));
+    events.retain(|event| matches!(event, OffloadEvent::Completed { .. }));
     events.sort_by_key(|event| match event {
-        Event::Answered { ticket, .. } => *ticket,
+        OffloadEvent::Completed { ticket, .. } => *ticket,
         _ => Ticket(0),
     });
     assert_eq!(events[0], answer(2, Err(OffloadError::Exists)));
     assert_eq!(events[1], answer(3, Err(OffloadError::NoSuchEntry)));
-    assert!(matches!(&events[2], Event::Answered { result: Err(OffloadError::Refused(_)), .. }));
+    assert!(matches!(
+        &events[2],
+        OffloadEvent::Completed { result: Err(OffloadError::Refused(_)), .. }
+    ));
     assert_eq!(events[3], answer(5, Err(OffloadError::NoSuchStage(9))));
     assert_eq!(events[4], answer(6, Ok(())));
     assert!(world.held().is_empty());
@@ -240,11 +243,11 @@ async fn hits_are_counted_and_told_with_a_removal() {
     }
     let entries = vec![LtmIndex(0), LtmIndex(2)];
     let events = done(&world, &mut target, vec![(Ticket(9), Operation::Count { entries })]).await;
-    let counted = |events: &[Event]| {
+    let counted = |events: &[OffloadEvent]| {
         let mut list: Vec<_> = events
             .iter()
             .filter_map(|event| match event {
-                Event::Counted { entry, counters } => Some((entry.0, counters.packets)),
+                OffloadEvent::Counted { entry, counters } => Some((entry.0, counters.packets)),
                 _ => None,
             })
             .collect();
@@ -284,7 +287,7 @@ async fn an_idle_entry_is_told_by_its_name() {
     done(&world, &mut target, vec![insert(4)]).await;
     time.pass(Duration::from_secs(2));
     until(&world, &mut target, &mut Vec::new(), |events| {
-        events.contains(&Event::Idle { entry: LtmIndex(4) })
+        events.contains(&OffloadEvent::Idle { entry: LtmIndex(4) })
     })
     .await;
 }
@@ -386,7 +389,7 @@ async fn a_target_takes_over_from_another_controller() {
     let mut second = connected(&world).await;
     let mut events = Vec::new();
     until(&world, &mut first, &mut events, |events| {
-        events.iter().any(|event| matches!(event, Event::Lost(_)))
+        events.iter().any(|event| matches!(event, OffloadEvent::Lost(_)))
     })
     .await;
     drop(first);
@@ -409,8 +412,8 @@ async fn a_target_that_misbehaves_answers_everything_and_holds_what_it_confirmed
     };
     let mut target = Chaos::new(inner, settings, 7);
     let (mut batch, mut events) = ((0..200).map(insert).collect::<Vec<_>>(), Vec::new());
-    let answered = |events: &[Event]| {
-        events.iter().filter(|event| matches!(event, Event::Answered { .. })).count()
+    let answered = |events: &[OffloadEvent]| {
+        events.iter().filter(|event| matches!(event, OffloadEvent::Completed { .. })).count()
     };
     while answered(&events) < 200 {
         let mut part: Vec<_> = batch.drain(..batch.len().min(20)).collect();
@@ -429,7 +432,7 @@ async fn a_target_that_misbehaves_answers_everything_and_holds_what_it_confirmed
     let mut confirmed: Vec<u64> = events
         .iter()
         .filter_map(|event| match event {
-            Event::Answered { ticket, result: Ok(()) } => Some(ticket.0),
+            OffloadEvent::Completed { ticket, result: Ok(()) } => Some(ticket.0),
             _ => None,
         })
         .collect();
@@ -505,8 +508,8 @@ mod rival {
     }
 }
 
-fn is_lost(events: &[Event]) -> bool {
-    events.iter().any(|event| matches!(event, Event::Lost(_)))
+fn is_lost(events: &[OffloadEvent]) -> bool {
+    events.iter().any(|event| matches!(event, OffloadEvent::Lost(_)))
 }
 
 /// What the device holds, without its numbers.
@@ -574,8 +577,9 @@ async fn several_writes_at_a_time_are_each_answered() {
     // Removals wait for the answers of the insertions before them.
     let batch: Vec<_> = (0..50).map(insert).chain((0..50).step_by(2).map(remove)).collect();
     let events = done(&world, &mut target, batch).await;
-    let failed =
-        events.iter().filter(|event| matches!(event, Event::Answered { result: Err(_), .. }));
+    let failed = events
+        .iter()
+        .filter(|event| matches!(event, OffloadEvent::Completed { result: Err(_), .. }));
     assert_eq!(failed.count(), 0);
     assert_eq!(world.held(), (1..50).step_by(2).collect::<Vec<_>>());
 }

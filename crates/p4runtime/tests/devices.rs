@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
 use shunt_gigaflow::{
     ltm::{LtmRule, Next, Tag},
-    offload::{Event, LtmIndex, OffloadDevice, OffloadError, Operation, Ticket},
+    offload::{LtmIndex, OffloadDevice, OffloadError, OffloadEvent, Operation, Ticket},
     partition::StageId,
 };
 use shunt_p4runtime::{
@@ -162,7 +162,7 @@ struct World {
     device: Device,
     ports: LivePorts,
     target: P4RuntimeDevice,
-    events: Vec<Event>,
+    events: Vec<OffloadEvent>,
 }
 
 impl World {
@@ -184,7 +184,7 @@ impl World {
         world
     }
 
-    async fn until(&mut self, is_so: impl Fn(&[Event]) -> bool) {
+    async fn until(&mut self, is_so: impl Fn(&[OffloadEvent]) -> bool) {
         for _ in 0..4000 {
             self.target.poll(&mut self.events);
             if is_so(&self.events) {
@@ -206,7 +206,8 @@ impl World {
 
     async fn goes_away(&mut self) {
         self.device.habits.is_away.store(true, Ordering::SeqCst);
-        self.until(|events| events.iter().any(|event| matches!(event, Event::Lost(_)))).await;
+        self.until(|events| events.iter().any(|event| matches!(event, OffloadEvent::Lost(_))))
+            .await;
         self.events.clear();
     }
 
@@ -240,13 +241,13 @@ async fn serve(device: &Device) -> SocketAddr {
     address
 }
 
-fn is_restored(events: &[Event]) -> bool {
-    events.contains(&Event::Restored)
+fn is_restored(events: &[OffloadEvent]) -> bool {
+    events.contains(&OffloadEvent::Restored)
 }
 
-fn answers(events: &[Event]) -> Vec<Result<(), OffloadError>> {
-    let answer = |event: &Event| match event {
-        Event::Answered { ticket, result } => Some((*ticket, result.clone())),
+fn answers(events: &[OffloadEvent]) -> Vec<Result<(), OffloadError>> {
+    let answer = |event: &OffloadEvent| match event {
+        OffloadEvent::Completed { ticket, result } => Some((*ticket, result.clone())),
         _ => None,
     };
     let mut answers: Vec<_> = events.iter().filter_map(answer).collect();
@@ -318,7 +319,8 @@ async fn what_a_device_did_not_take_again_is_told_though_it_was_lost_once_more()
     // It is read when it is repaired.
     world.device.habits.fails_at.store(1, Ordering::SeqCst);
     world.comes_back().await;
-    let idle = world.events.iter().filter(|event| matches!(event, Event::Idle { .. })).count();
+    let idle =
+        world.events.iter().filter(|event| matches!(event, OffloadEvent::Idle { .. })).count();
     assert_eq!((idle, world.held().len()), (20, 10));
 }
 
@@ -330,7 +332,7 @@ async fn a_device_that_never_ends_a_reading_is_lost() {
     let entries = (0..3).map(LtmIndex).collect();
     let mut batch = vec![(Ticket(5), Operation::Count { entries })];
     world.target.submit(&mut batch).unwrap();
-    world.until(|events| events.iter().any(|event| matches!(event, Event::Lost(_)))).await;
+    world.until(|events| events.iter().any(|event| matches!(event, OffloadEvent::Lost(_)))).await;
 }
 
 #[tokio::test]
@@ -354,7 +356,7 @@ async fn who_counts_what_is_not_there_hears_that_it_is_idle() {
     let entries = vec![LtmIndex(0), LtmIndex(8)];
     let answers = world.ask(vec![(Ticket(5), Operation::Count { entries })]).await;
     assert_eq!(answers, [Err(OffloadError::NoSuchEntry)]);
-    assert!(world.events.contains(&Event::Idle { entry: LtmIndex(8) }));
+    assert!(world.events.contains(&OffloadEvent::Idle { entry: LtmIndex(8) }));
 }
 
 #[tokio::test]
@@ -376,5 +378,5 @@ async fn a_port_that_is_gone_takes_no_rule_with_it_and_gets_no_other() {
     world.goes_away().await;
     world.comes_back().await;
     assert!(world.held().is_empty());
-    assert!(world.events.contains(&Event::Idle { entry: LtmIndex(1) }));
+    assert!(world.events.contains(&OffloadEvent::Idle { entry: LtmIndex(1) }));
 }

@@ -222,7 +222,7 @@ fn miss_all(loaded: &Loaded, keys: &[FlowKey], cache: &mut Gigaflow) {
     for (number, key) in (0_u64..).zip(keys) {
         let now = Time::from_nanoseconds(number);
         let miss = Miss { pipeline, key, start: None, version, now };
-        black_box(cache.miss(&mut shelf, miss, ProbeResult::Missed));
+        black_box(cache.handle_miss(&mut shelf, miss, ProbeResult::Missed));
         shelf.clear_notes();
     }
 }

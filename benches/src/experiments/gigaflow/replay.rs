@@ -100,7 +100,7 @@ impl<'a> Replay<'a> {
         let Loaded { pipeline, keys, .. } = &self.bed.loaded;
         let key = &keys[self.bed.packets[number] as usize];
         let (version, now) = (pipeline.version(), Time::from_nanoseconds(number as u64));
-        let is_sampled = self.cache.draws();
+        let is_sampled = self.cache.is_next_sampled();
         let is_hit = self.cache.find(&self.shelf, key, &mut self.walk);
         let miss = Miss { pipeline, key, start: None, version, now };
         if is_hit {
@@ -112,8 +112,8 @@ impl<'a> Replay<'a> {
             let probe = if is_sampled { ProbeResult::Sampled } else { ProbeResult::Missed };
             let (cache, shelf, walk) = (&mut self.cache, &mut self.shelf, &self.walk);
             if self.resume == Resume::StartOver {
-                cache.miss(shelf, miss, probe);
-            } else if cache.go_on(shelf, miss, walk, probe).is_none() {
+                cache.handle_miss(shelf, miss, probe);
+            } else if cache.resume(shelf, miss, walk, probe).is_none() {
                 cache.start_over(shelf, miss, walk, probe);
             }
         }

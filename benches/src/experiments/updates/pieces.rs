@@ -114,7 +114,7 @@ impl Chain {
         for key in &scene.keys {
             if !cache.find(&shelf, key, &mut walk) {
                 let miss = Miss { pipeline, key, start: None, version, now: Time::ZERO };
-                cache.miss(&mut shelf, miss, ProbeResult::Missed);
+                cache.handle_miss(&mut shelf, miss, ProbeResult::Missed);
             }
         }
         Self { cache, shelf }

@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use shunt_flow::FlowKey;
 pub(super) use shunt_gigaflow::cache::Config as GigaflowConfig;
-pub use shunt_gigaflow::ltm::Link as ChainLink;
+pub use shunt_gigaflow::ltm::ChainLink;
 use shunt_gigaflow::{
     adaptive::{Capacity, ProbeResult},
-    cache::{Counts, Gigaflow, Miss},
+    cache::{Gigaflow, GigaflowCounts, Miss},
     ltm::{LtmEntryRef, Store, Walk},
     partition::StageId,
 };
@@ -65,7 +65,7 @@ pub(crate) struct ChainTally {
 }
 
 /// The counts of all chains that a packet thread has used.
-pub(crate) type ChainTotals = (ChainTally, Counts);
+pub(crate) type ChainTotals = (ChainTally, GigaflowCounts);
 
 /// Entry slots beyond the capacity of a chain, for dead entries that are not reclaimed yet.
 const RETIRED_MAX: usize = 1024;
@@ -114,7 +114,7 @@ impl WildcardIndex for GigaflowIndex {
     }
 
     fn find(&mut self, owner: &Owner, key: &FlowKey) -> Lookup<PartialWalk> {
-        let is_sampled = self.gigaflow.draws();
+        let is_sampled = self.gigaflow.is_next_sampled();
         self.gigaflow.find(owner, key, &mut self.walk);
         let mut slots = HitSlots::default();
         self.tally.count(&self.walk, &mut slots);
@@ -143,7 +143,7 @@ impl WildcardIndex for GigaflowIndex {
         let mut traversals: Vec<Arc<Traversal>> = hit.iter().filter_map(traversal).collect();
         let probe = if is_sampled { ProbeResult::Sampled } else { ProbeResult::Missed };
         let before = self.gigaflow.counts().translations;
-        if let Some(rest) = self.gigaflow.go_on(owner, miss, &walk, probe) {
+        if let Some(rest) = self.gigaflow.resume(owner, miss, &walk, probe) {
             hit.iter().for_each(|entry| owner.touch((*entry).into(), upcall.now));
             traversals.push(rest);
         } else {
@@ -190,7 +190,7 @@ impl WildcardIndex for GigaflowIndex {
             (&counters.made, counts.made),
             (&counters.shared, counts.shared),
             (&counters.evicted, counts.evicted),
-            (&counters.teaching, counts.teaching),
+            (&counters.teaching, counts.learning),
             (&counters.near_bounds, counts.near_bounds),
             (&counters.without_tags, counts.without_tags),
             (&counters.without_room, counts.without_room),
@@ -208,7 +208,7 @@ impl WildcardIndex for GigaflowIndex {
     fn sample_burst(&mut self, hits: &[HitSlots]) -> PositionSet {
         let mut sampled = PositionSet::EMPTY;
         for (position, hit) in hits.iter().enumerate() {
-            if self.gigaflow.draws() && !hit.is_miss() {
+            if self.gigaflow.is_next_sampled() && !hit.is_miss() {
                 sampled.insert(position);
             }
         }
@@ -242,7 +242,7 @@ impl GigaflowIndex {
         }
         let (version, now) = (owner.version(), old.used);
         let miss = Miss { pipeline, key: &key, start: None, version, now };
-        self.gigaflow.miss(owner, miss, ProbeResult::Anew);
+        self.gigaflow.handle_miss(owner, miss, ProbeResult::Retranslated);
         if !self.gigaflow.find(owner, &key, &mut walk) {
             return RepairOutcome::Dropped;
         }

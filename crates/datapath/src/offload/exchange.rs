@@ -1,6 +1,6 @@
 //! What is handed over to the target, and what it tells.
 
-use shunt_gigaflow::offload::{Event, OffloadDevice, OffloadError, Operation, Ticket};
+use shunt_gigaflow::offload::{OffloadDevice, OffloadError, OffloadEvent, Operation, Ticket};
 
 use super::{
     OffloadAgent, Reason,
@@ -25,15 +25,15 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         has_heard
     }
 
-    fn note(&mut self, event: Event) {
+    fn note(&mut self, event: OffloadEvent) {
         match event {
-            Event::Answered { ticket, result } => {
+            OffloadEvent::Completed { ticket, result } => {
                 if matches!(result, Err(OffloadError::Lost(_))) {
                     self.judge.lose();
                 }
                 self.answered(ticket, &result);
             }
-            Event::Counted { entry, counters } => {
+            OffloadEvent::Counted { entry, counters } => {
                 if let Some((own, traversal, hits)) = self.ledger.counted(entry, counters, self.now)
                 {
                     self.pipeline.credit(&traversal, hits.packets, hits.bytes, self.now);
@@ -42,9 +42,9 @@ impl<T: OffloadDevice> OffloadAgent<T> {
                     self.status.bytes += hits.bytes;
                 }
             }
-            Event::Idle { entry } => self.to_end.extend(self.ledger.entry(entry)),
-            Event::Lost(_) => self.judge.lose(),
-            Event::Restored => {
+            OffloadEvent::Idle { entry } => self.to_end.extend(self.ledger.entry(entry)),
+            OffloadEvent::Lost(_) => self.judge.lose(),
+            OffloadEvent::Restored => {
                 self.capabilities = self.target.capabilities().clone();
                 self.ledger.set_capacity(&self.capabilities.stage_entries);
                 self.judge.restore();

@@ -7,7 +7,7 @@ use shunt_gigaflow::{
     adaptive::ProbeResult,
     cache::Miss,
     ltm::{LtmEntryRef, LtmRule, Next, Store},
-    offload::{Capabilities, OffloadDevice, Refusal},
+    offload::{OffloadCapabilities, OffloadDevice, Refusal},
 };
 use shunt_pipeline::{Time, Traversal};
 
@@ -20,7 +20,7 @@ use crate::evict::owner::Owner;
 /// The entries of the owner, as its chain sees them: it admits what the target can hold.
 struct Stock<'a> {
     owner: &'a mut Owner,
-    capabilities: &'a Capabilities,
+    capabilities: &'a OffloadCapabilities,
     /// Why the rule that was judged last is not admitted.
     refusal: Option<Refusal>,
     made: Vec<LtmEntryRef>,
@@ -77,7 +77,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
             refusal: None,
             made: Vec::new(),
         };
-        self.gigaflow.miss(&mut stock, miss, ProbeResult::Missed);
+        self.gigaflow.handle_miss(&mut stock, miss, ProbeResult::Missed);
         let Stock { refusal, made, .. } = stock;
         if let Some(refusal) = refusal {
             *self.status.refused.entry(refusal.into()).or_default() += 1;

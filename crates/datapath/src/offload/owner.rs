@@ -12,7 +12,7 @@ use shunt_gigaflow::{
     adaptive::Capacity,
     cache::{Config, Fallback, Gigaflow},
     ltm::{LtmEntryRef, LtmRule, Walk},
-    offload::{Capabilities, Event, OffloadDevice},
+    offload::{OffloadCapabilities, OffloadDevice, OffloadEvent},
     partition::StageId,
     tag::{TAG_BITS_MAX, TagName},
 };
@@ -38,7 +38,7 @@ pub struct OffloadAgent<T> {
     pub(super) config: OffloadConfig,
     pub(super) pipeline: Arc<Pipeline>,
     pub(super) target: T,
-    pub(super) capabilities: Capabilities,
+    pub(super) capabilities: OffloadCapabilities,
     /// What is meant to be in the target: its entries, and how they are chained.
     pub(super) owner: Owner,
     pub(super) gigaflow: Gigaflow,
@@ -57,7 +57,7 @@ pub struct OffloadAgent<T> {
     /// Entries to be ended, as soon as the eviction thread can be told of it.
     pub(super) to_end: BTreeSet<LtmEntryRef>,
     pub(super) walk: Walk,
-    pub(super) events: Vec<Event>,
+    pub(super) events: Vec<OffloadEvent>,
     pub(super) batch: Batch,
     pub(super) status: OffloadStatus,
     pub(super) now: Time,

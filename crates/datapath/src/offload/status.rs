@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use shunt_flow::FieldId;
 use shunt_gigaflow::{
-    cache::Counts,
+    cache::GigaflowCounts,
     offload::{OffloadError, Refusal},
 };
 use shunt_pipeline::Time;
@@ -28,7 +28,7 @@ pub struct OffloadStatus {
     /// Rules that the target does not hold, so that their packets stay in software, by why.
     pub refused: BTreeMap<Reason, u64>,
     /// What was done with packets that were offered.
-    pub cuts: Counts,
+    pub cuts: GigaflowCounts,
     /// Packets that packet threads have offered.
     pub candidates_offered: u64,
     /// Of these, those that were dropped as too many waited.

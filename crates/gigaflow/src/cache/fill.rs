@@ -1,301 +1,316 @@
-//! How a way becomes entries: planned, met or made piece by piece, and put into the stages.
+//! Turns a missed traversal into LTM entries: plans the partition, reuses or builds the entry of each
+//! sub-traversal, and puts the new entries into their stages.
 //!
-//! A piece that its stage holds is not made again. Whatever a policy calls it: if the entry lives, has
-//! the tag that the packet has by then, matches its headers, and makes as many visits as are planned, it
-//! says what the tables would, as any entry that a packet meets does. So the packet goes on with the
-//! headers and the tag that it gives. Only what no stage holds is made: put together from the visits
-//! of the whole, or translated from where the piece begins to where it ends, without a lookup. Where a
-//! way is one piece, its translation is there.
+//! An entry that its stage holds already is not built again. It is reused under four conditions: it is
+//! live, it has the tag that the packet has at this point, it matches the headers of the packet, and it
+//! covers as many visits as planned. Such an entry does what the pipeline does, like any entry that a
+//! packet matches. So the next sub-traversal begins with the headers and the tag that it leads to.
+//!
+//! Only sub-traversals that no stage holds are built. They are composed from the visits of the whole
+//! traversal, or translated once more from their first to their last table without a table lookup. If
+//! the plan is a single sub-traversal, the translation of the whole traversal is its entry.
 
 use std::sync::Arc;
 
 use shunt_flow::FlowKey;
 use shunt_pipeline::{SubTraversal, Traversal};
 
-use super::{Chooser, Filling, Gigaflow, Miss};
+use super::{ActivePolicy, FillRequest, Gigaflow, Miss, open_stages::OpenStages};
 use crate::{
-    adaptive::Grain,
+    adaptive::Granularity,
+    convert::rule_of,
     ltm::{
-        Arrival, Candidacy, Headers, LtmEntryRef, LtmRule, Next, Origin, Put, Store, Tag, place_of,
+        EntryQuery, LtmEntryRef, LtmRule, NewLtmEntry, Next, PartitionMember, PartitionOrigin,
+        PutResult, RewrittenHeaders, Store, Tag, first_table_of,
     },
-    outline::{Candidate, Name, StateId},
-    partition::{Piece, Policy as _, StageSet, Stages},
-    plan::Places,
-    rule_of::rule_of,
+    outline::{StateId, SubTraversalId},
+    partition::{EmptyStages, PartitionPolicy as _, Placement, StageView as _},
     tag::{TagName, TagsFull},
 };
 
-/// What a fill needs room for, and leaves empty for the next.
+/// The memory of a fill. It is empty between fills and keeps its capacity.
 #[derive(Debug, Default)]
-pub(super) struct Desk {
-    /// What was planned.
-    plan: Vec<Piece>,
-    /// What was made of it.
-    parts: Vec<Part>,
-    /// Tags that are held meanwhile, the first of each part.
+pub(super) struct FillScratch {
+    /// The partition: the sub-traversals with their stages.
+    plan: Vec<Placement>,
+    /// The entry of each planned sub-traversal.
+    entries: Vec<PlannedEntry>,
+    /// The first tag of each planned sub-traversal. The fill holds these tags.
     tags: Vec<Tag>,
-    /// Entries that stay, whatever makes room.
+    /// Entries that the fill must not evict.
     kept: Vec<LtmEntryRef>,
-    headers: Headers,
+    headers: RewrittenHeaders,
 }
 
-/// A piece of the plan.
+/// The entry of a planned sub-traversal.
 #[derive(Debug)]
-enum Part {
-    /// An entry that was there.
-    Met(LtmEntryRef),
-    /// One that is to be made.
-    Fresh { traversal: Arc<Traversal>, rule: LtmRule, name: Name },
+enum PlannedEntry {
+    /// A stage holds it already.
+    Existing(LtmEntryRef),
+    /// It is built and not yet in its stage.
+    New { traversal: Arc<Traversal>, rule: LtmRule, id: SubTraversalId },
 }
 
-/// Why a plan came to nothing.
-enum Failure {
+/// The reason why a plan cannot become entries.
+enum FillError {
     TagsFull,
-    /// Its pieces come too near to a bound.
+    /// A sub-traversal spends more than its share of a translation bound.
     NearBounds,
-    /// The store does not admit one of them: what leads to it is of no use.
+    /// The store does not admit one of the entries, so the others would be useless.
     Refused,
 }
 
-impl From<TagsFull> for Failure {
+impl From<TagsFull> for FillError {
     fn from(_: TagsFull) -> Self {
         Self::TagsFull
     }
 }
 
-/// So many stages that hold nothing.
-struct Unused(u8);
-
-impl Stages for Unused {
-    fn count(&self) -> u8 {
-        self.0
-    }
-
-    fn holders(&self, _: &Candidate) -> StageSet {
-        StageSet::EMPTY
-    }
-
-    fn room(&self) -> StageSet {
-        StageSet::first_of(self.0)
-    }
-}
-
-/// What no way has.
-const NAMELESS: Name = Name { identity: 0, begin: StateId::END };
+/// An id that no sub-traversal has.
+const NO_ID: SubTraversalId = SubTraversalId { identity: 0, begin: StateId::END };
 
 impl Gigaflow {
-    /// Makes entries of a way, and says whether there was room. What goes on behind other entries is
-    /// not put where that presses, nor where it is cramped: another cut may find room.
-    pub(super) fn fill(&mut self, store: &mut impl Store, filling: &Filling<'_>) -> bool {
-        let mut desk = std::mem::take(&mut self.desk);
-        self.plan(store, filling, &mut desk.plan);
-        let is_planned = !desk.plan.is_empty();
+    /// Makes entries for a traversal, and returns whether there was room for them.
+    ///
+    /// The rest of a partly matched traversal is not cached if it would evict a recently used entry, or
+    /// if more stages would give a finer partition. The packet then starts over, and another partition
+    /// may find room.
+    pub(super) fn fill(&mut self, store: &mut impl Store, request: &FillRequest<'_>) -> bool {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        self.plan(store, request, &mut scratch.plan);
+        let is_planned = !scratch.plan.is_empty();
         if is_planned {
-            self.carry_out(store, filling, &mut desk);
+            self.execute_plan(store, request, &mut scratch);
         } else {
-            // One that cannot go on starts over, and may find room then.
-            self.counts.without_room += u64::from(filling.met.is_empty());
+            // A packet that cannot resume starts over, and may find room then.
+            self.counts.without_room += u64::from(request.matched.is_empty());
         }
-        self.desk = desk;
+        self.scratch = scratch;
         is_planned
     }
 
-    fn carry_out(&mut self, store: &mut impl Store, filling: &Filling<'_>, desk: &mut Desk) {
-        desk.kept.clear();
-        desk.kept.extend(self.ltm.names(filling.met));
-        if let Err(failure) = self.make_parts(store, filling, desk) {
-            match failure {
-                Failure::TagsFull => self.counts.without_tags += 1,
-                Failure::NearBounds => self.counts.near_bounds += 1,
-                Failure::Refused => {}
+    fn execute_plan(
+        &mut self,
+        store: &mut impl Store,
+        request: &FillRequest<'_>,
+        scratch: &mut FillScratch,
+    ) {
+        scratch.kept.clear();
+        scratch.kept.extend(self.ltm.names(request.matched));
+        if let Err(error) = self.build_entries(store, request, scratch) {
+            match error {
+                FillError::TagsFull => self.counts.without_tags += 1,
+                FillError::NearBounds => self.counts.near_bounds += 1,
+                FillError::Refused => {}
             }
-            self.let_go(desk);
-            if let [first, _, ..] = &desk.plan[..] {
-                let one = Piece { steps: 0..self.way.steps_count(), stage: first.stage };
-                desk.plan.clear();
-                desk.plan.push(one);
-                // Without a tag to begin with, nothing of it is cached.
-                if self.make_parts(store, filling, desk).is_err() {
-                    desk.parts.clear();
+            self.release_plan(scratch);
+            if let [first, _, ..] = &scratch.plan[..] {
+                let megaflow =
+                    Placement { steps: 0..self.outline.steps_count(), stage: first.stage };
+                scratch.plan.clear();
+                scratch.plan.push(megaflow);
+                // Without a tag to begin with, nothing is cached.
+                if self.build_entries(store, request, scratch).is_err() {
+                    scratch.entries.clear();
                 }
             }
         }
-        self.put_parts(store, filling, desk);
-        self.let_go(desk);
+        self.put_entries(store, request, scratch);
+        self.release_plan(scratch);
     }
 
-    /// Finds or makes the pieces of the plan.
-    fn make_parts(
+    /// Finds or builds the entries of the plan.
+    fn build_entries(
         &mut self,
         store: &mut impl Store,
-        filling: &Filling<'_>,
-        desk: &mut Desk,
-    ) -> Result<(), Failure> {
-        let (miss, before) = (filling.miss, self.counts.visits);
-        desk.headers.begin();
-        desk.tags.push(self.ltm.hold(&TagName::of_start(miss.key, miss.start))?);
-        let made: Result<(), Failure> = (0..desk.plan.len()).try_for_each(|number| {
-            let part = self.make_part(store, filling, (desk, number))?;
-            self.pass(miss.key, &part, desk);
-            desk.parts.push(part);
+        request: &FillRequest<'_>,
+        scratch: &mut FillScratch,
+    ) -> Result<(), FillError> {
+        let (miss, before) = (request.miss, self.counts.visits);
+        scratch.headers.begin();
+        scratch.tags.push(self.ltm.hold(&TagName::of_start(miss.key, miss.start))?);
+        let built: Result<(), FillError> = (0..scratch.plan.len()).try_for_each(|number| {
+            let entry = self.build_entry(store, request, scratch, number)?;
+            self.advance(miss.key, &entry, scratch);
+            scratch.entries.push(entry);
             Ok(())
         });
         self.counts.translations += u64::from(self.counts.visits > before);
-        made?;
-        let rule = |part| match part {
-            &Part::Met(entry) => self.ltm.rule(entry.slot),
-            Part::Fresh { rule, .. } => Some(rule),
+        built?;
+        let rule = |entry| match entry {
+            &PlannedEntry::Existing(entry) => self.ltm.rule(entry.slot),
+            PlannedEntry::New { rule, .. } => Some(rule),
         };
-        let admits = desk.parts.iter().filter_map(rule).all(|rule| store.admits(rule));
-        if admits { Ok(()) } else { Err(Failure::Refused) }
+        let admits = scratch.entries.iter().filter_map(rule).all(|rule| store.admits(rule));
+        if admits { Ok(()) } else { Err(FillError::Refused) }
     }
 
-    /// Finds or makes one piece of the plan, which the packet has come to.
-    fn make_part(
+    /// Finds or builds the entry of one planned sub-traversal.
+    fn build_entry(
         &mut self,
         store: &mut impl Store,
-        filling: &Filling<'_>,
-        (desk, number): (&Desk, usize),
-    ) -> Result<Part, Failure> {
-        let Miss { pipeline, key, start, now, .. } = filling.miss;
-        let (piece, is_last) = (&desk.plan[number], number + 1 == desk.plan.len());
-        let (headers, tag) = (desk.headers.of(key), desk.tags[number]);
-        let name = self.way.name(&piece.steps).unwrap_or(NAMELESS);
-        let visits_count = piece.steps.end - piece.steps.start;
-        let arrival = Arrival { tag, key: headers, visits_count, is_last };
-        if let Some(met) = self.ltm.meet(store, (name.identity, piece.stage), &arrival, now) {
-            return Ok(Part::Met(met));
+        request: &FillRequest<'_>,
+        scratch: &FillScratch,
+        number: usize,
+    ) -> Result<PlannedEntry, FillError> {
+        let Miss { pipeline, key, start, now, .. } = request.miss;
+        let (placement, is_last) = (&scratch.plan[number], number + 1 == scratch.plan.len());
+        let (headers, tag) = (scratch.headers.of(key), scratch.tags[number]);
+        let id = self.outline.id(&placement.steps).unwrap_or(NO_ID);
+        let query = EntryQuery {
+            identity: id.identity,
+            stage: placement.stage,
+            tag,
+            key: headers,
+            visits_count: placement.steps.end - placement.steps.start,
+            is_last,
+        };
+        if let Some(existing) = self.ltm.reuse(store, &query, now) {
+            return Ok(PlannedEntry::Existing(existing));
         }
-        if desk.plan.len() == 1 {
-            let whole = &filling.whole.traversal;
-            let nothing = self.nothing.clone();
-            let rule = rule_of(whole, nothing, (tag, Next::End), &mut self.masks);
-            return Ok(Part::Fresh { traversal: Arc::clone(whole), rule, name });
+        let whole = request.whole;
+        if scratch.plan.len() == 1 {
+            let traversal = &whole.traversal;
+            let rule = rule_of(traversal, self.no_rewrite.clone(), tag, Next::End, &mut self.masks);
+            return Ok(PlannedEntry::New { traversal: Arc::clone(traversal), rule, id });
         }
-        let (whole, visits) = (filling.whole, piece.steps.start.into()..piece.steps.end.into());
-        let made = match self.ltm.tags().name(tag) {
-            Some(TagName::StateId(start)) if number > 0 => {
+        let visits = placement.steps.start.into()..placement.steps.end.into();
+        let built = match self.ltm.tags().name(tag) {
+            Some(TagName::Continuation(start)) if number > 0 => {
                 pipeline.translate_sub_traversal(headers, Some(start), whole, visits)
             }
             _ => pipeline.translate_sub_traversal(key, start, whole, visits),
         };
-        let SubTraversal { traversal, rewrite, spending } = made;
+        let SubTraversal { traversal, rewrite, spending } = built;
         self.counts.visits += traversal.visits.len() as u64;
-        debug_assert_eq!(traversal.next.is_none(), is_last, "it is cut where it was said to be");
+        debug_assert_eq!(traversal.next.is_none(), is_last, "it ends at its partition point");
         let fits = spending.fits(self.ltm.capacity().stages_count.into());
         if !fits || traversal.error.is_some() || traversal.next.is_none() != is_last {
-            return Err(Failure::NearBounds);
+            return Err(FillError::NearBounds);
         }
         let next = match &traversal.next {
-            Some(next) => Next::Tag(self.ltm.hold(&TagName::StateId(Arc::clone(next)))?),
+            Some(next) => Next::Tag(self.ltm.hold(&TagName::Continuation(Arc::clone(next)))?),
             None => Next::End,
         };
-        let rule = rule_of(&traversal, rewrite, (tag, next), &mut self.masks);
-        Ok(Part::Fresh { traversal: Arc::new(traversal), rule, name })
+        let rule = rule_of(&traversal, rewrite, tag, next, &mut self.masks);
+        Ok(PlannedEntry::New { traversal: Arc::new(traversal), rule, id })
     }
 
-    /// The packet passes a piece, and goes on with what that has made of it.
-    fn pass(&mut self, ingress: &FlowKey, part: &Part, desk: &mut Desk) {
-        let rule = match part {
-            Part::Met(entry) => self.ltm.rule(entry.slot),
-            Part::Fresh { rule, .. } => Some(rule),
+    /// Moves the packet behind an entry: applies its rewrite, and notes its next tag.
+    fn advance(&mut self, ingress: &FlowKey, entry: &PlannedEntry, scratch: &mut FillScratch) {
+        let rule = match entry {
+            PlannedEntry::Existing(entry) => self.ltm.rule(entry.slot),
+            PlannedEntry::New { rule, .. } => Some(rule),
         };
         let Some(LtmRule { rewrite, next, .. }) = rule else { return };
-        desk.headers.rewrite(ingress, rewrite);
+        scratch.headers.rewrite(ingress, rewrite);
         let &Next::Tag(next) = next else { return };
-        desk.tags.push(next);
-        if let Part::Met(_) = part {
+        scratch.tags.push(next);
+        if let PlannedEntry::Existing(_) = entry {
             self.ltm.hold_again(next);
         }
     }
 
-    /// Puts what was made into its stages.
-    fn put_parts(&mut self, store: &mut impl Store, filling: &Filling<'_>, desk: &mut Desk) {
-        let (origin, now) = (self.origin(filling, desk), filling.miss.now);
-        let Desk { plan, parts, kept, .. } = desk;
-        kept.extend(parts.iter().filter_map(|part| match part {
-            Part::Met(entry) => Some(*entry),
-            Part::Fresh { .. } => None,
+    /// Puts the new entries into their stages.
+    fn put_entries(
+        &mut self,
+        store: &mut impl Store,
+        request: &FillRequest<'_>,
+        scratch: &mut FillScratch,
+    ) {
+        let (origin, now) = (self.origin(request, scratch), request.miss.now);
+        let FillScratch { plan, entries, kept, .. } = scratch;
+        kept.extend(entries.iter().filter_map(|entry| match entry {
+            PlannedEntry::Existing(entry) => Some(*entry),
+            PlannedEntry::New { .. } => None,
         }));
-        for (part, piece) in parts.drain(..).zip(plan) {
-            let Part::Fresh { traversal, rule, name } = part else {
+        for (entry, placement) in entries.drain(..).zip(plan) {
+            let PlannedEntry::New { traversal, rule, id } = entry else {
                 self.counts.shared += 1;
                 continue;
             };
-            let one = Candidacy { rule, traversal, name, stage: piece.stage, origin };
-            match self.ltm.put(store, one, kept, now) {
-                Put::Fresh(name) => {
+            let new = NewLtmEntry { rule, traversal, id, stage: placement.stage, origin };
+            match self.ltm.put(store, new, kept, now) {
+                PutResult::Fresh(entry) => {
                     self.counts.made += 1;
-                    kept.push(name);
+                    kept.push(entry);
                 }
-                Put::Shared(name) => {
+                PutResult::Shared(entry) => {
                     self.counts.shared += 1;
-                    kept.push(name);
+                    kept.push(entry);
                 }
-                Put::Full => self.counts.without_room += 1,
-                Put::Refused => self.counts.refused += 1,
+                PutResult::Full => self.counts.without_room += 1,
+                PutResult::Refused => self.counts.refused += 1,
             }
         }
     }
 
-    /// The partition of the way: of what the packet met before, and of what was found or made since.
-    /// Where nothing was made no entry is to have it, and it is not looked for.
-    fn origin(&self, filling: &Filling<'_>, desk: &Desk) -> Origin {
-        if desk.parts.iter().all(|part| matches!(part, Part::Met(_))) {
-            return Origin::default();
+    /// Returns the partition of the traversal: the entries that its packet matched before the miss, then
+    /// those of the plan.
+    ///
+    /// Without a new entry nothing records the partition, so the default is returned.
+    fn origin(&self, request: &FillRequest<'_>, scratch: &FillScratch) -> PartitionOrigin {
+        if scratch.entries.iter().all(|entry| matches!(entry, PlannedEntry::Existing(_))) {
+            return PartitionOrigin::default();
         }
-        let met = filling.met.iter().filter_map(|slot| self.ltm.made(*slot));
-        let parts = desk.parts.iter().zip(&desk.plan).filter_map(|(part, piece)| match part {
-            Part::Met(entry) => self.ltm.made(entry.slot),
-            Part::Fresh { rule, traversal, .. } => Some((place_of(traversal), piece.stage, rule)),
+        let matched = request.matched.iter().filter_map(|slot| self.ltm.partition_member(*slot));
+        let planned = scratch.entries.iter().zip(&scratch.plan);
+        let planned = planned.filter_map(|(entry, placement)| match entry {
+            PlannedEntry::Existing(entry) => self.ltm.partition_member(entry.slot),
+            PlannedEntry::New { rule, traversal, .. } => Some(PartitionMember {
+                first_table: first_table_of(traversal),
+                stage: placement.stage,
+                rule,
+            }),
         });
-        Origin::of(self.seed, met.chain(parts))
+        PartitionOrigin::of(self.seed, matched.chain(planned))
     }
 
-    fn let_go(&mut self, desk: &mut Desk) {
-        desk.parts.clear();
-        desk.tags.drain(..).for_each(|tag| self.ltm.release(tag));
+    fn release_plan(&mut self, scratch: &mut FillScratch) {
+        scratch.entries.clear();
+        scratch.tags.drain(..).for_each(|tag| self.ltm.release(tag));
     }
 
-    /// Where the way is cut, and where its pieces go; nothing if there is no place for them.
-    fn plan(&mut self, store: &impl Store, filling: &Filling<'_>, plan: &mut Vec<Piece>) {
+    /// Plans the partition of the traversal and the stages. The plan stays empty if there is no room.
+    fn plan(&mut self, store: &impl Store, request: &FillRequest<'_>, plan: &mut Vec<Placement>) {
         plan.clear();
-        let places = Places::new(&mut self.ltm, store, filling.open, filling.miss.now);
-        let pressed = places.pressed();
-        if self.way.steps_count() == 0 {
-            // What goes on behind a cut may look up nothing more.
-            let stage = places.best(filling.open);
-            plan.extend(stage.map(|stage| Piece { steps: 0..0, stage }));
+        let stages = OpenStages::new(&mut self.ltm, store, request.open, request.miss.now);
+        let pressed = stages.pressed();
+        if self.outline.steps_count() == 0 {
+            // The rest of a traversal may have no further table lookup.
+            let stage = stages.best(request.open);
+            plan.extend(stage.map(|stage| Placement { steps: 0..0, stage }));
             return;
         }
-        let parts = match (filling.grain, &mut self.policy) {
-            (Grain::Whole, _) => self.whole.partition(&self.way, &places),
-            (_, Chooser::Plain(policy)) => policy.partition(&self.way, &places),
-            (_, Chooser::Duel(duel)) => duel.partition(&self.way, &places),
+        let placements = match (request.granularity, &mut self.policy) {
+            (Granularity::Megaflows, _) => self.megaflow.partition(&self.outline, &stages),
+            (_, ActivePolicy::Fixed(policy)) => policy.partition(&self.outline, &stages),
+            (_, ActivePolicy::Duel(duel)) => duel.partition(&self.outline, &stages),
         };
-        plan.extend_from_slice(parts);
-        let presses = |part: &Piece| {
-            let is_held = |identity| self.ltm.holders_of(identity).contains(part.stage);
-            pressed.contains(part.stage) && !self.way.identity(&part.steps).is_some_and(is_held)
+        plan.extend_from_slice(placements);
+        let presses = |placement: &Placement| {
+            let is_held = |identity| self.ltm.holders_of(identity).contains(placement.stage);
+            pressed.contains(placement.stage)
+                && !self.outline.identity(&placement.steps).is_some_and(is_held)
         };
-        if !filling.met.is_empty()
-            && (plan.iter().any(presses) || self.is_cramped(plan.len(), filling))
+        if !request.matched.is_empty()
+            && (plan.iter().any(presses) || self.is_cramped(plan.len(), request))
         {
             plan.clear();
         }
     }
 
-    /// Whether the way would be in more pieces than these if there were more stages.
-    fn is_cramped(&mut self, parts_count: usize, filling: &Filling<'_>) -> bool {
-        let most = self.way.legs_count().min(self.ltm.capacity().stages_count.into());
-        if parts_count < filling.open.count().into() || parts_count == most {
+    /// Returns whether more stages would give a partition with more than `placements_count` parts.
+    fn is_cramped(&mut self, placements_count: usize, request: &FillRequest<'_>) -> bool {
+        let most = self.outline.segments_count().min(self.ltm.capacity().stages_count.into());
+        if placements_count < request.open.count().into() || placements_count == most {
             return false;
         }
-        let all = Unused(self.ltm.capacity().stages_count);
+        let all = EmptyStages(self.ltm.capacity().stages_count);
         let wanted = match &mut self.policy {
-            Chooser::Plain(policy) => policy.partition(&self.way, &all).len(),
-            Chooser::Duel(duel) => duel.partition(&self.way, &all).len(),
+            ActivePolicy::Fixed(policy) => policy.partition(&self.outline, &all).len(),
+            ActivePolicy::Duel(duel) => duel.partition(&self.outline, &all).len(),
         };
-        wanted > parts_count
+        wanted > placements_count
     }
 }

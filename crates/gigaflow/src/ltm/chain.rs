@@ -1,16 +1,17 @@
-//! The chain: stages that a packet walks, and the tags that it has in between.
+//! The chain of stages in software, with the tags that packets have between the stages.
 //!
-//! A walk changes nothing. It gathers the entries that the packet meets, and the headers that it has
-//! by then; only whoever finds that it came to the end does what they say. A packet that misses
-//! midway has done nothing, and starts over, or goes on in the tables at the tag where it stopped.
+//! A walk changes nothing. It collects the entries that a packet matches, and applies their rewrites to
+//! a copy of the headers. The caller executes the actions only if the packet hits. A packet with a
+//! partial hit has had no effect yet: it starts over, or it resumes in the pipeline at the tag where it
+//! missed.
 //!
 //! # Room
 //!
-//! Rules that are equal are one entry. Where a stage is full, what its [`Eviction`] says makes room.
-//! Any entry may go at any time: what is left is right on its own.
+//! Equal rules are one entry. A full stage evicts an entry according to its [`Eviction`]. Any entry may
+//! go at any time, because each of the others is correct on its own.
 //!
-//! What the [`Store`] has ended is dead to a walk at once; its piece is unlinked when the chain is
-//! [told](Ltm::forget), or comes across it while it looks for room.
+//! A walk ignores an entry as soon as the [`Store`] has ended it. The chain unlinks such an entry when
+//! [`Ltm::forget`] is called, or when it comes across the entry while it makes room.
 
 use std::sync::Arc;
 
@@ -18,109 +19,111 @@ use shunt_flow::FlowKey;
 use shunt_pipeline::{Time, Traversal};
 
 use super::{
-    Coverage, Eviction, Link, LtmEntryRef, LtmRule, Next, Origin, Store, Tag, Walk,
-    gone::Gone,
-    groups::FoundFew,
-    held::Held,
-    origin::{Made, place_of},
-    piece::{Piece, Pieces, Rank},
-    places::{FEW, Places},
-    table::Table,
+    ChainLink, Coverage, Eviction, LtmEntryRef, LtmRule, Next, PartitionOrigin, Store, Tag, Walk,
+    ghost_queue::GhostQueue,
+    identity_index::IdentityIndex,
+    partition_origin::{PartitionMember, first_table_of},
+    stage_entries::{StageEntries, StageEntry, UseClass},
+    table::{CHUNK_MAX, Chunk, ChunkMatches, LtmTable, PacketSet},
 };
 use crate::{
     adaptive::Capacity,
-    outline::{Candidate, Name, StateId},
-    partition::{STAGES_MAX, StageId, StageSet, Stages},
+    outline::{StateId, SubTraversalId, SubTraversalOutline},
+    partition::{STAGES_MAX, StageId, StageSet, StageView},
     tag::{TagName, TagSpace, TagsFull},
 };
 
-/// K stages in software, with their tags.
+/// A chain of stages in software, with its tags.
 #[derive(Debug)]
 pub struct Ltm {
     capacity: Capacity,
     eviction: Eviction,
-    stages: Vec<Table>,
-    pieces: Pieces,
+    stages: Vec<LtmTable>,
+    stage_entries: StageEntries,
     tags: TagSpace,
-    held: Held,
+    index: IdentityIndex,
     made: u64,
     evicted: u64,
-    /// Entries up to this number make room first.
+    /// Entries with a number up to this one are outdated and evicted first.
     outdated: u64,
-    /// What went and may come again.
-    gone: Gone,
+    /// The sub-traversals that were evicted recently.
+    ghosts: GhostQueue,
 }
 
-/// What became of a rule that was put into a stage.
+/// The result of putting a rule into a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Put {
-    /// It is an entry.
+pub enum PutResult {
+    /// The rule is a new entry.
     Fresh(LtmEntryRef),
-    /// It was one already.
+    /// The stage holds the rule already.
     Shared(LtmEntryRef),
-    /// There is no room in the stage.
+    /// The stage has no room.
     Full,
-    /// The store takes no entry, or cannot let go of one, just now.
+    /// The store cannot make or end an entry now.
     Refused,
 }
 
 /// A rule to put into a stage.
 #[derive(Debug)]
-pub struct Candidacy {
+pub struct NewLtmEntry {
     /// The rule.
     pub rule: LtmRule,
-    /// The piece that it is.
+    /// The translated sub-traversal.
     pub traversal: Arc<Traversal>,
-    /// What policies call it.
-    pub name: Name,
+    /// The id that policies compare.
+    pub id: SubTraversalId,
     /// The stage.
     pub stage: StageId,
-    /// The partition that it is a piece of.
-    pub origin: Origin,
+    /// The partition that it belongs to.
+    pub origin: PartitionOrigin,
 }
 
-/// A packet in front of a piece.
+/// A search for an entry that a planned sub-traversal can reuse.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival<'a> {
-    /// The tag that it has.
+pub(crate) struct EntryQuery<'a> {
+    /// The identity of the sub-traversal.
+    pub(crate) identity: u64,
+    /// The stage to search.
+    pub(crate) stage: StageId,
+    /// The tag of the packet.
     pub(crate) tag: Tag,
-    /// Its headers; the hidden words are any.
+    /// The headers of the packet; the hidden words are ignored.
     pub(crate) key: &'a FlowKey,
-    /// How many visits the piece makes.
+    /// Number of visits of the sub-traversal.
     pub(crate) visits_count: u16,
-    /// Whether the way of the packet ends with it.
+    /// True if the traversal ends with this sub-traversal.
     pub(crate) is_last: bool,
 }
 
-/// How many of the least recent entries are compared by what they share.
+/// Number of least recently used entries that `least-shared` chooses from.
 const SHARING_SAMPLE: usize = 8;
 
-/// The part of a stage that is for pieces that nobody has used yet.
+/// One entry in this number is reserved for entries that have not been used yet.
 const NEW_SHARE: usize = 8;
 
-/// How many pieces that were used since they got their place are put behind others in one go.
+/// Number of used or dead entries that one sort of a stage moves or unlinks at most.
 const CHANCES_MAX: usize = 64;
 
 impl Ltm {
-    /// Empty stages, with tags from a space of which none is in use.
+    /// Creates empty stages. No tag of the tag space is in use.
     #[must_use]
     pub fn new(capacity: Capacity, eviction: Eviction, tags: TagSpace, seed: u64) -> Self {
         let stages_count = capacity.stages_count.clamp(1, STAGES_MAX);
         Self {
             capacity: Capacity { stages_count, ..capacity },
             eviction,
-            stages: (0..stages_count).map(|_| Table::new(seed)).collect(),
-            pieces: Pieces::new(stages_count),
+            stages: (0..stages_count).map(|_| LtmTable::new(seed)).collect(),
+            stage_entries: StageEntries::new(stages_count),
             tags,
-            held: Held::new(capacity),
+            index: IdentityIndex::new(capacity),
             made: 0,
             evicted: 0,
             outdated: 0,
-            gone: Gone::new(capacity, seed),
+            ghosts: GhostQueue::new(capacity, seed),
         }
     }
 
-    /// Walks a packet through the stages, and says whether it came to the end of its way.
+    /// Walks a packet through the stages, and returns whether it hits.
     pub fn find(&self, store: &impl Store, key: &FlowKey, walk: &mut Walk) -> bool {
         walk.begin(self.tags.start_of(key));
         for stage in 0..self.stages.len() {
@@ -132,63 +135,64 @@ impl Ltm {
         walk.is_hit()
     }
 
-    /// Walks many packets through the stages, all of them through one before the next, and there through
-    /// one group of rules before the next: so a packet waits for its memory while others do, and not for
-    /// each of its stages alone. The packets come in by one bridge, and have no hidden state.
+    /// Walks many packets through the stages; returns the number of hash table lookups.
     ///
-    /// Whether entries live is asked last, of all that were met at once. A packet that met a dead one, which
-    /// is seldom, walks again.
+    /// All packets pass one stage before the next, and in it one mask group before the next. So the
+    /// cache misses of many packets overlap. The packets arrive on one bridge and have no hidden state.
     ///
-    /// Only the places that `goes` accepts are looked up, and the walk of another is empty. Answers in how
-    /// many tables packets were looked up, for each packet and table one.
+    /// Only packets at the indexes that `is_selected` accepts are looked up; the other walks are empty.
+    /// The store is asked last whether the matched entries are live. A packet that matched a dead entry,
+    /// which is rare, walks again.
     pub fn find_burst(
         &mut self,
         store: &impl Store,
         keys: &[FlowKey],
         walks: &mut [Walk],
-        goes: impl Fn(usize) -> bool,
+        is_selected: impl Fn(usize) -> bool,
     ) -> u32 {
-        let few = keys.chunks(FEW).zip(walks.chunks_mut(FEW)).zip((0..).step_by(FEW));
+        let few =
+            keys.chunks(CHUNK_MAX).zip(walks.chunks_mut(CHUNK_MAX)).zip((0..).step_by(CHUNK_MAX));
         few.map(|((keys, walks), start)| {
-            self.find_few(store, keys, walks, |place| goes(start + place))
+            self.find_chunk(store, keys, walks, |packet| is_selected(start + packet))
         })
         .sum()
     }
 
-    fn find_few(
+    fn find_chunk(
         &mut self,
         store: &impl Store,
         keys: &[FlowKey],
         walks: &mut [Walk],
-        goes: impl Fn(usize) -> bool,
+        is_selected: impl Fn(usize) -> bool,
     ) -> u32 {
         let start = keys.first().and_then(|key| self.tags.start_of(key));
-        for (place, (key, walk)) in keys.iter().zip(&mut *walks).enumerate() {
-            debug_assert_eq!(self.tags.start_of(key), start, "of one bridge, nothing hidden");
-            walk.begin(start.filter(|_| goes(place)));
+        for (packet, (key, walk)) in keys.iter().zip(&mut *walks).enumerate() {
+            debug_assert_eq!(self.tags.start_of(key), start, "one bridge, no hidden state");
+            walk.begin(start.filter(|_| is_selected(packet)));
         }
         let mut probes = 0;
         for stage in &mut self.stages {
-            let (mut waiting, mut found) = (Places::NONE, FoundFew::NONE);
+            let (mut waiting, mut found) = (PacketSet::EMPTY, ChunkMatches::EMPTY);
             let going = |(_, walk): &(usize, &Walk)| !walk.is_over();
             walks
                 .iter()
                 .enumerate()
                 .take(keys.len())
                 .filter(going)
-                .for_each(|(place, _)| waiting.push(place));
-            while let Some(tag) = waiting.first().and_then(|place| walks[place].tag()) {
-                let alike = waiting.take(|place| walks[place].tag() == Some(tag));
-                stage.find_few(tag, (keys, walks), alike, &mut found);
+                .for_each(|(packet, _)| waiting.push(packet));
+            while let Some(tag) = waiting.first().and_then(|packet| walks[packet].tag()) {
+                let alike = waiting.take(|packet| walks[packet].tag() == Some(tag));
+                let chunk = Chunk { keys, walks: &*walks };
+                stage.find_chunk(tag, chunk, alike, &mut found);
             }
             probes += found.probes;
             for ((key, walk), found) in keys.iter().zip(&mut *walks).zip(found.longest()) {
                 let Some(found) = found else { continue };
-                walk.go(found.step);
+                walk.follow(found.matched);
                 if let Some(slot) = walk.take_rewriting()
-                    && let Some(piece) = self.pieces.get(slot)
+                    && let Some(stage_entry) = self.stage_entries.get(slot)
                 {
-                    walk.rewrite(key, &piece.rule.rewrite);
+                    walk.rewrite(key, &stage_entry.rule.rewrite);
                 }
             }
         }
@@ -200,7 +204,7 @@ impl Ltm {
         probes
     }
 
-    /// Takes a packet through one stage.
+    /// Moves a packet through one stage.
     #[inline]
     fn step(
         &self,
@@ -211,268 +215,284 @@ impl Ltm {
     ) {
         let Some(tag) = walk.tag() else { return };
         let found = self.stages[stage].find(tag, walk.key(key), is_live);
-        let Some(step) = found else { return };
-        walk.go(step);
+        let Some(matched) = found else { return };
+        walk.follow(matched);
         if let Some(slot) = walk.take_rewriting()
-            && let Some(piece) = self.pieces.get(slot)
+            && let Some(stage_entry) = self.stage_entries.get(slot)
         {
-            walk.rewrite(key, &piece.rule.rewrite);
+            walk.rewrite(key, &stage_entry.rule.rewrite);
         }
     }
 
-    /// What an entry of a walk says; the walk has been made since an entry was last made.
+    /// Returns the rule of an entry of a walk. No entry was made since the walk.
     #[must_use]
     pub fn rule(&self, slot: u32) -> Option<&LtmRule> {
-        self.pieces.get(slot).map(|piece| &piece.rule)
+        self.stage_entries.get(slot).map(|stage_entry| &stage_entry.rule)
     }
 
-    /// An entry of a walk as a piece of the way that it was met on.
-    pub(crate) fn made(&self, slot: u32) -> Option<Made<'_>> {
-        self.pieces.get(slot).map(|piece| (piece.place, piece.stage, &piece.rule))
+    /// Returns an entry of a walk as a member of the partition that the walk forms.
+    pub(crate) fn partition_member(&self, slot: u32) -> Option<PartitionMember<'_>> {
+        self.stage_entries.get(slot).map(|stage_entry| PartitionMember {
+            first_table: stage_entry.first_table,
+            stage: stage_entry.stage,
+            rule: &stage_entry.rule,
+        })
     }
 
-    /// The stage of an entry of a walk.
+    /// Returns the stage of an entry of a walk.
     #[must_use]
     pub fn stage(&self, slot: u32) -> Option<StageId> {
-        self.pieces.get(slot).map(|piece| piece.stage)
+        self.stage_entries.get(slot).map(|stage_entry| stage_entry.stage)
     }
 
-    /// The names of entries of a walk.
+    /// Returns the references of the entries of a walk.
     pub fn names<'a>(&'a self, slots: &'a [u32]) -> impl Iterator<Item = LtmEntryRef> + 'a {
-        slots.iter().filter_map(|slot| self.pieces.named(*slot))
+        slots.iter().filter_map(|slot| self.stage_entries.named(*slot))
     }
 
-    /// The tag of a name, to make a rule with. It is to be released when that is done.
+    /// Holds the tag of a name, to make a rule with it. The caller [releases](Self::release) it.
     ///
     /// # Errors
     ///
-    /// There are no tags left.
+    /// Fails if no tags are left.
     pub fn hold(&mut self, name: &TagName) -> Result<Tag, TagsFull> {
         self.tags.hold(name)
     }
 
-    /// A tag of an entry is held once more: somebody else has the entry too.
+    /// Holds a tag that is held already once more.
     pub fn hold_again(&mut self, tag: Tag) {
         self.tags.hold_again(tag);
     }
 
-    /// Nothing is under way any more with the first `count` tags that were ever retired.
+    /// Frees the first `count` tags that were ever retired: no packet uses them any more.
     pub fn drained(&mut self, count: u64) {
         self.tags.drained(count);
     }
 
-    /// Gives back what [`Self::hold`] or [`Self::hold_again`] gave.
+    /// Releases a tag after [`Self::hold`] or [`Self::hold_again`].
     pub fn release(&mut self, tag: Tag) {
         self.tags.release(tag);
     }
 
-    /// Its tags.
+    /// Its tag space.
     #[must_use]
     pub const fn tags(&self) -> &TagSpace {
         &self.tags
     }
 
-    /// Puts a rule into a stage. One that is there and says something else gives way to it. Where the
-    /// stage is full another makes room, if any may go; entries of `kept` stay.
+    /// Puts a rule into a stage.
+    ///
+    /// The rule replaces an entry with the same match and length but another effect. A full stage evicts
+    /// another entry if it may, but none of `kept`.
     pub fn put(
         &mut self,
         store: &mut impl Store,
-        candidacy: Candidacy,
+        new: NewLtmEntry,
         kept: &[LtmEntryRef],
         now: Time,
-    ) -> Put {
-        let stage = candidacy.stage;
-        let Some(table) = self.stages.get(stage.index()) else { return Put::Full };
-        let group = table.name_of(&candidacy.rule);
-        if let Some(slot) = table.find_exact(&candidacy.rule, group) {
-            if let Some(shared) = self.share(store, slot, &candidacy, now) {
-                return Put::Shared(shared);
+    ) -> PutResult {
+        let stage = new.stage;
+        let Some(table) = self.stages.get(stage.index()) else { return PutResult::Full };
+        let mask_hash = table.mask_hash_of(&new.rule);
+        if let Some(slot) = table.find_exact(&new.rule, mask_hash) {
+            if let Some(shared) = self.share(store, slot, &new, now) {
+                return PutResult::Shared(shared);
             }
-            if !self.take_out(store, slot) {
-                return Put::Refused;
+            if !self.evict(store, slot) {
+                return PutResult::Refused;
             }
         }
         if self.is_full(stage) && store.has_room() {
             self.make_room(store, stage, kept);
         }
         if self.is_full(stage) {
-            return Put::Full;
+            return PutResult::Full;
         }
-        let Candidacy { rule, traversal, name, origin, .. } = candidacy;
-        let Some(entry) = store.make(&traversal, now) else { return Put::Refused };
-        // What is left of the former use of the slot, if nobody has told of its end.
+        let NewLtmEntry { rule, traversal, id, origin, .. } = new;
+        let Some(entry) = store.make(&traversal, now) else { return PutResult::Refused };
+        // The former entry of the slot may still be linked.
         self.unlink(entry.slot);
         self.tags.hold_again(rule.tag);
         if let Next::Tag(next) = rule.next {
             self.tags.hold_again(next);
         }
         self.made += 1;
-        self.stages[stage.index()].insert(&rule, group, entry);
+        self.stages[stage.index()].insert(&rule, mask_hash, entry);
         let (shares, made, generation) = (0, self.made, entry.generation);
-        let place = place_of(&traversal);
-        let piece =
-            Piece { rule, generation, stage, name, origin, place, shares, made, placed: now };
-        let rank = match self.eviction {
-            Eviction::SecondUse if !self.gone.has(name.identity) => Rank::New,
+        let first_table = first_table_of(&traversal);
+        let stage_entry = StageEntry {
+            rule,
+            generation,
+            stage,
+            id,
+            origin,
+            first_table,
+            shares,
+            made,
+            placed: now,
+        };
+        let class = match self.eviction {
+            Eviction::SecondUse if !self.ghosts.has(id.identity) => UseClass::New,
             Eviction::Never
             | Eviction::LeastRecent
             | Eviction::SecondUse
-            | Eviction::LeastShared => Rank::Used,
+            | Eviction::LeastShared => UseClass::Used,
         };
-        self.pieces.insert(entry.slot, piece, rank);
-        self.held.add(name, stage, entry.slot);
-        Put::Fresh(entry)
+        self.stage_entries.insert(entry.slot, stage_entry, class);
+        self.index.add(id, stage, entry.slot);
+        PutResult::Fresh(entry)
     }
 
-    /// The entry in a slot, if it lives and says just what a rule does.
+    /// Shares the entry in a slot if it is live and equals the rule.
     fn share(
         &mut self,
         store: &mut impl Store,
         slot: u32,
-        one: &Candidacy,
+        new: &NewLtmEntry,
         now: Time,
     ) -> Option<LtmEntryRef> {
-        let name = self.pieces.named(slot).filter(|name| store.is_live(*name))?;
-        let held = self.pieces.get_mut(slot).filter(|held| held.rule == one.rule)?;
-        held.shares += 1;
+        let name = self.stage_entries.named(slot).filter(|name| store.is_live(*name))?;
+        let stored = self.stage_entries.get_mut(slot).filter(|stored| stored.rule == new.rule)?;
+        stored.shares += 1;
         store.touch(slot, now);
-        let (stage, before) = (held.stage, std::mem::replace(&mut held.name, one.name));
-        if before != one.name {
-            self.held.remove(before, stage, slot);
-            self.held.add(one.name, stage, slot);
+        let (stage, before) = (stored.stage, std::mem::replace(&mut stored.id, new.id));
+        if before != new.id {
+            self.index.remove(before, stage, slot);
+            self.index.add(new.id, stage, slot);
         }
         Some(name)
     }
 
-    /// The live entry of a stage that policies call this, if it says what is to be said of a packet that
-    /// arrives like this. It is of use now.
-    pub(crate) fn meet(
+    /// Finds a live entry that serves the planned sub-traversal, and marks it as used now.
+    pub(crate) fn reuse(
         &mut self,
         store: &mut impl Store,
-        (identity, stage): (u64, StageId),
-        arrival: &Arrival<'_>,
+        query: &EntryQuery<'_>,
         now: Time,
     ) -> Option<LtmEntryRef> {
-        let says_so = |slot: &u32| {
-            self.pieces.get(*slot).is_some_and(|piece| {
-                let LtmRule { tag, length, matching, next, .. } = &piece.rule;
-                (*tag, *length) == (arrival.tag, arrival.visits_count)
-                    && (*next == Next::End) == arrival.is_last
-                    && matching.matches(arrival.key)
+        let serves = |slot: &u32| {
+            self.stage_entries.get(*slot).is_some_and(|stage_entry| {
+                let LtmRule { tag, length, matching, next, .. } = &stage_entry.rule;
+                (*tag, *length) == (query.tag, query.visits_count)
+                    && (*next == Next::End) == query.is_last
+                    && matching.matches(query.key)
             })
         };
-        let slot = self.held.slots(identity, stage).find(says_so)?;
-        let name = self.pieces.named(slot).filter(|name| store.is_live(*name))?;
-        self.pieces.share(slot);
+        let slot = self.index.slots(query.identity, query.stage).find(serves)?;
+        let name = self.stage_entries.named(slot).filter(|name| store.is_live(*name))?;
+        self.stage_entries.share(slot);
         store.touch(slot, now);
         Some(name)
     }
 
-    /// One flow more was installed behind the entries of a walk.
+    /// Counts one more flow that shares the entries of a walk.
     pub(crate) fn share_walked(&mut self, slots: &[u32]) {
-        slots.iter().for_each(|slot| self.pieces.share(*slot));
+        slots.iter().for_each(|slot| self.stage_entries.share(*slot));
     }
 
-    /// Unlinks an entry that the store has ended; nothing happens if that was done.
+    /// Unlinks an entry that the store has ended. Does nothing if it is unlinked already.
     pub fn forget(&mut self, entry: LtmEntryRef) {
-        if self.pieces.named(entry.slot) == Some(entry) {
+        if self.stage_entries.named(entry.slot) == Some(entry) {
             self.unlink(entry.slot);
         }
     }
 
-    /// Makes room for one entry more in a stage that is full, if anything may go.
+    /// Makes room for one more entry in a full stage, if an entry may go.
     fn make_room(&mut self, store: &mut impl Store, stage: StageId, kept: &[LtmEntryRef]) {
-        self.put_in_order(store, stage);
+        self.sort_stage(store, stage);
         if self.is_full(stage)
             && let Some(slot) = self.victim(stage, kept)
         {
-            self.take_out(store, slot);
+            self.evict(store, slot);
         }
     }
 
-    /// When the entry was used last that would make room in a stage; `None`: none may go.
+    /// Returns the last use of the entry that a stage would evict; `None` if none may go.
     #[must_use]
     pub fn oldest_use(&mut self, store: &impl Store, stage: StageId) -> Option<Time> {
-        self.put_in_order(store, stage);
+        self.sort_stage(store, stage);
         Some(store.used(self.victim(stage, &[])?))
     }
 
-    /// Whether a stage has room for one entry more.
+    /// Returns whether a stage has room for one more entry.
     #[must_use]
     pub fn has_room(&self, stage: StageId) -> bool {
         !self.is_full(stage)
     }
 
-    /// What is there now is not what is made from now on: it makes room whatever the eviction says.
-    pub const fn outdate(&mut self) {
+    /// Marks all present entries as outdated, so that every [`Eviction`] may evict them.
+    pub const fn mark_outdated(&mut self) {
         self.outdated = self.made;
     }
 
-    /// The stages that hold what policies call this.
+    /// Returns the stages that hold a sub-traversal with this identity.
     #[must_use]
     pub fn holders_of(&self, identity: u64) -> StageSet {
-        self.held.stages(identity)
+        self.index.stages(identity)
     }
 
-    /// How many entries a stage has.
+    /// Number of entries of a stage.
     #[must_use]
     pub fn len(&self, stage: StageId) -> usize {
-        self.pieces.count(stage, Rank::New) + self.pieces.count(stage, Rank::Used)
+        self.stage_entries.count(stage, UseClass::New)
+            + self.stage_entries.count(stage, UseClass::Used)
     }
 
-    /// How many entries there are.
+    /// Number of entries of all stages.
     #[must_use]
     pub fn entries_count(&self) -> usize {
         StageSet::first_of(self.capacity.stages_count).iter().map(|stage| self.len(stage)).sum()
     }
 
-    /// How many entries made room, or gave way to others, so far.
+    /// Number of entries that were evicted or replaced so far.
     #[must_use]
     pub const fn evicted_count(&self) -> u64 {
         self.evicted
     }
 
-    /// How often entries were found there when flows were installed.
+    /// Number of times that installed flows shared the present entries.
     #[must_use]
     pub fn shares_count(&self) -> u64 {
-        self.pieces.iter().map(|(_, piece)| u64::from(piece.shares)).sum()
+        self.stage_entries.iter().map(|(_, stage_entry)| u64::from(stage_entry.shares)).sum()
     }
 
-    /// How many different ways lead from a beginning to an end through the entries.
+    /// Returns the rule-space coverage of the entries.
     #[must_use]
     pub fn coverage(&self) -> Coverage {
-        let links: Vec<Link> =
-            self.pieces.iter().filter_map(|(name, _)| self.link(name.slot)).collect();
+        let links: Vec<ChainLink> =
+            self.stage_entries.iter().filter_map(|(name, _)| self.link(name.slot)).collect();
         Coverage::of(&links)
     }
 
-    /// Where an entry stands among the others.
+    /// Returns how an entry connects to the others.
     #[must_use]
-    pub fn link(&self, slot: u32) -> Option<Link> {
-        let Piece { rule, stage, origin, .. } = self.pieces.get(slot)?;
-        // A packet that is parsed again begins with a tag too, but its way has begun before.
+    pub fn link(&self, slot: u32) -> Option<ChainLink> {
+        let StageEntry { rule, stage, origin, .. } = self.stage_entries.get(slot)?;
+        // A recirculated packet begins with a tag too, but its traversal has begun before.
         let is_start = matches!(self.tags.name(rule.tag), Some(TagName::Start(_)));
-        Some(Link { stage: *stage, tag: rule.tag, next: rule.next, is_start, origin: *origin })
+        Some(ChainLink { stage: *stage, tag: rule.tag, next: rule.next, is_start, origin: *origin })
     }
 
-    /// All entries, with their stages.
+    /// Returns all entries with their stages and rules.
     pub fn entries(&self) -> impl Iterator<Item = (LtmEntryRef, StageId, &LtmRule)> {
-        self.pieces.iter().map(|(name, piece)| (name, piece.stage, &piece.rule))
+        self.stage_entries
+            .iter()
+            .map(|(name, stage_entry)| (name, stage_entry.stage, &stage_entry.rule))
     }
 
-    /// Masks of a stage, those of different tags counted apart.
+    /// Number of masks of a stage; equal masks of different tags count separately.
     #[must_use]
     pub fn masks_of(&self, stage: StageId) -> usize {
-        self.stages.get(stage.index()).map_or(0, Table::masks_count)
+        self.stages.get(stage.index()).map_or(0, LtmTable::masks_count)
     }
 
-    /// Masks of all stages, those of different tags counted apart.
+    /// Number of masks of all stages; equal masks of different tags count separately.
     #[must_use]
     pub fn masks_count(&self) -> usize {
-        self.stages.iter().map(Table::masks_count).sum()
+        self.stages.iter().map(LtmTable::masks_count).sum()
     }
 
-    /// How large it is.
+    /// The number and the size of its stages.
     #[must_use]
     pub const fn capacity(&self) -> Capacity {
         self.capacity
@@ -482,62 +502,70 @@ impl Ltm {
         self.len(stage) >= self.capacity.stage_entries_max
     }
 
-    /// Puts pieces that were used since they got their place behind the others, and unlinks what is
-    /// dead, until the first is one that was not used.
-    fn put_in_order(&mut self, store: &impl Store, stage: StageId) {
+    /// Sorts the start of a stage: moves used entries to the end, and unlinks dead ones.
+    ///
+    /// It stops at the first entry that was not used since it was placed in the order.
+    fn sort_stage(&mut self, store: &impl Store, stage: StageId) {
         for _ in 0..CHANCES_MAX {
-            let rank = self.rank_to_go(stage);
-            let Some((slot, piece)) = self.pieces.oldest(stage, rank).next() else { return };
+            let class = self.class_to_evict(stage);
+            let Some((slot, stage_entry)) = self.stage_entries.oldest(stage, class).next() else {
+                return;
+            };
             let (name, used) =
-                (LtmEntryRef { slot, generation: piece.generation }, store.used(slot));
+                (LtmEntryRef { slot, generation: stage_entry.generation }, store.used(slot));
             if !store.is_live(name) {
                 self.unlink(slot);
-            } else if self.eviction != Eviction::Never && used > piece.placed {
-                self.pieces.put_last(slot, used, Rank::Used);
+            } else if self.eviction != Eviction::Never && used > stage_entry.placed {
+                self.stage_entries.put_last(slot, used, UseClass::Used);
             } else {
                 return;
             }
         }
     }
 
-    /// Among which pieces of a stage one is found that makes room: those that are new keep an eighth
-    /// of it.
-    fn rank_to_go(&self, stage: StageId) -> Rank {
+    /// Returns the class to evict from: new entries keep one eighth of a stage.
+    fn class_to_evict(&self, stage: StageId) -> UseClass {
         let new_max = (self.capacity.stage_entries_max / NEW_SHARE).max(1);
-        let (new, used) =
-            (self.pieces.count(stage, Rank::New), self.pieces.count(stage, Rank::Used));
+        let (new, used) = (
+            self.stage_entries.count(stage, UseClass::New),
+            self.stage_entries.count(stage, UseClass::Used),
+        );
         let is_new = used == 0 || (self.eviction == Eviction::SecondUse && new > new_max);
-        if is_new { Rank::New } else { Rank::Used }
+        if is_new { UseClass::New } else { UseClass::Used }
     }
 
     fn victim(&self, stage: StageId, kept: &[LtmEntryRef]) -> Option<u32> {
-        let is_free = |(slot, _): &(u32, &Piece)| kept.iter().all(|kept| kept.slot != *slot);
-        let first = self.rank_to_go(stage);
-        let ranks = [first, first.other()];
-        let mut oldest =
-            ranks.into_iter().flat_map(|rank| self.pieces.oldest(stage, rank)).filter(is_free);
+        let is_free = |(slot, _): &(u32, &StageEntry)| kept.iter().all(|kept| kept.slot != *slot);
+        let first = self.class_to_evict(stage);
+        let classes = [first, first.other()];
+        let mut oldest = classes
+            .into_iter()
+            .flat_map(|class| self.stage_entries.oldest(stage, class))
+            .filter(is_free);
         let victim = match self.eviction {
-            Eviction::Never => oldest.next().filter(|(_, piece)| piece.made <= self.outdated),
-            Eviction::LeastRecent | Eviction::SecondUse => oldest.next(),
-            Eviction::LeastShared => {
-                oldest.take(SHARING_SAMPLE).min_by_key(|(_, piece)| (piece.shares, piece.made))
+            Eviction::Never => {
+                oldest.next().filter(|(_, stage_entry)| stage_entry.made <= self.outdated)
             }
+            Eviction::LeastRecent | Eviction::SecondUse => oldest.next(),
+            Eviction::LeastShared => oldest
+                .take(SHARING_SAMPLE)
+                .min_by_key(|(_, stage_entry)| (stage_entry.shares, stage_entry.made)),
         };
         victim.map(|(slot, _)| slot)
     }
 
-    /// Ends an entry, if it lives and may go, and unlinks it. Answers whether it is gone.
-    fn take_out(&mut self, store: &mut impl Store, slot: u32) -> bool {
-        let Some(name) = self.pieces.named(slot) else { return true };
+    /// Ends an entry and unlinks it; returns false if the store keeps it.
+    fn evict(&mut self, store: &mut impl Store, slot: u32) -> bool {
+        let Some(name) = self.stage_entries.named(slot) else { return true };
         if store.is_live(name) {
             if !store.end(name) {
                 return false;
             }
             self.evicted += 1;
             if self.eviction == Eviction::SecondUse
-                && let Some(piece) = self.pieces.get(slot)
+                && let Some(stage_entry) = self.stage_entries.get(slot)
             {
-                self.gone.note(piece.name.identity);
+                self.ghosts.note(stage_entry.id.identity);
             }
         }
         self.unlink(slot);
@@ -545,11 +573,13 @@ impl Ltm {
     }
 
     fn unlink(&mut self, slot: u32) {
-        let Some(Piece { rule, stage, name, .. }) = self.pieces.remove(slot) else { return };
+        let Some(StageEntry { rule, stage, id, .. }) = self.stage_entries.remove(slot) else {
+            return;
+        };
         if let Some(table) = self.stages.get_mut(stage.index()) {
             table.remove(&rule);
         }
-        self.held.remove(name, stage, slot);
+        self.index.remove(id, stage, slot);
         self.tags.release(rule.tag);
         if let Next::Tag(next) = rule.next {
             self.tags.release(next);
@@ -557,17 +587,17 @@ impl Ltm {
     }
 }
 
-impl Stages for Ltm {
+impl StageView for Ltm {
     fn count(&self) -> u8 {
         self.capacity.stages_count
     }
 
-    fn holders(&self, piece: &Candidate) -> StageSet {
-        self.holders_of(piece.identity)
+    fn holders(&self, sub_traversal: &SubTraversalOutline) -> StageSet {
+        self.holders_of(sub_traversal.identity)
     }
 
-    fn may_begin(&self, cut: StateId) -> bool {
-        self.held.has_begun(cut)
+    fn may_begin(&self, state: StateId) -> bool {
+        self.index.has_begin(state)
     }
 
     fn room(&self) -> StageSet {

@@ -1,23 +1,24 @@
-//! Which entry of a full stage makes room for another.
+//! Eviction policies: the entry that a full stage evicts for a new one.
 
-/// Which entry of a full stage makes room.
+/// The entry that a full stage evicts for a new one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Eviction {
-    /// None, but for what is [outdated](super::Ltm::outdate): what does not fit is not cached.
+    /// Only an [outdated](super::Ltm::mark_outdated) entry. A full stage caches nothing else.
     Never,
-    /// The one that was used longest ago.
+    /// The least recently used entry.
     LeastRecent,
-    /// One that nobody has used since it was made, then the one that was used longest ago. One that went
-    /// like that and comes again stays as long as those that were used, as in S3-FIFO (Yang and
-    /// others, "FIFO Queues are All You Need for Cache Eviction").
+    /// An entry that was not used since it was made, then the least recently used one.
+    ///
+    /// A sub-traversal that was evicted like this and comes again is treated like a used one, as in
+    /// S3-FIFO (Yang and others, "FIFO Queues are All You Need for Cache Eviction").
     #[default]
     SecondUse,
-    /// Of those that were used longest ago, the one that the fewest flows share.
+    /// The entry that the fewest flows share, among the least recently used ones.
     LeastShared,
 }
 
 impl Eviction {
-    /// Every policy of eviction.
+    /// All eviction policies.
     pub const ALL: [Self; 4] = [Self::Never, Self::LeastRecent, Self::SecondUse, Self::LeastShared];
 
     /// The name as users write it.

@@ -1,28 +1,28 @@
-//! The headers of a packet on its way through pieces that rewrite them.
+//! The headers of a packet on its walk through entries that rewrite them.
 
 use shunt_flow::{FlowKey, Match, layout::HEADER_START};
 
-/// The headers of a packet, if they are not any more those that it came with.
+/// A copy of the headers of a packet, made at the first rewrite.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Headers {
+pub(crate) struct RewrittenHeaders {
     key: FlowKey,
     is_rewritten: bool,
 }
 
-impl Headers {
-    /// A packet comes.
+impl RewrittenHeaders {
+    /// Starts with a new packet.
     #[inline]
     pub(crate) const fn begin(&mut self) {
         self.is_rewritten = false;
     }
 
-    /// The headers of a packet that came with `ingress`. The hidden words are any.
+    /// Returns the current headers of a packet that arrived with `ingress`. Ignore the hidden words.
     #[inline]
     pub(crate) const fn of<'a>(&'a self, ingress: &'a FlowKey) -> &'a FlowKey {
         if self.is_rewritten { &self.key } else { ingress }
     }
 
-    /// A piece writes some.
+    /// Applies the rewrite of an entry.
     pub(crate) fn rewrite(&mut self, ingress: &FlowKey, rewrite: &Match) {
         if rewrite.mask().is_empty() {
             return;

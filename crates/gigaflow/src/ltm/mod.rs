@@ -1,32 +1,28 @@
-//! Longest traversal matching: rules that are pieces of traversals, and the stages that hold them.
+//! Longest traversal matching (LTM): sub-traversals as rules, and the stages that hold them.
 //!
-//! [`Ltm`] is the chain in software: [`Ltm::find`] walks a packet through it, [`Ltm::put`] adds rules.
-//! Its entries live in a [`Store`].
+//! [`Ltm`] is the chain of stages in software: [`Ltm::find`] walks a packet through it, [`Ltm::put`]
+//! adds rules. Its entries live in a [`Store`].
 
 mod chain;
 mod coverage;
 mod eviction;
-mod family;
-mod gone;
-mod groups;
+mod ghost_queue;
 mod headers;
-mod held;
-mod lists;
-mod origin;
-mod piece;
-mod places;
+mod identity_index;
+mod partition_origin;
 mod rule;
+mod stage_entries;
 mod store;
 mod table;
 mod walk;
 
-pub(crate) use chain::Arrival;
-pub use chain::{Candidacy, Ltm, Put};
-pub use coverage::{Coverage, Link};
+pub(crate) use chain::EntryQuery;
+pub use chain::{Ltm, NewLtmEntry, PutResult};
+pub use coverage::{ChainLink, Coverage};
 pub use eviction::Eviction;
-pub(crate) use headers::Headers;
-pub use origin::Origin;
-pub(crate) use origin::place_of;
-pub use rule::{LtmRule, Next, Plain, Tag};
+pub(crate) use headers::RewrittenHeaders;
+pub use partition_origin::PartitionOrigin;
+pub(crate) use partition_origin::{PartitionMember, first_table_of};
+pub use rule::{LtmRule, Next, PlainRule, Tag};
 pub use store::{Hits, LtmEntryRef, Store, VecStore};
 pub use walk::Walk;

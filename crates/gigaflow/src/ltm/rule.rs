@@ -1,74 +1,76 @@
-//! One piece of a traversal as a cache entry.
+//! LTM rules: one sub-traversal as a cache entry.
 //!
-//! # What a rule says
+//! # The meaning of a rule
 //!
-//! *A packet that arrives with this tag, and whose headers agree under the mask, makes these visits:
-//! `actions` happen to it, its headers are then `rewrite` where that writes, and it goes on with the
-//! next tag, or has come to its end.* That holds for every packet, whichever rule of the stage before
-//! gave it the tag; it is all that a chain needs ("GIGAFLOW: Rethinking the Fast Path", chapter 3;
-//! why it is enough is in `docs/gigaflow.md`).
+//! *A packet that arrives with this tag, and that matches under the mask, makes the visits of this
+//! sub-traversal: it gets `actions`, its headers change by `rewrite`, and it continues with the next
+//! tag or ends.* This is true for every packet with the tag, whichever rule of an earlier stage set it.
+//! A chain of stages needs nothing else to be correct ("GIGAFLOW: Rethinking the Fast Path", chapter 3;
+//! `docs/gigaflow.md` has the proof).
 //!
-//! # Two views of one thing
+//! # Actions and rewrite
 //!
-//! `actions` is what happens to the frame, in order, outputs in the middle included. `rewrite` is what
-//! the next stage sees: which header bits were written, also those whose value happened to be that of
-//! the packet which made the rule. Whoever looks up before it executes, as the software does, uses
-//! both; a target that rewrites headers as it goes, as hardware does, takes [`LtmRule::plain`].
+//! `actions` are the effects on the frame in order, including outputs before the end. `rewrite` is the
+//! effect that the next stage sees: the header bits that were written. It includes bits that the packet
+//! which made the rule had with the same value before. The software cache looks up all stages before it
+//! executes actions, and uses both. A device that rewrites headers stage by stage uses
+//! [`LtmRule::plain`].
 
 use std::sync::Arc;
 
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
 use shunt_pipeline::{DatapathAction, DatapathPort};
 
-/// A name of hidden state: where the way of a packet goes on, and with what.
+/// A tag: the number of a hidden state, which is where a packet continues and with what.
 ///
-/// It never lies in a header, so that no packet can bring one. Which state it names, only a
-/// [`TagSpace`](crate::tag::TagSpace) knows; numbers of tags that nobody uses any more are used
-/// again.
+/// A tag is never in a header, so no packet can bring one along. A [`TagSpace`](crate::tag::TagSpace)
+/// maps tags to states, and reuses the numbers of unused tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(u32);
 
-/// A piece of a traversal. Two that are equal are one entry.
+/// A sub-traversal as a rule. Equal rules are one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LtmRule {
     /// The tag that packets arrive with.
     pub tag: Tag,
-    /// The headers that they have as they arrive, `in_port` included. It holds every bit that a
-    /// lookup or an action of the piece consulted and that the piece had not written before, and no
-    /// hidden word: those are constants of the tag.
+    /// The headers with which packets arrive, including `in_port`.
+    ///
+    /// The mask has every bit that a table lookup or an action of the sub-traversal consulted, unless the
+    /// sub-traversal had written the bit before. It has no hidden word, since these are constants of the
+    /// tag.
     pub matching: Match,
-    /// How many lookups it stands for: of several rules that match, the longest wins.
+    /// Number of table lookups that it replaces. If several rules match, the longest wins.
     pub length: u16,
-    /// What happens to the packet, in order. It becomes visible at the end of the chain.
+    /// The actions on the packet, in order. They are executed at the end of the chain.
     pub actions: Arc<[DatapathAction]>,
-    /// The header bits that the piece wrote, with their values, as the next stage sees them.
+    /// The header bits that the sub-traversal wrote, with their values, as the next stage sees them.
     pub rewrite: Match,
-    /// How the packet goes on.
+    /// The continuation of the packet.
     pub next: Next,
 }
 
-/// How a packet goes on behind a piece.
+/// The continuation of a packet behind an LTM rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Next {
-    /// In a later stage, with this tag.
+    /// The packet continues in a later stage with this tag.
     Tag(Tag),
-    /// Nowhere: this was the last piece of its way.
+    /// The traversal ends here.
     End,
 }
 
-/// A rule that does no more than rewrite headers and then send the packet to one port at most.
+/// A rule that only rewrites headers and then sends the packet to at most one port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plain {
-    /// The header bits that are written, with their values; of the last piece too.
+pub struct PlainRule {
+    /// The header bits that are written, with their values, also for the last entry of a traversal.
     pub rewrite: Match,
-    /// The port that the packet is sent to as it is then; `None` with [`Next::End`]: it is dropped.
+    /// The port that the rewritten packet is sent to; with `None` and [`Next::End`] it is dropped.
     pub output: Option<DatapathPort>,
-    /// The output does nothing for packets that came in by this very port.
+    /// Set if the output skips packets that arrived on the same port.
     pub unless_ingress: bool,
 }
 
 impl Tag {
-    /// The tag of this number.
+    /// Creates the tag with this number.
     #[must_use]
     pub const fn new(number: u32) -> Self {
         Self(number)
@@ -80,7 +82,7 @@ impl Tag {
         self.0
     }
 
-    /// Its number, to index with.
+    /// Its number as an index.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -88,13 +90,15 @@ impl Tag {
 }
 
 impl LtmRule {
-    /// The rule without its list of actions, if rewrites, and behind them at most one output of the
-    /// whole frame, are all that it has. To push or to pop a VLAN tag is a rewrite of the fields of
-    /// tags, where the match says which tags there are; but not to push one where another was popped:
-    /// fields do not say that the tag is a new one, which has nothing of the other's drop-eligible bit.
+    /// Returns the rule as a rewrite and an output, if it has no other effects.
+    ///
+    /// The actions may be rewrites, and behind them at most one output of the whole frame. To push or pop
+    /// a VLAN tag counts as a rewrite of the tag fields if the match says which tags the packet has. A
+    /// push after a pop does not count: the new tag must not inherit the drop-eligible bit of the old
+    /// one, and the fields cannot express that.
     #[must_use]
-    pub fn plain(&self) -> Option<Plain> {
-        let mut headers = Headers::that_match(&self.matching);
+    pub fn plain(&self) -> Option<PlainRule> {
+        let mut headers = TrackedHeaders::that_match(&self.matching);
         let mut rest = self.actions.iter();
         let (output, unless_ingress) = loop {
             match rest.next() {
@@ -110,28 +114,28 @@ impl LtmRule {
                 Some(_) => return None,
             }
         };
-        Some(Plain { rewrite: headers.written_over(&self.rewrite), output, unless_ingress })
+        Some(PlainRule { rewrite: headers.written_over(&self.rewrite), output, unless_ingress })
     }
 }
 
-/// What is known of the headers of every packet of a rule while its actions are done.
-struct Headers {
+/// The known headers of all packets of a rule while its actions are applied.
+struct TrackedHeaders {
     key: FlowKey,
     known: FlowMask,
     written: FlowMask,
-    /// A tag that came in is gone.
+    /// Set after a VLAN tag was popped.
     is_popped: bool,
 }
 
-/// The type of a tag and its control information; zeros: there is none.
+/// The TPID and TCI of a VLAN tag; zeros mean no tag.
 type VlanTag = (u128, u128);
 
 const OUTER: (FieldId, FieldId) = (FieldId::VlanTpid, FieldId::VlanTci);
 const INNER: (FieldId, FieldId) = (FieldId::VlanTpid1, FieldId::VlanTci1);
-/// The bit of the control information that says that there is a tag.
+/// The bit of the TCI field that is set if there is a tag.
 const TCI_PRESENT: u128 = 0x1000;
 
-impl Headers {
+impl TrackedHeaders {
     fn that_match(matching: &Match) -> Self {
         let known = FlowMask::from(matching.mask());
         Self { key: matching.key(), known, written: FlowMask::EMPTY, is_popped: false }
@@ -146,15 +150,17 @@ impl Headers {
         }
     }
 
-    /// `None`: which tags there are then is not known, or there are more than a key has fields for, or
-    /// the tag stands where another was.
+    /// Pushes a tag.
+    ///
+    /// `None` means that the present tags are not known, that a key has no fields for one more, or that
+    /// the tag replaces a popped one.
     fn push_tag(&mut self, tpid: u16, tci: u16) -> Option<()> {
         let outer = self.tag(OUTER)?;
         let is_lost = outer != (0, 0) && self.tag(INNER)? != (0, 0);
         (!is_lost && !self.is_popped).then(|| self.set_tags((tpid.into(), tci.into()), outer))
     }
 
-    /// `None`: which tag there is then is not known.
+    /// Pops a tag; `None` means that the inner tag is not known.
     fn pop_tag(&mut self) -> Option<()> {
         let inner = self.tag(INNER)?;
         self.set_tags(inner, (0, 0));
@@ -183,8 +189,9 @@ impl Headers {
         }
     }
 
-    /// What a rewrite and the actions write together. Behind the last piece nobody looks up anything,
-    /// so that what it writes is in its actions alone.
+    /// Returns the bits that the rewrite and the actions write together.
+    ///
+    /// No stage follows the last entry of a traversal, so its writes are in its actions only.
     fn written_over(&self, rewrite: &Match) -> Match {
         let (mut key, mut mask) = (rewrite.key(), FlowMask::from(rewrite.mask()));
         for (index, bits) in self.written.words().iter().enumerate() {
@@ -221,13 +228,13 @@ mod tests {
         Match::new(&key, &mask)
     }
 
-    /// The fields of both tags.
+    /// Returns the fields of both tags.
     fn tags([outer, inner]: [VlanTag; 2]) -> Match {
         set(&[(OUTER.0, outer.0), (OUTER.1, outer.1), (INNER.0, inner.0), (INNER.1, inner.1)])
     }
 
     #[test]
-    fn tags_that_come_and_go_are_written_where_it_is_known_which_there_are() {
+    fn push_and_pop_are_rewrites_if_the_tags_are_known() {
         let (none, red, blue) = ((0, 0), (0x8100, 0x1007), (0x88a8, 0x1009));
         let push = || DatapathAction::PushVlan { tpid: 0x8100, tci: 0x1007 };
         let pop = || DatapathAction::PopVlan;
@@ -260,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_last_piece_writes_is_in_its_actions() {
+    fn the_writes_of_the_last_entry_come_from_its_actions() {
         let (ttl, port) = (FieldId::NwTtl, FieldId::UdpDst);
         let first = DatapathAction::SetHeader(set(&[(ttl, 9), (port, 1)]));
         let second = DatapathAction::SetHeader(set(&[(port, 3)]));
@@ -275,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn rewrites_before_one_output_are_plain_and_nothing_else_is() {
+    fn only_rewrites_before_one_output_are_plain() {
         let set = || DatapathAction::SetHeader(Match::any());
         let outputs = |actions| rule(actions).plain().map(|plain| plain.output);
         assert_eq!(outputs(vec![]), Some(None));

@@ -1,12 +1,12 @@
-//! Where the entries of a chain live, and what a chain asks of that place.
+//! The store of the entries of a chain: the contract, and a simple implementation.
 //!
-//! A chain finds entries; whether one is live, when it was used, and what it has counted is known to
-//! the [`Store`] that made it. A packet thread has one store for everything it caches, with one
-//! generation for each slot, so that whatever drops an entry there (a version that makes it stale,
-//! idleness, the chain itself) does so by one store to memory, and the chain finds it dead from then
-//! on. The chain unlinks what is dead when it is told, or when it comes across it.
+//! A chain finds entries. The [`Store`] that made an entry knows whether it is live, when it was used,
+//! and its hits. A packet thread has one store for all of its caches, with one generation per slot. An
+//! entry can end because it is stale, because it is idle, or because the chain evicts it. Each time a
+//! single write to memory ends it, and the chain finds it dead from then on. The chain unlinks dead
+//! entries when it is notified, or when it comes across them.
 //!
-//! [`VecStore`] is the store of a chain that stands alone.
+//! [`VecStore`] is the store of a chain without a packet thread.
 
 use std::sync::Arc;
 
@@ -14,63 +14,64 @@ use shunt_pipeline::{Time, Traversal};
 
 use super::{LtmRule, Walk};
 
-/// Names an entry for as long as it lives: a slot is used again with another generation.
+/// A reference to an entry, valid while the entry lives: a reused slot gets another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LtmEntryRef {
-    /// Where it lies.
+    /// Its slot.
     pub slot: u32,
-    /// How often the slot was used before.
+    /// Number of earlier uses of the slot.
     pub generation: u32,
 }
 
-/// Hits that have not been credited yet.
+/// The hits of an entry that are not credited yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hits {
     /// Packets.
     pub packets: u64,
     /// Bytes of their frames.
     pub bytes: u64,
-    /// When the last of them came.
+    /// The time of the last hit.
     pub used: Time,
 }
 
 /// Makes and ends the entries of a chain, and knows when they were used.
 pub trait Store {
-    /// Whether a rule may be an entry at all. One that may not makes no room, and neither do those that
-    /// lead to it.
+    /// Returns whether a rule may become an entry.
+    ///
+    /// A rule that may not evicts no other entry, and neither do the rules that lead to it.
     fn admits(&mut self, _rule: &LtmRule) -> bool {
         true
     }
 
-    /// Makes an entry of a piece. `None`: it is refused, and there is none.
+    /// Makes the entry of a sub-traversal; `None` means that the store refuses it.
     fn make(&mut self, traversal: &Arc<Traversal>, now: Time) -> Option<LtmEntryRef>;
 
-    /// Whether it could make an entry more.
+    /// Returns whether the store can make one more entry.
     fn has_room(&self) -> bool {
         true
     }
 
-    /// Ends a live entry at once. `false`: it may not go now, and lives on.
+    /// Ends a live entry at once. Returns false if the entry must stay for now.
     fn end(&mut self, entry: LtmEntryRef) -> bool;
 
-    /// Whether an entry is still there.
+    /// Returns whether an entry is live.
     fn is_live(&self, entry: LtmEntryRef) -> bool;
 
-    /// When the live entry of a slot was used last, or made.
+    /// Returns the last use of the live entry in a slot, or the time when it was made.
     fn used(&self, slot: u32) -> Time;
 
-    /// The live entry of a slot is of use now, though no packet has hit it.
+    /// Marks the live entry in a slot as used now, although no packet has hit it.
     fn touch(&mut self, slot: u32, now: Time);
 }
 
-/// The store of a chain that stands alone: it takes whatever comes, and notes what came and went.
+/// A store without a packet thread: it accepts every entry, and records which were made and ended.
 #[derive(Debug, Default)]
 pub struct VecStore {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Entries that were made since it was last emptied, with what they stand for.
+    /// Entries that were made since this was last cleared, with their sub-traversals.
     pub made: Vec<(LtmEntryRef, Arc<Traversal>)>,
-    /// Entries that went, with hits that were not credited yet.
+    /// Entries that ended since this was last cleared, with their uncredited hits.
     pub gone: Vec<(LtmEntryRef, Arc<Traversal>, Hits)>,
 }
 
@@ -81,7 +82,7 @@ struct Slot {
 }
 
 impl VecStore {
-    /// Counts a packet for every entry of its walk.
+    /// Counts a packet as a hit of every entry of its walk.
     pub fn hit(&mut self, walk: &Walk, bytes: u64, now: Time) {
         for slot in walk.slots() {
             if let Some((_, hits)) = self.held_mut(*slot) {
@@ -92,7 +93,7 @@ impl VecStore {
         }
     }
 
-    /// Hands over what was counted since it was last asked.
+    /// Passes the hits since the last call to `credit`, entry by entry.
     pub fn take_hits(&mut self, mut credit: impl FnMut(&Traversal, Hits)) {
         let held = self.slots.iter_mut().filter_map(|slot| slot.held.as_mut());
         for (traversal, hits) in held.filter(|(_, hits)| hits.packets > 0) {
@@ -101,13 +102,13 @@ impl VecStore {
         }
     }
 
-    /// What made the live entry of a slot.
+    /// Returns the sub-traversal of the live entry in a slot.
     #[must_use]
     pub fn traversal(&self, slot: u32) -> Option<&Arc<Traversal>> {
         self.slots.get(slot as usize)?.held.as_ref().map(|(traversal, _)| traversal)
     }
 
-    /// The entries that are there, in the order of their slots, with what made each.
+    /// Returns the live entries in the order of their slots, with their sub-traversals.
     pub fn live(&self) -> impl Iterator<Item = (LtmEntryRef, &Arc<Traversal>)> {
         (0..).zip(&self.slots).filter_map(|(slot, place)| {
             let (traversal, _) = place.held.as_ref()?;
@@ -115,7 +116,7 @@ impl VecStore {
         })
     }
 
-    /// Forgets what came and went so far.
+    /// Clears the records of made and ended entries.
     pub fn clear_notes(&mut self) {
         self.made.clear();
         self.gone.clear();

@@ -1,97 +1,106 @@
-//! One stage: rules by tag, and under each tag by mask and value (see [`Groups`]).
+//! The LTM table of one stage: rules by tag, and for each tag by mask and value (see [`TagRules`]).
 //!
-//! Behind the masked words of a rule is all that a walk needs to go on: the entry, and the next tag.
-//! Only a rule that rewrites headers is looked at itself.
+//! The hash tables store the entry and the next tag behind the masked words of each rule. A walk needs
+//! nothing else to continue. It reads the rule itself only if the rule rewrites headers.
 
 use std::hash::BuildHasher as _;
 
 use shunt_flow::{FlowKey, hash::KeyHasher};
 
-use super::{
-    LtmEntryRef, LtmRule, Tag, Walk,
-    groups::{FoundFew, Groups, Step},
-    places::Places,
+use self::tag_rules::TagRules;
+pub(super) use self::{
+    packet_set::{CHUNK_MAX, Chunk, PacketSet},
+    tag_rules::{ChunkMatches, MatchedEntry},
 };
+use super::{LtmEntryRef, LtmRule, Tag};
 
-/// One stage of a chain.
+mod family;
+mod packet_set;
+mod short_lists;
+mod tag_rules;
+
+/// The LTM table of one stage.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct LtmTable {
     hasher: KeyHasher,
-    names: foldhash::fast::FixedState,
-    /// By number of tag.
-    tags: Vec<Groups>,
+    mask_hasher: foldhash::fast::FixedState,
+    /// The rules of each tag, indexed by the number of the tag.
+    tags: Vec<TagRules>,
     masks_count: usize,
 }
 
-impl Table {
+impl LtmTable {
     pub(super) fn new(seed: u64) -> Self {
-        let names = foldhash::fast::FixedState::with_seed(seed);
-        Self { hasher: KeyHasher::new(seed), names, tags: Vec::new(), masks_count: 0 }
+        let mask_hasher = foldhash::fast::FixedState::with_seed(seed);
+        Self { hasher: KeyHasher::new(seed), mask_hasher, tags: Vec::new(), masks_count: 0 }
     }
 
-    /// The longest rule that lives and that a packet with this tag matches.
+    /// Returns the longest live rule that a packet with this tag matches.
     #[inline]
     pub(super) fn find(
         &self,
         tag: Tag,
         key: &FlowKey,
         is_live: impl Fn(LtmEntryRef) -> bool,
-    ) -> Option<Step> {
+    ) -> Option<MatchedEntry> {
         self.tags.get(tag.index())?.find(&self.hasher, key, is_live)
     }
 
-    /// Notes the longest rules that these packets match, which have this tag and of which nothing is noted
-    /// yet. The first one that is found counts, also if it is dead.
-    pub(super) fn find_few(
+    /// Records the longest rule that each of the `pending` packets matches.
+    ///
+    /// The packets have this tag, and nothing is recorded for them yet. The first rule that is found
+    /// counts, even if its entry is dead.
+    pub(super) fn find_chunk(
         &mut self,
         tag: Tag,
-        packets: (&[FlowKey], &[Walk]),
-        asking: Places,
-        found: &mut FoundFew,
+        chunk: Chunk<'_>,
+        pending: PacketSet,
+        found: &mut ChunkMatches,
     ) {
         if let Some(groups) = self.tags.get_mut(tag.index()) {
-            groups.find_few(&self.hasher, packets, asking, found);
+            groups.find_chunk(&self.hasher, chunk, pending, found);
         }
     }
 
-    /// The slot of the rule with just this tag, match and length, whose group is [called](Self::name_of)
-    /// so.
-    pub(super) fn find_exact(&self, rule: &LtmRule, name: u64) -> Option<u32> {
+    /// Returns the slot of the rule with exactly this tag, match and length.
+    ///
+    /// `mask_hash` is the [hash](Self::mask_hash_of) of the mask and length of the rule.
+    pub(super) fn find_exact(&self, rule: &LtmRule, mask_hash: u64) -> Option<u32> {
         let groups = self.tags.get(rule.tag.index())?;
-        groups.find_exact(&self.hasher, rule, name)
+        groups.find_exact(&self.hasher, rule, mask_hash)
     }
 
-    /// Adds a rule; there is none with its tag, match and length.
-    pub(super) fn insert(&mut self, rule: &LtmRule, name: u64, entry: LtmEntryRef) {
+    /// Adds a rule. The table has none with its tag, match and length.
+    pub(super) fn insert(&mut self, rule: &LtmRule, mask_hash: u64, entry: LtmEntryRef) {
         if self.tags.len() <= rule.tag.index() {
-            self.tags.resize_with(rule.tag.index() + 1, Groups::default);
+            self.tags.resize_with(rule.tag.index() + 1, TagRules::default);
         }
         let groups = &mut self.tags[rule.tag.index()];
         let before = groups.masks_count();
-        groups.insert(&self.hasher, rule, name, entry);
+        groups.insert(&self.hasher, rule, mask_hash, entry);
         self.masks_count += groups.masks_count() - before;
     }
 
-    /// Takes out a rule.
+    /// Removes a rule.
     pub(super) fn remove(&mut self, rule: &LtmRule) {
-        let name = self.name_of(rule);
+        let mask_hash = self.mask_hash_of(rule);
         let Some(groups) = self.tags.get_mut(rule.tag.index()) else { return };
         let before = groups.masks_count();
-        groups.remove(&self.hasher, rule, name);
+        groups.remove(&self.hasher, rule, mask_hash);
         self.masks_count -= before - groups.masks_count();
-        // Numbers of tags that are high are seldom in use.
-        while self.tags.last().is_some_and(Groups::is_empty) {
+        // High tag numbers are seldom in use.
+        while self.tags.last().is_some_and(TagRules::is_empty) {
             self.tags.pop();
         }
     }
 
-    /// How many masks there are, those of different tags counted apart.
+    /// Number of masks; equal masks of different tags count separately.
     pub(super) const fn masks_count(&self) -> usize {
         self.masks_count
     }
 
-    /// What the group of a rule is called.
-    pub(super) fn name_of(&self, rule: &LtmRule) -> u64 {
-        self.names.hash_one((rule.matching.mask(), rule.length))
+    /// Returns the hash that identifies the [mask group](family::MaskGroup) of a rule.
+    pub(super) fn mask_hash_of(&self, rule: &LtmRule) -> u64 {
+        self.mask_hasher.hash_one((rule.matching.mask(), rule.length))
     }
 }

@@ -1,19 +1,19 @@
-//! The way of one packet through a chain.
+//! The walk of one packet through the stages of a chain.
 
 use shunt_flow::{FlowKey, Match};
 
-use super::{Headers, LtmEntryRef, Next, Tag, groups::Step};
+use super::{LtmEntryRef, Next, RewrittenHeaders, Tag, table::MatchedEntry};
 
-/// The way of a packet through the chain. It is used again for the next packet.
+/// The walk of a packet through the stages. Its memory is reused for the next packet.
 #[derive(Clone, Debug, Default)]
 pub struct Walk {
     slots: Vec<u32>,
-    /// Of the entries in these slots.
+    /// The generations of the entries in these slots.
     generations: Vec<u32>,
-    headers: Headers,
+    headers: RewrittenHeaders,
     tag: Option<Tag>,
     is_hit: bool,
-    /// The entry that it met last is to rewrite its headers.
+    /// Set until the rewrite of the last entry is applied.
     is_to_rewrite: bool,
 }
 
@@ -25,26 +25,26 @@ impl Walk {
         (self.is_hit, self.is_to_rewrite, self.tag) = (false, false, tag);
     }
 
-    /// The packet meets an entry.
+    /// Follows a matched entry.
     #[inline]
-    pub(super) fn go(&mut self, step: Step) {
-        self.slots.push(step.entry.slot);
-        self.generations.push(step.entry.generation);
-        self.is_to_rewrite = step.rewrites;
-        match step.next {
+    pub(super) fn follow(&mut self, matched: MatchedEntry) {
+        self.slots.push(matched.entry.slot);
+        self.generations.push(matched.entry.generation);
+        self.is_to_rewrite = matched.rewrites;
+        match matched.next {
             Next::Tag(tag) => self.tag = Some(tag),
             Next::End => self.is_hit = true,
         }
     }
 
-    /// The slot of the entry that is to rewrite its headers, if there is one.
+    /// Takes the slot of the entry with a rewrite to apply, if there is one.
     #[inline]
     pub(super) fn take_rewriting(&mut self) -> Option<u32> {
         let is_to_rewrite = std::mem::take(&mut self.is_to_rewrite);
         self.slots.last().copied().filter(|_| is_to_rewrite)
     }
 
-    /// The entries that the packet met, as they were called then.
+    /// The references of the entries that the packet matched.
     #[inline]
     pub(super) fn entries(&self) -> impl Iterator<Item = LtmEntryRef> {
         let name =
@@ -52,31 +52,31 @@ impl Walk {
         self.slots.iter().zip(&self.generations).map(name)
     }
 
-    /// Whether the packet goes no further.
+    /// Returns whether the walk is over.
     #[inline]
     pub(super) const fn is_over(&self) -> bool {
         self.is_hit || self.tag.is_none()
     }
 
-    /// The entries that the packet met, first to last.
+    /// The slots of the entries that the packet matched, first to last.
     #[must_use]
     pub fn slots(&self) -> &[u32] {
         &self.slots
     }
 
-    /// Whether the packet came to the end of its way.
+    /// Returns whether the packet hit: its last entry ends the traversal.
     #[must_use]
     pub const fn is_hit(&self) -> bool {
         self.is_hit
     }
 
-    /// The tag that the packet has where it missed; `None`: no packet begins as it does.
+    /// The tag of the packet where it missed; `None` if its first tag is not in use.
     #[must_use]
     pub const fn tag(&self) -> Option<Tag> {
         self.tag
     }
 
-    /// The headers of the packet where it missed. No rule looks at the hidden words, which are any.
+    /// The headers of the packet where it missed. Ignore the hidden words; no rule matches them.
     #[must_use]
     #[inline]
     pub const fn key<'a>(&'a self, ingress: &'a FlowKey) -> &'a FlowKey {

@@ -1,4 +1,4 @@
-//! Which fields couple the steps that look at them, and how the fields of some steps hang together.
+//! Coupling fields, sets of them, and their connected groups.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use shunt_flow::{
     layout::{FLOW_WORDS, HEADER_START},
 };
 
-/// A field that couples the steps that look at it.
+/// A header field that couples the steps that consult it.
 ///
-/// Steps that look at one address see the same few of its values together, so that they are better
-/// kept in one piece. What says little about which other values come along (the Ethernet type, the
-/// ingress port, TTL, hidden state) couples nothing.
+/// Two steps that consult the same address match correlated values of it, so they are better kept in
+/// one sub-traversal. A field that says little about the others (the Ethernet type, the ingress port,
+/// TTL, hidden state) couples nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Coupling {
     /// The Ethernet source.
@@ -22,7 +22,7 @@ pub enum Coupling {
     IpSrc,
     /// The destination address of IPv4, IPv6 or ARP.
     IpDst,
-    /// The protocol behind IP.
+    /// The IP protocol.
     IpProto,
     /// The source port of TCP, UDP or SCTP, or the type of ICMP.
     TpSrc,
@@ -35,7 +35,7 @@ pub enum Coupling {
 }
 
 impl Coupling {
-    /// Every coupling field.
+    /// All coupling fields.
     pub const ALL: [Self; 9] = [
         Self::EthSrc,
         Self::EthDst,
@@ -64,7 +64,7 @@ impl Coupling {
         }
     }
 
-    /// The fields of a flow key that are this one, in whichever protocol.
+    /// The fields of a flow key that this field covers, in all protocols.
     const fn fields(self) -> &'static [FieldId] {
         use FieldId as Id;
         match self {
@@ -89,19 +89,19 @@ impl FieldSet {
     /// No field.
     pub const EMPTY: Self = Self(0);
 
-    /// The set of these fields.
+    /// Creates the set of these fields.
     #[must_use]
     pub fn of(fields: &[Coupling]) -> Self {
         fields.iter().fold(Self::EMPTY, |set, field| set.with(*field))
     }
 
-    /// The coupling fields of which a lookup consulted at least a bit.
+    /// Returns the coupling fields of which a table lookup consulted at least one bit.
     #[must_use]
     pub fn consulted(mask: &SparseMask) -> Self {
         mask.headers().fold(Self::EMPTY, |set, (word, bits)| set.union(Self::of_bits(word, bits)))
     }
 
-    /// As [`Self::consulted`], of these bits of a header word.
+    /// Does [`Self::consulted`] for these bits of one header word.
     #[inline]
     pub(crate) fn of_bits(word: usize, bits: u64) -> Self {
         let coupled = COUPLED.get(word.wrapping_sub(HEADER_START)).unwrap_or(&NONE_COUPLED);
@@ -113,53 +113,53 @@ impl FieldSet {
         )
     }
 
-    /// This set and one more field.
+    /// Returns this set with one more field.
     #[must_use]
     pub const fn with(self, field: Coupling) -> Self {
         Self(self.0 | 1 << field as u16)
     }
 
-    /// Whether this field is in the set.
+    /// Returns whether this field is in the set.
     #[must_use]
     pub const fn contains(self, field: Coupling) -> bool {
         self.0 & 1 << field as u16 != 0
     }
 
-    /// A bit for each field.
+    /// The set as bits, one per field.
     pub(super) const fn bits(self) -> u16 {
         self.0
     }
 
-    /// Whether the set has no field.
+    /// Returns whether the set has no field.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether some field is in both sets.
+    /// Returns whether a field is in both sets.
     #[must_use]
-    pub const fn meets(self, other: Self) -> bool {
+    pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Whether all fields of the other set are in this one.
+    /// Returns whether this set has all fields of the other one.
     #[must_use]
     pub const fn includes(self, other: Self) -> bool {
         other.0 & !self.0 == 0
     }
 
-    /// The fields that are in both sets.
+    /// Returns the fields that are in both sets.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Its fields.
+    /// Returns its fields.
     pub fn iter(self) -> impl Iterator<Item = Coupling> {
         Coupling::ALL.into_iter().filter(move |field| self.contains(*field))
     }
 
-    /// The fields of both sets.
+    /// Returns the fields of both sets.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -167,19 +167,19 @@ impl FieldSet {
 }
 
 impl fmt::Display for FieldSet {
-    /// The names of its fields, with commas between.
+    /// Writes the names of its fields, separated by commas.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.iter().map(Coupling::as_str).collect();
         formatter.pad(&names.join(", "))
     }
 }
 
-/// The bits of each header word that couple, and as what.
+/// The coupling bits of each header word, with the field that they belong to.
 const COUPLED: [[(u64, FieldSet); COUPLED_MAX]; FLOW_WORDS - HEADER_START] = coupled();
 
 const NONE_COUPLED: [(u64, FieldSet); COUPLED_MAX] = [(0, FieldSet::EMPTY); COUPLED_MAX];
 
-/// Coupling fields that share a word.
+/// Greatest number of coupling fields in one word.
 const COUPLED_MAX: usize = 3;
 
 const fn coupled() -> [[(u64, FieldSet); COUPLED_MAX]; FLOW_WORDS - HEADER_START] {
@@ -205,7 +205,7 @@ const fn coupled() -> [[(u64, FieldSet); COUPLED_MAX]; FLOW_WORDS - HEADER_START
     words
 }
 
-/// Adds bits of a word to those of the same coupling field, or behind the others.
+/// Adds bits of a word to the entry of their coupling field, or as a new entry.
 const fn add_bits(word: &mut [(u64, FieldSet); COUPLED_MAX], bits: u64, own: FieldSet) {
     let mut at = 0;
     while !word[at].1.is_empty() && word[at].1.0 != own.0 {
@@ -214,19 +214,19 @@ const fn add_bits(word: &mut [(u64, FieldSet); COUPLED_MAX], bits: u64, own: Fie
     word[at] = (word[at].0 | bits, own);
 }
 
-/// The connected groups of fields of some steps: two fields are in one group if a step looked at
-/// both, or if a third field is in one group with either.
+/// The connected groups of fields of some steps.
+///
+/// Two fields are in one group if a step consulted both, or if both are in one group with a third field.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Groups {
+pub(super) struct FieldGroups {
     sets: [FieldSet; Coupling::ALL.len()],
     count: u8,
 }
 
-impl Groups {
+impl FieldGroups {
     pub(super) const NONE: Self = Self { sets: [FieldSet::EMPTY; Coupling::ALL.len()], count: 0 };
 
-    /// Takes in a step that looked at these fields. Groups are disjoint, so there are at most as many
-    /// as fields.
+    /// Adds a step that consulted these fields. Groups are disjoint, so there are no more than fields.
     pub(super) fn add(&mut self, fields: FieldSet) {
         let known = self.known();
         if fields.is_empty() || known.iter().any(|set| set.includes(fields)) {
@@ -235,7 +235,7 @@ impl Groups {
         let (mut joined, mut kept) = (fields, 0_u8);
         for at in 0..usize::from(self.count) {
             let set = self.sets[at];
-            if set.meets(fields) {
+            if set.intersects(fields) {
                 joined = joined.union(set);
             } else {
                 self.sets[usize::from(kept)] = set;
@@ -246,15 +246,15 @@ impl Groups {
         self.count = kept + 1;
     }
 
-    /// Takes in the groups of other steps.
+    /// Adds the groups of other steps.
     pub(super) fn join(&mut self, other: &Self) {
         for set in other.known() {
             self.add(*set);
         }
     }
 
-    /// Whether all hangs together.
-    pub(super) const fn are_one(&self) -> bool {
+    /// Returns whether all fields are connected.
+    pub(super) const fn is_connected(&self) -> bool {
         self.count <= 1
     }
 
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_is_told_by_the_names_of_its_fields() {
+    fn a_set_displays_the_names_of_its_fields() {
         let set = FieldSet::of(&[Coupling::TpDst, Coupling::IpSrc]);
         assert_eq!(
             (set.to_string(), FieldSet::EMPTY.to_string()),

@@ -1,36 +1,32 @@
-//! Policies by name, as the configuration says them.
+//! Maps the policy names of the configuration to policies.
 
 use std::{fmt, str::FromStr};
 
 use super::{
-    contract::{Piece, Policy, Stages},
-    disjoint::Disjoint,
-    first_fit::FirstFit,
-    joint::Joint,
-    one_to_one::OneToOne,
-    profiled::Profiled,
-    random::Random,
-    whole::Whole,
+    contract::{PartitionPolicy, Placement, StageView},
+    joint::JointPolicy,
+    megaflow::MegaflowPolicy,
+    research::{DisjointPolicy, FirstFitPolicy, OneToOnePolicy, ProfiledPolicy, RandomPolicy},
 };
 use crate::{error::UnknownPolicy, outline::TraversalOutline};
 
 /// The name of a policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PolicyName {
-    /// [`Disjoint`], as `disjoint`.
+    /// [`DisjointPolicy`], as `disjoint`.
     Disjoint,
-    /// [`Joint`], as `joint`.
+    /// [`JointPolicy`], as `joint`.
     #[default]
     Joint,
-    /// [`Profiled`], as `profiled`.
+    /// [`ProfiledPolicy`], as `profiled`.
     Profiled,
-    /// [`FirstFit`], as `first-fit`.
+    /// [`FirstFitPolicy`], as `first-fit`.
     FirstFit,
-    /// [`Random`], as `random`.
+    /// [`RandomPolicy`], as `random`.
     Random,
-    /// [`OneToOne`], as `one-to-one`.
+    /// [`OneToOnePolicy`], as `one-to-one`.
     OneToOne,
-    /// [`Whole`], as `megaflow`.
+    /// [`MegaflowPolicy`], as `megaflow`.
     Megaflow,
 }
 
@@ -60,17 +56,17 @@ impl PolicyName {
         }
     }
 
-    /// The policy of this name, with the default score; the seed is [`Random`]'s.
+    /// Creates the policy of this name with its default score; only [`RandomPolicy`] uses the seed.
     #[must_use]
     pub fn policy(self, seed: u64) -> AnyPolicy {
         match self {
-            Self::Disjoint => AnyPolicy::Disjoint(Disjoint::default()),
-            Self::Joint => AnyPolicy::Joint(Joint::default()),
-            Self::Profiled => AnyPolicy::Profiled(Profiled::default()),
-            Self::FirstFit => AnyPolicy::FirstFit(FirstFit::default()),
-            Self::Random => AnyPolicy::Random(Random::new(seed)),
-            Self::OneToOne => AnyPolicy::OneToOne(OneToOne::default()),
-            Self::Megaflow => AnyPolicy::Megaflow(Whole::default()),
+            Self::Disjoint => AnyPolicy::Disjoint(DisjointPolicy::default()),
+            Self::Joint => AnyPolicy::Joint(JointPolicy::default()),
+            Self::Profiled => AnyPolicy::Profiled(ProfiledPolicy::default()),
+            Self::FirstFit => AnyPolicy::FirstFit(FirstFitPolicy::default()),
+            Self::Random => AnyPolicy::Random(RandomPolicy::new(seed)),
+            Self::OneToOne => AnyPolicy::OneToOne(OneToOnePolicy::default()),
+            Self::Megaflow => AnyPolicy::Megaflow(MegaflowPolicy::default()),
         }
     }
 }
@@ -90,29 +86,29 @@ impl FromStr for PolicyName {
     }
 }
 
-/// One of the policies, chosen while the switch runs.
+/// One of the policies, selected at run time.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "each variant is the policy of its name")]
 pub enum AnyPolicy {
-    Disjoint(Disjoint),
-    Joint(Joint),
-    Profiled(Profiled),
-    FirstFit(FirstFit),
-    Random(Random),
-    OneToOne(OneToOne),
-    Megaflow(Whole),
+    Disjoint(DisjointPolicy),
+    Joint(JointPolicy),
+    Profiled(ProfiledPolicy),
+    FirstFit(FirstFitPolicy),
+    Random(RandomPolicy),
+    OneToOne(OneToOnePolicy),
+    Megaflow(MegaflowPolicy),
 }
 
-impl Policy for AnyPolicy {
-    fn partition(&mut self, way: &TraversalOutline, stages: &impl Stages) -> &[Piece] {
+impl PartitionPolicy for AnyPolicy {
+    fn partition(&mut self, outline: &TraversalOutline, stages: &impl StageView) -> &[Placement] {
         match self {
-            Self::Disjoint(policy) => policy.partition(way, stages),
-            Self::Joint(policy) => policy.partition(way, stages),
-            Self::Profiled(policy) => policy.partition(way, stages),
-            Self::FirstFit(policy) => policy.partition(way, stages),
-            Self::Random(policy) => policy.partition(way, stages),
-            Self::OneToOne(policy) => policy.partition(way, stages),
-            Self::Megaflow(policy) => policy.partition(way, stages),
+            Self::Disjoint(policy) => policy.partition(outline, stages),
+            Self::Joint(policy) => policy.partition(outline, stages),
+            Self::Profiled(policy) => policy.partition(outline, stages),
+            Self::FirstFit(policy) => policy.partition(outline, stages),
+            Self::Random(policy) => policy.partition(outline, stages),
+            Self::OneToOne(policy) => policy.partition(outline, stages),
+            Self::Megaflow(policy) => policy.partition(outline, stages),
         }
     }
 }
@@ -128,6 +124,6 @@ mod tests {
         }
         let unknown = "greedy".parse::<PolicyName>().map_err(|error| error.to_string());
         let known = "disjoint, joint, profiled, first-fit, random, one-to-one or megaflow";
-        assert_eq!(unknown, Err(format!("there is no policy \"greedy\": it is one of {known}")));
+        assert_eq!(unknown, Err(format!("unknown policy \"greedy\": use {known}")));
     }
 }

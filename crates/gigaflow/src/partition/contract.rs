@@ -1,70 +1,89 @@
-//! What a policy is asked and what it answers.
+//! The contract between a partition policy and its caller.
 
 use std::ops::Range;
 
-use crate::outline::{Candidate, StateId, TraversalOutline};
+use crate::outline::{StateId, SubTraversalOutline, TraversalOutline};
 
-/// Cuts ways into pieces, and gives each piece a stage.
+/// A partition policy: partitions a traversal into sub-traversals, and gives each of them a stage.
 ///
-/// Every policy keeps this, and `tests/policies.rs` asks it of each:
+/// Every policy keeps these rules, and `tests/policies.rs` checks each policy:
 ///
-/// - The pieces cover the way without a gap, in order, cut at open boundaries only.
-/// - Their stages increase, and each stage holds its piece already or has room for it.
-/// - There are pieces as long as any stage has room for the whole way.
-/// - Warm, nothing is allocated: the answer lives in the policy until it is asked again.
-pub trait Policy {
-    /// The pieces of this way in these stages; none if there is nowhere to put them.
-    fn partition(&mut self, way: &TraversalOutline, stages: &impl Stages) -> &[Piece];
+/// - The sub-traversals cover the traversal without a gap, in order, between partition points.
+/// - Their stages increase. Each stage holds its sub-traversal already or has room for it.
+/// - The result is empty only if no stage has room for the whole traversal.
+/// - A warm policy allocates nothing: it owns the result, which is valid until the next call.
+pub trait PartitionPolicy {
+    /// Partitions a traversal; returns nothing if the stages have no room.
+    fn partition(&mut self, outline: &TraversalOutline, stages: &impl StageView) -> &[Placement];
 }
 
-/// What a policy may know of the stages: not what is in them, only whether this is.
-pub trait Stages {
-    /// How many stages there are; at most [`STAGES_MAX`].
+/// The stages as a policy sees them: it cannot list their entries, only ask for a sub-traversal.
+pub trait StageView {
+    /// Number of stages, at most [`STAGES_MAX`].
     fn count(&self) -> u8;
 
-    /// Which stages hold this very piece as an entry.
-    fn holders(&self, piece: &Candidate) -> StageSet;
+    /// Returns the stages that hold exactly this sub-traversal as an entry.
+    fn holders(&self, sub_traversal: &SubTraversalOutline) -> StageSet;
 
-    /// Whether some stage may hold a piece that begins at this cut: what begins at any other is not asked
-    /// for.
+    /// Returns whether some stage may hold a sub-traversal that begins at this state.
+    ///
+    /// If not, the policy does not ask for the holders of such sub-traversals.
     fn may_begin(&self, _: StateId) -> bool {
         true
     }
 
-    /// Which stages have room for one entry more, or can make some.
+    /// Returns the stages that have room for one more entry, or can evict one.
     fn room(&self) -> StageSet;
 
-    /// Of these stages, the one that a new piece had best go to.
+    /// Returns the stage among `open` that a new entry had best go to.
     fn best(&self, open: StageSet) -> Option<StageId> {
         self.room().intersection(open).first()
     }
 
-    /// Stages in which a new piece takes the place of one that was of use not long ago.
+    /// Returns the stages in which a new entry would evict a recently used one.
     fn pressed(&self) -> StageSet {
         StageSet::EMPTY
     }
 
-    /// Which stages can take this piece.
-    fn takers(&self, piece: &Candidate) -> StageSet {
-        self.holders(piece).union(self.room())
+    /// Returns the stages that hold this sub-traversal or have room for it.
+    fn takers(&self, sub_traversal: &SubTraversalOutline) -> StageSet {
+        self.holders(sub_traversal).union(self.room())
     }
 }
 
-/// Some steps of a way as one entry of a stage.
+/// Empty stages, of the given number.
+#[derive(Clone, Copy, Debug)]
+pub struct EmptyStages(pub u8);
+
+impl StageView for EmptyStages {
+    fn count(&self) -> u8 {
+        self.0
+    }
+
+    fn holders(&self, _: &SubTraversalOutline) -> StageSet {
+        StageSet::EMPTY
+    }
+
+    fn room(&self) -> StageSet {
+        StageSet::first_of(self.0)
+    }
+}
+
+/// A sub-traversal and the stage of its entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// Its steps, counted from the start of the way.
+pub struct Placement {
+    /// Its steps, counted from the start of the traversal.
     pub steps: Range<u16>,
-    /// The stage it belongs in.
+    /// The stage of its entry.
     pub stage: StageId,
 }
 
-/// A stage, counted from the one that packets meet first.
+/// The number of a stage; packets pass stage 0 first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StageId(u8);
 
 impl StageId {
-    /// The stage with this number; none from [`STAGES_MAX`] on.
+    /// Creates the id with this number; `None` from [`STAGES_MAX`] on.
     #[must_use]
     pub const fn new(number: u8) -> Option<Self> {
         if number < STAGES_MAX { Some(Self(number)) } else { None }
@@ -76,7 +95,7 @@ impl StageId {
         self.0
     }
 
-    /// Its number, to index with.
+    /// Its number as an index.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -91,60 +110,60 @@ impl StageSet {
     /// No stage.
     pub const EMPTY: Self = Self(0);
 
-    /// The first `count` stages.
+    /// Returns the set of the first `count` stages.
     #[must_use]
     pub const fn first_of(count: u8) -> Self {
         if count >= STAGES_MAX { Self(u64::MAX) } else { Self((1 << count) - 1) }
     }
 
-    /// This set and one more stage.
+    /// Returns this set with one more stage.
     #[must_use]
     pub const fn with(self, stage: StageId) -> Self {
         Self(self.0 | 1 << stage.0)
     }
 
-    /// Whether this stage is in the set.
+    /// Returns whether this stage is in the set.
     #[must_use]
     pub const fn contains(self, stage: StageId) -> bool {
         self.0 & 1 << stage.0 != 0
     }
 
-    /// The stages of both sets.
+    /// Returns the stages of both sets.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// The stages that are in both sets.
+    /// Returns the stages that are in both sets.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// The stages of this set that are not in the other.
+    /// Returns the stages of this set that are not in the other.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// The stages from `stage` on.
+    /// Returns the stages of this set from number `stage` on.
     #[must_use]
     pub const fn since(self, stage: u8) -> Self {
         Self(self.0 & !Self::first_of(stage).0)
     }
 
-    /// A bit for each stage.
+    /// The set as bits, one per stage.
     pub(super) const fn bits(self) -> u64 {
         self.0
     }
 
-    /// The first stage of the set.
+    /// Returns the first stage of the set.
     #[must_use]
     pub fn first(self) -> Option<StageId> {
         u8::try_from(self.0.trailing_zeros()).ok().and_then(StageId::new)
     }
 
-    /// How many stages it has.
+    /// Number of stages in the set.
     #[must_use]
     pub const fn count(self) -> u8 {
         #[expect(clippy::cast_possible_truncation, reason = "64 at most")]
@@ -153,7 +172,7 @@ impl StageSet {
         }
     }
 
-    /// Its stages, first to last.
+    /// Returns its stages, first to last.
     pub fn iter(self) -> impl Iterator<Item = StageId> {
         let mut rest = self;
         std::iter::from_fn(move || {
@@ -164,5 +183,5 @@ impl StageSet {
     }
 }
 
-/// Stages that a chain can have.
+/// Greatest number of stages of a chain.
 pub const STAGES_MAX: u8 = 64;

@@ -1,58 +1,63 @@
-//! The default: pieces and their stages chosen together.
+//! The default policy: chooses the partition and the stages together.
 //!
-//! A chain needs only that the stages of its pieces increase. So a piece may go into any later stage
-//! that holds it or has room for it, and one dynamic program finds, of all complete partitions and all
-//! increasing stages for them, the one with the highest sum of [`Score`]s, then with the fewest new
-//! entries, then with the fewest pieces. A full stage goes on sharing what it holds, and what does
-//! not fit in one stage spills into another.
+//! A chain requires only that the stages of the sub-traversals increase. So a sub-traversal may go to
+//! any later stage that holds it or has room for it. One dynamic program searches all complete
+//! partitions with all increasing stages. It finds the one with the highest sum of [`Score`]s, then the
+//! fewest new entries, then the fewest sub-traversals. A full stage still shares its entries, and a new
+//! entry that does not fit into one stage goes to another.
 
 use super::{
-    board::{Board, FIRST, PRESSED, Preference, Problem, SECOND, Slack},
-    contract::{Piece, Policy, StageSet, Stages},
+    contract::{PartitionPolicy, Placement, StageSet, StageView},
+    dp_table::{DpTable, FIRST, PRESSED, Preference, Problem, SECOND, SkippedStages},
     score::Score,
 };
-use crate::outline::{Candidate, TraversalOutline};
+use crate::outline::{SubTraversalOutline, TraversalOutline};
 
-/// Chooses pieces and stages together, by score, new entries and number of pieces.
+/// Chooses partition and stages together, by score, new entries and number of sub-traversals.
 #[derive(Clone, Debug, Default)]
-pub struct Joint {
+pub struct JointPolicy {
     score: Score,
-    board: Board,
-    pieces: Vec<Piece>,
+    table: DpTable,
+    placements: Vec<Placement>,
 }
 
-impl Joint {
-    /// The policy with this score.
+impl JointPolicy {
+    /// Creates the policy with this score.
     #[must_use]
     pub fn new(score: Score) -> Self {
         Self { score, ..Self::default() }
     }
 
-    /// The same choice, where the piece of legs up to `end` is worth `gain(end, piece)`. It is asked
-    /// from the last leg backwards, and for each leg from the shortest piece on.
-    pub(super) fn weigh(
+    /// Partitions with the score `gain(end, candidate)` for a candidate that ends before segment `end`.
+    ///
+    /// It calls `gain` from the last segment backwards, and for each segment the shortest candidate first.
+    pub(in crate::partition) fn weigh(
         &mut self,
-        way: &TraversalOutline,
-        stages: &impl Stages,
-        gain: impl FnMut(usize, &Candidate) -> i64,
-    ) -> &[Piece] {
-        self.board.solve(&problem(way, stages), gain, &mut self.pieces);
-        &self.pieces
+        outline: &TraversalOutline,
+        stages: &impl StageView,
+        gain: impl FnMut(usize, &SubTraversalOutline) -> i64,
+    ) -> &[Placement] {
+        self.table.solve(&problem(outline, stages), gain, &mut self.placements);
+        &self.placements
     }
 }
 
-impl Policy for Joint {
-    fn partition(&mut self, way: &TraversalOutline, stages: &impl Stages) -> &[Piece] {
-        self.board.solve_scored(&problem(way, stages), self.score, &mut self.pieces);
-        &self.pieces
+impl PartitionPolicy for JointPolicy {
+    fn partition(&mut self, outline: &TraversalOutline, stages: &impl StageView) -> &[Placement] {
+        self.table.solve_scored(&problem(outline, stages), self.score, &mut self.placements);
+        &self.placements
     }
 }
 
-fn problem<'a, S: Stages>(way: &'a TraversalOutline, stages: &'a S) -> Problem<'a, S> {
+fn problem<'a, S: StageView>(outline: &'a TraversalOutline, stages: &'a S) -> Problem<'a, S> {
     let usable = StageSet::first_of(stages.count());
-    let preference =
-        Preference { fresh: FIRST, pressed: PRESSED, piece: SECOND, slack: Slack::Anywhere };
-    Problem { way, stages, usable, preference }
+    let preference = Preference {
+        new_entry: FIRST,
+        pressed: PRESSED,
+        sub_traversal: SECOND,
+        skipped: SkippedStages::Anywhere,
+    };
+    Problem { outline, stages, usable, preference }
 }
 
 #[cfg(test)]
@@ -61,28 +66,28 @@ mod tests {
 
     use super::*;
     use crate::{
-        outline::{Coupling, FieldSet, StateId, Step},
+        outline::{Coupling, FieldSet, OutlineStep, StateId},
         partition::StageId,
     };
 
     const STAGES_COUNT: u8 = 4;
 
-    /// Stages that hold about one piece in `every`.
+    /// Stages that hold about one sub-traversal in `every`.
     #[derive(Clone, Copy, Debug)]
-    struct Sparse {
+    struct SparseStages {
         every: u64,
         room: u64,
         pressed: u64,
     }
 
-    impl Stages for Sparse {
+    impl StageView for SparseStages {
         fn count(&self) -> u8 {
             STAGES_COUNT
         }
 
-        fn holders(&self, piece: &Candidate) -> StageSet {
-            let is_held = piece.identity.is_multiple_of(self.every);
-            if is_held { set_of(piece.identity >> 32) } else { StageSet::EMPTY }
+        fn holders(&self, sub_traversal: &SubTraversalOutline) -> StageSet {
+            let is_held = sub_traversal.identity.is_multiple_of(self.every);
+            if is_held { set_of(sub_traversal.identity >> 32) } else { StageSet::EMPTY }
         }
 
         fn room(&self) -> StageSet {
@@ -99,27 +104,34 @@ mod tests {
         stages.filter_map(StageId::new).fold(StageSet::EMPTY, StageSet::with)
     }
 
-    /// A way of one of a few shapes, some of them longer than what is kept.
-    fn way(shape: u64, seed: u64) -> TraversalOutline {
-        let mut way = TraversalOutline::new();
-        way.begin(StateId::new(0));
+    /// Returns an outline of one of a few shapes; some are too long for the shape cache.
+    fn outline(shape: u64, seed: u64) -> TraversalOutline {
+        let mut outline = TraversalOutline::new();
+        outline.begin(StateId::new(0));
         for step in 0..2 + 7 * shape {
             let number = u32::try_from(step).unwrap();
             if !(step + shape).is_multiple_of(5) {
-                way.cut(StateId::new(number));
+                outline.partition_point(StateId::new(number));
             }
             let at = usize::try_from((step * step + shape) % 11).unwrap();
             let fields = Coupling::ALL.get(at).map_or(FieldSet::EMPTY, |own| FieldSet::of(&[*own]));
-            way.step(Step { fields, identity: (seed >> (step % 4)).wrapping_mul(step + 1) });
+            outline.step(OutlineStep {
+                fields,
+                identity: (seed >> (step % 4)).wrapping_mul(step + 1),
+            });
         }
-        way
+        outline
     }
 
-    /// Some that come again, and any.
-    fn stages() -> impl Strategy<Value = Sparse> {
+    /// Generates stages; some values occur often, so that stages repeat.
+    fn stages() -> impl Strategy<Value = SparseStages> {
         let every = prop_oneof![Just(1_u64), 2..4_u64, 4..200_u64, Just(u64::MAX)];
         let set = || prop_oneof![Just(15_u64), Just(6), 0..16_u64];
-        (every, set(), set()).prop_map(|(every, room, pressed)| Sparse { every, room, pressed })
+        (every, set(), set()).prop_map(|(every, room, pressed)| SparseStages {
+            every,
+            room,
+            pressed,
+        })
     }
 
     fn seed() -> impl Strategy<Value = u64> {
@@ -128,15 +140,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_known_of_a_shape_changes_no_partition(
+        fn the_shape_cache_changes_no_partition(
             asked in prop::collection::vec((0..9_u64, seed(), stages()), 1..200),
         ) {
-            let (mut joint, score) = (Joint::default(), Score::default());
+            let (mut joint, score) = (JointPolicy::default(), Score::default());
             for (shape, seed, stages) in asked {
-                let way = way(shape, seed);
-                let known = joint.partition(&way, &stages).to_vec();
-                let mut anew = Joint::default();
-                let anew = anew.weigh(&way, &stages, |_, piece| score.of(piece));
+                let outline = outline(shape, seed);
+                let known = joint.partition(&outline, &stages).to_vec();
+                let mut anew = JointPolicy::default();
+                let anew = anew.weigh(&outline, &stages, |_, sub_traversal| score.of(sub_traversal));
                 prop_assert_eq!(&known[..], anew);
             }
         }

@@ -1,28 +1,24 @@
-//! Cuts a way into pieces, each with its stage: the contract and seven policies behind it.
+//! Partitions a traversal into sub-traversals, each with its stage: the contract and the policies.
+//!
+//! The product uses [`JointPolicy`], its default, and [`MegaflowPolicy`], its fallback. The policy of
+//! the paper and those to compare with are in [`research`]; only [`PolicyName`] leads to them.
 
-mod board;
 mod contract;
-mod place;
+mod dp_table;
 mod score;
-mod shapes;
+mod shape_cache;
 
-mod disjoint;
-mod first_fit;
 mod joint;
-mod one_to_one;
-mod profiled;
-mod random;
-mod whole;
+mod megaflow;
+
+pub mod research;
 
 mod choice;
 
 pub use choice::{AnyPolicy, PolicyName};
-pub use contract::{Piece, Policy, STAGES_MAX, StageId, StageSet, Stages};
-pub use disjoint::{Disjoint, Ties};
-pub use first_fit::FirstFit;
-pub use joint::Joint;
-pub use one_to_one::OneToOne;
-pub use profiled::Profiled;
-pub use random::Random;
+pub use contract::{
+    EmptyStages, PartitionPolicy, Placement, STAGES_MAX, StageId, StageSet, StageView,
+};
+pub use joint::JointPolicy;
+pub use megaflow::MegaflowPolicy;
 pub use score::Score;
-pub use whole::Whole;

@@ -1,39 +1,39 @@
-//! What a piece is worth by its fields alone.
+//! The score of a sub-traversal by its fields.
 //!
-//! A piece whose steps look at fields that hang together is worth its length; one that crosses a
-//! boundary between disjoint fields is worth nothing (Gigaflow, 3.4.3.2). Of all ways to cut, the one
-//! of the greatest sum keeps together what varies together and parts what varies alone, and among
-//! those pieces that part as well it takes the longer ones, which cost fewer entries.
+//! A sub-traversal with connected fields scores its length. One that crosses a boundary between
+//! disjoint fields scores zero (Gigaflow, 3.4.3.2). The partition with the highest sum keeps fields
+//! together that vary together, and separates fields that vary independently. Among equally disjoint
+//! partitions it prefers longer sub-traversals, which cost fewer entries.
 //!
-//! # Coupled
+//! # Coupled fields
 //!
-//! The paper says that fields overlap, of two tables. For more than two it is not the order of the
-//! tables that should decide: MAC source, then MAC destination, then both is one bridge, in whichever
-//! order it asks. So fields are the vertices of a graph, a step joins those that it looks at, and a
-//! piece is coupled if what its steps look at is one connected part. A step that looks at none of
-//! these fields goes with any others. Coupling is not inherited: a part of a coupled piece can be
-//! uncoupled, and the whole of two uncoupled ones coupled.
+//! The paper defines overlapping fields for two tables. With more tables their order should not matter.
+//! Example: a bridge consults the MAC source, then the MAC destination, then both. So the fields are the
+//! vertices of a graph, and a step connects the fields that it consults. A sub-traversal is coupled if
+//! the fields of its steps form one connected component. A step that consults no coupling field goes
+//! with any other. A part of a coupled sub-traversal may be uncoupled, and two uncoupled ones together
+//! may be coupled.
 //!
 //! # Length or joins
 //!
-//! Under [`Score::Length`] all partitions that cross no boundary have the same sum, so the number of
-//! pieces comes second. [`Score::Joins`] counts the boundaries that a piece bridges; it has the number
-//! of pieces built in, but cannot tell a piece that crosses a boundary from two single steps.
+//! With [`Score::Length`] all partitions that cross no boundary have the same sum, so the number of
+//! sub-traversals decides next. [`Score::Joins`] counts the steps that a sub-traversal joins. It includes
+//! the number of sub-traversals, but scores a sub-traversal across a boundary like two single steps.
 
-use crate::outline::Candidate;
+use crate::outline::SubTraversalOutline;
 
-/// What a coupled piece is worth.
+/// The score of a coupled sub-traversal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Score {
     /// Its number of steps.
     #[default]
     Length,
-    /// Its number of steps, less one.
+    /// Its number of steps minus one.
     Joins,
 }
 
 impl Score {
-    /// What a piece of this many steps is worth.
+    /// Returns the score of a sub-traversal with this number of steps.
     #[must_use]
     pub const fn worth(self, steps_count: u16, coupled: bool) -> u16 {
         match (self, coupled) {
@@ -43,8 +43,8 @@ impl Score {
         }
     }
 
-    pub(super) fn of(self, piece: &Candidate) -> i64 {
-        let steps_count = piece.steps.end - piece.steps.start;
-        self.worth(steps_count, piece.coupled).into()
+    pub(in crate::partition) fn of(self, sub_traversal: &SubTraversalOutline) -> i64 {
+        let steps_count = sub_traversal.steps.end - sub_traversal.steps.start;
+        self.worth(steps_count, sub_traversal.coupled).into()
     }
 }

@@ -5,10 +5,10 @@
 
 use std::cmp::Reverse;
 
-use super::ways::{PlainOutline, PlainStage, PlainStages, Room};
+use super::plain::{PlainOutline, PlainStage, PlainStages, Room};
 use crate::{
     outline::FieldSet,
-    partition::{Piece, Score, StageId, Ties},
+    partition::{Placement, Score, StageId, research::Ties},
 };
 
 /// Whether the fields of these steps are one connected graph: starting at the first step that has
@@ -17,7 +17,7 @@ use crate::{
 pub fn coupled(steps: &[FieldSet]) -> bool {
     let mut left: Vec<FieldSet> = steps.iter().copied().filter(|set| !set.is_empty()).collect();
     let Some(mut reached) = left.pop() else { return true };
-    while let Some(at) = left.iter().position(|set| set.meets(reached)) {
+    while let Some(at) = left.iter().position(|set| set.intersects(reached)) {
         reached = reached.union(left.remove(at));
     }
     left.is_empty()
@@ -25,10 +25,10 @@ pub fn coupled(steps: &[FieldSet]) -> bool {
 
 /// What a partition is worth in all.
 #[must_use]
-pub fn worth(way: &PlainOutline, pieces: &[Piece], score: Score) -> u32 {
-    let fields = way.fields();
-    let worth = |piece: &Piece| {
-        let steps = &fields[usize::from(piece.steps.start)..usize::from(piece.steps.end)];
+pub fn worth(outline: &PlainOutline, placements: &[Placement], score: Score) -> u32 {
+    let fields = outline.fields();
+    let worth = |placement: &Placement| {
+        let steps = &fields[usize::from(placement.steps.start)..usize::from(placement.steps.end)];
         let length = u32::try_from(steps.len()).unwrap_or(u32::MAX);
         match (coupled(steps), score) {
             (false, _) => 0,
@@ -36,49 +36,51 @@ pub fn worth(way: &PlainOutline, pieces: &[Piece], score: Score) -> u32 {
             (true, Score::Joins) => length - 1,
         }
     };
-    pieces.iter().map(worth).sum()
+    placements.iter().map(worth).sum()
 }
 
 /// How many pieces are not yet in their stage.
 #[must_use]
-pub fn fresh(stages: &PlainStages, pieces: &[Piece]) -> usize {
-    pieces.iter().filter(|piece| is_fresh(stages, piece)).count()
+pub fn fresh(stages: &PlainStages, placements: &[Placement]) -> usize {
+    placements.iter().filter(|placement| is_fresh(stages, placement)).count()
 }
 
 /// How many of them take the place of a piece that was of use not long ago.
 #[must_use]
-pub fn pressing(stages: &PlainStages, pieces: &[Piece]) -> usize {
-    let is_pressed = |piece: &&Piece| stages.0[piece.stage.index()].room == Room::Pressed;
-    pieces.iter().filter(is_pressed).filter(|piece| is_fresh(stages, piece)).count()
+pub fn pressing(stages: &PlainStages, placements: &[Placement]) -> usize {
+    let is_pressed =
+        |placement: &&Placement| stages.0[placement.stage.index()].room == Room::Pressed;
+    placements.iter().filter(is_pressed).filter(|placement| is_fresh(stages, placement)).count()
 }
 
-fn is_fresh(stages: &PlainStages, piece: &Piece) -> bool {
-    !stages.0[piece.stage.index()].held.contains(&piece.steps)
+fn is_fresh(stages: &PlainStages, placement: &Placement) -> bool {
+    !stages.0[placement.stage.index()].held.contains(&placement.steps)
 }
 
-/// What [`Joint`](crate::partition::Joint) maximises, the greater the better: few pieces that press,
+/// What [`JointPolicy`](crate::partition::JointPolicy) maximises, the greater the better: few pieces that press,
 /// then worth, then few new pieces, then few pieces.
 pub type JointValue = (Reverse<usize>, u32, Reverse<usize>, Reverse<usize>);
 
 /// Every complete partition whose pieces find increasing stages that hold them or have room.
 #[must_use]
-pub fn partitions(way: &PlainOutline, stages: &PlainStages) -> Vec<Vec<Piece>> {
-    let mut bounds = way.starts();
-    bounds.push(u16::try_from(way.0.len()).unwrap_or(u16::MAX));
-    let (mut partial, mut complete) = (vec![(0, Vec::<Piece>::new())], Vec::new());
-    while let Some((first, pieces)) = partial.pop() {
+pub fn partitions(outline: &PlainOutline, stages: &PlainStages) -> Vec<Vec<Placement>> {
+    let mut bounds = outline.starts();
+    bounds.push(u16::try_from(outline.0.len()).unwrap_or(u16::MAX));
+    let (mut partial, mut complete) = (vec![(0, Vec::<Placement>::new())], Vec::new());
+    while let Some((first, placements)) = partial.pop() {
         if first + 1 == bounds.len() {
-            complete.push(pieces);
+            complete.push(placements);
             continue;
         }
-        let next = pieces.last().map_or(0, |piece| piece.stage.index() + 1);
+        let next = placements.last().map_or(0, |placement| placement.stage.index() + 1);
         for (number, PlainStage { room, held }) in stages.0.iter().enumerate().skip(next) {
             for end in first + 1..bounds.len() {
                 let steps = bounds[first]..bounds[end];
                 let stage = u8::try_from(number).ok().and_then(StageId::new);
                 if let Some(stage) = stage.filter(|_| *room != Room::Full || held.contains(&steps))
                 {
-                    let with = pieces.iter().cloned().chain([Piece { steps, stage }]).collect();
+                    let with =
+                        placements.iter().cloned().chain([Placement { steps, stage }]).collect();
                     partial.push((end, with));
                 }
             }
@@ -87,60 +89,68 @@ pub fn partitions(way: &PlainOutline, stages: &PlainStages) -> Vec<Vec<Piece>> {
     complete
 }
 
-/// The value that [`Joint`](crate::partition::Joint) maximises, greater is better.
+/// The value that [`JointPolicy`](crate::partition::JointPolicy) maximises, greater is better.
 #[must_use]
 pub fn joint_value(
-    way: &PlainOutline,
+    outline: &PlainOutline,
     stages: &PlainStages,
-    pieces: &[Piece],
+    placements: &[Placement],
     score: Score,
 ) -> JointValue {
-    let (pressing, fresh) = (pressing(stages, pieces), fresh(stages, pieces));
-    (Reverse(pressing), worth(way, pieces, score), Reverse(fresh), Reverse(pieces.len()))
+    let (pressing, fresh) = (pressing(stages, placements), fresh(stages, placements));
+    (
+        Reverse(pressing),
+        worth(outline, placements, score),
+        Reverse(fresh),
+        Reverse(placements.len()),
+    )
 }
 
 /// The best value of all partitions, if there is any.
 #[must_use]
 pub fn joint(
-    all: &[Vec<Piece>],
-    way: &PlainOutline,
+    all: &[Vec<Placement>],
+    outline: &PlainOutline,
     stages: &PlainStages,
     score: Score,
 ) -> Option<JointValue> {
-    all.iter().map(|pieces| joint_value(way, stages, pieces, score)).max()
+    all.iter().map(|placements| joint_value(outline, stages, placements, score)).max()
 }
 
-/// The partition that [`Disjoint`](crate::partition::Disjoint) finds, in stages with free room if there
+/// The partition that [`DisjointPolicy`](crate::partition::research::DisjointPolicy) finds, in stages with free room if there
 /// is one, else in those that press: of those aligned to the last of them, the greatest by worth, fewest
 /// pieces, pieces that are there already if ties go by that, and the lengths of its pieces from the first
 /// on.
 #[must_use]
 pub fn disjoint(
-    all: &[Vec<Piece>],
-    way: &PlainOutline,
+    all: &[Vec<Placement>],
+    outline: &PlainOutline,
     stages: &PlainStages,
-    (score, ties): (Score, Ties),
-) -> Vec<Piece> {
+    score: Score,
+    ties: Ties,
+) -> Vec<Placement> {
     let has_free = stages.0.iter().any(|stage| stage.room == Room::Free);
     let usable = if has_free { Room::Free } else { Room::Pressed };
     let with_room = stages.0.iter().enumerate().filter(|(_, stage)| stage.room == usable);
     let with_room: Vec<usize> = with_room.map(|(at, _)| at).collect();
-    let aligned = |pieces: &&Vec<Piece>| {
-        pieces
+    let aligned = |placements: &&Vec<Placement>| {
+        placements
             .iter()
             .rev()
             .zip(with_room.iter().rev())
-            .all(|(piece, at)| piece.stage.index() == *at)
-            && pieces.len() <= with_room.len()
+            .all(|(placement, at)| placement.stage.index() == *at)
+            && placements.len() <= with_room.len()
     };
-    let value = |pieces: &&Vec<Piece>| {
-        let lengths: Vec<u16> =
-            pieces.iter().map(|piece| piece.steps.end - piece.steps.start).collect();
+    let value = |placements: &&Vec<Placement>| {
+        let lengths: Vec<u16> = placements
+            .iter()
+            .map(|placement| placement.steps.end - placement.steps.start)
+            .collect();
         let fresh = match ties {
-            Ties::Cached => fresh(stages, pieces),
+            Ties::Cached => fresh(stages, placements),
             Ties::Canonical => 0,
         };
-        (worth(way, pieces, score), Reverse(pieces.len()), Reverse(fresh), lengths)
+        (worth(outline, placements, score), Reverse(placements.len()), Reverse(fresh), lengths)
     };
     all.iter().filter(aligned).max_by_key(value).cloned().unwrap_or_default()
 }

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::{
     offload::{
-        Capabilities, Event, Lost, LtmIndex, OffloadDevice, OffloadError, Operation, Ticket,
+        Lost, LtmIndex, OffloadCapabilities, OffloadDevice, OffloadError, OffloadEvent, Operation,
+        Ticket,
     },
     partition::StageId,
 };
@@ -45,21 +46,21 @@ pub struct Chaos<T> {
     /// What was inserted and is to be undone.
     undone: Vec<LtmIndex>,
     /// Answers that come later.
-    held_back: Vec<Event>,
+    held_back: Vec<OffloadEvent>,
     /// What is left out when it has restarted.
     forgotten: BTreeSet<LtmIndex>,
     /// How often, of 256 polls, the target begins anew, and what it does then.
     restart: Option<(u8, Restart<T>)>,
     restarts_count: u64,
     forgotten_count: u64,
-    state: State,
+    state: ConnectionState,
 }
 
 /// Begins a target anew, with what it has confirmed.
 type Restart<T> = fn(&mut T);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ConnectionState {
     There,
     /// It will be lost when what it has been handed is answered, or before.
     Leaving,
@@ -83,7 +84,7 @@ impl<T: OffloadDevice> Chaos<T> {
             restart: None,
             restarts_count: 0,
             forgotten_count: 0,
-            state: State::There,
+            state: ConnectionState::There,
         }
     }
 
@@ -125,7 +126,7 @@ impl<T: OffloadDevice> Chaos<T> {
     }
 
     /// Begins the target anew, if that happens now.
-    fn restarts(&mut self, events: &mut Vec<Event>) -> bool {
+    fn restarts(&mut self, events: &mut Vec<OffloadEvent>) -> bool {
         let Some((often, restart)) = self.restart else { return false };
         let happens = self.happens(often);
         if happens {
@@ -136,11 +137,11 @@ impl<T: OffloadDevice> Chaos<T> {
         happens
     }
 
-    fn hear(&mut self, events: &mut Vec<Event>) {
+    fn hear(&mut self, events: &mut Vec<OffloadEvent>) {
         let start = events.len();
         self.inner.poll(events);
         for event in &events[start..] {
-            if let Event::Answered { ticket, .. } = event {
+            if let OffloadEvent::Completed { ticket, .. } = event {
                 self.under_way.remove(ticket);
             }
         }
@@ -148,15 +149,15 @@ impl<T: OffloadDevice> Chaos<T> {
     }
 
     /// The connection goes: what is under way may be done or not, and nobody hears of it.
-    fn cut_off(&mut self, events: &mut Vec<Event>) {
+    fn cut_off(&mut self, events: &mut Vec<OffloadEvent>) {
         events.append(&mut self.held_back);
         self.cut_off.append(&mut self.under_way);
         let cut_off = self.cut_off.keys().copied();
         for ticket in cut_off.chain(self.waiting.drain(..).map(|(ticket, _)| ticket)) {
-            events.push(Event::Answered { ticket, result: Err(OffloadError::Lost(Lost)) });
+            events.push(OffloadEvent::Completed { ticket, result: Err(OffloadError::Lost(Lost)) });
         }
-        events.push(Event::Lost(Lost));
-        self.state = State::Away(self.settings.away);
+        events.push(OffloadEvent::Lost(Lost));
+        self.state = ConnectionState::Away(self.settings.away);
     }
 
     /// Undoes what was inserted and not confirmed; answers whether there is nothing left.
@@ -164,7 +165,7 @@ impl<T: OffloadDevice> Chaos<T> {
         let mut events = Vec::new();
         self.inner.poll(&mut events);
         for event in events {
-            let Event::Answered { ticket, result } = event else { continue };
+            let OffloadEvent::Completed { ticket, result } = event else { continue };
             let inserted = self.cut_off.remove(&ticket).flatten();
             self.undone.extend(inserted.filter(|_| result.is_ok()));
         }
@@ -182,10 +183,10 @@ impl<T: OffloadDevice> Chaos<T> {
     }
 
     /// Keeps some of the answers that came, for later, and gives some of those that were kept.
-    fn hold_back(&mut self, events: &mut Vec<Event>, start: usize) {
-        let came: Vec<Event> = events.drain(start..).collect();
+    fn hold_back(&mut self, events: &mut Vec<OffloadEvent>, start: usize) {
+        let came: Vec<OffloadEvent> = events.drain(start..).collect();
         for event in std::mem::take(&mut self.held_back).into_iter().chain(came) {
-            let is_answer = matches!(event, Event::Answered { .. });
+            let is_answer = matches!(event, OffloadEvent::Completed { .. });
             if is_answer && self.happens(self.settings.hold_back) {
                 self.held_back.push(event);
             } else {
@@ -194,13 +195,13 @@ impl<T: OffloadDevice> Chaos<T> {
         }
     }
 
-    fn hand_on(&mut self, events: &mut Vec<Event>) {
+    fn hand_on(&mut self, events: &mut Vec<OffloadEvent>) {
         let mut batch = Vec::new();
         while let Some((ticket, operation)) = self.waiting.pop_front() {
             let is_insert = matches!(operation, Operation::Insert { .. });
             if is_insert && self.happens(self.settings.reject) {
                 let result = Err(OffloadError::NoRoom);
-                events.push(Event::Answered { ticket, result });
+                events.push(OffloadEvent::Completed { ticket, result });
             } else {
                 batch.push((ticket, operation));
             }
@@ -219,12 +220,12 @@ impl<T: OffloadDevice> Chaos<T> {
 }
 
 impl<T: OffloadDevice> OffloadDevice for Chaos<T> {
-    fn capabilities(&self) -> &Capabilities {
+    fn capabilities(&self) -> &OffloadCapabilities {
         self.inner.capabilities()
     }
 
     fn is_there(&self) -> bool {
-        !matches!(self.state, State::Away(_)) && self.inner.is_there()
+        !matches!(self.state, ConnectionState::Away(_)) && self.inner.is_there()
     }
 
     fn room(&self, stage: StageId) -> usize {
@@ -232,30 +233,30 @@ impl<T: OffloadDevice> OffloadDevice for Chaos<T> {
     }
 
     fn submit(&mut self, batch: &mut Vec<(Ticket, Operation)>) -> Result<(), Lost> {
-        if matches!(self.state, State::Away(_)) {
+        if matches!(self.state, ConnectionState::Away(_)) {
             return Err(Lost);
         }
         self.waiting.extend(batch.drain(..));
         Ok(())
     }
 
-    fn poll(&mut self, events: &mut Vec<Event>) {
+    fn poll(&mut self, events: &mut Vec<OffloadEvent>) {
         if self.happens(self.settings.delay) {
             return;
         }
-        if self.state == State::There && self.restarts(events) {
+        if self.state == ConnectionState::There && self.restarts(events) {
             return;
         }
         match self.state {
-            State::There => {
+            ConnectionState::There => {
                 self.hear(events);
                 if self.happens(self.settings.disconnect) {
-                    self.state = State::Leaving;
+                    self.state = ConnectionState::Leaving;
                 } else {
                     self.hand_on(events);
                 }
             }
-            State::Leaving => {
+            ConnectionState::Leaving => {
                 let is_cut = self.happens(64);
                 if !is_cut {
                     self.hear(events);
@@ -264,21 +265,21 @@ impl<T: OffloadDevice> OffloadDevice for Chaos<T> {
                     self.cut_off(events);
                 }
             }
-            State::Away(polls) => {
+            ConnectionState::Away(polls) => {
                 let is_undone = self.undo();
                 match polls {
                     0 if is_undone => {
-                        events.push(Event::Restored);
-                        self.state = State::There;
+                        events.push(OffloadEvent::Restored);
+                        self.state = ConnectionState::There;
                     }
-                    _ => self.state = State::Away(polls.saturating_sub(1)),
+                    _ => self.state = ConnectionState::Away(polls.saturating_sub(1)),
                 }
             }
         }
     }
 
     fn forget(&mut self, entry: LtmIndex) {
-        if self.restart.is_some() && matches!(self.state, State::Away(_)) {
+        if self.restart.is_some() && matches!(self.state, ConnectionState::Away(_)) {
             self.forgotten.insert(entry);
         }
     }
@@ -328,13 +329,15 @@ mod tests {
         let mut events = Vec::new();
         for _ in 0..100 {
             target.poll(&mut events);
-            if events.contains(&Event::Restored) {
+            if events.contains(&OffloadEvent::Restored) {
                 break;
             }
         }
-        assert!(events.contains(&Event::Lost(Lost)) && events.contains(&Event::Restored));
-        let confirmed = |event: &Event| match event {
-            Event::Answered { ticket, result: Ok(()) } => Some(ticket.0),
+        assert!(
+            events.contains(&OffloadEvent::Lost(Lost)) && events.contains(&OffloadEvent::Restored)
+        );
+        let confirmed = |event: &OffloadEvent| match event {
+            OffloadEvent::Completed { ticket, result: Ok(()) } => Some(ticket.0),
             _ => None,
         };
         events.iter().filter_map(confirmed).collect()

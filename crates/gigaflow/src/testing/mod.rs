@@ -1,7 +1,7 @@
 //! Slow and obvious judges, and what they judge on.
 
 pub mod brute;
-pub mod ways;
+pub mod plain;
 
 mod chaos;
 mod software_device;

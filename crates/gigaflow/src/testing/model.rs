@@ -9,18 +9,18 @@ use std::{
     ops::Range,
 };
 
-use super::workload::Workload;
+use super::workload::RecordedWorkload;
 use crate::{
-    adaptive::{Adaptive, Capacity, Grain, ProbeResult},
-    outline::{Candidate, StateId, TraversalOutline},
-    partition::{Piece, Policy, StageId, StageSet, Stages},
+    adaptive::{Adaptive, Capacity, Granularity, ProbeResult},
+    outline::{StateId, SubTraversalOutline, TraversalOutline},
+    partition::{PartitionPolicy, Placement, StageId, StageSet, StageView},
 };
 
-type Hasher = BuildHasherDefault<DefaultHasher>;
+type ModelHasher = BuildHasherDefault<DefaultHasher>;
 
 /// What a replay counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ReplayCounts {
     /// For each packet, whether it hit.
     pub hits: Vec<bool>,
     /// Entries at the end, by stage.
@@ -31,40 +31,40 @@ pub struct Counts {
     pub shared: usize,
 }
 
-impl Counts {
+impl ReplayCounts {
     /// Packets that missed.
     #[must_use]
     pub fn misses(&self) -> usize {
         self.hits.iter().filter(|hit| !**hit).count()
     }
 
-    fn note(&mut self, put: Put) {
+    fn note(&mut self, put: ModelPut) {
         match put {
-            Put::Fresh => self.written += 1,
-            Put::Shared => self.shared += 1,
-            Put::Full => {}
+            ModelPut::Fresh => self.written += 1,
+            ModelPut::Shared => self.shared += 1,
+            ModelPut::Full => {}
         }
     }
 }
 
 /// Stages of exact entries.
 #[derive(Clone, Debug)]
-pub struct Chain {
+pub struct ModelChain {
     capacity: Capacity,
-    entries: HashMap<Box<[u32]>, StageSet, Hasher>,
+    entries: HashMap<Box<[u32]>, StageSet, ModelHasher>,
     /// The entries of each stage, oldest first; also those that were removed since.
     written: Vec<VecDeque<Box<[u32]>>>,
     counts: Vec<usize>,
 }
 
 #[derive(Clone, Copy)]
-enum Put {
+enum ModelPut {
     Fresh,
     Shared,
     Full,
 }
 
-impl Chain {
+impl ModelChain {
     /// Empty stages.
     #[must_use]
     pub fn new(capacity: Capacity) -> Self {
@@ -101,18 +101,18 @@ impl Chain {
         self.counts[stage.index()] >= self.capacity.stage_entries_max
     }
 
-    fn put(&mut self, steps: &[u32], stage: StageId) -> Put {
+    fn put(&mut self, steps: &[u32], stage: StageId) -> ModelPut {
         if self.holders(steps).contains(stage) {
-            return Put::Shared;
+            return ModelPut::Shared;
         }
         if self.is_full(stage) {
-            return Put::Full;
+            return ModelPut::Full;
         }
         let stages = self.entries.entry(steps.into()).or_default();
         *stages = stages.with(stage);
         self.counts[stage.index()] += 1;
         self.written[stage.index()].push_back(steps.into());
-        Put::Fresh
+        ModelPut::Fresh
     }
 
     fn remove(&mut self, steps: &[u32], stages: StageSet) {
@@ -133,17 +133,17 @@ impl Chain {
 
 /// What a policy sees of the chain while it partitions one path.
 struct View<'a> {
-    chain: &'a Chain,
+    chain: &'a ModelChain,
     path: &'a [u32],
 }
 
-impl Stages for View<'_> {
+impl StageView for View<'_> {
     fn count(&self) -> u8 {
         self.chain.capacity.stages_count
     }
 
-    fn holders(&self, piece: &Candidate) -> StageSet {
-        self.chain.holders(slice(self.path, &piece.steps))
+    fn holders(&self, sub_traversal: &SubTraversalOutline) -> StageSet {
+        self.chain.holders(slice(self.path, &sub_traversal.steps))
     }
 
     fn room(&self) -> StageSet {
@@ -157,41 +157,50 @@ fn slice<'a>(path: &'a [u32], steps: &Range<u16>) -> &'a [u32] {
 }
 
 /// Sends all packets of a workload through stages that a policy fills.
-pub fn replay(workload: &Workload, capacity: Capacity, policy: &mut impl Policy) -> Counts {
-    let (mut chain, mut counts) = (Chain::new(capacity), Counts::default());
-    let mut way = TraversalOutline::new();
+pub fn replay(
+    workload: &RecordedWorkload,
+    capacity: Capacity,
+    policy: &mut impl PartitionPolicy,
+) -> ReplayCounts {
+    let (mut chain, mut counts) = (ModelChain::new(capacity), ReplayCounts::default());
+    let mut outline = TraversalOutline::new();
     for path in workload.packets() {
         let hit = chain.hits(path);
         counts.hits.push(hit);
         if !hit {
-            workload.way(path, &mut way);
-            let pieces = policy.partition(&way, &View { chain: &chain, path }).to_vec();
-            install(&mut chain, path, &pieces, &mut counts);
+            workload.outline(path, &mut outline);
+            let placements = policy.partition(&outline, &View { chain: &chain, path }).to_vec();
+            install(&mut chain, path, &placements, &mut counts);
         }
     }
     counts.entries = chain.counts;
     counts
 }
 
-fn install(chain: &mut Chain, path: &[u32], pieces: &[Piece], counts: &mut Counts) {
-    for piece in pieces {
-        counts.note(chain.put(slice(path, &piece.steps), piece.stage));
+fn install(
+    chain: &mut ModelChain,
+    path: &[u32],
+    placements: &[Placement],
+    counts: &mut ReplayCounts,
+) {
+    for placement in placements {
+        counts.note(chain.put(slice(path, &placement.steps), placement.stage));
     }
 }
 
 /// As [`replay`], with the duel: one packet in `sample_every` is drawn. Once a start has changed its
 /// grain, entries that were there by then make room for new ones, oldest first, and shorter pieces
 /// do not stay in front of a whole way.
-pub fn replay_adaptive<P: Policy + Clone>(
-    workload: &Workload,
+pub fn replay_adaptive<P: PartitionPolicy + Clone>(
+    workload: &RecordedWorkload,
     capacity: Capacity,
     policy: P,
     sample_every: usize,
-) -> Counts {
+) -> ReplayCounts {
     let mut adaptive = Adaptive::new(policy, capacity);
-    let (mut chain, mut counts) = (Chain::new(capacity), Counts::default());
-    let mut way = TraversalOutline::new();
-    let mut grains: HashMap<StateId, Grain, Hasher> = HashMap::default();
+    let (mut chain, mut counts) = (ModelChain::new(capacity), ReplayCounts::default());
+    let mut outline = TraversalOutline::new();
+    let mut grains: HashMap<StateId, Granularity, ModelHasher> = HashMap::default();
     let mut old = vec![VecDeque::new(); capacity.stages_count.into()];
     for (at, path) in workload.packets().enumerate() {
         let (hit, sampled) = (chain.hits(path), at % sample_every == 0);
@@ -199,16 +208,17 @@ pub fn replay_adaptive<P: Policy + Clone>(
         if hit && !sampled {
             continue;
         }
-        workload.way(path, &mut way);
-        adaptive.observe(&way, if sampled { ProbeResult::Sampled } else { ProbeResult::Missed });
-        let grain = adaptive.grain(way.start());
-        if grains.insert(way.start(), grain).unwrap_or_default() != grain {
+        workload.outline(path, &mut outline);
+        adaptive
+            .observe(&outline, if sampled { ProbeResult::Sampled } else { ProbeResult::Missed });
+        let granularity = adaptive.granularity(outline.start());
+        if grains.insert(outline.start(), granularity).unwrap_or_default() != granularity {
             old.clone_from(&chain.written);
         }
         if !hit {
-            clear_the_way(&mut chain, path, grain, &mut old);
-            let pieces = adaptive.partition(&way, &View { chain: &chain, path }).to_vec();
-            install(&mut chain, path, &pieces, &mut counts);
+            evict_replaced(&mut chain, path, granularity, &mut old);
+            let placements = adaptive.partition(&outline, &View { chain: &chain, path }).to_vec();
+            install(&mut chain, path, &placements, &mut counts);
         }
     }
     counts.entries = chain.counts;
@@ -216,11 +226,16 @@ pub fn replay_adaptive<P: Policy + Clone>(
 }
 
 /// Evicts what a new entry of this grain replaces.
-fn clear_the_way(chain: &mut Chain, path: &[u32], grain: Grain, old: &mut [VecDeque<Box<[u32]>>]) {
+fn evict_replaced(
+    chain: &mut ModelChain,
+    path: &[u32],
+    granularity: Granularity,
+    old: &mut [VecDeque<Box<[u32]>>],
+) {
     let all = StageSet::first_of(chain.capacity.stages_count);
-    match grain {
-        Grain::Pieces => chain.stages().for_each(|stage| chain.make_room(stage, old)),
-        Grain::Whole => {
+    match granularity {
+        Granularity::SubTraversals => chain.stages().for_each(|stage| chain.make_room(stage, old)),
+        Granularity::Megaflows => {
             (1..path.len()).for_each(|length| chain.remove(&path[..length], all));
             if chain.stages().all(|stage| chain.is_full(stage)) {
                 let stage = chain.stages().find(|stage| !old[stage.index()].is_empty());

@@ -14,8 +14,8 @@ use shunt_pipeline::DatapathAction;
 use crate::{
     ltm::{LtmRule, Next, Tag},
     offload::{
-        Capabilities, Counters, Effects, Event, Lost, LtmIndex, OffloadDevice, OffloadError,
-        Operation, Ticket,
+        Counters, Effects, Lost, LtmIndex, OffloadCapabilities, OffloadDevice, OffloadError,
+        OffloadEvent, Operation, Ticket,
     },
     partition::StageId,
 };
@@ -23,7 +23,7 @@ use crate::{
 /// A target in memory.
 #[derive(Debug)]
 pub struct SoftwareDevice {
-    capabilities: Capabilities,
+    capabilities: OffloadCapabilities,
     /// Entries that each stage really takes.
     pub stage_entries: usize,
     /// Whether anybody answers.
@@ -36,7 +36,7 @@ pub struct SoftwareDevice {
     pub log: Vec<Operation>,
     entries: BTreeMap<LtmIndex, SoftEntry>,
     waiting: VecDeque<(Ticket, Operation)>,
-    events: Vec<Event>,
+    events: Vec<OffloadEvent>,
 }
 
 /// What it holds.
@@ -59,7 +59,7 @@ impl SoftwareDevice {
             mask.words_mut().fill(u64::MAX);
             mask
         };
-        let capabilities = Capabilities {
+        let capabilities = OffloadCapabilities {
             stage_entries: vec![stage_entries; stages_count].into(),
             matches: all.clone(),
             writes: all,
@@ -70,7 +70,7 @@ impl SoftwareDevice {
             effects: Effects::All,
             outputs: None,
             counts: true,
-            tells_idle: false,
+            reports_idle: false,
             modifies: false,
         };
         Self {
@@ -88,7 +88,7 @@ impl SoftwareDevice {
 
     /// The same with other capabilities.
     #[must_use]
-    pub fn with(self, change: impl FnOnce(&mut Capabilities)) -> Self {
+    pub fn with(self, change: impl FnOnce(&mut OffloadCapabilities)) -> Self {
         let mut capabilities = self.capabilities;
         change(&mut capabilities);
         Self { capabilities, ..self }
@@ -157,20 +157,20 @@ impl SoftwareDevice {
         self.is_there = false;
         for (ticket, _) in self.waiting.drain(..) {
             let result = Err(OffloadError::Lost(Lost));
-            self.events.push(Event::Answered { ticket, result });
+            self.events.push(OffloadEvent::Completed { ticket, result });
         }
-        self.events.push(Event::Lost(Lost));
+        self.events.push(OffloadEvent::Lost(Lost));
     }
 
     /// It answers again.
     pub fn restore(&mut self) {
         self.is_there = true;
-        self.events.push(Event::Restored);
+        self.events.push(OffloadEvent::Restored);
     }
 
     /// It tells that an entry is idle.
     pub fn tell_idle(&mut self, entry: LtmIndex) {
-        self.events.push(Event::Idle { entry });
+        self.events.push(OffloadEvent::Idle { entry });
     }
 
     fn count(&self, stage: StageId) -> usize {
@@ -211,13 +211,13 @@ impl SoftwareDevice {
             Operation::Remove { .. } if self.clings => Err(OffloadError::Failed(2)),
             Operation::Remove { entry } => {
                 let gone = self.entries.remove(&entry).ok_or(OffloadError::NoSuchEntry)?;
-                self.events.push(Event::Counted { entry, counters: gone.counters });
+                self.events.push(OffloadEvent::Counted { entry, counters: gone.counters });
                 Ok(())
             }
             Operation::Count { entries } => {
                 for entry in entries {
                     if let Some(own) = self.entries.get(&entry) {
-                        self.events.push(Event::Counted { entry, counters: own.counters });
+                        self.events.push(OffloadEvent::Counted { entry, counters: own.counters });
                     }
                 }
                 Ok(())
@@ -227,7 +227,7 @@ impl SoftwareDevice {
 }
 
 impl OffloadDevice for SoftwareDevice {
-    fn capabilities(&self) -> &Capabilities {
+    fn capabilities(&self) -> &OffloadCapabilities {
         &self.capabilities
     }
 
@@ -258,7 +258,7 @@ impl OffloadDevice for SoftwareDevice {
         Ok(())
     }
 
-    fn poll(&mut self, events: &mut Vec<Event>) {
+    fn poll(&mut self, events: &mut Vec<OffloadEvent>) {
         if self.is_mute {
             return;
         }
@@ -269,7 +269,7 @@ impl OffloadDevice for SoftwareDevice {
         while let Some((ticket, operation)) = self.waiting.pop_front() {
             let result = self.obey(operation);
             events.append(&mut self.events);
-            events.push(Event::Answered { ticket, result });
+            events.push(OffloadEvent::Completed { ticket, result });
         }
     }
 

@@ -12,18 +12,18 @@
 //! 0 0 0
 //! ```
 
-use crate::outline::{Coupling, FieldSet, StateId, Step, TraversalOutline};
+use crate::outline::{Coupling, FieldSet, OutlineStep, StateId, TraversalOutline};
 
 /// Packets as the steps they made.
 #[derive(Clone, Debug, Default)]
-pub struct Workload {
+pub struct RecordedWorkload {
     steps: Vec<(u32, FieldSet)>,
     paths: Vec<Vec<u32>>,
     packets: Vec<usize>,
     expected: Vec<(String, Vec<String>)>,
 }
 
-impl Workload {
+impl RecordedWorkload {
     /// Reads a workload; none if the text is not one.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -77,14 +77,14 @@ impl Workload {
     }
 
     /// What a policy sees of a path.
-    pub fn way(&self, path: &[u32], way: &mut TraversalOutline) {
+    pub fn outline(&self, path: &[u32], outline: &mut TraversalOutline) {
         for (at, number) in path.iter().enumerate() {
             let (table, fields) = self.steps[*number as usize];
             match at {
-                0 => way.begin(StateId::new(table)),
-                _ => way.cut(StateId::new(table)),
+                0 => outline.begin(StateId::new(table)),
+                _ => outline.partition_point(StateId::new(table)),
             }
-            way.step(Step { fields, identity: (*number).into() });
+            outline.step(OutlineStep { fields, identity: (*number).into() });
         }
     }
 }

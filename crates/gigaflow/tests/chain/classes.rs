@@ -13,16 +13,16 @@ type Flow = (FlowKey, &'static [u32]);
 
 /// Tries it with every policy and from one stage to five. Packets hit, and they do so by several entries
 /// where every lookup is one.
-fn everywhere(lines: &[&str], mut judge: impl FnMut(&mut Bench)) {
+fn everywhere(lines: &[&str], mut check: impl FnMut(&mut Bench)) {
     for policy in PolicyName::ALL {
         for (stages_count, resumes) in (1..=5).flat_map(|count| [(count, false), (count, true)]) {
             let config = config(policy, stages_count, 100);
             let mut bench = Bench { resumes, ..Bench::with_rules(lines, config) };
-            judge(&mut bench);
-            let seen = bench.seen;
-            assert!(seen.hits > 0, "{policy}, {stages_count} stages: {seen:?}");
+            check(&mut bench);
+            let tally = bench.tally;
+            assert!(tally.hits > 0, "{policy}, {stages_count} stages: {tally:?}");
             if policy == PolicyName::OneToOne && stages_count > 1 {
-                assert!(seen.chains > 0, "{stages_count} stages: {seen:?}");
+                assert!(tally.chains > 0, "{stages_count} stages: {tally:?}");
                 assert!(bench.cache.counts().made >= 2);
             }
         }
@@ -217,8 +217,8 @@ fn a_change_of_the_tables_evicts_what_it_makes_stale() {
         send_all(bench, &[(tcp(A), &[4]), (tcp(B), &[4])]);
         bench.change(&request(FlowModCommand::Delete, "table=1"));
         send_all(bench, &[(tcp(A), &[]), (tcp(B), &[])]);
-        assert_eq!(bench.seen.changes, 3);
-        assert!(bench.seen.stale >= 3, "{:?}", bench.seen);
+        assert_eq!(bench.tally.changes, 3);
+        assert!(bench.tally.stale >= 3, "{:?}", bench.tally);
     });
 }
 

@@ -21,7 +21,7 @@ fn flow(mac: &str, host: u8) -> shunt_flow::FlowKey {
 /// Packets counted so far, by cookie.
 fn counted(bench: &mut Bench) -> BTreeMap<u64, u64> {
     let pipeline = std::sync::Arc::clone(&bench.twin.pipeline);
-    bench.shelf.take_hits(|traversal, hits| {
+    bench.store.take_hits(|traversal, hits| {
         pipeline.credit(traversal, hits.packets, hits.bytes, hits.used);
     });
     let rules = pipeline.rules(BRIDGE, &RuleFilter::all());
@@ -53,9 +53,9 @@ fn a_piece_that_nobody_uses_goes_alone() {
     let names: Vec<_> = bench.cache.ltm().entries().map(|(name, ..)| name).collect();
     assert_eq!(names.len(), 3);
     let idle: Vec<_> =
-        names.into_iter().filter(|name| bench.shelf.used(name.slot) < begin).collect();
+        names.into_iter().filter(|name| bench.store.used(name.slot) < begin).collect();
     let [idle] = idle[..] else { panic!("{idle:?}: the piece to the first host") };
-    assert!(bench.shelf.end(idle));
+    assert!(bench.store.end(idle));
     assert!(!bench.send(&flow("a", 1)).is_hit, "what is dead is not hit");
     assert!(bench.send(&flow("a", 2)).is_hit, "the shared piece stays");
 }

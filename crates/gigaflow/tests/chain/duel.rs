@@ -1,7 +1,7 @@
 //! The duel in the cache: whole entries and pieces replace each other without a wrong packet.
 
 use shunt_gigaflow::{
-    adaptive::{Grain, ROUND},
+    adaptive::{Granularity, ROUND},
     cache::{Config, Fallback},
     partition::PolicyName,
 };
@@ -36,7 +36,7 @@ fn become_whole(resumes: bool) {
             bench.send(packet);
         }
     }
-    assert_eq!(bench.cache.grain(&packets[0], None), Grain::Whole);
+    assert_eq!(bench.cache.granularity(&packets[0], None), Granularity::Megaflows);
     // Pieces that lie there still make room.
     for _ in 0..4 {
         for packet in &packets {

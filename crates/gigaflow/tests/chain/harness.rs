@@ -27,15 +27,15 @@ use shunt_pipeline::{
 pub(crate) struct Bench {
     pub(crate) twin: Twin,
     pub(crate) cache: Gigaflow,
-    pub(crate) shelf: VecStore,
+    pub(crate) store: VecStore,
     /// Whether the cache is not told of entries that go, and finds them dead.
-    pub(crate) is_quiet: bool,
+    pub(crate) finds_dead: bool,
     /// Whether packets that miss midway go on there.
     pub(crate) resumes: bool,
     /// How many have.
     pub(crate) resumed: usize,
     /// What happened besides.
-    pub(crate) seen: Seen,
+    pub(crate) tally: Tally,
     pub(crate) engine: Iterative,
     pub(crate) walk: Walk,
     pub(crate) now: u64,
@@ -43,7 +43,7 @@ pub(crate) struct Bench {
 
 /// What happened to all packets together: a test that has seen nothing has shown nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct Tally {
     pub(crate) hits: usize,
     /// Hits by several entries.
     pub(crate) chains: usize,
@@ -85,11 +85,11 @@ impl Bench {
         let mut bench = Self {
             twin,
             cache: Gigaflow::new(config),
-            shelf: VecStore::default(),
-            is_quiet: false,
+            store: VecStore::default(),
+            finds_dead: false,
             resumes: false,
             resumed: 0,
-            seen: Seen::default(),
+            tally: Tally::default(),
             engine,
             walk: Walk::default(),
             now: 0,
@@ -110,9 +110,9 @@ impl Bench {
         let (is_hit, fate) = self.fate(key);
         assert_eq!(fate, expected, "hit: {is_hit}, packet {key:?}");
         let entries = self.walk.slots().len();
-        self.seen.hits += usize::from(is_hit);
-        self.seen.chains += usize::from(is_hit && entries > 1);
-        self.seen.left += usize::from(!expected.outcomes.is_empty());
+        self.tally.hits += usize::from(is_hit);
+        self.tally.chains += usize::from(is_hit && entries > 1);
+        self.tally.left += usize::from(!expected.outcomes.is_empty());
         let port = |outcome: &Outcome| match outcome {
             Outcome::Sent(port, ..) => Some(port.number()),
             Outcome::Punted(..) => None,
@@ -123,15 +123,15 @@ impl Bench {
     /// Whether a packet hits, and how it fares.
     fn fate(&mut self, key: &FlowKey) -> (bool, Fate) {
         self.now += 1;
-        let (seen, now) = (visible(key), Time::from_nanoseconds(self.now));
-        let is_sampled = self.cache.draws();
+        let (visible_key, now) = (visible(key), Time::from_nanoseconds(self.now));
+        let is_sampled = self.cache.is_next_sampled();
         let pipeline = Arc::clone(&self.twin.pipeline);
         let version = pipeline.version();
-        let miss = Miss { pipeline: &pipeline, key: &seen, start: None, version, now };
-        let is_hit = self.cache.find(&self.shelf, &seen, &mut self.walk);
+        let miss = Miss { pipeline: &pipeline, key: &visible_key, start: None, version, now };
+        let is_hit = self.cache.find(&self.store, &visible_key, &mut self.walk);
         let traversal: Arc<Traversal> = if is_hit {
-            self.shelf.hit(&self.walk, 64, now);
-            let merged = merged(self.met());
+            self.store.hit(&self.walk, 64, now);
+            let merged = merged(self.matched());
             if is_sampled {
                 self.cache.observe(miss);
             }
@@ -139,48 +139,48 @@ impl Bench {
         } else {
             self.missed(miss, if is_sampled { ProbeResult::Sampled } else { ProbeResult::Missed })
         };
-        self.tell();
+        self.notify_engine();
         (is_hit, self.twin.fate(&traversal, key))
     }
 
     fn missed(&mut self, miss: Miss<'_>, probe: ProbeResult) -> Arc<Traversal> {
-        let met: Vec<Traversal> = self.met().cloned().collect();
+        let matched: Vec<Traversal> = self.matched().cloned().collect();
         let rest = if self.resumes {
-            self.cache.go_on(&mut self.shelf, miss, &self.walk, probe)
+            self.cache.resume(&mut self.store, miss, &self.walk, probe)
         } else {
             None
         };
         match rest {
             Some(rest) => {
                 self.resumed += 1;
-                Arc::new(merged(met.iter().chain([&*rest])))
+                Arc::new(merged(matched.iter().chain([&*rest])))
             }
-            None if self.resumes => self.cache.start_over(&mut self.shelf, miss, &self.walk, probe),
-            None => self.cache.miss(&mut self.shelf, miss, probe),
+            None if self.resumes => self.cache.start_over(&mut self.store, miss, &self.walk, probe),
+            None => self.cache.handle_miss(&mut self.store, miss, probe),
         }
     }
 
     /// What the packet met on its walk.
-    fn met(&self) -> impl Iterator<Item = &Traversal> {
-        let traversal = |slot| self.shelf.traversal(slot).expect("it was met just now");
+    fn matched(&self) -> impl Iterator<Item = &Traversal> {
+        let traversal = |slot| self.store.traversal(slot).expect("it was met just now");
         self.walk.slots().iter().map(move |slot| &**traversal(*slot))
     }
 
     /// Changes the tables, and evicts what that makes stale.
     pub(crate) fn change(&mut self, op: &Op) {
         let Some(change) = self.twin.apply(op) else { return };
-        self.seen.changes += 1;
+        self.tally.changes += 1;
         for stale in self.engine.apply(&change.deltas, change.version) {
-            self.seen.stale += 1;
+            self.tally.stale += 1;
             self.drop(LtmEntryRef { slot: stale.slot, generation: stale.generation });
         }
         // The engine has forgotten them.
-        self.shelf.clear_notes();
+        self.store.clear_notes();
     }
 
     fn drop(&mut self, entry: LtmEntryRef) {
-        assert!(self.shelf.end(entry));
-        if !self.is_quiet {
+        assert!(self.store.end(entry));
+        if !self.finds_dead {
             self.cache.ltm_mut().forget(entry);
         }
     }
@@ -188,18 +188,18 @@ impl Bench {
     /// Takes out every entry that a choice falls on.
     pub(crate) fn lose(&mut self, choice: u64) {
         let all: Vec<LtmEntryRef> = self.cache.ltm().entries().map(|(name, ..)| name).collect();
-        let live = all.into_iter().filter(|name| self.shelf.is_live(*name)).enumerate();
+        let live = all.into_iter().filter(|name| self.store.is_live(*name)).enumerate();
         let lost: Vec<_> = live.filter(|(at, _)| choice >> (at % 64) & 1 != 0).collect();
         lost.into_iter().for_each(|(_, name)| self.drop(name));
-        self.tell();
+        self.notify_engine();
     }
 
-    fn tell(&mut self) {
-        for (name, traversal) in &self.shelf.made {
+    fn notify_engine(&mut self) {
+        for (name, traversal) in &self.store.made {
             self.engine.installed(id(*name), traversal);
         }
-        self.shelf.gone.iter().for_each(|(name, ..)| self.engine.removed(id(*name)));
-        self.shelf.clear_notes();
+        self.store.gone.iter().for_each(|(name, ..)| self.engine.removed(id(*name)));
+        self.store.clear_notes();
     }
 }
 

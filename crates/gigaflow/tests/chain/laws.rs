@@ -14,7 +14,7 @@ use shunt_gigaflow::{
 };
 use shunt_pipeline::testing::generate::{self, Op};
 
-use super::harness::{Bench, Seen, config, draw};
+use super::harness::{Bench, Tally, config, draw};
 
 fn any_config() -> impl Strategy<Value = Config> {
     let capacity = (1u8..=5, prop_oneof![1usize..=4, Just(1000)]);
@@ -58,21 +58,21 @@ type Case = (Vec<Op>, Config, (bool, bool), Vec<Event>);
 
 /// What happened in all worlds together.
 #[derive(Clone, Copy, Debug, Default)]
-struct Met {
-    seen: Seen,
+struct LawTally {
+    tally: Tally,
     resumed: usize,
     evicted: u64,
 }
 
-impl Met {
+impl LawTally {
     fn add(&mut self, bench: &Bench) {
-        let Seen { hits, chains, left, changes, stale } = bench.seen;
+        let Tally { hits, chains, left, changes, stale } = bench.tally;
         for (sum, count) in [
-            (&mut self.seen.hits, hits),
-            (&mut self.seen.chains, chains),
-            (&mut self.seen.left, left),
-            (&mut self.seen.changes, changes),
-            (&mut self.seen.stale, stale),
+            (&mut self.tally.hits, hits),
+            (&mut self.tally.chains, chains),
+            (&mut self.tally.left, left),
+            (&mut self.tally.changes, changes),
+            (&mut self.tally.stale, stale),
             (&mut self.resumed, bench.resumed),
         ] {
             *sum += count;
@@ -81,8 +81,8 @@ impl Met {
     }
 
     /// Makes sure that chains were of use, and that what may go wrong with them had its chance.
-    fn judge(&self) {
-        let Seen { hits, chains, left, changes, stale } = self.seen;
+    fn check(&self) {
+        let Tally { hits, chains, left, changes, stale } = self.tally;
         assert!(hits > 1000 && chains > 80 && left > 300, "{self:?}");
         assert!(changes > 150 && stale > 20, "{self:?}");
         assert!(self.resumed > 4 && self.evicted > 80, "{self:?}");
@@ -95,25 +95,25 @@ fn a_chain_of_entries_does_what_the_tables_do() {
     let world = prop_oneof![generate::world().boxed(), generate::leading_world().boxed()];
     let any_case =
         (world, any_config(), any::<(bool, bool)>(), prop::collection::vec(event(), 1..40));
-    let met = Cell::new(Met::default());
+    let sum = Cell::new(LawTally::default());
     // What is counted at the end is counted of the same worlds each time.
     let seed = std::env::var("SHUNT_SEED").ok().and_then(|seed| seed.parse().ok());
     let rng_seed = RngSeed::Fixed(seed.unwrap_or_default());
     let config =
         ProptestConfig { cases: 320, rng_seed, failure_persistence: None, ..Default::default() };
     let law = |case| {
-        let mut sum = met.get();
-        sum.add(&after(case));
-        met.set(sum);
+        let mut total = sum.get();
+        total.add(&after(case));
+        sum.set(total);
         Ok(())
     };
     TestRunner::new(config).run(&any_case, law).unwrap();
-    met.get().judge();
+    sum.get().check();
 }
 
 /// The bench after all that happens: every packet has fared as the oracle says.
-fn after((world, config, (resumes, is_quiet), events): Case) -> Bench {
-    let mut bench = Bench { resumes, is_quiet, ..Bench::new(&world, config) };
+fn after((world, config, (resumes, finds_dead), events): Case) -> Bench {
+    let mut bench = Bench { resumes, finds_dead, ..Bench::new(&world, config) };
     let mut runner = TestRunner::deterministic();
     let mut sent = Vec::new();
     for event in events {

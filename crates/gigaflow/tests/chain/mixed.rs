@@ -135,7 +135,7 @@ fn a_packet_that_comes_in_with_hidden_state_leaves_no_entry() {
     let pipeline = std::sync::Arc::clone(&bench.twin.pipeline);
     let (version, now) = (pipeline.version(), Time::ZERO);
     let miss = Miss { pipeline: &pipeline, key: &key, start: None, version, now };
-    let traversal = bench.cache.miss(&mut bench.shelf, miss, ProbeResult::Missed);
+    let traversal = bench.cache.handle_miss(&mut bench.store, miss, ProbeResult::Missed);
     assert_eq!((traversal.actions.len(), bench.cache.ltm().entries_count()), (1, 0));
 }
 
@@ -147,7 +147,7 @@ fn what_is_made_anew_counts_as_no_miss() {
     let pipeline = std::sync::Arc::clone(&bench.twin.pipeline);
     let (version, now) = (pipeline.version(), Time::ZERO);
     let miss = Miss { pipeline: &pipeline, key: &key, start: None, version, now };
-    bench.cache.miss(&mut bench.shelf, miss, ProbeResult::Anew);
+    bench.cache.handle_miss(&mut bench.store, miss, ProbeResult::Retranslated);
     assert_eq!((bench.cache.counts().misses, bench.cache.ltm().entries_count()), (0, 1));
 }
 

@@ -31,10 +31,10 @@ fn entries(bench: &Bench) -> Vec<(StageId, &LtmRule)> {
 
 #[test]
 fn what_goes_on_shares_as_much_as_what_starts_over() {
-    let manners = [false, true].map(|resumes| bench(config(PolicyName::OneToOne, 3, 100), resumes));
-    let [mut over, mut on] = manners;
+    let benches = [false, true].map(|resumes| bench(config(PolicyName::OneToOne, 3, 100), resumes));
+    let [mut over, mut on] = benches;
     // The flow, how many of its pieces are there, and how many of them its packet meets before it misses.
-    for (key, shared, met) in [
+    for (key, shared, matched) in [
         (flow(1, 1, 1), 0, 0),
         (flow(1, 1, 2), 2, 2),
         (flow(1, 2, 2), 2, 1),
@@ -44,7 +44,7 @@ fn what_goes_on_shares_as_much_as_what_starts_over() {
         for bench in [&mut over, &mut on] {
             let before = (bench.cache.counts().shared, bench.cache.ltm().shares_count());
             let sent = bench.send(&key);
-            assert_eq!((sent.is_hit, sent.entries), (false, met));
+            assert_eq!((sent.is_hit, sent.entries), (false, matched));
             let after = (bench.cache.counts().shared, bench.cache.ltm().shares_count());
             assert_eq!(after, (before.0 + shared, before.1 + shared), "{}", bench.resumes);
         }

@@ -7,7 +7,7 @@ use prost::Message;
 use shunt_flow::FieldId;
 use shunt_gigaflow::{
     ltm::Next,
-    offload::{Event, OffloadDevice},
+    offload::{OffloadDevice, OffloadEvent},
 };
 use shunt_p4runtime::{
     program::{PACKET_OUT, Program},
@@ -152,7 +152,7 @@ async fn garbage_ends_its_own_connection_and_no_other() {
 }
 
 /// What the controller of the NIC was told.
-fn events(world: &mut World) -> Vec<Event> {
+fn events(world: &mut World) -> Vec<OffloadEvent> {
     let mut events = Vec::new();
     world.target.poll(&mut events);
     events

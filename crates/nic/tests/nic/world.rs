@@ -12,7 +12,7 @@ use shunt_datapath::{
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, testing::PacketBuilder};
 use shunt_gigaflow::{
     ltm::{LtmRule, Next, Tag},
-    offload::{Event, LtmIndex, OffloadDevice, OffloadError, Operation, Ticket},
+    offload::{LtmIndex, OffloadDevice, OffloadError, OffloadEvent, Operation, Ticket},
     partition::StageId,
 };
 use shunt_nic::{Limits, Nic, NicPort, NicPorts, Traffic};
@@ -112,7 +112,7 @@ impl World {
     /// Waits until the NIC holds what its controller means.
     pub(crate) async fn restored(&mut self) {
         let mut events = Vec::new();
-        while !events.contains(&Event::Restored) {
+        while !events.contains(&OffloadEvent::Restored) {
             self.news.notified().await;
             self.target.poll(&mut events);
         }
@@ -150,7 +150,7 @@ impl World {
             self.news.notified().await;
             self.target.poll(&mut events);
             match events.pop() {
-                Some(Event::Answered { ticket, result }) if ticket == Ticket(self.next) => {
+                Some(OffloadEvent::Completed { ticket, result }) if ticket == Ticket(self.next) => {
                     assert!(events.is_empty(), "{events:?}");
                     return result;
                 }

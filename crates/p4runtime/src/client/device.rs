@@ -5,7 +5,8 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use shunt_gigaflow::{
     offload::{
-        Capabilities, Event, Lost, LtmIndex, OffloadDevice, OffloadError, Operation, Ticket,
+        Lost, LtmIndex, OffloadCapabilities, OffloadDevice, OffloadError, OffloadEvent, Operation,
+        Ticket,
     },
     partition::StageId,
 };
@@ -20,11 +21,11 @@ use super::{
 use crate::wire::p4::v1::update::Type;
 
 /// A device behind P4Runtime as a target of LTM rules. It begins lost, and is there with the first
-/// [`Event::Restored`].
+/// [`OffloadEvent::Restored`].
 #[derive(Debug)]
 pub struct P4RuntimeDevice {
     settings: Settings,
-    capabilities: Capabilities,
+    capabilities: OffloadCapabilities,
     tasks: mpsc::Sender<Vec<Task>>,
     ear: Ear,
     worker: JoinHandle<()>,
@@ -37,7 +38,7 @@ pub struct P4RuntimeDevice {
     under_way: HashMap<Ticket, Effect, foldhash::fast::FixedState>,
     /// The stage of each entry.
     stages: HashMap<LtmIndex, StageId, foldhash::fast::FixedState>,
-    answered: Vec<Event>,
+    answered: Vec<OffloadEvent>,
     packets: Vec<Packet>,
     packets_dropped: u64,
 }
@@ -124,7 +125,7 @@ impl P4RuntimeDevice {
                             self.held[stage.index()] += 1;
                         }
                     }
-                    self.answered.push(Event::Restored);
+                    self.answered.push(OffloadEvent::Restored);
                 }
                 Told::Packet(packet) => {
                     if self.packets.len() < PACKETS_MAX {
@@ -137,9 +138,9 @@ impl P4RuntimeDevice {
         }
     }
 
-    fn note(&mut self, event: Event) {
+    fn note(&mut self, event: OffloadEvent) {
         match &event {
-            Event::Answered { ticket, result } => {
+            OffloadEvent::Completed { ticket, result } => {
                 match self.under_way.remove(ticket) {
                     Some(Effect::Insert(entry, stage)) if result.is_err() => {
                         self.leave(entry, stage);
@@ -156,8 +157,8 @@ impl P4RuntimeDevice {
                     _ => {}
                 }
             }
-            Event::Lost(_) => self.is_there = false,
-            Event::Counted { .. } | Event::Idle { .. } | Event::Restored => {}
+            OffloadEvent::Lost(_) => self.is_there = false,
+            OffloadEvent::Counted { .. } | OffloadEvent::Idle { .. } | OffloadEvent::Restored => {}
         }
         self.answered.push(event);
     }
@@ -206,7 +207,7 @@ impl P4RuntimeDevice {
 }
 
 impl OffloadDevice for P4RuntimeDevice {
-    fn capabilities(&self) -> &Capabilities {
+    fn capabilities(&self) -> &OffloadCapabilities {
         &self.capabilities
     }
 
@@ -242,7 +243,7 @@ impl OffloadDevice for P4RuntimeDevice {
                     tasks.push(task);
                 }
                 Err(error) => {
-                    let answer = Event::Answered { ticket: *ticket, result: Err(error) };
+                    let answer = OffloadEvent::Completed { ticket: *ticket, result: Err(error) };
                     self.answered.push(answer);
                 }
             }
@@ -255,7 +256,7 @@ impl OffloadDevice for P4RuntimeDevice {
         Ok(())
     }
 
-    fn poll(&mut self, events: &mut Vec<Event>) {
+    fn poll(&mut self, events: &mut Vec<OffloadEvent>) {
         self.hear();
         events.append(&mut self.answered);
     }

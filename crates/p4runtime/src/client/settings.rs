@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, error::Error, sync::Arc, time::Duration};
 use parking_lot::RwLock;
 use shunt_gigaflow::{
     ltm::LtmRule,
-    offload::{Capabilities, LtmIndex, Refusal},
+    offload::{LtmIndex, OffloadCapabilities, Refusal},
     partition::StageId,
 };
 use shunt_pipeline::DatapathPort;
@@ -149,9 +149,9 @@ impl Settings {
 
     /// What the device can hold and do, with the ports that it has by now.
     #[must_use]
-    pub fn capabilities(&self) -> Capabilities {
+    pub fn capabilities(&self) -> OffloadCapabilities {
         let own = capabilities(&self.program, &self.skills);
-        Capabilities { outputs: Some(self.outputs()), ..own }
+        OffloadCapabilities { outputs: Some(self.outputs()), ..own }
     }
 
     /// The ports of the datapath that the device can send to.

@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use shunt_gigaflow::offload::Event;
+use shunt_gigaflow::offload::OffloadEvent;
 
 use super::Packet;
 
@@ -22,7 +22,7 @@ pub(super) const PACKETS_MAX: usize = 4096;
 #[derive(Debug)]
 pub(super) enum Told {
     /// Together, as each word wakes the owner.
-    Events(Vec<Event>),
+    Events(Vec<OffloadEvent>),
     /// With what is held: from nothing to this many entries of each table.
     Restored(BTreeMap<u32, usize>),
     Packet(Packet),
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(ear.packets_dropped(), 3);
         assert_eq!(wakes.load(Ordering::Relaxed), PACKETS_MAX);
         // Events are never dropped, and one packet heard is room for another.
-        teller.tell(Told::Events(vec![Event::Restored]));
+        teller.tell(Told::Events(vec![OffloadEvent::Restored]));
         assert!(matches!(ear.hear(), Some(Told::Packet(_))));
         teller.tell(packet());
         let heard = std::iter::from_fn(|| ear.hear());

@@ -15,7 +15,7 @@ use hashbrown::{HashMap, HashSet};
 use prost::Message;
 use shunt_gigaflow::{
     ltm::LtmRule,
-    offload::{Event, Lost, LtmIndex, OffloadError, Refusal, Ticket},
+    offload::{Lost, LtmIndex, OffloadError, OffloadEvent, Refusal, Ticket},
 };
 use tokio::{sync::mpsc, task::JoinSet, time::sleep};
 use tonic::Code;
@@ -134,7 +134,7 @@ impl Worker {
                             self.settings.trouble.note(&error);
                             warn!(%error, "the device is lost");
                             self.fail_all(&mut flights);
-                            self.tell(Event::Lost(Lost));
+                            self.tell(OffloadEvent::Lost(Lost));
                             error
                         }
                     }
@@ -176,7 +176,7 @@ impl Worker {
         for entry in std::mem::take(&mut self.meant.lost) {
             // It cannot hold again what it held: its owner hears that it is idle for good, and removes
             // it.
-            self.tell(Event::Idle { entry });
+            self.tell(OffloadEvent::Idle { entry });
         }
         info!(held = self.meant.confirmed.len(), "the device holds what it confirmed");
         let mut counts = BTreeMap::new();
@@ -328,7 +328,7 @@ impl Worker {
             } else {
                 // Who asks for what is not there is to hear that it is idle for good.
                 let unknown = entries.iter().filter(|entry| !is_known(entry));
-                unknown.for_each(|entry| self.tell(Event::Idle { entry: *entry }));
+                unknown.for_each(|entry| self.tell(OffloadEvent::Idle { entry: *entry }));
                 self.answer(ticket, Err(OffloadError::NoSuchEntry));
             }
             counting.asked.extend(entries);
@@ -383,10 +383,10 @@ impl Worker {
                     self.meant.confirmed.insert(part.entry, part.held);
                 }
             }
-            events.push(Event::Answered { ticket: part.ticket, result });
+            events.push(OffloadEvent::Completed { ticket: part.ticket, result });
         }
         let counted = flight.tickets.into_iter();
-        events.extend(counted.map(|ticket| Event::Answered { ticket, result: Ok(()) }));
+        events.extend(counted.map(|ticket| OffloadEvent::Completed { ticket, result: Ok(()) }));
         self.teller.tell(Told::Events(events));
         Ok(())
     }
@@ -412,7 +412,12 @@ impl Worker {
 
     /// What was counted of entries that were `asked` for, but for those that `leave`: they come with a
     /// count of their own, which may be older, and counters only grow.
-    fn counted(&self, found: &[Counted], asked: Option<&Entries>, leave: &Entries) -> Vec<Event> {
+    fn counted(
+        &self,
+        found: &[Counted],
+        asked: Option<&Entries>,
+        leave: &Entries,
+    ) -> Vec<OffloadEvent> {
         let is_meant = |Counted { entry, .. }: &&Counted| {
             asked.is_none_or(|asked| asked.contains(entry))
                 && !leave.contains(entry)
@@ -420,7 +425,7 @@ impl Worker {
         };
         let meant = found.iter().filter(is_meant);
         meant
-            .map(|Counted { entry, counters }| Event::Counted {
+            .map(|Counted { entry, counters }| OffloadEvent::Counted {
                 entry: *entry,
                 counters: *counters,
             })
@@ -439,7 +444,7 @@ impl Worker {
                 for value in notice.table_entry {
                     let entry = LtmIndex(value.controller_metadata);
                     if self.meant.confirmed.contains_key(&entry) {
-                        self.tell(Event::Idle { entry });
+                        self.tell(OffloadEvent::Idle { entry });
                     }
                 }
             }
@@ -524,10 +529,10 @@ impl Worker {
     }
 
     fn answer(&self, ticket: Ticket, result: Result<(), OffloadError>) {
-        self.tell(Event::Answered { ticket, result });
+        self.tell(OffloadEvent::Completed { ticket, result });
     }
 
-    fn tell(&self, event: Event) {
+    fn tell(&self, event: OffloadEvent) {
         self.teller.tell(Told::Events(vec![event]));
     }
 }

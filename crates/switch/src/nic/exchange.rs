@@ -20,7 +20,8 @@ use std::{
 
 use shunt_gigaflow::{
     offload::{
-        Capabilities, Event, Lost, LtmIndex, OffloadDevice, OffloadError, Operation, Ticket,
+        Lost, LtmIndex, OffloadCapabilities, OffloadDevice, OffloadError, OffloadEvent, Operation,
+        Ticket,
     },
     partition::StageId,
 };
@@ -40,7 +41,7 @@ pub(crate) struct Exchange<T> {
     /// Whether the owner was told so.
     is_there: bool,
     /// The capabilities where there is no target.
-    nothing: Capabilities,
+    nothing: OffloadCapabilities,
     /// What the target has not answered, with the entry that it changes.
     under_way: BTreeMap<Ticket, Option<Change>>,
     /// What the target may hold.
@@ -50,7 +51,7 @@ pub(crate) struct Exchange<T> {
     unsure: BTreeSet<LtmIndex>,
     /// What the owner takes for held, and no target holds.
     gone: BTreeSet<LtmIndex>,
-    answered: Vec<Event>,
+    answered: Vec<OffloadEvent>,
     leaving: Vec<Leaving<T>>,
 }
 
@@ -101,7 +102,7 @@ impl<T> Successors<T> {
 impl<T: OffloadDevice> Exchange<T> {
     /// Without a target, in a time that `now` tells; those to come are sent to the other end.
     pub(crate) fn new(
-        nothing: Capabilities,
+        nothing: OffloadCapabilities,
         now: impl Fn() -> Time + Send + 'static,
     ) -> (Self, Successors<T>) {
         let (sender, next) = mpsc::channel();
@@ -146,10 +147,10 @@ impl<T: OffloadDevice> Exchange<T> {
         self.gone.extend(held.difference(&unsure));
         for ticket in under_way.keys() {
             let result = Err(OffloadError::Lost(Lost));
-            self.answered.push(Event::Answered { ticket: *ticket, result });
+            self.answered.push(OffloadEvent::Completed { ticket: *ticket, result });
         }
         if std::mem::take(&mut self.is_there) {
-            self.answered.push(Event::Lost(Lost));
+            self.answered.push(OffloadEvent::Lost(Lost));
         }
         if before == Before::Ended || held.is_empty() {
             self.end_exchange();
@@ -196,14 +197,14 @@ impl<T: OffloadDevice> Exchange<T> {
                     return true;
                 }
             };
-            answered.push(Event::Answered { ticket: *ticket, result });
+            answered.push(OffloadEvent::Completed { ticket: *ticket, result });
             false
         });
     }
 
-    fn note(&mut self, event: &Event) {
+    fn note(&mut self, event: &OffloadEvent) {
         match event {
-            Event::Answered { ticket, result } => {
+            OffloadEvent::Completed { ticket, result } => {
                 let is_gone = match self.under_way.remove(ticket).flatten() {
                     Some(Change::Insert(entry)) if matches!(result, Err(OffloadError::Lost(_))) => {
                         self.unsure.insert(entry);
@@ -217,20 +218,20 @@ impl<T: OffloadDevice> Exchange<T> {
                     self.held.remove(&entry);
                 }
             }
-            Event::Lost(_) => self.is_restored = false,
-            Event::Restored => {
+            OffloadEvent::Lost(_) => self.is_restored = false,
+            OffloadEvent::Restored => {
                 // It holds just what it has confirmed.
                 let unsure = std::mem::take(&mut self.unsure);
                 self.held.retain(|entry| !unsure.contains(entry));
                 self.is_restored = true;
             }
-            Event::Counted { .. } | Event::Idle { .. } => {}
+            OffloadEvent::Counted { .. } | OffloadEvent::Idle { .. } => {}
         }
     }
 }
 
 impl<T: OffloadDevice> OffloadDevice for Exchange<T> {
-    fn capabilities(&self) -> &Capabilities {
+    fn capabilities(&self) -> &OffloadCapabilities {
         self.inner.as_ref().map_or(&self.nothing, OffloadDevice::capabilities)
     }
 
@@ -262,7 +263,7 @@ impl<T: OffloadDevice> OffloadDevice for Exchange<T> {
         Ok(())
     }
 
-    fn poll(&mut self, events: &mut Vec<Event>) {
+    fn poll(&mut self, events: &mut Vec<OffloadEvent>) {
         self.take_next();
         self.see_off();
         events.append(&mut self.answered);
@@ -273,15 +274,15 @@ impl<T: OffloadDevice> OffloadDevice for Exchange<T> {
         for event in heard {
             self.note(&event);
             match event {
-                Event::Restored => {}
-                Event::Lost(_) if !std::mem::take(&mut self.is_there) => {}
+                OffloadEvent::Restored => {}
+                OffloadEvent::Lost(_) if !std::mem::take(&mut self.is_there) => {}
                 event => events.push(event),
             }
         }
         if self.is_restored && !self.is_there && self.leaving.is_empty() {
             self.is_there = true;
-            events.push(Event::Restored);
-            events.extend(self.gone.iter().map(|entry| Event::Idle { entry: *entry }));
+            events.push(OffloadEvent::Restored);
+            events.extend(self.gone.iter().map(|entry| OffloadEvent::Idle { entry: *entry }));
         }
     }
 
@@ -332,19 +333,19 @@ mod tests {
         is_lost: bool,
     }
 
-    struct Fake(Arc<Mutex<Device>>, Capabilities);
+    struct Fake(Arc<Mutex<Device>>, OffloadCapabilities);
 
     fn fake() -> (Fake, Arc<Mutex<Device>>) {
         let device = Arc::new(Mutex::new(Device { is_new: true, ..Device::default() }));
         (Fake(Arc::clone(&device), nothing()), device)
     }
 
-    fn nothing() -> Capabilities {
+    fn nothing() -> OffloadCapabilities {
         capabilities(&Program::default(), &Skills::default())
     }
 
     impl OffloadDevice for Fake {
-        fn capabilities(&self) -> &Capabilities {
+        fn capabilities(&self) -> &OffloadCapabilities {
             &self.1
         }
 
@@ -361,18 +362,18 @@ mod tests {
             Ok(())
         }
 
-        fn poll(&mut self, events: &mut Vec<Event>) {
+        fn poll(&mut self, events: &mut Vec<OffloadEvent>) {
             let device = &mut *self.0.lock();
             if std::mem::take(&mut device.is_lost) {
                 for (ticket, _) in device.waiting.drain(..) {
                     let result = Err(OffloadError::Lost(Lost));
-                    events.push(Event::Answered { ticket, result });
+                    events.push(OffloadEvent::Completed { ticket, result });
                 }
-                events.push(Event::Lost(Lost));
+                events.push(OffloadEvent::Lost(Lost));
                 return;
             }
             if std::mem::take(&mut device.is_new) {
-                events.push(Event::Restored);
+                events.push(OffloadEvent::Restored);
             }
             if device.is_slow {
                 return;
@@ -392,7 +393,7 @@ mod tests {
                         Err(OffloadError::NoSuchEntry)
                     }
                 };
-                events.push(Event::Answered { ticket, result });
+                events.push(OffloadEvent::Completed { ticket, result });
             }
         }
     }
@@ -413,7 +414,7 @@ mod tests {
         let (mut exchange, next, time) = exchange();
         let (first, device) = fake();
         next.send(Some(first), Before::Runs);
-        assert_eq!(heard(&mut exchange), [Event::Restored]);
+        assert_eq!(heard(&mut exchange), [OffloadEvent::Restored]);
         assert!(!next.is_pending(), "there was none before it");
         (exchange, (next, device, time))
     }
@@ -432,7 +433,7 @@ mod tests {
         (Ticket(number), Operation::Insert { entry, stage, rule: Arc::new(rule) })
     }
 
-    fn heard(exchange: &mut Exchange<Fake>) -> Vec<Event> {
+    fn heard(exchange: &mut Exchange<Fake>) -> Vec<OffloadEvent> {
         let mut events = Vec::new();
         exchange.poll(&mut events);
         events
@@ -442,12 +443,12 @@ mod tests {
         (Ticket(ticket), Operation::Remove { entry: LtmIndex(number) })
     }
 
-    fn lost(ticket: u64) -> Event {
-        Event::Answered { ticket: Ticket(ticket), result: Err(OffloadError::Lost(Lost)) }
+    fn lost(ticket: u64) -> OffloadEvent {
+        OffloadEvent::Completed { ticket: Ticket(ticket), result: Err(OffloadError::Lost(Lost)) }
     }
 
-    fn done(ticket: u64) -> Event {
-        Event::Answered { ticket: Ticket(ticket), result: Ok(()) }
+    fn done(ticket: u64) -> OffloadEvent {
+        OffloadEvent::Completed { ticket: Ticket(ticket), result: Ok(()) }
     }
 
     #[test]
@@ -458,7 +459,7 @@ mod tests {
         assert_eq!((heard(&mut exchange), batch.len()), (vec![], 1));
         next.send(Some(fake().0), Before::Runs);
         assert_eq!(exchange.submit(&mut batch), Err(Lost), "it has not said that it is there");
-        assert_eq!(heard(&mut exchange), [Event::Restored]);
+        assert_eq!(heard(&mut exchange), [OffloadEvent::Restored]);
         exchange.submit(&mut batch).unwrap();
         assert_eq!(heard(&mut exchange), [done(1)]);
     }
@@ -470,8 +471,11 @@ mod tests {
         assert_eq!(heard(&mut exchange), [done(1), done(2)]);
         let (second, device) = fake();
         next.send(Some(second), Before::Ended);
-        let idle = |number| Event::Idle { entry: LtmIndex(number) };
-        assert_eq!(heard(&mut exchange), [Event::Lost(Lost), Event::Restored, idle(1), idle(2)]);
+        let idle = |number| OffloadEvent::Idle { entry: LtmIndex(number) };
+        assert_eq!(
+            heard(&mut exchange),
+            [OffloadEvent::Lost(Lost), OffloadEvent::Restored, idle(1), idle(2)]
+        );
         let entries = vec![LtmIndex(1), LtmIndex(2)];
         let count = (Ticket(4), Operation::Count { entries });
         exchange.submit(&mut vec![count, remove(3, 1), insert(5)]).unwrap();
@@ -491,7 +495,7 @@ mod tests {
         exchange.submit(&mut vec![insert(1)]).unwrap();
         let (second, device) = fake();
         next.send(Some(second), Before::Ended);
-        let lost = [lost(1), Event::Lost(Lost), Event::Restored];
+        let lost = [lost(1), OffloadEvent::Lost(Lost), OffloadEvent::Restored];
         assert_eq!(heard(&mut exchange), lost, "it is not there, and nobody thinks that it is");
         exchange.submit(&mut vec![insert(1)]).unwrap();
         assert_eq!(heard(&mut exchange), [done(1)]);
@@ -508,13 +512,13 @@ mod tests {
         device.lock().is_slow = true;
         exchange.submit(&mut vec![insert(2)]).unwrap();
         next.send(Some(fake().0), Before::Runs);
-        assert_eq!(heard(&mut exchange), [lost(2), Event::Lost(Lost)]);
+        assert_eq!(heard(&mut exchange), [lost(2), OffloadEvent::Lost(Lost)]);
         assert_eq!((heard(&mut exchange), next.is_pending()), (vec![], true));
         assert_eq!(exchange.submit(&mut vec![insert(3)]), Err(Lost));
         device.lock().is_slow = false;
         assert_eq!(heard(&mut exchange), [], "it is asked");
-        let idle = Event::Idle { entry: LtmIndex(1) };
-        assert_eq!(heard(&mut exchange), [Event::Restored, idle]);
+        let idle = OffloadEvent::Idle { entry: LtmIndex(1) };
+        assert_eq!(heard(&mut exchange), [OffloadEvent::Restored, idle]);
         assert!(device.lock().held.is_empty(), "{device:?}");
         assert_eq!((Arc::strong_count(&device), next.is_pending()), (1, false), "it is let go");
         exchange.submit(&mut vec![insert(3)]).unwrap();
@@ -528,7 +532,7 @@ mod tests {
         heard(&mut exchange);
         device.lock().is_slow = true;
         next.send(None, Before::Runs);
-        assert_eq!(heard(&mut exchange), [Event::Lost(Lost)]);
+        assert_eq!(heard(&mut exchange), [OffloadEvent::Lost(Lost)]);
         device.lock().is_lost = true;
         assert_eq!((heard(&mut exchange), next.is_pending()), (vec![], true));
         (device.lock().is_new, device.lock().is_slow) = (true, false);
@@ -542,12 +546,16 @@ mod tests {
         device.lock().is_slow = true;
         exchange.submit(&mut vec![insert(1)]).unwrap();
         device.lock().is_lost = true;
-        assert_eq!(heard(&mut exchange), [lost(1), Event::Lost(Lost)]);
+        assert_eq!(heard(&mut exchange), [lost(1), OffloadEvent::Lost(Lost)]);
         next.send(Some(fake().0), Before::Runs);
         assert_eq!((heard(&mut exchange), next.is_pending()), (vec![], true), "it may be there");
         (device.lock().is_new, device.lock().is_slow) = (true, false);
         assert_eq!(heard(&mut exchange), [], "it is asked");
-        assert_eq!(heard(&mut exchange), [Event::Restored], "nobody thinks that it is there");
+        assert_eq!(
+            heard(&mut exchange),
+            [OffloadEvent::Restored],
+            "nobody thinks that it is there"
+        );
         assert!(!next.is_pending());
     }
 
@@ -558,11 +566,11 @@ mod tests {
         heard(&mut exchange);
         device.lock().is_slow = true;
         next.send(Some(fake().0), Before::Runs);
-        assert_eq!(heard(&mut exchange), [Event::Lost(Lost)]);
+        assert_eq!(heard(&mut exchange), [OffloadEvent::Lost(Lost)]);
         *time.lock() = Time::ZERO.after(LEAVING_MAX - Duration::from_millis(1));
         assert_eq!((heard(&mut exchange), next.is_pending()), (vec![], true));
         *time.lock() = Time::ZERO.after(LEAVING_MAX);
-        assert_eq!(heard(&mut exchange).first(), Some(&Event::Restored));
+        assert_eq!(heard(&mut exchange).first(), Some(&OffloadEvent::Restored));
         assert_eq!((Arc::strong_count(&device), next.is_pending()), (1, false));
     }
 }

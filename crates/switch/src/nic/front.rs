@@ -8,7 +8,7 @@ use shunt_datapath::{
     port::Port,
 };
 use shunt_flow::PortNo;
-use shunt_gigaflow::{offload::Capabilities, partition::PolicyName};
+use shunt_gigaflow::{offload::OffloadCapabilities, partition::PolicyName};
 use shunt_nic::{Limits, Nic, NicPorts, Traffic};
 use shunt_p4runtime::{
     client::{LivePorts, P4RuntimeDevice, Settings, Trouble},
@@ -309,7 +309,7 @@ impl NicFront {
 
     /// What the NIC can hold of the ways of packets that come in by this port; `None`: they do not come
     /// in by a NIC.
-    pub(crate) fn holds(&self, bridge: BridgeId, number: PortNo) -> Option<Capabilities> {
+    pub(crate) fn holds(&self, bridge: BridgeId, number: PortNo) -> Option<OffloadCapabilities> {
         let state = self.state.lock();
         self.number(bridge, number, &state.config)?;
         let address = &state.config.address;

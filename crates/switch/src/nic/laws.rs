@@ -16,7 +16,9 @@ use shunt_datapath::{
 use shunt_flow::{FlowKey, layout::HEADER_START};
 use shunt_gigaflow::{
     ltm::{LtmRule, Tag},
-    offload::{Capabilities, Event, Lost, LtmIndex, OffloadDevice, Operation, Ticket},
+    offload::{
+        Lost, LtmIndex, OffloadCapabilities, OffloadDevice, OffloadEvent, Operation, Ticket,
+    },
     partition::StageId,
     testing::{Chaos, ChaosSettings, SoftwareDevice},
 };
@@ -41,7 +43,7 @@ type Device = Arc<Mutex<Chaos<SoftwareDevice>>>;
 /// A device, of which the test looks at what it holds. It is not there before it was asked once.
 struct Seen {
     device: Device,
-    capabilities: Capabilities,
+    capabilities: OffloadCapabilities,
     is_new: bool,
 }
 
@@ -53,7 +55,7 @@ impl Seen {
 }
 
 impl OffloadDevice for Seen {
-    fn capabilities(&self) -> &Capabilities {
+    fn capabilities(&self) -> &OffloadCapabilities {
         &self.capabilities
     }
 
@@ -69,9 +71,9 @@ impl OffloadDevice for Seen {
         if self.is_new { Err(Lost) } else { self.device.lock().submit(batch) }
     }
 
-    fn poll(&mut self, events: &mut Vec<Event>) {
+    fn poll(&mut self, events: &mut Vec<OffloadEvent>) {
         if std::mem::take(&mut self.is_new) {
-            events.push(Event::Restored);
+            events.push(OffloadEvent::Restored);
         } else {
             self.device.lock().poll(events);
         }

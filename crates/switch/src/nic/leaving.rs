@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use shunt_gigaflow::offload::{Event, LtmIndex, OffloadDevice, OffloadError, Operation, Ticket};
+use shunt_gigaflow::offload::{
+    LtmIndex, OffloadDevice, OffloadError, OffloadEvent, Operation, Ticket,
+};
 use shunt_pipeline::Time;
 use tracing::{info, warn};
 
@@ -58,9 +60,9 @@ impl<T: OffloadDevice> Leaving<T> {
         !is_over && now < self.until
     }
 
-    fn note(&mut self, event: Event) {
+    fn note(&mut self, event: OffloadEvent) {
         match event {
-            Event::Answered { ticket, result } => {
+            OffloadEvent::Completed { ticket, result } => {
                 if self.under_way.remove(&ticket) {
                     return;
                 }
@@ -71,9 +73,9 @@ impl<T: OffloadDevice> Leaving<T> {
                     self.removals.push((ticket, Operation::Remove { entry }));
                 }
             }
-            Event::Lost(_) => self.is_there = false,
-            Event::Restored => self.is_there = true,
-            Event::Counted { .. } | Event::Idle { .. } => {}
+            OffloadEvent::Lost(_) => self.is_there = false,
+            OffloadEvent::Restored => self.is_there = true,
+            OffloadEvent::Counted { .. } | OffloadEvent::Idle { .. } => {}
         }
     }
 

@@ -7,7 +7,7 @@ use shunt_datapath::{
     command::DumpedEntry,
     metrics::{ChainCounters, ThreadCounters},
 };
-use shunt_gigaflow::ltm::{Coverage, Link};
+use shunt_gigaflow::ltm::{ChainLink, Coverage};
 
 use crate::{config, control::Control};
 
@@ -77,7 +77,7 @@ pub struct CoverageStatus {
 
 impl CoverageStatus {
     fn of(entries: &[DumpedEntry]) -> Self {
-        let links: Vec<Link> = entries.iter().filter_map(|entry| entry.link).collect();
+        let links: Vec<ChainLink> = entries.iter().filter_map(|entry| entry.link).collect();
         let Coverage { chains, pairs, published } = Coverage::of(&links);
         let small = |count: u128| u64::try_from(count).unwrap_or(u64::MAX);
         Self { chains: small(chains), pairs: small(pairs), published: small(published) }

@@ -8,7 +8,7 @@ use std::{collections::HashMap, ops::Range};
 
 use shunt_gigaflow::{
     outline::{FieldSet, TraversalOutline},
-    partition::{Piece, PolicyName, Score},
+    partition::{Placement, PolicyName, Score},
 };
 use shunt_pipeline::NotedTraversal;
 
@@ -17,7 +17,7 @@ pub(crate) struct Cuts<'a> {
     policy: PolicyName,
     stages: u8,
     noted: &'a NotedTraversal,
-    parts: &'a [Piece],
+    parts: &'a [Placement],
     /// The fields that each visit looks at, as far as they couple.
     looked_at: Vec<FieldSet>,
     /// What each piece that there may be is worth, by its steps.
@@ -36,12 +36,13 @@ impl<'a> Cuts<'a> {
     pub(crate) fn new(
         (policy, stages): (PolicyName, u8),
         noted: &'a NotedTraversal,
-        (way, parts): (&'a TraversalOutline, &'a [Piece]),
+        (way, parts): (&'a TraversalOutline, &'a [Placement]),
     ) -> Self {
         let looked_at = noted.traversal.visits.iter().map(|own| FieldSet::consulted(&own.mask));
         let worth =
             |steps: &Range<u16>, coupled| Score::default().worth(steps.end - steps.start, coupled);
-        let worths = way.pieces().map(|own| (own.steps.clone(), worth(&own.steps, own.coupled)));
+        let worths =
+            way.sub_traversals().map(|own| (own.steps.clone(), worth(&own.steps, own.coupled)));
         let (looked_at, worths) = (looked_at.collect(), worths.collect());
         Self { policy, stages, noted, parts, looked_at, worths }
     }
@@ -80,7 +81,7 @@ impl<'a> Cuts<'a> {
             return NAMELESS.to_owned();
         }
         let at = u16::try_from(visit).unwrap_or(u16::MAX);
-        let inside = |part: &&Piece| part.steps.start < at && at < part.steps.end;
+        let inside = |part: &&Placement| part.steps.start < at && at < part.steps.end;
         let Some(part) = self.parts.iter().find(inside).filter(|_| !is_one) else {
             return ONE.to_owned();
         };
@@ -102,7 +103,7 @@ impl<'a> Cuts<'a> {
     /// What parts two pieces.
     fn apart(&self, front: &Range<u16>, behind: &Range<u16>) -> String {
         let (before, after) = (self.fields(front), self.fields(behind));
-        if before.meets(after) {
+        if before.intersects(after) {
             "the fields in front and behind do not all hang together".to_owned()
         } else {
             format!("{} in front and {} behind have nothing in common", named(before), named(after))

@@ -10,11 +10,11 @@ use serde::Serialize;
 use shunt_classifier::Version;
 use shunt_flow::{FlowKey, FlowMask, Match, layout::HEADER_START};
 use shunt_gigaflow::{
+    convert::{HeaderMasks, outline_of, rule_of},
     ltm::{Next, Tag},
-    offload::{Capabilities, Refusal},
-    outline::{Candidate, Coupling, TraversalOutline},
-    partition::{Piece, Policy as _, PolicyName, StageSet, Stages},
-    rule_of::{HeaderMasks, outline_of, rule_of},
+    offload::{OffloadCapabilities, Refusal},
+    outline::{Coupling, TraversalOutline},
+    partition::{EmptyStages, PartitionPolicy as _, Placement, PolicyName},
 };
 use shunt_pipeline::{
     BridgeId, Continuation, DatapathAction, NotedTraversal, SubTraversal, Traversal, Visit,
@@ -76,29 +76,12 @@ pub struct TraceStep {
     pub uncut: Option<String>,
 }
 
-/// Stages with room for everything.
-struct Empty(u8);
-
-impl Stages for Empty {
-    fn count(&self) -> u8 {
-        self.0
-    }
-
-    fn holders(&self, _: &Candidate) -> StageSet {
-        StageSet::EMPTY
-    }
-
-    fn room(&self) -> StageSet {
-        StageSet::first_of(self.0)
-    }
-}
-
 /// Where ways are kept: by whom they are cut, for how many stages, and what these hold.
 struct Keeper {
     policy: PolicyName,
     stages: u8,
     /// What a NIC can hold; stages of packet threads hold anything.
-    nic: Option<Capabilities>,
+    nic: Option<OffloadCapabilities>,
 }
 
 /// A packet, from where it comes in or goes on.
@@ -226,11 +209,11 @@ impl Control {
 
 impl Keeper {
     /// Where it cuts a way, and by which policy.
-    fn partition(&self, way: &TraversalOutline) -> (PolicyName, Vec<Piece>) {
+    fn partition(&self, way: &TraversalOutline) -> (PolicyName, Vec<Placement>) {
         // What cannot be cut goes where packets meet it before any piece.
-        let is_uncut = way.legs_count() == 1 && way.steps_count() > 1;
+        let is_uncut = way.segments_count() == 1 && way.steps_count() > 1;
         let policy = if is_uncut { PolicyName::Megaflow } else { self.policy };
-        (policy, policy.policy(0).partition(way, &Empty(self.stages)).to_vec())
+        (policy, policy.policy(0).partition(way, &EmptyStages(self.stages)).to_vec())
     }
 
     /// Why the first of these pieces that it cannot hold cannot be held.
@@ -243,7 +226,7 @@ impl Keeper {
             // What is one entry makes its headers by its actions.
             let is_one = pieces.len() == 1;
             let rewrite = if is_one { Match::any() } else { piece.rewrite.clone() };
-            let rule = rule_of(&piece.traversal, rewrite, (Tag::new(number), next), &mut masks);
+            let rule = rule_of(&piece.traversal, rewrite, Tag::new(number), next, &mut masks);
             nic.check(&rule).err()
         })
     }

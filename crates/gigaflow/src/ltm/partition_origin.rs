@@ -1,9 +1,9 @@
-//! Which partition an entry was made for, as the published count of ways tells partitions apart.
+//! The partition that an entry was made for, as the published rule-space estimate distinguishes them.
 //!
-//! Two ways are cut alike there if they are cut at the same places, if their pieces are in the same
-//! stages, and if these have the same masks ("GIGAFLOW: Rethinking the Fast Path", table 3.2, by the
-//! program that came with it). An entry is of the partition that made it; others that find it there
-//! change nothing. [`Coverage`](super::Coverage) says what is counted by it.
+//! The estimate treats two partitions as equal if they have the same partition points, the same stages,
+//! and the same masks ("GIGAFLOW: Rethinking the Fast Path", table 3.2, by the program that came with
+//! it). An entry belongs to the partition that made it, even if others share it later.
+//! [`Coverage`](super::Coverage) uses this for its published estimate.
 
 use std::hash::BuildHasher as _;
 
@@ -18,34 +18,40 @@ use crate::{
 
 /// The partition that made an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Origin {
-    /// A hash: partitions of one name are counted as one.
-    pub name: u64,
-    /// Whether two neighbouring pieces of it look at the same bit, so that values of one say something
-    /// of those of the other.
+pub struct PartitionOrigin {
+    /// A hash of the partition: partitions with equal hashes count as one.
+    pub hash: u64,
+    /// True if two adjacent sub-traversals match the same bit, so that their values depend on each other.
     pub overlaps: bool,
 }
 
-/// The table that a piece begins with, whatever packets carry there in registers.
-pub(crate) type Place = Option<(BridgeId, TableId)>;
+/// The first table of a sub-traversal, without the registers that packets have there.
+pub(crate) type FirstTable = Option<(BridgeId, TableId)>;
 
-/// A piece of a partition: where it begins, its stage, and its rule.
-pub(crate) type Made<'a> = (Place, StageId, &'a LtmRule);
+/// One sub-traversal of a partition.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PartitionMember<'a> {
+    /// The table that it begins with.
+    pub(crate) first_table: FirstTable,
+    /// The stage of its entry.
+    pub(crate) stage: StageId,
+    pub(crate) rule: &'a LtmRule,
+}
 
-/// Where a piece begins.
-pub(crate) fn place_of(traversal: &Traversal) -> Place {
+/// Returns the first table of a sub-traversal.
+pub(crate) fn first_table_of(traversal: &Traversal) -> FirstTable {
     traversal.visits.first().map(|visit| (visit.bridge, visit.table))
 }
 
-impl Origin {
-    /// The partition of these pieces, first to last.
-    pub(crate) fn of<'a>(seed: u64, pieces: impl Iterator<Item = Made<'a>>) -> Self {
+impl PartitionOrigin {
+    /// Returns the partition of these sub-traversals, first to last.
+    pub(crate) fn of<'a>(seed: u64, members: impl Iterator<Item = PartitionMember<'a>>) -> Self {
         let hasher = foldhash::fast::FixedState::with_seed(seed);
         let (mut origin, mut before) = (Self::default(), None);
-        for (place, stage, rule) in pieces {
+        for PartitionMember { first_table, stage, rule } in members {
             let mask = rule.matching.mask();
-            let piece = hasher.hash_one((place, stage, rule.length, mask));
-            origin.name = fold(origin.name, piece);
+            let member = hasher.hash_one((first_table, stage, rule.length, mask));
+            origin.hash = fold(origin.hash, member);
             origin.overlaps = origin.overlaps || before.is_some_and(|before| overlap(before, mask));
             before = Some(mask);
         }
@@ -53,7 +59,7 @@ impl Origin {
     }
 }
 
-/// Whether two masks have a bit in common, of those fields that say something of a flow.
+/// Returns whether two masks have a bit of a coupling field in common.
 fn overlap(one: &SparseMask, other: &SparseMask) -> bool {
     one.headers().any(|(word, bits)| !FieldSet::of_bits(word, bits & other.word(word)).is_empty())
 }
@@ -67,7 +73,7 @@ mod tests {
     use super::*;
     use crate::ltm::{Next, Tag};
 
-    /// A rule that looks at these bits.
+    /// Returns a rule that matches these bits.
     fn rule(bits: &[(FieldId, u128)]) -> LtmRule {
         let mut mask = FlowMask::EMPTY;
         bits.iter().for_each(|(field, bits)| mask.add_bits(*field, *bits));
@@ -81,15 +87,19 @@ mod tests {
         }
     }
 
-    fn origin(rules: &[LtmRule]) -> Origin {
+    fn origin(rules: &[LtmRule]) -> PartitionOrigin {
         let stage = |number| StageId::new(number).expect("a stage");
-        let pieces = (0..).zip(rules);
-        let place = |number: u8| Some((BridgeId::new(1), TableId::new(number)?));
-        Origin::of(7, pieces.map(|(number, rule)| (place(number), stage(number), rule)))
+        let first_table = |number: u8| Some((BridgeId::new(1), TableId::new(number)?));
+        let member = |(number, rule)| PartitionMember {
+            first_table: first_table(number),
+            stage: stage(number),
+            rule,
+        };
+        PartitionOrigin::of(7, (0..).zip(rules).map(member))
     }
 
     #[test]
-    fn partitions_are_told_apart_by_the_exact_masks_of_their_pieces() {
+    fn partitions_with_different_masks_differ() {
         let [ethernet, long, short] = [
             rule(&[(FieldId::EthSrc, 0xff)]),
             rule(&[(FieldId::Ipv4Dst, 0xffff_ffff)]),
@@ -103,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_overlap_in_bits_of_fields_that_say_something_of_a_flow() {
+    fn only_common_bits_of_coupling_fields_overlap() {
         let kind = (FieldId::EthType, 0xffff);
         let [ethernet, high, low] = [
             rule(&[kind, (FieldId::EthSrc, 0xff)]),
@@ -116,6 +126,6 @@ mod tests {
         assert!(!overlaps(&[&ethernet, &high]));
         assert!(!overlaps(&[&high, &low]));
         assert!(overlaps(&[&ethernet, &high, &high]));
-        assert!(!overlaps(&[&high, &ethernet, &high]), "these are no neighbours");
+        assert!(!overlaps(&[&high, &ethernet, &high]), "the two are not adjacent");
     }
 }

@@ -5,8 +5,8 @@ use std::ops::Range;
 use proptest::{collection::vec, prelude::*};
 
 use crate::{
-    outline::{Candidate, Coupling, FieldSet, StateId, Step, TraversalOutline},
-    partition::{StageId, StageSet, Stages},
+    outline::{Coupling, FieldSet, OutlineStep, StateId, SubTraversalOutline, TraversalOutline},
+    partition::{StageId, StageSet, StageView},
 };
 
 /// A way as data: for each step, whether the boundary in front of it is open, and its fields.
@@ -22,16 +22,16 @@ impl PlainOutline {
 
     /// What a policy sees of it; steps of one number and fields are the same in every way.
     #[must_use]
-    pub fn way(&self) -> TraversalOutline {
-        let mut way = TraversalOutline::new();
-        way.begin(StateId::new(0));
+    pub fn outline(&self) -> TraversalOutline {
+        let mut outline = TraversalOutline::new();
+        outline.begin(StateId::new(0));
         for ((open, fields), number) in self.0.iter().zip(0_u32..) {
             if *open {
-                way.cut(StateId::new(number));
+                outline.partition_point(StateId::new(number));
             }
-            way.step(Step { fields: *fields, identity: number.into() });
+            outline.step(OutlineStep { fields: *fields, identity: number.into() });
         }
-        way
+        outline
     }
 
     /// The fields of each step.
@@ -89,13 +89,13 @@ impl PlainStages {
     }
 }
 
-impl Stages for PlainStages {
+impl StageView for PlainStages {
     fn count(&self) -> u8 {
         u8::try_from(self.0.len()).unwrap_or(u8::MAX)
     }
 
-    fn holders(&self, piece: &Candidate) -> StageSet {
-        self.those(|stage| stage.held.contains(&piece.steps))
+    fn holders(&self, sub_traversal: &SubTraversalOutline) -> StageSet {
+        self.those(|stage| stage.held.contains(&sub_traversal.steps))
     }
 
     fn room(&self) -> StageSet {
@@ -121,7 +121,7 @@ pub fn fields() -> impl Strategy<Value = FieldSet> {
 }
 
 /// Ways of up to `steps_max` steps; one boundary in eight is closed.
-pub fn way(steps_max: usize) -> impl Strategy<Value = PlainOutline> {
+pub fn outline(steps_max: usize) -> impl Strategy<Value = PlainOutline> {
     vec((prop::bool::weighted(0.875), fields()), 1..=steps_max).prop_map(PlainOutline)
 }
 

@@ -1,4 +1,4 @@
-//! Rules of many masks under one tag, beside a list of them.
+//! Compares [`TagRules`] that have many masks with a linear search of a list.
 
 use std::sync::Arc;
 
@@ -6,41 +6,41 @@ use proptest::prelude::*;
 use shunt_flow::{FieldId, FlowMask, Match};
 
 use super::*;
-use crate::ltm::Tag;
+use crate::ltm::{Tag, Walk};
 
-/// Two small fields of a key, of a mask.
-type Pair = (u8, u8);
+/// Two small fields of a key or of a mask.
+type FieldPair = (u8, u8);
 
 #[derive(Clone, Debug)]
-enum Op {
-    Insert { key: Pair, mask: Pair, length: u16 },
+enum RuleOp {
+    Insert { key: FieldPair, mask: FieldPair, length: u16 },
     Remove(usize),
-    Find(Vec<Pair>),
+    Find(Vec<FieldPair>),
 }
 
-fn ops() -> impl Strategy<Value = Vec<Op>> {
+fn ops() -> impl Strategy<Value = Vec<RuleOp>> {
     let pair = || (0..8_u8, 0..8_u8);
-    // Most masks have a bit in common, so that lists are of use; some have none.
+    // Most masks have a bit in common, so that short lists are used; some have none.
     let mask = prop_oneof![4 => (0..8_u8, 0..4_u8).prop_map(|(a, b)| (a | 1, b | 4)), 1 => pair()];
     let insert = (pair(), mask, 1..4_u16);
     prop::collection::vec(
         prop_oneof![
-            4 => insert.prop_map(|(key, mask, length)| Op::Insert { key, mask, length }),
-            1 => (0..64_usize).prop_map(Op::Remove),
-            2 => prop::collection::vec(pair(), 1..FEW).prop_map(Op::Find),
+            4 => insert.prop_map(|(key, mask, length)| RuleOp::Insert { key, mask, length }),
+            1 => (0..64_usize).prop_map(RuleOp::Remove),
+            2 => prop::collection::vec(pair(), 1..CHUNK_MAX).prop_map(RuleOp::Find),
         ],
         1..80,
     )
 }
 
-fn key((source, target): Pair) -> FlowKey {
+fn key((source, target): FieldPair) -> FlowKey {
     let mut key = FlowKey::ZERO;
     key.set_field(FieldId::Ipv4Src, u128::from(source));
     key.set_field(FieldId::TcpDst, u128::from(target));
     key
 }
 
-fn rule(of: Pair, mask: Pair, length: u16) -> LtmRule {
+fn rule(of: FieldPair, mask: FieldPair, length: u16) -> LtmRule {
     let mut bits = FlowMask::EMPTY;
     bits.add_bits(FieldId::Ipv4Src, u128::from(mask.0));
     bits.add_bits(FieldId::TcpDst, u128::from(mask.1));
@@ -54,32 +54,32 @@ fn rule(of: Pair, mask: Pair, length: u16) -> LtmRule {
     }
 }
 
-/// The same for equal masks and lengths, and sometimes for others.
-fn name(rule: &LtmRule) -> u64 {
+/// A weak hash: equal for equal masks and lengths, and sometimes for others.
+fn mask_hash(rule: &LtmRule) -> u64 {
     rule.matching.mask().words().iter().sum()
 }
 
-fn check(ops: Vec<Op>) -> Result<(), TestCaseError> {
-    let (hasher, mut groups) = (KeyHasher::new(1), Groups::default());
+fn check(ops: Vec<RuleOp>) -> Result<(), TestCaseError> {
+    let (hasher, mut groups) = (KeyHasher::new(1), TagRules::default());
     let mut list: Vec<(LtmRule, LtmEntryRef)> = Vec::new();
     for (slot, op) in (0..).zip(ops) {
         match op {
-            Op::Insert { key, mask, length } => {
+            RuleOp::Insert { key, mask, length } => {
                 let rule = rule(key, mask, length);
                 let known = list.iter().find(|(own, _)| *own == rule).map(|(_, entry)| entry.slot);
-                prop_assert_eq!(groups.find_exact(&hasher, &rule, name(&rule)), known);
+                prop_assert_eq!(groups.find_exact(&hasher, &rule, mask_hash(&rule)), known);
                 if known.is_none() {
                     let entry = LtmEntryRef { slot, generation: slot };
-                    groups.insert(&hasher, &rule, name(&rule), entry);
+                    groups.insert(&hasher, &rule, mask_hash(&rule), entry);
                     list.push((rule, entry));
                 }
             }
-            Op::Remove(which) if !list.is_empty() => {
+            RuleOp::Remove(which) if !list.is_empty() => {
                 let (rule, _) = list.swap_remove(which % list.len());
-                groups.remove(&hasher, &rule, name(&rule));
+                groups.remove(&hasher, &rule, mask_hash(&rule));
             }
-            Op::Remove(_) => {}
-            Op::Find(pairs) => {
+            RuleOp::Remove(_) => {}
+            RuleOp::Find(pairs) => {
                 let keys: Vec<FlowKey> = pairs.into_iter().map(key).collect();
                 find(&mut groups, &hasher, &list, &keys)?;
             }
@@ -91,31 +91,31 @@ fn check(ops: Vec<Op>) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// One by one and together, packets meet one of the longest rules that match, if any does.
+/// Checks that single lookups and chunk lookups find one of the longest matching rules.
 fn find(
-    groups: &mut Groups,
+    groups: &mut TagRules,
     hasher: &KeyHasher,
     list: &[(LtmRule, LtmEntryRef)],
     keys: &[FlowKey],
 ) -> Result<(), TestCaseError> {
     let walks = vec![Walk::default(); keys.len()];
-    let (mut asking, mut few) = (Places::NONE, FoundFew::NONE);
-    (0..keys.len()).for_each(|place| asking.push(place));
-    groups.find_few(hasher, (keys, &walks), asking, &mut few);
+    let (mut pending, mut few) = (PacketSet::EMPTY, ChunkMatches::EMPTY);
+    (0..keys.len()).for_each(|index| pending.push(index));
+    groups.find_chunk(hasher, Chunk { keys, walks: &walks }, pending, &mut few);
     for (key, found) in keys.iter().zip(few.longest()) {
         let matching = || list.iter().filter(|(rule, _)| rule.matching.matches(key));
         let longest = matching().map(|(rule, _)| rule.length).max();
         let length_of = |found: Option<LtmEntryRef>| {
             matching().find(|(_, own)| Some(*own) == found).map(|(rule, _)| rule.length)
         };
-        let alone = groups.find(hasher, key, |_| true).map(|step| step.entry);
-        let together = found.map(|found| found.step.entry);
+        let alone = groups.find(hasher, key, |_| true).map(|matched| matched.entry);
+        let together = found.map(|found| found.matched.entry);
         prop_assert_eq!((length_of(alone), length_of(together)), (longest, longest));
-        // Another one is found in place of a dead one.
+        // If the entry is dead, the lookup finds another one.
         let other = groups.find(hasher, key, |entry| Some(entry) != alone);
         let others = matching().filter(|(_, own)| Some(*own) != alone);
         let longest = others.map(|(rule, _)| rule.length).max();
-        prop_assert_eq!(length_of(other.map(|step| step.entry)), longest);
+        prop_assert_eq!(length_of(other.map(|matched| matched.entry)), longest);
     }
     Ok(())
 }

@@ -1,4 +1,6 @@
-//! What has made room lately: a piece that comes again was of use after all.
+//! The ghost queue: the sub-traversals that were evicted recently, as in S3-FIFO.
+//!
+//! A sub-traversal that comes again shortly after its eviction was useful after all.
 
 use std::collections::VecDeque;
 
@@ -6,23 +8,23 @@ use hashbrown::HashSet;
 
 use crate::adaptive::Capacity;
 
-/// The names of as many pieces as there is room for, of those that made room last.
+/// The identities of the latest evicted sub-traversals, as many as the chain has room for.
 #[derive(Debug)]
-pub(super) struct Gone {
+pub(super) struct GhostQueue {
     known: HashSet<u64, foldhash::fast::FixedState>,
-    /// In the order in which they went; some have come again.
+    /// In the order of their evictions. Some may be cached again.
     order: VecDeque<u64>,
     count_max: usize,
 }
 
-impl Gone {
+impl GhostQueue {
     pub(super) fn new(capacity: Capacity, seed: u64) -> Self {
         let known = HashSet::with_hasher(foldhash::fast::FixedState::with_seed(seed));
         let count_max = capacity.stage_entries_max.saturating_mul(capacity.stages_count.into());
         Self { known, order: VecDeque::new(), count_max }
     }
 
-    /// A piece has made room.
+    /// Adds a sub-traversal that was evicted.
     pub(super) fn note(&mut self, identity: u64) {
         if self.known.insert(identity) {
             self.order.push_back(identity);
@@ -34,7 +36,7 @@ impl Gone {
         }
     }
 
-    /// Whether a piece has made room lately.
+    /// Returns whether a sub-traversal was evicted recently.
     pub(super) fn has(&self, identity: u64) -> bool {
         self.known.contains(&identity)
     }

@@ -1,4 +1,4 @@
-//! From traversals to rules: what a policy sees of a whole one, and what a stage holds of a piece.
+//! Conversions of traversals: to the outline for policies, and to LTM rules for stages.
 
 use std::sync::Arc;
 
@@ -7,42 +7,43 @@ use shunt_pipeline::{Continuation, NotedTraversal, Rule, Traversal, Visit};
 
 use crate::{
     ltm::{LtmRule, Next, Tag},
-    outline::{FieldSet, StateId, Step, TraversalOutline, fold},
+    outline::{FieldSet, OutlineStep, StateId, TraversalOutline, fold},
 };
 
-/// Shows a traversal to policies. `seed` goes into what they compare.
-pub fn outline_of(noted: &NotedTraversal, seed: u64, way: &mut TraversalOutline) {
+/// Writes the outline of a traversal. `seed` goes into all identities.
+pub fn outline_of(noted: &NotedTraversal, seed: u64, outline: &mut TraversalOutline) {
     let traversal = &noted.traversal;
-    way.begin(start_of(traversal.key.bridge(), traversal.continuation.as_ref()));
+    outline.begin(start_of(traversal.key.bridge(), traversal.continuation.as_ref()));
     let mut points = noted.points.iter().peekable();
-    // Visits one after another have mostly the same key.
+    // Consecutive visits mostly have the same key.
     let (mut key, mut entered): (_, Option<&SparseKey>) = (FlowKey::ZERO, None);
     for (number, visit) in traversal.visits.iter().enumerate() {
         if let Some(point) = points.next_if(|point| point.visit == number) {
-            way.cut(cut(point.name));
+            outline.partition_point(state_id(point.name));
         }
         if entered != Some(&visit.key) {
             (key, entered) = (FlowKey::from(&visit.key), Some(&visit.key));
         }
-        way.step(step_of(visit, &key, seed));
+        outline.step(step_of(visit, &key, seed));
     }
 }
 
-/// The name of where a way begins: in a bridge, or where it goes on, as whoever cut it there calls it.
+/// Returns the state that a traversal begins at: the start of a bridge, or a continuation.
 #[must_use]
 pub fn start_of(bridge: u64, start: Option<&Arc<Continuation>>) -> StateId {
-    cut(start.map_or_else(|| fold(fold(0, bridge), 0), |start| start.name()))
+    state_id(start.map_or_else(|| fold(fold(0, bridge), 0), |start| start.name()))
 }
 
-/// The rule of a piece that rewrites headers like this, between these tags.
+/// Returns the rule of a sub-traversal with this rewrite and these tags.
 ///
-/// Hidden words are no part of its match: those that the piece consulted are constants of its tag. A
-/// bit that it consulted after it had written it is not in the mask of the traversal.
+/// The match has no hidden words, since those that the sub-traversal consulted are constants of its tag.
+/// A bit that the sub-traversal wrote before it consulted it is not in the mask of the traversal.
 #[must_use]
 pub fn rule_of(
     traversal: &Traversal,
     rewrite: Match,
-    (tag, next): (Tag, Next),
+    tag: Tag,
+    next: Next,
     masks: &mut HeaderMasks,
 ) -> LtmRule {
     LtmRule {
@@ -55,16 +56,17 @@ pub fn rule_of(
     }
 }
 
-/// Masks without their hidden words, of traversals that came lately. Traversals share masks, and so rules
-/// do.
+/// A cache of the masks of recent traversals without their hidden words.
+///
+/// Traversals share masks, so rules share them too.
 #[derive(Debug)]
 pub struct HeaderMasks(Box<[Option<(SparseMask, SparseMask)>]>);
 
-/// Masks that are kept.
+/// Number of masks in the cache.
 const MASKS_KEPT: usize = 256;
 
 impl HeaderMasks {
-    /// The mask without its hidden words.
+    /// Returns the mask without its hidden words.
     #[expect(clippy::cast_possible_truncation, reason = "the low bits of a hash")]
     fn of(&mut self, mask: &SparseMask) -> &SparseMask {
         let place = fold(0, mask.address() as u64) as usize % MASKS_KEPT;
@@ -82,29 +84,29 @@ impl Default for HeaderMasks {
     }
 }
 
-/// What a visit saw of the headers, which are those of `key`, and of what it found.
-fn step_of(visit: &Visit, key: &FlowKey, seed: u64) -> Step {
+/// Returns the step of a visit: its fields, and a hash of the headers and rules that it matched.
+fn step_of(visit: &Visit, key: &FlowKey, seed: u64) -> OutlineStep {
     let place = u64::from(visit.bridge.number()) << 8 | u64::from(visit.table.number());
     let found =
         |identity, rule: &Arc<Rule>| fold(fold(identity, rule.id.number()), rule.revision.into());
     let identity = visit.rule.iter().chain(&visit.clauses).fold(fold(seed, place), found);
-    // Words are mixed each by itself, so that none waits for another, and added up.
+    // Each word is mixed by itself and added, so that the multiplications run in parallel.
     let (mut seen, mut fields) = (0_u64, FieldSet::EMPTY);
     for (index, mask) in visit.mask.headers() {
         fields = fields.union(FieldSet::of_bits(index, mask));
         seen = seen.wrapping_add(mixed(MIXERS[index] ^ seed, mask, key.words()[index] & mask));
     }
-    Step { fields, identity: fold(identity, seen) }
+    OutlineStep { fields, identity: fold(identity, seen) }
 }
 
-/// A hash of the mask and the value of a word.
+/// Returns a hash of the mask and the value of a word.
 #[expect(clippy::cast_possible_truncation, reason = "the halves are folded together")]
 const fn mixed(mixer: u64, mask: u64, value: u64) -> u64 {
     let product = (mask ^ mixer) as u128 * value.wrapping_add(mixer.rotate_left(32)) as u128;
     (product >> 64) as u64 ^ product as u64
 }
 
-/// What tells the words of a key apart.
+/// A constant per word of a key, so that equal values of different words have different hashes.
 const MIXERS: [u64; FLOW_WORDS] = {
     let (mut mixers, mut state, mut index) = ([0; FLOW_WORDS], 0, 0);
     while index < FLOW_WORDS {
@@ -115,8 +117,8 @@ const MIXERS: [u64; FLOW_WORDS] = {
 };
 
 #[expect(clippy::cast_possible_truncation, reason = "the halves are folded together")]
-const fn cut(name: u64) -> StateId {
-    let folded = (name ^ name >> 32) as u32;
-    // The last number is that of the end.
+const fn state_id(hash: u64) -> StateId {
+    let folded = (hash ^ hash >> 32) as u32;
+    // The largest number is that of the end.
     StateId::new(if folded == StateId::END.number() { 0 } else { folded })
 }

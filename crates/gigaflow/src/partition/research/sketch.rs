@@ -1,27 +1,27 @@
-//! Counts what is distinct, and how fast there is more of it, in a kilobyte.
+//! A sketch of one kilobyte that counts distinct elements and measures their growth.
 //!
 //! This is HyperLogLog (Flajolet, Fusy, Gandouet, Meunier, 2007) with the estimate of Cohen
 //! ("All-Distances Sketches, Revisited: HIP Estimators", 2014) and Ting ("Streamed Approximate
-//! Counting of Distinct Elements", 2014): a register keeps the longest run of zeros that a hash of
-//! its share of the stream began with, and whenever one grows, the count grows by the inverse of the
-//! probability that a new element would have made some register grow.
+//! Counting of Distinct Elements", 2014). A register keeps the longest run of leading zeros among the
+//! hashes of its share of the stream. Each time a register grows, the count grows by `1 / q`, where `q`
+//! is the probability that a new element makes some register grow.
 //!
-//! That estimate is unbiased at every moment. So the *difference* of two moments is an unbiased
-//! estimate of what was new in between, which the usual estimate is not good for: its error is some
-//! percent of all that was ever seen, and drowns the growth of a short window.
+//! This estimate is unbiased at every moment. So the *difference* between two moments is an unbiased
+//! estimate of the new elements in between. The usual estimate does not allow this: its error is some
+//! percent of all elements so far, which hides the growth in a short window.
 
-/// How many distinct hashes a stream had.
+/// A sketch of the distinct hashes of a stream.
 #[derive(Clone, Debug)]
 pub struct Sketch {
     registers: [u8; REGISTERS],
-    /// The sum over all registers of `2^-register`: a new element makes one grow with this
-    /// probability, times the number of registers.
+    /// The sum over all registers of `2^-register`. Divided by the number of registers it is the
+    /// probability that a new element makes one grow.
     open: f64,
     distinct: f64,
 }
 
 impl Sketch {
-    /// The sketch of an empty stream.
+    /// Creates the sketch of an empty stream.
     #[must_use]
     pub const fn new() -> Self {
         #[expect(clippy::cast_precision_loss, reason = "a small power of two")]
@@ -29,11 +29,12 @@ impl Sketch {
         Self { registers: [0; REGISTERS], open, distinct: 0.0 }
     }
 
-    /// Adds an element by its hash, all of whose bits are good, and says by how much the count of
-    /// distinct elements grew.
+    /// Adds an element by its hash, and returns the growth of the distinct count.
+    ///
+    /// All bits of the hash must be well mixed.
     pub fn add(&mut self, hash: u64) -> f64 {
         let index = (hash >> (64 - INDEX_BITS)) as usize;
-        // The bit behind the others bounds the run, so that a rank fits in a register.
+        // The lowest bit bounds the run, so that a rank fits into a register.
         let run = (hash << INDEX_BITS | 1 << (INDEX_BITS - 1)).leading_zeros();
         let rank = u8::try_from(run + 1).unwrap_or(u8::MAX);
         let Some(register) = self.registers.get_mut(index).filter(|register| **register < rank)
@@ -48,7 +49,7 @@ impl Sketch {
         growth
     }
 
-    /// How many distinct elements there were, within some three percent.
+    /// Number of distinct elements, within about three percent.
     #[must_use]
     pub const fn distinct(&self) -> f64 {
         self.distinct
@@ -61,12 +62,12 @@ impl Default for Sketch {
     }
 }
 
-/// `2^-register`.
+/// Returns `2^-register`.
 fn share(register: u8) -> f64 {
     (-f64::from(register)).exp2()
 }
 
-/// The bits of a hash that choose its register.
+/// Number of bits of a hash that select its register.
 const INDEX_BITS: u32 = 10;
 const REGISTERS: usize = 1 << INDEX_BITS;
 
@@ -98,14 +99,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_before_does_not_grow_it() {
+    fn repeated_elements_add_nothing() {
         let mut sketch = Sketch::new();
         add(&mut sketch, 0..5000);
         assert!((0..5000).all(|number| sketch.add(hash(number)) == 0.0));
     }
 
     #[test]
-    fn growth_is_the_share_of_what_is_new() {
+    fn growth_measures_the_new_elements() {
         let mut sketch = Sketch::new();
         add(&mut sketch, 0..20_000);
         // Every fourth element of the next 20,000 is new.

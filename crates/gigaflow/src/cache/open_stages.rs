@@ -1,0 +1,76 @@
+//! The stages that the entries of a missed traversal may go to, as a policy sees them.
+//!
+//! A full stage is not closed: it evicts its least recently used entry. The age of that entry differs
+//! from stage to stage, since similar partitions crowd the same stages. A full stage is *pressed* if
+//! the entry that it would evict was used much later than the oldest of all such entries. A policy
+//! that weighs stages avoids pressed stages, even if it must then build an entry that a pressed stage
+//! holds. While some stage has free room, every full stage is pressed. So a chain fills all of its
+//! stages before it evicts an entry, and afterwards the entries of all stages have about the same age.
+
+use shunt_pipeline::Time;
+
+use crate::{
+    ltm::{Ltm, Store},
+    outline::{StateId, SubTraversalOutline},
+    partition::{STAGES_MAX, StageId, StageSet, StageView},
+};
+
+/// The stages that a fill may use, as a policy sees them.
+pub(super) struct OpenStages<'a> {
+    ltm: &'a Ltm,
+    open: StageSet,
+    room: StageSet,
+    pressed: StageSet,
+    /// The last use of the entry that each full stage would evict; zero for stages with free room.
+    last_uses: [Time; STAGES_MAX as usize],
+}
+
+impl<'a> OpenStages<'a> {
+    /// Creates the view of the `open` stages at `now`.
+    pub(super) fn new(ltm: &'a mut Ltm, store: &impl Store, open: StageSet, now: Time) -> Self {
+        let mut last_uses = [Time::ZERO; STAGES_MAX as usize];
+        let (mut room, mut full) = (StageSet::EMPTY, StageSet::EMPTY);
+        for stage in StageSet::first_of(ltm.capacity().stages_count).iter() {
+            if ltm.has_room(stage) {
+                room = room.with(stage);
+            } else if let Some(used) = ltm.oldest_use(store, stage) {
+                last_uses[stage.index()] = used;
+                full = full.with(stage);
+            }
+        }
+        let oldest = full.iter().map(|stage| last_uses[stage.index()]).min();
+        let is_pressed = |stage: &StageId| {
+            let age = |used| now.since(used);
+            room != StageSet::EMPTY
+                || oldest.is_some_and(|oldest| age(last_uses[stage.index()]) < age(oldest) / 2)
+        };
+        let pressed = full.iter().filter(is_pressed).fold(StageSet::EMPTY, StageSet::with);
+        Self { ltm, open, room: room.union(full).intersection(open), pressed, last_uses }
+    }
+}
+
+impl StageView for OpenStages<'_> {
+    fn count(&self) -> u8 {
+        self.ltm.count()
+    }
+
+    fn holders(&self, sub_traversal: &SubTraversalOutline) -> StageSet {
+        self.ltm.holders(sub_traversal).intersection(self.open)
+    }
+
+    fn may_begin(&self, state: StateId) -> bool {
+        self.ltm.may_begin(state)
+    }
+
+    fn room(&self) -> StageSet {
+        self.room
+    }
+
+    fn best(&self, open: StageSet) -> Option<StageId> {
+        self.room.intersection(open).iter().min_by_key(|stage| self.last_uses[stage.index()])
+    }
+
+    fn pressed(&self) -> StageSet {
+        self.pressed
+    }
+}

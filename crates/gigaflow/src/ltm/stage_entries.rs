@@ -1,0 +1,190 @@
+//! The LTM entries of a chain by their slots, and the order of use in each stage.
+//!
+//! An entry has no owner, since the flows that share it are independent. It goes when it is idle, when
+//! it is stale, or when its stage needs room.
+//!
+//! The order is maintained lazily: a hit writes the time into the entry of the store, and nothing here.
+//! The search for the least recently used entry first moves the entries to the end that were used since
+//! they were placed in the order.
+
+use shunt_pipeline::Time;
+
+use super::{LtmEntryRef, LtmRule, PartitionOrigin, partition_origin::FirstTable};
+use crate::{outline::SubTraversalId, partition::StageId};
+
+/// An LTM entry of a stage.
+#[derive(Debug)]
+pub(super) struct StageEntry {
+    pub(super) rule: LtmRule,
+    pub(super) generation: u32,
+    pub(super) stage: StageId,
+    /// The id that policies compare.
+    pub(super) id: SubTraversalId,
+    /// The partition that made it.
+    pub(super) origin: PartitionOrigin,
+    /// The table that it begins with.
+    pub(super) first_table: FirstTable,
+    /// Number of flows that shared it when they were installed.
+    pub(super) shares: u32,
+    /// Its serial number: entries are numbered as they are made.
+    pub(super) made: u64,
+    /// Its last use at the time when it was placed in the order.
+    pub(super) placed: Time,
+}
+
+/// The classes of entries in the order of eviction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UseClass {
+    /// Entries without a known use since they were made.
+    New,
+    /// Entries that were used.
+    Used,
+}
+
+impl UseClass {
+    pub(super) const fn other(self) -> Self {
+        match self {
+            Self::New => Self::Used,
+            Self::Used => Self::New,
+        }
+    }
+}
+
+/// All entries, and the order of those of each stage.
+#[derive(Debug, Default)]
+pub(super) struct StageEntries {
+    /// The entries by their slots in the store.
+    slots: Vec<EntrySlot>,
+    /// Two orders per stage: one for each class.
+    orders: Vec<StageOrder>,
+}
+
+#[derive(Debug)]
+struct EntrySlot {
+    stage_entry: Option<StageEntry>,
+    class: UseClass,
+    older: u32,
+    newer: u32,
+}
+
+/// The ends of a linked list of entries.
+#[derive(Clone, Copy, Debug)]
+struct StageOrder {
+    oldest: u32,
+    newest: u32,
+    count: usize,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl StageEntries {
+    pub(super) fn new(stages_count: u8) -> Self {
+        let order = StageOrder { oldest: NONE, newest: NONE, count: 0 };
+        Self { orders: vec![order; 2 * usize::from(stages_count)], ..Self::default() }
+    }
+
+    /// Number of entries of a stage and class.
+    pub(super) fn count(&self, stage: StageId, class: UseClass) -> usize {
+        self.orders.get(order_of(stage, class)).map_or(0, |order| order.count)
+    }
+
+    #[inline]
+    pub(super) fn get(&self, slot: u32) -> Option<&StageEntry> {
+        self.slots.get(slot as usize)?.stage_entry.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, slot: u32) -> Option<&mut StageEntry> {
+        self.slots.get_mut(slot as usize)?.stage_entry.as_mut()
+    }
+
+    /// Counts one more flow that shares an entry.
+    pub(super) fn share(&mut self, slot: u32) {
+        if let Some(stage_entry) = self.get_mut(slot) {
+            stage_entry.shares += 1;
+        }
+    }
+
+    /// Returns the reference of the entry in a slot.
+    #[inline]
+    pub(super) fn named(&self, slot: u32) -> Option<LtmEntryRef> {
+        self.get(slot).map(|stage_entry| LtmEntryRef { slot, generation: stage_entry.generation })
+    }
+
+    /// Returns all entries.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (LtmEntryRef, &StageEntry)> {
+        (0..).zip(&self.slots).filter_map(|(slot, held)| {
+            let stage_entry = held.stage_entry.as_ref()?;
+            Some((LtmEntryRef { slot, generation: stage_entry.generation }, stage_entry))
+        })
+    }
+
+    /// Puts an entry into its slot, which is empty.
+    pub(super) fn insert(&mut self, slot: u32, stage_entry: StageEntry, class: UseClass) {
+        let stage = stage_entry.stage;
+        while self.slots.len() <= slot as usize {
+            self.slots.push(EntrySlot { stage_entry: None, class, older: NONE, newer: NONE });
+        }
+        self.slots[slot as usize].stage_entry = Some(stage_entry);
+        self.append(stage, class, slot);
+    }
+
+    pub(super) fn remove(&mut self, slot: u32) -> Option<StageEntry> {
+        let stage_entry = self.slots.get_mut(slot as usize)?.stage_entry.take()?;
+        self.unlink(stage_entry.stage, slot);
+        Some(stage_entry)
+    }
+
+    /// Moves an entry to the end of a class; `placed` is its last use.
+    pub(super) fn put_last(&mut self, slot: u32, placed: Time, class: UseClass) {
+        let Some(stage_entry) = self.get_mut(slot) else { return };
+        stage_entry.placed = placed;
+        let stage = stage_entry.stage;
+        self.unlink(stage, slot);
+        self.append(stage, class, slot);
+    }
+
+    /// Returns the entries of a stage and class in order, the least recently used first.
+    pub(super) fn oldest(
+        &self,
+        stage: StageId,
+        class: UseClass,
+    ) -> impl Iterator<Item = (u32, &StageEntry)> {
+        let mut next = self.orders.get(order_of(stage, class)).map_or(NONE, |order| order.oldest);
+        std::iter::from_fn(move || {
+            let slot = next;
+            let held = self.slots.get(slot as usize)?;
+            next = held.newer;
+            Some((slot, held.stage_entry.as_ref()?))
+        })
+    }
+
+    fn append(&mut self, stage: StageId, class: UseClass, slot: u32) {
+        let order = &mut self.orders[order_of(stage, class)];
+        let before = std::mem::replace(&mut order.newest, slot);
+        order.count += 1;
+        match self.slots.get_mut(before as usize) {
+            Some(before) => before.newer = slot,
+            None => order.oldest = slot,
+        }
+        let held = &mut self.slots[slot as usize];
+        (held.class, held.older, held.newer) = (class, before, NONE);
+    }
+
+    fn unlink(&mut self, stage: StageId, slot: u32) {
+        let EntrySlot { class, older, newer, .. } = self.slots[slot as usize];
+        let order = &mut self.orders[order_of(stage, class)];
+        order.count -= 1;
+        match self.slots.get_mut(older as usize) {
+            Some(before) => before.newer = newer,
+            None => order.oldest = newer,
+        }
+        match self.slots.get_mut(newer as usize) {
+            Some(after) => after.older = older,
+            None => order.newest = older,
+        }
+    }
+}
+
+const fn order_of(stage: StageId, class: UseClass) -> usize {
+    2 * stage.index() + class as usize
+}

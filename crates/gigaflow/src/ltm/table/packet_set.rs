@@ -1,0 +1,73 @@
+//! A chunk of packets that are looked up together, and sets of its packets.
+
+use shunt_flow::FlowKey;
+
+use crate::ltm::Walk;
+
+/// The packets of one chunk: the keys that they arrived with, and their walks so far.
+#[derive(Clone, Copy)]
+pub(in crate::ltm) struct Chunk<'a> {
+    pub(in crate::ltm) keys: &'a [FlowKey],
+    pub(in crate::ltm) walks: &'a [Walk],
+}
+
+/// Some packets of a chunk, by their indexes in it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ltm) struct PacketSet {
+    indexes: [u8; CHUNK_MAX],
+    count: u8,
+}
+
+/// Number of packets that a chunk has at most.
+pub(in crate::ltm) const CHUNK_MAX: usize = 32;
+
+impl<'a> Chunk<'a> {
+    /// The headers that a packet has by now.
+    #[inline]
+    pub(super) fn key(&self, packet: usize) -> &'a FlowKey {
+        self.walks[packet].key(&self.keys[packet])
+    }
+}
+
+impl PacketSet {
+    pub(in crate::ltm) const EMPTY: Self = Self { indexes: [0; CHUNK_MAX], count: 0 };
+
+    #[inline]
+    pub(in crate::ltm) fn first(&self) -> Option<usize> {
+        self.iter().next()
+    }
+
+    #[inline]
+    pub(in crate::ltm) const fn count(&self) -> u32 {
+        self.count as u32
+    }
+
+    /// Adds a packet. The set has fewer than [`CHUNK_MAX`].
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "below CHUNK_MAX")]
+    pub(in crate::ltm) const fn push(&mut self, packet: usize) {
+        self.indexes[self.count as usize] = packet as u8;
+        self.count += 1;
+    }
+
+    #[inline]
+    pub(in crate::ltm) fn iter(&self) -> impl Iterator<Item = usize> + use<'_> {
+        self.indexes[..usize::from(self.count)].iter().map(|packet| usize::from(*packet))
+    }
+
+    /// Removes the packets that `is_taken` accepts, and returns them.
+    pub(in crate::ltm) fn take(&mut self, is_taken: impl Fn(usize) -> bool) -> Self {
+        let (mut taken, mut left) = (Self::EMPTY, Self::EMPTY);
+        for packet in self.iter() {
+            if is_taken(packet) {
+                taken.push(packet);
+            } else {
+                left.push(packet);
+            }
+        }
+        *self = left;
+        taken
+    }
+}
+
+const _: () = assert!(CHUNK_MAX < 256, "an index is a byte, and so is the count");

@@ -1,0 +1,174 @@
+//! The rules of one tag in one stage, grouped into families of similar masks.
+//!
+//! If several rules match a packet, each of them is correct, because each does what the pipeline
+//! does. The longest rule leaves the most stages for the rest of the traversal. So a lookup searches
+//! the families with the longest rules first. It stops at the first family that has no rule longer
+//! than the match so far.
+//!
+//! The masks of one [`MaskFamily`] have bits in the same words. Such masks have many bits in common,
+//! for example address prefixes of many lengths. So one hash lookup is enough for most families.
+
+use shunt_flow::{FlowKey, hash::KeyHasher};
+
+use super::{
+    family::MaskFamily,
+    packet_set::{CHUNK_MAX, Chunk, PacketSet},
+};
+use crate::ltm::{LtmEntryRef, LtmRule, Next};
+
+/// The rules of one tag.
+#[derive(Debug, Default)]
+pub(super) struct TagRules {
+    /// In the order of their longest rules, longest first.
+    families: Vec<MaskFamily>,
+}
+
+/// An entry that a packet matches, and how the packet continues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ltm) struct MatchedEntry {
+    pub(in crate::ltm) entry: LtmEntryRef,
+    pub(in crate::ltm) next: Next,
+    /// True if the rule rewrites headers.
+    pub(in crate::ltm) rewrites: bool,
+}
+
+/// A rule that matches a packet.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ltm) struct RuleMatch {
+    pub(in crate::ltm) length: u16,
+    pub(in crate::ltm) matched: MatchedEntry,
+}
+
+/// The rules that the packets of a chunk match in one stage.
+#[derive(Debug)]
+pub(in crate::ltm) struct ChunkMatches {
+    /// The longest rule of each packet, by its index in the chunk.
+    longest: [Option<RuleMatch>; CHUNK_MAX],
+    /// Number of hash table lookups: one for each packet and table.
+    pub(in crate::ltm) probes: u32,
+}
+
+impl ChunkMatches {
+    pub(in crate::ltm) const EMPTY: Self = Self { longest: [None; CHUNK_MAX], probes: 0 };
+
+    /// Returns the longest rule of each packet of the chunk.
+    pub(in crate::ltm) fn longest(&self) -> impl Iterator<Item = Option<RuleMatch>> + use<'_> {
+        self.longest.iter().copied()
+    }
+
+    /// Returns whether a rule of this length is longer than the match so far.
+    #[inline]
+    fn wants(&self, packet: usize, length: u16) -> bool {
+        is_longer(length, self.longest[packet])
+    }
+
+    /// Records a matching rule if it is longer than the match so far.
+    #[inline]
+    pub(super) fn note(&mut self, packet: usize, found: RuleMatch) {
+        if self.wants(packet, found.length) {
+            self.longest[packet] = Some(found);
+        }
+    }
+}
+
+impl TagRules {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.families.is_empty()
+    }
+
+    /// Number of masks.
+    pub(super) fn masks_count(&self) -> usize {
+        self.families.iter().map(MaskFamily::masks_count).sum()
+    }
+
+    /// Returns the longest live rule that matches.
+    #[inline]
+    pub(super) fn find(
+        &self,
+        hasher: &KeyHasher,
+        key: &FlowKey,
+        is_live: impl Fn(LtmEntryRef) -> bool,
+    ) -> Option<MatchedEntry> {
+        let mut longest = None;
+        for family in &self.families {
+            if !is_longer(family.length_max(), longest) {
+                break;
+            }
+            let found = family.find(hasher, key, &is_live);
+            longest = found.filter(|found| is_longer(found.length, longest)).or(longest);
+        }
+        longest.map(|found| found.matched)
+    }
+
+    /// Records the longest rule that each of the `pending` packets matches.
+    ///
+    /// The first rule that is found counts, even if its entry is dead.
+    pub(super) fn find_chunk(
+        &mut self,
+        hasher: &KeyHasher,
+        chunk: Chunk<'_>,
+        mut pending: PacketSet,
+        found: &mut ChunkMatches,
+    ) {
+        for family in &mut self.families {
+            pending.take(|packet| !found.wants(packet, family.length_max()));
+            if pending.first().is_none() {
+                break;
+            }
+            family.find_chunk(hasher, chunk, pending, found);
+        }
+    }
+
+    /// Returns the slot of the rule with exactly this match and length.
+    pub(super) fn find_exact(
+        &self,
+        hasher: &KeyHasher,
+        rule: &LtmRule,
+        mask_hash: u64,
+    ) -> Option<u32> {
+        self.families[self.family_of(rule)?].find_exact(hasher, rule, mask_hash)
+    }
+
+    /// Adds a rule. The table has none with its match and length.
+    pub(super) fn insert(
+        &mut self,
+        hasher: &KeyHasher,
+        rule: &LtmRule,
+        mask_hash: u64,
+        entry: LtmEntryRef,
+    ) {
+        let own = self.family_of(rule).unwrap_or_else(|| {
+            self.families.push(MaskFamily::of(rule));
+            self.families.len() - 1
+        });
+        self.families[own].insert(hasher, rule, mask_hash, entry);
+        self.put_in_order();
+    }
+
+    /// Removes a rule.
+    pub(super) fn remove(&mut self, hasher: &KeyHasher, rule: &LtmRule, mask_hash: u64) {
+        let Some(own) = self.family_of(rule) else { return };
+        self.families[own].remove(hasher, rule, mask_hash);
+        self.families.retain(|family| !family.is_empty());
+        self.put_in_order();
+    }
+
+    fn family_of(&self, rule: &LtmRule) -> Option<usize> {
+        let words = rule.matching.mask().map();
+        self.families.iter().position(|family| family.words() == words)
+    }
+
+    fn put_in_order(&mut self) {
+        self.families.sort_by_key(|family| std::cmp::Reverse(family.length_max()));
+    }
+}
+
+/// Returns whether a rule of this length is longer than the match so far.
+#[inline]
+fn is_longer(length: u16, found: Option<RuleMatch>) -> bool {
+    found.is_none_or(|found| length > found.length)
+}
+
+#[cfg(test)]
+#[path = "tag_rules_tests.rs"]
+mod tests;

@@ -1,0 +1,35 @@
+//! The policy without partition: the whole traversal is one entry, a megaflow.
+//!
+//! With one stage this is a megaflow cache, the baseline of every other policy. With more stages it is
+//! the fallback of every other policy: together the stages hold as many megaflows as one large stage.
+
+use super::contract::{PartitionPolicy, Placement, StageSet, StageView};
+use crate::outline::TraversalOutline;
+
+/// Never partitions: one entry in the first stage that holds it, else in the best one with room.
+#[derive(Clone, Debug, Default)]
+pub struct MegaflowPolicy {
+    placements: Vec<Placement>,
+}
+
+impl PartitionPolicy for MegaflowPolicy {
+    fn partition(&mut self, outline: &TraversalOutline, stages: &impl StageView) -> &[Placement] {
+        self.placements.clear();
+        place_megaflow(outline, stages, &mut self.placements);
+        &self.placements
+    }
+}
+
+/// Writes the whole traversal as one placement to `out`, if a stage holds it or has room.
+pub(in crate::partition) fn place_megaflow(
+    outline: &TraversalOutline,
+    stages: &impl StageView,
+    out: &mut Vec<Placement>,
+) {
+    out.clear();
+    out.extend(outline.whole().and_then(|whole| {
+        let all = StageSet::first_of(stages.count());
+        let stage = stages.holders(&whole).first().or_else(|| stages.best(all))?;
+        Some(Placement { steps: whole.steps, stage })
+    }));
+}

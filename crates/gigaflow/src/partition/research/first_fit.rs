@@ -1,0 +1,73 @@
+//! First fit: partition by score only, then put each sub-traversal into the first suitable stage.
+//!
+//! The partition is that of [`DisjointPolicy`](super::DisjointPolicy) with canonical ties, and does not
+//! depend on the entries of the stages. Each sub-traversal goes to the first stage that holds it, else
+//! to the best one with room, without looking ahead. If the sub-traversals do not fit, the policy tries
+//! the best partition into fewer of them, down to one megaflow.
+
+use super::first_fit_placement::place_first_fit;
+use crate::{
+    outline::TraversalOutline,
+    partition::{
+        contract::{EmptyStages, PartitionPolicy, Placement, STAGES_MAX, StageView},
+        dp_table::{DpTable, FIRST, Preference, Problem, SkippedStages},
+        megaflow::place_megaflow,
+        score::Score,
+    },
+};
+
+/// Partitions as [`DisjointPolicy`](super::DisjointPolicy), and takes the first suitable stages.
+#[derive(Clone, Debug, Default)]
+pub struct FirstFitPolicy {
+    score: Score,
+    table: DpTable,
+    placements: Vec<Placement>,
+    ends: Vec<usize>,
+}
+
+impl FirstFitPolicy {
+    /// Creates the policy with this score.
+    #[must_use]
+    pub fn new(score: Score) -> Self {
+        Self { score, ..Self::default() }
+    }
+
+    /// Partitions into at most `limit` sub-traversals, and writes the segments behind each to `ends`.
+    fn partition_into(&mut self, outline: &TraversalOutline, limit: u8) {
+        let preference = Preference {
+            new_entry: 0,
+            pressed: 0,
+            sub_traversal: FIRST,
+            skipped: SkippedStages::Front,
+        };
+        let stages = EmptyStages(limit);
+        let problem = Problem { outline, stages: &stages, usable: stages.room(), preference };
+        self.table.solve(
+            &problem,
+            |_, sub_traversal| self.score.of(sub_traversal),
+            &mut self.placements,
+        );
+        self.ends.clear();
+        let ends = (1..=outline.segments_count()).filter(|segment| {
+            self.placements
+                .iter()
+                .any(|placement| placement.steps.end == outline.step_before(*segment))
+        });
+        self.ends.extend(ends);
+    }
+}
+
+impl PartitionPolicy for FirstFitPolicy {
+    fn partition(&mut self, outline: &TraversalOutline, stages: &impl StageView) -> &[Placement] {
+        let mut limit = stages.count();
+        while limit > 1 {
+            self.partition_into(outline, limit);
+            if place_first_fit(outline, &self.ends, stages, &mut self.placements) {
+                return &self.placements;
+            }
+            limit = u8::try_from(self.ends.len()).unwrap_or(STAGES_MAX).min(limit) - 1;
+        }
+        place_megaflow(outline, stages, &mut self.placements);
+        &self.placements
+    }
+}

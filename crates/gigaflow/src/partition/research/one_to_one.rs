@@ -1,0 +1,35 @@
+//! One-to-one mapping: every step is an entry of its own. This gives the most sharing, but needs the
+//! most stages.
+
+use super::first_fit_placement::place_first_fit;
+use crate::{
+    outline::TraversalOutline,
+    partition::{
+        contract::{PartitionPolicy, Placement, StageView},
+        megaflow::place_megaflow,
+    },
+};
+
+/// Partitions at every partition point, placed first fit: one step per stage while none is full.
+///
+/// If a traversal has more segments than there are stages, its last entry takes all that are left. If
+/// the sub-traversals do not fit, the traversal becomes one megaflow.
+#[derive(Clone, Debug, Default)]
+pub struct OneToOnePolicy {
+    ends: Vec<usize>,
+    placements: Vec<Placement>,
+}
+
+impl PartitionPolicy for OneToOnePolicy {
+    fn partition(&mut self, outline: &TraversalOutline, stages: &impl StageView) -> &[Placement] {
+        let segments_count = outline.segments_count();
+        let most = segments_count.min(stages.count().into());
+        self.ends.clear();
+        self.ends.extend(1..most);
+        self.ends.push(segments_count);
+        if most == 0 || !place_first_fit(outline, &self.ends, stages, &mut self.placements) {
+            place_megaflow(outline, stages, &mut self.placements);
+        }
+        &self.placements
+    }
+}

@@ -1,0 +1,68 @@
+//! Random partition: the baseline that any better policy must beat.
+
+use super::first_fit_placement::place_first_fit;
+use crate::{
+    outline::TraversalOutline,
+    partition::{
+        contract::{PartitionPolicy, Placement, StageView},
+        megaflow::place_megaflow,
+    },
+};
+
+/// Partitions into a random number of sub-traversals at random points, placed first fit.
+///
+/// If the sub-traversals do not fit, the traversal becomes one megaflow.
+#[derive(Clone, Debug)]
+pub struct RandomPolicy {
+    state: u64,
+    ends: Vec<usize>,
+    placements: Vec<Placement>,
+}
+
+impl RandomPolicy {
+    /// Creates the policy with this seed.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self { state: seed, ends: Vec::new(), placements: Vec::new() }
+    }
+
+    /// Returns a random number below a small `bound`, by splitmix64 (Steele, Lea, Flood, 2014).
+    #[expect(clippy::cast_possible_truncation, reason = "below `bound`")]
+    fn below(&mut self, bound: usize) -> usize {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.state;
+        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^= word >> 31;
+        ((u128::from(word) * bound as u128) >> 64) as usize
+    }
+
+    /// Chooses partition points so that every set of that size is equally likely (Knuth, volume 2,
+    /// algorithm S).
+    fn choose_ends(&mut self, segments_count: usize, pieces_count: usize) {
+        self.ends.clear();
+        let mut wanted = pieces_count - 1;
+        for boundary in 1..segments_count {
+            if self.below(segments_count - boundary) < wanted {
+                self.ends.push(boundary);
+                wanted -= 1;
+            }
+        }
+        self.ends.push(segments_count);
+    }
+}
+
+impl PartitionPolicy for RandomPolicy {
+    fn partition(&mut self, outline: &TraversalOutline, stages: &impl StageView) -> &[Placement] {
+        let most = outline.segments_count().min(stages.count().into());
+        if most > 0 {
+            let pieces_count = 1 + self.below(most);
+            self.choose_ends(outline.segments_count(), pieces_count);
+            if place_first_fit(outline, &self.ends, stages, &mut self.placements) {
+                return &self.placements;
+            }
+        }
+        place_megaflow(outline, stages, &mut self.placements);
+        &self.placements
+    }
+}

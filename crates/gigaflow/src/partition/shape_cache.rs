@@ -1,0 +1,206 @@
+//! A cache of partitions for traversals of the same shape.
+//!
+//! Flows that pass the same tables have traversals with the same *shape*: their segments consult the
+//! same fields. They differ in the identities of their sub-traversals, but not in the scores. So the
+//! result of the [dynamic program](super::dp_table) depends only on the [`Conditions`] of the stages and
+//! on the sub-traversals that they hold. The cache keeps the latest few results of each shape, with the
+//! inputs that they depend on.
+//!
+//! The number of shapes is bounded: if one more is needed, all are dropped. Traversals with very many
+//! segments are not cached.
+
+use hashbrown::HashTable;
+
+use super::{
+    contract::{Placement, StageSet, StageView},
+    dp_table::CandidateRow,
+};
+use crate::outline::{OutlineShape, SubTraversalOutline, TraversalOutline, fold};
+
+/// The shapes so far, with the partitions of each.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ShapeCache {
+    entries: HashTable<ShapeEntry>,
+}
+
+/// A shape, with the scores and the latest partitions of its traversals.
+#[derive(Clone, Debug)]
+pub(super) struct ShapeEntry {
+    hash: u64,
+    outline_shape: OutlineShape,
+    gains: Gains,
+    /// The hashes of the inputs of the cached partitions, in the same order.
+    hashes: Vec<u64>,
+    cached: Vec<CachedPartition>,
+    /// The index of the cached partition to replace next.
+    oldest: usize,
+}
+
+/// The gain of each candidate sub-traversal, and whether it is coupled, segment by segment.
+#[derive(Clone, Debug)]
+pub(super) struct Gains {
+    gains: Vec<i64>,
+    coupled: Vec<bool>,
+    segments_count: usize,
+}
+
+/// The usable stages, those with room, and the pressed ones.
+pub(super) type Conditions = [StageSet; 3];
+
+/// A candidate that some stage holds: number `at` of those that begin with segment `first`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Holding {
+    pub(super) first: u8,
+    pub(super) at: u8,
+    pub(super) stages: StageSet,
+}
+
+/// A result of the program, with the inputs that it depends on.
+#[derive(Clone, Debug, Default)]
+struct CachedPartition {
+    conditions: Conditions,
+    held: Vec<Holding>,
+    placements: Vec<Placement>,
+}
+
+/// Greatest number of shapes.
+const SHAPES_MAX: usize = 256;
+/// Greatest number of cached partitions per shape.
+const CACHED_MAX: usize = 32;
+/// Greatest number of held candidates of a cached partition, so that a shape takes at most 64 kB.
+const HELD_MAX: usize = 64;
+/// Greatest numbers of segments and of stages for which partitions are cached.
+const SEGMENTS_MAX: usize = 40;
+const STAGES_MAX: usize = 15;
+
+/// Returns whether partitions of this outline in this number of stages are cached.
+pub(super) fn is_kept(outline: &TraversalOutline, stages_count: usize) -> bool {
+    outline.segments_count() <= SEGMENTS_MAX && stages_count <= STAGES_MAX
+}
+
+impl ShapeCache {
+    /// Returns the shape of an outline; `gain` computes the gains of a new shape.
+    ///
+    /// All calls on one cache have the same `gain`.
+    pub(super) fn of(
+        &mut self,
+        outline: &TraversalOutline,
+        gain: impl Fn(&SubTraversalOutline) -> i64,
+    ) -> &mut ShapeEntry {
+        let hash = outline.shape_hash();
+        if self.entries.len() >= SHAPES_MAX
+            && self.entries.find(hash, |shape| shape.is_of(hash, outline)).is_none()
+        {
+            self.entries.clear();
+        }
+        let entry =
+            self.entries.entry(hash, |shape| shape.is_of(hash, outline), |shape| shape.hash);
+        entry.or_insert_with(|| ShapeEntry::new(outline, gain)).into_mut()
+    }
+}
+
+impl ShapeEntry {
+    fn new(outline: &TraversalOutline, gain: impl Fn(&SubTraversalOutline) -> i64) -> Self {
+        let candidates: Vec<SubTraversalOutline> = outline.sub_traversals().collect();
+        let gains = Gains {
+            gains: candidates.iter().map(gain).collect(),
+            coupled: candidates.iter().map(|candidate| candidate.coupled).collect(),
+            segments_count: outline.segments_count(),
+        };
+        Self {
+            hash: outline.shape_hash(),
+            outline_shape: outline.shape(),
+            gains,
+            hashes: Vec::new(),
+            cached: Vec::new(),
+            oldest: 0,
+        }
+    }
+
+    fn is_of(&self, hash: u64, outline: &TraversalOutline) -> bool {
+        self.hash == hash && outline.has_shape(&self.outline_shape)
+    }
+
+    pub(super) const fn gains(&self) -> &Gains {
+        &self.gains
+    }
+
+    /// Returns the cached partition for these conditions and held candidates, if there is one.
+    pub(super) fn find(&self, conditions: &Conditions, held: &[Holding]) -> Option<&[Placement]> {
+        let hash = hash_of(conditions, held);
+        let mut hits = self.hashes.iter().zip(&self.cached).filter(|(own, _)| **own == hash);
+        let found = hits.find(|(_, own)| own.conditions == *conditions && own.held == held)?;
+        Some(&found.1.placements)
+    }
+
+    /// Caches a partition.
+    pub(super) fn keep(
+        &mut self,
+        conditions: Conditions,
+        held: &[Holding],
+        placements: &[Placement],
+    ) {
+        if held.len() > HELD_MAX {
+            return;
+        }
+        let at = if self.cached.len() < CACHED_MAX {
+            self.hashes.push(0);
+            self.cached.push(CachedPartition::default());
+            self.cached.len() - 1
+        } else {
+            self.oldest = (self.oldest + 1) % CACHED_MAX;
+            self.oldest
+        };
+        self.hashes[at] = hash_of(&conditions, held);
+        let own = &mut self.cached[at];
+        own.conditions = conditions;
+        own.held.clear();
+        own.held.extend_from_slice(held);
+        own.placements.clear();
+        own.placements.extend_from_slice(placements);
+    }
+}
+
+/// Returns a hash of the inputs of a partition.
+fn hash_of(conditions: &Conditions, held: &[Holding]) -> u64 {
+    let begun = conditions.iter().fold(0, |hash, stages| fold(hash, stages.bits()));
+    held.iter().fold(begun, |hash, Holding { first, at, stages }| {
+        fold(hash, stages.bits() ^ u64::from(*first) << 56 ^ u64::from(*at) << 48)
+    })
+}
+
+impl Gains {
+    /// Returns the candidates that begin with segment `first`.
+    pub(super) fn row<'a>(&'a self, first: usize, holders: &'a [StageSet]) -> CandidateRow<'a> {
+        CandidateRow { first, gains: self.part(first, &self.gains), holders }
+    }
+
+    /// Writes the candidates that stages hold to `held`, from the last segment backwards.
+    pub(super) fn held_by(
+        &self,
+        outline: &TraversalOutline,
+        stages: &impl StageView,
+        held: &mut Vec<Holding>,
+    ) {
+        held.clear();
+        for first in (0..self.segments_count).rev() {
+            if !stages.may_begin(outline.state_before(first)) {
+                continue;
+            }
+            let candidates = outline.candidates_known(first, self.part(first, &self.coupled));
+            for (at, candidate) in (0..).zip(candidates) {
+                let own = stages.holders(&candidate);
+                if own != StageSet::EMPTY {
+                    #[expect(clippy::cast_possible_truncation, reason = "few legs are kept")]
+                    held.push(Holding { first: first as u8, at, stages: own });
+                }
+            }
+        }
+    }
+
+    fn part<'a, T>(&self, first: usize, all: &'a [T]) -> &'a [T] {
+        // The candidates of earlier segments come first; each segment has one less than the one before.
+        let start = first * (2 * self.segments_count + 1 - first) / 2;
+        &all[start..start + self.segments_count - first]
+    }
+}
